@@ -1,0 +1,45 @@
+#!/bin/sh
+# lint.sh CHECK [--fix]: one check of the sources. CHECK: format, tidy, shell or headers.
+# Ends with 77 when the checker is not there; `hak test` installs them.
+set -eu
+cd "$(dirname "$0")/../.."
+tools=build/lint/bin
+
+skip() { echo "$1"; exit 77; }
+sources() { find include src bench tests -type f "$@" 2>/dev/null | sort; }
+
+case ${1-} in
+  format)
+    [ -x $tools/clang-format ] || skip "there is no $tools/clang-format"
+    mode='--dry-run -Werror'
+    [ "${2-}" != --fix ] || mode=-i
+    # shellcheck disable=SC2086  # words
+    sources -name '*.[ch]' -o -name '*.cc' | xargs $tools/clang-format $mode
+    ;;
+  tidy)
+    [ -x $tools/clang-tidy ] || skip "there is no $tools/clang-tidy"
+    [ -f build/release/compile_commands.json ] || skip "there is no build/release"
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    status=0
+    # clang does not know all of gcc's flags that stand in the compile commands.
+    sources -path 'src/*.c' | xargs -P "$(nproc)" -n 4 $tools/clang-tidy -p build/release --quiet \
+      --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-optimization-argument >"$log" 2>&1 || status=1
+    grep -v 'warnings generated\.$\|^Suppressed \|^Use -header-filter' "$log" || :
+    exit $status
+    ;;
+  shell)
+    command -v shellcheck >/dev/null || skip "there is no shellcheck"
+    sources -name '*.sh' | xargs shellcheck -x hak .ci/run
+    ;;
+  headers)
+    # A header is an interface: it compiles alone.
+    bad=0
+    for header in $(sources -path 'src/*.h' -o -path 'include/*.h'); do
+      echo "#include \"${header#*/}\"" | ${CC:-cc} -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -Isrc \
+        -fsyntax-only -x c - || { echo "$header does not compile alone"; bad=1; }
+    done
+    exit $bad
+    ;;
+  *) echo "usage: lint.sh format|tidy|shell|headers [--fix]" >&2; exit 2 ;;
+esac

@@ -1,0 +1,175 @@
+# shellcheck shell=sh disable=SC2154
+# run.sh: `hak test`; sourced by hak, whose functions and names it uses. A preset is built and its tests are run
+# by ctest; the numbers of the last line come from ctest's result files.
+
+presets_all='release check clang asan tsan ubsan aarch64 musl'
+
+# Sets $only and $without, the labels of the tests that a preset runs and leaves out. What a sanitizer or
+# another compiler cannot tell us anything new about runs in the release build only.
+select_labels() {
+  only=. without=
+  case $1 in
+    release) ;;
+    aarch64 | musl) only='unit|model|misuse|stress' without='apps|bench|lint' ;;
+    *) without='apps|bench|lint' ;;
+  esac
+  [ -n "$long" ] || without=${without:+$without|}long
+}
+
+# Why preset $1 cannot run on this machine; nothing when it can.
+unfit() {
+  case $1:$(uname -m) in
+    aarch64:x86_64 | musl:x86_64 | musl:aarch64) ;;
+    aarch64:* | musl:*) echo "cross builds are tested on x86-64 only" ;;
+  esac
+}
+
+# Python's own tests of its library, for the interpreter that is first in the path.
+need_python_tests() {
+  ! python3 -c 'import test.test_json' 2>/dev/null || return 0
+  need "no-python-tests=libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite"
+}
+
+need_tests() {
+  need gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev cmake=cmake ninja=ninja-build /usr/include/cmocka.h=libcmocka-dev python3=python3 readelf=binutils
+  for preset in $1; do
+    case $preset in
+      release)
+        need redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
+          spin=spin valgrind=valgrind shellcheck=shellcheck
+        need_python_tests
+        python3 -c 'import ensurepip' 2>/dev/null || need no-ensurepip=python3-venv
+        ;;
+      clang | aarch64 | musl) need_build "$preset" ;;
+    esac
+  done
+}
+
+# The formatter and the linter, at their pinned versions.
+install_checkers() {
+  lint=$home/build/lint
+  wanted=$home/tests/lint/requirements.txt
+  ! cmp -s "$wanted" "$lint/installed.txt" || return 0
+  say "installing clang-format and clang-tidy from PyPI"
+  rm -rf "$lint"
+  if python3 -m venv "$lint" && "$lint/bin/python3" -m pip -q --disable-pip-version-check install -r "$wanted" >&2; then
+    cp "$wanted" "$lint/installed.txt"
+  else
+    say "could not install them; the tests that need them will say so"
+  fi
+}
+
+# The test library's source, for the builds that the distribution has no package for. The package
+# lists used for it are separate, so nothing changes in the system's.
+fetch_cmocka() {
+  sources=$home/build/deps
+  [ ! -f "$sources/cmocka/src/cmocka.c" ] || return 0
+  has apt-get || die "missing: the source of cmocka in $sources/cmocka"
+  say "getting the source of cmocka"
+  rm -rf "$sources"
+  mkdir -p "$sources/lists/partial" "$sources/parts" "$sources/cmocka"
+  for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+    [ ! -f "$list" ] || sed -n 's/^deb /deb-src /p' "$list"
+  done >"$sources/sources.list"
+  for list in /etc/apt/sources.list.d/*.sources; do
+    [ ! -f "$list" ] || sed 's/^Types:.*/Types: deb-src/' "$list" >"$sources/parts/${list##*/}"
+  done
+  set -- -q -o "Dir::Etc::sourcelist=$sources/sources.list" -o "Dir::Etc::sourceparts=$sources/parts" \
+    -o "Dir::State::lists=$sources/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=
+  if ! (cd "$sources" && apt-get "$@" update && apt-get "$@" source --download-only cmocka &&
+    tar -xf cmocka_*.orig.tar.* -C cmocka --strip-components=1) </dev/null >"$sources/log" 2>&1; then
+    cat "$sources/log" >&2
+    die "could not get the source of cmocka"
+  fi
+}
+
+# attribute NAME FILE: a count of ctest's result file.
+attribute() { sed -n "s/.*[^a-z]$1=\"\([0-9]*\)\".*/\1/p" "$2" | head -n 1; }
+
+# Names each skipped test and the last line it printed, its reason.
+skipped_reasons() {
+  awk -v preset="$1" '
+    /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/".*/, "", name); skipped = 0; reason = "" }
+    /<skipped/ { skipped = 1 }
+    /<system-out>/ { sub(/.*<system-out>/, ""); inside = 1 }
+    inside { line = $0; if (sub(/<\/system-out>.*/, "", line)) inside = 0; if (line != "") reason = line }
+    /<\/testcase>/ && skipped { printf "hak: skipped: %s (%s): %s\n", name, preset, reason }' "$2"
+}
+
+# Adds to $passed, $skipped and $unsuccessful.
+test_preset() {
+  preset=$1
+  reason=$(unfit "$preset")
+  if [ -n "$reason" ]; then
+    say "skipped: preset $preset: $reason"
+    skipped=$((skipped + 1))
+    return
+  fi
+  begun=$(date +%s)
+  if ! (build "$preset" ON all); then
+    unsuccessful=$((unsuccessful + 1))
+    failures="$failures build:$preset"
+    return
+  fi
+  dir=$home/build/$preset
+  results=$dir/test-results.xml
+  rm -f "$results"
+  select_labels "$preset"
+  set -- --test-dir "$dir" --output-on-failure --output-junit "$results" --timeout 600 -j "$(nproc)" -L "$only"
+  [ -z "$without" ] || set -- "$@" -LE "$without"
+  [ -z "$pattern" ] || set -- "$@" -R "$pattern"
+  say "testing $preset"
+  HAKMEM_LIB=$dir/lib/libhakmem.so ctest "$@" </dev/null || :
+  if [ ! -f "$results" ]; then
+    # ctest writes none when no test matches.
+    [ -n "$pattern" ] || { unsuccessful=$((unsuccessful + 1)); failures="$failures ctest:$preset"; }
+    return 0
+  fi
+  all=$(attribute tests "$results")
+  bad=$(attribute failures "$results")
+  idle=$(($(attribute skipped "$results") + $(attribute disabled "$results")))
+  passed=$((passed + all - bad - idle))
+  unsuccessful=$((unsuccessful + bad))
+  skipped=$((skipped + idle))
+  skipped_reasons "$preset" "$results" >&2
+  failures="$failures$(sed -n 's/.*<testcase name="\([^"]*\)".*status="fail".*/ \1:'"$preset"'/p' "$results" | tr -d '\n')"
+  say "$preset: $((all - bad - idle)) passed, $bad failed, $idle skipped in $(($(date +%s) - begun)) s"
+}
+
+run_tests() {
+  long='' pattern='' presets=$presets_all
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --long) long=1 ;;
+      --preset) [ $# -gt 1 ] || wrong "--preset needs a list"; presets=$(echo "$2" | tr ',' ' '); shift ;;
+      --preset=*) presets=$(echo "${1#*=}" | tr ',' ' ') ;;
+      -*) wrong "unknown option $1" ;;
+      *) [ -z "$pattern" ] || wrong "takes one NAME-PATTERN"; pattern=$1 ;;
+    esac
+    shift
+  done
+  for preset in $presets; do
+    case " $presets_all debug " in *" $preset "*) ;; *) wrong "unknown preset '$preset'" ;; esac
+  done
+  cross=
+  for preset in $presets; do
+    [ -z "$(unfit "$preset")" ] || continue
+    need_tests "$preset"
+    case $preset in
+      release) install_checkers ;;
+      aarch64 | musl) cross=1 ;;
+    esac
+  done
+  [ -z "$cross" ] || fetch_cmocka
+  passed=0 skipped=0 unsuccessful=0 failures=
+  for preset in $presets; do test_preset "$preset"; done
+  if [ $((passed + unsuccessful + skipped)) = 0 ]; then
+    say "no test matches '$pattern'"
+    exit 2
+  fi
+  [ -z "$failures" ] || say "failed:$failures"
+  summary="$passed passed, $unsuccessful failed"
+  [ $skipped = 0 ] || summary="$summary, $skipped skipped"
+  echo "$summary"
+  [ $unsuccessful = 0 ] || exit 1
+}
