@@ -30,19 +30,19 @@ need_python_tests() {
   need "no-python-tests=libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite"
 }
 
+# What the tests of preset $1 need.
 need_tests() {
-  need gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev cmake=cmake ninja=ninja-build /usr/include/cmocka.h=libcmocka-dev python3=python3 readelf=binutils
-  for preset in $1; do
-    case $preset in
-      release)
-        need redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
-          spin=spin valgrind=valgrind shellcheck=shellcheck
-        need_python_tests
-        python3 -c 'import ensurepip' 2>/dev/null || need no-ensurepip=python3-venv
-        ;;
-      clang | aarch64 | musl) need_build "$preset" ;;
-    esac
-  done
+  need gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev cmake=cmake ninja=ninja-build readelf=binutils python3=python3 \
+    /usr/include/cmocka.h=libcmocka-dev
+  case $1 in
+    release)
+      need redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
+        spin=spin valgrind=valgrind shellcheck=shellcheck
+      need_python_tests
+      python3 -c 'import ensurepip' 2>/dev/null || need no-ensurepip=python3-venv
+      ;;
+    clang | aarch64 | musl) need_build "$1" ;;
+  esac
 }
 
 # The formatter and the linter, at their pinned versions.
@@ -77,7 +77,7 @@ fetch_cmocka() {
   set -- -q -o "Dir::Etc::sourcelist=$sources/sources.list" -o "Dir::Etc::sourceparts=$sources/parts" \
     -o "Dir::State::lists=$sources/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=
   if ! (cd "$sources" && apt-get "$@" update && apt-get "$@" source --download-only cmocka &&
-    tar -xf cmocka_*.orig.tar.* -C cmocka --strip-components=1) </dev/null >"$sources/log" 2>&1; then
+    tar -xf cmocka_*.orig.tar.?z -C cmocka --strip-components=1) </dev/null >"$sources/log" 2>&1; then
     cat "$sources/log" >&2
     die "could not get the source of cmocka"
   fi
@@ -93,7 +93,10 @@ skipped_reasons() {
     /<skipped/ { skipped = 1 }
     /<system-out>/ { sub(/.*<system-out>/, ""); inside = 1 }
     inside { line = $0; if (sub(/<\/system-out>.*/, "", line)) inside = 0; if (line != "") reason = line }
-    /<\/testcase>/ && skipped { printf "hak: skipped: %s (%s): %s\n", name, preset, reason }' "$2"
+    /<\/testcase>/ && skipped {
+      gsub(/&lt;/, "<", reason); gsub(/&gt;/, ">", reason); gsub(/&quot;/, "\"", reason); gsub(/&amp;/, "\\&", reason)
+      printf "hak: skipped: %s (%s): %s\n", name, preset, reason
+    }' "$2"
 }
 
 # Adds to $passed, $skipped and $unsuccessful.
