@@ -1,0 +1,95 @@
+#!/bin/sh
+# hak.sh HAK [LIBRARY]: the front door does what its help says. With LIBRARY, that file is preloaded;
+# without, HAK is an installed script, which finds the library itself.
+# shellcheck disable=SC2016  # the texts are for inner shells
+set -u
+hak=$1
+unset HAKMEM_LIB HAKMEM_STATS HAKMEM_STATS_PID HAKMEM_PROFILE LD_PRELOAD
+if [ $# -gt 1 ]; then
+  HAKMEM_LIB=$2
+  export HAKMEM_LIB
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bad=0
+
+fail() { echo "FAILED: $*"; bad=1; }
+
+# expect STATUS STDOUT STDERR-PATTERN COMMAND...: the pattern is grep's; an empty one wants no output.
+expect() {
+  status=$1 out=$2 err=$3
+  shift 3
+  "$@" >"$work/out" 2>"$work/err" </dev/null
+  got=$?
+  [ $got = "$status" ] || fail "$*: status $got, not $status"
+  [ "$(cat "$work/out")" = "$out" ] || fail "$*: printed '$(cat "$work/out")', not '$out'"
+  if [ -z "$err" ]; then
+    [ ! -s "$work/err" ] || fail "$*: on stderr: $(cat "$work/err")"
+  else
+    grep -q -- "$err" "$work/err" || fail "$*: on stderr '$(cat "$work/err")', not '$err'"
+  fi
+}
+
+lib=$("$hak" lib) || fail "hak lib"
+[ -f "$lib" ] || fail "hak lib printed '$lib'"
+case $lib in /*) ;; *) fail "hak lib: '$lib' is not absolute" ;; esac
+
+# The program's output, status and signals are its own.
+expect 0 'hello' '' "$hak" run --quiet -- sh -c 'echo hello'
+expect 0 'hello' '' "$hak" run --quiet sh -c 'echo hello'
+expect 3 '' '' "$hak" run --quiet -- sh -c 'exit 3'
+expect 0 '-15' '' python3 -c 'import subprocess, sys
+print(subprocess.run([sys.argv[1], "run", "--quiet", "--", "sh", "-c", "kill -TERM $$"]).returncode)' "$hak"
+expect 0 'a b|c' '' "$hak" run --quiet -- sh -c 'echo "$1|$2"' x 'a b' c
+expect 0 'in' '' sh -c 'echo in | "$0" run --quiet -- cat' "$hak"
+expect 0 '--quiet' '' "$hak" run --quiet -- echo --quiet
+expect 0 "$lib" '' "$hak" run --quiet -- sh -c 'echo "$LD_PRELOAD"'
+expect 0 'lean' '' "$hak" run --quiet --profile lean -- sh -c 'echo "$HAKMEM_PROFILE"'
+# The summary goes to stderr, once: a child of the program prints none.
+expect 0 '' 'hakmem' "$hak" run -- python3 -c ''
+lines=$(wc -l <"$work/err")
+expect 0 'x' 'hakmem' "$hak" run -- python3 -c 'import subprocess; subprocess.run(["python3", "-c", "print(\"x\")"])'
+[ "$(wc -l <"$work/err")" = "$lines" ] || fail "more than one summary: $(cat "$work/err")"
+expect 0 '' '[{]' "$hak" run --stats=json -- python3 -c ''
+python3 -c 'import json, sys; json.load(sys.stdin)' <"$work/err" || fail "--stats=json: no JSON: $(cat "$work/err")"
+# Programs that close their standard error at exit get their summary too.
+expect 0 'x' 'hakmem' "$hak" run -- env printf 'x\n'
+
+# What is preloaded already stays, behind hakmem.
+other=$work/other.so
+cp "$lib" "$other"
+LD_PRELOAD=$other expect 0 "$lib:$other" '' "$hak" run --quiet -- sh -c 'echo "$LD_PRELOAD"'
+# A path with a space.
+mkdir "$work/a b"
+cp "$lib" "$work/a b/libhakmem.so"
+HAKMEM_LIB="$work/a b/libhakmem.so" expect 0 '1' '' "$hak" run --quiet -- \
+  python3 -c 'print(any("/a b/libhakmem" in line for line in open("/proc/self/maps")) + 0)'
+HAKMEM_LIB="$work/a b/libhakmem.so" expect 0 '1' '' sh -c \
+  'eval "$("$0" env)"; python3 -c "print(any(\"/a b/libhakmem\" in line for line in open(\"/proc/self/maps\")) + 0)"' "$hak"
+expect 0 "export LD_PRELOAD='$lib'" '' "$hak" env
+
+# Wrong usage: status 2 and one line; a program that cannot be started: as a shell says it.
+expect 2 '' "unknown verb 'nonsense'" "$hak" nonsense
+expect 2 '' "unknown option '--nonsense'" "$hak" --nonsense
+expect 2 '' 'unknown option --nonsense' "$hak" run --nonsense -- true
+expect 2 '' "unknown profile 'fast'" "$hak" run --profile fast -- true
+expect 2 '' '--profile needs a name' "$hak" run --profile
+expect 2 '' "unknown form of --stats 'xml'" "$hak" run --stats=xml -- true
+expect 2 '' 'exclude each other' "$hak" run --quiet --stats -- true
+expect 2 '' 'takes no argument' "$hak" lib x
+expect 2 '' "no verb 'nonsense'" "$hak" help nonsense
+expect 2 '' "unknown peer 'nonsense'" "$hak" peers path nonsense
+expect 127 '' 'hakmem-nonsense: command not found' "$hak" run -- hakmem-nonsense
+expect 127 '' 'command not found' "$hak" run -- ./hakmem-nonsense
+expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
+expect 126 '' 'not an executable file' "$hak" run -- /etc
+HAKMEM_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
+
+for verb in run build test lib env options bench peers version help; do
+  "$hak" help $verb | grep -q hak || fail "help $verb"
+done
+"$hak" version | grep -Eqx 'hakmem [0-9]+\.[0-9]+\.[0-9]+' || fail "version: $("$hak" version)"
+"$hak" options | grep -q HAKMEM_PROFILE || fail "options: $("$hak" options)"
+
+[ $bad = 0 ] && echo "the front door is as its help says"
+exit $bad
