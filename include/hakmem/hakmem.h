@@ -1,0 +1,107 @@
+/* hakmem.h: the public interface of the hakmem allocator.
+ *
+ * A program that preloads or links libhakmem needs none of this: malloc, free and the rest of the
+ * family are hakmem then. The names here are for programs that want both allocators side by side,
+ * or the extras.
+ *
+ * All functions may be called from any thread at any time: before constructors, in destructors of
+ * thread-local objects, in atexit handlers, after fork. None is async-signal-safe. Sizes are bytes.
+ * A function that returns memory returns NULL and sets errno to ENOMEM when memory is out, the size
+ * is over PTRDIFF_MAX or a product overflows. Memory is aligned to 16 bytes or to what was asked.
+ */
+#ifndef HAKMEM_H
+#define HAKMEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HAKMEM_VERSION_MAJOR 0
+#define HAKMEM_VERSION_MINOR 1
+#define HAKMEM_VERSION_PATCH 0
+
+#ifndef HAK_API
+#define HAK_API __attribute__((visibility("default")))
+#endif
+
+/* A block of at least `size` bytes; malloc(0) gives a unique pointer that can be freed. */
+HAK_API void *hak_malloc(size_t size) __attribute__((malloc, alloc_size(1)));
+
+/* A zeroed block of at least count * size bytes. */
+HAK_API void *hak_calloc(size_t count, size_t size) __attribute__((malloc, alloc_size(1, 2)));
+
+/* Resizes; the content up to the smaller size is kept. On failure the block stays as it is.
+ * block NULL: as hak_malloc. size 0: frees and returns NULL (as glibc). */
+HAK_API void *hak_realloc(void *block, size_t size) __attribute__((alloc_size(2)));
+HAK_API void *hak_reallocarray(void *block, size_t count, size_t size) __attribute__((alloc_size(2, 3)));
+
+/* Frees; NULL is allowed; errno is kept. A pointer that hakmem never gave out is ignored; a pointer
+ * into hakmem's memory that is no live block ends the program, see docs/misuse.md. */
+HAK_API void hak_free(void *block);
+
+/* A block whose address is a multiple of `alignment`, a power of two (else NULL and EINVAL). */
+HAK_API void *hak_aligned_alloc(size_t alignment, size_t size) __attribute__((malloc, alloc_align(1), alloc_size(2)));
+
+/* As POSIX posix_memalign: returns 0, EINVAL or ENOMEM, keeps errno, writes *out only on success. */
+HAK_API int hak_posix_memalign(void **out, size_t alignment, size_t size);
+
+/* Bytes usable at `block`, at least what was asked for, constant while the block lives.
+ * 0 for NULL and for memory that is not hakmem's. */
+HAK_API size_t hak_usable_size(const void *block);
+
+/* The size a request of `size` bytes is rounded up to; 0 when it can never be served. */
+HAK_API size_t hak_good_size(size_t size);
+
+/* Gives free memory back to the kernel, keeping about `keep_bytes` of it for reuse. Returns 1 if
+ * something was given back, else 0. */
+HAK_API int hak_trim(size_t keep_bytes);
+
+/* What the allocator holds. Sums are taken heap by heap while other threads run: each number is
+ * true for its heap at the moment it was read. Bytes unless the name says otherwise. */
+struct hak_stats {
+  size_t live_bytes;          /* in the program's hands, rounded up to class sizes */
+  size_t bin_bytes;           /* ready in the bins of the heaps */
+  size_t in_flight_bytes;     /* freed by another thread, on the way to their owner; an estimate */
+  size_t slab_free_bytes;     /* free blocks in slabs, and slab tails no block fits into */
+  size_t unit_free_bytes;     /* free units of superslabs that were used before and are still resident */
+  size_t large_bytes;         /* live large objects (part of live_bytes) */
+  size_t large_cached_bytes;  /* freed large ranges kept for reuse */
+  size_t metadata_bytes;      /* hakmem's own tables, as mapped */
+  size_t heap_bytes;          /* slabs in use + large objects */
+  size_t heap_peak_bytes;     /* highest heap_bytes so far */
+  size_t reserved_bytes;      /* address space reserved for superslabs */
+  size_t committed_bytes;     /* part of it that is accessible */
+  size_t large_count;         /* live large objects */
+  size_t heap_count;          /* heaps made so far */
+  size_t heap_parked_count;   /* heaps without a living thread */
+  uint64_t refills;           /* times a bin was filled from a slab or an inbox */
+  uint64_t refilled_blocks;
+  uint64_t flushes;           /* times a bin was full and gave blocks to slabs */
+  uint64_t flushed_blocks;
+  uint64_t bin_growths;
+  uint64_t bin_shrinks;
+  uint64_t envelopes_sent;
+  uint64_t remote_frees;      /* blocks that went through envelopes */
+  uint64_t foreign_frees;     /* pointers that were not hakmem's, ignored */
+  uint64_t calls_map;         /* system calls made by the allocator, by kind */
+  uint64_t calls_unmap;
+  uint64_t calls_protect;
+  uint64_t calls_advise;
+  uint64_t calls_remap;
+  uint64_t calls_futex;
+  uint64_t calls_other;
+};
+
+/* Fills *out. Takes the heaps' slow-path locks one after another; does not allocate. */
+HAK_API void hak_stats_get(struct hak_stats *out);
+
+/* "hakmem 0.1.0 (...)": version and build. Static storage. */
+HAK_API const char *hak_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,23 @@
+/* alloc.h: what the names of the family (hak_*, libc's, C++'s) are made of. C and C++. */
+#ifndef HAK_API_ALLOC_H
+#define HAK_API_ALLOC_H
+
+#ifndef HAK_NO_INLINE_NAMES
+#define HAK_NO_INLINE_NAMES
+#endif
+#include "hakmem/inline.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Block of `size` bytes at a multiple of `alignment`, a power of two. NULL and ENOMEM. */
+HAK_HIDDEN void *aligned_block(size_t alignment, size_t size);
+
+/* Options from the environment, fork handlers, the exit summary: once, by the library's constructor. */
+HAK_HIDDEN void hak_start(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

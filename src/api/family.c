@@ -1,0 +1,139 @@
+/* The rest of the hak_* family: resizing, alignment, sizes, trimming. */
+#include "api/alloc.h"
+
+#include "base/size_class.h"
+#include "heap/heap.h"
+#include "large/large.h"
+#include "map/page_map.h"
+#include "map/superslab.h"
+#include "os/fault.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SHRINK_SHARE 2 /* a block stays where it is until less than half of it is asked for */
+
+size_t hak_usable_size(const void *block) {
+  uint32_t entry = map_entry(block);
+  if (LIKELY(entry_heap_id(entry) != 0))
+    return class_bytes(entry_class(entry));
+  /* A large object's first address only: an address inside it has no record. */
+  return entry == ENTRY_LARGE && ((uintptr_t)block & (UNIT_BYTES - 1)) == 0 ? large_bytes(block) : 0;
+}
+
+size_t hak_good_size(size_t size) {
+  if (size <= HAK_SMALL_MAX)
+    return class_bytes(hak_class_of(max_size(size, 1)));
+  return size > PTRDIFF_MAX - UNIT_BYTES ? 0 : round_up(size, UNIT_BYTES);
+}
+
+static void *resize_by_copy(void *block, size_t old_bytes, size_t size) {
+  void *moved = hak_malloc_inlined(size);
+  if (moved == NULL)
+    return NULL;
+  memcpy(moved, block, min_size(old_bytes, size));
+  hak_free_inlined(block);
+  return moved;
+}
+
+void *hak_realloc(void *block, size_t size) {
+  if (block == NULL)
+    return hak_malloc_inlined(size);
+  if (UNLIKELY(size == 0)) {
+    hak_free_inlined(block);
+    return NULL;
+  }
+  if (UNLIKELY(size > PTRDIFF_MAX)) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  uint32_t entry = map_entry(block);
+  if (LIKELY(entry_heap_id(entry) != 0)) {
+    size_t bytes = class_bytes(entry_class(entry));
+    if (size <= bytes && size >= bytes / SHRINK_SHARE)
+      return block;
+    return resize_by_copy(block, bytes, size);
+  }
+  if (entry == ENTRY_LARGE) {
+    if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
+      fault_not_a_block(block);
+    void *resized = size > HAK_SMALL_MAX ? large_resize(block, size) : NULL;
+    return resized ? resized : resize_by_copy(block, large_bytes(block), size);
+  }
+  if (entry == ENTRY_LARGE_BODY)
+    fault_not_a_block(block);
+  if (entry == ENTRY_LARGE_FREE)
+    fault_double_free(block);
+  if (address_in_superslab(block))
+    fault_no_block_here(block);
+  fault_realloc_foreign(block);
+}
+
+void *hak_reallocarray(void *block, size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  return hak_realloc(block, bytes);
+}
+
+void *hak_aligned_alloc(size_t alignment, size_t size) {
+  if (!is_power_of_two(alignment)) {
+    errno = EINVAL;
+    return NULL;
+  }
+  return aligned_block(alignment, size);
+}
+
+int hak_posix_memalign(void **out, size_t alignment, size_t size) {
+  if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0)
+    return EINVAL;
+  int kept = errno;
+  void *block = aligned_block(alignment, size);
+  errno = kept;
+  if (block == NULL)
+    return ENOMEM;
+  *out = block;
+  return 0;
+}
+
+int hak_trim(size_t keep_bytes) {
+  struct heap *heap = heap_current();
+  if (heap && heap->in_slow_path)
+    return 0;
+  int kept = errno;
+  if (heap)
+    heap_flush_all(heap);
+  heaps_sweep(heap_count());
+  uint32_t count = heap_count();
+  for (uint32_t id = 1; id <= count; id++) {
+    struct heap *other = heap_by_id(id);
+    if (!lock_try(&other->lock))
+      continue;
+    if (inbox_has_mail(other))
+      inbox_drain_to_slabs(other);
+    slab_set_close_empty(&other->slabs);
+    lock_give(&other->lock);
+  }
+  size_t given_back = large_trim(keep_bytes);
+  struct large_stats kept_large;
+  large_stats(&kept_large);
+  given_back += units_purge(keep_bytes - min_size(keep_bytes, kept_large.cached_bytes));
+  errno = kept;
+  return given_back > 0;
+}
+
+const char *hak_version(void) {
+  return "hakmem 0.1.0 ("
+#if defined(__clang__)
+         "clang " __clang_version__
+#else
+         "gcc " __VERSION__
+#endif
+#ifdef HAK_DEBUG
+         ", check build"
+#endif
+         ")";
+}

@@ -1,0 +1,33 @@
+/* RTLD_DEEPBIND lets a loaded library find libc's own malloc and free before ours, while libc's
+ * strdup, getline and so on call ours: the library then frees our blocks with libc's free, which
+ * aborts. So dlopen's flag is dropped (HAKMEM_DEEPBIND=keep leaves it; docs/decisions has the
+ * reasons). The tail call keeps the caller's return address, by which dlopen finds the caller's
+ * search path. */
+#include "base/options.h"
+
+#include <dlfcn.h>
+
+#ifndef RTLD_DEEPBIND
+#define RTLD_DEEPBIND 0
+#endif
+
+typedef void *dlopen_function(const char *path, int flags);
+
+static _Atomic(dlopen_function *) next_dlopen;
+
+__attribute__((constructor)) static void find_next(void) {
+  dlopen_function *next;
+  *(void **)&next = dlsym(RTLD_NEXT, "dlopen");
+  atomic_store_explicit(&next_dlopen, next, memory_order_relaxed);
+}
+
+__attribute__((visibility("default"), optimize("O2"))) void *dlopen(const char *path, int flags) {
+  if (option_value(OPTION_DEEPBIND) == DEEPBIND_DROP)
+    flags &= ~RTLD_DEEPBIND;
+  dlopen_function *next = atomic_load_explicit(&next_dlopen, memory_order_relaxed);
+  if (UNLIKELY(next == NULL)) {
+    find_next();
+    next = atomic_load_explicit(&next_dlopen, memory_order_relaxed);
+  }
+  return next(path, flags);
+}

@@ -1,0 +1,38 @@
+#include "base/size_class.h"
+
+/* Order of a class's slab: one unit up to 2 KiB, then longer, so that a slab holds at least 8 blocks
+ * and its tail stays below an eighth. */
+#define ORDER(bytes) ((bytes) <= 2048 ? 0 : (bytes) <= 8192 ? 2 : (bytes) <= 32768 ? 3 : 5)
+
+#define CLASS(size)                                                                                                    \
+  {                                                                                                                    \
+    .reciprocal = ((uint64_t)1 << RECIPROCAL_SHIFT) / (size) + 1, .bytes = (size),                                     \
+    .block_count = (uint16_t)((UNIT_BYTES << ORDER(size)) / (size)), .order = ORDER(size)                              \
+  }
+#define TINY4(n) CLASS((n)*16), CLASS(((n) + 1) * 16), CLASS(((n) + 2) * 16), CLASS(((n) + 3) * 16)
+#define TINY16(n) TINY4(n), TINY4((n) + 4), TINY4((n) + 8), TINY4((n) + 12)
+/* The eight classes above `base`, a power of two. */
+#define OCTAVE(base)                                                                                                   \
+  CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12),                       \
+      CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15), CLASS((base) / 8 * 16)
+
+const struct size_class size_classes[HAK_CLASS_COUNT] = {
+    {.bytes = 0},  TINY16(1),    TINY16(17),    TINY16(33),    TINY16(49),    OCTAVE(1024),
+    OCTAVE(2048),  OCTAVE(4096), OCTAVE(8192),  OCTAVE(16384), OCTAVE(32768), OCTAVE(65536),
+    OCTAVE(131072)};
+
+_Static_assert(sizeof size_classes / sizeof size_classes[0] == 1 + 64 + 8 * 8, "one row a class");
+_Static_assert((UNIT_BYTES << 5) == SUPERSLAB_BYTES, "the longest slab is a superslab");
+
+unsigned class_aligned(size_t size, size_t alignment) {
+  if (size > HAK_SMALL_MAX || alignment > HAK_SMALL_MAX)
+    return 0;
+  size_t rounded = round_up(max_size(size, 1), alignment);
+  while (rounded <= HAK_SMALL_MAX) {
+    unsigned cls = hak_class_of(rounded);
+    if (class_bytes(cls) % alignment == 0) /* the slab is longer than a block, so it is aligned enough */
+      return cls;
+    rounded = round_up(class_bytes(cls) + 1, alignment);
+  }
+  return 0;
+}

@@ -1,0 +1,64 @@
+#include "base/text.h"
+
+static void text_char(struct text *text, char c) {
+  if (text->length + 1 < text->capacity) {
+    text->bytes[text->length++] = c;
+    text->bytes[text->length] = 0;
+  }
+}
+
+void text_string(struct text *text, const char *string) {
+  while (*string)
+    text_char(text, *string++);
+}
+
+static void text_number(struct text *text, uint64_t value, unsigned base) {
+  char digits[20];
+  unsigned n = 0;
+  do
+    digits[n++] = "0123456789abcdef"[value % base];
+  while (value /= base);
+  while (n)
+    text_char(text, digits[--n]);
+}
+
+void text_decimal(struct text *text, uint64_t value) { text_number(text, value, 10); }
+
+void text_hex(struct text *text, uint64_t value) {
+  text_string(text, "0x");
+  text_number(text, value, 16);
+}
+
+void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned places) {
+  text_decimal(text, value / scale);
+  if (places)
+    text_char(text, '.');
+  uint64_t rest = value % scale;
+  while (places--) {
+    /* rest < scale; dividing the scale instead of multiplying the rest cannot overflow */
+    if (rest > UINT64_MAX / 10) {
+      rest /= 16;
+      scale /= 16;
+    }
+    rest *= 10;
+    text_char(text, (char)('0' + rest / scale));
+    rest %= scale;
+  }
+}
+
+void text_bytes(struct text *text, uint64_t bytes) {
+  static const char *const units[] = {" KiB", " MiB", " GiB", " TiB"};
+  if (bytes < 1024) {
+    text_decimal(text, bytes);
+    text_string(text, " B");
+    return;
+  }
+  unsigned unit = 0;
+  uint64_t scale = 1024;
+  while (unit < 3 && bytes / scale >= 1024) {
+    scale *= 1024;
+    unit++;
+  }
+  text_fraction(text, bytes, scale, bytes / scale < 10);
+  text_string(text, units[unit]);
+}

@@ -1,0 +1,24 @@
+/* text.h: building a short text in a fixed buffer, without stdio, locale or allocation. What does
+ * not fit is cut off; the text is always terminated. */
+#ifndef HAK_BASE_TEXT_H
+#define HAK_BASE_TEXT_H
+
+#include "base/words.h"
+
+struct text {
+  char *bytes;
+  size_t capacity; /* bytes, the terminator included */
+  size_t length;
+};
+
+#define TEXT_IN(array) ((struct text){.bytes = (array), .capacity = sizeof(array), .length = 0})
+
+void text_string(struct text *text, const char *string);
+void text_decimal(struct text *text, uint64_t value);
+void text_hex(struct text *text, uint64_t value);
+/* value / scale with `places` digits behind the point, rounded down. */
+void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned places);
+/* "1.5 MiB", "312 KiB", "17 B". */
+void text_bytes(struct text *text, uint64_t bytes);
+
+#endif

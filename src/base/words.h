@@ -1,0 +1,47 @@
+/* words.h: sizes of the address space and small arithmetic that every layer shares. */
+#ifndef HAK_BASE_WORDS_H
+#define HAK_BASE_WORDS_H
+
+#ifndef HAK_NO_INLINE_NAMES
+#define HAK_NO_INLINE_NAMES
+#endif
+#include "hakmem/inline.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Unit: the grain of the page map. Superslab: the grain in which units are reserved and committed;
+ * one huge page on x86-64 and on aarch64 with 4 KiB pages. Leaf: what one page-map leaf covers. */
+#define UNIT_BYTES ((size_t)1 << HAK_UNIT_SHIFT)
+#define SUPERSLAB_SHIFT 21
+#define SUPERSLAB_BYTES ((size_t)1 << SUPERSLAB_SHIFT)
+#define SUPERSLAB_UNITS 32u
+#define LEAF_BYTES ((size_t)1 << HAK_LEAF_SHIFT)
+#define LEAF_UNITS ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
+#define LEAF_SUPERSLABS ((size_t)1 << (HAK_LEAF_SHIFT - SUPERSLAB_SHIFT))
+
+#define BLOCK_ALIGNMENT ((size_t)16)
+#define CACHE_LINE 64
+
+#define NOINLINE __attribute__((noinline))
+#define COLD __attribute__((cold, noinline))
+#define LIKELY HAK_LIKELY
+#define UNLIKELY HAK_UNLIKELY
+
+_Static_assert(SUPERSLAB_BYTES / UNIT_BYTES == SUPERSLAB_UNITS, "a superslab's units fit one 32-bit mask");
+_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "64-bit systems only");
+_Static_assert(HAK_CLASS_COUNT < 250, "an entry's low byte holds a class or a large mark");
+
+static inline uintptr_t round_up(uintptr_t value, size_t power_of_two) {
+  return (value + power_of_two - 1) & ~(uintptr_t)(power_of_two - 1);
+}
+static inline uintptr_t round_down(uintptr_t value, size_t power_of_two) {
+  return value & ~(uintptr_t)(power_of_two - 1);
+}
+static inline bool is_power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
+static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+#endif

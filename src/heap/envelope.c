@@ -1,0 +1,197 @@
+/* Blocks on their way from the thread that freed them to the heap that owns them.
+ *
+ * A freed block is written into an open envelope for its owner; the block itself is not touched. A
+ * full envelope is pushed onto the owner's inbox by one compare-and-swap. Taking is by exchange of
+ * the whole list, so a push never meets a reused head (no ABA). tests/model/inbox.pml checks the
+ * protocol exhaustively. */
+#include "heap/heap.h"
+#include "map/metadata.h"
+#include "map/page_map.h"
+#include "os/fault.h"
+
+#define ENVELOPE_SLOTS 124u
+#define ENVELOPE_ORDER 10u
+#define ENVELOPE_BYTES_MAX ((size_t)128 * 1024) /* blocks of more than a KiB fill an envelope sooner */
+#define INBOX_BYTES_MAX ((size_t)256 * 1024)    /* above this the pusher drains, if the owner does not */
+#define SENDS_PER_SWEEP 16u                     /* times places: then half-filled envelopes go too */
+
+struct envelope {
+  struct envelope *next;
+  uint32_t owner; /* heap id */
+  uint32_t count;
+  size_t bytes; /* of the blocks */
+  void *blocks[ENVELOPE_SLOTS];
+};
+_Static_assert(sizeof(struct envelope) <= (size_t)1 << ENVELOPE_ORDER, "an envelope is one metadata piece");
+
+static struct {
+  struct lock lock;
+  struct envelope *first;
+} pool;
+
+static struct envelope *envelope_take(uint32_t owner) {
+  lock_take(&pool.lock);
+  struct envelope *envelope = pool.first;
+  if (envelope)
+    pool.first = envelope->next;
+  lock_give(&pool.lock);
+  if (envelope == NULL)
+    envelope = metadata_take(ENVELOPE_ORDER);
+  if (envelope) {
+    envelope->owner = owner;
+    envelope->count = 0;
+    envelope->bytes = 0;
+  }
+  return envelope;
+}
+
+static void envelopes_give(struct envelope *first, struct envelope *last) {
+  lock_take(&pool.lock);
+  last->next = pool.first;
+  pool.first = first;
+  lock_give(&pool.lock);
+}
+
+/* Pushes onto the owner's inbox. If it has grown long, or nobody owns the heap, drains it at once:
+ * a sleeping owner pins nothing. */
+static void envelope_send(struct envelope *envelope) {
+  struct heap *owner = heap_by_id(envelope->owner);
+  size_t bytes = envelope->bytes;
+  struct envelope *head = atomic_load_explicit(&owner->inbox, memory_order_relaxed);
+  do
+    envelope->next = head;
+  while (!atomic_compare_exchange_weak_explicit(&owner->inbox, &head, envelope, memory_order_release,
+                                                memory_order_relaxed));
+  bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
+  if ((bytes > INBOX_BYTES_MAX || atomic_load_explicit(&owner->parked, memory_order_relaxed)) &&
+      lock_try(&owner->lock)) {
+    inbox_drain_to_slabs(owner);
+    lock_give(&owner->lock);
+  }
+}
+
+static void envelope_close(struct outbox *outbox, struct envelope **place) {
+  struct envelope *envelope = *place;
+  *place = NULL;
+  outbox->sent_since_sweep++;
+  atomic_store_explicit(&outbox->envelopes_sent,
+                        atomic_load_explicit(&outbox->envelopes_sent, memory_order_relaxed) + 1, memory_order_relaxed);
+  atomic_store_explicit(&outbox->remote_frees,
+                        atomic_load_explicit(&outbox->remote_frees, memory_order_relaxed) + envelope->count,
+                        memory_order_relaxed);
+  envelope_send(envelope);
+}
+
+void outbox_send_all(struct heap *heap) {
+  struct outbox *outbox = &heap->outbox;
+  for (uint32_t i = 0; i < outbox->places; i++)
+    if (outbox->open[i])
+      envelope_close(outbox, &outbox->open[i]);
+  outbox->sent_since_sweep = 0;
+}
+
+void outbox_drop_all(struct heap *heap) {
+  struct outbox *outbox = &heap->outbox;
+  for (uint32_t i = 0; i < outbox->places; i++)
+    outbox->open[i] = NULL;
+}
+
+static unsigned places_order(uint32_t places) { return (unsigned)__builtin_ctz(places) + 3; }
+
+/* Twice the places: owners that differ modulo n differ modulo 2n, so nothing collides. */
+static bool outbox_grow(struct outbox *outbox) {
+  uint32_t places = outbox->open ? outbox->places * 2 : OUTBOX_PLACES_MIN;
+  struct envelope **open = places <= OUTBOX_PLACES_MAX ? metadata_take(places_order(places)) : NULL;
+  if (open == NULL)
+    return false;
+  for (uint32_t i = 0; i < places; i++)
+    open[i] = NULL;
+  for (uint32_t i = 0; i < outbox->places; i++)
+    if (outbox->open[i])
+      open[outbox->open[i]->owner & (places - 1)] = outbox->open[i];
+  if (outbox->open)
+    metadata_give(outbox->open, places_order(outbox->places));
+  outbox->open = open;
+  outbox->places = places;
+  return true;
+}
+
+/* The place for an owner, with an open envelope in it; NULL when memory is out. */
+static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner) {
+  struct outbox *outbox = &heap->outbox;
+  if (outbox->places && outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places)
+    outbox_send_all(heap);
+  while (outbox->open == NULL || (outbox->open[owner & (outbox->places - 1)] != NULL)) {
+    if (outbox_grow(outbox))
+      continue;
+    if (outbox->open == NULL)
+      return NULL;
+    envelope_close(outbox, &outbox->open[owner & (outbox->places - 1)]);
+  }
+  struct envelope **place = &outbox->open[owner & (outbox->places - 1)];
+  *place = envelope_take(owner);
+  return *place ? place : NULL;
+}
+
+/* Without memory for an envelope the block goes home by hand. */
+COLD static void deliver(void *block, uint32_t entry) {
+  struct heap *owner = heap_by_id(entry_heap_id(entry));
+  lock_take(&owner->lock);
+  slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
+  lock_give(&owner->lock);
+}
+
+void outbox_put(struct heap *heap, void *block, uint32_t entry) {
+  struct outbox *outbox = &heap->outbox;
+  uint32_t owner = entry_heap_id(entry);
+  struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
+  if (UNLIKELY(place == NULL || *place == NULL || (*place)->owner != owner)) {
+    place = outbox_open(heap, owner);
+    if (place == NULL) {
+      deliver(block, entry);
+      return;
+    }
+  }
+  struct envelope *envelope = *place;
+  envelope->blocks[envelope->count++] = block;
+  envelope->bytes += class_bytes(entry_class(entry));
+  if (UNLIKELY(envelope->count == ENVELOPE_SLOTS || envelope->bytes >= ENVELOPE_BYTES_MAX))
+    envelope_close(outbox, place);
+}
+
+/* The lock is held. A block whose entry is not this heap's was freed before, and its slab closed. */
+static void inbox_drain(struct heap *heap, bool to_bins) {
+  struct envelope *first = atomic_exchange_explicit(&heap->inbox, NULL, memory_order_acquire);
+  if (first == NULL)
+    return;
+  struct envelope *last = first;
+  size_t bytes = 0;
+  for (struct envelope *envelope = first; envelope; envelope = envelope->next) {
+    last = envelope;
+    bytes += envelope->bytes;
+    for (uint32_t i = 0; i < envelope->count; i++) {
+      void *block = envelope->blocks[i];
+      uint32_t cls = map_entry(block) ^ heap->front.key;
+      if (UNLIKELY(cls >= HAK_CLASS_COUNT))
+        fault_double_free(block);
+      if (to_bins)
+        bin_put(heap, cls, block);
+      else
+        slab_set_give(&heap->slabs, cls, &block, 1);
+    }
+  }
+  atomic_fetch_sub_explicit(&heap->inbox_bytes, bytes, memory_order_relaxed);
+  envelopes_give(first, last);
+}
+
+void inbox_drain_to_bins(struct heap *heap) { inbox_drain(heap, true); }
+void inbox_drain_to_slabs(struct heap *heap) { inbox_drain(heap, false); }
+
+void envelopes_lock_for_fork(void) { lock_take(&pool.lock); }
+
+void envelopes_unlock_after_fork(bool child) {
+  if (child)
+    lock_reset(&pool.lock);
+  else
+    lock_give(&pool.lock);
+}

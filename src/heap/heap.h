@@ -1,0 +1,134 @@
+/* heap.h: what one thread allocates from.
+ *
+ *   front     bins: touched by the owning thread only, without a lock (hakmem/inline.h)
+ *   bin_state arrays behind the bins: written by the owner under the lock, read under the lock
+ *   slabs     under the lock, by anybody who holds it
+ *   inbox     envelopes from other threads: pushed without a lock, drained under the lock
+ *   outbox    envelopes being filled for other heaps: touched by the owner only
+ *
+ * The owner is the thread that holds the lifeline. A heap outlives its owner: nothing runs at thread
+ * exit. Whoever takes the lifeline of a dead thread's heap owns it, bins and all: a starting thread
+ * adopts it; a passer-by sweeps it (bins to slabs, envelopes sent) and drops the lifeline again.
+ *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
+ *   H2  only the owner reads or writes bins and outbox; only a holder of the lock reads or writes
+ *       slabs and takes envelopes out of the inbox
+ *   H3  the owner's slow path takes the lock once; a holder of one heap's lock only tries another's
+ *   H4  heaps are never freed, so a heap id stays valid for ever
+ * heap_is_valid checks H1 as far as one heap shows it.
+ */
+#ifndef HAK_HEAP_HEAP_H
+#define HAK_HEAP_HEAP_H
+
+#include "base/words.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "policy/bin_policy.h"
+#include "slab/slab.h"
+
+struct envelope;
+
+struct bin_state {
+  void **base;       /* first slot; NULL until the class is used */
+  uint32_t slots;    /* power of two; one of them is the NULL before the first block */
+  uint32_t low, high; /* fewest and most blocks seen since the last look */
+  uint32_t streak;   /* refills since the last flush */
+};
+
+struct heap_counters {
+  uint64_t refills, refilled_blocks;
+  uint64_t flushes, flushed_blocks;
+  uint64_t bin_growths, bin_shrinks;
+};
+
+/* Open envelopes, by owner id; the table doubles when two owners meet in a place. */
+#define OUTBOX_PLACES_MIN 8u
+#define OUTBOX_PLACES_MAX 512u
+
+struct outbox {
+  struct envelope **open; /* NULL until the first remote free */
+  uint32_t places;        /* power of two */
+  uint32_t sent_since_sweep;
+  _Atomic uint64_t envelopes_sent, remote_frees; /* written by the owner, read by anybody */
+};
+
+struct heap {
+  struct hak_front front;
+  struct outbox outbox;
+
+  _Alignas(CACHE_LINE) struct lock lock;
+  uint32_t id; /* const */
+  bool in_slow_path; /* owner: a signal handler that interrupts the slow path must not enter it */
+  uint32_t slow_calls;
+  size_t granted_bytes; /* of bins, beyond their initial slots */
+  struct heap_counters counters;
+  struct slab_set slabs;
+  struct bin_state bin_state[HAK_CLASS_COUNT];
+  struct lifeline lifeline;
+
+  _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
+  _Atomic size_t inbox_bytes; /* of the blocks in it */
+  _Atomic bool parked;        /* swept, and nobody owns it */
+};
+
+/* The heap that threads without a heap point at: empty bins, a key no entry matches. */
+extern const struct hak_front hak_heap_none;
+
+/* The calling thread's heap, NULL if it has none yet. */
+static inline struct heap *heap_current(void) {
+  return hak_self == &hak_heap_none ? NULL : (struct heap *)(void *)hak_self;
+}
+
+/* registry.c */
+
+/* Gives the calling thread a heap: a dead thread's or a new one. NULL when memory is out. */
+struct heap *heap_attach(void);
+struct heap *heap_by_id(uint32_t id);
+uint32_t heap_count(void);
+/* Sweeps up to `heaps_max` heaps of dead threads, looking round from where the last call stopped. */
+void heaps_sweep(uint32_t heaps_max);
+/* Empties bins and outbox into slabs and inboxes; the caller owns the heap and does not hold its lock. */
+void heap_flush_all(struct heap *heap);
+
+void heaps_lock_for_fork(void);
+void heaps_unlock_after_fork_parent(void);
+/* In the child: the other threads are gone, and what they did without a lock was copied page by page
+ * while they ran: their bins, their outboxes and all inboxes cannot be trusted and are dropped. */
+void heaps_unlock_after_fork_child(void);
+
+/* bins.c: called by the owner, lock held */
+
+/* Fills the bin of a class from inbox or slabs and pops a block. NULL when memory is out. */
+void *bin_refill(struct heap *heap, unsigned cls);
+/* Pushes into a full bin: makes room first, by growing it or by giving its older half to the slabs. */
+void bin_overflow(struct heap *heap, unsigned cls, void *block);
+/* Pushes into a bin or, if it is full, puts into the slab. */
+void bin_put(struct heap *heap, unsigned cls, void *block);
+/* Once in a while: idle bins give blocks back and shrink. */
+void bins_tick(struct heap *heap);
+void bins_flush_all(struct heap *heap);
+/* Forgets what the bins hold. */
+void bins_drop_all(struct heap *heap);
+/* Blocks and bytes ready in the bins; any holder of the lock may ask, the owner may be popping. */
+size_t bins_bytes(const struct heap *heap);
+
+/* envelope.c */
+
+/* A block of another heap, freed by the owner of `heap`; no lock is held. entry: the block's. */
+void outbox_put(struct heap *heap, void *block, uint32_t entry);
+/* Sends all open envelopes. */
+void outbox_send_all(struct heap *heap);
+void outbox_drop_all(struct heap *heap);
+/* Takes what arrived into the bins (owner) or into the slabs (any holder of the lock). */
+void inbox_drain_to_bins(struct heap *heap);
+void inbox_drain_to_slabs(struct heap *heap);
+static inline bool inbox_has_mail(struct heap *heap) {
+  return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != NULL;
+}
+void envelopes_lock_for_fork(void);
+void envelopes_unlock_after_fork(bool child);
+
+#ifdef HAK_DEBUG
+bool heap_is_valid(struct heap *heap);
+#endif
+
+#endif

@@ -1,0 +1,23 @@
+/* metadata.h: memory for hakmem's own tables: heaps, bin arrays, envelopes. Never part of what the
+ * program gets. Pieces given back are reused for the same order; nothing is unmapped. */
+#ifndef HAK_MAP_METADATA_H
+#define HAK_MAP_METADATA_H
+
+#include "base/words.h"
+
+/* `bytes` zeroed bytes at a multiple of CACHE_LINE, for good. NULL when memory is out. */
+void *metadata_take_forever(size_t bytes);
+
+/* 2^order bytes (order 6..26) at a multiple of CACHE_LINE, content unspecified. */
+#define METADATA_ORDER_MIN 6
+#define METADATA_ORDER_MAX 26
+void *metadata_take(unsigned order);
+void metadata_give(void *piece, unsigned order);
+
+void metadata_lock_for_fork(void);
+void metadata_unlock_after_fork(bool child);
+
+/* Bytes taken from the system (a static start area included). */
+size_t metadata_bytes(void);
+
+#endif

@@ -1,0 +1,296 @@
+#include "map/superslab.h"
+
+#include "base/options.h"
+#include "map/page_map.h"
+#include "map/usage.h"
+#include "os/fault.h"
+#include "os/lock.h"
+#include "os/os.h"
+
+#define UNITS_ALL 0xffffffffu
+#define NOT_LISTED 0xff
+
+/* Committing grows with the heap: few system calls for a big one, little charged for a small one. */
+#define COMMIT_BYTES_MIN ((size_t)8 << 20)
+#define COMMIT_BYTES_MAX ((size_t)64 << 20)
+#define KEEP_SHARE 8 /* an eighth of what is taken may stay resident while free */
+
+struct links {
+  struct superslab *next, *previous;
+};
+
+struct superslab {
+  char *base; /* const; NULL while no superslab lies here */
+  uint32_t free;
+  uint32_t resident; /* subset of free: not given back to the system since it was used */
+  struct links by_run;
+  struct links by_age;
+  uint8_t run_order; /* list it is in, NOT_LISTED if no unit is free */
+};
+_Static_assert(sizeof(struct superslab) <= RECORD_BYTES, "a superslab's record fits the leaf");
+
+struct list {
+  struct superslab *first, *last;
+};
+
+static struct {
+  struct lock lock;
+  struct list by_run[UNIT_ORDER_MAX + 1];
+  struct list resident;
+  char *next, *committed, *end; /* current arena: carved up to next, accessible up to committed */
+  size_t commit_step;
+  size_t reserved_bytes, carved_bytes;
+  _Atomic size_t taken_bytes, resident_free_bytes; /* written under the lock, read without */
+} units;
+
+#define LIST_OPERATIONS(name, links)                                                                                   \
+  static void name##_append(struct list *list, struct superslab *s) {                                                  \
+    s->links.next = NULL;                                                                                              \
+    s->links.previous = list->last;                                                                                    \
+    *(list->last ? &list->last->links.next : &list->first) = s;                                                        \
+    list->last = s;                                                                                                    \
+  }                                                                                                                    \
+  static void name##_remove(struct list *list, struct superslab *s) {                                                  \
+    *(s->links.previous ? &s->links.previous->links.next : &list->first) = s->links.next;                              \
+    *(s->links.next ? &s->links.next->links.previous : &list->last) = s->links.previous;                               \
+  }
+LIST_OPERATIONS(run_list, by_run)
+LIST_OPERATIONS(age_list, by_age)
+
+static uint32_t run_mask(unsigned order) { return order == 5 ? UNITS_ALL : (1u << (1u << order)) - 1; }
+
+/* Bit i of the result: the 2^order units from i on are all in `set`, and i is a multiple of 2^order. */
+static uint32_t runs_in(uint32_t set, unsigned order) {
+  static const uint32_t aligned[UNIT_ORDER_MAX + 1] = {0xffffffff, 0x55555555, 0x11111111, 0x01010101, 0x00010001, 1};
+  for (unsigned i = 0; i < order; i++)
+    set &= set >> (1u << i);
+  return set & aligned[order];
+}
+
+static unsigned longest_run(uint32_t free) {
+  if (free == 0)
+    return NOT_LISTED;
+  unsigned order = UNIT_ORDER_MAX;
+  while (runs_in(free, order) == 0)
+    order--;
+  return order;
+}
+
+/* Under the lock: a plain store is enough. */
+static void add(_Atomic size_t *sum, size_t bytes) {
+  atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + bytes, memory_order_relaxed);
+}
+static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_relaxed); }
+
+/* Every change of a superslab's units goes through here. */
+static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
+  hak_assert((resident & ~free) == 0);
+  unsigned order = longest_run(free);
+  if (order != s->run_order) {
+    if (s->run_order != NOT_LISTED)
+      run_list_remove(&units.by_run[s->run_order], s);
+    if (order != NOT_LISTED)
+      run_list_append(&units.by_run[order], s);
+    s->run_order = (uint8_t)order;
+  }
+  if (!s->resident && resident)
+    age_list_append(&units.resident, s);
+  else if (s->resident && !resident)
+    age_list_remove(&units.resident, s);
+  add(&units.resident_free_bytes, (size_t)__builtin_popcount(resident) * UNIT_BYTES);
+  add(&units.resident_free_bytes, -(size_t)__builtin_popcount(s->resident) * UNIT_BYTES);
+  s->free = free;
+  s->resident = resident;
+}
+
+/* A new arena. Where address space is limited, a small one, so that large objects keep a share. */
+static bool arena_reserve(void) {
+  static const size_t steps[] = {(size_t)64 << 20, (size_t)4 << 20, SUPERSLAB_BYTES};
+  size_t limit = os_address_space_limit();
+  size_t size = (size_t)option_value(OPTION_RESERVE_MB) << 20;
+  if (limit != SIZE_MAX)
+    size = min_size(size, max_size(round_down(limit / 64, SUPERSLAB_BYTES), SUPERSLAB_BYTES));
+  size = round_up(size, SUPERSLAB_BYTES);
+  char *base = os_reserve(size, SUPERSLAB_BYTES);
+  for (unsigned i = 0; base == NULL && i < sizeof steps / sizeof steps[0]; i++) {
+    if (steps[i] < size)
+      base = os_reserve(size = steps[i], SUPERSLAB_BYTES);
+  }
+  if (base == NULL)
+    return false;
+  units.next = units.committed = base;
+  units.end = base + size;
+  units.reserved_bytes += size;
+  return true;
+}
+
+/* Opens the next superslab of the current arena. */
+static struct superslab *superslab_carve(void) {
+  if (units.next == units.end && !arena_reserve())
+    return NULL;
+  if (units.next == units.committed) {
+    size_t left = (size_t)(units.end - units.next);
+    size_t step = min_size(left, max_size(units.commit_step, COMMIT_BYTES_MIN));
+    if (!os_commit(units.next, step)) {
+      step = SUPERSLAB_BYTES;
+      if (!os_commit(units.next, step))
+        return NULL;
+    }
+    units.committed += step;
+    units.commit_step = min_size(step * 2, COMMIT_BYTES_MAX);
+  }
+  if (!map_cover(units.next, SUPERSLAB_BYTES))
+    return NULL;
+  struct superslab *s = map_superslab_record(units.next);
+  s->run_order = NOT_LISTED;
+  __atomic_store_n(&s->base, units.next, __ATOMIC_RELAXED); /* address_in_superslab may look on */
+  units.next += SUPERSLAB_BYTES;
+  units.carved_bytes += SUPERSLAB_BYTES;
+  set_units(s, UNITS_ALL, 0);
+  return s;
+}
+
+void *units_take(unsigned order) {
+  void *run = NULL;
+  lock_take(&units.lock);
+  struct superslab *s = NULL;
+  for (unsigned i = order; s == NULL && i <= UNIT_ORDER_MAX; i++)
+    s = units.by_run[i].first;
+  if (s == NULL)
+    s = superslab_carve();
+  if (s != NULL) {
+    uint32_t runs = runs_in(s->resident, order); /* resident ones cost no page faults */
+    if (runs == 0)
+      runs = runs_in(s->free, order);
+    unsigned first = (unsigned)__builtin_ctz(runs);
+    uint32_t mask = run_mask(order) << first;
+    set_units(s, s->free & ~mask, s->resident & ~mask);
+    run = s->base + first * UNIT_BYTES;
+    add(&units.taken_bytes, UNIT_BYTES << order);
+    usage_add(UNIT_BYTES << order);
+  }
+  lock_give(&units.lock);
+  return run;
+}
+
+void units_give(void *run, unsigned order) {
+  lock_take(&units.lock);
+  struct superslab *s = map_superslab_record(run);
+  uint32_t mask = run_mask(order) << (((uintptr_t)run >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1));
+  hak_assert((s->free & mask) == 0);
+  set_units(s, s->free | mask, s->resident | mask);
+  add(&units.taken_bytes, -(UNIT_BYTES << order));
+  usage_subtract(UNIT_BYTES << order);
+  lock_give(&units.lock);
+}
+
+size_t units_purge(size_t keep_bytes) {
+  size_t purged = 0;
+  for (;;) {
+    lock_take(&units.lock);
+    struct superslab *s = units.resident.first;
+    if (s == NULL || read(&units.resident_free_bytes) <= keep_bytes) {
+      lock_give(&units.lock);
+      return purged;
+    }
+    /* While the system works on them, the units count as taken: nobody else can get them. */
+    uint32_t mask = s->resident;
+    set_units(s, s->free & ~mask, 0);
+    lock_give(&units.lock);
+    for (uint32_t left = mask; left != 0;) {
+      unsigned first = (unsigned)__builtin_ctz(left);
+      uint32_t rest = ~(left >> first);
+      unsigned length = rest == 0 ? SUPERSLAB_UNITS : (unsigned)__builtin_ctz(rest);
+      if (length > SUPERSLAB_UNITS - first)
+        length = SUPERSLAB_UNITS - first;
+      os_purge(s->base + first * UNIT_BYTES, length * UNIT_BYTES);
+      left &= ~((length == SUPERSLAB_UNITS ? UNITS_ALL : (1u << length) - 1) << first);
+    }
+    purged += (size_t)__builtin_popcount(mask) * UNIT_BYTES;
+    lock_take(&units.lock);
+    set_units(s, s->free | mask, s->resident);
+    lock_give(&units.lock);
+  }
+}
+
+static size_t keep_bytes(void) {
+  return ((size_t)option_value(OPTION_KEEP_MB) << 20) + read(&units.taken_bytes) / KEEP_SHARE;
+}
+
+/* Read without the lock: late or early by one run does not matter. */
+bool units_purge_is_due(void) {
+  size_t resident = read(&units.resident_free_bytes);
+  return UNLIKELY(resident > (size_t)1 << 20) && resident > keep_bytes();
+}
+
+void units_purge_due(void) {
+  /* Down to three quarters, so that the next run given back does not come here again. */
+  size_t keep = keep_bytes();
+  units_purge(keep - keep / 4);
+}
+
+bool units_release_empty(void) {
+  bool any = false;
+  for (;;) {
+    lock_take(&units.lock);
+    struct superslab *s = units.by_run[UNIT_ORDER_MAX].first;
+    char *base = NULL;
+    if (s != NULL) {
+      base = s->base;
+      set_units(s, 0, 0);
+      __atomic_store_n(&s->base, NULL, __ATOMIC_RELAXED);
+      units.carved_bytes -= SUPERSLAB_BYTES;
+      units.reserved_bytes -= SUPERSLAB_BYTES;
+    }
+    lock_give(&units.lock);
+    if (base == NULL)
+      return any;
+    os_unmap(base, SUPERSLAB_BYTES);
+    any = true;
+  }
+}
+
+bool address_in_superslab(const void *address) {
+  if (!map_covers(address))
+    return false;
+  struct superslab *s = map_superslab_record(address);
+  return __atomic_load_n(&s->base, __ATOMIC_RELAXED) != NULL;
+}
+
+void units_stats(struct unit_stats *out) {
+  lock_take(&units.lock);
+  *out = (struct unit_stats){
+      .reserved_bytes = units.reserved_bytes,
+      .committed_bytes = units.carved_bytes,
+      .taken_bytes = read(&units.taken_bytes),
+      .resident_free_bytes = read(&units.resident_free_bytes),
+  };
+  lock_give(&units.lock);
+}
+
+void units_lock_for_fork(void) { lock_take(&units.lock); }
+
+void units_unlock_after_fork(bool child) {
+  if (child)
+    lock_reset(&units.lock);
+  else
+    lock_give(&units.lock);
+}
+
+#ifdef HAK_DEBUG
+bool superslabs_are_valid(void) {
+  bool valid = true;
+  size_t resident_bytes = 0;
+  lock_take(&units.lock);
+  for (unsigned order = 0; order <= UNIT_ORDER_MAX; order++)
+    for (struct superslab *s = units.by_run[order].first; s; s = s->by_run.next)
+      valid &= s->run_order == order && longest_run(s->free) == order && (s->resident & ~s->free) == 0;
+  for (struct superslab *s = units.resident.first; s; s = s->by_age.next) {
+    valid &= s->resident != 0;
+    resident_bytes += (size_t)__builtin_popcount(s->resident) * UNIT_BYTES;
+  }
+  valid &= resident_bytes == read(&units.resident_free_bytes);
+  lock_give(&units.lock);
+  return valid;
+}
+#endif

@@ -1,0 +1,41 @@
+#include "os/fault.h"
+
+#include "base/text.h"
+#include "os/os.h"
+
+#include <stdlib.h>
+
+COLD _Noreturn static void fault(const char *before, const void *block, const char *after) {
+  char bytes[160];
+  struct text text = TEXT_IN(bytes);
+  text_string(&text, "hakmem: ");
+  text_string(&text, before);
+  text_hex(&text, (uintptr_t)block);
+  text_string(&text, after);
+  text_string(&text, "\n");
+  os_write(2, text.bytes, text.length);
+  abort();
+}
+
+void fault_double_free(const void *block) { fault("double free of block ", block, ""); }
+void fault_not_a_block(const void *block) { fault("free of ", block, ", which is not the start of a block"); }
+void fault_no_block_here(const void *block) {
+  fault("free of ", block, ", which lies in hakmem memory that holds no block");
+}
+void fault_realloc_foreign(const void *block) { fault("realloc of ", block, ", which hakmem did not allocate"); }
+
+#ifdef HAK_DEBUG
+void assert_failed(const char *what, const char *file, int line) {
+  char bytes[400];
+  struct text text = TEXT_IN(bytes);
+  text_string(&text, "hakmem: internal check failed: ");
+  text_string(&text, what);
+  text_string(&text, " at ");
+  text_string(&text, file);
+  text_string(&text, ":");
+  text_decimal(&text, (uint64_t)line);
+  text_string(&text, "\n");
+  os_write(2, text.bytes, text.length);
+  abort();
+}
+#endif

@@ -1,0 +1,31 @@
+/* lock.h: a mutex of one word. Spins a little, then sleeps on a futex. Zero is unlocked.
+ * Word: 0 free, 1 held, 2 held and somebody may sleep (Drepper, "Futexes Are Tricky", mutex 3). */
+#ifndef HAK_OS_LOCK_H
+#define HAK_OS_LOCK_H
+
+#include "base/words.h"
+
+struct lock {
+  _Atomic uint32_t word;
+};
+
+void lock_wait(struct lock *lock);
+void lock_wake(struct lock *lock);
+
+static inline bool lock_try(struct lock *lock) {
+  uint32_t free_word = 0;
+  return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_acquire,
+                                                 memory_order_relaxed);
+}
+static inline void lock_take(struct lock *lock) {
+  if (UNLIKELY(!lock_try(lock)))
+    lock_wait(lock);
+}
+static inline void lock_give(struct lock *lock) {
+  if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2))
+    lock_wake(lock);
+}
+/* In the child of a fork, where the holder was the forking thread. */
+static inline void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
+
+#endif

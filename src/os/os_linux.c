@@ -1,0 +1,211 @@
+#include "os/os.h"
+
+#include "os/fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static _Atomic uint64_t calls[OS_CALL_KINDS];
+
+static void count(enum os_call kind) { atomic_fetch_add_explicit(&calls[kind], 1, memory_order_relaxed); }
+
+uint64_t os_calls(enum os_call kind) { return atomic_load_explicit(&calls[kind], memory_order_relaxed); }
+
+size_t os_page_bytes(void) {
+  static _Atomic size_t bytes;
+  size_t known = atomic_load_explicit(&bytes, memory_order_relaxed);
+  if (known == 0) {
+    known = getauxval(AT_PAGESZ); /* the auxiliary vector is there before any constructor */
+    if (!is_power_of_two(known) || known > UNIT_BYTES)
+      known = 4096;
+    atomic_store_explicit(&bytes, known, memory_order_relaxed);
+  }
+  return known;
+}
+
+size_t os_address_space_limit(void) {
+  struct rlimit limit;
+  count(OS_CALL_OTHER);
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return SIZE_MAX;
+  return (size_t)limit.rlim_cur;
+}
+
+static void *map(size_t size, int protection) {
+  count(OS_CALL_MAP);
+  void *p = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+/* The kernel places mappings side by side, so a plain mapping is often aligned already; else map
+ * more and cut. */
+static void *map_aligned(size_t size, size_t alignment, int protection) {
+  char *p = map(size, protection);
+  if (p == NULL || ((uintptr_t)p & (alignment - 1)) == 0)
+    return p;
+  os_unmap(p, size);
+  if (size + alignment < size)
+    return NULL;
+  p = map(size + alignment, protection);
+  if (p == NULL)
+    return NULL;
+  char *aligned = (char *)round_up((uintptr_t)p, alignment);
+  if (aligned > p)
+    os_unmap(p, (size_t)(aligned - p));
+  char *end = p + size + alignment;
+  if (end > aligned + size)
+    os_unmap(aligned + size, (size_t)(end - (aligned + size)));
+  return aligned;
+}
+
+void *os_reserve(size_t size, size_t alignment) { return map_aligned(size, alignment, PROT_NONE); }
+void *os_map(size_t size, size_t alignment) { return map_aligned(size, alignment, PROT_READ | PROT_WRITE); }
+
+bool os_commit(void *address, size_t size) {
+  count(OS_CALL_PROTECT);
+  return mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
+}
+
+void os_purge(void *address, size_t size) {
+  count(OS_CALL_ADVISE);
+  madvise(address, size, MADV_DONTNEED);
+}
+
+void os_unmap(void *address, size_t size) {
+  count(OS_CALL_UNMAP);
+  munmap(address, size);
+}
+
+bool os_resize(void *address, size_t size, size_t size_wanted) {
+  count(OS_CALL_REMAP);
+  return mremap(address, size, size_wanted, 0) != MAP_FAILED;
+}
+
+bool os_move(void *address, size_t size, void *target, size_t size_wanted) {
+  count(OS_CALL_REMAP);
+  return mremap(address, size, size_wanted, MREMAP_MAYMOVE | MREMAP_FIXED, target) != MAP_FAILED;
+}
+
+void os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
+  count(OS_CALL_FUTEX);
+  syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, NULL, NULL, 0);
+}
+
+void os_futex_wake(_Atomic uint32_t *word) {
+  count(OS_CALL_FUTEX);
+  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
+}
+
+void os_spin_hint(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* By system call, not by write(): that is a cancellation point. */
+void os_write(int fd, const char *bytes, size_t length) {
+  int kept = errno;
+  while (length > 0) {
+    long written = syscall(SYS_write, fd, bytes, length);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      break;
+    bytes += written;
+    length -= (size_t)written;
+  }
+  errno = kept;
+}
+
+int os_duplicate_above(int fd, int lowest) {
+  int kept = errno;
+  int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+  errno = kept;
+  return duplicate;
+}
+
+const char *os_environment_next(const char *prefix, size_t *cursor) {
+  if (environ == NULL || getauxval(AT_SECURE))
+    return NULL;
+  while (environ[*cursor] != NULL) {
+    const char *assignment = environ[(*cursor)++];
+    if (strncmp(assignment, prefix, strlen(prefix)) == 0 && strchr(assignment, '=') != NULL)
+      return assignment;
+  }
+  return NULL;
+}
+
+int os_process_id(void) { return (int)getpid(); }
+
+/* VmHWM of /proc/self/status, in bytes; 0 where it cannot be read. */
+static uint64_t resident_peak_bytes(void) {
+  static const char key[] = "VmHWM:";
+  char text[4096];
+  int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return 0;
+  long length = syscall(SYS_read, fd, text, sizeof text - 1);
+  syscall(SYS_close, fd);
+  text[length < 0 ? 0 : length] = 0;
+  const char *line = strstr(text, key);
+  uint64_t kib = 0;
+  for (const char *c = line ? line + sizeof key - 1 : ""; *c && *c != '\n'; c++)
+    if (*c >= '0' && *c <= '9')
+      kib = kib * 10 + (uint64_t)(*c - '0');
+  return kib * 1024;
+}
+
+void os_usage_read(struct os_usage *out) {
+  struct rusage usage;
+  count(OS_CALL_OTHER);
+  *out = (struct os_usage){.resident_peak_bytes = resident_peak_bytes()};
+  if (getrusage(RUSAGE_SELF, &usage) != 0)
+    return;
+  out->faults_minor = (uint64_t)usage.ru_minflt;
+  out->faults_major = (uint64_t)usage.ru_majflt;
+}
+
+/* A robust mutex stays locked when its holder dies; the kernel marks it then, and the next trylock
+ * says EOWNERDEAD. Without robust mutexes (some emulators) the thread id is asked after: ESRCH means
+ * the holder is gone; an id that another of our threads got since then only delays. */
+void lifeline_reset(struct lifeline *line) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  bool robust = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
+                pthread_mutex_init(&line->mutex, &attributes) == 0;
+  atomic_store_explicit(&line->thread_id, robust ? -1 : 0, memory_order_relaxed);
+  pthread_mutexattr_destroy(&attributes);
+}
+
+bool lifeline_take(struct lifeline *line) {
+  int holder = atomic_load_explicit(&line->thread_id, memory_order_acquire);
+  if (holder == -1) {
+    int result = pthread_mutex_trylock(&line->mutex);
+    if (result == EOWNERDEAD)
+      pthread_mutex_consistent(&line->mutex);
+    return result == 0 || result == EOWNERDEAD;
+  }
+  if (holder != 0) {
+    count(OS_CALL_OTHER);
+    if (syscall(SYS_tgkill, getpid(), holder, 0) == 0 || errno != ESRCH)
+      return false;
+  }
+  return atomic_compare_exchange_strong_explicit(&line->thread_id, &holder, (int)syscall(SYS_gettid),
+                                                 memory_order_acq_rel, memory_order_relaxed);
+}
+
+void lifeline_drop(struct lifeline *line) {
+  if (atomic_load_explicit(&line->thread_id, memory_order_relaxed) == -1)
+    pthread_mutex_unlock(&line->mutex);
+  else
+    atomic_store_explicit(&line->thread_id, 0, memory_order_release);
+}

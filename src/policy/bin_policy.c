@@ -1,0 +1,25 @@
+#include "policy/bin_policy.h"
+
+#define INITIAL_BYTES_MAX ((size_t)64 * 1024)
+#define HEAP_SHARE 4                            /* grown bins may hold a quarter of the heap's slabs */
+#define HEAP_BYTES_MIN ((size_t)256 * 1024)     /* or this much */
+
+size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
+  size_t slots = limits->slots_initial;
+  while (slots > BIN_SLOTS_MIN && slots * block_bytes > INITIAL_BYTES_MAX)
+    slots /= 2;
+  return slots;
+}
+
+bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
+                    size_t slab_bytes) {
+  size_t bytes = slots * block_bytes; /* what doubling adds */
+  size_t budget = min_size(limits->heap_bytes_max, max_size(slab_bytes / HEAP_SHARE, HEAP_BYTES_MIN));
+  return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
+}
+
+size_t bin_surplus(size_t low) { return (low + 1) / 2; }
+
+size_t bin_slots_after(size_t slots, size_t slots_initial, size_t high) {
+  return slots > slots_initial && high < slots / 4 ? slots / 2 : slots;
+}

@@ -1,0 +1,223 @@
+#include "slab/slab.h"
+
+#include "map/page_map.h"
+#include "map/superslab.h"
+#include "os/fault.h"
+
+/* An empty slab up to this length stays open if its class has no other free block: programs that
+ * hover around a slab's edge would open and close one all the time. */
+#define KEPT_EMPTY_BYTES_MAX ((size_t)256 * 1024)
+
+struct slab {
+  char *base;         /* const while open */
+  uint64_t *bitmap;   /* const while open */
+  struct slab *next, *previous; /* in its list */
+  uint32_t free_count;
+  uint32_t fuller_above; /* the list changes when free_count gets above this */
+  uint32_t hint;      /* first word that may have a free block */
+  uint8_t class;
+  uint8_t list;       /* FULLNESS_LISTS: in no list */
+};
+_Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the leaf");
+
+static unsigned list_of(const struct slab *slab) {
+  if (slab->free_count == 0)
+    return FULLNESS_LISTS;
+  return (slab->free_count - 1) * FULLNESS_LISTS / size_classes[slab->class].block_count;
+}
+
+static void list_remove(struct slab_set *set, struct slab *slab) {
+  if (slab->list == FULLNESS_LISTS)
+    return;
+  if (slab->previous)
+    slab->previous->next = slab->next;
+  else
+    set->partial[slab->class][slab->list] = slab->next;
+  if (slab->next)
+    slab->next->previous = slab->previous;
+  slab->list = FULLNESS_LISTS;
+}
+
+/* Puts the slab into the list its free_count asks for. */
+static void list_update(struct slab_set *set, struct slab *slab) {
+  unsigned list = list_of(slab);
+  unsigned blocks = size_classes[slab->class].block_count;
+  slab->fuller_above = list == FULLNESS_LISTS ? 0 : ((list + 1) * blocks + FULLNESS_LISTS - 1) / FULLNESS_LISTS;
+  if (list == slab->list)
+    return;
+  list_remove(set, slab);
+  if (list < FULLNESS_LISTS) {
+    struct slab **first = &set->partial[slab->class][list];
+    slab->previous = NULL;
+    slab->next = *first;
+    if (*first)
+      (*first)->previous = slab;
+    *first = slab;
+  }
+  slab->list = (uint8_t)list;
+}
+
+static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
+  for (unsigned list = 0; list < FULLNESS_LISTS; list++)
+    if (set->partial[cls][list])
+      return set->partial[cls][list];
+  return NULL;
+}
+
+static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
+  const struct size_class *class = &size_classes[cls];
+  char *base = units_take(class->order);
+  if (base == NULL)
+    return NULL;
+  struct slab *slab = map_record(base);
+  slab->base = base;
+  slab->bitmap = map_bitmap(base);
+  slab->free_count = class->block_count;
+  slab->hint = 0;
+  slab->class = (uint8_t)cls;
+  slab->list = FULLNESS_LISTS;
+  unsigned whole_words = class->block_count / 64;
+  for (unsigned i = 0; i < whole_words; i++)
+    slab->bitmap[i] = ~(uint64_t)0;
+  if (class->block_count % 64)
+    slab->bitmap[whole_words] = ((uint64_t)1 << class->block_count % 64) - 1;
+  map_entries_set(base, (size_t)1 << class->order, set->key | cls);
+  set->slab_bytes += class_slab_bytes(cls);
+  list_update(set, slab);
+  return slab;
+}
+
+static void slab_close(struct slab_set *set, struct slab *slab) {
+  unsigned order = size_classes[slab->class].order;
+  list_remove(set, slab);
+  map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
+  set->slab_bytes -= UNIT_BYTES << order;
+  units_give(slab->base, order);
+}
+
+static bool is_empty(const struct slab *slab) { return slab->free_count == size_classes[slab->class].block_count; }
+
+/* Called when a slab has become empty. */
+static NOINLINE void slab_emptied(struct slab_set *set, struct slab *slab) {
+  unsigned cls = slab->class;
+  list_remove(set, slab);
+  if (first_partial(set, cls) == NULL && class_slab_bytes(cls) <= KEPT_EMPTY_BYTES_MAX)
+    list_update(set, slab);
+  else
+    slab_close(set, slab);
+}
+
+/* Takes min(wanted, free) blocks, ascending, to slots[-1] downwards. */
+static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
+  size_t count = min_size(wanted, slab->free_count);
+  size_t bytes = class_bytes(slab->class);
+  size_t word = slab->hint;
+  void **slot = slots;
+  void **last = slots - count;
+  for (;; word++) {
+    uint64_t bits = slab->bitmap[word];
+    char *first = slab->base + word * 64 * bytes;
+    while (bits != 0 && slot != last) {
+      *--slot = first + (size_t)__builtin_ctzll(bits) * bytes;
+      bits &= bits - 1;
+    }
+    slab->bitmap[word] = bits;
+    if (slot == last)
+      break;
+  }
+  slab->hint = (uint32_t)word;
+  slab->free_count -= (uint32_t)count;
+  return count;
+}
+
+size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted) {
+  size_t taken = 0;
+  while (taken < wanted) {
+    struct slab *slab = first_partial(set, cls);
+    if (slab == NULL && (taken > 0 || (slab = slab_open(set, cls)) == NULL))
+      break;
+    taken += take_from(slab, slots - taken, wanted - taken);
+    list_update(set, slab);
+  }
+  set->taken_bytes += taken * class_bytes(cls);
+  return taken;
+}
+
+static char *slab_base(const void *block, unsigned order) {
+  return (char *)round_down((uintptr_t)block, UNIT_BYTES << order);
+}
+
+bool slab_is_block_start(const void *address, unsigned cls) {
+  const struct size_class *class = &size_classes[cls];
+  size_t offset = (size_t)((const char *)address - slab_base(address, class->order));
+  size_t index = (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
+  return index * class->bytes == offset && index < class->block_count;
+}
+
+/* Why a block that a flush met cannot be put back. The pointer got into a bin, so its unit was a slab
+ * of the class then: if it is none now, the slab was emptied in between, which took another free. */
+COLD static void judge(const struct slab_set *set, unsigned cls, const void *block) {
+  if (map_entry(block) == (set->key | cls) && !slab_is_block_start(block, cls))
+    fault_not_a_block(block);
+  fault_double_free(block);
+}
+
+void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
+  const struct size_class class = size_classes[cls];
+  uint32_t entry = set->key | cls;
+  for (size_t i = 0; i < count; i++) {
+    char *block = blocks[i];
+    char *base = slab_base(block, class.order);
+    size_t offset = (size_t)(block - base);
+    size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
+    struct slab *slab = map_record(base);
+    uint64_t *word = map_bitmap(base) + index / 64;
+    uint64_t bit = (uint64_t)1 << index % 64;
+    if (UNLIKELY(map_entry(block) != entry || index * class.bytes != offset || index >= class.block_count ||
+                 (*word & bit) != 0))
+      judge(set, cls, block);
+    *word |= bit;
+    if (index / 64 < slab->hint)
+      slab->hint = (uint32_t)(index / 64);
+    if (UNLIKELY(++slab->free_count > slab->fuller_above))
+      list_update(set, slab);
+    if (UNLIKELY(slab->free_count == class.block_count))
+      slab_emptied(set, slab);
+  }
+  set->taken_bytes -= count * class.bytes;
+}
+
+void slab_set_close_empty(struct slab_set *set) {
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    struct slab *slab = set->partial[cls][FULLNESS_LISTS - 1];
+    while (slab) {
+      struct slab *next = slab->next;
+      if (is_empty(slab))
+        slab_close(set, slab);
+      slab = next;
+    }
+  }
+}
+
+#ifdef HAK_DEBUG
+static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, unsigned list) {
+  const struct size_class *class = &size_classes[cls];
+  unsigned free_count = 0;
+  for (unsigned i = 0; i < (class->block_count + 63u) / 64; i++) {
+    if (slab->bitmap[i] != 0 && i < slab->hint)
+      return false;
+    free_count += (unsigned)__builtin_popcountll(slab->bitmap[i]);
+  }
+  return slab->class == cls && slab->list == list && list_of(slab) == list && free_count == slab->free_count &&
+         map_entry(slab->base) == (key | cls);
+}
+
+bool slab_set_is_valid(const struct slab_set *set) {
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    for (unsigned list = 0; list < FULLNESS_LISTS; list++)
+      for (const struct slab *slab = set->partial[cls][list]; slab; slab = slab->next)
+        if (!slab_is_valid(slab, set->key, cls, list))
+          return false;
+  return true;
+}
+#endif

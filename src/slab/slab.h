@@ -1,0 +1,48 @@
+/* slab.h: runs of equal blocks, and the set of them that one heap owns.
+ *
+ * A slab is 2^order units (base/size_class.h) with a record and a bitmap in the page map's leaf;
+ * nothing is stored in its blocks. All functions here are called with the owning heap's lock held.
+ *   S1  popcount(bitmap) == free_count; a set bit is a free block
+ *   S2  class does not change between slab_open and slab_close; each unit's entry is the set's
+ *       key | class for as long
+ *   S3  a slab with free blocks is in exactly one list of its class, by fullness; a full one in none
+ *   S4  no word of the bitmap before hint has a bit set
+ * slab_set_is_valid checks S1 to S4.
+ */
+#ifndef HAK_SLAB_SLAB_H
+#define HAK_SLAB_SLAB_H
+
+#include "base/size_class.h"
+
+/* Lists by fullness: blocks are taken from the fullest slabs, so that emptying ones get empty. */
+#define FULLNESS_LISTS 4
+
+struct slab;
+
+struct slab_set {
+  uint32_t key;                                            /* const: owning heap's id << 8 */
+  size_t slab_bytes;                                       /* of open slabs */
+  size_t taken_bytes;                                      /* of blocks outside the bitmaps */
+  struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS];   /* [0]: a quarter or less is free */
+};
+
+/* Takes up to `wanted` free blocks of a class; writes them to slots[-1], slots[-2], ... in address
+ * order, so that popping from the top of a bin walks up through memory. Opens a new slab only when
+ * there is no free block at all. Returns how many; 0 when memory is out. */
+size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted);
+
+/* Puts blocks of one class back; the set must own them. A block that is free already, or is no block,
+ * ends the program (os/fault.h). */
+void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
+
+/* Closes the empty slabs that were kept for the next use. */
+void slab_set_close_empty(struct slab_set *set);
+
+/* Start of the block around an address inside a slab of class cls; used to judge a wild pointer. */
+bool slab_is_block_start(const void *address, unsigned cls);
+
+#ifdef HAK_DEBUG
+bool slab_set_is_valid(const struct slab_set *set);
+#endif
+
+#endif
