@@ -1,0 +1,231 @@
+#include "bench.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+static void usage(const struct bench *bench, FILE *out) {
+  fprintf(out, "usage: %s", bench->name);
+  for (size_t i = 0; i < bench->param_count; i++)
+    fprintf(out, " [%s", bench->params[i].name);
+  for (size_t i = 0; i < bench->param_count; i++)
+    fputc(']', out);
+  fprintf(out, "%s%s%s [--json]\n", bench->flag ? " [" : "", bench->flag ? bench->flag : "", bench->flag ? "]" : "");
+}
+
+static void help(const struct bench *bench) {
+  usage(bench, stdout);
+  printf("%s\n", bench->about);
+  for (size_t i = 0; i < bench->param_count; i++) {
+    const struct bench_param *p = &bench->params[i];
+    printf("  %-11s %s (%ju; %ju to %ju)\n", p->name, p->text, (uintmax_t)p->value, (uintmax_t)p->min, (uintmax_t)p->max);
+  }
+  if (bench->flag)
+    printf("  %-11s %s\n", bench->flag, bench->flag_text);
+  printf("  %-11s %s\n", "--json", "one JSON object instead of a line");
+}
+
+void bench_refuse(const struct bench *bench, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  fprintf(stderr, "%s: ", bench->name);
+  vfprintf(stderr, format, list);
+  fputc('\n', stderr);
+  va_end(list);
+  usage(bench, stderr);
+  exit(2);
+}
+
+void bench_die(const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  fputs("bench: ", stderr);
+  vfprintf(stderr, format, list);
+  fputc('\n', stderr);
+  va_end(list);
+  exit(1);
+}
+
+void bench_arguments(struct bench *bench, int argc, char **argv) {
+  size_t given = 0;
+  for (int i = 1; i < argc; i++) {
+    const char *text = argv[i];
+    if (strcmp(text, "--help") == 0) {
+      help(bench);
+      exit(0);
+    }
+    if (strcmp(text, "--json") == 0) {
+      bench->json = true;
+      continue;
+    }
+    if (bench->flag && strcmp(text, bench->flag) == 0) {
+      bench->flag_given = true;
+      continue;
+    }
+    if (strncmp(text, "--", 2) == 0)
+      bench_refuse(bench, "unknown option %s", text);
+    if (given == bench->param_count)
+      bench_refuse(bench, "one argument too many: %s", text);
+    struct bench_param *p = &bench->params[given++];
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value < p->min || value > p->max)
+      bench_refuse(bench, "%s: '%s' is not a number from %ju to %ju", p->name, text, (uintmax_t)p->min,
+                   (uintmax_t)p->max);
+    p->value = value;
+  }
+}
+
+void *bench_table(struct bench *bench, size_t count, size_t item_bytes) {
+  size_t bytes = count * item_bytes;
+  void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (table == MAP_FAILED)
+    bench_die("no memory for a table of %zu bytes", bytes);
+  madvise(table, bytes, MADV_NOHUGEPAGE);
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  for (size_t at = 0; at < bytes; at += page)
+    ((volatile char *)table)[at] = 0;
+  bench->tables_kb += (bytes + page - 1) / page * page / 1024;
+  return table;
+}
+
+static uint64_t clock_read(clockid_t id) {
+  struct timespec now;
+  clock_gettime(id, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t bench_clock_ns(void) { return clock_read(CLOCK_MONOTONIC); }
+
+uint64_t bench_status_kb(const char *field) {
+  char text[8192];
+  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return 0;
+  ssize_t length = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (length <= 0)
+    return 0;
+  text[length] = 0;
+  const char *at = strstr(text, field);
+  uint64_t kb = 0;
+  if (!at)
+    return 0;
+  for (at += strlen(field); *at && !isdigit((unsigned char)*at); at++) {
+  }
+  for (; isdigit((unsigned char)*at); at++)
+    kb = kb * 10 + (uint64_t)(*at - '0');
+  return kb;
+}
+
+void bench_start(struct bench *bench) {
+  bench->start_cpu_ns = clock_read(CLOCK_PROCESS_CPUTIME_ID);
+  bench->start_ns = bench_clock_ns();
+}
+
+void bench_stop(struct bench *bench, uint64_t ops) {
+  uint64_t end_ns = bench_clock_ns(), end_cpu_ns = clock_read(CLOCK_PROCESS_CPUTIME_ID);
+  struct rusage usage_now;
+  getrusage(RUSAGE_SELF, &usage_now);
+  bench->ops = ops;
+  bench->seconds = (double)(end_ns - bench->start_ns) / 1e9;
+  bench->cpu_seconds = (double)(end_cpu_ns - bench->start_cpu_ns) / 1e9;
+  bench->faults_minor = (uint64_t)usage_now.ru_minflt;
+  bench->faults_major = (uint64_t)usage_now.ru_majflt;
+  bench->rss_kb = bench_status_kb("VmRSS:");
+  bench->rss_peak_kb = bench_status_kb("VmHWM:");
+}
+
+void bench_extra(struct bench *bench, const char *name, double value) {
+  if (bench->extra_count == BENCH_EXTRAS_MAX)
+    bench_die("more than %d extra numbers", BENCH_EXTRAS_MAX);
+  bench->extras[bench->extra_count].name = name;
+  bench->extras[bench->extra_count++].value = value;
+}
+
+/* The file that serves malloc, so that a preload that did not take place cannot go unnoticed. */
+static const char *malloc_file(void) {
+#ifdef BENCH_FAST
+  return "inlined";
+#else
+  Dl_info info;
+  void *symbol = dlsym(RTLD_DEFAULT, "malloc");
+  return symbol && dladdr(symbol, &info) && info.dli_fname ? info.dli_fname : "?";
+#endif
+}
+
+static void print_lower(const char *name) {
+  for (; *name; name++)
+    putchar(tolower((unsigned char)*name));
+}
+
+static void print_json(const struct bench *bench, double rate, uint64_t hash) {
+  printf("{\"name\": \"%s\", \"parameters\": {", bench->name);
+  for (size_t i = 0; i < bench->param_count; i++) {
+    printf("%s\"", i ? ", " : "");
+    print_lower(bench->params[i].name);
+    printf("\": %ju", (uintmax_t)bench->params[i].value);
+  }
+  if (bench->flag)
+    printf("%s\"%s\": %s", bench->param_count ? ", " : "", bench->flag + 2, bench->flag_given ? "true" : "false");
+  printf("}, \"malloc\": \"");
+  for (const char *c = malloc_file(); *c; c++)
+    printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+  printf("\", \"operations\": %ju, \"seconds\": %.9f, \"cpu_seconds\": %.9f, \"ops_per_s\": %.1f", (uintmax_t)bench->ops,
+         bench->seconds, bench->cpu_seconds, rate);
+  printf(", \"rss_kb\": %ju, \"rss_peak_kb\": %ju, \"tables_kb\": %ju, \"faults_minor\": %ju, \"faults_major\": %ju",
+         (uintmax_t)bench->rss_kb, (uintmax_t)bench->rss_peak_kb, (uintmax_t)bench->tables_kb,
+         (uintmax_t)bench->faults_minor, (uintmax_t)bench->faults_major);
+  for (size_t i = 0; i < bench->extra_count; i++)
+    printf(", \"%s\": %.9g", bench->extras[i].name, bench->extras[i].value);
+  printf(", \"hash\": \"%016jx\"}\n", (uintmax_t)hash);
+}
+
+static void print_line(const struct bench *bench, double rate, uint64_t hash) {
+  printf("%s%s%s", bench->name, bench->flag_given ? " " : "", bench->flag_given ? bench->flag : "");
+  for (size_t i = 0; i < bench->param_count; i++)
+    printf(" %ju", (uintmax_t)bench->params[i].value);
+  double scaled = rate >= 1e6 ? rate / 1e6 : rate >= 1e3 ? rate / 1e3 : rate;
+  printf(": %.2f %sops/s, %ju in %.3f s, rss %ju KB, peak %ju KB (tables %ju), faults %ju+%ju", scaled,
+         rate >= 1e6   ? "M"
+         : rate >= 1e3 ? "K"
+                       : "",
+         (uintmax_t)bench->ops, bench->seconds, (uintmax_t)bench->rss_kb, (uintmax_t)bench->rss_peak_kb,
+         (uintmax_t)bench->tables_kb, (uintmax_t)bench->faults_minor, (uintmax_t)bench->faults_major);
+  for (size_t i = 0; i < bench->extra_count; i++)
+    printf(", %s %.6g", bench->extras[i].name, bench->extras[i].value);
+  printf(", hash %016jx\n", (uintmax_t)hash);
+}
+
+int bench_report(struct bench *bench, uint64_t hash) {
+  double rate = bench->seconds > 0 ? (double)bench->ops / bench->seconds : 0;
+  if (bench->json)
+    print_json(bench, rate, hash);
+  else
+    print_line(bench, rate, hash);
+  return fflush(stdout) ? 1 : 0;
+}
+
+pthread_t bench_thread(void *(*body)(void *), void *argument) {
+  pthread_t thread;
+  int error = pthread_create(&thread, NULL, body, argument);
+  if (error)
+    bench_die("no thread: %s", strerror(error));
+  return thread;
+}
+
+void bench_join(pthread_t thread) {
+  int error = pthread_join(thread, NULL);
+  if (error)
+    bench_die("no join: %s", strerror(error));
+}
