@@ -24,25 +24,24 @@ unfit() {
   esac
 }
 
-# Python's own tests of its library, for the interpreter that is first in the path.
-need_python_tests() {
-  ! python3 -c 'import test.test_json' 2>/dev/null || return 0
-  need "no-python-tests=libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite"
+# What the tests of preset $1 need, as words for need.
+test_needs() {
+  build_needs "$1"
+  echo gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev readelf=binutils python3=python3 /usr/include/cmocka.h=libcmocka-dev
+  case $1 in
+    release) echo redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
+      spin=spin valgrind=valgrind shellcheck=shellcheck pkg-config=pkg-config ;;
+    aarch64 | musl) echo xz=xz-utils ;;
+  esac
 }
 
-# What the tests of preset $1 need.
-need_tests() {
-  need gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev cmake=cmake ninja=ninja-build readelf=binutils python3=python3 \
-    /usr/include/cmocka.h=libcmocka-dev
-  case $1 in
-    release)
-      need redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
-        spin=spin valgrind=valgrind shellcheck=shellcheck
-      need_python_tests
-      python3 -c 'import ensurepip' 2>/dev/null || need no-ensurepip=python3-venv
-      ;;
-    clang | aarch64 | musl) need_build "$1" ;;
-  esac
+# Parts of Python that are packages of their own: its tests of itself, and what makes environments.
+need_python_parts() {
+  set --
+  python3 -c 'import test.test_json' 2>/dev/null ||
+    set -- "no-tests=libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite"
+  python3 -c 'import ensurepip' 2>/dev/null || set -- "$@" no-ensurepip=python3-venv
+  need "$@"
 }
 
 # The formatter and the linter, at their pinned versions.
@@ -154,16 +153,14 @@ run_tests() {
   for preset in $presets; do
     case " $presets_all debug " in *" $preset "*) ;; *) wrong "unknown preset '$preset'" ;; esac
   done
-  cross=
+  needs=
   for preset in $presets; do
-    [ -z "$(unfit "$preset")" ] || continue
-    need_tests "$preset"
-    case $preset in
-      release) install_checkers ;;
-      aarch64 | musl) cross=1 ;;
-    esac
+    [ -n "$(unfit "$preset")" ] || needs="$needs $(test_needs "$preset")"
   done
-  [ -z "$cross" ] || fetch_cmocka
+  # shellcheck disable=SC2086  # words
+  need $needs
+  case " $presets " in *" release "*) need_python_parts; install_checkers ;; esac
+  case "$needs" in *xz-utils*) fetch_cmocka ;; esac
   passed=0 skipped=0 unsuccessful=0 failures=
   for preset in $presets; do test_preset "$preset"; done
   if [ $((passed + unsuccessful + skipped)) = 0 ]; then
