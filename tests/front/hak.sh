@@ -4,10 +4,10 @@
 # shellcheck disable=SC2016  # the texts are for inner shells
 set -u
 hak=$1
-unset HAKMEM_LIB HAKMEM_STATS HAKMEM_STATS_PID HAKMEM_PROFILE LD_PRELOAD
+unset HAK_LIB HAKMEM_STATS HAKMEM_STATS_PID HAKMEM_PROFILE LD_PRELOAD
 if [ $# -gt 1 ]; then
-  HAKMEM_LIB=$2
-  export HAKMEM_LIB
+  HAK_LIB=$2
+  export HAK_LIB
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -62,9 +62,9 @@ LD_PRELOAD=$other expect 0 "$lib:$other" '' "$hak" run --quiet -- sh -c 'echo "$
 # A path with a space.
 mkdir "$work/a b"
 cp "$lib" "$work/a b/libhakmem.so"
-HAKMEM_LIB="$work/a b/libhakmem.so" expect 0 '1' '' "$hak" run --quiet -- \
+HAK_LIB="$work/a b/libhakmem.so" expect 0 '1' '' "$hak" run --quiet -- \
   python3 -c 'print(any("/a b/libhakmem" in line for line in open("/proc/self/maps")) + 0)'
-HAKMEM_LIB="$work/a b/libhakmem.so" expect 0 '1' '' sh -c \
+HAK_LIB="$work/a b/libhakmem.so" expect 0 '1' '' sh -c \
   'eval "$("$0" env)"; python3 -c "print(any(\"/a b/libhakmem\" in line for line in open(\"/proc/self/maps\")) + 0)"' "$hak"
 expect 0 "export LD_PRELOAD='$lib'" '' "$hak" env
 
@@ -83,7 +83,7 @@ expect 127 '' 'hakmem-nonsense: command not found' "$hak" run -- hakmem-nonsense
 expect 127 '' 'command not found' "$hak" run -- ./hakmem-nonsense
 expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
 expect 126 '' 'not an executable file' "$hak" run -- /etc
-HAKMEM_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
+HAK_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
 
 for verb in run build test lib env options bench peers version help; do
   "$hak" help $verb | grep -q hak || fail "help $verb"

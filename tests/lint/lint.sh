@@ -25,7 +25,7 @@ case ${1-} in
     # clang does not know all of gcc's flags that stand in the compile commands.
     sources -path 'src/*.c' | xargs -P "$(nproc)" -n 4 $tools/clang-tidy -p build/release --quiet \
       --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-optimization-argument >"$log" 2>&1 || status=1
-    grep -v 'warnings generated\.$\|^Suppressed \|^Use -header-filter' "$log" || :
+    grep -v 'warnings\{0,1\} generated\.$\|^Suppressed \|^Use -header-filter\|Processing file ' "$log" || :
     exit $status
     ;;
   shell)
