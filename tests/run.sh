@@ -122,12 +122,13 @@ test_preset() {
   [ -z "$pattern" ] || set -- "$@" -R "$pattern"
   say "testing $preset"
   ctest "$@" </dev/null || :
-  if [ ! -f "$results" ]; then
-    # ctest writes none when no test matches.
-    [ -n "$pattern" ] || { unsuccessful=$((unsuccessful + 1)); failures="$failures ctest:$preset"; }
+  all=0
+  [ ! -f "$results" ] || all=$(attribute tests "$results")
+  if [ "$all" = 0 ]; then
+    # A preset without a test is a mistake, unless only some were asked for.
+    [ -n "$pattern" ] || { unsuccessful=$((unsuccessful + 1)); failures="$failures no-test:$preset"; }
     return 0
   fi
-  all=$(attribute tests "$results")
   bad=$(attribute failures "$results")
   idle=$(($(attribute skipped "$results") + $(attribute disabled "$results")))
   passed=$((passed + all - bad - idle))
