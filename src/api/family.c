@@ -120,7 +120,7 @@ int hak_trim(size_t keep_bytes) {
   size_t given_back = large_trim(keep_bytes);
   struct large_stats kept_large;
   large_stats(&kept_large);
-  given_back += units_purge(keep_bytes - min_size(keep_bytes, kept_large.cached_bytes));
+  given_back += units_purge(keep_bytes - min_size(keep_bytes, kept_large.cached_bytes), 0);
   errno = kept;
   return given_back > 0;
 }

@@ -154,7 +154,7 @@ NOINLINE void hak_free_slow(void *block) {
       if (heap != NULL || (heap = heap_attach()) == NULL)
         goto done; /* in a signal handler that interrupted us: the block is lost, the heap is not */
     }
-    if ((entry ^ heap->front.key) < HAK_CLASS_COUNT) {
+    if (entry_is_of(entry, heap->front.key)) {
       enter();
       bin_overflow(heap, entry_class(entry), block);
       leave(heap);

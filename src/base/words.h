@@ -32,7 +32,8 @@
 
 _Static_assert(SUPERSLAB_BYTES / UNIT_BYTES == SUPERSLAB_UNITS, "a superslab's units fit one 32-bit mask");
 _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "64-bit systems only");
-_Static_assert(HAK_CLASS_COUNT < 250, "an entry's low byte holds a class or a large mark");
+_Static_assert(sizeof(struct hak_bin) == 1 << HAK_ENTRY_CLASS_SHIFT, "an entry's class part is a bin's offset");
+_Static_assert(HAK_ENTRY_END <= 1 << HAK_ENTRY_ID_SHIFT, "classes stay below heap ids");
 
 static inline uintptr_t round_up(uintptr_t value, size_t power_of_two) {
   return (value + power_of_two - 1) & ~(uintptr_t)(power_of_two - 1);

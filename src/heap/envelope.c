@@ -171,9 +171,10 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
     bytes += envelope->bytes;
     for (uint32_t i = 0; i < envelope->count; i++) {
       void *block = envelope->blocks[i];
-      uint32_t cls = map_entry(block) ^ heap->front.key;
-      if (UNLIKELY(cls >= HAK_CLASS_COUNT))
+      uint32_t entry = map_entry(block);
+      if (UNLIKELY(!entry_is_of(entry, heap->front.key)))
         fault_double_free(block);
+      unsigned cls = entry_class(entry);
       if (to_bins)
         bin_put(heap, cls, block);
       else

@@ -2,10 +2,11 @@
 #include "heap/heap.h"
 
 #include "map/metadata.h"
+#include "map/page_map.h"
 #include "os/fault.h"
 
 #define CHUNK_HEAPS 256u
-#define CHUNKS_MAX 4096u /* a million threads at a time */
+#define CHUNKS_MAX 4095u /* a million threads at a time: ids have 20 bits */
 #define LOOKS_MAX 64u    /* heaps a starting thread looks at before it makes a new one */
 
 /* The slot under every empty bin of hak_heap_none. */
@@ -13,7 +14,7 @@ static void *const no_block[1];
 #define NO_BIN {.top = (void **)no_block + 1, .end = (void **)no_block + 1}
 
 const struct hak_front hak_heap_none = {
-    .key = UINT32_MAX & ~0xffu, /* an id no heap has */
+    .key = UINT32_MAX << HAK_ENTRY_ID_SHIFT, /* an id no heap has */
     .bins = {[0 ... HAK_CLASS_COUNT - 1] = NO_BIN},
 };
 
@@ -50,7 +51,7 @@ static struct heap *heap_create(void) {
   if (heap == NULL)
     return NULL;
   heap->id = count + 1;
-  heap->front.key = heap->slabs.key = heap->id << 8;
+  heap->front.key = heap->slabs.key = entry_key(heap->id);
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
     heap->front.bins[cls] = hak_heap_none.bins[cls];
   lifeline_reset(&heap->lifeline);

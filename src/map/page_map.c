@@ -12,8 +12,8 @@ static _Atomic size_t leaf_count;
 bool map_cover(const void *address, size_t size) {
   uintptr_t first = (uintptr_t)address >> HAK_LEAF_SHIFT;
   uintptr_t last = ((uintptr_t)address + size - 1) >> HAK_LEAF_SHIFT;
-  if (first == 0 || last >= HAK_MAP_TOP_COUNT || last < first)
-    return false; /* free(NULL) relies on the first GiB having no leaf */
+  if (last >= HAK_MAP_TOP_COUNT || last < first)
+    return false;
   for (uintptr_t gib = first; gib <= last; gib++) {
     if (__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) != 0)
       continue;

@@ -9,7 +9,7 @@
  *
  * A leaf is mapped whole and touched only where used; it is never unmapped. Any address may be looked
  * up at any time, by any thread: no leaf and no slab both read as entry 0.
- *   M1  An entry `id << 8 | class` is written only by the holder of heap id's lock, while it opens or
+ *   M1  An entry with a heap id is written only by the holder of heap id's lock, while it opens or
  *       closes the slab; the words of a large object only by whoever owns the object or the cache.
  */
 #ifndef HAK_MAP_PAGE_MAP_H
@@ -19,10 +19,10 @@
 
 /* Entries of id 0 are marks. They never match a heap's key, whose id is 1 or more. */
 enum entry_mark {
-  ENTRY_NONE = 0,           /* not ours, or a free unit of a superslab */
-  ENTRY_LARGE = 0xff,       /* first unit of a large object */
-  ENTRY_LARGE_BODY = 0xfe,  /* its other units */
-  ENTRY_LARGE_FREE = 0xfd,  /* a freed large range kept for reuse */
+  ENTRY_NONE = 0,       /* not ours, or a free unit of a superslab */
+  ENTRY_LARGE = 1,      /* first unit of a large object */
+  ENTRY_LARGE_BODY = 2, /* its other units */
+  ENTRY_LARGE_FREE = 3, /* a freed large range kept for reuse */
 };
 
 #define RECORD_BYTES ((size_t)64)
@@ -34,8 +34,11 @@ enum entry_mark {
 #define LEAF_BITMAPS_END (LEAF_BITMAPS_OFFSET + LEAF_UNITS * BITMAP_WORDS * sizeof(uint64_t))
 #define LEAF_TABLE_BYTES ((LEAF_BITMAPS_END + UNIT_BYTES - 1) & ~(UNIT_BYTES - 1)) /* whole pages, of any size */
 
-static inline unsigned entry_class(uint32_t entry) { return entry & 0xff; }
-static inline uint32_t entry_heap_id(uint32_t entry) { return entry >> 8; }
+static inline uint32_t entry_key(uint32_t heap_id) { return heap_id << HAK_ENTRY_ID_SHIFT; }
+static inline uint32_t entry_of(uint32_t key, unsigned cls) { return key | cls << HAK_ENTRY_CLASS_SHIFT; }
+static inline unsigned entry_class(uint32_t entry) { return entry >> HAK_ENTRY_CLASS_SHIFT & 0xff; }
+static inline uint32_t entry_heap_id(uint32_t entry) { return entry >> HAK_ENTRY_ID_SHIFT; }
+static inline bool entry_is_of(uint32_t entry, uint32_t key) { return (entry ^ key) < HAK_ENTRY_END; }
 
 /* Entry of the unit around an address; ENTRY_NONE for any address hakmem has nothing at. */
 static inline uint32_t map_entry(const void *address) {
@@ -65,6 +68,24 @@ static inline char *map_leaf(const void *address) {
 }
 static inline size_t map_unit_in_leaf(const void *address) {
   return ((uintptr_t)address >> HAK_UNIT_SHIFT) & (LEAF_UNITS - 1);
+}
+
+/* One look-up for all that a leaf knows around an address. */
+struct map_view {
+  char *leaf;
+  size_t unit; /* in the leaf */
+};
+static inline struct map_view map_view(const void *address) {
+  return (struct map_view){.leaf = map_leaf(address), .unit = map_unit_in_leaf(address)};
+}
+static inline uint32_t map_view_entry(struct map_view view) {
+  return __atomic_load_n((uint32_t *)(void *)view.leaf + view.unit, __ATOMIC_RELAXED);
+}
+static inline void *map_view_record(struct map_view view, size_t unit) {
+  return view.leaf + LEAF_RECORDS_OFFSET + unit * RECORD_BYTES;
+}
+static inline uint64_t *map_view_bitmap(struct map_view view, size_t unit) {
+  return (uint64_t *)(void *)(view.leaf + LEAF_BITMAPS_OFFSET) + unit * BITMAP_WORDS;
 }
 
 static inline void *map_record(const void *address) {

@@ -13,6 +13,7 @@
 /* Committing grows with the heap: few system calls for a big one, little charged for a small one. */
 #define COMMIT_BYTES_MIN ((size_t)8 << 20)
 #define COMMIT_BYTES_MAX ((size_t)64 << 20)
+#define PURGE_BYTES_MIN ((size_t)1 << 20)
 #define KEEP_SHARE 8 /* an eighth of what is taken may stay resident while free */
 
 struct links {
@@ -25,6 +26,7 @@ struct superslab {
   uint32_t resident; /* subset of free: not given back to the system since it was used */
   struct links by_run;
   struct links by_age;
+  uint64_t given_ms; /* when a unit was last given back */
   uint8_t run_order; /* list it is in, NOT_LISTED if no unit is free */
 };
 _Static_assert(sizeof(struct superslab) <= RECORD_BYTES, "a superslab's record fits the leaf");
@@ -40,7 +42,9 @@ static struct {
   char *next, *committed, *end; /* current arena: carved up to next, accessible up to committed */
   size_t commit_step;
   size_t reserved_bytes, carved_bytes;
-  _Atomic size_t taken_bytes, resident_free_bytes; /* written under the lock, read without */
+  /* Written under the lock, read without: */
+  _Atomic size_t taken_bytes, resident_free_bytes;
+  _Atomic uint64_t oldest_ms; /* given_ms of the first in the resident list */
 } units;
 
 #define LIST_OPERATIONS(name, links)                                                                                   \
@@ -82,6 +86,11 @@ static void add(_Atomic size_t *sum, size_t bytes) {
 }
 static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_relaxed); }
 
+static void note_oldest(void) {
+  const struct superslab *oldest = units.resident.first;
+  atomic_store_explicit(&units.oldest_ms, oldest ? oldest->given_ms : 0, memory_order_relaxed);
+}
+
 /* Every change of a superslab's units goes through here. */
 static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   hak_assert((resident & ~free) == 0);
@@ -101,6 +110,7 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   add(&units.resident_free_bytes, -(size_t)__builtin_popcount(s->resident) * UNIT_BYTES);
   s->free = free;
   s->resident = resident;
+  note_oldest();
 }
 
 /* A new arena. Where address space is limited, a small one, so that large objects keep a share. */
@@ -178,18 +188,24 @@ void units_give(void *run, unsigned order) {
   struct superslab *s = map_superslab_record(run);
   uint32_t mask = run_mask(order) << (((uintptr_t)run >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1));
   hak_assert((s->free & mask) == 0);
+  if (s->resident) /* to the end of the list: it was in use just now */
+    age_list_remove(&units.resident, s);
+  s->given_ms = os_milliseconds();
+  if (s->resident)
+    age_list_append(&units.resident, s);
   set_units(s, s->free | mask, s->resident | mask);
   add(&units.taken_bytes, -(UNIT_BYTES << order));
   usage_subtract(UNIT_BYTES << order);
   lock_give(&units.lock);
 }
 
-size_t units_purge(size_t keep_bytes) {
+size_t units_purge(size_t keep_bytes, uint64_t age_ms) {
+  uint64_t now = os_milliseconds();
   size_t purged = 0;
   for (;;) {
     lock_take(&units.lock);
     struct superslab *s = units.resident.first;
-    if (s == NULL || read(&units.resident_free_bytes) <= keep_bytes) {
+    if (s == NULL || read(&units.resident_free_bytes) <= keep_bytes || now - s->given_ms < age_ms) {
       lock_give(&units.lock);
       return purged;
     }
@@ -220,14 +236,13 @@ static size_t keep_bytes(void) {
 /* Read without the lock: late or early by one run does not matter. */
 bool units_purge_is_due(void) {
   size_t resident = read(&units.resident_free_bytes);
-  return UNLIKELY(resident > (size_t)1 << 20) && resident > keep_bytes();
+  if (LIKELY(resident < PURGE_BYTES_MIN) || resident <= keep_bytes())
+    return false;
+  uint64_t oldest_ms = atomic_load_explicit(&units.oldest_ms, memory_order_relaxed);
+  return os_milliseconds() - oldest_ms >= (uint64_t)option_value(OPTION_PURGE_DELAY_MS);
 }
 
-void units_purge_due(void) {
-  /* Down to three quarters, so that the next run given back does not come here again. */
-  size_t keep = keep_bytes();
-  units_purge(keep - keep / 4);
-}
+void units_purge_due(void) { units_purge(keep_bytes(), (uint64_t)option_value(OPTION_PURGE_DELAY_MS)); }
 
 bool units_release_empty(void) {
   bool any = false;

@@ -5,7 +5,8 @@
  * superslabs stay empty, and the search is complete and takes constant time.
  *   U1  a unit is taken, free and resident, or free and purged: purged = free & ~resident
  *   U2  a superslab with free units is in exactly the list of its longest aligned free run
- *   U3  a superslab with resident free units is in the resident list, oldest first
+ *   U3  a superslab with resident free units is in the resident list, which is ordered by the time
+ *       the last unit was given to it, oldest first
  * superslab_is_valid checks U1 to U3. One lock; no system call is made under it but reserving and
  * committing a superslab.
  */
@@ -23,10 +24,12 @@ void *units_take(unsigned order);
 void units_give(void *run, unsigned order);
 
 /* Gives resident free units back to the system, oldest superslabs first, until at most keep_bytes
- * are left. Takes no lock over the system calls. Returns the bytes given back. */
-size_t units_purge(size_t keep_bytes);
+ * are left or the rest was in use less than age_ms ago. Holds no lock over the system calls.
+ * Returns the bytes given back. */
+size_t units_purge(size_t keep_bytes, uint64_t age_ms);
 
-/* Resident free bytes exceed what the profile keeps: the caller should purge, outside its locks. */
+/* More is resident than the profile keeps, for longer than its delay: the caller should call
+ * units_purge_due, outside its locks. */
 bool units_purge_is_due(void);
 void units_purge_due(void);
 

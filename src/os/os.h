@@ -47,6 +47,9 @@ void os_futex_wake(_Atomic uint32_t *word);
 /* Tells the processor that this is a spin loop. */
 void os_spin_hint(void);
 
+/* Milliseconds since some start, to a few milliseconds; no system call. */
+uint64_t os_milliseconds(void);
+
 void os_write(int fd, const char *bytes, size_t length);
 /* A duplicate of fd, numbered `lowest` or above, closed on exec; -1 if there is none. */
 int os_duplicate_above(int fd, int lowest);

@@ -1,8 +1,10 @@
 #include "policy/bin_policy.h"
 
 #define INITIAL_BYTES_MAX ((size_t)64 * 1024)
-#define HEAP_SHARE 4                            /* grown bins may hold a quarter of the heap's slabs */
-#define HEAP_BYTES_MIN ((size_t)256 * 1024)     /* or this much */
+/* Slots are a power of two, so half of what is granted stays empty: twice the slabs lets the bins hold
+ * all that a batch gave back. */
+#define HEAP_SHARE 2
+#define HEAP_BYTES_MIN ((size_t)1024 * 1024)
 
 size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
   size_t slots = limits->slots_initial;
@@ -14,7 +16,7 @@ size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
                     size_t slab_bytes) {
   size_t bytes = slots * block_bytes; /* what doubling adds */
-  size_t budget = min_size(limits->heap_bytes_max, max_size(slab_bytes / HEAP_SHARE, HEAP_BYTES_MIN));
+  size_t budget = min_size(limits->heap_bytes_max, max_size(slab_bytes * HEAP_SHARE, HEAP_BYTES_MIN));
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
 }
 

@@ -13,7 +13,7 @@ struct slab {
   uint64_t *bitmap;   /* const while open */
   struct slab *next, *previous; /* in its list */
   uint32_t free_count;
-  uint32_t fuller_above; /* the list changes when free_count gets above this */
+  uint32_t list_until; /* list_update is due when free_count gets above this */
   uint32_t hint;      /* first word that may have a free block */
   uint8_t class;
   uint8_t list;       /* FULLNESS_LISTS: in no list */
@@ -42,7 +42,12 @@ static void list_remove(struct slab_set *set, struct slab *slab) {
 static void list_update(struct slab_set *set, struct slab *slab) {
   unsigned list = list_of(slab);
   unsigned blocks = size_classes[slab->class].block_count;
-  slab->fuller_above = list == FULLNESS_LISTS ? 0 : ((list + 1) * blocks + FULLNESS_LISTS - 1) / FULLNESS_LISTS;
+  if (list == FULLNESS_LISTS)
+    slab->list_until = 0;
+  else if (list == FULLNESS_LISTS - 1)
+    slab->list_until = blocks - 1;
+  else
+    slab->list_until = ((list + 1) * blocks + FULLNESS_LISTS - 1) / FULLNESS_LISTS;
   if (list == slab->list)
     return;
   list_remove(set, slab);
@@ -81,7 +86,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     slab->bitmap[i] = ~(uint64_t)0;
   if (class->block_count % 64)
     slab->bitmap[whole_words] = ((uint64_t)1 << class->block_count % 64) - 1;
-  map_entries_set(base, (size_t)1 << class->order, set->key | cls);
+  map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
   list_update(set, slab);
   return slab;
@@ -97,14 +102,17 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
 
 static bool is_empty(const struct slab *slab) { return slab->free_count == size_classes[slab->class].block_count; }
 
-/* Called when a slab has become empty. */
-static NOINLINE void slab_emptied(struct slab_set *set, struct slab *slab) {
+/* Called when free_count got above list_until. */
+static NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
   unsigned cls = slab->class;
-  list_remove(set, slab);
-  if (first_partial(set, cls) == NULL && class_slab_bytes(cls) <= KEPT_EMPTY_BYTES_MAX)
-    list_update(set, slab);
-  else
-    slab_close(set, slab);
+  if (is_empty(slab)) {
+    list_remove(set, slab);
+    if (first_partial(set, cls) != NULL || class_slab_bytes(cls) > KEPT_EMPTY_BYTES_MAX) {
+      slab_close(set, slab);
+      return;
+    }
+  }
+  list_update(set, slab);
 }
 
 /* Takes min(wanted, free) blocks, ascending, to slots[-1] downwards. */
@@ -157,32 +165,33 @@ bool slab_is_block_start(const void *address, unsigned cls) {
 /* Why a block that a flush met cannot be put back. The pointer got into a bin, so its unit was a slab
  * of the class then: if it is none now, the slab was emptied in between, which took another free. */
 COLD static void judge(const struct slab_set *set, unsigned cls, const void *block) {
-  if (map_entry(block) == (set->key | cls) && !slab_is_block_start(block, cls))
+  if (map_entry(block) == entry_of(set->key, cls) && !slab_is_block_start(block, cls))
     fault_not_a_block(block);
   fault_double_free(block);
 }
 
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
   const struct size_class class = size_classes[cls];
-  uint32_t entry = set->key | cls;
+  const uint32_t entry = entry_of(set->key, cls);
+  const size_t unit_mask = ~(((size_t)1 << class.order) - 1);
+  const size_t offset_mask = (UNIT_BYTES << class.order) - 1;
   for (size_t i = 0; i < count; i++) {
-    char *block = blocks[i];
-    char *base = slab_base(block, class.order);
-    size_t offset = (size_t)(block - base);
+    uintptr_t block = (uintptr_t)blocks[i];
+    struct map_view view = map_view(blocks[i]);
+    size_t offset = block & offset_mask;
     size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
-    struct slab *slab = map_record(base);
-    uint64_t *word = map_bitmap(base) + index / 64;
+    struct slab *slab = map_view_record(view, view.unit & unit_mask);
+    uint64_t *word = map_view_bitmap(view, view.unit & unit_mask) + index / 64;
+    uint64_t bits = *word;
     uint64_t bit = (uint64_t)1 << index % 64;
-    if (UNLIKELY(map_entry(block) != entry || index * class.bytes != offset || index >= class.block_count ||
-                 (*word & bit) != 0))
-      judge(set, cls, block);
-    *word |= bit;
+    if (UNLIKELY(map_view_entry(view) != entry || index * class.bytes != offset || index >= class.block_count ||
+                 (bits & bit) != 0))
+      judge(set, cls, blocks[i]);
+    *word = bits | bit;
     if (index / 64 < slab->hint)
       slab->hint = (uint32_t)(index / 64);
-    if (UNLIKELY(++slab->free_count > slab->fuller_above))
-      list_update(set, slab);
-    if (UNLIKELY(slab->free_count == class.block_count))
-      slab_emptied(set, slab);
+    if (UNLIKELY(++slab->free_count > slab->list_until))
+      slab_got_emptier(set, slab);
   }
   set->taken_bytes -= count * class.bytes;
 }
@@ -209,7 +218,7 @@ static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, u
     free_count += (unsigned)__builtin_popcountll(slab->bitmap[i]);
   }
   return slab->class == cls && slab->list == list && list_of(slab) == list && free_count == slab->free_count &&
-         map_entry(slab->base) == (key | cls);
+         map_entry(slab->base) == entry_of(key, cls);
 }
 
 bool slab_set_is_valid(const struct slab_set *set) {

@@ -3,8 +3,8 @@
  * A slab is 2^order units (base/size_class.h) with a record and a bitmap in the page map's leaf;
  * nothing is stored in its blocks. All functions here are called with the owning heap's lock held.
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
- *   S2  class does not change between slab_open and slab_close; each unit's entry is the set's
- *       key | class for as long
+ *   S2  class does not change between slab_open and slab_close; each unit's entry names the set's
+ *       heap and the class for as long
  *   S3  a slab with free blocks is in exactly one list of its class, by fullness; a full one in none
  *   S4  no word of the bitmap before hint has a bit set
  * slab_set_is_valid checks S1 to S4.
@@ -20,7 +20,7 @@
 struct slab;
 
 struct slab_set {
-  uint32_t key;                                            /* const: owning heap's id << 8 */
+  uint32_t key;                                            /* const: entry_key of the owning heap */
   size_t slab_bytes;                                       /* of open slabs */
   size_t taken_bytes;                                      /* of blocks outside the bitmaps */
   struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS];   /* [0]: a quarter or less is free */
