@@ -18,7 +18,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
     [OPTION_BIN_KB_MAX] = {"bin_kb_max", "HAKMEM_BIN_KB_MAX", "KiB", {2048, 512, 32}, 0, 1 << 20, {NULL},
                            "A bin whose slots hold less than this many bytes may double."},
     [OPTION_HEAP_KB_MAX] = {"heap_kb_max", "HAKMEM_HEAP_KB_MAX", "KiB", {32768, 8192, 256}, 0, 1 << 24, {NULL},
-                            "Bytes that all grown bins of one thread may hold; twice the bytes of its slabs if that is less."},
+                            "Bytes that all grown bins of one thread may hold; less while the thread works with less."},
     [OPTION_KEEP_MB] = {"keep_mb", "HAKMEM_KEEP_MB", "MiB", {512, 16, 1}, 0, 1 << 24, {NULL},
                         "Free memory kept resident for reuse, beside an eighth of the heap."},
     [OPTION_PURGE_DELAY_MS] = {"purge_delay_ms", "HAKMEM_PURGE_DELAY_MS", "ms", {10000, 1000, 0}, 0, 3600000, {NULL},

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-#define REFILLS_TO_GROW 4      /* refills in a row, without a flush: the bin is too small */
+#define REFILLS_TO_GROW 16     /* refills in a row, without a flush: the bin is too small */
+#define REFILLS_TO_FILL 3      /* in a row: nothing comes back, so half of the slots need not stay free for it */
 #define TICK_SLOW_CALLS 256    /* slow calls between two looks at all bins */
 #define LOOKS_TO_SHRINK 8      /* looks between two decisions */
 
@@ -63,7 +64,7 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_limits all = limits();
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
-  if (!bin_may_double(&all, slots, bytes, heap->granted_bytes, heap->slabs.slab_bytes) ||
+  if (!bin_may_double(&all, slots, bytes, heap->granted_bytes, heap->slabs.taken_bytes) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
   heap->granted_bytes += slots * bytes;
@@ -97,7 +98,7 @@ void *bin_refill(struct heap *heap, unsigned cls) {
   if (++state->streak >= REFILLS_TO_GROW && bin_grow(heap, cls))
     state->streak = 0;
   /* The array's upper end is free: take into it downwards, then the bin's top is the lowest block. */
-  size_t wanted = state->slots / 2;
+  size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
   void **slots_end = state->base + wanted;
   size_t taken = slab_set_take(&heap->slabs, cls, slots_end, wanted);
   if (taken == 0)

@@ -1,10 +1,9 @@
 #include "policy/bin_policy.h"
 
 #define INITIAL_BYTES_MAX ((size_t)64 * 1024)
-/* Slots are a power of two, so half of what is granted stays empty: twice the slabs lets the bins hold
- * all that a batch gave back. */
-#define HEAP_SHARE 2
-#define HEAP_BYTES_MIN ((size_t)1024 * 1024)
+/* Grown bins of a heap may hold this much, and as much again as the heap works with: then a batch of
+ * any size that was allocated and freed fits, and a small program holds little. */
+#define HEAP_BYTES_MIN ((size_t)512 * 1024)
 
 size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
   size_t slots = limits->slots_initial;
@@ -14,9 +13,9 @@ size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
 }
 
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
-                    size_t slab_bytes) {
+                    size_t taken_bytes) {
   size_t bytes = slots * block_bytes; /* what doubling adds */
-  size_t budget = min_size(limits->heap_bytes_max, max_size(slab_bytes * HEAP_SHARE, HEAP_BYTES_MIN));
+  size_t budget = min_size(limits->heap_bytes_max, HEAP_BYTES_MIN + taken_bytes);
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
 }
 

@@ -19,9 +19,9 @@ struct bin_limits {
 size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes);
 
 /* May a bin of `slots` slots double? granted_bytes: what the heap's bins were granted beyond their
- * initial slots; slab_bytes: the heap's slabs, the measure of how much the thread works with. */
+ * initial slots; taken_bytes: its blocks outside the slabs, the measure of how much it works with. */
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
-                    size_t slab_bytes);
+                    size_t taken_bytes);
 
 /* Blocks to give back from a bin that never held fewer than `low` and never more than `high` blocks
  * since the last look. */
