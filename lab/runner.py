@@ -1,0 +1,151 @@
+"""Runs a row: every allocator in turns, in a clean environment, and keeps what each run said."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from statistics import median
+
+from lab.allocators import Allocator
+
+PASSED_ON = ("PATH", "HOME", "TMPDIR")
+
+
+@dataclass
+class Entry:
+    """One allocator (or variant of the program) in one row."""
+    name: str
+    allocator: object
+    command: str
+    problem: str = ""
+    results: dict = field(default_factory=dict)  # run number -> result
+
+    def values(self, key):
+        return {run: float(result[key]) for run, result in self.results.items() if key in result}
+
+
+@dataclass
+class Outcome:
+    """A row after its runs. `subject` is the entry that is compared with the others."""
+    row: object
+    entries: list
+    subject: str
+
+    def entry(self, name):
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+    def pairs(self, first, second, key, combine):
+        """combine(first's value, second's value) of each run that both finished."""
+        a, b = self.entry(first), self.entry(second)
+        if not a or not b:
+            return {}
+        x, y = a.values(key), b.values(key)
+        return {run: combine(x[run], y[run]) for run in sorted(x.keys() & y.keys())}
+
+    def rate_ratio(self, first, second):
+        return self.pairs(first, second, "ops_per_s", lambda x, y: x / y)
+
+    def best_peer(self):
+        """The name of the fastest measured peer by median rate, or None."""
+        peers = [entry for entry in self.entries
+                 if entry.results and entry.allocator.is_peer and entry.command == self.entries[0].command
+                 and entry.name != self.subject]
+        return max(peers, key=lambda entry: median(entry.values("ops_per_s").values())).name if peers else None
+
+
+@dataclass
+class Runner:
+    build_dir: str
+    runs: int
+    tiny: bool
+    seed: int
+    cpu: object  # for rows with one thread; None: not pinned
+    timeout: float
+    settings: dict  # further environment variables, for every run
+    on_run: object = None  # called as on_run(row, entry, run, result) after a measured run
+    on_turn: object = None  # called as on_turn(row, entry, run) before any run
+    _links: object = None
+
+    def environment(self, allocator):
+        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        environment.update(self.settings, LC_ALL="C")
+        if allocator.library:
+            environment["LD_PRELOAD"] = self._preloadable(allocator)
+        return environment
+
+    def _preloadable(self, allocator):
+        """LD_PRELOAD is split at spaces and colons; a path with one is reached through a link."""
+        if not set(allocator.library) & set(" :\t\n"):
+            return allocator.library
+        if self._links is None:
+            self._links = tempfile.TemporaryDirectory(prefix="hakmem-lab-")
+        link = os.path.join(self._links.name, allocator.name + ".so")
+        if not os.path.lexists(link):
+            os.symlink(allocator.library, link)
+        return link
+
+    def words(self, command):
+        program, *arguments = command.split()
+        return [os.path.join(self.build_dir, "bin", program),
+                *(str(self.seed) if word == "SEED" else word for word in arguments)]
+
+    def run(self, entry, pinned):
+        """One run: (result, "") or (None, what went wrong)."""
+        def pin():
+            os.sched_setaffinity(0, {self.cpu})
+        words = self.words(entry.command) + ["--json"]
+        try:
+            done = subprocess.run(words, env=self.environment(entry.allocator), stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, errors="replace", timeout=self.timeout,
+                                  preexec_fn=pin if pinned and self.cpu is not None else None, check=False)
+        except subprocess.TimeoutExpired:
+            return None, f"no end after {self.timeout:g} s"
+        except OSError as error:
+            return None, f"{words[0]}: {error.strerror}"
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        if done.returncode < 0:
+            return None, f"died of {signal.Signals(-done.returncode).name}{last and ': ' + last}"
+        if done.returncode:
+            return None, f"status {done.returncode}: {last}"
+        try:
+            result = json.loads(done.stdout)
+        except ValueError:
+            return None, "its output is not JSON"
+        library = entry.allocator.library
+        if library and os.path.realpath(result["malloc"]) != os.path.realpath(library):
+            return None, f"malloc came from {result['malloc']}, not from the preloaded library"
+        return result, ""
+
+    def open_row(self, row, allocators, subject):
+        """The row before its first run: an entry for each allocator and each variant."""
+        command = row.tiny if self.tiny else row.command
+        entries = [Entry(allocator.name, allocator, command, allocator.missing) for allocator in allocators]
+        for name, full, tiny in row.variants:
+            built = os.access(self.words(full)[0], os.X_OK)
+            libc = Allocator("glibc", None, "" if built else f"no {full.split()[0]} in {self.build_dir}/bin")
+            entries.append(Entry(name, libc, tiny if self.tiny else full, libc.missing))
+        return Outcome(row, entries, subject)
+
+    def run_row(self, outcome):
+        """Fills the outcome. Run 0 warms up and is dropped; every other round goes backwards. An entry that
+        fails is out for the rest of the row. On KeyboardInterrupt the complete rounds stay in the outcome."""
+        for run in range(1 if self.tiny else 0, self.runs + 1):
+            turn = [entry for entry in outcome.entries if not entry.problem]
+            results = {}
+            for entry in turn if run % 2 else reversed(turn):
+                if self.on_turn:
+                    self.on_turn(outcome.row, entry, run)
+                result, entry.problem = self.run(entry, not outcome.row.threads)
+                if result:
+                    results[entry.name] = result
+            reference = results.get("glibc") or next(iter(results.values()), None)
+            for entry in turn:
+                result = results.get(entry.name)
+                if result and result["hash"] != reference["hash"]:
+                    entry.problem = f"wrong work: hash {result['hash']}, not {reference['hash']}"
+                elif result and run:
+                    entry.results[run] = result
+                    if self.on_run:
+                        self.on_run(outcome.row, entry, run, result)
