@@ -1,0 +1,46 @@
+/* free keeps errno, whatever it has to do: cached, flushed, unmapped, from another thread, and where
+ * its system calls fail. Allocation that succeeds leaves errno alone too. */
+#include <pthread.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+
+static void freed(void *block) {
+  errno = 4242;
+  t_free(block);
+  CHECK_SAY(errno == 4242, "errno %d after free", errno);
+}
+
+static void *stranger(void *argument) {
+  void **blocks = argument;
+  for (int i = 0; i < 500; i++) freed(blocks[i]);
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  freed(NULL);
+  for (size_t size = 0; size < (size_t)600 << 20; size = size * 3 + 1) {
+    errno = 4242;
+    void *block = t_malloc(size);
+    CHECK(block != NULL);
+    CHECK_SAY(errno == 4242, "errno %d after malloc(%zu)", errno, size);
+    if (size) ((char *)block)[size - 1] = 1;
+    freed(block);
+  }
+  void *blocks[500];
+  for (int round = 0; round < 40; round++) { /* enough to overflow bins and evict cached ranges */
+    size_t size = (size_t)round * 20000 + 10;
+    for (int i = 0; i < 500; i++) {
+      blocks[i] = t_malloc(i % 50 ? size % 4000 : size);
+      CHECK(blocks[i]);
+    }
+    for (int i = 0; i < 500; i++) freed(blocks[i]);
+  }
+  for (int i = 0; i < 500; i++) blocks[i] = t_malloc((size_t)i * 1000);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, stranger, blocks) == 0);
+  pthread_join(thread, NULL);
+  puts("errno_kept: ok");
+  return 0;
+}

@@ -1,0 +1,95 @@
+/* realloc at its corners: NULL, zero, up and down through every scale, in place or moved. */
+#include "../check.h"
+#include "../heap_api.h"
+
+static void fill(unsigned char *block, size_t from, size_t to) {
+  for (size_t i = from; i < to; i++) block[i] = (unsigned char)(i * 7 + (i >> 8));
+}
+
+static void verify(const unsigned char *block, size_t size) {
+  for (size_t i = 0; i < size; i++) CHECK_SAY(block[i] == (unsigned char)(i * 7 + (i >> 8)), "at %zu of %zu", i, size);
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  unsigned char *block = t_realloc(NULL, 100);
+  CHECK(block != NULL);
+  errno = 0;
+  CHECK(t_realloc(block, 0) == NULL); /* frees, as glibc */
+  CHECK(errno == 0);
+  block = t_realloc(NULL, 0);
+  CHECK(block != NULL);
+  t_free(block);
+  block = t_reallocarray(NULL, 10, 10);
+  CHECK(block && t_usable_size(block) >= 100);
+  fill(block, 0, 100);
+  block = t_reallocarray(block, 100, 100);
+  CHECK(block);
+  verify(block, 100);
+  t_free(block);
+
+  /* The same size, and any size up to the usable one, always works and keeps the contents. */
+  for (size_t size = 1; size < 5000000; size = size * 5 / 4 + 1) {
+    block = t_malloc(size);
+    CHECK(block);
+    fill(block, 0, size);
+    size_t usable = t_usable_size(block);
+    block = t_realloc(block, usable);
+    CHECK(block && t_usable_size(block) >= usable);
+    verify(block, size);
+    block = t_realloc(block, size);
+    CHECK(block);
+    verify(block, size);
+    t_free(block);
+  }
+  /* Grown in steps from 1 byte to 24 MiB and shrunk back: contents follow. */
+  size_t size = 1;
+  block = t_malloc(size);
+  CHECK(block);
+  fill(block, 0, size);
+  while (size < (size_t)24 << 20) {
+    size_t next = size + size / 2 + 1;
+    block = t_realloc(block, next);
+    CHECK(block && t_usable_size(block) >= next);
+    verify(block, size);
+    fill(block, size, next);
+    size = next;
+  }
+  while (size > 1) {
+    size = size * 2 / 3;
+    block = t_realloc(block, size);
+    CHECK(block && t_usable_size(block) >= size);
+    verify(block, size);
+  }
+  t_free(block);
+  /* Small appends, as buffers grow, with other blocks in between so that few grow in place. */
+  void *others[64] = {0};
+  block = t_malloc(1);
+  fill(block, 0, 1);
+  for (size = 1; size < 40000; size += 13) {
+    t_free(others[size % 64]);
+    others[size % 64] = t_malloc(size);
+    block = t_realloc(block, size + 13);
+    CHECK(block);
+    fill(block, size, size + 13);
+  }
+  verify(block, size);
+  t_free(block);
+  for (int i = 0; i < 64; i++) t_free(others[i]);
+  /* A shrunken block does not keep the memory of the large one. */
+  long before = test_rss_kib();
+  enum { SHRUNK = 40 };
+  void *shrunk[SHRUNK];
+  for (int i = 0; i < SHRUNK; i++) {
+    shrunk[i] = t_malloc(2000000);
+    CHECK(shrunk[i]);
+    memset(shrunk[i], 1, 2000000);
+    shrunk[i] = t_realloc(shrunk[i], 100);
+    CHECK(shrunk[i] && *(char *)shrunk[i] == 1);
+  }
+  long grown = test_rss_kib() - before;
+  CHECK_SAY(TEST_SANITIZED || grown < 30000, "%d blocks of 100 bytes hold %ld KiB", SHRUNK, grown);
+  for (int i = 0; i < SHRUNK; i++) t_free(shrunk[i]);
+  puts("realloc: ok");
+  return 0;
+}

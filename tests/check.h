@@ -1,0 +1,156 @@
+/* check.h: what every test program shares: CHECK, a seeded generator, options, the ways to end.
+ *
+ * No test library is needed, so that the same programs run under sanitizers, with musl and under an
+ * emulator. A program ends with 0 when it passed, 1 when a CHECK failed and 77 when it could not run
+ * here (the reason is printed). Nothing in this header allocates on the heap under test.
+ */
+#ifndef TESTS_CHECK_H
+#define TESTS_CHECK_H
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define TEST_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_TSAN 1
+#endif
+#endif
+#ifndef TEST_TSAN
+#define TEST_TSAN 0
+#endif
+
+#define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition, NULL))
+#define CHECK_SAY(condition, ...) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__))
+
+/* Writes with write(2): a failing allocator must not be able to swallow the message. */
+__attribute__((noreturn, format(printf, 4, 5))) static inline void check_failed(const char *file, int line,
+                                                                               const char *condition,
+                                                                               const char *format, ...) {
+  char text[1024];
+  int length = snprintf(text, sizeof text, "%s:%d: CHECK failed: %s", file, line, condition);
+  if (format && length > 0 && (size_t)length < sizeof text - 4) {
+    va_list arguments;
+    va_start(arguments, format);
+    length += snprintf(text + length, sizeof text - (size_t)length, " (");
+    length += vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
+    va_end(arguments);
+    if ((size_t)length < sizeof text - 2) text[length++] = ')';
+  }
+  if ((size_t)length > sizeof text - 2) length = (int)sizeof text - 2;
+  text[length++] = '\n';
+  if (write(2, text, (size_t)length) < 0) _exit(2);
+  _exit(1);
+}
+
+__attribute__((noreturn)) static inline void test_skip(const char *reason) {
+  printf("skipped: %s\n", reason);
+  fflush(stdout);
+  _exit(77);
+}
+
+/* Set by test_begin from the command line: --long, --seed N. */
+static int test_long __attribute__((unused));
+static uint64_t test_seed __attribute__((unused)) = 1;
+
+/* The number of rounds: `quick` by default, `times` as many with --long, a quarter under a sanitizer. */
+static inline long test_rounds(long quick, long times) {
+  long rounds = test_long ? quick * times : quick;
+  if (TEST_SANITIZED && rounds >= 4) rounds /= 4;
+  return rounds;
+}
+
+/* splitmix64: every test that draws numbers draws them from here, so a seed repeats a run. */
+static inline uint64_t test_random(uint64_t *state) {
+  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+/* Hides a value from the optimiser and from warnings about deliberate misuse. */
+static inline void *test_opaque(void *pointer) {
+  __asm__ volatile("" : "+r"(pointer) : : "memory");
+  return pointer;
+}
+
+static inline size_t test_opaque_size(size_t size) {
+  __asm__ volatile("" : "+r"(size));
+  return size;
+}
+
+static inline double test_seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* A field of /proc/self/status in KiB, such as "VmRSS:"; 0 when it is not there. */
+static inline long test_status_kib(const char *field) {
+  char line[256];
+  long value = 0;
+  FILE *status = fopen("/proc/self/status", "r");
+  if (!status) return 0;
+  while (fgets(line, sizeof line, status)) {
+    if (strncmp(line, field, strlen(field)) == 0) {
+      value = strtol(line + strlen(field), NULL, 10);
+      break;
+    }
+  }
+  fclose(status);
+  return value;
+}
+
+static inline long test_rss_kib(void) {
+  return test_status_kib("VmRSS:");
+}
+
+#ifdef __cplusplus
+#define TEST_C extern "C"
+#else
+#define TEST_C extern
+#endif
+#ifdef TEST_STATIC
+TEST_C size_t hak_usable_size(const void *block);
+#else
+TEST_C size_t hak_usable_size(const void *block) __attribute__((weak));
+#endif
+
+/* With TEST_EXPECT_HAKMEM set, a drop-in test refuses to pass on another allocator: a block from
+ * malloc must be known to hakmem. */
+static inline void test_begin(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--long") == 0) test_long = 1;
+    if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) test_seed = strtoull(argv[i + 1], NULL, 0);
+  }
+#ifndef TEST_CORE
+  if (getenv("TEST_EXPECT_HAKMEM")) {
+#ifndef TEST_STATIC
+    CHECK_SAY(hak_usable_size != NULL, "hakmem is not loaded");
+#endif
+    void *block = test_opaque(malloc(100));
+    CHECK_SAY(hak_usable_size(block) >= 100, "malloc is not hakmem's");
+    free(block);
+  }
+#endif
+}
+
+#endif

@@ -1,0 +1,63 @@
+"""What libhakmem.so shows and needs, read from its ELF tables.
+
+    exports.py LIBRARY            judges the library
+    exports.py --control LIBRARY  judges a library that breaks the rules (libc): must be refused
+
+Rules: only the malloc family, operator new/delete and hak_* are exported; NEEDED names libc (and ld.so)
+only; thread-local storage is initial-exec and at most 8 bytes; no text relocations.
+"""
+import re
+import subprocess
+import sys
+
+FAMILY = set(
+    """malloc calloc realloc free cfree reallocarray aligned_alloc memalign posix_memalign valloc pvalloc
+    malloc_usable_size malloc_trim mallopt mallinfo mallinfo2 malloc_info malloc_stats free_sized
+    free_aligned_sized __libc_malloc __libc_calloc __libc_realloc __libc_free __libc_memalign __libc_valloc
+    __libc_pvalloc""".split()
+)
+OPERATOR = re.compile(r"^_Z(nw|na|dl|da)(m|Pv)")
+NEEDED_ALLOWED = re.compile(r"^(libc\.so|ld-linux|libpthread\.so|libc\.musl)")
+
+
+def run(*words):
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def faults(library):
+    found = []
+    exported = set()
+    for line in run("nm", "-D", "--defined-only", library).splitlines():
+        name = line.split()[-1].split("@")[0]
+        exported.add(name)
+        if not (name in FAMILY or OPERATOR.match(name) or name.startswith("hak_")):
+            found.append(f"exports {name}")
+    found += [f"does not export {name}" for name in sorted(FAMILY - exported)]
+    dynamic = run("readelf", "-dW", library)
+    for needed in re.findall(r"\(NEEDED\).*\[(.*?)\]", dynamic):
+        if not NEEDED_ALLOWED.match(needed):
+            found.append(f"needs {needed}")
+    if "TEXTREL" in dynamic:
+        found.append("has text relocations")
+    tls = re.search(r"^\s*TLS\s+\S+\s+\S+\s+\S+\s+\S+\s+(0x[0-9a-f]+)", run("readelf", "-lW", library), re.M)
+    size = int(tls.group(1), 16) if tls else 0
+    if not 0 < size <= 8:
+        found.append(f"has {size} bytes of thread-local storage")
+    relocations = run("readelf", "-rW", library)
+    if re.search(r"DTPMOD|TLSDESC|__tls_get_addr", relocations):
+        found.append("uses dynamic thread-local storage")
+    if not re.search(r"FLAGS.*STATIC_TLS", dynamic):
+        found.append("is not marked STATIC_TLS (initial-exec)")
+    return found
+
+
+def main():
+    control = sys.argv[1] == "--control"
+    found = faults(sys.argv[-1])
+    for fault in found[:20]:
+        print(f"{sys.argv[-1]}: {fault}")
+    return int(bool(found) != control)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

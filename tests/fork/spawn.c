@@ -1,0 +1,69 @@
+/* vfork + exec, posix_spawn, popen and system from several threads at once, while others allocate. */
+#include <pthread.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+
+extern char **environ;
+static _Atomic int ending;
+
+static void *allocator(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  while (!atomic_load_explicit(&ending, memory_order_relaxed)) {
+    void *block = t_malloc(test_random(&seed) % 5000 + 1);
+    CHECK(block != NULL);
+    t_free(block);
+  }
+  return NULL;
+}
+
+static void wait_for(pid_t child) {
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK_SAY(status == 0, "status 0x%x", status);
+}
+
+/* The child runs on the parent's memory and thread state until it is another program. */
+__attribute__((noinline)) static pid_t vfork_exec(char *const *words) {
+  pid_t child = vfork();
+  if (child == 0) {
+    execv("/bin/sh", words);
+    _exit(127);
+  }
+  return child;
+}
+
+static void *spawner(void *argument) {
+  char *const words[] = {"sh", "-c", "exit 0", NULL};
+  for (long n = (intptr_t)argument; n > 0; n--) {
+    pid_t child = vfork_exec(words);
+    CHECK(child > 0);
+    wait_for(child);
+    CHECK(posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ) == 0);
+    wait_for(child);
+    FILE *pipe = popen("echo hello", "r");
+    CHECK(pipe != NULL);
+    char line[16] = "";
+    CHECK(fgets(line, sizeof line, pipe) && strcmp(line, "hello\n") == 0);
+    CHECK(pclose(pipe) == 0);
+    CHECK(system("exit 3") == 3 << 8);
+  }
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  alarm(test_long ? 600 : 60);
+  pthread_t allocators[2], spawners[3];
+  for (int i = 0; i < 2; i++) CHECK(pthread_create(&allocators[i], NULL, allocator, (void *)(uintptr_t)(i + 1)) == 0);
+  long rounds = test_rounds(20, 20);
+  for (int i = 0; i < 3; i++) CHECK(pthread_create(&spawners[i], NULL, spawner, (void *)(intptr_t)rounds) == 0);
+  for (int i = 0; i < 3; i++) pthread_join(spawners[i], NULL);
+  atomic_store(&ending, 1);
+  for (int i = 0; i < 2; i++) pthread_join(allocators[i], NULL);
+  puts("spawn: ok");
+  return 0;
+}

@@ -1,0 +1,91 @@
+/* Threads allocate, free and hand over all the time while the main thread forks. Every child frees
+ * blocks of all origins, allocates, starts a thread, and ends with 0. A hang ends by SIGALRM. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+
+#define THREADS 3
+#define SHARED 256
+
+static void *_Atomic shared[SHARED]; /* blocks of any thread, for anyone to take and free */
+static _Atomic int ending;
+
+static void *worker(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  while (!atomic_load_explicit(&ending, memory_order_relaxed)) {
+    size_t size = test_random(&seed) % 64 ? test_random(&seed) % 3000 + 1 : test_random(&seed) % 600000 + 1;
+    char *block = t_malloc(size);
+    CHECK(block != NULL);
+    block[0] = block[size - 1] = 1;
+    t_free(atomic_exchange(&shared[test_random(&seed) % SHARED], block));
+  }
+  return NULL;
+}
+
+static void *child_thread(void *argument) {
+  (void)argument;
+  uint64_t seed = 99;
+  void *blocks[200];
+  for (int i = 0; i < 200; i++) {
+    blocks[i] = t_malloc(test_random(&seed) % 5000);
+    CHECK(blocks[i] != NULL);
+  }
+  for (int i = 0; i < 200; i++) t_free(blocks[i]);
+  return NULL;
+}
+
+/* fork is the child's only thread; the blocks in `shared` were made by threads that are gone here. */
+static void child_run(void) {
+  alarm(20);
+  for (int i = 0; i < SHARED; i++) {
+    char *block = atomic_exchange(&shared[i], NULL);
+    if (block) CHECK(block[0] == 1);
+    t_free(block);
+  }
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, child_thread, NULL) == 0);
+  child_thread(NULL);
+  pthread_join(thread, NULL);
+  for (int i = 0; i < 2000; i++) {
+    char *block = t_malloc((size_t)i * 7 % 2500 + 1);
+    CHECK(block != NULL);
+    block[0] = 1;
+    t_free(atomic_exchange(&shared[i % SHARED], block));
+  }
+  t_trim(0);
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(i + 1)) == 0);
+  for (long n = test_rounds(300, 20); n > 0; n--) {
+    alarm(30);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      child_run();
+      if (n % 8 == 0) { /* a fork from the forked child */
+        pid_t grandchild = fork();
+        CHECK(grandchild >= 0);
+        if (grandchild == 0) {
+          child_run();
+          _exit(0);
+        }
+        int status;
+        CHECK(waitpid(grandchild, &status, 0) == grandchild && status == 0);
+      }
+      _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_SAY(status == 0, "child ended with status 0x%x", status);
+  }
+  atomic_store(&ending, 1);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  puts("storm: ok");
+  return 0;
+}

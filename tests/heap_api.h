@@ -1,0 +1,38 @@
+/* heap_api.h: the heap under test. With TEST_CORE the hak_* functions of hakmem_core, else the
+ * program's malloc family, whoever serves it. Tests written against t_* run both ways. */
+#ifndef TESTS_HEAP_API_H
+#define TESTS_HEAP_API_H
+
+#include <malloc.h>
+#include <stdlib.h>
+
+#ifdef TEST_CORE
+#include <hakmem/hakmem.h>
+#define t_malloc hak_malloc
+#define t_calloc hak_calloc
+#define t_realloc hak_realloc
+#define t_reallocarray hak_reallocarray
+#define t_free hak_free
+#define t_aligned_alloc hak_aligned_alloc
+#define t_memalign hak_aligned_alloc
+#define t_posix_memalign hak_posix_memalign
+#define t_usable_size hak_usable_size
+#define t_trim hak_trim
+#else
+#define t_malloc malloc
+#define t_calloc calloc
+#define t_realloc realloc
+#define t_reallocarray reallocarray
+#define t_free free
+#define t_aligned_alloc aligned_alloc
+#define t_memalign memalign
+#define t_posix_memalign posix_memalign
+#define t_usable_size malloc_usable_size
+#ifdef __GLIBC__
+#define t_trim malloc_trim
+#else
+#define t_trim(keep_bytes) ((void)(keep_bytes), 0)
+#endif
+#endif
+
+#endif

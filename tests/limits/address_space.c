@@ -1,0 +1,88 @@
+/* Under a limit on memory the heap gives nearly all of it, then NULL and ENOMEM, never a crash; after a
+ * free it gives again.
+ *
+ *   address_space LIMIT SIZE   LIMIT: as (RLIMIT_AS), data (RLIMIT_DATA), none; SIZE: bytes a block
+ *
+ * The limit is set here and the program runs itself again under it, since a library learns about limits
+ * when it starts. */
+#include <sys/resource.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+
+#define LIMIT_BYTES ((size_t)256 << 20)
+
+struct link {
+  struct link *next;
+};
+
+/* Blocks are chained through themselves; every page is touched. Returns the bytes asked for and got. */
+static size_t fill(struct link **chain, size_t size, size_t bytes_max) {
+  size_t got = 0;
+  *chain = NULL;
+  while (got < bytes_max) {
+    errno = 0;
+    struct link *block = t_malloc(size);
+    if (!block) {
+      CHECK_SAY(errno == ENOMEM, "errno %d", errno);
+      break;
+    }
+    for (size_t i = 0; i < size; i += 4096) ((char *)block)[i] = 1;
+    block->next = *chain;
+    *chain = block;
+    got += size;
+  }
+  return got;
+}
+
+static void drain(struct link *chain) {
+  while (chain) {
+    struct link *next = chain->next;
+    t_free(chain);
+    chain = next;
+  }
+}
+
+static void limited_run(const char *limit, size_t size) {
+  struct link *chain;
+  size_t bytes_max = strcmp(limit, "none") == 0 ? LIMIT_BYTES : LIMIT_BYTES * 2, expected = LIMIT_BYTES * 6 / 10;
+  size_t first = fill(&chain, size, bytes_max);
+  CHECK_SAY(strcmp(limit, "none") == 0 || first < LIMIT_BYTES, "%zu bytes under a limit of %zu", first, LIMIT_BYTES);
+  CHECK_SAY(first >= expected, "%zu bytes under a limit of %zu", first, LIMIT_BYTES);
+  /* Out of memory: every way to ask says so, and the old block stays. */
+  if (strcmp(limit, "none") != 0) {
+    CHECK(t_calloc(1, LIMIT_BYTES) == NULL && errno == ENOMEM);
+    char *block = t_realloc(NULL, LIMIT_BYTES);
+    CHECK(block == NULL);
+    CHECK(t_aligned_alloc(4096, LIMIT_BYTES) == NULL && errno == ENOMEM);
+    struct link *next = chain->next;
+    CHECK(t_realloc(test_opaque(chain), LIMIT_BYTES) == NULL && errno == ENOMEM);
+    CHECK(chain->next == next);
+  }
+  drain(chain);
+  /* What was freed serves again: the same size, and another. */
+  size_t again = fill(&chain, size, bytes_max);
+  CHECK_SAY(again >= first * 9 / 10, "%zu bytes the second time, %zu the first", again, first);
+  drain(chain);
+  t_trim(0);
+  size_t other = fill(&chain, size > 10000 ? 64 : 200000, bytes_max);
+  CHECK_SAY(other >= expected, "%zu bytes of another size afterwards", other);
+  drain(chain);
+  printf("address_space %s %zu: ok (%zu %% of the limit)\n", limit, size, first * 100 / LIMIT_BYTES);
+}
+
+int main(int argc, char **argv) {
+  CHECK(argc > 2);
+  test_begin(argc, argv);
+  size_t size = strtoul(argv[2], NULL, 0);
+  if (strcmp(argv[1], "none") == 0 || getenv("TEST_LIMITED")) {
+    limited_run(argv[1], size);
+    return 0;
+  }
+  if (TEST_SANITIZED) test_skip("a sanitizer's shadow does not fit under a limit");
+  struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
+  CHECK(setrlimit(strcmp(argv[1], "as") == 0 ? RLIMIT_AS : RLIMIT_DATA, &limit) == 0);
+  CHECK(setenv("TEST_LIMITED", "1", 1) == 0);
+  execv(argv[0], argv);
+  check_failed(__FILE__, __LINE__, "execv", "%s", strerror(errno));
+}

@@ -1,0 +1,75 @@
+/* Threads exit at the very moment others free their blocks; new threads take over at the same time.
+ * A maker posts a batch of its blocks and ends without waiting; takers free from batches of makers that
+ * are alive, ending or dead. */
+#include <pthread.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+#include "ring.h"
+
+#define BATCH 64
+#define MAKERS_AT_ONCE 3
+#define TAKERS 3
+
+struct batch {
+  void *blocks[BATCH];
+};
+
+static struct ring ring;
+static long waves;
+static char end_mark;
+
+static void *maker(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  for (int n = 0; n < 8; n++) {
+    struct batch *batch = t_malloc(sizeof *batch);
+    CHECK(batch != NULL);
+    for (int i = 0; i < BATCH; i++) {
+      size_t size = test_random(&seed) % 200 + 1;
+      if (i == 0 && n == 0) size = 300000;
+      batch->blocks[i] = t_malloc(size);
+      CHECK(batch->blocks[i] != NULL);
+      memset(batch->blocks[i], 0x5a, size < 200 ? size : 200);
+    }
+    ring_give(&ring, batch);
+  }
+  return NULL;
+}
+
+static void *taker(void *argument) {
+  (void)argument;
+  for (;;) {
+    struct batch *batch = ring_take(&ring);
+    if ((void *)batch == &end_mark) return NULL;
+    for (int i = 0; i < BATCH; i++) {
+      CHECK(*(unsigned char *)batch->blocks[i] == 0x5a);
+      t_free(batch->blocks[i]);
+    }
+    t_free(batch);
+  }
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  waves = test_rounds(1200, 20);
+  pthread_t takers[TAKERS], makers[MAKERS_AT_ONCE];
+  for (int i = 0; i < TAKERS; i++) CHECK(pthread_create(&takers[i], NULL, taker, NULL) == 0);
+  for (int i = 0; i < MAKERS_AT_ONCE; i++) {
+    CHECK(pthread_create(&makers[i], NULL, maker, (void *)(uintptr_t)(i + 1)) == 0);
+  }
+  for (long wave = 0; wave < waves; wave++) {
+    int i = (int)(wave % MAKERS_AT_ONCE);
+    pthread_join(makers[i], NULL);
+    CHECK(pthread_create(&makers[i], NULL, maker, (void *)(uintptr_t)(wave + 10)) == 0);
+  }
+  for (int i = 0; i < MAKERS_AT_ONCE; i++) pthread_join(makers[i], NULL);
+  for (int i = 0; i < TAKERS; i++) ring_give(&ring, &end_mark);
+  for (int i = 0; i < TAKERS; i++) pthread_join(takers[i], NULL);
+#ifdef TEST_CORE
+  struct hak_stats stats;
+  hak_stats_get(&stats);
+  CHECK_SAY(stats.heap_count <= 2 * (MAKERS_AT_ONCE + TAKERS) + 2, "%zu heaps", stats.heap_count);
+#endif
+  puts("exit_race: ok");
+  return 0;
+}

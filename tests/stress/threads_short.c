@@ -1,0 +1,49 @@
+/* Many short-lived threads: memory stays flat, and heaps are taken over rather than piled up. */
+#include <pthread.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+
+#define AT_ONCE 4
+#define BLOCKS 200
+
+static void *worker(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  char *blocks[BLOCKS];
+  for (int i = 0; i < BLOCKS; i++) {
+    size_t size = test_random(&seed) % 1000 + 1;
+    blocks[i] = t_malloc(size);
+    CHECK(blocks[i] != NULL);
+    blocks[i][0] = blocks[i][size - 1] = (char)i;
+  }
+  for (int i = 0; i < BLOCKS; i++) t_free(blocks[i]);
+  return NULL;
+}
+
+static void threads_run(long waves) {
+  for (long wave = 0; wave < waves; wave++) {
+    pthread_t threads[AT_ONCE];
+    for (int i = 0; i < AT_ONCE; i++) {
+      CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(wave * AT_ONCE + i + 1)) == 0);
+    }
+    for (int i = 0; i < AT_ONCE; i++) pthread_join(threads[i], NULL);
+  }
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  threads_run(50);
+  long before = test_rss_kib();
+  threads_run(test_rounds(1500, 20));
+  long grown = test_rss_kib() - before;
+  CHECK_SAY(TEST_SANITIZED || grown < 1024, "RSS grew by %ld KiB", grown);
+#ifdef TEST_CORE
+  struct hak_stats stats;
+  hak_stats_get(&stats);
+  CHECK_SAY(stats.heap_count <= 2 * AT_ONCE + 2, "%zu heaps for %d threads at once", stats.heap_count, AT_ONCE);
+  CHECK_SAY(stats.heap_parked_count + 1 >= stats.heap_count, "%zu of %zu heaps parked", stats.heap_parked_count,
+            stats.heap_count);
+#endif
+  puts("threads_short: ok");
+  return 0;
+}

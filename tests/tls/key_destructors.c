@@ -1,0 +1,81 @@
+/* malloc and free in every round of pthread key destructors, in any order relative to the allocator's
+ * own end of thread; and a thread that only frees, in the last round. */
+#include <limits.h>
+#include <pthread.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+
+#ifndef PTHREAD_DESTRUCTOR_ITERATIONS
+#define PTHREAD_DESTRUCTOR_ITERATIONS 4
+#endif
+#define KEYS 4
+
+struct state {
+  int rounds, last_round_only;
+  void *kept[KEYS * PTHREAD_DESTRUCTOR_ITERATIONS];
+  int kept_count;
+};
+
+static pthread_key_t keys[KEYS];
+static int rounds_seen_most;
+
+/* Re-arms its key until the last round and keeps some blocks from round to round. */
+static void destructor(void *argument) {
+  struct state *state = argument;
+  int round = state->rounds++ / KEYS;
+  if (round > rounds_seen_most) rounds_seen_most = round;
+  if (!state->last_round_only) {
+    for (int i = 0; i < 100; i++) {
+      char *block = t_malloc((size_t)i * 37 + 1);
+      CHECK(block != NULL);
+      block[0] = 1;
+      t_free(block);
+    }
+    void *large = t_malloc(400000);
+    CHECK(large != NULL);
+    t_free(large);
+    state->kept[state->kept_count++] = t_malloc(200);
+  }
+  if (round + 1 < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    for (int i = 0; i < KEYS; i++) {
+      if (pthread_getspecific(keys[i]) == NULL) CHECK(pthread_setspecific(keys[i], state) == 0);
+    }
+  } else if (state->last_round_only) {
+    while (state->kept_count > 0) t_free(state->kept[--state->kept_count]);
+  }
+}
+
+static void *thread_run(void *argument) {
+  for (int i = 0; i < KEYS; i++) CHECK(pthread_setspecific(keys[i], argument) == 0);
+  return NULL;
+}
+
+/* The thread's first and only calls of the heap are in its last destructor round. */
+static void free_in_last_round(void) {
+  static struct state state;
+  memset(&state, 0, sizeof state);
+  state.last_round_only = 1;
+  for (int i = 0; i < KEYS; i++) state.kept[state.kept_count++] = t_malloc((size_t)i * 300 + 8);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, thread_run, &state) == 0);
+  pthread_join(thread, NULL);
+  CHECK(state.kept_count == 0);
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  for (int i = 0; i < KEYS; i++) CHECK(pthread_key_create(&keys[i], destructor) == 0);
+  for (long n = test_rounds(400, 20); n > 0; n--) {
+    static struct state state;
+    memset(&state, 0, sizeof state);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, thread_run, &state) == 0);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < state.kept_count; i++) t_free(state.kept[i]);
+    free_in_last_round();
+  }
+  CHECK_SAY(rounds_seen_most + 1 >= PTHREAD_DESTRUCTOR_ITERATIONS, "only %d rounds", rounds_seen_most + 1);
+  puts("key_destructors: ok");
+  return 0;
+}
