@@ -68,7 +68,14 @@ struct hak_front {
   struct hak_bin bins[HAK_CLASS_COUNT];
 };
 
-extern HAK_HIDDEN __thread struct hak_front *hak_self __attribute__((tls_model("initial-exec")));
+/* One pointer of thread-local storage, at a fixed distance from the thread pointer: known at load
+ * time in a library, at link time in a program. */
+#if defined(__PIC__) && !defined(__PIE__)
+#define HAK_TLS_MODEL __attribute__((tls_model("initial-exec")))
+#else
+#define HAK_TLS_MODEL __attribute__((tls_model("local-exec")))
+#endif
+extern HAK_HIDDEN __thread struct hak_front *hak_self HAK_TLS_MODEL;
 
 /* Page map, upper level: for each GiB of address space 0 or the address of its leaf's entries,
  * biased so that unit number (address >> 16) is the index. */

@@ -107,6 +107,7 @@ int hak_trim(size_t keep_bytes) {
   if (heap)
     heap_flush_all(heap);
   heaps_sweep(heap_count());
+  size_t given_back = 0;
   uint32_t count = heap_count();
   for (uint32_t id = 1; id <= count; id++) {
     struct heap *other = heap_by_id(id);
@@ -115,9 +116,11 @@ int hak_trim(size_t keep_bytes) {
     if (inbox_has_mail(other))
       inbox_drain_to_slabs(other);
     slab_set_close_empty(&other->slabs);
+    if (keep_bytes == 0)
+      given_back += slab_set_purge_holes(&other->slabs);
     lock_give(&other->lock);
   }
-  size_t given_back = large_trim(keep_bytes);
+  given_back += large_trim(keep_bytes);
   struct large_stats kept_large;
   large_stats(&kept_large);
   given_back += units_purge(keep_bytes - min_size(keep_bytes, kept_large.cached_bytes), 0);

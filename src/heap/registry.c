@@ -18,7 +18,7 @@ const struct hak_front hak_heap_none = {
     .bins = {[0 ... HAK_CLASS_COUNT - 1] = NO_BIN},
 };
 
-__thread struct hak_front *hak_self __attribute__((tls_model("initial-exec"))) = (struct hak_front *)&hak_heap_none;
+__thread struct hak_front *hak_self HAK_TLS_MODEL = (struct hak_front *)&hak_heap_none;
 
 /* Ids are 1 .. count. The lock orders starting threads, sweeps and forks. */
 static struct {

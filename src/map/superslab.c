@@ -36,6 +36,7 @@ struct list {
 };
 
 static struct {
+  struct lock purging; /* held over a whole purge, so that a fork finds no units half-way; only tried */
   struct lock lock;
   struct list by_run[UNIT_ORDER_MAX + 1];
   struct list resident;
@@ -199,34 +200,42 @@ void units_give(void *run, unsigned order) {
   lock_give(&units.lock);
 }
 
-size_t units_purge(size_t keep_bytes, uint64_t age_ms) {
-  uint64_t now = os_milliseconds();
-  size_t purged = 0;
-  for (;;) {
-    lock_take(&units.lock);
-    struct superslab *s = units.resident.first;
-    if (s == NULL || read(&units.resident_free_bytes) <= keep_bytes || now - s->given_ms < age_ms) {
-      lock_give(&units.lock);
-      return purged;
-    }
-    /* While the system works on them, the units count as taken: nobody else can get them. */
-    uint32_t mask = s->resident;
-    set_units(s, s->free & ~mask, 0);
+/* Purges the oldest superslab's resident free units. Returns the bytes, 0 when nothing is left to do. */
+static size_t purge_oldest(size_t keep_bytes, uint64_t given_before_ms) {
+  lock_take(&units.lock);
+  struct superslab *s = units.resident.first;
+  if (s == NULL || read(&units.resident_free_bytes) <= keep_bytes || s->given_ms > given_before_ms) {
     lock_give(&units.lock);
-    for (uint32_t left = mask; left != 0;) {
-      unsigned first = (unsigned)__builtin_ctz(left);
-      uint32_t rest = ~(left >> first);
-      unsigned length = rest == 0 ? SUPERSLAB_UNITS : (unsigned)__builtin_ctz(rest);
-      if (length > SUPERSLAB_UNITS - first)
-        length = SUPERSLAB_UNITS - first;
-      os_purge(s->base + first * UNIT_BYTES, length * UNIT_BYTES);
-      left &= ~((length == SUPERSLAB_UNITS ? UNITS_ALL : (1u << length) - 1) << first);
-    }
-    purged += (size_t)__builtin_popcount(mask) * UNIT_BYTES;
-    lock_take(&units.lock);
-    set_units(s, s->free | mask, s->resident);
-    lock_give(&units.lock);
+    return 0;
   }
+  /* While the system works on them, the units count as taken: nobody else can get them. */
+  uint32_t mask = s->resident;
+  set_units(s, s->free & ~mask, 0);
+  lock_give(&units.lock);
+  for (uint32_t left = mask; left != 0;) {
+    unsigned first = (unsigned)__builtin_ctz(left);
+    uint32_t rest = ~(left >> first);
+    unsigned length = rest == 0 ? SUPERSLAB_UNITS : (unsigned)__builtin_ctz(rest);
+    if (length > SUPERSLAB_UNITS - first)
+      length = SUPERSLAB_UNITS - first;
+    os_purge(s->base + first * UNIT_BYTES, length * UNIT_BYTES);
+    left &= ~((length == SUPERSLAB_UNITS ? UNITS_ALL : (1u << length) - 1) << first);
+  }
+  lock_take(&units.lock);
+  set_units(s, s->free | mask, s->resident);
+  lock_give(&units.lock);
+  return (size_t)__builtin_popcount(mask) * UNIT_BYTES;
+}
+
+size_t units_purge(size_t keep_bytes, uint64_t age_ms) {
+  size_t purged = 0;
+  if (!lock_try(&units.purging))
+    return 0; /* another thread is at it */
+  uint64_t given_before_ms = os_milliseconds() - age_ms;
+  for (size_t bytes; (bytes = purge_oldest(keep_bytes, given_before_ms)) > 0;)
+    purged += bytes;
+  lock_give(&units.purging);
+  return purged;
 }
 
 static size_t keep_bytes(void) {
@@ -283,13 +292,19 @@ void units_stats(struct unit_stats *out) {
   lock_give(&units.lock);
 }
 
-void units_lock_for_fork(void) { lock_take(&units.lock); }
+void units_lock_for_fork(void) {
+  lock_take(&units.purging);
+  lock_take(&units.lock);
+}
 
 void units_unlock_after_fork(bool child) {
-  if (child)
+  if (child) {
     lock_reset(&units.lock);
-  else
+    lock_reset(&units.purging);
+  } else {
     lock_give(&units.lock);
+    lock_give(&units.purging);
+  }
 }
 
 #ifdef HAK_DEBUG

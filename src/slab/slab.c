@@ -3,6 +3,7 @@
 #include "map/page_map.h"
 #include "map/superslab.h"
 #include "os/fault.h"
+#include "os/os.h"
 
 /* An empty slab up to this length stays open if its class has no other free block: programs that
  * hover around a slab's edge would open and close one all the time. */
@@ -206,6 +207,38 @@ void slab_set_close_empty(struct slab_set *set) {
       slab = next;
     }
   }
+}
+
+static bool is_free(const struct slab *slab, size_t index) {
+  return (slab->bitmap[index / 64] >> index % 64 & 1) != 0;
+}
+
+static size_t slab_purge_holes(const struct slab *slab) {
+  size_t bytes = class_bytes(slab->class);
+  size_t blocks = size_classes[slab->class].block_count;
+  size_t page = os_page_bytes();
+  size_t purged = 0;
+  for (size_t i = 0; i < blocks; i++) {
+    size_t first = i;
+    while (i < blocks && is_free(slab, i))
+      i++;
+    size_t start = round_up(first * bytes, page);
+    size_t end = round_down(i * bytes, page);
+    if (end > start) {
+      os_purge(slab->base + start, end - start);
+      purged += end - start;
+    }
+  }
+  return purged;
+}
+
+size_t slab_set_purge_holes(struct slab_set *set) {
+  size_t purged = 0;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    for (unsigned list = 0; list < FULLNESS_LISTS; list++)
+      for (const struct slab *slab = set->partial[cls][list]; slab; slab = slab->next)
+        purged += slab_purge_holes(slab);
+  return purged;
 }
 
 #ifdef HAK_DEBUG

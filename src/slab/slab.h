@@ -38,6 +38,11 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
 
+/* Gives the OS pages that lie wholly in free blocks back to the system: nothing is stored in free
+ * blocks, so they may go. Makes system calls. Returns the bytes given back, whether they were
+ * resident or not. */
+size_t slab_set_purge_holes(struct slab_set *set);
+
 /* Start of the block around an address inside a slab of class cls; used to judge a wild pointer. */
 bool slab_is_block_start(const void *address, unsigned cls);
 
