@@ -16,6 +16,8 @@ FAMILY = set(
     free_aligned_sized __libc_malloc __libc_calloc __libc_realloc __libc_free __libc_memalign __libc_valloc
     __libc_pvalloc""".split()
 )
+# libc's other spellings of the same, and dlopen, from which RTLD_DEEPBIND is taken out.
+ALSO = {"__libc_cfree", "__libc_reallocarray", "__posix_memalign", "dlopen"}
 OPERATOR = re.compile(r"^_Z(nw|na|dl|da)(m|Pv)")
 NEEDED_ALLOWED = re.compile(r"^(libc\.so|ld-linux|libpthread\.so|libc\.musl)")
 
@@ -30,7 +32,7 @@ def faults(library):
     for line in run("nm", "-D", "--defined-only", library).splitlines():
         name = line.split()[-1].split("@")[0]
         exported.add(name)
-        if not (name in FAMILY or OPERATOR.match(name) or name.startswith("hak_")):
+        if not (name in FAMILY or name in ALSO or OPERATOR.match(name) or name.startswith("hak_")):
             found.append(f"exports {name}")
     found += [f"does not export {name}" for name in sorted(FAMILY - exported)]
     dynamic = run("readelf", "-dW", library)
