@@ -29,6 +29,8 @@ An allocator is a name ({', '.join((allocators.SUBJECT,) + allocators.PEERS)}) o
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the random numbers (1)")
     parser.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help="set for every program")
     parser.add_argument("--timeout", type=float, default=120, metavar="S", help="seconds a run may take (120)")
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="rates of rows with one thread from CPU time: for a machine that does other work too")
     parser.add_argument("--json", metavar="FILE", help="append every run, one JSON object a line")
     parser.add_argument("--tiny", action="store_true", help="one run of almost nothing: does it work?")
     parser.add_argument("--build-dir", metavar="DIR", help="where bin/ and lib/ are (build/release)")
@@ -82,7 +84,7 @@ class Log:
             "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "row": row.name, "allocator": entry.name, "library": entry.allocator.library, "run": run, "n": self.runs,
             "command": self.source.words(entry.command), "seed": self.source.seed,
-            "cpu_pinned": None if row.threads else self.source.cpu,
+            "cpu_pinned": None if row.threads else self.source.cpu, "cpu_time": self.source.cpu_time,
             "options": self.source.settings, "load": machine.load(), **self.context, "result": result}
         self.file.write(json.dumps(record) + "\n")
         self.file.flush()
@@ -104,6 +106,9 @@ def main(arguments):
     if options.runs < 1 or options.seed < 0 or options.timeout <= 0:
         parser.error("--runs and --timeout take a number over 0, --seed one from 0")
     found, subject = _allocators(parser, options, _pairs(parser, options.lib, "--lib"))
+    lost = next(allocator.missing for allocator in found if allocator.name == subject)
+    if lost:
+        parser.error(f"{subject}: {lost}")
     programs = {row.command.split()[0] for row in rows}
     lost = sorted(p for p in programs if not os.access(os.path.join(options.build_dir, "bin", p), os.X_OK))
     if lost:
@@ -117,7 +122,7 @@ def main(arguments):
     progress = report.Progress(len(rows), runs)
     source = log.source = runner.Runner(
         options.build_dir, runs, options.tiny, options.seed, _cpu(parser, options.pin), options.timeout,
-        _pairs(parser, options.env, "--env"), on_run=log.write, on_turn=progress.turn)
+        options.cpu_time, _pairs(parser, options.env, "--env"), on_run=log.write, on_turn=progress.turn)
     signal.signal(signal.SIGTERM, _interrupted)
 
     print(machine.line(log.context))
@@ -134,8 +139,9 @@ def main(arguments):
         if not stopped or any(entry.results for entry in outcome.entries):
             outcomes.append(outcome)
             pinned = "" if row.threads or source.cpu is None else f", CPU {source.cpu}"
+            clock = ", CPU time" if options.cpu_time and not (row.threads or row.children) else ""
             tiny = ", tiny: rates mean nothing" if options.tiny else ""
-            print("\n" + report.row_table(outcome, pinned + tiny), flush=True)
+            print("\n" + report.row_table(outcome, pinned + clock + tiny), flush=True)
         if stopped:
             break
     if len(outcomes) > 1:

@@ -62,7 +62,8 @@ def _goals():
         yield Goal(f"churn, {millions}M live blocks / best", (f"churn-{millions}m",), best, 1.2, 2)
     yield Goal("batch / best", ("batch",), best, 1.4, 2)
     for threads, chunks in workloads.LARSON:
-        yield Goal(f"larson, threads {threads}, chunks {chunks} / best", (f"larson-{threads}-{chunks}",), best, 1.1, 1.4)
+        row = f"larson-{threads}-{chunks}"
+        yield Goal(f"larson, threads {threads}, chunks {chunks} / best", (row,), best, 1.1, 1.4)
     for producers, consumers in workloads.PAIRS:
         yield Goal(f"handoff {producers}-{consumers} / best", (f"handoff-{producers}-{consumers}",), best, 2, 3.5)
     yield Goal("threads / best", ("threads",), best, 1.15, 2)

@@ -47,7 +47,7 @@ def row_table(outcome, note):
             ratio(outcome.pairs(subject, entry.name, peak, lambda x, y: x / y).values()) if other else "",
             f"{median(live.values()):.2f}" if live else ""])
     runs = max((len(entry.results) for entry in measured), default=0)
-    lines = [f"{outcome.row.name}: {measured[0].command if measured else outcome.row.command}  [{runs} runs{note}]"]
+    lines = [f'{outcome.row.name}: {outcome.entries[0].command}  [{runs} run{"s" if runs != 1 else ""}{note}]']
     lines += columns(cells, {1, 3, 5}) if measured else []
     lines += [f"  {entry.name}: {entry.problem}" for entry in outcome.entries if entry.problem]
     return "\n".join(lines)

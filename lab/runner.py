@@ -63,6 +63,7 @@ class Runner:
     seed: int
     cpu: object  # for rows with one thread; None: not pinned
     timeout: float
+    cpu_time: bool  # rates of rows with one thread from CPU time
     settings: dict  # further environment variables, for every run
     on_run: object = None  # called as on_run(row, entry, run, result) after a measured run
     on_turn: object = None  # called as on_turn(row, entry, run) before any run
@@ -88,10 +89,9 @@ class Runner:
 
     def words(self, command):
         program, *arguments = command.split()
-        return [os.path.join(self.build_dir, "bin", program),
-                *(str(self.seed) if word == "SEED" else word for word in arguments)]
+        return [os.path.join(self.build_dir, "bin", program), *arguments]
 
-    def run(self, entry, pinned):
+    def run(self, row, entry):
         """One run: (result, "") or (None, what went wrong)."""
         def pin():
             os.sched_setaffinity(0, {self.cpu})
@@ -99,7 +99,7 @@ class Runner:
         try:
             done = subprocess.run(words, env=self.environment(entry.allocator), stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, text=True, errors="replace", timeout=self.timeout,
-                                  preexec_fn=pin if pinned and self.cpu is not None else None, check=False)
+                                  preexec_fn=None if row.threads or self.cpu is None else pin, check=False)
         except subprocess.TimeoutExpired:
             return None, f"no end after {self.timeout:g} s"
         except OSError as error:
@@ -116,16 +116,20 @@ class Runner:
         library = entry.allocator.library
         if library and os.path.realpath(result["malloc"]) != os.path.realpath(library):
             return None, f"malloc came from {result['malloc']}, not from the preloaded library"
+        if self.cpu_time and not (row.threads or row.children):
+            result["ops_per_s"] = result["operations"] / max(result["cpu_seconds"], 1e-9)
         return result, ""
 
     def open_row(self, row, allocators, subject):
         """The row before its first run: an entry for each allocator and each variant."""
-        command = row.tiny if self.tiny else row.command
-        entries = [Entry(allocator.name, allocator, command, allocator.missing) for allocator in allocators]
+        def command(full, tiny):
+            return (tiny if self.tiny else full).replace("SEED", str(self.seed))
+        entries = [Entry(allocator.name, allocator, command(row.command, row.tiny), allocator.missing)
+                   for allocator in allocators]
         for name, full, tiny in row.variants:
             built = os.access(self.words(full)[0], os.X_OK)
             libc = Allocator("glibc", None, "" if built else f"no {full.split()[0]} in {self.build_dir}/bin")
-            entries.append(Entry(name, libc, tiny if self.tiny else full, libc.missing))
+            entries.append(Entry(name, libc, command(full, tiny), libc.missing))
         return Outcome(row, entries, subject)
 
     def run_row(self, outcome):
@@ -137,7 +141,7 @@ class Runner:
             for entry in turn if run % 2 else reversed(turn):
                 if self.on_turn:
                     self.on_turn(outcome.row, entry, run)
-                result, entry.problem = self.run(entry, not outcome.row.threads)
+                result, entry.problem = self.run(outcome.row, entry)
                 if result:
                     results[entry.name] = result
             reference = results.get("glibc") or next(iter(results.values()), None)
