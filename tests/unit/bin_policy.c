@@ -1,0 +1,103 @@
+/* bin_policy: limits hold and every rule is monotone, for random numbers and at the corners. */
+#include "unit.h"
+
+#include "policy/bin_policy.h"
+
+#define ROUNDS 20000
+#define START_BYTES_MAX ((size_t)64 * 1024) /* what a bin that has not grown may hold */
+
+static uint64_t seed = UNIT_SEED;
+
+static size_t draw(size_t maximum) { return (size_t)(unit_random(&seed) % (maximum + 1)); }
+
+static struct bin_limits limits_random(void) {
+  return (struct bin_limits){
+      .slots_initial = (size_t)1 << (2 + draw(9)),
+      .bin_bytes_max = draw((size_t)1 << draw(30)),
+      .heap_bytes_max = draw((size_t)1 << draw(34)),
+  };
+}
+
+static void initial_slots_stay_in_their_limits(void **state) {
+  (void)state;
+  for (size_t start = 4; start <= 2048; start *= 2) {
+    struct bin_limits limits = {.slots_initial = start};
+    size_t before = SIZE_MAX;
+    for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+      size_t slots = bin_slots_initial(&limits, class_bytes(cls));
+      assert_true(is_power_of_two(slots));
+      assert_true(slots >= BIN_SLOTS_MIN && slots <= start);
+      assert_true(slots == BIN_SLOTS_MIN || slots * class_bytes(cls) <= START_BYTES_MAX);
+      assert_true(slots <= before); /* bigger blocks, not more slots */
+      before = slots;
+    }
+  }
+}
+
+static void doubling_never_passes_a_limit(void **state) {
+  (void)state;
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    struct bin_limits limits = limits_random();
+    size_t slots = (size_t)1 << (1 + draw(14)), bytes = class_bytes(1 + (unsigned)draw(HAK_CLASS_COUNT - 2));
+    size_t granted = draw((size_t)1 << draw(34)), taken = draw((size_t)1 << draw(36));
+    if (!bin_may_double(&limits, slots, bytes, granted, taken))
+      continue;
+    assert_true(slots * 2 <= BIN_SLOTS_MAX);
+    assert_true(slots * bytes <= limits.bin_bytes_max);
+    assert_true(granted + slots * bytes <= limits.heap_bytes_max);
+    /* Less granted, more at work, or wider limits never forbid it. */
+    struct bin_limits wider = limits;
+    wider.bin_bytes_max += draw(1 << 20);
+    wider.heap_bytes_max += draw(1 << 20);
+    assert_true(bin_may_double(&wider, slots, bytes, granted, taken));
+    assert_true(bin_may_double(&limits, slots, bytes, draw(granted), taken));
+    assert_true(bin_may_double(&limits, slots, bytes, granted, taken + draw(1 << 20)));
+    assert_true(slots == 1 || bin_may_double(&limits, slots / 2, bytes, granted, taken));
+  }
+}
+
+static void no_budget_means_no_growth(void **state) {
+  (void)state;
+  struct bin_limits none = {.slots_initial = 16};
+  struct bin_limits no_heap = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX};
+  struct bin_limits ample = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
+  assert_false(bin_may_double(&none, 2, 16, 0, 1 << 30));
+  assert_false(bin_may_double(&no_heap, 2, 16, 0, 1 << 30));
+  assert_true(bin_may_double(&ample, BIN_SLOTS_MAX / 2, 16, 0, 1 << 30));
+  assert_false(bin_may_double(&ample, BIN_SLOTS_MAX, 16, 0, 1 << 30));
+}
+
+static void surplus_is_part_of_what_lay_idle(void **state) {
+  (void)state;
+  assert_int_equal(bin_surplus(0), 0);
+  for (size_t low = 1; low <= BIN_SLOTS_MAX; low++) {
+    assert_true(bin_surplus(low) >= 1 && bin_surplus(low) <= low);
+    assert_true(bin_surplus(low) >= bin_surplus(low - 1));
+  }
+}
+
+static void shrinking_keeps_what_is_used(void **state) {
+  (void)state;
+  for (size_t initial = BIN_SLOTS_MIN; initial <= 2048; initial *= 2)
+    for (size_t slots = initial; slots <= BIN_SLOTS_MAX; slots *= 2) {
+      size_t before = 0;
+      for (size_t high = 0; high < slots; high += 1 + high / 16) {
+        size_t after = bin_slots_after(slots, initial, high);
+        assert_true(after == slots || (after == slots / 2 && after >= initial && after > high));
+        assert_true(after >= before); /* busier, not smaller */
+        before = after;
+      }
+      assert_int_equal(bin_slots_after(slots, initial, slots - 1), slots);
+      if (slots > 4 && slots > initial)
+        assert_int_equal(bin_slots_after(slots, initial, 0), slots / 2);
+    }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(initial_slots_stay_in_their_limits), cmocka_unit_test(doubling_never_passes_a_limit),
+      cmocka_unit_test(no_budget_means_no_growth),          cmocka_unit_test(surplus_is_part_of_what_lay_idle),
+      cmocka_unit_test(shrinking_keeps_what_is_used),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

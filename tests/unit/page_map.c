@@ -1,0 +1,160 @@
+/* page_map: any address may be looked up; what is set is read back, also over a leaf's border. */
+#include "unit.h"
+
+#include "map/page_map.h"
+#include "os/os.h"
+
+#include <sys/mman.h>
+
+static void foreign_addresses_read_as_none(void **state) {
+  (void)state;
+  int on_stack = 0;
+  static int in_data;
+  void *mapped = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *on_heap = malloc(100);
+  assert_true(mapped != MAP_FAILED);
+  const uintptr_t addresses[] = {
+      0,
+      1,
+      UNIT_BYTES - 1,
+      UNIT_BYTES,
+      (uintptr_t)&on_stack,
+      (uintptr_t)&in_data,
+      (uintptr_t)foreign_addresses_read_as_none,
+      (uintptr_t)mapped,
+      (uintptr_t)on_heap,
+      (uintptr_t)hak_map_top,
+      ((uintptr_t)1 << HAK_ADDRESS_BITS) - 1,
+      (uintptr_t)1 << HAK_ADDRESS_BITS,
+      (uintptr_t)1 << 47,
+      ((uintptr_t)1 << 48) - 1,
+      (uintptr_t)1 << 48,
+      (uintptr_t)1 << 63,
+      0xffff800000000000u,
+      0xffffffffff600000u, /* where x86-64's kernel shows its clock */
+      UINTPTR_MAX - UNIT_BYTES,
+      UINTPTR_MAX,
+  };
+  for (unsigned i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+    const void *address = (const void *)addresses[i];
+    assert_int_equal(map_entry(address), ENTRY_NONE);
+    assert_false(map_covers(address));
+    assert_false(address_in_superslab(address));
+  }
+  for (unsigned bit = 0; bit < 64; bit++) {
+    assert_int_equal(map_entry((void *)((uintptr_t)1 << bit)), ENTRY_NONE);
+    assert_int_equal(map_entry((void *)(((uintptr_t)1 << bit) - 1)), ENTRY_NONE);
+    assert_int_equal(map_entry((void *)(((uintptr_t)mapped) | (uintptr_t)1 << 63 | (uintptr_t)1 << bit)), ENTRY_NONE);
+  }
+  free(on_heap);
+  munmap(mapped, 1 << 20);
+}
+
+static void covering_refuses_what_is_no_address(void **state) {
+  (void)state;
+  size_t before = map_bytes();
+  assert_false(map_cover((void *)((uintptr_t)1 << HAK_ADDRESS_BITS), 1));
+  assert_false(map_cover((void *)(((uintptr_t)1 << HAK_ADDRESS_BITS) - UNIT_BYTES), 2 * UNIT_BYTES));
+  assert_false(map_cover((void *)(UINTPTR_MAX - UNIT_BYTES + 1), UNIT_BYTES));
+  assert_false(map_cover((void *)(UINTPTR_MAX - UNIT_BYTES + 1), 2 * UNIT_BYTES));
+  assert_int_equal(map_bytes(), before);
+}
+
+#define AROUND 40u /* units on each side of the border */
+
+static void entries_and_records_reach_over_a_border(void **state) {
+  (void)state;
+  char *range = os_reserve(2 * LEAF_BYTES, UNIT_BYTES);
+  assert_non_null(range);
+  char *border = (char *)round_up((uintptr_t)range + 4 * SUPERSLAB_BYTES, LEAF_BYTES);
+  char *first = border - AROUND * UNIT_BYTES;
+  size_t before = map_bytes();
+  assert_true(map_cover(first, 2 * AROUND * UNIT_BYTES));
+  assert_int_equal(map_bytes(), before + 2 * LEAF_TABLE_BYTES);
+  assert_true(map_cover(first, 2 * AROUND * UNIT_BYTES)); /* again: nothing to do */
+  assert_int_equal(map_bytes(), before + 2 * LEAF_TABLE_BYTES);
+
+  for (unsigned i = 0; i < 2 * AROUND; i++) {
+    char *unit = first + i * UNIT_BYTES;
+    map_entries_set(unit, 1, entry_of(entry_key(1 + i), i % HAK_CLASS_COUNT));
+    memset(map_record(unit), (int)i, RECORD_BYTES);
+    memset(map_bitmap(unit), (int)i + 1, BITMAP_WORDS * sizeof(uint64_t));
+    if (((uintptr_t)unit & (SUPERSLAB_BYTES - 1)) == 0)
+      memset(map_superslab_record(unit), (int)i + 2, RECORD_BYTES);
+  }
+  for (unsigned i = 0; i < 2 * AROUND; i++) {
+    char *unit = first + i * UNIT_BYTES;
+    struct map_view view = map_view(unit + 12345);
+    uint32_t entry = map_entry(unit + UNIT_BYTES - 1);
+    char expected[BITMAP_WORDS * sizeof(uint64_t)];
+    assert_int_equal(entry, map_entry(unit));
+    assert_int_equal(entry, map_view_entry(view));
+    assert_int_equal(entry_heap_id(entry), 1 + i);
+    assert_int_equal(entry_class(entry), i % HAK_CLASS_COUNT);
+    assert_true(entry_is_of(entry, entry_key(1 + i)));
+    assert_false(entry_is_of(entry, entry_key(2 + i)));
+    assert_ptr_equal(map_view_record(view, view.unit), map_record(unit));
+    assert_ptr_equal(map_view_bitmap(view, view.unit), map_bitmap(unit));
+    memset(expected, (int)i, sizeof expected);
+    assert_memory_equal(map_record(unit), expected, RECORD_BYTES);
+    memset(expected, (int)i + 1, sizeof expected);
+    assert_memory_equal(map_bitmap(unit), expected, sizeof expected);
+    memset(expected, (int)i + 2, sizeof expected);
+    if (((uintptr_t)unit & (SUPERSLAB_BYTES - 1)) == 0)
+      assert_memory_equal(map_superslab_record(unit), expected, RECORD_BYTES);
+  }
+  assert_int_equal(map_entry(first - 1), ENTRY_NONE);
+  assert_int_equal(map_entry(border + AROUND * UNIT_BYTES), ENTRY_NONE);
+
+  map_entries_set(first, 2 * AROUND, ENTRY_NONE);
+  for (unsigned i = 0; i < 2 * AROUND; i++)
+    assert_int_equal(map_entry(first + i * UNIT_BYTES), ENTRY_NONE);
+  os_unmap(range, 2 * LEAF_BYTES);
+}
+
+static void marks_belong_to_no_heap(void **state) {
+  (void)state;
+  const uint32_t marks[] = {ENTRY_NONE, ENTRY_LARGE, ENTRY_LARGE_BODY, ENTRY_LARGE_FREE};
+  const uint32_t ids[] = {1, 2, 255, 256, 4095, 0xfffff};
+  for (unsigned m = 0; m < 4; m++) {
+    assert_int_equal(entry_heap_id(marks[m]), 0);
+    for (unsigned i = 0; i < sizeof ids / sizeof ids[0]; i++)
+      assert_false(entry_is_of(marks[m], entry_key(ids[i])));
+    assert_false(entry_is_of(marks[m], hak_heap_none.key));
+  }
+  for (unsigned i = 0; i < sizeof ids / sizeof ids[0]; i++)
+    for (unsigned j = 0; j < sizeof ids / sizeof ids[0]; j++)
+      for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+        assert_int_equal(entry_is_of(entry_of(entry_key(ids[i]), cls), entry_key(ids[j])), i == j);
+}
+
+static void *cover(void *address) { return map_cover(address, UNIT_BYTES) ? map_leaf(address) : NULL; }
+
+/* Threads that meet at a missing leaf make one of it. */
+static void a_leaf_is_made_once(void **state) {
+  (void)state;
+  for (uintptr_t gib = 100; gib < 120; gib++) {
+    pthread_t threads[4];
+    void *leaves[4];
+    size_t before = map_bytes();
+    for (unsigned i = 0; i < 4; i++)
+      assert_int_equal(pthread_create(&threads[i], NULL, cover, (void *)(gib << HAK_LEAF_SHIFT)), 0);
+    for (unsigned i = 0; i < 4; i++)
+      pthread_join(threads[i], &leaves[i]);
+    assert_non_null(leaves[0]);
+    for (unsigned i = 1; i < 4; i++)
+      assert_ptr_equal(leaves[i], leaves[0]);
+    assert_int_equal(map_bytes(), before + LEAF_TABLE_BYTES);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(foreign_addresses_read_as_none),
+      cmocka_unit_test(covering_refuses_what_is_no_address),
+      cmocka_unit_test(entries_and_records_reach_over_a_border),
+      cmocka_unit_test(marks_belong_to_no_heap),
+      cmocka_unit_test(a_leaf_is_made_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

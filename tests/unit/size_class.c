@@ -1,0 +1,127 @@
+/* size_class: the table and the arithmetic around it, exhaustively. */
+#include "unit.h"
+
+#include "slab/slab.h"
+
+static void sizes_grow_and_are_multiples_of_16(void **state) {
+  (void)state;
+  assert_int_equal(class_bytes(0), 0);
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    assert_true(class_bytes(cls) > class_bytes(cls - 1));
+    assert_int_equal(class_bytes(cls) % BLOCK_ALIGNMENT, 0);
+  }
+  assert_int_equal(class_bytes(HAK_TINY_CLASS_COUNT - 1), HAK_TINY_MAX);
+  assert_int_equal(class_bytes(HAK_CLASS_COUNT - 1), HAK_SMALL_MAX);
+}
+
+static void every_size_gets_the_smallest_class_that_holds_it(void **state) {
+  (void)state;
+  unsigned smallest = 1;
+  for (size_t size = 1; size <= HAK_SMALL_MAX; size++) {
+    if (class_bytes(smallest) < size)
+      smallest++;
+    if (hak_class_of(size) != smallest)
+      fail_msg("size %zu: class %u, not %u", size, hak_class_of(size), smallest);
+  }
+}
+
+static void waste_inside_a_block_is_bounded(void **state) {
+  (void)state;
+  for (size_t size = 129; size <= HAK_SMALL_MAX; size++) {
+    size_t waste = class_bytes(hak_class_of(size)) - size;
+    if (waste * 8 > size)
+      fail_msg("size %zu wastes %zu bytes, over an eighth", size, waste);
+  }
+}
+
+static void slabs_hold_8_blocks_and_tails_stay_below_an_eighth(void **state) {
+  (void)state;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    const struct size_class *class = &size_classes[cls];
+    size_t used = (size_t)class->block_count * class->bytes;
+    assert_true(class->order <= UNIT_ORDER_MAX);
+    assert_true(class->block_count >= 8);
+    assert_true(class->block_count <= 64 * 64); /* bits of one unit's bitmap */
+    assert_true(used <= class_slab_bytes(cls));
+    assert_true(class_slab_bytes(cls) - used < class->bytes);
+    assert_true((class_slab_bytes(cls) - used) * 8 < class_slab_bytes(cls));
+  }
+}
+
+/* Around each block's start: the last and first offsets where a wrong quotient would show. */
+static void reciprocal_divides_exactly(void **state) {
+  (void)state;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    const struct size_class *class = &size_classes[cls];
+    for (size_t start = 0; start <= class_slab_bytes(cls); start += class->bytes)
+      for (size_t offset = start < 2 ? 0 : start - 2; offset <= start + 2 && offset < class_slab_bytes(cls); offset++)
+        if (offset * class->reciprocal >> RECIPROCAL_SHIFT != offset / class->bytes)
+          fail_msg("class %u, offset %zu", cls, offset);
+  }
+}
+
+static void only_block_starts_are_block_starts(void **state) {
+  (void)state;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    uintptr_t base = (uintptr_t)7 << SUPERSLAB_SHIFT;
+    size_t bytes = class_bytes(cls), count = size_classes[cls].block_count;
+    for (size_t index = 0; index < count; index++) {
+      assert_true(slab_is_block_start((void *)(base + index * bytes), cls));
+      assert_false(slab_is_block_start((void *)(base + index * bytes + 1), cls));
+      assert_false(slab_is_block_start((void *)(base + index * bytes + bytes / 2), cls));
+      assert_false(slab_is_block_start((void *)(base + index * bytes + bytes - 1), cls));
+    }
+    if (count * bytes < class_slab_bytes(cls)) /* the tail */
+      assert_false(slab_is_block_start((void *)(base + count * bytes), cls));
+  }
+}
+
+static unsigned smallest_aligned_class(size_t size, size_t alignment) {
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    if (class_bytes(cls) >= size && class_bytes(cls) % alignment == 0)
+      return cls;
+  return 0;
+}
+
+static void class_aligned_is_the_smallest_that_serves_the_alignment(void **state) {
+  (void)state;
+  for (size_t alignment = 1; alignment <= HAK_SMALL_MAX; alignment *= 2) {
+    for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
+      size_t sizes[] = {class_bytes(cls), class_bytes(cls) + 1, class_bytes(cls) + alignment - 1};
+      for (unsigned i = 0; i < 3; i++) {
+        unsigned got = class_aligned(sizes[i], alignment);
+        unsigned wanted = sizes[i] <= HAK_SMALL_MAX ? smallest_aligned_class(sizes[i], alignment) : 0;
+        if (got != wanted)
+          fail_msg("size %zu, alignment %zu: class %u, not %u", sizes[i], alignment, got, wanted);
+        /* Blocks are then aligned because the slab is, to its own length. */
+        assert_true(got == 0 || alignment <= class_slab_bytes(got));
+      }
+    }
+    for (size_t size = 1; size <= HAK_SMALL_MAX; size += 61)
+      assert_int_equal(class_aligned(size, alignment), smallest_aligned_class(size, alignment));
+  }
+}
+
+static void class_aligned_knows_its_limits(void **state) {
+  (void)state;
+  assert_int_equal(class_aligned(HAK_SMALL_MAX + 1, 1), 0);
+  assert_int_equal(class_aligned(1, HAK_SMALL_MAX * 2), 0);
+  assert_int_equal(class_aligned(SIZE_MAX, 16), 0);
+  assert_int_equal(class_aligned(1, (size_t)1 << 63), 0);
+  assert_int_equal(class_bytes(class_aligned(0, 1)), 16);
+  assert_int_equal(class_bytes(class_aligned(1, HAK_SMALL_MAX)), HAK_SMALL_MAX);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sizes_grow_and_are_multiples_of_16),
+      cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
+      cmocka_unit_test(waste_inside_a_block_is_bounded),
+      cmocka_unit_test(slabs_hold_8_blocks_and_tails_stay_below_an_eighth),
+      cmocka_unit_test(reciprocal_divides_exactly),
+      cmocka_unit_test(only_block_starts_are_block_starts),
+      cmocka_unit_test(class_aligned_is_the_smallest_that_serves_the_alignment),
+      cmocka_unit_test(class_aligned_knows_its_limits),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

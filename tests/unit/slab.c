@@ -1,0 +1,280 @@
+/* slab: order of blocks, choice of slabs, when slabs open and close, and the bugs a give notices. */
+#include "unit.h"
+
+#include "map/page_map.h"
+
+#define BLOCKS_MAX 4096u
+
+static struct slab_set set = {.key = 77u << HAK_ENTRY_ID_SHIFT};
+static void *slots[BLOCKS_MAX];
+
+/* Takes exactly `count` blocks; block i in address order is in out[i] if they are of one slab. */
+static void take_all(unsigned cls, void **out, size_t count) {
+  size_t taken = 0;
+  while (taken < count) {
+    size_t got = slab_set_take(&set, cls, slots + BLOCKS_MAX, count - taken);
+    assert_true(got > 0 && got <= count - taken);
+    for (size_t i = 0; i < got; i++)
+      out[taken + i] = slots[BLOCKS_MAX - 1 - i];
+    taken += got;
+  }
+}
+
+static void shuffle(void **blocks, size_t count, uint64_t seed) {
+  for (size_t i = count; i > 1; i--) {
+    size_t j = unit_random(&seed) % i;
+    void *swap = blocks[i - 1];
+    blocks[i - 1] = blocks[j];
+    blocks[j] = swap;
+  }
+}
+
+static void blocks_ascend_from_the_top_of_the_array(void **state) {
+  (void)state;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    size_t count = size_classes[cls].block_count, bytes = class_bytes(cls), half = count / 2;
+    assert_int_equal(slab_set_take(&set, cls, slots + BLOCKS_MAX, half), half);
+    char *base = slots[BLOCKS_MAX - 1];
+    assert_int_equal((uintptr_t)base & (class_slab_bytes(cls) - 1), 0);
+    for (size_t i = 0; i < half; i++)
+      assert_ptr_equal(slots[BLOCKS_MAX - 1 - i], base + i * bytes);
+    /* More than the slab has left: what is left, and no new slab. */
+    assert_int_equal(slab_set_take(&set, cls, slots + BLOCKS_MAX, count), count - half);
+    for (size_t i = half; i < count; i++)
+      assert_ptr_equal(slots[BLOCKS_MAX - 1 - (i - half)], base + i * bytes);
+    assert_int_equal(set.slab_bytes, class_slab_bytes(cls));
+    assert_int_equal(set.taken_bytes, count * bytes);
+    for (size_t unit = 0; unit < (size_t)1 << size_classes[cls].order; unit++)
+      assert_int_equal(map_entry(base + unit * UNIT_BYTES), entry_of(set.key, cls));
+    UNIT_SLABS_VALID(&set);
+
+    void *blocks[BLOCKS_MAX];
+    for (size_t i = 0; i < count; i++)
+      blocks[i] = base + i * bytes;
+    shuffle(blocks, count, cls);
+    slab_set_give(&set, cls, blocks, count / 3);
+    UNIT_SLABS_VALID(&set);
+    slab_set_give(&set, cls, blocks + count / 3, count - count / 3);
+    UNIT_SLABS_VALID(&set);
+    assert_int_equal(set.taken_bytes, 0);
+    slab_set_close_empty(&set);
+    assert_int_equal(set.slab_bytes, 0);
+    assert_int_equal(map_entry(base), ENTRY_NONE);
+  }
+}
+
+/* After holes appear, the lowest come first again. */
+static void holes_are_filled_in_address_order(void **state) {
+  (void)state;
+  unsigned cls = hak_class_of(48);
+  size_t count = size_classes[cls].block_count;
+  static void *blocks[BLOCKS_MAX], *holes[BLOCKS_MAX];
+  take_all(cls, blocks, count);
+  uint64_t seed = UNIT_SEED;
+  size_t hole_count = 0;
+  for (size_t i = 0; i < count; i++)
+    if (unit_random(&seed) % 3 == 0)
+      holes[hole_count++] = blocks[i];
+  shuffle(holes, hole_count, seed);
+  slab_set_give(&set, cls, holes, hole_count);
+  UNIT_SLABS_VALID(&set);
+  assert_int_equal(slab_set_take(&set, cls, slots + BLOCKS_MAX, BLOCKS_MAX), hole_count);
+  for (size_t i = 1; i < hole_count; i++)
+    assert_true((char *)slots[BLOCKS_MAX - 1 - i] > (char *)slots[BLOCKS_MAX - i]);
+  assert_int_equal(set.taken_bytes, count * class_bytes(cls));
+  slab_set_give(&set, cls, blocks, count);
+  slab_set_close_empty(&set);
+}
+
+static bool in_slab_of(const void *block, const void *other, unsigned cls) {
+  return round_down((uintptr_t)block, class_slab_bytes(cls)) == round_down((uintptr_t)other, class_slab_bytes(cls));
+}
+
+static void fullest_slabs_give_first(void **state) {
+  (void)state;
+  const unsigned classes[] = {hak_class_of(16), hak_class_of(1024), hak_class_of(5000), hak_class_of(200000)};
+  for (unsigned c = 0; c < 4; c++) {
+    unsigned cls = classes[c];
+    size_t count = size_classes[cls].block_count;
+    static void *slabs[4][BLOCKS_MAX];
+    for (unsigned i = 0; i < 4; i++)
+      take_all(cls, slabs[i], count);
+    /* Free shares in the four quarters; the order of giving is not the order of fullness. */
+    const size_t free_counts[4] = {(count * 6 + 7) / 8, 1, count - 1, (count * 3 + 7) / 8};
+    const unsigned by_fullness[4] = {1, 3, 0, 2};
+    for (unsigned i = 0; i < 4; i++)
+      slab_set_give(&set, cls, slabs[i], free_counts[i]);
+    UNIT_SLABS_VALID(&set);
+    for (unsigned i = 0; i < 4; i++) {
+      unsigned slab = by_fullness[i];
+      void *blocks[BLOCKS_MAX];
+      take_all(cls, blocks, free_counts[slab]);
+      for (size_t b = 0; b < free_counts[slab]; b++)
+        assert_true(in_slab_of(blocks[b], slabs[slab][0], cls));
+    }
+    for (unsigned i = 0; i < 4; i++)
+      slab_set_give(&set, cls, slabs[i], count);
+    slab_set_close_empty(&set);
+    assert_int_equal(set.slab_bytes, 0);
+  }
+}
+
+/* Of several emptied slabs at most one stays, and of the long ones none. */
+static void emptied_slabs_are_closed(void **state) {
+  (void)state;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls += 9) {
+    size_t count = size_classes[cls].block_count;
+    static void *blocks[6][BLOCKS_MAX];
+    for (unsigned i = 0; i < 6; i++)
+      take_all(cls, blocks[i], count);
+    assert_int_equal(set.slab_bytes, 6 * class_slab_bytes(cls));
+    for (unsigned i = 0; i < 6; i++)
+      slab_set_give(&set, cls, blocks[i], count);
+    assert_true(set.slab_bytes <= class_slab_bytes(cls));
+    if (class_slab_bytes(cls) == SUPERSLAB_BYTES)
+      assert_int_equal(set.slab_bytes, 0);
+    /* A program at a slab's edge does not open and close one all the time. */
+    if (class_slab_bytes(cls) <= 4 * UNIT_BYTES) {
+      struct unit_stats before, after;
+      units_stats(&before);
+      for (unsigned i = 0; i < 10; i++) {
+        void *block;
+        take_all(cls, &block, 1);
+        slab_set_give(&set, cls, &block, 1);
+      }
+      units_stats(&after);
+      assert_int_equal(before.taken_bytes, after.taken_bytes);
+    }
+    slab_set_close_empty(&set);
+    assert_int_equal(set.slab_bytes, 0);
+    UNIT_SLABS_VALID(&set);
+  }
+}
+
+/* Random takes and gives of random classes; each block carries its own address, twice. */
+static void random_use_keeps_blocks_apart(void **state) {
+  (void)state;
+  enum { LIVE = 4000 };
+  static struct {
+    char *block;
+    unsigned cls;
+  } live[LIVE];
+  uint64_t seed = UNIT_SEED;
+  size_t count = 0, bytes = 0;
+  for (unsigned step = 0; step < 40000; step++) {
+    if (count < LIVE && (count == 0 || unit_random(&seed) % 100 < 55)) {
+      unsigned cls = 1 + (unsigned)(unit_random(&seed) % (unit_random(&seed) % 8 ? 64 : HAK_CLASS_COUNT - 1));
+      size_t got = slab_set_take(&set, cls, slots + BLOCKS_MAX, 1);
+      assert_int_equal(got, 1);
+      char *block = slots[BLOCKS_MAX - 1];
+      memcpy(block, &block, sizeof block);
+      memcpy(block + class_bytes(cls) - sizeof block, &block, sizeof block);
+      live[count].block = block;
+      live[count++].cls = cls;
+      bytes += class_bytes(cls);
+    } else {
+      size_t i = unit_random(&seed) % count;
+      char *block = live[i].block;
+      size_t block_bytes = class_bytes(live[i].cls);
+      assert_memory_equal(block, &live[i].block, sizeof block);
+      assert_memory_equal(block + block_bytes - sizeof block, &live[i].block, sizeof block);
+      slab_set_give(&set, live[i].cls, (void **)&block, 1);
+      bytes -= block_bytes;
+      live[i] = live[--count];
+    }
+    assert_int_equal(set.taken_bytes, bytes);
+    if (step % 4000 == 0)
+      UNIT_SLABS_VALID(&set);
+  }
+  while (count-- > 0)
+    slab_set_give(&set, live[count].cls, (void *const *)&live[count].block, 1);
+  slab_set_close_empty(&set);
+  assert_int_equal(set.slab_bytes, 0);
+}
+
+/* Holes are given back and read as zero; live neighbours keep their content. */
+static void holes_can_be_purged(void **state) {
+  (void)state;
+  unsigned cls = hak_class_of(1024);
+  size_t count = size_classes[cls].block_count, bytes = class_bytes(cls);
+  static void *blocks[BLOCKS_MAX];
+  take_all(cls, blocks, count);
+  for (size_t i = 0; i < count; i++)
+    memset(blocks[i], 0x5a, bytes);
+  size_t hole = count / 2, first = count / 4;
+  slab_set_give(&set, cls, blocks + first, hole);
+  size_t purged = slab_set_purge_holes(&set);
+  assert_true(purged > 0 && purged <= hole * bytes);
+  for (size_t i = 0; i < count; i++)
+    if (i < first || i >= first + hole)
+      for (size_t b = 0; b < bytes; b++)
+        assert_int_equal(((char *)blocks[i])[b], 0x5a);
+  slab_set_give(&set, cls, blocks, first);
+  slab_set_give(&set, cls, blocks + first + hole, count - first - hole);
+  slab_set_close_empty(&set);
+}
+
+struct giving {
+  unsigned cls;
+  void *blocks[2];
+  size_t count;
+};
+
+static void give(void *argument) {
+  struct giving *giving = argument;
+  slab_set_give(&set, giving->cls, giving->blocks, giving->count);
+}
+
+static void bugs_end_the_program_with_their_sentence(void **state) {
+  (void)state;
+  unsigned cls = hak_class_of(96), other_cls = hak_class_of(112);
+  void *blocks[8], *other[1];
+  take_all(cls, blocks, 8);
+  take_all(other_cls, other, 1);
+  char *first = blocks[0];
+  static const char double_free[] = "double free of block ";
+  static const char not_a_block[] = ", which is not the start of a block";
+
+  /* Twice in one array; free for some time; never handed out. */
+  unit_must_die(give, &(struct giving){cls, {first, first}, 2}, double_free, first, "");
+  slab_set_give(&set, cls, blocks + 3, 1);
+  unit_must_die(give, &(struct giving){cls, {blocks[3]}, 1}, double_free, blocks[3], "");
+  char *unborn = first + 20 * class_bytes(cls);
+  unit_must_die(give, &(struct giving){cls, {unborn}, 1}, double_free, unborn, "");
+
+  /* Inside a block, and in the tail behind the last. */
+  unit_must_die(give, &(struct giving){cls, {first + 16}, 1}, "free of ", first + 16, not_a_block);
+  unit_must_die(give, &(struct giving){cls, {first + 1}, 1}, "free of ", first + 1, not_a_block);
+  char *tail = first + size_classes[cls].block_count * class_bytes(cls);
+  unit_must_die(give, &(struct giving){cls, {tail}, 1}, "free of ", tail, not_a_block);
+
+  /* The pointer's unit is no slab of this class and set: it was, when the pointer got into a bin. */
+  unit_must_die(give, &(struct giving){cls, {other[0]}, 1}, double_free, other[0], "");
+  struct slab_set stranger = {.key = 78u << HAK_ENTRY_ID_SHIFT};
+  void *foreign[1];
+  assert_int_equal(slab_set_take(&stranger, cls, foreign + 1, 1), 1);
+  unit_must_die(give, &(struct giving){cls, {foreign[0]}, 1}, double_free, foreign[0], "");
+  slab_set_give(&stranger, cls, foreign, 1);
+  slab_set_close_empty(&stranger);
+  unit_must_die(give, &(struct giving){cls, {foreign[0]}, 1}, double_free, foreign[0], "");
+
+  slab_set_give(&set, cls, blocks, 3);
+  slab_set_give(&set, cls, blocks + 4, 4);
+  slab_set_give(&set, other_cls, other, 1);
+  slab_set_close_empty(&set);
+  assert_int_equal(set.slab_bytes, 0);
+  assert_int_equal(set.taken_bytes, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(blocks_ascend_from_the_top_of_the_array),
+      cmocka_unit_test(holes_are_filled_in_address_order),
+      cmocka_unit_test(fullest_slabs_give_first),
+      cmocka_unit_test(emptied_slabs_are_closed),
+      cmocka_unit_test(random_use_keeps_blocks_apart),
+      cmocka_unit_test(holes_can_be_purged),
+      cmocka_unit_test(bugs_end_the_program_with_their_sentence),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+/* text: numbers in all notations, and that nothing is ever written behind the end. */
+#include "unit.h"
+
+#include "base/text.h"
+
+static char bytes[64];
+
+static struct text *empty(void) {
+  static struct text text;
+  memset(bytes, '#', sizeof bytes);
+  bytes[0] = 0;
+  text = TEXT_IN(bytes);
+  return &text;
+}
+
+static const char *decimal(uint64_t value) {
+  text_decimal(empty(), value);
+  return bytes;
+}
+
+static const char *hex(uint64_t value) {
+  text_hex(empty(), value);
+  return bytes;
+}
+
+static const char *fraction(uint64_t value, uint64_t scale, unsigned places) {
+  text_fraction(empty(), value, scale, places);
+  return bytes;
+}
+
+static const char *units(uint64_t value) {
+  text_bytes(empty(), value);
+  return bytes;
+}
+
+static void numbers_read_as_printf_writes_them(void **state) {
+  (void)state;
+  uint64_t seed = UNIT_SEED;
+  char wanted[64];
+  for (unsigned i = 0; i < 2000; i++) {
+    uint64_t value = unit_random(&seed) >> (i % 64);
+    snprintf(wanted, sizeof wanted, "%llu", (unsigned long long)value);
+    assert_string_equal(decimal(value), wanted);
+    snprintf(wanted, sizeof wanted, "0x%llx", (unsigned long long)value);
+    assert_string_equal(hex(value), wanted);
+  }
+  assert_string_equal(decimal(0), "0");
+  assert_string_equal(decimal(UINT64_MAX), "18446744073709551615");
+  assert_string_equal(hex(0), "0x0");
+  assert_string_equal(hex(UINT64_MAX), "0xffffffffffffffff");
+}
+
+static void fractions_round_down(void **state) {
+  (void)state;
+  assert_string_equal(fraction(0, 3, 2), "0.00");
+  assert_string_equal(fraction(2, 3, 0), "0");
+  assert_string_equal(fraction(2, 3, 4), "0.6666");
+  assert_string_equal(fraction(1999, 1000, 2), "1.99");
+  assert_string_equal(fraction(1005, 1000, 3), "1.005");
+  assert_string_equal(fraction(100 * 7, 7, 1), "100.0");
+  assert_string_equal(fraction(UINT64_MAX, 1, 2), "18446744073709551615.00");
+  assert_string_equal(fraction(UINT64_MAX, (uint64_t)1 << 60, 1), "15.9");
+}
+
+static void bytes_get_their_unit(void **state) {
+  (void)state;
+  assert_string_equal(units(0), "0 B");
+  assert_string_equal(units(1023), "1023 B");
+  assert_string_equal(units(1024), "1.0 KiB");
+  assert_string_equal(units(1536), "1.5 KiB");
+  assert_string_equal(units(10 * 1024 - 1), "9.9 KiB");
+  assert_string_equal(units(10 * 1024), "10 KiB");
+  assert_string_equal(units(1024 * 1024 - 1), "1023 KiB");
+  assert_string_equal(units(1024 * 1024), "1.0 MiB");
+  assert_string_equal(units((uint64_t)5 << 30), "5.0 GiB");
+  assert_string_equal(units((uint64_t)1 << 40), "1.0 TiB");
+  assert_string_equal(units(UINT64_MAX), "16777215 TiB");
+}
+
+/* For every capacity: the text is the beginning of the whole one, terminated, nothing behind it. */
+static void what_does_not_fit_is_cut_off(void **state) {
+  (void)state;
+  static const char whole[] = "abc 184467440737095516150xdeadbeef1.551.5 MiB";
+  for (size_t capacity = 1; capacity <= sizeof whole + 3; capacity++) {
+    memset(bytes, '#', sizeof bytes);
+    bytes[0] = 0;
+    struct text text = {.bytes = bytes, .capacity = capacity};
+    text_string(&text, "abc ");
+    text_decimal(&text, 18446744073709551615u);
+    text_hex(&text, 0xdeadbeef);
+    text_fraction(&text, 155, 100, 2);
+    text_bytes(&text, 1536 * 1024);
+    size_t length = min_size(capacity - 1, sizeof whole - 1);
+    assert_int_equal(text.length, length);
+    assert_memory_equal(bytes, whole, length);
+    assert_int_equal(bytes[length], 0);
+    for (size_t i = length + 1; i < sizeof bytes; i++)
+      assert_int_equal(bytes[i], '#');
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(numbers_read_as_printf_writes_them),
+      cmocka_unit_test(fractions_round_down),
+      cmocka_unit_test(bytes_get_their_unit),
+      cmocka_unit_test(what_does_not_fit_is_cut_off),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* unit.h: what the unit tests share: cmocka, the core's own headers, a seeded generator, several
+ * heaps in one thread, and functions that must end the process.
+ *
+ * The tests are linked with hakmem_core, so malloc is libc's and hak_malloc is ours.
+ */
+#ifndef TESTS_UNIT_UNIT_H
+#define TESTS_UNIT_UNIT_H
+
+#include "base/options.h"
+#include "base/size_class.h"
+#include "base/words.h"
+#include "heap/heap.h"
+#include "map/superslab.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Whole-structure checks, where the build has them. */
+#ifdef HAK_DEBUG
+#define UNIT_HEAP_VALID(heap) assert_true(heap_is_valid(heap))
+#define UNIT_SUPERSLABS_VALID() assert_true(superslabs_are_valid())
+#define UNIT_SLABS_VALID(set) assert_true(slab_set_is_valid(set))
+#else
+#define UNIT_HEAP_VALID(heap) ((void)(heap))
+#define UNIT_SUPERSLABS_VALID() ((void)0)
+#define UNIT_SLABS_VALID(set) ((void)(set))
+#endif
+
+#ifdef HAK_TSAN
+#define UNIT_TSAN 1
+#else
+#define UNIT_TSAN 0
+#endif
+
+#define UNIT_SEED 20251u
+
+/* splitmix64 */
+static inline uint64_t unit_random(uint64_t *state) {
+  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+/* A heap of its own for what the calling thread does next. The thread keeps the lifelines of all
+ * heaps it got, so to the rest of the program they are so many living threads. */
+static inline struct heap *unit_heap_attach(void) {
+  hak_self = (struct hak_front *)&hak_heap_none;
+  return heap_attach();
+}
+
+static inline void unit_heap_become(struct heap *heap) { hak_self = &heap->front; }
+
+/* Runs body in a child. Returns its wait status; what it wrote to stderr comes in `said`. The child is
+ * killed after a minute. */
+static inline int unit_in_child(void (*body)(void *), void *argument, char *said, size_t said_bytes) {
+  int ends[2];
+  if (pipe(ends) != 0)
+    abort();
+  fflush(NULL);
+  pid_t child = fork();
+  if (child < 0)
+    abort();
+  if (child == 0) {
+    signal(SIGABRT, SIG_DFL);
+    alarm(60);
+    dup2(ends[1], 2);
+    close(ends[0]);
+    close(ends[1]);
+    body(argument);
+    _exit(0);
+  }
+  close(ends[1]);
+  size_t length = 0;
+  for (ssize_t got; length + 1 < said_bytes && (got = read(ends[0], said + length, said_bytes - length - 1)) > 0;)
+    length += (size_t)got;
+  said[length] = 0;
+  close(ends[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    ;
+  return status;
+}
+
+/* body must end the process with exactly this sentence and SIGABRT. */
+static inline void unit_must_die(void (*body)(void *), void *argument, const char *before, const void *block,
+                                 const char *after) {
+  char said[512], wanted[512];
+  int status = unit_in_child(body, argument, said, sizeof said);
+  snprintf(wanted, sizeof wanted, "hakmem: %s0x%lx%s\n", before, (unsigned long)(uintptr_t)block, after);
+  assert_string_equal(said, wanted);
+  assert_true(WIFSIGNALED(status));
+  assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
+#endif
