@@ -10,10 +10,12 @@
 #define PTHREAD_DESTRUCTOR_ITERATIONS 4
 #endif
 #define KEYS 4
+/* TSan leaves a thread in its last round; what comes after it cannot judge. */
+#define ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - TEST_TSAN)
 
 struct state {
   int rounds, last_round_only;
-  void *kept[KEYS * PTHREAD_DESTRUCTOR_ITERATIONS];
+  void *kept[KEYS * ROUNDS];
   int kept_count;
 };
 
@@ -37,7 +39,7 @@ static void destructor(void *argument) {
     t_free(large);
     state->kept[state->kept_count++] = t_malloc(200);
   }
-  if (round + 1 < PTHREAD_DESTRUCTOR_ITERATIONS) {
+  if (round + 1 < ROUNDS) {
     for (int i = 0; i < KEYS; i++) {
       if (pthread_getspecific(keys[i]) == NULL) CHECK(pthread_setspecific(keys[i], state) == 0);
     }
@@ -75,7 +77,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < state.kept_count; i++) t_free(state.kept[i]);
     free_in_last_round();
   }
-  CHECK_SAY(rounds_seen_most + 1 >= PTHREAD_DESTRUCTOR_ITERATIONS, "only %d rounds", rounds_seen_most + 1);
+  CHECK_SAY(rounds_seen_most + 1 >= ROUNDS, "only %d rounds", rounds_seen_most + 1);
   puts("key_destructors: ok");
   return 0;
 }
