@@ -11,8 +11,9 @@ select_labels() {
   only=. without=
   case $1 in
     release) ;;
-    aarch64) only='unit|model' without='apps|bench|lint|native' ;;
-    musl) only='unit|model|misuse|stress' without='apps|bench|lint' ;;
+    clang) only='unit|misuse' without='apps|bench|lint' ;;
+    aarch64) only=unit without='apps|bench|lint|native' ;;
+    musl) only='unit|misuse|stress' without='apps|bench|lint' ;;
     *) without='apps|bench|lint' ;;
   esac
   [ -n "$long" ] || without=${without:+$without|}long
