@@ -6,8 +6,8 @@
 int main(int argc, char **argv) {
   enum { COUNT, ROUNDS, SEED, MIN, MAX, PARAMS };
   struct bench_param params[PARAMS] = {
-      {"COUNT", 20000, 1, 100000000, "blocks allocated before the first free"},
-      {"ROUNDS", 200, 1, 1000000000, "times each order is done"},
+      {"COUNT", 10000, 1, 100000000, "blocks allocated before the first free"},
+      {"ROUNDS", 300, 1, 1000000000, "times each order is done"},
       {"SEED", 1, 0, UINT64_MAX, "of the random numbers"},
       {"MIN", 16, 1, 1 << 20, "smallest block, bytes"},
       {"MAX", 256, 1, 1 << 20, "largest block, bytes"},

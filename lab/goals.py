@@ -60,7 +60,8 @@ def _goals():
         yield Goal(f"fixed {size // 1024} KiB / mimalloc", (f"fixed-{size}",), _subject_rate("mimalloc"), 1.5)
     for millions in (2, 4):
         yield Goal(f"churn, {millions}M live blocks / best", (f"churn-{millions}m",), best, 1.2, 2)
-    yield Goal("batch / best", ("batch",), best, 1.4, 2)
+    for name, *_ in workloads.BATCHES:
+        yield Goal(f"batch of {name} / best", (f"batch-{name}",), best, 1.4, 2)
     for threads, chunks in workloads.LARSON:
         row = f"larson-{threads}-{chunks}"
         yield Goal(f"larson, threads {threads}, chunks {chunks} / best", (row,), best, 1.1, 1.4)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 SIZES_SMALL = (16, 32, 64, 128, 256, 512)
 SIZES_LARGE = (1024, 2048, 4096, 8192)
 LARSON = tuple((threads, chunks) for threads in (1, 2, 8) for chunks in (256, 1024))
+BATCHES = (("1k", 1000, 4000), ("10k", 10000, 400), ("100k", 100000, 40))  # name, blocks, rounds
 PAIRS = ((1, 1), (2, 2), (4, 4))
 
 
@@ -30,7 +31,8 @@ def _rows():
     for millions in (2, 4):
         yield Row(f"churn-{millions}m", "churn", f"churn {millions}000000 40 103 4000000 SEED",
                   "churn 2000 40 103 4000 SEED")
-    yield Row("batch", "batch", "batch 20000 300 SEED", "batch 500 3 SEED")
+    for name, count, rounds in BATCHES:
+        yield Row(f"batch-{name}", "batch", f"batch {count} {rounds} SEED", "batch 500 3 SEED")
     for threads, chunks in LARSON:
         lives = 400000 // (threads * chunks)
         yield Row(f"larson-{threads}-{chunks}", "larson", f"larson {threads} {chunks} {lives} SEED",
