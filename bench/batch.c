@@ -13,7 +13,8 @@ int main(int argc, char **argv) {
       {"MAX", 256, 1, 1 << 20, "largest block, bytes"},
   };
   struct bench bench = {.name = "batch",
-                        .about = "Allocates COUNT blocks and frees them in three orders; malloc and free count one each.",
+                        .about =
+                            "Allocates COUNT blocks and frees them in three orders; malloc and free count one each.",
                         .params = params,
                         .param_count = PARAMS};
   bench_arguments(&bench, argc, argv);

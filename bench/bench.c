@@ -27,7 +27,8 @@ static void help(const struct bench *bench) {
   printf("%s\n", bench->about);
   for (size_t i = 0; i < bench->param_count; i++) {
     const struct bench_param *p = &bench->params[i];
-    printf("  %-11s %s (%ju; %ju to %ju)\n", p->name, p->text, (uintmax_t)p->value, (uintmax_t)p->min, (uintmax_t)p->max);
+    printf("  %-11s %s (%ju; %ju to %ju)\n", p->name, p->text, (uintmax_t)p->value, (uintmax_t)p->min,
+           (uintmax_t)p->max);
   }
   if (bench->flag)
     printf("  %-11s %s\n", bench->flag, bench->flag_text);
@@ -181,8 +182,8 @@ static void print_json(const struct bench *bench, double rate, uint64_t hash) {
   printf("}, \"malloc\": \"");
   for (const char *c = malloc_file(); *c; c++)
     printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-  printf("\", \"operations\": %ju, \"seconds\": %.9f, \"cpu_seconds\": %.9f, \"ops_per_s\": %.1f", (uintmax_t)bench->ops,
-         bench->seconds, bench->cpu_seconds, rate);
+  printf("\", \"operations\": %ju, \"seconds\": %.9f, \"cpu_seconds\": %.9f, \"ops_per_s\": %.1f",
+         (uintmax_t)bench->ops, bench->seconds, bench->cpu_seconds, rate);
   printf(", \"rss_kb\": %ju, \"rss_peak_kb\": %ju, \"tables_kb\": %ju, \"faults_minor\": %ju, \"faults_major\": %ju",
          (uintmax_t)bench->rss_kb, (uintmax_t)bench->rss_peak_kb, (uintmax_t)bench->tables_kb,
          (uintmax_t)bench->faults_minor, (uintmax_t)bench->faults_major);

@@ -88,14 +88,10 @@ static void *consume(void *unused) {
 int main(int argc, char **argv) {
   enum { PRODUCERS, CONSUMERS, BATCHES, SEED, MIN, MAX, BATCH, QUEUE, PARAMS };
   struct bench_param params[PARAMS] = {
-      {"PRODUCERS", 1, 1, THREADS_MAX, "threads that allocate"},
-      {"CONSUMERS", 1, 1, THREADS_MAX, "threads that free"},
-      {"BATCHES", 20000, 1, 1000000000, "batches in all"},
-      {"SEED", 1, 0, UINT64_MAX, "of the random numbers"},
-      {"MIN", 16, 1, 1 << 20, "smallest block, bytes"},
-      {"MAX", 256, 1, 1 << 20, "largest block, bytes"},
-      {"BATCH", 500, 1, 1000000, "blocks of a batch"},
-      {"QUEUE", 64, 1, 100000, "batches under way at most"},
+      {"PRODUCERS", 1, 1, THREADS_MAX, "threads that allocate"}, {"CONSUMERS", 1, 1, THREADS_MAX, "threads that free"},
+      {"BATCHES", 20000, 1, 1000000000, "batches in all"},       {"SEED", 1, 0, UINT64_MAX, "of the random numbers"},
+      {"MIN", 16, 1, 1 << 20, "smallest block, bytes"},          {"MAX", 256, 1, 1 << 20, "largest block, bytes"},
+      {"BATCH", 500, 1, 1000000, "blocks of a batch"},           {"QUEUE", 64, 1, 100000, "batches under way at most"},
   };
   struct bench bench = {.name = "handoff",
                         .about = "Producers allocate, consumers free; a malloc with its free counts one.",
