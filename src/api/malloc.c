@@ -88,7 +88,7 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, bool *ze
     *zeroed = false;
     void *block = cls ? small_block(cls) : large_alloc(size, alignment, zeroed);
     if (LIKELY(block != NULL)) {
-      HAK_BLOCK_TAKEN(block);
+      HAK_OWNER_STEPPED();
       return block;
     }
     if (again) {
@@ -149,7 +149,6 @@ NOINLINE void hak_free_slow(void *block) {
   struct heap *heap = heap_current();
   int kept = errno;
   if (LIKELY(entry_heap_id(entry) != 0)) {
-    HAK_BLOCK_GIVEN(block);
     if (UNLIKELY(heap == NULL || heap->in_slow_path)) {
       if (heap != NULL || (heap = heap_attach()) == NULL)
         goto done; /* in a signal handler that interrupted us: the block is lost, the heap is not */
@@ -175,5 +174,6 @@ NOINLINE void hak_free_slow(void *block) {
     count_foreign_free();
   }
 done:
+  HAK_OWNER_STEPPED();
   errno = kept;
 }

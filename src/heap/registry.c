@@ -67,8 +67,10 @@ static struct heap *take_orphan(uint32_t looks) {
   for (uint32_t i = 0; i < looks && i < count; i++) {
     registry.cursor = registry.cursor % count + 1;
     struct heap *heap = heap_by_id(registry.cursor);
-    if (lifeline_take(&heap->lifeline))
+    if (lifeline_take(&heap->lifeline)) {
+      HAK_OWNER_DIED(&heap->front);
       return heap;
+    }
   }
   return NULL;
 }
