@@ -11,7 +11,7 @@ select_labels() {
   only=. without=
   case $1 in
     release) ;;
-    clang) only='unit|misuse' without='apps|bench|lint' ;;
+    clang | ubsan) only='unit|misuse' without='apps|bench|lint' ;;
     aarch64) only=unit without='apps|bench|lint|native' ;;
     musl) only='unit|misuse|stress' without='apps|bench|lint' ;;
     *) without='apps|bench|lint' ;;

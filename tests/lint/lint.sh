@@ -11,10 +11,13 @@ sources() { find include src bench tests -type f "$@" 2>/dev/null | sort; }
 case ${1-} in
   format)
     [ -x $tools/clang-format ] || skip "there is no $tools/clang-format"
-    mode='--dry-run -Werror'
-    [ "${2-}" != --fix ] || mode=-i
-    # shellcheck disable=SC2086  # words
-    sources -name '*.[ch]' -o -name '*.cc' | xargs $tools/clang-format $mode
+    if [ "${2-}" = --fix ]; then
+      sources -name '*.[ch]' -o -name '*.cc' | xargs $tools/clang-format -i
+    else
+      wrong=$(sources -name '*.[ch]' -o -name '*.cc' | xargs $tools/clang-format --dry-run 2>&1 |
+        sed -n 's/^\([^ :]*\):[0-9]*:[0-9]*: .*/\1/p' | sort -u)
+      [ -z "$wrong" ] || { printf 'not formatted (lint.sh format --fix does it):\n%s\n' "$wrong"; exit 1; }
+    fi
     ;;
   tidy)
     [ -x $tools/clang-tidy ] || skip "there is no $tools/clang-tidy"
