@@ -4,9 +4,7 @@
 
 #define NUMBER_TEXT 32
 
-static enum option_error parse(const char *name, const char *value) {
-  return options_parse(name, strlen(name), value);
-}
+static enum option_error parse(const char *name, const char *value) { return options_parse(name, strlen(name), value); }
 
 static enum option_error parse_number(enum option option, long number) {
   char text[NUMBER_TEXT];
@@ -72,8 +70,21 @@ static void every_row_takes_its_choices_and_bounds(void **state) {
 
 static void bad_values(void *unused) {
   (void)unused;
-  static const char *const bad[] = {"",    " ",   "-1",  "+1", "1 ",  " 1", "1k", "0x10", "1.5", "speedy",
-                                    "off ", "OFF", "\xff", "18446744073709551617", "9223372036854775808",
+  static const char *const bad[] = {"",
+                                    " ",
+                                    "-1",
+                                    "+1",
+                                    "1 ",
+                                    " 1",
+                                    "1k",
+                                    "0x10",
+                                    "1.5",
+                                    "speedy",
+                                    "off ",
+                                    "OFF",
+                                    "\xff",
+                                    "18446744073709551617",
+                                    "9223372036854775808",
                                     "99999999999999999999999999999999999999999999999999999999999999999999"};
   for (unsigned i = 0; i < OPTION_COUNT; i++)
     for (unsigned b = 0; b < sizeof bad / sizeof bad[0]; b++) {
@@ -124,8 +135,10 @@ static void profiles_give_their_column_unless_set(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_are_whole),         cmocka_unit_test(every_row_takes_its_choices_and_bounds),
-      cmocka_unit_test(bad_values_are_refused), cmocka_unit_test(unknown_names_are_refused),
+      cmocka_unit_test(rows_are_whole),
+      cmocka_unit_test(every_row_takes_its_choices_and_bounds),
+      cmocka_unit_test(bad_values_are_refused),
+      cmocka_unit_test(unknown_names_are_refused),
       cmocka_unit_test(profiles_give_their_column_unless_set),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

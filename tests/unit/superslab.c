@@ -153,8 +153,8 @@ static void purge_keeps_books(void **state) {
   assert_int_equal(stats().resident_free_bytes, 0);
   units_give(run.base, 3);
   assert_int_equal(stats().resident_free_bytes, bytes);
-  assert_int_equal(units_purge(bytes, 0), 0);    /* so much may stay */
-  assert_int_equal(units_purge(0, 3600000), 0);  /* too young */
+  assert_int_equal(units_purge(bytes, 0), 0);   /* so much may stay */
+  assert_int_equal(units_purge(0, 3600000), 0); /* too young */
   assert_int_equal(units_purge(0, 0), bytes);
   assert_int_equal(units_purge(0, 0), 0);
   assert_int_equal(stats().resident_free_bytes, 0);

@@ -1,0 +1,299 @@
+/* heap: bins that grow and shrink, envelopes and inboxes, heaps of dead threads. */
+#include "unit.h"
+
+#include "map/metadata.h"
+#include "map/page_map.h"
+#include "os/os.h"
+
+#define KIB ((size_t)1024)
+#define LOOKS 2048u /* slow calls between two decisions about a bin */
+
+static void *blocks[1 << 16];
+
+static void alloc_all(size_t count, size_t size) {
+  for (size_t i = 0; i < count; i++)
+    assert_non_null(blocks[i] = hak_malloc(size));
+}
+
+static void free_all(size_t count) {
+  for (size_t i = 0; i < count; i++)
+    hak_free(blocks[i]);
+}
+
+static size_t granted_in_bins(const struct heap *heap) {
+  struct bin_limits limits = {.slots_initial = (size_t)option_value(OPTION_BIN_SLOTS)};
+  size_t bytes = 0;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    if (heap->bin_state[cls].base)
+      bytes += (heap->bin_state[cls].slots - bin_slots_initial(&limits, class_bytes(cls))) * class_bytes(cls);
+  return bytes;
+}
+
+static void tick(struct heap *heap, unsigned calls) {
+  lock_take(&heap->lock);
+  for (unsigned i = 0; i < calls; i++)
+    bins_tick(heap);
+  lock_give(&heap->lock);
+}
+
+static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
+  (void)state;
+  struct heap *heap = unit_heap_attach();
+  const size_t sizes[] = {16, 64, 200, 1024, 5000, 40000, 262144};
+  for (unsigned round = 0; round < 6; round++)
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+      size_t count = min_size(8000, (16u << 20) / sizes[i]);
+      alloc_all(count, sizes[i]);
+      free_all(count);
+      assert_int_equal(heap->granted_bytes, granted_in_bins(heap));
+      assert_true(heap->granted_bytes <= (size_t)option_value(OPTION_HEAP_KB_MAX) * KIB);
+      UNIT_HEAP_VALID(heap);
+    }
+  assert_true(heap->counters.bin_growths > 5);
+  assert_true(heap->bin_state[hak_class_of(64)].slots > 1000);
+  assert_true(bins_bytes(heap) > 0 && bins_bytes(heap) <= heap->slabs.taken_bytes);
+  tick(heap, 40 * LOOKS);
+  assert_int_equal(bins_bytes(heap), 0);
+  assert_int_equal(heap->granted_bytes, 0);
+  assert_int_equal(heap->granted_bytes, granted_in_bins(heap));
+  assert_int_equal(heap->slabs.taken_bytes, 0);
+  assert_true(heap->counters.bin_shrinks >= heap->counters.bin_growths);
+  UNIT_HEAP_VALID(heap);
+}
+
+/* A bin in steady use keeps its slots through all looks. */
+static void busy_bins_keep_their_slots(void **state) {
+  (void)state;
+  struct heap *heap = unit_heap_attach();
+  unsigned cls = hak_class_of(64);
+  for (unsigned round = 0; round < 20; round++) {
+    alloc_all(2000, 64);
+    free_all(2000);
+  }
+  uint32_t slots = heap->bin_state[cls].slots;
+  assert_true(slots >= 2000);
+  for (unsigned i = 0; i < 4 * LOOKS; i++) {
+    if (i % 100 == 0)
+      alloc_all(2000, 64);
+    if (i % 100 == 50)
+      free_all(2000);
+    tick(heap, 1);
+  }
+  assert_int_equal(heap->bin_state[cls].slots, slots);
+  heap_flush_all(heap);
+}
+
+/* blocks[0..count) of `owner` were freed by `freer`: they must all be home when the inboxes are empty. */
+static void assert_home(struct heap *owner) {
+  lock_take(&owner->lock);
+  inbox_drain_to_slabs(owner);
+  lock_give(&owner->lock);
+  assert_int_equal(atomic_load(&owner->inbox_bytes), 0);
+  assert_int_equal(owner->slabs.taken_bytes, bins_bytes(owner));
+  UNIT_HEAP_VALID(owner);
+}
+
+static void a_sleeping_owner_pins_nothing(void **state) {
+  (void)state;
+  const size_t sizes[] = {16, 100, 1000, 10000, 200000};
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    struct heap *owner = unit_heap_attach();
+    size_t count = min_size(1 << 16, (32u << 20) / sizes[i]);
+    alloc_all(count, sizes[i]);
+    struct heap *freer = unit_heap_attach();
+    size_t in_flight_max = 0;
+    for (size_t b = 0; b < count; b++) {
+      hak_free(blocks[b]);
+      in_flight_max = max_size(in_flight_max, atomic_load(&owner->inbox_bytes));
+    }
+    assert_true(in_flight_max <= 256 * KIB + 256 * KIB); /* the bound, and one envelope of the largest blocks */
+    assert_int_equal(freer->slabs.slab_bytes, 0);        /* a heap that only frees gets no slabs */
+    assert_int_equal(bins_bytes(freer), 0);
+    outbox_send_all(freer);
+    assert_home(owner);
+  }
+}
+
+static void the_owner_takes_its_mail_before_anything_else(void **state) {
+  (void)state;
+  struct heap *owner = unit_heap_attach();
+  alloc_all(100, 64);
+  void *mailed[50];
+  struct heap *freer = unit_heap_attach();
+  for (unsigned i = 0; i < 50; i++)
+    hak_free(mailed[i] = blocks[i]);
+  assert_false(inbox_has_mail(owner)); /* still in the open envelope */
+  outbox_send_all(freer);
+  assert_true(inbox_has_mail(owner));
+  unit_heap_become(owner);
+  unsigned cls = hak_class_of(64), found = 0;
+  size_t left = bins_bytes(owner) / class_bytes(cls);
+  for (size_t i = 0; i < left; i++)
+    assert_non_null(hak_malloc(64));
+  for (unsigned i = 0; i < 50; i++) {
+    void *block = hak_malloc(64);
+    for (unsigned j = 0; j < 50; j++)
+      found += block == mailed[j];
+  }
+  assert_int_equal(found, 50);
+  assert_int_equal(owner->counters.flushes, 0);
+}
+
+/* A thread that frees the blocks of many sleeping owners holds one open envelope for each at most,
+ * and a table of them. */
+static void envelopes_of_many_owners_are_bounded(void **state) {
+  (void)state;
+  enum { OWNERS = OUTBOX_PLACES_MAX, EACH = 100 };
+  static void *owned[OWNERS][EACH];
+  static struct heap *owners[OWNERS];
+  for (unsigned o = 0; o < OWNERS; o++) {
+    owners[o] = unit_heap_attach();
+    for (unsigned i = 0; i < EACH; i++)
+      owned[o][i] = hak_malloc(48);
+  }
+  struct heap *freer = unit_heap_attach();
+  size_t before = metadata_bytes();
+  for (unsigned i = 0; i < EACH; i++) /* owner by owner, the worst order */
+    for (unsigned o = 0; o < OWNERS; o++)
+      hak_free(owned[o][i]);
+  assert_true(metadata_bytes() - before <= 2 * OWNERS * KIB + 256 * KIB);
+  outbox_send_all(freer);
+  for (unsigned o = 0; o < OWNERS; o++)
+    assert_home(owners[o]);
+}
+
+static void *allocate_and_end(void *count) {
+  for (size_t i = 0; i < (size_t)count; i++)
+    blocks[i] = hak_malloc(16 + i % 3000);
+  for (size_t i = 0; i < (size_t)count; i += 2)
+    hak_free(blocks[i]);
+  return heap_current();
+}
+
+static struct heap *thread_that_left(size_t count) {
+  pthread_t thread;
+  void *heap;
+  assert_int_equal(pthread_create(&thread, NULL, allocate_and_end, (void *)count), 0);
+  assert_int_equal(pthread_join(thread, &heap), 0);
+  return heap;
+}
+
+static void a_dead_threads_heap_is_swept_and_parked(void **state) {
+  (void)state;
+  if (!unit_ends_are_noticed())
+    skip();
+  struct heap *self = unit_heap_attach();
+  struct heap *heap = thread_that_left(2000);
+  heaps_sweep(heap_count());
+  assert_true(atomic_load(&heap->parked));
+  assert_int_equal(bins_bytes(heap), 0);
+  size_t live = 0;
+  for (size_t i = 1; i < 2000; i += 2)
+    live += class_bytes(hak_class_of(16 + i % 3000));
+  assert_int_equal(heap->slabs.taken_bytes, live);
+  UNIT_HEAP_VALID(heap);
+  /* What is freed now is drained as soon as it arrives. */
+  for (size_t i = 1; i < 2000; i += 2)
+    hak_free(blocks[i]);
+  outbox_send_all(self);
+  assert_false(inbox_has_mail(heap));
+  assert_int_equal(heap->slabs.taken_bytes, 0);
+}
+
+static void a_new_thread_adopts_a_dead_ones_heap(void **state) {
+  (void)state;
+  if (!unit_ends_are_noticed())
+    skip();
+  struct heap *heap = thread_that_left(1000); /* not swept: bins and all */
+  size_t taken = heap->slabs.taken_bytes;
+  uint32_t count = heap_count();
+  assert_true(bins_bytes(heap) > 0);
+  assert_ptr_equal(thread_that_left(0), NULL);
+  for (unsigned i = 0; i < 70; i++)
+    heaps_sweep(1);
+  struct heap *next = thread_that_left(10);
+  assert_int_equal(heap_count(), count);
+  assert_true(next->id <= count);
+  assert_true(taken >= heap->slabs.taken_bytes);
+}
+
+static void a_living_threads_heap_is_left_alone(void **state) {
+  (void)state;
+  struct heap *heap = unit_heap_attach();
+  alloc_all(100, 64);
+  free_all(100);
+  size_t ready = bins_bytes(heap);
+  assert_true(ready > 0);
+  struct heap *other = unit_heap_attach();
+  assert_ptr_not_equal(other, heap);
+  heaps_sweep(heap_count());
+  assert_int_equal(bins_bytes(heap), ready);
+  assert_false(atomic_load(&heap->parked));
+}
+
+/* An envelope that a thread had open when it died reaches its owner. */
+static void *free_all_and_end(void *count) {
+  free_all((size_t)count);
+  return heap_current();
+}
+
+static void open_envelopes_of_a_dead_thread_are_sent(void **state) {
+  (void)state;
+  if (!unit_ends_are_noticed())
+    skip();
+  struct heap *owner = unit_heap_attach();
+  alloc_all(90, 64);
+  lock_take(&owner->lock);
+  bins_flush_all(owner);
+  lock_give(&owner->lock);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, free_all_and_end, (void *)90), 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(owner->slabs.taken_bytes, 90 * 64);
+  heaps_sweep(heap_count());
+  assert_home(owner);
+  assert_int_equal(owner->slabs.taken_bytes, 0);
+}
+
+static void *short_life(void *unused) {
+  (void)unused;
+  void *some[20];
+  for (unsigned i = 0; i < 20; i++)
+    some[i] = hak_malloc(16 + i * 40);
+  for (unsigned i = 0; i < 20; i++)
+    hak_free(some[i]);
+  return NULL;
+}
+
+static void many_short_threads_need_few_heaps(void **state) {
+  (void)state;
+  if (!unit_ends_are_noticed())
+    skip();
+  unsigned threads = UNIT_TSAN ? 1000 : 10000;
+  uint32_t before = heap_count();
+  size_t tables = metadata_bytes();
+  for (unsigned i = 0; i < threads; i++) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, short_life, NULL), 0);
+    pthread_join(thread, NULL);
+  }
+  assert_true(heap_count() <= before + 4);
+  assert_true(metadata_bytes() <= tables + 512 * KIB);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      /* first, while few heaps are there */
+      cmocka_unit_test(many_short_threads_need_few_heaps),
+      cmocka_unit_test(a_dead_threads_heap_is_swept_and_parked),
+      cmocka_unit_test(a_new_thread_adopts_a_dead_ones_heap),
+      cmocka_unit_test(a_living_threads_heap_is_left_alone),
+      cmocka_unit_test(open_envelopes_of_a_dead_thread_are_sent),
+      cmocka_unit_test(bins_grow_within_the_budget_and_shrink_when_idle),
+      cmocka_unit_test(busy_bins_keep_their_slots),
+      cmocka_unit_test(a_sleeping_owner_pins_nothing),
+      cmocka_unit_test(the_owner_takes_its_mail_before_anything_else),
+      cmocka_unit_test(envelopes_of_many_owners_are_bounded),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

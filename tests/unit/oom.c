@@ -1,0 +1,391 @@
+/* oom: memory is out at every place once. The OS layer's calls that can fail are wrapped; a scenario
+ * that walks through all of the allocator runs in a fresh process for each n, in which the n-th such
+ * call fails: alone, or with all calls after it, or with the next seven. Each time
+ *   - a request succeeds, or comes back as NULL with ENOMEM; nothing else happens
+ *   - blocks that live keep their contents
+ *   - once the system is well again, every request succeeds, all blocks can be freed, and nothing
+ *     is counted as live
+ *
+ * Positive control: with an argument, the wrappers lie instead (they say done and do nothing, or hand
+ * out memory twice). The test must fail then.
+ *     unit-oom commit | move | map
+ */
+#include "unit.h"
+
+#include "map/metadata.h"
+#include "os/os.h"
+
+#include <sys/resource.h>
+
+enum fault { FAULT_ONCE, FAULT_SOME, FAULT_ALWAYS, FAULT_KINDS };
+static const char *const fault_names[FAULT_KINDS] = {"alone", "and 7 more", "and all after it"};
+#define SOME 8
+
+enum lie { LIE_NONE, LIE_COMMIT, LIE_MOVE, LIE_MAP };
+static enum lie lie;
+
+static struct {
+  enum fault fault;
+  long first;         /* the call that fails, counted from 1; 0: all is well */
+  _Atomic long calls; /* made so far */
+  bool closed;        /* refuses, and does not count */
+} os;
+
+static bool refused(void) {
+  if (os.closed)
+    return true;
+  long n = atomic_fetch_add(&os.calls, 1) + 1;
+  if (os.first == 0 || n < os.first)
+    return false;
+  return os.fault == FAULT_ALWAYS || n < os.first + (os.fault == FAULT_SOME ? SOME : 1);
+}
+
+void *__real_os_map(size_t size, size_t alignment);
+void *__real_os_reserve(size_t size, size_t alignment);
+bool __real_os_commit(void *address, size_t size);
+bool __real_os_resize(void *address, size_t size, size_t size_wanted);
+bool __real_os_move(void *address, size_t size, void *target, size_t size_wanted);
+void *__wrap_os_map(size_t size, size_t alignment);
+void *__wrap_os_reserve(size_t size, size_t alignment);
+bool __wrap_os_commit(void *address, size_t size);
+bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
+bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted);
+
+void *__wrap_os_map(size_t size, size_t alignment) {
+  static _Atomic(void *) last;
+  if (refused())
+    return lie == LIE_MAP ? atomic_load(&last) : NULL;
+  void *mapped = __real_os_map(size, alignment);
+  if (size < SUPERSLAB_BYTES) /* not the page map's leaves */
+    atomic_store(&last, mapped);
+  return mapped;
+}
+void *__wrap_os_reserve(size_t size, size_t alignment) { return refused() ? NULL : __real_os_reserve(size, alignment); }
+bool __wrap_os_commit(void *address, size_t size) {
+  return refused() ? lie == LIE_COMMIT : __real_os_commit(address, size);
+}
+bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
+  return !refused() && __real_os_resize(address, size, size_wanted);
+}
+bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted) {
+  return refused() ? lie == LIE_MOVE : __real_os_move(address, size, target, size_wanted);
+}
+
+/* In the child a failed condition ends it. */
+#define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
+
+struct live {
+  unsigned char *block;
+  size_t size;
+  unsigned char seed;
+};
+#define LIVE_MAX 8192u
+struct holder {
+  struct live live[LIVE_MAX];
+  unsigned count;
+  unsigned refusals;
+};
+
+static unsigned char content(const struct live *live, size_t i) {
+  return (unsigned char)(live->seed + i * 31 + (i >> 8));
+}
+
+/* Places that are written and checked: a block's first KiB, then ever fewer, and its last byte. */
+static size_t next_place(size_t i) { return i + 1 + (i < 1024 ? 0 : i / 16); }
+
+static void fill(struct live *live) {
+  for (size_t i = 0; i < live->size; i = next_place(i))
+    live->block[i] = content(live, i);
+  live->block[live->size - 1] = content(live, live->size - 1);
+}
+
+static void verify_place(const struct live *live, size_t i) {
+  if (live->block[i] == content(live, i))
+    return;
+  dprintf(2, "byte %zu of %zu at %p\n", i, live->size, (void *)live->block);
+  _exit(1);
+}
+
+static void verify(const struct live *live, size_t bytes) {
+  for (size_t i = 0; i < bytes; i = next_place(i))
+    verify_place(live, i);
+  if (bytes == live->size)
+    verify_place(live, bytes - 1);
+}
+
+/* Takes the result of an allocating call, made after errno became 0. */
+static bool hold(struct holder *holder, void *block, size_t size) {
+  if (block == NULL) {
+    EXPECT(errno == ENOMEM);
+    holder->refusals++;
+    return false;
+  }
+  EXPECT(holder->count < LIVE_MAX);
+  EXPECT(hak_usable_size(block) >= size);
+  struct live *live = &holder->live[holder->count++];
+  *live = (struct live){block, size, (unsigned char)(holder->count * 7 + 1)};
+  fill(live);
+  return true;
+}
+
+#define HOLD(holder, size, call) (errno = 0, hold((holder), (call), (size)))
+
+static void hold_zeroed(struct holder *holder, size_t size) {
+  errno = 0;
+  unsigned char *block = hak_calloc(size / 8, 8);
+  for (size_t i = 0; block && i < size / 8 * 8; i = next_place(i))
+    EXPECT(block[i] == 0);
+  hold(holder, block, size / 8 * 8);
+}
+
+static void hold_aligned(struct holder *holder, size_t alignment, size_t size) {
+  errno = 0;
+  void *block = unit_opaque(hak_aligned_alloc(alignment, size));
+  EXPECT(((uintptr_t)block & (alignment - 1)) == 0);
+  hold(holder, block, size);
+}
+
+static void resize(struct holder *holder, unsigned i, size_t size) {
+  if (i >= holder->count)
+    return;
+  struct live *live = &holder->live[i];
+  errno = 0;
+  unsigned char *block = hak_realloc(live->block, size);
+  if (block == NULL) {
+    EXPECT(errno == ENOMEM);
+    holder->refusals++;
+    verify(live, live->size);
+    return;
+  }
+  live->block = block;
+  size_t kept = min_size(live->size, size);
+  live->size = SIZE_MAX; /* its last byte may be gone */
+  verify(live, kept);
+  live->size = size;
+  fill(live);
+}
+
+static void drop(struct holder *holder, unsigned i) {
+  verify(&holder->live[i], holder->live[i].size);
+  errno = 4711;
+  hak_free(holder->live[i].block);
+  EXPECT(errno == 4711);
+  holder->live[i] = holder->live[--holder->count];
+}
+
+static void verify_all(const struct holder *holder) {
+  for (unsigned i = 0; i < holder->count; i++)
+    verify(&holder->live[i], holder->live[i].size);
+}
+
+/* Then each new table needs the system. */
+static bool tables_used_up;
+static void use_up_tables(void) {
+  if (!tables_used_up)
+    return;
+  os.closed = true;
+  for (size_t bytes = 65536; bytes >= CACHE_LINE; bytes /= 2)
+    while (metadata_take_forever(bytes) != NULL)
+      ;
+  os.closed = false;
+}
+
+static void work_in_thread(struct holder *own, struct holder *others) {
+  for (unsigned i = 0; i < 300; i++) {
+    size_t size = 16 + i * 13 % 2000;
+    HOLD(own, size, hak_malloc(size));
+  }
+  while (others->count > 0) /* through envelopes, to their owner */
+    drop(others, others->count - 1);
+  while (own->count > 200)
+    drop(own, own->count / 2);
+}
+
+static struct holder mine, handed_over, of_thread[3];
+
+static void *thread_body(void *argument) {
+  work_in_thread(&of_thread[(size_t)argument], &handed_over);
+  return NULL;
+}
+
+static void run_thread(size_t index) {
+  pthread_t thread;
+  use_up_tables();
+  EXPECT(pthread_create(&thread, NULL, thread_body, (void *)index) == 0);
+  EXPECT(pthread_join(thread, NULL) == 0);
+}
+
+static void small_and_mid(void) {
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    for (unsigned i = 0; i < 2; i++)
+      HOLD(&mine, class_bytes(cls) - i, hak_malloc(class_bytes(cls) - i));
+  for (size_t alignment = 16; alignment <= HAK_SMALL_MAX; alignment *= 2)
+    hold_aligned(&mine, alignment, alignment / 2 + 40);
+  hold_zeroed(&mine, 1000);
+  hold_zeroed(&mine, 100000);
+  for (unsigned i = 0; i < 40; i++)
+    resize(&mine, i * 3, mine.count ? mine.live[i * 3 % mine.count].size * 3 + 5 : 0);
+}
+
+static void large(void) {
+  unsigned first = mine.count;
+  HOLD(&mine, 300000, hak_malloc(300000));
+  HOLD(&mine, 3000000, hak_malloc(3000000));
+  hold_zeroed(&mine, 700000);
+  hold_aligned(&mine, 1 << 20, 5000);
+  hold_aligned(&mine, 4 << 20, 500000);
+  for (unsigned i = first; i < mine.count; i++) {
+    resize(&mine, i, 1000000);
+    resize(&mine, i, 9000000);
+    resize(&mine, i, 400000);
+  }
+  while (mine.count > first + 2)
+    drop(&mine, first);
+  hold_zeroed(&mine, 390000); /* from the cache */
+  resize(&mine, first, 5000);
+}
+
+static void bins_grow(void) {
+  unsigned first = mine.count;
+  for (unsigned i = 0; i < 3000; i++)
+    HOLD(&mine, 48, hak_malloc(48));
+  while (mine.count > first)
+    drop(&mine, mine.count - 1);
+}
+
+static void hand_over(unsigned blocks) {
+  for (unsigned i = 0; i < blocks; i++) {
+    size_t size = i % 50 == 0 ? 40000 : 24 + i % 500;
+    HOLD(&handed_over, size, hak_malloc(size));
+  }
+}
+
+/* More superslabs than one commit step, then gone again. */
+static void many_superslabs(void) {
+  unsigned first = mine.count;
+  for (unsigned i = 0; i < 100; i++)
+    HOLD(&mine, 250000, hak_malloc(250000));
+  while (mine.count > first)
+    drop(&mine, mine.count - 1);
+  hak_trim(0);
+}
+
+static void books_must_be_whole(void) {
+  for (uint32_t id = 1; id <= heap_count(); id++) {
+#ifdef HAK_DEBUG
+    struct heap *heap = heap_by_id(id);
+    lock_take(&heap->lock);
+    EXPECT(heap_is_valid(heap));
+    lock_give(&heap->lock);
+#endif
+  }
+#ifdef HAK_DEBUG
+  EXPECT(superslabs_are_valid());
+#endif
+}
+
+static void scenario(void *argument) {
+  setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+  use_up_tables();
+  os.first = *(long *)argument;
+  small_and_mid();
+  large();
+  hand_over(600);
+  run_thread(0);
+  bins_grow();
+  hand_over(300);
+  run_thread(1);
+  many_superslabs();
+  verify_all(&mine);
+  verify_all(&of_thread[0]);
+  while (of_thread[0].count > 0) /* a dead thread's blocks */
+    drop(&of_thread[0], of_thread[0].count - 1);
+  large();
+  run_thread(2);
+  verify_all(&mine);
+  bool reached = atomic_load(&os.calls) >= os.first;
+  books_must_be_whole();
+
+  os.first = 0; /* the system is well again */
+  mine.refusals = handed_over.refusals = of_thread[0].refusals = of_thread[1].refusals = of_thread[2].refusals = 0;
+  hand_over(100);
+  small_and_mid();
+  bins_grow();
+  large();
+  run_thread(0);
+  EXPECT(mine.refusals + handed_over.refusals + of_thread[0].refusals == 0);
+  struct holder *holders[] = {&mine, &handed_over, &of_thread[0], &of_thread[1], &of_thread[2]};
+  for (unsigned i = 0; i < sizeof holders / sizeof holders[0]; i++)
+    while (holders[i]->count > 0)
+      drop(holders[i], holders[i]->count - 1);
+  if (heap_current())
+    outbox_send_all(heap_current());
+  hak_trim(0);
+  hak_trim(0);
+  books_must_be_whole();
+  struct hak_stats stats;
+  hak_stats_get(&stats);
+  bool lost = stats.live_bytes != 0 && unit_ends_are_noticed(); /* else dead threads keep what was in their bins */
+  if (lost)
+    dprintf(2, "%zu bytes still count as live\n", stats.live_bytes);
+  _exit(lost ? 1 : reached ? 0 : 3);
+}
+
+/* Under an emulator or a sanitizer a process costs much: then only every step-th n is tried. */
+static long step(void) {
+#if defined(__aarch64__) || defined(HAK_TSAN)
+  return 5;
+#else
+  return 1;
+#endif
+}
+
+static void run_all(enum fault fault) {
+  os.fault = fault;
+  for (long n = 1;; n += step()) {
+    char said[512];
+    int status = unit_in_child(scenario, &n, said, sizeof said);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 3) {
+      print_message("%ld calls failed in turn, %s\n", n - 1, fault_names[fault]);
+      assert_true(n > 20); /* the wrappers are in force */
+      return;
+    }
+    if (status != 0 || said[0] != 0)
+      fail_msg("call %ld fails %s: status 0x%x: %s", n, fault_names[fault], (unsigned)status, said);
+  }
+}
+
+static void one_call_fails(void **state) {
+  (void)state;
+  run_all(FAULT_ONCE);
+}
+static void a_few_calls_fail(void **state) {
+  (void)state;
+  run_all(FAULT_SOME);
+}
+static void memory_stays_out(void **state) {
+  (void)state;
+  run_all(FAULT_ALWAYS);
+}
+static int with_tables_used_up(void **state) {
+  (void)state;
+  tables_used_up = true;
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  static const char *const lies[] = {"", "commit", "move", "map"};
+  for (unsigned i = 1; argc > 1 && i < 4; i++)
+    if (strcmp(argv[1], lies[i]) == 0)
+      lie = (enum lie)i;
+  if (lie != LIE_NONE) {
+    const struct CMUnitTest control[] = {cmocka_unit_test(one_call_fails)};
+    return cmocka_run_group_tests(control, NULL, NULL);
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_call_fails),   cmocka_unit_test(a_few_calls_fail),
+      cmocka_unit_test(memory_stays_out), cmocka_unit_test_setup(one_call_fails, with_tables_used_up),
+      cmocka_unit_test(a_few_calls_fail),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* page_bytes: OS pages of 4, 16 and 64 KiB, of which the machine has only one size. os_page_bytes says
+ * the others, and everything that is asked of the system must be in whole pages of that size. */
+#include "unit.h"
+
+#include "map/metadata.h"
+#include "map/page_map.h"
+#include "os/os.h"
+
+#include <malloc.h>
+
+static size_t page_bytes = 4096;
+static long calls;
+static long calls_in_parts; /* that were not in whole pages */
+
+static void look(const void *address, size_t size) {
+  calls++;
+  calls_in_parts += (((uintptr_t)address | size) & (page_bytes - 1)) != 0;
+}
+
+size_t __wrap_os_page_bytes(void);
+void *__real_os_map(size_t size, size_t alignment);
+void *__real_os_reserve(size_t size, size_t alignment);
+bool __real_os_commit(void *address, size_t size);
+void __real_os_purge(void *address, size_t size);
+void __real_os_unmap(void *address, size_t size);
+bool __real_os_resize(void *address, size_t size, size_t size_wanted);
+bool __real_os_move(void *address, size_t size, void *target, size_t size_wanted);
+void *__wrap_os_map(size_t size, size_t alignment);
+void *__wrap_os_reserve(size_t size, size_t alignment);
+bool __wrap_os_commit(void *address, size_t size);
+void __wrap_os_purge(void *address, size_t size);
+void __wrap_os_unmap(void *address, size_t size);
+bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
+bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted);
+
+size_t __wrap_os_page_bytes(void) { return page_bytes; }
+void *__wrap_os_map(size_t size, size_t alignment) {
+  look((void *)alignment, size);
+  return __real_os_map(size, alignment);
+}
+void *__wrap_os_reserve(size_t size, size_t alignment) {
+  look((void *)alignment, size);
+  return __real_os_reserve(size, alignment);
+}
+bool __wrap_os_commit(void *address, size_t size) {
+  look(address, size);
+  return __real_os_commit(address, size);
+}
+void __wrap_os_purge(void *address, size_t size) {
+  look(address, size);
+  __real_os_purge(address, size);
+}
+void __wrap_os_unmap(void *address, size_t size) {
+  look(address, size);
+  __real_os_unmap(address, size);
+}
+bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
+  look(address, size | size_wanted);
+  return __real_os_resize(address, size, size_wanted);
+}
+bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted) {
+  look(address, size | size_wanted | (uintptr_t)target);
+  return __real_os_move(address, size, target, size_wanted);
+}
+
+#define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
+
+static void use_tables(void) {
+  for (unsigned i = 0; i < 40; i++) {
+    unsigned order = METADATA_ORDER_MIN + i % 12;
+    char *piece = metadata_take(order);
+    EXPECT(piece != NULL && ((uintptr_t)piece & (CACHE_LINE - 1)) == 0);
+    memset(piece, 1, (size_t)1 << order);
+    if (i % 3 == 0)
+      metadata_give(piece, order);
+    char *zero = metadata_take_forever(5000);
+    for (unsigned b = 0; b < 5000; b++)
+      EXPECT(zero[b] == 0);
+    memset(zero, 1, 5000);
+  }
+  for (uintptr_t gib = 50; gib < 54; gib++) {
+    EXPECT(map_cover((void *)(gib << HAK_LEAF_SHIFT), UNIT_BYTES));
+    EXPECT(((uintptr_t)map_leaf((void *)(gib << HAK_LEAF_SHIFT)) & (page_bytes - 1)) == 0);
+    EXPECT(map_entry((void *)(gib << HAK_LEAF_SHIFT)) == ENTRY_NONE);
+  }
+}
+
+static void use_heap(void) {
+  enum { COUNT = 3000 };
+  static unsigned char *blocks[COUNT];
+  uint64_t seed = UNIT_SEED;
+  for (unsigned i = 0; i < COUNT; i++) {
+    size_t size = 16 + unit_random(&seed) % (i % 30 ? 4000 : 900000);
+    EXPECT((blocks[i] = hak_malloc(size)) != NULL);
+    memset(blocks[i], (int)i, size);
+  }
+  for (unsigned i = 0; i < COUNT; i++)
+    if (i % 8) {
+      hak_free(blocks[i]);
+      blocks[i] = NULL;
+    }
+  hak_trim(0); /* the pages in holes of slabs, too */
+  for (unsigned i = 0; i < COUNT; i += 8) {
+    size_t bytes = min_size(hak_usable_size(blocks[i]), 16);
+    for (size_t b = 0; b < bytes; b++)
+      EXPECT(blocks[i][b] == (unsigned char)i);
+    blocks[i] = hak_realloc(blocks[i], 500000);
+    EXPECT(blocks[i] != NULL && blocks[i][15] == (unsigned char)i);
+    blocks[i] = hak_realloc(blocks[i], 2000000 + i * 100);
+    EXPECT(blocks[i] != NULL && blocks[i][15] == (unsigned char)i);
+    hak_free(blocks[i]);
+  }
+  for (size_t alignment = 16; alignment <= 1 << 22; alignment *= 2) {
+    void *block = unit_opaque(hak_aligned_alloc(alignment, alignment + 7));
+    EXPECT(block != NULL && ((uintptr_t)block & (alignment - 1)) == 0);
+    hak_free(block);
+  }
+  hak_trim(0);
+}
+
+/* Linked with the whole family: valloc and pvalloc are ours then. */
+static void use_family(void) {
+#ifdef UNIT_FAMILY
+  const size_t sizes[] = {0, 1, 4095, 4096, 4097, 65537, 300000};
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    void *block = unit_opaque(valloc(sizes[i]));
+    EXPECT(block != NULL && ((uintptr_t)block & (page_bytes - 1)) == 0);
+    EXPECT(malloc_usable_size(block) >= sizes[i]);
+    free(block);
+    block = unit_opaque(pvalloc(sizes[i]));
+    EXPECT(block != NULL && ((uintptr_t)block & (page_bytes - 1)) == 0);
+    EXPECT(malloc_usable_size(block) >= round_up(sizes[i], page_bytes));
+    free(block);
+  }
+  errno = 0;
+  EXPECT(pvalloc(SIZE_MAX - 5) == NULL && errno == ENOMEM);
+  EXPECT(pvalloc(PTRDIFF_MAX) == NULL && errno == ENOMEM);
+#endif
+}
+
+static void work(void *page) {
+  page_bytes = *(size_t *)page;
+  calls = calls_in_parts = 0;
+  use_tables();
+  use_heap();
+  use_family();
+  EXPECT(calls > 20);
+  EXPECT(calls_in_parts == 0);
+}
+
+static void whole_pages_of(size_t bytes) {
+  char said[256];
+  int status = unit_in_child(work, &bytes, said, sizeof said);
+  assert_string_equal(said, "");
+  assert_int_equal(status, 0);
+}
+
+static void pages_of_4_kib(void **state) {
+  (void)state;
+  whole_pages_of(4096);
+}
+static void pages_of_16_kib(void **state) {
+  (void)state;
+  whole_pages_of(16384);
+}
+static void pages_of_64_kib(void **state) {
+  (void)state;
+  whole_pages_of(65536);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pages_of_4_kib),
+      cmocka_unit_test(pages_of_16_kib),
+      cmocka_unit_test(pages_of_64_kib),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

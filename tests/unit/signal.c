@@ -1,0 +1,153 @@
+/* signal: a handler that allocates and frees while its thread is in the slow path. Promised is nothing;
+ * what holds is: no deadlock, and no damage. The handler runs from inside the n-th system call that
+ * the allocator makes, so with the locks of the slow path held; then with the mark of the slow path
+ * set by hand, for cases that make no system call. */
+#include "unit.h"
+
+#include "os/os.h"
+
+#include <sys/resource.h>
+
+static long interrupted_call; /* the handler runs in this one, counted from 1 */
+static long calls;
+static volatile sig_atomic_t handled;
+
+static void interrupt(void) {
+  if (++calls == interrupted_call)
+    raise(SIGUSR1);
+}
+
+bool __real_os_commit(void *address, size_t size);
+void __real_os_purge(void *address, size_t size);
+bool __wrap_os_commit(void *address, size_t size);
+void __wrap_os_purge(void *address, size_t size);
+
+bool __wrap_os_commit(void *address, size_t size) {
+  interrupt();
+  return __real_os_commit(address, size);
+}
+void __wrap_os_purge(void *address, size_t size) {
+  interrupt();
+  __real_os_purge(address, size);
+}
+
+static void *early[64]; /* blocks the handler frees */
+
+static void allocate_and_free(void) {
+  const size_t sizes[] = {0, 100, 1000, 30000, 262144, 300000, 3000000};
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    unsigned char *block = hak_malloc(sizes[i]);
+    if (block == NULL || hak_usable_size(block) < sizes[i])
+      _exit(1);
+    memset(block, 0x77, sizes[i]);
+    unsigned char *more = hak_realloc(block, sizes[i] * 2 + 1);
+    if (more == NULL || (sizes[i] > 0 && more[sizes[i] - 1] != 0x77))
+      _exit(1);
+    hak_free(more);
+  }
+}
+
+static void handler(int number) {
+  (void)number;
+  int kept = errno;
+  allocate_and_free();
+  for (unsigned i = 0; i < 64; i++)
+    hak_free(early[i]);
+  handled = 1;
+  errno = kept;
+}
+
+#define LIVE 1200u
+
+/* In a child for each n: takes and purges superslabs. Exits with 3 when there is no n-th call. */
+static void scenario(void *n) {
+  static unsigned char *live[LIVE];
+  static const size_t sizes[] = {16, 700, 20000, 262144};
+  setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+  alarm(10);
+  options_parse("HAKMEM_PROFILE", 14, "lean"); /* purges at once */
+  options_parse("HAKMEM_KEEP_MB", 14, "0");
+  for (unsigned i = 0; i < 64; i++)
+    early[i] = hak_malloc(48);
+  hak_free(hak_malloc(3000000)); /* the page map knows where large objects lie */
+  signal(SIGUSR1, handler);
+  calls = 0;
+  interrupted_call = *(long *)n;
+  for (unsigned round = 0; round < 2; round++) {
+    for (unsigned i = 0; i < LIVE; i++) {
+      size_t size = sizes[i % 8 ? i % 3 : 3];
+      live[i] = hak_malloc(size);
+      memset(live[i], (int)i, 16);
+    }
+    for (unsigned i = 0; i < LIVE; i++) {
+      for (unsigned b = 0; b < 16; b++)
+        if (live[i][b] != (unsigned char)i)
+          _exit(1);
+      hak_free(live[i]);
+    }
+    units_release_empty();
+  }
+#ifdef HAK_DEBUG
+  if (!heap_is_valid(heap_current()) || !superslabs_are_valid())
+    _exit(1);
+#endif
+  _exit(handled ? 0 : 3);
+}
+
+static void a_handler_may_run_in_any_system_call_of_the_slow_path(void **state) {
+  (void)state;
+  for (long n = 1;; n++) {
+    char said[256];
+    int status = unit_in_child(scenario, &n, said, sizeof said);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 3) {
+      assert_true(n > 8);
+      return;
+    }
+    if (status != 0)
+      fail_msg("interrupted in call %ld: status 0x%x: %s", n, (unsigned)status, said);
+  }
+}
+
+static void in_slow_path_by_hand(void *unused) {
+  (void)unused;
+  alarm(10);
+  void *blocks[1000];
+  for (unsigned i = 0; i < 1000; i++)
+    blocks[i] = hak_malloc(48);
+  struct heap *heap = heap_current();
+  struct heap *other = unit_heap_attach();
+  void *remote = hak_malloc(48);
+  (void)other;
+  unit_heap_become(heap);
+  lock_take(&heap->lock);
+  heap->in_slow_path = true;
+  allocate_and_free();
+  for (unsigned i = 0; i < 1000; i++) /* more than the bin takes: the rest is lost */
+    hak_free(blocks[i]);
+  hak_free(remote);
+  if (hak_trim(0) != 0)
+    _exit(1);
+  heap->in_slow_path = false;
+  lock_give(&heap->lock);
+  allocate_and_free();
+#ifdef HAK_DEBUG
+  if (!heap_is_valid(heap))
+    _exit(1);
+#endif
+}
+
+static void the_slow_path_is_not_entered_twice(void **state) {
+  (void)state;
+  char said[256];
+  int status = unit_in_child(in_slow_path_by_hand, NULL, said, sizeof said);
+  assert_string_equal(said, "");
+  assert_int_equal(status, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_handler_may_run_in_any_system_call_of_the_slow_path),
+      cmocka_unit_test(the_slow_path_is_not_entered_twice),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
