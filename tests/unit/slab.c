@@ -167,8 +167,8 @@ static void random_use_keeps_blocks_apart(void **state) {
       size_t got = slab_set_take(&set, cls, slots + BLOCKS_MAX, 1);
       assert_int_equal(got, 1);
       char *block = slots[BLOCKS_MAX - 1];
-      memcpy(block, &block, sizeof block);
-      memcpy(block + class_bytes(cls) - sizeof block, &block, sizeof block);
+      memcpy(block, &block, sizeof(void *));
+      memcpy(block + class_bytes(cls) - sizeof(void *), &block, sizeof(void *));
       live[count].block = block;
       live[count++].cls = cls;
       bytes += class_bytes(cls);
