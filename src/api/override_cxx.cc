@@ -1,15 +1,21 @@
-// C++'s operators. The library must load into C programs without libstdc++, so everything of the C++
-// run time is referred to weakly: it is there whenever a program can throw or catch.
+// C++'s operators. The shared library must load into C programs without libstdc++, so there everything
+// of the C++ run time is referred to weakly: it is there whenever a program can throw or catch. In the
+// static library the references are strong, as a weak one takes nothing out of an archive.
 #include "api/alloc.h"
 
 #include <dlfcn.h>
 #include <new>
 
+#ifdef HAK_CXX_RUNTIME_LINKED
+#define RUNTIME
+#else
+#define RUNTIME __attribute__((weak))
 __asm__(".weak __gxx_personality_v0\n.weak __cxa_begin_catch\n.weak __cxa_end_catch");
+#endif
 
 extern "C" {
-std::new_handler hak_get_new_handler() __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
-void hak_throw_bad_alloc() __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
+std::new_handler hak_get_new_handler() __asm__("_ZSt15get_new_handlerv") RUNTIME;
+void hak_throw_bad_alloc() __asm__("_ZSt17__throw_bad_allocv") RUNTIME;
 }
 
 #define EXPORT __attribute__((visibility("default")))
@@ -18,10 +24,15 @@ namespace {
 
 // A function of libstdc++: linked in, or loaded later by dlopen with its names kept local.
 template <typename F> F *runtime_function(F *linked, const char *name) {
+#ifdef HAK_CXX_RUNTIME_LINKED
+  (void)name;
+  return linked;
+#else
   if (linked)
     return linked;
   void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
   return library ? reinterpret_cast<F *>(dlsym(library, name)) : nullptr;
+#endif
 }
 
 // [new.delete.single]: while memory is out, call the new_handler; without one, throw bad_alloc.

@@ -76,6 +76,7 @@ SAME_AS(free) void __libc_cfree(void *block);
 
 EXPORT int malloc_trim(size_t pad) { return hak_trim(pad); }
 
+#ifdef __GLIBC__
 /* hakmem tunes itself; glibc's knobs are accepted where they change nothing a caller could rely on,
  * and refused (0) where the value is out of glibc's own bounds. */
 EXPORT int mallopt(int parameter, int value) {
@@ -96,7 +97,6 @@ EXPORT int mallopt(int parameter, int value) {
   }
 }
 
-#ifdef __GLIBC__
 EXPORT struct mallinfo2 mallinfo2(void) {
   struct hak_stats s;
   hak_stats_get(&s);

@@ -6,6 +6,7 @@
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "policy/purge_policy.h"
 
 #define UNITS_ALL 0xffffffffu
 #define NOT_LISTED 0xff
@@ -14,7 +15,7 @@
 #define COMMIT_BYTES_MIN ((size_t)8 << 20)
 #define COMMIT_BYTES_MAX ((size_t)64 << 20)
 #define PURGE_BYTES_MIN ((size_t)1 << 20)
-#define KEEP_SHARE 8 /* an eighth of what is taken may stay resident while free */
+#define PURGE_MARGIN ((size_t)4 << 20) /* a purge goes so far below its bound: the next run is not due at once */
 
 struct links {
   struct superslab *next, *previous;
@@ -42,9 +43,10 @@ static struct {
   struct list resident;
   char *next, *committed, *end; /* current arena: carved up to next, accessible up to committed */
   size_t commit_step;
+  struct demand demand;
   size_t reserved_bytes, carved_bytes;
   /* Written under the lock, read without: */
-  _Atomic size_t taken_bytes, resident_free_bytes;
+  _Atomic size_t taken_bytes, resident_free_bytes, keep_for_now_bytes;
   _Atomic uint64_t oldest_ms; /* given_ms of the first in the resident list */
 } units;
 
@@ -161,6 +163,17 @@ static struct superslab *superslab_carve(void) {
   return s;
 }
 
+static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELAY_MS); }
+
+/* The lock is held. */
+static void note_demand(void) {
+  size_t taken = read(&units.taken_bytes);
+  demand_note(&units.demand, taken, os_milliseconds(), max_size(delay_ms(), 1));
+  size_t keep_bytes = (size_t)option_value(OPTION_KEEP_MB) << 20;
+  atomic_store_explicit(&units.keep_for_now_bytes, purge_keep_for_now(&units.demand, keep_bytes, taken),
+                        memory_order_relaxed);
+}
+
 void *units_take(unsigned order) {
   void *run = NULL;
   lock_take(&units.lock);
@@ -178,6 +191,7 @@ void *units_take(unsigned order) {
     set_units(s, s->free & ~mask, s->resident & ~mask);
     run = s->base + first * UNIT_BYTES;
     add(&units.taken_bytes, UNIT_BYTES << order);
+    note_demand();
     usage_add(UNIT_BYTES << order);
   }
   lock_give(&units.lock);
@@ -196,6 +210,7 @@ void units_give(void *run, unsigned order) {
     age_list_append(&units.resident, s);
   set_units(s, s->free | mask, s->resident | mask);
   add(&units.taken_bytes, -(UNIT_BYTES << order));
+  note_demand();
   usage_subtract(UNIT_BYTES << order);
   lock_give(&units.lock);
 }
@@ -238,20 +253,23 @@ size_t units_purge(size_t keep_bytes, uint64_t age_ms) {
   return purged;
 }
 
-static size_t keep_bytes(void) {
-  return ((size_t)option_value(OPTION_KEEP_MB) << 20) + read(&units.taken_bytes) / KEEP_SHARE;
-}
+static size_t keep(void) { return purge_keep((size_t)option_value(OPTION_KEEP_MB) << 20, read(&units.taken_bytes)); }
 
 /* Read without the lock: late or early by one run does not matter. */
 bool units_purge_is_due(void) {
   size_t resident = read(&units.resident_free_bytes);
-  if (LIKELY(resident < PURGE_BYTES_MIN) || resident <= keep_bytes())
+  if (LIKELY(resident < PURGE_BYTES_MIN) || resident <= keep())
     return false;
-  uint64_t oldest_ms = atomic_load_explicit(&units.oldest_ms, memory_order_relaxed);
-  return os_milliseconds() - oldest_ms >= (uint64_t)option_value(OPTION_PURGE_DELAY_MS);
+  return resident > read(&units.keep_for_now_bytes) ||
+         os_milliseconds() - atomic_load_explicit(&units.oldest_ms, memory_order_relaxed) >= delay_ms();
 }
 
-void units_purge_due(void) { units_purge(keep_bytes(), (uint64_t)option_value(OPTION_PURGE_DELAY_MS)); }
+void units_purge_due(void) {
+  size_t bound = read(&units.keep_for_now_bytes);
+  if (read(&units.resident_free_bytes) > bound)
+    units_purge(bound - min_size(bound, PURGE_MARGIN), 0);
+  units_purge(keep(), delay_ms());
+}
 
 bool units_release_empty(void) {
   bool any = false;

@@ -1,0 +1,21 @@
+#include "policy/purge_policy.h"
+
+#define KEEP_SHARE 8
+
+void demand_note(struct demand *demand, size_t taken_bytes, uint64_t now_ms, uint64_t window_ms) {
+  if (now_ms - demand->window_start_ms >= window_ms) {
+    /* After a long silence nothing is known of the window before. */
+    bool adjacent = now_ms - demand->window_start_ms < 2 * window_ms;
+    demand->previous_peak_bytes = adjacent ? demand->peak_bytes : taken_bytes;
+    demand->peak_bytes = 0;
+    demand->window_start_ms = now_ms;
+  }
+  demand->peak_bytes = max_size(demand->peak_bytes, taken_bytes);
+}
+
+size_t purge_keep(size_t keep_bytes, size_t taken_bytes) { return keep_bytes + taken_bytes / KEEP_SHARE; }
+
+size_t purge_keep_for_now(const struct demand *demand, size_t keep_bytes, size_t taken_bytes) {
+  size_t peak = max_size(demand->peak_bytes, demand->previous_peak_bytes);
+  return max_size(purge_keep(keep_bytes, taken_bytes), keep_bytes + peak - min_size(peak, taken_bytes));
+}
