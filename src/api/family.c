@@ -29,7 +29,12 @@ size_t hak_good_size(size_t size) {
 }
 
 static void *resize_by_copy(void *block, size_t old_bytes, size_t size) {
+  int kept = errno;
   void *moved = hak_malloc_inlined(size);
+  if (moved == NULL && size <= old_bytes) { /* no memory for a smaller one: the old one will do */
+    errno = kept;
+    return block;
+  }
   if (moved == NULL)
     return NULL;
   memcpy(moved, block, min_size(old_bytes, size));
@@ -104,8 +109,10 @@ int hak_trim(size_t keep_bytes) {
   if (heap && heap->in_slow_path)
     return 0;
   int kept = errno;
-  if (heap)
+  if (heap) {
+    heap->in_slow_path = true;
     heap_flush_all(heap);
+  }
   heaps_sweep(heap_count());
   size_t given_back = 0;
   uint32_t count = heap_count();
@@ -124,6 +131,8 @@ int hak_trim(size_t keep_bytes) {
   struct large_stats kept_large;
   large_stats(&kept_large);
   given_back += units_purge(keep_bytes - min_size(keep_bytes, kept_large.cached_bytes), 0);
+  if (heap)
+    heap->in_slow_path = false;
   errno = kept;
   return given_back > 0;
 }

@@ -62,10 +62,15 @@ static void leave(struct heap *heap) {
 /* Memory is out: gives back what is held free, address space included. */
 COLD static void memory_release(void) {
   struct heap *heap = heap_current();
+  if (heap && heap->in_slow_path)
+    return; /* in a signal handler: locks may be held below us */
   large_trim(0);
   heaps_sweep(heap_count());
-  if (heap && !heap->in_slow_path)
+  if (heap) {
+    heap->in_slow_path = true;
     heap_flush_all(heap);
+    heap->in_slow_path = false;
+  }
   units_release_empty();
 }
 
@@ -73,7 +78,8 @@ static void *small_block(unsigned cls) {
   struct heap *heap = enter();
   if (UNLIKELY(heap == NULL)) {
     bool zeroed;
-    return large_alloc(class_bytes(cls), BLOCK_ALIGNMENT, &zeroed);
+    size_t bytes = class_bytes(cls);
+    return large_alloc(bytes, bytes & -bytes, &zeroed); /* as aligned as a block of the class is */
   }
   void *block = hak_bin_pop(&heap->front.bins[cls]);
   if (block == NULL)
@@ -149,16 +155,20 @@ NOINLINE void hak_free_slow(void *block) {
   struct heap *heap = heap_current();
   int kept = errno;
   if (LIKELY(entry_heap_id(entry) != 0)) {
-    if (UNLIKELY(heap == NULL || heap->in_slow_path)) {
-      if (heap != NULL || (heap = heap_attach()) == NULL)
-        goto done; /* in a signal handler that interrupted us: the block is lost, the heap is not */
-    }
-    if (entry_is_of(entry, heap->front.key)) {
+    if (UNLIKELY(heap == NULL))
+      heap = heap_attach();
+    if (UNLIKELY(heap == NULL)) {
+      block_deliver(block, entry);
+    } else if (UNLIKELY(heap->in_slow_path)) {
+      /* In a signal handler that interrupted us: the block is lost, the heap is not. */
+    } else if (entry_is_of(entry, heap->front.key)) {
       enter();
       bin_overflow(heap, entry_class(entry), block);
       leave(heap);
     } else {
+      heap->in_slow_path = true;
       outbox_put(heap, block, entry);
+      heap->in_slow_path = false;
     }
   } else if (entry == ENTRY_LARGE) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
@@ -173,7 +183,6 @@ NOINLINE void hak_free_slow(void *block) {
       fault_no_block_here(block);
     count_foreign_free();
   }
-done:
   HAK_OWNER_STEPPED();
   errno = kept;
 }

@@ -5,11 +5,11 @@
 #define ORDER(bytes) ((bytes) <= 2048 ? 0 : (bytes) <= 8192 ? 2 : (bytes) <= 32768 ? 3 : 5)
 
 #define CLASS(size)                                                                                                    \
-  {                                                                                                                    \
-    .reciprocal = ((uint64_t)1 << RECIPROCAL_SHIFT) / (size) + 1, .bytes = (size),                                     \
-    .block_count = (uint16_t)((UNIT_BYTES << ORDER(size)) / (size)), .order = ORDER(size)                              \
-  }
-#define TINY4(n) CLASS((n)*16), CLASS(((n) + 1) * 16), CLASS(((n) + 2) * 16), CLASS(((n) + 3) * 16)
+  {.reciprocal = ((uint64_t)1 << RECIPROCAL_SHIFT) / (size) + 1,                                                       \
+   .bytes = (size),                                                                                                    \
+   .block_count = (uint16_t)((UNIT_BYTES << ORDER(size)) / (size)),                                                    \
+   .order = ORDER(size)}
+#define TINY4(n) CLASS((n) * 16), CLASS(((n) + 1) * 16), CLASS(((n) + 2) * 16), CLASS(((n) + 3) * 16)
 #define TINY16(n) TINY4(n), TINY4((n) + 4), TINY4((n) + 8), TINY4((n) + 12)
 /* The eight classes above `base`, a power of two. */
 #define OCTAVE(base)                                                                                                   \
@@ -17,9 +17,8 @@
       CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15), CLASS((base) / 8 * 16)
 
 const struct size_class size_classes[HAK_CLASS_COUNT] = {
-    {.bytes = 0},  TINY16(1),    TINY16(17),    TINY16(33),    TINY16(49),    OCTAVE(1024),
-    OCTAVE(2048),  OCTAVE(4096), OCTAVE(8192),  OCTAVE(16384), OCTAVE(32768), OCTAVE(65536),
-    OCTAVE(131072)};
+    {.bytes = 0}, TINY16(1),    TINY16(17),    TINY16(33),    TINY16(49),    OCTAVE(1024),  OCTAVE(2048),
+    OCTAVE(4096), OCTAVE(8192), OCTAVE(16384), OCTAVE(32768), OCTAVE(65536), OCTAVE(131072)};
 
 _Static_assert(sizeof size_classes / sizeof size_classes[0] == 1 + 64 + 8 * 8, "one row a class");
 _Static_assert((UNIT_BYTES << 5) == SUPERSLAB_BYTES, "the longest slab is a superslab");

@@ -35,14 +35,9 @@ void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned p
     text_char(text, '.');
   uint64_t rest = value % scale;
   while (places--) {
-    /* rest < scale; dividing the scale instead of multiplying the rest cannot overflow */
-    if (rest > UINT64_MAX / 10) {
-      rest /= 16;
-      scale /= 16;
-    }
-    rest *= 10;
-    text_char(text, (char)('0' + rest / scale));
-    rest %= scale;
+    __extension__ unsigned __int128 tenfold = (unsigned __int128)rest * 10;
+    text_char(text, (char)('0' + (unsigned)(tenfold / scale)));
+    rest = (uint64_t)(tenfold % scale);
   }
 }
 

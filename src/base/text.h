@@ -11,7 +11,8 @@ struct text {
   size_t length;
 };
 
-#define TEXT_IN(array) ((struct text){.bytes = (array), .capacity = sizeof(array), .length = 0})
+/* An empty text in a char array. */
+#define TEXT_IN(array) ((struct text){.bytes = ((array)[0] = 0, (array)), .capacity = sizeof(array), .length = 0})
 
 void text_string(struct text *text, const char *string);
 void text_decimal(struct text *text, uint64_t value);

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-#define REFILLS_TO_GROW 16     /* refills in a row, without a flush: the bin is too small */
-#define REFILLS_TO_FILL 3      /* in a row: nothing comes back, so half of the slots need not stay free for it */
-#define TICK_SLOW_CALLS 256    /* slow calls between two looks at all bins */
-#define LOOKS_TO_SHRINK 8      /* looks between two decisions */
+#define REFILLS_TO_GROW 16  /* refills in a row, without a flush: the bin is too small */
+#define REFILLS_TO_FILL 3   /* in a row: nothing comes back, so half of the slots need not stay free for it */
+#define TICK_SLOW_CALLS 256 /* slow calls between two looks at all bins */
+#define LOOKS_TO_SHRINK 8   /* looks between two decisions */
 
 static struct bin_limits limits(void) {
   return (struct bin_limits){

@@ -12,7 +12,8 @@
 #define ENVELOPE_SLOTS 124u
 #define ENVELOPE_ORDER 10u
 #define ENVELOPE_BYTES_MAX ((size_t)128 * 1024) /* blocks of more than a KiB fill an envelope sooner */
-#define INBOX_BYTES_MAX ((size_t)256 * 1024)    /* above this the pusher drains, if the owner does not */
+#define INBOX_BYTES_MAX ((size_t)256 * 1024)    /* above this the pusher drains, if the owner does not, */
+#define INBOX_ENVELOPES_MAX 64u                 /* or above this: many senders' envelopes are nearly empty */
 #define SENDS_PER_SWEEP 16u                     /* times places: then half-filled envelopes go too */
 
 struct envelope {
@@ -52,9 +53,9 @@ static void envelopes_give(struct envelope *first, struct envelope *last) {
   lock_give(&pool.lock);
 }
 
-/* Pushes onto the owner's inbox. If it has grown long, or nobody owns the heap, drains it at once:
- * a sleeping owner pins nothing. */
-static void envelope_send(struct envelope *envelope) {
+/* Pushes onto the owner's inbox. If it has grown long, or nobody owns the heap, or the envelope goes
+ * early because its place is needed, drains it at once: a sleeping owner pins nothing. */
+static void envelope_send(struct envelope *envelope, bool early) {
   struct heap *owner = heap_by_id(envelope->owner);
   size_t bytes = envelope->bytes;
   struct envelope *head = atomic_load_explicit(&owner->inbox, memory_order_relaxed);
@@ -63,14 +64,17 @@ static void envelope_send(struct envelope *envelope) {
   while (!atomic_compare_exchange_weak_explicit(&owner->inbox, &head, envelope, memory_order_release,
                                                 memory_order_relaxed));
   bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
-  if ((bytes > INBOX_BYTES_MAX || atomic_load_explicit(&owner->parked, memory_order_relaxed)) &&
-      lock_try(&owner->lock)) {
+  uint32_t envelopes = atomic_fetch_add_explicit(&owner->inbox_envelopes, 1, memory_order_relaxed) + 1;
+  /* heap_park sets parked, then drains; we push, then look at parked. The fences make one see the other. */
+  atomic_thread_fence(memory_order_seq_cst);
+  bool overdue = early || bytes > INBOX_BYTES_MAX || envelopes > INBOX_ENVELOPES_MAX;
+  if ((overdue || atomic_load_explicit(&owner->parked, memory_order_relaxed)) && lock_try(&owner->lock)) {
     inbox_drain_to_slabs(owner);
     lock_give(&owner->lock);
   }
 }
 
-static void envelope_close(struct outbox *outbox, struct envelope **place) {
+static void envelope_close(struct outbox *outbox, struct envelope **place, bool early) {
   struct envelope *envelope = *place;
   *place = NULL;
   outbox->sent_since_sweep++;
@@ -79,14 +83,14 @@ static void envelope_close(struct outbox *outbox, struct envelope **place) {
   atomic_store_explicit(&outbox->remote_frees,
                         atomic_load_explicit(&outbox->remote_frees, memory_order_relaxed) + envelope->count,
                         memory_order_relaxed);
-  envelope_send(envelope);
+  envelope_send(envelope, early);
 }
 
 void outbox_send_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
   for (uint32_t i = 0; i < outbox->places; i++)
     if (outbox->open[i])
-      envelope_close(outbox, &outbox->open[i]);
+      envelope_close(outbox, &outbox->open[i], false);
   outbox->sent_since_sweep = 0;
 }
 
@@ -126,15 +130,14 @@ static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner)
       continue;
     if (outbox->open == NULL)
       return NULL;
-    envelope_close(outbox, &outbox->open[owner & (outbox->places - 1)]);
+    envelope_close(outbox, &outbox->open[owner & (outbox->places - 1)], true);
   }
   struct envelope **place = &outbox->open[owner & (outbox->places - 1)];
   *place = envelope_take(owner);
   return *place ? place : NULL;
 }
 
-/* Without memory for an envelope the block goes home by hand. */
-COLD static void deliver(void *block, uint32_t entry) {
+COLD void block_deliver(void *block, uint32_t entry) {
   struct heap *owner = heap_by_id(entry_heap_id(entry));
   lock_take(&owner->lock);
   slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
@@ -148,7 +151,7 @@ void outbox_put(struct heap *heap, void *block, uint32_t entry) {
   if (UNLIKELY(place == NULL || *place == NULL || (*place)->owner != owner)) {
     place = outbox_open(heap, owner);
     if (place == NULL) {
-      deliver(block, entry);
+      block_deliver(block, entry);
       return;
     }
   }
@@ -156,7 +159,7 @@ void outbox_put(struct heap *heap, void *block, uint32_t entry) {
   envelope->blocks[envelope->count++] = block;
   envelope->bytes += class_bytes(entry_class(entry));
   if (UNLIKELY(envelope->count == ENVELOPE_SLOTS || envelope->bytes >= ENVELOPE_BYTES_MAX))
-    envelope_close(outbox, place);
+    envelope_close(outbox, place, false);
 }
 
 /* The lock is held. A block whose entry is not this heap's was freed before, and its slab closed. */
@@ -166,9 +169,11 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
     return;
   struct envelope *last = first;
   size_t bytes = 0;
+  uint32_t envelopes = 0;
   for (struct envelope *envelope = first; envelope; envelope = envelope->next) {
     last = envelope;
     bytes += envelope->bytes;
+    envelopes++;
     for (uint32_t i = 0; i < envelope->count; i++) {
       void *block = envelope->blocks[i];
       uint32_t entry = map_entry(block);
@@ -182,6 +187,7 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
     }
   }
   atomic_fetch_sub_explicit(&heap->inbox_bytes, bytes, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&heap->inbox_envelopes, envelopes, memory_order_relaxed);
   envelopes_give(first, last);
 }
 

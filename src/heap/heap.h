@@ -28,10 +28,10 @@
 struct envelope;
 
 struct bin_state {
-  void **base;       /* first slot; NULL until the class is used */
-  uint32_t slots;    /* power of two; one of them is the NULL before the first block */
+  void **base;        /* first slot; NULL until the class is used */
+  uint32_t slots;     /* power of two; one of them is the NULL before the first block */
   uint32_t low, high; /* fewest and most blocks seen since the last look */
-  uint32_t streak;   /* refills since the last flush */
+  uint32_t streak;    /* refills since the last flush */
 };
 
 struct heap_counters {
@@ -56,7 +56,7 @@ struct heap {
   struct outbox outbox;
 
   _Alignas(CACHE_LINE) struct lock lock;
-  uint32_t id; /* const */
+  uint32_t id;       /* const */
   bool in_slow_path; /* owner: a signal handler that interrupts the slow path must not enter it */
   uint32_t slow_calls;
   size_t granted_bytes; /* of bins, beyond their initial slots */
@@ -67,7 +67,8 @@ struct heap {
 
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
   _Atomic size_t inbox_bytes; /* of the blocks in it */
-  _Atomic bool parked;        /* swept, and nobody owns it */
+  _Atomic uint32_t inbox_envelopes;
+  _Atomic bool parked; /* swept, and nobody owns it */
 };
 
 /* The heap that threads without a heap point at: empty bins, a key no entry matches. */
@@ -115,6 +116,8 @@ size_t bins_bytes(const struct heap *heap);
 
 /* A block of another heap, freed by the owner of `heap`; no lock is held. entry: the block's. */
 void outbox_put(struct heap *heap, void *block, uint32_t entry);
+/* Without memory for a heap or an envelope, a block goes home by hand: into its slab, under the lock. */
+void block_deliver(void *block, uint32_t entry);
 /* Sends all open envelopes. */
 void outbox_send_all(struct heap *heap);
 void outbox_drop_all(struct heap *heap);

@@ -104,8 +104,9 @@ void heap_flush_all(struct heap *heap) {
 /* A dead thread's heap, whose lifeline we took: its blocks go home and it waits for a new owner. */
 static void heap_park(struct heap *heap) {
   if (!atomic_load_explicit(&heap->parked, memory_order_relaxed)) {
-    heap_flush_all(heap);
     atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* see envelope_send */
+    heap_flush_all(heap);
   }
   lifeline_drop(&heap->lifeline);
 }
@@ -152,6 +153,7 @@ void heaps_unlock_after_fork_child(void) {
     struct heap *heap = heap_by_id(id);
     atomic_store_explicit(&heap->inbox, NULL, memory_order_relaxed);
     atomic_store_explicit(&heap->inbox_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&heap->inbox_envelopes, 0, memory_order_relaxed);
     lifeline_reset(&heap->lifeline);
     if (heap == self) {
       lifeline_take(&heap->lifeline);

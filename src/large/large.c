@@ -134,6 +134,18 @@ void large_free(void *object) {
     unmap(range);
 }
 
+/* May the system give so much more? Asked before a huge object moves, because the page map's leaves
+ * for the new place are never unmapped. */
+static bool growth_is_plausible(size_t bytes) {
+  if (bytes <= LEAF_BYTES)
+    return true;
+  void *probe = os_map(bytes, os_page_bytes());
+  if (probe == NULL)
+    return false;
+  os_unmap(probe, bytes);
+  return true;
+}
+
 void *large_resize(void *object, size_t size) {
   char *base = object;
   size_t bytes = record(object)->bytes;
@@ -143,17 +155,23 @@ void *large_resize(void *object, size_t size) {
   if (wanted < bytes) {
     map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
     os_unmap(base + wanted, bytes - wanted);
-  } else if (map_cover(base, wanted) && os_resize(base, bytes, wanted)) {
+  } else if (os_resize(base, bytes, wanted)) {
+    if (!map_cover(base, wanted)) {
+      os_unmap(base + bytes, wanted - bytes);
+      return NULL;
+    }
     map_entries_set(base + bytes, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
   } else {
     size_t alignment = wanted >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES;
-    char *target = os_reserve(wanted, alignment);
+    char *target = growth_is_plausible(wanted - bytes) ? os_reserve(wanted, alignment) : NULL;
     if (target == NULL)
       return NULL;
     mark(base, bytes, ENTRY_NONE, ENTRY_NONE); /* another mapping may come to lie there at once */
-    if (!map_cover(target, wanted) || !os_move(base, bytes, target, wanted)) {
+    bool covered = map_cover(target, wanted);
+    if (!covered || !os_move(base, bytes, target, wanted)) {
       mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-      os_unmap(target, wanted);
+      if (!covered) /* a failed move may have unmapped the target: it may be somebody else's by now */
+        os_unmap(target, wanted);
       return NULL;
     }
     base = target;

@@ -246,7 +246,8 @@ size_t units_purge(size_t keep_bytes, uint64_t age_ms) {
   size_t purged = 0;
   if (!lock_try(&units.purging))
     return 0; /* another thread is at it */
-  uint64_t given_before_ms = os_milliseconds() - age_ms;
+  uint64_t now_ms = os_milliseconds();
+  uint64_t given_before_ms = now_ms - (age_ms < now_ms ? age_ms : now_ms);
   for (size_t bytes; (bytes = purge_oldest(keep_bytes, given_before_ms)) > 0;)
     purged += bytes;
   lock_give(&units.purging);

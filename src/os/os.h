@@ -74,15 +74,24 @@ void os_usage_read(struct os_usage *out);
  *   lifeline_drop   the holder gives it up.
  *   lifeline_reset  in the child of a fork: nobody holds it. */
 struct lifeline {
-  pthread_mutex_t mutex;   /* robust: held for life */
-  _Atomic int thread_id;   /* used where the system has no robust mutexes */
+  pthread_mutex_t mutex; /* robust: held for life */
+  _Atomic int thread_id; /* used where the system has no robust mutexes */
 };
 void lifeline_reset(struct lifeline *line);
 bool lifeline_take(struct lifeline *line);
 void lifeline_drop(struct lifeline *line);
 
 /* System calls made so far, by kind. */
-enum os_call { OS_CALL_MAP, OS_CALL_UNMAP, OS_CALL_PROTECT, OS_CALL_ADVISE, OS_CALL_REMAP, OS_CALL_FUTEX, OS_CALL_OTHER, OS_CALL_KINDS };
+enum os_call {
+  OS_CALL_MAP,
+  OS_CALL_UNMAP,
+  OS_CALL_PROTECT,
+  OS_CALL_ADVISE,
+  OS_CALL_REMAP,
+  OS_CALL_FUTEX,
+  OS_CALL_OTHER,
+  OS_CALL_KINDS
+};
 uint64_t os_calls(enum os_call kind);
 
 #endif

@@ -39,9 +39,10 @@ size_t os_address_space_limit(void) {
   return (size_t)limit.rlim_cur;
 }
 
+/* Without MAP_NORESERVE: what can never be backed is refused here, not by the OOM killer. */
 static void *map(size_t size, int protection) {
   count(OS_CALL_MAP);
-  void *p = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *p = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return p == MAP_FAILED ? NULL : p;
 }
 
@@ -184,10 +185,23 @@ void os_usage_read(struct os_usage *out) {
 /* A robust mutex stays locked when its holder dies; the kernel marks it then, and the next trylock
  * says EOWNERDEAD. Without robust mutexes (some emulators) the thread id is asked after: ESRCH means
  * the holder is gone; an id that another of our threads got since then only delays. */
+static bool robust_mutexes_work(void) {
+  static _Atomic int known; /* 1 no, 2 yes */
+  int state = atomic_load_explicit(&known, memory_order_relaxed);
+  if (state == 0) {
+    void *head = NULL;
+    size_t length;
+    count(OS_CALL_OTHER);
+    state = syscall(SYS_get_robust_list, 0, &head, &length) == 0 && head != NULL ? 2 : 1;
+    atomic_store_explicit(&known, state, memory_order_relaxed);
+  }
+  return state == 2;
+}
+
 void lifeline_reset(struct lifeline *line) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
-  bool robust = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
+  bool robust = robust_mutexes_work() && pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
                 pthread_mutex_init(&line->mutex, &attributes) == 0;
   atomic_store_explicit(&line->thread_id, robust ? -1 : 0, memory_order_relaxed);
   pthread_mutexattr_destroy(&attributes);

@@ -6,7 +6,9 @@
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
 
 size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
-  size_t slots = limits->slots_initial;
+  size_t slots = BIN_SLOTS_MIN;
+  while (slots * 2 <= limits->slots_initial) /* an option may be no power of two */
+    slots *= 2;
   while (slots > BIN_SLOTS_MIN && slots * block_bytes > INITIAL_BYTES_MAX)
     slots /= 2;
   return slots;

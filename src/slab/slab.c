@@ -10,14 +10,14 @@
 #define KEPT_EMPTY_BYTES_MAX ((size_t)256 * 1024)
 
 struct slab {
-  char *base;         /* const while open */
-  uint64_t *bitmap;   /* const while open */
+  char *base;                   /* const while open */
+  uint64_t *bitmap;             /* const while open */
   struct slab *next, *previous; /* in its list */
   uint32_t free_count;
   uint32_t list_until; /* list_update is due when free_count gets above this */
-  uint32_t hint;      /* first word that may have a free block */
+  uint32_t hint;       /* first word that may have a free block */
   uint8_t class;
-  uint8_t list;       /* FULLNESS_LISTS: in no list */
+  uint8_t list; /* FULLNESS_LISTS: in no list */
 };
 _Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the leaf");
 
@@ -209,9 +209,7 @@ void slab_set_close_empty(struct slab_set *set) {
   }
 }
 
-static bool is_free(const struct slab *slab, size_t index) {
-  return (slab->bitmap[index / 64] >> index % 64 & 1) != 0;
-}
+static bool is_free(const struct slab *slab, size_t index) { return (slab->bitmap[index / 64] >> index % 64 & 1) != 0; }
 
 static size_t slab_purge_holes(const struct slab *slab) {
   size_t bytes = class_bytes(slab->class);

@@ -20,10 +20,10 @@
 struct slab;
 
 struct slab_set {
-  uint32_t key;                                            /* const: entry_key of the owning heap */
-  size_t slab_bytes;                                       /* of open slabs */
-  size_t taken_bytes;                                      /* of blocks outside the bitmaps */
-  struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS];   /* [0]: a quarter or less is free */
+  uint32_t key;                                          /* const: entry_key of the owning heap */
+  size_t slab_bytes;                                     /* of open slabs */
+  size_t taken_bytes;                                    /* of blocks outside the bitmaps */
+  struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS]; /* [0]: a quarter or less is free */
 };
 
 /* Takes up to `wanted` free blocks of a class; writes them to slots[-1], slots[-2], ... in address

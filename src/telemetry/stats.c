@@ -14,14 +14,14 @@
 #define FIELD(name) {#name, offsetof(struct hak_stats, name)}
 
 const struct stats_field stats_fields[] = {
-    FIELD(live_bytes),      FIELD(bin_bytes),         FIELD(in_flight_bytes),    FIELD(slab_free_bytes),
-    FIELD(unit_free_bytes), FIELD(large_bytes),       FIELD(large_cached_bytes), FIELD(metadata_bytes),
-    FIELD(heap_bytes),      FIELD(heap_peak_bytes),   FIELD(reserved_bytes),     FIELD(committed_bytes),
-    FIELD(large_count),     FIELD(heap_count),        FIELD(heap_parked_count),  FIELD(refills),
-    FIELD(refilled_blocks), FIELD(flushes),           FIELD(flushed_blocks),     FIELD(bin_growths),
-    FIELD(bin_shrinks),     FIELD(envelopes_sent),    FIELD(remote_frees),       FIELD(foreign_frees),
-    FIELD(calls_map),       FIELD(calls_unmap),       FIELD(calls_protect),      FIELD(calls_advise),
-    FIELD(calls_remap),     FIELD(calls_futex),       FIELD(calls_other),
+    FIELD(live_bytes),      FIELD(bin_bytes),       FIELD(in_flight_bytes),    FIELD(slab_free_bytes),
+    FIELD(unit_free_bytes), FIELD(large_bytes),     FIELD(large_cached_bytes), FIELD(metadata_bytes),
+    FIELD(heap_bytes),      FIELD(heap_peak_bytes), FIELD(reserved_bytes),     FIELD(committed_bytes),
+    FIELD(large_count),     FIELD(heap_count),      FIELD(heap_parked_count),  FIELD(refills),
+    FIELD(refilled_blocks), FIELD(flushes),         FIELD(flushed_blocks),     FIELD(bin_growths),
+    FIELD(bin_shrinks),     FIELD(envelopes_sent),  FIELD(remote_frees),       FIELD(foreign_frees),
+    FIELD(calls_map),       FIELD(calls_unmap),     FIELD(calls_protect),      FIELD(calls_advise),
+    FIELD(calls_remap),     FIELD(calls_futex),     FIELD(calls_other),
 };
 const size_t stats_field_count = sizeof stats_fields / sizeof stats_fields[0];
 _Static_assert(sizeof stats_fields / sizeof stats_fields[0] == sizeof(struct hak_stats) / sizeof(uint64_t),

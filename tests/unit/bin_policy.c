@@ -20,7 +20,7 @@ static struct bin_limits limits_random(void) {
 
 static void initial_slots_stay_in_their_limits(void **state) {
   (void)state;
-  for (size_t start = 4; start <= 2048; start *= 2) {
+  for (size_t start = 4; start <= 2048; start++) {
     struct bin_limits limits = {.slots_initial = start};
     size_t before = SIZE_MAX;
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {

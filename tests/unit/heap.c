@@ -143,7 +143,7 @@ static void the_owner_takes_its_mail_before_anything_else(void **state) {
  * and a table of them. */
 static void envelopes_of_many_owners_are_bounded(void **state) {
   (void)state;
-  enum { OWNERS = OUTBOX_PLACES_MAX, EACH = 100 };
+  enum { OWNERS = 2 * OUTBOX_PLACES_MAX, EACH = 100 };
   static void *owned[OWNERS][EACH];
   static struct heap *owners[OWNERS];
   for (unsigned o = 0; o < OWNERS; o++) {

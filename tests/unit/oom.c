@@ -385,7 +385,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_call_fails),   cmocka_unit_test(a_few_calls_fail),
       cmocka_unit_test(memory_stays_out), cmocka_unit_test_setup(one_call_fails, with_tables_used_up),
-      cmocka_unit_test(a_few_calls_fail),
+      cmocka_unit_test(a_few_calls_fail), cmocka_unit_test(memory_stays_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,17 @@ static void marks_belong_to_no_heap(void **state) {
 
 static void *cover(void *address) { return map_cover(address, UNIT_BYTES) ? map_leaf(address) : NULL; }
 
+/* A request that the system will refuse must not cost tables. */
+static void hopeless_requests_cost_no_leaves(void **state) {
+  (void)state;
+  char *block = hak_malloc(1 << 20);
+  size_t before = map_bytes();
+  size_t room = ((size_t)1 << HAK_ADDRESS_BITS) - (uintptr_t)block - LEAF_BYTES;
+  char *grown = hak_realloc(block, room); /* runs into the stack */
+  assert_true(map_bytes() - before <= 2 * LEAF_TABLE_BYTES);
+  hak_free(grown ? grown : block);
+}
+
 /* Threads that meet at a missing leaf make one of it. */
 static void a_leaf_is_made_once(void **state) {
   (void)state;
@@ -155,6 +166,7 @@ int main(void) {
       cmocka_unit_test(entries_and_records_reach_over_a_border),
       cmocka_unit_test(marks_belong_to_no_heap),
       cmocka_unit_test(a_leaf_is_made_once),
+      cmocka_unit_test(hopeless_requests_cost_no_leaves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

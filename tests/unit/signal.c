@@ -45,6 +45,15 @@ static void allocate_and_free(void) {
       _exit(1);
     hak_free(more);
   }
+  hak_free(hak_malloc(300000)); /* an odd number of units */
+  for (size_t alignment = 32; alignment <= HAK_SMALL_MAX; alignment *= 2) {
+    char *block = unit_opaque(hak_aligned_alloc(alignment, 10));
+    char *odd = hak_malloc(300000);
+    if (block == NULL || ((uintptr_t)block & (alignment - 1)) != 0)
+      _exit(2);
+    hak_free(odd);
+    hak_free(block);
+  }
 }
 
 static void handler(int number) {

@@ -58,6 +58,7 @@ static void fractions_round_down(void **state) {
   assert_string_equal(fraction(1999, 1000, 2), "1.99");
   assert_string_equal(fraction(1005, 1000, 3), "1.005");
   assert_string_equal(fraction(100 * 7, 7, 1), "100.0");
+  assert_string_equal(fraction(UINT64_MAX - 1, UINT64_MAX, 1), "0.9");
   assert_string_equal(fraction(UINT64_MAX, 1, 2), "18446744073709551615.00");
   assert_string_equal(fraction(UINT64_MAX, (uint64_t)1 << 60, 1), "15.9");
 }
