@@ -42,9 +42,8 @@
 #define CHECK_SAY(condition, ...) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__))
 
 /* Writes with write(2): a failing allocator must not be able to swallow the message. */
-__attribute__((noreturn, format(printf, 4, 5))) static inline void check_failed(const char *file, int line,
-                                                                               const char *condition,
-                                                                               const char *format, ...) {
+__attribute__((noreturn, format(printf, 4, 5))) static inline void
+check_failed(const char *file, int line, const char *condition, const char *format, ...) {
   char text[1024];
   int length = snprintf(text, sizeof text, "%s:%d: CHECK failed: %s", file, line, condition);
   if (format && length > 0 && (size_t)length < sizeof text - 4) {
@@ -53,11 +52,14 @@ __attribute__((noreturn, format(printf, 4, 5))) static inline void check_failed(
     length += snprintf(text + length, sizeof text - (size_t)length, " (");
     length += vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
     va_end(arguments);
-    if ((size_t)length < sizeof text - 2) text[length++] = ')';
+    if ((size_t)length < sizeof text - 2)
+      text[length++] = ')';
   }
-  if ((size_t)length > sizeof text - 2) length = (int)sizeof text - 2;
+  if ((size_t)length > sizeof text - 2)
+    length = (int)sizeof text - 2;
   text[length++] = '\n';
-  if (write(2, text, (size_t)length) < 0) _exit(2);
+  if (write(2, text, (size_t)length) < 0)
+    _exit(2);
   _exit(1);
 }
 
@@ -74,7 +76,8 @@ static uint64_t test_seed __attribute__((unused)) = 1;
 /* The number of rounds: `quick` by default, `times` as many with --long, a quarter under a sanitizer. */
 static inline long test_rounds(long quick, long times) {
   long rounds = test_long ? quick * times : quick;
-  if (TEST_SANITIZED && rounds >= 4) rounds /= 4;
+  if (TEST_SANITIZED && rounds >= 4)
+    rounds /= 4;
   return rounds;
 }
 
@@ -108,7 +111,8 @@ static inline long test_status_kib(const char *field) {
   char line[256];
   long value = 0;
   FILE *status = fopen("/proc/self/status", "r");
-  if (!status) return 0;
+  if (!status)
+    return 0;
   while (fgets(line, sizeof line, status)) {
     if (strncmp(line, field, strlen(field)) == 0) {
       value = strtol(line + strlen(field), NULL, 10);
@@ -119,9 +123,7 @@ static inline long test_status_kib(const char *field) {
   return value;
 }
 
-static inline long test_rss_kib(void) {
-  return test_status_kib("VmRSS:");
-}
+static inline long test_rss_kib(void) { return test_status_kib("VmRSS:"); }
 
 #ifdef __cplusplus
 #define TEST_C extern "C"
@@ -138,8 +140,10 @@ TEST_C size_t hak_usable_size(const void *block) __attribute__((weak));
  * malloc must be known to hakmem. */
 static inline void test_begin(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--long") == 0) test_long = 1;
-    if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) test_seed = strtoull(argv[i + 1], NULL, 0);
+    if (strcmp(argv[i], "--long") == 0)
+      test_long = 1;
+    if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
+      test_seed = strtoull(argv[i + 1], NULL, 0);
   }
 #ifndef TEST_CORE
   if (getenv("TEST_EXPECT_HAKMEM")) {

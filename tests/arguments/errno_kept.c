@@ -13,7 +13,8 @@ static void freed(void *block) {
 
 static void *stranger(void *argument) {
   void **blocks = argument;
-  for (int i = 0; i < 500; i++) freed(blocks[i]);
+  for (int i = 0; i < 500; i++)
+    freed(blocks[i]);
   return NULL;
 }
 
@@ -25,7 +26,8 @@ int main(int argc, char **argv) {
     void *block = t_malloc(size);
     CHECK(block != NULL);
     CHECK_SAY(errno == 4242, "errno %d after malloc(%zu)", errno, size);
-    if (size) ((char *)block)[size - 1] = 1;
+    if (size)
+      ((char *)block)[size - 1] = 1;
     freed(block);
   }
   void *blocks[500];
@@ -35,9 +37,11 @@ int main(int argc, char **argv) {
       blocks[i] = t_malloc(i % 50 ? size % 4000 : size);
       CHECK(blocks[i]);
     }
-    for (int i = 0; i < 500; i++) freed(blocks[i]);
+    for (int i = 0; i < 500; i++)
+      freed(blocks[i]);
   }
-  for (int i = 0; i < 500; i++) blocks[i] = t_malloc((size_t)i * 1000);
+  for (int i = 0; i < 500; i++)
+    blocks[i] = t_malloc((size_t)i * 1000);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, stranger, blocks) == 0);
   pthread_join(thread, NULL);

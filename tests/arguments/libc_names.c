@@ -13,7 +13,8 @@ int main(int argc, char **argv) {
     block = pvalloc(size);
     CHECK(block && (uintptr_t)block % page == 0);
     CHECK(malloc_usable_size(block) >= (size + page - 1) / page * page);
-    if (size) memset(block, 1, (size + page - 1) / page * page);
+    if (size)
+      memset(block, 1, (size + page - 1) / page * page);
     free(block);
 #endif
   }

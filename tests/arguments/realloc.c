@@ -3,11 +3,13 @@
 #include "../heap_api.h"
 
 static void fill(unsigned char *block, size_t from, size_t to) {
-  for (size_t i = from; i < to; i++) block[i] = (unsigned char)(i * 7 + (i >> 8));
+  for (size_t i = from; i < to; i++)
+    block[i] = (unsigned char)(i * 7 + (i >> 8));
 }
 
 static void verify(const unsigned char *block, size_t size) {
-  for (size_t i = 0; i < size; i++) CHECK_SAY(block[i] == (unsigned char)(i * 7 + (i >> 8)), "at %zu of %zu", i, size);
+  for (size_t i = 0; i < size; i++)
+    CHECK_SAY(block[i] == (unsigned char)(i * 7 + (i >> 8)), "at %zu of %zu", i, size);
 }
 
 int main(int argc, char **argv) {
@@ -75,7 +77,8 @@ int main(int argc, char **argv) {
   }
   verify(block, size);
   t_free(block);
-  for (int i = 0; i < 64; i++) t_free(others[i]);
+  for (int i = 0; i < 64; i++)
+    t_free(others[i]);
   /* A shrunken block does not keep the memory of the large one. */
   long before = test_rss_kib();
   enum { SHRUNK = 40 };
@@ -89,7 +92,8 @@ int main(int argc, char **argv) {
   }
   long grown = test_rss_kib() - before;
   CHECK_SAY(TEST_SANITIZED || grown < 30000, "%d blocks of 100 bytes hold %ld KiB", SHRUNK, grown);
-  for (int i = 0; i < SHRUNK; i++) t_free(shrunk[i]);
+  for (int i = 0; i < SHRUNK; i++)
+    t_free(shrunk[i]);
   puts("realloc: ok");
   return 0;
 }

@@ -26,7 +26,8 @@ static void too_big(size_t size) {
   memset(block, 3, 100);
   refused(t_realloc(test_opaque(block), size));
   refused(t_reallocarray(test_opaque(block), size, 1));
-  for (int i = 0; i < 100; i++) CHECK(block[i] == 3);
+  for (int i = 0; i < 100; i++)
+    CHECK(block[i] == 3);
   t_free(block);
   block = t_malloc(1000000);
   block[999999] = 4;
@@ -52,7 +53,8 @@ static void edge(size_t size) {
   CHECK_SAY(block && zeroed, "%zu bytes", size);
   CHECK((uintptr_t)block % 16 == 0 || size < 16);
   CHECK(t_usable_size(block) >= size && t_usable_size(zeroed) >= size);
-  if (size) block[0] = block[size - 1] = 1, CHECK(zeroed[0] == 0 && zeroed[size - 1] == 0);
+  if (size)
+    block[0] = block[size - 1] = 1, CHECK(zeroed[0] == 0 && zeroed[size - 1] == 0);
   t_free(block);
   t_free(zeroed);
 }

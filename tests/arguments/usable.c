@@ -20,7 +20,8 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < count; i++) {
       size_t usable = t_usable_size(blocks[i]);
-      for (size_t j = 0; j < usable; j += usable > 100000 ? 997 : 1) CHECK(blocks[i][j] == (unsigned char)i);
+      for (size_t j = 0; j < usable; j += usable > 100000 ? 997 : 1)
+        CHECK(blocks[i][j] == (unsigned char)i);
       t_free(blocks[i]);
     }
   }

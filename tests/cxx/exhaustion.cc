@@ -10,7 +10,8 @@ static int handler_calls;
 static const std::size_t impossible = static_cast<std::size_t>(PTRDIFF_MAX);
 
 static void give_up_after_three() {
-  if (++handler_calls == 3) std::set_new_handler(nullptr);
+  if (++handler_calls == 3)
+    std::set_new_handler(nullptr);
 }
 
 static void throw_at_once() {
@@ -20,9 +21,7 @@ static void throw_at_once() {
 
 struct own_exception {};
 
-static void throw_other() {
-  throw own_exception();
-}
+static void throw_other() { throw own_exception(); }
 
 template <typename Function> static bool throws_bad_alloc(Function function) {
   try {

@@ -13,7 +13,8 @@ static void handler() {
 
 extern "C" __attribute__((visibility("default"))) int late_work(std::size_t impossible) {
   std::vector<std::string> words;
-  for (int i = 0; i < 1000; i++) words.push_back("a string that does not fit inline: " + std::to_string(i));
+  for (int i = 0; i < 1000; i++)
+    words.push_back("a string that does not fit inline: " + std::to_string(i));
   std::set_new_handler(handler);
   try {
     void *block = ::operator new(impossible);

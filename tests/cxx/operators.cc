@@ -20,9 +20,7 @@ struct counted {
 };
 int counted::alive;
 
-template <typename T> static T *opaque(T *pointer) {
-  return static_cast<T *>(test_opaque(pointer));
-}
+template <typename T> static T *opaque(T *pointer) { return static_cast<T *>(test_opaque(pointer)); }
 
 static void raw_forms(std::size_t size, std::align_val_t alignment) {
   const auto mask = static_cast<std::size_t>(alignment) - 1;
@@ -54,7 +52,8 @@ static void raw_forms(std::size_t size, std::align_val_t alignment) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   for (std::size_t size = 0; size < 2000000; size = size * 3 + 1) {
-    for (std::size_t alignment = 16; alignment <= 65536; alignment *= 4) raw_forms(size, std::align_val_t{alignment});
+    for (std::size_t alignment = 16; alignment <= 65536; alignment *= 4)
+      raw_forms(size, std::align_val_t{alignment});
   }
   ::operator delete(nullptr);
   ::operator delete[](nullptr);
@@ -70,7 +69,8 @@ int main(int argc, char **argv) {
   ::operator delete(zero);
   ::operator delete(other);
   std::vector<std::string> words;
-  for (int i = 0; i < 10000; i++) words.push_back(std::string(static_cast<std::size_t>(i % 300), 'a'));
+  for (int i = 0; i < 10000; i++)
+    words.push_back(std::string(static_cast<std::size_t>(i % 300), 'a'));
   std::vector<std::string> copies(words);
   CHECK(copies == words);
   std::puts("operators: ok");

@@ -18,7 +18,8 @@ static void foreign(void *pointer) {
 
 int main(int argc, char **argv) {
 #ifndef TEST_CORE
-  if (!getenv("TEST_EXPECT_HAKMEM")) test_skip("another allocator may crash here");
+  if (!getenv("TEST_EXPECT_HAKMEM"))
+    test_skip("another allocator may crash here");
 #endif
   test_begin(argc, argv);
   t_free(t_malloc(1)); /* a heap exists, for the later half */
@@ -32,18 +33,21 @@ int main(int argc, char **argv) {
   char *mapped = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(mapped != MAP_FAILED);
   mapped[65536] = 42;
-  for (size_t offset = 0; offset < 4 << 20; offset += 16384) foreign(mapped + offset);
+  for (size_t offset = 0; offset < 4 << 20; offset += 16384)
+    foreign(mapped + offset);
   CHECK(mapped[65536] == 42);
   char *sealed = mmap(NULL, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   CHECK(sealed != MAP_FAILED);
-  for (size_t offset = 0; offset < 4 << 20; offset += 16384) foreign(sealed + offset);
+  for (size_t offset = 0; offset < 4 << 20; offset += 16384)
+    foreign(sealed + offset);
   CHECK(munmap(sealed, 4 << 20) == 0);
   foreign(sealed); /* unmapped now */
   foreign(sealed + 8);
   /* Bit patterns: small integers, each power of two, both sides of the canonical hole, the very top. */
   for (int bit = 0; bit < 64; bit++) {
     uintptr_t address = (uintptr_t)1 << bit;
-    if (bit >= 47 || bit < 20) foreign((void *)address), foreign((void *)(address + 16)), foreign((void *)(address - 1));
+    if (bit >= 47 || bit < 20)
+      foreign((void *)address), foreign((void *)(address + 16)), foreign((void *)(address - 1));
   }
   foreign((void *)UINTPTR_MAX);
   foreign((void *)(UINTPTR_MAX - 15));
@@ -52,7 +56,8 @@ int main(int argc, char **argv) {
   foreign((void *)0xdeadbeefdeadbeefu);
   /* Random addresses; those inside the heap's own reservations are not foreign, so only far ones. */
   uint64_t seed = test_seed;
-  for (long n = test_rounds(100000, 20); n > 0; n--) foreign((void *)(uintptr_t)(test_random(&seed) | (uint64_t)1 << 62));
+  for (long n = test_rounds(100000, 20); n > 0; n--)
+    foreign((void *)(uintptr_t)(test_random(&seed) | (uint64_t)1 << 62));
   printf("foreign: ok (%d pointers)\n", foreign_count);
   return 0;
 }

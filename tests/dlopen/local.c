@@ -21,7 +21,7 @@ static void heap_open(const char *path) {
   heap.make = (void *(*)(size_t))dlsym(heap.handle, "malloc");
   heap.resize = (void *(*)(void *, size_t))dlsym(heap.handle, "realloc");
   heap.release = (void (*)(void *))dlsym(heap.handle, "free");
-  heap.usable = (size_t(*)(const void *))dlsym(heap.handle, "hak_usable_size");
+  heap.usable = (size_t (*)(const void *))dlsym(heap.handle, "hak_usable_size");
   CHECK(heap.make && heap.resize && heap.release && heap.usable);
   CHECK(heap.make != malloc);
 }
@@ -43,7 +43,8 @@ static void heap_use(void) {
 
 static void *worker(void *argument) {
   (void)argument;
-  for (int i = 0; i < 50; i++) heap_use();
+  for (int i = 0; i < 50; i++)
+    heap_use();
   return NULL;
 }
 
@@ -53,9 +54,11 @@ int main(int argc, char **argv) {
   for (int n = 0; n < 20; n++) {
     heap_open(argv[1]);
     pthread_t threads[3];
-    for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, worker, NULL) == 0);
+    for (int i = 0; i < 3; i++)
+      CHECK(pthread_create(&threads[i], NULL, worker, NULL) == 0);
     heap_use();
-    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 3; i++)
+      pthread_join(threads[i], NULL);
     CHECK(dlclose(heap.handle) == 0);
   }
   puts("local: ok");

@@ -29,7 +29,8 @@ static void plugin_use(int flags, int blocks_cross) {
     block = resize(block, size + 1000);
     CHECK(block != NULL && block[size - 1] == 5);
     release(block);
-    if (!blocks_cross) continue;
+    if (!blocks_cross)
+      continue;
     t_free(make(size));
     release(t_malloc(size));
     block = t_malloc(size);
@@ -43,7 +44,8 @@ static void plugin_use(int flags, int blocks_cross) {
 }
 
 static void *worker(void *argument) {
-  for (long n = (intptr_t)argument; n > 0; n--) plugin_use(RTLD_LOCAL, 1);
+  for (long n = (intptr_t)argument; n > 0; n--)
+    plugin_use(RTLD_LOCAL, 1);
   return NULL;
 }
 
@@ -62,7 +64,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 3; i++) {
     CHECK(pthread_create(&threads[i], NULL, worker, (void *)(intptr_t)test_rounds(30, 20)) == 0);
   }
-  for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < 3; i++)
+    pthread_join(threads[i], NULL);
   /* Left open: its destructor frees at exit. */
   CHECK(dlopen(plugin_path, RTLD_NOW) != NULL);
   puts("reload: ok");

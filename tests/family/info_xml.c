@@ -8,15 +8,18 @@ int main(int argc, char **argv) {
   test_skip("no malloc_info in this libc");
 #else
   static void *blocks[3000], *large[3];
-  for (int i = 0; i < 3000; i++) CHECK((blocks[i] = malloc((size_t)i)) != NULL);
-  for (int i = 0; i < 2900; i++) free(blocks[i]);
-  for (int i = 0; i < 3; i++) CHECK((large[i] = malloc((size_t)5 << 20)) != NULL);
+  for (int i = 0; i < 3000; i++)
+    CHECK((blocks[i] = malloc((size_t)i)) != NULL);
+  for (int i = 0; i < 2900; i++)
+    free(blocks[i]);
+  for (int i = 0; i < 3; i++)
+    CHECK((large[i] = malloc((size_t)5 << 20)) != NULL);
   CHECK(malloc_info(1, stdout) != 0); /* options must be 0 */
   CHECK(malloc_info(0, stdout) == 0);
   fflush(stdout);
   struct mallinfo2 info = mallinfo2();
-  fprintf(stderr, "{\"live\": %zu, \"free\": %zu, \"large\": %zu, \"large_count\": %zu}\n", info.uordblks, info.fordblks,
-          info.hblkhd, info.hblks);
+  fprintf(stderr, "{\"live\": %zu, \"free\": %zu, \"large\": %zu, \"large_count\": %zu}\n", info.uordblks,
+          info.fordblks, info.hblkhd, info.hblks);
   free(large[2]);
   return 0;
 #endif

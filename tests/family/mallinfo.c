@@ -22,7 +22,8 @@ int main(int argc, char **argv) {
   size_t asked = (size_t)COUNT * SIZE, used = full.uordblks - before.uordblks;
   CHECK_SAY(used >= asked * 9 / 10 && used <= asked * 13 / 10, "uordblks rose by %zu for %zu", used, asked);
   CHECK(full.arena >= before.arena + asked * 9 / 10);
-  for (int i = 0; i < COUNT; i++) free(blocks[i]);
+  for (int i = 0; i < COUNT; i++)
+    free(blocks[i]);
   struct mallinfo2 empty = mallinfo2();
   CHECK_SAY(empty.uordblks < before.uordblks + asked / 20, "uordblks %zu after free, %zu before", empty.uordblks,
             before.uordblks);

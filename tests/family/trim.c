@@ -15,15 +15,17 @@ int main(int argc, char **argv) {
   }
   long full = test_rss_kib();
   for (int i = 0; i < COUNT; i++) {
-    if (i % 1000) t_free(blocks[i]);
+    if (i % 1000)
+      t_free(blocks[i]);
   }
   int gave = t_trim(0);
   long after = test_rss_kib();
   CHECK_SAY(gave == 1, "trim says %d", gave);
-  CHECK_SAY(TEST_SANITIZED || full - after > (long)COUNT * SIZE / 1024 * 7 / 10, "RSS %ld KiB full, %ld KiB after", full,
-            after);
+  CHECK_SAY(TEST_SANITIZED || full - after > (long)COUNT * SIZE / 1024 * 7 / 10, "RSS %ld KiB full, %ld KiB after",
+            full, after);
   for (int i = 0; i < COUNT; i += 1000) {
-    for (int j = 0; j < SIZE; j++) CHECK(blocks[i][j] == (char)i);
+    for (int j = 0; j < SIZE; j++)
+      CHECK(blocks[i][j] == (char)i);
     t_free(blocks[i]);
   }
   t_trim(0);

@@ -58,12 +58,16 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   alarm(test_long ? 600 : 60);
   pthread_t allocators[2], spawners[3];
-  for (int i = 0; i < 2; i++) CHECK(pthread_create(&allocators[i], NULL, allocator, (void *)(uintptr_t)(i + 1)) == 0);
+  for (int i = 0; i < 2; i++)
+    CHECK(pthread_create(&allocators[i], NULL, allocator, (void *)(uintptr_t)(i + 1)) == 0);
   long rounds = test_rounds(20, 20);
-  for (int i = 0; i < 3; i++) CHECK(pthread_create(&spawners[i], NULL, spawner, (void *)(intptr_t)rounds) == 0);
-  for (int i = 0; i < 3; i++) pthread_join(spawners[i], NULL);
+  for (int i = 0; i < 3; i++)
+    CHECK(pthread_create(&spawners[i], NULL, spawner, (void *)(intptr_t)rounds) == 0);
+  for (int i = 0; i < 3; i++)
+    pthread_join(spawners[i], NULL);
   atomic_store(&ending, 1);
-  for (int i = 0; i < 2; i++) pthread_join(allocators[i], NULL);
+  for (int i = 0; i < 2; i++)
+    pthread_join(allocators[i], NULL);
   puts("spawn: ok");
   return 0;
 }

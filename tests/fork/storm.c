@@ -33,7 +33,8 @@ static void *child_thread(void *argument) {
     blocks[i] = t_malloc(test_random(&seed) % 5000);
     CHECK(blocks[i] != NULL);
   }
-  for (int i = 0; i < 200; i++) t_free(blocks[i]);
+  for (int i = 0; i < 200; i++)
+    t_free(blocks[i]);
   return NULL;
 }
 
@@ -42,7 +43,8 @@ static void child_run(void) {
   alarm(20);
   for (int i = 0; i < SHARED; i++) {
     char *block = atomic_exchange(&shared[i], NULL);
-    if (block) CHECK(block[0] == 1);
+    if (block)
+      CHECK(block[0] == 1);
     t_free(block);
   }
   child_thread(NULL);
@@ -64,7 +66,8 @@ static void child_run(void) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   pthread_t threads[THREADS];
-  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(i + 1)) == 0);
+  for (int i = 0; i < THREADS; i++)
+    CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(i + 1)) == 0);
   for (long n = test_rounds(300, 20); n > 0; n--) {
     alarm(30);
     pid_t child = fork();
@@ -88,7 +91,8 @@ int main(int argc, char **argv) {
     CHECK_SAY(status == 0, "child ended with status 0x%x", status);
   }
   atomic_store(&ending, 1);
-  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
   puts("storm: ok");
   return 0;
 }

@@ -27,7 +27,8 @@ static size_t fill(struct link **chain, size_t size, size_t bytes_max) {
       CHECK_SAY(errno == ENOMEM, "errno %d", errno);
       break;
     }
-    for (size_t i = 0; i < size; i += 4096) ((char *)block)[i] = 1;
+    for (size_t i = 0; i < size; i += 4096)
+      ((char *)block)[i] = 1;
     block->next = *chain;
     *chain = block;
     got += size;
@@ -79,7 +80,8 @@ int main(int argc, char **argv) {
     limited_run(argv[1], size);
     return 0;
   }
-  if (TEST_SANITIZED) test_skip("a sanitizer's shadow does not fit under a limit");
+  if (TEST_SANITIZED)
+    test_skip("a sanitizer's shadow does not fit under a limit");
   struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
   CHECK(setrlimit(strcmp(argv[1], "as") == 0 ? RLIMIT_AS : RLIMIT_DATA, &limit) == 0);
   CHECK(setenv("TEST_LIMITED", "1", 1) == 0);

@@ -18,7 +18,8 @@ static void *worker(void *argument) {
       void **block = t_malloc(size);
       if (!block) {
         CHECK(errno == ENOMEM);
-        if (++refused > 20) break;
+        if (++refused > 20)
+          break;
         continue;
       }
       *block = chain;
@@ -37,7 +38,8 @@ static void *worker(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (TEST_SANITIZED) test_skip("a sanitizer's shadow does not fit under a limit");
+  if (TEST_SANITIZED)
+    test_skip("a sanitizer's shadow does not fit under a limit");
   if (!getenv("TEST_LIMITED")) {
     struct rlimit limit = {(size_t)320 << 20, (size_t)320 << 20};
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0 && setenv("TEST_LIMITED", "1", 1) == 0);
@@ -50,7 +52,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < THREADS; i++) {
     CHECK(pthread_create(&threads[i], &attributes, worker, (void *)(uintptr_t)(i + 1)) == 0);
   }
-  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
   void *block = t_malloc((size_t)100 << 20);
   CHECK_SAY(block != NULL, "100 MiB after everything was freed");
   t_free(block);

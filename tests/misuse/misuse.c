@@ -38,7 +38,8 @@ static void thread_do(void *(*function)(void *), void *argument) {
 /* The neighbours keep the slab in use: a slab that empties is closed, and its memory may become
  * another block, whose free would be right. */
 static void neighbours_keep(size_t size) {
-  for (int i = 0; i < 4; i++) CHECK(t_malloc(size) != NULL);
+  for (int i = 0; i < 4; i++)
+    CHECK(t_malloc(size) != NULL);
 }
 
 static void double_free_other_thread(void) {
@@ -122,13 +123,15 @@ static void empty_place(void) {
 static void realloc_of_foreign(void) {
   static char foreign[64] __attribute__((aligned(16)));
   tell(foreign);
-  if (t_realloc(test_opaque(foreign), 100)) _exit(3);
+  if (t_realloc(test_opaque(foreign), 100))
+    _exit(3);
 }
 
 static void realloc_of_stack(void) {
   char foreign[64] __attribute__((aligned(16))) = "";
   tell(foreign);
-  if (t_realloc(test_opaque(foreign), 100)) _exit(3);
+  if (t_realloc(test_opaque(foreign), 100))
+    _exit(3);
 }
 
 /* Everything the crimes do, done properly: no sentence, no signal. */
@@ -179,9 +182,7 @@ static void tell_judge(const void *address) {
   CHECK(write(tell_pipe[1], &address, sizeof address) == (ssize_t)sizeof address);
 }
 
-static void tell_nobody(const void *address) {
-  (void)address;
-}
+static void tell_nobody(const void *address) { (void)address; }
 
 static void judge(const struct crime *crime) {
   int error_pipe[2], status;
@@ -203,13 +204,16 @@ static void judge(const struct crime *crime) {
   char said[4096], expected[256] = "", second[256] = "";
   size_t length = 0;
   ssize_t got;
-  while ((got = read(error_pipe[0], said + length, sizeof said - 1 - length)) > 0) length += (size_t)got;
+  while ((got = read(error_pipe[0], said + length, sizeof said - 1 - length)) > 0)
+    length += (size_t)got;
   said[length] = 0;
   CHECK(waitpid(child, &status, 0) == child);
   if (crime->sentence) {
     snprintf(expected, sizeof expected, crime->sentence, (unsigned long)(uintptr_t)address);
-    if (crime->second) snprintf(second, sizeof second, crime->second, (unsigned long)(uintptr_t)address);
-    CHECK_SAY(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "%s: status 0x%x, stderr: %s", crime->name, status, said);
+    if (crime->second)
+      snprintf(second, sizeof second, crime->second, (unsigned long)(uintptr_t)address);
+    CHECK_SAY(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "%s: status 0x%x, stderr: %s", crime->name, status,
+              said);
   } else {
     CHECK_SAY(status == 0, "%s: status 0x%x, stderr: %s", crime->name, status, said);
   }
@@ -219,13 +223,15 @@ static void judge(const struct crime *crime) {
 
 int main(int argc, char **argv) {
 #ifndef TEST_CORE
-  if (!getenv("TEST_EXPECT_HAKMEM")) test_skip("the sentences are hakmem's");
+  if (!getenv("TEST_EXPECT_HAKMEM"))
+    test_skip("the sentences are hakmem's");
 #endif
   CHECK(argc > 1);
   test_begin(argc, argv);
   int found = 0;
   for (size_t i = 0; i < sizeof crimes / sizeof *crimes; i++) {
-    if (strcmp(argv[1], "all") != 0 && strcmp(argv[1], crimes[i].name) != 0) continue;
+    if (strcmp(argv[1], "all") != 0 && strcmp(argv[1], crimes[i].name) != 0)
+      continue;
     found = 1;
     if (argc > 2 && strcmp(argv[2], "--commit") == 0) {
       tell = tell_nobody;

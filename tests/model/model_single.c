@@ -31,8 +31,10 @@ static void block_make(uint32_t index, uint64_t *seed) {
 static void block_resize(uint32_t index, uint64_t *seed) {
   struct shadow_record *record = &shadow.records[index], before = *record;
   size_t size = shadow_size(seed);
-  if (test_random(seed) % 4 == 0) size = before.size + test_random(seed) % 64;
-  if (size == 0) size = 1;
+  if (test_random(seed) % 4 == 0)
+    size = before.size + test_random(seed) % 64;
+  if (size == 0)
+    size = 1;
   block_check(index);
   shadow_remove(&shadow, index);
   live_bytes -= before.usable;
@@ -55,16 +57,19 @@ static void model_run(uint64_t seed, long operations, uint32_t slots) {
     uint32_t index = (uint32_t)(test_random(&seed) % slots);
     struct shadow_record *record = &shadow.records[index];
     if (!record->address) {
-      if (live_bytes < LIVE_BYTES_MAX) block_make(index, &seed);
+      if (live_bytes < LIVE_BYTES_MAX)
+        block_make(index, &seed);
     } else if (live_bytes < LIVE_BYTES_MAX && test_random(&seed) % 4 == 0) {
       block_resize(index, &seed);
     } else {
       block_free(index);
     }
-    if (test_random(&seed) % 20000 == 0) t_trim(0);
+    if (test_random(&seed) % 20000 == 0)
+      t_trim(0);
   }
   for (uint32_t index = 0; index < slots; index++) {
-    if (shadow.records[index].address) block_free(index);
+    if (shadow.records[index].address)
+      block_free(index);
   }
   CHECK(live_bytes == 0 && shadow.root == 0);
 }
@@ -73,7 +78,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   static const uint32_t slots[] = {16, 400, 3000, SHADOW_RECORDS};
   for (uint64_t i = 0; i < 8; i++) {
-    model_run(test_seed + i, test_rounds(60000, 30), slots[i % 4]);
+    model_run(test_seed + i, test_rounds(30000, 60), slots[i % 4]);
   }
   puts("model_single: ok");
   return 0;

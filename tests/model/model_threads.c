@@ -19,14 +19,16 @@ static _Atomic uint32_t mailboxes[MAILBOXES]; /* record index + 1, 0 = empty */
 static long operations;
 
 static void record_enter(uint32_t index) {
-  if (TEST_TSAN) return;
+  if (TEST_TSAN)
+    return;
   pthread_mutex_lock(&shadow_lock);
   shadow_insert(&shadow, index);
   pthread_mutex_unlock(&shadow_lock);
 }
 
 static void record_leave(uint32_t index) {
-  if (TEST_TSAN) return;
+  if (TEST_TSAN)
+    return;
   pthread_mutex_lock(&shadow_lock);
   shadow_remove(&shadow, index);
   pthread_mutex_unlock(&shadow_lock);
@@ -46,14 +48,16 @@ static void record_free(uint32_t index) {
 static void *worker(void *argument) {
   uint32_t number = (uint32_t)(uintptr_t)argument, mine[SLOTS];
   uint64_t seed = test_seed * 1000 + number;
-  for (uint32_t i = 0; i < SLOTS; i++) mine[i] = number * SLOTS + i + 1;
+  for (uint32_t i = 0; i < SLOTS; i++)
+    mine[i] = number * SLOTS + i + 1;
   for (long n = 0; n < operations; n++) {
     uint32_t i = (uint32_t)(test_random(&seed) % SLOTS);
     if (mine[i] && test_random(&seed) % 3 == 0) {
       uint32_t box = (uint32_t)(test_random(&seed) % MAILBOXES);
       mine[i] = atomic_exchange_explicit(&mailboxes[box], mine[i], memory_order_acq_rel);
     }
-    if (!mine[i]) continue;
+    if (!mine[i])
+      continue;
     struct shadow_record *record = &shadow.records[mine[i] - 1];
     if (record->address) {
       record_free(mine[i] - 1);
@@ -63,7 +67,8 @@ static void *worker(void *argument) {
     }
   }
   for (uint32_t i = 0; i < SLOTS; i++) {
-    if (mine[i] && shadow.records[mine[i] - 1].address) record_free(mine[i] - 1);
+    if (mine[i] && shadow.records[mine[i] - 1].address)
+      record_free(mine[i] - 1);
   }
   return NULL;
 }
@@ -76,10 +81,12 @@ int main(int argc, char **argv) {
     for (uint32_t i = 0; i < THREADS; i++) {
       CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)i) == 0);
     }
-    for (uint32_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < THREADS; i++)
+      pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < MAILBOXES; i++) {
       uint32_t index = atomic_exchange(&mailboxes[i], 0);
-      if (index && shadow.records[index - 1].address) record_free(index - 1);
+      if (index && shadow.records[index - 1].address)
+        record_free(index - 1);
     }
     CHECK(shadow.root == 0);
   }

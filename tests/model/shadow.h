@@ -35,7 +35,8 @@ static inline unsigned char shadow_byte(uint64_t tag, size_t i) {
 
 /* Walks the bytes that stand for the block: all of them, or both ends and one in each 4 KiB. */
 static inline size_t shadow_next(size_t i, size_t size) {
-  if (size <= SHADOW_FULL_BYTES || i < 4096 || i + 4096 >= size) return i + 1;
+  if (size <= SHADOW_FULL_BYTES || i < 4096 || i + 4096 >= size)
+    return i + 1;
   size_t next = i + 4096;
   return next + 4096 > size ? size - 4096 : next;
 }
@@ -69,7 +70,8 @@ static inline uint32_t shadow_rotate_left(struct shadow *shadow, uint32_t node) 
 }
 
 static inline uint32_t shadow_link(struct shadow *shadow, uint32_t node, uint32_t added) {
-  if (!node) return added;
+  if (!node)
+    return added;
   struct shadow_record *here = &shadow->records[node - 1], *there = &shadow->records[added - 1];
   int before = there->address < here->address;
   const struct shadow_record *low = before ? there : here, *high = before ? here : there;
@@ -77,16 +79,19 @@ static inline uint32_t shadow_link(struct shadow *shadow, uint32_t node, uint32_
             (void *)low->address, low->usable, (void *)high->address, high->usable);
   if (before) {
     here->left = shadow_link(shadow, here->left, added);
-    if (shadow->records[here->left - 1].priority > here->priority) return shadow_rotate_right(shadow, node);
+    if (shadow->records[here->left - 1].priority > here->priority)
+      return shadow_rotate_right(shadow, node);
   } else {
     here->right = shadow_link(shadow, here->right, added);
-    if (shadow->records[here->right - 1].priority > here->priority) return shadow_rotate_left(shadow, node);
+    if (shadow->records[here->right - 1].priority > here->priority)
+      return shadow_rotate_left(shadow, node);
   }
   return node;
 }
 
 static inline uint32_t shadow_merge(struct shadow *shadow, uint32_t low, uint32_t high) {
-  if (!low || !high) return low ? low : high;
+  if (!low || !high)
+    return low ? low : high;
   struct shadow_record *a = &shadow->records[low - 1], *b = &shadow->records[high - 1];
   if (a->priority > b->priority) {
     a->right = shadow_merge(shadow, a->right, high);
@@ -119,12 +124,18 @@ static inline void shadow_remove(struct shadow *shadow, uint32_t index) {
 /* Small sizes mostly, every scale sometimes. */
 static inline size_t shadow_size(uint64_t *seed) {
   uint64_t kind = test_random(seed) % 1000, draw = test_random(seed);
-  if (kind < 20) return 0;
-  if (kind < 700) return draw % 513;
-  if (kind < 870) return draw % 4097;
-  if (kind < 960) return draw % 65537;
-  if (kind < 990) return draw % (512u << 10);
-  if (kind < 998) return draw % (2u << 20);
+  if (kind < 20)
+    return 0;
+  if (kind < 700)
+    return draw % 513;
+  if (kind < 870)
+    return draw % 4097;
+  if (kind < 960)
+    return draw % 65537;
+  if (kind < 990)
+    return draw % (512u << 10);
+  if (kind < 998)
+    return draw % (2u << 20);
   return draw % (8u << 20);
 }
 
@@ -138,13 +149,15 @@ static inline int shadow_allocate(struct shadow_record *record, uint64_t *seed) 
   void *block = NULL;
   if (way < SHADOW_WAYS && way >= SHADOW_ALIGNED_ALLOC) {
     alignment = (size_t)8 << (test_random(seed) % 14);
-    if (test_random(seed) % 64 == 0) alignment = (size_t)64 << 10 << (test_random(seed) % 7);
+    if (test_random(seed) % 64 == 0)
+      alignment = (size_t)64 << 10 << (test_random(seed) % 7);
   }
   if (way == SHADOW_CALLOC) {
     size_t count = test_random(seed) % 8 + 1;
     block = t_calloc(count, size / count);
     size = size / count * count;
-    for (size_t i = 0; block && i < size; i++) CHECK_SAY(((unsigned char *)block)[i] == 0, "calloc of %zu", size);
+    for (size_t i = 0; block && i < size; i++)
+      CHECK_SAY(((unsigned char *)block)[i] == 0, "calloc of %zu", size);
   } else if (way == SHADOW_ALIGNED_ALLOC) {
     block = t_aligned_alloc(alignment, size);
   } else if (way == SHADOW_MEMALIGN) {
@@ -152,12 +165,15 @@ static inline int shadow_allocate(struct shadow_record *record, uint64_t *seed) 
   } else if (way == SHADOW_POSIX_MEMALIGN) {
     int error = t_posix_memalign(&block, alignment, size);
     CHECK(error == 0 || error == ENOMEM);
-    if (error) block = NULL;
+    if (error)
+      block = NULL;
   } else {
     block = t_malloc(size);
   }
-  if (!block) return 0;
-  if (alignment < 16) alignment = 8;
+  if (!block)
+    return 0;
+  if (alignment < 16)
+    alignment = 8;
   CHECK_SAY((uintptr_t)block % alignment == 0, "%p for alignment %zu, size %zu", block, alignment, size);
   record->address = block;
   record->size = size;

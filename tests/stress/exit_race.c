@@ -26,7 +26,8 @@ static void *maker(void *argument) {
     CHECK(batch != NULL);
     for (int i = 0; i < BATCH; i++) {
       size_t size = test_random(&seed) % 200 + 1;
-      if (i == 0 && n == 0) size = 300000;
+      if (i == 0 && n == 0)
+        size = 300000;
       batch->blocks[i] = t_malloc(size);
       CHECK(batch->blocks[i] != NULL);
       memset(batch->blocks[i], 0x5a, size < 200 ? size : 200);
@@ -40,7 +41,8 @@ static void *taker(void *argument) {
   (void)argument;
   for (;;) {
     struct batch *batch = ring_take(&ring);
-    if ((void *)batch == &end_mark) return NULL;
+    if ((void *)batch == &end_mark)
+      return NULL;
     for (int i = 0; i < BATCH; i++) {
       CHECK(*(unsigned char *)batch->blocks[i] == 0x5a);
       t_free(batch->blocks[i]);
@@ -53,7 +55,8 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   waves = test_rounds(1200, 20);
   pthread_t takers[TAKERS], makers[MAKERS_AT_ONCE];
-  for (int i = 0; i < TAKERS; i++) CHECK(pthread_create(&takers[i], NULL, taker, NULL) == 0);
+  for (int i = 0; i < TAKERS; i++)
+    CHECK(pthread_create(&takers[i], NULL, taker, NULL) == 0);
   for (int i = 0; i < MAKERS_AT_ONCE; i++) {
     CHECK(pthread_create(&makers[i], NULL, maker, (void *)(uintptr_t)(i + 1)) == 0);
   }
@@ -62,9 +65,12 @@ int main(int argc, char **argv) {
     pthread_join(makers[i], NULL);
     CHECK(pthread_create(&makers[i], NULL, maker, (void *)(uintptr_t)(wave + 10)) == 0);
   }
-  for (int i = 0; i < MAKERS_AT_ONCE; i++) pthread_join(makers[i], NULL);
-  for (int i = 0; i < TAKERS; i++) ring_give(&ring, &end_mark);
-  for (int i = 0; i < TAKERS; i++) pthread_join(takers[i], NULL);
+  for (int i = 0; i < MAKERS_AT_ONCE; i++)
+    pthread_join(makers[i], NULL);
+  for (int i = 0; i < TAKERS; i++)
+    ring_give(&ring, &end_mark);
+  for (int i = 0; i < TAKERS; i++)
+    pthread_join(takers[i], NULL);
 #ifdef TEST_CORE
   struct hak_stats stats;
   hak_stats_get(&stats);

@@ -31,7 +31,8 @@ static void *consumer(void *argument) {
   for (int batch = 0; batch < batches; batch++) {
     pthread_barrier_wait(&made);
     for (int i = 0; i < blocks_per_batch; i++) {
-      for (int p = 0; p < PRODUCERS; p++) t_free(handed[p][i]);
+      for (int p = 0; p < PRODUCERS; p++)
+        t_free(handed[p][i]);
     }
     pthread_barrier_wait(&freed);
   }
@@ -43,14 +44,17 @@ int main(int argc, char **argv) {
   batches = test_long ? 100 : 12;
   blocks_per_batch = TEST_SANITIZED ? 500 : 3000;
   handed = calloc(PRODUCERS, sizeof *handed);
-  for (int i = 0; i < PRODUCERS; i++) handed[i] = calloc((size_t)blocks_per_batch, sizeof **handed);
+  for (int i = 0; i < PRODUCERS; i++)
+    handed[i] = calloc((size_t)blocks_per_batch, sizeof **handed);
   CHECK(pthread_barrier_init(&made, NULL, PRODUCERS + 1) == 0);
   CHECK(pthread_barrier_init(&freed, NULL, PRODUCERS + 1) == 0);
   long before = test_rss_kib();
   pthread_t producers[PRODUCERS], taker;
   CHECK(pthread_create(&taker, NULL, consumer, NULL) == 0);
-  for (int i = 0; i < PRODUCERS; i++) CHECK(pthread_create(&producers[i], NULL, producer, (void *)(uintptr_t)i) == 0);
-  for (int i = 0; i < PRODUCERS; i++) pthread_join(producers[i], NULL);
+  for (int i = 0; i < PRODUCERS; i++)
+    CHECK(pthread_create(&producers[i], NULL, producer, (void *)(uintptr_t)i) == 0);
+  for (int i = 0; i < PRODUCERS; i++)
+    pthread_join(producers[i], NULL);
   pthread_join(taker, NULL);
   long peak = test_status_kib("VmHWM:") - before;
   long live = (long)PRODUCERS * blocks_per_batch * BLOCK_BYTES / 1024;

@@ -27,7 +27,8 @@ static void *consumer(void *argument) {
     size_t *block = ring_take(&ring);
     size_t size = block[0];
     CHECK(size >= sizeof(size_t) && size < 2000 + sizeof(size_t));
-    if (size > sizeof(size_t)) CHECK(((unsigned char *)block)[size - 1] == (unsigned char)size);
+    if (size > sizeof(size_t))
+      CHECK(((unsigned char *)block)[size - 1] == (unsigned char)size);
     t_free(block);
   }
   return NULL;
@@ -42,7 +43,8 @@ int main(int argc, char **argv) {
       CHECK(pthread_create(&makers[i], NULL, producer, (void *)(uintptr_t)(i + 1)) == 0);
       CHECK(pthread_create(&takers[i], NULL, consumer, NULL) == 0);
     }
-    for (int i = 0; i < pairs; i++) pthread_join(makers[i], NULL), pthread_join(takers[i], NULL);
+    for (int i = 0; i < pairs; i++)
+      pthread_join(makers[i], NULL), pthread_join(takers[i], NULL);
   }
   puts("producers: ok");
   return 0;

@@ -27,11 +27,13 @@ static void block_make(struct block *block, uint64_t *seed) {
   CHECK(block->address != NULL);
   block->address[0] = (unsigned char)block->size;
   block->address[block->size - 1] = (unsigned char)(block->size >> 3);
-  if (block->size == 1) block->address[0] = 0;
+  if (block->size == 1)
+    block->address[0] = 0;
 }
 
 static void block_drop(struct block *block) {
-  if (!block->address) return;
+  if (!block->address)
+    return;
   if (block->size > 1) {
     CHECK(block->address[0] == (unsigned char)block->size);
     CHECK(block->address[block->size - 1] == (unsigned char)(block->size >> 3));
@@ -43,9 +45,11 @@ static void block_drop(struct block *block) {
 static void *runner(void *argument) {
   struct relay *relay = argument;
   for (int i = 0; i < BLOCKS; i++) {
-    if (test_random(&relay->seed) % 2) continue;
+    if (test_random(&relay->seed) % 2)
+      continue;
     block_drop(&relay->blocks[i]);
-    if (test_random(&relay->seed) % 4) block_make(&relay->blocks[i], &relay->seed);
+    if (test_random(&relay->seed) % 4)
+      block_make(&relay->blocks[i], &relay->seed);
   }
   return NULL;
 }
@@ -53,23 +57,29 @@ static void *runner(void *argument) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   long generations = test_rounds(300, 20), settled = 0;
-  for (int i = 0; i < LINES; i++) relays[i].seed = test_seed + (uint64_t)i * 77;
+  for (int i = 0; i < LINES; i++)
+    relays[i].seed = test_seed + (uint64_t)i * 77;
   for (long generation = 0; generation < generations; generation++) {
     pthread_t threads[LINES];
     /* The lines rotate, so the blocks of one thread are spread over several successors. */
-    for (int i = 0; i < LINES; i++) CHECK(pthread_create(&threads[i], NULL, runner, &relays[i]) == 0);
-    for (int i = 0; i < LINES; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < LINES; i++)
+      CHECK(pthread_create(&threads[i], NULL, runner, &relays[i]) == 0);
+    for (int i = 0; i < LINES; i++)
+      pthread_join(threads[i], NULL);
     for (int i = 0; i < BLOCKS; i += 2) {
       struct block kept = relays[0].blocks[i];
-      for (int line = 0; line + 1 < LINES; line++) relays[line].blocks[i] = relays[line + 1].blocks[i];
+      for (int line = 0; line + 1 < LINES; line++)
+        relays[line].blocks[i] = relays[line + 1].blocks[i];
       relays[LINES - 1].blocks[i] = kept;
     }
-    if (generation == generations / 3) settled = test_rss_kib();
+    if (generation == generations / 3)
+      settled = test_rss_kib();
   }
   long grown = test_rss_kib() - settled;
   CHECK_SAY(TEST_SANITIZED || grown < 8192 + settled / 2, "RSS %ld KiB grew by %ld KiB", settled, grown);
   for (int line = 0; line < LINES; line++) {
-    for (int i = 0; i < BLOCKS; i++) block_drop(&relays[line].blocks[i]);
+    for (int i = 0; i < BLOCKS; i++)
+      block_drop(&relays[line].blocks[i]);
   }
   puts("relay: ok");
   return 0;

@@ -29,7 +29,8 @@ static inline void *ring_take(struct ring *ring) {
   void *_Atomic *cell = &ring->cells[atomic_fetch_add_explicit(&ring->out, 1, memory_order_relaxed) % RING_CELLS];
   for (;;) {
     void *pointer = atomic_exchange_explicit(cell, NULL, memory_order_acquire);
-    if (pointer) return pointer;
+    if (pointer)
+      return pointer;
     sched_yield();
   }
 }

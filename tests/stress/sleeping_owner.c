@@ -35,12 +35,14 @@ int main(int argc, char **argv) {
   pthread_barrier_wait(&made);
   long full = test_rss_kib();
   for (int round = 0; round < 3; round++) {
-    for (int i = 0; i < BLOCKS; i++) t_free(blocks[i]);
+    for (int i = 0; i < BLOCKS; i++)
+      t_free(blocks[i]);
     blocks_make();
     CHECK_SAY(TEST_SANITIZED || test_rss_kib() < full * 13 / 10 + 6144, "round %d: RSS %ld KiB, full heap %ld KiB",
               round, test_rss_kib(), full);
   }
-  for (int i = 0; i < BLOCKS; i++) t_free(blocks[i]);
+  for (int i = 0; i < BLOCKS; i++)
+    t_free(blocks[i]);
   pthread_barrier_wait(&finished);
   pthread_join(sleeper, NULL);
   puts("sleeping_owner: ok");

@@ -16,7 +16,8 @@ static void *worker(void *argument) {
     CHECK(blocks[i] != NULL);
     blocks[i][0] = blocks[i][size - 1] = (char)i;
   }
-  for (int i = 0; i < BLOCKS; i++) t_free(blocks[i]);
+  for (int i = 0; i < BLOCKS; i++)
+    t_free(blocks[i]);
   return NULL;
 }
 
@@ -26,7 +27,8 @@ static void threads_run(long waves) {
     for (int i = 0; i < AT_ONCE; i++) {
       CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(wave * AT_ONCE + i + 1)) == 0);
     }
-    for (int i = 0; i < AT_ONCE; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < AT_ONCE; i++)
+      pthread_join(threads[i], NULL);
   }
 }
 

@@ -26,7 +26,8 @@ static int rounds_seen_most;
 static void destructor(void *argument) {
   struct state *state = argument;
   int round = state->rounds++ / KEYS;
-  if (round > rounds_seen_most) rounds_seen_most = round;
+  if (round > rounds_seen_most)
+    rounds_seen_most = round;
   if (!state->last_round_only) {
     for (int i = 0; i < 100; i++) {
       char *block = t_malloc((size_t)i * 37 + 1);
@@ -41,15 +42,18 @@ static void destructor(void *argument) {
   }
   if (round + 1 < ROUNDS) {
     for (int i = 0; i < KEYS; i++) {
-      if (pthread_getspecific(keys[i]) == NULL) CHECK(pthread_setspecific(keys[i], state) == 0);
+      if (pthread_getspecific(keys[i]) == NULL)
+        CHECK(pthread_setspecific(keys[i], state) == 0);
     }
   } else if (state->last_round_only) {
-    while (state->kept_count > 0) t_free(state->kept[--state->kept_count]);
+    while (state->kept_count > 0)
+      t_free(state->kept[--state->kept_count]);
   }
 }
 
 static void *thread_run(void *argument) {
-  for (int i = 0; i < KEYS; i++) CHECK(pthread_setspecific(keys[i], argument) == 0);
+  for (int i = 0; i < KEYS; i++)
+    CHECK(pthread_setspecific(keys[i], argument) == 0);
   return NULL;
 }
 
@@ -58,7 +62,8 @@ static void free_in_last_round(void) {
   static struct state state;
   memset(&state, 0, sizeof state);
   state.last_round_only = 1;
-  for (int i = 0; i < KEYS; i++) state.kept[state.kept_count++] = t_malloc((size_t)i * 300 + 8);
+  for (int i = 0; i < KEYS; i++)
+    state.kept[state.kept_count++] = t_malloc((size_t)i * 300 + 8);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, thread_run, &state) == 0);
   pthread_join(thread, NULL);
@@ -67,14 +72,16 @@ static void free_in_last_round(void) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  for (int i = 0; i < KEYS; i++) CHECK(pthread_key_create(&keys[i], destructor) == 0);
+  for (int i = 0; i < KEYS; i++)
+    CHECK(pthread_key_create(&keys[i], destructor) == 0);
   for (long n = test_rounds(400, 20); n > 0; n--) {
     static struct state state;
     memset(&state, 0, sizeof state);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, thread_run, &state) == 0);
     pthread_join(thread, NULL);
-    for (int i = 0; i < state.kept_count; i++) t_free(state.kept[i]);
+    for (int i = 0; i < state.kept_count; i++)
+      t_free(state.kept[i]);
     free_in_last_round();
   }
   CHECK_SAY(rounds_seen_most + 1 >= ROUNDS, "only %d rounds", rounds_seen_most + 1);

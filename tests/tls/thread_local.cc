@@ -26,7 +26,8 @@ struct holder {
 static thread_local holder local;
 
 static void worker(std::vector<std::string> *out, int number) {
-  for (int i = 0; i < 50; i++) local.words.push_back("a string too long to be kept inline, number " + std::to_string(i));
+  for (int i = 0; i < 50; i++)
+    local.words.push_back("a string too long to be kept inline, number " + std::to_string(i));
   out->push_back(local.words[static_cast<size_t>(number % 50)]);
 }
 
@@ -36,9 +37,12 @@ int main(int argc, char **argv) {
   for (long wave = 0; wave < waves; wave++) {
     std::vector<std::string> results[4];
     std::vector<std::thread> threads;
-    for (int i = 0; i < 4; i++) threads.emplace_back(worker, &results[i], i);
-    for (auto &thread : threads) thread.join();
-    for (auto &result : results) CHECK(result.size() == 1 && result[0].size() > 40);
+    for (int i = 0; i < 4; i++)
+      threads.emplace_back(worker, &results[i], i);
+    for (auto &thread : threads)
+      thread.join();
+    for (auto &result : results)
+      CHECK(result.size() == 1 && result[0].size() > 40);
   }
   CHECK(destroyed == 4 * waves);
   local.words.push_back("freed by the main thread's destructor at exit, after main");

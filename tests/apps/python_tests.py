@@ -1,0 +1,45 @@
+"""python3's own test modules for json, pickle, threading and subprocess: the same tests pass as on libc."""
+import re
+import sys
+import subprocess
+
+import app
+
+MODULES = ["test_json", "test_pickle", "test_threading", "test_subprocess"]
+
+
+def interpreter():
+    for python in (sys.executable, "/usr/bin/python3", "python3"):
+        probe = subprocess.run([python, "-c", "import test.test_json"], capture_output=True, check=False)
+        if probe.returncode == 0:
+            return python
+    print("skipped: no python3 with its test modules (Debian package libpython3-testsuite)")
+    sys.exit(77)
+
+
+def outcome(python, on_hakmem):
+    """Each test's name with what became of it, and the whole run."""
+    result = app.run(
+        [python, "-m", "test", "-v", "-j2", *MODULES], on_hakmem, only_first=True, extra={"PYTHONMALLOC": "malloc"},
+        timeout=500,
+    )  # fmt: skip
+    text = (result.stdout + result.stderr).decode(errors="replace")
+    tests = re.findall(r"^(test\w+) \(([\w.<>]+)\)(?:.*\n)??.*?\.\.\. (ok|FAIL|ERROR|skipped|expected failure)", text, re.M)
+    return {f"{where}.{name}": what for name, where, what in tests}, result, text
+
+
+def test():
+    python = interpreter()
+    # PYTHONMALLOC=malloc: every object of the interpreter comes from malloc, not only those above 512 bytes.
+    ours, result, text = outcome(python, True)
+    failures = [name for name, what in ours.items() if what in ("FAIL", "ERROR")]
+    if result.code != 0:
+        plain, plain_result, _ = outcome(python, False)
+        app.check(plain_result.code == 0 or plain == ours,
+                  f"status {result.code} on hakmem, {plain_result.code} on libc: {failures} {text[-1500:]}")  # fmt: skip
+    app.check(len(ours) > 500, f"only {len(ours)} tests ran")
+    app.proof(result, 4 << 20)
+    return f"python: ok ({len(ours)} tests)"
+
+
+app.main(test)

@@ -1,0 +1,114 @@
+"""redis-server: the same data after the same commands, under load with background saves (which fork), and
+the saved file read back by a server on libc."""
+import os
+import re
+import subprocess
+import tempfile
+import time
+
+import app
+
+
+class Server:
+    def __init__(self, folder, on_hakmem):
+        self.socket = os.path.join(folder, "socket")
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", folder, "--save", "",
+             "--enable-debug-command", "yes", "--appendonly", "no", "--daemonize", "no"],
+            env=app.environment(on_hakmem), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        for _ in range(200):
+            if os.path.exists(self.socket) and self.ask("PING") == "PONG":
+                return
+            time.sleep(0.05)
+        raise AssertionError("redis-server does not start")
+
+    def ask(self, *words, stdin=b""):
+        done = subprocess.run(["redis-cli", "-s", self.socket, *words], input=stdin, capture_output=True, check=False)
+        return done.stdout.decode(errors="replace").strip()
+
+    def save(self):
+        app.check("started" in self.ask("BGSAVE").lower(), "BGSAVE")
+        for _ in range(600):
+            info = self.ask("INFO", "persistence")
+            if "rdb_bgsave_in_progress:0" in info:
+                app.check("rdb_last_bgsave_status:ok" in info, "BGSAVE failed")
+                return
+            time.sleep(0.05)
+        raise AssertionError("BGSAVE does not end")
+
+    def close(self):
+        subprocess.run(["redis-cli", "-s", self.socket, "SHUTDOWN", "NOSAVE"], capture_output=True, check=False)
+        stderr = self.process.communicate(timeout=30)[1]
+        return app.Run(self.process.returncode, b"", stderr)
+
+
+def commands():
+    """The same pseudo-random work each time: strings, lists, hashes, sets, sorted sets, appends, deletes."""
+    state, lines = 12345, []
+    for i in range(40000):
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        key, size = state % 5000, state % 700
+        kind = i % 8
+        if kind == 0:
+            lines.append(f"SET s{key} {'v' * size}")
+        elif kind == 1:
+            lines.append(f"RPUSH l{key % 300} {'e' * (size % 90)}{i}")
+        elif kind == 2:
+            lines.append(f"HSET h{key % 400} f{state % 97} {'w' * size}")
+        elif kind == 3:
+            lines.append(f"SADD t{key % 200} m{state % 1999}")
+        elif kind == 4:
+            lines.append(f"ZADD z{key % 100} {state % 1000} m{i % 700}")
+        elif kind == 5:
+            lines.append(f"APPEND s{key} {'a' * (size % 50)}")
+        elif kind == 6:
+            lines.append(f"DEL s{(key * 7) % 5000} h{key % 400}")
+        else:
+            lines.append(f"LTRIM l{key % 300} -200 -1")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def digest(server):
+    return server.ask("DEBUG", "DIGEST")
+
+
+def test():
+    app.need("redis-server", "redis-benchmark", "redis-cli")
+    work, digests = commands(), []
+    for on_hakmem in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            server = Server(folder, on_hakmem)
+            server.ask("--pipe-timeout", "0", stdin=work)
+            digests.append(digest(server))
+            if not on_hakmem:
+                server.close()
+                continue
+            maps = open(f"/proc/{server.process.pid}/maps", encoding="utf-8").read()
+            app.check("libhakmem" in maps, "the library is not in the server")
+            load = subprocess.Popen(
+                ["redis-benchmark", "-s", server.socket, "-n", "60000", "-r", "20000", "-d", "120", "-c", "20", "-q",
+                 "-t", "set,get,lpush,lpop,sadd,hset,spop,zadd,lrange_300"], stdout=subprocess.PIPE,
+            )  # fmt: skip
+            saves = 0
+            while load.poll() is None:
+                server.save()
+                saves += 1
+            rates = re.findall(rb"requests per second", load.stdout.read())
+            app.check(load.returncode == 0 and len(rates) >= 9, "redis-benchmark")
+            app.check(saves >= 2, "the load was over before two saves")
+            after = digest(server)
+            server.save()
+            result = server.close()
+            app.check(result.code == 0, f"the server ended with {result.code}: {result.stderr[-1000:]!r}")
+            most = app.proof(result, 4 << 20)
+            reader = Server(folder, False)
+            read_back = digest(reader)
+            reader.close()
+            app.check(read_back == after, f"the saved file holds other data: {read_back} {after}")
+    app.check(len(digests[0]) == 40 and digests[0].strip("0"), f"no digest: {digests[0]}")
+    app.check(digests[0] == digests[1], f"other data on hakmem: {digests}")
+    return f"redis: ok ({saves} saves under load, largest heap {most >> 20} MiB)"
+
+
+app.main(test)
