@@ -61,14 +61,14 @@ static void envelope_send(struct envelope *envelope, bool early) {
   struct envelope *head = atomic_load_explicit(&owner->inbox, memory_order_relaxed);
   do
     envelope->next = head;
-  while (!atomic_compare_exchange_weak_explicit(&owner->inbox, &head, envelope, memory_order_release,
+  while (!atomic_compare_exchange_weak_explicit(&owner->inbox, &head, envelope, memory_order_seq_cst,
                                                 memory_order_relaxed));
   bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
   uint32_t envelopes = atomic_fetch_add_explicit(&owner->inbox_envelopes, 1, memory_order_relaxed) + 1;
-  /* heap_park sets parked, then drains; we push, then look at parked. The fences make one see the other. */
-  atomic_thread_fence(memory_order_seq_cst);
   bool overdue = early || bytes > INBOX_BYTES_MAX || envelopes > INBOX_ENVELOPES_MAX;
-  if ((overdue || atomic_load_explicit(&owner->parked, memory_order_relaxed)) && lock_try(&owner->lock)) {
+  /* heap_park sets parked, then drains; we pushed, now we look at parked. All four accesses are
+   * sequentially consistent, so one of us sees the other's. */
+  if ((overdue || atomic_load_explicit(&owner->parked, memory_order_seq_cst)) && lock_try(&owner->lock)) {
     inbox_drain_to_slabs(owner);
     lock_give(&owner->lock);
   }
@@ -164,7 +164,7 @@ void outbox_put(struct heap *heap, void *block, uint32_t entry) {
 
 /* The lock is held. A block whose entry is not this heap's was freed before, and its slab closed. */
 static void inbox_drain(struct heap *heap, bool to_bins) {
-  struct envelope *first = atomic_exchange_explicit(&heap->inbox, NULL, memory_order_acquire);
+  struct envelope *first = atomic_exchange_explicit(&heap->inbox, NULL, memory_order_seq_cst);
   if (first == NULL)
     return;
   struct envelope *last = first;

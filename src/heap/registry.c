@@ -104,8 +104,7 @@ void heap_flush_all(struct heap *heap) {
 /* A dead thread's heap, whose lifeline we took: its blocks go home and it waits for a new owner. */
 static void heap_park(struct heap *heap) {
   if (!atomic_load_explicit(&heap->parked, memory_order_relaxed)) {
-    atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst); /* see envelope_send */
+    atomic_store_explicit(&heap->parked, true, memory_order_seq_cst); /* see envelope_send */
     heap_flush_all(heap);
   }
   lifeline_drop(&heap->lifeline);
