@@ -73,11 +73,20 @@ __attribute__((noreturn)) static inline void test_skip(const char *reason) {
 static int test_long __attribute__((unused));
 static uint64_t test_seed __attribute__((unused)) = 1;
 
-/* The number of rounds: `quick` by default, `times` as many with --long, a quarter under a sanitizer. */
+#ifndef TEST_EMULATED
+#define TEST_EMULATED 0
+#endif
+
+/* Whether this process's RSS is the heap's doing: sanitizers and emulators need memory of their own. */
+#define TEST_RSS_COUNTS (!TEST_SANITIZED && !TEST_EMULATED)
+
+/* The number of rounds: `quick` by default, `times` as many with --long; fewer under a sanitizer or emulator. */
 static inline long test_rounds(long quick, long times) {
   long rounds = test_long ? quick * times : quick;
   if (TEST_SANITIZED && rounds >= 4)
     rounds /= 4;
+  if (TEST_EMULATED && rounds >= 16)
+    rounds /= 16;
   return rounds;
 }
 

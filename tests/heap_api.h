@@ -30,8 +30,14 @@
 #define t_usable_size malloc_usable_size
 #ifdef __GLIBC__
 #define t_trim malloc_trim
+#elif defined(TEST_STATIC)
+int hak_trim(size_t keep_bytes);
+#define t_trim hak_trim
 #else
-#define t_trim(keep_bytes) ((void)(keep_bytes), 0)
+static inline int t_trim(size_t keep_bytes) {
+  (void)keep_bytes;
+  return 0;
+}
 #endif
 #endif
 

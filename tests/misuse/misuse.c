@@ -217,6 +217,11 @@ static void judge(const struct crime *crime) {
   } else {
     CHECK_SAY(status == 0, "%s: status 0x%x, stderr: %s", crime->name, status, said);
   }
+  if (TEST_EMULATED) { /* the emulator adds a line of its own */
+    char *line = strstr(said, "qemu: ");
+    if (line)
+      *line = 0;
+  }
   int right = strcmp(said, expected) == 0 || (crime->second && strcmp(said, second) == 0);
   CHECK_SAY(right, "%s said: %s, expected: %s", crime->name, said, expected);
 }

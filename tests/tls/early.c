@@ -18,10 +18,14 @@ static void preinit(void) {
   stages++;
 }
 
+#ifdef __GLIBC__
 __attribute__((section(".preinit_array"), used)) static void (*preinit_entry)(void) = preinit;
+#else /* musl runs no preinit_array: the lowest priority comes closest */
+__attribute__((constructor(101))) static void preinit_entry(void) { preinit(); }
+#endif
 
-/* 101 is the first priority open to programs; the linker keeps the ones below for the system. */
-__attribute__((constructor(101))) static void constructor_first(void) {
+/* Priorities from 101 are open to programs; the ones below are the system's. */
+__attribute__((constructor(102))) static void constructor_first(void) {
   CHECK(stages == 1);
   from_preinit = t_realloc(from_preinit, 100000);
   CHECK(from_preinit != NULL && from_preinit[0] == 1 && from_preinit[99] == 1);
