@@ -40,7 +40,7 @@ static void *child_thread(void *argument) {
 
 /* fork is the child's only thread; the blocks in `shared` were made by threads that are gone here. */
 static void child_run(void) {
-  alarm(20);
+  alarm(10);
   for (int i = 0; i < SHARED; i++) {
     char *block = atomic_exchange(&shared[i], NULL);
     if (block)

@@ -10,6 +10,8 @@
 #define PTHREAD_DESTRUCTOR_ITERATIONS 4
 #endif
 #define KEYS 4
+#define KEPT_BYTES 200
+#define KEPT_BYTE 0x77
 /* TSan leaves a thread in its last round; what comes after it cannot judge. */
 #define ROUNDS (PTHREAD_DESTRUCTOR_ITERATIONS - TEST_TSAN)
 
@@ -38,7 +40,10 @@ static void destructor(void *argument) {
     void *large = t_malloc(400000);
     CHECK(large != NULL);
     t_free(large);
-    state->kept[state->kept_count++] = t_malloc(200);
+    char *kept = t_malloc(KEPT_BYTES);
+    CHECK(kept != NULL);
+    memset(kept, KEPT_BYTE, KEPT_BYTES);
+    state->kept[state->kept_count++] = kept;
   }
   if (round + 1 < ROUNDS) {
     for (int i = 0; i < KEYS; i++) {
@@ -80,8 +85,11 @@ int main(int argc, char **argv) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, thread_run, &state) == 0);
     pthread_join(thread, NULL);
-    for (int i = 0; i < state.kept_count; i++)
+    for (int i = 0; i < state.kept_count; i++) {
+      for (int j = 0; j < KEPT_BYTES; j++)
+        CHECK(((char *)state.kept[i])[j] == KEPT_BYTE);
       t_free(state.kept[i]);
+    }
     free_in_last_round();
   }
   CHECK_SAY(rounds_seen_most + 1 >= ROUNDS, "only %d rounds", rounds_seen_most + 1);

@@ -1,0 +1,114 @@
+/* mutant.c: hak_* over libc with one fault, chosen by MUTANT. A test linked with it must fail: that is the
+ * test's positive control. SOUND has no fault. */
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hakmem/hakmem.h"
+
+enum mutant {
+  SOUND,
+  OVERLAP,         /* a live block is given out again */
+  ALIGNMENT,       /* some addresses are 8 bytes off */
+  ZEROING,         /* calloc's last byte is not zero */
+  CONTENTS,        /* realloc changes a byte */
+  USABLE_SHORT,    /* the usable size is less than was asked for */
+  USABLE_UNSTABLE, /* the usable size changes */
+  SCRIBBLE,        /* malloc writes into another block */
+  LEAK,            /* free does nothing */
+  FORK_LOCK,       /* a lock that fork does not know */
+  ERRNO,           /* free changes errno */
+  WRAP,            /* count * size wraps */
+  STINGY,          /* NULL long before memory is out */
+};
+
+static _Atomic unsigned calls;
+static _Atomic size_t given_bytes;
+static __thread void *previous;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A prime, so that no loop of a test keeps in step with it. */
+static int due(void) { return ++calls % 997 == 0; }
+
+/* libc's free would find the faults of these and end the program before the test says anything. */
+static int frees_nothing(void) {
+  return MUTANT == OVERLAP || MUTANT == ALIGNMENT || MUTANT == SCRIBBLE || MUTANT == LEAK;
+}
+
+void *hak_malloc(size_t size) {
+  if (MUTANT == STINGY && (given_bytes += size) > (size_t)64 << 20) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  if (MUTANT == OVERLAP && size >= 16 && size < 500 && due() && previous && malloc_usable_size(previous) >= size)
+    return previous;
+  if (MUTANT == FORK_LOCK)
+    pthread_mutex_lock(&lock);
+  void *block = malloc(size);
+  if (MUTANT == FORK_LOCK)
+    pthread_mutex_unlock(&lock);
+  if (MUTANT == ALIGNMENT && due())
+    return (char *)block + 8;
+  if (MUTANT == SCRIBBLE && due() && previous)
+    ((char *)previous)[0] ^= 1;
+  if (MUTANT == OVERLAP || MUTANT == SCRIBBLE)
+    previous = block;
+  return block;
+}
+
+void *hak_calloc(size_t count, size_t size) {
+  void *block = MUTANT == WRAP ? calloc(1, count * size) : calloc(count, size);
+  if (MUTANT == ZEROING && block && count * size > 8)
+    ((char *)block)[count * size - 1] = 1;
+  return block;
+}
+
+void *hak_realloc(void *block, size_t size) {
+  void *moved = realloc(block, size);
+  if (MUTANT == CONTENTS && moved && size > 8 && due())
+    ((char *)moved)[size / 2] ^= 1;
+  return moved;
+}
+
+void *hak_reallocarray(void *block, size_t count, size_t size) {
+  if (MUTANT != WRAP && size && count > SIZE_MAX / size) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  return realloc(block, count * size);
+}
+
+void hak_free(void *block) {
+  if (frees_nothing())
+    return;
+  if (MUTANT == FORK_LOCK)
+    pthread_mutex_lock(&lock);
+  free(block);
+  if (MUTANT == FORK_LOCK)
+    pthread_mutex_unlock(&lock);
+  if (MUTANT == ERRNO)
+    errno = EINVAL;
+}
+
+void *hak_aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+
+int hak_posix_memalign(void **out, size_t alignment, size_t size) { return posix_memalign(out, alignment, size); }
+
+size_t hak_usable_size(const void *block) {
+  size_t usable = malloc_usable_size((void *)(uintptr_t)block);
+  if (MUTANT == USABLE_SHORT && usable > 8 && due())
+    return usable - 8;
+  if (MUTANT == USABLE_UNSTABLE && usable > 1024 && (calls += 1) % 2)
+    return usable - 1;
+  return usable;
+}
+
+int hak_trim(size_t keep_bytes) {
+  (void)keep_bytes;
+  return 0;
+}
+
+void hak_stats_get(struct hak_stats *out) { memset(out, 0, sizeof *out); }
