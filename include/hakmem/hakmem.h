@@ -5,7 +5,8 @@
  * or the extras.
  *
  * All functions may be called from any thread at any time: before constructors, in destructors of
- * thread-local objects, in atexit handlers, after fork. None is async-signal-safe. Sizes are bytes.
+ * thread-local objects, in atexit handlers, after fork. None is async-signal-safe; a handler that
+ * interrupts an allocation all the same gets memory, and what it frees is lost. Sizes are bytes.
  * A function that returns memory returns NULL and sets errno to ENOMEM when memory is out, the size
  * is over PTRDIFF_MAX or a product overflows. Memory is aligned to 16 bytes or to what was asked.
  */
@@ -52,7 +53,8 @@ HAK_API int hak_posix_memalign(void **out, size_t alignment, size_t size);
  * 0 for NULL and for memory that is not hakmem's. */
 HAK_API size_t hak_usable_size(const void *block);
 
-/* The size a request of `size` bytes is rounded up to; 0 when it can never be served. */
+/* The size a request of `size` bytes is rounded up to: at least so much is usable. 0 when the request
+ * can never be served. */
 HAK_API size_t hak_good_size(size_t size);
 
 /* Gives free memory back to the kernel, keeping about `keep_bytes` of it for reuse. Returns 1 if
@@ -64,6 +66,7 @@ HAK_API int hak_trim(size_t keep_bytes);
 struct hak_stats {
   size_t live_bytes;          /* in the program's hands, rounded up to class sizes */
   size_t bin_bytes;           /* ready in the bins of the heaps */
+  size_t bin_blocks;          /* how many blocks that are */
   size_t in_flight_bytes;     /* freed by another thread, on the way to their owner; an estimate */
   size_t slab_free_bytes;     /* free blocks in slabs, and slab tails no block fits into */
   size_t unit_free_bytes;     /* free units of superslabs that were used before and are still resident */

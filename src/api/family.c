@@ -25,7 +25,7 @@ size_t hak_usable_size(const void *block) {
 size_t hak_good_size(size_t size) {
   if (size <= HAK_SMALL_MAX)
     return class_bytes(hak_class_of(max_size(size, 1)));
-  return size > PTRDIFF_MAX - UNIT_BYTES ? 0 : round_up(size, UNIT_BYTES);
+  return size > PTRDIFF_MAX ? 0 : round_up(size, UNIT_BYTES);
 }
 
 static void *resize_by_copy(void *block, size_t old_bytes, size_t size) {
@@ -58,12 +58,18 @@ void *hak_realloc(void *block, size_t size) {
     size_t bytes = class_bytes(entry_class(entry));
     if (size <= bytes && size >= bytes / SHRINK_SHARE)
       return block;
+    if (!slab_is_block_start(block, entry_class(entry)))
+      fault_not_a_block(block);
     return resize_by_copy(block, bytes, size);
   }
   if (entry == ENTRY_LARGE) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
       fault_not_a_block(block);
-    void *resized = size > HAK_SMALL_MAX ? large_resize(block, size) : NULL;
+    void *resized = NULL;
+    if (size > HAK_SMALL_MAX && slow_path_begin()) {
+      resized = large_resize(block, size);
+      slow_path_end();
+    }
     return resized ? resized : resize_by_copy(block, large_bytes(block), size);
   }
   if (entry == ENTRY_LARGE_BODY)
@@ -106,13 +112,11 @@ int hak_posix_memalign(void **out, size_t alignment, size_t size) {
 
 int hak_trim(size_t keep_bytes) {
   struct heap *heap = heap_current();
-  if (heap && heap->in_slow_path)
+  if (!slow_path_begin())
     return 0;
   int kept = errno;
-  if (heap) {
-    heap->in_slow_path = true;
+  if (heap)
     heap_flush_all(heap);
-  }
   heaps_sweep(heap_count());
   size_t given_back = 0;
   uint32_t count = heap_count();
@@ -131,8 +135,7 @@ int hak_trim(size_t keep_bytes) {
   struct large_stats kept_large;
   large_stats(&kept_large);
   given_back += units_purge(keep_bytes - min_size(keep_bytes, kept_large.cached_bytes), 0);
-  if (heap)
-    heap->in_slow_path = false;
+  slow_path_end();
   errno = kept;
   return given_back > 0;
 }

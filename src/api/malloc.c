@@ -17,7 +17,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SWEEP_PERIOD 64 /* slow calls of a heap between two looks for a dead thread's heap */
+#define SWEEP_PERIOD 64   /* slow calls of a heap between two looks for a dead thread's heap */
+#define CHECK_PERIOD 1024 /* slow calls between two walks over everything, in check builds */
+
+/* calloc above this takes a mapping of its own, whose pages are zero and cost nothing until they are
+ * used: a block out of a slab would have to be cleared, and be resident, whole. */
+#define CALLOC_SMALL_MAX ((size_t)64 * 1024)
 
 void *hak_malloc(size_t size) { return hak_malloc_inlined(size); }
 void hak_free(void *block) { hak_free_inlined(block); }
@@ -25,84 +30,73 @@ void hak_free(void *block) { hak_free_inlined(block); }
 /* A static link takes only the objects it needs; whoever needs malloc needs the constructor. */
 __attribute__((used)) static void (*const start_with_malloc)(void) = hak_start;
 
-/* The heap of the calling thread, locked. NULL when memory is out, or when a signal handler has
- * interrupted the slow path: then nothing of the heap may be touched. */
-static struct heap *enter(void) {
-  struct heap *heap = heap_current();
-  if (UNLIKELY(heap == NULL)) {
-    heap = heap_attach();
-    if (heap == NULL)
-      return NULL;
-  }
-  if (UNLIKELY(heap->in_slow_path))
-    return NULL;
-  heap->in_slow_path = true;
-  atomic_signal_fence(memory_order_seq_cst);
-  lock_take(&heap->lock);
-  return heap;
-}
-
-/* What is due is done here, outside the lock. */
-static void leave(struct heap *heap) {
-  bins_tick(heap);
-  bool sweep = heap->slow_calls % SWEEP_PERIOD == 0;
+/* What is due now and then, called at the end of a slow path, without a lock. */
+static void housekeep(struct heap *heap) {
+  heap->slow_calls++;
 #ifdef HAK_DEBUG
-  if (heap->slow_calls % 1024 == 0)
+  if (heap->slow_calls % CHECK_PERIOD == 0) {
+    lock_take(&heap->lock);
     hak_assert(heap_is_valid(heap) && superslabs_are_valid());
+    lock_give(&heap->lock);
+  }
 #endif
-  lock_give(&heap->lock);
   if (UNLIKELY(units_purge_is_due()))
     units_purge_due();
-  if (UNLIKELY(sweep))
+  if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0))
     heaps_sweep(1);
-  atomic_signal_fence(memory_order_seq_cst);
-  heap->in_slow_path = false;
 }
 
 /* Memory is out: gives back what is held free, address space included. */
 COLD static void memory_release(void) {
   struct heap *heap = heap_current();
-  if (heap && heap->in_slow_path)
-    return; /* in a signal handler: locks may be held below us */
   large_trim(0);
   heaps_sweep(heap_count());
-  if (heap) {
-    heap->in_slow_path = true;
+  if (heap)
     heap_flush_all(heap);
-    heap->in_slow_path = false;
-  }
   units_release_empty();
 }
 
 static void *small_block(unsigned cls) {
-  struct heap *heap = enter();
+  struct heap *heap = heap_current();
   if (UNLIKELY(heap == NULL)) {
-    bool zeroed;
-    size_t bytes = class_bytes(cls);
-    return large_alloc(bytes, bytes & -bytes, &zeroed); /* as aligned as a block of the class is */
+    heap = heap_attach();
+    if (heap == NULL)
+      return NULL;
+    slow_path_begin(); /* nobody did: there was no heap to mark */
   }
+  lock_take(&heap->lock);
   void *block = hak_bin_pop(&heap->front.bins[cls]);
   if (block == NULL)
     block = bin_refill(heap, cls);
-  leave(heap);
+  bins_tick(heap);
+  lock_give(&heap->lock);
+  housekeep(heap);
   return block;
 }
 
-/* Any size; retries once after giving back what is held free. */
+/* A block of class cls, or, if that is 0, a large object. Tries again after giving back what is held
+ * free. Keeps errno, or sets ENOMEM. */
 static void *block_or_null(size_t size, size_t alignment, unsigned cls, bool *zeroed) {
-  for (bool again = false;; again = true) {
-    *zeroed = false;
-    void *block = cls ? small_block(cls) : large_alloc(size, alignment, zeroed);
-    if (LIKELY(block != NULL)) {
-      HAK_OWNER_STEPPED();
-      return block;
+  int kept = errno;
+  void *block = NULL;
+  *zeroed = false;
+  if (LIKELY(slow_path_begin())) {
+    for (unsigned attempt = 0; block == NULL && attempt < 2; attempt++) {
+      if (UNLIKELY(attempt > 0))
+        memory_release();
+      block = cls ? small_block(cls) : large_alloc(size, alignment, zeroed);
     }
-    if (again) {
-      errno = ENOMEM;
-      return NULL;
+    slow_path_end();
+  } else {
+    if (cls) {
+      size = class_bytes(cls);
+      alignment = size & -size; /* as aligned as a block of the class is */
     }
-    memory_release();
+    block = large_alloc_interrupting(size, alignment);
   }
+  HAK_OWNER_STEPPED();
+  errno = LIKELY(block != NULL) ? kept : ENOMEM;
+  return block;
 }
 
 NOINLINE void *hak_malloc_slow(size_t size) {
@@ -112,11 +106,7 @@ NOINLINE void *hak_malloc_slow(size_t size) {
     return NULL;
   }
   size = max_size(size, 1);
-  int kept = errno;
-  void *block = block_or_null(size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, &zeroed);
-  if (LIKELY(block != NULL))
-    errno = kept;
-  return block;
+  return block_or_null(size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, &zeroed);
 }
 
 void *aligned_block(size_t alignment, size_t size) {
@@ -139,7 +129,7 @@ void *hak_calloc(size_t count, size_t size) {
     errno = ENOMEM;
     return NULL;
   }
-  if (bytes <= HAK_SMALL_MAX) {
+  if (bytes <= CALLOC_SMALL_MAX) {
     void *block = hak_malloc_inlined(bytes);
     return block ? memset(block, 0, bytes) : NULL;
   }
@@ -150,27 +140,29 @@ void *hak_calloc(size_t count, size_t size) {
   return block;
 }
 
-NOINLINE void hak_free_slow(void *block) {
-  uint32_t entry = map_entry(block);
+static void free_small(void *block, uint32_t entry) {
   struct heap *heap = heap_current();
-  int kept = errno;
-  if (LIKELY(entry_heap_id(entry) != 0)) {
-    if (UNLIKELY(heap == NULL))
-      heap = heap_attach();
-    if (UNLIKELY(heap == NULL)) {
+  if (UNLIKELY(heap == NULL)) {
+    heap = heap_attach();
+    if (heap == NULL) {
       block_deliver(block, entry);
-    } else if (UNLIKELY(heap->in_slow_path)) {
-      /* In a signal handler that interrupted us: the block is lost, the heap is not. */
-    } else if (entry_is_of(entry, heap->front.key)) {
-      enter();
-      bin_overflow(heap, entry_class(entry), block);
-      leave(heap);
-    } else {
-      heap->in_slow_path = true;
-      outbox_put(heap, block, entry);
-      heap->in_slow_path = false;
+      return;
     }
-  } else if (entry == ENTRY_LARGE) {
+    slow_path_begin(); /* nobody did: there was no heap to mark */
+  }
+  if (entry_is_of(entry, heap->front.key)) {
+    lock_take(&heap->lock);
+    bin_overflow(heap, entry_class(entry), block);
+    bins_tick(heap);
+    lock_give(&heap->lock);
+    housekeep(heap);
+  } else if (outbox_put(heap, block, entry)) {
+    housekeep(heap);
+  }
+}
+
+static void free_other(void *block, uint32_t entry) {
+  if (entry == ENTRY_LARGE) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
       fault_not_a_block(block);
     large_free(block);
@@ -183,6 +175,18 @@ NOINLINE void hak_free_slow(void *block) {
       fault_no_block_here(block);
     count_foreign_free();
   }
+}
+
+NOINLINE void hak_free_slow(void *block) {
+  int kept = errno;
+  uint32_t entry = map_entry(block);
+  if (LIKELY(slow_path_begin())) {
+    if (LIKELY(entry_heap_id(entry) != 0))
+      free_small(block, entry);
+    else
+      free_other(block, entry);
+    slow_path_end();
+  } /* else the block is lost, see slow_path_begin */
   HAK_OWNER_STEPPED();
   errno = kept;
 }

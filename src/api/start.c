@@ -17,7 +17,12 @@
 
 #define PREFIX "HAKMEM_"
 
+#define REPORT_FD_MIN 100
+
 static int report_fd = -1;
+static struct os_file report_file;
+
+static void say(const char *sentence) { os_write(2, sentence, strlen(sentence)); }
 
 static void complain(const char *assignment, size_t name_length, enum option_error error) {
   char bytes[256];
@@ -44,14 +49,18 @@ static void options_read(void) {
   }
 }
 
-/* Lock order: heaps (registry, then by id, then the envelope pool), superslabs, large, page map,
- * metadata. Our handlers are registered early, so they run last before a fork and first after. */
+/* In lock order (src/README.md). Our handlers are registered early, so they run last before a fork and first after. */
 static void before_fork(void) {
+  if (heap_current() == NULL)
+    heap_attach();
   heaps_lock_for_fork();
   units_lock_for_fork();
   large_lock_for_fork();
   map_lock_for_fork();
   metadata_lock_for_fork();
+  /* In a static link other handlers may run after this one, and may allocate: as in a signal handler
+   * that interrupts the slow path, they get memory without waiting for the locks we hold. */
+  slow_path_begin();
 }
 
 static void after_fork_in_parent(void) {
@@ -60,6 +69,7 @@ static void after_fork_in_parent(void) {
   large_unlock_after_fork(false);
   units_unlock_after_fork(false);
   heaps_unlock_after_fork_parent();
+  slow_path_end();
 }
 
 static void after_fork_in_child(void) {
@@ -68,18 +78,29 @@ static void after_fork_in_child(void) {
   large_unlock_after_fork(true);
   units_unlock_after_fork(true);
   heaps_unlock_after_fork_child();
+  slow_path_end();
 }
 
 __attribute__((constructor(101))) void hak_start(void) {
   options_read();
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+    say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
   long pid = option_value(OPTION_STATS_PID);
   if (option_value(OPTION_STATS) != STATS_OFF && (pid == 0 || pid == os_process_id()))
-    report_fd = os_duplicate_above(2, 100); /* programs close stderr before we get to speak */
+    report_fd = os_duplicate_above(2, REPORT_FD_MIN); /* programs close stderr before we get to speak */
+  if (report_fd >= 0)
+    report_file = os_file_identity(report_fd);
 }
 
 __attribute__((destructor(101))) static void hak_end(void) {
   long pid = option_value(OPTION_STATS_PID);
-  if (report_fd >= 0 && (pid == 0 || pid == os_process_id()))
+  if (report_fd < 0 || (pid != 0 && pid != os_process_id()))
+    return;
+  struct os_file file = os_file_identity(report_fd);
+  if (file.device != report_file.device || file.inode != report_file.inode)
+    return;              /* the program closed our descriptor and got its number for a file of its own */
+  if (slow_path_begin()) /* else exit was called by a signal handler that interrupted us: locks may be held */
     stats_report(report_fd, (enum stats_mode)option_value(OPTION_STATS));
+  else
+    say("hakmem: no summary, the program ended inside malloc\n");
 }

@@ -1,6 +1,6 @@
 /* options.h: the one table of options, and the profiles that give them their values.
  *
- * An option is a number. OPTION_FROM_PROFILE (the default of most) means: take the profile's row.
+ * An option is a number; one that is not set has the value in the profile's column.
  * options_parse is pure: text in, number or error out; api/start.c reads the environment.
  */
 #ifndef HAK_BASE_OPTIONS_H
@@ -27,7 +27,6 @@ enum profile { PROFILE_SPEED, PROFILE_BALANCED, PROFILE_LEAN, PROFILE_COUNT };
 enum stats_mode { STATS_OFF, STATS_TEXT, STATS_JSON };
 enum deepbind_mode { DEEPBIND_DROP, DEEPBIND_KEEP };
 
-#define OPTION_FROM_PROFILE (-1L)
 #define OPTION_CHOICES_MAX 6
 
 struct option_row {

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+_Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX, "the biggest bin has an array");
+
 #define REFILLS_TO_GROW 16  /* refills in a row, without a flush: the bin is too small */
 #define REFILLS_TO_FILL 3   /* in a row: nothing comes back, so half of the slots need not stay free for it */
 #define TICK_SLOW_CALLS 256 /* slow calls between two looks at all bins */
@@ -56,7 +58,9 @@ static bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
 
 static bool bin_open(struct heap *heap, unsigned cls) {
   struct bin_limits all = limits();
-  return bin_set_slots(heap, cls, bin_slots_initial(&all, class_bytes(cls)));
+  size_t slots = bin_slots_initial(&all, class_bytes(cls));
+  heap->bin_state[cls].slots_initial = (uint32_t)slots;
+  return bin_set_slots(heap, cls, slots);
 }
 
 static bool bin_grow(struct heap *heap, unsigned cls) {
@@ -110,44 +114,45 @@ void *bin_refill(struct heap *heap, unsigned cls) {
   return state->base[taken - 1];
 }
 
-void bin_overflow(struct heap *heap, unsigned cls, void *block) {
-  struct bin_state *state = &heap->bin_state[cls];
-  struct hak_bin *bin = &heap->front.bins[cls];
-  state->streak = 0;
-  if (state->base == NULL ? !bin_open(heap, cls) : bin->top == bin->end && !bin_grow(heap, cls)) {
-    if (state->base == NULL) { /* no memory for an array: straight to the slab */
-      slab_set_give(&heap->slabs, cls, &block, 1);
-      return;
-    }
-    bin_flush(heap, cls, (state->slots + 1) / 2);
-  }
-  *bin->top = block;
-  bin_set_top(heap, cls, bin->top + 1);
+static void bin_push(struct heap *heap, unsigned cls, void *block) {
+  void **top = heap->front.bins[cls].top;
+  *top = block;
+  bin_set_top(heap, cls, top + 1);
+}
+
+/* Room for one block more: there is some, or the bin is opened, or grown. */
+static bool bin_make_room(struct heap *heap, unsigned cls) {
+  if (heap->bin_state[cls].base == NULL)
+    return bin_open(heap, cls);
+  return heap->front.bins[cls].top != heap->front.bins[cls].end || bin_grow(heap, cls);
 }
 
 void bin_put(struct heap *heap, unsigned cls, void *block) {
-  struct bin_state *state = &heap->bin_state[cls];
-  struct hak_bin *bin = &heap->front.bins[cls];
-  if (state->base == NULL ? bin_open(heap, cls) : bin->top != bin->end || bin_grow(heap, cls)) {
-    *bin->top = block;
-    bin_set_top(heap, cls, bin->top + 1);
-  } else {
+  if (bin_make_room(heap, cls))
+    bin_push(heap, cls, block);
+  else
     slab_set_give(&heap->slabs, cls, &block, 1);
-  }
+}
+
+void bin_overflow(struct heap *heap, unsigned cls, void *block) {
+  heap->bin_state[cls].streak = 0;
+  if (!bin_make_room(heap, cls) && heap->bin_state[cls].base != NULL)
+    bin_flush(heap, cls, (heap->bin_state[cls].slots + 1) / 2);
+  bin_put(heap, cls, block);
 }
 
 static void bin_shrink(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
-  struct bin_limits all = limits();
   size_t surplus = bin_surplus(state->low);
   if (surplus > bin_count(heap, cls))
     surplus = bin_count(heap, cls);
   if (surplus > 0)
     bin_flush(heap, cls, surplus);
-  size_t slots = bin_slots_after(state->slots, bin_slots_initial(&all, class_bytes(cls)), state->high);
+  size_t slots = bin_slots_after(state->slots, state->slots_initial, state->high);
   if (slots < state->slots && bin_count(heap, cls) < slots) {
     size_t bytes = (state->slots - slots) * class_bytes(cls);
     if (bin_set_slots(heap, cls, slots)) {
+      hak_assert(heap->granted_bytes >= bytes);
       heap->granted_bytes -= bytes;
       heap->counters.bin_shrinks++;
     }
@@ -157,9 +162,9 @@ static void bin_shrink(struct heap *heap, unsigned cls) {
 /* Fill levels are seen at slow calls only, so low and high are estimates; they cost the fast path
  * nothing. */
 void bins_tick(struct heap *heap) {
-  if (++heap->slow_calls % TICK_SLOW_CALLS != 0)
+  if (++heap->ticks % TICK_SLOW_CALLS != 0)
     return;
-  bool decide = heap->slow_calls % (TICK_SLOW_CALLS * LOOKS_TO_SHRINK) == 0;
+  bool decide = heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_SHRINK) == 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     struct bin_state *state = &heap->bin_state[cls];
     if (state->base == NULL)
@@ -188,23 +193,39 @@ void bins_drop_all(struct heap *heap) {
       bin_set_top(heap, cls, heap->bin_state[cls].base);
 }
 
-size_t bins_bytes(const struct heap *heap) {
-  size_t bytes = 0;
+struct bins_content bins_content(const struct heap *heap) {
+  struct bins_content content = {0};
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     size_t count = bin_count(heap, cls);
-    if (count < heap->bin_state[cls].slots) /* the owner may be in the middle of a change */
-      bytes += count * class_bytes(cls);
+    content.blocks += count;
+    content.bytes += count * class_bytes(cls);
   }
-  return bytes;
+  return content;
 }
 
 #ifdef HAK_DEBUG
+static bool bin_is_valid(const struct heap *heap, unsigned cls) {
+  const struct bin_state *state = &heap->bin_state[cls];
+  if (state->base == NULL)
+    return true;
+  size_t count = bin_count(heap, cls);
+  if (state->base[-1] != NULL || count >= state->slots)
+    return false;
+  for (size_t i = 0; i < count; i++)
+    if (!slab_holds(&heap->slabs, state->base[i], cls))
+      return false;
+  return true;
+}
+
 bool heap_is_valid(struct heap *heap) {
+  size_t granted_bytes = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     const struct bin_state *state = &heap->bin_state[cls];
-    if (state->base && (state->base[-1] != NULL || bin_count(heap, cls) >= state->slots))
+    if (!bin_is_valid(heap, cls))
       return false;
+    if (state->base)
+      granted_bytes += (state->slots - state->slots_initial) * class_bytes(cls);
   }
-  return slab_set_is_valid(&heap->slabs);
+  return granted_bytes == heap->granted_bytes && slab_set_is_valid(&heap->slabs);
 }
 #endif

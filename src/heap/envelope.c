@@ -12,6 +12,7 @@
 #define ENVELOPE_SLOTS 124u
 #define ENVELOPE_ORDER 10u
 #define ENVELOPE_BYTES_MAX ((size_t)128 * 1024) /* blocks of more than a KiB fill an envelope sooner */
+#define OUTBOX_BYTES_MAX ((size_t)256 * 1024)   /* of all open envelopes of a thread */
 #define INBOX_BYTES_MAX ((size_t)256 * 1024)    /* above this the pusher drains, if the owner does not, */
 #define INBOX_ENVELOPES_MAX 64u                 /* or above this: many senders' envelopes are nearly empty */
 #define SENDS_PER_SWEEP 16u                     /* times places: then half-filled envelopes go too */
@@ -68,21 +69,27 @@ static void envelope_send(struct envelope *envelope, bool early) {
   bool overdue = early || bytes > INBOX_BYTES_MAX || envelopes > INBOX_ENVELOPES_MAX;
   /* heap_park sets parked, then drains; we pushed, now we look at parked. All four accesses are
    * sequentially consistent, so one of us sees the other's. */
-  if ((overdue || atomic_load_explicit(&owner->parked, memory_order_seq_cst)) && lock_try(&owner->lock)) {
+  while ((overdue || atomic_load_explicit(&owner->parked, memory_order_seq_cst)) && lock_try(&owner->lock)) {
     inbox_drain_to_slabs(owner);
     lock_give(&owner->lock);
+    /* Whoever failed to get the lock meanwhile left its envelope to us. */
+    if (atomic_load_explicit(&owner->inbox, memory_order_seq_cst) == NULL)
+      break;
+    overdue = false;
   }
 }
+
+/* The owner is the only writer: a plain store is enough. */
+#define OWNER_ADD(sum, amount)                                                                                         \
+  atomic_store_explicit(&(sum), atomic_load_explicit(&(sum), memory_order_relaxed) + (amount), memory_order_relaxed)
 
 static void envelope_close(struct outbox *outbox, struct envelope **place, bool early) {
   struct envelope *envelope = *place;
   *place = NULL;
   outbox->sent_since_sweep++;
-  atomic_store_explicit(&outbox->envelopes_sent,
-                        atomic_load_explicit(&outbox->envelopes_sent, memory_order_relaxed) + 1, memory_order_relaxed);
-  atomic_store_explicit(&outbox->remote_frees,
-                        atomic_load_explicit(&outbox->remote_frees, memory_order_relaxed) + envelope->count,
-                        memory_order_relaxed);
+  OWNER_ADD(outbox->open_bytes, -envelope->bytes);
+  OWNER_ADD(outbox->envelopes_sent, 1);
+  OWNER_ADD(outbox->remote_frees, envelope->count);
   envelope_send(envelope, early);
 }
 
@@ -98,6 +105,7 @@ void outbox_drop_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
   for (uint32_t i = 0; i < outbox->places; i++)
     outbox->open[i] = NULL;
+  atomic_store_explicit(&outbox->open_bytes, 0, memory_order_relaxed);
 }
 
 static unsigned places_order(uint32_t places) { return (unsigned)__builtin_ctz(places) + 3; }
@@ -113,10 +121,15 @@ static bool outbox_grow(struct outbox *outbox) {
   for (uint32_t i = 0; i < outbox->places; i++)
     if (outbox->open[i])
       open[outbox->open[i]->owner & (places - 1)] = outbox->open[i];
-  if (outbox->open)
-    metadata_give(outbox->open, places_order(outbox->places));
+  /* In this order: a fork may copy any state in between, and the child clears what places says. */
+  struct envelope **outgrown = outbox->open;
+  uint32_t outgrown_places = outbox->places;
   outbox->open = open;
+  atomic_signal_fence(memory_order_seq_cst);
   outbox->places = places;
+  atomic_signal_fence(memory_order_seq_cst);
+  if (outgrown)
+    metadata_give(outgrown, places_order(outgrown_places));
   return true;
 }
 
@@ -144,7 +157,7 @@ COLD void block_deliver(void *block, uint32_t entry) {
   lock_give(&owner->lock);
 }
 
-void outbox_put(struct heap *heap, void *block, uint32_t entry) {
+bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   struct outbox *outbox = &heap->outbox;
   uint32_t owner = entry_heap_id(entry);
   struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
@@ -152,14 +165,19 @@ void outbox_put(struct heap *heap, void *block, uint32_t entry) {
     place = outbox_open(heap, owner);
     if (place == NULL) {
       block_deliver(block, entry);
-      return;
+      return true;
     }
   }
   struct envelope *envelope = *place;
   envelope->blocks[envelope->count++] = block;
-  envelope->bytes += class_bytes(entry_class(entry));
-  if (UNLIKELY(envelope->count == ENVELOPE_SLOTS || envelope->bytes >= ENVELOPE_BYTES_MAX))
-    envelope_close(outbox, place, false);
+  size_t bytes = class_bytes(entry_class(entry));
+  envelope->bytes += bytes;
+  OWNER_ADD(outbox->open_bytes, bytes);
+  if (LIKELY(envelope->count < ENVELOPE_SLOTS && envelope->bytes < ENVELOPE_BYTES_MAX &&
+             atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) < OUTBOX_BYTES_MAX))
+    return false;
+  envelope_close(outbox, place, false);
+  return true;
 }
 
 /* The lock is held. A block whose entry is not this heap's was freed before, and its slab closed. */

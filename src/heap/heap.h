@@ -10,11 +10,12 @@
  * exit. Whoever takes the lifeline of a dead thread's heap owns it, bins and all: a starting thread
  * adopts it; a passer-by sweeps it (bins to slabs, envelopes sent) and drops the lifeline again.
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
- *   H2  only the owner reads or writes bins and outbox; only a holder of the lock reads or writes
- *       slabs and takes envelopes out of the inbox
- *   H3  the owner's slow path takes the lock once; a holder of one heap's lock only tries another's
+ *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork
+ *       drops both); only a holder of the lock reads or writes slabs and takes envelopes out
+ *   H3  the owner's slow path takes the lock once; a holder of one heap's lock only tries another's,
+ *       except before a fork, which takes them all in the order of their ids
  *   H4  heaps are never freed, so a heap id stays valid for ever
- * heap_is_valid checks H1 as far as one heap shows it.
+ * heap_is_valid checks the bins' part of H1, the bins' budget and the slabs.
  */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
@@ -28,9 +29,10 @@
 struct envelope;
 
 struct bin_state {
-  void **base;        /* first slot; NULL until the class is used */
-  uint32_t slots;     /* power of two; one of them is the NULL before the first block */
-  uint32_t low, high; /* fewest and most blocks seen since the last look */
+  void **base;    /* first slot; NULL until the class is used */
+  uint32_t slots; /* power of two; one of them is the NULL before the first block */
+  uint32_t slots_initial;
+  uint32_t low, high; /* fewest and most blocks seen since the last decision to shrink */
   uint32_t streak;    /* refills since the last flush */
 };
 
@@ -40,15 +42,18 @@ struct heap_counters {
   uint64_t bin_growths, bin_shrinks;
 };
 
-/* Open envelopes, by owner id; the table doubles when two owners meet in a place. */
+/* Open envelopes, by owner id; the table doubles when two owners meet in a place. The blocks in all of
+ * them together stay under a bound, as only this thread can send them. */
 #define OUTBOX_PLACES_MIN 8u
-#define OUTBOX_PLACES_MAX 512u
+#define OUTBOX_PLACES_MAX 128u
 
 struct outbox {
   struct envelope **open; /* NULL until the first remote free */
   uint32_t places;        /* power of two */
   uint32_t sent_since_sweep;
-  _Atomic uint64_t envelopes_sent, remote_frees; /* written by the owner, read by anybody */
+  /* Written by the owner, read by anybody: */
+  _Atomic size_t open_bytes; /* of the blocks in open envelopes */
+  _Atomic uint64_t envelopes_sent, remote_frees;
 };
 
 struct heap {
@@ -57,8 +62,8 @@ struct heap {
 
   _Alignas(CACHE_LINE) struct lock lock;
   uint32_t id;       /* const */
-  bool in_slow_path; /* owner: a signal handler that interrupts the slow path must not enter it */
-  uint32_t slow_calls;
+  bool in_slow_path; /* owner only: see slow_path_begin */
+  uint32_t slow_calls, ticks;
   size_t granted_bytes; /* of bins, beyond their initial slots */
   struct heap_counters counters;
   struct slab_set slabs;
@@ -77,6 +82,28 @@ extern const struct hak_front hak_heap_none;
 /* The calling thread's heap, NULL if it has none yet. */
 static inline struct heap *heap_current(void) {
   return hak_self == &hak_heap_none ? NULL : (struct heap *)(void *)hak_self;
+}
+
+/* Entered by every slow path of the calling thread; false if it is in one already, which means that
+ * this is a signal handler that interrupted it. Then no lock may be waited for and nothing of the heap
+ * touched: memory comes from a mapping of its own, a freed block is lost. That saves a crash reporter
+ * that mallocs; it makes nothing async-signal-safe: a handler that interrupts the fast path, or a
+ * thread's very first call, is not noticed. */
+static inline bool slow_path_begin(void) {
+  struct heap *heap = heap_current();
+  if (heap == NULL)
+    return true;
+  if (UNLIKELY(heap->in_slow_path))
+    return false;
+  heap->in_slow_path = true;
+  atomic_signal_fence(memory_order_seq_cst);
+  return true;
+}
+static inline void slow_path_end(void) {
+  struct heap *heap = heap_current();
+  atomic_signal_fence(memory_order_seq_cst);
+  if (heap != NULL)
+    heap->in_slow_path = false;
 }
 
 /* registry.c */
@@ -109,13 +136,17 @@ void bins_tick(struct heap *heap);
 void bins_flush_all(struct heap *heap);
 /* Forgets what the bins hold. */
 void bins_drop_all(struct heap *heap);
-/* Blocks and bytes ready in the bins; any holder of the lock may ask, the owner may be popping. */
-size_t bins_bytes(const struct heap *heap);
+/* What is ready in the bins; any holder of the lock may ask, the owner may be popping. */
+struct bins_content {
+  size_t blocks, bytes;
+};
+struct bins_content bins_content(const struct heap *heap);
 
 /* envelope.c */
 
-/* A block of another heap, freed by the owner of `heap`; no lock is held. entry: the block's. */
-void outbox_put(struct heap *heap, void *block, uint32_t entry);
+/* A block of another heap, freed by the owner of `heap`; no lock is held. entry: the block's. True if
+ * an envelope was sent. */
+bool outbox_put(struct heap *heap, void *block, uint32_t entry);
 /* Without memory for a heap or an envelope, a block goes home by hand: into its slab, under the lock. */
 void block_deliver(void *block, uint32_t entry);
 /* Sends all open envelopes. */

@@ -8,6 +8,7 @@
 #define CHUNK_HEAPS 256u
 #define CHUNKS_MAX 4095u /* a million threads at a time: ids have 20 bits */
 #define LOOKS_MAX 64u    /* heaps a starting thread looks at before it makes a new one */
+_Static_assert(CHUNK_HEAPS *CHUNKS_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no heap's");
 
 /* The slot under every empty bin of hak_heap_none. */
 static void *const no_block[1];
@@ -69,7 +70,10 @@ static struct heap *take_orphan(uint32_t looks) {
     struct heap *heap = heap_by_id(registry.cursor);
     if (lifeline_take(&heap->lifeline)) {
       HAK_OWNER_DIED(&heap->front);
-      return heap;
+      if (!heap->in_slow_path)
+        return heap;
+      /* Its owner ended inside the slow path (pthread_exit in a signal handler): nobody may use it. We
+       * keep the lifeline, so that nobody tries. */
     }
   }
   return NULL;
@@ -103,7 +107,7 @@ void heap_flush_all(struct heap *heap) {
 
 /* A dead thread's heap, whose lifeline we took: its blocks go home and it waits for a new owner. */
 static void heap_park(struct heap *heap) {
-  if (!atomic_load_explicit(&heap->parked, memory_order_relaxed)) {
+  if (!atomic_load_explicit(&heap->parked, memory_order_relaxed) || inbox_has_mail(heap)) {
     atomic_store_explicit(&heap->parked, true, memory_order_seq_cst); /* see envelope_send */
     heap_flush_all(heap);
   }

@@ -21,10 +21,11 @@ struct range {
 };
 
 static struct {
-  struct lock lock;
+  struct lock lock; /* of the cache */
   struct range cache[CACHE_ENTRIES];
   unsigned hand; /* oldest goes first, roughly: entries are replaced in turn */
-  struct large_stats stats;
+  size_t cached_bytes;
+  _Atomic size_t live_count, live_bytes;
 } large;
 
 static struct large *record(const void *object) { return map_record(object); }
@@ -38,7 +39,8 @@ static void mark(char *base, size_t bytes, uint32_t first, uint32_t others) {
 
 static void unmap(struct range range) {
   mark(range.base, range.bytes, ENTRY_NONE, ENTRY_NONE);
-  os_unmap(range.base, range.bytes);
+  if (!os_unmap(range.base, range.bytes)) /* too many mappings: its pages at least */
+    os_purge(range.base, range.bytes);
 }
 
 /* The smallest cached range that fits without much waste; the lock is held. */
@@ -53,85 +55,95 @@ static char *cache_take(size_t bytes, size_t alignment) {
   if (best == NULL)
     return NULL;
   char *base = best->base;
-  large.stats.cached_bytes -= best->bytes;
+  large.cached_bytes -= best->bytes;
   best->base = NULL;
   return base;
 }
 
 static void count_live(size_t bytes) {
-  large.stats.live_count++;
-  large.stats.live_bytes += bytes;
+  atomic_fetch_add_explicit(&large.live_count, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&large.live_bytes, bytes, memory_order_relaxed);
   usage_add(bytes);
 }
 
-void *large_alloc(size_t size, size_t alignment, bool *zeroed) {
-  size_t bytes = round_up(size, UNIT_BYTES);
-  alignment = max_size(alignment, bytes >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES);
-  *zeroed = false;
-  lock_take(&large.lock);
-  char *base = cache_take(bytes, alignment);
-  if (base) {
-    bytes = record(base)->bytes;
-    count_live(bytes);
-  }
-  lock_give(&large.lock);
-  if (base == NULL) {
-    base = os_map(bytes, alignment);
-    if (base == NULL)
-      return NULL;
-    if (!map_cover(base, bytes)) {
-      os_unmap(base, bytes);
-      return NULL;
-    }
-    record(base)->bytes = bytes;
-    *zeroed = true;
-    lock_take(&large.lock);
-    count_live(bytes);
-    lock_give(&large.lock);
-  }
+static size_t alignment_of(size_t bytes, size_t alignment) {
+  return max_size(alignment, bytes >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES);
+}
+
+static void *object_made(char *base, size_t bytes) {
+  count_live(bytes);
   mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return base;
 }
 
-void large_free(void *object) {
-  struct range range = {.base = object};
-  struct range evicted = {0};
-  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  lock_take(&large.lock);
-  if (map_entry(object) != ENTRY_LARGE)
-    fault_double_free(object);
-  range.bytes = record(object)->bytes;
-  large.stats.live_count--;
-  large.stats.live_bytes -= range.bytes;
-  usage_subtract(range.bytes);
-  /* Under the lock, so that a second free of this object sees it. */
-  mark(range.base, range.bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
-  if (range.bytes <= cache_max / CACHED_OBJECT_SHARE) {
-    while (large.stats.cached_bytes + range.bytes > cache_max || large.cache[large.hand].base) {
-      struct range *oldest = &large.cache[large.hand];
-      large.hand = (large.hand + 1) % CACHE_ENTRIES;
-      if (oldest->base == NULL)
-        continue;
-      struct range next = *oldest;
-      oldest->base = NULL;
-      large.stats.cached_bytes -= next.bytes;
-      if (evicted.base) {
-        lock_give(&large.lock);
-        unmap(evicted);
-        lock_take(&large.lock);
-      }
-      evicted = next;
-    }
-    large.cache[large.hand] = range;
-    large.hand = (large.hand + 1) % CACHE_ENTRIES;
-    large.stats.cached_bytes += range.bytes;
-    range.base = NULL;
+static void *map_object(size_t bytes, size_t alignment, bool (*cover)(const void *, size_t)) {
+  char *base = os_map(bytes, alignment);
+  if (base == NULL)
+    return NULL;
+  if (!cover(base, bytes)) {
+    os_unmap(base, bytes);
+    return NULL;
   }
+  record(base)->bytes = bytes;
+  return object_made(base, bytes);
+}
+
+void *large_alloc(size_t size, size_t alignment, bool *zeroed) {
+  size_t bytes = round_up(size, UNIT_BYTES);
+  alignment = alignment_of(bytes, alignment);
+  lock_take(&large.lock);
+  char *base = cache_take(bytes, alignment);
   lock_give(&large.lock);
+  *zeroed = base == NULL;
+  return base ? object_made(base, record(base)->bytes) : map_object(bytes, alignment, map_cover);
+}
+
+void *large_alloc_interrupting(size_t size, size_t alignment) {
+  size_t bytes = round_up(size, UNIT_BYTES);
+  return map_object(bytes, alignment_of(bytes, alignment), map_cover_without_waiting);
+}
+
+/* Puts a range into the cache. Returns what has to go instead: the range itself, or one that was
+ * evicted; base NULL if nothing. */
+static struct range cache_put(struct range range) {
+  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
+  struct range evicted = {0};
+  if (range.bytes > cache_max / CACHED_OBJECT_SHARE)
+    return range;
+  lock_take(&large.lock);
+  while (large.cached_bytes + range.bytes > cache_max || large.cache[large.hand].base) {
+    struct range next = large.cache[large.hand];
+    large.cache[large.hand].base = NULL;
+    large.hand = (large.hand + 1) % CACHE_ENTRIES;
+    if (next.base == NULL)
+      continue;
+    large.cached_bytes -= next.bytes;
+    if (evicted.base) {
+      lock_give(&large.lock);
+      unmap(evicted);
+      lock_take(&large.lock);
+    }
+    evicted = next;
+  }
+  large.cache[large.hand] = range;
+  large.hand = (large.hand + 1) % CACHE_ENTRIES;
+  large.cached_bytes += range.bytes;
+  lock_give(&large.lock);
+  return evicted;
+}
+
+void large_free(void *object) {
+  /* One thread gets to change the first entry; to any other this is a double free. */
+  if (!map_entry_change(object, ENTRY_LARGE, ENTRY_LARGE_FREE))
+    fault_double_free(object);
+  struct range range = {.base = object, .bytes = record(object)->bytes};
+  atomic_fetch_sub_explicit(&large.live_count, 1, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&large.live_bytes, range.bytes, memory_order_relaxed);
+  usage_subtract(range.bytes);
+  mark(range.base, range.bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  struct range evicted = cache_put(range);
   if (evicted.base)
     unmap(evicted);
-  if (range.base)
-    unmap(range);
 }
 
 /* May the system give so much more? Asked before a huge object moves, because the page map's leaves
@@ -146,44 +158,59 @@ static bool growth_is_plausible(size_t bytes) {
   return true;
 }
 
+/* Cuts or lengthens the mapping where it lies. */
+static bool resize_in_place(char *base, size_t bytes, size_t wanted) {
+  if (wanted < bytes) {
+    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
+    if (os_unmap(base + wanted, bytes - wanted))
+      return true;
+    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_BODY);
+    return false;
+  }
+  if (!os_resize(base, bytes, wanted))
+    return false;
+  if (!map_cover(base, wanted)) {
+    os_unmap(base + bytes, wanted - bytes);
+    return false;
+  }
+  map_entries_set(base + bytes, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
+  return true;
+}
+
+/* Moves the pages to a longer range. NULL: unchanged. */
+static char *resize_by_move(char *base, size_t bytes, size_t wanted) {
+  char *target = growth_is_plausible(wanted - bytes) ? os_reserve(wanted, alignment_of(wanted, UNIT_BYTES)) : NULL;
+  if (target == NULL)
+    return NULL;
+  mark(base, bytes, ENTRY_NONE, ENTRY_NONE); /* another mapping may come to lie there at once */
+  bool covered = map_cover(target, wanted);
+  if (!covered || !os_move(base, bytes, target, wanted)) {
+    mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+    if (!covered) /* a failed move may have unmapped the target: it may be somebody else's by now */
+      os_unmap(target, wanted);
+    return NULL;
+  }
+  mark(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  return target;
+}
+
 void *large_resize(void *object, size_t size) {
   char *base = object;
   size_t bytes = record(object)->bytes;
   size_t wanted = round_up(size, UNIT_BYTES);
   if (wanted == bytes)
     return object;
-  if (wanted < bytes) {
-    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
-    os_unmap(base + wanted, bytes - wanted);
-  } else if (os_resize(base, bytes, wanted)) {
-    if (!map_cover(base, wanted)) {
-      os_unmap(base + bytes, wanted - bytes);
+  if (!resize_in_place(base, bytes, wanted)) {
+    base = wanted > bytes ? resize_by_move(base, bytes, wanted) : NULL;
+    if (base == NULL)
       return NULL;
-    }
-    map_entries_set(base + bytes, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
-  } else {
-    size_t alignment = wanted >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES;
-    char *target = growth_is_plausible(wanted - bytes) ? os_reserve(wanted, alignment) : NULL;
-    if (target == NULL)
-      return NULL;
-    mark(base, bytes, ENTRY_NONE, ENTRY_NONE); /* another mapping may come to lie there at once */
-    bool covered = map_cover(target, wanted);
-    if (!covered || !os_move(base, bytes, target, wanted)) {
-      mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-      if (!covered) /* a failed move may have unmapped the target: it may be somebody else's by now */
-        os_unmap(target, wanted);
-      return NULL;
-    }
-    base = target;
-    record(base)->bytes = wanted;
-    mark(base, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
   }
-  lock_take(&large.lock);
   record(base)->bytes = wanted;
-  large.stats.live_bytes += wanted - bytes;
-  usage_subtract(bytes);
-  usage_add(wanted);
-  lock_give(&large.lock);
+  atomic_fetch_add_explicit(&large.live_bytes, wanted - bytes, memory_order_relaxed);
+  if (wanted > bytes)
+    usage_add(wanted - bytes);
+  else
+    usage_subtract(bytes - wanted);
   return base;
 }
 
@@ -192,12 +219,12 @@ size_t large_trim(size_t keep_bytes) {
   for (;;) {
     struct range range = {0};
     lock_take(&large.lock);
-    for (unsigned i = 0; i < CACHE_ENTRIES && large.stats.cached_bytes > keep_bytes; i++) {
+    for (unsigned i = 0; i < CACHE_ENTRIES && large.cached_bytes > keep_bytes; i++) {
       struct range *oldest = &large.cache[(large.hand + i) % CACHE_ENTRIES];
       if (oldest->base) {
         range = *oldest;
         oldest->base = NULL;
-        large.stats.cached_bytes -= range.bytes;
+        large.cached_bytes -= range.bytes;
         break;
       }
     }
@@ -211,8 +238,10 @@ size_t large_trim(size_t keep_bytes) {
 
 void large_stats(struct large_stats *out) {
   lock_take(&large.lock);
-  *out = large.stats;
+  out->cached_bytes = large.cached_bytes;
   lock_give(&large.lock);
+  out->live_count = atomic_load_explicit(&large.live_count, memory_order_relaxed);
+  out->live_bytes = atomic_load_explicit(&large.live_bytes, memory_order_relaxed);
 }
 
 void large_lock_for_fork(void) { lock_take(&large.lock); }

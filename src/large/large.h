@@ -14,6 +14,9 @@
  * NULL when memory is out. */
 void *large_alloc(size_t size, size_t alignment, bool *zeroed);
 
+/* The same for a signal handler that interrupted this thread's slow path: waits for no lock. */
+void *large_alloc_interrupting(size_t size, size_t alignment);
+
 /* object: its entry was ENTRY_LARGE. If two threads free one object, one of them ends the program. */
 void large_free(void *object);
 

@@ -8,9 +8,9 @@
 /* `bytes` zeroed bytes at a multiple of CACHE_LINE, for good. NULL when memory is out. */
 void *metadata_take_forever(size_t bytes);
 
-/* 2^order bytes (order 6..26) at a multiple of CACHE_LINE, content unspecified. */
+/* 2^order bytes (order 6..17) at a multiple of CACHE_LINE, content unspecified. */
 #define METADATA_ORDER_MIN 6
-#define METADATA_ORDER_MAX 26
+#define METADATA_ORDER_MAX 17 /* the array of the biggest bin */
 void *metadata_take(unsigned order);
 void metadata_give(void *piece, unsigned order);
 

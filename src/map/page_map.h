@@ -49,8 +49,10 @@ static inline uint32_t map_entry(const void *address) {
   return __atomic_load_n((uint32_t *)(entries + ((uintptr_t)address >> HAK_UNIT_SHIFT) * 4), __ATOMIC_RELAXED);
 }
 
-/* Makes the leaves for a range. False when memory is out. Takes the page map's lock. */
+/* Makes the leaves for a range. False when memory is out. Takes the page map's lock if one is missing;
+ * the second form only tries to. */
 bool map_cover(const void *address, size_t size);
+bool map_cover_without_waiting(const void *address, size_t size);
 
 /* Is there a leaf around this address? The functions below need one. */
 static inline bool map_covers(const void *address) {
@@ -100,6 +102,8 @@ static inline void *map_superslab_record(const void *address) {
 }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);
+/* Changes one entry if it is `from`; of several threads that try, one succeeds. */
+bool map_entry_change(const void *address, uint32_t from, uint32_t to);
 
 /* Held across a fork, so that the child finds the map whole. */
 void map_lock_for_fork(void);

@@ -14,6 +14,7 @@
 /* Committing grows with the heap: few system calls for a big one, little charged for a small one. */
 #define COMMIT_BYTES_MIN ((size_t)8 << 20)
 #define COMMIT_BYTES_MAX ((size_t)64 << 20)
+#define ARENA_BYTES_MIN ((size_t)64 << 20)
 #define PURGE_BYTES_MIN ((size_t)1 << 20)
 #define PURGE_MARGIN ((size_t)4 << 20) /* a purge goes so far below its bound: the next run is not due at once */
 
@@ -84,10 +85,10 @@ static unsigned longest_run(uint32_t free) {
 }
 
 /* Under the lock: a plain store is enough. */
-static void add(_Atomic size_t *sum, size_t bytes) {
+static void sum_add(_Atomic size_t *sum, size_t bytes) {
   atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + bytes, memory_order_relaxed);
 }
-static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_relaxed); }
+static size_t sum_read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_relaxed); }
 
 static void note_oldest(void) {
   const struct superslab *oldest = units.resident.first;
@@ -109,18 +110,20 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
     age_list_append(&units.resident, s);
   else if (s->resident && !resident)
     age_list_remove(&units.resident, s);
-  add(&units.resident_free_bytes, (size_t)__builtin_popcount(resident) * UNIT_BYTES);
-  add(&units.resident_free_bytes, -(size_t)__builtin_popcount(s->resident) * UNIT_BYTES);
+  sum_add(&units.resident_free_bytes, (size_t)__builtin_popcount(resident) * UNIT_BYTES);
+  sum_add(&units.resident_free_bytes, -(size_t)__builtin_popcount(s->resident) * UNIT_BYTES);
   s->free = free;
   s->resident = resident;
   note_oldest();
 }
 
-/* A new arena. Where address space is limited, a small one, so that large objects keep a share. */
+/* A new arena: as much as all before it, so that a small program reserves little (mlockall, and limits
+ * set later, count it). Where address space is limited, less, so that large objects keep a share. */
 static bool arena_reserve(void) {
-  static const size_t steps[] = {(size_t)64 << 20, (size_t)4 << 20, SUPERSLAB_BYTES};
+  static const size_t steps[] = {ARENA_BYTES_MIN, (size_t)4 << 20, SUPERSLAB_BYTES};
   size_t limit = os_address_space_limit();
-  size_t size = (size_t)option_value(OPTION_RESERVE_MB) << 20;
+  size_t size =
+      min_size((size_t)option_value(OPTION_RESERVE_MB) << 20, max_size(ARENA_BYTES_MIN, units.reserved_bytes));
   if (limit != SIZE_MAX)
     size = min_size(size, max_size(round_down(limit / 64, SUPERSLAB_BYTES), SUPERSLAB_BYTES));
   size = round_up(size, SUPERSLAB_BYTES);
@@ -167,7 +170,7 @@ static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELA
 
 /* The lock is held. */
 static void note_demand(void) {
-  size_t taken = read(&units.taken_bytes);
+  size_t taken = sum_read(&units.taken_bytes);
   demand_note(&units.demand, taken, os_milliseconds(), max_size(delay_ms(), 1));
   size_t keep_bytes = (size_t)option_value(OPTION_KEEP_MB) << 20;
   atomic_store_explicit(&units.keep_for_now_bytes, purge_keep_for_now(&units.demand, keep_bytes, taken),
@@ -190,7 +193,7 @@ void *units_take(unsigned order) {
     uint32_t mask = run_mask(order) << first;
     set_units(s, s->free & ~mask, s->resident & ~mask);
     run = s->base + first * UNIT_BYTES;
-    add(&units.taken_bytes, UNIT_BYTES << order);
+    sum_add(&units.taken_bytes, UNIT_BYTES << order);
     note_demand();
     usage_add(UNIT_BYTES << order);
   }
@@ -209,7 +212,7 @@ void units_give(void *run, unsigned order) {
   if (s->resident)
     age_list_append(&units.resident, s);
   set_units(s, s->free | mask, s->resident | mask);
-  add(&units.taken_bytes, -(UNIT_BYTES << order));
+  sum_add(&units.taken_bytes, -(UNIT_BYTES << order));
   note_demand();
   usage_subtract(UNIT_BYTES << order);
   lock_give(&units.lock);
@@ -219,7 +222,7 @@ void units_give(void *run, unsigned order) {
 static size_t purge_oldest(size_t keep_bytes, uint64_t given_before_ms) {
   lock_take(&units.lock);
   struct superslab *s = units.resident.first;
-  if (s == NULL || read(&units.resident_free_bytes) <= keep_bytes || s->given_ms > given_before_ms) {
+  if (s == NULL || sum_read(&units.resident_free_bytes) <= keep_bytes || s->given_ms > given_before_ms) {
     lock_give(&units.lock);
     return 0;
   }
@@ -228,13 +231,10 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t given_before_ms) {
   set_units(s, s->free & ~mask, 0);
   lock_give(&units.lock);
   for (uint32_t left = mask; left != 0;) {
-    unsigned first = (unsigned)__builtin_ctz(left);
-    uint32_t rest = ~(left >> first);
-    unsigned length = rest == 0 ? SUPERSLAB_UNITS : (unsigned)__builtin_ctz(rest);
-    if (length > SUPERSLAB_UNITS - first)
-      length = SUPERSLAB_UNITS - first;
-    os_purge(s->base + first * UNIT_BYTES, length * UNIT_BYTES);
-    left &= ~((length == SUPERSLAB_UNITS ? UNITS_ALL : (1u << length) - 1) << first);
+    uint32_t lowest = left & -left;
+    uint32_t run = left & ~(left + lowest); /* the ones from the lowest up to the first gap */
+    os_purge(s->base + (size_t)__builtin_ctz(run) * UNIT_BYTES, (size_t)__builtin_popcount(run) * UNIT_BYTES);
+    left &= ~run;
   }
   lock_take(&units.lock);
   set_units(s, s->free | mask, s->resident);
@@ -254,20 +254,22 @@ size_t units_purge(size_t keep_bytes, uint64_t age_ms) {
   return purged;
 }
 
-static size_t keep(void) { return purge_keep((size_t)option_value(OPTION_KEEP_MB) << 20, read(&units.taken_bytes)); }
+static size_t keep(void) {
+  return purge_keep((size_t)option_value(OPTION_KEEP_MB) << 20, sum_read(&units.taken_bytes));
+}
 
 /* Read without the lock: late or early by one run does not matter. */
 bool units_purge_is_due(void) {
-  size_t resident = read(&units.resident_free_bytes);
+  size_t resident = sum_read(&units.resident_free_bytes);
   if (LIKELY(resident < PURGE_BYTES_MIN) || resident <= keep())
     return false;
-  return resident > read(&units.keep_for_now_bytes) ||
+  return resident > sum_read(&units.keep_for_now_bytes) ||
          os_milliseconds() - atomic_load_explicit(&units.oldest_ms, memory_order_relaxed) >= delay_ms();
 }
 
 void units_purge_due(void) {
-  size_t bound = read(&units.keep_for_now_bytes);
-  if (read(&units.resident_free_bytes) > bound)
+  size_t bound = sum_read(&units.keep_for_now_bytes);
+  if (sum_read(&units.resident_free_bytes) > bound)
     units_purge(bound - min_size(bound, PURGE_MARGIN), 0);
   units_purge(keep(), delay_ms());
 }
@@ -305,8 +307,8 @@ void units_stats(struct unit_stats *out) {
   *out = (struct unit_stats){
       .reserved_bytes = units.reserved_bytes,
       .committed_bytes = units.carved_bytes,
-      .taken_bytes = read(&units.taken_bytes),
-      .resident_free_bytes = read(&units.resident_free_bytes),
+      .taken_bytes = sum_read(&units.taken_bytes),
+      .resident_free_bytes = sum_read(&units.resident_free_bytes),
   };
   lock_give(&units.lock);
 }
@@ -335,10 +337,10 @@ bool superslabs_are_valid(void) {
     for (struct superslab *s = units.by_run[order].first; s; s = s->by_run.next)
       valid &= s->run_order == order && longest_run(s->free) == order && (s->resident & ~s->free) == 0;
   for (struct superslab *s = units.resident.first; s; s = s->by_age.next) {
-    valid &= s->resident != 0;
+    valid &= s->resident != 0 && (s->by_age.next == NULL || s->given_ms <= s->by_age.next->given_ms);
     resident_bytes += (size_t)__builtin_popcount(s->resident) * UNIT_BYTES;
   }
-  valid &= resident_bytes == read(&units.resident_free_bytes);
+  valid &= resident_bytes == sum_read(&units.resident_free_bytes);
   lock_give(&units.lock);
   return valid;
 }

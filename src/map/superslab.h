@@ -7,8 +7,9 @@
  *   U2  a superslab with free units is in exactly the list of its longest aligned free run
  *   U3  a superslab with resident free units is in the resident list, which is ordered by the time
  *       the last unit was given to it, oldest first
- * superslab_is_valid checks U1 to U3. One lock; no system call is made under it but reserving and
- * committing a superslab.
+ * superslabs_are_valid checks U1 to U3. The lock is held over system calls only where a superslab is
+ * made: reserving, committing, mapping its leaf. A second lock, only ever tried, is held by the one
+ * thread that purges.
  */
 #ifndef HAK_MAP_SUPERSLAB_H
 #define HAK_MAP_SUPERSLAB_H

@@ -1,5 +1,6 @@
 /* lock.h: a mutex of one word. Spins a little, then sleeps on a futex. Zero is unlocked.
- * Word: 0 free, 1 held, 2 held and somebody may sleep (Drepper, "Futexes Are Tricky", mutex 3). */
+ * Sequentially consistent, so that "push, then try" and "give, then look" cannot miss each other
+ * (heap/envelope.c). Word: 0 free, 1 held, 2 held and somebody may sleep (Drepper, "Futexes Are Tricky", mutex 3). */
 #ifndef HAK_OS_LOCK_H
 #define HAK_OS_LOCK_H
 
@@ -14,15 +15,15 @@ void lock_wake(struct lock *lock);
 
 static inline bool lock_try(struct lock *lock) {
   uint32_t free_word = 0;
-  return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_acquire,
-                                                 memory_order_relaxed);
+  return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_seq_cst,
+                                                 memory_order_seq_cst);
 }
 static inline void lock_take(struct lock *lock) {
   if (UNLIKELY(!lock_try(lock)))
     lock_wait(lock);
 }
 static inline void lock_give(struct lock *lock) {
-  if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2))
+  if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_seq_cst) == 2))
     lock_wake(lock);
 }
 /* In the child of a fork, where the holder was the forking thread. */

@@ -2,8 +2,8 @@
  *
  * Nothing here allocates or takes a lock of ours. Addresses and sizes are multiples of the OS page
  * unless said otherwise. Functions that can fail say so by their result; errno is then unspecified
- * (callers that promise errno set it themselves). Every call that enters the kernel is counted.
- * Tests link a fake of this header whose n-th call fails.
+ * (callers that promise errno set it themselves). Calls that manage memory or wait are counted.
+ * tests/unit/oom.c links a fake of the calls that can fail, whose n-th call fails.
  */
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
@@ -17,8 +17,7 @@ size_t os_page_bytes(void);
 
 /* Address space of `size` bytes at a multiple of `alignment` (a power of two, at least a page).
  * os_reserve: not accessible, not charged against overcommit; os_map: zeroed, readable, writable.
- * NULL when the kernel refuses. os_reserve may keep up to `alignment` bytes more reserved than asked
- * for, unless address space is limited. */
+ * NULL when the kernel refuses. */
 void *os_reserve(size_t size, size_t alignment);
 void *os_map(size_t size, size_t alignment);
 
@@ -28,8 +27,9 @@ bool os_commit(void *address, size_t size);
 /* Gives the pages of a committed range back; it stays accessible and reads as zero. */
 void os_purge(void *address, size_t size);
 
-/* Ends a mapping, or a part of one. */
-void os_unmap(void *address, size_t size);
+/* Ends a mapping, or a part of one. False when the kernel refuses, which it does for a part when the
+ * process has too many mappings. */
+bool os_unmap(void *address, size_t size);
 
 /* Grows or shrinks a mapping made by os_map without moving it. False: unchanged. */
 bool os_resize(void *address, size_t size, size_t size_wanted);
@@ -38,7 +38,8 @@ bool os_resize(void *address, size_t size, size_t size_wanted);
  * unmapped, bytes behind the old size read as zero. False: both unchanged. */
 bool os_move(void *address, size_t size, void *target, size_t size_wanted);
 
-/* Address space this process may still be limited by (RLIMIT_AS), SIZE_MAX without limit. */
+/* RLIMIT_AS as it was when first asked for, SIZE_MAX without limit. (A later call could meet a seccomp
+ * filter; a limit set since then shows as a refused mapping.) */
 size_t os_address_space_limit(void);
 
 /* Waits while *word == expected; may wake without reason. Wakes one waiter. */
@@ -53,6 +54,11 @@ uint64_t os_milliseconds(void);
 void os_write(int fd, const char *bytes, size_t length);
 /* A duplicate of fd, numbered `lowest` or above, closed on exec; -1 if there is none. */
 int os_duplicate_above(int fd, int lowest);
+/* Which file a descriptor stands for; zeros if for none. */
+struct os_file {
+  uint64_t device, inode;
+};
+struct os_file os_file_identity(int fd);
 /* The next "NAME=value" of the environment whose name starts with prefix; *cursor starts at 0. NULL
  * behind the last, and always if the process runs with raised privileges. */
 const char *os_environment_next(const char *prefix, size_t *cursor);

@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,11 +33,15 @@ size_t os_page_bytes(void) {
 }
 
 size_t os_address_space_limit(void) {
-  struct rlimit limit;
-  count(OS_CALL_OTHER);
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-    return SIZE_MAX;
-  return (size_t)limit.rlim_cur;
+  static _Atomic size_t limit;
+  size_t known = atomic_load_explicit(&limit, memory_order_relaxed);
+  if (known == 0) {
+    struct rlimit now;
+    count(OS_CALL_OTHER);
+    known = getrlimit(RLIMIT_AS, &now) != 0 || now.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)now.rlim_cur;
+    atomic_store_explicit(&limit, known, memory_order_relaxed);
+  }
+  return known;
 }
 
 /* Without MAP_NORESERVE: what can never be backed is refused here, not by the OOM killer. */
@@ -80,9 +85,9 @@ void os_purge(void *address, size_t size) {
   madvise(address, size, MADV_DONTNEED);
 }
 
-void os_unmap(void *address, size_t size) {
+bool os_unmap(void *address, size_t size) {
   count(OS_CALL_UNMAP);
-  munmap(address, size);
+  return munmap(address, size) == 0;
 }
 
 bool os_resize(void *address, size_t size, size_t size_wanted) {
@@ -139,6 +144,14 @@ int os_duplicate_above(int fd, int lowest) {
   int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
   errno = kept;
   return duplicate;
+}
+
+struct os_file os_file_identity(int fd) {
+  struct stat status;
+  int kept = errno;
+  bool known = fstat(fd, &status) == 0;
+  errno = kept;
+  return known ? (struct os_file){.device = status.st_dev, .inode = status.st_ino} : (struct os_file){0};
 }
 
 const char *os_environment_next(const char *prefix, size_t *cursor) {

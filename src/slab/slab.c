@@ -17,9 +17,12 @@ struct slab {
   uint32_t list_until; /* list_update is due when free_count gets above this */
   uint32_t hint;       /* first word that may have a free block */
   uint8_t class;
-  uint8_t list; /* FULLNESS_LISTS: in no list */
+  bool holes_purged; /* no block was put back since the free pages were given to the system */
+  uint8_t list;      /* FULLNESS_LISTS: in no list */
 };
 _Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the leaf");
+_Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
+_Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest blocks fit a unit's bitmap");
 
 static unsigned list_of(const struct slab *slab) {
   if (slab->free_count == 0)
@@ -82,6 +85,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   slab->hint = 0;
   slab->class = (uint8_t)cls;
   slab->list = FULLNESS_LISTS;
+  slab->holes_purged = false;
   unsigned whole_words = class->block_count / 64;
   for (unsigned i = 0; i < whole_words; i++)
     slab->bitmap[i] = ~(uint64_t)0;
@@ -189,6 +193,7 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
                  (bits & bit) != 0))
       judge(set, cls, blocks[i]);
     *word = bits | bit;
+    slab->holes_purged = false;
     if (index / 64 < slab->hint)
       slab->hint = (uint32_t)(index / 64);
     if (UNLIKELY(++slab->free_count > slab->list_until))
@@ -211,7 +216,10 @@ void slab_set_close_empty(struct slab_set *set) {
 
 static bool is_free(const struct slab *slab, size_t index) { return (slab->bitmap[index / 64] >> index % 64 & 1) != 0; }
 
-static size_t slab_purge_holes(const struct slab *slab) {
+static size_t slab_purge_holes(struct slab *slab) {
+  if (slab->holes_purged)
+    return 0;
+  slab->holes_purged = true;
   size_t bytes = class_bytes(slab->class);
   size_t blocks = size_classes[slab->class].block_count;
   size_t page = os_page_bytes();
@@ -234,7 +242,7 @@ size_t slab_set_purge_holes(struct slab_set *set) {
   size_t purged = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     for (unsigned list = 0; list < FULLNESS_LISTS; list++)
-      for (const struct slab *slab = set->partial[cls][list]; slab; slab = slab->next)
+      for (struct slab *slab = set->partial[cls][list]; slab; slab = slab->next)
         purged += slab_purge_holes(slab);
   return purged;
 }
@@ -250,6 +258,14 @@ static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, u
   }
   return slab->class == cls && slab->list == list && list_of(slab) == list && free_count == slab->free_count &&
          map_entry(slab->base) == entry_of(key, cls);
+}
+
+bool slab_holds(const struct slab_set *set, const void *block, unsigned cls) {
+  const struct size_class *class = &size_classes[cls];
+  char *base = slab_base(block, class->order);
+  size_t index = (size_t)((const char *)block - base) / class->bytes;
+  return map_entry(block) == entry_of(set->key, cls) && slab_is_block_start(block, cls) &&
+         !is_free(map_record(base), index);
 }
 
 bool slab_set_is_valid(const struct slab_set *set) {

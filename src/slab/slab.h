@@ -7,7 +7,8 @@
  *       heap and the class for as long
  *   S3  a slab with free blocks is in exactly one list of its class, by fullness; a full one in none
  *   S4  no word of the bitmap before hint has a bit set
- * slab_set_is_valid checks S1 to S4.
+ *   S5  slab_bytes is the sum of the open slabs' lengths
+ * slab_set_is_valid checks S1 to S4 on the slabs in lists.
  */
 #ifndef HAK_SLAB_SLAB_H
 #define HAK_SLAB_SLAB_H
@@ -39,15 +40,17 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
 void slab_set_close_empty(struct slab_set *set);
 
 /* Gives the OS pages that lie wholly in free blocks back to the system: nothing is stored in free
- * blocks, so they may go. Makes system calls. Returns the bytes given back, whether they were
- * resident or not. */
+ * blocks, so they may go. Makes system calls. Slabs that nothing was put into since the last time are
+ * left out. Returns the bytes given back. */
 size_t slab_set_purge_holes(struct slab_set *set);
 
-/* Start of the block around an address inside a slab of class cls; used to judge a wild pointer. */
+/* Is `address`, inside a slab of class cls, the first byte of a block? */
 bool slab_is_block_start(const void *address, unsigned cls);
 
 #ifdef HAK_DEBUG
 bool slab_set_is_valid(const struct slab_set *set);
+/* Is this a block of the set and of class cls that is outside its slab's bitmap? */
+bool slab_holds(const struct slab_set *set, const void *block, unsigned cls);
 #endif
 
 #endif

@@ -14,14 +14,14 @@
 #define FIELD(name) {#name, offsetof(struct hak_stats, name)}
 
 const struct stats_field stats_fields[] = {
-    FIELD(live_bytes),      FIELD(bin_bytes),       FIELD(in_flight_bytes),    FIELD(slab_free_bytes),
-    FIELD(unit_free_bytes), FIELD(large_bytes),     FIELD(large_cached_bytes), FIELD(metadata_bytes),
-    FIELD(heap_bytes),      FIELD(heap_peak_bytes), FIELD(reserved_bytes),     FIELD(committed_bytes),
-    FIELD(large_count),     FIELD(heap_count),      FIELD(heap_parked_count),  FIELD(refills),
-    FIELD(refilled_blocks), FIELD(flushes),         FIELD(flushed_blocks),     FIELD(bin_growths),
-    FIELD(bin_shrinks),     FIELD(envelopes_sent),  FIELD(remote_frees),       FIELD(foreign_frees),
-    FIELD(calls_map),       FIELD(calls_unmap),     FIELD(calls_protect),      FIELD(calls_advise),
-    FIELD(calls_remap),     FIELD(calls_futex),     FIELD(calls_other),
+    FIELD(live_bytes),      FIELD(bin_blocks),      FIELD(bin_bytes),       FIELD(in_flight_bytes),
+    FIELD(slab_free_bytes), FIELD(unit_free_bytes), FIELD(large_bytes),     FIELD(large_cached_bytes),
+    FIELD(metadata_bytes),  FIELD(heap_bytes),      FIELD(heap_peak_bytes), FIELD(reserved_bytes),
+    FIELD(committed_bytes), FIELD(large_count),     FIELD(heap_count),      FIELD(heap_parked_count),
+    FIELD(refills),         FIELD(refilled_blocks), FIELD(flushes),         FIELD(flushed_blocks),
+    FIELD(bin_growths),     FIELD(bin_shrinks),     FIELD(envelopes_sent),  FIELD(remote_frees),
+    FIELD(foreign_frees),   FIELD(calls_map),       FIELD(calls_unmap),     FIELD(calls_protect),
+    FIELD(calls_advise),    FIELD(calls_remap),     FIELD(calls_futex),     FIELD(calls_other),
 };
 const size_t stats_field_count = sizeof stats_fields / sizeof stats_fields[0];
 _Static_assert(sizeof stats_fields / sizeof stats_fields[0] == sizeof(struct hak_stats) / sizeof(uint64_t),
@@ -33,12 +33,13 @@ void count_foreign_free(void) { atomic_fetch_add_explicit(&foreign_frees, 1, mem
 
 static void add_heap(struct hak_stats *out, struct heap *heap) {
   lock_take(&heap->lock);
-  size_t bins = bins_bytes(heap);
+  struct bins_content bins = bins_content(heap);
   size_t inbox = atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed);
   size_t taken = heap->slabs.taken_bytes;
-  out->bin_bytes += bins;
+  out->bin_bytes += bins.bytes;
+  out->bin_blocks += bins.blocks;
   out->in_flight_bytes += inbox;
-  out->live_bytes += taken - min_size(taken, bins + inbox);
+  out->live_bytes += taken - min_size(taken, bins.bytes + inbox);
   out->slab_free_bytes += heap->slabs.slab_bytes - taken;
   out->refills += heap->counters.refills;
   out->refilled_blocks += heap->counters.refilled_blocks;
@@ -57,6 +58,11 @@ void hak_stats_get(struct hak_stats *out) {
   out->heap_count = heap_count();
   for (uint32_t id = 1; id <= out->heap_count; id++)
     add_heap(out, heap_by_id(id));
+  size_t in_outboxes = 0; /* counted as taken by the heaps that own the blocks */
+  for (uint32_t id = 1; id <= out->heap_count; id++)
+    in_outboxes += atomic_load_explicit(&heap_by_id(id)->outbox.open_bytes, memory_order_relaxed);
+  out->in_flight_bytes += in_outboxes;
+  out->live_bytes -= min_size(out->live_bytes, in_outboxes);
   struct unit_stats units;
   units_stats(&units);
   struct large_stats large;
@@ -86,16 +92,18 @@ static uint64_t calls_sum(const struct hak_stats *s) {
          s->calls_other;
 }
 
-/* Nothing counts on the fast path, so the hit rate is known from below only: a block that a refill
- * brought was popped at least once, and one pop in a refill was the miss. */
+/* Nothing counts on the fast path, so the hit rate is known from below only. Of the blocks that
+ * refills brought, those that are neither in the bins nor went back were handed out, one a refill as
+ * the miss; what frees brought to the bins and was handed out again only adds hits. */
 static void text_hit_rate(struct text *text, const struct hak_stats *s) {
-  if (s->refilled_blocks == 0) {
-    text_string(text, "unknown");
+  uint64_t back = s->flushed_blocks + s->bin_blocks;
+  uint64_t served = s->refilled_blocks > back ? s->refilled_blocks - back : 0;
+  if (served <= s->refills) {
+    text_string(text, "not known");
     return;
   }
-  uint64_t hits = s->refilled_blocks > s->refills ? s->refilled_blocks - s->refills : 0;
   text_string(text, "at least ");
-  text_fraction(text, hits * 100, s->refilled_blocks, 1);
+  text_fraction(text, (served - s->refills) * 100, served, 1);
   text_string(text, " %");
 }
 

@@ -16,7 +16,7 @@ BELOW = {
     "base": set(),
     "os": {"base"},
     "policy": {"base"},
-    "map": {"os", "base"},
+    "map": {"policy", "os", "base"},
     "slab": {"map", "policy", "os", "base"},
     "large": {"map", "policy", "os", "base"},
     "heap": {"slab", "large", "map", "policy", "os", "base"},

@@ -51,9 +51,9 @@ static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
     }
   assert_true(heap->counters.bin_growths > 5);
   assert_true(heap->bin_state[hak_class_of(64)].slots > 1000);
-  assert_true(bins_bytes(heap) > 0 && bins_bytes(heap) <= heap->slabs.taken_bytes);
+  assert_true(bins_content(heap).bytes > 0 && bins_content(heap).bytes <= heap->slabs.taken_bytes);
   tick(heap, 40 * LOOKS);
-  assert_int_equal(bins_bytes(heap), 0);
+  assert_int_equal(bins_content(heap).bytes, 0);
   assert_int_equal(heap->granted_bytes, 0);
   assert_int_equal(heap->granted_bytes, granted_in_bins(heap));
   assert_int_equal(heap->slabs.taken_bytes, 0);
@@ -89,7 +89,7 @@ static void assert_home(struct heap *owner) {
   inbox_drain_to_slabs(owner);
   lock_give(&owner->lock);
   assert_int_equal(atomic_load(&owner->inbox_bytes), 0);
-  assert_int_equal(owner->slabs.taken_bytes, bins_bytes(owner));
+  assert_int_equal(owner->slabs.taken_bytes, bins_content(owner).bytes);
   UNIT_HEAP_VALID(owner);
 }
 
@@ -108,7 +108,7 @@ static void a_sleeping_owner_pins_nothing(void **state) {
     }
     assert_true(in_flight_max <= 256 * KIB + 256 * KIB); /* the bound, and one envelope of the largest blocks */
     assert_int_equal(freer->slabs.slab_bytes, 0);        /* a heap that only frees gets no slabs */
-    assert_int_equal(bins_bytes(freer), 0);
+    assert_int_equal(bins_content(freer).bytes, 0);
     outbox_send_all(freer);
     assert_home(owner);
   }
@@ -127,7 +127,7 @@ static void the_owner_takes_its_mail_before_anything_else(void **state) {
   assert_true(inbox_has_mail(owner));
   unit_heap_become(owner);
   unsigned cls = hak_class_of(64), found = 0;
-  size_t left = bins_bytes(owner) / class_bytes(cls);
+  size_t left = bins_content(owner).bytes / class_bytes(cls);
   for (size_t i = 0; i < left; i++)
     assert_non_null(hak_malloc(64));
   for (unsigned i = 0; i < 50; i++) {
@@ -186,7 +186,7 @@ static void a_dead_threads_heap_is_swept_and_parked(void **state) {
   struct heap *heap = thread_that_left(2000);
   heaps_sweep(heap_count());
   assert_true(atomic_load(&heap->parked));
-  assert_int_equal(bins_bytes(heap), 0);
+  assert_int_equal(bins_content(heap).bytes, 0);
   size_t live = 0;
   for (size_t i = 1; i < 2000; i += 2)
     live += class_bytes(hak_class_of(16 + i % 3000));
@@ -207,7 +207,7 @@ static void a_new_thread_adopts_a_dead_ones_heap(void **state) {
   struct heap *heap = thread_that_left(1000); /* not swept: bins and all */
   size_t taken = heap->slabs.taken_bytes;
   uint32_t count = heap_count();
-  assert_true(bins_bytes(heap) > 0);
+  assert_true(bins_content(heap).bytes > 0);
   assert_ptr_equal(thread_that_left(0), NULL);
   for (unsigned i = 0; i < 70; i++)
     heaps_sweep(1);
@@ -222,12 +222,12 @@ static void a_living_threads_heap_is_left_alone(void **state) {
   struct heap *heap = unit_heap_attach();
   alloc_all(100, 64);
   free_all(100);
-  size_t ready = bins_bytes(heap);
+  size_t ready = bins_content(heap).bytes;
   assert_true(ready > 0);
   struct heap *other = unit_heap_attach();
   assert_ptr_not_equal(other, heap);
   heaps_sweep(heap_count());
-  assert_int_equal(bins_bytes(heap), ready);
+  assert_int_equal(bins_content(heap).bytes, ready);
   assert_false(atomic_load(&heap->parked));
 }
 
