@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "hakmem/hakmem.h"
 
@@ -23,6 +24,7 @@ enum mutant {
   ERRNO,           /* free changes errno */
   WRAP,            /* count * size wraps */
   STINGY,          /* NULL long before memory is out */
+  GUARDED,         /* each block is a mapping with a page behind it that faults */
 };
 
 static _Atomic unsigned calls;
@@ -35,7 +37,7 @@ static int due(void) { return ++calls % 997 == 0; }
 
 /* libc's free would find the faults of these and end the program before the test says anything. */
 static int frees_nothing(void) {
-  return MUTANT == OVERLAP || MUTANT == ALIGNMENT || MUTANT == SCRIBBLE || MUTANT == LEAK;
+  return MUTANT == OVERLAP || MUTANT == ALIGNMENT || MUTANT == SCRIBBLE || MUTANT == LEAK || MUTANT == GUARDED;
 }
 
 void *hak_malloc(size_t size) {
@@ -45,6 +47,11 @@ void *hak_malloc(size_t size) {
   }
   if (MUTANT == OVERLAP && size >= 16 && size < 500 && due() && previous && malloc_usable_size(previous) >= size)
     return previous;
+  if (MUTANT == GUARDED && size > 256) {
+    size_t bytes = (size + 4095) / 4096 * 4096;
+    char *pages = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED || mprotect(pages + bytes, 4096, PROT_NONE) != 0 ? NULL : pages;
+  }
   if (MUTANT == FORK_LOCK)
     pthread_mutex_lock(&lock);
   void *block = malloc(size);

@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   static const uint32_t slots[] = {16, 400, 3000, SHADOW_RECORDS};
   for (uint64_t i = 0; i < 8; i++) {
-    model_run(test_seed + i, test_rounds(30000, 60), slots[i % 4]);
+    model_run(test_seed + i, test_rounds(30000, 30), slots[i % 4]);
   }
   puts("model_single: ok");
   return 0;

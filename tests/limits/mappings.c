@@ -1,0 +1,60 @@
+/* The number of mappings stays small, whatever is allocated, freed and given back: the kernel allows 65,530
+ * a process, and a heap that splits its mappings runs into that long before memory is out. */
+#include "../check.h"
+#include "../heap_api.h"
+
+#define BLOCKS 40000
+#define LARGE_BLOCKS 400
+
+static char *blocks[BLOCKS], *large[LARGE_BLOCKS];
+
+static long mappings(void) {
+  char text[4096];
+  long lines = 0;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  CHECK(maps != NULL);
+  while (fgets(text, sizeof text, maps))
+    lines++;
+  fclose(maps);
+  return lines;
+}
+
+static char *block_make(size_t size) {
+  char *block = t_malloc(size);
+  CHECK(block != NULL);
+  block[0] = block[size - 1] = 1;
+  return block;
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  long before = mappings(), most = 0;
+  uint64_t seed = test_seed;
+  for (long round = test_rounds(20, 20); round > 0; round--) {
+    for (int i = 0; i < BLOCKS; i++) {
+      if (test_random(&seed) % 3 == 0)
+        continue;
+      t_free(blocks[i]);
+      blocks[i] = test_random(&seed) % 3 ? block_make(test_random(&seed) % 9000 + 1) : NULL;
+    }
+    for (int i = 0; i < LARGE_BLOCKS; i++) {
+      t_free(large[i]);
+      large[i] = test_random(&seed) % 2 ? block_make(test_random(&seed) % 3000000 + 1) : NULL;
+    }
+    if (round % 4 == 0)
+      t_trim(0);
+    long now = mappings() - before;
+    most = now > most ? now : most;
+  }
+  /* A live large block may be a mapping of its own, with one beside it that is kept for reuse. */
+  CHECK_SAY(most < 2 * LARGE_BLOCKS + 100, "%ld mappings more", most);
+  for (int i = 0; i < BLOCKS; i++)
+    t_free(blocks[i]);
+  for (int i = 0; i < LARGE_BLOCKS; i++)
+    t_free(large[i]);
+  t_trim(0);
+  long after = mappings() - before;
+  CHECK_SAY(after < 100, "%ld mappings more after all was freed", after);
+  printf("mappings: ok (%ld at most, %ld at the end)\n", most, after);
+  return 0;
+}
