@@ -120,6 +120,20 @@ static void empty_place(void) {
   t_trim(0);
 }
 
+static void realloc_inside(void) {
+  char *block = t_malloc(100);
+  tell(block + 32);
+  if (t_realloc(test_opaque(block + 32), 5000))
+    _exit(3);
+}
+
+static void realloc_inside_large(void) {
+  char *block = t_malloc(3000000);
+  tell(block + 1000000);
+  if (t_realloc(test_opaque(block + 1000000), 5000))
+    _exit(3);
+}
+
 static void realloc_of_foreign(void) {
   static char foreign[64] __attribute__((aligned(16)));
   tell(foreign);
@@ -171,6 +185,8 @@ static const struct crime {
     {"inside_large", inside_large, not_start, NULL},
     {"inside_large_far", inside_large_far, not_start, NULL},
     {"empty_place", empty_place, no_block, NULL},
+    {"realloc_inside", realloc_inside, not_start, NULL},
+    {"realloc_inside_large", realloc_inside_large, not_start, NULL},
     {"realloc_of_foreign", realloc_of_foreign, not_ours, NULL},
     {"realloc_of_stack", realloc_of_stack, not_ours, NULL},
     {"innocent", innocent, NULL, NULL},
