@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static int frees_nothing(void) {
 }
 
 void *hak_malloc(size_t size) {
-  if (MUTANT == STINGY && (given_bytes += size) > (size_t)64 << 20) {
+  if (MUTANT == STINGY && atomic_fetch_add(&given_bytes, size) > (size_t)64 << 20) {
     errno = ENOMEM;
     return NULL;
   }
@@ -108,7 +109,7 @@ size_t hak_usable_size(const void *block) {
   size_t usable = malloc_usable_size((void *)(uintptr_t)block);
   if (MUTANT == USABLE_SHORT && usable > 8 && due())
     return usable - 8;
-  if (MUTANT == USABLE_UNSTABLE && usable > 1024 && (calls += 1) % 2)
+  if (MUTANT == USABLE_UNSTABLE && usable > 1024 && ++calls % 2)
     return usable - 1;
   return usable;
 }
