@@ -64,32 +64,32 @@ HAK_API int hak_trim(size_t keep_bytes);
 /* What the allocator holds. Sums are taken heap by heap while other threads run: each number is
  * true for its heap at the moment it was read. Bytes unless the name says otherwise. */
 struct hak_stats {
-  size_t live_bytes;          /* in the program's hands, rounded up to class sizes */
-  size_t bin_bytes;           /* ready in the bins of the heaps */
-  size_t bin_blocks;          /* how many blocks that are */
-  size_t in_flight_bytes;     /* freed by another thread, on the way to their owner; an estimate */
-  size_t slab_free_bytes;     /* free blocks in slabs, and slab tails no block fits into */
-  size_t unit_free_bytes;     /* free units of superslabs that were used before and are still resident */
-  size_t large_bytes;         /* live large objects (part of live_bytes) */
-  size_t large_cached_bytes;  /* freed large ranges kept for reuse */
-  size_t metadata_bytes;      /* hakmem's own tables, as mapped */
-  size_t heap_bytes;          /* slabs in use + large objects */
-  size_t heap_peak_bytes;     /* highest heap_bytes so far */
-  size_t reserved_bytes;      /* address space reserved for superslabs */
-  size_t committed_bytes;     /* part of it that is accessible */
-  size_t large_count;         /* live large objects */
-  size_t heap_count;          /* heaps made so far */
-  size_t heap_parked_count;   /* heaps without a living thread */
-  uint64_t refills;           /* times a bin was filled from a slab or an inbox */
+  size_t live_bytes;         /* in the program's hands, rounded up to class sizes */
+  size_t bin_bytes;          /* ready in the bins of the heaps */
+  size_t bin_blocks;         /* how many blocks that are */
+  size_t in_flight_bytes;    /* freed by another thread, on the way to their owner; an estimate */
+  size_t slab_free_bytes;    /* free blocks in slabs, and slab tails no block fits into */
+  size_t unit_free_bytes;    /* free units of superslabs that were used before and are still resident */
+  size_t large_bytes;        /* live large objects (part of live_bytes) */
+  size_t large_cached_bytes; /* freed large ranges kept for reuse */
+  size_t metadata_bytes;     /* hakmem's own tables, as mapped */
+  size_t heap_bytes;         /* slabs in use + large objects */
+  size_t heap_peak_bytes;    /* highest heap_bytes so far */
+  size_t reserved_bytes;     /* address space reserved for superslabs */
+  size_t committed_bytes;    /* part of it that is accessible */
+  size_t large_count;        /* live large objects */
+  size_t heap_count;         /* heaps made so far */
+  size_t heap_parked_count;  /* heaps without a living thread */
+  uint64_t refills;          /* times a bin was filled from a slab or an inbox */
   uint64_t refilled_blocks;
-  uint64_t flushes;           /* times a bin was full and gave blocks to slabs */
+  uint64_t flushes; /* times a bin was full and gave blocks to slabs */
   uint64_t flushed_blocks;
   uint64_t bin_growths;
   uint64_t bin_shrinks;
   uint64_t envelopes_sent;
-  uint64_t remote_frees;      /* blocks that went through envelopes */
-  uint64_t foreign_frees;     /* pointers that were not hakmem's, ignored */
-  uint64_t calls_map;         /* system calls made by the allocator, by kind */
+  uint64_t remote_frees;  /* blocks that went through envelopes */
+  uint64_t foreign_frees; /* pointers that were not hakmem's, ignored */
+  uint64_t calls_map;     /* system calls made by the allocator, by kind */
   uint64_t calls_unmap;
   uint64_t calls_protect;
   uint64_t calls_advise;

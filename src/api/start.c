@@ -58,8 +58,8 @@ static void before_fork(void) {
   large_lock_for_fork();
   map_lock_for_fork();
   metadata_lock_for_fork();
-  /* In a static link other handlers may run after this one, and may allocate: as in a signal handler
-   * that interrupts the slow path, they get memory without waiting for the locks we hold. */
+  /* Handlers of libraries that were set up before us run after this one, and may allocate: as in a signal
+   * handler that interrupts the slow path, they get memory without waiting for the locks we hold. */
   slow_path_begin();
 }
 

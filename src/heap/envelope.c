@@ -54,6 +54,13 @@ static void envelopes_give(struct envelope *first, struct envelope *last) {
   lock_give(&pool.lock);
 }
 
+void inbox_serve(struct heap *heap) {
+  while (atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != NULL && lock_try(&heap->lock)) {
+    inbox_drain_to_slabs(heap);
+    lock_give(&heap->lock);
+  }
+}
+
 /* Pushes onto the owner's inbox. If it has grown long, or nobody owns the heap, or the envelope goes
  * early because its place is needed, drains it at once: a sleeping owner pins nothing. */
 static void envelope_send(struct envelope *envelope, bool early) {
@@ -67,15 +74,13 @@ static void envelope_send(struct envelope *envelope, bool early) {
   bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
   uint32_t envelopes = atomic_fetch_add_explicit(&owner->inbox_envelopes, 1, memory_order_relaxed) + 1;
   bool overdue = early || bytes > INBOX_BYTES_MAX || envelopes > INBOX_ENVELOPES_MAX;
-  /* heap_park sets parked, then drains; we pushed, now we look at parked. All four accesses are
+  /* heap_park sets parked, then serves; we pushed, now we look at parked. All four accesses are
    * sequentially consistent, so one of us sees the other's. */
-  while ((overdue || atomic_load_explicit(&owner->parked, memory_order_seq_cst)) && lock_try(&owner->lock)) {
+  if (atomic_load_explicit(&owner->parked, memory_order_seq_cst))
+    inbox_serve(owner);
+  else if (overdue && lock_try(&owner->lock)) {
     inbox_drain_to_slabs(owner);
     lock_give(&owner->lock);
-    /* Whoever failed to get the lock meanwhile left its envelope to us. */
-    if (atomic_load_explicit(&owner->inbox, memory_order_seq_cst) == NULL)
-      break;
-    overdue = false;
   }
 }
 
@@ -95,7 +100,7 @@ static void envelope_close(struct outbox *outbox, struct envelope **place, bool 
 
 void outbox_send_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
-  for (uint32_t i = 0; i < outbox->places; i++)
+  for (uint32_t i = 0; outbox->open && i < outbox->places; i++)
     if (outbox->open[i])
       envelope_close(outbox, &outbox->open[i], false);
   outbox->sent_since_sweep = 0;

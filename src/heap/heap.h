@@ -155,6 +155,10 @@ void outbox_drop_all(struct heap *heap);
 /* Takes what arrived into the bins (owner) or into the slabs (any holder of the lock). */
 void inbox_drain_to_bins(struct heap *heap);
 void inbox_drain_to_slabs(struct heap *heap);
+/* Drains until nothing is left or somebody else holds the lock. Whoever serves looks again after giving
+ * the lock, so of several that push to a heap nobody owns, the last one to hold the lock leaves nothing
+ * behind (tests/model/park.pml). */
+void inbox_serve(struct heap *heap);
 static inline bool inbox_has_mail(struct heap *heap) {
   return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != NULL;
 }

@@ -110,6 +110,7 @@ static void heap_park(struct heap *heap) {
   if (!atomic_load_explicit(&heap->parked, memory_order_relaxed) || inbox_has_mail(heap)) {
     atomic_store_explicit(&heap->parked, true, memory_order_seq_cst); /* see envelope_send */
     heap_flush_all(heap);
+    inbox_serve(heap);
   }
   lifeline_drop(&heap->lifeline);
 }

@@ -1,4 +1,4 @@
-/* inbox.pml: a model of how blocks travel between heaps, for spin. inbox.sh checks all interleavings.
+/* inbox.pml: a model of how blocks travel between heaps, for spin. protocol.sh checks all interleavings.
  *
  *   lifeline   held by a heap's owner; whoever takes a dead owner's lifeline owns bins and outbox too
  *   lock       of the heap: who holds it may move blocks between slab and inbox
