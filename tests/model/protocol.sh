@@ -24,7 +24,7 @@ check() {
 
 check 0 || { cat pan.log; echo "FAILED: the protocol is broken"; exit 1; }
 for fault in $(seq "$faults"); do
-  if check $fault; then
+  if check "$fault"; then
     echo "FAILED: fault $fault was not found"
     exit 1
   fi
