@@ -53,7 +53,7 @@ static void *taker(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  waves = test_rounds(1200, 20);
+  waves = test_rounds(1200, 600);
   pthread_t takers[TAKERS], makers[MAKERS_AT_ONCE];
   for (int i = 0; i < TAKERS; i++)
     CHECK(pthread_create(&takers[i], NULL, taker, NULL) == 0);

@@ -41,7 +41,7 @@ static void *consumer(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  batches = test_long ? 100 : 12;
+  batches = test_long ? 3000 : 12;
   blocks_per_batch = TEST_SANITIZED ? 500 : 3000;
   handed = calloc(PRODUCERS, sizeof *handed);
   for (int i = 0; i < PRODUCERS; i++)

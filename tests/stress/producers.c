@@ -37,7 +37,7 @@ static void *consumer(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  messages = test_rounds(60000, 40);
+  messages = test_rounds(60000, 400);
   for (int pairs = 1; pairs <= 4; pairs *= 2) {
     pthread_t makers[4], takers[4];
     for (int i = 0; i < pairs; i++) {

@@ -57,7 +57,7 @@ static void *runner(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  long generations = test_rounds(300, 20);
+  long generations = test_rounds(300, 400);
   for (int i = 0; i < LINES; i++)
     relays[i].seed = test_seed + (uint64_t)i * 77;
   for (long generation = 0; generation < generations; generation++) {

@@ -35,7 +35,7 @@ static void threads_run(long waves) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   /* Bins of the few heaps may grow to their budgets once; after that nothing grows. */
-  long waves = test_rounds(4000, 10);
+  long waves = test_rounds(4000, 60);
   long first = test_rss_kib();
   threads_run(waves / 2);
   long settled = test_rss_kib();

@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   for (int i = 0; i < KEYS; i++)
     CHECK(pthread_key_create(&keys[i], destructor) == 0);
-  for (long n = test_rounds(400, 20); n > 0; n--) {
+  for (long n = test_rounds(400, 400); n > 0; n--) {
     static struct state state;
     memset(&state, 0, sizeof state);
     pthread_t thread;
