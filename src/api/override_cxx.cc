@@ -10,7 +10,7 @@
 #define RUNTIME
 #else
 #define RUNTIME __attribute__((weak))
-__asm__(".weak __gxx_personality_v0\n.weak __cxa_begin_catch\n.weak __cxa_end_catch");
+__asm__(".weak __gxx_personality_v0\n.weak __cxa_begin_catch\n.weak __cxa_end_catch\n.weak _ZSt9terminatev");
 #endif
 
 extern "C" {
