@@ -79,7 +79,7 @@ struct hak_stats {
   size_t committed_bytes;    /* part of it that is accessible */
   size_t large_count;        /* live large objects */
   size_t heap_count;         /* heaps made so far */
-  size_t heap_parked_count;  /* heaps without a living thread */
+  size_t heap_parked_count;  /* of dead threads, swept, waiting for a new one */
   uint64_t refills;          /* times a bin was filled from a slab or an inbox */
   uint64_t refilled_blocks;
   uint64_t flushes; /* times a bin was full and gave blocks to slabs */
