@@ -170,7 +170,7 @@ static void free_other(void *block, uint32_t entry) {
     fault_not_a_block(block);
   } else if (entry == ENTRY_LARGE_FREE) {
     fault_double_free(block);
-  } else if (block != NULL) {
+  } else {
     if (address_in_superslab(block))
       fault_no_block_here(block);
     count_foreign_free();
@@ -178,6 +178,8 @@ static void free_other(void *block, uint32_t entry) {
 }
 
 NOINLINE void hak_free_slow(void *block) {
+  if (block == NULL)
+    return;
   int kept = errno;
   uint32_t entry = map_entry(block);
   if (LIKELY(slow_path_begin())) {
