@@ -94,7 +94,6 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, bool *ze
     }
     block = large_alloc_interrupting(size, alignment);
   }
-  HAK_OWNER_STEPPED();
   errno = LIKELY(block != NULL) ? kept : ENOMEM;
   return block;
 }
@@ -189,6 +188,5 @@ NOINLINE void hak_free_slow(void *block) {
       free_other(block, entry);
     slow_path_end();
   } /* else the block is lost, see slow_path_begin */
-  HAK_OWNER_STEPPED();
   errno = kept;
 }

@@ -104,6 +104,7 @@ static inline void slow_path_end(void) {
   atomic_signal_fence(memory_order_seq_cst);
   if (heap != NULL)
     heap->in_slow_path = false;
+  HAK_OWNER_STEPPED();
 }
 
 /* registry.c */
