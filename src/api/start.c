@@ -98,9 +98,12 @@ __attribute__((destructor(101))) static void hak_end(void) {
     return;
   struct os_file file = os_file_identity(report_fd);
   if (file.device != report_file.device || file.inode != report_file.inode)
-    return;              /* the program closed our descriptor and got its number for a file of its own */
-  if (slow_path_begin()) /* else exit was called by a signal handler that interrupted us: locks may be held */
-    stats_report(report_fd, (enum stats_mode)option_value(OPTION_STATS));
-  else
+    return; /* the program closed our descriptor and got its number for a file of its own */
+  if (!slow_path_begin()) {
+    /* exit was called by a signal handler that interrupted us: locks may be held */
     say("hakmem: no summary, the program ended inside malloc\n");
+    return;
+  }
+  stats_report(report_fd, (enum stats_mode)option_value(OPTION_STATS));
+  slow_path_end(); /* other destructors still allocate */
 }
