@@ -112,6 +112,7 @@ static void cache_looks_at_alignment(void **state) {
 
 static void cache_is_bounded(void **state) {
   (void)state;
+  assert_int_equal(options_parse("HAKMEM_LARGE_CACHE_MB", 21, "64"), OPTION_OK);
   size_t bytes_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
   char *huge = alloc(bytes_max / 2 + UNIT_BYTES, 16); /* too much for the cache */
   large_free(huge);
