@@ -1,0 +1,64 @@
+#include "policy/huge_policy.h"
+
+#define STALL_NS ((uint64_t)8 * 1000 * 1000)
+#define SLOW_NS ((uint64_t)4 * 1000 * 1000)
+#define SLOW_IN_ROW_MAX 3
+#define SPARSE_MORE_MAX 4
+#define SPAN_MS_MIN ((uint64_t)1000)
+#define SPAN_MS_MAX ((uint64_t)5 * 60 * 1000)
+
+static bool backs_off(const struct huge_back_off *back_off, uint64_t now_ms) { return now_ms < back_off->until_ms; }
+
+static void good_outcome(struct huge_back_off *back_off, uint64_t now_ms) {
+  if (backs_off(back_off, now_ms)) /* of a range asked for before */
+    return;
+  back_off->span_ms = back_off->span_ms >= 2 * SPAN_MS_MIN ? back_off->span_ms / 2 : 0;
+}
+
+/* Several threads may meet the same trouble; it counts once. */
+static void bad_outcome(struct huge_back_off *back_off, uint64_t now_ms) {
+  if (backs_off(back_off, now_ms))
+    return;
+  uint64_t span_ms = back_off->span_ms == 0 ? SPAN_MS_MIN : back_off->span_ms * 2;
+  back_off->span_ms = span_ms < SPAN_MS_MAX ? span_ms : SPAN_MS_MAX;
+  back_off->until_ms = now_ms + back_off->span_ms;
+}
+
+bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large, size_t heap_bytes, size_t range_bytes,
+                 uint64_t now_ms) {
+  if (mode != HUGE_ALL && !(mode == HUGE_LARGE && large))
+    return false;
+  return heap_bytes >= HUGE_HEAP_BYTES_MIN && range_bytes >= HUGE_RANGE_BYTES_MIN &&
+         !backs_off(&state->stalls, now_ms) && !backs_off(&state->sparse, now_ms);
+}
+
+void huge_note_stall(struct huge_state *state, size_t bytes, uint64_t elapsed_ns, uint64_t now_ms) {
+  if (bytes == 0)
+    return;
+  uint64_t page_ns = elapsed_ns / max_size(bytes / HUGE_RANGE_BYTES_MIN, 1);
+  if (page_ns <= SLOW_NS) {
+    state->slow_in_row = 0;
+    good_outcome(&state->stalls, now_ms);
+    return;
+  }
+  state->slow_in_row++;
+  if (page_ns <= STALL_NS && state->slow_in_row < SLOW_IN_ROW_MAX)
+    return;
+  state->slow_in_row = 0;
+  bad_outcome(&state->stalls, now_ms);
+}
+
+void huge_note_sparse(struct huge_state *state, size_t resident_bytes, size_t range_bytes, uint64_t now_ms) {
+  if (range_bytes == 0)
+    return;
+  if (resident_bytes >= range_bytes - range_bytes / 2) {
+    if (state->sparse_more > 0)
+      state->sparse_more--;
+    good_outcome(&state->sparse, now_ms);
+    return;
+  }
+  if (++state->sparse_more < SPARSE_MORE_MAX)
+    return;
+  state->sparse_more = 0;
+  bad_outcome(&state->sparse, now_ms);
+}

@@ -1,0 +1,36 @@
+#include "policy/limit_policy.h"
+
+#define MARGIN_SHARE 16
+#define MARGIN_BYTES_MIN ((size_t)16 << 20)
+#define MARGIN_BYTES_MAX ((size_t)1 << 30)
+#define NEAR_SHARE 8 /* of the limit is missing when it is near */
+
+static size_t less(size_t a, size_t b) { return a - min_size(a, b); }
+
+size_t limit_margin(size_t group_bytes) {
+  size_t share = min_size(max_size(group_bytes / MARGIN_SHARE, MARGIN_BYTES_MIN), MARGIN_BYTES_MAX);
+  return min_size(share, group_bytes / 2);
+}
+
+size_t limit_hard(size_t option_bytes, size_t group_max_bytes, size_t group_swap_bytes) {
+  size_t limit = option_bytes != 0 ? option_bytes : SIZE_MAX;
+  if (group_max_bytes > SIZE_MAX - group_swap_bytes || group_max_bytes + group_swap_bytes == SIZE_MAX)
+    return limit;
+  size_t group_bytes = group_max_bytes + group_swap_bytes;
+  return min_size(limit, group_bytes - limit_margin(group_bytes));
+}
+
+bool limit_admits(size_t limit_bytes, size_t held_bytes, size_t bytes) {
+  if (bytes == 0 || limit_bytes == SIZE_MAX)
+    return true;
+  return bytes <= limit_bytes && held_bytes <= limit_bytes - bytes;
+}
+
+size_t limit_keep(const struct limit_view *view, size_t keep_bytes) {
+  if (view->under_pressure || view->held_bytes >= view->high_bytes)
+    return 0;
+  size_t excess = less(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE);
+  if (view->target_bytes != 0)
+    excess = max_size(excess, less(less(view->held_bytes, view->live_bytes), view->target_bytes));
+  return excess == 0 ? keep_bytes : min_size(keep_bytes, less(view->free_bytes, excess));
+}

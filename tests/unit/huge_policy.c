@@ -1,0 +1,189 @@
+/* huge_policy: small heaps and ranges get none; stalls and sparse ranges end in back-offs that double to five
+ * minutes and are halved by good outcomes. */
+#include "unit.h"
+
+#include "policy/huge_policy.h"
+
+#define MIB ((size_t)1 << 20)
+#define HEAP (100 * MIB)
+#define PAGE (2 * MIB)
+#define US ((uint64_t)1000)
+#define MS ((uint64_t)1000 * 1000)
+#define START ((uint64_t)5000) /* the clock's, ms */
+
+static bool wanted(const struct huge_state *state, uint64_t now_ms) {
+  return huge_wanted(state, HUGE_ALL, false, HEAP, PAGE, now_ms);
+}
+
+/* The first moment huge pages are wanted again, at most an hour on. */
+static uint64_t wanted_again(const struct huge_state *state, uint64_t now_ms) {
+  uint64_t then = now_ms;
+  while (!wanted(state, then) && then < now_ms + 3600 * 1000)
+    then++;
+  return then;
+}
+
+static void small_heaps_and_ranges_get_none(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  assert_true(huge_wanted(&state, HUGE_ALL, false, 32 * MIB, PAGE, START));
+  assert_true(huge_wanted(&state, HUGE_ALL, true, SIZE_MAX, SIZE_MAX, UINT64_MAX));
+  assert_true(huge_wanted(&state, HUGE_ALL, true, HEAP, PAGE, 0)); /* the clock may start at 0 */
+  assert_false(huge_wanted(&state, HUGE_ALL, true, 32 * MIB - 1, PAGE, START));
+  assert_false(huge_wanted(&state, HUGE_ALL, true, HEAP, PAGE - 1, START));
+  assert_false(huge_wanted(&state, HUGE_ALL, true, 0, 0, START));
+}
+
+static void the_mode_says_for_what(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  assert_true(huge_wanted(&state, HUGE_LARGE, true, HEAP, PAGE, START));
+  assert_false(huge_wanted(&state, HUGE_LARGE, false, HEAP, PAGE, START));
+  assert_false(huge_wanted(&state, HUGE_OFF, true, HEAP, PAGE, START));
+  assert_false(huge_wanted(&state, HUGE_OFF, false, HEAP, PAGE, START));
+}
+
+static void clearing_is_no_stall(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  for (unsigned i = 0; i < 1000; i++) {
+    huge_note_stall(&state, PAGE, 100 * US + i * 3 * US, START + i);
+    assert_true(wanted(&state, START + i));
+  }
+  huge_note_stall(&state, 100 * PAGE, 100 * MS, START); /* 1 ms a page */
+  assert_true(wanted(&state, START));
+  huge_note_stall(&state, 0, UINT64_MAX, START); /* nothing was touched */
+  assert_true(wanted(&state, START));
+}
+
+static void one_long_touch_is_a_stall(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  huge_note_stall(&state, PAGE, 8 * MS, START);
+  assert_true(wanted(&state, START));
+  huge_note_stall(&state, PAGE, 8 * MS + 1, START);
+  assert_false(wanted(&state, START));
+  assert_int_equal(wanted_again(&state, START), START + 1000);
+  struct huge_state of_many = {0};
+  huge_note_stall(&of_many, 100 * PAGE, 900 * MS, START);
+  assert_false(wanted(&of_many, START));
+  struct huge_state of_less = {0}; /* less than a page counts as a page */
+  huge_note_stall(&of_less, 4096, 9 * MS, START);
+  assert_false(wanted(&of_less, START));
+}
+
+static void three_slow_touches_in_a_row_are_a_stall(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  for (unsigned i = 0; i < 100; i++) /* a quick one between */
+    huge_note_stall(&state, PAGE, i % 3 == 2 ? MS : 5 * MS, START);
+  for (unsigned i = 0; i < 100; i++) /* the last that are not slow */
+    huge_note_stall(&state, PAGE, 4 * MS, START);
+  for (unsigned i = 0; i < 3; i++) {
+    assert_true(wanted(&state, START));
+    huge_note_stall(&state, PAGE, 4 * MS + 1, START);
+  }
+  assert_int_equal(wanted_again(&state, START), START + 1000);
+}
+
+static void back_offs_double_to_five_minutes(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  uint64_t now = START, span = 1000;
+  for (unsigned i = 0; i < 20; i++) {
+    huge_note_stall(&state, PAGE, 50 * MS, now);
+    huge_note_stall(&state, PAGE, 50 * MS, now);            /* another thread, the same stall */
+    huge_note_stall(&state, PAGE, 50 * MS, now + span - 1); /* one that asked before */
+    huge_note_stall(&state, PAGE, MS, now + span - 1);
+    assert_int_equal(wanted_again(&state, now), now + span);
+    now += span + 10;
+    span = span * 2 < 300000 ? span * 2 : 300000;
+  }
+  assert_int_equal(span, 300000);
+}
+
+static void good_touches_halve_the_back_off(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  uint64_t now = START;
+  for (unsigned i = 0; i < 4; i++) {
+    huge_note_stall(&state, PAGE, 50 * MS, now);
+    now = wanted_again(&state, now);
+  }
+  assert_int_equal(state.stalls.span_ms, 8000);
+  huge_note_stall(&state, PAGE, MS, now); /* 4 s, so the next is 8 s again */
+  huge_note_stall(&state, PAGE, 50 * MS, now);
+  assert_int_equal(wanted_again(&state, now), now + 8000);
+  now += 8000;
+  for (unsigned i = 0; i < 4; i++)
+    huge_note_stall(&state, PAGE, MS, now);
+  huge_note_stall(&state, PAGE, 50 * MS, now); /* all forgotten */
+  assert_int_equal(wanted_again(&state, now), now + 1000);
+}
+
+static void sparse_ranges_count_against(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  for (unsigned i = 0; i < 100; i++) { /* half is enough; as many sparse as not */
+    huge_note_sparse(&state, MIB, PAGE, START);
+    huge_note_sparse(&state, 100, PAGE, START);
+  }
+  huge_note_sparse(&state, SIZE_MAX, SIZE_MAX, START);
+  for (unsigned i = 0; i < 4; i++) {
+    assert_true(wanted(&state, START));
+    huge_note_sparse(&state, MIB - 1, PAGE, START);
+    huge_note_sparse(&state, 0, 0, START); /* says nothing */
+  }
+  assert_int_equal(wanted_again(&state, START), START + 1000);
+  /* Quick touches are no excuse, and well used ranges none for a stall. */
+  uint64_t now = START + 1000;
+  huge_note_stall(&state, PAGE, MS, now);
+  assert_int_equal(state.sparse.span_ms, 1000);
+  for (unsigned i = 0; i < 4; i++) { /* counted from none again */
+    assert_true(wanted(&state, now));
+    huge_note_sparse(&state, 1, 3, now);
+  }
+  assert_int_equal(wanted_again(&state, now), now + 2000);
+  huge_note_stall(&state, PAGE, 50 * MS, now);
+  now += 2000;
+  huge_note_sparse(&state, PAGE, PAGE, now);
+  assert_int_equal(state.sparse.span_ms, 1000);
+  assert_int_equal(state.stalls.span_ms, 1000);
+}
+
+/* Whatever comes: a back-off lasts from one second to five minutes, and ends. */
+static void back_offs_stay_in_their_bounds(void **unused) {
+  (void)unused;
+  struct huge_state state = {0};
+  uint64_t seed = UNIT_SEED, now = START;
+  for (unsigned i = 0; i < 20000; i++) {
+    bool before = wanted(&state, now);
+    if (unit_random(&seed) % 2)
+      huge_note_stall(&state, unit_random(&seed) >> (unit_random(&seed) % 64),
+                      unit_random(&seed) >> (unit_random(&seed) % 64), now);
+    else
+      huge_note_sparse(&state, unit_random(&seed) >> (unit_random(&seed) % 64),
+                       unit_random(&seed) >> (unit_random(&seed) % 64), now);
+    if (before && !wanted(&state, now)) {
+      assert_false(wanted(&state, now + 999));
+      assert_true(wanted(&state, now + 300000));
+    }
+    assert_true(state.stalls.span_ms <= 300000 && state.sparse.span_ms <= 300000);
+    now += unit_random(&seed) % 5000;
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(small_heaps_and_ranges_get_none),
+      cmocka_unit_test(the_mode_says_for_what),
+      cmocka_unit_test(clearing_is_no_stall),
+      cmocka_unit_test(one_long_touch_is_a_stall),
+      cmocka_unit_test(three_slow_touches_in_a_row_are_a_stall),
+      cmocka_unit_test(back_offs_double_to_five_minutes),
+      cmocka_unit_test(good_touches_halve_the_back_off),
+      cmocka_unit_test(sparse_ranges_count_against),
+      cmocka_unit_test(back_offs_stay_in_their_bounds),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

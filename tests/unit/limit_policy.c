@@ -1,0 +1,166 @@
+/* limit_policy: limits and margins at their edges; the keep never grows by more held or a lower limit, and
+ * what goes brings held back to where it has to be. */
+#include "unit.h"
+
+#include "policy/limit_policy.h"
+
+#define ROUNDS 20000
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+static uint64_t seed = UNIT_SEED;
+
+/* Small, huge and everything between. */
+static size_t draw(void) { return (size_t)(unit_random(&seed) >> (unit_random(&seed) % 64)); }
+
+static size_t draw_to(size_t maximum) { return maximum == SIZE_MAX ? draw() : draw() % (maximum + 1); }
+
+static void the_margin_leaves_at_least_half(void **state) {
+  (void)state;
+  assert_int_equal(limit_margin(0), 0);
+  assert_int_equal(limit_margin(1), 0);
+  assert_int_equal(limit_margin(8 * MIB), 4 * MIB);
+  assert_int_equal(limit_margin(32 * MIB), 16 * MIB);
+  assert_int_equal(limit_margin(256 * MIB), 16 * MIB);
+  assert_int_equal(limit_margin(GIB), 64 * MIB);
+  assert_int_equal(limit_margin(16 * GIB), GIB);
+  assert_int_equal(limit_margin(1000 * GIB), GIB);
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    size_t group = draw(), more = group + draw_to(SIZE_MAX - group);
+    assert_true(limit_margin(group) <= group / 2 && limit_margin(group) <= GIB);
+    assert_true(limit_margin(group) <= limit_margin(more));
+    assert_true(group - limit_margin(group) <= more - limit_margin(more)); /* a wider limit allows no less */
+  }
+}
+
+static void the_hard_limit_is_the_smaller_of_what_there_is(void **state) {
+  (void)state;
+  assert_true(limit_hard(0, SIZE_MAX, 0) == SIZE_MAX);
+  assert_true(limit_hard(0, SIZE_MAX, SIZE_MAX) == SIZE_MAX);
+  assert_true(limit_hard(100 * MIB, SIZE_MAX, 0) == 100 * MIB); /* as it is, no margin */
+  assert_true(limit_hard(1, SIZE_MAX, GIB) == 1);
+  assert_true(limit_hard(0, 256 * MIB, 0) == 240 * MIB);
+  assert_true(limit_hard(0, 128 * MIB, 128 * MIB) == 240 * MIB);
+  assert_true(limit_hard(100 * MIB, 256 * MIB, 0) == 100 * MIB);
+  assert_true(limit_hard(250 * MIB, 256 * MIB, 0) == 240 * MIB);
+  assert_true(limit_hard(0, 256 * MIB, SIZE_MAX) == SIZE_MAX); /* swaps without end */
+  assert_true(limit_hard(0, SIZE_MAX - 5, 10) == SIZE_MAX);
+  assert_true(limit_hard(0, SIZE_MAX - 5, 5) == SIZE_MAX);
+  assert_true(limit_hard(0, SIZE_MAX - 5, 4) == SIZE_MAX - 1 - GIB);
+  assert_true(limit_hard(0, 0, 0) == 0);
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    size_t option = draw(), max = draw(), swap = draw(), limit = limit_hard(option, max, swap);
+    assert_true(option == 0 || limit <= option);
+    assert_true(limit <= limit_hard(option, SIZE_MAX, 0) && limit <= limit_hard(0, max, swap));
+    assert_true(limit == limit_hard(option, SIZE_MAX, 0) || limit == limit_hard(0, max, swap));
+  }
+}
+
+static void a_limit_admits_exactly_what_fits(void **state) {
+  (void)state;
+  assert_true(limit_admits(100, 60, 40));
+  assert_false(limit_admits(100, 60, 41));
+  assert_true(limit_admits(100, 100, 0));
+  assert_true(limit_admits(100, 200, 0));
+  assert_false(limit_admits(100, 200, 1));
+  assert_false(limit_admits(0, 0, 1));
+  assert_false(limit_admits(100, 60, SIZE_MAX));
+  assert_false(limit_admits(SIZE_MAX - 1, SIZE_MAX, 2)); /* their sum is 1 */
+  assert_false(limit_admits(SIZE_MAX - 1, 2, SIZE_MAX));
+  assert_true(limit_admits(SIZE_MAX, SIZE_MAX, SIZE_MAX));
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    size_t limit = draw(), held = draw(), bytes = draw();
+    bool fits = (unsigned __int128)held + bytes <= limit;
+    assert_true(limit_admits(limit, held, bytes) == (fits || bytes == 0 || limit == SIZE_MAX));
+  }
+}
+
+static void without_limits_the_keep_stays(void **state) {
+  (void)state;
+  struct limit_view view = {.held_bytes = GIB, .live_bytes = MIB, .free_bytes = 900 * MIB, .high_bytes = SIZE_MAX};
+  assert_int_equal(limit_keep(&view, 10 * MIB), 10 * MIB);
+  assert_true(limit_keep(&view, SIZE_MAX) == SIZE_MAX);
+  view.under_pressure = true;
+  assert_int_equal(limit_keep(&view, SIZE_MAX), 0);
+}
+
+static void what_is_over_the_target_goes(void **state) {
+  (void)state;
+  /* 100 MiB beyond live, 80 of them free: 60 must go. */
+  struct limit_view view = {.held_bytes = 300 * MIB,
+                            .live_bytes = 200 * MIB,
+                            .free_bytes = 80 * MIB,
+                            .target_bytes = 40 * MIB,
+                            .high_bytes = SIZE_MAX};
+  assert_int_equal(limit_keep(&view, GIB), 20 * MIB);
+  assert_int_equal(limit_keep(&view, 10 * MIB), 10 * MIB); /* never more than the keep */
+  view.target_bytes = 100 * MIB;
+  assert_int_equal(limit_keep(&view, GIB), GIB);
+  view.target_bytes = 10 * MIB; /* cannot be met by what is free */
+  assert_int_equal(limit_keep(&view, GIB), 0);
+  view.live_bytes = 400 * MIB; /* counted at different moments */
+  assert_int_equal(limit_keep(&view, GIB), GIB);
+}
+
+static void near_the_high_limit_less_is_kept(void **state) {
+  (void)state;
+  struct limit_view view = {
+      .held_bytes = 700 * MIB, .live_bytes = 300 * MIB, .free_bytes = 400 * MIB, .high_bytes = 800 * MIB};
+  assert_int_equal(limit_keep(&view, GIB), GIB); /* 7/8 exactly */
+  view.held_bytes = 750 * MIB;
+  assert_int_equal(limit_keep(&view, GIB), 350 * MIB);
+  assert_int_equal(limit_keep(&view, 50 * MIB), 50 * MIB);
+  view.held_bytes = 800 * MIB;
+  assert_int_equal(limit_keep(&view, GIB), 0);
+  view.held_bytes = 2000 * MIB;
+  assert_int_equal(limit_keep(&view, GIB), 0);
+  /* The stricter one of target and limit. */
+  view.held_bytes = 750 * MIB;
+  view.target_bytes = 150 * MIB;
+  assert_int_equal(limit_keep(&view, GIB), 100 * MIB);
+  view.target_bytes = 440 * MIB;
+  assert_int_equal(limit_keep(&view, GIB), 350 * MIB);
+}
+
+static void the_keep_is_monotone_and_enough(void **state) {
+  (void)state;
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    struct limit_view view = {.held_bytes = draw(), .target_bytes = draw(), .high_bytes = draw()};
+    view.live_bytes = draw_to(view.held_bytes);
+    view.free_bytes = draw_to(view.held_bytes - view.live_bytes);
+    size_t keep = draw(), kept = limit_keep(&view, keep);
+    assert_true(kept <= keep);
+    /* After the purge the limits are met, or nothing free is left. */
+    size_t gone = view.free_bytes > kept ? view.free_bytes - kept : 0, held = view.held_bytes - gone;
+    if (view.free_bytes > 0 && kept > 0 && kept < keep) {
+      assert_true(held <= view.high_bytes - view.high_bytes / 8);
+      assert_true(view.target_bytes == 0 || held - view.live_bytes <= view.target_bytes);
+    }
+    /* More held, a lower limit, a lower target, pressure: never more kept. */
+    struct limit_view tighter = view;
+    tighter.held_bytes += draw_to(SIZE_MAX - tighter.held_bytes);
+    assert_true(limit_keep(&tighter, keep) <= kept);
+    tighter = view;
+    tighter.high_bytes = draw_to(tighter.high_bytes);
+    assert_true(limit_keep(&tighter, keep) <= kept);
+    tighter = view;
+    tighter.target_bytes = 1 + draw_to(max_size(tighter.target_bytes, 1) - 1);
+    assert_true(limit_keep(&tighter, keep) <= kept);
+    tighter = view;
+    tighter.under_pressure = true;
+    assert_int_equal(limit_keep(&tighter, keep), 0);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_margin_leaves_at_least_half),
+      cmocka_unit_test(the_hard_limit_is_the_smaller_of_what_there_is),
+      cmocka_unit_test(a_limit_admits_exactly_what_fits),
+      cmocka_unit_test(without_limits_the_keep_stays),
+      cmocka_unit_test(what_is_over_the_target_goes),
+      cmocka_unit_test(near_the_high_limit_less_is_kept),
+      cmocka_unit_test(the_keep_is_monotone_and_enough),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
