@@ -107,6 +107,7 @@ static uint64_t clock_read(clockid_t id) {
 }
 
 uint64_t bench_clock_ns(void) { return clock_read(CLOCK_MONOTONIC); }
+uint64_t bench_cpu_ns(void) { return clock_read(CLOCK_PROCESS_CPUTIME_ID); }
 
 uint64_t bench_status_kb(const char *field) {
   char text[8192];
@@ -127,6 +128,18 @@ uint64_t bench_status_kb(const char *field) {
   for (; isdigit((unsigned char)*at); at++)
     kb = kb * 10 + (uint64_t)(*at - '0');
   return kb;
+}
+
+uint64_t bench_faults(void) {
+  struct rusage usage_now;
+  getrusage(RUSAGE_SELF, &usage_now);
+  return (uint64_t)usage_now.ru_minflt;
+}
+
+void bench_sleep_ns(uint64_t ns) {
+  struct timespec left = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+  while (nanosleep(&left, &left) && errno == EINTR) {
+  }
 }
 
 void bench_start(struct bench *bench) {

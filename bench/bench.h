@@ -11,8 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-enum { BENCH_EXTRAS_MAX = 8 };
+enum { BENCH_EXTRAS_MAX = 12 };
 
 /* One positional argument, in the order of the command line; those left out keep their value. */
 struct bench_param {
@@ -75,6 +76,9 @@ void bench_join(pthread_t thread);
 
 /* A field of /proc/self/status in KiB, read without the allocator; 0 when it is not there. */
 uint64_t bench_status_kb(const char *field);
+uint64_t bench_faults(void); /* minor page faults of the process so far */
+uint64_t bench_cpu_ns(void); /* of all threads */
+void bench_sleep_ns(uint64_t ns);
 uint64_t bench_clock_ns(void);
 
 /* xorshift64*: state never 0, so a seed goes through bench_seed. */
@@ -113,6 +117,19 @@ static inline void bench_mark(unsigned char *block, size_t size, uint64_t value)
 }
 static inline uint64_t bench_marks(const unsigned char *block, size_t size) {
   return (uint64_t)block[0] << 8 | block[size - 1];
+}
+
+/* For blocks of many pages: a write every `stride` bytes and to the last one; a stride of 1 fills the block.
+ * bench_touched reads the first, a middle and the last of them back. */
+static inline void bench_touch(unsigned char *block, size_t size, size_t stride, uint64_t value) {
+  if (stride == 1)
+    memset(block, (int)(value & 0xff), size);
+  for (size_t at = 0; stride > 1 && at < size; at += stride)
+    block[at] = (unsigned char)value;
+  block[size - 1] = (unsigned char)(value >> 8);
+}
+static inline uint64_t bench_touched(const unsigned char *block, size_t size, size_t stride) {
+  return (uint64_t)block[size / 2 / stride * stride] << 16 | bench_marks(block, size);
 }
 
 static inline void *bench_block(void *block) {
