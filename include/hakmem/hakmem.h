@@ -61,6 +61,23 @@ HAK_API size_t hak_good_size(size_t size);
  * something was given back, else 0. */
 HAK_API int hak_trim(size_t keep_bytes);
 
+/* Options: docs/options.md has the table, and for each option what a change does to what is held already.
+ * `name` is an option's name ("purge_delay_ms") or its environment name ("HAKMEM_PURGE_DELAY_MS"). Both functions
+ * allocate nothing, take no lock and keep errno; they may be called from several threads at once, and from signal
+ * handlers. They return 0, ENOENT when there is no such option, or what is said below.
+ *
+ * hak_option_set takes the same text as the environment; NULL leaves the option to the profile again. What is set
+ * by this call stands, also if the environment is read later. Threads act on it from their next slow call on.
+ * EINVAL: the value is bad, nothing is changed. EPERM: this option is read once, when the program starts. */
+HAK_API int hak_option_set(const char *name, const char *value);
+
+/* Bytes that hold the text of every option's value and its terminator. */
+#define HAK_OPTION_BYTES 32
+
+/* Writes the value in force, as text that hak_option_set takes, to the `size` bytes at `value`. ERANGE: they do
+ * not suffice, nothing is written. */
+HAK_API int hak_option_get(const char *name, char *value, size_t size);
+
 /* What the allocator holds. Sums are taken heap by heap while other threads run: each number is
  * true for its heap at the moment it was read. Bytes unless the name says otherwise. */
 struct hak_stats {

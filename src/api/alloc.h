@@ -17,6 +17,9 @@ HAK_HIDDEN void *aligned_block(size_t alignment, size_t size);
 /* Options from the environment, fork handlers, the exit summary: once, by the library's constructor. */
 HAK_HIDDEN void hak_start(void);
 
+/* To be called when options about the summary were set: keeps a descriptor for it, if one is wanted. */
+HAK_HIDDEN void report_open(void);
+
 #ifdef __cplusplus
 }
 #endif

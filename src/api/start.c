@@ -19,6 +19,9 @@
 
 #define REPORT_FD_MIN 100
 
+/* The descriptor is kept open from the first time a summary is wanted; report_open is the only writer. */
+enum report_state { REPORT_NONE, REPORT_OPENING, REPORT_OPEN };
+static _Atomic int report_state;
 static int report_fd = -1;
 static struct os_file report_file;
 
@@ -33,7 +36,15 @@ static void complain(const char *assignment, size_t name_length, enum option_err
   name[length] = 0;
   text_string(&text, "hakmem: ");
   text_string(&text, name);
-  text_string(&text, error == OPTION_UNKNOWN ? " is no option of hakmem, ignored" : ": bad value, default kept");
+  if (error == OPTION_RESERVED) {
+    text_string(&text, "=");
+    text_string(&text, assignment + name_length + 1);
+    text_string(&text, " does not exist yet, profile ");
+    option_text(OPTION_PROFILE, option_value(OPTION_PROFILE), &text);
+    text_string(&text, " is used");
+  } else {
+    text_string(&text, error == OPTION_UNKNOWN ? " is no option of hakmem, ignored" : ": bad value, default kept");
+  }
   text_string(&text, " (hak options lists all)\n");
   os_write(2, text.bytes, text.length);
 }
@@ -41,12 +52,35 @@ static void complain(const char *assignment, size_t name_length, enum option_err
 static void options_read(void) {
   size_t cursor = 0;
   const char *assignment;
+  const char *reserved = NULL;
+  size_t reserved_length = 0;
   while ((assignment = os_environment_next(PREFIX, &cursor)) != NULL) {
     size_t name_length = (size_t)(strchr(assignment, '=') - assignment);
     enum option_error error = options_parse(assignment, name_length, assignment + name_length + 1);
-    if (error != OPTION_OK)
+    if (error == OPTION_RESERVED) {
+      reserved = assignment; /* which profile is used is known at the end */
+      reserved_length = name_length;
+    } else if (error != OPTION_OK) {
       complain(assignment, name_length, error);
+    }
   }
+  if (reserved != NULL)
+    complain(reserved, reserved_length, OPTION_RESERVED);
+}
+
+static bool report_is_wanted(void) {
+  long pid = option_value(OPTION_STATS_PID);
+  return option_value(OPTION_STATS) != STATS_OFF && (pid == 0 || pid == os_process_id());
+}
+
+void report_open(void) {
+  int none = REPORT_NONE;
+  if (!report_is_wanted() || !atomic_compare_exchange_strong(&report_state, &none, REPORT_OPENING))
+    return;
+  report_fd = os_duplicate_above(2, REPORT_FD_MIN); /* programs close stderr before we get to speak */
+  if (report_fd >= 0)
+    report_file = os_file_identity(report_fd);
+  atomic_store_explicit(&report_state, report_fd >= 0 ? REPORT_OPEN : REPORT_NONE, memory_order_release);
 }
 
 /* In lock order (src/README.md). Our handlers are registered early, so they run last before a fork and first after. */
@@ -85,16 +119,11 @@ __attribute__((constructor(101))) void hak_start(void) {
   options_read();
   if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
     say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
-  long pid = option_value(OPTION_STATS_PID);
-  if (option_value(OPTION_STATS) != STATS_OFF && (pid == 0 || pid == os_process_id()))
-    report_fd = os_duplicate_above(2, REPORT_FD_MIN); /* programs close stderr before we get to speak */
-  if (report_fd >= 0)
-    report_file = os_file_identity(report_fd);
+  report_open();
 }
 
 __attribute__((destructor(101))) static void hak_end(void) {
-  long pid = option_value(OPTION_STATS_PID);
-  if (report_fd < 0 || (pid != 0 && pid != os_process_id()))
+  if (atomic_load_explicit(&report_state, memory_order_acquire) != REPORT_OPEN || !report_is_wanted())
     return;
   struct os_file file = os_file_identity(report_fd);
   if (file.device != report_file.device || file.inode != report_file.inode)

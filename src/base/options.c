@@ -1,209 +1,265 @@
 #include "base/options.h"
 
+#include "base/text.h"
+
+#include <limits.h>
 #include <string.h>
 
 #define SAME(v) {(v), (v), (v)}
 
-/* clang-format off: a table. The profile columns are speed, balanced, lean. */
+/* The profile columns are speed, balanced, lean. */
+/* clang-format off */
 const struct option_row option_rows[OPTION_COUNT] = {
-    [OPTION_PROFILE] = {"profile",
-                        "HAKMEM_PROFILE",
-                        "",
-                        SAME(PROFILE_BALANCED),
-                        0,
-                        PROFILE_COUNT - 1,
-                        {"speed", "balanced", "lean"},
-                        "Which column of this table holds where an option is not set by itself."},
-    [OPTION_STATS] = {"stats",
-                      "HAKMEM_STATS",
-                      "",
-                      SAME(STATS_OFF),
-                      0,
-                      STATS_JSON,
-                      {"off", "text", "json"},
-                      "Print a summary on stderr when the program ends."},
-    [OPTION_STATS_PID] = {"stats_pid",
-                          "HAKMEM_STATS_PID",
-                          "process id",
-                          SAME(0),
-                          0,
-                          0x7fffffff,
-                          {NULL},
-                          "If not 0, only this process prints the summary, its children do not."},
-    [OPTION_BIN_SLOTS] = {"bin_slots",
-                          "HAKMEM_BIN_SLOTS",
-                          "blocks",
-                          {64, 16, 16},
-                          4,
-                          2048,
-                          {NULL},
-                          "Slots a bin starts with (fewer for big blocks)."},
-    [OPTION_BIN_KB_MAX] = {"bin_kb_max",
-                           "HAKMEM_BIN_KB_MAX",
-                           "KiB",
-                           {2048, 512, 32},
-                           0,
-                           1 << 20,
-                           {NULL},
-                           "A bin whose slots hold less than this many bytes may double."},
-    [OPTION_HEAP_KB_MAX] = {"heap_kb_max",
-                            "HAKMEM_HEAP_KB_MAX",
-                            "KiB",
-                            {32768, 8192, 256},
-                            0,
-                            1 << 24,
-                            {NULL},
-                            "Bytes that all grown bins of one thread may hold; less while the thread works with less."},
-    [OPTION_KEEP_MB] = {"keep_mb",
-                        "HAKMEM_KEEP_MB",
-                        "MiB",
-                        {512, 16, 1},
-                        0,
-                        1 << 24,
-                        {NULL},
-                        "Free memory kept resident for reuse, beside an eighth of the heap."},
-    [OPTION_PURGE_DELAY_MS] =
-        {"purge_delay_ms",
-         "HAKMEM_PURGE_DELAY_MS",
-         "ms",
-         {10000, 1000, 0},
-         0,
-         3600000,
-         {NULL},
-         "Free memory beyond that goes back when unused for so long; at once beyond the recent peak."},
-    [OPTION_LARGE_CACHE_MB] = {"large_cache_mb",
-                               "HAKMEM_LARGE_CACHE_MB",
-                               "MiB",
-                               {4096, 512, 4},
-                               0,
-                               1 << 24,
-                               {NULL},
-                               "Freed objects over 256 KiB kept ready for reuse; they go back by age too."},
-    [OPTION_RESERVE_MB] = {"reserve_mb",
-                           "HAKMEM_RESERVE_MB",
-                           "MiB",
-                           SAME(1024),
-                           4,
-                           1 << 14,
-                           {NULL},
-                           "Most address space reserved at a time; less at first, and where the system limits it."},
-    [OPTION_DEEPBIND] =
-        {"deepbind",
-         "HAKMEM_DEEPBIND",
-         "",
-         SAME(DEEPBIND_DROP),
-         0,
-         DEEPBIND_KEEP,
-         {"drop", "keep"},
-         "RTLD_DEEPBIND in dlopen calls when preloaded: dropped, so that malloc and free stay one pair."},
-    [OPTION_PURGE] =
-        {"purge",
-         "HAKMEM_PURGE",
-         "",
-         SAME(PURGE_DONTNEED),
-         0,
-         PURGE_OFF,
-         {"dontneed", "free", "off"},
-         "How free memory goes back: MADV_DONTNEED, MADV_FREE (the kernel takes it when it needs it), or not at all."},
-    [OPTION_TARGET_MB] =
-        {"target_mb",
-         "HAKMEM_TARGET_MB",
-         "MiB",
-         {0, 0, 10},
-         0,
-         1 << 24,
-         {NULL},
-         "Soft target: when more than this is held beyond live bytes, free memory goes back at once; 0: none."},
-    [OPTION_LIMIT_MB] = {"limit_mb",
-                         "HAKMEM_LIMIT_MB",
-                         "MiB",
-                         SAME(0),
-                         0,
-                         1 << 24,
-                         {NULL},
-                         "Hard limit of what hakmem holds; beyond it malloc returns NULL; 0: the cgroup's memory.max, "
-                         "if there is one."},
-    [OPTION_CGROUP] = {"cgroup",
-                       "HAKMEM_CGROUP",
-                       "",
-                       SAME(CGROUP_ON),
-                       0,
-                       CGROUP_OFF,
-                       {"on", "off"},
-                       "Take limits from the cgroup and give memory back under memory pressure."},
-    [OPTION_BACKGROUND] =
-        {"background",
-         "HAKMEM_BACKGROUND",
-         "",
-         SAME(BACKGROUND_ON),
-         0,
-         BACKGROUND_OFF,
-         {"on", "off"},
-         "One thread gives free memory back while the program idles; started when the heap is big enough to matter."},
-    [OPTION_HUGE] = {"huge",
-                     "HAKMEM_HUGE",
-                     "",
-                     {HUGE_ALL, HUGE_LARGE, HUGE_OFF},
-                     0,
-                     HUGE_ALL,
-                     {"off", "large", "all"},
-                     "Huge pages: for large objects, or for all of a big heap."},
-    [OPTION_PREWARM] = {"prewarm",
-                        "HAKMEM_PREWARM",
-                        "",
-                        {PREWARM_ON, PREWARM_OFF, PREWARM_OFF},
-                        0,
-                        PREWARM_ON,
-                        {"off", "on"},
-                        "Fill the first thread's bins when the program starts."},
+    [OPTION_PROFILE] = {
+        "profile", "HAKMEM_PROFILE", "", SAME(PROFILE_BALANCED), 0, PROFILE_COUNT - 1, {"speed", "balanced", "lean"},
+        "Which column of this table holds where an option is not set by itself.",
+        OPTION_ANY_TIME,
+        "Every option that is not set by itself takes its value from the column, with the effect said here."},
+    [OPTION_STATS] = {
+        "stats", "HAKMEM_STATS", "", SAME(STATS_OFF), 0, STATS_JSON, {"off", "text", "json"},
+        "Print a summary on stderr when the program ends.",
+        OPTION_ANY_TIME,
+        "The value at the end of the program decides."},
+    [OPTION_STATS_PID] = {
+        "stats_pid", "HAKMEM_STATS_PID", "process id", SAME(0), 0, 0x7fffffff, {NULL},
+        "If not 0, only this process prints the summary, its children do not.",
+        OPTION_ANY_TIME,
+        "The value at the end of the program decides."},
+    [OPTION_BIN_SLOTS] = {
+        "bin_slots", "HAKMEM_BIN_SLOTS", "blocks", {64, 16, 16}, 4, 2048, {NULL},
+        "Slots a bin starts with (fewer for big blocks).",
+        OPTION_ANY_TIME,
+        "Bins opened from then on start with so many; open ones stay as they are."},
+    [OPTION_BIN_KB_MAX] = {
+        "bin_kb_max", "HAKMEM_BIN_KB_MAX", "KiB", {2048, 512, 32}, 0, 1 << 20, {NULL},
+        "A bin whose slots hold less than this many bytes may double.",
+        OPTION_ANY_TIME,
+        "Decides about the next growth; bigger bins shrink when they are little used."},
+    [OPTION_HEAP_KB_MAX] = {
+        "heap_kb_max", "HAKMEM_HEAP_KB_MAX", "KiB", {32768, 8192, 256}, 0, 1 << 24, {NULL},
+        "Bytes that all grown bins of one thread may hold; less while the thread works with less.",
+        OPTION_ANY_TIME,
+        "Decides about the next growth; bigger bins shrink when they are little used."},
+    [OPTION_KEEP_MB] = {
+        "keep_mb", "HAKMEM_KEEP_MB", "MiB", {512, 16, 1}, 0, 1 << 24, {NULL},
+        "Free memory kept resident for reuse, beside an eighth of the heap.",
+        OPTION_ANY_TIME,
+        "What exceeds a lower value goes back by its age, or at once by malloc_trim."},
+    [OPTION_PURGE_DELAY_MS] = {
+        "purge_delay_ms", "HAKMEM_PURGE_DELAY_MS", "ms", {10000, 1000, 0}, 0, 3600000, {NULL},
+        "Free memory beyond that goes back when unused for so long; at once beyond the recent peak.",
+        OPTION_ANY_TIME,
+        "Counts for memory that is free already, too."},
+    [OPTION_LARGE_CACHE_MB] = {
+        "large_cache_mb", "HAKMEM_LARGE_CACHE_MB", "MiB", {4096, 512, 4}, 0, 1 << 24, {NULL},
+        "Freed objects over 256 KiB kept ready for reuse; they go back by age too.",
+        OPTION_ANY_TIME,
+        "What exceeds a lower value goes back when large objects are freed, by its age, or by malloc_trim."},
+    [OPTION_RESERVE_MB] = {
+        "reserve_mb", "HAKMEM_RESERVE_MB", "MiB", SAME(1024), 4, 1 << 14, {NULL},
+        "Most address space reserved at a time; less at first, and where the system limits it.",
+        OPTION_ANY_TIME,
+        "For the next reservation; reserved address space stays reserved."},
+    [OPTION_DEEPBIND] = {
+        "deepbind", "HAKMEM_DEEPBIND", "", SAME(DEEPBIND_DROP), 0, DEEPBIND_KEEP, {"drop", "keep"},
+        "RTLD_DEEPBIND in dlopen calls when preloaded: dropped, so that malloc and free stay one pair.",
+        OPTION_ANY_TIME,
+        "For the next dlopen; loaded libraries stay bound as they are."},
+    [OPTION_PURGE] = {
+        "purge", "HAKMEM_PURGE", "", SAME(PURGE_DONTNEED), 0, PURGE_OFF, {"dontneed", "free", "off"},
+        "How free memory goes back: MADV_DONTNEED, MADV_FREE (the kernel takes it when it needs it), or not at all.",
+        OPTION_ANY_TIME,
+        "For memory that goes back from then on."},
+    [OPTION_TARGET_MB] = {
+        "target_mb", "HAKMEM_TARGET_MB", "MiB", {0, 0, 10}, 0, 1 << 24, {NULL},
+        "Soft target: when more than this is held beyond live bytes, free memory goes back at once; 0: none.",
+        OPTION_ANY_TIME,
+        "Free memory over a lower target goes back in the next slow calls."},
+    [OPTION_LIMIT_MB] = {
+        "limit_mb", "HAKMEM_LIMIT_MB", "MiB", SAME(0), 0, 1 << 24, {NULL},
+        "Hard limit of what hakmem holds; beyond it malloc returns NULL; 0: the cgroup's memory.max, if there is one.",
+        OPTION_ANY_TIME,
+        "Nothing is taken away: while more is held than a lower limit allows, nothing more can be allocated."},
+    [OPTION_CGROUP] = {
+        "cgroup", "HAKMEM_CGROUP", "", SAME(CGROUP_ON), 0, CGROUP_OFF, {"on", "off"},
+        "Take limits from the cgroup and give memory back under memory pressure.",
+        OPTION_AT_START,
+        "The cgroup's files are opened once."},
+    [OPTION_BACKGROUND] = {
+        "background", "HAKMEM_BACKGROUND", "", SAME(BACKGROUND_ON), 0, BACKGROUND_OFF, {"on", "off"},
+        "One thread gives free memory back while the program idles; started when the heap is big enough to matter.",
+        OPTION_ANY_TIME,
+        "off: the thread gives nothing back any more; on: it does again."},
+    [OPTION_HUGE] = {
+        "huge", "HAKMEM_HUGE", "", {HUGE_ALL, HUGE_LARGE, HUGE_OFF}, 0, HUGE_ALL, {"off", "large", "all"},
+        "Huge pages: for large objects, or for all of a big heap.",
+        OPTION_ANY_TIME,
+        "For memory mapped from then on; what is mapped keeps its pages."},
+    [OPTION_PREWARM] = {
+        "prewarm", "HAKMEM_PREWARM", "", {PREWARM_ON, PREWARM_OFF, PREWARM_OFF}, 0, PREWARM_ON, {"off", "on"},
+        "Fill the first thread's bins when the program starts.",
+        OPTION_AT_START,
+        "The program starts once."},
 };
-
 /* clang-format on */
 
-static long values[OPTION_COUNT]; /* value + 1; 0 = not set */
+/* Other names for values. */
+const struct option_word option_words[] = {
+    {OPTION_PROFILE, "MIXED_TINYV3_C7_SAFE", PROFILE_SPEED},
+    {OPTION_PROFILE, "MIXED_TINYV3_C7_BALANCED", PROFILE_BALANCED},
+    {OPTION_PROFILE, "secure", OPTION_WORD_RESERVED},
+};
+const size_t option_word_count = sizeof option_words / sizeof option_words[0];
 
-bool option_is_set(enum option option) { return values[option] != 0; }
+const struct option_alias option_aliases[] = {
+    {"HAKMEM_SS_MEM_LEAN", OPTION_PROFILE, "lean"},
+    {"HAKMEM_SS_MEM_LEAN_DECOMMIT", OPTION_PURGE, NULL},
+    {"HAKMEM_SS_MEM_LEAN_TARGET_MB", OPTION_TARGET_MB, NULL},
+    {"HAKMEM_SS_OS_STATS", OPTION_STATS, "text"},
+};
+const size_t option_alias_count = sizeof option_aliases / sizeof option_aliases[0];
+
+/* Who set a value; the stronger stays. */
+enum rank { RANK_ALIAS = 1, RANK_ENVIRONMENT, RANK_CALL };
+#define RANK_BITS 2
+#define RANKS ((1L << RANK_BITS) - 1)
+_Static_assert(RANK_CALL <= RANKS, "ranks fit their bits");
+_Static_assert(LONG_MAX >> RANK_BITS > 0x7fffffff, "values and their rank fit a word");
+
+/* value << RANK_BITS | rank; 0 = not set. Options are independent numbers: no order between them. */
+static _Atomic long values[OPTION_COUNT];
+
+bool option_is_set(enum option option) { return atomic_load_explicit(&values[option], memory_order_relaxed) != 0; }
 
 long option_value(enum option option) {
-  if (values[option] != 0)
-    return values[option] - 1;
-  long profile = values[OPTION_PROFILE] ? values[OPTION_PROFILE] - 1 : PROFILE_BALANCED;
-  return option_rows[option].profile[profile];
+  long set = atomic_load_explicit(&values[option], memory_order_relaxed);
+  if (set != 0)
+    return set >> RANK_BITS;
+  long profile = atomic_load_explicit(&values[OPTION_PROFILE], memory_order_relaxed);
+  return option_rows[option].profile[profile ? profile >> RANK_BITS : PROFILE_BALANCED];
 }
 
-static bool parse_choice(const struct option_row *row, const char *text, long *out) {
+static void value_store(enum option option, long value, enum rank rank) {
+  long set = atomic_load_explicit(&values[option], memory_order_relaxed);
+  do
+    if ((set & RANKS) > (long)rank)
+      return;
+  while (!atomic_compare_exchange_weak_explicit(&values[option], &set, value << RANK_BITS | (long)rank,
+                                                memory_order_relaxed, memory_order_relaxed));
+}
+
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+
+/* Equal but for the case of A to Z. */
+static bool same_word(const char *a, const char *b) {
+  while (*a && lower(*a) == lower(*b))
+    a++, b++;
+  return lower(*a) == lower(*b);
+}
+
+enum answer { ANSWER_NO, ANSWER_YES, ANSWER_NONE };
+
+static enum answer parse_answer(const char *text) {
+  static const char *const words[][4] = {
+      [ANSWER_NO] = {"off", "no", "false", "0"}, [ANSWER_YES] = {"on", "yes", "true", "1"}};
+  for (int answer = ANSWER_NO; answer <= ANSWER_YES; answer++)
+    for (unsigned i = 0; i < 4; i++)
+      if (same_word(words[answer][i], text))
+        return (enum answer)answer;
+  return ANSWER_NONE;
+}
+
+static long choice_find(const struct option_row *row, const char *word) {
   for (long i = 0; i < OPTION_CHOICES_MAX && row->choices[i]; i++)
-    if (strcmp(row->choices[i], text) == 0) {
-      *out = i;
+    if (same_word(row->choices[i], word))
+      return i;
+  return -1;
+}
+
+static enum option_error parse_choice(enum option option, const char *text, long *out) {
+  const struct option_row *row = &option_rows[option];
+  if ((*out = choice_find(row, text)) >= 0)
+    return OPTION_OK;
+  for (unsigned i = 0; i < option_word_count; i++)
+    if (option_words[i].option == option && same_word(option_words[i].word, text)) {
+      *out = option_words[i].value;
+      return *out == OPTION_WORD_RESERVED ? OPTION_RESERVED : OPTION_OK;
+    }
+  long off = choice_find(row, "off");
+  enum answer answer = off < 0 ? ANSWER_NONE : parse_answer(text);
+  if (answer == ANSWER_NONE)
+    return OPTION_BAD;
+  *out = answer == ANSWER_NO ? off : off == 0;
+  return OPTION_OK;
+}
+
+static enum option_error parse_number(const struct option_row *row, const char *text, long *out) {
+  long value = 0;
+  if (*text == 0)
+    return OPTION_BAD;
+  for (; *text; text++) {
+    if (*text < '0' || *text > '9' || value > row->maximum)
+      return OPTION_BAD;
+    value = value * 10 + (*text - '0');
+  }
+  *out = value;
+  return value >= row->minimum && value <= row->maximum ? OPTION_OK : OPTION_BAD;
+}
+
+static enum option_error value_parse(enum option option, const char *text, enum rank rank) {
+  const struct option_row *row = &option_rows[option];
+  long value;
+  enum option_error error = row->choices[0] ? parse_choice(option, text, &value) : parse_number(row, text, &value);
+  if (error == OPTION_OK)
+    value_store(option, value, rank);
+  return error;
+}
+
+static enum option_error alias_parse(const struct option_alias *alias, const char *text) {
+  if (alias->value_if_yes == NULL)
+    return value_parse(alias->option, text, RANK_ALIAS);
+  enum answer answer = parse_answer(text);
+  if (answer == ANSWER_YES)
+    return value_parse(alias->option, alias->value_if_yes, RANK_ALIAS);
+  return answer == ANSWER_NO ? OPTION_OK : OPTION_BAD;
+}
+
+static bool is_name(const char *name, const char *text, size_t length) {
+  return strlen(name) == length && memcmp(name, text, length) == 0;
+}
+
+enum option_error options_parse(const char *environment, size_t name_length, const char *value) {
+  for (unsigned i = 0; i < OPTION_COUNT; i++)
+    if (is_name(option_rows[i].environment, environment, name_length))
+      return value_parse((enum option)i, value, RANK_ENVIRONMENT);
+  for (unsigned i = 0; i < option_alias_count; i++)
+    if (is_name(option_aliases[i].environment, environment, name_length))
+      return alias_parse(&option_aliases[i], value);
+  return OPTION_UNKNOWN;
+}
+
+bool option_find(const char *name, enum option *out) {
+  for (unsigned i = 0; i < OPTION_COUNT; i++)
+    if (strcmp(option_rows[i].name, name) == 0 || strcmp(option_rows[i].environment, name) == 0) {
+      *out = (enum option)i;
       return true;
     }
   return false;
 }
 
-static bool parse_number(const struct option_row *row, const char *text, long *out) {
-  long value = 0;
-  if (*text == 0)
-    return false;
-  for (; *text; text++) {
-    if (*text < '0' || *text > '9' || value > row->maximum)
-      return false;
-    value = value * 10 + (*text - '0');
-  }
-  *out = value;
-  return value >= row->minimum && value <= row->maximum;
+enum option_error option_set(enum option option, const char *value) {
+  if (option_rows[option].time == OPTION_AT_START)
+    return OPTION_FIXED;
+  if (value != NULL)
+    return value_parse(option, value, RANK_CALL);
+  atomic_store_explicit(&values[option], 0, memory_order_relaxed);
+  return OPTION_OK;
 }
 
-enum option_error options_parse(const char *environment, size_t name_length, const char *value) {
-  for (unsigned i = 0; i < OPTION_COUNT; i++) {
-    const struct option_row *row = &option_rows[i];
-    if (strlen(row->environment) != name_length || memcmp(row->environment, environment, name_length) != 0)
-      continue;
-    long number;
-    /* Choices may be given by number too: HAKMEM_STATS=1. */
-    if (!(row->choices[0] && parse_choice(row, value, &number)) && !parse_number(row, value, &number))
-      return OPTION_BAD;
-    values[i] = number + 1;
-    return OPTION_OK;
-  }
-  return OPTION_UNKNOWN;
+void option_text(enum option option, long value, struct text *text) {
+  const struct option_row *row = &option_rows[option];
+  if (row->choices[0])
+    text_string(text, row->choices[value]);
+  else
+    text_decimal(text, (uint64_t)value);
 }

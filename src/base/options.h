@@ -1,7 +1,7 @@
 /* options.h: the one table of options, and the profiles that give them their values.
  *
- * An option is a number; one that is not set has the value in the profile's column.
- * options_parse is pure: text in, number or error out; api/start.c reads the environment.
+ * An option is a number; one that is not set has the value in the profile's column. Values may be read and set by
+ * several threads at a time. Nothing here makes system calls: api/start.c reads the environment.
  */
 #ifndef HAK_BASE_OPTIONS_H
 #define HAK_BASE_OPTIONS_H
@@ -41,25 +41,59 @@ enum prewarm_mode { PREWARM_OFF, PREWARM_ON };
 
 #define OPTION_CHOICES_MAX 6
 
+enum option_time { OPTION_ANY_TIME, OPTION_AT_START }; /* when it may be set */
+
 struct option_row {
-  const char *name;        /* as `hak options` shows it */
+  const char *name;        /* as hak_option_set takes it */
   const char *environment; /* HAKMEM_... */
   const char *unit;        /* "" for choices */
   long profile[PROFILE_COUNT];
   long minimum, maximum;
   const char *choices[OPTION_CHOICES_MAX]; /* words for the values 0, 1, ...; empty for plain numbers */
   const char *sentence;
+  enum option_time time;
+  const char *change; /* what a change does to what is held, or why there is none */
 };
 
 extern const struct option_row option_rows[OPTION_COUNT];
 
-/* Value in force. */
+/* Another word for a value of an option. */
+#define OPTION_WORD_RESERVED (-1L)
+struct option_word {
+  enum option option;
+  const char *word;
+  long value; /* or OPTION_WORD_RESERVED: there is no such value yet */
+};
+extern const struct option_word option_words[];
+extern const size_t option_word_count;
+
+/* Another environment name of an option. */
+struct option_alias {
+  const char *environment;
+  enum option option;
+  const char *value_if_yes; /* NULL: takes the option's values. Else: yes gives this one, no changes nothing */
+};
+extern const struct option_alias option_aliases[];
+extern const size_t option_alias_count;
+
+/* Value in force. Two loads; it may differ from call to call. */
 long option_value(enum option option);
 /* True if it was set, and not left to the profile. */
 bool option_is_set(enum option option);
 
-enum option_error { OPTION_OK, OPTION_UNKNOWN, OPTION_BAD };
-/* Sets the option whose environment name is the first name_length bytes of `environment`. */
+enum option_error { OPTION_OK, OPTION_UNKNOWN, OPTION_BAD, OPTION_RESERVED, OPTION_FIXED };
+
+/* Sets the option whose environment name, or alias, is the first name_length bytes of `environment`. A value by an
+ * alias gives way to one by the option's own name, and both to one by option_set, whichever comes first. */
 enum option_error options_parse(const char *environment, size_t name_length, const char *value);
+
+/* The option of that name or environment name. */
+bool option_find(const char *name, enum option *out);
+/* Sets an option while the program runs; value NULL: leaves it to the profile again. */
+enum option_error option_set(enum option option, const char *value);
+
+/* A value as text that option_set takes. */
+struct text;
+void option_text(enum option option, long value, struct text *text);
 
 #endif

@@ -1,39 +1,144 @@
-/* hakmem-options: prints the options table, and the values the current environment gives. */
+/* hakmem-options: the table of options, with the values that the current environment gives; or docs/options.md. */
 #include "base/options.h"
+#include "base/text.h"
+#include "hakmem/hakmem.h"
 
 #include <stdio.h>
+#include <string.h>
 
-static void print_value(const struct option_row *row, long value) {
-  if (row->choices[0])
-    printf("%s", row->choices[value]);
-  else
-    printf("%ld", value);
+static const char usage[] =
+    "hakmem-options [--markdown]\n"
+    "\n"
+    "Prints the table of options: name, value that the environment gives, values, defaults, what it does.\n"
+    "  --markdown   prints docs/options.md, which does not depend on the environment\n";
+
+/* The text stays until the next call. */
+static const char *value_text(unsigned option, long value) {
+  static char bytes[HAK_OPTION_BYTES];
+  struct text text = TEXT_IN(bytes);
+  option_text((enum option)option, value, &text);
+  return bytes;
 }
 
-int main(void) {
+static void print_values(const struct option_row *row, const char *quote, const char *separator) {
+  if (row->choices[0] == NULL) {
+    printf("%ld to %ld%s%s", row->minimum, row->maximum, *row->unit ? " " : "", row->unit);
+    return;
+  }
+  for (unsigned i = 0; i < OPTION_CHOICES_MAX && row->choices[i]; i++)
+    printf("%s%s%s%s", i ? separator : "", quote, row->choices[i], quote);
+}
+
+static void print_text(void) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
-    bool one = row->profile[0] == row->profile[1] && row->profile[1] == row->profile[2];
-    printf("%-24s ", row->environment);
-    print_value(row, option_value((enum option)i));
+    const long *profile = row->profile;
+    printf("%-24s %s", row->environment, value_text(i, option_value((enum option)i)));
     printf("%s%s%s\n    %s\n    ", *row->unit ? " " : "", row->unit, option_is_set((enum option)i) ? " (set)" : "",
            row->sentence);
-    if (row->choices[0]) {
-      for (unsigned c = 0; c < OPTION_CHOICES_MAX && row->choices[c]; c++)
-        printf("%s%s", c ? " | " : "", row->choices[c]);
-    } else {
-      printf("%ld to %ld", row->minimum, row->maximum);
+    print_values(row, "", " | ");
+    printf("; default %s", value_text(i, profile[PROFILE_BALANCED]));
+    if (profile[PROFILE_SPEED] != profile[PROFILE_BALANCED] || profile[PROFILE_LEAN] != profile[PROFILE_BALANCED]) {
+      printf(" (speed %s", value_text(i, profile[PROFILE_SPEED]));
+      printf(", lean %s)", value_text(i, profile[PROFILE_LEAN]));
     }
-    printf("; default ");
-    print_value(row, row->profile[PROFILE_BALANCED]);
-    if (!one) {
-      printf(" (speed ");
-      print_value(row, row->profile[PROFILE_SPEED]);
-      printf(", lean ");
-      print_value(row, row->profile[PROFILE_LEAN]);
-      printf(")");
-    }
-    printf("\n");
+    printf("%s\n", row->time == OPTION_AT_START ? "; at start only" : "");
   }
-  return 0;
+  for (unsigned i = 0; i < option_alias_count; i++) {
+    const struct option_alias *alias = &option_aliases[i];
+    printf("%s: %s%s", alias->environment, alias->value_if_yes ? "1 is " : "is ",
+           option_rows[alias->option].environment);
+    printf("%s%s\n", alias->value_if_yes ? "=" : "", alias->value_if_yes ? alias->value_if_yes : "");
+  }
+}
+
+static const char before_table[] = "# Options\n"
+                                   "\n"
+                                   "Made from the table in `src/base/options.c` by `hak options --markdown`; `hak "
+                                   "options` prints it with the values that\n"
+                                   "the environment gives.\n"
+                                   "\n"
+                                   "An option is set in the environment (`HAKMEM_PURGE_DELAY_MS=500`) or by the "
+                                   "program: `hak_option_set(\"purge_delay_ms\",\n"
+                                   "\"500\")` of `hakmem/hakmem.h`. One that is not set has its profile's value. "
+                                   "Numbers are decimal. Words are taken in any\n"
+                                   "case; where `off` is a value, `0`, `no` and `false` mean it, and `1`, `on`, `yes` "
+                                   "and `true` mean the first of the others.\n"
+                                   "A name or value that hakmem does not know is reported in one line on stderr and "
+                                   "changes nothing. A program with raised\n"
+                                   "privileges (set-uid) reads no environment.\n"
+                                   "\n"
+                                   "| option | values | speed | balanced | lean | may change | what it does |\n"
+                                   "|---|---|---|---|---|---|---|\n";
+
+static const char before_changes[] = "\n"
+                                     "## Changing an option while the program runs\n"
+                                     "\n"
+                                     "`hak_option_set` returns `EPERM` for the options that may change at start only. "
+                                     "For the others it may be called at any time,\n"
+                                     "from any thread; threads act on the new value from their next slow call on, that "
+                                     "is when a bin is filled or emptied, a large\n"
+                                     "object is taken or freed, or memory is purged. Value `NULL` leaves the option to "
+                                     "the profile again. So what a call changed,\n"
+                                     "another call takes back.\n"
+                                     "\n"
+                                     "| option | effect on what is there |\n"
+                                     "|---|---|\n";
+
+static const char before_aliases[] = "\n"
+                                     "## Other names\n"
+                                     "\n"
+                                     "Names of earlier versions that are understood. An option's own name beats them, "
+                                     "whichever comes first in the environment.\n"
+                                     "\n"
+                                     "| name | means |\n"
+                                     "|---|---|\n";
+
+static void print_markdown(void) {
+  fputs(before_table, stdout);
+  for (unsigned i = 0; i < OPTION_COUNT; i++) {
+    const struct option_row *row = &option_rows[i];
+    printf("| `%s` | ", row->environment);
+    print_values(row, "`", ", ");
+    for (unsigned p = 0; p < PROFILE_COUNT; p++)
+      printf(" | %s", i != OPTION_PROFILE ? value_text(i, row->profile[p]) : p == PROFILE_BALANCED ? "default" : "");
+    printf(" | %s | %s |\n", row->time == OPTION_AT_START ? "at start" : "any time", row->sentence);
+  }
+  fputs(before_changes, stdout);
+  for (unsigned i = 0; i < OPTION_COUNT; i++)
+    printf("| `%s` | %s%s |\n", option_rows[i].name, option_rows[i].time == OPTION_AT_START ? "At start only. " : "",
+           option_rows[i].change);
+  fputs(before_aliases, stdout);
+  for (unsigned i = 0; i < option_alias_count; i++) {
+    const struct option_alias *alias = &option_aliases[i];
+    const char *own = option_rows[alias->option].environment;
+    if (alias->value_if_yes)
+      printf("| `%s=1` | `%s=%s`; `0` changes nothing |\n", alias->environment, own, alias->value_if_yes);
+    else
+      printf("| `%s` | `%s` |\n", alias->environment, own);
+  }
+  for (unsigned i = 0; i < option_word_count; i++) {
+    const struct option_word *word = &option_words[i];
+    const char *own = option_rows[word->option].environment;
+    if (word->value == OPTION_WORD_RESERVED)
+      printf("| `%s=%s` | does not exist yet; a line on stderr says so and which value is used |\n", own, word->word);
+    else
+      printf("| `%s=%s` | `%s=%s` |\n", own, word->word, own, value_text(word->option, word->value));
+  }
+}
+
+int main(int count, char **arguments) {
+  if (count == 1) {
+    print_text();
+  } else if (count == 2 && strcmp(arguments[1], "--markdown") == 0) {
+    print_markdown();
+  } else if (count == 2 && (strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0)) {
+    fputs(usage, stdout);
+  } else {
+    fprintf(stderr, "hakmem-options: unknown argument '%s'; see: hakmem-options --help\n",
+            arguments[count > 2 ? 2 : 1]);
+    return 2;
+  }
+  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
+  return fflush(stdout) != 0;
 }

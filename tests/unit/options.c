@@ -1,6 +1,10 @@
-/* options: every row's choices and bounds, bad values, and profiles. What is set stays set, so each
- * test runs in a child. */
+/* options: every row's choices and bounds, bad values, profiles, aliases, who beats whom. What is set stays set, so
+ * each test runs in a child. */
 #include "unit.h"
+
+#include "base/text.h"
+
+#include <ctype.h>
 
 #define NUMBER_TEXT 32
 
@@ -30,6 +34,7 @@ static void rows_are_whole(void **state) {
     assert_memory_equal(row->environment, "HAKMEM_", 7);
     assert_int_equal(strlen(row->environment), 7 + strlen(row->name));
     assert_true(strlen(row->sentence) > 10);
+    assert_true(strlen(row->change) > 10);
     assert_true(row->minimum <= row->maximum);
     for (unsigned p = 0; p < PROFILE_COUNT; p++)
       assert_true(row->profile[p] >= row->minimum && row->profile[p] <= row->maximum);
@@ -43,6 +48,12 @@ static void rows_are_whole(void **state) {
   }
 }
 
+static void in_capitals(char *out, const char *word) {
+  do
+    *out++ = (char)toupper((unsigned char)*word);
+  while (*word++);
+}
+
 static void choices_and_bounds(void *unused) {
   (void)unused;
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
@@ -50,7 +61,16 @@ static void choices_and_bounds(void *unused) {
     EXPECT(!option_is_set(i));
     for (long choice = 0; choice < OPTION_CHOICES_MAX && row->choices[choice]; choice++) {
       EXPECT(parse(row->environment, row->choices[choice]) == OPTION_OK);
+      EXPECT(option_value(i) == choice && option_is_set(i));
+      EXPECT(parse(row->environment, row->choices[choice == 0]) == OPTION_OK);
+      char capitals[NUMBER_TEXT];
+      in_capitals(capitals, row->choices[choice]);
+      EXPECT(parse(row->environment, capitals) == OPTION_OK);
       EXPECT(option_value(i) == choice);
+    }
+    if (row->choices[0]) { /* choices are words: their places in the table are nobody's business */
+      EXPECT(parse(row->environment, "2") == OPTION_BAD);
+      continue;
     }
     EXPECT(parse_number(i, row->minimum) == OPTION_OK);
     EXPECT(option_value(i) == row->minimum);
@@ -81,7 +101,10 @@ static void bad_values(void *unused) {
                                     "1.5",
                                     "speedy",
                                     "off ",
-                                    "OFF",
+                                    "o",
+                                    "onn",
+                                    "secured",
+                                    "MIXED",
                                     "\xff",
                                     "18446744073709551617",
                                     "9223372036854775808",
@@ -120,7 +143,7 @@ static void profiles(void *unused) {
   /* What is set stands in every profile, whichever came first. */
   EXPECT(parse("HAKMEM_KEEP_MB", "77") == OPTION_OK);
   for (long profile = 0; profile < PROFILE_COUNT; profile++) {
-    EXPECT(parse_number(OPTION_PROFILE, profile) == OPTION_OK);
+    EXPECT(parse("HAKMEM_PROFILE", option_rows[OPTION_PROFILE].choices[profile]) == OPTION_OK);
     EXPECT(option_value(OPTION_KEEP_MB) == 77);
     EXPECT(option_value(OPTION_BIN_KB_MAX) == option_rows[OPTION_BIN_KB_MAX].profile[profile]);
   }
@@ -133,6 +156,114 @@ static void profiles_give_their_column_unless_set(void **state) {
   passes_in_child(profiles);
 }
 
+/* Where off is a choice, no and its like mean it, and yes and its like the first other choice. */
+static void answers(void *unused) {
+  (void)unused;
+  static const struct {
+    enum option option;
+    long no, yes;
+  } wanted[] = {{OPTION_STATS, STATS_OFF, STATS_TEXT},  {OPTION_PURGE, PURGE_OFF, PURGE_DONTNEED},
+                {OPTION_CGROUP, CGROUP_OFF, CGROUP_ON}, {OPTION_BACKGROUND, BACKGROUND_OFF, BACKGROUND_ON},
+                {OPTION_HUGE, HUGE_OFF, HUGE_LARGE},    {OPTION_PREWARM, PREWARM_OFF, PREWARM_ON}};
+  static const char *const words[][5] = {{"off", "no", "false", "0", "False"}, {"on", "yes", "true", "1", "YES"}};
+  for (unsigned i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+    for (unsigned w = 0; w < 5; w++) {
+      const char *name = option_rows[wanted[i].option].environment;
+      EXPECT(parse(name, words[0][w]) == OPTION_OK);
+      EXPECT(option_value(wanted[i].option) == wanted[i].no);
+      EXPECT(parse(name, words[1][w]) == OPTION_OK);
+      EXPECT(option_value(wanted[i].option) == wanted[i].yes);
+    }
+  EXPECT(parse("HAKMEM_DEEPBIND", "1") == OPTION_BAD && parse("HAKMEM_DEEPBIND", "no") == OPTION_BAD);
+  EXPECT(parse("HAKMEM_PROFILE", "0") == OPTION_BAD && parse("HAKMEM_PROFILE", "on") == OPTION_BAD);
+  EXPECT(parse("HAKMEM_KEEP_MB", "off") == OPTION_BAD && parse("HAKMEM_KEEP_MB", "yes") == OPTION_BAD);
+}
+
+static void answers_mean_what_they_say(void **state) {
+  (void)state;
+  passes_in_child(answers);
+}
+
+static void aliases(void *unused) {
+  (void)unused;
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "0") == OPTION_OK && !option_is_set(OPTION_PROFILE));
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "2") == OPTION_BAD && parse("HAKMEM_SS_MEM_LEAN", "lean") == OPTION_BAD);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PROFILE_LEAN);
+  EXPECT(option_value(OPTION_TARGET_MB) == option_rows[OPTION_TARGET_MB].profile[PROFILE_LEAN]);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "FREE") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_FREE);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "OFF") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_OFF);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "DONTNEED") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_DONTNEED);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "MADV_FREE") == OPTION_BAD);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN_TARGET_MB", "25") == OPTION_OK && option_value(OPTION_TARGET_MB) == 25);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN_TARGET_MB", "25MB") == OPTION_BAD && option_value(OPTION_TARGET_MB) == 25);
+  EXPECT(parse("HAKMEM_SS_OS_STATS", "0") == OPTION_OK && option_value(OPTION_STATS) == STATS_OFF);
+  EXPECT(parse("HAKMEM_SS_OS_STATS", "1") == OPTION_OK && option_value(OPTION_STATS) == STATS_TEXT);
+  /* Every alias is a name of its own. */
+  for (unsigned a = 0; a < option_alias_count; a++)
+    for (unsigned i = 0; i < OPTION_COUNT; i++)
+      EXPECT(strcmp(option_aliases[a].environment, option_rows[i].environment) != 0);
+  EXPECT(parse("HAKMEM_PROFILE", "mixed_tinyv3_C7_safe") == OPTION_OK && option_value(OPTION_PROFILE) == PROFILE_SPEED);
+  EXPECT(parse("HAKMEM_PROFILE", "MIXED_TINYV3_C7_BALANCED") == OPTION_OK);
+  EXPECT(option_value(OPTION_PROFILE) == PROFILE_BALANCED);
+  EXPECT(parse("HAKMEM_STATS", "MIXED_TINYV3_C7_SAFE") == OPTION_BAD); /* a word of another option */
+  EXPECT(parse("HAKMEM_PROFILE", "Secure") == OPTION_RESERVED && option_value(OPTION_PROFILE) == PROFILE_BALANCED);
+  EXPECT(option_set(OPTION_PROFILE, "secure") == OPTION_RESERVED);
+}
+
+static void aliases_are_understood(void **state) {
+  (void)state;
+  passes_in_child(aliases);
+}
+
+static void ranks(void *unused) {
+  (void)unused;
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK);
+  EXPECT(parse("HAKMEM_PROFILE", "speed") == OPTION_OK && option_value(OPTION_PROFILE) == PROFILE_SPEED);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PROFILE_SPEED);
+  EXPECT(parse("HAKMEM_TARGET_MB", "0") == OPTION_OK); /* a value that is 0 is one */
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN_TARGET_MB", "7") == OPTION_OK && option_value(OPTION_TARGET_MB) == 0);
+  EXPECT(parse("HAKMEM_PURGE", "nonsense") == OPTION_BAD); /* a bad value beats nothing */
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "FREE") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_FREE);
+  EXPECT(option_set(OPTION_PURGE, "off") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_OFF);
+  EXPECT(parse("HAKMEM_PURGE", "free") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_OFF);
+  EXPECT(option_set(OPTION_PURGE, NULL) == OPTION_OK && option_value(OPTION_PURGE) == PURGE_DONTNEED);
+  EXPECT(!option_is_set(OPTION_PURGE));
+}
+
+static void own_names_beat_aliases_and_calls_beat_both(void **state) {
+  (void)state;
+  passes_in_child(ranks);
+}
+
+static void calls(void *unused) {
+  (void)unused;
+  for (unsigned i = 0; i < OPTION_COUNT; i++) {
+    const struct option_row *row = &option_rows[i];
+    enum option found = OPTION_COUNT;
+    EXPECT(option_find(row->name, &found) && found == i);
+    EXPECT(option_find(row->environment, &found) && found == i);
+    long before = option_value(i);
+    for (unsigned p = 0; p < PROFILE_COUNT; p++) { /* values survive being text */
+      char bytes[NUMBER_TEXT];
+      struct text text = TEXT_IN(bytes);
+      option_text(i, row->profile[p], &text);
+      enum option_error error = option_set(i, bytes);
+      EXPECT(error == (row->time == OPTION_AT_START ? OPTION_FIXED : OPTION_OK));
+      EXPECT(option_value(i) == (error == OPTION_OK ? row->profile[p] : before));
+    }
+    EXPECT(option_set(i, NULL) == (row->time == OPTION_AT_START ? OPTION_FIXED : OPTION_OK));
+    EXPECT(option_value(i) == before);
+  }
+  enum option found;
+  EXPECT(!option_find("", &found) && !option_find("HAKMEM_", &found) && !option_find("Stats", &found));
+  EXPECT(!option_find("HAKMEM_SS_MEM_LEAN", &found));
+}
+
+static void options_are_set_by_name(void **state) {
+  (void)state;
+  passes_in_child(calls);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_whole),
@@ -140,6 +271,10 @@ int main(void) {
       cmocka_unit_test(bad_values_are_refused),
       cmocka_unit_test(unknown_names_are_refused),
       cmocka_unit_test(profiles_give_their_column_unless_set),
+      cmocka_unit_test(answers_mean_what_they_say),
+      cmocka_unit_test(aliases_are_understood),
+      cmocka_unit_test(own_names_beat_aliases_and_calls_beat_both),
+      cmocka_unit_test(options_are_set_by_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

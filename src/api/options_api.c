@@ -1,0 +1,37 @@
+/* Options read and set by the program. */
+#include "api/alloc.h"
+
+#include "base/options.h"
+#include "base/text.h"
+#include "hakmem/hakmem.h"
+
+#include <errno.h>
+#include <string.h>
+
+_Static_assert(HAK_OPTION_BYTES > 20, "a number and its terminator fit");
+
+int hak_option_set(const char *name, const char *value) {
+  enum option option;
+  if (name == NULL || !option_find(name, &option))
+    return ENOENT;
+  enum option_error error = option_set(option, value);
+  if (error != OPTION_OK)
+    return error == OPTION_FIXED ? EPERM : EINVAL;
+  int kept = errno;
+  report_open();
+  errno = kept;
+  return 0;
+}
+
+int hak_option_get(const char *name, char *value, size_t size) {
+  enum option option;
+  if (name == NULL || !option_find(name, &option))
+    return ENOENT;
+  char bytes[HAK_OPTION_BYTES];
+  struct text text = TEXT_IN(bytes);
+  option_text(option, option_value(option), &text);
+  if (text.length >= size)
+    return ERANGE;
+  memcpy(value, bytes, text.length + 1);
+  return 0;
+}

@@ -1,0 +1,24 @@
+#!/bin/sh
+# options.sh TOOL PAGE: docs/options.md is what the table gives; a changed page is refused.
+set -eu
+tool=$1 page=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+is_fresh() { diff -u "$1" "$work/made"; }
+
+# The page does not depend on the environment.
+env HAKMEM_PROFILE=lean HAKMEM_KEEP_MB=7 "$tool" --markdown >"$work/made"
+
+# The positive control: one number, one word, one row less.
+sed 's/3600000/3600001/' "$page" >"$work/number"
+sed 's/decimal/octal/' "$page" >"$work/word"
+sed '/HAKMEM_PURGE/d' "$page" >"$work/row"
+for changed in number word row; do
+  if is_fresh "$work/$changed" >/dev/null; then
+    echo "a page with a changed $changed was taken for a fresh one"
+    exit 1
+  fi
+done
+
+is_fresh "$page" || { echo "docs/options.md is stale; make it: hak options --markdown >docs/options.md"; exit 1; }
