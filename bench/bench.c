@@ -109,9 +109,11 @@ static uint64_t clock_read(clockid_t id) {
 uint64_t bench_clock_ns(void) { return clock_read(CLOCK_MONOTONIC); }
 uint64_t bench_cpu_ns(void) { return clock_read(CLOCK_PROCESS_CPUTIME_ID); }
 
-uint64_t bench_status_kb(const char *field) {
+uint64_t bench_status_kb(const char *field) { return bench_file_kb("/proc/self/status", field); }
+
+uint64_t bench_file_kb(const char *path, const char *field) {
   char text[8192];
-  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return 0;
   ssize_t length = read(fd, text, sizeof text - 1);
