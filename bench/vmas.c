@@ -1,6 +1,6 @@
-/* vmas: a big virtual heap, sizes from 16 bytes to 8 MiB, as many in each doubling, of which hardly anything is written;
- * blocks picked at random are replaced, and the mappings of the process are counted as it goes. An allocator
- * that maps, unmaps, advises or protects in small pieces has many, and at 65,530 the kernel gives no more. */
+/* vmas: a big virtual heap, sizes from 16 bytes to 8 MiB, as many in each doubling, hardly any of it written; blocks
+ * picked at random are replaced, and the mappings of the process are counted as it goes. An allocator that maps,
+ * unmaps, advises or protects in small pieces has many, and at 65,530 the kernel gives no more. */
 #include "bench.h"
 
 #include <fcntl.h>

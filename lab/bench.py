@@ -85,7 +85,7 @@ class Log:
             "row": row.name, "allocator": entry.name, "library": entry.allocator.library, "run": run, "n": self.runs,
             "command": self.source.words(entry.command), "seed": self.source.seed,
             "cpu_pinned": None if row.threads else self.source.cpu, "cpu_time": self.source.cpu_time,
-            "options": self.source.settings, "load": machine.load(), **self.context, "result": result}
+            "options": self.source.settings | entry.environment, "load": machine.load(), **self.context, "result": result}
         self.file.write(json.dumps(record) + "\n")
         self.file.flush()
 
@@ -151,5 +151,5 @@ def main(arguments):
     if stopped:
         print(f"stopped after {len(outcomes)} of {len(rows)} rows", file=sys.stderr)
         return 130
-    return 1 if any(entry.problem and not entry.allocator.missing
+    return 1 if any(entry.problem and not entry.absent
                     for outcome in outcomes for entry in outcome.entries) else 0

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from lab import stats, workloads
+from lab import apps, stats, workloads
+
+LEAN_KB = 3906  # 4 MB
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,34 @@ def _own(key):
     return lambda outcome: outcome.pairs(outcome.subject, outcome.subject, key, lambda x, _: x)
 
 
-def _end_rss_of_glibc(outcome):
-    return outcome.pairs(outcome.subject, "glibc", "rss_over_live", lambda x, y: x / y)
+def _of_glibc(key):
+    return lambda outcome: outcome.pairs(outcome.subject, "glibc", key, lambda x, y: x / y)
+
+
+def _of_highest_peer(key):
+    """A rate of the program's own, against the peer that has the highest."""
+    return lambda outcome: outcome.pairs(outcome.subject, outcome.best_peer(key), key, lambda x, y: x / y)
+
+
+def _of_lowest(key, *names):
+    """Against the lowest of the named allocators in the same run; all of them must have finished it."""
+    def measure(outcome):
+        ratios = [outcome.pairs(outcome.subject, name, key, lambda x, y: x / y) for name in names]
+        return {run: max(ratio[run] for ratio in ratios) for run in sorted(set.intersection(*map(set, ratios)))}
+    return measure
+
+
+def _own_of(variant, key):
+    return lambda outcome: outcome.pairs(variant, variant, key, lambda x, _: x)
+
+
+def _mean_of_glibc(key):
+    """Over the rows that could be measured: not every program is installed everywhere."""
+    def measure(*outcomes):
+        ratios = [ratio for outcome in outcomes if (ratio := _of_glibc(key)(outcome))]
+        runs = set.intersection(*map(set, ratios)) if ratios else ()
+        return {run: stats.geometric_mean(ratio[run] for ratio in ratios) for run in sorted(runs)}
+    return measure
 
 
 def _goals():
@@ -69,7 +97,9 @@ def _goals():
         yield Goal(f"handoff {producers}-{consumers} / best", (f"handoff-{producers}-{consumers}",), best, 2, 3.5)
     yield Goal("threads / best", ("threads",), best, 1.15, 2)
     yield Goal("shift / best", ("shift",), best, 1.25, 1.5)
-    yield Goal("shift, RSS at the end / glibc", ("shift",), _end_rss_of_glibc, 1.25, 1.1, at_least=False)
+    yield Goal("shift, RSS at the end / glibc", ("shift",), _of_glibc("rss_over_live"), 1.15, 1.1, at_least=False)
+    yield Goal("shift, RSS at the end / lowest of the other three", ("shift",),
+               _of_lowest("rss_over_live", "mimalloc", "jemalloc", "tcmalloc"), 1, at_least=False)
     yield Goal("free-only consumer / best", ("freeonly",), best, 1.4, 2)
     yield Goal("free-only consumer, peak RSS / live", ("freeonly",), _own("peak_over_live"), 1.1, 1.03,
                at_least=False)
@@ -77,6 +107,28 @@ def _goals():
                at_least=False, unit="KiB")
     yield Goal("nothing, extra time over glibc", ("startup",), _above_glibc("child_ms"), 1, at_least=False, unit="ms")
     yield Goal("mixed, extra RSS over glibc", ("mixed",), _above_glibc("rss_peak_kb"), 512, at_least=False, unit="KiB")
+    yield from _memory_goals(best)
+
+
+def _memory_goals(best):
+    yield Goal("vm / best", ("vm",), best, 1)
+    yield Goal("vm, rounds after the first / best", ("vm",), _of_highest_peer("later_ops_per_s"), 1)
+    yield Goal("vm, page faults after the first round", ("vm",), _own("faults_after_first"), 2, at_least=False)
+    yield Goal("cold_churn / best", ("cold_churn",), best, 1)
+    yield Goal("large_mix / best", ("large_mix",), best, 1)
+    for name, _ in workloads.GROWTHS:
+        yield Goal(f"realloc to 1 GiB, {name} / best", (f"realloc-{name}",), best, 1)
+    yield Goal("idle, given back after 10 s / releasable", ("idle",), _own("returned_share_10s"), 0.9)
+    yield Goal("prefork, extra PSS of a child / glibc", ("prefork",), _of_glibc("extra_pss_kb"), 1.1, at_least=False)
+    yield Goal("vmas, most mappings", ("vmas",), _own("vmas_most"), 999, at_least=False)
+    yield Goal("apps, peak RSS, geometric mean / glibc", tuple(f"app-{name}" for name in apps.APPS),
+               _mean_of_glibc("rss_peak_kb"), 1.05, at_least=False)
+    yield Goal("lean, mixed: peak RSS", ("profiles",), _own_of("lean", "rss_peak_kb"), LEAN_KB, at_least=False,
+               unit="KiB")
+    yield Goal("lean, mixed / speed", ("profiles",), _variant_rate("lean", "speed"), 0.9)
+    for profile in workloads.PROFILES:
+        yield Goal(f"{profile}, system calls in 10^8 operations", ("profiles",), _own_of(profile, "calls_per_100m"), 5,
+                   at_least=False)
 
 
 GOALS = tuple(_goals())

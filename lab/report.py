@@ -34,7 +34,8 @@ def row_table(outcome, note):
     subject, best = outcome.subject, outcome.best_peer()
     measured = [entry for entry in outcome.entries if entry.results]
     measured.sort(key=lambda entry: (entry.name != subject, -median(entry.values("ops_per_s").values())))
-    cells = [["", "rate", f"{subject} / it", "peak RSS", f"{subject} / it", "of live"]]
+    cells = [["", "rate", f"{subject} / it", "peak RSS", f"{subject} / it", "of live",
+              *outcome.row.shows]]
     for entry in measured:
         other = entry.name != subject
         peak = _peak_key(entry)
@@ -45,10 +46,11 @@ def row_table(outcome, note):
             ratio(outcome.rate_ratio(subject, entry.name).values()) if other else "",
             f"{median(entry.values(peak).values()) / 1024:.1f} MiB",
             ratio(outcome.pairs(subject, entry.name, peak, lambda x, y: x / y).values()) if other else "",
-            f"{median(live.values()):.2f}" if live else ""])
+            f"{median(live.values()):.2f}" if live else "",
+            *(f"{median(values):.4g}" if (values := entry.values(key).values()) else "" for key in outcome.row.shows)])
     runs = max((len(entry.results) for entry in measured), default=0)
     lines = [f'{outcome.row.name}: {outcome.entries[0].command}  [{runs} run{"s" if runs != 1 else ""}{note}]']
-    lines += columns(cells, {1, 3, 5}) if measured else []
+    lines += columns(cells, {1, 3, 5, *range(6, len(cells[0]))}) if measured else []
     lines += [f"  {entry.name}: {entry.problem}" for entry in outcome.entries if entry.problem]
     return "\n".join(lines)
 

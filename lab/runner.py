@@ -8,9 +8,11 @@ import tempfile
 from dataclasses import dataclass, field
 from statistics import median
 
-from lab.allocators import Allocator
+from lab import apps
+from lab.allocators import SUBJECT, Allocator
 
 PASSED_ON = ("PATH", "HOME", "TMPDIR")
+REPORT = '{"hakmem":'  # how the line begins that HAKMEM_STATS=json prints at exit
 
 
 @dataclass
@@ -21,6 +23,8 @@ class Entry:
     command: str
     problem: str = ""
     results: dict = field(default_factory=dict)  # run number -> result
+    environment: dict = field(default_factory=dict)
+    absent: bool = False  # the problem is that something is not installed
 
     def values(self, key):
         return {run: float(result[key]) for run, result in self.results.items() if key in result}
@@ -47,12 +51,12 @@ class Outcome:
     def rate_ratio(self, first, second):
         return self.pairs(first, second, "ops_per_s", lambda x, y: x / y)
 
-    def best_peer(self):
-        """The name of the fastest measured peer by median rate, or None."""
+    def best_peer(self, key="ops_per_s"):
+        """The name of the measured peer with the highest median rate, or None."""
         peers = [entry for entry in self.entries
-                 if entry.results and entry.allocator.is_peer and entry.command == self.entries[0].command
+                 if entry.values(key) and entry.allocator.is_peer and entry.command == self.entries[0].command
                  and entry.name != self.subject]
-        return max(peers, key=lambda entry: median(entry.values("ops_per_s").values())).name if peers else None
+        return max(peers, key=lambda entry: median(entry.values(key).values())).name if peers else None
 
 
 @dataclass
@@ -69,11 +73,12 @@ class Runner:
     on_turn: object = None  # called as on_turn(row, entry, run) before any run
     _links: object = None
 
-    def environment(self, allocator):
+    def environment(self, entry):
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment.update(self.settings, LC_ALL="C")
-        if allocator.library:
-            environment["LD_PRELOAD"] = self._preloadable(allocator)
+        environment.update(entry.environment)
+        if entry.allocator.library:
+            environment["LD_PRELOAD"] = self._preloadable(entry.allocator)
         return environment
 
     def _preloadable(self, allocator):
@@ -93,11 +98,13 @@ class Runner:
 
     def run(self, row, entry):
         """One run: (result, "") or (None, what went wrong)."""
+        if row.group == apps.GROUP:
+            return apps.run(self.words(entry.command), self.environment(entry), self.timeout)
         def pin():
             os.sched_setaffinity(0, {self.cpu})
         words = self.words(entry.command) + ["--json"]
         try:
-            done = subprocess.run(words, env=self.environment(entry.allocator), stdout=subprocess.PIPE,
+            done = subprocess.run(words, env=self.environment(entry), stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, text=True, errors="replace", timeout=self.timeout,
                                   preexec_fn=None if row.threads or self.cpu is None else pin, check=False)
         except subprocess.TimeoutExpired:
@@ -116,6 +123,12 @@ class Runner:
         library = entry.allocator.library
         if library and os.path.realpath(result["malloc"]) != os.path.realpath(library):
             return None, f"malloc came from {result['malloc']}, not from the preloaded library"
+        if "HAKMEM_STATS" in entry.environment:
+            reports = [line for line in done.stderr.splitlines() if line.startswith(REPORT)]
+            if len(reports) != 1:
+                return None, f"{len(reports)} reports of hakmem on stderr"
+            calls = sum(count for key, count in json.loads(reports[0]).items() if key.startswith("calls_"))
+            result["calls_per_100m"] = calls * 1e8 / result["operations"]
         if self.cpu_time and not (row.threads or row.children):
             result["ops_per_s"] = result["operations"] / max(result["cpu_seconds"], 1e-9)
         return result, ""
@@ -124,18 +137,28 @@ class Runner:
         """The row before its first run: an entry for each allocator and each variant."""
         def command(full, tiny):
             return (tiny if self.tiny else full).replace("SEED", str(self.seed))
-        entries = [Entry(allocator.name, allocator, command(row.command, row.tiny), allocator.missing)
-                   for allocator in allocators]
-        for name, full, tiny in row.variants:
-            built = os.access(self.words(full)[0], os.X_OK)
-            libc = Allocator("glibc", None, "" if built else f"no {full.split()[0]} in {self.build_dir}/bin")
-            entries.append(Entry(name, libc, command(full, tiny), libc.missing))
+        entries = [Entry(allocator.name, allocator, command(row.command, row.tiny), allocator.missing,
+                         absent=bool(allocator.missing))
+                   for allocator in allocators if allocator.name not in row.without or allocator.name == subject]
+        for variant in row.variants:
+            runs_on = next((allocator for allocator in allocators if allocator.name == SUBJECT), None)
+            if variant.subject and not runs_on:
+                continue
+            full = command(variant.command, variant.tiny)
+            if not variant.subject:
+                runs_on = Allocator("glibc", None)
+            problem = "" if os.access(self.words(full)[0], os.X_OK) else f"no {full.split()[0]} in {self.build_dir}/bin"
+            entries.append(Entry(variant.name, runs_on, full, problem or runs_on.missing,
+                                 environment=dict(variant.environment), absent=bool(problem or runs_on.missing)))
+        lost = apps.missing(row.command.split()[1]) if row.group == apps.GROUP else ""
+        for entry in entries if lost else ():
+            entry.problem, entry.absent = lost, True
         return Outcome(row, entries, subject)
 
     def run_row(self, outcome):
         """Fills the outcome. Run 0 warms up and is dropped; every other round goes backwards. An entry that
         fails is out for the rest of the row. On KeyboardInterrupt the complete rounds stay in the outcome."""
-        for run in range(1 if self.tiny else 0, self.runs + 1):
+        for run in range(1 if self.tiny else 0, min(self.runs, outcome.row.runs_max or self.runs) + 1):
             turn = [entry for entry in outcome.entries if not entry.problem]
             results = {}
             for entry in turn if run % 2 else reversed(turn):

@@ -2,11 +2,25 @@
 
 from dataclasses import dataclass
 
+from lab import apps
+
 SIZES_SMALL = (16, 32, 64, 128, 256, 512)
 SIZES_LARGE = (1024, 2048, 4096, 8192)
 LARSON = tuple((threads, chunks) for threads in (1, 2, 8) for chunks in (256, 1024))
 BATCHES = (("1k", 1000, 4000), ("10k", 10000, 400), ("100k", 100000, 40))  # name, blocks, rounds
 PAIRS = ((1, 1), (2, 2), (4, 4))
+PROFILES = ("speed", "balanced", "lean")
+GROWTHS = (("x2", "100 4096 2"), ("x1.5", "50 4096 2"), ("step", "0 4096 1"))  # name, percent, step KiB, rounds
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Something else that is measured in the turns of a row: another program, or the subject set up otherwise."""
+    name: str
+    command: str
+    tiny: str
+    subject: bool = False  # on the library of the subject, if that is hakmem; else nothing is preloaded
+    environment: tuple = ()  # (name, value) pairs
 
 
 @dataclass(frozen=True)
@@ -17,14 +31,17 @@ class Row:
     tiny: str  # the same within milliseconds, for tests
     threads: bool = False  # several threads: not pinned
     children: bool = False  # the work is done by child processes: its CPU time is theirs
-    variants: tuple = ()  # programs that need no preload, measured in the same turns: (name, command, tiny)
+    variants: tuple = ()
+    without: tuple = ()  # allocators that are left out
+    runs_max: int = 0  # for runs that take long and say the same each time; 0: as many as asked for
+    shows: tuple = ()  # further fields of the results, a column each
 
 
 def _rows():
     mixed, mixed_tiny = "20000000 400 SEED", "20000 100 SEED"
     yield Row("mixed", "mixed", f"random_mixed {mixed}", f"random_mixed {mixed_tiny}", variants=(
-        ("fast", f"random_mixed_fast {mixed}", f"random_mixed_fast {mixed_tiny}"),
-        ("ideal", f"random_mixed {mixed} --ideal", f"random_mixed {mixed_tiny} --ideal")))
+        Variant("fast", f"random_mixed_fast {mixed}", f"random_mixed_fast {mixed_tiny}"),
+        Variant("ideal", f"random_mixed {mixed} --ideal", f"random_mixed {mixed_tiny} --ideal")))
     for size in SIZES_SMALL + SIZES_LARGE:
         yield Row(f"fixed-{size}", "fixed", f"random_mixed 10000000 400 SEED {size} {size}",
                   f"random_mixed 20000 100 SEED {size} {size}")
@@ -46,11 +63,37 @@ def _rows():
     yield Row("shift-window", "shift", "shift 100 6000000 SEED 512 8192 --window",
               "shift 1 20000 SEED 512 8192 --window")
     yield Row("startup", "startup", "startup 300", "startup 3", children=True)
+    yield from _memory_rows()
+    for name in apps.APPS:
+        yield Row(f"app-{name}", "apps", f"peak_of {name}", f"peak_of {name}", threads=True, children=True, runs_max=3)
+
+
+def _memory_rows():
+    yield Row("vm", "memory", "vm 2097152 100 40 SEED", "vm 2097152 4 3 SEED",
+              shows=("faults_after_first", "first_round_ms", "later_ops_per_s"))
+    yield Row("cold_churn", "memory", "cold_churn 256 100 64 4096 20000 SEED", "cold_churn 256 8 64 256 100 SEED")
+    yield Row("large_mix", "memory", "large_mix 100 64 16384 3000 SEED", "large_mix 8 64 512 50 SEED")
+    for name, rule in GROWTHS:
+        yield Row(f"realloc-{name}", "memory", f"realloc_grow 1024 {rule}", f"realloc_grow 16 {rule}",
+                  shows=("moves", "grow_ms"))
+    yield Row("idle", "memory", "idle_return 150000 100000 50000 20 SEED", "idle_return 1500 1000 500 20 SEED 1000",
+              runs_max=3, shows=("releasable_kb", "rss_before_kb", "rss_1s_kb", "rss_10s_kb", "returned_share_10s"))
+    yield Row("prefork", "memory", "prefork 100 16 1024 32 2000 200 SEED", "prefork 1 16 1024 3 50 10 SEED",
+              children=True, shows=("child_rss_kb", "child_pss_kb", "extra_pss_kb"))
+    # mimalloc asks for huge pages: of 20 GB virtual, 20 GB would be resident.
+    yield Row("vmas", "memory", "vmas 20480 500000 SEED", "vmas 64 2000 SEED", runs_max=3,
+              without=("mimalloc", "mimalloc2"), shows=("vmas_end", "vmas_most"))
+    mixed, mixed_tiny = "random_mixed 200000000 400 SEED", "random_mixed 20000 100 SEED"
+    yield Row("profiles", "memory", mixed, mixed_tiny, without=("mimalloc", "mimalloc2", "jemalloc", "tcmalloc"),
+              shows=("calls_per_100m",), variants=tuple(
+                  Variant(profile, mixed, mixed_tiny, subject=True,
+                          environment=(("HAKMEM_PROFILE", profile), ("HAKMEM_STATS", "json")))
+                  for profile in PROFILES))
 
 
 ROWS = {row.name: row for row in _rows()}
 GROUPS = tuple(dict.fromkeys(row.group for row in ROWS.values()))
-PROGRAMS = tuple(dict.fromkeys(row.command.split()[0] for row in ROWS.values()))
+PROGRAMS = tuple(dict.fromkeys(row.command.split()[0] for row in ROWS.values() if row.group != apps.GROUP))
 
 
 def chosen(words, with_goals):

@@ -62,4 +62,5 @@ def test():
     return f"g++: ok ({len(output)} bytes of assembler)"
 
 
-app.main(test)
+if __name__ == "__main__":
+    app.main(test)

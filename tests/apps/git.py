@@ -59,4 +59,5 @@ def test():
     return f"git: ok ({len(results[1].reports)} processes, largest heap {most >> 20} MiB)"
 
 
-app.main(test)
+if __name__ == "__main__":
+    app.main(test)

@@ -48,4 +48,5 @@ def test():
     return "node: ok"
 
 
-app.main(test)
+if __name__ == "__main__":
+    app.main(test)

@@ -39,4 +39,5 @@ def test():
     return "perl: ok"
 
 
-app.main(test)
+if __name__ == "__main__":
+    app.main(test)

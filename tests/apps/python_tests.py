@@ -42,4 +42,5 @@ def test():
     return f"python: ok ({len(ours)} tests)"
 
 
-app.main(test)
+if __name__ == "__main__":
+    app.main(test)

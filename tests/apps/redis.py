@@ -111,4 +111,5 @@ def test():
     return f"redis: ok ({saves} saves under load, largest heap {most >> 20} MiB)"
 
 
-app.main(test)
+if __name__ == "__main__":
+    app.main(test)

@@ -40,4 +40,5 @@ def test():
     return f"sqlite3: ok ({hashlib.sha256(outputs[0]).hexdigest()[:12]})"
 
 
-app.main(test)
+if __name__ == "__main__":
+    app.main(test)

@@ -1,9 +1,11 @@
 """Each benchmark program, tiny, on libc and on hakmem: the work (its hash) is the same, and malloc came from
 the file that was preloaded.
 
-    smoke.py FOLDER-OF-PROGRAMS LIBRARY MUTANT-LIBRARY
+    smoke.py FOLDER-OF-PROGRAMS LIBRARY MUTANT-LIBRARY MAPPING-LIBRARY
 
-MUTANT hands live blocks out twice: the positive control, whose hash must differ.
+MUTANT hands live blocks out twice and loses content in realloc: the positive control, whose hash must differ.
+MAPPING gives each block a mapping of its own and unmaps it when freed: what the programs read of the process
+must show it.
 """
 import json
 import os
@@ -20,6 +22,13 @@ PROGRAMS = {
     "threads": ["200"],
     "shift": ["4", "30000"],
     "startup": ["3"],
+    "vm": ["2097152", "4", "3"],
+    "cold_churn": ["256", "8", "64", "256", "300"],
+    "large_mix": ["8", "64", "512", "1000"],
+    "realloc_grow": ["8", "50", "1024", "2"],
+    "idle_return": ["1500", "1000", "500", "20", "1", "1000"],
+    "prefork": ["1", "16", "1024", "3", "50", "10"],
+    "vmas": ["64", "2000"],
 }
 
 
@@ -35,8 +44,24 @@ def run(folder, program, arguments, library=None):
     return json.loads(done.stdout)
 
 
+def readings(folder, mapping):
+    """What the programs read of the process, on an allocator of which it is known."""
+    idle = run(folder, "idle_return", PROGRAMS["idle_return"], mapping)
+    assert 0.95 < idle["returned_share_10s"] < 1.05, f"all was given back, {idle['returned_share_10s']} seen"
+    assert idle["releasable_kb"] >= 2700 * 4, f"a page a block, {idle['releasable_kb']} KiB releasable"
+    plain = run(folder, "idle_return", PROGRAMS["idle_return"])
+    assert plain["returned_share_10s"] < 0.5, "libc gives nothing back of a heap with holes"
+    vm = run(folder, "vm", PROGRAMS["vm"], mapping)
+    pages = 2 * 4 * 2097152 // os.sysconf("SC_PAGESIZE")
+    assert vm["faults_after_first"] >= pages, f"{pages} pages faulted in again, {vm['faults_after_first']} seen"
+    vmas = run(folder, "vmas", PROGRAMS["vmas"], mapping)
+    assert vmas["vmas_end"] > 200, f"two mappings a block, {vmas['vmas_end']} seen"
+    plain = run(folder, "prefork", PROGRAMS["prefork"])
+    assert 0 < plain["extra_pss_kb"] < plain["child_rss_kb"], "a child shares most of its memory"
+
+
 def main():
-    folder, library, mutant = sys.argv[1:4]
+    folder, library, mutant, mapping = sys.argv[1:5]
     for program, arguments in PROGRAMS.items():
         plain, ours = run(folder, program, arguments), run(folder, program, arguments, library)
         assert os.path.basename(library) in os.path.basename(os.path.realpath(ours["malloc"])) or os.path.realpath(
@@ -48,10 +73,16 @@ def main():
     if os.path.exists(os.path.join(folder, "random_mixed_fast")):
         fast = run(folder, "random_mixed_fast", PROGRAMS["random_mixed"])
         assert fast["hash"] == run(folder, "random_mixed", PROGRAMS["random_mixed"])["hash"], "the FAST build's hash"
-    for program in ("random_mixed", "churn"):
+    for program in ("random_mixed", "churn", "large_mix", "cold_churn", "idle_return", "prefork"):
         plain = run(folder, program, PROGRAMS[program])
         broken = run(folder, program, PROGRAMS[program], mutant)
         assert plain["hash"] != broken["hash"], f"{program}: blocks handed out twice do not show in the hash"
+    try:
+        run(folder, "realloc_grow", PROGRAMS["realloc_grow"], mutant)
+        raise AssertionError("realloc_grow: lost content goes unnoticed")
+    except AssertionError as refusal:
+        assert "realloc lost the content" in str(refusal), refusal
+    readings(folder, mapping)
     print(f"bench: ok ({len(PROGRAMS)} programs)")
 
 
