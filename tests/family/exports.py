@@ -3,12 +3,16 @@
     exports.py LIBRARY            judges the library
     exports.py --control LIBRARY  judges a library that breaks the rules (libc): must be refused
 
-Rules: only the malloc family, operator new/delete and hak_* are exported; NEEDED names libc (and ld.so)
-only; thread-local storage is initial-exec and at most 8 bytes; no text relocations.
+Rules: the whole malloc family and all HAK_API functions of the public headers are exported, operator new/delete
+too, and nothing else; NEEDED names libc (and ld.so) only; thread-local storage is initial-exec and at most 8 bytes;
+no text relocations.
 """
+import pathlib
 import re
 import subprocess
 import sys
+
+HEADERS = pathlib.Path(__file__).resolve().parents[2] / "include" / "hakmem"
 
 FAMILY = set(
     """malloc calloc realloc free cfree reallocarray aligned_alloc memalign posix_memalign valloc pvalloc
@@ -26,15 +30,24 @@ def run(*words):
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
+def public_names():
+    names = set()
+    for header in HEADERS.glob("*.h"):
+        names |= set(re.findall(r"^HAK_API [^;]*?\b(hak_\w+)\(", header.read_text("utf-8"), re.M))
+    assert {"hak_malloc", "hak_stats_get", "hak_option_set"} <= names, names
+    return names
+
+
 def faults(library):
     found = []
+    public = public_names()
     exported = set()
     for line in run("nm", "-D", "--defined-only", library).splitlines():
         name = line.split()[-1].split("@")[0]
         exported.add(name)
-        if not (name in FAMILY or name in ALSO or OPERATOR.match(name) or name.startswith("hak_")):
+        if not (name in FAMILY or name in ALSO or OPERATOR.match(name) or name in public):
             found.append(f"exports {name}")
-    found += [f"does not export {name}" for name in sorted(FAMILY - exported)]
+    found += [f"does not export {name}" for name in sorted((FAMILY | public) - exported)]
     dynamic = run("readelf", "-dW", library)
     for needed in re.findall(r"\(NEEDED\).*\[(.*?)\]", dynamic):
         if not NEEDED_ALLOWED.match(needed):

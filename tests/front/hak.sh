@@ -4,7 +4,7 @@
 # shellcheck disable=SC2016  # the texts are for inner shells
 set -u
 hak=$1
-unset HAK_LIB HAKMEM_STATS HAKMEM_STATS_PID HAKMEM_PROFILE LD_PRELOAD
+unset HAK_LIB HAKMEM_STATS HAKMEM_STATS_PID HAKMEM_SS_OS_STATS HAKMEM_PROFILE HAKMEM_SS_MEM_LEAN LD_PRELOAD
 if [ $# -gt 1 ]; then
   HAK_LIB=$2
   export HAK_LIB
@@ -45,6 +45,9 @@ expect 0 'in' '' sh -c 'echo in | "$0" run --quiet -- cat' "$hak"
 expect 0 '--quiet' '' "$hak" run --quiet -- echo --quiet
 expect 0 "$lib" '' "$hak" run --quiet -- sh -c 'echo "$LD_PRELOAD"'
 expect 0 'lean' '' "$hak" run --quiet --profile lean -- sh -c 'echo "$HAKMEM_PROFILE"'
+expect 0 'Lean' '' "$hak" run --quiet --profile=Lean -- sh -c 'echo "$HAKMEM_PROFILE"'
+expect 0 'MIXED_TINYV3_C7_SAFE' '' "$hak" run --quiet --profile MIXED_TINYV3_C7_SAFE -- sh -c 'echo "$HAKMEM_PROFILE"'
+HAKMEM_SS_OS_STATS=1 expect 0 '' '' "$hak" run --quiet -- true
 # The summary goes to stderr, once: a child of the program prints none.
 expect 0 '' 'hakmem' "$hak" run -- python3 -c ''
 lines=$(wc -l <"$work/err")
@@ -73,6 +76,7 @@ expect 2 '' "unknown verb 'nonsense'" "$hak" nonsense
 expect 2 '' "unknown option '--nonsense'" "$hak" --nonsense
 expect 2 '' 'unknown option --nonsense' "$hak" run --nonsense -- true
 expect 2 '' "unknown profile 'fast'" "$hak" run --profile fast -- true
+expect 2 '' "profile 'secure' does not exist yet" "$hak" run --profile secure -- true
 expect 2 '' '--profile needs a name' "$hak" run --profile
 expect 2 '' "unknown form of --stats 'xml'" "$hak" run --stats=xml -- true
 expect 2 '' 'exclude each other' "$hak" run --quiet --stats -- true
@@ -90,6 +94,13 @@ for verb in run build test lib env options bench peers version help; do
 done
 "$hak" version | grep -Eqx 'hakmem [0-9]+\.[0-9]+\.[0-9]+' || fail "version: $("$hak" version)"
 "$hak" options | grep -q HAKMEM_PROFILE || fail "options: $("$hak" options)"
+"$hak" options --markdown | grep -q '^# Options$' || fail "options --markdown: $("$hak" options --markdown)"
+[ "$("$hak" options --help)" = "$("$hak" help options)" ] || fail "options --help: $("$hak" options --help)"
+expect 2 '' 'takes --markdown or nothing' "$hak" options --nonsense
+# The table shows what the environment gives, and says nothing else.
+HAKMEM_STATS=json HAKMEM_KEEP_MB=77 "$hak" options >"$work/options" 2>"$work/err" || fail "options: status $?"
+grep -q '^HAKMEM_KEEP_MB *77 MiB (set)$' "$work/options" || fail "options: $(cat "$work/options")"
+[ ! -s "$work/err" ] || fail "options: on stderr: $(cat "$work/err")"
 
 [ $bad = 0 ] && echo "the front door is as its help says"
 exit $bad

@@ -1,0 +1,74 @@
+#!/bin/sh
+# options.sh TOOL LIBRARY: what the environment gives, as hakmem-options shows it, and what a program on the
+# library hears about it on stderr: one line for each name or value that is not understood.
+set -u
+tool=$1 library=$2
+bad=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for name in $(env | sed -n 's/^\(HAKMEM_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+
+# gives 'NAME VALUE' ASSIGNMENT...: the option has that value, and nothing is said about it.
+gives() {
+  wanted=$1
+  shift
+  env "$@" "$tool" 2>"$work/err" | sed -n 's/^\(HAKMEM_[A-Z_]*\)  *\([^ ]*\).*/\1 \2/p' >"$work/out"
+  grep -qx "HAKMEM_$wanted" "$work/out" || {
+    echo "FAILED: $*: not $wanted but $(grep "HAKMEM_${wanted% *} " "$work/out")"
+    bad=1
+  }
+  [ ! -s "$work/err" ] || { echo "FAILED: $*: said '$(cat "$work/err")'"; bad=1; }
+}
+
+# says SENTENCES ASSIGNMENT...: exactly these lines, from the tool and from a program on the library; it runs.
+says() {
+  wanted=$1
+  shift
+  env "$@" "$tool" 2>&1 >/dev/null | sort >"$work/err"
+  env "$@" LD_PRELOAD="$library" sh -c ':' 2>&1 | sort >"$work/preloaded" || bad=1
+  printf '%s\n' "$wanted" | sort >"$work/wanted"
+  for heard in err preloaded; do
+    cmp -s "$work/wanted" "$work/$heard" || { echo "FAILED: $*: said '$(cat "$work/$heard")', not '$wanted'"; bad=1; }
+  done
+}
+
+all='(hak options lists all)'
+
+gives 'PROFILE balanced' A=B
+gives 'PROFILE lean' HAKMEM_PROFILE=LEAN
+gives 'PROFILE lean' HAKMEM_SS_MEM_LEAN=1
+gives 'PROFILE balanced' HAKMEM_SS_MEM_LEAN=0
+gives 'PROFILE speed' HAKMEM_PROFILE=MIXED_TINYV3_C7_SAFE
+gives 'PROFILE balanced' HAKMEM_PROFILE=MIXED_TINYV3_C7_BALANCED
+gives 'TARGET_MB 10' HAKMEM_SS_MEM_LEAN=1
+gives 'PURGE off' HAKMEM_SS_MEM_LEAN_DECOMMIT=OFF
+gives 'PURGE free' HAKMEM_SS_MEM_LEAN_DECOMMIT=FREE
+gives 'PURGE dontneed' HAKMEM_SS_MEM_LEAN_DECOMMIT=DONTNEED
+gives 'TARGET_MB 33' HAKMEM_SS_MEM_LEAN_TARGET_MB=33
+gives 'CGROUP off' HAKMEM_CGROUP=0
+gives 'BACKGROUND on' HAKMEM_BACKGROUND=yes
+gives 'PREWARM on' HAKMEM_PREWARM=1
+# Own names beat the others in either order.
+gives 'PROFILE speed' HAKMEM_PROFILE=speed HAKMEM_SS_MEM_LEAN=1
+gives 'PROFILE speed' HAKMEM_SS_MEM_LEAN=1 HAKMEM_PROFILE=speed
+gives 'TARGET_MB 5' HAKMEM_SS_MEM_LEAN_TARGET_MB=6 HAKMEM_TARGET_MB=5
+gives 'TARGET_MB 5' HAKMEM_TARGET_MB=5 HAKMEM_SS_MEM_LEAN_TARGET_MB=6
+
+says "hakmem: HAKMEM_NONSENSE is no option of hakmem, ignored $all" HAKMEM_NONSENSE=1
+says "hakmem: HAKMEM_KEEP_MB: bad value, default kept $all" HAKMEM_KEEP_MB=many
+says "hakmem: HAKMEM_SS_MEM_LEAN: bad value, default kept $all" HAKMEM_SS_MEM_LEAN=7
+says "hakmem: HAKMEM_PROFILE: bad value, default kept $all" HAKMEM_PROFILE=fast
+says "hakmem: HAKMEM_PROFILE=secure does not exist yet, profile balanced is used $all" HAKMEM_PROFILE=secure
+says "hakmem: HAKMEM_PROFILE=SECURE does not exist yet, profile lean is used $all" HAKMEM_PROFILE=SECURE HAKMEM_SS_MEM_LEAN=1
+says "hakmem: HAKMEM_A is no option of hakmem, ignored $all
+hakmem: HAKMEM_HUGE: bad value, default kept $all" HAKMEM_A= HAKMEM_HUGE=some HAKMEM_STATS=off
+
+# The positive control: both judges can refuse.
+failed=$bad
+bad=0
+gives 'PROFILE speed' HAKMEM_PROFILE=lean >/dev/null
+[ $bad = 1 ] || { echo "FAILED: a wrong value was not noticed"; failed=1; }
+bad=0
+says "hakmem: other words" HAKMEM_PROFILE=secure >/dev/null
+[ $bad = 1 ] || { echo "FAILED: other words were not noticed"; failed=1; }
+exit $failed
