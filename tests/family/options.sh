@@ -1,8 +1,8 @@
 #!/bin/sh
-# options.sh TOOL LIBRARY: what the environment gives, as hakmem-options shows it, and what a program on the
-# library hears about it on stderr: one line for each name or value that is not understood.
+# options.sh TOOL LIBRARY PROGRAM: what the environment gives, as hakmem-options shows it, and what PROGRAM on the
+# library says about it on stderr: one line for each name or value that is not understood.
 set -u
-tool=$1 library=$2
+tool=$1 library=$2 program=$3
 bad=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -20,12 +20,12 @@ gives() {
   [ ! -s "$work/err" ] || { echo "FAILED: $*: said '$(cat "$work/err")'"; bad=1; }
 }
 
-# says SENTENCES ASSIGNMENT...: exactly these lines, from the tool and from a program on the library; it runs.
+# says SENTENCES ASSIGNMENT...: exactly these lines, from the tool and from the program on the library.
 says() {
   wanted=$1
   shift
   env "$@" "$tool" 2>&1 >/dev/null | sort >"$work/err"
-  env "$@" LD_PRELOAD="$library" sh -c ':' 2>&1 | sort >"$work/preloaded" || bad=1
+  env "$@" LD_PRELOAD="$library" "$program" 2>&1 >/dev/null | sort >"$work/preloaded"
   printf '%s\n' "$wanted" | sort >"$work/wanted"
   for heard in err preloaded; do
     cmp -s "$work/wanted" "$work/$heard" || { echo "FAILED: $*: said '$(cat "$work/$heard")', not '$wanted'"; bad=1; }
