@@ -1,0 +1,446 @@
+#include "os/cgroup.h"
+
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE_BYTES 2048  /* longer lines are passed over: those of mounts of many layers */
+#define GROUP_BYTES 1024 /* the name of a group, with those of all above it */
+#define PATH_BYTES 2048
+#define VALUE_BYTES 32
+#define PRESSURE_FD_MIN 100
+/* v1 says "no limit" as the largest multiple of its page. */
+#define LIMIT_BYTES_MAX ((size_t)1 << 62)
+
+/* Files: by system call, since open, read, close and poll are cancellation points. */
+
+static int file_open(const char *path, int flags) {
+  long fd;
+  do {
+    fd = syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
+  } while (fd < 0 && errno == EINTR);
+  return (int)fd;
+}
+
+static void file_close(int fd) { syscall(SYS_close, fd); }
+
+static size_t file_read(int fd, char *bytes, size_t length) {
+  long got;
+  do {
+    got = syscall(SYS_read, fd, bytes, length);
+  } while (got < 0 && errno == EINTR);
+  return got < 0 ? 0 : (size_t)got;
+}
+
+/* A file read by lines. */
+struct lines {
+  int fd;
+  size_t begin, end; /* of what is in bytes and not yet taken */
+  bool passing_over; /* the beginning of this line did not fit */
+  char bytes[LINE_BYTES];
+};
+
+/* The next line, terminated, valid until the next call; NULL behind the last. */
+static char *lines_next(struct lines *in) {
+  for (;;) {
+    char *line = in->bytes + in->begin;
+    size_t held = in->end - in->begin;
+    char *newline = memchr(line, '\n', held);
+    if (newline != NULL) {
+      *newline = 0;
+      in->begin += (size_t)(newline - line) + 1;
+      if (!in->passing_over)
+        return line;
+      in->passing_over = false;
+      continue;
+    }
+    if (held == LINE_BYTES - 1)
+      in->passing_over = true;
+    if (in->passing_over)
+      held = 0;
+    memmove(in->bytes, line, held);
+    size_t got = file_read(in->fd, in->bytes + held, LINE_BYTES - 1 - held);
+    in->begin = 0;
+    in->end = held + got;
+    if (got == 0) {
+      in->end = 0;
+      in->bytes[held] = 0;
+      return held > 0 ? in->bytes : NULL;
+    }
+  }
+}
+
+/* Paths: text that must fit. */
+struct path {
+  size_t length;
+  char bytes[PATH_BYTES];
+};
+
+static bool path_append(struct path *path, const char *text) {
+  size_t length = strlen(text);
+  if (length >= PATH_BYTES - path->length)
+    return false;
+  memcpy(path->bytes + path->length, text, length + 1);
+  path->length += length;
+  return true;
+}
+
+static void path_cut(struct path *path, size_t length) {
+  path->length = length;
+  path->bytes[length] = 0;
+}
+
+static int open_in(struct path *folder, const char *name, int flags) {
+  size_t length = folder->length;
+  int fd = path_append(folder, "/") && path_append(folder, name) ? file_open(folder->bytes, flags) : -1;
+  path_cut(folder, length);
+  return fd;
+}
+
+/* Opens the file `name` under root; path is overwritten. */
+static int open_under(struct path *path, const char *root, const char *name, int flags) {
+  path_cut(path, 0);
+  return path_append(path, root) ? open_in(path, name, flags) : -1;
+}
+
+static bool lines_open(struct lines *in, int fd) {
+  in->fd = fd;
+  in->begin = in->end = 0;
+  in->passing_over = false;
+  return fd >= 0;
+}
+
+/* The number at the start of text, SIZE_MAX if it is too large; *rest is what follows. False without digits. */
+static bool number_parse(const char *text, size_t *number, const char **rest) {
+  size_t value = 0;
+  const char *c = text;
+  for (; *c >= '0' && *c <= '9'; c++)
+    if (__builtin_mul_overflow(value, (size_t)10, &value) || __builtin_add_overflow(value, (size_t)(*c - '0'), &value))
+      value = SIZE_MAX; /* and stays it */
+  *number = value;
+  *rest = c;
+  return c > text;
+}
+
+/* A limit's file: a number of bytes and a newline. Anything else, "max" and "-1" included, is no limit. */
+static size_t limit_read(struct path *folder, const char *name) {
+  char text[VALUE_BYTES];
+  size_t length = 0, limit = 0;
+  int fd = open_in(folder, name, O_RDONLY);
+  if (fd < 0)
+    return SIZE_MAX;
+  for (size_t got = 1; got > 0 && length < sizeof text - 1 && (length == 0 || text[length - 1] != '\n'); length += got)
+    got = file_read(fd, text + length, sizeof text - 1 - length);
+  file_close(fd);
+  text[length] = 0;
+  const char *rest;
+  if (!number_parse(text, &limit, &rest) || (*rest != 0 && strcmp(rest, "\n") != 0))
+    return SIZE_MAX;
+  return limit >= LIMIT_BYTES_MAX ? SIZE_MAX : limit;
+}
+
+/* Is word in a list of words with commas between? */
+static bool list_has(const char *list, const char *word) {
+  size_t length = strlen(word);
+  for (;; list++) {
+    if (strncmp(list, word, length) == 0 && (list[length] == 0 || list[length] == ','))
+      return true;
+    list = strchr(list, ',');
+    if (list == NULL)
+      return false;
+  }
+}
+
+/* Hierarchies: the one of v2, and the one of v1 that has the memory controller. Both can exist; then one
+ * of them has no limits. */
+enum hierarchy { HIERARCHY_V1, HIERARCHY_V2, HIERARCHIES };
+
+/* Where this process is in each, seen from the root of its cgroup namespace; "" if it is not there. */
+struct groups {
+  char name[HIERARCHIES][GROUP_BYTES];
+};
+
+/* Lines of /proc/self/cgroup: "4:cpu,memory:/a/group", "0::/a/group". A name has no newline and is not
+ * escaped. */
+static void groups_read(struct groups *groups, struct lines *in) {
+  for (char *line; (line = lines_next(in)) != NULL;) {
+    char *controllers = strchr(line, ':');
+    char *name = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (name == NULL || name[1] != '/' || strlen(name + 1) >= GROUP_BYTES)
+      continue;
+    *controllers++ = *name++ = 0;
+    enum hierarchy hierarchy = HIERARCHY_V1;
+    if (strcmp(line, "0") == 0 && *controllers == 0)
+      hierarchy = HIERARCHY_V2;
+    else if (!list_has(controllers, "memory"))
+      continue;
+    memcpy(groups->name[hierarchy], name, strlen(name) + 1);
+  }
+}
+
+/* A group's folder, and how much of its path is the mount: groups above that cannot be seen. */
+struct folder {
+  enum hierarchy hierarchy;
+  size_t mount_length;
+  struct path path;
+};
+
+/* Does name begin with a step to a group above the root of the cgroup namespace? */
+static bool is_outside(const char *name) { return strncmp(name, "/..", 3) == 0 && (name[3] == 0 || name[3] == '/'); }
+
+/* The folder of `group` in a mount that shows the groups from mount_root down. False if it is not in there. */
+static bool folder_find(struct folder *folder, const char *root, const char *mount_point, const char *mount_root,
+                        const char *group) {
+  size_t length = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
+  const char *below = group + length;
+  if (strncmp(group, mount_root, length) != 0 || (*below != 0 && *below != '/')) {
+    /* A mount from outside of our cgroup namespace starts above us, under names we are not told; what it
+     * shows first holds for us too. */
+    if (!is_outside(mount_root) || is_outside(group))
+      return false;
+    below = "";
+  }
+  if (is_outside(below))
+    return false;
+  path_cut(&folder->path, 0);
+  if (!path_append(&folder->path, root) || !path_append(&folder->path, mount_point))
+    return false;
+  folder->mount_length = folder->path.length;
+  return strcmp(below, "/") == 0 || path_append(&folder->path, below);
+}
+
+/* Goes one group up; false at the top of what can be seen. */
+static bool folder_up(struct folder *folder) {
+  struct path *path = &folder->path;
+  if (path->length <= folder->mount_length)
+    return false;
+  do {
+    path->length--;
+  } while (path->length > folder->mount_length && path->bytes[path->length] != '/');
+  path_cut(path, path->length);
+  return true;
+}
+
+/* Cuts the next field off the text; fields have one space between. */
+static char *field_next(char **text) {
+  char *field = *text, *space = strchr(field, ' ');
+  *text = space ? space + 1 : field + strlen(field);
+  if (space)
+    *space = 0;
+  return field;
+}
+
+static bool is_octal(char c) { return c >= '0' && c <= '7'; }
+
+/* Spaces and the like are written as \040. */
+static void unescape(char *text) {
+  char *out = text;
+  for (; *text; text++) {
+    if (text[0] == '\\' && is_octal(text[1]) && is_octal(text[2]) && is_octal(text[3])) {
+      *out++ = (char)((text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0'));
+      text += 3;
+    } else {
+      *out++ = *text;
+    }
+  }
+  *out = 0;
+}
+
+struct mount {
+  enum hierarchy hierarchy;
+  const char *root, *point;
+};
+
+/* A line of /proc/self/mountinfo:
+ *     36 35 98:0 /root /point rw,noatime master:1 ... - type source options
+ * False if it is no mount of ours. */
+static bool mount_parse(char *line, struct mount *mount) {
+  for (unsigned i = 0; i < 3; i++)
+    field_next(&line);
+  char *root = field_next(&line), *point = field_next(&line);
+  while (*line && strcmp(field_next(&line), "-") != 0)
+    ;
+  const char *type = field_next(&line);
+  field_next(&line);
+  const char *options = field_next(&line);
+  if (strcmp(type, "cgroup2") == 0)
+    mount->hierarchy = HIERARCHY_V2;
+  else if (strcmp(type, "cgroup") == 0 && list_has(options, "memory"))
+    mount->hierarchy = HIERARCHY_V1;
+  else
+    return false;
+  unescape(root);
+  unescape(point);
+  mount->root = root;
+  mount->point = point;
+  return root[0] == '/' && point[0] == '/';
+}
+
+/* What a search needs, about 6 KiB. */
+struct search {
+  struct groups groups;
+  struct folder folder;
+  struct lines in;
+  bool (*visit)(struct folder *folder, void *argument);
+  void *argument;
+};
+
+/* True if visit says that the search is over. */
+static bool mount_visit(struct search *search, const char *root, const struct mount *mount) {
+  const char *group = search->groups.name[mount->hierarchy];
+  search->folder.hierarchy = mount->hierarchy;
+  return group[0] != 0 && folder_find(&search->folder, root, mount->point, mount->root, group) &&
+         search->visit(&search->folder, search->argument);
+}
+
+/* Calls visit for the group's folder in each mount that shows it, until it returns true. A mount may be
+ * hidden by another one, so that a folder is not there. */
+static void folders_visit(const char *root, bool (*visit)(struct folder *, void *), void *argument) {
+  static const struct mount usual[] = {{HIERARCHY_V2, "/", "/sys/fs/cgroup"},
+                                       {HIERARCHY_V1, "/", "/sys/fs/cgroup/memory"}};
+  struct search search;
+  struct path *path = &search.folder.path;
+  struct mount mount;
+  bool over = false;
+  search.visit = visit;
+  search.argument = argument;
+  search.groups.name[HIERARCHY_V1][0] = search.groups.name[HIERARCHY_V2][0] = 0;
+  if (!lines_open(&search.in, open_under(path, root, "proc/self/cgroup", O_RDONLY)))
+    return;
+  groups_read(&search.groups, &search.in);
+  file_close(search.in.fd);
+  if (lines_open(&search.in, open_under(path, root, "proc/self/mountinfo", O_RDONLY))) {
+    for (char *line; !over && (line = lines_next(&search.in)) != NULL;)
+      over = mount_parse(line, &mount) && mount_visit(&search, root, &mount);
+    file_close(search.in.fd);
+    return;
+  }
+  for (unsigned i = 0; !over && i < sizeof usual / sizeof usual[0]; i++)
+    over = mount_visit(&search, root, &usual[i]);
+}
+
+struct found {
+  size_t max_bytes, high_bytes;
+  size_t swap_bytes; /* v2 */
+  size_t both_bytes; /* v1: of memory and swap together */
+};
+
+static bool limits_visit(struct folder *folder, void *argument) {
+  struct found *found = argument;
+  do {
+    if (folder->hierarchy == HIERARCHY_V2) {
+      found->max_bytes = min_size(found->max_bytes, limit_read(&folder->path, "memory.max"));
+      found->high_bytes = min_size(found->high_bytes, limit_read(&folder->path, "memory.high"));
+      found->swap_bytes = min_size(found->swap_bytes, limit_read(&folder->path, "memory.swap.max"));
+    } else {
+      found->max_bytes = min_size(found->max_bytes, limit_read(&folder->path, "memory.limit_in_bytes"));
+      found->both_bytes = min_size(found->both_bytes, limit_read(&folder->path, "memory.memsw.limit_in_bytes"));
+    }
+  } while (folder_up(folder));
+  return false;
+}
+
+/* All swap of the machine, in bytes; 0 if it is not known. */
+static size_t swap_total_read(const char *root) {
+  static const char key[] = "SwapTotal:";
+  struct lines in;
+  struct path path;
+  size_t total = 0;
+  if (!lines_open(&in, open_under(&path, root, "proc/meminfo", O_RDONLY)))
+    return 0;
+  for (const char *line; (line = lines_next(&in)) != NULL;) {
+    if (strncmp(line, key, sizeof key - 1) != 0)
+      continue;
+    line += sizeof key - 1;
+    line += strspn(line, " ");
+    if (!number_parse(line, &total, &line) || strcmp(line, " kB") != 0 || total > LIMIT_BYTES_MAX / 1024)
+      total = 0;
+    break;
+  }
+  file_close(in.fd);
+  return total * 1024;
+}
+
+void os_memory_limits_read_under(const char *root, struct os_memory_limits *out) {
+  int kept = errno;
+  struct found found = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
+  folders_visit(root, limits_visit, &found);
+  *out = (struct os_memory_limits){.max_bytes = found.max_bytes, .high_bytes = found.high_bytes};
+  if (found.max_bytes != SIZE_MAX) {
+    size_t beyond = found.both_bytes - min_size(found.both_bytes, found.max_bytes);
+    out->swap_bytes = min_size(min_size(found.swap_bytes, beyond), swap_total_read(root));
+  }
+  errno = kept;
+}
+
+void os_memory_limits_read(struct os_memory_limits *out) { os_memory_limits_read_under("", out); }
+
+/* Arms a pressure file: microseconds of waiting in a window of microseconds. Without privileges, the kernel
+ * wants windows of whole two seconds. Takes fd over. */
+static int pressure_arm(int fd) {
+  static const char *const triggers[] = {"some 150000 1000000", "some 300000 2000000"};
+  if (fd < 0)
+    return -1;
+  for (unsigned i = 0; i < sizeof triggers / sizeof triggers[0]; i++) {
+    long length = (long)strlen(triggers[i]) + 1, written; /* the terminator belongs to it */
+    do {
+      written = syscall(SYS_write, fd, triggers[i], length);
+    } while (written < 0 && errno == EINTR);
+    if (written == length) {
+      int high = os_duplicate_above(fd, PRESSURE_FD_MIN);
+      file_close(fd);
+      return high;
+    }
+  }
+  file_close(fd);
+  return -1;
+}
+
+static bool pressure_visit(struct folder *folder, void *argument) {
+  int *fd = argument;
+  if (folder->hierarchy == HIERARCHY_V2)
+    *fd = pressure_arm(open_in(&folder->path, "memory.pressure", O_RDWR | O_NONBLOCK));
+  return *fd >= 0;
+}
+
+int os_pressure_open_under(const char *root) {
+  int kept = errno, fd = -1;
+  folders_visit(root, pressure_visit, &fd);
+  if (fd < 0) {
+    struct path path;
+    fd = pressure_arm(open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));
+  }
+  errno = kept;
+  return fd;
+}
+
+int os_pressure_open(void) { return os_pressure_open_under(""); }
+
+void os_pressure_close(int fd) {
+  int kept = errno;
+  file_close(fd);
+  errno = kept;
+}
+
+enum os_wait os_pressure_poll(int fd, uint64_t timeout_ms) {
+  int kept = errno;
+  struct pollfd watched = {.fd = fd, .events = POLLPRI};
+  struct timespec left = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+  long ready;
+  if (fd < 0)
+    return OS_WAIT_GONE;
+  do { /* the kernel leaves what remains of the time in `left` */
+    ready = syscall(SYS_ppoll, &watched, 1, timeout_ms == UINT64_MAX ? NULL : &left, NULL, 0);
+  } while (ready < 0 && errno == EINTR);
+  errno = kept;
+  if (ready == 0)
+    return OS_WAIT_TIMEOUT;
+  /* A dead trigger reports POLLPRI too. */
+  return ready == 1 && watched.revents == POLLPRI ? OS_WAIT_PRESSURE : OS_WAIT_GONE;
+}

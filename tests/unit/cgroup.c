@@ -1,0 +1,651 @@
+/* cgroup: limits and pressure files are found in made-up /proc and /sys trees of all kinds. Each tree is read three
+ * times: as it is, with every system call interrupted once, and byte by byte. Nothing odd is taken for a limit, no
+ * descriptor is left open, errno stays.
+ */
+#include "unit.h"
+
+#include "os/cgroup.h"
+#include "os/os.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#define NONE SIZE_MAX
+#define MIB ((size_t)1 << 20)
+#define PROC "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+#define MOUNT_V2 "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+#define MOUNT_V1 "36 31 0:33 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+
+/* The system calls of the core, on their way to the kernel. */
+
+static struct {
+  bool interrupt;        /* each call fails once with EINTR */
+  bool by_byte;          /* reads get a byte at a time */
+  int refused_writes;    /* so many fail with EINVAL */
+  int scripted_polls;    /* so many ppolls do not go to the kernel ... */
+  short scripted_events; /* ... and report this */
+  bool interrupted;
+  long inherited; /* descriptors that a program started meanwhile would get */
+  long polls;
+} world;
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...) {
+  va_list list;
+  long a[6];
+  va_start(list, number);
+  for (unsigned i = 0; i < 6; i++)
+    a[i] = va_arg(list, long);
+  va_end(list);
+  bool slow = number == SYS_openat || number == SYS_read || number == SYS_write || number == SYS_ppoll;
+  if (slow && world.interrupt) {
+    world.interrupted = !world.interrupted;
+    if (world.interrupted) {
+      errno = EINTR;
+      return -1;
+    }
+  }
+  if (number == SYS_openat && !(a[2] & O_CLOEXEC))
+    world.inherited++;
+  if (number == SYS_read && world.by_byte && a[2] > 1)
+    a[2] = 1;
+  if (number == SYS_write && world.refused_writes > 0) {
+    world.refused_writes--;
+    errno = EINVAL;
+    return -1;
+  }
+  if (number == SYS_ppoll) {
+    world.polls++;
+    if (world.scripted_polls > 0) {
+      world.scripted_polls--;
+      ((struct pollfd *)(uintptr_t)a[0])->revents = world.scripted_events;
+      return world.scripted_events != 0;
+    }
+  }
+  return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* A tree. */
+
+static char root[64];
+
+static void path_in_root(char *path, size_t bytes, const char *name) {
+  assert_true((size_t)snprintf(path, bytes, "%s%s", root, name) < bytes);
+  for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+    *slash = 0;
+    assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
+    *slash = '/';
+  }
+}
+
+static void put_bytes(const char *name, const void *bytes, size_t length) {
+  char path[4096];
+  path_in_root(path, sizeof path, name);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, length, file), length);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void put(const char *name, const char *text) { put_bytes(name, text, strlen(text)); }
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk) {
+  (void)status, (void)type, (void)walk;
+  return remove(path);
+}
+
+static void tree_end(void) {
+  if (root[0])
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  root[0] = 0;
+}
+
+static void tree_begin(const char *cgroup, const char *mountinfo) {
+  tree_end();
+  strcpy(root, "/tmp/hakmem-cgroup-XXXXXX");
+  assert_non_null(mkdtemp(root));
+  if (cgroup)
+    put("/proc/self/cgroup", cgroup);
+  if (mountinfo)
+    put("/proc/self/mountinfo", mountinfo);
+}
+
+static int forget_tree(void **state) {
+  (void)state;
+  memset(&world, 0, sizeof world);
+  tree_end();
+  return 0;
+}
+
+static int lowest_free_descriptor(void) {
+  int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  assert_true(fd >= 0);
+  close(fd);
+  return fd;
+}
+
+static struct os_memory_limits limits_here(void) {
+  struct os_memory_limits limits = {1, 2, 3};
+  int free_before = lowest_free_descriptor();
+  errno = 4711;
+  os_memory_limits_read_under(root, &limits);
+  assert_int_equal(errno, 4711);
+  assert_int_equal(lowest_free_descriptor(), free_before);
+  assert_int_equal(world.inherited, 0);
+  return limits;
+}
+
+/* Under all conditions alike. */
+static void expect_all(size_t max, size_t high, size_t swap) {
+  for (unsigned i = 0; i < 3; i++) {
+    world.interrupt = i == 1;
+    world.by_byte = i == 2;
+    struct os_memory_limits limits = limits_here();
+    world.interrupt = world.by_byte = false;
+    assert_true(limits.max_bytes == max);
+    assert_true(limits.high_bytes == high);
+    assert_true(limits.swap_bytes == swap);
+  }
+}
+
+static void expect(size_t max, size_t high) { expect_all(max, high, 0); }
+
+static void the_smallest_of_all_groups_above_holds(void **state) {
+  (void)state;
+  tree_begin("0::/a/b/c\n", PROC MOUNT_V2);
+  expect(NONE, NONE);
+  put("/sys/fs/cgroup/a/b/c/memory.max", "104857600\n");
+  expect(100 * MIB, NONE);
+  put("/sys/fs/cgroup/a/memory.max", "52428800\n");
+  put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  put("/sys/fs/cgroup/a/b/memory.high", "41943040\n");
+  put("/sys/fs/cgroup/a/b/c/memory.high", "83886080\n");
+  expect(50 * MIB, 40 * MIB);
+  put("/sys/fs/cgroup/a/b/d/memory.max", "1\n"); /* not ours */
+  put("/sys/fs/memory.max", "2\n");              /* above the mount */
+  put("/memory.max", "3\n");
+  expect(50 * MIB, 40 * MIB);
+  put("/sys/fs/cgroup/memory.max", "10485760\n");
+  expect(10 * MIB, 40 * MIB);
+}
+
+static void only_a_number_is_a_limit(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    size_t limit;
+  } rows[] = {
+      {"104857600\n", 100 * MIB},
+      {"104857600", 100 * MIB},
+      {"0\n", 0},
+      {"1", 1},
+      {"000000000000000000007\n", 7},
+      {"max\n", NONE},
+      {"max", NONE},
+      {"", NONE},
+      {"\n", NONE},
+      {"-1\n", NONE},
+      {" 5\n", NONE},
+      {"5 \n", NONE},
+      {"5x\n", NONE},
+      {"5 MiB\n", NONE},
+      {"0x500000\n", NONE},
+      {"5\r\n", NONE},
+      {"4611686018427387903\n", ((size_t)1 << 62) - 1},
+      {"4611686018427387904\n", NONE},
+      {"9223372036854771712\n", NONE}, /* v1's "no limit" with pages of 4 and 64 KiB, and before 3.19 */
+      {"9223372036854710272\n", NONE},
+      {"9223372036854775807\n", NONE},
+      {"18446744073709551615\n", NONE},
+      {"18446744073709551616\n", NONE},
+      {"18446744073709551620\n", NONE},
+      {"100000000000000000000000\n", NONE},
+      {"99999999999999999999999999999\n", NONE},
+      {"100000000000000000000000000000000000000000000000000000000000000000000000\n", NONE},
+  };
+  for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    tree_begin("0::/a\n", MOUNT_V2);
+    put("/sys/fs/cgroup/a/memory.max", rows[i].text);
+    put("/sys/fs/cgroup/a/memory.high", rows[i].text);
+    expect(rows[i].limit, rows[i].limit);
+    tree_begin("7:memory:/a\n", MOUNT_V1);
+    put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", rows[i].text);
+    expect(rows[i].limit, NONE);
+  }
+}
+
+static void a_last_line_needs_no_newline(void **state) {
+  (void)state;
+  tree_begin("3:cpu:/x\n0::/a", PROC "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
+  put("/sys/fs/cgroup/a/memory.max", "5000");
+  expect(5000, NONE);
+}
+
+static void version_1_alone(void **state) {
+  (void)state;
+  tree_begin(
+      "11:cpuset:/no\n4:hugetlb,memory:/docker/id\n3:name=memory:/no\n2:memoryx,xmemory:/no\n1:name=systemd:/no\n",
+      PROC "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
+           "30 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+           "29 31 0:29 / /sys/fs/cgroup/named rw - cgroup cgroup rw,name=memory\n"
+           "33 31 0:33 / /sys/fs/cgroup/hugetlb,memory rw - cgroup none rw,hugetlb,memory,clone_children\n");
+  put("/sys/fs/cgroup/cpu/docker/id/memory.limit_in_bytes", "1\n");
+  put("/sys/fs/cgroup/named/docker/id/memory.limit_in_bytes", "2\n");
+  put("/sys/fs/cgroup/hugetlb,memory/no/memory.limit_in_bytes", "3\n");
+  put("/sys/fs/cgroup/hugetlb,memory/docker/id/memory.max", "4\n");
+  expect(NONE, NONE);
+  put("/sys/fs/cgroup/hugetlb,memory/docker/id/memory.limit_in_bytes", "209715200\n");
+  put("/sys/fs/cgroup/hugetlb,memory/docker/memory.limit_in_bytes", "9223372036854771712\n");
+  expect(200 * MIB, NONE);
+  put("/sys/fs/cgroup/hugetlb,memory/memory.limit_in_bytes", "104857600\n");
+  expect(100 * MIB, NONE);
+}
+
+static void both_versions_beside_each_other(void **state) {
+  (void)state;
+  tree_begin("4:memory:/one\n0::/two\n", PROC MOUNT_V1 "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+  put("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "104857600\n");
+  put("/sys/fs/cgroup/memory/two/memory.limit_in_bytes", "1\n");
+  put("/sys/fs/cgroup/unified/two/cgroup.procs", "");
+  put("/sys/fs/cgroup/unified/one/memory.max", "2\n");
+  expect(100 * MIB, NONE);
+  put("/sys/fs/cgroup/unified/two/memory.max", "83886080\n");
+  put("/sys/fs/cgroup/unified/two/memory.high", "73400320\n");
+  expect(80 * MIB, 70 * MIB);
+}
+
+static void a_mount_that_shows_a_part(void **state) {
+  (void)state;
+  static const char *const info = PROC "35 24 0:30 /docker/id /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n";
+  tree_begin("0::/docker/id/inner\n", info);
+  put("/sys/fs/cgroup/inner/memory.max", "8000\n");
+  put("/sys/fs/cgroup/memory.high", "7000\n");
+  put("/sys/fs/cgroup/docker/id/inner/memory.max", "1\n");
+  expect(8000, 7000);
+  put("/proc/self/cgroup", "0::/docker/id\n");
+  expect(NONE, 7000);
+  put("/proc/self/cgroup", "0::/docker/id2/inner\n"); /* not in there */
+  expect(NONE, NONE);
+  put("/proc/self/cgroup", "0::/docker\n");
+  expect(NONE, NONE);
+  put("/proc/self/cgroup", "0::/\n");
+  expect(NONE, NONE);
+}
+
+static void namespaces(void **state) {
+  (void)state;
+  tree_begin("0::/\n", PROC MOUNT_V2); /* our own root */
+  put("/sys/fs/cgroup/memory.max", "9000\n");
+  put("/sys/fs/cgroup/memory.high", "8000\n");
+  put("/sys/fs/memory.max", "1\n");
+  put("/sys/fs/other/memory.max", "2\n");
+  expect(9000, 8000);
+  put("/proc/self/cgroup", "0::/../other\n"); /* moved out of the namespace: not in this mount */
+  expect(NONE, NONE);
+  put("/proc/self/cgroup", "0::/..\n");
+  expect(NONE, NONE);
+  put("/proc/self/cgroup", "0::/..name/x\n"); /* a name like others */
+  put("/sys/fs/cgroup/..name/x/memory.max", "500\n");
+  expect(500, 8000);
+  /* A mount made outside shows a group above us first, and ours under a name not told. */
+  tree_begin("0::/inner\n", PROC "35 24 0:30 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  put("/sys/fs/cgroup/memory.max", "6000\n");
+  put("/sys/fs/cgroup/inner/memory.max", "1\n");
+  expect(6000, NONE);
+  put("/proc/self/cgroup", "0::/../../beside\n");
+  put("/sys/fs/cgroup/beside/memory.max", "4000\n");
+  expect(4000, NONE);
+  put("/proc/self/cgroup", "0::/../../../far\n");
+  expect(NONE, NONE);
+  put("/proc/self/cgroup", "0::/../beside\n");
+  expect(NONE, NONE);
+}
+
+static void names_with_spaces_and_escapes(void **state) {
+  (void)state;
+  tree_begin(
+      "0::/a b/c:d\\e/\\040\n", PROC
+      "35 24 0:30 /a\\040b /mnt\\040x/tab\\011back\\134slash\\12\\1x1 rw master:1 shared:2 - cgroup2 my\\040src rw\n");
+  put("/mnt x/tab\tback\\slash\\12\\1x1/c:d\\e/\\040/memory.max", "700\n");
+  expect(700, NONE);
+  put("/mnt x/tab\tback\\slash\\12\\1x1/c:d\\e/memory.max", "600\n");
+  put("/mnt x/tab\tback\\slash\\12\\1x1/memory.high", "500\n");
+  expect(600, 500);
+  /* A source may be empty, and a dash may stand anywhere. */
+  tree_begin("0::/-\n", "35 24 0:30 / /- - - - cgroup2 cgroup2 rw\n35 24 0:30 / /- rw - cgroup2  rw\n");
+  put("/-/-/memory.max", "300\n");
+  expect(300, NONE);
+}
+
+static void long_lines_are_passed_over(void **state) {
+  (void)state;
+  static char text[5 * 10000], line[10000];
+  for (size_t length = 1900; length < 9000; length += length < 2040 || length > 2060 ? 97 : 1) {
+    memset(line, 'x', sizeof line);
+    memcpy(line, "50 24 0:40 / /", 14);
+    strcpy(line + length, "35 24 0:30 / /tail rw - cgroup2 cgroup2 rw"); /* no line of its own */
+    snprintf(text, sizeof text, "%s\n%s - cgroup2 cgroup2 rw\n%s\n" MOUNT_V2 "%s", line, line, line, line);
+    tree_begin("0::/a\n", text);
+    put("/sys/fs/cgroup/a/memory.max", "5000\n");
+    put("/tail/a/memory.max", "1\n");
+    struct os_memory_limits limits = limits_here();
+    assert_true(limits.max_bytes == 5000);
+  }
+  /* A group whose name does not fit. Names of 250 bytes. */
+  memset(line, 'y', sizeof line);
+  for (unsigned i = 0; i < 10; i++)
+    line[i * 250] = '/';
+  for (unsigned names = 1; names < 10; names++) {
+    snprintf(text, sizeof text, "0::%.*s\n4:memory:/a\n", (int)(names * 250), line);
+    tree_begin(text, MOUNT_V1 MOUNT_V2);
+    put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "6000\n");
+    snprintf(text, sizeof text, "/sys/fs/cgroup%.*s/memory.max", (int)(names * 250), line);
+    put(text, "5000\n");
+    assert_true(limits_here().max_bytes == (names * 250 < 1024 ? 5000 : 6000));
+  }
+}
+
+static void what_is_missing_is_no_limit(void **state) {
+  (void)state;
+  tree_begin(NULL, NULL);
+  expect(NONE, NONE);
+  tree_begin(NULL, PROC MOUNT_V2);
+  put("/sys/fs/cgroup/memory.max", "1\n");
+  expect(NONE, NONE);
+  tree_begin("", PROC MOUNT_V2);
+  put("/sys/fs/cgroup/memory.max", "1\n");
+  expect(NONE, NONE);
+  tree_begin("0::/a\n", "");
+  put("/sys/fs/cgroup/a/memory.max", "1\n");
+  expect(NONE, NONE);
+  tree_begin("0:\n0::\n:::\n\n0::a\n::/a\n0:x:/a\n1::/a\nx0::/a\n", MOUNT_V2);
+  put("/sys/fs/cgroup/a/memory.max", "1\n");
+  put("/sys/fs/cgroup/memory.max", "1\n");
+  expect(NONE, NONE);
+  tree_begin("0::/a\n", "35\n35 24 0:30\n35 24 0:30 / /sys/fs/cgroup\n35 24 0:30 / /sys/fs/cgroup rw -\n"
+                        "35 24 0:30 / /sys/fs/cgroup rw - \n35 24 0:30 / /sys/fs/cgroup rw - cgroup\n"
+                        "35 24 0:30 / /sys/fs/cgroup rw - cgroup2x cgroup2 rw\n"
+                        "35 24 0:30 / sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+                        "35 24 0:30 none /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+                        "35 24 0:30 net:[40265] /sys/fs/cgroup rw - nsfs nsfs rw\n");
+  put("/sys/fs/cgroup/a/memory.max", "1\n");
+  expect(NONE, NONE);
+  /* A folder where a file should be, and the other way round. */
+  tree_begin("0::/a/b\n", MOUNT_V2);
+  put("/sys/fs/cgroup/a/b/memory.max/file", "1\n");
+  put("/sys/fs/cgroup/a/memory.max", "900\n");
+  expect(900, NONE);
+  tree_begin("0::/a/b\n", MOUNT_V2);
+  put("/sys/fs/cgroup/a", "1\n");
+  put("/sys/fs/cgroup/memory.max", "800\n");
+  expect(800, NONE);
+  /* The group was removed, those above it still hold. */
+  tree_begin("0::/a/gone (deleted)\n", MOUNT_V2);
+  put("/sys/fs/cgroup/a/memory.max", "700\n");
+  expect(700, NONE);
+}
+
+static void without_mountinfo_the_usual_place(void **state) {
+  (void)state;
+  tree_begin("4:memory:/one\n0::/two\n", NULL);
+  put("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "700\n");
+  expect(700, NONE);
+  put("/sys/fs/cgroup/two/memory.max", "600\n");
+  put("/sys/fs/cgroup/memory.high", "500\n");
+  expect(600, 500);
+}
+
+static void a_hidden_mount_does_no_harm(void **state) {
+  (void)state;
+  tree_begin("0::/a\n", "34 24 0:30 / /hidden rw - cgroup2 cgroup2 rw\n" MOUNT_V2
+                        "34 24 0:30 /else /else rw - cgroup2 cgroup2 rw\n" MOUNT_V2);
+  put("/sys/fs/cgroup/a/memory.max", "700\n");
+  put("/else/a/memory.max", "1\n");
+  put("/else/memory.max", "1\n");
+  expect(700, NONE);
+}
+
+static void swap_comes_on_top(void **state) {
+  (void)state;
+  tree_begin("0::/a/b\n", MOUNT_V2);
+  put("/proc/meminfo", "MemTotal:       16384 kB\nSwapTotal:       1024 kB\nSwapFree:        5 kB\n");
+  expect_all(NONE, NONE, 0); /* no bound to be beyond */
+  put("/sys/fs/cgroup/a/b/memory.max", "700\n");
+  expect_all(700, NONE, MIB);
+  put("/sys/fs/cgroup/a/b/memory.swap.max", "max\n");
+  expect_all(700, NONE, MIB);
+  put("/sys/fs/cgroup/a/memory.swap.max", "5000\n");
+  expect_all(700, NONE, 5000);
+  put("/sys/fs/cgroup/a/b/memory.swap.max", "0\n");
+  expect_all(700, NONE, 0);
+  tree_begin("4:memory:/a\n", MOUNT_V1);
+  put("/proc/meminfo", "SwapTotal:1024 kB");
+  put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "10000\n");
+  expect_all(10000, NONE, MIB);
+  put("/sys/fs/cgroup/memory/a/memory.memsw.limit_in_bytes", "12000\n");
+  expect_all(10000, NONE, 2000);
+  put("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "9000\n");
+  expect_all(10000, NONE, 0);
+  static const char *const odd[] = {"",
+                                    "SwapTotal:\n",
+                                    "SwapTotal: 5 MB\n",
+                                    "SwapTotal: -5 kB\n",
+                                    "XSwapTotal: 5 kB\n",
+                                    "SwapTotal: 99999999999999999999 kB\n",
+                                    "SwapTotal: 4611686018427387904 kB\n"};
+  for (unsigned i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+    tree_begin("4:memory:/a\n", MOUNT_V1);
+    put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "10000\n");
+    put("/proc/meminfo", odd[i]);
+    expect_all(10000, NONE, 0);
+  }
+}
+
+/* Files of random bytes, and good ones with a few bytes altered: an answer comes, whatever it is. */
+static void any_bytes_are_survived(void **state) {
+  (void)state;
+  static const char *const names[] = {"/proc/self/cgroup", "/proc/self/mountinfo", "/proc/meminfo",
+                                      "/sys/fs/cgroup/a/memory.max"};
+  static const char *const texts[] = {"4:memory:/one\n0::/a\n", PROC MOUNT_V1 MOUNT_V2, "SwapTotal: 5 kB\n", "500\n"};
+  static const char common[] = "/ \n:\\0123-,.x";
+  static char bytes[6000];
+  uint64_t seed = UNIT_SEED;
+  tree_begin(NULL, NULL);
+  for (unsigned round = 0; round < 1500; round++) {
+    for (unsigned i = 0; i < 4; i++) {
+      size_t length = strlen(texts[i]);
+      memcpy(bytes, texts[i], length);
+      if (unit_random(&seed) % 8 == 0)
+        length = unit_random(&seed) % sizeof bytes;
+      for (size_t changes = unit_random(&seed) % (length > 500 ? length : 4); changes > 0 && length > 0; changes--)
+        bytes[unit_random(&seed) % length] =
+            unit_random(&seed) % 4 ? common[unit_random(&seed) % (sizeof common - 1)] : (char)unit_random(&seed);
+      put_bytes(names[i], bytes, length);
+    }
+    struct os_memory_limits limits = limits_here();
+    assert_true(limits.max_bytes != NONE || limits.swap_bytes == 0);
+    int fd = os_pressure_open_under(root);
+    assert_int_equal(fd, -1);
+  }
+}
+
+static void a_root_that_does_not_fit_is_none(void **state) {
+  (void)state;
+  static char deep[4096];
+  struct os_memory_limits limits;
+  memset(deep, 'z', sizeof deep - 1);
+  deep[0] = '/';
+  os_memory_limits_read_under(deep, &limits);
+  assert_true(limits.max_bytes == NONE && limits.high_bytes == NONE && limits.swap_bytes == 0);
+  assert_int_equal(os_pressure_open_under(deep), -1);
+}
+
+/* Pressure: an ordinary file takes what a pressure file would be told. */
+
+#define TRIGGER "some 150000 1000000"
+#define TRIGGER_UNPRIVILEGED "some 300000 2000000"
+
+static void expect_armed(const char *name, const char *trigger) {
+  char path[4096], text[64] = {0};
+  int free_before = lowest_free_descriptor();
+  errno = 4711;
+  int fd = os_pressure_open_under(root);
+  assert_int_equal(errno, 4711);
+  if (trigger == NULL) {
+    assert_int_equal(fd, -1);
+  } else {
+    assert_true(fd >= 100);
+    assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    path_in_root(path, sizeof path, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text, file), strlen(trigger) + 1);
+    fclose(file);
+    assert_string_equal(text, trigger);
+    errno = 4711;
+    os_pressure_close(fd);
+    assert_int_equal(errno, 4711);
+    for (fd = 100; fd < 110; fd++)
+      assert_int_equal(fcntl(fd, F_GETFD), -1);
+  }
+  assert_int_equal(lowest_free_descriptor(), free_before);
+  assert_int_equal(world.inherited, 0);
+}
+
+#define MACHINE "/proc/pressure/memory"
+#define GROUP "/sys/fs/cgroup/a/memory.pressure"
+
+static void pressure_of_the_group_comes_first(void **state) {
+  (void)state;
+  tree_begin("4:memory:/x\n0::/a\n", MOUNT_V1 MOUNT_V2 MOUNT_V2);
+  expect_armed(NULL, NULL);
+  put(MACHINE, "");
+  put("/sys/fs/cgroup/memory/x/memory.pressure", "");
+  put("/sys/fs/cgroup/memory.pressure", "");
+  expect_armed(MACHINE, TRIGGER);
+  put(MACHINE, "");
+  put(GROUP, "");
+  expect_armed(GROUP, TRIGGER);
+  put(GROUP, "");
+  world.interrupt = true;
+  expect_armed(GROUP, TRIGGER);
+  world.interrupt = false;
+  put(GROUP, "");
+  world.refused_writes = 1; /* without privileges */
+  expect_armed(GROUP, TRIGGER_UNPRIVILEGED);
+  put(GROUP, "");
+  world.refused_writes = 4; /* a group of others, seen in two mounts */
+  expect_armed(MACHINE, TRIGGER);
+  put(MACHINE, "");
+  world.refused_writes = 5;
+  expect_armed(MACHINE, TRIGGER_UNPRIVILEGED);
+  world.refused_writes = 6;
+  expect_armed(NULL, NULL);
+  assert_int_equal(world.refused_writes, 0);
+  tree_begin(NULL, NULL); /* nothing is known of groups */
+  put(MACHINE, "");
+  expect_armed(MACHINE, TRIGGER);
+}
+
+static void waiting_ends_in_one_of_three_ways(void **state) {
+  (void)state;
+  int ends[2];
+  errno = 4711;
+  assert_int_equal(os_pressure_poll(-1, 0), OS_WAIT_GONE);
+  assert_int_equal(os_pressure_poll(987654, UINT64_MAX), OS_WAIT_GONE); /* no descriptor */
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(os_pressure_poll(ends[0], 0), OS_WAIT_TIMEOUT);
+  uint64_t start = os_milliseconds();
+  assert_int_equal(os_pressure_poll(ends[0], 1100), OS_WAIT_TIMEOUT);
+  assert_true(os_milliseconds() - start >= 1090);
+  world.interrupt = true; /* the time goes on */
+  assert_int_equal(os_pressure_poll(ends[0], 20), OS_WAIT_TIMEOUT);
+  world.interrupt = false;
+  static const struct {
+    short events;
+    enum os_wait result;
+  } rows[] = {{0, OS_WAIT_TIMEOUT},
+              {POLLPRI, OS_WAIT_PRESSURE},
+              {POLLPRI | POLLERR, OS_WAIT_GONE}, /* its group was removed */
+              {POLLERR, OS_WAIT_GONE},
+              {POLLNVAL, OS_WAIT_GONE},
+              {POLLHUP, OS_WAIT_GONE}};
+  for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    world.scripted_polls = 1;
+    world.scripted_events = rows[i].events;
+    assert_int_equal(os_pressure_poll(ends[0], UINT64_MAX), rows[i].result);
+    assert_int_equal(world.scripted_polls, 0);
+  }
+  close(ends[1]);
+  assert_int_equal(os_pressure_poll(ends[0], UINT64_MAX), OS_WAIT_GONE);
+  close(ends[0]);
+  assert_int_equal(errno, 4711);
+}
+
+static void on_signal(int number) { (void)number; }
+
+/* A signal does not end the wait, nor does it make it start again. */
+static void signals_do_not_end_the_wait(void **state) {
+  (void)state;
+  int ends[2];
+  struct sigaction action = {.sa_handler = on_signal}, before;
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+  alarm(1);
+  uint64_t start = os_milliseconds();
+  world.polls = 0;
+  assert_int_equal(os_pressure_poll(ends[0], 1500), OS_WAIT_TIMEOUT);
+  uint64_t took = os_milliseconds() - start;
+  assert_int_equal(world.polls, 2);
+  assert_true(took >= 1490 && took < 2400); /* 2500 if it had started again */
+  sigaction(SIGALRM, &before, NULL);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+static void this_machine(void **state) {
+  (void)state;
+  struct os_memory_limits limits;
+  int free_before = lowest_free_descriptor();
+  os_memory_limits_read(&limits);
+  int fd = os_pressure_open();
+  print_message("here: max %zu, high %zu, swap %zu, pressure %s\n", limits.max_bytes, limits.high_bytes,
+                limits.swap_bytes, fd >= 0 ? "offered" : "not offered");
+  assert_true(limits.max_bytes > MIB); /* or we would not run */
+  if (fd >= 0) {
+    assert_true(fd >= 100);
+    assert_int_not_equal(os_pressure_poll(fd, 0), OS_WAIT_GONE);
+    os_pressure_close(fd);
+  }
+  assert_int_equal(lowest_free_descriptor(), free_before);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_teardown(name, forget_tree)
+  const struct CMUnitTest tests[] = {
+      TEST(the_smallest_of_all_groups_above_holds),
+      TEST(only_a_number_is_a_limit),
+      TEST(a_last_line_needs_no_newline),
+      TEST(version_1_alone),
+      TEST(both_versions_beside_each_other),
+      TEST(a_mount_that_shows_a_part),
+      TEST(namespaces),
+      TEST(names_with_spaces_and_escapes),
+      TEST(long_lines_are_passed_over),
+      TEST(what_is_missing_is_no_limit),
+      TEST(without_mountinfo_the_usual_place),
+      TEST(a_hidden_mount_does_no_harm),
+      TEST(swap_comes_on_top),
+      TEST(any_bytes_are_survived),
+      TEST(a_root_that_does_not_fit_is_none),
+      TEST(pressure_of_the_group_comes_first),
+      TEST(waiting_ends_in_one_of_three_ways),
+      TEST(signals_do_not_end_the_wait),
+      TEST(this_machine),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
