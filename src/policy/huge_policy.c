@@ -1,8 +1,5 @@
 #include "policy/huge_policy.h"
 
-#define STALL_NS ((uint64_t)8 * 1000 * 1000)
-#define SLOW_NS ((uint64_t)4 * 1000 * 1000)
-#define SLOW_IN_ROW_MAX 3
 #define SPARSE_MORE_MAX 4
 #define SPAN_MS_MIN ((uint64_t)1000)
 #define SPAN_MS_MAX ((uint64_t)5 * 60 * 1000)
@@ -36,13 +33,13 @@ void huge_note_stall(struct huge_state *state, size_t bytes, uint64_t elapsed_ns
   if (bytes == 0)
     return;
   uint64_t page_ns = elapsed_ns / max_size(bytes / HUGE_RANGE_BYTES_MIN, 1);
-  if (page_ns <= SLOW_NS) {
+  if (page_ns <= HUGE_SLOW_NS) {
     state->slow_in_row = 0;
     good_outcome(&state->stalls, now_ms);
     return;
   }
   state->slow_in_row++;
-  if (page_ns <= STALL_NS && state->slow_in_row < SLOW_IN_ROW_MAX)
+  if (page_ns <= HUGE_STALL_NS && state->slow_in_row < HUGE_SLOW_MAX)
     return;
   state->slow_in_row = 0;
   bad_outcome(&state->stalls, now_ms);

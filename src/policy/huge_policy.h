@@ -17,6 +17,13 @@
 #define HUGE_HEAP_BYTES_MIN ((size_t)32 << 20)
 #define HUGE_RANGE_BYTES_MIN SUPERSLAB_BYTES
 
+/* The first touch of a huge page is a stall if it takes longer than HUGE_STALL_NS; and so is the
+ * HUGE_SLOW_MAX-th in a row that takes longer than HUGE_SLOW_NS. Clearing 2 MiB takes 0.1 to 1 ms,
+ * touching 512 small pages about 0.8 ms. */
+#define HUGE_STALL_NS ((uint64_t)4000 * 1000)
+#define HUGE_SLOW_NS ((uint64_t)1500 * 1000)
+#define HUGE_SLOW_MAX 2
+
 /* Backs off until until_ms; span_ms: how long the last back-off was, halved since by good outcomes. */
 struct huge_back_off {
   uint64_t until_ms;
@@ -35,8 +42,7 @@ bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large
                  uint64_t now_ms);
 
 /* The first touch of `bytes` on huge pages took elapsed_ns: to be told of quick ones too. Best measured
- * on one huge page; of more, the mean of a page counts. Clearing 2 MiB takes 0.1 to 1 ms. More than 8 ms
- * is a stall, and so is the third in a row above 4 ms. */
+ * on one huge page; of more, the mean of a page counts. */
 void huge_note_stall(struct huge_state *state, size_t bytes, uint64_t elapsed_ns, uint64_t now_ms);
 
 /* Of a range on huge pages that had time to fill, resident_bytes were used. Sparse is less than half;

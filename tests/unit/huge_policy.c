@@ -46,8 +46,8 @@ static void the_mode_says_for_what(void **unused) {
 static void clearing_is_no_stall(void **unused) {
   (void)unused;
   struct huge_state state = {0};
-  for (unsigned i = 0; i < 1000; i++) {
-    huge_note_stall(&state, PAGE, 100 * US + i * 3 * US, START + i);
+  for (unsigned i = 0; i < 900; i++) {
+    huge_note_stall(&state, PAGE, 100 * US + i * US, START + i);
     assert_true(wanted(&state, START + i));
   }
   huge_note_stall(&state, 100 * PAGE, 100 * MS, START); /* 1 ms a page */
@@ -59,29 +59,29 @@ static void clearing_is_no_stall(void **unused) {
 static void one_long_touch_is_a_stall(void **unused) {
   (void)unused;
   struct huge_state state = {0};
-  huge_note_stall(&state, PAGE, 8 * MS, START);
+  huge_note_stall(&state, PAGE, HUGE_STALL_NS, START);
   assert_true(wanted(&state, START));
-  huge_note_stall(&state, PAGE, 8 * MS + 1, START);
+  huge_note_stall(&state, PAGE, HUGE_STALL_NS + 1, START);
   assert_false(wanted(&state, START));
   assert_int_equal(wanted_again(&state, START), START + 1000);
   struct huge_state of_many = {0};
-  huge_note_stall(&of_many, 100 * PAGE, 900 * MS, START);
+  huge_note_stall(&of_many, 100 * PAGE, 100 * HUGE_STALL_NS + 100, START);
   assert_false(wanted(&of_many, START));
   struct huge_state of_less = {0}; /* less than a page counts as a page */
-  huge_note_stall(&of_less, 4096, 9 * MS, START);
+  huge_note_stall(&of_less, 4096, HUGE_STALL_NS + 1, START);
   assert_false(wanted(&of_less, START));
 }
 
-static void three_slow_touches_in_a_row_are_a_stall(void **unused) {
+static void slow_touches_in_a_row_are_a_stall(void **unused) {
   (void)unused;
   struct huge_state state = {0};
   for (unsigned i = 0; i < 100; i++) /* a quick one between */
-    huge_note_stall(&state, PAGE, i % 3 == 2 ? MS : 5 * MS, START);
+    huge_note_stall(&state, PAGE, i % HUGE_SLOW_MAX == HUGE_SLOW_MAX - 1 ? MS : HUGE_SLOW_NS + 1, START);
   for (unsigned i = 0; i < 100; i++) /* the last that are not slow */
-    huge_note_stall(&state, PAGE, 4 * MS, START);
-  for (unsigned i = 0; i < 3; i++) {
+    huge_note_stall(&state, PAGE, HUGE_SLOW_NS, START);
+  for (unsigned i = 0; i < HUGE_SLOW_MAX; i++) {
     assert_true(wanted(&state, START));
-    huge_note_stall(&state, PAGE, 4 * MS + 1, START);
+    huge_note_stall(&state, PAGE, HUGE_SLOW_NS + 1, START);
   }
   assert_int_equal(wanted_again(&state, START), START + 1000);
 }
@@ -179,7 +179,7 @@ int main(void) {
       cmocka_unit_test(the_mode_says_for_what),
       cmocka_unit_test(clearing_is_no_stall),
       cmocka_unit_test(one_long_touch_is_a_stall),
-      cmocka_unit_test(three_slow_touches_in_a_row_are_a_stall),
+      cmocka_unit_test(slow_touches_in_a_row_are_a_stall),
       cmocka_unit_test(back_offs_double_to_five_minutes),
       cmocka_unit_test(good_touches_halve_the_back_off),
       cmocka_unit_test(sparse_ranges_count_against),
