@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
       {"LIVE", 100, 4, 1 << 20, "most live blocks"},
       {"MIN_KIB", 64, 1, 1 << 24, "smallest block, KiB"},
       {"MAX_KIB", 4096, 1, 1 << 24, "largest block, KiB"},
-      {"OPS", 20000, 1, 1000000000000, "mallocs; the frees follow"},
+      {"OPS", 40000, 1, 1000000000000, "mallocs; the frees follow"},
       {"SEED", 1, 0, UINT64_MAX, "of the random numbers"},
       {"STRIDE", 4096, 1, 1 << 30, "bytes from one write to the next; 1: all of the block"},
   };

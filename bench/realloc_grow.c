@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
   struct bench_param params[PARAMS] = {
       {"MAX_MIB", 1024, 1, 1 << 20, "where the growth ends, MiB"},
       {"PERCENT", 100, 0, 10000, "growth of a step: 100 doubles, 50 is by half; 0: STEP_KIB"},
-      {"STEP_KIB", 1024, 4, 1 << 30, "growth of a step where PERCENT is 0, KiB"},
+      {"STEP_KIB", 16384, 4, 1 << 30, "growth of a step where PERCENT is 0, KiB"},
       {"ROUNDS", 3, 1, 1000000, "rounds of growing and shrinking"},
   };
   struct bench bench = {.name = "realloc_grow",

@@ -15,8 +15,9 @@ def _options():
         prog="hak bench", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Runs the benchmark programs on hakmem and its peers in turns; prints medians and paired ratios.",
         epilog=f"""NAME is a group ({', '.join(workloads.GROUPS)}), a row (fixed-64, larson-8-1024, ...),
-"all", "goals" (the rows that have a goal, and how far each is), or a program with its arguments as
-one word ("random_mixed 5000000 4000 1"). Without NAME: the first row of each group.
+"all", "goals" (the rows that have a goal), or a program with its arguments as one word
+("random_mixed 5000000 4000 1"). Without NAME: the first row of each group. At the end stands how far
+the goals of the measured rows are.
 An allocator is a name ({', '.join((allocators.SUBJECT,) + allocators.PEERS)}) or NAME=/path/to/library.so.""")
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to run")
     parser.add_argument("--against", metavar="LIST",
@@ -146,8 +147,10 @@ def main(arguments):
             break
     if len(outcomes) > 1:
         print("\n" + report.summary(outcomes))
-    if want_goals and outcomes:
-        print("\n" + report.goal_table(outcomes, judged=not options.tiny))
+    measured = {outcome.row.name for outcome in outcomes}
+    to_judge = [goal for goal in goals.GOALS if want_goals or measured.issuperset(goal.rows) and not options.tiny]
+    if to_judge and outcomes:
+        print("\n" + report.goal_table(outcomes, to_judge, judged=not options.tiny))
     if stopped:
         print(f"stopped after {len(outcomes)} of {len(rows)} rows", file=sys.stderr)
         return 130

@@ -76,10 +76,10 @@ def summary(outcomes):
     return "\n".join(lines)
 
 
-def goal_table(outcomes, judged):
+def goal_table(outcomes, found_goals, judged):
     by_name = {outcome.row.name: outcome for outcome in outcomes}
     cells, words = [["goal", "reached", "spread", "goal", "aim", ""]], []
-    for goal in goals.GOALS:
+    for goal in found_goals:
         found, word = goals.judge(goal, by_name)
         word = word if judged or not found else "not judged"
         digits = 0 if goal.unit == "KiB" else 2

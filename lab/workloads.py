@@ -10,7 +10,7 @@ LARSON = tuple((threads, chunks) for threads in (1, 2, 8) for chunks in (256, 10
 BATCHES = (("1k", 1000, 4000), ("10k", 10000, 400), ("100k", 100000, 40))  # name, blocks, rounds
 PAIRS = ((1, 1), (2, 2), (4, 4))
 PROFILES = ("speed", "balanced", "lean")
-GROWTHS = (("x2", "100 4096 2"), ("x1.5", "50 4096 2"), ("step", "0 4096 1"))  # name, percent, step KiB, rounds
+GROWTHS = (("x2", "100 16384 2"), ("x1.5", "50 16384 2"), ("step", "0 16384 2"))  # name, percent, step KiB, rounds
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _rows():
 def _memory_rows():
     yield Row("vm", "memory", "vm 2097152 100 40 SEED", "vm 2097152 4 3 SEED",
               shows=("faults_after_first", "first_round_ms", "later_ops_per_s"))
-    yield Row("cold_churn", "memory", "cold_churn 256 100 64 4096 20000 SEED", "cold_churn 256 8 64 256 100 SEED")
+    yield Row("cold_churn", "memory", "cold_churn 256 100 64 4096 40000 SEED", "cold_churn 256 8 64 256 100 SEED")
     yield Row("large_mix", "memory", "large_mix 100 64 16384 3000 SEED", "large_mix 8 64 512 50 SEED")
     for name, rule in GROWTHS:
         yield Row(f"realloc-{name}", "memory", f"realloc_grow 1024 {rule}", f"realloc_grow 16 {rule}",
