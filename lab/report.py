@@ -82,7 +82,7 @@ def goal_table(outcomes, found_goals, judged):
     for goal in found_goals:
         found, word = goals.judge(goal, by_name)
         word = word if judged or not found else "not judged"
-        digits = 0 if goal.unit == "KiB" else 2
+        digits = 0 if goal.least >= 100 else 2
         sign = ">=" if goal.at_least else "<="
         unit = f" {goal.unit}" if goal.unit else ""
         cells.append([
