@@ -1,0 +1,212 @@
+/* Under a cgroup's limit the heap gives most of it, then NULL and ENOMEM, and is not killed; after frees it
+ * gives again.
+ *
+ *   memory_max fill SIZE   blocks of SIZE, until there are no more
+ *   memory_max first       the first request of all is too large
+ *   memory_max threads     several threads take what they get
+ *   memory_max churn       sizes of all kinds come and go; who gets NULL frees half
+ *
+ * Every page given is written to. */
+#include <pthread.h>
+
+#include "../heap_api.h"
+#include "group.h"
+
+#define LIMIT_BYTES ((size_t)256 << 20)
+#define EXPECTED_BYTES (LIMIT_BYTES * 6 / 10)
+#define THREADS 4
+
+struct link {
+  struct link *next;
+};
+
+static void touch(void *block, size_t size) {
+  for (size_t i = 0; i < size; i += 4096)
+    ((volatile char *)block)[i] = 1;
+  ((volatile char *)block)[size - 1] = 1;
+}
+
+/* A block that is written to, or NULL. */
+static void *block_make(size_t size) {
+  errno = 0;
+  void *block = t_malloc(size);
+  if (block)
+    touch(block, size);
+  else
+    CHECK_SAY(errno == ENOMEM, "errno %d", errno);
+  return block;
+}
+
+/* Chained through the blocks. Returns the bytes asked for and got. */
+static size_t fill(struct link **chain, size_t size) {
+  size_t got = 0;
+  *chain = NULL;
+  while (got < LIMIT_BYTES * 2) {
+    struct link *block = block_make(size);
+    if (!block)
+      break;
+    block->next = *chain;
+    *chain = block;
+    got += size;
+  }
+  return got;
+}
+
+static void drain(struct link *chain) {
+  while (chain) {
+    struct link *next = chain->next;
+    t_free(chain);
+    chain = next;
+  }
+}
+
+static void all_ways_to_ask_for_too_much(void *block) {
+  errno = 0;
+  CHECK(t_malloc(LIMIT_BYTES) == NULL && errno == ENOMEM);
+  errno = 0;
+  CHECK(t_calloc(1, LIMIT_BYTES) == NULL && errno == ENOMEM);
+  errno = 0;
+  CHECK(t_aligned_alloc(4096, LIMIT_BYTES) == NULL && errno == ENOMEM);
+  errno = 0;
+  CHECK(t_realloc(test_opaque(block), LIMIT_BYTES) == NULL && errno == ENOMEM);
+}
+
+static void run_fill(size_t size) {
+  struct link *chain;
+  size_t first = fill(&chain, size);
+  CHECK_SAY(first < LIMIT_BYTES, "%zu bytes under a limit of %zu", first, LIMIT_BYTES);
+  CHECK_SAY(first >= EXPECTED_BYTES, "%zu bytes under a limit of %zu", first, LIMIT_BYTES);
+  struct link *next = chain->next;
+  all_ways_to_ask_for_too_much(chain);
+  CHECK(chain->next == next);
+  drain(chain);
+  size_t again = fill(&chain, size);
+  CHECK_SAY(again >= first * 9 / 10 && again < LIMIT_BYTES, "%zu bytes the second time, %zu the first", again, first);
+  drain(chain);
+  size_t other = fill(&chain, size > 10000 ? 64 : 200000);
+  CHECK_SAY(other >= EXPECTED_BYTES && other < LIMIT_BYTES, "%zu bytes of another size afterwards", other);
+  drain(chain);
+  printf("memory_max fill %zu: ok (%zu %% of the limit)\n", size, first * 100 / LIMIT_BYTES);
+}
+
+/* What is asked for first meets the limit too. */
+static void run_first(void) {
+  void *block = block_make(100);
+  CHECK(block != NULL);
+  all_ways_to_ask_for_too_much(block);
+  t_free(block);
+  block = block_make(EXPECTED_BYTES);
+  CHECK_SAY(block != NULL, "%zu bytes of %zu", EXPECTED_BYTES, LIMIT_BYTES);
+  CHECK(t_malloc(EXPECTED_BYTES) == NULL);
+  t_free(block);
+  block = block_make(EXPECTED_BYTES);
+  CHECK(block != NULL);
+  t_free(block);
+  puts("memory_max first: ok");
+}
+
+static size_t size_draw(uint64_t *seed) {
+  switch (test_random(seed) % 16) {
+  case 0:
+    return test_random(seed) % 8000000 + 8;
+  case 1:
+  case 2:
+    return test_random(seed) % 300000 + 8;
+  default:
+    return test_random(seed) % 5000 + 8;
+  }
+}
+
+static void *run_thread(void *argument) {
+  uint64_t seed = test_seed + (uintptr_t)argument;
+  for (int round = 0; round < 3; round++) {
+    struct link *chain = NULL;
+    int refused = 0;
+    for (size_t got = 0; got < LIMIT_BYTES * 2 && refused < 20;) {
+      size_t size = size_draw(&seed);
+      struct link *block = block_make(size);
+      if (!block) {
+        refused++;
+        continue;
+      }
+      block->next = chain;
+      chain = block;
+      got += size;
+    }
+    CHECK_SAY(refused > 0, "twice the limit was given");
+    drain(chain);
+  }
+  return NULL;
+}
+
+static void run_threads(void) {
+  pthread_t threads[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++)
+    CHECK(pthread_create(&threads[i], NULL, run_thread, (void *)(i + 1)) == 0);
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+  void *block = block_make(EXPECTED_BYTES);
+  CHECK_SAY(block != NULL, "%zu bytes after everything was freed", EXPECTED_BYTES);
+  t_free(block);
+  puts("memory_max threads: ok");
+}
+
+#define SLOTS 60000
+static struct {
+  void *block;
+  size_t size;
+} slots[SLOTS];
+
+static void run_churn(void) {
+  uint64_t seed = test_seed;
+  size_t live = 0, most = 0;
+  unsigned count = 0, refused = 0;
+  for (long round = test_rounds(60000, 10); round > 0; round--) {
+    if (count > 0 && test_random(&seed) % 3 == 0) { /* more come than go, until there are no more */
+      unsigned i = (unsigned)(test_random(&seed) % count);
+      live -= slots[i].size;
+      t_free(slots[i].block);
+      slots[i] = slots[--count];
+    }
+    size_t size = size_draw(&seed);
+    void *block = count < SLOTS ? block_make(size) : NULL;
+    if (block) {
+      slots[count].block = block;
+      slots[count++].size = size;
+      live += size;
+      most = live > most ? live : most;
+      continue;
+    }
+    refused += count < SLOTS;
+    for (unsigned half = count / 2; count > half; live -= slots[count].size)
+      t_free(slots[--count].block);
+  }
+  while (count > 0)
+    t_free(slots[--count].block);
+  CHECK_SAY(refused > 0, "memory was never out");
+  CHECK_SAY(most >= EXPECTED_BYTES, "%zu bytes at most", most);
+  printf("memory_max churn: ok (refused %u times, %zu %% of the limit at most)\n", refused, most * 100 / LIMIT_BYTES);
+}
+
+int main(int argc, char **argv) {
+  struct group group;
+  CHECK(argc > 1);
+  test_begin(argc, argv);
+  if (!getenv("TEST_LIMITED")) {
+    if (TEST_SANITIZED || TEST_EMULATED)
+      test_skip("a sanitizer or an emulator takes memory of its own");
+    group_make(&group, LIMIT_BYTES);
+    group_run(&group, argv);
+  }
+  if (strcmp(argv[1], "fill") == 0 && argc > 2)
+    run_fill(strtoul(argv[2], NULL, 0));
+  else if (strcmp(argv[1], "first") == 0)
+    run_first();
+  else if (strcmp(argv[1], "threads") == 0)
+    run_threads();
+  else if (strcmp(argv[1], "churn") == 0)
+    run_churn();
+  else
+    CHECK_SAY(0, "no such mode: %s", argv[1]);
+  return 0;
+}
