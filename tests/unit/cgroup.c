@@ -455,7 +455,7 @@ static void any_bytes_are_survived(void **state) {
   static char bytes[6000];
   uint64_t seed = UNIT_SEED;
   tree_begin(NULL, NULL);
-  for (unsigned round = 0; round < 1500; round++) {
+  for (unsigned round = 0; round < 500; round++) {
     for (unsigned i = 0; i < 4; i++) {
       size_t length = strlen(texts[i]);
       memcpy(bytes, texts[i], length);
