@@ -7,12 +7,18 @@
 #endif
 #include "hakmem/inline.h"
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Block of `size` bytes at a multiple of `alignment`, a power of two. NULL and ENOMEM. */
 HAK_HIDDEN void *aligned_block(size_t alignment, size_t size);
+
+/* Asks the program to give something up, because a request of `size` bytes found no memory. True if there
+ * is a callback and it says that it did. */
+HAK_HIDDEN bool limit_callback_call(size_t size);
 
 /* Options from the environment, fork handlers, the exit summary: once, by the library's constructor. */
 HAK_HIDDEN void hak_start(void);

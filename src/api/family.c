@@ -4,9 +4,10 @@
 #include "base/size_class.h"
 #include "heap/heap.h"
 #include "large/large.h"
+#include "map/extent.h"
 #include "map/page_map.h"
-#include "map/superslab.h"
 #include "os/fault.h"
+#include "reclaim/reclaim.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -25,7 +26,7 @@ size_t hak_usable_size(const void *block) {
 size_t hak_good_size(size_t size) {
   if (size <= HAK_SMALL_MAX)
     return class_bytes(hak_class_of(max_size(size, 1)));
-  return size > PTRDIFF_MAX ? 0 : round_up(size, UNIT_BYTES);
+  return size > PTRDIFF_MAX ? 0 : large_good_size(size);
 }
 
 static void *resize_by_copy(void *block, size_t old_bytes, size_t size) {
@@ -74,9 +75,9 @@ void *hak_realloc(void *block, size_t size) {
   }
   if (entry == ENTRY_LARGE_BODY)
     fault_not_a_block(block);
-  if (entry == ENTRY_LARGE_FREE)
+  if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
     fault_double_free(block);
-  if (address_in_superslab(block))
+  if (address_in_arena(block))
     fault_no_block_here(block);
   fault_realloc_foreign(block);
 }
@@ -117,24 +118,7 @@ int hak_trim(size_t keep_bytes) {
   int kept = errno;
   if (heap)
     heap_flush_all(heap);
-  heaps_sweep(heap_count());
-  size_t given_back = 0;
-  uint32_t count = heap_count();
-  for (uint32_t id = 1; id <= count; id++) {
-    struct heap *other = heap_by_id(id);
-    if (!lock_try(&other->lock))
-      continue;
-    if (inbox_has_mail(other))
-      inbox_drain_to_slabs(other);
-    slab_set_close_empty(&other->slabs);
-    if (keep_bytes == 0)
-      given_back += slab_set_purge_holes(&other->slabs);
-    lock_give(&other->lock);
-  }
-  given_back += large_trim(keep_bytes);
-  struct large_stats kept_large;
-  large_stats(&kept_large);
-  given_back += units_purge(keep_bytes - min_size(keep_bytes, kept_large.cached_bytes), 0);
+  size_t given_back = reclaim_trim(keep_bytes);
   slow_path_end();
   errno = kept;
   return given_back > 0;

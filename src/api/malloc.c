@@ -1,6 +1,6 @@
 /* malloc and free: the fast path (hakmem/inline.h) under its names, and its slow halves.
  *
- *   hak_malloc_slow  small: bin_refill -> inbox, slabs, units      large: large_alloc
+ *   hak_malloc_slow  small: bin_refill -> inbox, slabs, units      large: large_alloc -> BigCache, extents, mappings
  *   hak_free_slow    own small: bin_overflow -> bin_grow or flush  other heap's: outbox_put
  *                    large: large_free                             not ours: ignored
  */
@@ -8,9 +8,12 @@
 
 #include "heap/heap.h"
 #include "large/large.h"
+#include "map/extent.h"
 #include "map/page_map.h"
 #include "map/superslab.h"
 #include "os/fault.h"
+#include "reclaim/background.h"
+#include "reclaim/reclaim.h"
 #include "telemetry/stats.h"
 
 #include <errno.h>
@@ -20,8 +23,11 @@
 #define SWEEP_PERIOD 64   /* slow calls of a heap between two looks for a dead thread's heap */
 #define CHECK_PERIOD 1024 /* slow calls between two walks over everything, in check builds */
 
-/* calloc above this takes a mapping of its own, whose pages are zero and cost nothing until they are
- * used: a block out of a slab would have to be cleared, and be resident, whole. */
+/* Where the program called from: the call of the slow path is the last thing its callers do. */
+#define CALL_SITE ((uintptr_t)__builtin_return_address(0))
+
+/* calloc above this takes a large object, whose pages are often known to be zero and cost nothing until
+ * they are used: a block out of a slab would have to be cleared, and be resident, whole. */
 #define CALLOC_SMALL_MAX ((size_t)64 * 1024)
 
 void *hak_malloc(size_t size) { return hak_malloc_inlined(size); }
@@ -38,10 +44,12 @@ static void housekeep(struct heap *heap) {
     lock_take(&heap->lock);
     hak_assert(heap_is_valid(heap) && superslabs_are_valid());
     lock_give(&heap->lock);
+    hak_assert(extents_are_valid());
   }
 #endif
-  if (UNLIKELY(units_purge_is_due()))
-    units_purge_due();
+  reclaim_tick();
+  reclaim_tick_of_heap(heap);
+  background_tick();
   if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0))
     heaps_sweep(1);
 }
@@ -49,11 +57,31 @@ static void housekeep(struct heap *heap) {
 /* Memory is out: gives back what is held free, address space included. */
 COLD static void memory_release(void) {
   struct heap *heap = heap_current();
-  large_trim(0);
-  heaps_sweep(heap_count());
   if (heap)
     heap_flush_all(heap);
-  units_release_empty();
+  reclaim_all();
+}
+
+/* Tries again after giving back what is held free, and once more if the program's callback says that
+ * it gave up something. The slow path is marked when this is called, but not inside the callback: that frees. */
+#define ATTEMPTS_MAX 3u
+
+static bool may_try_again(unsigned attempt, size_t size) {
+  if (attempt == 1) {
+    memory_release();
+    return true;
+  }
+  slow_path_end();
+  bool again = limit_callback_call(size);
+  return slow_path_begin() && again;
+}
+
+static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+  void *block = large_alloc(size, alignment, site, zeroed);
+  struct heap *heap = heap_current();
+  if (heap)
+    housekeep(heap);
+  return block;
 }
 
 static void *small_block(unsigned cls) {
@@ -74,19 +102,19 @@ static void *small_block(unsigned cls) {
   return block;
 }
 
-/* A block of class cls, or, if that is 0, a large object. Tries again after giving back what is held
- * free. Keeps errno, or sets ENOMEM. */
-static void *block_or_null(size_t size, size_t alignment, unsigned cls, bool *zeroed) {
+/* A block of class cls, or, if that is 0, a large object. Keeps errno, or sets ENOMEM. */
+static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
   int kept = errno;
   void *block = NULL;
   *zeroed = false;
   if (LIKELY(slow_path_begin())) {
-    for (unsigned attempt = 0; block == NULL && attempt < 2; attempt++) {
-      if (UNLIKELY(attempt > 0))
-        memory_release();
-      block = cls ? small_block(cls) : large_alloc(size, alignment, zeroed);
+    for (unsigned attempt = 0; block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
+      if (UNLIKELY(attempt > 0) && !may_try_again(attempt, size))
+        break;
+      block = cls ? small_block(cls) : large_block(size, alignment, site, zeroed);
     }
     slow_path_end();
+    background_start_if_due();
   } else {
     if (cls) {
       size = class_bytes(cls);
@@ -99,13 +127,14 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, bool *ze
 }
 
 NOINLINE void *hak_malloc_slow(size_t size) {
+  const uintptr_t site = CALL_SITE;
   bool zeroed;
   if (UNLIKELY(size > PTRDIFF_MAX)) {
     errno = ENOMEM;
     return NULL;
   }
   size = max_size(size, 1);
-  return block_or_null(size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, &zeroed);
+  return block_or_null(size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &zeroed);
 }
 
 void *aligned_block(size_t alignment, size_t size) {
@@ -119,7 +148,7 @@ void *aligned_block(size_t alignment, size_t size) {
   unsigned cls = class_aligned(size, alignment);
   if (cls != 0)
     return hak_malloc_inlined(class_bytes(cls));
-  return block_or_null(max_size(size, 1), alignment, 0, &zeroed);
+  return block_or_null(max_size(size, 1), alignment, 0, CALL_SITE, &zeroed);
 }
 
 void *hak_calloc(size_t count, size_t size) {
@@ -133,9 +162,9 @@ void *hak_calloc(size_t count, size_t size) {
     return block ? memset(block, 0, bytes) : NULL;
   }
   bool zeroed;
-  void *block = block_or_null(bytes, BLOCK_ALIGNMENT, 0, &zeroed);
+  void *block = block_or_null(bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &zeroed);
   if (block && !zeroed)
-    memset(block, 0, bytes);
+    large_clear(block, bytes);
   return block;
 }
 
@@ -165,12 +194,16 @@ static void free_other(void *block, uint32_t entry) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
       fault_not_a_block(block);
     large_free(block);
+    if (heap_current())
+      housekeep(heap_current());
   } else if (entry == ENTRY_LARGE_BODY) {
     fault_not_a_block(block);
   } else if (entry == ENTRY_LARGE_FREE) {
     fault_double_free(block);
   } else {
-    if (address_in_superslab(block))
+    if (entry == ENTRY_EXTENT)
+      fault_double_free(block);
+    if (address_in_arena(block))
       fault_no_block_here(block);
     count_foreign_free();
   }

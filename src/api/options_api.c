@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "hakmem/hakmem.h"
+#include "reclaim/reclaim.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,6 +20,7 @@ int hak_option_set(const char *name, const char *value) {
     return error == OPTION_FIXED ? EPERM : EINVAL;
   int kept = errno;
   report_open();
+  reclaim_limits_apply();
   errno = kept;
   return 0;
 }

@@ -6,10 +6,15 @@
 #include "base/text.h"
 #include "heap/heap.h"
 #include "large/large.h"
+#include "map/extent.h"
+#include "map/huge.h"
 #include "map/metadata.h"
 #include "map/page_map.h"
 #include "map/superslab.h"
+#include "map/usage.h"
 #include "os/os.h"
+#include "reclaim/background.h"
+#include "reclaim/reclaim.h"
 #include "telemetry/stats.h"
 
 #include <pthread.h>
@@ -87,9 +92,11 @@ void report_open(void) {
 static void before_fork(void) {
   if (heap_current() == NULL)
     heap_attach();
+  reclaim_lock_for_fork();
   heaps_lock_for_fork();
-  units_lock_for_fork();
   large_lock_for_fork();
+  units_lock_for_fork();
+  extents_lock_for_fork();
   map_lock_for_fork();
   metadata_lock_for_fork();
   /* Handlers of libraries that were set up before us run after this one, and may allocate: as in a signal
@@ -100,23 +107,41 @@ static void before_fork(void) {
 static void after_fork_in_parent(void) {
   metadata_unlock_after_fork(false);
   map_unlock_after_fork(false);
-  large_unlock_after_fork(false);
+  extents_unlock_after_fork(false);
   units_unlock_after_fork(false);
+  large_unlock_after_fork(false);
   heaps_unlock_after_fork_parent();
+  reclaim_unlock_after_fork(false);
   slow_path_end();
 }
 
 static void after_fork_in_child(void) {
   metadata_unlock_after_fork(true);
   map_unlock_after_fork(true);
-  large_unlock_after_fork(true);
+  extents_unlock_after_fork(true);
   units_unlock_after_fork(true);
+  large_unlock_after_fork(true);
   heaps_unlock_after_fork_child();
+  reclaim_unlock_after_fork(true);
+  usage_reset_after_fork();
+  huge_reset_after_fork();
+  background_reset_after_fork();
+  slow_path_end();
+}
+
+static void prewarm(void) {
+  if (option_value(OPTION_PREWARM) != PREWARM_ON || (heap_current() == NULL && heap_attach() == NULL))
+    return;
+  slow_path_begin();
+  bins_prewarm(heap_current());
   slow_path_end();
 }
 
 __attribute__((constructor(101))) void hak_start(void) {
   options_read();
+  reclaim_limits_apply();
+  background_prepare();
+  prewarm();
   if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
     say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
   report_open();

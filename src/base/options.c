@@ -41,7 +41,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
         OPTION_ANY_TIME,
         "Decides about the next growth; bigger bins shrink when they are little used."},
     [OPTION_KEEP_MB] = {
-        "keep_mb", "HAKMEM_KEEP_MB", "MiB", {512, 16, 1}, 0, 1 << 24, {NULL},
+        "keep_mb", "HAKMEM_KEEP_MB", "MiB", {512, 8, 4}, 0, 1 << 24, {NULL},
         "Free memory kept resident for reuse, beside an eighth of the heap.",
         OPTION_ANY_TIME,
         "What exceeds a lower value goes back by its age, or at once by malloc_trim."},

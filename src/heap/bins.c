@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "map/metadata.h"
 #include "os/fault.h"
+#include "policy/purge_policy.h"
 
 #include <string.h>
 
@@ -13,6 +14,7 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define REFILLS_TO_FILL 3   /* in a row: nothing comes back, so half of the slots need not stay free for it */
 #define TICK_SLOW_CALLS 256 /* slow calls between two looks at all bins */
 #define LOOKS_TO_SHRINK 8   /* looks between two decisions */
+#define LOOKS_TO_PURGE 1    /* looks between two passes over the slabs' holes */
 
 static struct bin_limits limits(void) {
   return (struct bin_limits){
@@ -87,6 +89,21 @@ static void bin_flush(struct heap *heap, unsigned cls, size_t count) {
   heap->counters.flushed_blocks += count;
 }
 
+/* Fills up to `wanted` slots of an empty bin from the slabs. False when memory is out. */
+static bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
+  struct bin_state *state = &heap->bin_state[cls];
+  /* The array's upper end is free: take into it downwards, then the bin's top is the lowest block. */
+  void **slots_end = state->base + wanted;
+  size_t taken = slab_set_take(&heap->slabs, cls, slots_end, wanted);
+  if (taken == 0)
+    return false;
+  if (taken < wanted)
+    memmove(state->base, slots_end - taken, taken * sizeof(void *));
+  heap->counters.refilled_blocks += taken;
+  bin_set_top(heap, cls, state->base + taken);
+  return true;
+}
+
 void *bin_refill(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   struct hak_bin *bin = &heap->front.bins[cls];
@@ -101,17 +118,22 @@ void *bin_refill(struct heap *heap, unsigned cls) {
   }
   if (++state->streak >= REFILLS_TO_GROW && bin_grow(heap, cls))
     state->streak = 0;
-  /* The array's upper end is free: take into it downwards, then the bin's top is the lowest block. */
+  if (state->slots == 1) { /* no room for a block beside the NULL */
+    void *only[1];
+    heap->counters.refilled_blocks++;
+    return slab_set_take(&heap->slabs, cls, only + 1, 1) ? only[0] : NULL;
+  }
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
-  void **slots_end = state->base + wanted;
-  size_t taken = slab_set_take(&heap->slabs, cls, slots_end, wanted);
-  if (taken == 0)
-    return NULL;
-  if (taken < wanted)
-    memmove(state->base, slots_end - taken, taken * sizeof(void *));
-  heap->counters.refilled_blocks += taken;
-  bin_set_top(heap, cls, state->base + taken - 1);
-  return state->base[taken - 1];
+  return bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL;
+}
+
+void bins_prewarm(struct heap *heap) {
+  lock_take(&heap->lock);
+  for (unsigned cls = 1; cls < HAK_TINY_CLASS_COUNT; cls++)
+    if (heap->bin_state[cls].base == NULL &&
+        (!bin_open(heap, cls) || !bin_fill(heap, cls, heap->bin_state[cls].slots / 2)))
+      break;
+  lock_give(&heap->lock);
 }
 
 static void bin_push(struct heap *heap, unsigned cls, void *block) {
@@ -136,7 +158,7 @@ void bin_put(struct heap *heap, unsigned cls, void *block) {
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->bin_state[cls].streak = 0;
-  if (!bin_make_room(heap, cls) && heap->bin_state[cls].base != NULL)
+  if (!bin_make_room(heap, cls) && bin_count(heap, cls) > 0)
     bin_flush(heap, cls, (heap->bin_state[cls].slots + 1) / 2);
   bin_put(heap, cls, block);
 }
@@ -164,6 +186,9 @@ static void bin_shrink(struct heap *heap, unsigned cls) {
 void bins_tick(struct heap *heap) {
   if (++heap->ticks % TICK_SLOW_CALLS != 0)
     return;
+  if (heap->holes_class == 0 && heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_PURGE) == 0 &&
+      slabs_waste(heap->slabs.slab_bytes, heap->slabs.taken_bytes, (size_t)option_value(OPTION_KEEP_MB) << 20))
+    heap->holes_class = 1;
   bool decide = heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_SHRINK) == 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     struct bin_state *state = &heap->bin_state[cls];

@@ -61,9 +61,11 @@ struct heap {
   struct outbox outbox;
 
   _Alignas(CACHE_LINE) struct lock lock;
-  uint32_t id;       /* const */
-  bool in_slow_path; /* owner only: see slow_path_begin */
+  uint32_t id;            /* const */
+  bool in_slow_path;      /* owner only: see slow_path_begin */
+  bool in_limit_callback; /* owner only */
   uint32_t slow_calls, ticks;
+  uint32_t holes_class; /* owner only: where the next step of purging holes goes on, 0: none is due */
   size_t granted_bytes; /* of bins, beyond their initial slots */
   struct heap_counters counters;
   struct slab_set slabs;
@@ -115,6 +117,8 @@ struct heap *heap_by_id(uint32_t id);
 uint32_t heap_count(void);
 /* Sweeps up to `heaps_max` heaps of dead threads, looking round from where the last call stopped. */
 void heaps_sweep(uint32_t heaps_max);
+/* Bytes of blocks outside the slabs, those in bins included. Takes the heaps' locks in turn. */
+size_t heaps_live_bytes(void);
 /* Empties bins and outbox into slabs and inboxes; the caller owns the heap and does not hold its lock. */
 void heap_flush_all(struct heap *heap);
 
@@ -132,6 +136,8 @@ void *bin_refill(struct heap *heap, unsigned cls);
 void bin_overflow(struct heap *heap, unsigned cls, void *block);
 /* Pushes into a bin or, if it is full, puts into the slab. */
 void bin_put(struct heap *heap, unsigned cls, void *block);
+/* Half fills the bins of the tiny classes that were not used yet; takes the lock itself. */
+void bins_prewarm(struct heap *heap);
 /* Once in a while: idle bins give blocks back and shrink. */
 void bins_tick(struct heap *heap);
 void bins_flush_all(struct heap *heap);

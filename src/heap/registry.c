@@ -126,6 +126,18 @@ void heaps_sweep(uint32_t heaps_max) {
   }
 }
 
+size_t heaps_live_bytes(void) {
+  size_t bytes = 0;
+  uint32_t count = heap_count();
+  for (uint32_t id = 1; id <= count; id++) {
+    struct heap *heap = heap_by_id(id);
+    lock_take(&heap->lock);
+    bytes += heap->slabs.taken_bytes;
+    lock_give(&heap->lock);
+  }
+  return bytes;
+}
+
 static void others_lock_for_fork(void) {
   uint32_t count = heap_count();
   for (uint32_t id = 1; id <= count; id++) {

@@ -1,154 +1,269 @@
 #include "large/large.h"
 
 #include "base/options.h"
+#include "large/big_cache.h"
+#include "map/extent.h"
+#include "map/huge.h"
 #include "map/page_map.h"
 #include "map/usage.h"
 #include "os/fault.h"
-#include "os/lock.h"
 #include "os/os.h"
 
-#define CACHE_ENTRIES 32
-#define CACHED_OBJECT_SHARE 2 /* one range may take half of the cache */
-#define FIT_SLACK 8           /* a cached range serves requests down to 7/8 of its size */
+#include <string.h>
 
-struct large {
-  size_t bytes; /* mapped, a multiple of UNIT_BYTES */
-};
-
-struct range {
-  char *base; /* NULL: unused */
-  size_t bytes;
-};
+#define MAPPING_BYTES_MIN ((size_t)32 << 20) /* objects from here on are mappings of their own */
+/* An extent that must move to grow becomes a mapping from here on: growing goes on without copying then. */
+#define GROWN_BYTES_MIN ((size_t)1 << 20)
+#define GROWN_COUNT_MAX 256u                  /* but not more than so many: the kernel limits a process's mappings */
+#define CACHED_RANGE_SHARE 2                  /* one range may take half of the cache */
+#define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
 
 static struct {
-  struct lock lock; /* of the cache */
-  struct range cache[CACHE_ENTRIES];
-  unsigned hand; /* oldest goes first, roughly: entries are replaced in turn */
-  size_t cached_bytes;
-  _Atomic size_t live_count, live_bytes;
+  _Atomic size_t live_count, live_bytes, mapping_count;
+  _Atomic uint64_t evictions;
 } large;
+
+static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_relaxed); }
+static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_relaxed); }
 
 static struct large *record(const void *object) { return map_record(object); }
 
-size_t large_bytes(const void *object) { return record(object)->bytes; }
+size_t large_bytes(const void *object) { return large_range_bytes(record(object)); }
 
 static void mark(char *base, size_t bytes, uint32_t first, uint32_t others) {
   map_entries_set(base + UNIT_BYTES, bytes / UNIT_BYTES - 1, others);
   map_entries_set(base, 1, first);
 }
 
-static void unmap(struct range range) {
-  mark(range.base, range.bytes, ENTRY_NONE, ENTRY_NONE);
-  if (!os_unmap(range.base, range.bytes)) /* too many mappings: its pages at least */
-    os_purge(range.base, range.bytes);
+/* FNV-1a (Fowler, Noll, Vo) */
+static uint32_t site_hash(uintptr_t site) {
+  uint32_t hash = 2166136261u;
+  for (unsigned i = 0; i < sizeof site; i++)
+    hash = (hash ^ (uint32_t)(site >> 8 * i & 0xff)) * 16777619u;
+  return hash;
 }
 
-/* The smallest cached range that fits without much waste; the lock is held. */
-static char *cache_take(size_t bytes, size_t alignment) {
-  struct range *best = NULL;
-  for (unsigned i = 0; i < CACHE_ENTRIES; i++) {
-    struct range *range = &large.cache[i];
-    if (range->base && range->bytes >= bytes && range->bytes - range->bytes / FIT_SLACK <= bytes &&
-        ((uintptr_t)range->base & (alignment - 1)) == 0 && (best == NULL || range->bytes < best->bytes))
-      best = range;
+/* Eight lengths a doubling, so that a freed range fits the next object of its class. */
+size_t large_good_size(size_t size) {
+  size_t units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
+  if (units <= 8 || size >= MAPPING_BYTES_MIN)
+    return units * UNIT_BYTES;
+  size_t step = (size_t)1 << (63 - __builtin_clzl(units - 1) - 3);
+  return round_up(units, step) * UNIT_BYTES;
+}
+
+/* --- ranges --- */
+
+static struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge) {
+  struct large *range = record(base);
+  *range = (struct large){.base = base, .units = (uint32_t)(bytes / UNIT_BYTES), .mapping = mapping, .huge = has_huge};
+  if (mapping)
+    add(&large.mapping_count, 1);
+  return range;
+}
+
+/* A range nobody uses goes: as resident free extent, or to the system. Returns the bytes of the latter. */
+static size_t range_end(struct large *range, uint64_t freed_ms) {
+  char *base = range->base;
+  size_t bytes = large_range_bytes(range);
+  if (!range->mapping) {
+    extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, freed_ms);
+    return 0;
   }
-  if (best == NULL)
+  add(&large.mapping_count, (size_t)-1);
+  mark(base, bytes, ENTRY_NONE, ENTRY_NONE);
+  if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
+    os_purge(base, bytes);
+  return bytes;
+}
+
+static struct extent resident_from_either(enum extent_pool pool, size_t bytes, size_t alignment) {
+  struct extent extent = extent_take_resident(pool, bytes, alignment);
+  return extent.base ? extent : extent_take_resident(EXTENT_POOLS - 1 - pool, bytes, alignment);
+}
+
+/* What is held and free is used before more is taken: a resident extent of either pool, else cached ranges
+ * are given up until there is one. */
+static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t alignment) {
+  struct extent extent = resident_from_either(pool, bytes, alignment);
+  for (size_t evicted = 0; extent.base == NULL && evicted < bytes && big_cache_bytes() >= bytes - evicted;) {
+    struct large *oldest = big_cache_take_oldest(0, 0);
+    if (oldest == NULL)
+      break;
+    evicted += large_range_bytes(oldest);
+    atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
+    range_end(oldest, os_milliseconds());
+    extent = resident_from_either(pool, bytes, alignment);
+  }
+  return extent;
+}
+
+static struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed) {
+  enum extent_pool pool = huge_pool_for_large(bytes);
+  if (pool == EXTENT_HUGE) {
+    bytes = round_up(bytes, SUPERSLAB_BYTES);
+    alignment = SUPERSLAB_BYTES;
+  }
+  struct extent extent = extent_resident(pool, bytes, alignment);
+  if (extent.base == NULL && usage_fits(bytes))
+    extent = extent_take(pool, bytes, alignment);
+  if (extent.base == NULL)
     return NULL;
-  char *base = best->base;
-  large.cached_bytes -= best->bytes;
-  best->base = NULL;
-  return base;
+  *zeroed = extent.zero;
+  return range_made(extent.base, extent.bytes, false, extent_pool_of(extent.base) == EXTENT_HUGE);
 }
 
-static void count_live(size_t bytes) {
-  atomic_fetch_add_explicit(&large.live_count, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&large.live_bytes, bytes, memory_order_relaxed);
-  usage_add(bytes);
-}
-
-static size_t alignment_of(size_t bytes, size_t alignment) {
-  return max_size(alignment, bytes >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES);
-}
-
-static void *object_made(char *base, size_t bytes) {
-  count_live(bytes);
-  mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-  return base;
-}
-
-static void *map_object(size_t bytes, size_t alignment, bool (*cover)(const void *, size_t)) {
-  char *base = os_map(bytes, alignment);
+static struct large *range_mapped(size_t bytes, size_t alignment, bool (*cover)(const void *, size_t)) {
+  char *base = usage_fits(bytes) ? os_map(bytes, alignment) : NULL;
   if (base == NULL)
     return NULL;
   if (!cover(base, bytes)) {
     os_unmap(base, bytes);
     return NULL;
   }
-  record(base)->bytes = bytes;
-  return object_made(base, bytes);
+  bool has_huge = huge_for_mapping(bytes);
+  if (has_huge)
+    huge_ask(base, round_down(bytes, SUPERSLAB_BYTES));
+  return range_made(base, bytes, true, has_huge);
 }
 
-void *large_alloc(size_t size, size_t alignment, bool *zeroed) {
-  size_t bytes = round_up(size, UNIT_BYTES);
-  alignment = alignment_of(bytes, alignment);
-  lock_take(&large.lock);
-  char *base = cache_take(bytes, alignment);
-  lock_give(&large.lock);
-  *zeroed = base == NULL;
-  return base ? object_made(base, record(base)->bytes) : map_object(bytes, alignment, map_cover);
+static void *object_made(struct large *range) {
+  size_t bytes = large_range_bytes(range);
+  add(&large.live_count, 1);
+  add(&large.live_bytes, bytes);
+  usage_take(bytes);
+  mark(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  return range->base;
+}
+
+/* --- objects --- */
+
+static size_t mapping_alignment(size_t bytes, size_t alignment) {
+  return max_size(alignment, bytes >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES);
+}
+
+void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+  size_t bytes = large_good_size(size);
+  alignment = max_size(alignment, UNIT_BYTES);
+  uint32_t hash = site_hash(site);
+  bool steady = site_is_steady(hash, large_class_of(bytes / UNIT_BYTES));
+  *zeroed = false;
+  struct large *range = big_cache_take(bytes, alignment, hash);
+  if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES)
+    range = range_from_extents(bytes, alignment, zeroed);
+  else if (range == NULL) {
+    range = range_mapped(bytes, mapping_alignment(bytes, alignment), map_cover);
+    *zeroed = true;
+  }
+  if (range == NULL)
+    return NULL;
+  range->site = hash;
+  range->steady = steady;
+  return object_made(range);
 }
 
 void *large_alloc_interrupting(size_t size, size_t alignment) {
   size_t bytes = round_up(size, UNIT_BYTES);
-  return map_object(bytes, alignment_of(bytes, alignment), map_cover_without_waiting);
+  struct large *range = range_mapped(bytes, mapping_alignment(bytes, alignment), map_cover_without_waiting);
+  return range ? object_made(range) : NULL;
 }
 
-/* Puts a range into the cache. Returns what has to go instead: the range itself, or one that was
- * evicted; base NULL if nothing. */
-static struct range cache_put(struct range range) {
+static void cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  struct range evicted = {0};
-  if (range.bytes > cache_max / CACHED_OBJECT_SHARE)
-    return range;
-  lock_take(&large.lock);
-  while (large.cached_bytes + range.bytes > cache_max || large.cache[large.hand].base) {
-    struct range next = large.cache[large.hand];
-    large.cache[large.hand].base = NULL;
-    large.hand = (large.hand + 1) % CACHE_ENTRIES;
-    if (next.base == NULL)
-      continue;
-    large.cached_bytes -= next.bytes;
-    if (evicted.base) {
-      lock_give(&large.lock);
-      unmap(evicted);
-      lock_take(&large.lock);
-    }
-    evicted = next;
-  }
-  large.cache[large.hand] = range;
-  large.hand = (large.hand + 1) % CACHE_ENTRIES;
-  large.cached_bytes += range.bytes;
-  lock_give(&large.lock);
-  return evicted;
+  if ((!range->steady && !range->mapping) || large_range_bytes(range) > cache_max / CACHED_RANGE_SHARE ||
+      !big_cache_put(range))
+    range_end(range, os_milliseconds());
+  else if (big_cache_bytes() > cache_max)
+    large_evict(cache_max, 0);
 }
 
 void large_free(void *object) {
   /* One thread gets to change the first entry; to any other this is a double free. */
   if (!map_entry_change(object, ENTRY_LARGE, ENTRY_LARGE_FREE))
     fault_double_free(object);
-  struct range range = {.base = object, .bytes = record(object)->bytes};
-  atomic_fetch_sub_explicit(&large.live_count, 1, memory_order_relaxed);
-  atomic_fetch_sub_explicit(&large.live_bytes, range.bytes, memory_order_relaxed);
-  usage_subtract(range.bytes);
-  mark(range.base, range.bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
-  struct range evicted = cache_put(range);
-  if (evicted.base)
-    unmap(evicted);
+  struct large *range = record(object);
+  size_t bytes = large_range_bytes(range);
+  add(&large.live_count, (size_t)-1);
+  add(&large.live_bytes, -bytes);
+  usage_give(bytes);
+  mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
+    huge_judge_mapping(object, bytes);
+  cache_or_end(range);
+}
+
+void large_clear(void *object, size_t size) {
+  if (size >= PURGE_TO_CLEAR_MIN)
+    os_purge(object, large_bytes(object));
+  else
+    memset(object, 0, size);
+}
+
+size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
+  size_t given_back = 0;
+  for (struct large *oldest; (oldest = big_cache_take_oldest(keep_bytes, before_ms)) != NULL;) {
+    atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
+    given_back += range_end(oldest, before_ms ? before_ms - 1 : os_milliseconds());
+  }
+  return given_back;
+}
+
+/* --- resizing --- */
+
+static void length_changed(struct large *range, size_t bytes, size_t wanted) {
+  range->units = (uint32_t)(wanted / UNIT_BYTES);
+  add(&large.live_bytes, wanted - bytes);
+  if (wanted > bytes)
+    usage_take(wanted - bytes);
+  else
+    usage_give(bytes - wanted);
+}
+
+static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
+  char *end = range->base + bytes;
+  if (wanted < bytes) {
+    map_entries_set(range->base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_FREE);
+    length_changed(range, bytes, wanted);
+    extent_give((struct extent){.base = range->base + wanted, .bytes = bytes - wanted, .resident = true},
+                os_milliseconds());
+    return true;
+  }
+  struct extent more = usage_fits(wanted - bytes) ? extent_take_behind(end, wanted - bytes) : (struct extent){0};
+  if (more.base == NULL)
+    return false;
+  map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
+  length_changed(range, bytes, wanted);
+  return true;
+}
+
+/* Cuts or lengthens the mapping where it lies. */
+static bool mapping_resize(struct large *range, size_t bytes, size_t wanted) {
+  char *base = range->base;
+  if (wanted < bytes) {
+    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
+    if (!os_unmap(base + wanted, bytes - wanted)) {
+      map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_BODY);
+      return false;
+    }
+    length_changed(range, bytes, wanted);
+    return true;
+  }
+  if (!usage_fits(wanted - bytes) || !os_resize(base, bytes, wanted))
+    return false;
+  if (!map_cover(base, wanted)) {
+    os_unmap(base + bytes, wanted - bytes);
+    return false;
+  }
+  map_entries_set(base + bytes, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
+  length_changed(range, bytes, wanted);
+  return true;
 }
 
 /* May the system give so much more? Asked before a huge object moves, because the page map's leaves
  * for the new place are never unmapped. */
 static bool growth_is_plausible(size_t bytes) {
+  if (!usage_fits(bytes))
+    return false;
   if (bytes <= LEAF_BYTES)
     return true;
   void *probe = os_map(bytes, os_page_bytes());
@@ -158,30 +273,13 @@ static bool growth_is_plausible(size_t bytes) {
   return true;
 }
 
-/* Cuts or lengthens the mapping where it lies. */
-static bool resize_in_place(char *base, size_t bytes, size_t wanted) {
-  if (wanted < bytes) {
-    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
-    if (os_unmap(base + wanted, bytes - wanted))
-      return true;
-    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_BODY);
-    return false;
-  }
-  if (!os_resize(base, bytes, wanted))
-    return false;
-  if (!map_cover(base, wanted)) {
-    os_unmap(base + bytes, wanted - bytes);
-    return false;
-  }
-  map_entries_set(base + bytes, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
-  return true;
-}
-
-/* Moves the pages to a longer range. NULL: unchanged. */
-static char *resize_by_move(char *base, size_t bytes, size_t wanted) {
-  char *target = growth_is_plausible(wanted - bytes) ? os_reserve(wanted, alignment_of(wanted, UNIT_BYTES)) : NULL;
+/* Moves the pages of a mapping to a longer range. NULL: unchanged. */
+static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
+  char *base = range->base;
+  char *target = growth_is_plausible(wanted - bytes) ? os_reserve(wanted, mapping_alignment(wanted, UNIT_BYTES)) : NULL;
   if (target == NULL)
     return NULL;
+  struct large moved = *range;
   mark(base, bytes, ENTRY_NONE, ENTRY_NONE); /* another mapping may come to lie there at once */
   bool covered = map_cover(target, wanted);
   if (!covered || !os_move(base, bytes, target, wanted)) {
@@ -190,65 +288,59 @@ static char *resize_by_move(char *base, size_t bytes, size_t wanted) {
       os_unmap(target, wanted);
     return NULL;
   }
+  *record(target) = moved;
+  record(target)->base = target;
   mark(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  length_changed(record(target), bytes, wanted);
   return target;
 }
 
+/* An extent that cannot grow where it lies becomes a mapping, once. NULL: unchanged. */
+static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted) {
+  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && read(&large.mapping_count) >= GROWN_COUNT_MAX))
+    return NULL;
+  struct large *grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), map_cover);
+  if (grown == NULL)
+    return NULL;
+  grown->site = range->site;
+  memcpy(object_made(grown), range->base, bytes);
+  large_free(range->base);
+  return grown->base;
+}
+
 void *large_resize(void *object, size_t size) {
-  char *base = object;
-  size_t bytes = record(object)->bytes;
-  size_t wanted = round_up(size, UNIT_BYTES);
+  struct large *range = record(object);
+  size_t bytes = large_range_bytes(range);
+  size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_good_size(size);
+  if (!range->mapping && range->huge)
+    wanted = round_up(wanted, SUPERSLAB_BYTES);
   if (wanted == bytes)
     return object;
-  if (!resize_in_place(base, bytes, wanted)) {
-    base = wanted > bytes ? resize_by_move(base, bytes, wanted) : NULL;
-    if (base == NULL)
-      return NULL;
-  }
-  record(base)->bytes = wanted;
-  atomic_fetch_add_explicit(&large.live_bytes, wanted - bytes, memory_order_relaxed);
-  if (wanted > bytes)
-    usage_add(wanted - bytes);
-  else
-    usage_subtract(bytes - wanted);
-  return base;
+  if (range->mapping ? mapping_resize(range, bytes, wanted) : extent_resize(range, bytes, wanted))
+    return object;
+  if (wanted < bytes)
+    return NULL;
+  return range->mapping ? mapping_move(range, bytes, wanted) : extent_to_mapping(range, bytes, wanted);
 }
 
-size_t large_trim(size_t keep_bytes) {
-  size_t given_back = 0;
-  for (;;) {
-    struct range range = {0};
-    lock_take(&large.lock);
-    for (unsigned i = 0; i < CACHE_ENTRIES && large.cached_bytes > keep_bytes; i++) {
-      struct range *oldest = &large.cache[(large.hand + i) % CACHE_ENTRIES];
-      if (oldest->base) {
-        range = *oldest;
-        oldest->base = NULL;
-        large.cached_bytes -= range.bytes;
-        break;
-      }
-    }
-    lock_give(&large.lock);
-    if (range.base == NULL)
-      return given_back;
-    unmap(range);
-    given_back += range.bytes;
-  }
-}
+size_t large_live_bytes(void) { return read(&large.live_bytes); }
+size_t large_cached_bytes(void) { return big_cache_bytes(); }
+uint64_t large_cache_oldest_ms(void) { return big_cache_oldest_ms(); }
 
 void large_stats(struct large_stats *out) {
-  lock_take(&large.lock);
-  out->cached_bytes = large.cached_bytes;
-  lock_give(&large.lock);
-  out->live_count = atomic_load_explicit(&large.live_count, memory_order_relaxed);
-  out->live_bytes = atomic_load_explicit(&large.live_bytes, memory_order_relaxed);
+  struct big_cache_counters counters;
+  big_cache_counters(&counters);
+  *out = (struct large_stats){
+      .live_count = read(&large.live_count),
+      .live_bytes = read(&large.live_bytes),
+      .cached_bytes = big_cache_bytes(),
+      .mapping_count = read(&large.mapping_count),
+      .cache_hits = counters.hits,
+      .cache_hits_of_site = counters.hits_of_site,
+      .cache_misses = counters.misses,
+      .evictions = atomic_load_explicit(&large.evictions, memory_order_relaxed),
+  };
 }
 
-void large_lock_for_fork(void) { lock_take(&large.lock); }
-
-void large_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&large.lock);
-  else
-    lock_give(&large.lock);
-}
+void large_lock_for_fork(void) { big_cache_lock_for_fork(); }
+void large_unlock_after_fork(bool child) { big_cache_unlock_after_fork(child); }

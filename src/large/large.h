@@ -1,18 +1,21 @@
-/* large.h: objects above HAK_SMALL_MAX, or aligned more than a class can be. Each is a mapping of its
- * own at a multiple of UNIT_BYTES (of SUPERSLAB_BYTES from that size on, so that huge pages fit).
- * Freed ranges are kept in a small cache. Thread-safe; system calls are made outside the lock.
+/* large.h: objects above HAK_SMALL_MAX, or aligned more than a class can be.
+ *
+ * Up to 32 MiB they are extents (map/extent.h), shared by all threads with the superslabs; above, and
+ * where an object has to grow beyond its extent, mappings of their own, which can grow by moving pages.
+ * Freed ranges wait in the BigCache (large/big_cache.h). Thread-safe; no lock is held over system calls
+ * but for those of an arena.
  *   L1  the first unit's entry is ENTRY_LARGE while the object lives, ENTRY_LARGE_FREE while it is
  *       cached; its other units' entries are ENTRY_LARGE_BODY, ENTRY_LARGE_FREE while cached
- *   L2  the record of the first unit holds the mapped size
+ *   L2  the record of the first unit holds the length
  */
 #ifndef HAK_LARGE_LARGE_H
 #define HAK_LARGE_LARGE_H
 
 #include "base/words.h"
 
-/* size in 1..PTRDIFF_MAX, alignment a power of two. *zeroed: the memory is known to read as zero.
- * NULL when memory is out. */
-void *large_alloc(size_t size, size_t alignment, bool *zeroed);
+/* size in 1..PTRDIFF_MAX, alignment a power of two. site: the address the program called from, 0 if not
+ * known. *zeroed: the memory is known to read as zero. NULL when memory is out. */
+void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed);
 
 /* The same for a signal handler that interrupted this thread's slow path: waits for no lock. */
 void *large_alloc_interrupting(size_t size, size_t alignment);
@@ -20,18 +23,34 @@ void *large_alloc_interrupting(size_t size, size_t alignment);
 /* object: its entry was ENTRY_LARGE. If two threads free one object, one of them ends the program. */
 void large_free(void *object);
 
-/* In place, or by moving pages. NULL: unchanged, the caller must copy. */
+/* In place, or by moving pages, or, for extents that grow, by copying into a mapping. NULL: unchanged,
+ * the caller must copy. */
 void *large_resize(void *object, size_t size);
+
+/* Makes an object, which the caller got just now, read as zero. */
+void large_clear(void *object, size_t size);
 
 /* Usable bytes. */
 size_t large_bytes(const void *object);
+/* What a request of so many bytes is rounded up to, at least. */
+size_t large_good_size(size_t size);
 
-/* Gives cached ranges back until at most keep_bytes are left. Returns the bytes given back. */
-size_t large_trim(size_t keep_bytes);
+/* Gives cached ranges up, oldest first, until at most keep_bytes are left and the rest was freed at or
+ * after before_ms. Extents go to the free extents, still resident; mappings end. Returns the bytes of the
+ * latter: they went back to the system. */
+size_t large_evict(size_t keep_bytes, uint64_t before_ms);
+
+/* Without a lock. oldest_ms: when the range that is longest in the cache was freed, 0 if there is none. */
+size_t large_live_bytes(void);
+size_t large_cached_bytes(void);
+uint64_t large_cache_oldest_ms(void);
 
 struct large_stats {
   size_t live_count, live_bytes;
   size_t cached_bytes;
+  size_t mapping_count; /* objects and cached ranges that are mappings of their own */
+  uint64_t cache_hits, cache_hits_of_site, cache_misses;
+  uint64_t evictions;
 };
 void large_stats(struct large_stats *out);
 

@@ -3,6 +3,7 @@
  *   top[address >> 30]  ->  leaf of that GiB:
  *        entries[16384]      one word a 64 KiB unit
  *        superslabs[512]     one record a superslab (map/superslab.h)
+ *        arenas[512]         one byte for 2 MiB: is it part of an arena (map/extent.h)
  *        records[16384]      one cache line a unit: a slab's or a large object's descriptor,
  *                            kept at its first unit
  *        bitmaps[16384]      512 bytes a unit: the free blocks of the slab that starts there
@@ -22,14 +23,16 @@ enum entry_mark {
   ENTRY_NONE = 0,       /* not ours, or a free unit of a superslab */
   ENTRY_LARGE = 1,      /* first unit of a large object */
   ENTRY_LARGE_BODY = 2, /* its other units */
-  ENTRY_LARGE_FREE = 3, /* a freed large range kept for reuse */
+  ENTRY_LARGE_FREE = 3, /* a freed large range; what is left of its marks after the range was given up */
+  ENTRY_EXTENT = 4,     /* first and last unit of a free extent */
 };
 
 #define RECORD_BYTES ((size_t)64)
 #define BITMAP_WORDS ((size_t)64) /* of one unit: 64 KiB / 16 B blocks */
 
 #define LEAF_SUPERSLABS_OFFSET (LEAF_UNITS * sizeof(uint32_t))
-#define LEAF_RECORDS_OFFSET (LEAF_SUPERSLABS_OFFSET + LEAF_SUPERSLABS * RECORD_BYTES)
+#define LEAF_ARENAS_OFFSET (LEAF_SUPERSLABS_OFFSET + LEAF_SUPERSLABS * RECORD_BYTES)
+#define LEAF_RECORDS_OFFSET (LEAF_ARENAS_OFFSET + LEAF_SUPERSLABS)
 #define LEAF_BITMAPS_OFFSET (LEAF_RECORDS_OFFSET + LEAF_UNITS * RECORD_BYTES)
 #define LEAF_BITMAPS_END (LEAF_BITMAPS_OFFSET + LEAF_UNITS * BITMAP_WORDS * sizeof(uint64_t))
 #define LEAF_TABLE_BYTES ((LEAF_BITMAPS_END + UNIT_BYTES - 1) & ~(UNIT_BYTES - 1)) /* whole pages, of any size */
@@ -99,6 +102,11 @@ static inline uint64_t *map_bitmap(const void *address) {
 static inline void *map_superslab_record(const void *address) {
   size_t index = ((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1);
   return map_leaf(address) + LEAF_SUPERSLABS_OFFSET + index * RECORD_BYTES;
+}
+
+static inline unsigned char *map_arena_mark(const void *address) {
+  size_t index = ((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1);
+  return (unsigned char *)map_leaf(address) + LEAF_ARENAS_OFFSET + index;
 }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);

@@ -7,9 +7,8 @@
  *   U2  a superslab with free units is in exactly the list of its longest aligned free run
  *   U3  a superslab with resident free units is in the resident list, which is ordered by the time
  *       the last unit was given to it, oldest first
- * superslabs_are_valid checks U1 to U3. The lock is held over system calls only where a superslab is
- * made: reserving, committing, mapping its leaf. A second lock, only ever tried, is held by the one
- * thread that purges.
+ * A superslab is an extent (map/extent.h); when all its units are free it is one again.
+ * superslabs_are_valid checks U1 to U3.
  */
 #ifndef HAK_MAP_SUPERSLAB_H
 #define HAK_MAP_SUPERSLAB_H
@@ -25,24 +24,17 @@ void *units_take(unsigned order);
 void units_give(void *run, unsigned order);
 
 /* Gives resident free units back to the system, oldest superslabs first, until at most keep_bytes
- * are left or the rest was in use less than age_ms ago. Holds no lock over the system calls.
- * Returns the bytes given back. */
-size_t units_purge(size_t keep_bytes, uint64_t age_ms);
+ * are left or the rest was in use at or after before_ms. One thread at a time (reclaim/reclaim.h). Holds
+ * no lock over the system calls. Returns the bytes given back. */
+size_t units_purge(size_t keep_bytes, uint64_t before_ms);
 
-/* More is resident than the profile keeps, for longer than its delay: the caller should call
- * units_purge_due, outside its locks. */
-bool units_purge_is_due(void);
-void units_purge_due(void);
-
-/* Returns the address space of empty superslabs: for a system that is out of it. True if any went. */
-bool units_release_empty(void);
-
-/* Is this address inside a superslab? */
-bool address_in_superslab(const void *address);
+/* Without the lock. oldest_ms: when a unit was last given to the oldest superslab that has resident free
+ * ones, 0 if there is none. */
+size_t units_resident_free(void);
+uint64_t units_oldest_ms(void);
 
 struct unit_stats {
-  size_t reserved_bytes;  /* address space of all arenas */
-  size_t committed_bytes; /* superslabs carved, taken or free */
+  size_t superslab_bytes; /* of all superslabs */
   size_t taken_bytes;
   size_t resident_free_bytes;
 };

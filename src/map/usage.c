@@ -1,4 +1,93 @@
 #include "map/usage.h"
 
-_Atomic size_t usage_bytes;
-_Atomic size_t usage_peak_bytes;
+#include "base/options.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "policy/purge_policy.h"
+
+static struct {
+  _Atomic size_t taken, taken_peak;
+  _Atomic size_t limit; /* 0: none */
+  _Atomic bool limit_of_resident;
+  _Atomic size_t keep_cap_complement; /* ~cap: zero is no cap */
+  _Atomic size_t keep_for_now;
+  _Atomic uint64_t purges, purged_bytes;
+  struct lock demand_lock; /* only tried: who finds it taken leaves the note to the holder's next */
+  struct demand demand;
+  _Alignas(CACHE_LINE) _Atomic size_t free;
+} usage;
+
+static size_t read(_Atomic size_t *figure) { return atomic_load_explicit(figure, memory_order_relaxed); }
+static void write(_Atomic size_t *figure, size_t value) { atomic_store_explicit(figure, value, memory_order_relaxed); }
+static size_t add(_Atomic size_t *figure, size_t bytes) {
+  return atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed) + bytes;
+}
+
+size_t usage_taken(void) { return read(&usage.taken); }
+size_t usage_taken_peak(void) { return read(&usage.taken_peak); }
+size_t usage_free(void) { return read(&usage.free); }
+
+static size_t keep_bytes(void) { return (size_t)option_value(OPTION_KEEP_MB) << 20; }
+
+void usage_reset_after_fork(void) { lock_reset(&usage.demand_lock); }
+
+static void note_demand(size_t taken) {
+  if (!lock_try(&usage.demand_lock))
+    return;
+  size_t window_ms = max_size((size_t)option_value(OPTION_PURGE_DELAY_MS), 1);
+  demand_note(&usage.demand, taken, os_milliseconds(), window_ms);
+  write(&usage.keep_for_now, purge_keep_for_now(&usage.demand, keep_bytes(), taken));
+  lock_give(&usage.demand_lock);
+}
+
+void usage_take(size_t bytes) {
+  size_t now = add(&usage.taken, bytes);
+  size_t peak = read(&usage.taken_peak);
+  while (now > peak && !atomic_compare_exchange_weak_explicit(&usage.taken_peak, &peak, now, memory_order_relaxed,
+                                                              memory_order_relaxed))
+    ;
+  note_demand(now);
+}
+
+void usage_give(size_t bytes) { note_demand(add(&usage.taken, -bytes)); }
+
+void usage_free_add(size_t bytes) { add(&usage.free, bytes); }
+void usage_free_subtract(size_t bytes) { add(&usage.free, -bytes); }
+
+void usage_limit_set(size_t bytes, bool of_resident) {
+  atomic_store_explicit(&usage.limit_of_resident, of_resident, memory_order_relaxed);
+  write(&usage.limit, bytes == SIZE_MAX ? 0 : bytes);
+}
+size_t usage_limit(void) {
+  size_t limit = read(&usage.limit);
+  return limit ? limit : SIZE_MAX;
+}
+
+static bool fits(size_t limit, size_t held, size_t bytes) { return held <= limit && bytes <= limit - held; }
+
+bool usage_fits(size_t bytes) {
+  size_t limit = read(&usage.limit);
+  return LIKELY(limit == 0) || fits(limit, usage_held(), bytes) ||
+         (atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed) &&
+          fits(limit, os_resident_of_process(), bytes));
+}
+
+void usage_keep_cap(size_t bytes) { write(&usage.keep_cap_complement, ~bytes); }
+bool usage_is_capped(void) { return read(&usage.keep_cap_complement) != 0; }
+static size_t cap(void) { return ~read(&usage.keep_cap_complement); }
+size_t usage_keep(void) { return min_size(cap(), purge_keep(keep_bytes(), usage_taken())); }
+size_t usage_keep_for_now(void) { return min_size(cap(), read(&usage.keep_for_now)); }
+
+bool pages_purge(void *address, size_t size) {
+  long mode = option_value(OPTION_PURGE);
+  if (mode == PURGE_OFF)
+    return false;
+  atomic_fetch_add_explicit(&usage.purges, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&usage.purged_bytes, size, memory_order_relaxed);
+  if (mode == PURGE_FREE)
+    return os_purge_lazily(address, size);
+  os_purge(address, size);
+  return true;
+}
+uint64_t pages_purges(void) { return atomic_load_explicit(&usage.purges, memory_order_relaxed); }
+uint64_t pages_purged_bytes(void) { return atomic_load_explicit(&usage.purged_bytes, memory_order_relaxed); }

@@ -27,6 +27,17 @@ bool os_commit(void *address, size_t size);
 /* Gives the pages of a committed range back; it stays accessible and reads as zero. */
 void os_purge(void *address, size_t size);
 
+/* The same, but only when the kernel needs memory; until then the old content may be read. True if it
+ * reads as zero already, which it does where the kernel cannot do that. */
+bool os_purge_lazily(void *address, size_t size);
+
+/* Asks for huge pages in a range. */
+void os_huge(void *address, size_t size);
+
+/* Bytes of a range, and of the whole process, that are resident. */
+size_t os_resident_bytes(const void *address, size_t size);
+size_t os_resident_of_process(void);
+
 /* Ends a mapping, or a part of one. False when the kernel refuses, which it does for a part when the
  * process has too many mappings. */
 bool os_unmap(void *address, size_t size);
@@ -44,12 +55,15 @@ size_t os_address_space_limit(void);
 
 /* Waits while *word == expected; may wake without reason. Wakes one waiter. */
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
+void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
 void os_futex_wake(_Atomic uint32_t *word);
 /* Tells the processor that this is a spin loop. */
 void os_spin_hint(void);
 
 /* Milliseconds since some start, to a few milliseconds; no system call. */
 uint64_t os_milliseconds(void);
+/* Nanoseconds since some start. */
+uint64_t os_nanoseconds(void);
 
 void os_write(int fd, const char *bytes, size_t length);
 /* A duplicate of fd, numbered `lowest` or above, closed on exec; -1 if there is none. */
@@ -86,6 +100,13 @@ struct lifeline {
 void lifeline_reset(struct lifeline *line);
 bool lifeline_take(struct lifeline *line);
 void lifeline_drop(struct lifeline *line);
+
+/* Starts a detached thread with all signals blocked and a small stack. It allocates, by the C library:
+ * the caller must be able to. False if the system has none. */
+bool os_thread_start(void *(*run)(void *), const char *name);
+
+/* Calls `end` when the calling thread ends by itself, while the process goes on. */
+void os_at_thread_end(void (*end)(void *));
 
 /* System calls made so far, by kind. */
 enum os_call {

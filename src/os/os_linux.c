@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -44,10 +45,22 @@ size_t os_address_space_limit(void) {
   return known;
 }
 
+/* What a thread did before it unmapped an address comes before what another does after it mapped it: the
+ * kernel sees to that, and ThreadSanitizer is told. */
+#ifdef HAK_TSAN
+static char mappings;
+#define KERNEL_ORDERS_RELEASE() __tsan_release(&mappings)
+#define KERNEL_ORDERS_ACQUIRE() __tsan_acquire(&mappings)
+#else
+#define KERNEL_ORDERS_RELEASE() ((void)0)
+#define KERNEL_ORDERS_ACQUIRE() ((void)0)
+#endif
+
 /* Without MAP_NORESERVE: what can never be backed is refused here, not by the OOM killer. */
 static void *map(size_t size, int protection) {
   count(OS_CALL_MAP);
   void *p = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  KERNEL_ORDERS_ACQUIRE();
   return p == MAP_FAILED ? NULL : p;
 }
 
@@ -85,8 +98,38 @@ void os_purge(void *address, size_t size) {
   madvise(address, size, MADV_DONTNEED);
 }
 
+bool os_purge_lazily(void *address, size_t size) {
+  count(OS_CALL_ADVISE);
+  if (madvise(address, size, MADV_FREE) == 0)
+    return false;
+  os_purge(address, size);
+  return true;
+}
+
+void os_huge(void *address, size_t size) {
+  count(OS_CALL_ADVISE);
+  madvise(address, size, MADV_HUGEPAGE);
+}
+
+size_t os_resident_bytes(const void *address, size_t size) {
+  unsigned char pages[1024];
+  size_t page = os_page_bytes(), resident = 0;
+  const char *at = address, *end = at + size;
+  while (at < end) {
+    size_t step = min_size((size_t)(end - at), sizeof pages * page);
+    count(OS_CALL_OTHER);
+    if (mincore((void *)(uintptr_t)at, step, pages) != 0)
+      return 0;
+    for (size_t i = 0; i < step / page; i++)
+      resident += (pages[i] & 1) * page;
+    at += step;
+  }
+  return resident;
+}
+
 bool os_unmap(void *address, size_t size) {
   count(OS_CALL_UNMAP);
+  KERNEL_ORDERS_RELEASE();
   return munmap(address, size) == 0;
 }
 
@@ -103,6 +146,12 @@ bool os_move(void *address, size_t size, void *target, size_t size_wanted) {
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
   count(OS_CALL_FUTEX);
   syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, NULL, NULL, 0);
+}
+
+void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+  struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+  count(OS_CALL_FUTEX);
+  syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, &timeout, NULL, 0);
 }
 
 void os_futex_wake(_Atomic uint32_t *word) {
@@ -122,6 +171,12 @@ uint64_t os_milliseconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t os_nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* By system call, not by write(): that is a cancellation point. */
@@ -167,28 +222,34 @@ const char *os_environment_next(const char *prefix, size_t *cursor) {
 
 int os_process_id(void) { return (int)getpid(); }
 
-/* VmHWM of /proc/self/status, in bytes; 0 where it cannot be read. */
-static uint64_t resident_peak_bytes(void) {
-  static const char key[] = "VmHWM:";
+/* A field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
+static uint64_t status_field(const char *key) {
   char text[4096];
-  int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return 0;
-  long length = syscall(SYS_read, fd, text, sizeof text - 1);
-  syscall(SYS_close, fd);
-  text[length < 0 ? 0 : length] = 0;
-  const char *line = strstr(text, key);
+  int kept = errno;
   uint64_t kib = 0;
-  for (const char *c = line ? line + sizeof key - 1 : ""; *c && *c != '\n'; c++)
-    if (*c >= '0' && *c <= '9')
-      kib = kib * 10 + (uint64_t)(*c - '0');
+  int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    long length = syscall(SYS_read, fd, text, sizeof text - 1);
+    syscall(SYS_close, fd);
+    text[length < 0 ? 0 : length] = 0;
+    const char *line = strstr(text, key);
+    for (const char *c = line ? line + strlen(key) : ""; *c && *c != '\n'; c++)
+      if (*c >= '0' && *c <= '9')
+        kib = kib * 10 + (uint64_t)(*c - '0');
+  }
+  errno = kept;
   return kib * 1024;
+}
+
+size_t os_resident_of_process(void) {
+  count(OS_CALL_OTHER);
+  return (size_t)status_field("VmRSS:");
 }
 
 void os_usage_read(struct os_usage *out) {
   struct rusage usage;
   count(OS_CALL_OTHER);
-  *out = (struct os_usage){.resident_peak_bytes = resident_peak_bytes()};
+  *out = (struct os_usage){.resident_peak_bytes = status_field("VmHWM:")};
   if (getrusage(RUSAGE_SELF, &usage) != 0)
     return;
   out->faults_minor = (uint64_t)usage.ru_minflt;
@@ -242,4 +303,37 @@ void lifeline_drop(struct lifeline *line) {
     pthread_mutex_unlock(&line->mutex);
   else
     atomic_store_explicit(&line->thread_id, 0, memory_order_release);
+}
+
+#define THREAD_STACK_BYTES ((size_t)128 * 1024)
+
+bool os_thread_start(void *(*run)(void *), const char *name) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  sigset_t all, before;
+  if (pthread_attr_init(&attributes) != 0)
+    return false;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int result = pthread_create(&thread, &attributes, run, NULL);
+  if (result == EINVAL) { /* a program with much thread-local storage needs a longer stack */
+    pthread_attr_destroy(&attributes);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    result = pthread_create(&thread, &attributes, run, NULL);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  if (result != 0)
+    return false;
+  pthread_setname_np(thread, name);
+  return true;
+}
+
+void os_at_thread_end(void (*end)(void *)) {
+  pthread_key_t key;
+  if (pthread_key_create(&key, end) == 0)
+    pthread_setspecific(key, (void *)end);
 }

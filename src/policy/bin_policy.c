@@ -1,15 +1,16 @@
 #include "policy/bin_policy.h"
 
-#define INITIAL_BYTES_MAX ((size_t)64 * 1024)
+#define INITIAL_BYTES_MAX ((size_t)16 * 1024)
 /* Grown bins of a heap may hold this much, and as much again as the heap works with: then a batch of
  * any size that was allocated and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
+#define MID_SHARE 16
 
 size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
   size_t slots = BIN_SLOTS_MIN;
   while (slots * 2 <= limits->slots_initial) /* an option may be no power of two */
     slots *= 2;
-  while (slots > BIN_SLOTS_MIN && slots * block_bytes > INITIAL_BYTES_MAX)
+  while (slots > BIN_SLOTS_MIN && (slots - 1) * block_bytes > INITIAL_BYTES_MAX)
     slots /= 2;
   return slots;
 }
@@ -17,7 +18,8 @@ size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
                     size_t taken_bytes) {
   size_t bytes = slots * block_bytes; /* what doubling adds */
-  size_t budget = min_size(limits->heap_bytes_max, HEAP_BYTES_MIN + taken_bytes);
+  size_t share = block_bytes <= HAK_TINY_MAX ? taken_bytes : taken_bytes / MID_SHARE;
+  size_t budget = min_size(limits->heap_bytes_max, HEAP_BYTES_MIN + share);
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
 }
 

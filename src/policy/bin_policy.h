@@ -13,7 +13,7 @@ struct bin_limits {
 /* No bin has more slots than this, whatever its budget. Slots are powers of two (one more word holds
  * the NULL before the first). */
 #define BIN_SLOTS_MAX ((size_t)16384)
-#define BIN_SLOTS_MIN ((size_t)2)
+#define BIN_SLOTS_MIN ((size_t)1)
 
 /* Slots of a bin that has not grown: slots_initial, fewer where that would exceed 64 KiB. */
 size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes);

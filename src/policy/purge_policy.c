@@ -19,3 +19,9 @@ size_t purge_keep_for_now(const struct demand *demand, size_t keep_bytes, size_t
   size_t peak = max_size(demand->peak_bytes, demand->previous_peak_bytes);
   return max_size(purge_keep(keep_bytes, taken_bytes), keep_bytes + peak - min_size(peak, taken_bytes));
 }
+
+#define WASTE_SHARE 4
+
+bool slabs_waste(size_t slab_bytes, size_t taken_bytes, size_t keep_bytes) {
+  return slab_bytes - min_size(slab_bytes, taken_bytes) > keep_bytes + taken_bytes / WASTE_SHARE;
+}

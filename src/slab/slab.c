@@ -17,9 +17,13 @@ struct slab {
   uint32_t list_until; /* list_update is due when free_count gets above this */
   uint32_t hint;       /* first word that may have a free block */
   uint8_t class;
-  bool holes_purged; /* no block was put back since the free pages were given to the system */
-  uint8_t list;      /* FULLNESS_LISTS: in no list */
+  uint8_t list; /* FULLNESS_LISTS: in no list */
+  uint8_t rest; /* enum slab_rest */
 };
+
+/* How long nothing was taken or put. Purging holes once is enough until a block is put back. */
+enum slab_rest { REST_NONE, REST_SEEN_EVEN, REST_SEEN_ODD, REST_PURGED, REST_PURGING }; /* seen: in such a round */
+
 _Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the leaf");
 _Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
 _Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest blocks fit a unit's bitmap");
@@ -85,7 +89,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   slab->hint = 0;
   slab->class = (uint8_t)cls;
   slab->list = FULLNESS_LISTS;
-  slab->holes_purged = false;
+  slab->rest = REST_NONE;
   unsigned whole_words = class->block_count / 64;
   for (unsigned i = 0; i < whole_words; i++)
     slab->bitmap[i] = ~(uint64_t)0;
@@ -110,6 +114,8 @@ static bool is_empty(const struct slab *slab) { return slab->free_count == size_
 /* Called when free_count got above list_until. */
 static NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
   unsigned cls = slab->class;
+  if (slab->rest == REST_PURGING)
+    return; /* slab_set_holes_give looks after it */
   if (is_empty(slab)) {
     list_remove(set, slab);
     if (first_partial(set, cls) != NULL || class_slab_bytes(cls) > KEPT_EMPTY_BYTES_MAX) {
@@ -140,6 +146,8 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
   }
   slab->hint = (uint32_t)word;
   slab->free_count -= (uint32_t)count;
+  if (slab->rest == REST_SEEN_EVEN || slab->rest == REST_SEEN_ODD)
+    slab->rest = REST_NONE;
   return count;
 }
 
@@ -193,7 +201,8 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
                  (bits & bit) != 0))
       judge(set, cls, blocks[i]);
     *word = bits | bit;
-    slab->holes_purged = false;
+    if (slab->rest != REST_PURGING)
+      slab->rest = REST_NONE;
     if (index / 64 < slab->hint)
       slab->hint = (uint32_t)(index / 64);
     if (UNLIKELY(++slab->free_count > slab->list_until))
@@ -216,35 +225,79 @@ void slab_set_close_empty(struct slab_set *set) {
 
 static bool is_free(const struct slab *slab, size_t index) { return (slab->bitmap[index / 64] >> index % 64 & 1) != 0; }
 
-static size_t slab_purge_holes(struct slab *slab) {
-  if (slab->holes_purged)
-    return 0;
-  slab->holes_purged = true;
+/* Adds a slab's holes to the batch. False if they do not all fit. */
+static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
   size_t bytes = class_bytes(slab->class);
   size_t blocks = size_classes[slab->class].block_count;
   size_t page = os_page_bytes();
-  size_t purged = 0;
+  unsigned count = batch->hole_count;
   for (size_t i = 0; i < blocks; i++) {
     size_t first = i;
     while (i < blocks && is_free(slab, i))
       i++;
     size_t start = round_up(first * bytes, page);
     size_t end = round_down(i * bytes, page);
-    if (end > start) {
-      os_purge(slab->base + start, end - start);
-      purged += end - start;
-    }
+    if (end <= start)
+      continue;
+    if (count == HOLES_MAX)
+      return false;
+    batch->holes[count++] = (struct hole){.start = slab->base + start, .bytes = end - start};
   }
-  return purged;
+  batch->hole_count = count;
+  return true;
 }
 
-size_t slab_set_purge_holes(struct slab_set *set) {
-  size_t purged = 0;
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
-    for (unsigned list = 0; list < FULLNESS_LISTS; list++)
-      for (struct slab *slab = set->partial[cls][list]; slab; slab = slab->next)
-        purged += slab_purge_holes(slab);
-  return purged;
+/* Looks at the slabs of one list. False when the batch is full. */
+static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole_batch *batch) {
+  const uint8_t seen = batch->round % 2 ? REST_SEEN_ODD : REST_SEEN_EVEN;
+  while (slab) {
+    struct slab *next = slab->next;
+    if (slab->rest == REST_NONE && batch->search == HOLES_SETTLED) {
+      slab->rest = seen;
+    } else if (slab->rest != REST_PURGED && (slab->rest != seen || batch->search != HOLES_SETTLED)) {
+      unsigned before = batch->hole_count;
+      if (batch->slab_count == HOLE_SLABS_MAX || !holes_find(slab, batch))
+        return false;
+      if (batch->hole_count == before) {
+        slab->rest = REST_PURGED;
+      } else {
+        list_remove(set, slab);
+        slab->rest = REST_PURGING;
+        batch->slabs[batch->slab_count++] = slab;
+      }
+    }
+    slab = next;
+  }
+  return true;
+}
+
+/* The smaller the blocks, the emptier a slab must be to have whole pages free. */
+static unsigned first_list(unsigned cls, enum hole_search search) {
+  if (search == HOLES_ALL)
+    return 0;
+  size_t in_page = os_page_bytes() / class_bytes(cls);
+  unsigned likely = in_page >= 16 ? 3 : in_page >= 4 ? 2 : in_page >= 2 ? 1 : 0;
+  return search == HOLES_EMPTIER && likely < FULLNESS_LISTS / 2 ? FULLNESS_LISTS / 2 : likely;
+}
+
+bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {
+  batch->slab_count = batch->hole_count = 0;
+  for (; batch->class < HAK_CLASS_COUNT; batch->class++)
+    for (unsigned list = first_list(batch->class, batch->search); list < FULLNESS_LISTS; list++)
+      if (!holes_take_list(set, set->partial[batch->class][list], batch) || batch->slab_count > 0)
+        return true; /* this list again next time: what was purged is passed over */
+  return false;
+}
+
+void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch) {
+  for (unsigned i = 0; i < batch->slab_count; i++) {
+    struct slab *slab = batch->slabs[i];
+    slab->rest = REST_PURGED;
+    if (is_empty(slab))
+      slab_got_emptier(set, slab);
+    else
+      list_update(set, slab);
+  }
 }
 
 #ifdef HAK_DEBUG

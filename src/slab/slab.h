@@ -5,7 +5,8 @@
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
  *   S2  class does not change between slab_open and slab_close; each unit's entry names the set's
  *       heap and the class for as long
- *   S3  a slab with free blocks is in exactly one list of its class, by fullness; a full one in none
+ *   S3  a slab with free blocks is in exactly one list of its class, by fullness; a full one, and one whose
+ *       holes are being purged, in none
  *   S4  no word of the bitmap before hint has a bit set
  *   S5  slab_bytes is the sum of the open slabs' lengths
  * slab_set_is_valid checks S1 to S4 on the slabs in lists.
@@ -39,10 +40,37 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
 
-/* Gives the OS pages that lie wholly in free blocks back to the system: nothing is stored in free
- * blocks, so they may go. Makes system calls. Slabs that nothing was put into since the last time are
- * left out. Returns the bytes given back. */
-size_t slab_set_purge_holes(struct slab_set *set);
+/* Holes: OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go.
+ * That takes three steps, because the lock must not be held over the system calls:
+ *   1  slab_set_holes_take, under the lock: finds holes, and takes their slabs out of their lists; blocks
+ *      may still be put into such a slab, but none is taken out of it
+ *   2  the caller purges batch->holes, without the lock
+ *   3  slab_set_holes_give, under the lock: the slabs are in their lists again
+ * Between 1 and 3 no fork may happen (reclaim/reclaim.h). */
+#define HOLES_MAX 512u /* as many as the longest slab can have, and more */
+#define HOLE_SLABS_MAX 64u
+
+enum hole_search {
+  HOLES_ALL,     /* of every slab */
+  HOLES_SETTLED, /* of slabs that nothing was taken from or put into since the last round, if free enough */
+  HOLES_EMPTIER, /* of slabs at least half free: refills come to them last */
+};
+
+struct hole_batch {
+  enum hole_search search;
+  unsigned round; /* counts up */
+  unsigned class; /* starts at 1 for each set */
+  unsigned slab_count, hole_count;
+  struct slab *slabs[HOLE_SLABS_MAX];
+  struct hole {
+    char *start;
+    size_t bytes;
+  } holes[HOLES_MAX];
+};
+
+/* Slabs without holes since they were last purged are left out. False when no class is left to look at. */
+bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch);
+void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch);
 
 /* Is `address`, inside a slab of class cls, the first byte of a block? */
 bool slab_is_block_start(const void *address, unsigned cls);

@@ -3,25 +3,40 @@
 #include "base/text.h"
 #include "heap/heap.h"
 #include "large/large.h"
+#include "map/extent.h"
 #include "map/metadata.h"
 #include "map/page_map.h"
 #include "map/superslab.h"
 #include "map/usage.h"
 #include "os/os.h"
+#include "reclaim/reclaim.h"
 
 #include <string.h>
 
 #define FIELD(name) {#name, offsetof(struct hak_stats, name)}
 
 const struct stats_field stats_fields[] = {
-    FIELD(live_bytes),      FIELD(bin_blocks),      FIELD(bin_bytes),       FIELD(in_flight_bytes),
-    FIELD(slab_free_bytes), FIELD(unit_free_bytes), FIELD(large_bytes),     FIELD(large_cached_bytes),
-    FIELD(metadata_bytes),  FIELD(heap_bytes),      FIELD(heap_peak_bytes), FIELD(reserved_bytes),
-    FIELD(committed_bytes), FIELD(large_count),     FIELD(heap_count),      FIELD(heap_parked_count),
-    FIELD(refills),         FIELD(refilled_blocks), FIELD(flushes),         FIELD(flushed_blocks),
-    FIELD(bin_growths),     FIELD(bin_shrinks),     FIELD(envelopes_sent),  FIELD(remote_frees),
-    FIELD(foreign_frees),   FIELD(calls_map),       FIELD(calls_unmap),     FIELD(calls_protect),
-    FIELD(calls_advise),    FIELD(calls_remap),     FIELD(calls_futex),     FIELD(calls_other),
+    FIELD(live_bytes),          FIELD(bin_blocks),
+    FIELD(bin_bytes),           FIELD(in_flight_bytes),
+    FIELD(slab_free_bytes),     FIELD(unit_free_bytes),
+    FIELD(extent_free_bytes),   FIELD(large_bytes),
+    FIELD(large_cached_bytes),  FIELD(metadata_bytes),
+    FIELD(heap_bytes),          FIELD(heap_peak_bytes),
+    FIELD(reserved_bytes),      FIELD(committed_bytes),
+    FIELD(limit_bytes),         FIELD(large_count),
+    FIELD(large_mapping_count), FIELD(heap_count),
+    FIELD(heap_parked_count),   FIELD(refills),
+    FIELD(refilled_blocks),     FIELD(flushes),
+    FIELD(flushed_blocks),      FIELD(bin_growths),
+    FIELD(bin_shrinks),         FIELD(envelopes_sent),
+    FIELD(remote_frees),        FIELD(foreign_frees),
+    FIELD(cache_hits),          FIELD(cache_hits_of_site),
+    FIELD(cache_misses),        FIELD(cache_evictions),
+    FIELD(reclaim_rounds),      FIELD(purges),
+    FIELD(purged_bytes),        FIELD(calls_map),
+    FIELD(calls_unmap),         FIELD(calls_protect),
+    FIELD(calls_advise),        FIELD(calls_remap),
+    FIELD(calls_futex),         FIELD(calls_other),
 };
 const size_t stats_field_count = sizeof stats_fields / sizeof stats_fields[0];
 _Static_assert(sizeof stats_fields / sizeof stats_fields[0] == sizeof(struct hak_stats) / sizeof(uint64_t),
@@ -67,16 +82,30 @@ void hak_stats_get(struct hak_stats *out) {
   units_stats(&units);
   struct large_stats large;
   large_stats(&large);
+  struct extent_stats extents;
+  extents_stats(&extents);
+  struct reclaim_counters reclaimed;
+  reclaim_counters(&reclaimed);
   out->unit_free_bytes = units.resident_free_bytes;
-  out->reserved_bytes = units.reserved_bytes;
-  out->committed_bytes = units.committed_bytes;
+  out->extent_free_bytes = extents.resident_free_bytes;
+  out->reserved_bytes = extents.reserved_bytes;
+  out->committed_bytes = extents.committed_bytes;
+  out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();
+  out->large_mapping_count = large.mapping_count;
+  out->cache_hits = large.cache_hits;
+  out->cache_hits_of_site = large.cache_hits_of_site;
+  out->cache_misses = large.cache_misses;
+  out->cache_evictions = large.evictions;
+  out->reclaim_rounds = reclaimed.rounds;
+  out->purges = reclaimed.purges;
+  out->purged_bytes = reclaimed.purged_bytes;
   out->large_bytes = large.live_bytes;
   out->large_count = large.live_count;
   out->large_cached_bytes = large.cached_bytes;
   out->live_bytes += large.live_bytes;
   out->metadata_bytes = metadata_bytes() + map_bytes();
-  out->heap_bytes = atomic_load_explicit(&usage_bytes, memory_order_relaxed);
-  out->heap_peak_bytes = atomic_load_explicit(&usage_peak_bytes, memory_order_relaxed);
+  out->heap_bytes = usage_taken();
+  out->heap_peak_bytes = usage_taken_peak();
   out->foreign_frees = atomic_load_explicit(&foreign_frees, memory_order_relaxed);
   out->calls_map = os_calls(OS_CALL_MAP);
   out->calls_unmap = os_calls(OS_CALL_UNMAP);
@@ -176,7 +205,7 @@ static void report_json(struct text *text, const struct hak_stats *s, const stru
 }
 
 void stats_report(int fd, enum stats_mode mode) {
-  char bytes[2048];
+  char bytes[4096];
   struct text text = TEXT_IN(bytes);
   struct hak_stats stats;
   struct os_usage usage;

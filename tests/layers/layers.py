@@ -20,8 +20,9 @@ BELOW = {
     "slab": {"map", "policy", "os", "base"},
     "large": {"map", "policy", "os", "base"},
     "heap": {"slab", "large", "map", "policy", "os", "base"},
-    "telemetry": {"heap", "slab", "large", "map", "policy", "os", "base"},
-    "api": {"telemetry", "heap", "slab", "large", "map", "policy", "os", "base"},
+    "reclaim": {"heap", "slab", "large", "map", "policy", "os", "base"},
+    "telemetry": {"reclaim", "heap", "slab", "large", "map", "policy", "os", "base"},
+    "api": {"telemetry", "reclaim", "heap", "slab", "large", "map", "policy", "os", "base"},
 }
 # Programs, not layers: they may see everything.
 PROGRAMS = {"tools"}
@@ -89,6 +90,8 @@ CONTROLS = [
     ("src/policy/a.c", '#include "os/os.h"\n', "policy includes os/os.h"),
     ("src/policy/a.c", "#include <time.h>\n", "policy includes <time.h>"),
     ("src/heap/a.c", '#include "telemetry/stats.h"\n', "heap includes telemetry/stats.h"),
+    ("src/heap/a.c", '#include "reclaim/reclaim.h"\n', "heap includes reclaim/reclaim.h"),
+    ("src/reclaim/a.c", '#include "telemetry/stats.h"\n', "reclaim includes telemetry/stats.h"),
     ("src/heap/a.c", '#include "../api/alloc.h"\n', "includes ../api/alloc.h"),
     ("src/map/a.c", "#include <sys/mman.h>\n", "map includes <sys/mman.h>"),
     ("src/map/a.c", "void f(void) { madvise(0, 0, 0); }\n", "map calls madvise"),
@@ -97,6 +100,8 @@ CONTROLS = [
 ]
 INNOCENT = {
     "src/heap/a.c": '#include "heap/heap.h"\n#include "slab/slab.h"\n/* madvise() is os\'s. */\nvoid os_write(int);\n',
+    "src/reclaim/a.c": '#include "heap/heap.h"\n#include "large/large.h"\n#include "map/extent.h"\n',
+    "src/telemetry/a.c": '#include "reclaim/reclaim.h"\n',
     "src/os/a.c": "#include <sys/mman.h>\nvoid f(void) { madvise(0, 0, 0); }\n",
 }
 

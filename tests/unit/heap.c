@@ -282,6 +282,7 @@ static void many_short_threads_need_few_heaps(void **state) {
 }
 
 int main(void) {
+  unit_alone();
   const struct CMUnitTest tests[] = {
       /* first, while few heaps are there */
       cmocka_unit_test(many_short_threads_need_few_heaps),

@@ -1,12 +1,17 @@
-/* large: objects of their own range: cache, resizing, marks in the page map, alignment, trimming. */
+/* large: objects above the size classes, as extents and as mappings: cache, resizing, marks in the page map,
+ * alignment, zeroes. */
 #include "unit.h"
 
+#include "large/big_cache.h"
 #include "large/large.h"
 #include "map/page_map.h"
+#include "map/usage.h"
 #include "os/os.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
+#define MAPPING_BYTES (32 * MIB) /* objects from here on are mappings */
+#define GROWN_COUNT_MAX 256u     /* extents that became mappings */
 
 static struct large_stats stats(void) {
   struct large_stats s;
@@ -14,9 +19,31 @@ static struct large_stats stats(void) {
   return s;
 }
 
+#define SITE_CHANGING 1u /* asks for many sizes */
+#define STEADY_TIMES 16u
+
 static char *alloc(size_t size, size_t alignment) {
   bool zeroed;
-  return large_alloc(size, alignment, &zeroed);
+  return large_alloc(size, alignment, SITE_CHANGING, &zeroed);
+}
+
+/* From a site that asked for this size many times: what it frees is cached. */
+static char *alloc_steady_zeroed(size_t size, bool *zeroed) {
+  uintptr_t site = 1000 + large_class_of(large_good_size(size) / UNIT_BYTES);
+  for (unsigned i = 0; i < STEADY_TIMES; i++)
+    large_free(large_alloc(size, 16, site, zeroed));
+  return large_alloc(size, 16, site, zeroed);
+}
+static char *alloc_steady(size_t size) {
+  bool zeroed;
+  return alloc_steady_zeroed(size, &zeroed);
+}
+/* So that the site of alloc has no habit. */
+static void forget_habits(void) {
+  for (unsigned i = 0; i < 8; i++) {
+    large_free(alloc(HAK_SMALL_MAX + 1 + i % 2 * MIB, 16));
+    large_evict(0, 0);
+  }
 }
 
 static void assert_marks(const char *object, size_t bytes, uint32_t first, uint32_t others) {
@@ -26,72 +53,139 @@ static void assert_marks(const char *object, size_t bytes, uint32_t first, uint3
     assert_int_equal(map_entry(object + i), others);
 }
 
+static void assert_live(const char *object) {
+  assert_marks(object, large_bytes(object), ENTRY_LARGE, ENTRY_LARGE_BODY);
+}
+
+static void assert_not_live(const char *address, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += UNIT_BYTES)
+    assert_true(map_entry(address + i) != ENTRY_LARGE && map_entry(address + i) != ENTRY_LARGE_BODY);
+}
+
 static void pattern_write(char *object, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 4096)
-    memcpy(object + i, &i, sizeof i);
+  for (size_t i = 0; i < bytes; i += 4096) {
+    uintptr_t word = (uintptr_t)i * 2654435761u + 1;
+    memcpy(object + i, &word, sizeof word);
+  }
 }
 
 static void assert_pattern(const char *object, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 4096)
-    assert_memory_equal(object + i, &i, sizeof i);
+  for (size_t i = 0; i < bytes; i += 4096) {
+    uintptr_t word = (uintptr_t)i * 2654435761u + 1;
+    assert_memory_equal(object + i, &word, sizeof word);
+  }
 }
 
-static int empty_cache(void **state) {
+static void valid(void) {
+  UNIT_EXTENTS_VALID();
+#ifdef HAK_DEBUG
+  assert_true(big_cache_is_valid());
+#endif
+}
+
+static int nothing_held(void **state) {
   (void)state;
-  large_trim(0);
+  forget_habits();
+  large_evict(0, 0);
+  extents_purge(0, UNIT_ANY_TIME);
+  valid();
   assert_int_equal(stats().cached_bytes, 0);
   assert_int_equal(stats().live_count, 0);
   assert_int_equal(stats().live_bytes, 0);
+  assert_int_equal(stats().mapping_count, 0);
+  assert_int_equal(usage_taken(), 0);
+  assert_int_equal(usage_free(), 0);
   return 0;
 }
 
 static void marks_follow_the_object(void **state) {
   (void)state;
-  const size_t sizes[] = {1, HAK_SMALL_MAX + 1, MIB, 5 * MIB + 1};
-  for (unsigned i = 0; i < 4; i++) {
+  const size_t sizes[] = {1, HAK_SMALL_MAX + 1, MIB, 5 * MIB + 1, 30 * MIB, 31 * MIB, MAPPING_BYTES, 50 * MIB + 1};
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     bool zeroed;
-    char *object = large_alloc(sizes[i], 16, &zeroed);
-    size_t bytes = round_up(sizes[i], UNIT_BYTES);
+    bool mapping = large_good_size(sizes[i]) >= MAPPING_BYTES;
+    char *object = large_alloc(sizes[i], 16, 1, &zeroed);
     assert_non_null(object);
-    assert_true(zeroed);
-    assert_int_equal(large_bytes(object), bytes);
-    assert_marks(object, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-    assert_int_equal((uintptr_t)object % (sizes[i] >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES), 0);
+    assert_true(zeroed); /* nothing is held that was used */
+    size_t bytes = large_bytes(object);
+    assert_int_equal(bytes, large_good_size(sizes[i]));
+    assert_true(bytes >= sizes[i] && bytes - sizes[i] <= max_size(sizes[i] / 8, UNIT_BYTES));
+    assert_live(object);
+    assert_int_equal((uintptr_t)object % (mapping ? SUPERSLAB_BYTES : UNIT_BYTES), 0);
+    assert_int_equal(stats().mapping_count, mapping);
+    assert_int_equal(address_in_arena(object), !mapping);
     for (size_t b = 0; b < bytes; b += 1000)
       assert_int_equal(object[b], 0);
     assert_int_equal(stats().live_bytes, bytes);
+    assert_int_equal(usage_taken(), bytes);
+    memset(object, 1, bytes);
+    large_free(object);
+    assert_not_live(object, bytes);
+    large_evict(0, 0);
+    extents_purge(0, UNIT_ANY_TIME);
+
+    object = alloc_steady(sizes[i]);
+    assert_live(object);
     large_free(object);
     assert_marks(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
     assert_int_equal(stats().cached_bytes, bytes);
-    assert_int_equal(large_trim(0), bytes);
-    assert_marks(object, bytes, ENTRY_NONE, ENTRY_NONE);
+    assert_int_equal(usage_taken(), 0);
+    assert_int_equal(usage_free(), bytes);
+    valid();
+    assert_int_equal(large_evict(0, 0), mapping ? bytes : 0);
+    assert_int_equal(usage_free(), mapping ? 0 : bytes);
+    if (mapping) {
+      assert_marks(object, bytes, ENTRY_NONE, ENTRY_NONE);
+    } else {
+      assert_int_equal(map_entry(object), ENTRY_EXTENT);
+      assert_int_equal(map_entry(object + bytes - UNIT_BYTES), ENTRY_EXTENT);
+      assert_not_live(object, bytes);
+      assert_int_equal(extents_purge(0, UNIT_ANY_TIME), bytes);
+    }
+    valid();
   }
 }
 
 static void cache_serves_what_fits_closely(void **state) {
   (void)state;
-  char *object = alloc(8 * MIB, 16);
-  large_free(object);
   bool zeroed = true;
-  char *small = large_alloc(6 * MIB, 16, &zeroed); /* a quarter would be wasted */
-  assert_ptr_not_equal(small, object);
-  assert_true(zeroed);
-  char *same = large_alloc(8 * MIB - MIB / 2, 16, &zeroed);
+  char *object = alloc_steady(8 * MIB);
+  large_free(object);
+  assert_int_equal(stats().cached_bytes, 8 * MIB);
+  char *same = large_alloc(8 * MIB - MIB / 2, 16, 2, &zeroed);
   assert_ptr_equal(same, object);
   assert_false(zeroed);
   assert_int_equal(large_bytes(same), 8 * MIB); /* the whole range */
-  assert_marks(same, 8 * MIB, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  assert_live(same);
   assert_int_equal(stats().cached_bytes, 0);
-  large_free(small);
   large_free(same);
-  /* The smallest that fits. */
-  char *tight = alloc(8 * MIB - 2 * UNIT_BYTES, 16);
-  assert_ptr_equal(tight, object);
-  char *other = alloc(8 * MIB - UNIT_BYTES, 16);
-  large_free(tight);
-  large_free(other);
-  assert_ptr_equal(alloc(8 * MIB - 3 * UNIT_BYTES, 16), other);
-  large_free(other);
+  object = alloc_steady(8 * MIB);
+  large_free(object);
+  /* A quarter would be wasted: the range is given up and cut. */
+  char *small = large_alloc(6 * MIB, 16, 2, &zeroed);
+  assert_int_equal(large_bytes(small), 6 * MIB);
+  assert_int_equal(stats().cached_bytes, 0);
+  assert_int_equal(usage_held(), 8 * MIB);
+  large_free(small);
+}
+
+/* What is held and free is used before more is taken. */
+static void free_memory_is_used_first(void **state) {
+  (void)state;
+  enum { COUNT = 12 };
+  char *objects[COUNT];
+  for (unsigned i = 0; i < COUNT; i++)
+    objects[i] = alloc_steady(MIB);
+  size_t held = usage_held();
+  for (unsigned i = 0; i < COUNT; i++)
+    large_free(objects[i]);
+  assert_int_equal(usage_held(), held);
+  assert_int_equal(stats().cached_bytes, COUNT * MIB);
+  uint64_t evictions = stats().evictions;
+  char *merged = alloc(10 * MIB, 16); /* the cached ranges are neighbours */
+  assert_int_equal(usage_held(), held);
+  assert_true(stats().evictions >= evictions + 10);
+  large_free(merged);
 }
 
 static void cache_looks_at_alignment(void **state) {
@@ -99,7 +193,7 @@ static void cache_looks_at_alignment(void **state) {
   char *object;
   char *kept[8];
   unsigned count = 0;
-  while (((uintptr_t)(object = alloc(MIB / 2, 16)) & (4 * MIB - 1)) == 0 && count < 8)
+  while (((uintptr_t)(object = alloc_steady(MIB / 2)) & (4 * MIB - 1)) == 0 && count < 8)
     kept[count++] = object;
   large_free(object);
   char *aligned = alloc(MIB / 2, 4 * MIB);
@@ -112,7 +206,7 @@ static void cache_looks_at_alignment(void **state) {
 
 static void cache_is_bounded(void **state) {
   (void)state;
-  assert_int_equal(options_parse("HAKMEM_LARGE_CACHE_MB", 21, "64"), OPTION_OK);
+  unit_option("HAKMEM_LARGE_CACHE_MB", "64");
   size_t bytes_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
   char *huge = alloc(bytes_max / 2 + UNIT_BYTES, 16); /* too much for the cache */
   large_free(huge);
@@ -120,55 +214,178 @@ static void cache_is_bounded(void **state) {
   assert_int_equal(map_entry(huge), ENTRY_NONE);
   enum { COUNT = 100 };
   static char *objects[COUNT];
-  for (unsigned i = 0; i < COUNT; i++)
-    objects[i] = alloc(MIB + i * UNIT_BYTES, 16);
+  size_t total = 0;
+  for (unsigned i = 0; i < COUNT; i++) {
+    objects[i] = alloc_steady(MIB + i * UNIT_BYTES);
+    total += large_bytes(objects[i]);
+  }
   for (unsigned i = 0; i < COUNT; i++) {
     large_free(objects[i]);
     assert_true(stats().cached_bytes <= bytes_max);
   }
-  /* Every range is either cached or gone. */
-  size_t cached = 0;
-  for (unsigned i = 0; i < COUNT; i++) {
-    uint32_t entry = map_entry(objects[i]);
-    assert_true(entry == ENTRY_LARGE_FREE || entry == ENTRY_NONE);
-    cached += entry == ENTRY_LARGE_FREE ? MIB + i * UNIT_BYTES : 0;
-  }
-  assert_int_equal(cached, stats().cached_bytes);
-  assert_true(cached > bytes_max / 4);
-  large_trim(4 * MIB);
+  valid();
+  /* Every range is cached or a free extent. */
+  assert_true(stats().cached_bytes > bytes_max / 4);
+  assert_int_equal(stats().cached_bytes + extents_resident_free(), total);
+  assert_int_equal(usage_free(), total);
+  large_evict(4 * MIB, 0);
   assert_true(stats().cached_bytes <= 4 * MIB);
+  assert_int_equal(usage_free(), total);
+  unit_option("HAKMEM_LARGE_CACHE_MB", "512");
+}
+
+/* As hak_realloc does it. */
+static char *resized(char *object, size_t size) {
+  char *result = large_resize(object, size);
+  if (result)
+    return result;
+  char *copy = alloc(size, 16);
+  assert_non_null(copy);
+  memcpy(copy, object, min_size(large_bytes(object), size));
+  large_free(object);
+  return copy;
 }
 
 static void growth_and_shrinkage_keep_the_contents(void **state) {
   (void)state;
   uint64_t seed = UNIT_SEED;
-  for (unsigned round = 0; round < 10; round++) {
-    size_t bytes = MIB;
-    char *object = alloc(bytes, 16);
+  const size_t mosts[] = {2 * MIB, 12 * MIB, 60 * MIB};
+  for (unsigned round = 0; round < 30; round++) {
+    char *object = alloc(MIB, 16);
     char *neighbour = alloc(MIB, 16); /* often in the way */
+    size_t bytes = large_bytes(object);
     pattern_write(object, bytes);
+    pattern_write(neighbour, MIB);
     for (unsigned i = 0; i < 12; i++) {
-      size_t wanted = round_up(HAK_SMALL_MAX + 1 + unit_random(&seed) % (12 * MIB), UNIT_BYTES);
+      size_t size = HAK_SMALL_MAX + 1 + unit_random(&seed) % mosts[round % 3];
       char *before = object;
-      assert_non_null(object = large_resize(object, wanted - unit_random(&seed) % UNIT_BYTES));
-      assert_pattern(object, min_size(bytes, wanted));
-      for (size_t b = bytes; b < wanted; b += 4096)
-        assert_int_equal(object[b], 0); /* fresh pages */
-      assert_int_equal(large_bytes(object), wanted);
-      assert_marks(object, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
-      if (object == before && wanted < bytes)
-        assert_marks(object + wanted, bytes - wanted, ENTRY_NONE, ENTRY_NONE);
-      if (wanted < bytes)
-        assert_ptr_equal(object, before);
-      if (object != before && before + bytes <= object)
-        assert_int_equal(map_entry(before), ENTRY_NONE);
-      bytes = wanted;
+      object = resized(object, size);
+      size_t now = large_bytes(object);
+      assert_pattern(object, min_size(bytes, size));
+      assert_true(now >= size && now - size <= max_size(size / 8, UNIT_BYTES));
+      assert_live(object);
+      if (object == before && now < bytes)
+        assert_not_live(object + now, bytes - now);
+      else if (object != before && (before + bytes <= object || object + now <= before))
+        assert_not_live(before, bytes);
+      bytes = now;
       pattern_write(object, bytes);
+      assert_pattern(neighbour, MIB);
       assert_int_equal(stats().live_bytes, bytes + MIB);
+      assert_int_equal(stats().live_count, 2);
+      assert_int_equal(usage_taken(), bytes + MIB);
+      if (i % 4 == 1)
+        large_evict(0, 0);
+      if (i % 4 == 3)
+        extents_purge(0, UNIT_ANY_TIME);
+      valid();
     }
     large_free(neighbour);
     large_free(object);
-    large_trim(0);
+    large_evict(0, 0);
+  }
+}
+
+/* Two extents side by side. */
+static void neighbours(size_t bytes, char **left, char **right) {
+  *left = alloc(bytes, 16);
+  for (unsigned i = 0; i < 64; i++) {
+    *right = alloc(bytes, 16);
+    if (*right == *left + bytes)
+      return;
+    if (*left == *right + bytes) {
+      char *swap = *left;
+      *left = *right;
+      *right = swap;
+      return;
+    }
+    large_free(*left);
+    large_evict(0, 0);
+    *left = *right;
+  }
+  fail_msg("no two extents lie side by side");
+}
+
+static void extents_are_resized_in_place(void **state) {
+  (void)state;
+  char *left, *right;
+  neighbours(2 * MIB, &left, &right);
+  pattern_write(left, 2 * MIB);
+  pattern_write(right, 2 * MIB);
+  assert_ptr_equal(large_resize(left, MIB), left); /* shrunk: the tail is free */
+  assert_int_equal(large_bytes(left), MIB);
+  assert_live(left);
+  assert_not_live(left + MIB, MIB);
+  assert_int_equal(usage_taken(), 3 * MIB);
+  assert_true(extents_resident_free() >= MIB);
+  assert_ptr_equal(large_resize(left, 2 * MIB), left); /* grown into it again */
+  assert_live(left);
+  assert_pattern(left, MIB);
+  assert_int_equal(usage_taken(), 4 * MIB);
+  assert_pattern(right, 2 * MIB);
+  large_free(right);
+  large_evict(0, 0);
+  assert_ptr_equal(large_resize(left, 3 * MIB + MIB / 2), left);
+  assert_live(left);
+  assert_pattern(left, MIB);
+  assert_int_equal(usage_taken(), 3 * MIB + MIB / 2);
+  assert_int_equal(stats().mapping_count, 0);
+  valid();
+  large_free(left);
+}
+
+static void an_extent_that_cannot_grow_becomes_a_mapping(void **state) {
+  (void)state;
+  const size_t sizes[] = {3 * MIB, 20 * MIB, 40 * MIB};
+  for (unsigned i = 0; i < 3; i++) {
+    char *left, *right;
+    neighbours(2 * MIB, &left, &right);
+    pattern_write(left, 2 * MIB);
+    char *grown = large_resize(left, sizes[i]);
+    assert_non_null(grown);
+    assert_false(address_in_arena(grown));
+    assert_int_equal(stats().mapping_count, 1);
+    assert_int_equal(stats().live_count, 2);
+    assert_live(grown);
+    assert_pattern(grown, 2 * MIB);
+    assert_not_live(left, 2 * MIB);
+    grown = large_resize(grown, 100 * MIB); /* by moving pages, or in place */
+    assert_non_null(grown);
+    assert_live(grown);
+    assert_pattern(grown, 2 * MIB);
+    pattern_write(grown, 100 * MIB);
+    assert_ptr_equal(large_resize(grown, MIB), grown); /* a mapping shrinks where it lies, to any size */
+    assert_int_equal(large_bytes(grown), MIB);
+    assert_live(grown);
+    assert_marks(grown + MIB, 99 * MIB, ENTRY_NONE, ENTRY_NONE);
+    assert_pattern(grown, MIB);
+    large_free(grown);
+    large_free(right);
+    large_evict(0, 0);
+    assert_int_equal(stats().mapping_count, 0);
+  }
+}
+
+/* The kernel limits a process's mappings: small ones that grow must not use them up. */
+static void grown_mappings_are_limited_in_number(void **state) {
+  (void)state;
+  enum { COUNT = 2 * GROWN_COUNT_MAX };
+  static char *objects[COUNT], *walls[COUNT];
+  unsigned moved = 0;
+  for (unsigned i = 0; i < COUNT; i++) {
+    objects[i] = alloc(MIB, 16);
+    walls[i] = alloc(MIB / 2, 16);
+  }
+  for (unsigned i = 0; i < COUNT; i++) {
+    char *grown = large_resize(objects[i], 3 * MIB);
+    moved += grown != NULL && grown != objects[i];
+    if (grown)
+      objects[i] = grown;
+  }
+  assert_true(moved > GROWN_COUNT_MAX / 2 && stats().mapping_count <= GROWN_COUNT_MAX);
+  for (unsigned i = 0; i < COUNT; i++) {
+    large_free(objects[i]);
+    large_free(walls[i]);
   }
 }
 
@@ -183,21 +400,61 @@ static void resizing_within_the_last_unit_changes_nothing(void **state) {
 static void alignment_reaches_a_gib(void **state) {
   (void)state;
   for (size_t alignment = 16; alignment <= GIB; alignment *= 2) {
-    const size_t sizes[] = {1, MIB / 2, 3 * MIB};
-    for (unsigned i = 0; i < 3; i++) {
+    const size_t sizes[] = {1, MIB / 2, 3 * MIB, 40 * MIB};
+    for (unsigned i = 0; i < 4; i++) {
       char *object = alloc(sizes[i], alignment);
       assert_non_null(object);
       assert_int_equal((uintptr_t)object & (alignment - 1), 0);
-      assert_marks(object, round_up(sizes[i], UNIT_BYTES), ENTRY_LARGE, ENTRY_LARGE_BODY);
+      assert_live(object);
       object[0] = object[sizes[i] - 1] = 1;
       large_free(object);
       char *block = unit_opaque(hak_aligned_alloc(alignment, sizes[i]));
       assert_non_null(block);
       assert_int_equal((uintptr_t)block & (alignment - 1), 0);
-      memset(block, 1, sizes[i]);
+      memset(block, 1, min_size(sizes[i], MIB));
       hak_free(block);
     }
+    valid();
   }
+  hak_trim(0);
+}
+
+static void assert_all_zero(const unsigned char *block, size_t size) {
+  size_t i = 0;
+  while (i < size && block[i] == 0)
+    i++;
+  if (i < size)
+    fail_msg("byte %zu of %zu is %u", i, size, block[i]);
+}
+
+/* calloc's memory is zero, wherever it comes from: fresh, cached, a free extent, purged or not. */
+static void calloc_is_zero_after_any_use(void **state) {
+  (void)state;
+  static const char *const modes[] = {"dontneed", "free", "off"};
+  uint64_t seed = UNIT_SEED;
+  for (unsigned mode = 0; mode < 3; mode++) {
+    unit_option("HAKMEM_PURGE", modes[mode]);
+    for (unsigned round = 0; round < 40; round++) {
+      size_t size = 65537 + unit_random(&seed) % (round % 8 ? 3 * MIB : 40 * MIB);
+      unsigned char *block = hak_calloc(size, 1);
+      assert_non_null(block);
+      assert_all_zero(block, size);
+      memset(block, 0xff, hak_usable_size(block));
+      size_t kept = HAK_SMALL_MAX + 1 + unit_random(&seed) % size;
+      block = hak_realloc(block, kept);
+      memset(block, 0xff, hak_usable_size(block));
+      hak_free(block);
+      unsigned char *dirty = hak_malloc(10000); /* superslabs are extents as well */
+      memset(dirty, 0xff, 10000);
+      hak_free(dirty);
+      if (round % 3 == 1)
+        large_evict(0, 0);
+      if (round % 5 == 2)
+        hak_trim(0);
+    }
+  }
+  unit_option("HAKMEM_PURGE", "dontneed");
+  hak_trim(0);
 }
 
 static void impossible_requests_are_refused(void **state) {
@@ -211,41 +468,58 @@ static void impossible_requests_are_refused(void **state) {
     assert_int_equal(errno, ENOMEM);
   }
   assert_null(alloc(1, (size_t)1 << 62));
-  char *object = alloc(MIB, 16);
-  pattern_write(object, MIB);
-  assert_null(large_resize(object, PTRDIFF_MAX));
-  assert_int_equal(large_bytes(object), MIB);
-  assert_pattern(object, MIB);
-  assert_marks(object, MIB, ENTRY_LARGE, ENTRY_LARGE_BODY);
-  large_free(object);
+  const size_t lives[] = {MIB, 40 * MIB};
+  for (unsigned i = 0; i < 2; i++) {
+    char *object = alloc(lives[i], 16);
+    pattern_write(object, lives[i]);
+    assert_null(large_resize(object, PTRDIFF_MAX));
+    assert_null(large_resize(object, (size_t)1 << 50));
+    assert_int_equal(large_bytes(object), lives[i]);
+    assert_pattern(object, lives[i]);
+    assert_live(object);
+    large_free(object);
+  }
 }
 
 static void free_object(void *object) { hak_free(object); }
+static void realloc_object(void *object) { hak_free(hak_realloc(object, 5 * MIB)); }
 
 static void bugs_end_the_program_with_their_sentence(void **state) {
   (void)state;
   char *object = alloc(MIB, 16);
   static const char inside[] = ", which is not the start of a block";
+  static const char double_free[] = "double free of block ";
   unit_must_die(free_object, object + 16, "free of ", object + 16, inside);
   unit_must_die(free_object, object + UNIT_BYTES, "free of ", object + UNIT_BYTES, inside);
   large_free(object);
-  unit_must_die(free_object, object, "double free of block ", object, "");
-  unit_must_die(free_object, object + UNIT_BYTES, "double free of block ", object + UNIT_BYTES, "");
-  large_trim(0);
+  unit_must_die(free_object, object, double_free, object, "");
+  unit_must_die(free_object, object + UNIT_BYTES, double_free, object + UNIT_BYTES, "");
+  large_evict(0, 0); /* a free extent */
+  unit_must_die(free_object, object, double_free, object, "");
+  unit_must_die(realloc_object, object, double_free, object, "");
+  extents_purge(0, UNIT_ANY_TIME);
+  unit_must_die(free_object, object, double_free, object, "");
 }
 
 int main(void) {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, empty_cache, empty_cache)
+  unit_alone();
+#define TEST(f) cmocka_unit_test_setup_teardown(f, nothing_held, nothing_held)
   const struct CMUnitTest tests[] = {
       TEST(marks_follow_the_object),
       TEST(cache_serves_what_fits_closely),
+      TEST(free_memory_is_used_first),
       TEST(cache_looks_at_alignment),
       TEST(cache_is_bounded),
       TEST(growth_and_shrinkage_keep_the_contents),
+      TEST(extents_are_resized_in_place),
+      TEST(an_extent_that_cannot_grow_becomes_a_mapping),
+      TEST(grown_mappings_are_limited_in_number),
       TEST(resizing_within_the_last_unit_changes_nothing),
-      TEST(alignment_reaches_a_gib),
       TEST(impossible_requests_are_refused),
       TEST(bugs_end_the_program_with_their_sentence),
+      /* These use the heap, which keeps slabs. */
+      cmocka_unit_test(alignment_reaches_a_gib),
+      cmocka_unit_test(calloc_is_zero_after_any_use),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
  */
 #include "unit.h"
 
+#include "large/big_cache.h"
 #include "map/metadata.h"
 #include "os/os.h"
 
@@ -280,7 +281,7 @@ static void books_must_be_whole(void) {
 #endif
   }
 #ifdef HAK_DEBUG
-  EXPECT(superslabs_are_valid());
+  EXPECT(superslabs_are_valid() && extents_are_valid() && big_cache_is_valid());
 #endif
 }
 

@@ -22,14 +22,14 @@ void *__real_os_map(size_t size, size_t alignment);
 void *__real_os_reserve(size_t size, size_t alignment);
 bool __real_os_commit(void *address, size_t size);
 void __real_os_purge(void *address, size_t size);
-void __real_os_unmap(void *address, size_t size);
+bool __real_os_unmap(void *address, size_t size);
 bool __real_os_resize(void *address, size_t size, size_t size_wanted);
 bool __real_os_move(void *address, size_t size, void *target, size_t size_wanted);
 void *__wrap_os_map(size_t size, size_t alignment);
 void *__wrap_os_reserve(size_t size, size_t alignment);
 bool __wrap_os_commit(void *address, size_t size);
 void __wrap_os_purge(void *address, size_t size);
-void __wrap_os_unmap(void *address, size_t size);
+bool __wrap_os_unmap(void *address, size_t size);
 bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
 bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted);
 
@@ -50,9 +50,9 @@ void __wrap_os_purge(void *address, size_t size) {
   look(address, size);
   __real_os_purge(address, size);
 }
-void __wrap_os_unmap(void *address, size_t size) {
+bool __wrap_os_unmap(void *address, size_t size) {
   look(address, size);
-  __real_os_unmap(address, size);
+  return __real_os_unmap(address, size);
 }
 bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
   look(address, size | size_wanted);
@@ -169,6 +169,7 @@ static void pages_of_64_kib(void **state) {
 }
 
 int main(void) {
+  unit_alone();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pages_of_4_kib),
       cmocka_unit_test(pages_of_16_kib),

@@ -39,7 +39,7 @@ static void foreign_addresses_read_as_none(void **state) {
     const void *address = (const void *)addresses[i];
     assert_int_equal(map_entry(address), ENTRY_NONE);
     assert_false(map_covers(address));
-    assert_false(address_in_superslab(address));
+    assert_false(address_in_arena(address));
   }
   for (unsigned bit = 0; bit < 64; bit++) {
     assert_int_equal(map_entry((void *)((uintptr_t)1 << bit)), ENTRY_NONE);
@@ -114,9 +114,9 @@ static void entries_and_records_reach_over_a_border(void **state) {
 
 static void marks_belong_to_no_heap(void **state) {
   (void)state;
-  const uint32_t marks[] = {ENTRY_NONE, ENTRY_LARGE, ENTRY_LARGE_BODY, ENTRY_LARGE_FREE};
+  const uint32_t marks[] = {ENTRY_NONE, ENTRY_LARGE, ENTRY_LARGE_BODY, ENTRY_LARGE_FREE, ENTRY_EXTENT};
   const uint32_t ids[] = {1, 2, 255, 256, 4095, 0xfffff};
-  for (unsigned m = 0; m < 4; m++) {
+  for (unsigned m = 0; m < sizeof marks / sizeof marks[0]; m++) {
     assert_int_equal(entry_heap_id(marks[m]), 0);
     for (unsigned i = 0; i < sizeof ids / sizeof ids[0]; i++)
       assert_false(entry_is_of(marks[m], entry_key(ids[i])));

@@ -94,10 +94,10 @@ static void scenario(void *n) {
           _exit(1);
       hak_free(live[i]);
     }
-    units_release_empty();
+    extents_release();
   }
 #ifdef HAK_DEBUG
-  if (!heap_is_valid(heap_current()) || !superslabs_are_valid())
+  if (!heap_is_valid(heap_current()) || !superslabs_are_valid() || !extents_are_valid())
     _exit(1);
 #endif
   _exit(handled ? 0 : 3);
@@ -154,6 +154,7 @@ static void the_slow_path_is_not_entered_twice(void **state) {
 }
 
 int main(void) {
+  unit_alone();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_handler_may_run_in_any_system_call_of_the_slow_path),
       cmocka_unit_test(the_slow_path_is_not_entered_twice),

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "map/page_map.h"
+#include "os/os.h"
 
 #define BLOCKS_MAX 4096u
 
@@ -59,7 +60,7 @@ static void blocks_ascend_from_the_top_of_the_array(void **state) {
     assert_int_equal(set.taken_bytes, 0);
     slab_set_close_empty(&set);
     assert_int_equal(set.slab_bytes, 0);
-    assert_int_equal(map_entry(base), ENTRY_NONE);
+    assert_true(map_entry(base) == ENTRY_NONE || map_entry(base) == ENTRY_EXTENT);
   }
 }
 
@@ -192,6 +193,25 @@ static void random_use_keeps_blocks_apart(void **state) {
   assert_int_equal(set.slab_bytes, 0);
 }
 
+/* Purges the set's holes as reclaim/reclaim.c does. Returns the bytes. */
+static size_t purge_holes(enum hole_search search, unsigned round) {
+  static struct hole_batch batch;
+  batch.search = search;
+  batch.round = round;
+  batch.class = 1;
+  size_t purged = 0;
+  for (bool more = true; more;) {
+    more = slab_set_holes_take(&set, &batch);
+    for (unsigned i = 0; i < batch.hole_count; i++) {
+      os_purge(batch.holes[i].start, batch.holes[i].bytes);
+      purged += batch.holes[i].bytes;
+    }
+    slab_set_holes_give(&set, &batch);
+    UNIT_SLABS_VALID(&set);
+  }
+  return purged;
+}
+
 /* Holes are given back and read as zero; live neighbours keep their content. */
 static void holes_can_be_purged(void **state) {
   (void)state;
@@ -203,7 +223,7 @@ static void holes_can_be_purged(void **state) {
     memset(blocks[i], 0x5a, bytes);
   size_t hole = count / 2, first = count / 4;
   slab_set_give(&set, cls, blocks + first, hole);
-  size_t purged = slab_set_purge_holes(&set);
+  size_t purged = purge_holes(HOLES_ALL, 1);
   assert_true(purged > 0 && purged <= hole * bytes);
   for (size_t i = 0; i < count; i++)
     if (i < first || i >= first + hole)
@@ -267,6 +287,7 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
 }
 
 int main(void) {
+  unit_alone();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(blocks_ascend_from_the_top_of_the_array),
       cmocka_unit_test(holes_are_filled_in_address_order),

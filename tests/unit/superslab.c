@@ -2,6 +2,8 @@
 #include "unit.h"
 
 #include "map/page_map.h"
+#include "map/usage.h"
+#include "os/os.h"
 
 #include <time.h>
 
@@ -17,6 +19,12 @@ static struct unit_stats stats(void) {
   struct unit_stats s;
   units_stats(&s);
   return s;
+}
+
+static size_t committed(void) {
+  struct extent_stats s;
+  extents_stats(&s);
+  return s.committed_bytes;
 }
 
 static char *last_word(const struct run *run) { return run->base + (UNIT_BYTES << run->order) - sizeof(uint64_t); }
@@ -35,20 +43,26 @@ static void tag_check(const struct run *run) {
   assert_memory_equal(last_word(run), &run->tag, sizeof run->tag);
 }
 
-/* Every carved superslab can be had whole, and no new one is carved for it. */
+/* All superslabs are extents again, and all accessible memory can be had whole: nothing more is made
+ * accessible for it. */
 static void assert_all_free(void) {
-  struct unit_stats before = stats();
-  size_t count = before.committed_bytes / SUPERSLAB_BYTES;
-  assert_int_equal(before.taken_bytes, 0);
+  size_t before = committed(), count = before / SUPERSLAB_BYTES;
+  assert_int_equal(stats().taken_bytes, 0);
+  assert_int_equal(stats().superslab_bytes, 0);
+  assert_int_equal(stats().resident_free_bytes, 0);
   void **wholes = calloc(count, sizeof *wholes);
   for (size_t i = 0; i < count; i++)
     assert_non_null(wholes[i] = units_take(UNIT_ORDER_MAX));
-  assert_int_equal(stats().committed_bytes, before.committed_bytes);
-  assert_int_equal(stats().taken_bytes, before.committed_bytes);
+  assert_int_equal(committed(), before);
+  assert_int_equal(stats().taken_bytes, before);
   for (size_t i = 0; i < count; i++)
     units_give(wholes[i], UNIT_ORDER_MAX);
   free(wholes);
 }
+
+/* Holds one unit of every superslab with free units, so that none becomes an extent. */
+static void *pin(void) { return units_take(0); }
+static void unpin(void *unit) { units_give(unit, 0); }
 
 static void random_runs_never_overlap(void **state) {
   (void)state;
@@ -62,7 +76,7 @@ static void random_runs_never_overlap(void **state) {
       run.base = units_take(run.order);
       assert_non_null(run.base);
       assert_int_equal((uintptr_t)run.base & ((UNIT_BYTES << run.order) - 1), 0);
-      assert_true(address_in_superslab(run.base) && map_covers(run.base + (UNIT_BYTES << run.order) - 1));
+      assert_true(address_in_arena(run.base) && map_covers(run.base + (UNIT_BYTES << run.order) - 1));
       taken += UNIT_BYTES << run.order;
       tag_write(&run, unit_random(&seed));
       runs[count++] = run;
@@ -74,7 +88,7 @@ static void random_runs_never_overlap(void **state) {
       runs[i] = runs[--count];
     }
     if (step % 5000 == 17)
-      units_purge(taken / 16, 0);
+      units_purge(taken / 16, UNIT_ANY_TIME);
     if (step % 500 == 0) {
       assert_int_equal(stats().taken_bytes, taken);
       UNIT_SUPERSLABS_VALID();
@@ -93,11 +107,11 @@ static void search_is_complete(void **state) {
   (void)state;
   enum { SUPERSLABS = 40, UNITS = SUPERSLABS * SUPERSLAB_UNITS };
   static char *units[UNITS];
-  units_release_empty();
+  extents_release();
   for (unsigned i = 0; i < UNITS; i++)
     assert_non_null(units[i] = units_take(0));
-  size_t committed = stats().committed_bytes;
-  assert_int_equal(committed, SUPERSLABS * SUPERSLAB_BYTES);
+  size_t superslabs = stats().superslab_bytes;
+  assert_int_equal(superslabs, SUPERSLABS * SUPERSLAB_BYTES);
   const unsigned places[] = {0, 3, 17, SUPERSLABS - 1};
   for (unsigned p = 0; p < sizeof places / sizeof places[0]; p++)
     for (unsigned order = 0; order <= UNIT_ORDER_MAX; order++) {
@@ -114,14 +128,14 @@ static void search_is_complete(void **state) {
         void *carved = units_take(bigger); /* the hole is too small for it */
         assert_true((char *)carved < hole || (char *)carved >= hole + (UNIT_BYTES << order));
         units_give(carved, bigger);
-        units_release_empty();
+        extents_release();
       }
       assert_ptr_equal(units_take(order), hole);
-      assert_int_equal(stats().committed_bytes, committed);
+      assert_int_equal(stats().superslab_bytes, superslabs);
       units_give(hole, order);
       for (unsigned i = 0; i < members; i++)
         assert_non_null(units_take(0));
-      assert_int_equal(stats().committed_bytes, committed);
+      assert_int_equal(stats().superslab_bytes, superslabs);
       UNIT_SUPERSLABS_VALID();
     }
   for (unsigned i = 0; i < UNITS; i++)
@@ -145,35 +159,62 @@ static void used_superslabs_are_preferred_to_empty_ones(void **state) {
 
 static void purge_keeps_books(void **state) {
   (void)state;
-  units_purge(0, 0);
+  extents_purge(0, UNIT_ANY_TIME);
+  units_purge(0, UNIT_ANY_TIME);
   assert_int_equal(stats().resident_free_bytes, 0);
+  assert_int_equal(usage_free(), 0);
+  void *pinned = pin();
   struct run run = {.base = units_take(3), .order = 3};
   tag_write(&run, 42);
   size_t bytes = UNIT_BYTES << 3;
-  assert_int_equal(stats().resident_free_bytes, 0);
+  size_t free_before = stats().resident_free_bytes;
+  uint64_t before_ms = os_milliseconds();
   units_give(run.base, 3);
-  assert_int_equal(stats().resident_free_bytes, bytes);
-  assert_int_equal(units_purge(bytes, 0), 0);   /* so much may stay */
-  assert_int_equal(units_purge(0, 3600000), 0); /* too young */
-  assert_int_equal(units_purge(0, 0), bytes);
-  assert_int_equal(units_purge(0, 0), 0);
+  assert_int_equal(stats().resident_free_bytes, free_before + bytes);
+  assert_int_equal(usage_free(), free_before + bytes);
+  assert_int_equal(units_purge(free_before + bytes, UNIT_ANY_TIME), 0); /* so much may stay */
+  assert_int_equal(units_purge(0, before_ms), 0);                       /* too young */
+  assert_int_equal(units_purge(0, UNIT_ANY_TIME), free_before + bytes);
+  assert_int_equal(units_purge(0, UNIT_ANY_TIME), 0);
   assert_int_equal(stats().resident_free_bytes, 0);
+  assert_int_equal(usage_free(), 0);
   UNIT_SUPERSLABS_VALID();
   for (size_t i = 0; i < bytes; i += UNIT_BYTES)
     assert_int_equal(run.base[i], 0); /* purged memory stays accessible and reads as zero */
+  unpin(pinned);
+}
+
+/* An empty superslab is an extent: resident if one of its units was. */
+static void empty_superslabs_become_extents(void **state) {
+  (void)state;
+  extents_purge(0, UNIT_ANY_TIME);
+  void *pinned = pin();
+  struct run run = {.base = units_take(2), .order = 2};
+  tag_write(&run, 7);
+  units_give(run.base, run.order);
+  units_purge(0, UNIT_ANY_TIME);
+  size_t superslabs = stats().superslab_bytes;
+  assert_int_equal(superslabs, SUPERSLAB_BYTES);
+  assert_int_equal(usage_free(), 0);
+  unpin(pinned);
+  assert_int_equal(stats().superslab_bytes, 0);
+  assert_int_equal(stats().resident_free_bytes, 0);
+  assert_int_equal(extents_resident_free(), SUPERSLAB_BYTES);
+  assert_int_equal(usage_free(), SUPERSLAB_BYTES);
+  assert_int_equal(extents_purge(0, UNIT_ANY_TIME), SUPERSLAB_BYTES);
+  assert_int_equal(usage_free(), 0);
+  UNIT_SUPERSLABS_VALID();
 }
 
 /* Purged free units beside resident ones: the resident are handed out first. */
 static void resident_units_are_taken_first(void **state) {
   (void)state;
-  char *whole = units_take(UNIT_ORDER_MAX);
-  units_give(whole, UNIT_ORDER_MAX);
-  units_purge(0, 0);
+  extents_purge(0, UNIT_ANY_TIME);
   char *units[SUPERSLAB_UNITS];
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
     units[i] = units_take(0);
   units_give(units[3], 0);
-  units_purge(0, 0);
+  units_purge(0, UNIT_ANY_TIME);
   units_give(units[20], 0); /* of one superslab or not, the only resident ones */
   assert_ptr_equal(units_take(0), units[20]);
   assert_int_equal(stats().resident_free_bytes, 0);
@@ -183,29 +224,44 @@ static void resident_units_are_taken_first(void **state) {
   UNIT_SUPERSLABS_VALID();
 }
 
+/* Three superslabs, all but one unit of each given back at different times. */
 static void oldest_memory_is_purged_first(void **state) {
   (void)state;
-  units_purge(0, 0);
-  struct run runs[3];
+  extents_purge(0, UNIT_ANY_TIME);
+  struct run runs[3], pins[3];
   for (unsigned i = 0; i < 3; i++) {
-    runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX), .order = UNIT_ORDER_MAX};
+    runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1), .order = UNIT_ORDER_MAX - 1};
+    pins[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1), .order = UNIT_ORDER_MAX - 1};
     tag_write(&runs[i], 100 + i);
+    tag_write(&pins[i], 200 + i);
   }
+  const size_t bytes = SUPERSLAB_BYTES / 2;
   struct timespec pause = {.tv_nsec = 60000000};
   const unsigned given[] = {1, 0, 2};
+  uint64_t when_ms[3];
   for (unsigned i = 0; i < 3; i++) {
-    units_give(runs[given[i]].base, UNIT_ORDER_MAX);
+    units_give(runs[given[i]].base, runs[given[i]].order);
     nanosleep(&pause, NULL);
+    when_ms[i] = os_milliseconds();
+    assert_true(units_oldest_ms() <= when_ms[0] && units_oldest_ms() > 0);
   }
-  assert_int_equal(units_purge(2 * SUPERSLAB_BYTES, 0), SUPERSLAB_BYTES);
+  assert_int_equal(units_purge(2 * bytes, UNIT_ANY_TIME), bytes);
   tag_check(&runs[0]);
   tag_check(&runs[2]);
   assert_int_equal(runs[1].base[0], 0);
-  assert_int_equal(units_purge(0, 100), SUPERSLAB_BYTES); /* runs[0] is over 100 ms old, runs[2] is not */
+  assert_int_equal(units_purge(0, when_ms[0]), 0);     /* the rest was given after that */
+  assert_int_equal(units_purge(0, when_ms[1]), bytes); /* runs[0] is older, runs[2] is not */
   tag_check(&runs[2]);
   assert_int_equal(runs[0].base[0], 0);
-  units_purge(0, 0);
+  assert_true(units_oldest_ms() >= when_ms[1]);
+  units_purge(0, UNIT_ANY_TIME);
+  assert_int_equal(units_oldest_ms(), 0);
   UNIT_SUPERSLABS_VALID();
+  for (unsigned i = 0; i < 3; i++) {
+    tag_check(&pins[i]);
+    units_give(pins[i].base, pins[i].order);
+  }
+  assert_all_free();
 }
 
 static void empty_superslabs_can_be_released(void **state) {
@@ -213,16 +269,19 @@ static void empty_superslabs_can_be_released(void **state) {
   char *unit = units_take(0);
   char *whole = units_take(UNIT_ORDER_MAX);
   units_give(whole, UNIT_ORDER_MAX);
-  assert_true(units_release_empty());
-  assert_false(units_release_empty());
-  assert_int_equal(stats().committed_bytes, SUPERSLAB_BYTES); /* the one with a unit in use */
-  assert_int_equal(stats().resident_free_bytes % UNIT_BYTES, 0);
-  assert_false(address_in_superslab(whole));
-  assert_true(address_in_superslab(unit));
+  assert_true(extents_release());
+  assert_false(extents_release());
+  assert_int_equal(stats().superslab_bytes, SUPERSLAB_BYTES); /* the one with a unit in use */
+  assert_int_equal(extents_resident_free(), 0);
+  assert_false(address_in_arena(whole));
+  assert_true(address_in_arena(unit));
+  unit[0] = 1;
   units_give(unit, 0);
-  assert_true(units_release_empty());
-  assert_int_equal(stats().committed_bytes, 0);
-  assert_int_equal(stats().resident_free_bytes, 0);
+  size_t before = committed();
+  assert_true(extents_release());
+  assert_int_equal(committed(), before - SUPERSLAB_BYTES);
+  assert_int_equal(stats().superslab_bytes, 0);
+  assert_int_equal(usage_free(), 0);
   UNIT_SUPERSLABS_VALID();
   for (unsigned i = 0; i < 20; i++) {
     struct run run = {.base = units_take(i % 6), .order = i % 6};
@@ -234,11 +293,13 @@ static void empty_superslabs_can_be_released(void **state) {
 }
 
 int main(void) {
+  unit_alone();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_runs_never_overlap),
       cmocka_unit_test(search_is_complete),
       cmocka_unit_test(used_superslabs_are_preferred_to_empty_ones),
       cmocka_unit_test(purge_keeps_books),
+      cmocka_unit_test(empty_superslabs_become_extents),
       cmocka_unit_test(resident_units_are_taken_first),
       cmocka_unit_test(oldest_memory_is_purged_first),
       cmocka_unit_test(empty_superslabs_can_be_released),

@@ -10,6 +10,7 @@
 #include "base/size_class.h"
 #include "base/words.h"
 #include "heap/heap.h"
+#include "map/extent.h"
 #include "map/superslab.h"
 
 #include <errno.h>
@@ -30,11 +31,13 @@
 /* Whole-structure checks, where the build has them. */
 #ifdef HAK_DEBUG
 #define UNIT_HEAP_VALID(heap) assert_true(heap_is_valid(heap))
-#define UNIT_SUPERSLABS_VALID() assert_true(superslabs_are_valid())
+#define UNIT_SUPERSLABS_VALID() assert_true(superslabs_are_valid() && extents_are_valid())
+#define UNIT_EXTENTS_VALID() assert_true(extents_are_valid())
 #define UNIT_SLABS_VALID(set) assert_true(slab_set_is_valid(set))
 #else
 #define UNIT_HEAP_VALID(heap) ((void)(heap))
 #define UNIT_SUPERSLABS_VALID() ((void)0)
+#define UNIT_EXTENTS_VALID() ((void)0)
 #define UNIT_SLABS_VALID(set) ((void)(set))
 #endif
 
@@ -52,6 +55,22 @@ static inline uint64_t unit_random(uint64_t *state) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
+}
+
+/* Purges what was freed at any time. */
+#define UNIT_ANY_TIME UINT64_MAX
+
+static inline void unit_option(const char *environment, const char *value) {
+  if (options_parse(environment, strlen(environment), value) != OPTION_OK)
+    abort();
+}
+
+/* What the machine and other threads would add to the books: the background thread, the cgroup's limits,
+ * huge pages. */
+static inline void unit_alone(void) {
+  unit_option("HAKMEM_BACKGROUND", "off");
+  unit_option("HAKMEM_CGROUP", "off");
+  unit_option("HAKMEM_HUGE", "off");
 }
 
 /* The compiler knows what aligned_alloc promises, and takes a test of that for true. */

@@ -1,0 +1,34 @@
+/* The program's own word when memory is out. */
+#include "api/alloc.h"
+
+#include "heap/heap.h"
+#include "os/lock.h"
+
+static struct {
+  struct lock lock; /* of the pair */
+  hak_limit_callback callback;
+  void *context;
+} limit;
+
+void hak_limit_callback_set(hak_limit_callback callback, void *context) {
+  lock_take(&limit.lock);
+  limit.callback = callback;
+  limit.context = context;
+  lock_give(&limit.lock);
+}
+
+bool limit_callback_call(size_t size) {
+  struct heap *heap = heap_current();
+  if (heap == NULL || heap->in_limit_callback) /* a callback that allocates in vain is not called for that */
+    return false;
+  lock_take(&limit.lock);
+  hak_limit_callback callback = limit.callback;
+  void *context = limit.context;
+  lock_give(&limit.lock);
+  if (callback == NULL)
+    return false;
+  heap->in_limit_callback = true;
+  int freed = callback(size, context);
+  heap->in_limit_callback = false;
+  return freed == 1;
+}

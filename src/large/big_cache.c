@@ -1,0 +1,245 @@
+#include "large/big_cache.h"
+
+#include "map/metadata.h"
+#include "map/page_map.h"
+#include "map/usage.h"
+#include "os/fault.h"
+#include "os/lock.h"
+#include "os/os.h"
+
+#define BUCKETS_MIN 256u
+#define BUCKETS_MAX 65536u
+#define BUCKETS_GROWTH 4u
+#define FIT_SLACK 8u  /* a range serves requests down to 7/8 of its length */
+#define LOOKS_MAX 16u /* ranges of a class looked at for one that fits */
+
+_Static_assert(sizeof(struct large) <= RECORD_BYTES, "a large range's record fits the leaf");
+
+static struct {
+  struct lock lock;
+  struct large **buckets; /* NULL until the first range */
+  uint32_t bucket_count;  /* power of two */
+  uint32_t count;
+  struct large *classes[LARGE_CLASSES]; /* newest first: its pages are most likely in the caches */
+  struct large *oldest, *newest;
+  struct big_cache_counters counters;
+  /* Written under the lock, read without: */
+  _Atomic size_t bytes;
+  _Atomic uint64_t oldest_ms;
+} cache;
+
+size_t big_cache_bytes(void) { return atomic_load_explicit(&cache.bytes, memory_order_relaxed); }
+uint64_t big_cache_oldest_ms(void) { return atomic_load_explicit(&cache.oldest_ms, memory_order_relaxed); }
+
+unsigned large_class_of(size_t units) {
+  if (units < 8)
+    return (unsigned)units;
+  unsigned octave = 63u - (unsigned)__builtin_clzl(units);
+  unsigned class = 8 * (octave - 2) + ((unsigned)(units >> (octave - 3)) & 7);
+  return class < LARGE_CLASSES ? class : LARGE_CLASSES - 1;
+}
+
+#define SITE_NOTES 1024u /* sites whose hashes meet share a note */
+#define STEADY_REPEATS 2u
+
+/* class << 8 | repeats, by site */
+static _Atomic uint16_t site_notes[SITE_NOTES];
+
+bool site_is_steady(uint32_t site, unsigned class) {
+  _Atomic uint16_t *note = &site_notes[site % SITE_NOTES];
+  uint16_t last = atomic_load_explicit(note, memory_order_relaxed);
+  unsigned repeats = last & 0xff;
+  if (last >> 8 != class)
+    repeats = 0;
+  else if (repeats < 0xff)
+    repeats++;
+  atomic_store_explicit(note, (uint16_t)(class << 8 | repeats), memory_order_relaxed);
+  return repeats >= STEADY_REPEATS;
+}
+
+/* FNV-1a (Fowler, Noll, Vo) over the bytes of both words. */
+static uint32_t hash_of(unsigned class, uint32_t site) {
+  uint32_t hash = 2166136261u;
+  for (uint64_t key = (uint64_t)class << 32 | site; key != 0; key >>= 8)
+    hash = (hash ^ (uint32_t)(key & 0xff)) * 16777619u;
+  return hash;
+}
+
+static struct large **bucket_of(unsigned class, uint32_t site) {
+  return &cache.buckets[hash_of(class, site) & (cache.bucket_count - 1)];
+}
+
+static void chain_add(struct large *range) {
+  struct large **bucket = bucket_of(range->class, range->site);
+  range->same_key = *bucket;
+  *bucket = range;
+}
+
+static void chain_remove(struct large *range) {
+  struct large **link = bucket_of(range->class, range->site);
+  while (*link != range)
+    link = &(*link)->same_key;
+  *link = range->same_key;
+}
+
+/* Makes the first table, or a longer one. Without memory for it the chains get longer. */
+static bool table_grow(void) {
+  uint32_t count = cache.buckets ? cache.bucket_count * BUCKETS_GROWTH : BUCKETS_MIN;
+  struct large **buckets = metadata_take_forever(count * sizeof *buckets);
+  if (buckets == NULL)
+    return cache.buckets != NULL;
+  cache.buckets = buckets;
+  cache.bucket_count = count;
+  for (struct large *range = cache.oldest; range; range = range->newer)
+    chain_add(range);
+  return true;
+}
+
+/* The whole time a range was freed at, from its low bits. */
+static uint64_t freed_ms(const struct large *range, uint64_t now_ms) {
+  return now_ms - (uint32_t)((uint32_t)now_ms - range->freed_ms);
+}
+
+static void note_change(size_t bytes) {
+  atomic_store_explicit(&cache.bytes, bytes, memory_order_relaxed);
+  atomic_store_explicit(&cache.oldest_ms, cache.oldest ? freed_ms(cache.oldest, os_milliseconds()) : 0,
+                        memory_order_relaxed);
+}
+
+static void attach(struct large *range) {
+  chain_add(range);
+  struct large **first = &cache.classes[range->class];
+  range->class_previous = NULL;
+  range->class_next = *first;
+  if (*first)
+    (*first)->class_previous = range;
+  *first = range;
+  range->newer = NULL;
+  range->older = cache.newest;
+  *(cache.newest ? &cache.newest->newer : &cache.oldest) = range;
+  cache.newest = range;
+  cache.count++;
+  usage_free_add(large_range_bytes(range));
+  note_change(big_cache_bytes() + large_range_bytes(range));
+}
+
+static void detach(struct large *range) {
+  chain_remove(range);
+  *(range->class_previous ? &range->class_previous->class_next : &cache.classes[range->class]) = range->class_next;
+  if (range->class_next)
+    range->class_next->class_previous = range->class_previous;
+  *(range->newer ? &range->newer->older : &cache.newest) = range->older;
+  *(range->older ? &range->older->newer : &cache.oldest) = range->newer;
+  cache.count--;
+  usage_free_subtract(large_range_bytes(range));
+  note_change(big_cache_bytes() - large_range_bytes(range));
+}
+
+bool big_cache_put(struct large *range) {
+  lock_take(&cache.lock);
+  if (cache.count >= cache.bucket_count && cache.bucket_count < BUCKETS_MAX)
+    table_grow();
+  bool room = cache.buckets != NULL;
+  if (room) {
+    range->class = (uint8_t)large_class_of(range->units);
+    range->freed_ms = (uint32_t)os_milliseconds();
+    attach(range);
+  }
+  lock_give(&cache.lock);
+  return room;
+}
+
+static bool fits(const struct large *range, size_t bytes, size_t alignment) {
+  size_t has = large_range_bytes(range);
+  return has >= bytes && has - has / FIT_SLACK <= bytes && ((uintptr_t)range->base & (alignment - 1)) == 0;
+}
+
+static struct large *find(size_t bytes, size_t alignment, uint32_t site, bool *of_site) {
+  unsigned class = large_class_of(bytes / UNIT_BYTES);
+  *of_site = true;
+  unsigned looks = 0;
+  for (struct large *range = *bucket_of(class, site); range && looks < LOOKS_MAX; range = range->same_key, looks++)
+    if (range->class == class && range->site == site && fits(range, bytes, alignment))
+      return range;
+  *of_site = false;
+  for (unsigned i = class; i <= class + 1 && i < LARGE_CLASSES; i++) {
+    looks = 0;
+    for (struct large *range = cache.classes[i]; range && looks < LOOKS_MAX; range = range->class_next, looks++)
+      if (fits(range, bytes, alignment))
+        return range;
+  }
+  return NULL;
+}
+
+struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
+  struct large *range = NULL;
+  lock_take(&cache.lock);
+  if (cache.count > 0) {
+    bool of_site;
+    range = find(bytes, alignment, site, &of_site);
+    if (range) {
+      detach(range);
+      cache.counters.hits++;
+      cache.counters.hits_of_site += of_site;
+    }
+  }
+  cache.counters.misses += range == NULL;
+  lock_give(&cache.lock);
+  return range;
+}
+
+struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms) {
+  if (big_cache_bytes() <= keep_bytes && big_cache_oldest_ms() >= before_ms)
+    return NULL;
+  lock_take(&cache.lock);
+  struct large *range = cache.oldest;
+  if (range && big_cache_bytes() <= keep_bytes && freed_ms(range, os_milliseconds()) >= before_ms)
+    range = NULL;
+  if (range)
+    detach(range);
+  lock_give(&cache.lock);
+  return range;
+}
+
+void big_cache_counters(struct big_cache_counters *out) {
+  lock_take(&cache.lock);
+  *out = cache.counters;
+  lock_give(&cache.lock);
+}
+
+void big_cache_lock_for_fork(void) { lock_take(&cache.lock); }
+
+void big_cache_unlock_after_fork(bool child) {
+  if (child)
+    lock_reset(&cache.lock);
+  else
+    lock_give(&cache.lock);
+}
+
+#ifdef HAK_DEBUG
+static bool in_chain(const struct large *range) {
+  const struct large *at = *bucket_of(range->class, range->site);
+  while (at && at != range)
+    at = at->same_key;
+  return at != NULL;
+}
+
+bool big_cache_is_valid(void) {
+  bool valid = true;
+  size_t bytes = 0, listed_bytes = 0;
+  uint32_t count = 0;
+  lock_take(&cache.lock);
+  for (struct large *range = cache.oldest; range; range = range->newer) {
+    valid &= in_chain(range) && map_record(range->base) == range && range->class == large_class_of(range->units) &&
+             map_entry(range->base) == ENTRY_LARGE_FREE;
+    bytes += large_range_bytes(range);
+    count++;
+  }
+  for (unsigned class = 0; class < LARGE_CLASSES; class++)
+    for (struct large *range = cache.classes[class]; range; range = range->class_next)
+      listed_bytes += large_range_bytes(range);
+  valid &= bytes == big_cache_bytes() && listed_bytes == bytes && count == cache.count;
+  lock_give(&cache.lock);
+  return valid;
+}
+#endif

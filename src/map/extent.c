@@ -1,0 +1,454 @@
+#include "map/extent.h"
+
+#include "base/options.h"
+#include "map/huge.h"
+#include "map/page_map.h"
+#include "map/usage.h"
+#include "os/fault.h"
+#include "os/lock.h"
+#include "os/os.h"
+
+/* Accessible memory grows with the heap: few system calls for a big one, little charged for a small one. */
+#define COMMIT_BYTES_MIN ((size_t)8 << 20)
+#define COMMIT_BYTES_MAX ((size_t)64 << 20)
+#define ARENA_BYTES_MIN ((size_t)64 << 20)
+
+/* Lists by size: up to 8 units one each, then 8 a doubling; a list's extents are at least as long as its
+ * name says, and shorter than the next one's. */
+#define SIZE_LISTS 192u
+#define SIZE_WORDS (SIZE_LISTS / 64)
+#define LOOKS_MAX 8u /* extents of one list looked at for one that fits */
+
+struct links {
+  struct free_extent *next, *previous;
+};
+
+struct free_extent {
+  char *base; /* in the last unit's record too */
+  size_t bytes;
+  struct links by_size, by_age;
+  uint64_t freed_ms;
+  bool resident, zero;
+};
+_Static_assert(sizeof(struct free_extent) <= RECORD_BYTES, "a free extent's record fits the leaf");
+
+struct pool {
+  /* [1]: resident ones */
+  struct free_extent *lists[2][SIZE_LISTS];
+  uint64_t filled[2][SIZE_WORDS]; /* bit i: list i is not empty */
+  char *next, *committed, *end;   /* newest arena: given out up to next, accessible up to committed */
+  size_t commit_step, reserved_bytes;
+};
+
+static struct {
+  struct lock lock;
+  struct pool pools[EXTENT_POOLS];
+  struct free_extent *oldest, *newest; /* resident ones by age */
+  size_t reserved_bytes, committed_bytes;
+  /* Written under the lock, read without: */
+  _Atomic size_t resident_free_bytes;
+  _Atomic uint64_t oldest_ms;
+} extents;
+
+size_t extents_resident_free(void) { return atomic_load_explicit(&extents.resident_free_bytes, memory_order_relaxed); }
+uint64_t extents_oldest_ms(void) { return atomic_load_explicit(&extents.oldest_ms, memory_order_relaxed); }
+
+/* --- pools, by address --- */
+
+#define ARENA_MARK(pool) ((unsigned char)((pool) + 1)) /* 0: no arena */
+
+static void arena_mark_set(char *base, size_t bytes, unsigned char mark) {
+  for (size_t i = 0; i < bytes; i += SUPERSLAB_BYTES)
+    __atomic_store_n(map_arena_mark(base + i), mark, __ATOMIC_RELAXED);
+}
+static unsigned char arena_mark(const void *address) {
+  return map_covers(address) ? __atomic_load_n(map_arena_mark(address), __ATOMIC_RELAXED) : 0;
+}
+bool address_in_arena(const void *address) { return arena_mark(address) != 0; }
+enum extent_pool extent_pool_of(const void *address) { return (enum extent_pool)(arena_mark(address) - 1); }
+
+/* --- lists --- */
+
+static unsigned list_of_units(size_t units) {
+  if (units <= 8)
+    return (unsigned)units;
+  unsigned octave = 63u - (unsigned)__builtin_clzl(units);
+  unsigned list = 8 * (octave - 3) + 8 + ((unsigned)(units >> (octave - 3)) & 7);
+  return list < SIZE_LISTS ? list : SIZE_LISTS - 1;
+}
+
+static struct free_extent *record(const char *unit) { return map_record(unit); }
+static char *last_unit(const struct free_extent *e) { return e->base + e->bytes - UNIT_BYTES; }
+static struct pool *pool_at(const char *address) { return &extents.pools[extent_pool_of(address)]; }
+
+static void note_oldest(void) {
+  atomic_store_explicit(&extents.oldest_ms, extents.oldest ? extents.oldest->freed_ms : 0, memory_order_relaxed);
+}
+
+static void resident_change(size_t bytes, bool more) {
+  size_t now = extents_resident_free();
+  atomic_store_explicit(&extents.resident_free_bytes, more ? now + bytes : now - bytes, memory_order_relaxed);
+  if (more)
+    usage_free_add(bytes);
+  else
+    usage_free_subtract(bytes);
+}
+
+/* By age: mostly appended; what comes with an older time goes further to the front. */
+static void age_insert(struct free_extent *e) {
+  struct free_extent *before = extents.newest;
+  for (unsigned looks = 0; before && before->freed_ms > e->freed_ms && looks < LOOKS_MAX; looks++)
+    before = before->by_age.previous;
+  e->by_age.previous = before;
+  e->by_age.next = before ? before->by_age.next : extents.oldest;
+  *(e->by_age.next ? &e->by_age.next->by_age.previous : &extents.newest) = e;
+  *(before ? &before->by_age.next : &extents.oldest) = e;
+  note_oldest();
+}
+
+static void age_remove(struct free_extent *e) {
+  *(e->by_age.previous ? &e->by_age.previous->by_age.next : &extents.oldest) = e->by_age.next;
+  *(e->by_age.next ? &e->by_age.next->by_age.previous : &extents.newest) = e->by_age.previous;
+  note_oldest();
+}
+
+static void attach(struct extent piece, uint64_t freed_ms) {
+  struct free_extent *e = record(piece.base);
+  *e = (struct free_extent){
+      .base = piece.base, .bytes = piece.bytes, .freed_ms = freed_ms, .resident = piece.resident, .zero = piece.zero};
+  record(last_unit(e))->base = e->base;
+  map_entries_set(e->base, 1, ENTRY_EXTENT);
+  map_entries_set(last_unit(e), 1, ENTRY_EXTENT);
+  struct pool *pool = pool_at(e->base);
+  unsigned list = list_of_units(e->bytes / UNIT_BYTES);
+  struct free_extent **first = &pool->lists[e->resident][list];
+  e->by_size.next = *first;
+  if (*first)
+    (*first)->by_size.previous = e;
+  *first = e;
+  pool->filled[e->resident][list / 64] |= (uint64_t)1 << list % 64;
+  if (e->resident) {
+    age_insert(e);
+    resident_change(e->bytes, true);
+  }
+}
+
+/* The end marks go; what lies between keeps what the last owner left there. */
+static struct extent detach(struct free_extent *e) {
+  struct pool *pool = pool_at(e->base);
+  unsigned list = list_of_units(e->bytes / UNIT_BYTES);
+  struct free_extent **first = &pool->lists[e->resident][list];
+  *(e->by_size.previous ? &e->by_size.previous->by_size.next : first) = e->by_size.next;
+  if (e->by_size.next)
+    e->by_size.next->by_size.previous = e->by_size.previous;
+  if (*first == NULL)
+    pool->filled[e->resident][list / 64] &= ~((uint64_t)1 << list % 64);
+  if (e->resident) {
+    age_remove(e);
+    resident_change(e->bytes, false);
+  }
+  map_entries_set(e->base, 1, ENTRY_NONE);
+  map_entries_set(last_unit(e), 1, ENTRY_NONE);
+  return (struct extent){.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
+}
+
+/* The free extent that ends before, or starts at, an address; NULL if there is none. */
+static struct free_extent *free_before(char *base) {
+  return map_entry(base - UNIT_BYTES) == ENTRY_EXTENT ? record(record(base - UNIT_BYTES)->base) : NULL;
+}
+static struct free_extent *free_at(char *base) { return map_entry(base) == ENTRY_EXTENT ? record(base) : NULL; }
+
+static bool same_kind(const struct free_extent *e, const struct extent *piece) {
+  return e && e->resident == piece->resident && e->zero == piece->zero &&
+         arena_mark(e->base) == arena_mark(piece->base);
+}
+
+/* The lock is held. */
+static void give(struct extent piece, uint64_t freed_ms) {
+  struct free_extent *before = free_before(piece.base);
+  struct free_extent *behind = free_at(piece.base + piece.bytes);
+  if (same_kind(behind, &piece)) {
+    freed_ms = freed_ms > behind->freed_ms ? freed_ms : behind->freed_ms;
+    piece.bytes += detach(behind).bytes;
+  }
+  if (same_kind(before, &piece)) {
+    freed_ms = freed_ms > before->freed_ms ? freed_ms : before->freed_ms;
+    piece.bytes += before->bytes;
+    piece.base = detach(before).base;
+  }
+  attach(piece, freed_ms);
+}
+
+void extent_give(struct extent extent, uint64_t freed_ms) {
+  lock_take(&extents.lock);
+  give(extent, freed_ms);
+  lock_give(&extents.lock);
+}
+
+/* --- arenas --- */
+
+/* A new arena: as much as all before it, so that a small program reserves little (mlockall, and limits
+ * set later, count it). Where address space is limited, less, so that mappings keep a share. */
+static bool arena_reserve(struct pool *pool, size_t bytes_min) {
+  bytes_min = round_up(bytes_min, SUPERSLAB_BYTES);
+  size_t limit = os_address_space_limit();
+  size_t size =
+      min_size((size_t)option_value(OPTION_RESERVE_MB) << 20, max_size(ARENA_BYTES_MIN, pool->reserved_bytes));
+  if (limit != SIZE_MAX)
+    size = min_size(size, round_down(limit / 64, SUPERSLAB_BYTES));
+  size = max_size(round_up(size, SUPERSLAB_BYTES), bytes_min);
+  char *base = NULL;
+  for (; (base = os_reserve(size, SUPERSLAB_BYTES)) == NULL && size > bytes_min;)
+    size = max_size(round_up(size / 8, SUPERSLAB_BYTES), bytes_min);
+  if (base == NULL)
+    return false;
+  pool->next = pool->committed = base;
+  pool->end = base + size;
+  pool->reserved_bytes += size;
+  extents.reserved_bytes += size;
+  return true;
+}
+
+/* Makes the arena accessible up to `until` at least. */
+static bool arena_commit(struct pool *pool, char *until) {
+  if (until <= pool->committed)
+    return true;
+  size_t needed = round_up((uintptr_t)until, SUPERSLAB_BYTES) - (uintptr_t)pool->committed;
+  size_t left = (size_t)(pool->end - pool->committed);
+  size_t step = min_size(left, max_size(needed, max_size(pool->commit_step, COMMIT_BYTES_MIN)));
+  if (!os_commit(pool->committed, step)) {
+    step = needed;
+    if (!os_commit(pool->committed, step))
+      return false;
+  }
+  if (!map_cover(pool->committed, step)) /* accessible for nothing; the next try commits it again */
+    return false;
+  if (pool == &extents.pools[EXTENT_HUGE])
+    huge_ask(pool->committed, step);
+  arena_mark_set(pool->committed, step, ARENA_MARK(pool - extents.pools));
+  pool->committed += step;
+  extents.committed_bytes += step;
+  pool->commit_step = min_size(step * 2, COMMIT_BYTES_MAX);
+  return true;
+}
+
+/* What was not given out of the newest arena becomes a free extent. */
+static void arena_retire(struct pool *pool) {
+  size_t rest = (size_t)(pool->committed - pool->next);
+  if (rest > 0)
+    give((struct extent){.base = pool->next, .bytes = rest, .zero = true}, 0);
+  size_t reserved = (size_t)(pool->end - pool->committed);
+  if (reserved > 0) {
+    os_unmap(pool->committed, reserved);
+    pool->reserved_bytes -= reserved;
+    extents.reserved_bytes -= reserved;
+  }
+  pool->next = pool->committed = pool->end = NULL;
+}
+
+static struct extent carve(struct pool *pool, size_t bytes, size_t alignment) {
+  char *base = (char *)round_up((uintptr_t)pool->next, alignment);
+  if (pool->next == NULL || base > pool->end || (size_t)(pool->end - base) < bytes) {
+    arena_retire(pool);
+    if (!arena_reserve(pool, bytes))
+      return (struct extent){0};
+    base = pool->next;
+  }
+  if (!arena_commit(pool, base + bytes))
+    return (struct extent){0};
+  if (base > pool->next)
+    give((struct extent){.base = pool->next, .bytes = (size_t)(base - pool->next), .zero = true}, 0);
+  pool->next = base + bytes;
+  return (struct extent){.base = base, .bytes = bytes, .zero = true};
+}
+
+/* --- taking --- */
+
+static bool fits(const struct free_extent *e, size_t bytes, size_t alignment) {
+  char *base = (char *)round_up((uintptr_t)e->base, alignment);
+  return base + bytes <= e->base + e->bytes;
+}
+
+/* A free extent that fits, from the lists of the smallest sizes that can. Only some of a list are looked
+ * at; from the list on where each one fits, the first is taken. */
+static struct free_extent *find(const struct pool *pool, bool resident, size_t bytes, size_t alignment) {
+  unsigned list = list_of_units(bytes / UNIT_BYTES);
+  for (unsigned word = list / 64; word < SIZE_WORDS; word++) {
+    uint64_t lists = pool->filled[resident][word];
+    if (word == list / 64)
+      lists &= ~(uint64_t)0 << list % 64;
+    for (; lists != 0; lists &= lists - 1) {
+      struct free_extent *e = pool->lists[resident][word * 64 + (unsigned)__builtin_ctzll(lists)];
+      for (unsigned looks = 0; e && looks < LOOKS_MAX; looks++, e = e->by_size.next)
+        if (fits(e, bytes, alignment))
+          return e;
+    }
+  }
+  return NULL;
+}
+
+/* Takes [base, base + bytes) out of a free extent; the rest on both sides stays free. */
+static struct extent cut(struct free_extent *e, char *base, size_t bytes) {
+  uint64_t freed_ms = e->freed_ms;
+  struct extent whole = detach(e);
+  struct extent left = whole, right = whole;
+  left.bytes = (size_t)(base - whole.base);
+  right.base = base + bytes;
+  right.bytes = whole.bytes - left.bytes - bytes;
+  if (left.bytes > 0)
+    attach(left, freed_ms);
+  if (right.bytes > 0)
+    attach(right, freed_ms);
+  whole.base = base;
+  whole.bytes = bytes;
+  return whole;
+}
+
+static struct extent take_free(struct pool *pool, bool resident, size_t bytes, size_t alignment) {
+  struct free_extent *e = find(pool, resident, bytes, alignment);
+  return e ? cut(e, (char *)round_up((uintptr_t)e->base, alignment), bytes) : (struct extent){0};
+}
+
+struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t alignment) {
+  if (extents_resident_free() < bytes)
+    return (struct extent){0};
+  lock_take(&extents.lock);
+  struct extent taken = take_free(&extents.pools[pool], true, bytes, alignment);
+  lock_give(&extents.lock);
+  return taken;
+}
+
+struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment) {
+  lock_take(&extents.lock);
+  struct extent taken = take_free(&extents.pools[pool], true, bytes, alignment);
+  if (taken.base == NULL)
+    taken = take_free(&extents.pools[pool], false, bytes, alignment);
+  if (taken.base == NULL)
+    taken = carve(&extents.pools[pool], bytes, alignment);
+  lock_give(&extents.lock);
+  return taken;
+}
+
+struct extent extent_take_behind(char *end, size_t bytes) {
+  struct extent taken = {0};
+  lock_take(&extents.lock);
+  struct pool *pool = pool_at(end - UNIT_BYTES);
+  if (end == pool->next) {
+    if ((size_t)(pool->end - end) >= bytes && arena_commit(pool, end + bytes)) {
+      pool->next += bytes;
+      taken = (struct extent){.base = end, .bytes = bytes, .zero = true};
+    }
+  } else {
+    struct free_extent *e = free_at(end);
+    if (e && e->bytes >= bytes && pool_at(end) == pool)
+      taken = cut(e, end, bytes);
+  }
+  lock_give(&extents.lock);
+  return taken;
+}
+
+/* --- giving back to the system --- */
+
+/* Purges the oldest resident extent. Returns its bytes, 0 when nothing is left to do. */
+static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
+  lock_take(&extents.lock);
+  struct free_extent *oldest = extents.oldest;
+  if (oldest == NULL || extents_resident_free() <= keep_bytes || oldest->freed_ms >= before_ms) {
+    lock_give(&extents.lock);
+    return 0;
+  }
+  /* While the system works on it, the extent counts as taken: nobody else can get it. */
+  struct extent extent = detach(oldest);
+  lock_give(&extents.lock);
+  extent.zero = pages_purge(extent.base, extent.bytes);
+  extent.resident = false;
+  extent_give(extent, 0);
+  return extent.bytes;
+}
+
+size_t extents_purge(size_t keep_bytes, uint64_t before_ms) {
+  size_t purged = 0;
+  for (size_t bytes; (bytes = purge_oldest(keep_bytes, before_ms)) > 0;)
+    purged += bytes;
+  return purged;
+}
+
+bool extents_release(void) {
+  bool any = false;
+  for (unsigned i = 0; i < EXTENT_POOLS; i++)
+    for (unsigned resident = 0; resident < 2; resident++)
+      for (;;) {
+        struct pool *pool = &extents.pools[i];
+        lock_take(&extents.lock);
+        /* A whole 2 MiB at a time: an arena's mark covers as much. */
+        struct free_extent *e = find(pool, resident, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+        struct extent extent = {0};
+        if (e) {
+          char *base = (char *)round_up((uintptr_t)e->base, SUPERSLAB_BYTES);
+          size_t bytes = round_down((uintptr_t)(e->base + e->bytes), SUPERSLAB_BYTES) - (uintptr_t)base;
+          extent = cut(e, base, bytes);
+          arena_mark_set(extent.base, extent.bytes, 0);
+          map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
+          pool->reserved_bytes -= extent.bytes;
+          extents.reserved_bytes -= extent.bytes;
+          extents.committed_bytes -= extent.bytes;
+        }
+        lock_give(&extents.lock);
+        if (extent.base == NULL)
+          break;
+        os_unmap(extent.base, extent.bytes);
+        any = true;
+      }
+  return any;
+}
+
+void extents_stats(struct extent_stats *out) {
+  lock_take(&extents.lock);
+  *out = (struct extent_stats){
+      .reserved_bytes = extents.reserved_bytes,
+      .committed_bytes = extents.committed_bytes,
+      .resident_free_bytes = extents_resident_free(),
+      .oldest_ms = extents_oldest_ms(),
+  };
+  lock_give(&extents.lock);
+}
+
+void extents_lock_for_fork(void) { lock_take(&extents.lock); }
+
+void extents_unlock_after_fork(bool child) {
+  if (child)
+    lock_reset(&extents.lock);
+  else
+    lock_give(&extents.lock);
+}
+
+#ifdef HAK_DEBUG
+static bool extent_is_valid(const struct free_extent *e, unsigned pool, bool resident, unsigned list) {
+  struct extent piece = {.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
+  return e == record(e->base) && e->resident == resident && extent_pool_of(e->base) == pool &&
+         list_of_units(e->bytes / UNIT_BYTES) == list && record(last_unit(e))->base == e->base &&
+         map_entry(e->base) == ENTRY_EXTENT && map_entry(last_unit(e)) == ENTRY_EXTENT &&
+         !same_kind(free_at(e->base + e->bytes), &piece) && !same_kind(free_before(e->base), &piece);
+}
+
+bool extents_are_valid(void) {
+  bool valid = true;
+  size_t resident_bytes = 0, aged_bytes = 0;
+  lock_take(&extents.lock);
+  for (unsigned i = 0; i < EXTENT_POOLS; i++)
+    for (unsigned resident = 0; resident < 2; resident++)
+      for (unsigned list = 0; list < SIZE_LISTS; list++) {
+        const struct pool *pool = &extents.pools[i];
+        valid &= (pool->lists[resident][list] != NULL) == (pool->filled[resident][list / 64] >> list % 64 & 1);
+        for (struct free_extent *e = pool->lists[resident][list]; e; e = e->by_size.next) {
+          valid &= extent_is_valid(e, i, resident, list);
+          resident_bytes += resident ? e->bytes : 0;
+        }
+      }
+  for (struct free_extent *e = extents.oldest; e; e = e->by_age.next)
+    aged_bytes += e->bytes;
+  valid &= resident_bytes == extents_resident_free() && aged_bytes == resident_bytes;
+  lock_give(&extents.lock);
+  return valid;
+}
+#endif

@@ -1,0 +1,72 @@
+/* extent.h: the address space that superslabs and large objects are made of.
+ *
+ * An arena is a reserved range, made accessible in steps as it is used up. An extent is a run of units
+ * of an arena. Free neighbours of one kind are one extent, so a search finds whatever there is; free
+ * extents are listed by size, and the resident ones by age too. Arenas come in two pools, because the
+ * kernel's huge-page flag is best set for whole arenas: each flagged piece would be a mapping of its own.
+ *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
+ *       unit's record describes it, the last one's points to its base
+ *   E2  no two free extents of one kind (pool, resident, zero) touch
+ *   E3  a free extent is in the list of its size, and in the list by age if it is resident
+ *   E4  usage_free counts the resident ones
+ * extents_are_valid checks E1 to E4. The lock is held over system calls only where an arena is made or
+ * more of it made accessible.
+ */
+#ifndef HAK_MAP_EXTENT_H
+#define HAK_MAP_EXTENT_H
+
+#include "base/words.h"
+
+enum extent_pool { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_POOLS };
+
+struct extent {
+  char *base; /* NULL: none */
+  size_t bytes;
+  bool resident; /* used since it was purged, if ever */
+  bool zero;     /* reads as zero */
+};
+
+/* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
+ * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. */
+struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment);
+
+/* The same, but only if there is a resident one. */
+struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t alignment);
+
+/* Takes the `bytes` right behind `end`, if they are free. */
+struct extent extent_take_behind(char *end, size_t bytes);
+
+/* Takes an extent back: the whole of one or any part. freed_ms: when it was last used. */
+void extent_give(struct extent extent, uint64_t freed_ms);
+
+/* Gives resident free extents back to the system, oldest first, until at most keep_bytes are left or the
+ * rest was in use at or after `before_ms`. One thread at a time (reclaim/reclaim.h). Holds no lock over
+ * the system calls. Returns the bytes given back. */
+size_t extents_purge(size_t keep_bytes, uint64_t before_ms);
+
+/* Unmaps all free extents: for a system that is out of address space. True if any went. */
+bool extents_release(void);
+
+/* Is this address inside an arena? */
+bool address_in_arena(const void *address);
+enum extent_pool extent_pool_of(const void *address);
+
+struct extent_stats {
+  size_t reserved_bytes;      /* address space of all arenas */
+  size_t committed_bytes;     /* of it made accessible */
+  size_t resident_free_bytes; /* free extents that were used and not purged since */
+  uint64_t oldest_ms;         /* freed_ms of the oldest of those, 0 if there is none */
+};
+void extents_stats(struct extent_stats *out);
+/* resident_free_bytes and oldest_ms, without the lock. */
+size_t extents_resident_free(void);
+uint64_t extents_oldest_ms(void);
+
+void extents_lock_for_fork(void);
+void extents_unlock_after_fork(bool child);
+
+#ifdef HAK_DEBUG
+bool extents_are_valid(void);
+#endif
+
+#endif

@@ -1,0 +1,58 @@
+#include "map/huge.h"
+
+#include "map/usage.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "policy/huge_policy.h"
+
+#define UNFILLED_SHARE 8
+#define JUDGED_BYTES_MAX ((size_t)16 << 20) /* of a mapping: what is asked after takes time */
+
+static struct {
+  struct lock lock; /* of state; only tried: what is missed is one note of many */
+  struct huge_state state;
+  _Atomic bool dense; /* a mapping was seen that was used for the most part */
+} huge;
+
+static bool wanted(size_t bytes, bool is_large) {
+  enum huge_mode mode = (enum huge_mode)option_value(OPTION_HUGE);
+  if (mode == HUGE_OFF || usage_held() < HUGE_HEAP_BYTES_MIN || !lock_try(&huge.lock))
+    return false;
+  bool yes = huge_wanted(&huge.state, mode, is_large, usage_held(), bytes, os_milliseconds());
+  lock_give(&huge.lock);
+  return yes;
+}
+
+enum extent_pool huge_pool_for_superslab(void) { return wanted(SUPERSLAB_BYTES, false) ? EXTENT_HUGE : EXTENT_PLAIN; }
+
+enum extent_pool huge_pool_for_large(size_t bytes) {
+  bool fills = round_up(bytes, SUPERSLAB_BYTES) - bytes <= bytes / UNFILLED_SHARE;
+  return bytes >= SUPERSLAB_BYTES && fills && wanted(bytes, true) ? EXTENT_HUGE : EXTENT_PLAIN;
+}
+
+bool huge_for_mapping(size_t bytes) {
+  return atomic_load_explicit(&huge.dense, memory_order_relaxed) && wanted(bytes, true);
+}
+
+void huge_ask(char *base, size_t bytes) {
+  os_huge(base, bytes);
+  uint64_t start_ns = os_nanoseconds();
+  *(volatile char *)base = 0;
+  uint64_t elapsed_ns = os_nanoseconds() - start_ns;
+  if (lock_try(&huge.lock)) {
+    huge_note_stall(&huge.state, SUPERSLAB_BYTES, elapsed_ns, os_milliseconds());
+    lock_give(&huge.lock);
+  }
+}
+
+void huge_judge_mapping(const char *base, size_t bytes) {
+  bytes = min_size(bytes, JUDGED_BYTES_MAX);
+  size_t resident = os_resident_bytes(base, bytes);
+  atomic_store_explicit(&huge.dense, resident >= bytes - bytes / UNFILLED_SHARE, memory_order_relaxed);
+  if (lock_try(&huge.lock)) {
+    huge_note_sparse(&huge.state, resident, bytes, os_milliseconds());
+    lock_give(&huge.lock);
+  }
+}
+
+void huge_reset_after_fork(void) { lock_reset(&huge.lock); }

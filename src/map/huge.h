@@ -1,0 +1,26 @@
+/* huge.h: whether to ask for huge pages, by what was seen so far (policy/huge_policy.h). Thread-safe,
+ * never waits. */
+#ifndef HAK_MAP_HUGE_H
+#define HAK_MAP_HUGE_H
+
+#include "map/extent.h"
+
+/* The pool that a superslab should come from, or a large object of so many bytes that is no mapping of
+ * its own. Large ones are for huge pages only if they fill them but for an eighth. */
+enum extent_pool huge_pool_for_superslab(void);
+enum extent_pool huge_pool_for_large(size_t bytes);
+
+/* May a mapping of a large object have them? Only once such mappings were seen to be used densely: a
+ * huge table with a few entries would become resident whole. */
+bool huge_for_mapping(size_t bytes);
+
+/* Asks for huge pages in a range nobody uses yet, and touches the first one: how long that takes tells
+ * whether the kernel has any at hand. */
+void huge_ask(char *base, size_t bytes);
+
+/* A mapping without huge pages is given up: how much of it was used? */
+void huge_judge_mapping(const char *base, size_t bytes);
+
+void huge_reset_after_fork(void);
+
+#endif

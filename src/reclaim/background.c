@@ -1,0 +1,120 @@
+#include "reclaim/background.h"
+
+#include "base/options.h"
+#include "map/usage.h"
+#include "os/cgroup.h"
+#include "os/os.h"
+#include "reclaim/reclaim.h"
+
+#define START_BYTES ((size_t)16 << 20)
+#define PERIOD_MS_MIN 50u
+#define PERIOD_MS_MAX 5000u
+#define IDLE_PERIODS 4u /* periods without a slow path, then the program is idle */
+
+enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS, BACKGROUND_ENDED };
+
+static struct {
+  _Atomic uint32_t state;
+  _Atomic uint32_t awake; /* 0: sleeps without end, on this word */
+  _Atomic bool active;    /* a slow path passed since the thread looked */
+  _Atomic bool ending;    /* the main thread is gone */
+  _Atomic size_t start_bytes;
+  bool prepared;
+} background = {.start_bytes = START_BYTES};
+
+bool background_runs(void) { return atomic_load_explicit(&background.state, memory_order_acquire) == BACKGROUND_RUNS; }
+
+static uint64_t period_ms(void) {
+  uint64_t half_ms = (uint64_t)option_value(OPTION_PURGE_DELAY_MS) / 2;
+  return half_ms < PERIOD_MS_MIN ? PERIOD_MS_MIN : half_ms > PERIOD_MS_MAX ? PERIOD_MS_MAX : half_ms;
+}
+
+static bool is_ending(void) { return atomic_load_explicit(&background.ending, memory_order_relaxed); }
+static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
+
+static void sleep_until_woken(void) {
+  atomic_store_explicit(&background.awake, 0, memory_order_seq_cst);
+  while (atomic_load_explicit(&background.awake, memory_order_seq_cst) == 0 && !is_ending())
+    os_futex_wait(&background.awake, 0);
+}
+
+/* Waits a period; true if the system got short of memory meanwhile. */
+static bool wait_period(int *pressure) {
+  os_futex_wait_for(&background.awake, 1, period_ms());
+  if (*pressure < 0)
+    return false;
+  enum os_wait result = os_pressure_poll(*pressure, 0);
+  if (result == OS_WAIT_GONE) {
+    os_pressure_close(*pressure);
+    *pressure = -1;
+  }
+  return result == OS_WAIT_PRESSURE;
+}
+
+static void *run(void *unused) {
+  (void)unused;
+  atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_release);
+  int pressure = option_value(OPTION_CGROUP) == CGROUP_ON ? os_pressure_open() : -1;
+  unsigned quiet_periods = 0;
+  while (is_wanted()) {
+    bool pressed = wait_period(&pressure);
+    if (is_ending())
+      break;
+    bool active = atomic_exchange_explicit(&background.active, false, memory_order_relaxed);
+    quiet_periods = active ? 0 : quiet_periods + 1;
+    bool idle = quiet_periods >= IDLE_PERIODS;
+    bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED);
+    if (idle && !more)
+      sleep_until_woken();
+  }
+  if (pressure >= 0)
+    os_pressure_close(pressure);
+  atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_release);
+  return NULL;
+}
+
+void background_tick(void) {
+  if (LIKELY(!background_runs()))
+    return;
+  if (!atomic_load_explicit(&background.active, memory_order_relaxed))
+    atomic_store_explicit(&background.active, true, memory_order_relaxed);
+  if (UNLIKELY(atomic_load_explicit(&background.awake, memory_order_seq_cst) == 0) &&
+      atomic_exchange_explicit(&background.awake, 1, memory_order_seq_cst) == 0)
+    os_futex_wake(&background.awake);
+}
+
+COLD static void start(void) {
+  uint32_t none = BACKGROUND_NONE;
+  if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_acq_rel,
+                                               memory_order_relaxed))
+    return;
+  atomic_store_explicit(&background.awake, 1, memory_order_relaxed);
+  if (!os_thread_start(run, "hakmem"))
+    atomic_store_explicit(&background.state, BACKGROUND_ENDED, memory_order_release);
+}
+
+void background_start_if_due(void) {
+  if (LIKELY(usage_held() < atomic_load_explicit(&background.start_bytes, memory_order_relaxed)) ||
+      atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE || !background.prepared ||
+      !is_wanted())
+    return;
+  start();
+}
+
+static void main_thread_ends(void *unused) {
+  (void)unused;
+  atomic_store_explicit(&background.ending, true, memory_order_relaxed);
+  atomic_store_explicit(&background.awake, 1, memory_order_seq_cst);
+  os_futex_wake(&background.awake);
+}
+
+void background_prepare(void) {
+  if (option_value(OPTION_BACKGROUND) == BACKGROUND_ON)
+    os_at_thread_end(main_thread_ends);
+  background.prepared = true;
+}
+
+void background_reset_after_fork(void) {
+  atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_relaxed);
+  atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);
+}

@@ -1,0 +1,294 @@
+#include "reclaim/reclaim.h"
+
+#include "base/options.h"
+#include "heap/heap.h"
+#include "large/large.h"
+#include "map/extent.h"
+#include "map/superslab.h"
+#include "map/usage.h"
+#include "os/cgroup.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "policy/limit_policy.h"
+
+#define FREE_BYTES_MIN ((size_t)1 << 20)    /* less is not worth a look */
+#define PURGE_MARGIN ((size_t)4 << 20)      /* a purge goes so far below its bound: the next is not due at once */
+#define LIMITS_BYTES_MIN ((size_t)16 << 20) /* a smaller heap does not read the cgroup's limits */
+#define TARGET_PERIOD 64u /* ticks between two looks at the soft target: it takes a walk over the heaps */
+
+static struct {
+  struct lock round;  /* held over a round; only forks and trims wait for it */
+  struct lock limits; /* of the next three; a leaf */
+  struct os_memory_limits group;
+  bool group_read;
+  _Atomic size_t high_bytes; /* see struct limit_view; 0: not known yet */
+  _Atomic bool limits_read;
+  _Atomic uint32_t ticks;
+  _Atomic uint64_t rounds;
+} reclaim;
+
+static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELAY_MS); }
+
+/* --- free ranges --- */
+
+#define ANY_TIME UINT64_MAX
+
+static size_t purge_extents_and_units(size_t keep_bytes, uint64_t before_ms) {
+  size_t others = usage_free() - min_size(usage_free(), extents_resident_free());
+  size_t given_back = extents_purge(keep_bytes - min_size(keep_bytes, others), before_ms);
+  others = usage_free() - min_size(usage_free(), units_resident_free());
+  return given_back + units_purge(keep_bytes - min_size(keep_bytes, others), before_ms);
+}
+
+/* Purges what was freed before before_ms, oldest first, until at most keep_bytes are free. */
+static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
+  if (option_value(OPTION_PURGE) == PURGE_OFF || usage_free() <= keep_bytes)
+    return 0;
+  size_t given_back = 0;
+  if (before_ms != ANY_TIME)
+    given_back += large_evict(SIZE_MAX, before_ms);
+  given_back += purge_extents_and_units(keep_bytes, before_ms);
+  if (before_ms == ANY_TIME && usage_free() > keep_bytes) {
+    size_t cached = large_cached_bytes();
+    given_back += large_evict(cached - min_size(cached, usage_free() - keep_bytes), 0);
+    given_back += purge_extents_and_units(keep_bytes, before_ms);
+  }
+  return given_back;
+}
+
+/* Free bytes that may stay until they are aged. Large objects of changing sizes never fit into what the
+ * last ones left without a rest: half as much again as they hold is no excess. */
+#define LARGE_REST_SHARE 2
+
+static size_t keep_for_now(void) {
+  size_t keep = usage_keep_for_now();
+  return usage_is_capped() ? keep : keep + large_live_bytes() / LARGE_REST_SHARE;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
+/* Read without locks: late or early by one range does not matter. */
+static bool free_is_due(void) {
+  size_t free_bytes = usage_free();
+  if (LIKELY(free_bytes < FREE_BYTES_MIN) || free_bytes <= usage_keep())
+    return false;
+  uint64_t oldest_ms = earlier(earlier(extents_oldest_ms(), units_oldest_ms()), large_cache_oldest_ms());
+  return free_bytes > keep_for_now() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
+}
+
+static uint64_t before_delay(void) {
+  uint64_t now_ms = os_milliseconds();
+  return now_ms - (delay_ms() < now_ms ? delay_ms() : now_ms) + 1;
+}
+
+static size_t purge_due(void) {
+  size_t given_back = 0;
+  size_t bound = keep_for_now();
+  if (usage_free() > bound)
+    given_back += purge_free(bound - min_size(bound, PURGE_MARGIN), ANY_TIME);
+  return given_back + purge_free(usage_keep(), before_delay());
+}
+
+/* --- holes in slabs --- */
+
+static struct hole_batch batch; /* too long for a small stack; the round's lock guards it */
+
+/* One batch of a heap's holes. False if there is nothing left, or its owner is at work. */
+static bool purge_hole_batch(struct heap *heap, size_t *given_back) {
+  if (!lock_try(&heap->lock))
+    return false;
+  if (inbox_has_mail(heap))
+    inbox_drain_to_slabs(heap);
+  bool more = slab_set_holes_take(&heap->slabs, &batch);
+  lock_give(&heap->lock);
+  for (unsigned i = 0; i < batch.hole_count; i++) {
+    pages_purge(batch.holes[i].start, batch.holes[i].bytes);
+    *given_back += batch.holes[i].bytes;
+  }
+  if (batch.slab_count > 0) {
+    lock_take(&heap->lock);
+    slab_set_holes_give(&heap->slabs, &batch);
+    lock_give(&heap->lock);
+  }
+  return more;
+}
+
+static size_t purge_holes(enum hole_search search) {
+  size_t given_back = 0;
+  if (option_value(OPTION_PURGE) == PURGE_OFF)
+    return 0;
+  batch.search = search;
+  batch.round++;
+  uint32_t count = heap_count();
+  for (uint32_t id = 1; id <= count; id++) {
+    batch.class = 1;
+    while (purge_hole_batch(heap_by_id(id), &given_back))
+      ;
+  }
+  return given_back;
+}
+
+static void close_empty_slabs(void) {
+  uint32_t count = heap_count();
+  for (uint32_t id = 1; id <= count; id++) {
+    struct heap *heap = heap_by_id(id);
+    if (!lock_try(&heap->lock))
+      continue;
+    if (inbox_has_mail(heap))
+      inbox_drain_to_slabs(heap);
+    slab_set_close_empty(&heap->slabs);
+    lock_give(&heap->lock);
+  }
+}
+
+/* --- limits --- */
+
+static size_t option_bytes(enum option option) { return (size_t)option_value(option) << 20; }
+
+/* Where the cgroup leaves less than the option, what counts is what is resident: there, a block that is not
+ * touched costs nothing. */
+void reclaim_limits_apply(void) {
+  lock_take(&reclaim.limits);
+  size_t own = limit_hard(option_bytes(OPTION_LIMIT_MB), SIZE_MAX, 0);
+  size_t hard = own;
+  if (reclaim.group_read)
+    hard = limit_hard(option_bytes(OPTION_LIMIT_MB), reclaim.group.max_bytes, reclaim.group.swap_bytes);
+  usage_limit_set(hard, hard < own);
+  reclaim.high_bytes = min_size(hard, reclaim.group_read ? reclaim.group.high_bytes : SIZE_MAX);
+  lock_give(&reclaim.limits);
+}
+
+/* Once, when the heap gets big: a small program is spared the system calls. */
+COLD static void limits_read(void) {
+  if (atomic_exchange_explicit(&reclaim.limits_read, true, memory_order_relaxed) ||
+      option_value(OPTION_CGROUP) != CGROUP_ON)
+    return;
+  struct os_memory_limits group;
+  os_memory_limits_read(&group);
+  lock_take(&reclaim.limits);
+  reclaim.group = group;
+  reclaim.group_read = true;
+  lock_give(&reclaim.limits);
+  reclaim_limits_apply();
+}
+
+/* Lowers what the purge policy may keep, when a limit or the target is near. True if the target is
+ * exceeded. */
+static bool look_at_limits(bool under_pressure) {
+  struct limit_view view = {
+      .held_bytes = usage_held(),
+      .live_bytes = heaps_live_bytes() + large_live_bytes(),
+      .free_bytes = usage_free(),
+      .target_bytes = option_bytes(OPTION_TARGET_MB),
+      .high_bytes = reclaim.high_bytes ? reclaim.high_bytes : SIZE_MAX,
+      .under_pressure = under_pressure,
+  };
+  usage_keep_cap(SIZE_MAX);
+  size_t keep = keep_for_now();
+  size_t allowed = limit_keep(&view, keep);
+  usage_keep_cap(allowed < keep ? allowed : SIZE_MAX);
+  return view.target_bytes != 0 && view.held_bytes > view.live_bytes &&
+         view.held_bytes - view.live_bytes > view.target_bytes;
+}
+
+static bool limits_matter(void) {
+  return option_value(OPTION_TARGET_MB) != 0 || (reclaim.high_bytes != 0 && reclaim.high_bytes != SIZE_MAX);
+}
+
+/* --- who asks --- */
+
+static bool round_begin(void) {
+  if (!lock_try(&reclaim.round))
+    return false;
+  atomic_fetch_add_explicit(&reclaim.rounds, 1, memory_order_relaxed);
+  return true;
+}
+static void round_end(void) { lock_give(&reclaim.round); }
+
+void reclaim_tick(void) {
+  if (UNLIKELY(usage_held() >= LIMITS_BYTES_MIN && !atomic_load_explicit(&reclaim.limits_read, memory_order_relaxed)))
+    limits_read();
+  if (UNLIKELY(limits_matter()) &&
+      atomic_fetch_add_explicit(&reclaim.ticks, 1, memory_order_relaxed) % TARGET_PERIOD == 0 && round_begin()) {
+    if (look_at_limits(false))
+      purge_holes(HOLES_SETTLED);
+    round_end();
+  }
+  if (UNLIKELY(free_is_due()) && round_begin()) {
+    purge_due();
+    round_end();
+  }
+}
+
+void reclaim_tick_of_heap(struct heap *heap) {
+  if (LIKELY(heap->holes_class == 0) || option_value(OPTION_PURGE) == PURGE_OFF || !round_begin())
+    return;
+  size_t given_back = 0;
+  batch.search = HOLES_EMPTIER;
+  batch.class = heap->holes_class;
+  heap->holes_class = purge_hole_batch(heap, &given_back) && batch.class < HAK_CLASS_COUNT ? batch.class : 0;
+  round_end();
+}
+
+bool reclaim_round(enum reclaim_depth depth) {
+  if (!round_begin())
+    return true;
+  bool over_target = false;
+  size_t given_back = 0;
+  if (limits_matter() || depth == RECLAIM_PRESSED)
+    over_target = look_at_limits(depth == RECLAIM_PRESSED);
+  given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED);
+  if (depth != RECLAIM_AGED)
+    close_empty_slabs();
+  if (depth == RECLAIM_AGED)
+    given_back += purge_due();
+  else
+    given_back += purge_free(0, depth == RECLAIM_IDLE ? before_delay() : ANY_TIME);
+  bool more = given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0);
+  round_end();
+  return more;
+}
+
+size_t reclaim_trim(size_t keep_bytes) {
+  heaps_sweep(heap_count());
+  lock_take(&reclaim.round);
+  close_empty_slabs();
+  size_t given_back = purge_free(keep_bytes, ANY_TIME);
+  if (keep_bytes == 0)
+    given_back += purge_holes(HOLES_ALL);
+  lock_give(&reclaim.round);
+  return given_back;
+}
+
+void reclaim_all(void) {
+  heaps_sweep(heap_count());
+  lock_take(&reclaim.round);
+  close_empty_slabs();
+  large_evict(0, 0);
+  purge_free(0, ANY_TIME);
+  lock_give(&reclaim.round);
+  extents_release();
+}
+
+void reclaim_counters(struct reclaim_counters *out) {
+  *out = (struct reclaim_counters){
+      .rounds = atomic_load_explicit(&reclaim.rounds, memory_order_relaxed),
+      .purges = pages_purges(),
+      .purged_bytes = pages_purged_bytes(),
+  };
+}
+
+void reclaim_lock_for_fork(void) {
+  lock_take(&reclaim.round);
+  lock_take(&reclaim.limits);
+}
+
+void reclaim_unlock_after_fork(bool child) {
+  if (child) {
+    lock_reset(&reclaim.round);
+    lock_reset(&reclaim.limits);
+  } else {
+    lock_give(&reclaim.limits);
+    lock_give(&reclaim.round);
+  }
+}

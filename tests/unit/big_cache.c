@@ -1,0 +1,306 @@
+/* big_cache: whose range is taken, how long the table gets, bytes and age, against a shadow. */
+#include "unit.h"
+
+#include "large/big_cache.h"
+#include "map/page_map.h"
+#include "map/usage.h"
+#include "os/os.h"
+
+#include <time.h>
+
+#define MIB ((size_t)1 << 20)
+
+static void valid(void) {
+#ifdef HAK_DEBUG
+  assert_true(big_cache_is_valid());
+#endif
+}
+
+/* A range as large.c makes one; nothing here touches its memory. */
+static struct large *range(size_t bytes, uint32_t site) {
+  static char *place;
+  if (place == NULL || ((uintptr_t)(place + bytes) & ~(LEAF_BYTES - 1)) != ((uintptr_t)place & ~(LEAF_BYTES - 1))) {
+    place = os_reserve(LEAF_BYTES, LEAF_BYTES);
+    assert_non_null(place);
+    assert_true(map_cover(place, LEAF_BYTES));
+  }
+  struct large *made = map_record(place);
+  *made = (struct large){.base = place, .units = (uint32_t)(bytes / UNIT_BYTES), .site = site};
+  map_entries_set(place, 1, ENTRY_LARGE_FREE);
+  place += bytes;
+  return made;
+}
+
+static int empty(void **state) {
+  (void)state;
+  while (big_cache_take_oldest(0, 0))
+    ;
+  assert_int_equal(big_cache_bytes(), 0);
+  assert_int_equal(big_cache_oldest_ms(), 0);
+  assert_int_equal(usage_free(), 0);
+  valid();
+  return 0;
+}
+
+static struct big_cache_counters counters(void) {
+  struct big_cache_counters c;
+  big_cache_counters(&c);
+  return c;
+}
+
+static void classes_are_eight_a_doubling(void **state) {
+  (void)state;
+  unsigned last = 0;
+  for (size_t units = 1; units < 100000; units++) {
+    unsigned class = large_class_of(units);
+    assert_true(class == last || class == last + 1);
+    assert_true(class < LARGE_CLASSES);
+    last = class;
+  }
+  for (size_t units = 8; units <= (size_t)1 << 20; units *= 2)
+    assert_int_equal(large_class_of(units * 2) - large_class_of(units), 8);
+  for (unsigned bit = 0; bit < 64; bit++)
+    assert_true(large_class_of((size_t)1 << bit) < LARGE_CLASSES);
+}
+
+/* The site's own first, newest first; then what others freed. */
+static void a_site_gets_its_own_ranges_first(void **state) {
+  (void)state;
+  enum { EACH = 5 };
+  struct large *own[EACH], *others[EACH];
+  for (unsigned i = 0; i < EACH; i++) {
+    assert_true(big_cache_put(own[i] = range(MIB, 1)));
+    assert_true(big_cache_put(others[i] = range(MIB, 2)));
+  }
+  valid();
+  struct big_cache_counters before = counters();
+  for (unsigned i = 0; i < EACH; i++)
+    assert_ptr_equal(big_cache_take(MIB, UNIT_BYTES, 1), own[EACH - 1 - i]);
+  assert_int_equal(counters().hits_of_site - before.hits_of_site, EACH);
+  for (unsigned i = 0; i < EACH; i++)
+    assert_ptr_equal(big_cache_take(MIB, UNIT_BYTES, 1), others[EACH - 1 - i]);
+  assert_int_equal(counters().hits - before.hits, 2 * EACH);
+  assert_int_equal(counters().hits_of_site - before.hits_of_site, EACH);
+  assert_null(big_cache_take(MIB, UNIT_BYTES, 1));
+  assert_int_equal(counters().misses - before.misses, 1);
+}
+
+static void ranges_fit_closely_and_are_aligned(void **state) {
+  (void)state;
+  uint64_t seed = UNIT_SEED;
+  static struct large *ranges[500];
+  for (unsigned i = 0; i < 500; i++)
+    assert_true(big_cache_put(ranges[i] = range((1 + unit_random(&seed) % 300) * UNIT_BYTES, i % 7)));
+  for (unsigned i = 0; i < 3000; i++) {
+    size_t bytes = (1 + unit_random(&seed) % 300) * UNIT_BYTES;
+    size_t alignment = UNIT_BYTES << unit_random(&seed) % 5;
+    struct large *taken = big_cache_take(bytes, alignment, i % 7);
+    if (taken == NULL)
+      continue;
+    size_t has = large_range_bytes(taken);
+    assert_true(has >= bytes && has - bytes <= has / 8);
+    assert_int_equal((uintptr_t)taken->base & (alignment - 1), 0);
+    assert_true(big_cache_put(taken));
+  }
+  valid();
+}
+
+/* 256 buckets, then longer tables: everything is found again, by its site, in all of them. */
+static void the_table_grows(void **state) {
+  (void)state;
+  enum { COUNT = 20000 };
+  static struct large *ranges[COUNT];
+  size_t bytes = 0;
+  for (unsigned i = 0; i < COUNT; i++) {
+    ranges[i] = range((1 + i % 3) * UNIT_BYTES, 7919 * i);
+    assert_true(big_cache_put(ranges[i]));
+    bytes += large_range_bytes(ranges[i]);
+    assert_int_equal(big_cache_bytes(), bytes);
+    assert_int_equal(usage_free(), bytes);
+    if (i % 1000 == 0)
+      valid();
+  }
+  valid();
+  struct big_cache_counters before = counters();
+  for (unsigned i = 0; i < COUNT; i++)
+    assert_ptr_equal(big_cache_take((1 + i % 3) * UNIT_BYTES, UNIT_BYTES, 7919 * i), ranges[i]);
+  assert_int_equal(counters().hits_of_site - before.hits_of_site, COUNT);
+  assert_int_equal(big_cache_bytes(), 0);
+}
+
+static void the_oldest_go_first(void **state) {
+  (void)state;
+  struct timespec pause = {.tv_nsec = 30000000};
+  struct large *ranges[4];
+  uint64_t put_ms[4];
+  for (unsigned i = 0; i < 4; i++) {
+    assert_true(big_cache_put(ranges[i] = range((i + 1) * MIB, i)));
+    nanosleep(&pause, NULL);
+    put_ms[i] = os_milliseconds();
+  }
+  assert_true(big_cache_oldest_ms() > 0 && big_cache_oldest_ms() <= put_ms[0]);
+  assert_null(big_cache_take_oldest(10 * MIB, 0));
+  assert_null(big_cache_take_oldest(SIZE_MAX, 0));
+  assert_ptr_equal(big_cache_take_oldest(9 * MIB, 0), ranges[0]); /* by bytes */
+  assert_null(big_cache_take_oldest(9 * MIB, 0));
+  assert_null(big_cache_take_oldest(SIZE_MAX, put_ms[0]));                 /* the rest was freed after that */
+  assert_ptr_equal(big_cache_take_oldest(SIZE_MAX, put_ms[2]), ranges[1]); /* by age */
+  assert_ptr_equal(big_cache_take_oldest(SIZE_MAX, put_ms[2]), ranges[2]);
+  assert_null(big_cache_take_oldest(SIZE_MAX, put_ms[2]));
+  assert_int_equal(big_cache_bytes(), 4 * MIB);
+  /* A range that was used in between is young again. */
+  assert_ptr_equal(big_cache_take(4 * MIB, UNIT_BYTES, 3), ranges[3]);
+  nanosleep(&pause, NULL);
+  uint64_t now_ms = os_milliseconds();
+  assert_true(big_cache_put(ranges[3]));
+  assert_true(big_cache_oldest_ms() >= now_ms);
+  assert_null(big_cache_take_oldest(SIZE_MAX, now_ms));
+}
+
+#define RANGES 600u
+
+static struct {
+  struct large *range;
+  bool cached;
+} shadow[RANGES];
+
+/* Random puts and takes: a range comes out once for each time it was put in. */
+static void random_use_loses_nothing(void **state) {
+  (void)state;
+  uint64_t seed = UNIT_SEED;
+  size_t cached_bytes = 0;
+  for (unsigned i = 0; i < RANGES; i++) {
+    shadow[i].range = range((1 + i % 40) * UNIT_BYTES, i % 50);
+    shadow[i].cached = false;
+  }
+  for (unsigned step = 0; step < 60000; step++) {
+    unsigned i = (unsigned)(unit_random(&seed) % RANGES);
+    struct large *out = NULL;
+    if (!shadow[i].cached) {
+      shadow[i].range->site = (uint32_t)(unit_random(&seed) % 50);
+      assert_true(big_cache_put(shadow[i].range));
+      shadow[i].cached = true;
+      cached_bytes += large_range_bytes(shadow[i].range);
+    } else if (unit_random(&seed) % 4) {
+      out = big_cache_take((1 + i % 40) * UNIT_BYTES, UNIT_BYTES, (uint32_t)(unit_random(&seed) % 50));
+    } else {
+      out = big_cache_take_oldest(cached_bytes / 2, 0);
+    }
+    if (out) {
+      unsigned j = 0;
+      while (shadow[j].range != out)
+        assert_true(++j < RANGES);
+      assert_true(shadow[j].cached);
+      shadow[j].cached = false;
+      cached_bytes -= large_range_bytes(out);
+    }
+    assert_int_equal(big_cache_bytes(), cached_bytes);
+    if (step % 5000 == 0)
+      valid();
+  }
+}
+
+static void *churn(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  struct large *mine[8] = {0};
+  for (unsigned step = 0; step < (UNIT_TSAN ? 5000 : 50000); step++) {
+    struct large **place = &mine[unit_random(&seed) % 8];
+    if (*place) {
+      assert_int_equal((*place)->freed_ms, 12345); /* nobody else got it meanwhile */
+      assert_true(big_cache_put(*place));
+      *place = NULL;
+    } else {
+      *place =
+          unit_random(&seed) % 16 ? big_cache_take(MIB, UNIT_BYTES, (uint32_t)seed % 8) : big_cache_take_oldest(0, 0);
+      if (*place)
+        (*place)->freed_ms = 12345;
+    }
+  }
+  for (unsigned i = 0; i < 8; i++)
+    if (mine[i])
+      big_cache_put(mine[i]);
+  return NULL;
+}
+
+static void threads_share_the_cache(void **state) {
+  (void)state;
+  for (unsigned i = 0; i < 20; i++)
+    assert_true(big_cache_put(range(MIB, i % 8)));
+  pthread_t threads[3];
+  for (uintptr_t i = 0; i < 3; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
+  for (unsigned i = 0; i < 3; i++)
+    pthread_join(threads[i], NULL);
+  assert_int_equal(big_cache_bytes(), 20 * MIB);
+}
+
+static void *put_and_take(void *ending) {
+  struct large *own = range(MIB, 99);
+  while (!atomic_load((_Atomic bool *)ending)) {
+    big_cache_put(own);
+    own = big_cache_take(MIB, UNIT_BYTES, 99);
+  }
+  return NULL;
+}
+
+static void child(void *unused) {
+  (void)unused;
+  alarm(10);
+  struct large *taken = big_cache_take(2 * MIB, UNIT_BYTES, 5);
+  if (taken == NULL || !big_cache_put(taken))
+    _exit(1);
+#ifdef HAK_DEBUG
+  if (!big_cache_is_valid())
+    _exit(2);
+#endif
+}
+
+/* A child of a fork finds the cache whole, and its lock free. */
+static void a_forked_child_finds_it_whole(void **state) {
+  (void)state;
+  if (UNIT_TSAN)
+    skip();
+  _Atomic bool ending = false;
+  assert_true(big_cache_put(range(2 * MIB, 5)));
+  hak_free(hak_malloc(1)); /* fork handlers are there */
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, put_and_take, &ending), 0);
+  for (unsigned i = 0; i < 200; i++) {
+    char said[256];
+    assert_int_equal(unit_in_child(child, NULL, said, sizeof said), 0);
+  }
+  atomic_store(&ending, true);
+  pthread_join(thread, NULL);
+}
+
+static void a_habit_is_asking_for_one_class(void **state) {
+  (void)state;
+  unsigned times = 0;
+  while (!site_is_steady(12, 30))
+    assert_true(++times < 16);
+  assert_true(times > 0);
+  assert_true(site_is_steady(12, 30));
+  assert_false(site_is_steady(12, 31));
+  for (unsigned i = 0; i < 100; i++)
+    assert_false(site_is_steady(13, 30 + i % 2));
+  for (unsigned i = 0; i < 1000; i++)
+    site_is_steady(14, 30);
+  assert_true(site_is_steady(14, 30));
+}
+
+int main(void) {
+  unit_alone();
+#define TEST(f) cmocka_unit_test_setup_teardown(f, empty, empty)
+  const struct CMUnitTest tests[] = {
+      TEST(classes_are_eight_a_doubling),
+      TEST(a_site_gets_its_own_ranges_first),
+      TEST(ranges_fit_closely_and_are_aligned),
+      TEST(the_table_grows),
+      TEST(the_oldest_go_first),
+      TEST(random_use_loses_nothing),
+      TEST(threads_share_the_cache),
+      TEST(a_forked_child_finds_it_whole),
+      TEST(a_habit_is_asking_for_one_class),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

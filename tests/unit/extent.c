@@ -1,0 +1,457 @@
+/* extent: random takes, gives and purges against a shadow: contents, alignment, coalescing, both pools, the
+ * order of age, what is resident, zero and in the books, and release.
+ *
+ * Positive control: with an argument, the purge lies: `content` leaves the pages as they are but says that they
+ * read as zero, `wide` takes a page too many. The test must fail then.
+ */
+#include "unit.h"
+
+#include "map/page_map.h"
+#include "map/usage.h"
+#include "os/os.h"
+
+#include <time.h>
+
+#define MIB ((size_t)1 << 20)
+
+enum lie { LIE_NONE, LIE_CONTENT, LIE_WIDE };
+static enum lie lie;
+
+void __real_os_purge(void *address, size_t size);
+void __wrap_os_purge(void *address, size_t size);
+void __wrap_os_purge(void *address, size_t size) {
+  if (lie == LIE_WIDE)
+    size += os_page_bytes();
+  if (lie != LIE_CONTENT)
+    __real_os_purge(address, size);
+}
+
+static struct extent_stats stats(void) {
+  struct extent_stats s;
+  extents_stats(&s);
+  return s;
+}
+
+struct piece {
+  struct extent extent;
+  enum extent_pool pool;
+  uint64_t tag;
+};
+
+/* Marks as a large object's: what is taken is never taken for a free extent. */
+static void own(const struct extent *extent) {
+  map_entries_set(extent->base, extent->bytes / UNIT_BYTES, ENTRY_LARGE_BODY);
+}
+
+static void tag_write(struct piece *piece, uint64_t tag) {
+  piece->tag = tag;
+  for (size_t i = 0; i < piece->extent.bytes; i += UNIT_BYTES) {
+    memcpy(piece->extent.base + i, &tag, sizeof tag);
+    memcpy(piece->extent.base + i + UNIT_BYTES - sizeof tag, &tag, sizeof tag);
+  }
+}
+
+static void tag_check(const struct piece *piece) {
+  for (size_t i = 0; i < piece->extent.bytes; i += UNIT_BYTES) {
+    assert_memory_equal(piece->extent.base + i, &piece->tag, sizeof piece->tag);
+    assert_memory_equal(piece->extent.base + i + UNIT_BYTES - sizeof piece->tag, &piece->tag, sizeof piece->tag);
+  }
+}
+
+static void assert_zero(const struct extent *extent) {
+  for (size_t i = 0; i < extent->bytes; i += 4096) {
+    assert_int_equal(extent->base[i], 0);
+    assert_int_equal(extent->base[i + 4095], 0);
+  }
+}
+
+static struct piece take(enum extent_pool pool, size_t bytes, size_t alignment) {
+  struct piece piece = {.extent = extent_take(pool, bytes, alignment), .pool = pool};
+  assert_non_null(piece.extent.base);
+  assert_int_equal(piece.extent.bytes, bytes);
+  assert_int_equal((uintptr_t)piece.extent.base & (alignment - 1), 0);
+  assert_true(address_in_arena(piece.extent.base) && address_in_arena(piece.extent.base + bytes - 1));
+  assert_int_equal(extent_pool_of(piece.extent.base), pool);
+  if (piece.extent.zero)
+    assert_zero(&piece.extent);
+  own(&piece.extent);
+  return piece;
+}
+
+static void give(const struct piece *piece, uint64_t freed_ms) {
+  struct extent extent = piece->extent;
+  extent.resident = true;
+  extent.zero = false;
+  extent_give(extent, freed_ms);
+}
+
+static int all_purged(void **state) {
+  (void)state;
+  extents_purge(0, UNIT_ANY_TIME);
+  assert_int_equal(extents_resident_free(), 0);
+  assert_int_equal(extents_oldest_ms(), 0);
+  assert_int_equal(usage_free(), 0);
+  UNIT_EXTENTS_VALID();
+  return 0;
+}
+
+#define PIECES_MAX 300u
+
+static size_t random_bytes(uint64_t *seed) {
+  size_t units = 1 + unit_random(seed) % (unit_random(seed) % 4 ? 20 : 400);
+  return units * UNIT_BYTES;
+}
+
+static void random_extents_never_overlap(void **state) {
+  (void)state;
+  static struct piece pieces[PIECES_MAX];
+  uint64_t seed = UNIT_SEED;
+  unsigned count = 0;
+  for (unsigned step = 0; step < 15000; step++) {
+    unsigned dice = (unsigned)(unit_random(&seed) % 100);
+    size_t free_before = extents_resident_free();
+    if (count < PIECES_MAX && (count == 0 || dice < (step / 3000 % 2 ? 40 : 55))) {
+      enum extent_pool pool = unit_random(&seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
+      size_t alignment = UNIT_BYTES << unit_random(&seed) % 6;
+      struct piece piece = take(pool, random_bytes(&seed), alignment);
+      assert_int_equal(extents_resident_free(), free_before - (piece.extent.resident ? piece.extent.bytes : 0));
+      tag_write(&piece, unit_random(&seed));
+      pieces[count++] = piece;
+    } else if (dice < 60) { /* a longer one, if what lies behind is free */
+      struct piece *piece = &pieces[unit_random(&seed) % count];
+      char *end = piece->extent.base + piece->extent.bytes;
+      struct extent more = extent_take_behind(end, random_bytes(&seed));
+      if (more.base != NULL) {
+        assert_ptr_equal(more.base, end);
+        assert_int_equal(extent_pool_of(more.base), piece->pool);
+        if (more.zero)
+          assert_zero(&more);
+        own(&more);
+        tag_check(piece);
+        piece->extent.bytes += more.bytes;
+        tag_write(piece, piece->tag);
+      }
+    } else if (dice < 68) { /* a part of one goes: front, end or middle */
+      struct piece *piece = &pieces[unit_random(&seed) % count];
+      size_t units = piece->extent.bytes / UNIT_BYTES;
+      size_t first = unit_random(&seed) % units, length = 1 + unit_random(&seed) % (units - first);
+      tag_check(piece);
+      struct piece part = *piece, rest = *piece;
+      part.extent.base += first * UNIT_BYTES;
+      part.extent.bytes = length * UNIT_BYTES;
+      rest.extent.base += (first + length) * UNIT_BYTES;
+      rest.extent.bytes -= (first + length) * UNIT_BYTES;
+      piece->extent.bytes = first * UNIT_BYTES;
+      give(&part, os_milliseconds());
+      if (rest.extent.bytes > 0 && piece->extent.bytes > 0 && count == PIECES_MAX)
+        give(&rest, os_milliseconds());
+      else if (rest.extent.bytes > 0 && piece->extent.bytes > 0)
+        pieces[count++] = rest;
+      else if (rest.extent.bytes > 0)
+        *piece = rest;
+      else if (piece->extent.bytes == 0)
+        *piece = pieces[--count];
+    } else {
+      unsigned i = (unsigned)(unit_random(&seed) % count);
+      tag_check(&pieces[i]);
+      give(&pieces[i], os_milliseconds());
+      assert_int_equal(extents_resident_free(), free_before + pieces[i].extent.bytes);
+      pieces[i] = pieces[--count];
+    }
+    assert_int_equal(usage_free(), extents_resident_free());
+    if (step % 700 == 17) {
+      size_t keep = unit_random(&seed) % 2 ? extents_resident_free() / 2 : 0;
+      size_t before = extents_resident_free();
+      size_t purged = extents_purge(keep, UNIT_ANY_TIME);
+      assert_int_equal(extents_resident_free(), before - purged);
+      assert_true(extents_resident_free() <= keep);
+    }
+    if (step % 500 == 0)
+      UNIT_EXTENTS_VALID();
+    if (step % 7000 == 3500)
+      extents_release();
+  }
+  while (count > 0) {
+    tag_check(&pieces[--count]);
+    give(&pieces[count], os_milliseconds());
+  }
+  UNIT_EXTENTS_VALID();
+}
+
+/* Whatever the order of giving, neighbours of one kind are one extent: the whole can be had again. */
+static void neighbours_are_joined(void **state) {
+  (void)state;
+  enum { COUNT = 64 };
+  static struct piece pieces[COUNT];
+  uint64_t seed = UNIT_SEED;
+  extents_release();
+  struct piece whole = take(EXTENT_PLAIN, COUNT * 3 * UNIT_BYTES, SUPERSLAB_BYTES);
+  struct piece wall = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+  tag_write(&whole, 1);
+  tag_write(&wall, 2);
+  for (unsigned round = 0; round < 30; round++) {
+    for (unsigned i = 0; i < COUNT; i++) {
+      pieces[i] = whole;
+      pieces[i].extent.base += i * 3 * UNIT_BYTES;
+      pieces[i].extent.bytes = 3 * UNIT_BYTES;
+    }
+    for (unsigned i = COUNT; i > 1; i--) {
+      unsigned j = (unsigned)(unit_random(&seed) % i);
+      struct piece swap = pieces[i - 1];
+      pieces[i - 1] = pieces[j];
+      pieces[j] = swap;
+    }
+    size_t free_before = extents_resident_free();
+    for (unsigned i = 0; i < COUNT; i++) {
+      if (round % 3 == 2 && i == COUNT / 2)
+        extents_purge(0, UNIT_ANY_TIME); /* half of them are of the other kind, and stay apart */
+      give(&pieces[i], os_milliseconds());
+    }
+    UNIT_EXTENTS_VALID();
+    if (round % 3 == 1) {
+      extents_purge(0, UNIT_ANY_TIME);
+      assert_int_equal(extents_resident_free(), 0);
+    } else if (round % 3 == 0) {
+      assert_int_equal(extents_resident_free(), free_before + whole.extent.bytes);
+    }
+    if (round % 3 == 2) { /* not joined until the rest is purged, too */
+      extents_purge(0, UNIT_ANY_TIME);
+      UNIT_EXTENTS_VALID();
+    }
+    size_t committed = stats().committed_bytes;
+    struct piece again = take(EXTENT_PLAIN, whole.extent.bytes, SUPERSLAB_BYTES);
+    assert_ptr_equal(again.extent.base, whole.extent.base);
+    assert_int_equal(stats().committed_bytes, committed);
+    tag_write(&again, round);
+  }
+  tag_check(&wall);
+  give(&wall, 1);
+  give(&whole, 1);
+}
+
+/* Resident memory is used before memory that must be faulted in, however well that fits. */
+static void resident_extents_are_taken_first(void **state) {
+  (void)state;
+  struct piece big = take(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES), wall1 = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+  struct piece small = take(EXTENT_PLAIN, MIB, UNIT_BYTES), wall2 = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+  tag_write(&big, 1);
+  tag_write(&small, 2);
+  give(&small, 1);
+  extents_purge(0, UNIT_ANY_TIME);
+  give(&big, 1);
+  struct piece taken = take(EXTENT_PLAIN, MIB, UNIT_BYTES);
+  assert_true(taken.extent.resident);
+  assert_true(taken.extent.base >= big.extent.base && taken.extent.base < big.extent.base + big.extent.bytes);
+  assert_int_equal(extents_resident_free(), 3 * MIB);
+  assert_null(extent_take_resident(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES).base);
+  assert_null(extent_take_resident(EXTENT_HUGE, MIB, UNIT_BYTES).base);
+  struct extent rest = extent_take_resident(EXTENT_PLAIN, 3 * MIB, UNIT_BYTES);
+  assert_non_null(rest.base);
+  assert_true(rest.resident);
+  own(&rest);
+  assert_int_equal(extents_resident_free(), 0);
+  extent_give(rest, 1);
+  give(&taken, 1);
+  give(&wall1, 1);
+  give(&wall2, 1);
+}
+
+/* Three extents that do not touch, given with times of their own. */
+static void oldest_memory_is_purged_first(void **state) {
+  (void)state;
+  struct piece pieces[3], walls[3];
+  for (unsigned i = 0; i < 3; i++) {
+    pieces[i] = take(EXTENT_PLAIN, (i + 1) * MIB, UNIT_BYTES);
+    walls[i] = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+    tag_write(&pieces[i], 100 + i);
+  }
+  give(&pieces[2], 3000);
+  give(&pieces[0], 1000); /* comes late, is older */
+  give(&pieces[1], 2000);
+  assert_int_equal(extents_oldest_ms(), 1000);
+  assert_int_equal(extents_purge(6 * MIB, UNIT_ANY_TIME), 0);
+  assert_int_equal(extents_purge(0, 1000), 0); /* in use at that time */
+  assert_int_equal(extents_purge(5 * MIB, UNIT_ANY_TIME), MIB);
+  assert_zero(&pieces[0].extent);
+  tag_check(&pieces[1]);
+  tag_check(&pieces[2]);
+  assert_int_equal(extents_oldest_ms(), 2000);
+  assert_int_equal(extents_purge(0, 2001), 2 * MIB);
+  assert_zero(&pieces[1].extent);
+  tag_check(&pieces[2]);
+  assert_int_equal(extents_oldest_ms(), 3000);
+  assert_int_equal(extents_purge(0, UNIT_ANY_TIME), 3 * MIB);
+  for (unsigned i = 0; i < 3; i++)
+    give(&walls[i], 1);
+}
+
+static void joined_memory_is_as_old_as_its_youngest_part(void **state) {
+  (void)state;
+  struct piece whole = take(EXTENT_PLAIN, 2 * MIB, UNIT_BYTES), wall = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+  struct piece left = whole, right = whole;
+  left.extent.bytes = right.extent.bytes = MIB;
+  right.extent.base += MIB;
+  give(&left, 1000);
+  give(&right, 5000);
+  assert_int_equal(extents_oldest_ms(), 5000);
+  assert_int_equal(extents_purge(0, 5000), 0);
+  assert_int_equal(extents_purge(0, 5001), 2 * MIB);
+  give(&wall, 1);
+}
+
+/* With HAKMEM_PURGE=free, memory that was given back may show its old content, so it is not known to be zero. */
+static void lazily_purged_memory_is_not_zero(void **state) {
+  (void)state;
+  unit_option("HAKMEM_PURGE", "free");
+  struct piece front = take(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES), wall = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+  struct piece piece = front;
+  front.extent.bytes = MIB;
+  piece.extent.base += MIB;
+  piece.extent.bytes -= MIB;
+  tag_write(&front, 76);
+  tag_write(&piece, 77);
+  give(&piece, 1);
+  assert_int_equal(extents_purge(0, UNIT_ANY_TIME), 3 * MIB);
+  assert_int_equal(extents_resident_free(), 0);
+  unit_option("HAKMEM_PURGE", "dontneed");
+  struct extent again = extent_take_behind(piece.extent.base, 3 * MIB);
+  assert_ptr_equal(again.base, piece.extent.base);
+  bool reads_as_zero = true;
+  for (size_t i = 0; i < again.bytes; i += UNIT_BYTES)
+    reads_as_zero &= *(uint64_t *)(void *)(again.base + i) == 0;
+  assert_true(!again.zero || reads_as_zero); /* where the kernel knows no MADV_FREE it is */
+  own(&again);
+  tag_check(&front);
+  front.extent.bytes = 4 * MIB;
+  give(&front, 1);
+  give(&wall, 1);
+}
+
+/* Free memory can be unmapped: its addresses are nobody's then, and what is in use stays. */
+static void free_extents_can_be_released(void **state) {
+  (void)state;
+  struct piece kept = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+  struct piece gone = take(EXTENT_PLAIN, 20 * MIB, SUPERSLAB_BYTES);
+  struct piece huge = take(EXTENT_HUGE, 20 * MIB, SUPERSLAB_BYTES);
+  tag_write(&kept, 5);
+  tag_write(&gone, 6);
+  tag_write(&huge, 7);
+  give(&gone, 1);
+  give(&huge, 1);
+  struct extent_stats before = stats();
+  assert_true(extents_release());
+  assert_false(extents_release());
+  struct extent_stats after = stats();
+  assert_true(before.reserved_bytes - after.reserved_bytes >= 40 * MIB);
+  assert_int_equal(before.reserved_bytes - after.reserved_bytes, before.committed_bytes - after.committed_bytes);
+  assert_true(extents_resident_free() < SUPERSLAB_BYTES);
+  assert_int_equal(usage_free(), extents_resident_free());
+  assert_false(address_in_arena(gone.extent.base));
+  assert_false(address_in_arena(huge.extent.base + 20 * MIB - 1));
+  for (size_t i = 0; i < 20 * MIB; i += UNIT_BYTES)
+    assert_int_equal(map_entry(gone.extent.base + i), ENTRY_NONE);
+  assert_true(address_in_arena(kept.extent.base));
+  tag_check(&kept);
+  UNIT_EXTENTS_VALID();
+  struct piece next = take(EXTENT_PLAIN, 20 * MIB, UNIT_BYTES);
+  tag_write(&next, 8);
+  tag_check(&kept);
+  give(&next, 1);
+  give(&kept, 1);
+}
+
+/* Address space is reserved in arenas, so that the mappings of a big heap are few, and one that is larger than
+ * any arena so far gets one of its own. */
+static void arenas_are_few(void **state) {
+  (void)state;
+  enum { COUNT = 200 };
+  static struct piece pieces[COUNT];
+  uint64_t reserves = os_calls(OS_CALL_MAP);
+  for (unsigned i = 0; i < COUNT; i++)
+    pieces[i] = take(EXTENT_PLAIN, 10 * MIB, UNIT_BYTES);
+  assert_true(os_calls(OS_CALL_MAP) - reserves < 30);
+  struct piece giant = take(EXTENT_PLAIN, (size_t)3 << 30, SUPERSLAB_BYTES);
+  giant.extent.base[0] = giant.extent.base[giant.extent.bytes - 1] = 1;
+  give(&giant, 1);
+  for (unsigned i = 0; i < COUNT; i++)
+    give(&pieces[i], 1);
+  extents_purge(0, UNIT_ANY_TIME);
+  while (extents_release())
+    ;
+}
+
+struct worker {
+  uint64_t seed;
+  pthread_t thread;
+};
+static _Atomic bool ending;
+
+static void *work(void *argument) {
+  struct worker *worker = argument;
+  enum { LIVE = 24 };
+  struct piece live[LIVE] = {0};
+  for (unsigned step = 0; step < (UNIT_TSAN ? 1000 : 4000); step++) {
+    struct piece *piece = &live[unit_random(&worker->seed) % LIVE];
+    if (piece->extent.base) {
+      tag_check(piece);
+      give(piece, os_milliseconds());
+      piece->extent.base = NULL;
+    } else {
+      enum extent_pool pool = unit_random(&worker->seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
+      *piece = take(pool, random_bytes(&worker->seed), UNIT_BYTES << unit_random(&worker->seed) % 6);
+      tag_write(piece, unit_random(&worker->seed));
+    }
+  }
+  for (unsigned i = 0; i < LIVE; i++)
+    if (live[i].extent.base) {
+      tag_check(&live[i]);
+      give(&live[i], os_milliseconds());
+    }
+  return NULL;
+}
+
+static void *purge_on(void *unused) {
+  (void)unused;
+  while (!atomic_load(&ending)) {
+    extents_purge(extents_resident_free() / 2, UNIT_ANY_TIME);
+    UNIT_EXTENTS_VALID();
+    extents_release();
+  }
+  return NULL;
+}
+
+/* One thread purges and releases while others take and give. */
+static void threads_share_the_extents(void **state) {
+  (void)state;
+  struct worker workers[3];
+  pthread_t purger;
+  atomic_store(&ending, false);
+  assert_int_equal(pthread_create(&purger, NULL, purge_on, NULL), 0);
+  for (unsigned i = 0; i < 3; i++) {
+    workers[i].seed = UNIT_SEED + i;
+    assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+  }
+  for (unsigned i = 0; i < 3; i++)
+    pthread_join(workers[i].thread, NULL);
+  atomic_store(&ending, true);
+  pthread_join(purger, NULL);
+}
+
+int main(int argc, char **argv) {
+  unit_alone();
+  if (argc > 1)
+    lie = strcmp(argv[1], "content") == 0 ? LIE_CONTENT : LIE_WIDE;
+#define TEST(f) cmocka_unit_test_setup_teardown(f, all_purged, all_purged)
+  const struct CMUnitTest tests[] = {
+      TEST(random_extents_never_overlap),
+      TEST(neighbours_are_joined),
+      TEST(resident_extents_are_taken_first),
+      TEST(oldest_memory_is_purged_first),
+      TEST(joined_memory_is_as_old_as_its_youngest_part),
+      TEST(lazily_purged_memory_is_not_zero),
+      TEST(free_extents_can_be_released),
+      TEST(arenas_are_few),
+      TEST(threads_share_the_extents),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
