@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "hakmem/hakmem.h"
-#include "reclaim/reclaim.h"
+#include "map/usage.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,7 +20,7 @@ int hak_option_set(const char *name, const char *value) {
     return error == OPTION_FIXED ? EPERM : EINVAL;
   int kept = errno;
   report_open();
-  reclaim_limits_apply();
+  usage_limits_apply();
   errno = kept;
   return 0;
 }

@@ -99,12 +99,14 @@ static void before_fork(void) {
   extents_lock_for_fork();
   map_lock_for_fork();
   metadata_lock_for_fork();
+  usage_lock_for_fork();
   /* Handlers of libraries that were set up before us run after this one, and may allocate: as in a signal
    * handler that interrupts the slow path, they get memory without waiting for the locks we hold. */
   slow_path_begin();
 }
 
 static void after_fork_in_parent(void) {
+  usage_unlock_after_fork(false);
   metadata_unlock_after_fork(false);
   map_unlock_after_fork(false);
   extents_unlock_after_fork(false);
@@ -116,6 +118,7 @@ static void after_fork_in_parent(void) {
 }
 
 static void after_fork_in_child(void) {
+  usage_unlock_after_fork(true);
   metadata_unlock_after_fork(true);
   map_unlock_after_fork(true);
   extents_unlock_after_fork(true);
@@ -123,7 +126,6 @@ static void after_fork_in_child(void) {
   large_unlock_after_fork(true);
   heaps_unlock_after_fork_child();
   reclaim_unlock_after_fork(true);
-  usage_reset_after_fork();
   huge_reset_after_fork();
   background_reset_after_fork();
   slow_path_end();
@@ -139,7 +141,7 @@ static void prewarm(void) {
 
 __attribute__((constructor(101))) void hak_start(void) {
   options_read();
-  reclaim_limits_apply();
+  usage_limits_apply();
   background_prepare();
   prewarm();
   if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)

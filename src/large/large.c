@@ -193,9 +193,7 @@ void large_free(void *object) {
 }
 
 void large_clear(void *object, size_t size) {
-  if (size >= PURGE_TO_CLEAR_MIN)
-    os_purge(object, large_bytes(object));
-  else
+  if (size < PURGE_TO_CLEAR_MIN || !os_purge(object, large_bytes(object)))
     memset(object, 0, size);
 }
 

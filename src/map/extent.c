@@ -65,7 +65,9 @@ static unsigned char arena_mark(const void *address) {
   return map_covers(address) ? __atomic_load_n(map_arena_mark(address), __ATOMIC_RELAXED) : 0;
 }
 bool address_in_arena(const void *address) { return arena_mark(address) != 0; }
-enum extent_pool extent_pool_of(const void *address) { return (enum extent_pool)(arena_mark(address) - 1); }
+enum extent_pool extent_pool_of(const void *address) {
+  return arena_mark(address) == ARENA_MARK(EXTENT_HUGE) ? EXTENT_HUGE : EXTENT_PLAIN;
+}
 
 /* --- lists --- */
 

@@ -6,6 +6,7 @@
 #include "policy/huge_policy.h"
 
 #define UNFILLED_SHARE 8
+#define SMALL_PAGE_BYTES 4096u
 #define JUDGED_BYTES_MAX ((size_t)16 << 20) /* of a mapping: what is asked after takes time */
 
 static struct {
@@ -16,6 +17,8 @@ static struct {
 
 static bool wanted(size_t bytes, bool is_large) {
   enum huge_mode mode = (enum huge_mode)option_value(OPTION_HUGE);
+  if (os_page_bytes() != SMALL_PAGE_BYTES) /* with longer ones a huge page is no longer 2 MiB */
+    return false;
   if (mode == HUGE_OFF || usage_held() < HUGE_HEAP_BYTES_MIN || !lock_try(&huge.lock))
     return false;
   bool yes = huge_wanted(&huge.state, mode, is_large, usage_held(), bytes, os_milliseconds());

@@ -1,21 +1,32 @@
 #include "map/usage.h"
 
 #include "base/options.h"
+#include "os/cgroup.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "policy/limit_policy.h"
 #include "policy/purge_policy.h"
 
 static struct {
   _Atomic size_t taken, taken_peak;
-  _Atomic size_t limit; /* 0: none */
+  /* Of sizes that are SIZE_MAX at first: zero is a valid start. */
+  _Atomic size_t limit_complement, high_complement, keep_cap_complement;
   _Atomic bool limit_of_resident;
-  _Atomic size_t keep_cap_complement; /* ~cap: zero is no cap */
+  _Atomic bool asked_group; /* the cgroup was read, or need not be */
   _Atomic size_t keep_for_now;
   _Atomic uint64_t purges, purged_bytes;
   struct lock demand_lock; /* only tried: who finds it taken leaves the note to the holder's next */
   struct demand demand;
   _Alignas(CACHE_LINE) _Atomic size_t free;
 } usage;
+
+#define GROUP_BYTES_MIN ((size_t)16 << 20)
+
+static struct {
+  struct lock lock; /* a leaf; held over reading the group's files */
+  struct os_memory_limits group;
+  bool group_read;
+} limits;
 
 static size_t read(_Atomic size_t *figure) { return atomic_load_explicit(figure, memory_order_relaxed); }
 static void write(_Atomic size_t *figure, size_t value) { atomic_store_explicit(figure, value, memory_order_relaxed); }
@@ -29,7 +40,16 @@ size_t usage_free(void) { return read(&usage.free); }
 
 static size_t keep_bytes(void) { return (size_t)option_value(OPTION_KEEP_MB) << 20; }
 
-void usage_reset_after_fork(void) { lock_reset(&usage.demand_lock); }
+void usage_lock_for_fork(void) { lock_take(&limits.lock); }
+
+void usage_unlock_after_fork(bool child) {
+  if (child) {
+    lock_reset(&limits.lock);
+    lock_reset(&usage.demand_lock); /* another thread may have been noting demand: nobody waits for that */
+  } else {
+    lock_give(&limits.lock);
+  }
+}
 
 static void note_demand(size_t taken) {
   if (!lock_try(&usage.demand_lock))
@@ -54,20 +74,45 @@ void usage_give(size_t bytes) { note_demand(add(&usage.taken, -bytes)); }
 void usage_free_add(size_t bytes) { add(&usage.free, bytes); }
 void usage_free_subtract(size_t bytes) { add(&usage.free, -bytes); }
 
-void usage_limit_set(size_t bytes, bool of_resident) {
-  atomic_store_explicit(&usage.limit_of_resident, of_resident, memory_order_relaxed);
-  write(&usage.limit, bytes == SIZE_MAX ? 0 : bytes);
+size_t usage_limit(void) { return ~read(&usage.limit_complement); }
+size_t usage_high(void) { return ~read(&usage.high_complement); }
+
+/* limits.lock is held. */
+static void apply(void) {
+  size_t option_bytes = (size_t)option_value(OPTION_LIMIT_MB) << 20;
+  size_t own = limit_hard(option_bytes, SIZE_MAX, 0);
+  size_t hard = limits.group_read ? limit_hard(option_bytes, limits.group.max_bytes, limits.group.swap_bytes) : own;
+  size_t high = limits.group_read ? limits.group.high_bytes : SIZE_MAX;
+  atomic_store_explicit(&usage.limit_of_resident, hard < own, memory_order_relaxed);
+  write(&usage.limit_complement, ~hard);
+  write(&usage.high_complement, ~min_size(hard, high));
 }
-size_t usage_limit(void) {
-  size_t limit = read(&usage.limit);
-  return limit ? limit : SIZE_MAX;
+
+void usage_limits_apply(void) {
+  lock_take(&limits.lock);
+  apply();
+  lock_give(&limits.lock);
+}
+
+COLD static void read_group(void) {
+  lock_take(&limits.lock);
+  if (!limits.group_read && option_value(OPTION_CGROUP) == CGROUP_ON) {
+    os_memory_limits_read(&limits.group);
+    limits.group_read = true;
+    apply();
+  }
+  atomic_store_explicit(&usage.asked_group, true, memory_order_relaxed);
+  lock_give(&limits.lock);
 }
 
 static bool fits(size_t limit, size_t held, size_t bytes) { return held <= limit && bytes <= limit - held; }
 
 bool usage_fits(size_t bytes) {
-  size_t limit = read(&usage.limit);
-  return LIKELY(limit == 0) || fits(limit, usage_held(), bytes) ||
+  if (UNLIKELY(!atomic_load_explicit(&usage.asked_group, memory_order_relaxed)) &&
+      !fits(GROUP_BYTES_MIN, usage_held(), bytes))
+    read_group();
+  size_t limit = usage_limit();
+  return LIKELY(limit == SIZE_MAX) || fits(limit, usage_held(), bytes) ||
          (atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed) &&
           fits(limit, os_resident_of_process(), bytes));
 }
@@ -86,8 +131,7 @@ bool pages_purge(void *address, size_t size) {
   atomic_fetch_add_explicit(&usage.purged_bytes, size, memory_order_relaxed);
   if (mode == PURGE_FREE)
     return os_purge_lazily(address, size);
-  os_purge(address, size);
-  return true;
+  return os_purge(address, size);
 }
 uint64_t pages_purges(void) { return atomic_load_explicit(&usage.purges, memory_order_relaxed); }
 uint64_t pages_purged_bytes(void) { return atomic_load_explicit(&usage.purged_bytes, memory_order_relaxed); }

@@ -23,12 +23,16 @@ size_t usage_taken_peak(void);
 size_t usage_free(void);
 static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
 
-/* May so many bytes more be held? Free memory that is used again needs no leave. */
+/* May so many bytes more be held? Free memory that is used again needs no leave. Where the cgroup leaves
+ * less than the option `limit_mb`, what counts is what the process has resident, which is asked for only
+ * when what is held does not fit. The cgroup is read when the heap is about to get big, once: small
+ * programs are spared the system calls. */
 bool usage_fits(size_t bytes);
-/* The hard limit in force, SIZE_MAX for none. of_resident: what counts against it is what the process has
- * resident, which is asked for only when what is held does not fit. */
-void usage_limit_set(size_t bytes, bool of_resident);
+/* The hard limit in force, and the bytes from which on free memory should go; SIZE_MAX for none. */
 size_t usage_limit(void);
+size_t usage_high(void);
+/* The options that limits come from have changed. */
+void usage_limits_apply(void);
 
 /* Free bytes that may stay: however old, and until the purge delay is over (policy/purge_policy.h);
  * never more than the cap, which limits and memory pressure lower. */
@@ -37,8 +41,8 @@ size_t usage_keep_for_now(void);
 void usage_keep_cap(size_t bytes);
 bool usage_is_capped(void);
 
-/* In the child of a fork, where another thread may have been noting demand. */
-void usage_reset_after_fork(void);
+void usage_lock_for_fork(void);
+void usage_unlock_after_fork(bool child);
 
 /* Gives pages back as the option `purge` says; counted. True if they read as zero then. */
 bool pages_purge(void *address, size_t size);

@@ -24,8 +24,9 @@ void *os_map(size_t size, size_t alignment);
 /* Makes a reserved range readable and writable; it reads as zero. False when the kernel refuses. */
 bool os_commit(void *address, size_t size);
 
-/* Gives the pages of a committed range back; it stays accessible and reads as zero. */
-void os_purge(void *address, size_t size);
+/* Gives the pages of a committed range back; it stays accessible. True if it reads as zero then: the kernel
+ * refuses for locked memory, which keeps its content. */
+bool os_purge(void *address, size_t size);
 
 /* The same, but only when the kernel needs memory; until then the old content may be read. True if it
  * reads as zero already, which it does where the kernel cannot do that. */

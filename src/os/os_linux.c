@@ -93,17 +93,16 @@ bool os_commit(void *address, size_t size) {
   return mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
 }
 
-void os_purge(void *address, size_t size) {
+bool os_purge(void *address, size_t size) {
   count(OS_CALL_ADVISE);
-  madvise(address, size, MADV_DONTNEED);
+  return madvise(address, size, MADV_DONTNEED) == 0;
 }
 
 bool os_purge_lazily(void *address, size_t size) {
   count(OS_CALL_ADVISE);
   if (madvise(address, size, MADV_FREE) == 0)
     return false;
-  os_purge(address, size);
-  return true;
+  return os_purge(address, size);
 }
 
 void os_huge(void *address, size_t size) {

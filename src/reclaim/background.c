@@ -19,8 +19,9 @@ static struct {
   _Atomic bool active;    /* a slow path passed since the thread looked */
   _Atomic bool ending;    /* the main thread is gone */
   _Atomic size_t start_bytes;
+  int pressure; /* descriptor of the thread's, -1: none */
   bool prepared;
-} background = {.start_bytes = START_BYTES};
+} background = {.start_bytes = START_BYTES, .pressure = -1};
 
 bool background_runs(void) { return atomic_load_explicit(&background.state, memory_order_acquire) == BACKGROUND_RUNS; }
 
@@ -38,26 +39,30 @@ static void sleep_until_woken(void) {
     os_futex_wait(&background.awake, 0);
 }
 
+static void pressure_close(void) {
+  if (background.pressure >= 0)
+    os_pressure_close(background.pressure);
+  background.pressure = -1;
+}
+
 /* Waits a period; true if the system got short of memory meanwhile. */
-static bool wait_period(int *pressure) {
+static bool wait_period(void) {
   os_futex_wait_for(&background.awake, 1, period_ms());
-  if (*pressure < 0)
+  if (background.pressure < 0)
     return false;
-  enum os_wait result = os_pressure_poll(*pressure, 0);
-  if (result == OS_WAIT_GONE) {
-    os_pressure_close(*pressure);
-    *pressure = -1;
-  }
+  enum os_wait result = os_pressure_poll(background.pressure, 0);
+  if (result == OS_WAIT_GONE)
+    pressure_close();
   return result == OS_WAIT_PRESSURE;
 }
 
 static void *run(void *unused) {
   (void)unused;
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_release);
-  int pressure = option_value(OPTION_CGROUP) == CGROUP_ON ? os_pressure_open() : -1;
+  background.pressure = option_value(OPTION_CGROUP) == CGROUP_ON ? os_pressure_open() : -1;
   unsigned quiet_periods = 0;
   while (is_wanted()) {
-    bool pressed = wait_period(&pressure);
+    bool pressed = wait_period();
     if (is_ending())
       break;
     bool active = atomic_exchange_explicit(&background.active, false, memory_order_relaxed);
@@ -67,8 +72,7 @@ static void *run(void *unused) {
     if (idle && !more)
       sleep_until_woken();
   }
-  if (pressure >= 0)
-    os_pressure_close(pressure);
+  pressure_close();
   atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_release);
   return NULL;
 }
@@ -115,6 +119,7 @@ void background_prepare(void) {
 }
 
 void background_reset_after_fork(void) {
+  pressure_close(); /* reports reach one of those who share it only */
   atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_relaxed);
   atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);
 }

@@ -6,23 +6,16 @@
 #include "map/extent.h"
 #include "map/superslab.h"
 #include "map/usage.h"
-#include "os/cgroup.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "policy/limit_policy.h"
 
-#define FREE_BYTES_MIN ((size_t)1 << 20)    /* less is not worth a look */
-#define PURGE_MARGIN ((size_t)4 << 20)      /* a purge goes so far below its bound: the next is not due at once */
-#define LIMITS_BYTES_MIN ((size_t)16 << 20) /* a smaller heap does not read the cgroup's limits */
+#define FREE_BYTES_MIN ((size_t)1 << 20) /* less is not worth a look */
+#define PURGE_MARGIN ((size_t)4 << 20)   /* a purge goes so far below its bound: the next is not due at once */
 #define TARGET_PERIOD 64u /* ticks between two looks at the soft target: it takes a walk over the heaps */
 
 static struct {
-  struct lock round;  /* held over a round; only forks and trims wait for it */
-  struct lock limits; /* of the next three; a leaf */
-  struct os_memory_limits group;
-  bool group_read;
-  _Atomic size_t high_bytes; /* see struct limit_view; 0: not known yet */
-  _Atomic bool limits_read;
+  struct lock round; /* held over a round; only forks and trims wait for it */
   _Atomic uint32_t ticks;
   _Atomic uint64_t rounds;
 } reclaim;
@@ -143,35 +136,6 @@ static void close_empty_slabs(void) {
 
 /* --- limits --- */
 
-static size_t option_bytes(enum option option) { return (size_t)option_value(option) << 20; }
-
-/* Where the cgroup leaves less than the option, what counts is what is resident: there, a block that is not
- * touched costs nothing. */
-void reclaim_limits_apply(void) {
-  lock_take(&reclaim.limits);
-  size_t own = limit_hard(option_bytes(OPTION_LIMIT_MB), SIZE_MAX, 0);
-  size_t hard = own;
-  if (reclaim.group_read)
-    hard = limit_hard(option_bytes(OPTION_LIMIT_MB), reclaim.group.max_bytes, reclaim.group.swap_bytes);
-  usage_limit_set(hard, hard < own);
-  reclaim.high_bytes = min_size(hard, reclaim.group_read ? reclaim.group.high_bytes : SIZE_MAX);
-  lock_give(&reclaim.limits);
-}
-
-/* Once, when the heap gets big: a small program is spared the system calls. */
-COLD static void limits_read(void) {
-  if (atomic_exchange_explicit(&reclaim.limits_read, true, memory_order_relaxed) ||
-      option_value(OPTION_CGROUP) != CGROUP_ON)
-    return;
-  struct os_memory_limits group;
-  os_memory_limits_read(&group);
-  lock_take(&reclaim.limits);
-  reclaim.group = group;
-  reclaim.group_read = true;
-  lock_give(&reclaim.limits);
-  reclaim_limits_apply();
-}
-
 /* Lowers what the purge policy may keep, when a limit or the target is near. True if the target is
  * exceeded. */
 static bool look_at_limits(bool under_pressure) {
@@ -179,8 +143,8 @@ static bool look_at_limits(bool under_pressure) {
       .held_bytes = usage_held(),
       .live_bytes = heaps_live_bytes() + large_live_bytes(),
       .free_bytes = usage_free(),
-      .target_bytes = option_bytes(OPTION_TARGET_MB),
-      .high_bytes = reclaim.high_bytes ? reclaim.high_bytes : SIZE_MAX,
+      .target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20,
+      .high_bytes = usage_high(),
       .under_pressure = under_pressure,
   };
   usage_keep_cap(SIZE_MAX);
@@ -191,9 +155,7 @@ static bool look_at_limits(bool under_pressure) {
          view.held_bytes - view.live_bytes > view.target_bytes;
 }
 
-static bool limits_matter(void) {
-  return option_value(OPTION_TARGET_MB) != 0 || (reclaim.high_bytes != 0 && reclaim.high_bytes != SIZE_MAX);
-}
+static bool limits_matter(void) { return option_value(OPTION_TARGET_MB) != 0 || usage_high() != SIZE_MAX; }
 
 /* --- who asks --- */
 
@@ -206,8 +168,6 @@ static bool round_begin(void) {
 static void round_end(void) { lock_give(&reclaim.round); }
 
 void reclaim_tick(void) {
-  if (UNLIKELY(usage_held() >= LIMITS_BYTES_MIN && !atomic_load_explicit(&reclaim.limits_read, memory_order_relaxed)))
-    limits_read();
   if (UNLIKELY(limits_matter()) &&
       atomic_fetch_add_explicit(&reclaim.ticks, 1, memory_order_relaxed) % TARGET_PERIOD == 0 && round_begin()) {
     if (look_at_limits(false))
@@ -237,6 +197,8 @@ bool reclaim_round(enum reclaim_depth depth) {
   size_t given_back = 0;
   if (limits_matter() || depth == RECLAIM_PRESSED)
     over_target = look_at_limits(depth == RECLAIM_PRESSED);
+  else
+    usage_keep_cap(SIZE_MAX); /* pressure has passed */
   given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED);
   if (depth != RECLAIM_AGED)
     close_empty_slabs();
@@ -278,17 +240,12 @@ void reclaim_counters(struct reclaim_counters *out) {
   };
 }
 
-void reclaim_lock_for_fork(void) {
-  lock_take(&reclaim.round);
-  lock_take(&reclaim.limits);
-}
+void reclaim_lock_for_fork(void) { lock_take(&reclaim.round); }
 
 void reclaim_unlock_after_fork(bool child) {
   if (child) {
     lock_reset(&reclaim.round);
-    lock_reset(&reclaim.limits);
   } else {
-    lock_give(&reclaim.limits);
     lock_give(&reclaim.round);
   }
 }

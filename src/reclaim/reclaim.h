@@ -34,10 +34,6 @@ enum reclaim_depth {
 /* Returns true if there may be more to do later. */
 bool reclaim_round(enum reclaim_depth depth);
 
-/* Puts the limits into force that the options and, once it was read, the cgroup give: at start, and when an
- * option changes. */
-void reclaim_limits_apply(void);
-
 struct reclaim_counters {
   uint64_t rounds, purges, purged_bytes;
 };
