@@ -19,6 +19,8 @@ void hak_limit_callback_set(hak_limit_callback callback, void *context) {
 
 bool limit_callback_call(size_t size) {
   struct heap *heap = heap_current();
+  if (heap == NULL) /* a thread that had no small block so far */
+    heap = heap_attach();
   if (heap == NULL || heap->in_limit_callback) /* a callback that allocates in vain is not called for that */
     return false;
   lock_take(&limit.lock);

@@ -73,7 +73,11 @@ static bool may_try_again(unsigned attempt, size_t size) {
   }
   slow_path_end();
   bool again = limit_callback_call(size);
-  return slow_path_begin() && again;
+  if (!slow_path_begin())
+    return false;
+  if (again) /* what it freed may be held free, in a shape that does not fit */
+    memory_release();
+  return again;
 }
 
 static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {

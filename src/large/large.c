@@ -99,11 +99,7 @@ static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t
 }
 
 static struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed) {
-  enum extent_pool pool = huge_pool_for_large(bytes);
-  if (pool == EXTENT_HUGE) {
-    bytes = round_up(bytes, SUPERSLAB_BYTES);
-    alignment = SUPERSLAB_BYTES;
-  }
+  enum extent_pool pool = huge_pool_for_large();
   struct extent extent = extent_resident(pool, bytes, alignment);
   if (extent.base == NULL && usage_fits(bytes))
     extent = extent_take(pool, bytes, alignment);
@@ -131,7 +127,7 @@ static void *object_made(struct large *range) {
   size_t bytes = large_range_bytes(range);
   add(&large.live_count, 1);
   add(&large.live_bytes, bytes);
-  usage_take(bytes);
+  usage_take(USAGE_LARGE, bytes);
   mark(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return range->base;
 }
@@ -185,7 +181,7 @@ void large_free(void *object) {
   size_t bytes = large_range_bytes(range);
   add(&large.live_count, (size_t)-1);
   add(&large.live_bytes, -bytes);
-  usage_give(bytes);
+  usage_give(USAGE_LARGE, bytes);
   mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
   if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
     huge_judge_mapping(object, bytes);
@@ -212,9 +208,9 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   range->units = (uint32_t)(wanted / UNIT_BYTES);
   add(&large.live_bytes, wanted - bytes);
   if (wanted > bytes)
-    usage_take(wanted - bytes);
+    usage_take(USAGE_LARGE, wanted - bytes);
   else
-    usage_give(bytes - wanted);
+    usage_give(USAGE_LARGE, bytes - wanted);
 }
 
 static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
@@ -310,8 +306,6 @@ void *large_resize(void *object, size_t size) {
   struct large *range = record(object);
   size_t bytes = large_range_bytes(range);
   size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_good_size(size);
-  if (!range->mapping && range->huge)
-    wanted = round_up(wanted, SUPERSLAB_BYTES);
   if (wanted == bytes)
     return object;
   if (range->mapping ? mapping_resize(range, bytes, wanted) : extent_resize(range, bytes, wanted))

@@ -19,19 +19,17 @@ static bool wanted(size_t bytes, bool is_large) {
   enum huge_mode mode = (enum huge_mode)option_value(OPTION_HUGE);
   if (os_page_bytes() != SMALL_PAGE_BYTES) /* with longer ones a huge page is no longer 2 MiB */
     return false;
-  if (mode == HUGE_OFF || usage_held() < HUGE_HEAP_BYTES_MIN || !lock_try(&huge.lock))
+  size_t heap_bytes = is_large ? usage_taken_large() : usage_held();
+  if (mode == HUGE_OFF || heap_bytes < HUGE_HEAP_BYTES_MIN || !lock_try(&huge.lock))
     return false;
-  bool yes = huge_wanted(&huge.state, mode, is_large, usage_held(), bytes, os_milliseconds());
+  bool yes = huge_wanted(&huge.state, mode, is_large, heap_bytes, bytes, os_milliseconds());
   lock_give(&huge.lock);
   return yes;
 }
 
 enum extent_pool huge_pool_for_superslab(void) { return wanted(SUPERSLAB_BYTES, false) ? EXTENT_HUGE : EXTENT_PLAIN; }
 
-enum extent_pool huge_pool_for_large(size_t bytes) {
-  bool fills = round_up(bytes, SUPERSLAB_BYTES) - bytes <= bytes / UNFILLED_SHARE;
-  return bytes >= SUPERSLAB_BYTES && fills && wanted(bytes, true) ? EXTENT_HUGE : EXTENT_PLAIN;
-}
+enum extent_pool huge_pool_for_large(void) { return wanted(SUPERSLAB_BYTES, true) ? EXTENT_HUGE : EXTENT_PLAIN; }
 
 bool huge_for_mapping(size_t bytes) {
   return atomic_load_explicit(&huge.dense, memory_order_relaxed) && wanted(bytes, true);

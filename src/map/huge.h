@@ -5,10 +5,10 @@
 
 #include "map/extent.h"
 
-/* The pool that a superslab should come from, or a large object of so many bytes that is no mapping of
- * its own. Large ones are for huge pages only if they fill them but for an eighth. */
+/* The pool that a superslab should come from, or a large object that is no mapping of its own. Large
+ * objects share huge pages: one that is partly used is filled up by the next. */
 enum extent_pool huge_pool_for_superslab(void);
-enum extent_pool huge_pool_for_large(size_t bytes);
+enum extent_pool huge_pool_for_large(void);
 
 /* May a mapping of a large object have them? Only once such mappings were seen to be used densely: a
  * huge table with a few entries would become resident whole. */

@@ -155,7 +155,7 @@ void *units_take(unsigned order) {
       set_units(s, s->free & ~mask, s->resident & ~mask);
       run = s->base + first * UNIT_BYTES;
       units.taken_bytes += UNIT_BYTES << order;
-      usage_take(UNIT_BYTES << order);
+      usage_take(USAGE_SLABS, UNIT_BYTES << order);
     } else if (s->free == UNITS_ALL) {
       superslab_close(s);
     }
@@ -176,7 +176,7 @@ void units_give(void *run, unsigned order) {
     age_list_append(&units.resident, s);
   set_units(s, s->free | mask, s->resident | mask);
   units.taken_bytes -= UNIT_BYTES << order;
-  usage_give(UNIT_BYTES << order);
+  usage_give(USAGE_SLABS, UNIT_BYTES << order);
   if (s->free == UNITS_ALL)
     superslab_close(s);
   lock_give(&units.lock);

@@ -8,7 +8,7 @@
 #include "policy/purge_policy.h"
 
 static struct {
-  _Atomic size_t taken, taken_peak;
+  _Atomic size_t taken, taken_large, taken_peak;
   /* Of sizes that are SIZE_MAX at first: zero is a valid start. */
   _Atomic size_t limit_complement, high_complement, keep_cap_complement;
   _Atomic bool limit_of_resident;
@@ -16,7 +16,7 @@ static struct {
   _Atomic size_t keep_for_now;
   _Atomic uint64_t purges, purged_bytes;
   struct lock demand_lock; /* only tried: who finds it taken leaves the note to the holder's next */
-  struct demand demand;
+  struct demand demand, demand_large;
   _Alignas(CACHE_LINE) _Atomic size_t free;
 } usage;
 
@@ -35,6 +35,7 @@ static size_t add(_Atomic size_t *figure, size_t bytes) {
 }
 
 size_t usage_taken(void) { return read(&usage.taken); }
+size_t usage_taken_large(void) { return read(&usage.taken_large); }
 size_t usage_taken_peak(void) { return read(&usage.taken_peak); }
 size_t usage_free(void) { return read(&usage.free); }
 
@@ -51,25 +52,35 @@ void usage_unlock_after_fork(bool child) {
   }
 }
 
-static void note_demand(size_t taken) {
+static void note_demand(void) {
   if (!lock_try(&usage.demand_lock))
     return;
+  uint64_t now_ms = os_milliseconds();
   size_t window_ms = max_size((size_t)option_value(OPTION_PURGE_DELAY_MS), 1);
-  demand_note(&usage.demand, taken, os_milliseconds(), window_ms);
-  write(&usage.keep_for_now, purge_keep_for_now(&usage.demand, keep_bytes(), taken));
+  size_t taken = usage_taken();
+  demand_note(&usage.demand, taken, now_ms, window_ms);
+  demand_note(&usage.demand_large, read(&usage.taken_large), now_ms, window_ms);
+  write(&usage.keep_for_now, purge_keep_for_now(&usage.demand, &usage.demand_large, keep_bytes(), taken));
   lock_give(&usage.demand_lock);
 }
 
-void usage_take(size_t bytes) {
+void usage_take(enum usage kind, size_t bytes) {
+  if (kind == USAGE_LARGE)
+    add(&usage.taken_large, bytes);
   size_t now = add(&usage.taken, bytes);
   size_t peak = read(&usage.taken_peak);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&usage.taken_peak, &peak, now, memory_order_relaxed,
                                                               memory_order_relaxed))
     ;
-  note_demand(now);
+  note_demand();
 }
 
-void usage_give(size_t bytes) { note_demand(add(&usage.taken, -bytes)); }
+void usage_give(enum usage kind, size_t bytes) {
+  if (kind == USAGE_LARGE)
+    add(&usage.taken_large, -bytes);
+  add(&usage.taken, -bytes);
+  note_demand();
+}
 
 void usage_free_add(size_t bytes) { add(&usage.free, bytes); }
 void usage_free_subtract(size_t bytes) { add(&usage.free, -bytes); }
@@ -118,7 +129,6 @@ bool usage_fits(size_t bytes) {
 }
 
 void usage_keep_cap(size_t bytes) { write(&usage.keep_cap_complement, ~bytes); }
-bool usage_is_capped(void) { return read(&usage.keep_cap_complement) != 0; }
 static size_t cap(void) { return ~read(&usage.keep_cap_complement); }
 size_t usage_keep(void) { return min_size(cap(), purge_keep(keep_bytes(), usage_taken())); }
 size_t usage_keep_for_now(void) { return min_size(cap(), read(&usage.keep_for_now)); }

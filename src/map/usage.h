@@ -11,14 +11,16 @@
 #include "base/words.h"
 
 /* More or less is taken. usage_take also moves the peak and the demand that purging goes by. */
-void usage_take(size_t bytes);
-void usage_give(size_t bytes);
+enum usage { USAGE_SLABS, USAGE_LARGE };
+void usage_take(enum usage usage, size_t bytes);
+void usage_give(enum usage usage, size_t bytes);
 
 /* The free bytes change by so much. */
 void usage_free_add(size_t bytes);
 void usage_free_subtract(size_t bytes);
 
 size_t usage_taken(void);
+size_t usage_taken_large(void);
 size_t usage_taken_peak(void);
 size_t usage_free(void);
 static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
@@ -39,7 +41,6 @@ void usage_limits_apply(void);
 size_t usage_keep(void);
 size_t usage_keep_for_now(void);
 void usage_keep_cap(size_t bytes);
-bool usage_is_capped(void);
 
 void usage_lock_for_fork(void);
 void usage_unlock_after_fork(bool child);

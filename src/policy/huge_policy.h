@@ -37,7 +37,8 @@ struct huge_state {
   uint32_t sparse_more; /* sparse ranges beyond the number of well used ones, 0 at least */
 };
 
-/* May this range have huge pages? large: it is a large object, not slabs. heap_bytes: all that is held. */
+/* May this range have huge pages? large: it is a large object, not slabs. heap_bytes: of large objects, or all
+ * that is held. */
 bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large, size_t heap_bytes, size_t range_bytes,
                  uint64_t now_ms);
 

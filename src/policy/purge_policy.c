@@ -1,6 +1,7 @@
 #include "policy/purge_policy.h"
 
 #define KEEP_SHARE 8
+#define LARGE_REST_SHARE 2
 
 void demand_note(struct demand *demand, size_t taken_bytes, uint64_t now_ms, uint64_t window_ms) {
   if (now_ms - demand->window_start_ms >= window_ms) {
@@ -15,9 +16,15 @@ void demand_note(struct demand *demand, size_t taken_bytes, uint64_t now_ms, uin
 
 size_t purge_keep(size_t keep_bytes, size_t taken_bytes) { return keep_bytes + taken_bytes / KEEP_SHARE; }
 
-size_t purge_keep_for_now(const struct demand *demand, size_t keep_bytes, size_t taken_bytes) {
-  size_t peak = max_size(demand->peak_bytes, demand->previous_peak_bytes);
-  return max_size(purge_keep(keep_bytes, taken_bytes), keep_bytes + peak - min_size(peak, taken_bytes));
+static size_t recent_peak(const struct demand *demand) {
+  return max_size(demand->peak_bytes, demand->previous_peak_bytes);
+}
+
+size_t purge_keep_for_now(const struct demand *demand, const struct demand *large, size_t keep_bytes,
+                          size_t taken_bytes) {
+  size_t peak = recent_peak(demand);
+  size_t rest = recent_peak(large) / LARGE_REST_SHARE;
+  return max_size(purge_keep(keep_bytes, taken_bytes), keep_bytes + rest + peak - min_size(peak, taken_bytes));
 }
 
 #define WASTE_SHARE 4

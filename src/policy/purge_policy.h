@@ -21,8 +21,11 @@ void demand_note(struct demand *demand, size_t taken_bytes, uint64_t now_ms, uin
 /* Resident free bytes that are kept however old: keep_bytes, and an eighth of what is taken. */
 size_t purge_keep(size_t keep_bytes, size_t taken_bytes);
 
-/* Resident free bytes that are kept for the delay: never less than purge_keep. */
-size_t purge_keep_for_now(const struct demand *demand, size_t keep_bytes, size_t taken_bytes);
+/* Resident free bytes that are kept for the delay: never less than purge_keep. Large objects of changing
+ * sizes never fit into what the last ones left without a rest, so half of their recent peak is no excess.
+ * demand: of everything, large: of large objects. */
+size_t purge_keep_for_now(const struct demand *demand, const struct demand *large, size_t keep_bytes,
+                          size_t taken_bytes);
 
 /* Do slabs of slab_bytes, of which taken_bytes are in use, hold so much free memory that their free pages
  * should go: more than is kept, and half of what is in use besides? */

@@ -49,15 +49,6 @@ static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
   return given_back;
 }
 
-/* Free bytes that may stay until they are aged. Large objects of changing sizes never fit into what the
- * last ones left without a rest: half as much again as they hold is no excess. */
-#define LARGE_REST_SHARE 2
-
-static size_t keep_for_now(void) {
-  size_t keep = usage_keep_for_now();
-  return usage_is_capped() ? keep : keep + large_live_bytes() / LARGE_REST_SHARE;
-}
-
 static uint64_t earlier(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 /* Read without locks: late or early by one range does not matter. */
@@ -66,7 +57,7 @@ static bool free_is_due(void) {
   if (LIKELY(free_bytes < FREE_BYTES_MIN) || free_bytes <= usage_keep())
     return false;
   uint64_t oldest_ms = earlier(earlier(extents_oldest_ms(), units_oldest_ms()), large_cache_oldest_ms());
-  return free_bytes > keep_for_now() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
+  return free_bytes > usage_keep_for_now() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
 }
 
 static uint64_t before_delay(void) {
@@ -76,7 +67,7 @@ static uint64_t before_delay(void) {
 
 static size_t purge_due(void) {
   size_t given_back = 0;
-  size_t bound = keep_for_now();
+  size_t bound = usage_keep_for_now();
   if (usage_free() > bound)
     given_back += purge_free(bound - min_size(bound, PURGE_MARGIN), ANY_TIME);
   return given_back + purge_free(usage_keep(), before_delay());
@@ -148,7 +139,7 @@ static bool look_at_limits(bool under_pressure) {
       .under_pressure = under_pressure,
   };
   usage_keep_cap(SIZE_MAX);
-  size_t keep = keep_for_now();
+  size_t keep = usage_keep_for_now();
   size_t allowed = limit_keep(&view, keep);
   usage_keep_cap(allowed < keep ? allowed : SIZE_MAX);
   return view.target_bytes != 0 && view.held_bytes > view.live_bytes &&

@@ -271,12 +271,17 @@ static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole
   return true;
 }
 
+/* A free block that is longer is likely to be wanted again, and costs a fault for each of its pages then. */
+#define EMPTIER_BYTES_MAX ((size_t)32 * 1024)
+
 /* The smaller the blocks, the emptier a slab must be to have whole pages free. */
 static unsigned first_list(unsigned cls, enum hole_search search) {
   if (search == HOLES_ALL)
     return 0;
   size_t in_page = os_page_bytes() / class_bytes(cls);
   unsigned likely = in_page >= 16 ? 3 : in_page >= 4 ? 2 : in_page >= 2 ? 1 : 0;
+  if (search == HOLES_EMPTIER && class_bytes(cls) > EMPTIER_BYTES_MAX)
+    return FULLNESS_LISTS;
   return search == HOLES_EMPTIER && likely < FULLNESS_LISTS / 2 ? FULLNESS_LISTS / 2 : likely;
 }
 
