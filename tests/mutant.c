@@ -120,3 +120,8 @@ int hak_trim(size_t keep_bytes) {
 }
 
 void hak_stats_get(struct hak_stats *out) { memset(out, 0, sizeof *out); }
+
+void hak_limit_callback_set(hak_limit_callback callback, void *context) {
+  (void)callback;
+  (void)context;
+}

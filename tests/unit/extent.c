@@ -17,13 +17,12 @@
 enum lie { LIE_NONE, LIE_CONTENT, LIE_WIDE };
 static enum lie lie;
 
-void __real_os_purge(void *address, size_t size);
-void __wrap_os_purge(void *address, size_t size);
-void __wrap_os_purge(void *address, size_t size) {
+bool __real_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size) {
   if (lie == LIE_WIDE)
     size += os_page_bytes();
-  if (lie != LIE_CONTENT)
-    __real_os_purge(address, size);
+  return lie == LIE_CONTENT || __real_os_purge(address, size);
 }
 
 static struct extent_stats stats(void) {

@@ -21,14 +21,14 @@ size_t __wrap_os_page_bytes(void);
 void *__real_os_map(size_t size, size_t alignment);
 void *__real_os_reserve(size_t size, size_t alignment);
 bool __real_os_commit(void *address, size_t size);
-void __real_os_purge(void *address, size_t size);
+bool __real_os_purge(void *address, size_t size);
 bool __real_os_unmap(void *address, size_t size);
 bool __real_os_resize(void *address, size_t size, size_t size_wanted);
 bool __real_os_move(void *address, size_t size, void *target, size_t size_wanted);
 void *__wrap_os_map(size_t size, size_t alignment);
 void *__wrap_os_reserve(size_t size, size_t alignment);
 bool __wrap_os_commit(void *address, size_t size);
-void __wrap_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size);
 bool __wrap_os_unmap(void *address, size_t size);
 bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
 bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted);
@@ -46,9 +46,9 @@ bool __wrap_os_commit(void *address, size_t size) {
   look(address, size);
   return __real_os_commit(address, size);
 }
-void __wrap_os_purge(void *address, size_t size) {
+bool __wrap_os_purge(void *address, size_t size) {
   look(address, size);
-  __real_os_purge(address, size);
+  return __real_os_purge(address, size);
 }
 bool __wrap_os_unmap(void *address, size_t size) {
   look(address, size);

@@ -18,17 +18,17 @@ static void interrupt(void) {
 }
 
 bool __real_os_commit(void *address, size_t size);
-void __real_os_purge(void *address, size_t size);
+bool __real_os_purge(void *address, size_t size);
 bool __wrap_os_commit(void *address, size_t size);
-void __wrap_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size);
 
 bool __wrap_os_commit(void *address, size_t size) {
   interrupt();
   return __real_os_commit(address, size);
 }
-void __wrap_os_purge(void *address, size_t size) {
+bool __wrap_os_purge(void *address, size_t size) {
   interrupt();
-  __real_os_purge(address, size);
+  return __real_os_purge(address, size);
 }
 
 static void *early[64]; /* blocks the handler frees */

@@ -1,0 +1,233 @@
+/* HAKMEM_LIMIT_MB: what is held stays below it. A request beyond gets NULL and ENOMEM and the program lives; what
+ * it frees can be had again. The callback is asked first.
+ *     limit_mb fill SIZE    blocks of one size until NULL: at least 60 % of the limit was given, at most all of it
+ *     limit_mb random       sizes of all kinds, realloc and calloc, by three threads
+ *     limit_mb callback     when, how often and on which thread it is called
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "../reclaim/again.h"
+
+#define LIMIT_MB 64
+#define LIMIT_TEXT "64"
+#define MIB ((size_t)1 << 20)
+#define TOO_MUCH ((LIMIT_MB + 1) * MIB)
+#define BLOCKS_MAX (2 << 20)
+
+static char **blocks;
+
+static size_t fill(size_t size) {
+  size_t count = 0;
+  for (; count < BLOCKS_MAX; count++) {
+    errno = 0;
+    char *block = t_malloc(size);
+    if (block == NULL)
+      break;
+    block[0] = block[size - 1] = (char)count;
+    blocks[count] = block;
+  }
+  CHECK_SAY(count < BLOCKS_MAX && errno == ENOMEM, "%zu blocks, errno %d", count, errno);
+  return count;
+}
+
+static void fill_and_free(size_t size) {
+  size_t first = 0;
+  long before_kib = test_rss_kib();
+  for (int round = 0; round < 6; round++) {
+    size_t count = fill(size);
+    size_t got = count * size;
+    CHECK_SAY(got >= LIMIT_MB * MIB / 10 * 6 && got <= LIMIT_MB * MIB, "%zu blocks of %zu", count, size);
+    if (round == 0)
+      first = count;
+    CHECK_SAY(count >= first - first / 8, "%zu at first, then %zu", first, count);
+    CHECK_SAY(!TEST_RSS_COUNTS || test_rss_kib() - before_kib < (LIMIT_MB + 16) * 1024, "RSS grew by %ld KiB",
+              test_rss_kib() - before_kib);
+    errno = 0;
+    CHECK(t_calloc(LIMIT_MB * MIB, 2) == NULL && errno == ENOMEM);
+    errno = 0;
+    CHECK(t_realloc(blocks[0], LIMIT_MB * MIB + 1) == NULL && errno == ENOMEM);
+    for (size_t i = 0; i < count; i++) {
+      CHECK(blocks[i][0] == (char)i && blocks[i][size - 1] == (char)i);
+      if (round % 2 == 0 || i % 2)
+        t_free(blocks[i]);
+    }
+    if (round % 2) { /* half of them: there is room again at once */
+      char *again = t_malloc(size);
+      CHECK(again != NULL);
+      t_free(again);
+      for (size_t i = 0; i < count; i += 2)
+        t_free(blocks[i]);
+    }
+  }
+}
+
+static _Atomic long refusals;
+
+static void *random_use(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  enum { LIVE = 400 };
+  static __thread struct {
+    unsigned char *block;
+    size_t size;
+  } live[LIVE];
+  for (long step = test_rounds(60000, 10); step > 0; step--) {
+    unsigned i = (unsigned)(test_random(&seed) % LIVE);
+    size_t size = 16 + test_random(&seed) % (test_random(&seed) % 8 ? 3000 : test_random(&seed) % 4 ? 300000 : 6000000);
+    unsigned char tag = (unsigned char)(i * 7 + size);
+    errno = 0;
+    unsigned char *block;
+    if (live[i].block) {
+      tag = (unsigned char)(i * 7 + live[i].size);
+      CHECK(live[i].block[0] == tag && live[i].block[live[i].size - 1] == tag);
+      if (test_random(&seed) % 4) {
+        t_free(live[i].block);
+        live[i].block = NULL;
+        continue;
+      }
+      block = t_realloc(live[i].block, size);
+      CHECK(block == NULL || block[0] == tag);
+      tag = (unsigned char)(i * 7 + size);
+    } else {
+      block = step % 2 ? t_malloc(size) : t_calloc(1, size);
+      CHECK(block == NULL || step % 2 || (block[0] == 0 && block[size - 1] == 0));
+    }
+    if (block == NULL) {
+      CHECK(errno == ENOMEM);
+      refusals++;
+      continue;
+    }
+    block[0] = block[size - 1] = tag;
+    live[i].block = block;
+    live[i].size = size;
+  }
+  for (unsigned i = 0; i < LIVE; i++)
+    t_free(live[i].block);
+  return NULL;
+}
+
+static void threads_at_random(void) {
+  pthread_t threads[3];
+  long before_kib = test_rss_kib();
+  for (uintptr_t i = 0; i < 3; i++)
+    CHECK(pthread_create(&threads[i], NULL, random_use, (void *)(i + test_seed)) == 0);
+  for (int i = 0; i < 3; i++)
+    pthread_join(threads[i], NULL);
+  CHECK(refusals > 0);
+  CHECK_SAY(!TEST_RSS_COUNTS || test_status_kib("VmHWM:") - before_kib < (LIMIT_MB + 24) * 1024, "peak %ld KiB more",
+            test_status_kib("VmHWM:") - before_kib);
+}
+
+/* volatile: the compiler believes that malloc calls nothing of this file. */
+static volatile struct {
+  int calls, depth;
+  size_t wanted;
+  pthread_t thread;
+  void *context;
+  char *reserve; /* what it can give up */
+  int answer;    /* without a reserve */
+  int allocates; /* in vain, inside */
+} seen;
+
+static int give_up(size_t wanted_bytes, void *context) {
+  CHECK(seen.depth == 0);
+  seen.depth++;
+  seen.calls++;
+  seen.wanted = wanted_bytes;
+  seen.context = context;
+  seen.thread = pthread_self();
+  if (seen.allocates) {
+    CHECK(t_malloc(TOO_MUCH) == NULL && errno == ENOMEM); /* must not call this again */
+    char *small = t_malloc(100);
+    t_free(small);
+  }
+  int answer = seen.answer;
+  if (seen.reserve) {
+    t_free(seen.reserve);
+    seen.reserve = NULL;
+    answer = 1;
+  }
+  seen.depth--;
+  return answer;
+}
+
+static void *ask_in_thread(void *unused) {
+  (void)unused;
+  seen.calls = 0;
+  CHECK(t_malloc(TOO_MUCH) == NULL && errno == ENOMEM);
+  CHECK(seen.calls == 1 && pthread_equal(seen.thread, pthread_self()));
+  return NULL;
+}
+
+static void callback(void) {
+  void (*set)(hak_limit_callback, void *) = TEST_HAK(hak_limit_callback_set);
+  CHECK(set != NULL);
+  CHECK(t_malloc(TOO_MUCH) == NULL); /* none is set */
+  CHECK(seen.calls == 0);
+  int context;
+  set(give_up, &context);
+  char *some = t_malloc(10 * MIB);
+  CHECK(some != NULL && seen.calls == 0); /* there is room: nobody is asked */
+  t_free(some);
+  for (int allocates = 0; allocates < 2; allocates++) {
+    seen.allocates = allocates;
+    /* It gives up what the request needs: that succeeds. */
+    seen.calls = 0;
+    seen.reserve = t_malloc(40 * MIB);
+    CHECK(seen.reserve != NULL);
+    some = t_malloc(50 * MIB);
+    CHECK_SAY(some != NULL && seen.calls == 1 && seen.reserve == NULL, "%p after %d calls", (void *)some, seen.calls);
+    CHECK(seen.wanted == 50 * MIB && seen.context == &context && pthread_equal(seen.thread, pthread_self()));
+    t_free(some);
+    /* It gives up too little, or lies, or has nothing: it is asked once, and the request refused. */
+    seen.calls = 0;
+    seen.reserve = t_malloc(MIB);
+    CHECK(t_malloc(TOO_MUCH) == NULL && errno == ENOMEM && seen.calls == 1);
+    for (seen.answer = 0; seen.answer < 2; seen.answer++) {
+      seen.calls = 0;
+      CHECK(t_malloc(TOO_MUCH) == NULL && errno == ENOMEM && seen.calls == 1);
+    }
+    seen.answer = 0;
+  }
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, ask_in_thread, NULL) == 0);
+  pthread_join(thread, NULL);
+  /* For small blocks, too. */
+  seen.allocates = 0;
+  seen.calls = 0;
+  seen.reserve = t_malloc(20 * MIB);
+  CHECK(seen.reserve != NULL);
+  size_t count = 0, at_call = 0;
+  char *block;
+  for (; count < BLOCKS_MAX && (block = t_malloc(1000)) != NULL; count++) {
+    blocks[count] = block;
+    if (seen.calls == 1 && at_call == 0)
+      at_call = count;
+  }
+  CHECK_SAY(at_call > 0 && count - at_call > 15 * MIB / 1024, "asked after %zu blocks, %zu in all", at_call, count);
+  CHECK(seen.calls == 2);
+  set(NULL, NULL);
+  CHECK(t_malloc(1000) == NULL && seen.calls == 2);
+  while (count > 0)
+    t_free(blocks[--count]);
+  some = t_malloc(50 * MIB);
+  CHECK(some != NULL);
+  t_free(some);
+}
+
+int main(int argc, char **argv) {
+  const char *const options[] = {"HAKMEM_LIMIT_MB", LIMIT_TEXT, NULL};
+  test_again_with(argv, options);
+  test_begin(argc, argv);
+  blocks = mmap(NULL, BLOCKS_MAX * sizeof *blocks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(blocks != MAP_FAILED);
+  const char *mode = argc > 1 ? argv[1] : "callback";
+  if (strcmp(mode, "fill") == 0)
+    fill_and_free(strtoul(argv[2], NULL, 10));
+  else if (strcmp(mode, "random") == 0)
+    threads_at_random();
+  else
+    callback();
+  printf("limit %s: ok\n", mode);
+  return 0;
+}

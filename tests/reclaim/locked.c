@@ -1,0 +1,32 @@
+/* mlockall: the kernel refuses to take locked pages back, so what was to be given back keeps its content. calloc
+ * must not believe that it reads as zero. */
+#include <sys/mman.h>
+
+#include "again.h"
+
+int main(int argc, char **argv) {
+  const char *const options[] = {"HAKMEM_PURGE_DELAY_MS", "0", "HAKMEM_KEEP_MB", "0", "HAKMEM_HUGE", "off", NULL};
+  test_again_with(argv, options);
+  test_begin(argc, argv);
+  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+    test_skip("memory cannot be locked here");
+  static const size_t sizes[] = {70000, 300000, 1000000, 5000000, 20000000, 40000000};
+  for (int round = 0; round < 4; round++)
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+      unsigned char *block = t_malloc(sizes[s]);
+      if (block == NULL)
+        test_skip("not enough memory can be locked here");
+      memset(block, 0xff, sizes[s]);
+      t_free(block);
+      if (round % 2)
+        t_trim(0);
+      block = t_calloc(sizes[s], 1);
+      CHECK(block != NULL);
+      for (size_t b = 0; b < sizes[s]; b++)
+        CHECK_SAY(block[b] == 0, "byte %zu of %zu", b, sizes[s]);
+      memset(block, 0xff, sizes[s]);
+      t_free(block);
+    }
+  puts("locked: ok");
+  return 0;
+}

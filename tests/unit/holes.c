@@ -1,0 +1,180 @@
+/* holes: pages of free blocks go back while threads allocate, free, and free each other's blocks: no live block
+ * changes, and nothing is lost. Rounds of all depths run one after another, from two threads, all the time.
+ *
+ * Positive control: with an argument, purging goes wrong: `wide` takes a page too many, `late` purges a hole only
+ * when the next one is due, when its slab is in use again. The test must fail then.
+ *     unit-holes wide | late
+ */
+#include "unit.h"
+
+#include "large/large.h"
+#include "map/usage.h"
+#include "os/os.h"
+#include "reclaim/reclaim.h"
+
+#include <time.h>
+
+enum lie { LIE_NONE, LIE_WIDE, LIE_LATE };
+static enum lie lie;
+static _Atomic uint64_t purges;
+
+bool __real_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size) {
+  static __thread struct {
+    void *address;
+    size_t size;
+  } last;
+  atomic_fetch_add(&purges, 1);
+  if (lie == LIE_LATE) {
+    if (last.address)
+      __real_os_purge(last.address, last.size);
+    last.address = address;
+    last.size = size;
+    return true;
+  }
+  return __real_os_purge(address, size + (lie == LIE_WIDE ? os_page_bytes() : 0));
+}
+
+#define WORKERS 3u
+#define LIVE 2000u
+#define SHARED 512u
+
+struct block {
+  size_t size;
+  uint64_t words[];
+};
+
+/* Content depends on the address: a block that was given out twice, or moved, shows. */
+static uint64_t word(const struct block *block, size_t i) {
+  return ((uintptr_t)block ^ block->size) * 0x9e3779b97f4a7c15u + i;
+}
+static size_t word_count(size_t size) { return (size - sizeof(struct block)) / sizeof(uint64_t); }
+
+static _Atomic bool ending, broken;
+
+static void check(struct block *block) {
+  size_t count = word_count(block->size);
+  for (size_t i = 0; i < count; i++)
+    if (block->words[i] != word(block, i)) {
+      if (!atomic_exchange(&broken, true))
+        print_message("word %zu of %zu at %p\n", i, count, (void *)block);
+      return;
+    }
+}
+
+static struct block *make(uint64_t *seed) {
+  static const size_t sizes_max[] = {64, 300, 1200, 1200, 5000, 5000, 20000, 200000};
+  size_t size = sizeof(struct block) + unit_random(seed) % sizes_max[unit_random(seed) % 8];
+  if (unit_random(seed) % 512 == 0)
+    size += HAK_SMALL_MAX;
+  struct block *block = hak_malloc(size);
+  if (block == NULL)
+    abort();
+  block->size = size;
+  for (size_t i = 0; i < word_count(size); i++)
+    block->words[i] = word(block, i);
+  return block;
+}
+
+static void drop(struct block *block) {
+  if (block == NULL)
+    return;
+  check(block);
+  hak_free(block);
+}
+
+static struct block *_Atomic shared[SHARED]; /* freed by any thread */
+
+static void *work(void *argument) {
+  uint64_t seed = UNIT_SEED + (uintptr_t)argument;
+  static __thread struct block *live[LIVE];
+  for (unsigned step = 0; step < (UNIT_TSAN ? 20000 : 300000) && !atomic_load(&broken); step++) {
+    unsigned i = (unsigned)(unit_random(&seed) % LIVE);
+    bool shrinks = step / 8192 % 2; /* many are freed, then taken again: into the holes */
+    unsigned dice = (unsigned)(unit_random(&seed) % 100);
+    if (dice < 10) {
+      drop(atomic_exchange(&shared[unit_random(&seed) % SHARED], make(&seed)));
+    } else if (dice < 15) {
+      if (live[i])
+        check(live[i]);
+    } else {
+      drop(live[i]);
+      live[i] = dice < (shrinks ? 25 : 90) ? make(&seed) : NULL;
+    }
+  }
+  for (unsigned i = 0; i < LIVE; i++)
+    drop(live[i]);
+  return NULL;
+}
+
+static void *purge_on(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  while (!atomic_load(&ending)) {
+    struct timespec pause = {.tv_nsec = (long)(unit_random(&seed) % 300000)};
+    nanosleep(&pause, NULL);
+    if (unit_random(&seed) % 3)
+      reclaim_round((enum reclaim_depth)(unit_random(&seed) % 3));
+    else
+      hak_trim(0);
+#ifdef HAK_DEBUG
+    if (unit_random(&seed) % 16 == 0 && (!superslabs_are_valid() || !extents_are_valid()))
+      atomic_store(&broken, true);
+#endif
+  }
+  return NULL;
+}
+
+static void live_blocks_keep_their_contents(void **state) {
+  (void)state;
+  unit_option("HAKMEM_PURGE_DELAY_MS", "0");
+  unit_option("HAKMEM_KEEP_MB", "0");
+  pthread_t workers[WORKERS], purgers[2];
+  for (uintptr_t i = 0; i < 2; i++)
+    assert_int_equal(pthread_create(&purgers[i], NULL, purge_on, (void *)(i + 1)), 0);
+  for (uintptr_t i = 0; i < WORKERS; i++)
+    assert_int_equal(pthread_create(&workers[i], NULL, work, (void *)i), 0);
+  for (unsigned i = 0; i < WORKERS; i++)
+    pthread_join(workers[i], NULL);
+  atomic_store(&ending, true);
+  for (unsigned i = 0; i < 2; i++)
+    pthread_join(purgers[i], NULL);
+  assert_false(atomic_load(&broken));
+  assert_true(atomic_load(&purges) > 500);
+  for (unsigned i = 0; i < SHARED; i++)
+    drop(atomic_exchange(&shared[i], NULL));
+  assert_false(atomic_load(&broken));
+}
+
+/* Afterwards every slab is found again, and closes: none stayed out of its list. */
+static void nothing_is_lost(void **state) {
+  (void)state;
+  if (!unit_ends_are_noticed())
+    skip();
+  hak_trim(0);
+  hak_trim(0);
+  size_t slab_bytes = 0, taken_bytes = 0;
+  for (uint32_t id = 1; id <= heap_count(); id++) {
+    struct heap *heap = heap_by_id(id);
+    lock_take(&heap->lock);
+    slab_bytes += heap->slabs.slab_bytes;
+    taken_bytes += heap->slabs.taken_bytes;
+    UNIT_HEAP_VALID(heap);
+    lock_give(&heap->lock);
+  }
+  assert_int_equal(taken_bytes, 0);
+  assert_int_equal(slab_bytes, 0);
+  assert_int_equal(usage_taken(), 0);
+  assert_int_equal(usage_free(), 0);
+}
+
+int main(int argc, char **argv) {
+  unit_alone();
+  if (argc > 1)
+    lie = strcmp(argv[1], "wide") == 0 ? LIE_WIDE : LIE_LATE;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(live_blocks_keep_their_contents),
+      cmocka_unit_test(nothing_is_lost),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* reclaim: several threads give memory back at a time, and a fork meets them anywhere: a child finds every slab
+ * and extent whole. Only the forking thread has blocks, so the child can account for all of them.
+ *
+ * Positive control: with `fork`, the lock that a fork waits for is left out. The test must fail then.
+ */
+#include "unit.h"
+
+#include "large/big_cache.h"
+#include "large/large.h"
+#include "map/usage.h"
+#include "os/os.h"
+#include "reclaim/reclaim.h"
+
+#include <time.h>
+
+static bool lie;
+
+void __real_reclaim_lock_for_fork(void);
+void __real_reclaim_unlock_after_fork(bool child);
+void __wrap_reclaim_lock_for_fork(void);
+void __wrap_reclaim_unlock_after_fork(bool child);
+void __wrap_reclaim_lock_for_fork(void) {
+  if (!lie)
+    __real_reclaim_lock_for_fork();
+}
+void __wrap_reclaim_unlock_after_fork(bool child) {
+  if (!lie || child)
+    __real_reclaim_unlock_after_fork(child);
+}
+
+static _Atomic bool ending;
+
+static void *reclaim_on(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  while (!atomic_load(&ending)) {
+    reclaim_round((enum reclaim_depth)(unit_random(&seed) % 3));
+    if (unit_random(&seed) % 4 == 0)
+      hak_trim(unit_random(&seed) % 2 ? 0 : 1 << 20);
+    struct timespec pause = {.tv_nsec = (long)(unit_random(&seed) % 200000)};
+    nanosleep(&pause, NULL);
+  }
+  return NULL;
+}
+
+#define LIVE 3000u
+static struct {
+  unsigned char *block;
+  size_t size;
+} live[LIVE];
+
+static void drop(unsigned i) {
+  if (live[i].block == NULL)
+    return;
+  for (size_t b = 0; b < live[i].size; b += 64)
+    if (live[i].block[b] != (unsigned char)(i + b))
+      _exit(7);
+  hak_free(live[i].block);
+  live[i].block = NULL;
+}
+
+static void take(unsigned i, uint64_t *seed) {
+  static const size_t sizes_max[] = {200, 1500, 5000, 40000, 300000, 3000000};
+  unsigned dice = (unsigned)(unit_random(seed) % 128);
+  live[i].size = 1 + unit_random(seed) % sizes_max[dice < 60    ? 0
+                                                   : dice < 110 ? 1
+                                                   : dice < 122 ? 2
+                                                   : dice < 126 ? 3
+                                                                : dice - 122];
+  live[i].block = hak_malloc(live[i].size);
+  if (live[i].block == NULL)
+    _exit(8);
+  for (size_t b = 0; b < live[i].size; b += 64)
+    live[i].block[b] = (unsigned char)(i + b);
+}
+
+static void stir(uint64_t *seed, unsigned steps) {
+  for (unsigned n = 0; n < steps; n++) {
+    unsigned i = (unsigned)(unit_random(seed) % LIVE);
+    drop(i);
+    if (unit_random(seed) % 3)
+      take(i, seed);
+  }
+}
+
+static void say(const char *what, size_t bytes) {
+  if (bytes != 0)
+    dprintf(2, "%s: %zu\n", what, bytes);
+}
+
+static void account(void) {
+  hak_trim(0);
+  hak_trim(0);
+  struct hak_stats stats;
+  hak_stats_get(&stats);
+  say("live", stats.live_bytes);
+  size_t slab_bytes = 0;
+  for (uint32_t id = 1; id <= heap_count(); id++)
+    slab_bytes += heap_by_id(id)->slabs.slab_bytes;
+  say("open slabs", slab_bytes);
+  say("taken", usage_taken());
+  say("free", usage_free());
+#ifdef HAK_DEBUG
+  say("invalid", !superslabs_are_valid() || !extents_are_valid() || !big_cache_is_valid());
+#endif
+}
+
+static void child(void *argument) {
+  uint64_t seed = *(uint64_t *)argument;
+  alarm(20);
+  stir(&seed, 2000);
+  for (unsigned i = 0; i < LIVE; i++)
+    drop(i);
+  account();
+}
+
+static void children_find_everything_whole(void **state) {
+  (void)state;
+  if (UNIT_TSAN) /* cannot follow */
+    skip();
+  uint64_t seed = UNIT_SEED;
+  for (unsigned fork = 0; fork < 150; fork++) {
+    stir(&seed, 1500);
+    char said[512];
+    int status = unit_in_child(child, &seed, said, sizeof said);
+    assert_string_equal(said, "");
+    assert_int_equal(status, 0);
+  }
+}
+
+static void threads_trim_at_a_time(void **state) {
+  (void)state;
+  uint64_t seed = UNIT_SEED + 1;
+  for (unsigned round = 0; round < (UNIT_TSAN ? 20 : 60); round++) {
+    stir(&seed, 3000);
+    hak_trim(0);
+  }
+}
+
+static void everything_goes_back(void **state) {
+  (void)state;
+  for (unsigned i = 0; i < LIVE; i++)
+    drop(i);
+  atomic_store(&ending, true);
+}
+
+static void rounds_keep_what_is_asked_for(void **state) {
+  (void)state;
+  enum { COUNT = 40, BYTES = 1 << 20 };
+  static void *blocks[COUNT];
+  for (unsigned i = 0; i < COUNT; i++)
+    memset(blocks[i] = hak_malloc(BYTES), 1, BYTES);
+  for (unsigned i = 0; i < COUNT; i++)
+    hak_free(blocks[i]);
+  assert_true(usage_free() >= (size_t)COUNT * BYTES / 2);
+  hak_trim((size_t)10 << 20);
+  assert_true(usage_free() <= (size_t)10 << 20);
+  assert_true(usage_free() >= (size_t)5 << 20);
+  hak_trim(0);
+  assert_int_equal(usage_free(), 0);
+  assert_int_equal(hak_trim(0), 0); /* nothing is left */
+}
+
+/* Memory that is free goes at once under pressure, but what is freed afterwards may stay again. */
+static void pressure_passes(void **state) {
+  (void)state;
+  reclaim_round(RECLAIM_AGED);
+  size_t keep = usage_keep();
+  assert_true(keep >= (size_t)512 << 20);
+  hak_free(memset(hak_malloc(20 << 20), 1, 20 << 20));
+  reclaim_round(RECLAIM_AGED);
+  assert_true(usage_free() >= (size_t)20 << 20);
+  reclaim_round(RECLAIM_PRESSED);
+  assert_int_equal(usage_free(), 0);
+  reclaim_round(RECLAIM_AGED);
+  assert_int_equal(usage_keep(), keep);
+}
+
+int main(int argc, char **argv) {
+  (void)argv;
+  unit_alone();
+  lie = argc > 1;
+  pthread_t threads[3];
+  unit_option("HAKMEM_PURGE_DELAY_MS", "0");
+  unit_option("HAKMEM_KEEP_MB", "0");
+  for (uintptr_t i = 0; i < 3; i++)
+    if (pthread_create(&threads[i], NULL, reclaim_on, (void *)(i + 1)) != 0)
+      return 1;
+  const struct CMUnitTest many[] = {
+      cmocka_unit_test(children_find_everything_whole),
+      cmocka_unit_test(threads_trim_at_a_time),
+      cmocka_unit_test(everything_goes_back),
+  };
+  int failed = cmocka_run_group_tests(many, NULL, NULL);
+  atomic_store(&ending, true);
+  for (unsigned i = 0; i < 3; i++)
+    pthread_join(threads[i], NULL);
+  unit_option("HAKMEM_PURGE_DELAY_MS", "1000");
+  unit_option("HAKMEM_KEEP_MB", "512");
+  const struct CMUnitTest alone[] = {
+      cmocka_unit_test(pressure_passes),
+      cmocka_unit_test(rounds_keep_what_is_asked_for),
+  };
+  return failed + cmocka_run_group_tests(alone, NULL, NULL);
+}
