@@ -22,7 +22,14 @@ struct slab {
 };
 
 /* How long nothing was taken or put. Purging holes once is enough until a block is put back. */
-enum slab_rest { REST_NONE, REST_SEEN_EVEN, REST_SEEN_ODD, REST_PURGED, REST_PURGING }; /* seen: in such a round */
+enum slab_rest {
+  REST_NONE,
+  REST_SEEN_EVEN, /* in such a round */
+  REST_SEEN_ODD,
+  REST_PURGED,
+  REST_PURGING,
+  REST_PURGING_STIRRED, /* a block was put back meanwhile */
+};
 
 _Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the leaf");
 _Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
@@ -114,7 +121,7 @@ static bool is_empty(const struct slab *slab) { return slab->free_count == size_
 /* Called when free_count got above list_until. */
 static NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
   unsigned cls = slab->class;
-  if (slab->rest == REST_PURGING)
+  if (slab->rest >= REST_PURGING)
     return; /* slab_set_holes_give looks after it */
   if (is_empty(slab)) {
     list_remove(set, slab);
@@ -201,8 +208,7 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
                  (bits & bit) != 0))
       judge(set, cls, blocks[i]);
     *word = bits | bit;
-    if (slab->rest != REST_PURGING)
-      slab->rest = REST_NONE;
+    slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
     if (index / 64 < slab->hint)
       slab->hint = (uint32_t)(index / 64);
     if (UNLIKELY(++slab->free_count > slab->list_until))
@@ -297,7 +303,7 @@ bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {
 void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch) {
   for (unsigned i = 0; i < batch->slab_count; i++) {
     struct slab *slab = batch->slabs[i];
-    slab->rest = REST_PURGED;
+    slab->rest = slab->rest == REST_PURGING ? REST_PURGED : REST_NONE;
     if (is_empty(slab))
       slab_got_emptier(set, slab);
     else

@@ -234,6 +234,119 @@ static void holes_can_be_purged(void **state) {
   slab_set_close_empty(&set);
 }
 
+/* Takes the holes of all slabs, calls `meanwhile` before they are in their lists again. Returns the holes' bytes. */
+static size_t take_and_give_holes(void (*meanwhile)(void *), void *argument) {
+  static struct hole_batch batch;
+  batch = (struct hole_batch){.search = HOLES_ALL, .class = 1};
+  size_t bytes = 0;
+  while (slab_set_holes_take(&set, &batch)) {
+    for (unsigned i = 0; i < batch.hole_count; i++)
+      bytes += batch.holes[i].bytes;
+    meanwhile(argument);
+    slab_set_holes_give(&set, &batch);
+  }
+  UNIT_SLABS_VALID(&set);
+  return bytes;
+}
+
+/* Only what nothing was taken from or put into since the last round, and only once. */
+static void settled_slabs_are_purged_once(void **state) {
+  (void)state;
+  unsigned cls = hak_class_of(1024);
+  size_t count = size_classes[cls].block_count, kept = count / 8;
+  static void *blocks[BLOCKS_MAX];
+  take_all(cls, blocks, count);
+  slab_set_give(&set, cls, blocks + kept, count - kept);
+  size_t holes = round_down((count - kept) * class_bytes(cls), os_page_bytes());
+  assert_int_equal(purge_holes(HOLES_SETTLED, 1), 0);
+  assert_int_equal(purge_holes(HOLES_SETTLED, 2), holes);
+  assert_int_equal(purge_holes(HOLES_SETTLED, 3), 0);
+  assert_int_equal(purge_holes(HOLES_ALL, 4), 0);
+  /* A block that is put back stirs the slab; one that is taken and put back, too. */
+  kept--;
+  slab_set_give(&set, cls, blocks + kept, 1);
+  assert_int_equal(purge_holes(HOLES_SETTLED, 5), 0);
+  assert_true(purge_holes(HOLES_SETTLED, 6) >= holes);
+  void *block;
+  take_all(cls, &block, 1);
+  slab_set_give(&set, cls, &block, 1);
+  assert_int_equal(purge_holes(HOLES_SETTLED, 7), 0);
+  take_all(cls, &block, 1);
+  slab_set_give(&set, cls, &block, 1);
+  assert_int_equal(purge_holes(HOLES_SETTLED, 8), 0);
+  assert_true(purge_holes(HOLES_SETTLED, 9) >= holes);
+  slab_set_give(&set, cls, blocks, kept);
+  slab_set_close_empty(&set);
+  assert_int_equal(set.slab_bytes, 0);
+}
+
+/* More slabs, and more holes, than a batch can take. */
+static void all_holes_of_many_slabs_are_found(void **state) {
+  (void)state;
+  enum { SLABS = 3 * HOLE_SLABS_MAX };
+  unsigned cls = hak_class_of(8192);
+  size_t count = size_classes[cls].block_count;
+  static void *blocks[SLABS][64];
+  assert_true(count <= 64);
+  for (unsigned s = 0; s < SLABS; s++)
+    take_all(cls, blocks[s], count);
+  size_t expected = 0;
+  for (unsigned s = 0; s < SLABS; s++)
+    for (size_t i = 0; i < count; i += 2) {
+      memset(blocks[s][i], 1, class_bytes(cls));
+      slab_set_give(&set, cls, &blocks[s][i], 1);
+      expected += class_bytes(cls);
+    }
+  assert_int_equal(purge_holes(HOLES_ALL, 1), expected);
+  assert_int_equal(purge_holes(HOLES_ALL, 2), 0);
+  for (unsigned s = 0; s < SLABS; s++)
+    for (size_t i = 1; i < count; i += 2)
+      slab_set_give(&set, cls, &blocks[s][i], 1);
+  slab_set_close_empty(&set);
+  assert_int_equal(set.slab_bytes, 0);
+}
+
+struct stirring {
+  unsigned cls;
+  void **blocks;
+  size_t give;  /* back, from blocks[0] on */
+  size_t taken; /* then as many as these, which must come from elsewhere */
+};
+
+static void stir(void *argument) {
+  struct stirring *stirring = argument;
+  slab_set_give(&set, stirring->cls, stirring->blocks, stirring->give);
+  stirring->give = 0;
+  UNIT_SLABS_VALID(&set);
+  for (size_t i = 0; i < stirring->taken; i++) {
+    void *block;
+    take_all(stirring->cls, &block, 1);
+    assert_false(in_slab_of(block, stirring->blocks[0], stirring->cls));
+    slab_set_give(&set, stirring->cls, &block, 1);
+  }
+  stirring->taken = 0;
+}
+
+/* While its holes are purged, blocks may be put into a slab, and none are taken; what was put is found later. */
+static void slabs_may_be_stirred_while_they_are_purged(void **state) {
+  (void)state;
+  unsigned cls = hak_class_of(4096);
+  size_t count = size_classes[cls].block_count, bytes = class_bytes(cls);
+  static void *blocks[BLOCKS_MAX];
+  take_all(cls, blocks, count);
+  slab_set_give(&set, cls, blocks + count - 2, 2);
+  struct stirring some = {cls, blocks, 2, 3};
+  /* Twice: with those put back meanwhile; and all of the slab that was opened for stir. */
+  assert_int_equal(take_and_give_holes(stir, &some), (2 + 4 + count) * bytes);
+  assert_int_equal(purge_holes(HOLES_ALL, 2), 0);
+  slab_set_give(&set, cls, blocks + count - 3, 1);
+  struct stirring all = {cls, blocks + 2, count - 5, 0};
+  take_and_give_holes(stir, &all); /* it is empty when it comes back */
+  slab_set_close_empty(&set);
+  assert_int_equal(set.slab_bytes, 0);
+  assert_int_equal(set.taken_bytes, 0);
+}
+
 struct giving {
   unsigned cls;
   void *blocks[2];
@@ -295,6 +408,9 @@ int main(void) {
       cmocka_unit_test(emptied_slabs_are_closed),
       cmocka_unit_test(random_use_keeps_blocks_apart),
       cmocka_unit_test(holes_can_be_purged),
+      cmocka_unit_test(settled_slabs_are_purged_once),
+      cmocka_unit_test(all_holes_of_many_slabs_are_found),
+      cmocka_unit_test(slabs_may_be_stirred_while_they_are_purged),
       cmocka_unit_test(bugs_end_the_program_with_their_sentence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
