@@ -58,7 +58,9 @@ HAK_API size_t hak_usable_size(const void *block);
 HAK_API size_t hak_good_size(size_t size);
 
 /* Gives free memory back to the kernel, keeping about `keep_bytes` of it for reuse. Returns 1 if
- * something was given back, else 0. */
+ * something was given back, else 0. keep_bytes 0: all that can be reached, free pages inside slabs too.
+ * What other threads hold ready for themselves is theirs until their next slow path, which gives it up;
+ * a thread that sleeps keeps it. */
 HAK_API int hak_trim(size_t keep_bytes);
 
 /* Options: docs/options.md has the table, and for each option what a change does to what is held already.

@@ -19,6 +19,8 @@ HAK_HIDDEN void *aligned_block(size_t alignment, size_t size);
 /* Asks the program to give something up, because a request of `size` bytes found no memory. True if there
  * is a callback and it says that it did. */
 HAK_HIDDEN bool limit_callback_call(size_t size);
+HAK_HIDDEN void limit_callback_lock_for_fork(void);
+HAK_HIDDEN void limit_callback_unlock_after_fork(bool child);
 
 /* Options from the environment, fork handlers, the exit summary: once, by the library's constructor. */
 HAK_HIDDEN void hak_start(void);

@@ -118,6 +118,7 @@ int hak_trim(size_t keep_bytes) {
   int kept = errno;
   if (heap)
     heap_flush_all(heap);
+  heaps_ask_to_flush(heap);
   size_t given_back = reclaim_trim(keep_bytes);
   slow_path_end();
   errno = kept;

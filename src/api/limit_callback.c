@@ -34,3 +34,12 @@ bool limit_callback_call(size_t size) {
   heap->in_limit_callback = false;
   return freed == 1;
 }
+
+void limit_callback_lock_for_fork(void) { lock_take(&limit.lock); }
+
+void limit_callback_unlock_after_fork(bool child) {
+  if (child)
+    lock_reset(&limit.lock);
+  else
+    lock_give(&limit.lock);
+}

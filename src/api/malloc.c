@@ -52,6 +52,10 @@ static void housekeep(struct heap *heap) {
   background_tick();
   if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0))
     heaps_sweep(1);
+  if (UNLIKELY(atomic_load_explicit(&heap->flush_wanted, memory_order_relaxed))) {
+    atomic_store_explicit(&heap->flush_wanted, false, memory_order_relaxed);
+    heap_flush_all(heap);
+  }
 }
 
 /* Memory is out: gives back what is held free, address space included. */

@@ -88,48 +88,44 @@ void report_open(void) {
   atomic_store_explicit(&report_state, report_fd >= 0 ? REPORT_OPEN : REPORT_NONE, memory_order_release);
 }
 
-/* In lock order (src/README.md). Our handlers are registered early, so they run last before a fork and first after. */
+/* What a fork has to hold, in lock order (src/README.md), and who else has to know in the child. */
+static const struct fork_step {
+  void (*before)(void);
+  void (*after)(bool child);
+} fork_steps[] = {
+    {reclaim_lock_for_fork, reclaim_unlock_after_fork},
+    {heaps_lock_for_fork, heaps_unlock_after_fork},
+    {large_lock_for_fork, large_unlock_after_fork},
+    {units_lock_for_fork, units_unlock_after_fork},
+    {extents_lock_for_fork, extents_unlock_after_fork},
+    {map_lock_for_fork, map_unlock_after_fork},
+    {metadata_lock_for_fork, metadata_unlock_after_fork},
+    {usage_lock_for_fork, usage_unlock_after_fork},
+    {limit_callback_lock_for_fork, limit_callback_unlock_after_fork},
+    {NULL, huge_after_fork},
+    {NULL, background_after_fork},
+};
+#define FORK_STEPS (sizeof fork_steps / sizeof fork_steps[0])
+
+/* Our handlers are registered early, so they run last before a fork and first after. */
 static void before_fork(void) {
   if (heap_current() == NULL)
     heap_attach();
-  reclaim_lock_for_fork();
-  heaps_lock_for_fork();
-  large_lock_for_fork();
-  units_lock_for_fork();
-  extents_lock_for_fork();
-  map_lock_for_fork();
-  metadata_lock_for_fork();
-  usage_lock_for_fork();
+  for (size_t i = 0; i < FORK_STEPS; i++)
+    if (fork_steps[i].before)
+      fork_steps[i].before();
   /* Handlers of libraries that were set up before us run after this one, and may allocate: as in a signal
    * handler that interrupts the slow path, they get memory without waiting for the locks we hold. */
   slow_path_begin();
 }
 
-static void after_fork_in_parent(void) {
-  usage_unlock_after_fork(false);
-  metadata_unlock_after_fork(false);
-  map_unlock_after_fork(false);
-  extents_unlock_after_fork(false);
-  units_unlock_after_fork(false);
-  large_unlock_after_fork(false);
-  heaps_unlock_after_fork_parent();
-  reclaim_unlock_after_fork(false);
+static void after_fork(bool child) {
+  for (size_t i = FORK_STEPS; i-- > 0;)
+    fork_steps[i].after(child);
   slow_path_end();
 }
-
-static void after_fork_in_child(void) {
-  usage_unlock_after_fork(true);
-  metadata_unlock_after_fork(true);
-  map_unlock_after_fork(true);
-  extents_unlock_after_fork(true);
-  units_unlock_after_fork(true);
-  large_unlock_after_fork(true);
-  heaps_unlock_after_fork_child();
-  reclaim_unlock_after_fork(true);
-  huge_reset_after_fork();
-  background_reset_after_fork();
-  slow_path_end();
-}
+static void after_fork_in_parent(void) { after_fork(false); }
+static void after_fork_in_child(void) { after_fork(true); }
 
 static void prewarm(void) {
   if (option_value(OPTION_PREWARM) != PREWARM_ON || (heap_current() == NULL && heap_attach() == NULL))

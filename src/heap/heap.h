@@ -75,7 +75,8 @@ struct heap {
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
   _Atomic size_t inbox_bytes; /* of the blocks in it */
   _Atomic uint32_t inbox_envelopes;
-  _Atomic bool parked; /* swept, and nobody owns it */
+  _Atomic bool parked;       /* swept, and nobody owns it */
+  _Atomic bool flush_wanted; /* somebody trims: the owner empties its bins at its next slow path */
 };
 
 /* The heap that threads without a heap point at: empty bins, a key no entry matches. */
@@ -119,14 +120,16 @@ uint32_t heap_count(void);
 void heaps_sweep(uint32_t heaps_max);
 /* Bytes of blocks outside the slabs, those in bins included. Takes the heaps' locks in turn. */
 size_t heaps_live_bytes(void);
+/* Asks the owners of all heaps but `self` (or NULL) to empty theirs. A thread that sleeps does not hear
+ * of it: nobody else can tell that it is not in the midst of a malloc. */
+void heaps_ask_to_flush(const struct heap *self);
 /* Empties bins and outbox into slabs and inboxes; the caller owns the heap and does not hold its lock. */
 void heap_flush_all(struct heap *heap);
 
 void heaps_lock_for_fork(void);
-void heaps_unlock_after_fork_parent(void);
-/* In the child: the other threads are gone, and what they did without a lock was copied page by page
+/* In the child, the other threads are gone, and what they did without a lock was copied page by page
  * while they ran: their bins, their outboxes and all inboxes cannot be trusted and are dropped. */
-void heaps_unlock_after_fork_child(void);
+void heaps_unlock_after_fork(bool child);
 
 /* bins.c: called by the owner, lock held */
 

@@ -105,6 +105,15 @@ void heap_flush_all(struct heap *heap) {
   outbox_send_all(heap);
 }
 
+void heaps_ask_to_flush(const struct heap *self) {
+  uint32_t count = heap_count();
+  for (uint32_t id = 1; id <= count; id++) {
+    struct heap *heap = heap_by_id(id);
+    if (heap != self && !atomic_load_explicit(&heap->parked, memory_order_relaxed))
+      atomic_store_explicit(&heap->flush_wanted, true, memory_order_relaxed);
+  }
+}
+
 /* A dead thread's heap, whose lifeline we took: its blocks go home and it waits for a new owner. */
 static void heap_park(struct heap *heap) {
   if (!atomic_load_explicit(&heap->parked, memory_order_relaxed) || inbox_has_mail(heap)) {
@@ -155,16 +164,14 @@ void heaps_lock_for_fork(void) {
   envelopes_lock_for_fork();
 }
 
-void heaps_unlock_after_fork_parent(void) {
-  envelopes_unlock_after_fork(false);
+static void unlock_in_parent(void) {
   for (uint32_t id = heap_count(); id >= 1; id--)
     lock_give(&heap_by_id(id)->lock);
   lock_give(&registry.lock);
 }
 
-void heaps_unlock_after_fork_child(void) {
+static void unlock_in_child(void) {
   struct heap *self = heap_current();
-  envelopes_unlock_after_fork(true);
   for (uint32_t id = heap_count(); id >= 1; id--) {
     struct heap *heap = heap_by_id(id);
     atomic_store_explicit(&heap->inbox, NULL, memory_order_relaxed);
@@ -182,4 +189,12 @@ void heaps_unlock_after_fork_child(void) {
     lock_reset(&heap->lock);
   }
   lock_reset(&registry.lock);
+}
+
+void heaps_unlock_after_fork(bool child) {
+  envelopes_unlock_after_fork(child);
+  if (child)
+    unlock_in_child();
+  else
+    unlock_in_parent();
 }

@@ -56,4 +56,8 @@ void huge_judge_mapping(const char *base, size_t bytes) {
   }
 }
 
-void huge_reset_after_fork(void) { lock_reset(&huge.lock); }
+/* The lock is only tried, so a fork need not wait for it. */
+void huge_after_fork(bool child) {
+  if (child)
+    lock_reset(&huge.lock);
+}

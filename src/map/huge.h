@@ -21,6 +21,6 @@ void huge_ask(char *base, size_t bytes);
 /* A mapping without huge pages is given up: how much of it was used? */
 void huge_judge_mapping(const char *base, size_t bytes);
 
-void huge_reset_after_fork(void);
+void huge_after_fork(bool child);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/options.h"
 
 /* No huge pages for a heap or a range smaller than these. */
-#define HUGE_HEAP_BYTES_MIN ((size_t)32 << 20)
+#define HUGE_HEAP_BYTES_MIN ((size_t)8 << 20)
 #define HUGE_RANGE_BYTES_MIN SUPERSLAB_BYTES
 
 /* The first touch of a huge page is a stall if it takes longer than HUGE_STALL_NS; and so is the

@@ -118,7 +118,9 @@ void background_prepare(void) {
   background.prepared = true;
 }
 
-void background_reset_after_fork(void) {
+void background_after_fork(bool child) {
+  if (!child)
+    return;
   pressure_close(); /* reports reach one of those who share it only */
   atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_relaxed);
   atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);

@@ -25,6 +25,6 @@ void background_prepare(void);
 /* True while the thread exists. */
 bool background_runs(void);
 
-void background_reset_after_fork(void);
+void background_after_fork(bool child);
 
 #endif

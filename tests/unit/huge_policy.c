@@ -26,10 +26,10 @@ static uint64_t wanted_again(const struct huge_state *state, uint64_t now_ms) {
 static void small_heaps_and_ranges_get_none(void **unused) {
   (void)unused;
   struct huge_state state = {0};
-  assert_true(huge_wanted(&state, HUGE_ALL, false, 32 * MIB, PAGE, START));
+  assert_true(huge_wanted(&state, HUGE_ALL, false, HUGE_HEAP_BYTES_MIN, PAGE, START));
   assert_true(huge_wanted(&state, HUGE_ALL, true, SIZE_MAX, SIZE_MAX, UINT64_MAX));
   assert_true(huge_wanted(&state, HUGE_ALL, true, HEAP, PAGE, 0)); /* the clock may start at 0 */
-  assert_false(huge_wanted(&state, HUGE_ALL, true, 32 * MIB - 1, PAGE, START));
+  assert_false(huge_wanted(&state, HUGE_ALL, true, HUGE_HEAP_BYTES_MIN - 1, PAGE, START));
   assert_false(huge_wanted(&state, HUGE_ALL, true, HEAP, PAGE - 1, START));
   assert_false(huge_wanted(&state, HUGE_ALL, true, 0, 0, START));
 }
