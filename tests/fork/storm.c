@@ -38,9 +38,28 @@ static void *child_thread(void *argument) {
   return NULL;
 }
 
+/* Big enough for a thread that gives memory back (on hakmem): rounds of it and forks meet. */
+#define BALLAST 24
+#define BALLAST_BYTES ((size_t)1 << 20)
+#define BALLAST_SHARE 8 /* one in so many is renewed at a time */
+static char *ballast[BALLAST];
+
+static void ballast_stir(long n) {
+  for (int i = 0; i < BALLAST; i++)
+    if (i % BALLAST_SHARE == n % BALLAST_SHARE) {
+      t_free(ballast[i]);
+      ballast[i] = t_malloc(BALLAST_BYTES - (size_t)i * 1000);
+      CHECK(ballast[i] != NULL);
+      memset(ballast[i], i, BALLAST_BYTES / 2);
+    }
+}
+
 /* fork is the child's only thread; the blocks in `shared` were made by threads that are gone here. */
 static void child_run(void) {
   alarm(10);
+  for (int i = 0; i < BALLAST; i++)
+    CHECK(ballast[i][0] == (char)i && ballast[i][BALLAST_BYTES / 2 - 1] == (char)i);
+  ballast_stir(0);
   for (int i = 0; i < SHARED; i++) {
     char *block = atomic_exchange(&shared[i], NULL);
     if (block)
@@ -65,11 +84,16 @@ static void child_run(void) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
+  for (long n = 0; n < BALLAST_SHARE; n++)
+    ballast_stir(n);
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++)
     CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(i + 1)) == 0);
   for (long n = test_rounds(300, 20); n > 0; n--) {
     alarm(30);
+    ballast_stir(n);
+    if (n % 16 == 0)
+      t_trim(0);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {

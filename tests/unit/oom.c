@@ -51,6 +51,8 @@ void *__wrap_os_reserve(size_t size, size_t alignment);
 bool __wrap_os_commit(void *address, size_t size);
 bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
 bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted);
+bool __real_os_unmap(void *address, size_t size);
+bool __wrap_os_unmap(void *address, size_t size);
 
 void *__wrap_os_map(size_t size, size_t alignment) {
   static _Atomic(void *) last;
@@ -71,6 +73,9 @@ bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
 bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted) {
   return refused() ? lie == LIE_MOVE : __real_os_move(address, size, target, size_wanted);
 }
+
+/* The kernel refuses to unmap when there are too many mappings. */
+bool __wrap_os_unmap(void *address, size_t size) { return !refused() && __real_os_unmap(address, size); }
 
 /* In the child a failed condition ends it. */
 #define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
@@ -242,8 +247,37 @@ static void large(void) {
   }
   while (mine.count > first + 2)
     drop(&mine, first);
-  hold_zeroed(&mine, 390000); /* from the cache */
+  hold_zeroed(&mine, 390000); /* from what was freed */
   resize(&mine, first, 5000);
+}
+
+/* Above 32 MiB: mappings of their own, which move to grow. */
+static void mappings(void) {
+  unsigned first = mine.count;
+  HOLD(&mine, 40000000, hak_malloc(40000000));
+  hold_zeroed(&mine, 34000000);
+  hold_aligned(&mine, 64 << 20, 33 << 20);
+  for (unsigned i = first; i < mine.count; i++) {
+    resize(&mine, i, 90000000);
+    resize(&mine, i, 35000000);
+    resize(&mine, i, 100000);
+    resize(&mine, i, 36000000);
+  }
+  for (unsigned i = 0; i < 2; i++) {
+    while (mine.count > first)
+      drop(&mine, mine.count - 1);
+    hold_zeroed(&mine, 35000000);
+  }
+}
+
+/* One size from one place: the cache. */
+static void cached(void) {
+  for (unsigned i = 0; i < 8; i++) {
+    unsigned before = mine.count;
+    HOLD(&mine, 2000000, hak_malloc(2000000));
+    if (mine.count > before)
+      drop(&mine, before);
+  }
 }
 
 static void bins_grow(void) {
@@ -291,6 +325,8 @@ static void scenario(void *argument) {
   os.first = *(long *)argument;
   small_and_mid();
   large();
+  mappings();
+  cached();
   hand_over(600);
   run_thread(0);
   bins_grow();
@@ -313,6 +349,8 @@ static void scenario(void *argument) {
   small_and_mid();
   bins_grow();
   large();
+  mappings();
+  cached();
   run_thread(0);
   EXPECT(mine.refusals + handed_over.refusals + of_thread[0].refusals == 0);
   struct holder *holders[] = {&mine, &handed_over, &of_thread[0], &of_thread[1], &of_thread[2]};
@@ -375,6 +413,7 @@ static int with_tables_used_up(void **state) {
 }
 
 int main(int argc, char **argv) {
+  unit_alone();
   static const char *const lies[] = {"", "commit", "move", "map"};
   for (unsigned i = 1; argc > 1 && i < 4; i++)
     if (strcmp(argv[1], lies[i]) == 0)
