@@ -104,7 +104,9 @@ void lifeline_drop(struct lifeline *line);
 
 /* Starts a detached thread with all signals blocked and a small stack. It allocates, by the C library:
  * the caller must be able to. False if the system has none. */
-bool os_thread_start(void *(*run)(void *), const char *name);
+bool os_thread_start(void *(*run)(void *));
+/* Names the calling thread, in at most 15 bytes. */
+void os_thread_name(const char *name);
 
 /* Calls `end` when the calling thread ends by itself, while the process goes on. */
 void os_at_thread_end(void (*end)(void *));

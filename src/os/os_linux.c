@@ -306,7 +306,7 @@ void lifeline_drop(struct lifeline *line) {
 
 #define THREAD_STACK_BYTES ((size_t)128 * 1024)
 
-bool os_thread_start(void *(*run)(void *), const char *name) {
+bool os_thread_start(void *(*run)(void *)) {
   pthread_t thread;
   pthread_attr_t attributes;
   sigset_t all, before;
@@ -325,11 +325,10 @@ bool os_thread_start(void *(*run)(void *), const char *name) {
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
-  if (result != 0)
-    return false;
-  pthread_setname_np(thread, name);
-  return true;
+  return result == 0;
 }
+
+void os_thread_name(const char *name) { pthread_setname_np(pthread_self(), name); }
 
 void os_at_thread_end(void (*end)(void *)) {
   pthread_key_t key;

@@ -11,11 +11,12 @@
 #define PERIOD_MS_MAX 5000u
 #define IDLE_PERIODS 4u /* periods without a slow path, then the program is idle */
 
+enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS, BACKGROUND_ENDED };
 
 static struct {
   _Atomic uint32_t state;
-  _Atomic uint32_t awake; /* 0: sleeps without end, on this word */
+  _Atomic uint32_t awake; /* enum awake; the thread sleeps on this word */
   _Atomic bool active;    /* a slow path passed since the thread looked */
   _Atomic bool ending;    /* the main thread is gone */
   _Atomic size_t start_bytes;
@@ -30,13 +31,17 @@ static uint64_t period_ms(void) {
   return half_ms < PERIOD_MS_MIN ? PERIOD_MS_MIN : half_ms > PERIOD_MS_MAX ? PERIOD_MS_MAX : half_ms;
 }
 
-static bool is_ending(void) { return atomic_load_explicit(&background.ending, memory_order_relaxed); }
+static bool is_ending(void) { return atomic_load_explicit(&background.ending, memory_order_seq_cst); }
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
+/* A slow path sets active, then looks at awake; here awake is set, then active looked at: one of both sees
+ * the other's, as all four are sequentially consistent. */
 static void sleep_until_woken(void) {
-  atomic_store_explicit(&background.awake, 0, memory_order_seq_cst);
-  while (atomic_load_explicit(&background.awake, memory_order_seq_cst) == 0 && !is_ending())
-    os_futex_wait(&background.awake, 0);
+  atomic_store_explicit(&background.awake, ASLEEP, memory_order_seq_cst);
+  if (atomic_load_explicit(&background.active, memory_order_seq_cst) || is_ending())
+    atomic_store_explicit(&background.awake, AWAKE, memory_order_relaxed);
+  while (atomic_load_explicit(&background.awake, memory_order_seq_cst) == ASLEEP)
+    os_futex_wait(&background.awake, ASLEEP);
 }
 
 static void pressure_close(void) {
@@ -47,7 +52,7 @@ static void pressure_close(void) {
 
 /* Waits a period; true if the system got short of memory meanwhile. */
 static bool wait_period(void) {
-  os_futex_wait_for(&background.awake, 1, period_ms());
+  os_futex_wait_for(&background.awake, AWAKE, period_ms());
   if (background.pressure < 0)
     return false;
   enum os_wait result = os_pressure_poll(background.pressure, 0);
@@ -59,6 +64,7 @@ static bool wait_period(void) {
 static void *run(void *unused) {
   (void)unused;
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_release);
+  os_thread_name("hakmem");
   background.pressure = option_value(OPTION_CGROUP) == CGROUP_ON ? os_pressure_open() : -1;
   unsigned quiet_periods = 0;
   while (is_wanted()) {
@@ -81,9 +87,11 @@ void background_tick(void) {
   if (LIKELY(!background_runs()))
     return;
   if (!atomic_load_explicit(&background.active, memory_order_relaxed))
-    atomic_store_explicit(&background.active, true, memory_order_relaxed);
-  if (UNLIKELY(atomic_load_explicit(&background.awake, memory_order_seq_cst) == 0) &&
-      atomic_exchange_explicit(&background.awake, 1, memory_order_seq_cst) == 0)
+    atomic_store_explicit(&background.active, true, memory_order_seq_cst);
+  uint32_t asleep = ASLEEP;
+  if (UNLIKELY(atomic_load_explicit(&background.awake, memory_order_seq_cst) == ASLEEP) &&
+      atomic_compare_exchange_strong_explicit(&background.awake, &asleep, AWAKE, memory_order_seq_cst,
+                                              memory_order_relaxed))
     os_futex_wake(&background.awake);
 }
 
@@ -92,8 +100,8 @@ COLD static void start(void) {
   if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_acq_rel,
                                                memory_order_relaxed))
     return;
-  atomic_store_explicit(&background.awake, 1, memory_order_relaxed);
-  if (!os_thread_start(run, "hakmem"))
+  atomic_store_explicit(&background.awake, AWAKE, memory_order_relaxed);
+  if (!os_thread_start(run))
     atomic_store_explicit(&background.state, BACKGROUND_ENDED, memory_order_release);
 }
 
@@ -107,8 +115,8 @@ void background_start_if_due(void) {
 
 static void main_thread_ends(void *unused) {
   (void)unused;
-  atomic_store_explicit(&background.ending, true, memory_order_relaxed);
-  atomic_store_explicit(&background.awake, 1, memory_order_seq_cst);
+  atomic_store_explicit(&background.ending, true, memory_order_seq_cst);
+  atomic_store_explicit(&background.awake, SHALL_END, memory_order_seq_cst);
   os_futex_wake(&background.awake);
 }
 
