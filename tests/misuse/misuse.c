@@ -77,6 +77,14 @@ static void double_free_large(void) {
   t_free(other);
 }
 
+static void double_free_large_trimmed(void) {
+  char *block = t_malloc(3000000);
+  tell(block);
+  t_free(block);
+  t_trim(0);
+  t_free(test_opaque(block));
+}
+
 static void inside_pointer(void) {
   char *block = t_malloc(100);
   tell(block + 16);
@@ -179,6 +187,7 @@ static const struct crime {
     {"double_free_mid", double_free_mid, double_free_of, NULL},
     /* A freed large range is no block any more: which of the two is said depends on whether it is cached. */
     {"double_free_large", double_free_large, double_free_of, no_block},
+    {"double_free_large_trimmed", double_free_large_trimmed, double_free_of, no_block},
     {"inside_pointer", inside_pointer, not_start, NULL},
     {"inside_pointer_odd", inside_pointer_odd, not_start, NULL},
     {"inside_pointer_other_thread", inside_pointer_other_thread, not_start, NULL},

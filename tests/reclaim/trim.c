@@ -1,0 +1,113 @@
+/* malloc_trim(0) gives back what is not live, whoever freed it: this thread, threads that sleep, threads that are
+ * gone; small blocks, holes between live ones, large ranges. What a living thread has in its bins goes when it
+ * comes by. */
+#include <pthread.h>
+
+#include "again.h"
+
+#define THREADS 4
+#define COUNT 20000
+#define MIB ((size_t)1 << 20)
+#define KEPT_EACH 50
+#define BINS_KIB (9 * 1024L) /* a thread's bins hold no more */
+
+static pthread_barrier_t steps;
+static char **live[THREADS + 1];
+
+/* 30 MiB of blocks of 1 to 3,000 bytes and 30 MiB of large ones; one in KEPT_EACH stays. */
+static void use(int thread) {
+  char **blocks = live[thread];
+  for (int i = 0; i < COUNT; i++) {
+    size_t size = 1 + (size_t)i * 7919 % 3000;
+    CHECK((blocks[i] = t_malloc(size)) != NULL);
+    memset(blocks[i], thread + 1, size);
+  }
+  char *large[60];
+  for (int i = 0; i < 60; i++) {
+    CHECK((large[i] = t_malloc(MIB / 2)) != NULL);
+    memset(large[i], 1, MIB / 2);
+  }
+  for (int i = 0; i < 60; i++)
+    t_free(large[i]);
+  for (int i = 0; i < COUNT; i++)
+    if (i % KEPT_EACH) {
+      t_free(blocks[i]);
+      blocks[i] = NULL;
+    }
+}
+
+static void come_by(void) {
+  void *blocks[300];
+  for (size_t size = 16; size < 4000; size += size / 2)
+    for (int round = 0; round < 2; round++) {
+      for (int i = 0; i < 300; i++)
+        blocks[i] = t_malloc(size);
+      for (int i = 0; i < 300; i++)
+        t_free(blocks[i]);
+    }
+}
+
+static void *use_and_end(void *thread) {
+  use((int)(size_t)thread);
+  return NULL;
+}
+
+static void *use_and_sleep(void *argument) {
+  int thread = (int)(size_t)argument;
+  use(thread);
+  pthread_barrier_wait(&steps); /* all is freed */
+  pthread_barrier_wait(&steps); /* and trimmed */
+  come_by();
+  pthread_barrier_wait(&steps); /* all came by */
+  pthread_barrier_wait(&steps); /* trimmed again */
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  const char *const options[] = {"HAKMEM_BACKGROUND",
+                                 "off",
+                                 "HAKMEM_PURGE_DELAY_MS",
+                                 "600000",
+                                 "HAKMEM_KEEP_MB",
+                                 "512",
+                                 NULL}; /* nothing goes back but by trimming */
+  test_again_with(argv, options);
+  test_begin(argc, argv);
+  static char *pointers[THREADS][COUNT];
+  memset(pointers, 1, sizeof pointers);
+  for (int i = 0; i < THREADS; i++)
+    live[i] = pointers[i];
+  pthread_t threads[THREADS];
+  pthread_barrier_init(&steps, NULL, THREADS - 1);
+  long base_kib = test_rss_kib();
+  CHECK(pthread_create(&threads[0], NULL, use_and_end, (void *)0) == 0);
+  pthread_join(threads[0], NULL);
+  for (size_t i = 1; i < THREADS - 1; i++) /* as many as sleep */
+    CHECK(pthread_create(&threads[i], NULL, use_and_sleep, (void *)i) == 0);
+  use(THREADS - 1);
+  pthread_barrier_wait(&steps);
+  long full_kib = test_rss_kib() - base_kib;
+  CHECK(t_trim(0) == 1);
+  long first_kib = test_rss_kib() - base_kib;
+  pthread_barrier_wait(&steps);
+  pthread_barrier_wait(&steps);
+  t_trim(0);
+  long second_kib = test_rss_kib() - base_kib;
+  pthread_barrier_wait(&steps);
+  for (size_t i = 1; i < THREADS - 1; i++)
+    pthread_join(threads[i], NULL);
+  printf("%ld KiB when full, %ld after a trim, %ld after the next\n", full_kib, first_kib, second_kib);
+  fflush(stdout);
+  /* What stays: a page or two of each live block, tables, and the sleepers' bins. */
+  long live_kib = THREADS * (COUNT / KEPT_EACH) * 8L, tables_kib = 6 * 1024;
+  CHECK(!TEST_RSS_COUNTS || full_kib > THREADS * 20 * 1024);
+  CHECK(!TEST_RSS_COUNTS || first_kib <= live_kib + tables_kib + (THREADS - 2) * BINS_KIB);
+  CHECK(!TEST_RSS_COUNTS || second_kib <= live_kib + tables_kib);
+  for (int thread = 0; thread < THREADS; thread++)
+    for (int i = 0; i < COUNT; i += KEPT_EACH) {
+      CHECK(live[thread][i][0] == thread + 1);
+      t_free(live[thread][i]);
+    }
+  puts("trim: ok");
+  return 0;
+}
