@@ -106,7 +106,7 @@ static void random_extents_never_overlap(void **state) {
   static struct piece pieces[PIECES_MAX];
   uint64_t seed = UNIT_SEED;
   unsigned count = 0;
-  for (unsigned step = 0; step < 15000; step++) {
+  for (unsigned step = 0; step < (UNIT_TSAN ? 4000 : 15000); step++) {
     unsigned dice = (unsigned)(unit_random(&seed) % 100);
     size_t free_before = extents_resident_free();
     if (count < PIECES_MAX && (count == 0 || dice < (step / 3000 % 2 ? 40 : 55))) {
