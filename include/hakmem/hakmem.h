@@ -130,7 +130,9 @@ struct hak_stats {
 /* Sets what is asked to give memory up when a request of wanted_bytes can be served neither by the system
  * nor within the hard limit (HAKMEM_LIMIT_MB, or the cgroup's). It may free and allocate, and is called
  * on the thread that asks, which may hold locks of the program; not while it runs already on that thread.
- * It returns 1 if it freed something: then the request is tried once more. NULL: none. */
+ * It returns 1 if it freed something: then the request is tried once more. Compilers take malloc for a
+ * function that calls nothing back, so what the callback shares with its program must be atomic or volatile.
+ * NULL: none. */
 typedef int (*hak_limit_callback)(size_t wanted_bytes, void *context);
 HAK_API void hak_limit_callback_set(hak_limit_callback callback, void *context);
 

@@ -124,15 +124,18 @@ static inline void *hak_bin_pop(struct hak_bin *bin) {
   return block;
 }
 
-static inline void *hak_malloc_inlined(size_t size) {
+/* A block that a bin has ready, or NULL. */
+static inline void *hak_malloc_ready(size_t size) {
   struct hak_front *heap = hak_self;
-  void *block;
   if (HAK_LIKELY(size <= HAK_TINY_MAX))
-    block = hak_bin_pop(&heap->bins[(size + 15) / 16]);
-  else if (HAK_LIKELY(size <= HAK_SMALL_MAX))
-    block = hak_bin_pop(&heap->bins[hak_class_of_mid(size)]);
-  else
-    return hak_malloc_slow(size);
+    return hak_bin_pop(&heap->bins[(size + 15) / 16]);
+  if (HAK_LIKELY(size <= HAK_SMALL_MAX))
+    return hak_bin_pop(&heap->bins[hak_class_of_mid(size)]);
+  return NULL;
+}
+
+static inline void *hak_malloc_inlined(size_t size) {
+  void *block = hak_malloc_ready(size);
   if (HAK_UNLIKELY(block == NULL))
     return hak_malloc_slow(size);
   HAK_OWNER_STEPPED();

@@ -13,8 +13,18 @@
 extern "C" {
 #endif
 
-/* Block of `size` bytes at a multiple of `alignment`, a power of two. NULL and ENOMEM. */
-HAK_HIDDEN void *aligned_block(size_t alignment, size_t size);
+/* Block of `size` bytes at a multiple of `alignment`, a power of two; site: where the program called from.
+ * NULL and ENOMEM. */
+HAK_HIDDEN void *aligned_block(size_t alignment, size_t size, uintptr_t site);
+
+/* What is due now and then, at the end of a slow path, without a lock. */
+HAK_HIDDEN void housekeep(void);
+
+/* hak_malloc_slow for a caller that has more to do afterwards: site is where the program called it. */
+HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);
+
+/* In a function that the program called: where from. */
+#define CALL_SITE ((uintptr_t)__builtin_return_address(0))
 
 /* Asks the program to give something up, because a request of `size` bytes found no memory. True if there
  * is a callback and it says that it did. */

@@ -7,6 +7,7 @@
 #include "map/extent.h"
 #include "map/page_map.h"
 #include "os/fault.h"
+#include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 
 #include <errno.h>
@@ -66,12 +67,17 @@ void *hak_realloc(void *block, size_t size) {
   if (entry == ENTRY_LARGE) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
       fault_not_a_block(block);
+    size_t bytes = large_bytes(block);
+    if (size <= HAK_SMALL_MAX && size <= bytes && size >= bytes / SHRINK_SHARE) /* from calloc */
+      return block;
     void *resized = NULL;
     if (size > HAK_SMALL_MAX && slow_path_begin()) {
       resized = large_resize(block, size);
+      housekeep();
       slow_path_end();
+      background_start_if_due();
     }
-    return resized ? resized : resize_by_copy(block, large_bytes(block), size);
+    return resized ? resized : resize_by_copy(block, bytes, size);
   }
   if (entry == ENTRY_LARGE_BODY)
     fault_not_a_block(block);
@@ -96,14 +102,14 @@ void *hak_aligned_alloc(size_t alignment, size_t size) {
     errno = EINVAL;
     return NULL;
   }
-  return aligned_block(alignment, size);
+  return aligned_block(alignment, size, CALL_SITE);
 }
 
 int hak_posix_memalign(void **out, size_t alignment, size_t size) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0)
     return EINVAL;
   int kept = errno;
-  void *block = aligned_block(alignment, size);
+  void *block = aligned_block(alignment, size, CALL_SITE);
   errno = kept;
   if (block == NULL)
     return ENOMEM;

@@ -21,7 +21,10 @@ bool limit_callback_call(size_t size) {
   struct heap *heap = heap_current();
   if (heap == NULL) /* a thread that had no small block so far */
     heap = heap_attach();
-  if (heap == NULL || heap->in_limit_callback) /* a callback that allocates in vain is not called for that */
+  /* A callback that allocates in vain is not called for that. If the stack is shorter than when it was
+   * called, it was left by a jump. */
+  uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+  if (heap == NULL || (heap->callback_frame != 0 && frame < heap->callback_frame))
     return false;
   lock_take(&limit.lock);
   hak_limit_callback callback = limit.callback;
@@ -29,9 +32,9 @@ bool limit_callback_call(size_t size) {
   lock_give(&limit.lock);
   if (callback == NULL)
     return false;
-  heap->in_limit_callback = true;
+  heap->callback_frame = frame;
   int freed = callback(size, context);
-  heap->in_limit_callback = false;
+  heap->callback_frame = 0;
   return freed == 1;
 }
 

@@ -23,12 +23,10 @@
 #define SWEEP_PERIOD 64   /* slow calls of a heap between two looks for a dead thread's heap */
 #define CHECK_PERIOD 1024 /* slow calls between two walks over everything, in check builds */
 
-/* Where the program called from: the call of the slow path is the last thing its callers do. */
-#define CALL_SITE ((uintptr_t)__builtin_return_address(0))
-
 /* calloc above this takes a large object, whose pages are often known to be zero and cost nothing until
  * they are used: a block out of a slab would have to be cleared, and be resident, whole. */
 #define CALLOC_SMALL_MAX ((size_t)64 * 1024)
+#define ROUNDING_SHARE 8 /* but not where it would be rounded up by more */
 
 void *hak_malloc(size_t size) { return hak_malloc_inlined(size); }
 void hak_free(void *block) { hak_free_inlined(block); }
@@ -37,7 +35,7 @@ void hak_free(void *block) { hak_free_inlined(block); }
 __attribute__((used)) static void (*const start_with_malloc)(void) = hak_start;
 
 /* What is due now and then, called at the end of a slow path, without a lock. */
-static void housekeep(struct heap *heap) {
+static void housekeep_heap(struct heap *heap) {
   heap->slow_calls++;
 #ifdef HAK_DEBUG
   if (heap->slow_calls % CHECK_PERIOD == 0) {
@@ -47,15 +45,21 @@ static void housekeep(struct heap *heap) {
     hak_assert(extents_are_valid());
   }
 #endif
-  reclaim_tick();
   reclaim_tick_of_heap(heap);
-  background_tick();
   if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0))
     heaps_sweep(1);
   if (UNLIKELY(atomic_load_explicit(&heap->flush_wanted, memory_order_relaxed))) {
     atomic_store_explicit(&heap->flush_wanted, false, memory_order_relaxed);
     heap_flush_all(heap);
   }
+}
+
+/* The same for a thread that may have no heap: it has large objects only. */
+void housekeep(void) {
+  if (heap_current())
+    housekeep_heap(heap_current());
+  reclaim_tick();
+  background_tick();
 }
 
 /* Memory is out: gives back what is held free, address space included. */
@@ -69,9 +73,12 @@ COLD static void memory_release(void) {
 /* Tries again after giving back what is held free, and once more if the program's callback says that
  * it gave up something. The slow path is marked when this is called, but not inside the callback: that frees. */
 #define ATTEMPTS_MAX 3u
+#define HOPELESS_BYTES ((size_t)1 << 40)
 
 static bool may_try_again(unsigned attempt, size_t size) {
   if (attempt == 1) {
+    if (size > HOPELESS_BYTES) /* nothing that could be given back makes room for it */
+      return false;
     memory_release();
     return true;
   }
@@ -86,9 +93,7 @@ static bool may_try_again(unsigned attempt, size_t size) {
 
 static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   void *block = large_alloc(size, alignment, site, zeroed);
-  struct heap *heap = heap_current();
-  if (heap)
-    housekeep(heap);
+  housekeep();
   return block;
 }
 
@@ -106,7 +111,7 @@ static void *small_block(unsigned cls) {
     block = bin_refill(heap, cls);
   bins_tick(heap);
   lock_give(&heap->lock);
-  housekeep(heap);
+  housekeep();
   return block;
 }
 
@@ -134,8 +139,10 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
   return block;
 }
 
-NOINLINE void *hak_malloc_slow(size_t size) {
-  const uintptr_t site = CALL_SITE;
+/* Whoever calls this does so at its very end, so the return address is the program's. */
+NOINLINE void *hak_malloc_slow(size_t size) { return malloc_slow_from(size, CALL_SITE); }
+
+NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
   bool zeroed;
   if (UNLIKELY(size > PTRDIFF_MAX)) {
     errno = ENOMEM;
@@ -145,7 +152,7 @@ NOINLINE void *hak_malloc_slow(size_t size) {
   return block_or_null(size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &zeroed);
 }
 
-void *aligned_block(size_t alignment, size_t size) {
+void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
   bool zeroed;
   if (alignment <= BLOCK_ALIGNMENT)
     return hak_malloc_inlined(size);
@@ -156,7 +163,7 @@ void *aligned_block(size_t alignment, size_t size) {
   unsigned cls = class_aligned(size, alignment);
   if (cls != 0)
     return hak_malloc_inlined(class_bytes(cls));
-  return block_or_null(max_size(size, 1), alignment, 0, CALL_SITE, &zeroed);
+  return block_or_null(max_size(size, 1), alignment, 0, site, &zeroed);
 }
 
 void *hak_calloc(size_t count, size_t size) {
@@ -165,7 +172,8 @@ void *hak_calloc(size_t count, size_t size) {
     errno = ENOMEM;
     return NULL;
   }
-  if (bytes <= CALLOC_SMALL_MAX) {
+  if (bytes <= CALLOC_SMALL_MAX ||
+      (bytes <= HAK_SMALL_MAX && large_good_size(bytes) - bytes > bytes / ROUNDING_SHARE)) {
     void *block = hak_malloc_inlined(bytes);
     return block ? memset(block, 0, bytes) : NULL;
   }
@@ -191,9 +199,9 @@ static void free_small(void *block, uint32_t entry) {
     bin_overflow(heap, entry_class(entry), block);
     bins_tick(heap);
     lock_give(&heap->lock);
-    housekeep(heap);
+    housekeep();
   } else if (outbox_put(heap, block, entry)) {
-    housekeep(heap);
+    housekeep();
   }
 }
 
@@ -202,8 +210,7 @@ static void free_other(void *block, uint32_t entry) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
       fault_not_a_block(block);
     large_free(block);
-    if (heap_current())
-      housekeep(heap_current());
+    housekeep();
   } else if (entry == ENTRY_LARGE_BODY) {
     fault_not_a_block(block);
   } else if (entry == ENTRY_LARGE_FREE) {

@@ -47,7 +47,7 @@ __attribute__((noinline, cold)) void *allocate_or_throw(std::size_t size, std::s
       __builtin_trap(); // operator new without a C++ run time
     }
     handler();
-    if (void *block = aligned_block(alignment, size))
+    if (void *block = aligned_block(alignment, size, 0))
       return block;
   }
 }
@@ -60,20 +60,29 @@ __attribute__((noinline, cold)) void *allocate_or_null(std::size_t size, std::si
   }
 }
 
-inline void *take(std::size_t size) {
-  void *block = hak_malloc_inlined(size);
+// Inlined into the operators, so CALL_SITE is what called those.
+__attribute__((always_inline)) inline void *take_or_null(std::size_t size) {
+  void *block = hak_malloc_ready(size);
+  if (HAK_UNLIKELY(block == nullptr))
+    return malloc_slow_from(size, CALL_SITE);
+  HAK_OWNER_STEPPED();
+  return block;
+}
+
+__attribute__((always_inline)) inline void *take(std::size_t size) {
+  void *block = take_or_null(size);
   return HAK_LIKELY(block != nullptr) ? block : allocate_or_throw(size, 1);
 }
-inline void *take_nothrow(std::size_t size) noexcept {
-  void *block = hak_malloc_inlined(size);
+__attribute__((always_inline)) inline void *take_nothrow(std::size_t size) noexcept {
+  void *block = take_or_null(size);
   return HAK_LIKELY(block != nullptr) ? block : allocate_or_null(size, 1);
 }
-inline void *take(std::size_t size, std::align_val_t alignment) {
-  void *block = aligned_block(static_cast<std::size_t>(alignment), size);
+__attribute__((always_inline)) inline void *take(std::size_t size, std::align_val_t alignment) {
+  void *block = aligned_block(static_cast<std::size_t>(alignment), size, CALL_SITE);
   return HAK_LIKELY(block != nullptr) ? block : allocate_or_throw(size, static_cast<std::size_t>(alignment));
 }
-inline void *take_nothrow(std::size_t size, std::align_val_t alignment) noexcept {
-  void *block = aligned_block(static_cast<std::size_t>(alignment), size);
+__attribute__((always_inline)) inline void *take_nothrow(std::size_t size, std::align_val_t alignment) noexcept {
+  void *block = aligned_block(static_cast<std::size_t>(alignment), size, CALL_SITE);
   return HAK_LIKELY(block != nullptr) ? block : allocate_or_null(size, static_cast<std::size_t>(alignment));
 }
 

@@ -36,17 +36,17 @@ EXPORT void *memalign(size_t alignment, size_t size) {
   size_t power = BLOCK_ALIGNMENT;
   while (power < alignment)
     power *= 2;
-  return aligned_block(power, size);
+  return aligned_block(power, size, CALL_SITE);
 }
 
-EXPORT void *valloc(size_t size) { return aligned_block(os_page_bytes(), size); }
+EXPORT void *valloc(size_t size) { return aligned_block(os_page_bytes(), size, CALL_SITE); }
 
 EXPORT void *pvalloc(size_t size) {
   if (size > PTRDIFF_MAX - os_page_bytes()) {
     errno = ENOMEM;
     return NULL;
   }
-  return aligned_block(os_page_bytes(), round_up(max_size(size, 1), os_page_bytes()));
+  return aligned_block(os_page_bytes(), round_up(max_size(size, 1), os_page_bytes()), CALL_SITE);
 }
 
 /* C23. The sizes must be those of the allocation; they are not needed, so they are not trusted. */

@@ -12,6 +12,7 @@
 #include "map/page_map.h"
 #include "map/superslab.h"
 #include "map/usage.h"
+#include "os/fault.h"
 #include "os/os.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
@@ -111,15 +112,27 @@ static const struct fork_step {
 static void before_fork(void) {
   if (heap_current() == NULL)
     heap_attach();
+  /* Handlers of libraries that were set up before us run after this one, and may allocate: as in a signal
+   * handler that interrupts the slow path, they get memory without waiting for the locks we hold. If this
+   * is such a handler, its thread holds locks already, and no other can be waited for: the child has what
+   * it needs to report a crash, no more. */
+  if (!slow_path_begin()) {
+    heap_current()->forks_interrupting = true;
+    return;
+  }
   for (size_t i = 0; i < FORK_STEPS; i++)
     if (fork_steps[i].before)
       fork_steps[i].before();
-  /* Handlers of libraries that were set up before us run after this one, and may allocate: as in a signal
-   * handler that interrupts the slow path, they get memory without waiting for the locks we hold. */
-  slow_path_begin();
+  /* Every lock is held: nothing moves. */
+  hak_assert(usage_free() == units_resident_free() + extents_resident_free() + large_cached_bytes());
 }
 
 static void after_fork(bool child) {
+  struct heap *heap = heap_current();
+  if (heap && heap->forks_interrupting) {
+    heap->forks_interrupting = false;
+    return;
+  }
   for (size_t i = FORK_STEPS; i-- > 0;)
     fork_steps[i].after(child);
   slow_path_end();

@@ -42,6 +42,8 @@ static inline uintptr_t round_down(uintptr_t value, size_t power_of_two) {
   return value & ~(uintptr_t)(power_of_two - 1);
 }
 static inline bool is_power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
+/* a - b, 0 if b is more. Both are read once: they may be figures that other threads change. */
+static inline size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
 static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 

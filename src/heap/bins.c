@@ -14,7 +14,6 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define REFILLS_TO_FILL 3   /* in a row: nothing comes back, so half of the slots need not stay free for it */
 #define TICK_SLOW_CALLS 256 /* slow calls between two looks at all bins */
 #define LOOKS_TO_SHRINK 8   /* looks between two decisions */
-#define LOOKS_TO_PURGE 1    /* looks between two passes over the slabs' holes */
 
 static struct bin_limits limits(void) {
   return (struct bin_limits){
@@ -70,7 +69,7 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_limits all = limits();
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
-  if (!bin_may_double(&all, slots, bytes, heap->granted_bytes, heap->slabs.taken_bytes) ||
+  if (!bin_may_double(&all, slots, bytes, heap->granted_bytes, slab_set_taken_bytes(&heap->slabs)) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
   heap->granted_bytes += slots * bytes;
@@ -186,8 +185,8 @@ static void bin_shrink(struct heap *heap, unsigned cls) {
 void bins_tick(struct heap *heap) {
   if (++heap->ticks % TICK_SLOW_CALLS != 0)
     return;
-  if (heap->holes_class == 0 && heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_PURGE) == 0 &&
-      slabs_waste(heap->slabs.slab_bytes, heap->slabs.taken_bytes, (size_t)option_value(OPTION_KEEP_MB) << 20))
+  if (heap->holes_class == 0 && slabs_waste(heap->slabs.slab_bytes, slab_set_taken_bytes(&heap->slabs),
+                                            (size_t)option_value(OPTION_KEEP_MB) << 20))
     heap->holes_class = 1;
   bool decide = heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_SHRINK) == 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {

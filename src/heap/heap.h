@@ -61,9 +61,10 @@ struct heap {
   struct outbox outbox;
 
   _Alignas(CACHE_LINE) struct lock lock;
-  uint32_t id;            /* const */
-  bool in_slow_path;      /* owner only: see slow_path_begin */
-  bool in_limit_callback; /* owner only */
+  uint32_t id;              /* const */
+  bool in_slow_path;        /* owner only: see slow_path_begin */
+  bool forks_interrupting;  /* owner only: it forks in a signal handler that interrupted its slow path */
+  uintptr_t callback_frame; /* owner only: where the stack was when the limit's callback was called, 0: it is not */
   uint32_t slow_calls, ticks;
   uint32_t holes_class; /* owner only: where the next step of purging holes goes on, 0: none is due */
   size_t granted_bytes; /* of bins, beyond their initial slots */
@@ -118,7 +119,7 @@ struct heap *heap_by_id(uint32_t id);
 uint32_t heap_count(void);
 /* Sweeps up to `heaps_max` heaps of dead threads, looking round from where the last call stopped. */
 void heaps_sweep(uint32_t heaps_max);
-/* Bytes of blocks outside the slabs, those in bins included. Takes the heaps' locks in turn. */
+/* Bytes of blocks outside the slabs, those in bins included. Takes no lock. */
 size_t heaps_live_bytes(void);
 /* Asks the owners of all heaps but `self` (or NULL) to empty theirs. A thread that sleeps does not hear
  * of it: nobody else can tell that it is not in the midst of a malloc. */

@@ -91,6 +91,8 @@ struct heap *heap_attach(void) {
   lock_take(&heap->lock);
   atomic_store_explicit(&heap->parked, false, memory_order_relaxed);
   lock_give(&heap->lock);
+  heap->callback_frame = 0; /* of an owner that ended in there */
+  heap->holes_class = 0;
   hak_self = &heap->front;
   return heap;
 }
@@ -139,10 +141,8 @@ size_t heaps_live_bytes(void) {
   size_t bytes = 0;
   uint32_t count = heap_count();
   for (uint32_t id = 1; id <= count; id++) {
-    struct heap *heap = heap_by_id(id);
-    lock_take(&heap->lock);
-    bytes += heap->slabs.taken_bytes;
-    lock_give(&heap->lock);
+    const struct heap *heap = heap_by_id(id);
+    bytes += slab_set_taken_bytes(&heap->slabs);
   }
   return bytes;
 }

@@ -17,8 +17,8 @@ _Static_assert(sizeof(struct large) <= RECORD_BYTES, "a large range's record fit
 
 static struct {
   struct lock lock;
-  struct large **buckets; /* NULL until the first range */
-  uint32_t bucket_count;  /* power of two */
+  uint32_t *buckets;     /* unit numbers; NULL until the first range */
+  uint32_t bucket_count; /* power of two */
   uint32_t count;
   struct large *classes[LARGE_CLASSES]; /* newest first: its pages are most likely in the caches */
   struct large *oldest, *newest;
@@ -65,34 +65,45 @@ static uint32_t hash_of(unsigned class, uint32_t site) {
   return hash;
 }
 
-static struct large **bucket_of(unsigned class, uint32_t site) {
+static uint32_t *bucket_of(unsigned class, uint32_t site) {
   return &cache.buckets[hash_of(class, site) & (cache.bucket_count - 1)];
 }
 
+/* A range by the number of its first unit. */
+static uint32_t unit_of(const struct large *range) { return (uint32_t)((uintptr_t)range->base >> HAK_UNIT_SHIFT); }
+static struct large *range_of(uint32_t unit) {
+  return unit ? map_record((void *)((uintptr_t)unit << HAK_UNIT_SHIFT)) : NULL;
+}
+_Static_assert(HAK_ADDRESS_BITS - HAK_UNIT_SHIFT <= 32, "a unit number fits a word");
+
 static void chain_add(struct large *range) {
-  struct large **bucket = bucket_of(range->class, range->site);
-  range->same_key = *bucket;
-  *bucket = range;
+  uint32_t *bucket = bucket_of(range->class, range->site);
+  range->key_previous = 0;
+  range->key_next = *bucket;
+  if (*bucket)
+    range_of(*bucket)->key_previous = unit_of(range);
+  *bucket = unit_of(range);
 }
 
 static void chain_remove(struct large *range) {
-  struct large **link = bucket_of(range->class, range->site);
-  while (*link != range)
-    link = &(*link)->same_key;
-  *link = range->same_key;
+  if (range->key_previous)
+    range_of(range->key_previous)->key_next = range->key_next;
+  else
+    *bucket_of(range->class, range->site) = range->key_next;
+  if (range->key_next)
+    range_of(range->key_next)->key_previous = range->key_previous;
 }
 
 /* Makes the first table, or a longer one. Without memory for it the chains get longer. */
-static bool table_grow(void) {
+static void table_grow(void) {
   uint32_t count = cache.buckets ? cache.bucket_count * BUCKETS_GROWTH : BUCKETS_MIN;
-  struct large **buckets = metadata_take_forever(count * sizeof *buckets);
+  uint32_t *buckets = metadata_take_forever(count * sizeof *buckets);
   if (buckets == NULL)
-    return cache.buckets != NULL;
+    return;
   cache.buckets = buckets;
   cache.bucket_count = count;
   for (struct large *range = cache.oldest; range; range = range->newer)
     chain_add(range);
-  return true;
 }
 
 /* The whole time a range was freed at, from its low bits. */
@@ -158,7 +169,8 @@ static struct large *find(size_t bytes, size_t alignment, uint32_t site, bool *o
   unsigned class = large_class_of(bytes / UNIT_BYTES);
   *of_site = true;
   unsigned looks = 0;
-  for (struct large *range = *bucket_of(class, site); range && looks < LOOKS_MAX; range = range->same_key, looks++)
+  for (struct large *range = range_of(*bucket_of(class, site)); range && looks < LOOKS_MAX;
+       range = range_of(range->key_next), looks++)
     if (range->class == class && range->site == site && fits(range, bytes, alignment))
       return range;
   *of_site = false;
@@ -189,12 +201,25 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
 }
 
 struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms) {
-  if (big_cache_bytes() <= keep_bytes && big_cache_oldest_ms() >= before_ms)
+  if (big_cache_bytes() <= keep_bytes || big_cache_oldest_ms() >= before_ms)
     return NULL;
   lock_take(&cache.lock);
   struct large *range = cache.oldest;
-  if (range && big_cache_bytes() <= keep_bytes && freed_ms(range, os_milliseconds()) >= before_ms)
+  if (range && (big_cache_bytes() <= keep_bytes || freed_ms(range, os_milliseconds()) >= before_ms))
     range = NULL;
+  if (range)
+    detach(range);
+  lock_give(&cache.lock);
+  return range;
+}
+
+struct large *big_cache_take_old_extent(void) {
+  if (big_cache_bytes() == 0)
+    return NULL;
+  lock_take(&cache.lock);
+  struct large *range = cache.oldest;
+  for (unsigned looks = 0; range && range->mapping; looks++)
+    range = looks < LOOKS_MAX ? range->newer : NULL;
   if (range)
     detach(range);
   lock_give(&cache.lock);
@@ -218,9 +243,9 @@ void big_cache_unlock_after_fork(bool child) {
 
 #ifdef HAK_DEBUG
 static bool in_chain(const struct large *range) {
-  const struct large *at = *bucket_of(range->class, range->site);
+  const struct large *at = range_of(*bucket_of(range->class, range->site));
   while (at && at != range)
-    at = at->same_key;
+    at = range_of(at->key_next);
   return at != NULL;
 }
 

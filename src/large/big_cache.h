@@ -1,9 +1,10 @@
 /* big_cache.h: freed large ranges, kept ready for the next request.
  *
  * For sites that ask for one size class again and again: a cached range serves just that class, while a
- * free extent can be cut and joined, which serves sites with changing sizes better. Keyed by size class and call site: a hash table of 256 to 65,536 buckets, chained, any number of ranges
- * a key; what another site freed serves too, if the site's own are used up. Bounded in bytes by the
- * caller, and in age. The table is the only memory it takes; a range is described by its record.
+ * free extent can be cut and joined, which serves sites with changing sizes better. Keyed by size class and
+ * call site: a hash table of 256 to 65,536 buckets, chained, any number of ranges a key; what another site
+ * freed serves too, if the site's own are used up. Bounded in bytes by the caller, and in age. The table is
+ * the only memory it takes; a range is described by its record.
  *   B1  a cached range is in the chain of its key, in the list of its class, and in the list by age
  *   B2  bytes is the sum of their sizes, count their number; usage_free counts the bytes
  * big_cache_is_valid checks both. All functions take the cache's lock.
@@ -16,15 +17,15 @@
 /* The record of a large range, at its first unit. The owner of the object may read and write it, the
  * cache while the range is cached. */
 struct large {
-  char *base;        /* const while the range lives */
-  uint32_t units;    /* its length */
-  uint32_t site;     /* hash of the call site */
-  uint32_t freed_ms; /* low bits of the time */
-  uint8_t class;     /* of its length */
-  bool mapping;      /* a mapping of its own, else an extent */
-  bool huge;         /* huge pages were asked for */
-  bool steady;       /* its site asked for this class some times in a row */
-  struct large *same_key;
+  char *base;                      /* const while the range lives */
+  uint32_t units;                  /* its length */
+  uint32_t site;                   /* hash of the call site */
+  uint32_t freed_ms;               /* low bits of the time */
+  uint8_t class;                   /* of its length */
+  bool mapping;                    /* a mapping of its own, else an extent */
+  bool huge;                       /* huge pages were asked for */
+  bool steady;                     /* its site asked for this class some times in a row */
+  uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, 0: none */
   struct large *class_next, *class_previous;
   struct large *newer, *older;
 };
@@ -46,9 +47,12 @@ bool big_cache_put(struct large *range);
  * if there is none. The site's own come first. */
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
 
-/* Takes out the oldest range if more than keep_bytes are cached or it was freed before `before_ms`;
- * NULL if it may stay. */
+/* Takes out the oldest range if more than keep_bytes are cached and it was freed before before_ms; NULL if
+ * it may stay. */
 struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms);
+
+/* Takes out one of the oldest ranges that is an extent; NULL if there is none among them. */
+struct large *big_cache_take_old_extent(void);
 
 /* Without the lock. oldest_ms: when the oldest range was freed, 0 if there is none. */
 size_t big_cache_bytes(void);

@@ -87,7 +87,7 @@ static struct extent resident_from_either(enum extent_pool pool, size_t bytes, s
 static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t alignment) {
   struct extent extent = resident_from_either(pool, bytes, alignment);
   for (size_t evicted = 0; extent.base == NULL && evicted < bytes && big_cache_bytes() >= bytes - evicted;) {
-    struct large *oldest = big_cache_take_oldest(0, 0);
+    struct large *oldest = big_cache_take_old_extent();
     if (oldest == NULL)
       break;
     evicted += large_range_bytes(oldest);
@@ -98,19 +98,26 @@ static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t
   return extent;
 }
 
-static struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed) {
+/* *promised: what usage_reserve was asked for, to be settled by the caller in any case. */
+static struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised) {
   enum extent_pool pool = huge_pool_for_large();
   struct extent extent = extent_resident(pool, bytes, alignment);
-  if (extent.base == NULL && usage_fits(bytes))
+  if (extent.base == NULL && usage_reserve(bytes)) {
+    *promised = bytes;
     extent = extent_take(pool, bytes, alignment);
+  }
   if (extent.base == NULL)
     return NULL;
   *zeroed = extent.zero;
   return range_made(extent.base, extent.bytes, false, extent_pool_of(extent.base) == EXTENT_HUGE);
 }
 
-static struct large *range_mapped(size_t bytes, size_t alignment, bool (*cover)(const void *, size_t)) {
-  char *base = usage_fits(bytes) ? os_map(bytes, alignment) : NULL;
+static struct large *range_mapped(size_t bytes, size_t alignment, bool (*cover)(const void *, size_t),
+                                  size_t *promised) {
+  if (!usage_reserve(bytes))
+    return NULL;
+  *promised = bytes;
+  char *base = os_map(bytes, alignment);
   if (base == NULL)
     return NULL;
   if (!cover(base, bytes)) {
@@ -118,16 +125,23 @@ static struct large *range_mapped(size_t bytes, size_t alignment, bool (*cover)(
     return NULL;
   }
   bool has_huge = huge_for_mapping(bytes);
-  if (has_huge)
-    huge_ask(base, round_down(bytes, SUPERSLAB_BYTES));
+  if (has_huge) {
+    os_huge(base, round_down(bytes, SUPERSLAB_BYTES));
+    huge_probe(base);
+  }
   return range_made(base, bytes, true, has_huge);
 }
 
-static void *object_made(struct large *range) {
+static void *object_made(struct large *range, size_t promised) {
+  if (range == NULL) {
+    usage_settle(promised);
+    return NULL;
+  }
   size_t bytes = large_range_bytes(range);
   add(&large.live_count, 1);
   add(&large.live_bytes, bytes);
   usage_take(USAGE_LARGE, bytes);
+  usage_settle(promised);
   mark(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return range->base;
 }
@@ -144,24 +158,26 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   uint32_t hash = site_hash(site);
   bool steady = site_is_steady(hash, large_class_of(bytes / UNIT_BYTES));
   *zeroed = false;
+  size_t promised = 0;
   struct large *range = big_cache_take(bytes, alignment, hash);
   if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES)
-    range = range_from_extents(bytes, alignment, zeroed);
+    range = range_from_extents(bytes, alignment, zeroed, &promised);
   else if (range == NULL) {
-    range = range_mapped(bytes, mapping_alignment(bytes, alignment), map_cover);
+    range = range_mapped(bytes, mapping_alignment(bytes, alignment), map_cover, &promised);
     *zeroed = true;
   }
-  if (range == NULL)
-    return NULL;
-  range->site = hash;
-  range->steady = steady;
-  return object_made(range);
+  if (range) {
+    range->site = hash;
+    range->steady = steady;
+  }
+  return object_made(range, promised);
 }
 
 void *large_alloc_interrupting(size_t size, size_t alignment) {
   size_t bytes = round_up(size, UNIT_BYTES);
-  struct large *range = range_mapped(bytes, mapping_alignment(bytes, alignment), map_cover_without_waiting);
-  return range ? object_made(range) : NULL;
+  size_t promised = 0;
+  struct large *range = range_mapped(bytes, mapping_alignment(bytes, alignment), map_cover_without_waiting, &promised);
+  return object_made(range, promised);
 }
 
 static void cache_or_end(struct large *range) {
@@ -170,7 +186,7 @@ static void cache_or_end(struct large *range) {
       !big_cache_put(range))
     range_end(range, os_milliseconds());
   else if (big_cache_bytes() > cache_max)
-    large_evict(cache_max, 0);
+    large_evict(cache_max, UINT64_MAX);
 }
 
 void large_free(void *object) {
@@ -197,7 +213,8 @@ size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
   size_t given_back = 0;
   for (struct large *oldest; (oldest = big_cache_take_oldest(keep_bytes, before_ms)) != NULL;) {
     atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
-    given_back += range_end(oldest, before_ms ? before_ms - 1 : os_milliseconds());
+    uint64_t now_ms = os_milliseconds();
+    given_back += range_end(oldest, before_ms < now_ms ? before_ms - 1 : now_ms);
   }
   return given_back;
 }
@@ -222,27 +239,35 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
                 os_milliseconds());
     return true;
   }
-  struct extent more = usage_fits(wanted - bytes) ? extent_take_behind(end, wanted - bytes) : (struct extent){0};
-  if (more.base == NULL)
+  if (!usage_reserve(wanted - bytes))
     return false;
-  map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
+  bool grown = extent_take_behind(end, wanted - bytes).base != NULL;
+  if (grown) {
+    map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
+    length_changed(range, bytes, wanted);
+  }
+  usage_settle(wanted - bytes);
+  return grown;
+}
+
+/* Cuts a mapping. Mappings are few: what is short enough for an extent is better copied there. */
+static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
+  char *base = range->base;
+  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && read(&large.mapping_count) >= GROWN_COUNT_MAX))
+    return false;
+  map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
+  if (!os_unmap(base + wanted, bytes - wanted)) {
+    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_BODY);
+    return false;
+  }
   length_changed(range, bytes, wanted);
   return true;
 }
 
-/* Cuts or lengthens the mapping where it lies. */
-static bool mapping_resize(struct large *range, size_t bytes, size_t wanted) {
+/* Lengthens a mapping where it lies. */
+static bool mapping_extend(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
-  if (wanted < bytes) {
-    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
-    if (!os_unmap(base + wanted, bytes - wanted)) {
-      map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_BODY);
-      return false;
-    }
-    length_changed(range, bytes, wanted);
-    return true;
-  }
-  if (!usage_fits(wanted - bytes) || !os_resize(base, bytes, wanted))
+  if (!os_resize(base, bytes, wanted))
     return false;
   if (!map_cover(base, wanted)) {
     os_unmap(base + bytes, wanted - bytes);
@@ -253,13 +278,9 @@ static bool mapping_resize(struct large *range, size_t bytes, size_t wanted) {
   return true;
 }
 
-/* May the system give so much more? Asked before a huge object moves, because the page map's leaves
- * for the new place are never unmapped. */
+/* May the system give so much more? Asked before an object moves: a move that fails may leave its target
+ * behind, of which nobody can tell whose it is then, and the page map's leaves for it are never unmapped. */
 static bool growth_is_plausible(size_t bytes) {
-  if (!usage_fits(bytes))
-    return false;
-  if (bytes <= LEAF_BYTES)
-    return true;
   void *probe = os_map(bytes, os_page_bytes());
   if (probe == NULL)
     return false;
@@ -273,13 +294,14 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   char *target = growth_is_plausible(wanted - bytes) ? os_reserve(wanted, mapping_alignment(wanted, UNIT_BYTES)) : NULL;
   if (target == NULL)
     return NULL;
+  if (!map_cover(target, wanted)) {
+    os_unmap(target, wanted);
+    return NULL;
+  }
   struct large moved = *range;
   mark(base, bytes, ENTRY_NONE, ENTRY_NONE); /* another mapping may come to lie there at once */
-  bool covered = map_cover(target, wanted);
-  if (!covered || !os_move(base, bytes, target, wanted)) {
-    mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-    if (!covered) /* a failed move may have unmapped the target: it may be somebody else's by now */
-      os_unmap(target, wanted);
+  if (!os_move(base, bytes, target, wanted)) {
+    mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY); /* the target may be somebody else's by now */
     return NULL;
   }
   *record(target) = moved;
@@ -289,15 +311,26 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   return target;
 }
 
+static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
+  if (wanted < bytes)
+    return mapping_cut(range, bytes, wanted) ? range->base : NULL;
+  if (!usage_reserve(wanted - bytes))
+    return NULL;
+  void *resized = mapping_extend(range, bytes, wanted) ? range->base : mapping_move(range, bytes, wanted);
+  usage_settle(wanted - bytes);
+  return resized;
+}
+
 /* An extent that cannot grow where it lies becomes a mapping, once. NULL: unchanged. */
 static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted) {
   if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && read(&large.mapping_count) >= GROWN_COUNT_MAX))
     return NULL;
-  struct large *grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), map_cover);
-  if (grown == NULL)
+  size_t promised = 0;
+  struct large *grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), map_cover, &promised);
+  if (object_made(grown, promised) == NULL)
     return NULL;
   grown->site = range->site;
-  memcpy(object_made(grown), range->base, bytes);
+  memcpy(grown->base, range->base, bytes);
   large_free(range->base);
   return grown->base;
 }
@@ -308,11 +341,9 @@ void *large_resize(void *object, size_t size) {
   size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_good_size(size);
   if (wanted == bytes)
     return object;
-  if (range->mapping ? mapping_resize(range, bytes, wanted) : extent_resize(range, bytes, wanted))
-    return object;
-  if (wanted < bytes)
-    return NULL;
-  return range->mapping ? mapping_move(range, bytes, wanted) : extent_to_mapping(range, bytes, wanted);
+  if (range->mapping)
+    return mapping_resize(range, bytes, wanted);
+  return extent_resize(range, bytes, wanted) ? object : extent_to_mapping(range, bytes, wanted);
 }
 
 size_t large_live_bytes(void) { return read(&large.live_bytes); }

@@ -35,7 +35,7 @@ size_t large_bytes(const void *object);
 /* What a request of so many bytes is rounded up to, at least. */
 size_t large_good_size(size_t size);
 
-/* Gives cached ranges up, oldest first, until at most keep_bytes are left and the rest was freed at or
+/* Gives cached ranges up, oldest first, until at most keep_bytes are left or the rest was freed at or
  * after before_ms. Extents go to the free extents, still resident; mappings end. Returns the bytes of the
  * latter: they went back to the system. */
 size_t large_evict(size_t keep_bytes, uint64_t before_ms);

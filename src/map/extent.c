@@ -226,7 +226,7 @@ static bool arena_commit(struct pool *pool, char *until) {
   if (!map_cover(pool->committed, step)) /* accessible for nothing; the next try commits it again */
     return false;
   if (pool == &extents.pools[EXTENT_HUGE])
-    huge_ask(pool->committed, step);
+    os_huge(pool->committed, step);
   arena_mark_set(pool->committed, step, ARENA_MARK(pool - extents.pools));
   pool->committed += step;
   extents.committed_bytes += step;
@@ -322,12 +322,16 @@ struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t a
 
 struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment) {
   lock_take(&extents.lock);
+  const char *committed = extents.pools[pool].committed;
   struct extent taken = take_free(&extents.pools[pool], true, bytes, alignment);
   if (taken.base == NULL)
     taken = take_free(&extents.pools[pool], false, bytes, alignment);
   if (taken.base == NULL)
     taken = carve(&extents.pools[pool], bytes, alignment);
+  bool first_use = extents.pools[pool].committed != committed;
   lock_give(&extents.lock);
+  if (first_use && pool == EXTENT_HUGE && taken.base)
+    huge_probe(taken.base);
   return taken;
 }
 
@@ -359,13 +363,17 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
     lock_give(&extents.lock);
     return 0;
   }
-  /* While the system works on it, the extent counts as taken: nobody else can get it. */
-  struct extent extent = detach(oldest);
+  /* Not more of it than is too much; the front stays. While the system works on it, the extent counts as
+   * taken: nobody else can get it. */
+  size_t bytes = min_size(oldest->bytes, round_up(extents_resident_free() - keep_bytes, SUPERSLAB_BYTES));
+  struct extent extent = cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   lock_give(&extents.lock);
-  extent.zero = pages_purge(extent.base, extent.bytes);
-  extent.resident = false;
-  extent_give(extent, 0);
-  return extent.bytes;
+  enum purge_result result = pages_purge(extent.base, extent.bytes);
+  extent.resident = result == PURGE_REFUSED;
+  extent.zero = result == PURGE_GONE;
+  /* What was refused counts as used just now: it is not tried again at once. */
+  extent_give(extent, extent.resident ? os_milliseconds() : 0);
+  return extent.resident ? 0 : extent.bytes;
 }
 
 size_t extents_purge(size_t keep_bytes, uint64_t before_ms) {
@@ -373,6 +381,19 @@ size_t extents_purge(size_t keep_bytes, uint64_t before_ms) {
   for (size_t bytes; (bytes = purge_oldest(keep_bytes, before_ms)) > 0;)
     purged += bytes;
   return purged;
+}
+
+/* The system keeps the range: it is a free extent again, without its pages at least. */
+COLD static void release_refused(struct pool *pool, struct extent extent) {
+  extent.zero = os_purge(extent.base, extent.bytes);
+  extent.resident = !extent.zero;
+  lock_take(&extents.lock);
+  arena_mark_set(extent.base, extent.bytes, ARENA_MARK(pool - extents.pools));
+  pool->reserved_bytes += extent.bytes;
+  extents.reserved_bytes += extent.bytes;
+  extents.committed_bytes += extent.bytes;
+  give(extent, os_milliseconds());
+  lock_give(&extents.lock);
 }
 
 bool extents_release(void) {
@@ -398,7 +419,10 @@ bool extents_release(void) {
         lock_give(&extents.lock);
         if (extent.base == NULL)
           break;
-        os_unmap(extent.base, extent.bytes);
+        if (!os_unmap(extent.base, extent.bytes)) { /* too many mappings */
+          release_refused(pool, extent);
+          break;
+        }
         any = true;
       }
   return any;

@@ -35,8 +35,7 @@ bool huge_for_mapping(size_t bytes) {
   return atomic_load_explicit(&huge.dense, memory_order_relaxed) && wanted(bytes, true);
 }
 
-void huge_ask(char *base, size_t bytes) {
-  os_huge(base, bytes);
+void huge_probe(char *base) {
   uint64_t start_ns = os_nanoseconds();
   *(volatile char *)base = 0;
   uint64_t elapsed_ns = os_nanoseconds() - start_ns;

@@ -14,9 +14,9 @@ enum extent_pool huge_pool_for_large(void);
  * huge table with a few entries would become resident whole. */
 bool huge_for_mapping(size_t bytes);
 
-/* Asks for huge pages in a range nobody uses yet, and touches the first one: how long that takes tells
- * whether the kernel has any at hand. */
-void huge_ask(char *base, size_t bytes);
+/* Touches the first page of a range on huge pages that the caller owns and nobody used yet: how long that
+ * takes tells whether the kernel has any at hand. Call it without locks. */
+void huge_probe(char *base);
 
 /* A mapping without huge pages is given up: how much of it was used? */
 void huge_judge_mapping(const char *base, size_t bytes);

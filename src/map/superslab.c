@@ -151,11 +151,14 @@ void *units_take(unsigned order) {
       runs = runs_in(s->free, order);
     unsigned first = (unsigned)__builtin_ctz(runs);
     uint32_t mask = run_mask(order) << first;
-    if (usage_fits((size_t)__builtin_popcount(mask & ~s->resident) * UNIT_BYTES)) {
+    size_t more = (size_t)__builtin_popcount(mask & ~s->resident) * UNIT_BYTES;
+    if (more == 0 || usage_reserve(more)) {
       set_units(s, s->free & ~mask, s->resident & ~mask);
       run = s->base + first * UNIT_BYTES;
       units.taken_bytes += UNIT_BYTES << order;
       usage_take(USAGE_SLABS, UNIT_BYTES << order);
+      if (more > 0)
+        usage_settle(more);
     } else if (s->free == UNITS_ALL) {
       superslab_close(s);
     }
@@ -164,16 +167,21 @@ void *units_take(unsigned order) {
   return run;
 }
 
+/* To the end of the list by age: it was in use just now. */
+static void note_given(struct superslab *s) {
+  if (s->resident)
+    age_list_remove(&units.resident, s);
+  s->given_ms = os_milliseconds();
+  if (s->resident)
+    age_list_append(&units.resident, s);
+}
+
 void units_give(void *run, unsigned order) {
   lock_take(&units.lock);
   struct superslab *s = map_superslab_record(run);
   uint32_t mask = run_mask(order) << (((uintptr_t)run >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1));
   hak_assert((s->free & mask) == 0);
-  if (s->resident) /* to the end of the list: it was in use just now */
-    age_list_remove(&units.resident, s);
-  s->given_ms = os_milliseconds();
-  if (s->resident)
-    age_list_append(&units.resident, s);
+  note_given(s);
   set_units(s, s->free | mask, s->resident | mask);
   units.taken_bytes -= UNIT_BYTES << order;
   usage_give(USAGE_SLABS, UNIT_BYTES << order);
@@ -194,21 +202,25 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
   uint32_t mask = s->resident;
   set_units(s, s->free & ~mask, 0);
   lock_give(&units.lock);
-  bool zero = true;
+  bool zero = true, refused = false;
   for (uint32_t left = mask; left != 0;) {
     uint32_t lowest = left & -left;
     uint32_t run = left & ~(left + lowest); /* the ones from the lowest up to the first gap */
-    zero &=
+    enum purge_result result =
         pages_purge(s->base + (size_t)__builtin_ctz(run) * UNIT_BYTES, (size_t)__builtin_popcount(run) * UNIT_BYTES);
+    zero &= result == PURGE_GONE;
+    refused |= result == PURGE_REFUSED;
     left &= ~run;
   }
   lock_take(&units.lock);
   s->not_zero |= !zero;
-  set_units(s, s->free | mask, s->resident);
+  if (refused) /* counts as used just now: it is not tried again at once */
+    note_given(s);
+  set_units(s, s->free | mask, refused ? s->resident | mask : s->resident);
   if (s->free == UNITS_ALL)
     superslab_close(s);
   lock_give(&units.lock);
-  return (size_t)__builtin_popcount(mask) * UNIT_BYTES;
+  return refused ? 0 : (size_t)__builtin_popcount(mask) * UNIT_BYTES;
 }
 
 size_t units_purge(size_t keep_bytes, uint64_t before_ms) {

@@ -9,9 +9,11 @@
 
 static struct {
   _Atomic size_t taken, taken_large, taken_peak;
+  _Atomic size_t promised; /* by usage_reserve, and not yet settled */
   /* Of sizes that are SIZE_MAX at first: zero is a valid start. */
   _Atomic size_t limit_complement, high_complement, keep_cap_complement;
   _Atomic bool limit_of_resident;
+  _Atomic size_t credit;
   _Atomic bool asked_group; /* the cgroup was read, or need not be */
   _Atomic size_t keep_for_now;
   _Atomic uint64_t purges, purged_bytes;
@@ -21,9 +23,11 @@ static struct {
 } usage;
 
 #define GROUP_BYTES_MIN ((size_t)16 << 20)
+#define CREDIT_SHARE 8 /* other threads and programs take memory meanwhile */
 
 static struct {
-  struct lock lock; /* a leaf; held over reading the group's files */
+  struct lock lock; /* a leaf; held over reading the group's files; only tried, but for a fork */
+  _Atomic bool stale;
   struct os_memory_limits group;
   bool group_read;
 } limits;
@@ -46,10 +50,13 @@ void usage_lock_for_fork(void) { lock_take(&limits.lock); }
 void usage_unlock_after_fork(bool child) {
   if (child) {
     lock_reset(&limits.lock);
+    usage_keep_cap(SIZE_MAX);       /* of a round the child does not finish */
     lock_reset(&usage.demand_lock); /* another thread may have been noting demand: nobody waits for that */
   } else {
     lock_give(&limits.lock);
   }
+  if (atomic_load_explicit(&limits.stale, memory_order_seq_cst))
+    usage_limits_apply();
 }
 
 static void note_demand(void) {
@@ -95,37 +102,78 @@ static void apply(void) {
   size_t hard = limits.group_read ? limit_hard(option_bytes, limits.group.max_bytes, limits.group.swap_bytes) : own;
   size_t high = limits.group_read ? limits.group.high_bytes : SIZE_MAX;
   atomic_store_explicit(&usage.limit_of_resident, hard < own, memory_order_relaxed);
+  write(&usage.credit, 0);
+  usage_keep_cap(SIZE_MAX); /* the next look at the limits lowers it again */
   write(&usage.limit_complement, ~hard);
   write(&usage.high_complement, ~min_size(hard, high));
 }
 
+/* Nobody waits for the lock: signal handlers and fork's handlers come here. Who finds it taken leaves the
+ * work to the holder. */
 void usage_limits_apply(void) {
-  lock_take(&limits.lock);
-  apply();
-  lock_give(&limits.lock);
+  atomic_store_explicit(&limits.stale, true, memory_order_seq_cst);
+  while (atomic_load_explicit(&limits.stale, memory_order_seq_cst) && lock_try(&limits.lock)) {
+    atomic_store_explicit(&limits.stale, false, memory_order_seq_cst);
+    apply();
+    lock_give(&limits.lock);
+  }
 }
 
 COLD static void read_group(void) {
-  lock_take(&limits.lock);
+  if (!lock_try(&limits.lock))
+    return; /* somebody reads it, or a fork holds it: the next request asks again */
   if (!limits.group_read && option_value(OPTION_CGROUP) == CGROUP_ON) {
     os_memory_limits_read(&limits.group);
     limits.group_read = true;
-    apply();
   }
   atomic_store_explicit(&usage.asked_group, true, memory_order_relaxed);
   lock_give(&limits.lock);
+  usage_limits_apply();
 }
 
-static bool fits(size_t limit, size_t held, size_t bytes) { return held <= limit && bytes <= limit - held; }
+/* What was found to fit into the resident bytes that the limit leaves; spent before the next look. */
+static bool credit_spend(size_t bytes) {
+  size_t credit = read(&usage.credit);
+  do
+    if (credit < bytes)
+      return false;
+  while (!atomic_compare_exchange_weak_explicit(&usage.credit, &credit, credit - bytes, memory_order_relaxed,
+                                                memory_order_relaxed));
+  return true;
+}
 
-bool usage_fits(size_t bytes) {
+COLD static bool fits_resident(size_t limit, size_t bytes) {
+  if (credit_spend(bytes))
+    return true;
+  size_t resident = os_resident_of_process();
+  if (!limit_admits(limit, resident, bytes))
+    return false;
+  write(&usage.credit, (limit - resident - bytes) / CREDIT_SHARE);
+  return true;
+}
+
+/* Promises count from the moment they are made, so that of several threads that ask no two get the same. */
+static bool promise(size_t limit, size_t bytes) {
+  size_t promised = add(&usage.promised, bytes);
+  if (promised >= bytes && limit_admits(limit, usage_held(), promised))
+    return true;
+  add(&usage.promised, -bytes);
+  return false;
+}
+
+void usage_settle(size_t bytes) { add(&usage.promised, -bytes); }
+
+bool usage_reserve(size_t bytes) {
   if (UNLIKELY(!atomic_load_explicit(&usage.asked_group, memory_order_relaxed)) &&
-      !fits(GROUP_BYTES_MIN, usage_held(), bytes))
+      !limit_admits(GROUP_BYTES_MIN, usage_held(), bytes))
     read_group();
   size_t limit = usage_limit();
-  return LIKELY(limit == SIZE_MAX) || fits(limit, usage_held(), bytes) ||
-         (atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed) &&
-          fits(limit, os_resident_of_process(), bytes));
+  if (LIKELY(promise(limit, bytes)))
+    return true;
+  if (!atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed) || !fits_resident(limit, bytes))
+    return false;
+  add(&usage.promised, bytes);
+  return true;
 }
 
 void usage_keep_cap(size_t bytes) { write(&usage.keep_cap_complement, ~bytes); }
@@ -133,15 +181,19 @@ static size_t cap(void) { return ~read(&usage.keep_cap_complement); }
 size_t usage_keep(void) { return min_size(cap(), purge_keep(keep_bytes(), usage_taken())); }
 size_t usage_keep_for_now(void) { return min_size(cap(), read(&usage.keep_for_now)); }
 
-bool pages_purge(void *address, size_t size) {
+enum purge_result pages_purge(void *address, size_t size) {
   long mode = option_value(OPTION_PURGE);
   if (mode == PURGE_OFF)
-    return false;
+    return PURGE_REFUSED;
+  enum purge_result result = PURGE_GONE_LAZILY;
+  if (mode != PURGE_FREE || !os_purge_lazily(address, size)) {
+    if (!os_purge(address, size))
+      return PURGE_REFUSED;
+    result = PURGE_GONE;
+  }
   atomic_fetch_add_explicit(&usage.purges, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&usage.purged_bytes, size, memory_order_relaxed);
-  if (mode == PURGE_FREE)
-    return os_purge_lazily(address, size);
-  return os_purge(address, size);
+  return result;
 }
 uint64_t pages_purges(void) { return atomic_load_explicit(&usage.purges, memory_order_relaxed); }
 uint64_t pages_purged_bytes(void) { return atomic_load_explicit(&usage.purged_bytes, memory_order_relaxed); }

@@ -25,11 +25,13 @@ size_t usage_taken_peak(void);
 size_t usage_free(void);
 static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
 
-/* May so many bytes more be held? Free memory that is used again needs no leave. Where the cgroup leaves
+/* May so many bytes more be held? If so they are promised to the caller, who says when they are taken, or
+ * will not be: then others may have what is left. Never waits for a lock. Free memory that is used again needs no leave. Where the cgroup leaves
  * less than the option `limit_mb`, what counts is what the process has resident, which is asked for only
  * when what is held does not fit. The cgroup is read when the heap is about to get big, once: small
  * programs are spared the system calls. */
-bool usage_fits(size_t bytes);
+bool usage_reserve(size_t bytes);
+void usage_settle(size_t bytes);
 /* The hard limit in force, and the bytes from which on free memory should go; SIZE_MAX for none. */
 size_t usage_limit(void);
 size_t usage_high(void);
@@ -45,8 +47,13 @@ void usage_keep_cap(size_t bytes);
 void usage_lock_for_fork(void);
 void usage_unlock_after_fork(bool child);
 
-/* Gives pages back as the option `purge` says; counted. True if they read as zero then. */
-bool pages_purge(void *address, size_t size);
+/* Gives pages back as the option `purge` says; counted. */
+enum purge_result {
+  PURGE_REFUSED,     /* by the option, or by the system (locked pages): as before */
+  PURGE_GONE,        /* they read as zero */
+  PURGE_GONE_LAZILY, /* they may show their old content */
+};
+enum purge_result pages_purge(void *address, size_t size);
 uint64_t pages_purges(void);
 uint64_t pages_purged_bytes(void);
 

@@ -24,12 +24,12 @@ void *os_map(size_t size, size_t alignment);
 /* Makes a reserved range readable and writable; it reads as zero. False when the kernel refuses. */
 bool os_commit(void *address, size_t size);
 
-/* Gives the pages of a committed range back; it stays accessible. True if it reads as zero then: the kernel
- * refuses for locked memory, which keeps its content. */
+/* Gives the pages of a committed range back; it stays accessible and reads as zero. False when the kernel
+ * refuses, as for locked memory: unchanged. */
 bool os_purge(void *address, size_t size);
 
-/* The same, but only when the kernel needs memory; until then the old content may be read. True if it
- * reads as zero already, which it does where the kernel cannot do that. */
+/* The same, but only when the kernel needs memory; until then the old content may be read. False where
+ * the kernel cannot do that: unchanged. */
 bool os_purge_lazily(void *address, size_t size);
 
 /* Asks for huge pages in a range. */
@@ -47,7 +47,7 @@ bool os_unmap(void *address, size_t size);
 bool os_resize(void *address, size_t size, size_t size_wanted);
 
 /* Moves a mapping's pages onto a range reserved by os_reserve of size_wanted bytes; the old range is
- * unmapped, bytes behind the old size read as zero. False: both unchanged. */
+ * unmapped, bytes behind the old size read as zero. False: the old range is unchanged, the target may be gone. */
 bool os_move(void *address, size_t size, void *target, size_t size_wanted);
 
 /* RLIMIT_AS as it was when first asked for, SIZE_MAX without limit. (A later call could meet a seccomp
@@ -102,13 +102,16 @@ void lifeline_reset(struct lifeline *line);
 bool lifeline_take(struct lifeline *line);
 void lifeline_drop(struct lifeline *line);
 
-/* Starts a detached thread with all signals blocked and a small stack. It allocates, by the C library:
- * the caller must be able to. False if the system has none. */
+/* Starts a detached thread with all signals blocked, a small stack and the default scheduling. It allocates,
+ * by the C library: the caller must be able to. False if the system has none. os_thread_prepare comes
+ * first, when the program starts: it finds the C library's own pthread_create, as a program may put one
+ * in front that allocates under locks of its own. */
+void os_thread_prepare(void);
 bool os_thread_start(void *(*run)(void *));
 /* Names the calling thread, in at most 15 bytes. */
 void os_thread_name(const char *name);
 
-/* Calls `end` when the calling thread ends by itself, while the process goes on. */
+/* Calls `end`, the same for all callers, when the calling thread ends by itself, while the process goes on. */
 void os_at_thread_end(void (*end)(void *));
 
 /* System calls made so far, by kind. */

@@ -2,6 +2,7 @@
 
 #include "os/fault.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -100,9 +101,7 @@ bool os_purge(void *address, size_t size) {
 
 bool os_purge_lazily(void *address, size_t size) {
   count(OS_CALL_ADVISE);
-  if (madvise(address, size, MADV_FREE) == 0)
-    return false;
-  return os_purge(address, size);
+  return madvise(address, size, MADV_FREE) == 0;
 }
 
 void os_huge(void *address, size_t size) {
@@ -241,8 +240,21 @@ static uint64_t status_field(const char *key) {
 }
 
 size_t os_resident_of_process(void) {
+  char text[128];
+  int kept = errno;
+  size_t pages = 0;
   count(OS_CALL_OTHER);
-  return (size_t)status_field("VmRSS:");
+  int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    long length = syscall(SYS_read, fd, text, sizeof text - 1);
+    syscall(SYS_close, fd);
+    text[length < 0 ? 0 : length] = 0;
+    const char *second = strchr(text, ' ');
+    for (const char *c = second ? second + 1 : ""; *c >= '0' && *c <= '9'; c++)
+      pages = pages * 10 + (size_t)(*c - '0');
+  }
+  errno = kept;
+  return pages * os_page_bytes();
 }
 
 void os_usage_read(struct os_usage *out) {
@@ -304,7 +316,19 @@ void lifeline_drop(struct lifeline *line) {
     atomic_store_explicit(&line->thread_id, 0, memory_order_release);
 }
 
-#define THREAD_STACK_BYTES ((size_t)128 * 1024)
+/* Address space; the C library puts the program's thread-local storage there too. */
+#define THREAD_STACK_BYTES ((size_t)1 << 20)
+
+typedef int thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+static thread_create *library_create = pthread_create;
+
+void os_thread_prepare(void) {
+#ifndef HAK_TSAN /* which must see our threads */
+  void *found = dlsym(RTLD_NEXT, "pthread_create");
+  if (found)
+    memcpy(&library_create, &found, sizeof found);
+#endif
+}
 
 bool os_thread_start(void *(*run)(void *)) {
   pthread_t thread;
@@ -313,16 +337,11 @@ bool os_thread_start(void *(*run)(void *)) {
   if (pthread_attr_init(&attributes) != 0)
     return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
   pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int result = pthread_create(&thread, &attributes, run, NULL);
-  if (result == EINVAL) { /* a program with much thread-local storage needs a longer stack */
-    pthread_attr_destroy(&attributes);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    result = pthread_create(&thread, &attributes, run, NULL);
-  }
+  int result = library_create(&thread, &attributes, run, NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
   return result == 0;
@@ -331,7 +350,10 @@ bool os_thread_start(void *(*run)(void *)) {
 void os_thread_name(const char *name) { pthread_setname_np(pthread_self(), name); }
 
 void os_at_thread_end(void (*end)(void *)) {
-  pthread_key_t key;
-  if (pthread_key_create(&key, end) == 0)
+  static pthread_key_t key;
+  static bool made;
+  if (!made)
+    made = pthread_key_create(&key, end) == 0;
+  if (made)
     pthread_setspecific(key, (void *)end);
 }

@@ -15,7 +15,7 @@ struct bin_limits {
 #define BIN_SLOTS_MAX ((size_t)16384)
 #define BIN_SLOTS_MIN ((size_t)1)
 
-/* Slots of a bin that has not grown: slots_initial, fewer where that would exceed 64 KiB. */
+/* Slots of a bin that has not grown: slots_initial, fewer where the blocks would exceed 16 KiB. */
 size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes);
 
 /* May a bin of `slots` slots double? granted_bytes: what the heap's bins were granted beyond their

@@ -5,8 +5,6 @@
 #define MARGIN_BYTES_MAX ((size_t)1 << 30)
 #define NEAR_SHARE 8 /* of the limit is missing when it is near */
 
-static size_t less(size_t a, size_t b) { return a - min_size(a, b); }
-
 size_t limit_margin(size_t group_bytes) {
   size_t share = min_size(max_size(group_bytes / MARGIN_SHARE, MARGIN_BYTES_MIN), MARGIN_BYTES_MAX);
   return min_size(share, group_bytes / 2);

@@ -2,6 +2,7 @@
 
 #define KEEP_SHARE 8
 #define LARGE_REST_SHARE 2
+#define WASTE_SHARE 4
 
 void demand_note(struct demand *demand, size_t taken_bytes, uint64_t now_ms, uint64_t window_ms) {
   if (now_ms - demand->window_start_ms >= window_ms) {
@@ -26,8 +27,6 @@ size_t purge_keep_for_now(const struct demand *demand, const struct demand *larg
   size_t rest = recent_peak(large) / LARGE_REST_SHARE;
   return max_size(purge_keep(keep_bytes, taken_bytes), keep_bytes + rest + peak - min_size(peak, taken_bytes));
 }
-
-#define WASTE_SHARE 4
 
 bool slabs_waste(size_t slab_bytes, size_t taken_bytes, size_t keep_bytes) {
   return slab_bytes - min_size(slab_bytes, taken_bytes) > keep_bytes + taken_bytes / WASTE_SHARE;

@@ -28,7 +28,7 @@ size_t purge_keep_for_now(const struct demand *demand, const struct demand *larg
                           size_t taken_bytes);
 
 /* Do slabs of slab_bytes, of which taken_bytes are in use, hold so much free memory that their free pages
- * should go: more than is kept, and half of what is in use besides? */
+ * should go: more than is kept, and a quarter of what is in use besides? */
 bool slabs_waste(size_t slab_bytes, size_t taken_bytes, size_t keep_bytes);
 
 #endif

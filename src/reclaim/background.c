@@ -21,6 +21,7 @@ static struct {
   _Atomic bool ending;    /* the main thread is gone */
   _Atomic size_t start_bytes;
   int pressure; /* descriptor of the thread's, -1: none */
+  struct os_file pressure_file;
   bool prepared;
 } background = {.start_bytes = START_BYTES, .pressure = -1};
 
@@ -44,8 +45,20 @@ static void sleep_until_woken(void) {
     os_futex_wait(&background.awake, ASLEEP);
 }
 
+static void pressure_open(void) {
+  background.pressure = option_value(OPTION_CGROUP) == CGROUP_ON ? os_pressure_open() : -1;
+  background.pressure_file = os_file_identity(background.pressure);
+}
+
+/* A program that closes every descriptor gets our number for a file of its own. */
+static bool pressure_is_ours(void) {
+  struct os_file file = os_file_identity(background.pressure);
+  return background.pressure >= 0 && file.device == background.pressure_file.device &&
+         file.inode == background.pressure_file.inode;
+}
+
 static void pressure_close(void) {
-  if (background.pressure >= 0)
+  if (pressure_is_ours())
     os_pressure_close(background.pressure);
   background.pressure = -1;
 }
@@ -53,7 +66,7 @@ static void pressure_close(void) {
 /* Waits a period; true if the system got short of memory meanwhile. */
 static bool wait_period(void) {
   os_futex_wait_for(&background.awake, AWAKE, period_ms());
-  if (background.pressure < 0)
+  if (!pressure_is_ours())
     return false;
   enum os_wait result = os_pressure_poll(background.pressure, 0);
   if (result == OS_WAIT_GONE)
@@ -65,7 +78,7 @@ static void *run(void *unused) {
   (void)unused;
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_release);
   os_thread_name("hakmem");
-  background.pressure = option_value(OPTION_CGROUP) == CGROUP_ON ? os_pressure_open() : -1;
+  pressure_open();
   unsigned quiet_periods = 0;
   while (is_wanted()) {
     bool pressed = wait_period();
@@ -79,6 +92,7 @@ static void *run(void *unused) {
       sleep_until_woken();
   }
   pressure_close();
+  usage_keep_cap(SIZE_MAX); /* nobody else would lift it */
   atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_release);
   return NULL;
 }
@@ -106,9 +120,10 @@ COLD static void start(void) {
 }
 
 void background_start_if_due(void) {
-  if (LIKELY(usage_held() < atomic_load_explicit(&background.start_bytes, memory_order_relaxed)) ||
-      atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE || !background.prepared ||
-      !is_wanted())
+  bool due = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
+             usage_free() >= START_BYTES; /* in the child of a big process */
+  if (LIKELY(!due) || atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE ||
+      !background.prepared || !is_wanted())
     return;
   start();
 }
@@ -121,8 +136,8 @@ static void main_thread_ends(void *unused) {
 }
 
 void background_prepare(void) {
-  if (option_value(OPTION_BACKGROUND) == BACKGROUND_ON)
-    os_at_thread_end(main_thread_ends);
+  os_thread_prepare();
+  os_at_thread_end(main_thread_ends);
   background.prepared = true;
 }
 
@@ -130,6 +145,8 @@ void background_after_fork(bool child) {
   if (!child)
     return;
   pressure_close(); /* reports reach one of those who share it only */
+  if (background.prepared)
+    os_at_thread_end(main_thread_ends); /* whoever forked is the main thread here */
   atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_relaxed);
   atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);
 }

@@ -12,11 +12,11 @@
 
 #define FREE_BYTES_MIN ((size_t)1 << 20) /* less is not worth a look */
 #define PURGE_MARGIN ((size_t)4 << 20)   /* a purge goes so far below its bound: the next is not due at once */
-#define TARGET_PERIOD 64u /* ticks between two looks at the soft target: it takes a walk over the heaps */
+#define LOOK_PERIOD_MS 50u               /* between two looks at the soft target: it takes a walk over the heaps */
 
 static struct {
-  struct lock round; /* held over a round; only forks and trims wait for it */
-  _Atomic uint32_t ticks;
+  struct lock round;             /* held over a round; only forks and trims wait for it */
+  _Atomic uint64_t next_look_ms; /* at the limits */
   _Atomic uint64_t rounds;
 } reclaim;
 
@@ -24,30 +24,19 @@ static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELA
 
 /* --- free ranges --- */
 
-#define ANY_TIME UINT64_MAX
-
-static size_t purge_extents_and_units(size_t keep_bytes, uint64_t before_ms) {
-  size_t others = usage_free() - min_size(usage_free(), extents_resident_free());
-  size_t given_back = extents_purge(keep_bytes - min_size(keep_bytes, others), before_ms);
-  others = usage_free() - min_size(usage_free(), units_resident_free());
-  return given_back + units_purge(keep_bytes - min_size(keep_bytes, others), before_ms);
-}
-
-/* Purges what was freed before before_ms, oldest first, until at most keep_bytes are free. */
+/* Purges free memory, oldest first, until at most keep_bytes are free or the rest was in use at or after
+ * before_ms. Cached ranges become free extents first. */
 static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
   if (option_value(OPTION_PURGE) == PURGE_OFF || usage_free() <= keep_bytes)
     return 0;
-  size_t given_back = 0;
-  if (before_ms != ANY_TIME)
-    given_back += large_evict(SIZE_MAX, before_ms);
-  given_back += purge_extents_and_units(keep_bytes, before_ms);
-  if (before_ms == ANY_TIME && usage_free() > keep_bytes) {
-    size_t cached = large_cached_bytes();
-    given_back += large_evict(cached - min_size(cached, usage_free() - keep_bytes), 0);
-    given_back += purge_extents_and_units(keep_bytes, before_ms);
-  }
+  size_t given_back = large_evict(less(keep_bytes, less(usage_free(), large_cached_bytes())), before_ms);
+  given_back += extents_purge(less(keep_bytes, less(usage_free(), extents_resident_free())), before_ms);
+  given_back += units_purge(less(keep_bytes, less(usage_free(), units_resident_free())), before_ms);
   return given_back;
 }
+
+/* Whatever is free now. What others free from here on is not run after: the round has an end. */
+static uint64_t any_time(void) { return os_milliseconds() + 1; }
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
@@ -69,7 +58,7 @@ static size_t purge_due(void) {
   size_t given_back = 0;
   size_t bound = usage_keep_for_now();
   if (usage_free() > bound)
-    given_back += purge_free(bound - min_size(bound, PURGE_MARGIN), ANY_TIME);
+    given_back += purge_free(less(bound, PURGE_MARGIN), any_time());
   return given_back + purge_free(usage_keep(), before_delay());
 }
 
@@ -86,8 +75,8 @@ static bool purge_hole_batch(struct heap *heap, size_t *given_back) {
   bool more = slab_set_holes_take(&heap->slabs, &batch);
   lock_give(&heap->lock);
   for (unsigned i = 0; i < batch.hole_count; i++) {
-    pages_purge(batch.holes[i].start, batch.holes[i].bytes);
-    *given_back += batch.holes[i].bytes;
+    if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
+      *given_back += batch.holes[i].bytes;
   }
   if (batch.slab_count > 0) {
     lock_take(&heap->lock);
@@ -160,7 +149,8 @@ static void round_end(void) { lock_give(&reclaim.round); }
 
 void reclaim_tick(void) {
   if (UNLIKELY(limits_matter()) &&
-      atomic_fetch_add_explicit(&reclaim.ticks, 1, memory_order_relaxed) % TARGET_PERIOD == 0 && round_begin()) {
+      os_milliseconds() >= atomic_load_explicit(&reclaim.next_look_ms, memory_order_relaxed) && round_begin()) {
+    atomic_store_explicit(&reclaim.next_look_ms, os_milliseconds() + LOOK_PERIOD_MS, memory_order_relaxed);
     if (look_at_limits(false))
       purge_holes(HOLES_SETTLED);
     round_end();
@@ -196,8 +186,9 @@ bool reclaim_round(enum reclaim_depth depth) {
   if (depth == RECLAIM_AGED)
     given_back += purge_due();
   else
-    given_back += purge_free(0, depth == RECLAIM_IDLE ? before_delay() : ANY_TIME);
-  bool more = given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0);
+    given_back += purge_free(0, depth == RECLAIM_IDLE ? before_delay() : any_time());
+  bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
+              (given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
   round_end();
   return more;
 }
@@ -206,7 +197,7 @@ size_t reclaim_trim(size_t keep_bytes) {
   heaps_sweep(heap_count());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  size_t given_back = purge_free(keep_bytes, ANY_TIME);
+  size_t given_back = purge_free(keep_bytes, any_time());
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL);
   lock_give(&reclaim.round);
@@ -217,8 +208,8 @@ void reclaim_all(void) {
   heaps_sweep(heap_count());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  large_evict(0, 0);
-  purge_free(0, ANY_TIME);
+  large_evict(0, any_time());
+  purge_free(0, any_time());
   lock_give(&reclaim.round);
   extents_release();
 }

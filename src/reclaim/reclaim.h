@@ -3,7 +3,8 @@
  *
  * What is free goes through these stations: cached large ranges -> free extents -> the system; free units
  * -> the system; free pages inside slabs -> the system. One round works at a time; only a trim and a fork
- * wait for it: a fork must not find anything half-way.
+ * wait for it: a fork must not find anything half-way. (A cached range that an allocation gives up
+ * in that very moment is lost to the child.)
  */
 #ifndef HAK_RECLAIM_RECLAIM_H
 #define HAK_RECLAIM_RECLAIM_H

@@ -35,6 +35,11 @@ _Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the le
 _Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
 _Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest blocks fit a unit's bitmap");
 
+/* Under the lock: a plain store is enough. */
+static void taken_change(struct slab_set *set, size_t bytes) {
+  atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + bytes, memory_order_relaxed);
+}
+
 static unsigned list_of(const struct slab *slab) {
   if (slab->free_count == 0)
     return FULLNESS_LISTS;
@@ -167,7 +172,7 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     taken += take_from(slab, slots - taken, wanted - taken);
     list_update(set, slab);
   }
-  set->taken_bytes += taken * class_bytes(cls);
+  taken_change(set, taken * class_bytes(cls));
   return taken;
 }
 
@@ -214,7 +219,7 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
     if (UNLIKELY(++slab->free_count > slab->list_until))
       slab_got_emptier(set, slab);
   }
-  set->taken_bytes -= count * class.bytes;
+  taken_change(set, -(count * class.bytes));
 }
 
 void slab_set_close_empty(struct slab_set *set) {

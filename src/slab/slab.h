@@ -24,9 +24,13 @@ struct slab;
 struct slab_set {
   uint32_t key;                                          /* const: entry_key of the owning heap */
   size_t slab_bytes;                                     /* of open slabs */
-  size_t taken_bytes;                                    /* of blocks outside the bitmaps */
+  _Atomic size_t taken_bytes;                            /* of blocks outside the bitmaps; read by anybody */
   struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS]; /* [0]: a quarter or less is free */
 };
+
+static inline size_t slab_set_taken_bytes(const struct slab_set *set) {
+  return atomic_load_explicit(&set->taken_bytes, memory_order_relaxed);
+}
 
 /* Takes up to `wanted` free blocks of a class; writes them to slots[-1], slots[-2], ... in address
  * order, so that popping from the top of a bin walks up through memory. Opens a new slab only when
@@ -48,7 +52,7 @@ void slab_set_close_empty(struct slab_set *set);
  *   3  slab_set_holes_give, under the lock: the slabs are in their lists again
  * Between 1 and 3 no fork may happen (reclaim/reclaim.h). */
 #define HOLES_MAX 512u /* as many as the longest slab can have, and more */
-#define HOLE_SLABS_MAX 64u
+#define HOLE_SLABS_MAX 512u
 
 enum hole_search {
   HOLES_ALL,     /* of every slab */

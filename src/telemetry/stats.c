@@ -50,7 +50,7 @@ static void add_heap(struct hak_stats *out, struct heap *heap) {
   lock_take(&heap->lock);
   struct bins_content bins = bins_content(heap);
   size_t inbox = atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed);
-  size_t taken = heap->slabs.taken_bytes;
+  size_t taken = slab_set_taken_bytes(&heap->slabs);
   out->bin_bytes += bins.bytes;
   out->bin_blocks += bins.blocks;
   out->in_flight_bytes += inbox;

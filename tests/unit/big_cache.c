@@ -33,7 +33,7 @@ static struct large *range(size_t bytes, uint32_t site) {
 
 static int empty(void **state) {
   (void)state;
-  while (big_cache_take_oldest(0, 0))
+  while (big_cache_take_oldest(0, UNIT_ANY_TIME))
     ;
   assert_int_equal(big_cache_bytes(), 0);
   assert_int_equal(big_cache_oldest_ms(), 0);
@@ -139,14 +139,14 @@ static void the_oldest_go_first(void **state) {
     put_ms[i] = os_milliseconds();
   }
   assert_true(big_cache_oldest_ms() > 0 && big_cache_oldest_ms() <= put_ms[0]);
-  assert_null(big_cache_take_oldest(10 * MIB, 0));
-  assert_null(big_cache_take_oldest(SIZE_MAX, 0));
-  assert_ptr_equal(big_cache_take_oldest(9 * MIB, 0), ranges[0]); /* by bytes */
-  assert_null(big_cache_take_oldest(9 * MIB, 0));
-  assert_null(big_cache_take_oldest(SIZE_MAX, put_ms[0]));                 /* the rest was freed after that */
-  assert_ptr_equal(big_cache_take_oldest(SIZE_MAX, put_ms[2]), ranges[1]); /* by age */
-  assert_ptr_equal(big_cache_take_oldest(SIZE_MAX, put_ms[2]), ranges[2]);
-  assert_null(big_cache_take_oldest(SIZE_MAX, put_ms[2]));
+  assert_null(big_cache_take_oldest(10 * MIB, UNIT_ANY_TIME)); /* so much may stay */
+  assert_null(big_cache_take_oldest(0, 0));
+  assert_ptr_equal(big_cache_take_oldest(9 * MIB, UNIT_ANY_TIME), ranges[0]);
+  assert_null(big_cache_take_oldest(9 * MIB, UNIT_ANY_TIME));
+  assert_null(big_cache_take_oldest(0, put_ms[0])); /* the rest was freed after that */
+  assert_ptr_equal(big_cache_take_oldest(0, put_ms[2]), ranges[1]);
+  assert_ptr_equal(big_cache_take_oldest(0, put_ms[2]), ranges[2]);
+  assert_null(big_cache_take_oldest(0, put_ms[2]));
   assert_int_equal(big_cache_bytes(), 4 * MIB);
   /* A range that was used in between is young again. */
   assert_ptr_equal(big_cache_take(4 * MIB, UNIT_BYTES, 3), ranges[3]);
@@ -154,7 +154,24 @@ static void the_oldest_go_first(void **state) {
   uint64_t now_ms = os_milliseconds();
   assert_true(big_cache_put(ranges[3]));
   assert_true(big_cache_oldest_ms() >= now_ms);
-  assert_null(big_cache_take_oldest(SIZE_MAX, now_ms));
+  assert_null(big_cache_take_oldest(0, now_ms));
+}
+
+/* An old extent is found behind mappings that are older, which serve nothing but their own size. */
+static void old_extents_are_found_behind_mappings(void **state) {
+  (void)state;
+  assert_null(big_cache_take_old_extent());
+  struct large *ranges[4];
+  for (unsigned i = 0; i < 4; i++) {
+    ranges[i] = range(MIB, i);
+    ranges[i]->mapping = i % 2 == 0;
+    assert_true(big_cache_put(ranges[i]));
+  }
+  assert_ptr_equal(big_cache_take_old_extent(), ranges[1]);
+  assert_ptr_equal(big_cache_take_old_extent(), ranges[3]);
+  assert_null(big_cache_take_old_extent());
+  assert_int_equal(big_cache_bytes(), 2 * MIB);
+  valid();
 }
 
 #define RANGES 600u
@@ -184,7 +201,7 @@ static void random_use_loses_nothing(void **state) {
     } else if (unit_random(&seed) % 4) {
       out = big_cache_take((1 + i % 40) * UNIT_BYTES, UNIT_BYTES, (uint32_t)(unit_random(&seed) % 50));
     } else {
-      out = big_cache_take_oldest(cached_bytes / 2, 0);
+      out = big_cache_take_oldest(cached_bytes / 2, UNIT_ANY_TIME);
     }
     if (out) {
       unsigned j = 0;
@@ -210,8 +227,8 @@ static void *churn(void *argument) {
       assert_true(big_cache_put(*place));
       *place = NULL;
     } else {
-      *place =
-          unit_random(&seed) % 16 ? big_cache_take(MIB, UNIT_BYTES, (uint32_t)seed % 8) : big_cache_take_oldest(0, 0);
+      *place = unit_random(&seed) % 16 ? big_cache_take(MIB, UNIT_BYTES, (uint32_t)seed % 8)
+                                       : big_cache_take_oldest(0, UNIT_ANY_TIME);
       if (*place)
         (*place)->freed_ms = 12345;
     }
@@ -297,6 +314,7 @@ int main(void) {
       TEST(ranges_fit_closely_and_are_aligned),
       TEST(the_table_grows),
       TEST(the_oldest_go_first),
+      TEST(old_extents_are_found_behind_mappings),
       TEST(random_use_loses_nothing),
       TEST(threads_share_the_cache),
       TEST(a_forked_child_finds_it_whole),

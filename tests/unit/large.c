@@ -42,7 +42,7 @@ static char *alloc_steady(size_t size) {
 static void forget_habits(void) {
   for (unsigned i = 0; i < 8; i++) {
     large_free(alloc(HAK_SMALL_MAX + 1 + i % 2 * MIB, 16));
-    large_evict(0, 0);
+    large_evict(0, UNIT_ANY_TIME);
   }
 }
 
@@ -86,7 +86,7 @@ static void valid(void) {
 static int nothing_held(void **state) {
   (void)state;
   forget_habits();
-  large_evict(0, 0);
+  large_evict(0, UNIT_ANY_TIME);
   extents_purge(0, UNIT_ANY_TIME);
   valid();
   assert_int_equal(stats().cached_bytes, 0);
@@ -121,7 +121,7 @@ static void marks_follow_the_object(void **state) {
     memset(object, 1, bytes);
     large_free(object);
     assert_not_live(object, bytes);
-    large_evict(0, 0);
+    large_evict(0, UNIT_ANY_TIME);
     extents_purge(0, UNIT_ANY_TIME);
 
     object = alloc_steady(sizes[i]);
@@ -132,7 +132,7 @@ static void marks_follow_the_object(void **state) {
     assert_int_equal(usage_taken(), 0);
     assert_int_equal(usage_free(), bytes);
     valid();
-    assert_int_equal(large_evict(0, 0), mapping ? bytes : 0);
+    assert_int_equal(large_evict(0, UNIT_ANY_TIME), mapping ? bytes : 0);
     assert_int_equal(usage_free(), mapping ? 0 : bytes);
     if (mapping) {
       assert_marks(object, bytes, ENTRY_NONE, ENTRY_NONE);
@@ -228,7 +228,7 @@ static void cache_is_bounded(void **state) {
   assert_true(stats().cached_bytes > bytes_max / 4);
   assert_int_equal(stats().cached_bytes + extents_resident_free(), total);
   assert_int_equal(usage_free(), total);
-  large_evict(4 * MIB, 0);
+  large_evict(4 * MIB, UNIT_ANY_TIME);
   assert_true(stats().cached_bytes <= 4 * MIB);
   assert_int_equal(usage_free(), total);
   unit_option("HAKMEM_LARGE_CACHE_MB", "512");
@@ -250,7 +250,7 @@ static void growth_and_shrinkage_keep_the_contents(void **state) {
   (void)state;
   uint64_t seed = UNIT_SEED;
   const size_t mosts[] = {2 * MIB, 12 * MIB, 60 * MIB};
-  for (unsigned round = 0; round < 30; round++) {
+  for (unsigned round = 0; round < (UNIT_TSAN ? 6 : 30); round++) {
     char *object = alloc(MIB, 16);
     char *neighbour = alloc(MIB, 16); /* often in the way */
     size_t bytes = large_bytes(object);
@@ -275,14 +275,14 @@ static void growth_and_shrinkage_keep_the_contents(void **state) {
       assert_int_equal(stats().live_count, 2);
       assert_int_equal(usage_taken(), bytes + MIB);
       if (i % 4 == 1)
-        large_evict(0, 0);
+        large_evict(0, UNIT_ANY_TIME);
       if (i % 4 == 3)
         extents_purge(0, UNIT_ANY_TIME);
       valid();
     }
     large_free(neighbour);
     large_free(object);
-    large_evict(0, 0);
+    large_evict(0, UNIT_ANY_TIME);
   }
 }
 
@@ -300,7 +300,7 @@ static void neighbours(size_t bytes, char **left, char **right) {
       return;
     }
     large_free(*left);
-    large_evict(0, 0);
+    large_evict(0, UNIT_ANY_TIME);
     *left = *right;
   }
   fail_msg("no two extents lie side by side");
@@ -324,7 +324,7 @@ static void extents_are_resized_in_place(void **state) {
   assert_int_equal(usage_taken(), 4 * MIB);
   assert_pattern(right, 2 * MIB);
   large_free(right);
-  large_evict(0, 0);
+  large_evict(0, UNIT_ANY_TIME);
   assert_ptr_equal(large_resize(left, 3 * MIB + MIB / 2), left);
   assert_live(left);
   assert_pattern(left, MIB);
@@ -361,7 +361,7 @@ static void an_extent_that_cannot_grow_becomes_a_mapping(void **state) {
     assert_pattern(grown, MIB);
     large_free(grown);
     large_free(right);
-    large_evict(0, 0);
+    large_evict(0, UNIT_ANY_TIME);
     assert_int_equal(stats().mapping_count, 0);
   }
 }
@@ -434,7 +434,7 @@ static void calloc_is_zero_after_any_use(void **state) {
   uint64_t seed = UNIT_SEED;
   for (unsigned mode = 0; mode < 3; mode++) {
     unit_option("HAKMEM_PURGE", modes[mode]);
-    for (unsigned round = 0; round < 40; round++) {
+    for (unsigned round = 0; round < (UNIT_TSAN ? 9 : 40); round++) {
       size_t size = 65537 + unit_random(&seed) % (round % 8 ? 3 * MIB : 40 * MIB);
       unsigned char *block = hak_calloc(size, 1);
       assert_non_null(block);
@@ -448,7 +448,7 @@ static void calloc_is_zero_after_any_use(void **state) {
       memset(dirty, 0xff, 10000);
       hak_free(dirty);
       if (round % 3 == 1)
-        large_evict(0, 0);
+        large_evict(0, UNIT_ANY_TIME);
       if (round % 5 == 2)
         hak_trim(0);
     }
@@ -494,7 +494,7 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
   large_free(object);
   unit_must_die(free_object, object, double_free, object, "");
   unit_must_die(free_object, object + UNIT_BYTES, double_free, object + UNIT_BYTES, "");
-  large_evict(0, 0); /* a free extent */
+  large_evict(0, UNIT_ANY_TIME); /* a free extent */
   unit_must_die(free_object, object, double_free, object, "");
   unit_must_die(realloc_object, object, double_free, object, "");
   extents_purge(0, UNIT_ANY_TIME);
