@@ -46,7 +46,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
         OPTION_ANY_TIME,
         "What exceeds a lower value goes back by its age, or at once by malloc_trim."},
     [OPTION_PURGE_DELAY_MS] = {
-        "purge_delay_ms", "HAKMEM_PURGE_DELAY_MS", "ms", {10000, 1000, 0}, 0, 3600000, {NULL},
+        "purge_delay_ms", "HAKMEM_PURGE_DELAY_MS", "ms", {10000, 1000, 100}, 0, 3600000, {NULL},
         "Free memory beyond that goes back when unused for so long; at once beyond the recent peak.",
         OPTION_ANY_TIME,
         "Counts for memory that is free already, too."},

@@ -6,6 +6,7 @@
 #include "policy/huge_policy.h"
 
 #define UNFILLED_SHARE 8
+#define SLABS_SHARE 4
 #define SMALL_PAGE_BYTES 4096u
 #define JUDGED_BYTES_MAX ((size_t)16 << 20) /* of a mapping: what is asked after takes time */
 
@@ -19,7 +20,9 @@ static bool wanted(size_t bytes, bool is_large) {
   enum huge_mode mode = (enum huge_mode)option_value(OPTION_HUGE);
   if (os_page_bytes() != SMALL_PAGE_BYTES) /* with longer ones a huge page is no longer 2 MiB */
     return false;
-  size_t heap_bytes = is_large ? usage_taken_large() : usage_held();
+  /* Slabs fill a huge page slowly, and a page's worth of each class at a time: only a heap four times as big
+   * gains by them. */
+  size_t heap_bytes = is_large ? usage_taken_large() : usage_held() / SLABS_SHARE;
   if (mode == HUGE_OFF || heap_bytes < HUGE_HEAP_BYTES_MIN || !lock_try(&huge.lock))
     return false;
   bool yes = huge_wanted(&huge.state, mode, is_large, heap_bytes, bytes, os_milliseconds());

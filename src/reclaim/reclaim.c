@@ -116,14 +116,14 @@ static void close_empty_slabs(void) {
 
 /* --- limits --- */
 
-/* Lowers what the purge policy may keep, when a limit or the target is near. True if the target is
- * exceeded. */
+/* Near a limit or under pressure, lowers what the purge policy may keep until the next look. What the soft
+ * target does not allow goes now: between two looks the program may have it, or each object that changes its
+ * place would fault its pages in again. True if the target is exceeded. The round's lock is held. */
 static bool look_at_limits(bool under_pressure) {
   struct limit_view view = {
       .held_bytes = usage_held(),
       .live_bytes = heaps_live_bytes() + large_live_bytes(),
       .free_bytes = usage_free(),
-      .target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20,
       .high_bytes = usage_high(),
       .under_pressure = under_pressure,
   };
@@ -131,8 +131,11 @@ static bool look_at_limits(bool under_pressure) {
   size_t keep = usage_keep_for_now();
   size_t allowed = limit_keep(&view, keep);
   usage_keep_cap(allowed < keep ? allowed : SIZE_MAX);
-  return view.target_bytes != 0 && view.held_bytes > view.live_bytes &&
-         view.held_bytes - view.live_bytes > view.target_bytes;
+  view.target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20;
+  if (view.target_bytes == 0 || less(view.held_bytes, view.live_bytes) <= view.target_bytes)
+    return false;
+  purge_free(limit_keep(&view, keep), any_time());
+  return true;
 }
 
 static bool limits_matter(void) { return option_value(OPTION_TARGET_MB) != 0 || usage_high() != SIZE_MAX; }
