@@ -13,7 +13,8 @@ static struct {
   /* Of sizes that are SIZE_MAX at first: zero is a valid start. */
   _Atomic size_t limit_complement, high_complement, keep_cap_complement;
   _Atomic bool limit_of_resident;
-  _Atomic size_t credit;
+  _Atomic size_t granted, granted_before; /* in this window and the one before it */
+  _Atomic uint64_t granted_since_ms;
   _Atomic bool asked_group; /* the cgroup was read, or need not be */
   _Atomic size_t keep_for_now;
   _Atomic uint64_t purges, purged_bytes;
@@ -23,7 +24,7 @@ static struct {
 } usage;
 
 #define GROUP_BYTES_MIN ((size_t)16 << 20)
-#define CREDIT_SHARE 8 /* other threads and programs take memory meanwhile */
+#define GRANTED_MS 100u
 
 static struct {
   struct lock lock; /* a leaf; held over reading the group's files; only tried, but for a fork */
@@ -102,7 +103,6 @@ static void apply(void) {
   size_t hard = limits.group_read ? limit_hard(option_bytes, limits.group.max_bytes, limits.group.swap_bytes) : own;
   size_t high = limits.group_read ? limits.group.high_bytes : SIZE_MAX;
   atomic_store_explicit(&usage.limit_of_resident, hard < own, memory_order_relaxed);
-  write(&usage.credit, 0);
   usage_keep_cap(SIZE_MAX); /* the next look at the limits lowers it again */
   write(&usage.limit_complement, ~hard);
   write(&usage.high_complement, ~min_size(hard, high));
@@ -131,25 +131,25 @@ COLD static void read_group(void) {
   usage_limits_apply();
 }
 
-/* What was found to fit into the resident bytes that the limit leaves; spent before the next look. */
-static bool credit_spend(size_t bytes) {
-  size_t credit = read(&usage.credit);
-  do
-    if (credit < bytes)
-      return false;
-  while (!atomic_compare_exchange_weak_explicit(&usage.credit, &credit, credit - bytes, memory_order_relaxed,
-                                                memory_order_relaxed));
-  return true;
+/* What was given out of late may not be touched yet: it counts beside what is resident. */
+static size_t granted_of_late(size_t bytes) {
+  uint64_t now_ms = os_milliseconds();
+  uint64_t since_ms = atomic_load_explicit(&usage.granted_since_ms, memory_order_relaxed);
+  if (now_ms - since_ms > GRANTED_MS &&
+      atomic_compare_exchange_strong_explicit(&usage.granted_since_ms, &since_ms, now_ms, memory_order_relaxed,
+                                              memory_order_relaxed)) {
+    write(&usage.granted_before, read(&usage.granted));
+    write(&usage.granted, 0);
+  }
+  return add(&usage.granted, bytes) + read(&usage.granted_before);
 }
 
 COLD static bool fits_resident(size_t limit, size_t bytes) {
-  if (credit_spend(bytes))
+  size_t granted = granted_of_late(bytes);
+  if (granted >= bytes && limit_admits(limit, os_resident_of_process(), granted))
     return true;
-  size_t resident = os_resident_of_process();
-  if (!limit_admits(limit, resident, bytes))
-    return false;
-  write(&usage.credit, (limit - resident - bytes) / CREDIT_SHARE);
-  return true;
+  add(&usage.granted, -bytes);
+  return false;
 }
 
 /* Promises count from the moment they are made, so that of several threads that ask no two get the same. */
@@ -168,9 +168,13 @@ bool usage_reserve(size_t bytes) {
       !limit_admits(GROUP_BYTES_MIN, usage_held(), bytes))
     read_group();
   size_t limit = usage_limit();
-  if (LIKELY(promise(limit, bytes)))
+  bool of_resident = atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed);
+  if (LIKELY(promise(limit, bytes))) {
+    if (UNLIKELY(of_resident))
+      granted_of_late(bytes);
     return true;
-  if (!atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed) || !fits_resident(limit, bytes))
+  }
+  if (!of_resident || !fits_resident(limit, bytes))
     return false;
   add(&usage.promised, bytes);
   return true;
