@@ -1,0 +1,37 @@
+/* child.h: what may hang is done in a child, so that a test can say that it does. */
+#ifndef TESTS_CHILD_H
+#define TESTS_CHILD_H
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "check.h"
+
+#ifdef MUTANT /* a control waits in vain */
+#define TEST_CHILD_SECONDS 3.0
+#else
+#define TEST_CHILD_SECONDS 30.0
+#endif
+
+/* Runs `work` in a child; a CHECK fails unless it returns. Ends what the child started, too. */
+static inline void test_in_child(void (*work)(void)) {
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    setpgid(0, 0);
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  pid_t ended = 0;
+  for (double end = test_seconds() + TEST_CHILD_SECONDS; ended == 0 && test_seconds() < end; usleep(10000)) {
+    ended = waitpid(child, &status, WNOHANG);
+    CHECK(ended >= 0);
+  }
+  if (ended == 0)
+    kill(-child, SIGKILL);
+  CHECK_SAY(ended == child, "it hangs");
+  CHECK_SAY(status == 0, "status 0x%x", status);
+}
+
+#endif

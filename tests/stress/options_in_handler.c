@@ -1,0 +1,72 @@
+/* A signal handler sets options while the program that it interrupts allocates and sets options, too: neither waits
+ * for the other. */
+#include <dlfcn.h>
+#include <sys/time.h>
+
+#include "../child.h"
+#include "../heap_api.h"
+
+#define PERIOD_US 200
+#define BLOCKS 100
+
+typedef int option_set_function(const char *name, const char *value);
+static option_set_function *option_set;
+static volatile sig_atomic_t handled;
+
+#ifdef MUTANT
+#include <pthread.h>
+/* As an allocator would that guards its options by a lock. */
+static int locks(const char *name, const char *value) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  (void)name, (void)value;
+  pthread_mutex_lock(&lock);
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+#endif
+
+/* Those after which limits are computed anew. */
+static void set_all(const char *keep_mb, const char *limit_mb) {
+  CHECK(option_set("keep_mb", keep_mb) == 0);
+  CHECK(option_set("limit_mb", limit_mb) == 0);
+  CHECK(option_set("target_mb", keep_mb) == 0);
+}
+
+static void handle(int number) {
+  (void)number;
+  set_all("8", "1000");
+  handled++;
+}
+
+static void set_and_allocate(void) {
+  static void *blocks[BLOCKS];
+  const struct itimerval timer = {{0, PERIOD_US}, {0, PERIOD_US}};
+  signal(SIGALRM, handle);
+  CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+  long wanted = test_rounds(2000, 10);
+  for (size_t round = 0; handled < wanted; round++) {
+    set_all("9", "900");
+    if (round % 16 != 0)
+      continue;
+    for (size_t i = 0; i < BLOCKS; i++) {
+      t_free(blocks[i]);
+      blocks[i] = t_malloc(1 + (i * 7919 + round) % (i % 10 ? 3000 : 400000));
+      CHECK(blocks[i] != NULL);
+    }
+  }
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+#if defined(MUTANT)
+  option_set = locks;
+#elif defined(TEST_CORE)
+  option_set = hak_option_set;
+#else
+  *(void **)&option_set = dlsym(RTLD_DEFAULT, "hak_option_set");
+#endif
+  CHECK(option_set != NULL);
+  test_in_child(set_and_allocate);
+  puts("options in handler: ok");
+  return 0;
+}
