@@ -1,0 +1,54 @@
+/* fork() in a signal handler that interrupts malloc and free, as reporters of crashes do: the program goes on, and the
+ * child can allocate. */
+#include <sys/time.h>
+
+#include "../child.h"
+#include "../heap_api.h"
+
+#define PERIOD_US 1000
+#define BLOCKS 20000
+#define BLOCK_BYTES 500 /* of all of them: many slabs, so often in the slow path */
+
+static volatile sig_atomic_t forks;
+
+static void handle(int number) {
+  (void)number;
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    char *report = t_malloc(5000);
+    CHECK(report != NULL);
+    report[0] = report[4999] = 1;
+    t_free(report);
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK_SAY(status == 0, "status 0x%x", status);
+  forks++;
+}
+
+static void allocate(void) {
+  static char *blocks[BLOCKS];
+  const struct itimerval timer = {{0, PERIOD_US}, {0, PERIOD_US}};
+  signal(SIGALRM, handle);
+  CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+  for (long wanted = test_rounds(400, 10); forks < wanted;) {
+    for (int i = 0; i < BLOCKS; i++) {
+      blocks[i] = t_malloc(BLOCK_BYTES);
+      CHECK(blocks[i] != NULL);
+      blocks[i][0] = (char)i;
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+      CHECK(blocks[i][0] == (char)i);
+      t_free(blocks[i]);
+    }
+  }
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  test_in_child(allocate);
+  puts("handler: ok");
+  return 0;
+}
