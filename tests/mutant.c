@@ -26,6 +26,7 @@ enum mutant {
   WRAP,            /* count * size wraps */
   STINGY,          /* NULL long before memory is out */
   GUARDED,         /* each block is a mapping with a page behind it that faults */
+  RESERVING,       /* a realloc in vain leaves address space reserved */
 };
 
 static _Atomic unsigned calls;
@@ -78,6 +79,8 @@ void *hak_realloc(void *block, size_t size) {
   void *moved = realloc(block, size);
   if (MUTANT == CONTENTS && moved && size > 8 && due())
     ((char *)moved)[size / 2] ^= 1;
+  if (MUTANT == RESERVING && moved == NULL && size > 0)
+    (void)mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return moved;
 }
 

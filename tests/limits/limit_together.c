@@ -1,0 +1,66 @@
+/* HAKMEM_LIMIT_MB: threads that ask at the same moment, each for what would fit, get no more than the limit together. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "../reclaim/again.h"
+
+#define LIMIT_MB 256
+#define LIMIT_TEXT "256"
+#define MIB ((size_t)1 << 20)
+#define THREADS 32
+#define BLOCKS 40
+
+/* More than the limit each, if all threads were served. */
+static const struct request {
+  size_t bytes, count;
+} requests[] = {{200 * MIB, 1}, {20 * MIB, 1}, {300000, BLOCKS}};
+
+static pthread_barrier_t barrier;
+static struct request request;
+static _Atomic size_t taken_bytes;
+
+static void judge(void) {
+  CHECK_SAY(taken_bytes <= LIMIT_MB * MIB, "%zu bytes in blocks of %zu", taken_bytes, request.bytes);
+  struct hak_stats stats;
+  TEST_HAK(hak_stats_get)(&stats);
+  size_t held = stats.heap_bytes + stats.unit_free_bytes + stats.extent_free_bytes + stats.large_cached_bytes;
+  CHECK_SAY(held <= LIMIT_MB * MIB, "%zu bytes held, with blocks of %zu", held, request.bytes);
+}
+
+static void *asks(void *judges) {
+  void *blocks[BLOCKS];
+  for (long round = test_rounds(60, 10); round > 0; round--) {
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < request.count; i++) {
+      blocks[i] = t_malloc(request.bytes);
+      if (blocks[i])
+        taken_bytes += request.bytes;
+    }
+    pthread_barrier_wait(&barrier);
+    if (judges) {
+      judge();
+      taken_bytes = 0;
+    }
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < request.count; i++)
+      t_free(blocks[i]);
+  }
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  const char *const options[] = {"HAKMEM_LIMIT_MB", LIMIT_TEXT, NULL};
+  test_again_with(argv, options);
+  test_begin(argc, argv);
+  CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
+  for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
+    pthread_t threads[THREADS];
+    request = requests[k];
+    for (uintptr_t i = 0; i < THREADS; i++)
+      CHECK(pthread_create(&threads[i], NULL, asks, i == 0 ? &request : NULL) == 0);
+    for (int i = 0; i < THREADS; i++)
+      pthread_join(threads[i], NULL);
+  }
+  puts("limit together: ok");
+  return 0;
+}
