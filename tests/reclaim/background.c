@@ -3,6 +3,7 @@
  *     background off      HAKMEM_BACKGROUND=off: none
  *     background fork     none in a child, until that has grown by as much
  *     background exit     the main thread ends: the process does, too, or goes on with its other threads
+ *     background thread   a thread forks: it is the main thread of the child, which ends with it
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -157,6 +158,25 @@ static void exits(void) {
   }
 }
 
+static void *forks(void *unused) {
+  (void)unused;
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    grow(60 * MIB);
+    CHECK(wait_for_threads(1));
+    pthread_exit(NULL); /* the child's only thread besides ours */
+  }
+  wait_for(child);
+  return NULL;
+}
+
+static void forks_in_thread(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, forks, NULL) == 0);
+  pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "start";
   const char *const options[] = {"HAKMEM_BACKGROUND", strcmp(mode, "off") == 0 ? "off" : "on", NULL};
@@ -168,6 +188,8 @@ int main(int argc, char **argv) {
     forked();
   else if (strcmp(mode, "exit") == 0)
     exits();
+  else if (strcmp(mode, "thread") == 0)
+    forks_in_thread();
   else
     start();
   printf("background %s: ok\n", mode);
