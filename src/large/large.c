@@ -126,7 +126,7 @@ static struct large *range_mapped(size_t bytes, size_t alignment, bool (*cover)(
   }
   bool has_huge = huge_for_mapping(bytes);
   if (has_huge) {
-    os_huge(base, round_down(bytes, SUPERSLAB_BYTES));
+    os_huge(base, bytes); /* whole: a mapping in two parts could not be moved */
     huge_probe(base);
   }
   return range_made(base, bytes, true, has_huge);
