@@ -142,7 +142,7 @@ static void detach(struct large *range) {
   *(range->newer ? &range->newer->older : &cache.newest) = range->older;
   *(range->older ? &range->older->newer : &cache.oldest) = range->newer;
   cache.count--;
-  usage_free_subtract(large_range_bytes(range));
+  usage_free_transit(large_range_bytes(range));
   note_change(big_cache_bytes() - large_range_bytes(range));
 }
 

@@ -43,6 +43,8 @@ bool site_is_steady(uint32_t site, unsigned class);
 /* False if there is no memory for the table. */
 bool big_cache_put(struct large *range);
 
+/* The following take ranges out; their bytes are in transit then (map/usage.h), the caller settles them. */
+
 /* A range of at least `bytes`, and hardly more than an eighth longer, at a multiple of `alignment`; NULL
  * if there is none. The site's own come first. */
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);

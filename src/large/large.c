@@ -90,9 +90,11 @@ static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t
     struct large *oldest = big_cache_take_old_extent();
     if (oldest == NULL)
       break;
-    evicted += large_range_bytes(oldest);
+    size_t oldest_bytes = large_range_bytes(oldest);
+    evicted += oldest_bytes;
     atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
     range_end(oldest, os_milliseconds());
+    usage_settle(oldest_bytes);
     extent = resident_from_either(pool, bytes, alignment);
   }
   return extent;
@@ -109,6 +111,8 @@ static struct large *range_from_extents(size_t bytes, size_t alignment, bool *ze
   if (extent.base == NULL)
     return NULL;
   *zeroed = extent.zero;
+  if (extent.resident)
+    *promised += extent.bytes;
   return range_made(extent.base, extent.bytes, false, extent_pool_of(extent.base) == EXTENT_HUGE);
 }
 
@@ -160,6 +164,8 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   *zeroed = false;
   size_t promised = 0;
   struct large *range = big_cache_take(bytes, alignment, hash);
+  if (range)
+    promised = large_range_bytes(range);
   if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES)
     range = range_from_extents(bytes, alignment, zeroed, &promised);
   else if (range == NULL) {
@@ -197,11 +203,11 @@ void large_free(void *object) {
   size_t bytes = large_range_bytes(range);
   add(&large.live_count, (size_t)-1);
   add(&large.live_bytes, -bytes);
-  usage_give(USAGE_LARGE, bytes);
   mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
   if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
     huge_judge_mapping(object, bytes);
   cache_or_end(range);
+  usage_give(USAGE_LARGE, bytes); /* last: what is held is never less than it is */
 }
 
 void large_clear(void *object, size_t size) {
@@ -214,7 +220,9 @@ size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
   for (struct large *oldest; (oldest = big_cache_take_oldest(keep_bytes, before_ms)) != NULL;) {
     atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
     uint64_t now_ms = os_milliseconds();
+    size_t bytes = large_range_bytes(oldest);
     given_back += range_end(oldest, before_ms < now_ms ? before_ms - 1 : now_ms);
+    usage_settle(bytes);
   }
   return given_back;
 }
@@ -234,20 +242,20 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
   char *end = range->base + bytes;
   if (wanted < bytes) {
     map_entries_set(range->base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_FREE);
-    length_changed(range, bytes, wanted);
     extent_give((struct extent){.base = range->base + wanted, .bytes = bytes - wanted, .resident = true},
                 os_milliseconds());
+    length_changed(range, bytes, wanted);
     return true;
   }
   if (!usage_reserve(wanted - bytes))
     return false;
-  bool grown = extent_take_behind(end, wanted - bytes).base != NULL;
-  if (grown) {
+  struct extent more = extent_take_behind(end, wanted - bytes);
+  if (more.base) {
     map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
     length_changed(range, bytes, wanted);
   }
-  usage_settle(wanted - bytes);
-  return grown;
+  usage_settle(more.resident ? 2 * (wanted - bytes) : wanted - bytes); /* in transit, and promised */
+  return more.base != NULL;
 }
 
 /* Cuts a mapping. Mappings are few: what is short enough for an extent is better copied there. */

@@ -93,7 +93,13 @@ static void resident_change(size_t bytes, bool more) {
   if (more)
     usage_free_add(bytes);
   else
-    usage_free_subtract(bytes);
+    usage_free_transit(bytes);
+}
+
+/* A resident piece that was detached is counted again, as part of another. */
+static void arrived(bool resident, size_t bytes) {
+  if (resident)
+    usage_settle(bytes);
 }
 
 /* By age: mostly appended; what comes with an older time goes further to the front. */
@@ -169,6 +175,7 @@ static bool same_kind(const struct free_extent *e, const struct extent *piece) {
 static void give(struct extent piece, uint64_t freed_ms) {
   struct free_extent *before = free_before(piece.base);
   struct free_extent *behind = free_at(piece.base + piece.bytes);
+  size_t own_bytes = piece.bytes;
   if (same_kind(behind, &piece)) {
     freed_ms = freed_ms > behind->freed_ms ? freed_ms : behind->freed_ms;
     piece.bytes += detach(behind).bytes;
@@ -179,6 +186,7 @@ static void give(struct extent piece, uint64_t freed_ms) {
     piece.base = detach(before).base;
   }
   attach(piece, freed_ms);
+  arrived(piece.resident, piece.bytes - own_bytes);
 }
 
 void extent_give(struct extent extent, uint64_t freed_ms) {
@@ -301,6 +309,7 @@ static struct extent cut(struct free_extent *e, char *base, size_t bytes) {
     attach(left, freed_ms);
   if (right.bytes > 0)
     attach(right, freed_ms);
+  arrived(whole.resident, left.bytes + right.bytes);
   whole.base = base;
   whole.bytes = bytes;
   return whole;
@@ -373,6 +382,7 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
   extent.zero = result == PURGE_GONE;
   /* What was refused counts as used just now: it is not tried again at once. */
   extent_give(extent, extent.resident ? os_milliseconds() : 0);
+  usage_settle(extent.bytes);
   return extent.resident ? 0 : extent.bytes;
 }
 
@@ -410,6 +420,7 @@ bool extents_release(void) {
           char *base = (char *)round_up((uintptr_t)e->base, SUPERSLAB_BYTES);
           size_t bytes = round_down((uintptr_t)(e->base + e->bytes), SUPERSLAB_BYTES) - (uintptr_t)base;
           extent = cut(e, base, bytes);
+          arrived(extent.resident, bytes);
           arena_mark_set(extent.base, extent.bytes, 0);
           map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
           pool->reserved_bytes -= extent.bytes;

@@ -27,13 +27,14 @@ struct extent {
 };
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
- * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. */
+ * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. The bytes of a
+ * resident one are in transit (map/usage.h): the caller settles them when it has counted them. */
 struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment);
 
 /* The same, but only if there is a resident one. */
 struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t alignment);
 
-/* Takes the `bytes` right behind `end`, if they are free. */
+/* Takes the `bytes` right behind `end`, if they are free; the same holds. */
 struct extent extent_take_behind(char *end, size_t bytes);
 
 /* Takes an extent back: the whole of one or any part. freed_ms: when it was last used. */

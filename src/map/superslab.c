@@ -125,6 +125,8 @@ static struct superslab *superslab_open(void) {
                           .not_zero = !extent.resident && !extent.zero};
   units.count++;
   set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0);
+  if (extent.resident)
+    usage_settle(SUPERSLAB_BYTES);
   return s;
 }
 
@@ -132,9 +134,11 @@ static struct superslab *superslab_open(void) {
 static void superslab_close(struct superslab *s) {
   struct extent extent = {.base = s->base, .bytes = SUPERSLAB_BYTES, .resident = s->resident != 0};
   extent.zero = !extent.resident && !s->not_zero;
+  usage_free_add(SUPERSLAB_BYTES); /* until it is counted as an extent */
   set_units(s, 0, 0);
   units.count--;
   extent_give(extent, s->given_ms);
+  usage_free_subtract(SUPERSLAB_BYTES);
 }
 
 void *units_take(unsigned order) {
@@ -153,10 +157,10 @@ void *units_take(unsigned order) {
     uint32_t mask = run_mask(order) << first;
     size_t more = (size_t)__builtin_popcount(mask & ~s->resident) * UNIT_BYTES;
     if (more == 0 || usage_reserve(more)) {
+      units.taken_bytes += UNIT_BYTES << order;
+      usage_take(USAGE_SLABS, UNIT_BYTES << order); /* first: what is held is never less than it is */
       set_units(s, s->free & ~mask, s->resident & ~mask);
       run = s->base + first * UNIT_BYTES;
-      units.taken_bytes += UNIT_BYTES << order;
-      usage_take(USAGE_SLABS, UNIT_BYTES << order);
       if (more > 0)
         usage_settle(more);
     } else if (s->free == UNITS_ALL) {

@@ -9,7 +9,7 @@
 
 static struct {
   _Atomic size_t taken, taken_large, taken_peak;
-  _Atomic size_t promised; /* by usage_reserve, and not yet settled */
+  _Atomic size_t promised; /* by usage_reserve or in transit, and not yet settled */
   /* Of sizes that are SIZE_MAX at first: zero is a valid start. */
   _Atomic size_t limit_complement, high_complement, keep_cap_complement;
   _Atomic bool limit_of_resident;
@@ -92,6 +92,10 @@ void usage_give(enum usage kind, size_t bytes) {
 
 void usage_free_add(size_t bytes) { add(&usage.free, bytes); }
 void usage_free_subtract(size_t bytes) { add(&usage.free, -bytes); }
+void usage_free_transit(size_t bytes) {
+  add(&usage.promised, bytes);
+  add(&usage.free, -bytes);
+}
 
 size_t usage_limit(void) { return ~read(&usage.limit_complement); }
 size_t usage_high(void) { return ~read(&usage.high_complement); }

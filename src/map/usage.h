@@ -15,9 +15,11 @@ enum usage { USAGE_SLABS, USAGE_LARGE };
 void usage_take(enum usage usage, size_t bytes);
 void usage_give(enum usage usage, size_t bytes);
 
-/* The free bytes change by so much. */
+/* The free bytes change by so much. What leaves one place for another is in transit from the first call
+ * on, until usage_settle says that it is counted where it arrived: a limit never misses it. */
 void usage_free_add(size_t bytes);
 void usage_free_subtract(size_t bytes);
+void usage_free_transit(size_t bytes);
 
 size_t usage_taken(void);
 size_t usage_taken_large(void);
@@ -31,6 +33,7 @@ static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
  * when what is held does not fit. The cgroup is read when the heap is about to get big, once: small
  * programs are spared the system calls. */
 bool usage_reserve(size_t bytes);
+/* So much of what was promised, or in transit, is counted elsewhere or will not be. */
 void usage_settle(size_t bytes);
 /* The hard limit in force, and the bytes from which on free memory should go; SIZE_MAX for none. */
 size_t usage_limit(void);

@@ -7,6 +7,7 @@
 #include "reclaim/reclaim.h"
 
 #define START_BYTES ((size_t)16 << 20)
+#define START_STEP ((size_t)4 << 20)
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
 #define IDLE_PERIODS 4u /* periods without a slow path, then the program is idle */
@@ -16,14 +17,15 @@ enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS, B
 
 static struct {
   _Atomic uint32_t state;
-  _Atomic uint32_t awake; /* enum awake; the thread sleeps on this word */
-  _Atomic bool active;    /* a slow path passed since the thread looked */
-  _Atomic bool ending;    /* the main thread is gone */
-  _Atomic size_t start_bytes;
-  int pressure; /* descriptor of the thread's, -1: none */
+  _Atomic uint32_t awake;          /* enum awake; the thread sleeps on this word */
+  _Atomic bool active;             /* a slow path passed since the thread looked */
+  _Atomic bool ending;             /* the main thread is gone */
+  _Atomic size_t start_bytes;      /* held, */
+  _Atomic size_t start_free_bytes; /* or free, which is what the child of a big process may come to */
+  int pressure;                    /* descriptor of the thread's, -1: none */
   struct os_file pressure_file;
   bool prepared;
-} background = {.start_bytes = START_BYTES, .pressure = -1};
+} background = {.start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .pressure = -1};
 
 bool background_runs(void) { return atomic_load_explicit(&background.state, memory_order_acquire) == BACKGROUND_RUNS; }
 
@@ -109,6 +111,15 @@ void background_tick(void) {
     os_futex_wake(&background.awake);
 }
 
+/* Slabs that were opened and hardly used count as held: such a program is small all the same. */
+static bool is_big(void) {
+  if (os_resident_of_process() >= START_BYTES)
+    return true;
+  atomic_store_explicit(&background.start_bytes, usage_held() + START_STEP, memory_order_relaxed);
+  atomic_store_explicit(&background.start_free_bytes, usage_free() + START_STEP, memory_order_relaxed);
+  return false;
+}
+
 COLD static void start(void) {
   uint32_t none = BACKGROUND_NONE;
   if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_acq_rel,
@@ -121,9 +132,9 @@ COLD static void start(void) {
 
 void background_start_if_due(void) {
   bool due = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
-             usage_free() >= START_BYTES; /* in the child of a big process */
+             usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
   if (LIKELY(!due) || atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE ||
-      !background.prepared || !is_wanted())
+      !background.prepared || !is_wanted() || !is_big())
     return;
   start();
 }

@@ -105,10 +105,16 @@ static void costs_nothing(void) {
 /* What a site frees is cached when it asks for one size again and again. */
 #define STEADY_TIMES 16
 
+/* One site, whatever the compiler makes of a loop. */
+static __attribute__((noinline)) void *take_big(void) {
+  void *volatile block = hak_malloc(8 * MIB);
+  return block;
+}
+
 static size_t cached_after_free(void) {
   struct hak_stats stats;
   for (int i = 0; i < STEADY_TIMES; i++)
-    hak_free(hak_malloc(8 * MIB));
+    hak_free(take_big());
   hak_stats_get(&stats);
   return stats.large_cached_bytes;
 }
