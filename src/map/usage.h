@@ -28,10 +28,10 @@ size_t usage_free(void);
 static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
 
 /* May so many bytes more be held? If so they are promised to the caller, who says when they are taken, or
- * will not be: then others may have what is left. Never waits for a lock. Free memory that is used again needs no leave. Where the cgroup leaves
- * less than the option `limit_mb`, what counts is what the process has resident, which is asked for only
- * when what is held does not fit. The cgroup is read when the heap is about to get big, once: small
- * programs are spared the system calls. */
+ * will not be: then others may have what is left. Never waits for a lock. Free memory that is used again
+ * needs no leave. Where the cgroup leaves less than the option `limit_mb`, what counts is what the process
+ * has resident, which is asked for only when what is held does not fit. The cgroup is read when the heap
+ * is about to get big, once: small programs are spared the system calls. */
 bool usage_reserve(size_t bytes);
 /* So much of what was promised, or in transit, is counted elsewhere or will not be. */
 void usage_settle(size_t bytes);
