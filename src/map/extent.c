@@ -445,7 +445,6 @@ void extents_stats(struct extent_stats *out) {
       .reserved_bytes = extents.reserved_bytes,
       .committed_bytes = extents.committed_bytes,
       .resident_free_bytes = extents_resident_free(),
-      .oldest_ms = extents_oldest_ms(),
   };
   lock_give(&extents.lock);
 }

@@ -56,10 +56,9 @@ struct extent_stats {
   size_t reserved_bytes;      /* address space of all arenas */
   size_t committed_bytes;     /* of it made accessible */
   size_t resident_free_bytes; /* free extents that were used and not purged since */
-  uint64_t oldest_ms;         /* freed_ms of the oldest of those, 0 if there is none */
 };
 void extents_stats(struct extent_stats *out);
-/* resident_free_bytes and oldest_ms, without the lock. */
+/* The same, and when the oldest of it was freed (0 if there is none), without the lock. */
 size_t extents_resident_free(void);
 uint64_t extents_oldest_ms(void);
 

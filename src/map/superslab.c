@@ -80,11 +80,11 @@ uint64_t units_oldest_ms(void) { return atomic_load_explicit(&units.oldest_ms, m
 
 /* Under the lock: a plain store is enough. */
 static void resident_change(uint32_t gone, uint32_t come) {
-  size_t less = (size_t)__builtin_popcount(gone) * UNIT_BYTES, more = (size_t)__builtin_popcount(come) * UNIT_BYTES;
-  if (less == more)
+  size_t change = (size_t)__builtin_popcount(come) * UNIT_BYTES - (size_t)__builtin_popcount(gone) * UNIT_BYTES;
+  if (change == 0)
     return;
-  atomic_store_explicit(&units.resident_free_bytes, units_resident_free() - less + more, memory_order_relaxed);
-  usage_free_add(more - less);
+  atomic_store_explicit(&units.resident_free_bytes, units_resident_free() + change, memory_order_relaxed);
+  usage_free_add(change);
 }
 
 static void note_oldest(void) {

@@ -24,7 +24,7 @@ static struct {
 } usage;
 
 #define GROUP_BYTES_MIN ((size_t)16 << 20)
-#define GRANTED_MS 100u
+#define GRANTED_MS 100u /* from getting memory to touching it: so long, or twice as long */
 
 static struct {
   struct lock lock; /* a leaf; held over reading the group's files; only tried, but for a fork */
@@ -52,6 +52,7 @@ void usage_unlock_after_fork(bool child) {
   if (child) {
     lock_reset(&limits.lock);
     usage_keep_cap(SIZE_MAX);       /* of a round the child does not finish */
+    write(&usage.promised, 0);      /* to threads that the child does not have */
     lock_reset(&usage.demand_lock); /* another thread may have been noting demand: nobody waits for that */
   } else {
     lock_give(&limits.lock);

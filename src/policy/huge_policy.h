@@ -47,7 +47,7 @@ bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large
 void huge_note_stall(struct huge_state *state, size_t bytes, uint64_t elapsed_ns, uint64_t now_ms);
 
 /* Of a range on huge pages that had time to fill, resident_bytes were used. Sparse is less than half;
- * when four more ranges were sparse than were not, huge pages do not suit this program for now. */
+ * when four more ranges were sparse than were not, that is an outcome as bad as a stall. */
 void huge_note_sparse(struct huge_state *state, size_t resident_bytes, size_t range_bytes, uint64_t now_ms);
 
 #endif

@@ -27,7 +27,9 @@ static struct {
   bool prepared;
 } background = {.start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .pressure = -1};
 
-bool background_runs(void) { return atomic_load_explicit(&background.state, memory_order_acquire) == BACKGROUND_RUNS; }
+static bool background_runs(void) {
+  return atomic_load_explicit(&background.state, memory_order_acquire) == BACKGROUND_RUNS;
+}
 
 static uint64_t period_ms(void) {
   uint64_t half_ms = (uint64_t)option_value(OPTION_PURGE_DELAY_MS) / 2;

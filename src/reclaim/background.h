@@ -22,9 +22,6 @@ void background_start_if_due(void);
 /* In the main thread, once, before any other function here. */
 void background_prepare(void);
 
-/* True while the thread exists. */
-bool background_runs(void);
-
 void background_after_fork(bool child);
 
 #endif

@@ -211,7 +211,7 @@ void reclaim_all(void) {
   heaps_sweep(heap_count());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  large_evict(0, any_time());
+  large_evict(0, any_time()); /* mappings too where `purge` is off: they take address space */
   purge_free(0, any_time());
   lock_give(&reclaim.round);
   extents_release();
@@ -228,9 +228,8 @@ void reclaim_counters(struct reclaim_counters *out) {
 void reclaim_lock_for_fork(void) { lock_take(&reclaim.round); }
 
 void reclaim_unlock_after_fork(bool child) {
-  if (child) {
+  if (child)
     lock_reset(&reclaim.round);
-  } else {
+  else
     lock_give(&reclaim.round);
-  }
 }

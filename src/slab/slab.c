@@ -27,8 +27,8 @@ enum slab_rest {
   REST_SEEN_EVEN, /* in such a round */
   REST_SEEN_ODD,
   REST_PURGED,
-  REST_PURGING,
-  REST_PURGING_STIRRED, /* a block was put back meanwhile */
+  REST_PURGING,         /* from here on: its holes are being purged */
+  REST_PURGING_STIRRED, /* and a block was put back meanwhile */
 };
 
 _Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the leaf");

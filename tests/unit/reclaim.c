@@ -174,6 +174,26 @@ static void pressure_passes(void **state) {
   assert_true(usage_keep() >= (size_t)512 << 20); /* an eighth of what is taken moves it a little */
 }
 
+/* What other threads were promised when the process forked is nobody's in the child. */
+static void a_child_inherits_no_promise(void **state) {
+  (void)state;
+  unit_option("HAKMEM_LIMIT_MB", "1024");
+  usage_limits_apply();
+  const size_t most = ((size_t)900 << 20) - usage_held();
+  assert_true(usage_reserve(most));
+  assert_false(usage_reserve(most));
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0)
+    _exit(usage_reserve(most) ? 0 : 1);
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  usage_settle(most);
+  unit_option("HAKMEM_LIMIT_MB", "0");
+  usage_limits_apply();
+  assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv) {
   (void)argv;
   unit_alone();
@@ -197,6 +217,7 @@ int main(int argc, char **argv) {
   unit_option("HAKMEM_KEEP_MB", "512");
   const struct CMUnitTest alone[] = {
       cmocka_unit_test(pressure_passes),
+      cmocka_unit_test(a_child_inherits_no_promise),
       cmocka_unit_test(rounds_keep_what_is_asked_for),
   };
   return failed + cmocka_run_group_tests(alone, NULL, NULL);
