@@ -1,5 +1,6 @@
 #include "large/big_cache.h"
 
+#include "map/extent.h"
 #include "map/metadata.h"
 #include "map/page_map.h"
 #include "map/usage.h"
@@ -32,10 +33,7 @@ size_t big_cache_bytes(void) { return atomic_load_explicit(&cache.bytes, memory_
 uint64_t big_cache_oldest_ms(void) { return atomic_load_explicit(&cache.oldest_ms, memory_order_relaxed); }
 
 unsigned large_class_of(size_t units) {
-  if (units < 8)
-    return (unsigned)units;
-  unsigned octave = 63u - (unsigned)__builtin_clzl(units);
-  unsigned class = 8 * (octave - 2) + ((unsigned)(units >> (octave - 3)) & 7);
+  unsigned class = units_class(units);
   return class < LARGE_CLASSES ? class : LARGE_CLASSES - 1;
 }
 
@@ -57,16 +55,18 @@ bool site_is_steady(uint32_t site, unsigned class) {
   return repeats >= STEADY_REPEATS;
 }
 
-/* FNV-1a (Fowler, Noll, Vo) over the bytes of both words. */
-static uint32_t hash_of(unsigned class, uint32_t site) {
+/* FNV-1a (Fowler, Noll, Vo), one byte. */
+static uint32_t hash_on(uint32_t hash, unsigned byte) { return (hash ^ byte) * 16777619u; }
+
+uint32_t site_hash(uintptr_t site) {
   uint32_t hash = 2166136261u;
-  for (uint64_t key = (uint64_t)class << 32 | site; key != 0; key >>= 8)
-    hash = (hash ^ (uint32_t)(key & 0xff)) * 16777619u;
+  for (unsigned i = 0; i < sizeof site; i++)
+    hash = hash_on(hash, site >> 8 * i & 0xff);
   return hash;
 }
 
 static uint32_t *bucket_of(unsigned class, uint32_t site) {
-  return &cache.buckets[hash_of(class, site) & (cache.bucket_count - 1)];
+  return &cache.buckets[hash_on(site, class) & (cache.bucket_count - 1)];
 }
 
 /* A range by the number of its first unit. */

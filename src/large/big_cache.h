@@ -32,9 +32,12 @@ struct large {
 
 static inline size_t large_range_bytes(const struct large *range) { return range->units * UNIT_BYTES; }
 
-/* Lists of classes: 8 a doubling of the length in units, rounded down. */
+/* Classes of length (map/extent.h); the last one has all that are longer, too. */
 #define LARGE_CLASSES 208u
 unsigned large_class_of(size_t units);
+
+/* What a range keeps of the address it was asked for from. */
+uint32_t site_hash(uintptr_t site);
 
 /* Notes that a site asks for a class; true if it did so a few times in a row. Needs no lock: a note that
  * is lost costs a hit at most. */

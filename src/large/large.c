@@ -35,14 +35,6 @@ static void mark(char *base, size_t bytes, uint32_t first, uint32_t others) {
   map_entries_set(base, 1, first);
 }
 
-/* FNV-1a (Fowler, Noll, Vo) */
-static uint32_t site_hash(uintptr_t site) {
-  uint32_t hash = 2166136261u;
-  for (unsigned i = 0; i < sizeof site; i++)
-    hash = (hash ^ (uint32_t)(site >> 8 * i & 0xff)) * 16777619u;
-  return hash;
-}
-
 /* Eight lengths a doubling, so that a freed range fits the next object of its class. */
 size_t large_good_size(size_t size) {
   size_t units = (size + UNIT_BYTES - 1) / UNIT_BYTES;

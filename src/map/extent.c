@@ -1,6 +1,5 @@
 #include "map/extent.h"
 
-#include "base/options.h"
 #include "map/huge.h"
 #include "map/page_map.h"
 #include "map/usage.h"
@@ -8,13 +7,7 @@
 #include "os/lock.h"
 #include "os/os.h"
 
-/* Accessible memory grows with the heap: few system calls for a big one, little charged for a small one. */
-#define COMMIT_BYTES_MIN ((size_t)8 << 20)
-#define COMMIT_BYTES_MAX ((size_t)64 << 20)
-#define ARENA_BYTES_MIN ((size_t)64 << 20)
-
-/* Lists by size: up to 8 units one each, then 8 a doubling; a list's extents are at least as long as its
- * name says, and shorter than the next one's. */
+/* One list a class of length; the last one has all that are longer, too. */
 #define SIZE_LISTS 192u
 #define SIZE_WORDS (SIZE_LISTS / 64)
 #define LOOKS_MAX 8u /* extents of one list looked at for one that fits */
@@ -36,15 +29,13 @@ struct pool {
   /* [1]: resident ones */
   struct free_extent *lists[2][SIZE_LISTS];
   uint64_t filled[2][SIZE_WORDS]; /* bit i: list i is not empty */
-  char *next, *committed, *end;   /* newest arena: given out up to next, accessible up to committed */
-  size_t commit_step, reserved_bytes;
+  struct arena arena;
 };
 
 static struct {
   struct lock lock;
   struct pool pools[EXTENT_POOLS];
   struct free_extent *oldest, *newest; /* resident ones by age */
-  size_t reserved_bytes, committed_bytes;
   /* Written under the lock, read without: */
   _Atomic size_t resident_free_bytes;
   _Atomic uint64_t oldest_ms;
@@ -57,14 +48,6 @@ uint64_t extents_oldest_ms(void) { return atomic_load_explicit(&extents.oldest_m
 
 #define ARENA_MARK(pool) ((unsigned char)((pool) + 1)) /* 0: no arena */
 
-static void arena_mark_set(char *base, size_t bytes, unsigned char mark) {
-  for (size_t i = 0; i < bytes; i += SUPERSLAB_BYTES)
-    __atomic_store_n(map_arena_mark(base + i), mark, __ATOMIC_RELAXED);
-}
-static unsigned char arena_mark(const void *address) {
-  return map_covers(address) ? __atomic_load_n(map_arena_mark(address), __ATOMIC_RELAXED) : 0;
-}
-bool address_in_arena(const void *address) { return arena_mark(address) != 0; }
 enum extent_pool extent_pool_of(const void *address) {
   return arena_mark(address) == ARENA_MARK(EXTENT_HUGE) ? EXTENT_HUGE : EXTENT_PLAIN;
 }
@@ -72,10 +55,7 @@ enum extent_pool extent_pool_of(const void *address) {
 /* --- lists --- */
 
 static unsigned list_of_units(size_t units) {
-  if (units <= 8)
-    return (unsigned)units;
-  unsigned octave = 63u - (unsigned)__builtin_clzl(units);
-  unsigned list = 8 * (octave - 3) + 8 + ((unsigned)(units >> (octave - 3)) & 7);
+  unsigned list = units_class(units);
   return list < SIZE_LISTS ? list : SIZE_LISTS - 1;
 }
 
@@ -195,84 +175,33 @@ void extent_give(struct extent extent, uint64_t freed_ms) {
   lock_give(&extents.lock);
 }
 
-/* --- arenas --- */
+/* --- taking --- */
 
-/* A new arena: as much as all before it, so that a small program reserves little (mlockall, and limits
- * set later, count it). Where address space is limited, less, so that mappings keep a share. */
-static bool arena_reserve(struct pool *pool, size_t bytes_min) {
-  bytes_min = round_up(bytes_min, SUPERSLAB_BYTES);
-  size_t limit = os_address_space_limit();
-  size_t size =
-      min_size((size_t)option_value(OPTION_RESERVE_MB) << 20, max_size(ARENA_BYTES_MIN, pool->reserved_bytes));
-  if (limit != SIZE_MAX)
-    size = min_size(size, round_down(limit / 64, SUPERSLAB_BYTES));
-  size = max_size(round_up(size, SUPERSLAB_BYTES), bytes_min);
-  char *base = NULL;
-  for (; (base = os_reserve(size, SUPERSLAB_BYTES)) == NULL && size > bytes_min;)
-    size = max_size(round_up(size / 8, SUPERSLAB_BYTES), bytes_min);
-  if (base == NULL)
-    return false;
-  pool->next = pool->committed = base;
-  pool->end = base + size;
-  pool->reserved_bytes += size;
-  extents.reserved_bytes += size;
-  return true;
+static bool commit(struct pool *pool, char *until) {
+  enum extent_pool i = (enum extent_pool)(pool - extents.pools);
+  return arena_commit(&pool->arena, until, ARENA_MARK(i), i == EXTENT_HUGE);
 }
 
-/* Makes the arena accessible up to `until` at least. */
-static bool arena_commit(struct pool *pool, char *until) {
-  if (until <= pool->committed)
-    return true;
-  size_t needed = round_up((uintptr_t)until, SUPERSLAB_BYTES) - (uintptr_t)pool->committed;
-  size_t left = (size_t)(pool->end - pool->committed);
-  size_t step = min_size(left, max_size(needed, max_size(pool->commit_step, COMMIT_BYTES_MIN)));
-  if (!os_commit(pool->committed, step)) {
-    step = needed;
-    if (!os_commit(pool->committed, step))
-      return false;
-  }
-  if (!map_cover(pool->committed, step)) /* accessible for nothing; the next try commits it again */
-    return false;
-  if (pool == &extents.pools[EXTENT_HUGE])
-    os_huge(pool->committed, step);
-  arena_mark_set(pool->committed, step, ARENA_MARK(pool - extents.pools));
-  pool->committed += step;
-  extents.committed_bytes += step;
-  pool->commit_step = min_size(step * 2, COMMIT_BYTES_MAX);
-  return true;
-}
-
-/* What was not given out of the newest arena becomes a free extent. */
-static void arena_retire(struct pool *pool) {
-  size_t rest = (size_t)(pool->committed - pool->next);
-  if (rest > 0)
-    give((struct extent){.base = pool->next, .bytes = rest, .zero = true}, 0);
-  size_t reserved = (size_t)(pool->end - pool->committed);
-  if (reserved > 0) {
-    os_unmap(pool->committed, reserved);
-    pool->reserved_bytes -= reserved;
-    extents.reserved_bytes -= reserved;
-  }
-  pool->next = pool->committed = pool->end = NULL;
-}
-
+/* From the front of the newest arena, or of a new one; what is left of the old one becomes a free extent. */
 static struct extent carve(struct pool *pool, size_t bytes, size_t alignment) {
-  char *base = (char *)round_up((uintptr_t)pool->next, alignment);
-  if (pool->next == NULL || base > pool->end || (size_t)(pool->end - base) < bytes) {
-    arena_retire(pool);
-    if (!arena_reserve(pool, bytes))
+  struct arena *arena = &pool->arena;
+  char *base = (char *)round_up((uintptr_t)arena->next, alignment);
+  if (arena->next == NULL || base > arena->end || (size_t)(arena->end - base) < bytes) {
+    struct extent rest = {.zero = true};
+    rest.base = arena_retire(arena, &rest.bytes);
+    if (rest.bytes > 0)
+      give(rest, 0);
+    if (!arena_reserve(arena, bytes))
       return (struct extent){0};
-    base = pool->next;
+    base = arena->next;
   }
-  if (!arena_commit(pool, base + bytes))
+  if (!commit(pool, base + bytes))
     return (struct extent){0};
-  if (base > pool->next)
-    give((struct extent){.base = pool->next, .bytes = (size_t)(base - pool->next), .zero = true}, 0);
-  pool->next = base + bytes;
+  if (base > arena->next)
+    give((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, 0);
+  arena->next = base + bytes;
   return (struct extent){.base = base, .bytes = bytes, .zero = true};
 }
-
-/* --- taking --- */
 
 static bool fits(const struct free_extent *e, size_t bytes, size_t alignment) {
   char *base = (char *)round_up((uintptr_t)e->base, alignment);
@@ -331,13 +260,13 @@ struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t a
 
 struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment) {
   lock_take(&extents.lock);
-  const char *committed = extents.pools[pool].committed;
+  const char *committed = extents.pools[pool].arena.committed;
   struct extent taken = take_free(&extents.pools[pool], true, bytes, alignment);
   if (taken.base == NULL)
     taken = take_free(&extents.pools[pool], false, bytes, alignment);
   if (taken.base == NULL)
     taken = carve(&extents.pools[pool], bytes, alignment);
-  bool first_use = extents.pools[pool].committed != committed;
+  bool first_use = extents.pools[pool].arena.committed != committed;
   lock_give(&extents.lock);
   if (first_use && pool == EXTENT_HUGE && taken.base)
     huge_probe(taken.base);
@@ -348,9 +277,9 @@ struct extent extent_take_behind(char *end, size_t bytes) {
   struct extent taken = {0};
   lock_take(&extents.lock);
   struct pool *pool = pool_at(end - UNIT_BYTES);
-  if (end == pool->next) {
-    if ((size_t)(pool->end - end) >= bytes && arena_commit(pool, end + bytes)) {
-      pool->next += bytes;
+  if (end == pool->arena.next) {
+    if ((size_t)(pool->arena.end - end) >= bytes && commit(pool, end + bytes)) {
+      pool->arena.next += bytes;
       taken = (struct extent){.base = end, .bytes = bytes, .zero = true};
     }
   } else {
@@ -399,9 +328,8 @@ COLD static void release_refused(struct pool *pool, struct extent extent) {
   extent.resident = !extent.zero;
   lock_take(&extents.lock);
   arena_mark_set(extent.base, extent.bytes, ARENA_MARK(pool - extents.pools));
-  pool->reserved_bytes += extent.bytes;
-  extents.reserved_bytes += extent.bytes;
-  extents.committed_bytes += extent.bytes;
+  pool->arena.reserved_bytes += extent.bytes;
+  pool->arena.committed_bytes += extent.bytes;
   give(extent, os_milliseconds());
   lock_give(&extents.lock);
 }
@@ -423,9 +351,8 @@ bool extents_release(void) {
           arrived(extent.resident, bytes);
           arena_mark_set(extent.base, extent.bytes, 0);
           map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
-          pool->reserved_bytes -= extent.bytes;
-          extents.reserved_bytes -= extent.bytes;
-          extents.committed_bytes -= extent.bytes;
+          pool->arena.reserved_bytes -= extent.bytes;
+          pool->arena.committed_bytes -= extent.bytes;
         }
         lock_give(&extents.lock);
         if (extent.base == NULL)
@@ -441,11 +368,11 @@ bool extents_release(void) {
 
 void extents_stats(struct extent_stats *out) {
   lock_take(&extents.lock);
-  *out = (struct extent_stats){
-      .reserved_bytes = extents.reserved_bytes,
-      .committed_bytes = extents.committed_bytes,
-      .resident_free_bytes = extents_resident_free(),
-  };
+  *out = (struct extent_stats){.resident_free_bytes = extents_resident_free()};
+  for (unsigned i = 0; i < EXTENT_POOLS; i++) {
+    out->reserved_bytes += extents.pools[i].arena.reserved_bytes;
+    out->committed_bytes += extents.pools[i].arena.committed_bytes;
+  }
   lock_give(&extents.lock);
 }
 

@@ -1,23 +1,31 @@
 /* extent.h: the address space that superslabs and large objects are made of.
  *
- * An arena is a reserved range, made accessible in steps as it is used up. An extent is a run of units
- * of an arena. Free neighbours of one kind are one extent, so a search finds whatever there is; free
- * extents are listed by size, and the resident ones by age too. Arenas come in two pools, because the
- * kernel's huge-page flag is best set for whole arenas: each flagged piece would be a mapping of its own.
+ * An extent is a run of units of an arena (map/arena.h). Free neighbours of one kind are one extent, so a
+ * search finds whatever there is; free extents are listed by size, and the resident ones by age too. Arenas
+ * come in two pools, because the kernel's huge-page flag is best set for whole arenas: each flagged piece
+ * would be a mapping of its own.
  *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
  *       unit's record describes it, the last one's points to its base
  *   E2  no two free extents of one kind (pool, resident, zero) touch
  *   E3  a free extent is in the list of its size, and in the list by age if it is resident
  *   E4  usage_free counts the resident ones
- * extents_are_valid checks E1 to E4. The lock is held over system calls only where an arena is made or
- * more of it made accessible.
+ * extents_are_valid checks E1 at the ends, E2 and E3; check builds check E4 at each fork (api/start.c). The
+ * lock is held over system calls only where an arena is made or more of it made accessible.
  */
 #ifndef HAK_MAP_EXTENT_H
 #define HAK_MAP_EXTENT_H
 
-#include "base/words.h"
+#include "map/arena.h"
 
 enum extent_pool { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_POOLS };
+
+/* Lengths in classes: one for each up to 8 units, then 8 a doubling, rounded down. */
+static inline unsigned units_class(size_t units) {
+  if (units < 8)
+    return (unsigned)units;
+  unsigned octave = 63u - (unsigned)__builtin_clzl(units);
+  return 8 * (octave - 2) + ((unsigned)(units >> (octave - 3)) & 7);
+}
 
 struct extent {
   char *base; /* NULL: none */
@@ -48,8 +56,7 @@ size_t extents_purge(size_t keep_bytes, uint64_t before_ms);
 /* Unmaps all free extents: for a system that is out of address space. True if any went. */
 bool extents_release(void);
 
-/* Is this address inside an arena? */
-bool address_in_arena(const void *address);
+/* Of an address in an arena. */
 enum extent_pool extent_pool_of(const void *address);
 
 struct extent_stats {
