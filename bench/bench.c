@@ -1,5 +1,7 @@
 #include "bench.h"
 
+#include "soak.h"
+
 #include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +21,8 @@ static void usage(const struct bench *bench, FILE *out) {
     fprintf(out, " [%s", bench->params[i].name);
   for (size_t i = 0; i < bench->param_count; i++)
     fputc(']', out);
-  fprintf(out, "%s%s%s [--json]\n", bench->flag ? " [" : "", bench->flag ? bench->flag : "", bench->flag ? "]" : "");
+  fprintf(out, "%s%s%s%s [--json]\n", bench->flag ? " [" : "", bench->flag ? bench->flag : "", bench->flag ? "]" : "",
+          bench->repeats ? " [--soak S [--epoch-ms N] [--epoch-fd N]]" : "");
 }
 
 static void help(const struct bench *bench) {
@@ -33,6 +36,8 @@ static void help(const struct bench *bench) {
   if (bench->flag)
     printf("  %-11s %s\n", bench->flag, bench->flag_text);
   printf("  %-11s %s\n", "--json", "one JSON object instead of a line");
+  if (bench->repeats)
+    soak_help();
 }
 
 void bench_refuse(const struct bench *bench, const char *format, ...) {
@@ -58,6 +63,7 @@ void bench_die(const char *format, ...) {
 
 void bench_arguments(struct bench *bench, int argc, char **argv) {
   size_t given = 0;
+  bench->epoch_fd = STDOUT_FILENO;
   for (int i = 1; i < argc; i++) {
     const char *text = argv[i];
     if (strcmp(text, "--help") == 0) {
@@ -72,6 +78,8 @@ void bench_arguments(struct bench *bench, int argc, char **argv) {
       bench->flag_given = true;
       continue;
     }
+    if (soak_option(bench, argc, argv, &i))
+      continue;
     if (strncmp(text, "--", 2) == 0)
       bench_refuse(bench, "unknown option %s", text);
     if (given == bench->param_count)
@@ -85,6 +93,7 @@ void bench_arguments(struct bench *bench, int argc, char **argv) {
                    (uintmax_t)p->max);
     p->value = value;
   }
+  soak_open(bench);
 }
 
 void *bench_table(struct bench *bench, size_t count, size_t item_bytes) {
@@ -145,6 +154,7 @@ void bench_sleep_ns(uint64_t ns) {
 }
 
 void bench_start(struct bench *bench) {
+  soak_start(bench);
   bench->start_cpu_ns = clock_read(CLOCK_PROCESS_CPUTIME_ID);
   bench->start_ns = bench_clock_ns();
 }
@@ -180,56 +190,62 @@ static const char *malloc_file(void) {
 #endif
 }
 
-static void print_lower(const char *name) {
+static void print_lower(FILE *out, const char *name) {
   for (; *name; name++)
-    putchar(tolower((unsigned char)*name));
+    fputc(tolower((unsigned char)*name), out);
 }
 
-static void print_json(const struct bench *bench, double rate, uint64_t hash) {
-  printf("{\"name\": \"%s\", \"parameters\": {", bench->name);
+static void print_json(FILE *out, const struct bench *bench, double rate, uint64_t hash) {
+  fprintf(out, "{\"name\": \"%s\", \"parameters\": {", bench->name);
   for (size_t i = 0; i < bench->param_count; i++) {
-    printf("%s\"", i ? ", " : "");
-    print_lower(bench->params[i].name);
-    printf("\": %ju", (uintmax_t)bench->params[i].value);
+    fprintf(out, "%s\"", i ? ", " : "");
+    print_lower(out, bench->params[i].name);
+    fprintf(out, "\": %ju", (uintmax_t)bench->params[i].value);
   }
   if (bench->flag)
-    printf("%s\"%s\": %s", bench->param_count ? ", " : "", bench->flag + 2, bench->flag_given ? "true" : "false");
-  printf("}, \"malloc\": \"");
+    fprintf(out, "%s\"%s\": %s", bench->param_count ? ", " : "", bench->flag + 2, bench->flag_given ? "true" : "false");
+  fprintf(out, "}, \"malloc\": \"");
   for (const char *c = malloc_file(); *c; c++)
-    printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-  printf("\", \"operations\": %ju, \"seconds\": %.9f, \"cpu_seconds\": %.9f, \"ops_per_s\": %.1f",
-         (uintmax_t)bench->ops, bench->seconds, bench->cpu_seconds, rate);
-  printf(", \"rss_kb\": %ju, \"rss_peak_kb\": %ju, \"tables_kb\": %ju, \"faults_minor\": %ju, \"faults_major\": %ju",
-         (uintmax_t)bench->rss_kb, (uintmax_t)bench->rss_peak_kb, (uintmax_t)bench->tables_kb,
-         (uintmax_t)bench->faults_minor, (uintmax_t)bench->faults_major);
+    fprintf(out, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+  fprintf(out, "\", \"operations\": %ju, \"seconds\": %.9f, \"cpu_seconds\": %.9f, \"ops_per_s\": %.1f",
+          (uintmax_t)bench->ops, bench->seconds, bench->cpu_seconds, rate);
+  fprintf(out,
+          ", \"rss_kb\": %ju, \"rss_peak_kb\": %ju, \"tables_kb\": %ju, \"faults_minor\": %ju, \"faults_major\": %ju",
+          (uintmax_t)bench->rss_kb, (uintmax_t)bench->rss_peak_kb, (uintmax_t)bench->tables_kb,
+          (uintmax_t)bench->faults_minor, (uintmax_t)bench->faults_major);
   for (size_t i = 0; i < bench->extra_count; i++)
-    printf(", \"%s\": %.9g", bench->extras[i].name, bench->extras[i].value);
-  printf(", \"hash\": \"%016jx\"}\n", (uintmax_t)hash);
+    fprintf(out, ", \"%s\": %.9g", bench->extras[i].name, bench->extras[i].value);
+  if (bench->soak_seconds > 0)
+    fprintf(out, ", \"rounds\": %ju", (uintmax_t)bench->rounds);
+  if (bench->json_more)
+    bench->json_more(out);
+  fprintf(out, ", \"hash\": \"%016jx\"}\n", (uintmax_t)hash);
 }
 
-static void print_line(const struct bench *bench, double rate, uint64_t hash) {
-  printf("%s%s%s", bench->name, bench->flag_given ? " " : "", bench->flag_given ? bench->flag : "");
+static void print_line(FILE *out, const struct bench *bench, double rate, uint64_t hash) {
+  fprintf(out, "%s%s%s", bench->name, bench->flag_given ? " " : "", bench->flag_given ? bench->flag : "");
   for (size_t i = 0; i < bench->param_count; i++)
-    printf(" %ju", (uintmax_t)bench->params[i].value);
+    fprintf(out, " %ju", (uintmax_t)bench->params[i].value);
   double scaled = rate >= 1e6 ? rate / 1e6 : rate >= 1e3 ? rate / 1e3 : rate;
-  printf(": %.2f %sops/s, %ju in %.3f s, rss %ju KB, peak %ju KB (tables %ju), faults %ju+%ju", scaled,
-         rate >= 1e6   ? "M"
-         : rate >= 1e3 ? "K"
-                       : "",
-         (uintmax_t)bench->ops, bench->seconds, (uintmax_t)bench->rss_kb, (uintmax_t)bench->rss_peak_kb,
-         (uintmax_t)bench->tables_kb, (uintmax_t)bench->faults_minor, (uintmax_t)bench->faults_major);
+  fprintf(out, ": %.2f %sops/s, %ju in %.3f s, rss %ju KB, peak %ju KB (tables %ju), faults %ju+%ju", scaled,
+          rate >= 1e6   ? "M"
+          : rate >= 1e3 ? "K"
+                        : "",
+          (uintmax_t)bench->ops, bench->seconds, (uintmax_t)bench->rss_kb, (uintmax_t)bench->rss_peak_kb,
+          (uintmax_t)bench->tables_kb, (uintmax_t)bench->faults_minor, (uintmax_t)bench->faults_major);
   for (size_t i = 0; i < bench->extra_count; i++)
-    printf(", %s %.6g", bench->extras[i].name, bench->extras[i].value);
-  printf(", hash %016jx\n", (uintmax_t)hash);
+    fprintf(out, ", %s %.6g", bench->extras[i].name, bench->extras[i].value);
+  fprintf(out, ", hash %016jx\n", (uintmax_t)hash);
 }
 
 int bench_report(struct bench *bench, uint64_t hash) {
+  FILE *out = soak_report_file(bench);
   double rate = bench->seconds > 0 ? (double)bench->ops / bench->seconds : 0;
   if (bench->json)
-    print_json(bench, rate, hash);
+    print_json(out, bench, rate, hash);
   else
-    print_line(bench, rate, hash);
-  return fflush(stdout) ? 1 : 0;
+    print_line(out, bench, rate, hash);
+  return fflush(out) ? 1 : 0;
 }
 
 pthread_t bench_thread(void *(*body)(void *), void *argument) {

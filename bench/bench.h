@@ -3,6 +3,9 @@
  * A program fills a struct bench, calls bench_arguments, prepares, calls bench_start, works, calls
  * bench_stop and ends with `return bench_report(...)`. Its tables come from bench_table, which maps
  * them, so that the allocator under test sees the blocks of the workload and nothing else.
+ *
+ * A program that sets `repeats` works in rounds, `do { ... } while (bench_again(...))`: one round by itself, with
+ * --soak round after round (soak.h). Blocks that live at the end of a round live on in the next one.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -11,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { BENCH_EXTRAS_MAX = 12 };
@@ -31,8 +35,13 @@ struct bench {
   const char *flag; /* the program's own option ("--ideal") or NULL */
   const char *flag_text;
   bool flag_given;
+  bool repeats;                 /* works in rounds, so that --soak is possible */
+  void (*json_more)(FILE *out); /* prints further fields of the JSON object, each with a comma before it; or NULL */
 
   bool json;
+  double soak_seconds; /* 0: one round */
+  uint64_t epoch_ms, rounds;
+  int epoch_fd;
   uint64_t ops;
   double seconds, cpu_seconds;
   uint64_t start_ns, start_cpu_ns;
@@ -63,6 +72,9 @@ void *bench_table(struct bench *bench, size_t count, size_t item_bytes);
  * workload must still be live. */
 void bench_start(struct bench *bench);
 void bench_stop(struct bench *bench, uint64_t ops);
+
+/* The end of a round of `ops` operations: whether another one is to follow. They add up in bench->ops. */
+bool bench_again(struct bench *bench, uint64_t ops);
 
 /* Adds a number of the program's own to the report. */
 void bench_extra(struct bench *bench, const char *name, double value);

@@ -16,7 +16,8 @@ int main(int argc, char **argv) {
   struct bench bench = {.name = "churn",
                         .about = "Fills LIVE blocks, then replaces random ones; the replacements are timed.",
                         .params = params,
-                        .param_count = PARAMS};
+                        .param_count = PARAMS,
+                        .repeats = true};
   bench_arguments(&bench, argc, argv);
   const uint64_t live = params[LIVE].value, ops = params[OPS].value, size_min = params[MIN].value;
   if (size_min > params[MAX].value)
@@ -35,16 +36,18 @@ int main(int argc, char **argv) {
   fill_ns = bench_clock_ns() - fill_ns;
 
   bench_start(&bench);
-  for (uint64_t i = 0; i < ops; i++) {
-    uint64_t r = bench_random(&random);
-    unsigned char **slot = &blocks[bench_pick(r, live)];
-    size_t size = size_min + bench_pick_low(r, span);
-    free(*slot);
-    *slot = bench_block(malloc(size));
-    bench_mark(*slot, size, r);
-    size_sum += size;
-  }
-  bench_stop(&bench, ops);
+  do {
+    for (uint64_t i = 0; i < ops; i++) {
+      uint64_t r = bench_random(&random);
+      unsigned char **slot = &blocks[bench_pick(r, live)];
+      size_t size = size_min + bench_pick_low(r, span);
+      free(*slot);
+      *slot = bench_block(malloc(size));
+      bench_mark(*slot, size, r);
+      size_sum += size;
+    }
+  } while (bench_again(&bench, ops));
+  bench_stop(&bench, bench.ops);
 
   uint64_t hash = bench_mix(random, size_sum), empty_ns = bench_clock_ns();
   for (uint64_t i = 0; i < live; i++) {

@@ -72,7 +72,8 @@ int main(int argc, char **argv) {
   struct bench bench = {.name = "cold_churn",
                         .about = "Big blocks of many sites and sizes that are hardly ever asked for again.",
                         .params = params,
-                        .param_count = PARAMS};
+                        .param_count = PARAMS,
+                        .repeats = true};
   bench_arguments(&bench, argc, argv);
   const uint64_t live = params[LIVE].value, ops = params[OPS].value, site_count = params[SITES].value;
   if (params[MIN_KIB].value > params[MAX_KIB].value)
@@ -86,21 +87,24 @@ int main(int argc, char **argv) {
   uint64_t random = bench_seed(params[SEED].value, 0), live_bytes_max = 0;
 
   bench_start(&bench);
-  for (uint64_t i = 0; i < ops; i++) {
-    uint64_t r = bench_random(&random);
-    uint64_t site = (i / move_every + bench_pick(r, GROUP)) % site_count;
-    /* A site's sizes span a doubling that its number chooses, spread evenly over what there is. */
-    double place = (double)(site * 37 % site_count) / (double)site_count * fmax(doublings - 1, 0);
-    double within = fmin(doublings, 1) * (double)(uint32_t)r * 0x1p-32;
-    uint64_t size = (uint64_t)(size_min * exp2(place + within));
-    uint64_t phase = i % swing, half = swing / 2;
-    uint64_t wanted = live / 4 + (live - live / 4) * (phase < half ? phase : swing - phase) / half;
-    while (queue.count && queue.count >= wanted)
-      drop_oldest(&queue);
-    add(&queue, site, size, r);
-    live_bytes_max = queue.live_bytes > live_bytes_max ? queue.live_bytes : live_bytes_max;
-  }
-  bench_stop(&bench, ops);
+  uint64_t i = 0;
+  do {
+    for (uint64_t end = i + ops; i < end; i++) {
+      uint64_t r = bench_random(&random);
+      uint64_t site = (i / move_every + bench_pick(r, GROUP)) % site_count;
+      /* A site's sizes span a doubling that its number chooses, spread evenly over what there is. */
+      double place = (double)(site * 37 % site_count) / (double)site_count * fmax(doublings - 1, 0);
+      double within = fmin(doublings, 1) * (double)(uint32_t)r * 0x1p-32;
+      uint64_t size = (uint64_t)(size_min * exp2(place + within));
+      uint64_t phase = i % swing, half = swing / 2;
+      uint64_t wanted = live / 4 + (live - live / 4) * (phase < half ? phase : swing - phase) / half;
+      while (queue.count && queue.count >= wanted)
+        drop_oldest(&queue);
+      add(&queue, site, size, r);
+      live_bytes_max = queue.live_bytes > live_bytes_max ? queue.live_bytes : live_bytes_max;
+    }
+  } while (bench_again(&bench, ops));
+  bench_stop(&bench, bench.ops);
 
   bench_extra(&bench, "live_kb", (double)queue.live_bytes / 1024);
   bench_extra(&bench, "live_peak_kb", (double)live_bytes_max / 1024);

@@ -96,7 +96,8 @@ int main(int argc, char **argv) {
   struct bench bench = {.name = "handoff",
                         .about = "Producers allocate, consumers free; a malloc with its free counts one.",
                         .params = params,
-                        .param_count = PARAMS};
+                        .param_count = PARAMS,
+                        .repeats = true};
   bench_arguments(&bench, argc, argv);
   const uint64_t producer_count = params[PRODUCERS].value, batches = params[BATCHES].value;
   const uint32_t capacity = (uint32_t)params[QUEUE].value;
@@ -114,20 +115,23 @@ int main(int argc, char **argv) {
     queue_push(&empty_batches, number);
   struct producer *producers = bench_table(&bench, producer_count, sizeof *producers);
   pthread_t threads[2 * THREADS_MAX];
-  uint64_t thread_count = 0;
-
-  bench_start(&bench);
-  producers_running = producer_count;
   for (uint64_t p = 0; p < producer_count; p++) {
     producers[p].random = bench_seed(params[SEED].value, p);
     producers[p].batches = batches / producer_count + (p < batches % producer_count);
-    threads[thread_count++] = bench_thread(produce, &producers[p]);
   }
-  for (uint64_t c = 0; c < params[CONSUMERS].value; c++)
-    threads[thread_count++] = bench_thread(consume, NULL);
-  for (uint64_t t = 0; t < thread_count; t++)
-    bench_join(threads[t]);
-  bench_stop(&bench, batches * batch);
+
+  bench_start(&bench);
+  do {
+    uint64_t thread_count = 0;
+    producers_running = producer_count;
+    for (uint64_t p = 0; p < producer_count; p++)
+      threads[thread_count++] = bench_thread(produce, &producers[p]);
+    for (uint64_t c = 0; c < params[CONSUMERS].value; c++)
+      threads[thread_count++] = bench_thread(consume, NULL);
+    for (uint64_t t = 0; t < thread_count; t++)
+      bench_join(threads[t]);
+  } while (bench_again(&bench, batches * batch));
+  bench_stop(&bench, bench.ops);
 
   uint64_t hash = 0;
   for (uint64_t p = 0; p < producer_count; p++)

@@ -24,7 +24,8 @@ int main(int argc, char **argv) {
   struct bench bench = {.name = "large_mix",
                         .about = "Replaces random ones of LIVE big blocks and writes to every page of the fresh one.",
                         .params = params,
-                        .param_count = PARAMS};
+                        .param_count = PARAMS,
+                        .repeats = true};
   bench_arguments(&bench, argc, argv);
   const uint64_t live = params[LIVE].value, ops = params[OPS].value, stride = params[STRIDE].value;
   if (params[MIN_KIB].value > params[MAX_KIB].value)
@@ -36,21 +37,26 @@ int main(int argc, char **argv) {
   uint64_t random = bench_seed(params[SEED].value, 0), hash = 0, live_bytes = 0, live_bytes_max = 0;
 
   bench_start(&bench);
-  for (uint64_t i = 0; i < live + ops; i++) {
-    uint64_t r = bench_random(&random);
-    struct item *item = i < live ? &items[i] : &items[bench_pick(r, live)];
-    if (item->block) {
-      hash = bench_mix(hash, bench_touched(item->block, item->size, stride));
-      live_bytes -= item->size;
-      free(item->block);
+  uint64_t filled = 0, done;
+  do {
+    for (uint64_t i = filled; i < live + ops; i++) {
+      uint64_t r = bench_random(&random);
+      struct item *item = i < live ? &items[i] : &items[bench_pick(r, live)];
+      if (item->block) {
+        hash = bench_mix(hash, bench_touched(item->block, item->size, stride));
+        live_bytes -= item->size;
+        free(item->block);
+      }
+      item->size = (uint64_t)(size_min * exp2(doublings * (double)(uint32_t)r * 0x1p-32));
+      item->block = bench_block(malloc(item->size));
+      bench_touch(item->block, item->size, stride, r);
+      live_bytes += item->size;
+      live_bytes_max = live_bytes > live_bytes_max ? live_bytes : live_bytes_max;
     }
-    item->size = (uint64_t)(size_min * exp2(doublings * (double)(uint32_t)r * 0x1p-32));
-    item->block = bench_block(malloc(item->size));
-    bench_touch(item->block, item->size, stride, r);
-    live_bytes += item->size;
-    live_bytes_max = live_bytes > live_bytes_max ? live_bytes : live_bytes_max;
-  }
-  bench_stop(&bench, live + ops);
+    done = live + ops - filled;
+    filled = live; /* once */
+  } while (bench_again(&bench, done));
+  bench_stop(&bench, bench.ops);
 
   bench_extra(&bench, "live_kb", (double)live_bytes / 1024);
   bench_extra(&bench, "live_peak_kb", (double)live_bytes_max / 1024);

@@ -66,7 +66,8 @@ int main(int argc, char **argv) {
   struct bench bench = {.name = "larson",
                         .about = "Random replacement in tables of blocks that are handed over to fresh threads.",
                         .params = params,
-                        .param_count = PARAMS};
+                        .param_count = PARAMS,
+                        .repeats = true};
   bench_arguments(&bench, argc, argv);
   const uint64_t threads = params[THREADS].value, lives = params[LIVES].value;
   chunks = params[CHUNKS].value;
@@ -82,23 +83,25 @@ int main(int argc, char **argv) {
     struct lane *lane = &lanes[t];
     lane->slots = bench_table(&bench, chunks, sizeof *lane->slots);
     lane->random = bench_seed(params[SEED].value, t);
-    lane->lives_left = lives;
     for (uint64_t i = 0; i < chunks; i++)
       fill(&lane->slots[i], lane, bench_random(&lane->random));
   }
 
   bench_start(&bench);
-  lanes_running = threads;
-  for (uint64_t t = 0; t < threads; t++) {
-    pthread_t first;
-    if (pthread_create(&first, &detached, life, &lanes[t]))
-      bench_die("no thread for the first life");
-  }
-  pthread_mutex_lock(&lock);
-  while (lanes_running)
-    pthread_cond_wait(&lane_ended, &lock);
-  pthread_mutex_unlock(&lock);
-  bench_stop(&bench, threads * lives * chunks * REPLACEMENTS_PER_CHUNK);
+  do {
+    lanes_running = threads;
+    for (uint64_t t = 0; t < threads; t++) {
+      pthread_t first;
+      lanes[t].lives_left = lives;
+      if (pthread_create(&first, &detached, life, &lanes[t]))
+        bench_die("no thread for the first life");
+    }
+    pthread_mutex_lock(&lock);
+    while (lanes_running)
+      pthread_cond_wait(&lane_ended, &lock);
+    pthread_mutex_unlock(&lock);
+  } while (bench_again(&bench, threads * lives * chunks * REPLACEMENTS_PER_CHUNK));
+  bench_stop(&bench, bench.ops);
 
   uint64_t hash = 0;
   for (uint64_t t = 0; t < threads; t++) {

@@ -94,6 +94,10 @@ static __attribute__((noinline)) uint64_t work_ideal(struct slot *slots, const u
   return work(MODE_IDEAL, slots, args);
 }
 
+static uint64_t round_work(const struct bench *bench, struct slot *slots, const uint64_t *args) {
+  return bench->flag_given ? work_ideal(slots, args) : work_malloc(slots, args);
+}
+
 int main(int argc, char **argv) {
   enum { ITERATIONS, WS, SEED, MIN, MAX, PARAMS };
   struct bench_param params[PARAMS] = {
@@ -112,6 +116,7 @@ int main(int argc, char **argv) {
       .about = "Random slots: free the block there, or allocate one of random size and write to both ends.",
       .params = params,
       .param_count = PARAMS,
+      .repeats = true,
       .flag = "--ideal",
       .flag_text = "an inlined, unchecked free list per size in place of malloc",
   };
@@ -126,8 +131,12 @@ int main(int argc, char **argv) {
 
   struct slot *slots = bench_table(&bench, args[WS], sizeof *slots);
   bench_start(&bench);
-  uint64_t hash = bench.flag_given ? work_ideal(slots, args) : work_malloc(slots, args);
-  bench_stop(&bench, args[ITERATIONS]);
+  uint64_t hash = round_work(&bench, slots, args);
+  while (bench_again(&bench, args[ITERATIONS])) {
+    args[SEED]++; /* other numbers in each round */
+    hash = bench_mix(hash, round_work(&bench, slots, args));
+  }
+  bench_stop(&bench, bench.ops);
 
   for (uint64_t i = 0; i < args[WS]; i++)
     if (slots[i].block) {

@@ -53,6 +53,7 @@ int main(int argc, char **argv) {
                         .about = "Churn under a constant number of live bytes, sizes moving up and back down.",
                         .params = params,
                         .param_count = PARAMS,
+                        .repeats = true,
                         .flag = "--window",
                         .flag_text = "one moving window of sizes in place of a mix"};
   bench_arguments(&bench, argc, argv);
@@ -69,26 +70,28 @@ int main(int argc, char **argv) {
   uint64_t mid_below = 0, window_min = SIZE_MIN, window_span = 1;
 
   bench_start(&bench);
-  for (uint64_t i = 0; i < ops; i++) {
-    if (i % MOVE_EVERY == 0) {
-      double way = 1 - fabs(2 * (double)i / (double)ops - 1); /* 0 to 1 to 0 */
-      double middle = small_mean * pow(mid_mean / small_mean, way);
-      mid_below = (uint64_t)(way * (double)params[PEAK].value / 100 * 0x1p32);
-      window_min = (uint64_t)(middle / 2);
-      window_span = (uint64_t)middle + 1;
+  do {
+    for (uint64_t i = 0; i < ops; i++) {
+      if (i % MOVE_EVERY == 0) {
+        double way = 1 - fabs(2 * (double)i / (double)ops - 1); /* 0 to 1 to 0 */
+        double middle = small_mean * pow(mid_mean / small_mean, way);
+        mid_below = (uint64_t)(way * (double)params[PEAK].value / 100 * 0x1p32);
+        window_min = (uint64_t)(middle / 2);
+        window_span = (uint64_t)middle + 1;
+      }
+      uint64_t r = bench_random(&pool.random), size;
+      if (bench.flag_given)
+        size = window_min + bench_pick_low(r, window_span);
+      else if (r >> 32 < mid_below)
+        size = small_max + 1 + bench_pick_low(r, mid_max - small_max);
+      else
+        size = SIZE_MIN + bench_pick_low(r, small_max - SIZE_MIN + 1);
+      while (pool.live_bytes + size > live_max)
+        drop_one(&pool);
+      add_one(&pool, size, r);
     }
-    uint64_t r = bench_random(&pool.random), size;
-    if (bench.flag_given)
-      size = window_min + bench_pick_low(r, window_span);
-    else if (r >> 32 < mid_below)
-      size = small_max + 1 + bench_pick_low(r, mid_max - small_max);
-    else
-      size = SIZE_MIN + bench_pick_low(r, small_max - SIZE_MIN + 1);
-    while (pool.live_bytes + size > live_max)
-      drop_one(&pool);
-    add_one(&pool, size, r);
-  }
-  bench_stop(&bench, ops);
+  } while (bench_again(&bench, ops));
+  bench_stop(&bench, bench.ops);
 
   uint64_t hash = bench_mix(bench_mix(pool.random, pool.live_bytes), pool.count);
   for (uint64_t i = 0; i < pool.count; i++)

@@ -1,9 +1,11 @@
 """The goals: what is to be reached on which row. Verdicts are computed from the runs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, Optional
 
-from lab import apps, stats, workloads
+from lab.judge import stats
+from lab.run import apps, workloads
+from lab.run.allocators import PROFILES
 
 LEAN_KB = 3906  # 4 MB
 
@@ -14,20 +16,22 @@ class Goal:
     rows: tuple
     measure: Callable  # outcomes of the rows -> {run: value}
     least: float  # the goal
-    aim: Optional[float] = None
+    aim: float | None = None
     at_least: bool = True  # or at most
     unit: str = ""
 
 
 def _subject_rate(against):
     """Rate of the subject against a named allocator, or the best peer of the row."""
+
     def measure(outcome):
-        return outcome.rate_ratio(outcome.subject, outcome.best_peer() if against == "best" else against)
+        return outcome.quotients(outcome.subject, outcome.best_peer() if against == "best" else against)
+
     return measure
 
 
 def _variant_rate(first, second):
-    return lambda outcome: outcome.rate_ratio(first, second)
+    return lambda outcome: outcome.quotients(first, second)
 
 
 def _mean_rate(*outcomes):
@@ -55,9 +59,11 @@ def _of_highest_peer(key):
 
 def _of_lowest(key, *names):
     """Against the lowest of the named allocators in the same run; all of them must have finished it."""
+
     def measure(outcome):
         ratios = [outcome.pairs(outcome.subject, name, key, lambda x, y: x / y) for name in names]
         return {run: max(ratio[run] for ratio in ratios) for run in sorted(set.intersection(*map(set, ratios)))}
+
     return measure
 
 
@@ -67,10 +73,12 @@ def _own_of(variant, key):
 
 def _mean_of_glibc(key):
     """Over the rows that could be measured: not every program is installed everywhere."""
+
     def measure(*outcomes):
         ratios = [ratio for outcome in outcomes if (ratio := _of_glibc(key)(outcome))]
         runs = set.intersection(*map(set, ratios)) if ratios else ()
         return {run: stats.geometric_mean(ratio[run] for ratio in ratios) for run in sorted(runs)}
+
     return measure
 
 
@@ -81,8 +89,13 @@ def _goals():
     yield Goal("mixed, FAST build / ideal loop", ("mixed",), _variant_rate("fast", "ideal"), 0.93, 0.98)
     for size in workloads.SIZES_SMALL:
         yield Goal(f"fixed {size} B / best", (f"fixed-{size}",), best, 0.97, 1.1)
-    yield Goal("fixed 16..512 B, geometric mean / best", tuple(f"fixed-{size}" for size in workloads.SIZES_SMALL),
-               _mean_rate, 1.03, 1.1)
+    yield Goal(
+        "fixed 16..512 B, geometric mean / best",
+        tuple(f"fixed-{size}" for size in workloads.SIZES_SMALL),
+        _mean_rate,
+        1.03,
+        1.1,
+    )
     for size in workloads.SIZES_LARGE:
         yield Goal(f"fixed {size // 1024} KiB / best", (f"fixed-{size}",), best, 1.03, 1.3)
         yield Goal(f"fixed {size // 1024} KiB / mimalloc", (f"fixed-{size}",), _subject_rate("mimalloc"), 1.5)
@@ -98,13 +111,24 @@ def _goals():
     yield Goal("threads / best", ("threads",), best, 1.15, 2)
     yield Goal("shift / best", ("shift",), best, 1.25, 1.5)
     yield Goal("shift, RSS at the end / glibc", ("shift",), _of_glibc("rss_over_live"), 1.15, 1.1, at_least=False)
-    yield Goal("shift, RSS at the end / lowest of the other three", ("shift",),
-               _of_lowest("rss_over_live", "mimalloc", "jemalloc", "tcmalloc"), 1, at_least=False)
+    yield Goal(
+        "shift, RSS at the end / lowest of the other three",
+        ("shift",),
+        _of_lowest("rss_over_live", "mimalloc", "jemalloc", "tcmalloc"),
+        1,
+        at_least=False,
+    )
     yield Goal("free-only consumer / best", ("freeonly",), best, 1.4, 2)
-    yield Goal("free-only consumer, peak RSS / live", ("freeonly",), _own("peak_over_live"), 1.1, 1.03,
-               at_least=False)
-    yield Goal("nothing, extra RSS over glibc", ("startup",), _above_glibc("child_rss_peak_kb"), 256, 128,
-               at_least=False, unit="KiB")
+    yield Goal("free-only consumer, peak RSS / live", ("freeonly",), _own("peak_over_live"), 1.1, 1.03, at_least=False)
+    yield Goal(
+        "nothing, extra RSS over glibc",
+        ("startup",),
+        _above_glibc("child_rss_peak_kb"),
+        256,
+        128,
+        at_least=False,
+        unit="KiB",
+    )
     yield Goal("nothing, extra time over glibc", ("startup",), _above_glibc("child_ms"), 1, at_least=False, unit="ms")
     yield Goal("mixed, extra RSS over glibc", ("mixed",), _above_glibc("rss_peak_kb"), 512, at_least=False, unit="KiB")
     yield from _memory_goals(best)
@@ -121,14 +145,25 @@ def _memory_goals(best):
     yield Goal("idle, given back after 10 s / releasable", ("idle",), _own("returned_share_10s"), 0.9)
     yield Goal("prefork, extra PSS of a child / glibc", ("prefork",), _of_glibc("extra_pss_kb"), 1.1, at_least=False)
     yield Goal("vmas, most mappings", ("vmas",), _own("vmas_most"), 999, at_least=False)
-    yield Goal("apps, peak RSS, geometric mean / glibc", tuple(f"app-{name}" for name in apps.APPS),
-               _mean_of_glibc("rss_peak_kb"), 1.05, at_least=False)
-    yield Goal("lean, mixed: peak RSS", ("profiles",), _own_of("lean", "rss_peak_kb"), LEAN_KB, at_least=False,
-               unit="KiB")
+    yield Goal(
+        "apps, peak RSS, geometric mean / glibc",
+        tuple(f"app-{name}" for name in apps.APPS),
+        _mean_of_glibc("rss_peak_kb"),
+        1.05,
+        at_least=False,
+    )
+    yield Goal(
+        "lean, mixed: peak RSS", ("profiles",), _own_of("lean", "rss_peak_kb"), LEAN_KB, at_least=False, unit="KiB"
+    )
     yield Goal("lean, mixed / speed", ("profiles",), _variant_rate("lean", "speed"), 0.9)
-    for profile in workloads.PROFILES:
-        yield Goal(f"{profile}, system calls in 10^8 operations", ("profiles",), _own_of(profile, "calls_per_100m"), 5,
-                   at_least=False)
+    for profile in PROFILES:
+        yield Goal(
+            f"{profile}, system calls in 10^8 operations",
+            ("profiles",),
+            _own_of(profile, "calls_per_100m"),
+            5,
+            at_least=False,
+        )
 
 
 GOALS = tuple(_goals())
@@ -136,12 +171,12 @@ ROW_NAMES = tuple(dict.fromkeys(name for goal in GOALS for name in goal.rows))
 
 
 def judge(goal, outcomes):
-    """(spread, verdict) of a goal; (None, why there is none) when its rows were not measured."""
+    """(values, verdict) of a goal; ([], why there is none) when its rows were not measured."""
     found = [outcomes[name] for name in goal.rows if name in outcomes]
     values = list(goal.measure(*found).values()) if len(found) == len(goal.rows) else []
     if not values:
-        return None, "not measured"
-    word = stats.verdict(values, goal.least, goal.at_least)
-    if goal.aim is not None and stats.verdict(values, goal.aim, goal.at_least) == "met":
+        return [], "not measured"
+    word = stats.against_goal(values, goal.least, goal.at_least)
+    if goal.aim is not None and stats.against_goal(values, goal.aim, goal.at_least) == "met":
         word += ", aim reached"
-    return stats.spread(values), word
+    return values, word

@@ -1,0 +1,109 @@
+"""Real programs: the work of tests/apps, run for its peak RSS instead of its results.
+
+The figure is the peak of the largest process among a program and its children, read by `measure`, which is smaller
+than any of them: a process inherits the peak of what started it. Programs may come with an allocator of their own
+(Debian's redis is linked with jemalloc), so libc is preloaded too where libc is to be measured.
+"""
+
+import hashlib
+import importlib
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+
+from lab.run import process
+from lab.run.allocators import ROOT
+
+GROUP = "apps"
+LIBC = "libc.so.6"
+
+REDIS = """
+redis-server --port 0 --unixsocket "$PWD/s" --dir "$PWD" --save "" --appendonly no --daemonize no >log &
+until redis-cli -s s PING >/dev/null 2>&1; do kill -0 $! || exit 1; sleep 0.02; done
+redis-cli -s s <work >answers
+redis-cli -s s INFO keyspace
+redis-cli -s s SHUTDOWN NOSAVE
+wait $!
+"""
+
+
+@dataclass(frozen=True)
+class App:
+    module: str  # in tests/apps
+    needs: tuple  # programs
+    words: object  # called with the module: the command
+    files: object = None  # called with the module: names and contents of files in its folder
+    stdin: object = None
+    environment: dict = field(default_factory=dict)
+    same_output: bool = True  # its output does not depend on time
+
+
+APPS = {
+    "perl": App("perl", ("perl",), lambda m: ["perl", "-e", m.SCRIPT], environment={"PERL_HASH_SEED": "0"}),
+    "sqlite": App("sqlite", ("sqlite3",), lambda m: ["sqlite3", ":memory:"], stdin=lambda m: m.SCRIPT),
+    "g++": App(
+        "compile",
+        ("g++",),
+        lambda m: ["g++", "-std=c++17", "-O1", "-frandom-seed=1", "-S", "-o", "-", "t.cc"],
+        files=lambda m: {"t.cc": m.SOURCE},
+    ),
+    "git": App("git", ("git",), lambda m: ["/bin/sh", "-c", m.SCRIPT]),
+    "node": App("node", ("node",), lambda m: ["node", "main.js"], files=lambda m: {"main.js": m.SCRIPT}),
+    "python": App(
+        "python_tests",
+        ("python3",),
+        lambda m: ["python3", "-m", "test", "test_json", "test_pickle"],
+        environment={"PYTHONMALLOC": "malloc"},
+        same_output=False,
+    ),
+    "redis": App(
+        "redis",
+        ("redis-server", "redis-cli"),
+        lambda m: ["/bin/sh", "-c", REDIS],
+        files=lambda m: {"work": m.commands().decode()},
+    ),
+}
+
+
+def _module(name):
+    folder = str(ROOT / "tests" / "apps")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
+
+
+def missing(name):
+    """What has to be installed first, or nothing."""
+    for program in APPS[name].needs:
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    if (
+        name == "python"
+        and subprocess.run(["python3", "-c", "import test.test_json"], capture_output=True, check=False).returncode
+    ):
+        return "python3 has no test modules (Debian package libpython3-testsuite)"
+    return ""
+
+
+def run(name, allocator, links, environment, **how):
+    """An app in a folder of its own: (result, "") or (None, what went wrong). `how` is what process.run takes."""
+    app = APPS[name]
+    module = _module(app.module)
+    added = {"LD_PRELOAD": LIBC} | process.variables(allocator, links)
+    with tempfile.TemporaryDirectory(prefix="hakmem-app-") as folder:
+        for file, text in (app.files(module) if app.files else {}).items():
+            pathlib.Path(folder, file).write_text(text, encoding="utf-8")
+        done = process.run(
+            app.words(module), environment | app.environment | getattr(module, "EXTRA", {}) | {"HOME": folder}, added,
+            stdin=app.stdin(module).encode() if app.stdin else b"", cwd=folder, **how)  # fmt: skip
+    if done.problem:
+        return None, done.problem
+    return done.figures() | {
+        "operations": 1,
+        "ops_per_s": 1 / done.seconds,
+        "malloc": allocator.library or LIBC,
+        "hash": hashlib.sha256(done.stdout).hexdigest()[:16] if app.same_output else name,
+    }, ""

@@ -1,0 +1,141 @@
+"""One program, run once and measured.
+
+It is started by `measure` (bench/measure.c), which is smaller than any program: a process inherits the peak RSS of
+what it was before exec. Its environment is clean (environment()) or the user's own; the allocator's variables reach
+the program only, not `measure`.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab.run.allocators import Allocator
+
+PASSED_ON = ("PATH", "HOME", "TMPDIR")
+# All environments of a comparison are padded to a multiple of this: their size shifts the stack, and where the
+# stack lies alone can change a program's speed.
+ENVIRONMENT_STEP = 2048
+
+
+@dataclass(frozen=True)
+class Measured:
+    status: int  # exit status, or the negative number of the signal
+    seconds: float = 0.0
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    rss_peak_kb: int = 0  # of the largest process
+    faults_minor: int = 0
+    faults_major: int = 0
+    system_calls: int | None = None  # None: not counted
+    stdout: bytes = b""
+    stderr: bytes = b""
+    problem: str = ""  # what went wrong, in one sentence
+
+    @property
+    def cpu_seconds(self) -> float:
+        return self.user_seconds + self.system_seconds
+
+    def figures(self) -> dict:
+        return {name: getattr(self, name) for name in (
+            "seconds", "user_seconds", "system_seconds", "cpu_seconds", "rss_peak_kb", "faults_minor",
+            "faults_major", "system_calls")}  # fmt: skip
+
+
+@dataclass
+class Links:
+    """LD_PRELOAD is split at spaces and colons, and its length shifts the stack: every library is reached through
+    a link, all of one length."""
+
+    folder: tempfile.TemporaryDirectory = field(
+        default_factory=lambda: tempfile.TemporaryDirectory(prefix="hakmem-lab-"))  # fmt: skip
+    names: dict = field(default_factory=dict)
+
+    def preloadable(self, library: str) -> str:
+        if library not in self.names:
+            self.names[library] = os.path.join(self.folder.name, f"{len(self.names):03}.so")
+            os.symlink(library, self.names[library])
+        return self.names[library]
+
+
+def clean_environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """PATH, HOME and TMPDIR, the C locale, and the settings; nothing else of ours."""
+    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return passed | {"LC_ALL": "C"} | dict(settings or {})
+
+
+def variables(allocator: Allocator, links: Links) -> dict[str, str]:
+    """What makes a program run on this allocator."""
+    preload = {"LD_PRELOAD": links.preloadable(allocator.library)} if allocator.library else {}
+    return preload | dict(allocator.settings)
+
+
+def padded(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same with PADDING, so that all environments of up to ENVIRONMENT_STEP bytes are equally long."""
+    environment = {name: value for name, value in environment.items() if name != "PADDING"}
+    used = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment.items())
+    return environment | {"PADDING": "x" * (-(used + len("PADDING=") + 1) % ENVIRONMENT_STEP)}
+
+
+def run(words: Sequence[str], environment: Mapping[str, str], added: Mapping[str, str], *, build_dir: str,
+        cpu: int | None = None, timeout: float | None = None, stdin: bytes = b"", cwd: str | None = None,
+        count_calls: bool = False) -> Measured:  # fmt: skip
+    """Runs words[0] in a session of its own; nothing of it is left when this returns or raises. `added` are the
+    variables of the allocator. stdout and stderr are kept, in files while it runs."""
+    environment, added = dict(environment), dict(added)
+    whole = padded(environment | added)
+    added["PADDING"] = whole["PADDING"]
+    program = [os.path.join(build_dir, "bin", "measure")]
+    program += ["--cpu", str(cpu)] if cpu is not None else []
+    program += ["--calls"] if count_calls else []
+    for name, value in added.items():
+        program += ["--env", f"{name}={value}"]
+    with contextlib.ExitStack() as stack:
+        out, err, given = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write(stdin)
+        given.seek(0)
+        reading, writing = os.pipe()
+        report = stack.enter_context(open(reading, encoding="utf-8"))
+        try:
+            process = subprocess.Popen([*program, str(writing), *words], env=environment, cwd=cwd, stdin=given,
+                                       stdout=out, stderr=err, pass_fds=(writing,), start_new_session=True)  # fmt: skip
+        except OSError as error:
+            return Measured(status=127, problem=f"{program[0]}: {error.strerror}")
+        finally:
+            os.close(writing)
+        late = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            late = True
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        said, complaints = out.read(), err.read()
+        if late:
+            return Measured(status=-signal.SIGKILL, stdout=said, stderr=complaints,
+                            problem=f"no end after {timeout:g} s")  # fmt: skip
+        line = report.readline()
+    if not line:
+        return Measured(status=127, stdout=said, stderr=complaints, problem=last_line(complaints) or "it did not start")
+    figures = json.loads(line)
+    status = os.waitstatus_to_exitcode(figures.pop("status"))
+    problem = ""
+    if status < 0:
+        problem = f"died of {signal.Signals(-status).name}"
+    elif status > 0:
+        problem = f"status {status}"
+    if problem and last_line(complaints):
+        problem += f": {last_line(complaints)}"
+    return Measured(status=status, stdout=said, stderr=complaints, problem=problem, **figures)
+
+
+def last_line(text: bytes) -> str:
+    return (text.decode(errors="replace").strip().splitlines() or [""])[-1]

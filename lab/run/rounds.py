@@ -1,0 +1,135 @@
+"""Runs a row: every allocator in turns, in a clean environment, and keeps what each run said."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from lab.judge.outcome import Outcome, Series
+from lab.run import apps, process
+from lab.run.allocators import OURS, SUBJECT, Allocator
+from lab.run.workloads import Row
+
+REPORT = '{"hakmem":'  # how the line begins that HAKMEM_STATS=json prints at exit
+
+
+@dataclass
+class Entry:
+    """A series and what it runs on."""
+
+    series: Series
+    allocator: Allocator
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Rounds:
+    build_dir: str
+    runs: int
+    is_tiny: bool
+    seed: int
+    cpu: int | None  # for rows with one thread; None: not pinned
+    timeout: float
+    is_cpu_time: bool  # rates of rows with one thread from CPU time
+    settings: dict[str, str]  # further environment variables, for every run
+    on_run: Callable | None = None  # called as on_run(row, entry, run, result) after a measured run
+    on_turn: Callable | None = None  # called as on_turn(row, entry, run) before any run
+    links: process.Links = field(default_factory=process.Links)
+
+    def words(self, command: str) -> list[str]:
+        program, *arguments = command.split()
+        return [os.path.join(self.build_dir, "bin", program), *arguments]
+
+    def clock(self, row: Row) -> str:
+        return "cpu" if self.is_cpu_time and not (row.threads or row.children) else "wall"
+
+    def pinned(self, row: Row) -> int | None:
+        return None if row.threads else self.cpu
+
+    def run(self, row: Row, entry: Entry, count_calls: bool = False) -> tuple[dict | None, str]:
+        """One run: (result, "") or (None, what went wrong)."""
+        environment = process.clean_environment(self.settings) | entry.settings
+        how = {
+            "build_dir": self.build_dir,
+            "cpu": self.pinned(row),
+            "timeout": self.timeout,
+            "count_calls": count_calls,
+        }
+        if row.is_app:
+            return apps.run(entry.series.command.split()[1], entry.allocator, self.links, environment, **how)
+        done = process.run([*self.words(entry.series.command), "--json"], environment,
+                           process.variables(entry.allocator, self.links), **how)  # fmt: skip
+        if done.problem:
+            return None, done.problem
+        try:
+            result = json.loads(done.stdout)
+        except ValueError:
+            return None, "its output is not JSON"
+        result.pop("parameters", None)
+        library = entry.allocator.library
+        if library and os.path.realpath(result["malloc"]) != os.path.realpath(library):
+            return None, f"malloc came from {result['malloc']}, not from the preloaded library"
+        if library:
+            result["malloc"] = os.path.realpath(library)
+        result["system_calls"] = done.system_calls
+        if "HAKMEM_STATS" in environment and entry.allocator.name in OURS:
+            reports = [line for line in done.stderr.decode(errors="replace").splitlines() if line.startswith(REPORT)]
+            if len(reports) != 1:
+                return None, f"{len(reports)} reports of hakmem on stderr"
+            calls = sum(count for key, count in json.loads(reports[0]).items() if key.startswith("calls_"))
+            result["calls_per_100m"] = calls * 1e8 / result["operations"]
+        if self.clock(row) == "cpu":
+            result["ops_per_s"] = result["operations"] / max(result["cpu_seconds"], 1e-9)
+        return result, ""
+
+    def open_row(self, row: Row, allocators: Sequence[Allocator], subject: str) -> tuple[Outcome, list[Entry]]:
+        """The row before its first run: an entry for each allocator and each variant."""
+
+        def command(full: str, tiny: str) -> str:
+            return (tiny if self.is_tiny else full).replace("SEED", str(self.seed))
+
+        entries = []
+        for allocator in allocators:
+            if allocator.name not in row.without or allocator.name == subject:
+                series = Series(allocator.name, command(row.command, row.tiny), allocator.is_peer, allocator.missing,
+                                absent=bool(allocator.missing))  # fmt: skip
+                entries.append(Entry(series, allocator))
+        for variant in row.variants:
+            runs_on = next((allocator for allocator in allocators if allocator.name == SUBJECT), None)
+            if variant.subject and not runs_on:
+                continue
+            full = command(variant.command, variant.tiny)
+            if not variant.subject:
+                runs_on = Allocator("glibc", None)
+            problem = "" if os.access(self.words(full)[0], os.X_OK) else f"no {full.split()[0]} in {self.build_dir}/bin"
+            series = Series(variant.name, full, False, problem or runs_on.missing, bool(problem or runs_on.missing))
+            entries.append(Entry(series, runs_on, dict(variant.environment)))
+        lost = apps.missing(row.command.split()[1]) if row.is_app else ""
+        for entry in entries if lost else ():
+            entry.series.problem, entry.series.absent = lost, True
+        return Outcome(row.name, subject, [entry.series for entry in entries]), entries
+
+    def run_row(self, row: Row, entries: Sequence[Entry]) -> None:
+        """Fills the series. Run 0 warms up, counts system calls, and is dropped; every other round goes backwards. An
+        entry that fails is out for the rest of the row. On KeyboardInterrupt the complete runs stay."""
+        calls: dict[str, int | None] = {}
+        for run in range(1 if self.is_tiny else 0, min(self.runs, row.runs_max or self.runs) + 1):
+            turn = [entry for entry in entries if not entry.series.problem]
+            results: dict[str, dict] = {}
+            for entry in turn if run % 2 else reversed(turn):
+                name = entry.series.name
+                if self.on_turn:
+                    self.on_turn(row, entry, run)
+                result, entry.series.problem = self.run(row, entry, count_calls=run == 0 or self.is_tiny)
+                if result:
+                    calls.setdefault(name, result["system_calls"])
+                    results[name] = result | {"system_calls": calls[name]}
+            reference = results.get("glibc") or next(iter(results.values()), None)
+            for entry in turn:
+                result = results.get(entry.series.name)
+                if result and result["hash"] != reference["hash"]:
+                    entry.series.problem = f"wrong work: hash {result['hash']}, not {reference['hash']}"
+                elif result and run:
+                    entry.series.results[run] = result
+                    if self.on_run:
+                        self.on_run(row, entry, run, result)

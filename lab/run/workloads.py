@@ -1,0 +1,200 @@
+"""The rows: what is run, with which arguments, and whether it may be pinned to one CPU."""
+
+from dataclasses import dataclass
+
+from lab.run import apps
+from lab.run.allocators import INSTALLABLE, PROFILES
+
+SIZES_SMALL = (16, 32, 64, 128, 256, 512)
+SIZES_LARGE = (1024, 2048, 4096, 8192)
+LARSON = tuple((threads, chunks) for threads in (1, 2, 8) for chunks in (256, 1024))
+BATCHES = (("1k", 1000, 4000), ("10k", 10000, 400), ("100k", 100000, 40))  # name, blocks, rounds
+PAIRS = ((1, 1), (2, 2), (4, 4))
+GROWTHS = (("x2", "100 16384 2"), ("x1.5", "50 16384 2"), ("step", "0 16384 2"))  # name, percent, step KiB, rounds
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Something else that is measured in the turns of a row: another program, or the subject set up otherwise."""
+
+    name: str
+    command: str
+    tiny: str
+    subject: bool = False  # on the library of the subject, if that is hakmem; else nothing is preloaded
+    environment: tuple = ()  # (name, value) pairs
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    group: str
+    command: str  # program and arguments; SEED stands for the seed
+    tiny: str  # the same within milliseconds, for tests
+    threads: bool = False  # several threads: not pinned
+    children: bool = False  # the work is done by child processes: its CPU time is theirs
+    variants: tuple = ()
+    without: tuple = ()  # allocators that are left out
+    runs_max: int = 0  # for runs that take long and say the same each time; 0: as many as asked for
+    shows: tuple = ()  # further fields of the results, a column each
+    is_app: bool = False  # a real program of apps.py
+
+
+def _rows():
+    mixed, mixed_tiny = "20000000 400 SEED", "20000 100 SEED"
+    yield Row(
+        "mixed",
+        "mixed",
+        f"random_mixed {mixed}",
+        f"random_mixed {mixed_tiny}",
+        variants=(
+            Variant("fast", f"random_mixed_fast {mixed}", f"random_mixed_fast {mixed_tiny}"),
+            Variant("ideal", f"random_mixed {mixed} --ideal", f"random_mixed {mixed_tiny} --ideal"),
+        ),
+    )
+    for size in SIZES_SMALL + SIZES_LARGE:
+        yield Row(
+            f"fixed-{size}",
+            "sizes",
+            f"random_mixed 10000000 400 SEED {size} {size}",
+            f"random_mixed 20000 100 SEED {size} {size}",
+        )
+    for millions in (2, 4):
+        yield Row(
+            f"churn-{millions}m", "churn", f"churn {millions}000000 40 103 4000000 SEED", "churn 2000 40 103 4000 SEED"
+        )
+    for name, count, rounds in BATCHES:
+        yield Row(f"batch-{name}", "batch", f"batch {count} {rounds} SEED", "batch 500 3 SEED")
+    for threads, chunks in LARSON:
+        lives = 400000 // (threads * chunks)
+        yield Row(
+            f"larson-{threads}-{chunks}",
+            "larson",
+            f"larson {threads} {chunks} {lives} SEED",
+            f"larson {threads} 10 3 SEED",
+            threads=True,
+        )
+    for producers, consumers in PAIRS:
+        yield Row(
+            f"handoff-{producers}-{consumers}",
+            "handoff",
+            f"handoff {producers} {consumers} 30000 SEED",
+            f"handoff {producers} {consumers} 40 SEED",
+            threads=True,
+        )
+    yield Row("freeonly", "freeonly", "freeonly 16 370 3000000 SEED", "freeonly 16 1 20000 SEED", threads=True)
+    yield Row("threads", "threads", "threads 10000 4 200 SEED", "threads 40 4 200 SEED", threads=True)
+    yield Row("shift", "shift", "shift 100 6000000 SEED", "shift 1 20000 SEED")
+    yield Row(
+        "shift-window", "shift", "shift 100 6000000 SEED 512 8192 --window", "shift 1 20000 SEED 512 8192 --window"
+    )
+    yield Row("startup", "startup", "startup 300", "startup 3", children=True)
+    yield from _memory_rows()
+    for name in apps.APPS:
+        yield Row(
+            f"app-{name}",
+            "apps",
+            f"measure {name}",
+            f"measure {name}",
+            threads=True,
+            children=True,
+            runs_max=3,
+            is_app=True,
+        )
+
+
+def _memory_rows():
+    yield Row(
+        "vm",
+        "vm",
+        "vm 2097152 100 40 SEED",
+        "vm 2097152 4 3 SEED",
+        shows=("faults_after_first", "first_round_ms", "later_ops_per_s"),
+    )
+    yield Row("cold_churn", "cold_churn", "cold_churn 256 100 64 4096 40000 SEED", "cold_churn 256 8 64 256 100 SEED")
+    yield Row("large_mix", "large_mix", "large_mix 100 64 16384 3000 SEED", "large_mix 8 64 512 50 SEED")
+    for name, rule in GROWTHS:
+        yield Row(
+            f"realloc-{name}",
+            "realloc",
+            f"realloc_grow 1024 {rule}",
+            f"realloc_grow 16 {rule}",
+            shows=("moves", "grow_ms"),
+        )
+    yield Row(
+        "idle",
+        "idle_return",
+        "idle_return 150000 100000 50000 20 SEED",
+        "idle_return 1500 1000 500 20 SEED 1000",
+        runs_max=3,
+        shows=("releasable_kb", "rss_before_kb", "rss_1s_kb", "rss_10s_kb", "returned_share_10s"),
+    )
+    yield Row(
+        "prefork",
+        "prefork",
+        "prefork 100 16 1024 32 2000 200 SEED",
+        "prefork 1 16 1024 3 50 10 SEED",
+        children=True,
+        shows=("child_rss_kb", "child_pss_kb", "extra_pss_kb"),
+    )
+    # mimalloc asks for huge pages: of 20 GB virtual, 20 GB would be resident.
+    yield Row(
+        "vmas",
+        "vmas",
+        "vmas 20480 500000 SEED",
+        "vmas 64 2000 SEED",
+        runs_max=3,
+        without=("mimalloc", "mimalloc2"),
+        shows=("vmas_end", "vmas_most"),
+    )
+    mixed, mixed_tiny = "random_mixed 200000000 400 SEED", "random_mixed 20000 100 SEED"
+    yield Row(
+        "profiles",
+        "profiles",
+        mixed,
+        mixed_tiny,
+        without=INSTALLABLE,
+        shows=("calls_per_100m",),
+        variants=tuple(
+            Variant(
+                profile,
+                mixed,
+                mixed_tiny,
+                subject=True,
+                environment=(("HAKMEM_PROFILE", profile), ("HAKMEM_STATS", "json")),
+            )
+            for profile in PROFILES
+        ),
+    )
+
+
+ROWS = {row.name: row for row in _rows()}
+GROUPS = tuple(dict.fromkeys(row.group for row in ROWS.values()))
+# Names for several groups.
+SETS = {
+    "all": tuple(group for group in GROUPS if group != apps.GROUP),
+    "memory": ("vm", "cold_churn", "large_mix", "realloc", "idle_return", "prefork", "vmas", "profiles"),
+}
+PROGRAMS = tuple(dict.fromkeys(row.command.split()[0] for row in ROWS.values() if not row.is_app))
+
+
+def chosen(words, with_goals):
+    """The rows that the words name: rows, groups, sets, "goals" (the rows named in with_goals), or a program with its
+    arguments as one word. No word: the first row of each group but the slow ones. ValueError on an unknown word."""
+    rows = {}
+    for word in words or (group for group in GROUPS if group not in SETS["memory"] + (apps.GROUP,)):
+        if word == "goals":
+            found = [ROWS[name] for name in with_goals]
+        elif word in SETS:
+            found = [row for row in ROWS.values() if row.group in SETS[word]]
+        elif word in GROUPS:
+            found = [row for row in ROWS.values() if row.group == word][: None if words else 1]
+        elif word in ROWS:
+            found = [ROWS[word]]
+        elif word.split()[:1] and word.split()[0] in PROGRAMS:
+            threads = {row.command.split()[0] for row in ROWS.values() if row.threads}
+            found = [Row(word, "own", word, word, threads=word.split()[0] in threads)]
+        else:
+            raise ValueError(f"unknown workload '{word}'; known: goals, {', '.join(SETS)}, {', '.join(GROUPS)}, "
+                             f"{', '.join(name for name in ROWS if name not in GROUPS)}")  # fmt: skip
+        rows.update((row.name, row) for row in found)
+    return list(rows.values())

@@ -1,0 +1,67 @@
+"""What the command lines of the verbs have in common."""
+
+import contextlib
+import os
+import pathlib
+import sys
+from collections.abc import Iterable, Sequence
+
+import typer
+
+from lab.run.allocators import ROOT, SUBJECT, Allocator
+from lab.store.rows import Context, Writer
+
+
+def say(sentence: str) -> None:
+    print(f"hak: {sentence}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def refusals(status: int = 2):
+    """A ValueError or OSError inside is one sentence for the user: wrong usage."""
+    try:
+        yield
+    except ValueError as error:
+        say(str(error))
+        raise typer.Exit(status) from None
+    except OSError as error:
+        say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        raise typer.Exit(status) from None
+
+
+def interrupted(_signal, _frame):
+    """A handler: what ends a program is treated like Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def build_dir(given: pathlib.Path | None) -> pathlib.Path:
+    return pathlib.Path(os.path.abspath(given or os.environ.get("HAK_BUILD") or ROOT / "build" / "release"))
+
+
+def check_programs(build: pathlib.Path, programs: Iterable[str]) -> None:
+    lost = sorted(name for name in {*programs, "measure"} if not os.access(build / "bin" / name, os.X_OK))
+    if lost:
+        raise ValueError(f"no {lost[0]} in {build / 'bin'}; run: hak build")
+
+
+def pairs(words: Iterable[str] | None, what: str) -> dict[str, str]:
+    for word in words or ():
+        if not word.partition("=")[0] or "=" not in word:
+            raise ValueError(f"{what} takes NAME=VALUE, not '{word}'")
+    return dict(word.split("=", 1) for word in words or ())
+
+
+def subject(found: Sequence[Allocator]) -> str:
+    """The one that the others are compared with: hakmem, or else the first. ValueError if it is not there."""
+    name = SUBJECT if SUBJECT in {allocator.name for allocator in found} else found[0].name
+    missing = next(allocator.missing for allocator in found if allocator.name == name)
+    if missing:
+        raise ValueError(f"{name}: {missing}")
+    return name
+
+
+def writer(path: pathlib.Path | None, context: Context) -> Writer:
+    try:
+        return Writer(path, context)
+    except OSError as error:
+        raise ValueError(f"--json: {path}: {error.strerror}") from None

@@ -1,0 +1,31 @@
+"""Fixtures of the lab's tests: python3 -m pytest tests/lab --build FOLDER [--library FILE]."""
+
+import pathlib
+import sys
+
+import pytest
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TREE))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--build", type=pathlib.Path, default=TREE / "build" / "release", help="where bin/ and lib/ are")
+    parser.addoption("--library", type=pathlib.Path, help="libhakmem.so")
+
+
+@pytest.fixture(scope="session")
+def tree() -> pathlib.Path:
+    return TREE
+
+
+@pytest.fixture(scope="session")
+def build(request) -> pathlib.Path:
+    folder = request.config.getoption("--build").resolve()
+    assert (folder / "bin" / "measure").exists(), f"{folder} is no build of hakmem"
+    return folder
+
+
+@pytest.fixture(scope="session")
+def library(request, build) -> pathlib.Path:
+    return (request.config.getoption("--library") or build / "lib" / "libhakmem.so").resolve()
