@@ -115,8 +115,11 @@ static uint64_t calls_read(void) {
 /* An epoch is closed and the next one opened in this order, so that what is done in between belongs to neither: of
  * the system calls made here an epoch sees one, the read that closes it. */
 static struct reading epoch_close(void) {
-  struct reading last = {.ns = bench_clock_ns(), .calls = calls_read(), .cpu_ns = bench_cpu_ns()};
+  struct reading last;
   struct rusage used;
+  last.ns = bench_clock_ns();
+  last.calls = calls_read();
+  last.cpu_ns = bench_cpu_ns();
   getrusage(RUSAGE_SELF, &used);
   last.faults_minor = (uint64_t)used.ru_minflt;
   last.faults_major = (uint64_t)used.ru_majflt;
@@ -158,15 +161,15 @@ static void epoch_write(const struct bench *bench) {
   char line[LINE_BYTES], calls[24] = "";
   uint64_t at_ns = last.ns - soak_first_ns, cpu_ns = last.cpu_ns - epoch_first.cpu_ns;
   uint64_t rate_tenths = (uint64_t)((double)epoch_ops * 1e10 / (double)(last.ns - epoch_first.ns));
+  uint64_t rss_kb = bench_status_kb("VmRSS:"), rss_peak_kb = bench_status_kb("VmHWM:");
   if (calls_fd >= 0)
     snprintf(calls, sizeof calls, "%ju", (uintmax_t)(last.calls - epoch_first.calls - 1));
-  int length =
-      snprintf(line, sizeof line, "%ju.%06ju,%ju,%ju.%ju,%ju,%ju,%ju,%ju,%ju.%06ju,%s\n",
-               (uintmax_t)(at_ns / 1000000000), (uintmax_t)(at_ns % 1000000000 / 1000), (uintmax_t)epoch_ops,
-               (uintmax_t)(rate_tenths / 10), (uintmax_t)(rate_tenths % 10), (uintmax_t)bench_status_kb("VmRSS:"),
-               (uintmax_t)bench_status_kb("VmHWM:"), (uintmax_t)(last.faults_minor - epoch_first.faults_minor),
-               (uintmax_t)(last.faults_major - epoch_first.faults_major), (uintmax_t)(cpu_ns / 1000000000),
-               (uintmax_t)(cpu_ns % 1000000000 / 1000), calls);
+  int length = snprintf(line, sizeof line, "%ju.%06ju,%ju,%ju.%ju,%ju,%ju,%ju,%ju,%ju.%06ju,%s\n",
+                        (uintmax_t)(at_ns / 1000000000), (uintmax_t)(at_ns % 1000000000 / 1000), (uintmax_t)epoch_ops,
+                        (uintmax_t)(rate_tenths / 10), (uintmax_t)(rate_tenths % 10), (uintmax_t)rss_kb,
+                        (uintmax_t)rss_peak_kb, (uintmax_t)(last.faults_minor - epoch_first.faults_minor),
+                        (uintmax_t)(last.faults_major - epoch_first.faults_major), (uintmax_t)(cpu_ns / 1000000000),
+                        (uintmax_t)(cpu_ns % 1000000000 / 1000), calls);
   write_all(bench, line, (size_t)length);
 }
 
