@@ -33,7 +33,8 @@ test_needs() {
   echo gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev readelf=binutils python3=python3 /usr/include/cmocka.h=libcmocka-dev
   case $1 in
     release) echo redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
-      spin=spin valgrind=valgrind shellcheck=shellcheck pkg-config=pkg-config ;;
+      spin=spin valgrind=valgrind shellcheck=shellcheck pkg-config=pkg-config chromium=chromium \
+      /usr/share/fonts/truetype/dejavu=fonts-dejavu-core ;;
     aarch64 | musl) echo xz=xz-utils ;;
   esac
 }
@@ -175,7 +176,13 @@ run_tests() {
   done
   # shellcheck disable=SC2086  # words
   need $needs
-  case " $presets " in *" release "*) need_python_parts; install_checkers ;; esac
+  case " $presets " in
+    *" release "*)
+      need_python_parts
+      install_checkers
+      lab_environment lab/requirements.lock tests/lab/requirements.lock
+      ;;
+  esac
   case "$needs" in *xz-utils*) fetch_cmocka ;; esac
   passed=0 skipped=0 unsuccessful=0 failures=
   for preset in $presets; do test_preset "$preset"; done

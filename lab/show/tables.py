@@ -1,6 +1,7 @@
 """Tables for people, made with rich. What is computed is in lab/judge."""
 
 import contextlib
+import shutil
 import sys
 from statistics import median
 
@@ -13,14 +14,12 @@ from lab.judge import stats
 from lab.judge.outcome import RATE, Outcome, Series
 from lab.run import goals
 
-WIDTH = 150  # where the output is no terminal
+WIDTH = 200  # at least: a table is rather wrapped by the terminal than cut
 
 
 def console(to_stderr: bool = False) -> Console:
     stream = sys.stderr if to_stderr else sys.stdout
-    return Console(
-        file=stream, highlight=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else WIDTH
-    )
+    return Console(file=stream, highlight=False, width=max(WIDTH, shutil.get_terminal_size().columns))
 
 
 def table(*columns: str, title: str | None = None) -> Table:

@@ -29,3 +29,21 @@ def build(request) -> pathlib.Path:
 @pytest.fixture(scope="session")
 def library(request, build) -> pathlib.Path:
     return (request.config.getoption("--library") or build / "lib" / "libhakmem.so").resolve()
+
+
+@pytest.fixture(scope="session")
+def plugins(build) -> pathlib.Path:
+    """Preloads with one fault each, made by the build."""
+    return build / "bin" / "tests" / "plugins"
+
+
+@pytest.fixture
+def measuring(build):
+    """Makes a lab.run.rounds.Rounds: one run of almost nothing, but for what is given."""
+    from lab.run import rounds
+
+    def make(**changes):
+        fields = {"runs": 1, "is_tiny": True, "seed": 1, "cpu": None, "timeout": 60, "is_cpu_time": False}
+        return rounds.Rounds(str(build), **fields | {"settings": {}} | changes)
+
+    return make

@@ -1,5 +1,5 @@
 #!/bin/sh
-# lint.sh CHECK [--fix]: one check of the sources. CHECK: format, tidy, shell or headers.
+# lint.sh CHECK [--fix]: one check of the sources. CHECK: format, tidy, shell, python or headers.
 # Ends with 77 when the checker is not there; `hak test` installs them.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -35,6 +35,15 @@ case ${1-} in
     command -v shellcheck >/dev/null || skip "there is no shellcheck"
     sources -name '*.sh' | xargs shellcheck -x hak .ci/run
     ;;
+  python)
+    ruff=build/lab-venv/bin/ruff
+    [ -x $ruff ] || skip "there is no $ruff"
+    if [ "${2-}" = --fix ]; then
+      $ruff check -q --fix lab tests/lab && $ruff format -q lab tests/lab
+    else
+      $ruff check -q --output-format concise lab tests/lab && $ruff format -q --check lab tests/lab
+    fi
+    ;;
   headers)
     # A header is an interface: it compiles alone.
     bad=0
@@ -44,5 +53,5 @@ case ${1-} in
     done
     exit $bad
     ;;
-  *) echo "usage: lint.sh format|tidy|shell|headers [--fix]" >&2; exit 2 ;;
+  *) echo "usage: lint.sh format|tidy|shell|python|headers [--fix]" >&2; exit 2 ;;
 esac

@@ -1,0 +1,160 @@
+"""hak bench, tiny: every row that has a goal runs on libc and on hakmem, and its goals find their figures; what fails
+is said."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lab.run import allocators, goals, process, workloads
+from lab.store import rows
+
+# One real program is enough here: tests/apps runs them all.
+APP = "app-perl"
+# Goals that need more than libc and hakmem, or all the programs.
+NOT_MEASURED = ("/ mimalloc", "lowest of the other three", "apps, ")
+
+
+def bench(tree, build, *arguments):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
+    return subprocess.run(
+        [sys.executable, "-B", "-m", "lab", "bench", "--build-dir", str(build), *arguments],
+        capture_output=True, env=environment | {"PYTHONPATH": str(tree)}, text=True, timeout=100, check=False,
+    )  # fmt: skip
+
+
+def test_every_goal_finds_its_figures(measuring, library):
+    pair = [allocators.Allocator("hakmem", str(library)), allocators.Allocator("glibc", None)]
+    source, outcomes = measuring(), {}
+    for name in goals.ROW_NAMES:
+        if name.startswith("app-") and name != APP:
+            continue
+        row = workloads.ROWS[name]
+        outcomes[name], entries = source.open_row(row, pair, "hakmem")
+        source.run_row(row, entries)
+        for series in outcomes[name].series:
+            assert not series.problem or series.absent, f"{name}, {series.name}: {series.problem}"
+            if series.name == "hakmem" and series.results and not row.variants:
+                for key in row.shows:
+                    assert series.values(key), f"{name} shows {key}, which is not in its results"
+    for goal in goals.GOALS:
+        values, word = goals.judge(goal, outcomes)
+        assert values or any(part in goal.text for part in NOT_MEASURED), f"'{goal.text}': {word}"
+
+
+def test_command_line_and_rows(tree, build, library, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    done = bench(
+        tree, build, "vm", "profiles", "--tiny", "--lib", f"hakmem={library}", "--against", "glibc", "--json", path
+    )
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
+    assert "faults_after_first" in done.stdout and " lean " in done.stdout
+    stored = rows.read([path])
+    assert {row.allocator for row in stored} == {"hakmem", "glibc", *allocators.PROFILES}
+    assert len({row.session for row in stored}) == 1
+    lean = next(row for row in stored if row.allocator == "lean")
+    assert lean.settings["HAKMEM_PROFILE"] == "lean" and lean.result["calls_per_100m"] > 0
+    assert str(tmp_path) not in path.read_text() and str(build) not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["nonsense"], "unknown workload 'nonsense'"),
+        (["vm", "--against", "nonsense"], "unknown allocator 'nonsense'"),
+        (["vm", "--against", "glibc,glibc"], "glibc is named twice"),
+        (["vm", "--against", "glibc", "--allocators", "glibc"], "exclude each other"),
+        (["vm", "--pin", "999"], "--pin: '999'"),
+        (["vm", "--env", "X"], "--env takes NAME=VALUE, not 'X'"),
+        (["vm", "--runs", "0"], "--runs"),
+        (["vm", "--json", "/nonexistent/x"], "--json: /nonexistent/x: No such file"),
+        (["vm", "--lib", "hakmem=/nonexistent"], "no file /nonexistent"),
+    ],
+)
+def test_wrong_usage(tree, build, words, says):
+    done = bench(tree, build, "--tiny", *words)
+    assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
+def test_a_missing_peer_is_a_line(tree, build, library):
+    done = bench(tree, build, "vm", "--tiny", "--lib", f"hakmem={library}", "--against", "glibc,other=/nonexistent.so")
+    assert done.returncode == 0 and "other: no file /nonexistent.so" in done.stdout, done.stdout
+
+
+def test_wrong_work_is_called_so(tree, build, plugins):
+    """An allocator that hands live blocks out twice."""
+    mutant = f"mutant={plugins / 'test-mutant-preload.so'}"
+    done = bench(tree, build, "mixed", "--tiny", "--allocators", f"{mutant},glibc")
+    assert done.returncode == 1 and "wrong work" in done.stdout, done.stdout
+
+
+# --- one program, measured ---------------------------------------------------------------------------
+
+
+def run(build, *words, **how):
+    return process.run(words, process.clean_environment(), how.pop("added", {}), build_dir=str(build), **how)
+
+
+def test_process_figures(build):
+    done = run(build, sys.executable, "-c", "x = bytearray(64 << 20); x[::4096] = b'1' * len(x[::4096]); print('said')")
+    assert (done.status, done.stdout, done.problem) == (0, b"said\n", "")
+    assert (
+        64 << 10 <= done.rss_peak_kb < 128 << 10 and done.faults_minor >= (64 << 20) // os.sysconf("SC_PAGESIZE") // 2
+    )
+    small = run(build, "/bin/true")
+    assert small.rss_peak_kb < 8 << 10, "the peak is the program's own, not that of what started it"
+
+
+def test_process_failures(build):
+    assert run(build, "sh", "-c", "echo why >&2; exit 3").problem == "status 3: why"
+    assert run(build, "sh", "-c", "kill -SEGV $$").problem == "died of SIGSEGV"
+    assert "No such file" in run(build, "/nonexistent/program").problem
+    assert run(build, "sleep", "60", timeout=0.2).problem == "no end after 0.2 s"
+
+
+def test_process_leaves_nothing_behind(build):
+    done = run(build, "sh", "-c", "sleep 600 & echo $!")
+    status = pathlib.Path(f"/proc/{int(done.stdout)}/stat")
+    for _ in range(500):  # a process that was killed takes a moment to end
+        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX":
+            return
+        time.sleep(0.01)
+    pytest.fail(f"the background process lives: {status.read_text()}")
+
+
+def test_process_counts_system_calls(build):
+    few, many = (run(build, "perl", "-e", f"getppid() for 1..{count}", count_calls=True) for count in (1, 5001))
+    if few.system_calls is None:
+        pytest.skip("the kernel counts no system calls for us: not root, or no tracing")
+    assert many.system_calls - few.system_calls == 5000
+
+
+def test_environments_are_equally_long(build):
+    """So that the stack lies where it lies for all."""
+    sizes = set()
+    for added in ({}, {"LD_PRELOAD": "/lib/x86_64-linux-gnu/libm.so.6"}, {"A": "x" * 500}):
+        done = run(
+            build,
+            sys.executable,
+            "-c",
+            "import os; print(os.path.getsize('/proc/self/environ'), len(open('/proc/self/environ').read()))",
+            added=added,
+        )
+        sizes.add(done.stdout.split()[1])
+    assert len(sizes) == 1, sizes
+
+
+def test_only_named_variables_pass(build, monkeypatch):
+    monkeypatch.setenv("SECRET", "x")
+    done = run(
+        build,
+        sys.executable,
+        "-c",
+        "import json, os; print(json.dumps(sorted(os.environ)))",
+        added={"HAKMEM_PROFILE": "lean"},
+    )
+    assert set(json.loads(done.stdout)) <= {"PATH", "HOME", "TMPDIR", "LC_ALL", "PADDING", "HAKMEM_PROFILE", "LC_CTYPE"}

@@ -1,0 +1,95 @@
+"""Stored rows: what goes in comes out, and nothing damaged passes."""
+
+import json
+
+import pytest
+
+from lab.judge import outcome
+from lab.store import rows
+
+MACHINE = rows.Machine(
+    cpu="c", architecture="x86_64", cpus=2, memory_kb=1024, kernel="6", libc="glibc 2.36", thp="madvise", overcommit="0"
+)
+CONTEXT = rows.Context(session="s1", commit="abc", flags={"bench": "-O2"}, machine=MACHINE)
+FIELDS = {
+    "kind": "bench",
+    "work": "mixed",
+    "command": ["/home/me/bin/random_mixed", "1"],
+    "allocator": "hakmem",
+    "library": "/home/me/lib.so",
+    "run": 1,
+    "n": 2,
+}
+
+
+def write(path, context=CONTEXT, **fields):
+    with rows.Writer(path, context) as writer:
+        return writer.write(
+            **FIELDS
+            | {"result": {"ops_per_s": 1.5, "malloc": "/home/me/lib.so", "none": None, "curve": [1, 2.5]}}
+            | fields
+        )
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    first, second = write(path), write(path, run=2, settings={"HAKMEM_PROFILE": "lean"})
+    assert rows.read([path]) == [first, second]
+    assert rows.parse(rows.dump(first), "again") == first
+
+
+def test_no_paths_of_the_machine(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    write(path)
+    assert "/home" not in path.read_text() and '"lib.so"' in path.read_text() and '"random_mixed"' in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (lambda row: row | {"schema": 2}, "schema 2"),
+        (lambda row: {key: value for key, value in row.items() if key != "schema"}, "schema None"),
+        (lambda row: row | {"run": 0}, "run"),
+        (lambda row: row | {"surprise": 1}, "surprise"),
+        (lambda row: {key: value for key, value in row.items() if key != "machine"}, "machine"),
+        (lambda row: row | {"kind": "guess"}, "kind"),
+        (lambda row: row | {"result": {"ops_per_s": {"a": 1}}}, "result"),
+        (lambda row: [row], "not an object"),
+    ],
+)
+def test_damage_is_said(tmp_path, change, says):
+    path = tmp_path / "rows.jsonl"
+    write(path)
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps(whole) + "\n\n" + json.dumps(change(whole)) + "\n")
+    with pytest.raises(rows.BadRow, match=rf"rows.jsonl:3: .*{says}"):
+        rows.read([path])
+
+
+def test_truncation_is_said(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    write(path)
+    text = path.read_text()
+    path.write_text(text + text[: len(text) // 2])
+    with pytest.raises(rows.BadRow, match="rows.jsonl:2: not JSON"):
+        rows.read([path])
+
+
+def test_not_finite_numbers_are_refused(tmp_path):
+    with pytest.raises(ValueError):
+        write(tmp_path / "rows.jsonl", result={"ops_per_s": float("nan")})
+
+
+def test_outcomes_take_the_latest_session_only(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    other = CONTEXT.model_copy(update={"session": "s2"})
+    write(path, result={"ops_per_s": 1.0})
+    for run in (1, 2):
+        write(path, other, run=run, result={"ops_per_s": 10.0 * run})
+        write(path, other, run=run, allocator="glibc", result={"ops_per_s": 5.0})
+        write(path, other, run=run, allocator="proto", result={"ops_per_s": 50.0})
+    found = outcome.from_rows(rows.read([path]), "hakmem", lambda name: name == "glibc")
+    assert list(found) == ["mixed"]
+    assert found["mixed"].quotients("hakmem", "glibc") == {1: 2.0, 2: 4.0}
+    assert found["mixed"].best_peer() == "glibc", "proto is no peer"
+    assert found["mixed"].best_peer("no such key") is None

@@ -1,0 +1,42 @@
+"""The verdict is right: an allocator that was slowed is slower, a copy of the same library is no difference, each 20
+times out of 20, at the level that lab/judge/stats.py states."""
+
+import os
+import shutil
+
+from lab.judge import stats
+from lab.judge.outcome import RATE
+from lab.run import allocators, workloads
+
+TIMES = 20
+RUNS = 11  # one outlier on each side does not widen the interval
+
+
+def verdicts(measuring, pair, subject):
+    """The words about speed and peak memory of one comparison after another, each with another seed."""
+    row = workloads.Row("verdict", "own", "random_mixed 1000000 400 SEED", "")
+    for seed in range(1, TIMES + 1):
+        source = measuring(runs=RUNS, is_tiny=False, seed=seed, cpu=max(os.sched_getaffinity(0)), is_cpu_time=True)
+        outcome, entries = source.open_row(row, pair, subject)
+        source.run_row(row, entries)
+        assert not any(series.problem for series in outcome.series)
+        other = pair[1].name
+        yield (
+            stats.verdict(outcome.ratio(other, subject, RATE), stats.SPEED),
+            stats.verdict(outcome.ratio(other, subject, "rss_peak_kb"), stats.SIZE),
+            outcome.ratio(other, subject, RATE),
+        )
+
+
+def test_a_copy_is_no_difference(measuring, library, tmp_path):
+    copy = shutil.copy(library, tmp_path / "copy.so")
+    pair = [allocators.Allocator("hakmem", str(library)), allocators.Allocator("copy", str(copy))]
+    for words in verdicts(measuring, pair, "hakmem"):
+        assert words[0] == stats.SAME, words
+
+
+def test_a_slowed_allocator_is_slower(measuring, plugins):
+    slowed = str(plugins / "test-slowed-preload.so")
+    pair = [allocators.Allocator("glibc", None), allocators.Allocator("slowed", slowed)]
+    for words in verdicts(measuring, pair, "glibc"):
+        assert words[0] == "slower", words
