@@ -156,7 +156,7 @@ def recommend(measured: Measured, reference: str) -> Recommendation:
     n = min((finding.ratio.n if finding.ratio else 0) for candidate in candidates for finding in candidate.findings)
     if n < stats.runs_needed(at):
         return Recommendation(
-            f"no recommendation: n = {n} is too few for {len(JUDGED)} figures of {len(names)} allocators; "
+            f"no recommendation: n = {n} is too few for {len(JUDGED)} figures of {len(names)} allocator{'s' * (len(names) > 1)}; "
             f"{stats.runs_needed(at)} rounds at least, more if some runs are odd",
             None,
         )

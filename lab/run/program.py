@@ -58,8 +58,10 @@ def _elf_reason(head: bytes) -> str:
         struct.unpack_from(order + ("Q" if wide else "I"), head, 32 if wide else 28)[0],
         *struct.unpack_from(order + "HH", head, 54 if wide else 42),
     )
+    if table + size * count > len(head):
+        return ""
     for at in range(table, table + size * count, size):
-        if at + size <= len(head) and struct.unpack_from(order + "I", head, at)[0] == PT_INTERP:
+        if struct.unpack_from(order + "I", head, at)[0] == PT_INTERP:
             offset = struct.unpack_from(order + ("Q" if wide else "I"), head, at + (8 if wide else 4))[0]
             loader = head[offset : head.find(b"\0", offset)].decode(errors="replace")
             return "is built for musl's libc, where libraries for glibc cannot be loaded" if "musl" in loader else ""
@@ -107,7 +109,7 @@ class Served:
         # A program without PIE that takes malloc's address is named beside the library.
         for found in self.sources.values():
             if os.path.realpath(library) not in found:
-                return sorted(found)[0]
+                return min(found)
         return ""
 
     @property
@@ -115,7 +117,7 @@ class Served:
         """The malloc that a program brings along, where nothing is preloaded; "" if all use libc's."""
         for found in self.sources.values():
             if not any(os.path.basename(name).startswith("libc.so") for name in found):
-                return sorted(found)[0]
+                return min(found)
         return ""
 
 

@@ -1,0 +1,113 @@
+"""hak compare: the user's own program under several allocators, and which one to use."""
+
+import os
+import pathlib
+import signal
+from typing import Annotated
+
+import typer
+
+from lab.judge import recommend
+from lab.run import allocators, compare, machine
+from lab.show import compare as show
+from lab.show import tables
+from lab.verbs import arguments
+
+REFERENCE = "glibc"
+DEFAULT = ("mimalloc", "jemalloc", "tcmalloc", "hakmem-speed", "hakmem", "hakmem-lean")
+DEFAULT_RUNS = 14  # for six allocators, one odd run more or less does not hide a difference
+SETTINGS = {"allow_interspersed_args": False}
+EPILOG = f"""CMD gets your environment, without what would disturb (LD_PRELOAD and allocators' settings; it is said what
+was dropped). An allocator is one of {allocators.KNOWN}. The reference is glibc, or the malloc that the
+program brings along. For a server, --until CMD is the load: it runs once the server listens (or --ready succeeds), its
+duration is the time, then the server gets SIGTERM. Example:
+hak compare --until 'redis-benchmark -q -t set -n 100000' -- redis-server --save ''"""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _interrupted(_signal, _frame):
+    """The first one ends the comparison; what it started is cleared away undisturbed."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def run(
+    words: Annotated[list[str], typer.Argument(metavar="[--] CMD [ARGUMENT]...", help="the program", show_default=False)],
+    against: Annotated[str, typer.Option(metavar="LIST", help="what to compare with glibc")] = ",".join(DEFAULT),
+    lib: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="the library of an allocator")] = None,
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="runs of each, after one that is dropped")] = DEFAULT_RUNS,
+    until: Annotated[str | None, typer.Option(metavar="CMD", help="CMD is a server; this is the load on it")] = None,
+    ready: Annotated[str | None, typer.Option(metavar="CMD", help="succeeds when the server can be loaded")] = None,
+    timeout: Annotated[float, typer.Option(min=0.001, metavar="S", help="seconds a run may take")] = 600,
+    pin: Annotated[str, typer.Option(metavar="CPU", help="one CPU for CMD, or none")] = "none",
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="set for CMD")] = None,
+    clean: Annotated[bool, typer.Option("--clean", help="CMD gets PATH, HOME, TMPDIR and --env only")] = False,
+    stdin: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="what CMD reads; else nothing")] = None,
+    same_output: Annotated[bool, typer.Option("--same-output",
+        help="stdout (of the load, for a server) must be the reference's")] = False,
+    json_file: Annotated[pathlib.Path | None, typer.Option("--json", metavar="FILE",
+        help="append every run, one JSON object a line")] = None,
+    build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
+        help="where bin/ and lib/ are (build/release)")] = None,
+) -> None:  # fmt: skip
+    build = arguments.build_dir(build_dir)
+    with arguments.refusals():
+        if ready and not until:
+            raise ValueError("--ready needs --until: it is about servers")
+        found = allocators.find_all(against, build, arguments.pairs(lib, "--lib"))
+        found = [allocator for allocator in found if allocator.name != REFERENCE]
+        if not found:
+            raise ValueError(f"--against names nothing to compare with {REFERENCE}")
+        environment, dropped = compare.user_environment(clean, arguments.pairs(env, "--env"))
+        plan = compare.Plan(words, str(build), environment, runs, timeout, machine.cpu(pin),
+                            stdin.read_bytes() if stdin else b"", until, ready, same_output)  # fmt: skip
+        arguments.check_programs(build, ())
+        writer = arguments.writer(json_file, machine.context(build))
+
+    out = tables.console()
+    candidates = [compare.Candidate(allocators.Allocator(REFERENCE, None))]
+    candidates += [compare.Candidate(allocator, problem=allocator.missing) for allocator in found]
+    comparison = compare.Comparison(plan, candidates)
+    if dropped:
+        comparison.notes.append(f"not passed on to CMD: {', '.join(dropped)} (--env sets what it needs)")
+    progress = show.Progress(comparison)
+
+    def keep(candidate: compare.Candidate, number: int) -> None:
+        of = candidate.allocator
+        writer.write(
+            kind="compare", work=os.path.basename(words[0]), command=list(words), allocator=of.name, library=of.library,
+            version=of.version, settings=arguments.pairs(env, "--env") | dict(of.settings), run=number, n=runs,
+            cpu_pinned=plan.cpu, load=machine.load(), result=candidate.results[number])  # fmt: skip
+
+    comparison.on_turn, comparison.on_run = progress.turn, keep
+    for number in ENDING:
+        signal.signal(number, _interrupted)
+    out.print(machine.line(writer.context))
+    if machine.load() > os.cpu_count() / 2:
+        out.print(f"load average {machine.load():.1f} on {os.cpu_count()} CPUs: others run here, expect noise")
+    is_stopped = False
+    try:
+        comparison.run()
+    except KeyboardInterrupt:
+        is_stopped = True
+    except compare.Refused as refused:
+        progress.close()
+        arguments.say(str(refused))
+        raise typer.Exit(refused.status) from None
+    finally:
+        progress.close()
+    out.print("\n", show.comparison_tables(comparison))
+    if comparison.failure:
+        arguments.say(comparison.failure)
+        raise typer.Exit(1)
+    advice = recommend.recommend(comparison.measured(), comparison.reference.name)
+    out.print(f"\n{advice.sentence}.")
+    chosen = next((candidate.allocator for candidate in comparison.candidates if candidate.name == advice.name), None)
+    if chosen and chosen.library:
+        out.print(f"To use it: {show.how_to_use(plan, chosen)}")
+    if is_stopped:
+        arguments.say("stopped; what was measured until then is above")
+        raise typer.Exit(130)
+    if any(candidate.problem and not candidate.allocator.missing for candidate in comparison.candidates):
+        raise typer.Exit(1)
