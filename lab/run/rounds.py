@@ -10,6 +10,8 @@ from lab.run import apps, process
 from lab.run.allocators import OURS, SUBJECT, Allocator
 from lab.run.workloads import Row
 
+# System calls of the whole program as the kernel counts them, and those that hakmem says it made.
+CALLS = ("system_calls", "calls_own", "calls_per_100m")
 REPORT = '{"hakmem":'  # how the line begins that HAKMEM_STATS=json prints at exit
 
 
@@ -57,8 +59,11 @@ class Rounds:
         }
         if row.is_app:
             return apps.run(entry.series.command.split()[1], entry.allocator, self.links, environment, **how)
-        done = process.run([*self.words(entry.series.command), "--json"], environment,
-                           process.variables(entry.allocator, self.links), **how)  # fmt: skip
+        is_ours = entry.allocator.name in OURS
+        if count_calls and is_ours and not row.children:
+            environment.setdefault("HAKMEM_STATS", "json")
+        words = [*self.words(entry.series.command), "--json"]
+        done = process.run(words, environment, process.variables(entry.allocator, self.links), **how)
         if done.problem:
             return None, done.problem
         try:
@@ -72,11 +77,12 @@ class Rounds:
         if library:
             result["malloc"] = os.path.realpath(library)
         result["system_calls"] = done.system_calls
-        if "HAKMEM_STATS" in environment and entry.allocator.name in OURS:
+        if is_ours and environment.get("HAKMEM_STATS") == "json":
             reports = [line for line in done.stderr.decode(errors="replace").splitlines() if line.startswith(REPORT)]
             if len(reports) != 1:
                 return None, f"{len(reports)} reports of hakmem on stderr"
             calls = sum(count for key, count in json.loads(reports[0]).items() if key.startswith("calls_"))
+            result["calls_own"] = calls
             result["calls_per_100m"] = calls * 1e8 / result["operations"]
         if self.clock(row) == "cpu":
             result["ops_per_s"] = result["operations"] / max(result["cpu_seconds"], 1e-9)
@@ -112,7 +118,7 @@ class Rounds:
     def run_row(self, row: Row, entries: Sequence[Entry]) -> None:
         """Fills the series. Run 0 warms up, counts system calls, and is dropped; every other round goes backwards. An
         entry that fails is out for the rest of the row. On KeyboardInterrupt the complete runs stay."""
-        calls: dict[str, int | None] = {}
+        counted: dict[str, dict] = {}  # what the first run of each says of system calls
         for run in range(1 if self.is_tiny else 0, min(self.runs, row.runs_max or self.runs) + 1):
             turn = [entry for entry in entries if not entry.series.problem]
             results: dict[str, dict] = {}
@@ -122,8 +128,8 @@ class Rounds:
                     self.on_turn(row, entry, run)
                 result, entry.series.problem = self.run(row, entry, count_calls=run == 0 or self.is_tiny)
                 if result:
-                    calls.setdefault(name, result["system_calls"])
-                    results[name] = result | {"system_calls": calls[name]}
+                    counted.setdefault(name, {key: result[key] for key in CALLS if key in result})
+                    results[name] = counted[name] | result | {"system_calls": counted[name]["system_calls"]}
             reference = results.get("glibc") or next(iter(results.values()), None)
             for entry in turn:
                 result = results.get(entry.series.name)

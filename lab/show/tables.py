@@ -109,25 +109,33 @@ def speed_table(outcome: Outcome) -> Table:
     return made
 
 
+def _shown(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
 def memory_table(outcome: Outcome, shows=()) -> Table:
     subject = outcome.subject
-    made = table("", "CPU s", "peak RSS MiB", f"{subject} / it", f"{subject} is", "RSS at end", "of live", "faults",
-                 "system calls", "a 1000 ops", *shows)  # fmt: skip
+    heads = ["", "CPU s", "peak RSS MiB", f"{subject} / it", f"{subject} is", "RSS at end", "of live", "faults"]
+    made = table(*heads, "system calls", "own", "a 1000 ops", *shows)
     for series in by_rate(outcome):
         peak = peak_key(series)
         quotient = outcome.ratio(subject, series.name, peak) if series.name != subject else None
         calls, operations = _middle(series, "system_calls"), _middle(series, "operations")
-        live, faults = (
-            _middle(series, "peak_over_live") or _middle(series, "rss_over_live"),
-            _middle(series, "faults_minor"),
-        )
-        cpu = _middle(series, "cpu_seconds")
+        each = None if calls is None or not operations else 1000 * calls / operations
         made.add_row(
-            series.name, "" if cpu is None else f"{cpu:.3f}", _mib(_middle(series, peak)), ratio(quotient),
-            verdict(quotient, stats.SIZE), _mib(_middle(series, "rss_kb")), "" if live is None else f"{live:.2f}",
-            "" if faults is None else f"{faults:.0f}", "" if calls is None else f"{calls:.0f}",
-            "" if calls is None or not operations else number(1000 * calls / operations, 3),
-            *("" if (value := _middle(series, key)) is None else number(value) for key in shows))  # fmt: skip
+            series.name,
+            _shown(_middle(series, "cpu_seconds"), ".3f"),
+            _mib(_middle(series, peak)),
+            ratio(quotient),
+            verdict(quotient, stats.SIZE),
+            _mib(_middle(series, "rss_kb")),
+            _shown(_middle(series, "peak_over_live") or _middle(series, "rss_over_live"), ".2f"),
+            _shown(_middle(series, "faults_minor"), ".0f"),
+            _shown(calls, ".0f"),
+            _shown(_middle(series, "calls_own"), ".0f"),
+            "" if each is None else number(each, 3),
+            *("" if (value := _middle(series, key)) is None else number(value) for key in shows),
+        )
     return made
 
 
@@ -192,7 +200,7 @@ def goal_table(outcomes: list[Outcome], found_goals, is_judged: bool) -> Group:
 LEGEND = (
     f"ratios: medians of the runs' pairs, with the interval that holds the median at {stats.LEVEL:.0%} or more; a "
     f"difference is named when all of it lies beyond {stats.SMALLEST:.0%}.  * the best peer.  System calls: the whole "
-    "program's, counted in the warm-up run."
+    "program's, counted by the kernel in the warm-up run; own: those that hakmem counts itself."
 )
 
 

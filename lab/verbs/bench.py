@@ -23,7 +23,7 @@ def run(
     allocator_words: Annotated[str | None, typer.Option("--allocators", metavar="LIST",
         help="all of them; hakmem, or else the first, is compared with the rest")] = None,
     lib: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="the library of an allocator")] = None,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="runs of each, after one that is dropped")] = 10,
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="runs of each, after one that is dropped")] = 11,
     pin: Annotated[str | None, typer.Option(metavar="CPU",
         help="for rows with one thread; the last CPU, or none")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the random numbers")] = 1,

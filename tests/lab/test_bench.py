@@ -58,6 +58,11 @@ def test_command_line_and_rows(tree, build, library, tmp_path):
     assert len({row.session for row in stored}) == 1
     lean = next(row for row in stored if row.allocator == "lean")
     assert lean.settings["HAKMEM_PROFILE"] == "lean" and lean.result["calls_per_100m"] > 0
+    # What hakmem counts itself is less than what the kernel counts of the program, and not much less.
+    vm = next(row.result for row in stored if row.work == "vm" and row.allocator == "hakmem")
+    base = next(row.result for row in stored if row.work == "vm" and row.allocator == "glibc")
+    if vm["system_calls"] is not None:
+        assert 0 < vm["calls_own"] < vm["system_calls"] < vm["calls_own"] + base["system_calls"] + 40
     assert str(tmp_path) not in path.read_text() and str(build) not in path.read_text()
 
 
