@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from lab.judge import latency
 from lab.judge.outcome import Outcome, Series
 from lab.run import apps, process
 from lab.run.allocators import OURS, SUBJECT, Allocator
@@ -71,6 +72,9 @@ class Rounds:
         except ValueError:
             return None, "its output is not JSON"
         result.pop("parameters", None)
+        if "latency" in result:
+            result |= latency.figures(result)
+            del result["latency"]
         library = entry.allocator.library
         if library and os.path.realpath(result["malloc"]) != os.path.realpath(library):
             return None, f"malloc came from {result['malloc']}, not from the preloaded library"

@@ -88,6 +88,7 @@ def _rows():
         "shift-window", "shift", "shift 100 6000000 SEED 512 8192 --window", "shift 1 20000 SEED 512 8192 --window"
     )
     yield Row("startup", "startup", "startup 300", "startup 3", children=True)
+    yield from _latency_rows()
     yield from _memory_rows()
     for name in apps.APPS:
         yield Row(
@@ -100,6 +101,18 @@ def _rows():
             runs_max=3,
             is_app=True,
         )
+
+
+def _latency_rows():
+    """OPS, WS, SEED, MIN, MAX, THREADS, LARGE_PPM, LARGE_KIB. A p99.999 needs a million samples."""
+    for name, rest, threads in (
+        ("latency", "16 1024 1", False),
+        ("latency-threads", "16 1024 2", True),
+        ("latency-large", "16 1024 1 1000 4096", False),
+    ):
+        yield Row(
+            name, "latency", f"latency 6000000 400 SEED {rest}", f"latency 20000 100 SEED {rest}",
+            threads=threads, runs_max=7)  # fmt: skip
 
 
 def _memory_rows():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.run import allocators, goals, machine, rounds, workloads
-from lab.show import tables
+from lab.show import latency, tables
 from lab.verbs import arguments
 
 EPILOG = f"""NAME is a group ({", ".join(workloads.GROUPS)}), a set ({", ".join(workloads.SETS)}, or goals: the rows that
@@ -81,6 +81,8 @@ def run(
             note += ", CPU time" if measuring.clock(row) == "cpu" else ""
             note += ", tiny: rates mean nothing" if tiny else ""
             out.print("\n", tables.outcome_tables(outcome, row.shows, note))
+            if row.group == "latency":
+                out.print(latency.table({series.name: list(series.results.values()) for series in outcome.series}))
         if is_stopped:
             break
     progress.close()

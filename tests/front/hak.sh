@@ -89,9 +89,13 @@ expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
 expect 126 '' 'not an executable file' "$hak" run -- /etc
 HAK_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
 
-for verb in run build test lib env options bench peers version help; do
+for verb in run build test lib env options bench compare soak record replay report peers version help; do
   "$hak" help $verb | grep -q hak || fail "help $verb"
 done
+if [ $# -gt 1 ]; then
+  "$hak" bench --help | grep -q 'Usage: hak bench' || fail "bench --help: $("$hak" bench --help)"
+  expect 2 '' "unknown workload 'nonsense'" "$hak" bench nonsense
+fi
 "$hak" version | grep -Eqx 'hakmem [0-9]+\.[0-9]+\.[0-9]+' || fail "version: $("$hak" version)"
 "$hak" options | grep -q HAKMEM_PROFILE || fail "options: $("$hak" options)"
 "$hak" options --markdown | grep -q '^# Options$' || fail "options --markdown: $("$hak" options --markdown)"
