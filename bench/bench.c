@@ -154,8 +154,8 @@ void bench_sleep_ns(uint64_t ns) {
 }
 
 void bench_start(struct bench *bench) {
-  soak_start(bench);
   bench->start_cpu_ns = clock_read(CLOCK_PROCESS_CPUTIME_ID);
+  soak_start(bench);
   bench->start_ns = bench_clock_ns();
 }
 

@@ -26,6 +26,7 @@ struct reading {
 };
 static struct reading epoch_first;
 static uint64_t soak_first_ns, epoch_ops;
+static uint64_t rss_highest_kb; /* the kernel's own peak can be off by what it has not summed up yet */
 
 /* Also how soak_report_file and bench_again know that this is a soak. */
 static bool soaks(const struct bench *bench) { return bench->soak_seconds > 0; }
@@ -161,13 +162,15 @@ static void epoch_write(const struct bench *bench) {
   char line[LINE_BYTES], calls[24] = "";
   uint64_t at_ns = last.ns - soak_first_ns, cpu_ns = last.cpu_ns - epoch_first.cpu_ns;
   uint64_t rate_tenths = (uint64_t)((double)epoch_ops * 1e10 / (double)(last.ns - epoch_first.ns));
-  uint64_t rss_kb = bench_status_kb("VmRSS:"), rss_peak_kb = bench_status_kb("VmHWM:");
+  uint64_t rss_kb = bench_status_kb("VmRSS:"), peak_kb = bench_status_kb("VmHWM:");
+  peak_kb = peak_kb > rss_kb ? peak_kb : rss_kb;
+  rss_highest_kb = rss_highest_kb > peak_kb ? rss_highest_kb : peak_kb;
   if (calls_fd >= 0)
     snprintf(calls, sizeof calls, "%ju", (uintmax_t)(last.calls - epoch_first.calls - 1));
   int length = snprintf(line, sizeof line, "%ju.%06ju,%ju,%ju.%ju,%ju,%ju,%ju,%ju,%ju.%06ju,%s\n",
                         (uintmax_t)(at_ns / 1000000000), (uintmax_t)(at_ns % 1000000000 / 1000), (uintmax_t)epoch_ops,
                         (uintmax_t)(rate_tenths / 10), (uintmax_t)(rate_tenths % 10), (uintmax_t)rss_kb,
-                        (uintmax_t)rss_peak_kb, (uintmax_t)(last.faults_minor - epoch_first.faults_minor),
+                        (uintmax_t)rss_highest_kb, (uintmax_t)(last.faults_minor - epoch_first.faults_minor),
                         (uintmax_t)(last.faults_major - epoch_first.faults_major), (uintmax_t)(cpu_ns / 1000000000),
                         (uintmax_t)(cpu_ns % 1000000000 / 1000), calls);
   write_all(bench, line, (size_t)length);

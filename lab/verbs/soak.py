@@ -1,0 +1,197 @@
+"""hak soak: one benchmark for minutes in one process, an epoch a second to CSV; or the CSV of others."""
+
+import datetime
+import json
+import os
+import pathlib
+from typing import Annotated
+
+import typer
+
+from lab.judge import soak as judge
+from lab.run import allocators, machine
+from lab.run import soak as running
+from lab.store import epochs, rows
+from lab.verbs import arguments
+
+EPILOG = f"""NAME of --bench: {", ".join(running.WORKS)}. An allocator is one of {allocators.KNOWN}.
+5, 30 and 60 minutes are the usual lengths. Ctrl-C ends a soak early and keeps what there is. docs/soak.md says how to
+read the result, and which columns --analyze knows."""
+MINUTES_MAX = 60 * 24 * 30.0
+
+
+def run(
+    files: Annotated[list[pathlib.Path] | None, typer.Argument(metavar="FILE", help="with --analyze: CSV files")] = None,
+    minutes: Annotated[float, typer.Option(metavar="M", help="how long")] = 5,
+    bench: Annotated[str, typer.Option(metavar="NAME", help="what to run")] = "mixed",
+    profile: Annotated[str | None, typer.Option(metavar="P", help="hakmem's profile: speed, balanced or lean")] = None,
+    allocator: Annotated[str, typer.Option(metavar="NAME", help="or NAME=PATH")] = allocators.SUBJECT,
+    out: Annotated[pathlib.Path | None, typer.Option(metavar="DIR", help="where the results go (build/soak)")] = None,
+    pin: Annotated[str | None, typer.Option(metavar="CPU",
+        help="the last CPU for one thread, none for several")] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the random numbers")] = 1,
+    epoch: Annotated[float, typer.Option(min=0.01, metavar="S", help="seconds an epoch")] = 1,
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="set for the program")] = None,
+    warm_up: Annotated[int | None, typer.Option(min=0, metavar="N",
+        help="epochs left out of the analysis (a tenth, 5 to 60)")] = None,
+    analyze: Annotated[bool, typer.Option("--analyze", help="run nothing; analyze FILEs")] = False,
+    json_file: Annotated[pathlib.Path | None, typer.Option("--json", metavar="FILE",
+        help="append a row, one JSON object a line")] = None,
+    build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
+        help="where bin/ and lib/ are (build/release)")] = None,
+) -> None:  # fmt: skip
+    if analyze:
+        _analyze(files or [], epoch, warm_up, json_file)
+        return
+    build = arguments.build_dir(build_dir)
+    with arguments.refusals():
+        if files:
+            raise ValueError(f"{files[0]}: files are for --analyze")
+        if bench not in running.WORKS:
+            raise ValueError(f"--bench: unknown benchmark '{bench}'; known: {', '.join(running.WORKS)}")
+        if not 0 < minutes <= MINUTES_MAX:
+            raise ValueError(f"--minutes: {minutes:g} is not over 0 and up to {MINUTES_MAX:.0f}")
+        work = running.WORKS[bench]
+        found = allocators.find(_with_profile(allocator, profile), build)
+        arguments.subject([found])
+        settings = arguments.pairs(env, "--env")
+        cpu = None if work.threads and pin is None else machine.cpu(pin)
+        arguments.check_programs(build, [work.command.split()[0]])
+        context = machine.context(build)
+        writer = arguments.writer(json_file, context)
+        folder = out or allocators.ROOT / "build" / "soak"
+        folder.mkdir(parents=True, exist_ok=True)
+        name, csv = _fresh(folder, f"{bench}-{found.name}")
+
+    from lab.show import soak as show
+    from lab.show import tables
+
+    progress = show.Progress(name, 60 * minutes)
+
+    def keep(line: bytes) -> None:
+        csv.write(line)
+        first = line.split(b",")
+        if first[0] != b"time_s":
+            progress.epoch(float(first[0]), float(first[2]), float(first[3]))
+
+    soak = running.Soak(work.command, found, str(build), 60 * minutes, epoch, seed, cpu, settings, keep)
+    about = {
+        "session": context.session, "commit": context.commit, "flags": context.flags,
+        "machine": context.machine.model_dump(), "work": f"soak-{bench}", "seed": seed,
+        "command": [os.path.basename(soak.words()[0]), *soak.words()[1:]], "allocator": found.name,
+        "library": found.library and os.path.basename(found.library), "version": found.version,
+        "settings": settings | dict(found.settings), "cpu_pinned": cpu, "load": machine.load(),
+        "minutes": minutes, "epoch_s": epoch,
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+    about_file = folder / f"{name}.json"
+    _store(about_file, about)
+    console = tables.console()
+    console.print(machine.line(context))
+    console.print(f"{found.name}: {' '.join(about['command'])}, {minutes:g} minutes, to {folder / name}.csv")
+    try:
+        ended = soak.run()
+    except OSError as error:  # of the CSV: the disk is full
+        arguments.say(f"{folder / name}.csv: {error.strerror}; what is there is kept")
+        raise typer.Exit(1) from None
+    finally:
+        progress.close()
+        csv.close()
+    _store(about_file, about | {"ended": ended.how, "problem": ended.problem, "epochs": ended.epochs,
+                                "report": ended.report, "complaints": ended.complaints})  # fmt: skip
+    for line in ended.complaints:
+        arguments.say(line)
+    if ended.problem:
+        arguments.say(f"{name}: {ended.problem}; {ended.epochs} epochs are kept")
+    if ended.how == "stopped":
+        arguments.say(f"stopped after {ended.epochs} epochs, which are kept")
+    if ended.epochs:
+        what = _load(folder / f"{name}.csv", epoch, warm_up)
+        console.print(show.analysis({name: what[1]}))
+        _row(writer, about, *what)
+    else:
+        arguments.say("not one epoch was finished: nothing to analyze")
+    if ended.how != "complete":
+        raise typer.Exit(130 if ended.how == "stopped" else 1)
+
+
+def _with_profile(word: str, profile: str | None) -> str:
+    name, equals, path = word.partition("=")
+    if profile is None:
+        return word
+    if name != allocators.SUBJECT:
+        raise ValueError(f"--profile is for {allocators.SUBJECT}, not for {name}")
+    if profile not in allocators.PROFILES:
+        raise ValueError(f"--profile: unknown profile '{profile}'; known: {', '.join(allocators.PROFILES)}")
+    return f"{name}-{profile}{equals}{path}"
+
+
+def _fresh(folder: pathlib.Path, stem: str) -> tuple[str, epochs.Writer]:
+    """A name that no result there has, and its CSV: STEM, STEM-2, STEM-3 ..."""
+    number = 1
+    while True:
+        name = stem if number == 1 else f"{stem}-{number}"
+        if not (folder / f"{name}.json").exists():
+            try:
+                return name, epochs.Writer(folder / f"{name}.csv")
+            except FileExistsError:
+                pass
+        number += 1
+
+
+def _store(path: pathlib.Path, about: dict) -> None:
+    """Whole or not at all."""
+    beside = path.with_suffix(".json.part")
+    beside.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _load(path: pathlib.Path, epoch_s: float, warm_up: int | None) -> tuple[judge.Epochs, judge.Analysis]:
+    read = epochs.read(path, epoch_s)
+    try:
+        return read, judge.analyze(read, warm_up)
+    except ValueError as error:
+        raise epochs.BadEpochs(f"{path.name}: {error}") from None
+
+
+def _row(writer: rows.Writer, about: dict, read: judge.Epochs, found: judge.Analysis) -> None:
+    result = judge.figures(found)
+    if read.rss_kb is not None:
+        result["curve_s"], result["curve_rss_kb"] = judge.curve(read)
+    writer.write(kind="soak", run=1, n=1, result=result, **{key: about[key] for key in (
+        "work", "command", "seed", "allocator", "library", "version", "settings", "cpu_pinned", "load")})  # fmt: skip
+
+
+def _analyze(files: list[pathlib.Path], epoch_s: float, warm_up: int | None, json_file: pathlib.Path | None) -> None:
+    with arguments.refusals():
+        if not files:
+            raise ValueError("--analyze needs a FILE")
+        loaded = [_load(path, epoch_s, warm_up) for path in files]
+        abouts = [_about(path) for path in files] if json_file else []
+
+    from lab.show import soak as show
+    from lab.show import tables
+
+    stems = [path.stem for path in files]
+    names = stems if len(set(stems)) == len(stems) else [f"{i}: {stem}" for i, stem in enumerate(stems, 1)]
+    tables.console().print(show.analysis({name: found for name, (_, found) in zip(names, loaded, strict=True)}))
+    for about, what in zip(abouts, loaded, strict=False):
+        context = rows.Context(session=about["session"], commit=about["commit"], flags=about["flags"],
+                               machine=rows.Machine(**about["machine"]))  # fmt: skip
+        with arguments.refusals(), arguments.writer(json_file, context) as writer:
+            _row(writer, about, *what)
+
+
+def _about(path: pathlib.Path) -> dict:
+    """What hak soak stored beside the CSV: a row must say where it was measured."""
+    beside = path.with_suffix(".json")
+    try:
+        about = json.loads(beside.read_text(encoding="utf-8"))
+        rows.Machine(**about["machine"])
+        return about
+    except FileNotFoundError:
+        raise ValueError(
+            f"--json: a row says where it was measured, and {beside.name} is not beside {path.name}"
+        ) from None
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{beside.name}: not what hak soak writes beside its CSV") from None
