@@ -92,7 +92,8 @@ class Server:
                     os.kill(pid, signal.SIGTERM)
                 asked.add(pid)
             time.sleep(LOOK_SECONDS / 2)
-        self.thread.join(REPORT_SECONDS)
+        if not self.processes():
+            self.thread.join(REPORT_SECONDS)
         self.__exit__()
 
 
@@ -112,13 +113,12 @@ def load(server: Server, until: Callable[[], process.Measured], ready: Callable[
         return Loaded({}, problem=problem, said=server.measured.stderr if server.measured else b"")
     before = tree.used(server.processes())
     done = until()
-    if not server.thread.is_alive():
-        return Loaded({}, problem=server.ended("during the load"), said=server.measured.stderr)
-    if done.problem:
-        server.stop()
-        return Loaded({}, problem=f"the load failed: {done.problem}", said=done.stderr)
     after = tree.used(server.processes())
+    if not after.rss_kb:
+        return Loaded({}, problem=server.ended("during the load"), said=server.measured.stderr)
     server.stop()
+    if done.problem:
+        return Loaded({}, problem=f"the load failed: {done.problem}", said=done.stderr)
     result = {
         "seconds": done.seconds,
         "cpu_seconds": max(after.cpu_seconds - before.cpu_seconds, 1e-9),
