@@ -61,6 +61,7 @@ void soak_help(void) {
   printf("  %-11s %s\n", "--epoch-fd N", "where the lines go (1; the report is on stderr then)");
 }
 
+#if __has_include(<linux/perf_event.h>)
 /* The number that a short file begins with; 0 when it cannot be read. */
 static uint64_t file_number(const char *path) {
   char text[32] = "";
@@ -74,7 +75,6 @@ static uint64_t file_number(const char *path) {
 
 /* A counter on the tracepoint that every system call passes, for this thread and all that it starts. */
 static void calls_open(const struct bench *bench) {
-#if __has_include(<linux/perf_event.h>)
   uint64_t id = file_number("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id");
   if (!id)
     id = file_number("/sys/kernel/debug/tracing/events/raw_syscalls/sys_enter/id");
@@ -87,10 +87,12 @@ static void calls_open(const struct bench *bench) {
   calls_fd = (int)syscall(SYS_perf_event_open, &wanted, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
   if (calls_fd < 0)
     fprintf(stderr, "%s: system calls are not counted: perf_event_open: %s\n", bench->name, strerror(errno));
-#else
-  fprintf(stderr, "%s: system calls are not counted: built without the kernel's headers\n", bench->name);
-#endif
 }
+#else
+static void calls_open(const struct bench *bench) {
+  fprintf(stderr, "%s: system calls are not counted: built without the kernel's headers\n", bench->name);
+}
+#endif
 
 static void stop_ask(int number_of_signal) {
   (void)number_of_signal;
