@@ -1,0 +1,248 @@
+#include "policy/evolve_policy.h"
+
+#include <string.h>
+
+#define STAKE_SHARE 8u  /* an epoch is an eighth of the moving mean */
+#define WEIGHT_ONE 256u /* of a match about the usual stake */
+#define WEIGHT_MAX ((uint64_t)8 * WEIGHT_ONE)
+#define GAIN 48       /* points for a match won against an equal, shared by all matches of an epoch */
+#define EPOCHS_OWN 4u /* before that an arm's own epochs say less than those of all */
+#define SCORE_ONE 65536u
+
+static const uint32_t delays_ms[EVOLVE_STRATEGIES] = {
+    [EVOLVE_UNMAP] = 0, [EVOLVE_10MS] = 10,   [EVOLVE_100MS] = 100,
+    [EVOLVE_1S] = 1000, [EVOLVE_10S] = 10000, [EVOLVE_WARM] = EVOLVE_NEVER,
+};
+
+uint32_t evolve_delay_ms(enum evolve_strategy strategy) { return delays_ms[strategy]; }
+
+struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns, uint32_t map_ns,
+                                    uint32_t break_even_ms) {
+  uint64_t rent = ((uint64_t)fault_ns << 16) / (break_even_ms ? break_even_ms : 1);
+  return (struct evolve_costs){
+      .fault_ns = fault_ns,
+      .purge_page_ns = purge_page_ns,
+      .purge_call_ns = purge_call_ns,
+      .map_ns = map_ns,
+      .rent_64k = rent > UINT32_MAX ? UINT32_MAX : (uint32_t)rent,
+  };
+}
+
+void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy leader) {
+  memset(arm, 0, sizeof *arm);
+  arm->leader = (uint8_t)leader;
+}
+
+void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other) {
+  evolve_arm_begin(arm, (enum evolve_strategy)other->leader);
+  memcpy(arm->rating, other->rating, sizeof arm->rating);
+}
+
+/* --- costs --- */
+
+static void charge(struct evolve_arm *arm, unsigned strategy, uint64_t ns) {
+  arm->total[strategy] += ns;
+  uint64_t epoch = arm->epoch[strategy] + ns;
+  arm->epoch[strategy] = epoch > UINT32_MAX ? UINT32_MAX : (uint32_t)epoch;
+}
+
+/* Of `idle_ms` from the first on: a difference of two such sums is the same however time is cut into pieces. */
+static uint64_t rent_until(const struct evolve_costs *costs, uint32_t pages, uint32_t idle_ms) {
+  unsigned __int128 rent = (unsigned __int128)pages * idle_ms * costs->rent_64k;
+  return (uint64_t)(rent >> 16);
+}
+
+static uint64_t purge_ns(const struct evolve_costs *costs, uint32_t pages) {
+  return costs->purge_call_ns + (uint64_t)costs->purge_page_ns * pages;
+}
+
+/* What a strategy pays for idle pages from the last charge until now. */
+static uint64_t idle_ns(const struct evolve_costs *costs, const struct evolve_idle *idle, unsigned strategy,
+                        uint32_t now_ms) {
+  uint32_t delay_ms = delays_ms[strategy];
+  uint32_t from_ms = idle->charged_ms - idle->freed_ms, until_ms = now_ms - idle->freed_ms;
+  if (from_ms >= delay_ms)
+    return 0;
+  bool is_purged = until_ms >= delay_ms;
+  uint64_t ns =
+      rent_until(costs, idle->pages, is_purged ? delay_ms : until_ms) - rent_until(costs, idle->pages, from_ms);
+  return is_purged ? ns + purge_ns(costs, idle->pages) : ns;
+}
+
+void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t now_ms) {
+  for (unsigned i = 0; i < arm->idle_count; i++) {
+    struct evolve_idle *idle = &arm->idle[i];
+    if (idle->charged_ms == now_ms)
+      continue;
+    for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+      uint64_t ns = idle_ns(costs, idle, strategy, now_ms);
+      charge(arm, strategy, ns);
+      if (strategy == idle->acted)
+        arm->total_acted += ns;
+    }
+    idle->charged_ms = now_ms;
+  }
+}
+
+/* --- matches --- */
+
+/* 65536 / (1 + 10^(-points / 400)) for 0, 25, ... 800 points. */
+#define EXPECTED_STEP (25 * EVOLVE_POINT)
+static const uint32_t expected_at[] = {
+    32768, 35122, 37451, 39732, 41943, 44065, 46083, 47985, 49762, 51409, 52924,
+    54309, 55567, 56703, 57724, 58637, 59452, 60176, 60817, 61384, 61884, 62324,
+    62710, 63049, 63345, 63604, 63830, 64027, 64199, 64348, 64478, 64591, 64689,
+};
+#define EXPECTED_LAST (sizeof expected_at / sizeof *expected_at - 1)
+_Static_assert(EXPECTED_LAST *EXPECTED_STEP == 2 * EVOLVE_RATING_MAX, "the table reaches as far as ratings differ");
+
+/* The score that one who is so far ahead should reach; between the table's values linear. */
+static uint32_t expected(int32_t lead) {
+  uint32_t distance = (uint32_t)(lead < 0 ? -lead : lead);
+  uint32_t at = distance / EXPECTED_STEP, rest = distance % EXPECTED_STEP;
+  uint32_t score = at >= EXPECTED_LAST
+                       ? expected_at[EXPECTED_LAST]
+                       : expected_at[at] + (expected_at[at + 1] - expected_at[at]) * rest / EXPECTED_STEP;
+  return lead < 0 ? SCORE_ONE - score : score;
+}
+
+/* The rating that the first wins from the second. */
+static int32_t match(const struct evolve_arm *arm, unsigned first, unsigned second) {
+  uint64_t both = (uint64_t)arm->epoch[first] + arm->epoch[second];
+  if (both == 0)
+    return 0;
+  int64_t score = (int64_t)(((uint64_t)arm->epoch[second] << 16) / both);
+  uint64_t weight = both * (WEIGHT_ONE / 2) / arm->stake;
+  if (weight > WEIGHT_MAX)
+    weight = WEIGHT_MAX;
+  int64_t won = (score - (int64_t)expected(arm->rating[first] - arm->rating[second])) * (int64_t)weight;
+  return (int32_t)(won * GAIN * EVOLVE_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (EVOLVE_STRATEGIES - 1)));
+}
+
+static int32_t bounded(int32_t rating) {
+  if (rating > EVOLVE_RATING_MAX)
+    return EVOLVE_RATING_MAX;
+  return rating < -EVOLVE_RATING_MAX ? -EVOLVE_RATING_MAX : rating;
+}
+
+static void choose_leader(struct evolve_arm *arm) {
+  unsigned best = 0;
+  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
+    if (arm->rating[strategy] > arm->rating[best])
+      best = strategy;
+  if (arm->rating[best] - arm->rating[arm->leader] > EVOLVE_MARGIN) {
+    arm->leader = (uint8_t)best;
+    arm->switches++;
+  }
+}
+
+static void play(struct evolve_arm *arm) {
+  uint64_t sum = 0;
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    sum += arm->epoch[strategy];
+  uint64_t mean = sum / EVOLVE_STRATEGIES;
+  arm->stake = (uint32_t)(arm->epochs == 0 ? mean : ((uint64_t)arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE);
+  if (arm->stake == 0)
+    arm->stake = 1;
+  int32_t won[EVOLVE_STRATEGIES] = {0};
+  for (unsigned first = 0; first < EVOLVE_STRATEGIES; first++)
+    for (unsigned second = first + 1; second < EVOLVE_STRATEGIES; second++) {
+      int32_t points = match(arm, first, second);
+      won[first] += points;
+      won[second] -= points;
+    }
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    arm->rating[strategy] = bounded(arm->rating[strategy] + won[strategy]);
+  choose_leader(arm);
+  arm->epochs++;
+}
+
+static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
+  if (++arm->events < EVOLVE_EPOCH_EVENTS)
+    return;
+  play(arm);
+  if (prior) {
+    memcpy(prior->epoch, arm->epoch, sizeof prior->epoch);
+    play(prior);
+  }
+  memset(arm->epoch, 0, sizeof arm->epoch);
+  arm->events = 0;
+}
+
+/* --- events --- */
+
+/* Makes room for one more: the two oldest become one, of their mean age. */
+static void merge_oldest(struct evolve_arm *arm) {
+  struct evolve_idle *first = &arm->idle[0], *second = &arm->idle[1];
+  uint64_t pages = (uint64_t)first->pages + second->pages;
+  uint32_t apart_ms = second->freed_ms - first->freed_ms;
+  second->freed_ms = first->freed_ms + (uint32_t)((uint64_t)apart_ms * second->pages / pages);
+  second->pages = pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
+  memmove(first, second, (EVOLVE_IDLE_MAX - 1) * sizeof *first);
+  arm->idle_count--;
+}
+
+enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
+                                  uint32_t pages, uint32_t now_ms) {
+  uint8_t acted = prior && arm->epochs < EPOCHS_OWN && prior->epochs > 0 ? prior->leader : arm->leader;
+  if (pages == 0)
+    return (enum evolve_strategy)acted;
+  evolve_tick(arm, costs, now_ms);
+  uint64_t unmap_ns = costs->map_ns + purge_ns(costs, pages);
+  charge(arm, EVOLVE_UNMAP, unmap_ns);
+  if (acted == EVOLVE_UNMAP)
+    arm->total_acted += unmap_ns;
+  struct evolve_idle *newest = arm->idle_count > 0 ? &arm->idle[arm->idle_count - 1] : NULL;
+  if (newest && newest->freed_ms == now_ms && newest->acted == acted && newest->pages <= UINT32_MAX - pages) {
+    newest->pages += pages;
+  } else {
+    if (arm->idle_count == EVOLVE_IDLE_MAX)
+      merge_oldest(arm);
+    arm->idle[arm->idle_count++] =
+        (struct evolve_idle){.freed_ms = now_ms, .charged_ms = now_ms, .pages = pages, .acted = acted};
+  }
+  note_event(arm, prior);
+  return (enum evolve_strategy)acted;
+}
+
+void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs, uint32_t pages,
+                  uint32_t now_ms) {
+  evolve_tick(arm, costs, now_ms);
+  while (pages > 0 && arm->idle_count > 0) {
+    struct evolve_idle *newest = &arm->idle[arm->idle_count - 1];
+    uint32_t reused = pages < newest->pages ? pages : newest->pages;
+    uint64_t fault_ns = (uint64_t)reused * costs->fault_ns;
+    for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+      if (now_ms - newest->freed_ms < delays_ms[strategy])
+        continue;
+      charge(arm, strategy, fault_ns);
+      if (strategy == newest->acted)
+        arm->total_acted += fault_ns;
+    }
+    pages -= reused;
+    newest->pages -= reused;
+    if (newest->pages == 0)
+      arm->idle_count--;
+  }
+  note_event(arm, prior);
+}
+
+enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm) {
+  unsigned best = 0;
+  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
+    if (arm->total[strategy] < arm->total[best])
+      best = strategy;
+  return (enum evolve_strategy)best;
+}
+
+#ifdef HAK_DEBUG
+bool evolve_is_valid(const struct evolve_arm *arm) {
+  bool valid =
+      arm->idle_count <= EVOLVE_IDLE_MAX && arm->leader < EVOLVE_STRATEGIES && arm->events < EVOLVE_EPOCH_EVENTS;
+  for (unsigned i = 0; i < arm->idle_count; i++)
+    valid &= arm->idle[i].pages > 0 && arm->idle[i].acted < EVOLVE_STRATEGIES;
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    valid &= arm->rating[strategy] <= EVOLVE_RATING_MAX && arm->rating[strategy] >= -EVOLVE_RATING_MAX;
+  return valid;
+}
+#endif

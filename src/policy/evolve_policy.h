@@ -1,0 +1,99 @@
+/* evolve_policy.h: how long freed ranges are kept resident, learned from what is freed and asked for again.
+ * Pure: numbers in, numbers out. Integers only, so the same events give the same ratings, bit for bit.
+ *
+ * An arm is what is decided about together: a call site and a range of sizes. Every strategy is charged for every
+ * event of its arm, in shadow, whichever of them acts: rent for what it would keep, the calls it would make, the
+ * faults it would cause. So nothing has to be tried out to be known, and neither has what the best fixed strategy
+ * would have cost.
+ *
+ * After EVOLVE_EPOCH_EVENTS events the strategies play each other. A match's score is the other's share of both
+ * costs; ratings move as those of chess players do (Elo, The Rating of Chessplayers, 1978), by more when more than
+ * usual is at stake. The best rated leads, and what is freed is treated as the leader says; another takes its place
+ * once it is EVOLVE_MARGIN points ahead.
+ *   E1  idle[i].pages > 0 for i < idle_count; older ones come first
+ *   E2  ratings lie within EVOLVE_RATING_MAX; while none has reached it, they add up to 0
+ *   E3  total[s] is what strategy s alone would have cost since the arm began, up to the last event or tick
+ * evolve_is_valid checks E1 and E2. Whoever holds an arm guards it; times are milliseconds of one clock, whose
+ * 32 bits may wrap.
+ */
+#ifndef HAK_POLICY_EVOLVE_POLICY_H
+#define HAK_POLICY_EVOLVE_POLICY_H
+
+#include "base/words.h"
+
+enum evolve_strategy {
+  EVOLVE_UNMAP, /* back to the system at once, address range included */
+  EVOLVE_10MS,  /* kept, its pages given back when it was idle for so long */
+  EVOLVE_100MS,
+  EVOLVE_1S,
+  EVOLVE_10S,
+  EVOLVE_WARM, /* kept resident */
+  EVOLVE_STRATEGIES,
+};
+#define EVOLVE_NEVER UINT32_MAX
+
+#define EVOLVE_EPOCH_EVENTS 4u
+#define EVOLVE_POINT 256                       /* ratings are in 256ths of a point */
+#define EVOLVE_RATING_MAX (400 * EVOLVE_POINT) /* a longer lead would take too long to lose */
+#define EVOLVE_MARGIN (5 * EVOLVE_POINT)
+#define EVOLVE_IDLE_MAX 8u
+
+/* What things cost, in nanoseconds. */
+struct evolve_costs {
+  uint32_t fault_ns;      /* a page touched again, its clearing included */
+  uint32_t purge_page_ns; /* a page given back */
+  uint32_t purge_call_ns; /* the call that gives back */
+  uint32_t map_ns;        /* a mapping, made and unmade */
+  uint32_t rent_64k;      /* 65536 pages idle for a millisecond */
+};
+
+/* Rent by the ski rental's rule: a page that is idle for break_even_ms has cost as much as the fault it saves. */
+struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns, uint32_t map_ns,
+                                    uint32_t break_even_ms);
+
+/* Freed and not yet asked for again. */
+struct evolve_idle {
+  uint32_t freed_ms, charged_ms; /* rent is charged up to the latter */
+  uint32_t pages;
+  uint8_t acted; /* the strategy that led when it was freed */
+};
+
+struct evolve_arm {
+  uint64_t total[EVOLVE_STRATEGIES]; /* nanoseconds */
+  uint64_t total_acted;              /* of what the leaders of the time did */
+  uint32_t epoch[EVOLVE_STRATEGIES]; /* of total: this epoch's */
+  int32_t rating[EVOLVE_STRATEGIES];
+  uint32_t stake; /* cost of an epoch and strategy, a moving mean */
+  uint32_t epochs, switches;
+  struct evolve_idle idle[EVOLVE_IDLE_MAX];
+  uint8_t idle_count;
+  uint8_t events; /* of this epoch */
+  uint8_t leader;
+};
+
+/* Idle time after which a strategy gives pages back; EVOLVE_NEVER: it does not. */
+uint32_t evolve_delay_ms(enum evolve_strategy strategy);
+
+/* Makes an arm that knows nothing; or, with the ratings of another, what that has learned. */
+void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy leader);
+void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other);
+
+/* pages were freed, and are to be treated as the result says; or were asked for, perhaps such as were freed before.
+ * prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its leader is followed while the
+ * arm has played few epochs itself. */
+enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
+                                  uint32_t pages, uint32_t now_ms);
+void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs, uint32_t pages,
+                  uint32_t now_ms);
+
+/* Charges rent up to now, for figures that are read. Changes no total in the end. */
+void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t now_ms);
+
+/* The strategy that would have cost least if it alone had acted. total_acted less its total is the regret. */
+enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm);
+
+#ifdef HAK_DEBUG
+bool evolve_is_valid(const struct evolve_arm *arm);
+#endif
+
+#endif

@@ -1,0 +1,282 @@
+/* evolve_policy: what each strategy is charged, to the nanosecond; ratings are bounded, add up to 0 and do not drift
+ * between equals; the leader is the cheapest, soon, and again soon after a change; the same events give the same
+ * ratings, however often one looks. */
+#include "unit.h"
+
+#include "policy/evolve_policy.h"
+
+#define BREAK_EVEN_MS 1000u
+#define PAGES 500u
+
+static struct evolve_costs costs(void) { return evolve_costs_of(500, 60, 800, 2500, BREAK_EVEN_MS); }
+
+/* One pair of events: freed, and asked for again after gap_ms. */
+static void reuse(struct evolve_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
+  struct evolve_costs c = costs();
+  evolve_freed(arm, NULL, &c, PAGES, *now_ms);
+  *now_ms += gap_ms;
+  evolve_taken(arm, NULL, &c, PAGES, *now_ms);
+}
+
+static void valid(const struct evolve_arm *arm) {
+#ifdef HAK_DEBUG
+  assert_true(evolve_is_valid(arm));
+#else
+  (void)arm;
+#endif
+}
+
+static int64_t sum_of_ratings(const struct evolve_arm *arm) {
+  int64_t sum = 0;
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    sum += arm->rating[strategy];
+  return sum;
+}
+
+static void charges_are_exact(void **unused) {
+  (void)unused;
+  struct evolve_arm arm;
+  evolve_arm_begin(&arm, EVOLVE_1S);
+  uint32_t now_ms = 7;
+  reuse(&arm, &now_ms, 50);
+  /* A page's rent is 500 ns / 1000 ms; purging 500 pages takes 800 + 500 * 60, faulting them in 500 * 500. */
+  const uint64_t purge = 800 + PAGES * 60, faults = PAGES * 500, rent_of_10 = PAGES * 10 / 2,
+                 rent_of_50 = PAGES * 50 / 2;
+  assert_int_equal(arm.total[EVOLVE_UNMAP], 2500 + purge + faults);
+  assert_int_equal(arm.total[EVOLVE_10MS], rent_of_10 + purge + faults);
+  assert_int_equal(arm.total[EVOLVE_100MS], rent_of_50);
+  assert_int_equal(arm.total[EVOLVE_WARM], rent_of_50);
+  assert_int_equal(arm.total_acted, rent_of_50);
+  assert_int_equal(evolve_delay_ms(EVOLVE_10MS), 10);
+  assert_int_equal(evolve_delay_ms(EVOLVE_WARM), EVOLVE_NEVER);
+}
+
+static void what_is_never_asked_for_pays_no_faults(void **unused) {
+  (void)unused;
+  struct evolve_arm arm;
+  struct evolve_costs c = costs();
+  evolve_arm_begin(&arm, EVOLVE_10MS);
+  evolve_freed(&arm, NULL, &c, PAGES, 0);
+  evolve_tick(&arm, &c, 100000);
+  assert_int_equal(arm.total[EVOLVE_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
+  assert_int_equal(arm.total[EVOLVE_WARM], (uint64_t)PAGES * 100000 / 2);
+  assert_int_equal(arm.total[EVOLVE_UNMAP], 2500 + 800 + PAGES * 60);
+  assert_in_range(evolve_best_fixed(&arm), EVOLVE_UNMAP, EVOLVE_10MS);
+  evolve_taken(&arm, NULL, &c, 0, 100000);
+  assert_int_equal(arm.total_acted, arm.total[EVOLVE_10MS]);
+}
+
+static void parts_of_what_was_freed_are_asked_for(void **unused) {
+  (void)unused;
+  struct evolve_arm arm;
+  struct evolve_costs c = costs();
+  evolve_arm_begin(&arm, EVOLVE_WARM);
+  evolve_freed(&arm, NULL, &c, 100, 0);
+  evolve_freed(&arm, NULL, &c, 50, 20);
+  /* The newest first: 50 idle for 0 ms, 30 of those idle for 20 ms. The other 70 stay idle. */
+  evolve_taken(&arm, NULL, &c, 80, 20);
+  assert_int_equal(arm.total[EVOLVE_UNMAP], 2 * (2500 + 800) + 150 * 60 + 80 * 500);
+  assert_int_equal(arm.total[EVOLVE_10MS], 100 * 10 / 2 + 800 + 100 * 60 + 30 * 500);
+  assert_int_equal(arm.total[EVOLVE_WARM], 100 * 20 / 2);
+  assert_int_equal(arm.idle_count, 1);
+  assert_int_equal(arm.idle[0].pages, 70);
+  evolve_taken(&arm, NULL, &c, 1000, 20); /* more than there is */
+  assert_int_equal(arm.idle_count, 0);
+  valid(&arm);
+}
+
+static void many_idle_ones_are_merged(void **unused) {
+  (void)unused;
+  struct evolve_arm arm;
+  struct evolve_costs c = costs();
+  evolve_arm_begin(&arm, EVOLVE_1S);
+  uint64_t pages = 0;
+  for (uint32_t i = 0; i < 1000; i++, pages += 3)
+    evolve_freed(&arm, NULL, &c, 3, i);
+  assert_int_equal(arm.idle_count, EVOLVE_IDLE_MAX);
+  for (unsigned i = 0; i < arm.idle_count; i++)
+    pages -= arm.idle[i].pages;
+  assert_int_equal(pages, 0);
+  valid(&arm);
+}
+
+/* Expects the leader after so many pairs of events with this gap. */
+static void leads(uint32_t gap_ms, unsigned pairs, enum evolve_strategy first, enum evolve_strategy last) {
+  struct evolve_arm arm;
+  uint32_t now_ms = 0;
+  evolve_arm_begin(&arm, EVOLVE_1S);
+  for (unsigned i = 0; i < pairs; i++)
+    reuse(&arm, &now_ms, gap_ms);
+  assert_in_range(arm.leader, first, last);
+  assert_in_range(evolve_best_fixed(&arm), first, last);
+  valid(&arm);
+}
+
+static void the_cheapest_leads(void **unused) {
+  (void)unused;
+  leads(3, 30, EVOLVE_10MS, EVOLVE_WARM);
+  leads(700, 30, EVOLVE_1S, EVOLVE_WARM);
+  leads(30000, 30, EVOLVE_UNMAP, EVOLVE_10MS);
+}
+
+static void equals_do_not_drift(void **unused) {
+  (void)unused;
+  struct evolve_arm arm;
+  uint32_t now_ms = 0;
+  evolve_arm_begin(&arm, EVOLVE_1S);
+  for (unsigned i = 0; i < 10000; i++)
+    reuse(&arm, &now_ms, 5); /* all but the first cost the same */
+  for (unsigned strategy = EVOLVE_100MS; strategy < EVOLVE_STRATEGIES; strategy++)
+    assert_int_equal(arm.rating[strategy], arm.rating[EVOLVE_10MS]);
+  assert_true(arm.rating[EVOLVE_UNMAP] < arm.rating[EVOLVE_10MS]);
+  assert_int_equal(arm.switches, 0);
+  struct evolve_arm idle;
+  evolve_arm_begin(&idle, EVOLVE_1S);
+  struct evolve_costs nothing = {0};
+  for (unsigned i = 0; i < 1000; i++)
+    evolve_freed(&idle, NULL, &nothing, 1, i);
+  assert_int_equal(sum_of_ratings(&idle), 0);
+  assert_int_equal(idle.rating[EVOLVE_UNMAP], 0);
+}
+
+static void ratings_are_bounded_and_add_up(void **unused) {
+  (void)unused;
+  uint64_t random = UNIT_SEED;
+  for (unsigned round = 0; round < 200; round++) {
+    struct evolve_arm arm;
+    uint32_t now_ms = (uint32_t)unit_random(&random); /* the clock wraps in some */
+    evolve_arm_begin(&arm, (enum evolve_strategy)(unit_random(&random) % EVOLVE_STRATEGIES));
+    bool at_bound = false;
+    for (unsigned i = 0; i < 500; i++) {
+      struct evolve_costs c = evolve_costs_of((uint32_t)(unit_random(&random) >> (32 + unit_random(&random) % 32)), 60,
+                                              800, 2500, (uint32_t)(1 + unit_random(&random) % 20000));
+      uint32_t pages = (uint32_t)unit_random(&random) >> unit_random(&random) % 32;
+      if (unit_random(&random) & 1)
+        evolve_freed(&arm, NULL, &c, pages, now_ms);
+      else
+        evolve_taken(&arm, NULL, &c, pages, now_ms);
+      now_ms += (uint32_t)(unit_random(&random) % 100000 >> unit_random(&random) % 20);
+      for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+        assert_in_range(arm.rating[strategy] + EVOLVE_RATING_MAX, 0, 2 * EVOLVE_RATING_MAX);
+        at_bound |= abs(arm.rating[strategy]) == EVOLVE_RATING_MAX;
+      }
+      assert_true(at_bound || sum_of_ratings(&arm) == 0);
+      valid(&arm);
+    }
+  }
+}
+
+static void a_change_is_followed(void **unused) {
+  (void)unused;
+  struct evolve_arm arm;
+  uint32_t now_ms = 0;
+  evolve_arm_begin(&arm, EVOLVE_1S);
+  for (unsigned i = 0; i < 5000; i++)
+    reuse(&arm, &now_ms, 2);
+  assert_true(arm.leader >= EVOLVE_10MS);
+  for (unsigned i = 0; i < 25; i++) /* 50 events */
+    reuse(&arm, &now_ms, 20000);
+  assert_true(arm.leader <= EVOLVE_10MS);
+  for (unsigned i = 0; i < 25; i++)
+    reuse(&arm, &now_ms, 2);
+  assert_true(arm.leader >= EVOLVE_10MS);
+}
+
+/* Against the best fixed strategy, gaps drawn alike: a few percent, and what it takes to learn. */
+static void regret_is_bounded(void **unused) {
+  (void)unused;
+  uint64_t random = UNIT_SEED;
+  for (unsigned round = 0; round < 300; round++) {
+    struct evolve_arm arm;
+    uint32_t now_ms = 0;
+    unsigned spread = 1 + (unsigned)(unit_random(&random) % 16), shift = (unsigned)(unit_random(&random) % spread);
+    evolve_arm_begin(&arm, EVOLVE_1S);
+    for (unsigned i = 0; i < 2000; i++)
+      reuse(&arm, &now_ms, (uint32_t)(1u << shift) + (uint32_t)(unit_random(&random) % (1u << spread)));
+    uint64_t best = arm.total[evolve_best_fixed(&arm)];
+    assert_true(arm.total_acted <= best + best / 5 + 30 * (uint64_t)PAGES * 500);
+  }
+}
+
+/* However often somebody looks, and whatever the padding of the structure holds. */
+static void the_same_events_give_the_same_ratings(void **unused) {
+  (void)unused;
+  struct evolve_arm arms[2];
+  struct evolve_costs c = costs();
+  memset(arms, 0x5a, sizeof arms);
+  for (unsigned copy = 0; copy < 2; copy++) {
+    uint64_t random = UNIT_SEED;
+    uint32_t now_ms = 0;
+    evolve_arm_begin(&arms[copy], EVOLVE_1S);
+    for (unsigned i = 0; i < 5000; i++) {
+      uint32_t gap_ms = (uint32_t)(unit_random(&random) % 3000), pages = (uint32_t)(unit_random(&random) % 700);
+      for (uint32_t look_ms = 0; copy == 1 && look_ms < gap_ms; look_ms += 1 + gap_ms / 7)
+        evolve_tick(&arms[copy], &c, now_ms + look_ms);
+      now_ms += gap_ms;
+      if (unit_random(&random) & 1)
+        evolve_freed(&arms[copy], NULL, &c, pages, now_ms);
+      else
+        evolve_taken(&arms[copy], NULL, &c, pages, now_ms);
+    }
+  }
+  assert_memory_equal(arms[0].total, arms[1].total, sizeof arms[0].total);
+  assert_memory_equal(arms[0].rating, arms[1].rating, sizeof arms[0].rating);
+  assert_int_equal(arms[0].total_acted, arms[1].total_acted);
+  assert_int_equal(arms[0].leader, arms[1].leader);
+}
+
+static void what_others_learned_is_followed_first(void **unused) {
+  (void)unused;
+  struct evolve_arm prior, arm;
+  struct evolve_costs c = costs();
+  uint32_t now_ms = 0;
+  evolve_arm_begin(&prior, EVOLVE_1S);
+  for (unsigned site = 0; site < 20; site++) {
+    evolve_arm_begin(&arm, EVOLVE_1S);
+    for (unsigned i = 0; i < 4; i++) {
+      evolve_freed(&arm, &prior, &c, PAGES, now_ms);
+      now_ms += 30000;
+      evolve_taken(&arm, &prior, &c, PAGES, now_ms);
+    }
+  }
+  assert_true(prior.leader <= EVOLVE_10MS);
+  evolve_arm_begin(&arm, EVOLVE_WARM);
+  assert_int_equal(evolve_freed(&arm, &prior, &c, PAGES, now_ms), prior.leader);
+  evolve_arm_begin_like(&arm, &prior);
+  assert_int_equal(arm.leader, prior.leader);
+  assert_memory_equal(arm.rating, prior.rating, sizeof arm.rating);
+  assert_int_equal(arm.total[EVOLVE_WARM], 0);
+}
+
+static void costs_at_their_edges(void **unused) {
+  (void)unused;
+  assert_int_equal(evolve_costs_of(500, 0, 0, 0, 1000).rent_64k, 32768);
+  assert_int_equal(evolve_costs_of(UINT32_MAX, 0, 0, 0, 0).rent_64k, UINT32_MAX);
+  struct evolve_arm arm;
+  struct evolve_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+  evolve_arm_begin(&arm, EVOLVE_WARM);
+  for (unsigned i = 0; i < 100; i++) {
+    evolve_freed(&arm, NULL, &c, 1u << 20, i * 100000);
+    evolve_taken(&arm, NULL, &c, 1u << 20, i * 100000 + 50000);
+    valid(&arm);
+  }
+  assert_true(arm.total[EVOLVE_WARM] > 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(charges_are_exact),
+      cmocka_unit_test(what_is_never_asked_for_pays_no_faults),
+      cmocka_unit_test(parts_of_what_was_freed_are_asked_for),
+      cmocka_unit_test(many_idle_ones_are_merged),
+      cmocka_unit_test(the_cheapest_leads),
+      cmocka_unit_test(equals_do_not_drift),
+      cmocka_unit_test(ratings_are_bounded_and_add_up),
+      cmocka_unit_test(a_change_is_followed),
+      cmocka_unit_test(regret_is_bounded),
+      cmocka_unit_test(the_same_events_give_the_same_ratings),
+      cmocka_unit_test(what_others_learned_is_followed_first),
+      cmocka_unit_test(costs_at_their_edges),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
