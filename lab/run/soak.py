@@ -34,7 +34,7 @@ WORKS = {
     "larson": Work("larson 2 256 20 SEED", threads=True),
     "churn": Work("churn 2000000 40 103 200000 SEED"),
     "handoff": Work("handoff 1 1 1000 SEED", threads=True),
-    "shift": Work("shift 100 3000000 SEED"),
+    "shift": Work("shift 100 1000000 SEED"),
     "large_mix": Work("large_mix 100 64 16384 200 SEED"),
     "cold_churn": Work("cold_churn 256 100 64 4096 1000 SEED"),
 }
