@@ -145,6 +145,8 @@ def _others(candidates: list[_Candidate], reference: str, beats: Callable[[_Cand
 def recommend(measured: Measured, reference: str) -> Recommendation:
     """One sentence about the allocators of `measured`, whose names are all those that ran without a fault."""
     names = [name for name in measured if name != reference]
+    if reference not in measured:
+        return Recommendation(f"no recommendation: {reference} was not measured", None)
     if not names:
         return Recommendation(f"stay with {reference}: no other allocator ran the program", reference)
     at = level(len(names))

@@ -432,8 +432,9 @@ def test_nothing_is_left_when_it_is_stopped(served, hak, tmp_path, number):
     assert len(marked(served.mark)) >= 4  # hak, measure, the starter, the daemon: the control of gone()
     time.sleep(0.2)
     process.send_signal(number)
-    process.communicate(timeout=15)
+    said = process.communicate(timeout=15)[0].decode()
     assert process.returncode == 130
+    assert "no recommendation: glibc was not measured" in said
     assert gone(served.mark)
 
 

@@ -117,6 +117,7 @@ def test_the_more_allocators_the_stricter():
 
 
 def test_nobody_ran():
+    assert recommend.recommend({}, "glibc").sentence == "no recommendation: glibc was not measured"
     assert recommend.recommend(measured(glibc=GLIBC), "glibc").sentence == (
         "stay with glibc: no other allocator ran the program"
     )
