@@ -1,0 +1,112 @@
+"""Replays a trace on allocators in turns. bin/replay does the work of one run, from a plan made of the trace."""
+
+import csv
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from lab.judge.allocations import smear
+from lab.judge.outcome import Outcome, Series
+from lab.run import process
+from lab.run.allocators import Allocator
+
+RECORD_BYTES = 16  # of a step in a plan
+SLOT_BYTES = 24
+HEADROOM = 1.3  # resident memory over live bytes that must be there before a replay starts
+
+
+def memory_available() -> int:
+    """Bytes; 0 if the system does not tell."""
+    try:
+        for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def memory_wanted(steps: int, live_peak: int) -> int:
+    """Bytes of one replay: its tables and the heap, every page of a block written."""
+    return int(HEADROOM * (live_peak + steps * (RECORD_BYTES + SLOT_BYTES / 2)))
+
+
+@dataclass
+class Replays:
+    """`series` are filled by run(); on KeyboardInterrupt the complete runs stay."""
+
+    plan: pathlib.Path
+    build_dir: str
+    allocators: Sequence[Allocator]
+    runs: int
+    cpu: int | None
+    timeout: float
+    outcome: Outcome
+    on_turn: Callable | None = None  # called as on_turn(allocator, run) before a run
+    on_run: Callable | None = None  # called as on_run(allocator, run, result, samples) after a measured one
+    links: process.Links = field(default_factory=process.Links)
+
+    def run(self) -> None:
+        """Run 0 warms up and is dropped; every other round goes backwards. One that fails is out."""
+        for run in range(self.runs + 1):
+            turn = [allocator for allocator in self.allocators if not self._series(allocator).problem]
+            results = {}
+            for allocator in turn if run % 2 else reversed(turn):
+                if self.on_turn:
+                    self.on_turn(allocator, run)
+                result, samples, problem = self._once(allocator)
+                self._series(allocator).problem = problem
+                if result:
+                    results[allocator.name] = result, samples
+            if not results:
+                continue
+            reference = results.get("glibc") or next(iter(results.values()))
+            for allocator in turn:
+                if allocator.name not in results:
+                    continue
+                result, samples = results[allocator.name]
+                if result["hash"] != reference[0]["hash"]:
+                    self._series(allocator).problem = f"wrong work: hash {result['hash']}, not {reference[0]['hash']}"
+                elif run:
+                    self._series(allocator).results[run] = result
+                    if self.on_run:
+                        self.on_run(allocator, run, result, samples)
+
+    def _series(self, allocator: Allocator) -> Series:
+        return self.outcome.of(allocator.name)
+
+    def _once(self, allocator: Allocator) -> tuple[dict | None, list, str]:
+        with tempfile.NamedTemporaryFile(prefix="hakmem-lab-", suffix=".csv") as samples:
+            words = [os.path.join(self.build_dir, "bin", "replay"), str(self.plan), "--json", "--samples", samples.name]
+            done = process.run(words, process.clean_environment(), process.variables(allocator, self.links),
+                               build_dir=self.build_dir, cpu=self.cpu, timeout=self.timeout)  # fmt: skip
+            if done.problem:
+                return None, [], done.problem
+            with open(samples.name, encoding="ascii") as file:
+                rows = [tuple(map(int, row)) for row in list(csv.reader(file))[1:]]
+        result = json.loads(done.stdout)
+        result.pop("parameters", None)
+        if allocator.library and os.path.realpath(result["malloc"]) != os.path.realpath(allocator.library):
+            return None, [], f"malloc came from {result['malloc']}, not from the preloaded library"
+        if allocator.library:
+            result["malloc"] = os.path.realpath(allocator.library)
+        if result["refused"]:
+            return None, [], f"it refused {result['refused']:.0f} of the blocks"
+        if result["dirty"]:
+            return None, [], f"wrong work: {result['dirty']:.0f} blocks were not zeroed, not aligned or lost content"
+        result["heap_kb"] = max(0, result["rss_kb"] - result["tables_kb"])
+        result["heap_peak_kb"] = max(0, result["rss_peak_kb"] - result["tables_kb"])
+        if result["live_peak_kb"]:
+            result["peak_over_live"] = result["heap_peak_kb"] / result["live_peak_kb"]
+        over_time = smear([live for _, live, _ in rows], [rss for _, _, rss in rows])
+        if over_time is not None:
+            result["mean_over_live"] = over_time
+        return result, rows, ""
+
+
+def open_outcome(work: str, subject: str, allocators: Sequence[Allocator]) -> Outcome:
+    return Outcome(work, subject, [Series(allocator.name, f"replay {work}", allocator.is_peer, allocator.missing,
+                                          absent=bool(allocator.missing)) for allocator in allocators])  # fmt: skip

@@ -1,0 +1,63 @@
+"""hak record: writes the allocation trace of a program."""
+
+import pathlib
+import sys
+from typing import Annotated
+
+import typer
+
+from lab.run import program, record
+from lab.store import trace
+from lab.verbs import arguments
+
+SETTINGS = {"allow_interspersed_args": False}
+EPILOG = """CMD keeps its input, output and exit status (127: not found); the summary goes to stderr. The trace: every call of
+the malloc family, with threads and times, and the call site from 64 KiB on. It has no content of blocks, no paths and
+no arguments. Example: hak record --out sort.trace -- sort -u words.txt; hak replay sort.trace --info"""
+
+
+def run(
+    words: Annotated[list[str], typer.Argument(metavar="[--] CMD [ARGUMENT]...", help="the program", show_default=False)],
+    out: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="the trace (CMD.trace)")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1 << 30, metavar="MB",
+        help="recording stops there, for each process; CMD goes on")] = 1024,
+    children: Annotated[bool, typer.Option("--children", help="other processes too, each into FILE.PID")] = False,
+    build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
+        help="where bin/ and lib/ are (build/release)")] = None,
+) -> None:  # fmt: skip
+    build = arguments.build_dir(build_dir)
+    with arguments.refusals():
+        if not words[0]:
+            raise ValueError("CMD is empty")
+        recording = record.Recording(words, out or record.default_out(words), limit << 20, children,
+                                     build / "lib" / "libhakrecord.so")  # fmt: skip
+    try:
+        file = program.find(words[0], None)
+    except program.Refused as refused:
+        arguments.say(f"record: {refused}")
+        status = record.NOT_EXECUTABLE if "executable" in str(refused) else record.NOT_FOUND
+        raise typer.Exit(status) from None
+    with arguments.refusals():
+        record.prepare(recording)
+    status = record.run(recording)
+    sys.stdout.flush()
+    for path in [recording.out, *recording.children()]:
+        _report(path, build, file if path == recording.out else "")
+    raise typer.Exit(record.end_as(status))
+
+
+def _report(path: pathlib.Path, build: pathlib.Path, file: str) -> None:
+    """`file`: the program, if it ought to have been recorded."""
+    if file and path.stat().st_size == 0:
+        reason = program.why_no_preload(file)
+        arguments.say(f"{path}: nothing was recorded: " + (f"{file} {reason}" if reason else "CMD did not use malloc"))
+        return
+    try:
+        with trace.Trace(path, trace.library_in(build)) as found:
+            facts = found.facts
+    except (trace.BadTrace, OSError) as error:
+        arguments.say(str(error))
+        return
+    arguments.say(f"{path}: {facts.program}, {facts.raw_events:,} events, {facts.file_bytes / 1e6:.1f} MB")
+    if facts.problem:
+        arguments.say(f"{path} {facts.problem}")
