@@ -71,9 +71,10 @@ int main(int argc, char **argv) {
     if (strcmp(argv[at], "--calls") == 0) {
       has_calls = true;
     } else if (strcmp(argv[at], "--cpu") == 0) {
+      unsigned long cpu = number(argv[++at], CPU_SETSIZE - 1); /* CPU_SET reads its argument twice */
       cpu_set_t set;
       CPU_ZERO(&set);
-      CPU_SET(number(argv[++at], CPU_SETSIZE - 1), &set);
+      CPU_SET(cpu, &set);
       if (sched_setaffinity(0, sizeof set, &set))
         bench_die("CPU %s: %s", argv[at], strerror(errno));
     } else if (strcmp(argv[at], "--env") == 0) {
