@@ -1,0 +1,178 @@
+"""What the stored rows say of each workload: ratios, verdicts, losses. The scorecard and the documents read this."""
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from lab.judge import outcome, stats
+from lab.judge.outcome import RATE, Outcome, Series
+from lab.run import goals
+from lab.run.allocators import OURS, PROFILES, SUBJECT, Allocator
+from lab.run.workloads import ROWS
+from lab.show.tables import peak_key
+from lab.store.rows import Row
+
+# Groups whose rates say nothing of an allocator beside its peers: half of a timed call is the clock, and the row of the
+# profiles has no peer but glibc.
+NOT_COMPARED = ("latency", "profiles")
+VARIANTS = {variant.name for row in ROWS.values() for variant in row.variants}
+
+
+def is_peer(name: str) -> bool:
+    return name not in VARIANTS and Allocator(name, None).is_peer
+
+
+def middle(series: Series | None, key: str) -> float | None:
+    values = series.values(key).values() if series else None
+    return median(values) if values else None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The subject is slower than the fastest peer of a workload, or larger than the leanest."""
+
+    work: str
+    group: str
+    peer: str
+    ratio: stats.Ratio
+    verdict: str
+    key: str
+    difference: float  # of the medians
+
+    @property
+    def badness(self) -> float:
+        """Over 1: how many times slower or larger."""
+        return 1 / self.ratio.median if self.key == RATE else self.ratio.median
+
+
+class Figures:
+    """Of each workload the latest session, as an Outcome; rows of other kinds beside them."""
+
+    def __init__(self, rows: Iterable[Row]):
+        rows = sorted(rows, key=lambda row: row.time)
+        bench = [row for row in rows if row.kind == "bench"]
+        self.outcomes: dict[str, Outcome] = outcome.from_rows(bench, SUBJECT, is_peer)
+        self.last = {row.work: row for row in bench}  # for what a session's rows have in common
+        self.sample = {(row.session, row.work, row.allocator): row for row in bench}
+        self._ratios: dict[tuple, stats.Ratio | None] = {}
+        self.others = [row for row in rows if row.kind != "bench"]
+        for found in self.outcomes.values():
+            if found.of(SUBJECT) is None:
+                names = [series.name for series in found.series]
+                found.subject = next((name for name in OURS if name in names), names[0])
+
+    # --- workloads ---
+
+    @property
+    def works(self) -> list[str]:
+        """In the order of the table of workloads; others after them."""
+        order = {name: place for place, name in enumerate(ROWS)}
+        return sorted(self.outcomes, key=lambda name: order.get(name, len(order)))
+
+    def group(self, work: str) -> str:
+        return ROWS[work].group if work in ROWS else "own"
+
+    def is_compared(self, work: str) -> bool:
+        return self.group(work) not in NOT_COMPARED
+
+    def row(self, work: str, name: str) -> Row | None:
+        """A row of this allocator, in the session that counts."""
+        return self.sample.get((self.last[work].session, work, name))
+
+    def is_standard(self, work: str) -> bool:
+        """Whether it ran with the arguments of the table of workloads: not tiny ones, and not another hakmem's."""
+        if work not in ROWS or work not in self.outcomes:
+            return False
+        found = self.outcomes[work].of(self.outcomes[work].subject)
+        seed = self.last[work].seed
+        return found.command == ROWS[work].command.replace("SEED", "" if seed is None else str(seed))
+
+    @functools.cached_property
+    def standard(self) -> dict[str, Outcome]:
+        return {name: self.outcomes[name] for name in self.works if self.is_standard(name)}
+
+    @functools.cached_property
+    def judged(self) -> list[tuple]:
+        """(goal, values, verdict) of every goal."""
+        ours = {name: found for name, found in self.standard.items() if found.subject == SUBJECT}
+        return [(goal, *goals.judge(goal, ours)) for goal in goals.GOALS]
+
+    # --- ratios ---
+
+    def ratio(self, work: str, first: str, second: str, key: str = RATE) -> stats.Ratio | None:
+        asked = (work, first, second, key)
+        if asked not in self._ratios:
+            found = self.outcomes.get(work)
+            self._ratios[asked] = found.ratio(first, second, key) if found and first != second else None
+        return self._ratios[asked]
+
+    def peers(self, work: str, key: str = RATE) -> list[Series]:
+        """The peers that ran the same command as the subject, and say this of it."""
+        found = self.outcomes.get(work)
+        own = found and found.of(found.subject)
+        return [series for series in found.series if series.is_peer and series.name != found.subject
+                and series.command == own.command and series.values(key)] if own else []  # fmt: skip
+
+    def fastest(self, work: str, key: str = RATE) -> str | None:
+        return self.outcomes[work].best_peer(key) if work in self.outcomes else None
+
+    def leanest(self, work: str, key: str | None = None) -> str | None:
+        key = key or self.peak_key(work)
+        found = min(self.peers(work, key), key=lambda series: middle(series, key), default=None)
+        return found and found.name
+
+    def peak_key(self, work: str) -> str:
+        found = self.outcomes.get(work)
+        own = found and found.of(found.subject)
+        return peak_key(own) if own else "rss_peak_kb"
+
+    def top(self, work: str, names: Iterable[str], key: str = RATE, lowest: bool = False) -> set[str]:
+        """Of these the best, and those it is not shown to be better than; nobody with too few runs."""
+        found = self.outcomes[work]
+        medians = {name: middle(found.of(name), key) for name in names}
+        medians = {name: value for name, value in medians.items() if value is not None}
+        if not medians:
+            return set()
+        best = (min if lowest else max)(medians, key=medians.get)
+        words, better = (stats.SIZE, stats.SIZE.under) if lowest else (stats.SPEED, stats.SPEED.over)
+        said = {name: stats.verdict(self.ratio(work, best, name, key), words) for name in medians if name != best}
+        if stats.TOO_FEW in said.values():
+            return set()
+        return {best} | {name for name, word in said.items() if word != better}
+
+    # --- losses ---
+
+    def losses(self, key: str) -> list[Loss]:
+        """Of the rate ("ops_per_s"), or of memory ("peak"): worst first. Verdicts TOO_FEW are in it if the median is
+        beyond what is a difference."""
+        losses = []
+        for work, found in self.standard.items():
+            if not self.is_compared(work):
+                continue
+            own_key = RATE if key == RATE else self.peak_key(work)
+            peer = self.fastest(work) if key == RATE else self.leanest(work)
+            own = found.of(found.subject)
+            ratio = self.ratio(work, found.subject, peer, own_key) if peer and found.subject == SUBJECT else None
+            if ratio is None:
+                continue
+            words, worse = (stats.SPEED, stats.SPEED.under) if key == RATE else (stats.SIZE, stats.SIZE.over)
+            loss = Loss(work, self.group(work), peer, ratio, stats.verdict(ratio, words), own_key,
+                        middle(own, own_key) - middle(found.of(peer), own_key))  # fmt: skip
+            if loss.verdict == worse or loss.verdict == stats.TOO_FEW and loss.badness > 1 + stats.SMALLEST:
+                losses.append(loss)
+        return sorted(losses, key=lambda loss: -loss.badness)
+
+    # --- profiles ---
+
+    def profile_names(self, work: str) -> dict[str, str]:
+        """profile -> the series that shows it: hakmem-lean, or the variant lean of the row `profiles`."""
+        found = self.outcomes[work]
+        names = {}
+        for profile in PROFILES:
+            default = [SUBJECT] if profile == "balanced" else []
+            for name in (f"{SUBJECT}-{profile}", profile, *default):
+                if found.of(name) is not None and found.of(name).results:
+                    names[profile] = name
+                    break
+        return names if len(names) > 1 else {}

@@ -1,0 +1,93 @@
+"""What the scorecard says of tail latency, and of one process over time."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+
+from lab.judge import latency, soak
+from lab.judge.outcome import Series
+from lab.show.figures import Figures
+from lab.store.rows import Row
+
+# Where the curve of latencies is looked at; what too few samples say nothing of is left out.
+CURVE = (0, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99, 99.995, 99.998, 99.999, 99.9995, 99.9999)  # fmt: skip
+PARTS = ("malloc", "free")
+SOAK_TIME, SOAK_RSS = "curve_s", "curve_rss_kb"
+
+
+def _merged(series: Series) -> latency.Latency | None:
+    runs = []
+    for result in series.results.values():
+        try:
+            runs.append(latency.load(result))
+        except ValueError:
+            continue
+    try:
+        return latency.merge(runs) if runs else None
+    except ValueError:
+        return None
+
+
+def _curve(found: latency.Latency, part: str) -> list[list[float]]:
+    points = []
+    for percent in CURVE:
+        value = found.percentile_ns(part, percent) if percent else found.parts[part].min_value / found.ticks_per_ns
+        if value is not None:
+            points.append([percent, value])
+    return points
+
+
+def latencies(figures: Figures) -> list[dict]:
+    """Of every workload whose rows hold histograms: all runs of an allocator together."""
+    found = []
+    for work in figures.works:
+        outcome = figures.outcomes[work]
+        for series in outcome.series:
+            if not any("latency_source" in result for result in series.results.values()):
+                continue
+            merged = _merged(series)
+            if merged is None:
+                continue
+            found.append({
+                "work": work, "allocator": series.name, "runs": len(series.results), "source": merged.source,
+                "timer": {latency.name(percent): merged.percentiles_ns("timer")[percent] for percent in (50, 99)},
+                **{part: {
+                    "samples": merged.n(part),
+                    "percentiles": {latency.name(p): value for p, value in merged.percentiles_ns(part).items()},
+                    "max": merged.max_ns(part), "curve": _curve(merged, part),
+                } for part in PARTS},
+            })  # fmt: skip
+    return found
+
+
+def _soak(name: str, work: str, allocator: str, figures: Mapping, curve: list) -> dict:
+    seconds = figures.get("seconds")
+    minutes = seconds / 60 if isinstance(seconds, int | float) else None
+    return {"name": name, "work": work, "allocator": allocator, "minutes": minutes, "figures": dict(figures),
+            "curve": [list(point) for point in curve]}  # fmt: skip
+
+
+def soak_of(row: Row) -> dict:
+    """A row of kind soak."""
+    figures = {key: value for key, value in row.result.items() if not isinstance(value, list)}
+    curve = zip(row.result.get(SOAK_TIME) or [], row.result.get(SOAK_RSS) or [], strict=False)
+    return _soak(f"{row.work}, {row.allocator}", row.work, row.allocator, figures, list(curve))
+
+
+def _beside(path: pathlib.Path) -> tuple[str, str]:
+    """Work and allocator, as `hak soak` stored them beside its CSV; of files of others the name serves as both."""
+    try:
+        told = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        work, allocator = told["work"], told["allocator"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return path.stem, path.stem
+    return (work, allocator) if isinstance(work, str) and isinstance(allocator, str) else (path.stem, path.stem)
+
+
+def soak_of_file(path: pathlib.Path) -> dict:
+    """A CSV file of `hak soak`, or of others. ValueError or OSError if it says nothing."""
+    from lab.store import epochs
+
+    read = epochs.read(path)
+    curve = list(zip(*soak.curve(read), strict=True)) if read.rss_kb is not None else []
+    return _soak(path.name, *_beside(path), soak.figures(soak.analyze(read)), curve)
