@@ -121,24 +121,21 @@ def _price(candidate: _Candidate, of: Figure, reference: str) -> str:
     return "and smaller" if candidate.of(MEMORY).counts else "and not larger"
 
 
-def _extreme(candidates: Iterable[_Candidate], key: Callable[[_Candidate], Finding]) -> _Candidate | None:
+def _least(candidates: Iterable[_Candidate], figure: Figure) -> _Candidate | None:
     """The one with the least of a figure, among those that gain in it."""
-    gaining = [candidate for candidate in candidates if key(candidate).counts < 0]
-    return min(gaining, key=lambda candidate: key(candidate).ratio.median, default=None)
+    gaining = [candidate for candidate in candidates if candidate.of(figure).counts < 0]
+    return min(gaining, key=lambda candidate: candidate.of(figure).ratio.median, default=None)
 
 
 def _others(candidates: list[_Candidate], reference: str, beats: Callable[[_Candidate, Figure], bool]) -> list[str]:
-    """The fastest and the smallest, where they are that against the reference and `beats` says they go further."""
+    """The fastest (least CPU time, if all take the same time) and the smallest, where `beats` says they go further."""
+    speed = TIME if _least(candidates, TIME) else CPU
     said = []
-    smallest = _extreme(candidates, lambda candidate: candidate.of(MEMORY))
-    fastest = _extreme(candidates, lambda candidate: candidate.speed)
-    for word, candidate, finding in (
-        ("fastest", fastest, fastest and fastest.speed),
-        ("smallest", smallest, smallest and smallest.of(MEMORY)),
-    ):
-        if candidate and beats(candidate, finding.figure):
-            evidence = _evidence([finding], reference)
-            said.append(f"{candidate.name} is {word} ({evidence}) {_price(candidate, finding.figure, reference)}")
+    for figure, word in ((speed, "fastest" if speed is TIME else "cheapest"), (MEMORY, "smallest")):
+        found = _least(candidates, figure)
+        if found and beats(found, figure):
+            evidence = _evidence([found.of(figure)], reference)
+            said.append(f"{found.name} is {word}, {evidence}, {_price(found, figure, reference)}")
     return said
 
 
