@@ -39,11 +39,11 @@ class Summary:
 
 def bootstrap(values: Sequence[float], level: float = SUMMARY_LEVEL) -> tuple[float, float]:
     """The percentile bootstrap's interval of the median; the same for the same values, as its seed is fixed."""
+    if len(values) < 2 or min(values) == max(values):
+        return values[0], values[-1]
     import numpy
     from scipy.stats import bootstrap as resample
 
-    if len(values) < 2 or min(values) == max(values):
-        return values[0], values[-1]
     found = resample(
         (numpy.asarray(values, dtype=float),), numpy.median, n_resamples=RESAMPLES, confidence_level=level,
         method="percentile", vectorized=True, rng=numpy.random.default_rng(1),
@@ -74,11 +74,11 @@ def runs_needed(level: float = LEVEL) -> int:
 def interval(values: Iterable[float], level: float = LEVEL) -> tuple[float, float]:
     """The narrowest order statistics that hold the median with this probability. With fewer than runs_needed(level)
     values nothing does: then -inf and inf."""
-    from scipy.stats import quantile_test
-
     values = list(values)
     if len(values) < runs_needed(level):
         return -math.inf, math.inf
+    from scipy.stats import quantile_test
+
     found = quantile_test(values, p=0.5).confidence_interval(level)
     return float(found.low), float(found.high)
 
