@@ -16,11 +16,20 @@ from lab.store.rows import Row
 # Groups whose rates say nothing of an allocator beside its peers: half of a timed call is the clock, and the row of the
 # profiles has no peer but glibc.
 NOT_COMPARED = ("latency", "profiles")
+# What is read of a result; it must be numbers.
+READ = {
+    RATE, "rss_peak_kb", "child_rss_peak_kb", "rss_kb", "peak_over_live", "rss_over_live", "faults_minor", "system_calls",
+    "operations", "cpu_seconds", "calls_own", "calls_per_100m", "child_ms", *(key for row in ROWS.values() for key in row.shows),
+}  # fmt: skip
 VARIANTS = {variant.name for row in ROWS.values() for variant in row.variants}
 
 
 def is_peer(name: str) -> bool:
     return name not in VARIANTS and Allocator(name, None).is_peer
+
+
+def is_number(value) -> bool:
+    return isinstance(value, int | float)
 
 
 def middle(series: Series | None, key: str) -> float | None:
@@ -52,6 +61,13 @@ class Figures:
     def __init__(self, rows: Iterable[Row]):
         rows = sorted(rows, key=lambda row: row.time)
         bench = [row for row in rows if row.kind == "bench"]
+        for row in bench:
+            wrong = [
+                key for key in READ & row.result.keys() if not (is_number(row.result[key]) or row.result[key] is None)
+            ]
+            if wrong:
+                raise ValueError(f"{row.work}, {row.allocator}, run {row.run}, session {row.session}: "
+                                 f"{min(wrong)} is no number")  # fmt: skip
         self.outcomes: dict[str, Outcome] = outcome.from_rows(bench, SUBJECT, is_peer)
         self.last = {row.work: row for row in bench}  # for what a session's rows have in common
         self.sample = {(row.session, row.work, row.allocator): row for row in bench}

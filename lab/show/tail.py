@@ -2,11 +2,12 @@
 
 import json
 import pathlib
+import zlib
 from collections.abc import Mapping
 
 from lab.judge import latency, soak
 from lab.judge.outcome import Series
-from lab.show.figures import Figures
+from lab.show.figures import Figures, is_number
 from lab.store.rows import Row
 
 # Where the curve of latencies is looked at; what too few samples say nothing of is left out.
@@ -15,17 +16,21 @@ PARTS = ("malloc", "free")
 SOAK_TIME, SOAK_RSS = "curve_s", "curve_rss_kb"
 
 
-def _merged(series: Series) -> latency.Latency | None:
-    runs = []
-    for result in series.results.values():
-        try:
-            runs.append(latency.load(result))
-        except ValueError:
-            continue
+def _timed(series: Series) -> list[dict]:
+    """The results that hold histograms."""
+    return [result for result in series.results.values() if result.get("latency_source")]
+
+
+def _merged(work: str, series: Series) -> latency.Latency:
+    """All runs together. ValueError if a histogram is damaged."""
+    from hdrh import codec
+
+    damaged = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, zlib.error, codec.HdrCookieException,
+               codec.HdrLengthException)  # fmt: skip
     try:
-        return latency.merge(runs) if runs else None
-    except ValueError:
-        return None
+        return latency.merge([latency.load(result) for result in _timed(series)])
+    except damaged as error:
+        raise ValueError(f"{work}, {series.name}: its latency histograms cannot be read: {error}") from None
 
 
 def _curve(found: latency.Latency, part: str) -> list[list[float]]:
@@ -43,13 +48,11 @@ def latencies(figures: Figures) -> list[dict]:
     for work in figures.works:
         outcome = figures.outcomes[work]
         for series in outcome.series:
-            if not any("latency_source" in result for result in series.results.values()):
+            if not _timed(series):
                 continue
-            merged = _merged(series)
-            if merged is None:
-                continue
+            merged = _merged(work, series)
             found.append({
-                "work": work, "allocator": series.name, "runs": len(series.results), "source": merged.source,
+                "work": work, "allocator": series.name, "runs": len(_timed(series)), "source": merged.source,
                 "timer": {latency.name(percent): merged.percentiles_ns("timer")[percent] for percent in (50, 99)},
                 **{part: {
                     "samples": merged.n(part),
@@ -69,9 +72,11 @@ def _soak(name: str, work: str, allocator: str, figures: Mapping, curve: list) -
 
 def soak_of(row: Row) -> dict:
     """A row of kind soak."""
-    figures = {key: value for key, value in row.result.items() if not isinstance(value, list)}
-    curve = zip(row.result.get(SOAK_TIME) or [], row.result.get(SOAK_RSS) or [], strict=False)
-    return _soak(f"{row.work}, {row.allocator}", row.work, row.allocator, figures, list(curve))
+    figures = {key: value for key, value in row.result.items() if is_number(value) or key.endswith("_verdict")}
+    times, sizes = (row.result.get(key) for key in (SOAK_TIME, SOAK_RSS))
+    curve = zip(times, sizes, strict=False) if isinstance(times, list) and isinstance(sizes, list) else ()
+    curve = [point for point in curve if all(map(is_number, point))]
+    return _soak(f"{row.work}, {row.allocator}", row.work, row.allocator, figures, curve)
 
 
 def _beside(path: pathlib.Path) -> tuple[str, str]:

@@ -61,8 +61,8 @@ def whole(runs=11):
         n = min(runs, known.runs_max or runs)
         extra = {key: 10.0 + place for key in known.shows}
         for name in NAMES:
-            if name in known.without:
-                continue
+            if name in known.without or known.group == "latency":
+                continue  # latency_rows() makes those
             share = RATE.get(name, 1) ** (1 + place % 5)
             if work in ("large_mix", "threads") and name == "tcmalloc":
                 share = 1.3
