@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,9 +91,12 @@ static uint64_t slowest(void) {
   return least;
 }
 
+/* Whoever has to wait lets the others come half the way, so that threads do not change at every step. */
 static void keep_together(struct seat *seat, uint64_t position) {
   atomic_store(&seat->position, position);
-  for (unsigned tries = 0; position > PLAN_WINDOW && slowest() < position - PLAN_WINDOW;)
+  if (position <= PLAN_WINDOW || slowest() >= position - PLAN_WINDOW)
+    return;
+  for (unsigned tries = 0; slowest() < position - PLAN_WINDOW / 2;)
     pause_for(&tries);
 }
 
@@ -367,6 +371,7 @@ int main(int argc, char **argv) {
   atomic_store(&replay.seats[0].position, 0);
   atomic_store(&replay.seats_used, 1);
   atomic_store(&replay.started, 1);
+  prctl(PR_SET_TIMERSLACK, 1000); /* naps are short; threads inherit it */
   bench_start(&bench);
   work(0, &replay.seats[0]);
   for (unsigned tries = 0; atomic_load(&replay.ended) != replay.head->threads;)
