@@ -155,7 +155,7 @@ def _memory_rows():
         "vmas",
         "vmas 20480 500000 SEED",
         "vmas 64 2000 SEED",
-        runs_max=3,
+        runs_max=7,
         without=("mimalloc", "mimalloc2"),
         shows=("vmas_end", "vmas_most"),
     )
