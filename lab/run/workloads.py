@@ -98,7 +98,7 @@ def _rows():
             f"measure {name}",
             threads=True,
             children=True,
-            runs_max=3,
+            runs_max=7,
             is_app=True,
         )
 
