@@ -36,6 +36,7 @@ extern _Atomic uint32_t *record_mode;
 struct record_thread {
   uint32_t image;   /* the image that `number` is of */
   uint32_t number;  /* from 1, in the order of the threads' first events */
+  bool is_hurried;  /* the process may end at once, or the thread has interrupted itself: no long waits for locks */
   uint32_t depth;   /* above 0: inside the next allocator, whose own calls are not the program's, or the recorder */
   const void *site; /* the caller of an operator new that is running */
   void *given;      /* the last block recorded for this thread */
@@ -44,7 +45,7 @@ extern _Thread_local struct record_thread record_self __attribute__((tls_model("
 
 /* What the recorder adds to `depth`: a call from there is of a signal handler, and cannot be recorded. */
 enum { RECORD_INSIDE = 1 << 16 };
-void record_lost_one(void);
+void record_lose(uint64_t events);
 
 /* record_process.c */
 bool record_start(void); /* true: the process is recorded. Call at depth 0 */
@@ -53,7 +54,7 @@ static inline bool record_wanted(void) {
   if (record_self.depth == 0)
     return mode == RECORD_ON || (mode == RECORD_UNSTARTED && record_start());
   if (RECORD_UNLIKELY(record_self.depth >= RECORD_INSIDE && mode == RECORD_ON))
-    record_lost_one();
+    record_lose(1);
   return false;
 }
 extern uint32_t record_image; /* this process image, counted through forks, from 1 */
@@ -63,8 +64,10 @@ void record_gave(enum trace_event_kind kind, void *block, size_t size, size_t al
 void record_took(enum trace_event_kind kind, const void *block);
 void record_not_taken(enum trace_event_kind kind); /* REALLOC_KEPT or _FREED */
 bool record_lanes_open(void);                      /* false: no memory */
-/* Writes what the lanes hold. Skips a lane that stays locked for long: its thread may have been stopped. */
+/* Writes what the lanes hold. Skips a lane that stays locked: its thread may have been stopped. */
 void record_lanes_flush(void);
+/* One more try at a lock is due, `tries` were made; false: too many, the holder may have been stopped for good. */
+bool record_wait(unsigned tries);
 extern atomic_bool record_is_ending; /* the process ends: every event is written at once */
 
 /* record_module.c */

@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FD_FLOOR = 512, END_BYTES = sizeof(struct trace_chunk) + sizeof(struct trace_end), LOCK_PATIENCE = 2000 };
+enum { FD_FLOOR = 512, END_BYTES = sizeof(struct trace_chunk) + sizeof(struct trace_end) };
+enum { YIELDS = 100, NAP_NS = 500000, PATIENCE = 20000, PATIENCE_HURRIED = 500 }; /* naps: 10 s, 0.2 s */
 
 _Atomic uint64_t record_order = 1;
 static _Atomic uint64_t lost; /* calls of this process that were not recorded */
@@ -38,7 +39,7 @@ uint64_t record_clock_us(void) {
   return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000;
 }
 
-void record_lost_one(void) { atomic_fetch_add(&lost, 1); }
+void record_lose(uint64_t events) { atomic_fetch_add(&lost, events); }
 
 void record_say(const char *first, const char *second, uint64_t number, const char *third) {
   char text[4096 + 256], digits[24];
@@ -54,15 +55,17 @@ void record_say(const char *first, const char *second, uint64_t number, const ch
   (void)!syscall(SYS_write, 2, text, used);
 }
 
-/* The thread that holds the lock may have been stopped for good, by a signal's default action for instance. */
+bool record_wait(unsigned tries) {
+  struct timespec moment = {0, tries < YIELDS ? 0 : NAP_NS};
+  syscall(SYS_nanosleep, &moment, NULL);
+  return tries < (record_self.is_hurried ? PATIENCE_HURRIED : PATIENCE);
+}
+
 static bool lock_file(void) {
-  for (int i = 0; i < LOCK_PATIENCE; i++) {
-    if (pthread_mutex_trylock(&file.lock) == 0)
-      return true;
-    struct timespec moment = {0, i < 100 ? 0 : 500000};
-    syscall(SYS_nanosleep, &moment, NULL);
-  }
-  return false;
+  for (unsigned tries = 0; pthread_mutex_trylock(&file.lock); tries++)
+    if (!record_wait(tries))
+      return false;
+  return true;
 }
 
 static bool is_ours(int fd) {
@@ -140,8 +143,10 @@ static void stop(uint32_t reason, uint64_t code) {
 
 void record_file_chunk(struct trace_chunk *chunk) {
   finish(chunk);
-  if (!lock_file())
+  if (!lock_file()) {
+    record_lose(chunk->items);
     return;
+  }
   if (file.is_open) {
     size_t bytes = sizeof *chunk + chunk->payload_bytes;
     int error = 0;

@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-enum { LANE_BYTES = sizeof(struct trace_chunk) + TRACE_PAYLOAD_MAX, FLUSH_US = 1000000, FLUSH_PATIENCE = 1000 };
+enum { LANE_BYTES = sizeof(struct trace_chunk) + TRACE_PAYLOAD_MAX, FLUSH_US = 1000000 };
 
 /* Under `locked`:
  *   L1  chunk's payload_bytes and items are those of whole events
@@ -59,14 +59,13 @@ static void lane_write(struct lane *lane) {
 void record_lanes_flush(void) {
   for (int i = 0; i < TRACE_LANES; i++) {
     bool is_locked = lane_try(&lanes[i]);
-    for (int patience = 0; !is_locked && patience < FLUSH_PATIENCE; patience++) {
-      sched_yield();
+    for (unsigned tries = 0; !is_locked && record_wait(tries); tries++)
       is_locked = lane_try(&lanes[i]);
-    }
     if (is_locked) {
       lane_write(&lanes[i]);
       lane_unlock(&lanes[i]);
-    }
+    } else
+      record_lose(lanes[i].chunk->items);
   }
 }
 

@@ -31,10 +31,13 @@ static bool is_recorded(void) {
 }
 
 static void finish(uint32_t reason, uint64_t code) {
+  bool was_hurried = record_self.is_hurried;
+  record_self.is_hurried = was_hurried || reason == TRACE_END_SIGNAL || record_self.depth >= RECORD_INSIDE;
   record_self.depth += RECORD_INSIDE;
   record_lanes_flush();
   record_file_end(reason, code);
   record_self.depth -= RECORD_INSIDE;
+  record_self.is_hurried = was_hurried;
 }
 
 /* --- the end ---------------------------------------------------------------------------------------- */

@@ -48,7 +48,7 @@ def info(name: str, facts: Facts, found: Tally, sites: list[Site]) -> Group:
         ("peak live", f"{found.live_peak:,} bytes, at event {found.live_peak_event:,}"),
         ("live at the end", f"{found.live:,} bytes"),
         ("frees by other threads", f"{found.remote_frees:,} of {found.frees:,}, {found.remote_share:.1%}"),
-        ("not in the trace", f"{facts.unknown_frees:,} frees of blocks from before, {facts.lost:,} calls inside the recorder"),
+        ("not in the trace", f"{facts.unknown_frees:,} frees of blocks from before, {facts.lost:,} calls"),
     ):  # fmt: skip
         facts_table.add_row(f"  {key}", value)
     parts = [Text(name, style="bold"), facts_table, sizes_table(found)]

@@ -73,7 +73,7 @@ class Facts:
     good_bytes: int  # before the first damage
     raw_events: int  # as recorded: a realloc is two
     unknown_frees: int  # of blocks from before the recording; known once the events were read
-    lost: int  # calls that the recorder could not record
+    lost: int  # calls that could not be recorded
     unix_s: int  # when the recording began
     duration_us: int
     end_detail: int  # signal, errno or limit
@@ -100,6 +100,8 @@ class Facts:
             return (
                 f"has no end mark at byte {self.file_bytes}: the program was killed or still runs, or a part is missing"
             )
+        if self.lost:
+            return f"lacks {self.lost:,} calls, made in signal handlers inside the recorder or while its file was stuck"
         return ""
 
 

@@ -97,6 +97,7 @@ def test_how_it_ended(reading):
     assert "limit of 5 MB" in reading(whole + made.end(1, 4, 5 << 20))[1].problem
     assert "No space left" in reading(whole + made.end(1, 5, 28))[1].problem
     assert "has no end mark at byte" in reading(whole)[1].problem
+    assert "lacks 3 calls" in reading(whole + made.end(1, lost=3))[1].problem
     assert "counts 2 events, and 1 are there" in reading(whole + made.end(2))[1].problem
 
 
