@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.judge import recommend
 from lab.run import process, program, server, tree
-from lab.run.allocators import ROOT, Allocator
+from lab.run.allocators import Allocator
 from lab.run.program import Refused
 
 # What would disturb: another preload, and the settings of allocators.
@@ -30,11 +30,9 @@ def user_environment(is_clean: bool, settings: Mapping[str, str]) -> tuple[dict[
     """What CMD gets, and the names of the user's variables that were dropped because they would disturb."""
     if is_clean:
         return process.clean_environment(settings), []
-    dropped = sorted(name for name in os.environ if DISTURBING.fullmatch(name))
-    kept = {name: value for name, value in os.environ.items() if name not in dropped and name != "HAK_LIB"}
-    # `hak` puts its own folder in front.
-    paths = [path for path in kept.pop("PYTHONPATH", "").split(":") if path and path != str(ROOT)]
-    return kept | ({"PYTHONPATH": ":".join(paths)} if paths else {}) | dict(settings), dropped
+    users = program.users_environment()
+    dropped = sorted(name for name in users if DISTURBING.fullmatch(name))
+    return {name: value for name, value in users.items() if name not in dropped} | dict(settings), dropped
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,28 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lab.run.allocators import ROOT
+
 SCRIPT_DEPTH = 4  # interpreters that are scripts themselves; the kernel's limit
 PT_INTERP = 3
 BOUND = re.compile(rb"binding file (.+) \[\d+\] to (.+) \[\d+\]: normal symbol `malloc'")
 
 
 class Refused(Exception):
-    """Why CMD cannot be compared, in one sentence."""
+    """Why CMD cannot be compared, in one sentence. status: of the verb; shell_status: what a shell ends with that is
+    given such a command (126: not executable, 127: not found)."""
 
-    def __init__(self, text: str, status: int = 1):
+    def __init__(self, text: str, status: int = 1, shell_status: int = 127):
         super().__init__(text)
-        self.status = status
+        self.status, self.shell_status = status, shell_status
+
+
+def users_environment() -> dict[str, str]:
+    """This process's variables without what `hak` put in."""
+    found = {name: value for name, value in os.environ.items() if name != "HAK_LIB"}
+    # `hak` puts its own folder in front.
+    paths = [path for path in found.pop("PYTHONPATH", "").split(":") if path and path != str(ROOT)]
+    return found | ({"PYTHONPATH": ":".join(paths)} if paths else {})
 
 
 def find(word: str, path: str | None) -> str:
@@ -35,7 +46,7 @@ def find(word: str, path: str | None) -> str:
     if found:
         return found
     if os.path.dirname(word) and os.path.exists(word):
-        raise Refused(f"{word}: not an executable file", 2)
+        raise Refused(f"{word}: not an executable file", 2, 126)
     raise Refused(f"{word}: command not found", 2)
 
 

@@ -18,6 +18,7 @@ import lab.__main__
 from lab.judge import recommend
 from lab.judge.recommend import CPU, MEMORY
 from lab.run import compare, program, server
+from lab.run.allocators import ROOT
 from lab.store import rows
 
 LIBC = compare._libc()
@@ -257,12 +258,22 @@ def test_which_variables_disturb(monkeypatch):
                  "TCMALLOC_SAMPLE_PARAMETER", "LD_DEBUG"):  # fmt: skip
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("MALLOCATOR", "1")
-    monkeypatch.setenv("PYTHONPATH", f"{compare.ROOT}:/mine")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:/mine")
     kept, dropped = compare.user_environment(False, {"MALLOC_ARENA_MAX": "2"})
     assert len(dropped) == 8
     assert kept["MALLOCATOR"] == "1"
     assert kept["MALLOC_ARENA_MAX"] == "2"
     assert kept["PYTHONPATH"] == "/mine"
+    monkeypatch.setenv("HAK_LIB", "/lib/x.so")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert not {"HAK_LIB", "PYTHONPATH"} & compare.user_environment(False, {})[0].keys()
+
+
+def test_what_a_shell_ends_with(tmp_path, made):
+    for word, status in (("executable-x", 127), (f"{tmp_path}/executable-x", 127), (str(made / "work.c"), 126)):
+        with pytest.raises(program.Refused) as refused:
+            program.find(word, None)
+        assert refused.value.shell_status == status
 
 
 # --- whose malloc ---------------------------------------------------------------------------------------
@@ -424,7 +435,7 @@ def test_a_deaf_server_is_killed(served, build, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_when_it_is_stopped(served, hak, tmp_path, number):
-    process = subprocess.Popen(hak.words(*served.words("daemon", until="sleep 50")), cwd=compare.ROOT,
+    process = subprocess.Popen(hak.words(*served.words("daemon", until="sleep 50")), cwd=ROOT,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     until = time.monotonic() + 10
     while not (tmp_path / "socket").exists() and time.monotonic() < until:
