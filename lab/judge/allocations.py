@@ -1,10 +1,13 @@
-"""What is in a trace, summed up batch by batch. Pure."""
+"""What is in a trace: what its events say, and their sums, batch by batch. Pure."""
 
 from dataclasses import dataclass, field
 
-KINDS = 5
-FREE, REALLOC = 3, 4
-REMOTE = 2
+# Of an event, as the file and libhaktrace.so number them (bench/trace/trace.h).
+KINDS = ("malloc", "calloc", "aligned", "free", "realloc")
+MALLOC, CALLOC, ALIGNED, FREE, REALLOC = range(len(KINDS))
+IMPLIED = 1  # a free that was not recorded: the address was given out again, or an exec ended the heap
+REMOTE = 2  # a free or realloc by another thread than the one that made the block or last resized it
+STRAY = 4  # made by a realloc of a block from before the recording
 NO_SITE = 2**32 - 1
 DOUBLINGS = 48  # sizes 2^k .. 2^(k+1) - 1; 0 and 1 are one row
 
@@ -20,7 +23,7 @@ class Tally:
     """add() takes arrays of lab.store.trace.event_type(), in order."""
 
     events: int = 0
-    by_kind: list[int] = field(default_factory=lambda: [0] * KINDS)
+    by_kind: list[int] = field(default_factory=lambda: [0] * len(KINDS))
     threads: int = 0
     objects: int = 0
     live: int = 0  # bytes, after the last event
@@ -47,7 +50,7 @@ class Tally:
         self.last_us = int(batch["time_us"][-1])
         self.threads = max(self.threads, int(batch["thread"].max()) + 1)
         self.objects = max(self.objects, int(batch["object"].max()) + 1)
-        counts = numpy.bincount(batch["kind"], minlength=KINDS)
+        counts = numpy.bincount(batch["kind"], minlength=len(KINDS))
         self.by_kind = [have + int(more) for have, more in zip(self.by_kind, counts, strict=True)]
         is_free = batch["kind"] == FREE
         self.remote_frees += int(numpy.count_nonzero(is_free & (batch["flags"] & REMOTE != 0)))

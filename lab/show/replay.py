@@ -7,10 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.judge import stats
-from lab.judge.allocations import Tally
+from lab.judge.allocations import KINDS, Tally
 from lab.judge.outcome import Outcome, Series
 from lab.show import tables
-from lab.store.trace import KINDS, Facts, Site
+from lab.store.trace import Facts, Site
 
 TOP_SITES = 12
 

@@ -8,7 +8,7 @@
 
 An event: size (of the block; of a free: of the one freed), delta (change of the live bytes), time_us (since the start),
 object (blocks are numbered as they are made; a realloc keeps the number), thread (numbered by first event), site (a row,
-or NO_SITE; known from 64 KiB on), kind (KINDS), alignment_log2, flags.
+or NO_SITE; known from 64 KiB on), kind, alignment_log2, flags. lab.judge.allocations names kinds and flags.
 
 The file is not trusted: the library checks all of it first. What stands before a damage is read as if it were all.
 """
@@ -20,12 +20,6 @@ import pathlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-KINDS = ("malloc", "calloc", "aligned", "free", "realloc")
-MALLOC, CALLOC, ALIGNED, FREE, REALLOC = range(len(KINDS))
-IMPLIED = 1  # a free that was not recorded: the address was given out again, or an exec ended the heap
-REMOTE = 2  # a free or realloc by another thread than the one that made the block or last resized it
-STRAY = 4  # made by a realloc of a block from before the recording
-NO_SITE = 2**32 - 1
 BATCH = 1 << 16
 END_EXIT, END_EXEC, END_SIGNAL, END_LIMIT, END_WRITE = range(1, 6)
 SENTENCE_BYTES, NAME_BYTES, BUILD_ID_BYTES = 256, 88, 32
@@ -176,11 +170,11 @@ class Trace:
 
         events = numpy.empty(room, event_type())
         if not self._library.trace_rewind(self._trace):
-            raise MemoryError
+            raise MemoryError(f"no memory to read {self.path}")
         while count := self._library.trace_read(self._trace, events.ctypes.data, room):
             yield events[:count]
         if self._library.trace_is_short_of_memory(self._trace):
-            raise MemoryError
+            raise MemoryError(f"no memory to read all events of {self.path}")
 
     __iter__ = batches
 

@@ -201,7 +201,7 @@ def recorded(build, tmp_path):
 def peak_of(events, without_calloc=False):
     """Live bytes at their peak; without the blocks that libc made for threads, by calloc."""
     if without_calloc:
-        hidden = numpy.unique(events["object"][events["kind"] == trace.CALLOC])
+        hidden = numpy.unique(events["object"][events["kind"] == allocations.CALLOC])
         events = events[~numpy.isin(events["object"], hidden)]
     return allocations.tally([events]).live_peak
 
@@ -213,9 +213,9 @@ def test_live_bytes_are_what_the_program_counts(record, recorded, made, library,
     events, facts, sites = recorded()
     assert (done.returncode, facts.problem, facts.unknown_frees) == (0, "", 0), done.stderr
     assert peak_of(events) == int(done.stdout) and allocations.tally([events]).live == 0
-    counts = dict(zip(trace.KINDS, allocations.tally([events]).by_kind, strict=True))
+    counts = dict(zip(allocations.KINDS, allocations.tally([events]).by_kind, strict=True))
     assert counts == {"malloc": 4, "calloc": 1, "aligned": 4, "free": 9, "realloc": 2}
-    aligned = events[events["kind"] == trace.ALIGNED]
+    aligned = events[events["kind"] == allocations.ALIGNED]
     assert aligned["alignment_log2"].tolist() == [12, 6, 8, 12]
     assert len(sites) == 3 and {site.module for site in sites} == {"family"} and sites[0].build_id
     assert peak_of(events[1:]) != int(done.stdout)  # the control
@@ -227,14 +227,14 @@ def test_hand_overs(record, recorded, made):
     assert (done.returncode, facts.problem, facts.unknown_frees) == (0, "", 0)
     # The program counts before and after its calls, from four threads: at most a block each is seen differently.
     assert abs(peak_of(events, without_calloc=True) - int(done.stdout)) <= 4 * 3016
-    handed = events[(events["size"] < 3016) & (events["kind"] == trace.FREE)]
-    assert len(handed) >= 20000 and numpy.count_nonzero(handed["flags"] & trace.REMOTE) == 20000
+    handed = events[(events["size"] < 3016) & (events["kind"] == allocations.FREE)]
+    assert len(handed) >= 20000 and numpy.count_nonzero(handed["flags"] & allocations.REMOTE) == 20000
     assert allocations.tally([events]).threads == 5
-    assert not numpy.count_nonzero(events["flags"] & trace.IMPLIED)  # per block the order is right
+    assert not numpy.count_nonzero(events["flags"] & allocations.IMPLIED)  # per block the order is right
     state = {}
     for kind, found in zip(events["kind"].tolist(), events["object"].tolist(), strict=True):
-        assert state.get(found) == (None if kind < trace.FREE else "live")
-        state[found] = "dead" if kind == trace.FREE else "live"
+        assert state.get(found) == (None if kind < allocations.FREE else "live")
+        state[found] = "dead" if kind == allocations.FREE else "live"
 
 
 @pytest.mark.parametrize(("how", "status", "reason", "events"), [
@@ -328,10 +328,10 @@ def test_operators_of_cxx(record, recorded, library, tmp_path):
         events, facts, sites = recorded()
         assert (done.returncode, facts.problem) == (0, ""), done.stderr
         large = events[(events["size"] >= 65536) & (events["size"] != 72704)]  # libstdc++'s own reserve
-        assert len(large) == 12 and numpy.count_nonzero(large["kind"] == trace.FREE) == 6
-        ours = large[large["site"] != trace.NO_SITE]
+        assert len(large) == 12 and numpy.count_nonzero(large["kind"] == allocations.FREE) == 6
+        ours = large[large["site"] != allocations.NO_SITE]
         assert {sites[row].module for row in ours["site"]} == {"sites"} and len(set(ours["site"])) == 6
-        assert sorted(ours["alignment_log2"][ours["kind"] == trace.ALIGNED].tolist()) == [12, 13]
+        assert sorted(ours["alignment_log2"][ours["kind"] == allocations.ALIGNED].tolist()) == [12, 13]
 
 
 def test_static_programs_are_told(record, made, tmp_path):

@@ -43,12 +43,12 @@ def test_blocks_threads_and_sites(build, tmp_path):
         assert rows["size"].tolist() == [24, 8, 24, 70000, 1 << 20]
         assert rows["delta"].tolist() == [24, 8, -24, 70000, 1 << 20]
         assert rows["time_us"].tolist() == [0, 500, 1500, 2000, 2000]
-        assert rows["flags"].tolist() == [0, 0, trace.REMOTE, 0, 0]
+        assert rows["flags"].tolist() == [0, 0, allocations.REMOTE, 0, 0]
         assert rows["alignment_log2"].tolist() == [0, 0, 0, 12, 0]
         sites = found.sites()
         assert [sites[row] for row in rows["site"][3:]] == [
             trace.Site("libmade.so", "abcd", 0x99), trace.Site("", "", 0x1234)]  # fmt: skip
-        assert set(rows["site"][:3]) == {trace.NO_SITE}
+        assert set(rows["site"][:3]) == {allocations.NO_SITE}
         assert (found.facts.program, found.facts.pid, found.facts.raw_events) == ("made", 42, 5)
         assert [len(batch) for batch in found.batches(room=2)] == [1, 1, 1, 1, 1]  # and again from the start
 
@@ -62,12 +62,12 @@ def test_realloc(reading):
         Event(TOOK, 11, 1, 0x7000), Event(GAVE, 12, 1, 0x8000, 7),  # not known
     ]))  # fmt: skip
     assert rows == [
-        (trace.MALLOC, 0, 0, 10, 10, 0),
-        (trace.MALLOC, 1, 1, 5, 5, 0),
-        (trace.REALLOC, 0, 0, 30, 20, 0),
-        (trace.REALLOC, 1, 0, 20, -10, trace.REMOTE),
-        (trace.FREE, 0, 0, 20, -20, trace.REMOTE),
-        (trace.MALLOC, 0, 2, 7, 7, trace.STRAY),
+        (allocations.MALLOC, 0, 0, 10, 10, 0),
+        (allocations.MALLOC, 1, 1, 5, 5, 0),
+        (allocations.REALLOC, 0, 0, 30, 20, 0),
+        (allocations.REALLOC, 1, 0, 20, -10, allocations.REMOTE),
+        (allocations.FREE, 0, 0, 20, -20, allocations.REMOTE),
+        (allocations.MALLOC, 0, 2, 7, 7, allocations.STRAY),
     ]
     assert facts.unknown_frees == 1
 
@@ -76,15 +76,20 @@ def test_what_the_recorder_missed(reading):
     rows, facts = reading(made.trace([
         Event(FREE, 1, 9, 0x5000),  # a thread without events that count has no number
         Event(MALLOC, 2, 1, 0x1000, 10), Event(MALLOC, 3, 2, 0x1000, 20), Event(FREE, 4, 1, 0x1000)]))  # fmt: skip
-    assert rows == [(0, 0, 0, 10, 10, 0), (3, 1, 0, 10, -10, trace.IMPLIED | trace.REMOTE), (0, 1, 1, 20, 20, 0),
-                    (3, 0, 1, 20, -20, trace.REMOTE)]  # fmt: skip
+    assert rows == [(0, 0, 0, 10, 10, 0), (3, 1, 0, 10, -10, allocations.IMPLIED | allocations.REMOTE), (0, 1, 1, 20, 20, 0),
+                    (3, 0, 1, 20, -20, allocations.REMOTE)]  # fmt: skip
     assert facts.unknown_frees == 1
 
 
 def test_an_exec_ends_the_heap(reading):
     first = made.start() + made.events([Event(MALLOC, 1, 1, 0x1000, 10)]) + made.end(1, reason=2)
     rows, facts = reading(first + made.trace([Event(MALLOC, 1, 3, 0x1000, 11), Event(MALLOC, 2, 1, 0x2000, 12)]))
-    assert rows == [(0, 0, 0, 10, 10, 0), (3, 0, 0, 10, -10, trace.IMPLIED), (0, 1, 1, 11, 11, 0), (0, 0, 2, 12, 12, 0)]
+    assert rows == [
+        (0, 0, 0, 10, 10, 0),
+        (3, 0, 0, 10, -10, allocations.IMPLIED),
+        (0, 1, 1, 11, 11, 0),
+        (0, 0, 2, 12, 12, 0),
+    ]
     assert (facts.images, facts.problem) == (2, "")
     assert "ends at an exec" in reading(first)[1].problem
 
@@ -220,22 +225,22 @@ def histories(draw):
             address, size = draw(st.sampled_from(free)), draw(st.integers(0, 200_000))
             put(MALLOC, thread, address=address, size=size, offset=5)
             live[address] = objects, size, thread
-            rows.append((trace.MALLOC, number(thread), objects, size, size, 0))
+            rows.append((allocations.MALLOC, number(thread), objects, size, size, 0))
             objects += 1
         elif live:
             address = draw(st.sampled_from(sorted(live)))
             found, size, maker = live.pop(address)
-            flags = trace.REMOTE if maker != thread else 0
+            flags = allocations.REMOTE if maker != thread else 0
             if action == "free":
                 put(FREE, thread, address=address)
-                rows.append((trace.FREE, number(thread), found, size, -size, flags))
+                rows.append((allocations.FREE, number(thread), found, size, -size, flags))
             else:
                 put(TOOK, thread, address=address)
                 address = draw(st.sampled_from([*free, address]))
                 grown = draw(st.integers(1, 200_000))
                 put(GAVE, thread, address=address, size=grown, offset=6)
                 live[address] = found, grown, thread
-                rows.append((trace.REALLOC, number(thread), found, grown, grown - size, flags))
+                rows.append((allocations.REALLOC, number(thread), found, grown, grown - size, flags))
     return [lanes[lane] for lane in sorted(lanes)], rows
 
 
