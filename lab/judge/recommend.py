@@ -55,7 +55,8 @@ class Recommendation:
 
 
 def level(allocators: int) -> float:
-    """Of each interval, so that all verdicts on so many allocators hold together with 1 - FAMILY_ERROR."""
+    """Of each interval against the reference, so that all of them hold together with 1 - FAMILY_ERROR: so many
+    allocators, each in all of JUDGED. What is computed from these intervals alone holds with them."""
     return 1 - FAMILY_ERROR / (len(JUDGED) * max(allocators, 1))
 
 
@@ -139,23 +140,22 @@ def _others(candidates: list[_Candidate], reference: str, beats: Callable[[_Cand
     return said
 
 
-def recommend(measured: Measured, reference: str) -> Recommendation:
-    """One sentence about the allocators of `measured`, whose names are all those that ran without a fault."""
+def recommend(measured: Measured, reference: str, compared: int | None = None) -> Recommendation:
+    """One sentence about the allocators of `measured`, whose names are all those that ran without a fault. compared:
+    how many a verdict is printed of; more, if one of them failed."""
     names = [name for name in measured if name != reference]
     if reference not in measured:
         return Recommendation(f"no recommendation: {reference} was not measured", None)
     if not names:
         return Recommendation(f"stay with {reference}: no other allocator ran the program", reference)
-    at = level(len(names))
-
-    def against(first: str, second: str) -> tuple[Finding, ...]:
-        return tuple(compare(measured[first], measured[second], figure, at) for figure in JUDGED)
-
-    candidates = [_Candidate(name, against(name, reference)) for name in names]
+    compared = max(compared or 0, len(names))
+    at = level(compared)
+    candidates = [_Candidate(name, tuple(compare(measured[name], measured[reference], figure, at) for figure in JUDGED))
+                  for name in names]  # fmt: skip
     n = min((finding.ratio.n if finding.ratio else 0) for candidate in candidates for finding in candidate.findings)
     if n < stats.runs_needed(at):
         return Recommendation(
-            f"no recommendation: n = {n} is too few for {len(JUDGED)} figures of {len(names)} allocator{'s' * (len(names) > 1)}; "
+            f"no recommendation: n = {n} is too few for {len(JUDGED)} figures of {compared} allocator{'s' * (compared > 1)}; "
             f"{stats.runs_needed(at)} rounds at least, more if some runs are odd",
             None,
         )
@@ -172,13 +172,17 @@ def recommend(measured: Measured, reference: str) -> Recommendation:
 
     pick = min(clean, key=lambda candidate: candidate.score)
     parts = [f"use {pick.name}: {_evidence(sorted(pick.findings, key=lambda found: found.counts), reference)}"]
+
+    def is_less(first: _Candidate, second: _Candidate, figure: Figure) -> bool:
+        # By their intervals against the reference: one of the two to each other would be a verdict more.
+        medians = [statistics.median(measured[of.name][figure.key].values()) for of in (first, second)]
+        return (first.of(figure).ratio.high * (1 + stats.SMALLEST) < second.of(figure).ratio.low
+                and medians[1] - medians[0] >= figure.smallest)  # fmt: skip
+
     equal = [other.name for other in clean
-             if other != pick and not any(finding.counts for finding in against(other.name, pick.name))]  # fmt: skip
+             if other != pick and not any(is_less(*pair, figure) for figure in JUDGED
+                                          for pair in ((other, pick), (pick, other)))]  # fmt: skip
     if equal:
-        parts.append(f"no difference between it and {', '.join(equal)}")
-
-    def beats_pick(candidate: _Candidate, figure: Figure) -> bool:
-        return candidate != pick and compare(measured[candidate.name], measured[pick.name], figure, at).counts < 0
-
-    parts += _others(candidates, reference, beats_pick)
+        parts.append(f"{', '.join(equal)} cannot be told apart from it")
+    parts += _others(candidates, reference, lambda candidate, figure: is_less(candidate, pick, figure))
     return Recommendation("; ".join([*parts, basis]), pick.name)

@@ -88,6 +88,11 @@ class Comparison:
     def reference(self) -> Candidate:
         return self.candidates[0]
 
+    @property
+    def compared(self) -> int:
+        """How many there are verdicts of."""
+        return sum(bool(candidate.results) for candidate in self.candidates if candidate is not self.reference)
+
     def measured(self) -> recommend.Measured:
         """The figures of those that ran without a fault: what a recommendation is made of."""
         keys = [figure.key for figure in recommend.JUDGED]

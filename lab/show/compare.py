@@ -17,6 +17,7 @@ from lab.show import tables
 
 AT_END = Figure("rss_end_kb", "RSS at the end of the load", stats.SIZE)
 FAULTS = Figure("faults", "page faults", stats.COUNT)
+NAMED = {figure.key for figure in recommend.JUDGED}  # the level of the intervals is that of their verdicts
 STYLES = {-1: "green", 1: "red"}
 
 
@@ -32,8 +33,10 @@ def _interval(ratio: stats.Ratio) -> str:
     return "?" if stats.verdict(ratio) == stats.TOO_FEW else f"{ratio.low:.3f} - {ratio.high:.3f}"
 
 
-FORMS: dict[Figure, Callable[[float], str]] = {
-    TIME: _seconds, CPU: _seconds, MEMORY: _mib, AT_END: _mib, FAULTS: lambda value: f"{value:.0f}"}  # fmt: skip
+# By the key of the figure.
+FORMS: dict[str, Callable[[float], str]] = {
+    TIME.key: _seconds, CPU.key: _seconds, MEMORY.key: _mib, AT_END.key: _mib, FAULTS.key: lambda value: f"{value:.0f}"
+}  # fmt: skip
 
 
 def _table(comparison: Comparison, measured: list[Candidate], figure: Figure, level: float) -> Table:
@@ -41,15 +44,16 @@ def _table(comparison: Comparison, measured: list[Candidate], figure: Figure, le
     made = tables.table(figure.title, "median", f"{stats.SUMMARY_LEVEL:.0%} interval", f"of {reference.name}'s",
                         f"{level:.1%} interval", "")  # fmt: skip
     for candidate in measured:
-        values, form = candidate.values(figure.key), FORMS[figure]
+        values, form = candidate.values(figure.key), FORMS[figure.key]
         if not values:
             continue
         summary = stats.summarize(values.values())
         cells = [candidate.name, form(summary.median), f"{form(summary.low)} - {form(summary.high)}"]
         if candidate is not reference:
             found = recommend.compare({figure.key: values}, {figure.key: reference.values(figure.key)}, figure, level)
-            cells += [f"{found.ratio.median:.3f}", _interval(found.ratio),
-                      Text(found.verdict, style=STYLES.get(found.counts, ""))] if found.ratio else []  # fmt: skip
+            cells += [f"{found.ratio.median:.3f}", _interval(found.ratio)] if found.ratio else []
+            if found.ratio and figure.key in NAMED:
+                cells.append(Text(found.verdict, style=STYLES.get(found.counts, "")))
         made.add_row(*cells)
     return made
 
@@ -69,10 +73,9 @@ def _calls_table(comparison: Comparison, measured: list[Candidate]) -> Table | N
 def comparison_tables(comparison: Comparison) -> Group:
     plan = comparison.plan
     measured = [candidate for candidate in comparison.candidates if candidate.results]
-    level = recommend.level(len(measured) - 1)
+    level = recommend.level(comparison.compared)
     runs = max((len(candidate.results) for candidate in measured), default=0)
     time = replace(TIME, title="time of the load") if plan.until else TIME
-    FORMS[time] = _seconds
     figures = [time, CPU, MEMORY, *([AT_END] if plan.until else []), FAULTS]
     parts: list = [Text(f"{plan.command}  [{runs} run{'' if runs == 1 else 's'} each, in turns"
                         f"{f', CPU {plan.cpu}' if plan.cpu is not None else ''}]", style="bold")]  # fmt: skip
@@ -92,8 +95,8 @@ def legend(is_server: bool) -> str:
     of = "the server's, during the load" if is_server else "those of all its processes"
     return (
         f"CPU time and page faults are {of}; sizes are of its largest process. A difference is named when the interval of "
-        f"the median ratio lies beyond {stats.SMALLEST:.0%}; all verdicts together hold at "
-        f"{1 - recommend.FAMILY_ERROR:.0%}."
+        f"the median ratio lies beyond {stats.SMALLEST:.0%}; all these words together, and the sentence made of them, hold "
+        f"at {1 - recommend.FAMILY_ERROR:.0%}. The rest is shown and not judged."
     )
 
 

@@ -101,7 +101,7 @@ def run(
     if comparison.failure:
         arguments.say(comparison.failure)
         raise typer.Exit(1)
-    advice = recommend.recommend(comparison.measured(), comparison.reference.name)
+    advice = recommend.recommend(comparison.measured(), comparison.reference.name, comparison.compared)
     out.print(f"\n{advice.sentence}.")
     chosen = next((candidate.allocator for candidate in comparison.candidates if candidate.name == advice.name), None)
     if chosen and chosen.library:

@@ -19,6 +19,7 @@ from lab.judge import recommend
 from lab.judge.recommend import CPU, MEMORY
 from lab.run import compare, program, server
 from lab.run.allocators import ROOT
+from lab.show import compare as compare_table
 from lab.store import rows
 
 LIBC = compare._libc()
@@ -187,6 +188,11 @@ def test_a_peer_that_is_better_is_recommended(hak, made):
     assert done.returncode == 0, done.stderr
     assert "\nuse keeping: " in done.stdout
     assert re.search(r"To use it: env LD_PRELOAD=\S+/keeping\.so \S+/work", done.stdout)
+    values = figures(hak.rows())
+    faults = recommend.compare(values["keeping"], values["glibc"], compare_table.FAULTS, recommend.level(2))
+    assert faults.verdict == "fewer"  # but no word of it is in the family
+    assert "page faults" in done.stdout
+    assert "fewer" not in done.stdout
 
 
 def test_what_fails_or_is_missing_is_a_line(hak, made):

@@ -81,7 +81,28 @@ def test_time_times_memory_decides():
 def test_equals_are_named():
     found = advice(hakmem=(0.8, 0.8, 100_000), jemalloc=(0.8, 0.8, 100_000), mimalloc=(0.9, 0.9, 100_000))
     other = {"hakmem": "jemalloc", "jemalloc": "hakmem"}[found.name]
-    assert f"; no difference between it and {other};" in found.sentence
+    assert f"; {other} cannot be told apart from it;" in found.sentence
+
+
+@pytest.mark.parametrize(("noise", "is_told"), [(0.1, False), (0.001, True)])
+def test_those_that_win_are_told_apart_by_their_intervals_against_the_reference(noise, is_told):
+    """Where the reference is noisy, the two to each other would be told apart: that verdict is not one of the family."""
+    found = measured(noise=0.001, a=(0.5, 0.5, 100_000), b=(0.48, 0.48, 100_000))
+    found |= measured(noise=noise, glibc=GLIBC)
+    found["glibc"]["rss_peak_kb"] = dict.fromkeys(found["glibc"]["seconds"], 100_000)
+    assert recommend.compare(found["b"], found["a"], TIME, recommend.level(2)).counts == -1
+    advice = recommend.recommend(found, "glibc")
+    assert advice.name == "b"
+    assert ("a cannot be told apart from it" in advice.sentence) != is_told
+
+
+def test_one_that_failed_is_of_the_family_too():
+    """Its verdicts are in the tables: the sentence uses the same intervals as these."""
+    found = measured(glibc=GLIBC, hakmem=(0.8, 0.8, 100_000))
+    assert "intervals at 98.3% each" in recommend.recommend(found, "glibc").sentence
+    assert "intervals at 99.2% each" in recommend.recommend(found, "glibc", 2).sentence
+    few = recommend.recommend(measured(n=7, glibc=GLIBC, hakmem=(0.8, 0.8, 100_000)), "glibc", 2)
+    assert "n = 7 is too few for 3 figures of 2 allocators; 8 rounds at least" in few.sentence
 
 
 def test_cpu_time_alone_is_enough_and_is_named():
