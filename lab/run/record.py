@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.run import process, program
-from lab.run.allocators import ROOT
 
 MARK = b"hak\x1a"  # how a trace begins
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit status, as of shells
+NOT_EXECUTABLE = 126  # exit status, as of shells
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to both
 
@@ -29,36 +28,43 @@ class Recording:
     def children(self) -> list[pathlib.Path]:
         """The traces of other processes than the first."""
         pattern = re.compile(re.escape(self.out.name) + r"\.[0-9]+")
+        if not self.out.parent.is_dir():
+            return []
         return sorted(path for path in self.out.parent.iterdir() if pattern.fullmatch(path.name))
 
 
 def default_out(words: Sequence[str]) -> pathlib.Path:
-    return pathlib.Path(os.path.basename(words[0]) + ".trace")
+    """CMD.trace in the working folder, or CMD-2.trace and so on: a name that no recording has."""
+    stem, number = os.path.basename(words[0]), 1
+    while True:
+        out = pathlib.Path(f"{stem}.trace" if number == 1 else f"{stem}-{number}.trace")
+        if not os.path.lexists(out) and not Recording(words, out, 0, False, out).children():
+            return out
+        number += 1
 
 
-def prepare(recording: Recording) -> None:
-    """Makes the file, empty. ValueError if that would cost the user something."""
+def prepare(recording: Recording, is_forced: bool = False) -> None:
+    """Makes the file, empty. ValueError if that would cost the user something; `is_forced`: traces may go."""
     if not recording.library.is_file():
         raise ValueError(f"no {recording.library}; run: hak build")
-    if recording.out.exists():
-        if not recording.out.is_file():
-            raise ValueError(f"{recording.out} is not a file")
-        with recording.out.open("rb") as file:
+    if recording.out.exists() and not recording.out.is_file():
+        raise ValueError(f"{recording.out} is not a file")
+    there = [recording.out] if recording.out.exists() else []
+    there += recording.children()
+    for path in there:
+        with path.open("rb") as file:
             head = file.read(len(MARK))
         if head not in (b"", MARK):
-            raise ValueError(f"{recording.out} is there and is no trace; it is not overwritten")
+            raise ValueError(f"{path} is there and is no trace; it is not overwritten")
+        if head and not is_forced:
+            raise ValueError(f"{path} is there and is not overwritten; --force does that")
     recording.out.write_bytes(b"")
-    for path in recording.children():  # of an earlier recording
-        if path.read_bytes()[: len(MARK)] == MARK:
-            path.unlink()
+    for path in recording.children():
+        path.unlink()
 
 
 def _environment(recording: Recording, links: process.Links) -> dict[str, str]:
-    found = {name: value for name, value in os.environ.items() if name != "HAK_LIB"}
-    # `hak` puts its own folder in front.
-    paths = [path for path in found.pop("PYTHONPATH", "").split(":") if path and path != str(ROOT)]
-    if paths:
-        found["PYTHONPATH"] = ":".join(paths)
+    found = program.users_environment()
     library = str(recording.library)
     if re.search(r"[\s:]", library):
         library = links.preloadable(library)
@@ -73,9 +79,8 @@ def _environment(recording: Recording, links: process.Links) -> dict[str, str]:
     return found
 
 
-def run(recording: Recording) -> int:
-    """The program's wait status. Raises program.Refused."""
-    file = program.find(recording.words[0], os.environ.get("PATH"))
+def run(recording: Recording, file: str) -> int:
+    """Runs the file that CMD names: the program's wait status."""
     links = process.Links()
     environment = _environment(recording, links)
     child = os.fork()

@@ -18,7 +18,9 @@ no arguments. Example: hak record --out sort.trace -- sort -u words.txt; hak rep
 
 def run(
     words: Annotated[list[str], typer.Argument(metavar="[--] CMD [ARGUMENT]...", help="the program", show_default=False)],
-    out: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="the trace (CMD.trace)")] = None,
+    out: Annotated[pathlib.Path | None, typer.Option(metavar="FILE",
+        help="the trace (CMD.trace, or CMD-2.trace if that is there, ...)")] = None,
+    force: Annotated[bool, typer.Option("--force", help="FILE and FILE.PID may be overwritten, if they are traces")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1 << 30, metavar="MB",
         help="recording stops there, for each process; CMD goes on")] = 1024,
     children: Annotated[bool, typer.Option("--children", help="other processes too, each into FILE.PID")] = False,
@@ -35,11 +37,10 @@ def run(
         file = program.find(words[0], None)
     except program.Refused as refused:
         arguments.say(f"record: {refused}")
-        status = record.NOT_EXECUTABLE if "executable" in str(refused) else record.NOT_FOUND
-        raise typer.Exit(status) from None
+        raise typer.Exit(refused.shell_status) from None
     with arguments.refusals():
-        record.prepare(recording)
-    status = record.run(recording)
+        record.prepare(recording, force)
+    status = record.run(recording, file)
     sys.stdout.flush()
     for path in [recording.out, *recording.children()]:
         _report(path, build, file if path == recording.out else "")
@@ -48,13 +49,17 @@ def run(
 
 def _report(path: pathlib.Path, build: pathlib.Path, file: str) -> None:
     """`file`: the program, if it ought to have been recorded."""
-    if file and path.stat().st_size == 0:
-        reason = program.why_no_preload(file)
-        arguments.say(f"{path}: nothing was recorded: " + (f"{file} {reason}" if reason else "CMD did not use malloc"))
-        return
     try:
+        if file and path.stat().st_size == 0:
+            reason = program.why_no_preload(file)
+            why = f"{file} {reason}" if reason else "CMD did not use malloc"
+            arguments.say(f"{path}: nothing was recorded: {why}")
+            return
         with trace.Trace(path, trace.library_in(build)) as found:
             facts = found.facts
+    except FileNotFoundError:
+        arguments.say(f"{path} is gone: CMD, or someone else, removed it")
+        return
     except (trace.BadTrace, OSError) as error:
         arguments.say(str(error))
         return

@@ -175,11 +175,12 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def record(build, tree, tmp_path):
-    """record(WORD...) is hak record --out tmp_path/a.trace: an object with returncode, stdout, stderr."""
+    """record(WORD...) is hak record --out tmp_path/a.trace --force, or with the options given: an object with returncode,
+    stdout, stderr."""
     environment = dict(os.environ) | {"HAK_BUILD": str(build), "PYTHONPATH": str(tree)}
 
-    def run(*words, variables=None, **how):
-        command = [sys.executable, "-B", "-m", "lab", "record", "--out", tmp_path / "a.trace", *words]
+    def run(*words, variables=None, options=("--out", tmp_path / "a.trace", "--force"), **how):
+        command = [sys.executable, "-B", "-m", "lab", "record", *options, *words]
         done = subprocess.run(list(map(str, command)), env=environment | (variables or {}), capture_output=True, text=True,
                               timeout=60, check=False, **how)  # fmt: skip
         return types.SimpleNamespace(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
@@ -316,6 +317,43 @@ def test_the_program_keeps_its_input_output_and_status(record, recorded, tmp_pat
     done = record("--", "true")
     assert done.returncode == 2 and "is no trace; it is not overwritten" in done.stderr
     assert (tmp_path / "a.trace").read_text() == "a letter"
+
+
+def test_status_of_what_cannot_run(record, tmp_path):
+    (tmp_path / "letter").write_text("to a friend")
+    for word, status in (("executable-x", 127), (tmp_path / "executable-x", 127), (tmp_path / "letter", 126)):
+        done = record("--", word)
+        assert done.returncode == status and done.stderr.startswith(f"hak: record: {word}: "), done.stderr
+    assert not (tmp_path / "a.trace").exists()
+
+
+def test_no_recording_is_lost(record, recorded, tmp_path):
+    def traces():
+        return sorted(path.name for path in tmp_path.glob("*.trace*"))
+
+    for expected in (["true.trace"], ["true-2.trace", "true.trace"]):
+        assert record("--", "true", options=(), cwd=tmp_path).returncode == 0
+        assert traces() == expected
+    (tmp_path / "true-3.trace.77").write_bytes((tmp_path / "true.trace").read_bytes())
+    assert record("--", "true", options=(), cwd=tmp_path).returncode == 0 and (tmp_path / "true-4.trace").exists()
+    first = (tmp_path / "true.trace").read_bytes()
+    assert first
+    for name, words in (("true.trace", ["perl", "-e", "1"]), ("true-3.trace", ["true"])):
+        done = record("--out", tmp_path / name, "--", *words, options=())
+        assert done.returncode == 2 and "is there and is not overwritten; --force does that" in done.stderr
+    assert (tmp_path / "true.trace").read_bytes() == first and (tmp_path / "true-3.trace.77").exists()
+    # The control: with --force both go.
+    assert record("--out", tmp_path / "true-3.trace", "--force", "--", "true", options=()).returncode == 0
+    assert (tmp_path / "true-3.trace").exists() and not (tmp_path / "true-3.trace.77").exists()
+
+
+def test_a_trace_that_the_program_removes(record, tmp_path):
+    folder = tmp_path / "there"
+    for remove in ("rm there/b.trace", "rm -r there"):
+        folder.mkdir(exist_ok=True)
+        done = record("--out", folder / "b.trace", "--", "sh", "-c", remove, options=(), cwd=tmp_path)
+        assert done.returncode == 0 and "Traceback" not in done.stderr
+        assert f"hak: {folder / 'b.trace'} is gone: CMD, or someone else, removed it" in done.stderr
 
 
 def test_operators_of_cxx(record, recorded, library, tmp_path):
