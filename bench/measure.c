@@ -7,16 +7,18 @@
  * The kernel counts what a process was before exec towards its peak, so what starts a program must be smaller than
  * the program: this is; Python is not. Its own malloc is libc's: the variables are for the command. */
 #include "bench.h"
+#include "calls.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/perf_event.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,35 +40,30 @@ static unsigned long number(const char *word, unsigned long max) {
   return value;
 }
 
-/* A counter of system calls that starts with the exec of a child; -1: not possible here. */
-static int calls_open(void) {
-  static const char *const paths[] = {"/sys/kernel/tracing/events/raw_syscalls/sys_enter/id",
-                                      "/sys/kernel/debug/tracing/events/raw_syscalls/sys_enter/id"};
-  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-    FILE *file = fopen(paths[i], "re");
-    unsigned long long id = 0;
-    if (!file)
-      continue;
-    int got = fscanf(file, "%llu", &id);
-    fclose(file);
-    if (got != 1)
-      continue;
-    struct perf_event_attr attributes = {
-        .type = PERF_TYPE_TRACEPOINT,
-        .size = sizeof attributes,
-        .config = id,
-        .disabled = 1,
-        .inherit = 1,
-        .enable_on_exec = 1,
-    };
-    return (int)syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-  }
-  return -1;
+static void end_all(int number_of_signal) {
+  (void)number_of_signal;
+  kill(0, SIGKILL);
+}
+
+/* Nothing outlives the lab: as the leader of a process group, which it is when the lab starts it, measure kills all of
+ * the group when its starter dies (the thread of it that started measure), and on SIGTERM. */
+static void end_with_starter(int report_fd) {
+  if (getpgrp() != getpid())
+    return;
+  const pid_t starter = getppid();
+  struct sigaction action = {.sa_handler = end_all};
+  sigaction(SIGTERM, &action, NULL);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  /* It may have died before, even before main: then another process is the parent, or nobody can read the report. */
+  struct pollfd report = {.fd = report_fd};
+  if (getppid() != starter || (poll(&report, 1, 0) == 1 && report.revents & POLLERR))
+    bench_die("the starter is gone");
 }
 
 int main(int argc, char **argv) {
   int at = 1, counter = -1;
   bool has_calls = false;
+  const char *why_not;
   for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
     if (strcmp(argv[at], "--calls") == 0) {
       has_calls = true;
@@ -87,8 +84,9 @@ int main(int argc, char **argv) {
   if (argc - at < 2)
     usage();
   int fd = (int)number(argv[at++], 1023);
+  end_with_starter(fd);
   if (has_calls)
-    counter = calls_open();
+    counter = calls_open(CALLS_FROM_EXEC, &why_not);
   fcntl(fd, F_SETFD, FD_CLOEXEC);
 
   uint64_t start_ns = bench_clock_ns();
@@ -104,7 +102,7 @@ int main(int argc, char **argv) {
 
   char calls[24] = "null";
   uint64_t count = 0;
-  if (counter >= 0 && read(counter, &count, sizeof count) == sizeof count)
+  if (calls_read(counter, &count))
     snprintf(calls, sizeof calls, "%ju", (uintmax_t)count);
   if (dprintf(fd,
               "{\"status\": %d, \"seconds\": %.6f, \"user_seconds\": %.6f, \"system_seconds\": %.6f, "

@@ -1,19 +1,15 @@
 #include "soak.h"
 
 #include "bench.h"
+#include "calls.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-#if __has_include(<linux/perf_event.h>)
-#include <linux/perf_event.h>
-#endif
 
 enum { EPOCH_MS_DEFAULT = 1000, LINE_BYTES = 320 };
 
@@ -61,39 +57,6 @@ void soak_help(void) {
   printf("  %-11s %s\n", "--epoch-fd N", "where the lines go (1; the report is on stderr then)");
 }
 
-#if __has_include(<linux/perf_event.h>)
-/* The number that a short file begins with; 0 when it cannot be read. */
-static uint64_t file_number(const char *path) {
-  char text[32] = "";
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return 0;
-  ssize_t length = read(fd, text, sizeof text - 1);
-  close(fd);
-  return length > 0 ? strtoull(text, NULL, 10) : 0;
-}
-
-/* A counter on the tracepoint that every system call passes, for this thread and all that it starts. */
-static void calls_open(const struct bench *bench) {
-  uint64_t id = file_number("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id");
-  if (!id)
-    id = file_number("/sys/kernel/debug/tracing/events/raw_syscalls/sys_enter/id");
-  if (!id) {
-    fprintf(stderr, "%s: system calls are not counted: no tracepoint raw_syscalls:sys_enter here (root and tracefs?)\n",
-            bench->name);
-    return;
-  }
-  struct perf_event_attr wanted = {.type = PERF_TYPE_TRACEPOINT, .size = sizeof wanted, .config = id, .inherit = 1};
-  calls_fd = (int)syscall(SYS_perf_event_open, &wanted, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-  if (calls_fd < 0)
-    fprintf(stderr, "%s: system calls are not counted: perf_event_open: %s\n", bench->name, strerror(errno));
-}
-#else
-static void calls_open(const struct bench *bench) {
-  fprintf(stderr, "%s: system calls are not counted: built without the kernel's headers\n", bench->name);
-}
-#endif
-
 static void stop_ask(int number_of_signal) {
   (void)number_of_signal;
   stop_wanted = 1;
@@ -107,12 +70,15 @@ void soak_open(struct bench *bench) {
   struct sigaction action = {.sa_handler = stop_ask, .sa_flags = SA_RESTART};
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
-  calls_open(bench);
+  const char *why;
+  calls_fd = calls_open(CALLS_FROM_HERE, &why);
+  if (calls_fd < 0)
+    fprintf(stderr, "%s: system calls are not counted: %s\n", bench->name, why);
 }
 
-static uint64_t calls_read(void) {
+static uint64_t calls_now(void) {
   uint64_t count = 0;
-  return calls_fd >= 0 && read(calls_fd, &count, sizeof count) == (ssize_t)sizeof count ? count : 0;
+  return calls_read(calls_fd, &count) ? count : 0;
 }
 
 /* An epoch is closed and the next one opened in this order, so that what is done in between belongs to neither: of
@@ -121,7 +87,7 @@ static struct reading epoch_close(void) {
   struct reading last;
   struct rusage used;
   last.ns = bench_clock_ns();
-  last.calls = calls_read();
+  last.calls = calls_now();
   last.cpu_ns = bench_cpu_ns();
   getrusage(RUSAGE_SELF, &used);
   last.faults_minor = (uint64_t)used.ru_minflt;
@@ -131,7 +97,7 @@ static struct reading epoch_close(void) {
 
 static void epoch_open(void) {
   epoch_first = epoch_close();
-  epoch_first.calls = calls_read();
+  epoch_first.calls = calls_now();
   epoch_first.ns = bench_clock_ns();
   epoch_ops = 0;
 }
