@@ -174,10 +174,7 @@ def test_the_program(build, library):
         assert run.n("malloc") + run.n("free") == 200_000 and run.n("timer") == 25_000
         middle = run.percentile_ns("malloc", 50)
         assert 0 < run.percentile_ns("timer", 50) <= middle < 5000
-        # What the program itself prints of the same counts.
-        assert result["malloc_median_ns"] == pytest.approx(middle)
-        assert result["free_p99_ns"] == pytest.approx(run.percentile_ns("free", 99))
-        assert result["timer_cost_p99_ns"] == pytest.approx(run.percentile_ns("timer", 99))
+        assert not [key for key in result if key.endswith("_ns")], "percentiles are the lab's: it refuses what is too few"
     assert measure(build, 200_000, 400, 3, 16, 1024, 2, 500, 256)["hash"] == result["hash"]
 
 
