@@ -48,6 +48,7 @@ class Replays:
     on_turn: Callable | None = None  # called as on_turn(allocator, run) before a run
     on_run: Callable | None = None  # called as on_run(allocator, run, result, samples) after a measured one
     links: process.Links = field(default_factory=process.Links)
+    reference: tuple[str, str] | None = None  # whose hash all must have, and the hash
 
     def run(self) -> None:
         """Run 0 warms up and is dropped; every other round goes backwards. One that fails is out."""
@@ -61,19 +62,30 @@ class Replays:
                 self._series(allocator).problem = problem
                 if result:
                     results[allocator.name] = result, samples
-            if not results:
-                continue
-            reference = results.get("glibc") or next(iter(results.values()))
+            self._compare({name: result["hash"] for name, (result, _) in results.items()})
             for allocator in turn:
-                if allocator.name not in results:
-                    continue
-                result, samples = results[allocator.name]
-                if result["hash"] != reference[0]["hash"]:
-                    self._series(allocator).problem = f"wrong work: hash {result['hash']}, not {reference[0]['hash']}"
-                elif run:
+                if run and allocator.name in results and not self._series(allocator).problem:
+                    result, samples = results[allocator.name]
                     self._series(allocator).results[run] = result
                     if self.on_run:
                         self.on_run(allocator, run, result, samples)
+
+    def _compare(self, hashes: dict[str, str]) -> None:
+        """All runs of a plan have one hash, glibc's. Without glibc it is that of the first allocator named; where one
+        differs, nobody knows which of the two is wrong, and both are out."""
+        if not self.reference and hashes:
+            names = ["glibc", *(allocator.name for allocator in self.allocators)]
+            first = next(name for name in names if name in hashes)
+            self.reference = first, hashes[first]
+        for name, found in hashes.items():
+            whose, wanted = self.reference
+            if found == wanted:
+                continue
+            if whose == "glibc":
+                self.outcome.of(name).problem = f"wrong work: hash {found}, not {wanted}"
+                continue
+            for series in (self.outcome.of(name), self.outcome.of(whose)):
+                series.problem = series.problem or f"hashes differ: {whose} {wanted}, {name} {found}"
 
     def _series(self, allocator: Allocator) -> Series:
         return self.outcome.of(allocator.name)
@@ -104,6 +116,10 @@ class Replays:
         over_time = smear([live for _, live, _ in rows], [rss for _, _, rss in rows])
         if over_time is not None:
             result["mean_over_live"] = over_time
+        if rows:  # at most PLAN_SAMPLES (bench/trace/plan.h) points
+            result["curve_progress"] = [round(step / result["operations"], 4) for step, _, _ in rows]
+            result["curve_live_kb"] = [live for _, live, _ in rows]
+            result["curve_rss_kb"] = [rss for _, _, rss in rows]
         return result, rows, ""
 
 

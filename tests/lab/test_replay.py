@@ -3,6 +3,7 @@
 import csv
 import os
 import random
+import shutil
 import subprocess
 import sys
 import types
@@ -13,6 +14,7 @@ import pytest
 from made_trace import CALLOC, FREE, GAVE, MALLOC, TOOK, Event
 
 from lab.judge import allocations
+from lab.run import allocators, replay
 from lab.store import rows, trace
 
 PLAN_HEAD = numpy.dtype([("mark", "u8"), ("version", "u4"), ("threads", "u4"), ("records", "u8"), ("steps", "u8"),
@@ -153,13 +155,8 @@ def test_plan(plan_of):
     plan = plan_of(crossing(30_000, 6, largest=300))
     unit = plan.head["unit_bytes"]
     assert unit == 256 and plan.head["steps"] == 30_000 and plan.head["samples"] == 60
-    assert [argument for row in plan.rows for kind, argument, *_ in row if kind == SPAWN].sort() == [
-        1,
-        2,
-        3,
-        4,
-        5,
-    ].sort()
+    spawned = sorted(argument for row in plan.rows for kind, argument, *_ in row if kind == SPAWN)
+    assert spawned == [1, 2, 3, 4, 5] == sorted(range(1, plan.head["threads"]))
     for begin, row in zip(plan.begin, plan.rows, strict=True):  # P1, with the positions that steps have at least
         last, position = begin, begin
         for kind, argument, *_ in row:
@@ -200,6 +197,41 @@ def test_replay_measures_and_stores(hak, tmp_path):
         )
         assert row.result["peak_over_live"] > 1 and row.result["threads"] == 4 and row.result["operations"] == 40_000
         assert row.result["live_end_kb"] == pytest.approx(int(own[-1]["live_kb"]), abs=2048)
+        # The row has the same points as the file, so that a report can draw them.
+        assert row.result["curve_progress"] == [int(sample["step"]) / 40_000 for sample in own]
+        assert row.result["curve_live_kb"] == [int(sample["live_kb"]) for sample in own]
+        assert row.result["curve_rss_kb"] == [int(sample["rss_kb"]) for sample in own]
+        assert max(row.result["curve_rss_kb"]) <= row.result["heap_peak_kb"]
+
+
+class Hashes(replay.Replays):
+    """Replays of allocators whose hashes are given: one for each run."""
+
+    def __init__(self, **hashes):
+        self.hashes = {name: list(found) for name, found in hashes.items()}
+        found = [allocators.Allocator(name, None) for name in hashes]
+        super().__init__(None, "", found, 2, None, 1, replay.open_outcome("made", "hakmem", found))
+        self.run()
+
+    def _once(self, allocator):
+        return {"hash": self.hashes[allocator.name].pop(0)}, [], ""
+
+    def said(self):
+        return {series.name: series.problem for series in self.outcome.series}
+
+
+def test_whose_hash_counts():
+    made = Hashes(hakmem="aaa", broken="bbb", glibc="aaa")
+    assert made.said() == {"hakmem": "", "glibc": "", "broken": "wrong work: hash b, not a"}
+    assert [len(series.results) for series in made.outcome.series] == [2, 0, 2]
+    # Without glibc, whoever is named first and whoever runs first, neither of two is called wrong.
+    for order in (("hakmem", "broken", "other"), ("broken", "other", "hakmem")):
+        hashes = {"hakmem": "aaa", "broken": "bbb", "other": "aaa"}
+        said = Hashes(**{name: hashes[name] for name in order}).said()
+        assert said["hakmem"].startswith("hashes differ: ") and said["broken"].startswith("hashes differ: ")
+    assert Hashes(hakmem="aaa", broken="aab").said() == dict.fromkeys(("hakmem", "broken"),
+                                                                      "hashes differ: hakmem a, broken b")  # fmt: skip
+    assert set(Hashes(hakmem="aaa", other="aaa").said().values()) == {""}
 
 
 def test_a_wrong_allocator_is_called_wrong(hak, plugins, tmp_path):
@@ -274,3 +306,35 @@ def test_recorded_programs_replay_on_all(hak, build, tmp_path):
             assert row.result["live_peak_kb"] == sums.live_peak // 1024
             assert row.result["threads"] == sums.threads
             assert row.result["heap_peak_kb"] > 0.9 * row.result["live_peak_kb"]
+
+
+def test_a_real_program(hak, build, tmp_path):
+    """The control: another input is another trace."""
+    programs = {
+        "perl": lambda count: ["-e", f"my %h; $h{{$_}} = $_ x 3 for 1..{count}; print scalar keys %h"],
+        "sqlite3": lambda count: [":memory:", "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 "
+            f"from n limit {count}) insert into t select i, hex(i) from n; select count(*) from t"],
+    }  # fmt: skip
+    name = next(filter(shutil.which, programs), None)
+    if not name:
+        pytest.skip("neither perl nor sqlite3")
+    peaks = {}
+    for count in (3000, 6000):
+        path = tmp_path / f"{count}.trace"
+        done = hak("--out", path, "--", name, *programs[name](count), verb="record")
+        assert (done.returncode, done.stdout.strip()) == (0, str(count)), done.stderr
+        done = hak(path, "--against", "glibc", "--runs", 1, "--json", tmp_path / f"{count}.rows")
+        assert done.returncode == 0, done.stdout + done.stderr
+        with trace.Trace(path, trace.library_in(build)) as found:
+            sums = allocations.tally(found)
+            assert found.facts.program == name and found.facts.problem == "" and sums.events > count
+        stored = rows.read([tmp_path / f"{count}.rows"])
+        assert [row.allocator for row in stored] == ["hakmem", "glibc"]
+        assert len({row.result["hash"] for row in stored}) == 1
+        for row in stored:
+            assert row.result["operations"] == sums.events and row.result["live_peak_kb"] == sums.live_peak // 1024
+            points = len(row.result["curve_progress"])
+            assert 2 <= points <= 300 and points == len(row.result["curve_rss_kb"]) == len(row.result["curve_live_kb"])
+            assert row.result["heap_peak_kb"] > 0.9 * row.result["live_peak_kb"]
+        peaks[count] = sums.live_peak
+    assert peaks[6000] > 1.2 * peaks[3000]
