@@ -49,15 +49,8 @@ class Latency:
     def max_ns(self, part: str) -> float:
         return self.parts[part].max_value / self.ticks_per_ns
 
-    def percentile_ns(self, part: str, percent: float) -> float | None:
-        """The upper end of the bucket that holds it; None: too few samples."""
-        histogram = self.parts[part]
-        if not enough(self.n(part), percent):
-            return None
-        ticks = min(histogram.get_value_at_percentile(percent), histogram.max_value)
-        return ticks / self.ticks_per_ns
-
     def percentiles_ns(self, part: str) -> dict[float, float | None]:
+        """The upper end of the bucket that holds it; None: too few samples."""
         allowed = [percent for percent in PERCENTILES if enough(self.n(part), percent)]
         found = self.parts[part].get_percentile_to_value_dict(allowed)
         top = self.parts[part].max_value

@@ -82,7 +82,7 @@ def run(
             note += ", tiny: rates mean nothing" if tiny else ""
             out.print("\n", tables.outcome_tables(outcome, row.shows, note))
             if row.group == "latency":
-                out.print(latency.table({series.name: list(series.results.values()) for series in outcome.series}))
+                out.print(latency.table(outcome))
         if is_stopped:
             break
     progress.close()

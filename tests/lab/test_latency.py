@@ -3,6 +3,7 @@ are refused, and the epoch proxy is computed in the right order."""
 
 import json
 import math
+import re
 import subprocess
 
 import numpy
@@ -12,7 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab.judge import latency
+from lab.judge.outcome import Outcome, Series
 from lab.show import latency as show
+from lab.show import tables
+from lab.store import rows
 
 HIGHEST = 2**40 - 1
 LAYOUT = {"source": "rdtscp", "ticks_per_ns": 2.0, "significant_figures": 3, "lowest": 1, "highest": HIGHEST}
@@ -109,13 +113,58 @@ def test_too_few_is_said(capsys):
     found = latency.figures(run)
     assert found["malloc_p99_ns"] == 990 / 2 and found["malloc_p99_9_ns"] is None
     assert found["timer_p50_ns"] == 10 and found["malloc_samples"] == 1000
-    from lab.show import tables
-
-    tables.console().print(show.table({"a": [run], "b": [run] * 10}))
-    lines = capsys.readouterr().out.splitlines()
+    lines = shown(capsys, {"a": [found], "b": [found] * 10, "c": [], "d": [{}]})
     first, merged = (next(line for line in lines if line.strip().startswith(name)) for name in ("a ", "b "))
-    assert first.count("too few") == 3 and merged.count("too few") == 2, "ten runs together are enough for p99.9"
-    assert any("steps of" in line for line in lines)
+    assert first.count("too few") == 3, first
+    assert merged.count("too few") - merged.count("too few runs") == 2, "ten runs together are enough for p99.9"
+    assert any("steps of" in line for line in lines) and not any(
+        line.strip().startswith(("c ", "d ")) for line in lines
+    )
+
+
+def shown(capsys, results):
+    series = [Series(name, "latency", name != "a", results=dict(enumerate(runs, 1))) for name, runs in results.items()]
+    tables.console().print(show.table(Outcome("latency", "a", series)))
+    return capsys.readouterr().out.splitlines()
+
+
+def test_tails_are_compared_by_pairs(capsys):
+    """The machine gets slower from run to run, by much more than the allocators differ."""
+    stored = latency.figures(raw(range(1, 1001)))
+
+    def results(factor, runs):
+        return [stored | {"malloc_p99_ns": factor * 100.0 * run, "malloc_p99_9_ns": 500.0 * run,
+                          "free_p99_ns": 100.0 / factor * run, "free_p99_9_ns": None} for run in runs]  # fmt: skip
+
+    def verdicts(peer, runs=range(1, 12)):
+        lines = shown(capsys, {"a": results(1.2, runs), "b": peer})
+        at = next(i for i, line in enumerate(lines) if line.strip().startswith("b "))
+        return [line.split(str(1000 * len(runs)))[-1] for line in lines[at : at + 3]]
+
+    malloc, free, timer = verdicts(results(1.0, range(1, 12)))
+    assert malloc.split()[:3] == ["1.20", "(1.20-1.20)", "slower"] and malloc.strip().endswith("no difference")
+    assert free.split() == ["0.83", "(0.83-0.83)", "faster"], "of p99.9 there are too few samples: no word"
+    assert timer.strip().endswith("1100"), "nothing follows the number of samples"
+    assert verdicts(results(1.0, range(1, 7)), range(1, 7))[0].count("too few runs") == 2
+    # Control: what is paired with another run's shows nothing.
+    assert verdicts(results(1.0, range(11, 0, -1)))[0].count("no difference") == 2
+
+
+def test_a_stored_row_keeps_the_histograms(tmp_path):
+    """Their text has every sign that base64 has, which are also those of paths."""
+    for seed in range(1000):
+        values = numpy.random.default_rng(seed).lognormal(6, 2, 300).astype(int) + 1
+        found = latency.figures(raw(values))
+        if re.search(r"[+/]/\w", found["latency_malloc"]):
+            break
+    machine = rows.Machine(cpu="a", architecture="b", cpus=1, memory_kb=1, kernel="c", libc="d", thp="", overcommit="0")
+    context = rows.Context(session="s", commit="c", flags={}, machine=machine)
+    with rows.Writer(tmp_path / "rows.jsonl", context) as writer:
+        writer.write(kind="bench", work="latency", command=["latency"], allocator="a", library=None, run=1, n=1,
+                     result=found)  # fmt: skip
+    (row,) = rows.read([tmp_path / "rows.jsonl"])
+    assert "/" in found["latency_malloc"] and row.result == found
+    assert latency.load(row.result).n("malloc") == 300
 
 
 def test_round_trip_through_a_stored_row():
@@ -128,7 +177,7 @@ def test_round_trip_through_a_stored_row():
         assert again.max_ns(part) == first.max_ns(part) and again.n(part) == first.n(part)
     both = latency.merge([first, again])
     assert both.n("malloc") == 6000 and both.max_ns("malloc") == first.max_ns("malloc")
-    assert both.percentile_ns("malloc", 50) == first.percentile_ns("malloc", 50)
+    assert both.percentiles_ns("malloc")[50] == first.percentiles_ns("malloc")[50]
     assert all(value is None or isinstance(value, int | float | str) for value in row.values())
 
 
@@ -172,9 +221,11 @@ def test_the_program(build, library):
         result = measure(build, 200_000, 400, 3, 16, 1024, 2, 500, 256, preload=preload)
         run = latency.load(result)
         assert run.n("malloc") + run.n("free") == 200_000 and run.n("timer") == 25_000
-        middle = run.percentile_ns("malloc", 50)
-        assert 0 < run.percentile_ns("timer", 50) <= middle < 5000
-        assert not [key for key in result if key.endswith("_ns")], "percentiles are the lab's: it refuses what is too few"
+        middle = run.percentiles_ns("malloc")[50]
+        assert 0 < run.percentiles_ns("timer")[50] <= middle < 5000
+        assert not [key for key in result if key.endswith("_ns")], (
+            "percentiles are the lab's: it refuses what is too few"
+        )
     assert measure(build, 200_000, 400, 3, 16, 1024, 2, 500, 256)["hash"] == result["hash"]
 
 
@@ -183,7 +234,7 @@ def test_a_slow_allocator_is_seen(build):
     plain, mapped = (latency.load(measure(build, 8000, 100, preload=preload))
                      for preload in (None, build / "bin" / "tests" / "plugins" / "test-mapping-preload.so"))  # fmt: skip
     for part in ("malloc", "free"):
-        assert mapped.percentile_ns(part, 50) > 3 * plain.percentile_ns(part, 50)
+        assert mapped.percentiles_ns(part)[50] > 3 * plain.percentiles_ns(part)[50]
 
 
 @pytest.mark.parametrize(
