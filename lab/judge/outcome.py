@@ -31,6 +31,12 @@ class Outcome:
     work: str
     subject: str
     series: list[Series]
+    wanted: tuple[str, ...] = ()  # the peers that "the best" is to be one of
+
+    @property
+    def missing_peers(self) -> tuple[str, ...]:
+        """Those that were not measured: without them, nobody knows which is the best."""
+        return tuple(name for name in self.wanted if not ((found := self.of(name)) and found.values(RATE)))
 
     def of(self, name: str) -> Series | None:
         return next((series for series in self.series if series.name == name), None)
@@ -56,15 +62,37 @@ class Outcome:
         return max(peers, key=lambda series: median(series.values(key).values())).name if peers else None
 
 
-def from_rows(rows: Iterable, subject: str, is_peer: Callable[[str], bool]) -> dict[str, Outcome]:
-    """Outcomes by workload. Only runs of one session are pairs: a workload's latest session is taken."""
+def sessions_that_count(rows: Iterable, wanted: Callable[[str], Iterable[str]]) -> dict[str, str]:
+    """Only runs of one session are pairs. Of each workload one session counts: the latest of those that are not tiny,
+    have most of the wanted allocators, and enough runs for an interval, in this order."""
+    found: dict[str, dict[str, dict]] = {}
+    for place, row in enumerate(rows):
+        session = found.setdefault(row.work, {}).setdefault(row.session, {"names": set(), "runs": 0})
+        session["names"].add(row.allocator)
+        session |= {"runs": max(session["runs"], row.run), "place": place, "tiny": row.is_tiny}
+    chosen = {}
+    for work, sessions in found.items():
+        enough = min(stats.runs_needed(), max(session["runs"] for session in sessions.values()))
+        names = set(wanted(work))
+
+        def rank(item, names=names, enough=enough):
+            session = item[1]
+            return not session["tiny"], len(session["names"] & names), session["runs"] >= enough, session["place"]
+
+        chosen[work] = max(sessions.items(), key=rank)[0]
+    return chosen
+
+
+def from_rows(rows: Iterable, subject: str, is_peer: Callable[[str], bool],
+              wanted: Callable[[str], Iterable[str]] = lambda _: ()) -> dict[str, Outcome]:  # fmt: skip
+    """Outcomes by workload, each of the session that counts; wanted: the peers a workload should have."""
     rows = list(rows)
-    latest = {row.work: row.session for row in rows}
+    chosen = sessions_that_count(rows, lambda work: (subject, *wanted(work)))
     outcomes: dict[str, Outcome] = {}
     for row in rows:
-        if row.session != latest[row.work]:
+        if row.session != chosen[row.work]:
             continue
-        outcome = outcomes.setdefault(row.work, Outcome(row.work, subject, []))
+        outcome = outcomes.setdefault(row.work, Outcome(row.work, subject, [], tuple(wanted(row.work))))
         series = outcome.of(row.allocator)
         if series is None:
             series = Series(row.allocator, " ".join(row.command), is_peer(row.allocator))

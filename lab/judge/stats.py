@@ -5,6 +5,7 @@ that time; the ratio of a pair needs no steady machine. The interval of the medi
 (the sign test turned round): it holds the true median with at least the stated probability whatever the distribution
 of the noise, also for 8 runs, where a bootstrap promises more than it keeps (docs/decisions/0016). A difference is
 named only when the whole interval lies beyond SMALLEST: the layout of code and data alone moves programs that much.
+All of this is about one session on one machine: what differs between sessions is in no interval.
 """
 
 import math
@@ -150,9 +151,11 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def against_goal(values: Iterable[float], goal: float, at_least: bool) -> str:
-    """met or missed by the median; "close" when the interval reaches to the other side of the goal."""
+    """met or missed by the median; "close" when the interval reaches to the other side of the goal; "too few runs" when
+    there is no interval."""
     values = list(values)
     median = statistics.median(values)
     low, high = interval(values)
     met = median >= goal if at_least else median <= goal
-    return ("met" if met else "missed") + (", close" if low < goal < high else "")
+    doubt = TOO_FEW if math.isinf(high) else "close" if low < goal < high else ""
+    return ("met" if met else "missed") + (f", {doubt}" if doubt else "")

@@ -1,5 +1,6 @@
 """Which allocators there are, and the library of each."""
 
+import functools
 import os
 import pathlib
 import re
@@ -35,19 +36,32 @@ class Allocator:
 
     @property
     def version(self) -> str:
-        """As far as the name of the file tells: libjemalloc.so.2 is a link in every distribution."""
+        """Of libc, hakmem, what `hak peers` installed, or a package's; "" for another file."""
         if self.library is None:
-            return " ".join(os.confstr("CS_GNU_LIBC_VERSION").split()[1:])
-        found = re.search(r"\.so\.([0-9][0-9.]*)$", os.path.realpath(self.library))
-        return found.group(1) if found else _pinned(self.name)
+            return " ".join(os.confstr("CS_GNU_LIBC_VERSION").split()[1:]) if not self.missing else ""
+        return _version(os.path.realpath(self.library))
 
 
-def _pinned(name: str) -> str:
-    """mimalloc comes as a file without a number: `hak` knows which one it installs."""
-    if name != "mimalloc":
+@functools.cache
+def _version(library: str) -> str:
+    if os.path.dirname(library) == str(ROOT / ".peers"):  # mimalloc, at the version that `hak` pins
+        found = re.search(r"^mimalloc_version=(\S+)", (ROOT / "hak").read_text(encoding="utf-8"), re.MULTILINE)
+        return found.group(1) if found else ""
+    if os.path.basename(library).startswith("libhakmem.so."):
+        return os.path.basename(library).removeprefix("libhakmem.so.")
+    return _package_version(library)
+
+
+def _package_version(library: str) -> str:
+    """What Debian's package manager knows of the file, without its own revision: 5.3.0 of 5.3.0-1."""
+    try:
+        said = subprocess.run(["dpkg-query", "-S", library], capture_output=True, text=True, check=True).stdout
+        package = said.split(": ")[0].split(",")[0]
+        shown = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], capture_output=True, text=True,
+                               check=True).stdout  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
         return ""
-    found = re.search(r"^mimalloc_version=(\S+)", (ROOT / "hak").read_text(encoding="utf-8"), re.MULTILINE)
-    return found.group(1) if found else ""
+    return shown.split(":")[-1].rsplit("-", 1)[0]
 
 
 def _checked(name: str, path: str, settings: Mapping[str, str] | None = None) -> Allocator:
@@ -82,11 +96,15 @@ def find(word: str, build_dir: str | os.PathLike, libraries: Mapping[str, str] |
 
 def find_all(words: str | Iterable[str], build_dir: str | os.PathLike,
              libraries: Mapping[str, str] | None = None) -> list[Allocator]:  # fmt: skip
-    """A LIST of the command line: words with commas between. ValueError if one names none, or is there twice."""
+    """A LIST of the command line: words with commas between. ValueError if one names none, or is there twice, or if
+    a library is given for a name that is not in the list."""
     words = words.split(",") if isinstance(words, str) else list(words)
     found = [find(word.strip(), build_dir, libraries) for word in words]
     names = [allocator.name for allocator in found]
     doubles = sorted({name for name in names if names.count(name) > 1})
     if doubles:
         raise ValueError(f"{', '.join(doubles)} is named twice")
+    unused = sorted(set(libraries or ()) - set(names))
+    if unused:
+        raise ValueError(f"--lib {unused[0]}: no allocator of that name is measured")
     return found

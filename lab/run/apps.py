@@ -7,6 +7,7 @@ than any of them: a process inherits the peak of what started it. Programs may c
 
 import hashlib
 import importlib
+import os
 import pathlib
 import shutil
 import subprocess
@@ -14,8 +15,8 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 
-from lab.run import process
-from lab.run.allocators import ROOT
+from lab.run import process, program
+from lab.run.allocators import ROOT, Allocator
 
 GROUP = "apps"
 LIBC = "libc.so.6"
@@ -77,9 +78,9 @@ def _module(name):
 
 def missing(name):
     """What has to be installed first, or nothing."""
-    for program in APPS[name].needs:
-        if shutil.which(program) is None:
-            return f"{program} is not installed"
+    for needed in APPS[name].needs:
+        if shutil.which(needed) is None:
+            return f"{needed} is not installed"
     if (
         name == "python"
         and subprocess.run(["python3", "-c", "import test.test_json"], capture_output=True, check=False).returncode
@@ -88,22 +89,34 @@ def missing(name):
     return ""
 
 
-def run(name, allocator, links, environment, **how):
-    """An app in a folder of its own: (result, "") or (None, what went wrong). `how` is what process.run takes."""
+def run(name: str, allocator: Allocator, links: process.Links, environment: dict, *, count_calls: bool, **how):
+    """An app in a folder of its own: (result, "") or (None, what went wrong). `how` is what process.run takes. Instead of
+    counting system calls, the loader tells whose malloc each process got, which must be the allocator's for one."""
     app = APPS[name]
     module = _module(app.module)
+    # Programs may bring a malloc of their own: libc is preloaded, too, where it is to be measured.
     added = {"LD_PRELOAD": LIBC} | process.variables(allocator, links)
-    with tempfile.TemporaryDirectory(prefix="hakmem-app-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hakmem-app-") as folder, tempfile.TemporaryDirectory() as told:
         for file, text in (app.files(module) if app.files else {}).items():
             pathlib.Path(folder, file).write_text(text, encoding="utf-8")
+        environment = environment | app.environment | getattr(module, "EXTRA", {}) | {"HOME": folder}
         done = process.run(
-            app.words(module), environment | app.environment | getattr(module, "EXTRA", {}) | {"HOME": folder}, added,
+            app.words(module), environment | (program.bindings(told) if count_calls else {}), added,
             stdin=app.stdin(module).encode() if app.stdin else b"", cwd=folder, **how)  # fmt: skip
+        served = program.served(told)
     if done.problem:
         return None, done.problem
+    if count_calls and served.sources and not served.by(allocator.library or _libc()):
+        return None, f"malloc came from {served.not_by(allocator.library or _libc())}, not from the preloaded library"
     return done.figures() | {
         "operations": 1,
         "ops_per_s": 1 / done.seconds,
         "malloc": allocator.library or LIBC,
         "hash": hashlib.sha256(done.stdout).hexdigest()[:16] if app.same_output else name,
     }, ""
+
+
+def _libc() -> str:
+    """The file that the loader takes for LIBC."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return next(line.split()[-1] for line in maps if os.path.basename(line.split()[-1]) == LIBC)

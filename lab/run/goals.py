@@ -25,6 +25,8 @@ def _subject_rate(against):
     """Rate of the subject against a named allocator, or the best peer of the row."""
 
     def measure(outcome):
+        if against == "best" and outcome.missing_peers:
+            return {}
         return outcome.quotients(outcome.subject, outcome.best_peer() if against == "best" else against)
 
     return measure
@@ -49,19 +51,25 @@ def _own(key):
 
 
 def _of_glibc(key):
-    return lambda outcome: outcome.pairs(outcome.subject, "glibc", key, lambda x, y: x / y)
+    return lambda outcome: outcome.quotients(outcome.subject, "glibc", key)
 
 
 def _of_highest_peer(key):
     """A rate of the program's own, against the peer that has the highest."""
-    return lambda outcome: outcome.pairs(outcome.subject, outcome.best_peer(key), key, lambda x, y: x / y)
+
+    def measure(outcome):
+        if outcome.missing_peers:
+            return {}
+        return outcome.quotients(outcome.subject, outcome.best_peer(key), key)
+
+    return measure
 
 
 def _of_lowest(key, *names):
     """Against the lowest of the named allocators in the same run; all of them must have finished it."""
 
     def measure(outcome):
-        ratios = [outcome.pairs(outcome.subject, name, key, lambda x, y: x / y) for name in names]
+        ratios = [outcome.quotients(outcome.subject, name, key) for name in names]
         return {run: max(ratio[run] for ratio in ratios) for run in sorted(set.intersection(*map(set, ratios)))}
 
     return measure

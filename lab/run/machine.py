@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 
 from lab.run.allocators import ROOT
 from lab.store.rows import Context, Machine, session_name
@@ -75,9 +76,14 @@ def machine() -> Machine:
     )
 
 
-def context(build_dir: str | os.PathLike) -> Context:
-    """What all rows of this invocation say of where they were measured."""
-    return Context(session=session_name(), commit=_commit(), flags=_flags(build_dir), machine=machine())
+def context(build_dir: str | os.PathLike, libraries: Iterable[str] = ()) -> Context:
+    """What all rows of this invocation say of where they were measured. libraries: those of hakmem; how one from
+    elsewhere was compiled is not known."""
+    flags = _flags(build_dir)
+    inside = os.path.join(os.path.realpath(build_dir), "")
+    if not all(os.path.realpath(library).startswith(inside) for library in libraries):
+        flags.pop("library", None)
+    return Context(session=session_name(), commit=_commit(), flags=flags, machine=machine())
 
 
 def line(context: Context) -> str:

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from lab.run.allocators import Allocator
 
 PASSED_ON = ("PATH", "HOME", "TMPDIR")
-# All environments of a comparison are padded to a multiple of this: their size shifts the stack, and where the
-# stack lies alone can change a program's speed.
-ENVIRONMENT_STEP = 2048
+# All environments of a comparison are padded to one length: it shifts the stack, and where the stack lies alone can
+# change a program's speed. Clean ones are shorter than this.
+ENVIRONMENT_BYTES = 4096
+PADDING = "HAK_LAB_PADDING"
 
 
 @dataclass(frozen=True)
@@ -74,21 +75,25 @@ def variables(allocator: Allocator, links: Links) -> dict[str, str]:
     return preload | dict(allocator.settings)
 
 
-def padded(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same with PADDING, so that all environments of up to ENVIRONMENT_STEP bytes are equally long."""
-    environment = {name: value for name, value in environment.items() if name != "PADDING"}
-    used = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment.items())
-    return environment | {"PADDING": "x" * (-(used + len("PADDING=") + 1) % ENVIRONMENT_STEP)}
+def bytes_of(environment: Mapping[str, str]) -> int:
+    return sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment.items())
+
+
+def padded(environment: Mapping[str, str], length: int = ENVIRONMENT_BYTES) -> dict[str, str]:
+    """The same with PADDING, `length` bytes long; longer, and not padded, if it does not fit."""
+    environment = {name: value for name, value in environment.items() if name != PADDING}
+    missing = length - bytes_of(environment | {PADDING: ""})
+    return environment | {PADDING: "x" * missing} if missing >= 0 else environment
 
 
 def run(words: Sequence[str], environment: Mapping[str, str], added: Mapping[str, str], *, build_dir: str,
         cpu: int | None = None, timeout: float | None = None, stdin: bytes = b"", cwd: str | None = None,
-        count_calls: bool = False) -> Measured:  # fmt: skip
+        count_calls: bool = False, environment_bytes: int = ENVIRONMENT_BYTES) -> Measured:  # fmt: skip
     """Runs words[0] in a session of its own; nothing of it is left when this returns or raises. `added` are the
-    variables of the allocator. stdout and stderr are kept, in files while it runs."""
+    variables of the allocator; the whole environment gets `environment_bytes` long, unless that is too few. stdout and
+    stderr are kept, in files while it runs."""
     environment, added = dict(environment), dict(added)
-    whole = padded(environment | added)
-    added["PADDING"] = whole["PADDING"]
+    added |= {PADDING: padded(environment | added, environment_bytes).get(PADDING, "")}
     program = [os.path.join(build_dir, "bin", "measure")]
     program += ["--cpu", str(cpu)] if cpu is not None else []
     program += ["--calls"] if count_calls else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lab.judge import latency
 from lab.judge.outcome import Outcome, Series
 from lab.run import apps, process
-from lab.run.allocators import OURS, SUBJECT, Allocator
+from lab.run.allocators import OURS, PEERS, SUBJECT, Allocator
 from lab.run.workloads import Row
 
 # System calls of the whole program as the kernel counts them, and those that hakmem says it made.
@@ -46,6 +46,9 @@ class Rounds:
     def clock(self, row: Row) -> str:
         return "cpu" if self.is_cpu_time and not (row.threads or row.children) else "wall"
 
+    def runs_of(self, row: Row) -> int:
+        return min(self.runs, row.runs_max or self.runs)
+
     def pinned(self, row: Row) -> int | None:
         return None if row.threads else self.cpu
 
@@ -60,9 +63,6 @@ class Rounds:
         }
         if row.is_app:
             return apps.run(entry.series.command.split()[1], entry.allocator, self.links, environment, **how)
-        is_ours = entry.allocator.name in OURS
-        if count_calls and is_ours and not row.children:
-            environment.setdefault("HAKMEM_STATS", "json")
         words = [*self.words(entry.series.command), "--json"]
         done = process.run(words, environment, process.variables(entry.allocator, self.links), **how)
         if done.problem:
@@ -81,16 +81,23 @@ class Rounds:
         if library:
             result["malloc"] = os.path.realpath(library)
         result["system_calls"] = done.system_calls
-        if is_ours and environment.get("HAKMEM_STATS") == "json":
-            reports = [line for line in done.stderr.decode(errors="replace").splitlines() if line.startswith(REPORT)]
-            if len(reports) != 1:
-                return None, f"{len(reports)} reports of hakmem on stderr"
-            calls = sum(count for key, count in json.loads(reports[0]).items() if key.startswith("calls_"))
-            result["calls_own"] = calls
-            result["calls_per_100m"] = calls * 1e8 / result["operations"]
+        if entry.allocator.name in OURS and environment.get("HAKMEM_STATS") == "json":
+            problem = _own_calls(done, result)
+            if problem:
+                return None, problem
         if self.clock(row) == "cpu":
             result["ops_per_s"] = result["operations"] / max(result["cpu_seconds"], 1e-9)
         return result, ""
+
+    def count(self, row: Row, entry: Entry, result: dict) -> dict:
+        """What is known of system calls: those of the program, which `result` has, and those that hakmem counts itself,
+        from a run of its own, as its report makes some, too."""
+        counted = {key: result[key] for key in CALLS if key in result}
+        if entry.allocator.name in OURS and not row.children and "calls_own" not in counted:
+            reporting = Entry(entry.series, entry.allocator, entry.settings | {"HAKMEM_STATS": "json"})
+            own, _ = self.run(row, reporting)
+            counted |= {key: own[key] for key in CALLS if own and key in own and key != "system_calls"}
+        return counted
 
     def open_row(self, row: Row, allocators: Sequence[Allocator], subject: str) -> tuple[Outcome, list[Entry]]:
         """The row before its first run: an entry for each allocator and each variant."""
@@ -110,36 +117,60 @@ class Rounds:
                 continue
             full = command(variant.command, variant.tiny)
             if not variant.subject:
-                runs_on = Allocator("glibc", None)
+                runs_on = Allocator("glibc", None)  # nothing is preloaded
             problem = "" if os.access(self.words(full)[0], os.X_OK) else f"no {full.split()[0]} in {self.build_dir}/bin"
             series = Series(variant.name, full, False, problem or runs_on.missing, bool(problem or runs_on.missing))
             entries.append(Entry(series, runs_on, dict(variant.environment)))
         lost = apps.missing(row.command.split()[1]) if row.is_app else ""
         for entry in entries if lost else ():
             entry.series.problem, entry.series.absent = lost, True
-        return Outcome(row.name, subject, [entry.series for entry in entries]), entries
+        wanted = tuple(peer for peer in PEERS if peer not in row.without and peer != subject)
+        return Outcome(row.name, subject, [entry.series for entry in entries], wanted), entries
 
     def run_row(self, row: Row, entries: Sequence[Entry]) -> None:
         """Fills the series. Run 0 warms up, counts system calls, and is dropped; every other round goes backwards. An
         entry that fails is out for the rest of the row. On KeyboardInterrupt the complete runs stay."""
-        counted: dict[str, dict] = {}  # what the first run of each says of system calls
-        for run in range(1 if self.is_tiny else 0, min(self.runs, row.runs_max or self.runs) + 1):
+        counted: dict[str, dict] = {}
+        for run in range(1 if self.is_tiny else 0, self.runs_of(row) + 1):
             turn = [entry for entry in entries if not entry.series.problem]
             results: dict[str, dict] = {}
             for entry in turn if run % 2 else reversed(turn):
                 name = entry.series.name
                 if self.on_turn:
                     self.on_turn(row, entry, run)
-                result, entry.series.problem = self.run(row, entry, count_calls=run == 0 or self.is_tiny)
+                result, entry.series.problem = self.run(row, entry, count_calls=name not in counted)
                 if result:
-                    counted.setdefault(name, {key: result[key] for key in CALLS if key in result})
-                    results[name] = counted[name] | result | {"system_calls": counted[name]["system_calls"]}
-            reference = results.get("glibc") or next(iter(results.values()), None)
+                    if name not in counted:
+                        counted[name] = self.count(row, entry, result)
+                    results[name] = result | counted[name]
+            _check_work(turn, results)
             for entry in turn:
                 result = results.get(entry.series.name)
-                if result and result["hash"] != reference["hash"]:
-                    entry.series.problem = f"wrong work: hash {result['hash']}, not {reference['hash']}"
-                elif result and run:
+                if result and run and not entry.series.problem:
                     entry.series.results[run] = result
                     if self.on_run:
                         self.on_run(row, entry, run, result)
+
+
+def _own_calls(done: process.Measured, result: dict) -> str:
+    """Adds what hakmem's report says of system calls; or says why there is none."""
+    reports = [line for line in done.stderr.decode(errors="replace").splitlines() if line.startswith(REPORT)]
+    if len(reports) != 1:
+        return f"{len(reports)} reports of hakmem on stderr"
+    calls = sum(count for key, count in json.loads(reports[0]).items() if key.startswith("calls_"))
+    result |= {"calls_own": calls, "calls_per_100m": calls * 1e8 / result["operations"]}
+    return ""
+
+
+def _check_work(turn: Sequence[Entry], results: dict[str, dict]) -> None:
+    """The hash must be glibc's. Without glibc nobody knows who is wrong."""
+    hashes = {name: result["hash"] for name, result in results.items()}
+    for entry in turn:
+        name = entry.series.name
+        if name not in hashes or len(set(hashes.values())) == 1:
+            continue
+        if "glibc" not in hashes:
+            said = ", ".join(f"{other} {found}" for other, found in sorted(hashes.items()))
+            entry.series.problem = f"hashes differ: {said}"
+        elif hashes[name] != hashes["glibc"]:
+            entry.series.problem = f"wrong work: hash {hashes[name]}, not {hashes['glibc']}"

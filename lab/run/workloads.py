@@ -37,6 +37,7 @@ class Row:
     runs_max: int = 0  # for runs that take long and say the same each time; 0: as many as asked for
     shows: tuple = ()  # further fields of the results, a column each
     is_app: bool = False  # a real program of apps.py
+    is_rate_compared: bool = True  # its rate says something of an allocator beside its peers (bench/README.md)
 
 
 def _rows():
@@ -100,6 +101,7 @@ def _rows():
             children=True,
             runs_max=7,
             is_app=True,
+            is_rate_compared=False,
         )
 
 
@@ -112,7 +114,7 @@ def _latency_rows():
     ):
         yield Row(
             name, "latency", f"latency 6000000 400 SEED {rest}", f"latency 20000 100 SEED {rest}",
-            threads=threads, runs_max=7)  # fmt: skip
+            threads=threads, runs_max=7, is_rate_compared=False)  # fmt: skip
 
 
 def _memory_rows():
@@ -158,6 +160,7 @@ def _memory_rows():
         runs_max=7,
         without=("mimalloc", "mimalloc2"),
         shows=("vmas_end", "vmas_most"),
+        is_rate_compared=False,
     )
     mixed, mixed_tiny = "random_mixed 200000000 400 SEED", "random_mixed 20000 100 SEED"
     yield Row(
@@ -166,6 +169,7 @@ def _memory_rows():
         mixed,
         mixed_tiny,
         without=INSTALLABLE,
+        is_rate_compared=False,
         shows=("calls_per_100m",),
         variants=tuple(
             Variant(
@@ -204,8 +208,8 @@ def chosen(words, with_goals):
         elif word in ROWS:
             found = [ROWS[word]]
         elif word.split()[:1] and word.split()[0] in PROGRAMS:
-            threads = {row.command.split()[0] for row in ROWS.values() if row.threads}
-            found = [Row(word, "own", word, word, threads=word.split()[0] in threads)]
+            like = next(row for row in ROWS.values() if row.command.split()[0] == word.split()[0])
+            found = [Row(word, "own", word, word, threads=like.threads, children=like.children)]
         else:
             raise ValueError(f"unknown workload '{word}'; known: goals, {', '.join(SETS)}, {', '.join(GROUPS)}, "
                              f"{', '.join(name for name in ROWS if name not in GROUPS)}")  # fmt: skip

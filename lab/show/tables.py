@@ -13,6 +13,7 @@ from rich.text import Text
 from lab.judge import stats
 from lab.judge.outcome import RATE, Outcome, Series
 from lab.run import goals
+from lab.run.workloads import ROWS
 
 WIDTH = 200  # at least: a table is rather wrapped by the terminal than cut
 
@@ -166,7 +167,8 @@ def summary(outcomes: list[Outcome]) -> Group:
         space = outcome.ratio(subject, best, peak)
         if speed is None:
             continue
-        means.append(speed.median)
+        if outcome.work not in ROWS or ROWS[outcome.work].is_rate_compared:
+            means.append(speed.median)
         made.add_row(outcome.work, rate(_middle(own, RATE)), best, ratio(speed), verdict(speed, stats.SPEED),
                      _mib(_middle(own, peak)), ratio(space), verdict(space, stats.SIZE))  # fmt: skip
     parts = [Text(f"{subject} against the best peer of each row:", style="bold"), made]
@@ -218,7 +220,7 @@ class Progress:
         position = self.seen.setdefault(row.name, len(self.seen) + 1)
         text = f"{position}/{self.rows} {row.name}"
         if self.status:
-            self.status.update(f"{text}, run {run}/{self.runs}, {entry.series.name}")
+            self.status.update(f"{text}, run {run}/{min(self.runs, row.runs_max or self.runs)}, {entry.series.name}")
         elif text != self.last:
             with contextlib.suppress(BrokenPipeError):
                 self.console.print(text)

@@ -3,16 +3,18 @@
     with Writer(path, context) as writer: writer.write(...)     append
     read([path, ...])                                           every row, checked; BadRow says where and what
 
-A row says what ran, on what, how it was set up, and what came out. It holds no path of the machine: programs and
-libraries are named by their last component.
+A row says what ran, on what, how it was set up, and what came out. It holds no path of the machine: of absolute
+paths, in whatever field, the last component is kept.
 """
 
+import contextlib
 import datetime
 import json
 import os
 import pathlib
+import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import IO, Literal
 
 import pydantic
@@ -66,6 +68,8 @@ class Row(Context):
     cpu_pinned: int | None = None
     clock: Literal["wall", "cpu"] = "wall"  # what rates were computed from
     load: float = 0.0  # load average when the run began
+    is_tiny: bool = False  # almost nothing was done: no figure of it means anything
+    # System calls are those of a run that is not stored: counting slows them.
     result: dict[str, Value]
 
 
@@ -73,8 +77,12 @@ def session_name() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def _basenames(value: Value) -> Value:
-    return os.path.basename(value) if isinstance(value, str) and value.startswith("/") else value
+PATH = re.compile(r"(?<![\w.])/(?:[^\s/:,;=\"']+/)*([^\s/:,;=\"']+)/?")
+
+
+def without_paths(value: Value) -> Value:
+    """/home/me/x is x, and --out=/home/me/x is --out=x."""
+    return PATH.sub(r"\1", value) if isinstance(value, str) else value
 
 
 class Writer:
@@ -82,6 +90,7 @@ class Writer:
 
     def __init__(self, path: str | os.PathLike | None, context: Context):
         self.context = context
+        self.problem = ""  # why rows are no longer stored
         self.file: IO[str] | None = open(path, "a", encoding="utf-8") if path else None
 
     def __enter__(self):
@@ -91,13 +100,23 @@ class Writer:
         if self.file:
             self.file.close()
 
-    def write(self, *, command: Iterable[str], library: str | None, result: dict, **fields) -> Row:
+    def stop(self, problem: str) -> None:
+        """Stores no more, as what was stored may end within a row."""
+        self.problem, file, self.file = self.problem or problem, self.file, None
+        if file:
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def write(
+        self, *, command: Iterable[str], library: str | None, result: dict, settings: Mapping[str, str] = {}, **fields
+    ) -> Row:
         row = Row(
             **dict(self.context),
             time=datetime.datetime.now(datetime.UTC).replace(microsecond=0),
-            command=[str(_basenames(word)) for word in command],
+            command=[str(without_paths(str(word))) for word in command],
             library=library and os.path.basename(library),
-            result={key: _basenames(value) for key, value in result.items()},
+            result={key: without_paths(value) for key, value in result.items()},
+            settings={name: str(without_paths(value)) for name, value in settings.items()},
             **fields,
         )
         if self.file:

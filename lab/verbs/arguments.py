@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -30,11 +31,24 @@ def refusals(status: int = 2):
 
 
 def interrupted(_signal, _frame):
-    """A handler: what ends a program is treated like Ctrl-C."""
     raise KeyboardInterrupt
 
 
+@contextlib.contextmanager
+def ending():
+    """Inside, what ends a program, or closes its terminal, is like Ctrl-C: what runs is ended, what is known is shown."""
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def build_dir(given: pathlib.Path | None) -> pathlib.Path:
+    """Where bin/ and lib/ are. One that is asked for has its own library; `hak` names that of the release build."""
+    if given:
+        os.environ.pop("HAK_LIB", None)
     return pathlib.Path(os.path.abspath(given or os.environ.get("HAK_BUILD") or ROOT / "build" / "release"))
 
 

@@ -1,14 +1,16 @@
 """hak bench: measures hakmem and its peers with the benchmark programs, in turns."""
 
+import functools
 import os
 import pathlib
-import signal
 from typing import Annotated
 
 import typer
 
+from lab.judge.outcome import Outcome
 from lab.run import allocators, goals, machine, rounds, workloads
 from lab.show import latency, tables
+from lab.store.rows import Writer
 from lab.verbs import arguments
 
 EPILOG = f"""NAME is a group ({", ".join(workloads.GROUPS)}), a set ({", ".join(workloads.SETS)}, or goals: the rows that
@@ -39,64 +41,88 @@ def run(
 ) -> None:  # fmt: skip
     build = arguments.build_dir(build_dir)
     with arguments.refusals():
-        if against and allocator_words:
+        if against is not None and allocator_words is not None:
             raise ValueError("--allocators and --against exclude each other")
         chosen = workloads.chosen(names or [], goals.ROW_NAMES)
-        words = allocator_words or f"{allocators.SUBJECT},{against or ','.join(allocators.PEERS)}"
+        others = ",".join(allocators.PEERS) if against is None else against
+        words = f"{allocators.SUBJECT},{others}" if allocator_words is None else allocator_words
         found = allocators.find_all(words, build, arguments.pairs(lib, "--lib"))
         subject = arguments.subject(found)
         settings = arguments.pairs(env, "--env")
         cpu = machine.cpu(pin)
         arguments.check_programs(build, {row.command.split()[0] for row in chosen})
-        writer = arguments.writer(json_file, machine.context(build))
-
-    out = tables.console()
-    progress = tables.Progress(len(chosen), 1 if tiny else runs)
+        ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
+        writer = arguments.writer(json_file, machine.context(build, ours))
     measuring = rounds.Rounds(str(build), 1 if tiny else runs, tiny, seed, cpu, timeout, cpu_time, settings)
-
-    def keep(row, entry, run, result):
-        writer.write(
-            kind="bench", work=row.name, command=measuring.words(entry.series.command), seed=seed,
-            allocator=entry.series.name, library=entry.allocator.library, version=entry.allocator.version,
-            settings=settings | dict(entry.allocator.settings) | entry.settings, run=run, n=measuring.runs,
-            cpu_pinned=measuring.pinned(row), clock=measuring.clock(row), load=machine.load(),
-            result=result)  # fmt: skip
-
-    measuring.on_run, measuring.on_turn = keep, progress.turn
-    signal.signal(signal.SIGTERM, arguments.interrupted)
+    measuring.on_run = functools.partial(_keep, writer, measuring)
+    out = tables.console()
     out.print(machine.line(writer.context))
     if machine.load() > os.cpu_count() / 2:
         out.print(f"load average {machine.load():.1f} on {os.cpu_count()} CPUs: others run here, expect noise")
-    outcomes, has_failed, is_stopped = [], False, False
-    for row in chosen:
-        outcome, entries = measuring.open_row(row, found, subject)
-        try:
-            measuring.run_row(row, entries)
-        except KeyboardInterrupt:
-            is_stopped = True
-        if not is_stopped or any(series.results for series in outcome.series):
-            outcomes.append(outcome)
-            has_failed |= any(series.problem and not series.absent for series in outcome.series)
-            note = "" if measuring.pinned(row) is None else f", CPU {cpu}"
-            note += ", CPU time" if measuring.clock(row) == "cpu" else ""
-            note += ", tiny: rates mean nothing" if tiny else ""
-            out.print("\n", tables.outcome_tables(outcome, row.shows, note))
-            if row.group == "latency":
-                out.print(latency.table(outcome))
-        if is_stopped:
-            break
-    progress.close()
-    if len(outcomes) > 1:
-        out.print(tables.summary(outcomes))
-    measured = {outcome.work for outcome in outcomes}
+    with arguments.ending():
+        outcomes, is_stopped = _measure(measuring, chosen, found, subject, out)
     want_goals = "goals" in (names or [])
-    to_judge = [goal for goal in goals.GOALS if want_goals or measured.issuperset(goal.rows) and not tiny]
-    if to_judge and outcomes:
-        out.print(tables.goal_table(outcomes, to_judge, is_judged=not tiny))
-    if outcomes:
-        out.print(tables.LEGEND)
+    _conclude(outcomes, out, want_goals, tiny)
+    if writer.problem:
+        arguments.say(writer.problem)
     if is_stopped:
         arguments.say(f"stopped after {len(outcomes)} of {len(chosen)} rows")
         raise typer.Exit(130)
-    if has_failed:
+    failed = any(series.problem and not series.absent for outcome in outcomes for series in outcome.series)
+    if failed or writer.problem:
         raise typer.Exit(1)
+
+
+def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
+    is_inlined = result["malloc"] == "inlined"
+    try:
+        writer.write(
+            kind="bench", work=row.name, command=measuring.words(entry.series.command), seed=measuring.seed,
+            allocator=entry.series.name, library="inlined" if is_inlined else entry.allocator.library,
+            version="" if is_inlined else entry.allocator.version,
+            settings=measuring.settings | dict(entry.allocator.settings) | entry.settings, run=run,
+            n=measuring.runs_of(row), cpu_pinned=measuring.pinned(row), clock=measuring.clock(row), load=machine.load(),
+            is_tiny=measuring.is_tiny, result=result)  # fmt: skip
+    except OSError as error:  # measuring goes on: the tables are worth having
+        writer.stop(f"rows are no longer stored: {error.strerror}")
+
+
+def _measure(measuring: rounds.Rounds, chosen, found, subject: str, out) -> tuple[list[Outcome], bool]:
+    """The rows one after another, each shown when it is done. True: it was stopped."""
+    progress = tables.Progress(len(chosen), measuring.runs)
+    measuring.on_turn = progress.turn
+    outcomes = []
+    try:
+        for row in chosen:
+            outcome, entries = measuring.open_row(row, found, subject)
+            try:
+                measuring.run_row(row, entries)
+            finally:
+                if any(series.results or series.problem for series in outcome.series):
+                    outcomes.append(outcome)
+                    _show(measuring, row, outcome, out)
+    except KeyboardInterrupt:
+        return outcomes, True
+    finally:
+        progress.close()
+    return outcomes, False
+
+
+def _show(measuring: rounds.Rounds, row, outcome: Outcome, out) -> None:
+    note = "" if measuring.pinned(row) is None else f", CPU {measuring.pinned(row)}"
+    note += ", CPU time" if measuring.clock(row) == "cpu" else ""
+    note += ", tiny: rates mean nothing" if measuring.is_tiny else ""
+    out.print("\n", tables.outcome_tables(outcome, row.shows, note))
+    if any("latency_source" in result for series in outcome.series for result in series.results.values()):
+        out.print(latency.table(outcome))
+
+
+def _conclude(outcomes: list[Outcome], out, want_goals: bool, is_tiny: bool) -> None:
+    if len(outcomes) > 1:
+        out.print(tables.summary(outcomes))
+    measured = {outcome.work for outcome in outcomes}
+    to_judge = [goal for goal in goals.GOALS if want_goals or measured.issuperset(goal.rows) and not is_tiny]
+    if to_judge and outcomes:
+        out.print(tables.goal_table(outcomes, to_judge, is_judged=not is_tiny))
+    if outcomes:
+        out.print(tables.LEGEND)

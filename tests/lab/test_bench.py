@@ -4,6 +4,7 @@ is said."""
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -13,29 +14,30 @@ import pytest
 from lab.run import allocators, goals, process, workloads
 from lab.store import rows
 
-# One real program is enough here: tests/apps runs them all.
-APP = "app-perl"
+# Two real programs are enough here: tests/apps runs them all.
+APPS = ("app-perl", "app-sqlite")
 # Goals that need more than libc and hakmem, or all the programs.
 NOT_MEASURED = ("/ mimalloc", "lowest of the other three", "apps, ")
 
 
-def bench(tree, build, *arguments):
+def bench(tree, build, *arguments, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
+    environment |= variables
     return subprocess.run(
         [sys.executable, "-B", "-m", "lab", "bench", "--build-dir", str(build), *arguments],
         capture_output=True, env=environment | {"PYTHONPATH": str(tree)}, text=True, timeout=100, check=False,
     )  # fmt: skip
 
 
-def test_every_goal_finds_its_figures(measuring, library):
+def test_every_row_runs_and_every_goal_finds_its_figures(measuring, library):
     pair = [allocators.Allocator("hakmem", str(library)), allocators.Allocator("glibc", None)]
     source, outcomes = measuring(), {}
-    for name in goals.ROW_NAMES:
-        if name.startswith("app-") and name != APP:
+    for name, row in workloads.ROWS.items():
+        if row.is_app and name not in APPS:
             continue
-        row = workloads.ROWS[name]
         outcomes[name], entries = source.open_row(row, pair, "hakmem")
         source.run_row(row, entries)
+        outcomes[name].wanted = ("glibc",)
         for series in outcomes[name].series:
             assert not series.problem or series.absent, f"{name}, {series.name}: {series.problem}"
             if series.name == "hakmem" and series.results and not row.variants:
@@ -78,6 +80,8 @@ def test_command_line_and_rows(tree, build, library, tmp_path):
         (["vm", "--runs", "0"], "--runs"),
         (["vm", "--json", "/nonexistent/x"], "--json: /nonexistent/x: No such file"),
         (["vm", "--lib", "hakmem=/nonexistent"], "no file /nonexistent"),
+        (["vm", "--lib", "mimaloc=/lib/x.so"], "--lib mimaloc: no allocator of that name"),
+        (["vm", "--against", ""], "is no name for an allocator"),
     ],
 )
 def test_wrong_usage(tree, build, words, says):
@@ -162,4 +166,93 @@ def test_only_named_variables_pass(build, monkeypatch):
         "import json, os; print(json.dumps(sorted(os.environ)))",
         added={"HAKMEM_PROFILE": "lean"},
     )
-    assert set(json.loads(done.stdout)) <= {"PATH", "HOME", "TMPDIR", "LC_ALL", "PADDING", "HAKMEM_PROFILE", "LC_CTYPE"}
+    assert set(json.loads(done.stdout)) <= {
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "LC_ALL",
+        process.PADDING,
+        "HAKMEM_PROFILE",
+        "LC_CTYPE",
+    }
+
+
+def test_environments_that_do_not_fit_stay_whole():
+    environment = {"A": "x" * 5000}
+    assert process.padded(environment) == environment
+    for length in range(4096 - 40, 4097):
+        padded = process.padded({"A": "x" * (length - 3 - len(process.PADDING) - 2)})
+        assert process.bytes_of(padded) == 4096 or length > 4096
+
+
+def test_a_build_that_is_asked_for_has_its_own_library(tree, build, tmp_path):
+    """Though `hak` names the release build's."""
+    elsewhere = tmp_path / "build"
+    (elsewhere / "lib").mkdir(parents=True)
+    (elsewhere / "bin").symlink_to(build / "bin")
+    done = bench(tree, elsewhere, "vm", "--tiny", "--against", "glibc", HAK_LIB=str(build / "lib" / "libhakmem.so"))
+    assert done.returncode == 2 and f"no file {elsewhere}/lib/libhakmem.so" in done.stderr, done.stderr
+
+
+def test_a_full_disk_costs_the_rows_only(tree, build, library):
+    done = bench(tree, build, "vm", "--tiny", "--lib", f"hakmem={library}", "--against", "glibc", "--json", "/dev/full")
+    assert done.returncode == 1 and "rows are no longer stored: No space left" in done.stderr, done.stderr
+    assert "faults_after_first" in done.stdout
+
+
+def test_percentiles_of_an_own_command(tree, build, library):
+    command = "latency 20000 100 1"
+    done = bench(tree, build, command, "--runs", "1", "--lib", f"hakmem={library}", "--against", "glibc")
+    assert done.returncode == 0 and "too few" in done.stdout and "p99.99" in done.stdout, done.stdout
+
+
+def test_a_hangup_ends_it(tree, build, library):
+    words = [sys.executable, "-B", "-m", "lab", "bench", "--build-dir", str(build), "--lib", f"hakmem={library}"]
+    words += ["random_mixed 100000000000 400 1", "--against", "glibc"]
+    process = subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    for _ in range(1000):
+        if _children_named("random_mixed", process.pid):
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGHUP)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and "stopped after" in said, said
+    assert not _children_named("random_mixed", process.pid)
+
+
+def _children_named(name, pid):
+    """Descendants of pid that run a program of this name."""
+    found, parents = [], {pid}
+    for status in sorted(pathlib.Path("/proc").glob("[0-9]*/stat"), key=lambda path: int(path.parent.name)):
+        try:
+            text = status.read_text()
+        except OSError:
+            continue
+        if int(text.rpartition(")")[2].split()[1]) in parents:
+            parents.add(int(status.parent.name))
+            if text.partition("(")[2].rpartition(")")[0] == name:
+                found.append(int(status.parent.name))
+    return found
+
+
+def test_hashes_that_differ_without_glibc(measuring, library, plugins):
+    """Nobody knows who is wrong: both are named."""
+    pair = [allocators.Allocator("hakmem", str(library)),
+            allocators.Allocator("mutant", str(plugins / "test-mutant-preload.so"))]  # fmt: skip
+    source = measuring()
+    _, entries = source.open_row(workloads.ROWS["mixed"], pair, "hakmem")
+    entries = [entry for entry in entries if entry.series.name in ("hakmem", "mutant")]
+    source.run_row(workloads.ROWS["mixed"], entries)
+    assert all(entry.series.problem.startswith("hashes differ: hakmem ") for entry in entries)
+
+
+def test_goals_against_the_best_want_all_peers(measuring, library):
+    pair = [allocators.Allocator("hakmem", str(library)), allocators.Allocator("glibc", None)]
+    source = measuring()
+    outcome, entries = source.open_row(workloads.ROWS["vm"], pair, "hakmem")
+    source.run_row(workloads.ROWS["vm"], entries)
+    goal = next(goal for goal in goals.GOALS if goal.text == "vm / best")
+    assert goals.judge(goal, {"vm": outcome}) == ([], "not measured")
+    outcome.wanted = ("glibc",)
+    assert goals.judge(goal, {"vm": outcome})[0]

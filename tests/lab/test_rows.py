@@ -80,6 +80,45 @@ def test_not_finite_numbers_are_refused(tmp_path):
         write(tmp_path / "rows.jsonl", result={"ops_per_s": float("nan")})
 
 
+def test_paths_within_values_are_cut(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    row = write(path, command=["run", "--out=/home/me/x", "a/b", "1/2"], settings={"X": "/home/me/lib.so:/home/me/y"})
+    assert row.command == ["run", "--out=x", "a/b", "1/2"] and row.settings == {"X": "lib.so:y"}
+    assert "/home" not in path.read_text()
+
+
+def session(name, allocators, runs, is_tiny=False):
+    context = CONTEXT.model_copy(update={"session": name})
+    with rows.Writer(None, context) as writer:
+        return [
+            writer.write(**FIELDS | {"allocator": allocator, "run": run, "n": 11, "is_tiny": is_tiny, "result": {"ops_per_s": 1.0}})
+            for run in range(1, runs + 1) for allocator in allocators
+        ]  # fmt: skip
+
+
+WANTED = ("hakmem", "glibc", "mimalloc")
+
+
+def test_the_session_that_counts():
+    """Not a tiny one; the one with most of the wanted; with enough runs; the latest."""
+    whole, later = session("a", ["hakmem", "glibc", "mimalloc"], 11), session("b", ["hakmem", "glibc", "mimalloc"], 11)
+    poor, stopped = (
+        session("c", ["hakmem", "hakmem-lean", "glibc"], 11),
+        session("d", ["hakmem", "glibc", "mimalloc"], 2),
+    )
+    tiny = session("e", ["hakmem", "glibc", "mimalloc"], 11, is_tiny=True)
+
+    def counts(*sessions):
+        found = outcome.sessions_that_count([row for part in sessions for row in part], lambda work: WANTED)
+        return found["mixed"]
+
+    assert counts(whole, later) == "b" and counts(later, whole) == "a"
+    assert counts(whole, poor, stopped, tiny) == "a"
+    assert counts(poor, tiny) == "c" and counts(tiny) == "e"
+    found = outcome.from_rows(poor, "hakmem", lambda name: True, lambda work: ("glibc", "mimalloc"))["mixed"]
+    assert found.missing_peers == ("mimalloc",)
+
+
 def test_outcomes_take_the_latest_session_only(tmp_path):
     path = tmp_path / "rows.jsonl"
     other = CONTEXT.model_copy(update={"session": "s2"})

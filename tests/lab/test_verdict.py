@@ -31,12 +31,12 @@ def verdicts(measuring, pair, subject):
 def test_a_copy_is_no_difference(measuring, library, tmp_path):
     copy = shutil.copy(library, tmp_path / "copy.so")
     pair = [allocators.Allocator("hakmem", str(library)), allocators.Allocator("copy", str(copy))]
-    for words in verdicts(measuring, pair, "hakmem"):
-        assert words[0] == stats.SAME, words
+    for speed, size, ratio in verdicts(measuring, pair, "hakmem"):
+        assert speed == size == stats.SAME, (speed, size, ratio)
 
 
 def test_a_slowed_allocator_is_slower(measuring, plugins):
     slowed = str(plugins / "test-slowed-preload.so")
     pair = [allocators.Allocator("glibc", None), allocators.Allocator("slowed", slowed)]
-    for words in verdicts(measuring, pair, "glibc"):
-        assert words[0] == "slower", words
+    for speed, _, ratio in verdicts(measuring, pair, "glibc"):
+        assert speed == "slower", ratio
