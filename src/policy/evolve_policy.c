@@ -28,6 +28,12 @@ struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, u
   };
 }
 
+static int32_t bounded(int32_t rating) {
+  if (rating > EVOLVE_RATING_MAX)
+    return EVOLVE_RATING_MAX;
+  return rating < -EVOLVE_RATING_MAX ? -EVOLVE_RATING_MAX : rating;
+}
+
 void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy leader) {
   memset(arm, 0, sizeof *arm);
   arm->leader = (uint8_t)leader;
@@ -36,6 +42,13 @@ void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy leader) {
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other) {
   evolve_arm_begin(arm, (enum evolve_strategy)other->leader);
   memcpy(arm->rating, other->rating, sizeof arm->rating);
+}
+
+void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader) {
+  evolve_arm_begin(arm, leader);
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    arm->rating[strategy] = bounded(ratings[strategy]);
+  arm->epochs = EPOCHS_OWN;
 }
 
 /* --- costs --- */
@@ -119,12 +132,6 @@ static int32_t match(const struct evolve_arm *arm, unsigned first, unsigned seco
   return (int32_t)(won * GAIN * EVOLVE_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (EVOLVE_STRATEGIES - 1)));
 }
 
-static int32_t bounded(int32_t rating) {
-  if (rating > EVOLVE_RATING_MAX)
-    return EVOLVE_RATING_MAX;
-  return rating < -EVOLVE_RATING_MAX ? -EVOLVE_RATING_MAX : rating;
-}
-
 static void choose_leader(struct evolve_arm *arm) {
   unsigned best = 0;
   for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
@@ -141,7 +148,7 @@ static void play(struct evolve_arm *arm) {
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
     sum += arm->epoch[strategy];
   uint64_t mean = sum / EVOLVE_STRATEGIES;
-  arm->stake = (uint32_t)(arm->epochs == 0 ? mean : ((uint64_t)arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE);
+  arm->stake = (uint32_t)(arm->stake == 0 ? mean : ((uint64_t)arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE);
   if (arm->stake == 0)
     arm->stake = 1;
   int32_t won[EVOLVE_STRATEGIES] = {0};
@@ -182,11 +189,16 @@ static void merge_oldest(struct evolve_arm *arm) {
   arm->idle_count--;
 }
 
+enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior) {
+  bool follows = prior && arm->epochs < EPOCHS_OWN && prior->epochs > 0;
+  return (enum evolve_strategy)(follows ? prior->leader : arm->leader);
+}
+
 enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                                   uint32_t pages, uint32_t now_ms) {
-  uint8_t acted = prior && arm->epochs < EPOCHS_OWN && prior->epochs > 0 ? prior->leader : arm->leader;
+  enum evolve_strategy acted = evolve_leader(arm, prior);
   if (pages == 0)
-    return (enum evolve_strategy)acted;
+    return acted;
   evolve_tick(arm, costs, now_ms);
   uint64_t unmap_ns = costs->map_ns + purge_ns(costs, pages);
   charge(arm, EVOLVE_UNMAP, unmap_ns);
@@ -199,10 +211,10 @@ enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *pri
     if (arm->idle_count == EVOLVE_IDLE_MAX)
       merge_oldest(arm);
     arm->idle[arm->idle_count++] =
-        (struct evolve_idle){.freed_ms = now_ms, .charged_ms = now_ms, .pages = pages, .acted = acted};
+        (struct evolve_idle){.freed_ms = now_ms, .charged_ms = now_ms, .pages = pages, .acted = (uint8_t)acted};
   }
   note_event(arm, prior);
-  return (enum evolve_strategy)acted;
+  return acted;
 }
 
 void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs, uint32_t pages,

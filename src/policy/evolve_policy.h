@@ -63,8 +63,8 @@ struct evolve_arm {
   uint64_t total_acted;              /* of what the leaders of the time did */
   uint32_t epoch[EVOLVE_STRATEGIES]; /* of total: this epoch's */
   int32_t rating[EVOLVE_STRATEGIES];
-  uint32_t stake; /* cost of an epoch and strategy, a moving mean */
-  uint32_t epochs, switches;
+  uint32_t stake;            /* cost of an epoch and strategy, a moving mean */
+  uint32_t epochs, switches; /* epochs played, those before a file was written included */
   struct evolve_idle idle[EVOLVE_IDLE_MAX];
   uint8_t idle_count;
   uint8_t events; /* of this epoch */
@@ -74,13 +74,17 @@ struct evolve_arm {
 /* Idle time after which a strategy gives pages back; EVOLVE_NEVER: it does not. */
 uint32_t evolve_delay_ms(enum evolve_strategy strategy);
 
-/* Makes an arm that knows nothing; or, with the ratings of another, what that has learned. */
+/* Makes an arm that knows nothing; what another has learned; or, with ratings from a file, decides by itself at once. */
 void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy leader);
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other);
+void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader);
+
+/* Who decides for the arm. prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its leader
+ * is followed while the arm has played few epochs itself. */
+enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior);
 
 /* pages were freed, and are to be treated as the result says; or were asked for, perhaps such as were freed before.
- * prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its leader is followed while the
- * arm has played few epochs itself. */
+ * What the prior learns is part of it. */
 enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                                   uint32_t pages, uint32_t now_ms);
 void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs, uint32_t pages,

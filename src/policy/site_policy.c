@@ -1,0 +1,145 @@
+#include "policy/site_policy.h"
+
+#include <string.h>
+
+#define WARMTH_FIRST 4u
+
+_Static_assert(sizeof(struct site_arm) <= 256, "2048 arms take half a MiB");
+
+size_t site_table_bytes(uint32_t arm_count) { return arm_count * sizeof(struct site_arm); }
+
+void site_table_begin(struct site_table *table, void *places, uint32_t arm_count, enum evolve_strategy leader) {
+  memset(table, 0, sizeof *table);
+  table->places = places;
+  table->set_count = arm_count / SITE_WAYS;
+  for (unsigned range = 0; range < SITE_RANGES; range++) {
+    evolve_arm_begin(&table->priors[range], leader);
+    evolve_arm_begin(&table->rests[range], leader);
+  }
+}
+
+unsigned site_range(size_t units) {
+  unsigned octave = units > 1 ? 63u - (unsigned)__builtin_clzl(units) : 0;
+  return octave < SITE_RANGES ? octave : SITE_RANGES - 1;
+}
+
+/* Murmur3's finalizer (Appleby): neighbouring sites and ranges spread over all sets. */
+static struct site_arm *set_of(const struct site_table *table, uint32_t site, unsigned range) {
+  uint32_t x = site ^ range * 0x9e3779b9u;
+  x = (x ^ (x >> 16)) * 0x85ebca6bu;
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  x ^= x >> 16;
+  return &table->places[(size_t)(x & (table->set_count - 1)) * SITE_WAYS];
+}
+
+static void forget(struct site_table *table, struct site_arm *place, const struct evolve_costs *costs,
+                   uint32_t now_ms) {
+  evolve_tick(&place->arm, costs, now_ms);
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    table->gone[strategy] += place->arm.total[strategy];
+  table->gone_acted += place->arm.total_acted;
+  table->displaced++;
+}
+
+static struct site_arm *settle(struct site_table *table, struct site_arm *place, uint32_t site, unsigned range) {
+  table->taken_count += !place->taken;
+  *place = (struct site_arm){.site = site, .range = (uint8_t)range, .warmth = WARMTH_FIRST, .taken = true};
+  evolve_arm_begin_like(&place->arm, &table->priors[range]);
+  return place;
+}
+
+static struct evolve_arm *arm_of(struct site_table *table, const struct evolve_costs *costs, uint32_t site,
+                                 unsigned range, uint32_t now_ms) {
+  struct site_arm *set = set_of(table, site, range), *coldest = set;
+  for (struct site_arm *place = set; place < set + SITE_WAYS; place++) {
+    if (!place->taken)
+      return &settle(table, place, site, range)->arm;
+    if (place->site == site && place->range == range) {
+      place->warmth += place->warmth < SITE_WARMTH_MAX;
+      return &place->arm;
+    }
+    if (place->warmth < coldest->warmth)
+      coldest = place;
+  }
+  if (coldest->warmth > 0) {
+    coldest->warmth--;
+    return &table->rests[range];
+  }
+  forget(table, coldest, costs, now_ms);
+  return &settle(table, coldest, site, range)->arm;
+}
+
+enum evolve_strategy site_freed(struct site_table *table, const struct evolve_costs *costs, uint32_t site,
+                                unsigned range, uint32_t pages, uint32_t now_ms) {
+  return evolve_freed(arm_of(table, costs, site, range, now_ms), &table->priors[range], costs, pages, now_ms);
+}
+
+enum evolve_strategy site_leader(const struct site_table *table, uint32_t site, unsigned range) {
+  const struct site_arm *set = set_of(table, site, range);
+  for (const struct site_arm *place = set; place < set + SITE_WAYS; place++)
+    if (place->taken && place->site == site && place->range == range)
+      return evolve_leader(&place->arm, &table->priors[range]);
+  return (enum evolve_strategy)table->priors[range].leader;
+}
+
+void site_taken(struct site_table *table, const struct evolve_costs *costs, uint32_t site, unsigned range,
+                uint32_t pages, uint32_t now_ms) {
+  evolve_taken(arm_of(table, costs, site, range, now_ms), &table->priors[range], costs, pages, now_ms);
+}
+
+bool site_learned(struct site_table *table, uint32_t site, unsigned range, const int32_t *ratings,
+                  enum evolve_strategy leader) {
+  struct site_arm *set = set_of(table, site, range);
+  for (struct site_arm *place = set; place < set + SITE_WAYS; place++) {
+    if (place->taken && (place->site != site || place->range != range))
+      continue;
+    if (!place->taken)
+      settle(table, place, site, range);
+    evolve_arm_begin_rated(&place->arm, ratings, leader);
+    return true;
+  }
+  return false;
+}
+
+static void add_up(struct site_totals *totals, struct evolve_arm *arm, const struct evolve_costs *costs,
+                   uint32_t now_ms) {
+  evolve_tick(arm, costs, now_ms);
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    totals->fixed[strategy] += arm->total[strategy];
+  totals->best_of_arm += arm->total[evolve_best_fixed(arm)];
+  totals->acted += arm->total_acted;
+  totals->epochs += arm->epochs;
+  totals->switches += arm->switches;
+}
+
+struct site_totals site_totals(struct site_table *table, const struct evolve_costs *costs, uint32_t now_ms) {
+  struct site_totals totals = {.acted = table->gone_acted, .best_of_arm = UINT64_MAX};
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+    totals.fixed[strategy] = table->gone[strategy];
+    if (table->gone[strategy] < totals.best_of_arm)
+      totals.best_of_arm = table->gone[strategy];
+  }
+  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++)
+    if (table->places[i].taken)
+      add_up(&totals, &table->places[i].arm, costs, now_ms);
+  for (unsigned range = 0; range < SITE_RANGES; range++)
+    add_up(&totals, &table->rests[range], costs, now_ms);
+  return totals;
+}
+
+#ifdef HAK_DEBUG
+bool site_table_is_valid(const struct site_table *table) {
+  bool valid = true;
+  uint32_t taken = 0;
+  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++) {
+    const struct site_arm *place = &table->places[i];
+    if (!place->taken)
+      continue;
+    taken++;
+    valid &= place->range < SITE_RANGES && evolve_is_valid(&place->arm);
+    for (const struct site_arm *other = set_of(table, place->site, place->range); other < place; other++)
+      valid &= other->site != place->site || other->range != place->range;
+  }
+  return valid && taken == table->taken_count;
+}
+#endif

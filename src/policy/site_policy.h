@@ -1,0 +1,73 @@
+/* site_policy.h: which arm decides for a call site and a range of sizes (evolve_policy.h). Pure: the table lies in
+ * memory of the caller's.
+ *
+ * The table is bounded. A site that comes when its set is full cools the coldest arm of the set, and takes its place
+ * once that has cooled down; until then it is decided about together with all other such sites, by the rest. Sites
+ * that are asked for often keep their arms so, however many others pass by.
+ *   P1  of one key there is one arm at most
+ *   P2  total and total_acted of all arms, rests and gone, added up, are what every event so far was charged
+ * site_table_is_valid checks P1. The caller's lock guards a table.
+ */
+#ifndef HAK_POLICY_SITE_POLICY_H
+#define HAK_POLICY_SITE_POLICY_H
+
+#include "policy/evolve_policy.h"
+
+#define SITE_WAYS 8u
+#define SITE_RANGES 24u /* a doubling of the size each, the last one has all that are larger, too */
+#define SITE_WARMTH_MAX 64u
+
+struct site_arm {
+  uint32_t site;
+  uint8_t range;
+  uint8_t warmth; /* 0: the place is free, or can be taken */
+  bool taken;
+  struct evolve_arm arm;
+};
+
+struct site_table {
+  struct site_arm *places;               /* set_count * SITE_WAYS */
+  uint32_t set_count;                    /* a power of two */
+  uint32_t taken_count, displaced;       /* places taken; arms that lost theirs */
+  struct evolve_arm priors[SITE_RANGES]; /* what all sites of a range have learned */
+  struct evolve_arm rests[SITE_RANGES];  /* sites without a place */
+  uint64_t gone[EVOLVE_STRATEGIES];      /* totals of displaced arms */
+  uint64_t gone_acted;
+};
+
+/* Bytes of places for at most so many arms, a power of two, SITE_WAYS at least. */
+size_t site_table_bytes(uint32_t arm_count);
+
+/* places: site_table_bytes(arm_count) zero bytes. leader: what is done before anything is known. */
+void site_table_begin(struct site_table *table, void *places, uint32_t arm_count, enum evolve_strategy leader);
+
+/* The range of a length in units (base/words.h). */
+unsigned site_range(size_t units);
+
+/* As evolve_freed and evolve_taken, of the arm of this site and range. */
+enum evolve_strategy site_freed(struct site_table *table, const struct evolve_costs *costs, uint32_t site,
+                                unsigned range, uint32_t pages, uint32_t now_ms);
+void site_taken(struct site_table *table, const struct evolve_costs *costs, uint32_t site, unsigned range,
+                uint32_t pages, uint32_t now_ms);
+
+/* What would be done with what this site frees, without an event. */
+enum evolve_strategy site_leader(const struct site_table *table, uint32_t site, unsigned range);
+
+/* Gives an arm with ratings from elsewhere its place; false if the set is full. */
+bool site_learned(struct site_table *table, uint32_t site, unsigned range, const int32_t *ratings,
+                  enum evolve_strategy leader);
+
+/* Sums over everything. The tick that brings all arms up to now_ms is part of it. */
+struct site_totals {
+  uint64_t fixed[EVOLVE_STRATEGIES]; /* had one strategy acted everywhere */
+  uint64_t best_of_arm;              /* had the best fixed one of each arm acted there */
+  uint64_t acted;
+  uint64_t epochs, switches;
+};
+struct site_totals site_totals(struct site_table *table, const struct evolve_costs *costs, uint32_t now_ms);
+
+#ifdef HAK_DEBUG
+bool site_table_is_valid(const struct site_table *table);
+#endif
+
+#endif
