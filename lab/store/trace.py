@@ -165,16 +165,16 @@ class Trace:
                         for name, value in values.items()})  # fmt: skip
 
     def batches(self, room: int = BATCH) -> Iterator:
-        """From the first event on. An array holds until the next one is asked for."""
+        """From the first event on. An array holds until the next one is asked for. Raises MemoryError."""
         import numpy
 
         events = numpy.empty(room, event_type())
         if not self._library.trace_rewind(self._trace):
-            raise MemoryError(f"no memory to read {self.path}")
+            raise MemoryError
         while count := self._library.trace_read(self._trace, events.ctypes.data, room):
             yield events[:count]
         if self._library.trace_is_short_of_memory(self._trace):
-            raise MemoryError(f"no memory to read all events of {self.path}")
+            raise MemoryError
 
     __iter__ = batches
 

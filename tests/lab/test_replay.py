@@ -4,18 +4,22 @@ import csv
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import types
 
 import made_trace as made
 import numpy
 import pytest
+import typer
 from made_trace import CALLOC, FREE, GAVE, MALLOC, TOOK, Event
 
 from lab.judge import allocations
 from lab.run import allocators, replay
 from lab.store import rows, trace
+from lab.verbs import replay as replay_verb
 
 PLAN_HEAD = numpy.dtype([("mark", "u8"), ("version", "u4"), ("threads", "u4"), ("records", "u8"), ("steps", "u8"),
                          ("slots", "u4"), ("samples", "u4"), ("live_peak", "u8"), ("live_end", "u8"), ("unit_bytes", "u8")])  # fmt: skip
@@ -270,6 +274,61 @@ def test_what_does_not_fit_is_refused(hak, tmp_path):
     assert done.returncode == 2 and "MiB, and" in done.stderr and "are available" in done.stderr
 
 
+def test_no_file_is_overwritten(hak, tmp_path):
+    path, kept = tmp_path / "a.trace", tmp_path / "s.csv"
+    path.write_bytes(crossing(2000, 1))
+    kept.write_text("mine")
+    done = hak(path, "--against", "glibc", "--runs", 1, "--csv", kept)
+    assert (done.returncode, done.stderr) == (2, f"hak: --csv: {kept} is there; it is not overwritten\n")
+    assert kept.read_text() == "mine"
+    kept.unlink()
+    assert hak(path, "--against", "glibc", "--runs", 1, "--csv", kept).returncode == 0
+    assert kept.read_text().count("\n") == 1 + 2 * (2000 // 500)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize(("option", "what"), [("--json", "rows"), ("--csv", "samples")])
+def test_a_full_disk_loses_no_table(hak, tmp_path, option, what):
+    path = tmp_path / "a.trace"
+    path.write_bytes(crossing(2000, 1))
+    done = hak(path, "--against", "glibc", "--runs", 2, option, "/dev/full")
+    assert done.returncode == 1 and "hakmem is" in done.stdout and "[2 runs" in done.stdout
+    assert done.stderr == f"hak: {what} are no longer stored: No space left on device\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_an_early_end_shows_what_is_known(build, tree, library, tmp_path, number):
+    (tmp_path / "a.trace").write_bytes(crossing(5000, 1))
+    environment = dict(os.environ) | {"HAK_BUILD": str(build), "HAK_LIB": str(library), "PYTHONPATH": str(tree),
+                                      "TMPDIR": str(tmp_path)}  # fmt: skip
+    words = ["replay", "a.trace", "--against", "glibc", "--runs", "100000", "--json", "rows"]
+    with subprocess.Popen([sys.executable, "-B", "-m", "lab", *words], env=environment, cwd=tmp_path, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:  # fmt: skip
+        until = time.monotonic() + 60
+        while running.poll() is None and time.monotonic() < until:
+            if (tmp_path / "rows").exists() and (tmp_path / "rows").read_text().count("\n") >= 4:
+                break
+            time.sleep(0.02)
+        running.send_signal(number)
+        said, complaints = running.communicate(timeout=60)
+    assert running.returncode == 130 and "hakmem is" in said, complaints
+    assert complaints == "hak: stopped; what was measured until then is above\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.trace", "rows"]  # no plan, no links
+
+
+def test_too_little_memory_is_a_sentence(build, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "a.trace"
+    path.write_bytes(crossing(2000, 1))
+    monkeypatch.setenv("HAK_BUILD", str(build))
+    replay_verb.run(path, info=True)
+    assert "peak live" in capsys.readouterr().out
+    monkeypatch.setattr(trace._loaded(str(trace.library_in(build))), "trace_is_short_of_memory", lambda _: True)
+    with pytest.raises(typer.Exit) as ended:
+        replay_verb.run(path, info=True)
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err == f"hak: {path}: there is not enough memory to read it\n"
+
+
 def test_no_plan(build, tmp_path):
     path = tmp_path / "plan"
     for data in (b"", b"x" * 200, bytes(400)):
@@ -283,7 +342,8 @@ def test_info(hak, tmp_path):
     path.write_bytes(made.trace(made.module(1), [
         Event(MALLOC, 1, 1, 0x1000, 100), Event(MALLOC, 2, 1, 0x2000, 70_000, module=1, offset=0x77),
         Event(FREE, 3, 2, 0x1000), Event(FREE, 4, 2, 0x9000, time_us=5000)]))  # fmt: skip
-    done = hak(path, "--info")
+    assert hak(path, "--against", "unknown").returncode == 2
+    done = hak(path, "--info", "--against", "unknown")  # it needs no allocators
     assert done.returncode == 0 and done.stderr == ""
     for text in ("3: 2 malloc, 1 free", "70,100 bytes, at event 1", "1 of 1, 100.0%", "1 frees of blocks from before",
                  "libmade.so+0x77", "64 to 128"):  # fmt: skip
@@ -312,8 +372,7 @@ def test_a_real_program(hak, build, tmp_path):
     """The control: another input is another trace."""
     programs = {
         "perl": lambda count: ["-e", f"my %h; $h{{$_}} = $_ x 3 for 1..{count}; print scalar keys %h"],
-        "sqlite3": lambda count: [":memory:", "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 "
-            f"from n limit {count}) insert into t select i, hex(i) from n; select count(*) from t"],
+        "sqlite3": lambda count: [":memory:", f"select count(distinct hex(value)) from generate_series(1, {count})"],
     }  # fmt: skip
     name = next(filter(shutil.which, programs), None)
     if not name:
