@@ -82,7 +82,8 @@ class Comparison:
     stdout: bytes = b""  # of the reference's first run
 
     def __post_init__(self):
-        self.others = frozenset(tree.descendants())
+        self.before = frozenset(tree.descendants())
+        self.others = set(self.before)  # and what cannot be ended
 
     @property
     def reference(self) -> Candidate:
@@ -125,21 +126,35 @@ class Comparison:
 
     def _once(self, candidate: Candidate, added: Mapping[str, str] | None = None, **how) -> server.Loaded:
         plan = self.plan
-        added = process.variables(candidate.allocator, self.links) | dict(added or {})
-        how |= {"build_dir": plan.build_dir}
+        added = dict(added or {})
+        how |= {"build_dir": plan.build_dir, "environment_bytes": self._environment_bytes(added)}
+
+        variables = process.variables(candidate.allocator, self.links) | added
 
         def start(timeout: float | None) -> process.Measured:
-            return process.run(plan.words, plan.environment, added, cpu=plan.cpu, stdin=plan.stdin, timeout=timeout,
+            return process.run(plan.words, plan.environment, variables, cpu=plan.cpu, stdin=plan.stdin, timeout=timeout,
                                **how)  # fmt: skip
 
         try:
             if plan.until is None:
-                return _loaded(start(plan.timeout))
-            with server.Server(lambda: start(None), self.others) as serving:
-                return server.load(serving, self._load, self._is_ready if plan.ready else None, plan.timeout)
+                done = _loaded(start(plan.timeout))
+            else:
+                starter = os.path.join(plan.build_dir, "bin", "measure")
+                with server.Server(lambda: start(None), starter, self.others) as serving:
+                    done = server.load(serving, self._load, self._is_ready if plan.ready else None, plan.timeout)
         finally:
             tree.end(self.others)
             tree.reap(self.others)
+        if lasting := self.others - self.before:
+            raise Refused(f"process {min(lasting)} of {plan.command} does not end, {tree.END_SECONDS:g} s after SIGKILL: "
+                          "the next run would not be alone")  # fmt: skip
+        return done
+
+    def _environment_bytes(self, added: Mapping[str, str]) -> int:
+        """What the longest environment takes: all are as long, whatever the user's adds to them."""
+        return max(process.bytes_of({**self.plan.environment, **process.variables(candidate.allocator, self.links), **added,
+                                     process.PADDING: ""})
+                   for candidate in self.candidates if not candidate.allocator.missing)  # fmt: skip
 
     def _load(self) -> process.Measured:
         return process.run(["sh", "-c", self.plan.until], self.plan.environment, {}, build_dir=self.plan.build_dir,
@@ -215,17 +230,30 @@ class Comparison:
     def _measure(self, candidate: Candidate, run: int) -> None:
         self.on_turn(candidate, run)
         done = self._once(candidate)
-        if not done.problem and candidate is self.reference and self.plan.is_same_output and done.stdout != self.stdout:
-            raise Refused(f"--same-output: its output differs from run to run on {candidate.name} itself")
-        if not done.problem:
-            self._same_output(candidate, done)
-        else:
-            candidate.problem = f"round {run}: {done.problem}"
-        if candidate.problem and candidate is self.reference:
-            self.failure = f"{self.plan.command} failed on {candidate.name} in round {run}: {done.problem}"
-        if not candidate.problem:
+        if self._is_good(candidate, done, f"round {run}"):
             candidate.results[run] = done.result
             self.on_run(candidate, run)
+
+    def _count_calls(self) -> None:
+        for candidate in [candidate for candidate in self.candidates if not candidate.problem]:
+            self.on_turn(candidate, self.plan.runs + 1)
+            done = self._once(candidate, count_calls=True)
+            if self._is_good(candidate, done, "the run that counts system calls"):
+                candidate.system_calls = done.result.get("system_calls")
+            if self.failure:
+                return
+
+    def _is_good(self, candidate: Candidate, done: server.Loaded, when: str) -> bool:
+        """Says what is wrong with a run. A fault of the reference ends the comparison."""
+        if done.problem:
+            candidate.problem = f"{when}: {done.problem}"
+            if candidate is self.reference:
+                self.failure = f"{self.plan.command} failed on {candidate.name} in {when}: {done.problem}"
+        elif candidate is self.reference and self.plan.is_same_output and done.stdout != self.stdout:
+            raise Refused(f"--same-output: its output differs from run to run on {candidate.name} itself")
+        else:
+            self._same_output(candidate, done)
+        return not candidate.problem
 
     def _same_output(self, candidate: Candidate, done: server.Loaded) -> None:
         if self.plan.is_same_output and done.stdout != self.stdout:
@@ -234,13 +262,6 @@ class Comparison:
                 (i for i, pair in enumerate(zip(ours, theirs)) if pair[0] != pair[1]), min(len(ours), len(theirs))
             )
             candidate.problem = f"its output is not {self.reference.name}'s: line {line + 1} differs"
-
-    def _count_calls(self) -> None:
-        for candidate in self.candidates:
-            if not candidate.problem:
-                self.on_turn(candidate, self.plan.runs + 1)
-                done = self._once(candidate, count_calls=True)
-                candidate.system_calls = done.result.get("system_calls")
 
 
 def _loaded(done: process.Measured) -> server.Loaded:

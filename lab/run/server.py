@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lab.run import process, tree
@@ -17,7 +17,6 @@ from lab.run import process, tree
 STOP_SECONDS = 10  # between SIGTERM and SIGKILL
 LOOK_SECONDS = 0.01  # between two looks whether it serves
 REPORT_SECONDS = 1  # for `measure` to say what it measured
-MEASURE = "measure"  # what starts it, and is none of it
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,11 @@ class Loaded:
 
 
 class Server:
-    def __init__(self, run: Callable[[], process.Measured], others: Collection[int]):
-        """run: a call of process.run. others: processes that were there before."""
-        self.others = frozenset(others)
-        self.measured: process.Measured | None = None
+    def __init__(self, run: Callable[[], process.Measured], starter: str, others: set[int]):
+        """run: a call of process.run. starter: the file of `measure`, which starts it and is none of it. others:
+        processes that were there before; those that cannot be ended are added."""
+        self.starter, self.others = os.path.realpath(starter), others
+        self.measured = process.Measured(status=127, problem="it did not end")
         self.stopping = False
         self.thread = threading.Thread(target=self._serve, args=(run,), daemon=True)
 
@@ -53,14 +53,21 @@ class Server:
 
     def __exit__(self, *_):
         self.stopping = True
-        while self.thread.is_alive():
+        until = time.monotonic() + tree.END_SECONDS
+        while self.thread.is_alive() and time.monotonic() < until:
             tree.end(self.others)
             self.thread.join(LOOK_SECONDS)
         tree.end(self.others)
         tree.reap(self.others)
 
     def processes(self) -> list[int]:
-        return [pid for pid in tree.descendants(but=self.others) if not _is_measure(pid)]
+        return [pid for pid in tree.descendants(but=self.others) if not self._is_starter(pid)]
+
+    def _is_starter(self, pid: int) -> bool:
+        try:
+            return os.readlink(f"/proc/{pid}/exe") == self.starter
+        except OSError:
+            return False
 
     def wait(self, ready: Callable[[], bool] | None, timeout: float) -> str:
         """Until it serves: "" or what is wrong."""
@@ -76,7 +83,7 @@ class Server:
         return f"no process of it listens after {timeout:g} s; say with --ready CMD when it serves"
 
     def ended(self, when: str, why: str = "the load must leave it running") -> str:
-        self.thread.join()
+        self.thread.join(tree.END_SECONDS + REPORT_SECONDS)
         return f"the server ended {when}: {self.measured.problem or f'status 0; {why}'}"
 
     def stop(self) -> None:
@@ -85,7 +92,7 @@ class Server:
         until = time.monotonic() + STOP_SECONDS
         asked: set[int] = set()
         while time.monotonic() < until and (left := self.processes()):
-            first = [pid for pid, parent in tree.parents().items() if pid in left and _is_measure(parent)]
+            first = [pid for pid, parent in tree.parents().items() if pid in left and self._is_starter(parent)]
             # Once the first is gone, the rest are orphans that nobody else will end.
             for pid in set(first or left) - asked:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -97,20 +104,13 @@ class Server:
         self.__exit__()
 
 
-def _is_measure(pid: int) -> bool:
-    try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) == MEASURE
-    except OSError:
-        return False
-
-
 def load(server: Server, until: Callable[[], process.Measured], ready: Callable[[], bool] | None,
          timeout: float) -> Loaded:  # fmt: skip
     """One load on a server that was entered; stops it. `until` runs the load command."""
     problem = server.wait(ready, timeout)
     if problem:
         server.__exit__()
-        return Loaded({}, problem=problem, said=server.measured.stderr if server.measured else b"")
+        return Loaded({}, problem=problem, said=server.measured.stderr)
     before = tree.used(server.processes())
     done = until()
     after = tree.used(server.processes())

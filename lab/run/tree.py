@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 PR_SET_CHILD_SUBREAPER = 36
+END_SECONDS = 10  # between SIGKILL and giving up
 LISTENING = "0A"  # of /proc/net/tcp
 ACCEPTING = 0x10000  # of /proc/net/unix, __SO_ACCEPTCON
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -66,10 +67,15 @@ def descendants(root: int | None = None, but: Collection[int] = ()) -> list[int]
     return found
 
 
-def end(but: Collection[int]) -> None:
-    """Kills all descendants that are not in `but`, and waits for those nobody else waits for."""
+def end(but: set[int]) -> None:
+    """Kills all descendants that are not in `but`, and waits until they are no more. Those that are after END_SECONDS
+    (the kernel waits for a device, say) are added to `but`: nobody waits for them again."""
+    until = time.monotonic() + END_SECONDS
     out_of_reach: set[int] = set()  # another user's: a set-uid program
     while left := set(descendants(but=but)) - out_of_reach:
+        if time.monotonic() > until:
+            but |= left
+            return
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)

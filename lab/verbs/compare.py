@@ -6,6 +6,7 @@ import signal
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from lab.judge import recommend
 from lab.run import allocators, compare, machine
@@ -26,7 +27,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _interrupted(_signal, _frame):
-    """The first one ends the comparison; what it started is cleared away undisturbed."""
+    """The first one ends the comparison; what it started is cleared away undisturbed: a terminal that is closed may
+    send a second SIGHUP, and an impatient user a second SIGINT."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -42,7 +44,7 @@ def run(
     timeout: Annotated[float, typer.Option(min=0.001, metavar="S", help="seconds a run may take")] = 600,
     pin: Annotated[str, typer.Option(metavar="CPU", help="one CPU for CMD, or none")] = "none",
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="set for CMD")] = None,
-    clean: Annotated[bool, typer.Option("--clean", help="CMD gets PATH, HOME, TMPDIR and --env only")] = False,
+    clean: Annotated[bool, typer.Option("--clean", help="CMD gets PATH, HOME, TMPDIR, LC_ALL=C and --env only")] = False,
     stdin: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="what CMD reads; else nothing")] = None,
     same_output: Annotated[bool, typer.Option("--same-output",
         help="stdout (of the load, for a server) must be the reference's")] = False,
@@ -75,10 +77,14 @@ def run(
 
     def keep(candidate: compare.Candidate, number: int) -> None:
         of = candidate.allocator
-        writer.write(
-            kind="compare", work=os.path.basename(words[0]), command=list(words), allocator=of.name, library=of.library,
-            version=of.version, settings=arguments.pairs(env, "--env") | dict(of.settings), run=number, n=runs,
-            cpu_pinned=plan.cpu, load=machine.load(), result=candidate.results[number])  # fmt: skip
+        try:
+            writer.write(
+                kind="compare", work=os.path.basename(words[0]), command=list(words), allocator=of.name,
+                library=of.library, version=of.version, settings=arguments.pairs(env, "--env") | dict(of.settings),
+                run=number, n=runs, cpu_pinned=plan.cpu, load=machine.load(),
+                result=candidate.results[number])  # fmt: skip
+        except OSError as error:  # the comparison goes on: its tables are worth having
+            writer.stop(f"--json: {json_file}: {error.strerror}; rows are no longer stored")
 
     comparison.on_turn, comparison.on_run = progress.turn, keep
     for number in ENDING:
@@ -86,28 +92,32 @@ def run(
     out.print(machine.line(writer.context))
     if machine.load() > os.cpu_count() / 2:
         out.print(f"load average {machine.load():.1f} on {os.cpu_count()} CPUs: others run here, expect noise")
-    is_stopped = False
+    sentence, status = "", 0
     try:
         comparison.run()
+        if comparison.failure:
+            sentence, status = comparison.failure, 1
     except KeyboardInterrupt:
-        is_stopped = True
+        sentence, status = "stopped; what was measured until then is above", 130
     except compare.Refused as refused:
-        progress.close()
-        arguments.say(str(refused))
-        raise typer.Exit(refused.status) from None
+        sentence, status = str(refused), refused.status
     finally:
         progress.close()
-    out.print("\n", show.comparison_tables(comparison))
-    if comparison.failure:
-        arguments.say(comparison.failure)
-        raise typer.Exit(1)
+    if comparison.reference.results or status in (0, 130):
+        out.print("\n", show.comparison_tables(comparison))
+    if status in (0, 130):
+        _advise(comparison, out)
+    if writer.problem:
+        arguments.say(writer.problem)
+    if sentence:
+        arguments.say(sentence)
+    failed = any(candidate.problem and not candidate.allocator.missing for candidate in comparison.candidates)
+    raise typer.Exit(status or int(failed or bool(writer.problem)))
+
+
+def _advise(comparison: compare.Comparison, out: Console) -> None:
     advice = recommend.recommend(comparison.measured(), comparison.reference.name, comparison.compared)
     out.print(f"\n{advice.sentence}.")
     chosen = next((candidate.allocator for candidate in comparison.candidates if candidate.name == advice.name), None)
     if chosen and chosen.library:
-        out.print(f"To use it: {show.how_to_use(plan, chosen)}")
-    if is_stopped:
-        arguments.say("stopped; what was measured until then is above")
-        raise typer.Exit(130)
-    if any(candidate.problem and not candidate.allocator.missing for candidate in comparison.candidates):
-        raise typer.Exit(1)
+        out.print(f"To use it: {show.how_to_use(comparison.plan, chosen)}")

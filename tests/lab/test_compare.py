@@ -17,7 +17,7 @@ import pytest
 import lab.__main__
 from lab.judge import recommend
 from lab.judge.recommend import CPU, MEMORY
-from lab.run import compare, program, server
+from lab.run import compare, program, server, tree
 from lab.run.allocators import ROOT
 from lab.show import compare as compare_table
 from lab.store import rows
@@ -246,6 +246,83 @@ def test_output_must_be_the_same(hak, made):
     assert "its output differs from run to run on glibc itself" in done.stderr
 
 
+@pytest.mark.parametrize("user", [0, 1500, 2000, 4000])
+def test_all_environments_are_of_one_length(hak, monkeypatch, tmp_path, user):
+    """Wherever the user's environment ends, LD_PRELOAD and a profile's settings do not move the stack."""
+
+    def lengths() -> list[str]:
+        out = tmp_path / "lengths"
+        out.unlink(missing_ok=True)
+        done = hak("--runs", 1, "--against", f"again={LIBC},hakmem-lean", "--",
+                   "sh", "-c", "wc -c < /proc/$$/environ >> $0", out)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return out.read_text().split()
+
+    monkeypatch.setenv("FILLING", "x" * user)
+    found = lengths()
+    assert [len(set(found[at : at + 3])) for at in (0, 3, 6)] == [1, 1, 1]  # three allocators in each round
+    assert found[3] == found[6]
+    monkeypatch.setattr(compare.Comparison, "_environment_bytes", lambda *_: 1)  # the control
+    assert len(set(lengths()[3:6])) == 3
+
+
+RUNS_COUNTED = "echo >> $0; test $(wc -l < $0) != $1"  # fails in the $1-th run
+
+
+def test_a_fault_while_system_calls_are_counted(hak, tmp_path):
+    """One round of two: runs 1 and 2 warm up, 3 and 4 are measured, 5 and 6 counted."""
+
+    def failing(number):
+        (tmp_path / "count").unlink(missing_ok=True)
+        return hak(
+            "--runs", 1, "--against", f"again={LIBC}", "--", "sh", "-c", RUNS_COUNTED, tmp_path / "count", number
+        )
+
+    done = failing(6)
+    assert done.returncode == 1
+    assert one_line(done.stdout, "again: the run that counts system calls: status 1")
+    assert "stay with glibc: no other allocator ran the program" in done.stdout
+    done = failing(5)
+    assert done.returncode == 1
+    assert "failed on glibc in the run that counts system calls: status 1" in done.stderr
+    assert "recommendation" not in done.stdout
+    assert failing(7).returncode == 0  # the control
+
+
+def test_rows_that_cannot_be_stored(hak, made):
+    """/dev/full: writing to it is writing to a full disk. The comparison goes on."""
+    words = ("--runs", 2, "--against", f"again={LIBC}", "--", made / "work")
+    done = hak(*words, "--json", "/dev/full")
+    assert done.returncode == 0  # an argument of CMD: the control
+    done = hak("--json", "/dev/full", *words)
+    assert done.returncode == 1
+    assert one_line(done.stderr, "hak: --json: /dev/full: No space left on device; rows are no longer stored")
+    assert "Traceback" not in done.stderr
+    assert one_line(done.stdout, "[2 runs each, in turns]")
+    assert "no recommendation: n = 2 is too few" in done.stdout
+
+
+def test_a_process_that_does_not_end(hak, tmp_path, monkeypatch):
+    """One in a session of its own, which only tree.end reaches: here it cannot kill it."""
+    (tmp_path / "lasting").symlink_to(shutil.which("sleep"))
+    words = ("--runs", 2, "--against", f"again={LIBC}", "--", "setsid", "--fork", tmp_path / "lasting", 60)
+    assert hak(*words).returncode == 0
+    assert gone(str(tmp_path / "lasting"))  # the control
+    monkeypatch.setattr(tree, "END_SECONDS", 0.3)
+    real = os.kill
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    began = time.monotonic()
+    done = hak(*words)
+    assert time.monotonic() - began < 10
+    left = marked(str(tmp_path / "lasting"))
+    for pid in left:
+        real(pid, signal.SIGKILL)
+    assert len(left) == 1
+    assert done.returncode == 1
+    assert f"process {left[0]} of setsid" in done.stderr
+    assert "does not end, 0.3 s after SIGKILL" in done.stderr
+
+
 def test_stdin_and_environment(hak, tmp_path, monkeypatch):
     (tmp_path / "given").write_text("some words\n")
     check = 'test "$(cat)" = "$1" && test "$A" = b && test -z "$MALLOC_ARENA_MAX" && test "$KEPT" = "$2"'
@@ -428,6 +505,19 @@ def test_daemons_do_not_stay(served):
     assert gone(served.mark)
 
 
+def test_a_server_that_is_called_measure(served, hak, tmp_path, monkeypatch):
+    """Only the lab's own file starts programs; another of that name is the user's."""
+    shutil.copy(os.path.realpath(sys.executable), tmp_path / "measure")
+    words = [tmp_path / "measure" if word == "python3" else word for word in served.words("plain", "--timeout", "1")]
+    done = hak(*words)
+    assert done.returncode == 0, done.stderr
+    assert hak.rows()[0].result["rss_end_kb"] > 5000
+    monkeypatch.setattr(server.Server, "_is_starter", lambda _self, pid: b"measure" in
+                        pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())  # fmt: skip
+    assert "no process of it listens after 1 s" in hak(*words).stderr  # the control
+    assert gone(served.mark)
+
+
 def test_a_deaf_server_is_killed(served, build, monkeypatch, tmp_path):
     monkeypatch.setattr(server, "STOP_SECONDS", 0.3)
     words = served.words("deaf")
@@ -439,7 +529,7 @@ def test_a_deaf_server_is_killed(served, build, monkeypatch, tmp_path):
     assert gone(served.mark)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_when_it_is_stopped(served, hak, tmp_path, number):
     process = subprocess.Popen(hak.words(*served.words("daemon", until="sleep 50")), cwd=ROOT,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
