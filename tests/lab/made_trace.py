@@ -1,5 +1,6 @@
 """Makes trace files from docs/traces.md alone: the reader is held against what a person would write by it."""
 
+import random
 import struct
 import zlib
 from dataclasses import dataclass
@@ -94,3 +95,30 @@ def chunks(data):
         found.append((at, kind, items if kind == EVENTS else 0))
         at += 40 + length
     return found
+
+
+def crossing(count, threads, seed=1, largest=4000):
+    """Threads that make blocks, resize them and free each other's: a trace."""
+    draw, order, live, lanes = random.Random(seed), 0, [], [[] for _ in range(8)]
+    for number in range(count):
+        thread = 1 + draw.randrange(min(threads, 1 + number * threads // count * 2 + 1))
+        order += 1
+        lane = lanes[thread % 8]
+        if live and draw.random() < 0.42:
+            address = live.pop(draw.randrange(len(live)))
+            lane.append(Event(FREE, order, thread, address))
+        elif live and draw.random() < 0.1:
+            address = live[draw.randrange(len(live))]
+            lane += [
+                Event(TOOK, order, thread, address),
+                Event(GAVE, order + 1, thread, address, draw.randrange(largest)),
+            ]
+            order += 1
+        else:
+            address = (1 + number) << 32
+            kind = CALLOC if number % 9 == 0 else MALLOC
+            lane.append(Event(kind, order, thread, address, draw.randrange(largest)))
+            live.append(address)
+    parts = [lane[at : at + 1000] for lane in lanes for at in range(0, len(lane), 1000)]
+    chunked = b"".join(events(part, part[0].thread % 8) for part in parts)
+    return start() + chunked + end(sum(map(len, parts)))
