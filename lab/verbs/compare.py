@@ -58,6 +58,8 @@ def run(
         if ready and not until:
             raise ValueError("--ready needs --until: it is about servers")
         found = allocators.find_all(against, build, arguments.pairs(lib, "--lib"))
+        if any(allocator.name == REFERENCE and allocator.library for allocator in found):
+            raise ValueError(f"{REFERENCE} is the reference, and nothing is preloaded for it; give yours another name")
         found = [allocator for allocator in found if allocator.name != REFERENCE]
         if not found:
             raise ValueError(f"--against names nothing to compare with {REFERENCE}")
@@ -65,7 +67,8 @@ def run(
         plan = compare.Plan(words, str(build), environment, runs, timeout, machine.cpu(pin),
                             stdin.read_bytes() if stdin else b"", until, ready, same_output)  # fmt: skip
         arguments.check_programs(build, ())
-        writer = arguments.writer(json_file, machine.context(build))
+        ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
+        writer = arguments.writer(json_file, machine.context(build, ours))
 
     out = tables.console()
     candidates = [compare.Candidate(allocators.Allocator(REFERENCE, None))]

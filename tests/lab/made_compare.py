@@ -1,0 +1,143 @@
+"""What the tests of hak compare share, a plugin of theirs: programs and allocators made for it, and the verb itself.
+
+It asserts nothing (PYTEST_DONT_REWRITE).
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import pytest
+
+import lab.__main__
+from lab.run import compare
+from lab.store import rows
+
+LIBC = compare._libc()
+
+# Blocks of 4 MiB, one byte a page, which glibc's malloc maps and unmaps each time; then small ones.
+WORK = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  for (int i = 0; i < 40; i++) {
+    volatile char *block = malloc(4 << 20);
+    for (size_t at = 0; at < 4 << 20; at += 4096)
+      block[at] = 1;
+    free((void *)block);
+  }
+  for (int i = 0; i < 20000; i++)
+    free(malloc((size_t)(i % 500)));
+  puts("done");
+}
+"""
+HEAD = """
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+void *__libc_malloc(size_t size);
+void __libc_free(void *block);
+"""
+SLOW = (
+    HEAD
+    + """
+void *malloc(size_t size) {
+  for (volatile int i = 0; i < 8000; i++) {}
+  return __libc_malloc(size);
+}
+"""
+)
+LARGE = (
+    HEAD
+    + """
+__attribute__((constructor)) static void start(void) {
+  char *waste = mmap(NULL, 24 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(waste, 1, 24 << 20);
+}
+void *malloc(size_t size) { return __libc_malloc(size); }
+"""
+)
+KEEPING = (
+    HEAD
+    + """
+static char *kept;
+void *malloc(size_t size) {
+  if (size != 4 << 20)
+    return __libc_malloc(size);
+  if (!kept)
+    kept = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return kept;
+}
+void free(void *block) {
+  if (block != kept)
+    __libc_free(block);
+}
+"""
+)
+BROKEN = HEAD + "void *malloc(size_t size) { return size ? (abort(), NULL) : NULL; }\n"
+OWN = HEAD + "void *malloc(size_t size) { return __libc_malloc(size); }\n"
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory) -> pathlib.Path:
+    """A folder with the programs and libraries of this file."""
+    folder = tmp_path_factory.mktemp("made")
+
+    def cc(name, source, *flags):
+        (folder / f"{name}.c").write_text(source)
+        subprocess.run(["cc", "-O1", "-fno-builtin", "-o", name, f"{name}.c", *flags], cwd=folder, check=True)
+
+    for name, source in (("slow", SLOW), ("large", LARGE), ("keeping", KEEPING), ("broken", BROKEN), ("own", OWN)):
+        cc(f"{name}.so", source, "-shared", "-fPIC")
+    cc("work", WORK)
+    cc("static", WORK, "-static")
+    cc("linked", WORK, "-Wl,--no-as-needed", f"{folder}/own.so")
+    cc("inside", OWN + WORK, "-rdynamic")
+    return folder
+
+
+@pytest.fixture
+def hak(build, library, tmp_path, monkeypatch, capsys):
+    """hak(WORD...) is hak compare in this process: an object with returncode, stdout, stderr. hak.rows(): what it wrote."""
+    monkeypatch.setenv("HAK_BUILD", str(build))
+    monkeypatch.setenv("HAK_LIB", str(library))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def words(*more):
+        return ["compare", "--json", str(tmp_path / "rows"), *map(str, more)]
+
+    def run(*more):
+        with pytest.raises(SystemExit) as ended:
+            lab.__main__.main(words(*more))
+        said = capsys.readouterr()
+        return types.SimpleNamespace(returncode=ended.value.code, stdout=said.out, stderr=said.err)
+
+    run.words = lambda *more: [sys.executable, "-B", "-m", "lab", *words(*more)]
+    run.rows = lambda: rows.read([tmp_path / "rows"])
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that have the mark among their arguments."""
+    found = []
+    for word in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if mark.encode() in pathlib.Path(f"/proc/{word}/cmdline").read_bytes() and int(word) != os.getpid():
+                found.append(int(word))
+    return found
+
+
+def gone(mark: str) -> bool:
+    """None is left; what was killed may need a moment."""
+    until = time.monotonic() + 5
+    while marked(mark) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not marked(mark)
