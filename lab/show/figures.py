@@ -8,14 +8,14 @@ from statistics import median
 from lab.judge import outcome, stats
 from lab.judge.outcome import RATE, Outcome, Series
 from lab.run import goals
-from lab.run.allocators import OURS, PROFILES, SUBJECT, Allocator
+from lab.run.allocators import OURS, PEERS, PROFILES, SUBJECT, Allocator
 from lab.run.workloads import ROWS
 from lab.show.tables import peak_key
 from lab.store.rows import Row
 
-# Groups whose rates say nothing of an allocator beside its peers: half of a timed call is the clock, and the row of the
+# Groups whose memory says nothing of an allocator beside its peers: most of it are histograms, and the row of the
 # profiles has no peer but glibc.
-NOT_COMPARED = ("latency", "profiles")
+SIZE_NOT_COMPARED = ("latency", "profiles")
 # What is read of a result; it must be numbers.
 READ = {
     RATE, "rss_peak_kb", "child_rss_peak_kb", "rss_kb", "peak_over_live", "rss_over_live", "faults_minor", "system_calls",
@@ -26,6 +26,23 @@ VARIANTS = {variant.name for row in ROWS.values() for variant in row.variants}
 
 def is_peer(name: str) -> bool:
     return name not in VARIANTS and Allocator(name, None).is_peer
+
+
+def wanted_peers(work: str) -> tuple[str, ...]:
+    """Those that a workload of the table is to be measured on."""
+    return tuple(name for name in PEERS if name not in ROWS[work].without) if work in ROWS else ()
+
+
+def profile_names(found: Outcome) -> dict[str, str]:
+    """profile -> the series that shows it: hakmem-lean, or the variant lean of the row `profiles`."""
+    names = {}
+    for profile in PROFILES:
+        default = [SUBJECT] if profile == "balanced" else []
+        for name in (f"{SUBJECT}-{profile}", profile, *default):
+            if found.of(name) is not None and found.of(name).results:
+                names[profile] = name
+                break
+    return names if len(names) > 1 else {}
 
 
 def is_number(value) -> bool:
@@ -55,8 +72,18 @@ class Loss:
         return 1 / self.ratio.median if self.key == RATE else self.ratio.median
 
 
+@dataclass(frozen=True)
+class Disagreement:
+    """Sessions that measured the same, and say different things of the subject beside a peer."""
+
+    work: str
+    key: str  # "rate" or "peak"
+    peer: str
+    said: tuple[tuple[Row, stats.Ratio, str], ...]  # a row of each session, earliest first; the ratio; its verdict
+
+
 class Figures:
-    """Of each workload the latest session, as an Outcome; rows of other kinds beside them."""
+    """Of each workload the session that counts, as an Outcome; rows of other kinds beside them."""
 
     def __init__(self, rows: Iterable[Row]):
         rows = sorted(rows, key=lambda row: row.time)
@@ -68,15 +95,24 @@ class Figures:
             if wrong:
                 raise ValueError(f"{row.work}, {row.allocator}, run {row.run}, session {row.session}: "
                                  f"{min(wrong)} is no number")  # fmt: skip
-        self.outcomes: dict[str, Outcome] = outcome.from_rows(bench, SUBJECT, is_peer)
-        self.last = {row.work: row for row in bench}  # for what a session's rows have in common
-        self.sample = {(row.session, row.work, row.allocator): row for row in bench}
+        self.bench = bench
+        self._of_result = {id(row.result): row for row in bench}
+        self.outcomes: dict[str, Outcome] = self._outcomes(bench)
+        # For what the rows of the session that counts have in common.
+        self.last = {work: self.row_of(found.series[0]) for work, found in self.outcomes.items()}
         self._ratios: dict[tuple, stats.Ratio | None] = {}
         self.others = [row for row in rows if row.kind != "bench"]
-        for found in self.outcomes.values():
+
+    def _outcomes(self, rows: Iterable[Row]) -> dict[str, Outcome]:
+        outcomes = outcome.from_rows(rows, SUBJECT, is_peer, wanted_peers)
+        for found in outcomes.values():
             if found.of(SUBJECT) is None:
                 names = [series.name for series in found.series]
                 found.subject = next((name for name in OURS if name in names), names[0])
+        return outcomes
+
+    def row_of(self, series: Series) -> Row:
+        return self._of_result[id(next(iter(series.results.values())))]
 
     # --- workloads ---
 
@@ -89,12 +125,25 @@ class Figures:
     def group(self, work: str) -> str:
         return ROWS[work].group if work in ROWS else "own"
 
-    def is_compared(self, work: str) -> bool:
-        return self.group(work) not in NOT_COMPARED
+    def is_compared(self, work: str, key: str = RATE) -> bool:
+        """Whether its rate, or its memory, says something of an allocator beside its peers."""
+        if key == RATE:
+            return work not in ROWS or ROWS[work].is_rate_compared
+        return self.group(work) not in SIZE_NOT_COMPARED
 
     def row(self, work: str, name: str) -> Row | None:
         """A row of this allocator, in the session that counts."""
-        return self.sample.get((self.last[work].session, work, name))
+        found = self.outcomes[work].of(name)
+        return self.row_of(found) if found else None
+
+    def loads(self, series: Series) -> list[float]:
+        """The machine's load average when its runs began."""
+        return [self._of_result[id(result)].load for result in series.results.values()]
+
+    def peers_missing(self, work: str) -> list[str]:
+        """The peers without a rate here, so that the best peer is the best of the others only."""
+        measured = {series.name for series in self.peers(work)}
+        return [name for name in PEERS if name not in measured]
 
     def is_standard(self, work: str) -> bool:
         """Whether it ran with the arguments of the table of workloads: not tiny ones, and not another hakmem's."""
@@ -102,7 +151,9 @@ class Figures:
             return False
         found = self.outcomes[work].of(self.outcomes[work].subject)
         seed = self.last[work].seed
-        return found.command == ROWS[work].command.replace("SEED", "" if seed is None else str(seed))
+        return not self.last[work].is_tiny and found.command == ROWS[work].command.replace(
+            "SEED", "" if seed is None else str(seed)
+        )
 
     @functools.cached_property
     def standard(self) -> dict[str, Outcome]:
@@ -164,7 +215,7 @@ class Figures:
         beyond what is a difference."""
         losses = []
         for work, found in self.standard.items():
-            if not self.is_compared(work):
+            if not self.is_compared(work, key):
                 continue
             own_key = RATE if key == RATE else self.peak_key(work)
             peer = self.fastest(work) if key == RATE else self.leanest(work)
@@ -181,14 +232,47 @@ class Figures:
 
     # --- profiles ---
 
-    def profile_names(self, work: str) -> dict[str, str]:
-        """profile -> the series that shows it: hakmem-lean, or the variant lean of the row `profiles`."""
-        found = self.outcomes[work]
-        names = {}
-        for profile in PROFILES:
-            default = [SUBJECT] if profile == "balanced" else []
-            for name in (f"{SUBJECT}-{profile}", profile, *default):
-                if found.of(name) is not None and found.of(name).results:
-                    names[profile] = name
-                    break
-        return names if len(names) > 1 else {}
+    @functools.cached_property
+    def profiled(self) -> dict[str, Outcome]:
+        """The workloads that several profiles were measured on, each in the session that has most of them: it need not
+        be the one that counts elsewhere."""
+        names = {SUBJECT, *PROFILES, *(f"{SUBJECT}-{profile}" for profile in PROFILES)}
+        seen: dict[tuple, set] = {}
+        for row in self.bench:
+            seen.setdefault((row.work, row.session), set()).add(row.allocator)
+        rows = [row for row in self.bench if len(seen[row.work, row.session] & names) > 1]
+        found = outcome.from_rows(rows, SUBJECT, is_peer, lambda _: (*names, "glibc"))
+        return {work: found[work] for work in self.works if work in found and profile_names(found[work])}
+
+    # --- sessions that disagree ---
+
+    @functools.cached_property
+    def disagreements(self) -> list[Disagreement]:
+        """Among the sessions that ran the same commands on all peers of the one that counts, with runs enough."""
+        rows: dict[str, dict[str, list[Row]]] = {}
+        for row in self.bench:
+            rows.setdefault(row.work, {}).setdefault(row.session, []).append(row)
+        found = []
+        for work in self.standard:
+            if len(rows[work]) > 1:
+                sessions = [self._outcomes(some)[work] for some in rows[work].values()]
+                found += self._disagreements(work, [session for session in sessions if self._is_alike(session)])
+        return found
+
+    def _is_alike(self, session: Outcome) -> bool:
+        own = self.outcomes[session.work]
+        names = [own.subject, *(series.name for series in self.peers(session.work))]
+        return all((series := session.of(name)) and series.command == own.of(name).command
+                   and len(series.values(RATE)) >= stats.runs_needed() for name in names)  # fmt: skip
+
+    def _disagreements(self, work: str, sessions: list[Outcome]) -> Iterable[Disagreement]:
+        for key, own_key, words in (("rate", RATE, stats.SPEED), ("peak", self.peak_key(work), stats.SIZE)):
+            if not self.is_compared(work, own_key):
+                continue
+            for peer in self.peers(work, own_key):
+                said = []
+                for session in sessions:
+                    if found := session.ratio(session.subject, peer.name, own_key):
+                        said.append((self.row_of(session.of(peer.name)), found, stats.verdict(found, words)))
+                if len({verdict for *_, verdict in said} - {stats.TOO_FEW}) > 1:
+                    yield Disagreement(work, key, peer.name, tuple(said))

@@ -120,10 +120,10 @@ class _Plots:
         return plots.strip(marks, f"{letter}/s".lstrip("/") if not letter else f"{letter} operations/s",
                            f"Rates of the runs of {work['name']}")  # fmt: skip
 
-    def forest(self, key: str, peer: str, xlabel: str, title: str) -> str:
+    def forest(self, key: str, peer: str, is_compared: str, xlabel: str, title: str) -> str:
         marks = []
         for work in self.found["workloads"]:
-            if (found := work[key]) and work["is_compared"]:
+            if (found := work[key]) and work[is_compared]:
                 ends = [math.nan if found[end] is None else found[end] for end in ("low", "high")]
                 marks.append((work["name"], plots.Mark(work[peer], self.place(work[peer]), (), found["median"], *ends)))
         return plots.forest(marks, xlabel, title) if marks else ""
@@ -151,6 +151,17 @@ class _Plots:
         points = [[(time / 60, kb / 1024) for time, kb in entry["curve"]] for entry in entries]
         return plots.over_time(marks, points, "RSS, MiB", "Resident memory over time") if marks else ""
 
+    def traces(self, entries) -> str:
+        """Fragmentation of one trace over time."""
+        entries = [entry for entry in entries if len(entry["curve"]) > 1]
+        marks = [plots.Mark(entry["allocator"], self.place(entry["allocator"])) for entry in entries]
+        points = [[(100 * share, value) for share, value in entry["curve"]] for entry in entries]
+        return (
+            plots.over_time(marks, points, "heap / live bytes", "Fragmentation over a trace", "% of the trace")
+            if marks
+            else ""
+        )
+
 
 def html(found: Mapping) -> str:
     from markupsafe import Markup
@@ -163,7 +174,7 @@ def html(found: Mapping) -> str:
     def trusted(draw):  # what plots make is markup, the names in it escaped
         return lambda *words: Markup(draw(*words))
 
-    svg = {name: trusted(getattr(drawn, name)) for name in ("strip", "forest", "sizes", "latency", "soak")}
+    svg = {name: trusted(getattr(drawn, name)) for name in ("strip", "forest", "sizes", "latency", "soak", "traces")}
     return made.get_template("scorecard.html.j2").render(
         card=found, svg=svg, place=drawn.place, colours=plots.COLOURS, style=Markup(style), script=Markup(script),
         script_digest=digest)  # fmt: skip

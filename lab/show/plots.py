@@ -231,7 +231,8 @@ def curves(marks: Sequence[Mark], points: Sequence[Sequence[tuple[float, float]]
     return _svg(figure, title)
 
 
-def over_time(marks: Sequence[Mark], points: Sequence[Sequence[tuple[float, float]]], ylabel: str, title: str) -> str:
+def over_time(marks: Sequence[Mark], points: Sequence[Sequence[tuple[float, float]]], ylabel: str, title: str,
+              unit: str = "minutes") -> str:  # fmt: skip
     figure, axes = _axes(210 + 16 * ((len(marks) + 2) // 3), left=0.14, top=10 + 16 * ((len(marks) + 2) // 3))
     for mark, values in zip(marks, points, strict=True):
         axes.plot([time for time, _ in values], [value for _, value in values], color=colour(mark.index),
@@ -239,7 +240,7 @@ def over_time(marks: Sequence[Mark], points: Sequence[Sequence[tuple[float, floa
     axes.set_ylim(bottom=0)
     axes.margins(x=0.01)
     axes.locator_params(nbins=5)
-    axes.set_xlabel("minutes")
+    axes.set_xlabel(unit)
     axes.set_ylabel(ylabel)
     _legend(figure)
     return _svg(figure, title)

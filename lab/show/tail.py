@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Mapping
 
 from lab.judge import latency, soak
-from lab.judge.outcome import Series
-from lab.show.figures import Figures, is_number
+from lab.judge.outcome import Outcome, Series
+from lab.show.figures import is_number
 from lab.store.rows import Row
 
 # Where the curve of latencies is looked at; what too few samples say nothing of is left out.
@@ -34,19 +34,16 @@ def _merged(work: str, series: Series) -> latency.Latency:
 
 
 def _curve(found: latency.Latency, part: str) -> list[list[float]]:
-    points = []
-    for percent in CURVE:
-        value = found.percentile_ns(part, percent) if percent else found.parts[part].min_value / found.ticks_per_ns
-        if value is not None:
-            points.append([percent, value])
-    return points
+    histogram = found.parts[part]
+    allowed = [percent for percent in CURVE if percent and latency.enough(found.n(part), percent)]
+    ticks = {0: histogram.min_value, **histogram.get_percentile_to_value_dict(allowed)}
+    return [[percent, min(value, histogram.max_value) / found.ticks_per_ns] for percent, value in ticks.items()]
 
 
-def latencies(figures: Figures) -> list[dict]:
+def latencies(outcomes: Mapping[str, Outcome]) -> list[dict]:
     """Of every workload whose rows hold histograms: all runs of an allocator together."""
     found = []
-    for work in figures.works:
-        outcome = figures.outcomes[work]
+    for work, outcome in outcomes.items():
         for series in outcome.series:
             if not _timed(series):
                 continue

@@ -10,7 +10,7 @@ import sys
 import made_rows
 import pytest
 
-from lab.show import documents
+from lab.show import documents, quoted
 from lab.store import rows as stored
 
 MEASURED = ("README.md", "docs/comparison.md")  # every figure of these stands in a block
@@ -111,7 +111,7 @@ def test_figures_are_those_of_the_rows(whole):
 
     own, peer = rates("hakmem"), rates("jemalloc")
     by_hand = statistics.median(own[run] / peer[run] for run in own)
-    render = documents.renderer(whole)
+    render = quoted.renderer(whole)
     assert render(["ratio", "churn-4m", "jemalloc"]) == f"{by_hand:.2f}"
     assert f"{by_hand:.2f}" not in render(["speed"])  # of the best and of mimalloc only
     best = render(["ratio", "churn-4m", "best"])
@@ -120,22 +120,25 @@ def test_figures_are_those_of_the_rows(whole):
 
 
 def test_rounding_and_verdicts():
-    assert [documents.rounded(value) for value in (0.984, 1.2345, 1.999, 2.44, 9.96, 37.6)] == [
+    assert [quoted.rounded(value) for value in (0.984, 1.2345, 1.999, 2.44, 9.96, 37.6)] == [
         "0.98", "1.23", "2.0", "2.4", "10", "38"]  # fmt: skip
     same = parsed(made_rows.series("mixed", "hakmem") + made_rows.series("mixed", "mimalloc"))
-    assert documents.renderer(same)(["ratio", "mixed", "mimalloc"]).startswith("≈")
+    assert quoted.renderer(same)(["ratio", "mixed", "mimalloc"]).startswith("≈")
     few = [row for row in same if row.run < 4]
-    assert documents.renderer(few)(["ratio", "mixed", "mimalloc"]).endswith("?")
-    assert documents.renderer(same)(["ratio", "mixed", "jemalloc"]) == "not measured"
+    assert quoted.renderer(few)(["ratio", "mixed", "mimalloc"]).endswith("?")
+    assert quoted.renderer(same)(["ratio", "mixed", "jemalloc"]) == "not measured"
 
 
 def test_losses_are_computed(whole):
-    text = documents.renderer(whole)(["losses"])
+    text = quoted.renderer(whole)(["losses"])
     slower = next(line for line in text.splitlines() if line.startswith("- Slower"))
     assert "`threads` 0.77 of tcmalloc's" in slower and "`large_mix` 0.77 of tcmalloc's" in slower
     assert slower.count("`") == 4  # these and no other
     assert re.search(r"Larger peak RSS than the leanest peer: `\S+` 1\.2\d of\s+glibc's \(", text)
-    assert "threads / best 0.77 (at least 1.15)" in re.sub(r"\s+", " ", text)
+    goals = quoted.renderer(whole)(["goals"])
+    assert "- threads / best 0.77 (at least 1.15)\n" in goals
+    count = re.search(r"Goals of its own that are missed: (\d+) of \d+\.", text)
+    assert count and goals.count("\n- ") == int(count[1])
     # Twice as fast and half as large, it loses nowhere.
     better = []
     for row in whole:
@@ -144,7 +147,7 @@ def test_losses_are_computed(whole):
             if row.allocator == "hakmem":
                 result |= {"ops_per_s": result["ops_per_s"] * 4, "rss_peak_kb": result["rss_peak_kb"] / 4}
             better.append(row.model_copy(update={"result": result}))
-    text = documents.renderer(better)(["losses"])
+    text = quoted.renderer(better)(["losses"])
     assert "- Slower than the fastest peer: nowhere." in text and "leanest peer: nowhere." in text
 
 
@@ -156,16 +159,16 @@ def test_every_block_bears_missing_rows(whole, name):
     for rows in ([], [row for row in whole if row.work in only_few], [row for row in whole if row.allocator == "hakmem"],
                  [row for row in whole if row.work == next(iter(works)) and row.run == 1],
                  [row for row in whole if row.allocator != "glibc"], [row for row in whole if row.allocator != "hakmem"]):  # fmt: skip
-        text = documents.renderer(rows)(words)
+        text = quoted.renderer(rows)(words)
         assert text and "None" not in text and "nan" not in text and "Undefined" not in text
-    assert "not measured" in documents.renderer([])(words).lower()
+    assert "not measured" in quoted.renderer([])(words).lower()
 
 
 def test_other_arguments_do_not_count():
     """A tiny run says nothing in a document."""
     tiny = [row | {"command": ["random_mixed", "20000", "100", "1"]} for name in ("hakmem", "glibc")
             for row in made_rows.series("mixed", name)]  # fmt: skip
-    assert documents.renderer(parsed(tiny))(["ratio", "mixed", "glibc"]) == "not measured"
+    assert quoted.renderer(parsed(tiny))(["ratio", "mixed", "glibc"]) == "not measured"
 
 
 # --- filling in -----------------------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ def test_a_changed_digit_is_found(copy, some):
     inside = [place for begin, end, _ in documents.blocks(text, "x")
               for place in range(begin, end) if text[place].isdigit()]  # fmt: skip
     assert len(inside) > 150
-    render = documents.renderer(some)
+    render = quoted.renderer(some)
     made = {tuple(words): render(words) for _, _, words in documents.blocks(text, "x")}
 
     def cached(words):

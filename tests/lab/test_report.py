@@ -90,7 +90,7 @@ def test_verdicts_are_computed(made, card):
     found = scorecard.collect(parsed(turned))
     assert found["workloads"][0]["rate_ratio"]["verdict"] == stats.SPEED.over
     summary = card["summary"]["rate"]
-    compared = [work["rate_ratio"]["verdict"] for work in card["workloads"] if work["is_compared"]]
+    compared = [work["rate_ratio"]["verdict"] for work in card["workloads"] if work["is_rate_compared"]]
     assert summary == {word: compared.count(word) for word in summary} and sum(summary.values()) == len(compared)
 
 
@@ -103,8 +103,8 @@ def test_goals_and_what_is_missing(card):
     found = scorecard.collect(parsed(tiny))
     assert {goal["verdict"] for goal in found["goals"]} == {"not measured"}
     text = " ".join(found["missing"])
-    assert "Ran with other arguments" in text and "mimalloc" in text and "Tail latency" in text and "churn-2m" in text
-    assert all("Tail latency" not in sentence for sentence in card["missing"])
+    assert "Ran with other arguments" in text and "mimalloc" in text and "Tail latency." in text and "churn-2m" in text
+    assert all("Tail latency." not in sentence for sentence in card["missing"])
 
 
 def test_the_latest_session_counts():
@@ -182,7 +182,7 @@ def test_rows_without_what_is_usual(tmp_path):
     soak["result"] = {"epochs": 3, "rss_kb": "much", "curve_s": [1, 2], "curve_rss_kb": ["a", "b"]}
     found = scorecard.collect(parsed([lonely, empty, other, soak]))
     assert [work["name"] for work in found["workloads"]] == ["mixed"]
-    assert any("kind compare" in sentence for sentence in found["missing"])
+    assert any("Rows of hak compare" in sentence for sentence in found["missing"])
     assert "<svg" in scorecard.render(found)["index.html"]
 
 
