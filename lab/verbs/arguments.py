@@ -30,14 +30,21 @@ def refusals(status: int = 2):
         raise typer.Exit(status) from None
 
 
-def interrupted(_signal, _frame):
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _interrupted(_signal, _frame):
+    """What was started is cleared away undisturbed: a terminal that is closed may send a second SIGHUP, and an impatient
+    user a second SIGINT."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def ending():
     """Inside, what ends a program, or closes its terminal, is like Ctrl-C: what runs is ended, what is known is shown."""
-    before = {number: signal.signal(number, interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, _interrupted) for number in ENDING}
     try:
         yield
     finally:

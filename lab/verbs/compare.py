@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import signal
 from typing import Annotated
 
 import typer
@@ -23,15 +22,6 @@ was dropped). An allocator is one of {allocators.KNOWN}. The reference is glibc,
 program brings along. For a server, --until CMD is the load: it runs once the server listens (or --ready succeeds), its
 duration is the time, then the server gets SIGTERM. Example:
 hak compare --until 'redis-benchmark -q -t set -n 100000' -- redis-server --save ''"""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def _interrupted(_signal, _frame):
-    """The first one ends the comparison; what it started is cleared away undisturbed: a terminal that is closed may
-    send a second SIGHUP, and an impatient user a second SIGINT."""
-    for number in ENDING:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def run(
@@ -90,14 +80,13 @@ def run(
             writer.stop(f"--json: {json_file}: {error.strerror}; rows are no longer stored")
 
     comparison.on_turn, comparison.on_run = progress.turn, keep
-    for number in ENDING:
-        signal.signal(number, _interrupted)
     out.print(machine.line(writer.context))
     if machine.load() > os.cpu_count() / 2:
         out.print(f"load average {machine.load():.1f} on {os.cpu_count()} CPUs: others run here, expect noise")
     sentence, status = "", 0
     try:
-        comparison.run()
+        with arguments.ending():
+            comparison.run()
         if comparison.failure:
             sentence, status = comparison.failure, 1
     except KeyboardInterrupt:
