@@ -21,6 +21,7 @@ from lab.run.allocators import Allocator
 
 EPOCHS_SILENT = 20  # so many lengths of an epoch without a line, and a minute at least: the program hangs
 SILENT_S_MIN = 60.0
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,15 @@ class Soak:
     on_line: Callable[[bytes], None]  # every line of the CSV, the names first
     silent_s: float | None = None
     _asked: int = 0
+    _hung_up: bool = False
 
     def words(self) -> list[str]:
         program, *arguments = self.command.replace("SEED", str(self.seed)).split()
         return [os.path.join(self.build_dir, "bin", program), *arguments]
 
     def run(self) -> Ended:
-        """To be called in the main thread: SIGINT and SIGTERM stop the soak and are handled as before afterwards. A second
-        one kills the program."""
+        """To be called in the main thread: SIGINT, SIGTERM and SIGHUP, unless that is ignored, stop the soak and are handled
+        as before afterwards. A second one kills the program."""
         ended = Ended()
         with contextlib.ExitStack() as stack:
             links = process.Links()
@@ -87,16 +89,27 @@ class Soak:
             finally:
                 os.close(writing)
             stack.callback(_end, child)
-            for number in (signal.SIGINT, signal.SIGTERM):
-                stack.callback(signal.signal, number, signal.signal(number, lambda *_: self._stop(child)))
+            for number in ENDING:
+                if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                    continue  # nohup
+                stack.callback(self._restore, number, signal.signal(number, lambda n, _: self._stop(child, n)))
             self._follow(child, reading, ended)
             self._conclude(child, out, err, ended)
         return ended
 
-    def _stop(self, child) -> None:
+    def _stop(self, child, number: int) -> None:
+        if number == signal.SIGHUP:
+            if self._hung_up:  # the kernel and the shell both say it
+                return
+            self._hung_up = True
         self._asked += 1
         with contextlib.suppress(ProcessLookupError):
             child.send_signal(signal.SIGTERM if self._asked == 1 else signal.SIGKILL)
+
+    def _restore(self, number: int, handler) -> None:
+        if number == signal.SIGHUP and self._hung_up:
+            handler = signal.SIG_IGN  # it may be said once more, while results are stored
+        signal.signal(number, handler)
 
     def _follow(self, child, reading: int, ended: Ended) -> None:
         """Hands the lines on until the program closes its end."""

@@ -1,5 +1,6 @@
 """hak soak: one benchmark for minutes in one process, an epoch a second to CSV; or the CSV of others."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -18,6 +19,7 @@ EPILOG = f"""NAME of --bench: {", ".join(running.WORKS)}. An allocator is one of
 5, 30 and 60 minutes are the usual lengths. Ctrl-C ends a soak early and keeps what there is. docs/soak.md says how to
 read the result, and which columns --analyze knows."""
 MINUTES_MAX = 60 * 24 * 30.0
+EPOCH_S_MIN, EPOCH_S_MAX = 0.01, 86400.0
 
 
 def run(
@@ -30,7 +32,7 @@ def run(
     pin: Annotated[str | None, typer.Option(metavar="CPU",
         help="the last CPU for one thread, none for several")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the random numbers")] = 1,
-    epoch: Annotated[float, typer.Option(min=0.01, metavar="S", help="seconds an epoch")] = 1,
+    epoch: Annotated[float, typer.Option(metavar="S", help="seconds an epoch")] = 1,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="set for the program")] = None,
     warm_up: Annotated[int | None, typer.Option(min=0, metavar="N",
         help="epochs left out of the analysis (a tenth, 5 to 60)")] = None,
@@ -40,6 +42,9 @@ def run(
     build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
         help="where bin/ and lib/ are (build/release)")] = None,
 ) -> None:  # fmt: skip
+    with arguments.refusals():
+        if not EPOCH_S_MIN <= epoch <= EPOCH_S_MAX:
+            raise ValueError(f"--epoch: {epoch:g} is not from {EPOCH_S_MIN:g} to {EPOCH_S_MAX:.0f}")
     if analyze:
         _analyze(files or [], epoch, warm_up, json_file)
         return
@@ -51,30 +56,25 @@ def run(
             raise ValueError(f"--bench: unknown benchmark '{bench}'; known: {', '.join(running.WORKS)}")
         if not 0 < minutes <= MINUTES_MAX:
             raise ValueError(f"--minutes: {minutes:g} is not over 0 and up to {MINUTES_MAX:.0f}")
+        if warm_up and warm_up >= 60 * minutes / epoch:
+            raise ValueError(
+                f"--warm-up: in {minutes:g} minutes there are no more than {60 * minutes / epoch:.0f} epochs"
+            )
         work = running.WORKS[bench]
         found = allocators.find(_with_profile(allocator, profile), build)
         arguments.subject([found])
         settings = arguments.pairs(env, "--env")
         cpu = None if work.threads and pin is None else machine.cpu(pin)
         arguments.check_programs(build, [work.command.split()[0]])
-        context = machine.context(build)
+        context = machine.context(build, [found.library] if found.is_ours else [])
         writer = arguments.writer(json_file, context)
         folder = out or allocators.ROOT / "build" / "soak"
         folder.mkdir(parents=True, exist_ok=True)
         name, csv = _fresh(folder, f"{bench}-{found.name}")
 
-    from lab.show import soak as show
     from lab.show import tables
 
-    progress = show.Progress(name, 60 * minutes)
-
-    def keep(line: bytes) -> None:
-        csv.write(line)
-        first = line.split(b",")
-        if first[0] != b"time_s":
-            progress.epoch(float(first[0]), float(first[2]), float(first[3]))
-
-    soak = running.Soak(work.command, found, str(build), 60 * minutes, epoch, seed, cpu, settings, keep)
+    soak = running.Soak(work.command, found, str(build), 60 * minutes, epoch, seed, cpu, settings, csv.write)
     about = {
         "session": context.session, "commit": context.commit, "flags": context.flags,
         "machine": context.machine.model_dump(), "work": f"soak-{bench}", "seed": seed,
@@ -84,35 +84,62 @@ def run(
         "minutes": minutes, "epoch_s": epoch,
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
-    about_file = folder / f"{name}.json"
-    _store(about_file, about)
     console = tables.console()
     console.print(machine.line(context))
     console.print(f"{found.name}: {' '.join(about['command'])}, {minutes:g} minutes, to {folder / name}.csv")
+    with arguments.refusals(1):
+        _store(folder / f"{name}.json", about)
+        ended = _measure(soak, name, csv)
+        _store(folder / f"{name}.json", about | {
+            "ended": ended.how, "problem": ended.problem, "epochs": ended.epochs, "report": ended.report,
+            "complaints": ended.complaints})  # fmt: skip
+        what = _load_kept(folder / f"{name}.csv", epoch, warm_up) if ended.epochs else None
+        problem = _write(writer, _row(about, *what)) if what else ""
+    with contextlib.suppress(OSError):  # the terminal may be gone; all is stored
+        _say(ended, name)
+        if what:
+            from lab.show import soak as show
+
+            console.print(show.analysis({name: what[1]}))
+            if problem:
+                arguments.say(problem)
+    if ended.how != "complete" or problem:
+        raise typer.Exit(130 if ended.how == "stopped" else 1)
+
+
+def _measure(soak: running.Soak, name: str, csv: epochs.Writer) -> running.Ended:
+    """Runs the soak; its epochs go to the CSV first, and then to the line that shows how far it is."""
+    from lab.show import soak as show
+
+    progress = show.Progress(name, soak.seconds)
+
+    def keep(line: bytes) -> None:
+        csv.write(line)
+        first = line.split(b",")
+        if first[0] != b"time_s":
+            with contextlib.suppress(OSError):  # the terminal is gone
+                progress.epoch(float(first[0]), float(first[2]), float(first[3]))
+
+    soak.on_line = keep
     try:
-        ended = soak.run()
+        return soak.run()
     except OSError as error:  # of the CSV: the disk is full
-        arguments.say(f"{folder / name}.csv: {error.strerror}; what is there is kept")
-        raise typer.Exit(1) from None
+        raise ValueError(f"{os.path.basename(csv.file.name)}: {error.strerror}; what is there is kept") from None
     finally:
-        progress.close()
+        with contextlib.suppress(OSError):
+            progress.close()
         csv.close()
-    _store(about_file, about | {"ended": ended.how, "problem": ended.problem, "epochs": ended.epochs,
-                                "report": ended.report, "complaints": ended.complaints})  # fmt: skip
+
+
+def _say(ended: running.Ended, name: str) -> None:
     for line in ended.complaints:
         arguments.say(line)
     if ended.problem:
         arguments.say(f"{name}: {ended.problem}; {ended.epochs} epochs are kept")
     if ended.how == "stopped":
         arguments.say(f"stopped after {ended.epochs} epochs, which are kept")
-    if ended.epochs:
-        what = _load(folder / f"{name}.csv", epoch, warm_up)
-        console.print(show.analysis({name: what[1]}))
-        _row(writer, about, *what)
-    else:
+    if not ended.epochs:
         arguments.say("not one epoch was finished: nothing to analyze")
-    if ended.how != "complete":
-        raise typer.Exit(130 if ended.how == "stopped" else 1)
 
 
 def _with_profile(word: str, profile: str | None) -> str:
@@ -154,12 +181,34 @@ def _load(path: pathlib.Path, epoch_s: float, warm_up: int | None) -> tuple[judg
         raise epochs.BadEpochs(f"{path.name}: {error}") from None
 
 
-def _row(writer: rows.Writer, about: dict, read: judge.Epochs, found: judge.Analysis) -> None:
+def _load_kept(path: pathlib.Path, epoch_s: float, warm_up: int | None) -> tuple[judge.Epochs, judge.Analysis]:
+    """Of a soak that may have ended early: what there is of it is analyzed."""
+    read = epochs.read(path, epoch_s)
+    if warm_up is not None and warm_up >= len(read):
+        with contextlib.suppress(OSError):
+            arguments.say(
+                f"--warm-up {warm_up} leaves none of {len(read)} epochs: {judge.warm_up(len(read))} are left out"
+            )
+        warm_up = None
+    return read, judge.analyze(read, warm_up)
+
+
+def _row(about: dict, read: judge.Epochs, found: judge.Analysis) -> dict:
+    """For rows.Writer.write. KeyError if `about` lacks something."""
     result = judge.figures(found)
     if read.rss_kb is not None:
         result["curve_s"], result["curve_rss_kb"] = judge.curve(read)
-    writer.write(kind="soak", run=1, n=1, result=result, **{key: about[key] for key in (
-        "work", "command", "seed", "allocator", "library", "version", "settings", "cpu_pinned", "load")})  # fmt: skip
+    return {"kind": "soak", "run": 1, "n": 1, "result": result} | {key: about[key] for key in (
+        "work", "command", "seed", "allocator", "library", "version", "settings", "cpu_pinned", "load")}  # fmt: skip
+
+
+def _write(writer: rows.Writer, row: dict) -> str:
+    """What went wrong, in one sentence."""
+    try:
+        writer.write(**row)
+        return ""
+    except OSError as error:
+        return f"--json: {error.strerror}; the CSV is kept, for --analyze"
 
 
 def _analyze(files: list[pathlib.Path], epoch_s: float, warm_up: int | None, json_file: pathlib.Path | None) -> None:
@@ -167,7 +216,10 @@ def _analyze(files: list[pathlib.Path], epoch_s: float, warm_up: int | None, jso
         if not files:
             raise ValueError("--analyze needs a FILE")
         loaded = [_load(path, epoch_s, warm_up) for path in files]
-        abouts = [_about(path) for path in files] if json_file else []
+        if json_file:
+            made = [_analyzed_row(path, *what) for path, what in zip(files, loaded, strict=True)]
+            with open(json_file, "a", encoding="utf-8") as file:
+                file.writelines(rows.dump(row) + "\n" for row in made)
 
     from lab.show import soak as show
     from lab.show import tables
@@ -175,23 +227,21 @@ def _analyze(files: list[pathlib.Path], epoch_s: float, warm_up: int | None, jso
     stems = [path.stem for path in files]
     names = stems if len(set(stems)) == len(stems) else [f"{i}: {stem}" for i, stem in enumerate(stems, 1)]
     tables.console().print(show.analysis({name: found for name, (_, found) in zip(names, loaded, strict=True)}))
-    for about, what in zip(abouts, loaded, strict=False):
-        context = rows.Context(session=about["session"], commit=about["commit"], flags=about["flags"],
-                               machine=rows.Machine(**about["machine"]))  # fmt: skip
-        with arguments.refusals(), arguments.writer(json_file, context) as writer:
-            _row(writer, about, *what)
 
 
-def _about(path: pathlib.Path) -> dict:
-    """What hak soak stored beside the CSV: a row must say where it was measured."""
+def _analyzed_row(path: pathlib.Path, read: judge.Epochs, found: judge.Analysis) -> rows.Row:
+    """A row must say where and when it was measured: what hak soak stored beside the CSV."""
     beside = path.with_suffix(".json")
     try:
         about = json.loads(beside.read_text(encoding="utf-8"))
-        rows.Machine(**about["machine"])
-        return about
+        context = rows.Context(session=about["session"], commit=about["commit"], flags=about["flags"],
+                               machine=rows.Machine(**about["machine"]))  # fmt: skip
+        started = datetime.datetime.fromisoformat(about["started"]).astimezone(datetime.UTC)
+        made = rows.Writer(None, context).write(**_row(about, read, found))
+        return made.model_copy(update={"time": started})
     except FileNotFoundError:
         raise ValueError(
             f"--json: a row says where it was measured, and {beside.name} is not beside {path.name}"
         ) from None
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise ValueError(f"{beside.name}: not what hak soak writes beside its CSV") from None

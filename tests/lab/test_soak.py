@@ -11,9 +11,11 @@ import time
 
 import pytest
 
+from lab.judge import soak as judge
 from lab.run import soak as running
 from lab.run.allocators import Allocator
 from lab.store import epochs, rows
+from lab.verbs import soak as verb
 
 HEADER = b"time_s,epoch_ops,ops_per_s,rss_kb,rss_peak_kb,epoch_faults_minor,epoch_faults_major,epoch_cpu_seconds,"
 HEADER += b"epoch_system_calls\n"
@@ -112,24 +114,88 @@ def test_a_soak_is_stored(tree, build, tmp_path):
     before = (tmp_path / "mixed-glibc.csv").read_bytes()
     hak(tree, build, *QUICK, "--minutes", 0.005, "--out", tmp_path, "--allocator", "glibc")
     assert (tmp_path / "mixed-glibc.csv").read_bytes() == before and (tmp_path / "mixed-glibc-2.csv").exists()
+    about_file = tmp_path / "mixed-hakmem-lean.json"
+    about = json.loads(about_file.read_text())
+    about_file.write_text(json.dumps(about | {"started": "2024-02-29T12:00:00+00:00"}))
     said, errors, status = hak(tree, build, "--analyze", *sorted(tmp_path.glob("*.csv")), "--json", row_file)
     assert status == 0 and "mixed-hakmem-lean" in said, errors
-    assert rows.read([row_file])[-1].result["curve_rss_kb"] == rows.read([row_file])[0].result["curve_rss_kb"]
+    stored, again = rows.read([row_file])[0], rows.read([row_file])[-1]
+    assert again.result["curve_rss_kb"] == stored.result["curve_rss_kb"] and again.session == stored.session
+    assert again.time.isoformat() == "2024-02-29T12:00:00+00:00", "it was not measured when it was analyzed"
+    before = row_file.read_bytes()
+    for lost in ("session", "started", "machine", "seed"):
+        about_file.write_text(json.dumps({key: value for key, value in about.items() if key != lost}))
+        with pytest.raises(ValueError, match="lean.json: not what hak soak writes beside its CSV"):
+            verb._analyzed_row(about_file.with_suffix(".csv"), read, judge.analyze(read))
+    said, errors, status = hak(tree, build, "--analyze", tmp_path / "mixed-glibc.csv", about_file.with_suffix(".csv"),
+                               "--json", row_file)  # fmt: skip
+    assert status == 2 and not said and errors.startswith("hak: mixed-hakmem-lean.json: not what"), errors
+    assert row_file.read_bytes() == before, "all rows or none"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_is_there_is_kept(tree, build, tmp_path, number):
-    running_soak = hak(tree, build, *QUICK, "--minutes", 5, "--out", tmp_path, wait=False)
-    csv = tmp_path / "mixed-hakmem.csv"
+def wait_for_epochs(csv, count=10):
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and (not csv.exists() or csv.read_bytes().count(b"\n") < 10):
+    while time.monotonic() < deadline and (not csv.exists() or csv.read_bytes().count(b"\n") <= count):
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_is_there_is_kept(tree, build, tmp_path, number):
+    row_file, csv = tmp_path / "rows.jsonl", tmp_path / "mixed-hakmem.csv"
+    running_soak = hak(tree, build, *QUICK, "--minutes", 5, "--out", tmp_path, "--json", row_file, "--warm-up", 10_000,
+                       wait=False)  # fmt: skip
+    wait_for_epochs(csv)
     running_soak.send_signal(number)
     said, errors = running_soak.communicate(timeout=30)
     assert running_soak.returncode == 130 and "RSS: median" in said and "stopped after" in errors, errors
     about = json.loads((tmp_path / "mixed-hakmem.json").read_text())
-    assert about["ended"] == "stopped" and about["epochs"] == len(epochs.read(csv)) >= 9
+    assert about["ended"] == "stopped" and about["epochs"] == len(epochs.read(csv)) >= 10
     assert about["report"]["operations"] > 0, "the program ended by itself and reported"
+    assert f"--warm-up 10000 leaves none of {about['epochs']} epochs: 5 are left out" in errors
+    assert rows.read([row_file])[0].result["warm_up_epochs"] == 5, "the soak's length is not lost for one option"
+
+
+def test_the_terminal_is_closed(tree, build, tmp_path):
+    """Then nothing can be said any more, and all is stored."""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-B", "-m", "lab", "soak", *QUICK, "--minutes", "5", "--out", str(tmp_path)]
+    take = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
+    )
+    started = subprocess.Popen([sys.executable, "-c", take, *command, "--json", str(tmp_path / "rows.jsonl")], cwd=tree,
+                               stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+                               env=os.environ | {"HAK_BUILD": str(build), "HAK_LIB": ""})  # fmt: skip
+    os.close(theirs)
+    reader = threading.Thread(target=lambda: os.read(ours, 4096))
+    reader.start()
+    wait_for_epochs(tmp_path / "mixed-hakmem.csv")
+    reader.join()
+    os.close(ours)
+    started.wait(30)
+    about = json.loads((tmp_path / "mixed-hakmem.json").read_text())
+    assert about["ended"] == "stopped" and about["report"]["operations"] > 0
+    assert len(rows.read([tmp_path / "rows.jsonl"])) == 1
+
+
+@pytest.mark.parametrize("handler, how", [(signal.SIG_IGN, "complete"), (signal.SIG_DFL, "stopped")])
+def test_nohup(tmp_path, handler, how):
+    build = stand_in(tmp_path, EPOCH + "trap 'exit 0' TERM; sleep 1; echo 2 >$out")
+    before = signal.signal(signal.SIGHUP, handler)
+    timer = threading.Timer(0.5, lambda: [os.kill(os.getpid(), signal.SIGHUP) for _ in range(2)])
+    try:
+        timer.start()
+        work = running.Soak("random_mixed 1 1 SEED", Allocator("a", None), build, 5, 1, 1, None, {}, lambda line: None)
+        ended = work.run()
+        timer.join()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert ended.how == how and not ended.problem, "told twice, which kills nothing"
+
+
+def test_no_room_for_the_row(tree, build, tmp_path):
+    said, errors, status = hak(tree, build, *QUICK, "--minutes", 0.005, "--out", tmp_path, "--json", "/dev/full")
+    assert status == 1 and "RSS: median" in said and "--json: No space left on device; the CSV is kept" in errors
+    assert len(epochs.read(tmp_path / "mixed-hakmem.csv")) > 3
 
 
 def stand_in(folder: pathlib.Path, text: str) -> str:
@@ -193,6 +259,10 @@ def test_a_second_signal_kills(tmp_path):
         (["--analyze"], "--analyze needs a FILE"),
         (["--analyze", "/nowhere.csv"], "/nowhere.csv: No such file"),
         (["--pin", "900"], "is none of the CPUs"),
+        (["--epoch", "inf"], "--epoch: inf is not from 0.01 to 86400"),
+        (["--epoch", "nan"], "--epoch: nan is not"),
+        (["--analyze", "--epoch", "0"], "--epoch: 0 is not"),
+        (["--warm-up", "300"], "--warm-up: in 5 minutes there are no more than 300 epochs"),
     ],
 )
 def test_wrong_usage(tree, build, tmp_path, words, says):
