@@ -77,7 +77,8 @@ def session_name() -> str:
     return uuid.uuid4().hex[:12]
 
 
-PATH = re.compile(r"(?<![\w.])/(?:[^\s/:,;=\"']+/)*([^\s/:,;=\"']+)/?")
+# An absolute path begins a word: what stands within one, as in base64, is none.
+PATH = re.compile(r"(?:^|(?<=[\s=:,;\"'(]))/(?:[^\s/:,;=\"']+/)*([^\s/:,;=\"']+)/?")
 
 
 def without_paths(value: Value) -> Value:
