@@ -44,7 +44,9 @@ def _interrupted(_signal, _frame):
 @contextlib.contextmanager
 def ending():
     """Inside, what ends a program, or closes its terminal, is like Ctrl-C: what runs is ended, what is known is shown."""
-    before = {number: signal.signal(number, _interrupted) for number in ENDING}
+    # What `nohup` has switched off stays so.
+    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupted) for number in heard}
     try:
         yield
     finally:

@@ -85,6 +85,8 @@ def test_paths_within_values_are_cut(tmp_path):
     row = write(path, command=["run", "--out=/home/me/x", "a/b", "1/2"], settings={"X": "/home/me/lib.so:/home/me/y"})
     assert row.command == ["run", "--out=x", "a/b", "1/2"] and row.settings == {"X": "lib.so:y"}
     assert "/home" not in path.read_text()
+    for value in ("ab+/cd//ef/", "a/b/c", "1/2", "x"):
+        assert rows.without_paths(value) == value
 
 
 def session(name, allocators, runs, is_tiny=False):
