@@ -56,7 +56,7 @@ def _pyplot():
     return matplotlib
 
 
-def _axes(height: float, left: float = 0.24, bottom: float = 34, top: float = 6):
+def _axes(height: float, left: float = 0.24, bottom: float = 34, top: float = 6, right: float = 0.97):
     _pyplot()
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def _axes(height: float, left: float = 0.24, bottom: float = 34, top: float = 6)
     figure = Figure(figsize=(WIDTH / 72, height / 72))
     FigureCanvasSVG(figure)
     figure.patch.set_alpha(0)
-    axes = figure.add_axes([left, bottom / height, 0.97 - left, (height - bottom - top) / height])
+    axes = figure.add_axes([left, bottom / height, right - left, (height - bottom - top) / height])
     axes.patch.set_alpha(0)
     axes.tick_params(length=0)
     return figure, axes
@@ -208,7 +208,8 @@ def curves(marks: Sequence[Mark], points: Sequence[Sequence[tuple[float, float]]
     """Latency by percentile: x is the share of calls that take longer, so the tail has room."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    figure, axes = _axes(250 + 16 * ((len(marks) + 2) // 3), left=0.2, top=10 + 16 * ((len(marks) + 2) // 3))
+    rows = (len(marks) + 2) // 3  # of the legend
+    figure, axes = _axes(250 + 16 * rows, left=0.2, top=10 + 16 * rows, right=0.92)
     axes.set_xscale("log")
     axes.set_yscale("log")
     smallest = 0.1

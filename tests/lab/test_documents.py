@@ -63,15 +63,10 @@ def copy(tmp_path):
 
 def outside(text: str, where: str) -> list[str]:
     """The figures that stand outside of blocks, code and links."""
-    parts, last = [], 0
-    for begin, end, _ in documents.blocks(text, where):
-        parts.append(text[last:begin])
-        last = end
-    text = " ".join([*parts, text[last:]])
     text = re.sub(
         r"```.*?```|^ {4}[^\n]*|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->|https?://\S+",
         " ",
-        text,
+        outside_text(text, where),
         flags=re.DOTALL | re.MULTILINE,
     )
     return [found[0] for found in FIGURE.finditer(text)]
@@ -100,6 +95,34 @@ def test_a_figure_outside_is_found():
     text = "1.05 is\n<!-- figures: speed -->\n2.5 and 30 %\n<!-- end figures -->\n    in code 8.8\n`7.7` [a](b-1.1.md) 1.2.3 2,000 C17"
     assert outside(text, "x") == ["1.05"]
     assert outside(text + " 3 times, 20 % and 4 of glibc's, 0.9?", "x") == ["1.05", "3", "20", "4", "0.9"]
+
+
+COMPARISON = re.compile(
+    r"\b(fast|slow|small|lean|quick|cheap)(er|est)\b|\b(less|more|least|most) memory\b|\bbeats?\b|\blarg(er|est)\b",
+    re.IGNORECASE,
+)
+
+
+def outside_text(text: str, where: str) -> str:
+    last, parts = 0, []
+    for begin, end, _ in documents.blocks(text, where):
+        parts.append(text[last:begin])
+        last = end
+    return " ".join([*parts, text[last:]])
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_who_wins_is_computed(tree, name):
+    """No word of rate or memory against others stands outside of blocks: it would stay when the rows change."""
+    text = outside_text((tree / name).read_text(encoding="utf-8"), name)
+    assert [found[0] for found in COMPARISON.finditer(text)] == []
+
+
+def test_a_word_outside_is_found():
+    text = (
+        "It is Faster.\n<!-- figures: speed -->\nslower\n<!-- end figures -->\nTakes less memory, breakfast, most of it"
+    )
+    assert [found[0] for found in COMPARISON.finditer(outside_text(text, "x"))] == ["Faster", "less memory"]
 
 
 # --- figures ------------------------------------------------------------------------------------------------
