@@ -4,13 +4,17 @@ import datetime
 import json
 import math
 import random
+import subprocess
+import sys
 
 from lab.run.workloads import ROWS
+from lab.store import rows as stored
 
 NAMES = ("hakmem", "glibc", "mimalloc", "jemalloc", "tcmalloc")
 # Of the rate, and of the peak RSS, of each by group; others are 1.
 RATE = {"glibc": 0.8, "mimalloc": 0.95, "jemalloc": 0.85, "tcmalloc": 0.94}
 PEAK = {"glibc": 0.78, "mimalloc": 1.6, "jemalloc": 1.3, "tcmalloc": 1.9}
+HOSTILE = ('<script>alert("x")</script>', "a\"b'c&d|e`f$g$", "long-" + "x" * 300, "</svg><img src=x onerror=alert(1)>")
 START = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 MACHINE = {"cpu": "Made Up 9000", "architecture": "x86_64", "cpus": 2, "memory_kb": 8388608, "kernel": "6.1.0",
            "libc": "glibc 2.36", "thp": "madvise", "overcommit": "0"}  # fmt: skip
@@ -84,6 +88,15 @@ def whole(runs=11):
 def save(path, rows):
     path.write_text("".join(json.dumps(made) + "\n" for made in rows), encoding="utf-8")
     return path
+
+
+def report(tree, *words):
+    return subprocess.run([sys.executable, "-B", "-m", "lab", "report", *map(str, words)], cwd=tree, text=True,
+                          capture_output=True, check=False)  # fmt: skip
+
+
+def parsed(made):
+    return [stored.parse(json.dumps(row), "made") for row in made]
 
 
 # --- other kinds of rows ------------------------------------------------------------------------------

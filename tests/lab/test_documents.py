@@ -1,6 +1,5 @@
 """hak report --docs: the figures in documents are those of the rows, and none stands outside."""
 
-import json
 import pathlib
 import re
 import statistics
@@ -9,9 +8,9 @@ import sys
 
 import made_rows
 import pytest
+from made_rows import parsed
 
 from lab.show import documents, quoted
-from lab.store import rows as stored
 
 MEASURED = ("README.md", "docs/comparison.md")  # every figure of these stands in a block
 # What looks like a figure and is none, with the reason.
@@ -28,10 +27,6 @@ FIGURE = re.compile(
 TEMPLATES = sorted(path.name.removesuffix(".md.j2") for path in
                    (pathlib.Path(documents.__file__).parent / "templates" / "docs").glob("*.md.j2"))  # fmt: skip
 WORDS = {"ratio": "ratio mixed mimalloc"}
-
-
-def parsed(made):
-    return [stored.parse(json.dumps(row), "made") for row in made]
 
 
 @pytest.fixture(scope="module")

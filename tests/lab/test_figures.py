@@ -1,9 +1,8 @@
 """Which sessions figures come from: all peers, profiles, sessions that disagree; traces; the stored rows themselves."""
 
-import json
-
 import made_rows
 import pytest
+from made_rows import parsed
 
 from lab.judge import stats
 from lab.run.workloads import ROWS
@@ -12,10 +11,6 @@ from lab.show.figures import Figures
 from lab.store import rows as stored
 
 PEERS = ("glibc", "mimalloc", "jemalloc", "tcmalloc")
-
-
-def parsed(made):
-    return [stored.parse(json.dumps(row), "made") for row in made]
 
 
 def session(name, day, work="mixed", names=("hakmem", *PEERS), rates=None, n=11, **changes):

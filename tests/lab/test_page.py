@@ -1,0 +1,178 @@
+"""hak report's page in a browser: it needs nothing but itself, and shows what it should."""
+
+import re
+import shutil
+
+import made_rows
+import pytest
+from made_rows import HOSTILE, parsed
+
+from lab.show import scorecard
+
+pytest_plugins = ("made_report",)
+
+CONTRAST_LEAST = 4.5
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = shutil.which("chromium")
+    if not program:
+        pytest.fail("there is no chromium; install Debian's packages chromium and fonts-dejavu-core")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        started = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+class Visit:
+    """A page that is opened without a network, and what went wrong meanwhile."""
+
+    def __init__(self, browser, file, width=1280, scheme="light", script=True):
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme,
+                                           java_script_enabled=script)  # fmt: skip
+        self.page, self.faults, url = self.context.new_page(), [], file.as_uri()
+        self.page.on(
+            "console", lambda said: self.faults.append(said.text) if said.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.faults.append("a dialog"), dialog.dismiss()))
+
+        def route(call):
+            if call.request.url == url:
+                return call.continue_()
+            self.faults.append(f"request: {call.request.url}")
+            return call.abort()
+
+        self.page.route("**/*", route)
+        self.page.goto(url)
+
+    def overflow(self):
+        return self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.context.close()
+
+
+CONTRAST = """() => {
+  const numbers = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const [r, g, b, a = 1] = numbers(getComputedStyle(node).backgroundColor);
+      if (a > 0 && r !== undefined) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  let worst = [99, ""];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || node.closest("style, script, option") || !node.getClientRects().length) continue;
+    const style = getComputedStyle(node);
+    const ink = numbers(node.closest("svg") ? style.fill : style.color);
+    const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
+    const found = (a + 0.05) / (b + 0.05);
+    if (found < worst[0]) worst = [found, node.outerHTML.slice(0, 200)];
+  }
+  return worst;
+}"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "light"), (1280, "dark")])
+def test_in_a_browser(browser, folder, tmp_path, width, scheme):
+    with Visit(browser, folder / "index.html", width, scheme) as visit:
+        shown = visit.page
+        assert visit.overflow() <= 0
+        shown.click("#every")  # opens all
+        assert visit.overflow() <= 0
+        contrast, where = shown.evaluate(CONTRAST)
+        assert contrast >= CONTRAST_LEAST, where
+        ground = [
+            int(part) for part in re.findall(r"\d+", shown.evaluate("getComputedStyle(document.body).backgroundColor"))
+        ]
+        assert (max(ground) < 60) == (scheme == "dark")
+        shown.click("#every")
+        shown.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
+        assert visit.faults == []
+
+
+def test_clicks(browser, folder, card):
+    with Visit(browser, folder / "index.html") as visit:
+        shown = visit.page
+        works = [work["name"] for work in card["workloads"]]
+        assert shown.locator("details.work").count() == len(works)
+        # Sort by the ratio to the fastest peer: down, then up; who has none comes last.
+        column = shown.locator("#all thead th").nth(4)
+        for order in ("descending", "ascending"):
+            column.locator("button").click()
+            assert column.get_attribute("aria-sort") == order
+            values = shown.eval_on_selector_all(
+                "#all tbody tr", "rows => rows.map((row) => row.cells[4].dataset.v).filter(Boolean).map(Number)")  # fmt: skip
+            assert values == sorted(values, reverse=order == "descending") and len(values) > 40
+        # Filter by name and by group.
+        shown.fill("#find", "larson")
+        assert shown.locator("details.work:visible").count() == shown.locator("#all tbody tr:visible").count() == 6
+        shown.fill("#find", "")
+        shown.select_option("#group", "churn")
+        assert shown.locator("details.work:visible").count() == 2
+        # Hide an allocator: in tables and plots.
+        details = shown.locator("details.work:visible").first
+        details.locator("summary").click()
+        assert details.locator("svg").is_visible() and details.get_by_role("row").count() == 2 * (1 + 5)
+        marks = details.locator("svg [data-a]:visible").count()
+        chip = next(chip for chip in shown.locator(".chip").all() if chip.inner_text().strip() == "mimalloc")
+        chip.locator("input").uncheck()
+        assert details.get_by_role("row").count() == 2 * (1 + 4)
+        assert details.locator("svg [data-a]:visible").count() < marks
+        chip.locator("input").check()
+        assert details.get_by_role("row").count() == 2 * (1 + 5)
+        # A link in the table opens the workload.
+        shown.select_option("#group", "")
+        shown.locator("#all tbody a", has_text=re.compile("^vmas$")).click()
+        assert shown.locator("details.work[open] .name", has_text=re.compile("^vmas$")).is_visible()
+        assert visit.faults == []
+
+
+def test_without_script(browser, folder, card):
+    with Visit(browser, folder / "index.html", script=False) as visit:
+        assert visit.page.locator("details.work").count() == len(card["workloads"])
+        assert visit.page.locator("#find").is_hidden() and visit.page.locator("#all tbody tr").first.is_visible()
+        visit.page.locator("details.work summary").first.click()
+        assert visit.page.locator("details.work svg").first.is_visible()
+
+
+def test_names_are_no_markup(browser, folder):
+    with Visit(browser, folder / "index.html") as visit:
+        text = visit.page.inner_text("body")
+        assert all(name in text for name in HOSTILE)
+        assert visit.page.locator("script").count() == 1 and visit.page.locator("img").count() == 0
+        assert visit.faults == []
+
+
+@pytest.mark.parametrize(("change", "told"), [
+    (("</header>", '</header><img src="http://127.0.0.1:9/x.png" alt="">'), "fault"),
+    (("</header>", '</header><script>document.title = "x"</script>'), "fault"),
+    (("img-src data:", "img-src http: data:", "</header>", '</header><img src="http://127.0.0.1:9/x.png" alt="">'), "fault"),
+    (("</header>", '<div style="width:150vw">wide</div></header>'), "overflow"),
+    (("--text: #e4e8ed", "--text: #333333"), "contrast"),
+])  # fmt: skip
+def test_a_broken_page_is_noticed(browser, tmp_path, change, told):
+    """The checks above, on pages that are not sound."""
+    text = scorecard.render(scorecard.collect(parsed(made_rows.series("mixed", "hakmem"))))["index.html"]
+    for before, after in zip(change[::2], change[1::2], strict=True):
+        assert before in text
+        text = text.replace(before, after, 1)
+    broken = tmp_path / "broken.html"
+    broken.write_text(text)
+    with Visit(browser, broken, 360, "dark") as visit:
+        visit.page.wait_for_load_state("networkidle")
+        found = {"fault": bool(visit.faults), "overflow": visit.overflow() > 0,
+                 "contrast": visit.page.evaluate(CONTRAST)[0] < CONTRAST_LEAST}  # fmt: skip
+    assert {name for name, is_so in found.items() if is_so} == {told}
