@@ -8,8 +8,9 @@ import typer
 from lab.run.allocators import ROOT
 from lab.verbs import arguments
 
-EPILOG = """Rows are what `hak bench --json FILE` and `hak soak --json FILE` append. Of a workload the latest session
-counts. --rows and --soak may be given several times. A row that is damaged is named, and then nothing is written."""
+EPILOG = """Rows are what `hak bench`, `hak soak` and `hak replay` append with --json FILE. Of a workload the latest
+session counts that has all peers and runs enough; where such sessions disagree, the page says so. --rows and --soak may
+be given several times. A row that is damaged is named, and then nothing is written."""
 ROWS = ROOT / "lab" / "results"
 
 
@@ -27,7 +28,7 @@ def run(
 ) -> None:  # fmt: skip
     from lab.store.rows import read
 
-    with arguments.refusals():
+    with arguments.ending(), arguments.refusals():
         if check and not docs:
             raise ValueError("report: --check goes with --docs")
         if docs and (out or soak):
