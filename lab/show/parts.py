@@ -172,6 +172,7 @@ def disagreements(figures: Figures) -> list[dict]:
 
 # Of a run of `hak replay`: the share of the trace, what lives, what is resident without the replay's own tables.
 CURVE = ("curve_progress", "curve_live_kb", "curve_rss_kb")
+LIVE_LEAST = 0.01  # of the peak: where less lives, the ratio is that of almost nothing
 
 
 def _curve(series: Series) -> list[list[float]]:
@@ -179,7 +180,8 @@ def _curve(series: Series) -> list[list[float]]:
     for result in reversed(list(series.results.values())):
         columns = [result.get(key) for key in CURVE]
         if all(isinstance(column, list) and all(map(is_number, column)) for column in columns):
-            return [[share, heap / live] for share, live, heap in zip(*columns, strict=False) if live > 0]
+            least = max(columns[1], default=0) * LIVE_LEAST
+            return [[share, heap / live] for share, live, heap in zip(*columns, strict=False) if live > least]
     return []
 
 
