@@ -96,7 +96,8 @@ class Source:
         """What is reached of a goal, and its verdict."""
         for goal, values, word in self.figures.judged:
             if goal.text == text:
-                return f"{rounded(statistics.median(values))}, {word}" if values else NOT_MEASURED
+                asked = f"goal: at {'least' if goal.at_least else 'most'} {goal.least:g}, {word}"
+                return f"{rounded(statistics.median(values))} ({asked})" if values else NOT_MEASURED
         raise ValueError(f"there is no goal '{text}'")
 
     @property
