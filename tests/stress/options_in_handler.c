@@ -15,11 +15,14 @@ static volatile sig_atomic_t handled;
 
 #ifdef MUTANT
 #include <pthread.h>
-/* As an allocator would that guards its options by a lock. */
+/* As an allocator would that guards its options by a lock, and computes limits under it: a handler surely comes in
+ * that time. */
 static int locks(const char *name, const char *value) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   (void)name, (void)value;
   pthread_mutex_lock(&lock);
+  for (volatile int i = 0; i < 1000; i++) {
+  }
   pthread_mutex_unlock(&lock);
   return 0;
 }
