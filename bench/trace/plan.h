@@ -3,9 +3,9 @@
  * A block has a slot, and the slot a turn: the number of steps that were done on it. A step waits until its slot's
  * turn is its own, so a block that another thread frees is there first, and a slot that is used again is empty.
  *
- * Threads keep together: the trace's steps have positions in the recorded order, which rise by 1 a step and by 1 more for
- * each `unit_bytes` that the step asks for. A thread publishes the position of its next step now and then (PLAN_SYNC)
- * and, if a thread is more than PLAN_WINDOW positions behind, waits until it is half of that.
+ * Threads keep together: the trace's steps have positions in the recorded order, which rise by 1 a step and by 1 more
+ * for each `unit_bytes` that the step asks for. A thread publishes the position of its next step now and then
+ * (PLAN_SYNC) and, if a thread is more than PLAN_WINDOW positions behind, waits until it is half of that.
  *
  * No deadlock. Suppose all threads wait. Of the steps that are not done, let s be the first in the recorded order, at
  * position p, and t its thread.
@@ -14,9 +14,9 @@
  *      done, and the thread that has it waits at something before s: take that for s, its position is not above p.
  *   2. s does not wait for its turn: all steps on its slot before it are done.
  *   3. So t waits at a sync right before s, with position p, for a thread u whose published position is below
- *      p - PLAN_WINDOW / 2. u is published as at its last sync (or at its first step, if it has not begun), and syncs stand
- *      less than PLAN_STRIDE positions before every step (P1). u's next step is not before s, so its last sync was above
- *      p - PLAN_STRIDE. As PLAN_STRIDE < PLAN_WINDOW / 2, t does not wait for u.
+ *      p - PLAN_WINDOW / 2. u is published as at its last sync (or at its first step, if it has not begun), and
+ *      syncs stand less than PLAN_STRIDE positions before every step (P1). u's next step is not before s, so its last
+ *      sync was above p - PLAN_STRIDE. As PLAN_STRIDE < PLAN_WINDOW / 2, t does not wait for u.
  * So some thread does not wait.
  *
  *   P1  a step's position is less than PLAN_STRIDE above that of the last PLAN_SYNC, or of the first step, of its row

@@ -1,5 +1,6 @@
-/* record_cxx.c: C++'s operators. An allocator with operators of its own is called there; libstdc++'s call malloc, which
- * is then recorded with the caller of the operator as its site. Compiled with -fexceptions: bad_alloc passes through. */
+/* record_cxx.c: C++'s operators. An allocator with operators of its own is called there; libstdc++'s call malloc,
+ * which is then recorded with the caller of the operator as its site. Compiled with -fexceptions: bad_alloc passes
+ * through. */
 #include "record.h"
 
 #include <dlfcn.h>

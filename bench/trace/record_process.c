@@ -1,7 +1,8 @@
 /* record_process.c: when a process is recorded, and how its recording ends.
  *
  * `hak record` sets in the environment: HAK_RECORD_FILE, an absolute path; HAK_RECORD_PID, the process it is for;
- * HAK_RECORD_RUN, a number; HAK_RECORD_LIMIT, bytes; HAK_RECORD_CHILDREN, if others are recorded too, each into FILE.PID.
+ * HAK_RECORD_RUN, a number; HAK_RECORD_LIMIT, bytes; HAK_RECORD_CHILDREN, if others are recorded too, each
+ * into FILE.PID.
  *
  * A forked child finds the mode zeroed, whatever made the fork, and starts anew or is not recorded. An exec keeps the
  * process: its next image goes on in the same file. */

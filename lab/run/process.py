@@ -79,6 +79,16 @@ def bytes_of(environment: Mapping[str, str]) -> int:
     return sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment.items())
 
 
+def settle_malloc(result: dict, allocator: Allocator) -> str:
+    """Where `result`, which a benchmark printed, has its malloc from: the allocator's library, or a sentence why not."""
+    if not allocator.library:
+        return ""
+    if os.path.realpath(result["malloc"]) != os.path.realpath(allocator.library):
+        return f"malloc came from {result['malloc']}, not from the preloaded library"
+    result["malloc"] = os.path.realpath(allocator.library)  # not the link it was loaded by
+    return ""
+
+
 def padded(environment: Mapping[str, str], length: int = ENVIRONMENT_BYTES) -> dict[str, str]:
     """The same with PADDING, `length` bytes long; longer, and not padded, if it does not fit."""
     environment = {name: value for name, value in environment.items() if name != PADDING}

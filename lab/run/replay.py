@@ -101,10 +101,8 @@ class Replays:
                 rows = [tuple(map(int, row)) for row in list(csv.reader(file))[1:]]
         result = json.loads(done.stdout)
         result.pop("parameters", None)
-        if allocator.library and os.path.realpath(result["malloc"]) != os.path.realpath(allocator.library):
-            return None, [], f"malloc came from {result['malloc']}, not from the preloaded library"
-        if allocator.library:
-            result["malloc"] = os.path.realpath(allocator.library)
+        if problem := process.settle_malloc(result, allocator):
+            return None, [], problem
         if result["refused"]:
             return None, [], f"it refused {result['refused']:.0f} of the blocks"
         if result["dirty"]:

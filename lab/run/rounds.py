@@ -75,11 +75,8 @@ class Rounds:
         if "latency" in result:
             result |= latency.figures(result)
             del result["latency"]
-        library = entry.allocator.library
-        if library and os.path.realpath(result["malloc"]) != os.path.realpath(library):
-            return None, f"malloc came from {result['malloc']}, not from the preloaded library"
-        if library:
-            result["malloc"] = os.path.realpath(library)
+        if problem := process.settle_malloc(result, entry.allocator):
+            return None, problem
         result["system_calls"] = done.system_calls
         if entry.allocator.name in OURS and environment.get("HAKMEM_STATS") == "json":
             problem = _own_calls(done, result)

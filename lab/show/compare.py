@@ -1,6 +1,5 @@
 """The tables of `hak compare`."""
 
-import contextlib
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -105,26 +104,14 @@ def how_to_use(plan: Plan, chosen: Allocator) -> str:
     return " ".join(["env", *settings, f"LD_PRELOAD={shlex.quote(chosen.library)}", plan.command])
 
 
-class Progress:
+class Progress(tables.Line):
     """What runs at the moment: one line that overwrites itself on a terminal, one line a round elsewhere."""
 
     def __init__(self, comparison: Comparison):
-        self.comparison, self.last = comparison, ""
-        self.console = tables.console(to_stderr=True)
-        self.status = self.console.status("") if self.console.is_terminal else None
-        if self.status:
-            self.status.start()
+        super().__init__()
+        self.comparison = comparison
 
     def turn(self, candidate: Candidate, run: int) -> None:
         runs = self.comparison.plan.runs
         text = "warm-up" if run == 0 else f"round {run} of {runs}" if run <= runs else "system calls"
-        if self.status:
-            self.status.update(f"{text}, {candidate.name}")
-        elif text != self.last:
-            with contextlib.suppress(BrokenPipeError):
-                self.console.print(text)
-        self.last = text
-
-    def close(self) -> None:
-        if self.status:
-            self.status.stop()
+        self.show(f"{text}, {candidate.name}", text)

@@ -3,14 +3,13 @@
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 
 from lab.judge import outcome, stats
 from lab.judge.outcome import RATE, Outcome, Series
 from lab.run import goals
 from lab.run.allocators import OURS, PEERS, PROFILES, SUBJECT, Allocator
 from lab.run.workloads import ROWS
-from lab.show.tables import peak_key
+from lab.show.tables import middle, peak_key
 from lab.store.rows import Row
 
 # Groups whose memory says nothing of an allocator beside its peers: most of it are histograms, and the row of the
@@ -47,11 +46,6 @@ def profile_names(found: Outcome) -> dict[str, str]:
 
 def is_number(value) -> bool:
     return isinstance(value, int | float)
-
-
-def middle(series: Series | None, key: str) -> float | None:
-    values = series.values(key).values() if series else None
-    return median(values) if values else None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from lab.judge.outcome import RATE, Outcome, Series
 from lab.run import machine
 from lab.run.allocators import SUBJECT
 from lab.run.workloads import ROWS, SIZES_LARGE, SIZES_SMALL
-from lab.show.figures import Figures, is_number, is_peer, middle, profile_names
+from lab.show.figures import Figures, is_number, is_peer, profile_names
+from lab.show.tables import middle
 from lab.show.tail import latencies
 from lab.store.rows import Row
 

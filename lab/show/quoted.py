@@ -15,7 +15,8 @@ from lab.run import machine
 from lab.run.allocators import PEERS, PROFILES, SUBJECT
 from lab.run.workloads import GROUPS, ROWS
 from lab.show import page, scorecard
-from lab.show.figures import Figures, Loss, middle, profile_names
+from lab.show.figures import Figures, Loss, profile_names
+from lab.show.tables import middle
 from lab.store.rows import Row
 
 NOT_MEASURED = "not measured"

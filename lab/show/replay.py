@@ -1,14 +1,12 @@
 """What `hak replay` prints: a trace, and how allocators did on it."""
 
-from statistics import median
-
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from lab.judge import stats
 from lab.judge.allocations import KINDS, Tally
-from lab.judge.outcome import Outcome, Series
+from lab.judge.outcome import Outcome
 from lab.show import tables
 from lab.store.trace import Facts, Site
 
@@ -82,11 +80,6 @@ def sites_table(found: Tally, sites: list[Site]) -> Table:
 # --- how allocators did --------------------------------------------------------------------------------
 
 
-def _middle(series: Series, key: str) -> float | None:
-    values = series.values(key).values()
-    return median(values) if values else None
-
-
 def _cell(value: float | None, form: str = ".2f", scale: float = 1.0) -> str:
     return "" if value is None else format(value / scale, form)
 
@@ -94,7 +87,7 @@ def _cell(value: float | None, form: str = ".2f", scale: float = 1.0) -> str:
 def outcome(found: Outcome, note: str) -> Group:
     subject = found.subject
     measured = sorted((series for series in found.series if series.results),
-                      key=lambda series: (series.name != subject, _middle(series, "seconds")))  # fmt: skip
+                      key=lambda series: (series.name != subject, tables.middle(series, "seconds")))  # fmt: skip
     runs = max((len(series.results) for series in measured), default=0)
     parts = [Text(f"{found.work}  [{runs} run{'s' if runs != 1 else ''}{note}]", style="bold")]
     if measured:
@@ -108,14 +101,14 @@ def outcome(found: Outcome, note: str) -> Group:
             rates = found.ratio(subject, series.name) if is_other else None
             speed.add_row(series.name, tables.number(time.median),
                           f"{tables.number(time.low)}-{tables.number(time.high)}",
-                          tables.number(_middle(series, "cpu_seconds")), tables.rate(_middle(series, "ops_per_s")),
+                          tables.number(tables.middle(series, "cpu_seconds")), tables.rate(tables.middle(series, "ops_per_s")),
                           tables.ratio(rates), tables.verdict(rates, stats.SPEED),
-                          _cell(_middle(series, "faults_minor"), ".0f"))  # fmt: skip
+                          _cell(tables.middle(series, "faults_minor"), ".0f"))  # fmt: skip
             peaks = found.ratio(subject, series.name, "heap_peak_kb") if is_other else None
-            space.add_row(series.name, _cell(_middle(series, "heap_peak_kb"), ".2f", 1024), tables.ratio(peaks),
-                          tables.verdict(peaks, stats.SIZE), _cell(_middle(series, "peak_over_live")),
-                          _cell(_middle(series, "mean_over_live")),
-                          _cell(_middle(series, "heap_kb"), ".2f", 1024))  # fmt: skip
+            space.add_row(series.name, _cell(tables.middle(series, "heap_peak_kb"), ".2f", 1024), tables.ratio(peaks),
+                          tables.verdict(peaks, stats.SIZE), _cell(tables.middle(series, "peak_over_live")),
+                          _cell(tables.middle(series, "mean_over_live")),
+                          _cell(tables.middle(series, "heap_kb"), ".2f", 1024))  # fmt: skip
         parts += [speed, space]
     parts += [Text(f"  {series.name}: {series.problem}") for series in found.series if series.problem]
     return Group(*parts)

@@ -96,28 +96,19 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
-class Progress:
-    """One line that overwrites itself on a terminal; one line a minute elsewhere."""
+class Progress(tables.Line):
+    """Of one soak; a line a minute where there is no terminal."""
 
     MINUTE = 60.0
 
     def __init__(self, title: str, seconds: float):
+        super().__init__(title)
         self.title, self.seconds, self.epochs, self.said = title, seconds, 0, 0.0
-        self.console = tables.console(to_stderr=True)
-        self.status = self.console.status(title) if self.console.is_terminal else None
-        if self.status:
-            self.status.start()
 
     def epoch(self, time_s: float, ops_per_s: float, rss_kb: float) -> None:
         self.epochs += 1
         left = clock(max(0.0, self.seconds - time_s))
         text = f"{self.title}: epoch {self.epochs}, {tables.rate(ops_per_s)}, RSS {_mib(rss_kb)}, {left} left"
-        if self.status:
-            self.status.update(text)
-        elif time_s - self.said >= self.MINUTE:
-            self.said = time_s
-            self.console.print(text)
-
-    def close(self) -> None:
-        if self.status:
-            self.status.stop()
+        is_due = time_s - self.said >= self.MINUTE
+        self.said = time_s if is_due else self.said
+        self.show(text, text if is_due else "")

@@ -79,8 +79,8 @@ def peak_key(series: Series) -> str:
     return "child_rss_peak_kb" if series.values("child_rss_peak_kb") else "rss_peak_kb"
 
 
-def _middle(series: Series, key: str) -> float | None:
-    values = series.values(key).values()
+def middle(series: Series | None, key: str) -> float | None:
+    values = series.values(key).values() if series else None
     return median(values) if values else None
 
 
@@ -91,12 +91,12 @@ def _mib(kb: float | None) -> str:
 def by_rate(outcome: Outcome) -> list[Series]:
     """The measured series: the subject first, the rest by rate."""
     measured = [series for series in outcome.series if series.values(RATE)]
-    return sorted(measured, key=lambda series: (series.name != outcome.subject, -_middle(series, RATE)))
+    return sorted(measured, key=lambda series: (series.name != outcome.subject, -middle(series, RATE)))
 
 
 def speed_table(outcome: Outcome) -> Table:
     series_all, subject, best = by_rate(outcome), outcome.subject, outcome.best_peer()
-    size, letter = scale(_middle(series_all[0], RATE))
+    size, letter = scale(middle(series_all[0], RATE))
     made = table("", f"{letter}/s, median", f"{stats.SUMMARY_LEVEL:.0%} of it", "mean", "stdev", "CV %", "min", "max",
                  f"{subject} / it", f"{subject} is")  # fmt: skip
     for series in series_all:
@@ -121,21 +121,21 @@ def memory_table(outcome: Outcome, shows=()) -> Table:
     for series in by_rate(outcome):
         peak = peak_key(series)
         quotient = outcome.ratio(subject, series.name, peak) if series.name != subject else None
-        calls, operations = _middle(series, "system_calls"), _middle(series, "operations")
+        calls, operations = middle(series, "system_calls"), middle(series, "operations")
         each = None if calls is None or not operations else 1000 * calls / operations
         made.add_row(
             series.name,
-            _shown(_middle(series, "cpu_seconds"), ".3f"),
-            _mib(_middle(series, peak)),
+            _shown(middle(series, "cpu_seconds"), ".3f"),
+            _mib(middle(series, peak)),
             ratio(quotient),
             verdict(quotient, stats.SIZE),
-            _mib(_middle(series, "rss_kb")),
-            _shown(_middle(series, "peak_over_live") or _middle(series, "rss_over_live"), ".2f"),
-            _shown(_middle(series, "faults_minor"), ".0f"),
+            _mib(middle(series, "rss_kb")),
+            _shown(middle(series, "peak_over_live") or middle(series, "rss_over_live"), ".2f"),
+            _shown(middle(series, "faults_minor"), ".0f"),
             _shown(calls, ".0f"),
-            _shown(_middle(series, "calls_own"), ".0f"),
+            _shown(middle(series, "calls_own"), ".0f"),
             "" if each is None else number(each, 3),
-            *("" if (value := _middle(series, key)) is None else number(value) for key in shows),
+            *("" if (value := middle(series, key)) is None else number(value) for key in shows),
         )
     return made
 
@@ -169,8 +169,8 @@ def summary(outcomes: list[Outcome]) -> Group:
             continue
         if outcome.work not in ROWS or ROWS[outcome.work].is_rate_compared:
             means.append(speed.median)
-        made.add_row(outcome.work, rate(_middle(own, RATE)), best, ratio(speed), verdict(speed, stats.SPEED),
-                     _mib(_middle(own, peak)), ratio(space), verdict(space, stats.SIZE))  # fmt: skip
+        made.add_row(outcome.work, rate(middle(own, RATE)), best, ratio(speed), verdict(speed, stats.SPEED),
+                     _mib(middle(own, peak)), ratio(space), verdict(space, stats.SIZE))  # fmt: skip
     parts = [Text(f"{subject} against the best peer of each row:", style="bold"), made]
     if means:
         parts.append(Text(f"  geometric mean of {len(means)} ratios: {stats.geometric_mean(means):.3f}"))
@@ -206,26 +206,38 @@ LEGEND = (
 )
 
 
-class Progress:
-    """What runs at the moment: one line that overwrites itself on a terminal, one line a row elsewhere."""
+class Line:
+    """What runs at the moment, on stderr: one line that overwrites itself on a terminal."""
 
-    def __init__(self, rows: int, runs: int):
-        self.rows, self.runs, self.seen, self.last = rows, runs, {}, ""
+    def __init__(self, text: str = ""):
         self.console = console(to_stderr=True)
-        self.status = self.console.status("") if self.console.is_terminal else None
+        self.status = self.console.status(text) if self.console.is_terminal else None
+        self.last = ""
         if self.status:
             self.status.start()
 
-    def turn(self, row, entry, run: int) -> None:
-        position = self.seen.setdefault(row.name, len(self.seen) + 1)
-        text = f"{position}/{self.rows} {row.name}"
+    def show(self, text: str, elsewhere: str = "") -> None:
+        """elsewhere: a line that is printed where there is no terminal, once for as long as it stays the same."""
         if self.status:
-            self.status.update(f"{text}, run {run}/{min(self.runs, row.runs_max or self.runs)}, {entry.series.name}")
-        elif text != self.last:
+            self.status.update(text)
+        elif elsewhere and elsewhere != self.last:
             with contextlib.suppress(BrokenPipeError):
-                self.console.print(text)
-        self.last = text
+                self.console.print(elsewhere)
+            self.last = elsewhere
 
     def close(self) -> None:
         if self.status:
             self.status.stop()
+
+
+class Progress(Line):
+    """Of rows that run in turns."""
+
+    def __init__(self, rows: int, runs: int):
+        super().__init__()
+        self.rows, self.runs, self.seen = rows, runs, {}
+
+    def turn(self, row, entry, run: int) -> None:
+        position = self.seen.setdefault(row.name, len(self.seen) + 1)
+        text = f"{position}/{self.rows} {row.name}"
+        self.show(f"{text}, run {run}/{min(self.runs, row.runs_max or self.runs)}, {entry.series.name}", text)

@@ -6,11 +6,21 @@ import pathlib
 import signal
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import typer
 
+from lab.run import machine
 from lab.run.allocators import ROOT, SUBJECT, Allocator
 from lab.store.rows import Context, Writer
+
+# Options that several verbs have.
+Libraries = Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="the library of an allocator")]
+Rounds = Annotated[int, typer.Option(min=1, metavar="N", help="runs of each, after one that is dropped")]
+Timeout = Annotated[float, typer.Option(min=0.001, metavar="S", help="seconds a run may take")]
+Rows = Annotated[pathlib.Path | None, typer.Option("--json", metavar="FILE",
+                                                   help="append what is measured, one JSON object a line")]  # fmt: skip
+BuildDir = Annotated[pathlib.Path | None, typer.Option(metavar="DIR", help="where bin/ and lib/ are (build/release)")]
 
 
 def say(sentence: str) -> None:
@@ -88,3 +98,14 @@ def writer(path: pathlib.Path | None, context: Context) -> Writer:
         return Writer(path, context)
     except OSError as error:
         raise ValueError(f"--json: {path}: {error.strerror}") from None
+
+
+def open_console(context: Context):
+    """What a measuring verb prints to; it begins with the machine, and whether that has other work."""
+    from lab.show import tables
+
+    out = tables.console()
+    out.print(machine.line(context))
+    if machine.load() > context.machine.cpus / 2:
+        out.print(f"load average {machine.load():.1f} on {context.machine.cpus} CPUs: others run here, expect noise")
+    return out

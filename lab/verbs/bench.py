@@ -1,8 +1,6 @@
 """hak bench: measures hakmem and its peers with the benchmark programs, in turns."""
 
 import functools
-import os
-import pathlib
 from typing import Annotated
 
 import typer
@@ -24,20 +22,18 @@ def run(
     against: Annotated[str | None, typer.Option(metavar="LIST", help="what to compare hakmem with")] = None,
     allocator_words: Annotated[str | None, typer.Option("--allocators", metavar="LIST",
         help="all of them; hakmem, or else the first, is compared with the rest")] = None,
-    lib: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="the library of an allocator")] = None,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="runs of each, after one that is dropped")] = 11,
+    lib: arguments.Libraries = None,
+    runs: arguments.Rounds = 11,
     pin: Annotated[str | None, typer.Option(metavar="CPU",
         help="for rows with one thread; the last CPU, or none")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the random numbers")] = 1,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="set for every program")] = None,
-    timeout: Annotated[float, typer.Option(min=0.001, metavar="S", help="seconds a run may take")] = 120,
+    timeout: arguments.Timeout = 120,
     cpu_time: Annotated[bool, typer.Option("--cpu-time",
         help="rates of rows with one thread from CPU time: for a machine that does other work too")] = False,
-    json_file: Annotated[pathlib.Path | None, typer.Option("--json", metavar="FILE",
-        help="append every run, one JSON object a line")] = None,
+    json_file: arguments.Rows = None,
     tiny: Annotated[bool, typer.Option("--tiny", help="one run of almost nothing: does it work?")] = False,
-    build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
-        help="where bin/ and lib/ are (build/release)")] = None,
+    build_dir: arguments.BuildDir = None,
 ) -> None:  # fmt: skip
     build = arguments.build_dir(build_dir)
     with arguments.refusals():
@@ -55,10 +51,7 @@ def run(
         writer = arguments.writer(json_file, machine.context(build, ours))
     measuring = rounds.Rounds(str(build), 1 if tiny else runs, tiny, seed, cpu, timeout, cpu_time, settings)
     measuring.on_run = functools.partial(_keep, writer, measuring)
-    out = tables.console()
-    out.print(machine.line(writer.context))
-    if machine.load() > os.cpu_count() / 2:
-        out.print(f"load average {machine.load():.1f} on {os.cpu_count()} CPUs: others run here, expect noise")
+    out = arguments.open_console(writer.context)
     with arguments.ending():
         outcomes, is_stopped = _measure(measuring, chosen, found, subject, out)
     want_goals = "goals" in (names or [])

@@ -10,7 +10,6 @@ from rich.console import Console
 from lab.judge import recommend
 from lab.run import allocators, compare, machine
 from lab.show import compare as show
-from lab.show import tables
 from lab.verbs import arguments
 
 REFERENCE = "glibc"
@@ -27,21 +26,19 @@ hak compare --until 'redis-benchmark -q -t set -n 100000' -- redis-server --save
 def run(
     words: Annotated[list[str], typer.Argument(metavar="[--] CMD [ARGUMENT]...", help="the program", show_default=False)],
     against: Annotated[str, typer.Option(metavar="LIST", help="what to compare with glibc")] = ",".join(DEFAULT),
-    lib: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="the library of an allocator")] = None,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="runs of each, after one that is dropped")] = DEFAULT_RUNS,
+    lib: arguments.Libraries = None,
+    runs: arguments.Rounds = DEFAULT_RUNS,
     until: Annotated[str | None, typer.Option(metavar="CMD", help="CMD is a server; this is the load on it")] = None,
     ready: Annotated[str | None, typer.Option(metavar="CMD", help="succeeds when the server can be loaded")] = None,
-    timeout: Annotated[float, typer.Option(min=0.001, metavar="S", help="seconds a run may take")] = 600,
+    timeout: arguments.Timeout = 600,
     pin: Annotated[str, typer.Option(metavar="CPU", help="one CPU for CMD, or none")] = "none",
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="set for CMD")] = None,
     clean: Annotated[bool, typer.Option("--clean", help="CMD gets PATH, HOME, TMPDIR, LC_ALL=C and --env only")] = False,
     stdin: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="what CMD reads; else nothing")] = None,
     same_output: Annotated[bool, typer.Option("--same-output",
         help="stdout (of the load, for a server) must be the reference's")] = False,
-    json_file: Annotated[pathlib.Path | None, typer.Option("--json", metavar="FILE",
-        help="append every run, one JSON object a line")] = None,
-    build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
-        help="where bin/ and lib/ are (build/release)")] = None,
+    json_file: arguments.Rows = None,
+    build_dir: arguments.BuildDir = None,
 ) -> None:  # fmt: skip
     build = arguments.build_dir(build_dir)
     with arguments.refusals():
@@ -60,7 +57,6 @@ def run(
         ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
         writer = arguments.writer(json_file, machine.context(build, ours))
 
-    out = tables.console()
     candidates = [compare.Candidate(allocators.Allocator(REFERENCE, None))]
     candidates += [compare.Candidate(allocator, problem=allocator.missing) for allocator in found]
     comparison = compare.Comparison(plan, candidates)
@@ -80,9 +76,7 @@ def run(
             writer.stop(f"--json: {json_file}: {error.strerror}; rows are no longer stored")
 
     comparison.on_turn, comparison.on_run = progress.turn, keep
-    out.print(machine.line(writer.context))
-    if machine.load() > os.cpu_count() / 2:
-        out.print(f"load average {machine.load():.1f} on {os.cpu_count()} CPUs: others run here, expect noise")
+    out = arguments.open_console(writer.context)
     sentence, status = "", 0
     try:
         with arguments.ending():

@@ -24,8 +24,7 @@ def run(
     limit: Annotated[int, typer.Option(min=1, max=1 << 30, metavar="MB",
         help="recording stops there, for each process; CMD goes on")] = 1024,
     children: Annotated[bool, typer.Option("--children", help="other processes too, each into FILE.PID")] = False,
-    build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
-        help="where bin/ and lib/ are (build/release)")] = None,
+    build_dir: arguments.BuildDir = None,
 ) -> None:  # fmt: skip
     build = arguments.build_dir(build_dir)
     with arguments.refusals():

@@ -26,18 +26,16 @@ replayed up to the damage. An allocator is one of {allocators.KNOWN}."""
 def run(
     file: Annotated[pathlib.Path, typer.Argument(metavar="TRACE", help="what hak record wrote", show_default=False)],
     against: Annotated[str, typer.Option(metavar="LIST", help="what to compare hakmem with")] = ",".join(allocators.PEERS),
-    lib: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="the library of an allocator")] = None,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="runs of each, after one that is dropped")] = 7,
+    lib: arguments.Libraries = None,
+    runs: arguments.Rounds = 7,
     pin: Annotated[str | None, typer.Option(metavar="CPU",
         help="one CPU, or none (the last one, for a trace of one thread)")] = None,
-    timeout: Annotated[float, typer.Option(min=0.001, metavar="S", help="seconds a run may take")] = 600,
-    json_file: Annotated[pathlib.Path | None, typer.Option("--json", metavar="FILE",
-        help="append every run, one JSON object a line")] = None,
+    timeout: arguments.Timeout = 600,
+    json_file: arguments.Rows = None,
     csv_file: Annotated[pathlib.Path | None, typer.Option("--csv", metavar="FILE",
         help="live bytes and the heap's resident memory on the way, of every run; not overwritten")] = None,
     info: Annotated[bool, typer.Option("--info", help="say what is in the trace, and replay nothing")] = False,
-    build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
-        help="where bin/ and lib/ are (build/release)")] = None,
+    build_dir: arguments.BuildDir = None,
 ) -> None:  # fmt: skip
     build = arguments.build_dir(build_dir)
     found, subject = [], ""
@@ -143,12 +141,12 @@ def _keep(writer: Writer, samples: Samples, of: replay.Replays, allocator, run: 
 
 def _measure(replaying: replay.Replays) -> bool:
     """Runs them; on a terminal it is said which. True: it was stopped."""
-    progress = tables.console(to_stderr=True)
-    with progress.status("") if progress.is_terminal else contextlib.nullcontext() as status:
-        if status:
-            replaying.on_turn = lambda allocator, run: status.update(f"run {run}/{replaying.runs}, {allocator.name}")
-        try:
-            replaying.run()
-        except KeyboardInterrupt:
-            return True
+    progress = tables.Line()
+    replaying.on_turn = lambda allocator, run: progress.show(f"run {run}/{replaying.runs}, {allocator.name}")
+    try:
+        replaying.run()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        progress.close()
     return False

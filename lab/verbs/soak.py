@@ -37,10 +37,8 @@ def run(
     warm_up: Annotated[int | None, typer.Option(min=0, metavar="N",
         help="epochs left out of the analysis (a tenth, 5 to 60)")] = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="run nothing; analyze FILEs")] = False,
-    json_file: Annotated[pathlib.Path | None, typer.Option("--json", metavar="FILE",
-        help="append a row, one JSON object a line")] = None,
-    build_dir: Annotated[pathlib.Path | None, typer.Option(metavar="DIR",
-        help="where bin/ and lib/ are (build/release)")] = None,
+    json_file: arguments.Rows = None,
+    build_dir: arguments.BuildDir = None,
 ) -> None:  # fmt: skip
     with arguments.refusals():
         if not EPOCH_S_MIN <= epoch <= EPOCH_S_MAX:

@@ -2,9 +2,9 @@
  *
  * It is started when 16 MiB are held and the process has as much resident, so small programs never see it;
  * it sleeps until a slow path says that something may become free, looks every half delay from then on, and
- * sleeps again when the program was idle and all that was free has gone. It blocks all signals, is called "hakmem", and
- * can be switched off (HAKMEM_BACKGROUND=off); then slow paths do what they can. After a fork the child
- * starts its own when it has grown by as much. When the main thread ends by pthread_exit, it ends too:
+ * sleeps again when the program was idle and all that was free has gone. It blocks all signals, is called
+ * "hakmem", and can be switched off (HAKMEM_BACKGROUND=off); then slow paths do what they can. After a fork the
+ * child starts its own when it has grown by as much. When the main thread ends by pthread_exit, it ends too:
  * the process must not live on for its sake.
  */
 #ifndef HAK_RECLAIM_BACKGROUND_H
