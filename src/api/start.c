@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "heap/heap.h"
 #include "large/large.h"
+#include "learn/learned.h"
 #include "map/extent.h"
 #include "map/huge.h"
 #include "map/metadata.h"
@@ -100,6 +101,7 @@ static const struct fork_step {
     {units_lock_for_fork, units_unlock_after_fork},
     {extents_lock_for_fork, extents_unlock_after_fork},
     {map_lock_for_fork, map_unlock_after_fork},
+    {learned_lock_for_fork, learned_unlock_after_fork},
     {metadata_lock_for_fork, metadata_unlock_after_fork},
     {usage_lock_for_fork, usage_unlock_after_fork},
     {limit_callback_lock_for_fork, limit_callback_unlock_after_fork},

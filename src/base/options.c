@@ -100,6 +100,11 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Fill the first thread's bins when the program starts.",
         OPTION_AT_START,
         "The program starts once."},
+    [OPTION_POLICY] = {
+        "policy", "HAKMEM_POLICY", "", SAME(POLICY_OFF), 0, POLICY_EVOLVING, {"off", "frozen", "evolving"},
+        "How long freed large objects are kept: by the profile, or by what is learned of each call site.",
+        OPTION_ANY_TIME,
+        "For objects freed from then on; what was learned is kept."},
 };
 /* clang-format on */
 

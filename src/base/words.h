@@ -22,6 +22,7 @@
 #define LEAF_UNITS ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
 #define LEAF_SUPERSLABS ((size_t)1 << (HAK_LEAF_SHIFT - SUPERSLAB_SHIFT))
 
+#define MAPPING_BYTES_MIN ((size_t)32 << 20) /* large objects from here on are mappings of their own */
 #define BLOCK_ALIGNMENT ((size_t)16)
 #define CACHE_LINE 64
 

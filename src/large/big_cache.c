@@ -22,14 +22,18 @@ static struct {
   uint32_t bucket_count; /* power of two */
   uint32_t count;
   struct large *classes[LARGE_CLASSES]; /* newest first: its pages are most likely in the caches */
-  struct large *oldest, *newest;
+  struct age_list {
+    struct large *oldest, *newest;
+  } ages[KEEP_LISTS];
   struct big_cache_counters counters;
   /* Written under the lock, read without: */
-  _Atomic size_t bytes;
-  _Atomic uint64_t oldest_ms;
+  _Atomic size_t bytes, learned_bytes;
+  _Atomic uint64_t oldest_ms, due_ms;
 } cache;
 
 size_t big_cache_bytes(void) { return atomic_load_explicit(&cache.bytes, memory_order_relaxed); }
+size_t big_cache_learned_bytes(void) { return atomic_load_explicit(&cache.learned_bytes, memory_order_relaxed); }
+uint64_t big_cache_due_ms(void) { return atomic_load_explicit(&cache.due_ms, memory_order_relaxed); }
 uint64_t big_cache_oldest_ms(void) { return atomic_load_explicit(&cache.oldest_ms, memory_order_relaxed); }
 
 unsigned large_class_of(size_t units) {
@@ -102,8 +106,9 @@ static void table_grow(void) {
     return;
   cache.buckets = buckets;
   cache.bucket_count = count;
-  for (struct large *range = cache.oldest; range; range = range->newer)
-    chain_add(range);
+  for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
+    for (struct large *range = cache.ages[keep].oldest; range; range = range->newer)
+      chain_add(range);
 }
 
 /* The whole time a range was freed at, from its low bits. */
@@ -111,10 +116,24 @@ static uint64_t freed_ms(const struct large *range, uint64_t now_ms) {
   return now_ms - (uint32_t)((uint32_t)now_ms - range->freed_ms);
 }
 
-static void note_change(size_t bytes) {
-  atomic_store_explicit(&cache.bytes, bytes, memory_order_relaxed);
-  atomic_store_explicit(&cache.oldest_ms, cache.oldest ? freed_ms(cache.oldest, os_milliseconds()) : 0,
-                        memory_order_relaxed);
+/* When the oldest of a list is to go, 0: never, or there is none. */
+static uint64_t list_due_ms(unsigned keep, uint64_t now_ms) {
+  const struct large *oldest = cache.ages[keep].oldest;
+  return oldest ? keep_due_ms(keep, freed_ms(oldest, now_ms)) : 0;
+}
+
+static void note_change(unsigned keep, size_t more) {
+  uint64_t now_ms = os_milliseconds(), due_ms = 0;
+  atomic_store_explicit(&cache.bytes, big_cache_bytes() + more, memory_order_relaxed);
+  if (keep == KEEP_BY_PROFILE) {
+    const struct large *oldest = cache.ages[keep].oldest;
+    atomic_store_explicit(&cache.oldest_ms, oldest ? freed_ms(oldest, now_ms) : 0, memory_order_relaxed);
+    return;
+  }
+  atomic_store_explicit(&cache.learned_bytes, big_cache_learned_bytes() + more, memory_order_relaxed);
+  for (unsigned i = 0; i < KEEP_BY_PROFILE; i++)
+    due_ms = keep_earlier_ms(due_ms, list_due_ms(i, now_ms));
+  atomic_store_explicit(&cache.due_ms, due_ms, memory_order_relaxed);
 }
 
 static void attach(struct large *range) {
@@ -125,13 +144,14 @@ static void attach(struct large *range) {
   if (*first)
     (*first)->class_previous = range;
   *first = range;
+  struct age_list *ages = &cache.ages[range->keep];
   range->newer = NULL;
-  range->older = cache.newest;
-  *(cache.newest ? &cache.newest->newer : &cache.oldest) = range;
-  cache.newest = range;
+  range->older = ages->newest;
+  *(ages->newest ? &ages->newest->newer : &ages->oldest) = range;
+  ages->newest = range;
   cache.count++;
   usage_free_add(large_range_bytes(range));
-  note_change(big_cache_bytes() + large_range_bytes(range));
+  note_change(range->keep, large_range_bytes(range));
 }
 
 static void detach(struct large *range) {
@@ -139,20 +159,22 @@ static void detach(struct large *range) {
   *(range->class_previous ? &range->class_previous->class_next : &cache.classes[range->class]) = range->class_next;
   if (range->class_next)
     range->class_next->class_previous = range->class_previous;
-  *(range->newer ? &range->newer->older : &cache.newest) = range->older;
-  *(range->older ? &range->older->newer : &cache.oldest) = range->newer;
+  struct age_list *ages = &cache.ages[range->keep];
+  *(range->newer ? &range->newer->older : &ages->newest) = range->older;
+  *(range->older ? &range->older->newer : &ages->oldest) = range->newer;
   cache.count--;
   usage_free_transit(large_range_bytes(range));
-  note_change(big_cache_bytes() - large_range_bytes(range));
+  note_change(range->keep, -large_range_bytes(range));
 }
 
-bool big_cache_put(struct large *range) {
+bool big_cache_put(struct large *range, unsigned keep) {
   lock_take(&cache.lock);
   if (cache.count >= cache.bucket_count && cache.bucket_count < BUCKETS_MAX)
     table_grow();
   bool room = cache.buckets != NULL;
   if (room) {
     range->class = (uint8_t)large_class_of(range->units);
+    range->keep = (uint8_t)keep;
     range->freed_ms = (uint32_t)os_milliseconds();
     attach(range);
   }
@@ -200,13 +222,33 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
   return range;
 }
 
+static size_t profile_bytes(void) { return less(big_cache_bytes(), big_cache_learned_bytes()); }
+
 struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms) {
-  if (big_cache_bytes() <= keep_bytes || big_cache_oldest_ms() >= before_ms)
+  if (profile_bytes() <= keep_bytes || big_cache_oldest_ms() >= before_ms)
     return NULL;
   lock_take(&cache.lock);
-  struct large *range = cache.oldest;
-  if (range && (big_cache_bytes() <= keep_bytes || freed_ms(range, os_milliseconds()) >= before_ms))
+  struct large *range = cache.ages[KEEP_BY_PROFILE].oldest;
+  if (range && (profile_bytes() <= keep_bytes || freed_ms(range, os_milliseconds()) >= before_ms))
     range = NULL;
+  if (range)
+    detach(range);
+  lock_give(&cache.lock);
+  return range;
+}
+
+struct large *big_cache_take_learned(bool only_due, uint64_t before_ms) {
+  if (big_cache_learned_bytes() == 0)
+    return NULL;
+  struct large *range = NULL;
+  lock_take(&cache.lock);
+  uint64_t now_ms = os_milliseconds();
+  for (unsigned keep = 0; range == NULL && keep < KEEP_BY_PROFILE; keep++) {
+    struct large *oldest = cache.ages[keep].oldest;
+    uint64_t due_ms = list_due_ms(keep, now_ms);
+    if (oldest && (only_due ? due_ms != 0 && due_ms <= now_ms : freed_ms(oldest, now_ms) < before_ms))
+      range = oldest;
+  }
   if (range)
     detach(range);
   lock_give(&cache.lock);
@@ -217,9 +259,12 @@ struct large *big_cache_take_old_extent(void) {
   if (big_cache_bytes() == 0)
     return NULL;
   lock_take(&cache.lock);
-  struct large *range = cache.oldest;
-  for (unsigned looks = 0; range && range->mapping; looks++)
-    range = looks < LOOKS_MAX ? range->newer : NULL;
+  struct large *range = NULL;
+  for (unsigned keep = 0; range == NULL && keep < KEEP_LISTS; keep++) {
+    range = cache.ages[keep].oldest;
+    for (unsigned looks = 0; range && range->mapping; looks++)
+      range = looks < LOOKS_MAX ? range->newer : NULL;
+  }
   if (range)
     detach(range);
   lock_give(&cache.lock);
@@ -251,15 +296,18 @@ static bool in_chain(const struct large *range) {
 
 bool big_cache_is_valid(void) {
   bool valid = true;
-  size_t bytes = 0, listed_bytes = 0;
+  size_t bytes = 0, listed_bytes = 0, learned_bytes = 0;
   uint32_t count = 0;
   lock_take(&cache.lock);
-  for (struct large *range = cache.oldest; range; range = range->newer) {
-    valid &= in_chain(range) && map_record(range->base) == range && range->class == large_class_of(range->units) &&
-             map_entry(range->base) == ENTRY_LARGE_FREE;
-    bytes += large_range_bytes(range);
-    count++;
-  }
+  for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
+    for (struct large *range = cache.ages[keep].oldest; range; range = range->newer) {
+      valid &= in_chain(range) && map_record(range->base) == range && range->class == large_class_of(range->units) &&
+               map_entry(range->base) == ENTRY_LARGE_FREE && range->keep == keep;
+      bytes += large_range_bytes(range);
+      learned_bytes += keep == KEEP_BY_PROFILE ? 0 : large_range_bytes(range);
+      count++;
+    }
+  valid &= learned_bytes == big_cache_learned_bytes();
   for (unsigned class = 0; class < LARGE_CLASSES; class++)
     for (struct large *range = cache.classes[class]; range; range = range->class_next)
       listed_bytes += large_range_bytes(range);

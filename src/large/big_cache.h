@@ -5,14 +5,14 @@
  * call site: a hash table of 256 to 65,536 buckets, chained, any number of ranges a key; what another site
  * freed serves too, if the site's own are used up. Bounded in bytes by the caller, and in age. The table is
  * the only memory it takes; a range is described by its record.
- *   B1  a cached range is in the chain of its key, in the list of its class, and in the list by age
+ *   B1  a cached range is in the chain of its key, in the list of its class, and in one of the lists by age
  *   B2  bytes is the sum of their sizes, count their number; usage_free counts the bytes
  * big_cache_is_valid checks both. All functions take the cache's lock.
  */
 #ifndef HAK_LARGE_BIG_CACHE_H
 #define HAK_LARGE_BIG_CACHE_H
 
-#include "base/words.h"
+#include "policy/keep_policy.h"
 
 /* The record of a large range, at its first unit. The owner of the object may read and write it, the
  * cache while the range is cached. */
@@ -22,11 +22,16 @@ struct large {
   uint32_t site;                   /* hash of the call site */
   uint32_t freed_ms;               /* low bits of the time */
   uint8_t class;                   /* of its length */
-  bool mapping;                    /* a mapping of its own, else an extent */
-  bool huge;                       /* huge pages were asked for */
-  bool steady;                     /* its site asked for this class some times in a row */
+  uint8_t keep;                    /* while cached: the list by age it is in */
+  bool mapping : 1;                /* a mapping of its own, else an extent */
+  bool huge : 1;                   /* huge pages were asked for */
+  bool steady : 1;                 /* its site asked for this class some times in a row */
   uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, 0: none */
-  struct large *class_next, *class_previous;
+  union {
+    struct large *class_next; /* while cached */
+    uint64_t caller;          /* while the object lives: its call site, as learn/learned.h knows it */
+  };
+  struct large *class_previous;
   struct large *newer, *older;
 };
 
@@ -43,8 +48,8 @@ uint32_t site_hash(uintptr_t site);
  * is lost costs a hit at most. */
 bool site_is_steady(uint32_t site, unsigned class);
 
-/* False if there is no memory for the table. */
-bool big_cache_put(struct large *range);
+/* keep: who decides how long the range stays (policy/keep_policy.h). False if there is no memory for the table. */
+bool big_cache_put(struct large *range, unsigned keep);
 
 /* The following take ranges out; their bytes are in transit then (map/usage.h), the caller settles them. */
 
@@ -52,16 +57,23 @@ bool big_cache_put(struct large *range);
  * if there is none. The site's own come first. */
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
 
-/* Takes out the oldest range if more than keep_bytes are cached and it was freed before before_ms; NULL if
- * it may stay. */
+/* Takes out the oldest range that the profile keeps, if more than keep_bytes are kept so and it was freed before
+ * before_ms; NULL if it may stay. */
 struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms);
+
+/* Takes out a range that is kept by what was learned: one whose time is over, or, unless only_due, any that was freed
+ * before before_ms. NULL if there is none. */
+struct large *big_cache_take_learned(bool only_due, uint64_t before_ms);
 
 /* Takes out one of the oldest ranges that is an extent; NULL if there is none among them. */
 struct large *big_cache_take_old_extent(void);
 
-/* Without the lock. oldest_ms: when the oldest range was freed, 0 if there is none. */
+/* Without the lock. oldest_ms: when the oldest range that the profile keeps was freed; due_ms: when the first of
+ * the others is to go; 0 if there is none. */
 size_t big_cache_bytes(void);
+size_t big_cache_learned_bytes(void);
 uint64_t big_cache_oldest_ms(void);
+uint64_t big_cache_due_ms(void);
 
 struct big_cache_counters {
   uint64_t hits, hits_of_site, misses;

@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "large/big_cache.h"
+#include "learn/learned.h"
 #include "map/extent.h"
 #include "map/huge.h"
 #include "map/page_map.h"
@@ -11,7 +12,6 @@
 
 #include <string.h>
 
-#define MAPPING_BYTES_MIN ((size_t)32 << 20) /* objects from here on are mappings of their own */
 /* An extent that must move to grow becomes a mapping from here on: growing goes on without copying then. */
 #define GROWN_BYTES_MIN ((size_t)1 << 20)
 #define GROWN_COUNT_MAX 256u                  /* but not more than so many: the kernel limits a process's mappings */
@@ -67,6 +67,18 @@ static size_t range_end(struct large *range, uint64_t freed_ms) {
   if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
     os_purge(base, bytes);
   return bytes;
+}
+
+/* A range goes to the system at once, pages and all. Returns its bytes, 0 if the system refuses. */
+static size_t range_end_purged(struct large *range) {
+  if (range->mapping)
+    return range_end(range, 0);
+  struct extent extent = {.base = range->base, .bytes = large_range_bytes(range)};
+  enum purge_result result = pages_purge(extent.base, extent.bytes);
+  extent.resident = result == PURGE_REFUSED;
+  extent.zero = result == PURGE_GONE;
+  extent_give(extent, os_milliseconds());
+  return extent.resident ? 0 : extent.bytes;
 }
 
 static struct extent resident_from_either(enum extent_pool pool, size_t bytes, size_t alignment) {
@@ -155,6 +167,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   bool steady = site_is_steady(hash, large_class_of(bytes / UNIT_BYTES));
   *zeroed = false;
   size_t promised = 0;
+  uint64_t caller = UNLIKELY(learned_acts()) ? learned_large_taken(site, bytes) : 0;
   struct large *range = big_cache_take(bytes, alignment, hash);
   if (range)
     promised = large_range_bytes(range);
@@ -166,6 +179,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   }
   if (range) {
     range->site = hash;
+    range->caller = caller;
     range->steady = steady;
   }
   return object_made(range, promised);
@@ -178,13 +192,51 @@ void *large_alloc_interrupting(size_t size, size_t alignment) {
   return object_made(range, promised);
 }
 
+/* Ends a range that was taken out of the cache. */
+static size_t evict(struct large *range, bool is_purged, uint64_t freed_ms) {
+  size_t bytes = large_range_bytes(range);
+  atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
+  size_t given_back = is_purged ? range_end_purged(range) : range_end(range, freed_ms);
+  usage_settle(bytes);
+  return given_back;
+}
+
+size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
+  size_t given_back = 0;
+  for (struct large *oldest; (oldest = big_cache_take_oldest(keep_bytes, before_ms)) != NULL;) {
+    uint64_t now_ms = os_milliseconds();
+    given_back += evict(oldest, false, before_ms < now_ms ? before_ms - 1 : now_ms);
+  }
+  return given_back;
+}
+
+size_t large_evict_learned(bool only_due, uint64_t before_ms) {
+  size_t given_back = 0;
+  for (struct large *range; (range = big_cache_take_learned(only_due, before_ms)) != NULL;)
+    given_back += evict(range, true, 0);
+  return given_back;
+}
+
+/* More is cached than the profile allows: its own ranges go first. */
+static void cache_shrink(size_t cache_max) {
+  large_evict(less(cache_max, big_cache_learned_bytes()), UINT64_MAX);
+  struct large *range;
+  while (big_cache_bytes() > cache_max && (range = big_cache_take_learned(false, UINT64_MAX)) != NULL)
+    evict(range, false, os_milliseconds());
+}
+
+/* Sites that ask for changing sizes get their ranges cut from extents: a cached one would hardly fit again. */
 static void cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  if ((!range->steady && !range->mapping) || large_range_bytes(range) > cache_max / CACHED_RANGE_SHARE ||
-      !big_cache_put(range))
+  unsigned keep =
+      UNLIKELY(learned_acts()) ? learned_large_freed(range->caller, large_range_bytes(range)) : KEEP_BY_PROFILE;
+  if (keep == EVOLVE_AT_ONCE)
+    range_end_purged(range);
+  else if ((!range->steady && !range->mapping) || large_range_bytes(range) > cache_max / CACHED_RANGE_SHARE ||
+           !big_cache_put(range, keep))
     range_end(range, os_milliseconds());
   else if (big_cache_bytes() > cache_max)
-    large_evict(cache_max, UINT64_MAX);
+    cache_shrink(cache_max);
 }
 
 void large_free(void *object) {
@@ -205,18 +257,6 @@ void large_free(void *object) {
 void large_clear(void *object, size_t size) {
   if (size < PURGE_TO_CLEAR_MIN || !os_purge(object, large_bytes(object)))
     memset(object, 0, size);
-}
-
-size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
-  size_t given_back = 0;
-  for (struct large *oldest; (oldest = big_cache_take_oldest(keep_bytes, before_ms)) != NULL;) {
-    atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
-    uint64_t now_ms = os_milliseconds();
-    size_t bytes = large_range_bytes(oldest);
-    given_back += range_end(oldest, before_ms < now_ms ? before_ms - 1 : now_ms);
-    usage_settle(bytes);
-  }
-  return given_back;
 }
 
 /* --- resizing --- */
@@ -330,6 +370,7 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
   if (object_made(grown, promised) == NULL)
     return NULL;
   grown->site = range->site;
+  grown->caller = range->caller;
   memcpy(grown->base, range->base, bytes);
   large_free(range->base);
   return grown->base;
@@ -348,6 +389,8 @@ void *large_resize(void *object, size_t size) {
 
 size_t large_live_bytes(void) { return read(&large.live_bytes); }
 size_t large_cached_bytes(void) { return big_cache_bytes(); }
+size_t large_learned_bytes(void) { return big_cache_learned_bytes(); }
+uint64_t large_due_ms(void) { return big_cache_due_ms(); }
 uint64_t large_cache_oldest_ms(void) { return big_cache_oldest_ms(); }
 
 void large_stats(struct large_stats *out) {

@@ -40,10 +40,17 @@ size_t large_good_size(size_t size);
  * latter: they went back to the system. */
 size_t large_evict(size_t keep_bytes, uint64_t before_ms);
 
-/* Without a lock. oldest_ms: when the range that is longest in the cache was freed, 0 if there is none. */
+/* Gives cached ranges up that are kept by what was learned, and their pages back: those whose time is over, or, unless
+ * only_due, all that were freed before before_ms. Returns the bytes given back. */
+size_t large_evict_learned(bool only_due, uint64_t before_ms);
+
+/* Without a lock. oldest_ms: when the range that is longest in the cache was freed, among those that the profile
+ * keeps; due_ms: when the first of the others is to go; 0 if there is none. */
 size_t large_live_bytes(void);
-size_t large_cached_bytes(void);
+size_t large_cached_bytes(void);  /* all, */
+size_t large_learned_bytes(void); /* and those kept by what was learned */
 uint64_t large_cache_oldest_ms(void);
+uint64_t large_due_ms(void);
 
 struct large_stats {
   size_t live_count, live_bytes;

@@ -1,5 +1,6 @@
 #include "map/superslab.h"
 
+#include "base/options.h"
 #include "map/extent.h"
 #include "map/huge.h"
 #include "map/page_map.h"
@@ -23,6 +24,7 @@ struct superslab {
   struct links by_age;
   uint64_t given_ms; /* when a unit was last given back */
   uint8_t run_order; /* list it is in, NOT_LISTED if no unit is free */
+  uint8_t keep;      /* list by age it is in, if any unit is resident */
   bool not_zero;     /* a purge left content behind: free units that are not resident may not read as zero */
 };
 _Static_assert(sizeof(struct superslab) <= RECORD_BYTES, "a superslab's record fits the leaf");
@@ -34,12 +36,12 @@ struct list {
 static struct {
   struct lock lock;
   struct list by_run[UNIT_ORDER_MAX + 1];
-  struct list resident;
+  struct list resident[KEEP_LISTS];
   size_t count; /* superslabs */
   size_t taken_bytes;
   /* Written under the lock, read without: */
-  _Atomic size_t resident_free_bytes;
-  _Atomic uint64_t oldest_ms; /* given_ms of the first in the resident list */
+  _Atomic size_t resident_free_bytes, learned_bytes;
+  _Atomic uint64_t oldest_ms, due_ms;
 } units;
 
 #define LIST_OPERATIONS(name, links)                                                                                   \
@@ -76,20 +78,40 @@ static unsigned longest_run(uint32_t free) {
 }
 
 size_t units_resident_free(void) { return atomic_load_explicit(&units.resident_free_bytes, memory_order_relaxed); }
+size_t units_learned_bytes(void) { return atomic_load_explicit(&units.learned_bytes, memory_order_relaxed); }
+uint64_t units_due_ms(void) { return atomic_load_explicit(&units.due_ms, memory_order_relaxed); }
 uint64_t units_oldest_ms(void) { return atomic_load_explicit(&units.oldest_ms, memory_order_relaxed); }
 
 /* Under the lock: a plain store is enough. */
-static void resident_change(uint32_t gone, uint32_t come) {
-  size_t change = (size_t)__builtin_popcount(come) * UNIT_BYTES - (size_t)__builtin_popcount(gone) * UNIT_BYTES;
+static void learned_change(const struct superslab *s, size_t change) {
+  if (s->keep != KEEP_BY_PROFILE)
+    atomic_store_explicit(&units.learned_bytes, units_learned_bytes() + change, memory_order_relaxed);
+}
+
+static size_t bytes_of(uint32_t set) { return (size_t)__builtin_popcount(set) * UNIT_BYTES; }
+
+static void resident_change(const struct superslab *s, uint32_t come) {
+  size_t change = bytes_of(come) - bytes_of(s->resident);
   if (change == 0)
     return;
   atomic_store_explicit(&units.resident_free_bytes, units_resident_free() + change, memory_order_relaxed);
   usage_free_add(change);
+  learned_change(s, change);
+}
+
+static uint64_t list_due_ms(unsigned keep) {
+  const struct superslab *oldest = units.resident[keep].first;
+  return oldest ? keep_due_ms(keep, oldest->given_ms) : 0;
 }
 
 static void note_oldest(void) {
-  const struct superslab *oldest = units.resident.first;
+  const struct superslab *oldest = units.resident[KEEP_BY_PROFILE].first;
+  uint64_t due_ms = 0;
   atomic_store_explicit(&units.oldest_ms, oldest ? oldest->given_ms : 0, memory_order_relaxed);
+  if (units_learned_bytes() > 0)
+    for (unsigned keep = 0; keep < KEEP_BY_PROFILE; keep++)
+      due_ms = keep_earlier_ms(due_ms, list_due_ms(keep));
+  atomic_store_explicit(&units.due_ms, due_ms, memory_order_relaxed);
 }
 
 /* Every change of a superslab's units goes through here. */
@@ -104,10 +126,10 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
     s->run_order = (uint8_t)order;
   }
   if (!s->resident && resident)
-    age_list_append(&units.resident, s);
+    age_list_append(&units.resident[s->keep], s);
   else if (s->resident && !resident)
-    age_list_remove(&units.resident, s);
-  resident_change(s->resident, resident);
+    age_list_remove(&units.resident[s->keep], s);
+  resident_change(s, resident);
   s->free = free;
   s->resident = resident;
   note_oldest();
@@ -122,6 +144,7 @@ static struct superslab *superslab_open(void) {
   *s = (struct superslab){.base = extent.base,
                           .given_ms = os_milliseconds(),
                           .run_order = NOT_LISTED,
+                          .keep = KEEP_BY_PROFILE,
                           .not_zero = !extent.resident && !extent.zero};
   units.count++;
   set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0);
@@ -171,37 +194,43 @@ void *units_take(unsigned order) {
   return run;
 }
 
-/* To the end of the list by age: it was in use just now. */
-static void note_given(struct superslab *s) {
-  if (s->resident)
-    age_list_remove(&units.resident, s);
+/* To the end of a list by age: it was in use just now. */
+static void note_given(struct superslab *s, unsigned keep) {
+  if (s->resident) {
+    age_list_remove(&units.resident[s->keep], s);
+    learned_change(s, -bytes_of(s->resident));
+  }
   s->given_ms = os_milliseconds();
-  if (s->resident)
-    age_list_append(&units.resident, s);
+  s->keep = (uint8_t)keep;
+  if (s->resident) {
+    age_list_append(&units.resident[keep], s);
+    learned_change(s, bytes_of(s->resident));
+  }
 }
 
-void units_give(void *run, unsigned order) {
+/* All of it is free. As an extent it would be kept by the profile: what is to go sooner waits for that here. */
+static bool goes_sooner(const struct superslab *s) {
+  return s->resident && s->keep != KEEP_BY_PROFILE && option_value(OPTION_PURGE) != PURGE_OFF &&
+         evolve_delay_ms((enum evolve_strategy)s->keep) < (uint64_t)option_value(OPTION_PURGE_DELAY_MS);
+}
+
+void units_give(void *run, unsigned order, unsigned keep) {
   lock_take(&units.lock);
   struct superslab *s = map_superslab_record(run);
   uint32_t mask = run_mask(order) << (((uintptr_t)run >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1));
   hak_assert((s->free & mask) == 0);
-  note_given(s);
+  note_given(s, keep);
   set_units(s, s->free | mask, s->resident | mask);
   units.taken_bytes -= UNIT_BYTES << order;
   usage_give(USAGE_SLABS, UNIT_BYTES << order);
-  if (s->free == UNITS_ALL)
+  if (s->free == UNITS_ALL && !goes_sooner(s))
     superslab_close(s);
   lock_give(&units.lock);
 }
 
-/* Purges the oldest superslab's resident free units. Returns the bytes, 0 when nothing is left to do. */
-static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
-  lock_take(&units.lock);
-  struct superslab *s = units.resident.first;
-  if (s == NULL || units_resident_free() <= keep_bytes || s->given_ms >= before_ms) {
-    lock_give(&units.lock);
-    return 0;
-  }
+/* Purges a superslab's resident free units. The lock is held, but not over the system calls. Returns the bytes, 0 if the
+ * system refuses. */
+static size_t purge(struct superslab *s) {
   /* While the system works on them, the units count as taken: nobody else can get them. */
   uint32_t mask = s->resident;
   set_units(s, s->free & ~mask, 0);
@@ -219,18 +248,44 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
   lock_take(&units.lock);
   s->not_zero |= !zero;
   if (refused) /* counts as used just now: it is not tried again at once */
-    note_given(s);
+    note_given(s, KEEP_BY_PROFILE);
   set_units(s, s->free | mask, refused ? s->resident | mask : s->resident);
   if (s->free == UNITS_ALL)
     superslab_close(s);
-  lock_give(&units.lock);
-  return refused ? 0 : (size_t)__builtin_popcount(mask) * UNIT_BYTES;
+  return refused ? 0 : bytes_of(mask);
 }
 
 size_t units_purge(size_t keep_bytes, uint64_t before_ms) {
   size_t purged = 0;
-  for (size_t bytes; (bytes = purge_oldest(keep_bytes, before_ms)) > 0;)
-    purged += bytes;
+  lock_take(&units.lock);
+  for (size_t bytes = 1; bytes > 0; purged += bytes) {
+    struct superslab *s = units.resident[KEEP_BY_PROFILE].first;
+    bool stays = s == NULL || less(units_resident_free(), units_learned_bytes()) <= keep_bytes;
+    bytes = stays || s->given_ms >= before_ms ? 0 : purge(s);
+  }
+  lock_give(&units.lock);
+  return purged;
+}
+
+static struct superslab *first_to_go(bool only_due, uint64_t before_ms) {
+  uint64_t now_ms = os_milliseconds();
+  for (unsigned keep = 0; keep < KEEP_BY_PROFILE; keep++) {
+    struct superslab *s = units.resident[keep].first;
+    uint64_t due_ms = list_due_ms(keep);
+    if (s && (only_due ? due_ms != 0 && due_ms <= now_ms : s->given_ms < before_ms))
+      return s;
+  }
+  return NULL;
+}
+
+size_t units_purge_learned(bool only_due, uint64_t before_ms) {
+  size_t purged = 0;
+  if (units_learned_bytes() == 0)
+    return 0;
+  lock_take(&units.lock);
+  for (struct superslab *s; (s = first_to_go(only_due, before_ms)) != NULL;)
+    purged += purge(s); /* whatever the result, it is in none of these lists */
+  lock_give(&units.lock);
   return purged;
 }
 
@@ -256,16 +311,19 @@ void units_unlock_after_fork(bool child) {
 #ifdef HAK_DEBUG
 bool superslabs_are_valid(void) {
   bool valid = true;
-  size_t resident_bytes = 0;
+  size_t resident_bytes = 0, learned_bytes = 0;
   lock_take(&units.lock);
   for (unsigned order = 0; order <= UNIT_ORDER_MAX; order++)
     for (struct superslab *s = units.by_run[order].first; s; s = s->by_run.next)
       valid &= s->run_order == order && longest_run(s->free) == order && (s->resident & ~s->free) == 0;
-  for (struct superslab *s = units.resident.first; s; s = s->by_age.next) {
-    valid &= s->resident != 0 && (s->by_age.next == NULL || s->given_ms <= s->by_age.next->given_ms);
-    resident_bytes += (size_t)__builtin_popcount(s->resident) * UNIT_BYTES;
-  }
-  valid &= resident_bytes == units_resident_free();
+  for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
+    for (struct superslab *s = units.resident[keep].first; s; s = s->by_age.next) {
+      valid &= s->resident != 0 && s->keep == keep;
+      valid &= s->by_age.next == NULL || s->given_ms <= s->by_age.next->given_ms;
+      resident_bytes += bytes_of(s->resident);
+      learned_bytes += keep == KEEP_BY_PROFILE ? 0 : bytes_of(s->resident);
+    }
+  valid &= resident_bytes == units_resident_free() && learned_bytes == units_learned_bytes();
   lock_give(&units.lock);
   return valid;
 }

@@ -5,33 +5,39 @@
  * superslabs stay empty, and the search is complete and takes constant time.
  *   U1  a unit is taken, free and resident, or free and purged: purged = free & ~resident
  *   U2  a superslab with free units is in exactly the list of its longest aligned free run
- *   U3  a superslab with resident free units is in the resident list, which is ordered by the time
- *       the last unit was given to it, oldest first
- * A superslab is an extent (map/extent.h); when all its units are free it is one again.
+ *   U3  a superslab with resident free units is in the resident list of its keep, which is ordered by the
+ *       time the last unit was given to it, oldest first
+ * A superslab is an extent (map/extent.h); when all its units are free it is one again, at once, unless its pages are
+ * to go sooner than an extent's would.
  * superslabs_are_valid checks U1 to U3.
  */
 #ifndef HAK_MAP_SUPERSLAB_H
 #define HAK_MAP_SUPERSLAB_H
 
-#include "base/words.h"
+#include "policy/keep_policy.h"
 
 #define UNIT_ORDER_MAX 5u
 
 /* A run of 2^order units covered by the page map, NULL when memory is out. */
 void *units_take(unsigned order);
 
-/* Takes a run back. Its pages stay resident until units_purge. */
-void units_give(void *run, unsigned order);
+/* Takes a run back. Its pages stay resident until units_purge; keep: who decides when (policy/keep_policy.h), for the
+ * whole superslab. */
+void units_give(void *run, unsigned order, unsigned keep);
 
-/* Gives resident free units back to the system, oldest superslabs first, until at most keep_bytes
- * are left or the rest was in use at or after before_ms. One thread at a time (reclaim/reclaim.h). Holds
- * no lock over the system calls. Returns the bytes given back. */
+/* Gives resident free units back to the system, of superslabs that the profile decides about, oldest first, until at
+ * most keep_bytes of theirs are left or the rest was in use at or after before_ms. One thread at a time
+ * (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
 size_t units_purge(size_t keep_bytes, uint64_t before_ms);
+/* The same for the others: those whose time is over, or, unless only_due, all that were in use before before_ms. */
+size_t units_purge_learned(bool only_due, uint64_t before_ms);
 
-/* Without the lock. oldest_ms: when a unit was last given to the oldest superslab that has resident free
- * ones, 0 if there is none. */
+/* Without the lock. learned_bytes: those that the profile does not decide about; oldest_ms: when a unit was last given
+ * to the oldest superslab that it decides about; due_ms: when the first of the others is to go; 0 if there is none. */
 size_t units_resident_free(void);
+size_t units_learned_bytes(void);
 uint64_t units_oldest_ms(void);
+uint64_t units_due_ms(void);
 
 struct unit_stats {
   size_t superslab_bytes; /* of all superslabs */

@@ -3,27 +3,27 @@
 #include <string.h>
 
 #define STAKE_SHARE 8u  /* an epoch is an eighth of the moving mean */
+#define STAKE_CAP 4u    /* times the least cost: more does not count */
 #define WEIGHT_ONE 256u /* of a match about the usual stake */
 #define WEIGHT_MAX ((uint64_t)8 * WEIGHT_ONE)
-#define GAIN 48       /* points for a match won against an equal, shared by all matches of an epoch */
+#define GAIN 72       /* points for a match won against an equal, shared by all matches of an epoch */
 #define EPOCHS_OWN 4u /* before that an arm's own epochs say less than those of all */
 #define SCORE_ONE 65536u
 
 static const uint32_t delays_ms[EVOLVE_STRATEGIES] = {
-    [EVOLVE_UNMAP] = 0, [EVOLVE_10MS] = 10,   [EVOLVE_100MS] = 100,
-    [EVOLVE_1S] = 1000, [EVOLVE_10S] = 10000, [EVOLVE_WARM] = EVOLVE_NEVER,
+    [EVOLVE_AT_ONCE] = 0, [EVOLVE_10MS] = 10,   [EVOLVE_100MS] = 100,
+    [EVOLVE_1S] = 1000,   [EVOLVE_10S] = 10000, [EVOLVE_WARM] = EVOLVE_NEVER,
 };
 
 uint32_t evolve_delay_ms(enum evolve_strategy strategy) { return delays_ms[strategy]; }
 
-struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns, uint32_t map_ns,
+struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
                                     uint32_t break_even_ms) {
   uint64_t rent = ((uint64_t)fault_ns << 16) / (break_even_ms ? break_even_ms : 1);
   return (struct evolve_costs){
       .fault_ns = fault_ns,
       .purge_page_ns = purge_page_ns,
       .purge_call_ns = purge_call_ns,
-      .map_ns = map_ns,
       .rent_64k = rent > UINT32_MAX ? UINT32_MAX : (uint32_t)rent,
   };
 }
@@ -143,11 +143,19 @@ static void choose_leader(struct evolve_arm *arm) {
   }
 }
 
-static void play(struct evolve_arm *arm) {
-  uint64_t sum = 0;
+/* What an epoch is about. One hopeless strategy shall not make the matches of all others look small. */
+static uint64_t epoch_stake(const struct evolve_arm *arm) {
+  uint64_t least = arm->epoch[0], sum = 0;
+  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
+    if (arm->epoch[strategy] < least)
+      least = arm->epoch[strategy];
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
-    sum += arm->epoch[strategy];
-  uint64_t mean = sum / EVOLVE_STRATEGIES;
+    sum += arm->epoch[strategy] < STAKE_CAP * least ? arm->epoch[strategy] : STAKE_CAP * least;
+  return sum / EVOLVE_STRATEGIES;
+}
+
+static void play(struct evolve_arm *arm) {
+  uint64_t mean = epoch_stake(arm);
   arm->stake = (uint32_t)(arm->stake == 0 ? mean : ((uint64_t)arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE);
   if (arm->stake == 0)
     arm->stake = 1;
@@ -200,10 +208,10 @@ enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *pri
   if (pages == 0)
     return acted;
   evolve_tick(arm, costs, now_ms);
-  uint64_t unmap_ns = costs->map_ns + purge_ns(costs, pages);
-  charge(arm, EVOLVE_UNMAP, unmap_ns);
-  if (acted == EVOLVE_UNMAP)
-    arm->total_acted += unmap_ns;
+  uint64_t at_once_ns = purge_ns(costs, pages);
+  charge(arm, EVOLVE_AT_ONCE, at_once_ns);
+  if (acted == EVOLVE_AT_ONCE)
+    arm->total_acted += at_once_ns;
   struct evolve_idle *newest = arm->idle_count > 0 ? &arm->idle[arm->idle_count - 1] : NULL;
   if (newest && newest->freed_ms == now_ms && newest->acted == acted && newest->pages <= UINT32_MAX - pages) {
     newest->pages += pages;

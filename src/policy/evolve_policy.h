@@ -22,8 +22,8 @@
 #include "base/words.h"
 
 enum evolve_strategy {
-  EVOLVE_UNMAP, /* back to the system at once, address range included */
-  EVOLVE_10MS,  /* kept, its pages given back when it was idle for so long */
+  EVOLVE_AT_ONCE, /* back to the system at once */
+  EVOLVE_10MS,    /* kept, its pages given back when it was idle for so long */
   EVOLVE_100MS,
   EVOLVE_1S,
   EVOLVE_10S,
@@ -42,13 +42,12 @@ enum evolve_strategy {
 struct evolve_costs {
   uint32_t fault_ns;      /* a page touched again, its clearing included */
   uint32_t purge_page_ns; /* a page given back */
-  uint32_t purge_call_ns; /* the call that gives back */
-  uint32_t map_ns;        /* a mapping, made and unmade */
+  uint32_t purge_call_ns; /* the calls that give back, and make what was given back usable again */
   uint32_t rent_64k;      /* 65536 pages idle for a millisecond */
 };
 
 /* Rent by the ski rental's rule: a page that is idle for break_even_ms has cost as much as the fault it saves. */
-struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns, uint32_t map_ns,
+struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
                                     uint32_t break_even_ms);
 
 /* Freed and not yet asked for again. */

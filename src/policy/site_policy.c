@@ -4,8 +4,6 @@
 
 #define WARMTH_FIRST 4u
 
-_Static_assert(sizeof(struct site_arm) <= 256, "2048 arms take half a MiB");
-
 size_t site_table_bytes(uint32_t arm_count) { return arm_count * sizeof(struct site_arm); }
 
 void site_table_begin(struct site_table *table, void *places, uint32_t arm_count, enum evolve_strategy leader) {
@@ -18,37 +16,40 @@ void site_table_begin(struct site_table *table, void *places, uint32_t arm_count
   }
 }
 
-unsigned site_range(size_t units) {
-  unsigned octave = units > 1 ? 63u - (unsigned)__builtin_clzl(units) : 0;
+unsigned site_range(size_t bytes) {
+  unsigned octave = bytes >> SITE_RANGE_FIRST ? 63u - (unsigned)__builtin_clzl(bytes) - SITE_RANGE_FIRST : 0;
   return octave < SITE_RANGES ? octave : SITE_RANGES - 1;
 }
 
-/* Murmur3's finalizer (Appleby): neighbouring sites and ranges spread over all sets. */
-static struct site_arm *set_of(const struct site_table *table, uint32_t site, unsigned range) {
-  uint32_t x = site ^ range * 0x9e3779b9u;
-  x = (x ^ (x >> 16)) * 0x85ebca6bu;
-  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
-  x ^= x >> 16;
+static const struct evolve_costs *costs_of(const struct site_costs *costs, unsigned range) {
+  return range < costs->mapping_range ? &costs->part : &costs->mapping;
+}
+
+/* SplitMix64's finalizer (Steele, Lea and Flood): neighbouring sites and ranges spread over all sets. */
+static struct site_arm *set_of(const struct site_table *table, uint64_t site, unsigned range) {
+  uint64_t x = site ^ range * 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
   return &table->places[(size_t)(x & (table->set_count - 1)) * SITE_WAYS];
 }
 
-static void forget(struct site_table *table, struct site_arm *place, const struct evolve_costs *costs,
-                   uint32_t now_ms) {
-  evolve_tick(&place->arm, costs, now_ms);
+static void forget(struct site_table *table, struct site_arm *place, const struct site_costs *costs, uint32_t now_ms) {
+  evolve_tick(&place->arm, costs_of(costs, place->range), now_ms);
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
     table->gone[strategy] += place->arm.total[strategy];
   table->gone_acted += place->arm.total_acted;
   table->displaced++;
 }
 
-static struct site_arm *settle(struct site_table *table, struct site_arm *place, uint32_t site, unsigned range) {
+static struct site_arm *settle(struct site_table *table, struct site_arm *place, uint64_t site, unsigned range) {
   table->taken_count += !place->taken;
   *place = (struct site_arm){.site = site, .range = (uint8_t)range, .warmth = WARMTH_FIRST, .taken = true};
   evolve_arm_begin_like(&place->arm, &table->priors[range]);
   return place;
 }
 
-static struct evolve_arm *arm_of(struct site_table *table, const struct evolve_costs *costs, uint32_t site,
+static struct evolve_arm *arm_of(struct site_table *table, const struct site_costs *costs, uint64_t site,
                                  unsigned range, uint32_t now_ms) {
   struct site_arm *set = set_of(table, site, range), *coldest = set;
   for (struct site_arm *place = set; place < set + SITE_WAYS; place++) {
@@ -69,12 +70,13 @@ static struct evolve_arm *arm_of(struct site_table *table, const struct evolve_c
   return &settle(table, coldest, site, range)->arm;
 }
 
-enum evolve_strategy site_freed(struct site_table *table, const struct evolve_costs *costs, uint32_t site,
-                                unsigned range, uint32_t pages, uint32_t now_ms) {
-  return evolve_freed(arm_of(table, costs, site, range, now_ms), &table->priors[range], costs, pages, now_ms);
+enum evolve_strategy site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
+                                uint32_t pages, uint32_t now_ms) {
+  return evolve_freed(arm_of(table, costs, site, range, now_ms), &table->priors[range], costs_of(costs, range), pages,
+                      now_ms);
 }
 
-enum evolve_strategy site_leader(const struct site_table *table, uint32_t site, unsigned range) {
+enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range) {
   const struct site_arm *set = set_of(table, site, range);
   for (const struct site_arm *place = set; place < set + SITE_WAYS; place++)
     if (place->taken && place->site == site && place->range == range)
@@ -82,12 +84,12 @@ enum evolve_strategy site_leader(const struct site_table *table, uint32_t site, 
   return (enum evolve_strategy)table->priors[range].leader;
 }
 
-void site_taken(struct site_table *table, const struct evolve_costs *costs, uint32_t site, unsigned range,
-                uint32_t pages, uint32_t now_ms) {
-  evolve_taken(arm_of(table, costs, site, range, now_ms), &table->priors[range], costs, pages, now_ms);
+void site_taken(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range, uint32_t pages,
+                uint32_t now_ms) {
+  evolve_taken(arm_of(table, costs, site, range, now_ms), &table->priors[range], costs_of(costs, range), pages, now_ms);
 }
 
-bool site_learned(struct site_table *table, uint32_t site, unsigned range, const int32_t *ratings,
+bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
                   enum evolve_strategy leader) {
   struct site_arm *set = set_of(table, site, range);
   for (struct site_arm *place = set; place < set + SITE_WAYS; place++) {
@@ -112,7 +114,7 @@ static void add_up(struct site_totals *totals, struct evolve_arm *arm, const str
   totals->switches += arm->switches;
 }
 
-struct site_totals site_totals(struct site_table *table, const struct evolve_costs *costs, uint32_t now_ms) {
+struct site_totals site_totals(struct site_table *table, const struct site_costs *costs, uint32_t now_ms) {
   struct site_totals totals = {.acted = table->gone_acted, .best_of_arm = UINT64_MAX};
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
     totals.fixed[strategy] = table->gone[strategy];
@@ -121,9 +123,9 @@ struct site_totals site_totals(struct site_table *table, const struct evolve_cos
   }
   for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++)
     if (table->places[i].taken)
-      add_up(&totals, &table->places[i].arm, costs, now_ms);
+      add_up(&totals, &table->places[i].arm, costs_of(costs, table->places[i].range), now_ms);
   for (unsigned range = 0; range < SITE_RANGES; range++)
-    add_up(&totals, &table->rests[range], costs, now_ms);
+    add_up(&totals, &table->rests[range], costs_of(costs, range), now_ms);
   return totals;
 }
 

@@ -14,11 +14,13 @@
 #include "policy/evolve_policy.h"
 
 #define SITE_WAYS 8u
-#define SITE_RANGES 24u /* a doubling of the size each, the last one has all that are larger, too */
+#define SITE_RANGES                                                                                                    \
+  32u /* a doubling of the size each; the first has all that are smaller, the last all that are larger */
+#define SITE_RANGE_FIRST 4u /* log2 of the bytes */
 #define SITE_WARMTH_MAX 64u
 
 struct site_arm {
-  uint32_t site;
+  uint64_t site;
   uint8_t range;
   uint8_t warmth; /* 0: the place is free, or can be taken */
   bool taken;
@@ -35,26 +37,31 @@ struct site_table {
   uint64_t gone_acted;
 };
 
+/* Giving back costs more where a mapping ends, and a new one is made: from this range on. */
+struct site_costs {
+  struct evolve_costs part, mapping;
+  unsigned mapping_range;
+};
+
 /* Bytes of places for at most so many arms, a power of two, SITE_WAYS at least. */
 size_t site_table_bytes(uint32_t arm_count);
 
 /* places: site_table_bytes(arm_count) zero bytes. leader: what is done before anything is known. */
 void site_table_begin(struct site_table *table, void *places, uint32_t arm_count, enum evolve_strategy leader);
 
-/* The range of a length in units (base/words.h). */
-unsigned site_range(size_t units);
+unsigned site_range(size_t bytes);
 
-/* As evolve_freed and evolve_taken, of the arm of this site and range. */
-enum evolve_strategy site_freed(struct site_table *table, const struct evolve_costs *costs, uint32_t site,
-                                unsigned range, uint32_t pages, uint32_t now_ms);
-void site_taken(struct site_table *table, const struct evolve_costs *costs, uint32_t site, unsigned range,
-                uint32_t pages, uint32_t now_ms);
+/* As evolve_freed and evolve_taken, of the arm of this site and range. A site is any number that stands for it. */
+enum evolve_strategy site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
+                                uint32_t pages, uint32_t now_ms);
+void site_taken(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range, uint32_t pages,
+                uint32_t now_ms);
 
 /* What would be done with what this site frees, without an event. */
-enum evolve_strategy site_leader(const struct site_table *table, uint32_t site, unsigned range);
+enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range);
 
 /* Gives an arm with ratings from elsewhere its place; false if the set is full. */
-bool site_learned(struct site_table *table, uint32_t site, unsigned range, const int32_t *ratings,
+bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
                   enum evolve_strategy leader);
 
 /* Sums over everything. The tick that brings all arms up to now_ms is part of it. */
@@ -64,7 +71,7 @@ struct site_totals {
   uint64_t acted;
   uint64_t epochs, switches;
 };
-struct site_totals site_totals(struct site_table *table, const struct evolve_costs *costs, uint32_t now_ms);
+struct site_totals site_totals(struct site_table *table, const struct site_costs *costs, uint32_t now_ms);
 
 #ifdef HAK_DEBUG
 bool site_table_is_valid(const struct site_table *table);

@@ -67,9 +67,17 @@ static void pressure_close(void) {
   background.pressure = -1;
 }
 
+/* Less than a period if something is to go sooner. */
+static uint64_t wait_ms(void) {
+  uint64_t due_ms = reclaim_due_ms(), now_ms = os_milliseconds(), most_ms = period_ms();
+  if (LIKELY(due_ms == 0) || due_ms >= now_ms + most_ms)
+    return most_ms;
+  return due_ms < now_ms + PERIOD_MS_MIN ? PERIOD_MS_MIN : due_ms - now_ms;
+}
+
 /* Waits a period; true if the system got short of memory meanwhile. */
 static bool wait_period(void) {
-  os_futex_wait_for(&background.awake, AWAKE, period_ms());
+  os_futex_wait_for(&background.awake, AWAKE, wait_ms());
   if (!pressure_is_ours())
     return false;
   enum os_wait result = os_pressure_poll(background.pressure, 0);
@@ -83,14 +91,15 @@ static void *run(void *unused) {
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_release);
   os_thread_name("hakmem");
   pressure_open();
-  unsigned quiet_periods = 0;
+  uint64_t active_ms = os_milliseconds();
   while (is_wanted()) {
     bool pressed = wait_period();
     if (is_ending())
       break;
     bool active = atomic_exchange_explicit(&background.active, false, memory_order_relaxed);
-    quiet_periods = active ? 0 : quiet_periods + 1;
-    bool idle = quiet_periods >= IDLE_PERIODS;
+    if (active)
+      active_ms = os_milliseconds();
+    bool idle = os_milliseconds() - active_ms >= IDLE_PERIODS * period_ms();
     bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED);
     if (idle && !more)
       sleep_until_woken();

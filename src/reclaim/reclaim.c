@@ -12,6 +12,7 @@
 
 #define FREE_BYTES_MIN ((size_t)1 << 20) /* less is not worth a look */
 #define PURGE_MARGIN ((size_t)4 << 20)   /* a purge goes so far below its bound: the next is not due at once */
+#define LEARNED_IDLE_MS 10000u           /* an idle program keeps nothing for longer, whatever was learned */
 #define LOOK_PERIOD_MS 50u               /* between two looks at the soft target: it takes a walk over the heaps */
 
 static struct {
@@ -24,42 +25,60 @@ static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELA
 
 /* --- free ranges --- */
 
+/* What the profile decides about: ranges that are kept by what was learned have times of their own. */
+static size_t learned_bytes(void) { return large_learned_bytes() + units_learned_bytes(); }
+static size_t free_by_profile(void) { return less(usage_free(), learned_bytes()); }
+
+/* When the first of the others is to go, 0: there is none. */
+uint64_t reclaim_due_ms(void) { return keep_earlier_ms(large_due_ms(), units_due_ms()); }
+
+/* Gives the others back, those whose time is over, or, unless only_due, all that were freed before before_ms. */
+static size_t purge_learned(bool only_due, uint64_t before_ms) {
+  if (LIKELY(learned_bytes() == 0) || option_value(OPTION_PURGE) == PURGE_OFF)
+    return 0;
+  return large_evict_learned(only_due, before_ms) + units_purge_learned(only_due, before_ms);
+}
+
 /* Purges free memory, oldest first, until at most keep_bytes are free or the rest was in use at or after
  * before_ms. Cached ranges become free extents first. */
 static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
-  if (option_value(OPTION_PURGE) == PURGE_OFF || usage_free() <= keep_bytes)
+  if (option_value(OPTION_PURGE) == PURGE_OFF || free_by_profile() <= keep_bytes)
     return 0;
   size_t given_back = large_evict(less(keep_bytes, less(usage_free(), large_cached_bytes())), before_ms);
-  given_back += extents_purge(less(keep_bytes, less(usage_free(), extents_resident_free())), before_ms);
-  given_back += units_purge(less(keep_bytes, less(usage_free(), units_resident_free())), before_ms);
+  given_back += extents_purge(less(keep_bytes, less(free_by_profile(), extents_resident_free())), before_ms);
+  given_back += units_purge(
+      less(keep_bytes, less(free_by_profile(), less(units_resident_free(), units_learned_bytes()))), before_ms);
   return given_back;
 }
 
 /* Whatever is free now. What others free from here on is not run after: the round has an end. */
 static uint64_t any_time(void) { return os_milliseconds() + 1; }
 
-static uint64_t earlier(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
-
 /* Read without locks: late or early by one range does not matter. */
 static bool free_is_due(void) {
-  size_t free_bytes = usage_free();
+  size_t free_bytes = free_by_profile();
+  uint64_t due_ms = reclaim_due_ms();
+  if (UNLIKELY(due_ms != 0) && os_milliseconds() >= due_ms)
+    return true;
   if (LIKELY(free_bytes < FREE_BYTES_MIN) || free_bytes <= usage_keep())
     return false;
-  uint64_t oldest_ms = earlier(earlier(extents_oldest_ms(), units_oldest_ms()), large_cache_oldest_ms());
+  uint64_t oldest_ms =
+      keep_earlier_ms(keep_earlier_ms(extents_oldest_ms(), units_oldest_ms()), large_cache_oldest_ms());
   return free_bytes > usage_keep_for_now() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
 }
 
-static uint64_t before_delay(void) {
+/* To be compared with times: so long ago, or longer. */
+static uint64_t before(uint64_t ago_ms) {
   uint64_t now_ms = os_milliseconds();
-  return now_ms - (delay_ms() < now_ms ? delay_ms() : now_ms) + 1;
+  return now_ms - (ago_ms < now_ms ? ago_ms : now_ms) + 1;
 }
 
 static size_t purge_due(void) {
-  size_t given_back = 0;
+  size_t given_back = purge_learned(true, 0);
   size_t bound = usage_keep_for_now();
-  if (usage_free() > bound)
+  if (free_by_profile() > bound)
     given_back += purge_free(less(bound, PURGE_MARGIN), any_time());
-  return given_back + purge_free(usage_keep(), before_delay());
+  return given_back + purge_free(usage_keep(), before(delay_ms()));
 }
 
 /* --- holes in slabs --- */
@@ -134,6 +153,7 @@ static bool look_at_limits(bool under_pressure) {
   view.target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20;
   if (view.target_bytes == 0 || less(view.held_bytes, view.live_bytes) <= view.target_bytes)
     return false;
+  purge_learned(false, any_time());
   purge_free(limit_keep(&view, keep), any_time());
   return true;
 }
@@ -186,10 +206,13 @@ bool reclaim_round(enum reclaim_depth depth) {
   given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED);
   if (depth != RECLAIM_AGED)
     close_empty_slabs();
-  if (depth == RECLAIM_AGED)
+  if (depth == RECLAIM_AGED) {
     given_back += purge_due();
-  else
-    given_back += purge_free(0, depth == RECLAIM_IDLE ? before_delay() : any_time());
+  } else {
+    bool is_idle = depth == RECLAIM_IDLE;
+    given_back += purge_learned(true, 0) + purge_learned(false, is_idle ? before(LEARNED_IDLE_MS) : any_time());
+    given_back += purge_free(0, is_idle ? before(delay_ms()) : any_time());
+  }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
               (given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
   round_end();
@@ -200,7 +223,10 @@ size_t reclaim_trim(size_t keep_bytes) {
   heaps_sweep(heap_count());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  size_t given_back = purge_free(keep_bytes, any_time());
+  size_t given_back = 0;
+  if (usage_free() > keep_bytes)
+    given_back += purge_learned(false, any_time());
+  given_back += purge_free(keep_bytes, any_time());
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL);
   lock_give(&reclaim.round);
@@ -211,6 +237,8 @@ void reclaim_all(void) {
   heaps_sweep(heap_count());
   lock_take(&reclaim.round);
   close_empty_slabs();
+  large_evict_learned(false, any_time());
+  units_purge_learned(false, any_time());
   large_evict(0, any_time()); /* mappings too where `purge` is off: they take address space */
   purge_free(0, any_time());
   lock_give(&reclaim.round);

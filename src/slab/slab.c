@@ -1,5 +1,6 @@
 #include "slab/slab.h"
 
+#include "learn/learned.h"
 #include "map/page_map.h"
 #include "map/superslab.h"
 #include "os/fault.h"
@@ -91,6 +92,8 @@ static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
 
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
+  if (UNLIKELY(learned_acts()))
+    learned_small_taken(class->bytes, class_slab_bytes(cls));
   char *base = units_take(class->order);
   if (base == NULL)
     return NULL;
@@ -118,7 +121,9 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   list_remove(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
   set->slab_bytes -= UNIT_BYTES << order;
-  units_give(slab->base, order);
+  unsigned keep =
+      UNLIKELY(learned_acts()) ? learned_small_freed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PROFILE;
+  units_give(slab->base, order, keep);
 }
 
 static bool is_empty(const struct slab *slab) { return slab->free_count == size_classes[slab->class].block_count; }

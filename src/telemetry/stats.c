@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "heap/heap.h"
 #include "large/large.h"
+#include "learn/learned.h"
 #include "map/extent.h"
 #include "map/metadata.h"
 #include "map/page_map.h"
@@ -37,6 +38,9 @@ const struct stats_field stats_fields[] = {
     FIELD(calls_unmap),         FIELD(calls_protect),
     FIELD(calls_advise),        FIELD(calls_remap),
     FIELD(calls_futex),         FIELD(calls_other),
+    FIELD(policy_arms),         FIELD(policy_matches),
+    FIELD(policy_switches),     FIELD(policy_cost_ns),
+    FIELD(policy_fixed_ns),     FIELD(policy_best_ns),
 };
 const size_t stats_field_count = sizeof stats_fields / sizeof stats_fields[0];
 _Static_assert(sizeof stats_fields / sizeof stats_fields[0] == sizeof(struct hak_stats) / sizeof(uint64_t),
@@ -66,6 +70,20 @@ static void add_heap(struct hak_stats *out, struct heap *heap) {
   out->envelopes_sent += atomic_load_explicit(&heap->outbox.envelopes_sent, memory_order_relaxed);
   out->remote_frees += atomic_load_explicit(&heap->outbox.remote_frees, memory_order_relaxed);
   out->heap_parked_count += atomic_load_explicit(&heap->parked, memory_order_relaxed);
+}
+
+static void add_policy(struct hak_stats *out) {
+  struct learned_stats learned;
+  learned_stats(&learned);
+  out->policy_arms = learned.arms;
+  out->policy_matches = learned.totals.epochs;
+  out->policy_switches = learned.totals.switches;
+  out->policy_cost_ns = learned.totals.acted;
+  out->policy_best_ns = learned.totals.best_of_arm;
+  out->policy_fixed_ns = learned.totals.fixed[0];
+  for (unsigned i = 1; i < EVOLVE_STRATEGIES; i++)
+    if (learned.totals.fixed[i] < out->policy_fixed_ns)
+      out->policy_fixed_ns = learned.totals.fixed[i];
 }
 
 void hak_stats_get(struct hak_stats *out) {
@@ -114,6 +132,7 @@ void hak_stats_get(struct hak_stats *out) {
   out->calls_remap = os_calls(OS_CALL_REMAP);
   out->calls_futex = os_calls(OS_CALL_FUTEX);
   out->calls_other = os_calls(OS_CALL_OTHER);
+  add_policy(out);
 }
 
 static uint64_t calls_sum(const struct hak_stats *s) {
@@ -176,6 +195,15 @@ static void report_text(struct text *text, const struct hak_stats *s, const stru
   text_string(text, ", heaps ");
   text_decimal(text, s->heap_count);
   text_string(text, "\n");
+  if (s->policy_fixed_ns > 0) {
+    text_string(text, "hakmem: policy decides about ");
+    text_decimal(text, s->policy_arms);
+    text_string(text, " call sites by size, after ");
+    text_decimal(text, s->policy_matches);
+    text_string(text, " matches; cost ");
+    text_fraction(text, s->policy_cost_ns, s->policy_fixed_ns, 2);
+    text_string(text, " of the best single strategy's\n");
+  }
 }
 
 static uint64_t field_value(const struct hak_stats *stats, const struct stats_field *field) {

@@ -17,12 +17,13 @@ BELOW = {
     "os": {"base"},
     "policy": {"base"},
     "map": {"policy", "os", "base"},
-    "slab": {"map", "policy", "os", "base"},
-    "large": {"map", "policy", "os", "base"},
-    "heap": {"slab", "large", "map", "policy", "os", "base"},
-    "reclaim": {"heap", "slab", "large", "map", "policy", "os", "base"},
-    "telemetry": {"reclaim", "heap", "slab", "large", "map", "policy", "os", "base"},
-    "api": {"telemetry", "reclaim", "heap", "slab", "large", "map", "policy", "os", "base"},
+    "learn": {"map", "policy", "os", "base"},
+    "slab": {"learn", "map", "policy", "os", "base"},
+    "large": {"learn", "map", "policy", "os", "base"},
+    "heap": {"slab", "large", "learn", "map", "policy", "os", "base"},
+    "reclaim": {"heap", "slab", "large", "learn", "map", "policy", "os", "base"},
+    "telemetry": {"reclaim", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
+    "api": {"telemetry", "reclaim", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
 }
 # Programs, not layers: they may see everything.
 PROGRAMS = {"tools"}

@@ -8,7 +8,7 @@
 #define BREAK_EVEN_MS 1000u
 #define PAGES 500u
 
-static struct evolve_costs costs(void) { return evolve_costs_of(500, 60, 800, 2500, BREAK_EVEN_MS); }
+static struct evolve_costs costs(void) { return evolve_costs_of(500, 60, 800, BREAK_EVEN_MS); }
 
 /* One pair of events: freed, and asked for again after gap_ms. */
 static void reuse(struct evolve_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
@@ -42,7 +42,7 @@ static void charges_are_exact(void **unused) {
   /* A page's rent is 500 ns / 1000 ms; purging 500 pages takes 800 + 500 * 60, faulting them in 500 * 500. */
   const uint64_t purge = 800 + PAGES * 60, faults = PAGES * 500, rent_of_10 = PAGES * 10 / 2,
                  rent_of_50 = PAGES * 50 / 2;
-  assert_int_equal(arm.total[EVOLVE_UNMAP], 2500 + purge + faults);
+  assert_int_equal(arm.total[EVOLVE_AT_ONCE], purge + faults);
   assert_int_equal(arm.total[EVOLVE_10MS], rent_of_10 + purge + faults);
   assert_int_equal(arm.total[EVOLVE_100MS], rent_of_50);
   assert_int_equal(arm.total[EVOLVE_WARM], rent_of_50);
@@ -60,8 +60,8 @@ static void what_is_never_asked_for_pays_no_faults(void **unused) {
   evolve_tick(&arm, &c, 100000);
   assert_int_equal(arm.total[EVOLVE_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
   assert_int_equal(arm.total[EVOLVE_WARM], (uint64_t)PAGES * 100000 / 2);
-  assert_int_equal(arm.total[EVOLVE_UNMAP], 2500 + 800 + PAGES * 60);
-  assert_in_range(evolve_best_fixed(&arm), EVOLVE_UNMAP, EVOLVE_10MS);
+  assert_int_equal(arm.total[EVOLVE_AT_ONCE], 800 + PAGES * 60);
+  assert_in_range(evolve_best_fixed(&arm), EVOLVE_AT_ONCE, EVOLVE_10MS);
   evolve_taken(&arm, NULL, &c, 0, 100000);
   assert_int_equal(arm.total_acted, arm.total[EVOLVE_10MS]);
 }
@@ -75,7 +75,7 @@ static void parts_of_what_was_freed_are_asked_for(void **unused) {
   evolve_freed(&arm, NULL, &c, 50, 20);
   /* The newest first: 50 idle for 0 ms, 30 of those idle for 20 ms. The other 70 stay idle. */
   evolve_taken(&arm, NULL, &c, 80, 20);
-  assert_int_equal(arm.total[EVOLVE_UNMAP], 2 * (2500 + 800) + 150 * 60 + 80 * 500);
+  assert_int_equal(arm.total[EVOLVE_AT_ONCE], 2 * 800 + 150 * 60 + 80 * 500);
   assert_int_equal(arm.total[EVOLVE_10MS], 100 * 10 / 2 + 800 + 100 * 60 + 30 * 500);
   assert_int_equal(arm.total[EVOLVE_WARM], 100 * 20 / 2);
   assert_int_equal(arm.idle_count, 1);
@@ -116,7 +116,7 @@ static void the_cheapest_leads(void **unused) {
   (void)unused;
   leads(3, 30, EVOLVE_10MS, EVOLVE_WARM);
   leads(700, 30, EVOLVE_1S, EVOLVE_WARM);
-  leads(30000, 30, EVOLVE_UNMAP, EVOLVE_10MS);
+  leads(30000, 30, EVOLVE_AT_ONCE, EVOLVE_10MS);
 }
 
 static void equals_do_not_drift(void **unused) {
@@ -128,7 +128,7 @@ static void equals_do_not_drift(void **unused) {
     reuse(&arm, &now_ms, 5); /* all but the first cost the same */
   for (unsigned strategy = EVOLVE_100MS; strategy < EVOLVE_STRATEGIES; strategy++)
     assert_int_equal(arm.rating[strategy], arm.rating[EVOLVE_10MS]);
-  assert_true(arm.rating[EVOLVE_UNMAP] < arm.rating[EVOLVE_10MS]);
+  assert_true(arm.rating[EVOLVE_AT_ONCE] < arm.rating[EVOLVE_10MS]);
   assert_int_equal(arm.switches, 0);
   struct evolve_arm idle;
   evolve_arm_begin(&idle, EVOLVE_1S);
@@ -136,7 +136,7 @@ static void equals_do_not_drift(void **unused) {
   for (unsigned i = 0; i < 1000; i++)
     evolve_freed(&idle, NULL, &nothing, 1, i);
   assert_int_equal(sum_of_ratings(&idle), 0);
-  assert_int_equal(idle.rating[EVOLVE_UNMAP], 0);
+  assert_int_equal(idle.rating[EVOLVE_AT_ONCE], 0);
 }
 
 static void ratings_are_bounded_and_add_up(void **unused) {
@@ -149,7 +149,7 @@ static void ratings_are_bounded_and_add_up(void **unused) {
     bool at_bound = false;
     for (unsigned i = 0; i < 500; i++) {
       struct evolve_costs c = evolve_costs_of((uint32_t)(unit_random(&random) >> (32 + unit_random(&random) % 32)), 60,
-                                              800, 2500, (uint32_t)(1 + unit_random(&random) % 20000));
+                                              800, (uint32_t)(1 + unit_random(&random) % 20000));
       uint32_t pages = (uint32_t)unit_random(&random) >> unit_random(&random) % 32;
       if (unit_random(&random) & 1)
         evolve_freed(&arm, NULL, &c, pages, now_ms);
@@ -250,10 +250,10 @@ static void what_others_learned_is_followed_first(void **unused) {
 
 static void costs_at_their_edges(void **unused) {
   (void)unused;
-  assert_int_equal(evolve_costs_of(500, 0, 0, 0, 1000).rent_64k, 32768);
-  assert_int_equal(evolve_costs_of(UINT32_MAX, 0, 0, 0, 0).rent_64k, UINT32_MAX);
+  assert_int_equal(evolve_costs_of(500, 0, 0, 1000).rent_64k, 32768);
+  assert_int_equal(evolve_costs_of(UINT32_MAX, 0, 0, 0).rent_64k, UINT32_MAX);
   struct evolve_arm arm;
-  struct evolve_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+  struct evolve_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
   evolve_arm_begin(&arm, EVOLVE_WARM);
   for (unsigned i = 0; i < 100; i++) {
     evolve_freed(&arm, NULL, &c, 1u << 20, i * 100000);

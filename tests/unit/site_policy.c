@@ -7,7 +7,11 @@
 #define ARMS 64u
 #define PAGES 100u
 
-static struct evolve_costs costs(void) { return evolve_costs_of(500, 60, 800, 2500, 1000); }
+#define MAPPING_RANGE 20u
+
+static struct site_costs costs(void) {
+  return (struct site_costs){evolve_costs_of(500, 60, 800, 1000), evolve_costs_of(500, 60, 3300, 1000), MAPPING_RANGE};
+}
 
 struct fixture {
   struct site_table table;
@@ -33,8 +37,8 @@ static void end(struct fixture *f) {
   free(f->places);
 }
 
-static enum evolve_strategy reuse(struct fixture *f, uint32_t site, unsigned range, uint32_t *now_ms, uint32_t gap_ms) {
-  struct evolve_costs c = costs();
+static enum evolve_strategy reuse(struct fixture *f, uint64_t site, unsigned range, uint32_t *now_ms, uint32_t gap_ms) {
+  struct site_costs c = costs();
   enum evolve_strategy acted = site_freed(&f->table, &c, site, range, PAGES, *now_ms);
   *now_ms += gap_ms;
   site_taken(&f->table, &c, site, range, PAGES, *now_ms);
@@ -52,7 +56,7 @@ static void sites_of_different_temper_are_told_apart(void **unused) {
     reuse(&f, 1, 9, &now_ms, 400);
   }
   assert_in_range(reuse(&f, 1, 3, &now_ms, 2), EVOLVE_10MS, EVOLVE_1S);
-  assert_in_range(reuse(&f, 2, 3, &now_ms, 2), EVOLVE_UNMAP, EVOLVE_10MS);
+  assert_in_range(reuse(&f, 2, 3, &now_ms, 2), EVOLVE_AT_ONCE, EVOLVE_10MS);
   assert_in_range(reuse(&f, 1, 9, &now_ms, 2), EVOLVE_1S, EVOLVE_WARM);
   assert_int_equal(f.table.taken_count, 3);
   end(&f);
@@ -61,10 +65,11 @@ static void sites_of_different_temper_are_told_apart(void **unused) {
 static void ranges_are_doublings(void **unused) {
   (void)unused;
   assert_int_equal(site_range(0), 0);
-  assert_int_equal(site_range(1), 0);
-  assert_int_equal(site_range(2), 1);
-  assert_int_equal(site_range(3), 1);
-  assert_int_equal(site_range(4), 2);
+  assert_int_equal(site_range(16), 0);
+  assert_int_equal(site_range(31), 0);
+  assert_int_equal(site_range(32), 1);
+  assert_int_equal(site_range((size_t)1 << 20), 16);
+  assert_int_equal(site_range(((size_t)1 << 21) - 1), 16);
   assert_int_equal(site_range(SIZE_MAX), SITE_RANGES - 1);
 }
 
@@ -72,7 +77,7 @@ static void ranges_are_doublings(void **unused) {
 static void no_event_is_lost(void **unused) {
   (void)unused;
   struct fixture f;
-  struct evolve_costs c = costs();
+  struct site_costs c = costs();
   uint64_t random = UNIT_SEED;
   uint32_t now_ms = 0;
   uint64_t freed = 0;
@@ -82,9 +87,22 @@ static void no_event_is_lost(void **unused) {
     now_ms += (uint32_t)(unit_random(&random) % 3);
   }
   struct site_totals totals = site_totals(&f.table, &c, now_ms);
-  assert_int_equal(totals.fixed[EVOLVE_UNMAP], freed * (2500 + 800 + 60 * PAGES));
+  assert_int_equal(totals.fixed[EVOLVE_AT_ONCE], freed * (800 + 60 * PAGES));
   assert_true(f.table.displaced > 0);
   assert_true(totals.acted >= totals.best_of_arm);
+  end(&f);
+}
+
+static void a_mapping_costs_more_to_give_back(void **unused) {
+  (void)unused;
+  struct fixture f;
+  uint32_t now_ms = 0;
+  struct site_costs c = costs();
+  begin(&f, ARMS);
+  reuse(&f, 1, MAPPING_RANGE - 1, &now_ms, 0);
+  assert_int_equal(site_totals(&f.table, &c, now_ms).fixed[EVOLVE_AT_ONCE], 800 + (60 + 500) * PAGES);
+  reuse(&f, 1, MAPPING_RANGE, &now_ms, 0);
+  assert_int_equal(site_totals(&f.table, &c, now_ms).fixed[EVOLVE_AT_ONCE], 800 + 3300 + 2 * (60 + 500) * PAGES);
   end(&f);
 }
 
@@ -95,7 +113,7 @@ static void warm_sites_keep_their_place(void **unused) {
   begin(&f, SITE_WAYS); /* one set */
   for (unsigned i = 0; i < 100; i++)
     reuse(&f, 7, 0, &now_ms, 30000);
-  for (uint32_t site = 1000; site < 6000; site++) {
+  for (uint64_t site = 1000; site < 6000; site++) {
     reuse(&f, site, 0, &now_ms, 1);
     reuse(&f, 7, 0, &now_ms, 30000);
   }
@@ -113,7 +131,7 @@ static void a_hundred_thousand_sites(void **unused) {
   uint32_t now_ms = 0;
   begin(&f, 2048);
   assert_true(site_table_bytes(2048) + sizeof f.table <= (size_t)1 << 20);
-  for (uint32_t site = 0; site < 100000; site++)
+  for (uint64_t site = 0; site < 100000; site++)
     reuse(&f, site * 16, site % 7, &now_ms, site % 5);
   assert_true(f.table.taken_count <= 2048);
   end(&f);
@@ -123,11 +141,11 @@ static void what_a_file_says_is_followed_at_once(void **unused) {
   (void)unused;
   struct fixture f;
   uint32_t now_ms = 0;
-  int32_t ratings[EVOLVE_STRATEGIES] = {[EVOLVE_UNMAP] = 3 * EVOLVE_RATING_MAX, [EVOLVE_WARM] = INT32_MIN};
+  int32_t ratings[EVOLVE_STRATEGIES] = {[EVOLVE_AT_ONCE] = 3 * EVOLVE_RATING_MAX, [EVOLVE_WARM] = INT32_MIN};
   begin(&f, SITE_WAYS);
-  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_UNMAP));
-  assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), EVOLVE_UNMAP);
-  for (uint32_t site = 100; site < 100 + SITE_WAYS - 1; site++)
+  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_AT_ONCE));
+  assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), EVOLVE_AT_ONCE);
+  for (uint64_t site = 100; site < 100 + SITE_WAYS - 1; site++)
     assert_true(site_learned(&f.table, site, 0, ratings, EVOLVE_10S));
   assert_false(site_learned(&f.table, 99, 0, ratings, EVOLVE_10S));
   assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_10S)); /* again: the later one holds */
@@ -140,6 +158,7 @@ int main(void) {
       cmocka_unit_test(sites_of_different_temper_are_told_apart),
       cmocka_unit_test(ranges_are_doublings),
       cmocka_unit_test(no_event_is_lost),
+      cmocka_unit_test(a_mapping_costs_more_to_give_back),
       cmocka_unit_test(warm_sites_keep_their_place),
       cmocka_unit_test(a_hundred_thousand_sites),
       cmocka_unit_test(what_a_file_says_is_followed_at_once),

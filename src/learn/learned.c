@@ -1,0 +1,249 @@
+#include "learn/learned.h"
+
+#include "map/metadata.h"
+#include "os/lock.h"
+#include "os/module.h"
+#include "os/os.h"
+
+#include <string.h>
+
+#define ARMS 2048u
+#define CALLERS 512u /* call sites whose modules need not be looked for again */
+
+_Static_assert(ARMS * sizeof(struct site_arm) + sizeof(struct learned_view) <= (size_t)1 << 20, "a MiB at most");
+
+#define TRIAL_BYTES ((size_t)1 << 20)
+#define TRIALS 3u
+
+enum learned_state { LEARNED_NOTHING, LEARNED_READY, LEARNED_NO_MEMORY };
+
+static struct {
+  struct lock lock;
+  enum learned_state state;
+  uint32_t break_even_ms; /* that the costs were computed for */
+  struct caller {
+    uintptr_t address;
+    uint64_t site;
+  } callers[CALLERS]; /* by address; one takes another's place */
+  struct learned_view view;
+} learned;
+
+/* --- what things cost here --- */
+
+static uint32_t between(uint64_t ns, uint32_t least, uint32_t most) {
+  return ns < least ? least : ns > most ? most : (uint32_t)ns;
+}
+
+struct trial {
+  uint64_t map, touch, purge, purge_nothing;
+};
+
+static struct trial trial(void) {
+  struct trial took = {0};
+  uint64_t start = os_nanoseconds();
+  char *range = os_map(TRIAL_BYTES, UNIT_BYTES);
+  took.map = os_nanoseconds() - start;
+  if (range == NULL)
+    return took;
+  start = os_nanoseconds();
+  for (size_t at = 0; at < TRIAL_BYTES; at += os_page_bytes())
+    ((volatile char *)range)[at] = 1;
+  took.touch = os_nanoseconds() - start;
+  start = os_nanoseconds();
+  os_purge(range, TRIAL_BYTES);
+  took.purge = os_nanoseconds() - start;
+  start = os_nanoseconds();
+  os_purge(range, TRIAL_BYTES);
+  took.purge_nothing = os_nanoseconds() - start;
+  start = os_nanoseconds();
+  os_unmap(range, TRIAL_BYTES);
+  took.map += os_nanoseconds() - start;
+  return took;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static struct site_costs costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns, uint32_t map_ns,
+                                  uint32_t break_even_ms) {
+  return (struct site_costs){
+      .part = evolve_costs_of(fault_ns, purge_page_ns, purge_call_ns, break_even_ms),
+      .mapping = evolve_costs_of(fault_ns, purge_page_ns, purge_call_ns + map_ns, break_even_ms),
+      .mapping_range = site_range(MAPPING_BYTES_MIN),
+  };
+}
+
+/* The quickest of some trials: the others met something else. Bounds keep a clock that jumps from mattering. */
+static struct site_costs measured(uint32_t break_even_ms) {
+  struct trial best = trial();
+  for (unsigned i = 1; i < TRIALS; i++) {
+    struct trial next = trial();
+    best = (struct trial){least(best.map, next.map), least(best.touch, next.touch), least(best.purge, next.purge),
+                          least(best.purge_nothing, next.purge_nothing)};
+  }
+  uint64_t pages = TRIAL_BYTES / os_page_bytes();
+  return costs_of(between(best.touch / pages, 100, 20000),
+                  between((best.purge - least(best.purge, best.purge_nothing)) / pages, 10, 5000),
+                  between(best.purge_nothing, 100, 50000), between(best.map, 200, 100000), break_even_ms);
+}
+
+/* --- sites --- */
+
+static void note_module(uint32_t tag, const char *name) {
+  for (struct learned_module *module = learned.view.modules; module < learned.view.modules + LEARNED_MODULES;
+       module++) {
+    if (module->tag == tag)
+      return;
+    if (module->tag == 0) {
+      module->tag = tag;
+      strncpy(module->name, name, LEARNED_NAME_BYTES - 1);
+      return;
+    }
+  }
+}
+
+static uint64_t site_at(uintptr_t address) {
+  struct caller *caller = &learned.callers[(address ^ address >> 9) % CALLERS];
+  if (LIKELY(caller->address == address))
+    return caller->site;
+  struct os_module module;
+  uint32_t tag = 0;
+  if (os_module_find(address, &module)) {
+    tag = (module.build ^ module.build >> LEARNED_TAG_BITS) & LEARNED_TAG_SMALL;
+    tag = tag == 0 || tag == LEARNED_TAG_SMALL ? 1 : tag;
+    note_module(tag, module.name);
+  }
+  *caller = (struct caller){.address = address, .site = learned_site_of(tag, tag ? module.offset : address)};
+  return caller->site;
+}
+
+/* --- events --- */
+
+static uint32_t pages_of(size_t bytes) {
+  size_t pages = bytes / min_size(os_page_bytes(), UNIT_BYTES);
+  return pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
+}
+
+static uint32_t now_ms(void) { return (uint32_t)os_milliseconds(); }
+
+static enum evolve_strategy strategy_like(uint32_t delay_ms) {
+  unsigned strategy = EVOLVE_10MS;
+  while (strategy < EVOLVE_10S && evolve_delay_ms((enum evolve_strategy)(strategy + 1)) <= delay_ms)
+    strategy++;
+  return (enum evolve_strategy)strategy;
+}
+
+COLD static void begin(uint32_t break_even_ms) {
+  struct learned_view *view = &learned.view;
+  void *places = metadata_take_forever(site_table_bytes(ARMS));
+  if (places == NULL) {
+    learned.state = LEARNED_NO_MEMORY;
+    return;
+  }
+  site_table_begin(&view->table, places, ARMS, strategy_like(break_even_ms));
+  view->costs = measured(break_even_ms);
+  view->view_bytes = sizeof *view;
+  view->arm_bytes = sizeof(struct site_arm);
+  view->arm_count = ARMS;
+  memcpy(view->mark, LEARNED_MARK, sizeof view->mark);
+  learned.break_even_ms = break_even_ms;
+  learned.state = LEARNED_READY;
+}
+
+static void note_change(void) { atomic_fetch_add_explicit(&learned.view.changes, 1, memory_order_acq_rel); }
+
+/* Takes the lock. True if there is a table; the costs are those of the delay in force. */
+static bool enter(void) {
+  uint32_t break_even_ms = (uint32_t)option_value(OPTION_PURGE_DELAY_MS);
+  lock_take(&learned.lock);
+  note_change();
+  if (UNLIKELY(learned.state == LEARNED_NOTHING))
+    begin(break_even_ms);
+  if (UNLIKELY(learned.break_even_ms != break_even_ms)) {
+    const struct evolve_costs *part = &learned.view.costs.part, *mapping = &learned.view.costs.mapping;
+    learned.view.costs = costs_of(part->fault_ns, part->purge_page_ns, part->purge_call_ns,
+                                  mapping->purge_call_ns - part->purge_call_ns, break_even_ms);
+    learned.break_even_ms = break_even_ms;
+  }
+  return learned.state == LEARNED_READY;
+}
+
+static void leave(void) {
+  note_change();
+  lock_give(&learned.lock);
+}
+
+static bool evolves(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
+
+/* Between enter and leave, if there is a table. */
+static void note_taken(uint64_t site, size_t size, size_t bytes) {
+  if (evolves())
+    site_taken(&learned.view.table, &learned.view.costs, site, site_range(size), pages_of(bytes), now_ms());
+}
+
+static unsigned keep_of(uint64_t site, size_t size, size_t bytes) {
+  unsigned range = site_range(size);
+  return (unsigned)(evolves()
+                        ? site_freed(&learned.view.table, &learned.view.costs, site, range, pages_of(bytes), now_ms())
+                        : site_leader(&learned.view.table, site, range));
+}
+
+uint64_t learned_large_taken(uintptr_t caller, size_t bytes) {
+  uint64_t site = 0;
+  if (enter()) {
+    site = site_at(caller);
+    note_taken(site, bytes, bytes);
+  }
+  leave();
+  return site;
+}
+
+unsigned learned_large_freed(uint64_t site, size_t bytes) {
+  unsigned keep = enter() ? keep_of(site, bytes, bytes) : KEEP_BY_PROFILE;
+  leave();
+  return keep;
+}
+
+void learned_small_taken(size_t block_bytes, size_t slab_bytes) {
+  if (enter())
+    note_taken(LEARNED_SITE_SMALL, block_bytes, slab_bytes);
+  leave();
+}
+
+unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes) {
+  unsigned keep = enter() ? keep_of(LEARNED_SITE_SMALL, block_bytes, slab_bytes) : KEEP_BY_PROFILE;
+  leave();
+  return keep;
+}
+
+/* --- figures --- */
+
+void learned_stats(struct learned_stats *out) {
+  *out = (struct learned_stats){0};
+  lock_take(&learned.lock);
+  note_change();
+  if (learned.state == LEARNED_READY) {
+    out->arms = learned.view.table.taken_count;
+    out->arms_displaced = learned.view.table.displaced;
+    out->totals = site_totals(&learned.view.table, &learned.view.costs, now_ms());
+    out->costs = learned.view.costs;
+  }
+  leave();
+}
+
+void learned_lock_for_fork(void) { lock_take(&learned.lock); }
+
+void learned_unlock_after_fork(bool child) {
+  if (child)
+    lock_reset(&learned.lock);
+  else
+    lock_give(&learned.lock);
+}
+
+#ifdef HAK_DEBUG
+bool learned_is_valid(void) {
+  lock_take(&learned.lock);
+  bool valid = learned.state != LEARNED_READY || site_table_is_valid(&learned.view.table);
+  lock_give(&learned.lock);
+  return valid;
+}
+#endif

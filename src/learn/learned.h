@@ -1,0 +1,42 @@
+/* learned.h: how long what is freed stays resident, as the policy engine learns it (policy/site_policy.h).
+ *
+ * With the option `policy` evolving, every large object that is made or freed is an event of its call site and size,
+ * every slab one of its blocks' size; frozen, the ratings stay as they are; off, nothing is learned and no memory is
+ * taken. The lock is a leaf but for that of the metadata, and held for some hundred nanoseconds; once, when the engine is
+ * first asked, over the system calls that find out what a page fault costs here.
+ */
+#ifndef HAK_LEARN_LEARNED_H
+#define HAK_LEARN_LEARNED_H
+
+#include "base/options.h"
+#include "learn/view.h"
+#include "policy/keep_policy.h"
+
+/* Is there something to tell or ask? */
+static inline bool learned_acts(void) { return option_value(OPTION_POLICY) != POLICY_OFF; }
+
+/* A large object of so many bytes is made; caller: the address malloc was called from. The result is to be given to
+ * learned_large_freed when the object is freed. */
+uint64_t learned_large_taken(uintptr_t caller, size_t bytes);
+/* Who decides how long its pages stay (policy/keep_policy.h). */
+unsigned learned_large_freed(uint64_t site, size_t bytes);
+
+/* The same for a slab of so many bytes. */
+void learned_small_taken(size_t block_bytes, size_t slab_bytes);
+unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes);
+
+struct learned_stats {
+  size_t arms, arms_displaced;
+  struct site_totals totals; /* nanoseconds */
+  struct site_costs costs;
+};
+void learned_stats(struct learned_stats *out);
+
+void learned_lock_for_fork(void);
+void learned_unlock_after_fork(bool child);
+
+#ifdef HAK_DEBUG
+bool learned_is_valid(void);
+#endif
+
+#endif

@@ -1,0 +1,19 @@
+/* module.h: which program or library an address lies in, in words that outlive the process: load addresses change from
+ * run to run, build-ids and offsets do not.
+ */
+#ifndef HAK_OS_MODULE_H
+#define HAK_OS_MODULE_H
+
+#include "base/words.h"
+
+struct os_module {
+  uint32_t build;   /* 32 bits of the build-id; without one, of the file's name */
+  uintptr_t offset; /* of the address, from where the module was loaded */
+  const char *name; /* last component of the file's name; stays while the module does */
+};
+
+/* False if the address is in none (code made at run time), or the C library cannot tell without waiting for a lock:
+ * glibc before 2.35, musl; there the module that hakmem is part of is known, no other. */
+bool os_module_find(uintptr_t address, struct os_module *out);
+
+#endif

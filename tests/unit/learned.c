@@ -1,0 +1,229 @@
+/* learned: with `policy` evolving, freed large objects are kept as long as their call sites deserve; frozen, as was
+ * learned; off, nothing is learned. Time is made by the test. */
+#include "unit.h"
+
+#include "large/big_cache.h"
+#include "large/large.h"
+#include "learn/learned.h"
+#include "map/usage.h"
+#include "os/os.h"
+#include "reclaim/reclaim.h"
+
+#define MIB ((size_t)1 << 20)
+#define SIZE MIB
+#define ROUNDS 40u
+
+static _Atomic uint64_t now_ms = 1000000;
+
+uint64_t __wrap_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void) { return atomic_load(&now_ms); }
+
+static void pass(uint64_t ms) { atomic_fetch_add(&now_ms, ms); }
+
+static void policy(const char *value) { assert_int_equal(option_set(OPTION_POLICY, value), OPTION_OK); }
+
+static struct learned_stats stats(void) {
+  struct learned_stats s;
+  learned_stats(&s);
+  return s;
+}
+
+static char *alloc(uintptr_t site) {
+  bool zeroed;
+  char *object = large_alloc(SIZE, 16, site, &zeroed);
+  assert_non_null(object);
+  if (zeroed)
+    for (size_t at = 0; at < SIZE; at += 4096)
+      assert_int_equal(object[at], 0);
+  memset(object, 1, SIZE);
+  return object;
+}
+
+/* A site that frees and asks again after gap_ms. */
+static void habit(uintptr_t site, unsigned rounds, uint64_t gap_ms) {
+  for (unsigned i = 0; i < rounds; i++) {
+    large_free(alloc(site));
+    pass(gap_ms);
+    reclaim_tick();
+  }
+}
+
+static void valid(void) {
+  UNIT_EXTENTS_VALID();
+#ifdef HAK_DEBUG
+  assert_true(big_cache_is_valid() && learned_is_valid());
+#endif
+}
+
+static int begin(void **unused) {
+  (void)unused;
+  policy("evolving");
+  return 0;
+}
+static int end(void **unused) {
+  (void)unused;
+  valid();
+  policy(NULL);
+  reclaim_trim(0);
+  assert_int_equal(large_cached_bytes(), 0);
+  assert_int_equal(usage_free(), 0);
+  return 0;
+}
+
+static void off_learns_nothing(void **unused) {
+  (void)unused;
+  policy("off");
+  uint64_t matches = stats().totals.epochs;
+  habit(0x1000, ROUNDS, 30000);
+  assert_int_equal(stats().totals.epochs, matches);
+  large_free(alloc(0x1000));
+  assert_int_equal(large_learned_bytes(), 0);
+  assert_true(large_cached_bytes() > 0);
+}
+
+static void what_is_not_asked_for_goes_at_once(void **unused) {
+  (void)unused;
+  habit(0x2000, ROUNDS, 60000);
+  char *object = alloc(0x2000);
+  size_t free_bytes = usage_free();
+  large_free(object);
+  pass(101); /* whether at once, after 10 or after 100 ms costs about the same here */
+  reclaim_tick();
+  assert_true(usage_free() <= free_bytes);
+  assert_int_equal(os_resident_bytes(object, SIZE), 0);
+  assert_true(stats().totals.epochs > 0 && stats().totals.switches > 0);
+}
+
+static void what_is_asked_for_again_soon_stays(void **unused) {
+  (void)unused;
+  habit(0x3000, ROUNDS, 300);
+  char *object = alloc(0x3000);
+  large_free(object);
+  pass(300);
+  reclaim_tick();
+  assert_int_equal(os_resident_bytes(object, SIZE), SIZE);
+  assert_ptr_equal(alloc(0x3000), object);
+  large_free(object);
+}
+
+static void its_time_ends_too(void **unused) {
+  (void)unused;
+  habit(0x4000, ROUNDS, 50);
+  char *object = alloc(0x4000);
+  large_free(object);
+  assert_true(large_learned_bytes() >= SIZE);
+  pass(60000);
+  assert_true(large_due_ms() == 0 || large_due_ms() <= atomic_load(&now_ms));
+  reclaim_round(RECLAIM_IDLE);
+  assert_int_equal(large_learned_bytes(), 0);
+  assert_int_equal(os_resident_bytes(object, SIZE), 0);
+}
+
+static void frozen_keeps_what_was_learned(void **unused) {
+  (void)unused;
+  habit(0x5000, ROUNDS, 60000);
+  policy("frozen");
+  struct learned_stats before = stats();
+  habit(0x5000, ROUNDS, 1); /* would change its mind */
+  struct learned_stats after = stats();
+  assert_int_equal(after.totals.epochs, before.totals.epochs);
+  char *object = alloc(0x5000);
+  large_free(object);
+  pass(101);
+  reclaim_tick();
+  assert_int_equal(os_resident_bytes(object, SIZE), 0);
+}
+
+static void limits_and_trims_do_not_wait(void **unused) {
+  (void)unused;
+  habit(0x6000, ROUNDS, 50);
+  large_free(alloc(0x6000));
+  assert_true(large_learned_bytes() >= SIZE);
+  reclaim_trim(0);
+  assert_int_equal(large_learned_bytes(), 0);
+  large_free(alloc(0x6000));
+  assert_true(large_learned_bytes() >= SIZE);
+  reclaim_round(RECLAIM_PRESSED);
+  assert_int_equal(large_learned_bytes(), 0);
+  large_free(alloc(0x6000));
+  assert_int_equal(option_set(OPTION_LARGE_CACHE_MB, "0"), OPTION_OK);
+  large_free(alloc(0x6000)); /* nothing may be cached */
+  assert_int_equal(large_cached_bytes(), 0);
+  assert_int_equal(option_set(OPTION_LARGE_CACHE_MB, NULL), OPTION_OK);
+}
+
+static void a_purge_that_is_off_keeps_the_pages(void **unused) {
+  (void)unused;
+  habit(0x7000, ROUNDS, 60000);
+  assert_int_equal(option_set(OPTION_PURGE, "off"), OPTION_OK);
+  char *object = alloc(0x7000);
+  large_free(object);
+  pass(60000);
+  reclaim_tick();
+  assert_int_equal(os_resident_bytes(object, SIZE), SIZE);
+  assert_int_equal(option_set(OPTION_PURGE, NULL), OPTION_OK);
+}
+
+static void mappings_are_unmapped(void **unused) {
+  (void)unused;
+  bool zeroed;
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    char *object = large_alloc(40 * MIB, 16, 0x8000, &zeroed);
+    object[0] = 1;
+    large_free(object);
+    pass(60000);
+    reclaim_tick();
+  }
+  struct large_stats s;
+  char *object = large_alloc(40 * MIB, 16, 0x8000, &zeroed);
+  large_free(object);
+  pass(101);
+  reclaim_tick();
+  large_stats(&s);
+  assert_int_equal(s.mapping_count, 0);
+}
+
+/* Some ranges are cut from others, sizes and gaps change, and everything is found again. */
+static void random_sites(void **unused) {
+  (void)unused;
+  enum { SITES = 200, LIVE = 64 };
+  char *live[LIVE] = {0};
+  size_t sizes[LIVE] = {0};
+  uint64_t random = UNIT_SEED;
+  for (unsigned i = 0; i < 4000; i++) {
+    unsigned at = (unsigned)(unit_random(&random) % LIVE);
+    if (live[at]) {
+      assert_int_equal(live[at][sizes[at] - 1], (char)at);
+      large_free(live[at]);
+      live[at] = NULL;
+    } else {
+      bool zeroed;
+      sizes[at] = (unit_random(&random) % 16 + 5) * 64 * 1024;
+      live[at] = large_alloc(sizes[at], 16, unit_random(&random) % SITES * 64, &zeroed);
+      assert_true(!zeroed || (live[at][0] == 0 && live[at][sizes[at] - 1] == 0));
+      live[at][0] = live[at][sizes[at] - 1] = (char)at;
+    }
+    pass(unit_random(&random) % 500 >> unit_random(&random) % 9);
+    reclaim_tick();
+    if (i % 64 == 0)
+      valid();
+  }
+  for (unsigned at = 0; at < LIVE; at++)
+    if (live[at])
+      large_free(live[at]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(off_learns_nothing, begin, end),
+      cmocka_unit_test_setup_teardown(what_is_not_asked_for_goes_at_once, begin, end),
+      cmocka_unit_test_setup_teardown(what_is_asked_for_again_soon_stays, begin, end),
+      cmocka_unit_test_setup_teardown(its_time_ends_too, begin, end),
+      cmocka_unit_test_setup_teardown(frozen_keeps_what_was_learned, begin, end),
+      cmocka_unit_test_setup_teardown(limits_and_trims_do_not_wait, begin, end),
+      cmocka_unit_test_setup_teardown(a_purge_that_is_off_keeps_the_pages, begin, end),
+      cmocka_unit_test_setup_teardown(mappings_are_unmapped, begin, end),
+      cmocka_unit_test_setup_teardown(random_sites, begin, end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
