@@ -76,6 +76,11 @@ def _module(name):
     return importlib.import_module(name)
 
 
+def source(name: str) -> str:
+    """The one file that an app works on."""
+    return next(iter(APPS[name].files(_module(APPS[name].module)).values()))
+
+
 def missing(name):
     """What has to be installed first, or nothing."""
     for needed in APPS[name].needs:

@@ -6,15 +6,19 @@ from typing import Annotated
 import typer
 
 from lab.judge.outcome import Outcome
-from lab.run import allocators, goals, machine, rounds, workloads
+from lab.run import allocators, goals, machine, policy, rounds, workloads
 from lab.show import latency, tables
 from lab.store.rows import Writer
-from lab.verbs import arguments
+from lab.verbs import arguments, bench_policy
 
+RUNS = 11
 EPILOG = f"""NAME is a group ({", ".join(workloads.GROUPS)}), a set ({", ".join(workloads.SETS)}, or goals: the rows that
 have a goal), a row (fixed-64, larson-8-1024, ...), or a program with its arguments as one word
 ("random_mixed 5000000 4000 1"). Without NAME: the first row of each group that is quick. At the end stands how far
-the goals of the measured rows are. An allocator is one of {allocators.KNOWN}."""
+the goals of the measured rows are. An allocator is one of {allocators.KNOWN}.
+
+policy [WORK...]: the policy engine against every fixed strategy, by modelled cost, and evolving against off, measured
+({policy.RUNS} runs). WORK is one of {", ".join(policy.WORKS)}."""
 
 
 def run(
@@ -23,7 +27,8 @@ def run(
     allocator_words: Annotated[str | None, typer.Option("--allocators", metavar="LIST",
         help="all of them; hakmem, or else the first, is compared with the rest")] = None,
     lib: arguments.Libraries = None,
-    runs: arguments.Rounds = 11,
+    runs: Annotated[int | None, typer.Option(min=1, metavar="N",
+        help=f"runs of each, after one that is dropped ({RUNS}; policy: {policy.RUNS})")] = None,
     pin: Annotated[str | None, typer.Option(metavar="CPU",
         help="for rows with one thread; the last CPU, or none")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the random numbers")] = 1,
@@ -36,6 +41,12 @@ def run(
     build_dir: arguments.BuildDir = None,
 ) -> None:  # fmt: skip
     build = arguments.build_dir(build_dir)
+    if names and names[0] == policy.GROUP:
+        given = {"--against": against, "--allocators": allocator_words, "--pin": pin, "--cpu-time": cpu_time or None}
+        bench_policy.run(
+            names[1:], next((option for option, value in given.items() if value is not None), ""), build, lib,
+            runs or policy.RUNS, seed, env, timeout, json_file, tiny)  # fmt: skip
+        return
     with arguments.refusals():
         if against is not None and allocator_words is not None:
             raise ValueError("--allocators and --against exclude each other")
@@ -49,7 +60,7 @@ def run(
         arguments.check_programs(build, {row.command.split()[0] for row in chosen})
         ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
         writer = arguments.writer(json_file, machine.context(build, ours))
-    measuring = rounds.Rounds(str(build), 1 if tiny else runs, tiny, seed, cpu, timeout, cpu_time, settings)
+    measuring = rounds.Rounds(str(build), 1 if tiny else runs or RUNS, tiny, seed, cpu, timeout, cpu_time, settings)
     measuring.on_run = functools.partial(_keep, writer, measuring)
     out = arguments.open_console(writer.context)
     with arguments.ending():

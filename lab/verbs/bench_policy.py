@@ -1,0 +1,128 @@
+"""hak bench policy: what learning how long to keep freed memory is worth."""
+
+import functools
+import pathlib
+from dataclasses import dataclass, field
+
+import typer
+
+from lab.judge import policy as judge
+from lab.judge.outcome import Outcome
+from lab.run import allocators, machine, policy, rounds
+from lab.show import policy as show
+from lab.show import tables
+from lab.store.rows import Writer
+from lab.verbs import arguments
+
+
+@dataclass
+class Found:
+    """What is known so far."""
+
+    costs: list[judge.Costs] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)  # by workload: why nothing is known
+    recovered: list[int | None] | None = None
+    measured: list[Outcome] = field(default_factory=list)
+    overheads: dict[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def is_failed(self) -> bool:
+        outcomes = (*self.measured, *self.overheads.values())
+        return bool(self.problems) or any(series.problem for outcome in outcomes for series in outcome.series)
+
+
+def run(
+    words: list[str],
+    refused: str,
+    build: pathlib.Path,
+    lib: list[str] | None,
+    runs: int,
+    seed: int,
+    env: list[str] | None,
+    timeout: float,
+    json_file: pathlib.Path | None,
+    is_tiny: bool,
+) -> None:
+    """refused: an option of `hak bench` that was given, and means nothing here; or ""."""
+    with arguments.refusals():
+        if refused:
+            raise ValueError(f"policy compares hakmem with itself: {refused} means nothing to it")
+        works = policy.chosen(words)
+        library = allocators.find_all([allocators.SUBJECT], build, arguments.pairs(lib, "--lib"))
+        arguments.subject(library)
+        settings = arguments.pairs(env, "--env")
+        arguments.check_programs(build, policy.PROGRAMS)
+        writer = arguments.writer(json_file, machine.context(build, [library[0].library]))
+    bench = policy.Bench(str(build), is_tiny, timeout, library[0].library)
+    how = (str(build), 1 if is_tiny else runs, is_tiny, seed, None, timeout, False, settings)
+    turns, others = policy.Turns(*how, bench=bench), rounds.Rounds(*how)
+    for measuring in (turns, others):
+        measuring.on_run = functools.partial(_keep, writer, measuring)
+    out = arguments.open_console(writer.context)
+    found, is_stopped = Found(), False
+    with arguments.ending():
+        try:
+            _model(bench, works, writer, found)
+            out.print("\n", show.costs_table(found.costs, found.problems))
+            _measure(turns, others, [work for work in works if work not in found.problems], not words, found)
+        except KeyboardInterrupt:
+            is_stopped = True
+    out.print("\n", show.measured_table(found.measured))
+    goals = judge.goals(found.costs, found.recovered, found.measured, found.overheads)
+    out.print(show.goal_table(goals, is_judged=not is_tiny))
+    out.print("tiny: no goal is judged" if is_tiny else judge.verdict(goals))
+    if writer.problem:
+        arguments.say(writer.problem)
+    if is_stopped:
+        arguments.say("stopped before the end")
+        raise typer.Exit(130)
+    if found.is_failed or writer.problem:
+        raise typer.Exit(1)
+
+
+def _model(bench: policy.Bench, works: list[str], writer: Writer, found: Found) -> None:
+    for work in works:
+        try:
+            costs = bench.costs(work)
+            if work == policy.TURNING:
+                found.recovered = bench.recovered()
+        except policy.Failed as error:
+            found.problems[work] = str(error)
+            continue
+        found.costs.append(costs)
+        names = ("nothing", "file", "best_of_arm", "events", "arms", "matches", "switches")
+        result = {f"fixed_{name}": cost for name, cost in costs.fixed.items()}
+        _write(writer, work=work, command=["policy_simulate", work], allocator="modelled", library=None, run=1, n=1,
+               is_tiny=bench.is_tiny, result=result | {name: getattr(costs, name) for name in names})  # fmt: skip
+
+
+def _measure(turns: policy.Turns, others: rounds.Rounds, works: list[str], is_overhead: bool, found: Found) -> None:
+    rows = [policy.overhead_row(name) for name in policy.OVERHEADS] if is_overhead else []
+    progress = tables.Progress(len(works) + len(rows), turns.runs)
+    turns.on_turn = others.on_turn = progress.turn
+    try:
+        for work in works:
+            row, outcome, entries = turns.open_work(work)
+            found.measured.append(outcome)
+            turns.run_row(row, entries)
+        for row in rows:
+            modes = policy.overhead_modes(turns.bench.library)
+            found.overheads[row.name], entries = others.open_row(row, modes, judge.NOTHING)
+            others.run_row(row, entries)
+    finally:
+        progress.close()
+
+
+def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
+    _write(
+        writer, work=row.name, command=entry.series.command.split(), seed=measuring.seed, allocator=entry.series.name,
+        library=entry.allocator.library, version=entry.allocator.version, run=run, n=measuring.runs_of(row),
+        settings=measuring.settings | dict(entry.allocator.settings), load=machine.load(), is_tiny=measuring.is_tiny,
+        result=result)  # fmt: skip
+
+
+def _write(writer: Writer, **fields) -> None:
+    try:
+        writer.write(kind="policy", **fields)
+    except OSError as error:  # measuring goes on: the tables are worth having
+        writer.stop(f"rows are no longer stored: {error.strerror}")
