@@ -100,24 +100,22 @@ class Step:
 
 
 def recovery(steps: Sequence[Step], turns: Sequence[int], window: int = WINDOW) -> list[int | None]:
-    """After each turn: the events until every further window, up to the next turn, costs at most WITHIN times what the
-    best fixed strategy pays in that same window; None: that does not come, or there is no such window.
+    """After each turn: the events until the cost of a window, and of all that follows up to the next turn, is at most
+    WITHIN times that of the strategy that is the best there; None: that does not come, or there is no whole window.
     steps: one an event."""
     by_event = {step.event: step for step in steps}
-    last = max(by_event, default=0)
-    found = []
-    for turn, end in zip(turns, [*turns[1:], last], strict=True):
-        back = None
-        for start in range(end - window, turn - 1, -1):
-            before, after = by_event.get(start), by_event.get(start + window)
-            if before is None or after is None:
-                break
-            best = min(after.fixed[name] - before.fixed[name] for name in after.fixed)
-            if after.evolving - before.evolving > WITHIN * best:
-                break
-            back = start - turn
-        found.append(back)
-    return found
+
+    def is_back(start: int, end: int) -> bool:
+        before, after = by_event[start], by_event[end]
+        best = min(after.fixed[name] - before.fixed[name] for name in after.fixed)
+        return after.evolving - before.evolving <= WITHIN * best
+
+    ends = [*turns[1:], max(by_event, default=0)]
+    return [
+        next((start - turn for start in range(turn, end - window + 1)
+              if is_back(start, start + window) and is_back(start, end)), None)
+        for turn, end in zip(turns, ends, strict=True)
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -77,10 +77,12 @@ def test_recovery_counts_events_after_the_turn():
     assert judge.recovery(steps(*[before] * 10, *[(2.3, 9, 2)] * 30), [10], window=10) == [None]
 
 
-def test_recovery_must_last_until_the_next_turn():
+def test_recovery_lasts_until_the_next_turn():
     good, bad = (2, 9, 2), (9, 9, 2)
     prices = [*[good] * 10, *[good] * 20, *[bad] * 5, *[good] * 20, *[(1, 1, 9)] * 30]
     assert judge.recovery(steps(*prices), [10, 55], window=10) == [25, 0]
+    # What changing to something better costs once is no relapse.
+    assert judge.recovery(steps(*[good] * 30, (5, 9, 2), *[good] * 60), [0], window=10) == [0]
     assert judge.recovery(steps(*[good] * 20), [15], window=10) == [None], "there is no whole window"
 
 
