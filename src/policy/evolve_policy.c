@@ -65,11 +65,11 @@ static uint64_t rent_until(const struct evolve_costs *costs, uint32_t pages, uin
   return (uint64_t)(rent >> 16);
 }
 
-static uint64_t purge_ns(const struct evolve_costs *costs, uint32_t pages) {
-  return costs->purge_call_ns + (uint64_t)costs->purge_page_ns * pages;
+static uint64_t purge_ns(const struct evolve_costs *costs, uint32_t pages, uint32_t calls) {
+  return (uint64_t)costs->purge_call_ns * calls + (uint64_t)costs->purge_page_ns * pages;
 }
 
-/* What a strategy pays for idle pages from the last charge until now. */
+/* What a strategy pays for idle pages, or a part of them, from the last charge until now. */
 static uint64_t idle_ns(const struct evolve_costs *costs, const struct evolve_idle *idle, unsigned strategy,
                         uint32_t now_ms) {
   uint32_t delay_ms = delays_ms[strategy];
@@ -79,21 +79,25 @@ static uint64_t idle_ns(const struct evolve_costs *costs, const struct evolve_id
   bool is_purged = until_ms >= delay_ms;
   uint64_t ns =
       rent_until(costs, idle->pages, is_purged ? delay_ms : until_ms) - rent_until(costs, idle->pages, from_ms);
-  return is_purged ? ns + purge_ns(costs, idle->pages) : ns;
+  return is_purged ? ns + purge_ns(costs, idle->pages, idle->calls) : ns;
+}
+
+static void charge_idle(struct evolve_arm *arm, const struct evolve_costs *costs, const struct evolve_idle *idle,
+                        uint32_t now_ms) {
+  if (idle->charged_ms == now_ms)
+    return;
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+    uint64_t ns = idle_ns(costs, idle, strategy, now_ms);
+    charge(arm, strategy, ns);
+    if (strategy == idle->acted)
+      arm->total_acted += ns;
+  }
 }
 
 void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t now_ms) {
   for (unsigned i = 0; i < arm->idle_count; i++) {
-    struct evolve_idle *idle = &arm->idle[i];
-    if (idle->charged_ms == now_ms)
-      continue;
-    for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
-      uint64_t ns = idle_ns(costs, idle, strategy, now_ms);
-      charge(arm, strategy, ns);
-      if (strategy == idle->acted)
-        arm->total_acted += ns;
-    }
-    idle->charged_ms = now_ms;
+    charge_idle(arm, costs, &arm->idle[i], now_ms);
+    arm->idle[i].charged_ms = now_ms;
   }
 }
 
@@ -193,6 +197,8 @@ static void merge_oldest(struct evolve_arm *arm) {
   uint32_t apart_ms = second->freed_ms - first->freed_ms;
   second->freed_ms = first->freed_ms + (uint32_t)((uint64_t)apart_ms * second->pages / pages);
   second->pages = pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
+  uint32_t calls = (uint32_t)first->calls + second->calls;
+  second->calls = calls > UINT16_MAX ? UINT16_MAX : (uint16_t)calls;
   memmove(first, second, (EVOLVE_IDLE_MAX - 1) * sizeof *first);
   arm->idle_count--;
 }
@@ -208,41 +214,53 @@ enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *pri
   if (pages == 0)
     return acted;
   evolve_tick(arm, costs, now_ms);
-  uint64_t at_once_ns = purge_ns(costs, pages);
+  uint64_t at_once_ns = purge_ns(costs, pages, 1);
   charge(arm, EVOLVE_AT_ONCE, at_once_ns);
   if (acted == EVOLVE_AT_ONCE)
     arm->total_acted += at_once_ns;
   struct evolve_idle *newest = arm->idle_count > 0 ? &arm->idle[arm->idle_count - 1] : NULL;
-  if (newest && newest->freed_ms == now_ms && newest->acted == acted && newest->pages <= UINT32_MAX - pages) {
+  if (newest && newest->freed_ms == now_ms && newest->acted == acted && newest->pages <= UINT32_MAX - pages &&
+      newest->calls < UINT16_MAX) {
     newest->pages += pages;
+    newest->calls++;
   } else {
     if (arm->idle_count == EVOLVE_IDLE_MAX)
       merge_oldest(arm);
-    arm->idle[arm->idle_count++] =
-        (struct evolve_idle){.freed_ms = now_ms, .charged_ms = now_ms, .pages = pages, .acted = (uint8_t)acted};
+    arm->idle[arm->idle_count++] = (struct evolve_idle){
+        .freed_ms = now_ms, .charged_ms = now_ms, .pages = pages, .calls = 1, .acted = (uint8_t)acted};
   }
   note_event(arm, prior);
   return acted;
 }
 
+/* Cuts so many pages, or all, from the newest idle ones. */
+static struct evolve_idle cut_newest(struct evolve_arm *arm, uint32_t pages) {
+  struct evolve_idle *newest = &arm->idle[arm->idle_count - 1], cut = *newest;
+  if (pages >= newest->pages) {
+    arm->idle_count--;
+    return cut;
+  }
+  cut.pages = pages;
+  cut.calls = (uint16_t)((uint64_t)newest->calls * pages / newest->pages);
+  newest->pages -= cut.pages;
+  newest->calls -= cut.calls;
+  return cut;
+}
+
 void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs, uint32_t pages,
                   uint32_t now_ms) {
-  evolve_tick(arm, costs, now_ms);
   while (pages > 0 && arm->idle_count > 0) {
-    struct evolve_idle *newest = &arm->idle[arm->idle_count - 1];
-    uint32_t reused = pages < newest->pages ? pages : newest->pages;
-    uint64_t fault_ns = (uint64_t)reused * costs->fault_ns;
+    struct evolve_idle reused = cut_newest(arm, pages);
+    uint64_t fault_ns = (uint64_t)reused.pages * costs->fault_ns;
+    charge_idle(arm, costs, &reused, now_ms);
     for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
-      if (now_ms - newest->freed_ms < delays_ms[strategy])
+      if (now_ms - reused.freed_ms < delays_ms[strategy])
         continue;
       charge(arm, strategy, fault_ns);
-      if (strategy == newest->acted)
+      if (strategy == reused.acted)
         arm->total_acted += fault_ns;
     }
-    pages -= reused;
-    newest->pages -= reused;
-    if (newest->pages == 0)
-      arm->idle_count--;
+    pages -= reused.pages;
   }
   note_event(arm, prior);
 }

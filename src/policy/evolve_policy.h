@@ -6,13 +6,16 @@
  * faults it would cause. So nothing has to be tried out to be known, and neither has what the best fixed strategy
  * would have cost.
  *
+ * Rent is charged when the pages are asked for again, so that an epoch has both sides of what it judges: the rent, and
+ * the faults that were saved; what is never asked for pays with each event that frees more.
+ *
  * After EVOLVE_EPOCH_EVENTS events the strategies play each other. A match's score is the other's share of both
  * costs; ratings move as those of chess players do (Elo, The Rating of Chessplayers, 1978), by more when more than
  * usual is at stake. The best rated leads, and what is freed is treated as the leader says; another takes its place
  * once it is EVOLVE_MARGIN points ahead.
  *   E1  idle[i].pages > 0 for i < idle_count; older ones come first
  *   E2  ratings lie within EVOLVE_RATING_MAX; while none has reached it, they add up to 0
- *   E3  total[s] is what strategy s alone would have cost since the arm began, up to the last event or tick
+ *   E3  total[s] is what strategy s alone would have cost since the arm began, up to the last tick
  * evolve_is_valid checks E1 and E2. Whoever holds an arm guards it; times are milliseconds of one clock, whose
  * 32 bits may wrap.
  */
@@ -54,7 +57,8 @@ struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, u
 struct evolve_idle {
   uint32_t freed_ms, charged_ms; /* rent is charged up to the latter */
   uint32_t pages;
-  uint8_t acted; /* the strategy that led when it was freed */
+  uint16_t calls; /* it takes to give them back */
+  uint8_t acted;  /* the strategy that led when it was freed */
 };
 
 struct evolve_arm {
@@ -89,7 +93,7 @@ enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *pri
 void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs, uint32_t pages,
                   uint32_t now_ms);
 
-/* Charges rent up to now, for figures that are read. Changes no total in the end. */
+/* Charges rent up to now. Changes no total in the end, but what an epoch is charged: for figures, tick a copy. */
 void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t now_ms);
 
 /* The strategy that would have cost least if it alone had acted. total_acted less its total is the regret. */

@@ -103,18 +103,19 @@ bool site_learned(struct site_table *table, uint64_t site, unsigned range, const
   return false;
 }
 
-static void add_up(struct site_totals *totals, struct evolve_arm *arm, const struct evolve_costs *costs,
+static void add_up(struct site_totals *totals, const struct evolve_arm *arm, const struct evolve_costs *costs,
                    uint32_t now_ms) {
-  evolve_tick(arm, costs, now_ms);
+  struct evolve_arm until = *arm;
+  evolve_tick(&until, costs, now_ms);
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
-    totals->fixed[strategy] += arm->total[strategy];
-  totals->best_of_arm += arm->total[evolve_best_fixed(arm)];
-  totals->acted += arm->total_acted;
+    totals->fixed[strategy] += until.total[strategy];
+  totals->best_of_arm += until.total[evolve_best_fixed(&until)];
+  totals->acted += until.total_acted;
   totals->epochs += arm->epochs;
   totals->switches += arm->switches;
 }
 
-struct site_totals site_totals(struct site_table *table, const struct site_costs *costs, uint32_t now_ms) {
+struct site_totals site_totals(const struct site_table *table, const struct site_costs *costs, uint32_t now_ms) {
   struct site_totals totals = {.acted = table->gone_acted, .best_of_arm = UINT64_MAX};
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
     totals.fixed[strategy] = table->gone[strategy];

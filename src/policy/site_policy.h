@@ -64,14 +64,14 @@ enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, 
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
                   enum evolve_strategy leader);
 
-/* Sums over everything. The tick that brings all arms up to now_ms is part of it. */
+/* Sums over everything, up to now_ms. */
 struct site_totals {
   uint64_t fixed[EVOLVE_STRATEGIES]; /* had one strategy acted everywhere */
   uint64_t best_of_arm;              /* had the best fixed one of each arm acted there */
   uint64_t acted;
   uint64_t epochs, switches;
 };
-struct site_totals site_totals(struct site_table *table, const struct site_costs *costs, uint32_t now_ms);
+struct site_totals site_totals(const struct site_table *table, const struct site_costs *costs, uint32_t now_ms);
 
 #ifdef HAK_DEBUG
 bool site_table_is_valid(const struct site_table *table);

@@ -75,6 +75,7 @@ static void parts_of_what_was_freed_are_asked_for(void **unused) {
   evolve_freed(&arm, NULL, &c, 50, 20);
   /* The newest first: 50 idle for 0 ms, 30 of those idle for 20 ms. The other 70 stay idle. */
   evolve_taken(&arm, NULL, &c, 80, 20);
+  evolve_tick(&arm, &c, 20);
   assert_int_equal(arm.total[EVOLVE_AT_ONCE], 2 * 800 + 150 * 60 + 80 * 500);
   assert_int_equal(arm.total[EVOLVE_10MS], 100 * 10 / 2 + 800 + 100 * 60 + 30 * 500);
   assert_int_equal(arm.total[EVOLVE_WARM], 100 * 20 / 2);
@@ -210,8 +211,10 @@ static void the_same_events_give_the_same_ratings(void **unused) {
     evolve_arm_begin(&arms[copy], EVOLVE_1S);
     for (unsigned i = 0; i < 5000; i++) {
       uint32_t gap_ms = (uint32_t)(unit_random(&random) % 3000), pages = (uint32_t)(unit_random(&random) % 700);
-      for (uint32_t look_ms = 0; copy == 1 && look_ms < gap_ms; look_ms += 1 + gap_ms / 7)
-        evolve_tick(&arms[copy], &c, now_ms + look_ms);
+      for (uint32_t look_ms = 0; copy == 1 && look_ms < gap_ms; look_ms += 1 + gap_ms / 7) {
+        struct evolve_arm figures = arms[copy];
+        evolve_tick(&figures, &c, now_ms + look_ms);
+      }
       now_ms += gap_ms;
       if (unit_random(&random) & 1)
         evolve_freed(&arms[copy], NULL, &c, pages, now_ms);
@@ -223,6 +226,28 @@ static void the_same_events_give_the_same_ratings(void **unused) {
   assert_memory_equal(arms[0].rating, arms[1].rating, sizeof arms[0].rating);
   assert_int_equal(arms[0].total_acted, arms[1].total_acted);
   assert_int_equal(arms[0].leader, arms[1].leader);
+}
+
+/* Rent and faults are told of the same pages in the same epoch: a hundred blocks that are asked for together after a long
+ * time do not speak for keeping them, though most of those epochs see faults and hardly any time pass. */
+static void bursts_are_judged_whole(void **unused) {
+  (void)unused;
+  struct evolve_arm arm;
+  struct evolve_costs c = costs();
+  uint32_t now_ms = 0;
+  evolve_arm_begin(&arm, EVOLVE_1S);
+  for (unsigned burst = 0; burst < 10; burst++) {
+    for (unsigned i = 0; i < 100; i++)
+      evolve_freed(&arm, NULL, &c, PAGES, now_ms);
+    now_ms += 30000;
+    for (unsigned i = 0; i < 100; i++)
+      evolve_taken(&arm, NULL, &c, PAGES, now_ms);
+  }
+  assert_in_range(arm.leader, EVOLVE_AT_ONCE, EVOLVE_10MS);
+  assert_in_range(evolve_best_fixed(&arm), EVOLVE_AT_ONCE, EVOLVE_10MS);
+  assert_int_equal(arm.total[EVOLVE_AT_ONCE], 1000 * (800 + (uint64_t)PAGES * (60 + 500)));
+  assert_int_equal(arm.total[EVOLVE_10MS], arm.total[EVOLVE_AT_ONCE] + 1000 * (uint64_t)PAGES * 10 / 2);
+  assert_true(arm.total_acted < arm.total[EVOLVE_1S]);
 }
 
 static void what_others_learned_is_followed_first(void **unused) {
@@ -275,6 +300,7 @@ int main(void) {
       cmocka_unit_test(a_change_is_followed),
       cmocka_unit_test(regret_is_bounded),
       cmocka_unit_test(the_same_events_give_the_same_ratings),
+      cmocka_unit_test(bursts_are_judged_whole),
       cmocka_unit_test(what_others_learned_is_followed_first),
       cmocka_unit_test(costs_at_their_edges),
   };

@@ -2,6 +2,7 @@
  * learned; off, nothing is learned. Time is made by the test. */
 #include "unit.h"
 
+#include "hakmem/hakmem.h"
 #include "large/big_cache.h"
 #include "large/large.h"
 #include "learn/learned.h"
@@ -213,7 +214,84 @@ static void random_sites(void **unused) {
       large_free(live[at]);
 }
 
+/* Whoever asks at such moments: events, figures, changes of the option, trims. */
+static _Atomic bool threads_end;
+
+static void *customer(void *seed) {
+  uint64_t random = (uintptr_t)seed;
+  for (unsigned i = 0; i < 3000; i++) {
+    bool zeroed;
+    size_t size = (unit_random(&random) % 12 + 5) * 64 * 1024;
+    char *object = large_alloc(size, 16, unit_random(&random) % 300 * 64, &zeroed);
+    object[0] = object[size - 1] = 1;
+    if (unit_random(&random) % 16 == 0)
+      pass(unit_random(&random) % 200);
+    reclaim_tick();
+    large_free(object);
+  }
+  return NULL;
+}
+
+static void *visitor(void *unused) {
+  static const char *const modes[] = {"evolving", "frozen", "evolving", "off"};
+  for (unsigned i = 0; !atomic_load(&threads_end); i++) {
+    policy(modes[i % 4]);
+    (void)stats();
+    reclaim_round((enum reclaim_depth)(i % 3));
+    if (i % 8 == 0)
+      reclaim_trim(0);
+    os_spin_hint();
+  }
+  return unused;
+}
+
+static void many_threads(void **unused) {
+  (void)unused;
+  pthread_t customers[3], other;
+  atomic_store(&threads_end, false);
+  assert_int_equal(pthread_create(&other, NULL, visitor, NULL), 0);
+  for (uintptr_t i = 0; i < 3; i++)
+    assert_int_equal(pthread_create(&customers[i], NULL, customer, (void *)(i + 1)), 0);
+  for (unsigned i = 0; i < 3; i++)
+    pthread_join(customers[i], NULL);
+  atomic_store(&threads_end, true);
+  pthread_join(other, NULL);
+  policy("evolving");
+  assert_true(stats().totals.epochs > 0);
+}
+
+/* Blocks of four KiB in a burst, then silence: their slabs' pages go long before the profile would give any back. */
+static void slabs_are_learned_by_their_blocks_size(void **unused) {
+  (void)unused;
+  enum { BLOCKS = 1500, BYTES = 4096 };
+  static char *blocks[BLOCKS];
+  for (unsigned is_on = 0; is_on < 2; is_on++) {
+    policy(is_on ? "evolving" : "off");
+    for (unsigned round = 0; round < ROUNDS; round++) {
+      for (unsigned i = 0; i < BLOCKS; i++)
+        blocks[i] = memset(hak_malloc(BYTES), 1, BYTES);
+      for (unsigned i = 0; i < BLOCKS; i++)
+        hak_free(blocks[i]);
+      pass(60000);
+      reclaim_tick();
+    }
+    for (unsigned i = 0; i < BLOCKS; i++)
+      blocks[i] = memset(hak_malloc(BYTES), 1, BYTES);
+    for (unsigned i = 0; i < BLOCKS; i++)
+      hak_free(blocks[i]);
+    size_t free_bytes = usage_free();
+    pass(101);
+    reclaim_tick();
+    if (is_on)
+      assert_true(usage_free() < free_bytes / 2);
+    else
+      assert_true(usage_free() == free_bytes && free_bytes > (size_t)BLOCKS * BYTES / 2);
+    hak_trim(0);
+  }
+}
+
 int main(void) {
+  unit_alone();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(off_learns_nothing, begin, end),
       cmocka_unit_test_setup_teardown(what_is_not_asked_for_goes_at_once, begin, end),
@@ -224,6 +302,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_purge_that_is_off_keeps_the_pages, begin, end),
       cmocka_unit_test_setup_teardown(mappings_are_unmapped, begin, end),
       cmocka_unit_test_setup_teardown(random_sites, begin, end),
+      cmocka_unit_test_setup_teardown(many_threads, begin, end),
+      cmocka_unit_test_setup_teardown(slabs_are_learned_by_their_blocks_size, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

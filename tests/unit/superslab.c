@@ -83,12 +83,19 @@ static void random_runs_never_overlap(void **state) {
     } else {
       unsigned i = (unsigned)(unit_random(&seed) % count);
       tag_check(&runs[i]);
-      units_give(runs[i].base, runs[i].order, KEEP_BY_PROFILE);
+      units_give(runs[i].base, runs[i].order, (unsigned)(unit_random(&seed) % KEEP_LISTS));
       taken -= UNIT_BYTES << runs[i].order;
       runs[i] = runs[--count];
     }
     if (step % 5000 == 17)
       units_purge(taken / 16, UNIT_ANY_TIME);
+    if (step % 700 == 19)
+      units_purge_learned(true, 0);
+    if (step % 7000 == 23) {
+      units_purge_learned(false, UNIT_ANY_TIME);
+      assert_int_equal(units_learned_bytes(), 0);
+      assert_int_equal(units_due_ms(), 0);
+    }
     if (step % 500 == 0) {
       assert_int_equal(stats().taken_bytes, taken);
       UNIT_SUPERSLABS_VALID();
@@ -96,9 +103,10 @@ static void random_runs_never_overlap(void **state) {
   }
   while (count > 0) {
     tag_check(&runs[--count]);
-    units_give(runs[count].base, runs[count].order, KEEP_BY_PROFILE);
+    units_give(runs[count].base, runs[count].order, (unsigned)(unit_random(&seed) % KEEP_LISTS));
   }
   UNIT_SUPERSLABS_VALID();
+  units_purge_learned(false, UNIT_ANY_TIME);
   assert_all_free();
 }
 
@@ -264,6 +272,41 @@ static void oldest_memory_is_purged_first(void **state) {
   assert_all_free();
 }
 
+static void unpin_learned(void *unit, enum evolve_strategy strategy) { units_give(unit, 0, strategy); }
+
+/* What was learned decides about a superslab's free units; of one that is wholly free only if that is sooner than an
+ * extent's time. */
+static void learned_delays(void **state) {
+  (void)state;
+  extents_purge(0, UNIT_ANY_TIME);
+  char *unit = pin(), *other = pin();
+  unpin_learned(unit, EVOLVE_WARM);
+  assert_int_equal(units_learned_bytes(), stats().resident_free_bytes);
+  assert_true(units_learned_bytes() >= UNIT_BYTES);
+  assert_int_equal(units_due_ms(), 0);
+  assert_int_equal(units_oldest_ms(), 0);
+  assert_int_equal(units_purge(0, UNIT_ANY_TIME), 0); /* not the profile's */
+  assert_int_equal(units_purge_learned(true, 0), 0);
+  unit = pin();
+  unpin_learned(unit, EVOLVE_10S);
+  assert_in_range(units_due_ms(), os_milliseconds() + 9000, os_milliseconds() + 10000);
+  unpin_learned(other, EVOLVE_10S);
+  assert_int_equal(stats().superslab_bytes, 0); /* an extent again: ten seconds are more than the profile's one */
+  assert_int_equal(units_learned_bytes(), 0);
+  unpin_learned(pin(), EVOLVE_AT_ONCE);
+  assert_int_equal(stats().superslab_bytes, SUPERSLAB_BYTES);
+  assert_true(units_due_ms() != 0 && units_due_ms() <= os_milliseconds());
+  assert_int_equal(units_purge_learned(true, 0), SUPERSLAB_BYTES);
+  assert_int_equal(stats().superslab_bytes, 0);
+  assert_int_equal(usage_free(), 0);
+  unit_option("HAKMEM_PURGE", "off"); /* nothing would ever end its waiting */
+  unpin_learned(pin(), EVOLVE_AT_ONCE);
+  assert_int_equal(stats().superslab_bytes, 0);
+  unit_option("HAKMEM_PURGE", "dontneed");
+  UNIT_SUPERSLABS_VALID();
+  assert_all_free();
+}
+
 static void empty_superslabs_can_be_released(void **state) {
   (void)state;
   char *unit = units_take(0);
@@ -302,6 +345,7 @@ int main(void) {
       cmocka_unit_test(empty_superslabs_become_extents),
       cmocka_unit_test(resident_units_are_taken_first),
       cmocka_unit_test(oldest_memory_is_purged_first),
+      cmocka_unit_test(learned_delays),
       cmocka_unit_test(empty_superslabs_can_be_released),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
