@@ -28,11 +28,16 @@ PROGRAMS = ("policy_load", "policy_simulate", *(workloads.ROWS[name].command.spl
 RUNS = 7
 SPEED, DELAY_MS = 10, 100  # a second of purge delay, ten times as fast
 TRACE_MAX = 1 << 30
+TINY_WINDOW = 16  # events
 POLICY, POLICY_FILE = "HAKMEM_POLICY", "HAKMEM_POLICY_FILE"
 
 
 class Failed(Exception):
     """Why a workload cannot be run or simulated, in one sentence."""
+
+
+class Absent(Failed):
+    """Something is not installed."""
 
 
 def chosen(words: Sequence[str]) -> list[str]:
@@ -81,10 +86,10 @@ class Bench:
     def _compiler(self) -> list[str]:
         """The compiler proper, in one process, on the preprocessed source that tests/apps compiles."""
         if shutil.which("g++") is None:
-            raise Failed("g++ is not installed")
+            raise Absent("g++ is not installed")
         compiler = _run(["g++", "-print-prog-name=cc1plus"]).decode().strip()
         if not os.path.isabs(compiler):
-            raise Failed("this g++ has no cc1plus")
+            raise Absent("this g++ has no cc1plus")
         source, preprocessed = self._path("t.cc"), self._path("t.ii")
         source.write_text("int t;\n" if self.is_tiny else apps.source("g++"), encoding="utf-8")
         _run(["g++", "-std=c++17", "-E", "-o", str(preprocessed), str(source)])
@@ -116,9 +121,11 @@ class Bench:
         return str(path)
 
     def _simulate(self, *words: str) -> list[dict]:
-        said = _run([self._program("policy_simulate"), *words], timeout=self.timeout)
         try:
+            said = _run([self._program("policy_simulate"), *words], timeout=self.timeout)
             return [json.loads(line) for line in said.splitlines()]
+        except subprocess.TimeoutExpired as error:
+            raise Failed(f"policy_simulate: no end after {error.timeout:g} s") from None
         except ValueError:
             raise Failed("policy_simulate: its output is not JSON") from None
 
@@ -133,17 +140,18 @@ class Bench:
             )  # fmt: skip
         except (KeyError, IndexError) as error:
             raise Failed(f"policy_simulate: no {error} in its output") from None
-        except subprocess.TimeoutExpired as error:
-            raise Failed(f"policy_simulate: no end after {error.timeout:g} s") from None
 
     def recovered(self) -> list[int | None]:
         """After each turn of the workload that has some: the events until its cost is back (judge.policy.recovery)."""
         tiny = ["--tiny"] if self.is_tiny else []
         turns = _run([self._program("policy_load"), TURNING, "--turns", *tiny]).split()
-        _, *lines = self._simulate("--each", "1", "--json", self.trace(TURNING))
-        steps = [Step(0, 0, dict.fromkeys(lines[0]["fixed"], 0))] if lines else []
-        steps += [Step(line["event"], line["evolving"], line["fixed"]) for line in lines]
-        return recovery(steps, [int(turn) for turn in turns], 16 if self.is_tiny else WINDOW)
+        try:
+            _, *lines = self._simulate("--each", "1", "--json", self.trace(TURNING))
+            steps = [Step(line["event"], line["evolving"], line["fixed"]) for line in lines]
+        except (KeyError, ValueError) as error:
+            raise Failed(f"policy_simulate --each: {error} is missing") from None
+        nothing = [Step(0, 0, dict.fromkeys(steps[0].fixed, 0))] if steps else []
+        return recovery(nothing + steps, [int(turn) for turn in turns], TINY_WINDOW if self.is_tiny else WINDOW)
 
     # --- measured ------------------------------------------------------------------------------------
 

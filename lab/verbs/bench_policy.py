@@ -21,6 +21,7 @@ class Found:
 
     costs: list[judge.Costs] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)  # by workload: why nothing is known
+    is_broken: bool = False  # one of these is more than something that is not installed
     recovered: list[int | None] | None = None
     measured: list[Outcome] = field(default_factory=list)
     overheads: dict[str, Outcome] = field(default_factory=dict)
@@ -28,7 +29,7 @@ class Found:
     @property
     def is_failed(self) -> bool:
         outcomes = (*self.measured, *self.overheads.values())
-        return bool(self.problems) or any(series.problem for outcome in outcomes for series in outcome.series)
+        return self.is_broken or any(series.problem for outcome in outcomes for series in outcome.series)
 
 
 def run(
@@ -88,6 +89,7 @@ def _model(bench: policy.Bench, works: list[str], writer: Writer, found: Found) 
                 found.recovered = bench.recovered()
         except policy.Failed as error:
             found.problems[work] = str(error)
+            found.is_broken |= not isinstance(error, policy.Absent)
             continue
         found.costs.append(costs)
         names = ("nothing", "file", "best_of_arm", "events", "arms", "matches", "switches")
