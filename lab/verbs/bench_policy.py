@@ -55,8 +55,8 @@ def run(
         arguments.check_programs(build, policy.PROGRAMS)
         writer = arguments.writer(json_file, machine.context(build, [library[0].library]))
     bench = policy.Bench(str(build), is_tiny, timeout, library[0].library)
-    how = (str(build), 1 if is_tiny else runs, is_tiny, seed, None, timeout, False, settings)
-    turns, others = policy.Turns(*how, bench=bench), rounds.Rounds(*how)
+    how, rest = (str(build), 1 if is_tiny else runs, is_tiny, seed), (timeout, False, settings)
+    turns, others = policy.Turns(*how, None, *rest, bench=bench), rounds.Rounds(*how, machine.cpu(None), *rest)
     for measuring in (turns, others):
         measuring.on_run = functools.partial(_keep, writer, measuring)
     out = arguments.open_console(writer.context)
