@@ -14,13 +14,18 @@ static const char usage[] =
 
 /* The text stays until the next call. */
 static const char *value_text(unsigned option, long value) {
-  static char bytes[HAK_OPTION_BYTES];
+  static char bytes[OPTION_TEXT_BYTES];
   struct text text = TEXT_IN(bytes);
   option_text((enum option)option, value, &text);
-  return bytes;
+  return text.length ? bytes : "none";
 }
 
-static void print_values(const struct option_row *row, const char *quote, const char *separator) {
+static void print_values(unsigned option, const char *quote, const char *separator) {
+  const struct option_row *row = &option_rows[option];
+  if (option_string((enum option)option)) {
+    printf("a %s", row->unit);
+    return;
+  }
   if (row->choices[0] == NULL) {
     printf("%ld to %ld%s%s", row->minimum, row->maximum, *row->unit ? " " : "", row->unit);
     return;
@@ -34,9 +39,10 @@ static void print_text(void) {
     const struct option_row *row = &option_rows[i];
     const long *profile = row->profile;
     printf("%-24s %s", row->environment, value_text(i, option_value((enum option)i)));
-    printf("%s%s%s\n    %s\n    ", *row->unit ? " " : "", row->unit, option_is_set((enum option)i) ? " (set)" : "",
+    const char *unit = option_string((enum option)i) ? "" : row->unit;
+    printf("%s%s%s\n    %s\n    ", *unit ? " " : "", unit, option_is_set((enum option)i) ? " (set)" : "",
            row->sentence);
-    print_values(row, "", " | ");
+    print_values(i, "", " | ");
     printf("; default %s", value_text(i, profile[PROFILE_BALANCED]));
     if (profile[PROFILE_SPEED] != profile[PROFILE_BALANCED] || profile[PROFILE_LEAN] != profile[PROFILE_BALANCED]) {
       printf(" (speed %s", value_text(i, profile[PROFILE_SPEED]));
@@ -99,7 +105,7 @@ static void print_markdown(void) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     printf("| `%s` | ", row->environment);
-    print_values(row, "`", ", ");
+    print_values(i, "`", ", ");
     for (unsigned p = 0; p < PROFILE_COUNT; p++)
       printf(" | %s", i != OPTION_PROFILE ? value_text(i, row->profile[p]) : p == PROFILE_BALANCED ? "default" : "");
     printf(" | %s | %s |\n", row->time == OPTION_AT_START ? "at start" : "any time", row->sentence);

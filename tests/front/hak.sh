@@ -89,7 +89,7 @@ expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
 expect 126 '' 'not an executable file' "$hak" run -- /etc
 HAK_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
 
-for verb in run build test lib env options bench compare soak record replay report peers version help; do
+for verb in run build test lib env options policy bench compare soak record replay report peers version help; do
   "$hak" help $verb | grep -q hak || fail "help $verb"
 done
 if [ $# -gt 1 ]; then
@@ -105,6 +105,25 @@ expect 2 '' 'takes --markdown or nothing' "$hak" options --nonsense
 HAKMEM_STATS=json HAKMEM_KEEP_MB=77 "$hak" options >"$work/options" 2>"$work/err" || fail "options: status $?"
 grep -q '^HAKMEM_KEEP_MB *77 MiB (set)$' "$work/options" || fail "options: $(cat "$work/options")"
 [ ! -s "$work/err" ] || fail "options: on stderr: $(cat "$work/err")"
+
+# What was learned: of a file that is made here, and of processes that learn nothing.
+expect 2 '' 'takes show, simulate or fixed' "$hak" policy
+expect 2 '' "not 'nonsense'" "$hak" policy nonsense
+expect 2 '' "unknown strategy '2s'" "$hak" policy fixed 2s "$work/fixed"
+expect 0 '' '' "$hak" policy fixed 1s "$work/fixed"
+"$hak" policy show "$work/fixed" | grep -q 'after 1 s, whatever their size' || fail "policy show: $("$hak" policy show "$work/fixed")"
+[ "$("$hak" policy --help)" = "$("$hak" help policy)" ] || fail "policy --help: $("$hak" policy --help)"
+expect 1 '' 'no process 99999999999' "$hak" policy show 99999999999
+echo 'a text of mine' >"$work/text"
+expect 1 '' 'is not a policy file' "$hak" policy show "$work/text"
+expect 1 '' 'not overwritten' "$hak" policy fixed 1s "$work/text"
+[ "$(cat "$work/text")" = 'a text of mine' ] || fail "policy fixed wrote over a text"
+if [ $# -gt 1 ]; then
+  printf '0 + 1 1048576\n10 - 1 1048576\n' >"$work/events"
+  "$hak" policy simulate "$work/events" | grep -q '^2 events' || fail "policy simulate: $("$hak" policy simulate "$work/events")"
+else
+  expect 1 '' 'in a checkout of hakmem only' "$hak" policy simulate "$work/text"
+fi
 
 [ $bad = 0 ] && echo "the front door is as its help says"
 exit $bad

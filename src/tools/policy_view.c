@@ -1,0 +1,313 @@
+#include "tools/policy_view.h"
+
+#include "policy/strategy_words.h"
+#include "tools/policy_disk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)POLICY_DISK_SENTENCE <= (int)POLICY_VIEW_SENTENCE, "its sentences fit");
+
+/* --- a file --- */
+
+static unsigned best_of(const uint64_t *fixed) {
+  unsigned best = 0;
+  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
+    if (fixed[strategy] < fixed[best])
+      best = strategy;
+  return best;
+}
+
+static void add_up(struct policy_view *view, const struct policy_record *record) {
+  if (record->kind == POLICY_RECORD_PRIOR)
+    return;
+  view->arms += record->kind == POLICY_RECORD_SITE;
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    view->totals.fixed[strategy] += record->total[strategy];
+  view->totals.best_of_arm += record->total[best_of(record->total)];
+  view->totals.acted += record->total_acted;
+  view->totals.epochs += record->epochs;
+  view->totals.switches += record->switches;
+}
+
+bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_VIEW_SENTENCE]) {
+  struct policy_file file;
+  void *bytes = policy_disk_read(path, &file, problem);
+  if (bytes == NULL)
+    return false;
+  *view = (struct policy_view){.costs = file.costs, .records = calloc(file.record_count + 1, sizeof *view->records)};
+  if (view->records == NULL) {
+    snprintf(problem, POLICY_VIEW_SENTENCE, "no memory for %u records", file.record_count);
+    free(bytes);
+    return false;
+  }
+  memcpy(view->writer, file.writer, sizeof view->writer);
+  for (uint32_t i = 0; i < file.module_count && i < LEARNED_MODULES; i++)
+    view->modules[view->module_count++] = policy_file_module(&file, i);
+  for (uint32_t i = 0; i < file.record_count; i++) {
+    view->records[view->record_count++] = policy_file_record(&file, i);
+    add_up(view, &view->records[i]);
+  }
+  free(bytes);
+  return true;
+}
+
+void policy_view_end(struct policy_view *view) { free(view->records); }
+
+/* --- names --- */
+
+enum { SITE_BYTES = 64, SIZE_BYTES = 32, SITE_COLUMNS = 26 };
+
+static const char *module_name(const struct policy_view *view, uint32_t tag) {
+  for (size_t i = 0; i < view->module_count; i++)
+    if (view->modules[i].tag == tag)
+      return view->modules[i].name;
+  return NULL;
+}
+
+/* The offset in full, so that it can be given to addr2line; a long name of a module is cut. */
+static void site_text(const struct policy_view *view, const struct policy_record *record, char text[SITE_BYTES]) {
+  uint32_t tag = learned_tag_of(record->site);
+  uint64_t offset = learned_offset_of(record->site);
+  if (record->kind == POLICY_RECORD_REST) {
+    snprintf(text, SITE_BYTES, "all other sites");
+    return;
+  }
+  if (tag == LEARNED_TAG_SMALL) {
+    snprintf(text, SITE_BYTES, "small blocks");
+    return;
+  }
+  char at[32], unnamed[16];
+  int length = snprintf(at, sizeof at, "+0x%jx", (uintmax_t)offset);
+  snprintf(unnamed, sizeof unnamed, tag ? "0x%x" : "no module", tag);
+  const char *name = module_name(view, tag);
+  if (name == NULL)
+    name = unnamed;
+  int room = SITE_COLUMNS - length;
+  if ((int)strlen(name) <= room)
+    snprintf(text, SITE_BYTES, "%s%s", name, at);
+  else
+    snprintf(text, SITE_BYTES, "%.*s..%s", room - 2, name, at);
+}
+
+static void size_text(unsigned range, char text[SIZE_BYTES]) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  unsigned low = range + SITE_RANGE_FIRST, unit = low / 10;
+  uint64_t from = (uint64_t)1 << low % 10;
+  if (range == 0)
+    snprintf(text, SIZE_BYTES, "0-%u B", 2u << SITE_RANGE_FIRST);
+  else if (range == SITE_RANGES - 1)
+    snprintf(text, SIZE_BYTES, "from %ju %s", (uintmax_t)from, units[unit]);
+  else
+    snprintf(text, SIZE_BYTES, "%ju-%ju %s", (uintmax_t)from, (uintmax_t)(2 * from), units[unit]);
+}
+_Static_assert(SITE_RANGE_FIRST + SITE_RANGES <= 50, "units for all ranges");
+
+static int points(int32_t rating) {
+  return (rating + (rating < 0 ? -EVOLVE_POINT / 2 : EVOLVE_POINT / 2)) / EVOLVE_POINT;
+}
+
+/* --- for people --- */
+
+/* Most costly first; the rest does not depend on where things lay in memory. */
+static int by_cost(const void *left, const void *right) {
+  const struct policy_record *a = left, *b = right;
+  if (a->total_acted != b->total_acted)
+    return a->total_acted > b->total_acted ? -1 : 1;
+  if (a->kind != b->kind)
+    return a->kind < b->kind ? -1 : 1;
+  if (a->site != b->site)
+    return a->site < b->site ? -1 : 1;
+  return a->range < b->range ? -1 : a->range > b->range;
+}
+
+static double ms(uint64_t ns) { return (double)ns / 1e6; }
+
+static double share(double part, uint64_t whole) { return whole ? 100 * part / (double)whole : 0; }
+
+static void print_arm(const struct policy_view *view, const struct policy_record *record) {
+  char site[SITE_BYTES], size[SIZE_BYTES];
+  site_text(view, record, site);
+  size_text(record->range, size);
+  uint64_t best = record->total[best_of(record->total)];
+  double regret_ns = (double)record->total_acted - (double)best;
+  printf("%-*s %-12s %-12s", SITE_COLUMNS, site, size, strategy_words[record->leader].action);
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    printf("%5d", points(record->rating[strategy]));
+  printf(" %7u %5u %9.1f %8.1f %4.0f\n", record->epochs, record->switches, ms(record->total_acted), regret_ns / 1e6,
+         share(regret_ns, best));
+}
+
+static void print_arms(const struct policy_view *view) {
+  static const char *const short_names[EVOLVE_STRATEGIES] = {"once", "10ms", ".1s", "1s", "10s", "warm"};
+  printf("%-*s %-12s %-12s   points of each strategy                   cost   regret    of\n", SITE_COLUMNS, "", "",
+         "");
+  printf("%-*s %-12s %-12s", SITE_COLUMNS, "site", "size", "given back");
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    printf("%5s", short_names[strategy]);
+  printf(" %7s %5s %9s %8s %4s\n", "matches", "turns", "ms", "ms", "%");
+  for (size_t i = 0; i < view->record_count; i++)
+    if (view->records[i].kind != POLICY_RECORD_PRIOR)
+      print_arm(view, &view->records[i]);
+}
+
+/* What leads where a site has no ratings of its own; neighbours that agree are one line. */
+static void print_priors(const struct policy_view *view) {
+  const struct policy_record *of[SITE_RANGES] = {NULL};
+  for (size_t i = 0; i < view->record_count; i++)
+    if (view->records[i].kind == POLICY_RECORD_PRIOR)
+      of[view->records[i].range] = &view->records[i];
+  bool has_title = false;
+  for (unsigned range = 0; range < SITE_RANGES; range++) {
+    if (of[range] == NULL)
+      continue;
+    unsigned last = range;
+    while (last + 1 < SITE_RANGES && of[last + 1] && of[last + 1]->leader == of[range]->leader)
+      last++;
+    char first_size[SIZE_BYTES], last_size[SIZE_BYTES];
+    size_text(range, first_size);
+    size_text(last, last_size);
+    if (!has_title)
+      puts("\nsites that come begin with:");
+    has_title = true;
+    if (range == 0 && last == SITE_RANGES - 1)
+      printf("  %s, whatever their size\n", strategy_words[of[range]->leader].action);
+    else if (last > range)
+      printf("  %s, %s to %s\n", strategy_words[of[range]->leader].action, first_size, last_size);
+    else
+      printf("  %s, %s\n", strategy_words[of[range]->leader].action, first_size);
+    range = last;
+  }
+}
+
+static uint32_t break_even_ms(const struct evolve_costs *costs) {
+  if (costs->rent_64k == 0)
+    return 0;
+  return (uint32_t)((((uint64_t)costs->fault_ns << 16) + costs->rent_64k / 2) / costs->rent_64k);
+}
+
+static void print_totals(const struct policy_view *view) {
+  const struct site_totals *totals = &view->totals;
+  const struct evolve_costs *part = &view->costs.part, *mapping = &view->costs.mapping;
+  unsigned best = best_of(totals->fixed);
+  double regret_ns = (double)totals->acted - (double)totals->best_of_arm;
+  printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
+         ms(totals->acted), strategy_words[best].action, ms(totals->fixed[best]), ms(totals->best_of_arm),
+         regret_ns / 1e6, share(regret_ns, totals->best_of_arm));
+  printf("%zu arms", view->arms);
+  if (view->arms_displaced)
+    printf(", %zu displaced", view->arms_displaced);
+  printf("; %ju matches, %ju turns\n", (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
+  printf("a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n",
+         part->fault_ns, part->purge_page_ns, part->purge_call_ns, mapping->purge_call_ns, break_even_ms(part));
+}
+
+void policy_view_print(const struct policy_view *view) {
+  qsort(view->records, view->record_count, sizeof *view->records, by_cost);
+  bool has_arms = view->arms || view->totals.acted;
+  if (has_arms)
+    print_arms(view);
+  else
+    puts("no site has ratings of its own");
+  print_priors(view);
+  if (has_arms)
+    print_totals(view);
+  if (*view->writer)
+    printf("%swritten by %s; costs are those of the run that wrote it\n", has_arms ? "" : "\n", view->writer);
+  if (view->is_skewed)
+    puts("it was read while it changed: the arms are of slightly different moments");
+  if (view->unsound)
+    printf("left out, as it cannot be so: %zu arms\n", view->unsound);
+}
+
+/* --- for programs --- */
+
+static void print_text(const char *text) {
+  if (text == NULL) {
+    fputs("null", stdout);
+    return;
+  }
+  putchar('"');
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (c == '"' || c == '\\')
+      printf("\\%c", c);
+    else
+      putchar(c < ' ' || c > '~' ? '?' : c);
+  }
+  putchar('"');
+}
+
+static void print_costs(const char *name, const uint64_t *fixed) {
+  printf("\"%s\":{", name);
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    printf("%s\"%s\":%ju", strategy ? "," : "", strategy_words[strategy].name, (uintmax_t)fixed[strategy]);
+  putchar('}');
+}
+
+static void print_record(const struct policy_view *view, const struct policy_record *record) {
+  uint32_t tag = learned_tag_of(record->site);
+  unsigned low = record->range + SITE_RANGE_FIRST;
+  bool is_site = record->kind == POLICY_RECORD_SITE, is_small = is_site && tag == LEARNED_TAG_SMALL;
+  static const char *const kinds[POLICY_RECORD_KINDS] = {"site", "prior", "rest"};
+  printf("{\"kind\":\"%s\"", is_small ? "small" : kinds[record->kind]);
+  if (is_site && !is_small) {
+    printf(",\"tag\":%u,\"module\":", tag);
+    print_text(module_name(view, tag));
+    printf(",\"offset\":%ju", (uintmax_t)learned_offset_of(record->site));
+  }
+  printf(",\"bytes_min\":%ju,\"bytes_max\":", record->range ? (uintmax_t)1 << low : 0);
+  if (record->range == SITE_RANGES - 1)
+    fputs("null", stdout);
+  else
+    printf("%ju", ((uintmax_t)2 << low) - 1);
+  printf(",\"leader\":\"%s\",\"matches\":%u,\"switches\":%u,\"ratings\":{", strategy_words[record->leader].name,
+         record->epochs, record->switches);
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    printf("%s\"%s\":%.3f", strategy ? "," : "", strategy_words[strategy].name,
+           (double)record->rating[strategy] / EVOLVE_POINT);
+  putchar('}');
+  if (record->kind != POLICY_RECORD_PRIOR) {
+    printf(",\"acted\":%ju,", (uintmax_t)record->total_acted);
+    print_costs("fixed", record->total);
+    printf(",\"best_fixed\":\"%s\"", strategy_words[best_of(record->total)].name);
+  }
+  putchar('}');
+}
+
+static void print_records(const struct policy_view *view, bool are_priors) {
+  const char *separator = "";
+  for (size_t i = 0; i < view->record_count; i++) {
+    if ((view->records[i].kind == POLICY_RECORD_PRIOR) != are_priors)
+      continue;
+    fputs(separator, stdout);
+    print_record(view, &view->records[i]);
+    separator = ",";
+  }
+}
+
+/* One object. arms, most costly first: kind "site" (tag and offset; module is null if its name is not known; tag 0: in
+ * no module), "small" (slabs of small blocks) or "rest" (sites without a place); sizes from bytes_min to bytes_max;
+ * ratings in points; times in nanoseconds. priors: what a site begins with, kind "prior". */
+void policy_view_print_json(const struct policy_view *view) {
+  const struct site_totals *totals = &view->totals;
+  const struct evolve_costs *part = &view->costs.part;
+  qsort(view->records, view->record_count, sizeof *view->records, by_cost);
+  printf("{\"source\":\"%s\",\"writer\":", view->is_process ? "process" : "file");
+  print_text(*view->writer ? view->writer : NULL);
+  printf(",\"skewed\":%s,\"unsound\":%zu,\"costs\":{\"fault_ns\":%u,\"purge_page_ns\":%u,\"purge_call_ns\":%u,"
+         "\"mapping_call_ns\":%u,\"break_even_ms\":%u}",
+         view->is_skewed ? "true" : "false", view->unsound, part->fault_ns, part->purge_page_ns, part->purge_call_ns,
+         view->costs.mapping.purge_call_ns, break_even_ms(part));
+  fputs(",\"arms\":[", stdout);
+  print_records(view, false);
+  fputs("],\"priors\":[", stdout);
+  print_records(view, true);
+  printf("],\"totals\":{\"acted\":%ju,", (uintmax_t)totals->acted);
+  print_costs("fixed", totals->fixed);
+  printf(
+      ",\"best_fixed\":\"%s\",\"best_of_arm\":%ju,\"arms\":%zu,\"displaced\":%zu,\"matches\":%ju,\"switches\":%ju}}\n",
+      strategy_words[best_of(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms, view->arms_displaced,
+      (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
+}

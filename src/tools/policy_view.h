@@ -1,0 +1,33 @@
+/* policy_view.h: what was learned, of a process or a file, as `hakmem-policy show` prints it. */
+#ifndef HAK_TOOLS_POLICY_VIEW_H
+#define HAK_TOOLS_POLICY_VIEW_H
+
+#include "learn/view.h"
+#include "policy/policy_file.h"
+
+enum { POLICY_VIEW_SENTENCE = 384 };
+
+struct policy_view {
+  struct policy_record *records; /* of malloc's; total and total_acted up to the moment of the copy */
+  size_t record_count;
+  struct policy_module modules[LEARNED_MODULES];
+  size_t module_count;
+  struct site_costs costs;
+  struct site_totals totals; /* those of arms that lost their place included */
+  size_t arms, arms_displaced;
+  size_t unsound;  /* arms left out: what is in them cannot be */
+  bool is_process; /* else of a file */
+  bool is_skewed;  /* it changed all the time: every arm is whole, but they are of slightly different moments */
+  char writer[POLICY_FILE_WRITER_BYTES];
+};
+
+/* Reads the memory of a process, without stopping it or changing anything in it. False: `problem` says why. */
+bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_VIEW_SENTENCE]);
+
+bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_VIEW_SENTENCE]);
+
+void policy_view_print(const struct policy_view *view);
+void policy_view_print_json(const struct policy_view *view);
+void policy_view_end(struct policy_view *view);
+
+#endif
