@@ -73,7 +73,7 @@ HAK_API int hak_trim(size_t keep_bytes);
  * EINVAL: the value is bad, nothing is changed. EPERM: this option is read once, when the program starts. */
 HAK_API int hak_option_set(const char *name, const char *value);
 
-/* Bytes that hold the text of every option's value and its terminator. */
+/* Bytes that hold the text of every option's value and its terminator, but for a path (policy_file). */
 #define HAK_OPTION_BYTES 32
 
 /* Writes the value in force, as text that hak_option_set takes, to the `size` bytes at `value`. ERANGE: they do

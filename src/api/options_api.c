@@ -31,9 +31,14 @@ int hak_option_get(const char *name, char *value, size_t size) {
     return ENOENT;
   char bytes[HAK_OPTION_BYTES];
   struct text text = TEXT_IN(bytes);
-  option_text(option, option_value(option), &text);
-  if (text.length >= size)
+  const char *found = option_string(option);
+  if (found == NULL) {
+    option_text(option, option_value(option), &text);
+    found = bytes;
+  }
+  size_t length = strlen(found);
+  if (length >= size)
     return ERANGE;
-  memcpy(value, bytes, text.length + 1);
+  memcpy(value, found, length + 1);
   return 0;
 }

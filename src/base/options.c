@@ -105,8 +105,17 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "How long freed large objects are kept: by the profile, or by what is learned of each call site.",
         OPTION_ANY_TIME,
         "For objects freed from then on; what was learned is kept."},
+    [OPTION_POLICY_FILE] = {
+        "policy_file", "HAKMEM_POLICY_FILE", "path", SAME(0), 0, OPTION_TEXT_BYTES - 1, {NULL},
+        "Where what is learned is kept: read when the program starts with `policy` on, written when it ends evolving.",
+        OPTION_AT_START,
+        "The file is read once."},
 };
 /* clang-format on */
+
+/* Where the options that are texts hold them. */
+static char policy_file[OPTION_TEXT_BYTES];
+static char *const texts[OPTION_COUNT] = {[OPTION_POLICY_FILE] = policy_file};
 
 /* Other names for values. */
 const struct option_word option_words[] = {
@@ -143,6 +152,8 @@ long option_value(enum option option) {
   long profile = atomic_load_explicit(&values[OPTION_PROFILE], memory_order_relaxed);
   return option_rows[option].profile[profile ? profile >> RANK_BITS : PROFILE_BALANCED];
 }
+
+const char *option_string(enum option option) { return texts[option]; }
 
 static void value_store(enum option option, long value, enum rank rank) {
   long set = atomic_load_explicit(&values[option], memory_order_relaxed);
@@ -211,10 +222,21 @@ static enum option_error parse_number(const struct option_row *row, const char *
   return value >= row->minimum && value <= row->maximum ? OPTION_OK : OPTION_BAD;
 }
 
+static enum option_error parse_text(enum option option, const char *text, long *out) {
+  size_t length = strlen(text);
+  if (length > (size_t)option_rows[option].maximum)
+    return OPTION_BAD;
+  memcpy(texts[option], text, length + 1);
+  *out = (long)length;
+  return OPTION_OK;
+}
+
 static enum option_error value_parse(enum option option, const char *text, enum rank rank) {
   const struct option_row *row = &option_rows[option];
   long value;
-  enum option_error error = row->choices[0] ? parse_choice(option, text, &value) : parse_number(row, text, &value);
+  enum option_error error = texts[option]     ? parse_text(option, text, &value)
+                            : row->choices[0] ? parse_choice(option, text, &value)
+                                              : parse_number(row, text, &value);
   if (error == OPTION_OK)
     value_store(option, value, rank);
   return error;
@@ -263,7 +285,9 @@ enum option_error option_set(enum option option, const char *value) {
 
 void option_text(enum option option, long value, struct text *text) {
   const struct option_row *row = &option_rows[option];
-  if (row->choices[0])
+  if (texts[option])
+    text_string(text, value ? texts[option] : "");
+  else if (row->choices[0])
     text_string(text, row->choices[value]);
   else
     text_decimal(text, (uint64_t)value);

@@ -1,7 +1,7 @@
 /* options.h: the one table of options, and the profiles that give them their values.
  *
  * An option is a number; one that is not set has the value in the profile's column. Values may be read and set by
- * several threads at a time. Nothing here makes system calls: api/start.c reads the environment.
+ * several threads at a time. A few are texts, which are set at start only; their number is the text's length. Nothing here makes system calls: api/start.c reads the environment.
  */
 #ifndef HAK_BASE_OPTIONS_H
 #define HAK_BASE_OPTIONS_H
@@ -28,6 +28,7 @@ enum option {
   OPTION_HUGE,
   OPTION_PREWARM,
   OPTION_POLICY,
+  OPTION_POLICY_FILE,
   OPTION_COUNT
 };
 
@@ -42,13 +43,14 @@ enum prewarm_mode { PREWARM_OFF, PREWARM_ON };
 enum policy_mode { POLICY_OFF, POLICY_FROZEN, POLICY_EVOLVING };
 
 #define OPTION_CHOICES_MAX 6
+#define OPTION_TEXT_BYTES 4096 /* of a text and its terminator */
 
 enum option_time { OPTION_ANY_TIME, OPTION_AT_START }; /* when it may be set */
 
 struct option_row {
   const char *name;        /* as hak_option_set takes it */
   const char *environment; /* HAKMEM_... */
-  const char *unit;        /* "" for choices */
+  const char *unit;        /* "" for choices; what kind of text a text is */
   long profile[PROFILE_COUNT];
   long minimum, maximum;
   const char *choices[OPTION_CHOICES_MAX]; /* words for the values 0, 1, ...; empty for plain numbers */
@@ -82,6 +84,8 @@ extern const size_t option_alias_count;
 long option_value(enum option option);
 /* True if it was set, and not left to the profile. */
 bool option_is_set(enum option option);
+/* The text in force of an option that is one, "" if there is none; NULL of one that is a number. */
+const char *option_string(enum option option);
 
 enum option_error { OPTION_OK, OPTION_UNKNOWN, OPTION_BAD, OPTION_RESERVED, OPTION_FIXED };
 
@@ -94,7 +98,7 @@ bool option_find(const char *name, enum option *out);
 /* Sets an option while the program runs; value NULL: leaves it to the profile again. */
 enum option_error option_set(enum option option, const char *value);
 
-/* A value as text that option_set takes. */
+/* A value as text that option_set takes; of an option that is a text, the one in force or, for 0, none. */
 struct text;
 void option_text(enum option option, long value, struct text *text);
 
