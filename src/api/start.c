@@ -4,9 +4,11 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "hakmem/hakmem.h"
 #include "heap/heap.h"
 #include "large/large.h"
 #include "learn/learned.h"
+#include "learn/learned_file.h"
 #include "map/extent.h"
 #include "map/huge.h"
 #include "map/metadata.h"
@@ -26,13 +28,26 @@
 
 #define REPORT_FD_MIN 100
 
+#define VERSION_TEXT_OF(major, minor, patch) #major "." #minor "." #patch
+#define VERSION_TEXT_MADE(...) VERSION_TEXT_OF(__VA_ARGS__)
+#define VERSION_TEXT VERSION_TEXT_MADE(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH)
+
 /* The descriptor is kept open from the first time a summary is wanted; report_open is the only writer. */
 enum report_state { REPORT_NONE, REPORT_OPENING, REPORT_OPEN };
 static _Atomic int report_state;
 static int report_fd = -1;
 static struct os_file report_file;
 
+/* What stands for stderr when the program starts. Programs close it, and get its number for a file of their own. */
+static struct os_file error_output;
+
 static void say(const char *sentence) { os_write(2, sentence, strlen(sentence)); }
+
+static void say_at_end(const char *sentence) {
+  struct os_file file = os_file_identity(2);
+  if (file.device == error_output.device && file.inode == error_output.inode)
+    say(sentence);
+}
 
 static void complain(const char *assignment, size_t name_length, enum option_error error) {
   char bytes[256];
@@ -101,6 +116,7 @@ static const struct fork_step {
     {units_lock_for_fork, units_unlock_after_fork},
     {extents_lock_for_fork, extents_unlock_after_fork},
     {map_lock_for_fork, map_unlock_after_fork},
+    {NULL, learned_file_after_fork},
     {learned_lock_for_fork, learned_unlock_after_fork},
     {metadata_lock_for_fork, metadata_unlock_after_fork},
     {usage_lock_for_fork, usage_unlock_after_fork},
@@ -150,17 +166,41 @@ static void prewarm(void) {
   slow_path_end();
 }
 
+/* A sentence about a path of any length. */
+static char policy_complaint[OPTION_TEXT_BYTES + 256];
+
+static void policy_read(void) {
+  struct text complaint = TEXT_IN(policy_complaint);
+  if (!slow_path_begin())
+    return;
+  learned_file_read(&complaint);
+  slow_path_end();
+  say(policy_complaint);
+}
+
+static void policy_write(void) {
+  struct text complaint = TEXT_IN(policy_complaint);
+  if (!slow_path_begin()) /* as in hak_end */
+    return;
+  learned_file_write("hakmem " VERSION_TEXT, &complaint);
+  slow_path_end();
+  say_at_end(policy_complaint);
+}
+
 __attribute__((constructor(101))) void hak_start(void) {
+  error_output = os_file_identity(2);
   options_read();
   usage_limits_apply();
   background_prepare();
   prewarm();
+  policy_read();
   if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
     say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
   report_open();
 }
 
 __attribute__((destructor(101))) static void hak_end(void) {
+  policy_write();
   if (atomic_load_explicit(&report_state, memory_order_acquire) != REPORT_OPEN || !report_is_wanted())
     return;
   struct os_file file = os_file_identity(report_fd);

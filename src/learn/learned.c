@@ -88,7 +88,7 @@ static struct site_costs measured(uint32_t break_even_ms) {
 
 /* --- sites --- */
 
-static void note_module(uint32_t tag, const char *name) {
+void learned_note_module(uint32_t tag, const char *name) {
   for (struct learned_module *module = learned.view.modules; module < learned.view.modules + LEARNED_MODULES;
        module++) {
     if (module->tag == tag)
@@ -110,7 +110,7 @@ static uint64_t site_at(uintptr_t address) {
   if (os_module_find(address, &module)) {
     tag = (module.build ^ module.build >> LEARNED_TAG_BITS) & LEARNED_TAG_SMALL;
     tag = tag == 0 || tag == LEARNED_TAG_SMALL ? 1 : tag;
-    note_module(tag, module.name);
+    learned_note_module(tag, module.name);
   }
   *caller = (struct caller){.address = address, .site = learned_site_of(tag, tag ? module.offset : address)};
   return caller->site;
@@ -229,6 +229,10 @@ void learned_stats(struct learned_stats *out) {
   }
   leave();
 }
+
+struct learned_view *learned_open(void) { return enter() ? &learned.view : NULL; }
+
+void learned_close(void) { leave(); }
 
 void learned_lock_for_fork(void) { lock_take(&learned.lock); }
 

@@ -1,0 +1,180 @@
+#include "learn/learned_file.h"
+
+#include "learn/learned.h"
+#include "os/file.h"
+#include "os/os.h"
+#include "policy/policy_file.h"
+
+#define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
+#define HEAD_BYTES 16                    /* enough to tell whose file it is */
+
+_Static_assert(sizeof(((struct policy_module *)0)->name) == sizeof(((struct learned_module *)0)->name),
+               "names are cut once");
+
+static struct {
+  char path[OPTION_TEXT_BYTES]; /* "": nothing is written */
+  uint64_t epochs_before;       /* played by others: before the start, or the fork */
+} file;
+
+/* All epochs count for the prior of their range, too. */
+static uint64_t epochs_of(const struct site_table *table) {
+  uint64_t epochs = 0;
+  for (unsigned range = 0; range < SITE_RANGES; range++)
+    epochs += table->priors[range].epochs;
+  return epochs;
+}
+
+static void complain(struct text *complaint, const char *path, const char *sentence, const char *consequence) {
+  text_string(complaint, "hakmem: policy file ");
+  text_string(complaint, path);
+  text_string(complaint, ": ");
+  text_string(complaint, sentence);
+  text_string(complaint, consequence);
+  text_string(complaint, "\n");
+}
+
+/* --- the start --- */
+
+static const char *words_of(enum policy_file_error error) {
+  static const char *const words[] = {
+      [POLICY_FILE_OK] = "in order",
+      [POLICY_FILE_FOREIGN] = "it is no policy file",
+      [POLICY_FILE_DAMAGED] = "it is damaged",
+      [POLICY_FILE_NEWER] = "it was written by a later version",
+      [POLICY_FILE_OTHER] = "it is about other strategies than this version's",
+  };
+  return words[error];
+}
+
+static void apply(const struct policy_file *found) {
+  struct learned_view *view = learned_open();
+  if (view) {
+    policy_file_apply(found, &view->table);
+    for (uint32_t i = 0; i < found->module_count; i++) {
+      struct policy_module module = policy_file_module(found, i);
+      learned_note_module(module.tag, module.name);
+    }
+    file.epochs_before = epochs_of(&view->table);
+  }
+  learned_close();
+}
+
+static void take_content(const void *bytes, size_t length, struct text *complaint) {
+  struct policy_file found;
+  enum policy_file_error error = policy_file_open(&found, bytes, length);
+  if (error == POLICY_FILE_OK) {
+    apply(&found);
+    return;
+  }
+  bool is_replaced = error != POLICY_FILE_FOREIGN && option_value(OPTION_POLICY) == POLICY_EVOLVING;
+  complain(complaint, file.path, words_of(error),
+           is_replaced ? ", so nothing is known yet; at the end it is replaced"
+                       : ", so nothing is known yet; it stays as it is");
+  if (error == POLICY_FILE_FOREIGN)
+    file.path[0] = 0;
+}
+
+static void take_file(void *bytes, struct text *complaint) {
+  size_t length = 0;
+  enum os_file_error error = os_file_read(file.path, bytes, READ_BYTES_MAX, &length);
+  bool may_be_absent = option_value(OPTION_POLICY) == POLICY_EVOLVING;
+  if (error == OS_FILE_OK && length > 0) {
+    take_content(bytes, length, complaint);
+  } else if (error != OS_FILE_OK && (error != OS_FILE_ABSENT || !may_be_absent)) {
+    complain(complaint, file.path, os_file_words(error), ", so nothing is known yet");
+    file.path[0] = 0; /* whatever it is, it stays */
+  }
+}
+
+void learned_file_read(struct text *complaint) {
+  const char *path = option_string(OPTION_POLICY_FILE);
+  if (*path == 0 || !learned_acts())
+    return;
+  if (!os_path_absolute(path, file.path, sizeof file.path)) {
+    complain(complaint, path, "there is no such folder, or the name is too long", "; it is not used");
+    file.path[0] = 0;
+    return;
+  }
+  void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
+  if (bytes == NULL) {
+    complain(complaint, file.path, "no memory to read it", "; it stays as it is");
+    file.path[0] = 0;
+    return;
+  }
+  take_file(bytes, complaint);
+  os_unmap(bytes, READ_BYTES_MAX);
+}
+
+/* --- the end --- */
+
+static bool has_site_of(const struct site_table *table, uint32_t tag) {
+  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++)
+    if (table->places[i].taken && table->places[i].arm.epochs > 0 && learned_tag_of(table->places[i].site) == tag)
+      return true;
+  return false;
+}
+
+static void add_everything(struct policy_file_writer *writer, const struct learned_view *view) {
+  for (const struct learned_module *module = view->modules; module < view->modules + LEARNED_MODULES; module++)
+    if (module->tag != 0 && has_site_of(&view->table, module->tag))
+      policy_file_add_module(writer, module->tag, module->name);
+  policy_file_add_table(writer, &view->table, learned_site_of(1, 0));
+}
+
+/* Bytes of the file, 0 if there is nothing to write. */
+static size_t encode(void *bytes, size_t capacity, const char *by) {
+  struct policy_file_writer writer;
+  size_t length = 0;
+  const struct learned_view *view = learned_open();
+  if (view && epochs_of(&view->table) != file.epochs_before) {
+    policy_file_begin(&writer, bytes, capacity, &view->costs, by);
+    add_everything(&writer, view);
+    length = policy_file_end(&writer);
+  }
+  learned_close();
+  return length;
+}
+
+/* Somebody may have put another file there since the start. NULL: it may be replaced. */
+static const char *reason_to_keep(void) {
+  char head[HEAD_BYTES];
+  size_t length = 0;
+  struct policy_file found;
+  enum os_file_error error = os_file_read(file.path, head, sizeof head, &length);
+  if (error != OS_FILE_OK)
+    return error == OS_FILE_ABSENT ? NULL : os_file_words(error);
+  bool is_foreign = length > 0 && policy_file_open(&found, head, length) == POLICY_FILE_FOREIGN;
+  return is_foreign ? words_of(POLICY_FILE_FOREIGN) : NULL;
+}
+
+static void write_content(const void *bytes, size_t length, struct text *complaint) {
+  const char *reason = reason_to_keep();
+  enum os_file_error error = reason ? OS_FILE_OK : os_file_replace(file.path, bytes, length);
+  if (error != OS_FILE_OK)
+    reason = os_file_words(error);
+  if (reason)
+    complain(complaint, file.path, reason, "; what was learned is not kept");
+}
+
+void learned_file_write(const char *by, struct text *complaint) {
+  if (file.path[0] == 0 || option_value(OPTION_POLICY) != POLICY_EVOLVING)
+    return;
+  void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
+  if (bytes == NULL) {
+    complain(complaint, file.path, "no memory to write it", "; what was learned is not kept");
+    return;
+  }
+  size_t length = encode(bytes, READ_BYTES_MAX, by);
+  if (length > 0)
+    write_content(bytes, length, complaint);
+  os_unmap(bytes, READ_BYTES_MAX);
+}
+
+void learned_file_after_fork(bool child) {
+  if (!child || file.path[0] == 0)
+    return;
+  const struct learned_view *view = learned_open();
+  if (view)
+    file.epochs_before = epochs_of(&view->table);
+  learned_close();
+}

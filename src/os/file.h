@@ -1,0 +1,34 @@
+/* file.h: small files, read whole and replaced whole. Only regular files are touched: nothing here waits for a reader
+ * or a writer, and no device is taken for a file. errno is kept.
+ */
+#ifndef HAK_OS_FILE_H
+#define HAK_OS_FILE_H
+
+#include "base/words.h"
+
+enum os_file_error {
+  OS_FILE_OK,
+  OS_FILE_ABSENT,
+  OS_FILE_IRREGULAR, /* a folder, a device, a pipe */
+  OS_FILE_DENIED,
+  OS_FILE_NO_SPACE,
+  OS_FILE_NAME_TOO_LONG,
+  OS_FILE_READ_ONLY,
+  OS_FILE_REFUSED, /* for any other reason */
+};
+/* "there is no such folder", and the like. */
+const char *os_file_words(enum os_file_error error);
+
+/* Reads the first `capacity` bytes at most. */
+enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, size_t *length);
+
+/* Puts a file with these bytes in the place of the one at path, or where none is; its permissions stay. The bytes are on
+ * the disk before it takes the place, so whoever opens path, at any time and after any crash, finds the one or the
+ * other whole. A process that is killed meanwhile leaves a file PATH.NUMBER-NUMBER.part. On failure nothing is
+ * changed. */
+enum os_file_error os_file_replace(const char *path, const void *bytes, size_t length);
+
+/* path, or, if that does not begin with a slash, the working folder and path. False if it does not fit. */
+bool os_path_absolute(const char *path, char *out, size_t out_bytes);
+
+#endif

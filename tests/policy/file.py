@@ -1,0 +1,279 @@
+"""The policy file of real programs: file.py LEARNER LIBRARY
+
+What is learned is there in the next run, and its sites are the same at other addresses. Whatever lies in the file's place,
+the program runs on with one line on stderr at most, and nothing that is not ours is written over.
+Each run first shows that the judges refuse what is wrong.
+"""
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import layout as policy
+
+LEARNER, LIBRARY = sys.argv[1:3]
+LEARNS = ("a", "24")
+OTHER = ("b", "24")
+DAMAGED, NEWER, STRATEGIES, FOREIGN = "damaged", "later version", "other strategies", "no policy file"
+KEPT = "what was learned is not kept"
+
+
+def environment(path, mode="evolving", **more):
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
+    own |= {"LD_PRELOAD": LIBRARY, "HAKMEM_POLICY": mode, "HAKMEM_POLICY_FILE": str(path)}
+    return own | {"HAKMEM_PURGE_DELAY_MS": "50"} | more
+
+
+def run(path, *steps, mode="evolving", status=0, said=(), **options):
+    """Runs the learner; `said` are words of the lines that it must say, one each. Gives its stdout."""
+    result = subprocess.run(
+        [LEARNER, *steps],
+        check=False,
+        env=environment(path, mode),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        **options,
+    )
+    judge_lines(result.stderr, said)
+    assert result.returncode == status, f"{steps}: status {result.returncode}"
+    return result.stdout
+
+
+def judge_lines(stderr, said):
+    lines = stderr.splitlines()
+    assert len(lines) == len(said), f"said {lines}, not {said}"
+    for line, words in zip(lines, said, strict=True):
+        assert line.startswith("hakmem: ") and words in line, f"said '{line}', not '{words}'"
+
+
+def judge_alone(path):
+    """Nothing was left beside the file."""
+    names = sorted(p.name for p in path.parent.iterdir())
+    assert names == [path.name], names
+
+
+def refuses(judge, *arguments):
+    try:
+        judge(*arguments)
+    except (AssertionError, ValueError):
+        return
+    sys.exit(f"{judge.__name__} took {arguments} for right")
+
+
+def controls(folder):
+    path = folder / "f"
+    run(path, *LEARNS)
+    data = path.read_bytes()
+    policy.read(data)
+    for length in range(0, len(data), 7):
+        refuses(policy.read, data[:length])
+        refuses(policy.read, data[:length] + bytes([data[length] ^ 1]) + data[length + 1 :])
+    refuses(judge_lines, "hakmem: it is damaged\nhakmem: it is damaged\n", (DAMAGED,))
+    refuses(judge_lines, "", (DAMAGED,))
+    refuses(judge_lines, "it is damaged\n", (DAMAGED,))
+    (folder / "g").touch()
+    refuses(judge_alone, path)
+
+
+def what_is_learned_is_there_again(folder):
+    path = folder / "f"
+    run(path, *LEARNS)
+    first = policy.read(path.read_bytes())
+    assert first.sites() and first.modules, first
+    learned = {key: ratings for key, ratings in first.ratings.items() if key[0] == policy.SITE}
+    assert any(any(ratings) for ratings in learned.values()), "all ratings are 0"
+    assert {site >> policy.TAG_SHIFT for site in first.sites()} >= first.modules.keys()
+    run(path, *OTHER)
+    second = policy.read(path.read_bytes())
+    large = {key: ratings for key, ratings in learned.items() if key[1] >> policy.TAG_SHIFT != (1 << 24) - 1}
+    assert large and large.items() <= second.ratings.items(), "what the first run learned is not in the second's file"
+    assert len(second.ratings) > len(first.ratings), "the second run learned nothing"
+    report = subprocess.run(
+        [LEARNER],
+        check=True,
+        env=environment(path, "frozen", HAKMEM_STATS="json"),
+        capture_output=True,
+        text=True,
+        timeout=50,
+    ).stderr
+    arms = sum(kind == policy.SITE for kind, _, _ in second.ratings)
+    assert f'"policy_arms":{arms},' in report, f"not {arms} arms: {report}"
+    judge_alone(path)
+
+
+def sites_are_the_same_at_other_addresses(folder):
+    sites, addresses = [], []
+    for name in ("f", "g"):
+        addresses.append(run(folder / name, "address", *LEARNS, *OTHER))
+        sites.append(policy.read((folder / name).read_bytes()).sites())
+    if addresses[0] == addresses[1]:
+        print("addresses are not random here")
+    assert sites[0] == sites[1], sites
+
+
+def frozen_reads_only(folder):
+    path = folder / "f"
+    run(path, *LEARNS, mode="frozen", said=["no such file"])
+    assert not path.exists()
+    run(path, *LEARNS)
+    before, data = path.stat(), path.read_bytes()
+    run(path, *LEARNS, *OTHER, mode="frozen")
+    path.write_bytes(data[:-1])
+    run(path, *LEARNS, mode="frozen", said=[DAMAGED])
+    assert path.read_bytes() == data[:-1] and path.stat().st_ino == before.st_ino
+    run(path, *LEARNS, mode="off")
+    assert path.read_bytes() == data[:-1] and path.stat().st_ino == before.st_ino
+    judge_alone(path)
+
+
+def what_is_wrong_is_said_and_mended(folder):
+    path = folder / "f"
+    run(path, *LEARNS)
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    wrong = [
+        (whole[:middle] + bytes([whole[middle] ^ 0x10]) + whole[middle + 1 :], DAMAGED),
+        (whole[:middle], DAMAGED),
+        (whole[:5], DAMAGED),
+        (whole + b"x", DAMAGED),
+        (whole + bytes(2 << 20), DAMAGED),
+        (policy.changed(whole, policy.VERSION_AT, 2), NEWER),
+        (policy.changed(whole, policy.STRATEGIES_AT, 7), STRATEGIES),
+    ]
+    for data, words in wrong:
+        path.write_bytes(data)
+        path.chmod(0o640)
+        run(path, *LEARNS, "exit", "7", status=7, said=[words])
+        policy.read(path.read_bytes())
+        assert path.stat().st_mode & 0o7777 == 0o640
+    path.write_bytes(b"")
+    run(path, *LEARNS)
+    policy.read(path.read_bytes())
+    judge_alone(path)
+
+
+def what_is_not_ours_stays(folder):
+    path = folder / "f"
+    path.write_text("Dear diary,\n")
+    run(path, *LEARNS, "exit", "7", status=7, said=[FOREIGN])
+    assert path.read_text() == "Dear diary,\n"
+    judge_alone(path)
+    path.unlink()
+    with subprocess.Popen(
+        [LEARNER, *LEARNS, "wait"], env=environment(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "ready\n"
+        path.write_text("Dear diary, again\n")
+        _, stderr = process.communicate(timeout=50)
+        assert process.returncode == 0
+        judge_lines(stderr, [FOREIGN])
+    assert path.read_text() == "Dear diary, again\n"
+    judge_alone(path)
+    (folder / "g").mkdir()
+    run(folder / "g", *LEARNS, said=["no regular file"])
+    os.mkfifo(folder / "h")
+    run(folder / "h", *LEARNS, said=["no regular file"])
+    assert (folder / "h").is_fifo()
+    (folder / "i").symlink_to("/dev/null")
+    run(folder / "i", *LEARNS, said=["no regular file"])
+    assert (folder / "i").readlink() == Path("/dev/null")
+
+
+def what_cannot_be_written_changes_nothing(folder):
+    run(folder / "none" / "f", *LEARNS, "exit", "7", status=7, said=[KEPT])
+    run("/sys/hakmem-policy", *LEARNS, "exit", "7", status=7, said=[KEPT])
+    path = folder / "f"
+    run(path, *LEARNS)
+    before = path.read_bytes()
+    full = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))}
+    run(path, *LEARNS, "exit", "7", status=7, said=["no space left"], **full)
+    assert path.read_bytes() == before
+    judge_alone(path)
+    run("x" * 5000, *LEARNS, said=["bad value"], cwd=folder)
+    run("y" * 300, *LEARNS, said=["name is too long"], cwd=folder)
+    judge_alone(path)
+
+
+def lines_do_not_go_into_other_files(folder):
+    run(folder / "none" / "f", *LEARNS, "stderr", str(folder / "data"))
+    assert (folder / "data").read_bytes() == b""
+
+
+def a_relative_path_is_of_the_start(folder):
+    run("f", *LEARNS, "chdir", "/", cwd=folder)
+    policy.read((folder / "f").read_bytes())
+    judge_alone(folder / "f")
+
+
+def children_of_forks(folder):
+    path = folder / "f"
+    run(path, *LEARNS, "fork")
+    assert not path.exists(), "a child that learned nothing wrote"
+    run(path, *LEARNS, "fork", *OTHER, "exit", "7", status=7)
+    child = policy.read(path.read_bytes()).sites()
+    path.unlink()
+    run(path, *LEARNS, *OTHER)
+    assert child == policy.read(path.read_bytes()).sites()
+    judge_alone(path)
+
+
+def many_at_once(folder):
+    path = folder / "f"
+    processes = [
+        subprocess.Popen([LEARNER, *steps], env=environment(path), stderr=subprocess.PIPE, text=True)
+        for steps in (LEARNS, OTHER) * 6
+    ]
+    for process in processes:
+        judge_lines(process.communicate(timeout=50)[1], ())
+        assert process.returncode == 0
+    policy.read(path.read_bytes())
+    judge_alone(path)
+
+
+def killed_at_any_time(folder):
+    """How it is killed at each single call is in unit.os_file."""
+    path = folder / "f"
+    run(path, *LEARNS, *OTHER)
+    start = time.monotonic()
+    run(path, "a", "2", "b", "2")
+    took = time.monotonic() - start
+    chance = random.Random(5)
+    for _ in range(60):
+        process = subprocess.Popen([LEARNER, "a", "2", "b", "2"], env=environment(path), stderr=subprocess.DEVNULL)
+        time.sleep(took * chance.uniform(0.3, 1.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        policy.read(path.read_bytes())
+
+
+def main():
+    judged = [
+        controls,
+        what_is_learned_is_there_again,
+        sites_are_the_same_at_other_addresses,
+        frozen_reads_only,
+        what_is_wrong_is_said_and_mended,
+        what_is_not_ours_stays,
+        what_cannot_be_written_changes_nothing,
+        lines_do_not_go_into_other_files,
+        a_relative_path_is_of_the_start,
+        children_of_forks,
+        many_at_once,
+        killed_at_any_time,
+    ]
+    for case in judged:
+        with tempfile.TemporaryDirectory() as folder:
+            case(Path(folder))
+        print(f"{case.__name__}: ok")
+
+
+if __name__ == "__main__":
+    main()
