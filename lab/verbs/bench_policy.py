@@ -71,7 +71,8 @@ def run(
     out.print("\n", show.measured_table(found.measured))
     goals = judge.goals(found.costs, found.recovered, found.measured, found.overheads)
     out.print(show.goal_table(goals, is_judged=not is_tiny))
-    out.print("tiny: no goal is judged" if is_tiny else judge.verdict(goals))
+    part = f"on {len(works)} of {len(policy.WORKS)} workloads, " if len(works) < len(policy.WORKS) else ""
+    out.print("tiny: no goal is judged" if is_tiny else part + judge.verdict(goals))
     if writer.problem:
         arguments.say(writer.problem)
     if is_stopped:
