@@ -1,0 +1,334 @@
+/* os_file: a file is replaced whole or not at all, whichever of the calls fails, is interrupted, does half of its work, or
+ * is the process's last; only regular files are touched; errno is kept. The system's calls are wrapped.
+ */
+#include "unit.h"
+
+#include "os/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define FILE_BYTES ((size_t)3000)
+#define NAME_BYTES 256
+#define CALLS_MAX 64u
+
+enum fault { FAULT_NONE, FAULT_ERROR, FAULT_DEATH, FAULT_INTERRUPT, FAULT_SHORT };
+
+static struct {
+  enum fault fault;
+  int error;
+  unsigned at;    /* the call that has the fault, from 1 on; 0: each of those that can */
+  unsigned calls; /* so far */
+  bool in_place;  /* the control: what should be a part is the file itself */
+} os;
+
+static char folder[NAME_BYTES], path[NAME_BYTES];
+static unsigned char before[FILE_BYTES], after[FILE_BYTES];
+
+static bool is_due(enum fault fault) { return os.fault == fault && (os.at == 0 || os.calls == os.at); }
+
+/* Counts a call. True if it is to fail, with errno set. */
+static bool refused(void) {
+  os.calls++;
+  if (is_due(FAULT_DEATH))
+    _exit(0);
+  errno = os.error;
+  return is_due(FAULT_ERROR);
+}
+
+long __real_syscall(long number, ...);
+int __real_rename(const char *from, const char *to);
+int __real_unlink(const char *name);
+int __real_fchmod(int fd, mode_t mode);
+long __wrap_syscall(long number, ...);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_unlink(const char *name);
+int __wrap_fchmod(int fd, mode_t mode);
+
+static long opened(const long *a) {
+  const char *name = (const char *)a[1];
+  bool is_part = strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".part") == 0;
+  if (os.in_place && is_part)
+    return open(path, ((int)a[2] & ~O_EXCL) | O_TRUNC, 0600);
+  return __real_syscall(SYS_openat, a[0], a[1], a[2], a[3]);
+}
+
+/* Reading and writing. */
+static long moved(long number, const long *a) {
+  static bool was_interrupted;
+  if (is_due(FAULT_INTERRUPT) && (was_interrupted = !was_interrupted)) {
+    errno = EINTR;
+    return -1;
+  }
+  /* One who dies at the next call has done half of it. */
+  bool half = is_due(FAULT_SHORT) || (number == SYS_write && os.fault == FAULT_DEATH);
+  return __real_syscall(number, a[0], a[1], half ? (a[2] + 1) / 2 : a[2]);
+}
+
+long __wrap_syscall(long number, ...) {
+  va_list list;
+  long a[6];
+  va_start(list, number);
+  for (unsigned i = 0; i < 6; i++)
+    a[i] = va_arg(list, long);
+  va_end(list);
+  if (number != SYS_openat && number != SYS_read && number != SYS_write && number != SYS_fdatasync &&
+      number != SYS_close)
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  if (refused()) {
+    if (number == SYS_close) /* the number is given back all the same */
+      __real_syscall(number, a[0]);
+    errno = os.error;
+    return -1;
+  }
+  if (number == SYS_openat)
+    return opened(a);
+  return number == SYS_read || number == SYS_write ? moved(number, a) : __real_syscall(number, a[0]);
+}
+
+int __wrap_rename(const char *from, const char *to) {
+  return refused() ? -1 : os.in_place ? 0 : __real_rename(from, to);
+}
+int __wrap_fchmod(int fd, mode_t mode) { return refused() ? -1 : __real_fchmod(fd, mode); }
+int __wrap_unlink(const char *name) {
+  os.calls++;
+  if (is_due(FAULT_DEATH))
+    _exit(0);
+  return __real_unlink(name);
+}
+
+static void all_is_well(void) { memset(&os, 0, sizeof os); }
+
+/* --- files of the test --- */
+
+static void put_before(void) {
+  all_is_well();
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  assert_true(fd >= 0 && write(fd, before, FILE_BYTES) == (ssize_t)FILE_BYTES && close(fd) == 0);
+}
+
+/* 1: as before; 2: as after; 0: neither. */
+static int content(void) {
+  static unsigned char found[2 * FILE_BYTES];
+  int fd = open(path, O_RDONLY);
+  assert_true(fd >= 0);
+  ssize_t length = read(fd, found, sizeof found);
+  close(fd);
+  if (length != (ssize_t)FILE_BYTES)
+    return 0;
+  return memcmp(found, before, FILE_BYTES) == 0 ? 1 : 2 * (memcmp(found, after, FILE_BYTES) == 0);
+}
+
+/* Files in the folder; with `remove` those that are parts go. */
+static unsigned names(bool remove) {
+  unsigned count = 0;
+  DIR *entries = opendir(folder);
+  assert_non_null(entries);
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    if (entry->d_name[0] == '.')
+      continue;
+    count++;
+    if (remove && strstr(entry->d_name, ".part"))
+      unlinkat(dirfd(entries), entry->d_name, 0);
+  }
+  closedir(entries);
+  return count;
+}
+
+static int begin(void **unused) {
+  (void)unused;
+  for (size_t i = 0; i < FILE_BYTES; i++) {
+    before[i] = (unsigned char)(i * 7);
+    after[i] = (unsigned char)(i * 5 + 1);
+  }
+  snprintf(folder, sizeof folder, "%s/hakmem-os-file-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+  if (mkdtemp(folder) == NULL)
+    return -1;
+  snprintf(path, sizeof path, "%.200s/file", folder);
+  return 0;
+}
+
+static int end(void **unused) {
+  (void)unused;
+  all_is_well();
+  names(true);
+  unlink(path);
+  return rmdir(folder);
+}
+
+static enum os_file_error replace(void) {
+  errno = 77;
+  enum os_file_error error = os_file_replace(path, after, FILE_BYTES);
+  assert_int_equal(errno, 77);
+  return error;
+}
+
+/* --- what is tested --- */
+
+static void the_nth_call_fails(void **unused) {
+  (void)unused;
+  unsigned failures = 0;
+  for (unsigned n = 1; n < CALLS_MAX; n++) {
+    put_before();
+    os.fault = FAULT_ERROR;
+    os.error = ENOSPC;
+    os.at = n;
+    enum os_file_error error = replace();
+    bool failed = os.calls >= n && error != OS_FILE_OK;
+    assert_int_equal(content(), failed ? 1 : 2);
+    assert_true(error == (failed ? OS_FILE_NO_SPACE : OS_FILE_OK));
+    assert_int_equal(names(false), 1);
+    failures += failed;
+    if (os.calls < n)
+      break;
+  }
+  assert_int_equal(failures, 6); /* open, write, sync, permissions, close, rename */
+}
+
+static void dies(void *unused) {
+  (void)unused;
+  os_file_replace(path, after, FILE_BYTES);
+}
+
+/* How often a process that dies at a call leaves a file that is neither. */
+static unsigned torn_files(bool in_place) {
+  unsigned torn = 0, replaced = 0;
+  char said[256];
+  for (unsigned n = 1; n < CALLS_MAX && !replaced; n++) {
+    put_before();
+    os.fault = FAULT_DEATH;
+    os.at = n;
+    os.in_place = in_place;
+    assert_int_equal(unit_in_child(dies, NULL, said, sizeof said), 0);
+    all_is_well();
+    torn += content() == 0;
+    replaced += content() == 2 && !in_place;
+    names(true);
+  }
+  assert_true(in_place || replaced);
+  return torn;
+}
+
+static void the_nth_call_is_the_last(void **unused) {
+  (void)unused;
+  assert_int_equal(torn_files(false), 0);
+  assert_true(torn_files(true) > 1); /* the control */
+}
+
+static void interrupted_and_half_done(void **unused) {
+  (void)unused;
+  for (enum fault fault = FAULT_INTERRUPT; fault <= FAULT_SHORT; fault++) {
+    static unsigned char found[FILE_BYTES + 1];
+    size_t length;
+    put_before();
+    os.fault = fault;
+    assert_int_equal(replace(), OS_FILE_OK);
+    assert_int_equal(content(), 2);
+    assert_int_equal(os_file_read(path, found, sizeof found, &length), OS_FILE_OK);
+    assert_int_equal(length, FILE_BYTES);
+    assert_memory_equal(found, after, FILE_BYTES);
+  }
+}
+
+static void reading(void **unused) {
+  (void)unused;
+  unsigned char found[16];
+  size_t length = 0;
+  char name[NAME_BYTES + 8];
+  put_before();
+  errno = 77;
+  assert_int_equal(os_file_read(path, found, sizeof found, &length), OS_FILE_OK);
+  assert_int_equal(length, sizeof found);
+  assert_memory_equal(found, before, sizeof found);
+  assert_int_equal(os_file_read(folder, found, sizeof found, &length), OS_FILE_IRREGULAR);
+  assert_int_equal(os_file_read("/dev/zero", found, sizeof found, &length), OS_FILE_IRREGULAR);
+  snprintf(name, sizeof name, "%s.none", path);
+  assert_int_equal(os_file_read(name, found, sizeof found, &length), OS_FILE_ABSENT);
+  assert_int_equal(mkfifo(name, 0600), 0);
+  assert_int_equal(os_file_read(name, found, sizeof found, &length), OS_FILE_IRREGULAR); /* at once */
+  assert_int_equal(os_file_replace(name, after, FILE_BYTES), OS_FILE_IRREGULAR);
+  unlink(name);
+  os.fault = FAULT_ERROR;
+  os.calls = 0;
+  os.error = EIO;
+  os.at = 2;
+  assert_int_equal(os_file_read(path, found, sizeof found, &length), OS_FILE_REFUSED);
+  assert_int_equal(errno, 77);
+  all_is_well();
+}
+
+static void replacing(void **unused) {
+  (void)unused;
+  struct stat status;
+  char name[NAME_BYTES + 8];
+  put_before();
+  assert_int_equal(chmod(path, 0642), 0);
+  assert_int_equal(replace(), OS_FILE_OK);
+  assert_true(stat(path, &status) == 0 && (status.st_mode & 07777) == 0642);
+  unlink(path);
+  assert_int_equal(replace(), OS_FILE_OK);
+  assert_int_equal(content(), 2);
+  assert_int_equal(os_file_replace(folder, after, FILE_BYTES), OS_FILE_IRREGULAR);
+  snprintf(name, sizeof name, "%s/below", path);
+  assert_int_equal(os_file_replace(name, after, FILE_BYTES), OS_FILE_ABSENT);
+  assert_int_equal(names(false), 1);
+}
+
+static void limited(void *unused) {
+  (void)unused;
+  struct rlimit limit = {100, 100};
+  if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || os_file_replace(path, after, FILE_BYTES) != OS_FILE_NO_SPACE)
+    _exit(1);
+}
+
+static void a_limit_of_file_size_sends_no_signal(void **unused) {
+  (void)unused;
+  char said[256];
+  put_before();
+  assert_int_equal(unit_in_child(limited, NULL, said, sizeof said), 0);
+  assert_int_equal(content(), 1);
+  assert_int_equal(names(false), 1);
+}
+
+static void gone_folder(void *unused) {
+  (void)unused;
+  char name[NAME_BYTES + 8], out[NAME_BYTES];
+  snprintf(name, sizeof name, "%.200s/gone", folder);
+  if (mkdir(name, 0700) != 0 || chdir(name) != 0 || rmdir(name) != 0 || os_path_absolute("a", out, sizeof out) ||
+      !os_path_absolute("/a", out, sizeof out))
+    _exit(1);
+}
+
+static void paths(void **unused) {
+  (void)unused;
+  char out[64], wanted[NAME_BYTES], here[NAME_BYTES], said[256];
+  assert_non_null(getcwd(here, sizeof here));
+  assert_true(os_path_absolute("/a/b", out, sizeof out));
+  assert_string_equal(out, "/a/b");
+  assert_int_equal(chdir("/usr"), 0);
+  assert_true(os_path_absolute("a/b", out, sizeof out));
+  assert_string_equal(out, "/usr/a/b");
+  assert_int_equal(chdir("/"), 0);
+  assert_true(os_path_absolute("a/b", out, sizeof out));
+  assert_string_equal(out, "/a/b");
+  memset(wanted, 'x', sizeof wanted);
+  wanted[sizeof wanted - 1] = 0;
+  assert_false(os_path_absolute(wanted, out, sizeof out));
+  assert_int_equal(unit_in_child(gone_folder, NULL, said, sizeof said), 0);
+  assert_int_equal(chdir(here), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_nth_call_fails),
+      cmocka_unit_test(the_nth_call_is_the_last),
+      cmocka_unit_test(interrupted_and_half_done),
+      cmocka_unit_test(reading),
+      cmocka_unit_test(replacing),
+      cmocka_unit_test(a_limit_of_file_size_sends_no_signal),
+      cmocka_unit_test(paths),
+  };
+  return cmocka_run_group_tests(tests, begin, end);
+}
