@@ -1,0 +1,134 @@
+/* learned_file: sites that mean nothing in another process are not kept, others are, with the names of their modules;
+ * what was learned before comes back; only an engine that evolves writes, and only if it has learned something. */
+#include "unit.h"
+
+#include "base/text.h"
+#include "learn/learned.h"
+#include "learn/learned_file.h"
+#include "policy/policy_file.h"
+
+#define MIB ((size_t)1 << 20)
+#define ROUNDS 40u
+#define NO_MODULE ((uintptr_t)0x1000) /* an address where nothing lies */
+
+static char folder[256], path[300];
+static unsigned char bytes[MIB];
+
+/* In a child a failed condition ends it. */
+#define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
+
+static void habit(uintptr_t caller) {
+  for (unsigned i = 0; i < ROUNDS; i++)
+    learned_large_freed(learned_large_taken(caller, MIB), MIB);
+}
+
+static void policy(const char *value) { EXPECT(option_set(OPTION_POLICY, value) == OPTION_OK); }
+
+static void read_silently(void) {
+  char said[512];
+  struct text complaint = TEXT_IN(said);
+  learned_file_read(&complaint);
+  EXPECT(complaint.length == 0);
+}
+
+static void write_silently(void) {
+  char said[512];
+  struct text complaint = TEXT_IN(said);
+  learned_file_write("test", &complaint);
+  EXPECT(complaint.length == 0);
+}
+
+static bool is_there(void) { return access(path, F_OK) == 0; }
+
+static void file_read(struct policy_file *file) {
+  FILE *stream = fopen(path, "rb");
+  EXPECT(stream != NULL);
+  size_t length = fread(bytes, 1, sizeof bytes, stream);
+  fclose(stream);
+  EXPECT(policy_file_open(file, bytes, length) == POLICY_FILE_OK);
+}
+
+static unsigned sites_with(const struct policy_file *file, bool tagged) {
+  unsigned count = 0;
+  for (uint32_t i = 0; i < file->record_count; i++) {
+    struct policy_record record = policy_file_record(file, i);
+    count += record.kind == POLICY_RECORD_SITE && (learned_tag_of(record.site) != 0) == tagged;
+  }
+  return count;
+}
+
+static void learns(void *unused) {
+  (void)unused;
+  struct policy_file file;
+  struct learned_stats stats;
+  policy("evolving");
+  read_silently();
+  write_silently();
+  EXPECT(!is_there()); /* nothing was learned */
+  habit(NO_MODULE);
+  habit((uintptr_t)learns);
+  policy("frozen");
+  write_silently();
+  policy("off");
+  write_silently();
+  EXPECT(!is_there());
+  policy("evolving");
+  write_silently();
+  learned_stats(&stats);
+  EXPECT(stats.arms == 2);
+  file_read(&file);
+  EXPECT(sites_with(&file, true) == 1 && sites_with(&file, false) == 0);
+  EXPECT(file.module_count == 1 && strstr(policy_file_module(&file, 0).name, "unit-learned") != NULL);
+}
+
+static void learns_nothing_more(void *unused) {
+  (void)unused;
+  struct policy_file file;
+  struct learned_stats stats;
+  policy("evolving");
+  read_silently();
+  learned_stats(&stats);
+  EXPECT(stats.arms == 1);
+  unlink(path);
+  write_silently();
+  EXPECT(!is_there());
+  habit(NO_MODULE);
+  write_silently();
+  file_read(&file);
+  EXPECT(sites_with(&file, true) == 1 && file.module_count == 1); /* as read, not as met */
+}
+
+static void passes_in_child(void (*body)(void *)) {
+  char said[512];
+  int status = unit_in_child(body, NULL, said, sizeof said);
+  if (said[0] || status != 0)
+    fail_msg("status %d: %s", status, said);
+}
+
+static void what_was_learned_comes_back(void **unused) {
+  (void)unused;
+  passes_in_child(learns);
+  passes_in_child(learns_nothing_more);
+}
+
+static int begin(void **unused) {
+  (void)unused;
+  snprintf(folder, sizeof folder, "%.200s/hakmem-learned-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+  if (mkdtemp(folder) == NULL)
+    return -1;
+  snprintf(path, sizeof path, "%s/file", folder);
+  unit_alone();
+  unit_option("HAKMEM_POLICY_FILE", path);
+  return 0;
+}
+
+static int end(void **unused) {
+  (void)unused;
+  unlink(path);
+  return rmdir(folder);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_learned_comes_back)};
+  return cmocka_run_group_tests(tests, begin, end);
+}
