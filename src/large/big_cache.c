@@ -237,8 +237,8 @@ struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms) {
   return range;
 }
 
-struct large *big_cache_take_learned(bool only_due, uint64_t before_ms) {
-  if (big_cache_learned_bytes() == 0)
+struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
+  if (big_cache_learned_bytes() <= keep_bytes)
     return NULL;
   struct large *range = NULL;
   lock_take(&cache.lock);

@@ -61,9 +61,9 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
  * before_ms; NULL if it may stay. */
 struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms);
 
-/* Takes out a range that is kept by what was learned: one whose time is over, or, unless only_due, any that was freed
- * before before_ms. NULL if there is none. */
-struct large *big_cache_take_learned(bool only_due, uint64_t before_ms);
+/* Takes out a range that is kept by what was learned, if more than keep_bytes are: one whose time is over, or, unless
+ * only_due, any that was freed before before_ms. NULL if there is none. */
+struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
 
 /* Takes out one of the oldest ranges that is an extent; NULL if there is none among them. */
 struct large *big_cache_take_old_extent(void);

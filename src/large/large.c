@@ -210,9 +210,9 @@ size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
   return given_back;
 }
 
-size_t large_evict_learned(bool only_due, uint64_t before_ms) {
+size_t large_evict_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
   size_t given_back = 0;
-  for (struct large *range; (range = big_cache_take_learned(only_due, before_ms)) != NULL;)
+  for (struct large *range; (range = big_cache_take_learned(only_due, keep_bytes, before_ms)) != NULL;)
     given_back += evict(range, true, 0);
   return given_back;
 }
@@ -221,7 +221,7 @@ size_t large_evict_learned(bool only_due, uint64_t before_ms) {
 static void cache_shrink(size_t cache_max) {
   large_evict(less(cache_max, big_cache_learned_bytes()), UINT64_MAX);
   struct large *range;
-  while (big_cache_bytes() > cache_max && (range = big_cache_take_learned(false, UINT64_MAX)) != NULL)
+  while (big_cache_bytes() > cache_max && (range = big_cache_take_learned(false, 0, UINT64_MAX)) != NULL)
     evict(range, false, os_milliseconds());
 }
 

@@ -12,7 +12,7 @@
 
 _Static_assert(ARMS * sizeof(struct site_arm) + sizeof(struct learned_view) <= (size_t)1 << 20, "a MiB at most");
 
-#define TRIAL_BYTES ((size_t)1 << 20)
+#define TRIAL_BYTES ((size_t)256 << 10)
 #define TRIALS 3u
 
 enum learned_state { LEARNED_NOTHING, LEARNED_READY, LEARNED_NO_MEMORY };

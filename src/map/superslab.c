@@ -278,12 +278,12 @@ static struct superslab *first_to_go(bool only_due, uint64_t before_ms) {
   return NULL;
 }
 
-size_t units_purge_learned(bool only_due, uint64_t before_ms) {
+size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
   size_t purged = 0;
-  if (units_learned_bytes() == 0)
+  if (units_learned_bytes() <= keep_bytes)
     return 0;
   lock_take(&units.lock);
-  for (struct superslab *s; (s = first_to_go(only_due, before_ms)) != NULL;)
+  for (struct superslab *s; units_learned_bytes() > keep_bytes && (s = first_to_go(only_due, before_ms)) != NULL;)
     purged += purge(s); /* whatever the result, it is in none of these lists */
   lock_give(&units.lock);
   return purged;

@@ -29,8 +29,8 @@ void units_give(void *run, unsigned order, unsigned keep);
  * most keep_bytes of theirs are left or the rest was in use at or after before_ms. One thread at a time
  * (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
 size_t units_purge(size_t keep_bytes, uint64_t before_ms);
-/* The same for the others: those whose time is over, or, unless only_due, all that were in use before before_ms. */
-size_t units_purge_learned(bool only_due, uint64_t before_ms);
+/* The same for the others: of those whose time is over, or, unless only_due, of all that were in use before before_ms. */
+size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
 
 /* Without the lock. learned_bytes: those that the profile does not decide about; oldest_ms: when a unit was last given
  * to the oldest superslab that it decides about; due_ms: when the first of the others is to go; 0 if there is none. */

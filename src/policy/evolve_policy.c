@@ -247,8 +247,7 @@ static struct evolve_idle cut_newest(struct evolve_arm *arm, uint32_t pages) {
   return cut;
 }
 
-void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs, uint32_t pages,
-                  uint32_t now_ms) {
+uint32_t evolve_lend(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t pages, uint32_t now_ms) {
   while (pages > 0 && arm->idle_count > 0) {
     struct evolve_idle reused = cut_newest(arm, pages);
     uint64_t fault_ns = (uint64_t)reused.pages * costs->fault_ns;
@@ -262,7 +261,14 @@ void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct
     }
     pages -= reused.pages;
   }
+  return pages;
+}
+
+uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
+                      uint32_t pages, uint32_t now_ms) {
+  uint32_t missing = evolve_lend(arm, costs, pages, now_ms);
   note_event(arm, prior);
+  return missing;
 }
 
 enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm) {

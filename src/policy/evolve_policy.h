@@ -86,12 +86,15 @@ void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum
  * is followed while the arm has played few epochs itself. */
 enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior);
 
-/* pages were freed, and are to be treated as the result says; or were asked for, perhaps such as were freed before.
- * What the prior learns is part of it. */
+/* pages were freed, and are to be treated as the result says; or were asked for: the result says how many of them were
+ * not among those that this arm knows to be idle. What the prior learns is part of it. */
 enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                                   uint32_t pages, uint32_t now_ms);
-void evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs, uint32_t pages,
-                  uint32_t now_ms);
+uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
+                      uint32_t pages, uint32_t now_ms);
+
+/* The same where another arm has asked: its idle pages are used again all the same, but the event is not this arm's. */
+uint32_t evolve_lend(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t pages, uint32_t now_ms);
 
 /* Charges rent up to now. Changes no total in the end, but what an epoch is charged: for figures, tick a copy. */
 void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t now_ms);

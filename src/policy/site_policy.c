@@ -70,10 +70,47 @@ static struct evolve_arm *arm_of(struct site_table *table, const struct site_cos
   return &settle(table, coldest, site, range)->arm;
 }
 
+/* --- lending --- */
+
+static uint32_t place_count(const struct site_table *table) { return table->set_count * SITE_WAYS; }
+
+static struct site_lenders *lenders_of(struct site_table *table, const struct site_costs *costs, unsigned range) {
+  return &table->lenders[range >= costs->mapping_range];
+}
+
+/* The arm is one of the table's, for this range. */
+static void note_lender(struct site_table *table, struct site_lenders *lenders, const struct evolve_arm *arm,
+                        unsigned range) {
+  uint32_t number = place_count(table) + range + 1;
+  if (arm != &table->rests[range])
+    number =
+        (uint32_t)((const struct site_arm *)((const char *)arm - offsetof(struct site_arm, arm)) - table->places) + 1;
+  uint32_t last = lenders->arms[(lenders->next + SITE_LENDERS - 1) % SITE_LENDERS];
+  if (number != last)
+    lenders->arms[lenders->next++ % SITE_LENDERS] = number;
+}
+
+static void borrow(struct site_table *table, struct site_lenders *lenders, const struct site_costs *costs,
+                   uint32_t pages, uint32_t now_ms) {
+  for (uint32_t i = 1; pages > 0 && i <= SITE_LENDERS; i++) {
+    uint32_t number = lenders->arms[(lenders->next - i) % SITE_LENDERS];
+    if (number == 0)
+      return;
+    bool is_rest = number > place_count(table);
+    unsigned range = is_rest ? number - place_count(table) - 1 : table->places[number - 1].range;
+    struct evolve_arm *arm = is_rest ? &table->rests[range] : &table->places[number - 1].arm;
+    if (lenders_of(table, costs, range) == lenders) /* the place may be another's by now */
+      pages = evolve_lend(arm, costs_of(costs, range), pages, now_ms);
+  }
+}
+
+/* --- events --- */
+
 enum evolve_strategy site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
                                 uint32_t pages, uint32_t now_ms) {
-  return evolve_freed(arm_of(table, costs, site, range, now_ms), &table->priors[range], costs_of(costs, range), pages,
-                      now_ms);
+  struct evolve_arm *arm = arm_of(table, costs, site, range, now_ms);
+  note_lender(table, lenders_of(table, costs, range), arm, range);
+  return evolve_freed(arm, &table->priors[range], costs_of(costs, range), pages, now_ms);
 }
 
 enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range) {
@@ -86,7 +123,9 @@ enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, 
 
 void site_taken(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range, uint32_t pages,
                 uint32_t now_ms) {
-  evolve_taken(arm_of(table, costs, site, range, now_ms), &table->priors[range], costs_of(costs, range), pages, now_ms);
+  struct evolve_arm *arm = arm_of(table, costs, site, range, now_ms);
+  uint32_t missing = evolve_taken(arm, &table->priors[range], costs_of(costs, range), pages, now_ms);
+  borrow(table, lenders_of(table, costs, range), costs, missing, now_ms);
 }
 
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,

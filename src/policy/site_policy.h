@@ -4,6 +4,8 @@
  * The table is bounded. A site that comes when its set is full cools the coldest arm of the set, and takes its place
  * once that has cooled down; until then it is decided about together with all other such sites, by the rest. Sites
  * that are asked for often keep their arms so, however many others pass by.
+ * Memory that one site freed serves the next, whoever that is: what a site asks for beyond its own idle pages is taken
+ * from the sites that freed last, and speaks for keeping theirs.
  *   P1  of one key there is one arm at most
  *   P2  total and total_acted of all arms, rests and gone, added up, are what every event so far was charged
  * site_table_is_valid checks P1. The caller's lock guards a table.
@@ -18,6 +20,7 @@
   32u /* a doubling of the size each; the first has all that are smaller, the last all that are larger */
 #define SITE_RANGE_FIRST 4u /* log2 of the bytes */
 #define SITE_WARMTH_MAX 64u
+#define SITE_LENDERS 16u
 
 struct site_arm {
   uint64_t site;
@@ -35,6 +38,10 @@ struct site_table {
   struct evolve_arm rests[SITE_RANGES];  /* sites without a place */
   uint64_t gone[EVOLVE_STRATEGIES];      /* totals of displaced arms */
   uint64_t gone_acted;
+  struct site_lenders {
+    uint32_t arms[SITE_LENDERS]; /* that freed last: a place's number + 1, or behind those a rest's; 0: none */
+    uint32_t next;
+  } lenders[2]; /* of parts, of mappings: one cannot become the other */
 };
 
 /* Giving back costs more where a mapping ends, and a new one is made: from this range on. */

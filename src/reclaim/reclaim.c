@@ -32,11 +32,15 @@ static size_t free_by_profile(void) { return less(usage_free(), learned_bytes())
 /* When the first of the others is to go, 0: there is none. */
 uint64_t reclaim_due_ms(void) { return keep_earlier_ms(large_due_ms(), units_due_ms()); }
 
-/* Gives the others back, those whose time is over, or, unless only_due, all that were freed before before_ms. */
-static size_t purge_learned(bool only_due, uint64_t before_ms) {
-  if (LIKELY(learned_bytes() == 0) || option_value(OPTION_PURGE) == PURGE_OFF)
+/* Gives the others back, those whose time is over, or, unless only_due, all that were freed before before_ms, until at
+ * most keep_bytes are free, the profile's included. */
+static size_t purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
+  if (LIKELY(learned_bytes() == 0) || option_value(OPTION_PURGE) == PURGE_OFF || usage_free() <= keep_bytes)
     return 0;
-  return large_evict_learned(only_due, before_ms) + units_purge_learned(only_due, before_ms);
+  size_t given_back =
+      large_evict_learned(only_due, less(keep_bytes, less(usage_free(), large_learned_bytes())), before_ms);
+  return given_back +
+         units_purge_learned(only_due, less(keep_bytes, less(usage_free(), units_learned_bytes())), before_ms);
 }
 
 /* Purges free memory, oldest first, until at most keep_bytes are free or the rest was in use at or after
@@ -56,15 +60,16 @@ static uint64_t any_time(void) { return os_milliseconds() + 1; }
 
 /* Read without locks: late or early by one range does not matter. */
 static bool free_is_due(void) {
-  size_t free_bytes = free_by_profile();
   uint64_t due_ms = reclaim_due_ms();
   if (UNLIKELY(due_ms != 0) && os_milliseconds() >= due_ms)
     return true;
-  if (LIKELY(free_bytes < FREE_BYTES_MIN) || free_bytes <= usage_keep())
+  if (LIKELY(usage_free() < FREE_BYTES_MIN) || usage_free() <= usage_keep())
     return false;
+  if (usage_free() > usage_keep_for_now())
+    return true;
   uint64_t oldest_ms =
       keep_earlier_ms(keep_earlier_ms(extents_oldest_ms(), units_oldest_ms()), large_cache_oldest_ms());
-  return free_bytes > usage_keep_for_now() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
+  return oldest_ms != 0 && free_by_profile() > usage_keep() && os_milliseconds() - oldest_ms >= delay_ms();
 }
 
 /* To be compared with times: so long ago, or longer. */
@@ -74,10 +79,13 @@ static uint64_t before(uint64_t ago_ms) {
 }
 
 static size_t purge_due(void) {
-  size_t given_back = purge_learned(true, 0);
+  size_t given_back = purge_learned(true, 0, 0);
   size_t bound = usage_keep_for_now();
-  if (free_by_profile() > bound)
-    given_back += purge_free(less(bound, PURGE_MARGIN), any_time());
+  if (usage_free() > bound) {
+    given_back += purge_free(less(less(bound, PURGE_MARGIN), learned_bytes()), any_time());
+    if (usage_free() > bound)
+      given_back += purge_learned(false, less(bound, PURGE_MARGIN), any_time());
+  }
   return given_back + purge_free(usage_keep(), before(delay_ms()));
 }
 
@@ -153,7 +161,7 @@ static bool look_at_limits(bool under_pressure) {
   view.target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20;
   if (view.target_bytes == 0 || less(view.held_bytes, view.live_bytes) <= view.target_bytes)
     return false;
-  purge_learned(false, any_time());
+  purge_learned(false, 0, any_time());
   purge_free(limit_keep(&view, keep), any_time());
   return true;
 }
@@ -210,7 +218,7 @@ bool reclaim_round(enum reclaim_depth depth) {
     given_back += purge_due();
   } else {
     bool is_idle = depth == RECLAIM_IDLE;
-    given_back += purge_learned(true, 0) + purge_learned(false, is_idle ? before(LEARNED_IDLE_MS) : any_time());
+    given_back += purge_learned(true, 0, 0) + purge_learned(false, 0, is_idle ? before(LEARNED_IDLE_MS) : any_time());
     given_back += purge_free(0, is_idle ? before(delay_ms()) : any_time());
   }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
@@ -223,10 +231,8 @@ size_t reclaim_trim(size_t keep_bytes) {
   heaps_sweep(heap_count());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  size_t given_back = 0;
-  if (usage_free() > keep_bytes)
-    given_back += purge_learned(false, any_time());
-  given_back += purge_free(keep_bytes, any_time());
+  size_t given_back = purge_learned(false, keep_bytes, any_time());
+  given_back += purge_free(less(keep_bytes, learned_bytes()), any_time());
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL);
   lock_give(&reclaim.round);
@@ -237,8 +243,8 @@ void reclaim_all(void) {
   heaps_sweep(heap_count());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  large_evict_learned(false, any_time());
-  units_purge_learned(false, any_time());
+  large_evict_learned(false, 0, any_time());
+  units_purge_learned(false, 0, any_time());
   large_evict(0, any_time()); /* mappings too where `purge` is off: they take address space */
   purge_free(0, any_time());
   lock_give(&reclaim.round);

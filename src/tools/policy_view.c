@@ -139,6 +139,12 @@ static void print_arm(const struct policy_view *view, const struct policy_record
          share(regret_ns, best));
 }
 
+/* Rests of sizes that nobody asked for are rated, too, if a file says so. */
+static bool is_row(const struct policy_record *record) {
+  return record->kind == POLICY_RECORD_SITE ||
+         (record->kind == POLICY_RECORD_REST && record->total[EVOLVE_AT_ONCE] + record->total_acted > 0);
+}
+
 static void print_arms(const struct policy_view *view) {
   static const char *const short_names[EVOLVE_STRATEGIES] = {"once", "10ms", ".1s", "1s", "10s", "warm"};
   printf("%-*s %-12s %-12s   points of each strategy                   cost   regret    of\n", SITE_COLUMNS, "", "",
@@ -148,7 +154,7 @@ static void print_arms(const struct policy_view *view) {
     printf("%5s", short_names[strategy]);
   printf(" %7s %5s %9s %8s %4s\n", "matches", "turns", "ms", "ms", "%");
   for (size_t i = 0; i < view->record_count; i++)
-    if (view->records[i].kind != POLICY_RECORD_PRIOR)
+    if (is_row(&view->records[i]))
       print_arm(view, &view->records[i]);
 }
 
