@@ -1,0 +1,190 @@
+/* policy_replay: what the engine of a running program is told, told again to a fresh table, gives the same ratings and
+ * sums, bit for bit; and one event that is missing, or a millisecond later, does not. Time is made by the test. */
+#include "unit.h"
+
+#include "hakmem/hakmem.h"
+#include "large/large.h"
+#include "learn/learned.h"
+#include "os/os.h"
+
+#define EVENTS_MAX 65536u
+#define DELAY_LEADER EVOLVE_1S /* of the default delay */
+
+static uint64_t now_ms = UINT32_MAX - 20000; /* 32 bits wrap on the way */
+
+uint64_t __wrap_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void) { return now_ms; }
+
+/* --- the recorder --- */
+
+static struct event {
+  uint64_t site;
+  size_t size, bytes; /* size: of the object, or of a slab's blocks */
+  uint32_t ms;
+  bool is_taken;
+} events[EVENTS_MAX];
+static unsigned event_count;
+
+static void note(bool is_taken, uint64_t site, size_t size, size_t bytes) {
+  assert_true(event_count < EVENTS_MAX);
+  events[event_count++] =
+      (struct event){.site = site, .size = size, .bytes = bytes, .ms = (uint32_t)now_ms, .is_taken = is_taken};
+}
+
+uint64_t __real_learned_large_taken(uintptr_t caller, size_t bytes);
+unsigned __real_learned_large_freed(uint64_t site, size_t bytes);
+void __real_learned_small_taken(size_t block_bytes, size_t slab_bytes);
+unsigned __real_learned_small_freed(size_t block_bytes, size_t slab_bytes);
+uint64_t __wrap_learned_large_taken(uintptr_t caller, size_t bytes);
+unsigned __wrap_learned_large_freed(uint64_t site, size_t bytes);
+void __wrap_learned_small_taken(size_t block_bytes, size_t slab_bytes);
+unsigned __wrap_learned_small_freed(size_t block_bytes, size_t slab_bytes);
+
+uint64_t __wrap_learned_large_taken(uintptr_t caller, size_t bytes) {
+  uint64_t site = __real_learned_large_taken(caller, bytes);
+  note(true, site, bytes, bytes);
+  return site;
+}
+unsigned __wrap_learned_large_freed(uint64_t site, size_t bytes) {
+  note(false, site, bytes, bytes);
+  return __real_learned_large_freed(site, bytes);
+}
+void __wrap_learned_small_taken(size_t block_bytes, size_t slab_bytes) {
+  note(true, LEARNED_SITE_SMALL, block_bytes, slab_bytes);
+  __real_learned_small_taken(block_bytes, slab_bytes);
+}
+unsigned __wrap_learned_small_freed(size_t block_bytes, size_t slab_bytes) {
+  note(false, LEARNED_SITE_SMALL, block_bytes, slab_bytes);
+  return __real_learned_small_freed(block_bytes, slab_bytes);
+}
+
+/* --- the program --- */
+
+static void large_objects(uint64_t *random) {
+  enum { SITES = 3000, LIVE = 48 }; /* more than the table has room for */
+  void *live[LIVE] = {0};
+  for (unsigned i = 0; i < 12000; i++) {
+    void **object = &live[unit_random(random) % LIVE];
+    if (*object) {
+      large_free(*object);
+      *object = NULL;
+    } else {
+      size_t bytes = i % 100 == 0 ? (size_t)40 << 20 : (unit_random(random) % 24 + 5) * 65536;
+      bool zeroed, is_common = unit_random(random) % 4 == 0;
+      *object = large_alloc(bytes, 16, unit_random(random) % (is_common ? 20 : SITES) * 64 + 64, &zeroed);
+      assert_non_null(*object);
+    }
+    now_ms += unit_random(random) % 300 >> unit_random(random) % 9;
+  }
+  for (unsigned i = 0; i < LIVE; i++)
+    if (live[i])
+      large_free(live[i]);
+}
+
+static void small_blocks(uint64_t *random) {
+  enum { BLOCKS = 4000 };
+  static void *blocks[BLOCKS];
+  for (unsigned turn = 0; turn < 6; turn++) {
+    for (unsigned i = 0; i < BLOCKS; i++)
+      assert_non_null(blocks[i] = hak_malloc((size_t)1 << (4 + unit_random(random) % 9)));
+    now_ms += 20;
+    for (unsigned i = 0; i < BLOCKS; i++)
+      hak_free(blocks[i]);
+    hak_trim(0); /* bins and empty slabs go */
+    now_ms += 700;
+  }
+}
+
+/* --- the replay --- */
+
+enum change { AS_IT_WAS, ONE_MISSING, ONE_LATER };
+
+static void replay(struct site_table *table, const struct learned_view *live, enum change change) {
+  void *places = calloc(1, site_table_bytes(live->arm_count));
+  assert_non_null(places);
+  site_table_begin(table, places, live->arm_count, DELAY_LEADER);
+  size_t page_bytes = min_size(os_page_bytes(), UNIT_BYTES);
+  for (unsigned i = 0; i < event_count; i++) {
+    const struct event *event = &events[i];
+    bool is_changed = i == event_count / 2;
+    if (is_changed && change == ONE_MISSING)
+      continue;
+    uint32_t pages = (uint32_t)(event->bytes / page_bytes), ms = event->ms + (is_changed && change == ONE_LATER);
+    if (event->is_taken)
+      site_taken(table, &live->costs, event->site, site_range(event->size), pages, ms);
+    else
+      site_freed(table, &live->costs, event->site, site_range(event->size), pages, ms);
+  }
+}
+
+static bool is_same_arm(const struct evolve_arm *a, const struct evolve_arm *b) {
+  bool same = a->total_acted == b->total_acted && a->stake == b->stake && a->epochs == b->epochs &&
+              a->switches == b->switches && a->idle_count == b->idle_count && a->events == b->events &&
+              a->leader == b->leader && memcmp(a->total, b->total, sizeof a->total) == 0 &&
+              memcmp(a->epoch, b->epoch, sizeof a->epoch) == 0 && memcmp(a->rating, b->rating, sizeof a->rating) == 0;
+  for (unsigned i = 0; same && i < a->idle_count; i++)
+    same = a->idle[i].freed_ms == b->idle[i].freed_ms && a->idle[i].charged_ms == b->idle[i].charged_ms &&
+           a->idle[i].pages == b->idle[i].pages && a->idle[i].calls == b->idle[i].calls &&
+           a->idle[i].acted == b->idle[i].acted;
+  return same;
+}
+
+static bool is_same(const struct site_table *a, const struct site_table *b, uint32_t arm_count) {
+  bool same = a->taken_count == b->taken_count && a->displaced == b->displaced && a->gone_acted == b->gone_acted &&
+              memcmp(a->gone, b->gone, sizeof a->gone) == 0;
+  for (unsigned range = 0; same && range < SITE_RANGES; range++)
+    same = is_same_arm(&a->priors[range], &b->priors[range]) && is_same_arm(&a->rests[range], &b->rests[range]);
+  for (uint32_t i = 0; same && i < arm_count; i++) {
+    const struct site_arm *left = &a->places[i], *right = &b->places[i];
+    same = left->taken == right->taken && left->site == right->site && left->range == right->range &&
+           left->warmth == right->warmth && is_same_arm(&left->arm, &right->arm);
+  }
+  return same;
+}
+
+static void replays_to_the_same(void **unused) {
+  (void)unused;
+  static const bool is_same_wanted[] = {[AS_IT_WAS] = true, [ONE_MISSING] = false, [ONE_LATER] = false};
+  struct site_table *table = malloc(sizeof *table);
+  assert_non_null(table);
+  for (enum change change = AS_IT_WAS; change <= ONE_LATER; change++) {
+    struct learned_view *live = learned_open();
+    assert_non_null(live);
+    replay(table, live, change);
+    bool same = is_same(table, &live->table, live->arm_count);
+    struct site_totals mine = site_totals(table, &live->costs, (uint32_t)now_ms);
+    struct site_totals theirs = site_totals(&live->table, &live->costs, (uint32_t)now_ms);
+    learned_close();
+    assert_int_equal(same, is_same_wanted[change]);
+    assert_int_equal(memcmp(&mine, &theirs, sizeof mine) == 0, is_same_wanted[change]);
+    free(table->places);
+  }
+  free(table);
+}
+
+static int begin(void **unused) {
+  (void)unused;
+  unit_alone();
+  assert_int_equal(option_set(OPTION_POLICY, "evolving"), OPTION_OK);
+  uint64_t random = UNIT_SEED;
+  large_objects(&random);
+  small_blocks(&random);
+  large_objects(&random);
+  unsigned small = 0, matches = 0, switches = 0;
+  for (unsigned i = 0; i < event_count; i++)
+    small += events[i].site == LEARNED_SITE_SMALL;
+  struct learned_view *live = learned_open();
+  assert_non_null(live);
+  for (uint32_t i = 0; i < live->arm_count; i++) {
+    matches += live->table.places[i].arm.epochs;
+    switches += live->table.places[i].arm.switches;
+  }
+  assert_true(live->table.displaced > 0 && small > 0 && matches > 0 && switches > 0);
+  learned_close();
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(replays_to_the_same)};
+  return cmocka_run_group_tests(tests, begin, NULL);
+}
