@@ -64,7 +64,7 @@ static const char *space(const char *at) {
 }
 
 static bool text_line(struct stream *stream, const char *line, uint64_t row) {
-  uint64_t ms, site, bytes;
+  uint64_t ms = 0, site = 0, bytes = 0;
   const char *at = space(number(line, MS_MAX, &ms));
   char sign = at ? *at : 0;
   at = sign == '+' || sign == '-' ? space(at + 1) : NULL;
