@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SAMPLE_MS = 4, SPEED_MAX = 1000, TINY_SPEED = 50 };
+enum { SAMPLE_MS = 4, FACTOR_MAX = 1000, TINY_SPEED = 50 };
 #define MS_NS ((uint64_t)1000000)
 
 /* As in cold_churn: the return address of malloc is the site's own, and the compiler does not merge the functions. */
@@ -217,7 +217,7 @@ static int watch(char **words) {
 /* --- arguments --- */
 
 static void usage(FILE *out) {
-  fputs("usage: policy_load NAME [--events | --turns] [--speed N] [--tiny]\n"
+  fputs("usage: policy_load NAME [--events | --turns] [--speed N] [--times N] [--tiny]\n"
         "       policy_load --watch [--env NAME=VALUE]... COMMAND [ARGUMENT...]\n",
         out);
 }
@@ -231,6 +231,7 @@ static int help(void) {
       "  --events    print its events instead: MILLISECONDS + SITE BYTES of a block taken, - of one given back\n"
       "  --turns     print after how many events the program changes its ways\n"
       "  --speed N   how much faster than its own clock it runs (1; 1 to 1000); with --events: the adversary's engine\n"
+      "  --times N   so many times as long (1; 1 to 1000)\n"
       "  --tiny      almost nothing: does it work?\n"
       "  --watch     run COMMAND, with its variables set, and measure that");
   return 0;
@@ -247,12 +248,12 @@ __attribute__((format(printf, 1, 2))) static int refuse(const char *format, ...)
   return 2;
 }
 
-static bool read_speed(const char *text, unsigned *speed) {
+static bool read_factor(const char *text, unsigned *factor) {
   char *end = NULL;
   unsigned long value = text ? strtoul(text, &end, 10) : 0;
-  if (!text || text[0] < '0' || text[0] > '9' || *end || value < 1 || value > SPEED_MAX)
+  if (!text || text[0] < '0' || text[0] > '9' || *end || value < 1 || value > FACTOR_MAX)
     return false;
-  *speed = (unsigned)value;
+  *factor = (unsigned)value;
   return true;
 }
 
@@ -262,7 +263,7 @@ int main(int argc, char **argv) {
   const struct policy_work *work = NULL;
   struct load *load = &running.load;
   bool is_text = false;
-  load->speed = 1;
+  load->speed = load->times = 1;
   for (int i = 1; i < argc; i++) {
     const char *word = argv[i];
     if (strcmp(word, "--help") == 0)
@@ -274,9 +275,9 @@ int main(int argc, char **argv) {
       running.prints_turns = word[2] == 't';
     } else if (strcmp(word, "--tiny") == 0) {
       load->is_tiny = true;
-    } else if (strcmp(word, "--speed") == 0) {
-      if (!read_speed(argv[++i], &load->speed))
-        return refuse("--speed: '%s' is not a number from 1 to %d", argv[i] ? argv[i] : "", SPEED_MAX);
+    } else if (strcmp(word, "--speed") == 0 || strcmp(word, "--times") == 0) {
+      if (!read_factor(argv[++i], strcmp(word, "--speed") == 0 ? &load->speed : &load->times))
+        return refuse("%s: '%s' is not a number from 1 to %d", word, argv[i] ? argv[i] : "", FACTOR_MAX);
     } else if (word[0] == '-') {
       return refuse("unknown option %s", word);
     } else if (work) {

@@ -243,9 +243,10 @@ static int simulate(const char *path) {
     return refuse("--save: %s", problem);
   if (!stream_read(path, happened, NULL, problem))
     return refuse("%s: %s", path, problem);
+  struct site_totals totals = totals_now();
+  site_conclude(&run.table, &run.costs, (uint32_t)run.ms);
   if (run.save && !save(run.save))
     return 1;
-  struct site_totals totals = totals_now();
   if (run.is_json)
     print_json(&totals);
   else

@@ -11,6 +11,11 @@
 
 static unsigned some(const struct load *load, unsigned count) { return load->is_tiny && count > 2 ? 2 : count; }
 
+/* The same of what is done the more often the longer the run is to be. */
+static unsigned lasting(const struct load *load, unsigned count) {
+  return load->is_tiny ? some(load, count) : count * load->times;
+}
+
 static uint32_t span(const struct load *load, uint32_t ms) { return load->is_tiny ? ms / 50 : ms; }
 
 static double between_0_and_1(uint64_t *random) { return (double)(bench_random(random) >> 11) * 0x1p-53; }
@@ -46,15 +51,20 @@ static void rounds(struct load *load, unsigned times, const struct rounds *way) 
     one_round(load, way);
 }
 
+static void lasting_rounds(struct load *load, unsigned times, const struct rounds *way) {
+  for (unsigned i = 0; i < lasting(load, times); i++)
+    one_round(load, way);
+}
+
 static void reuse(struct load *load) {
-  rounds(load, 40, &(struct rounds){.site = 1, .count = 24, .bytes = 2 * MIB, .hold_ms = 300, .gap_ms = 200});
+  lasting_rounds(load, 40, &(struct rounds){.site = 1, .count = 24, .bytes = 2 * MIB, .hold_ms = 300, .gap_ms = 200});
 }
 
 /* A site comes again after three seconds, and with another size. */
 static void one_shot(struct load *load) {
   enum { ONE_SHOT_SITES = 20 };
   uint64_t random = bench_seed(2, 0);
-  for (unsigned i = 0; i < some(load, 200); i++) {
+  for (unsigned i = 0; i < lasting(load, 200); i++) {
     size_t bytes = (size_t)spread(&random, 4.0 * MIB, 32.0 * MIB);
     load->take(load, 1 + i % ONE_SHOT_SITES, 0, bytes);
     load->wait(load, 50);
@@ -64,7 +74,7 @@ static void one_shot(struct load *load) {
 }
 
 static void bursts(struct load *load) {
-  for (unsigned i = 0; i < some(load, 4); i++) {
+  for (unsigned i = 0; i < lasting(load, 4); i++) {
     rounds(load, 16, &(struct rounds){.site = 1, .count = 8, .bytes = 3 * MIB, .hold_ms = 20, .gap_ms = 4});
     rounds(load, 16, &(struct rounds){.site = 2, .count = 4, .bytes = 700 * KIB, .hold_ms = 5, .gap_ms = 2});
     load->wait(load, span(load, 8000));
@@ -75,11 +85,11 @@ static void bursts(struct load *load) {
 static void turn(struct load *load) {
   const struct rounds hot = {.site = 1, .count = 8, .bytes = 3 * MIB, .hold_ms = 40, .gap_ms = 40};
   const struct rounds cold = {.site = 1, .count = 8, .bytes = 3 * MIB, .hold_ms = 40, .gap_ms = 2500};
-  rounds(load, 50, &hot);
+  lasting_rounds(load, 50, &hot);
   load->turn(load);
-  rounds(load, 10, &cold);
+  lasting_rounds(load, 10, &cold);
   load->turn(load);
-  rounds(load, 50, &hot);
+  lasting_rounds(load, 50, &hot);
 }
 
 /* Several that take and give on their own, each with one block. */
@@ -136,7 +146,7 @@ static void hundred_tempers(struct load *load, bool is_wrapped) {
         .next_ms = (uint32_t)(between_0_and_1(&random) * span(load, 2000)),
     };
   }
-  live_on(load, tempers, COUNT, span(load, ALL_MS), &random);
+  live_on(load, tempers, COUNT, load->times * span(load, ALL_MS), &random);
 }
 
 static void hundred(struct load *load) { hundred_tempers(load, false); }
@@ -146,7 +156,7 @@ static void wrapper(struct load *load) { hundred_tempers(load, true); }
 static void growing(struct load *load) {
   enum { STEPS = 40 };
   const double low = 300.0 * KIB, high = 31.0 * MIB;
-  for (unsigned sweep = 0; sweep < some(load, 8); sweep++)
+  for (unsigned sweep = 0; sweep < lasting(load, 8); sweep++)
     for (unsigned i = 0; i < some(load, STEPS); i++) {
       unsigned step = sweep % 2 ? STEPS - i : i;
       load->take(load, 1, i % 2, (size_t)(low * pow(high / low, step / (double)STEPS)));
@@ -172,7 +182,7 @@ static void server(struct load *load) {
   uint32_t due_ms[IN_FLIGHT] = {0}, now_ms = 0, arrival_ms = 0;
   bool is_busy[IN_FLIGHT] = {false}, is_taken[IN_FLIGHT][BLOCKS];
   uint64_t random = bench_seed(8, 0);
-  for (unsigned request = 0, busy = 0; request < some(load, REQUESTS) || busy > 0;) {
+  for (unsigned request = 0, busy = 0; request < lasting(load, REQUESTS) || busy > 0;) {
     unsigned earliest = IN_FLIGHT, idle = IN_FLIGHT;
     for (unsigned i = 0; i < IN_FLIGHT; i++) {
       if (!is_busy[i])
@@ -180,8 +190,8 @@ static void server(struct load *load) {
       else if (earliest == IN_FLIGHT || due_ms[i] < due_ms[earliest])
         earliest = i;
     }
-    bool is_arrival =
-        request < some(load, REQUESTS) && idle < IN_FLIGHT && (earliest == IN_FLIGHT || arrival_ms < due_ms[earliest]);
+    bool is_arrival = request < lasting(load, REQUESTS) && idle < IN_FLIGHT &&
+                      (earliest == IN_FLIGHT || arrival_ms < due_ms[earliest]);
     uint32_t next_ms = is_arrival ? arrival_ms : due_ms[earliest];
     if (next_ms > now_ms)
       load->wait(load, next_ms - now_ms);
@@ -203,8 +213,11 @@ static void server(struct load *load) {
   }
 }
 
-/* Runs an arm of the engine's own beside, and leaves blocks alone for a little longer than what leads would keep them. */
-static void adversary(struct load *load) {
+/* How long to leave blocks alone, knowing how long they will be kept. */
+typedef uint32_t malice(uint32_t kept_ms, uint32_t delay_ms);
+
+/* Runs an arm of the engine's own beside. */
+static void against_leader(struct load *load, malice *gap_of) {
   enum { ROUNDS = 160, COUNT = 4, ALL_MS = 40000, DELAY_MS = 1000, FAULT_NS = 500 };
   const size_t bytes = 4 * MIB;
   const uint32_t pages = (uint32_t)(bytes / 4096);
@@ -218,12 +231,12 @@ static void adversary(struct load *load) {
   evolve_arm_begin(&prior, first);
   evolve_arm_begin_like(&arm, &prior);
   uint32_t now_ms = 0; /* of the real clock */
-  for (unsigned i = 0; i < some(load, ROUNDS) && now_ms * load->speed < ALL_MS; i++) {
+  for (unsigned i = 0; i < lasting(load, ROUNDS) && now_ms * load->speed < ALL_MS * load->times; i++) {
     for (unsigned slot = 0; slot < COUNT; slot++)
       evolve_taken(&arm, &prior, &costs, pages, now_ms);
     now_ms += 2;
     uint32_t kept_ms = evolve_delay_ms(evolve_leader(&arm, &prior));
-    uint32_t gap_ms = kept_ms < 4 * delay_ms ? kept_ms + kept_ms / 4 + 2 : 5 * delay_ms;
+    uint32_t gap_ms = gap_of(kept_ms, delay_ms);
     for (unsigned slot = 0; slot < COUNT; slot++)
       evolve_freed(&arm, &prior, &costs, pages, now_ms);
     now_ms += gap_ms;
@@ -235,6 +248,19 @@ static void adversary(struct load *load) {
   }
 }
 
+/* Two tempers; it changes from one to the other whenever the engine has got used to it. */
+static uint32_t the_other_temper(uint32_t kept_ms, uint32_t delay_ms) {
+  return kept_ms < delay_ms ? delay_ms * 3 / 10 : 5 * delay_ms;
+}
+static void adversary(struct load *load) { against_leader(load, the_other_temper); }
+
+/* Any gap: always a little longer than what leads would keep them. Nobody who decides when a block is freed, and draws no
+ * lots, can do better than twice the best in hindsight here. */
+static uint32_t just_too_long(uint32_t kept_ms, uint32_t delay_ms) {
+  return kept_ms < 4 * delay_ms ? kept_ms + kept_ms / 4 + 2 : 5 * delay_ms;
+}
+static void pursuer(struct load *load) { against_leader(load, just_too_long); }
+
 const struct policy_work policy_works[] = {
     {"reuse", "the same big blocks from one site, again and again", reuse},
     {"one-shot", "big buffers, each used once", one_shot},
@@ -244,6 +270,7 @@ const struct policy_work policy_works[] = {
     {"wrapper", "the same hundred behind one call site", wrapper},
     {"growing", "a buffer that grows, then shrinks", growing},
     {"server", "requests of small, mid and large blocks", server},
-    {"adversary", "waits longer than the leading strategy keeps", adversary},
+    {"adversary", "flips between two tempers whenever the leader changes sides", adversary},
+    {"pursuer", "waits just longer than the leading strategy keeps", pursuer},
 };
 const size_t policy_work_count = sizeof policy_works / sizeof *policy_works;

@@ -16,6 +16,7 @@ struct load {
   void (*wait)(struct load *load, uint32_t ms);
   void (*turn)(struct load *load); /* the program changes its ways here */
   unsigned speed;                  /* how much faster than that clock the real one is */
+  unsigned times;                  /* as long */
   bool is_tiny;                    /* does it work? */
 };
 

@@ -33,6 +33,7 @@ class Costs:
     arms: int = 0
     matches: int = 0
     switches: int = 0
+    is_counted: bool = True  # in means and goals
 
     @property
     def best(self) -> str:
@@ -73,7 +74,7 @@ class Means:
 
 
 def means(costs: Sequence[Costs]) -> Means | None:
-    counted = [each for each in costs if each.is_compared]
+    counted = [each for each in costs if each.is_compared and each.is_counted]
     if not counted:
         return None
 

@@ -19,9 +19,11 @@ from lab.run.workloads import Row
 from lab.store.trace import BadTrace, Trace, library_in
 
 GROUP = "policy"
-MADE = ("reuse", "one-shot", "bursts", "turn", "hundred", "wrapper", "growing", "server", "adversary")
+PURSUER = "pursuer"  # shows how bad it can get; no goal counts it, and it is not measured
+MADE = ("reuse", "one-shot", "bursts", "turn", "hundred", "wrapper", "growing", "server", "adversary", PURSUER)
 COMPILER, ARRAYS = RECORDED = ("compiler", "numpy")
 WORKS = MADE + RECORDED
+TIMES = 10  # as long as measured: in half a minute one sees mostly what the beginning costs
 TURNING = "turn"
 # Rows of `hak bench`, longer: a percent is to be seen.
 OVERHEADS = {LARGE_ROW: "large_mix 100 64 16384 30000 SEED", SMALL_ROW: "random_mixed 100000000 400 SEED"}
@@ -94,9 +96,12 @@ class Bench:
         source, preprocessed = self._path("t.cc"), self._path("t.ii")
         source.write_text("int t;\n" if self.is_tiny else apps.source("g++"), encoding="utf-8")
         _run(["g++", "-std=c++17", "-E", "-o", str(preprocessed), str(source)])
-        return [compiler, "-quiet", "-fpreprocessed", "-std=c++17", "-O1", "-o", os.devnull, str(preprocessed)]
+        return [compiler, "-quiet", "-fpreprocessed", "-std=c++17", "-O2", "-g", "-o", os.devnull, str(preprocessed)]
 
     # --- modelled ------------------------------------------------------------------------------------
+
+    def _length(self) -> list[str]:
+        return ["--tiny"] if self.is_tiny else ["--times", str(TIMES)]
 
     def trace(self, work: str) -> str:
         """The file with the events of a workload."""
@@ -104,8 +109,7 @@ class Bench:
         if path.exists():
             return str(path)
         if work in MADE:
-            tiny = ["--tiny"] if self.is_tiny else []
-            path.write_bytes(_run([self._program("policy_load"), work, "--events", *tiny]))
+            path.write_bytes(_run([self._program("policy_load"), work, "--events", *self._length()]))
             return str(path)
         recording = record.Recording(
             self.words(work), path, TRACE_MAX, False, pathlib.Path(self.build_dir, "lib", "libhakrecord.so")
@@ -137,15 +141,14 @@ class Bench:
             again = self._simulate("--load", file, "--json", trace)[0]
             return Costs(
                 work, nothing["fixed"], nothing["evolving"], again["evolving"], nothing["best_of_arm"],
-                *(nothing[name] for name in ("events", "arms", "matches", "switches")),
+                *(nothing[name] for name in ("events", "arms", "matches", "switches")), is_counted=work != PURSUER,
             )  # fmt: skip
         except (KeyError, IndexError) as error:
             raise Failed(f"policy_simulate: no {error} in its output") from None
 
     def recovered(self) -> list[int | None]:
         """After each turn of the workload that has some: the events until its cost is back (judge.policy.recovery)."""
-        tiny = ["--tiny"] if self.is_tiny else []
-        turns = _run([self._program("policy_load"), TURNING, "--turns", *tiny]).split()
+        turns = _run([self._program("policy_load"), TURNING, "--turns", *self._length()]).split()
         try:
             _, *lines = self._simulate("--each", "1", "--json", self.trace(TURNING))
             steps = [Step(line["event"], line["evolving"], line["fixed"]) for line in lines]

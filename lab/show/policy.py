@@ -48,6 +48,9 @@ def costs_table(costs: Sequence[Costs], problems: Mapping[str, str]) -> Group:
     left_out = [each.work for each in costs if not each.is_compared]
     if left_out:
         parts.append(Text(f"  in no mean, as a strategy costs nothing there: {', '.join(left_out)}"))
+    beyond = [each.work for each in costs if not each.is_counted]
+    if beyond:
+        parts.append(Text(f"  in no mean, as it is about the worst case: {', '.join(beyond)}"))
     parts += [Text(f"  {work}: {problem}") for work, problem in problems.items()]
     return Group(*parts)
 

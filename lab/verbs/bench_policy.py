@@ -65,7 +65,8 @@ def run(
         try:
             _model(bench, works, writer, found)
             out.print("\n", show.costs_table(found.costs, found.problems))
-            _measure(turns, others, [work for work in works if work not in found.problems], not words, found)
+            to_measure = [work for work in works if work not in found.problems and work != policy.PURSUER]
+            _measure(turns, others, to_measure, not words, found)
         except KeyboardInterrupt:
             is_stopped = True
     out.print("\n", show.measured_table(found.measured))

@@ -125,7 +125,9 @@ static void add_everything(struct policy_file_writer *writer, const struct learn
 static size_t encode(void *bytes, size_t capacity, const char *by) {
   struct policy_file_writer writer;
   size_t length = 0;
-  const struct learned_view *view = learned_open();
+  struct learned_view *view = learned_open();
+  if (view)
+    site_conclude(&view->table, &view->costs, (uint32_t)os_milliseconds());
   if (view && epochs_of(&view->table) != file.epochs_before) {
     policy_file_begin(&writer, bytes, capacity, &view->costs, by);
     add_everything(&writer, view);

@@ -176,9 +176,7 @@ static void play(struct evolve_arm *arm) {
   arm->epochs++;
 }
 
-static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
-  if (++arm->events < EVOLVE_EPOCH_EVENTS)
-    return;
+static void end_epoch(struct evolve_arm *arm, struct evolve_arm *prior) {
   play(arm);
   if (prior) {
     memcpy(prior->epoch, arm->epoch, sizeof prior->epoch);
@@ -186,6 +184,11 @@ static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
   }
   memset(arm->epoch, 0, sizeof arm->epoch);
   arm->events = 0;
+}
+
+static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
+  if (++arm->events >= EVOLVE_EPOCH_EVENTS)
+    end_epoch(arm, prior);
 }
 
 /* --- events --- */
@@ -269,6 +272,18 @@ uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const st
   uint32_t missing = evolve_lend(arm, costs, pages, now_ms);
   note_event(arm, prior);
   return missing;
+}
+
+void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
+                     uint32_t now_ms) {
+  uint32_t charged = 0;
+  if (arm->epochs >= EPOCHS_OWN)
+    return;
+  evolve_tick(arm, costs, now_ms);
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    charged |= arm->epoch[strategy];
+  if (charged != 0)
+    end_epoch(arm, prior);
 }
 
 enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm) {

@@ -99,6 +99,11 @@ uint32_t evolve_lend(struct evolve_arm *arm, const struct evolve_costs *costs, u
 /* Charges rent up to now. Changes no total in the end, but what an epoch is charged: for figures, tick a copy. */
 void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t now_ms);
 
+/* Nothing more will come. An arm that has played few epochs plays the one that is open, whatever happened in it so far:
+ * programs that run for a second learn from each other so. */
+void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
+                     uint32_t now_ms);
+
 /* The strategy that would have cost least if it alone had acted. total_acted less its total is the regret. */
 enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm);
 

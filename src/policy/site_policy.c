@@ -142,6 +142,14 @@ bool site_learned(struct site_table *table, uint64_t site, unsigned range, const
   return false;
 }
 
+void site_conclude(struct site_table *table, const struct site_costs *costs, uint32_t now_ms) {
+  for (struct site_arm *place = table->places; place < table->places + place_count(table); place++)
+    if (place->taken)
+      evolve_conclude(&place->arm, &table->priors[place->range], costs_of(costs, place->range), now_ms);
+  for (unsigned range = 0; range < SITE_RANGES; range++)
+    evolve_conclude(&table->rests[range], &table->priors[range], costs_of(costs, range), now_ms);
+}
+
 static void add_up(struct site_totals *totals, const struct evolve_arm *arm, const struct evolve_costs *costs,
                    uint32_t now_ms) {
   struct evolve_arm until = *arm;

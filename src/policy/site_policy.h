@@ -71,6 +71,9 @@ enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, 
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
                   enum evolve_strategy leader);
 
+/* The end: what is open is concluded in all arms. */
+void site_conclude(struct site_table *table, const struct site_costs *costs, uint32_t now_ms);
+
 /* Sums over everything, up to now_ms. */
 struct site_totals {
   uint64_t fixed[EVOLVE_STRATEGIES]; /* had one strategy acted everywhere */

@@ -173,7 +173,7 @@ def test_streams_of_events_are_what_they_are_said_to_be(build):
         text = load(build, work, "--events")
         count, ms, sites, most, problem = judged_stream(text)
         assert not problem, (work, problem)
-        assert 200 <= count <= 3000 and 19000 <= ms <= 65000 and most <= 256 << 20, (work, count, ms, most)
+        assert 100 <= count <= 3000 and 19000 <= ms <= 65000 and most <= 256 << 20, (work, count, ms, most)
         assert text == load(build, work, "--events"), f"{work} is another one each time"
         assert len(sites) == {"hundred": 100, "one-shot": 20, "server": 7, "bursts": 2}.get(work, 1), (work, sites)
     hundred, wrapped = (load(build, work, "--events").splitlines() for work in ("hundred", "wrapper"))
@@ -265,6 +265,8 @@ def test_every_workload_runs(tree, made_build, library, tmp_path):
     assert (reuse["nothing"], reuse["file"], reuse["fixed_warm"]) == (80 * 96, 55 * 96, 50 * 96)
     assert "  1.60  " in done.stdout and "  1.10  " in done.stdout, said  # evolving and from a file, of warm
     for work in (*works, *policy.OVERHEADS):
+        if work == policy.PURSUER:  # modelled only
+            continue
         modes = {row.allocator for row in stored if row.work == work} - {"modelled"}
         assert {OFF, NOTHING} <= modes, (work, said)
     # A mode is the same library with another setting.

@@ -106,6 +106,52 @@ static void a_mapping_costs_more_to_give_back(void **unused) {
   end(&f);
 }
 
+/* Sites that come once in ten seconds each, and one comes every hundred milliseconds: what one frees the next takes. */
+static void what_one_frees_serves_the_next(void **unused) {
+  (void)unused;
+  struct fixture f;
+  struct site_costs c = costs();
+  begin(&f, ARMS);
+  for (uint32_t i = 0; i < 400; i++) {
+    site_taken(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100);
+    site_freed(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100 + 10);
+  }
+  assert_true(site_leader(&f.table, 1, 0) >= EVOLVE_100MS);
+  struct site_totals totals = site_totals(&f.table, &c, 40000);
+  assert_in_range(totals.fixed[EVOLVE_WARM], 1, totals.fixed[EVOLVE_10MS] / 5);
+  /* A part of a mapping cannot be had. */
+  const struct evolve_arm *lender = NULL;
+  for (unsigned i = 0; i < ARMS; i++)
+    lender = f.table.places[i].taken && f.table.places[i].arm.idle_count > 0 ? &f.table.places[i].arm : lender;
+  assert_non_null(lender);
+  uint32_t pages = lender->idle[0].pages;
+  site_taken(&f.table, &c, 99, MAPPING_RANGE, PAGES, 40000);
+  assert_int_equal(lender->idle[0].pages, pages);
+  assert_int_equal(lender->idle_count, 1);
+  site_taken(&f.table, &c, 99, 5, PAGES, 40000);
+  assert_int_equal(lender->idle_count, 0);
+  end(&f);
+}
+
+/* One block, freed and never asked for again, is all that happens in many short runs. */
+static void short_lives_teach_as_well(void **unused) {
+  (void)unused;
+  struct fixture f;
+  struct site_costs c = costs();
+  for (unsigned is_concluded = 0; is_concluded < 2; is_concluded++) {
+    begin(&f, ARMS);
+    assert_int_equal(site_freed(&f.table, &c, 1, 0, PAGES, 0), EVOLVE_1S);
+    if (is_concluded)
+      site_conclude(&f.table, &c, 30000);
+    assert_int_equal(f.table.places != NULL && site_totals(&f.table, &c, 30000).epochs == 1, is_concluded);
+    if (is_concluded)
+      assert_in_range(site_leader(&f.table, 1, 0), EVOLVE_AT_ONCE, EVOLVE_10MS);
+    else
+      assert_int_equal(site_leader(&f.table, 1, 0), EVOLVE_1S);
+    end(&f);
+  }
+}
+
 static void warm_sites_keep_their_place(void **unused) {
   (void)unused;
   struct fixture f;
@@ -159,6 +205,8 @@ int main(void) {
       cmocka_unit_test(ranges_are_doublings),
       cmocka_unit_test(no_event_is_lost),
       cmocka_unit_test(a_mapping_costs_more_to_give_back),
+      cmocka_unit_test(what_one_frees_serves_the_next),
+      cmocka_unit_test(short_lives_teach_as_well),
       cmocka_unit_test(warm_sites_keep_their_place),
       cmocka_unit_test(a_hundred_thousand_sites),
       cmocka_unit_test(what_a_file_says_is_followed_at_once),
