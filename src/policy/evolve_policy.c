@@ -6,8 +6,9 @@
 #define STAKE_CAP 4u    /* times the least cost: more does not count */
 #define WEIGHT_ONE 256u /* of a match about the usual stake */
 #define WEIGHT_MAX ((uint64_t)8 * WEIGHT_ONE)
-#define GAIN 72       /* points for a match won against an equal, shared by all matches of an epoch */
-#define EPOCHS_OWN 4u /* before that an arm's own epochs say less than those of all */
+#define GAIN 72                      /* points for a match won against an equal, shared by all matches of an epoch */
+#define EPOCHS_OWN 4u                /* before that an arm's own epochs say less than those of all */
+#define HOME_STEP (2 * EVOLVE_POINT) /* a strategy's handicap for each step from home */
 #define SCORE_ONE 65536u
 
 static const uint32_t delays_ms[EVOLVE_STRATEGIES] = {
@@ -34,18 +35,20 @@ static int32_t bounded(int32_t rating) {
   return rating < -EVOLVE_RATING_MAX ? -EVOLVE_RATING_MAX : rating;
 }
 
-void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy leader) {
+void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy home) {
   memset(arm, 0, sizeof *arm);
-  arm->leader = (uint8_t)leader;
+  arm->leader = arm->home = (uint8_t)home;
 }
 
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other) {
-  evolve_arm_begin(arm, (enum evolve_strategy)other->leader);
+  evolve_arm_begin(arm, (enum evolve_strategy)other->home);
+  arm->leader = other->leader;
   memcpy(arm->rating, other->rating, sizeof arm->rating);
 }
 
 void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader) {
-  evolve_arm_begin(arm, leader);
+  evolve_arm_begin(arm, (enum evolve_strategy)arm->home);
+  arm->leader = (uint8_t)leader;
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
     arm->rating[strategy] = bounded(ratings[strategy]);
   arm->epochs = EPOCHS_OWN;
@@ -136,12 +139,18 @@ static int32_t match(const struct evolve_arm *arm, unsigned first, unsigned seco
   return (int32_t)(won * GAIN * EVOLVE_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (EVOLVE_STRATEGIES - 1)));
 }
 
+/* What counts when the leader is chosen. */
+static int32_t standing(const struct evolve_arm *arm, unsigned strategy) {
+  int32_t steps = (int32_t)strategy - arm->home;
+  return arm->rating[strategy] - HOME_STEP * (steps < 0 ? -steps : steps);
+}
+
 static void choose_leader(struct evolve_arm *arm) {
   unsigned best = 0;
   for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
-    if (arm->rating[strategy] > arm->rating[best])
+    if (standing(arm, strategy) > standing(arm, best))
       best = strategy;
-  if (arm->rating[best] - arm->rating[arm->leader] > EVOLVE_MARGIN) {
+  if (standing(arm, best) - standing(arm, arm->leader) > EVOLVE_MARGIN) {
     arm->leader = (uint8_t)best;
     arm->switches++;
   }
@@ -296,8 +305,8 @@ enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm) {
 
 #ifdef HAK_DEBUG
 bool evolve_is_valid(const struct evolve_arm *arm) {
-  bool valid =
-      arm->idle_count <= EVOLVE_IDLE_MAX && arm->leader < EVOLVE_STRATEGIES && arm->events < EVOLVE_EPOCH_EVENTS;
+  bool valid = arm->idle_count <= EVOLVE_IDLE_MAX && arm->leader < EVOLVE_STRATEGIES && arm->home < EVOLVE_STRATEGIES &&
+               arm->events < EVOLVE_EPOCH_EVENTS;
   for (unsigned i = 0; i < arm->idle_count; i++)
     valid &= arm->idle[i].pages > 0 && arm->idle[i].acted < EVOLVE_STRATEGIES;
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)

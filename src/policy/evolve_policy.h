@@ -12,7 +12,8 @@
  * After EVOLVE_EPOCH_EVENTS events the strategies play each other. A match's score is the other's share of both
  * costs; ratings move as those of chess players do (Elo, The Rating of Chessplayers, 1978), by more when more than
  * usual is at stake. The best rated leads, and what is freed is treated as the leader says; another takes its place
- * once it is EVOLVE_MARGIN points ahead.
+ * once it is EVOLVE_MARGIN points ahead. Among equals the one nearest to what is done without learning is the best: it
+ * costs least when the program changes its ways.
  *   E1  idle[i].pages > 0 for i < idle_count; older ones come first
  *   E2  ratings lie within EVOLVE_RATING_MAX; while none has reached it, they add up to 0
  *   E3  total[s] is what strategy s alone would have cost since the arm began, up to the last tick
@@ -66,19 +67,22 @@ struct evolve_arm {
   uint64_t total_acted;              /* of what the leaders of the time did */
   uint32_t epoch[EVOLVE_STRATEGIES]; /* of total: this epoch's */
   int32_t rating[EVOLVE_STRATEGIES];
-  uint32_t stake;            /* cost of an epoch and strategy, a moving mean */
-  uint32_t epochs, switches; /* epochs played, those before a file was written included */
+  uint32_t stake; /* cost of an epoch and strategy, a moving mean */
+  uint32_t epochs,
+      switches; /* epochs played; an arm with ratings from a file begins with as many as it needs to decide */
   struct evolve_idle idle[EVOLVE_IDLE_MAX];
   uint8_t idle_count;
   uint8_t events; /* of this epoch */
   uint8_t leader;
+  uint8_t home; /* what is done before anything is known */
 };
 
 /* Idle time after which a strategy gives pages back; EVOLVE_NEVER: it does not. */
 uint32_t evolve_delay_ms(enum evolve_strategy strategy);
 
-/* Makes an arm that knows nothing; what another has learned; or, with ratings from a file, decides by itself at once. */
-void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy leader);
+/* Makes an arm that knows nothing; what another has learned; or, of one that is made already, one that has ratings from
+ * a file and decides by itself at once. */
+void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy home);
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other);
 void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader);
 

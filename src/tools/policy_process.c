@@ -20,7 +20,7 @@
 #define STEP_BYTES ((size_t)64 << 10) /* of the search */
 #define SEARCH_BYTES_MAX ((uintptr_t)1 << 30)
 #define ARMS_MAX ((uint32_t)1 << 20)
-#define PIECE_ARMS 16u
+#define PIECE_ITEMS 8u
 #define TRIES_AT_ONCE 8u
 #define TRIES_BEFORE_NAPS 200u
 #define TRIES (TRIES_BEFORE_NAPS + 2000u)
@@ -220,54 +220,62 @@ static bool changes_of(const struct target *target, uint32_t *changes) {
 
 enum steadiness { STEADY, MOVED, GONE };
 
-static enum steadiness copy_once(const struct target *target, bool (*part)(const struct target *, void *),
-                                 void *context) {
+/* Some of what is to be copied: items that are whole each, and need not be of one moment. */
+struct part {
+  uintptr_t address;
+  void *into;
+  size_t item_bytes;
+  uint32_t count;
+};
+
+static enum steadiness copy_once(const struct target *target, const struct part *parts, unsigned count) {
   uint32_t before, after;
   if (!changes_of(target, &before))
     return GONE;
   if (before % 2 != 0)
     return MOVED;
-  if (!part(target, context) || !changes_of(target, &after))
+  for (unsigned i = 0; i < count; i++)
+    if (!copy(target, parts[i].address, parts[i].into, parts[i].item_bytes * parts[i].count))
+      return GONE;
+  if (!changes_of(target, &after))
     return GONE;
   return before == after ? STEADY : MOVED;
 }
 
-static bool copy_steady(struct target *target, bool (*part)(const struct target *, void *), void *context,
-                        unsigned tries) {
+static enum steadiness copy_steady(const struct target *target, const struct part *parts, unsigned count,
+                                   unsigned tries) {
   enum steadiness result = MOVED;
   for (unsigned i = 0; i < tries && result == MOVED; i++) {
     if (i > TRIES_BEFORE_NAPS)
       nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-    result = copy_once(target, part, context);
+    result = copy_once(target, parts, count);
   }
-  if (result == GONE)
-    return wrong(target, "process %ld has ended, or became another program", target->pid);
-  if (result == MOVED)
-    return wrong(target, "process %ld does not hold still for long enough, or was stopped while it learned",
-                 target->pid);
-  return true;
+  return result;
+}
+
+/* The shorter a piece, the more likely it is that nothing changes meanwhile. */
+static enum steadiness copy_in_pieces(const struct target *target, const struct part *part) {
+  enum steadiness result = STEADY;
+  for (uint32_t at = 0; at < part->count && result == STEADY; at += PIECE_ITEMS) {
+    struct part piece = {.address = part->address + at * part->item_bytes,
+                         .into = (char *)part->into + at * part->item_bytes,
+                         .item_bytes = part->item_bytes,
+                         .count = (uint32_t)min_size(PIECE_ITEMS, part->count - at)};
+    result = copy_steady(target, &piece, 1, TRIES);
+  }
+  return result;
 }
 
 struct found {
   struct learned_view view;
   struct site_arm *places;
-  uint32_t first, count; /* of a piece */
 };
 
-static bool copy_view(const struct target *target, void *context) {
-  struct found *found = context;
-  return copy(target, target->view, &found->view, sizeof found->view);
-}
+#define VIEW_AT(member) offsetof(struct learned_view, member)
 
-static bool copy_piece(const struct target *target, void *context) {
-  struct found *found = context;
-  return copy(target, (uintptr_t)found->view.table.places + found->first * sizeof(struct site_arm),
-              found->places + found->first, found->count * sizeof(struct site_arm));
-}
-
-/* The places are where they were before: a table is never moved. */
-static bool copy_all(const struct target *target, void *context) {
-  return copy_view(target, context) && copy_piece(target, context);
+/* Up to what says how large the table is and where; it stays where it is. */
+static struct part part_head(const struct target *target, struct found *found) {
+  return (struct part){target->view, &found->view, VIEW_AT(table.priors), 1};
 }
 
 static bool is_plausible(const struct learned_view *view) {
@@ -275,26 +283,50 @@ static bool is_plausible(const struct learned_view *view) {
          view->table.set_count == view->arm_count / SITE_WAYS && view->table.places;
 }
 
+static enum steadiness copy_all(const struct target *target, struct found *found, bool *is_skewed) {
+  struct learned_view *view = &found->view;
+  const struct part parts[] = {
+      part_head(target, found),
+      {target->view + VIEW_AT(table.priors), view->table.priors, sizeof *view->table.priors, SITE_RANGES},
+      {target->view + VIEW_AT(table.rests), view->table.rests, sizeof *view->table.rests, SITE_RANGES},
+      {target->view + VIEW_AT(table.gone), view->table.gone, VIEW_AT(modules) - VIEW_AT(table.gone), 1},
+      {target->view + VIEW_AT(modules), view->modules, sizeof *view->modules, LEARNED_MODULES},
+      {(uintptr_t)view->table.places, found->places, sizeof *found->places, view->arm_count},
+  };
+  const unsigned count = sizeof parts / sizeof *parts;
+  enum steadiness result = copy_steady(target, parts, count, TRIES_AT_ONCE);
+  if (result != MOVED)
+    return result;
+  *is_skewed = true;
+  result = STEADY;
+  for (unsigned i = 0; i < count && result == STEADY; i++)
+    result = copy_in_pieces(target, &parts[i]);
+  return result;
+}
+_Static_assert(VIEW_AT(table.priors) < VIEW_AT(table.rests) && VIEW_AT(table.rests) < VIEW_AT(table.gone) &&
+                   VIEW_AT(table.gone) < VIEW_AT(modules),
+               "the parts are all there is");
+
 static bool copy_found(struct target *target, struct found *found, bool *is_skewed) {
-  if (!copy_steady(target, copy_view, found, TRIES))
-    return false;
+  struct part head = part_head(target, found);
+  enum steadiness result = copy_steady(target, &head, 1, TRIES);
+  if (result == STEADY) {
+    uint32_t arm_count = found->view.arm_count;
+    if (!is_plausible(&found->view))
+      return wrong(target, "what process %ld has learned is damaged", target->pid);
+    found->places = calloc(arm_count, sizeof *found->places);
+    if (found->places == NULL)
+      return wrong(target, "no memory for %u arms", arm_count);
+    result = copy_all(target, found, is_skewed);
+    found->view.arm_count = arm_count;
+  }
+  if (result == GONE)
+    return wrong(target, "process %ld has ended, or became another program", target->pid);
+  if (result == MOVED)
+    return wrong(target, "process %ld does not hold still for long enough, or was stopped while it learned",
+                 target->pid);
   if (!is_plausible(&found->view))
     return wrong(target, "what process %ld has learned is damaged", target->pid);
-  uint32_t arm_count = found->view.arm_count;
-  found->places = calloc(arm_count, sizeof *found->places);
-  if (found->places == NULL)
-    return wrong(target, "no memory for %u arms", arm_count);
-  found->count = arm_count;
-  if (copy_steady(target, copy_all, found, TRIES_AT_ONCE))
-    return true;
-  *is_skewed = true;
-  if (!copy_steady(target, copy_view, found, TRIES))
-    return false;
-  for (found->first = 0; found->first < arm_count; found->first += found->count) {
-    found->count = (uint32_t)min_size(PIECE_ARMS, arm_count - found->first);
-    if (!copy_steady(target, copy_piece, found, TRIES))
-      return false;
-  }
   return true;
 }
 
