@@ -46,12 +46,13 @@ void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *othe
   memcpy(arm->rating, other->rating, sizeof arm->rating);
 }
 
-void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader) {
+void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader,
+                            uint32_t epochs) {
   evolve_arm_begin(arm, (enum evolve_strategy)arm->home);
   arm->leader = (uint8_t)leader;
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
     arm->rating[strategy] = bounded(ratings[strategy]);
-  arm->epochs = EPOCHS_OWN;
+  arm->epochs = epochs;
 }
 
 /* --- costs --- */

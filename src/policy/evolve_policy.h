@@ -80,11 +80,12 @@ struct evolve_arm {
 /* Idle time after which a strategy gives pages back; EVOLVE_NEVER: it does not. */
 uint32_t evolve_delay_ms(enum evolve_strategy strategy);
 
-/* Makes an arm that knows nothing; what another has learned; or, of one that is made already, one that has ratings from
- * a file and decides by itself at once. */
+/* Makes an arm that knows nothing; what another has learned; or, of one that is made already, one with ratings from a
+ * file, which it got in so many epochs. */
 void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy home);
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other);
-void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader);
+void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader,
+                            uint32_t epochs);
 
 /* Who decides for the arm. prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its leader
  * is followed while the arm has played few epochs itself. */

@@ -204,11 +204,11 @@ void policy_file_apply(const struct policy_file *file, struct site_table *table)
     struct policy_record record = policy_file_record(file, i);
     enum evolve_strategy leader = (enum evolve_strategy)record.leader;
     if (record.kind == POLICY_RECORD_SITE)
-      site_learned(table, record.site, record.range, record.rating, leader);
+      site_learned(table, record.site, record.range, record.rating, leader, record.epochs);
     else
       evolve_arm_begin_rated(record.kind == POLICY_RECORD_PRIOR ? &table->priors[record.range]
                                                                 : &table->rests[record.range],
-                             record.rating, leader);
+                             record.rating, leader, record.epochs);
   }
 }
 

@@ -129,14 +129,14 @@ void site_taken(struct site_table *table, const struct site_costs *costs, uint64
 }
 
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
-                  enum evolve_strategy leader) {
+                  enum evolve_strategy leader, uint32_t epochs) {
   struct site_arm *set = set_of(table, site, range);
   for (struct site_arm *place = set; place < set + SITE_WAYS; place++) {
     if (place->taken && (place->site != site || place->range != range))
       continue;
     if (!place->taken)
       settle(table, place, site, range);
-    evolve_arm_begin_rated(&place->arm, ratings, leader);
+    evolve_arm_begin_rated(&place->arm, ratings, leader, epochs);
     return true;
   }
   return false;

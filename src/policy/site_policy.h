@@ -69,7 +69,7 @@ enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, 
 
 /* Gives an arm with ratings from elsewhere its place; false if the set is full. */
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
-                  enum evolve_strategy leader);
+                  enum evolve_strategy leader, uint32_t epochs);
 
 /* The end: what is open is concluded in all arms. */
 void site_conclude(struct site_table *table, const struct site_costs *costs, uint32_t now_ms);

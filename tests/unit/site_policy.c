@@ -189,12 +189,12 @@ static void what_a_file_says_is_followed_at_once(void **unused) {
   uint32_t now_ms = 0;
   int32_t ratings[EVOLVE_STRATEGIES] = {[EVOLVE_AT_ONCE] = 3 * EVOLVE_RATING_MAX, [EVOLVE_WARM] = INT32_MIN};
   begin(&f, SITE_WAYS);
-  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_AT_ONCE));
+  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_AT_ONCE, 4));
   assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), EVOLVE_AT_ONCE);
   for (uint64_t site = 100; site < 100 + SITE_WAYS - 1; site++)
-    assert_true(site_learned(&f.table, site, 0, ratings, EVOLVE_10S));
-  assert_false(site_learned(&f.table, 99, 0, ratings, EVOLVE_10S));
-  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_10S)); /* again: the later one holds */
+    assert_true(site_learned(&f.table, site, 0, ratings, EVOLVE_10S, 4));
+  assert_false(site_learned(&f.table, 99, 0, ratings, EVOLVE_10S, 4));
+  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_10S, 4)); /* again: the later one holds */
   assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), EVOLVE_10S);
   end(&f);
 }
