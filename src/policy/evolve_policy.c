@@ -9,6 +9,8 @@
 #define GAIN 72                      /* points for a match won against an equal, shared by all matches of an epoch */
 #define EPOCHS_OWN 4u                /* before that an arm's own epochs say less than those of all */
 #define HOME_STEP (2 * EVOLVE_POINT) /* a strategy's handicap for each step from home */
+#define LOSS_SHARE 32u               /* of home's cost, and */
+#define LOSS_EPOCHS 4u               /* so many epochs' stake may be lost against it */
 #define SCORE_ONE 65536u
 
 static const uint32_t delays_ms[EVOLVE_STRATEGIES] = {
@@ -216,7 +218,14 @@ static void merge_oldest(struct evolve_arm *arm) {
   arm->idle_count--;
 }
 
+static bool loses(const struct evolve_arm *arm) {
+  uint64_t home_ns = arm->total[arm->home];
+  return arm->total_acted > home_ns + home_ns / LOSS_SHARE + (uint64_t)LOSS_EPOCHS * arm->stake;
+}
+
 enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior) {
+  if (loses(arm))
+    return (enum evolve_strategy)arm->home;
   bool follows = prior && arm->epochs < EPOCHS_OWN && prior->epochs > 0;
   return (enum evolve_strategy)(follows ? prior->leader : arm->leader);
 }

@@ -87,8 +87,10 @@ void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *othe
 void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader,
                             uint32_t epochs);
 
-/* Who decides for the arm. prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its leader
- * is followed while the arm has played few epochs itself. */
+/* Who decides for the arm: its leader. prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its
+ * leader is followed while the arm has played few epochs itself. And if all that was done so far has cost clearly more
+ * than what is done without learning would have (by a 32nd of that, and four epochs' stake), that is done: learning can
+ * lose no more, whatever the program does. */
 enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior);
 
 /* pages were freed, and are to be treated as the result says; or were asked for: the result says how many of them were

@@ -269,6 +269,29 @@ static void equals_stay_at_home(void **unused) {
   }
 }
 
+/* Whoever knows the leader can make it pay each time; but not much more than what is done without learning pays. */
+static void an_adversary_gains_little(void **unused) {
+  (void)unused;
+  uint64_t random = UNIT_SEED;
+  for (unsigned round = 0; round < 200; round++) {
+    struct evolve_arm arm;
+    uint32_t now_ms = 0;
+    unsigned moody = (unsigned)(unit_random(&random) % 32);
+    enum evolve_strategy home = (enum evolve_strategy)(EVOLVE_10MS + unit_random(&random) % 4);
+    evolve_arm_begin(&arm, home);
+    for (unsigned i = 0; i < 3000; i++) {
+      uint32_t kept_ms = evolve_delay_ms(evolve_leader(&arm, NULL));
+      uint32_t gap_ms = kept_ms < 4000 ? kept_ms + kept_ms / 4 + 2 : 20000;
+      if (moody < 24 && unit_random(&random) % 32 < moody)
+        gap_ms = (uint32_t)(unit_random(&random) % 20000 >> unit_random(&random) % 16);
+      reuse(&arm, &now_ms, gap_ms);
+      /* What is idle when the limit is passed may cost as much as the longest gap does. */
+      uint64_t most = arm.total[home] + arm.total[home] / 32 + 4ull * arm.stake + 22ull * PAGES * 500;
+      assert_true(arm.total_acted <= most);
+    }
+  }
+}
+
 static void what_others_learned_is_followed_first(void **unused) {
   (void)unused;
   struct evolve_arm prior, arm;
@@ -321,6 +344,7 @@ int main(void) {
       cmocka_unit_test(the_same_events_give_the_same_ratings),
       cmocka_unit_test(bursts_are_judged_whole),
       cmocka_unit_test(equals_stay_at_home),
+      cmocka_unit_test(an_adversary_gains_little),
       cmocka_unit_test(what_others_learned_is_followed_first),
       cmocka_unit_test(costs_at_their_edges),
   };
