@@ -7,6 +7,7 @@
 #include "reclaim/reclaim.h"
 
 #define START_BYTES ((size_t)16 << 20)
+#define LEARNED_BYTES ((size_t)4 << 20) /* free, and to be given back at a time that was learned */
 #define START_STEP ((size_t)4 << 20)
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
@@ -141,11 +142,15 @@ COLD static void start(void) {
     atomic_store_explicit(&background.state, BACKGROUND_ENDED, memory_order_release);
 }
 
+/* What was learned has times that somebody must keep, also while the program sleeps, if it is worth a thread. */
+static bool learned_waits(void) { return reclaim_due_ms() != 0 && usage_free() >= LEARNED_BYTES; }
+
 void background_start_if_due(void) {
   bool due = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
              usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
-  if (LIKELY(!due) || atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE ||
-      !background.prepared || !is_wanted() || !is_big())
+  bool waits = learned_waits();
+  if (LIKELY(!due && !waits) || atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE ||
+      !background.prepared || !is_wanted() || (!waits && !is_big()))
     return;
   start();
 }

@@ -1,0 +1,51 @@
+/* A program too small for the background thread of itself frees what it wants again only much later. What was learned
+ * gives it back while the program sleeps.
+ *     learned [off]    off: without the engine. Then it stays, which is this test's control. */
+#include "again.h"
+
+#include <stdbool.h>
+
+#define COUNT 3
+#define BYTES ((size_t)3 << 20)
+#define ROUNDS 12
+#define SHARE_PERCENT 80
+#define SECONDS_MAX 30.0
+
+static void pause_ms(long ms) {
+  struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+  nanosleep(&pause, NULL);
+}
+
+int main(int argc, char **argv) {
+  bool is_off = argc > 1 && strcmp(argv[1], "off") == 0;
+  const char *const options[] = {"HAKMEM_POLICY", is_off ? "off" : "evolving", "HAKMEM_PURGE_DELAY_MS", "20", NULL};
+  test_again_with(argv, options);
+  test_begin(argc, argv);
+  if (!TEST_RSS_COUNTS)
+    test_skip("RSS is not the heap's alone here");
+  char *blocks[COUNT];
+  long full_kib = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int i = 0; i < COUNT; i++) {
+      blocks[i] = t_malloc(BYTES);
+      CHECK(blocks[i] != NULL);
+      memset(blocks[i], i + 1, BYTES);
+    }
+    full_kib = test_rss_kib();
+    for (int i = 0; i < COUNT; i++) {
+      CHECK(blocks[i][BYTES - 1] == i + 1);
+      t_free(blocks[i]);
+    }
+    pause_ms(150);
+  }
+  double start = test_seconds();
+  const long freed_kib = (long)(COUNT * BYTES / 1024);
+  long gone_kib = full_kib - test_rss_kib();
+  while (gone_kib < freed_kib * SHARE_PERCENT / 100 && test_seconds() - start < (is_off ? 3.0 : SECONDS_MAX)) {
+    pause_ms(100);
+    gone_kib = full_kib - test_rss_kib(); /* (this reads a file; only that allocates) */
+  }
+  CHECK_SAY(gone_kib >= freed_kib * SHARE_PERCENT / 100, "%ld of %ld KiB went back", gone_kib, freed_kib);
+  printf("learned: ok, %ld of %ld KiB in %.1f s\n", gone_kib, freed_kib, test_seconds() - start);
+  return 0;
+}
