@@ -20,6 +20,7 @@ static struct {
   _Atomic uint32_t state;
   _Atomic uint32_t awake;          /* enum awake; the thread sleeps on this word */
   _Atomic bool active;             /* a slow path passed since the thread looked */
+  _Atomic bool learned_waits;      /* that was seen */
   _Atomic bool ending;             /* the main thread is gone */
   _Atomic size_t start_bytes;      /* held, */
   _Atomic size_t start_free_bytes; /* or free, which is what the child of a big process may come to */
@@ -111,9 +112,18 @@ static void *run(void *unused) {
   return NULL;
 }
 
+/* What was learned has times that somebody must keep, also while the program sleeps, if it is worth a thread. Seen when
+ * something is freed; the next malloc starts the thread. */
+static void note_learned(void) {
+  if (UNLIKELY(reclaim_due_ms() != 0) && usage_free() >= LEARNED_BYTES)
+    atomic_store_explicit(&background.learned_waits, true, memory_order_relaxed);
+}
+
 void background_tick(void) {
-  if (LIKELY(!background_runs()))
+  if (LIKELY(!background_runs())) {
+    note_learned();
     return;
+  }
   if (!atomic_load_explicit(&background.active, memory_order_relaxed))
     atomic_store_explicit(&background.active, true, memory_order_seq_cst);
   uint32_t asleep = ASLEEP;
@@ -142,13 +152,10 @@ COLD static void start(void) {
     atomic_store_explicit(&background.state, BACKGROUND_ENDED, memory_order_release);
 }
 
-/* What was learned has times that somebody must keep, also while the program sleeps, if it is worth a thread. */
-static bool learned_waits(void) { return reclaim_due_ms() != 0 && usage_free() >= LEARNED_BYTES; }
-
 void background_start_if_due(void) {
   bool due = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
              usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
-  bool waits = learned_waits();
+  bool waits = atomic_load_explicit(&background.learned_waits, memory_order_relaxed);
   if (LIKELY(!due && !waits) || atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE ||
       !background.prepared || !is_wanted() || (!waits && !is_big()))
     return;
