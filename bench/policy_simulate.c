@@ -123,7 +123,7 @@ static void happened(void *context, const struct stream_event *event) {
   if (event->is_taken)
     site_taken(&run.table, &run.costs, event->site, range, counted, now_ms);
   else
-    site_freed(&run.table, &run.costs, event->site, range, counted, now_ms);
+    site_freed(&run.table, &run.costs, event->site, range, counted, true, now_ms);
   run.events++;
   if (run.each && run.events % run.each == 0)
     note_snapshot();

@@ -224,11 +224,8 @@ static void against_leader(struct load *load, malice *gap_of) {
   const uint32_t delay_ms = DELAY_MS > load->speed ? DELAY_MS / load->speed : 1;
   const struct evolve_costs costs = {
       .fault_ns = FAULT_NS, .purge_page_ns = 60, .purge_call_ns = 800, .rent_64k = (FAULT_NS << 16) / delay_ms};
-  enum evolve_strategy first = EVOLVE_10MS;
-  while (first < EVOLVE_10S && evolve_delay_ms(first + 1) <= delay_ms)
-    first++;
   struct evolve_arm arm, prior;
-  evolve_arm_begin(&prior, first);
+  evolve_arm_begin(&prior, evolve_like(delay_ms));
   evolve_arm_begin_like(&arm, &prior);
   uint32_t now_ms = 0; /* of the real clock */
   for (unsigned i = 0; i < lasting(load, ROUNDS) && now_ms * load->speed < ALL_MS * load->times; i++) {
@@ -238,7 +235,7 @@ static void against_leader(struct load *load, malice *gap_of) {
     uint32_t kept_ms = evolve_delay_ms(evolve_leader(&arm, &prior));
     uint32_t gap_ms = gap_of(kept_ms, delay_ms);
     for (unsigned slot = 0; slot < COUNT; slot++)
-      evolve_freed(&arm, &prior, &costs, pages, now_ms);
+      evolve_freed(&arm, &prior, &costs, pages, true, now_ms);
     now_ms += gap_ms;
     one_round(load, &(struct rounds){.site = 1,
                                      .count = COUNT,

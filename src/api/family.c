@@ -30,9 +30,9 @@ size_t hak_good_size(size_t size) {
   return size > PTRDIFF_MAX ? 0 : large_good_size(size);
 }
 
-static void *resize_by_copy(void *block, size_t old_bytes, size_t size) {
+static void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site) {
   int kept = errno;
-  void *moved = hak_malloc_inlined(size);
+  void *moved = size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc_inlined(size);
   if (moved == NULL && size <= old_bytes) { /* no memory for a smaller one: the old one will do */
     errno = kept;
     return block;
@@ -62,7 +62,7 @@ void *hak_realloc(void *block, size_t size) {
       return block;
     if (!slab_is_block_start(block, entry_class(entry)))
       fault_not_a_block(block);
-    return resize_by_copy(block, bytes, size);
+    return resize_by_copy(block, bytes, size, CALL_SITE);
   }
   if (entry == ENTRY_LARGE) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
@@ -77,7 +77,7 @@ void *hak_realloc(void *block, size_t size) {
       slow_path_end();
       background_start_if_due();
     }
-    return resized ? resized : resize_by_copy(block, bytes, size);
+    return resized ? resized : resize_by_copy(block, bytes, size, CALL_SITE);
   }
   if (entry == ENTRY_LARGE_BODY)
     fault_not_a_block(block);

@@ -4,6 +4,7 @@
  * reasons). The tail call keeps the caller's return address, by which dlopen finds the caller's
  * search path; tests/dlopen sees to it that the compiler makes it a jump. */
 #include "base/options.h"
+#include "learn/learned.h"
 
 #include <dlfcn.h>
 
@@ -24,6 +25,7 @@ __attribute__((constructor)) static void find_next(void) {
 __attribute__((visibility("default"))) void *dlopen(const char *path, int flags) {
   if (option_value(OPTION_DEEPBIND) == DEEPBIND_DROP)
     flags &= ~RTLD_DEEPBIND;
+  learned_forget_callers();
   dlopen_function *next = atomic_load_explicit(&next_dlopen, memory_order_relaxed);
   if (UNLIKELY(next == NULL)) {
     find_next();

@@ -131,6 +131,7 @@ static void note_change(unsigned keep, size_t more) {
     return;
   }
   atomic_store_explicit(&cache.learned_bytes, big_cache_learned_bytes() + more, memory_order_relaxed);
+  usage_learned_add(more);
   for (unsigned i = 0; i < KEEP_BY_PROFILE; i++)
     due_ms = keep_earlier_ms(due_ms, list_due_ms(i, now_ms));
   atomic_store_explicit(&cache.due_ms, due_ms, memory_order_relaxed);
@@ -246,7 +247,8 @@ struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t 
   for (unsigned keep = 0; range == NULL && keep < KEEP_BY_PROFILE; keep++) {
     struct large *oldest = cache.ages[keep].oldest;
     uint64_t due_ms = list_due_ms(keep, now_ms);
-    if (oldest && (only_due ? due_ms != 0 && due_ms <= now_ms : freed_ms(oldest, now_ms) < before_ms))
+    bool goes = !only_due || (due_ms != 0 && due_ms <= now_ms);
+    if (oldest && goes && freed_ms(oldest, now_ms) < before_ms)
       range = oldest;
   }
   if (range)
@@ -260,8 +262,8 @@ struct large *big_cache_take_old_extent(void) {
     return NULL;
   lock_take(&cache.lock);
   struct large *range = NULL;
-  for (unsigned keep = 0; range == NULL && keep < KEEP_LISTS; keep++) {
-    range = cache.ages[keep].oldest;
+  for (unsigned i = 0; range == NULL && i < KEEP_LISTS; i++) {
+    range = cache.ages[(KEEP_BY_PROFILE + i) % KEEP_LISTS].oldest; /* the profile's first, what is kept warm last */
     for (unsigned looks = 0; range && range->mapping; looks++)
       range = looks < LOOKS_MAX ? range->newer : NULL;
   }

@@ -61,11 +61,12 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
  * before_ms; NULL if it may stay. */
 struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms);
 
-/* Takes out a range that is kept by what was learned, if more than keep_bytes are: one whose time is over, or, unless
- * only_due, any that was freed before before_ms. NULL if there is none. */
+/* Takes out a range that is kept by what was learned, if more than keep_bytes are: one that was freed before
+ * before_ms, and, if only_due, whose time is over. NULL if there is none. */
 struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
 
-/* Takes out one of the oldest ranges that is an extent; NULL if there is none among them. */
+/* Takes out one of the oldest ranges that is an extent, of those that the profile keeps if there are such; NULL if there is
+ * none among them. */
 struct large *big_cache_take_old_extent(void);
 
 /* Without the lock. oldest_ms: when the oldest range that the profile keeps was freed; due_ms: when the first of

@@ -167,7 +167,6 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   bool steady = site_is_steady(hash, large_class_of(bytes / UNIT_BYTES));
   *zeroed = false;
   size_t promised = 0;
-  uint64_t caller = UNLIKELY(learned_acts()) ? learned_large_taken(site, bytes) : 0;
   struct large *range = big_cache_take(bytes, alignment, hash);
   if (range)
     promised = large_range_bytes(range);
@@ -179,7 +178,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   }
   if (range) {
     range->site = hash;
-    range->caller = caller;
+    range->caller = UNLIKELY(learned_acts()) ? learned_large_taken(site, large_range_bytes(range)) : 0;
     range->steady = steady;
   }
   return object_made(range, promised);
@@ -228,12 +227,13 @@ static void cache_shrink(size_t cache_max) {
 /* Sites that ask for changing sizes get their ranges cut from extents: a cached one would hardly fit again. */
 static void cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  unsigned keep =
-      UNLIKELY(learned_acts()) ? learned_large_freed(range->caller, large_range_bytes(range)) : KEEP_BY_PROFILE;
+  bool is_kept = (range->steady || range->mapping) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
+  unsigned keep = KEEP_BY_PROFILE;
+  if (UNLIKELY(learned_acts()))
+    keep = learned_large_freed(range->caller, large_range_bytes(range), is_kept);
   if (keep == EVOLVE_AT_ONCE)
     range_end_purged(range);
-  else if ((!range->steady && !range->mapping) || large_range_bytes(range) > cache_max / CACHED_RANGE_SHARE ||
-           !big_cache_put(range, keep))
+  else if (!is_kept || !big_cache_put(range, keep))
     range_end(range, os_milliseconds());
   else if (big_cache_bytes() > cache_max)
     cache_shrink(cache_max);
@@ -262,6 +262,8 @@ void large_clear(void *object, size_t size) {
 /* --- resizing --- */
 
 static void length_changed(struct large *range, size_t bytes, size_t wanted) {
+  if (UNLIKELY(learned_acts()))
+    learned_large_resized(range->caller, bytes, wanted);
   range->units = (uint32_t)(wanted / UNIT_BYTES);
   add(&large.live_bytes, wanted - bytes);
   if (wanted > bytes)
@@ -366,11 +368,17 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
   if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && read(&large.mapping_count) >= GROWN_COUNT_MAX))
     return NULL;
   size_t promised = 0;
-  struct large *grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), map_cover, &promised);
+  struct large *grown = big_cache_take(wanted, UNIT_BYTES, range->site); /* where it grew to the last time */
+  if (grown)
+    promised = large_range_bytes(grown);
+  else
+    grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), map_cover, &promised);
   if (object_made(grown, promised) == NULL)
     return NULL;
   grown->site = range->site;
   grown->caller = range->caller;
+  if (UNLIKELY(learned_acts()))
+    learned_large_resized(grown->caller, 0, large_range_bytes(grown));
   memcpy(grown->base, range->base, bytes);
   large_free(range->base);
   return grown->base;

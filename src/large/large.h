@@ -40,9 +40,9 @@ size_t large_good_size(size_t size);
  * latter: they went back to the system. */
 size_t large_evict(size_t keep_bytes, uint64_t before_ms);
 
-/* Gives cached ranges up that are kept by what was learned, and their pages back: of those whose time is over, or,
- * unless only_due, of all that were freed before before_ms, until at most keep_bytes are left. Returns the bytes given
- * back. */
+/* Gives cached ranges up that are kept by what was learned, and their pages back: of all that were freed
+ * before before_ms, or, if only_due, of those whose time is over, until at most keep_bytes are left. Returns the bytes
+ * given back. */
 size_t large_evict_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
 
 /* Without a lock. oldest_ms: when the range that is longest in the cache was freed, among those that the profile

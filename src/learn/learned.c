@@ -25,6 +25,7 @@ static struct {
     uintptr_t address;
     uint64_t site;
   } callers[CALLERS]; /* by address; one takes another's place */
+  _Atomic bool callers_are_old;
   struct learned_view view;
 } learned;
 
@@ -101,7 +102,13 @@ void learned_note_module(uint32_t tag, const char *name) {
   }
 }
 
+void learned_forget_callers(void) { atomic_store_explicit(&learned.callers_are_old, true, memory_order_relaxed); }
+
 static uint64_t site_at(uintptr_t address) {
+  if (UNLIKELY(atomic_load_explicit(&learned.callers_are_old, memory_order_relaxed))) {
+    atomic_store_explicit(&learned.callers_are_old, false, memory_order_relaxed);
+    memset(learned.callers, 0, sizeof learned.callers);
+  }
   struct caller *caller = &learned.callers[(address ^ address >> 9) % CALLERS];
   if (LIKELY(caller->address == address))
     return caller->site;
@@ -125,13 +132,6 @@ static uint32_t pages_of(size_t bytes) {
 
 static uint32_t now_ms(void) { return (uint32_t)os_milliseconds(); }
 
-static enum evolve_strategy strategy_like(uint32_t delay_ms) {
-  unsigned strategy = EVOLVE_10MS;
-  while (strategy < EVOLVE_10S && evolve_delay_ms((enum evolve_strategy)(strategy + 1)) <= delay_ms)
-    strategy++;
-  return (enum evolve_strategy)strategy;
-}
-
 COLD static void begin(uint32_t break_even_ms) {
   struct learned_view *view = &learned.view;
   void *places = metadata_take_forever(site_table_bytes(ARMS));
@@ -139,7 +139,7 @@ COLD static void begin(uint32_t break_even_ms) {
     learned.state = LEARNED_NO_MEMORY;
     return;
   }
-  site_table_begin(&view->table, places, ARMS, strategy_like(break_even_ms));
+  site_table_begin(&view->table, places, ARMS, evolve_like(break_even_ms));
   view->costs = measured(break_even_ms);
   view->view_bytes = sizeof *view;
   view->arm_bytes = sizeof(struct site_arm);
@@ -149,7 +149,11 @@ COLD static void begin(uint32_t break_even_ms) {
   learned.state = LEARNED_READY;
 }
 
-static void note_change(void) { atomic_fetch_add_explicit(&learned.view.changes, 1, memory_order_acq_rel); }
+/* Around a change: a reader who sees a part of it sees an odd number, or another one afterwards. */
+static void note_change(void) {
+  atomic_fetch_add_explicit(&learned.view.changes, 1, memory_order_acq_rel);
+  atomic_thread_fence(memory_order_release);
+}
 
 /* Takes the lock. True if there is a table; the costs are those of the delay in force. */
 static bool enter(void) {
@@ -180,11 +184,12 @@ static void note_taken(uint64_t site, size_t size, size_t bytes) {
     site_taken(&learned.view.table, &learned.view.costs, site, site_range(size), pages_of(bytes), now_ms());
 }
 
-static unsigned keep_of(uint64_t site, size_t size, size_t bytes) {
+static unsigned keep_of(uint64_t site, size_t size, size_t bytes, bool is_kept) {
+  struct learned_view *view = &learned.view;
   unsigned range = site_range(size);
-  return (unsigned)(evolves()
-                        ? site_freed(&learned.view.table, &learned.view.costs, site, range, pages_of(bytes), now_ms())
-                        : site_leader(&learned.view.table, site, range));
+  if (evolves())
+    return (unsigned)site_freed(&view->table, &view->costs, site, range, pages_of(bytes), is_kept, now_ms());
+  return (unsigned)site_leader(&view->table, site, range);
 }
 
 uint64_t learned_large_taken(uintptr_t caller, size_t bytes) {
@@ -197,8 +202,16 @@ uint64_t learned_large_taken(uintptr_t caller, size_t bytes) {
   return site;
 }
 
-unsigned learned_large_freed(uint64_t site, size_t bytes) {
-  unsigned keep = enter() ? keep_of(site, bytes, bytes) : KEEP_BY_PROFILE;
+void learned_large_resized(uint64_t site, size_t bytes, size_t wanted) {
+  if (enter() && wanted > bytes)
+    note_taken(site, wanted, wanted - bytes);
+  else if (learned.state == LEARNED_READY && evolves())
+    keep_of(site, bytes, bytes - wanted, false); /* the end that is cut off */
+  leave();
+}
+
+unsigned learned_large_freed(uint64_t site, size_t bytes, bool is_kept) {
+  unsigned keep = enter() ? keep_of(site, bytes, bytes, is_kept) : KEEP_BY_PROFILE;
   leave();
   return keep;
 }
@@ -210,7 +223,7 @@ void learned_small_taken(size_t block_bytes, size_t slab_bytes) {
 }
 
 unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes) {
-  unsigned keep = enter() ? keep_of(LEARNED_SITE_SMALL, block_bytes, slab_bytes) : KEEP_BY_PROFILE;
+  unsigned keep = enter() ? keep_of(LEARNED_SITE_SMALL, block_bytes, slab_bytes, true) : KEEP_BY_PROFILE;
   leave();
   return keep;
 }

@@ -6,7 +6,6 @@
 #include "policy/policy_file.h"
 
 #define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
-#define HEAD_BYTES 16                    /* enough to tell whose file it is */
 
 _Static_assert(sizeof(((struct policy_module *)0)->name) == sizeof(((struct learned_module *)0)->name),
                "names are cut once");
@@ -46,14 +45,19 @@ static const char *words_of(enum policy_file_error error) {
   return words[error];
 }
 
+/* The table is open. */
+static void note_modules(const struct policy_file *found) {
+  for (uint32_t i = 0; i < found->module_count; i++) {
+    struct policy_module module = policy_file_module(found, i);
+    learned_note_module(module.tag, module.name);
+  }
+}
+
 static void apply(const struct policy_file *found) {
   struct learned_view *view = learned_open();
   if (view) {
     policy_file_apply(found, &view->table);
-    for (uint32_t i = 0; i < found->module_count; i++) {
-      struct policy_module module = policy_file_module(found, i);
-      learned_note_module(module.tag, module.name);
-    }
+    note_modules(found);
     file.epochs_before = epochs_of(&view->table);
   }
   learned_close();
@@ -66,12 +70,12 @@ static void take_content(const void *bytes, size_t length, struct text *complain
     apply(&found);
     return;
   }
-  bool is_replaced = error != POLICY_FILE_FOREIGN && option_value(OPTION_POLICY) == POLICY_EVOLVING;
+  bool is_replaced = error == POLICY_FILE_DAMAGED && option_value(OPTION_POLICY) == POLICY_EVOLVING;
   complain(complaint, file.path, words_of(error),
            is_replaced ? ", so nothing is known yet; at the end it is replaced"
                        : ", so nothing is known yet; it stays as it is");
-  if (error == POLICY_FILE_FOREIGN)
-    file.path[0] = 0;
+  if (error != POLICY_FILE_DAMAGED)
+    file.path[0] = 0; /* somebody else has use for it */
 }
 
 static void take_file(void *bytes, struct text *complaint) {
@@ -121,14 +125,26 @@ static void add_everything(struct policy_file_writer *writer, const struct learn
   policy_file_add_table(writer, &view->table, learned_site_of(1, 0));
 }
 
-/* Bytes of the file, 0 if there is nothing to write. */
-static size_t encode(void *bytes, size_t capacity, const char *by) {
-  struct policy_file_writer writer;
-  size_t length = 0;
+/* Ends what is open. Has this process learned anything? */
+static bool has_learned(void) {
   struct learned_view *view = learned_open();
   if (view)
     site_conclude(&view->table, &view->costs, (uint32_t)os_milliseconds());
-  if (view && epochs_of(&view->table) != file.epochs_before) {
+  bool has = view && epochs_of(&view->table) != file.epochs_before;
+  learned_close();
+  return has;
+}
+
+/* Bytes of the file, 0 if it does not fit. others: what is in it by now, or NULL. */
+static size_t encode(void *bytes, size_t capacity, const struct policy_file *others, const char *by) {
+  struct policy_file_writer writer;
+  size_t length = 0;
+  struct learned_view *view = learned_open();
+  if (view) {
+    if (others) {
+      policy_file_merge(others, &view->table);
+      note_modules(others);
+    }
     policy_file_begin(&writer, bytes, capacity, &view->costs, by);
     add_everything(&writer, view);
     length = policy_file_end(&writer);
@@ -137,39 +153,45 @@ static size_t encode(void *bytes, size_t capacity, const char *by) {
   return length;
 }
 
-/* Somebody may have put another file there since the start. NULL: it may be replaced. */
-static const char *reason_to_keep(void) {
-  char head[HEAD_BYTES];
+/* What lies there by now: other processes may have written since the start, or somebody put another file there. NULL: it
+ * may be replaced. */
+static const char *reason_to_keep(void *bytes, struct policy_file *found, bool *is_found) {
   size_t length = 0;
-  struct policy_file found;
-  enum os_file_error error = os_file_read(file.path, head, sizeof head, &length);
+  enum os_file_error error = os_file_read(file.path, bytes, READ_BYTES_MAX, &length);
+  *is_found = false;
   if (error != OS_FILE_OK)
     return error == OS_FILE_ABSENT ? NULL : os_file_words(error);
-  bool is_foreign = length > 0 && policy_file_open(&found, head, length) == POLICY_FILE_FOREIGN;
-  return is_foreign ? words_of(POLICY_FILE_FOREIGN) : NULL;
+  if (length == 0)
+    return NULL;
+  enum policy_file_error problem = policy_file_open(found, bytes, length);
+  *is_found = problem == POLICY_FILE_OK;
+  return *is_found || problem == POLICY_FILE_DAMAGED ? NULL : words_of(problem);
 }
 
-static void write_content(const void *bytes, size_t length, struct text *complaint) {
-  const char *reason = reason_to_keep();
-  enum os_file_error error = reason ? OS_FILE_OK : os_file_replace(file.path, bytes, length);
-  if (error != OS_FILE_OK)
-    reason = os_file_words(error);
+static void write_content(char *bytes, const char *by, struct text *complaint) {
+  struct policy_file others;
+  bool is_found;
+  const char *reason = reason_to_keep(bytes, &others, &is_found);
+  if (reason == NULL) {
+    char *content = bytes + READ_BYTES_MAX;
+    size_t length = encode(content, READ_BYTES_MAX, is_found ? &others : NULL, by);
+    enum os_file_error error = length ? os_file_replace(file.path, content, length) : OS_FILE_OK;
+    reason = error == OS_FILE_OK ? NULL : os_file_words(error);
+  }
   if (reason)
     complain(complaint, file.path, reason, "; what was learned is not kept");
 }
 
 void learned_file_write(const char *by, struct text *complaint) {
-  if (file.path[0] == 0 || option_value(OPTION_POLICY) != POLICY_EVOLVING)
+  if (file.path[0] == 0 || option_value(OPTION_POLICY) != POLICY_EVOLVING || !has_learned())
     return;
-  void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
+  char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
     complain(complaint, file.path, "no memory to write it", "; what was learned is not kept");
     return;
   }
-  size_t length = encode(bytes, READ_BYTES_MAX, by);
-  if (length > 0)
-    write_content(bytes, length, complaint);
-  os_unmap(bytes, READ_BYTES_MAX);
+  write_content(bytes, by, complaint);
+  os_unmap(bytes, 2 * READ_BYTES_MAX);
 }
 
 void learned_file_after_fork(bool child) {

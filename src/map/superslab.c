@@ -84,8 +84,10 @@ uint64_t units_oldest_ms(void) { return atomic_load_explicit(&units.oldest_ms, m
 
 /* Under the lock: a plain store is enough. */
 static void learned_change(const struct superslab *s, size_t change) {
-  if (s->keep != KEEP_BY_PROFILE)
-    atomic_store_explicit(&units.learned_bytes, units_learned_bytes() + change, memory_order_relaxed);
+  if (s->keep == KEEP_BY_PROFILE)
+    return;
+  atomic_store_explicit(&units.learned_bytes, units_learned_bytes() + change, memory_order_relaxed);
+  usage_learned_add(change);
 }
 
 static size_t bytes_of(uint32_t set) { return (size_t)__builtin_popcount(set) * UNIT_BYTES; }
@@ -272,7 +274,8 @@ static struct superslab *first_to_go(bool only_due, uint64_t before_ms) {
   for (unsigned keep = 0; keep < KEEP_BY_PROFILE; keep++) {
     struct superslab *s = units.resident[keep].first;
     uint64_t due_ms = list_due_ms(keep);
-    if (s && (only_due ? due_ms != 0 && due_ms <= now_ms : s->given_ms < before_ms))
+    bool goes = !only_due || (due_ms != 0 && due_ms <= now_ms);
+    if (s && goes && s->given_ms < before_ms)
       return s;
   }
   return NULL;
@@ -284,7 +287,7 @@ size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms)
     return 0;
   lock_take(&units.lock);
   for (struct superslab *s; units_learned_bytes() > keep_bytes && (s = first_to_go(only_due, before_ms)) != NULL;)
-    purged += purge(s); /* whatever the result, it is in none of these lists */
+    purged += purge(s); /* it leaves the list, unless more was given to it meanwhile, after before_ms */
   lock_give(&units.lock);
   return purged;
 }

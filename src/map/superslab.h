@@ -21,15 +21,15 @@
 /* A run of 2^order units covered by the page map, NULL when memory is out. */
 void *units_take(unsigned order);
 
-/* Takes a run back. Its pages stay resident until units_purge; keep: who decides when (policy/keep_policy.h), for the
- * whole superslab. */
+/* Takes a run back. Its pages stay resident until units_purge; keep: who decides when (policy/keep_policy.h). That goes
+ * for the whole superslab: of runs of several sizes the last one given decides. */
 void units_give(void *run, unsigned order, unsigned keep);
 
 /* Gives resident free units back to the system, of superslabs that the profile decides about, oldest first, until at
  * most keep_bytes of theirs are left or the rest was in use at or after before_ms. One thread at a time
  * (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
 size_t units_purge(size_t keep_bytes, uint64_t before_ms);
-/* The same for the others: of those whose time is over, or, unless only_due, of all that were in use before before_ms. */
+/* The same for the others: of all that were in use before before_ms, or, if only_due, of those whose time is over. */
 size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
 
 /* Without the lock. learned_bytes: those that the profile does not decide about; oldest_ms: when a unit was last given

@@ -21,6 +21,7 @@ static struct {
   struct lock demand_lock; /* only tried: who finds it taken leaves the note to the holder's next */
   struct demand demand, demand_large;
   _Alignas(CACHE_LINE) _Atomic size_t free;
+  _Atomic size_t learned;
 } usage;
 
 #define GROUP_BYTES_MIN ((size_t)16 << 20)
@@ -43,6 +44,8 @@ size_t usage_taken(void) { return read(&usage.taken); }
 size_t usage_taken_large(void) { return read(&usage.taken_large); }
 size_t usage_taken_peak(void) { return read(&usage.taken_peak); }
 size_t usage_free(void) { return read(&usage.free); }
+size_t usage_learned(void) { return read(&usage.learned); }
+void usage_learned_add(size_t change) { add(&usage.learned, change); }
 
 static size_t keep_bytes(void) { return (size_t)option_value(OPTION_KEEP_MB) << 20; }
 

@@ -21,10 +21,14 @@ void usage_free_add(size_t bytes);
 void usage_free_subtract(size_t bytes);
 void usage_free_transit(size_t bytes);
 
+/* Of the free bytes, those whose stay was decided by what was learned (policy/keep_policy.h): more or less of them. */
+void usage_learned_add(size_t change);
+
 size_t usage_taken(void);
 size_t usage_taken_large(void);
 size_t usage_taken_peak(void);
 size_t usage_free(void);
+size_t usage_learned(void);
 static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
 
 /* May so many bytes more be held? If so they are promised to the caller, who says when they are taken, or

@@ -125,6 +125,8 @@ static enum os_file_error replace(const char *path, const void *bytes, size_t le
   if (fd < 0)
     return error_of(errno);
   enum os_file_error error = write_open(fd, bytes, length);
+  if (!error && exists && (status.st_uid != geteuid() || status.st_gid != getegid()))
+    syscall(SYS_fchown, fd, status.st_uid, status.st_gid); /* if we may */
   if (!error && exists && fchmod(fd, status.st_mode & PERMISSIONS) != 0)
     error = error_of(errno);
   if (syscall(SYS_close, fd) != 0 && !error)

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #define STAKE_SHARE 8u  /* an epoch is an eighth of the moving mean */
-#define STAKE_CAP 4u    /* times the least cost: more does not count */
+#define STAKE_CAP 4u    /* times the least cost: more does not count, */
+#define STAKE_FLOOR 16u /* unless it is less than this part of the most */
 #define WEIGHT_ONE 256u /* of a match about the usual stake */
 #define WEIGHT_MAX ((uint64_t)8 * WEIGHT_ONE)
 #define GAIN 72                      /* points for a match won against an equal, shared by all matches of an epoch */
@@ -12,6 +13,7 @@
 #define LOSS_SHARE 32u               /* of home's cost, and */
 #define LOSS_EPOCHS 4u               /* so many epochs' stake may be lost against it */
 #define SCORE_ONE 65536u
+#define EPOCH_MAX ((uint64_t)1 << 46) /* nanoseconds; SCORE_ONE times as much fits 64 bits */
 
 static const uint32_t delays_ms[EVOLVE_STRATEGIES] = {
     [EVOLVE_AT_ONCE] = 0, [EVOLVE_10MS] = 10,   [EVOLVE_100MS] = 100,
@@ -19,6 +21,13 @@ static const uint32_t delays_ms[EVOLVE_STRATEGIES] = {
 };
 
 uint32_t evolve_delay_ms(enum evolve_strategy strategy) { return delays_ms[strategy]; }
+
+enum evolve_strategy evolve_like(uint32_t delay_ms) {
+  unsigned strategy = EVOLVE_AT_ONCE;
+  while (strategy < EVOLVE_10S && delays_ms[strategy + 1] <= delay_ms)
+    strategy++;
+  return (enum evolve_strategy)strategy;
+}
 
 struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
                                     uint32_t break_even_ms) {
@@ -62,7 +71,7 @@ void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum
 static void charge(struct evolve_arm *arm, unsigned strategy, uint64_t ns) {
   arm->total[strategy] += ns;
   uint64_t epoch = arm->epoch[strategy] + ns;
-  arm->epoch[strategy] = epoch > UINT32_MAX ? UINT32_MAX : (uint32_t)epoch;
+  arm->epoch[strategy] = epoch > EPOCH_MAX ? EPOCH_MAX : epoch;
 }
 
 /* Of `idle_ms` from the first on: a difference of two such sums is the same however time is cut into pieces. */
@@ -131,10 +140,10 @@ static uint32_t expected(int32_t lead) {
 
 /* The rating that the first wins from the second. */
 static int32_t match(const struct evolve_arm *arm, unsigned first, unsigned second) {
-  uint64_t both = (uint64_t)arm->epoch[first] + arm->epoch[second];
+  uint64_t both = arm->epoch[first] + arm->epoch[second];
   if (both == 0)
     return 0;
-  int64_t score = (int64_t)(((uint64_t)arm->epoch[second] << 16) / both);
+  int64_t score = (int64_t)(arm->epoch[second] * SCORE_ONE / both);
   uint64_t weight = both * (WEIGHT_ONE / 2) / arm->stake;
   if (weight > WEIGHT_MAX)
     weight = WEIGHT_MAX;
@@ -159,20 +168,23 @@ static void choose_leader(struct evolve_arm *arm) {
   }
 }
 
-/* What an epoch is about. One hopeless strategy shall not make the matches of all others look small. */
+/* What an epoch is about. One hopeless strategy shall not make the matches of all others look small, nor one that pays
+ * nothing make an epoch look like none. */
 static uint64_t epoch_stake(const struct evolve_arm *arm) {
-  uint64_t least = arm->epoch[0], sum = 0;
-  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
-    if (arm->epoch[strategy] < least)
-      least = arm->epoch[strategy];
+  uint64_t least = arm->epoch[0], most = arm->epoch[0], sum = 0;
+  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++) {
+    least = arm->epoch[strategy] < least ? arm->epoch[strategy] : least;
+    most = arm->epoch[strategy] > most ? arm->epoch[strategy] : most;
+  }
+  uint64_t cap = STAKE_CAP * least > most / STAKE_FLOOR ? STAKE_CAP * least : most / STAKE_FLOOR;
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
-    sum += arm->epoch[strategy] < STAKE_CAP * least ? arm->epoch[strategy] : STAKE_CAP * least;
+    sum += arm->epoch[strategy] < cap ? arm->epoch[strategy] : cap;
   return sum / EVOLVE_STRATEGIES;
 }
 
 static void play(struct evolve_arm *arm) {
   uint64_t mean = epoch_stake(arm);
-  arm->stake = (uint32_t)(arm->stake == 0 ? mean : ((uint64_t)arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE);
+  arm->stake = arm->stake == 0 ? mean : (arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE;
   if (arm->stake == 0)
     arm->stake = 1;
   int32_t won[EVOLVE_STRATEGIES] = {0};
@@ -188,14 +200,23 @@ static void play(struct evolve_arm *arm) {
   arm->epochs++;
 }
 
+static bool is_charged(const struct evolve_arm *arm) {
+  uint64_t charged = 0;
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    charged |= arm->epoch[strategy];
+  return charged != 0;
+}
+
 static void end_epoch(struct evolve_arm *arm, struct evolve_arm *prior) {
+  arm->events = 0;
+  if (!is_charged(arm))
+    return; /* there is nothing to be told from it */
   play(arm);
   if (prior) {
     memcpy(prior->epoch, arm->epoch, sizeof prior->epoch);
     play(prior);
   }
   memset(arm->epoch, 0, sizeof arm->epoch);
-  arm->events = 0;
 }
 
 static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
@@ -205,22 +226,60 @@ static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
 
 /* --- events --- */
 
-/* Makes room for one more: the two oldest become one, of their mean age. */
-static void merge_oldest(struct evolve_arm *arm) {
-  struct evolve_idle *first = &arm->idle[0], *second = &arm->idle[1];
+/* The strategies that would have given these pages back by now. */
+static unsigned delays_passed(const struct evolve_idle *idle, uint32_t now_ms) {
+  unsigned passed = 0;
+  while (passed < EVOLVE_STRATEGIES && delays_ms[passed] <= now_ms - idle->freed_ms)
+    passed++;
+  return passed;
+}
+_Static_assert(EVOLVE_IDLE_MAX > EVOLVE_STRATEGIES, "of so many, two neighbours have passed the same delays");
+
+/* The second becomes both, of their mean age. */
+static void merge(const struct evolve_idle *first, struct evolve_idle *second) {
   uint64_t pages = (uint64_t)first->pages + second->pages;
-  uint32_t apart_ms = second->freed_ms - first->freed_ms;
+  uint32_t apart_ms = second->freed_ms - first->freed_ms, calls = (uint32_t)first->calls + second->calls;
   second->freed_ms = first->freed_ms + (uint32_t)((uint64_t)apart_ms * second->pages / pages);
+  second->acted = first->pages > second->pages ? first->acted : second->acted;
   second->pages = pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
-  uint32_t calls = (uint32_t)first->calls + second->calls;
   second->calls = calls > UINT16_MAX ? UINT16_MAX : (uint16_t)calls;
-  memmove(first, second, (EVOLVE_IDLE_MAX - 1) * sizeof *first);
+}
+
+/* Makes room for one more: the oldest neighbours that have passed the same delays become one, so what each strategy has
+ * paid for them stays right; if there are such, of those that were treated alike. All are charged up to now. */
+static void make_room(struct evolve_arm *arm, uint32_t now_ms) {
+  unsigned found = 0;
+  for (unsigned i = EVOLVE_IDLE_MAX - 1; i > 0; i--) {
+    const struct evolve_idle *first = &arm->idle[i - 1], *second = &arm->idle[i];
+    if (delays_passed(first, now_ms) != delays_passed(second, now_ms))
+      continue;
+    bool was_alike = found > 0 && arm->idle[found - 1].acted == arm->idle[found].acted;
+    if (first->acted == second->acted || !was_alike)
+      found = i;
+  }
+  merge(&arm->idle[found - 1], &arm->idle[found]);
+  memmove(&arm->idle[found - 1], &arm->idle[found], (EVOLVE_IDLE_MAX - found) * sizeof arm->idle[0]);
   arm->idle_count--;
+}
+
+void evolve_inherit(struct evolve_arm *arm, struct evolve_arm *ending, const struct evolve_costs *costs,
+                    uint32_t now_ms) {
+  evolve_tick(arm, costs, now_ms);
+  evolve_tick(ending, costs, now_ms);
+  for (unsigned i = 0; i < ending->idle_count; i++) {
+    if (arm->idle_count == EVOLVE_IDLE_MAX)
+      make_room(arm, now_ms);
+    unsigned at = arm->idle_count++;
+    for (; at > 0 && now_ms - arm->idle[at - 1].freed_ms < now_ms - ending->idle[i].freed_ms; at--)
+      arm->idle[at] = arm->idle[at - 1];
+    arm->idle[at] = ending->idle[i];
+  }
+  ending->idle_count = 0;
 }
 
 static bool loses(const struct evolve_arm *arm) {
   uint64_t home_ns = arm->total[arm->home];
-  return arm->total_acted > home_ns + home_ns / LOSS_SHARE + (uint64_t)LOSS_EPOCHS * arm->stake;
+  return arm->total_acted > home_ns + home_ns / LOSS_SHARE + LOSS_EPOCHS * arm->stake;
 }
 
 enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior) {
@@ -231,8 +290,10 @@ enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct ev
 }
 
 enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
-                                  uint32_t pages, uint32_t now_ms) {
+                                  uint32_t pages, bool is_kept, uint32_t now_ms) {
   enum evolve_strategy acted = evolve_leader(arm, prior);
+  if (!is_kept && acted != EVOLVE_AT_ONCE)
+    acted = (enum evolve_strategy)arm->home;
   if (pages == 0)
     return acted;
   evolve_tick(arm, costs, now_ms);
@@ -247,7 +308,7 @@ enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *pri
     newest->calls++;
   } else {
     if (arm->idle_count == EVOLVE_IDLE_MAX)
-      merge_oldest(arm);
+      make_room(arm, now_ms);
     arm->idle[arm->idle_count++] = (struct evolve_idle){
         .freed_ms = now_ms, .charged_ms = now_ms, .pages = pages, .calls = 1, .acted = (uint8_t)acted};
   }
@@ -295,14 +356,10 @@ uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const st
 
 void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                      uint32_t now_ms) {
-  uint32_t charged = 0;
   if (arm->epochs >= EPOCHS_OWN)
     return;
   evolve_tick(arm, costs, now_ms);
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
-    charged |= arm->epoch[strategy];
-  if (charged != 0)
-    end_epoch(arm, prior);
+  end_epoch(arm, prior);
 }
 
 enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm) {

@@ -17,8 +17,9 @@
  *   E1  idle[i].pages > 0 for i < idle_count; older ones come first
  *   E2  ratings lie within EVOLVE_RATING_MAX; while none has reached it, they add up to 0
  *   E3  total[s] is what strategy s alone would have cost since the arm began, up to the last tick
- * evolve_is_valid checks E1 and E2. Whoever holds an arm guards it; times are milliseconds of one clock, whose
- * 32 bits may wrap.
+ * Of many idle ones neighbours of about the same age are merged, between two delays: E3 is exact to the nanosecond but
+ * for that, and for what acted. evolve_is_valid checks E1's first half and E2's. Whoever holds an arm guards it; times are
+ * milliseconds of one clock, which never goes back, and whose 32 bits may wrap: nothing is told apart that is 49 days apart.
  */
 #ifndef HAK_POLICY_EVOLVE_POLICY_H
 #define HAK_POLICY_EVOLVE_POLICY_H
@@ -65,17 +66,20 @@ struct evolve_idle {
 struct evolve_arm {
   uint64_t total[EVOLVE_STRATEGIES]; /* nanoseconds */
   uint64_t total_acted;              /* of what the leaders of the time did */
-  uint32_t epoch[EVOLVE_STRATEGIES]; /* of total: this epoch's */
+  uint64_t epoch[EVOLVE_STRATEGIES]; /* of total: this epoch's */
   int32_t rating[EVOLVE_STRATEGIES];
-  uint32_t stake; /* cost of an epoch and strategy, a moving mean */
-  uint32_t epochs,
-      switches; /* epochs played; an arm with ratings from a file begins with as many as it needs to decide */
+  uint64_t stake;    /* cost of an epoch and strategy, a moving mean */
+  uint32_t epochs;   /* played, those that a file tells of included */
+  uint32_t switches; /* of the leader */
   struct evolve_idle idle[EVOLVE_IDLE_MAX];
   uint8_t idle_count;
   uint8_t events; /* of this epoch */
   uint8_t leader;
   uint8_t home; /* what is done before anything is known */
 };
+
+/* The strategy that gives back as late as a fixed delay does, or sooner. */
+enum evolve_strategy evolve_like(uint32_t delay_ms);
 
 /* Idle time after which a strategy gives pages back; EVOLVE_NEVER: it does not. */
 uint32_t evolve_delay_ms(enum evolve_strategy strategy);
@@ -93,15 +97,20 @@ void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum
  * lose no more, whatever the program does. */
 enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior);
 
-/* pages were freed, and are to be treated as the result says; or were asked for: the result says how many of them were
+/* pages were freed, and are to be treated as the result says (is_kept: they can be; else only what is given back at once
+ * goes by the leader, all else as without learning); or were asked for: the result says how many of them were
  * not among those that this arm knows to be idle. What the prior learns is part of it. */
 enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
-                                  uint32_t pages, uint32_t now_ms);
+                                  uint32_t pages, bool is_kept, uint32_t now_ms);
 uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                       uint32_t pages, uint32_t now_ms);
 
 /* The same where another arm has asked: its idle pages are used again all the same, but the event is not this arm's. */
 uint32_t evolve_lend(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t pages, uint32_t now_ms);
+
+/* The idle pages of an arm that ends go to another one. */
+void evolve_inherit(struct evolve_arm *arm, struct evolve_arm *ending, const struct evolve_costs *costs,
+                    uint32_t now_ms);
 
 /* Charges rent up to now. Changes no total in the end, but what an epoch is charged: for figures, tick a copy. */
 void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t now_ms);

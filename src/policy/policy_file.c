@@ -199,16 +199,35 @@ enum policy_file_error policy_file_open(struct policy_file *file, const void *co
   return POLICY_FILE_OK;
 }
 
+static void apply(const struct policy_record *record, struct site_table *table) {
+  enum evolve_strategy leader = (enum evolve_strategy)record->leader;
+  if (record->kind == POLICY_RECORD_SITE)
+    site_learned(table, record->site, record->range, record->rating, leader, record->epochs);
+  else
+    evolve_arm_begin_rated(record->kind == POLICY_RECORD_PRIOR ? &table->priors[record->range]
+                                                               : &table->rests[record->range],
+                           record->rating, leader, record->epochs);
+}
+
 void policy_file_apply(const struct policy_file *file, struct site_table *table) {
   for (uint32_t i = 0; i < file->record_count; i++) {
     struct policy_record record = policy_file_record(file, i);
-    enum evolve_strategy leader = (enum evolve_strategy)record.leader;
-    if (record.kind == POLICY_RECORD_SITE)
-      site_learned(table, record.site, record.range, record.rating, leader, record.epochs);
-    else
-      evolve_arm_begin_rated(record.kind == POLICY_RECORD_PRIOR ? &table->priors[record.range]
-                                                                : &table->rests[record.range],
-                             record.rating, leader, record.epochs);
+    apply(&record, table);
+  }
+}
+
+static const struct evolve_arm *arm_of(const struct policy_record *record, const struct site_table *table) {
+  if (record->kind == POLICY_RECORD_SITE)
+    return site_arm_of(table, record->site, record->range);
+  return record->kind == POLICY_RECORD_PRIOR ? &table->priors[record->range] : &table->rests[record->range];
+}
+
+void policy_file_merge(const struct policy_file *file, struct site_table *table) {
+  for (uint32_t i = 0; i < file->record_count; i++) {
+    struct policy_record record = policy_file_record(file, i);
+    const struct evolve_arm *arm = arm_of(&record, table);
+    if (arm == NULL || arm->epochs < record.epochs)
+      apply(&record, table);
   }
 }
 

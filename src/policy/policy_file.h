@@ -66,6 +66,9 @@ struct policy_record policy_file_record(const struct policy_file *file, uint32_t
 /* Gives everything in the file its place in a table; what has none because its set is full is left out. */
 void policy_file_apply(const struct policy_file *file, struct site_table *table);
 
+/* What others have written meanwhile: of each arm whichever has played more stays, the table's or the file's. */
+void policy_file_merge(const struct policy_file *file, struct site_table *table);
+
 /* --- writing: begin, modules, records, end --- */
 
 struct policy_file_writer {

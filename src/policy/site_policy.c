@@ -35,7 +35,7 @@ static struct site_arm *set_of(const struct site_table *table, uint64_t site, un
 }
 
 static void forget(struct site_table *table, struct site_arm *place, const struct site_costs *costs, uint32_t now_ms) {
-  evolve_tick(&place->arm, costs_of(costs, place->range), now_ms);
+  evolve_inherit(&table->rests[place->range], &place->arm, costs_of(costs, place->range), now_ms);
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
     table->gone[strategy] += place->arm.total[strategy];
   table->gone_acted += place->arm.total_acted;
@@ -85,15 +85,17 @@ static void note_lender(struct site_table *table, struct site_lenders *lenders, 
   if (arm != &table->rests[range])
     number =
         (uint32_t)((const struct site_arm *)((const char *)arm - offsetof(struct site_arm, arm)) - table->places) + 1;
-  uint32_t last = lenders->arms[(lenders->next + SITE_LENDERS - 1) % SITE_LENDERS];
-  if (number != last)
-    lenders->arms[lenders->next++ % SITE_LENDERS] = number;
+  unsigned at = 0;
+  while (at < SITE_LENDERS - 1 && lenders->arms[at] != number)
+    at++;
+  memmove(&lenders->arms[1], &lenders->arms[0], at * sizeof lenders->arms[0]);
+  lenders->arms[0] = number;
 }
 
 static void borrow(struct site_table *table, struct site_lenders *lenders, const struct site_costs *costs,
                    uint32_t pages, uint32_t now_ms) {
-  for (uint32_t i = 1; pages > 0 && i <= SITE_LENDERS; i++) {
-    uint32_t number = lenders->arms[(lenders->next - i) % SITE_LENDERS];
+  for (uint32_t i = 0; pages > 0 && i < SITE_LENDERS; i++) {
+    uint32_t number = lenders->arms[i];
     if (number == 0)
       return;
     bool is_rest = number > place_count(table);
@@ -107,18 +109,21 @@ static void borrow(struct site_table *table, struct site_lenders *lenders, const
 /* --- events --- */
 
 enum evolve_strategy site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
-                                uint32_t pages, uint32_t now_ms) {
+                                uint32_t pages, bool is_kept, uint32_t now_ms) {
   struct evolve_arm *arm = arm_of(table, costs, site, range, now_ms);
   note_lender(table, lenders_of(table, costs, range), arm, range);
-  return evolve_freed(arm, &table->priors[range], costs_of(costs, range), pages, now_ms);
+  return evolve_freed(arm, &table->priors[range], costs_of(costs, range), pages, is_kept, now_ms);
 }
 
 enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range) {
   const struct site_arm *set = set_of(table, site, range);
-  for (const struct site_arm *place = set; place < set + SITE_WAYS; place++)
-    if (place->taken && place->site == site && place->range == range)
+  for (const struct site_arm *place = set; place < set + SITE_WAYS; place++) {
+    if (!place->taken)
+      return (enum evolve_strategy)table->priors[range].leader;
+    if (place->site == site && place->range == range)
       return evolve_leader(&place->arm, &table->priors[range]);
-  return (enum evolve_strategy)table->priors[range].leader;
+  }
+  return evolve_leader(&table->rests[range], &table->priors[range]);
 }
 
 void site_taken(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range, uint32_t pages,
@@ -126,6 +131,14 @@ void site_taken(struct site_table *table, const struct site_costs *costs, uint64
   struct evolve_arm *arm = arm_of(table, costs, site, range, now_ms);
   uint32_t missing = evolve_taken(arm, &table->priors[range], costs_of(costs, range), pages, now_ms);
   borrow(table, lenders_of(table, costs, range), costs, missing, now_ms);
+}
+
+const struct evolve_arm *site_arm_of(const struct site_table *table, uint64_t site, unsigned range) {
+  const struct site_arm *set = set_of(table, site, range);
+  for (const struct site_arm *place = set; place < set + SITE_WAYS; place++)
+    if (place->taken && place->site == site && place->range == range)
+      return &place->arm;
+  return NULL;
 }
 
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,

@@ -39,9 +39,8 @@ struct site_table {
   uint64_t gone[EVOLVE_STRATEGIES];      /* totals of displaced arms */
   uint64_t gone_acted;
   struct site_lenders {
-    uint32_t arms[SITE_LENDERS]; /* that freed last: a place's number + 1, or behind those a rest's; 0: none */
-    uint32_t next;
-  } lenders[2]; /* of parts, of mappings: one cannot become the other */
+    uint32_t arms[SITE_LENDERS]; /* that freed last, the last first: a place's number + 1, or behind those a rest's */
+  } lenders[2];                  /* of parts, of mappings: one cannot become the other */
 };
 
 /* Giving back costs more where a mapping ends, and a new one is made: from this range on. */
@@ -60,12 +59,15 @@ unsigned site_range(size_t bytes);
 
 /* As evolve_freed and evolve_taken, of the arm of this site and range. A site is any number that stands for it. */
 enum evolve_strategy site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
-                                uint32_t pages, uint32_t now_ms);
+                                uint32_t pages, bool is_kept, uint32_t now_ms);
 void site_taken(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range, uint32_t pages,
                 uint32_t now_ms);
 
 /* What would be done with what this site frees, without an event. */
 enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range);
+
+/* The arm of this site and range; NULL if it has none of its own. */
+const struct evolve_arm *site_arm_of(const struct site_table *table, uint64_t site, unsigned range);
 
 /* Gives an arm with ratings from elsewhere its place; false if the set is full. */
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,

@@ -7,7 +7,7 @@
 #include "reclaim/reclaim.h"
 
 #define START_BYTES ((size_t)16 << 20)
-#define LEARNED_BYTES ((size_t)4 << 20) /* free, and to be given back at a time that was learned */
+#define LEARNED_BYTES ((size_t)4 << 20) /* kept by what was learned: worth a thread */
 #define START_STEP ((size_t)4 << 20)
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
@@ -115,7 +115,7 @@ static void *run(void *unused) {
 /* What was learned has times that somebody must keep, also while the program sleeps, if it is worth a thread. Seen when
  * something is freed; the next malloc starts the thread. */
 static void note_learned(void) {
-  if (UNLIKELY(reclaim_due_ms() != 0) && usage_free() >= LEARNED_BYTES)
+  if (UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0)
     atomic_store_explicit(&background.learned_waits, true, memory_order_relaxed);
 }
 
@@ -148,6 +148,7 @@ COLD static void start(void) {
                                                memory_order_relaxed))
     return;
   atomic_store_explicit(&background.awake, AWAKE, memory_order_relaxed);
+  atomic_store_explicit(&background.learned_waits, false, memory_order_relaxed);
   if (!os_thread_start(run))
     atomic_store_explicit(&background.state, BACKGROUND_ENDED, memory_order_release);
 }
@@ -183,4 +184,5 @@ void background_after_fork(bool child) {
     os_at_thread_end(main_thread_ends); /* whoever forked is the main thread here */
   atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_relaxed);
   atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);
+  atomic_store_explicit(&background.learned_waits, false, memory_order_relaxed);
 }

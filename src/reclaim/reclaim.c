@@ -26,16 +26,25 @@ static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELA
 /* --- free ranges --- */
 
 /* What the profile decides about: ranges that are kept by what was learned have times of their own. */
-static size_t learned_bytes(void) { return large_learned_bytes() + units_learned_bytes(); }
-static size_t free_by_profile(void) { return less(usage_free(), learned_bytes()); }
+static size_t free_by_profile(void) { return less(usage_free(), usage_learned()); }
 
 /* When the first of the others is to go, 0: there is none. */
-uint64_t reclaim_due_ms(void) { return keep_earlier_ms(large_due_ms(), units_due_ms()); }
+uint64_t reclaim_due_ms(void) {
+  uint64_t due_ms = keep_earlier_ms(large_due_ms(), units_due_ms());
+  return UNLIKELY(due_ms != 0) && option_value(OPTION_PURGE) == PURGE_OFF ? 0 : due_ms;
+}
 
-/* Gives the others back, those whose time is over, or, unless only_due, all that were freed before before_ms, until at
- * most keep_bytes are free, the profile's included. */
+/* What is kept by what was learned shall not make the program larger than it was when it had most in use. */
+static size_t learned_bound(void) { return max_size(usage_taken_peak(), usage_taken() + usage_keep()); }
+static bool learned_is_too_much(void) { return usage_learned() > 0 && usage_held() > learned_bound(); }
+
+/* Whatever is free now. What others free from here on is not run after: the round has an end. */
+static uint64_t any_time(void) { return os_milliseconds() + 1; }
+
+/* Gives the others back, all that were freed before before_ms, or, if only_due, those whose time is over, until at most
+ * keep_bytes are free, the profile's included. */
 static size_t purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
-  if (LIKELY(learned_bytes() == 0) || option_value(OPTION_PURGE) == PURGE_OFF || usage_free() <= keep_bytes)
+  if (LIKELY(usage_learned() == 0) || option_value(OPTION_PURGE) == PURGE_OFF || usage_free() <= keep_bytes)
     return 0;
   size_t given_back =
       large_evict_learned(only_due, less(keep_bytes, less(usage_free(), large_learned_bytes())), before_ms);
@@ -48,28 +57,32 @@ static size_t purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms
 static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
   if (option_value(OPTION_PURGE) == PURGE_OFF || free_by_profile() <= keep_bytes)
     return 0;
-  size_t given_back = large_evict(less(keep_bytes, less(usage_free(), large_cached_bytes())), before_ms);
+  size_t given_back = large_evict(
+      less(keep_bytes, less(free_by_profile(), less(large_cached_bytes(), large_learned_bytes()))), before_ms);
   given_back += extents_purge(less(keep_bytes, less(free_by_profile(), extents_resident_free())), before_ms);
   given_back += units_purge(
       less(keep_bytes, less(free_by_profile(), less(units_resident_free(), units_learned_bytes()))), before_ms);
   return given_back;
 }
 
-/* Whatever is free now. What others free from here on is not run after: the round has an end. */
-static uint64_t any_time(void) { return os_milliseconds() + 1; }
+static bool learned_is_due(void) {
+  uint64_t due_ms = reclaim_due_ms();
+  return learned_is_too_much() || (due_ms != 0 && os_milliseconds() >= due_ms);
+}
 
 /* Read without locks: late or early by one range does not matter. */
 static bool free_is_due(void) {
-  uint64_t due_ms = reclaim_due_ms();
-  if (UNLIKELY(due_ms != 0) && os_milliseconds() >= due_ms)
+  if (UNLIKELY(usage_learned() > 0) && learned_is_due())
     return true;
-  if (LIKELY(usage_free() < FREE_BYTES_MIN) || usage_free() <= usage_keep())
+  size_t free_bytes = free_by_profile();
+  if (LIKELY(free_bytes < FREE_BYTES_MIN))
     return false;
-  if (usage_free() > usage_keep_for_now())
-    return true;
+  size_t keep_bytes = usage_keep();
+  if (free_bytes <= keep_bytes)
+    return false;
   uint64_t oldest_ms =
       keep_earlier_ms(keep_earlier_ms(extents_oldest_ms(), units_oldest_ms()), large_cache_oldest_ms());
-  return oldest_ms != 0 && free_by_profile() > usage_keep() && os_milliseconds() - oldest_ms >= delay_ms();
+  return free_bytes > usage_keep_for_now() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
 }
 
 /* To be compared with times: so long ago, or longer. */
@@ -79,13 +92,12 @@ static uint64_t before(uint64_t ago_ms) {
 }
 
 static size_t purge_due(void) {
-  size_t given_back = purge_learned(true, 0, 0);
+  size_t given_back = purge_learned(true, 0, any_time());
   size_t bound = usage_keep_for_now();
-  if (usage_free() > bound) {
-    given_back += purge_free(less(less(bound, PURGE_MARGIN), learned_bytes()), any_time());
-    if (usage_free() > bound)
-      given_back += purge_learned(false, less(bound, PURGE_MARGIN), any_time());
-  }
+  if (free_by_profile() > bound)
+    given_back += purge_free(less(bound, PURGE_MARGIN), any_time());
+  if (learned_is_too_much())
+    given_back += purge_learned(false, less(less(learned_bound(), PURGE_MARGIN), usage_taken()), any_time());
   return given_back + purge_free(usage_keep(), before(delay_ms()));
 }
 
@@ -218,7 +230,8 @@ bool reclaim_round(enum reclaim_depth depth) {
     given_back += purge_due();
   } else {
     bool is_idle = depth == RECLAIM_IDLE;
-    given_back += purge_learned(true, 0, 0) + purge_learned(false, 0, is_idle ? before(LEARNED_IDLE_MS) : any_time());
+    given_back +=
+        purge_learned(true, 0, any_time()) + purge_learned(false, 0, is_idle ? before(LEARNED_IDLE_MS) : any_time());
     given_back += purge_free(0, is_idle ? before(delay_ms()) : any_time());
   }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
@@ -232,7 +245,7 @@ size_t reclaim_trim(size_t keep_bytes) {
   lock_take(&reclaim.round);
   close_empty_slabs();
   size_t given_back = purge_learned(false, keep_bytes, any_time());
-  given_back += purge_free(less(keep_bytes, learned_bytes()), any_time());
+  given_back += purge_free(less(keep_bytes, usage_learned()), any_time());
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL);
   lock_give(&reclaim.round);

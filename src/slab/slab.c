@@ -92,11 +92,11 @@ static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
 
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
-  if (UNLIKELY(learned_acts()))
-    learned_small_taken(class->bytes, class_slab_bytes(cls));
   char *base = units_take(class->order);
   if (base == NULL)
     return NULL;
+  if (UNLIKELY(learned_acts()))
+    learned_small_taken(class->bytes, class_slab_bytes(cls));
   struct slab *slab = map_record(base);
   slab->base = base;
   slab->bitmap = map_bitmap(base);

@@ -144,8 +144,6 @@ def what_is_wrong_is_said_and_mended(folder):
         (whole[:5], DAMAGED),
         (whole + b"x", DAMAGED),
         (whole + bytes(2 << 20), DAMAGED),
-        (policy.changed(whole, policy.VERSION_AT, 2), NEWER),
-        (policy.changed(whole, policy.STRATEGIES_AT, 7), STRATEGIES),
     ]
     for data, words in wrong:
         path.write_bytes(data)
@@ -157,6 +155,12 @@ def what_is_wrong_is_said_and_mended(folder):
     run(path, *LEARNS)
     policy.read(path.read_bytes())
     judge_alone(path)
+    # Whole, and of use to another version: it stays.
+    for at, value, words in ((policy.VERSION_AT, 2, NEWER), (policy.STRATEGIES_AT, 7, STRATEGIES)):
+        data = policy.changed(whole, at, value)
+        path.write_bytes(data)
+        run(path, *LEARNS, "exit", "7", status=7, said=[words])
+        assert path.read_bytes() == data
 
 
 def what_is_not_ours_stays(folder):
@@ -238,6 +242,22 @@ def many_at_once(folder):
     judge_alone(path)
 
 
+def who_ends_last_keeps_what_others_learned(folder):
+    path = folder / "f"
+    with subprocess.Popen(
+        [LEARNER, *LEARNS, "wait"], env=environment(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        run(path, *OTHER)
+        others = policy.read(path.read_bytes()).sites()
+        process.communicate(timeout=50)
+        assert process.returncode == 0
+    both = policy.read(path.read_bytes()).sites()
+    run(folder / "g", *LEARNS)
+    own = policy.read((folder / "g").read_bytes()).sites()
+    assert both >= own | others and len(both) > max(len(own), len(others)), (both, own, others)
+
+
 def killed_at_any_time(folder):
     """How it is killed at each single call is in unit.os_file."""
     path = folder / "f"
@@ -267,6 +287,7 @@ def main():
         a_relative_path_is_of_the_start,
         children_of_forks,
         many_at_once,
+        who_ends_last_keeps_what_others_learned,
         killed_at_any_time,
     ]
     for case in judged:

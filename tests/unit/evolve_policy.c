@@ -13,7 +13,7 @@ static struct evolve_costs costs(void) { return evolve_costs_of(500, 60, 800, BR
 /* One pair of events: freed, and asked for again after gap_ms. */
 static void reuse(struct evolve_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
   struct evolve_costs c = costs();
-  evolve_freed(arm, NULL, &c, PAGES, *now_ms);
+  evolve_freed(arm, NULL, &c, PAGES, true, *now_ms);
   *now_ms += gap_ms;
   evolve_taken(arm, NULL, &c, PAGES, *now_ms);
 }
@@ -56,7 +56,7 @@ static void what_is_never_asked_for_pays_no_faults(void **unused) {
   struct evolve_arm arm;
   struct evolve_costs c = costs();
   evolve_arm_begin(&arm, EVOLVE_10MS);
-  evolve_freed(&arm, NULL, &c, PAGES, 0);
+  evolve_freed(&arm, NULL, &c, PAGES, true, 0);
   evolve_tick(&arm, &c, 100000);
   assert_int_equal(arm.total[EVOLVE_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
   assert_int_equal(arm.total[EVOLVE_WARM], (uint64_t)PAGES * 100000 / 2);
@@ -71,8 +71,8 @@ static void parts_of_what_was_freed_are_asked_for(void **unused) {
   struct evolve_arm arm;
   struct evolve_costs c = costs();
   evolve_arm_begin(&arm, EVOLVE_WARM);
-  evolve_freed(&arm, NULL, &c, 100, 0);
-  evolve_freed(&arm, NULL, &c, 50, 20);
+  evolve_freed(&arm, NULL, &c, 100, true, 0);
+  evolve_freed(&arm, NULL, &c, 50, true, 20);
   /* The newest first: 50 idle for 0 ms, 30 of those idle for 20 ms. The other 70 stay idle. */
   evolve_taken(&arm, NULL, &c, 80, 20);
   evolve_tick(&arm, &c, 20);
@@ -86,6 +86,114 @@ static void parts_of_what_was_freed_are_asked_for(void **unused) {
   valid(&arm);
 }
 
+/* The same charges with a list that has no end: what merging may not change. */
+struct endless {
+  uint64_t total[EVOLVE_STRATEGIES];
+  uint32_t freed_ms[20000], pages[20000];
+  unsigned count;
+};
+
+static void endless_until(struct endless *list, const struct evolve_costs *c, uint32_t freed_ms, uint32_t pages,
+                          uint32_t now_ms, bool is_taken) {
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+    uint32_t delay_ms = evolve_delay_ms((enum evolve_strategy)strategy), idle_ms = now_ms - freed_ms;
+    bool is_purged = idle_ms >= delay_ms;
+    list->total[strategy] += (uint64_t)pages * (is_purged ? delay_ms : idle_ms) * c->rent_64k >> 16;
+    list->total[strategy] += is_purged ? c->purge_call_ns + (uint64_t)pages * c->purge_page_ns : 0;
+    list->total[strategy] += is_purged && is_taken ? (uint64_t)pages * c->fault_ns : 0;
+  }
+}
+
+static void freed_in_both(struct evolve_arm *arm, struct endless *list, const struct evolve_costs *c, uint32_t pages,
+                          uint32_t now_ms) {
+  evolve_freed(arm, NULL, c, pages, true, now_ms);
+  list->freed_ms[list->count] = now_ms;
+  list->pages[list->count++] = pages;
+}
+
+static void merging_changes_no_sums(void **unused) {
+  (void)unused;
+  static const uint32_t steps_ms[] = {1, 5, 20, 150, 2500};
+  static struct endless list;
+  struct evolve_costs c = costs();
+  uint64_t random = UNIT_SEED;
+  for (unsigned step = 0; step < sizeof steps_ms / sizeof *steps_ms; step++)
+    for (unsigned takes_some = 0; takes_some < 2; takes_some++) {
+      struct evolve_arm arm;
+      uint32_t now_ms = 0;
+      memset(&list, 0, sizeof list);
+      evolve_arm_begin(&arm, EVOLVE_1S);
+      for (unsigned i = 0; i < 10000; i++, now_ms += steps_ms[step]) {
+        freed_in_both(&arm, &list, &c, 16, now_ms);
+        if (takes_some && unit_random(&random) % 2) { /* the newest, in both */
+          uint32_t age_ms = (uint32_t)(unit_random(&random) % 30);
+          endless_until(&list, &c, list.freed_ms[--list.count], 16, now_ms += age_ms, true);
+          evolve_taken(&arm, NULL, &c, 16, now_ms);
+        }
+      }
+      evolve_tick(&arm, &c, now_ms);
+      while (list.count-- > 0)
+        endless_until(&list, &c, list.freed_ms[list.count], list.pages[list.count], now_ms, false);
+      for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+        uint64_t exact = list.total[strategy], told = arm.total[strategy];
+        assert_in_range(told, exact - exact / 4, exact + exact / 4);
+      }
+      valid(&arm);
+    }
+}
+
+static void an_arm_that_ends_leaves_its_idle_pages(void **unused) {
+  (void)unused;
+  struct evolve_arm ending, heir;
+  struct evolve_costs c = costs();
+  evolve_arm_begin(&ending, EVOLVE_1S);
+  evolve_arm_begin(&heir, EVOLVE_1S);
+  uint64_t pages = 0;
+  for (uint32_t i = 0; i < EVOLVE_IDLE_MAX; i++, pages += 17) {
+    evolve_freed(&ending, NULL, &c, 10, true, i * 700);
+    evolve_freed(&heir, NULL, &c, 7, true, i * 700 + 300);
+  }
+  evolve_inherit(&heir, &ending, &c, 8000);
+  assert_int_equal(ending.idle_count, 0);
+  for (unsigned i = 0; i < heir.idle_count; i++) {
+    pages -= heir.idle[i].pages;
+    assert_true(i == 0 || heir.idle[i - 1].freed_ms <= heir.idle[i].freed_ms);
+  }
+  assert_int_equal(pages, 0);
+  evolve_tick(&heir, &c, 100000);
+  assert_in_range(heir.total[EVOLVE_WARM] + ending.total[EVOLVE_WARM], 17ull * 8 * 97000 / 2 * 99 / 100,
+                  17ull * 8 * 100000 / 2);
+  valid(&heir);
+}
+
+/* An arm that is only asked for pages it never had pays nothing and learns nothing; and forgets nothing. */
+static void nothing_is_told_by_nothing(void **unused) {
+  (void)unused;
+  struct evolve_arm arm;
+  struct evolve_costs c = costs();
+  uint32_t now_ms = 0;
+  evolve_arm_begin(&arm, EVOLVE_1S);
+  for (unsigned i = 0; i < 100; i++)
+    reuse(&arm, &now_ms, 700);
+  struct evolve_arm before = arm;
+  for (unsigned i = 0; i < 1000; i++)
+    evolve_taken(&arm, NULL, &c, PAGES, ++now_ms);
+  assert_int_equal(arm.epochs, before.epochs);
+  assert_int_equal(arm.stake, before.stake);
+  assert_memory_equal(arm.rating, before.rating, sizeof arm.rating);
+  /* Nor by next to nothing. */
+  for (unsigned i = 0; i < 4; i++) {
+    evolve_freed(&arm, NULL, &c, 1, true, now_ms);
+    evolve_taken(&arm, NULL, &c, 1, now_ms);
+  }
+  assert_int_equal(arm.leader, before.leader);
+  assert_int_equal(evolve_like(0), EVOLVE_AT_ONCE);
+  assert_int_equal(evolve_like(9), EVOLVE_AT_ONCE);
+  assert_int_equal(evolve_like(100), EVOLVE_100MS);
+  assert_int_equal(evolve_like(999), EVOLVE_100MS);
+  assert_int_equal(evolve_like(UINT32_MAX), EVOLVE_10S);
+}
+
 static void many_idle_ones_are_merged(void **unused) {
   (void)unused;
   struct evolve_arm arm;
@@ -93,7 +201,7 @@ static void many_idle_ones_are_merged(void **unused) {
   evolve_arm_begin(&arm, EVOLVE_1S);
   uint64_t pages = 0;
   for (uint32_t i = 0; i < 1000; i++, pages += 3)
-    evolve_freed(&arm, NULL, &c, 3, i);
+    evolve_freed(&arm, NULL, &c, 3, true, i);
   assert_int_equal(arm.idle_count, EVOLVE_IDLE_MAX);
   for (unsigned i = 0; i < arm.idle_count; i++)
     pages -= arm.idle[i].pages;
@@ -135,7 +243,7 @@ static void equals_do_not_drift(void **unused) {
   evolve_arm_begin(&idle, EVOLVE_1S);
   struct evolve_costs nothing = {0};
   for (unsigned i = 0; i < 1000; i++)
-    evolve_freed(&idle, NULL, &nothing, 1, i);
+    evolve_freed(&idle, NULL, &nothing, 1, true, i);
   assert_int_equal(sum_of_ratings(&idle), 0);
   assert_int_equal(idle.rating[EVOLVE_AT_ONCE], 0);
 }
@@ -153,7 +261,7 @@ static void ratings_are_bounded_and_add_up(void **unused) {
                                               800, (uint32_t)(1 + unit_random(&random) % 20000));
       uint32_t pages = (uint32_t)unit_random(&random) >> unit_random(&random) % 32;
       if (unit_random(&random) & 1)
-        evolve_freed(&arm, NULL, &c, pages, now_ms);
+        evolve_freed(&arm, NULL, &c, pages, true, now_ms);
       else
         evolve_taken(&arm, NULL, &c, pages, now_ms);
       now_ms += (uint32_t)(unit_random(&random) % 100000 >> unit_random(&random) % 20);
@@ -217,7 +325,7 @@ static void the_same_events_give_the_same_ratings(void **unused) {
       }
       now_ms += gap_ms;
       if (unit_random(&random) & 1)
-        evolve_freed(&arms[copy], NULL, &c, pages, now_ms);
+        evolve_freed(&arms[copy], NULL, &c, pages, true, now_ms);
       else
         evolve_taken(&arms[copy], NULL, &c, pages, now_ms);
     }
@@ -238,7 +346,7 @@ static void bursts_are_judged_whole(void **unused) {
   evolve_arm_begin(&arm, EVOLVE_1S);
   for (unsigned burst = 0; burst < 10; burst++) {
     for (unsigned i = 0; i < 100; i++)
-      evolve_freed(&arm, NULL, &c, PAGES, now_ms);
+      evolve_freed(&arm, NULL, &c, PAGES, true, now_ms);
     now_ms += 30000;
     for (unsigned i = 0; i < 100; i++)
       evolve_taken(&arm, NULL, &c, PAGES, now_ms);
@@ -301,14 +409,14 @@ static void what_others_learned_is_followed_first(void **unused) {
   for (unsigned site = 0; site < 20; site++) {
     evolve_arm_begin(&arm, EVOLVE_1S);
     for (unsigned i = 0; i < 4; i++) {
-      evolve_freed(&arm, &prior, &c, PAGES, now_ms);
+      evolve_freed(&arm, &prior, &c, PAGES, true, now_ms);
       now_ms += 30000;
       evolve_taken(&arm, &prior, &c, PAGES, now_ms);
     }
   }
   assert_true(prior.leader <= EVOLVE_10MS);
   evolve_arm_begin(&arm, EVOLVE_WARM);
-  assert_int_equal(evolve_freed(&arm, &prior, &c, PAGES, now_ms), prior.leader);
+  assert_int_equal(evolve_freed(&arm, &prior, &c, PAGES, true, now_ms), prior.leader);
   evolve_arm_begin_like(&arm, &prior);
   assert_int_equal(arm.leader, prior.leader);
   assert_memory_equal(arm.rating, prior.rating, sizeof arm.rating);
@@ -323,7 +431,7 @@ static void costs_at_their_edges(void **unused) {
   struct evolve_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
   evolve_arm_begin(&arm, EVOLVE_WARM);
   for (unsigned i = 0; i < 100; i++) {
-    evolve_freed(&arm, NULL, &c, 1u << 20, i * 100000);
+    evolve_freed(&arm, NULL, &c, 1u << 20, true, i * 100000);
     evolve_taken(&arm, NULL, &c, 1u << 20, i * 100000 + 50000);
     valid(&arm);
   }
@@ -335,6 +443,9 @@ int main(void) {
       cmocka_unit_test(charges_are_exact),
       cmocka_unit_test(what_is_never_asked_for_pays_no_faults),
       cmocka_unit_test(parts_of_what_was_freed_are_asked_for),
+      cmocka_unit_test(merging_changes_no_sums),
+      cmocka_unit_test(an_arm_that_ends_leaves_its_idle_pages),
+      cmocka_unit_test(nothing_is_told_by_nothing),
       cmocka_unit_test(many_idle_ones_are_merged),
       cmocka_unit_test(the_cheapest_leads),
       cmocka_unit_test(equals_do_not_drift),

@@ -107,6 +107,50 @@ static void what_is_asked_for_again_soon_stays(void **unused) {
   large_free(object);
 }
 
+static char *mapping(void) {
+  bool zeroed;
+  char *object = large_alloc(40 * MIB, 16, 0xa000, &zeroed);
+  assert_non_null(object);
+  memset(object, 1, 40 * MIB);
+  return object;
+}
+
+/* A mapping of 40 MiB, five times what the profile keeps however old: wanted again after 1.7 s, a fault is dearer. */
+static void what_is_large_and_comes_back_is_kept(void **unused) {
+  (void)unused;
+  assert_int_equal(option_set(OPTION_PURGE_DELAY_MS, "2000"), OPTION_OK);
+  char *object = NULL;
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    large_free(object = mapping());
+    pass(1700);
+    reclaim_tick();
+    if (i == 0) /* a second is what is kept without learning: of 10 ms, 100 ms, 1 s the next below two */
+      assert_int_equal(large_cached_bytes(), 0);
+  }
+  assert_true(large_cached_bytes() >= 40 * MIB);
+  assert_int_equal(os_resident_bytes(object, 40 * MIB), 40 * MIB);
+  assert_int_equal(option_set(OPTION_PURGE_DELAY_MS, NULL), OPTION_OK);
+}
+
+/* Learned or not, the program gets no larger than it was. */
+static void what_is_kept_is_bounded_by_the_peak(void **unused) {
+  (void)unused;
+  static char *objects[12];
+  bool zeroed;
+  for (unsigned site = 0; site < 12; site++)
+    habit(0x9000 + site * 64, 8, 300);
+  reclaim_trim(0);
+  for (unsigned i = 0; i < 400; i++) {
+    unsigned site = i % 12;
+    size_t size = (33 + 4 * site) * MIB;
+    objects[site] = large_alloc(size, 16, 0x9000 + site * 64, &zeroed);
+    objects[site][0] = 1;
+    large_free(objects[site]);
+    reclaim_tick();
+    assert_true(usage_held() <= max_size(usage_taken_peak(), (33 + 4 * 11) * MIB + 16 * MIB));
+  }
+}
+
 static void its_time_ends_too(void **unused) {
   (void)unused;
   habit(0x4000, ROUNDS, 50);
@@ -297,6 +341,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(off_learns_nothing, begin, end),
       cmocka_unit_test_setup_teardown(what_is_not_asked_for_goes_at_once, begin, end),
       cmocka_unit_test_setup_teardown(what_is_asked_for_again_soon_stays, begin, end),
+      cmocka_unit_test_setup_teardown(what_is_large_and_comes_back_is_kept, begin, end),
+      cmocka_unit_test_setup_teardown(what_is_kept_is_bounded_by_the_peak, begin, end),
       cmocka_unit_test_setup_teardown(its_time_ends_too, begin, end),
       cmocka_unit_test_setup_teardown(frozen_keeps_what_was_learned, begin, end),
       cmocka_unit_test_setup_teardown(limits_and_trims_do_not_wait, begin, end),

@@ -19,7 +19,7 @@ static unsigned char bytes[MIB];
 
 static void habit(uintptr_t caller) {
   for (unsigned i = 0; i < ROUNDS; i++)
-    learned_large_freed(learned_large_taken(caller, MIB), MIB);
+    learned_large_freed(learned_large_taken(caller, MIB), MIB, true);
 }
 
 static void policy(const char *value) { EXPECT(option_set(OPTION_POLICY, value) == OPTION_OK); }

@@ -55,7 +55,7 @@ static struct fixture *learned(void) {
   for (unsigned i = 0; i < 4000; i++) {
     uint64_t number = i % 20;
     uint64_t site = number == 0 ? 77 : (uint64_t)(number % 3 + 1) << 40 | number;
-    site_freed(&f->table, &c, site, (unsigned)number % 4, 100, now_ms);
+    site_freed(&f->table, &c, site, (unsigned)number % 4, 100, true, now_ms);
     now_ms += number % 4 == 1 ? 2000 : 1;
     site_taken(&f->table, &c, site, (unsigned)number % 4, 100, now_ms);
   }

@@ -21,40 +21,40 @@ static struct event {
   uint64_t site;
   size_t size, bytes; /* size: of the object, or of a slab's blocks */
   uint32_t ms;
-  bool is_taken;
+  bool is_taken, is_kept;
 } events[EVENTS_MAX];
 static unsigned event_count;
 
-static void note(bool is_taken, uint64_t site, size_t size, size_t bytes) {
+static void note(bool is_taken, uint64_t site, size_t size, size_t bytes, bool is_kept) {
   assert_true(event_count < EVENTS_MAX);
-  events[event_count++] =
-      (struct event){.site = site, .size = size, .bytes = bytes, .ms = (uint32_t)now_ms, .is_taken = is_taken};
+  events[event_count++] = (struct event){
+      .site = site, .size = size, .bytes = bytes, .ms = (uint32_t)now_ms, .is_taken = is_taken, .is_kept = is_kept};
 }
 
 uint64_t __real_learned_large_taken(uintptr_t caller, size_t bytes);
-unsigned __real_learned_large_freed(uint64_t site, size_t bytes);
+unsigned __real_learned_large_freed(uint64_t site, size_t bytes, bool is_kept);
 void __real_learned_small_taken(size_t block_bytes, size_t slab_bytes);
 unsigned __real_learned_small_freed(size_t block_bytes, size_t slab_bytes);
 uint64_t __wrap_learned_large_taken(uintptr_t caller, size_t bytes);
-unsigned __wrap_learned_large_freed(uint64_t site, size_t bytes);
+unsigned __wrap_learned_large_freed(uint64_t site, size_t bytes, bool is_kept);
 void __wrap_learned_small_taken(size_t block_bytes, size_t slab_bytes);
 unsigned __wrap_learned_small_freed(size_t block_bytes, size_t slab_bytes);
 
 uint64_t __wrap_learned_large_taken(uintptr_t caller, size_t bytes) {
   uint64_t site = __real_learned_large_taken(caller, bytes);
-  note(true, site, bytes, bytes);
+  note(true, site, bytes, bytes, true);
   return site;
 }
-unsigned __wrap_learned_large_freed(uint64_t site, size_t bytes) {
-  note(false, site, bytes, bytes);
-  return __real_learned_large_freed(site, bytes);
+unsigned __wrap_learned_large_freed(uint64_t site, size_t bytes, bool is_kept) {
+  note(false, site, bytes, bytes, is_kept);
+  return __real_learned_large_freed(site, bytes, is_kept);
 }
 void __wrap_learned_small_taken(size_t block_bytes, size_t slab_bytes) {
-  note(true, LEARNED_SITE_SMALL, block_bytes, slab_bytes);
+  note(true, LEARNED_SITE_SMALL, block_bytes, slab_bytes, true);
   __real_learned_small_taken(block_bytes, slab_bytes);
 }
 unsigned __wrap_learned_small_freed(size_t block_bytes, size_t slab_bytes) {
-  note(false, LEARNED_SITE_SMALL, block_bytes, slab_bytes);
+  note(false, LEARNED_SITE_SMALL, block_bytes, slab_bytes, true);
   return __real_learned_small_freed(block_bytes, slab_bytes);
 }
 
@@ -113,7 +113,7 @@ static void replay(struct site_table *table, const struct learned_view *live, en
     if (event->is_taken)
       site_taken(table, &live->costs, event->site, site_range(event->size), pages, ms);
     else
-      site_freed(table, &live->costs, event->site, site_range(event->size), pages, ms);
+      site_freed(table, &live->costs, event->site, site_range(event->size), pages, event->is_kept, ms);
   }
 }
 

@@ -39,7 +39,7 @@ static void end(struct fixture *f) {
 
 static enum evolve_strategy reuse(struct fixture *f, uint64_t site, unsigned range, uint32_t *now_ms, uint32_t gap_ms) {
   struct site_costs c = costs();
-  enum evolve_strategy acted = site_freed(&f->table, &c, site, range, PAGES, *now_ms);
+  enum evolve_strategy acted = site_freed(&f->table, &c, site, range, PAGES, true, *now_ms);
   *now_ms += gap_ms;
   site_taken(&f->table, &c, site, range, PAGES, *now_ms);
   return acted;
@@ -82,12 +82,16 @@ static void no_event_is_lost(void **unused) {
   uint32_t now_ms = 0;
   uint64_t freed = 0;
   begin(&f, ARMS);
+  uint64_t warm_ns = 0;
   for (unsigned i = 0; i < 20000; i++, freed++) {
-    site_freed(&f.table, &c, (uint32_t)(unit_random(&random) % 1000), 0, PAGES, now_ms);
-    now_ms += (uint32_t)(unit_random(&random) % 3);
+    site_freed(&f.table, &c, (uint32_t)(unit_random(&random) % 1000), 0, PAGES, true, now_ms);
+    uint32_t step_ms = (uint32_t)(unit_random(&random) % 3);
+    now_ms += step_ms;
+    warm_ns += (freed + 1) * PAGES * step_ms / 2;
   }
   struct site_totals totals = site_totals(&f.table, &c, now_ms);
   assert_int_equal(totals.fixed[EVOLVE_AT_ONCE], freed * (800 + 60 * PAGES));
+  assert_in_range(totals.fixed[EVOLVE_WARM], warm_ns - warm_ns / 100, warm_ns + warm_ns / 100);
   assert_true(f.table.displaced > 0);
   assert_true(totals.acted >= totals.best_of_arm);
   end(&f);
@@ -114,7 +118,7 @@ static void what_one_frees_serves_the_next(void **unused) {
   begin(&f, ARMS);
   for (uint32_t i = 0; i < 400; i++) {
     site_taken(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100);
-    site_freed(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100 + 10);
+    site_freed(&f.table, &c, 1 + i % 7, i % 3, PAGES, true, i * 100 + 10);
   }
   assert_true(site_leader(&f.table, 1, 0) >= EVOLVE_100MS);
   struct site_totals totals = site_totals(&f.table, &c, 40000);
@@ -134,13 +138,49 @@ static void what_one_frees_serves_the_next(void **unused) {
 }
 
 /* One block, freed and never asked for again, is all that happens in many short runs. */
+/* However often two others free in turn meanwhile. */
+static void a_lender_is_not_forgotten(void **unused) {
+  (void)unused;
+  struct fixture f;
+  struct site_costs c = costs();
+  begin(&f, ARMS);
+  site_freed(&f.table, &c, 3, 0, 1000, true, 0);
+  for (unsigned i = 0; i < 50; i++) {
+    site_freed(&f.table, &c, 1 + i % 2, 0, 1, true, 0);
+    site_taken(&f.table, &c, 1 + i % 2, 0, 1, 0);
+  }
+  uint64_t before = site_totals(&f.table, &c, 0).fixed[EVOLVE_AT_ONCE];
+  site_taken(&f.table, &c, 4, 0, 1000, 0);
+  assert_int_equal(site_totals(&f.table, &c, 0).fixed[EVOLVE_AT_ONCE], before + 1000 * 500);
+  end(&f);
+}
+
+/* What cannot be kept was not, whatever leads; frozen, a site without a place is the rest's. */
+static void who_acts(void **unused) {
+  (void)unused;
+  struct fixture f;
+  struct site_costs c = costs();
+  int32_t ratings[EVOLVE_STRATEGIES] = {0};
+  begin(&f, SITE_WAYS);
+  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_10S, 9));
+  assert_int_equal(site_freed(&f.table, &c, 5, 0, PAGES, false, 0), EVOLVE_1S);
+  assert_int_equal(site_freed(&f.table, &c, 5, 0, PAGES, true, 0), EVOLVE_10S);
+  assert_true(site_learned(&f.table, 6, 0, ratings, EVOLVE_AT_ONCE, 9));
+  assert_int_equal(site_freed(&f.table, &c, 6, 0, PAGES, false, 0), EVOLVE_AT_ONCE);
+  for (uint32_t site = 100; site < 100 + SITE_WAYS - 2; site++)
+    assert_true(site_learned(&f.table, site, 0, ratings, EVOLVE_WARM, 9));
+  evolve_arm_begin_rated(&f.table.rests[0], ratings, EVOLVE_100MS, 9);
+  assert_int_equal(site_leader(&f.table, 99, 0), EVOLVE_100MS);
+  end(&f);
+}
+
 static void short_lives_teach_as_well(void **unused) {
   (void)unused;
   struct fixture f;
   struct site_costs c = costs();
   for (unsigned is_concluded = 0; is_concluded < 2; is_concluded++) {
     begin(&f, ARMS);
-    assert_int_equal(site_freed(&f.table, &c, 1, 0, PAGES, 0), EVOLVE_1S);
+    assert_int_equal(site_freed(&f.table, &c, 1, 0, PAGES, true, 0), EVOLVE_1S);
     if (is_concluded)
       site_conclude(&f.table, &c, 30000);
     assert_int_equal(f.table.places != NULL && site_totals(&f.table, &c, 30000).epochs == 1, is_concluded);
@@ -206,6 +246,8 @@ int main(void) {
       cmocka_unit_test(no_event_is_lost),
       cmocka_unit_test(a_mapping_costs_more_to_give_back),
       cmocka_unit_test(what_one_frees_serves_the_next),
+      cmocka_unit_test(a_lender_is_not_forgotten),
+      cmocka_unit_test(who_acts),
       cmocka_unit_test(short_lives_teach_as_well),
       cmocka_unit_test(warm_sites_keep_their_place),
       cmocka_unit_test(a_hundred_thousand_sites),

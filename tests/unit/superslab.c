@@ -90,7 +90,7 @@ static void random_runs_never_overlap(void **state) {
     if (step % 5000 == 17)
       units_purge(taken / 16, UNIT_ANY_TIME);
     if (step % 700 == 19)
-      units_purge_learned(true, 0, 0);
+      units_purge_learned(true, 0, UNIT_ANY_TIME);
     if (step % 7000 == 23) {
       units_purge_learned(false, 0, UNIT_ANY_TIME);
       assert_int_equal(units_learned_bytes(), 0);
@@ -286,7 +286,7 @@ static void learned_delays(void **state) {
   assert_int_equal(units_due_ms(), 0);
   assert_int_equal(units_oldest_ms(), 0);
   assert_int_equal(units_purge(0, UNIT_ANY_TIME), 0); /* not the profile's */
-  assert_int_equal(units_purge_learned(true, 0, 0), 0);
+  assert_int_equal(units_purge_learned(true, 0, UNIT_ANY_TIME), 0);
   unit = pin();
   unpin_learned(unit, EVOLVE_10S);
   assert_in_range(units_due_ms(), os_milliseconds() + 9000, os_milliseconds() + 10000);
@@ -296,7 +296,7 @@ static void learned_delays(void **state) {
   unpin_learned(pin(), EVOLVE_AT_ONCE);
   assert_int_equal(stats().superslab_bytes, SUPERSLAB_BYTES);
   assert_true(units_due_ms() != 0 && units_due_ms() <= os_milliseconds());
-  assert_int_equal(units_purge_learned(true, 0, 0), SUPERSLAB_BYTES);
+  assert_int_equal(units_purge_learned(true, 0, UNIT_ANY_TIME), SUPERSLAB_BYTES);
   assert_int_equal(stats().superslab_bytes, 0);
   assert_int_equal(usage_free(), 0);
   unit_option("HAKMEM_PURGE", "off"); /* nothing would ever end its waiting */
