@@ -192,6 +192,9 @@ void usage_keep_cap(size_t bytes) { write(&usage.keep_cap_complement, ~bytes); }
 static size_t cap(void) { return ~read(&usage.keep_cap_complement); }
 size_t usage_keep(void) { return min_size(cap(), purge_keep(keep_bytes(), usage_taken())); }
 size_t usage_keep_for_now(void) { return min_size(cap(), read(&usage.keep_for_now)); }
+size_t usage_keep_learned(void) {
+  return min_size(cap(), max_size(read(&usage.keep_for_now), less(usage_taken_peak(), usage_taken())));
+}
 
 enum purge_result pages_purge(void *address, size_t size) {
   long mode = option_value(OPTION_PURGE);

@@ -49,6 +49,9 @@ void usage_limits_apply(void);
  * never more than the cap, which limits and memory pressure lower. */
 size_t usage_keep(void);
 size_t usage_keep_for_now(void);
+/* And where their stay was decided by what was learned: that many, or as many as do not make the program larger than it was
+ * when it had most in use. */
+size_t usage_keep_learned(void);
 void usage_keep_cap(size_t bytes);
 
 void usage_lock_for_fork(void);

@@ -34,9 +34,7 @@ uint64_t reclaim_due_ms(void) {
   return UNLIKELY(due_ms != 0) && option_value(OPTION_PURGE) == PURGE_OFF ? 0 : due_ms;
 }
 
-/* What is kept by what was learned shall not make the program larger than it was when it had most in use. */
-static size_t learned_bound(void) { return max_size(usage_taken_peak(), usage_taken() + usage_keep()); }
-static bool learned_is_too_much(void) { return usage_learned() > 0 && usage_held() > learned_bound(); }
+static bool learned_is_too_much(void) { return usage_learned() > 0 && usage_free() > usage_keep_learned(); }
 
 /* Whatever is free now. What others free from here on is not run after: the round has an end. */
 static uint64_t any_time(void) { return os_milliseconds() + 1; }
@@ -97,7 +95,7 @@ static size_t purge_due(void) {
   if (free_by_profile() > bound)
     given_back += purge_free(less(bound, PURGE_MARGIN), any_time());
   if (learned_is_too_much())
-    given_back += purge_learned(false, less(less(learned_bound(), PURGE_MARGIN), usage_taken()), any_time());
+    given_back += purge_learned(false, less(usage_keep_learned(), PURGE_MARGIN), any_time());
   return given_back + purge_free(usage_keep(), before(delay_ms()));
 }
 
