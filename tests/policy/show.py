@@ -16,7 +16,7 @@ from pathlib import Path
 
 import layout as policy
 
-SHOWS, SHOWS_SOME = 40, 10
+SHOWS, SHOWS_SOME = 15, 5
 STRATEGIES = ("at_once", "10ms", "100ms", "1s", "10s", "warm")
 NOBODY = 65534
 

@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
   double start = test_seconds();
   const long freed_kib = (long)(COUNT * BYTES / 1024);
   long gone_kib = full_kib - test_rss_kib();
-  while (gone_kib < freed_kib * SHARE_PERCENT / 100 && test_seconds() - start < (is_off ? 3.0 : SECONDS_MAX)) {
+  while (gone_kib < freed_kib * SHARE_PERCENT / 100 && test_seconds() - start < (is_off ? 1.0 : SECONDS_MAX)) {
     pause_ms(100);
     gone_kib = full_kib - test_rss_kib(); /* (this reads a file; only that allocates) */
   }
