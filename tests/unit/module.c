@@ -68,7 +68,7 @@ static struct seen see(void) {
 }
 
 /* The control: the addresses did differ. */
-static void the_same_in_other_processes(void **unused) {
+__attribute__((unused)) static void the_same_in_other_processes(void **unused) {
   (void)unused;
   struct seen here = see();
   bool moved = false;
@@ -81,10 +81,10 @@ static void the_same_in_other_processes(void **unused) {
     char *words[] = {"unit-module", fd, NULL};
     pid_t child;
     assert_int_equal(posix_spawn(&child, "/proc/self/exe", NULL, NULL, words, environ), 0);
+    close(ends[1]);
     assert_int_equal(read(ends[0], &there, sizeof there), sizeof there);
     assert_int_equal(waitpid(child, NULL, 0), child);
     close(ends[0]);
-    close(ends[1]);
     assert_memory_equal(there.offset, here.offset, sizeof here.offset);
     assert_memory_equal(there.build, here.build, sizeof here.build);
     moved |= there.address[0] != here.address[0];
@@ -101,7 +101,9 @@ int main(int count, char **words) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names_and_offsets),
       cmocka_unit_test(what_is_in_no_module),
+#ifndef TEST_EMULATED /* what an emulator starts is the emulator */
       cmocka_unit_test(the_same_in_other_processes),
+#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
