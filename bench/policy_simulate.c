@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARMS 2048u /* as in src/learn/learned.c */
 #define PAGE_BYTES 4096u
 #define DELAY_MS_MAX 3600000u /* that of the option purge_delay_ms */
 #define FAULT_NS 500u
@@ -27,14 +26,14 @@ struct snapshot {
 
 static struct {
   struct site_table table;
-  struct site_arm places[ARMS];
+  struct site_arm places[LEARNED_ARMS];
   struct site_costs costs;
   uint32_t delay_ms, fault_ns;
   uint64_t events, ms;
   uint64_t each; /* 0: no snapshots */
   struct snapshot *snapshots;
   size_t snapshot_count, snapshot_room;
-  struct learned_module modules[LEARNED_MODULES]; /* of the sites, for --save */
+  struct policy_module modules[LEARNED_MODULES]; /* of the sites, for --save */
   const char *load, *save;
   bool is_json;
 } run = {.delay_ms = 1000, .fault_ns = FAULT_NS};
@@ -71,15 +70,8 @@ __attribute__((format(printf, 1, 2))) static int refuse(const char *format, ...)
 /* --- the engine --- */
 
 static void begin(void) {
-  unsigned leader = EVOLVE_10MS; /* the longest that is not above the delay, as in src/learn/learned.c */
-  while (leader < EVOLVE_10S && evolve_delay_ms((enum evolve_strategy)(leader + 1)) <= run.delay_ms)
-    leader++;
-  site_table_begin(&run.table, run.places, ARMS, (enum evolve_strategy)leader);
-  run.costs = (struct site_costs){
-      .part = evolve_costs_of(run.fault_ns, PURGE_PAGE_NS, PURGE_CALL_NS, run.delay_ms),
-      .mapping = evolve_costs_of(run.fault_ns, PURGE_PAGE_NS, PURGE_CALL_NS + MAP_NS, run.delay_ms),
-      .mapping_range = site_range(MAPPING_BYTES_MIN),
-  };
+  site_table_begin(&run.table, run.places, LEARNED_ARMS, evolve_like(run.delay_ms));
+  run.costs = site_costs_of(run.fault_ns, PURGE_PAGE_NS, PURGE_CALL_NS, MAP_NS, run.delay_ms);
 }
 
 static struct site_totals totals_now(void) { return site_totals(&run.table, &run.costs, (uint32_t)run.ms); }
@@ -97,20 +89,6 @@ static void note_snapshot(void) {
   run.snapshots[run.snapshot_count++] = (struct snapshot){.event = run.events, .totals = totals_now()};
 }
 
-static void note_module(uint32_t tag, const char *name) {
-  if (tag == 0 || name == NULL)
-    return;
-  for (struct learned_module *module = run.modules; module < run.modules + LEARNED_MODULES; module++) {
-    if (module->tag == tag)
-      return;
-    if (module->tag == 0) {
-      module->tag = tag;
-      snprintf(module->name, sizeof module->name, "%s", name);
-      return;
-    }
-  }
-}
-
 static void happened(void *context, const struct stream_event *event) {
   (void)context;
   run.ms = event->ms;
@@ -119,7 +97,8 @@ static void happened(void *context, const struct stream_event *event) {
   uint64_t pages = event->bytes / PAGE_BYTES;
   uint32_t counted = pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages, now_ms = (uint32_t)event->ms;
   unsigned range = site_range(event->bytes);
-  note_module(learned_tag_of(event->site), event->module);
+  if (event->module)
+    learned_note_module(run.modules, learned_tag_of(event->site), event->module);
   if (event->is_taken)
     site_taken(&run.table, &run.costs, event->site, range, counted, now_ms);
   else
@@ -130,14 +109,6 @@ static void happened(void *context, const struct stream_event *event) {
 }
 
 /* --- the report --- */
-
-static unsigned best_fixed(const struct site_totals *totals) {
-  unsigned best = 0;
-  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
-    if (totals->fixed[strategy] < totals->fixed[best])
-      best = strategy;
-  return best;
-}
 
 static void print_fixed(const struct site_totals *totals) {
   printf("\"fixed\":{");
@@ -150,8 +121,9 @@ static void print_json(const struct site_totals *totals) {
   printf("{\"events\":%ju,\"seconds\":%.3f,", (uintmax_t)run.events, (double)run.ms / 1000);
   print_fixed(totals);
   printf(",\"evolving\":%ju,\"best_of_arm\":%ju,\"best_fixed\":\"%s\",\"arms\":%u,\"matches\":%ju,\"switches\":%ju}\n",
-         (uintmax_t)totals->acted, (uintmax_t)totals->best_of_arm, strategy_words[best_fixed(totals)].name,
-         run.table.taken_count, (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
+         (uintmax_t)totals->acted, (uintmax_t)totals->best_of_arm,
+         strategy_words[evolve_best_fixed(totals->fixed)].name, run.table.taken_count, (uintmax_t)totals->epochs,
+         (uintmax_t)totals->switches);
   for (size_t i = 0; i < run.snapshot_count; i++) {
     const struct snapshot *row = &run.snapshots[i];
     printf("{\"event\":%ju,\"evolving\":%ju,", (uintmax_t)row->event, (uintmax_t)row->totals.acted);
@@ -168,7 +140,7 @@ static void print_row(const char *name, uint64_t ns, uint64_t best_ns) {
 }
 
 static void print_table(const struct site_totals *totals) {
-  uint64_t best_ns = totals->fixed[best_fixed(totals)];
+  uint64_t best_ns = totals->fixed[evolve_best_fixed(totals->fixed)];
   printf("%ju events of large blocks in %.3f s\n", (uintmax_t)run.events, (double)run.ms / 1000);
   printf(
       "a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n\n",
@@ -206,7 +178,7 @@ static bool load(const char *path) {
   }
   for (uint32_t i = 0; i < file.module_count; i++) {
     struct policy_module module = policy_file_module(&file, i);
-    note_module(module.tag, module.name);
+    learned_note_module(run.modules, module.tag, module.name);
   }
   policy_file_apply(&file, &run.table);
   free(bytes);
@@ -215,7 +187,7 @@ static bool load(const char *path) {
 
 static bool save(const char *path) {
   char problem[POLICY_DISK_SENTENCE];
-  size_t capacity = policy_file_bytes(LEARNED_MODULES, ARMS + 2 * SITE_RANGES);
+  size_t capacity = policy_file_bytes(LEARNED_MODULES, LEARNED_ARMS + 2 * SITE_RANGES);
   void *bytes = malloc(capacity);
   if (bytes == NULL) {
     refuse("--save: no memory");

@@ -1,6 +1,8 @@
 #include "policy_stream.h"
 
+#include "large/large.h"
 #include "learn/view.h"
+#include "os/module.h"
 #include "trace/trace.h"
 
 #include <ctype.h>
@@ -28,20 +30,11 @@ __attribute__((format(printf, 2, 3))) static bool wrong(struct stream *stream, c
   return false;
 }
 
-/* As large_good_size of src/large/large.c. */
-static uint64_t rounded(uint64_t size) {
-  uint64_t units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
-  if (units <= 8 || size >= MAPPING_BYTES_MIN)
-    return units * UNIT_BYTES;
-  uint64_t step = (uint64_t)1 << (63 - __builtin_clzl(units - 1) - 3);
-  return round_up(units, step) * UNIT_BYTES;
-}
-
 static bool is_large(uint64_t size) { return size > HAK_SMALL_MAX; }
 
 static void tell(struct stream *stream, uint64_t site, const char *module, uint64_t size, bool is_taken) {
   struct stream_event event = {
-      .ms = stream->ms, .site = site, .bytes = rounded(size), .module = module, .is_taken = is_taken};
+      .ms = stream->ms, .site = site, .bytes = large_good_size(size), .module = module, .is_taken = is_taken};
   stream->each(stream->context, &event);
 }
 
@@ -113,22 +106,10 @@ struct reading {
   void *blocks;
 };
 
-/* FNV-1a (Fowler, Noll, Vo). */
-static uint32_t hash_of(const void *bytes, size_t length) {
-  uint32_t hash = 0x811c9dc5u;
-  for (size_t i = 0; i < length; i++)
-    hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x01000193u;
-  return hash;
-}
-
 /* A module's tag, as src/learn/learned.c makes it of what src/os/module.c finds: a file of ratings from the recorded
  * program fits its trace. */
 static uint32_t tag_of(const struct trace_module *module) {
-  uint32_t build = module->build_id_bytes ? hash_of(module->build_id, module->build_id_bytes) : 0;
-  if (build == 0)
-    build = hash_of(module->name, strlen(module->name));
-  uint32_t tag = (build ^ build >> LEARNED_TAG_BITS) & LEARNED_TAG_SMALL;
-  return tag == 0 || tag == LEARNED_TAG_SMALL ? 1 : tag;
+  return learned_tag_of_build(os_module_build((const char *)module->build_id, module->build_id_bytes, module->name));
 }
 
 static void find_site(const struct reading *reading, uint32_t row, struct block *block) {

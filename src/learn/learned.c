@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-#define ARMS 2048u
 #define CALLERS 512u /* call sites whose modules need not be looked for again */
 
-_Static_assert(ARMS * sizeof(struct site_arm) + sizeof(struct learned_view) <= (size_t)1 << 20, "a MiB at most");
+_Static_assert(LEARNED_ARMS * sizeof(struct site_arm) + sizeof(struct learned_view) <= (size_t)1 << 20,
+               "a MiB at most");
 
 #define TRIAL_BYTES ((size_t)256 << 10)
 #define TRIALS 3u
@@ -64,15 +64,6 @@ static struct trial trial(void) {
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static struct site_costs costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns, uint32_t map_ns,
-                                  uint32_t break_even_ms) {
-  return (struct site_costs){
-      .part = evolve_costs_of(fault_ns, purge_page_ns, purge_call_ns, break_even_ms),
-      .mapping = evolve_costs_of(fault_ns, purge_page_ns, purge_call_ns + map_ns, break_even_ms),
-      .mapping_range = site_range(MAPPING_BYTES_MIN),
-  };
-}
-
 /* The quickest of some trials: the others met something else. Bounds keep a clock that jumps from mattering. */
 static struct site_costs measured(uint32_t break_even_ms) {
   struct trial best = trial();
@@ -82,25 +73,12 @@ static struct site_costs measured(uint32_t break_even_ms) {
                           least(best.purge_nothing, next.purge_nothing)};
   }
   uint64_t pages = TRIAL_BYTES / os_page_bytes();
-  return costs_of(between(best.touch / pages, 100, 20000),
-                  between((best.purge - least(best.purge, best.purge_nothing)) / pages, 10, 5000),
-                  between(best.purge_nothing, 100, 50000), between(best.map, 200, 100000), break_even_ms);
+  return site_costs_of(between(best.touch / pages, 100, 20000),
+                       between((best.purge - least(best.purge, best.purge_nothing)) / pages, 10, 5000),
+                       between(best.purge_nothing, 100, 50000), between(best.map, 200, 100000), break_even_ms);
 }
 
 /* --- sites --- */
-
-void learned_note_module(uint32_t tag, const char *name) {
-  for (struct learned_module *module = learned.view.modules; module < learned.view.modules + LEARNED_MODULES;
-       module++) {
-    if (module->tag == tag)
-      return;
-    if (module->tag == 0) {
-      module->tag = tag;
-      strncpy(module->name, name, LEARNED_NAME_BYTES - 1);
-      return;
-    }
-  }
-}
 
 void learned_forget_callers(void) { atomic_store_explicit(&learned.callers_are_old, true, memory_order_relaxed); }
 
@@ -115,9 +93,8 @@ static uint64_t site_at(uintptr_t address) {
   struct os_module module;
   uint32_t tag = 0;
   if (os_module_find(address, &module)) {
-    tag = (module.build ^ module.build >> LEARNED_TAG_BITS) & LEARNED_TAG_SMALL;
-    tag = tag == 0 || tag == LEARNED_TAG_SMALL ? 1 : tag;
-    learned_note_module(tag, module.name);
+    tag = learned_tag_of_build(module.build);
+    learned_note_module(learned.view.modules, tag, module.name);
   }
   *caller = (struct caller){.address = address, .site = learned_site_of(tag, tag ? module.offset : address)};
   return caller->site;
@@ -134,16 +111,16 @@ static uint32_t now_ms(void) { return (uint32_t)os_milliseconds(); }
 
 COLD static void begin(uint32_t break_even_ms) {
   struct learned_view *view = &learned.view;
-  void *places = metadata_take_forever(site_table_bytes(ARMS));
+  void *places = metadata_take_forever(site_table_bytes(LEARNED_ARMS));
   if (places == NULL) {
     learned.state = LEARNED_NO_MEMORY;
     return;
   }
-  site_table_begin(&view->table, places, ARMS, evolve_like(break_even_ms));
+  site_table_begin(&view->table, places, LEARNED_ARMS, evolve_like(break_even_ms));
   view->costs = measured(break_even_ms);
   view->view_bytes = sizeof *view;
   view->arm_bytes = sizeof(struct site_arm);
-  view->arm_count = ARMS;
+  view->arm_count = LEARNED_ARMS;
   memcpy(view->mark, LEARNED_MARK, sizeof view->mark);
   learned.break_even_ms = break_even_ms;
   learned.state = LEARNED_READY;
@@ -164,8 +141,8 @@ static bool enter(void) {
     begin(break_even_ms);
   if (UNLIKELY(learned.break_even_ms != break_even_ms)) {
     const struct evolve_costs *part = &learned.view.costs.part, *mapping = &learned.view.costs.mapping;
-    learned.view.costs = costs_of(part->fault_ns, part->purge_page_ns, part->purge_call_ns,
-                                  mapping->purge_call_ns - part->purge_call_ns, break_even_ms);
+    learned.view.costs = site_costs_of(part->fault_ns, part->purge_page_ns, part->purge_call_ns,
+                                       mapping->purge_call_ns - part->purge_call_ns, break_even_ms);
     learned.break_even_ms = break_even_ms;
   }
   return learned.state == LEARNED_READY;
@@ -203,10 +180,11 @@ uint64_t learned_large_taken(uintptr_t caller, size_t bytes) {
 }
 
 void learned_large_resized(uint64_t site, size_t bytes, size_t wanted) {
-  if (enter() && wanted > bytes)
+  bool is_ready = enter();
+  if (is_ready && wanted > bytes)
     note_taken(site, wanted, wanted - bytes);
-  else if (learned.state == LEARNED_READY && evolves())
-    keep_of(site, bytes, bytes - wanted, false); /* the end that is cut off */
+  else if (is_ready)
+    keep_of(site, bytes, bytes - wanted, false); /* the end that is cut off: it goes its way already */
   leave();
 }
 
@@ -236,9 +214,7 @@ void learned_stats(struct learned_stats *out) {
   note_change();
   if (learned.state == LEARNED_READY) {
     out->arms = learned.view.table.taken_count;
-    out->arms_displaced = learned.view.table.displaced;
     out->totals = site_totals(&learned.view.table, &learned.view.costs, now_ms());
-    out->costs = learned.view.costs;
   }
   leave();
 }

@@ -32,17 +32,14 @@ unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes);
 void learned_forget_callers(void);
 
 struct learned_stats {
-  size_t arms, arms_displaced;
+  size_t arms;
   struct site_totals totals; /* nanoseconds */
-  struct site_costs costs;
 };
 void learned_stats(struct learned_stats *out);
 
 /* For learned_file.c. Takes the lock; NULL if there is no memory for a table. learned_close follows in either case. */
 struct learned_view *learned_open(void);
 void learned_close(void);
-/* In between: notes whose sites have this tag, if there is room. */
-void learned_note_module(uint32_t tag, const char *name);
 
 void learned_lock_for_fork(void);
 void learned_unlock_after_fork(bool child);

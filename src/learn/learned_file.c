@@ -7,9 +7,6 @@
 
 #define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
 
-_Static_assert(sizeof(((struct policy_module *)0)->name) == sizeof(((struct learned_module *)0)->name),
-               "names are cut once");
-
 static struct {
   char path[OPTION_TEXT_BYTES]; /* "": nothing is written */
   uint64_t epochs_before;       /* played by others: before the start, or the fork */
@@ -45,11 +42,10 @@ static const char *words_of(enum policy_file_error error) {
   return words[error];
 }
 
-/* The table is open. */
-static void note_modules(const struct policy_file *found) {
+static void note_modules(struct learned_view *view, const struct policy_file *found) {
   for (uint32_t i = 0; i < found->module_count; i++) {
     struct policy_module module = policy_file_module(found, i);
-    learned_note_module(module.tag, module.name);
+    learned_note_module(view->modules, module.tag, module.name);
   }
 }
 
@@ -57,7 +53,7 @@ static void apply(const struct policy_file *found) {
   struct learned_view *view = learned_open();
   if (view) {
     policy_file_apply(found, &view->table);
-    note_modules(found);
+    note_modules(view, found);
     file.epochs_before = epochs_of(&view->table);
   }
   learned_close();
@@ -112,14 +108,14 @@ void learned_file_read(struct text *complaint) {
 /* --- the end --- */
 
 static bool has_site_of(const struct site_table *table, uint32_t tag) {
-  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++)
+  for (size_t i = 0; i < table->set_count * SITE_WAYS; i++)
     if (table->places[i].taken && table->places[i].arm.epochs > 0 && learned_tag_of(table->places[i].site) == tag)
       return true;
   return false;
 }
 
 static void add_everything(struct policy_file_writer *writer, const struct learned_view *view) {
-  for (const struct learned_module *module = view->modules; module < view->modules + LEARNED_MODULES; module++)
+  for (const struct policy_module *module = view->modules; module < view->modules + LEARNED_MODULES; module++)
     if (module->tag != 0 && has_site_of(&view->table, module->tag))
       policy_file_add_module(writer, module->tag, module->name);
   policy_file_add_table(writer, &view->table, learned_site_of(1, 0));
@@ -143,7 +139,7 @@ static size_t encode(void *bytes, size_t capacity, const struct policy_file *oth
   if (view) {
     if (others) {
       policy_file_merge(others, &view->table);
-      note_modules(others);
+      note_modules(view, others);
     }
     policy_file_begin(&writer, bytes, capacity, &view->costs, by);
     add_everything(&writer, view);

@@ -6,10 +6,12 @@
 #ifndef HAK_LEARN_VIEW_H
 #define HAK_LEARN_VIEW_H
 
-#include "policy/site_policy.h"
+#include "policy/policy_file.h"
 
+#include <string.h>
+
+#define LEARNED_ARMS 2048u
 #define LEARNED_MODULES 64u
-#define LEARNED_NAME_BYTES 28u
 
 /* A site: a module's tag, and the offset of the return address in it. Tag 0: the address is in no known module, and
  * means nothing in another process. */
@@ -23,11 +25,22 @@ static inline uint32_t learned_tag_of(uint64_t site) { return (uint32_t)(site >>
 static inline uint64_t learned_offset_of(uint64_t site) { return site & (((uint64_t)1 << LEARNED_OFFSET_BITS) - 1); }
 #define LEARNED_SITE_SMALL learned_site_of(LEARNED_TAG_SMALL, 0)
 
-/* For people: what a tag stands for. */
-struct learned_module {
-  uint32_t tag; /* 0: the place is free */
-  char name[LEARNED_NAME_BYTES];
-};
+/* The tag of a module, of its build-id's hash (os/module.h). */
+static inline uint32_t learned_tag_of_build(uint32_t build) {
+  uint32_t tag = (build ^ build >> LEARNED_TAG_BITS) & LEARNED_TAG_SMALL;
+  return tag == 0 || tag == LEARNED_TAG_SMALL ? 1 : tag;
+}
+
+/* Notes in a list of LEARNED_MODULES what a tag stands for, if there is room; tag 0: the place is free. */
+static inline void learned_note_module(struct policy_module *modules, uint32_t tag, const char *name) {
+  unsigned at = 0;
+  while (at < LEARNED_MODULES && modules[at].tag != 0 && modules[at].tag != tag)
+    at++;
+  if (at == LEARNED_MODULES || modules[at].tag == tag)
+    return;
+  modules[at].tag = tag;
+  strncpy(modules[at].name, name, sizeof modules[at].name - 1);
+}
 
 struct learned_view {
   char mark[16]; /* LEARNED_MARK once there is something to see */
@@ -36,7 +49,7 @@ struct learned_view {
   _Atomic uint32_t changes; /* odd while something changes */
   struct site_costs costs;
   struct site_table table;
-  struct learned_module modules[LEARNED_MODULES];
+  struct policy_module modules[LEARNED_MODULES];
 };
 #define LEARNED_MARK "hakmem learned\n"
 _Static_assert(sizeof LEARNED_MARK == 16, "the mark fills its place");

@@ -52,21 +52,30 @@ static uint32_t hash_of(const char *bytes, size_t length) {
   return hash;
 }
 
-/* A hash of the build-id among these notes, 0 if there is none. */
-static uint32_t build_in_notes(const char *notes, size_t length) {
+uint32_t os_module_build(const char *id, size_t length, const char *name) {
+  uint32_t build = hash_of(id, length);
+  return length > 0 && build != 0 ? build : hash_of(name, strlen(name));
+}
+
+struct build_id {
+  const char *bytes;
+  size_t length; /* 0: there is none */
+};
+
+static struct build_id id_in_notes(const char *notes, size_t length) {
   ElfW(Nhdr) note;
   for (size_t at = 0; at + sizeof note <= length;) {
     memcpy(&note, notes + at, sizeof note);
     size_t name_at = at + sizeof note;
     size_t content_at = name_at + round_up(note.n_namesz, 4);
     if (content_at + note.n_descsz > length)
-      return 0;
+      break;
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof NOTE_NAME &&
         memcmp(notes + name_at, NOTE_NAME, sizeof NOTE_NAME) == 0)
-      return hash_of(notes + content_at, note.n_descsz);
+      return (struct build_id){notes + content_at, note.n_descsz};
     at = content_at + round_up(note.n_descsz, 4);
   }
-  return 0;
+  return (struct build_id){"", 0};
 }
 
 static const ElfW(Ehdr) * header_of(const struct image *image) {
@@ -77,22 +86,22 @@ static const ElfW(Ehdr) * header_of(const struct image *image) {
   return has_segments ? header : NULL;
 }
 
-static uint32_t build_of(const struct image *image) {
+static struct build_id id_of(const struct image *image) {
   const ElfW(Ehdr) *header = header_of(image);
+  struct build_id id = {"", 0};
   if (header == NULL)
-    return 0;
+    return id;
   const ElfW(Phdr) *segments = (const void *)(image->start + header->e_phoff);
   size_t length = (size_t)(image->end - image->start);
-  uint32_t build = 0;
   uintptr_t first = 0; /* address that the first segment asks for */
   for (unsigned i = header->e_phnum; i-- > 0;)
     if (segments[i].p_type == PT_LOAD)
       first = segments[i].p_vaddr & -os_page_bytes();
-  for (unsigned i = 0; build == 0 && i < header->e_phnum; i++)
+  for (unsigned i = 0; id.length == 0 && i < header->e_phnum; i++)
     if (segments[i].p_type == PT_NOTE && segments[i].p_vaddr >= first &&
         segments[i].p_vaddr - first + segments[i].p_memsz <= length)
-      build = build_in_notes(image->start + (segments[i].p_vaddr - first), segments[i].p_memsz);
-  return build;
+      id = id_in_notes(image->start + (segments[i].p_vaddr - first), segments[i].p_memsz);
+  return id;
 }
 
 bool os_module_find(uintptr_t address, struct os_module *out) {
@@ -101,8 +110,8 @@ bool os_module_find(uintptr_t address, struct os_module *out) {
     return false;
   const char *slash = strrchr(image.name, '/');
   const char *name = *image.name == 0 ? program_invocation_short_name : slash ? slash + 1 : image.name;
-  uint32_t build = build_of(&image);
+  struct build_id id = id_of(&image);
   *out = (struct os_module){
-      .build = build ? build : hash_of(name, strlen(name)), .offset = address - (uintptr_t)image.start, .name = name};
+      .build = os_module_build(id.bytes, id.length, name), .offset = address - (uintptr_t)image.start, .name = name};
   return true;
 }

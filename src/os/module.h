@@ -12,6 +12,9 @@ struct os_module {
   const char *name; /* last component of the file's name; stays while the module does */
 };
 
+/* What `build` is of this build-id; length 0: there is none. */
+uint32_t os_module_build(const char *id, size_t length, const char *name);
+
 /* False if the address is in none (code made at run time), or the C library cannot tell without waiting for a lock:
  * glibc before 2.35, musl; there the module that hakmem is part of is known, no other. */
 bool os_module_find(uintptr_t address, struct os_module *out);

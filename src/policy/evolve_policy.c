@@ -362,10 +362,10 @@ void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const str
   end_epoch(arm, prior);
 }
 
-enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm) {
+enum evolve_strategy evolve_best_fixed(const uint64_t costs[EVOLVE_STRATEGIES]) {
   unsigned best = 0;
   for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
-    if (arm->total[strategy] < arm->total[best])
+    if (costs[strategy] < costs[best])
       best = strategy;
   return (enum evolve_strategy)best;
 }

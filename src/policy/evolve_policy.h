@@ -120,8 +120,9 @@ void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint3
 void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                      uint32_t now_ms);
 
-/* The strategy that would have cost least if it alone had acted. total_acted less its total is the regret. */
-enum evolve_strategy evolve_best_fixed(const struct evolve_arm *arm);
+/* The strategy that would have cost least if it alone had acted; costs: of each, as an arm's total. What acted has cost,
+ * less its, is the regret. */
+enum evolve_strategy evolve_best_fixed(const uint64_t costs[EVOLVE_STRATEGIES]);
 
 #ifdef HAK_DEBUG
 bool evolve_is_valid(const struct evolve_arm *arm);

@@ -296,10 +296,8 @@ void policy_file_add_record(struct policy_file_writer *writer, const struct poli
   writer->record_count++;
 }
 
-static void add_arm(struct policy_file_writer *writer, const struct evolve_arm *arm, enum policy_record_kind kind,
-                    uint64_t site, unsigned range) {
-  if (arm->epochs == 0)
-    return;
+struct policy_record policy_record_of(const struct evolve_arm *arm, enum policy_record_kind kind, uint64_t site,
+                                      unsigned range) {
   struct policy_record record = {
       .site = site,
       .total_acted = arm->total_acted,
@@ -311,7 +309,14 @@ static void add_arm(struct policy_file_writer *writer, const struct evolve_arm *
   };
   memcpy(record.total, arm->total, sizeof record.total);
   memcpy(record.rating, arm->rating, sizeof record.rating);
-  policy_file_add_record(writer, &record);
+  return record;
+}
+
+static void add_arm(struct policy_file_writer *writer, const struct evolve_arm *arm, enum policy_record_kind kind,
+                    uint64_t site, unsigned range) {
+  struct policy_record record = policy_record_of(arm, kind, site, range);
+  if (arm->epochs > 0)
+    policy_file_add_record(writer, &record);
 }
 
 void policy_file_add_table(struct policy_file_writer *writer, const struct site_table *table, uint64_t site_min) {
@@ -319,7 +324,7 @@ void policy_file_add_table(struct policy_file_writer *writer, const struct site_
     add_arm(writer, &table->priors[range], POLICY_RECORD_PRIOR, 0, range);
     add_arm(writer, &table->rests[range], POLICY_RECORD_REST, 0, range);
   }
-  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++) {
+  for (size_t i = 0; i < table->set_count * SITE_WAYS; i++) {
     const struct site_arm *place = &table->places[i];
     if (place->taken && place->site >= site_min)
       add_arm(writer, &place->arm, POLICY_RECORD_SITE, place->site, place->range);

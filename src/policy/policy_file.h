@@ -45,6 +45,10 @@ struct policy_record {
   uint8_t kind, range, leader;
 };
 
+/* What a file says of an arm; site: 0 unless that is its kind. */
+struct policy_record policy_record_of(const struct evolve_arm *arm, enum policy_record_kind kind, uint64_t site,
+                                      unsigned range);
+
 /* --- reading --- */
 
 struct policy_file {

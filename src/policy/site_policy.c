@@ -21,9 +21,20 @@ unsigned site_range(size_t bytes) {
   return octave < SITE_RANGES ? octave : SITE_RANGES - 1;
 }
 
+struct site_costs site_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns, uint32_t map_ns,
+                                uint32_t break_even_ms) {
+  return (struct site_costs){
+      .part = evolve_costs_of(fault_ns, purge_page_ns, purge_call_ns, break_even_ms),
+      .mapping = evolve_costs_of(fault_ns, purge_page_ns, purge_call_ns + map_ns, break_even_ms),
+      .mapping_range = site_range(MAPPING_BYTES_MIN),
+  };
+}
+
 static const struct evolve_costs *costs_of(const struct site_costs *costs, unsigned range) {
   return range < costs->mapping_range ? &costs->part : &costs->mapping;
 }
+
+static uint32_t place_count(const struct site_table *table) { return table->set_count * SITE_WAYS; }
 
 /* SplitMix64's finalizer (Steele, Lea and Flood): neighbouring sites and ranges spread over all sets. */
 static struct site_arm *set_of(const struct site_table *table, uint64_t site, unsigned range) {
@@ -72,8 +83,6 @@ static struct evolve_arm *arm_of(struct site_table *table, const struct site_cos
 
 /* --- lending --- */
 
-static uint32_t place_count(const struct site_table *table) { return table->set_count * SITE_WAYS; }
-
 static struct site_lenders *lenders_of(struct site_table *table, const struct site_costs *costs, unsigned range) {
   return &table->lenders[range >= costs->mapping_range];
 }
@@ -115,17 +124,6 @@ enum evolve_strategy site_freed(struct site_table *table, const struct site_cost
   return evolve_freed(arm, &table->priors[range], costs_of(costs, range), pages, is_kept, now_ms);
 }
 
-enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range) {
-  const struct site_arm *set = set_of(table, site, range);
-  for (const struct site_arm *place = set; place < set + SITE_WAYS; place++) {
-    if (!place->taken)
-      return (enum evolve_strategy)table->priors[range].leader;
-    if (place->site == site && place->range == range)
-      return evolve_leader(&place->arm, &table->priors[range]);
-  }
-  return evolve_leader(&table->rests[range], &table->priors[range]);
-}
-
 void site_taken(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range, uint32_t pages,
                 uint32_t now_ms) {
   struct evolve_arm *arm = arm_of(table, costs, site, range, now_ms);
@@ -139,6 +137,14 @@ const struct evolve_arm *site_arm_of(const struct site_table *table, uint64_t si
     if (place->taken && place->site == site && place->range == range)
       return &place->arm;
   return NULL;
+}
+
+enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range) {
+  const struct evolve_arm *arm = site_arm_of(table, site, range), *prior = &table->priors[range];
+  if (arm)
+    return evolve_leader(arm, prior);
+  bool has_room = !set_of(table, site, range)[SITE_WAYS - 1].taken; /* places are taken in their order */
+  return has_room ? (enum evolve_strategy)prior->leader : evolve_leader(&table->rests[range], prior);
 }
 
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
@@ -169,20 +175,16 @@ static void add_up(struct site_totals *totals, const struct evolve_arm *arm, con
   evolve_tick(&until, costs, now_ms);
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
     totals->fixed[strategy] += until.total[strategy];
-  totals->best_of_arm += until.total[evolve_best_fixed(&until)];
+  totals->best_of_arm += until.total[evolve_best_fixed(until.total)];
   totals->acted += until.total_acted;
   totals->epochs += arm->epochs;
   totals->switches += arm->switches;
 }
 
 struct site_totals site_totals(const struct site_table *table, const struct site_costs *costs, uint32_t now_ms) {
-  struct site_totals totals = {.acted = table->gone_acted, .best_of_arm = UINT64_MAX};
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
-    totals.fixed[strategy] = table->gone[strategy];
-    if (table->gone[strategy] < totals.best_of_arm)
-      totals.best_of_arm = table->gone[strategy];
-  }
-  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++)
+  struct site_totals totals = {.acted = table->gone_acted, .best_of_arm = table->gone[evolve_best_fixed(table->gone)]};
+  memcpy(totals.fixed, table->gone, sizeof totals.fixed);
+  for (size_t i = 0; i < place_count(table); i++)
     if (table->places[i].taken)
       add_up(&totals, &table->places[i].arm, costs_of(costs, table->places[i].range), now_ms);
   for (unsigned range = 0; range < SITE_RANGES; range++)
@@ -194,7 +196,7 @@ struct site_totals site_totals(const struct site_table *table, const struct site
 bool site_table_is_valid(const struct site_table *table) {
   bool valid = true;
   uint32_t taken = 0;
-  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++) {
+  for (size_t i = 0; i < place_count(table); i++) {
     const struct site_arm *place = &table->places[i];
     if (!place->taken)
       continue;

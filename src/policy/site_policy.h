@@ -16,8 +16,8 @@
 #include "policy/evolve_policy.h"
 
 #define SITE_WAYS 8u
-#define SITE_RANGES                                                                                                    \
-  32u /* a doubling of the size each; the first has all that are smaller, the last all that are larger */
+/* A doubling of the size each; the first has all that are smaller, the last all that are larger. */
+#define SITE_RANGES 32u
 #define SITE_RANGE_FIRST 4u /* log2 of the bytes */
 #define SITE_WARMTH_MAX 64u
 #define SITE_LENDERS 16u
@@ -48,6 +48,10 @@ struct site_costs {
   struct evolve_costs part, mapping;
   unsigned mapping_range;
 };
+
+/* Unit costs as those of evolve_costs_of; map_ns: a mapping, made and unmade. */
+struct site_costs site_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns, uint32_t map_ns,
+                                uint32_t break_even_ms);
 
 /* Bytes of places for at most so many arms, a power of two, SITE_WAYS at least. */
 size_t site_table_bytes(uint32_t arm_count);

@@ -80,10 +80,7 @@ static void add_policy(struct hak_stats *out) {
   out->policy_switches = learned.totals.switches;
   out->policy_cost_ns = learned.totals.acted;
   out->policy_best_ns = learned.totals.best_of_arm;
-  out->policy_fixed_ns = learned.totals.fixed[0];
-  for (unsigned i = 1; i < EVOLVE_STRATEGIES; i++)
-    if (learned.totals.fixed[i] < out->policy_fixed_ns)
-      out->policy_fixed_ns = learned.totals.fixed[i];
+  out->policy_fixed_ns = learned.totals.fixed[evolve_best_fixed(learned.totals.fixed)];
 }
 
 void hak_stats_get(struct hak_stats *out) {

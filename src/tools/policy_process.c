@@ -4,6 +4,7 @@
  * not hold still for long enough, its parts are copied so, one after another. Nothing that comes from the process is
  * trusted to be in order.
  */
+#include "os/os.h"
 #include "tools/policy_view.h"
 
 #include <errno.h>
@@ -345,18 +346,10 @@ static void add_record(struct policy_view *view, const struct site_table *table,
   const struct evolve_arm *prior = arm_is_sound(&table->priors[range]) ? &table->priors[range] : NULL;
   const struct evolve_costs *costs = range < view->costs.mapping_range ? &view->costs.part : &view->costs.mapping;
   evolve_tick(&arm, costs, now_ms);
-  struct policy_record record = {
-      .site = site,
-      .total_acted = arm.total_acted,
-      .epochs = arm.epochs,
-      .switches = arm.switches,
-      .kind = (uint8_t)kind,
-      .range = (uint8_t)range,
-      .leader = (uint8_t)(kind == POLICY_RECORD_PRIOR ? arm.leader : evolve_leader(&arm, prior)),
-  };
-  memcpy(record.total, arm.total, sizeof record.total);
-  memcpy(record.rating, arm.rating, sizeof record.rating);
-  view->records[view->record_count++] = record;
+  struct policy_record *record = &view->records[view->record_count++];
+  *record = policy_record_of(&arm, kind, site, range);
+  if (kind != POLICY_RECORD_PRIOR)
+    record->leader = (uint8_t)evolve_leader(&arm, prior);
 }
 
 static void add_range(struct policy_view *view, struct site_table *table, unsigned range, uint32_t now_ms) {
@@ -376,19 +369,15 @@ static void note_modules(struct policy_view *view, const struct learned_view *fr
   for (unsigned i = 0; i < LEARNED_MODULES && from->modules[i].tag; i++) {
     struct policy_module *module = &view->modules[view->module_count++];
     module->tag = from->modules[i].tag;
-    memcpy(module->name, from->modules[i].name, POLICY_FILE_NAME_BYTES - 1);
+    memcpy(module->name, from->modules[i].name, sizeof module->name - 1);
     for (char *at = module->name; *at; at++)
       *at = (unsigned char)*at < ' ' || *at == 127 ? '?' : *at;
   }
 }
 
-_Static_assert(sizeof((struct learned_module *)0)->name == sizeof((struct policy_module *)0)->name, "names fit");
-
 static bool make_records(struct policy_view *view, struct found *found) {
   struct site_table *table = &found->view.table;
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* as os_milliseconds */
-  uint32_t now_ms = (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+  uint32_t now_ms = (uint32_t)os_milliseconds();
   view->records = calloc(found->view.arm_count + (size_t)2 * SITE_RANGES, sizeof *view->records);
   if (view->records == NULL)
     return false;

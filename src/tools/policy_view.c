@@ -11,21 +11,13 @@ _Static_assert((int)POLICY_DISK_SENTENCE <= (int)POLICY_VIEW_SENTENCE, "its sent
 
 /* --- a file --- */
 
-static unsigned best_of(const uint64_t *fixed) {
-  unsigned best = 0;
-  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
-    if (fixed[strategy] < fixed[best])
-      best = strategy;
-  return best;
-}
-
 static void add_up(struct policy_view *view, const struct policy_record *record) {
   if (record->kind == POLICY_RECORD_PRIOR)
     return;
   view->arms += record->kind == POLICY_RECORD_SITE;
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
     view->totals.fixed[strategy] += record->total[strategy];
-  view->totals.best_of_arm += record->total[best_of(record->total)];
+  view->totals.best_of_arm += record->total[evolve_best_fixed(record->total)];
   view->totals.acted += record->total_acted;
   view->totals.epochs += record->epochs;
   view->totals.switches += record->switches;
@@ -130,7 +122,7 @@ static void print_arm(const struct policy_view *view, const struct policy_record
   char site[SITE_BYTES], size[SIZE_BYTES];
   site_text(view, record, site);
   size_text(record->range, size);
-  uint64_t best = record->total[best_of(record->total)];
+  uint64_t best = record->total[evolve_best_fixed(record->total)];
   double regret_ns = (double)record->total_acted - (double)best;
   printf("%-*s %-12s %-12s", SITE_COLUMNS, site, size, strategy_words[record->leader].action);
   for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
@@ -196,7 +188,7 @@ static uint32_t break_even_ms(const struct evolve_costs *costs) {
 static void print_totals(const struct policy_view *view) {
   const struct site_totals *totals = &view->totals;
   const struct evolve_costs *part = &view->costs.part, *mapping = &view->costs.mapping;
-  unsigned best = best_of(totals->fixed);
+  unsigned best = evolve_best_fixed(totals->fixed);
   double regret_ns = (double)totals->acted - (double)totals->best_of_arm;
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
          ms(totals->acted), strategy_words[best].action, ms(totals->fixed[best]), ms(totals->best_of_arm),
@@ -277,7 +269,7 @@ static void print_record(const struct policy_view *view, const struct policy_rec
   if (record->kind != POLICY_RECORD_PRIOR) {
     printf(",\"acted\":%ju,", (uintmax_t)record->total_acted);
     print_costs("fixed", record->total);
-    printf(",\"best_fixed\":\"%s\"", strategy_words[best_of(record->total)].name);
+    printf(",\"best_fixed\":\"%s\"", strategy_words[evolve_best_fixed(record->total)].name);
   }
   putchar('}');
 }
@@ -314,6 +306,6 @@ void policy_view_print_json(const struct policy_view *view) {
   print_costs("fixed", totals->fixed);
   printf(
       ",\"best_fixed\":\"%s\",\"best_of_arm\":%ju,\"arms\":%zu,\"displaced\":%zu,\"matches\":%ju,\"switches\":%ju}}\n",
-      strategy_words[best_of(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms, view->arms_displaced,
-      (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
+      strategy_words[evolve_best_fixed(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms,
+      view->arms_displaced, (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
 }

@@ -61,7 +61,7 @@ static void what_is_never_asked_for_pays_no_faults(void **unused) {
   assert_int_equal(arm.total[EVOLVE_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
   assert_int_equal(arm.total[EVOLVE_WARM], (uint64_t)PAGES * 100000 / 2);
   assert_int_equal(arm.total[EVOLVE_AT_ONCE], 800 + PAGES * 60);
-  assert_in_range(evolve_best_fixed(&arm), EVOLVE_AT_ONCE, EVOLVE_10MS);
+  assert_in_range(evolve_best_fixed(arm.total), EVOLVE_AT_ONCE, EVOLVE_10MS);
   evolve_taken(&arm, NULL, &c, 0, 100000);
   assert_int_equal(arm.total_acted, arm.total[EVOLVE_10MS]);
 }
@@ -217,7 +217,7 @@ static void leads(uint32_t gap_ms, unsigned pairs, enum evolve_strategy first, e
   for (unsigned i = 0; i < pairs; i++)
     reuse(&arm, &now_ms, gap_ms);
   assert_in_range(arm.leader, first, last);
-  assert_in_range(evolve_best_fixed(&arm), first, last);
+  assert_in_range(evolve_best_fixed(arm.total), first, last);
   valid(&arm);
 }
 
@@ -302,7 +302,7 @@ static void regret_is_bounded(void **unused) {
     evolve_arm_begin(&arm, EVOLVE_1S);
     for (unsigned i = 0; i < 2000; i++)
       reuse(&arm, &now_ms, (uint32_t)(1u << shift) + (uint32_t)(unit_random(&random) % (1u << spread)));
-    uint64_t best = arm.total[evolve_best_fixed(&arm)];
+    uint64_t best = arm.total[evolve_best_fixed(arm.total)];
     assert_true(arm.total_acted <= best + best / 5 + 30 * (uint64_t)PAGES * 500);
   }
 }
@@ -352,7 +352,7 @@ static void bursts_are_judged_whole(void **unused) {
       evolve_taken(&arm, NULL, &c, PAGES, now_ms);
   }
   assert_in_range(arm.leader, EVOLVE_AT_ONCE, EVOLVE_10MS);
-  assert_in_range(evolve_best_fixed(&arm), EVOLVE_AT_ONCE, EVOLVE_10MS);
+  assert_in_range(evolve_best_fixed(arm.total), EVOLVE_AT_ONCE, EVOLVE_10MS);
   assert_int_equal(arm.total[EVOLVE_AT_ONCE], 1000 * (800 + (uint64_t)PAGES * (60 + 500)));
   assert_int_equal(arm.total[EVOLVE_10MS], arm.total[EVOLVE_AT_ONCE] + 1000 * (uint64_t)PAGES * 10 / 2);
   assert_true(arm.total_acted < arm.total[EVOLVE_1S]);
