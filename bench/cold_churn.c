@@ -3,32 +3,15 @@
  * live blocks swings between LIVE and a quarter of it, so that much is freed before it is wanted again.
  * The oldest block goes first. */
 #include "bench.h"
+#include "sites.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 enum { SITES_MAX = 256, GROUP = 8 };
 
-/* The return address of malloc is the site's own: the asm keeps the call from becoming a jump, and its operand keeps
- * the compiler from merging the functions. */
-#define SITE(n)                                                                                                        \
-  static __attribute__((noinline)) unsigned char *site_##n(size_t size) {                                              \
-    unsigned char *block = malloc(size);                                                                               \
-    __asm__ volatile("" : "+r"(block) : "i"(0x##n) : "memory");                                                        \
-    return block;                                                                                                      \
-  }
-#define NAME(n) site_##n,
-/* clang-format off */
-#define ROW(X, h)                                               \
-  X(h##0) X(h##1) X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) \
-  X(h##8) X(h##9) X(h##a) X(h##b) X(h##c) X(h##d) X(h##e) X(h##f)
-#define ALL(X)                                                                    \
-  ROW(X, 0) ROW(X, 1) ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5) ROW(X, 6) ROW(X, 7) \
-  ROW(X, 8) ROW(X, 9) ROW(X, a) ROW(X, b) ROW(X, c) ROW(X, d) ROW(X, e) ROW(X, f)
-/* clang-format on */
-
-ALL(SITE)
-static unsigned char *(*const sites[SITES_MAX])(size_t) = {ALL(NAME)};
+ALL_256(SITE)
+static unsigned char *(*const sites[SITES_MAX])(size_t) = {ALL_256(SITE_NAME)};
 
 struct item {
   unsigned char *block;

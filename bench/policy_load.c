@@ -4,6 +4,7 @@
  * What is measured is wall time, and memory times time: RSS at every take, give and SAMPLE_MS of a wait. */
 #include "bench.h"
 #include "policy_works.h"
+#include "sites.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,22 +21,8 @@
 enum { SAMPLE_MS = 4, FACTOR_MAX = 1000, TINY_SPEED = 50 };
 #define MS_NS ((uint64_t)1000000)
 
-/* As in cold_churn: the return address of malloc is the site's own, and the compiler does not merge the functions. */
-#define SITE(n)                                                                                                        \
-  static __attribute__((noinline)) unsigned char *site_##n(size_t size) {                                              \
-    unsigned char *block = malloc(size);                                                                               \
-    __asm__ volatile("" : "+r"(block) : "i"(0x##n) : "memory");                                                        \
-    return block;                                                                                                      \
-  }
-#define NAME(n) site_##n,
-/* clang-format off */
-#define ROW(X, h)                                               \
-  X(h##0) X(h##1) X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) \
-  X(h##8) X(h##9) X(h##a) X(h##b) X(h##c) X(h##d) X(h##e) X(h##f)
-#define ALL(X) ROW(X, 0) ROW(X, 1) ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5) ROW(X, 6) ROW(X, 7)
-/* clang-format on */
-ALL(SITE)
-static unsigned char *(*const sites[])(size_t) = {ALL(NAME)};
+ALL_128(SITE)
+static unsigned char *(*const sites[])(size_t) = {ALL_128(SITE_NAME)};
 _Static_assert(sizeof sites / sizeof *sites == LOAD_SITES, "a function for each site");
 
 /* RSS over time, as the area under straight lines from one look to the next. */

@@ -125,10 +125,10 @@ struct hak_stats {
   uint64_t calls_remap;
   uint64_t calls_futex;
   uint64_t calls_other;
-  uint64_t policy_arms;     /* call sites and size ranges that HAKMEM_POLICY decides about by themselves */
-  uint64_t policy_matches;  /* rounds their strategies have played */
+  uint64_t policy_arms;    /* call sites by size, and sizes of blocks, that HAKMEM_POLICY decides about by themselves */
+  uint64_t policy_matches; /* rounds their strategies have played, those that a file tells of included */
   uint64_t policy_switches; /* changes of the strategy that leads */
-  uint64_t policy_cost_ns;  /* what freed large objects cost by its reckoning: faults, calls, idle memory, */
+  uint64_t policy_cost_ns;  /* what freed memory cost by its reckoning: faults, calls, rent while idle, */
   uint64_t policy_fixed_ns; /* had the best single strategy acted everywhere, */
   uint64_t policy_best_ns;  /* and had the best one of each arm acted there */
 };

@@ -180,7 +180,7 @@ static void policy_read(void) {
 
 static void policy_write(void) {
   struct text complaint = TEXT_IN(policy_complaint);
-  if (!slow_path_begin()) /* as in hak_end */
+  if (!slow_path_begin()) /* as in report_write */
     return;
   learned_file_write("hakmem " VERSION_TEXT, &complaint);
   slow_path_end();
@@ -199,8 +199,7 @@ __attribute__((constructor(101))) void hak_start(void) {
   report_open();
 }
 
-__attribute__((destructor(101))) static void hak_end(void) {
-  policy_write();
+static void report_write(void) {
   if (atomic_load_explicit(&report_state, memory_order_acquire) != REPORT_OPEN || !report_is_wanted())
     return;
   struct os_file file = os_file_identity(report_fd);
@@ -213,4 +212,10 @@ __attribute__((destructor(101))) static void hak_end(void) {
   }
   stats_report(report_fd, (enum stats_mode)option_value(OPTION_STATS));
   slow_path_end(); /* other destructors still allocate */
+}
+
+/* The summary first: what is written about the policy concludes matches, and takes in what other processes learned. */
+__attribute__((destructor(101))) static void hak_end(void) {
+  report_write();
+  policy_write();
 }

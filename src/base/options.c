@@ -102,9 +102,9 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "The program starts once."},
     [OPTION_POLICY] = {
         "policy", "HAKMEM_POLICY", "", SAME(POLICY_OFF), 0, POLICY_EVOLVING, {"off", "frozen", "evolving"},
-        "How long freed large objects are kept: by the profile, or by what is learned of each call site.",
+        "How long freed memory stays: by the profile, or by what is learned of call sites and sizes.",
         OPTION_ANY_TIME,
-        "For objects freed from then on; what was learned is kept."},
+        "For what is freed from then on; what was learned is kept."},
     [OPTION_POLICY_FILE] = {
         "policy_file", "HAKMEM_POLICY_FILE", "path", SAME(0), 0, OPTION_TEXT_BYTES - 1, {NULL},
         "Where what is learned is kept: read when the program starts with `policy` on, written when it ends evolving.",

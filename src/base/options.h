@@ -1,7 +1,8 @@
 /* options.h: the one table of options, and the profiles that give them their values.
  *
  * An option is a number; one that is not set has the value in the profile's column. Values may be read and set by
- * several threads at a time. A few are texts, which are set at start only; their number is the text's length. Nothing here makes system calls: api/start.c reads the environment.
+ * several threads at a time. A few are texts, which are set at start only; their number is the text's length.
+ * Nothing here makes system calls: api/start.c reads the environment.
  */
 #ifndef HAK_BASE_OPTIONS_H
 #define HAK_BASE_OPTIONS_H

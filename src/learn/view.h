@@ -39,7 +39,7 @@ static inline void learned_note_module(struct policy_module *modules, uint32_t t
   if (at == LEARNED_MODULES || modules[at].tag == tag)
     return;
   modules[at].tag = tag;
-  strncpy(modules[at].name, name, sizeof modules[at].name - 1);
+  memcpy(modules[at].name, name, strnlen(name, sizeof modules[at].name - 1));
 }
 
 struct learned_view {

@@ -1,6 +1,7 @@
 /* background.h: the thread that gives memory back while the program does nothing.
  *
- * It is started when 16 MiB are held and the process has as much resident, so small programs never see it;
+ * It is started when 16 MiB are held and the process has as much resident, so small programs never see it, unless 4
+ * MiB wait for a time that was learned (the option `policy`);
  * it sleeps until a slow path says that something may become free, looks every half delay from then on, and
  * sleeps again when the program was idle and all that was free has gone. It blocks all signals, is called
  * "hakmem", and can be switched off (HAKMEM_BACKGROUND=off); then slow paths do what they can. After a fork the

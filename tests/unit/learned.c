@@ -132,7 +132,7 @@ static void what_is_large_and_comes_back_is_kept(void **unused) {
   assert_int_equal(option_set(OPTION_PURGE_DELAY_MS, NULL), OPTION_OK);
 }
 
-/* No more than the profile would keep for now, or the peak has room for. */
+/* By usage_keep_learned: by what the profile keeps for the delay, or by the peak. */
 static void what_is_kept_is_bounded_by_the_peak(void **unused) {
   (void)unused;
   static char *objects[12];
