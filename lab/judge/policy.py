@@ -1,14 +1,16 @@
 """What learning is worth: modelled costs of strategies by workload, recovery after a turn, and the goals. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 from lab.judge import stats
 from lab.judge.outcome import Outcome
+from lab.judge.outcome import from_rows as outcomes_of
 
 OFF, NOTHING, FILE = MODES = ("off", "evolving", "from file")
+MODELLED = "modelled"
 WITHIN = 1.10  # a window's cost is back when it is this much of the best fixed strategy's
 WINDOW = 48  # events
 
@@ -18,6 +20,10 @@ WALL_MOST, AREA_MOST = 1.03, 1.05
 RECOVERY_EVENTS = 50
 LARGE_MOST = 1.01
 LARGE_ROW, SMALL_ROW = "large_mix", "mixed"
+
+
+# In a stored row: before a strategy's name; before what is about streams as long as the measured runs.
+FIXED, SHORT = "fixed_", "short_"
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,19 @@ class Costs:
     matches: int = 0
     switches: int = 0
     is_counted: bool = True  # in means and goals
+
+    @classmethod
+    def of_result(cls, work: str, result: Mapping) -> "Costs":
+        """Of what `result` gave."""
+        plain = {key: value for key, value in result.items() if key in cls.__dataclass_fields__}
+        fixed = {key.removeprefix(FIXED): value for key, value in result.items() if key.startswith(FIXED)}
+        return cls(work, fixed, **plain)
+
+    @property
+    def result(self) -> dict:
+        """For a stored row."""
+        names = ("nothing", "file", "best_of_arm", "events", "arms", "matches", "switches", "is_counted")
+        return {FIXED + name: cost for name, cost in self.fixed.items()} | {name: getattr(self, name) for name in names}
 
     @property
     def best(self) -> str:
@@ -117,6 +136,49 @@ def recovery(steps: Sequence[Step], turns: Sequence[int], window: int = WINDOW) 
               if is_back(start, start + window) and is_back(start, end)), None)
         for turn, end in zip(turns, ends, strict=True)
     ]  # fmt: skip
+
+
+@dataclass
+class Found:
+    """What is known, of a run that goes on or of stored rows."""
+
+    costs: list[Costs] = field(default_factory=list)
+    short: list[Costs] = field(default_factory=list)  # of streams as long as what is measured
+    recovered: list[int | None] | None = None
+    measured: list[Outcome] = field(default_factory=list)
+    overheads: dict[str, Outcome] = field(default_factory=dict)
+
+    def measured_of(self, work: str) -> Outcome | None:
+        return next((found for found in self.measured if found.work == work), None)
+
+    @property
+    def goals(self) -> "list[Goal]":
+        return goals(self.costs, self.recovered, self.measured, self.overheads)
+
+
+NEVER = -1  # in a stored row: there was no recovery
+
+
+def stored(events: Sequence[int | None]) -> list[int]:
+    return [NEVER if count is None else count for count in events]
+
+
+def from_rows(rows: Iterable) -> Found:
+    """Of rows of kind "policy": what was modelled and what was measured may be of different sessions."""
+    rows, found = list(rows), Found()
+    modelled = outcomes_of([row for row in rows if row.allocator == MODELLED], MODELLED, lambda _: False)
+    for work, each in modelled.items():
+        result = each.of(MODELLED).results[1]
+        found.costs.append(Costs.of_result(work, result))
+        short = {key.removeprefix(SHORT): value for key, value in result.items() if key.startswith(SHORT)}
+        if short:
+            found.short.append(Costs.of_result(work, short))
+        if "recovered" in result:
+            found.recovered = [None if count == NEVER else count for count in result["recovered"]]
+    timed = outcomes_of([row for row in rows if row.allocator in MODES], NOTHING, lambda _: False, lambda _: MODES)
+    found.overheads = {name: timed[name] for name in (LARGE_ROW, SMALL_ROW) if name in timed}
+    found.measured = [each for name, each in timed.items() if name not in found.overheads]
+    return found
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ MADE = ("reuse", "one-shot", "bursts", "turn", "hundred", "wrapper", "growing", 
 COMPILER, ARRAYS = RECORDED = ("compiler", "numpy")
 WORKS = MADE + RECORDED
 TIMES = 10  # as long as measured: in half a minute one sees mostly what the beginning costs
+SHORT_TIMES = 1
 TURNING = "turn"
 # Rows of `hak bench`, longer: a percent is to be seen.
 OVERHEADS = {LARGE_ROW: "large_mix 100 64 16384 30000 SEED", SMALL_ROW: "random_mixed 100000000 400 SEED"}
@@ -100,16 +101,18 @@ class Bench:
 
     # --- modelled ------------------------------------------------------------------------------------
 
-    def _length(self) -> list[str]:
-        return ["--tiny"] if self.is_tiny else ["--times", str(TIMES)]
+    def _length(self, times: int) -> list[str]:
+        return ["--tiny"] if self.is_tiny else ["--times", str(times)]
 
-    def trace(self, work: str) -> str:
-        """The file with the events of a workload."""
+    def trace(self, work: str, times: int = TIMES) -> str:
+        """The file with the events of a workload; a recorded one has the length it has."""
+        if work in MADE:
+            path = self._path(f"{work}.{times}.events")
+            if not path.exists():
+                path.write_bytes(_run([self._program("policy_load"), work, "--events", *self._length(times)]))
+            return str(path)
         path = self._path(f"{work}.events")
         if path.exists():
-            return str(path)
-        if work in MADE:
-            path.write_bytes(_run([self._program("policy_load"), work, "--events", *self._length()]))
             return str(path)
         recording = record.Recording(
             self.words(work), path, TRACE_MAX, False, pathlib.Path(self.build_dir, "lib", "libhakrecord.so")
@@ -134,8 +137,8 @@ class Bench:
         except ValueError:
             raise Failed("policy_simulate: its output is not JSON") from None
 
-    def costs(self, work: str) -> Costs:
-        trace, file = self.trace(work), str(self._path(f"{work}.ratings"))
+    def costs(self, work: str, times: int = TIMES) -> Costs:
+        trace, file = self.trace(work, times), str(self._path(f"{work}.ratings"))
         try:
             nothing = self._simulate("--save", file, "--json", trace)[0]
             again = self._simulate("--load", file, "--json", trace)[0]
@@ -148,7 +151,7 @@ class Bench:
 
     def recovered(self) -> list[int | None]:
         """After each turn of the workload that has some: the events until its cost is back (judge.policy.recovery)."""
-        turns = _run([self._program("policy_load"), TURNING, "--turns", *self._length()]).split()
+        turns = _run([self._program("policy_load"), TURNING, "--turns", *self._length(TIMES)]).split()
         try:
             _, *lines = self._simulate("--each", "1", "--json", self.trace(TURNING))
             steps = [Step(line["event"], line["evolving"], line["fixed"]) for line in lines]
@@ -207,12 +210,9 @@ class Turns(rounds.Rounds):
         words, added = self.words_of(row, process.variables(entry.allocator, self.links))
         environment = process.clean_environment(self.settings | {"OPENBLAS_NUM_THREADS": "1"})
         done = process.run(words, environment, added, build_dir=self.build_dir, timeout=self.timeout)
-        if done.problem:
-            return None, done.problem
-        try:
-            result = json.loads(done.stdout)
-        except ValueError:
-            return None, "its output is not JSON"
+        result, problem = process.result(done)
+        if problem:
+            return None, problem
         if row.name in MADE:
             if problem := process.settle_malloc(result, entry.allocator):
                 return None, problem

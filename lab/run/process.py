@@ -79,6 +79,16 @@ def bytes_of(environment: Mapping[str, str]) -> int:
     return sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment.items())
 
 
+def result(done: "Measured") -> tuple[dict, str]:
+    """The object that a benchmark printed, and "", or {} and a sentence why there is none."""
+    if done.problem:
+        return {}, done.problem
+    try:
+        return json.loads(done.stdout), ""
+    except ValueError:
+        return {}, "its output is not JSON"
+
+
 def settle_malloc(result: dict, allocator: Allocator) -> str:
     """Where `result`, which a benchmark printed, has its malloc from: the allocator's library, or a sentence why not."""
     if not allocator.library:

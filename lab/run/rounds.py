@@ -65,12 +65,9 @@ class Rounds:
             return apps.run(entry.series.command.split()[1], entry.allocator, self.links, environment, **how)
         words = [*self.words(entry.series.command), "--json"]
         done = process.run(words, environment, process.variables(entry.allocator, self.links), **how)
-        if done.problem:
-            return None, done.problem
-        try:
-            result = json.loads(done.stdout)
-        except ValueError:
-            return None, "its output is not JSON"
+        result, problem = process.result(done)
+        if problem:
+            return None, problem
         result.pop("parameters", None)
         if "latency" in result:
             result |= latency.figures(result)

@@ -4,13 +4,14 @@ Figures are rounded here and nowhere else: 1.05, 2.4, 38. One that stands for no
 ≈ before it; one of too few runs for a verdict, a ? behind it; one to the best of some of the peers only, a *.
 """
 
+import functools
 import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from lab.judge import stats
-from lab.judge.outcome import RATE
+from lab.judge import policy, stats
+from lab.judge.outcome import RATE, Outcome
 from lab.run import machine
 from lab.run.allocators import PEERS, PROFILES, SUBJECT
 from lab.run.workloads import GROUPS, ROWS
@@ -114,6 +115,27 @@ class Source:
     def goals_judged(self) -> int:
         return sum(bool(values) for _, values, _ in self.figures.judged)
 
+    # --- the policy engine ---
+
+    @functools.cached_property
+    def policy_rows(self) -> list[Row]:
+        return [row for row in self.figures.others if row.kind == "policy" and not row.is_tiny]
+
+    @functools.cached_property
+    def policy(self) -> policy.Found:
+        return policy.from_rows(self.policy_rows)
+
+    @property
+    def policy_machines(self) -> list[str]:
+        """Where, when and on which commit; the runs of each."""
+        return sorted({f"{row.n} runs in turns, {row.time.date().isoformat()}: {machine.line(row)}"
+                       for row in self.policy_rows if row.allocator in policy.MODES})  # fmt: skip
+
+    def policy_ratio(self, outcome: Outcome, mode: str, key: str) -> str:
+        """Of off's: the median, and the smallest to the largest."""
+        found = sorted(outcome.quotients(mode, policy.OFF, key).values())
+        return f"{statistics.median(found):.2f} ({found[0]:.2f}-{found[-1]:.2f})" if found else NOT_MEASURED
+
     # --- where and how ---
 
     @property
@@ -216,7 +238,7 @@ class Source:
 def _environment(source: Source):
     made = page.environment(autoescape=False)
     made.globals.update(
-        data=source, best=source.best, least=source.least, of=source.of, value=source.value, goal=source.goal, show=show,
+        data=source, policy=policy, best=source.best, least=source.least, of=source.of, value=source.value, goal=source.goal, show=show,
         span=span, row=row, rounded=rounded, rows_table=ROWS, GROUPS=GROUPS, PROFILES=PROFILES, peers=PEERS,
         command=scorecard.COMMAND, too_few=stats.TOO_FEW, groups_max=GROUPS_MAX, level=stats.LEVEL,
         missing=NOT_MEASURED, runs_needed=stats.runs_needed(),

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import typer
 
 from lab.judge import policy as judge
-from lab.judge.outcome import Outcome
 from lab.run import allocators, machine, policy, rounds
 from lab.show import policy as show
 from lab.show import tables
@@ -16,15 +15,11 @@ from lab.verbs import arguments
 
 
 @dataclass
-class Found:
+class Found(judge.Found):
     """What is known so far."""
 
-    costs: list[judge.Costs] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)  # by workload: why nothing is known
     is_broken: bool = False  # one of these is more than something that is not installed
-    recovered: list[int | None] | None = None
-    measured: list[Outcome] = field(default_factory=list)
-    overheads: dict[str, Outcome] = field(default_factory=dict)
 
     @property
     def is_failed(self) -> bool:
@@ -70,7 +65,7 @@ def run(
         except KeyboardInterrupt:
             is_stopped = True
     out.print("\n", show.measured_table(found.measured))
-    goals = judge.goals(found.costs, found.recovered, found.measured, found.overheads)
+    goals = found.goals
     out.print(show.goal_table(goals, is_judged=not is_tiny))
     part = f"on {len(works)} of {len(policy.WORKS)} workloads, " if len(works) < len(policy.WORKS) else ""
     out.print("tiny: no goal is judged" if is_tiny else part + judge.verdict(goals))
@@ -86,18 +81,20 @@ def run(
 def _model(bench: policy.Bench, works: list[str], writer: Writer, found: Found) -> None:
     for work in works:
         try:
-            costs = bench.costs(work)
-            if work == policy.TURNING:
-                found.recovered = bench.recovered()
+            costs, short = bench.costs(work), bench.costs(work, policy.SHORT_TIMES)
+            recovered = bench.recovered() if work == policy.TURNING else None
         except policy.Failed as error:
             found.problems[work] = str(error)
             found.is_broken |= not isinstance(error, policy.Absent)
             continue
         found.costs.append(costs)
-        names = ("nothing", "file", "best_of_arm", "events", "arms", "matches", "switches")
-        result = {f"fixed_{name}": cost for name, cost in costs.fixed.items()}
-        _write(writer, work=work, command=["policy_simulate", work], allocator="modelled", library=None, run=1, n=1,
-               is_tiny=bench.is_tiny, result=result | {name: getattr(costs, name) for name in names})  # fmt: skip
+        found.short.append(short)
+        found.recovered = recovered or found.recovered
+        result = costs.result | {judge.SHORT + key: value for key, value in short.result.items()}
+        if recovered is not None:
+            result["recovered"] = judge.stored(recovered)
+        _write(writer, work=work, command=["policy_simulate", work], allocator=judge.MODELLED, library=None, run=1, n=1,
+               is_tiny=bench.is_tiny, result=result)  # fmt: skip
 
 
 def _measure(turns: policy.Turns, others: rounds.Rounds, works: list[str], is_overhead: bool, found: Found) -> None:

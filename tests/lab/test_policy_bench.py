@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -142,6 +143,26 @@ def test_what_was_not_measured_is_said():
     assert not any(goal.is_met or goal.is_missed for goal in found) and judge.verdict(found) == "no goal was measured"
     few = judge.goals([], None, [outcome("a", runs=3, nothing=1.5)], {})
     assert [goal.word for goal in few if goal.is_missed] == ["missed, too few runs"]
+
+
+def test_stored_rows_say_the_same():
+    """What a run found, from the rows that it has stored."""
+    long, short = costs("turn", 105, 102, at_once=100, warm=400), costs("turn", 130, 110, at_once=100, warm=300)
+    result = long.result | {judge.SHORT + key: value for key, value in short.result.items()}
+
+    def row(work, allocator, run, result):
+        return SimpleNamespace(work=work, allocator=allocator, run=run, result=result, session="s", is_tiny=False,
+                               command=[work])  # fmt: skip
+
+    stored = [row("turn", judge.MODELLED, 1, result | {"recovered": judge.stored([17, None])})]
+    outcomes = [outcome("turn", nothing=1.01), outcome(LARGE_ROW)]
+    stored += [row(each.work, series.name, run, values) for each in outcomes for series in each.series
+               for run, values in series.results.items()]  # fmt: skip
+    found = judge.from_rows(stored)
+    assert (found.costs, found.short, found.recovered) == ([long], [short], [17, None])
+    assert found.goals == judge.goals([long], [17, None], outcomes[:1], {LARGE_ROW: outcomes[1]})
+    assert "after a turn, a window of 48 events within 1.10 x the best fixed" in missed(found.goals)
+    assert judge.from_rows([]) == judge.Found()
 
 
 # --- the program -------------------------------------------------------------------------------------

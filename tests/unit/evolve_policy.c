@@ -291,6 +291,52 @@ static void a_change_is_followed(void **unused) {
   assert_true(arm.leader >= EVOLVE_10MS);
 }
 
+/* Costs so far, after so many pairs. */
+struct seen {
+  uint64_t acted, fixed[EVOLVE_STRATEGIES];
+};
+
+/* From here to there, at most a tenth more than the best fixed strategy would have cost. */
+static bool is_near_the_best(const struct seen *from, const struct seen *to) {
+  uint64_t best = UINT64_MAX;
+  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    best = min_size(best, to->fixed[strategy] - from->fixed[strategy]);
+  return (to->acted - from->acted) * 10 <= best * 11;
+}
+
+/* After a change of the gap: the events until a window of 48 is near the best, and all that follows, as
+ * lab/judge/policy.py counts them. */
+static unsigned events_until_back(uint32_t before_ms, uint32_t after_ms) {
+  enum { PAIRS = 300, WINDOW = 24 };
+  static struct seen seen[PAIRS + 1];
+  struct evolve_arm arm;
+  uint32_t now_ms = 0;
+  evolve_arm_begin(&arm, EVOLVE_1S);
+  for (unsigned i = 0; i < PAIRS; i++)
+    reuse(&arm, &now_ms, before_ms);
+  for (unsigned i = 0; i <= PAIRS; i++) {
+    seen[i].acted = arm.total_acted;
+    memcpy(seen[i].fixed, arm.total, sizeof seen[i].fixed);
+    reuse(&arm, &now_ms, after_ms);
+  }
+  unsigned start = 0;
+  while (start + WINDOW <= PAIRS &&
+         !(is_near_the_best(&seen[start], &seen[start + WINDOW]) && is_near_the_best(&seen[start], &seen[PAIRS])))
+    start++;
+  return start * 2;
+}
+
+static void costs_are_back_soon_after_any_change(void **unused) {
+  (void)unused;
+  static const uint32_t gaps_ms[] = {2, 50, 700, 5000, 30000};
+  for (unsigned before = 0; before < 5; before++)
+    for (unsigned after = 0; after < 5; after++) {
+      unsigned events = before == after ? 0 : events_until_back(gaps_ms[before], gaps_ms[after]);
+      if (events > 50)
+        fail_msg("from gaps of %u to %u ms: %u events", gaps_ms[before], gaps_ms[after], events);
+    }
+}
+
 /* Against the best fixed strategy, gaps drawn alike: a few percent, and what it takes to learn. */
 static void regret_is_bounded(void **unused) {
   (void)unused;
@@ -451,6 +497,7 @@ int main(void) {
       cmocka_unit_test(equals_do_not_drift),
       cmocka_unit_test(ratings_are_bounded_and_add_up),
       cmocka_unit_test(a_change_is_followed),
+      cmocka_unit_test(costs_are_back_soon_after_any_change),
       cmocka_unit_test(regret_is_bounded),
       cmocka_unit_test(the_same_events_give_the_same_ratings),
       cmocka_unit_test(bursts_are_judged_whole),
