@@ -78,6 +78,12 @@ static struct build_id id_in_notes(const char *notes, size_t length) {
   return (struct build_id){"", 0};
 }
 
+size_t os_module_id_in_notes(const char *notes, size_t length, const char **id) {
+  struct build_id found = id_in_notes(notes, length);
+  *id = found.bytes;
+  return found.length;
+}
+
 static const ElfW(Ehdr) * header_of(const struct image *image) {
   const ElfW(Ehdr) *header = (const void *)image->start;
   size_t length = (size_t)(image->end - image->start);

@@ -19,4 +19,7 @@ uint32_t os_module_build(const char *id, size_t length, const char *name);
  * glibc before 2.35, musl; there the module that hakmem is part of is known, no other. */
 bool os_module_find(uintptr_t address, struct os_module *out);
 
+/* The build-id in these ELF notes; *id lies in them. Returns its length, 0: there is none. */
+size_t os_module_id_in_notes(const char *notes, size_t length, const char **id);
+
 #endif
