@@ -84,7 +84,10 @@ static bool step_hex(char **at, char behind, uint64_t *value) {
     else
       break;
   }
-  return *at > first && *(*at)++ == behind;
+  if (*at == first || **at != behind)
+    return false;
+  (*at)++;
+  return true;
 }
 
 /* START-LIMIT rwxp OFFSET MAJOR:MINOR INODE   NAME */

@@ -110,7 +110,7 @@ def take(profile, number, value):
 
 def check(profile):
     """What every profile has to keep to."""
-    assert profile.strings[0] == "" and len(set(profile.strings)) >= len(FIGURES)
+    assert profile.strings[:1] == [""] and len(set(profile.strings)) >= len(FIGURES)
     assert [profile.text(kind["name"]) for kind in profile.types] == list(FIGURES)
     for sample in profile.samples:
         assert len(sample["figures"]) == len(FIGURES)

@@ -65,7 +65,7 @@ def real(path):
         ("peak_objects", 1000, 12, 1012),
     ):
         found = top(kind, path)
-        wanted = {"reads": (reads, reads), "parses": (parses, parses), "works": (0, works), "main": (0, works)}
+        wanted = {"reads": (reads, reads), "parses": (parses, parses), "works": (0, works)}
         assert {name: found.get(name) for name in wanted} == wanted, (kind, found)
     shown = pprof("-top", str(path))
     assert "Type: inuse_space" in shown and "parses" in shown, shown
