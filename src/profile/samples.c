@@ -129,6 +129,8 @@ static bool stack_put(struct samples *samples, struct sample_place *place, uint3
 }
 
 static struct sample_stack *stack_of(struct samples *samples, const uintptr_t *addresses, unsigned depth) {
+  static const uintptr_t no_address;
+  addresses = depth ? addresses : &no_address; /* it may be NULL */
   depth = depth < SAMPLES_DEPTH_MAX ? depth : SAMPLES_DEPTH_MAX;
   uint32_t hash = stack_hash(addresses, depth);
   struct sample_place *place = samples->place_capacity ? place_of(samples, hash, addresses, depth) : NULL;

@@ -331,14 +331,14 @@ static void what_finds_no_room_is_one_stack(void **unused) {
 static void memory_runs_out(void **unused) {
   (void)unused;
   uint64_t dropped = 0, others = 0;
-  for (unsigned run = 0; run < 40; run++) {
+  for (unsigned run = 0; run < 30; run++) {
     struct samples samples = {0};
     uint64_t seed = UNIT_SEED, offered = 0;
     os.calls = 0;
     os.first = 1 + run / 2;
     os.alone = run % 2;
-    for (unsigned i = 1; i <= 20000; i++) {
-      uintptr_t stack[60] = {unit_random(&seed) % 8000};
+    for (unsigned i = 1; i <= 8000; i++) {
+      uintptr_t stack[60] = {unit_random(&seed) % 5000};
       struct sample_weight weight = {1 + unit_random(&seed) % 100, 1024};
       samples_add(&samples, (void *)(uintptr_t)(i * 16), stack, 60, weight);
       offered += weight.bytes;
