@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 uintptr_t os_stack_end(void) {
@@ -39,4 +40,12 @@ static bool kernel_tells(void) {
 bool os_page_is_readable(uintptr_t address) {
   uintptr_t page = round_down(address, os_page_bytes());
   return page != 0 && kernel_tells() && kernel_reads(page);
+}
+
+bool os_copy(uintptr_t address, void *copy, size_t bytes) {
+  int kept = errno;
+  struct iovec from = {.iov_base = (void *)address, .iov_len = bytes}, to = {.iov_base = copy, .iov_len = bytes};
+  long copied = syscall(SYS_process_vm_readv, (long)os_process_id(), &to, 1L, &from, 1L, 0L);
+  errno = kept;
+  return copied == (long)bytes;
 }

@@ -26,4 +26,7 @@ uintptr_t os_stack_end(void);
 /* Can the page be read? One system call, which reads it. (mincore would not do: it takes a guard page for a page.) */
 bool os_page_is_readable(uintptr_t address);
 
+/* Copies memory that may be gone at any moment. False if it is, or the system does not allow that. */
+bool os_copy(uintptr_t address, void *copy, size_t bytes);
+
 #endif

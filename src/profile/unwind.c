@@ -16,7 +16,8 @@ _Static_assert(RULES == 1u << (64 - RULES_SHIFT), "an index is the upper bits of
 #define OWN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* a stack pointer farther from the end is on another stack */
 #define FRAME_BYTES_MAX ((uintptr_t)1 << 20)      /* on a stack whose end is not known */
 #define PAGES_A_CALL 64u                          /* that a call looks at to know more of the thread's own stack */
-#define CODE_MIN ((uintptr_t)4096)                /* no code lies below */
+#define CODE_MIN ((uintptr_t)4096)                /* code lies neither below ... */
+#define CODE_BITS 52                              /* ... nor beyond what these tell */
 
 /* A stack is read as words, whatever objects lie there. */
 #define READS_STACK __attribute__((no_sanitize("address", "thread")))
@@ -41,7 +42,7 @@ READS_STACK static inline uintptr_t word_at(uintptr_t address) { return *(const 
 
 NOINLINE static bool page_joins(struct walk *walk, uintptr_t address) {
   uintptr_t page = round_down(address, os_page_bytes());
-  if (walk->is_own || !os_page_is_readable(page))
+  if (walk->is_own || address - walk->at.stack >= FRAME_BYTES_MAX || !os_page_is_readable(page))
     return false;
   walk->low = page;
   walk->high = page + os_page_bytes();
@@ -125,10 +126,22 @@ static const unsigned char sigreturn_code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 
 static const unsigned char sigreturn_code[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4};
 #endif
 
-/* Where a signal handler returns to. It may have no call frame information. */
-static bool is_sigreturn(uintptr_t code) {
-  return os_page_is_readable(code) && os_page_is_readable(code + sizeof sigreturn_code - 1) &&
-         memcmp((const void *)code, sigreturn_code, sizeof sigreturn_code) == 0;
+/* Where a signal handler returns to; it may have no call frame information. What is no module's may go away while it is
+ * read. */
+READS_STACK static bool is_sigreturn(uintptr_t code, bool is_module) {
+  unsigned char copy[sizeof sigreturn_code];
+  const volatile unsigned char *bytes = (const unsigned char *)code;
+  if (!is_module) {
+    if (!os_copy(code, copy, sizeof copy))
+      return false;
+    bytes = copy;
+  } else if (!os_page_is_readable(code) || !os_page_is_readable(code + sizeof copy - 1)) {
+    return false;
+  }
+  for (size_t i = 0; i < sizeof copy; i++)
+    if (bytes[i] != sigreturn_code[i])
+      return false;
+  return true;
 }
 
 /* Both architectures' frame pointer points at the caller's, and behind that is the return address. */
@@ -136,12 +149,13 @@ static const struct cfi_rule guessed = {
     .cfa = CFA_GUESSED, .fp = FP_FROM_CFA, .cfa_words = 2, .fp_words = -2, .return_words = -1};
 
 COLD static struct cfi_rule find_rule(uintptr_t place) {
-  struct os_module_frames frames;
+  struct os_module_frames frames = {NULL, NULL, NULL};
   struct cfi_rule rule = guessed;
-  if (os_module_frames_find(place, &frames) &&
-      cfi_find(&(struct cfi_bytes){.start = frames.start, .end = frames.end, .header = frames.header}, place, &rule))
+  bool has_frames = os_module_frames_find(place, &frames);
+  struct cfi_bytes bytes = {.start = frames.start, .end = frames.end, .header = frames.header};
+  if (has_frames && cfi_find(&bytes, place, &rule))
     return rule;
-  if (is_sigreturn(place + 1))
+  if (is_sigreturn(place + 1, has_frames))
     rule = (struct cfi_rule){.cfa = CFA_SIGNAL};
   return rule;
 }
@@ -165,6 +179,8 @@ static inline struct cfi_rule rule_of(uintptr_t place) {
 
 /* --- steps --- */
 
+static inline bool may_be_code(uintptr_t address) { return address >= CODE_MIN && address >> CODE_BITS == 0; }
+
 /* Of the frame that the kernel pushed. */
 #if defined(__x86_64__)
 #define IN_SIGNAL_FRAME(field) offsetof(ucontext_t, uc_mcontext.gregs[field])
@@ -184,7 +200,7 @@ NOINLINE static bool step_signal(struct walk *walk) {
     return false;
   walk->at = next;
   enter_stack(walk);
-  return next.place >= CODE_MIN && next.stack % sizeof(uintptr_t) == 0;
+  return may_be_code(next.place) && next.stack % sizeof(uintptr_t) == 0;
 }
 
 /* Without the signature that pointer authentication puts into the upper bits. */
@@ -247,7 +263,7 @@ static inline bool step(struct walk *walk) {
     next.frame = 0;
   next.place = without_signature(next.place);
   walk->at = next;
-  return next.place >= CODE_MIN;
+  return may_be_code(next.place);
 }
 
 /* The registers in the middle of the function that this is part of. */

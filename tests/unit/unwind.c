@@ -19,7 +19,7 @@
 #endif
 
 #define MOST 512u
-#define STACK_BYTES ((size_t)256 << 10)
+#define STACK_BYTES ((size_t)2 << 20)
 #define BETWEEN_MAX 6 /* frames of backtrace() itself, and of what a sanitizer puts around it */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -30,7 +30,7 @@
 
 /* --- counted: system calls of the core, allocations of anybody --- */
 
-static _Atomic long system_calls, allocations;
+static _Atomic long system_calls;
 static _Thread_local bool is_inside; /* of a call of unwind */
 
 long __real_syscall(long number, ...);
@@ -42,6 +42,7 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 
 #if defined(__GLIBC__) && !SANITIZED && !defined(TEST_EMULATED)
 #define COUNTS_ALLOCATIONS 1
+static _Atomic long allocations;
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *block, size_t bytes);
@@ -110,6 +111,12 @@ static NOINLINE void look(void *argument) {
   seen->wrong += verdict == WRONG;
 }
 
+static void walk(void *argument) {
+  struct seen *seen = argument;
+  seen->ours.depth = unwind(seen->ours.addresses, MOST, &seen->known);
+  seen->walks++;
+}
+
 static void print_stacks(const struct seen *seen) {
   unsigned most = seen->ours.depth > seen->theirs.depth ? seen->ours.depth : seen->theirs.depth;
   print_message("%u walks: %u equal, %u shorter, %u longer, %u wrong; the last:\n", seen->walks, seen->equal,
@@ -132,7 +139,7 @@ static shapes_function *const all_shapes[] = {shapes_with_pointers, shapes_witho
 static void look_from_many(struct seen *seen, uint64_t seed, unsigned rounds) {
   for (unsigned i = 0; i < rounds && seen->equal == seen->walks; i++) {
     uint64_t drawn = unit_random(&seed);
-    all_shapes[i % 2]((unsigned)(drawn % 12), drawn, look, seen);
+    all_shapes[i % 2]((unsigned)(drawn % 12), SHAPES_ALL, drawn, look, seen);
   }
 }
 
@@ -309,6 +316,7 @@ static void after_a_fork(void **unused) {
   assert_int_equal(unit_in_child(look_in_child, NULL, said, sizeof said), 0);
 }
 
+#ifdef __GLIBC__ /* musl has no contexts */
 static ucontext_t in_main, in_coroutine;
 
 static void coroutine(unsigned high, unsigned low) {
@@ -349,11 +357,16 @@ static void look_after_loss(void *argument) {
   setcontext(&in_main);
 }
 
+static NOINLINE void with_room(void *argument) {
+  char room[64 << 10];
+  unit_opaque(room);
+  plain_without_pointers(40, look_after_loss, argument);
+  unit_opaque(room);
+}
+
 static void losing_coroutine(unsigned high, unsigned low) {
-  char room[32 << 10];
-  unit_opaque(room);
-  plain_without_pointers(40, look_after_loss, (struct seen *)((uintptr_t)high << 32 | low));
-  unit_opaque(room);
+  with_room((struct seen *)((uintptr_t)high << 32 | low));
+  unit_opaque(&high);
 }
 
 static void upper_pages_gone(void **unused) {
@@ -367,27 +380,57 @@ static void upper_pages_gone(void **unused) {
   assert_true(seen.walks > 40);
   assert_in_range(seen.ours.depth, 2, seen.walks - 1);
 }
+#endif
 
 /* --- signals --- */
 
 static struct seen *handler_seen;
+static bool handler_compares;
 static _Atomic bool is_busy;
 
 static void look_in_handler(int number) {
   (void)number;
   int kept = errno;
   if (!atomic_exchange(&is_busy, true)) {
-    look(handler_seen);
+    (handler_compares ? look : walk)(handler_seen);
     atomic_store(&is_busy, false);
   }
   errno = kept;
 }
 
-static void handle(int number, char *stack) {
+/* A way out of handlers about which nothing is said, in place of the C library's. */
+void return_from_signal(void);
+#if defined(__x86_64__)
+__asm__(".text\n.globl return_from_signal\n nop\nreturn_from_signal:\n movq $15, %rax\n syscall\n");
+#elif defined(__aarch64__)
+__asm__(".text\n.globl return_from_signal\n nop\nreturn_from_signal:\n mov x8, #139\n svc #0\n");
+#endif
+
+struct kernel_action {
+  void (*handler)(int);
+  unsigned long flags;
+  void (*restorer)(void);
+  unsigned long mask;
+};
+#define FLAG_RESTORER 0x04000000ul
+
+/* An emulator's own way out is in no module. */
+enum way { WAY_OF_LIBRARY, WAY_OF_OURS };
+#ifdef TEST_EMULATED
+#define WAY(number) ((void)(number), WAY_OF_OURS)
+#else
+#define WAY(number) ((number) % 2 ? WAY_OF_OURS : WAY_OF_LIBRARY)
+#endif
+
+static void handle(int number, char *stack, enum way way) {
   stack_t alternate = {.ss_sp = stack, .ss_size = STACK_BYTES, .ss_flags = stack ? 0 : SS_DISABLE};
-  struct sigaction action = {.sa_handler = look_in_handler, .sa_flags = SA_RESTART | (stack ? SA_ONSTACK : 0)};
+  unsigned long flags = SA_RESTART | (stack ? SA_ONSTACK : 0);
+  struct sigaction action = {.sa_handler = look_in_handler, .sa_flags = (int)flags};
+  struct kernel_action kernel_action = {look_in_handler, flags | FLAG_RESTORER, return_from_signal, 0};
   assert_int_equal(sigaltstack(&alternate, NULL), 0);
   assert_int_equal(sigaction(number, &action, NULL), 0);
+  if (way == WAY_OF_OURS)
+    assert_int_equal(__real_syscall(SYS_rt_sigaction, number, &kernel_action, NULL, 8), 0);
 }
 
 static void raise_in(void *argument) {
@@ -401,11 +444,12 @@ static void in_signal_handlers(void **unused) {
   char *stack = stack_with_guard();
   uint64_t seed = UNIT_SEED;
   handler_seen = &seen;
+  handler_compares = true;
   for (unsigned i = 0; i < 100 && seen.equal == seen.walks; i++) {
-    handle(SIGUSR1, i % 2 ? stack : NULL);
-    all_shapes[i / 2 % 2](i % 7, unit_random(&seed), raise_in, NULL);
+    handle(SIGUSR1, i % 2 ? stack : NULL, WAY(i / 4));
+    all_shapes[i / 2 % 2](i % 7, SHAPES_ALL, unit_random(&seed), raise_in, NULL);
   }
-  handle(SIGUSR1, NULL);
+  handle(SIGUSR1, NULL, WAY(0));
   drop(stack);
   must_be_equal(&seen, 100);
 }
@@ -426,27 +470,32 @@ static void *disturb(void *argument) {
   return NULL;
 }
 
+static void disturbed(unsigned kinds, bool is_compared, struct seen *seen) {
+  pthread_t self = pthread_self(), disturber;
+  uint64_t seed = UNIT_SEED, start = os_milliseconds();
+  int touched = 0;
+  char *stack = stack_with_guard();
+  handler_seen = seen;
+  handler_compares = is_compared;
+  handle(SIGUSR2, stack, WAY(is_compared));
+  atomic_store(&is_over, false);
+  assert_int_equal(pthread_create(&disturber, NULL, disturb, &self), 0);
+  for (unsigned i = 0; os_milliseconds() - start < 500 && seen->wrong == 0; i++)
+    all_shapes[i % 2](i % 5, kinds, unit_random(&seed), touch, &touched);
+  atomic_store(&is_over, true);
+  pthread_join(disturber, NULL);
+  handle(SIGUSR2, NULL, WAY(0));
+  drop(stack);
+}
+
 /* Signals that come at any instruction. backtrace() ends where it does not know its way, and so do we; not always at the
- * same. */
+ * same. What is said about stacks that are aligned takes backtrace() where nothing is; we must live on. */
 static void at_any_instruction(void **unused) {
   (void)unused;
   if (SANITIZED)
     skip(); /* there signals come late */
-  static struct seen seen;
-  pthread_t self = pthread_self(), disturber;
-  uint64_t seed = UNIT_SEED;
-  int touched = 0;
-  char *stack = stack_with_guard();
-  handler_seen = &seen;
-  handle(SIGUSR2, stack);
-  assert_int_equal(pthread_create(&disturber, NULL, disturb, &self), 0);
-  uint64_t start = os_milliseconds();
-  for (unsigned i = 0; os_milliseconds() - start < 1000 && seen.wrong == 0; i++)
-    all_shapes[i % 2](i % 5, unit_random(&seed), touch, &touched);
-  atomic_store(&is_over, true);
-  pthread_join(disturber, NULL);
-  handle(SIGUSR2, NULL);
-  drop(stack);
+  static struct seen seen, alone;
+  disturbed(SHAPES_UNALIGNED, true, &seen);
   print_message("%u interrupted places: %u equal, %u shorter, %u longer, %u wrong\n", seen.walks, seen.equal,
                 seen.shorter, seen.longer, seen.wrong);
   if (seen.wrong)
@@ -454,6 +503,8 @@ static void at_any_instruction(void **unused) {
   assert_true(seen.walks >= 10);
   assert_int_equal(seen.wrong, 0);
   assert_true(seen.equal >= seen.walks * 9 / 10);
+  disturbed(SHAPES_ALL, false, &alone);
+  assert_true(alone.walks >= 10);
 }
 
 /* --- nonsense --- */
@@ -469,12 +520,6 @@ __asm__(".text\n.globl call_with_frame_pointer\n.type call_with_frame_pointer, %
         "call_with_frame_pointer:\n stp x29, x30, [sp, #-16]!\n mov x29, x2\n mov x3, x0\n mov x0, x1\n blr x3\n"
         " ldp x29, x30, [sp], #16\n ret\n.size call_with_frame_pointer, . - call_with_frame_pointer\n");
 #endif
-
-static void walk(void *argument) {
-  struct seen *seen = argument;
-  seen->ours.depth = unwind(seen->ours.addresses, MOST, &seen->known);
-  seen->walks++;
-}
 
 static void try_garbage(struct seen *seen, char *unreadable) {
   uintptr_t words[64], here = (uintptr_t)words;
@@ -510,20 +555,26 @@ static void try_garbage(struct seen *seen, char *unreadable) {
     call_with_frame_pointer(walk, seen, here - 2000 + unit_random(&seed) % 8000);
 }
 
+#ifdef __GLIBC__
 static void garbage_in_coroutine(unsigned high, unsigned low) {
   struct seen *seen = (struct seen *)((uintptr_t)high << 32 | low);
   try_garbage(seen, (char *)in_coroutine.uc_stack.ss_sp + STACK_BYTES);
 }
+#endif
 
 static void garbage_frame_pointers(void **unused) {
   (void)unused;
   static struct seen seen;
   char *stack = stack_with_guard();
   try_garbage(&seen, stack + STACK_BYTES);
+  unsigned walks = seen.walks;
+#ifdef __GLIBC__
   seen.known = (struct unwind_stack){0};
   on_stack(stack, garbage_in_coroutine, &seen);
+  assert_int_equal(seen.walks, 2 * walks);
+#endif
   drop(stack);
-  assert_int_equal(seen.walks, 2046);
+  assert_true(walks > 1000);
 }
 
 static void what_can_be_read(void **unused) {
@@ -677,8 +728,10 @@ int main(void) {
       cmocka_unit_test(threads_one_after_the_other),
       cmocka_unit_test(threads_together),
       cmocka_unit_test(after_a_fork),
+#ifdef __GLIBC__
       cmocka_unit_test(in_coroutines),
       cmocka_unit_test(upper_pages_gone),
+#endif
       cmocka_unit_test(in_signal_handlers),
       cmocka_unit_test(at_any_instruction),
       cmocka_unit_test(garbage_frame_pointers),

@@ -9,7 +9,7 @@
 #define ALIGNMENT 64
 
 struct descent {
-  unsigned depth;
+  unsigned depth, kinds;
   uint64_t seed;
   bottom_function *at_bottom;
   void *argument;
@@ -99,22 +99,22 @@ SHAPE(sorted) {
 }
 
 static void descend(struct descent *descent) {
-  static void (*const shapes[])(struct descent *) = {small,   registers,       large,     dynamic,
-                                                     aligned, aligned_dynamic, arguments, sorted};
+  static void (*const shapes[SHAPES_ALL])(struct descent *) = {small,     registers, large,   dynamic,
+                                                               arguments, sorted,    aligned, aligned_dynamic};
   if (descent->depth == 0) {
     descent->at_bottom(descent->argument);
   } else {
     struct descent below = *descent;
     below.depth--;
     below.seed = descent->seed * 6364136223846793005u + 1442695040888963407u;
-    shapes[below.seed >> 61](&below);
+    shapes[(below.seed >> 33) % below.kinds](&below);
     KEEP(&below);
   }
   KEEP(descent);
 }
 
-void SHAPES(unsigned depth, uint64_t seed, bottom_function *at_bottom, void *argument) {
-  struct descent descent = {depth, seed, at_bottom, argument};
+void SHAPES(unsigned depth, unsigned kinds, uint64_t seed, bottom_function *at_bottom, void *argument) {
+  struct descent descent = {depth, kinds, seed, at_bottom, argument};
   descend(&descent);
   KEEP(&descent);
 }
