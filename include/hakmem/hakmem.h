@@ -145,6 +145,17 @@ HAK_API void hak_limit_callback_set(hak_limit_callback callback, void *context);
 /* Fills *out. Takes the heaps' slow-path locks one after another; does not allocate. */
 HAK_API void hak_stats_get(struct hak_stats *out);
 
+/* Heap profiles (docs/profiling.md). hak_profile_start begins one, empty, with one sample for each interval_bytes that are
+ * allocated (0: 512 KiB; 1: every allocation); each thread follows at its next free, or soon. hak_profile_stop ends
+ * sampling; what was sampled stays in the profile and leaves it when it is freed. hak_profile_dump writes a file for pprof
+ * (gzip'ed profile.proto): what was allocated, what is live, and what was live at the peak, by call stack; the file is
+ * replaced whole or stays as it is. They allocate nothing and keep errno. They return 0; ENOMEM; EBUSY: called in a
+ * signal handler that interrupted an allocation, nothing is done; or why there is no file: EINVAL (no path, or no regular
+ * file), ENOENT, EACCES, ENOSPC, EROFS, ENAMETOOLONG, EIO. */
+HAK_API int hak_profile_start(size_t interval_bytes);
+HAK_API int hak_profile_stop(void);
+HAK_API int hak_profile_dump(const char *path);
+
 /* "hakmem 0.1.0 (...)": version and build. Static storage. */
 HAK_API const char *hak_version(void);
 

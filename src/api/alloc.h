@@ -19,9 +19,16 @@ HAK_HIDDEN void *aligned_block(size_t alignment, size_t size, uintptr_t site);
 
 /* What is due now and then, at the end of a slow path, without a lock. */
 HAK_HIDDEN void housekeep(void);
+/* A sentence at the program's end, if stderr is still what it was. */
+HAK_HIDDEN void say_at_end(const char *sentence);
+/* heap_profile.c: what the options say, when the program starts and when it ends. */
+HAK_HIDDEN void heap_profile_begin(void);
+HAK_HIDDEN void heap_profile_end(void);
 
 /* hak_malloc_slow for a caller that has more to do afterwards: site is where the program called it. */
 HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);
+/* An object that was allocated, or resized, may be a sample; the caller is in a slow path. */
+HAK_HIDDEN void sample_large(void *object, uintptr_t site);
 
 /* In a function that the program called: where from. */
 #define CALL_SITE ((uintptr_t)__builtin_return_address(0))

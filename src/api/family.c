@@ -7,6 +7,7 @@
 #include "map/extent.h"
 #include "map/page_map.h"
 #include "os/fault.h"
+#include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 
@@ -72,7 +73,13 @@ void *hak_realloc(void *block, size_t size) {
       return block;
     void *resized = NULL;
     if (size > HAK_SMALL_MAX && slow_path_begin()) {
+      bool is_sample =
+          UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)) && profile_large_resizing(block);
       resized = large_resize(block, size);
+      if (is_sample)
+        profile_large_resized(block, resized != NULL);
+      if (UNLIKELY(profile_is_on()) && resized != NULL)
+        sample_large(resized, CALL_SITE);
       housekeep();
       slow_path_end();
       background_start_if_due();

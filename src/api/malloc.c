@@ -12,6 +12,7 @@
 #include "map/page_map.h"
 #include "map/superslab.h"
 #include "os/fault.h"
+#include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 #include "telemetry/stats.h"
@@ -93,13 +94,48 @@ static bool may_try_again(unsigned attempt, size_t size) {
   return again;
 }
 
+/* An object that was allocated, or resized, may be a sample. */
+COLD void sample_large(void *object, uintptr_t site) {
+  struct heap *heap = heap_current();
+  if (heap == NULL) {
+    heap = heap_attach();
+    if (heap == NULL)
+      return;
+    slow_path_begin(); /* nobody did: there was no heap to mark */
+  }
+  size_t bytes = large_bytes(object);
+  lock_take(&heap->lock);
+  heap_follow_tally(heap);
+  uint32_t picks = tally_picks(heap, 0, bytes);
+  lock_give(&heap->lock);
+  if (picks > 0)
+    profile_large_allocated(heap, object, bytes, picks, site);
+}
+
 static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   void *block = large_alloc(size, alignment, site, zeroed);
+  if (UNLIKELY(profile_is_on()) && block != NULL)
+    sample_large(block, site);
   housekeep();
   return block;
 }
 
-static void *small_block(unsigned cls) {
+/* The next block of the class, if it is a sample. The lock is held, and given if so. */
+COLD static void *sampled_block(struct heap *heap, unsigned cls, uintptr_t site) {
+  uint32_t picks = tally_picks(heap, cls, class_bytes(cls));
+  if (picks == 0 || !profile_is_on())
+    return NULL;
+  tally_allocated(heap, cls, 1);
+  lock_give(&heap->lock);
+  void *block = profile_take(heap, cls, picks, site);
+  if (block == NULL) {
+    lock_take(&heap->lock);
+    tally_allocated(heap, cls, -1);
+  }
+  return block;
+}
+
+static void *small_block(unsigned cls, uintptr_t site) {
   struct heap *heap = heap_current();
   if (UNLIKELY(heap == NULL)) {
     heap = heap_attach();
@@ -110,6 +146,13 @@ static void *small_block(unsigned cls) {
   lock_take(&heap->lock);
   heap_follow_tally(heap);
   void *block = hak_bin_pop(&heap->front.bins[cls]);
+  if (UNLIKELY(block == NULL && heap->split)) {
+    block = sampled_block(heap, cls, site);
+    if (block) {
+      housekeep();
+      return block;
+    }
+  }
   if (block == NULL)
     block = bin_refill(heap, cls);
   bins_tick(heap);
@@ -127,7 +170,7 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
     for (unsigned attempt = 0; block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
       if (UNLIKELY(attempt > 0) && !may_try_again(attempt, size))
         break;
-      block = cls ? small_block(cls) : large_block(size, alignment, site, zeroed);
+      block = cls ? small_block(cls, site) : large_block(size, alignment, site, zeroed);
     }
     slow_path_end();
     background_start_if_due();
@@ -228,7 +271,9 @@ static void free_small(void *block, uint32_t entry) {
     housekeep();
   } else {
     tally_freed_of_other(heap, entry_class(entry));
-    if (outbox_put(heap, block, entry))
+    if (UNLIKELY(profile_has_block(entry)))
+      profile_give(block, entry);
+    else if (outbox_put(heap, block, entry))
       housekeep();
   }
 }
@@ -237,6 +282,8 @@ static void free_other(void *block, uint32_t entry) {
   if (entry == ENTRY_LARGE) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
       fault_not_a_block(block);
+    if (UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)))
+      profile_large_freed(block);
     large_free(block);
     housekeep();
   } else if (entry == ENTRY_LARGE_BODY) {

@@ -17,6 +17,7 @@
 #include "map/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 #include "telemetry/stats.h"
@@ -43,7 +44,7 @@ static struct os_file error_output;
 
 static void say(const char *sentence) { os_write(2, sentence, strlen(sentence)); }
 
-static void say_at_end(const char *sentence) {
+void say_at_end(const char *sentence) {
   struct os_file file = os_file_identity(2);
   if (file.device == error_output.device && file.inode == error_output.inode)
     say(sentence);
@@ -118,6 +119,7 @@ static const struct fork_step {
     {map_lock_for_fork, map_unlock_after_fork},
     {NULL, learned_file_after_fork},
     {learned_lock_for_fork, learned_unlock_after_fork},
+    {profile_lock_for_fork, profile_unlock_after_fork},
     {metadata_lock_for_fork, metadata_unlock_after_fork},
     {usage_lock_for_fork, usage_unlock_after_fork},
     {limit_callback_lock_for_fork, limit_callback_unlock_after_fork},
@@ -195,6 +197,7 @@ __attribute__((constructor(101))) void hak_start(void) {
   background_prepare();
   prewarm();
   policy_read();
+  heap_profile_begin();
   if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
     say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
   report_open();
@@ -218,5 +221,6 @@ static void report_write(void) {
 /* The summary first: what is written about the policy concludes matches, and takes in what other processes learned. */
 __attribute__((destructor(101))) static void hak_end(void) {
   report_write();
+  heap_profile_end();
   policy_write();
 }

@@ -115,12 +115,32 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Count every malloc and free, by size class; exact, and a little slower.",
         OPTION_ANY_TIME,
         "Each thread follows at its next free; what was counted stays."},
+    [OPTION_HEAP_PROFILE] = {
+        "heap_profile", "HAKMEM_HEAP_PROFILE", "", SAME(HEAP_PROFILE_OFF), 0, HEAP_PROFILE_LEAKS,
+        {"off", "on", "leaks"},
+        "Sample allocations by call stack; leaks: every one, and say at the end what is live.",
+        OPTION_AT_START,
+        "Read once; a program starts and stops profiles by hak_profile_start and hak_profile_stop."},
+    [OPTION_HEAP_PROFILE_KB] = {
+        "heap_profile_kb", "HAKMEM_HEAP_PROFILE_KB", "KiB", SAME(512), 0, 1 << 20, {NULL},
+        "One sample for so much allocated; 0: every allocation.",
+        OPTION_AT_START,
+        "Read once; hak_profile_start takes the bytes."},
+    [OPTION_HEAP_PROFILE_FILE] = {
+        "heap_profile_file", "HAKMEM_HEAP_PROFILE_FILE", "path", SAME(0), 0, OPTION_TEXT_BYTES - 1, {NULL},
+        "Where the profile is written at the end, for pprof; %p: the process id, else children write none.",
+        OPTION_AT_START,
+        "Read once; hak_profile_dump takes a path."},
 };
 /* clang-format on */
 
 /* Where the options that are texts hold them. */
 static char policy_file[OPTION_TEXT_BYTES];
-static char *const texts[OPTION_COUNT] = {[OPTION_POLICY_FILE] = policy_file};
+static char heap_profile_file[OPTION_TEXT_BYTES];
+static char *const texts[OPTION_COUNT] = {
+    [OPTION_POLICY_FILE] = policy_file,
+    [OPTION_HEAP_PROFILE_FILE] = heap_profile_file,
+};
 
 /* Other names for values. */
 const struct option_word option_words[] = {

@@ -24,6 +24,7 @@
 #include "heap/tally.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "os/stack.h"
 #include "policy/bin_policy.h"
 #include "slab/slab.h"
 
@@ -76,6 +77,8 @@ struct heap {
   struct slab_set slabs;
   struct bin_state bin_state[HAK_CLASS_COUNT];
   struct lifeline lifeline;
+  struct unwind_stack stack_known; /* owner only: profile/unwind.h */
+  bool is_shared;                  /* const: nobody owns it, and nobody is to */
 
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
   _Atomic size_t inbox_bytes; /* of the blocks in it */
@@ -130,6 +133,8 @@ static inline void slow_path_end(void) {
 
 /* Gives the calling thread a heap: a dead thread's or a new one. NULL when memory is out. */
 struct heap *heap_attach(void);
+/* Makes a heap that no thread will own: its slabs are used under its lock, its bins not at all. NULL when memory is out. */
+struct heap *heap_make_shared(void);
 struct heap *heap_by_id(uint32_t id);
 uint32_t heap_count(void);
 /* Sweeps up to `heaps_max` heaps of dead threads, looking round from where the last call stopped. */

@@ -37,7 +37,7 @@ struct heap *heap_by_id(uint32_t id) {
   return chunk[(id - 1) % CHUNK_HEAPS];
 }
 
-static struct heap *heap_create(void) {
+static struct heap *heap_create(bool is_shared) {
   uint32_t count = heap_count();
   if (count == CHUNK_HEAPS * CHUNKS_MAX)
     return NULL;
@@ -56,7 +56,11 @@ static struct heap *heap_create(void) {
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
     heap->front.bins[cls] = hak_heap_none.bins[cls];
   lifeline_reset(&heap->lifeline);
-  lifeline_take(&heap->lifeline);
+  heap->is_shared = is_shared;
+  if (is_shared)
+    atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
+  else
+    lifeline_take(&heap->lifeline);
   atomic_load_explicit(chunk, memory_order_relaxed)[count % CHUNK_HEAPS] = heap;
   atomic_store_explicit(&registry.count, count + 1, memory_order_release);
   return heap;
@@ -68,7 +72,7 @@ static struct heap *take_orphan(uint32_t looks) {
   for (uint32_t i = 0; i < looks && i < count; i++) {
     registry.cursor = registry.cursor % count + 1;
     struct heap *heap = heap_by_id(registry.cursor);
-    if (lifeline_take(&heap->lifeline)) {
+    if (!heap->is_shared && lifeline_take(&heap->lifeline)) {
       HAK_OWNER_DIED(&heap->front);
       if (!heap->in_slow_path)
         return heap;
@@ -83,7 +87,7 @@ struct heap *heap_attach(void) {
   lock_take(&registry.lock);
   struct heap *heap = take_orphan(LOOKS_MAX);
   if (heap == NULL)
-    heap = heap_create();
+    heap = heap_create(false);
   lock_give(&registry.lock);
   if (heap == NULL)
     return NULL;
@@ -94,6 +98,13 @@ struct heap *heap_attach(void) {
   heap->callback_frame = 0; /* of an owner that ended in there */
   heap->holes_class = 0;
   hak_self = &heap->front;
+  return heap;
+}
+
+struct heap *heap_make_shared(void) {
+  lock_take(&registry.lock);
+  struct heap *heap = heap_create(true);
+  lock_give(&registry.lock);
   return heap;
 }
 

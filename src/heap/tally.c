@@ -108,6 +108,8 @@ void tally_follow(struct heap *heap) {
   if (is_split && heap->tally == NULL)
     heap->tally = tally_make(heap);
   is_split = is_split && heap->tally != NULL; /* without memory nothing is counted here */
+  if (is_split == (heap->split != 0) && is_split)
+    bins_split(heap, false); /* what is in the hands is no sample */
   if (is_split != (heap->split != 0))
     bins_split(heap, is_split);
   else
@@ -116,9 +118,9 @@ void tally_follow(struct heap *heap) {
     samples_begin(heap->tally, atomic_load_explicit(&interval_wanted, memory_order_relaxed));
 }
 
-void tally_allocated(struct heap *heap, unsigned cls) {
+void tally_allocated(struct heap *heap, unsigned cls, int count) {
   if (heap->split)
-    heap->tally->classes[cls].handed++;
+    heap->tally->classes[cls].handed += (uint64_t)count;
 }
 
 void tally_freed(struct heap *heap, unsigned cls) {

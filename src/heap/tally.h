@@ -63,7 +63,7 @@ uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes);
 
 /* A block that the hand had no part in was allocated; one that was not pushed to the bin was freed: lock held; or it is
  * another heap's: the owner, without the lock. */
-void tally_allocated(struct heap *heap, unsigned cls);
+void tally_allocated(struct heap *heap, unsigned cls, int count);
 void tally_freed(struct heap *heap, unsigned cls);
 void tally_freed_of_other(struct heap *heap, unsigned cls);
 

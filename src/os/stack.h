@@ -23,6 +23,14 @@ static inline uintptr_t os_thread_pointer(void) {
  * strings at the end of the first one's. Two system calls. */
 uintptr_t os_stack_end(void);
 
+/* What is known about one thread's stack, kept by whoever belongs to the thread (profile/unwind.h); zeros: nothing. Another thread may go on
+ * with it when its owner is gone. [low, high) can be read, from the stack pointer on: below it a part may be gone. */
+struct unwind_stack {
+  uintptr_t thread; /* whose (os_thread_pointer) */
+  uintptr_t low, high;
+  uintptr_t floor; /* below this the thread's own stack does not reach; 0: not known */
+};
+
 /* Can the page be read? One system call, which reads it. (mincore would not do: it takes a guard page for a page.) */
 bool os_page_is_readable(uintptr_t address);
 

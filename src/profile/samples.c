@@ -273,6 +273,11 @@ bool samples_move(struct samples *samples, const void *block, const void *block_
 
 /* --- all of them --- */
 
+bool samples_rename(struct samples *samples, const void *block, const void *renamed) {
+  const struct sample_block *found = block_find(samples, block);
+  return found != NULL && samples_move(samples, block, renamed, found->weight);
+}
+
 void samples_clear(struct samples *samples) {
   table_unmap(samples->blocks, samples->block_capacity, sizeof *samples->blocks);
   table_unmap(samples->places, samples->place_capacity, sizeof *samples->places);

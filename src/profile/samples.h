@@ -56,6 +56,8 @@ bool samples_remove(struct samples *samples, const void *block);
 /* The block is another one, maybe of another size, or the same with another size. It stays its stack's; what it grew by
  * is allocated. False: it is none of ours. */
 bool samples_move(struct samples *samples, const void *block, const void *block_moved, struct sample_weight weight);
+/* The same block is known by another address from then on. */
+bool samples_rename(struct samples *samples, const void *block, const void *renamed);
 /* Empty, and its memory is given back. */
 void samples_clear(struct samples *samples);
 

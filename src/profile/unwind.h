@@ -11,15 +11,7 @@
 #ifndef HAK_PROFILE_UNWIND_H
 #define HAK_PROFILE_UNWIND_H
 
-#include "base/words.h"
-
-/* What is known about one thread's stack, kept by whoever belongs to the thread; zeros: nothing. Another thread may go on
- * with it when its owner is gone. [low, high) can be read, from the stack pointer on: below it a part may be gone. */
-struct unwind_stack {
-  uintptr_t thread; /* whose (os_thread_pointer) */
-  uintptr_t low, high;
-  uintptr_t floor; /* below this the thread's own stack does not reach; 0: not known */
-};
+#include "os/stack.h"
 
 /* The calling thread's callers' return addresses, innermost first; how many. The innermost is `site`, where the program
  * called hakmem; if site is 0, the first outside the library that hakmem is, or, where hakmem is part of the program, that

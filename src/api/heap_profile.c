@@ -1,0 +1,149 @@
+/* Heap profiles: by the program, by the options when it starts, and when it ends. */
+#include "api/alloc.h"
+
+#include "base/options.h"
+#include "base/text.h"
+#include "hakmem/hakmem.h"
+#include "heap/heap.h"
+#include "os/file.h"
+#include "os/os.h"
+#include "profile/leaks.h"
+#include "profile/profile.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define INTERVAL_DEFAULT ((uint64_t)512 << 10)
+#define SENTENCE_BYTES (OPTION_TEXT_BYTES + 256)
+
+static char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute, with %p where the process id is to stand */
+static int process_of_start;
+
+/* Every heap, and this thread's own at once, follows what tally_sample wants. */
+static void tell(void) {
+  struct heap *heap = heap_current();
+  if (heap == NULL && heap_attach() != NULL) {
+    heap = heap_current();
+    slow_path_begin(); /* nobody did: there was no heap to mark */
+  }
+  tally_tell_all();
+  if (heap) {
+    lock_take(&heap->lock);
+    heap_follow_tally(heap);
+    lock_give(&heap->lock);
+  }
+}
+
+static bool start(uint64_t interval) {
+  bool is_started = profile_start(interval);
+  tell();
+  return is_started;
+}
+
+int hak_profile_start(size_t interval_bytes) {
+  int kept = errno;
+  if (!slow_path_begin())
+    return EBUSY;
+  bool is_started = start(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
+  slow_path_end();
+  errno = kept;
+  return is_started ? 0 : ENOMEM;
+}
+
+int hak_profile_stop(void) {
+  int kept = errno;
+  if (!slow_path_begin())
+    return EBUSY;
+  profile_stop();
+  tell();
+  slow_path_end();
+  errno = kept;
+  return 0;
+}
+
+static int errno_of(enum os_file_error error) {
+  static const int numbers[] = {
+      [OS_FILE_OK] = 0,
+      [OS_FILE_ABSENT] = ENOENT,
+      [OS_FILE_IRREGULAR] = EINVAL,
+      [OS_FILE_DENIED] = EACCES,
+      [OS_FILE_NO_SPACE] = ENOSPC,
+      [OS_FILE_NAME_TOO_LONG] = ENAMETOOLONG,
+      [OS_FILE_READ_ONLY] = EROFS,
+      [OS_FILE_NO_MEMORY] = ENOMEM,
+      [OS_FILE_REFUSED] = EIO,
+  };
+  return numbers[error];
+}
+
+int hak_profile_dump(const char *path) {
+  int kept = errno;
+  if (path == NULL)
+    return EINVAL;
+  if (!slow_path_begin())
+    return EBUSY;
+  enum os_file_error error = profile_write(path);
+  slow_path_end();
+  errno = kept;
+  return errno_of(error);
+}
+
+/* --- by the options --- */
+
+void heap_profile_begin(void) {
+  long mode = option_value(OPTION_HEAP_PROFILE);
+  process_of_start = os_process_id();
+  const char *path = option_string(OPTION_HEAP_PROFILE_FILE);
+  if (path[0] && !os_path_absolute(path, path_wanted, sizeof path_wanted))
+    path_wanted[0] = 0;
+  if (mode == HEAP_PROFILE_OFF || !slow_path_begin())
+    return;
+  bool is_all = mode == HEAP_PROFILE_LEAKS && !option_is_set(OPTION_HEAP_PROFILE_KB);
+  uint64_t interval = is_all ? 1 : (uint64_t)option_value(OPTION_HEAP_PROFILE_KB) << 10;
+  start(interval ? interval : 1);
+  slow_path_end();
+}
+
+/* False: it does not fit, or it is another process's. */
+static bool path_of_process(char *out, size_t bytes) {
+  struct text text = {.bytes = out, .capacity = bytes, .length = 0};
+  bool has_id = false;
+  for (const char *at = path_wanted; *at; at++) {
+    char letter[2] = {*at, 0};
+    if (at[0] == '%' && at[1] == 'p') {
+      text_decimal(&text, (uint64_t)os_process_id());
+      has_id = true;
+      at++;
+    } else {
+      text_string(&text, letter);
+    }
+  }
+  return text.length < bytes - 1 && (has_id || os_process_id() == process_of_start);
+}
+
+static void write_wanted(void) {
+  static char path[sizeof path_wanted + 32];
+  static char sentence[sizeof path + 256];
+  if (!path_of_process(path, sizeof path))
+    return;
+  enum os_file_error error = profile_write(path);
+  if (error == OS_FILE_OK)
+    return;
+  struct text text = TEXT_IN(sentence);
+  text_string(&text, "hakmem: no heap profile at ");
+  text_string(&text, path);
+  text_string(&text, ": ");
+  text_string(&text, os_file_words(error));
+  text_string(&text, "\n");
+  say_at_end(sentence);
+}
+
+void heap_profile_end(void) {
+  if (!profile_was_started() || !slow_path_begin())
+    return;
+  if (option_value(OPTION_HEAP_PROFILE) == HEAP_PROFILE_LEAKS)
+    leaks_report(say_at_end);
+  if (path_wanted[0])
+    write_wanted();
+  slow_path_end();
+}

@@ -1,0 +1,88 @@
+#include "profile/leaks.h"
+
+#include "base/text.h"
+#include "os/module.h"
+#include "profile/profile.h"
+#include "profile/samples.h"
+
+#define STACKS_SHOWN 20u
+#define FRAMES_SHOWN 12u
+
+static void frame_text(struct text *text, uintptr_t address) {
+  struct os_module module;
+  text_string(text, "hakmem:     ");
+  if (os_module_find(address - 1, &module)) {
+    text_string(text, module.name);
+    text_string(text, "+");
+    text_hex(text, module.offset);
+  } else {
+
+    text_hex(text, address - 1);
+  }
+  text_string(text, "\n");
+}
+
+static void amount_text(struct text *text, struct sample_weight weight) {
+  text_bytes(text, weight.bytes);
+  text_string(text, " in ");
+  text_decimal(text, (weight.objects_1024 + 512) / 1024);
+  text_string(text, weight.objects_1024 < 1536 ? " block" : " blocks");
+}
+
+static void stack_report(const struct sample_stack *stack, void (*say)(const char *)) {
+  char bytes[512];
+  struct text text = TEXT_IN(bytes);
+  text_string(&text, "hakmem:   ");
+  amount_text(&text, stack->live);
+  text_string(&text, " from\n");
+  say(bytes);
+  for (unsigned i = 0; i < stack->depth && i < FRAMES_SHOWN; i++) {
+    text = TEXT_IN(bytes);
+    frame_text(&text, sample_stack_addresses(stack)[i]);
+    say(bytes);
+  }
+}
+
+/* The biggest ones, by insertion: few are kept. */
+static unsigned biggest(const struct samples *samples, const struct sample_stack *found[STACKS_SHOWN], size_t *count) {
+  unsigned kept = 0;
+  size_t cursor = 0;
+  *count = 0;
+  for (const struct sample_stack *stack; (stack = samples_next(samples, &cursor)) != NULL;) {
+    if (stack->live.bytes == 0)
+      continue;
+    ++*count;
+    if (kept == STACKS_SHOWN && stack->live.bytes <= found[kept - 1]->live.bytes)
+      continue;
+    unsigned at = kept < STACKS_SHOWN ? kept++ : kept - 1;
+    for (; at > 0 && found[at - 1]->live.bytes < stack->live.bytes; at--)
+      found[at] = found[at - 1];
+    found[at] = stack;
+  }
+  return kept;
+}
+
+void leaks_report(void (*say)(const char *sentence)) {
+  struct samples copy = {0};
+  uint64_t interval;
+  const struct sample_stack *found[STACKS_SHOWN];
+  size_t count;
+  char bytes[256];
+  struct text text = TEXT_IN(bytes);
+  if (!profile_copy(&copy, &interval)) {
+    say("hakmem: no memory to say what is live at the end\n");
+    return;
+  }
+  unsigned kept = biggest(&copy, found, &count);
+  text_string(&text, "hakmem: live at the end: ");
+  amount_text(&text, copy.live);
+  text_string(&text, " from ");
+  text_decimal(&text, count);
+  text_string(&text, count == 1 ? " stack" : " stacks");
+  text_string(&text, interval > 1 ? ", estimated by samples" : "");
+  text_string(&text, count > kept ? "; the biggest:\n" : "\n");
+  say(bytes);
+  for (unsigned i = 0; i < kept; i++)
+    stack_report(found[i], say);
+  samples_clear(&copy);
+}

@@ -1,0 +1,163 @@
+#include "profile/profile.h"
+
+#include "hakmem/hakmem.h"
+#include "os/module.h"
+#include "os/os.h"
+#include "profile/pprof.h"
+#include "profile/unwind.h"
+
+_Atomic uint32_t profile_heap_id;
+_Atomic bool profile_has_large;
+
+static struct {
+  struct lock lock;
+  struct samples samples;
+  struct heap *heap;
+  uint64_t interval; /* 0: never started */
+  uint64_t start_ns;
+  _Atomic bool is_on;
+} profile;
+
+bool profile_is_on(void) { return atomic_load_explicit(&profile.is_on, memory_order_relaxed); }
+
+/* --- start and end --- */
+
+bool profile_start(uint64_t interval) {
+  lock_take(&profile.lock);
+  bool is_first = profile.heap == NULL;
+  lock_give(&profile.lock);
+  struct heap *heap = is_first ? heap_make_shared() : NULL; /* which has locks of its own */
+  lock_take(&profile.lock);
+  if (profile.heap == NULL)
+    profile.heap = heap;
+  bool is_ready = profile.heap != NULL;
+  if (is_ready) {
+    samples_clear(&profile.samples);
+    profile.interval = interval;
+    profile.start_ns = os_nanoseconds();
+    atomic_store_explicit(&profile_heap_id, profile.heap->id, memory_order_release);
+    atomic_store_explicit(&profile_has_large, true, memory_order_relaxed);
+    atomic_store_explicit(&profile.is_on, true, memory_order_relaxed);
+  }
+  lock_give(&profile.lock);
+  if (is_ready)
+    tally_sample(interval);
+  return is_ready;
+}
+
+void profile_stop(void) {
+  tally_sample(0);
+  atomic_store_explicit(&profile.is_on, false, memory_order_relaxed);
+}
+
+bool profile_was_started(void) { return atomic_load_explicit(&profile_heap_id, memory_order_acquire) != 0; }
+
+bool profile_copy(struct samples *copy, uint64_t *interval) {
+  lock_take(&profile.lock);
+  bool is_copied = samples_copy_stacks(copy, &profile.samples);
+  *interval = profile.interval;
+  lock_give(&profile.lock);
+  return is_copied;
+}
+
+enum os_file_error profile_write(const char *path) {
+  struct samples copy = {0};
+  struct pprof_about about = {.time_ns = os_epoch_nanoseconds(), .version = hak_version()};
+  bool is_copied = profile_copy(&copy, &about.period_bytes);
+  about.duration_ns = about.period_bytes ? os_nanoseconds() - profile.start_ns : 0;
+  enum os_file_error error = is_copied ? pprof_write(path, &copy, &about) : OS_FILE_NO_MEMORY;
+  samples_clear(&copy);
+  return error;
+}
+
+void profile_stats(struct profile_stats *out) {
+  lock_take(&profile.lock);
+  *out = (struct profile_stats){
+      .interval = profile_is_on() ? profile.interval : 0,
+      .live_bytes = profile.samples.live.bytes,
+      .live_objects = profile.samples.live.objects_1024 / 1024,
+      .samples = profile.samples.block_count,
+      .dropped_bytes = profile.samples.dropped.bytes,
+      .table_bytes = samples_bytes(&profile.samples),
+  };
+  lock_give(&profile.lock);
+}
+
+/* --- samples --- */
+
+/* A block that is as long as the interval is always a sample, and stands for itself. */
+static struct sample_weight weight_of(size_t bytes, uint32_t picks, uint64_t interval) {
+  uint64_t stands_for = bytes >= interval ? bytes : picks * interval;
+  return (struct sample_weight){
+      .bytes = stands_for,
+      .objects_1024 = bytes >= interval ? 1024 : (uint64_t)((unsigned __int128)stands_for * 1024 / bytes),
+  };
+}
+
+static void add(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site) {
+  uintptr_t addresses[SAMPLES_DEPTH_MAX];
+  uintptr_t innermost = os_module_is_own_library((uintptr_t)&profile_start) ? 0 : site;
+  unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, &heap->stack_known);
+  lock_take(&profile.lock);
+  samples_add(&profile.samples, block, addresses, depth, weight_of(bytes, picks, heap->tally->interval));
+  lock_give(&profile.lock);
+}
+
+void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
+  struct heap *shared = profile.heap;
+  void *block[1];
+  lock_take(&shared->lock);
+  size_t taken = slab_set_take(&shared->slabs, cls, block + 1, 1);
+  lock_give(&shared->lock);
+  if (taken == 0)
+    return NULL;
+  add(heap, block[0], class_bytes(cls), picks, site);
+  return block[0];
+}
+
+static bool forget(void *block) {
+  lock_take(&profile.lock);
+  bool is_ours = samples_remove(&profile.samples, block);
+  lock_give(&profile.lock);
+  return is_ours;
+}
+
+void profile_give(void *block, uint32_t entry) {
+  forget(block); /* P2 */
+  block_deliver(block, entry);
+}
+
+void profile_large_allocated(struct heap *heap, void *object, size_t bytes, uint32_t picks, uintptr_t site) {
+  if (picks > 0)
+    add(heap, object, bytes, picks, site);
+}
+
+void profile_large_freed(void *object) { forget(object); }
+
+/* Objects are multiples of 16 away from each other: this is the address of none. */
+static void *aside(void *object) { return (char *)object + 1; }
+
+bool profile_large_resizing(void *object) {
+  lock_take(&profile.lock);
+  bool is_ours = samples_rename(&profile.samples, object, aside(object));
+  lock_give(&profile.lock);
+  return is_ours;
+}
+
+void profile_large_resized(void *object, bool is_done) {
+  lock_take(&profile.lock);
+  if (is_done)
+    samples_remove(&profile.samples, aside(object));
+  else
+    samples_rename(&profile.samples, aside(object), object);
+  lock_give(&profile.lock);
+}
+
+void profile_lock_for_fork(void) { lock_take(&profile.lock); }
+
+void profile_unlock_after_fork(bool child) {
+  if (child)
+    lock_reset(&profile.lock);
+  else
+    lock_give(&profile.lock);
+}

@@ -1,0 +1,217 @@
+/* profile: the samples' sums are the true ones, whatever the interval; each block that is a sample leaves the profile when
+ * it is freed, by whoever frees it; large objects that are resized stay in it as what they are; a profile may start and
+ * stop at any time. */
+#include "unit.h"
+
+#include "hakmem/hakmem.h"
+#include "large/large.h"
+#include "profile/profile.h"
+
+#define MIB ((size_t)1 << 20)
+
+static struct profile_stats stats(void) {
+  struct profile_stats found;
+  profile_stats(&found);
+  return found;
+}
+
+/* What the program holds, as the allocator counts it. */
+static size_t live_bytes(void) {
+  struct hak_stats found;
+  hak_stats_get(&found);
+  return found.live_bytes;
+}
+
+static size_t some_size(uint64_t *random) {
+  uint64_t kind = unit_random(random) % 1024;
+  if (kind < 980)
+    return 1 + unit_random(random) % 2000;
+  return kind < 1023 ? 1 + unit_random(random) % 60000 : 1 + unit_random(random) % (2 * MIB);
+}
+
+static void expect_within(uint64_t found, uint64_t truth, unsigned percent) {
+  uint64_t error = found > truth ? found - truth : truth - found;
+  if (error * 100 > truth * percent)
+    fail_msg("%llu of %llu bytes", (unsigned long long)found, (unsigned long long)truth);
+}
+
+/* Control: a profile that does not hear of frees, or counts each sample once only, is off by more. */
+static void live_bytes_are_true_within_3_percent(void **unused) {
+  (void)unused;
+  enum { BLOCKS = 400000 };
+  static void *blocks[BLOCKS];
+  uint64_t random = UNIT_SEED;
+  size_t before = live_bytes();
+  assert_int_equal(hak_profile_start(512 << 10), 0);
+  for (unsigned i = 0; i < 2 * BLOCKS; i++) { /* each is replaced once on average */
+    size_t at = unit_random(&random) % BLOCKS;
+    hak_free(blocks[at]);
+    blocks[at] = hak_malloc(some_size(&random));
+  }
+  size_t truth = live_bytes() - before;
+  struct profile_stats found = stats();
+  assert_true(truth > 300 * MIB);
+  assert_int_equal(found.dropped_bytes, 0);
+  assert_true(found.samples > truth / MIB);
+  expect_within(found.live_bytes, truth, 3);
+  for (unsigned i = 0; i < BLOCKS; i += 2) { /* half of them, whose share is what it is */
+    hak_free(blocks[i]);
+    blocks[i] = NULL;
+  }
+  expect_within(stats().live_bytes, live_bytes() - before, 5);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    hak_free(blocks[i]);
+  assert_int_equal(stats().live_bytes, 0); /* none was forgotten */
+  assert_int_equal(stats().samples, 0);
+  assert_int_equal(hak_profile_stop(), 0);
+}
+
+static void every_allocation_is_a_sample(void **unused) {
+  (void)unused;
+  enum { BLOCKS = 3000 };
+  static void *blocks[BLOCKS];
+  uint64_t random = UNIT_SEED;
+  assert_int_equal(hak_profile_start(1), 0);
+  uint64_t bytes = 0;
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    assert_non_null(blocks[i] = hak_malloc(some_size(&random)));
+    memset(blocks[i], 1, hak_usable_size(blocks[i]));
+    bytes += hak_usable_size(blocks[i]);
+  }
+  assert_int_equal(stats().samples, BLOCKS);
+  assert_int_equal(stats().live_objects, BLOCKS);
+  assert_int_equal(stats().live_bytes, bytes);
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    bytes -= hak_usable_size(blocks[i]);
+    hak_free(blocks[i]);
+    assert_int_equal(stats().live_bytes, bytes);
+  }
+  hak_profile_stop();
+}
+
+static void large_objects_stay_what_they_are(void **unused) {
+  (void)unused;
+  assert_int_equal(hak_profile_start(64 << 10), 0);
+  char *object = hak_malloc(MIB);
+  for (size_t size = MIB; size < 64 * MIB; size = size * 3 / 2) {
+    assert_non_null(object = hak_realloc(object, size));
+    assert_int_equal(stats().samples, 1);
+    assert_int_equal(stats().live_bytes, large_bytes(object));
+  }
+  assert_int_equal(hak_option_set("limit_mb", "80"), 0);
+  assert_null(hak_realloc(object, 512 * MIB)); /* fails: as before */
+  assert_int_equal(stats().samples, 1);
+  assert_int_equal(stats().live_bytes, large_bytes(object));
+  assert_int_equal(hak_option_set("limit_mb", NULL), 0);
+  assert_non_null(object = hak_realloc(object, 300000));
+  assert_int_equal(stats().live_bytes, large_bytes(object));
+  hak_free(object);
+  assert_int_equal(stats().samples, 0);
+  void *aligned;
+  assert_int_equal(hak_posix_memalign(&aligned, 4 * MIB, 1), 0);
+  assert_int_equal(stats().samples, 1);
+  hak_free(aligned);
+  assert_int_equal(stats().samples, 0);
+  hak_profile_stop();
+}
+
+static void *blocks_of_others[4][2000];
+
+static void *fill(void *argument) {
+  void **blocks = argument;
+  uint64_t random = (uintptr_t)argument;
+  for (unsigned round = 0; round < 30; round++)
+    for (unsigned i = 0; i < 2000; i++) {
+      hak_free(blocks[i]);
+      blocks[i] = hak_malloc(some_size(&random) % 3000);
+    }
+  return NULL;
+}
+
+/* Threads fill, end, and another one frees. */
+static void anybody_frees(void **unused) {
+  (void)unused;
+  pthread_t threads[4];
+  assert_int_equal(hak_profile_start(5000), 0);
+  for (unsigned i = 0; i < 4; i++)
+    pthread_create(&threads[i], NULL, fill, blocks_of_others[i]);
+  for (unsigned i = 0; i < 4; i++)
+    pthread_join(threads[i], NULL);
+  assert_true(stats().samples > 100);
+  for (unsigned i = 0; i < 4; i++)
+    for (unsigned at = 0; at < 2000; at++) {
+      hak_free(blocks_of_others[i][at]);
+      blocks_of_others[i][at] = NULL;
+    }
+  assert_int_equal(stats().samples, 0);
+  assert_int_equal(stats().live_bytes, 0);
+  hak_profile_stop();
+}
+
+/* What was sampled in one profile is freed in the next one, or in none. */
+static void a_profile_begins_empty(void **unused) {
+  (void)unused;
+  static void *blocks[1000];
+  for (unsigned round = 0; round < 20; round++) {
+    assert_int_equal(hak_profile_start(round % 2 ? 1 : 3000), 0);
+    assert_int_equal(stats().samples, 0);
+    for (unsigned i = 0; i < 1000; i++) {
+      hak_free(blocks[i]);
+      blocks[i] = hak_malloc(500 + i);
+    }
+    assert_true(stats().samples > 0);
+    if (round % 3 == 0)
+      hak_profile_stop();
+  }
+  hak_profile_stop();
+  uint64_t samples = stats().samples;
+  hak_free(hak_malloc(MIB)); /* nothing is sampled */
+  assert_int_equal(stats().samples, samples);
+  for (unsigned i = 0; i < 1000; i++)
+    hak_free(blocks[i]);
+  assert_int_equal(stats().samples, 0);
+  UNIT_HEAP_VALID(heap_current());
+  UNIT_SUPERSLABS_VALID();
+}
+
+static void a_path_that_does_not_do(void **unused) {
+  (void)unused;
+  assert_int_equal(hak_profile_dump("/nonexistent/x"), ENOENT);
+  assert_int_equal(hak_profile_dump("/"), EINVAL);
+  assert_int_equal(hak_profile_dump(NULL), EINVAL);
+}
+
+/* A sampled block is a block: freed twice, the program ends. */
+static void free_twice(void *block) {
+  hak_free(block);
+  hak_free(block);
+}
+static void misuse_is_noticed(void **unused) {
+  (void)unused;
+  static const size_t sizes[] = {100, 5000, MIB};
+  char said[512];
+  assert_int_equal(hak_profile_start(1), 0);
+  for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    void *block = hak_malloc(sizes[i]);
+    int status = unit_in_child(free_twice, block, said, sizeof said);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_non_null(strstr(said, "hakmem: double free"));
+    hak_free(block);
+  }
+  hak_profile_stop();
+}
+
+int main(void) {
+  unit_alone();
+  hak_free(hak_malloc(1));
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(live_bytes_are_true_within_3_percent),
+      cmocka_unit_test(every_allocation_is_a_sample),
+      cmocka_unit_test(large_objects_stay_what_they_are),
+      cmocka_unit_test(anybody_frees),
+      cmocka_unit_test(a_profile_begins_empty),
+      cmocka_unit_test(a_path_that_does_not_do),
+      cmocka_unit_test(misuse_is_noticed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
