@@ -5,6 +5,7 @@
  * search path; tests/dlopen sees to it that the compiler makes it a jump. */
 #include "base/options.h"
 #include "learn/learned.h"
+#include "profile/unwind.h"
 
 #include <dlfcn.h>
 
@@ -26,6 +27,7 @@ __attribute__((visibility("default"))) void *dlopen(const char *path, int flags)
   if (option_value(OPTION_DEEPBIND) == DEEPBIND_DROP)
     flags &= ~RTLD_DEEPBIND;
   learned_forget_callers();
+  unwind_forget();
   dlopen_function *next = atomic_load_explicit(&next_dlopen, memory_order_relaxed);
   if (UNLIKELY(next == NULL)) {
     find_next();

@@ -369,16 +369,53 @@ static void losing_coroutine(unsigned high, unsigned low) {
   unit_opaque(&high);
 }
 
+static void run_on(char *stack, void *(*run)(void *), struct seen *seen) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  assert_int_equal(pthread_attr_setstack(&attributes, stack, STACK_BYTES), 0);
+  assert_int_equal(pthread_create(&thread, &attributes, run, seen), 0);
+  pthread_join(thread, NULL);
+  pthread_attr_destroy(&attributes);
+}
+
+/* Also when a thread that is gone had the same stack, whole. */
 static void upper_pages_gone(void **unused) {
   (void)unused;
   static struct seen seen;
   if (os_page_bytes() > 4096)
     skip();
-  char *stack = stack_with_guard();
-  on_stack(stack, losing_coroutine, &seen);
-  drop(stack);
-  assert_true(seen.walks > 40);
-  assert_in_range(seen.ours.depth, 2, seen.walks - 1);
+  for (unsigned i = 0; i < 2; i++) {
+    char *stack = stack_with_guard();
+    seen = (struct seen){0};
+    if (i == 1)
+      run_on(stack, look_in_thread, &seen);
+    on_stack(stack, losing_coroutine, &seen);
+    drop(stack);
+    assert_true(seen.walks > 40);
+    assert_in_range(seen.ours.depth, 2, seen.walks - 1);
+  }
+}
+
+static char *below; /* a stack, then a guard page, then the thread's own */
+
+static void *look_from_below(void *argument) {
+  for (unsigned i = 0; i < 3; i++)
+    on_stack(below, coroutine, argument);
+  return NULL;
+}
+
+static void a_guard_page_is_seen(void **unused) {
+  (void)unused;
+  static struct seen seen;
+  size_t bytes = STACK_BYTES + os_page_bytes();
+  below = pages(bytes + STACK_BYTES);
+  assert_int_equal(mprotect(below + STACK_BYTES, os_page_bytes(), PROT_NONE), 0);
+  run_on(below + bytes, look_from_below, &seen);
+  must_be_equal(&seen, 150);
+  assert_int_equal(seen.known.low, (uintptr_t)below + bytes);
+  assert_int_equal(seen.known.floor, (uintptr_t)below + bytes);
+  munmap(below, bytes + STACK_BYTES);
 }
 #endif
 
@@ -629,6 +666,26 @@ static void a_library_in_place_of_another(void **unused) {
   dlclose(library);
 }
 
+unsigned library_walk(uintptr_t *addresses, unsigned most, struct unwind_stack *known);
+
+static NOINLINE uintptr_t here(void) { return (uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)); }
+
+/* The innermost call is the one that entered the library. */
+static void without_the_library_itself(void **unused) {
+  (void)unused;
+  static struct seen seen;
+  uintptr_t addresses[MOST];
+  unsigned ours = unwind(seen.ours.addresses, MOST, &seen.known);
+  uintptr_t before = here();
+  assert_int_equal(library_walk(addresses, MOST, &seen.known), ours);
+  uintptr_t after = here();
+  assert_in_range(addresses[0], before, after);
+  assert_memory_equal(addresses + 1, seen.ours.addresses + 1, (ours - 1) * sizeof addresses[0]);
+  struct os_module module; /* control: it is another module */
+  assert_true(os_module_find((uintptr_t)unit_opaque((void *)(uintptr_t)library_walk), &module));
+  assert_non_null(strstr(module.name, "unwind-library"));
+}
+
 static sem_t wanted, done;
 
 static int pass(struct dl_phdr_info *info, size_t bytes, void *argument) {
@@ -682,18 +739,24 @@ static void without_the_loaders_lock(void **unused) {
 
 /* --- cost --- */
 
-#define RUNS (SANITIZED ? 1000 : 200000)
+#define BATCHES 40u
+#define RUNS (SANITIZED ? 50u : 5000u)
 #define COST_DEPTH 5u
 
+/* The quickest batch: the others met something else. */
 static void walk_often(void *argument) {
   struct seen *seen = argument;
+  uint64_t best = UINT64_MAX;
   unwind(seen->ours.addresses, COST_DEPTH, &seen->known);
   long before = atomic_load(&system_calls);
-  uint64_t start = os_nanoseconds();
-  for (unsigned i = 0; i < RUNS; i++)
-    seen->ours.depth = unwind(seen->ours.addresses, COST_DEPTH, &seen->known);
-  uint64_t took = os_nanoseconds() - start;
-  print_message("%.1f ns a frame, %.0f ns a walk of %u\n", (double)took / RUNS / COST_DEPTH, (double)took / RUNS,
+  for (unsigned batch = 0; batch < BATCHES; batch++) {
+    uint64_t start = os_nanoseconds();
+    for (unsigned i = 0; i < RUNS; i++)
+      seen->ours.depth = unwind(seen->ours.addresses, COST_DEPTH, &seen->known);
+    uint64_t took = os_nanoseconds() - start;
+    best = took < best ? took : best;
+  }
+  print_message("%.1f ns a frame, %.0f ns a walk of %u\n", (double)best / RUNS / COST_DEPTH, (double)best / RUNS,
                 seen->ours.depth);
   seen->walks += atomic_load(&system_calls) != before;
 }
@@ -731,12 +794,14 @@ int main(void) {
 #ifdef __GLIBC__
       cmocka_unit_test(in_coroutines),
       cmocka_unit_test(upper_pages_gone),
+      cmocka_unit_test(a_guard_page_is_seen),
 #endif
       cmocka_unit_test(in_signal_handlers),
       cmocka_unit_test(at_any_instruction),
       cmocka_unit_test(garbage_frame_pointers),
 #ifdef PLUGIN_SMALL
       cmocka_unit_test(a_library_in_place_of_another),
+      cmocka_unit_test(without_the_library_itself),
       cmocka_unit_test(without_the_loaders_lock),
 #endif
       cmocka_unit_test(no_system_calls_in_the_long_run),
