@@ -126,7 +126,7 @@ static bool common_at(const struct cfi_bytes *bytes, const unsigned char *at, st
     ;
   if (reader.is_short || (version != 1 && version != 3 && version != 4))
     return false;
-  if (version == 4 && (cfi_take_byte(&reader) != sizeof(void *) || cfi_take_byte(&reader) != 0))
+  if (version == 4 && cfi_take_fixed(&reader, 2) != sizeof(void *)) /* and no segments */
     return false;
   common->code_unit = cfi_take_unsigned(&reader);
   common->data_unit = cfi_take_signed(&reader);
