@@ -23,12 +23,28 @@ struct image {
 #if defined(__GLIBC__) && defined(DLFO_STRUCT_HAS_EH_DBASE)
 #pragma weak _dl_find_object /* it may run on a C library that has none */
 
+/* Of a program that lies in pieces the loader tells the one with the address. */
+static struct image whole_program(uintptr_t moved, struct image piece) {
+  const ElfW(Phdr) *segments = (const void *)getauxval(AT_PHDR);
+  uintptr_t low = UINTPTR_MAX, high = 0;
+  for (size_t i = segments ? getauxval(AT_PHNUM) : 0; i-- > 0;)
+    if (segments[i].p_type == PT_LOAD) {
+      low = min_size(low, moved + (segments[i].p_vaddr & -os_page_bytes()));
+      high = max_size(high, moved + segments[i].p_vaddr + segments[i].p_memsz);
+    }
+  bool is_whole = low <= (uintptr_t)piece.start && high >= (uintptr_t)piece.end;
+  return is_whole ? (struct image){.start = (const char *)low, .end = (const char *)high, .name = piece.name} : piece;
+}
+
 static bool image_by_loader(uintptr_t address, struct image *out) {
   struct dl_find_object found;
   if (_dl_find_object == NULL || _dl_find_object((void *)address, &found) != 0)
     return false;
-  const char *name = found.dlfo_link_map && found.dlfo_link_map->l_name ? found.dlfo_link_map->l_name : "";
+  const struct link_map *map = found.dlfo_link_map;
+  const char *name = map && map->l_name ? map->l_name : "";
   *out = (struct image){.start = found.dlfo_map_start, .end = found.dlfo_map_end, .name = name};
+  if (map && *name == 0)
+    *out = whole_program(map->l_addr, *out);
   return true;
 }
 #else
