@@ -77,6 +77,9 @@ def judge_real(profile, file, wanted_id):
     assert ids[0] == wanted_id, ids
     libc = next(i for i, name in enumerate(files) if re.search(r"/libc[.-]", name))
     assert ids[libc] == build_id(files[libc]), ids
+    for name, found in zip(files, ids, strict=True):
+        assert found == "" or not Path(name).exists() or found == build_id(name), (name, found)
+    assert sum(name == str(file) for name in files) == 2 and "" in ids, "a page without the file's first is in no build"
     assert all(name.startswith("/") or name == "[vdso]" for name in files), files
     sums = [sum(figures) for figures in zip(*profile.stacks().values(), strict=True)]
     live, most = 1000 * KIB + 3 * MIB, 1000 * KIB + 12 * MIB

@@ -2,13 +2,17 @@
  *     made known FILE             addresses and figures that check.py knows
  *     made real FILE              stacks of this program's functions, called by `works`: 1000 times 1 KiB from `reads`,
  *                                 then 12 times 1 MiB from `parses`, of which 9 are freed
+ *                                 A page of the program is mapped once more, alone.
  *     made real FILE --deleted    the same by a program whose file is gone
  */
 #include "../check.h"
 
 #include "profile/pprof.h"
 
+#include <dlfcn.h>
 #include <execinfo.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 
 #define FRAMES 32
 #define NOT_INLINED __attribute__((noinline))
@@ -76,12 +80,30 @@ NOT_INLINED static int works(void) {
   return sum;
 }
 
+static void map_page(char *at, const char *file, size_t offset, int protection) {
+  int fd = open(file, O_RDONLY | O_CLOEXEC);
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  CHECK(fd >= 0 && mmap(at, page, protection, MAP_PRIVATE | MAP_FIXED, fd, (off_t)offset) == at);
+  close(fd);
+}
+
+/* Code of a file that has the first page of another one before it, but not its own. */
+static void map_a_part(const char *file) {
+  Dl_info library;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *pages = mmap(NULL, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(pages != MAP_FAILED && dladdr((void *)(uintptr_t)backtrace, &library) != 0);
+  map_page(pages, library.dli_fname, 0, PROT_READ);
+  map_page(pages + page, file, page, PROT_READ | PROT_EXEC);
+}
+
 int main(int count, char **words) {
   CHECK(count >= 3);
   if (strcmp(words[1], "known") == 0)
     known();
   else
     CHECK(works() > 0);
+  map_a_part(words[0]);
   if (count == 4)
     CHECK(unlink(words[0]) == 0);
   write_profile(words[2]);

@@ -9,8 +9,8 @@
 #include "profile/samples.h"
 
 #define STACKS 40u
-#define BLOCKS 300u
-#define EVENTS 20000u
+#define BLOCKS 1500u /* the first table is nearly full of them */
+#define EVENTS 30000u
 
 /* --- memory that runs out --- */
 
@@ -55,7 +55,13 @@ struct model {
   uint64_t peak_bytes;
 };
 
-static char memory[BLOCKS]; /* what blocks are is their address */
+static char memory[2]; /* what blocks are is their address */
+
+/* Scattered: some are looked for in the same place. */
+static const void *block_at(unsigned number) {
+  uint64_t seed = number;
+  return (const void *)(uintptr_t)(unit_random(&seed) >> 20 << 4);
+}
 
 /* Stacks that begin alike, end alike, or are another's beginning. */
 static void model_begin(struct model *model) {
@@ -155,19 +161,19 @@ static struct sample_weight weight_of(uint64_t *seed) {
 /* One event for both. It tends to fill for a while, then to empty, so that the peak is set and left again and again. */
 static void play(struct samples *samples, struct model *model, uint64_t *seed, unsigned event) {
   unsigned block = unit_random(seed) % BLOCKS, other = unit_random(seed) % BLOCKS;
-  unsigned kind = unit_random(seed) % 8, adds = event / 700 % 2 ? 2 : 5;
+  unsigned kind = unit_random(seed) % 8, adds = event / 4000 % 2 ? 2 : 5;
   struct sample_weight weight = weight_of(seed);
   if (kind < adds) {
     unsigned stack = unit_random(seed) % STACKS;
     assert_true(
-        samples_add(samples, memory + block, model->stacks[stack].addresses, model->stacks[stack].depth, weight));
+        samples_add(samples, block_at(block), model->stacks[stack].addresses, model->stacks[stack].depth, weight));
     model_add(model, block, stack, weight);
   } else if (kind < 7) {
-    assert_int_equal(samples_remove(samples, memory + block), model->blocks[block].stack < STACKS);
+    assert_int_equal(samples_remove(samples, block_at(block)), model->blocks[block].stack < STACKS);
     model_remove(model, block);
   } else {
     other = unit_random(seed) % 4 ? other : block;
-    assert_int_equal(samples_move(samples, memory + block, memory + other, weight),
+    assert_int_equal(samples_move(samples, block_at(block), block_at(other), weight),
                      model_move(model, block, other, weight));
   }
 }
@@ -214,6 +220,36 @@ static void a_difference_is_seen(void **unused) {
     }
   assert_true(samples_add(&samples, &samples, NULL, 0, (struct sample_weight){1, 1024}));
   assert_false(agree(&samples, &model));
+  samples_clear(&samples);
+}
+
+/* The peak is the first moment of equals; what a stack had then is told whatever happened to it since. */
+static void the_first_of_equal_peaks(void **unused) {
+  (void)unused;
+  const uintptr_t one[] = {1}, other[] = {2};
+  struct samples samples = {0};
+  samples_add(&samples, memory, one, 1, (struct sample_weight){10, 1024});
+  samples_remove(&samples, memory);
+  samples_add(&samples, memory, other, 1, (struct sample_weight){10, 2048});
+  size_t cursor = 0;
+  for (const struct sample_stack *stack; (stack = samples_next(&samples, &cursor)) != NULL;)
+    assert_int_equal(samples_at_peak(&samples, stack).bytes, *sample_stack_addresses(stack) == 1 ? 10 : 0);
+  assert_int_equal(samples.peak_bytes, 10);
+  samples_clear(&samples);
+}
+
+/* So many that some have the same hash of 32 bits. */
+static void stacks_of_one_hash(void **unused) {
+  (void)unused;
+  struct samples samples = {0};
+  uint64_t seed = UNIT_SEED;
+  const size_t count = 250000;
+  for (size_t i = 0; i < count; i++) {
+    uintptr_t address = unit_random(&seed);
+    samples_add(&samples, memory, &address, 1, (struct sample_weight){1, 1024});
+  }
+  assert_int_equal(samples.stack_count, count);
+  assert_int_equal(samples.others.changed, 0);
   samples_clear(&samples);
 }
 
@@ -270,6 +306,26 @@ static void many_blocks(void **unused) {
   assert_int_equal(samples.block_count, 0);
   assert_int_equal(samples.live.bytes, 0);
   assert_int_equal(samples.peak_bytes, count);
+  samples_clear(&samples);
+}
+
+/* Onto one that is still there, whose place may be the one before. */
+static void moved_onto_another(void **unused) {
+  (void)unused;
+  const uintptr_t stack[] = {1};
+  const struct sample_weight one = {1, 1024}, two = {2, 1024};
+  struct samples samples = {0};
+  for (unsigned i = 0; i < 200 * 200; i++) {
+    const void *a = block_at(i % 200), *b = block_at(200 + i / 200);
+    samples_add(&samples, a, stack, 1, one);
+    samples_add(&samples, b, stack, 1, one);
+    assert_true(samples_move(&samples, b, a, two));
+    assert_int_equal(samples.block_count, 1);
+    assert_int_equal(samples.live.bytes, 2);
+    assert_false(samples_remove(&samples, b));
+    assert_true(samples_remove(&samples, a));
+  }
+  assert_int_equal(samples.live.bytes, 0);
   samples_clear(&samples);
 }
 
@@ -375,10 +431,17 @@ static void what_is_not_there(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sums_and_peaks),      cmocka_unit_test(a_difference_is_seen),
-      cmocka_unit_test(copies_stay),         cmocka_unit_test(many_blocks),
-      cmocka_unit_test(deep_stacks_are_cut), cmocka_unit_test(what_finds_no_room_is_one_stack),
-      cmocka_unit_test(memory_runs_out),     cmocka_unit_test(what_is_not_there),
+      cmocka_unit_test(sums_and_peaks),
+      cmocka_unit_test(a_difference_is_seen),
+      cmocka_unit_test(copies_stay),
+      cmocka_unit_test(many_blocks),
+      cmocka_unit_test(deep_stacks_are_cut),
+      cmocka_unit_test(what_finds_no_room_is_one_stack),
+      cmocka_unit_test(memory_runs_out),
+      cmocka_unit_test(what_is_not_there),
+      cmocka_unit_test(the_first_of_equal_peaks),
+      cmocka_unit_test(stacks_of_one_hash),
+      cmocka_unit_test(moved_onto_another),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
