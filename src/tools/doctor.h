@@ -69,6 +69,8 @@ const char *doctor_line(const char *text, const char *key);
 uint64_t doctor_line_number(const char *text, const char *key);
 /* The rest of the line as a string of its own. */
 const char *doctor_line_text(const char *text, const char *key);
+/* part of whole in percent, at most 1000; 0 where one of them is not known. */
+unsigned doctor_percent(uint64_t part, uint64_t whole);
 /* "1.5 MiB", in one of a few places that take turns. */
 const char *doctor_bytes(uint64_t bytes);
 /* The value of a variable of the subject, NULL if it is not set. */

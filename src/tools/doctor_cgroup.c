@@ -183,7 +183,7 @@ void doctor_look_group(struct doctor *doctor) {
     return;
   }
   size_t own = limit_hard((size_t)option_value(OPTION_LIMIT_MB) << 20, group->limit_bytes, swap_bytes(doctor));
-  if (group->held_bytes != UINT64_MAX && group->held_bytes / NEAR_PERCENT >= group->limit_bytes / 100)
+  if (doctor_percent(group->held_bytes, group->limit_bytes) >= NEAR_PERCENT)
     doctor_report(
         SEVERITY_WARNING,
         "the control group holds %s of %s: it is near its limit\nraise the limit of %s, or HAKMEM_PROFILE=lean",

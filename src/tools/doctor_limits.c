@@ -77,7 +77,7 @@ void doctor_look_threads(struct doctor *doctor) {
     return;
   }
   uint64_t count = threads_of_user(doctor, user);
-  if (limit == 0 || count / NEAR_PERCENT >= limit / 100)
+  if (doctor_percent(count, limit) >= NEAR_PERCENT)
     doctor_report(SEVERITY_WARNING,
                   "the user has %llu of at most %llu threads (ulimit -u): hakmem's background thread may not start, so "
                   "idle programs give nothing back\nraise ulimit -u",
@@ -99,7 +99,8 @@ void doctor_look_locked(struct doctor *doctor) {
   if (doctor->pid == 0 || locked == UINT64_MAX)
     return;
   locked *= 1024;
-  if (locked > 0 && limit != UINT64_MAX && !may_lock_all(status) && locked / LOCKED_NEAR_PERCENT >= limit / 100)
+  if (locked > 0 && limit != UINT64_MAX && !may_lock_all(status) &&
+      doctor_percent(locked, limit) >= LOCKED_NEAR_PERCENT)
     doctor_report(SEVERITY_WARNING,
                   "%s of at most %s are locked (mlockall, ulimit -l): beyond that malloc returns NULL\nraise ulimit -l",
                   doctor_bytes(locked), doctor_bytes(limit));

@@ -58,13 +58,6 @@ void doctor_look_compaction(struct doctor *doctor) {
     doctor_report(SEVERITY_OK, "transparent_hugepage/defrag is %s", word);
 }
 
-/* part of whole, in percent; 0 where one of them is not known. */
-static unsigned percent(uint64_t part, uint64_t whole) {
-  if (part == UINT64_MAX || whole == UINT64_MAX || whole == 0)
-    return 0;
-  return (unsigned)((double)part * 100 / (double)whole);
-}
-
 void doctor_look_overcommit(struct doctor *doctor) {
   uint64_t mode = doctor_read_number(doctor, "/proc/sys/vm/overcommit_memory");
   const char *memory = doctor_read(doctor, "/proc/meminfo");
@@ -73,7 +66,7 @@ void doctor_look_overcommit(struct doctor *doctor) {
     return;
   if (mode != 2 || limit == UINT64_MAX || promised == UINT64_MAX)
     doctor_report(SEVERITY_OK, "overcommit_memory is %llu: addresses are not charged", (unsigned long long)mode);
-  else if (percent(promised, limit) >= NEAR_PERCENT)
+  else if (doctor_percent(promised, limit) >= NEAR_PERCENT)
     doctor_report(SEVERITY_WARNING,
                   "strict overcommit: %s of %s are promised, and beyond that malloc returns NULL\nraise "
                   "vm.overcommit_ratio, add swap, or set vm.overcommit_memory to 0",
@@ -90,7 +83,7 @@ void doctor_look_memory(struct doctor *doctor) {
   uint64_t total = doctor_line_number(memory, "MemTotal:"), left = doctor_line_number(memory, "MemAvailable:");
   if (total == UINT64_MAX || left == UINT64_MAX)
     return;
-  if (percent(left, total) < SHORT_PERCENT)
+  if (doctor_percent(left, total) < SHORT_PERCENT)
     doctor_report(SEVERITY_WARNING, "%s of %s of memory are left\nend other programs, or HAKMEM_PROFILE=lean",
                   doctor_bytes(left * 1024), doctor_bytes(total * 1024));
   else
@@ -103,7 +96,7 @@ void doctor_look_swap(struct doctor *doctor) {
   uint64_t total = doctor_line_number(memory, "SwapTotal:"), left = doctor_line_number(memory, "SwapFree:");
   if (total == UINT64_MAX || left == UINT64_MAX)
     return;
-  if (total > 0 && percent(left, total) < SHORT_PERCENT)
+  if (total > 0 && doctor_percent(left, total) < SHORT_PERCENT)
     doctor_report(SEVERITY_WARNING, "swap is full: %s of %s are left\nless memory in use, or more swap",
                   doctor_bytes(left * 1024), doctor_bytes(total * 1024));
   else if (total > 0)
@@ -146,7 +139,7 @@ void doctor_look_mappings(struct doctor *doctor) {
     return;
   for (const char *at = doctor->maps; at && *at; at++)
     count += *at == '\n';
-  if (percent(count, most) >= MAPPINGS_NEAR_PERCENT)
+  if (doctor_percent(count, most) >= MAPPINGS_NEAR_PERCENT)
     doctor_report(
         SEVERITY_PROBLEM,
         "the process has %llu of at most %llu mappings: beyond that malloc fails\nraise vm.max_map_count, and "

@@ -98,6 +98,13 @@ const char *doctor_line_text(const char *text, const char *key) {
   return own ? memcpy(own, found, length) : NULL;
 }
 
+unsigned doctor_percent(uint64_t part, uint64_t whole) {
+  if (part == UINT64_MAX || whole == UINT64_MAX)
+    return 0;
+  double percent = whole == 0 ? 100 : (double)part * 100 / (double)whole;
+  return percent < 1000 ? (unsigned)percent : 1000;
+}
+
 const char *doctor_bytes(uint64_t bytes) {
   static char places[4][32];
   static unsigned turn;

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 ROOT, LIBRARY, EVENTS, COMMANDS = (Path(argument) for argument in sys.argv[1:5])
-ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.M)
+ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
 PROBE = re.compile(r"HAK_PROBE\((\w+),((?:[^()]|\([^()]*\))+)\)")
 NOTE = re.compile(r"Provider: hakmem\n\s*Name: (\w+)\n\s*Location: 0x([0-9a-f]+),.*\n\s*Arguments: (.*)")
 FAST = ("malloc", "free", "calloc", "cfree", "hak_malloc", "hak_free")
@@ -100,9 +100,11 @@ def code_of(source, text, probes, folder):
     made.write_text(text)
     for flag, value in (("-o", out), ("-c", made)):
         words[words.index(flag) + 1] = str(value)
-    words = [w for i, w in enumerate(words) if not w.startswith("-M") and (i == 0 or words[i - 1] not in ("-MT", "-MF"))]
+    words = [
+        w for i, w in enumerate(words) if not w.startswith("-M") and (i == 0 or words[i - 1] not in ("-MT", "-MF"))
+    ]
     run(*words, *probes, "-I", ROOT / "src/api", cwd=entry["directory"])
-    parts = re.split(r"^[0-9a-f]+ <(.+)>:\n", run("objdump", "-dr", "--no-show-raw-insn", out), flags=re.M)
+    parts = re.split(r"^[0-9a-f]+ <(.+)>:\n", run("objdump", "-dr", "--no-show-raw-insn", out), flags=re.MULTILINE)
     return {name: body for name, body in zip(parts[1::2], parts[2::2]) if name in FAST + FAST_ALIASES}
 
 
@@ -127,7 +129,7 @@ def the_fast_path_is_the_same_code():
 
 
 def script_of(names):
-    lines = [f"usdt:{LIBRARY}:hakmem:{name} {{ @[\"{name}\"] = count(); }}" for name in names]
+    lines = [f'usdt:{LIBRARY}:hakmem:{name} {{ @["{name}"] = count(); }}' for name in names]
     lines.append(f"usdt:{LIBRARY}:hakmem:large_alloc /arg1 == {LARGE_BYTES}/ {{ @exact = count(); }}")
     lines.append(f"usdt:{LIBRARY}:hakmem:large_alloc /arg1 == {LARGE_BYTES + 1}/ {{ @none = count(); }}")
     lines.append('interval:ms:200 { printf("tick\\n"); }')
@@ -164,8 +166,8 @@ def traced(names, preload):
 
 
 def counts_of(out):
-    counts = {name: int(count) for name, count in re.findall(r"^@\[(\w+)\]: (\d+)$", out, re.M)}
-    counts |= {name: int(count) for name, count in re.findall(r"^@(exact|none): (\d+)$", out, re.M)}
+    counts = {name: int(count) for name, count in re.findall(r"^@\[(\w+)\]: (\d+)$", out, re.MULTILINE)}
+    counts |= {name: int(count) for name, count in re.findall(r"^@(exact|none): (\d+)$", out, re.MULTILINE)}
     return {name: count for name, count in counts.items() if count > 0}
 
 
