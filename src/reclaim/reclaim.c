@@ -235,7 +235,7 @@ bool reclaim_round(enum reclaim_depth depth) {
   }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
               (given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
-  HAK_PROBE(reclaim_round, depth, given_back, usage_free());
+  HAK_PROBE(reclaim_round, (unsigned)depth, given_back, usage_free());
   round_end();
   return more;
 }

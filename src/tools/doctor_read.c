@@ -27,21 +27,20 @@ static char *keep(size_t length) {
 char *doctor_read_bytes(const char *path, size_t *length) {
   FILE *file = fopen(path, "re");
   char *bytes = NULL, *result = NULL;
-  size_t size = 0, room = 0, got = 1;
+  size_t size = 0, room = 0;
   *length = 0;
   if (file == NULL)
     return NULL;
-  while (got > 0) {
+  while (!feof(file) && !ferror(file)) {
     if (room - size < 4096) {
       char *grown = realloc(bytes, room = 2 * room + 8192);
       if (grown == NULL)
         break;
       bytes = grown;
     }
-    got = fread(bytes + size, 1, room - size, file);
-    size += got;
+    size += fread(bytes + size, 1, room - size, file);
   }
-  if (got == 0 && !ferror(file) && (result = keep(size)) != NULL)
+  if (feof(file) && !ferror(file) && (result = keep(size)) != NULL)
     memcpy(result, bytes, size);
   fclose(file);
   free(bytes);

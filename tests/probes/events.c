@@ -20,6 +20,9 @@ static void *free_all(void *unused) {
   return NULL;
 }
 
+/* One call site, whatever the compiler makes of the loop around it. */
+__attribute__((noinline)) static void take_large(void) { free(malloc(LARGE_BYTES)); }
+
 static void take_all(void) {
   for (unsigned i = 0; i < BLOCKS; i++)
     blocks[i] = malloc(96);
@@ -41,7 +44,7 @@ static void idle(void) {
 int main(void) {
   pthread_t other;
   for (unsigned i = 0; i < ROUNDS; i++)
-    free(malloc(LARGE_BYTES));
+    take_large();
   take_all();
   free_all(NULL);
   take_all();
