@@ -48,6 +48,12 @@ need_python_parts() {
   need "$@"
 }
 
+# The header of the probes: its folder is the machine's, so the compiler is asked.
+need_probe_header() {
+  c=${CC:-gcc}
+  echo '#include <sys/sdt.h>' | "${c%% *}" -E -x c - >/dev/null 2>&1 || need no-sdt=systemtap-sdt-dev
+}
+
 # The formatter and the linter, at their pinned versions.
 install_checkers() {
   lint=$home/build/lint
@@ -183,6 +189,7 @@ run_tests() {
   done
   # shellcheck disable=SC2086  # words
   need $needs
+  need_probe_header
   case " $presets " in
     *" release "*)
       need_python_parts

@@ -2,6 +2,7 @@
 #include "heap/heap.h"
 
 #include "base/options.h"
+#include "base/probe.h"
 #include "map/metadata.h"
 #include "os/fault.h"
 #include "policy/purge_policy.h"
@@ -118,6 +119,7 @@ static void bin_flush(struct heap *heap, unsigned cls, size_t count) {
   bin_set_top(heap, cls, base + rest);
   heap->counters.flushes++;
   heap->counters.flushed_blocks += count;
+  HAK_PROBE(flush, heap->id, class_bytes(cls), count);
 }
 
 /* Fills up to `wanted` slots of an empty bin from the slabs. False when memory is out. */
@@ -132,6 +134,7 @@ static bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
     memmove(state->base, slots_end - taken, taken * sizeof(void *));
   heap->counters.refilled_blocks += taken;
   bin_set_top(heap, cls, state->base + taken);
+  HAK_PROBE(refill, heap->id, class_bytes(cls), taken);
   return true;
 }
 

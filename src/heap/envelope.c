@@ -4,6 +4,7 @@
  * full envelope is pushed onto the owner's inbox by one compare-and-swap. Taking is by exchange of
  * the whole list, so a push never meets a reused head (no ABA). tests/model/inbox.pml checks the
  * protocol exhaustively. */
+#include "base/probe.h"
 #include "heap/heap.h"
 #include "map/metadata.h"
 #include "map/page_map.h"
@@ -66,6 +67,7 @@ void inbox_serve(struct heap *heap) {
 static void envelope_send(struct envelope *envelope, bool early) {
   struct heap *owner = heap_by_id(envelope->owner);
   size_t bytes = envelope->bytes;
+  HAK_PROBE(envelope_send, envelope->owner, envelope->count, bytes);
   struct envelope *head = atomic_load_explicit(&owner->inbox, memory_order_relaxed);
   do
     envelope->next = head;

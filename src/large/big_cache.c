@@ -1,5 +1,6 @@
 #include "large/big_cache.h"
 
+#include "base/probe.h"
 #include "map/extent.h"
 #include "map/metadata.h"
 #include "map/page_map.h"
@@ -216,9 +217,13 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
       detach(range);
       cache.counters.hits++;
       cache.counters.hits_of_site += of_site;
+      HAK_PROBE(cache_hit, range->base, bytes, of_site);
     }
   }
-  cache.counters.misses += range == NULL;
+  if (range == NULL) {
+    cache.counters.misses++;
+    HAK_PROBE(cache_miss, bytes, cache.count);
+  }
   lock_give(&cache.lock);
   return range;
 }

@@ -1,6 +1,7 @@
 #include "large/large.h"
 
 #include "base/options.h"
+#include "base/probe.h"
 #include "large/big_cache.h"
 #include "learn/learned.h"
 #include "map/extent.h"
@@ -180,6 +181,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
     range->site = hash;
     range->caller = UNLIKELY(learned_acts()) ? learned_large_taken(site, large_range_bytes(range)) : 0;
     range->steady = steady;
+    HAK_PROBE(large_alloc, range->base, size, large_range_bytes(range), site);
   }
   return object_made(range, promised);
 }
@@ -245,6 +247,7 @@ void large_free(void *object) {
     fault_double_free(object);
   struct large *range = record(object);
   size_t bytes = large_range_bytes(range);
+  HAK_PROBE(large_free, object, bytes);
   add(&large.live_count, (size_t)-1);
   add(&large.live_bytes, -bytes);
   mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);

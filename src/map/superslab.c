@@ -1,6 +1,7 @@
 #include "map/superslab.h"
 
 #include "base/options.h"
+#include "base/probe.h"
 #include "map/extent.h"
 #include "map/huge.h"
 #include "map/page_map.h"
@@ -152,6 +153,7 @@ static struct superslab *superslab_open(void) {
   set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0);
   if (extent.resident)
     usage_settle(SUPERSLAB_BYTES);
+  HAK_PROBE(superslab_take, s->base, extent.resident);
   return s;
 }
 

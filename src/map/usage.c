@@ -1,6 +1,7 @@
 #include "map/usage.h"
 
 #include "base/options.h"
+#include "base/probe.h"
 #include "os/cgroup.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -182,8 +183,10 @@ bool usage_reserve(size_t bytes) {
       granted_of_late(bytes);
     return true;
   }
-  if (!of_resident || !fits_resident(limit, bytes))
+  if (!of_resident || !fits_resident(limit, bytes)) {
+    HAK_PROBE(limit_reached, bytes, usage_held(), limit);
     return false;
+  }
   add(&usage.promised, bytes);
   return true;
 }
@@ -208,6 +211,7 @@ enum purge_result pages_purge(void *address, size_t size) {
   }
   atomic_fetch_add_explicit(&usage.purges, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&usage.purged_bytes, size, memory_order_relaxed);
+  HAK_PROBE(purge, address, size, result == PURGE_GONE_LAZILY);
   return result;
 }
 uint64_t pages_purges(void) { return atomic_load_explicit(&usage.purges, memory_order_relaxed); }

@@ -1,6 +1,7 @@
 #include "reclaim/reclaim.h"
 
 #include "base/options.h"
+#include "base/probe.h"
 #include "heap/heap.h"
 #include "large/large.h"
 #include "map/extent.h"
@@ -234,6 +235,7 @@ bool reclaim_round(enum reclaim_depth depth) {
   }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
               (given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
+  HAK_PROBE(reclaim_round, (unsigned)depth, given_back, usage_free());
   round_end();
   return more;
 }

@@ -89,7 +89,7 @@ expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
 expect 126 '' 'not an executable file' "$hak" run -- /etc
 HAK_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
 
-for verb in run build test lib env options policy bench compare soak record replay report peers version help; do
+for verb in run build test lib env options policy doctor bench compare soak record replay report peers version help; do
   "$hak" help $verb | grep -q hak || fail "help $verb"
 done
 if [ $# -gt 1 ]; then
@@ -105,6 +105,21 @@ expect 2 '' 'takes --markdown or nothing' "$hak" options --nonsense
 HAKMEM_STATS=json HAKMEM_KEEP_MB=77 "$hak" options >"$work/options" 2>"$work/err" || fail "options: status $?"
 grep -q '^HAKMEM_KEEP_MB *77 MiB (set)$' "$work/options" || fail "options: $(cat "$work/options")"
 [ ! -s "$work/err" ] || fail "options: on stderr: $(cat "$work/err")"
+
+# Findings: of a program in order, of options that do nothing, of a process.
+"$hak" doctor -- true >"$work/out" || fail "doctor -- true: $(cat "$work/out")"
+"$hak" doctor --all -- true | grep -q '^ok  *library: .*libhakmem[^ ]* can be preloaded$' || fail "doctor: $("$hak" doctor --all -- true)"
+HAKMEM_PROFIL=lean "$hak" doctor -- true | grep -q '^warning  option-names: .*HAKMEM_PROFILE may be meant$' ||
+  fail "doctor: $(HAKMEM_PROFIL=lean "$hak" doctor -- true)"
+"$hak" doctor $$ >"$work/out"
+[ $? = 1 ] || fail "doctor of a process without hakmem: status 0"
+grep -q "^problem  loaded: hakmem is not in process $$" "$work/out" || fail "doctor: $(cat "$work/out")"
+"$hak" doctor --json | python3 -c 'import json, sys; json.load(sys.stdin)' || fail "doctor --json"
+HAK_LIB=/nonsense/libhakmem.so "$hak" doctor -- true >"$work/out" && fail "doctor of a library that is not there: status 0"
+grep -q '^problem  library: /nonsense/libhakmem.so: No such file' "$work/out" || fail "doctor: $(cat "$work/out")"
+expect 2 '' "'nonsense' is no process's number" "$hak" doctor nonsense
+expect 2 '' 'command not found' "$hak" doctor -- hakmem-nonsense
+[ "$("$hak" doctor --help)" = "$("$hak" help doctor)" ] || fail "doctor --help: $("$hak" doctor --help)"
 
 # What was learned: of a file that is made here, and of processes that learn nothing.
 expect 2 '' 'takes show, simulate or fixed' "$hak" policy

@@ -1,0 +1,30 @@
+/* doctor_elf.h: what the doctor asks a program's or library's file. Nothing in the file is trusted to be in order. */
+#ifndef HAK_TOOLS_DOCTOR_ELF_H
+#define HAK_TOOLS_DOCTOR_ELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ELF_NEEDED_MAX 256
+
+struct elf {
+  const unsigned char *bytes; /* the file, mapped until the program ends; NULL: it could not be read */
+  size_t length;
+  bool is_elf;
+  unsigned bits;           /* 32 or 64 */
+  unsigned machine;        /* EM_... */
+  const char *interpreter; /* the loader, NULL if there is none; known of 64 bits only, as is all below */
+  const char *needed[ELF_NEEDED_MAX];
+  unsigned needed_count;
+};
+
+/* False if there is no such file, or it cannot be read; errno says why. */
+bool elf_open(struct elf *elf, const char *path);
+
+enum elf_symbol { ELF_SYMBOL_NONE, ELF_SYMBOL_INSIDE, ELF_SYMBOL_EXPORTED };
+/* Whether the file defines a function of that name, and whether for others too. */
+enum elf_symbol elf_defines(const struct elf *elf, const char *name);
+/* Whether the text stands anywhere in the file. */
+bool elf_contains(const struct elf *elf, const char *text);
+
+#endif

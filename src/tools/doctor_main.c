@@ -1,0 +1,166 @@
+/* hakmem-doctor: looks for what keeps a program from running well, or at all, on hakmem. */
+#include "tools/doctor_report.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "hakmem-doctor [--all] [--json] [--library LIBRARY] [PID | -- CMD [ARGUMENT...]]\n"
+    "hakmem-doctor --checks\n"
+    "\n"
+    "Looks for what keeps a program from running well, or at all, on hakmem: of the machine, of "
+    "process PID, or of\n"
+    "CMD as it would be started from here. CMD is not run, and PID is not stopped.\n"
+    "  --all      also prints what is in order\n"
+    "  --json     one object for programs\n"
+    "  --library  the libhakmem.so that CMD is to run on\n"
+    "  --checks   prints what is looked at\n"
+    "A line is a finding: problem, warning or note, the check's name, what is so, what to do.\n"
+    "Exit status: 0 no problem, 1 a problem, 2 wrong usage.\n";
+
+const struct doctor_check doctor_checks[] = {
+    {"library", doctor_look_library, "libhakmem.so is there, can be preloaded, and is of this machine"},
+    {"script", doctor_look_script, "whether the program is a script, and who runs it"},
+    {"machine-code", doctor_look_machine_code, "the program is of 64 bits and of this machine"},
+    {"static", doctor_look_static, "the program has a loader, which preloads"},
+    {"libc", doctor_look_libc, "the program and libhakmem.so have the same libc"},
+    {"privileges", doctor_look_privileges, "set-uid, set-gid, file capabilities: nothing is preloaded into those"},
+    {"loaded", doctor_look_loaded, "hakmem is in the process"},
+    {"preload", doctor_look_preload, "what LD_PRELOAD names is there, and hakmem comes first"},
+    {"preload-file", doctor_look_preload_file, "/etc/ld.so.preload"},
+    {"allocators", doctor_look_allocators, "another allocator in the program or beside it"},
+    {"sanitizers", doctor_look_sanitizers, "sanitizers, which have an allocator of their own"},
+    {"copies", doctor_look_copies, "hakmem is there once"},
+    {"option-names", doctor_look_option_names, "HAKMEM_ variables that are no options"},
+    {"option-values", doctor_look_option_values, "values that are not taken"},
+    {"option-pairs", doctor_look_option_pairs, "options that another option leaves without effect"},
+    {"policy-file", doctor_look_policy_file, "the file of HAKMEM_POLICY_FILE can be read and written"},
+    {"foreign-options", doctor_look_foreign_options, "options of other allocators, which have no effect"},
+    {"huge-pages", doctor_look_huge, "transparent_hugepage/enabled, khugepaged"},
+    {"compaction", doctor_look_compaction, "transparent_hugepage/defrag"},
+    {"overcommit", doctor_look_overcommit, "overcommit_memory, and how near the commit limit is"},
+    {"memory", doctor_look_memory, "memory that is available"},
+    {"swap", doctor_look_swap, "swap, and how full it is"},
+    {"cgroup", doctor_look_group, "the memory limit of the control group (v1, v2), and how near it is"},
+    {"pressure", doctor_look_pressure, "time that is lost waiting for memory (PSI)"},
+    {"mappings", doctor_look_mappings, "vm.max_map_count, and how near it is"},
+    {"address-space", doctor_look_address_space, "ulimit -v"},
+    {"data", doctor_look_data, "ulimit -d"},
+    {"descriptors", doctor_look_descriptors, "ulimit -n"},
+    {"threads", doctor_look_threads, "ulimit -u, and how near it is"},
+    {"locked", doctor_look_locked, "memory that is locked, and ulimit -l"},
+    {"seccomp", doctor_look_seccomp, "a filter of system calls"},
+    {"randomisation", doctor_look_randomisation, "addresses are drawn anew in each run"},
+    {"tracing", doctor_look_tracing, "kernel.yama.ptrace_scope, which hak policy show depends on"},
+};
+const unsigned doctor_check_count = sizeof doctor_checks / sizeof doctor_checks[0];
+
+__attribute__((format(printf, 1, 2))) static int complain(const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  fputs("hakmem-doctor: ", stderr);
+  vfprintf(stderr, format, list);
+  fputc('\n', stderr);
+  va_end(list);
+  return 2;
+}
+
+static int print_checks(void) {
+  for (unsigned i = 0; i < doctor_check_count; i++)
+    printf("%-16s %s\n", doctor_checks[i].name, doctor_checks[i].sentence);
+  return fflush(stdout) != 0;
+}
+
+struct choices {
+  bool all, json, checks, help;
+};
+
+/* The option of that name; NULL if there is none. */
+static bool *choice_find(struct choices *choices, const char *name) {
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+    return &choices->help;
+  if (strcmp(name, "--checks") == 0)
+    return &choices->checks;
+  if (strcmp(name, "--all") == 0)
+    return &choices->all;
+  return strcmp(name, "--json") == 0 ? &choices->json : NULL;
+}
+
+static bool pid_parse(const char *text, long *pid) {
+  errno = 0;
+  *pid = *text && text[strspn(text, "0123456789")] == 0 ? strtol(text, NULL, 10) : 0;
+  return errno == 0 && *pid > 0 && *pid <= INT_MAX;
+}
+
+/* What stands behind the options. */
+static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
+  if (is_command && *words == NULL)
+    return complain("-- needs a CMD");
+  if (is_command) {
+    doctor->command = words;
+    return 0;
+  }
+  if (*words == NULL)
+    return 0;
+  if (words[1])
+    return complain("takes one PID, or -- CMD; see: hakmem-doctor --help");
+  if (!pid_parse(*words, &doctor->pid))
+    return complain("'%s' is no process's number; for a program: hakmem-doctor -- %s", *words, *words);
+  return 0;
+}
+
+/* 0, or the status to end with. --root is for tests: where /proc, /sys and /etc are. */
+static int arguments_parse(struct doctor *doctor, struct choices *choices, char **word) {
+  for (word++; *word && **word == '-' && strcmp(*word, "--") != 0; word++) {
+    bool *choice = choice_find(choices, *word);
+    bool is_root = strcmp(*word, "--root") == 0;
+    if (choice)
+      *choice = true;
+    else if (!is_root && strcmp(*word, "--library") != 0)
+      return complain("unknown option '%s'; see: hakmem-doctor --help", *word);
+    else if (word[1] == NULL)
+      return complain("%s needs a path", *word);
+    else
+      *(is_root ? &doctor->root : &doctor->library) = *++word;
+  }
+  bool is_command = *word && strcmp(*word, "--") == 0;
+  return subject_parse(doctor, word + is_command, is_command);
+}
+
+static int diagnose(struct doctor *doctor, const struct choices *choices) {
+  char problem[DOCTOR_SENTENCE];
+  doctor->environment = environ;
+  snprintf(doctor->proc, sizeof doctor->proc, doctor->pid ? "/proc/%ld" : "/proc/self", doctor->pid);
+  if (strlen(doctor->root) > PATH_MAX / 4)
+    return complain("the root's path is too long");
+  if ((doctor->pid && !doctor_of_process(doctor, problem)) || (doctor->command && !doctor_of_command(doctor, problem)))
+    return complain("%s", problem);
+  doctor_take_options(doctor);
+  doctor_find_group(doctor);
+  doctor_run(doctor);
+  if (!doctor_is_complete())
+    return complain("no memory for the findings");
+  if (choices->json)
+    doctor_print_json(doctor);
+  else
+    doctor_print(choices->all);
+  return fflush(stdout) != 0 || doctor_found_problem();
+}
+
+int main(int count, char **arguments) {
+  static struct doctor doctor = {.root = ""};
+  struct choices choices = {.all = false};
+  (void)count;
+  int status = arguments_parse(&doctor, &choices, arguments);
+  if (choices.help) {
+    fputs(usage, stdout);
+    return fflush(stdout) != 0;
+  }
+  if (status != 0)
+    return status;
+  return choices.checks ? print_checks() : diagnose(&doctor, &choices);
+}

@@ -1,0 +1,241 @@
+/* doctor_options.c: options in the subject's environment that do nothing, or not what they seem to. */
+#include "base/options.h"
+#include "base/text.h"
+#include "policy/limit_policy.h"
+#include "tools/doctor.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX "HAKMEM_"
+#define NAME_BYTES 64
+#define CLOSE_EDITS 3 /* a name with so many wrong letters is taken for a slip */
+
+static bool is_ours(const char *variable) { return strncmp(variable, PREFIX, strlen(PREFIX)) == 0; }
+
+static enum option_error parse(const char *variable) {
+  const char *equals = strchr(variable, '=');
+  return equals ? options_parse(variable, (size_t)(equals - variable), equals + 1) : OPTION_OK;
+}
+
+void doctor_take_options(struct doctor *doctor) {
+  for (char **variable = doctor->environment; variable && *variable; variable++)
+    if (is_ours(*variable))
+      parse(*variable);
+}
+
+/* The name of a variable as a string. */
+static void name_of(const char *variable, char name[NAME_BYTES]) {
+  snprintf(name, NAME_BYTES, "%.*s", (int)strcspn(variable, "="), variable);
+}
+
+/* Letters to add, drop or change to get from one name to the other. */
+static unsigned edits(const char *a, const char *b) {
+  unsigned row[NAME_BYTES + 1];
+  size_t length = strnlen(b, NAME_BYTES);
+  for (unsigned i = 0; i <= length; i++)
+    row[i] = i;
+  for (unsigned line = 1; *a; a++, line++) {
+    unsigned before = row[0];
+    row[0] = line;
+    for (size_t i = 1; i <= length; i++) {
+      unsigned changed = before + (*a != b[i - 1] ? 1 : 0);
+      before = row[i];
+      unsigned least = row[i] < row[i - 1] ? row[i] + 1 : row[i - 1] + 1;
+      row[i] = changed < least ? changed : least;
+    }
+  }
+  return row[length];
+}
+
+/* The option that was meant, NULL if none is alike. */
+static const char *name_meant(const char *name) {
+  const char *best = NULL;
+  unsigned least = CLOSE_EDITS + 1;
+  for (unsigned i = 0; i < OPTION_COUNT; i++) {
+    unsigned count = edits(name, option_rows[i].environment);
+    if (count < least) {
+      least = count;
+      best = option_rows[i].environment;
+    }
+  }
+  return best;
+}
+
+void doctor_look_option_names(struct doctor *doctor) {
+  unsigned known = 0;
+  for (char **variable = doctor->environment; variable && *variable; variable++) {
+    char name[NAME_BYTES];
+    if (!is_ours(*variable))
+      continue;
+    name_of(*variable, name);
+    if (parse(*variable) != OPTION_UNKNOWN)
+      known++;
+    else if (name_meant(name))
+      doctor_report(SEVERITY_WARNING, "%s is no option of hakmem and has no effect\n%s may be meant", name,
+                    name_meant(name));
+    else
+      doctor_report(SEVERITY_WARNING, "%s is no option of hakmem and has no effect\nhak options lists all", name);
+  }
+  if (known)
+    doctor_report(SEVERITY_OK, "%u option%s set", known, known == 1 ? " is" : "s are");
+}
+
+/* What the option takes. */
+static void values_text(enum option option, struct text *text) {
+  const struct option_row *row = &option_rows[option];
+  if (option_string(option))
+    text_string(text, "a shorter path");
+  for (unsigned i = 0; i < OPTION_CHOICES_MAX && row->choices[i]; i++) {
+    text_string(text, i ? ", " : "");
+    text_string(text, row->choices[i]);
+  }
+  if (option_string(option) || row->choices[0])
+    return;
+  option_text(option, row->minimum, text);
+  text_string(text, " to ");
+  option_text(option, row->maximum, text);
+  text_string(text, *row->unit ? " " : "");
+  text_string(text, row->unit);
+}
+
+/* The option that a variable sets, by its own name or another. */
+static enum option option_of(const char *name) {
+  enum option option = OPTION_PROFILE;
+  for (unsigned i = 0; i < option_alias_count; i++)
+    if (strcmp(option_aliases[i].environment, name) == 0)
+      return option_aliases[i].option;
+  option_find(name, &option);
+  return option;
+}
+
+void doctor_look_option_values(struct doctor *doctor) {
+  for (char **variable = doctor->environment; variable && *variable; variable++) {
+    char name[NAME_BYTES], allowed[256], kept[64];
+    enum option_error error = is_ours(*variable) ? parse(*variable) : OPTION_OK;
+    if (error != OPTION_BAD && error != OPTION_RESERVED)
+      continue;
+    name_of(*variable, name);
+    enum option option = option_of(name);
+    struct text values = TEXT_IN(allowed), value = TEXT_IN(kept);
+    values_text(option, &values);
+    option_text(option, option_value(option), &value);
+    doctor_report(SEVERITY_WARNING, "%s%s: %s stays in force\n%s takes %s", *variable,
+                  error == OPTION_RESERVED ? " does not exist yet" : " is not taken", kept, name, allowed);
+  }
+}
+
+/* --- options that leave others without effect --- */
+
+static const struct pair {
+  enum option option, other;
+  long value; /* of the other, by which the option has no effect */
+} pairs[] = {
+    {OPTION_PURGE_DELAY_MS, OPTION_PURGE, PURGE_OFF}, {OPTION_KEEP_MB, OPTION_PURGE, PURGE_OFF},
+    {OPTION_TARGET_MB, OPTION_PURGE, PURGE_OFF},      {OPTION_POLICY, OPTION_PURGE, PURGE_OFF},
+    {OPTION_POLICY_FILE, OPTION_POLICY, POLICY_OFF},  {OPTION_STATS_PID, OPTION_STATS, STATS_OFF},
+};
+
+static void look_pairs(void) {
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    const struct pair *pair = &pairs[i];
+    const struct option_row *row = &option_rows[pair->option], *other = &option_rows[pair->other];
+    bool is_idle = option_is_set(pair->option) && option_value(pair->other) == pair->value &&
+                   (pair->option != OPTION_POLICY || option_value(OPTION_POLICY) != POLICY_OFF);
+    if (is_idle)
+      doctor_report(SEVERITY_WARNING, "%s has no effect while %s is %s\nset %s to another value, or leave %s out",
+                    row->environment, other->environment, other->choices[pair->value], other->environment,
+                    row->environment);
+  }
+}
+
+/* A name of an earlier version beside the option's own, which beats it. */
+static void look_aliases(const struct doctor *doctor) {
+  for (unsigned i = 0; i < option_alias_count; i++) {
+    const struct option_alias *alias = &option_aliases[i];
+    const char *own = option_rows[alias->option].environment;
+    if (doctor_variable(doctor, alias->environment) && doctor_variable(doctor, own))
+      doctor_report(SEVERITY_WARNING, "%s has no effect beside %s\nleave %s out", alias->environment, own,
+                    alias->environment);
+  }
+}
+
+void doctor_look_option_pairs(struct doctor *doctor) {
+  long bin_kb = option_value(OPTION_BIN_KB_MAX), heap_kb = option_value(OPTION_HEAP_KB_MAX);
+  uint64_t group = limit_hard(0, doctor->group.limit_bytes, 0);
+  uint64_t own = (uint64_t)option_value(OPTION_LIMIT_MB) << 20;
+  look_pairs();
+  look_aliases(doctor);
+  if (option_is_set(OPTION_BIN_KB_MAX) && bin_kb > heap_kb)
+    doctor_report(SEVERITY_WARNING,
+                  "HAKMEM_BIN_KB_MAX=%ld has no effect above HAKMEM_HEAP_KB_MAX, which is %ld\nraise "
+                  "HAKMEM_HEAP_KB_MAX",
+                  bin_kb, heap_kb);
+  if (own > group && option_value(OPTION_CGROUP) == CGROUP_ON)
+    doctor_report(SEVERITY_NOTE,
+                  "HAKMEM_LIMIT_MB=%ld is above what the control group leaves, which holds: %s\nlower it, or "
+                  "raise the group's limit",
+                  option_value(OPTION_LIMIT_MB), doctor_bytes(group));
+  if (option_value(OPTION_POLICY) == POLICY_FROZEN && *option_string(OPTION_POLICY_FILE) == 0)
+    doctor_report(SEVERITY_WARNING, "HAKMEM_POLICY=frozen without HAKMEM_POLICY_FILE has nothing to go by\nset "
+                                    "HAKMEM_POLICY_FILE, or HAKMEM_POLICY=evolving");
+  if (doctor->has_hakmem && option_is_set(OPTION_DEEPBIND))
+    doctor_report(SEVERITY_WARNING, "HAKMEM_DEEPBIND has no effect where hakmem is linked in\nleave it out");
+}
+
+/* --- the file of what was learned --- */
+
+void doctor_look_policy_file(struct doctor *doctor) {
+  char folder[PATH_MAX], seen[PATH_MAX];
+  const char *path = option_string(OPTION_POLICY_FILE);
+  if (*path == 0 || option_value(OPTION_POLICY) == POLICY_OFF)
+    return;
+  snprintf(folder, sizeof folder, "%.*s", (int)(doctor_base_name(path) - path), path);
+  doctor_file(doctor, *folder ? folder : ".", seen);
+  bool is_there = access(doctor_file(doctor, path, folder), F_OK) == 0;
+  if (*path != '/' && doctor->pid)
+    doctor_report(SEVERITY_NOTE,
+                  "HAKMEM_POLICY_FILE=%s depends on the folder the program is started in\ngive a whole path", path);
+  else if (!is_there && option_value(OPTION_POLICY) == POLICY_FROZEN)
+    doctor_report(SEVERITY_WARNING,
+                  "HAKMEM_POLICY_FILE=%s: there is no such file, and HAKMEM_POLICY=frozen makes none\nlet "
+                  "it be written by HAKMEM_POLICY=evolving, or by hak policy fixed",
+                  path);
+  else if (is_there && access(folder, R_OK) != 0)
+    doctor_report(SEVERITY_WARNING, "HAKMEM_POLICY_FILE=%s cannot be read\nchmod, chown", path);
+  else if (option_value(OPTION_POLICY) == POLICY_EVOLVING && access(seen, W_OK) != 0)
+    doctor_report(SEVERITY_WARNING,
+                  "HAKMEM_POLICY_FILE=%s cannot be written: its folder is not there, or not ours\ngive "
+                  "another path",
+                  path);
+  else
+    doctor_report(SEVERITY_OK, "%s can be read%s", path,
+                  option_value(OPTION_POLICY) == POLICY_EVOLVING ? " and written" : "");
+}
+
+/* --- options of other allocators --- */
+
+void doctor_look_foreign_options(struct doctor *doctor) {
+  static const struct {
+    const char *beginning, *whose;
+  } foreign[] = {
+      {"MALLOC_CONF=", "jemalloc"}, {"MALLOC_", "glibc"}, {"MIMALLOC_", "mimalloc"},
+      {"TCMALLOC_", "tcmalloc"},    {"SCUDO_", "Scudo"},
+  };
+  for (char **variable = doctor->environment; variable && *variable; variable++) {
+    char name[NAME_BYTES];
+    name_of(*variable, name);
+    if (strcmp(name, "GLIBC_TUNABLES") == 0 && strstr(*variable, "glibc.malloc."))
+      doctor_report(SEVERITY_NOTE,
+                    "GLIBC_TUNABLES has glibc.malloc., which acts on glibc's malloc and not on hakmem\nhak "
+                    "options lists what acts on hakmem");
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+      if (strncmp(*variable, foreign[i].beginning, strlen(foreign[i].beginning)) == 0) {
+        doctor_report(SEVERITY_NOTE, "%s acts on %s's malloc and not on hakmem\nhak options lists what acts on hakmem",
+                      name, foreign[i].whose);
+        break;
+      }
+  }
+}

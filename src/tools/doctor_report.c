@@ -1,0 +1,150 @@
+/* doctor_report.c: the findings, and how they are printed. */
+#include "tools/doctor_report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FINDING_BYTES (2 * PATH_MAX)
+
+struct finding {
+  struct finding *next;
+  enum severity severity;
+  const char *check;
+  const char *todo; /* behind the text; "": nothing is to be done */
+  char what[];
+};
+
+static struct {
+  struct finding *first, **last;
+  const char *check; /* that runs */
+  unsigned count[SEVERITIES];
+  bool is_incomplete; /* memory was out */
+} findings = {.last = &findings.first};
+
+static const char *const severity_words[SEVERITIES] = {"ok", "note", "warning", "problem"};
+
+/* Lines of the terminal are ours: names that a program gives itself may hold anything. */
+static void make_printable(char *text) {
+  for (; *text; text++)
+    if ((unsigned char)*text < ' ' || *text == 127)
+      *text = '?';
+}
+
+void doctor_report(enum severity severity, const char *format, ...) {
+  char text[FINDING_BYTES];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  char *todo = strrchr(format, '\n') ? strrchr(text, '\n') : NULL;
+  size_t length = strlen(text);
+  struct finding *finding = malloc(sizeof *finding + length + 1);
+  if (finding == NULL) {
+    findings.is_incomplete = true;
+    return;
+  }
+  memcpy(finding->what, text, length + 1);
+  finding->todo = finding->what + length;
+  if (todo) {
+    finding->what[todo - text] = 0;
+    finding->todo = finding->what + (todo - text) + 1;
+    make_printable(finding->what + (todo - text) + 1);
+  }
+  make_printable(finding->what);
+  finding->severity = severity;
+  finding->check = findings.check;
+  finding->next = NULL;
+  *findings.last = finding;
+  findings.last = &finding->next;
+  findings.count[severity]++;
+}
+
+void doctor_run(struct doctor *doctor) {
+  for (unsigned i = 0; i < doctor_check_count; i++) {
+    findings.check = doctor_checks[i].name;
+    doctor_checks[i].look(doctor);
+  }
+}
+
+bool doctor_found_problem(void) { return findings.count[SEVERITY_PROBLEM] > 0; }
+bool doctor_is_complete(void) { return !findings.is_incomplete; }
+
+static void print_count(unsigned count, const char *word, const char *end) {
+  printf("%u %s%s%s", count, word, count == 1 ? "" : "s", end);
+}
+
+void doctor_print(bool all) {
+  for (int severity = SEVERITY_PROBLEM; severity >= (all ? SEVERITY_OK : SEVERITY_NOTE); severity--)
+    for (const struct finding *f = findings.first; f; f = f->next)
+      if ((int)f->severity == severity)
+        printf("%-7s  %s: %s%s%s\n", severity_words[severity], f->check, f->what, *f->todo ? "; " : "", f->todo);
+  print_count(findings.count[SEVERITY_PROBLEM], "problem", ", ");
+  print_count(findings.count[SEVERITY_WARNING], "warning", ", ");
+  print_count(findings.count[SEVERITY_NOTE], "note", "");
+  printf(", %u in order\n", findings.count[SEVERITY_OK]);
+}
+
+/* The bytes of a well-formed character of UTF-8 of more than one byte at text, 0 if there is none. */
+static unsigned character_bytes(const unsigned char *text) {
+  unsigned bytes = *text >= 0xf0 && *text < 0xf5   ? 4
+                   : *text >= 0xe0 && *text < 0xf0 ? 3
+                   : *text >= 0xc2 && *text < 0xe0 ? 2
+                                                   : 0;
+  for (unsigned i = 1; i < bytes; i++)
+    if ((text[i] & 0xc0) != 0x80)
+      return 0;
+  bool is_too_long = (*text == 0xe0 && text[1] < 0xa0) || (*text == 0xf0 && text[1] < 0x90);
+  bool is_no_character = (*text == 0xed && text[1] >= 0xa0) || (*text == 0xf4 && text[1] >= 0x90);
+  return bytes && !is_too_long && !is_no_character ? bytes : 0;
+}
+
+static void print_string(const char *string) {
+  putchar('"');
+  for (const unsigned char *at = (const unsigned char *)string; *at;) {
+    unsigned bytes = *at < 0x80 ? 1 : character_bytes(at);
+    if (bytes == 0)
+      fputs("\\ufffd", stdout);
+    else if (*at < ' ' || *at == 127)
+      printf("\\u%04x", *at);
+    else
+      printf("%s%.*s", *at == '"' || *at == '\\' ? "\\" : "", (int)bytes, (const char *)at);
+    at += bytes ? bytes : 1;
+  }
+  putchar('"');
+}
+
+static void print_member(const char *name, const char *value, const char *end) {
+  printf("\"%s\": ", name);
+  if (value)
+    print_string(value);
+  else
+    fputs("null", stdout);
+  fputs(end, stdout);
+}
+
+static void print_subject(const struct doctor *doctor) {
+  fputs("\"subject\": {", stdout);
+  if (doctor->pid)
+    printf("\"pid\": %ld, ", doctor->pid);
+  else
+    fputs("\"pid\": null, ", stdout);
+  print_member("command", doctor->command ? doctor->command[0] : NULL, ", ");
+  print_member("program", *doctor->program ? doctor->program : NULL, "}");
+}
+
+void doctor_print_json(const struct doctor *doctor) {
+  printf("{\"schema\": \"hakmem-doctor\", \"version\": 1, ");
+  print_subject(doctor);
+  printf(", \"problems\": %u, \"warnings\": %u, \"notes\": %u, \"findings\": [", findings.count[SEVERITY_PROBLEM],
+         findings.count[SEVERITY_WARNING], findings.count[SEVERITY_NOTE]);
+  for (const struct finding *f = findings.first; f; f = f->next) {
+    fputs(f == findings.first ? "\n{" : ",\n{", stdout);
+    print_member("severity", severity_words[f->severity], ", ");
+    print_member("check", f->check, ", ");
+    print_member("what", f->what, ", ");
+    print_member("do", *f->todo ? f->todo : NULL, "}");
+  }
+  puts("\n]}");
+}

@@ -1,0 +1,235 @@
+/* doctor_subject.c: finds the file, the environment and the mappings of what is to be judged. */
+#include "tools/doctor.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SCRIPTS_MAX 4 /* the kernel follows about as many */
+#define LINE_BYTES 256
+
+/* What every version of hakmem says of an unknown option. */
+static const char hakmem_words[] = " is no option of hakmem";
+
+__attribute__((format(printf, 2, 3))) static bool wrong(char problem[DOCTOR_SENTENCE], const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(problem, DOCTOR_SENTENCE, format, list);
+  va_end(list);
+  return false;
+}
+
+static bool path_set(char path[PATH_MAX], const char *text) {
+  size_t length = strlen(text);
+  if (length >= PATH_MAX)
+    return false;
+  memcpy(path, text, length + 1);
+  return true;
+}
+
+static bool is_program(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+}
+
+/* The file that a shell would run. */
+static bool program_find(const struct doctor *doctor, const char *name, char path[PATH_MAX]) {
+  if (strchr(name, '/'))
+    return path_set(path, name);
+  const char *folders = doctor_variable(doctor, "PATH");
+  for (const char *at = folders ? folders : "/bin:/usr/bin"; *name != 0; at++) {
+    int length = (int)strcspn(at, ":");
+    int written = snprintf(path, PATH_MAX, "%.*s%s%s", length, at, length ? "/" : "./", name);
+    if (written < PATH_MAX && is_program(path))
+      return true;
+    at += length;
+    if (*at == 0)
+      return false;
+  }
+  return false;
+}
+
+/* The word at *text, cut off; NULL behind the last. */
+static char *word_next(char **text) {
+  char *word = *text + strspn(*text, " \t");
+  if (*word == 0)
+    return NULL;
+  *text = word + strcspn(word, " \t");
+  if (**text)
+    *(*text)++ = 0;
+  return word;
+}
+
+/* The program that "#!/usr/bin/env ..." runs; NULL if there is none. */
+static char *program_of_env(char *words) {
+  char *word = word_next(&words);
+  while (word && (*word == '-' || strchr(word, '=')))
+    word = word_next(&words);
+  return word;
+}
+
+/* Sets path to the interpreter of the script that is open. */
+static bool interpreter_find(const struct doctor *doctor, const struct elf *script, char path[PATH_MAX]) {
+  char line[LINE_BYTES + 1];
+  size_t length = script->length - 2 < LINE_BYTES ? script->length - 2 : LINE_BYTES;
+  memcpy(line, script->bytes + 2, length);
+  line[length] = 0;
+  line[strcspn(line, "\n")] = 0;
+  char *words = line, *name = word_next(&words);
+  if (name && strcmp(doctor_base_name(name), "env") == 0)
+    name = program_of_env(words);
+  return name && program_find(doctor, name, path);
+}
+
+static bool is_script(const struct elf *file) { return file->length > 2 && memcmp(file->bytes, "#!", 2) == 0; }
+
+static bool program_open(struct doctor *doctor, const char *name, char problem[DOCTOR_SENTENCE]) {
+  if (!elf_open(&doctor->elf, doctor->program))
+    return errno == EINVAL ? wrong(problem, "%s: is empty", name) : wrong(problem, "%s: %m", name);
+  for (unsigned i = 0; i < SCRIPTS_MAX && is_script(&doctor->elf); i++) {
+    char path[PATH_MAX];
+    if (i == 0)
+      path_set(doctor->script, doctor->program);
+    if (!interpreter_find(doctor, &doctor->elf, path))
+      return wrong(problem, "%s: there is no interpreter that its first line names", doctor->program);
+    path_set(doctor->program, path);
+    if (!elf_open(&doctor->elf, path))
+      return wrong(problem, "%s, which runs %s: %m", path, name);
+  }
+  doctor->has_hakmem = elf_contains(&doctor->elf, hakmem_words);
+  return true;
+}
+
+bool doctor_of_command(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
+  const char *name = doctor->command[0];
+  if (!program_find(doctor, name, doctor->program))
+    return wrong(problem, "%s: command not found", name);
+  struct stat status;
+  if (stat(doctor->program, &status) != 0)
+    return wrong(problem, "%s: %m", name);
+  if (!is_program(doctor->program))
+    return wrong(problem, "%s: is not an executable file", name);
+  return program_open(doctor, name, problem);
+}
+
+/* --- a process --- */
+
+/* The variables of a process that are text with zeros between. */
+static char **environment_split(char *bytes, size_t length) {
+  size_t count = 0;
+  for (size_t i = 0; i < length; i++)
+    count += bytes[i] == 0;
+  char **environment = calloc(count + 2, sizeof *environment);
+  size_t at = 0;
+  for (size_t i = 0; environment && i < length; i += strlen(bytes + i) + 1)
+    environment[at++] = bytes + i;
+  return environment;
+}
+
+static bool environment_read(struct doctor *doctor) {
+  char path[PATH_MAX];
+  size_t length;
+  snprintf(path, sizeof path, "%s%s/environ", doctor->root, doctor->proc);
+  char *bytes = doctor_read_bytes(path, &length);
+  doctor->environment = bytes ? environment_split(bytes, length) : NULL;
+  return doctor->environment != NULL;
+}
+
+static bool link_read(const struct doctor *doctor, const char *name, char path[PATH_MAX]) {
+  char from[PATH_MAX];
+  snprintf(from, sizeof from, "%s%s/%s", doctor->root, doctor->proc, name);
+  ssize_t length = readlink(from, path, PATH_MAX - 1);
+  path[length > 0 ? length : 0] = 0;
+  return length > 0;
+}
+
+bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
+  char path[PATH_MAX];
+  int length = snprintf(path, sizeof path, "%s%s", doctor->root, doctor->proc);
+  if (access(path, F_OK) != 0)
+    return wrong(problem, "there is no process %ld", doctor->pid);
+  doctor->maps = doctor_read(doctor, "%s/maps", doctor->proc);
+  if (doctor->maps && *doctor->maps == 0)
+    return wrong(problem, "process %ld has no memory of its own: it has ended, or is a part of the kernel",
+                 doctor->pid);
+  if (doctor->maps == NULL || !link_read(doctor, "exe", doctor->program) || !environment_read(doctor))
+    return wrong(problem, "not permitted to look at process %ld: that takes the same user, or root", doctor->pid);
+  /* Its files lie in its root, which may be a container's. */
+  snprintf(path + length, sizeof path - (size_t)length, "/root");
+  if (access(path, X_OK) == 0)
+    path_set(doctor->files, path);
+  snprintf(path + length, sizeof path - (size_t)length, "/exe");
+  if (!elf_open(&doctor->elf, path))
+    return wrong(problem, "the program of process %ld cannot be read: %m", doctor->pid);
+  doctor->has_hakmem = elf_contains(&doctor->elf, hakmem_words);
+  return true;
+}
+
+/* --- libraries --- */
+
+bool doctor_is_hakmem(const char *path) {
+  return strncmp(doctor_base_name(path), "libhakmem", strlen("libhakmem")) == 0;
+}
+
+const char *doctor_allocator_of(const char *path) {
+  static const char *const beginnings[][2] = {
+      {"libjemalloc", "jemalloc"},
+      {"libtcmalloc", "tcmalloc"},
+      {"libmimalloc", "mimalloc"},
+      {"librpmalloc", "rpmalloc"},
+      {"libsnmalloc", "snmalloc"},
+      {"libtbbmalloc", "tbbmalloc"},
+      {"libhoard", "Hoard"},
+      {"libscudo", "Scudo"},
+      {"libhardened_malloc", "hardened_malloc"},
+      {"libc_malloc_debug", "glibc's debugging malloc"},
+  };
+  const char *name = doctor_base_name(path);
+  for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+    if (strncmp(name, beginnings[i][0], strlen(beginnings[i][0])) == 0)
+      return beginnings[i][1];
+  return NULL;
+}
+
+void doctor_paths(struct doctor *doctor, const char *list, doctor_visit *visit, void *argument) {
+  char path[PATH_MAX];
+  for (size_t length; list && *list; list += length) {
+    list += strspn(list, ": \t\n");
+    length = strcspn(list, ": \t\n");
+    if (length == 0 || length >= sizeof path)
+      continue;
+    memcpy(path, list, length);
+    path[length] = 0;
+    visit(doctor, path, argument);
+  }
+}
+
+const char *doctor_file(const struct doctor *doctor, const char *path, char seen[PATH_MAX]) {
+  snprintf(seen, PATH_MAX, "%s%s", *path == '/' ? doctor->files : "", path);
+  return seen;
+}
+
+/* Lines of maps: "7f00-7f01 r-xp 00000000 fe:00 1234    /usr/lib/libc.so.6". A path is the rest of the line. */
+void doctor_modules(struct doctor *doctor, doctor_visit *visit, void *argument) {
+  char path[PATH_MAX], last[PATH_MAX] = "";
+  for (const char *line = doctor->maps; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+    char access[5] = "";
+    int name_at = 0;
+    size_t length = strcspn(line, "\n");
+    if (sscanf(line, "%*x-%*x %4s %*s %*s %*s%n", access, &name_at) < 1 || name_at == 0 || (size_t)name_at > length)
+      continue;
+    const char *name = line + name_at + strspn(line + name_at, " ");
+    length -= (size_t)(name - line);
+    if (access[2] != 'x' || *name != '/' || length >= sizeof path)
+      continue;
+    memcpy(path, name, length);
+    path[length] = 0;
+    if (strcmp(path, last) != 0)
+      visit(doctor, path, argument);
+    memcpy(last, path, length + 1);
+  }
+}

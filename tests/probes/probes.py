@@ -1,0 +1,200 @@
+"""USDT probes: docs/probes.md, the sources and the library agree; the fast path has none; bpftrace sees them.
+
+probes.py ROOT LIBRARY EVENTS COMPILE_COMMANDS
+Where bpftrace is missing or may not attach, readelf decides alone; the output says which it was. Each run first shows that
+the judges refuse what is wrong.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT, LIBRARY, EVENTS, COMMANDS = (Path(argument) for argument in sys.argv[1:5])
+ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
+PROBE = re.compile(r"HAK_PROBE\((\w+),((?:[^()]|\([^()]*\))+)\)")
+NOTE = re.compile(r"Provider: hakmem\n\s*Name: (\w+)\n\s*Location: 0x([0-9a-f]+),.*\n\s*Arguments: (.*)")
+FAST = ("malloc", "free", "calloc", "cfree", "hak_malloc", "hak_free")
+FAST_ALIASES = ("__libc_malloc", "__libc_free", "__libc_cfree", "__libc_calloc")  # objdump names a function once
+FAST_SOURCES = ("src/api/malloc.c", "src/api/override_libc.c")
+LARGE_BYTES, ROUNDS = 1234567, 8
+
+
+def run(*command, **options):
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, **options).stdout
+
+
+def arguments_of_documents(text):
+    return {name: len(arguments.split(",")) for name, arguments in ROW.findall(text)}
+
+
+def arguments_of_sources(root):
+    """The number of arguments of each probe; brackets inside an argument may hold commas."""
+    found = {}
+    for path in sorted(root.glob("src/*/*.c")):
+        for name, arguments in PROBE.findall(path.read_text()):
+            assert name not in found, f"probe {name} stands twice"
+            found[name] = len(re.sub(r"\([^()]*\)", "", arguments).split(","))
+    return found
+
+
+def arguments_of_library(notes):
+    return {name: len(arguments.split()) for name, _, arguments in NOTE.findall(notes)}
+
+
+def judge(documents, sources, library):
+    """What does not agree, in words."""
+    for name in sorted(documents.keys() | sources.keys() | library.keys()):
+        counts = [table.get(name) for table in (documents, sources, library)]
+        if len(set(counts)) > 1:
+            yield f"{name}: arguments in docs/probes.md, in the sources, in the library: {counts}"
+
+
+def tables_agree():
+    text, notes = (ROOT / "docs/probes.md").read_text(), run("readelf", "-n", LIBRARY)
+    sources = arguments_of_sources(ROOT)
+    assert len(sources) >= 11, sources
+    found = list(judge(arguments_of_documents(text), sources, arguments_of_library(notes)))
+    assert not found, "\n".join(found)
+    # The judge refuses a row less, an argument more, a probe that the library lacks.
+    for wrong_text, wrong_notes in (
+        (text.replace("| `flush` |", "| flush |"), notes),
+        (text.replace("| `purge` | address,", "| `purge` | address, way,"), notes),
+        (text, notes.replace("Name: refill", "Name: refilled")),
+        (text, re.sub(r"(Name: large_alloc\n.*\n\s*Arguments: \S+) .*", r"\1", notes)),
+    ):
+        assert (wrong_text, wrong_notes) != (text, notes), "the control changes nothing"
+        assert list(judge(arguments_of_documents(wrong_text), sources, arguments_of_library(wrong_notes)))
+
+
+def functions_of(library):
+    """Name, beginning and end of each function."""
+    for line in run("nm", "-S", "--defined-only", library).splitlines():
+        words = line.split()
+        if len(words) == 4 and words[2] in "tTwW":
+            yield words[3], int(words[0], 16), int(words[0], 16) + int(words[1], 16)
+
+
+def probes_inside(places, functions, names):
+    return [name for name, begin, end in functions if name in names and any(begin <= place < end for place in places)]
+
+
+def no_probe_in_the_fast_path():
+    places = [int(place, 16) for _, place, _ in NOTE.findall(run("readelf", "-n", LIBRARY))]
+    functions = list(functions_of(LIBRARY))
+    assert {"malloc", "free"} <= {name for name, _, _ in functions}
+    assert probes_inside(places, functions, FAST) == []
+    assert probes_inside(places, functions, {"large_free"}), "a function that has one is not found"
+
+
+def code_of(source, text, probes, folder):
+    """The instructions of the fast functions of a source, with what they refer to."""
+    entry = next(e for e in json.loads(COMMANDS.read_text()) if e["file"].endswith(source))
+    words = [w for w in entry["command"].split() if not w.startswith("-DHAK_PROBES")]
+    made, out = folder / Path(source).name, folder / "made.o"
+    made.write_text(text)
+    for flag, value in (("-o", out), ("-c", made)):
+        words[words.index(flag) + 1] = str(value)
+    words = [
+        w for i, w in enumerate(words) if not w.startswith("-M") and (i == 0 or words[i - 1] not in ("-MT", "-MF"))
+    ]
+    run(*words, *probes, "-I", ROOT / "src/api", cwd=entry["directory"])
+    parts = re.split(r"^[0-9a-f]+ <(.+)>:\n", run("objdump", "-dr", "--no-show-raw-insn", out), flags=re.MULTILINE)
+    return {name: body for name, body in zip(parts[1::2], parts[2::2]) if name in FAST + FAST_ALIASES}
+
+
+def the_fast_path_is_the_same_code():
+    seen = set()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for source in FAST_SOURCES:
+            text = (ROOT / source).read_text()
+            with_probes, without = (code_of(source, text, probes, folder) for probes in (["-DHAK_PROBES=1"], []))
+            assert with_probes == without, f"{source}: the fast path differs"
+            seen |= with_probes.keys()
+        assert {"hak_malloc", "hak_free"} <= seen and len(seen) >= 4, seen
+        # A probe in the fast path is seen.
+        text = (ROOT / FAST_SOURCES[0]).read_text()
+        wrong = '#include "base/probe.h"\n' + text.replace(
+            "void hak_free(void *block) {", "void hak_free(void *block) { HAK_PROBE(free, block);"
+        )
+        assert wrong.count("HAK_PROBE(free") == 1
+        control = code_of(FAST_SOURCES[0], wrong, ["-DHAK_PROBES=1"], folder)
+        assert control["hak_free"] != code_of(FAST_SOURCES[0], wrong, [], folder)["hak_free"]
+
+
+def script_of(names):
+    lines = [f'usdt:{LIBRARY}:hakmem:{name} {{ @["{name}"] = count(); }}' for name in names]
+    lines.append(f"usdt:{LIBRARY}:hakmem:large_alloc /arg1 == {LARGE_BYTES}/ {{ @exact = count(); }}")
+    lines.append(f"usdt:{LIBRARY}:hakmem:large_alloc /arg1 == {LARGE_BYTES + 1}/ {{ @none = count(); }}")
+    lines.append('interval:ms:200 { printf("tick\\n"); }')
+    return "\n".join(lines)
+
+
+def events_run(preload):
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
+    env |= {"HAKMEM_LIMIT_MB": "64", "HAKMEM_PURGE_DELAY_MS": "100"}
+    env |= {"LD_PRELOAD": str(LIBRARY)} if preload else {}
+    said = run(EVENTS, env=env, timeout=30)
+    assert said == ("refused\n" if preload else "not refused\n"), said
+
+
+def traced(names, preload):
+    """What bpftrace counts while the program runs; a sentence where it may not attach."""
+    with tempfile.TemporaryFile("w+") as error:
+        tracer = subprocess.Popen(
+            ["bpftrace", "-e", script_of(names)], stdout=subprocess.PIPE, stderr=error, text=True, env=os.environ
+        )
+        try:
+            lines = iter(tracer.stdout.readline, "")
+            if not any(line == "tick\n" for line in lines):
+                error.seek(0)
+                return None, " ".join(error.read().split())[-200:]
+            time.sleep(0.5)  # the order in which it attaches is its own
+            events_run(preload)
+            tracer.send_signal(2)
+            out, _ = tracer.communicate(timeout=20)
+            return out, ""
+        finally:
+            tracer.kill()
+            tracer.wait()
+
+
+def counts_of(out):
+    counts = {name: int(count) for name, count in re.findall(r"^@\[(\w+)\]: (\d+)$", out, re.MULTILINE)}
+    counts |= {name: int(count) for name, count in re.findall(r"^@(exact|none): (\d+)$", out, re.MULTILINE)}
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def bpftrace_sees_them():
+    names = sorted(arguments_of_sources(ROOT).keys() - {"sample"})
+    if shutil.which("bpftrace") is None:
+        return "readelf decided alone: there is no bpftrace"
+    out, why = traced(names, preload=True)
+    if out is None:
+        return f"readelf decided alone: bpftrace may not attach: {why}"
+    counts = counts_of(out)
+    assert set(names) <= counts.keys(), f"never seen: {sorted(set(names) - counts.keys())}"
+    assert counts["exact"] == ROUNDS and "none" not in counts, counts
+    # The same program on libc's malloc has no event.
+    out, _ = traced(["refill"], preload=False)
+    assert counts_of(out) == {}, out
+    return f"bpftrace saw {counts}"
+
+
+def main():
+    if "stapsdt" not in run("readelf", "-n", LIBRARY):
+        print("skipped: built without sys/sdt.h")
+        sys.exit(77)
+    for case in (tables_agree, no_probe_in_the_fast_path, the_fast_path_is_the_same_code, bpftrace_sees_them):
+        said = case()
+        print(f"{case.__name__}: {said or 'ok'}")
+
+
+if __name__ == "__main__":
+    main()
