@@ -14,6 +14,7 @@
 #include "os/fault.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
+#include "telemetry/live.h"
 #include "telemetry/stats.h"
 
 #include <errno.h>
@@ -60,6 +61,7 @@ void housekeep(void) {
     housekeep_heap(heap_current());
   reclaim_tick();
   background_tick();
+  live_tick();
 }
 
 /* Memory is out: gives back what is held free, address space included. */

@@ -110,6 +110,11 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Where what is learned is kept: read when the program starts with `policy` on, written when it ends evolving.",
         OPTION_AT_START,
         "The file is read once."},
+    [OPTION_LIVE] = {
+        "live", "HAKMEM_LIVE", "", SAME(LIVE_OFF), 0, LIVE_ON, {"off", "on"},
+        "Keep a page with figures of the heap that `hak stats PID` and `hak top` read while the program runs.",
+        OPTION_AT_START,
+        "The page is made when the program starts."},
 };
 /* clang-format on */
 

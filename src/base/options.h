@@ -30,6 +30,7 @@ enum option {
   OPTION_PREWARM,
   OPTION_POLICY,
   OPTION_POLICY_FILE,
+  OPTION_LIVE,
   OPTION_COUNT
 };
 
@@ -41,6 +42,7 @@ enum cgroup_mode { CGROUP_ON, CGROUP_OFF };
 enum background_mode { BACKGROUND_ON, BACKGROUND_OFF };
 enum huge_mode { HUGE_OFF, HUGE_LARGE, HUGE_ALL };
 enum prewarm_mode { PREWARM_OFF, PREWARM_ON };
+enum live_mode { LIVE_OFF, LIVE_ON };
 enum policy_mode { POLICY_OFF, POLICY_FROZEN, POLICY_EVOLVING };
 
 #define OPTION_CHOICES_MAX 6

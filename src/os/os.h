@@ -78,6 +78,7 @@ struct os_file os_file_identity(int fd);
  * behind the last, and always if the process runs with raised privileges. */
 const char *os_environment_next(const char *prefix, size_t *cursor);
 int os_process_id(void);
+int os_thread_id(void);
 
 /* Page faults and peak resident bytes of this process so far. (ru_maxrss would not do: a process
  * inherits it through exec from whoever started it.) */
@@ -126,5 +127,6 @@ enum os_call {
   OS_CALL_KINDS
 };
 uint64_t os_calls(enum os_call kind);
+void os_call_count(enum os_call kind); /* for the other files of this folder */
 
 #endif

@@ -20,6 +20,8 @@ static _Atomic uint64_t calls[OS_CALL_KINDS];
 
 static void count(enum os_call kind) { atomic_fetch_add_explicit(&calls[kind], 1, memory_order_relaxed); }
 
+void os_call_count(enum os_call kind) { count(kind); }
+
 uint64_t os_calls(enum os_call kind) { return atomic_load_explicit(&calls[kind], memory_order_relaxed); }
 
 size_t os_page_bytes(void) {
@@ -219,6 +221,7 @@ const char *os_environment_next(const char *prefix, size_t *cursor) {
 }
 
 int os_process_id(void) { return (int)getpid(); }
+int os_thread_id(void) { return (int)syscall(SYS_gettid); }
 
 /* A field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
 static uint64_t status_field(const char *key) {
