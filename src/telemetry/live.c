@@ -49,7 +49,8 @@ static struct {
   struct live_head *head;
   int pid;
   unsigned makes;
-  _Atomic uint64_t next_ms; /* no snapshot before */
+  _Atomic uint64_t written_ms; /* when the last snapshot was, */
+  _Atomic uint64_t cost_ns;    /* and how long it took */
   struct hak_stats stats;
   struct class_sums {
     size_t slabs, taken, in_bins;
@@ -258,22 +259,28 @@ static void snapshot_write(uint64_t begun_ns) {
   atomic_store_explicit(&head->sequence, 2 * snapshot, memory_order_release);
 }
 
-/* Writes one, and says when the next may come, so that all together take at most one `share`-th of the time. */
-static void refresh(uint64_t period_ms_min, uint64_t share) {
+static void refresh(void) {
   uint64_t begun_ns = os_nanoseconds();
   snapshot_write(begun_ns);
-  uint64_t rest_ms = share * (os_nanoseconds() - begun_ns) / 1000000;
-  atomic_store_explicit(&live.next_ms, os_milliseconds() + max_size(period_ms_min, rest_ms), memory_order_relaxed);
+  atomic_store_explicit(&live.cost_ns, os_nanoseconds() - begun_ns, memory_order_relaxed);
+  atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed);
+}
+
+/* Have so many milliseconds passed since the last one, and `share` times as long as that took? */
+static bool is_due(uint64_t period_ms_min, uint64_t share) {
+  uint64_t rest_ms = share * atomic_load_explicit(&live.cost_ns, memory_order_relaxed) / 1000000;
+  uint64_t written_ms = atomic_load_explicit(&live.written_ms, memory_order_relaxed);
+  return os_milliseconds() >= written_ms + max_size(period_ms_min, rest_ms);
 }
 
 /* --- who writes --- */
 
 /* Called by the background thread when a reader wakes it. */
 static void look(void) {
-  if (os_milliseconds() < atomic_load_explicit(&live.next_ms, memory_order_relaxed) || !lock_try(&live.lock))
+  if (!is_due(0, LOOK_SHARE) || !lock_try(&live.lock))
     return;
   if (live.pid == os_process_id())
-    refresh(0, LOOK_SHARE);
+    refresh();
   lock_give(&live.lock);
 }
 
@@ -302,7 +309,7 @@ void live_start(void) {
   if (heap_current())
     heap_note_thread(heap_current());
   if (page_make()) {
-    refresh(PERIOD_MS_MIN, SLOW_PATH_SHARE);
+    refresh();
     atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
   }
   lock_give(&live.lock);
@@ -316,17 +323,16 @@ static bool page_is_in_order(void) {
 }
 
 static COLD void tick(void) {
-  if (background_watches() || os_milliseconds() < atomic_load_explicit(&live.next_ms, memory_order_relaxed) ||
-      !lock_try(&live.lock))
+  if (background_watches() || !is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE) || !lock_try(&live.lock))
     return;
-  if (os_milliseconds() >= atomic_load_explicit(&live.next_ms, memory_order_relaxed)) {
-    if (page_is_in_order()) {
-      refresh(PERIOD_MS_MIN, SLOW_PATH_SHARE);
-      atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
-      background_wish();
-    } else {
-      atomic_store_explicit(&live.next_ms, os_milliseconds() + PERIOD_MS_MIN, memory_order_relaxed);
-    }
+  if (!is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE)) {
+    /* another thread was quicker */
+  } else if (page_is_in_order()) {
+    refresh();
+    atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
+    background_wish();
+  } else {
+    atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed); /* tries again after a while */
   }
   lock_give(&live.lock);
 }
@@ -341,7 +347,7 @@ void live_after_fork(bool child) {
     return;
   os_shared_drop(&live.shared);
   live.makes = 0;
-  atomic_store_explicit(&live.next_ms, 0, memory_order_relaxed);
+  atomic_store_explicit(&live.written_ms, 0, memory_order_relaxed);
   atomic_store_explicit(&live.state, LIVE_FORKED, memory_order_relaxed);
   lock_reset(&live.lock);
 }
