@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 512, GRAPH_AT = 4, GRAPH_ROWS_MIN = 5, EIGHTHS = 8, LABEL = 11 };
+enum { LINE = 512, GRAPH_AT = 4, GRAPH_ROWS = 5, EIGHTHS = 8, LABEL = 11 };
 
 /* One line, cut to the terminal's width and filled with spaces. */
 static void line(int row, chtype look, const char *text) {
@@ -33,7 +33,7 @@ static void draw_title(const struct top_data *data) {
 static void draw_sums(const struct top_data *data) {
   char text[LINE], live[LIVE_SIZE], heap[LIVE_SIZE], peak[LIVE_SIZE], resident[LIVE_SIZE], cached[LIVE_SIZE];
   const struct live_process *process = &data->process;
-  snprintf(text, sizeof text, " live %s  heap %s (at most %s)  resident %s  cached %s",
+  snprintf(text, sizeof text, " live %s  heap %s (most %s)  RSS %s  cached %s",
            live_size(live_total(process, "live_bytes"), live), live_size(live_total(process, "heap_bytes"), heap),
            live_size(live_total(process, "heap_peak_bytes"), peak), live_size(data->kernel.resident_bytes, resident),
            live_size(live_total(process, "large_cached_bytes"), cached));
@@ -46,7 +46,12 @@ static void draw_sums(const struct top_data *data) {
 
 /* --- the heap over time --- */
 
-static int graph_rows(void) { return LINES > 30 ? GRAPH_ROWS_MIN + (LINES - 30) / 3 : GRAPH_ROWS_MIN; }
+/* The table comes first where there is little room. */
+static int graph_rows(void) {
+  if (LINES < 16)
+    return LINES > 11 ? LINES - 11 : 0;
+  return LINES > 30 ? GRAPH_ROWS + (LINES - 30) / 3 : GRAPH_ROWS;
+}
 
 static uint64_t graph_top(const struct top_data *data, unsigned columns) {
   uint64_t most = 1;
@@ -68,7 +73,7 @@ static const char *cell_text(bool has_blocks, uint64_t live_eighths, uint64_t he
 static void draw_graph(const struct top_screen *screen, const struct top_data *data) {
   int rows = graph_rows(), columns = COLS - LABEL - 1;
   char text[LINE], size[LIVE_SIZE];
-  if (columns <= 0)
+  if (columns <= 0 || rows == 0)
     return;
   uint64_t top = graph_top(data, (unsigned)columns);
   snprintf(text, sizeof text, " heap over the last %s: %s live, %s held beyond",
@@ -138,7 +143,8 @@ static void draw_help(const struct top_screen *screen, const struct top_data *da
   static const char *const lines[] = {
       "c s t p    classes, call sites of large objects, threads, purge activity",
       "Tab        the next of these",
-      "< >        sort by the column to the left, to the right; r: the other way round",
+      "< >        sort by the column to the left, to the right",
+      "r          the other way round",
       "up down    scroll; page up, page down, home",
       "+ -        look more often, less often",
       "l          list of the processes that can be looked at",
