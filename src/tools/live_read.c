@@ -270,11 +270,10 @@ static enum copied copy_once(struct live_process *process) {
       (const _Atomic uint64_t *)(const void *)(process->page + process->head.slot_at[snapshot % 2]);
   uint64_t sum = 0;
   for (uint32_t i = 0; i < process->head.slot_words; i++) {
-    process->spare[i] = atomic_load_explicit(slot + i, memory_order_relaxed);
+    process->spare[i] = atomic_load_explicit(slot + i, memory_order_acquire); /* before the sequence again */
     if (i > LIVE_CHECKSUM)
       sum = live_checksum_on(sum, process->spare[i]);
   }
-  atomic_thread_fence(memory_order_acquire);
   if (!live_is_whole(snapshot, sequence_of(process)))
     return TORN;
   if (process->spare[LIVE_CHECKSUM] != sum || process->spare[LIVE_NUMBER] != snapshot)

@@ -199,7 +199,8 @@ static enum next look_at(struct top_screen *screen, struct top_data *data, long 
 
 static int run(long pid) {
   static struct top_data data;
-  struct top_screen screen = {.interval_ms = INTERVAL_MS, .has_blocks = strcmp(nl_langinfo(CODESET), "UTF-8") == 0};
+  const char *characters = nl_langinfo(CODESET); // NOLINT(concurrency-mt-unsafe): one thread
+  struct top_screen screen = {.interval_ms = INTERVAL_MS, .has_blocks = strcmp(characters, "UTF-8") == 0};
   if (pid != 0) { /* what is wrong is said before the screen changes */
     bool opened = top_open(&data, pid);
     top_close(&data);
