@@ -65,6 +65,8 @@ void os_spin_hint(void);
 uint64_t os_milliseconds(void);
 /* Nanoseconds since some start. */
 uint64_t os_nanoseconds(void);
+/* That the calling thread has worked. */
+uint64_t os_thread_nanoseconds(void);
 
 void os_write(int fd, const char *bytes, size_t length);
 /* A duplicate of fd, numbered `lowest` or above, closed on exec; -1 if there is none. */

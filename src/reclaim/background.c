@@ -204,9 +204,12 @@ bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
   return true;
 }
 
-void background_wish(void) {
-  if (atomic_load_explicit(&background.state, memory_order_relaxed) == BACKGROUND_NONE)
-    atomic_store_explicit(&background.wished, true, memory_order_relaxed);
+bool background_wish(void) {
+  if (atomic_load_explicit(&background.state, memory_order_relaxed) == BACKGROUND_ENDED || !background.prepared ||
+      !is_wanted())
+    return false;
+  atomic_store_explicit(&background.wished, true, memory_order_relaxed);
+  return true;
 }
 
 bool background_watches(void) { return background_runs() && background.look != NULL; }

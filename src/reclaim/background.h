@@ -27,8 +27,8 @@ void background_prepare(void);
  * word wants `look` to be called. The word stays for ever, but in the child of a fork, which forgets it. False: the
  * thread runs already, and nothing is changed. */
 bool background_watch(_Atomic uint32_t *word, void (*look)(void));
-/* Starts the thread with the next malloc that takes a slow path, however small the program. */
-void background_wish(void);
+/* Starts the thread with the next malloc that takes a slow path, however small the program. False: there will be none. */
+bool background_wish(void);
 /* The thread runs, and will look. */
 bool background_watches(void);
 

@@ -12,10 +12,11 @@
 #include <string.h>
 
 #define PERIOD_MS_MIN 100u
-#define SLOW_PATH_SHARE 400u /* of the time, goes into snapshots by slow paths */
-#define LOOK_SHARE 10u       /* by the thread */
-#define MAKES_MAX 4u         /* a program that closes our descriptor again and again is left alone */
-#define HEAP_ROWS 64u        /* the largest */
+#define SLOW_PATH_SHARE 400u   /* of the time, goes into snapshots by slow paths */
+#define LOOK_SHARE 10u         /* by the thread */
+#define SLOW_PATH_HEAPS_MAX 8u /* more have locks to be waited for: that is left to the thread */
+#define MAKES_MAX 4u           /* a program that closes our descriptor again and again is left alone */
+#define HEAP_ROWS 64u          /* the largest */
 
 /* The columns of each table; totals has those of stats_fields. */
 static const char *const moment_columns[] = {"time_ns", "cost_ns"};
@@ -50,7 +51,7 @@ static struct {
   int pid;
   unsigned makes;
   _Atomic uint64_t written_ms; /* when the last snapshot was, */
-  _Atomic uint64_t cost_ns;    /* and how long it took */
+  _Atomic uint64_t cost_ns;    /* and how long it worked: waiting costs nothing */
   struct hak_stats stats;
   struct class_sums {
     size_t slabs, taken, in_bins;
@@ -241,7 +242,8 @@ static uint64_t checksum_of(_Atomic uint64_t *words) {
 }
 
 /* The lock is held. Figures are collected before the slot is touched, as far as there is a place for them. */
-static void snapshot_write(uint64_t begun_ns) {
+static void snapshot_write(void) {
+  uint64_t begun_ns = os_nanoseconds(), worked_ns = os_thread_nanoseconds();
   struct live_head *head = live.head;
   uint64_t snapshot = live_snapshot_of(atomic_load_explicit(&head->sequence, memory_order_relaxed)) + 1;
   _Atomic uint64_t *words = words_of(snapshot);
@@ -252,7 +254,7 @@ static void snapshot_write(uint64_t begun_ns) {
   write_heaps(words);
   write_classes(words);
   write_sites(words);
-  const uint64_t moment[] = {begun_ns, os_nanoseconds() - begun_ns};
+  const uint64_t moment[] = {begun_ns, os_thread_nanoseconds() - worked_ns};
   put_row(words, TABLE_MOMENT, 0, moment);
   put_row_count(words, TABLE_MOMENT, 1);
   put(words + LIVE_CHECKSUM, checksum_of(words));
@@ -260,9 +262,9 @@ static void snapshot_write(uint64_t begun_ns) {
 }
 
 static void refresh(void) {
-  uint64_t begun_ns = os_nanoseconds();
-  snapshot_write(begun_ns);
-  atomic_store_explicit(&live.cost_ns, os_nanoseconds() - begun_ns, memory_order_relaxed);
+  uint64_t worked_ns = os_thread_nanoseconds();
+  snapshot_write();
+  atomic_store_explicit(&live.cost_ns, os_thread_nanoseconds() - worked_ns, memory_order_relaxed);
   atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed);
 }
 
@@ -323,14 +325,16 @@ static bool page_is_in_order(void) {
 }
 
 static COLD void tick(void) {
-  if (background_watches() || !is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE) || !lock_try(&live.lock))
+  if (background_watches() || !is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE))
+    return;
+  bool is_left = live.pid == os_process_id() && background_wish() && heap_count() > SLOW_PATH_HEAPS_MAX;
+  if (is_left || !lock_try(&live.lock))
     return;
   if (!is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE)) {
     /* another thread was quicker */
   } else if (page_is_in_order()) {
     refresh();
     atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
-    background_wish();
   } else {
     atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed); /* tries again after a while */
   }

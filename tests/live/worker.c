@@ -90,7 +90,7 @@ static void hold_memory(void) {
 
 /* Slow paths after the rests between two snapshots are over, as a program has them now and then. */
 static void stir(void) {
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 4; i++) {
     usleep(40000);
     free(test_opaque(calloc(1, LARGE)));
   }
