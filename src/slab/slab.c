@@ -38,7 +38,7 @@ _Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest 
 
 /* Under the lock: a plain store is enough. */
 static void taken_change(struct slab_set *set, unsigned cls, size_t blocks) {
-  set->class_taken[cls] += blocks;
+  set->taken_blocks[cls] += blocks;
   atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + blocks * class_bytes(cls), memory_order_relaxed);
 }
 
@@ -113,7 +113,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     slab->bitmap[whole_words] = ((uint64_t)1 << class->block_count % 64) - 1;
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
-  set->class_slabs[cls]++;
+  set->slab_count[cls]++;
   list_update(set, slab);
   return slab;
 }
@@ -123,7 +123,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   list_remove(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
   set->slab_bytes -= UNIT_BYTES << order;
-  set->class_slabs[slab->class]--;
+  set->slab_count[slab->class]--;
   unsigned keep =
       UNLIKELY(learned_acts()) ? learned_small_freed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PROFILE;
   units_give(slab->base, order, keep);

@@ -184,11 +184,11 @@ static size_t heap_row(_Atomic uint64_t *words, size_t *rows, size_t slab_bytes)
 static size_t add_classes(const struct heap *heap) {
   size_t bytes = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    if (heap->slabs.class_slabs[cls] == 0)
+    if (heap->slabs.slab_count[cls] == 0)
       continue;
     size_t in_bin = bin_blocks(heap, cls);
-    live.classes[cls].slabs += heap->slabs.class_slabs[cls];
-    live.classes[cls].taken += heap->slabs.class_taken[cls];
+    live.classes[cls].slabs += heap->slabs.slab_count[cls];
+    live.classes[cls].taken += heap->slabs.taken_blocks[cls];
     live.classes[cls].in_bins += in_bin;
     bytes += in_bin * class_bytes(cls);
   }
