@@ -15,6 +15,7 @@
 #include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
+#include "telemetry/live.h"
 #include "telemetry/stats.h"
 
 #include <errno.h>
@@ -63,6 +64,7 @@ void housekeep(void) {
   background_tick();
   if (UNLIKELY(atomic_load_explicit(&tally_is_untold, memory_order_relaxed)))
     tally_tell_all();
+  live_tick();
 }
 
 /* Memory is out: gives back what is held free, address space included. */

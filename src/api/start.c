@@ -20,6 +20,7 @@
 #include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
+#include "telemetry/live.h"
 #include "telemetry/stats.h"
 
 #include <pthread.h>
@@ -124,6 +125,8 @@ static const struct fork_step {
     {usage_lock_for_fork, usage_unlock_after_fork},
     {limit_callback_lock_for_fork, limit_callback_unlock_after_fork},
     {NULL, huge_after_fork},
+    {NULL,
+     live_after_fork}, /* the word it takes away is the background's until that has forgotten it, which is before */
     {NULL, background_after_fork},
 };
 #define FORK_STEPS (sizeof fork_steps / sizeof fork_steps[0])
@@ -189,6 +192,13 @@ static void policy_write(void) {
   say_at_end(policy_complaint);
 }
 
+static void live_begin(void) {
+  if (!slow_path_begin())
+    return;
+  live_start();
+  slow_path_end();
+}
+
 __attribute__((constructor(101))) void hak_start(void) {
   error_output = os_file_identity(2);
   options_read();
@@ -198,6 +208,7 @@ __attribute__((constructor(101))) void hak_start(void) {
   prewarm();
   policy_read();
   heap_profile_begin();
+  live_begin();
   if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
     say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
   report_open();

@@ -131,6 +131,11 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Where the profile is written at the end, for pprof; %p: the process id, else children write none.",
         OPTION_AT_START,
         "Read once; hak_profile_dump takes a path."},
+    [OPTION_LIVE] = {
+        "live", "HAKMEM_LIVE", "", SAME(LIVE_OFF), 0, LIVE_ON, {"off", "on"},
+        "Keep a page with figures of the heap that `hak stats PID` and `hak top` read while the program runs.",
+        OPTION_AT_START,
+        "The page is made when the program starts."},
 };
 /* clang-format on */
 

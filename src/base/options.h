@@ -34,6 +34,7 @@ enum option {
   OPTION_HEAP_PROFILE,
   OPTION_HEAP_PROFILE_KB,
   OPTION_HEAP_PROFILE_FILE,
+  OPTION_LIVE,
   OPTION_COUNT
 };
 
@@ -45,6 +46,7 @@ enum cgroup_mode { CGROUP_ON, CGROUP_OFF };
 enum background_mode { BACKGROUND_ON, BACKGROUND_OFF };
 enum huge_mode { HUGE_OFF, HUGE_LARGE, HUGE_ALL };
 enum prewarm_mode { PREWARM_OFF, PREWARM_ON };
+enum live_mode { LIVE_OFF, LIVE_ON };
 enum policy_mode { POLICY_OFF, POLICY_FROZEN, POLICY_EVOLVING };
 enum heap_profile_mode { HEAP_PROFILE_OFF, HEAP_PROFILE_ON, HEAP_PROFILE_LEAKS };
 enum counting_mode { COUNTING_OFF, COUNTING_ON };

@@ -396,6 +396,8 @@ void bins_drop_all(struct heap *heap) {
   }
 }
 
+size_t bin_blocks(const struct heap *heap, unsigned cls) { return bin_count(heap, cls); }
+
 struct bins_content bins_content(const struct heap *heap) {
   struct bins_content content = {0};
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {

@@ -84,6 +84,7 @@ struct heap {
   _Atomic size_t inbox_bytes; /* of the blocks in it */
   _Atomic uint32_t inbox_envelopes;
   _Atomic bool parked;       /* swept, and nobody owns it */
+  _Atomic int thread_id;     /* of the last owner, where somebody may look (option `live`); 0: not known */
   _Atomic bool flush_wanted; /* somebody trims: the owner empties its bins at its next slow path */
 };
 
@@ -136,6 +137,8 @@ struct heap *heap_attach(void);
 /* Makes a heap that no thread will own: its slabs are used under its lock, its bins not at all. NULL when memory is out. */
 struct heap *heap_make_shared(void);
 struct heap *heap_by_id(uint32_t id);
+/* The calling thread owns it: noted, if the option `live` says that somebody may look. */
+void heap_note_thread(struct heap *heap);
 uint32_t heap_count(void);
 /* Sweeps up to `heaps_max` heaps of dead threads, looking round from where the last call stopped. */
 void heaps_sweep(uint32_t heaps_max);
@@ -179,6 +182,7 @@ struct bins_content {
   size_t blocks, bytes;
 };
 struct bins_content bins_content(const struct heap *heap);
+size_t bin_blocks(const struct heap *heap, unsigned cls);
 
 /* envelope.c */
 

@@ -1,6 +1,7 @@
 /* All heaps, and who gets which. */
 #include "heap/heap.h"
 
+#include "base/options.h"
 #include "map/metadata.h"
 #include "map/page_map.h"
 #include "os/fault.h"
@@ -83,6 +84,11 @@ static struct heap *take_orphan(uint32_t looks) {
   return NULL;
 }
 
+void heap_note_thread(struct heap *heap) {
+  int thread_id = UNLIKELY(option_value(OPTION_LIVE) == LIVE_ON) ? os_thread_id() : 0;
+  atomic_store_explicit(&heap->thread_id, thread_id, memory_order_relaxed);
+}
+
 struct heap *heap_attach(void) {
   lock_take(&registry.lock);
   struct heap *heap = take_orphan(LOOKS_MAX);
@@ -97,6 +103,7 @@ struct heap *heap_attach(void) {
   lock_give(&heap->lock);
   heap->callback_frame = 0; /* of an owner that ended in there */
   heap->holes_class = 0;
+  heap_note_thread(heap);
   hak_self = &heap->front;
   return heap;
 }
@@ -191,6 +198,7 @@ static void unlock_in_child(void) {
     lifeline_reset(&heap->lifeline);
     if (heap == self) {
       lifeline_take(&heap->lifeline);
+      heap_note_thread(heap);
     } else {
       bins_drop_all(heap);
       outbox_drop_all(heap);

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/probe.h"
 #include "large/big_cache.h"
+#include "large/large_sites.h"
 #include "learn/learned.h"
 #include "map/extent.h"
 #include "map/huge.h"
@@ -182,6 +183,8 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
     range->caller = UNLIKELY(learned_acts()) ? learned_large_taken(site, large_range_bytes(range)) : 0;
     range->steady = steady;
     HAK_PROBE(large_alloc, range->base, size, large_range_bytes(range), site);
+    if (UNLIKELY(large_sites_are_counted()))
+      large_site_taken(hash, site, large_range_bytes(range));
   }
   return object_made(range, promised);
 }
@@ -251,6 +254,8 @@ void large_free(void *object) {
   add(&large.live_count, (size_t)-1);
   add(&large.live_bytes, -bytes);
   mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  if (UNLIKELY(large_sites_are_counted()))
+    large_site_freed(range->site, bytes);
   if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
     huge_judge_mapping(object, bytes);
   cache_or_end(range);
@@ -267,6 +272,8 @@ void large_clear(void *object, size_t size) {
 static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   if (UNLIKELY(learned_acts()))
     learned_large_resized(range->caller, bytes, wanted);
+  if (UNLIKELY(large_sites_are_counted()))
+    large_site_resized(range->site, bytes, wanted);
   range->units = (uint32_t)(wanted / UNIT_BYTES);
   add(&large.live_bytes, wanted - bytes);
   if (wanted > bytes)
@@ -382,6 +389,8 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
   grown->caller = range->caller;
   if (UNLIKELY(learned_acts()))
     learned_large_resized(grown->caller, 0, large_range_bytes(grown));
+  if (UNLIKELY(large_sites_are_counted()))
+    large_site_taken(grown->site, 0, large_range_bytes(grown));
   memcpy(grown->base, range->base, bytes);
   large_free(range->base);
   return grown->base;

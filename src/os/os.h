@@ -66,6 +66,8 @@ uint64_t os_milliseconds(void);
 /* Nanoseconds since some start; since 1970. */
 uint64_t os_nanoseconds(void);
 uint64_t os_epoch_nanoseconds(void);
+/* That the calling thread has worked. */
+uint64_t os_thread_nanoseconds(void);
 
 void os_write(int fd, const char *bytes, size_t length);
 /* A duplicate of fd, numbered `lowest` or above, closed on exec; -1 if there is none. */
@@ -79,6 +81,7 @@ struct os_file os_file_identity(int fd);
  * behind the last, and always if the process runs with raised privileges. */
 const char *os_environment_next(const char *prefix, size_t *cursor);
 int os_process_id(void);
+int os_thread_id(void);
 
 /* Page faults and peak resident bytes of this process so far. (ru_maxrss would not do: a process
  * inherits it through exec from whoever started it.) */
@@ -127,5 +130,6 @@ enum os_call {
   OS_CALL_KINDS
 };
 uint64_t os_calls(enum os_call kind);
+void os_call_count(enum os_call kind); /* for the other files of this folder */
 
 #endif

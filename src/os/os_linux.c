@@ -20,6 +20,8 @@ static _Atomic uint64_t calls[OS_CALL_KINDS];
 
 static void count(enum os_call kind) { atomic_fetch_add_explicit(&calls[kind], 1, memory_order_relaxed); }
 
+void os_call_count(enum os_call kind) { count(kind); }
+
 uint64_t os_calls(enum os_call kind) { return atomic_load_explicit(&calls[kind], memory_order_relaxed); }
 
 size_t os_page_bytes(void) {
@@ -183,6 +185,12 @@ uint64_t os_epoch_nanoseconds(void) {
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+uint64_t os_thread_nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* By system call, not by write(): that is a cancellation point. */
 void os_write(int fd, const char *bytes, size_t length) {
   int kept = errno;
@@ -225,6 +233,7 @@ const char *os_environment_next(const char *prefix, size_t *cursor) {
 }
 
 int os_process_id(void) { return (int)getpid(); }
+int os_thread_id(void) { return (int)syscall(SYS_gettid); }
 
 /* A field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
 static uint64_t status_field(const char *key) {

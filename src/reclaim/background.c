@@ -4,6 +4,7 @@
 #include "map/usage.h"
 #include "os/cgroup.h"
 #include "os/os.h"
+#include "os/shared.h"
 #include "reclaim/reclaim.h"
 
 #define START_BYTES ((size_t)16 << 20)
@@ -16,18 +17,24 @@
 enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS, BACKGROUND_ENDED };
 
+static _Atomic uint32_t own_awake;
+
 static struct {
   _Atomic uint32_t state;
-  _Atomic uint32_t awake;          /* enum awake; the thread sleeps on this word */
-  _Atomic bool active;             /* a slow path passed since the thread looked */
-  _Atomic bool learned_waits;      /* that was seen */
+  _Atomic(_Atomic uint32_t *) awake; /* enum awake; the thread sleeps on this word */
+  void (*look)(void);                /* or NULL */
+  _Atomic bool active;               /* a slow path passed since the thread looked */
+  _Atomic bool learned_waits;        /* that was seen */
+  _Atomic bool wished;
   _Atomic bool ending;             /* the main thread is gone */
   _Atomic size_t start_bytes;      /* held, */
   _Atomic size_t start_free_bytes; /* or free, which is what the child of a big process may come to */
   int pressure;                    /* descriptor of the thread's, -1: none */
   struct os_file pressure_file;
   bool prepared;
-} background = {.start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .pressure = -1};
+} background = {.awake = &own_awake, .start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .pressure = -1};
+
+static _Atomic uint32_t *awake(void) { return atomic_load_explicit(&background.awake, memory_order_acquire); }
 
 static bool background_runs(void) {
   return atomic_load_explicit(&background.state, memory_order_acquire) == BACKGROUND_RUNS;
@@ -41,14 +48,21 @@ static uint64_t period_ms(void) {
 static bool is_ending(void) { return atomic_load_explicit(&background.ending, memory_order_seq_cst); }
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
+static bool is_awake(enum awake state) { return atomic_load_explicit(awake(), memory_order_seq_cst) == state; }
+
+static void wait_or_look(enum awake state, uint64_t timeout_ms) {
+  if (os_shared_wait(awake(), state, timeout_ms) && is_awake(state) && background.look != NULL)
+    background.look();
+}
+
 /* A slow path sets active, then looks at awake; here awake is set, then active looked at: one of both sees
  * the other's, as all four are sequentially consistent. */
 static void sleep_until_woken(void) {
-  atomic_store_explicit(&background.awake, ASLEEP, memory_order_seq_cst);
+  atomic_store_explicit(awake(), ASLEEP, memory_order_seq_cst);
   if (atomic_load_explicit(&background.active, memory_order_seq_cst) || is_ending())
-    atomic_store_explicit(&background.awake, AWAKE, memory_order_relaxed);
-  while (atomic_load_explicit(&background.awake, memory_order_seq_cst) == ASLEEP)
-    os_futex_wait(&background.awake, ASLEEP);
+    atomic_store_explicit(awake(), AWAKE, memory_order_relaxed);
+  while (is_awake(ASLEEP))
+    wait_or_look(ASLEEP, UINT64_MAX);
 }
 
 static void pressure_open(void) {
@@ -79,7 +93,9 @@ static uint64_t wait_ms(void) {
 
 /* Waits a period; true if the system got short of memory meanwhile. */
 static bool wait_period(void) {
-  os_futex_wait_for(&background.awake, AWAKE, wait_ms());
+  uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
+  for (; now_ms < until_ms && is_awake(AWAKE); now_ms = os_milliseconds())
+    wait_or_look(AWAKE, until_ms - now_ms);
   if (!pressure_is_ours())
     return false;
   enum os_wait result = os_pressure_poll(background.pressure, 0);
@@ -127,10 +143,9 @@ void background_tick(void) {
   if (!atomic_load_explicit(&background.active, memory_order_relaxed))
     atomic_store_explicit(&background.active, true, memory_order_seq_cst);
   uint32_t asleep = ASLEEP;
-  if (UNLIKELY(atomic_load_explicit(&background.awake, memory_order_seq_cst) == ASLEEP) &&
-      atomic_compare_exchange_strong_explicit(&background.awake, &asleep, AWAKE, memory_order_seq_cst,
-                                              memory_order_relaxed))
-    os_futex_wake(&background.awake);
+  if (UNLIKELY(is_awake(ASLEEP)) &&
+      atomic_compare_exchange_strong_explicit(awake(), &asleep, AWAKE, memory_order_seq_cst, memory_order_relaxed))
+    os_shared_wake(awake());
 }
 
 /* Slabs that were opened and hardly used count as held: such a program is small all the same. */
@@ -147,8 +162,9 @@ COLD static void start(void) {
   if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_acq_rel,
                                                memory_order_relaxed))
     return;
-  atomic_store_explicit(&background.awake, AWAKE, memory_order_relaxed);
+  atomic_store_explicit(awake(), AWAKE, memory_order_relaxed);
   atomic_store_explicit(&background.learned_waits, false, memory_order_relaxed);
+  atomic_store_explicit(&background.wished, false, memory_order_relaxed);
   if (!os_thread_start(run))
     atomic_store_explicit(&background.state, BACKGROUND_ENDED, memory_order_release);
 }
@@ -156,7 +172,8 @@ COLD static void start(void) {
 void background_start_if_due(void) {
   bool due = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
              usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
-  bool waits = atomic_load_explicit(&background.learned_waits, memory_order_relaxed);
+  bool waits = atomic_load_explicit(&background.learned_waits, memory_order_relaxed) ||
+               atomic_load_explicit(&background.wished, memory_order_relaxed);
   if (LIKELY(!due && !waits) || atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE ||
       !background.prepared || !is_wanted() || (!waits && !is_big()))
     return;
@@ -166,8 +183,8 @@ void background_start_if_due(void) {
 static void main_thread_ends(void *unused) {
   (void)unused;
   atomic_store_explicit(&background.ending, true, memory_order_seq_cst);
-  atomic_store_explicit(&background.awake, SHALL_END, memory_order_seq_cst);
-  os_futex_wake(&background.awake);
+  atomic_store_explicit(awake(), SHALL_END, memory_order_seq_cst);
+  os_shared_wake(awake());
 }
 
 void background_prepare(void) {
@@ -175,6 +192,27 @@ void background_prepare(void) {
   os_at_thread_end(main_thread_ends);
   background.prepared = true;
 }
+
+bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
+  uint32_t none = BACKGROUND_NONE;
+  if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_acq_rel,
+                                               memory_order_relaxed))
+    return false;
+  background.look = look;
+  atomic_store_explicit(&background.awake, word, memory_order_release);
+  atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_release);
+  return true;
+}
+
+bool background_wish(void) {
+  if (atomic_load_explicit(&background.state, memory_order_relaxed) == BACKGROUND_ENDED || !background.prepared ||
+      !is_wanted())
+    return false;
+  atomic_store_explicit(&background.wished, true, memory_order_relaxed);
+  return true;
+}
+
+bool background_watches(void) { return background_runs() && background.look != NULL; }
 
 void background_after_fork(bool child) {
   if (!child)
@@ -185,4 +223,7 @@ void background_after_fork(bool child) {
   atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_relaxed);
   atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);
   atomic_store_explicit(&background.learned_waits, false, memory_order_relaxed);
+  atomic_store_explicit(&background.wished, false, memory_order_relaxed);
+  background.look = NULL;
+  atomic_store_explicit(&background.awake, &own_awake, memory_order_relaxed);
 }

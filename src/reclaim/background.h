@@ -23,6 +23,15 @@ void background_start_if_due(void);
 /* In the main thread, once, before any other function here. */
 void background_prepare(void);
 
+/* From here on the thread sleeps on this word, which is 0 when it comes to it; who wakes it without a change of the
+ * word wants `look` to be called. The word stays for ever, but in the child of a fork, which forgets it. False: the
+ * thread runs already, and nothing is changed. */
+bool background_watch(_Atomic uint32_t *word, void (*look)(void));
+/* Starts the thread with the next malloc that takes a slow path, however small the program. False: there will be none. */
+bool background_wish(void);
+/* The thread runs, and will look. */
+bool background_watches(void);
+
 void background_after_fork(bool child);
 
 #endif

@@ -37,8 +37,9 @@ _Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
 _Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest blocks fit a unit's bitmap");
 
 /* Under the lock: a plain store is enough. */
-static void taken_change(struct slab_set *set, size_t bytes) {
-  atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + bytes, memory_order_relaxed);
+static void taken_change(struct slab_set *set, unsigned cls, size_t blocks) {
+  set->taken_blocks[cls] += blocks;
+  atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + blocks * class_bytes(cls), memory_order_relaxed);
 }
 
 static unsigned list_of(const struct slab *slab) {
@@ -112,6 +113,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     slab->bitmap[whole_words] = ((uint64_t)1 << class->block_count % 64) - 1;
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
+  set->slab_count[cls]++;
   list_update(set, slab);
   return slab;
 }
@@ -121,6 +123,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   list_remove(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
   set->slab_bytes -= UNIT_BYTES << order;
+  set->slab_count[slab->class]--;
   unsigned keep =
       UNLIKELY(learned_acts()) ? learned_small_freed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PROFILE;
   units_give(slab->base, order, keep);
@@ -177,7 +180,7 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     taken += take_from(slab, slots - taken, wanted - taken);
     list_update(set, slab);
   }
-  taken_change(set, taken * class_bytes(cls));
+  taken_change(set, cls, taken);
   return taken;
 }
 
@@ -224,7 +227,7 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
     if (UNLIKELY(++slab->free_count > slab->list_until))
       slab_got_emptier(set, slab);
   }
-  taken_change(set, -(count * class.bytes));
+  taken_change(set, cls, -count);
 }
 
 void slab_set_close_empty(struct slab_set *set) {

@@ -25,6 +25,8 @@ struct slab_set {
   uint32_t key;                                          /* const: entry_key of the owning heap */
   size_t slab_bytes;                                     /* of open slabs */
   _Atomic size_t taken_bytes;                            /* of blocks outside the bitmaps; read by anybody */
+  uint32_t slab_count[HAK_CLASS_COUNT];                  /* open ones, */
+  size_t taken_blocks[HAK_CLASS_COUNT];                  /* and blocks outside the bitmaps, by class */
   struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS]; /* [0]: a quarter or less is free */
 };
 

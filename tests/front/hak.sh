@@ -48,6 +48,10 @@ expect 0 'lean' '' "$hak" run --quiet --profile lean -- sh -c 'echo "$HAKMEM_PRO
 expect 0 'Lean' '' "$hak" run --quiet --profile=Lean -- sh -c 'echo "$HAKMEM_PROFILE"'
 expect 0 'MIXED_TINYV3_C7_SAFE' '' "$hak" run --quiet --profile MIXED_TINYV3_C7_SAFE -- sh -c 'echo "$HAKMEM_PROFILE"'
 HAKMEM_SS_OS_STATS=1 expect 0 '' '' "$hak" run --quiet -- true
+expect 2 '' 'is no process id' "$hak" stats x
+expect 2 '' 'there is no process' "$hak" stats 999999999
+expect 0 "$("$hak" help stats)" '' "$hak" stats --help
+expect 0 "$("$hak" help top)" '' "$hak" top --help
 # The summary goes to stderr, once: a child of the program prints none.
 expect 0 '' 'hakmem' "$hak" run -- python3 -c ''
 lines=$(wc -l <"$work/err")

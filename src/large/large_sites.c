@@ -1,0 +1,69 @@
+#include "large/large_sites.h"
+
+#define PROBES_MAX 16u
+
+/* Address and hash never change once they are there; the hash comes first, and 0 says that the place is free. */
+static struct place {
+  _Atomic uint32_t hash;
+  _Atomic uintptr_t address;
+  _Atomic size_t live_count, live_bytes;
+  _Atomic uint64_t taken_count, taken_bytes;
+} places[LARGE_SITES + 1];
+
+static struct place *place_of(uint32_t hash, bool may_begin) {
+  for (uint32_t i = 0; hash != 0 && i < PROBES_MAX; i++) {
+    struct place *place = &places[(hash + i) % LARGE_SITES];
+    uint32_t known = atomic_load_explicit(&place->hash, memory_order_relaxed);
+    if (known == 0 && may_begin &&
+        atomic_compare_exchange_strong_explicit(&place->hash, &known, hash, memory_order_relaxed, memory_order_relaxed))
+      return place;
+    if (known == hash)
+      return place;
+    if (known == 0)
+      break;
+  }
+  return &places[LARGE_SITES];
+}
+
+static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_relaxed); }
+
+void large_site_taken(uint32_t hash, uintptr_t site, size_t bytes) {
+  struct place *place = place_of(hash, site != 0);
+  if (place != &places[LARGE_SITES] && atomic_load_explicit(&place->address, memory_order_relaxed) == 0)
+    atomic_store_explicit(&place->address, site, memory_order_relaxed);
+  add(&place->live_count, 1);
+  add(&place->live_bytes, bytes);
+  atomic_fetch_add_explicit(&place->taken_count, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&place->taken_bytes, bytes, memory_order_relaxed);
+}
+
+void large_site_freed(uint32_t hash, size_t bytes) {
+  struct place *place = place_of(hash, false);
+  add(&place->live_count, (size_t)-1);
+  add(&place->live_bytes, -bytes);
+}
+
+void large_site_resized(uint32_t hash, size_t bytes, size_t wanted) {
+  struct place *place = place_of(hash, false);
+  add(&place->live_bytes, wanted - bytes);
+  if (wanted > bytes)
+    atomic_fetch_add_explicit(&place->taken_bytes, wanted - bytes, memory_order_relaxed);
+}
+
+/* What was taken before the option was read, and freed after, makes it less than nothing. */
+static size_t at_least_nothing(_Atomic size_t *sum) {
+  size_t value = atomic_load_explicit(sum, memory_order_relaxed);
+  return value > SIZE_MAX / 2 ? 0 : value;
+}
+
+bool large_site_get(unsigned index, struct large_site *out) {
+  struct place *place = &places[index];
+  *out = (struct large_site){
+      .address = atomic_load_explicit(&place->address, memory_order_relaxed),
+      .live_count = at_least_nothing(&place->live_count),
+      .live_bytes = at_least_nothing(&place->live_bytes),
+      .taken_count = atomic_load_explicit(&place->taken_count, memory_order_relaxed),
+      .taken_bytes = atomic_load_explicit(&place->taken_bytes, memory_order_relaxed),
+  };
+  return out->taken_count > 0;
+}

@@ -1,0 +1,28 @@
+/* large_sites.h: which call sites have how much in large objects; counted where somebody may look (option `live`).
+ *
+ * A table of LARGE_SITES places and one more for all sites that found none. A site keeps its place. Numbers are
+ * changed and read without a lock: each is true by itself.
+ */
+#ifndef HAK_LARGE_LARGE_SITES_H
+#define HAK_LARGE_LARGE_SITES_H
+
+#include "base/options.h"
+
+#define LARGE_SITES 128u
+
+static inline bool large_sites_are_counted(void) { return option_value(OPTION_LIVE) == LIVE_ON; }
+
+/* hash: of the site (large/big_cache.h); site: its address, 0 if only the hash is at hand. */
+void large_site_taken(uint32_t hash, uintptr_t site, size_t bytes);
+void large_site_freed(uint32_t hash, size_t bytes);
+void large_site_resized(uint32_t hash, size_t bytes, size_t wanted);
+
+struct large_site {
+  uintptr_t address; /* malloc was called from there; 0: the sites without a place */
+  size_t live_count, live_bytes;
+  uint64_t taken_count, taken_bytes; /* so far */
+};
+/* Place `index`, up to LARGE_SITES, the last one that of the others. False if nobody has it. */
+bool large_site_get(unsigned index, struct large_site *out);
+
+#endif

@@ -1,0 +1,114 @@
+#include "os/shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FD_MIN 100 /* out of the way of programs that number their own */
+
+/* Not in all headers that this is built with. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+#ifndef F_ADD_SEALS
+#define F_ADD_SEALS 1033
+#define F_SEAL_SEAL 0x0001
+#define F_SEAL_SHRINK 0x0002
+#define F_SEAL_GROW 0x0004
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+static int memory_file(const char *name) {
+  unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  long fd = syscall(SYS_memfd_create, name, flags | MFD_NOEXEC_SEAL);
+  if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+    fd = syscall(SYS_memfd_create, name, flags);
+  return (int)fd;
+}
+
+static bool may_be_so_long(size_t bytes) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur; /* else the kernel sends a signal */
+}
+
+/* The pages are there before anybody writes to them. */
+static void *map_file(int fd, size_t bytes) {
+  if (!may_be_so_long(bytes) || fchmod(fd, 0600) != 0 || syscall(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes) != 0)
+    return NULL;
+  void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED)
+    return NULL;
+  const int length = F_SEAL_SHRINK | F_SEAL_GROW;
+  if (fcntl(fd, F_ADD_SEALS, length | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0 ||
+      fcntl(fd, F_ADD_SEALS, length | F_SEAL_SEAL) == 0)
+    return base;
+  munmap(base, bytes);
+  return NULL;
+}
+
+static bool make(struct os_shared *out, const char *name, size_t bytes) {
+  int low = memory_file(name);
+  if (low < 0)
+    return false;
+  int fd = os_duplicate_above(low, FD_MIN);
+  syscall(SYS_close, low);
+  if (fd < 0)
+    return false;
+  bytes = round_up(bytes, os_page_bytes());
+  void *base = map_file(fd, bytes);
+  if (base == NULL) {
+    syscall(SYS_close, fd);
+    return false;
+  }
+  *out = (struct os_shared){.base = base, .bytes = bytes, .fd = fd, .file = os_file_identity(fd)};
+  return true;
+}
+
+bool os_shared_make(struct os_shared *out, const char *name, size_t bytes) {
+  int kept = errno;
+  *out = (struct os_shared){.fd = -1};
+  bool made = make(out, name, bytes);
+  errno = kept;
+  return made;
+}
+
+bool os_shared_is_open(const struct os_shared *shared) {
+  struct os_file file = os_file_identity(shared->fd);
+  return file.device == shared->file.device && file.inode == shared->file.inode;
+}
+
+void os_shared_drop(struct os_shared *shared) {
+  int kept = errno;
+  if (shared->base != NULL) {
+    munmap(shared->base, shared->bytes);
+    if (os_shared_is_open(shared))
+      syscall(SYS_close, shared->fd);
+  }
+  *shared = (struct os_shared){.fd = -1};
+  errno = kept;
+}
+
+bool os_shared_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+  struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+  int kept = errno;
+  os_call_count(OS_CALL_FUTEX);
+  long result = syscall(SYS_futex, word, FUTEX_WAIT, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
+  errno = kept;
+  return result == 0;
+}
+
+void os_shared_wake(_Atomic uint32_t *word) {
+  int kept = errno;
+  os_call_count(OS_CALL_FUTEX);
+  syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+  errno = kept;
+}

@@ -1,0 +1,357 @@
+#include "telemetry/live.h"
+
+#include "base/options.h"
+#include "heap/heap.h"
+#include "large/large_sites.h"
+#include "os/os.h"
+#include "os/shared.h"
+#include "reclaim/background.h"
+#include "telemetry/live_page.h"
+#include "telemetry/stats.h"
+
+#include <string.h>
+
+#define PERIOD_MS_MIN 100u
+#define SLOW_PATH_SHARE 400u   /* of the time, goes into snapshots by slow paths */
+#define LOOK_SHARE 10u         /* by the thread */
+#define SLOW_PATH_HEAPS_MAX 8u /* more have locks to be waited for: that is left to the thread */
+#define MAKES_MAX 4u           /* a program that closes our descriptor again and again is left alone */
+#define HEAP_ROWS 64u          /* the largest */
+
+/* The columns of each table; totals has those of stats_fields. */
+static const char *const moment_columns[] = {"time_ns", "cost_ns"};
+static const char *const class_columns[] = {"block_bytes", "slab_bytes", "taken_bytes", "bin_bytes"};
+static const char *const heap_columns[] = {"id",        "thread_id",   "parked",  "slab_bytes", "taken_bytes",
+                                           "bin_bytes", "inbox_bytes", "refills", "flushes"};
+static const char *const site_columns[] = {"address", "live_count", "live_bytes", "taken_count", "taken_bytes"};
+
+enum table { TABLE_MOMENT, TABLE_TOTALS, TABLE_CLASSES, TABLE_HEAPS, TABLE_SITES, TABLE_COUNT };
+_Static_assert(TABLE_COUNT <= LIVE_TABLES_MAX, "all tables fit");
+
+#define COLUMNS(array) .columns = (array), .column_count = sizeof(array) / sizeof *(array)
+static const struct table_form {
+  const char *name;
+  const char *const *columns; /* NULL: those of stats_fields */
+  uint32_t column_count, rows_max;
+} forms[TABLE_COUNT] = {
+    [TABLE_MOMENT] = {.name = "moment", COLUMNS(moment_columns), .rows_max = 1},
+    [TABLE_TOTALS] = {.name = "totals", .rows_max = 1},
+    [TABLE_CLASSES] = {.name = "classes", COLUMNS(class_columns), .rows_max = HAK_CLASS_COUNT},
+    [TABLE_HEAPS] = {.name = "heaps", COLUMNS(heap_columns), .rows_max = HEAP_ROWS},
+    [TABLE_SITES] = {.name = "sites", COLUMNS(site_columns), .rows_max = LARGE_SITES + 1},
+};
+
+enum live_state { LIVE_NONE, LIVE_KEPT, LIVE_FORKED };
+
+static struct {
+  struct lock lock;       /* only tried: who finds it held leaves the work to the holder */
+  _Atomic uint32_t state; /* enum live_state; FORKED: this child has none yet */
+  struct os_shared shared;
+  struct live_head *head;
+  int pid;
+  unsigned makes;
+  _Atomic uint64_t written_ms; /* when the last snapshot was, */
+  _Atomic uint64_t cost_ns;    /* and how long it worked: waiting costs nothing */
+  struct hak_stats stats;
+  struct class_sums {
+    size_t slabs, taken, in_bins;
+  } classes[HAK_CLASS_COUNT];
+} live = {.shared.fd = -1};
+
+/* --- the page --- */
+
+static uint32_t columns_of(const struct table_form *form) {
+  return form->columns ? form->column_count : (uint32_t)stats_field_count;
+}
+static const char *column_name(const struct table_form *form, uint32_t column) {
+  return form->columns ? form->columns[column] : stats_fields[column].name;
+}
+
+/* Without a page: how long the names are together. With one, puts them there. */
+static uint32_t names_write(char *page, struct live_table *tables, uint32_t at) {
+  for (unsigned i = 0; i < TABLE_COUNT; i++) {
+    if (tables)
+      tables[i].names_at = at;
+    for (uint32_t column = 0; column < columns_of(&forms[i]); column++) {
+      const char *name = column_name(&forms[i], column);
+      size_t bytes = strlen(name) + 1;
+      if (page)
+        memcpy(page + at, name, bytes);
+      at += (uint32_t)bytes;
+    }
+  }
+  return at;
+}
+
+static uint32_t slot_words(struct live_table *tables) {
+  uint32_t words = LIVE_HEADER_WORDS;
+  for (unsigned i = 0; i < TABLE_COUNT; i++) {
+    if (tables)
+      tables[i].words_at = words;
+    words += 1 + columns_of(&forms[i]) * forms[i].rows_max;
+  }
+  return words;
+}
+
+static void head_write(struct live_head *head, size_t page_bytes) {
+  memcpy(head->mark, LIVE_MARK, sizeof head->mark);
+  head->layout = LIVE_LAYOUT;
+  head->page_bytes = (uint32_t)page_bytes;
+  head->table_count = TABLE_COUNT;
+  head->pid = (uint64_t)live.pid;
+  head->made_ns = os_nanoseconds();
+  memcpy(head->version, hak_version(), min_size(strlen(hak_version()), LIVE_VERSION_BYTES - 1));
+  for (unsigned i = 0; i < TABLE_COUNT; i++) {
+    memcpy(head->tables[i].name, forms[i].name, strlen(forms[i].name));
+    head->tables[i].columns = columns_of(&forms[i]);
+    head->tables[i].rows_max = forms[i].rows_max;
+  }
+  uint32_t names_end = names_write((char *)head, head->tables, sizeof *head);
+  head->slot_words = slot_words(head->tables);
+  head->slot_at[0] = (uint32_t)round_up(names_end, CACHE_LINE);
+  head->slot_at[1] = (uint32_t)round_up(head->slot_at[0] + head->slot_words * sizeof(uint64_t), CACHE_LINE);
+}
+
+static size_t bytes_needed(void) {
+  return round_up(names_write(NULL, NULL, sizeof(struct live_head)), CACHE_LINE) +
+         2 * round_up(slot_words(NULL) * sizeof(uint64_t), CACHE_LINE);
+}
+
+/* --- a snapshot --- */
+
+static _Atomic uint64_t *words_of(uint64_t snapshot) {
+  return (_Atomic uint64_t *)(void *)((char *)live.head + live.head->slot_at[snapshot % 2]);
+}
+
+/* Not seen before the sequence is seen to be odd. (A fence would do; ThreadSanitizer knows none.) */
+static void put(_Atomic uint64_t *word, uint64_t value) { atomic_store_explicit(word, value, memory_order_release); }
+
+static _Atomic uint64_t *rows_of(_Atomic uint64_t *words, enum table table) {
+  return words + live.head->tables[table].words_at + 1;
+}
+
+static void put_row(_Atomic uint64_t *words, enum table table, size_t row, const uint64_t *values) {
+  uint32_t columns = live.head->tables[table].columns;
+  for (uint32_t column = 0; column < columns; column++)
+    put(rows_of(words, table) + row * columns + column, values[column]);
+}
+
+static void put_row_count(_Atomic uint64_t *words, enum table table, size_t rows) {
+  put(rows_of(words, table) - 1, rows);
+}
+
+static void write_totals(_Atomic uint64_t *words) {
+  for (size_t i = 0; i < stats_field_count; i++) {
+    uint64_t value;
+    memcpy(&value, (const char *)&live.stats + stats_fields[i].offset, sizeof value);
+    put(rows_of(words, TABLE_TOTALS) + i, value);
+  }
+  put_row_count(words, TABLE_TOTALS, 1);
+}
+
+static void write_classes(_Atomic uint64_t *words) {
+  size_t rows = 0;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    const struct class_sums *sums = &live.classes[cls];
+    if (sums->slabs == 0)
+      continue;
+    const uint64_t values[] = {class_bytes(cls), sums->slabs * class_slab_bytes(cls), sums->taken * class_bytes(cls),
+                               sums->in_bins * class_bytes(cls)};
+    put_row(words, TABLE_CLASSES, rows++, values);
+  }
+  put_row_count(words, TABLE_CLASSES, rows);
+}
+
+/* The place of a heap's row: behind the others, or that of the smallest if it is smaller. */
+static size_t heap_row(_Atomic uint64_t *words, size_t *rows, size_t slab_bytes) {
+  const size_t columns = sizeof heap_columns / sizeof *heap_columns, slab_column = 3;
+  if (*rows < HEAP_ROWS)
+    return (*rows)++;
+  size_t least = HEAP_ROWS;
+  uint64_t least_bytes = slab_bytes;
+  for (size_t row = 0; row < HEAP_ROWS; row++) {
+    uint64_t bytes =
+        atomic_load_explicit(rows_of(words, TABLE_HEAPS) + row * columns + slab_column, memory_order_relaxed);
+    if (bytes < least_bytes) {
+      least = row;
+      least_bytes = bytes;
+    }
+  }
+  return least;
+}
+
+/* Adds a heap to the sums of its classes. Returns the bytes in its bins. */
+static size_t add_classes(const struct heap *heap) {
+  size_t bytes = 0;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    if (heap->slabs.slab_count[cls] == 0)
+      continue;
+    size_t in_bin = bin_blocks(heap, cls);
+    live.classes[cls].slabs += heap->slabs.slab_count[cls];
+    live.classes[cls].taken += heap->slabs.taken_blocks[cls];
+    live.classes[cls].in_bins += in_bin;
+    bytes += in_bin * class_bytes(cls);
+  }
+  return bytes;
+}
+
+static void write_heaps(_Atomic uint64_t *words) {
+  size_t rows = 0;
+  uint32_t count = heap_count();
+  memset(live.classes, 0, sizeof live.classes);
+  for (uint32_t id = 1; id <= count; id++) {
+    struct heap *heap = heap_by_id(id);
+    lock_take(&heap->lock);
+    size_t bin_bytes = add_classes(heap);
+    const uint64_t values[] = {
+        id,
+        (uint64_t)atomic_load_explicit(&heap->thread_id, memory_order_relaxed),
+        atomic_load_explicit(&heap->parked, memory_order_relaxed),
+        heap->slabs.slab_bytes,
+        slab_set_taken_bytes(&heap->slabs),
+        bin_bytes,
+        atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed),
+        heap->counters.refills,
+        heap->counters.flushes,
+    };
+    lock_give(&heap->lock);
+    size_t row = heap_row(words, &rows, values[3]);
+    if (row < HEAP_ROWS)
+      put_row(words, TABLE_HEAPS, row, values);
+  }
+  put_row_count(words, TABLE_HEAPS, rows);
+}
+
+static void write_sites(_Atomic uint64_t *words) {
+  size_t rows = 0;
+  for (unsigned i = 0; i <= LARGE_SITES; i++) {
+    struct large_site site;
+    if (!large_site_get(i, &site))
+      continue;
+    const uint64_t values[] = {site.address, site.live_count, site.live_bytes, site.taken_count, site.taken_bytes};
+    put_row(words, TABLE_SITES, rows++, values);
+  }
+  put_row_count(words, TABLE_SITES, rows);
+}
+
+static uint64_t checksum_of(_Atomic uint64_t *words) {
+  uint64_t sum = 0;
+  for (uint32_t i = LIVE_CHECKSUM + 1; i < live.head->slot_words; i++)
+    sum = live_checksum_on(sum, atomic_load_explicit(words + i, memory_order_relaxed));
+  return sum;
+}
+
+/* The lock is held. Figures are collected before the slot is touched, as far as there is a place for them. */
+static void snapshot_write(void) {
+  uint64_t begun_ns = os_nanoseconds(), worked_ns = os_thread_nanoseconds();
+  struct live_head *head = live.head;
+  uint64_t snapshot = live_snapshot_of(atomic_load_explicit(&head->sequence, memory_order_relaxed)) + 1;
+  _Atomic uint64_t *words = words_of(snapshot);
+  hak_stats_get(&live.stats);
+  atomic_store_explicit(&head->sequence, 2 * snapshot - 1, memory_order_relaxed);
+  put(words + LIVE_NUMBER, snapshot);
+  write_totals(words);
+  write_heaps(words);
+  write_classes(words);
+  write_sites(words);
+  const uint64_t moment[] = {begun_ns, os_thread_nanoseconds() - worked_ns};
+  put_row(words, TABLE_MOMENT, 0, moment);
+  put_row_count(words, TABLE_MOMENT, 1);
+  put(words + LIVE_CHECKSUM, checksum_of(words));
+  atomic_store_explicit(&head->sequence, 2 * snapshot, memory_order_release);
+}
+
+static void refresh(void) {
+  uint64_t worked_ns = os_thread_nanoseconds();
+  snapshot_write();
+  atomic_store_explicit(&live.cost_ns, os_thread_nanoseconds() - worked_ns, memory_order_relaxed);
+  atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed);
+}
+
+/* Have so many milliseconds passed since the last one, and `share` times as long as that took? */
+static bool is_due(uint64_t period_ms_min, uint64_t share) {
+  uint64_t rest_ms = share * atomic_load_explicit(&live.cost_ns, memory_order_relaxed) / 1000000;
+  uint64_t written_ms = atomic_load_explicit(&live.written_ms, memory_order_relaxed);
+  return os_milliseconds() >= written_ms + max_size(period_ms_min, rest_ms);
+}
+
+/* --- who writes --- */
+
+/* Called by the background thread when a reader wakes it. */
+static void look(void) {
+  if (!is_due(0, LOOK_SHARE) || !lock_try(&live.lock))
+    return;
+  if (live.pid == os_process_id())
+    refresh();
+  lock_give(&live.lock);
+}
+
+/* The lock is held. An earlier page stays mapped: another thread may be about to wake the word in it. */
+static bool page_make(void) {
+  struct os_shared made;
+  if (live.makes == MAKES_MAX || !os_shared_make(&made, LIVE_FILE_NAME, bytes_needed()))
+    return false;
+  live.makes++;
+  struct live_head *head = made.base;
+  if (!background_watch(&head->awake, look)) {
+    os_shared_drop(&made);
+    return false;
+  }
+  live.shared = made;
+  live.head = head;
+  live.pid = os_process_id();
+  head_write(head, made.bytes);
+  return true;
+}
+
+void live_start(void) {
+  if (option_value(OPTION_LIVE) != LIVE_ON)
+    return;
+  lock_take(&live.lock);
+  if (heap_current())
+    heap_note_thread(heap_current());
+  if (page_make()) {
+    refresh();
+    atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
+  }
+  lock_give(&live.lock);
+}
+
+/* The lock is held. */
+static bool page_is_in_order(void) {
+  if (atomic_load_explicit(&live.state, memory_order_relaxed) == LIVE_FORKED)
+    return page_make();
+  return live.pid == os_process_id() && (os_shared_is_open(&live.shared) || page_make());
+}
+
+static COLD void tick(void) {
+  if (background_watches() || !is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE))
+    return;
+  bool is_left = live.pid == os_process_id() && background_wish() && heap_count() > SLOW_PATH_HEAPS_MAX;
+  if (is_left || !lock_try(&live.lock))
+    return;
+  if (!is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE)) {
+    /* another thread was quicker */
+  } else if (page_is_in_order()) {
+    refresh();
+    atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
+  } else {
+    atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed); /* tries again after a while */
+  }
+  lock_give(&live.lock);
+}
+
+void live_tick(void) {
+  if (UNLIKELY(atomic_load_explicit(&live.state, memory_order_acquire) != LIVE_NONE))
+    tick();
+}
+
+void live_after_fork(bool child) {
+  if (!child || atomic_load_explicit(&live.state, memory_order_relaxed) == LIVE_NONE)
+    return;
+  os_shared_drop(&live.shared);
+  live.makes = 0;
+  atomic_store_explicit(&live.written_ms, 0, memory_order_relaxed);
+  atomic_store_explicit(&live.state, LIVE_FORKED, memory_order_relaxed);
+  lock_reset(&live.lock);
+}

@@ -1,0 +1,412 @@
+#include "tools/live_read.h"
+
+#include "os/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINK_NAME "/memfd:" LIVE_FILE_NAME " (deleted)"
+#define PAGE_BYTES_MAX ((size_t)64 << 20)
+#define TAKES_MAX 1000u
+#define NAP_NS 500000
+
+__attribute__((format(printf, 3, 4))) static bool wrong(struct live_process *process, enum live_problem problem,
+                                                        const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(process->sentence, sizeof process->sentence, format, list);
+  va_end(list);
+  process->problem = problem;
+  return false;
+}
+
+/* --- what the kernel shows --- */
+
+/* A small file of /proc/PID as a text; "" if it cannot be read. */
+static const char *proc_text(const struct live_process *process, const char *name, char *text, size_t text_bytes) {
+  int fd = openat(process->folder, name, O_RDONLY | O_CLOEXEC);
+  ssize_t length = fd < 0 ? 0 : read(fd, text, text_bytes - 1);
+  if (fd >= 0)
+    close(fd);
+  text[length < 0 ? 0 : length] = 0;
+  return text;
+}
+
+/* Behind "(NAME) ": the state, and numbers. */
+static bool has_ended(const struct live_process *process) {
+  char text[1024];
+  const char *end = strrchr(proc_text(process, "stat", text, sizeof text), ')');
+  return end == NULL || end[1] == 0 || end[2] == 'Z' || end[2] == 'X';
+}
+
+/* The number of the process in its innermost namespace, which is the one it knows. */
+static uint64_t own_pid(const struct live_process *process) {
+  char text[4096];
+  const char *line = strstr(proc_text(process, "status", text, sizeof text), "\nNSpid:");
+  uint64_t pid = (uint64_t)process->pid;
+  if (line == NULL)
+    return pid;
+  for (const char *at = line + strlen("\nNSpid:"); *at && *at != '\n';) {
+    char *end;
+    uint64_t number = strtoull(at, &end, 10);
+    if (end == at)
+      break;
+    pid = number;
+    at = end;
+  }
+  return pid;
+}
+
+/* --- finding the page --- */
+
+static bool is_page(int folder, const char *name) {
+  char target[sizeof LINK_NAME + 1];
+  ssize_t length = readlinkat(folder, name, target, sizeof target);
+  return length == (ssize_t)strlen(LINK_NAME) && memcmp(target, LINK_NAME, (size_t)length) == 0;
+}
+
+/* A descriptor of the page, -1 if the process has none open, -2 if it may not be seen. */
+static int find_page(const struct live_process *process) {
+  int folder = openat(process->folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *list = folder < 0 ? NULL : fdopendir(folder);
+  if (list == NULL) {
+    int result = errno == EACCES || errno == EPERM ? -2 : -1;
+    if (folder >= 0)
+      close(folder);
+    return result;
+  }
+  int found = -1;
+  for (struct dirent *entry;
+       found == -1 && (entry = readdir(list)) != NULL;) // NOLINT(concurrency-mt-unsafe): one thread
+    if (is_page(folder, entry->d_name)) {
+      found = openat(folder, entry->d_name, O_RDONLY | O_CLOEXEC);
+      if (found < 0)
+        found = errno == EACCES || errno == EPERM ? -2 : -1;
+    }
+  closedir(list);
+  return found;
+}
+
+static bool maps_page(const struct live_process *process) {
+  int fd = openat(process->folder, "maps", O_RDONLY | O_CLOEXEC);
+  FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+  char line[4096 + 128];
+  bool found = false;
+  while (maps && !found && fgets(line, sizeof line, maps))
+    found = strstr(line, LINK_NAME) != NULL;
+  if (maps)
+    fclose(maps);
+  return found;
+}
+
+/* --- checking it --- */
+
+static bool table_is_sound(const struct live_head *head, const struct live_table *table) {
+  uint64_t words = 1 + (uint64_t)table->columns * table->rows_max;
+  return memchr(table->name, 0, sizeof table->name) != NULL && table->columns <= UINT16_MAX &&
+         table->rows_max <= UINT16_MAX && table->words_at >= LIVE_HEADER_WORDS &&
+         table->words_at + words <= head->slot_words && table->names_at >= sizeof *head &&
+         table->names_at <= head->slot_at[0];
+}
+
+static bool head_is_sound(const struct live_head *head, size_t page_bytes) {
+  uint64_t slot_bytes = (uint64_t)head->slot_words * sizeof(uint64_t);
+  bool sound = head->page_bytes == page_bytes && head->table_count <= LIVE_TABLES_MAX &&
+               head->slot_words >= LIVE_HEADER_WORDS && memchr(head->version, 0, sizeof head->version) != NULL &&
+               head->slot_at[0] > sizeof *head;
+  for (unsigned i = 0; i < 2; i++)
+    sound = sound && head->slot_at[i] % sizeof(uint64_t) == 0 && head->slot_at[i] + slot_bytes <= page_bytes;
+  for (uint32_t i = 0; sound && i < head->table_count; i++)
+    sound = table_is_sound(head, &head->tables[i]);
+  return sound;
+}
+
+/* The columns of each table have names that end before the slots. */
+static bool names_are_sound(const struct live_process *process) {
+  const struct live_head *head = &process->head;
+  for (uint32_t i = 0; i < head->table_count; i++) {
+    uint32_t at = head->tables[i].names_at;
+    for (uint32_t column = 0; column < head->tables[i].columns; column++) {
+      const char *end = at < head->slot_at[0] ? memchr(process->names + at, 0, head->slot_at[0] - at) : NULL;
+      if (end == NULL)
+        return false;
+      at = (uint32_t)(end + 1 - process->names);
+    }
+  }
+  return true;
+}
+
+static bool copy_head(struct live_process *process) {
+  const struct live_head *head = &process->head;
+  if (process->page_bytes < sizeof *head)
+    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is too short", process->pid);
+  memcpy(&process->head, process->page, sizeof *head);
+  if (memcmp(head->mark, LIVE_MARK, sizeof head->mark) != 0)
+    return wrong(process, LIVE_UNREADABLE, "what process %ld calls its live page is none", process->pid);
+  if (head->layout != LIVE_LAYOUT)
+    return wrong(process, LIVE_UNREADABLE,
+                 "the live page of process %ld has layout %u, and this program reads layout %u: they are of different "
+                 "versions",
+                 process->pid, head->layout, LIVE_LAYOUT);
+  if (!head_is_sound(head, process->page_bytes))
+    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+  if (head->pid != own_pid(process))
+    return wrong(process, LIVE_UNREADABLE,
+                 "process %ld was forked from one with a live page and has taken no memory since: it has none yet",
+                 process->pid);
+  process->names = malloc(head->slot_at[0]);
+  process->words = calloc(head->slot_words, sizeof *process->words);
+  process->spare = calloc(head->slot_words, sizeof *process->spare);
+  if (process->names == NULL || process->words == NULL || process->spare == NULL)
+    return wrong(process, LIVE_UNREADABLE, "no memory for the live page of process %ld", process->pid);
+  memcpy(process->names, process->page, head->slot_at[0]);
+  if (!names_are_sound(process))
+    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+  return true;
+}
+
+/* A page that could be truncated would end us by a signal when we read it. */
+static bool map_page(struct live_process *process, int fd) {
+  struct stat status;
+  int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return wrong(process, LIVE_UNREADABLE, "what process %ld calls its live page is none: it is not sealed",
+                 process->pid);
+  if (fstat(fd, &status) != 0 || (size_t)status.st_size > PAGE_BYTES_MAX || status.st_size == 0)
+    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld has no sensible length", process->pid);
+  void *page = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+  if (page == MAP_FAILED)
+    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld: %m", process->pid);
+  process->page = page;
+  process->page_bytes = (size_t)status.st_size;
+  return copy_head(process);
+}
+
+static bool no_page(struct live_process *process, int why) {
+  if (has_ended(process))
+    return wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
+  if (why == -2)
+    return wrong(process, LIVE_UNREADABLE,
+                 "not permitted to look at process %ld: it is another user's, or runs with raised privileges",
+                 process->pid);
+  if (maps_page(process))
+    return wrong(process, LIVE_UNREADABLE, "process %ld has closed the descriptor of its live page", process->pid);
+  return wrong(process, LIVE_UNREADABLE,
+               "process %ld keeps no live page: it is not on hakmem, or HAKMEM_LIVE=1 is not in its environment",
+               process->pid);
+}
+
+bool live_open(struct live_process *process, long pid) {
+  *process = (struct live_process){.pid = pid, .folder = -1};
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%ld", pid);
+  process->folder = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (process->folder < 0)
+    return wrong(process, LIVE_UNREADABLE, "there is no process %ld", pid);
+  int fd = find_page(process);
+  bool opened = fd >= 0 ? map_page(process, fd) : no_page(process, fd);
+  if (fd >= 0)
+    close(fd);
+  if (!opened)
+    live_close(process);
+  return opened;
+}
+
+void live_close(struct live_process *process) {
+  free(process->names);
+  free(process->words);
+  free(process->spare);
+  if (process->page)
+    munmap((void *)(uintptr_t)process->page, process->page_bytes);
+  if (process->folder >= 0)
+    close(process->folder);
+  process->names = NULL;
+  process->words = process->spare = NULL;
+  process->page = NULL;
+  process->folder = -1;
+}
+
+/* --- snapshots --- */
+
+static const struct live_head *page_head(const struct live_process *process) {
+  return (const struct live_head *)(const void *)process->page;
+}
+
+static uint64_t sequence_of(const struct live_process *process) {
+  return atomic_load_explicit(&page_head(process)->sequence, memory_order_acquire);
+}
+
+void live_ask(struct live_process *process, unsigned wait_ms) {
+  uint64_t before = sequence_of(process);
+  /* Waking takes no right to write. */
+  if (syscall(SYS_futex, &page_head(process)->awake, FUTEX_WAKE, 1, NULL, NULL, 0) <= 0)
+    return;
+  for (uint64_t until_ns = os_nanoseconds() + (uint64_t)wait_ms * 1000000; os_nanoseconds() < until_ns;) {
+    uint64_t now = sequence_of(process);
+    if (live_snapshot_of(now) > live_snapshot_of(before))
+      return;
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+  }
+}
+
+enum copied { COPIED, TORN, DAMAGED, NOTHING };
+
+static enum copied copy_once(struct live_process *process) {
+  uint64_t snapshot = live_snapshot_of(sequence_of(process));
+  if (snapshot == 0)
+    return NOTHING;
+  const _Atomic uint64_t *slot =
+      (const _Atomic uint64_t *)(const void *)(process->page + process->head.slot_at[snapshot % 2]);
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < process->head.slot_words; i++) {
+    process->spare[i] = atomic_load_explicit(slot + i, memory_order_acquire); /* before the sequence again */
+    if (i > LIVE_CHECKSUM)
+      sum = live_checksum_on(sum, process->spare[i]);
+  }
+  if (!live_is_whole(snapshot, sequence_of(process)))
+    return TORN;
+  if (process->spare[LIVE_CHECKSUM] != sum || process->spare[LIVE_NUMBER] != snapshot)
+    return DAMAGED;
+  uint64_t *taken = process->spare;
+  process->spare = process->words;
+  process->words = taken;
+  return COPIED;
+}
+
+bool live_take(struct live_process *process) {
+  enum copied result = TORN;
+  for (unsigned i = 0; i < TAKES_MAX && result == TORN; i++)
+    result = copy_once(process);
+  if (has_ended(process))
+    return wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
+  if (result == TORN)
+    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld does not hold still", process->pid);
+  if (result == NOTHING)
+    return wrong(process, LIVE_UNREADABLE, "process %ld has not written its live page yet", process->pid);
+  if (result == DAMAGED)
+    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+  return true;
+}
+
+struct live_rows live_table(const struct live_process *process, const char *name) {
+  for (uint32_t i = 0; i < process->head.table_count; i++) {
+    const struct live_table *table = &process->head.tables[i];
+    if (strcmp(table->name, name) != 0)
+      continue;
+    const uint64_t *words = process->words + table->words_at;
+    return (struct live_rows){.table = table,
+                              .words = words + 1,
+                              .count = (uint32_t)(words[0] < table->rows_max ? words[0] : table->rows_max),
+                              .columns = table->columns};
+  }
+  return (struct live_rows){.table = NULL};
+}
+
+const char *live_column_name(const struct live_process *process, const struct live_table *table, uint32_t column) {
+  const char *name = process->names + table->names_at;
+  while (column-- > 0)
+    name += strlen(name) + 1;
+  return name;
+}
+
+uint64_t live_value(const struct live_process *process, const struct live_rows *rows, uint32_t row,
+                    const char *column) {
+  for (uint32_t i = 0; row < rows->count && i < rows->columns; i++)
+    if (strcmp(live_column_name(process, rows->table, i), column) == 0)
+      return rows->words[(size_t)row * rows->columns + i];
+  return 0;
+}
+
+uint64_t live_total(const struct live_process *process, const char *column) {
+  struct live_rows totals = live_table(process, "totals");
+  return live_value(process, &totals, 0, column);
+}
+
+double live_age_s(const struct live_process *process) {
+  struct live_rows moment = live_table(process, "moment");
+  uint64_t time_ns = live_value(process, &moment, 0, "time_ns"), now_ns = os_nanoseconds();
+  return now_ns > time_ns ? (double)(now_ns - time_ns) / 1e9 : 0;
+}
+
+/* --- what else there is to know --- */
+
+void live_kernel(const struct live_process *process, struct live_kernel *out) {
+  char text[1024];
+  *out = (struct live_kernel){0};
+  const char *pages = strchr(proc_text(process, "statm", text, sizeof text), ' ');
+  out->resident_bytes = pages ? strtoull(pages, NULL, 10) * (uint64_t)os_page_bytes() : 0;
+  proc_text(process, "comm", out->command, sizeof out->command);
+  out->command[strcspn(out->command, "\n")] = 0;
+  const char *at = strrchr(proc_text(process, "stat", text, sizeof text), ')');
+  for (unsigned field = 2; at && field < 20; field++) /* of proc(5) */
+    at = strchr(at + 1, ' ');
+  out->threads = at ? (unsigned)strtoul(at, NULL, 10) : 0;
+}
+
+void live_thread_name(const struct live_process *process, uint64_t thread_id, char name[LIVE_COMMAND]) {
+  char path[64];
+  snprintf(path, sizeof path, "task/%ju/comm", (uintmax_t)thread_id);
+  proc_text(process, path, name, LIVE_COMMAND);
+  name[strcspn(name, "\n")] = 0;
+  if (*name == 0)
+    memcpy(name, "-", 2);
+}
+
+void live_place(const struct live_process *process, uint64_t address, char place[LIVE_PLACE]) {
+  char line[4096 + 128], file[4096] = "";
+  uint64_t base = 0;
+  int fd = openat(process->folder, "maps", O_RDONLY | O_CLOEXEC);
+  FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+  snprintf(place, LIVE_PLACE, "0x%jx", (uintmax_t)address);
+  while (maps && fgets(line, sizeof line, maps)) {
+    uint64_t start = 0, end = 0, offset = 0;
+    int name_at = 0;
+    if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %n", &start, &end, &offset, &name_at) < 3 || name_at == 0)
+      continue;
+    line[strcspn(line, "\n")] = 0;
+    if (strcmp(line + name_at, file) != 0) {
+      snprintf(file, sizeof file, "%.*s", (int)sizeof file - 1, line + name_at);
+      base = start - offset;
+    }
+    if (address < start || address >= end)
+      continue;
+    const char *slash = strrchr(file, '/');
+    if (slash)
+      snprintf(place, LIVE_PLACE, "%.48s+0x%jx", slash + 1, (uintmax_t)(address - base));
+    break;
+  }
+  if (maps)
+    fclose(maps);
+}
+
+size_t live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context) {
+  DIR *list = opendir("/proc");
+  size_t count = 0;
+  for (struct dirent *entry; list && (entry = readdir(list)) != NULL;) { // NOLINT(concurrency-mt-unsafe): one thread
+    struct live_process process;
+    char *end;
+    long pid = strtol(entry->d_name, &end, 10);
+    if (*end != 0 || pid <= 0 || !live_open(&process, pid))
+      continue;
+    live_ask(&process, wait_ms);
+    if (live_take(&process)) {
+      each(&process, context);
+      count++;
+    }
+    live_close(&process);
+  }
+  if (list)
+    closedir(list);
+  return count;
+}

@@ -1,0 +1,73 @@
+/* top_data.h: what `hakmem-top` knows about the process it shows: its snapshots so far, what changes how fast, and the
+ * rows of the table that is on the screen, in order. */
+#ifndef HAK_TOOLS_TOP_DATA_H
+#define HAK_TOOLS_TOP_DATA_H
+
+#include "tools/live_print.h"
+
+enum { TOP_SAMPLES = 1024, TOP_COLUMNS = 8, TOP_ROWS_MAX = 512, TOP_CELL = 64 };
+
+enum top_view { TOP_CLASSES, TOP_SITES, TOP_THREADS, TOP_PURGE, TOP_VIEWS };
+
+enum top_kind { TOP_SIZE, TOP_NUMBER, TOP_SHARE, TOP_PLACE, TOP_THREAD, TOP_NAME, TOP_RATE };
+
+/* A column of a view: `column` of the page's table, less `minus` if there is one. */
+struct top_column {
+  const char *title;
+  enum top_kind kind;
+  int width;
+  const char *column, *minus;
+};
+
+struct top_form {
+  char key;
+  const char *name;
+  const char *table; /* NULL: rows are totals, by name (top_purge_names) */
+  struct top_column columns[TOP_COLUMNS];
+  unsigned sorted_by; /* at first */
+};
+extern const struct top_form top_forms[TOP_VIEWS];
+
+struct top_sample {
+  uint64_t live_bytes, heap_bytes, resident_bytes;
+};
+
+struct top_row {
+  uint32_t row;
+  double value[TOP_COLUMNS];
+};
+
+struct top_data {
+  struct live_process process;
+  bool is_open, has_snapshot, has_ended;
+  struct live_kernel kernel;
+  struct top_sample samples[TOP_SAMPLES]; /* a ring */
+  unsigned sample_count;                  /* so far */
+  uint64_t *previous;                     /* the totals of the snapshot before */
+  uint64_t snapshot_ns, previous_ns;
+  enum top_view view;
+  unsigned sorted_by[TOP_VIEWS];
+  bool is_ascending[TOP_VIEWS];
+  struct top_row rows[TOP_ROWS_MAX];
+  unsigned row_count;
+  double read_ms; /* what the last refresh took */
+};
+
+bool top_open(struct top_data *data, long pid);
+void top_close(struct top_data *data);
+
+/* Takes a snapshot; the process may have ended: then the last one stays. */
+void top_refresh(struct top_data *data);
+
+/* Makes the rows of the view. */
+void top_arrange(struct top_data *data);
+unsigned top_column_count(const struct top_form *form);
+/* A cell as text. */
+void top_cell(const struct top_data *data, const struct top_row *row, unsigned column, char text[TOP_CELL]);
+
+/* How much a total grew in a second. */
+double top_rate(const struct top_data *data, const char *total);
+/* `back` samples before the last; false if there is none. */
+bool top_sample_at(const struct top_data *data, unsigned back, struct top_sample *out);
+
+#endif

@@ -1,0 +1,240 @@
+/* hakmem-top: a terminal's view of a process with HAKMEM_LIVE=1, while it runs. */
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "tools/top_screen.h"
+
+#include <curses.h>
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INTERVAL_MS 1000u
+#define INTERVAL_MS_MIN 100u
+#define INTERVAL_MS_MAX 60000u
+#define LIST_WAIT_MS 20u
+
+static const char usage[] =
+    "hakmem-top [PID]\n"
+    "\n"
+    "Shows what a process that was started with HAKMEM_LIVE=1 holds, while it runs: the heap over "
+    "time, size classes,\n"
+    "call sites of large objects, threads, purge activity. h shows the keys. Without PID: a list "
+    "to choose from.\n";
+
+enum next { NEXT_QUIT, NEXT_LIST, NEXT_PROCESS };
+
+__attribute__((format(printf, 2, 3))) static int complain(int status, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  fputs("hakmem-top: ", stderr);
+  vfprintf(stderr, format, list);
+  fputc('\n', stderr);
+  va_end(list);
+  return status;
+}
+
+/* --- one process --- */
+
+static void sort_by(struct top_data *data, int step) {
+  unsigned count = top_column_count(&top_forms[data->view]);
+  data->sorted_by[data->view] = (data->sorted_by[data->view] + count + (unsigned)step) % count;
+}
+
+static void scroll_to(struct top_screen *screen, const struct top_data *data, long row) {
+  long most = data->row_count ? (long)data->row_count - 1 : 0;
+  screen->first_row = row < 0 ? 0 : row > most ? (unsigned)most : (unsigned)row;
+}
+
+static bool key_of_view(struct top_screen *screen, struct top_data *data, int key) {
+  for (unsigned view = 0; view < TOP_VIEWS; view++)
+    if (key == top_forms[view].key || (key == '\t' && view == ((unsigned)data->view + 1) % TOP_VIEWS)) {
+      data->view = (enum top_view)view;
+      screen->first_row = 0;
+      return true;
+    }
+  return false;
+}
+
+static void key_scrolls(struct top_screen *screen, const struct top_data *data, int key) {
+  long page = LINES / 2, first = (long)screen->first_row;
+  if (key == KEY_UP)
+    scroll_to(screen, data, first - 1);
+  else if (key == KEY_DOWN)
+    scroll_to(screen, data, first + 1);
+  else if (key == KEY_PPAGE)
+    scroll_to(screen, data, first - page);
+  else if (key == KEY_NPAGE)
+    scroll_to(screen, data, first + page);
+  else if (key == KEY_HOME)
+    screen->first_row = 0;
+}
+
+static void key_pressed(struct top_screen *screen, struct top_data *data, int key) {
+  if (screen->shows_help || key == 'h' || key == '?')
+    screen->shows_help = !screen->shows_help;
+  else if (key == '<' || key == '>')
+    sort_by(data, key == '<' ? -1 : 1);
+  else if (key == 'r')
+    data->is_ascending[data->view] = !data->is_ascending[data->view];
+  else if (key == '+' && screen->interval_ms > INTERVAL_MS_MIN)
+    screen->interval_ms /= 2;
+  else if (key == '-' && screen->interval_ms < INTERVAL_MS_MAX)
+    screen->interval_ms *= 2;
+  else if (!key_of_view(screen, data, key))
+    key_scrolls(screen, data, key);
+}
+
+/* Until the next look is due, or a key is pressed. */
+static int wait_key(uint64_t until_ms) {
+  uint64_t now_ms = os_milliseconds();
+  timeout(until_ms > now_ms ? (int)(until_ms - now_ms) : 0);
+  return getch();
+}
+
+static enum next show(struct top_screen *screen, struct top_data *data) {
+  uint64_t next_ms = 0;
+  for (;;) {
+    if (os_milliseconds() >= next_ms) {
+      top_refresh(data);
+      next_ms = os_milliseconds() + screen->interval_ms;
+    }
+    top_draw(screen, data);
+    int key = wait_key(next_ms);
+    if (key == 'q' && !screen->shows_help)
+      return NEXT_QUIT;
+    if (key == 'l' && !screen->shows_help)
+      return NEXT_LIST;
+    if (key == ERR || key == KEY_RESIZE)
+      continue;
+    key_pressed(screen, data, key);
+    if (data->has_snapshot)
+      top_arrange(data);
+  }
+}
+
+/* --- the list --- */
+
+struct list {
+  struct top_listed listed[TOP_LISTED];
+  unsigned count;
+};
+
+static void add_listed(struct live_process *process, void *context) {
+  struct list *list = context;
+  struct live_kernel kernel;
+  if (list->count == TOP_LISTED)
+    return;
+  live_kernel(process, &kernel);
+  struct top_listed *listed = &list->listed[list->count++];
+  *listed = (struct top_listed){.pid = process->pid,
+                                .threads = kernel.threads,
+                                .live_bytes = live_total(process, "live_bytes"),
+                                .heap_bytes = live_total(process, "heap_bytes"),
+                                .resident_bytes = kernel.resident_bytes};
+  memcpy(listed->command, kernel.command, sizeof listed->command);
+}
+
+static enum next choose(long *pid) {
+  static struct list list;
+  unsigned chosen = 0;
+  uint64_t next_ms = 0;
+  for (;;) {
+    if (os_milliseconds() >= next_ms) {
+      list.count = 0;
+      live_list(LIST_WAIT_MS, add_listed, &list);
+      next_ms = os_milliseconds() + INTERVAL_MS;
+    }
+    if (chosen >= list.count)
+      chosen = list.count ? list.count - 1 : 0;
+    top_draw_list(list.listed, list.count, chosen);
+    int key = wait_key(next_ms);
+    if (key == 'q')
+      return NEXT_QUIT;
+    if (key == KEY_UP && chosen > 0)
+      chosen--;
+    if (key == KEY_DOWN && chosen + 1 < list.count)
+      chosen++;
+    if ((key == '\n' || key == KEY_ENTER) && list.count) {
+      *pid = list.listed[chosen].pid;
+      return NEXT_PROCESS;
+    }
+  }
+}
+
+/* --- all --- */
+
+static SCREEN *terminal;
+
+static bool terminal_begin(void) {
+  terminal = newterm(NULL, stdout, stdin);
+  if (terminal == NULL)
+    return false;
+  (void)cbreak();
+  (void)noecho();
+  (void)keypad(stdscr, TRUE);
+  (void)curs_set(0);
+  return true;
+}
+
+static void terminal_end(void) {
+  (void)endwin();
+  delscreen(terminal);
+}
+
+/* Status and sentence of what could not be looked at are left in data. */
+static enum next look_at(struct top_screen *screen, struct top_data *data, long pid) {
+  enum next next = NEXT_LIST; /* it ended between the list and here */
+  if (top_open(data, pid)) {
+    screen->first_row = 0;
+    next = show(screen, data);
+  }
+  top_close(data);
+  return next;
+}
+
+static int run(long pid) {
+  static struct top_data data;
+  const char *characters = nl_langinfo(CODESET); // NOLINT(concurrency-mt-unsafe): one thread
+  struct top_screen screen = {.interval_ms = INTERVAL_MS, .has_blocks = strcmp(characters, "UTF-8") == 0};
+  if (pid != 0) { /* what is wrong is said before the screen changes */
+    bool opened = top_open(&data, pid);
+    top_close(&data);
+    if (!opened)
+      return complain((int)data.process.problem, "%s", data.process.sentence);
+  }
+  if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+    return complain(2, "it needs a terminal; hakmem-live PID prints the figures once");
+  if (!terminal_begin())
+    return complain(2, "this terminal is not known (TERM)");
+  enum next next = pid ? NEXT_PROCESS : NEXT_LIST;
+  while (next != NEXT_QUIT)
+    next = next == NEXT_LIST ? choose(&pid) : look_at(&screen, &data, pid);
+  terminal_end();
+  return 0;
+}
+
+int main(int count, char **arguments) {
+  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
+  (void)setlocale(LC_ALL, "");    // NOLINT(concurrency-mt-unsafe): one thread
+  if (count == 2 && (strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0)) {
+    fputs(usage, stdout);
+    return fflush(stdout) != 0;
+  }
+  if (count > 2)
+    return complain(2, "one argument too many: '%s'; see: hakmem-top --help", arguments[2]);
+  if (count == 1)
+    return run(0);
+  char *end;
+  errno = 0;
+  long pid = strtol(arguments[1], &end, 10);
+  if (*arguments[1] < '0' || *arguments[1] > '9' || *end != 0)
+    return complain(2, "'%s' is no process id; see: hakmem-top --help", arguments[1]);
+  if (errno != 0 || pid == 0)
+    return complain(2, "there is no process %s", arguments[1]);
+  return run(pid);
+}

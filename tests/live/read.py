@@ -1,0 +1,423 @@
+"""hakmem-live: a process is read as it is while it runs, and is not disturbed.
+
+read.py TOOL LIBRARY WORKER [--linked WORKER]
+Each run first shows that the judges refuse what is wrong.
+"""
+
+import argparse
+import fcntl
+import json
+import mmap
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+READERS = 8
+NOBODY = 65534
+LARGE, LARGE_COUNT, SMALL, SMALL_COUNT = 1 << 20, 32, 64, 65536
+
+# telemetry/live_page.h
+MARK, LAYOUT_AT, BYTES_AT, SLOT_AT, WORDS_AT, PID_AT, VERSION_AT, SEQUENCE_AT = (
+    b"hakmem live page",
+    16,
+    20,
+    24,
+    32,
+    40,
+    56,
+    184,
+)
+F_ADD_SEALS, F_GET_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 1034, 2, 4, 16
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tool")
+    parser.add_argument("library")
+    parser.add_argument("worker")
+    parser.add_argument("--linked")
+    return parser.parse_args()
+
+
+ARGUMENTS = arguments()
+
+
+def environment(**more):
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
+    return own | more
+
+
+def live(**more):
+    return environment(LD_PRELOAD=ARGUMENTS.library, HAKMEM_LIVE="1", **more)
+
+
+@contextmanager
+def running(*words, program=None, env=None, killed=False, **options):
+    """The worker, when it has said that it is ready; what else it said is in `.said`."""
+    command = [program or ARGUMENTS.worker, *map(str, words)]
+    with subprocess.Popen(
+        command, env=env or live(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
+    ) as process:
+        try:
+            process.said = process.stdout.readline().split()
+            assert process.said[:1] == ["ready"], f"{command} did not begin"
+            yield process
+            if not killed:
+                process.stdin.close()
+                assert process.wait(50) == 0, f"{command}: status {process.returncode}"
+        finally:
+            process.kill()
+
+
+def tool(*words, status=0, said="", **options):
+    result = subprocess.run(
+        [ARGUMENTS.tool, *map(str, words)], check=False, capture_output=True, text=True, timeout=50, **options
+    )
+    assert result.returncode == status, f"{words}: status {result.returncode}, {result.stderr}"
+    if status == 0:
+        assert result.stderr == "", result.stderr
+    else:
+        assert result.stderr.count("\n") == 1 and said in result.stderr, f"{words}: '{result.stderr}', not '{said}'"
+        assert result.stdout == "", result.stdout
+    return result.stdout
+
+
+def shown(pid):
+    found = json.loads(tool("--json", pid))
+    judge(found)
+    return found
+
+
+def judge(found):
+    """What holds of every snapshot."""
+    assert found["layout"] == 1 and found["snapshot"] > 0 and found["resident_bytes"] > 0, found
+    assert found["age_ms"] >= 0 and found["moment"]["cost_ns"] > 0
+    sizes = [row["block_bytes"] for row in found["classes"]]
+    assert sizes == sorted(set(sizes)), sizes
+    for row in found["classes"]:
+        assert row["slab_bytes"] >= row["taken_bytes"] > -1, row
+    assert len({row["id"] for row in found["heaps"]}) == len(found["heaps"])
+    for row in found["heaps"]:
+        assert row["slab_bytes"] >= row["taken_bytes"], row
+    for row in found["sites"]:
+        assert row["taken_count"] >= row["live_count"] and row["taken_bytes"] >= row["live_bytes"], row
+    assert found["totals"]["heap_peak_bytes"] >= found["totals"]["live_bytes"] // 2
+
+
+def refuses(check, *words):
+    try:
+        check(*words)
+    except AssertionError:
+        return
+    sys.exit(f"{check.__name__} took {words} for right")
+
+
+def page_fd(pid):
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if os.readlink(path).startswith("/memfd:hakmem-live"):
+                return path
+        except FileNotFoundError:
+            pass
+    return None
+
+
+def page_bytes(pid):
+    return Path(page_fd(pid)).read_bytes()
+
+
+def judge_idle(found):
+    """What the worker `idle` holds."""
+    large = [row for row in found["sites"] if row["live_count"] == LARGE_COUNT]
+    assert len(large) == 1 and LARGE_COUNT * LARGE <= large[0]["live_bytes"] < 1.2 * LARGE_COUNT * LARGE, found["sites"]
+    assert large[0]["place"].startswith(Path(ARGUMENTS.worker).name[:20]), large
+    small = [row for row in found["classes"] if row["block_bytes"] == SMALL]
+    assert small and 0 <= small[0]["taken_bytes"] - SMALL * SMALL_COUNT < 1 << 20, small
+    assert found["totals"]["live_bytes"] >= LARGE_COUNT * LARGE + SMALL * SMALL_COUNT
+
+
+# --- cases ---
+
+
+def what_is_held_is_shown(_):
+    with running("idle") as process:
+        found = shown(process.pid)
+        judge_idle(found)
+        assert found["pid"] == process.pid and found["command"] == Path(ARGUMENTS.worker).name[:15]
+        own = [row for row in found["heaps"] if row["thread_id"] == process.pid]
+        assert len(own) == 1, found["heaps"]
+        again = shown(process.pid)
+        assert again["snapshot"] > found["snapshot"] and again["age_ms"] < 5000, (
+            "an idle process is not looked at afresh"
+        )
+        text = tool(process.pid)
+        assert "live" in text and "64 B" in text and Path(ARGUMENTS.worker).name[:20] in text, text
+        assert max(map(len, text.splitlines())) <= 120, text
+        assert str(process.pid) in tool() and process.pid in [row["pid"] for row in json.loads(tool("--json"))]
+    for row in found["sites"]:
+        row["live_count"] += 1
+    refuses(judge_idle, found)
+    found["classes"][0]["taken_bytes"] = found["classes"][0]["slab_bytes"] + 1
+    refuses(judge, found)
+
+
+def an_idle_process_does_nothing(_):
+    """When nobody looks, no snapshot is written; when somebody does, one is."""
+    with running("idle") as process:
+        sequence = struct.unpack_from("<Q", page_bytes(process.pid), SEQUENCE_AT)[0]
+        time.sleep(0.4)
+        assert struct.unpack_from("<Q", page_bytes(process.pid), SEQUENCE_AT)[0] == sequence, "nobody looked"
+        tool(process.pid)
+        assert struct.unpack_from("<Q", page_bytes(process.pid), SEQUENCE_AT)[0] > sequence, "somebody looked"
+
+
+def readers_together(_):
+    numbers, faults = [], []
+
+    def read(pid, seed):
+        draw, until = random.Random(seed), time.monotonic() + 1
+        last = 0
+        while time.monotonic() < until:
+            try:
+                if draw.random() < 0.2:  # a reader may be killed at any time
+                    reader = subprocess.Popen([ARGUMENTS.tool, str(pid)], stdout=subprocess.DEVNULL)
+                    time.sleep(draw.random() * 0.004)
+                    reader.kill()
+                    reader.wait()
+                found = shown(pid)
+                assert found["snapshot"] >= last, "time goes back"
+                last = found["snapshot"]
+                numbers.append(last)
+            except (AssertionError, ValueError) as fault:
+                faults.append(fault)
+                return
+
+    with running("threads", 4) as process:
+        threads = [threading.Thread(target=read, args=(process.pid, seed)) for seed in range(READERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not faults, faults
+    assert len(set(numbers)) > 2, numbers
+
+
+def nobody_else_writes(_):
+    with running("idle") as process:
+        path = page_fd(process.pid)
+        assert path.stat().st_mode & 0o777 == 0o600 and path.stat().st_uid == os.getuid(), path.stat()
+        with path.open("rb+", buffering=0) as page:
+            seals = fcntl.fcntl(page, F_GET_SEALS)
+            for bytes_wanted in (0, 1, 1 << 20):
+                try:
+                    page.truncate(bytes_wanted)
+                    sys.exit("the page's length is not sealed")
+                except PermissionError:
+                    pass
+            if seals & SEAL_FUTURE_WRITE:
+                try:
+                    page.write(b"x")
+                    sys.exit("a reader wrote to the page")
+                except PermissionError:
+                    pass
+                try:
+                    mmap.mmap(page.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+                    sys.exit("a reader mapped the page to write to it")
+                except PermissionError:
+                    pass
+            else:
+                print("this kernel cannot seal writing")
+        judge_idle(shown(process.pid))
+
+
+def a_stopped_process_is_shown(_):
+    with running("threads", 2) as process:
+        time.sleep(0.2)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.05)
+        try:
+            for _ in range(3):
+                shown(process.pid)
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+
+def who_cannot_be_shown(_):
+    tool("999999999", status=2, said="there is no process 999999999")
+    tool("9" * 30, status=2, said="there is no process 9999")
+    tool("0", status=2, said="there is no process 0")
+    tool("x1", status=2, said="'x1' is no process id")
+    tool("1", "2", status=2, said="one argument too many: '2'")
+    tool("--nonsense", status=2, said="unknown option '--nonsense'")
+    with running("idle", env=environment(LD_PRELOAD=ARGUMENTS.library)) as process:
+        tool(process.pid, status=2, said="keeps no live page")
+        assert page_fd(process.pid) is None
+    with running("idle", env=environment()) as process:
+        tool(process.pid, status=2, said="keeps no live page")
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        tool(process.pid, status=1, said=f"process {process.pid} has ended")
+    if os.getuid() == 0:
+        nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        with running("idle") as process:
+            try:
+                tool(process.pid, status=2, said="not permitted to look at", **nobody)
+                assert str(process.pid) not in tool(**nobody)
+            except PermissionError:
+                print("another user cannot run the tool here")
+
+
+def a_killed_process_leaves_nothing(_):
+    places = [Path(path) for path in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR", "/dev/shm")) if Path(path).is_dir()]
+    with running("idle", killed=True) as process:
+        shown(process.pid)
+        process.kill()
+        process.wait()
+        tool(process.pid, status=2, said="there is no process")
+        assert not any("hakmem" in name.name for path in places for name in path.iterdir()), places
+
+
+def children_have_pages_of_their_own(_):
+    with running("fork") as process:
+        child = int(process.said[1])
+        parent, found = shown(process.pid), shown(child)
+        judge_idle(parent)
+        assert found["pid"] == child and found["totals"]["live_bytes"] >= parent["totals"]["live_bytes"] + 99 * LARGE
+        assert os.stat(page_fd(process.pid)).st_ino != os.stat(page_fd(child)).st_ino
+    with running("forkquiet") as process:
+        judge_idle(shown(process.pid))
+        tool(process.said[1], status=2, said="keeps no live page")
+    with running("rawfork") as process:
+        judge_idle(shown(process.pid))
+        tool(process.said[1], status=2, said="was forked from one with a live page")
+
+
+def another_program_has_none(_):
+    with running("exec") as process:
+        tool(process.pid, status=2, said="keeps no live page")
+
+
+def a_closed_descriptor(_):
+    with running("close", env=live(HAKMEM_BACKGROUND="off")) as process:
+        judge_idle(shown(process.pid))  # another page was made
+
+
+def raised_privileges(folder):
+    if os.getuid() != 0 or not ARGUMENTS.linked:
+        print("no root, or no linked program: not tried")
+        return
+    copy = folder / "worker"
+    shutil.copy(ARGUMENTS.linked, copy)
+    folder.chmod(0o755)
+    options = {"program": str(copy), "env": environment(HAKMEM_LIVE="1"), "user": NOBODY, "group": NOBODY}
+    copy.chmod(0o755)
+    try:
+        with running("idle", **options) as process:
+            judge_sane = json.loads(tool("--json", process.pid))
+            assert judge_sane["totals"]["live_bytes"] > LARGE_COUNT * LARGE
+    except PermissionError:
+        print("another user cannot run programs here")
+        return
+    copy.chmod(0o4755)
+    with running("idle", **options) as process:
+        if "NoNewPrivs:\t1" in Path(f"/proc/{process.pid}/status").read_text():
+            print("set-uid has no effect here")
+            return
+        tool(process.pid, status=2, said="keeps no live page")
+
+
+@contextmanager
+def offered(data, seals=SEAL_SHRINK | SEAL_GROW):
+    """This process offers a page with these bytes."""
+    fd = os.memfd_create("hakmem-live", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, data)
+    fcntl.fcntl(fd, F_ADD_SEALS, seals)
+    try:
+        yield os.getpid()
+    finally:
+        os.close(fd)
+
+
+def changed(data, at, form, value):
+    data = bytearray(data)
+    struct.pack_into(form, data, at, value)
+    return bytes(data)
+
+
+def what_is_not_in_order(_):
+    with running("idle") as process:
+        judge_idle(shown(process.pid))
+        page = page_bytes(process.pid)
+    page = changed(page, PID_AT, "<Q", os.getpid())
+    with offered(page) as pid:  # the others are changes of this one, which is right
+        found = json.loads(tool("--json", pid))
+        for row in found["sites"]:
+            row["place"] = Path(ARGUMENTS.worker).name  # these addresses are other places here
+        judge_idle(found)
+    sequence = struct.unpack_from("<Q", page, SEQUENCE_AT)[0]
+    slot = struct.unpack_from("<2I", page, SLOT_AT)[sequence // 2 % 2]
+    cases = {
+        "not sealed": (page, 0),
+        "is none": (b"x" * len(page), SEAL_SHRINK),
+        "too short": (page[:100], SEAL_SHRINK),
+        "no sensible length": (b"", SEAL_SHRINK),
+        "has layout 7": (changed(page, LAYOUT_AT, "<I", 7), SEAL_SHRINK),
+        "is damaged": (page[:-4096], SEAL_SHRINK),
+        "has not written": (changed(page, SEQUENCE_AT, "<Q", 1), SEAL_SHRINK),
+        "was forked": (changed(page, PID_AT, "<Q", 1), SEAL_SHRINK),
+    }
+    for said, (data, seals) in cases.items():
+        with offered(data, seals) as pid:
+            tool(pid, status=2, said=said)
+    for at in (slot, slot + 8, slot + 16, slot + 100 * 8):
+        with offered(changed(page, at, "<Q", 12345)) as pid:
+            tool(pid, status=2, said="is damaged")
+    draw = random.Random(1)
+    refused = 0
+    for _ in range(150):
+        data = bytearray(page)
+        for _ in range(draw.choice((1, 2, 20))):
+            data[draw.randrange(16, 1200)] = draw.randrange(256)
+        struct.pack_into("<Q", data, PID_AT, os.getpid())
+        with offered(bytes(data)) as pid:
+            result = subprocess.run([ARGUMENTS.tool, "--json", str(pid)], check=False, capture_output=True, timeout=50)
+        assert result.returncode in (0, 2), result
+        if result.returncode:
+            assert result.stderr.count(b"\n") == 1, result
+        refused += result.returncode == 2
+    assert 0 < refused, refused
+
+
+def main():
+    cases = [
+        what_is_held_is_shown,
+        an_idle_process_does_nothing,
+        readers_together,
+        nobody_else_writes,
+        a_stopped_process_is_shown,
+        who_cannot_be_shown,
+        a_killed_process_leaves_nothing,
+        children_have_pages_of_their_own,
+        another_program_has_none,
+        a_closed_descriptor,
+        raised_privileges,
+        what_is_not_in_order,
+    ]
+    for case in cases:
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            case(Path(folder))
+        print(f"{case.__name__}: ok, {time.monotonic() - begun:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

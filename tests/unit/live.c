@@ -1,0 +1,227 @@
+/* live: snapshots of the live page, written as fast as can be, are read whole or not at all. Time is made by the test:
+ * every slow path writes one. `unit-live blind` reads without the sequence, `unit-live silent` has a writer who does not
+ * tell of his changes: both must fail. */
+#include "unit.h"
+
+#include "hakmem/hakmem.h"
+#include "large/big_cache.h"
+#include "large/large_sites.h"
+#include "os/os.h"
+#include "os/shared.h"
+#include "telemetry/live.h"
+#include "tools/live_read.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+#define READERS 8
+#define WRITERS 3
+#define READ_NS 400000000u
+#define SNAPSHOTS_MIN 10u
+
+static enum { LIE_NONE, LIE_BLIND, LIE_SILENT } lie;
+
+static _Atomic uint64_t now_ms = 1000000;
+static _Atomic bool time_runs;
+
+uint64_t __wrap_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void) {
+  return atomic_load(&time_runs) ? atomic_fetch_add(&now_ms, 100000) : atomic_load(&now_ms);
+}
+
+static _Atomic bool is_over, is_torn;
+static _Atomic uint64_t taken;
+
+static void *write_snapshots(void *unused) {
+  (void)unused;
+  while (!atomic_load(&is_over)) {
+    void *block = hak_malloc(400000); /* takes a slow path */
+    assert_non_null(block);
+    hak_free(block);
+  }
+  return NULL;
+}
+
+/* What a reader sees who does not look at the sequence: whatever lies in slot 0. */
+static bool slot_is_whole(const struct live_process *process) {
+  const _Atomic uint64_t *slot = (const _Atomic uint64_t *)(const void *)(process->page + process->head.slot_at[0]);
+  uint64_t sum = 0, said = atomic_load(slot + LIVE_CHECKSUM);
+  for (uint32_t i = LIVE_CHECKSUM + 1; i < process->head.slot_words; i++)
+    sum = live_checksum_on(sum, atomic_load_explicit(slot + i, memory_order_relaxed));
+  return sum == said;
+}
+
+static void read_once(struct live_process *process, uint64_t *last) {
+  if (lie == LIE_BLIND) {
+    if (!slot_is_whole(process))
+      atomic_store(&is_torn, true);
+    return;
+  }
+  if (!live_take(process)) {
+    /* Lapped all the time is no harm: what counts is that nothing torn passes for whole. */
+    if (strstr(process->sentence, "does not hold still") == NULL)
+      atomic_store(&is_torn, true);
+    return;
+  }
+  struct live_rows classes = live_table(process, "classes");
+  for (uint32_t row = 0; row < classes.count; row++) {
+    uint64_t in_slabs = live_value(process, &classes, row, "slab_bytes");
+    if (in_slabs == 0 || live_value(process, &classes, row, "taken_bytes") > in_slabs)
+      atomic_store(&is_torn, true);
+  }
+  if (process->words[LIVE_NUMBER] < *last)
+    atomic_store(&is_torn, true);
+  atomic_fetch_add(&taken, process->words[LIVE_NUMBER] != *last);
+  *last = process->words[LIVE_NUMBER];
+}
+
+static void *read_snapshots(void *unused) {
+  (void)unused;
+  struct live_process process;
+  uint64_t last = 0, until_ns = os_nanoseconds() + READ_NS;
+  if (!live_open(&process, getpid()))
+    abort();
+  while (os_nanoseconds() < until_ns) {
+    read_once(&process, &last);
+    sched_yield(); /* there may be fewer cores than readers */
+  }
+  live_close(&process);
+  return NULL;
+}
+
+/* Writes into both slots, and the sequence stays even. */
+static void *scribble(void *page) {
+  struct live_head *head = page;
+  for (uint64_t value = 1; !atomic_load(&is_over); value++)
+    for (unsigned slot = 0; slot < 2; slot++) {
+      _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)((char *)page + head->slot_at[slot]);
+      for (uint32_t i = LIVE_HEADER_WORDS; i < head->slot_words; i++)
+        atomic_store_explicit(words + i, value, memory_order_relaxed);
+    }
+  return NULL;
+}
+
+/* The page as its process has it mapped. */
+static void *own_page(void) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  char line[4096];
+  void *page = NULL;
+  while (maps && page == NULL && fgets(line, sizeof line, maps))
+    if (strstr(line, LIVE_FILE_NAME) && strstr(line, "rw-s"))
+      page = (void *)(uintptr_t)strtoull(line, NULL, 16);
+  if (maps)
+    fclose(maps);
+  return page;
+}
+
+static void nothing_torn_is_taken(void **state) {
+  (void)state;
+  pthread_t readers[READERS], writers[WRITERS];
+  atomic_store(&time_runs, true);
+  for (unsigned i = 0; i < WRITERS; i++)
+    pthread_create(&writers[i], NULL, lie == LIE_SILENT && i == 0 ? scribble : write_snapshots, own_page());
+  for (unsigned i = 0; i < READERS; i++)
+    pthread_create(&readers[i], NULL, read_snapshots, NULL);
+  for (unsigned i = 0; i < READERS; i++)
+    pthread_join(readers[i], NULL);
+  atomic_store(&is_over, true);
+  for (unsigned i = 0; i < WRITERS; i++)
+    pthread_join(writers[i], NULL);
+  atomic_store(&time_runs, false);
+  assert_false(atomic_load(&is_torn));
+  print_message("%ju snapshots taken\n", (uintmax_t)atomic_load(&taken));
+  assert_true(atomic_load(&taken) > SNAPSHOTS_MIN);
+}
+
+/* The sequence's rule, around every number where something changes. */
+static void what_is_whole(void **state) {
+  (void)state;
+  for (uint64_t k = 1; k < 4; k++) {
+    assert_false(live_is_whole(k, 2 * k - 1)); /* being written */
+    assert_true(live_is_whole(k, 2 * k));
+    assert_true(live_is_whole(k, 2 * k + 1)); /* the other slot is */
+    assert_true(live_is_whole(k, 2 * k + 2));
+    assert_false(live_is_whole(k, 2 * k + 3)); /* this one again */
+  }
+  assert_int_equal(live_snapshot_of(1), 0);
+  assert_int_equal(live_snapshot_of(2), 1);
+  assert_int_equal(live_snapshot_of(3), 1);
+}
+
+/* Every access of the program to the page stays possible: nobody shortens it, and readers do not write. */
+static void the_page_is_sealed(void **state) {
+  (void)state;
+  struct os_shared shared;
+  assert_true(os_shared_make(&shared, "unit", 1));
+  assert_true(shared.fd >= 100 && shared.bytes == os_page_bytes());
+  assert_true(os_shared_is_open(&shared));
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", shared.fd);
+  int fd = open(path, O_RDWR);
+  assert_true(fd >= 0);
+  assert_int_equal(ftruncate(fd, 0), -1);
+  assert_int_equal(ftruncate(fd, (off_t)shared.bytes * 2), -1);
+  if (fcntl(fd, F_GET_SEALS) & 0x10 /* F_SEAL_FUTURE_WRITE */) {
+    assert_int_equal(write(fd, "x", 1), -1);
+    assert_true(mmap(NULL, shared.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+  }
+  ((char *)shared.base)[shared.bytes - 1] = 7;
+  char last = 0;
+  assert_int_equal(pread(fd, &last, 1, (off_t)shared.bytes - 1), 1);
+  assert_int_equal(last, 7);
+  close(fd);
+  /* The program closes our descriptor and gets its number for a file of its own: that stays open. */
+  int own = shared.fd;
+  close(own);
+  assert_int_equal(dup2(0, own), own);
+  assert_false(os_shared_is_open(&shared));
+  os_shared_drop(&shared);
+  assert_true(fcntl(own, F_GETFD) >= 0);
+  close(own);
+}
+
+static void sites_are_counted(void **state) {
+  (void)state;
+  struct large_site before, site;
+  uint32_t hash = site_hash(0x1234);
+  large_site_taken(hash, 0x1234, 1000);
+  large_site_taken(hash, 0x1234, 500);
+  large_site_resized(hash, 500, 700);
+  large_site_freed(hash, 1000);
+  bool found = false;
+  for (unsigned i = 0; i <= LARGE_SITES && !found; i++)
+    found = large_site_get(i, &site) && site.address == 0x1234;
+  assert_true(found);
+  assert_int_equal(site.live_count, 1);
+  assert_int_equal(site.live_bytes, 700);
+  assert_int_equal(site.taken_count, 2);
+  assert_int_equal(site.taken_bytes, 1700);
+  /* More sites than places: the others share one, and none is lost. */
+  for (uintptr_t i = 1; i <= 1000; i++)
+    large_site_taken(site_hash(i << 20), i << 20, 1);
+  size_t count = 0;
+  for (unsigned i = 0; i <= LARGE_SITES; i++)
+    count += large_site_get(i, &site) ? site.taken_count : 0;
+  assert_true(count >= 1002);
+  assert_true(large_site_get(LARGE_SITES, &before) && before.taken_count >= 1000 - LARGE_SITES);
+  for (uintptr_t i = 1; i <= 1000; i++)
+    large_site_freed(site_hash(i << 20), 1);
+  assert_true(large_site_get(LARGE_SITES, &site));
+  assert_int_equal(site.live_count, 0);
+}
+
+int main(int argc, char **argv) {
+  unit_alone();
+  if (argc > 1)
+    lie = strcmp(argv[1], "blind") == 0 ? LIE_BLIND : LIE_SILENT;
+  unit_option("HAKMEM_LIVE", "on");
+  live_start();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_whole),
+      cmocka_unit_test(the_page_is_sealed),
+      cmocka_unit_test(sites_are_counted),
+      cmocka_unit_test(nothing_torn_is_taken),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
