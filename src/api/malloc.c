@@ -79,6 +79,7 @@ static bool may_try_again(unsigned attempt, size_t size) {
   if (attempt == 1) {
     if (size > HOPELESS_BYTES) /* nothing that could be given back makes room for it */
       return false;
+    stats_count(EVENT_MEMORY_RETRY);
     memory_release();
     return true;
   }
@@ -107,6 +108,7 @@ static void *small_block(unsigned cls) {
   }
   lock_take(&heap->lock);
   void *block = hak_bin_pop(&heap->front.bins[cls]);
+  heap->counters.calls_filled += block != NULL;
   if (block == NULL)
     block = bin_refill(heap, cls);
   bins_tick(heap);
@@ -134,7 +136,10 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
       alignment = size & -size; /* as aligned as a block of the class is */
     }
     block = large_alloc_interrupting(size, alignment);
+    stats_count(EVENT_CALL_INTERRUPTING);
   }
+  if (UNLIKELY(block == NULL))
+    stats_count(EVENT_MEMORY_REFUSED);
   errno = LIKELY(block != NULL) ? kept : ENOMEM;
   return block;
 }
@@ -220,7 +225,7 @@ static void free_other(void *block, uint32_t entry) {
       fault_double_free(block);
     if (address_in_arena(block))
       fault_no_block_here(block);
-    count_foreign_free();
+    stats_count(EVENT_FOREIGN_FREE);
   }
 }
 
@@ -235,6 +240,8 @@ NOINLINE void hak_free_slow(void *block) {
     else
       free_other(block, entry);
     slow_path_end();
-  } /* else the block is lost, see slow_path_begin */
+  } else {
+    stats_count(EVENT_BLOCK_LOST); /* see slow_path_begin */
+  }
   errno = kept;
 }

@@ -112,6 +112,7 @@ void *bin_refill(struct heap *heap, unsigned cls) {
   if (inbox_has_mail(heap)) {
     inbox_drain_to_bins(heap);
     void *block = hak_bin_pop(bin);
+    heap->counters.refills_from_inbox += block != NULL;
     if (block)
       return block;
   }
@@ -157,6 +158,7 @@ void bin_put(struct heap *heap, unsigned cls, void *block) {
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->bin_state[cls].streak = 0;
+  heap->counters.bin_overflows++;
   if (!bin_make_room(heap, cls) && bin_count(heap, cls) > 0)
     bin_flush(heap, cls, (heap->bin_state[cls].slots + 1) / 2);
   bin_put(heap, cls, block);
@@ -216,6 +218,8 @@ void bins_drop_all(struct heap *heap) {
     if (heap->bin_state[cls].base)
       bin_set_top(heap, cls, heap->bin_state[cls].base);
 }
+
+size_t bin_blocks(const struct heap *heap, unsigned cls) { return bin_count(heap, cls); }
 
 struct bins_content bins_content(const struct heap *heap) {
   struct bins_content content = {0};

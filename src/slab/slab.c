@@ -3,6 +3,7 @@
 #include "learn/learned.h"
 #include "map/page_map.h"
 #include "map/superslab.h"
+#include "map/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
 
@@ -37,8 +38,9 @@ _Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
 _Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest blocks fit a unit's bitmap");
 
 /* Under the lock: a plain store is enough. */
-static void taken_change(struct slab_set *set, size_t bytes) {
-  atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + bytes, memory_order_relaxed);
+static void taken_change(struct slab_set *set, unsigned cls, size_t blocks) {
+  set->taken_blocks[cls] += blocks;
+  atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + blocks * class_bytes(cls), memory_order_relaxed);
 }
 
 static unsigned list_of(const struct slab *slab) {
@@ -112,6 +114,9 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     slab->bitmap[whole_words] = ((uint64_t)1 << class->block_count % 64) - 1;
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
+  set->slab_count[cls]++;
+  set->counters.opened++;
+  usage_move_end(class_slab_bytes(cls));
   list_update(set, slab);
   return slab;
 }
@@ -120,7 +125,10 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   unsigned order = size_classes[slab->class].order;
   list_remove(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
+  usage_move_begin(UNIT_BYTES << order);
   set->slab_bytes -= UNIT_BYTES << order;
+  set->slab_count[slab->class]--;
+  set->counters.closed++;
   unsigned keep =
       UNLIKELY(learned_acts()) ? learned_small_freed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PROFILE;
   units_give(slab->base, order, keep);
@@ -170,6 +178,7 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
 
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted) {
   size_t taken = 0;
+  uint64_t opened = set->counters.opened;
   while (taken < wanted) {
     struct slab *slab = first_partial(set, cls);
     if (slab == NULL && (taken > 0 || (slab = slab_open(set, cls)) == NULL))
@@ -177,7 +186,8 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     taken += take_from(slab, slots - taken, wanted - taken);
     list_update(set, slab);
   }
-  taken_change(set, taken * class_bytes(cls));
+  set->counters.takes_of_open += taken > 0 && set->counters.opened == opened;
+  taken_change(set, cls, taken);
   return taken;
 }
 
@@ -224,7 +234,7 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
     if (UNLIKELY(++slab->free_count > slab->list_until))
       slab_got_emptier(set, slab);
   }
-  taken_change(set, -(count * class.bytes));
+  taken_change(set, cls, -count);
 }
 
 void slab_set_close_empty(struct slab_set *set) {
