@@ -64,8 +64,10 @@ static int convert(const char *path, enum stats_mode mode) {
   static char bytes[STATS_FORMAT_BYTES_MAX];
   char problem[STATS_READ_SENTENCE];
   char *report = read_all(path);
-  if (report == NULL)
-    return complain(path, strerror(errno));
+  if (report == NULL) {
+    fprintf(stderr, "hakmem-stats: %s: %m\n", path);
+    return 2;
+  }
   int status = 0;
   if (stats_read(report, &snapshot, problem)) {
     struct text text = TEXT_IN(bytes);

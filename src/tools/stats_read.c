@@ -96,7 +96,9 @@ static bool read_classes(struct reader *reader, struct stats_snapshot *out) {
   if (take(reader, ']'))
     return true;
   do
-    if (out->class_count == HAK_STATS_CLASSES || !read_class(reader, &out->classes[out->class_count++]))
+    if (out->class_count < HAK_STATS_CLASSES && read_class(reader, &out->classes[out->class_count]))
+      out->class_count++;
+    else
       return false;
   while (take(reader, ','));
   return take(reader, ']');

@@ -29,8 +29,8 @@ def run(command, folder=None, **settings):
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=folder)
 
 
-def tool(*arguments, **options):
-    return subprocess.run([TOOL, *arguments], **{"check": False, "capture_output": True, "text": True} | options)
+def tool(*arguments, check=False, **options):
+    return subprocess.run([TOOL, *arguments], check=check, capture_output=True, text=True, **options)
 
 
 @pytest.fixture(scope="module")
