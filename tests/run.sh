@@ -33,7 +33,7 @@ test_needs() {
   echo gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev readelf=binutils python3=python3 /usr/include/cmocka.h=libcmocka-dev
   case $1 in
     release) echo redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
-      spin=spin valgrind=valgrind shellcheck=shellcheck pkg-config=pkg-config chromium=chromium \
+      spin=spin valgrind=valgrind go=golang-go shellcheck=shellcheck pkg-config=pkg-config chromium=chromium \
       /usr/share/fonts/truetype/dejavu=fonts-dejavu-core ;;
     aarch64 | musl) echo xz=xz-utils ;;
   esac

@@ -60,6 +60,8 @@ void housekeep(void) {
     housekeep_heap(heap_current());
   reclaim_tick();
   background_tick();
+  if (UNLIKELY(atomic_load_explicit(&tally_is_untold, memory_order_relaxed)))
+    tally_tell_all();
 }
 
 /* Memory is out: gives back what is held free, address space included. */
@@ -107,6 +109,7 @@ static void *small_block(unsigned cls) {
     slow_path_begin(); /* nobody did: there was no heap to mark */
   }
   lock_take(&heap->lock);
+  heap_follow_tally(heap);
   void *block = hak_bin_pop(&heap->front.bins[cls]);
   heap->counters.calls_filled += block != NULL;
   if (block == NULL)
@@ -144,8 +147,30 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
   return block;
 }
 
+/* What malloc does now and then while it is counted: no housekeeping, as on the fast path. */
+static void *block_from_bin(struct heap *heap, size_t size) {
+  void *block = NULL;
+  if (size - 1 < HAK_SMALL_MAX && heap->tally_seen == atomic_load_explicit(&tally_wanted, memory_order_relaxed) &&
+      slow_path_begin()) {
+    if (LIKELY(lock_try(&heap->lock))) {
+      block = hand_deal(heap, hak_class_of(size));
+      lock_give(&heap->lock);
+    }
+    slow_path_end();
+  }
+  return block;
+}
+
 /* Whoever calls this does so at its very end, so the return address is the program's. */
-NOINLINE void *hak_malloc_slow(size_t size) { return malloc_slow_from(size, CALL_SITE); }
+NOINLINE void *hak_malloc_slow(size_t size) {
+  struct heap *heap = heap_current();
+  if (UNLIKELY(heap != NULL && heap->split)) {
+    void *block = block_from_bin(heap, size);
+    if (LIKELY(block != NULL))
+      return block;
+  }
+  return malloc_slow_from(size, CALL_SITE);
+}
 
 NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
   bool zeroed;
@@ -199,14 +224,17 @@ static void free_small(void *block, uint32_t entry) {
     }
     slow_path_begin(); /* nobody did: there was no heap to mark */
   }
-  if (entry_is_of(entry, heap->front.key)) {
+  if (entry_is_of(entry, heap->slabs.key)) {
     lock_take(&heap->lock);
+    heap_follow_tally(heap);
     bin_overflow(heap, entry_class(entry), block);
     bins_tick(heap);
     lock_give(&heap->lock);
     housekeep();
-  } else if (outbox_put(heap, block, entry)) {
-    housekeep();
+  } else {
+    tally_freed_of_other(heap, entry_class(entry));
+    if (outbox_put(heap, block, entry))
+      housekeep();
   }
 }
 

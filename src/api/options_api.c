@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "hakmem/hakmem.h"
+#include "heap/heap.h"
 #include "map/usage.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ int hak_option_set(const char *name, const char *value) {
   int kept = errno;
   report_open();
   usage_limits_apply();
+  tally_apply();
   errno = kept;
   return 0;
 }

@@ -229,6 +229,7 @@ __attribute__((constructor(101))) void hak_start(void) {
   error_output = os_file_identity(2);
   options_read();
   usage_limits_apply();
+  tally_apply();
   background_prepare();
   prewarm();
   policy_read();

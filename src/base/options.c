@@ -115,6 +115,11 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Where what is learned is kept: read when the program starts with `policy` on, written when it ends evolving.",
         OPTION_AT_START,
         "The file is read once."},
+    [OPTION_COUNTING] = {
+        "count", "HAKMEM_COUNT", "", SAME(COUNTING_OFF), 0, COUNTING_ON, {"off", "on"},
+        "Count every malloc and free, by size class; exact, and a little slower.",
+        OPTION_ANY_TIME,
+        "Each thread follows at its next free; what was counted stays."},
 };
 /* clang-format on */
 

@@ -31,6 +31,7 @@ enum option {
   OPTION_PREWARM,
   OPTION_POLICY,
   OPTION_POLICY_FILE,
+  OPTION_COUNTING,
   OPTION_COUNT
 };
 
@@ -43,6 +44,7 @@ enum background_mode { BACKGROUND_ON, BACKGROUND_OFF };
 enum huge_mode { HUGE_OFF, HUGE_LARGE, HUGE_ALL };
 enum prewarm_mode { PREWARM_OFF, PREWARM_ON };
 enum policy_mode { POLICY_OFF, POLICY_FROZEN, POLICY_EVOLVING };
+enum counting_mode { COUNTING_OFF, COUNTING_ON };
 
 #define OPTION_CHOICES_MAX 6
 #define OPTION_TEXT_BYTES 4096 /* of a text and its terminator */

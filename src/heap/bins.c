@@ -14,6 +14,7 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define REFILLS_TO_FILL 3   /* in a row: nothing comes back, so half of the slots need not stay free for it */
 #define TICK_SLOW_CALLS 256 /* slow calls between two looks at all bins */
 #define LOOKS_TO_SHRINK 8   /* looks between two decisions */
+#define HAND_BYTES ((size_t)1 << 14)
 
 static struct bin_limits limits(void) {
   return (struct bin_limits){
@@ -28,13 +29,43 @@ static unsigned array_order(size_t slots) {
   return order < METADATA_ORDER_MIN ? METADATA_ORDER_MIN : order;
 }
 
+/* In a split heap malloc pops from another array, the hand (heap/tally.h). */
+static struct hak_bin *bin_of(struct heap *heap, unsigned cls) { return &heap->front.bins[cls ^ heap->split]; }
+
 static size_t bin_count(const struct heap *heap, unsigned cls) {
   void **base = heap->bin_state[cls].base;
-  return base ? (size_t)(__atomic_load_n(&heap->front.bins[cls].top, __ATOMIC_RELAXED) - base) : 0;
+  return base ? (size_t)(__atomic_load_n(&heap->front.bins[cls ^ heap->split].top, __ATOMIC_RELAXED) - base) : 0;
+}
+
+static void set_top(struct hak_bin *bin, void **top) { __atomic_store_n(&bin->top, top, __ATOMIC_RELAXED); }
+
+/* T2: what was pushed since the slow path's last change was freed. Before a change, */
+static void tally_pushes(struct heap *heap, unsigned cls) {
+  struct class_tally *class = &heap->tally->classes[cls];
+  uint32_t level = (uint32_t)bin_count(heap, cls);
+  hak_assert(level >= class->level);
+  class->freed += level - class->level;
+  class->level = level;
+}
+/* and after it. */
+static void tally_level(struct heap *heap, unsigned cls) {
+  heap->tally->classes[cls].level = (uint32_t)bin_count(heap, cls);
 }
 
 static void bin_set_top(struct heap *heap, unsigned cls, void **top) {
-  __atomic_store_n(&heap->front.bins[cls].top, top, __ATOMIC_RELAXED);
+  if (UNLIKELY(heap->split))
+    tally_pushes(heap, cls);
+  set_top(bin_of(heap, cls), top);
+  if (UNLIKELY(heap->split))
+    tally_level(heap, cls);
+}
+
+/* T3: without room. */
+static bool bin_is_shut(const struct heap *heap, unsigned cls) { return heap->split && cls == HAK_CLASS_COUNT - 1; }
+
+static void bin_set_end(struct heap *heap, unsigned cls) {
+  struct bin_state *state = &heap->bin_state[cls];
+  bin_of(heap, cls)->end = state->base + (bin_is_shut(heap, cls) ? 0 : state->slots - 1);
 }
 
 /* Moves the bin's blocks into an array of `slots` slots. False when memory is out. */
@@ -52,8 +83,8 @@ static bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
   }
   state->base = array + 1;
   state->slots = (uint32_t)slots;
-  bin_set_top(heap, cls, state->base + count);
-  heap->front.bins[cls].end = state->base + slots - 1;
+  set_top(bin_of(heap, cls), state->base + count); /* as many as before */
+  bin_set_end(heap, cls);
   return true;
 }
 
@@ -69,7 +100,8 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_limits all = limits();
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
-  if (!bin_may_double(&all, slots, bytes, heap->granted_bytes, slab_set_taken_bytes(&heap->slabs)) ||
+  if (bin_is_shut(heap, cls) ||
+      !bin_may_double(&all, slots, bytes, heap->granted_bytes, slab_set_taken_bytes(&heap->slabs)) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
   heap->granted_bytes += slots * bytes;
@@ -103,9 +135,9 @@ static bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   return true;
 }
 
-void *bin_refill(struct heap *heap, unsigned cls) {
+static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
-  struct hak_bin *bin = &heap->front.bins[cls];
+  struct hak_bin *bin = bin_of(heap, cls);
   if (state->base == NULL && !bin_open(heap, cls))
     return NULL;
   heap->counters.refills++;
@@ -118,7 +150,7 @@ void *bin_refill(struct heap *heap, unsigned cls) {
   }
   if (++state->streak >= REFILLS_TO_GROW && bin_grow(heap, cls))
     state->streak = 0;
-  if (state->slots == 1) { /* no room for a block beside the NULL */
+  if (state->slots == 1 || bin_is_shut(heap, cls)) { /* no room for a block beside the NULL */
     void *only[1];
     heap->counters.refilled_blocks++;
     return slab_set_take(&heap->slabs, cls, only + 1, 1) ? only[0] : NULL;
@@ -126,6 +158,142 @@ void *bin_refill(struct heap *heap, unsigned cls) {
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
   return bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL;
 }
+
+/* --- hands --- */
+
+/* Blocks at a time: few, so that what was freed last is used next, and enough to make the slow path rare. */
+static size_t hand_blocks(size_t block_bytes) {
+  size_t blocks = HAND_BYTES / block_bytes;
+  return blocks < 1 ? 1 : min_size(blocks, HAND_MAX);
+}
+
+static size_t hand_count(const struct heap *heap, unsigned cls) {
+  if (heap->split == 0)
+    return 0;
+  void **top = __atomic_load_n(&heap->front.bins[cls].top, __ATOMIC_RELAXED);
+  return (size_t)(top - (heap->tally->classes[cls].hand + 1));
+}
+
+static void hand_open(struct heap *heap, unsigned cls) {
+  void **base = heap->tally->classes[cls].hand + 1;
+  heap->tally->classes[cls].hand_blocks = (uint32_t)hand_blocks(class_bytes(cls));
+  heap->tally->classes[cls].hand_bytes = (int64_t)(hand_blocks(class_bytes(cls)) * class_bytes(cls));
+  base[-1] = NULL;
+  heap->front.bins[cls] = (struct hak_bin){.top = base, .end = base};
+}
+
+/* What the hand has goes back to the bin. */
+static void hand_close(struct heap *heap, unsigned cls) {
+  struct class_tally *class = &heap->tally->classes[cls];
+  size_t count = hand_count(heap, cls);
+  hand_open(heap, cls);
+  class->handed -= count;
+  for (size_t i = 0; i < count; i++)
+    bin_put(heap, cls, class->hand[1 + i]);
+}
+
+/* An empty hand gets the top of the bin, and what is missing from the slabs, but nothing beyond the block that is to be
+ * a sample. Returns one block; NULL when memory is out. */
+static void *hand_fill(struct heap *heap, unsigned cls) {
+  struct class_tally *class = &heap->tally->classes[cls];
+  size_t bytes = class_bytes(cls);
+  tally_pushes(heap, cls);
+  void *block = bin_count(heap, cls) == 0 ? bin_fill_and_pop(heap, cls) : NULL;
+  tally_level(heap, cls);
+  size_t wanted = class->hand_blocks;
+  if (class->until < (int64_t)(wanted * bytes))
+    wanted = class->until < (int64_t)bytes ? 1 : (size_t)class->until / bytes;
+  wanted -= block != NULL;
+  size_t moved = min_size(wanted, bin_count(heap, cls));
+  void **hand = class->hand + 1, **hand_end = hand + wanted;
+  size_t taken = wanted > moved ? slab_set_take(&heap->slabs, cls, hand_end - moved, wanted - moved) : 0;
+  heap->counters.refilled_blocks += taken;
+  if (moved > 0) {
+    void **top = bin_of(heap, cls)->top;
+    memcpy(hand_end - moved, top - moved, moved * sizeof(void *));
+    bin_set_top(heap, cls, top - moved);
+  }
+  if (moved + taken < wanted)
+    memmove(hand, hand_end - moved - taken, (moved + taken) * sizeof(void *));
+  set_top(&heap->front.bins[cls], hand + moved + taken);
+  size_t handed = moved + taken + (block != NULL);
+  class->handed += handed;
+  class->until -= (int64_t)(handed * bytes);
+  class->until_stratum -= (int64_t)(handed * bytes);
+  return block ? block : hak_bin_pop(&heap->front.bins[cls]);
+}
+
+void *hand_deal(struct heap *heap, unsigned cls) {
+  struct class_tally *class = &heap->tally->classes[cls];
+  struct hak_bin *bin = bin_of(heap, cls), *hand = &heap->front.bins[cls];
+  void **base = heap->bin_state[cls].base, **top = bin->top;
+  size_t blocks = class->hand_blocks, count = (size_t)(top - base);
+  if (base == NULL || count < blocks || class->until < class->hand_bytes || hand->top != class->hand + 1)
+    return NULL;
+  top -= blocks;
+  set_top(bin, top);
+  set_top(hand, class->hand + blocks); /* the last one is returned */
+  class->freed += count - class->level;
+  class->level = (uint32_t)(count - blocks);
+  class->handed += blocks;
+  class->until -= class->hand_bytes;
+  class->until_stratum -= class->hand_bytes;
+  void *block = top[blocks - 1];
+  memcpy(class->hand + 1, top, (blocks - 1) * sizeof(void *));
+  return block;
+}
+
+void *bin_refill(struct heap *heap, unsigned cls) {
+  return UNLIKELY(heap->split) ? hand_fill(heap, cls) : bin_fill_and_pop(heap, cls);
+}
+
+static void split_begin(struct heap *heap) {
+  const unsigned last = HAK_CLASS_COUNT - 1;
+  if (bin_count(heap, last) > 0)
+    bin_flush(heap, last, bin_count(heap, last));
+  heap->split = HAK_SPLIT;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    *bin_of(heap, cls) = heap->front.bins[cls];
+    hand_open(heap, cls);
+    tally_level(heap, cls);
+  }
+  if (heap->bin_state[last].base)
+    bin_set_end(heap, last);
+}
+
+static void split_end(struct heap *heap) {
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    tally_pushes(heap, cls);
+    hand_close(heap, cls);
+  }
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    struct hak_bin *bin = bin_of(heap, cls);
+    heap->front.bins[cls] = *bin;
+    *bin = cls == HAK_CLASS_COUNT - 1 ? hak_heap_none.bins[0] : (struct hak_bin){0};
+  }
+  heap->split = 0;
+  if (heap->bin_state[HAK_CLASS_COUNT - 1].base)
+    bin_set_end(heap, HAK_CLASS_COUNT - 1);
+}
+
+void bins_split(struct heap *heap, bool is_split) {
+  if (is_split)
+    split_begin(heap);
+  else
+    split_end(heap);
+  heap_set_key(heap, heap->split);
+}
+
+struct class_counts bin_counts(const struct heap *heap, unsigned cls) {
+  const struct class_tally *class = &heap->tally->classes[cls];
+  size_t pushed = heap->split && cls != 0 ? bin_count(heap, cls) - class->level : 0;
+  return (struct class_counts){
+      .allocated = class->handed - (cls != 0 ? hand_count(heap, cls) : 0),
+      .freed = class->freed + pushed + atomic_load_explicit(&class->freed_of_others, memory_order_relaxed),
+  };
+}
+
+/* --- */
 
 void bins_prewarm(struct heap *heap) {
   lock_take(&heap->lock);
@@ -137,16 +305,16 @@ void bins_prewarm(struct heap *heap) {
 }
 
 static void bin_push(struct heap *heap, unsigned cls, void *block) {
-  void **top = heap->front.bins[cls].top;
+  void **top = bin_of(heap, cls)->top;
   *top = block;
   bin_set_top(heap, cls, top + 1);
 }
 
 /* Room for one block more: there is some, or the bin is opened, or grown. */
 static bool bin_make_room(struct heap *heap, unsigned cls) {
-  if (heap->bin_state[cls].base == NULL)
-    return bin_open(heap, cls);
-  return heap->front.bins[cls].top != heap->front.bins[cls].end || bin_grow(heap, cls);
+  if (heap->bin_state[cls].base == NULL && !bin_open(heap, cls))
+    return false;
+  return bin_of(heap, cls)->top != bin_of(heap, cls)->end || bin_grow(heap, cls);
 }
 
 void bin_put(struct heap *heap, unsigned cls, void *block) {
@@ -159,6 +327,7 @@ void bin_put(struct heap *heap, unsigned cls, void *block) {
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->bin_state[cls].streak = 0;
   heap->counters.bin_overflows++;
+  tally_freed(heap, cls);
   if (!bin_make_room(heap, cls) && bin_count(heap, cls) > 0)
     bin_flush(heap, cls, (heap->bin_state[cls].slots + 1) / 2);
   bin_put(heap, cls, block);
@@ -193,6 +362,8 @@ void bins_tick(struct heap *heap) {
   bool decide = heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_SHRINK) == 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     struct bin_state *state = &heap->bin_state[cls];
+    if (decide && heap->split)
+      hand_close(heap, cls); /* it may idle, too */
     if (state->base == NULL)
       continue;
     uint32_t count = (uint32_t)bin_count(heap, cls);
@@ -208,23 +379,28 @@ void bins_tick(struct heap *heap) {
 }
 
 void bins_flush_all(struct heap *heap) {
+  for (unsigned cls = 1; heap->split && cls < HAK_CLASS_COUNT; cls++)
+    hand_close(heap, cls);
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     if (bin_count(heap, cls) > 0)
       bin_flush(heap, cls, bin_count(heap, cls));
 }
 
 void bins_drop_all(struct heap *heap) {
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    if (heap->split)
+      hand_open(heap, cls);
     if (heap->bin_state[cls].base)
       bin_set_top(heap, cls, heap->bin_state[cls].base);
+  }
 }
 
-size_t bin_blocks(const struct heap *heap, unsigned cls) { return bin_count(heap, cls); }
+size_t bin_blocks(const struct heap *heap, unsigned cls) { return bin_count(heap, cls) + hand_count(heap, cls); }
 
 struct bins_content bins_content(const struct heap *heap) {
   struct bins_content content = {0};
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    size_t count = bin_count(heap, cls);
+    size_t count = bin_blocks(heap, cls);
     content.blocks += count;
     content.bytes += count * class_bytes(cls);
   }
@@ -245,11 +421,18 @@ static bool bin_is_valid(const struct heap *heap, unsigned cls) {
   return true;
 }
 
+static bool hand_is_valid(const struct heap *heap, unsigned cls) {
+  for (size_t i = 0, count = hand_count(heap, cls); i < count; i++)
+    if (!slab_holds(&heap->slabs, heap->tally->classes[cls].hand[1 + i], cls))
+      return false;
+  return !bin_is_shut(heap, cls) || bin_count(heap, cls) == 0;
+}
+
 bool heap_is_valid(struct heap *heap) {
   size_t granted_bytes = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     const struct bin_state *state = &heap->bin_state[cls];
-    if (!bin_is_valid(heap, cls))
+    if (!bin_is_valid(heap, cls) || !hand_is_valid(heap, cls))
       return false;
     if (state->base)
       granted_bytes += (state->slots - state->slots_initial) * class_bytes(cls);

@@ -202,7 +202,7 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
     for (uint32_t i = 0; i < envelope->count; i++) {
       void *block = envelope->blocks[i];
       uint32_t entry = map_entry(block);
-      if (UNLIKELY(!entry_is_of(entry, heap->front.key)))
+      if (UNLIKELY(!entry_is_of(entry, heap->slabs.key)))
         fault_double_free(block);
       unsigned cls = entry_class(entry);
       if (to_bins)

@@ -21,6 +21,7 @@
 #define HAK_HEAP_HEAP_H
 
 #include "base/words.h"
+#include "heap/tally.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "policy/bin_policy.h"
@@ -70,6 +71,9 @@ struct heap {
   uint32_t slow_calls, ticks;
   uint32_t holes_class; /* owner only: where the next step of purging holes goes on, 0: none is due */
   size_t granted_bytes; /* of bins, beyond their initial slots */
+  uint32_t split;       /* HAK_SPLIT or 0 (heap/tally.h) */
+  uint32_t tally_seen;  /* of tally_wanted */
+  struct tally *tally;  /* NULL until the heap is split for the first time */
   struct heap_counters counters;
   struct slab_set slabs;
   struct bin_state bin_state[HAK_CLASS_COUNT];
@@ -81,6 +85,17 @@ struct heap {
   _Atomic bool parked;       /* swept, and nobody owns it */
   _Atomic bool flush_wanted; /* somebody trims: the owner empties its bins at its next slow path */
 };
+
+/* split: HAK_SPLIT or 0. Lock held; the owner may read the key all the while. */
+static inline void heap_set_key(struct heap *heap, uint32_t split) {
+  __atomic_store_n(&heap->front.key, heap->slabs.key ^ split << HAK_ENTRY_CLASS_SHIFT, __ATOMIC_RELAXED);
+}
+
+/* Called by the owner's slow paths before they look at a bin, lock held. */
+static inline void heap_follow_tally(struct heap *heap) {
+  if (UNLIKELY(heap->tally_seen != atomic_load_explicit(&tally_wanted, memory_order_relaxed)))
+    tally_follow(heap);
+}
 
 /* The heap that threads without a heap point at: empty bins, a key no entry matches. */
 extern const struct hak_front hak_heap_none;
@@ -143,6 +158,9 @@ void heaps_unlock_after_fork(bool child);
 
 /* Fills the bin of a class from inbox or slabs and pops a block. NULL when memory is out. */
 void *bin_refill(struct heap *heap, unsigned cls);
+/* The same for a split heap's empty hand, where that is quickly done: the bin has a handful, none of them a sample. Else
+ * NULL. */
+void *hand_deal(struct heap *heap, unsigned cls);
 /* Pushes into a full bin: makes room first, by growing it or by giving its older half to the slabs. */
 void bin_overflow(struct heap *heap, unsigned cls, void *block);
 /* Pushes into a bin or, if it is full, puts into the slab. */
@@ -152,6 +170,10 @@ void bins_prewarm(struct heap *heap);
 /* Once in a while: idle bins give blocks back and shrink. */
 void bins_tick(struct heap *heap);
 void bins_flush_all(struct heap *heap);
+/* Gives the heap hands, or takes what is in them back into the bins (heap/tally.h); any memory that takes is there. */
+void bins_split(struct heap *heap, bool is_split);
+/* What the heap has a tally of. */
+struct class_counts bin_counts(const struct heap *heap, unsigned cls);
 /* Forgets what the bins hold. */
 void bins_drop_all(struct heap *heap);
 /* What is ready in the bins; any holder of the lock may ask, the owner may be popping. */

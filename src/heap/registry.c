@@ -15,8 +15,8 @@ static void *const no_block[1];
 #define NO_BIN {.top = (void **)no_block + 1, .end = (void **)no_block + 1}
 
 const struct hak_front hak_heap_none = {
-    .key = UINT32_MAX << HAK_ENTRY_ID_SHIFT, /* an id no heap has */
-    .bins = {[0 ... HAK_CLASS_COUNT - 1] = NO_BIN},
+    .key = UINT32_MAX << HAK_ENTRY_ID_SHIFT,        /* an id no heap has */
+    .bins = {[0 ... HAK_CLASS_COUNT - 1] = NO_BIN}, /* no key leads to the others */
 };
 
 __thread struct hak_front *hak_self HAK_TLS_MODEL = (struct hak_front *)&hak_heap_none;

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,7 +12,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PART_ENDING_BYTES 64 /* of ".PID-NANOSECONDS.part" */
 #define PERMISSIONS 0777
 
 const char *os_file_words(enum os_file_error error) {
@@ -25,6 +23,7 @@ const char *os_file_words(enum os_file_error error) {
       [OS_FILE_NO_SPACE] = "no space left",
       [OS_FILE_NAME_TOO_LONG] = "the name is too long",
       [OS_FILE_READ_ONLY] = "the file system is read-only",
+      [OS_FILE_NO_MEMORY] = "no memory to write it",
       [OS_FILE_REFUSED] = "the system refuses",
   };
   return words[error];
@@ -90,12 +89,44 @@ enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, 
   return error;
 }
 
-static enum os_file_error write_open(int fd, const char *bytes, size_t length) {
+static enum os_file_error begin(struct os_file_part *part, const char *path) {
+  struct stat status = {0};
+  part->fd = -1;
+  part->path = path;
+  part->length = 0;
+  part->replaces = stat(path, &status) == 0;
+  if (!part->replaces && errno != ENOENT)
+    return error_of(errno);
+  if (part->replaces && !S_ISREG(status.st_mode))
+    return OS_FILE_IRREGULAR;
+  part->mode = status.st_mode & PERMISSIONS;
+  part->user = status.st_uid;
+  part->group = status.st_gid;
+  struct text name = TEXT_IN(part->name);
+  text_string(&name, path);
+  text_string(&name, ".");
+  text_decimal(&name, (uint64_t)os_process_id());
+  text_string(&name, "-"); /* a process of another container may have the same number */
+  text_decimal(&name, os_nanoseconds());
+  text_string(&name, ".part");
+  part->fd = file_open(part->name, O_WRONLY | O_CREAT | O_EXCL, part->replaces ? 0600 : 0666);
+  return part->fd < 0 ? error_of(errno) : OS_FILE_OK;
+}
+
+enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
+  int kept = errno;
+  enum os_file_error error = begin(part, path);
+  errno = kept;
+  return error;
+}
+
+static enum os_file_error add(struct os_file_part *part, const char *bytes, size_t length) {
   struct rlimit limit;
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && length > limit.rlim_cur)
+  part->length += length;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && part->length > limit.rlim_cur)
     return OS_FILE_NO_SPACE; /* the kernel would send a signal that ends the process */
   while (length > 0) {
-    long written = syscall(SYS_write, fd, bytes, length);
+    long written = syscall(SYS_write, part->fd, bytes, length);
     if (written < 0 && errno == EINTR)
       continue;
     if (written <= 0)
@@ -103,46 +134,47 @@ static enum os_file_error write_open(int fd, const char *bytes, size_t length) {
     bytes += written;
     length -= (size_t)written;
   }
-  return syscall(SYS_fdatasync, fd) == 0 ? OS_FILE_OK : error_of(errno);
+  return OS_FILE_OK;
 }
 
-static enum os_file_error replace(const char *path, const void *bytes, size_t length) {
-  char part[PATH_MAX + PART_ENDING_BYTES];
-  struct stat status;
-  bool exists = stat(path, &status) == 0;
-  if (!exists && errno != ENOENT)
-    return error_of(errno);
-  if (exists && !S_ISREG(status.st_mode))
-    return OS_FILE_IRREGULAR;
-  struct text name = TEXT_IN(part);
-  text_string(&name, path);
-  text_string(&name, ".");
-  text_decimal(&name, (uint64_t)os_process_id());
-  text_string(&name, "-"); /* a process of another container may have the same number */
-  text_decimal(&name, os_nanoseconds());
-  text_string(&name, ".part");
-  int fd = file_open(part, O_WRONLY | O_CREAT | O_EXCL, exists ? 0600 : 0666);
-  if (fd < 0)
-    return error_of(errno);
-  enum os_file_error error = write_open(fd, bytes, length);
-  if (!error && exists && (status.st_uid != geteuid() || status.st_gid != getegid()))
-    syscall(SYS_fchown, fd, status.st_uid, status.st_gid); /* if we may */
-  if (!error && exists && fchmod(fd, status.st_mode & PERMISSIONS) != 0)
+enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length) {
+  int kept = errno;
+  enum os_file_error error = add(part, bytes, length);
+  errno = kept;
+  return error;
+}
+
+static enum os_file_error end(struct os_file_part *part, enum os_file_error error) {
+  if (part->fd < 0)
+    return error;
+  if (!error && syscall(SYS_fdatasync, part->fd) != 0)
     error = error_of(errno);
-  if (syscall(SYS_close, fd) != 0 && !error)
+  if (!error && part->replaces && (part->user != geteuid() || part->group != getegid()))
+    syscall(SYS_fchown, part->fd, part->user, part->group); /* if we may */
+  if (!error && part->replaces && fchmod(part->fd, part->mode) != 0)
     error = error_of(errno);
-  if (!error && rename(part, path) != 0)
+  if (syscall(SYS_close, part->fd) != 0 && !error)
+    error = error_of(errno);
+  if (!error && rename(part->name, part->path) != 0)
     error = error_of(errno);
   if (error)
-    unlink(part);
+    unlink(part->name);
+  return error;
+}
+
+enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error) {
+  int kept = errno;
+  error = end(part, error);
+  errno = kept;
   return error;
 }
 
 enum os_file_error os_file_replace(const char *path, const void *bytes, size_t length) {
-  int kept = errno;
-  enum os_file_error error = replace(path, bytes, length);
-  errno = kept;
-  return error;
+  struct os_file_part part;
+  enum os_file_error error = os_file_begin(&part, path);
+  if (!error)
+    error = os_file_add(&part, bytes, length);
+  return os_file_end(&part, error);
 }
 
 bool os_path_absolute(const char *path, char *out, size_t out_bytes) {

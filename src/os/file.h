@@ -1,10 +1,13 @@
-/* file.h: small files, read whole and replaced whole. Only regular files are touched: nothing here waits for a reader
+/* file.h: files, read whole and replaced whole. Only regular files are touched: nothing here waits for a reader
  * or a writer, and no device is taken for a file. errno is kept.
  */
 #ifndef HAK_OS_FILE_H
 #define HAK_OS_FILE_H
 
 #include "base/words.h"
+
+#include <limits.h>
+#include <sys/types.h>
 
 enum os_file_error {
   OS_FILE_OK,
@@ -14,7 +17,8 @@ enum os_file_error {
   OS_FILE_NO_SPACE,
   OS_FILE_NAME_TOO_LONG,
   OS_FILE_READ_ONLY,
-  OS_FILE_REFUSED, /* for any other reason */
+  OS_FILE_NO_MEMORY, /* of who makes the content */
+  OS_FILE_REFUSED,   /* for any other reason */
 };
 /* "there is no such folder", and the like. */
 const char *os_file_words(enum os_file_error error);
@@ -27,6 +31,23 @@ enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, 
  * other whole. A process that is killed meanwhile leaves a file PATH.NUMBER-NUMBER.part. On failure nothing is
  * changed. */
 enum os_file_error os_file_replace(const char *path, const void *bytes, size_t length);
+
+/* The same in pieces: begin, any number of add, end, whatever the others said. To end, the first error so far is told, and
+ * comes back: then nothing is changed. path stays the caller's until the end. */
+#define OS_FILE_ENDING_BYTES 64 /* of ".NUMBER-NUMBER.part" */
+struct os_file_part {
+  const char *path;
+  int fd;
+  bool replaces; /* a file of these permissions and owner */
+  mode_t mode;
+  uid_t user;
+  gid_t group;
+  uint64_t length;
+  char name[PATH_MAX + OS_FILE_ENDING_BYTES];
+};
+enum os_file_error os_file_begin(struct os_file_part *part, const char *path);
+enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length);
+enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error);
 
 /* path, or, if that does not begin with a slash, the working folder and path. False if it does not fit. */
 bool os_path_absolute(const char *path, char *out, size_t out_bytes);

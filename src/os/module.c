@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #define NOTE_NAME "GNU"
 
@@ -78,6 +79,12 @@ static struct build_id id_in_notes(const char *notes, size_t length) {
   return (struct build_id){"", 0};
 }
 
+size_t os_module_id_in_notes(const char *notes, size_t length, const char **id) {
+  struct build_id found = id_in_notes(notes, length);
+  *id = found.bytes;
+  return found.length;
+}
+
 static const ElfW(Ehdr) * header_of(const struct image *image) {
   const ElfW(Ehdr) *header = (const void *)image->start;
   size_t length = (size_t)(image->end - image->start);
@@ -86,21 +93,43 @@ static const ElfW(Ehdr) * header_of(const struct image *image) {
   return has_segments ? header : NULL;
 }
 
-static struct build_id id_of(const struct image *image) {
+struct segments {
+  const ElfW(Phdr) * list;
+  unsigned count;
+  uintptr_t first; /* address that the first one asks for */
+};
+
+static struct segments segments_of(const struct image *image) {
   const ElfW(Ehdr) *header = header_of(image);
-  struct build_id id = {"", 0};
+  struct segments segments = {NULL, 0, 0};
   if (header == NULL)
-    return id;
-  const ElfW(Phdr) *segments = (const void *)(image->start + header->e_phoff);
+    return segments;
+  segments.list = (const void *)(image->start + header->e_phoff);
+  segments.count = header->e_phnum;
+  for (unsigned i = segments.count; i-- > 0;)
+    if (segments.list[i].p_type == PT_LOAD)
+      segments.first = segments.list[i].p_vaddr & -os_page_bytes();
+  return segments;
+}
+
+/* Where the segment is; NULL if not inside the image. */
+static const char *segment_start(const struct image *image, const struct segments *segments,
+                                 const ElfW(Phdr) * segment) {
   size_t length = (size_t)(image->end - image->start);
-  uintptr_t first = 0; /* address that the first segment asks for */
-  for (unsigned i = header->e_phnum; i-- > 0;)
-    if (segments[i].p_type == PT_LOAD)
-      first = segments[i].p_vaddr & -os_page_bytes();
-  for (unsigned i = 0; id.length == 0 && i < header->e_phnum; i++)
-    if (segments[i].p_type == PT_NOTE && segments[i].p_vaddr >= first &&
-        segments[i].p_vaddr - first + segments[i].p_memsz <= length)
-      id = id_in_notes(image->start + (segments[i].p_vaddr - first), segments[i].p_memsz);
+  uintptr_t offset = segment->p_vaddr - segments->first;
+  bool is_inside = segment->p_vaddr >= segments->first && offset <= length && segment->p_memsz <= length - offset;
+  return is_inside ? image->start + offset : NULL;
+}
+
+static struct build_id id_of(const struct image *image) {
+  struct segments segments = segments_of(image);
+  struct build_id id = {"", 0};
+  for (unsigned i = 0; id.length == 0 && i < segments.count; i++) {
+    const ElfW(Phdr) *segment = &segments.list[i];
+    const char *start = segment->p_type == PT_NOTE ? segment_start(image, &segments, segment) : NULL;
+    if (start)
+      id = id_in_notes(start, segment->p_memsz);
+  }
   return id;
 }
 
@@ -114,4 +143,43 @@ bool os_module_find(uintptr_t address, struct os_module *out) {
   *out = (struct os_module){
       .build = os_module_build(id.bytes, id.length, name), .offset = address - (uintptr_t)image.start, .name = name};
   return true;
+}
+
+/* The readable segment that holds the address. */
+static bool segment_around(const struct image *image, const struct segments *segments, const char *address,
+                           struct os_module_frames *out) {
+  for (unsigned i = 0; i < segments->count; i++) {
+    const ElfW(Phdr) *segment = &segments->list[i];
+    bool is_loaded = segment->p_type == PT_LOAD && (segment->p_flags & PF_R) != 0;
+    const char *start = is_loaded ? segment_start(image, segments, segment) : NULL;
+    if (start && address >= start && address < start + segment->p_memsz) {
+      *out = (struct os_module_frames){.start = (const unsigned char *)start,
+                                       .end = (const unsigned char *)start + segment->p_memsz,
+                                       .header = (const unsigned char *)address};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool os_module_frames_find(uintptr_t address, struct os_module_frames *out) {
+  struct image image;
+  if (!image_of(address, &image))
+    return false;
+  struct segments segments = segments_of(&image);
+  for (unsigned i = 0; i < segments.count; i++) {
+    const ElfW(Phdr) *segment = &segments.list[i];
+    const char *start = segment->p_type == PT_GNU_EH_FRAME ? segment_start(&image, &segments, segment) : NULL;
+    if (start)
+      return segment_around(&image, &segments, start, out);
+  }
+  return false;
+}
+
+bool os_module_is_own_library(uintptr_t address) {
+  uintptr_t start = (uintptr_t)__ehdr_start, end = (uintptr_t)_end;
+  if (start == 0 || address < start || address >= end)
+    return false;
+  uintptr_t program = getauxval(AT_PHDR); /* the program's segments */
+  return program < start || program >= end;
 }

@@ -19,4 +19,17 @@ uint32_t os_module_build(const char *id, size_t length, const char *name);
  * glibc before 2.35, musl; there the module that hakmem is part of is known, no other. */
 bool os_module_find(uintptr_t address, struct os_module *out);
 
+/* The build-id in these ELF notes; *id lies in them. Returns its length, 0: there is none. */
+size_t os_module_id_in_notes(const char *notes, size_t length, const char **id);
+
+/* The call frame information of the module an address lies in: its .eh_frame_hdr, and the segment around it, which can be
+ * read. False as above, or if there is none. */
+struct os_module_frames {
+  const unsigned char *start, *end, *header;
+};
+bool os_module_frames_find(uintptr_t address, struct os_module_frames *out);
+
+/* Does the address lie in the library that hakmem is? Never if hakmem is part of the program. */
+bool os_module_is_own_library(uintptr_t address);
+
 #endif

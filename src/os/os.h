@@ -63,8 +63,9 @@ void os_spin_hint(void);
 
 /* Milliseconds since some start, to a few milliseconds; no system call. */
 uint64_t os_milliseconds(void);
-/* Nanoseconds since some start. */
+/* Nanoseconds since some start; since 1970. */
 uint64_t os_nanoseconds(void);
+uint64_t os_epoch_nanoseconds(void);
 
 void os_write(int fd, const char *bytes, size_t length);
 /* A duplicate of fd, numbered `lowest` or above, closed on exec; -1 if there is none. */

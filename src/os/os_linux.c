@@ -177,6 +177,12 @@ uint64_t os_nanoseconds(void) {
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+uint64_t os_epoch_nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* By system call, not by write(): that is a cancellation point. */
 void os_write(int fd, const char *bytes, size_t length) {
   int kept = errno;

@@ -21,9 +21,10 @@ BELOW = {
     "slab": {"learn", "map", "policy", "os", "base"},
     "large": {"learn", "map", "policy", "os", "base"},
     "heap": {"slab", "large", "learn", "map", "policy", "os", "base"},
-    "reclaim": {"heap", "slab", "large", "learn", "map", "policy", "os", "base"},
-    "telemetry": {"reclaim", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
-    "api": {"telemetry", "reclaim", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
+    "profile": {"heap", "slab", "large", "learn", "map", "policy", "os", "base"},
+    "reclaim": {"profile", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
+    "telemetry": {"reclaim", "profile", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
+    "api": {"telemetry", "reclaim", "profile", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
 }
 # Programs, not layers: they may see everything.
 PROGRAMS = {"tools"}
@@ -92,6 +93,7 @@ CONTROLS = [
     ("src/policy/a.c", "#include <time.h>\n", "policy includes <time.h>"),
     ("src/heap/a.c", '#include "telemetry/stats.h"\n', "heap includes telemetry/stats.h"),
     ("src/heap/a.c", '#include "reclaim/reclaim.h"\n', "heap includes reclaim/reclaim.h"),
+    ("src/heap/a.c", '#include "profile/samples.h"\n', "heap includes profile/samples.h"),
     ("src/reclaim/a.c", '#include "telemetry/stats.h"\n', "reclaim includes telemetry/stats.h"),
     ("src/heap/a.c", '#include "../api/alloc.h"\n', "includes ../api/alloc.h"),
     ("src/map/a.c", "#include <sys/mman.h>\n", "map includes <sys/mman.h>"),

@@ -1,0 +1,150 @@
+#include "heap/tally.h"
+
+#include "base/options.h"
+#include "heap/heap.h"
+#include "map/metadata.h"
+#include "os/os.h"
+
+#define NO_SAMPLE (INT64_MAX / 2)
+
+_Atomic uint32_t tally_wanted; /* even: nothing is counted */
+_Atomic bool tally_is_untold;
+static _Atomic uint64_t interval_wanted;
+
+bool tally_is_on(void) { return atomic_load_explicit(&tally_wanted, memory_order_acquire) % 2 != 0; }
+
+static bool is_counting(void) {
+  return option_value(OPTION_COUNTING) == COUNTING_ON ||
+         atomic_load_explicit(&interval_wanted, memory_order_relaxed) != 0;
+}
+
+static void changed(void) {
+  uint32_t wanted = atomic_load_explicit(&tally_wanted, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&tally_wanted, &wanted, wanted + (is_counting() == wanted % 2 ? 2 : 1),
+                                                memory_order_release, memory_order_relaxed))
+    ;
+  atomic_store_explicit(&tally_is_untold, true, memory_order_release);
+  struct heap *heap = heap_current();
+  if (heap && !heap->in_slow_path && is_counting())
+    heap_set_key(heap, HAK_SPLIT);
+}
+
+void tally_apply(void) {
+  if (is_counting() != tally_is_on())
+    changed();
+}
+
+void tally_sample(uint64_t interval) {
+  if (atomic_exchange_explicit(&interval_wanted, interval, memory_order_relaxed) != interval)
+    changed();
+}
+
+void tally_tell_all(void) {
+  if (!atomic_exchange_explicit(&tally_is_untold, false, memory_order_acquire) || !tally_is_on())
+    return;
+  uint32_t count = heap_count();
+  for (uint32_t id = 1; id <= count; id++) {
+    struct heap *heap = heap_by_id(id);
+    lock_take(&heap->lock);
+    if (heap->tally_seen != atomic_load_explicit(&tally_wanted, memory_order_relaxed) && tally_is_on())
+      heap_set_key(heap, HAK_SPLIT);
+    lock_give(&heap->lock);
+  }
+}
+
+/* --- samples --- */
+
+/* Marsaglia, Xorshift RNGs, 2003. */
+static uint64_t draw(struct tally *tally, uint64_t below) {
+  uint64_t x = tally->random;
+  x ^= x << 13;
+  x ^= x >> 7;
+  x ^= x << 17;
+  tally->random = x;
+  return (uint64_t)((unsigned __int128)x * below >> 64);
+}
+
+static void samples_begin(struct tally *tally, uint64_t interval) {
+  tally->interval = interval;
+  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
+    struct class_tally *class = &tally->classes[cls];
+    class->until = interval ? (int64_t)draw(tally, interval) : NO_SAMPLE;
+    class->until_stratum = interval ? (int64_t)interval : NO_SAMPLE;
+  }
+}
+
+uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes) {
+  struct tally *tally = heap->tally;
+  if (heap->split == 0 || tally->interval == 0)
+    return 0;
+  if (bytes >= tally->interval)
+    return 1;
+  struct class_tally *class = &tally->classes[cls];
+  uint32_t picks = 0;
+  while (class->until < (int64_t)bytes) {
+    class->until = class->until_stratum + (int64_t)draw(tally, tally->interval);
+    class->until_stratum += (int64_t)tally->interval;
+    picks++;
+  }
+  if (picks > 0 || cls == 0) { /* else it goes through the hand, which counts it */
+    class->until -= (int64_t)bytes;
+    class->until_stratum -= (int64_t)bytes;
+  }
+  return picks;
+}
+
+/* --- a heap --- */
+
+static struct tally *tally_make(const struct heap *heap) {
+  struct tally *tally = metadata_take_forever(sizeof *tally);
+  if (tally)
+    tally->random = (os_nanoseconds() ^ (uint64_t)heap->id << 32) | 1;
+  return tally;
+}
+
+void tally_follow(struct heap *heap) {
+  heap->tally_seen = atomic_load_explicit(&tally_wanted, memory_order_acquire);
+  bool is_split = heap->tally_seen % 2 != 0;
+  if (is_split && heap->tally == NULL)
+    heap->tally = tally_make(heap);
+  is_split = is_split && heap->tally != NULL; /* without memory nothing is counted here */
+  if (is_split != (heap->split != 0))
+    bins_split(heap, is_split);
+  else
+    heap_set_key(heap, heap->split); /* whoever asked came late */
+  if (is_split)
+    samples_begin(heap->tally, atomic_load_explicit(&interval_wanted, memory_order_relaxed));
+}
+
+void tally_allocated(struct heap *heap, unsigned cls) {
+  if (heap->split)
+    heap->tally->classes[cls].handed++;
+}
+
+void tally_freed(struct heap *heap, unsigned cls) {
+  if (heap->split)
+    heap->tally->classes[cls].freed++;
+}
+
+void tally_freed_of_other(struct heap *heap, unsigned cls) {
+  if (heap->split == 0)
+    return;
+  _Atomic uint64_t *freed = &heap->tally->classes[cls].freed_of_others;
+  atomic_store_explicit(freed, atomic_load_explicit(freed, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+void tally_counts(struct class_counts out[HAK_CLASS_COUNT]) {
+  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
+    out[cls] = (struct class_counts){0};
+  uint32_t count = heap_count();
+  for (uint32_t id = 1; id <= count; id++) {
+    struct heap *heap = heap_by_id(id);
+    lock_take(&heap->lock);
+    for (unsigned cls = 0; heap->tally && cls < HAK_CLASS_COUNT; cls++) {
+      struct class_counts counts = bin_counts(heap, cls);
+      out[cls].allocated += counts.allocated;
+      out[cls].freed += counts.freed;
+    }
+    lock_give(&heap->lock);
+  }
+}

@@ -1,0 +1,194 @@
+#include "os/maps.h"
+
+#include "os/module.h"
+#include "os/os.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NOTES_BYTES_MAX 1024u
+#define SEGMENTS_MAX 128u
+
+/* By system calls: open and read are cancellation points. */
+static int open_for_reading(const char *path) {
+  long fd;
+  do
+    fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  return (int)fd;
+}
+
+/* --- the list --- */
+
+bool os_maps_open(struct os_maps *maps) {
+  int kept = errno;
+  maps->fd = open_for_reading("/proc/self/maps");
+  maps->at = maps->end = 0;
+  errno = kept;
+  return maps->fd >= 0;
+}
+
+void os_maps_close(struct os_maps *maps) {
+  int kept = errno;
+  if (maps->fd >= 0)
+    syscall(SYS_close, maps->fd);
+  maps->fd = -1;
+  errno = kept;
+}
+
+static bool read_more(struct os_maps *maps) {
+  memmove(maps->bytes, maps->bytes + maps->at, maps->end - maps->at);
+  maps->end -= maps->at;
+  maps->at = 0;
+  long got;
+  do
+    got = syscall(SYS_read, maps->fd, maps->bytes + maps->end, sizeof maps->bytes - maps->end);
+  while (got < 0 && errno == EINTR);
+  maps->end += got > 0 ? (size_t)got : 0;
+  return got > 0;
+}
+
+/* The next line, terminated; NULL at the end. */
+static char *next_line(struct os_maps *maps) {
+  for (;;) {
+    char *line = maps->bytes + maps->at;
+    char *line_end = memchr(line, '\n', maps->end - maps->at);
+    if (line_end == NULL && maps->end - maps->at == sizeof maps->bytes)
+      line_end = maps->bytes + maps->end - 1; /* the rest of it is no line of the list, and passed over */
+    if (line_end) {
+      *line_end = 0;
+      maps->at = (size_t)(line_end + 1 - maps->bytes);
+      return line;
+    }
+    if (!read_more(maps))
+      return NULL;
+  }
+}
+
+/* Reads the hexadecimal number at *at and steps over it and the character behind it, which must be this one. */
+static bool step_hex(char **at, char behind, uint64_t *value) {
+  char *first = *at;
+  *value = 0;
+  for (;; (*at)++) {
+    char c = **at;
+    if (c >= '0' && c <= '9')
+      *value = *value << 4 | (uint64_t)(c - '0');
+    else if (c >= 'a' && c <= 'f')
+      *value = *value << 4 | (uint64_t)(c - 'a' + 10);
+    else
+      break;
+  }
+  if (*at == first || **at != behind)
+    return false;
+  (*at)++;
+  return true;
+}
+
+/* START-LIMIT rwxp OFFSET MAJOR:MINOR INODE   NAME */
+static bool mapping_of(char *line, struct os_mapping *out) {
+  uint64_t start, limit, device;
+  if (!step_hex(&line, '-', &start) || !step_hex(&line, ' ', &limit))
+    return false;
+  if (memchr(line, 0, 5) != NULL || line[4] != ' ')
+    return false;
+  *out = (struct os_mapping){.start = start, .limit = limit, .is_executable = line[2] == 'x'};
+  line += 5;
+  if (!step_hex(&line, ' ', &out->offset) || !step_hex(&line, ':', &device) || !step_hex(&line, ' ', &device))
+    return false;
+  line += strspn(line, "0123456789");
+  line += strspn(line, " ");
+  out->name = line;
+  return start < limit;
+}
+
+bool os_maps_next(struct os_maps *maps, struct os_mapping *out) {
+  int kept = errno;
+  char *line;
+  do
+    line = next_line(maps);
+  while (line && !mapping_of(line, out));
+  errno = kept;
+  return line != NULL;
+}
+
+/* --- build-ids --- */
+
+/* The kernel reads for us: where another thread has unmapped it, it says so. */
+static size_t peek(int memory, uintptr_t address, void *bytes, size_t length) {
+  long got;
+  do
+    got = syscall(SYS_pread64, memory, bytes, length, address);
+  while (got < 0 && errno == EINTR);
+  return got > 0 ? (size_t)got : 0;
+}
+
+struct image {
+  int memory;
+  uintptr_t start;
+  uintptr_t segments;
+  unsigned segment_count;
+};
+
+static bool image_open(struct image *image, int memory, uintptr_t start) {
+  ElfW(Ehdr) header;
+  if (peek(memory, start, &header, sizeof header) != sizeof header || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    return false;
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(ElfW(Phdr)))
+    return false;
+  *image = (struct image){memory, start, start + header.e_phoff, header.e_phnum};
+  return header.e_phoff < os_page_bytes() && header.e_phnum <= SEGMENTS_MAX;
+}
+
+static bool segment_at(const struct image *image, unsigned number, ElfW(Phdr) * out) {
+  return number < image->segment_count &&
+         peek(image->memory, image->segments + number * sizeof *out, out, sizeof *out) == sizeof *out;
+}
+
+/* Address that the first segment asks for. */
+static uintptr_t first_of(const struct image *image) {
+  ElfW(Phdr) segment;
+  for (unsigned i = 0; segment_at(image, i, &segment); i++)
+    if (segment.p_type == PT_LOAD)
+      return round_down(segment.p_vaddr, os_page_bytes());
+  return 0;
+}
+
+static size_t id_of(const struct image *image, unsigned char *id) {
+  uintptr_t first = first_of(image);
+  ElfW(Phdr) segment;
+  char notes[NOTES_BYTES_MAX];
+  for (unsigned i = 0; segment_at(image, i, &segment); i++) {
+    if (segment.p_type != PT_NOTE || segment.p_vaddr < first)
+      continue;
+    size_t wanted = min_size(segment.p_memsz, sizeof notes);
+    size_t length = peek(image->memory, image->start + (segment.p_vaddr - first), notes, wanted);
+    const char *found;
+    size_t id_length = os_module_id_in_notes(notes, length, &found);
+    if (id_length > 0 && id_length <= OS_MAPS_ID_BYTES) {
+      memcpy(id, found, id_length);
+      return id_length;
+    }
+  }
+  return 0;
+}
+
+size_t os_maps_build_id(uintptr_t start, unsigned char id[OS_MAPS_ID_BYTES]) {
+  int kept = errno;
+  size_t length = 0;
+  int memory = open_for_reading("/proc/self/mem");
+  struct image image;
+  if (memory >= 0 && image_open(&image, memory, start))
+    length = id_of(&image, id);
+  if (memory >= 0)
+    syscall(SYS_close, memory);
+  errno = kept;
+  return length;
+}
+
+uintptr_t os_maps_entry(void) { return getauxval(AT_ENTRY); }

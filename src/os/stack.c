@@ -1,0 +1,51 @@
+#include "os/stack.h"
+
+#include "os/os.h"
+
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+uintptr_t os_stack_end(void) {
+  uintptr_t end = os_thread_pointer();
+  if (syscall(SYS_gettid) == syscall(SYS_getpid))
+    end = getauxval(AT_RANDOM);
+  return round_down(end, sizeof(uintptr_t));
+}
+
+/* The kernel fetches the set of signals, then refuses what is to be done with it. */
+#define NOTHING_TO_DO (-1)
+#define SIGNAL_SET_BYTES 8
+
+static bool kernel_reads(uintptr_t address) {
+  int kept = errno;
+  bool fault = syscall(SYS_rt_sigprocmask, NOTHING_TO_DO, address, NULL, SIGNAL_SET_BYTES) == -1 && errno == EFAULT;
+  errno = kept;
+  return !fault;
+}
+
+/* An emulator may look at what is to be done first; then nothing counts as readable. */
+static bool kernel_tells(void) {
+  static _Atomic int known; /* 1 no, 2 yes */
+  int state = atomic_load_explicit(&known, memory_order_relaxed);
+  if (state == 0) {
+    state = kernel_reads(-os_page_bytes()) ? 1 : 2; /* the kernel's own */
+    atomic_store_explicit(&known, state, memory_order_relaxed);
+  }
+  return state == 2;
+}
+
+bool os_page_is_readable(uintptr_t address) {
+  uintptr_t page = round_down(address, os_page_bytes());
+  return page != 0 && kernel_tells() && kernel_reads(page);
+}
+
+bool os_copy(uintptr_t address, void *copy, size_t bytes) {
+  int kept = errno;
+  struct iovec from = {.iov_base = (void *)address, .iov_len = bytes}, to = {.iov_base = copy, .iov_len = bytes};
+  long copied = syscall(SYS_process_vm_readv, (long)os_process_id(), &to, 1L, &from, 1L, 0L);
+  errno = kept;
+  return copied == (long)bytes;
+}

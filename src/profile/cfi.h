@@ -1,0 +1,57 @@
+/* cfi.h: call frame information, which compilers leave in .eh_frame: how to get from a place in the code to its caller.
+ *
+ * Pure: bytes in, a rule out. Nothing outside the given bytes is read, whatever they say; what makes no sense, or needs
+ * more than the stack pointer and the frame pointer, gives CFA_END.
+ */
+#ifndef HAK_PROFILE_CFI_H
+#define HAK_PROFILE_CFI_H
+
+#include "base/words.h"
+
+/* The canonical frame address (CFA) is the stack pointer as it was before the call. */
+enum cfi_cfa {
+  CFA_END,       /* there is no caller, or none that can be found */
+  CFA_FROM_SP,   /* stack pointer + cfa_words */
+  CFA_FROM_FP,   /* frame pointer + cfa_words */
+  CFA_STORED_FP, /* stored at frame pointer + cfa_words */
+  CFA_GUESSED,   /* nothing is said; frame pointer + cfa_words, if this code has one */
+  CFA_SIGNAL,    /* the kernel called: all registers are in its frame, at the stack pointer */
+};
+enum cfi_fp {
+  FP_UNCHANGED,
+  FP_FROM_CFA, /* stored at CFA + fp_words */
+  FP_FROM_FP,  /* stored at frame pointer + fp_words */
+  FP_LOST,
+};
+
+/* In words of 8 bytes. A rule of zeros is CFA_END. */
+struct cfi_rule {
+  uint64_t cfa : 3;
+  uint64_t fp : 2;
+  uint64_t is_in_register : 1; /* the return address: in the link register, not at CFA + return_words */
+  int64_t cfa_words : 22;
+  int64_t fp_words : 18;
+  int64_t return_words : 18;
+};
+_Static_assert(sizeof(struct cfi_rule) == sizeof(uint64_t), "a rule is one word");
+
+#if defined(__x86_64__)
+#define CFI_REGISTER_FP 6u
+#define CFI_REGISTER_SP 7u
+#define CFI_REGISTER_RETURN 16u
+#elif defined(__aarch64__)
+#define CFI_REGISTER_FP 29u
+#define CFI_REGISTER_SP 31u
+#define CFI_REGISTER_RETURN 30u
+#endif
+
+struct cfi_bytes {
+  const unsigned char *start, *end; /* what may be read */
+  const unsigned char *header;      /* .eh_frame_hdr, between them */
+  uintptr_t moved;                  /* what to add to an address among them to get the one they were made for */
+};
+
+/* False if nothing is said about the place: the rule is unchanged. */
+bool cfi_find(const struct cfi_bytes *bytes, uintptr_t place, struct cfi_rule *rule);
+
+#endif

@@ -1,0 +1,20 @@
+/* cfi_program.h: the small programs in .eh_frame that say, instruction by instruction, where a function keeps what its
+ * caller needs (DWARF 5, 6.4.2). Pure.
+ */
+#ifndef HAK_PROFILE_CFI_PROGRAM_H
+#define HAK_PROFILE_CFI_PROGRAM_H
+
+#include "profile/cfi.h"
+#include "profile/cfi_reader.h"
+
+struct cfi_program {
+  struct cfi_reader common, function; /* one runs after the other */
+  uint64_t code_unit;
+  int64_t data_unit;
+  uintptr_t start; /* of the function */
+};
+
+/* How it is at this place of the function. */
+struct cfi_rule cfi_program_rule(const struct cfi_program *program, uintptr_t place);
+
+#endif

@@ -1,0 +1,72 @@
+#include "profile/gzip.h"
+
+#include <string.h>
+
+#define CRC_POLYNOMIAL 0xedb88320u /* of CRC-32, bits reversed */
+
+static void put(struct gzip *gzip, const void *bytes, size_t length) {
+  if (!gzip->error)
+    gzip->error = os_file_add(gzip->file, bytes, length);
+}
+
+static unsigned char *put_number(unsigned char *at, uint32_t number, unsigned bytes) {
+  for (; bytes > 0; bytes--, number >>= 8)
+    *at++ = (unsigned char)number;
+  return at;
+}
+
+void gzip_begin(struct gzip *gzip, struct os_file_part *file) {
+  /* deflate, no flags, no time, no word about compression, Unix */
+  static const unsigned char head[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
+  gzip->file = file;
+  gzip->error = OS_FILE_OK;
+  gzip->crc = UINT32_MAX;
+  gzip->length = 0;
+  gzip->used = 0;
+  for (uint32_t byte = 0; byte < 256; byte++) {
+    uint32_t crc = byte;
+    for (unsigned bit = 0; bit < 8; bit++)
+      crc = crc >> 1 ^ (crc & 1 ? CRC_POLYNOMIAL : 0);
+    gzip->crc_table[byte] = crc;
+  }
+  put(gzip, head, sizeof head);
+}
+
+static void put_block(struct gzip *gzip, bool is_last) {
+  unsigned char *at = gzip->block;
+  *at++ = is_last;
+  at = put_number(at, (uint32_t)gzip->used, 2);
+  put_number(at, ~(uint32_t)gzip->used, 2);
+  put(gzip, gzip->block, GZIP_BLOCK_HEAD_BYTES + gzip->used);
+  gzip->used = 0;
+}
+
+static void add_part(struct gzip *gzip, const unsigned char *bytes, size_t length) {
+  uint32_t crc = gzip->crc;
+  for (size_t i = 0; i < length; i++)
+    crc = crc >> 8 ^ gzip->crc_table[(crc ^ bytes[i]) & 0xff];
+  gzip->crc = crc;
+  gzip->length += (uint32_t)length;
+  memcpy(gzip->block + GZIP_BLOCK_HEAD_BYTES + gzip->used, bytes, length);
+  gzip->used += length;
+}
+
+void gzip_add(struct gzip *gzip, const void *bytes, size_t length) {
+  const unsigned char *at = bytes;
+  while (length > 0) {
+    if (gzip->used == GZIP_BLOCK_BYTES)
+      put_block(gzip, false);
+    size_t step = min_size(length, GZIP_BLOCK_BYTES - gzip->used);
+    add_part(gzip, at, step);
+    at += step;
+    length -= step;
+  }
+}
+
+enum os_file_error gzip_end(struct gzip *gzip) {
+  unsigned char end[8];
+  put_block(gzip, true);
+  put_number(put_number(end, ~gzip->crc, 4), gzip->length, 4);
+  put(gzip, end, sizeof end);
+  return gzip->error;
+}

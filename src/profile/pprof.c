@@ -1,0 +1,350 @@
+#include "profile/pprof.h"
+
+#include "base/text.h"
+#include "os/maps.h"
+#include "os/os.h"
+#include "profile/gzip.h"
+#include "profile/locations.h"
+#include "profile/proto.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Field numbers of profile.proto, and all of its messages' that are written here. */
+enum profile_field {
+  PROFILE_SAMPLE_TYPE = 1,
+  PROFILE_SAMPLE = 2,
+  PROFILE_MAPPING = 3,
+  PROFILE_LOCATION = 4,
+  PROFILE_FUNCTION = 5,
+  PROFILE_STRING = 6,
+  PROFILE_TIME_NS = 9,
+  PROFILE_DURATION_NS = 10,
+  PROFILE_PERIOD_TYPE = 11,
+  PROFILE_PERIOD = 12,
+  PROFILE_COMMENT = 13,
+  PROFILE_DEFAULT_TYPE = 14,
+};
+enum { TYPE_NAME = 1, TYPE_UNIT = 2 };
+enum { SAMPLE_LOCATIONS = 1, SAMPLE_VALUES = 2 };
+enum {
+  MAPPING_ID = 1,
+  MAPPING_START = 2,
+  MAPPING_LIMIT = 3,
+  MAPPING_OFFSET = 4,
+  MAPPING_FILE = 5,
+  MAPPING_BUILD_ID = 6
+};
+enum { LOCATION_ID = 1, LOCATION_MAPPING = 2, LOCATION_ADDRESS = 3, LOCATION_LINE = 4 };
+enum { LINE_FUNCTION = 1 };
+enum { FUNCTION_ID = 1, FUNCTION_NAME = 2, FUNCTION_SYSTEM_NAME = 3 };
+
+#define FIGURES 6u
+#define SAMPLE_BYTES_MAX ((SAMPLES_DEPTH_MAX + FIGURES + 4) * PROTO_VARINT_BYTES_MAX)
+#define MESSAGE_BYTES_MAX 128u /* of any other: few numbers */
+#define RANGES_MAX 2048u       /* code in mappings beyond these belongs to none */
+
+/* What an address is looked up in. In the order of addresses. */
+struct range {
+  uintptr_t start, limit;
+  uint64_t mapping;
+};
+
+/* Places that are not addresses of the program have addresses of their own: these. */
+static const char place_of_others, place_of_nothing;
+
+struct writer {
+  struct os_file_part file;
+  struct gzip gzip;
+  struct locations locations;
+  uint64_t string_count, mapping_count, function_count;
+  uintptr_t main_start; /* of the mapping that is number 1 */
+  size_t range_count;
+  struct range ranges[RANGES_MAX];
+  struct os_maps maps;
+};
+
+/* --- pieces --- */
+
+static void put_message(struct writer *w, enum profile_field field, const struct proto *message) {
+  unsigned char bytes[2 * PROTO_VARINT_BYTES_MAX];
+  struct proto head = PROTO_IN(bytes);
+  proto_head(&head, field, message->length);
+  gzip_add(&w->gzip, head.bytes, head.length);
+  gzip_add(&w->gzip, message->bytes, message->length);
+}
+
+static void put_number(struct writer *w, enum profile_field field, uint64_t value) {
+  unsigned char bytes[2 * PROTO_VARINT_BYTES_MAX];
+  struct proto number = PROTO_IN(bytes);
+  proto_number(&number, field, value);
+  gzip_add(&w->gzip, number.bytes, number.length);
+}
+
+/* Bytes of the UTF-8 character at `at`; 0: it is none. */
+static size_t character_bytes(const char *at) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const unsigned char *c = (const unsigned char *)at;
+  if (*c < 0x80)
+    return 1;
+  if (*c < 0xc2 || *c > 0xf4)
+    return 0;
+  size_t length = *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
+  uint32_t code = *c & (0x7fu >> length);
+  for (size_t i = 1; i < length; i++) {
+    if ((c[i] & 0xc0) != 0x80)
+      return 0;
+    code = code << 6 | (c[i] & 0x3fu);
+  }
+  bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
+  return code >= least[length] && code <= 0x10ffff && !is_surrogate ? length : 0;
+}
+
+/* Returns the string's number in the table. Readers refuse what is not UTF-8: such bytes become question marks. */
+static uint64_t put_string(struct writer *w, const char *string) {
+  unsigned char bytes[2 * PROTO_VARINT_BYTES_MAX];
+  struct proto head = PROTO_IN(bytes);
+  proto_head(&head, PROFILE_STRING, strlen(string));
+  gzip_add(&w->gzip, head.bytes, head.length);
+  while (*string) {
+    size_t length = character_bytes(string);
+    gzip_add(&w->gzip, length ? string : "?", length ? length : 1);
+    string += length ? length : 1;
+  }
+  return w->string_count++;
+}
+
+/* --- what it is about --- */
+
+static void put_type(struct writer *w, enum profile_field field, uint64_t name, uint64_t unit) {
+  unsigned char bytes[MESSAGE_BYTES_MAX];
+  struct proto type = PROTO_IN(bytes);
+  proto_number(&type, TYPE_NAME, name);
+  proto_number(&type, TYPE_UNIT, unit);
+  put_message(w, field, &type);
+}
+
+static void put_comment(struct writer *w, const char *before, uint64_t count, const char *after) {
+  char bytes[128];
+  struct text text = TEXT_IN(bytes);
+  text_string(&text, before);
+  text_decimal(&text, count);
+  text_string(&text, after);
+  put_number(w, PROFILE_COMMENT, put_string(w, bytes));
+}
+
+static void put_comments(struct writer *w, const struct samples *samples, const struct pprof_about *about) {
+  put_number(w, PROFILE_COMMENT, put_string(w, about->version));
+  if (samples->dropped.bytes)
+    put_comment(w, "no memory to record samples of ", samples->dropped.bytes, " bytes");
+  if (samples->others.changed)
+    put_comment(w, "no room for the stacks of ", samples->others.allocated.bytes, " bytes");
+}
+
+static void put_about(struct writer *w, const struct samples *samples, const struct pprof_about *about) {
+  put_string(w, ""); /* number 0 has to be empty */
+  uint64_t count = put_string(w, "count"), bytes = put_string(w, "bytes");
+  put_type(w, PROFILE_SAMPLE_TYPE, put_string(w, "alloc_objects"), count);
+  put_type(w, PROFILE_SAMPLE_TYPE, put_string(w, "alloc_space"), bytes);
+  put_type(w, PROFILE_SAMPLE_TYPE, put_string(w, "inuse_objects"), count);
+  uint64_t in_use = put_string(w, "inuse_space");
+  put_type(w, PROFILE_SAMPLE_TYPE, in_use, bytes);
+  put_type(w, PROFILE_SAMPLE_TYPE, put_string(w, "peak_objects"), count);
+  put_type(w, PROFILE_SAMPLE_TYPE, put_string(w, "peak_space"), bytes);
+  put_type(w, PROFILE_PERIOD_TYPE, put_string(w, "space"), bytes);
+  put_number(w, PROFILE_DEFAULT_TYPE, in_use);
+  put_number(w, PROFILE_PERIOD, about->period_bytes);
+  put_number(w, PROFILE_TIME_NS, about->time_ns);
+  put_number(w, PROFILE_DURATION_NS, about->duration_ns);
+  put_comments(w, samples, about);
+}
+
+/* --- mappings --- */
+
+/* Where the file that is listed was seen with its first page. */
+struct first_page {
+  uintptr_t start;
+  uint64_t name_hash;
+};
+
+static uint64_t name_hash(const char *name) {
+  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a (Fowler, Noll, Vo) */
+  for (; *name; name++)
+    hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+  return hash;
+}
+
+static uint64_t put_build_id(struct writer *w, uintptr_t start) {
+  unsigned char id[OS_MAPS_ID_BYTES];
+  char hex[2 * OS_MAPS_ID_BYTES + 1];
+  size_t length = start ? os_maps_build_id(start, id) : 0;
+  for (size_t i = 0; i < length; i++) {
+    hex[2 * i] = "0123456789abcdef"[id[i] >> 4];
+    hex[2 * i + 1] = "0123456789abcdef"[id[i] & 15];
+  }
+  hex[2 * length] = 0;
+  return length ? put_string(w, hex) : 0;
+}
+
+/* The kernel's word for a file that has been removed since: where there is another of its name, the build-id tells. */
+static void drop_deleted(char *name) {
+  static const char mark[] = " (deleted)";
+  size_t length = strlen(name);
+  if (length >= sizeof mark && strcmp(name + length - (sizeof mark - 1), mark) == 0)
+    name[length - (sizeof mark - 1)] = 0;
+}
+
+static uint64_t put_mapping(struct writer *w, const struct os_mapping *mapping, uintptr_t first_page) {
+  unsigned char bytes[MESSAGE_BYTES_MAX];
+  struct proto message = PROTO_IN(bytes);
+  drop_deleted(mapping->name);
+  uint64_t build_id = put_build_id(w, first_page);
+  proto_number(&message, MAPPING_ID, ++w->mapping_count);
+  proto_number(&message, MAPPING_START, mapping->start);
+  proto_number(&message, MAPPING_LIMIT, mapping->limit);
+  proto_number(&message, MAPPING_OFFSET, mapping->offset);
+  proto_number(&message, MAPPING_FILE, put_string(w, mapping->name));
+  proto_number(&message, MAPPING_BUILD_ID, build_id);
+  put_message(w, PROFILE_MAPPING, &message);
+  return w->mapping_count;
+}
+
+static bool is_code_of_file(const struct os_mapping *mapping) {
+  return mapping->is_executable && (*mapping->name == '/' || strcmp(mapping->name, "[vdso]") == 0);
+}
+
+/* Writes the mapping that holds the program's entry, or the others. */
+static void put_listed(struct writer *w, bool is_main) {
+  struct os_mapping mapping;
+  struct first_page first = {0};
+  if (!os_maps_open(&w->maps))
+    return;
+  while (os_maps_next(&w->maps, &mapping)) {
+    uint64_t hash = name_hash(mapping.name);
+    if (mapping.offset == 0)
+      first = (struct first_page){mapping.start, hash};
+    bool holds_entry = os_maps_entry() - mapping.start < mapping.limit - mapping.start;
+    if (!is_code_of_file(&mapping) || (is_main && !holds_entry) || w->range_count == RANGES_MAX)
+      continue;
+    if (is_main)
+      w->main_start = mapping.start;
+    bool is_known = !is_main && mapping.start == w->main_start;
+    uint64_t number = is_known ? 1 : put_mapping(w, &mapping, first.name_hash == hash ? first.start : 0);
+    if (!is_main)
+      w->ranges[w->range_count++] = (struct range){mapping.start, mapping.limit, number};
+  }
+  os_maps_close(&w->maps);
+}
+
+/* The program's own mapping has to be the first. */
+static void put_mappings(struct writer *w) {
+  put_listed(w, true);
+  put_listed(w, false);
+}
+
+static uint64_t mapping_of(const struct writer *w, uintptr_t address) {
+  size_t low = 0, high = w->range_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (address >= w->ranges[middle].limit)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < w->range_count && address >= w->ranges[low].start ? w->ranges[low].mapping : 0;
+}
+
+/* --- stacks --- */
+
+/* A location that has a name instead of an address. */
+static void put_named(struct writer *w, struct proto *location, const char *name) {
+  unsigned char function_bytes[MESSAGE_BYTES_MAX], line_bytes[MESSAGE_BYTES_MAX];
+  struct proto function = PROTO_IN(function_bytes), line = PROTO_IN(line_bytes);
+  uint64_t string = put_string(w, name);
+  proto_number(&function, FUNCTION_ID, ++w->function_count);
+  proto_number(&function, FUNCTION_NAME, string);
+  proto_number(&function, FUNCTION_SYSTEM_NAME, string);
+  put_message(w, PROFILE_FUNCTION, &function);
+  proto_number(&line, LINE_FUNCTION, w->function_count);
+  proto_message(location, LOCATION_LINE, &line);
+}
+
+/* Returns its number, 0: no memory. Written when its address is met first. */
+static uint64_t put_location(struct writer *w, uintptr_t address) {
+  unsigned char bytes[MESSAGE_BYTES_MAX];
+  struct proto location = PROTO_IN(bytes);
+  size_t known = w->locations.count;
+  uint64_t number = locations_number(&w->locations, address);
+  if (w->locations.count == known)
+    return number;
+  proto_number(&location, LOCATION_ID, number);
+  if (address == (uintptr_t)&place_of_others || address == (uintptr_t)&place_of_nothing) {
+    put_named(w, &location, address == (uintptr_t)&place_of_others ? "[other stacks]" : "[no stack]");
+  } else {
+    proto_number(&location, LOCATION_MAPPING, mapping_of(w, address));
+    proto_number(&location, LOCATION_ADDRESS, address);
+  }
+  put_message(w, PROFILE_LOCATION, &location);
+  return number;
+}
+
+static uint64_t objects_of(struct sample_weight weight) {
+  return weight.objects_1024 / 1024 + (weight.objects_1024 / 512 & 1);
+}
+
+/* False: no memory. */
+static bool put_stack(struct writer *w, const struct samples *samples, const struct sample_stack *stack) {
+  unsigned char bytes[SAMPLE_BYTES_MAX];
+  struct proto sample = PROTO_IN(bytes);
+  uint64_t numbers[SAMPLES_DEPTH_MAX];
+  const uintptr_t *addresses = sample_stack_addresses(stack);
+  size_t count = 0;
+  for (; count < stack->depth; count++)
+    if ((numbers[count] = put_location(w, addresses[count] - 1)) == 0)
+      return false;
+  if (count == 0) {
+    const char *place = stack == &samples->others ? &place_of_others : &place_of_nothing;
+    if ((numbers[count++] = put_location(w, (uintptr_t)place)) == 0)
+      return false;
+  }
+  struct sample_weight peak = samples_at_peak(samples, stack);
+  const uint64_t figures[FIGURES] = {objects_of(stack->allocated),
+                                     stack->allocated.bytes,
+                                     objects_of(stack->live),
+                                     stack->live.bytes,
+                                     objects_of(peak),
+                                     peak.bytes};
+  proto_numbers(&sample, SAMPLE_LOCATIONS, numbers, count);
+  proto_numbers(&sample, SAMPLE_VALUES, figures, FIGURES);
+  put_message(w, PROFILE_SAMPLE, &sample);
+  return true;
+}
+
+/* --- the file --- */
+
+static enum os_file_error write_content(struct writer *w, const struct samples *samples,
+                                        const struct pprof_about *about) {
+  bool is_enough = true;
+  size_t cursor = 0;
+  gzip_begin(&w->gzip, &w->file);
+  put_about(w, samples, about);
+  put_mappings(w);
+  for (const struct sample_stack *stack; is_enough && (stack = samples_next(samples, &cursor)) != NULL;)
+    is_enough = w->gzip.error == OS_FILE_OK && put_stack(w, samples, stack);
+  locations_clear(&w->locations);
+  enum os_file_error error = gzip_end(&w->gzip);
+  return error == OS_FILE_OK && !is_enough ? OS_FILE_NO_MEMORY : error;
+}
+
+enum os_file_error pprof_write(const char *path, const struct samples *samples, const struct pprof_about *about) {
+  size_t bytes = round_up(sizeof(struct writer), os_page_bytes());
+  int kept = errno;
+  struct writer *w = os_map(bytes, os_page_bytes());
+  enum os_file_error error = w ? os_file_begin(&w->file, path) : OS_FILE_NO_MEMORY;
+  if (w && error == OS_FILE_OK)
+    error = os_file_end(&w->file, write_content(w, samples, about));
+  if (w)
+    os_unmap(w, bytes);
+  errno = kept;
+  return error;
+}

@@ -1,0 +1,57 @@
+#include "profile/proto.h"
+
+#include <string.h>
+
+enum wire { WIRE_VARINT = 0, WIRE_LENGTH = 2 };
+
+static void put(struct proto *message, const void *bytes, size_t length) {
+  if (length > message->capacity - message->length)
+    return;
+  memcpy(message->bytes + message->length, bytes, length);
+  message->length += length;
+}
+
+/* Seven bits a byte, the lowest first; the highest bit says that more follow. */
+static size_t varint(unsigned char out[PROTO_VARINT_BYTES_MAX], uint64_t value) {
+  size_t length = 0;
+  for (; value >= 0x80; value >>= 7)
+    out[length++] = (unsigned char)(value | 0x80);
+  out[length++] = (unsigned char)value;
+  return length;
+}
+
+static void put_varint(struct proto *message, uint64_t value) {
+  unsigned char bytes[PROTO_VARINT_BYTES_MAX];
+  put(message, bytes, varint(bytes, value));
+}
+
+static void put_tag(struct proto *message, unsigned field, enum wire wire) {
+  put_varint(message, (uint64_t)field << 3 | wire);
+}
+
+void proto_number(struct proto *message, unsigned field, uint64_t value) {
+  if (value == 0)
+    return;
+  put_tag(message, field, WIRE_VARINT);
+  put_varint(message, value);
+}
+
+void proto_numbers(struct proto *message, unsigned field, const uint64_t *values, size_t count) {
+  unsigned char bytes[PROTO_VARINT_BYTES_MAX];
+  size_t length = 0;
+  for (size_t i = 0; i < count; i++)
+    length += varint(bytes, values[i]);
+  proto_head(message, field, length);
+  for (size_t i = 0; i < count; i++)
+    put_varint(message, values[i]);
+}
+
+void proto_head(struct proto *message, unsigned field, size_t length) {
+  put_tag(message, field, WIRE_LENGTH);
+  put_varint(message, length);
+}
+
+void proto_message(struct proto *message, unsigned field, const struct proto *inner) {
+  proto_head(message, field, inner->length);
+  put(message, inner->bytes, inner->length);
+}

@@ -1,0 +1,297 @@
+#include "profile/unwind.h"
+
+#include "os/module.h"
+#include "os/os.h"
+#include "os/stack.h"
+#include "profile/cfi.h"
+
+#include <string.h>
+#include <ucontext.h>
+
+#define RULES 4096u
+#define RULES_SHIFT 52 /* 64 less the bits of an index */
+_Static_assert(RULES == 1u << (64 - RULES_SHIFT), "an index is the upper bits of a product");
+
+#define OWN_FRAMES_MAX 64u                        /* of hakmem itself, above the first one that counts */
+#define OWN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* a stack pointer farther from the end is on another stack */
+#define FRAME_BYTES_MAX ((uintptr_t)1 << 20)      /* on a stack whose end is not known */
+#define PAGES_A_CALL 64u                          /* that a call looks at to know more of the thread's own stack */
+#define CODE_MIN ((uintptr_t)4096)                /* code lies neither below ... */
+#define CODE_BITS 52                              /* ... nor beyond what these tell */
+
+/* A stack is read as words, whatever objects lie there. */
+#define READS_STACK __attribute__((no_sanitize("address", "thread")))
+
+struct frame {
+  uintptr_t place, stack, frame; /* the registers pc, sp, fp */
+  uintptr_t link;                /* aarch64's lr, if is_interrupted */
+  bool is_interrupted;           /* not in a call: place is the next instruction, not a return address */
+  bool has_lost_stack;           /* the frame pointers are all that is left */
+};
+
+struct walk {
+  struct frame at;
+  uintptr_t low, high; /* can be read */
+  bool is_own;         /* ... and the stack does not go beyond */
+  struct unwind_stack *known;
+};
+
+/* --- reading the stack --- */
+
+READS_STACK static inline uintptr_t word_at(uintptr_t address) { return *(const volatile uintptr_t *)address; }
+
+NOINLINE static bool page_joins(struct walk *walk, uintptr_t address) {
+  uintptr_t page = round_down(address, os_page_bytes());
+  if (walk->is_own || address - walk->at.stack >= FRAME_BYTES_MAX || !os_page_is_readable(page))
+    return false;
+  walk->low = page;
+  walk->high = page + os_page_bytes();
+  return true;
+}
+
+static inline bool fetch(struct walk *walk, uintptr_t address, uintptr_t *word) {
+  if (UNLIKELY((address & (sizeof *word - 1)) != 0 || address < walk->at.stack))
+    return false;
+  if (UNLIKELY(address < walk->low || address >= walk->high) && !page_joins(walk, address))
+    return false;
+  *word = word_at(address);
+  return true;
+}
+
+/* A signal handler that walks meanwhile takes nothing from a state that is half written. */
+COLD static void know_thread(struct unwind_stack *known, uintptr_t thread) {
+  uintptr_t end = os_stack_end();
+  known->thread = 0;
+  atomic_signal_fence(memory_order_seq_cst);
+  known->low = known->high = end;
+  known->floor = 0;
+  atomic_signal_fence(memory_order_seq_cst);
+  known->thread = thread;
+}
+
+/* From what is known downwards: a stack without its guard page would be taken for more than it is. */
+COLD static void know_more(struct unwind_stack *known, uintptr_t wanted) {
+  uintptr_t low = known->low, page_bytes = os_page_bytes();
+  for (unsigned pages = 0; low > wanted && pages < PAGES_A_CALL; pages++) {
+    uintptr_t page = round_down(low - 1, page_bytes);
+    if (!os_page_is_readable(page)) {
+      known->floor = low;
+      break;
+    }
+    low = page;
+  }
+  known->low = low;
+}
+
+static void enter_stack(struct walk *walk) {
+  struct unwind_stack *known = walk->known;
+  uintptr_t stack = walk->at.stack;
+  if (UNLIKELY(stack < known->low) && stack >= known->floor && known->high - stack <= OWN_STACK_BYTES_MAX)
+    know_more(known, stack);
+  walk->is_own = stack >= known->low && stack < known->high;
+  walk->low = walk->is_own ? stack : 0;
+  walk->high = walk->is_own ? known->high : 0;
+}
+
+static void begin(struct walk *walk, struct unwind_stack *known) {
+  uintptr_t thread = os_thread_pointer();
+  if (UNLIKELY(known->thread != thread))
+    know_thread(known, thread);
+  walk->known = known;
+  enter_stack(walk);
+}
+
+/* --- rules, by place --- */
+
+/* Threads write entries without a lock. What does not belong together, or is of a time before unwind_forget, does not
+ * give its place back. */
+static struct {
+  _Alignas(CACHE_LINE) struct entry {
+    _Atomic uint64_t mixed; /* place ^ mix(rule) */
+    _Atomic uint64_t rule;
+  } entries[RULES];
+  _Alignas(CACHE_LINE) _Atomic uint64_t generation;
+} rules;
+
+#define ODD UINT64_C(0x9e3779b97f4a7c15)
+
+static inline uint64_t mix(uint64_t rule, uint64_t generation) { return (rule + generation * ODD) * (ODD ^ 0xff0); }
+
+void unwind_forget(void) { atomic_fetch_add_explicit(&rules.generation, 1, memory_order_relaxed); }
+
+/* movq $15, %rax; syscall, and mov x8, #139; svc #0. */
+#if defined(__x86_64__)
+static const unsigned char sigreturn_code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+#elif defined(__aarch64__)
+static const unsigned char sigreturn_code[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4};
+#endif
+
+/* Where a signal handler returns to; it may have no call frame information. What is no module's may go away while it is
+ * read. */
+READS_STACK static bool is_sigreturn(uintptr_t code, bool is_module) {
+  unsigned char copy[sizeof sigreturn_code];
+  const volatile unsigned char *bytes = (const unsigned char *)code;
+  if (!is_module) {
+    if (!os_copy(code, copy, sizeof copy))
+      return false;
+    bytes = copy;
+  } else if (!os_page_is_readable(code) || !os_page_is_readable(code + sizeof copy - 1)) {
+    return false;
+  }
+  for (size_t i = 0; i < sizeof copy; i++)
+    if (bytes[i] != sigreturn_code[i])
+      return false;
+  return true;
+}
+
+/* Both architectures' frame pointer points at the caller's, and behind that is the return address. */
+static const struct cfi_rule guessed = {
+    .cfa = CFA_GUESSED, .fp = FP_FROM_CFA, .cfa_words = 2, .fp_words = -2, .return_words = -1};
+
+COLD static struct cfi_rule find_rule(uintptr_t place) {
+  struct os_module_frames frames = {NULL, NULL, NULL};
+  struct cfi_rule rule = guessed;
+  bool has_frames = os_module_frames_find(place, &frames);
+  struct cfi_bytes bytes = {.start = frames.start, .end = frames.end, .header = frames.header};
+  if (has_frames && cfi_find(&bytes, place, &rule))
+    return rule;
+  if (is_sigreturn(place + 1, has_frames))
+    rule = (struct cfi_rule){.cfa = CFA_SIGNAL};
+  return rule;
+}
+
+static inline struct cfi_rule rule_of(uintptr_t place) {
+  struct cfi_rule rule;
+  uint64_t generation = atomic_load_explicit(&rules.generation, memory_order_relaxed);
+  struct entry *entry = &rules.entries[place * ODD >> RULES_SHIFT];
+  uint64_t bits = atomic_load_explicit(&entry->rule, memory_order_relaxed);
+  uint64_t mixed = atomic_load_explicit(&entry->mixed, memory_order_relaxed);
+  if (LIKELY((mixed ^ mix(bits, generation)) == place)) {
+    memcpy(&rule, &bits, sizeof rule);
+    return rule;
+  }
+  rule = find_rule(place);
+  memcpy(&bits, &rule, sizeof bits);
+  atomic_store_explicit(&entry->rule, bits, memory_order_relaxed);
+  atomic_store_explicit(&entry->mixed, place ^ mix(bits, generation), memory_order_relaxed);
+  return rule;
+}
+
+/* --- steps --- */
+
+static inline bool may_be_code(uintptr_t address) { return address >= CODE_MIN && address >> CODE_BITS == 0; }
+
+/* Of the frame that the kernel pushed. */
+#if defined(__x86_64__)
+#define IN_SIGNAL_FRAME(field) offsetof(ucontext_t, uc_mcontext.gregs[field])
+enum { SIGNAL_PLACE = IN_SIGNAL_FRAME(REG_RIP), SIGNAL_STACK = IN_SIGNAL_FRAME(REG_RSP) };
+enum { SIGNAL_FRAME = IN_SIGNAL_FRAME(REG_RBP), SIGNAL_LINK = SIGNAL_PLACE };
+#elif defined(__aarch64__)
+#define IN_SIGNAL_FRAME(field) (128 /* a siginfo_t */ + offsetof(ucontext_t, uc_mcontext.field))
+enum { SIGNAL_PLACE = IN_SIGNAL_FRAME(pc), SIGNAL_STACK = IN_SIGNAL_FRAME(sp) };
+enum { SIGNAL_FRAME = IN_SIGNAL_FRAME(regs[29]), SIGNAL_LINK = IN_SIGNAL_FRAME(regs[30]) };
+#endif
+
+NOINLINE static bool step_signal(struct walk *walk) {
+  struct frame next = {.is_interrupted = true};
+  uintptr_t frame = walk->at.stack;
+  if (!fetch(walk, frame + SIGNAL_PLACE, &next.place) || !fetch(walk, frame + SIGNAL_STACK, &next.stack) ||
+      !fetch(walk, frame + SIGNAL_FRAME, &next.frame) || !fetch(walk, frame + SIGNAL_LINK, &next.link))
+    return false;
+  walk->at = next;
+  enter_stack(walk);
+  return may_be_code(next.place) && next.stack % sizeof(uintptr_t) == 0;
+}
+
+/* Without the signature that pointer authentication puts into the upper bits. */
+static inline uintptr_t without_signature(uintptr_t address) {
+#if defined(__aarch64__)
+  register uintptr_t link __asm__("x30") = address;
+  __asm__("hint #7" : "+r"(link)); /* xpaclri */
+  return link;
+#else
+  return address;
+#endif
+}
+
+static inline bool find_cfa(struct walk *walk, struct cfi_rule rule, uintptr_t *cfa) {
+  switch (rule.cfa) {
+  case CFA_FROM_SP:
+    *cfa = walk->at.stack + (uintptr_t)(rule.cfa_words * 8);
+    return true;
+  case CFA_FROM_FP:
+  case CFA_GUESSED:
+    *cfa = walk->at.frame + (uintptr_t)(rule.cfa_words * 8);
+    return true;
+  case CFA_STORED_FP:
+    return fetch(walk, walk->at.frame + (uintptr_t)(rule.cfa_words * 8), cfa);
+  default:
+    return false;
+  }
+}
+
+/* Stacks grow downwards, so each caller's frame is above; a function that has not touched the stack has none. */
+static inline bool is_above(const struct walk *walk, uintptr_t cfa) {
+  const struct frame *at = &walk->at;
+  uintptr_t bound = walk->is_own ? walk->high : at->stack + FRAME_BYTES_MAX;
+  return cfa % sizeof cfa == 0 && cfa <= bound && (cfa > at->stack || (cfa == at->stack && at->is_interrupted));
+}
+
+static inline bool step(struct walk *walk) {
+  const struct frame *at = &walk->at;
+  struct frame next = {.frame = at->frame};
+  struct cfi_rule rule = rule_of(at->place - !at->is_interrupted);
+#if defined(__aarch64__)
+  /* A frame pointer does not tell where the caller's frame ends; but nearly all code has one. */
+  if (at->has_lost_stack && rule.cfa != CFA_END)
+    rule = guessed;
+  next.has_lost_stack = rule.cfa == CFA_GUESSED;
+#endif
+  if (UNLIKELY(rule.cfa == CFA_SIGNAL))
+    return step_signal(walk);
+  if (!find_cfa(walk, rule, &next.stack) || !is_above(walk, next.stack))
+    return false;
+  if (rule.is_in_register && at->is_interrupted)
+    next.place = at->link;
+  else if (rule.is_in_register || !fetch(walk, next.stack + (uintptr_t)(rule.return_words * 8), &next.place))
+    return false;
+  if (rule.fp == FP_FROM_CFA && !fetch(walk, next.stack + (uintptr_t)(rule.fp_words * 8), &next.frame))
+    return false;
+  if (UNLIKELY(rule.fp == FP_FROM_FP) && !fetch(walk, at->frame + (uintptr_t)(rule.fp_words * 8), &next.frame))
+    return false;
+  if (UNLIKELY(rule.fp == FP_LOST))
+    next.frame = 0;
+  next.place = without_signature(next.place);
+  walk->at = next;
+  return may_be_code(next.place);
+}
+
+/* The registers in the middle of the function that this is part of. */
+__attribute__((always_inline)) static inline struct frame frame_here(void) {
+  struct frame here = {.is_interrupted = true};
+#if defined(__x86_64__)
+  __asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"
+                   : "=&r"(here.place), "=&r"(here.stack), "=&r"(here.frame));
+#elif defined(__aarch64__)
+  __asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29\n\tmov %3, x30"
+                   : "=&r"(here.place), "=&r"(here.stack), "=&r"(here.frame), "=&r"(here.link));
+#endif
+  return here;
+}
+
+NOINLINE unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned most, struct unwind_stack *known) {
+  struct walk walk = {.at = frame_here()};
+  unsigned depth = 0;
+  bool is_inside = true;
+  begin(&walk, known);
+  for (unsigned steps = 0; depth < most && steps < most + OWN_FRAMES_MAX && step(&walk); steps++) {
+    uintptr_t address = walk.at.place + walk.at.is_interrupted;
+    if (is_inside && (site ? address != site : os_module_is_own_library(address)))
+      continue;
+    is_inside = false;
+    addresses[depth++] = address;
+  }
+  if (depth == 0 && site && most > 0)
+    addresses[depth++] = site;
+  return depth;
+}

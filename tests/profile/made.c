@@ -1,0 +1,90 @@
+/* made: writes profiles of samples that are told here, for profile.pprof.
+ *     made known FILE             addresses and figures that check.py knows
+ *     made real FILE              stacks of this program's functions, called by `works`: 1000 times 1 KiB from `reads`,
+ *                                 then 12 times 1 MiB from `parses`, of which 9 are freed
+ *     made real FILE --deleted    the same by a program whose file is gone
+ */
+#include "../check.h"
+
+#include "profile/pprof.h"
+
+#include <execinfo.h>
+
+#define FRAMES 32
+#define NOT_INLINED __attribute__((noinline))
+
+static struct samples samples;
+static char blocks[4096];
+static unsigned block_count;
+
+static void write_profile(const char *path) {
+  const struct pprof_about about = {
+      .period_bytes = 524288, .time_ns = 1700000000123456789, .duration_ns = 60000000000, .version = "hakmem 1.2.3"};
+  enum os_file_error error = pprof_write(path, &samples, &about);
+  CHECK_SAY(error == OS_FILE_OK, "%s", os_file_words(error));
+}
+
+/* --- known figures --- */
+
+static void add(unsigned block, const uintptr_t *stack, unsigned depth, uint64_t bytes, uint64_t objects_1024) {
+  CHECK(samples_add(&samples, blocks + block, stack, depth, (struct sample_weight){bytes, objects_1024}));
+}
+
+static void known(void) {
+  const uintptr_t long_one[] = {0x1001, 0x2001, 0x3001}, short_one[] = {0x1001, 0x7fffffff0001};
+  uintptr_t deepest[SAMPLES_DEPTH_MAX];
+  for (unsigned i = 0; i < SAMPLES_DEPTH_MAX; i++)
+    deepest[i] = UINTPTR_MAX - i;
+  add(0, long_one, 3, 1000, 1024);
+  add(1, long_one, 3, 2000, 1535); /* 1.49902 objects */
+  add(2, short_one, 2, 500, 10 * 1024);
+  samples_remove(&samples, blocks);
+  add(3, deepest, SAMPLES_DEPTH_MAX, 7, 512);
+  add(4, NULL, 0, UINT64_C(1) << 40, 3 * 1024); /* the peak */
+  samples_remove(&samples, blocks + 4);
+  samples_move(&samples, blocks + 2, blocks + 5, (struct sample_weight){600, 10 * 1024});
+  samples.others = (struct sample_stack){.allocated = {11, 1024}, .live = {11, 1024}, .changed = ++samples.events};
+  samples.dropped = (struct sample_weight){44, 1024};
+}
+
+/* --- real addresses --- */
+
+NOT_INLINED static void sample(uint64_t bytes) {
+  void *frames[FRAMES];
+  int depth = backtrace(frames, FRAMES);
+  add(block_count++, (const uintptr_t *)frames + 1, (unsigned)depth - 1, bytes, 1024); /* this function is left out */
+}
+
+NOT_INLINED static int reads(int n) {
+  sample(1 << 10);
+  return n + 1; /* no call is the last thing: it would leave no frame */
+}
+
+NOT_INLINED static int parses(int n) {
+  sample(1 << 20);
+  return n + 1;
+}
+
+NOT_INLINED static int works(void) {
+  int sum = 0;
+  for (int i = 0; i < 1000; i++)
+    sum += reads(i);
+  for (int i = 0; i < 12; i++)
+    sum += parses(i);
+  for (unsigned i = 1000; i < 1009; i++)
+    samples_remove(&samples, blocks + i);
+  return sum;
+}
+
+int main(int count, char **words) {
+  CHECK(count >= 3);
+  if (strcmp(words[1], "known") == 0)
+    known();
+  else
+    CHECK(works() > 0);
+  if (count == 4)
+    CHECK(unlink(words[0]) == 0);
+  write_profile(words[2]);
+  samples_clear(&samples);
+  return 0;
+}

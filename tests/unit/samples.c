@@ -1,0 +1,384 @@
+/* samples: allocated, live and peak of every stack are what a plain reckoning of the same events gives, which looks at all
+ * of them after each; what finds no memory is counted and harms nothing; stacks beyond the limit are one.
+ *
+ * The control: a reckoning that is one byte, object or event beside is told from it.
+ */
+#include "unit.h"
+
+#include "os/os.h"
+#include "profile/samples.h"
+
+#define STACKS 40u
+#define BLOCKS 300u
+#define EVENTS 20000u
+
+/* --- memory that runs out --- */
+
+static struct {
+  long first; /* the call of os_map that fails, and all after it; 0: none */
+  bool alone; /* only that one */
+  long calls;
+} os;
+
+void *__real_os_map(size_t size, size_t alignment);
+void *__wrap_os_map(size_t size, size_t alignment);
+void *__wrap_os_map(size_t size, size_t alignment) {
+  os.calls++;
+  bool is_refused = os.first != 0 && (os.alone ? os.calls == os.first : os.calls >= os.first);
+  return is_refused ? NULL : __real_os_map(size, alignment);
+}
+
+static void valid(const struct samples *samples) {
+#ifdef HAK_DEBUG
+  assert_true(samples_are_valid(samples));
+#else
+  (void)samples;
+#endif
+}
+
+/* --- the reckoning --- */
+
+struct stack_model {
+  uintptr_t addresses[SAMPLES_DEPTH_MAX];
+  unsigned depth;
+  struct sample_weight allocated, live, peak;
+};
+
+struct block_model {
+  unsigned stack; /* STACKS: free */
+  struct sample_weight weight;
+};
+
+struct model {
+  struct stack_model stacks[STACKS];
+  struct block_model blocks[BLOCKS];
+  uint64_t peak_bytes;
+};
+
+static char memory[BLOCKS]; /* what blocks are is their address */
+
+/* Stacks that begin alike, end alike, or are another's beginning. */
+static void model_begin(struct model *model) {
+  uint64_t seed = UNIT_SEED;
+  memset(model, 0, sizeof *model);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    model->blocks[i].stack = STACKS;
+  for (unsigned i = 0; i < STACKS; i++) {
+    struct stack_model *stack = &model->stacks[i];
+    stack->depth = i;
+    for (unsigned at = 0; at < i; at++)
+      stack->addresses[at] = i % 4 == 0 ? 0x1000 + at : unit_random(&seed) >> 17;
+  }
+}
+
+static void model_note(struct model *model, struct stack_model *stack, struct sample_weight from,
+                       struct sample_weight to) {
+  stack->allocated.bytes += to.bytes > from.bytes ? to.bytes - from.bytes : 0;
+  stack->allocated.objects_1024 += to.objects_1024 > from.objects_1024 ? to.objects_1024 - from.objects_1024 : 0;
+  stack->live.bytes += to.bytes - from.bytes;
+  stack->live.objects_1024 += to.objects_1024 - from.objects_1024;
+  uint64_t live = 0;
+  for (unsigned i = 0; i < STACKS; i++)
+    live += model->stacks[i].live.bytes;
+  if (live <= model->peak_bytes)
+    return;
+  model->peak_bytes = live;
+  for (unsigned i = 0; i < STACKS; i++)
+    model->stacks[i].peak = model->stacks[i].live;
+}
+
+static const struct sample_weight nothing;
+
+static void model_remove(struct model *model, unsigned block) {
+  struct block_model *b = &model->blocks[block];
+  if (b->stack < STACKS)
+    model_note(model, &model->stacks[b->stack], b->weight, nothing);
+  b->stack = STACKS;
+}
+
+static void model_add(struct model *model, unsigned block, unsigned stack, struct sample_weight weight) {
+  model_remove(model, block);
+  model->blocks[block] = (struct block_model){stack, weight};
+  model_note(model, &model->stacks[stack], nothing, weight);
+}
+
+static bool model_move(struct model *model, unsigned from, unsigned to, struct sample_weight weight) {
+  if (model->blocks[from].stack == STACKS)
+    return false;
+  if (from != to)
+    model_remove(model, to);
+  struct block_model moved = model->blocks[from];
+  model_note(model, &model->stacks[moved.stack], moved.weight, weight);
+  model->blocks[from].stack = STACKS;
+  model->blocks[to] = (struct block_model){moved.stack, weight};
+  return true;
+}
+
+static bool is_same(struct sample_weight a, struct sample_weight b) {
+  return a.bytes == b.bytes && a.objects_1024 == b.objects_1024;
+}
+
+static const struct sample_stack *stack_in(const struct samples *samples, const struct stack_model *model) {
+  size_t cursor = 0;
+  const struct sample_stack *found = NULL;
+  for (const struct sample_stack *stack; (stack = samples_next(samples, &cursor)) != NULL;)
+    if (stack != &samples->others && stack->depth == model->depth &&
+        memcmp(sample_stack_addresses(stack), model->addresses, model->depth * sizeof(uintptr_t)) == 0) {
+      assert_null(found); /* each is there once */
+      found = stack;
+    }
+  return found;
+}
+
+/* Are these the samples of that reckoning? */
+static bool agree(const struct samples *samples, const struct model *model) {
+  bool agrees = samples->peak_bytes == model->peak_bytes;
+  for (unsigned i = 0; i < STACKS; i++) {
+    const struct stack_model *wanted = &model->stacks[i];
+    const struct sample_stack *stack = stack_in(samples, wanted);
+    if (stack == NULL)
+      agrees &= wanted->allocated.bytes == 0;
+    else
+      agrees &= is_same(stack->allocated, wanted->allocated) && is_same(stack->live, wanted->live) &&
+                is_same(samples_at_peak(samples, stack), wanted->peak);
+  }
+  return agrees;
+}
+
+/* --- tests --- */
+
+static struct sample_weight weight_of(uint64_t *seed) {
+  uint64_t bytes = 1 + unit_random(seed) % 5000;
+  return (struct sample_weight){bytes, 1024 + unit_random(seed) % 4096};
+}
+
+/* One event for both. It tends to fill for a while, then to empty, so that the peak is set and left again and again. */
+static void play(struct samples *samples, struct model *model, uint64_t *seed, unsigned event) {
+  unsigned block = unit_random(seed) % BLOCKS, other = unit_random(seed) % BLOCKS;
+  unsigned kind = unit_random(seed) % 8, adds = event / 700 % 2 ? 2 : 5;
+  struct sample_weight weight = weight_of(seed);
+  if (kind < adds) {
+    unsigned stack = unit_random(seed) % STACKS;
+    assert_true(
+        samples_add(samples, memory + block, model->stacks[stack].addresses, model->stacks[stack].depth, weight));
+    model_add(model, block, stack, weight);
+  } else if (kind < 7) {
+    assert_int_equal(samples_remove(samples, memory + block), model->blocks[block].stack < STACKS);
+    model_remove(model, block);
+  } else {
+    other = unit_random(seed) % 4 ? other : block;
+    assert_int_equal(samples_move(samples, memory + block, memory + other, weight),
+                     model_move(model, block, other, weight));
+  }
+}
+
+static void sums_and_peaks(void **unused) {
+  (void)unused;
+  static struct model model;
+  struct samples samples = {0};
+  uint64_t seed = UNIT_SEED;
+  unsigned peaks = 0;
+  model_begin(&model);
+  for (unsigned event = 0; event < EVENTS; event++) {
+    uint64_t peak = model.peak_bytes;
+    play(&samples, &model, &seed, event);
+    peaks += model.peak_bytes > peak;
+    if (event % 97 == 0) {
+      assert_true(agree(&samples, &model));
+      valid(&samples);
+    }
+  }
+  assert_true(peaks > 100); /* and many events beside them */
+  assert_true(agree(&samples, &model));
+  samples_clear(&samples);
+  assert_int_equal(samples_bytes(&samples), 0);
+}
+
+static void a_difference_is_seen(void **unused) {
+  (void)unused;
+  static struct model model, other;
+  struct samples samples = {0};
+  uint64_t seed = UNIT_SEED;
+  model_begin(&model);
+  for (unsigned event = 0; event < 1000; event++)
+    play(&samples, &model, &seed, event);
+  assert_true(agree(&samples, &model));
+  for (unsigned stack = 0; stack < STACKS; stack++)
+    for (unsigned figure = 0; figure < 6; figure++) {
+      other = model;
+      struct stack_model *s = &other.stacks[stack];
+      struct sample_weight *weight = figure < 2 ? &s->allocated : figure < 4 ? &s->live : &s->peak;
+      uint64_t *number = figure % 2 ? &weight->objects_1024 : &weight->bytes;
+      ++*number;
+      assert_false(agree(&samples, &other));
+    }
+  assert_true(samples_add(&samples, &samples, NULL, 0, (struct sample_weight){1, 1024}));
+  assert_false(agree(&samples, &model));
+  samples_clear(&samples);
+}
+
+static void copies_stay(void **unused) {
+  (void)unused;
+  static struct model model, kept;
+  struct samples samples = {0}, copy;
+  uint64_t seed = UNIT_SEED;
+  model_begin(&model);
+  for (unsigned event = 0; event < 1100; event++) /* the peak is behind it */
+    play(&samples, &model, &seed, event);
+  assert_true(samples_copy_stacks(&copy, &samples));
+  kept = model;
+  for (unsigned event = 0; event < 1000; event++)
+    play(&samples, &model, &seed, event);
+  assert_true(agree(&copy, &kept));
+  assert_false(agree(&copy, &model));
+  samples_clear(&copy);
+  assert_true(agree(&samples, &model));
+  for (long call = 1; call <= 2; call++) {
+    os.calls = 0;
+    os.first = call;
+    assert_false(samples_copy_stacks(&copy, &samples));
+    assert_int_equal(samples_bytes(&copy), 0);
+  }
+  os.first = 0;
+  samples_clear(&samples);
+}
+
+/* Addresses that follow each other fill the table in runs, over its end, too. */
+static void many_blocks(void **unused) {
+  (void)unused;
+  const uintptr_t stack[] = {1, 2, 3};
+  const struct sample_weight one = {1, 1024};
+  struct samples samples = {0};
+  const size_t count = 50000;
+  for (size_t i = 1; i <= count; i++)
+    assert_true(samples_add(&samples, (void *)(i * 16), stack, 3, one));
+  size_t full = samples_bytes(&samples);
+  assert_int_equal(samples.block_count, count);
+  for (unsigned round = 0; round < 8; round++) /* as many come as go: nothing grows */
+    for (size_t i = 1; i <= count; i += 2) {
+      assert_true(samples_remove(&samples, (void *)((i + round * count) * 16)));
+      assert_true(samples_add(&samples, (void *)((i + (round + 1) * count) * 16), stack, 3, one));
+    }
+  assert_int_equal(samples_bytes(&samples), full);
+  valid(&samples);
+  for (size_t i = 2; i <= count; i += 2)
+    assert_true(samples_remove(&samples, (void *)(i * 16)));
+  for (size_t i = 1; i <= count; i += 2) {
+    assert_false(samples_remove(&samples, (void *)(i * 16)));
+    assert_true(samples_remove(&samples, (void *)((i + 8 * count) * 16)));
+  }
+  assert_int_equal(samples.block_count, 0);
+  assert_int_equal(samples.live.bytes, 0);
+  assert_int_equal(samples.peak_bytes, count);
+  samples_clear(&samples);
+}
+
+static void deep_stacks_are_cut(void **unused) {
+  (void)unused;
+  uintptr_t stack[100];
+  struct samples samples = {0};
+  for (unsigned i = 0; i < 100; i++)
+    stack[i] = 1000 + i;
+  assert_true(samples_add(&samples, memory, stack, 100, (struct sample_weight){5, 1024}));
+  assert_true(samples_add(&samples, memory + 1, stack, SAMPLES_DEPTH_MAX, (struct sample_weight){6, 1024}));
+  size_t cursor = 0;
+  const struct sample_stack *only = samples_next(&samples, &cursor);
+  assert_non_null(only);
+  assert_null(samples_next(&samples, &cursor));
+  assert_int_equal(only->depth, SAMPLES_DEPTH_MAX);
+  assert_int_equal(only->live.bytes, 11);
+  assert_memory_equal(sample_stack_addresses(only), stack, SAMPLES_DEPTH_MAX * sizeof *stack);
+  samples_clear(&samples);
+}
+
+/* The sum over all stacks, the others among them. */
+static struct sample_weight allocated_in(const struct samples *samples) {
+  struct sample_weight allocated = {0};
+  size_t cursor = 0;
+  for (const struct sample_stack *stack; (stack = samples_next(samples, &cursor)) != NULL;) {
+    allocated.bytes += stack->allocated.bytes;
+    allocated.objects_1024 += stack->allocated.objects_1024;
+  }
+  return allocated;
+}
+
+static void what_finds_no_room_is_one_stack(void **unused) {
+  (void)unused;
+  uintptr_t stack[SAMPLES_DEPTH_MAX] = {0};
+  const struct sample_weight one = {1, 1024};
+  struct samples samples = {0};
+  uint64_t n = 0;
+  while (samples.others.changed == 0) {
+    stack[n % SAMPLES_DEPTH_MAX] += n + 1;
+    assert_true(samples_add(&samples, memory, stack, SAMPLES_DEPTH_MAX, one));
+    n++;
+  }
+  assert_true(n > 50000);
+  size_t block_bytes = samples_bytes(&(struct samples){.block_capacity = samples.block_capacity});
+  assert_in_range(samples_bytes(&samples) - block_bytes, SAMPLES_STACK_BYTES_MAX / 2, SAMPLES_STACK_BYTES_MAX);
+  for (unsigned i = 0; i < 1000; i++) {
+    stack[0]++;
+    assert_true(samples_add(&samples, memory, stack, SAMPLES_DEPTH_MAX, one));
+  }
+  assert_int_equal(allocated_in(&samples).bytes, n + 1000);
+  assert_int_equal(samples.others.allocated.bytes, 1001);
+  assert_int_equal(samples.others.live.bytes, 1);
+  valid(&samples);
+  samples_clear(&samples);
+}
+
+/* Each call of os_map fails once, alone or with all that follow. What is offered is recorded or dropped. */
+static void memory_runs_out(void **unused) {
+  (void)unused;
+  uint64_t dropped = 0, others = 0;
+  for (unsigned run = 0; run < 30; run++) {
+    struct samples samples = {0};
+    uint64_t seed = UNIT_SEED, offered = 0;
+    os.calls = 0;
+    os.first = 1 + run / 2;
+    os.alone = run % 2;
+    for (unsigned i = 1; i <= 8000; i++) {
+      uintptr_t stack[60] = {unit_random(&seed) % 5000};
+      struct sample_weight weight = {1 + unit_random(&seed) % 100, 1024};
+      samples_add(&samples, (void *)(uintptr_t)(i * 16), stack, 60, weight);
+      offered += weight.bytes;
+      if (i % 4 == 0)
+        samples_remove(&samples, (void *)(uintptr_t)(unit_random(&seed) % i * 16));
+      if (i % 64 == 0)
+        samples_move(&samples, (void *)(uintptr_t)(i * 16), (void *)(uintptr_t)(i * 16 + 8), (struct sample_weight){0});
+    }
+    assert_int_equal(allocated_in(&samples).bytes, samples.allocated.bytes);
+    assert_int_equal(samples.allocated.bytes + samples.dropped.bytes, offered);
+    dropped += samples.dropped.bytes;
+    others += samples.others.allocated.bytes;
+    valid(&samples);
+    samples_clear(&samples);
+  }
+  os.first = 0;
+  assert_true(dropped > 0 && others > 0);
+}
+
+static void what_is_not_there(void **unused) {
+  (void)unused;
+  struct samples samples = {0};
+  size_t cursor = 0;
+  assert_false(samples_remove(&samples, memory));
+  assert_false(samples_move(&samples, memory, memory + 1, (struct sample_weight){1, 1024}));
+  assert_null(samples_next(&samples, &cursor));
+  assert_true(samples_add(&samples, memory, NULL, 0, (struct sample_weight){1, 1024}));
+  assert_false(samples_remove(&samples, NULL));
+  assert_false(samples_remove(&samples, memory + 1));
+  assert_false(samples_add(&samples, NULL, NULL, 0, (struct sample_weight){1, 1024}));
+  assert_int_equal(samples.dropped.bytes, 1);
+  samples_clear(&samples);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sums_and_peaks),      cmocka_unit_test(a_difference_is_seen),
+      cmocka_unit_test(copies_stay),         cmocka_unit_test(many_blocks),
+      cmocka_unit_test(deep_stacks_are_cut), cmocka_unit_test(what_finds_no_room_is_one_stack),
+      cmocka_unit_test(memory_runs_out),     cmocka_unit_test(what_is_not_there),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

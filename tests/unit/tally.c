@@ -1,0 +1,268 @@
+/* tally: what was allocated and freed is counted to the block, whoever frees it and whenever counting starts and ends;
+ * samples stand for as many bytes as went through; threads that never leave the fast path are reached. */
+#include "unit.h"
+
+#include "map/page_map.h"
+#include "os/os.h"
+
+#define THREADS 4u
+#define LIVE 400u
+#define LAST (HAK_CLASS_COUNT - 1)
+
+static struct class_counts expected[HAK_CLASS_COUNT], found[HAK_CLASS_COUNT];
+
+static void count(bool is_counting) {
+  assert_int_equal(option_set(OPTION_COUNTING, is_counting ? "on" : "off"), OPTION_OK);
+  tally_apply();
+}
+
+/* A slow call, in which the thread follows. */
+static void follow(void) {
+  struct heap *heap = heap_current();
+  lock_take(&heap->lock);
+  heap_follow_tally(heap);
+  UNIT_HEAP_VALID(heap);
+  lock_give(&heap->lock);
+}
+
+static void expect_counts(const struct class_counts *before) {
+  tally_counts(found);
+  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
+    if (found[cls].allocated - before[cls].allocated != expected[cls].allocated ||
+        found[cls].freed - before[cls].freed != expected[cls].freed)
+      fail_msg("class %u: %llu allocated, %llu freed; counted %llu, %llu", cls,
+               (unsigned long long)expected[cls].allocated, (unsigned long long)expected[cls].freed,
+               (unsigned long long)(found[cls].allocated - before[cls].allocated),
+               (unsigned long long)(found[cls].freed - before[cls].freed));
+  }
+}
+
+/* Sizes of all classes, most of them small. */
+static size_t some_size(uint64_t *random) {
+  uint64_t kind = unit_random(random) % 64;
+  size_t most = kind < 56 ? 1024 : kind < 63 ? 16384 : HAK_SMALL_MAX;
+  return 1 + unit_random(random) % most;
+}
+
+static void *churn(void *argument) {
+  static _Atomic(void *) handed_over[64];
+  struct class_counts own[HAK_CLASS_COUNT] = {{0, 0}};
+  unsigned char *blocks[LIVE] = {NULL};
+  size_t sizes[LIVE] = {0};
+  uint64_t random = (uintptr_t)argument;
+  for (unsigned i = 0; i < 100000; i++) {
+    unsigned at = (unsigned)(unit_random(&random) % LIVE);
+    if (blocks[at]) {
+      own[hak_class_of(sizes[at])].freed++;
+      hak_free(blocks[at]);
+    }
+    sizes[at] = some_size(&random);
+    blocks[at] = hak_malloc(sizes[at]);
+    blocks[at][0] = blocks[at][sizes[at] - 1] = (unsigned char)i;
+    own[hak_class_of(sizes[at])].allocated++;
+    if (i % 16 == 0) { /* and one for another thread: of one class, as it has no size */
+      own[hak_class_of(48)].allocated++;
+      void *theirs = atomic_exchange(&handed_over[unit_random(&random) % 64], hak_malloc(48));
+      own[hak_class_of(48)].freed += theirs != NULL;
+      hak_free(theirs);
+    }
+  }
+  for (unsigned at = 0; at < LIVE; at++)
+    if (blocks[at]) {
+      own[hak_class_of(sizes[at])].freed++;
+      hak_free(blocks[at]);
+    }
+  static pthread_mutex_t sum = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&sum);
+  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
+    expected[cls].allocated += own[cls].allocated;
+    expected[cls].freed += own[cls].freed;
+  }
+  pthread_mutex_unlock(&sum);
+  return NULL;
+}
+
+static void churn_in_threads(void) {
+  pthread_t threads[THREADS];
+  for (size_t i = 0; i < THREADS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(UNIT_SEED + i)), 0);
+  for (size_t i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+}
+
+static void every_block_is_counted(void **unused) {
+  (void)unused;
+  static struct class_counts before[HAK_CLASS_COUNT];
+  count(true);
+  churn_in_threads();
+  expect_counts(before);
+  count(false);
+  memcpy(before, found, sizeof before);
+  memset(expected, 0, sizeof expected);
+  churn_in_threads(); /* the same heaps, off */
+  memset(expected, 0, sizeof expected);
+  expect_counts(before); /* control: nothing is counted then */
+}
+
+/* Counting starts and ends in the midst of it; between a start and an end all is counted. */
+static void counting_starts_and_ends(void **unused) {
+  (void)unused;
+  static void *blocks[2000];
+  uint64_t random = UNIT_SEED;
+  for (unsigned round = 0; round < 60; round++) {
+    static struct class_counts before[HAK_CLASS_COUNT];
+    for (unsigned i = 0; i < 2000; i++)
+      if (round == 0 || i % 3 == round % 3) {
+        hak_free(blocks[i]);
+        blocks[i] = hak_malloc(some_size(&random));
+      }
+    count(true);
+    follow();
+    tally_counts(before);
+    memset(expected, 0, sizeof expected);
+    for (unsigned i = 0; i < 2000; i++) {
+      unsigned cls = entry_class(map_entry(blocks[i]));
+      size_t bytes = class_bytes(cls);
+      expected[cls].freed++;
+      hak_free(blocks[i]);
+      expected[hak_class_of(bytes)].allocated++;
+      blocks[i] = hak_malloc(bytes);
+    }
+    follow();
+    expect_counts(before);
+    count(false);
+    follow();
+    assert_int_equal(heap_current()->split, 0);
+    assert_int_equal(heap_current()->front.key, heap_current()->slabs.key);
+  }
+  for (unsigned i = 0; i < 2000; i++)
+    hak_free(blocks[i]);
+}
+
+/* T3: malloc(0) finds nothing in the last class's bin. */
+static void the_last_class_has_no_bin(void **unused) {
+  (void)unused;
+  void *blocks[64];
+  count(true);
+  follow();
+  static struct class_counts before[HAK_CLASS_COUNT];
+  tally_counts(before);
+  memset(expected, 0, sizeof expected);
+  for (unsigned round = 0; round < 200; round++) {
+    for (unsigned i = 0; i < 64; i++)
+      assert_non_null(blocks[i] = hak_malloc(i % 2 ? HAK_SMALL_MAX : 0));
+    for (unsigned i = 0; i < 64; i++) {
+      assert_int_equal(hak_usable_size(blocks[i]), i % 2 ? HAK_SMALL_MAX : 16);
+      hak_free(blocks[i]);
+    }
+    expected[LAST].allocated += 32;
+    expected[LAST].freed += 32;
+    expected[1].allocated += 32;
+    expected[1].freed += 32;
+    UNIT_HEAP_VALID(heap_current());
+  }
+  expect_counts(before);
+  count(false);
+  follow();
+}
+
+static _Atomic bool is_over;
+
+/* Never leaves the fast path. */
+static void *oscillate(void *argument) {
+  (void)argument;
+  while (!atomic_load(&is_over))
+    hak_free(unit_opaque(hak_malloc(64)));
+  return NULL;
+}
+
+static void who_does_not_ask_is_told(void **unused) {
+  (void)unused;
+  pthread_t thread;
+  uint64_t seen = 0;
+  atomic_store(&is_over, false);
+  assert_int_equal(pthread_create(&thread, NULL, oscillate, NULL), 0);
+  for (unsigned i = 0; i < 20; i++)
+    sched_yield();
+  count(true);
+  tally_counts(found);
+  uint64_t before = found[hak_class_of(64)].allocated;
+  tally_tell_all();
+  for (uint64_t end = os_milliseconds() + 60000; seen <= before + 1000 && os_milliseconds() < end; sched_yield()) {
+    tally_counts(found);
+    seen = found[hak_class_of(64)].allocated;
+  }
+  atomic_store(&is_over, true);
+  pthread_join(thread, NULL);
+  assert_true(seen > before + 1000);
+  count(false);
+}
+
+/* What is picked stands for what went through: within an interval for each class. */
+static void samples_stand_for_all(void **unused) {
+  (void)unused;
+  static const uint64_t intervals[] = {1, 100, 5000, 65536, 524288};
+  struct heap *heap = heap_current();
+  uint64_t random = UNIT_SEED;
+  for (unsigned i = 0; i < sizeof intervals / sizeof *intervals; i++) {
+    tally_sample(intervals[i]);
+    follow();
+    assert_int_equal(heap->tally->interval, intervals[i]);
+    for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls += 8) {
+      uint64_t bytes = 0, estimated = 0, asked = 0;
+      for (unsigned block = 0; block < 20000; block++) {
+        size_t size = cls ? class_bytes(cls) : HAK_SMALL_MAX + unit_random(&random) % HAK_SMALL_MAX;
+        lock_take(&heap->lock);
+        uint32_t picks = tally_picks(heap, cls, size);
+        if (picks == 0 && cls != 0) { /* as the hand does */
+          heap->tally->classes[cls].until -= (int64_t)size;
+          heap->tally->classes[cls].until_stratum -= (int64_t)size;
+        }
+        lock_give(&heap->lock);
+        bytes += size;
+        estimated += picks * max_size(size, intervals[i]);
+        asked += picks;
+        assert_true(size < intervals[i] || picks == 1);
+      }
+      uint64_t error = estimated > bytes ? estimated - bytes : bytes - estimated;
+      if (error > intervals[i])
+        fail_msg("class %u, one of %llu bytes: %llu bytes look like %llu", cls, (unsigned long long)intervals[i],
+                 (unsigned long long)bytes, (unsigned long long)estimated);
+      assert_true(asked > 0 || bytes < 2 * intervals[i]);
+    }
+  }
+  tally_sample(0);
+  follow();
+}
+
+/* A child counts on: its own, and what was counted before. */
+static void in_child(void *argument) {
+  (void)argument;
+  static struct class_counts before[HAK_CLASS_COUNT];
+  tally_counts(before);
+  for (unsigned i = 0; i < 1000; i++)
+    hak_free(unit_opaque(hak_malloc(100)));
+  tally_counts(found);
+  _exit(found[hak_class_of(100)].allocated - before[hak_class_of(100)].allocated == 1000 ? 0 : 1);
+}
+
+static void a_child_counts_on(void **unused) {
+  (void)unused;
+  char said[256];
+  count(true);
+  follow();
+  assert_int_equal(unit_in_child(in_child, NULL, said, sizeof said), 0);
+  count(false);
+  follow();
+}
+
+int main(void) {
+  unit_alone();
+  hak_free(hak_malloc(1));
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_block_is_counted),    cmocka_unit_test(counting_starts_and_ends),
+      cmocka_unit_test(the_last_class_has_no_bin), cmocka_unit_test(who_does_not_ask_is_told),
+      cmocka_unit_test(samples_stand_for_all),     cmocka_unit_test(a_child_counts_on),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
