@@ -13,6 +13,8 @@
 #ifndef HAKMEM_H
 #define HAKMEM_H
 
+#include "stats.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -73,65 +75,12 @@ HAK_API int hak_trim(size_t keep_bytes);
  * EINVAL: the value is bad, nothing is changed. EPERM: this option is read once, when the program starts. */
 HAK_API int hak_option_set(const char *name, const char *value);
 
-/* Bytes that hold the text of every option's value and its terminator, but for a path (policy_file). */
+/* Bytes that hold the text of every option's value and its terminator, but for a path. */
 #define HAK_OPTION_BYTES 32
 
 /* Writes the value in force, as text that hak_option_set takes, to the `size` bytes at `value`. ERANGE: they do
  * not suffice, nothing is written. */
 HAK_API int hak_option_get(const char *name, char *value, size_t size);
-
-/* What the allocator holds. Sums are taken heap by heap while other threads run: each number is
- * true for its heap at the moment it was read. Bytes unless the name says otherwise. */
-struct hak_stats {
-  size_t live_bytes;          /* in the program's hands, rounded up to class sizes */
-  size_t bin_bytes;           /* ready in the bins of the heaps */
-  size_t bin_blocks;          /* how many blocks that are */
-  size_t in_flight_bytes;     /* freed by another thread, on the way to their owner; an estimate */
-  size_t slab_free_bytes;     /* free blocks in slabs, and slab tails no block fits into */
-  size_t unit_free_bytes;     /* free units of superslabs that were used before and are still resident */
-  size_t extent_free_bytes;   /* address ranges for superslabs and large objects, used before, still resident */
-  size_t large_bytes;         /* live large objects (part of live_bytes) */
-  size_t large_cached_bytes;  /* freed large ranges kept for reuse */
-  size_t metadata_bytes;      /* hakmem's own tables, as mapped */
-  size_t heap_bytes;          /* slabs in use + large objects */
-  size_t heap_peak_bytes;     /* highest heap_bytes so far */
-  size_t reserved_bytes;      /* address space of all arenas */
-  size_t committed_bytes;     /* part of it that is accessible */
-  size_t limit_bytes;         /* hard limit in force, 0: none */
-  size_t large_count;         /* live large objects */
-  size_t large_mapping_count; /* large objects and cached ranges that are mappings of their own */
-  size_t heap_count;          /* heaps made so far */
-  size_t heap_parked_count;   /* of dead threads, swept, waiting for a new one */
-  uint64_t refills;           /* times a bin was filled from a slab or an inbox */
-  uint64_t refilled_blocks;
-  uint64_t flushes; /* times a bin was full and gave blocks to slabs */
-  uint64_t flushed_blocks;
-  uint64_t bin_growths;
-  uint64_t bin_shrinks;
-  uint64_t envelopes_sent;
-  uint64_t remote_frees;       /* blocks that went through envelopes */
-  uint64_t foreign_frees;      /* pointers that were not hakmem's, ignored */
-  uint64_t cache_hits;         /* large objects made of a freed range */
-  uint64_t cache_hits_of_site; /* of them, freed by an object of the same call site */
-  uint64_t cache_misses;
-  uint64_t cache_evictions;
-  uint64_t reclaim_rounds; /* times anybody gave memory back */
-  uint64_t purges;         /* ranges given back, and their bytes */
-  uint64_t purged_bytes;
-  uint64_t calls_map; /* system calls made by the allocator, by kind */
-  uint64_t calls_unmap;
-  uint64_t calls_protect;
-  uint64_t calls_advise;
-  uint64_t calls_remap;
-  uint64_t calls_futex;
-  uint64_t calls_other;
-  uint64_t policy_arms;    /* call sites by size, and sizes of blocks, that HAKMEM_POLICY decides about by themselves */
-  uint64_t policy_matches; /* rounds their strategies have played, those that a file tells of included */
-  uint64_t policy_switches; /* changes of the strategy that leads */
-  uint64_t policy_cost_ns;  /* what freed memory cost by its reckoning: faults, calls, rent while idle, */
-  uint64_t policy_fixed_ns; /* had the best single strategy acted everywhere, */
-  uint64_t policy_best_ns;  /* and had the best one of each arm acted there */
-};
 
 /* Sets what is asked to give memory up when a request of wanted_bytes can be served neither by the system
  * nor within the hard limit (HAKMEM_LIMIT_MB, or the cgroup's). It may free and allocate, and is called
@@ -142,8 +91,15 @@ struct hak_stats {
 typedef int (*hak_limit_callback)(size_t wanted_bytes, void *context);
 HAK_API void hak_limit_callback_set(hak_limit_callback callback, void *context);
 
-/* Fills *out. Takes the heaps' slow-path locks one after another; does not allocate. */
+/* What the allocator holds and has done, by the rows of hakmem/stats.h; docs/stats.md explains each. The first and the
+ * last take the heaps' slow-path locks one after another; none allocates. Sums are taken heap by heap while other threads
+ * run: each number is right at some time during the call, and all together to within moving_bytes.
+ * hak_process_stats_get asks the kernel, which walks the process's page tables: milliseconds for gigabytes. What cannot be
+ * read is 0. hak_stats_classes_get writes the size classes that have slabs, at most `count` of them, the smallest first,
+ * and returns how many those are; HAK_STATS_CLASSES places suffice for all. */
 HAK_API void hak_stats_get(struct hak_stats *out);
+HAK_API void hak_process_stats_get(struct hak_process_stats *out);
+HAK_API size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count);
 
 /* Heap profiles (docs/profiling.md). hak_profile_start begins one, empty, with one sample for each interval_bytes that are
  * allocated (0: 512 KiB; 1: every allocation); each thread follows at its next free, or soon. hak_profile_stop ends

@@ -3,6 +3,7 @@
 
 #include "heap/heap.h"
 #include "os/lock.h"
+#include "telemetry/stats.h"
 
 static struct {
   struct lock lock; /* of the pair */
@@ -33,6 +34,7 @@ bool limit_callback_call(size_t size) {
   if (callback == NULL)
     return false;
   heap->callback_frame = frame;
+  stats_count(EVENT_LIMIT_CALLBACK);
   int freed = callback(size, context);
   heap->callback_frame = 0;
   return freed == 1;

@@ -84,6 +84,7 @@ static bool may_try_again(unsigned attempt, size_t size) {
   if (attempt == 1) {
     if (size > HOPELESS_BYTES) /* nothing that could be given back makes room for it */
       return false;
+    stats_count(EVENT_MEMORY_RETRY);
     memory_release();
     return true;
   }
@@ -148,6 +149,7 @@ static void *small_block(unsigned cls, uintptr_t site) {
   lock_take(&heap->lock);
   heap_follow_tally(heap);
   void *block = hak_bin_pop(&heap->front.bins[cls]);
+  heap->counters.calls_filled += block != NULL;
   if (UNLIKELY(block == NULL && heap->split)) {
     block = sampled_block(heap, cls, site);
     if (block) {
@@ -182,7 +184,10 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
       alignment = size & -size; /* as aligned as a block of the class is */
     }
     block = large_alloc_interrupting(size, alignment);
+    stats_count(EVENT_CALL_INTERRUPTING);
   }
+  if (UNLIKELY(block == NULL))
+    stats_count(EVENT_MEMORY_REFUSED);
   errno = LIKELY(block != NULL) ? kept : ENOMEM;
   return block;
 }
@@ -297,7 +302,7 @@ static void free_other(void *block, uint32_t entry) {
       fault_double_free(block);
     if (address_in_arena(block))
       fault_no_block_here(block);
-    count_foreign_free();
+    stats_count(EVENT_FOREIGN_FREE);
   }
 }
 
@@ -312,6 +317,8 @@ NOINLINE void hak_free_slow(void *block) {
     else
       free_other(block, entry);
     slow_path_end();
-  } /* else the block is lost, see slow_path_begin */
+  } else {
+    stats_count(EVENT_BLOCK_LOST); /* see slow_path_begin */
+  }
   errno = kept;
 }

@@ -3,6 +3,7 @@
 
 #include "base/words.h"
 #include "os/os.h"
+#include "telemetry/report.h"
 #include "telemetry/stats.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 /* `name` is another name of `function`, which is defined in this file. */
@@ -132,7 +132,25 @@ EXPORT struct mallinfo mallinfo(void) {
 
 EXPORT void malloc_stats(void) { stats_report(2, STATS_TEXT); }
 
-/* XML in the shape of glibc's: totals first, then every number of hak_stats_get by name. The stream
+static void print_fields(FILE *stream, const struct stats_field *fields, size_t count, const void *stats) {
+  for (size_t i = 0; i < count; i++)
+    fprintf(stream, "<hakmem name=\"%s\" value=\"%llu\"/>\n", fields[i].name,
+            (unsigned long long)stats_value(stats, &fields[i]));
+}
+
+static void print_classes(FILE *stream) {
+  struct hak_class_stats classes[HAK_STATS_CLASSES];
+  size_t count = hak_stats_classes_get(classes, HAK_STATS_CLASSES);
+  for (size_t i = 0; i < count; i++) {
+    fprintf(stream, "<class");
+    for (size_t j = 0; j < stats_class_field_count; j++)
+      fprintf(stream, " %s=\"%llu\"", stats_class_fields[j].name,
+              (unsigned long long)stats_value(&classes[i], &stats_class_fields[j]));
+    fprintf(stream, "/>\n");
+  }
+}
+
+/* XML in the shape of glibc's: totals first, then every number of docs/stats.md by name. The stream
  * may allocate; nothing is locked here. */
 EXPORT int malloc_info(int options, FILE *stream) {
   if (options != 0) {
@@ -147,10 +165,10 @@ EXPORT int malloc_info(int options, FILE *stream) {
   fprintf(stream, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", s.large_count, s.large_bytes);
   fprintf(stream, "<system type=\"current\" size=\"%zu\"/>\n<system type=\"max\" size=\"%zu\"/>\n", s.heap_bytes,
           s.heap_peak_bytes);
-  for (size_t i = 0; i < stats_field_count; i++) {
-    uint64_t value;
-    memcpy(&value, (const char *)&s + stats_fields[i].offset, sizeof value);
-    fprintf(stream, "<hakmem name=\"%s\" value=\"%llu\"/>\n", stats_fields[i].name, (unsigned long long)value);
-  }
+  struct hak_process_stats process;
+  hak_process_stats_get(&process);
+  print_fields(stream, stats_fields, stats_field_count, &s);
+  print_fields(stream, stats_process_fields, stats_process_field_count, &process);
+  print_classes(stream);
   return fprintf(stream, "</malloc>\n") < 0 ? -1 : 0;
 }

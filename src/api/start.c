@@ -21,6 +21,7 @@
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 #include "telemetry/live.h"
+#include "telemetry/report.h"
 #include "telemetry/stats.h"
 
 #include <pthread.h>
@@ -92,14 +93,49 @@ static void options_read(void) {
     complain(reserved, reserved_length, OPTION_RESERVED);
 }
 
+static char report_pattern[OPTION_TEXT_BYTES]; /* of the file's path; "": no file is wanted */
+
+static enum stats_mode report_mode(void) {
+  return report_pattern[0] && !option_is_set(OPTION_STATS) ? STATS_OPENMETRICS
+                                                           : (enum stats_mode)option_value(OPTION_STATS);
+}
+
 static bool report_is_wanted(void) {
   long pid = option_value(OPTION_STATS_PID);
-  return option_value(OPTION_STATS) != STATS_OFF && (pid == 0 || pid == os_process_id());
+  return report_mode() != STATS_OFF && (pid == 0 || pid == os_process_id());
+}
+
+static void report_complain(const char *path, const char *reason) {
+  char bytes[OPTION_TEXT_BYTES + 128];
+  struct text text = TEXT_IN(bytes);
+  text_string(&text, "hakmem: ");
+  text_string(&text, path);
+  text_string(&text, ": ");
+  text_string(&text, reason);
+  text_string(&text, "; no summary is written\n");
+  say_at_end(bytes);
+}
+
+/* The program may change its folder later. */
+static void report_file_find(void) {
+  const char *path = option_string(OPTION_STATS_FILE);
+  if (*path == 0 || os_path_absolute(path, report_pattern, sizeof report_pattern))
+    return;
+  report_pattern[0] = 0;
+  report_complain(path, "there is no such folder, or the name is too long");
+}
+
+static void report_write_file(void) {
+  char path[OPTION_TEXT_BYTES];
+  bool fits = stats_path(report_pattern, (uint64_t)os_process_id(), path, sizeof path);
+  enum os_file_error error = fits ? stats_report_file(path, report_mode()) : OS_FILE_NAME_TOO_LONG;
+  if (error)
+    report_complain(path, os_file_words(error));
 }
 
 void report_open(void) {
   int none = REPORT_NONE;
-  if (!report_is_wanted() || !atomic_compare_exchange_strong(&report_state, &none, REPORT_OPENING))
+  if (!report_is_wanted() || report_pattern[0] || !atomic_compare_exchange_strong(&report_state, &none, REPORT_OPENING))
     return;
   report_fd = os_duplicate_above(2, REPORT_FD_MIN); /* programs close stderr before we get to speak */
   if (report_fd >= 0)
@@ -112,6 +148,7 @@ static const struct fork_step {
   void (*before)(void);
   void (*after)(bool child);
 } fork_steps[] = {
+    {stats_lock_for_fork, stats_unlock_after_fork},
     {reclaim_lock_for_fork, reclaim_unlock_after_fork},
     {heaps_lock_for_fork, heaps_unlock_after_fork},
     {large_lock_for_fork, large_unlock_after_fork},
@@ -148,6 +185,7 @@ static void before_fork(void) {
       fork_steps[i].before();
   /* Every lock is held: nothing moves. */
   hak_assert(usage_free() == units_resident_free() + extents_resident_free() + large_cached_bytes());
+  hak_assert(stats_parts_hold());
 }
 
 static void after_fork(bool child) {
@@ -211,21 +249,31 @@ __attribute__((constructor(101))) void hak_start(void) {
   live_begin();
   if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
     say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
+  report_file_find();
   report_open();
 }
 
-static void report_write(void) {
-  if (atomic_load_explicit(&report_state, memory_order_acquire) != REPORT_OPEN || !report_is_wanted())
-    return;
+/* A descriptor is there, and still what was opened: the program may have closed it, and got its number for a file of
+ * its own. */
+static bool report_is_open(void) {
+  if (atomic_load_explicit(&report_state, memory_order_acquire) != REPORT_OPEN)
+    return false;
   struct os_file file = os_file_identity(report_fd);
-  if (file.device != report_file.device || file.inode != report_file.inode)
-    return; /* the program closed our descriptor and got its number for a file of its own */
+  return file.device == report_file.device && file.inode == report_file.inode;
+}
+
+static void report_write(void) {
+  if (!report_is_wanted() || (report_pattern[0] == 0 && !report_is_open()))
+    return;
   if (!slow_path_begin()) {
     /* exit was called by a signal handler that interrupted us: locks may be held */
     say("hakmem: no summary, the program ended inside malloc\n");
     return;
   }
-  stats_report(report_fd, (enum stats_mode)option_value(OPTION_STATS));
+  if (report_pattern[0])
+    report_write_file();
+  else
+    stats_report(report_fd, report_mode());
   slow_path_end(); /* other destructors still allocate */
 }
 

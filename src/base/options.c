@@ -16,8 +16,8 @@ const struct option_row option_rows[OPTION_COUNT] = {
         OPTION_ANY_TIME,
         "Every option that is not set by itself takes its value from the column, with the effect said here."},
     [OPTION_STATS] = {
-        "stats", "HAKMEM_STATS", "", SAME(STATS_OFF), 0, STATS_JSON, {"off", "text", "json"},
-        "Print a summary on stderr when the program ends.",
+        "stats", "HAKMEM_STATS", "", SAME(STATS_OFF), 0, STATS_OPENMETRICS, {"off", "text", "json", "openmetrics"},
+        "Print a summary on stderr when the program ends (docs/stats.md).",
         OPTION_ANY_TIME,
         "The value at the end of the program decides."},
     [OPTION_STATS_PID] = {
@@ -25,6 +25,11 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "If not 0, only this process prints the summary, its children do not.",
         OPTION_ANY_TIME,
         "The value at the end of the program decides."},
+    [OPTION_STATS_FILE] = {
+        "stats_file", "HAKMEM_STATS_FILE", "path", SAME(0), 0, OPTION_TEXT_BYTES - 1, {NULL},
+        "Write the summary to this file instead, as OpenMetrics if `stats` is not set; %p in it is the process id.",
+        OPTION_AT_START,
+        "A path that does not begin with / is one of the folder the program starts in."},
     [OPTION_BIN_SLOTS] = {
         "bin_slots", "HAKMEM_BIN_SLOTS", "blocks", {64, 16, 16}, 4, 2048, {NULL},
         "Slots a bin starts with (fewer for big blocks).",
@@ -140,10 +145,11 @@ const struct option_row option_rows[OPTION_COUNT] = {
 /* clang-format on */
 
 /* Where the options that are texts hold them. */
-static char policy_file[OPTION_TEXT_BYTES];
+static char policy_file[OPTION_TEXT_BYTES], stats_file[OPTION_TEXT_BYTES];
 static char heap_profile_file[OPTION_TEXT_BYTES];
 static char *const texts[OPTION_COUNT] = {
     [OPTION_POLICY_FILE] = policy_file,
+    [OPTION_STATS_FILE] = stats_file,
     [OPTION_HEAP_PROFILE_FILE] = heap_profile_file,
 };
 

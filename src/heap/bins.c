@@ -147,6 +147,7 @@ static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   if (inbox_has_mail(heap)) {
     inbox_drain_to_bins(heap);
     void *block = hak_bin_pop(bin);
+    heap->counters.refills_from_inbox += block != NULL;
     if (block)
       return block;
   }
@@ -328,6 +329,7 @@ void bin_put(struct heap *heap, unsigned cls, void *block) {
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->bin_state[cls].streak = 0;
+  heap->counters.bin_overflows++;
   tally_freed(heap, cls);
   if (!bin_make_room(heap, cls) && bin_count(heap, cls) > 0)
     bin_flush(heap, cls, (heap->bin_state[cls].slots + 1) / 2);
@@ -396,12 +398,12 @@ void bins_drop_all(struct heap *heap) {
   }
 }
 
-size_t bin_blocks(const struct heap *heap, unsigned cls) { return bin_count(heap, cls); }
+size_t bin_blocks(const struct heap *heap, unsigned cls) { return bin_count(heap, cls) + hand_count(heap, cls); }
 
 struct bins_content bins_content(const struct heap *heap) {
   struct bins_content content = {0};
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    size_t count = bin_count(heap, cls) + hand_count(heap, cls);
+    size_t count = bin_blocks(heap, cls);
     content.blocks += count;
     content.bytes += count * class_bytes(cls);
   }

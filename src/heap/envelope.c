@@ -161,6 +161,7 @@ COLD void block_deliver(void *block, uint32_t entry) {
   struct heap *owner = heap_by_id(entry_heap_id(entry));
   lock_take(&owner->lock);
   slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
+  owner->counters.blocks_by_hand++;
   lock_give(&owner->lock);
 }
 
@@ -193,11 +194,12 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
   if (first == NULL)
     return;
   struct envelope *last = first;
-  size_t bytes = 0;
+  size_t bytes = 0, blocks = 0;
   uint32_t envelopes = 0;
   for (struct envelope *envelope = first; envelope; envelope = envelope->next) {
     last = envelope;
     bytes += envelope->bytes;
+    blocks += envelope->count;
     envelopes++;
     for (uint32_t i = 0; i < envelope->count; i++) {
       void *block = envelope->blocks[i];
@@ -211,6 +213,8 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
         slab_set_give(&heap->slabs, cls, &block, 1);
     }
   }
+  heap->counters.inbox_drains++;
+  heap->counters.inbox_blocks += blocks;
   atomic_fetch_sub_explicit(&heap->inbox_bytes, bytes, memory_order_relaxed);
   atomic_fetch_sub_explicit(&heap->inbox_envelopes, envelopes, memory_order_relaxed);
   envelopes_give(first, last);

@@ -42,6 +42,8 @@ struct heap_counters {
   uint64_t refills, refilled_blocks;
   uint64_t flushes, flushed_blocks;
   uint64_t bin_growths, bin_shrinks;
+  uint64_t refills_from_inbox, calls_filled, bin_overflows;
+  uint64_t inbox_drains, inbox_blocks, blocks_by_hand;
 };
 
 /* Open envelopes, by owner id; the table doubles when two owners meet in a place. The blocks in all of
@@ -142,6 +144,11 @@ void heap_note_thread(struct heap *heap);
 uint32_t heap_count(void);
 /* Sweeps up to `heaps_max` heaps of dead threads, looking round from where the last call stopped. */
 void heaps_sweep(uint32_t heaps_max);
+/* How often heaps of dead threads were adopted and swept. */
+struct heaps_counters {
+  uint64_t adopted, swept;
+};
+void heaps_counters(struct heaps_counters *out);
 /* Bytes of blocks outside the slabs, those in bins included. Takes no lock. */
 size_t heaps_live_bytes(void);
 /* Asks the owners of all heaps but `self` (or NULL) to empty theirs. A thread that sleeps does not hear

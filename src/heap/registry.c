@@ -28,7 +28,13 @@ static struct {
   _Atomic uint32_t count;
   _Atomic(struct heap **) chunks[CHUNKS_MAX];
   uint32_t cursor; /* heap looked at last */
+  _Atomic uint64_t adopted, swept;
 } registry;
+
+void heaps_counters(struct heaps_counters *out) {
+  out->adopted = atomic_load_explicit(&registry.adopted, memory_order_relaxed);
+  out->swept = atomic_load_explicit(&registry.swept, memory_order_relaxed);
+}
 
 uint32_t heap_count(void) { return atomic_load_explicit(&registry.count, memory_order_acquire); }
 
@@ -92,7 +98,9 @@ void heap_note_thread(struct heap *heap) {
 struct heap *heap_attach(void) {
   lock_take(&registry.lock);
   struct heap *heap = take_orphan(LOOKS_MAX);
-  if (heap == NULL)
+  if (heap)
+    atomic_fetch_add_explicit(&registry.adopted, 1, memory_order_relaxed);
+  else
     heap = heap_create(false);
   lock_give(&registry.lock);
   if (heap == NULL)
@@ -140,6 +148,7 @@ static void heap_park(struct heap *heap) {
     atomic_store_explicit(&heap->parked, true, memory_order_seq_cst); /* see envelope_send */
     heap_flush_all(heap);
     inbox_serve(heap);
+    atomic_fetch_add_explicit(&registry.swept, 1, memory_order_relaxed);
   }
   lifeline_drop(&heap->lifeline);
 }

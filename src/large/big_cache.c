@@ -154,9 +154,12 @@ static void attach(struct large *range) {
   cache.count++;
   usage_free_add(large_range_bytes(range));
   note_change(range->keep, large_range_bytes(range));
+  usage_move_end(large_range_bytes(range));
+  cache.counters.puts++;
 }
 
 static void detach(struct large *range) {
+  usage_move_begin(large_range_bytes(range));
   chain_remove(range);
   *(range->class_previous ? &range->class_previous->class_next : &cache.classes[range->class]) = range->class_next;
   if (range->class_next)

@@ -51,7 +51,8 @@ bool site_is_steady(uint32_t site, unsigned class);
 /* keep: who decides how long the range stays (policy/keep_policy.h). False if there is no memory for the table. */
 bool big_cache_put(struct large *range, unsigned keep);
 
-/* The following take ranges out; their bytes are in transit then (map/usage.h), the caller settles them. */
+/* The following take ranges out; their bytes are in transit then (map/usage.h), the caller settles them. Their move
+ * ends where they are counted next; that into the cache ends here. */
 
 /* A range of at least `bytes`, and hardly more than an eighth longer, at a multiple of `alignment`; NULL
  * if there is none. The site's own come first. */
@@ -77,7 +78,7 @@ uint64_t big_cache_oldest_ms(void);
 uint64_t big_cache_due_ms(void);
 
 struct big_cache_counters {
-  uint64_t hits, hits_of_site, misses;
+  uint64_t puts, hits, hits_of_site, misses;
 };
 void big_cache_counters(struct big_cache_counters *out);
 

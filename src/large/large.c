@@ -21,12 +21,14 @@
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
 
 static struct {
-  _Atomic size_t live_count, live_bytes, mapping_count;
+  _Atomic size_t made_count, live_count, live_bytes;
+  _Atomic size_t mapping_count, mapping_bytes;
   _Atomic uint64_t evictions;
 } large;
 
-static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_relaxed); }
-static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_relaxed); }
+/* Who sees a sum changed sees the move begun (map/usage.h). */
+static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel); }
+static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
 
 static struct large *record(const void *object) { return map_record(object); }
 
@@ -51,8 +53,11 @@ size_t large_good_size(size_t size) {
 static struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge) {
   struct large *range = record(base);
   *range = (struct large){.base = base, .units = (uint32_t)(bytes / UNIT_BYTES), .mapping = mapping, .huge = has_huge};
-  if (mapping)
+  if (mapping) {
+    usage_move_begin(bytes);
     add(&large.mapping_count, 1);
+    add(&large.mapping_bytes, bytes);
+  }
   return range;
 }
 
@@ -65,6 +70,8 @@ static size_t range_end(struct large *range, uint64_t freed_ms) {
     return 0;
   }
   add(&large.mapping_count, (size_t)-1);
+  add(&large.mapping_bytes, -bytes);
+  usage_move_end(bytes);
   mark(base, bytes, ENTRY_NONE, ENTRY_NONE);
   if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
     os_purge(base, bytes);
@@ -148,8 +155,10 @@ static void *object_made(struct large *range, size_t promised) {
     return NULL;
   }
   size_t bytes = large_range_bytes(range);
+  add(&large.made_count, 1);
   add(&large.live_count, 1);
   add(&large.live_bytes, bytes);
+  usage_move_end(bytes);
   usage_take(USAGE_LARGE, bytes);
   usage_settle(promised);
   mark(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
@@ -251,6 +260,7 @@ void large_free(void *object) {
   struct large *range = record(object);
   size_t bytes = large_range_bytes(range);
   HAK_PROBE(large_free, object, bytes);
+  usage_move_begin(bytes);
   add(&large.live_count, (size_t)-1);
   add(&large.live_bytes, -bytes);
   mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
@@ -269,13 +279,19 @@ void large_clear(void *object, size_t size) {
 
 /* --- resizing --- */
 
+/* The object is longer or shorter; so is its mapping, if it is one. */
 static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   if (UNLIKELY(learned_acts()))
     learned_large_resized(range->caller, bytes, wanted);
   if (UNLIKELY(large_sites_are_counted()))
     large_site_resized(range->site, bytes, wanted);
   range->units = (uint32_t)(wanted / UNIT_BYTES);
+  size_t moved = max_size(wanted, bytes) - min_size(wanted, bytes);
+  usage_move_begin(moved);
+  if (range->mapping)
+    add(&large.mapping_bytes, wanted - bytes);
   add(&large.live_bytes, wanted - bytes);
+  usage_move_end(moved);
   if (wanted > bytes)
     usage_take(USAGE_LARGE, wanted - bytes);
   else
@@ -286,9 +302,11 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
   char *end = range->base + bytes;
   if (wanted < bytes) {
     map_entries_set(range->base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_FREE);
+    usage_move_begin(2 * (bytes - wanted)); /* it counts as free first, then no longer as live */
     extent_give((struct extent){.base = range->base + wanted, .bytes = bytes - wanted, .resident = true},
                 os_milliseconds());
     length_changed(range, bytes, wanted);
+    usage_move_end(bytes - wanted);
     return true;
   }
   if (!usage_reserve(wanted - bytes))
@@ -297,6 +315,7 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
   if (more.base) {
     map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
     length_changed(range, bytes, wanted);
+    usage_move_end(wanted - bytes);
   }
   usage_settle(more.resident ? 2 * (wanted - bytes) : wanted - bytes); /* in transit, and promised */
   return more.base != NULL;
@@ -408,6 +427,7 @@ void *large_resize(void *object, size_t size) {
 }
 
 size_t large_live_bytes(void) { return read(&large.live_bytes); }
+size_t large_mapping_bytes(void) { return read(&large.mapping_bytes); }
 size_t large_cached_bytes(void) { return big_cache_bytes(); }
 size_t large_learned_bytes(void) { return big_cache_learned_bytes(); }
 uint64_t large_due_ms(void) { return big_cache_due_ms(); }
@@ -416,8 +436,14 @@ uint64_t large_cache_oldest_ms(void) { return big_cache_oldest_ms(); }
 void large_stats(struct large_stats *out) {
   struct big_cache_counters counters;
   big_cache_counters(&counters);
+  size_t live_count = read(&large.live_count);
+  size_t made = read(&large.made_count);
   *out = (struct large_stats){
-      .live_count = read(&large.live_count),
+      .live_count = live_count,
+      .made = made,
+      .freed = less(made, live_count),
+      .mapping_bytes = read(&large.mapping_bytes),
+      .cache_puts = counters.puts,
       .live_bytes = read(&large.live_bytes),
       .cached_bytes = big_cache_bytes(),
       .mapping_count = read(&large.mapping_count),

@@ -48,6 +48,7 @@ size_t large_evict_learned(bool only_due, size_t keep_bytes, uint64_t before_ms)
 /* Without a lock. oldest_ms: when the range that is longest in the cache was freed, among those that the profile
  * keeps; due_ms: when the first of the others is to go; 0 if there is none. */
 size_t large_live_bytes(void);
+size_t large_mapping_bytes(void); /* of live objects and cached ranges that are mappings of their own */
 size_t large_cached_bytes(void);  /* all, */
 size_t large_learned_bytes(void); /* and those kept by what was learned */
 uint64_t large_cache_oldest_ms(void);
@@ -57,7 +58,9 @@ struct large_stats {
   size_t live_count, live_bytes;
   size_t cached_bytes;
   size_t mapping_count; /* objects and cached ranges that are mappings of their own */
-  uint64_t cache_hits, cache_hits_of_site, cache_misses;
+  size_t mapping_bytes;
+  uint64_t made, freed;
+  uint64_t cache_puts, cache_hits, cache_hits_of_site, cache_misses;
   uint64_t evictions;
 };
 void large_stats(struct large_stats *out);

@@ -38,6 +38,7 @@ bool arena_reserve(struct arena *arena, size_t bytes_min) {
   arena->next = arena->committed = base;
   arena->end = base + size;
   arena->reserved_bytes += size;
+  arena->reservations++;
   return true;
 }
 
@@ -59,6 +60,7 @@ bool arena_commit(struct arena *arena, char *until, unsigned char mark, bool has
   arena_mark_set(arena->committed, step, mark);
   arena->committed += step;
   arena->committed_bytes += step;
+  arena->commits++;
   arena->commit_step = min_size(step * 2, COMMIT_BYTES_MAX);
   return true;
 }

@@ -20,6 +20,7 @@ struct arena {
   char *next, *committed, *end; /* given out up to next, accessible up to committed */
   size_t commit_step;
   size_t reserved_bytes, committed_bytes;
+  uint64_t reservations, commits; /* how often */
 };
 
 /* Reserves a new arena of at least bytes_min, in place of the old one, which must be retired. False when

@@ -36,6 +36,7 @@ static struct {
   struct lock lock;
   struct pool pools[EXTENT_POOLS];
   struct free_extent *oldest, *newest; /* resident ones by age */
+  size_t free_bytes;                   /* of all free extents */
   /* Written under the lock, read without: */
   _Atomic size_t resident_free_bytes;
   _Atomic uint64_t oldest_ms;
@@ -115,6 +116,7 @@ static void attach(struct extent piece, uint64_t freed_ms) {
     (*first)->by_size.previous = e;
   *first = e;
   pool->filled[e->resident][list / 64] |= (uint64_t)1 << list % 64;
+  extents.free_bytes += e->bytes;
   if (e->resident) {
     age_insert(e);
     resident_change(e->bytes, true);
@@ -131,6 +133,7 @@ static struct extent detach(struct free_extent *e) {
     e->by_size.next->by_size.previous = e->by_size.previous;
   if (*first == NULL)
     pool->filled[e->resident][list / 64] &= ~((uint64_t)1 << list % 64);
+  extents.free_bytes -= e->bytes;
   if (e->resident) {
     age_remove(e);
     resident_change(e->bytes, false);
@@ -173,6 +176,7 @@ void extent_give(struct extent extent, uint64_t freed_ms) {
   lock_take(&extents.lock);
   give(extent, freed_ms);
   lock_give(&extents.lock);
+  usage_move_end(extent.bytes);
 }
 
 /* --- taking --- */
@@ -254,6 +258,7 @@ struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t a
     return (struct extent){0};
   lock_take(&extents.lock);
   struct extent taken = take_free(&extents.pools[pool], true, bytes, alignment);
+  usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
   return taken;
 }
@@ -267,6 +272,7 @@ struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment)
   if (taken.base == NULL)
     taken = carve(&extents.pools[pool], bytes, alignment);
   bool first_use = extents.pools[pool].arena.committed != committed;
+  usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
   if (first_use && pool == EXTENT_HUGE && taken.base)
     huge_probe(taken.base);
@@ -287,6 +293,7 @@ struct extent extent_take_behind(char *end, size_t bytes) {
     if (e && e->bytes >= bytes && pool_at(end) == pool)
       taken = cut(e, end, bytes);
   }
+  usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
   return taken;
 }
@@ -305,6 +312,7 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
    * taken: nobody else can get it. */
   size_t bytes = min_size(oldest->bytes, round_up(extents_resident_free() - keep_bytes, SUPERSLAB_BYTES));
   struct extent extent = cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
+  usage_move_begin(bytes);
   lock_give(&extents.lock);
   enum purge_result result = pages_purge(extent.base, extent.bytes);
   extent.resident = result == PURGE_REFUSED;
@@ -366,13 +374,22 @@ bool extents_release(void) {
   return any;
 }
 
+void extents_stats_locked(struct extent_stats *out) {
+  size_t resident = extents_resident_free();
+  *out = (struct extent_stats){.resident_free_bytes = resident, .other_free_bytes = extents.free_bytes - resident};
+  for (unsigned i = 0; i < EXTENT_POOLS; i++) {
+    const struct arena *arena = &extents.pools[i].arena;
+    out->reserved_bytes += arena->reserved_bytes;
+    out->committed_bytes += arena->committed_bytes;
+    out->unused_bytes += (size_t)(arena->committed - arena->next);
+    out->reservations += arena->reservations;
+    out->commits += arena->commits;
+  }
+}
+
 void extents_stats(struct extent_stats *out) {
   lock_take(&extents.lock);
-  *out = (struct extent_stats){.resident_free_bytes = extents_resident_free()};
-  for (unsigned i = 0; i < EXTENT_POOLS; i++) {
-    out->reserved_bytes += extents.pools[i].arena.reserved_bytes;
-    out->committed_bytes += extents.pools[i].arena.committed_bytes;
-  }
+  extents_stats_locked(out);
   lock_give(&extents.lock);
 }
 

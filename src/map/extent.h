@@ -36,7 +36,8 @@ struct extent {
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
  * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. The bytes of a
- * resident one are in transit (map/usage.h): the caller settles them when it has counted them. */
+ * resident one are in transit (map/usage.h): the caller settles them when it has counted them. The move of the bytes is
+ * begun here, and ended by the caller. */
 struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment);
 
 /* The same, but only if there is a resident one. */
@@ -45,7 +46,8 @@ struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t a
 /* Takes the `bytes` right behind `end`, if they are free; the same holds. */
 struct extent extent_take_behind(char *end, size_t bytes);
 
-/* Takes an extent back: the whole of one or any part. freed_ms: when it was last used. */
+/* Takes an extent back: the whole of one or any part. freed_ms: when it was last used. Ends the move of its bytes that
+ * the caller has begun. */
 void extent_give(struct extent extent, uint64_t freed_ms);
 
 /* Gives resident free extents back to the system, oldest first, until at most keep_bytes are left or the
@@ -63,8 +65,12 @@ struct extent_stats {
   size_t reserved_bytes;      /* address space of all arenas */
   size_t committed_bytes;     /* of it made accessible */
   size_t resident_free_bytes; /* free extents that were used and not purged since */
+  size_t other_free_bytes;    /* the other free extents */
+  size_t unused_bytes;        /* of committed_bytes, where nothing was carved yet */
+  uint64_t reservations, commits;
 };
 void extents_stats(struct extent_stats *out);
+void extents_stats_locked(struct extent_stats *out); /* for a caller that holds the lock for a fork */
 /* The same, and when the oldest of it was freed (0 if there is none), without the lock. */
 size_t extents_resident_free(void);
 uint64_t extents_oldest_ms(void);

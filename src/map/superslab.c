@@ -39,7 +39,8 @@ static struct {
   struct list by_run[UNIT_ORDER_MAX + 1];
   struct list resident[KEEP_LISTS];
   size_t count; /* superslabs */
-  size_t taken_bytes;
+  size_t taken_bytes, free_bytes;
+  uint64_t opened, closed;
   /* Written under the lock, read without: */
   _Atomic size_t resident_free_bytes, learned_bytes;
   _Atomic uint64_t oldest_ms, due_ms;
@@ -133,6 +134,7 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   else if (s->resident && !resident)
     age_list_remove(&units.resident[s->keep], s);
   resident_change(s, resident);
+  units.free_bytes += bytes_of(free) - bytes_of(s->free);
   s->free = free;
   s->resident = resident;
   note_oldest();
@@ -150,7 +152,9 @@ static struct superslab *superslab_open(void) {
                           .keep = KEEP_BY_PROFILE,
                           .not_zero = !extent.resident && !extent.zero};
   units.count++;
+  units.opened++;
   set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0);
+  usage_move_end(SUPERSLAB_BYTES);
   if (extent.resident)
     usage_settle(SUPERSLAB_BYTES);
   HAK_PROBE(superslab_take, s->base, extent.resident);
@@ -162,8 +166,10 @@ static void superslab_close(struct superslab *s) {
   struct extent extent = {.base = s->base, .bytes = SUPERSLAB_BYTES, .resident = s->resident != 0};
   extent.zero = !extent.resident && !s->not_zero;
   usage_free_add(SUPERSLAB_BYTES); /* until it is counted as an extent */
+  usage_move_begin(SUPERSLAB_BYTES);
   set_units(s, 0, 0);
   units.count--;
+  units.closed++;
   extent_give(extent, s->given_ms);
   usage_free_subtract(SUPERSLAB_BYTES);
 }
@@ -184,6 +190,7 @@ void *units_take(unsigned order) {
     uint32_t mask = run_mask(order) << first;
     size_t more = (size_t)__builtin_popcount(mask & ~s->resident) * UNIT_BYTES;
     if (more == 0 || usage_reserve(more)) {
+      usage_move_begin(UNIT_BYTES << order);
       units.taken_bytes += UNIT_BYTES << order;
       usage_take(USAGE_SLABS, UNIT_BYTES << order); /* first: what is held is never less than it is */
       set_units(s, s->free & ~mask, s->resident & ~mask);
@@ -227,6 +234,7 @@ void units_give(void *run, unsigned order, unsigned keep) {
   set_units(s, s->free | mask, s->resident | mask);
   units.taken_bytes -= UNIT_BYTES << order;
   usage_give(USAGE_SLABS, UNIT_BYTES << order);
+  usage_move_end(UNIT_BYTES << order);
   if (s->free == UNITS_ALL && !goes_sooner(s))
     superslab_close(s);
   lock_give(&units.lock);
@@ -237,6 +245,7 @@ void units_give(void *run, unsigned order, unsigned keep) {
 static size_t purge(struct superslab *s) {
   /* While the system works on them, the units count as taken: nobody else can get them. */
   uint32_t mask = s->resident;
+  usage_move_begin(bytes_of(mask));
   set_units(s, s->free & ~mask, 0);
   lock_give(&units.lock);
   bool zero = true, refused = false;
@@ -254,6 +263,7 @@ static size_t purge(struct superslab *s) {
   if (refused) /* counts as used just now: it is not tried again at once */
     note_given(s, KEEP_BY_PROFILE);
   set_units(s, s->free | mask, refused ? s->resident | mask : s->resident);
+  usage_move_end(bytes_of(mask));
   if (s->free == UNITS_ALL)
     superslab_close(s);
   return refused ? 0 : bytes_of(mask);
@@ -294,13 +304,21 @@ size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms)
   return purged;
 }
 
-void units_stats(struct unit_stats *out) {
-  lock_take(&units.lock);
+void units_stats_locked(struct unit_stats *out) {
+  size_t resident = units_resident_free();
   *out = (struct unit_stats){
       .superslab_bytes = units.count * SUPERSLAB_BYTES,
       .taken_bytes = units.taken_bytes,
-      .resident_free_bytes = units_resident_free(),
+      .resident_free_bytes = resident,
+      .other_free_bytes = units.free_bytes - resident,
+      .opened = units.opened,
+      .closed = units.closed,
   };
+}
+
+void units_stats(struct unit_stats *out) {
+  lock_take(&units.lock);
+  units_stats_locked(out);
   lock_give(&units.lock);
 }
 

@@ -18,7 +18,8 @@
 
 #define UNIT_ORDER_MAX 5u
 
-/* A run of 2^order units covered by the page map, NULL when memory is out. */
+/* A run of 2^order units covered by the page map, NULL when memory is out. The move of its bytes (map/usage.h) is begun
+ * here and ended by the caller; that of units_give the other way round. */
 void *units_take(unsigned order);
 
 /* Takes a run back. Its pages stay resident until units_purge; keep: who decides when (policy/keep_policy.h). That goes
@@ -43,8 +44,11 @@ struct unit_stats {
   size_t superslab_bytes; /* of all superslabs */
   size_t taken_bytes;
   size_t resident_free_bytes;
+  size_t other_free_bytes; /* free units that are not resident */
+  uint64_t opened, closed;
 };
 void units_stats(struct unit_stats *out);
+void units_stats_locked(struct unit_stats *out); /* for a caller that holds the lock for a fork */
 
 void units_lock_for_fork(void);
 void units_unlock_after_fork(bool child);

@@ -18,11 +18,12 @@ static struct {
   _Atomic uint64_t granted_since_ms;
   _Atomic bool asked_group; /* the cgroup was read, or need not be */
   _Atomic size_t keep_for_now;
-  _Atomic uint64_t purges, purged_bytes;
+  _Atomic uint64_t purges, purged_bytes, purges_refused;
   struct lock demand_lock; /* only tried: who finds it taken leaves the note to the holder's next */
   struct demand demand, demand_large;
   _Alignas(CACHE_LINE) _Atomic size_t free;
   _Atomic size_t learned;
+  _Alignas(CACHE_LINE) _Atomic size_t moves_begun, moves_ended;
 } usage;
 
 #define GROUP_BYTES_MIN ((size_t)16 << 20)
@@ -101,6 +102,12 @@ void usage_free_transit(size_t bytes) {
   add(&usage.promised, bytes);
   add(&usage.free, -bytes);
 }
+
+/* The orders make one who sees a place changed see the move begun, and one who sees it ended see both places. */
+void usage_move_begin(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_begun, bytes, memory_order_acq_rel); }
+void usage_move_end(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_ended, bytes, memory_order_acq_rel); }
+size_t usage_moves_begun(void) { return atomic_load_explicit(&usage.moves_begun, memory_order_acquire); }
+size_t usage_moves_ended(void) { return atomic_load_explicit(&usage.moves_ended, memory_order_acquire); }
 
 size_t usage_limit(void) { return ~read(&usage.limit_complement); }
 size_t usage_high(void) { return ~read(&usage.high_complement); }
@@ -199,15 +206,19 @@ size_t usage_keep_learned(void) {
   return min_size(cap(), max_size(read(&usage.keep_for_now), less(usage_taken_peak(), usage_taken())));
 }
 
-enum purge_result pages_purge(void *address, size_t size) {
-  long mode = option_value(OPTION_PURGE);
+static enum purge_result purge(void *address, size_t size, long mode) {
   if (mode == PURGE_OFF)
     return PURGE_REFUSED;
-  enum purge_result result = PURGE_GONE_LAZILY;
-  if (mode != PURGE_FREE || !os_purge_lazily(address, size)) {
-    if (!os_purge(address, size))
-      return PURGE_REFUSED;
-    result = PURGE_GONE;
+  if (mode == PURGE_FREE && os_purge_lazily(address, size))
+    return PURGE_GONE_LAZILY;
+  return os_purge(address, size) ? PURGE_GONE : PURGE_REFUSED;
+}
+
+enum purge_result pages_purge(void *address, size_t size) {
+  enum purge_result result = purge(address, size, option_value(OPTION_PURGE));
+  if (result == PURGE_REFUSED) {
+    atomic_fetch_add_explicit(&usage.purges_refused, 1, memory_order_relaxed);
+    return result;
   }
   atomic_fetch_add_explicit(&usage.purges, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&usage.purged_bytes, size, memory_order_relaxed);
@@ -215,4 +226,5 @@ enum purge_result pages_purge(void *address, size_t size) {
   return result;
 }
 uint64_t pages_purges(void) { return atomic_load_explicit(&usage.purges, memory_order_relaxed); }
+uint64_t pages_purges_refused(void) { return atomic_load_explicit(&usage.purges_refused, memory_order_relaxed); }
 uint64_t pages_purged_bytes(void) { return atomic_load_explicit(&usage.purged_bytes, memory_order_relaxed); }

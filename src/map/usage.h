@@ -24,6 +24,14 @@ void usage_free_transit(size_t bytes);
 /* Of the free bytes, those whose stay was decided by what was learned (policy/keep_policy.h): more or less of them. */
 void usage_learned_add(size_t change);
 
+/* Bytes leave one place that counts them for another: begun before the one stops counting them, ended after the other
+ * counts them. So between two looks, what was begun before the second and had not ended at the first bounds what a sum
+ * over all places counts twice or not at all. */
+void usage_move_begin(size_t bytes);
+void usage_move_end(size_t bytes);
+size_t usage_moves_begun(void);
+size_t usage_moves_ended(void);
+
 size_t usage_taken(void);
 size_t usage_taken_large(void);
 size_t usage_taken_peak(void);
@@ -66,5 +74,6 @@ enum purge_result {
 enum purge_result pages_purge(void *address, size_t size);
 uint64_t pages_purges(void);
 uint64_t pages_purged_bytes(void);
+uint64_t pages_purges_refused(void);
 
 #endif

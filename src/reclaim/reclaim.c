@@ -19,7 +19,7 @@
 static struct {
   struct lock round;             /* held over a round; only forks and trims wait for it */
   _Atomic uint64_t next_look_ms; /* at the limits */
-  _Atomic uint64_t rounds;
+  _Atomic uint64_t rounds, hole_batches, trims;
 } reclaim;
 
 static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELAY_MS); }
@@ -117,6 +117,7 @@ static bool purge_hole_batch(struct heap *heap, size_t *given_back) {
       *given_back += batch.holes[i].bytes;
   }
   if (batch.slab_count > 0) {
+    atomic_fetch_add_explicit(&reclaim.hole_batches, 1, memory_order_relaxed);
     lock_take(&heap->lock);
     slab_set_holes_give(&heap->slabs, &batch);
     lock_give(&heap->lock);
@@ -241,6 +242,7 @@ bool reclaim_round(enum reclaim_depth depth) {
 }
 
 size_t reclaim_trim(size_t keep_bytes) {
+  atomic_fetch_add_explicit(&reclaim.trims, 1, memory_order_relaxed);
   heaps_sweep(heap_count());
   lock_take(&reclaim.round);
   close_empty_slabs();
@@ -269,6 +271,9 @@ void reclaim_counters(struct reclaim_counters *out) {
       .rounds = atomic_load_explicit(&reclaim.rounds, memory_order_relaxed),
       .purges = pages_purges(),
       .purged_bytes = pages_purged_bytes(),
+      .purges_refused = pages_purges_refused(),
+      .hole_batches = atomic_load_explicit(&reclaim.hole_batches, memory_order_relaxed),
+      .trims = atomic_load_explicit(&reclaim.trims, memory_order_relaxed),
   };
 }
 

@@ -39,7 +39,7 @@ enum reclaim_depth {
 bool reclaim_round(enum reclaim_depth depth);
 
 struct reclaim_counters {
-  uint64_t rounds, purges, purged_bytes;
+  uint64_t rounds, purges, purged_bytes, purges_refused, hole_batches, trims;
 };
 void reclaim_counters(struct reclaim_counters *out);
 

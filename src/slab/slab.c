@@ -3,6 +3,7 @@
 #include "learn/learned.h"
 #include "map/page_map.h"
 #include "map/superslab.h"
+#include "map/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
 
@@ -114,6 +115,8 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
   set->slab_count[cls]++;
+  set->counters.opened++;
+  usage_move_end(class_slab_bytes(cls));
   list_update(set, slab);
   return slab;
 }
@@ -122,8 +125,10 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   unsigned order = size_classes[slab->class].order;
   list_remove(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
+  usage_move_begin(UNIT_BYTES << order);
   set->slab_bytes -= UNIT_BYTES << order;
   set->slab_count[slab->class]--;
+  set->counters.closed++;
   unsigned keep =
       UNLIKELY(learned_acts()) ? learned_small_freed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PROFILE;
   units_give(slab->base, order, keep);
@@ -173,6 +178,7 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
 
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted) {
   size_t taken = 0;
+  uint64_t opened = set->counters.opened;
   while (taken < wanted) {
     struct slab *slab = first_partial(set, cls);
     if (slab == NULL && (taken > 0 || (slab = slab_open(set, cls)) == NULL))
@@ -180,6 +186,7 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     taken += take_from(slab, slots - taken, wanted - taken);
     list_update(set, slab);
   }
+  set->counters.takes_of_open += taken > 0 && set->counters.opened == opened;
   taken_change(set, cls, taken);
   return taken;
 }

@@ -21,12 +21,18 @@
 
 struct slab;
 
+struct slab_counters {
+  uint64_t opened, closed;
+  uint64_t takes_of_open; /* times blocks were taken and no slab had to be opened */
+};
+
 struct slab_set {
-  uint32_t key;                                          /* const: entry_key of the owning heap */
-  size_t slab_bytes;                                     /* of open slabs */
+  uint32_t key;                         /* const: entry_key of the owning heap */
+  uint32_t slab_count[HAK_CLASS_COUNT]; /* open slabs */
+  size_t taken_blocks[HAK_CLASS_COUNT]; /* blocks outside the bitmaps */
+  size_t slab_bytes;                    /* of open slabs */
+  struct slab_counters counters;
   _Atomic size_t taken_bytes;                            /* of blocks outside the bitmaps; read by anybody */
-  uint32_t slab_count[HAK_CLASS_COUNT];                  /* open ones, */
-  size_t taken_blocks[HAK_CLASS_COUNT];                  /* and blocks outside the bitmaps, by class */
   struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS]; /* [0]: a quarter or less is free */
 };
 

@@ -1,6 +1,5 @@
 #include "telemetry/stats.h"
 
-#include "base/text.h"
 #include "heap/heap.h"
 #include "large/large.h"
 #include "learn/learned.h"
@@ -10,66 +9,189 @@
 #include "map/superslab.h"
 #include "map/usage.h"
 #include "os/os.h"
+#include "os/process.h"
 #include "reclaim/reclaim.h"
 
 #include <string.h>
 
-#define FIELD(name) {#name, offsetof(struct hak_stats, name)}
+static _Atomic uint64_t events[EVENT_KINDS];
 
-const struct stats_field stats_fields[] = {
-    FIELD(live_bytes),          FIELD(bin_blocks),
-    FIELD(bin_bytes),           FIELD(in_flight_bytes),
-    FIELD(slab_free_bytes),     FIELD(unit_free_bytes),
-    FIELD(extent_free_bytes),   FIELD(large_bytes),
-    FIELD(large_cached_bytes),  FIELD(metadata_bytes),
-    FIELD(heap_bytes),          FIELD(heap_peak_bytes),
-    FIELD(reserved_bytes),      FIELD(committed_bytes),
-    FIELD(limit_bytes),         FIELD(large_count),
-    FIELD(large_mapping_count), FIELD(heap_count),
-    FIELD(heap_parked_count),   FIELD(refills),
-    FIELD(refilled_blocks),     FIELD(flushes),
-    FIELD(flushed_blocks),      FIELD(bin_growths),
-    FIELD(bin_shrinks),         FIELD(envelopes_sent),
-    FIELD(remote_frees),        FIELD(foreign_frees),
-    FIELD(cache_hits),          FIELD(cache_hits_of_site),
-    FIELD(cache_misses),        FIELD(cache_evictions),
-    FIELD(reclaim_rounds),      FIELD(purges),
-    FIELD(purged_bytes),        FIELD(calls_map),
-    FIELD(calls_unmap),         FIELD(calls_protect),
-    FIELD(calls_advise),        FIELD(calls_remap),
-    FIELD(calls_futex),         FIELD(calls_other),
-    FIELD(policy_arms),         FIELD(policy_matches),
-    FIELD(policy_switches),     FIELD(policy_cost_ns),
-    FIELD(policy_fixed_ns),     FIELD(policy_best_ns),
-};
-const size_t stats_field_count = sizeof stats_fields / sizeof stats_fields[0];
-_Static_assert(sizeof stats_fields / sizeof stats_fields[0] == sizeof(struct hak_stats) / sizeof(uint64_t),
-               "one row a field");
+void stats_count(enum stats_event event) { atomic_fetch_add_explicit(&events[event], 1, memory_order_relaxed); }
 
-static _Atomic uint64_t foreign_frees;
+static uint64_t event_count(enum stats_event event) {
+  return atomic_load_explicit(&events[event], memory_order_relaxed);
+}
 
-void count_foreign_free(void) { atomic_fetch_add_explicit(&foreign_frees, 1, memory_order_relaxed); }
+uint64_t stats_value(const void *stats, const struct stats_field *field) {
+  uint64_t value;
+  memcpy(&value, (const char *)stats + field->offset, sizeof value);
+  return value;
+}
+
+uint64_t stats_parts_sum(const struct hak_stats *stats) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < stats_field_count; i++)
+    if (stats_fields[i].group == STATS_PART)
+      sum += stats_value(stats, &stats_fields[i]);
+  return sum;
+}
+
+/* --- heaps --- */
+
+static void add_heap_counters(struct hak_stats *out, const struct heap *heap) {
+  const struct heap_counters *counters = &heap->counters;
+  out->refills += counters->refills;
+  out->refilled_blocks += counters->refilled_blocks;
+  out->refills_from_inbox += counters->refills_from_inbox;
+  out->refills_from_slab += heap->slabs.counters.takes_of_open;
+  out->slabs_opened += heap->slabs.counters.opened;
+  out->slabs_closed += heap->slabs.counters.closed;
+  out->slow_calls_filled += counters->calls_filled;
+  out->flushes += counters->flushes;
+  out->flushed_blocks += counters->flushed_blocks;
+  out->bin_overflows += counters->bin_overflows;
+  out->bin_growths += counters->bin_growths;
+  out->bin_shrinks += counters->bin_shrinks;
+  out->inbox_drains += counters->inbox_drains;
+  out->inbox_blocks += counters->inbox_blocks;
+  out->frees_by_hand += counters->blocks_by_hand;
+}
+
+/* The heap's lock is held. What is in bins and on its way changes without it, so each is at most what the others
+ * leave of the slabs' taken bytes: the four parts are the slabs' bytes in any case. */
+static void add_heap_parts(struct hak_stats *out, struct heap *heap) {
+  struct bins_content bins = bins_content(heap);
+  size_t taken = slab_set_taken_bytes(&heap->slabs);
+  size_t in_bins = min_size(bins.bytes, taken);
+  size_t in_inbox = min_size(atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed), taken - in_bins);
+  out->bin_blocks += bins.blocks;
+  out->bin_bytes += in_bins;
+  out->in_flight_bytes += in_inbox;
+  out->live_bytes += taken - in_bins - in_inbox;
+  out->slab_free_bytes += heap->slabs.slab_bytes - taken;
+}
 
 static void add_heap(struct hak_stats *out, struct heap *heap) {
   lock_take(&heap->lock);
-  struct bins_content bins = bins_content(heap);
-  size_t inbox = atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed);
-  size_t taken = slab_set_taken_bytes(&heap->slabs);
-  out->bin_bytes += bins.bytes;
-  out->bin_blocks += bins.blocks;
-  out->in_flight_bytes += inbox;
-  out->live_bytes += taken - min_size(taken, bins.bytes + inbox);
-  out->slab_free_bytes += heap->slabs.slab_bytes - taken;
-  out->refills += heap->counters.refills;
-  out->refilled_blocks += heap->counters.refilled_blocks;
-  out->flushes += heap->counters.flushes;
-  out->flushed_blocks += heap->counters.flushed_blocks;
-  out->bin_growths += heap->counters.bin_growths;
-  out->bin_shrinks += heap->counters.bin_shrinks;
+  add_heap_parts(out, heap);
+  add_heap_counters(out, heap);
   lock_give(&heap->lock);
   out->envelopes_sent += atomic_load_explicit(&heap->outbox.envelopes_sent, memory_order_relaxed);
   out->remote_frees += atomic_load_explicit(&heap->outbox.remote_frees, memory_order_relaxed);
   out->heap_parked_count += atomic_load_explicit(&heap->parked, memory_order_relaxed);
+}
+
+/* Counted as live by the heaps that own the blocks. */
+static void add_outboxes(struct hak_stats *out, uint32_t heaps) {
+  size_t open_bytes = 0;
+  for (uint32_t id = 1; id <= heaps; id++)
+    open_bytes += atomic_load_explicit(&heap_by_id(id)->outbox.open_bytes, memory_order_relaxed);
+  open_bytes = min_size(open_bytes, out->live_bytes);
+  out->in_flight_bytes += open_bytes;
+  out->live_bytes -= open_bytes;
+}
+
+static void add_heaps(struct hak_stats *out) {
+  uint32_t heaps = heap_count();
+  for (uint32_t id = 1; id <= heaps; id++)
+    add_heap(out, heap_by_id(id));
+  add_outboxes(out, heaps);
+  struct heaps_counters counters;
+  heaps_counters(&counters);
+  out->heap_count = heaps;
+  out->heaps_adopted = counters.adopted;
+  out->heaps_swept = counters.swept;
+}
+
+/* --- what the heaps' slabs come from --- */
+
+static void add_units(struct hak_stats *out, const struct unit_stats *units) {
+  out->unit_free_bytes = units->resident_free_bytes;
+  out->unit_purged_bytes = units->other_free_bytes;
+  out->superslabs_opened = units->opened;
+  out->superslabs_closed = units->closed;
+}
+
+static void add_extents(struct hak_stats *out, const struct extent_stats *extents) {
+  out->extent_free_bytes = extents->resident_free_bytes;
+  out->extent_purged_bytes = extents->other_free_bytes;
+  out->extent_unused_bytes = extents->unused_bytes;
+  out->reserved_bytes = extents->reserved_bytes;
+  out->committed_bytes = extents->committed_bytes;
+  out->arenas_reserved = extents->reservations;
+  out->arena_commits = extents->commits;
+}
+
+static void add_large_parts(struct hak_stats *out, size_t live_bytes, size_t cached_bytes, size_t mapping_bytes) {
+  out->large_bytes = live_bytes;
+  out->live_bytes += live_bytes;
+  out->large_cached_bytes = cached_bytes;
+  out->large_mapping_bytes = mapping_bytes;
+}
+
+static void add_large(struct hak_stats *out) {
+  struct large_stats large;
+  large_stats(&large);
+  add_large_parts(out, large.live_bytes, large.cached_bytes, large.mapping_bytes);
+  out->large_count = large.live_count;
+  out->large_mapping_count = large.mapping_count;
+  out->large_allocations = large.made;
+  out->large_frees = large.freed;
+  out->cache_puts = large.cache_puts;
+  out->cache_hits = large.cache_hits;
+  out->cache_hits_of_site = large.cache_hits_of_site;
+  out->cache_misses = large.cache_misses;
+  out->cache_evictions = large.evictions;
+}
+
+static void add_memory(struct hak_stats *out) {
+  struct unit_stats units;
+  struct extent_stats extents;
+  add_heaps(out);
+  units_stats(&units);
+  add_units(out, &units);
+  add_large(out);
+  extents_stats(&extents);
+  add_extents(out, &extents);
+  out->metadata_bytes = metadata_bytes() + map_bytes();
+  out->mapped_bytes = out->committed_bytes + out->large_mapping_bytes + out->metadata_bytes;
+  out->heap_bytes = usage_taken();
+  out->heap_peak_bytes = usage_taken_peak();
+  out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();
+}
+
+/* --- what was done --- */
+
+static void add_events(struct hak_stats *out) {
+  out->foreign_frees = event_count(EVENT_FOREIGN_FREE);
+  out->slow_calls_interrupting = event_count(EVENT_CALL_INTERRUPTING);
+  out->blocks_lost = event_count(EVENT_BLOCK_LOST);
+  out->memory_retries = event_count(EVENT_MEMORY_RETRY);
+  out->limit_callbacks = event_count(EVENT_LIMIT_CALLBACK);
+  out->memory_refusals = event_count(EVENT_MEMORY_REFUSED);
+}
+
+static void add_purges(struct hak_stats *out) {
+  struct reclaim_counters counters;
+  reclaim_counters(&counters);
+  out->reclaim_rounds = counters.rounds;
+  out->purges = counters.purges;
+  out->purged_bytes = counters.purged_bytes;
+  out->purges_refused = counters.purges_refused;
+  out->hole_batches = counters.hole_batches;
+  out->trims = counters.trims;
+}
+
+static void add_calls(struct hak_stats *out) {
+  out->calls_map = os_calls(OS_CALL_MAP);
+  out->calls_unmap = os_calls(OS_CALL_UNMAP);
+  out->calls_protect = os_calls(OS_CALL_PROTECT);
+  out->calls_advise = os_calls(OS_CALL_ADVISE);
+  out->calls_remap = os_calls(OS_CALL_REMAP);
+  out->calls_futex = os_calls(OS_CALL_FUTEX);
+  out->calls_other = os_calls(OS_CALL_OTHER);
+  out->calls = out->calls_map + out->calls_unmap + out->calls_protect + out->calls_advise + out->calls_remap +
+               out->calls_futex + out->calls_other;
 }
 
 static void add_policy(struct hak_stats *out) {
@@ -85,160 +207,76 @@ static void add_policy(struct hak_stats *out) {
 
 void hak_stats_get(struct hak_stats *out) {
   *out = (struct hak_stats){0};
-  out->heap_count = heap_count();
-  for (uint32_t id = 1; id <= out->heap_count; id++)
-    add_heap(out, heap_by_id(id));
-  size_t in_outboxes = 0; /* counted as taken by the heaps that own the blocks */
-  for (uint32_t id = 1; id <= out->heap_count; id++)
-    in_outboxes += atomic_load_explicit(&heap_by_id(id)->outbox.open_bytes, memory_order_relaxed);
-  out->in_flight_bytes += in_outboxes;
-  out->live_bytes -= min_size(out->live_bytes, in_outboxes);
-  struct unit_stats units;
-  units_stats(&units);
-  struct large_stats large;
-  large_stats(&large);
-  struct extent_stats extents;
-  extents_stats(&extents);
-  struct reclaim_counters reclaimed;
-  reclaim_counters(&reclaimed);
-  out->unit_free_bytes = units.resident_free_bytes;
-  out->extent_free_bytes = extents.resident_free_bytes;
-  out->reserved_bytes = extents.reserved_bytes;
-  out->committed_bytes = extents.committed_bytes;
-  out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();
-  out->large_mapping_count = large.mapping_count;
-  out->cache_hits = large.cache_hits;
-  out->cache_hits_of_site = large.cache_hits_of_site;
-  out->cache_misses = large.cache_misses;
-  out->cache_evictions = large.evictions;
-  out->reclaim_rounds = reclaimed.rounds;
-  out->purges = reclaimed.purges;
-  out->purged_bytes = reclaimed.purged_bytes;
-  out->large_bytes = large.live_bytes;
-  out->large_count = large.live_count;
-  out->large_cached_bytes = large.cached_bytes;
-  out->live_bytes += large.live_bytes;
-  out->metadata_bytes = metadata_bytes() + map_bytes();
-  out->heap_bytes = usage_taken();
-  out->heap_peak_bytes = usage_taken_peak();
-  out->foreign_frees = atomic_load_explicit(&foreign_frees, memory_order_relaxed);
-  out->calls_map = os_calls(OS_CALL_MAP);
-  out->calls_unmap = os_calls(OS_CALL_UNMAP);
-  out->calls_protect = os_calls(OS_CALL_PROTECT);
-  out->calls_advise = os_calls(OS_CALL_ADVISE);
-  out->calls_remap = os_calls(OS_CALL_REMAP);
-  out->calls_futex = os_calls(OS_CALL_FUTEX);
-  out->calls_other = os_calls(OS_CALL_OTHER);
+  size_t ended = usage_moves_ended(); /* before the first look, and what was begun after the last */
+  add_memory(out);
+  out->moving_bytes = usage_moves_begun() - ended;
+  add_events(out);
+  add_purges(out);
+  add_calls(out);
   add_policy(out);
 }
 
-static uint64_t calls_sum(const struct hak_stats *s) {
-  return s->calls_map + s->calls_unmap + s->calls_protect + s->calls_advise + s->calls_remap + s->calls_futex +
-         s->calls_other;
+void hak_process_stats_get(struct hak_process_stats *out) {
+  struct os_process process;
+  os_process_read(&process);
+  *out = (struct hak_process_stats){
+      .rss_bytes = process.resident_bytes,
+      .rss_peak_bytes = process.resident_peak_bytes,
+      .lazy_free_bytes = process.lazy_free_bytes,
+      .huge_page_bytes = process.huge_page_bytes,
+      .swap_bytes = process.swap_bytes,
+      .mapping_count = process.mapping_count,
+      .faults_minor = process.faults_minor,
+      .faults_major = process.faults_major,
+  };
 }
 
-/* Nothing counts on the fast path, so the hit rate is known from below only. Of the blocks that
- * refills brought, those that are neither in the bins nor went back were handed out, one a refill as
- * the miss; what frees brought to the bins and was handed out again only adds hits. */
-static void text_hit_rate(struct text *text, const struct hak_stats *s) {
-  uint64_t back = s->flushed_blocks + s->bin_blocks;
-  uint64_t served = s->refilled_blocks > back ? s->refilled_blocks - back : 0;
-  if (served <= s->refills) {
-    text_string(text, "not known");
-    return;
+/* --- classes --- */
+
+static void add_classes(struct hak_class_stats classes[HAK_CLASS_COUNT], struct heap *heap) {
+  lock_take(&heap->lock);
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    if (heap->slabs.slab_count[cls] == 0)
+      continue;
+    size_t taken = heap->slabs.taken_blocks[cls] * class_bytes(cls);
+    classes[cls].slab_count += heap->slabs.slab_count[cls];
+    classes[cls].slab_bytes += heap->slabs.slab_count[cls] * class_slab_bytes(cls);
+    classes[cls].taken_bytes += taken;
+    classes[cls].bin_bytes += min_size(taken, bin_blocks(heap, cls) * class_bytes(cls));
   }
-  text_string(text, "at least ");
-  text_fraction(text, (served - s->refills) * 100, served, 1);
-  text_string(text, " %");
+  lock_give(&heap->lock);
 }
 
-static void report_text(struct text *text, const struct hak_stats *s, const struct os_usage *usage) {
-  text_string(text, "hakmem: peak RSS ");
-  text_bytes(text, usage->resident_peak_bytes);
-  text_string(text, ", page faults ");
-  text_decimal(text, usage->faults_minor + usage->faults_major);
-  text_string(text, "\nhakmem: heap at exit ");
-  text_bytes(text, s->live_bytes);
-  text_string(text, " live of ");
-  text_bytes(text, s->heap_bytes);
-  text_string(text, ", at most ");
-  text_bytes(text, s->heap_peak_bytes);
-  text_string(text, "; own tables ");
-  text_bytes(text, s->metadata_bytes);
-  text_string(text, " mapped\nhakmem: system calls ");
-  text_decimal(text, calls_sum(s));
-  text_string(text, " (map ");
-  text_decimal(text, s->calls_map);
-  text_string(text, ", unmap ");
-  text_decimal(text, s->calls_unmap);
-  text_string(text, ", protect ");
-  text_decimal(text, s->calls_protect);
-  text_string(text, ", advise ");
-  text_decimal(text, s->calls_advise);
-  text_string(text, ", remap ");
-  text_decimal(text, s->calls_remap);
-  text_string(text, ", futex ");
-  text_decimal(text, s->calls_futex);
-  text_string(text, ", other ");
-  text_decimal(text, s->calls_other);
-  text_string(text, ")\nhakmem: bin hit rate ");
-  text_hit_rate(text, s);
-  text_string(text, "; refills ");
-  text_decimal(text, s->refills);
-  text_string(text, ", flushes ");
-  text_decimal(text, s->flushes);
-  text_string(text, ", remote frees ");
-  text_decimal(text, s->remote_frees);
-  text_string(text, ", heaps ");
-  text_decimal(text, s->heap_count);
-  text_string(text, "\n");
-  if (s->policy_fixed_ns > 0) {
-    text_string(text, "hakmem: policy decides about ");
-    text_decimal(text, s->policy_arms);
-    text_string(text, " call sites by size, after ");
-    text_decimal(text, s->policy_matches);
-    text_string(text, " matches; cost ");
-    text_fraction(text, s->policy_cost_ns, s->policy_fixed_ns, 2);
-    text_string(text, " of the best single strategy's\n");
-  }
+size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count) {
+  struct hak_class_stats classes[HAK_CLASS_COUNT] = {0};
+  uint32_t heaps = heap_count();
+  for (uint32_t id = 1; id <= heaps; id++)
+    add_classes(classes, heap_by_id(id));
+  size_t written = 0;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT && written < count; cls++)
+    if (classes[cls].slab_count > 0) {
+      out[written] = classes[cls];
+      out[written++].block_bytes = class_bytes(cls);
+    }
+  return written;
 }
 
-static uint64_t field_value(const struct hak_stats *stats, const struct stats_field *field) {
-  uint64_t value;
-  memcpy(&value, (const char *)stats + field->offset, sizeof value);
-  return value;
+#ifdef HAK_DEBUG
+bool stats_parts_hold(void) {
+  struct hak_stats held = {0};
+  struct unit_stats units;
+  struct extent_stats extents;
+  size_t ended = usage_moves_ended();
+  for (uint32_t id = 1; id <= heap_count(); id++)
+    add_heap_parts(&held, heap_by_id(id));
+  units_stats_locked(&units);
+  add_units(&held, &units);
+  add_large_parts(&held, large_live_bytes(), large_cached_bytes(), large_mapping_bytes());
+  extents_stats_locked(&extents);
+  add_extents(&held, &extents);
+  uint64_t sum = stats_parts_sum(&held);
+  uint64_t mapped = held.committed_bytes + held.large_mapping_bytes;
+  uint64_t moving = usage_moves_begun() - ended;
+  return (sum > mapped ? sum - mapped : mapped - sum) <= moving;
 }
-
-static void json_pair(struct text *text, const char *name, uint64_t value) {
-  text_string(text, ",\"");
-  text_string(text, name);
-  text_string(text, "\":");
-  text_decimal(text, value);
-}
-
-static void report_json(struct text *text, const struct hak_stats *s, const struct os_usage *usage) {
-  text_string(text, "{\"hakmem\":\"");
-  text_string(text, hak_version());
-  text_string(text, "\"");
-  json_pair(text, "pid", (uint64_t)os_process_id());
-  json_pair(text, "rss_peak_bytes", usage->resident_peak_bytes);
-  json_pair(text, "faults_minor", usage->faults_minor);
-  json_pair(text, "faults_major", usage->faults_major);
-  for (size_t i = 0; i < stats_field_count; i++)
-    json_pair(text, stats_fields[i].name, field_value(s, &stats_fields[i]));
-  text_string(text, "}\n");
-}
-
-void stats_report(int fd, enum stats_mode mode) {
-  char bytes[4096];
-  struct text text = TEXT_IN(bytes);
-  struct hak_stats stats;
-  struct os_usage usage;
-  hak_stats_get(&stats);
-  os_usage_read(&usage);
-  if (mode == STATS_JSON)
-    report_json(&text, &stats, &usage);
-  else
-    report_text(&text, &stats, &usage);
-  os_write(fd, text.bytes, text.length);
-}
+#endif

@@ -1,22 +1,63 @@
-/* stats.h: what the layers below hold and have done, as numbers (hak_stats_get) and as a report. */
+/* stats.h: what the layers below hold and have done, as numbers (hakmem/stats.h). */
 #ifndef HAK_TELEMETRY_STATS_H
 #define HAK_TELEMETRY_STATS_H
 
-#include "base/options.h"
 #include "base/words.h"
 
-/* A pointer that is not hakmem's was freed, and ignored. */
-void count_foreign_free(void);
+/* What api counts where it happens; from signal handlers, too. */
+enum stats_event {
+  EVENT_FOREIGN_FREE,
+  EVENT_CALL_INTERRUPTING, /* malloc in a handler that interrupted a slow path */
+  EVENT_BLOCK_LOST,        /* free in such a one */
+  EVENT_MEMORY_RETRY,
+  EVENT_LIMIT_CALLBACK,
+  EVENT_MEMORY_REFUSED,
+  EVENT_KINDS
+};
+void stats_count(enum stats_event event);
 
-/* Writes the summary of this process to fd, as text for people or as one JSON object. */
-void stats_report(int fd, enum stats_mode mode);
+/* The rows of hakmem/stats.h. */
+enum stats_group {
+  STATS_PART, /* adds up to mapped_bytes */
+  STATS_MEMORY,
+  STATS_HEAP,
+  STATS_REFILL,
+  STATS_FREE,
+  STATS_LARGE,
+  STATS_EARLY,
+  STATS_PURGE,
+  STATS_SYSTEM,
+  STATS_POLICY,
+  STATS_GROUPS, /* of struct hak_stats; those of the other two structs follow */
+  STATS_PROCESS = STATS_GROUPS,
+  STATS_CLASS
+};
+enum stats_kind { STATS_GAUGE, STATS_COUNTER };
 
-/* "name value" pairs of the snapshot, from the table the JSON comes from; for malloc_info. */
 struct stats_field {
   const char *name;
-  size_t offset; /* in struct hak_stats */
+  size_t offset; /* in its struct */
+  enum stats_group group;
+  enum stats_kind kind;
+  const char *unit;
+  const char *sentence;
 };
-extern const struct stats_field stats_fields[];
+extern const struct stats_field stats_fields[]; /* of struct hak_stats */
 extern const size_t stats_field_count;
+extern const struct stats_field stats_process_fields[];
+extern const size_t stats_process_field_count;
+extern const struct stats_field stats_class_fields[];
+extern const size_t stats_class_field_count;
+
+/* Of the struct that the field is one of. */
+uint64_t stats_value(const void *stats, const struct stats_field *field);
+
+/* The sum of the parts. */
+uint64_t stats_parts_sum(const struct hak_stats *stats);
+
+#ifdef HAK_DEBUG
+/* "mapped = sum of the parts", to within what moves. All locks of a fork are held. */
+bool stats_parts_hold(void);
+#endif
 
 #endif

@@ -1,0 +1,134 @@
+/* stats.h: what the allocator counts, and the structs that hakmem.h gives out.
+ *
+ * The rows below are the one table: the structs' fields, the JSON and OpenMetrics reports, malloc_info, docs/stats.md and
+ * docs/stats.schema.json follow from it. All numbers are of the whole process and 64 bits wide.
+ *   ROW(group, name, kind, unit, sentence)
+ *   GAUGE    a state: may fall
+ *   COUNTER  events so far: never falls
+ * Rows of the group PART add up to mapped_bytes, to within moving_bytes.
+ */
+#ifndef HAKMEM_STATS_H
+#define HAKMEM_STATS_H
+
+#include <stdint.h>
+
+/* clang-format off */
+#define HAK_STATS_ROWS(ROW) \
+  ROW(PART, live_bytes, GAUGE, BYTES, "In the program's hands, rounded up to class sizes; large objects too.") \
+  ROW(PART, bin_bytes, GAUGE, BYTES, "Blocks ready in the bins of the heaps.") \
+  ROW(PART, in_flight_bytes, GAUGE, BYTES, "Freed by another thread, on the way to their owner.") \
+  ROW(PART, slab_free_bytes, GAUGE, BYTES, "Free blocks in slabs, and slab tails that no block fits into.") \
+  ROW(PART, unit_free_bytes, GAUGE, BYTES, "Free units of superslabs, used before and not given back since.") \
+  ROW(PART, unit_purged_bytes, GAUGE, BYTES, "Free units of superslabs, given back or never used.") \
+  ROW(PART, extent_free_bytes, GAUGE, BYTES, "Free ranges for superslabs and large objects, used before and not given back since.") \
+  ROW(PART, extent_purged_bytes, GAUGE, BYTES, "Free ranges, given back or never used.") \
+  ROW(PART, extent_unused_bytes, GAUGE, BYTES, "The ends of the arenas, from where nothing was ever taken.") \
+  ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges that wait in the BigCache.") \
+  ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped; most of it is never touched.") \
+  ROW(MEMORY, mapped_bytes, GAUGE, BYTES, "All that is accessible: committed_bytes, large_mapping_bytes and metadata_bytes.") \
+  ROW(MEMORY, moving_bytes, GAUGE, BYTES, "Changed its place while these numbers were read, or was lost to a fork that met it on its way.") \
+  ROW(MEMORY, committed_bytes, GAUGE, BYTES, "The accessible part of the arenas.") \
+  ROW(MEMORY, large_mapping_bytes, GAUGE, BYTES, "Large objects and cached ranges that are mappings of their own.") \
+  ROW(MEMORY, reserved_bytes, GAUGE, BYTES, "Address space of all arenas.") \
+  ROW(MEMORY, heap_bytes, GAUGE, BYTES, "Slabs in use and live large objects.") \
+  ROW(MEMORY, heap_peak_bytes, GAUGE, BYTES, "The highest heap_bytes so far.") \
+  ROW(MEMORY, large_bytes, GAUGE, BYTES, "Live large objects (part of live_bytes).") \
+  ROW(MEMORY, limit_bytes, GAUGE, BYTES, "The hard limit in force; 0: none.") \
+  ROW(MEMORY, bin_blocks, GAUGE, BLOCKS, "Blocks ready in bins.") \
+  ROW(MEMORY, large_count, GAUGE, OBJECTS, "Live large objects.") \
+  ROW(MEMORY, large_mapping_count, GAUGE, MAPPINGS, "Large objects and cached ranges that are mappings of their own.") \
+  ROW(HEAP, heap_count, GAUGE, HEAPS, "Heaps made so far: as many as threads lived at a time.") \
+  ROW(HEAP, heap_parked_count, GAUGE, HEAPS, "Heaps of dead threads, emptied, that wait for a thread.") \
+  ROW(HEAP, heaps_adopted, COUNTER, TIMES, "A thread that started took the heap of a dead one.") \
+  ROW(HEAP, heaps_swept, COUNTER, TIMES, "The heap of a dead thread was emptied by a passing one.") \
+  ROW(REFILL, refills, COUNTER, TIMES, "malloc found a bin empty, and it was filled.") \
+  ROW(REFILL, refilled_blocks, COUNTER, BLOCKS, "Blocks that bins got from slabs.") \
+  ROW(REFILL, refills_from_inbox, COUNTER, TIMES, "The bin was filled by what other threads had freed.") \
+  ROW(REFILL, refills_from_slab, COUNTER, TIMES, "The bin was filled from slabs of the heap that had free blocks.") \
+  ROW(REFILL, slabs_opened, COUNTER, TIMES, "No slab of the heap had a free block: one was made of free units.") \
+  ROW(REFILL, slabs_closed, COUNTER, TIMES, "An empty slab became free units.") \
+  ROW(REFILL, superslabs_opened, COUNTER, TIMES, "No superslab had units free: one was made of a free range.") \
+  ROW(REFILL, superslabs_closed, COUNTER, TIMES, "An empty superslab became a free range.") \
+  ROW(REFILL, arena_commits, COUNTER, TIMES, "No free range served: more of an arena was made accessible.") \
+  ROW(REFILL, arenas_reserved, COUNTER, TIMES, "No arena served: address space was reserved.") \
+  ROW(REFILL, bin_growths, COUNTER, TIMES, "A bin's array was doubled.") \
+  ROW(REFILL, bin_shrinks, COUNTER, TIMES, "A bin's array was made shorter.") \
+  ROW(FREE, bin_overflows, COUNTER, TIMES, "free found the bin of its own heap full, or not there yet.") \
+  ROW(FREE, flushes, COUNTER, TIMES, "A bin gave blocks to slabs.") \
+  ROW(FREE, flushed_blocks, COUNTER, BLOCKS, "Blocks that bins gave to slabs.") \
+  ROW(FREE, remote_frees, COUNTER, BLOCKS, "Blocks of other threads' heaps that were sent home in envelopes.") \
+  ROW(FREE, envelopes_sent, COUNTER, TIMES, "An envelope was sent.") \
+  ROW(FREE, inbox_drains, COUNTER, TIMES, "What had arrived in an inbox was taken out.") \
+  ROW(FREE, inbox_blocks, COUNTER, BLOCKS, "Blocks that were taken out of inboxes.") \
+  ROW(FREE, frees_by_hand, COUNTER, BLOCKS, "Blocks of other heaps that went to their slabs one by one: there was no memory for an envelope.") \
+  ROW(FREE, large_frees, COUNTER, OBJECTS, "Large objects freed.") \
+  ROW(FREE, foreign_frees, COUNTER, TIMES, "Pointers that were not hakmem's, ignored.") \
+  ROW(LARGE, large_allocations, COUNTER, OBJECTS, "Large objects made.") \
+  ROW(LARGE, cache_puts, COUNTER, TIMES, "A freed range was put into the BigCache.") \
+  ROW(LARGE, cache_hits, COUNTER, TIMES, "A large object was made of a range of the BigCache.") \
+  ROW(LARGE, cache_hits_of_site, COUNTER, TIMES, "Of these, the range was freed by an object of the same call site.") \
+  ROW(LARGE, cache_misses, COUNTER, TIMES, "The BigCache had no range that fits.") \
+  ROW(LARGE, cache_evictions, COUNTER, TIMES, "A range of the BigCache was given up.") \
+  ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled after all: malloc(0), or a heap that was adopted.") \
+  ROW(EARLY, slow_calls_interrupting, COUNTER, TIMES, "malloc in a signal handler that had interrupted a slow path: a mapping of its own.") \
+  ROW(EARLY, blocks_lost, COUNTER, BLOCKS, "Freed in such a handler, and lost.") \
+  ROW(EARLY, memory_retries, COUNTER, TIMES, "There was no memory: what was free was given back, and the request tried again.") \
+  ROW(EARLY, limit_callbacks, COUNTER, TIMES, "The program's callback was asked to give something up.") \
+  ROW(EARLY, memory_refusals, COUNTER, TIMES, "There was no memory after all: NULL and ENOMEM.") \
+  ROW(PURGE, reclaim_rounds, COUNTER, TIMES, "Somebody looked for memory to give back.") \
+  ROW(PURGE, purges, COUNTER, TIMES, "A range of pages was given back.") \
+  ROW(PURGE, purged_bytes, COUNTER, BYTES, "Bytes of these ranges.") \
+  ROW(PURGE, purges_refused, COUNTER, TIMES, "A range stayed: the option purge is off, or the system refused.") \
+  ROW(PURGE, hole_batches, COUNTER, TIMES, "A batch of free pages inside slabs was given back.") \
+  ROW(PURGE, trims, COUNTER, TIMES, "malloc_trim or hak_trim was called.") \
+  ROW(SYSTEM, calls, COUNTER, CALLS, "System calls that manage memory or wait, of all kinds.") \
+  ROW(SYSTEM, calls_map, COUNTER, CALLS, "mmap.") \
+  ROW(SYSTEM, calls_unmap, COUNTER, CALLS, "munmap.") \
+  ROW(SYSTEM, calls_protect, COUNTER, CALLS, "mprotect: memory of an arena was made accessible.") \
+  ROW(SYSTEM, calls_advise, COUNTER, CALLS, "madvise: memory was given back, or huge pages asked for.") \
+  ROW(SYSTEM, calls_remap, COUNTER, CALLS, "mremap: a mapping grew.") \
+  ROW(SYSTEM, calls_futex, COUNTER, CALLS, "futex: a thread waited for a lock, or woke another.") \
+  ROW(SYSTEM, calls_other, COUNTER, CALLS, "Other questions to the system.") \
+  ROW(POLICY, policy_arms, GAUGE, ARMS, "Call sites by size, and sizes of blocks, that HAKMEM_POLICY decides about by themselves.") \
+  ROW(POLICY, policy_matches, COUNTER, TIMES, "Rounds their strategies have played, those that a file tells of included.") \
+  ROW(POLICY, policy_switches, COUNTER, TIMES, "Another strategy came to lead.") \
+  ROW(POLICY, policy_cost_ns, GAUGE, NS, "What freed memory cost by the engine's reckoning: faults, calls, rent while idle.") \
+  ROW(POLICY, policy_fixed_ns, GAUGE, NS, "The same, had the best single strategy acted everywhere.") \
+  ROW(POLICY, policy_best_ns, GAUGE, NS, "The same, had the best one of each arm acted there.")
+
+/* As the kernel sees the process. */
+#define HAK_PROCESS_STATS_ROWS(ROW) \
+  ROW(PROCESS, rss_bytes, GAUGE, BYTES, "Resident memory of the whole process.") \
+  ROW(PROCESS, rss_peak_bytes, GAUGE, BYTES, "The highest so far.") \
+  ROW(PROCESS, lazy_free_bytes, GAUGE, BYTES, "Part of it that the kernel takes when it needs it (HAKMEM_PURGE=free).") \
+  ROW(PROCESS, huge_page_bytes, GAUGE, BYTES, "Part of it that lies on huge pages.") \
+  ROW(PROCESS, swap_bytes, GAUGE, BYTES, "Swapped out.") \
+  ROW(PROCESS, mapping_count, GAUGE, MAPPINGS, "Mappings of the process; the kernel allows 65,530.") \
+  ROW(PROCESS, faults_minor, COUNTER, TIMES, "Page faults served without a disk.") \
+  ROW(PROCESS, faults_major, COUNTER, TIMES, "Page faults that waited for one.")
+
+/* Of one size class. slab_bytes - taken_bytes is its fragmentation. */
+#define HAK_CLASS_STATS_ROWS(ROW) \
+  ROW(CLASS, block_bytes, GAUGE, BYTES, "Size of the class's blocks.") \
+  ROW(CLASS, slab_count, GAUGE, SLABS, "Its slabs.") \
+  ROW(CLASS, slab_bytes, GAUGE, BYTES, "Their lengths.") \
+  ROW(CLASS, taken_bytes, GAUGE, BYTES, "Blocks outside the slabs: live, in bins, in flight.") \
+  ROW(CLASS, bin_bytes, GAUGE, BYTES, "Of these, in bins.")
+/* clang-format on */
+
+#define HAK_STATS_FIELD(group, name, kind, unit, sentence) uint64_t name;
+
+struct hak_stats {
+  HAK_STATS_ROWS(HAK_STATS_FIELD)
+};
+struct hak_process_stats {
+  HAK_PROCESS_STATS_ROWS(HAK_STATS_FIELD)
+};
+struct hak_class_stats {
+  HAK_CLASS_STATS_ROWS(HAK_STATS_FIELD)
+};
+
+/* Size classes with slabs, at most. */
+#define HAK_STATS_CLASSES 128
+
+#endif

@@ -1,0 +1,28 @@
+/* format.h: a snapshot of the numbers as text for people, as one JSON object, or as OpenMetrics. */
+#ifndef HAK_TELEMETRY_FORMAT_H
+#define HAK_TELEMETRY_FORMAT_H
+
+#include "base/options.h"
+#include "base/text.h"
+#include "telemetry/stats.h"
+
+/* Grows when a name goes or gets another meaning; names may be added without. */
+#define STATS_SCHEMA 1u
+#define STATS_PREFIX "hakmem_" /* of all names of metrics */
+
+struct stats_snapshot {
+  const char *version; /* of hak_version */
+  uint64_t pid;
+  struct hak_stats stats;
+  struct hak_process_stats process;
+  size_t class_count;
+  struct hak_class_stats classes[HAK_STATS_CLASSES];
+};
+void stats_snapshot_take(struct stats_snapshot *out);
+
+#define STATS_FORMAT_BYTES_MAX ((size_t)160 * 1024) /* of the longest: all classes, all digits */
+
+/* mode: not STATS_OFF. */
+void stats_format(struct text *text, enum stats_mode mode, const struct stats_snapshot *snapshot);
+
+#endif

@@ -1,0 +1,124 @@
+#include "tools/stats_page.h"
+
+#include "telemetry/format.h"
+
+#include <stdio.h>
+
+static const char *const group_heads[STATS_GROUPS] = {
+    [STATS_PART] = "The parts of memory\n\nThey add up to `mapped_bytes`, to within `moving_bytes`, which is 0 when "
+                   "nothing moves.",
+    [STATS_MEMORY] = "Other views of memory",
+    [STATS_HEAP] = "Heaps\n\nA heap is what a thread allocates from; it outlives the thread.",
+    [STATS_REFILL] = "Refills\n\nA malloc that finds a bin empty goes through these stages: inbox, the heap's slabs, a "
+                     "slab made of units, a superslab made of a\nfree range, an arena.",
+    [STATS_FREE] = "Frees\n\nWhat a free does when it does not just push the block into a bin.",
+    [STATS_LARGE] = "Large objects\n\nAbove 256 KiB, or aligned to more than a size class can be.",
+    [STATS_EARLY] = "Unusual ways out",
+    [STATS_PURGE] = "Giving back",
+    [STATS_SYSTEM] = "System calls\n\nThose that hakmem makes itself. `calls_map` is what earlier reports call "
+                     "mmap_total.",
+    [STATS_POLICY] = "The policy engine\n\n[policy.md](policy.md) says what it does.",
+};
+
+static const char before_tables[] =
+    "# Counters\n"
+    "\n"
+    "Made from the table in `include/hakmem/stats.h` by `hakmem-stats --markdown`.\n"
+    "\n"
+    "| to get them | do |\n"
+    "|---|---|\n"
+    "| a few lines for people, when the program ends | `HAKMEM_STATS=text` |\n"
+    "| all, as one JSON object on one line | `HAKMEM_STATS=json`; [stats.schema.json](stats.schema.json) describes it "
+    "|\n"
+    "| all, as OpenMetrics text | `HAKMEM_STATS=openmetrics` |\n"
+    "| in a file, for Prometheus' textfile collector | `HAKMEM_STATS_FILE=/var/lib/node_exporter/hakmem.%p.prom`: put "
+    "in "
+    "place whole when the program ends; `%p` is the process id, children write too |\n"
+    "| in the program | `hak_stats_get`, `hak_process_stats_get`, `hak_stats_classes_get` of `hakmem/hakmem.h` |\n"
+    "| by glibc's names | `malloc_info(0, file)`: all; `malloc_stats()`: as text on stderr; `mallinfo2()`: see below "
+    "|\n"
+    "| from one form into another | `hakmem-stats --openmetrics FILE`, where FILE has the JSON |\n"
+    "\n"
+    "In OpenMetrics a name begins with `hakmem_`, a counter's ends with `_total`, and the label `pid` tells processes "
+    "apart. The\n"
+    "number `schema` in the JSON grows when a name goes or gets another meaning; names may be added without.\n"
+    "\n"
+    "Nothing is counted on the fast path of malloc and free: what a bin serves or takes leaves no trace here. Each "
+    "heap "
+    "counts for\n"
+    "itself, and reading adds the heaps up while the program runs: each number is right at some time during the "
+    "call.\n";
+
+static const char after_tables[] =
+    "\n"
+    "## mallinfo2\n"
+    "\n"
+    "| field | is |\n"
+    "|---|---|\n"
+    "| `arena` | `heap_bytes` - `large_bytes` + `unit_free_bytes` |\n"
+    "| `uordblks` | `live_bytes` - `large_bytes` |\n"
+    "| `fordblks` | `arena` - `uordblks` |\n"
+    "| `fsmblks` | `bin_bytes` |\n"
+    "| `hblks`, `hblkhd` | `large_count`, `large_bytes` |\n"
+    "| `keepcost` | `unit_free_bytes` + `large_cached_bytes` |\n"
+    "\n"
+    "`mallinfo` has the same in ints: what does not fit is INT_MAX. The other fields are 0.\n";
+
+static void print_table(const struct stats_field *fields, size_t count, enum stats_group group) {
+  printf("\n| name | kind | unit | what it says |\n|---|---|---|---|\n");
+  for (size_t i = 0; i < count; i++)
+    if (fields[i].group == group)
+      printf("| `%s` | %s | %s | %s |\n", fields[i].name, fields[i].kind == STATS_COUNTER ? "counter" : "gauge",
+             fields[i].unit, fields[i].sentence);
+}
+
+void stats_page_print(void) {
+  fputs(before_tables, stdout);
+  for (unsigned group = 0; group < STATS_GROUPS; group++) {
+    printf("\n## %s\n", group_heads[group]);
+    print_table(stats_fields, stats_field_count, (enum stats_group)group);
+  }
+  printf("\n## The process as the kernel sees it\n\nOf the whole program, not hakmem alone: "
+         "`hak_process_stats_get`.\n");
+  print_table(stats_process_fields, stats_process_field_count, STATS_PROCESS);
+  printf("\n## Size classes\n\nOne row a class that has slabs: `hak_stats_classes_get`, `classes` in the JSON, "
+         "`hakmem_class_...{block_bytes=\"...\"}` in OpenMetrics.\n"
+         "`slab_bytes` - `taken_bytes` is a class's fragmentation.\n");
+  print_table(stats_class_fields, stats_class_field_count, STATS_CLASS);
+  fputs(after_tables, stdout);
+}
+
+static void print_properties(const char *margin, const struct stats_field *fields, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    printf(",\n%s\"%s\": {\"type\": \"integer\", \"minimum\": 0, \"description\": \"%s\", \"x-kind\": \"%s\", "
+           "\"x-unit\": \"%s\"}",
+           margin, fields[i].name, fields[i].sentence, fields[i].kind == STATS_COUNTER ? "counter" : "gauge",
+           fields[i].unit);
+}
+
+static void print_names(const struct stats_field *fields, size_t count, const char *first) {
+  for (size_t i = 0; i < count; i++)
+    printf("%s\"%s\"", i ? ", " : first, fields[i].name);
+}
+
+void stats_schema_print(void) {
+  printf("{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n"
+         "  \"title\": \"What HAKMEM_STATS=json prints when a program ends\",\n"
+         "  \"type\": \"object\",\n  \"properties\": {\n"
+         "    \"hakmem\": {\"type\": \"string\", \"pattern\": \"^hakmem [0-9]+\\\\.[0-9]+\\\\.[0-9]+ \"},\n"
+         "    \"schema\": {\"const\": %u},\n    \"pid\": {\"type\": \"integer\", \"minimum\": 1}",
+         STATS_SCHEMA);
+  print_properties("    ", stats_process_fields, stats_process_field_count);
+  print_properties("    ", stats_fields, stats_field_count);
+  printf(",\n    \"classes\": {\n      \"type\": \"array\",\n      \"maxItems\": %d,\n      \"items\": {\n"
+         "        \"type\": \"object\",\n        \"properties\": {\n"
+         "          \"%s\": {\"type\": \"integer\", \"minimum\": 16, \"description\": \"%s\"}",
+         HAK_STATS_CLASSES, stats_class_fields[0].name, stats_class_fields[0].sentence);
+  print_properties("          ", stats_class_fields + 1, stats_class_field_count - 1);
+  printf("\n        },\n        \"required\": [");
+  print_names(stats_class_fields, stats_class_field_count, "");
+  printf("]\n      }\n    }\n  },\n  \"required\": [\"hakmem\", \"schema\", \"pid\"");
+  print_names(stats_process_fields, stats_process_field_count, ", ");
+  print_names(stats_fields, stats_field_count, ", ");
+  printf(", \"classes\"]\n}\n");
+}

@@ -1,0 +1,452 @@
+/* Each row of hakmem/stats.h rises when what it counts happens: one row here for each there, none left out. And the fast
+ * path moves no counter.
+ *
+ * Positive control: with `deaf`, nothing is caused; a CHECK must fail.
+ */
+#include "../check.h"
+
+#include <hakmem/hakmem.h>
+
+#include "heap/heap.h"
+#include "map/metadata.h"
+#include "map/superslab.h"
+#include "os/os.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+
+#define MIB ((size_t)1 << 20)
+#define TOUCH_BYTES 4096
+
+static _Atomic uint64_t later_ms;
+static _Atomic bool purge_refused, metadata_refused;
+static bool frees_while_read, is_deaf;
+static void *moving;
+
+uint64_t __real_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void) { return __real_os_milliseconds() + atomic_load(&later_ms); }
+static void pass(uint64_t ms) { atomic_fetch_add(&later_ms, ms); }
+
+bool __real_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size) {
+  return !atomic_load(&purge_refused) && __real_os_purge(address, size);
+}
+
+void *__real_metadata_take(unsigned order);
+void *__wrap_metadata_take(unsigned order);
+void *__wrap_metadata_take(unsigned order) {
+  return atomic_load(&metadata_refused) ? NULL : __real_metadata_take(order);
+}
+
+void __real_units_stats(struct unit_stats *out);
+void __wrap_units_stats(struct unit_stats *out);
+void __wrap_units_stats(struct unit_stats *out) {
+  __real_units_stats(out);
+  if (frees_while_read) {
+    hak_free(moving);
+    moving = NULL;
+  }
+}
+
+static void set(const char *name, const char *value) { CHECK(hak_option_set(name, value) == 0); }
+
+/* All its objects have one call site. */
+__attribute__((noinline)) static void *filled(size_t size) {
+  char *block = hak_malloc(size);
+  CHECK(block != NULL);
+  for (size_t at = 0; at < size; at += TOUCH_BYTES)
+    block[at] = 1;
+  return block;
+}
+
+/* --- what happens --- */
+
+#define KEPT_MAX 400000
+static void *kept[KEPT_MAX];
+static int kept_count;
+
+static void keep(size_t size, int count) {
+  for (int i = 0; i < count; i++) {
+    CHECK(kept_count < KEPT_MAX);
+    kept[kept_count++] = filled(size);
+  }
+}
+
+static void drop_but(int one_in) {
+  int stay = 0;
+  for (int i = 0; i < kept_count; i++)
+    if (one_in && i % one_in == 0)
+      kept[stay++] = kept[i];
+    else
+      hak_free(kept[i]);
+  kept_count = stay;
+}
+static void drop(void) { drop_but(0); }
+
+static void one_block(void) { keep(100, 1); }
+static void block_freed(void) { hak_free(filled(100)); }
+static void many_small(void) { keep(64, 100000); }
+static void small_come_and_go(void) {
+  many_small();
+  drop();
+}
+static void slabs_and_trim(void) {
+  small_come_and_go();
+  hak_trim(0);
+}
+static void some_slabs_stay(void) {
+  drop();
+  hak_trim(0);
+  keep(2000, 3000);
+  for (int i = 1; i < kept_count; i++)
+    hak_free(kept[i]);
+  kept_count = 1;
+}
+static void holes(void) {
+  many_small();
+  drop_but(2000);
+  hak_trim(0);
+}
+static void bins_idle(void) {
+  small_come_and_go();
+  for (int i = 0; i < 20000; i++)
+    hak_free(hak_malloc(0));
+}
+static void zero_bytes(void) {
+  void *blocks[2] = {hak_malloc(0), hak_malloc(0)};
+  hak_free(blocks[0]);
+  hak_free(blocks[1]);
+}
+
+static void one_large(void) { keep(MIB, 1); }
+static void large_freed(void) { hak_free(filled(MIB + 1)); }
+static void large_changing(void) {
+  for (size_t size = 1; size < 8; size++)
+    hak_free(filled(size * MIB + 1));
+}
+static void steady_site(void) {
+  for (int i = 0; i < 8; i++)
+    hak_free(filled(3 * MIB));
+}
+static void cache_emptied(void) {
+  steady_site();
+  hak_trim(0);
+}
+static void one_mapping(void) { keep(64 * MIB, 1); }
+static void mapping_ended(void) {
+  set("large_cache_mb", "0");
+  hak_free(filled(64 * MIB));
+  set("large_cache_mb", NULL);
+}
+static void mapping_grown(void) {
+  void *block = filled(64 * MIB);
+  block = hak_realloc(block, 100 * MIB);
+  CHECK(block != NULL);
+  hak_free(block);
+}
+static void many_large(void) {
+  for (int i = 0; i < 80; i++)
+    kept[kept_count++] = hak_malloc(16 * MIB);
+  drop();
+}
+static void read_while_moving(void) {
+  moving = filled(MIB + 2);
+  frees_while_read = true;
+}
+
+/* --- other threads --- */
+
+static void in_thread(void *(*run)(void *), void *argument) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run, argument) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void *take_one(void *out) {
+  *(void **)out = filled(1000);
+  return NULL;
+}
+static void *take_and_drop(void *unused) {
+  hak_free(filled(1000));
+  return unused;
+}
+static void thread_of_old(void) {
+  in_thread(take_and_drop, NULL);
+  in_thread(take_and_drop, NULL);
+}
+static void thread_ended(void) {
+  in_thread(take_and_drop, NULL);
+  hak_trim(0);
+}
+static pthread_barrier_t together;
+static void *take_together(void *unused) {
+  pthread_barrier_wait(&together);
+  hak_free(filled(1000));
+  pthread_barrier_wait(&together);
+  return unused;
+}
+static void threads_together(void) {
+  pthread_t threads[8];
+  pthread_barrier_init(&together, NULL, 8);
+  for (int i = 0; i < 8; i++)
+    CHECK(pthread_create(&threads[i], NULL, take_together, NULL) == 0);
+  for (int i = 0; i < 8; i++)
+    pthread_join(threads[i], NULL);
+}
+static void free_of_other(void) {
+  void *block;
+  in_thread(take_one, &block);
+  hak_free(block);
+}
+static void *free_all(void *unused) {
+  drop();
+  return unused;
+}
+static void freed_elsewhere(void) {
+  keep(48, 5000);
+  in_thread(free_all, NULL);
+  keep(48, 5000);
+}
+static void *free_without_memory(void *block) {
+  atomic_store(&metadata_refused, true);
+  hak_free(block);
+  atomic_store(&metadata_refused, false);
+  return NULL;
+}
+static void freed_by_hand(void) { in_thread(free_without_memory, filled(1000)); }
+
+static int refuse(size_t wanted_bytes, void *context) {
+  (void)wanted_bytes, (void)context;
+  return 0;
+}
+static void *contend(void *unused) {
+  for (int i = 0; i < 20000; i++)
+    hak_limit_callback_set(NULL, NULL);
+  return unused;
+}
+static void two_at_a_lock(void) {
+  struct hak_stats stats;
+  uint64_t before = 0;
+  for (int i = 0; i < 500; i++) {
+    pthread_t threads[4];
+    for (int j = 0; j < 4; j++)
+      CHECK(pthread_create(&threads[j], NULL, contend, NULL) == 0);
+    for (int j = 0; j < 4; j++)
+      pthread_join(threads[j], NULL);
+    hak_stats_get(&stats);
+    if (i > 0 && stats.calls_futex > before)
+      return;
+    before = stats.calls_futex;
+  }
+}
+
+/* --- out of the usual --- */
+
+static void foreign(void) {
+  static char block[64];
+  hak_free(test_opaque(block));
+}
+static void interrupted(void) {
+  CHECK(slow_path_begin());
+  void *block = hak_malloc(MIB); /* as a signal handler would */
+  CHECK(block != NULL);
+  hak_free(block);
+  slow_path_end();
+}
+static void refused(void) {
+  hak_limit_callback_set(refuse, NULL);
+  set("limit_mb", "1");
+  CHECK(test_opaque(hak_malloc(200 * MIB)) == NULL && errno == ENOMEM);
+  set("limit_mb", NULL);
+  hak_limit_callback_set(NULL, NULL);
+}
+static void limited(void) { set("limit_mb", "4000"); }
+static void purges_due(void) {
+  set("keep_mb", "0");
+  set("purge_delay_ms", "0");
+  for (int i = 0; i < 20; i++) {
+    large_changing();
+    pass(10);
+  }
+}
+static void purge_in_vain(void) {
+  atomic_store(&purge_refused, true);
+  large_changing();
+  hak_trim(0);
+  atomic_store(&purge_refused, false);
+}
+static void look_at_process(void) {
+  struct hak_process_stats process;
+  hak_process_stats_get(&process);
+}
+/* Now and then the objects live long: what was best a while ago is not. */
+static void learn(void) {
+  set("policy", "evolving");
+  for (int i = 0; i < 6000; i++) {
+    void *block = hak_malloc(2 * MIB);
+    *(char *)block = 1;
+    pass(1);
+    hak_free(block);
+    pass(i / 1000 % 2 ? 3000 : 5);
+  }
+  set("policy", "off");
+}
+
+/* --- the rows --- */
+
+#define ROW(name, cause) {#name, offsetof(struct hak_stats, name), cause}
+static const struct row {
+  const char *name;
+  size_t offset;
+  void (*cause)(void);
+} rows[] = {
+    ROW(live_bytes, one_block),
+    ROW(bin_bytes, block_freed),
+    ROW(bin_blocks, block_freed),
+    ROW(in_flight_bytes, free_of_other),
+    ROW(slab_free_bytes, one_block),
+    ROW(unit_free_bytes, some_slabs_stay),
+    ROW(unit_purged_bytes, one_block),
+    ROW(extent_free_bytes, large_changing),
+    ROW(extent_purged_bytes, slabs_and_trim),
+    ROW(extent_unused_bytes, one_block),
+    ROW(large_cached_bytes, steady_site),
+    ROW(metadata_bytes, one_block),
+    ROW(mapped_bytes, one_block),
+    ROW(moving_bytes, read_while_moving),
+    ROW(committed_bytes, one_block),
+    ROW(large_mapping_bytes, one_mapping),
+    ROW(large_mapping_count, one_mapping),
+    ROW(reserved_bytes, one_block),
+    ROW(heap_bytes, one_block),
+    ROW(heap_peak_bytes, one_block),
+    ROW(large_bytes, one_large),
+    ROW(large_count, one_large),
+    ROW(limit_bytes, limited),
+    ROW(heap_count, threads_together),
+    ROW(heap_parked_count, thread_ended),
+    ROW(heaps_adopted, thread_of_old),
+    ROW(heaps_swept, thread_ended),
+    ROW(refills, many_small),
+    ROW(refilled_blocks, many_small),
+    ROW(refills_from_inbox, freed_elsewhere),
+    ROW(refills_from_slab, many_small),
+    ROW(slabs_opened, many_small),
+    ROW(slabs_closed, slabs_and_trim),
+    ROW(superslabs_opened, many_small),
+    ROW(superslabs_closed, slabs_and_trim),
+    ROW(arena_commits, many_large),
+    ROW(arenas_reserved, many_large),
+    ROW(bin_growths, small_come_and_go),
+    ROW(bin_shrinks, bins_idle),
+    ROW(bin_overflows, small_come_and_go),
+    ROW(flushes, small_come_and_go),
+    ROW(flushed_blocks, small_come_and_go),
+    ROW(remote_frees, freed_elsewhere),
+    ROW(envelopes_sent, freed_elsewhere),
+    ROW(inbox_drains, freed_elsewhere),
+    ROW(inbox_blocks, freed_elsewhere),
+    ROW(frees_by_hand, freed_by_hand),
+    ROW(large_frees, large_freed),
+    ROW(foreign_frees, foreign),
+    ROW(large_allocations, large_freed),
+    ROW(cache_puts, steady_site),
+    ROW(cache_hits, steady_site),
+    ROW(cache_hits_of_site, steady_site),
+    ROW(cache_misses, many_large),
+    ROW(cache_evictions, cache_emptied),
+    ROW(slow_calls_filled, zero_bytes),
+    ROW(slow_calls_interrupting, interrupted),
+    ROW(blocks_lost, interrupted),
+    ROW(memory_retries, refused),
+    ROW(limit_callbacks, refused),
+    ROW(memory_refusals, refused),
+    ROW(reclaim_rounds, purges_due),
+    ROW(purges, purges_due),
+    ROW(purged_bytes, purges_due),
+    ROW(purges_refused, purge_in_vain),
+    ROW(hole_batches, holes),
+    ROW(trims, slabs_and_trim),
+    ROW(calls, one_mapping),
+    ROW(calls_map, one_mapping),
+    ROW(calls_unmap, mapping_ended),
+    ROW(calls_protect, many_large),
+    ROW(calls_advise, slabs_and_trim),
+    ROW(calls_remap, mapping_grown),
+    ROW(calls_futex, two_at_a_lock),
+    ROW(calls_other, look_at_process),
+    ROW(policy_arms, learn),
+    ROW(policy_matches, learn),
+    ROW(policy_switches, learn),
+    ROW(policy_cost_ns, learn),
+    ROW(policy_fixed_ns, learn),
+    ROW(policy_best_ns, learn),
+};
+#define ROWS (sizeof rows / sizeof rows[0])
+_Static_assert(ROWS == sizeof(struct hak_stats) / sizeof(uint64_t), "each number is raised by something");
+
+static uint64_t value(const struct row *row) {
+  struct hak_stats stats;
+  uint64_t found;
+  hak_stats_get(&stats);
+  memcpy(&found, (const char *)&stats + row->offset, sizeof found);
+  return found;
+}
+
+/* In a process of its own, as nothing else was done there. */
+static void row_check(const struct row *row) {
+  alarm(60);
+  uint64_t before = value(row);
+  if (!is_deaf)
+    row->cause();
+  uint64_t after = value(row);
+  CHECK_SAY(after > before, "%s: %lu before %lu", row->name, before, after);
+}
+
+#define COUNTER 1
+#define GAUGE 0
+#define IS_COUNTER(group, name, kind, unit, sentence) kind,
+static const int is_counter[] = {HAK_STATS_ROWS(IS_COUNTER)};
+
+static void fast_path_check(void) {
+  struct hak_stats before, after;
+  hak_free(filled(100));
+  hak_stats_get(&before);
+  for (int i = 0; i < 10000; i++)
+    hak_free(test_opaque(hak_malloc(100)));
+  hak_stats_get(&after);
+  for (size_t i = 0; i < ROWS; i++)
+    if (is_counter[i])
+      CHECK_SAY(((const uint64_t *)&before)[i] == ((const uint64_t *)&after)[i], "counter %zu moved", i);
+}
+
+static void run_alone(void (*check)(const struct row *), const struct row *row) {
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    check(row);
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK_SAY(status == 0, "%s: the process ended with %x", row ? row->name : "the fast path", (unsigned)status);
+}
+
+static void fast_path_row(const struct row *unused) {
+  (void)unused;
+  fast_path_check();
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  if (TEST_TSAN || TEST_EMULATED)
+    test_skip("processes with threads of their own are not forked here");
+  is_deaf = argc > 1 && strcmp(argv[1], "deaf") == 0;
+  for (size_t i = 0; i < ROWS; i++)
+    run_alone(row_check, &rows[i]);
+  run_alone(fast_path_row, NULL);
+  printf("events: ok (%zu rows)\n", ROWS);
+  return 0;
+}

@@ -1,0 +1,76 @@
+/* format: the longest report of each kind fits; a file's pattern; the table's sums. */
+#include "unit.h"
+
+#include "telemetry/format.h"
+#include "telemetry/report.h"
+
+static struct stats_snapshot longest(void) {
+  static char version[200];
+  struct stats_snapshot snapshot;
+  memset(&snapshot, 0xff, sizeof snapshot); /* all numbers have all digits */
+  memset(version, 'v', sizeof version - 1);
+  snapshot.version = version;
+  snapshot.class_count = HAK_STATS_CLASSES;
+  return snapshot;
+}
+
+static void the_longest_fits(void **state) {
+  (void)state;
+  static char bytes[STATS_FORMAT_BYTES_MAX];
+  static struct stats_snapshot snapshot;
+  snapshot = longest();
+  for (enum stats_mode mode = STATS_TEXT; mode <= STATS_OPENMETRICS; mode++) {
+    struct text text = TEXT_IN(bytes);
+    stats_format(&text, mode, &snapshot);
+    assert_true(text.length > 200 && text.length + 1 < text.capacity);
+    assert_int_equal(text.bytes[text.length - 1], '\n');
+    /* The control: what is cut off shows. */
+    struct text cut = {.bytes = bytes, .capacity = text.length};
+    stats_format(&cut, mode, &snapshot);
+    assert_true(cut.length + 1 == cut.capacity);
+  }
+}
+
+static void paths(void **state) {
+  (void)state;
+  static const struct {
+    const char *pattern, *path;
+  } rows[] = {{"/a", "/a"}, {"/a.%p", "/a.77"}, {"%p%p", "7777"}, {"100%%", "100%"}, {"a%%p", "a%p"},
+              {"a%", "a%"}, {"%x%p", "%x77"},   {"", ""},         {"%%%p%%", "%77%"}};
+  char path[16];
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    assert_true(stats_path(rows[i].pattern, 77, path, sizeof path));
+    assert_string_equal(path, rows[i].path);
+  }
+  assert_false(stats_path("/a/name/that/is/long", 77, path, sizeof path));
+  assert_false(stats_path("/a/name/%p", UINT64_MAX, path, sizeof path));
+}
+
+static void parts(void **state) {
+  (void)state;
+  struct hak_stats stats = {.live_bytes = 1,
+                            .bin_bytes = 10,
+                            .in_flight_bytes = 100,
+                            .slab_free_bytes = 1000,
+                            .unit_free_bytes = 10000,
+                            .unit_purged_bytes = 100000,
+                            .extent_free_bytes = 1000000,
+                            .extent_purged_bytes = 10000000,
+                            .extent_unused_bytes = 100000000,
+                            .large_cached_bytes = 1000000000,
+                            .metadata_bytes = 10000000000,
+                            .large_bytes = 5,
+                            .mapped_bytes = 5,
+                            .bin_blocks = 5,
+                            .purged_bytes = 5};
+  assert_true(stats_parts_sum(&stats) == 11111111111u);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_longest_fits),
+      cmocka_unit_test(paths),
+      cmocka_unit_test(parts),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
