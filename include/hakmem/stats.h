@@ -25,7 +25,8 @@
   ROW(PART, extent_unused_bytes, GAUGE, BYTES, "The ends of the arenas, from where nothing was ever taken.") \
   ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges that wait in the BigCache.") \
   ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped; most of it is never touched.") \
-  ROW(MEMORY, mapped_bytes, GAUGE, BYTES, "All that is accessible: committed_bytes, large_mapping_bytes and metadata_bytes.") \
+  ROW(PART, profile_table_bytes, GAUGE, BYTES, "Tables of the heap profile, as mapped.") \
+  ROW(MEMORY, mapped_bytes, GAUGE, BYTES, "All that is accessible: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes.") \
   ROW(MEMORY, moving_bytes, GAUGE, BYTES, "Changed its place while these numbers were read, or was lost to a fork that met it on its way.") \
   ROW(MEMORY, committed_bytes, GAUGE, BYTES, "The accessible part of the arenas.") \
   ROW(MEMORY, large_mapping_bytes, GAUGE, BYTES, "Large objects and cached ranges that are mappings of their own.") \
@@ -69,6 +70,11 @@
   ROW(LARGE, cache_hits_of_site, COUNTER, TIMES, "Of these, the range was freed by an object of the same call site.") \
   ROW(LARGE, cache_misses, COUNTER, TIMES, "The BigCache had no range that fits.") \
   ROW(LARGE, cache_evictions, COUNTER, TIMES, "A range of the BigCache was given up.") \
+  ROW(COUNTED, mallocs, COUNTER, BLOCKS, "Blocks allocated while they were counted; large objects are in large_allocations.") \
+  ROW(COUNTED, frees, COUNTER, BLOCKS, "Blocks freed while they were counted; large objects are in large_frees.") \
+  ROW(COUNTED, profile_samples, GAUGE, BLOCKS, "Live blocks and large objects that the heap profile has as samples.") \
+  ROW(COUNTED, profile_live_bytes, GAUGE, BYTES, "Live bytes that these stand for.") \
+  ROW(COUNTED, profile_dropped_bytes, COUNTER, BYTES, "What samples stood for that there was no memory for.") \
   ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled after all: malloc(0), or a heap that was adopted.") \
   ROW(EARLY, slow_calls_interrupting, COUNTER, TIMES, "malloc in a signal handler that had interrupted a slow path: a mapping of its own.") \
   ROW(EARLY, blocks_lost, COUNTER, BLOCKS, "Freed in such a handler, and lost.") \
@@ -113,7 +119,9 @@
   ROW(CLASS, slab_count, GAUGE, SLABS, "Its slabs.") \
   ROW(CLASS, slab_bytes, GAUGE, BYTES, "Their lengths.") \
   ROW(CLASS, taken_bytes, GAUGE, BYTES, "Blocks outside the slabs: live, in bins, in flight.") \
-  ROW(CLASS, bin_bytes, GAUGE, BYTES, "Of these, in bins.")
+  ROW(CLASS, bin_bytes, GAUGE, BYTES, "Of these, in bins.") \
+  ROW(CLASS, mallocs, COUNTER, BLOCKS, "Blocks allocated while they were counted.") \
+  ROW(CLASS, frees, COUNTER, BLOCKS, "Blocks freed while they were counted.")
 /* clang-format on */
 
 #define HAK_STATS_FIELD(group, name, kind, unit, sentence) uint64_t name;

@@ -69,6 +69,13 @@ static void format_text(struct text *text, const struct stats_snapshot *snapshot
   text_count(text, ", remote frees ", s->remote_frees);
   text_count(text, ", heaps ", s->heap_count);
   text_string(text, "\n");
+  if (s->mallocs > 0) {
+    text_count(text, "hakmem: counted: mallocs ", s->mallocs);
+    text_count(text, ", frees ", s->frees);
+    text_count(text, "; large objects ", s->large_allocations);
+    text_count(text, ", freed ", s->large_frees);
+    text_string(text, "\n");
+  }
   if (s->policy_fixed_ns > 0) {
     text_count(text, "hakmem: policy decides about ", s->policy_arms);
     text_count(text, " call sites by size, after ", s->policy_matches);

@@ -10,6 +10,7 @@
 #include "map/usage.h"
 #include "os/os.h"
 #include "os/process.h"
+#include "profile/profile.h"
 #include "reclaim/reclaim.h"
 
 #include <string.h>
@@ -78,7 +79,8 @@ static void add_heap(struct hak_stats *out, struct heap *heap) {
   lock_give(&heap->lock);
   out->envelopes_sent += atomic_load_explicit(&heap->outbox.envelopes_sent, memory_order_relaxed);
   out->remote_frees += atomic_load_explicit(&heap->outbox.remote_frees, memory_order_relaxed);
-  out->heap_parked_count += atomic_load_explicit(&heap->parked, memory_order_relaxed);
+  out->heap_count += !heap->is_shared;
+  out->heap_parked_count += !heap->is_shared && atomic_load_explicit(&heap->parked, memory_order_relaxed);
 }
 
 /* Counted as live by the heaps that own the blocks. */
@@ -98,7 +100,6 @@ static void add_heaps(struct hak_stats *out) {
   add_outboxes(out, heaps);
   struct heaps_counters counters;
   heaps_counters(&counters);
-  out->heap_count = heaps;
   out->heaps_adopted = counters.adopted;
   out->heaps_swept = counters.swept;
 }
@@ -144,6 +145,15 @@ static void add_large(struct hak_stats *out) {
   out->cache_evictions = large.evictions;
 }
 
+static void add_profile(struct hak_stats *out) {
+  struct profile_stats profile;
+  profile_stats(&profile);
+  out->profile_table_bytes = profile.table_bytes;
+  out->profile_samples = profile.samples;
+  out->profile_live_bytes = profile.live_bytes;
+  out->profile_dropped_bytes = profile.dropped_bytes;
+}
+
 static void add_memory(struct hak_stats *out) {
   struct unit_stats units;
   struct extent_stats extents;
@@ -154,7 +164,8 @@ static void add_memory(struct hak_stats *out) {
   extents_stats(&extents);
   add_extents(out, &extents);
   out->metadata_bytes = metadata_bytes() + map_bytes();
-  out->mapped_bytes = out->committed_bytes + out->large_mapping_bytes + out->metadata_bytes;
+  add_profile(out);
+  out->mapped_bytes = out->committed_bytes + out->large_mapping_bytes + out->metadata_bytes + out->profile_table_bytes;
   out->heap_bytes = usage_taken();
   out->heap_peak_bytes = usage_taken_peak();
   out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();
@@ -205,11 +216,21 @@ static void add_policy(struct hak_stats *out) {
   out->policy_fixed_ns = learned.totals.fixed[evolve_best_fixed(learned.totals.fixed)];
 }
 
+static void add_counted(struct hak_stats *out) {
+  struct class_counts counts[HAK_CLASS_COUNT];
+  tally_counts(counts);
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    out->mallocs += counts[cls].allocated;
+    out->frees += counts[cls].freed;
+  }
+}
+
 void hak_stats_get(struct hak_stats *out) {
   *out = (struct hak_stats){0};
   size_t ended = usage_moves_ended(); /* before the first look, and what was begun after the last */
   add_memory(out);
   out->moving_bytes = usage_moves_begun() - ended;
+  add_counted(out);
   add_events(out);
   add_purges(out);
   add_calls(out);
@@ -252,9 +273,13 @@ size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count) {
   uint32_t heaps = heap_count();
   for (uint32_t id = 1; id <= heaps; id++)
     add_classes(classes, heap_by_id(id));
+  struct class_counts counts[HAK_CLASS_COUNT];
+  tally_counts(counts);
   size_t written = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT && written < count; cls++)
-    if (classes[cls].slab_count > 0) {
+    if (classes[cls].slab_count > 0 || counts[cls].allocated > 0) {
+      classes[cls].mallocs = counts[cls].allocated;
+      classes[cls].frees = counts[cls].freed;
       out[written] = classes[cls];
       out[written++].block_bytes = class_bytes(cls);
     }

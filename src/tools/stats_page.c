@@ -13,6 +13,9 @@ static const char *const group_heads[STATS_GROUPS] = {
                      "slab made of units, a superslab made of a\nfree range, an arena.",
     [STATS_FREE] = "Frees\n\nWhat a free does when it does not just push the block into a bin.",
     [STATS_LARGE] = "Large objects\n\nAbove 256 KiB, or aligned to more than a size class can be.",
+    [STATS_COUNTED] =
+        "Counted and sampled\n\nBlocks are counted with `HAKMEM_COUNT=1`, and while a heap profile samples "
+        "them\n([profiling.md](profiling.md)).",
     [STATS_EARLY] = "Unusual ways out",
     [STATS_PURGE] = "Giving back",
     [STATS_SYSTEM] = "System calls\n\nThose that hakmem makes itself. `calls_map` is what earlier reports call "

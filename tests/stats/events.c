@@ -19,7 +19,7 @@
 #define TOUCH_BYTES 4096
 
 static _Atomic uint64_t later_ms;
-static _Atomic bool purge_refused, metadata_refused;
+static _Atomic bool purge_refused, metadata_refused, map_refused;
 static bool frees_while_read, is_deaf;
 static void *moving;
 
@@ -32,6 +32,12 @@ bool __real_os_purge(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size) {
   return !atomic_load(&purge_refused) && __real_os_purge(address, size);
+}
+
+void *__real_os_map(size_t size, size_t alignment);
+void *__wrap_os_map(size_t size, size_t alignment);
+void *__wrap_os_map(size_t size, size_t alignment) {
+  return atomic_load(&map_refused) ? NULL : __real_os_map(size, alignment);
 }
 
 void *__real_metadata_take(unsigned order);
@@ -294,6 +300,21 @@ static void learn(void) {
   set("policy", "off");
 }
 
+static void counted(void) {
+  set("count", "on");
+  for (int i = 0; i < 100; i++)
+    block_freed();
+}
+static void sampled(void) {
+  CHECK(hak_profile_start(1) == 0);
+  keep(500, 10);
+}
+static void sampled_without_memory(void) {
+  atomic_store(&map_refused, true);
+  sampled();
+  atomic_store(&map_refused, false);
+}
+
 /* --- the rows --- */
 
 #define ROW(name, cause) {#name, offsetof(struct hak_stats, name), cause}
@@ -357,6 +378,12 @@ static const struct row {
     ROW(cache_hits_of_site, steady_site),
     ROW(cache_misses, many_large),
     ROW(cache_evictions, cache_emptied),
+    ROW(mallocs, counted),
+    ROW(frees, counted),
+    ROW(profile_samples, sampled),
+    ROW(profile_live_bytes, sampled),
+    ROW(profile_dropped_bytes, sampled_without_memory),
+    ROW(profile_table_bytes, sampled),
     ROW(slow_calls_filled, zero_bytes),
     ROW(slow_calls_interrupting, interrupted),
     ROW(blocks_lost, interrupted),

@@ -43,7 +43,7 @@ void __wrap_large_stats(struct large_stats *out) {
 #define PLACES 512
 #define PART_SUM(group, name, kind, unit, sentence) +(IS_##group ? stats->name : 0)
 enum { IS_PART = 1, IS_MEMORY = 0, IS_HEAP = 0, IS_REFILL = 0, IS_FREE = 0 };
-enum { IS_LARGE = 0, IS_EARLY = 0, IS_PURGE = 0, IS_SYSTEM = 0, IS_POLICY = 0 };
+enum { IS_LARGE = 0, IS_COUNTED = 0, IS_EARLY = 0, IS_PURGE = 0, IS_SYSTEM = 0, IS_POLICY = 0 };
 
 static _Atomic(void *) places[PLACES]; /* whoever takes a block from here frees it */
 static _Atomic int ending;
