@@ -310,6 +310,8 @@ static void sampled(void) {
   keep(500, 10);
 }
 static void sampled_without_memory(void) {
+  counted(); /* there is memory for blocks and for counting, not for the profile's tables */
+  keep(500, 10);
   atomic_store(&map_refused, true);
   sampled();
   atomic_store(&map_refused, false);
