@@ -18,6 +18,9 @@ class Weight(NamedTuple):
         return Weight(self.bytes + other.bytes, self.objects + other.objects)
 
 
+NOTHING = Weight()
+
+
 @dataclass(frozen=True)
 class Stack:
     frames: tuple[Frame, ...]  # the outermost first
@@ -27,14 +30,14 @@ class Stack:
 @dataclass
 class Function:
     frame: Frame
-    own: Weight = Weight()  # of stacks that end in it
-    whole: Weight = Weight()  # of stacks that go through it, each once
+    own: Weight = NOTHING  # of stacks that end in it
+    whole: Weight = NOTHING  # of stacks that go through it, each once
 
 
 @dataclass
 class Node:
     frame: Frame
-    weight: Weight = Weight()
+    weight: Weight = NOTHING
     children: dict[Frame, "Node"] = field(default_factory=dict)
 
     def by_size(self) -> list["Node"]:
@@ -47,7 +50,7 @@ def merged(stacks: Iterable[Stack]) -> list[Stack]:
     """Stacks of the same names are one: they differ in addresses inside a function only. The largest first, none empty."""
     sums: dict[tuple[Frame, ...], Weight] = {}
     for stack in stacks:
-        sums[stack.frames] = sums.get(stack.frames, Weight()).plus(stack.weight)
+        sums[stack.frames] = sums.get(stack.frames, NOTHING).plus(stack.weight)
     found = [Stack(frames, weight) for frames, weight in sums.items() if any(weight)]
     return sorted(found, key=lambda stack: (-stack.weight.bytes, -stack.weight.objects, stack.frames))
 
@@ -67,7 +70,7 @@ def functions(stacks: Iterable[Stack]) -> list[Function]:
 
 
 def total(stacks: Iterable[Stack]) -> Weight:
-    made = Weight()
+    made = NOTHING
     for stack in stacks:
         made = made.plus(stack.weight)
     return made

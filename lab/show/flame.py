@@ -57,7 +57,9 @@ def boxes(root: Node) -> list[Box]:
 def title(node: Node, whole: int) -> str:
     name = plain(node.frame.name, TITLE_LENGTH_MAX)
     where = f" [{module(node.frame)}]" if node.frame.file else ""
-    return f"{name}{where}\n{size(node.weight.bytes)}, {share(node.weight.bytes, whole)}, {objects(node.weight.objects)}"
+    return (
+        f"{name}{where}\n{size(node.weight.bytes)}, {share(node.weight.bytes, whole)}, {objects(node.weight.objects)}"
+    )
 
 
 def colour(node: Node) -> str:

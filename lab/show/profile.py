@@ -72,7 +72,9 @@ def functions(found: list[Stack], kind: str, count: int) -> Table:
 
 def _stack(stack: Stack, whole: Weight) -> list[Text]:
     weight = stack.weight
-    lines = [Text(f"{size(weight.bytes):>10}  {share(weight.bytes, whole.bytes):>7}  {objects(weight.objects)}", "bold")]
+    lines = [
+        Text(f"{size(weight.bytes):>10}  {share(weight.bytes, whole.bytes):>7}  {objects(weight.objects)}", "bold")
+    ]
     inner = stack.frames[::-1]
     for frame in inner[:FRAMES_MAX]:
         lines.append(Text(f"            {plain(frame.name)}" + (f"  [{module(frame)}]" if frame.file else "")))

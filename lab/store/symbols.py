@@ -88,7 +88,7 @@ def _of_file(path: pathlib.Path, build_id: str) -> Symbols:
             return _read(elf)
     except OSError as error:
         return Symbols([], problem=f"cannot be read: {error.strerror}")
-    except Exception:  # of whatever kind: the parser meets bytes that anybody wrote
+    except Exception:  # noqa: BLE001 - the parser meets bytes that anybody wrote, and raises whatever comes of them
         return Symbols([], problem="is no ELF file, or a damaged one")
 
 

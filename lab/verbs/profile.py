@@ -26,7 +26,9 @@ class Kind(StrEnum):
     peak = "peak"
 
 
-Chosen = Annotated[Kind, typer.Option("--kind", help="bytes that are live, were ever allocated, or were live at the peak")]
+Chosen = Annotated[
+    Kind, typer.Option("--kind", help="bytes that are live, were ever allocated, or were live at the peak")
+]
 Path = Annotated[pathlib.Path, typer.Argument(metavar="PROFILE", help="a heap profile, of hakmem or in its form")]
 STACKS = 10
 
@@ -159,7 +161,9 @@ def _draw(named: names.Named, found: list[stacks.Stack], path: pathlib.Path, kin
         raise ValueError(f"{path}: nothing is {show.OF_KIND[kind]}; there is nothing to draw")
     name = f"{path.name}: {show.OF_KIND[kind]}"
     is_page = out.suffix == ".html"
-    files.write({out: drawn.html(root, name, show.summary(named), show.notes(named)) if is_page else drawn.svg(root, name)})
+    files.write(
+        {out: drawn.html(root, name, show.summary(named), show.notes(named)) if is_page else drawn.svg(root, name)}
+    )
 
 
 # Words that stand for CMD: what `hak profile WORD` is -> its function and what its help says.
