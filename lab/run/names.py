@@ -14,6 +14,8 @@ from lab.store.symbols import DEBUG, Symbols
 
 MANGLED = re.compile(r"_{1,2}[ZR][\w.$@]*", re.ASCII)
 DEMANGLE_SECONDS = 60
+DEPTH_MAX = 64  # of hakmem's stacks (SAMPLES_DEPTH_MAX)
+BEYOND = Frame(f"[callers beyond {DEPTH_MAX} frames]")
 
 # What a profile can be asked for -> its bytes and objects, as pprof calls them.
 KINDS = {
@@ -39,9 +41,13 @@ class Named:
             raise BadProfile(f"does not say what is {kind} ({bytes_name}): it has {known}")
         column = self.profile.kinds.index(bytes_name)
         count = self.profile.kinds.index(objects_name) if objects_name in self.profile.kinds else None
-        return [Stack(tuple(frame for number in reversed(ids) for frame in self.frames[number]),
-                      Weight(values[column], 0 if count is None else values[count]))
+        return [Stack(self._frames(ids), Weight(values[column], 0 if count is None else values[count]))
                 for ids, values in self.profile.samples]  # fmt: skip
+
+    def _frames(self, ids: tuple[int, ...]) -> tuple[Frame, ...]:
+        found = tuple(frame for number in reversed(ids) for frame in self.frames[number])
+        is_cut = len(ids) == DEPTH_MAX and any(one.startswith("hakmem") for one in self.profile.comments[:1])
+        return (BEYOND, *found) if is_cut else found
 
     def has(self, kind: str) -> bool:
         return KINDS[kind][0] in self.profile.kinds

@@ -17,7 +17,8 @@ from lab.show.profile import module, objects, plain, share, size
 WIDTH = 1200.0
 ROW = 18
 LETTER = 7.0  # the width of a letter of the text in a box
-LEAST = 0.3  # a narrower box is not drawn, nor what it calls
+LEAST = 3.0  # a narrower box is not drawn, nor what it calls
+LEAST_ZOOMED = 0.3  # the same, where one can look closer
 DEPTH_MAX = 200
 TITLE_LENGTH_MAX = 1000
 LABEL_LENGTH_MAX = 200
@@ -37,7 +38,7 @@ class Box:
         return plain(self.node.frame.name, room) if room >= 3 else ""
 
 
-def boxes(root: Node) -> list[Box]:
+def boxes(root: Node, least: float = LEAST) -> list[Box]:
     """In the order in which they are drawn: callers first."""
     found, left = [], [Box(0, WIDTH, 0, root)]
     scale = WIDTH / root.weight.bytes if root.weight.bytes else 0
@@ -47,7 +48,7 @@ def boxes(root: Node) -> list[Box]:
         x = box.x
         for child in box.node.by_size() if box.depth < DEPTH_MAX else ():
             width = child.weight.bytes * scale
-            if width < LEAST:
+            if width < least:
                 break
             left.append(Box(x, width, box.depth + 1, child))
             x += width
@@ -83,9 +84,9 @@ def _box(box: Box, whole: int) -> str:
     )
 
 
-def svg(root: Node, name: str) -> str:
+def svg(root: Node, name: str, least: float = LEAST) -> str:
     """The picture by itself. Without the white ground it would be black on what is dark."""
-    drawn = boxes(root)
+    drawn = boxes(root, least)
     height = (max(box.depth for box in drawn) + 1) * ROW
     inner = "\n".join(_box(box, root.weight.bytes) for box in drawn)
     return (
@@ -96,14 +97,14 @@ def svg(root: Node, name: str) -> str:
     )
 
 
-def hidden(root: Node) -> str:
+def hidden(root: Node, least: float = LEAST) -> str:
     """What is not drawn, in a sentence; "" if all is."""
     count, left = 0, [root]
     while left:
         node = left.pop()
         count += 1
         left += node.by_size()
-    missing = count - len(boxes(root))
+    missing = count - len(boxes(root, least))
     return f"{missing:,} of {count:,} boxes are too narrow to be drawn." if missing else ""
 
 
@@ -113,5 +114,5 @@ def html(root: Node, name: str, about: str, notes: list[str]) -> str:
     style, script = ((page.FOLDER / file).read_text(encoding="utf-8") for file in ("flame.css", "flame.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return page.environment(autoescape=True).get_template("flame.html.j2").render(
-        name=plain(name), about=about, notes=[*notes, *filter(None, [hidden(root)])], svg=Markup(svg(root, name)),
+        name=plain(name), about=about, notes=[*notes, *filter(None, [hidden(root, LEAST_ZOOMED)])], svg=Markup(svg(root, name, LEAST_ZOOMED)),
         style=Markup(style), script=Markup(script), script_digest=digest)  # fmt: skip

@@ -11,7 +11,7 @@ from lab.run.names import KINDS, Named
 from lab.show import tables
 
 NAME_LENGTH_MAX = 100
-FRAMES_MAX = 16  # of a stack that is printed
+FRAMES_MAX = 10  # of a stack that is printed
 OF_KIND = {"live": "live", "allocated": "allocated", "peak": "live at the peak"}
 
 

@@ -31,6 +31,7 @@ Chosen = Annotated[
 ]
 Path = Annotated[pathlib.Path, typer.Argument(metavar="PROFILE", help="a heap profile, of hakmem or in its form")]
 STACKS = 10
+PROCESSES = 5  # whose profiles are named
 
 
 def run(
@@ -74,6 +75,9 @@ def _after(profiling: run_profile.Profiling, file: str, kind: Kind, flame: pathl
             found[path] = stored.read(path)
         except (stored.BadProfile, OSError) as error:
             arguments.say(str(error))
+    for path in [path for path, profile in found.items() if not profile.samples and path != profiling.out]:
+        path.unlink()  # of a process that allocated next to nothing
+        del found[path]
     if not found:
         return
     largest = max(found, key=lambda path: names.total_bytes(found[path], kind))
@@ -90,9 +94,12 @@ def _report(found: dict, largest: pathlib.Path, kind: Kind, flame: pathlib.Path 
     named = names.name(found[largest])
     about = stacks_of(named, largest, kind)
     out = tables.console(to_stderr=True)
-    for path, profile in found.items():
-        held = show.size(names.total_bytes(profile, kind))
-        arguments.say(f"{path}: {show.plain(profile.program)}, {held} {show.OF_KIND[kind]}")
+    held = {path: names.total_bytes(profile, kind) for path, profile in found.items()}
+    listed = sorted(held, key=lambda path: -held[path])
+    for path in listed[:PROCESSES]:
+        arguments.say(f"{path}: {show.plain(found[path].program)}, {show.size(held[path])} {show.OF_KIND[kind]}")
+    if len(listed) > PROCESSES:
+        arguments.say(f"and {len(listed) - PROCESSES} more, of processes with less")
     out.print(show.largest(about, kind, STACKS))
     for note in show.notes(named):
         arguments.say(note)
