@@ -37,13 +37,18 @@ class Function:
 @dataclass
 class Node:
     frame: Frame
-    weight: Weight = NOTHING
+    bytes: int = 0
+    objects: int = 0
     children: dict[Frame, "Node"] = field(default_factory=dict)
+
+    def add(self, weight: Weight) -> None:
+        self.bytes += weight.bytes
+        self.objects += weight.objects
 
     def by_size(self) -> list["Node"]:
         """Children with something in them, the largest first."""
-        return sorted((child for child in self.children.values() if child.weight.bytes > 0), key=lambda child: (
-            -child.weight.bytes, child.frame))  # fmt: skip
+        return sorted((child for child in self.children.values() if child.bytes > 0), key=lambda child: (
+            -child.bytes, child.frame))  # fmt: skip
 
 
 def merged(stacks: Iterable[Stack]) -> list[Stack]:
@@ -83,8 +88,11 @@ def tree(stacks: Iterable[Stack], name: str = "all") -> Node:
         if stack.weight.bytes <= 0:
             continue
         at = root
-        at.weight = at.weight.plus(stack.weight)
+        at.add(stack.weight)
         for frame in stack.frames:
-            at = at.children.setdefault(frame, Node(frame))
-            at.weight = at.weight.plus(stack.weight)
+            below = at.children.get(frame)
+            if below is None:
+                below = at.children[frame] = Node(frame)
+            at = below
+            at.add(stack.weight)
     return root

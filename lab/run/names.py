@@ -53,12 +53,12 @@ class Named:
         return KINDS[kind][0] in self.profile.kinds
 
 
-def total_bytes(profile: Profile, kind: str) -> int:
-    """0 if the profile does not say."""
-    if KINDS[kind][0] not in profile.kinds:
-        return 0
-    column = profile.kinds.index(KINDS[kind][0])
-    return sum(values[column] for _, values in profile.samples)
+def total(profile: Profile, kind: str) -> Weight:
+    """Nothing if the profile does not say."""
+    columns = [profile.kinds.index(figure) if figure in profile.kinds else None for figure in KINDS[kind]]
+    return Weight(
+        *(0 if column is None else sum(values[column] for _, values in profile.samples) for column in columns)
+    )
 
 
 def name(profile: Profile, debug: pathlib.Path = DEBUG) -> Named:

@@ -41,13 +41,13 @@ class Box:
 def boxes(root: Node, least: float = LEAST) -> list[Box]:
     """In the order in which they are drawn: callers first."""
     found, left = [], [Box(0, WIDTH, 0, root)]
-    scale = WIDTH / root.weight.bytes if root.weight.bytes else 0
+    scale = WIDTH / root.bytes if root.bytes else 0
     while left:
         box = left.pop()
         found.append(box)
         x = box.x
         for child in box.node.by_size() if box.depth < DEPTH_MAX else ():
-            width = child.weight.bytes * scale
+            width = child.bytes * scale
             if width < least:
                 break
             left.append(Box(x, width, box.depth + 1, child))
@@ -58,9 +58,7 @@ def boxes(root: Node, least: float = LEAST) -> list[Box]:
 def title(node: Node, whole: int) -> str:
     name = plain(node.frame.name, TITLE_LENGTH_MAX)
     where = f" [{module(node.frame)}]" if node.frame.file else ""
-    return (
-        f"{name}{where}\n{size(node.weight.bytes)}, {share(node.weight.bytes, whole)}, {objects(node.weight.objects)}"
-    )
+    return f"{name}{where}\n{size(node.bytes)}, {share(node.bytes, whole)}, {objects(node.objects)}"
 
 
 def colour(node: Node) -> str:
@@ -88,7 +86,7 @@ def svg(root: Node, name: str, least: float = LEAST) -> str:
     """The picture by itself. Without the white ground it would be black on what is dark."""
     drawn = boxes(root, least)
     height = (max(box.depth for box in drawn) + 1) * ROW
-    inner = "\n".join(_box(box, root.weight.bytes) for box in drawn)
+    inner = "\n".join(_box(box, root.bytes) for box in drawn)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" id="flame" viewBox="0 0 {WIDTH:.0f} {height}" role="img" '
         f'data-letter="{LETTER}" '
@@ -103,7 +101,7 @@ def hidden(root: Node, least: float = LEAST) -> str:
     while left:
         node = left.pop()
         count += 1
-        left += node.by_size()
+        left += (child for child in node.children.values() if child.bytes > 0)
     missing = count - len(boxes(root, least))
     return f"{missing:,} of {count:,} boxes are too narrow to be drawn." if missing else ""
 

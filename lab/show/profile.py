@@ -7,7 +7,7 @@ from rich.text import Text
 
 from lab.judge import stacks
 from lab.judge.stacks import Frame, Stack, Weight
-from lab.run.names import KINDS, Named
+from lab.run.names import KINDS, Named, total
 from lab.show import tables
 
 NAME_LENGTH_MAX = 100
@@ -45,7 +45,7 @@ def summary(named: Named) -> str:
     parts = []
     for kind in KINDS:
         if named.has(kind):
-            weight = stacks.total(named.stacks(kind))
+            weight = total(named.profile, kind)
             parts.append(f"{size(weight.bytes)} {OF_KIND[kind]} ({objects(weight.objects)})")
     period = named.profile.period_bytes
     if period > 0:

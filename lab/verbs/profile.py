@@ -80,7 +80,7 @@ def _after(profiling: run_profile.Profiling, file: str, kind: Kind, flame: pathl
         del found[path]
     if not found:
         return
-    largest = max(found, key=lambda path: names.total_bytes(found[path], kind))
+    largest = max(found, key=lambda path: names.total(found[path], kind).bytes)
     try:
         _report(found, largest, kind, flame)
     except (ValueError, OSError) as error:
@@ -94,7 +94,7 @@ def _report(found: dict, largest: pathlib.Path, kind: Kind, flame: pathlib.Path 
     named = names.name(found[largest])
     about = stacks_of(named, largest, kind)
     out = tables.console(to_stderr=True)
-    held = {path: names.total_bytes(profile, kind) for path, profile in found.items()}
+    held = {path: names.total(profile, kind).bytes for path, profile in found.items()}
     listed = sorted(held, key=lambda path: -held[path])
     for path in listed[:PROCESSES]:
         arguments.say(f"{path}: {show.plain(found[path].program)}, {show.size(held[path])} {show.OF_KIND[kind]}")

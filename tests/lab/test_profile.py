@@ -56,9 +56,9 @@ def test_sums():
     assert found == {"b": (12, 12), "c": (1, 1), "a": (0, 13)}, "a function that calls itself counts once"
     assert [stack.weight.bytes for stack in stacks.merged(rows)] == [12, 2, 1]
     root = stacks.tree([*rows, *made_profile.stacks([(("a", "lost"), -3)])])
-    assert root.weight.bytes == 15
+    assert root.bytes == 15
     (a,) = root.by_size()
-    assert a.weight.bytes == 13 and [child.frame.name for child in a.by_size()] == ["b", "a"]
+    assert a.bytes == 13 and [child.frame.name for child in a.by_size()] == ["b", "a"]
 
 
 def damages(data, message):
