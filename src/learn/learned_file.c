@@ -108,7 +108,7 @@ void learned_file_read(struct text *complaint) {
 /* --- the end --- */
 
 static bool has_site_of(const struct site_table *table, uint32_t tag) {
-  for (size_t i = 0; i < table->set_count * SITE_WAYS; i++)
+  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++)
     if (table->places[i].taken && table->places[i].arm.epochs > 0 && learned_tag_of(table->places[i].site) == tag)
       return true;
   return false;

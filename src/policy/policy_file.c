@@ -324,7 +324,7 @@ void policy_file_add_table(struct policy_file_writer *writer, const struct site_
     add_arm(writer, &table->priors[range], POLICY_RECORD_PRIOR, 0, range);
     add_arm(writer, &table->rests[range], POLICY_RECORD_REST, 0, range);
   }
-  for (size_t i = 0; i < table->set_count * SITE_WAYS; i++) {
+  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++) {
     const struct site_arm *place = &table->places[i];
     if (place->taken && place->site >= site_min)
       add_arm(writer, &place->arm, POLICY_RECORD_SITE, place->site, place->range);

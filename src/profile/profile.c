@@ -1,5 +1,6 @@
 #include "profile/profile.h"
 
+#include "base/probe.h"
 #include "hakmem/hakmem.h"
 #include "os/module.h"
 #include "os/os.h"
@@ -98,8 +99,10 @@ static void add(struct heap *heap, void *block, size_t bytes, uint32_t picks, ui
   uintptr_t addresses[SAMPLES_DEPTH_MAX];
   uintptr_t innermost = os_module_is_own_library((uintptr_t)&profile_start) ? 0 : site;
   unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, &heap->stack_known);
+  struct sample_weight weight = weight_of(bytes, picks, heap->tally->interval);
+  HAK_PROBE(sample, block, bytes, weight.bytes, depth);
   lock_take(&profile.lock);
-  samples_add(&profile.samples, block, addresses, depth, weight_of(bytes, picks, heap->tally->interval));
+  samples_add(&profile.samples, block, addresses, depth, weight);
   lock_give(&profile.lock);
 }
 
