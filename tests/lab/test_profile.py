@@ -287,6 +287,8 @@ assert "PYTHONPATH" not in os.environ and "libhakmem" in os.environ["LD_PRELOAD"
 if len(sys.argv) > 3 and os.fork() == 0:
     write(sys.argv[3])
     os._exit(0)
+if len(sys.argv) > 3:
+    os.wait()
 print(sys.stdin.read(), "said", flush=True)
 write(sys.argv[1])
 os._exit(5)  # the library itself writes nothing
