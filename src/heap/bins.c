@@ -15,7 +15,7 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define REFILLS_TO_FILL 3   /* in a row: nothing comes back, so half of the slots need not stay free for it */
 #define TICK_SLOW_CALLS 256 /* slow calls between two looks at all bins */
 #define LOOKS_TO_SHRINK 8   /* looks between two decisions */
-#define HAND_BYTES ((size_t)1 << 14)
+#define HAND_BYTES ((size_t)32 << 10)
 
 static struct bin_limits limits(void) {
   return (struct bin_limits){

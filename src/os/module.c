@@ -196,6 +196,11 @@ bool os_module_is_own_library(uintptr_t address) {
   uintptr_t start = (uintptr_t)__ehdr_start, end = (uintptr_t)_end;
   if (start == 0 || address < start || address >= end)
     return false;
-  uintptr_t program = getauxval(AT_PHDR); /* the program's segments */
+  static _Atomic uintptr_t headers; /* where the program's segments are listed */
+  uintptr_t program = atomic_load_explicit(&headers, memory_order_relaxed);
+  if (UNLIKELY(program == 0)) {
+    program = getauxval(AT_PHDR);
+    atomic_store_explicit(&headers, program, memory_order_relaxed);
+  }
   return program < start || program >= end;
 }
