@@ -102,7 +102,7 @@ HAK_API void hak_process_stats_get(struct hak_process_stats *out);
 HAK_API size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count);
 
 /* Heap profiles (docs/profiling.md). hak_profile_start begins one, empty, with one sample for each interval_bytes that are
- * allocated (0: 512 KiB; 1: every allocation); each thread follows at its next free, or soon. hak_profile_stop ends
+ * allocated (0: 512 KiB; 1: every allocation); each thread follows at its next free or slow call. hak_profile_stop ends
  * sampling; what was sampled stays in the profile and leaves it when it is freed. hak_profile_dump writes a file for pprof
  * (gzip'ed profile.proto): what was allocated, what is live, and what was live at the peak, by call stack; the file is
  * replaced whole or stays as it is. They allocate nothing and keep errno. They return 0; ENOMEM; EBUSY: called in a

@@ -76,9 +76,10 @@ void *hak_realloc(void *block, size_t size) {
       bool is_sample =
           UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)) && profile_large_resizing(block);
       resized = large_resize(block, size);
+      bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
       if (is_sample)
-        profile_large_resized(block, resized != NULL);
-      if (UNLIKELY(profile_is_on()) && resized != NULL)
+        profile_large_resized(block, is_changed);
+      if (UNLIKELY(profile_is_on()) && is_changed)
         sample_large(resized, CALL_SITE);
       housekeep();
       slow_path_end();

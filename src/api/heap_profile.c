@@ -19,24 +19,10 @@
 static char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute, with %p where the process id is to stand */
 static int process_of_start;
 
-/* Every heap, and this thread's own at once, follows what tally_sample wants. */
-static void tell(void) {
-  struct heap *heap = heap_current();
-  if (heap == NULL && heap_attach() != NULL) {
-    heap = heap_current();
-    slow_path_begin(); /* nobody did: there was no heap to mark */
-  }
-  tally_tell_all();
-  if (heap) {
-    lock_take(&heap->lock);
-    heap_follow_tally(heap);
-    lock_give(&heap->lock);
-  }
-}
-
+/* No heap is split here: a signal handler may have interrupted this very thread's malloc. All are told by their keys. */
 static bool start(uint64_t interval) {
   bool is_started = profile_start(interval);
-  tell();
+  tally_tell_all();
   return is_started;
 }
 
@@ -55,7 +41,6 @@ int hak_profile_stop(void) {
   if (!slow_path_begin())
     return EBUSY;
   profile_stop();
-  tell();
   slow_path_end();
   errno = kept;
   return 0;
@@ -94,13 +79,22 @@ void heap_profile_begin(void) {
   long mode = option_value(OPTION_HEAP_PROFILE);
   process_of_start = os_process_id();
   const char *path = option_string(OPTION_HEAP_PROFILE_FILE);
-  if (path[0] && !os_path_absolute(path, path_wanted, sizeof path_wanted))
+  if (path[0] && !os_path_absolute(path, path_wanted, sizeof path_wanted)) {
     path_wanted[0] = 0;
+    say_at_end("hakmem: the path of the heap profile is too long, or the working folder is gone: none is written\n");
+  }
+  if (path[0] && !option_is_set(OPTION_HEAP_PROFILE)) /* a path alone means on */
+    mode = HEAP_PROFILE_ON;
   if (mode == HEAP_PROFILE_OFF || !slow_path_begin())
     return;
   bool is_all = mode == HEAP_PROFILE_LEAKS && !option_is_set(OPTION_HEAP_PROFILE_KB);
   uint64_t interval = is_all ? 1 : (uint64_t)option_value(OPTION_HEAP_PROFILE_KB) << 10;
-  start(interval ? interval : 1);
+  struct heap *heap = heap_current();
+  if (start(interval ? interval : 1) && heap) { /* this thread follows at once: it stands in no malloc */
+    lock_take(&heap->lock);
+    heap_follow_tally(heap);
+    lock_give(&heap->lock);
+  }
   slow_path_end();
 }
 
@@ -139,9 +133,14 @@ static void write_wanted(void) {
 }
 
 void heap_profile_end(void) {
-  if (!profile_was_started() || !slow_path_begin())
+  bool is_leaks = option_value(OPTION_HEAP_PROFILE) == HEAP_PROFILE_LEAKS && os_process_id() == process_of_start;
+  if (!profile_was_started() || (!is_leaks && path_wanted[0] == 0))
     return;
-  if (option_value(OPTION_HEAP_PROFILE) == HEAP_PROFILE_LEAKS)
+  if (!slow_path_begin()) {
+    say_at_end("hakmem: no heap profile, the program ended inside malloc\n");
+    return;
+  }
+  if (is_leaks)
     leaks_report(say_at_end);
   if (path_wanted[0])
     write_wanted();

@@ -192,8 +192,9 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
   return block;
 }
 
-/* What malloc does now and then while it is counted: no housekeeping, as on the fast path. */
-static void *block_from_bin(struct heap *heap, size_t size) {
+/* What malloc does now and then in a split heap: no housekeeping, as on the fast path. */
+static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
+  struct heap *heap = heap_current();
   void *block = NULL;
   if (size - 1 < HAK_SMALL_MAX && heap->tally_seen == atomic_load_explicit(&tally_wanted, memory_order_relaxed) &&
       slow_path_begin()) {
@@ -203,18 +204,13 @@ static void *block_from_bin(struct heap *heap, size_t size) {
     }
     slow_path_end();
   }
-  return block;
+  return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
 }
 
 /* Whoever calls this does so at its very end, so the return address is the program's. */
 NOINLINE void *hak_malloc_slow(size_t size) {
-  struct heap *heap = heap_current();
-  if (UNLIKELY(heap != NULL && heap->split)) {
-    void *block = block_from_bin(heap, size);
-    if (LIKELY(block != NULL))
-      return block;
-  }
-  return malloc_slow_from(size, CALL_SITE);
+  const struct heap *heap = heap_current();
+  return UNLIKELY(heap != NULL && heap->split) ? malloc_slow_split(size, CALL_SITE) : malloc_slow_from(size, CALL_SITE);
 }
 
 NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
@@ -264,7 +260,10 @@ static void free_small(void *block, uint32_t entry) {
   if (UNLIKELY(heap == NULL)) {
     heap = heap_attach();
     if (heap == NULL) {
-      block_deliver(block, entry);
+      if (profile_has_block(entry))
+        profile_give(block, entry);
+      else
+        block_deliver(block, entry);
       return;
     }
     slow_path_begin(); /* nobody did: there was no heap to mark */
@@ -277,7 +276,13 @@ static void free_small(void *block, uint32_t entry) {
     lock_give(&heap->lock);
     housekeep();
   } else {
-    tally_freed_of_other(heap, entry_class(entry));
+    if (UNLIKELY(heap->tally_seen != atomic_load_explicit(&tally_wanted, memory_order_relaxed))) {
+      lock_take(&heap->lock);
+      heap_follow_tally(heap);
+      lock_give(&heap->lock);
+    }
+    if (UNLIKELY(heap->split))
+      tally_freed_of_other(heap, entry_class(entry));
     if (UNLIKELY(profile_has_block(entry)))
       profile_give(block, entry);
     else if (outbox_put(heap, block, entry))

@@ -234,15 +234,16 @@ void *hand_deal(struct heap *heap, unsigned cls) {
   if (base == NULL || count < blocks || class->until < class->hand_bytes || hand->top != class->hand + 1)
     return NULL;
   top -= blocks;
+  void *block = top[blocks - 1]; /* the others go to the hand */
+  memcpy(class->hand + 1, top, (blocks - 1) * sizeof(void *));
   set_top(bin, top);
-  set_top(hand, class->hand + blocks); /* the last one is returned */
+  atomic_signal_fence(memory_order_release); /* a handler may look into the hand */
+  set_top(hand, class->hand + blocks);
   class->freed += count - class->level;
   class->level = (uint32_t)(count - blocks);
   class->handed += blocks;
   class->until -= class->hand_bytes;
   class->until_stratum -= class->hand_bytes;
-  void *block = top[blocks - 1];
-  memcpy(class->hand + 1, top, (blocks - 1) * sizeof(void *));
   return block;
 }
 
@@ -391,8 +392,10 @@ void bins_flush_all(struct heap *heap) {
 
 void bins_drop_all(struct heap *heap) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    if (heap->split)
+    if (heap->split) {
+      heap->tally->classes[cls].handed -= hand_count(heap, cls);
       hand_open(heap, cls);
+    }
     if (heap->bin_state[cls].base)
       bin_set_top(heap, cls, heap->bin_state[cls].base);
   }

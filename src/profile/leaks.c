@@ -64,12 +64,12 @@ static unsigned biggest(const struct samples *samples, const struct sample_stack
 
 void leaks_report(void (*say)(const char *sentence)) {
   struct samples copy = {0};
-  uint64_t interval;
+  uint64_t interval, start_ns;
   const struct sample_stack *found[STACKS_SHOWN];
   size_t count;
   char bytes[256];
   struct text text = TEXT_IN(bytes);
-  if (!profile_copy(&copy, &interval)) {
+  if (!profile_copy(&copy, &interval, &start_ns)) {
     say("hakmem: no memory to say what is live at the end\n");
     return;
   }

@@ -7,6 +7,8 @@
 #include "profile/pprof.h"
 #include "profile/unwind.h"
 
+#define INTERVAL_MAX ((uint64_t)1 << 40) /* sums of a few of them are far from overflowing */
+
 _Atomic uint32_t profile_heap_id;
 _Atomic bool profile_has_large;
 
@@ -24,6 +26,7 @@ bool profile_is_on(void) { return atomic_load_explicit(&profile.is_on, memory_or
 /* --- start and end --- */
 
 bool profile_start(uint64_t interval) {
+  interval = min_size(interval, INTERVAL_MAX);
   lock_take(&profile.lock);
   bool is_first = profile.heap == NULL;
   lock_give(&profile.lock);
@@ -39,24 +42,26 @@ bool profile_start(uint64_t interval) {
     atomic_store_explicit(&profile_heap_id, profile.heap->id, memory_order_release);
     atomic_store_explicit(&profile_has_large, true, memory_order_relaxed);
     atomic_store_explicit(&profile.is_on, true, memory_order_relaxed);
+    tally_sample(interval);
   }
   lock_give(&profile.lock);
-  if (is_ready)
-    tally_sample(interval);
   return is_ready;
 }
 
 void profile_stop(void) {
+  lock_take(&profile.lock);
   tally_sample(0);
   atomic_store_explicit(&profile.is_on, false, memory_order_relaxed);
+  lock_give(&profile.lock);
 }
 
 bool profile_was_started(void) { return atomic_load_explicit(&profile_heap_id, memory_order_acquire) != 0; }
 
-bool profile_copy(struct samples *copy, uint64_t *interval) {
+bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) {
   lock_take(&profile.lock);
   bool is_copied = samples_copy_stacks(copy, &profile.samples);
   *interval = profile.interval;
+  *start_ns = profile.start_ns;
   lock_give(&profile.lock);
   return is_copied;
 }
@@ -64,8 +69,9 @@ bool profile_copy(struct samples *copy, uint64_t *interval) {
 enum os_file_error profile_write(const char *path) {
   struct samples copy = {0};
   struct pprof_about about = {.time_ns = os_epoch_nanoseconds(), .version = hak_version()};
-  bool is_copied = profile_copy(&copy, &about.period_bytes);
-  about.duration_ns = about.period_bytes ? os_nanoseconds() - profile.start_ns : 0;
+  uint64_t start_ns;
+  bool is_copied = profile_copy(&copy, &about.period_bytes, &start_ns);
+  about.duration_ns = about.period_bytes ? os_nanoseconds() - start_ns : 0;
   enum os_file_error error = is_copied ? pprof_write(path, &copy, &about) : OS_FILE_NO_MEMORY;
   samples_clear(&copy);
   return error;
@@ -121,18 +127,22 @@ void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t si
 static bool forget(void *block) {
   lock_take(&profile.lock);
   bool is_ours = samples_remove(&profile.samples, block);
+  if (profile.samples.block_count == 0 && !profile_is_on())
+    atomic_store_explicit(&profile_has_large, false, memory_order_relaxed); /* frees need not ask any more */
   lock_give(&profile.lock);
   return is_ours;
 }
 
 void profile_give(void *block, uint32_t entry) {
+  struct heap *shared = profile.heap;
   forget(block); /* P2 */
-  block_deliver(block, entry);
+  lock_take(&shared->lock);
+  slab_set_give(&shared->slabs, entry_class(entry), &block, 1);
+  lock_give(&shared->lock);
 }
 
 void profile_large_allocated(struct heap *heap, void *object, size_t bytes, uint32_t picks, uintptr_t site) {
-  if (picks > 0)
-    add(heap, object, bytes, picks, site);
+  add(heap, object, bytes, picks, site);
 }
 
 void profile_large_freed(void *object) { forget(object); }

@@ -23,8 +23,8 @@ bool profile_is_on(void);
 
 bool profile_was_started(void);
 
-/* The stacks as they are (samples_copy_stacks), and the interval. */
-bool profile_copy(struct samples *copy, uint64_t *interval);
+/* The stacks as they are (samples_copy_stacks), the interval, and when the profile began. */
+bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns);
 
 /* The profile as a file for pprof, whole or not at all. While it is written sampling goes on. */
 enum os_file_error profile_write(const char *path);

@@ -93,6 +93,8 @@ static uint64_t wait_ms(void) {
 
 /* Waits a period; true if the system got short of memory meanwhile. */
 static bool wait_period(void) {
+  if (!is_awake(AWAKE) && !is_ending()) /* by a process that shares the word (raw clone), or may write it (Linux 5.0) */
+    atomic_store_explicit(awake(), AWAKE, memory_order_seq_cst);
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
   for (; now_ms < until_ms && is_awake(AWAKE); now_ms = os_milliseconds())
     wait_or_look(AWAKE, until_ms - now_ms);

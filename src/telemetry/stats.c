@@ -226,6 +226,7 @@ static void add_counted(struct hak_stats *out) {
 }
 
 void hak_stats_get(struct hak_stats *out) {
+  bool is_begun = slow_path_begin(); /* a handler that allocates meanwhile must not wait for locks held here */
   *out = (struct hak_stats){0};
   size_t ended = usage_moves_ended(); /* before the first look, and what was begun after the last */
   add_memory(out);
@@ -235,6 +236,8 @@ void hak_stats_get(struct hak_stats *out) {
   add_purges(out);
   add_calls(out);
   add_policy(out);
+  if (is_begun)
+    slow_path_end();
 }
 
 void hak_process_stats_get(struct hak_process_stats *out) {
@@ -270,11 +273,14 @@ static void add_classes(struct hak_class_stats classes[HAK_CLASS_COUNT], struct 
 
 size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count) {
   struct hak_class_stats classes[HAK_CLASS_COUNT] = {0};
+  bool is_begun = slow_path_begin(); /* as in hak_stats_get */
   uint32_t heaps = heap_count();
   for (uint32_t id = 1; id <= heaps; id++)
     add_classes(classes, heap_by_id(id));
   struct class_counts counts[HAK_CLASS_COUNT];
   tally_counts(counts);
+  if (is_begun)
+    slow_path_end();
   size_t written = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT && written < count; cls++)
     if (classes[cls].slab_count > 0 || counts[cls].allocated > 0) {

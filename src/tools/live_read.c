@@ -34,6 +34,13 @@ __attribute__((format(printf, 3, 4))) static bool wrong(struct live_process *pro
 /* --- what the kernel shows --- */
 
 /* A small file of /proc/PID as a text; "" if it cannot be read. */
+/* For a terminal: names are chosen by whoever they are of. */
+static void make_printable(char *text) {
+  for (; *text; text++)
+    if ((unsigned char)*text < ' ' || *text == 0x7f)
+      *text = '?';
+}
+
 static const char *proc_text(const struct live_process *process, const char *name, char *text, size_t text_bytes) {
   int fd = openat(process->folder, name, O_RDONLY | O_CLOEXEC);
   ssize_t length = fd < 0 ? 0 : read(fd, text, text_bytes - 1);
@@ -348,6 +355,7 @@ void live_kernel(const struct live_process *process, struct live_kernel *out) {
   out->resident_bytes = pages ? strtoull(pages, NULL, 10) * (uint64_t)os_page_bytes() : 0;
   proc_text(process, "comm", out->command, sizeof out->command);
   out->command[strcspn(out->command, "\n")] = 0;
+  make_printable(out->command);
   const char *at = strrchr(proc_text(process, "stat", text, sizeof text), ')');
   for (unsigned field = 2; at && field < 20; field++) /* of proc(5) */
     at = strchr(at + 1, ' ');
@@ -359,6 +367,7 @@ void live_thread_name(const struct live_process *process, uint64_t thread_id, ch
   snprintf(path, sizeof path, "task/%ju/comm", (uintmax_t)thread_id);
   proc_text(process, path, name, LIVE_COMMAND);
   name[strcspn(name, "\n")] = 0;
+  make_printable(name);
   if (*name == 0)
     memcpy(name, "-", 2);
 }
@@ -386,6 +395,7 @@ void live_place(const struct live_process *process, uint64_t address, char place
       snprintf(place, LIVE_PLACE, "%.48s+0x%jx", slash + 1, (uintmax_t)(address - base));
     break;
   }
+  make_printable(place);
   if (maps)
     fclose(maps);
 }

@@ -22,6 +22,12 @@ static size_t live_bytes(void) {
   return found.live_bytes;
 }
 
+/* The thread follows at its next free. */
+static void start(size_t interval) {
+  assert_int_equal(hak_profile_start(interval), 0);
+  hak_free(unit_opaque(hak_malloc(1)));
+}
+
 static size_t some_size(uint64_t *random) {
   uint64_t kind = unit_random(random) % 1024;
   if (kind < 980)
@@ -42,7 +48,7 @@ static void live_bytes_are_true_within_3_percent(void **unused) {
   static void *blocks[BLOCKS];
   uint64_t random = UNIT_SEED;
   size_t before = live_bytes();
-  assert_int_equal(hak_profile_start(512 << 10), 0);
+  start(512 << 10);
   for (unsigned i = 0; i < 2 * BLOCKS; i++) { /* each is replaced once on average */
     size_t at = unit_random(&random) % BLOCKS;
     hak_free(blocks[at]);
@@ -71,7 +77,7 @@ static void every_allocation_is_a_sample(void **unused) {
   enum { BLOCKS = 3000 };
   static void *blocks[BLOCKS];
   uint64_t random = UNIT_SEED;
-  assert_int_equal(hak_profile_start(1), 0);
+  start(1);
   uint64_t bytes = 0;
   for (unsigned i = 0; i < BLOCKS; i++) {
     assert_non_null(blocks[i] = hak_malloc(some_size(&random)));
@@ -89,9 +95,18 @@ static void every_allocation_is_a_sample(void **unused) {
   hak_profile_stop();
 }
 
+static uint64_t allocated_objects(void) {
+  struct samples copy = {0};
+  uint64_t interval, start_ns;
+  assert_true(profile_copy(&copy, &interval, &start_ns));
+  uint64_t objects_1024 = copy.allocated.objects_1024;
+  samples_clear(&copy);
+  return objects_1024;
+}
+
 static void large_objects_stay_what_they_are(void **unused) {
   (void)unused;
-  assert_int_equal(hak_profile_start(64 << 10), 0);
+  start(64 << 10);
   char *object = hak_malloc(MIB);
   for (size_t size = MIB; size < 64 * MIB; size = size * 3 / 2) {
     assert_non_null(object = hak_realloc(object, size));
@@ -105,6 +120,10 @@ static void large_objects_stay_what_they_are(void **unused) {
   assert_int_equal(hak_option_set("limit_mb", NULL), 0);
   assert_non_null(object = hak_realloc(object, 300000));
   assert_int_equal(stats().live_bytes, large_bytes(object));
+  uint64_t events = allocated_objects();
+  for (unsigned i = 0; i < 100; i++) /* nothing changes: nothing is allocated */
+    assert_ptr_equal(hak_realloc(object, 300000 + i), object);
+  assert_int_equal(allocated_objects(), events);
   hak_free(object);
   assert_int_equal(stats().samples, 0);
   void *aligned;
@@ -132,7 +151,7 @@ static void *fill(void *argument) {
 static void anybody_frees(void **unused) {
   (void)unused;
   pthread_t threads[4];
-  assert_int_equal(hak_profile_start(5000), 0);
+  start(5000);
   for (unsigned i = 0; i < 4; i++)
     pthread_create(&threads[i], NULL, fill, blocks_of_others[i]);
   for (unsigned i = 0; i < 4; i++)
@@ -153,7 +172,7 @@ static void a_profile_begins_empty(void **unused) {
   (void)unused;
   static void *blocks[1000];
   for (unsigned round = 0; round < 20; round++) {
-    assert_int_equal(hak_profile_start(round % 2 ? 1 : 3000), 0);
+    start(round % 2 ? 1 : 3000);
     assert_int_equal(stats().samples, 0);
     for (unsigned i = 0; i < 1000; i++) {
       hak_free(blocks[i]);
@@ -174,6 +193,42 @@ static void a_profile_begins_empty(void **unused) {
   UNIT_SUPERSLABS_VALID();
 }
 
+/* Who asks for hardly any gets hardly any. */
+static void an_interval_without_end(void **unused) {
+  (void)unused;
+  static const size_t intervals[] = {SIZE_MAX, (size_t)1 << 63, (size_t)1 << 62, (size_t)1 << 40};
+  for (unsigned i = 0; i < 4; i++) {
+    start(intervals[i]);
+    for (unsigned block = 0; block < 10000; block++)
+      hak_free(unit_opaque(hak_malloc(5000)));
+    assert_int_equal(stats().samples, 0);
+    assert_int_equal(stats().live_bytes, 0);
+  }
+  hak_profile_stop();
+}
+
+static void *start_and_stop(void *argument) {
+  for (unsigned i = 0; i < 2000; i++)
+    if ((uintptr_t)argument % 2)
+      hak_profile_start(1000);
+    else
+      hak_profile_stop();
+  return NULL;
+}
+
+/* However starts and stops meet, the last word counts for heaps and profile. */
+static void starts_and_stops_meet(void **unused) {
+  (void)unused;
+  pthread_t threads[4];
+  for (uintptr_t i = 0; i < 4; i++)
+    pthread_create(&threads[i], NULL, start_and_stop, (void *)i);
+  for (unsigned i = 0; i < 4; i++)
+    pthread_join(threads[i], NULL);
+  assert_int_equal(tally_is_on(), profile_is_on());
+  hak_profile_stop();
+  assert_false(tally_is_on());
+}
+
 static void a_path_that_does_not_do(void **unused) {
   (void)unused;
   assert_int_equal(hak_profile_dump("/nonexistent/x"), ENOENT);
@@ -190,7 +245,7 @@ static void misuse_is_noticed(void **unused) {
   (void)unused;
   static const size_t sizes[] = {100, 5000, MIB};
   char said[512];
-  assert_int_equal(hak_profile_start(1), 0);
+  start(1);
   for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     void *block = hak_malloc(sizes[i]);
     int status = unit_in_child(free_twice, block, said, sizeof said);
@@ -210,6 +265,8 @@ int main(void) {
       cmocka_unit_test(large_objects_stay_what_they_are),
       cmocka_unit_test(anybody_frees),
       cmocka_unit_test(a_profile_begins_empty),
+      cmocka_unit_test(an_interval_without_end),
+      cmocka_unit_test(starts_and_stops_meet),
       cmocka_unit_test(a_path_that_does_not_do),
       cmocka_unit_test(misuse_is_noticed),
   };

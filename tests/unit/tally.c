@@ -166,6 +166,34 @@ static void the_last_class_has_no_bin(void **unused) {
   follow();
 }
 
+#define HANDED 5000u
+static void *handed[HANDED];
+
+static void *free_all(void *unused) {
+  for (unsigned i = 0; i < HANDED; i++)
+    hak_free(handed[i]);
+  return unused;
+}
+
+/* A thread that allocates nothing, and frees what is others'. */
+static void who_only_frees_is_counted(void **unused) {
+  (void)unused;
+  static struct class_counts before[HAK_CLASS_COUNT];
+  pthread_t thread;
+  count(true);
+  follow();
+  tally_counts(before);
+  memset(expected, 0, sizeof expected);
+  for (unsigned i = 0; i < HANDED; i++)
+    handed[i] = hak_malloc(100);
+  assert_int_equal(pthread_create(&thread, NULL, free_all, NULL), 0);
+  pthread_join(thread, NULL);
+  expected[hak_class_of(100)] = (struct class_counts){HANDED, HANDED};
+  expect_counts(before);
+  count(false);
+  follow();
+}
+
 static _Atomic bool is_over;
 
 /* Never leaves the fast path. */
@@ -261,8 +289,9 @@ int main(void) {
   hak_free(hak_malloc(1));
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_block_is_counted),    cmocka_unit_test(counting_starts_and_ends),
-      cmocka_unit_test(the_last_class_has_no_bin), cmocka_unit_test(who_does_not_ask_is_told),
-      cmocka_unit_test(samples_stand_for_all),     cmocka_unit_test(a_child_counts_on),
+      cmocka_unit_test(the_last_class_has_no_bin), cmocka_unit_test(who_only_frees_is_counted),
+      cmocka_unit_test(who_does_not_ask_is_told),  cmocka_unit_test(samples_stand_for_all),
+      cmocka_unit_test(a_child_counts_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
