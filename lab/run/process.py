@@ -8,6 +8,7 @@ the program only, not `measure`.
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -61,6 +62,11 @@ class Links:
             self.names[library] = os.path.join(self.folder.name, f"{len(self.names):03}.so")
             os.symlink(library, self.names[library])
         return self.names[library]
+
+    def in_front(self, library: str, environment: Mapping[str, str]) -> str:
+        """LD_PRELOAD with the library before what a user's environment has; by its own name if that can be."""
+        name = self.preloadable(library) if re.search(r"[\s:]", library) else library
+        return ":".join(filter(None, [name, environment.get("LD_PRELOAD")]))
 
 
 def clean_environment(settings: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -5,16 +5,12 @@ import os
 import pathlib
 import re
 import secrets
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.run import process, program
+from lab.run import foreground, process, program
 
 MARK = b"hak\x1a"  # how a trace begins
-NOT_EXECUTABLE = 126  # exit status, as of shells
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to both
 
 
 @dataclass(frozen=True)
@@ -65,10 +61,7 @@ def prepare(recording: Recording, is_forced: bool = False) -> None:
 
 def _environment(recording: Recording, links: process.Links) -> dict[str, str]:
     found = program.users_environment()
-    library = str(recording.library)
-    if re.search(r"[\s:]", library):
-        library = links.preloadable(library)
-    found["LD_PRELOAD"] = ":".join(filter(None, [library, found.get("LD_PRELOAD")]))
+    found["LD_PRELOAD"] = links.in_front(str(recording.library), found)
     found |= {
         "HAK_RECORD_FILE": str(recording.out.absolute()),
         "HAK_RECORD_RUN": str(secrets.randbits(63)),
@@ -82,35 +75,4 @@ def _environment(recording: Recording, links: process.Links) -> dict[str, str]:
 def run(recording: Recording, file: str) -> int:
     """Runs the file that CMD names: the program's wait status."""
     links = process.Links()
-    environment = _environment(recording, links)
-    child = os.fork()
-    if child == 0:
-        try:
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and an exec keeps that
-                signal.signal(number, signal.SIG_DFL)
-            environment["HAK_RECORD_PID"] = str(os.getpid())
-            os.execve(file, list(recording.words), environment)
-        except OSError as error:
-            os.write(2, f"hak: {recording.words[0]}: {error.strerror}\n".encode())
-        finally:
-            os._exit(NOT_EXECUTABLE)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in LEFT_TO_PROGRAM}
-    before |= {number: signal.signal(number, lambda got, _frame: os.kill(child, got)) for number in PASSED_ON}
-    try:
-        return os.waitpid(child, 0)[1]
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def end_as(status: int) -> int:
-    """The exit status to end with; does not return if the program died of a signal."""
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if -code != signal.SIGKILL:
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    return code
+    return foreground.run(file, recording.words, _environment(recording, links), "HAK_RECORD_PID")[1]

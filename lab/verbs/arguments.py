@@ -71,6 +71,11 @@ def build_dir(given: pathlib.Path | None) -> pathlib.Path:
     return pathlib.Path(os.path.abspath(given or os.environ.get("HAK_BUILD") or ROOT / "build" / "release"))
 
 
+def library() -> pathlib.Path:
+    """libhakmem.so, as `hak` found it."""
+    return pathlib.Path(os.environ.get("HAK_LIB") or build_dir(None) / "lib" / "libhakmem.so")
+
+
 def check_programs(build: pathlib.Path, programs: Iterable[str]) -> None:
     lost = sorted(name for name in {*programs, "measure"} if not os.access(build / "bin" / name, os.X_OK))
     if lost:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lab.run import program, record
+from lab.run import foreground, program, record
 from lab.store import trace
 from lab.verbs import arguments
 
@@ -43,7 +43,7 @@ def run(
     sys.stdout.flush()
     for path in [recording.out, *recording.children()]:
         _report(path, build, file if path == recording.out else "")
-    raise typer.Exit(record.end_as(status))
+    raise typer.Exit(foreground.end_as(status))
 
 
 def _report(path: pathlib.Path, build: pathlib.Path, file: str) -> None:

@@ -93,12 +93,23 @@ expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
 expect 126 '' 'not an executable file' "$hak" run -- /etc
 HAK_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
 
-for verb in run build test lib env options policy doctor bench compare soak record replay report peers version help; do
+for verb in run build test lib env options policy doctor bench compare soak record replay report profile peers version help; do
   "$hak" help $verb | grep -q hak || fail "help $verb"
 done
 if [ $# -gt 1 ]; then
   "$hak" bench --help | grep -q 'Usage: hak bench' || fail "bench --help: $("$hak" bench --help)"
   expect 2 '' "unknown workload 'nonsense'" "$hak" bench nonsense
+else
+  # Without the lab it still writes profiles.
+  expect 0 'hello' "the profile: $work/heap" "$hak" profile --out "$work/heap" --kb 0 -- env echo hello
+  expect 1 '' "the profile: $work/more" "$hak" profile --out="$work/more" -- env false
+  gzip -t "$work/heap" || fail "profile: $work/heap is no gzip file"
+  (cd "$work" && "$hak" profile true 2>said && gzip -t true.*.pb.gz) || fail "profile: $(cat "$work/said")"
+  expect 2 '' 'not overwritten' "$hak" profile --out "$work/heap" -- true
+  expect 2 '' 'works in a checkout' "$hak" profile --flame x.svg -- true
+  expect 2 '' 'takes a number' "$hak" profile --kb x -- true
+  expect 2 '' 'takes a CMD' "$hak" profile
+  expect 127 '' 'profile: nonsense-command: command not found' "$hak" profile nonsense-command
 fi
 "$hak" version | grep -Eqx 'hakmem [0-9]+\.[0-9]+\.[0-9]+' || fail "version: $("$hak" version)"
 "$hak" options | grep -q HAKMEM_PROFILE || fail "options: $("$hak" options)"

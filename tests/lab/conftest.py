@@ -7,6 +7,7 @@ import pytest
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TREE))
+pytest.register_assert_rewrite("made_browser", "made_profile")  # they are imported and are plugins
 
 
 def pytest_addoption(parser):

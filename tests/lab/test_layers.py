@@ -13,6 +13,8 @@ ONLY = {
     "matplotlib": {"show"},
     "jinja2": {"show"},
     "pydantic": {"store"},
+    "google": {"store"},
+    "elftools": {"store"},
     "scipy": {"judge"},
 }
 

@@ -1,0 +1,79 @@
+"""Runs a program of the user's on hakmem with the heap profiler on: its profile, and those of its children."""
+
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lab.run import foreground, process, program
+from lab.store.profile import GZIP
+
+ENDING = ".pb.gz"
+PROCESS = "%p"  # HAKMEM_HEAP_PROFILE_FILE has the process id there
+
+
+@dataclass(frozen=True)
+class Profiling:
+    words: Sequence[str]
+    out: pathlib.Path
+    period_kb: int
+    library: pathlib.Path  # libhakmem.so
+
+    def children(self) -> list[pathlib.Path]:
+        """The profiles of other processes than the first."""
+        pattern = re.compile(re.escape(self.out.name) + r"\.[0-9]+")
+        return sorted(path for path in self.out.parent.iterdir() if pattern.fullmatch(path.name))
+
+
+def default_out(words: Sequence[str]) -> pathlib.Path:
+    """CMD.pb.gz in the working folder, or CMD-2.pb.gz and so on: a name that no profile has."""
+    stem, number = os.path.basename(words[0]).replace("%", "_"), 1
+    while True:
+        out = pathlib.Path(f"{stem}{ENDING}" if number == 1 else f"{stem}-{number}{ENDING}")
+        if not os.path.lexists(out) and not Profiling(words, out, 0, out).children():
+            return out
+        number += 1
+
+
+def prepare(profiling: Profiling, is_forced: bool = False) -> None:
+    """Makes room for the files. ValueError if that would cost the user something; `is_forced`: profiles may go."""
+    out = profiling.out
+    if PROCESS in str(out.absolute()):
+        raise ValueError(f"{out}: the library would put the process id for {PROCESS}; use another name")
+    if not profiling.library.is_file():
+        raise ValueError(f"no {profiling.library}; run: hak build")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise ValueError(f"{out.parent} is no folder that can be written to")
+    if os.path.lexists(out) and not out.is_file():
+        raise ValueError(f"{out} is not a file")
+    there = ([out] if out.exists() else []) + profiling.children()
+    for path in there:
+        with path.open("rb") as file:
+            head = file.read(len(GZIP))
+        if head not in (b"", GZIP):
+            raise ValueError(f"{path} is there and is no profile; it is not overwritten")
+        if head and not is_forced:
+            raise ValueError(f"{path} is there and is not overwritten; --force does that")
+    for path in there:
+        path.unlink()
+
+
+def _environment(profiling: Profiling, links: process.Links) -> dict[str, str]:
+    found = program.users_environment()
+    return found | {
+        "LD_PRELOAD": links.in_front(str(profiling.library), found),
+        "HAKMEM_HEAP_PROFILE": "on",
+        "HAKMEM_HEAP_PROFILE_KB": str(profiling.period_kb),
+        "HAKMEM_HEAP_PROFILE_FILE": f"{profiling.out.absolute()}.{PROCESS}",
+    }
+
+
+def run(profiling: Profiling, file: str) -> int:
+    """Runs the file that CMD names: the program's wait status. Its profile is `out`, if it wrote one."""
+    links = process.Links()
+    pid, status = foreground.run(file, profiling.words, _environment(profiling, links))
+    own = profiling.out.with_name(f"{profiling.out.name}.{pid}")
+    if own.exists():
+        own.rename(profiling.out)
+    return status
