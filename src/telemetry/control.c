@@ -52,7 +52,7 @@ static struct answer dump(const struct os_shared *shared) {
     answer = (struct answer){CONTROL_DONE, end - shared->bytes};
   else
     os_shared_empty(shared);
-  if (error == OS_FILE_NO_MEMORY || error == OS_FILE_NO_SPACE)
+  if (error == OS_FILE_NO_MEMORY)
     answer.result = CONTROL_NO_MEMORY;
   return answer;
 }
