@@ -120,6 +120,16 @@ enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
   return error;
 }
 
+enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t at) {
+  int kept = errno;
+  part->path = NULL;
+  part->fd = fd;
+  part->length = at;
+  enum os_file_error error = syscall(SYS_lseek, fd, (off_t)at, SEEK_SET) < 0 ? error_of(errno) : OS_FILE_OK;
+  errno = kept;
+  return error;
+}
+
 static enum os_file_error add(struct os_file_part *part, const char *bytes, size_t length) {
   struct rlimit limit;
   part->length += length;
@@ -145,7 +155,7 @@ enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, siz
 }
 
 static enum os_file_error end(struct os_file_part *part, enum os_file_error error) {
-  if (part->fd < 0)
+  if (part->fd < 0 || part->path == NULL)
     return error;
   if (!error && syscall(SYS_fdatasync, part->fd) != 0)
     error = error_of(errno);

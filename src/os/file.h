@@ -36,7 +36,7 @@ enum os_file_error os_file_replace(const char *path, const void *bytes, size_t l
  * comes back: then nothing is changed. path stays the caller's until the end. */
 #define OS_FILE_ENDING_BYTES 64 /* of ".NUMBER-NUMBER.part" */
 struct os_file_part {
-  const char *path;
+  const char *path; /* NULL: the file was open */
   int fd;
   bool replaces; /* a file of these permissions and owner */
   mode_t mode;
@@ -46,6 +46,8 @@ struct os_file_part {
   char name[PATH_MAX + OS_FILE_ENDING_BYTES];
 };
 enum os_file_error os_file_begin(struct os_file_part *part, const char *path);
+/* Instead: the bytes go into an open file, from `at` on, as they come; it is not closed. */
+enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t at);
 enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length);
 enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error);
 

@@ -41,21 +41,21 @@ static bool may_be_so_long(size_t bytes) {
 }
 
 /* The pages are there before anybody writes to them. */
-static void *map_file(int fd, size_t bytes) {
+static void *map_file(int fd, size_t bytes, enum os_shared_use use) {
   if (!may_be_so_long(bytes) || fchmod(fd, 0600) != 0 || syscall(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes) != 0)
     return NULL;
   void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED)
     return NULL;
-  const int length = F_SEAL_SHRINK | F_SEAL_GROW;
-  if (fcntl(fd, F_ADD_SEALS, length | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0 ||
-      fcntl(fd, F_ADD_SEALS, length | F_SEAL_SEAL) == 0)
+  const int least = F_SEAL_SEAL | F_SEAL_SHRINK | (use == OS_SHARED_READ ? F_SEAL_GROW : 0);
+  const int most = least | (use == OS_SHARED_READ ? F_SEAL_FUTURE_WRITE : 0);
+  if (fcntl(fd, F_ADD_SEALS, most) == 0 || fcntl(fd, F_ADD_SEALS, least) == 0)
     return base;
   munmap(base, bytes);
   return NULL;
 }
 
-static bool make(struct os_shared *out, const char *name, size_t bytes) {
+static bool make(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
   int low = memory_file(name);
   if (low < 0)
     return false;
@@ -64,7 +64,7 @@ static bool make(struct os_shared *out, const char *name, size_t bytes) {
   if (fd < 0)
     return false;
   bytes = round_up(bytes, os_page_bytes());
-  void *base = map_file(fd, bytes);
+  void *base = map_file(fd, bytes, use);
   if (base == NULL) {
     syscall(SYS_close, fd);
     return false;
@@ -73,10 +73,10 @@ static bool make(struct os_shared *out, const char *name, size_t bytes) {
   return true;
 }
 
-bool os_shared_make(struct os_shared *out, const char *name, size_t bytes) {
+bool os_shared_make(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
   int kept = errno;
   *out = (struct os_shared){.fd = -1};
-  bool made = make(out, name, bytes);
+  bool made = make(out, name, bytes, use);
   errno = kept;
   return made;
 }
@@ -94,6 +94,13 @@ void os_shared_drop(struct os_shared *shared) {
       syscall(SYS_close, shared->fd);
   }
   *shared = (struct os_shared){.fd = -1};
+  errno = kept;
+}
+
+void os_shared_empty(const struct os_shared *shared) {
+  int kept = errno;
+  syscall(SYS_fallocate, shared->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)shared->bytes,
+          (off_t)(INT64_MAX - (int64_t)shared->bytes));
   errno = kept;
 }
 

@@ -336,15 +336,31 @@ static enum os_file_error write_content(struct writer *w, const struct samples *
   return error == OS_FILE_OK && !is_enough ? OS_FILE_NO_MEMORY : error;
 }
 
+#define WRITER_BYTES round_up(sizeof(struct writer), os_page_bytes())
+
 enum os_file_error pprof_write(const char *path, const struct samples *samples, const struct pprof_about *about) {
-  size_t bytes = round_up(sizeof(struct writer), os_page_bytes());
   int kept = errno;
-  struct writer *w = os_map(bytes, os_page_bytes());
+  struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
   enum os_file_error error = w ? os_file_begin(&w->file, path) : OS_FILE_NO_MEMORY;
   if (w && error == OS_FILE_OK)
     error = os_file_end(&w->file, write_content(w, samples, about));
   if (w)
-    os_unmap(w, bytes);
+    os_unmap(w, WRITER_BYTES);
+  errno = kept;
+  return error;
+}
+
+enum os_file_error pprof_write_at(int fd, uint64_t *end, const struct samples *samples,
+                                  const struct pprof_about *about) {
+  int kept = errno;
+  struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
+  enum os_file_error error = w ? os_file_begin_at(&w->file, fd, *end) : OS_FILE_NO_MEMORY;
+  if (w && error == OS_FILE_OK)
+    error = os_file_end(&w->file, write_content(w, samples, about));
+  if (w) {
+    *end = w->file.length;
+    os_unmap(w, WRITER_BYTES);
+  }
   errno = kept;
   return error;
 }

@@ -24,5 +24,8 @@ struct pprof_about {
 
 /* The file at path is replaced whole, or stays as it is (os/file.h). */
 enum os_file_error pprof_write(const char *path, const struct samples *samples, const struct pprof_about *about);
+/* The same into an open file, from *end on; it comes back as where the profile ends. */
+enum os_file_error pprof_write_at(int fd, uint64_t *end, const struct samples *samples,
+                                  const struct pprof_about *about);
 
 #endif

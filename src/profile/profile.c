@@ -66,16 +66,22 @@ bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) 
   return is_copied;
 }
 
-enum os_file_error profile_write(const char *path) {
+/* path NULL: into fd, from *end on. */
+static enum os_file_error write_copy(const char *path, int fd, uint64_t *end) {
   struct samples copy = {0};
   struct pprof_about about = {.time_ns = os_epoch_nanoseconds(), .version = hak_version()};
   uint64_t start_ns;
   bool is_copied = profile_copy(&copy, &about.period_bytes, &start_ns);
   about.duration_ns = about.period_bytes ? os_nanoseconds() - start_ns : 0;
-  enum os_file_error error = is_copied ? pprof_write(path, &copy, &about) : OS_FILE_NO_MEMORY;
+  enum os_file_error error = !is_copied ? OS_FILE_NO_MEMORY
+                             : path     ? pprof_write(path, &copy, &about)
+                                        : pprof_write_at(fd, end, &copy, &about);
   samples_clear(&copy);
   return error;
 }
+
+enum os_file_error profile_write(const char *path) { return write_copy(path, -1, NULL); }
+enum os_file_error profile_write_at(int fd, uint64_t *end) { return write_copy(NULL, fd, end); }
 
 void profile_stats(struct profile_stats *out) {
   lock_take(&profile.lock);

@@ -28,6 +28,8 @@ bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns);
 
 /* The profile as a file for pprof, whole or not at all. While it is written sampling goes on. */
 enum os_file_error profile_write(const char *path);
+/* Into an open file, from *end on; it comes back as where the profile ends. */
+enum os_file_error profile_write_at(int fd, uint64_t *end);
 
 /* Live samples stand for so much; the blocks that are samples; what did not fit; bytes mapped for tables. */
 struct profile_stats {

@@ -6,6 +6,7 @@
 #include "os/os.h"
 #include "os/shared.h"
 #include "reclaim/background.h"
+#include "telemetry/control.h"
 #include "telemetry/live_page.h"
 #include "telemetry/stats.h"
 
@@ -46,7 +47,7 @@ enum live_state { LIVE_NONE, LIVE_KEPT, LIVE_FORKED };
 static struct {
   struct lock lock;       /* only tried: who finds it held leaves the work to the holder */
   _Atomic uint32_t state; /* enum live_state; FORKED: this child has none yet */
-  struct os_shared shared;
+  struct os_shared shared, control;
   struct live_head *head;
   int pid;
   unsigned makes;
@@ -56,7 +57,7 @@ static struct {
   struct class_sums {
     size_t slabs, taken, in_bins;
   } classes[HAK_CLASS_COUNT];
-} live = {.shared.fd = -1};
+} live = {.shared.fd = -1, .control.fd = -1};
 
 /* --- the page --- */
 
@@ -277,8 +278,20 @@ static bool is_due(uint64_t period_ms_min, uint64_t share) {
 
 /* --- who writes --- */
 
-/* Called by the background thread when a reader wakes it. */
+/* What was asked for is carried out without the lock; who asks wakes us again if we had none. */
+static void serve(void) {
+  if (!lock_try(&live.lock))
+    return;
+  struct os_shared control = live.control; /* nobody makes another one while this thread runs */
+  if (live.pid != os_process_id())
+    control.base = NULL;
+  lock_give(&live.lock);
+  control_serve(&control);
+}
+
+/* Called by the background thread when somebody wakes it from outside. */
 static void look(void) {
+  serve();
   if (!is_due(0, LOOK_SHARE) || !lock_try(&live.lock))
     return;
   if (live.pid == os_process_id())
@@ -286,10 +299,11 @@ static void look(void) {
   lock_give(&live.lock);
 }
 
-/* The lock is held. An earlier page stays mapped: another thread may be about to wake the word in it. */
+/* The lock is held. An earlier page stays mapped: another thread may be about to wake the word in it. Without a place for
+ * commands the page is there all the same. */
 static bool page_make(void) {
-  struct os_shared made;
-  if (live.makes == MAKES_MAX || !os_shared_make(&made, LIVE_FILE_NAME, bytes_needed()))
+  struct os_shared made, control;
+  if (live.makes == MAKES_MAX || !os_shared_make(&made, LIVE_FILE_NAME, bytes_needed(), OS_SHARED_READ))
     return false;
   live.makes++;
   struct live_head *head = made.base;
@@ -297,6 +311,9 @@ static bool page_make(void) {
     os_shared_drop(&made);
     return false;
   }
+  control_make(&control);
+  os_shared_drop(&live.control);
+  live.control = control;
   live.shared = made;
   live.head = head;
   live.pid = os_process_id();
@@ -350,6 +367,7 @@ void live_after_fork(bool child) {
   if (!child || atomic_load_explicit(&live.state, memory_order_relaxed) == LIVE_NONE)
     return;
   os_shared_drop(&live.shared);
+  os_shared_drop(&live.control);
   live.makes = 0;
   atomic_store_explicit(&live.written_ms, 0, memory_order_relaxed);
   atomic_store_explicit(&live.state, LIVE_FORKED, memory_order_relaxed);

@@ -1,6 +1,7 @@
 #include "tools/live_read.h"
 
 #include "os/os.h"
+#include "tools/live_find.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINK_NAME "/memfd:" LIVE_FILE_NAME " (deleted)"
 #define PAGE_BYTES_MAX ((size_t)64 << 20)
 #define TAKES_MAX 1000u
 #define NAP_NS 500000
@@ -33,7 +33,6 @@ __attribute__((format(printf, 3, 4))) static bool wrong(struct live_process *pro
 
 /* --- what the kernel shows --- */
 
-/* A small file of /proc/PID as a text; "" if it cannot be read. */
 /* For a terminal: names are chosen by whoever they are of. */
 static void make_printable(char *text) {
   for (; *text; text++)
@@ -41,26 +40,16 @@ static void make_printable(char *text) {
       *text = '?';
 }
 
-static const char *proc_text(const struct live_process *process, const char *name, char *text, size_t text_bytes) {
-  int fd = openat(process->folder, name, O_RDONLY | O_CLOEXEC);
-  ssize_t length = fd < 0 ? 0 : read(fd, text, text_bytes - 1);
-  if (fd >= 0)
-    close(fd);
-  text[length < 0 ? 0 : length] = 0;
-  return text;
-}
-
-/* Behind "(NAME) ": the state, and numbers. */
-static bool has_ended(const struct live_process *process) {
+char live_state(const struct live_process *process) {
   char text[1024];
-  const char *end = strrchr(proc_text(process, "stat", text, sizeof text), ')');
-  return end == NULL || end[1] == 0 || end[2] == 'Z' || end[2] == 'X';
+  const char *end = strrchr(live_proc_text(process->folder, "stat", text, sizeof text), ')');
+  return (char)(end == NULL || end[1] == 0 || end[2] == 'X' ? 'Z' : end[2]);
 }
 
 /* The number of the process in its innermost namespace, which is the one it knows. */
 static uint64_t own_pid(const struct live_process *process) {
   char text[4096];
-  const char *line = strstr(proc_text(process, "status", text, sizeof text), "\nNSpid:");
+  const char *line = strstr(live_proc_text(process->folder, "status", text, sizeof text), "\nNSpid:");
   uint64_t pid = (uint64_t)process->pid;
   if (line == NULL)
     return pid;
@@ -73,48 +62,6 @@ static uint64_t own_pid(const struct live_process *process) {
     at = end;
   }
   return pid;
-}
-
-/* --- finding the page --- */
-
-static bool is_page(int folder, const char *name) {
-  char target[sizeof LINK_NAME + 1];
-  ssize_t length = readlinkat(folder, name, target, sizeof target);
-  return length == (ssize_t)strlen(LINK_NAME) && memcmp(target, LINK_NAME, (size_t)length) == 0;
-}
-
-/* A descriptor of the page, -1 if the process has none open, -2 if it may not be seen. */
-static int find_page(const struct live_process *process) {
-  int folder = openat(process->folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *list = folder < 0 ? NULL : fdopendir(folder);
-  if (list == NULL) {
-    int result = errno == EACCES || errno == EPERM ? -2 : -1;
-    if (folder >= 0)
-      close(folder);
-    return result;
-  }
-  int found = -1;
-  for (struct dirent *entry;
-       found == -1 && (entry = readdir(list)) != NULL;) // NOLINT(concurrency-mt-unsafe): one thread
-    if (is_page(folder, entry->d_name)) {
-      found = openat(folder, entry->d_name, O_RDONLY | O_CLOEXEC);
-      if (found < 0)
-        found = errno == EACCES || errno == EPERM ? -2 : -1;
-    }
-  closedir(list);
-  return found;
-}
-
-static bool maps_page(const struct live_process *process) {
-  int fd = openat(process->folder, "maps", O_RDONLY | O_CLOEXEC);
-  FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
-  char line[4096 + 128];
-  bool found = false;
-  while (maps && !found && fgets(line, sizeof line, maps))
-    found = strstr(line, LINK_NAME) != NULL;
-  if (maps)
-    fclose(maps);
-  return found;
 }
 
 /* --- checking it --- */
@@ -201,13 +148,13 @@ static bool map_page(struct live_process *process, int fd) {
 }
 
 static bool no_page(struct live_process *process, int why) {
-  if (has_ended(process))
+  if (live_state(process) == 'Z')
     return wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
-  if (why == -2)
+  if (why == LIVE_FIND_DENIED)
     return wrong(process, LIVE_UNREADABLE,
                  "not permitted to look at process %ld: it is another user's, or runs with raised privileges",
                  process->pid);
-  if (maps_page(process))
+  if (live_maps_file(process->folder, LIVE_FILE_NAME))
     return wrong(process, LIVE_UNREADABLE, "process %ld has closed the descriptor of its live page", process->pid);
   return wrong(process, LIVE_UNREADABLE,
                "process %ld keeps no live page: it is not on hakmem, or HAKMEM_LIVE=1 is not in its environment",
@@ -221,7 +168,7 @@ bool live_open(struct live_process *process, long pid) {
   process->folder = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
   if (process->folder < 0)
     return wrong(process, LIVE_UNREADABLE, "there is no process %ld", pid);
-  int fd = find_page(process);
+  int fd = live_find_file(process->folder, LIVE_FILE_NAME, O_RDONLY);
   bool opened = fd >= 0 ? map_page(process, fd) : no_page(process, fd);
   if (fd >= 0)
     close(fd);
@@ -254,10 +201,14 @@ static uint64_t sequence_of(const struct live_process *process) {
   return atomic_load_explicit(&page_head(process)->sequence, memory_order_acquire);
 }
 
+bool live_wake(const struct live_process *process) {
+  /* Waking takes no right to write. */
+  return syscall(SYS_futex, &page_head(process)->awake, FUTEX_WAKE, 1, NULL, NULL, 0) > 0;
+}
+
 void live_ask(struct live_process *process, unsigned wait_ms) {
   uint64_t before = sequence_of(process);
-  /* Waking takes no right to write. */
-  if (syscall(SYS_futex, &page_head(process)->awake, FUTEX_WAKE, 1, NULL, NULL, 0) <= 0)
+  if (!live_wake(process))
     return;
   for (uint64_t until_ns = os_nanoseconds() + (uint64_t)wait_ms * 1000000; os_nanoseconds() < until_ns;) {
     uint64_t now = sequence_of(process);
@@ -295,7 +246,7 @@ bool live_take(struct live_process *process) {
   enum copied result = TORN;
   for (unsigned i = 0; i < TAKES_MAX && result == TORN; i++)
     result = copy_once(process);
-  if (has_ended(process))
+  if (live_state(process) == 'Z')
     return wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
   if (result == TORN)
     return wrong(process, LIVE_UNREADABLE, "the live page of process %ld does not hold still", process->pid);
@@ -351,12 +302,12 @@ double live_age_s(const struct live_process *process) {
 void live_kernel(const struct live_process *process, struct live_kernel *out) {
   char text[1024];
   *out = (struct live_kernel){0};
-  const char *pages = strchr(proc_text(process, "statm", text, sizeof text), ' ');
+  const char *pages = strchr(live_proc_text(process->folder, "statm", text, sizeof text), ' ');
   out->resident_bytes = pages ? strtoull(pages, NULL, 10) * (uint64_t)os_page_bytes() : 0;
-  proc_text(process, "comm", out->command, sizeof out->command);
+  live_proc_text(process->folder, "comm", out->command, sizeof out->command);
   out->command[strcspn(out->command, "\n")] = 0;
   make_printable(out->command);
-  const char *at = strrchr(proc_text(process, "stat", text, sizeof text), ')');
+  const char *at = strrchr(live_proc_text(process->folder, "stat", text, sizeof text), ')');
   for (unsigned field = 2; at && field < 20; field++) /* of proc(5) */
     at = strchr(at + 1, ' ');
   out->threads = at ? (unsigned)strtoul(at, NULL, 10) : 0;
@@ -365,7 +316,7 @@ void live_kernel(const struct live_process *process, struct live_kernel *out) {
 void live_thread_name(const struct live_process *process, uint64_t thread_id, char name[LIVE_COMMAND]) {
   char path[64];
   snprintf(path, sizeof path, "task/%ju/comm", (uintmax_t)thread_id);
-  proc_text(process, path, name, LIVE_COMMAND);
+  live_proc_text(process->folder, path, name, LIVE_COMMAND);
   name[strcspn(name, "\n")] = 0;
   make_printable(name);
   if (*name == 0)

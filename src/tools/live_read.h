@@ -29,6 +29,12 @@ struct live_process {
 bool live_open(struct live_process *process, long pid);
 void live_close(struct live_process *process);
 
+/* As ps shows it; 'Z': it has ended. */
+char live_state(const struct live_process *process);
+
+/* Wakes the thread that looks what is wanted. False: it did not sleep, or is not there. */
+bool live_wake(const struct live_process *process);
+
 /* Asks for a fresh snapshot and waits for it, at most wait_ms; not at all if the process has nobody who would write
  * one: then the last one is as good as it gets. */
 void live_ask(struct live_process *process, unsigned wait_ms);

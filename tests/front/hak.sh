@@ -109,6 +109,9 @@ else
   expect 2 '' 'works in a checkout' "$hak" profile --flame x.svg -- true
   expect 2 '' 'takes a number' "$hak" profile --kb x -- true
   expect 2 '' 'takes a CMD' "$hak" profile
+  expect 2 '' 'there is no process 999999999' "$hak" profile start 999999999
+  expect 2 '' 'takes a PID' "$hak" profile dump
+  "$hak" profile stop --help | grep -q 'hakmem-profile stop PID' || fail "profile stop --help"
   expect 127 '' 'profile: nonsense-command: command not found' "$hak" profile nonsense-command
 fi
 "$hak" version | grep -Eqx 'hakmem [0-9]+\.[0-9]+\.[0-9]+' || fail "version: $("$hak" version)"

@@ -1,0 +1,93 @@
+#include "telemetry/control.h"
+
+#include "heap/tally.h"
+#include "profile/profile.h"
+#include "telemetry/control_page.h"
+
+#include <string.h>
+
+struct answer {
+  enum control_result result;
+  uint64_t bytes;
+};
+
+bool control_make(struct os_shared *out) {
+  if (!os_shared_make(out, CONTROL_FILE_NAME, sizeof(struct control_page), OS_SHARED_WRITTEN))
+    return false;
+  struct control_page *page = out->base;
+  page->layout = CONTROL_LAYOUT;
+  page->answer_at = (uint32_t)out->bytes;
+  memcpy(page->mark, CONTROL_MARK, sizeof page->mark);
+  return true;
+}
+
+static enum control_result start(uint64_t interval) {
+  if (interval == 0 || interval > CONTROL_INTERVAL_MAX)
+    return CONTROL_UNKNOWN;
+  if (profile_is_on())
+    return CONTROL_IS_ON;
+  bool is_started = profile_start(interval);
+  tally_tell_all();
+  return is_started ? CONTROL_DONE : CONTROL_NO_MEMORY;
+}
+
+static enum control_result stop(void) {
+  if (!profile_is_on())
+    return CONTROL_IS_OFF;
+  profile_stop();
+  tally_tell_all();
+  return CONTROL_DONE;
+}
+
+static struct answer dump(const struct os_shared *shared) {
+  struct answer answer = {.result = CONTROL_NOT_WRITTEN};
+  if (!profile_was_started())
+    answer.result = CONTROL_IS_OFF;
+  if (!profile_was_started() || !os_shared_is_open(shared))
+    return answer;
+  os_shared_empty(shared); /* somebody may have asked, and not come for it */
+  uint64_t end = shared->bytes;
+  enum os_file_error error = profile_write_at(shared->fd, &end);
+  if (error == OS_FILE_OK)
+    answer = (struct answer){CONTROL_DONE, end - shared->bytes};
+  else
+    os_shared_empty(shared);
+  if (error == OS_FILE_NO_MEMORY)
+    answer.result = CONTROL_NO_MEMORY;
+  return answer;
+}
+
+static struct answer carry_out(const struct os_shared *shared, uint64_t verb, uint64_t interval) {
+  switch (verb) {
+  case CONTROL_START:
+    return (struct answer){.result = start(interval)};
+  case CONTROL_STOP:
+    return (struct answer){.result = stop()};
+  case CONTROL_DUMP:
+    return dump(shared);
+  default:
+    return (struct answer){.result = CONTROL_UNKNOWN};
+  }
+}
+
+void control_serve(const struct os_shared *shared) {
+  struct control_page *page = shared->base;
+  if (page == NULL)
+    return;
+  uint64_t asked = atomic_load_explicit(&page->stage, memory_order_acquire);
+  if (control_stage_of(asked) == CONTROL_FREE)
+    return;
+  uint64_t is_free = control_staged(asked, CONTROL_FREE), taken = control_staged(asked, CONTROL_TAKEN);
+  if (control_stage_of(asked) != CONTROL_ASKED) /* nothing is being carried out: that would be here */
+    taken = is_free;
+  if (!atomic_compare_exchange_strong_explicit(&page->stage, &asked, taken, memory_order_acq_rel,
+                                               memory_order_relaxed) ||
+      taken == is_free)
+    return;
+  uint64_t verb = atomic_load_explicit(&page->verb, memory_order_relaxed);
+  uint64_t interval = atomic_load_explicit(&page->interval_bytes, memory_order_relaxed);
+  struct answer answer = carry_out(shared, verb, interval);
+  atomic_store_explicit(&page->answer_bytes, answer.bytes, memory_order_relaxed);
+  atomic_store_explicit(&page->result, (uint64_t)answer.result, memory_order_relaxed);
+  atomic_store_explicit(&page->stage, is_free, memory_order_release);
+}

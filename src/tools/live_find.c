@@ -1,0 +1,68 @@
+#include "tools/live_find.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINK_BYTES = 128 };
+
+static const char *link_of(const char *name, char link[LINK_BYTES]) {
+  snprintf(link, LINK_BYTES, "/memfd:%s (deleted)", name);
+  return link;
+}
+
+static int none_or_denied(void) { return errno == EACCES || errno == EPERM ? LIVE_FIND_DENIED : LIVE_FIND_NONE; }
+
+static bool is_link_to(int folder, const char *name, const char *link) {
+  char target[LINK_BYTES];
+  ssize_t length = readlinkat(folder, name, target, sizeof target);
+  return length == (ssize_t)strlen(link) && memcmp(target, link, (size_t)length) == 0;
+}
+
+int live_find_file(int folder, const char *name, int flags) {
+  char link[LINK_BYTES];
+  link_of(name, link);
+  int list_fd = openat(folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *list = list_fd < 0 ? NULL : fdopendir(list_fd);
+  if (list == NULL) {
+    int result = none_or_denied();
+    if (list_fd >= 0)
+      close(list_fd);
+    return result;
+  }
+  int found = LIVE_FIND_NONE;
+  for (struct dirent *entry;
+       found == LIVE_FIND_NONE && (entry = readdir(list)) != NULL;) // NOLINT(concurrency-mt-unsafe): one thread
+    if (is_link_to(list_fd, entry->d_name, link)) {
+      found = openat(list_fd, entry->d_name, flags | O_CLOEXEC);
+      if (found < 0)
+        found = none_or_denied();
+    }
+  closedir(list);
+  return found;
+}
+
+bool live_maps_file(int folder, const char *name) {
+  char link[LINK_BYTES], line[4096 + 128];
+  link_of(name, link);
+  int fd = openat(folder, "maps", O_RDONLY | O_CLOEXEC);
+  FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+  bool found = false;
+  while (maps && !found && fgets(line, sizeof line, maps))
+    found = strstr(line, link) != NULL;
+  if (maps)
+    fclose(maps);
+  return found;
+}
+
+const char *live_proc_text(int folder, const char *name, char *text, size_t text_bytes) {
+  int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+  ssize_t length = fd < 0 ? 0 : read(fd, text, text_bytes - 1);
+  if (fd >= 0)
+    close(fd);
+  text[length < 0 ? 0 : length] = 0;
+  return text;
+}

@@ -1,0 +1,238 @@
+#include "tools/profile_control.h"
+
+#include "os/os.h"
+#include "tools/live_find.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAP_NS_MIN 500000
+#define NAP_NS_MAX 20000000
+#define WORK_MS_MAX 60000u
+#define COPY_BYTES 65536u
+#define NS_OF_MS 1000000u
+
+__attribute__((format(printf, 2, 3))) static bool wrong(struct control *control, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(control->live.sentence, sizeof control->live.sentence, format, list);
+  va_end(list);
+  control->live.problem = LIVE_UNREADABLE;
+  return false;
+}
+
+/* --- waiting --- */
+
+struct patience {
+  uint64_t until_ns;
+  long nap_ns;
+};
+
+static struct patience patience_of(uint64_t wait_ms) {
+  return (struct patience){.until_ns = os_nanoseconds() + wait_ms * NS_OF_MS, .nap_ns = NAP_NS_MIN};
+}
+
+/* Sleeps a little, each time longer. False: it is over. */
+static bool is_patient(struct patience *patience) {
+  if (os_nanoseconds() >= patience->until_ns)
+    return false;
+  nanosleep(&(struct timespec){.tv_nsec = patience->nap_ns}, NULL);
+  patience->nap_ns = patience->nap_ns < NAP_NS_MAX / 2 ? patience->nap_ns * 2 : NAP_NS_MAX;
+  return true;
+}
+
+/* --- the file --- */
+
+static bool is_sound(struct control *control) {
+  long pid = control->live.pid;
+  struct stat status;
+  int seals = fcntl(control->fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(control->fd, &status) != 0 ||
+      status.st_size < (off_t)sizeof *control->page)
+    return wrong(control, "where process %ld takes commands is damaged", pid);
+  void *page = mmap(NULL, sizeof *control->page, PROT_READ | PROT_WRITE, MAP_SHARED, control->fd, 0);
+  if (page == MAP_FAILED)
+    return wrong(control, "where process %ld takes commands cannot be mapped: %m", pid);
+  control->page = page;
+  control->answer_at = control->page->answer_at;
+  if (memcmp(control->page->mark, CONTROL_MARK, sizeof control->page->mark) != 0 ||
+      control->answer_at < sizeof *control->page)
+    return wrong(control, "where process %ld takes commands is damaged", pid);
+  if (control->page->layout != CONTROL_LAYOUT)
+    return wrong(control, "process %ld takes commands of another version than this program's", pid);
+  return true;
+}
+
+/* The lock goes with us, however we end. */
+static bool lock(struct control *control, uint64_t wait_ms) {
+  struct patience patience = patience_of(wait_ms);
+  while (flock(control->fd, LOCK_EX | LOCK_NB) != 0)
+    if ((errno != EWOULDBLOCK && errno != EINTR) || !is_patient(&patience))
+      return wrong(control, "somebody else asks process %ld for something; try again later", control->live.pid);
+  return true;
+}
+
+bool control_open(struct control *control, long pid, uint64_t wait_ms) {
+  *control = (struct control){.fd = -1};
+  if (!live_open(&control->live, pid))
+    return false;
+  control->fd = live_find_file(control->live.folder, CONTROL_FILE_NAME, O_RDWR);
+  bool is_open = control->fd >= 0 ? is_sound(control) && lock(control, wait_ms)
+                                  : wrong(control, "process %ld takes no commands: %s", pid,
+                                          control->fd == LIVE_FIND_DENIED ? "it is another user's"
+                                                                          : "it has closed the descriptor for them, "
+                                                                            "or its hakmem is of another version");
+  if (!is_open)
+    control_close(control);
+  return is_open;
+}
+
+void control_close(struct control *control) {
+  if (control->page)
+    munmap(control->page, sizeof *control->page);
+  if (control->fd >= 0)
+    close(control->fd);
+  live_close(&control->live);
+  control->page = NULL;
+  control->fd = -1;
+}
+
+/* --- a command --- */
+
+static uint64_t stage_of(const struct control *control) {
+  return atomic_load_explicit(&control->page->stage, memory_order_acquire);
+}
+
+static bool move(struct control *control, uint64_t from, uint64_t to) {
+  return atomic_compare_exchange_strong_explicit(&control->page->stage, &from, to, memory_order_acq_rel,
+                                                 memory_order_relaxed);
+}
+
+static bool nobody_comes(struct control *control) {
+  long pid = control->live.pid;
+  char state = live_state(&control->live);
+  if (state == 'Z') {
+    wrong(control, "process %ld has ended", pid);
+    control->live.problem = LIVE_ENDED;
+    return false;
+  }
+  if (state == 'T' || state == 't')
+    return wrong(control, "process %ld is stopped, and nothing was done", pid);
+  return wrong(control,
+               "process %ld did not react, and nothing was done: it was just started, or has taken no memory since its "
+               "start, or HAKMEM_BACKGROUND=off keeps hakmem's thread away",
+               pid);
+}
+
+/* Takes back what somebody asked who is gone, and waits for the end of what he was not there to see. */
+static bool clear(struct control *control, uint64_t wait_ms) {
+  struct patience patience = patience_of(wait_ms);
+  for (;;) {
+    uint64_t stage = stage_of(control), is_free = control_staged(stage, CONTROL_FREE);
+    if (stage == is_free)
+      return true;
+    if (control_stage_of(stage) == CONTROL_ASKED && move(control, stage, is_free))
+      return true;
+    live_wake(&control->live);
+    if (!is_patient(&patience))
+      return live_state(&control->live) == 'R' || live_state(&control->live) == 'S'
+                 ? wrong(control, "process %ld is still busy with what was asked before; try again later",
+                         control->live.pid)
+                 : nobody_comes(control);
+  }
+}
+
+static bool is_answered(struct control *control, enum control_verb verb) {
+  uint64_t result = atomic_load_explicit(&control->page->result, memory_order_relaxed);
+  long pid = control->live.pid;
+  switch (result) {
+  case CONTROL_DONE:
+    return true;
+  case CONTROL_IS_ON:
+    return wrong(control, "process %ld has a profile that runs already; stop it first", pid);
+  case CONTROL_IS_OFF:
+    return wrong(control,
+                 verb == CONTROL_DUMP ? "no profile was ever started in process %ld"
+                                      : "process %ld has no profile that runs",
+                 pid);
+  case CONTROL_NO_MEMORY:
+    return wrong(control, "process %ld has no memory for it", pid);
+  case CONTROL_NOT_WRITTEN:
+    return wrong(control, "process %ld cannot write the profile: it has closed the descriptor, or a limit forbids it",
+                 pid);
+  default:
+    return wrong(control, "process %ld does not know this command: its hakmem is of another version", pid);
+  }
+}
+
+bool control_ask(struct control *control, enum control_verb verb, uint64_t interval_bytes, uint64_t wait_ms) {
+  if (!clear(control, wait_ms))
+    return false;
+  struct control_page *page = control->page;
+  uint64_t asked = stage_of(control) + CONTROL_STAGES + CONTROL_ASKED;
+  atomic_store_explicit(&page->verb, (uint64_t)verb, memory_order_relaxed);
+  atomic_store_explicit(&page->interval_bytes, interval_bytes, memory_order_relaxed);
+  atomic_store_explicit(&page->stage, asked, memory_order_release);
+  struct patience patience = patience_of(wait_ms);
+  do
+    live_wake(&control->live);
+  while (is_patient(&patience) && stage_of(control) == asked);
+  if (move(control, asked, control_staged(asked, CONTROL_FREE)))
+    return nobody_comes(control);
+  uint64_t taken = control_staged(asked, CONTROL_TAKEN);
+  for (patience = patience_of(WORK_MS_MAX); stage_of(control) == taken;)
+    if (live_state(&control->live) == 'Z' || !is_patient(&patience))
+      return live_state(&control->live) == 'Z'
+                 ? nobody_comes(control)
+                 : wrong(control, "process %ld has begun and is not done after a minute", control->live.pid);
+  if (stage_of(control) != control_staged(asked, CONTROL_FREE))
+    return wrong(control, "somebody else wrote over what process %ld was asked", control->live.pid);
+  return is_answered(control, verb);
+}
+
+/* --- the answer --- */
+
+static bool write_all(int out, const char *bytes, size_t length) {
+  while (length > 0) {
+    ssize_t written = write(out, bytes, length);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return false;
+    bytes += written;
+    length -= (size_t)written;
+  }
+  return true;
+}
+
+bool control_copy_answer(struct control *control, int out) {
+  static char bytes[COPY_BYTES];
+  uint64_t at = control->answer_at;
+  uint64_t left = atomic_load_explicit(&control->page->answer_bytes, memory_order_relaxed);
+  while (left > 0) {
+    ssize_t got = pread(control->fd, bytes, left < sizeof bytes ? left : sizeof bytes, (off_t)at);
+    if (got <= 0) {
+      wrong(control, "the profile of process %ld is shorter than it says", control->live.pid);
+      errno = 0;
+      return false;
+    }
+    if (!write_all(out, bytes, (size_t)got)) {
+      errno = errno ? errno : EIO;
+      return false;
+    }
+    at += (uint64_t)got;
+    left -= (uint64_t)got;
+  }
+  /* Else the process keeps it until it is asked again. */
+  fallocate(control->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, control->answer_at,
+            (off_t)(INT64_MAX - control->answer_at));
+  return true;
+}

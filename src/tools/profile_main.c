@@ -1,0 +1,217 @@
+/* hakmem-profile: starts, writes and stops a heap profile of a process with HAKMEM_LIVE=1, from outside. */
+#include "hakmem/hakmem.h"
+#include "tools/live_print.h"
+#include "tools/profile_control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KB_DEFAULT 512
+#define KB_MAX (1 << 20)
+#define WAIT_DEFAULT_S 3
+#define WAIT_MAX_S 3600
+#define NAMES_MAX 10000
+
+static const char usage[] =
+    "hakmem-profile start [--kb N] PID\n"
+    "hakmem-profile dump [--out FILE] PID\n"
+    "hakmem-profile stop PID\n"
+    "\n"
+    "A heap profile of a process that was started with HAKMEM_LIVE=1, while it runs.\n"
+    "  start   begins one, empty\n"
+    "  dump    writes what is in it, as often as you want; also when it was stopped\n"
+    "  stop    ends sampling; what was sampled stays, and leaves the profile when it is freed\n"
+    "  --kb N      a sample each so many KiB (512); 0: every allocation\n"
+    "  --out FILE  the profile (COMMAND.PID.pb.gz, or COMMAND.PID-2.pb.gz if that is there, ...); -: to stdout\n"
+    "  --wait S    so many seconds at most for the process to begin (3)\n"
+    "Exit status: 2 if it cannot be done, 1 if the process has ended.\n";
+
+struct wish {
+  enum control_verb verb;
+  long pid, kb, wait_s;
+  const char *out; /* NULL: a name is made */
+};
+
+__attribute__((format(printf, 2, 3))) static int complain(int status, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  fputs("hakmem-profile: ", stderr);
+  vfprintf(stderr, format, list);
+  fputc('\n', stderr);
+  va_end(list);
+  return status;
+}
+
+/* --- the file --- */
+
+/* As `out` says, or by the command's name; a file that is there is not touched. Returns a descriptor, or -1 and errno. */
+static int create(const struct wish *wish, const struct control *control, char *path, size_t path_bytes) {
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  if (wish->out) {
+    snprintf(path, path_bytes, "%s", wish->out);
+    return open(path, flags, 0666);
+  }
+  struct live_kernel kernel;
+  live_kernel(&control->live, &kernel);
+  for (char *at = kernel.command; *at; at++)
+    if (*at == '/' || *at < ' ' || (at == kernel.command && (*at == '-' || *at == '.')))
+      *at = '_';
+  int fd = -1;
+  for (int number = 1; fd < 0 && number <= NAMES_MAX; number++) {
+    int length = snprintf(path, path_bytes, "%s.%ld", kernel.command, control->live.pid);
+    snprintf(path + length, path_bytes - (size_t)length, number > 1 ? "-%d.pb.gz" : ".pb.gz", number);
+    fd = open(path, flags, 0666);
+    if (fd < 0 && errno != EEXIST)
+      break;
+  }
+  return fd;
+}
+
+static int written(struct control *control, const char *path, int fd) {
+  struct stat status;
+  bool is_copied = control_copy_answer(control, fd);
+  bool is_problem_ours = !is_copied && errno == 0;
+  if (is_copied && fstat(fd, &status) == 0 && close(fd) == 0) {
+    char size[LIVE_SIZE];
+    printf("%s: %s; to look at it: hak profile top %s, or go tool pprof -http=: %s\n", path,
+           live_size((uint64_t)status.st_size, size), path, path);
+    return 0;
+  }
+  int error = errno;
+  unlink(path);
+  return is_problem_ours ? complain((int)control->live.problem, "%s", control->live.sentence)
+                         : complain(2, "%s: %s", path, strerror(error)); // NOLINT(concurrency-mt-unsafe): one thread
+}
+
+static int dump_to_stdout(struct control *control) {
+  errno = 0;
+  if (control_copy_answer(control, STDOUT_FILENO))
+    return 0;
+  return errno ? complain(2, "stdout: %m") : complain((int)control->live.problem, "%s", control->live.sentence);
+}
+
+/* The file is made first: where none can be made, the process is not troubled. */
+static int dump(const struct wish *wish, struct control *control) {
+  char path[4096 + 64];
+  bool is_stdout = wish->out && strcmp(wish->out, "-") == 0;
+  if (wish->out && strlen(wish->out) >= sizeof path)
+    return complain(2, "--out: the name is too long");
+  int fd = is_stdout ? STDOUT_FILENO : create(wish, control, path, sizeof path);
+  if (fd < 0)
+    return errno == EEXIST ? complain(2, "%s is there and is not overwritten", path) : complain(2, "%s: %m", path);
+  if (!control_ask(control, CONTROL_DUMP, 0, (uint64_t)wish->wait_s * 1000)) {
+    if (!is_stdout)
+      unlink(path);
+    return complain((int)control->live.problem, "%s", control->live.sentence);
+  }
+  return is_stdout ? dump_to_stdout(control) : written(control, path, fd);
+}
+
+/* --- start and stop --- */
+
+static int start_or_stop(const struct wish *wish, struct control *control) {
+  uint64_t interval = wish->kb ? (uint64_t)wish->kb << 10 : 1;
+  if (!control_ask(control, wish->verb, interval, (uint64_t)wish->wait_s * 1000))
+    return complain((int)control->live.problem, "%s", control->live.sentence);
+  if (wish->verb == CONTROL_STOP)
+    printf("process %ld: no more samples; hak profile dump %ld still writes the profile\n", wish->pid, wish->pid);
+  else if (wish->kb == 0)
+    printf("process %ld: a profile begins, of every allocation\n", wish->pid);
+  else
+    printf("process %ld: a profile begins, a sample each %ld KiB\n", wish->pid, wish->kb);
+  return 0;
+}
+
+/* --- what is wanted --- */
+
+/* False: no number from 0 to most. */
+static bool number_of(const char *word, long most, long *out) {
+  char *end;
+  errno = 0;
+  *out = strtol(word, &end, 10);
+  return *word >= '0' && *word <= '9' && *end == 0 && errno == 0 && *out <= most;
+}
+
+static int option_taken(struct wish *wish, const char *name, const char *value) {
+  if (strcmp(name, "--kb") == 0 && wish->verb == CONTROL_START)
+    return number_of(value, KB_MAX, &wish->kb) ? 0 : complain(2, "--kb takes 0 to %d, not '%s'", KB_MAX, value);
+  if (strcmp(name, "--wait") == 0)
+    return number_of(value, WAIT_MAX_S, &wish->wait_s)
+               ? 0
+               : complain(2, "--wait takes 0 to %d seconds, not '%s'", WAIT_MAX_S, value);
+  if (strcmp(name, "--out") == 0 && wish->verb == CONTROL_DUMP) {
+    wish->out = value;
+    return *value ? 0 : complain(2, "--out takes the name of a file");
+  }
+  return complain(2, "unknown option '%s'; see: hakmem-profile --help", name);
+}
+
+static bool takes_value(const char *word) {
+  return strcmp(word, "--kb") == 0 || strcmp(word, "--wait") == 0 || strcmp(word, "--out") == 0;
+}
+
+/* An option, as --name value or --name=value. Returns how many words it took, 0 after a complaint. */
+static int take_option(struct wish *wish, char **words, int count) {
+  char name[16];
+  const char *equals = strchr(words[0], '=');
+  if (equals && (size_t)(equals - words[0]) < sizeof name) {
+    snprintf(name, sizeof name, "%.*s", (int)(equals - words[0]), words[0]);
+    return option_taken(wish, name, equals + 1) == 0 ? 1 : 0;
+  }
+  if (takes_value(words[0]) && count < 2) {
+    complain(2, "%s needs a value", words[0]);
+    return 0;
+  }
+  return option_taken(wish, words[0], count > 1 ? words[1] : "") == 0 ? 2 : 0;
+}
+
+static bool take_pid(struct wish *wish, const char *word) {
+  if (wish->pid >= 0)
+    return complain(2, "one argument too many: '%s'; see: hakmem-profile --help", word) == 0;
+  if (!number_of(word, LONG_MAX, &wish->pid))
+    return complain(2, "'%s' is no process id; see: hakmem-profile --help", word) == 0;
+  return true;
+}
+
+static bool take_words(struct wish *wish, char **words, int count) {
+  static const char *const verbs[] = {[CONTROL_START] = "start", [CONTROL_DUMP] = "dump", [CONTROL_STOP] = "stop"};
+  for (enum control_verb verb = CONTROL_START; count > 0 && verb <= CONTROL_STOP; verb++)
+    if (strcmp(words[0], verbs[verb]) == 0)
+      wish->verb = verb;
+  if (wish->verb == 0)
+    return complain(2, "takes start, dump or stop, and a PID; see: hakmem-profile --help") == 0;
+  for (int i = 1; i < count;) {
+    int used = 1;
+    if (words[i][0] == '-' && (used = take_option(wish, words + i, count - i)) == 0)
+      return false;
+    if (words[i][0] != '-' && !take_pid(wish, words[i]))
+      return false;
+    i += used;
+  }
+  return wish->pid >= 0 || complain(2, "takes a PID; hak stats lists the processes") == 0;
+}
+
+int main(int count, char **arguments) {
+  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
+  for (int i = 1; i < count; i++)
+    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
+      fputs(usage, stdout);
+      return fflush(stdout) != 0;
+    }
+  struct wish wish = {.pid = -1, .kb = KB_DEFAULT, .wait_s = WAIT_DEFAULT_S};
+  if (!take_words(&wish, arguments + 1, count - 1))
+    return 2;
+  struct control control;
+  if (!control_open(&control, wish.pid, (uint64_t)wish.wait_s * 1000))
+    return complain((int)control.live.problem, "%s", control.live.sentence);
+  int status = wish.verb == CONTROL_DUMP ? dump(&wish, &control) : start_or_stop(&wish, &control);
+  control_close(&control);
+  return fflush(stdout) != 0 && status == 0 ? 1 : status;
+}
