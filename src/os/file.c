@@ -124,10 +124,16 @@ enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t 
   int kept = errno;
   part->path = NULL;
   part->fd = fd;
+  part->file = os_file_identity(fd);
   part->length = at;
-  enum os_file_error error = syscall(SYS_lseek, fd, (off_t)at, SEEK_SET) < 0 ? error_of(errno) : OS_FILE_OK;
+  enum os_file_error error = lseek(fd, (off_t)at, SEEK_SET) < 0 ? error_of(errno) : OS_FILE_OK;
   errno = kept;
   return error;
+}
+
+static bool is_still_open(const struct os_file_part *part) {
+  struct os_file file = os_file_identity(part->fd);
+  return file.device == part->file.device && file.inode == part->file.inode;
 }
 
 static enum os_file_error add(struct os_file_part *part, const char *bytes, size_t length) {
@@ -135,6 +141,8 @@ static enum os_file_error add(struct os_file_part *part, const char *bytes, size
   part->length += length;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && part->length > limit.rlim_cur)
     return OS_FILE_NO_SPACE; /* the kernel would send a signal that ends the process */
+  if (part->path == NULL && !is_still_open(part))
+    return OS_FILE_REFUSED;
   while (length > 0) {
     long written = syscall(SYS_write, part->fd, bytes, length);
     if (written < 0 && errno == EINTR)

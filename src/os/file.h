@@ -4,7 +4,7 @@
 #ifndef HAK_OS_FILE_H
 #define HAK_OS_FILE_H
 
-#include "base/words.h"
+#include "os/os.h"
 
 #include <limits.h>
 #include <sys/types.h>
@@ -43,10 +43,12 @@ struct os_file_part {
   uid_t user;
   gid_t group;
   uint64_t length;
+  struct os_file file; /* that was open */
   char name[PATH_MAX + OS_FILE_ENDING_BYTES];
 };
 enum os_file_error os_file_begin(struct os_file_part *part, const char *path);
-/* Instead: the bytes go into an open file, from `at` on, as they come; it is not closed. */
+/* Instead: the bytes go into an open file, from `at` on, as they come; it is not closed. If the program closes it and
+ * gets the number for another file, nothing more is written. */
 enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t at);
 enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length);
 enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error);

@@ -99,8 +99,9 @@ void os_shared_drop(struct os_shared *shared) {
 
 void os_shared_empty(const struct os_shared *shared) {
   int kept = errno;
-  syscall(SYS_fallocate, shared->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)shared->bytes,
-          (off_t)(INT64_MAX - (int64_t)shared->bytes));
+  if (os_shared_is_open(shared))
+    syscall(SYS_fallocate, shared->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)shared->bytes,
+            (off_t)(INT64_MAX - (int64_t)shared->bytes));
   errno = kept;
 }
 

@@ -32,7 +32,7 @@ bool os_shared_is_open(const struct os_shared *shared);
 /* Unmaps the pages and closes the descriptor, if it still stands for them. */
 void os_shared_drop(struct os_shared *shared);
 
-/* Gives back what the file has behind the pages. It is open. */
+/* Gives back what the file has behind the pages, if it is open. */
 void os_shared_empty(const struct os_shared *shared);
 
 /* As os_futex_wait_for and os_futex_wake, for a word that may lie in such pages: whoever maps them can wake, also if he

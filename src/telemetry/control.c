@@ -45,7 +45,6 @@ static struct answer dump(const struct os_shared *shared) {
     answer.result = CONTROL_IS_OFF;
   if (!profile_was_started() || !os_shared_is_open(shared))
     return answer;
-  os_shared_empty(shared); /* somebody may have asked, and not come for it */
   uint64_t end = shared->bytes;
   enum os_file_error error = profile_write_at(shared->fd, &end);
   if (error == OS_FILE_OK)
@@ -86,6 +85,7 @@ void control_serve(const struct os_shared *shared) {
     return;
   uint64_t verb = atomic_load_explicit(&page->verb, memory_order_relaxed);
   uint64_t interval = atomic_load_explicit(&page->interval_bytes, memory_order_relaxed);
+  os_shared_empty(shared); /* somebody may have asked, and not come for it */
   struct answer answer = carry_out(shared, verb, interval);
   atomic_store_explicit(&page->answer_bytes, answer.bytes, memory_order_relaxed);
   atomic_store_explicit(&page->result, (uint64_t)answer.result, memory_order_relaxed);

@@ -205,9 +205,15 @@ def files_that_cannot_be_written(folder):
                 [TOOL, "dump", "--out", "-", str(process.pid)], stdout=full, stderr=subprocess.PIPE, check=False
             )
         assert done.returncode == 2 and b"No space left" in done.stderr, done
-        with page_of(process.pid) as (_, fd):
+        with page_of(process.pid) as (page, fd):
             ask("dump", "--out", folder / "more", process.pid)
             assert os.fstat(fd).st_blocks * 512 == mmap.PAGESIZE, "the process keeps what was fetched"
+            put(page, VERB_AT, DUMP)
+            put(page, STAGE_AT, get(page, STAGE_AT) + 4 + ASKED)
+            heard(process.pid, page)
+            assert os.fstat(fd).st_blocks * 512 > mmap.PAGESIZE, "it wrote nothing"
+            ask("start", process.pid, status=2, said="runs already")
+            assert os.fstat(fd).st_blocks * 512 == mmap.PAGESIZE, "the process keeps what nobody fetched"
         limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (mmap.PAGESIZE + 100, limits[1]))
         ask("dump", "--out", folder / "less", process.pid, status=2, said="cannot write the profile")

@@ -276,6 +276,30 @@ static void replacing(void **unused) {
   assert_int_equal(names(false), 1);
 }
 
+/* Into a file that is open, in its middle; then the program closes it and opens another under its number. */
+static void into_an_open_file(void **unused) {
+  (void)unused;
+  struct os_file_part part;
+  char name[NAME_BYTES + 8], byte = 0;
+  put_before();
+  snprintf(name, sizeof name, "%s.open", path);
+  int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600), other = open(path, O_RDWR);
+  assert_true(fd >= 0 && other >= 0);
+  assert_int_equal(os_file_begin_at(&part, fd, 100), OS_FILE_OK);
+  assert_int_equal(os_file_add(&part, after, FILE_BYTES), OS_FILE_OK);
+  assert_int_equal(part.length, 100 + FILE_BYTES);
+  assert_int_equal(lseek(fd, 0, SEEK_END), 100 + (off_t)FILE_BYTES);
+  assert_true(pread(fd, &byte, 1, 100 + FILE_BYTES - 1) == 1 && (unsigned char)byte == after[FILE_BYTES - 1]);
+  assert_int_equal(dup2(other, fd), fd);
+  enum os_file_error error = os_file_add(&part, after, FILE_BYTES);
+  assert_int_equal(os_file_end(&part, error), OS_FILE_REFUSED);
+  assert_true(fcntl(fd, F_GETFD) >= 0); /* not closed */
+  assert_int_equal(content(), 1);
+  close(fd);
+  close(other);
+  unlink(name);
+}
+
 static void limited(void *unused) {
   (void)unused;
   struct rlimit limit = {100, 100};
@@ -327,6 +351,7 @@ int main(void) {
       cmocka_unit_test(interrupted_and_half_done),
       cmocka_unit_test(reading),
       cmocka_unit_test(replacing),
+      cmocka_unit_test(into_an_open_file),
       cmocka_unit_test(a_limit_of_file_size_sends_no_signal),
       cmocka_unit_test(paths),
   };
