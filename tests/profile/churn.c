@@ -1,5 +1,5 @@
 /* A profile is started, written and stopped every 50 ms while threads come and go, processes fork, and a library is loaded
- * and unloaded: no hang, no crash, every file is whole. Five seconds; ten minutes with --long. A hang ends by SIGALRM. */
+ * and unloaded: no hang, no crash, every file is whole. Three seconds; ten minutes with --long. A hang ends by SIGALRM. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
   char directory[] = "/tmp/hakmem-churn-XXXXXX", path[DIRECTORY_MAX];
   CHECK(mkdtemp(directory) != NULL);
   snprintf(path, sizeof path, "%s/heap.pb.gz", directory);
-  double seconds = test_long ? 600 : 5;
+  double seconds = test_long ? 600 : 3;
   alarm((unsigned)seconds + 60);
   void *(*const bodies[])(void *) = {threads_come_and_go, threads_come_and_go, libraries_come_and_go, processes_fork};
   pthread_t threads[4];
