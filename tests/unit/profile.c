@@ -41,14 +41,15 @@ static void expect_within(uint64_t found, uint64_t truth, unsigned percent) {
     fail_msg("%llu of %llu bytes", (unsigned long long)found, (unsigned long long)truth);
 }
 
-/* Control: a profile that does not hear of frees, or counts each sample once only, is off by more. */
+/* With a sample each 64 KiB the standard deviation is 0.7 %: four of them. Control: a profile that does not hear of frees, or
+ * counts each sample once only, is off by more. */
 static void live_bytes_are_true_within_3_percent(void **unused) {
   (void)unused;
   enum { BLOCKS = 400000 };
   static void *blocks[BLOCKS];
   uint64_t random = UNIT_SEED;
   size_t before = live_bytes();
-  start(512 << 10);
+  start(64 << 10);
   for (unsigned i = 0; i < 2 * BLOCKS; i++) { /* each is replaced once on average */
     size_t at = unit_random(&random) % BLOCKS;
     hak_free(blocks[at]);
