@@ -164,6 +164,8 @@ def _memory_goals(best):
         "lean, mixed: peak RSS", ("profiles",), _own_of("lean", "rss_peak_kb"), LEAN_KB, at_least=False, unit="KiB"
     )
     yield Goal("lean, mixed / speed", ("profiles",), _variant_rate("lean", "speed"), 0.9)
+    for name, least in (("live", 0.995), ("profile-2048", 0.995), ("profile-512", 0.99)):
+        yield Goal(f"{name}, mixed / off", ("inside",), _variant_rate(name, "off"), least)
     for profile in PROFILES:
         yield Goal(
             f"{profile}, system calls in 10^8 operations",

@@ -10,6 +10,14 @@ SIZES_LARGE = (1024, 2048, 4096, 8192)
 LARSON = tuple((threads, chunks) for threads in (1, 2, 8) for chunks in (256, 1024))
 BATCHES = (("1k", 1000, 4000), ("10k", 10000, 400), ("100k", 100000, 40))  # name, blocks, rounds
 PAIRS = ((1, 1), (2, 2), (4, 4))
+# What looks inside a program, by the variables that switch it on: what that costs.
+LOOKED_INTO = {
+    "off": (),
+    "live": (("HAKMEM_LIVE", "1"),),
+    "counted": (("HAKMEM_COUNT", "1"),),
+    "profile-2048": (("HAKMEM_HEAP_PROFILE", "on"), ("HAKMEM_HEAP_PROFILE_KB", "2048")),
+    "profile-512": (("HAKMEM_HEAP_PROFILE", "on"),),
+}
 GROWTHS = (("x2", "100 16384 2"), ("x1.5", "50 16384 2"), ("step", "0 16384 2"))  # name, percent, step KiB, rounds
 
 
@@ -182,6 +190,19 @@ def _memory_rows():
             for profile in PROFILES
         ),
     )
+    inside = "random_mixed 100000000 400 SEED"
+    yield Row(
+        "inside",
+        "inside",
+        inside,
+        mixed_tiny,
+        without=INSTALLABLE,
+        is_rate_compared=False,
+        variants=tuple(
+            Variant(name, inside, mixed_tiny, subject=True, environment=environment)
+            for name, environment in LOOKED_INTO.items()
+        ),
+    )
 
 
 ROWS = {row.name: row for row in _rows()}
@@ -198,7 +219,7 @@ def chosen(words, with_goals):
     """The rows that the words name: rows, groups, sets, "goals" (the rows named in with_goals), or a program with its
     arguments as one word. No word: the first row of each group but the slow ones. ValueError on an unknown word."""
     rows = {}
-    for word in words or (group for group in GROUPS if group not in SETS["memory"] + (apps.GROUP,)):
+    for word in words or (group for group in GROUPS if group not in SETS["memory"] + (apps.GROUP, "inside")):
         if word == "goals":
             found = [ROWS[name] for name in with_goals]
         elif word in SETS:

@@ -14,7 +14,7 @@ from lab.store.rows import Row
 
 # Groups whose memory says nothing of an allocator beside its peers: most of it are histograms, and the row of the
 # profiles has no peer but glibc.
-SIZE_NOT_COMPARED = ("latency", "profiles")
+SIZE_NOT_COMPARED = ("latency", "profiles", "inside")
 # What is read of a result; it must be numbers.
 READ = {
     RATE, "rss_peak_kb", "child_rss_peak_kb", "rss_kb", "peak_over_live", "rss_over_live", "faults_minor", "system_calls",

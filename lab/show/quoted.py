@@ -14,7 +14,7 @@ from lab.judge import policy, stats
 from lab.judge.outcome import RATE, Outcome
 from lab.run import machine
 from lab.run.allocators import PEERS, PROFILES, SUBJECT
-from lab.run.workloads import GROUPS, ROWS
+from lab.run.workloads import GROUPS, LOOKED_INTO, ROWS
 from lab.show import page, scorecard
 from lab.show.figures import Figures, Loss, profile_names
 from lab.show.tables import middle
@@ -214,6 +214,17 @@ class Source:
             shown = "1" if name == base else show(self.figures.ratio(work, name, base, key))
             told[name] = f"**{shown}**" if name in top else shown
         return told
+
+    @property
+    def inside(self) -> dict | None:
+        """What looking inside costs: of each way the rate of off's, and the peak."""
+        found = self.figures.outcomes.get("inside")
+        if found is None or found.of("off") is None:
+            return None
+        names = [name for name in LOOKED_INTO if found.of(name) and found.of(name).results]
+        rows = [{"name": name, "rate": "1" if name == "off" else show(found.ratio(name, "off")),
+                 "peak": middle(found.of(name), "rss_peak_kb")} for name in names]  # fmt: skip
+        return {"command": found.of("off").command, "rows": rows}
 
     @property
     def profiles(self) -> list[dict]:
