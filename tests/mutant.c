@@ -122,7 +122,16 @@ int hak_trim(size_t keep_bytes) {
   return 0;
 }
 
-void hak_stats_get(struct hak_stats *out) { memset(out, 0, sizeof *out); }
+int hak_stats_get(struct hak_stats *out) {
+  memset(out, 0, sizeof *out);
+  return 0;
+}
+
+int hak_option_set(const char *name, const char *value) {
+  (void)name;
+  (void)value;
+  return 0;
+}
 
 void hak_limit_callback_set(hak_limit_callback callback, void *context) {
   (void)callback;

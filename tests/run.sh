@@ -30,11 +30,13 @@ unfit() {
 # What the tests of preset $1 need, as words for need.
 test_needs() {
   build_needs "$1"
-  echo gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev readelf=binutils python3=python3 /usr/include/cmocka.h=libcmocka-dev
+  echo gcc=gcc g++=g++ /usr/include/stdio.h=libc6-dev readelf=binutils python3=python3 /usr/include/cmocka.h=libcmocka-dev \
+    /usr/include/seccomp.h=libseccomp-dev
   case $1 in
     release) echo redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
       spin=spin valgrind=valgrind go=golang-go shellcheck=shellcheck pkg-config=pkg-config chromium=chromium \
-      /usr/share/fonts/truetype/dejavu=fonts-dejavu-core /usr/include/curses.h=libncurses-dev tmux=tmux ;;
+      /usr/share/fonts/truetype/dejavu=fonts-dejavu-core /usr/include/curses.h=libncurses-dev tmux=tmux strace=strace \
+      bwrap=bubblewrap unshare=util-linux ;;
     aarch64 | musl) echo xz=xz-utils ;;
   esac
 }

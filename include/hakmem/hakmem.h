@@ -5,8 +5,10 @@
  * or the extras.
  *
  * All functions may be called from any thread at any time: before constructors, in destructors of
- * thread-local objects, in atexit handlers, after fork. None is async-signal-safe; a handler that
- * interrupts an allocation all the same gets memory, and what it frees is lost. Sizes are bytes.
+ * thread-local objects, in atexit handlers, after fork. None is async-signal-safe. A handler that interrupts the slow path
+ * of an allocation all the same gets memory, what it frees is freed later, and nothing is damaged; one that interrupts
+ * the few instructions with which malloc takes a ready block, or free puts it back, may get a block that the program
+ * gets, too. A handler that jumps out of a slow path leaves its thread with slow calls for good. Sizes are bytes.
  * A function that returns memory returns NULL and sets errno to ENOMEM when memory is out, the size
  * is over PTRDIFF_MAX or a product overflows. Memory is aligned to 16 bytes or to what was asked.
  */
@@ -48,7 +50,7 @@ HAK_API void hak_free(void *block);
 /* A block whose address is a multiple of `alignment`, a power of two (else NULL and EINVAL). */
 HAK_API void *hak_aligned_alloc(size_t alignment, size_t size) __attribute__((malloc, alloc_align(1), alloc_size(2)));
 
-/* As POSIX posix_memalign: returns 0, EINVAL or ENOMEM, keeps errno, writes *out only on success. */
+/* As POSIX posix_memalign: returns 0, EINVAL or ENOMEM, and sets errno too for the last; writes *out only on success. */
 HAK_API int hak_posix_memalign(void **out, size_t alignment, size_t size);
 
 /* Bytes usable at `block`, at least what was asked for, constant while the block lives.
@@ -87,17 +89,19 @@ HAK_API int hak_option_get(const char *name, char *value, size_t size);
  * on the thread that asks, which may hold locks of the program; not while it runs already on that thread.
  * It returns 1 if it freed something: then the request is tried once more. Compilers take malloc for a
  * function that calls nothing back, so what the callback shares with its program must be atomic or volatile.
- * NULL: none. */
+ * NULL: none. In a signal handler that interrupted a slow path nothing is set. */
 typedef int (*hak_limit_callback)(size_t wanted_bytes, void *context);
 HAK_API void hak_limit_callback_set(hak_limit_callback callback, void *context);
 
 /* What the allocator holds and has done, by the rows of hakmem/stats.h; docs/stats.md explains each. The first and the
- * last take the heaps' slow-path locks one after another; none allocates. Sums are taken heap by heap while other threads
+ * last take the heaps' slow-path locks one after another; none allocates. In a signal handler that interrupted a slow path,
+ * and in a fork handler, hak_stats_get returns EBUSY and writes zeros, and hak_stats_classes_get returns 0; else
+ * hak_stats_get returns 0. Both keep errno. Sums are taken heap by heap while other threads
  * run: each number is right at some time during the call, and all together to within moving_bytes.
  * hak_process_stats_get asks the kernel, which walks the process's page tables: milliseconds for gigabytes. What cannot be
  * read is 0. hak_stats_classes_get writes the size classes that have slabs, at most `count` of them, the smallest first,
  * and returns how many those are; HAK_STATS_CLASSES places suffice for all. */
-HAK_API void hak_stats_get(struct hak_stats *out);
+HAK_API int hak_stats_get(struct hak_stats *out);
 HAK_API void hak_process_stats_get(struct hak_process_stats *out);
 HAK_API size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count);
 

@@ -27,7 +27,7 @@
   ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped; most of it is never touched.") \
   ROW(PART, profile_table_bytes, GAUGE, BYTES, "Tables of the heap profile, as mapped.") \
   ROW(MEMORY, mapped_bytes, GAUGE, BYTES, "All that is accessible: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes.") \
-  ROW(MEMORY, moving_bytes, GAUGE, BYTES, "Changed its place while these numbers were read, or was lost to a fork that met it on its way.") \
+  ROW(MEMORY, moving_bytes, GAUGE, BYTES, "Upper bound on the error of this snapshot: bytes that changed place while it was taken.") \
   ROW(MEMORY, committed_bytes, GAUGE, BYTES, "The accessible part of the arenas.") \
   ROW(MEMORY, large_mapping_bytes, GAUGE, BYTES, "Large objects and cached ranges that are mappings of their own.") \
   ROW(MEMORY, reserved_bytes, GAUGE, BYTES, "Address space of all arenas.") \
@@ -61,7 +61,7 @@
   ROW(FREE, envelopes_sent, COUNTER, TIMES, "An envelope was sent.") \
   ROW(FREE, inbox_drains, COUNTER, TIMES, "What had arrived in an inbox was taken out.") \
   ROW(FREE, inbox_blocks, COUNTER, BLOCKS, "Blocks that were taken out of inboxes.") \
-  ROW(FREE, frees_by_hand, COUNTER, BLOCKS, "Blocks of other heaps that went to their slabs one by one: there was no memory for an envelope.") \
+  ROW(FREE, frees_by_hand, COUNTER, BLOCKS, "Blocks of other heaps that went to their slabs one by one: no memory for an envelope, or too many owners.") \
   ROW(FREE, large_frees, COUNTER, OBJECTS, "Large objects freed.") \
   ROW(FREE, foreign_frees, COUNTER, TIMES, "Pointers that were not hakmem's, ignored.") \
   ROW(LARGE, large_allocations, COUNTER, OBJECTS, "Large objects made.") \
@@ -76,8 +76,8 @@
   ROW(COUNTED, profile_live_bytes, GAUGE, BYTES, "Live bytes that these stand for.") \
   ROW(COUNTED, profile_dropped_bytes, COUNTER, BYTES, "What samples stood for that there was no memory for.") \
   ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled after all: malloc(0), or a heap that was adopted.") \
-  ROW(EARLY, slow_calls_interrupting, COUNTER, TIMES, "malloc in a signal handler that had interrupted a slow path: a mapping of its own.") \
-  ROW(EARLY, blocks_lost, COUNTER, BLOCKS, "Freed in such a handler, and lost.") \
+  ROW(EARLY, spare_calls, COUNTER, TIMES, "malloc in a signal handler that had interrupted a slow path, or during a fork: from spare memory.") \
+  ROW(EARLY, frees_deferred, COUNTER, BLOCKS, "Freed there; they went to their slabs with a later slow path.") \
   ROW(EARLY, memory_retries, COUNTER, TIMES, "There was no memory: what was free was given back, and the request tried again.") \
   ROW(EARLY, limit_callbacks, COUNTER, TIMES, "The program's callback was asked to give something up.") \
   ROW(EARLY, memory_refusals, COUNTER, TIMES, "There was no memory after all: NULL and ENOMEM.") \

@@ -17,6 +17,9 @@ extern "C" {
  * NULL and ENOMEM. */
 HAK_HIDDEN void *aligned_block(size_t alignment, size_t size, uintptr_t site);
 
+/* Moves a block's content into one of another size. NULL and ENOMEM; the block is as before then. */
+HAK_HIDDEN void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site);
+
 /* What is due now and then, at the end of a slow path, without a lock. */
 HAK_HIDDEN void housekeep(void);
 /* A sentence at the program's end, if stderr is still what it was. */
@@ -34,10 +37,8 @@ HAK_HIDDEN void sample_large(void *object, uintptr_t site);
 #define CALL_SITE ((uintptr_t)__builtin_return_address(0))
 
 /* Asks the program to give something up, because a request of `size` bytes found no memory. True if there
- * is a callback and it says that it did. */
-HAK_HIDDEN bool limit_callback_call(size_t size);
-HAK_HIDDEN void limit_callback_lock_for_fork(void);
-HAK_HIDDEN void limit_callback_unlock_after_fork(bool child);
+ * is a callback and it says that it did. The slow path is left for it; *is_begun: it was entered again. */
+HAK_HIDDEN bool limit_callback_call(size_t size, bool *is_begun);
 
 /* Options from the environment, fork handlers, the exit summary: once, by the library's constructor. */
 HAK_HIDDEN void hak_start(void);

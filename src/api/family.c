@@ -2,10 +2,12 @@
 #include "api/alloc.h"
 
 #include "base/size_class.h"
-#include "heap/heap.h"
+#include "heap/slow_path.h"
+#include "heap/spare.h"
 #include "large/large.h"
 #include "map/extent.h"
 #include "map/page_map.h"
+#include "map/usage.h"
 #include "os/fault.h"
 #include "profile/profile.h"
 #include "reclaim/background.h"
@@ -19,7 +21,7 @@
 
 size_t hak_usable_size(const void *block) {
   uint32_t entry = map_entry(block);
-  if (LIKELY(entry_heap_id(entry) != 0))
+  if (LIKELY(entry_heap_id(entry) != 0 || entry_is_spare(entry)))
     return class_bytes(entry_class(entry));
   /* A large object's first address only: an address inside it has no record. */
   return entry == ENTRY_LARGE && ((uintptr_t)block & (UNIT_BYTES - 1)) == 0 ? large_bytes(block) : 0;
@@ -31,7 +33,7 @@ size_t hak_good_size(size_t size) {
   return size > PTRDIFF_MAX ? 0 : large_good_size(size);
 }
 
-static void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site) {
+NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site) {
   int kept = errno;
   void *moved = size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc_inlined(size);
   if (moved == NULL && size <= old_bytes) { /* no memory for a smaller one: the old one will do */
@@ -57,11 +59,11 @@ void *hak_realloc(void *block, size_t size) {
     return NULL;
   }
   uint32_t entry = map_entry(block);
-  if (LIKELY(entry_heap_id(entry) != 0)) {
+  if (LIKELY(entry_heap_id(entry) != 0 || entry_is_spare(entry))) {
     size_t bytes = class_bytes(entry_class(entry));
     if (size <= bytes && size >= bytes / SHRINK_SHARE)
       return block;
-    if (!slab_is_block_start(block, entry_class(entry)))
+    if (!entry_is_spare(entry) && !slab_is_block_start(block, entry_class(entry)))
       fault_not_a_block(block);
     return resize_by_copy(block, bytes, size, CALL_SITE);
   }
@@ -72,10 +74,13 @@ void *hak_realloc(void *block, size_t size) {
     if (size <= HAK_SMALL_MAX && size <= bytes && size >= bytes / SHRINK_SHARE) /* from calloc */
       return block;
     void *resized = NULL;
+    int kept = errno;
     if (size > HAK_SMALL_MAX && slow_path_begin()) {
       bool is_sample =
           UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)) && profile_large_resizing(block);
       resized = large_resize(block, size);
+      if (UNLIKELY(resized == NULL) && usage_look())
+        resized = large_resize(block, size);
       bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
       if (is_sample)
         profile_large_resized(block, is_changed);
@@ -83,7 +88,8 @@ void *hak_realloc(void *block, size_t size) {
         sample_large(resized, CALL_SITE);
       housekeep();
       slow_path_end();
-      background_start_if_due();
+      background_start_if_due(CALL_SITE, BACKGROUND_ALLOCATES);
+      errno = kept; /* what the system refused on the way is nobody's business */
     }
     return resized ? resized : resize_by_copy(block, bytes, size, CALL_SITE);
   }
@@ -116,20 +122,18 @@ void *hak_aligned_alloc(size_t alignment, size_t size) {
 int hak_posix_memalign(void **out, size_t alignment, size_t size) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0)
     return EINVAL;
-  int kept = errno;
   void *block = aligned_block(alignment, size, CALL_SITE);
-  errno = kept;
-  if (block == NULL)
+  if (block == NULL) /* errno says so too, as glibc's; POSIX leaves it open */
     return ENOMEM;
   *out = block;
   return 0;
 }
 
 int hak_trim(size_t keep_bytes) {
-  struct heap *heap = heap_current();
-  if (!slow_path_begin())
-    return 0;
   int kept = errno;
+  if (!slow_path_begin_patiently())
+    return 0;
+  struct heap *heap = heap_current();
   if (heap)
     heap_flush_all(heap);
   heaps_ask_to_flush(heap);

@@ -4,7 +4,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "hakmem/hakmem.h"
-#include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "os/file.h"
 #include "os/os.h"
 #include "profile/leaks.h"
@@ -28,7 +28,7 @@ static bool start(uint64_t interval) {
 
 int hak_profile_start(size_t interval_bytes) {
   int kept = errno;
-  if (!slow_path_begin())
+  if (!slow_path_begin_patiently())
     return EBUSY;
   bool is_started = start(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
   slow_path_end();
@@ -38,7 +38,7 @@ int hak_profile_start(size_t interval_bytes) {
 
 int hak_profile_stop(void) {
   int kept = errno;
-  if (!slow_path_begin())
+  if (!slow_path_begin_patiently())
     return EBUSY;
   profile_stop();
   slow_path_end();
@@ -65,7 +65,7 @@ int hak_profile_dump(const char *path) {
   int kept = errno;
   if (path == NULL)
     return EINVAL;
-  if (!slow_path_begin())
+  if (!slow_path_begin_patiently())
     return EBUSY;
   enum os_file_error error = profile_write(path);
   slow_path_end();
@@ -77,7 +77,6 @@ int hak_profile_dump(const char *path) {
 
 void heap_profile_begin(void) {
   long mode = option_value(OPTION_HEAP_PROFILE);
-  process_of_start = os_process_id();
   const char *path = option_string(OPTION_HEAP_PROFILE_FILE);
   if (path[0] && !os_path_absolute(path, path_wanted, sizeof path_wanted)) {
     path_wanted[0] = 0;
@@ -85,6 +84,8 @@ void heap_profile_begin(void) {
   }
   if (path[0] && !option_is_set(OPTION_HEAP_PROFILE)) /* a path alone means on */
     mode = HEAP_PROFILE_ON;
+  if (path[0] || mode != HEAP_PROFILE_OFF)
+    process_of_start = os_process_id();
   if (mode == HEAP_PROFILE_OFF || !slow_path_begin())
     return;
   bool is_all = mode == HEAP_PROFILE_LEAKS && !option_is_set(OPTION_HEAP_PROFILE_KB);
@@ -101,17 +102,7 @@ void heap_profile_begin(void) {
 /* False: it does not fit, or it is another process's. */
 static bool path_of_process(char *out, size_t bytes) {
   struct text text = {.bytes = out, .capacity = bytes, .length = 0};
-  bool has_id = false;
-  for (const char *at = path_wanted; *at; at++) {
-    char letter[2] = {*at, 0};
-    if (at[0] == '%' && at[1] == 'p') {
-      text_decimal(&text, (uint64_t)os_process_id());
-      has_id = true;
-      at++;
-    } else {
-      text_string(&text, letter);
-    }
-  }
+  bool has_id = text_path(&text, path_wanted, (uint64_t)os_process_id());
   return text.length < bytes - 1 && (has_id || os_process_id() == process_of_start);
 }
 

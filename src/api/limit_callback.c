@@ -1,7 +1,7 @@
 /* The program's own word when memory is out. */
 #include "api/alloc.h"
 
-#include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "os/lock.h"
 #include "telemetry/stats.h"
 
@@ -12,13 +12,16 @@ static struct {
 } limit;
 
 void hak_limit_callback_set(hak_limit_callback callback, void *context) {
+  if (!slow_path_begin_patiently()) /* in a handler that interrupted a slow path */
+    return;
   lock_take(&limit.lock);
   limit.callback = callback;
   limit.context = context;
   lock_give(&limit.lock);
+  slow_path_end();
 }
 
-bool limit_callback_call(size_t size) {
+bool limit_callback_call(size_t size, bool *is_begun) {
   struct heap *heap = heap_current();
   if (heap == NULL) /* a thread that had no small block so far */
     heap = heap_attach();
@@ -35,16 +38,9 @@ bool limit_callback_call(size_t size) {
     return false;
   heap->callback_frame = frame;
   stats_count(EVENT_LIMIT_CALLBACK);
+  slow_path_end(); /* it frees */
   int freed = callback(size, context);
+  *is_begun = slow_path_begin();
   heap->callback_frame = 0;
   return freed == 1;
-}
-
-void limit_callback_lock_for_fork(void) { lock_take(&limit.lock); }
-
-void limit_callback_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&limit.lock);
-  else
-    lock_give(&limit.lock);
 }

@@ -6,11 +6,14 @@
  */
 #include "api/alloc.h"
 
-#include "heap/heap.h"
+#include "heap/deferred.h"
+#include "heap/slow_path.h"
+#include "heap/spare.h"
 #include "large/large.h"
 #include "map/extent.h"
 #include "map/page_map.h"
 #include "map/superslab.h"
+#include "map/usage.h"
 #include "os/fault.h"
 #include "profile/profile.h"
 #include "reclaim/background.h"
@@ -56,8 +59,12 @@ static void housekeep_heap(struct heap *heap) {
   }
 }
 
+static void deferred_work_off(void);
+
 /* The same for a thread that may have no heap: it has large objects only. */
 void housekeep(void) {
+  if (UNLIKELY(deferred_waits()))
+    deferred_work_off();
   if (heap_current())
     housekeep_heap(heap_current());
   reclaim_tick();
@@ -69,6 +76,7 @@ void housekeep(void) {
 
 /* Memory is out: gives back what is held free, address space included. */
 COLD static void memory_release(void) {
+  usage_note_refusal();
   struct heap *heap = heap_current();
   if (heap)
     heap_flush_all(heap);
@@ -80,7 +88,7 @@ COLD static void memory_release(void) {
 #define ATTEMPTS_MAX 3u
 #define HOPELESS_BYTES ((size_t)1 << 40)
 
-static bool may_try_again(unsigned attempt, size_t size) {
+static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
   if (attempt == 1) {
     if (size > HOPELESS_BYTES) /* nothing that could be given back makes room for it */
       return false;
@@ -88,13 +96,10 @@ static bool may_try_again(unsigned attempt, size_t size) {
     memory_release();
     return true;
   }
-  slow_path_end();
-  bool again = limit_callback_call(size);
-  if (!slow_path_begin())
-    return false;
-  if (again) /* what it freed may be held free, in a shape that does not fit */
+  bool again = limit_callback_call(size, is_begun);
+  if (again && *is_begun) /* what it freed may be held free, in a shape that does not fit */
     memory_release();
-  return again;
+  return again && *is_begun;
 }
 
 /* An object that was allocated, or resized, may be a sample. */
@@ -104,7 +109,6 @@ COLD void sample_large(void *object, uintptr_t site) {
     heap = heap_attach();
     if (heap == NULL)
       return;
-    slow_path_begin(); /* nobody did: there was no heap to mark */
   }
   size_t bytes = large_bytes(object);
   lock_take(&heap->lock);
@@ -144,7 +148,6 @@ static void *small_block(unsigned cls, uintptr_t site) {
     heap = heap_attach();
     if (heap == NULL)
       return NULL;
-    slow_path_begin(); /* nobody did: there was no heap to mark */
   }
   lock_take(&heap->lock);
   heap_follow_tally(heap);
@@ -165,26 +168,84 @@ static void *small_block(unsigned cls, uintptr_t site) {
   return block;
 }
 
-/* A block of class cls, or, if that is 0, a large object. Keeps errno, or sets ENOMEM. */
+static bool has_free(struct heap *heap, unsigned cls) {
+  lock_take(&heap->lock);
+  bool is_there = slab_set_has_free(&heap->slabs, cls);
+  lock_give(&heap->lock);
+  return is_there;
+}
+
+#define LARGER_BYTES 256u /* that much more than twice as large a block in place of another may be */
+
+/* As aligned as all blocks of the class are: more than that may have been asked for. */
+static size_t alignment_of(unsigned cls) { return class_bytes(cls) & -class_bytes(cls); }
+
+/* No slab can be opened for a class: a free block of a larger one serves, or a large object. */
+COLD static void *block_in_place_of(unsigned cls, size_t size, uintptr_t site, bool *zeroed) {
+  struct heap *heap = heap_current();
+  for (unsigned other = cls + 1;
+       heap && other < HAK_CLASS_COUNT && class_bytes(other) <= 2 * class_bytes(cls) + LARGER_BYTES; other++)
+    if (class_bytes(other) % alignment_of(cls) == 0 && has_free(heap, other)) {
+      void *block = small_block(other, site);
+      if (block != NULL)
+        return block;
+    }
+  return size_classes[cls].order == UNIT_ORDER_MAX ? large_block(size, alignment_of(cls), site, zeroed) : NULL;
+}
+
+#define SLABS_WORTH ((size_t)4) /* of large objects in place of blocks: a slab will be filled */
+
+/* Where memory is short, a slab of 2 MiB for each of the longest classes and each thread takes too much of it: their
+ * blocks are large objects then, until there are many. The first slab of a shorter class waits until no larger class
+ * has room. */
+static bool slab_pays(const struct heap *heap, unsigned cls, size_t size) {
+  if (LIKELY(size_classes[cls].order == 0) || LIKELY(!usage_is_short()) || heap == NULL)
+    return true;
+  if (size_classes[cls].order == UNIT_ORDER_MAX)
+    return large_count_of(size) >= SLABS_WORTH * size_classes[cls].block_count;
+  return heap->slabs.slab_count[cls] > 0;
+}
+
+static void *block_of(unsigned cls, size_t size, uintptr_t site, bool *zeroed) {
+  struct heap *heap = heap_current();
+  void *block = NULL;
+  if (slab_pays(heap, cls, size) || has_free(heap, cls))
+    block = small_block(cls, site);
+  if (UNLIKELY(block == NULL))
+    block = block_in_place_of(cls, size, site, zeroed);
+  if (UNLIKELY(block == NULL))
+    block = small_block(cls, site);
+  return block;
+}
+
+/* A block of class cls, or, if that is 0, a large object. What it may take of the system may have to be looked up
+ * first, without a lock. */
+static void *one_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
+  void *block = cls ? block_of(cls, size, site, zeroed) : large_block(size, alignment, site, zeroed);
+  if (UNLIKELY(block == NULL) && usage_look())
+    block = cls ? block_of(cls, size, site, zeroed) : large_block(size, alignment, site, zeroed);
+  return block;
+}
+
+/* Keeps errno, or sets ENOMEM. */
 static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
   int kept = errno;
   void *block = NULL;
+  bool is_begun = slow_path_begin();
   *zeroed = false;
-  if (LIKELY(slow_path_begin())) {
+  if (LIKELY(is_begun)) {
     for (unsigned attempt = 0; block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
-      if (UNLIKELY(attempt > 0) && !may_try_again(attempt, size))
+      if (UNLIKELY(attempt > 0) && !may_try_again(attempt, size, &is_begun))
         break;
-      block = cls ? small_block(cls, site) : large_block(size, alignment, site, zeroed);
+      block = one_attempt(size, alignment, cls, site, zeroed);
     }
+  }
+  if (LIKELY(is_begun)) {
     slow_path_end();
-    background_start_if_due();
+    background_start_if_due(site, BACKGROUND_ALLOCATES);
   } else {
-    if (cls) {
-      size = class_bytes(cls);
-      alignment = size & -size; /* as aligned as a block of the class is */
-    }
-    block = large_alloc_interrupting(size, alignment);
-    stats_count(EVENT_CALL_INTERRUPTING);
+    block = spare_take(size, alignment, cls);
+    stats_count(EVENT_SPARE_CALL);
   }
   if (UNLIKELY(block == NULL))
     stats_count(EVENT_MEMORY_REFUSED);
@@ -255,18 +316,22 @@ void *hak_calloc(size_t count, size_t size) {
   return block;
 }
 
+/* Into its slab, at once. */
+static void small_deliver(void *block, uint32_t entry) {
+  if (profile_has_block(entry))
+    profile_give(block, entry);
+  else
+    block_deliver(block, entry);
+}
+
 static void free_small(void *block, uint32_t entry) {
   struct heap *heap = heap_current();
   if (UNLIKELY(heap == NULL)) {
     heap = heap_attach();
     if (heap == NULL) {
-      if (profile_has_block(entry))
-        profile_give(block, entry);
-      else
-        block_deliver(block, entry);
+      small_deliver(block, entry);
       return;
     }
-    slow_path_begin(); /* nobody did: there was no heap to mark */
   }
   if (entry_is_of(entry, heap->slabs.key)) {
     lock_take(&heap->lock);
@@ -290,14 +355,20 @@ static void free_small(void *block, uint32_t entry) {
   }
 }
 
+static void free_large(void *block) {
+  if (UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)))
+    profile_large_freed(block);
+  large_free(block);
+}
+
 static void free_other(void *block, uint32_t entry) {
   if (entry == ENTRY_LARGE) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
       fault_not_a_block(block);
-    if (UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)))
-      profile_large_freed(block);
-    large_free(block);
+    free_large(block);
     housekeep();
+  } else if (entry_is_spare(entry)) {
+    spare_give(block, entry);
   } else if (entry == ENTRY_LARGE_BODY) {
     fault_not_a_block(block);
   } else if (entry == ENTRY_LARGE_FREE) {
@@ -311,19 +382,60 @@ static void free_other(void *block, uint32_t entry) {
   }
 }
 
+static void deferred_work_off(void) {
+  for (void *block = deferred_take(), *next; block != NULL; block = next) {
+    uint32_t entry = map_entry(block);
+    next = deferred_next(block, entry);
+    if (entry_heap_id(entry) != 0)
+      small_deliver(block, entry);
+    else
+      free_large(block);
+  }
+}
+
+/* Where nothing may be waited for: a block of a slab or a large object goes home later. */
+COLD static void free_deferred(void *block, uint32_t entry) {
+  bool is_small = entry_heap_id(entry) != 0;
+  if (!is_small && entry != ENTRY_LARGE) {
+    free_other(block, entry);
+    return;
+  }
+  if (is_small ? !slab_is_block_start(block, entry_class(entry)) : ((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
+    fault_not_a_block(block);
+  if (!is_small && large_free_unlocked(block))
+    return;
+  deferred_push(block, entry);
+  stats_count(EVENT_FREE_DEFERRED);
+}
+
+/* The block of another heap goes into an envelope that stays open: that takes no lock. */
+static bool free_remote(void *block, uint32_t entry) {
+  struct heap *heap = heap_current();
+  if (heap == NULL || thread_is_busy() || entry_is_of(entry, heap->slabs.key) || heap->split ||
+      heap->tally_seen != atomic_load_explicit(&tally_wanted, memory_order_relaxed) || profile_has_block(entry))
+    return false;
+  owner_step_begin();
+  bool is_put = outbox_put_ready(heap, block, entry);
+  owner_step_end();
+  return is_put;
+}
+
 NOINLINE void hak_free_slow(void *block) {
   if (block == NULL)
     return;
-  int kept = errno;
   uint32_t entry = map_entry(block);
+  if (entry_heap_id(entry) != 0 && free_remote(block, entry))
+    return;
+  int kept = errno;
   if (LIKELY(slow_path_begin())) {
     if (LIKELY(entry_heap_id(entry) != 0))
       free_small(block, entry);
     else
       free_other(block, entry);
     slow_path_end();
+    background_start_if_due(CALL_SITE, BACKGROUND_FREES);
   } else {
-    stats_count(EVENT_BLOCK_LOST); /* see slow_path_begin */
+    free_deferred(block, entry);
   }
   errno = kept;
 }

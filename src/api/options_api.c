@@ -6,6 +6,7 @@
 #include "hakmem/hakmem.h"
 #include "heap/heap.h"
 #include "map/usage.h"
+#include "reclaim/background.h"
 
 #include <errno.h>
 #include <string.h>
@@ -23,6 +24,7 @@ int hak_option_set(const char *name, const char *value) {
   report_open();
   usage_limits_apply();
   tally_apply();
+  background_apply();
   errno = kept;
   return 0;
 }

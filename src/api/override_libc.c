@@ -16,11 +16,23 @@
 /* `name` is another name of `function`, which is defined in this file. */
 #define SAME_AS(function) EXPORT __attribute__((alias(#function)))
 
+/* For os/module.h. */
+const char os_malloc_is_ours[] = "";
+
+/* Tools like valgrind put functions of their own in the place of malloc, free, realloc and memalign, but know no
+ * reallocarray, pvalloc or free_sized: these call the former by their names, and those are not inlined. */
 EXPORT void *malloc(size_t size) { return hak_malloc_inlined(size); }
-EXPORT void free(void *block) { hak_free_inlined(block); }
+EXPORT NOINLINE void free(void *block) { hak_free_inlined(block); }
 EXPORT void *calloc(size_t count, size_t size) { return hak_calloc(count, size); }
-EXPORT void *realloc(void *block, size_t size) { return hak_realloc(block, size); }
-EXPORT void *reallocarray(void *block, size_t count, size_t size) { return hak_reallocarray(block, count, size); }
+EXPORT NOINLINE void *realloc(void *block, size_t size) { return hak_realloc(block, size); }
+EXPORT void *reallocarray(void *block, size_t count, size_t size) {
+  size_t bytes;
+  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  return realloc(block, bytes);
+}
 EXPORT void *aligned_alloc(size_t alignment, size_t size) { return hak_aligned_alloc(alignment, size); }
 EXPORT int posix_memalign(void **out, size_t alignment, size_t size) {
   return hak_posix_memalign(out, alignment, size);
@@ -28,7 +40,7 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t size) {
 EXPORT size_t malloc_usable_size(void *block) { return hak_usable_size(block); }
 
 /* memalign rounds its alignment up to a power of two, as glibc's does. */
-EXPORT void *memalign(size_t alignment, size_t size) {
+EXPORT NOINLINE void *memalign(size_t alignment, size_t size) {
   if (alignment > (size_t)PTRDIFF_MAX + 1) {
     errno = EINVAL;
     return NULL;
@@ -46,17 +58,17 @@ EXPORT void *pvalloc(size_t size) {
     errno = ENOMEM;
     return NULL;
   }
-  return aligned_block(os_page_bytes(), round_up(max_size(size, 1), os_page_bytes()), CALL_SITE);
+  return memalign(os_page_bytes(), round_up(max_size(size, 1), os_page_bytes()));
 }
 
 /* C23. The sizes must be those of the allocation; they are not needed, so they are not trusted. */
 EXPORT void free_sized(void *block, size_t size) {
   (void)size;
-  hak_free_inlined(block);
+  free(block);
 }
 EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
   (void)alignment, (void)size;
-  hak_free_inlined(block);
+  free(block);
 }
 
 #ifndef __clang__ /* the headers' attributes (leaf, nothrow, malloc) are on the targets; aliases need none */

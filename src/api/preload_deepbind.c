@@ -21,6 +21,7 @@ __attribute__((constructor)) static void find_next(void) {
   dlopen_function *next;
   *(void **)&next = dlsym(RTLD_NEXT, "dlopen");
   atomic_store_explicit(&next_dlopen, next, memory_order_relaxed);
+  unwind_will_be_told();
 }
 
 __attribute__((visibility("default"))) void *dlopen(const char *path, int flags) {

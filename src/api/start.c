@@ -5,18 +5,19 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "hakmem/hakmem.h"
-#include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "large/large.h"
 #include "learn/learned.h"
 #include "learn/learned_file.h"
 #include "map/extent.h"
 #include "map/huge.h"
 #include "map/metadata.h"
-#include "map/page_map.h"
 #include "map/superslab.h"
 #include "map/usage.h"
 #include "os/fault.h"
+#include "os/filter.h"
 #include "os/os.h"
+#include "os/say.h"
 #include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
@@ -29,8 +30,6 @@
 
 #define PREFIX "HAKMEM_"
 
-#define REPORT_FD_MIN 100
-
 #define VERSION_TEXT_OF(major, minor, patch) #major "." #minor "." #patch
 #define VERSION_TEXT_MADE(...) VERSION_TEXT_OF(__VA_ARGS__)
 #define VERSION_TEXT VERSION_TEXT_MADE(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH)
@@ -41,34 +40,34 @@ static _Atomic int report_state;
 static int report_fd = -1;
 static struct os_file report_file;
 
-/* What stands for stderr when the program starts. Programs close it, and get its number for a file of their own. */
-static struct os_file error_output;
+#define VALUE_BYTES_MAX 100 /* of a value that is shown */
 
-static void say(const char *sentence) { os_write(2, sentence, strlen(sentence)); }
+void say_at_end(const char *sentence) { os_say(sentence); }
 
-void say_at_end(const char *sentence) {
-  struct os_file file = os_file_identity(2);
-  if (file.device == error_output.device && file.inode == error_output.inode)
-    say(sentence);
-}
-
+/* One line: the variable, its value, what is allowed or done instead. */
 static void complain(const char *assignment, size_t name_length, enum option_error error) {
-  char bytes[256];
-  struct text text = TEXT_IN(bytes);
-  char name[64];
-  size_t length = min_size(name_length, sizeof name - 1);
-  memcpy(name, assignment, length);
-  name[length] = 0;
+  char bytes[VALUE_BYTES_MAX + 400], value[VALUE_BYTES_MAX], name[64];
+  struct text text = TEXT_IN(bytes), shown = TEXT_IN(value), name_text = TEXT_IN(name);
+  name_text.capacity = min_size(name_length + 1, sizeof name);
+  text_visible(&name_text, assignment);
+  text_visible(&shown, assignment + name_length + 1);
   text_string(&text, "hakmem: ");
   text_string(&text, name);
-  if (error == OPTION_RESERVED) {
+  if (error != OPTION_UNKNOWN) {
     text_string(&text, "=");
-    text_string(&text, assignment + name_length + 1);
+    text_string(&text, value);
+    text_string(&text, shown.length + 1 == sizeof value ? "..." : "");
+  }
+  if (error == OPTION_RESERVED) {
     text_string(&text, " does not exist yet, profile ");
     option_text(OPTION_PROFILE, option_value(OPTION_PROFILE), &text);
     text_string(&text, " is used");
+  } else if (error == OPTION_UNKNOWN) {
+    text_string(&text, " is no option of hakmem, ignored");
   } else {
-    text_string(&text, error == OPTION_UNKNOWN ? " is no option of hakmem, ignored" : ": bad value, default kept");
+    text_string(&text, ": bad value, allowed is ");
+    option_allowed(assignment, name_length, &text);
+    text_string(&text, "; default kept");
   }
   text_string(&text, " (hak options lists all)\n");
   os_write(2, text.bytes, text.length);
@@ -79,8 +78,12 @@ static void options_read(void) {
   const char *assignment;
   const char *reserved = NULL;
   size_t reserved_length = 0;
+  bool is_any = false;
   while ((assignment = os_environment_next(PREFIX, &cursor)) != NULL) {
     size_t name_length = (size_t)(strchr(assignment, '=') - assignment);
+    if (!is_any)
+      os_say_remember();
+    is_any = true;
     enum option_error error = options_parse(assignment, name_length, assignment + name_length + 1);
     if (error == OPTION_RESERVED) {
       reserved = assignment; /* which profile is used is known at the end */
@@ -113,7 +116,7 @@ static void report_complain(const char *path, const char *reason) {
   text_string(&text, ": ");
   text_string(&text, reason);
   text_string(&text, "; no summary is written\n");
-  say_at_end(bytes);
+  os_say(bytes);
 }
 
 /* The program may change its folder later. */
@@ -137,75 +140,56 @@ void report_open(void) {
   int none = REPORT_NONE;
   if (!report_is_wanted() || report_pattern[0] || !atomic_compare_exchange_strong(&report_state, &none, REPORT_OPENING))
     return;
-  report_fd = os_duplicate_above(2, REPORT_FD_MIN); /* programs close stderr before we get to speak */
+  report_fd = os_duplicate_high(2); /* programs close stderr before we get to speak */
   if (report_fd >= 0)
     report_file = os_file_identity(report_fd);
   atomic_store_explicit(&report_state, report_fd >= 0 ? REPORT_OPEN : REPORT_NONE, memory_order_release);
 }
 
-/* What a fork has to hold, in lock order (src/README.md), and who else has to know in the child. */
-static const struct fork_step {
-  void (*before)(void);
-  void (*after)(bool child);
-} fork_steps[] = {
-    {stats_lock_for_fork, stats_unlock_after_fork},
-    {reclaim_lock_for_fork, reclaim_unlock_after_fork},
-    {heaps_lock_for_fork, heaps_unlock_after_fork},
-    {large_lock_for_fork, large_unlock_after_fork},
-    {units_lock_for_fork, units_unlock_after_fork},
-    {extents_lock_for_fork, extents_unlock_after_fork},
-    {map_lock_for_fork, map_unlock_after_fork},
-    {NULL, learned_file_after_fork},
-    {learned_lock_for_fork, learned_unlock_after_fork},
-    {profile_lock_for_fork, profile_unlock_after_fork},
-    {metadata_lock_for_fork, metadata_unlock_after_fork},
-    {usage_lock_for_fork, usage_unlock_after_fork},
-    {limit_callback_lock_for_fork, limit_callback_unlock_after_fork},
-    {NULL, huge_after_fork},
-    {NULL,
-     live_after_fork}, /* the word it takes away is the background's until that has forgotten it, which is before */
-    {NULL, background_after_fork},
+/* What a fork's child has to set right. Nobody is in a slow path then, so no lock is held and nothing half done. */
+static void (*const child_steps[])(void) = {
+    heaps_in_child,        usage_in_child,
+    learned_file_in_child, background_in_child, /* it forgets the word that live_in_child takes away */
+    live_in_child,
 };
-#define FORK_STEPS (sizeof fork_steps / sizeof fork_steps[0])
 
-/* Our handlers are registered early, so they run last before a fork and first after. */
+/* Our handlers are registered early, so they run last before a fork and first after. Handlers of libraries that were
+ * set up before us run later all the same; what they allocate is spare memory. */
 static void before_fork(void) {
-  if (heap_current() == NULL)
-    heap_attach();
-  /* Handlers of libraries that were set up before us run after this one, and may allocate: as in a signal
-   * handler that interrupts the slow path, they get memory without waiting for the locks we hold. If this
-   * is such a handler, its thread holds locks already, and no other can be waited for: the child has what
-   * it needs to report a crash, no more. */
-  if (!slow_path_begin()) {
-    heap_current()->forks_interrupting = true;
-    return;
+  background_before_fork();
+  if (slow_path_begin()) {
+    heaps_sweep_all(false); /* bins of threads that ended are whole: saved for the child */
+    slow_path_end();
   }
-  for (size_t i = 0; i < FORK_STEPS; i++)
-    if (fork_steps[i].before)
-      fork_steps[i].before();
-  /* Every lock is held: nothing moves. */
-  hak_assert(usage_free() == units_resident_free() + extents_resident_free() + large_cached_bytes());
-  hak_assert(stats_parts_hold());
+  bool is_quiet = gate_shut() && !thread_is_busy();
+  if (is_quiet)
+    heaps_before_fork();
+  hak_assert(!is_quiet || usage_free() == units_resident_free() + extents_resident_free() + large_cached_bytes());
+  hak_assert(!is_quiet || stats_parts_hold());
 }
 
-static void after_fork(bool child) {
-  struct heap *heap = heap_current();
-  if (heap && heap->forks_interrupting) {
-    heap->forks_interrupting = false;
-    return;
-  }
-  for (size_t i = FORK_STEPS; i-- > 0;)
-    fork_steps[i].after(child);
-  slow_path_end();
+static void after_fork_in_parent(void) {
+  heaps_in_parent();
+  gate_open();
+  background_in_parent();
 }
-static void after_fork_in_parent(void) { after_fork(false); }
-static void after_fork_in_child(void) { after_fork(true); }
+
+/* A handler that interrupts this, and one that forked while its thread was in a slow path, finds that busy: the latter's
+ * next slow path comes here again. */
+static void after_fork_in_child(void) {
+  if (gate_child_is_prepared() || !gate_reset() || thread_is_busy())
+    return;
+  owner_step_begin();
+  for (size_t i = 0; i < sizeof child_steps / sizeof child_steps[0]; i++)
+    child_steps[i]();
+  owner_step_end();
+}
 
 static void prewarm(void) {
-  if (option_value(OPTION_PREWARM) != PREWARM_ON || (heap_current() == NULL && heap_attach() == NULL))
+  if (option_value(OPTION_PREWARM) != PREWARM_ON || !slow_path_begin())
     return;
-  slow_path_begin();
-  bins_prewarm(heap_current());
+  if (heap_current() != NULL || heap_attach() != NULL)
+    bins_prewarm(heap_current());
   slow_path_end();
 }
 
@@ -218,7 +202,7 @@ static void policy_read(void) {
     return;
   learned_file_read(&complaint);
   slow_path_end();
-  say(policy_complaint);
+  os_say(policy_complaint);
 }
 
 static void policy_write(void) {
@@ -227,7 +211,7 @@ static void policy_write(void) {
     return;
   learned_file_write("hakmem " VERSION_TEXT, &complaint);
   slow_path_end();
-  say_at_end(policy_complaint);
+  os_say(policy_complaint);
 }
 
 static void live_begin(void) {
@@ -237,18 +221,22 @@ static void live_begin(void) {
   slow_path_end();
 }
 
+/* Functions that call malloc or free, but not as their last step. */
+static const uintptr_t relays[] = {(uintptr_t)hak_calloc, (uintptr_t)hak_realloc, (uintptr_t)resize_by_copy,
+                                   (uintptr_t)aligned_block, 0};
+
 __attribute__((constructor(101))) void hak_start(void) {
-  error_output = os_file_identity(2);
+  gate_child_calls(after_fork_in_child);
   options_read();
   usage_limits_apply();
   tally_apply();
-  background_prepare();
+  background_prepare(relays);
   prewarm();
   policy_read();
   heap_profile_begin();
   live_begin();
   if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
-    say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
+    os_say("hakmem: no memory for fork handlers: a fork while other threads allocate may hang\n");
   report_file_find();
   report_open();
 }
@@ -265,20 +253,18 @@ static bool report_is_open(void) {
 static void report_write(void) {
   if (!report_is_wanted() || (report_pattern[0] == 0 && !report_is_open()))
     return;
-  if (!slow_path_begin()) {
-    /* exit was called by a signal handler that interrupted us: locks may be held */
-    say("hakmem: no summary, the program ended inside malloc\n");
-    return;
-  }
-  if (report_pattern[0])
+  if (thread_is_busy()) /* exit was called by a signal handler that interrupted us */
+    os_say("hakmem: no summary, the program ended inside malloc\n");
+  else if (report_pattern[0])
     report_write_file();
   else
     stats_report(report_fd, report_mode());
-  slow_path_end(); /* other destructors still allocate */
 }
 
 /* The summary first: what is written about the policy concludes matches, and takes in what other processes learned. */
 __attribute__((destructor(101))) static void hak_end(void) {
+  if (!os_may_read_files()) /* a filter of the program's own: it may not let us write anything */
+    return;
   report_write();
   heap_profile_end();
   policy_write();

@@ -319,6 +319,36 @@ enum option_error option_set(enum option option, const char *value) {
   return OPTION_OK;
 }
 
+static void allowed(enum option option, struct text *text) {
+  const struct option_row *row = &option_rows[option];
+  for (unsigned i = 0; i < OPTION_CHOICES_MAX && row->choices[i]; i++) {
+    text_string(text, i ? ", " : "");
+    text_string(text, row->choices[i]);
+  }
+  if (texts[option])
+    text_string(text, "a shorter ");
+  else if (row->choices[0] == NULL) {
+    text_decimal(text, (uint64_t)row->minimum);
+    text_string(text, " to ");
+    text_decimal(text, (uint64_t)row->maximum);
+    text_string(text, *row->unit ? " " : "");
+  }
+  text_string(text, row->unit);
+}
+
+void option_allowed(const char *environment, size_t name_length, struct text *text) {
+  for (unsigned i = 0; i < OPTION_COUNT; i++)
+    if (is_name(option_rows[i].environment, environment, name_length))
+      allowed((enum option)i, text);
+  for (unsigned i = 0; i < option_alias_count; i++)
+    if (is_name(option_aliases[i].environment, environment, name_length)) {
+      if (option_aliases[i].value_if_yes)
+        text_string(text, "off, on");
+      else
+        allowed(option_aliases[i].option, text);
+    }
+}
+
 void option_text(enum option option, long value, struct text *text) {
   const struct option_row *row = &option_rows[option];
   if (texts[option])

@@ -99,6 +99,8 @@ const char *option_string(enum option option);
 
 enum option_error { OPTION_OK, OPTION_UNKNOWN, OPTION_BAD, OPTION_RESERVED, OPTION_FIXED };
 
+struct text;
+
 /* Sets the option whose environment name, or alias, is the first name_length bytes of `environment`. A value by an
  * alias gives way to one by the option's own name, and both to one by option_set, whichever comes first. */
 enum option_error options_parse(const char *environment, size_t name_length, const char *value);
@@ -108,8 +110,10 @@ bool option_find(const char *name, enum option *out);
 /* Sets an option while the program runs; value NULL: leaves it to the profile again. */
 enum option_error option_set(enum option option, const char *value);
 
+/* What the variable takes: "dontneed, free, off", "0 to 1024 MiB", "a path". */
+void option_allowed(const char *environment, size_t name_length, struct text *text);
+
 /* A value as text that option_set takes; of an option that is a text, the one in force or, for 0, none. */
-struct text;
 void option_text(enum option option, long value, struct text *text);
 
 #endif

@@ -12,6 +12,11 @@ void text_string(struct text *text, const char *string) {
     text_char(text, *string++);
 }
 
+void text_visible(struct text *text, const char *string) {
+  for (; *string; string++)
+    text_char(text, *string >= ' ' && *string < 0x7f ? *string : '?');
+}
+
 static void text_number(struct text *text, uint64_t value, unsigned base) {
   char digits[20];
   unsigned n = 0;
@@ -56,4 +61,19 @@ void text_bytes(struct text *text, uint64_t bytes) {
   }
   text_fraction(text, bytes, scale, bytes / scale < 10);
   text_string(text, units[unit]);
+}
+
+bool text_path(struct text *text, const char *pattern, uint64_t process_id) {
+  bool has_id = false;
+  for (const char *c = pattern; *c; c++) {
+    if (c[0] == '%' && c[1] == 'p') {
+      text_decimal(text, process_id);
+      has_id = true;
+      c++;
+    } else {
+      c += c[0] == '%' && c[1] == '%';
+      text_char(text, *c);
+    }
+  }
+  return has_id;
 }

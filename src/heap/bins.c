@@ -40,7 +40,7 @@ static size_t bin_count(const struct heap *heap, unsigned cls) {
 
 static void set_top(struct hak_bin *bin, void **top) { __atomic_store_n(&bin->top, top, __ATOMIC_RELAXED); }
 
-/* T2: what was pushed since the slow path's last change was freed. Before a change, */
+/* T2: what was pushed since the slow path's last change was freed. Call before the slow path moves top. */
 static void tally_pushes(struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
   uint32_t level = (uint32_t)bin_count(heap, cls);
@@ -48,7 +48,7 @@ static void tally_pushes(struct heap *heap, unsigned cls) {
   class->freed += level - class->level;
   class->level = level;
 }
-/* and after it. */
+/* Call after the slow path moved top. */
 static void tally_level(struct heap *heap, unsigned cls) {
   heap->tally->classes[cls].level = (uint32_t)bin_count(heap, cls);
 }
@@ -96,6 +96,17 @@ static bool bin_open(struct heap *heap, unsigned cls) {
   return bin_set_slots(heap, cls, slots);
 }
 
+/* An empty bin gives its array up. */
+static void bin_close(struct heap *heap, unsigned cls) {
+  struct bin_state *state = &heap->bin_state[cls];
+  void **array = state->base - 1;
+  unsigned order = array_order(state->slots);
+  heap->granted_bytes -= (state->slots - state->slots_initial) * class_bytes(cls);
+  *bin_of(heap, cls) = hak_heap_none.bins[cls];
+  *state = (struct bin_state){0};
+  metadata_give(array, order);
+}
+
 static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   struct bin_limits all = limits();
@@ -138,28 +149,34 @@ static bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   return true;
 }
 
+/* Counted when there is a block. */
+static void *refilled(struct heap *heap, void *block) {
+  heap->counters.refills += block != NULL;
+  return block;
+}
+
 static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   struct hak_bin *bin = bin_of(heap, cls);
   if (state->base == NULL && !bin_open(heap, cls))
     return NULL;
-  heap->counters.refills++;
   if (inbox_has_mail(heap)) {
     inbox_drain_to_bins(heap);
     void *block = hak_bin_pop(bin);
     heap->counters.refills_from_inbox += block != NULL;
     if (block)
-      return block;
+      return refilled(heap, block);
   }
   if (++state->streak >= REFILLS_TO_GROW && bin_grow(heap, cls))
     state->streak = 0;
   if (state->slots == 1 || bin_is_shut(heap, cls)) { /* no room for a block beside the NULL */
     void *only[1];
-    heap->counters.refilled_blocks++;
-    return slab_set_take(&heap->slabs, cls, only + 1, 1) ? only[0] : NULL;
+    size_t taken = slab_set_take(&heap->slabs, cls, only + 1, 1);
+    heap->counters.refilled_blocks += taken;
+    return refilled(heap, taken ? only[0] : NULL);
   }
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
-  return bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL;
+  return refilled(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
 }
 
 /* --- hands --- */
@@ -385,9 +402,13 @@ void bins_tick(struct heap *heap) {
 void bins_flush_all(struct heap *heap) {
   for (unsigned cls = 1; heap->split && cls < HAK_CLASS_COUNT; cls++)
     hand_close(heap, cls);
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    if (heap->bin_state[cls].base == NULL)
+      continue;
     if (bin_count(heap, cls) > 0)
       bin_flush(heap, cls, bin_count(heap, cls));
+    bin_close(heap, cls);
+  }
 }
 
 void bins_drop_all(struct heap *heap) {

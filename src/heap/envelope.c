@@ -55,6 +55,17 @@ static void envelopes_give(struct envelope *first, struct envelope *last) {
   lock_give(&pool.lock);
 }
 
+void envelopes_trim(void) {
+  lock_take(&pool.lock);
+  struct envelope *envelope = pool.first;
+  pool.first = NULL;
+  lock_give(&pool.lock);
+  for (struct envelope *next; envelope; envelope = next) {
+    next = envelope->next;
+    metadata_give(envelope, ENVELOPE_ORDER);
+  }
+}
+
 void inbox_serve(struct heap *heap) {
   while (atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != NULL && lock_try(&heap->lock)) {
     inbox_drain_to_slabs(heap);
@@ -117,6 +128,20 @@ void outbox_drop_all(struct heap *heap) {
 
 static unsigned places_order(uint32_t places) { return (unsigned)__builtin_ctz(places) + 3; }
 
+void outbox_close(struct heap *heap) {
+  struct outbox *outbox = &heap->outbox;
+  if (outbox->open == NULL)
+    return;
+  outbox_send_all(heap);
+  struct envelope **open = outbox->open;
+  uint32_t places = outbox->places;
+  outbox->places = 0; /* in this order: see outbox_grow */
+  atomic_signal_fence(memory_order_seq_cst);
+  outbox->open = NULL;
+  atomic_signal_fence(memory_order_seq_cst);
+  metadata_give(open, places_order(places));
+}
+
 /* Twice the places: owners that differ modulo n differ modulo 2n, so nothing collides. */
 static bool outbox_grow(struct outbox *outbox) {
   uint32_t places = outbox->open ? outbox->places * 2 : OUTBOX_PLACES_MIN;
@@ -157,33 +182,74 @@ static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner)
   return *place ? place : NULL;
 }
 
+/* Somebody may have pushed while we held the lock of a heap that nobody owns. */
+static void serve_if_parked(struct heap *owner) {
+  if (UNLIKELY(atomic_load_explicit(&owner->parked, memory_order_seq_cst)))
+    inbox_serve(owner);
+}
+
 COLD void block_deliver(void *block, uint32_t entry) {
   struct heap *owner = heap_by_id(entry_heap_id(entry));
   lock_take(&owner->lock);
   slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
   owner->counters.blocks_by_hand++;
   lock_give(&owner->lock);
+  serve_if_parked(owner);
+}
+
+bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry) {
+  struct outbox *outbox = &heap->outbox;
+  uint32_t owner = entry_heap_id(entry);
+  struct envelope *envelope = outbox->open ? outbox->open[owner & (outbox->places - 1)] : NULL;
+  size_t bytes = class_bytes(entry_class(entry));
+  if (UNLIKELY(envelope == NULL || envelope->owner != owner || envelope->count == ENVELOPE_SLOTS - 1 ||
+               envelope->bytes + bytes >= ENVELOPE_BYTES_MAX ||
+               atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) + bytes >= OUTBOX_BYTES_MAX))
+    return false;
+  envelope->blocks[envelope->count++] = block;
+  envelope->bytes += bytes;
+  OWNER_ADD(outbox->open_bytes, bytes);
+  return true;
+}
+
+/* With more owners than places, an envelope would go with hardly a block in it: the block whose place is taken goes
+ * straight into its owner's slab, if the owner's lock is free. Now and then the places are made free. */
+static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) {
+  if (outbox->places < OUTBOX_PLACES_MAX || outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places)
+    return false;
+  struct heap *owner = heap_by_id(entry_heap_id(entry));
+  if (!lock_try(&owner->lock))
+    return false;
+  slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
+  owner->counters.blocks_by_hand++;
+  lock_give(&owner->lock);
+  serve_if_parked(owner);
+  outbox->sent_since_sweep++;
+  return true;
 }
 
 bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   struct outbox *outbox = &heap->outbox;
   uint32_t owner = entry_heap_id(entry);
+  if (outbox_put_ready(heap, block, entry))
+    return false;
   struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
-  if (UNLIKELY(place == NULL || *place == NULL || (*place)->owner != owner)) {
+  if (place == NULL || *place == NULL || (*place)->owner != owner) {
+    if (place != NULL && *place != NULL && deliver_at_once(outbox, block, entry))
+      return false;
     place = outbox_open(heap, owner);
     if (place == NULL) {
       block_deliver(block, entry);
       return true;
     }
+    if (outbox_put_ready(heap, block, entry))
+      return false;
   }
-  struct envelope *envelope = *place;
-  envelope->blocks[envelope->count++] = block;
+  struct envelope *envelope = *place; /* its last block */
   size_t bytes = class_bytes(entry_class(entry));
+  envelope->blocks[envelope->count++] = block;
   envelope->bytes += bytes;
   OWNER_ADD(outbox->open_bytes, bytes);
-  if (LIKELY(envelope->count < ENVELOPE_SLOTS && envelope->bytes < ENVELOPE_BYTES_MAX &&
-             atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) < OUTBOX_BYTES_MAX))
-    return false;
   envelope_close(outbox, place, false);
   return true;
 }
@@ -222,12 +288,3 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
 
 void inbox_drain_to_bins(struct heap *heap) { inbox_drain(heap, true); }
 void inbox_drain_to_slabs(struct heap *heap) { inbox_drain(heap, false); }
-
-void envelopes_lock_for_fork(void) { lock_take(&pool.lock); }
-
-void envelopes_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&pool.lock);
-  else
-    lock_give(&pool.lock);
-}

@@ -12,8 +12,7 @@
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
  *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork
  *       drops both); only a holder of the lock reads or writes slabs and takes envelopes out
- *   H3  the owner's slow path takes the lock once; a holder of one heap's lock only tries another's,
- *       except before a fork, which takes them all in the order of their ids
+ *   H3  the owner's slow path takes the lock once; a holder of one heap's lock only tries another's
  *   H4  heaps are never freed, so a heap id stays valid for ever
  * heap_is_valid checks the bins' part of H1, the bins' budget and the slabs.
  */
@@ -62,12 +61,13 @@ struct outbox {
 
 struct heap {
   struct hak_front front;
+  struct bin_state bin_state[HAK_CLASS_COUNT];
+  struct slab_set slabs; /* up to here nothing is stored in a parked heap without slabs, but the keys and counters */
   struct outbox outbox;
 
   _Alignas(CACHE_LINE) struct lock lock;
+  _Atomic uint32_t inside;  /* the owner is in a slow path (heap/slow_path.h) */
   uint32_t id;              /* const */
-  bool in_slow_path;        /* owner only: see slow_path_begin */
-  bool forks_interrupting;  /* owner only: it forks in a signal handler that interrupted its slow path */
   uintptr_t callback_frame; /* owner only: where the stack was when the limit's callback was called, 0: it is not */
   uint32_t slow_calls, ticks;
   uint32_t holes_class; /* owner only: where the next step of purging holes goes on, 0: none is due */
@@ -76,9 +76,8 @@ struct heap {
   uint32_t tally_seen;  /* of tally_wanted */
   struct tally *tally;  /* NULL until the heap is split for the first time */
   struct heap_counters counters;
-  struct slab_set slabs;
-  struct bin_state bin_state[HAK_CLASS_COUNT];
   struct lifeline lifeline;
+  _Atomic bool is_resting;         /* written by the holder of the lifeline: the pages of bins and slabs may be gone */
   struct unwind_stack stack_known; /* owner only: profile/unwind.h */
   bool is_shared;                  /* const: nobody owns it, and nobody is to */
 
@@ -87,6 +86,7 @@ struct heap {
   _Atomic uint32_t inbox_envelopes;
   _Atomic bool parked;       /* swept, and nobody owns it */
   _Atomic int thread_id;     /* of the last owner, where somebody may look (option `live`); 0: not known */
+  _Atomic bool lost;         /* its owner stays inside a slow path for good */
   _Atomic bool flush_wanted; /* somebody trims: the owner empties its bins at its next slow path */
 };
 
@@ -104,33 +104,15 @@ static inline void heap_follow_tally(struct heap *heap) {
 /* The heap that threads without a heap point at: empty bins, a key no entry matches. */
 extern const struct hak_front hak_heap_none;
 
-/* The calling thread's heap, NULL if it has none yet. */
-static inline struct heap *heap_current(void) {
-  return hak_self == &hak_heap_none ? NULL : (struct heap *)(void *)hak_self;
-}
+/* The calling thread's heap, NULL if it has none yet; in the low bits what the thread is doing (heap/slow_path.h). */
+#define THREAD_BUSY 1u         /* it is in a slow path, or in a step that a handler must not repeat */
+#define THREAD_WITHOUT_HEAP 2u /* it had none when it entered the slow path */
+#define THREAD_FORKS 4u
+#define THREAD_FORKS_ALONE 8u /* and nobody else was in a slow path when it shut the gate */
+#define THREAD_FLAGS 15u
+extern HAK_HIDDEN __thread uintptr_t hak_thread HAK_TLS_MODEL;
 
-/* Entered by every slow path of the calling thread; false if it is in one already, which means that
- * this is a signal handler that interrupted it. Then no lock may be waited for and nothing of the heap
- * touched: memory comes from a mapping of its own, a freed block is lost. That saves a crash reporter
- * that mallocs; it makes nothing async-signal-safe: a handler that interrupts the fast path, or a
- * thread's very first call, is not noticed. */
-static inline bool slow_path_begin(void) {
-  struct heap *heap = heap_current();
-  if (heap == NULL)
-    return true;
-  if (UNLIKELY(heap->in_slow_path))
-    return false;
-  heap->in_slow_path = true;
-  atomic_signal_fence(memory_order_seq_cst);
-  return true;
-}
-static inline void slow_path_end(void) {
-  struct heap *heap = heap_current();
-  atomic_signal_fence(memory_order_seq_cst);
-  if (heap != NULL)
-    heap->in_slow_path = false;
-  HAK_OWNER_STEPPED();
-}
+static inline struct heap *heap_current(void) { return (struct heap *)(hak_thread & ~(uintptr_t)THREAD_FLAGS); }
 
 /* registry.c */
 
@@ -142,8 +124,14 @@ struct heap *heap_by_id(uint32_t id);
 /* The calling thread owns it: noted, if the option `live` says that somebody may look. */
 void heap_note_thread(struct heap *heap);
 uint32_t heap_count(void);
+/* The first heap from an id on that some thread owns, or that none does; NULL if there is none. */
+struct heap *heap_from(uint32_t id, bool owned);
 /* Sweeps up to `heaps_max` heaps of dead threads, looking round from where the last call stopped. */
 void heaps_sweep(uint32_t heaps_max);
+/* Sweeps them all; if thoroughly, also those whose lifelines the kernel left as they were. True if there was one. */
+bool heaps_sweep_all(bool thoroughly);
+/* Gives the pages of heaps back in which nothing is: no owner, no slab. Returns the bytes. */
+size_t heaps_rest(void);
 /* How often heaps of dead threads were adopted and swept. */
 struct heaps_counters {
   uint64_t adopted, swept;
@@ -154,13 +142,16 @@ size_t heaps_live_bytes(void);
 /* Asks the owners of all heaps but `self` (or NULL) to empty theirs. A thread that sleeps does not hear
  * of it: nobody else can tell that it is not in the midst of a malloc. */
 void heaps_ask_to_flush(const struct heap *self);
-/* Empties bins and outbox into slabs and inboxes; the caller owns the heap and does not hold its lock. */
+/* Empties bins and outbox into slabs and inboxes, and gives up their arrays; the caller owns the heap and does not hold
+ * its lock. */
 void heap_flush_all(struct heap *heap);
 
-void heaps_lock_for_fork(void);
-/* In the child, the other threads are gone, and what they did without a lock was copied page by page
- * while they ran: their bins, their outboxes and all inboxes cannot be trusted and are dropped. */
-void heaps_unlock_after_fork(bool child);
+/* The gate is shut (heap/slow_path.h): before a fork, and after it in the parent. */
+void heaps_before_fork(void);
+void heaps_in_parent(void);
+/* In the child of a fork the other threads are gone, and what they did outside of slow paths was copied page by page
+ * while they ran: their bins and their outboxes cannot be trusted and are dropped. */
+void heaps_in_child(void);
 
 /* bins.c: called by the owner, lock held */
 
@@ -177,6 +168,7 @@ void bin_put(struct heap *heap, unsigned cls, void *block);
 void bins_prewarm(struct heap *heap);
 /* Once in a while: idle bins give blocks back and shrink. */
 void bins_tick(struct heap *heap);
+/* Gives up what the bins hold, and their arrays. */
 void bins_flush_all(struct heap *heap);
 /* Gives the heap hands, or takes what is in them back into the bins (heap/tally.h); any memory that takes is there. */
 void bins_split(struct heap *heap, bool is_split);
@@ -193,13 +185,16 @@ size_t bin_blocks(const struct heap *heap, unsigned cls);
 
 /* envelope.c */
 
-/* A block of another heap, freed by the owner of `heap`; no lock is held. entry: the block's. True if
- * an envelope was sent. */
+/* A block of another heap, freed by the owner of `heap`, goes into the open envelope for its owner. False if there is none,
+ * or if it would be full: nothing is done. Takes no lock. entry: the block's. */
+bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry);
+/* The same in any case; no lock is held. True if an envelope was sent. */
 bool outbox_put(struct heap *heap, void *block, uint32_t entry);
 /* Without memory for a heap or an envelope, a block goes home by hand: into its slab, under the lock. */
 void block_deliver(void *block, uint32_t entry);
-/* Sends all open envelopes. */
+/* Sends all open envelopes; outbox_close gives up the table of them, too. */
 void outbox_send_all(struct heap *heap);
+void outbox_close(struct heap *heap);
 void outbox_drop_all(struct heap *heap);
 /* Takes what arrived into the bins (owner) or into the slabs (any holder of the lock). */
 void inbox_drain_to_bins(struct heap *heap);
@@ -211,8 +206,8 @@ void inbox_serve(struct heap *heap);
 static inline bool inbox_has_mail(struct heap *heap) {
   return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != NULL;
 }
-void envelopes_lock_for_fork(void);
-void envelopes_unlock_after_fork(bool child);
+/* Gives the envelopes that wait for their next use back to the metadata. */
+void envelopes_trim(void);
 
 #ifdef HAK_DEBUG
 bool heap_is_valid(struct heap *heap);

@@ -2,9 +2,13 @@
 #include "heap/heap.h"
 
 #include "base/options.h"
+#include "heap/slow_path.h"
 #include "map/metadata.h"
 #include "map/page_map.h"
+#include "map/usage.h"
 #include "os/fault.h"
+
+#include <string.h>
 
 #define CHUNK_HEAPS 256u
 #define CHUNKS_MAX 4095u /* a million threads at a time: ids have 20 bits */
@@ -21,13 +25,25 @@ const struct hak_front hak_heap_none = {
 };
 
 __thread struct hak_front *hak_self HAK_TLS_MODEL = (struct hak_front *)&hak_heap_none;
+__thread uintptr_t hak_thread HAK_TLS_MODEL;
 
-/* Ids are 1 .. count. The lock orders starting threads, sweeps and forks. */
+#define WORD_HEAPS 64u
+
+struct chunk {
+  struct heap *heaps[CHUNK_HEAPS];
+  _Atomic uint64_t owned[CHUNK_HEAPS / WORD_HEAPS]; /* a bit a heap: a thread owns it, or owned it when it died */
+};
+
+/* Ids are 1 .. count. The lock orders starting threads, sweeps and forks.
+ *   R1  a heap's bit in `owned` is changed by the holder of its lifeline only; without the bit its bins are empty, and
+ *       its inbox is, too, unless it is being served
+ *   R2  a shared heap has its bit for good: nobody looks for its lifeline */
 static struct {
   struct lock lock;
   _Atomic uint32_t count;
-  _Atomic(struct heap **) chunks[CHUNKS_MAX];
+  _Atomic(struct chunk *) chunks[CHUNKS_MAX];
   uint32_t cursor; /* heap looked at last */
+  int process_id;  /* whose threads the owners are */
   _Atomic uint64_t adopted, swept;
 } registry;
 
@@ -38,56 +54,119 @@ void heaps_counters(struct heaps_counters *out) {
 
 uint32_t heap_count(void) { return atomic_load_explicit(&registry.count, memory_order_acquire); }
 
+static struct chunk *chunk_of(uint32_t id) {
+  return atomic_load_explicit(&registry.chunks[(id - 1) / CHUNK_HEAPS], memory_order_acquire);
+}
+
 struct heap *heap_by_id(uint32_t id) {
   hak_assert(id >= 1 && id <= heap_count());
-  struct heap **chunk = atomic_load_explicit(&registry.chunks[(id - 1) / CHUNK_HEAPS], memory_order_acquire);
-  return chunk[(id - 1) % CHUNK_HEAPS];
+  return chunk_of(id)->heaps[(id - 1) % CHUNK_HEAPS];
+}
+
+static void mark_owned(uint32_t id, bool owned) {
+  _Atomic uint64_t *word = &chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS];
+  uint64_t bit = (uint64_t)1 << (id - 1) % WORD_HEAPS;
+  if (owned)
+    atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+  else
+    atomic_fetch_and_explicit(word, ~bit, memory_order_release);
+}
+
+static bool is_owned(uint32_t id) {
+  const _Atomic uint64_t *word = &chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS];
+  return (atomic_load_explicit(word, memory_order_acquire) >> (id - 1) % WORD_HEAPS & 1) != 0;
+}
+
+/* The first heap from `id` on whose bit is `owned`; NULL if there is none. */
+struct heap *heap_from(uint32_t id, bool owned) {
+  for (uint32_t count = heap_count(); id <= count; id = (id - 1) / WORD_HEAPS * WORD_HEAPS + WORD_HEAPS + 1) {
+    uint64_t bits =
+        atomic_load_explicit(&chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS], memory_order_acquire);
+    bits = (owned ? bits : ~bits) >> (id - 1) % WORD_HEAPS;
+    if (bits == 0)
+      continue;
+    id += (uint32_t)__builtin_ctzl(bits);
+    return id <= count ? heap_by_id(id) : NULL;
+  }
+  return NULL;
+}
+
+static void bins_begin(struct heap *heap) {
+  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
+    heap->front.bins[cls] = hak_heap_none.bins[cls];
 }
 
 static struct heap *heap_create(bool is_shared) {
   uint32_t count = heap_count();
   if (count == CHUNK_HEAPS * CHUNKS_MAX)
     return NULL;
-  _Atomic(struct heap **) *chunk = &registry.chunks[count / CHUNK_HEAPS];
+  if (count == 0)
+    registry.process_id = os_process_id_at_start();
+  _Atomic(struct chunk *) *chunk = &registry.chunks[count / CHUNK_HEAPS];
   if (atomic_load_explicit(chunk, memory_order_relaxed) == NULL) {
-    struct heap **heaps = metadata_take_forever(CHUNK_HEAPS * sizeof(struct heap *));
-    if (heaps == NULL)
+    struct chunk *fresh = metadata_take_forever(sizeof *fresh);
+    if (fresh == NULL)
       return NULL;
-    atomic_store_explicit(chunk, heaps, memory_order_release);
+    atomic_store_explicit(chunk, fresh, memory_order_release);
   }
   struct heap *heap = metadata_take_forever(sizeof(struct heap));
   if (heap == NULL)
     return NULL;
   heap->id = count + 1;
   heap->front.key = heap->slabs.key = entry_key(heap->id);
-  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
-    heap->front.bins[cls] = hak_heap_none.bins[cls];
+  bins_begin(heap);
   lifeline_reset(&heap->lifeline);
   heap->is_shared = is_shared;
   if (is_shared)
     atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
   else
     lifeline_take(&heap->lifeline);
-  atomic_load_explicit(chunk, memory_order_relaxed)[count % CHUNK_HEAPS] = heap;
+  chunk_of(heap->id)->heaps[count % CHUNK_HEAPS] = heap;
+  mark_owned(heap->id, true);
   atomic_store_explicit(&registry.count, count + 1, memory_order_release);
   return heap;
 }
 
+/* True: the heap's owner is dead, and its lifeline is ours. The registry's lock is held. */
+static bool take_dead(struct heap *heap, bool thoroughly) {
+  if (heap->is_shared || heap == heap_current() ||
+      !(lifeline_take(&heap->lifeline) || (thoroughly && lifeline_take_left(&heap->lifeline, registry.process_id))))
+    return false;
+  HAK_OWNER_DIED(&heap->front);
+  if (atomic_load_explicit(&heap->inside, memory_order_relaxed) == 0)
+    return true;
+  /* It ended inside a slow path (pthread_exit in a signal handler): nobody may use the heap. We keep the lifeline, so that
+   * nobody tries. */
+  atomic_store_explicit(&heap->lost, true, memory_order_relaxed);
+  return false;
+}
+
 /* The next heap, looking round from the cursor, whose owner is dead; its lifeline is ours then. */
 static struct heap *take_orphan(uint32_t looks) {
-  uint32_t count = heap_count();
-  for (uint32_t i = 0; i < looks && i < count; i++) {
-    registry.cursor = registry.cursor % count + 1;
-    struct heap *heap = heap_by_id(registry.cursor);
-    if (!heap->is_shared && lifeline_take(&heap->lifeline)) {
-      HAK_OWNER_DIED(&heap->front);
-      if (!heap->in_slow_path)
-        return heap;
-      /* Its owner ended inside the slow path (pthread_exit in a signal handler): nobody may use it. We
-       * keep the lifeline, so that nobody tries. */
-    }
+  const struct heap *first = NULL;
+  for (; looks > 0; looks--) {
+    struct heap *heap = heap_from(registry.cursor + 1, true);
+    if (heap == NULL && (heap = heap_from(1, true)) == NULL)
+      return NULL;
+    if (heap == first)
+      return NULL; /* looked at all */
+    if (first == NULL)
+      first = heap;
+    registry.cursor = heap->id;
+    if (take_dead(heap, false))
+      return heap;
   }
   return NULL;
+}
+
+/* A heap that was swept, the oldest first: after a time of many threads the others stay at rest. */
+static struct heap *take_parked(void) {
+  struct heap *heap = heap_from(1, false);
+  while (heap != NULL && !lifeline_take(&heap->lifeline)) /* its sweeper is about to drop it */
+    heap = heap_from(heap->id + 1, false);
+  if (heap != NULL)
+    HAK_OWNER_DIED(&heap->front);
+  return heap;
 }
 
 void heap_note_thread(struct heap *heap) {
@@ -95,16 +174,55 @@ void heap_note_thread(struct heap *heap) {
   atomic_store_explicit(&heap->thread_id, thread_id, memory_order_relaxed);
 }
 
+static bool is_resting(const struct heap *heap) {
+  return atomic_load_explicit(&heap->is_resting, memory_order_relaxed);
+}
+
+/* The part of a heap that says nothing while no slab is open and no bin has an array. */
+static char *rest_begin(struct heap *heap) { return (char *)heap->front.bins; }
+static char *rest_end(struct heap *heap) { return (char *)&heap->slabs.key; }
+
+/* Nobody owns the heap, and we have its lifeline. */
+static size_t heap_rest(struct heap *heap) {
+  char *pages = (char *)round_up((uintptr_t)rest_begin(heap), os_page_bytes());
+  char *pages_end = (char *)round_down((uintptr_t)rest_end(heap), os_page_bytes());
+  lock_take(&heap->lock);
+  bool is_empty = heap->slabs.slab_bytes == 0 && !inbox_has_mail(heap);
+  if (is_empty && heap->split) {
+    bins_split(heap, false);
+    heap->tally_seen = 0; /* the next owner does what is wanted then */
+  }
+  lock_give(&heap->lock);
+  if (!is_empty || pages >= pages_end || pages_purge(pages, (size_t)(pages_end - pages)) == PURGE_REFUSED)
+    return 0;
+  atomic_store_explicit(&heap->is_resting, true, memory_order_relaxed);
+  return (size_t)(pages_end - pages);
+}
+
+static void heap_wake(struct heap *heap) {
+  atomic_store_explicit(&heap->is_resting, false, memory_order_relaxed);
+  lock_take(&heap->lock);
+  memset(rest_begin(heap), 0, (size_t)(rest_end(heap) - rest_begin(heap)));
+  bins_begin(heap);
+  lock_give(&heap->lock);
+}
+
 struct heap *heap_attach(void) {
   lock_take(&registry.lock);
   struct heap *heap = take_orphan(LOOKS_MAX);
-  if (heap)
+  if (heap == NULL)
+    heap = take_parked();
+  if (heap) {
+    mark_owned(heap->id, true);
     atomic_fetch_add_explicit(&registry.adopted, 1, memory_order_relaxed);
-  else
+  } else {
     heap = heap_create(false);
+  }
   lock_give(&registry.lock);
   if (heap == NULL)
     return NULL;
+  if (is_resting(heap))
+    heap_wake(heap);
   /* Taking the lock once shows us all that was done under it. */
   lock_take(&heap->lock);
   atomic_store_explicit(&heap->parked, false, memory_order_relaxed);
@@ -112,7 +230,7 @@ struct heap *heap_attach(void) {
   heap->callback_frame = 0; /* of an owner that ended in there */
   heap->holes_class = 0;
   heap_note_thread(heap);
-  hak_self = &heap->front;
+  hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS);
   return heap;
 }
 
@@ -130,26 +248,22 @@ void heap_flush_all(struct heap *heap) {
   bins_flush_all(heap);
   slab_set_close_empty(&heap->slabs);
   lock_give(&heap->lock);
-  outbox_send_all(heap);
+  outbox_close(heap);
 }
 
 void heaps_ask_to_flush(const struct heap *self) {
-  uint32_t count = heap_count();
-  for (uint32_t id = 1; id <= count; id++) {
-    struct heap *heap = heap_by_id(id);
-    if (heap != self && !atomic_load_explicit(&heap->parked, memory_order_relaxed))
+  for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
+    if (heap != self && !heap->is_shared)
       atomic_store_explicit(&heap->flush_wanted, true, memory_order_relaxed);
-  }
 }
 
 /* A dead thread's heap, whose lifeline we took: its blocks go home and it waits for a new owner. */
 static void heap_park(struct heap *heap) {
-  if (!atomic_load_explicit(&heap->parked, memory_order_relaxed) || inbox_has_mail(heap)) {
-    atomic_store_explicit(&heap->parked, true, memory_order_seq_cst); /* see envelope_send */
-    heap_flush_all(heap);
-    inbox_serve(heap);
-    atomic_fetch_add_explicit(&registry.swept, 1, memory_order_relaxed);
-  }
+  atomic_store_explicit(&heap->parked, true, memory_order_seq_cst); /* see envelope_send */
+  heap_flush_all(heap);
+  inbox_serve(heap);
+  atomic_fetch_add_explicit(&registry.swept, 1, memory_order_relaxed);
+  mark_owned(heap->id, false);
   lifeline_drop(&heap->lifeline);
 }
 
@@ -164,6 +278,37 @@ void heaps_sweep(uint32_t heaps_max) {
   }
 }
 
+bool heaps_sweep_all(bool thoroughly) {
+  bool swept = false;
+  for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true)) {
+    lock_take(&registry.lock);
+    bool is_taken = take_dead(heap, thoroughly);
+    lock_give(&registry.lock);
+    if (is_taken)
+      heap_park(heap);
+    swept |= is_taken;
+  }
+  return swept;
+}
+
+size_t heaps_rest(void) {
+  size_t given_back = 0;
+  for (struct heap *heap = heap_from(1, false); heap; heap = heap_from(heap->id + 1, false)) {
+    if (is_resting(heap))
+      continue;
+    lock_take(&registry.lock);
+    bool is_taken = !is_owned(heap->id) && lifeline_take(&heap->lifeline);
+    lock_give(&registry.lock);
+    if (!is_taken)
+      continue;
+    HAK_OWNER_DIED(&heap->front);
+    if (!is_resting(heap))
+      given_back += heap_rest(heap);
+    lifeline_drop(&heap->lifeline);
+  }
+  return given_back;
+}
+
 size_t heaps_live_bytes(void) {
   size_t bytes = 0;
   uint32_t count = heap_count();
@@ -174,55 +319,38 @@ size_t heaps_live_bytes(void) {
   return bytes;
 }
 
-static void others_lock_for_fork(void) {
-  uint32_t count = heap_count();
-  for (uint32_t id = 1; id <= count; id++) {
-    struct heap *heap = heap_by_id(id);
-    lock_take(&heap->lock);
-    if (inbox_has_mail(heap)) /* what arrives after this the child loses */
-      inbox_drain_to_slabs(heap);
-  }
+/* Owned by a thread that the child does not have. What that did to its bins and its outbox, outside of slow paths, is not
+ * to be trusted; its inbox is whole. */
+static void drop_in_child(struct heap *heap) {
+  bins_drop_all(heap);
+  outbox_drop_all(heap);
+  lifeline_reset(&heap->lifeline);
+  atomic_store_explicit(&heap->inside, 0, memory_order_relaxed);
+  atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
+  if (!heap->is_shared)
+    mark_owned(heap->id, false);
+  inbox_serve(heap);
 }
 
-void heaps_lock_for_fork(void) {
-  heaps_sweep(heap_count()); /* dead threads' bins are stable: save them for the child */
-  lock_take(&registry.lock);
-  others_lock_for_fork();
-  envelopes_lock_for_fork();
-}
-
-static void unlock_in_parent(void) {
-  for (uint32_t id = heap_count(); id >= 1; id--)
-    lock_give(&heap_by_id(id)->lock);
-  lock_give(&registry.lock);
-}
-
-static void unlock_in_child(void) {
+/* The work is in proportion to the threads there were at the fork: a heap that nobody owned is touched by nobody. */
+void heaps_in_child(void) {
   struct heap *self = heap_current();
-  for (uint32_t id = heap_count(); id >= 1; id--) {
-    struct heap *heap = heap_by_id(id);
-    atomic_store_explicit(&heap->inbox, NULL, memory_order_relaxed);
-    atomic_store_explicit(&heap->inbox_bytes, 0, memory_order_relaxed);
-    atomic_store_explicit(&heap->inbox_envelopes, 0, memory_order_relaxed);
-    lifeline_reset(&heap->lifeline);
-    if (heap == self) {
-      lifeline_take(&heap->lifeline);
-      heap_note_thread(heap);
-    } else {
-      bins_drop_all(heap);
-      outbox_drop_all(heap);
-      heap->in_slow_path = false;
-      atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
-    }
-    lock_reset(&heap->lock);
+  for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
+    if (heap != self)
+      drop_in_child(heap);
+  if (self) {
+    lifeline_after_fork(&self->lifeline, true);
+    heap_note_thread(self);
   }
-  lock_reset(&registry.lock);
+  registry.process_id = os_process_id();
 }
 
-void heaps_unlock_after_fork(bool child) {
-  envelopes_unlock_after_fork(child);
-  if (child)
-    unlock_in_child();
-  else
-    unlock_in_parent();
+void heaps_before_fork(void) {
+  if (heap_current())
+    lifeline_before_fork(&heap_current()->lifeline);
+}
+
+void heaps_in_parent(void) {
+  if (heap_current())
+    lifeline_after_fork(&heap_current()->lifeline, false);
 }

@@ -1,7 +1,7 @@
 #include "heap/tally.h"
 
 #include "base/options.h"
-#include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "map/metadata.h"
 #include "os/os.h"
 
@@ -25,7 +25,7 @@ static void changed(void) {
     ;
   atomic_store_explicit(&tally_is_untold, true, memory_order_release);
   struct heap *heap = heap_current();
-  if (heap && !heap->in_slow_path && is_counting())
+  if (heap && !thread_is_busy() && is_counting())
     heap_set_key(heap, HAK_SPLIT);
 }
 

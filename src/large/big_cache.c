@@ -287,15 +287,6 @@ void big_cache_counters(struct big_cache_counters *out) {
   lock_give(&cache.lock);
 }
 
-void big_cache_lock_for_fork(void) { lock_take(&cache.lock); }
-
-void big_cache_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&cache.lock);
-  else
-    lock_give(&cache.lock);
-}
-
 #ifdef HAK_DEBUG
 static bool in_chain(const struct large *range) {
   const struct large *at = range_of(*bucket_of(range->class, range->site));

@@ -25,6 +25,7 @@ struct large {
   uint8_t keep;                    /* while cached: the list by age it is in */
   bool mapping : 1;                /* a mapping of its own, else an extent */
   bool huge : 1;                   /* huge pages were asked for */
+  bool spare : 1;                  /* taken without a lock; nobody counts it by call site, or samples it */
   bool steady : 1;                 /* its site asked for this class some times in a row */
   uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, 0: none */
   union {
@@ -81,9 +82,6 @@ struct big_cache_counters {
   uint64_t puts, hits, hits_of_site, misses;
 };
 void big_cache_counters(struct big_cache_counters *out);
-
-void big_cache_lock_for_fork(void);
-void big_cache_unlock_after_fork(bool child);
 
 #ifdef HAK_DEBUG
 bool big_cache_is_valid(void);

@@ -20,15 +20,22 @@
 #define CACHED_RANGE_SHARE 2                  /* one range may take half of the cache */
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
 
+#define SHORT_UNITS_MAX (HAK_SMALL_MAX / UNIT_BYTES)
+
 static struct {
   _Atomic size_t made_count, live_count, live_bytes;
   _Atomic size_t mapping_count, mapping_bytes;
+  _Atomic size_t short_count[SHORT_UNITS_MAX + 1]; /* of live ones, by length in units; [0]: all others */
   _Atomic uint64_t evictions;
 } large;
 
 /* Who sees a sum changed sees the move begun (map/usage.h). */
 static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel); }
 static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
+
+static _Atomic size_t *count_of(size_t units) { return &large.short_count[units <= SHORT_UNITS_MAX ? units : 0]; }
+
+size_t large_count_of(size_t size) { return read(count_of(round_up(size, UNIT_BYTES) / UNIT_BYTES)); }
 
 static struct large *record(const void *object) { return map_record(object); }
 
@@ -120,24 +127,27 @@ static struct large *range_from_extents(size_t bytes, size_t alignment, bool *ze
   if (extent.base == NULL && usage_reserve(bytes)) {
     *promised = bytes;
     extent = extent_take(pool, bytes, alignment);
+    if (extent.base == NULL && pool != EXTENT_PLAIN)
+      extent = extent_take(EXTENT_PLAIN, bytes, alignment);
   }
   if (extent.base == NULL)
     return NULL;
+  if (UNLIKELY(extent.to_probe))
+    huge_probe(extent.base);
   *zeroed = extent.zero;
   if (extent.resident)
     *promised += extent.bytes;
   return range_made(extent.base, extent.bytes, false, extent_pool_of(extent.base) == EXTENT_HUGE);
 }
 
-static struct large *range_mapped(size_t bytes, size_t alignment, bool (*cover)(const void *, size_t),
-                                  size_t *promised) {
+static struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
   if (!usage_reserve(bytes))
     return NULL;
   *promised = bytes;
   char *base = os_map(bytes, alignment);
   if (base == NULL)
     return NULL;
-  if (!cover(base, bytes)) {
+  if (!map_cover_object(base, bytes)) {
     os_unmap(base, bytes);
     return NULL;
   }
@@ -158,6 +168,7 @@ static void *object_made(struct large *range, size_t promised) {
   add(&large.made_count, 1);
   add(&large.live_count, 1);
   add(&large.live_bytes, bytes);
+  add(count_of(range->units), 1);
   usage_move_end(bytes);
   usage_take(USAGE_LARGE, bytes);
   usage_settle(promised);
@@ -172,7 +183,8 @@ static size_t mapping_alignment(size_t bytes, size_t alignment) {
 }
 
 void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
-  size_t bytes = large_good_size(size);
+  size_t exact = round_up(size, UNIT_BYTES);
+  size_t bytes = UNLIKELY(usage_is_short()) ? exact : large_good_size(size);
   alignment = max_size(alignment, UNIT_BYTES);
   uint32_t hash = site_hash(site);
   bool steady = site_is_steady(hash, large_class_of(bytes / UNIT_BYTES));
@@ -181,10 +193,15 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   struct large *range = big_cache_take(bytes, alignment, hash);
   if (range)
     promised = large_range_bytes(range);
-  if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES)
+  if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES) {
     range = range_from_extents(bytes, alignment, zeroed, &promised);
-  else if (range == NULL) {
-    range = range_mapped(bytes, mapping_alignment(bytes, alignment), map_cover, &promised);
+    if (UNLIKELY(range == NULL && exact < bytes)) {
+      usage_settle(promised);
+      promised = 0;
+      range = range_from_extents(exact, alignment, zeroed, &promised);
+    }
+  } else if (range == NULL) {
+    range = range_mapped(bytes, mapping_alignment(bytes, alignment), &promised);
     *zeroed = true;
   }
   if (range) {
@@ -198,12 +215,22 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   return object_made(range, promised);
 }
 
-void *large_alloc_interrupting(size_t size, size_t alignment) {
+void *large_alloc_unlocked(size_t size, size_t alignment) {
   size_t bytes = round_up(size, UNIT_BYTES);
-  size_t promised = 0;
-  struct large *range = range_mapped(bytes, mapping_alignment(bytes, alignment), map_cover_without_waiting, &promised);
-  return object_made(range, promised);
+  char *base = os_map(bytes, mapping_alignment(bytes, alignment));
+  if (base == NULL)
+    return NULL;
+  if (!map_cover_object(base, bytes)) {
+    os_unmap(base, bytes);
+    return NULL;
+  }
+  struct large *range = range_made(base, bytes, true, false);
+  range->spare = true;
+  return object_made(range, 0);
 }
+
+void large_link_set(void *object, void *link) { record(object)->class_previous = link; }
+void *large_link(const void *object) { return record(object)->class_previous; }
 
 /* Ends a range that was taken out of the cache. */
 static size_t evict(struct large *range, bool is_purged, uint64_t freed_ms) {
@@ -253,7 +280,9 @@ static void cache_or_end(struct large *range) {
     cache_shrink(cache_max);
 }
 
-void large_free(void *object) {
+/* The object lives no more; its range is the caller's, who must call usage_give when it is counted elsewhere, last: what is
+ * held is never less than it is. */
+static struct large *object_ended(void *object) {
   /* One thread gets to change the first entry; to any other this is a double free. */
   if (!map_entry_change(object, ENTRY_LARGE, ENTRY_LARGE_FREE))
     fault_double_free(object);
@@ -263,13 +292,30 @@ void large_free(void *object) {
   usage_move_begin(bytes);
   add(&large.live_count, (size_t)-1);
   add(&large.live_bytes, -bytes);
+  add(count_of(range->units), (size_t)-1);
   mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  return range;
+}
+
+void large_free(void *object) {
+  struct large *range = object_ended(object);
+  size_t bytes = large_range_bytes(range);
   if (UNLIKELY(large_sites_are_counted()))
     large_site_freed(range->site, bytes);
   if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
     huge_judge_mapping(object, bytes);
   cache_or_end(range);
-  usage_give(USAGE_LARGE, bytes); /* last: what is held is never less than it is */
+  usage_give(USAGE_LARGE, bytes);
+}
+
+bool large_free_unlocked(void *object) {
+  if (!record(object)->spare)
+    return false;
+  struct large *range = object_ended(object);
+  size_t bytes = large_range_bytes(range);
+  range_end(range, 0);
+  usage_give(USAGE_LARGE, bytes);
+  return true;
 }
 
 void large_clear(void *object, size_t size) {
@@ -285,7 +331,9 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
     learned_large_resized(range->caller, bytes, wanted);
   if (UNLIKELY(large_sites_are_counted()))
     large_site_resized(range->site, bytes, wanted);
+  add(count_of(range->units), (size_t)-1);
   range->units = (uint32_t)(wanted / UNIT_BYTES);
+  add(count_of(range->units), 1);
   size_t moved = max_size(wanted, bytes) - min_size(wanted, bytes);
   usage_move_begin(moved);
   if (range->mapping)
@@ -340,7 +388,7 @@ static bool mapping_extend(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
   if (!os_resize(base, bytes, wanted))
     return false;
-  if (!map_cover(base, wanted)) {
+  if (!map_cover_object(base, wanted)) {
     os_unmap(base + bytes, wanted - bytes);
     return false;
   }
@@ -349,8 +397,7 @@ static bool mapping_extend(struct large *range, size_t bytes, size_t wanted) {
   return true;
 }
 
-/* May the system give so much more? Asked before an object moves: a move that fails may leave its target
- * behind, of which nobody can tell whose it is then, and the page map's leaves for it are never unmapped. */
+/* May the system give so much more? Asked before tables are made for it. */
 static bool growth_is_plausible(size_t bytes) {
   void *probe = os_map(bytes, os_page_bytes());
   if (probe == NULL)
@@ -362,23 +409,23 @@ static bool growth_is_plausible(size_t bytes) {
 /* Moves the pages of a mapping to a longer range. NULL: unchanged. */
 static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
-  char *target = growth_is_plausible(wanted - bytes) ? os_reserve(wanted, mapping_alignment(wanted, UNIT_BYTES)) : NULL;
-  if (target == NULL)
+  struct map_reserve reserve;
+  if ((wanted >= LEAF_BYTES && !growth_is_plausible(wanted - bytes)) || !map_reserve(&reserve, wanted))
     return NULL;
-  if (!map_cover(target, wanted)) {
-    os_unmap(target, wanted);
-    return NULL;
-  }
   struct large moved = *range;
   mark(base, bytes, ENTRY_NONE, ENTRY_NONE); /* another mapping may come to lie there at once */
-  if (!os_move(base, bytes, target, wanted)) {
-    mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY); /* the target may be somebody else's by now */
-    return NULL;
+  char *target = os_move(base, bytes, wanted, UNIT_BYTES);
+  if (target != NULL) {
+    map_cover_reserved(target, wanted, &reserve);
+    *record(target) = moved;
+    record(target)->base = target;
+    length_changed(record(target), bytes, wanted);
   }
-  *record(target) = moved;
-  record(target)->base = target;
-  mark(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
-  length_changed(record(target), bytes, wanted);
+  map_reserve_end(&reserve);
+  if (target != NULL)
+    mark(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  else
+    mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return target;
 }
 
@@ -401,7 +448,7 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
   if (grown)
     promised = large_range_bytes(grown);
   else
-    grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), map_cover, &promised);
+    grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), &promised);
   if (object_made(grown, promised) == NULL)
     return NULL;
   grown->site = range->site;
@@ -421,6 +468,7 @@ void *large_resize(void *object, size_t size) {
   size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_good_size(size);
   if (wanted == bytes)
     return object;
+  range->spare = false; /* its caller may sample it */
   if (range->mapping)
     return mapping_resize(range, bytes, wanted);
   return extent_resize(range, bytes, wanted) ? object : extent_to_mapping(range, bytes, wanted);
@@ -453,6 +501,3 @@ void large_stats(struct large_stats *out) {
       .evictions = atomic_load_explicit(&large.evictions, memory_order_relaxed),
   };
 }
-
-void large_lock_for_fork(void) { big_cache_lock_for_fork(); }
-void large_unlock_after_fork(bool child) { big_cache_unlock_after_fork(child); }

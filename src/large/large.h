@@ -17,8 +17,15 @@
  * known. *zeroed: the memory is known to read as zero. NULL when memory is out. */
 void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed);
 
-/* The same for a signal handler that interrupted this thread's slow path: waits for no lock. */
-void *large_alloc_interrupting(size_t size, size_t alignment);
+/* A mapping of its own, taken without a lock and within no limit: for callers that may wait for nothing. */
+void *large_alloc_unlocked(size_t size, size_t alignment);
+
+/* Ends such an object, likewise without a lock. False: it is none, or was resized. */
+bool large_free_unlocked(void *object);
+
+/* A word of a live object's record that is the caller's. */
+void large_link_set(void *object, void *link);
+void *large_link(const void *object);
 
 /* object: its entry was ENTRY_LARGE. If two threads free one object, one of them ends the program. */
 void large_free(void *object);
@@ -34,6 +41,9 @@ void large_clear(void *object, size_t size);
 size_t large_bytes(const void *object);
 /* What a request of so many bytes is rounded up to, at least. */
 size_t large_good_size(size_t size);
+
+/* How many live objects are as long as one of `size` bytes, at most HAK_SMALL_MAX. */
+size_t large_count_of(size_t size);
 
 /* Gives cached ranges up, oldest first, until at most keep_bytes are left or the rest was freed at or
  * after before_ms. Extents go to the free extents, still resident; mappings end. Returns the bytes of the
@@ -64,8 +74,5 @@ struct large_stats {
   uint64_t evictions;
 };
 void large_stats(struct large_stats *out);
-
-void large_lock_for_fork(void);
-void large_unlock_after_fork(bool child);
 
 #endif

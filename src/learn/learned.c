@@ -223,15 +223,6 @@ struct learned_view *learned_open(void) { return enter() ? &learned.view : NULL;
 
 void learned_close(void) { leave(); }
 
-void learned_lock_for_fork(void) { lock_take(&learned.lock); }
-
-void learned_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&learned.lock);
-  else
-    lock_give(&learned.lock);
-}
-
 #ifdef HAK_DEBUG
 bool learned_is_valid(void) {
   lock_take(&learned.lock);

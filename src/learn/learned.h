@@ -41,9 +41,6 @@ void learned_stats(struct learned_stats *out);
 struct learned_view *learned_open(void);
 void learned_close(void);
 
-void learned_lock_for_fork(void);
-void learned_unlock_after_fork(bool child);
-
 #ifdef HAK_DEBUG
 bool learned_is_valid(void);
 #endif

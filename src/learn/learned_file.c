@@ -190,8 +190,8 @@ void learned_file_write(const char *by, struct text *complaint) {
   os_unmap(bytes, 2 * READ_BYTES_MAX);
 }
 
-void learned_file_after_fork(bool child) {
-  if (!child || file.path[0] == 0)
+void learned_file_in_child(void) {
+  if (file.path[0] == 0)
     return;
   const struct learned_view *view = learned_open();
   if (view)

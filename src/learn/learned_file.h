@@ -16,6 +16,6 @@ void learned_file_read(struct text *complaint);
 /* by: the version that writes. */
 void learned_file_write(const char *by, struct text *complaint);
 
-void learned_file_after_fork(bool child);
+void learned_file_in_child(void);
 
 #endif

@@ -4,37 +4,60 @@
 #include "map/page_map.h"
 #include "os/os.h"
 
-/* Accessible memory grows with the heap: few system calls for a big one, little charged for a small one. */
-#define COMMIT_BYTES_MIN ((size_t)8 << 20)
+/* Accessible memory grows with the heap: few system calls for a big one, little charged for a small one. Where memory is
+ * locked (mlockall), it is resident from then on. */
 #define COMMIT_BYTES_MAX ((size_t)64 << 20)
 #define ARENA_BYTES_MIN ((size_t)64 << 20)
+#define COMMIT_SHARE 4 /* of what is accessible already */
 
-unsigned char arena_mark(const void *address) {
-  return map_covers(address) ? __atomic_load_n(map_arena_mark(address), __ATOMIC_RELAXED) : 0;
+unsigned arena_mark(const void *address) {
+  const struct map_row *row = map_covers(address) ? map_row(address) : NULL;
+  for (unsigned pool = 0; row != NULL && pool < MAP_POOLS; pool++)
+    if (atomic_load_explicit(&row->arenas[pool], memory_order_relaxed) >> map_unit_in_row(address) & 1)
+      return pool + 1;
+  return 0;
 }
 
 bool address_in_arena(const void *address) { return arena_mark(address) != 0; }
 
-void arena_mark_set(char *base, size_t bytes, unsigned char mark) {
-  for (size_t i = 0; i < bytes; i += SUPERSLAB_BYTES)
-    __atomic_store_n(map_arena_mark(base + i), mark, __ATOMIC_RELAXED);
+void arena_mark_set(char *base, size_t bytes, unsigned mark) {
+  for (char *at = base; at < base + bytes;) {
+    size_t first = map_unit_in_row(at);
+    size_t units = min_size(SUPERSLAB_UNITS - first, (size_t)(base + bytes - at) / UNIT_BYTES);
+    uint32_t mask = (UINT32_MAX >> (SUPERSLAB_UNITS - units)) << first;
+    for (unsigned pool = 0; pool < MAP_POOLS; pool++) {
+      _Atomic uint32_t *set = &map_row(at)->arenas[pool];
+      uint32_t others = atomic_load_explicit(set, memory_order_relaxed) & ~mask;
+      atomic_store_explicit(set, others | (pool + 1 == mark ? mask : 0), memory_order_relaxed);
+    }
+    at += units * UNIT_BYTES;
+  }
 }
 
-/* As much as all arenas before it, so that a small program reserves little (mlockall, and limits set later,
- * count it). Where address space is limited, less, so that mappings keep a share. */
-bool arena_reserve(struct arena *arena, size_t bytes_min) {
-  bytes_min = round_up(bytes_min, SUPERSLAB_BYTES);
-  size_t limit = os_address_space_limit();
-  size_t size =
-      min_size((size_t)option_value(OPTION_RESERVE_MB) << 20, max_size(ARENA_BYTES_MIN, arena->reserved_bytes));
+static size_t whole_superslabs(size_t bytes) { return round_up(bytes, SUPERSLAB_BYTES); }
+
+/* As much as all arenas before it, so that a small program reserves little. Where address space is limited, less, so that mappings keep a share. Where the system refuses, less and
+ * less, in the end no more than what is asked for. */
+bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool has_huge) {
+  size_t limit = os_memory_limit();
+  size_t needed = whole_superslabs(bytes_min);
+  size_t more = max_size(ARENA_BYTES_MIN, whole_superslabs(arena->reserved_bytes));
+  size_t size = min_size((size_t)option_value(OPTION_RESERVE_MB) << 20, more);
   if (limit != SIZE_MAX)
     size = min_size(size, round_down(limit / 64, SUPERSLAB_BYTES));
-  size = max_size(round_up(size, SUPERSLAB_BYTES), bytes_min);
+  size = max_size(size, needed);
   char *base = NULL;
-  while ((base = os_reserve(size, SUPERSLAB_BYTES)) == NULL && size > bytes_min)
-    size = max_size(round_up(size / 8, SUPERSLAB_BYTES), bytes_min);
+  while ((base = os_reserve(size, SUPERSLAB_BYTES)) == NULL && size > needed)
+    size = max_size(whole_superslabs(size / 8), needed);
+  if (base == NULL) {
+    size = bytes_min;
+    base = os_reserve(size, alignment);
+  }
   if (base == NULL)
     return false;
+  if (has_huge)
+    os_huge(base, size); /* whole, before any of it is accessible: later it would be a mapping in parts */
+  map_cover(base, size); /* so that what is reserved can be used when no mapping can be made; else in arena_commit */
   arena->next = arena->committed = base;
   arena->end = base + size;
   arena->reserved_bytes += size;
@@ -42,26 +65,25 @@ bool arena_reserve(struct arena *arena, size_t bytes_min) {
   return true;
 }
 
-bool arena_commit(struct arena *arena, char *until, unsigned char mark, bool has_huge) {
+bool arena_commit(struct arena *arena, char *until, unsigned mark) {
   if (until <= arena->committed)
     return true;
-  size_t needed = round_up((uintptr_t)until, SUPERSLAB_BYTES) - (uintptr_t)arena->committed;
   size_t left = (size_t)(arena->end - arena->committed);
-  size_t step = min_size(left, max_size(needed, max_size(arena->commit_step, COMMIT_BYTES_MIN)));
-  if (!os_commit(arena->committed, step)) {
-    step = needed;
-    if (!os_commit(arena->committed, step))
+  size_t exact = (size_t)(until - arena->committed);
+  size_t needed = min_size(left, round_up((uintptr_t)until, SUPERSLAB_BYTES) - (uintptr_t)arena->committed);
+  size_t ahead = whole_superslabs(min_size(arena->committed_bytes / COMMIT_SHARE, COMMIT_BYTES_MAX));
+  size_t step = min_size(left, max_size(needed, ahead));
+  while (!os_commit(arena->committed, step)) {
+    if (step == exact)
       return false;
+    step = step > needed ? needed : exact;
   }
   if (!map_cover(arena->committed, step)) /* accessible for nothing; the next try commits it again */
     return false;
-  if (has_huge)
-    os_huge(arena->committed, step);
   arena_mark_set(arena->committed, step, mark);
   arena->committed += step;
   arena->committed_bytes += step;
   arena->commits++;
-  arena->commit_step = min_size(step * 2, COMMIT_BYTES_MAX);
   return true;
 }
 

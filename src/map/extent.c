@@ -1,6 +1,5 @@
 #include "map/extent.h"
 
-#include "map/huge.h"
 #include "map/page_map.h"
 #include "map/usage.h"
 #include "os/fault.h"
@@ -47,7 +46,8 @@ uint64_t extents_oldest_ms(void) { return atomic_load_explicit(&extents.oldest_m
 
 /* --- pools, by address --- */
 
-#define ARENA_MARK(pool) ((unsigned char)((pool) + 1)) /* 0: no arena */
+#define ARENA_MARK(pool) ((unsigned)(pool) + 1) /* 0: no arena */
+_Static_assert(EXTENT_POOLS == MAP_POOLS, "a row has marks for each pool");
 
 enum extent_pool extent_pool_of(const void *address) {
   return arena_mark(address) == ARENA_MARK(EXTENT_HUGE) ? EXTENT_HUGE : EXTENT_PLAIN;
@@ -181,21 +181,25 @@ void extent_give(struct extent extent, uint64_t freed_ms) {
 
 /* --- taking --- */
 
-static bool commit(struct pool *pool, char *until) {
-  enum extent_pool i = (enum extent_pool)(pool - extents.pools);
-  return arena_commit(&pool->arena, until, ARENA_MARK(i), i == EXTENT_HUGE);
+static unsigned mark_of(const struct pool *pool) { return ARENA_MARK(pool - extents.pools); }
+
+static bool commit(struct pool *pool, char *until) { return arena_commit(&pool->arena, until, mark_of(pool)); }
+
+/* What is left of the newest arena becomes a free extent, and what is not accessible goes. */
+static void retire(struct pool *pool) {
+  struct extent rest = {.zero = true};
+  rest.base = arena_retire(&pool->arena, &rest.bytes);
+  if (rest.bytes > 0)
+    give(rest, 0);
 }
 
-/* From the front of the newest arena, or of a new one; what is left of the old one becomes a free extent. */
+/* From the front of the newest arena, or of a new one. */
 static struct extent carve(struct pool *pool, size_t bytes, size_t alignment) {
   struct arena *arena = &pool->arena;
   char *base = (char *)round_up((uintptr_t)arena->next, alignment);
   if (arena->next == NULL || base > arena->end || (size_t)(arena->end - base) < bytes) {
-    struct extent rest = {.zero = true};
-    rest.base = arena_retire(arena, &rest.bytes);
-    if (rest.bytes > 0)
-      give(rest, 0);
-    if (!arena_reserve(arena, bytes))
+    retire(pool);
+    if (!arena_reserve(arena, bytes, alignment, pool == &extents.pools[EXTENT_HUGE]))
       return (struct extent){0};
     base = arena->next;
   }
@@ -271,11 +275,9 @@ struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment)
     taken = take_free(&extents.pools[pool], false, bytes, alignment);
   if (taken.base == NULL)
     taken = carve(&extents.pools[pool], bytes, alignment);
-  bool first_use = extents.pools[pool].arena.committed != committed;
+  taken.to_probe = pool == EXTENT_HUGE && taken.base && extents.pools[pool].arena.committed != committed;
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
-  if (first_use && pool == EXTENT_HUGE && taken.base)
-    huge_probe(taken.base);
   return taken;
 }
 
@@ -335,42 +337,56 @@ COLD static void release_refused(struct pool *pool, struct extent extent) {
   extent.zero = os_purge(extent.base, extent.bytes);
   extent.resident = !extent.zero;
   lock_take(&extents.lock);
-  arena_mark_set(extent.base, extent.bytes, ARENA_MARK(pool - extents.pools));
+  arena_mark_set(extent.base, extent.bytes, mark_of(pool));
   pool->arena.reserved_bytes += extent.bytes;
   pool->arena.committed_bytes += extent.bytes;
   give(extent, os_milliseconds());
   lock_give(&extents.lock);
 }
 
-bool extents_release(void) {
+/* Unmaps one free extent of at least bytes_min, or so much of it as whole multiples of `grain` are. */
+static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size_t grain) {
+  struct extent extent = {0};
+  lock_take(&extents.lock);
+  struct free_extent *e = find(pool, resident, bytes_min, grain);
+  if (e) {
+    char *base = (char *)round_up((uintptr_t)e->base, grain);
+    size_t bytes = round_down((uintptr_t)(e->base + e->bytes), grain) - (uintptr_t)base;
+    extent = cut(e, base, bytes);
+    arrived(extent.resident, bytes);
+    arena_mark_set(extent.base, extent.bytes, 0);
+    map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
+    pool->arena.reserved_bytes -= extent.bytes;
+    pool->arena.committed_bytes -= extent.bytes;
+  }
+  lock_give(&extents.lock);
+  if (extent.base == NULL)
+    return false;
+  if (os_unmap(extent.base, extent.bytes))
+    return true;
+  release_refused(pool, extent); /* too many mappings */
+  return false;
+}
+
+/* Short ones only so many at a time: each leaves a hole between two mappings. */
+#define RELEASED_SHORT_MAX 1000u
+
+bool extents_release(size_t bytes_min) {
   bool any = false;
-  for (unsigned i = 0; i < EXTENT_POOLS; i++)
-    for (unsigned resident = 0; resident < 2; resident++)
-      for (;;) {
-        struct pool *pool = &extents.pools[i];
-        lock_take(&extents.lock);
-        /* A whole 2 MiB at a time: an arena's mark covers as much. */
-        struct free_extent *e = find(pool, resident, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
-        struct extent extent = {0};
-        if (e) {
-          char *base = (char *)round_up((uintptr_t)e->base, SUPERSLAB_BYTES);
-          size_t bytes = round_down((uintptr_t)(e->base + e->bytes), SUPERSLAB_BYTES) - (uintptr_t)base;
-          extent = cut(e, base, bytes);
-          arrived(extent.resident, bytes);
-          arena_mark_set(extent.base, extent.bytes, 0);
-          map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
-          pool->arena.reserved_bytes -= extent.bytes;
-          pool->arena.committed_bytes -= extent.bytes;
-        }
-        lock_give(&extents.lock);
-        if (extent.base == NULL)
-          break;
-        if (!os_unmap(extent.base, extent.bytes)) { /* too many mappings */
-          release_refused(pool, extent);
-          break;
-        }
+  for (unsigned i = 0; i < EXTENT_POOLS; i++) {
+    struct pool *pool = &extents.pools[i];
+    lock_take(&extents.lock);
+    any |= pool->arena.end > pool->arena.next;
+    retire(pool);
+    lock_give(&extents.lock);
+    for (unsigned resident = 0; resident < 2; resident++) {
+      while (release_one(pool, resident, max_size(bytes_min, SUPERSLAB_BYTES), SUPERSLAB_BYTES))
         any = true;
-      }
+      for (unsigned n = 0; bytes_min < SUPERSLAB_BYTES && n < RELEASED_SHORT_MAX; n++, any = true)
+        if (!release_one(pool, resident, bytes_min, UNIT_BYTES))
+          break;
+    }
+  }
   return any;
 }
 
@@ -391,15 +407,6 @@ void extents_stats(struct extent_stats *out) {
   lock_take(&extents.lock);
   extents_stats_locked(out);
   lock_give(&extents.lock);
-}
-
-void extents_lock_for_fork(void) { lock_take(&extents.lock); }
-
-void extents_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&extents.lock);
-  else
-    lock_give(&extents.lock);
 }
 
 #ifdef HAK_DEBUG

@@ -32,6 +32,7 @@ struct extent {
   size_t bytes;
   bool resident; /* used since it was purged, if ever */
   bool zero;     /* reads as zero */
+  bool to_probe; /* it may be the first use of huge pages: to be given to huge_probe (map/huge.h) */
 };
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
@@ -55,8 +56,9 @@ void extent_give(struct extent extent, uint64_t freed_ms);
  * the system calls. Returns the bytes given back. */
 size_t extents_purge(size_t keep_bytes, uint64_t before_ms);
 
-/* Unmaps all free extents: for a system that is out of address space. True if any went. */
-bool extents_release(void);
+/* Unmaps free extents of at least bytes_min, and what of the arenas was not given out yet: for a system that is out of
+ * address space. True if any went. */
+bool extents_release(size_t bytes_min);
 
 /* Of an address in an arena. */
 enum extent_pool extent_pool_of(const void *address);
@@ -70,13 +72,10 @@ struct extent_stats {
   uint64_t reservations, commits;
 };
 void extents_stats(struct extent_stats *out);
-void extents_stats_locked(struct extent_stats *out); /* for a caller that holds the lock for a fork */
+void extents_stats_locked(struct extent_stats *out); /* nobody is in a slow path */
 /* The same, and when the oldest of it was freed (0 if there is none), without the lock. */
 size_t extents_resident_free(void);
 uint64_t extents_oldest_ms(void);
-
-void extents_lock_for_fork(void);
-void extents_unlock_after_fork(bool child);
 
 #ifdef HAK_DEBUG
 bool extents_are_valid(void);

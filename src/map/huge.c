@@ -1,6 +1,7 @@
 #include "map/huge.h"
 
 #include "map/usage.h"
+#include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "policy/huge_policy.h"
@@ -49,6 +50,8 @@ void huge_probe(char *base) {
 }
 
 void huge_judge_mapping(const char *base, size_t bytes) {
+  if (!os_may_call())
+    return;
   bytes = min_size(bytes, JUDGED_BYTES_MAX);
   size_t resident = os_resident_bytes(base, bytes);
   atomic_store_explicit(&huge.dense, resident >= bytes - bytes / UNFILLED_SHARE, memory_order_relaxed);
@@ -56,10 +59,4 @@ void huge_judge_mapping(const char *base, size_t bytes) {
     huge_note_sparse(&huge.state, resident, bytes, os_milliseconds());
     lock_give(&huge.lock);
   }
-}
-
-/* The lock is only tried, so a fork need not wait for it. */
-void huge_after_fork(bool child) {
-  if (child)
-    lock_reset(&huge.lock);
 }

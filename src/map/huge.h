@@ -15,12 +15,10 @@ enum extent_pool huge_pool_for_large(void);
 bool huge_for_mapping(size_t bytes);
 
 /* Touches the first page of a range on huge pages that the caller owns and nobody used yet: how long that
- * takes tells whether the kernel has any at hand. Call it without locks. */
+ * takes tells whether the kernel has any at hand. Call it without a lock, but for that of the caller's own heap. */
 void huge_probe(char *base);
 
 /* A mapping without huge pages is given up: how much of it was used? */
 void huge_judge_mapping(const char *base, size_t bytes);
-
-void huge_after_fork(bool child);
 
 #endif

@@ -1,81 +1,276 @@
 #include "map/metadata.h"
 
+#include "map/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
 
 #include <string.h>
 
-/* The first pieces come from .bss: a small program needs no mapping for its tables. */
+/* The first memory comes from .bss: a small program needs no mapping for its tables. */
 #define START_BYTES ((size_t)64 * 1024)
 #define CHUNK_BYTES ((size_t)256 * 1024)
+#define AREA_BYTES_MIN ((size_t)4096) /* less goes to the lists of pieces */
+#define AREA_LOOKS_MAX 16             /* areas looked at before a new chunk is mapped */
+#define CHUNK_LINES (CHUNK_BYTES / CACHE_LINE)
 
 static _Alignas(4096) char start_area[START_BYTES];
 
-/* D1  pieces behind `next` were never used: they are zero
- * D2  a free piece's first word links to the next free piece of its order */
+/* Pieces come from chunks, which lie at multiples of their size, so that a trim finds a piece's. */
+struct chunk {
+  struct chunk *next;
+  uint64_t free[CHUNK_LINES / 64]; /* in a trim: a bit for each cache line that is free */
+};
+#define HEADER_BYTES ((sizeof(struct chunk) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE)
+_Static_assert(HEADER_BYTES + ((size_t)1 << METADATA_ORDER_MAX) <= CHUNK_BYTES, "a chunk holds the longest piece");
+
+/* Free memory of at least AREA_BYTES_MIN; this is stored in its first bytes. */
+struct area {
+  struct area *next;
+  char *end;
+};
+
+struct space {
+  char *next, *end;
+};
+
+/* D1  what is behind start.next and forever.next was never used: it is zero
+ * D2  a free piece's first word links to the next free piece of its order
+ * D3  a chunk has pieces only, so that it can go when all of them are free; what is taken for good has mappings of
+ *     its own, where the start area does not do */
 static struct {
   struct lock lock;
-  char *next, *end;
+  struct space start, forever, pieces;
+  struct chunk *chunks;
+  struct area *areas;
   void *free[METADATA_ORDER_MAX + 1];
   size_t bytes;
+  _Atomic size_t free_bytes; /* of the pieces in the lists; written under the lock */
 } metadata;
 
-static void *carve(size_t bytes) {
-  bytes = round_up(bytes, CACHE_LINE);
-  if (metadata.bytes == 0) {
-    metadata.next = start_area;
-    metadata.end = start_area + START_BYTES;
-    metadata.bytes = START_BYTES;
-  }
-  if ((size_t)(metadata.end - metadata.next) < bytes) {
-    size_t wanted = round_up(max_size(bytes, CHUNK_BYTES), UNIT_BYTES);
-    char *chunk = os_map(wanted, os_page_bytes());
-    if (chunk == NULL)
-      return NULL;
-    if (chunk != metadata.end) /* the rest of the last chunk is lost, unless the new one follows it */
-      metadata.next = chunk;
-    metadata.end = chunk + wanted;
-    metadata.bytes += wanted;
-  }
-  void *piece = metadata.next;
-  metadata.next += bytes;
+static size_t room(const struct space *space) { return (size_t)(space->end - space->next); }
+
+static void *carve(struct space *space, size_t bytes) {
+  void *piece = space->next;
+  space->next += bytes;
   return piece;
+}
+
+size_t metadata_free_bytes(void) { return atomic_load_explicit(&metadata.free_bytes, memory_order_relaxed); }
+
+static void start_once(void) {
+  if (metadata.bytes != 0)
+    return;
+  metadata.start = (struct space){.next = start_area, .end = start_area + START_BYTES};
+  metadata.bytes = START_BYTES;
+}
+
+static void free_bytes_add(size_t change) {
+  atomic_store_explicit(&metadata.free_bytes, metadata_free_bytes() + change, memory_order_relaxed);
+}
+
+static void push(void *piece, unsigned order) {
+  free_bytes_add((size_t)1 << order);
+  memcpy(piece, &metadata.free[order], sizeof(void *));
+  metadata.free[order] = piece;
+}
+
+/* Free memory is kept for later. */
+static void leave(char *at, char *end) {
+  if ((size_t)(end - at) >= AREA_BYTES_MIN) {
+    struct area *area = (struct area *)(void *)at;
+    *area = (struct area){.next = metadata.areas, .end = end};
+    metadata.areas = area;
+    return;
+  }
+  while ((size_t)(end - at) >= (size_t)1 << METADATA_ORDER_MIN) {
+    unsigned order = 63u - (unsigned)__builtin_clzl((size_t)(end - at));
+    push(at, order);
+    at += (size_t)1 << order;
+  }
+}
+
+/* An area with room for so much, out of the list. */
+static bool area_take(struct space *out, size_t bytes) {
+  struct area **link = &metadata.areas;
+  for (unsigned looks = 0; *link != NULL && looks < AREA_LOOKS_MAX; looks++, link = &(*link)->next) {
+    struct area *area = *link;
+    if ((size_t)(area->end - (char *)area) < bytes)
+      continue;
+    *link = area->next;
+    *out = (struct space){.next = (char *)area, .end = area->end};
+    return true;
+  }
+  return false;
+}
+
+static bool chunk_map(struct space *out) {
+  struct chunk *chunk = os_map(CHUNK_BYTES, CHUNK_BYTES);
+  if (chunk == NULL)
+    return false;
+  chunk->next = metadata.chunks;
+  metadata.chunks = chunk;
+  metadata.bytes += CHUNK_BYTES;
+  *out = (struct space){.next = (char *)chunk + HEADER_BYTES, .end = (char *)chunk + CHUNK_BYTES};
+  return true;
+}
+
+static bool forever_map(size_t bytes) {
+  size_t wanted = round_up(max_size(bytes, CHUNK_BYTES), UNIT_BYTES);
+  char *mapping = os_map(wanted, os_page_bytes());
+  if (mapping == NULL) { /* a limit is near: no more than what is needed */
+    wanted = round_up(bytes, os_page_bytes());
+    mapping = os_map(wanted, os_page_bytes());
+  }
+  if (mapping == NULL)
+    return false;
+  if (mapping != metadata.forever.end) /* the rest of the last one is lost, unless the new one follows it */
+    metadata.forever.next = mapping;
+  metadata.forever.end = mapping + wanted;
+  metadata.bytes += wanted;
+  return true;
+}
+
+static void *take_forever(size_t bytes) {
+  start_once();
+  bytes = round_up(bytes, CACHE_LINE);
+  if (room(&metadata.start) >= bytes)
+    return carve(&metadata.start, bytes);
+  return room(&metadata.forever) >= bytes || forever_map(bytes) ? carve(&metadata.forever, bytes) : NULL;
 }
 
 void *metadata_take_forever(size_t bytes) {
   lock_take(&metadata.lock);
-  void *piece = carve(bytes);
+  void *piece = take_forever(bytes);
   lock_give(&metadata.lock);
   return piece;
+}
+
+static void *take(unsigned order) {
+  size_t bytes = (size_t)1 << order;
+  void *piece = metadata.free[order];
+  if (piece != NULL) {
+    memcpy(&metadata.free[order], piece, sizeof(void *));
+    free_bytes_add(-bytes);
+    return piece;
+  }
+  start_once();
+  if (room(&metadata.pieces) >= bytes)
+    return carve(&metadata.pieces, bytes);
+  if (room(&metadata.start) >= bytes)
+    return carve(&metadata.start, bytes);
+  struct space next;
+  if (!area_take(&next, bytes) && !chunk_map(&next))
+    return NULL;
+  leave(metadata.pieces.next, metadata.pieces.end);
+  metadata.pieces = next;
+  return carve(&metadata.pieces, bytes);
 }
 
 void *metadata_take(unsigned order) {
   hak_assert(order >= METADATA_ORDER_MIN && order <= METADATA_ORDER_MAX);
   lock_take(&metadata.lock);
-  void *piece = metadata.free[order];
-  if (piece != NULL)
-    memcpy(&metadata.free[order], piece, sizeof(void *));
-  else
-    piece = carve((size_t)1 << order);
+  void *piece = take(order);
   lock_give(&metadata.lock);
   return piece;
 }
 
 void metadata_give(void *piece, unsigned order) {
   lock_take(&metadata.lock);
-  memcpy(piece, &metadata.free[order], sizeof(void *));
-  metadata.free[order] = piece;
+  push(piece, order);
   lock_give(&metadata.lock);
 }
 
-void metadata_lock_for_fork(void) { lock_take(&metadata.lock); }
+/* --- trim --- */
 
-void metadata_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&metadata.lock);
-  else
+static bool is_in_start_area(const void *piece) {
+  return (uintptr_t)piece >= (uintptr_t)start_area && (uintptr_t)piece < (uintptr_t)start_area + START_BYTES;
+}
+
+static struct chunk *chunk_of(const void *piece) { return (struct chunk *)round_down((uintptr_t)piece, CHUNK_BYTES); }
+
+static size_t line_of(const void *piece) { return ((uintptr_t)piece & (CHUNK_BYTES - 1)) / CACHE_LINE; }
+
+static void mark_free(const void *piece, size_t bytes) {
+  struct chunk *chunk = chunk_of(piece);
+  for (size_t line = line_of(piece), end = line + bytes / CACHE_LINE; line < end; line++)
+    chunk->free[line / 64] |= (uint64_t)1 << line % 64;
+}
+
+/* The first line from `line` on whose bit is `is_free`, or CHUNK_LINES. */
+static size_t line_find(const struct chunk *chunk, size_t line, bool is_free) {
+  while (line < CHUNK_LINES) {
+    uint64_t bits = (is_free ? chunk->free[line / 64] : ~chunk->free[line / 64]) >> line % 64;
+    if (bits != 0)
+      return line + (size_t)__builtin_ctzl(bits);
+    line = (line / 64 + 1) * 64;
+  }
+  return CHUNK_LINES;
+}
+
+/* Gives back the pages of the runs that are free in a chunk, and keeps the runs for later. */
+static size_t chunk_trim(struct chunk *chunk) {
+  size_t given_back = 0, page = os_page_bytes();
+  for (size_t line = 0;;) {
+    size_t first = line_find(chunk, line, true);
+    line = line_find(chunk, first, false);
+    if (first == CHUNK_LINES)
+      break;
+    char *at = (char *)chunk + first * CACHE_LINE, *end = (char *)chunk + line * CACHE_LINE;
+    char *pages = (char *)round_up((uintptr_t)at, page), *pages_end = (char *)round_down((uintptr_t)end, page);
+    if (pages < pages_end && pages_purge(pages, (size_t)(pages_end - pages)) != PURGE_REFUSED)
+      given_back += (size_t)(pages_end - pages);
+    lock_take(&metadata.lock);
+    leave(at, end);
     lock_give(&metadata.lock);
+  }
+  memset(chunk->free, 0, sizeof chunk->free);
+  return given_back;
+}
+
+size_t metadata_trim(void) {
+  void *lists[METADATA_ORDER_MAX + 1];
+  lock_take(&metadata.lock);
+  struct chunk *chunks = metadata.chunks;
+  struct area *areas = metadata.areas;
+  memcpy(lists, metadata.free, sizeof lists);
+  metadata.chunks = NULL;
+  metadata.areas = NULL;
+  memset(metadata.free, 0, sizeof metadata.free);
+  free_bytes_add(-metadata_free_bytes());
+  lock_give(&metadata.lock);
+  /* All of that is ours alone. */
+  for (struct area *area = areas, *next; area; area = next) {
+    next = area->next;
+    mark_free(area, round_down((uintptr_t)area->end, CACHE_LINE) - (uintptr_t)area);
+  }
+  for (unsigned order = METADATA_ORDER_MIN; order <= METADATA_ORDER_MAX; order++)
+    for (void *piece = lists[order], *next; piece; piece = next) {
+      memcpy(&next, piece, sizeof next);
+      if (is_in_start_area(piece))
+        metadata_give(piece, order);
+      else
+        mark_free(piece, (size_t)1 << order);
+    }
+  size_t given_back = 0;
+  for (struct chunk *chunk = chunks, *next; chunk; chunk = next) {
+    next = chunk->next;
+    bool is_unused = line_find(chunk, HEADER_BYTES / CACHE_LINE, false) == CHUNK_LINES;
+    bool is_gone = is_unused && os_unmap(chunk, CHUNK_BYTES);
+    if (is_gone)
+      given_back += CHUNK_BYTES;
+    else
+      given_back += chunk_trim(chunk);
+    lock_take(&metadata.lock);
+    if (is_gone) {
+      metadata.bytes -= CHUNK_BYTES;
+    } else {
+      chunk->next = metadata.chunks;
+      metadata.chunks = chunk;
+    }
+    lock_give(&metadata.lock);
+  }
+  return given_back;
 }
 
 size_t metadata_bytes(void) {

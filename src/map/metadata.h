@@ -1,5 +1,5 @@
 /* metadata.h: memory for hakmem's own tables: heaps, bin arrays, envelopes. Never part of what the
- * program gets. Pieces given back are reused for the same order; nothing is unmapped. */
+ * program gets. Pieces given back are reused, for other orders too once a trim has joined them. */
 #ifndef HAK_MAP_METADATA_H
 #define HAK_MAP_METADATA_H
 
@@ -14,8 +14,11 @@ void *metadata_take_forever(size_t bytes);
 void *metadata_take(unsigned order);
 void metadata_give(void *piece, unsigned order);
 
-void metadata_lock_for_fork(void);
-void metadata_unlock_after_fork(bool child);
+/* Joins free pieces and gives their pages back to the system. Returns the bytes. One thread at a time, in a slow
+ * path. */
+size_t metadata_trim(void);
+/* Bytes of the free pieces that a trim would look at. Takes no lock. */
+size_t metadata_free_bytes(void);
 
 /* Bytes taken from the system (a static start area included). */
 size_t metadata_bytes(void);

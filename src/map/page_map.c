@@ -1,65 +1,238 @@
 #include "map/page_map.h"
 
 #include "os/fault.h"
-#include "os/lock.h"
 #include "os/os.h"
 
 uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
+struct map_row map_rows_shared[2];
 
-static struct lock leaf_lock;
-static _Atomic size_t leaf_count;
+static bool is_shared(const struct map_row *row) { return row == MAP_ROW_BODY || row == MAP_ROW_FREE; }
 
-static bool cover(const void *address, size_t size, bool may_wait) {
+/* Leaves and rows come from the front of a chunk. `next` is where the newest chunk's free part begins, which ends at
+ * the next multiple of CHUNK_BYTES; a multiple itself says that nothing is left. */
+#define CHUNK_BYTES ((size_t)256 * 1024)
+
+static struct {
+  _Atomic uintptr_t next;
+  _Atomic size_t bytes;
+} chunks;
+
+size_t map_bytes(void) { return atomic_load_explicit(&chunks.bytes, memory_order_relaxed); }
+
+static void *chunk_map(size_t bytes, size_t alignment) {
+  void *chunk = os_map(bytes, alignment);
+  if (chunk != NULL)
+    atomic_fetch_add_explicit(&chunks.bytes, bytes, memory_order_relaxed);
+  return chunk;
+}
+
+/* Zeroed, at a multiple of CACHE_LINE; NULL when memory is out. */
+static void *piece_take(size_t bytes) {
+  uintptr_t next = atomic_load_explicit(&chunks.next, memory_order_acquire);
+  for (;;) {
+    if (round_up(next, CHUNK_BYTES) - next >= bytes) {
+      if (atomic_compare_exchange_weak_explicit(&chunks.next, &next, next + bytes, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return (void *)next;
+      continue;
+    }
+    void *chunk = chunk_map(CHUNK_BYTES, CHUNK_BYTES);
+    if (chunk == NULL) /* a limit is near: no more than what is needed */
+      return chunk_map(round_up(bytes, os_page_bytes()), os_page_bytes());
+    if (atomic_compare_exchange_strong_explicit(&chunks.next, &next, (uintptr_t)chunk + bytes, memory_order_acq_rel,
+                                                memory_order_acquire))
+      return chunk;
+    os_unmap(chunk, CHUNK_BYTES);
+    atomic_fetch_sub_explicit(&chunks.bytes, CHUNK_BYTES, memory_order_relaxed);
+  }
+}
+
+_Static_assert(sizeof(struct map_leaf) % CACHE_LINE == 0 && sizeof(struct map_row) % CACHE_LINE == 0,
+               "pieces stay aligned");
+_Static_assert(sizeof(struct map_leaf) < CHUNK_BYTES, "a chunk's end is never a piece's, but where it is full");
+
+/* Pieces that turned out not to be needed: a stack, linked by their first words, which are zero otherwise. A tag
+ * in `top` changes with each pop, so that a stack that went and came back is noticed: 22 bits of it, as addresses have at
+ * most 48 and pieces begin with a cache line. */
+#define TAG_SHIFT 42
+#define TAG_ONE ((uint64_t)1 << TAG_SHIFT)
+static void *top_piece(uint64_t top) { return (void *)((top & (TAG_ONE - 1)) * CACHE_LINE); }
+static uint64_t top_of(const void *piece, uint64_t tag) {
+  return (uintptr_t)piece / CACHE_LINE | (tag & ~(TAG_ONE - 1));
+}
+
+static struct spares {
+  _Atomic uint64_t top;
+  const size_t bytes;
+} spare_leaves = {.bytes = sizeof(struct map_leaf)}, spare_rows = {.bytes = sizeof(struct map_row)};
+
+static void piece_push(struct spares *spares, void *piece) {
+  _Atomic(void *) *link = piece;
+  uint64_t top = atomic_load_explicit(&spares->top, memory_order_relaxed);
+  do
+    atomic_store_explicit(link, top_piece(top), memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&spares->top, &top, top_of(piece, top), memory_order_release,
+                                                memory_order_relaxed));
+}
+
+/* A zeroed leaf or row. */
+static void *piece_pop(struct spares *spares) {
+  uint64_t top = atomic_load_explicit(&spares->top, memory_order_acquire);
+  while (top_piece(top) != NULL) {
+    _Atomic(void *) *piece = top_piece(top);
+    void *below = atomic_load_explicit(piece, memory_order_relaxed); /* it may be another's by now */
+    if (atomic_compare_exchange_weak_explicit(&spares->top, &top, top_of(below, top + TAG_ONE), memory_order_acquire,
+                                              memory_order_acquire)) {
+      atomic_store_explicit(piece, NULL, memory_order_relaxed);
+      return piece;
+    }
+  }
+  return piece_take(spares->bytes);
+}
+
+/* Pieces held in reserve are linked the same way. */
+static void *reserve_pop(void **first) {
+  void **piece = *first;
+  *first = *piece;
+  *piece = NULL;
+  return piece;
+}
+
+static bool reserve_push(void **first, struct spares *spares) {
+  void **piece = piece_pop(spares);
+  if (piece == NULL)
+    return false;
+  *piece = *first;
+  *first = piece;
+  return true;
+}
+
+bool map_reserve(struct map_reserve *reserve, size_t size) {
+  *reserve = (struct map_reserve){0};
+  bool done = reserve_push(&reserve->row, &spare_rows);
+  for (size_t leaves = (size >> HAK_LEAF_SHIFT) + 2; done && leaves > 0; leaves--)
+    done = reserve_push(&reserve->leaves, &spare_leaves);
+  if (!done)
+    map_reserve_end(reserve);
+  return done;
+}
+
+void map_reserve_end(struct map_reserve *reserve) {
+  while (reserve->leaves != NULL)
+    piece_push(&spare_leaves, reserve_pop(&reserve->leaves));
+  if (reserve->row != NULL)
+    piece_push(&spare_rows, reserve_pop(&reserve->row));
+}
+
+/* reserve: NULL, or what to take the leaf from; then this cannot fail. */
+static bool leaf_make(uintptr_t gib, struct map_reserve *reserve) {
+  uintptr_t none = 0;
+  if (__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) != 0)
+    return true;
+  struct map_leaf *leaf = reserve ? reserve_pop(&reserve->leaves) : piece_pop(&spare_leaves);
+  if (leaf == NULL)
+    return false;
+  if (!__atomic_compare_exchange_n(&hak_map_top[gib], &none, (uintptr_t)leaf - map_bias(gib), false, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_ACQUIRE))
+    piece_push(&spare_leaves, leaf); /* another thread was faster */
+  return true;
+}
+
+static struct map_row **row_place(const void *address) {
+  return &map_leaf(address)->rows[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)];
+}
+
+/* The leaf is there. */
+static bool row_make(const void *address, struct map_reserve *reserve) {
+  struct map_row **place = row_place(address);
+  struct map_row *none = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+  if (none != NULL && !is_shared(none))
+    return true;
+  struct map_row *row = reserve ? reserve_pop(&reserve->row) : piece_pop(&spare_rows);
+  if (row == NULL)
+    return false;
+  if (!__atomic_compare_exchange_n(place, &none, row, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    piece_push(&spare_rows, row);
+  return true;
+}
+
+static bool leaves_make(const void *address, size_t size, struct map_reserve *reserve) {
   uintptr_t first = (uintptr_t)address >> HAK_LEAF_SHIFT;
   uintptr_t last = ((uintptr_t)address + size - 1) >> HAK_LEAF_SHIFT;
   if (last >= HAK_MAP_TOP_COUNT || last < first)
     return false;
-  for (uintptr_t gib = first; gib <= last; gib++) {
-    if (__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) != 0)
-      continue;
-    if (may_wait)
-      lock_take(&leaf_lock);
-    else if (!lock_try(&leaf_lock))
+  for (uintptr_t gib = first; gib <= last; gib++)
+    if (!leaf_make(gib, reserve))
       return false;
-    bool done = hak_map_top[gib] != 0;
-    if (!done) {
-      char *leaf = os_map(LEAF_TABLE_BYTES, os_page_bytes());
-      if (leaf != NULL) {
-        __atomic_store_n(&hak_map_top[gib], (uintptr_t)leaf - map_bias(gib), __ATOMIC_RELEASE);
-        atomic_fetch_add_explicit(&leaf_count, 1, memory_order_relaxed);
-        done = true;
-      }
-    }
-    lock_give(&leaf_lock);
-    if (!done)
-      return false;
-  }
   return true;
 }
 
-bool map_cover(const void *address, size_t size) { return cover(address, size, true); }
-bool map_cover_without_waiting(const void *address, size_t size) { return cover(address, size, false); }
+bool map_cover_object(const void *address, size_t size) {
+  return leaves_make(address, size, NULL) && row_make(address, NULL);
+}
+
+void map_cover_reserved(const void *address, size_t size, struct map_reserve *reserve) {
+  bool done = leaves_make(address, size, reserve) && row_make(address, reserve);
+  hak_assert(done);
+  (void)done;
+}
+
+bool map_cover(const void *address, size_t size) {
+  if (!leaves_make(address, size, NULL))
+    return false;
+  uintptr_t last = ((uintptr_t)address + size - 1) >> SUPERSLAB_SHIFT;
+  for (uintptr_t at = (uintptr_t)address >> SUPERSLAB_SHIFT; at <= last; at++)
+    if (!row_make((void *)(at << SUPERSLAB_SHIFT), NULL))
+      return false;
+  return true;
+}
+
+static void entries_write(const char *at, size_t units, uint32_t entry) {
+  uint32_t *first = map_leaf_entry(map_leaf(at), at);
+  for (size_t i = 0; i < units; i++)
+    __atomic_store_n(&first[i], entry, __ATOMIC_RELAXED);
+}
+
+static bool entries_are_none(const char *at) {
+  const uint32_t *first = map_leaf_entry(map_leaf(at), at);
+  uint32_t any = 0;
+  for (size_t i = 0; i < SUPERSLAB_UNITS; i++)
+    any |= __atomic_load_n(&first[i], __ATOMIC_RELAXED);
+  return any == ENTRY_NONE;
+}
+
+/* Of one row's entries, `units` from `at` on. Where the row is shared, all are written when not all of them change. */
+static void entries_set_in_row(const char *at, size_t units, uint32_t entry) {
+  struct map_row **place = row_place(at), *row = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+  bool is_whole = units == SUPERSLAB_UNITS;
+  bool may_share = is_whole && (entry == ENTRY_LARGE_BODY || entry == ENTRY_LARGE_FREE);
+  if (may_share && (is_shared(row) || (row == NULL && entries_are_none(at))) &&
+      __atomic_compare_exchange_n(place, &row, entry == ENTRY_LARGE_BODY ? MAP_ROW_BODY : MAP_ROW_FREE, false,
+                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    return;
+  if (is_shared(row)) {
+    if (!is_whole)
+      entries_write((const char *)round_down((uintptr_t)at, SUPERSLAB_BYTES), SUPERSLAB_UNITS,
+                    row == MAP_ROW_BODY ? ENTRY_LARGE_BODY : ENTRY_LARGE_FREE);
+    __atomic_store_n(place, NULL, __ATOMIC_RELEASE);
+    if (is_whole && entry == ENTRY_NONE)
+      return;
+  }
+  entries_write(at, units, entry);
+}
 
 void map_entries_set(const void *address, size_t units, uint32_t entry) {
   const char *at = address;
-  for (size_t i = 0; i < units; i++, at += UNIT_BYTES) {
+  while (units > 0) {
     hak_assert(map_covers(at));
-    __atomic_store_n((uint32_t *)map_leaf(at) + map_unit_in_leaf(at), entry, __ATOMIC_RELAXED);
+    size_t some = min_size(units, SUPERSLAB_UNITS - map_unit_in_row(at));
+    entries_set_in_row(at, some, entry);
+    at += some * UNIT_BYTES;
+    units -= some;
   }
 }
 
 bool map_entry_change(const void *address, uint32_t from, uint32_t to) {
-  uint32_t *entry = (uint32_t *)(void *)map_leaf(address) + map_unit_in_leaf(address);
-  return __atomic_compare_exchange_n(entry, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  return __atomic_compare_exchange_n(map_leaf_entry(map_leaf(address), address), &from, to, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED);
 }
-
-void map_lock_for_fork(void) { lock_take(&leaf_lock); }
-
-void map_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&leaf_lock);
-  else
-    lock_give(&leaf_lock);
-}
-
-size_t map_bytes(void) { return atomic_load_explicit(&leaf_count, memory_order_relaxed) * LEAF_TABLE_BYTES; }

@@ -1,15 +1,17 @@
 /* page_map.h: from any address to what hakmem knows about it.
  *
- *   top[address >> 30]  ->  leaf of that GiB:
+ *   top[address >> 30]  ->  leaf of that GiB, 68 KiB:
  *        entries[16384]      one word a 64 KiB unit
- *        superslabs[512]     one record a superslab (map/superslab.h)
- *        arenas[512]         one byte for 2 MiB: is it part of an arena (map/extent.h)
- *        records[16384]      one cache line a unit: a slab's or a large object's descriptor,
- *                            kept at its first unit
- *        bitmaps[16384]      512 bytes a unit: the free blocks of the slab that starts there
+ *        rows[512]           for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
+ *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
+ *                                 kept at its first unit
+ *             superslab           the superslab's record (map/superslab.h)
+ *             arenas[]            one bit a unit for each pool: is it part of an arena (map/arena.h)
+ *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
- * A leaf is mapped whole and touched only where used; it is never unmapped. Any address may be looked
- * up at any time, by any thread: no leaf and no slab both read as entry 0.
+ * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped. An arena has rows
+ * throughout; a mapping of a large object has the row of its first unit only. Any address may be looked up at any
+ * time, by any thread: no leaf and no slab both read as entry 0. Everything here is lock-free.
  *   M1  An entry with a heap id is written only by the holder of heap id's lock, while it opens or
  *       closes the slab; the words of a large object only by whoever owns the object or the cache.
  */
@@ -25,17 +27,32 @@ enum entry_mark {
   ENTRY_LARGE_BODY = 2, /* its other units */
   ENTRY_LARGE_FREE = 3, /* a freed large range; what is left of its marks after the range was given up */
   ENTRY_EXTENT = 4,     /* first and last unit of a free extent */
+  ENTRY_SPARE = 5,      /* with a class: a chunk of spare blocks (heap/spare.h) */
 };
+#define ENTRY_MARKS ((1u << HAK_ENTRY_CLASS_SHIFT) - 1)
 
 #define RECORD_BYTES ((size_t)64)
 #define BITMAP_WORDS ((size_t)64) /* of one unit: 64 KiB / 16 B blocks */
 
-#define LEAF_SUPERSLABS_OFFSET (LEAF_UNITS * sizeof(uint32_t))
-#define LEAF_ARENAS_OFFSET (LEAF_SUPERSLABS_OFFSET + LEAF_SUPERSLABS * RECORD_BYTES)
-#define LEAF_RECORDS_OFFSET (LEAF_ARENAS_OFFSET + LEAF_SUPERSLABS)
-#define LEAF_BITMAPS_OFFSET (LEAF_RECORDS_OFFSET + LEAF_UNITS * RECORD_BYTES)
-#define LEAF_BITMAPS_END (LEAF_BITMAPS_OFFSET + LEAF_UNITS * BITMAP_WORDS * sizeof(uint64_t))
-#define LEAF_TABLE_BYTES ((LEAF_BITMAPS_END + UNIT_BYTES - 1) & ~(UNIT_BYTES - 1)) /* whole pages, of any size */
+#define MAP_POOLS 2u
+
+struct map_row {
+  char records[SUPERSLAB_UNITS][RECORD_BYTES];
+  char superslab[RECORD_BYTES];
+  _Alignas(CACHE_LINE) _Atomic uint32_t arenas[MAP_POOLS];
+  _Alignas(CACHE_LINE) uint64_t bitmaps[SUPERSLAB_UNITS][BITMAP_WORDS];
+};
+
+/* They stand where a row would, for 2 MiB that lie wholly inside one large object: the entries are not written, but read as
+ * ENTRY_LARGE_BODY, ENTRY_LARGE_FREE. So a long object costs few pages of its leaves. All zeros, never written. */
+extern HAK_HIDDEN struct map_row map_rows_shared[2];
+#define MAP_ROW_BODY (&map_rows_shared[0])
+#define MAP_ROW_FREE (&map_rows_shared[1])
+
+struct map_leaf {
+  uint32_t entries[LEAF_UNITS];
+  struct map_row *rows[LEAF_SUPERSLABS];
+};
 
 static inline uint32_t entry_key(uint32_t heap_id) { return heap_id << HAK_ENTRY_ID_SHIFT; }
 static inline uint32_t entry_of(uint32_t key, unsigned cls) { return key | cls << HAK_ENTRY_CLASS_SHIFT; }
@@ -43,21 +60,21 @@ static inline unsigned entry_class(uint32_t entry) { return entry >> HAK_ENTRY_C
 static inline uint32_t entry_heap_id(uint32_t entry) { return entry >> HAK_ENTRY_ID_SHIFT; }
 static inline bool entry_is_of(uint32_t entry, uint32_t key) { return (entry ^ key) < HAK_ENTRY_END; }
 
-/* Entry of the unit around an address; ENTRY_NONE for any address hakmem has nothing at. */
-static inline uint32_t map_entry(const void *address) {
-  uintptr_t gib = (uintptr_t)address >> HAK_LEAF_SHIFT;
-  uintptr_t entries = gib < HAK_MAP_TOP_COUNT ? __atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) : 0;
-  if (entries == 0)
-    return ENTRY_NONE;
-  return __atomic_load_n((uint32_t *)(entries + ((uintptr_t)address >> HAK_UNIT_SHIFT) * 4), __ATOMIC_RELAXED);
-}
-
-/* Makes the leaves for a range. False when memory is out. Takes the page map's lock if one is missing;
- * the second form only tries to. */
+/* Makes what is missing for a range: all of it, or, for one large object, the row of its first unit only. Waits for
+ * nobody. False when memory is out; what was made stays. */
 bool map_cover(const void *address, size_t size);
-bool map_cover_without_waiting(const void *address, size_t size);
+bool map_cover_object(const void *address, size_t size);
 
-/* Is there a leaf around this address? The functions below need one. */
+/* For an object of at most `size` bytes that is about to move, nobody knows where to: what map_cover_object may need for
+ * it. False when memory is out. What is left in the end goes back. */
+struct map_reserve {
+  void *leaves, *row;
+};
+bool map_reserve(struct map_reserve *reserve, size_t size);
+void map_cover_reserved(const void *address, size_t size, struct map_reserve *reserve);
+void map_reserve_end(struct map_reserve *reserve);
+
+/* Is there a leaf around this address? */
 static inline bool map_covers(const void *address) {
   uintptr_t gib = (uintptr_t)address >> HAK_LEAF_SHIFT;
   return gib < HAK_MAP_TOP_COUNT && __atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) != 0;
@@ -67,57 +84,45 @@ static inline bool map_covers(const void *address) {
 static inline uintptr_t map_bias(uintptr_t gib) {
   return (gib << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT)) * sizeof(uint32_t);
 }
-static inline char *map_leaf(const void *address) {
+
+/* The functions from here on need the leaf. */
+static inline struct map_leaf *map_leaf(const void *address) {
   uintptr_t gib = (uintptr_t)address >> HAK_LEAF_SHIFT;
-  return (char *)(__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) + map_bias(gib));
+  return (struct map_leaf *)(__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) + map_bias(gib));
 }
-static inline size_t map_unit_in_leaf(const void *address) {
-  return ((uintptr_t)address >> HAK_UNIT_SHIFT) & (LEAF_UNITS - 1);
+static inline uint32_t *map_leaf_entry(struct map_leaf *leaf, const void *address) {
+  return &leaf->entries[((uintptr_t)address >> HAK_UNIT_SHIFT) & (LEAF_UNITS - 1)];
 }
-
-/* One look-up for all that a leaf knows around an address. */
-struct map_view {
-  char *leaf;
-  size_t unit; /* in the leaf */
-};
-static inline struct map_view map_view(const void *address) {
-  return (struct map_view){.leaf = map_leaf(address), .unit = map_unit_in_leaf(address)};
+static inline struct map_row *map_leaf_row(struct map_leaf *leaf, const void *address) {
+  return __atomic_load_n(&leaf->rows[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)],
+                         __ATOMIC_ACQUIRE);
 }
-static inline uint32_t map_view_entry(struct map_view view) {
-  return __atomic_load_n((uint32_t *)(void *)view.leaf + view.unit, __ATOMIC_RELAXED);
+static inline struct map_row *map_row(const void *address) { return map_leaf_row(map_leaf(address), address); }
+/* Entry of the unit around an address; ENTRY_NONE for any address hakmem has nothing at. */
+static inline uint32_t map_entry(const void *address) {
+  if (!map_covers(address))
+    return ENTRY_NONE;
+  struct map_leaf *leaf = map_leaf(address);
+  uint32_t entry = __atomic_load_n(map_leaf_entry(leaf, address), __ATOMIC_RELAXED);
+  if (LIKELY(entry != ENTRY_NONE))
+    return entry;
+  const struct map_row *row = map_leaf_row(leaf, address);
+  return row == MAP_ROW_BODY ? ENTRY_LARGE_BODY : row == MAP_ROW_FREE ? ENTRY_LARGE_FREE : ENTRY_NONE;
 }
-static inline void *map_view_record(struct map_view view, size_t unit) {
-  return view.leaf + LEAF_RECORDS_OFFSET + unit * RECORD_BYTES;
-}
-static inline uint64_t *map_view_bitmap(struct map_view view, size_t unit) {
-  return (uint64_t *)(void *)(view.leaf + LEAF_BITMAPS_OFFSET) + unit * BITMAP_WORDS;
-}
-
-static inline void *map_record(const void *address) {
-  return map_leaf(address) + LEAF_RECORDS_OFFSET + map_unit_in_leaf(address) * RECORD_BYTES;
-}
-static inline uint64_t *map_bitmap(const void *address) {
-  return (uint64_t *)(map_leaf(address) + LEAF_BITMAPS_OFFSET) + map_unit_in_leaf(address) * BITMAP_WORDS;
-}
-static inline void *map_superslab_record(const void *address) {
-  size_t index = ((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1);
-  return map_leaf(address) + LEAF_SUPERSLABS_OFFSET + index * RECORD_BYTES;
+static inline size_t map_unit_in_row(const void *address) {
+  return ((uintptr_t)address >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1);
 }
 
-static inline unsigned char *map_arena_mark(const void *address) {
-  size_t index = ((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1);
-  return (unsigned char *)map_leaf(address) + LEAF_ARENAS_OFFSET + index;
-}
+/* And these the row. */
+static inline void *map_record(const void *address) { return map_row(address)->records[map_unit_in_row(address)]; }
+static inline uint64_t *map_bitmap(const void *address) { return map_row(address)->bitmaps[map_unit_in_row(address)]; }
+static inline void *map_superslab_record(const void *address) { return map_row(address)->superslab; }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);
 /* Changes one entry if it is `from`; of several threads that try, one succeeds. */
 bool map_entry_change(const void *address, uint32_t from, uint32_t to);
 
-/* Held across a fork, so that the child finds the map whole. */
-void map_lock_for_fork(void);
-void map_unlock_after_fork(bool child);
-
-/* Bytes mapped for leaves. */
+/* Bytes mapped for leaves and rows. */
 size_t map_bytes(void);
 
 #endif

@@ -38,7 +38,8 @@ static struct {
   struct lock lock;
   struct list by_run[UNIT_ORDER_MAX + 1];
   struct list resident[KEEP_LISTS];
-  size_t count; /* superslabs */
+  size_t count;         /* superslabs */
+  size_t outside_bytes; /* of runs outside them */
   size_t taken_bytes, free_bytes;
   uint64_t opened, closed;
   /* Written under the lock, read without: */
@@ -140,10 +141,14 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   note_oldest();
 }
 
-static struct superslab *superslab_open(void) {
-  struct extent extent = extent_take(huge_pool_for_superslab(), SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+static struct superslab *superslab_open(bool *to_probe) {
+  enum extent_pool pool = huge_pool_for_superslab();
+  struct extent extent = extent_take(pool, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+  if (extent.base == NULL && pool != EXTENT_PLAIN)
+    extent = extent_take(EXTENT_PLAIN, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
   if (extent.base == NULL)
     return NULL;
+  *to_probe = extent.to_probe;
   map_entries_set(extent.base, SUPERSLAB_UNITS, ENTRY_NONE);
   struct superslab *s = map_superslab_record(extent.base);
   *s = (struct superslab){.base = extent.base,
@@ -168,20 +173,51 @@ static void superslab_close(struct superslab *s) {
   usage_free_add(SUPERSLAB_BYTES); /* until it is counted as an extent */
   usage_move_begin(SUPERSLAB_BYTES);
   set_units(s, 0, 0);
+  s->base = NULL;
   units.count--;
   units.closed++;
   extent_give(extent, s->given_ms);
   usage_free_subtract(SUPERSLAB_BYTES);
 }
 
+static void note_taken(size_t bytes) {
+  units.taken_bytes += bytes;
+  usage_take(USAGE_SLABS, bytes); /* first: what is held is never less than it is */
+}
+
+/* There is no room for a superslab: the run is an extent by itself. */
+COLD static void *take_outside(unsigned order) {
+  size_t bytes = UNIT_BYTES << order;
+  if (!usage_reserve(bytes))
+    return NULL;
+  struct extent extent = {0};
+  for (unsigned pool = 0; extent.base == NULL && pool < EXTENT_POOLS; pool++)
+    extent = extent_take((enum extent_pool)pool, bytes, bytes);
+  if (extent.base) {
+    note_taken(bytes);
+    units.outside_bytes += bytes;
+  }
+  usage_settle(extent.resident ? 2 * bytes : bytes); /* in transit, and promised */
+  return extent.base;
+}
+
+COLD static void give_outside(void *run, unsigned order) {
+  size_t bytes = UNIT_BYTES << order;
+  units.taken_bytes -= bytes;
+  units.outside_bytes -= bytes;
+  extent_give((struct extent){.base = run, .bytes = bytes, .resident = true}, os_milliseconds());
+  usage_give(USAGE_SLABS, bytes);
+}
+
 void *units_take(unsigned order) {
   void *run = NULL;
+  bool to_probe = false;
   lock_take(&units.lock);
   struct superslab *s = NULL;
   for (unsigned i = order; s == NULL && i <= UNIT_ORDER_MAX; i++)
     s = units.by_run[i].first;
   if (s == NULL)
-    s = superslab_open();
+    s = superslab_open(&to_probe);
   if (s != NULL) {
     uint32_t runs = runs_in(s->resident, order); /* resident ones cost no page faults */
     if (runs == 0)
@@ -191,8 +227,7 @@ void *units_take(unsigned order) {
     size_t more = (size_t)__builtin_popcount(mask & ~s->resident) * UNIT_BYTES;
     if (more == 0 || usage_reserve(more)) {
       usage_move_begin(UNIT_BYTES << order);
-      units.taken_bytes += UNIT_BYTES << order;
-      usage_take(USAGE_SLABS, UNIT_BYTES << order); /* first: what is held is never less than it is */
+      note_taken(UNIT_BYTES << order);
       set_units(s, s->free & ~mask, s->resident & ~mask);
       run = s->base + first * UNIT_BYTES;
       if (more > 0)
@@ -200,8 +235,12 @@ void *units_take(unsigned order) {
     } else if (s->free == UNITS_ALL) {
       superslab_close(s);
     }
+  } else {
+    run = take_outside(order);
   }
   lock_give(&units.lock);
+  if (UNLIKELY(to_probe && run != NULL))
+    huge_probe(run); /* the first run of a superslab that was opened just now */
   return run;
 }
 
@@ -228,6 +267,11 @@ static bool goes_sooner(const struct superslab *s) {
 void units_give(void *run, unsigned order, unsigned keep) {
   lock_take(&units.lock);
   struct superslab *s = map_superslab_record(run);
+  if (UNLIKELY(s->base == NULL)) {
+    give_outside(run, order);
+    lock_give(&units.lock);
+    return;
+  }
   uint32_t mask = run_mask(order) << (((uintptr_t)run >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1));
   hak_assert((s->free & mask) == 0);
   note_given(s, keep);
@@ -307,7 +351,7 @@ size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms)
 void units_stats_locked(struct unit_stats *out) {
   size_t resident = units_resident_free();
   *out = (struct unit_stats){
-      .superslab_bytes = units.count * SUPERSLAB_BYTES,
+      .superslab_bytes = units.count * SUPERSLAB_BYTES + units.outside_bytes,
       .taken_bytes = units.taken_bytes,
       .resident_free_bytes = resident,
       .other_free_bytes = units.free_bytes - resident,
@@ -320,15 +364,6 @@ void units_stats(struct unit_stats *out) {
   lock_take(&units.lock);
   units_stats_locked(out);
   lock_give(&units.lock);
-}
-
-void units_lock_for_fork(void) { lock_take(&units.lock); }
-
-void units_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&units.lock);
-  else
-    lock_give(&units.lock);
 }
 
 #ifdef HAK_DEBUG

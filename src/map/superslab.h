@@ -8,7 +8,7 @@
  *   U3  a superslab with resident free units is in the resident list of its keep, which is ordered by the
  *       time the last unit was given to it, oldest first
  * A superslab is an extent (map/extent.h); when all its units are free it is one again, at once, unless its pages are
- * to go sooner than an extent's would.
+ * to go sooner than an extent's would. Where there is no room for a superslab, under a limit, a run is an extent by itself.
  * superslabs_are_valid checks U1 to U3.
  */
 #ifndef HAK_MAP_SUPERSLAB_H
@@ -41,17 +41,14 @@ uint64_t units_oldest_ms(void);
 uint64_t units_due_ms(void);
 
 struct unit_stats {
-  size_t superslab_bytes; /* of all superslabs */
+  size_t superslab_bytes; /* of all superslabs, and of runs outside them */
   size_t taken_bytes;
   size_t resident_free_bytes;
   size_t other_free_bytes; /* free units that are not resident */
   uint64_t opened, closed;
 };
 void units_stats(struct unit_stats *out);
-void units_stats_locked(struct unit_stats *out); /* for a caller that holds the lock for a fork */
-
-void units_lock_for_fork(void);
-void units_unlock_after_fork(bool child);
+void units_stats_locked(struct unit_stats *out); /* nobody is in a slow path */
 
 #ifdef HAK_DEBUG
 bool superslabs_are_valid(void);

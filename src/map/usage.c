@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/probe.h"
 #include "os/cgroup.h"
+#include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "policy/limit_policy.h"
@@ -16,24 +17,31 @@ static struct {
   _Atomic bool limit_of_resident;
   _Atomic size_t granted, granted_before; /* in this window and the one before it */
   _Atomic uint64_t granted_since_ms;
-  _Atomic bool asked_group; /* the cgroup was read, or need not be */
+  _Atomic uint32_t asked_group; /* enum asked */
+  _Atomic size_t resident;      /* of the process, */
+  _Atomic uint64_t resident_ms; /* as it was then */
   _Atomic size_t keep_for_now;
+  _Atomic uint64_t refused_ms; /* when memory ran out, 0: never */
   _Atomic uint64_t purges, purged_bytes, purges_refused;
   struct lock demand_lock; /* only tried: who finds it taken leaves the note to the holder's next */
   struct demand demand, demand_large;
   _Alignas(CACHE_LINE) _Atomic size_t free;
-  _Atomic size_t learned;
+  _Atomic size_t learned, freed;
   _Alignas(CACHE_LINE) _Atomic size_t moves_begun, moves_ended;
 } usage;
 
 #define GROUP_BYTES_MIN ((size_t)16 << 20)
 #define GRANTED_MS 100u /* from getting memory to touching it: so long, or twice as long */
+#define RESIDENT_MS 10u /* so long what is resident is known: much shorter, so that what was given out since counts */
+_Static_assert(RESIDENT_MS < GRANTED_MS, "what was given out since the reading is remembered");
+
+enum asked { NOT_ASKED, BEING_ASKED, ASKED }; /* about the cgroup; ASKED, too, if nothing may be read */
 
 static struct {
-  struct lock lock; /* a leaf; held over reading the group's files; only tried, but for a fork */
+  struct lock lock; /* a leaf; only tried */
   _Atomic bool stale;
   struct os_memory_limits group;
-  bool group_read;
+  _Atomic bool group_read; /* group is constant from then on */
 } limits;
 
 static size_t read(_Atomic size_t *figure) { return atomic_load_explicit(figure, memory_order_relaxed); }
@@ -47,21 +55,19 @@ size_t usage_taken_large(void) { return read(&usage.taken_large); }
 size_t usage_taken_peak(void) { return read(&usage.taken_peak); }
 size_t usage_free(void) { return read(&usage.free); }
 size_t usage_learned(void) { return read(&usage.learned); }
+void usage_freed_add(size_t bytes) { add(&usage.freed, bytes); }
+size_t usage_freed(void) { return read(&usage.freed); }
 void usage_learned_add(size_t change) { add(&usage.learned, change); }
 
 static size_t keep_bytes(void) { return (size_t)option_value(OPTION_KEEP_MB) << 20; }
 
-void usage_lock_for_fork(void) { lock_take(&limits.lock); }
-
-void usage_unlock_after_fork(bool child) {
-  if (child) {
-    lock_reset(&limits.lock);
-    usage_keep_cap(SIZE_MAX);       /* of a round the child does not finish */
-    write(&usage.promised, 0);      /* to threads that the child does not have */
-    lock_reset(&usage.demand_lock); /* another thread may have been noting demand: nobody waits for that */
-  } else {
-    lock_give(&limits.lock);
-  }
+/* hak_option_set takes the one lock outside of slow paths, calls with spare memory the other. */
+void usage_in_child(void) {
+  lock_reset(&limits.lock);
+  lock_reset(&usage.demand_lock);
+  uint32_t being_asked = BEING_ASKED; /* by a thread that the child does not have */
+  atomic_compare_exchange_strong(&usage.asked_group, &being_asked, NOT_ASKED);
+  atomic_store_explicit(&usage.resident_ms, 0, memory_order_relaxed); /* the parent's */
   if (atomic_load_explicit(&limits.stale, memory_order_seq_cst))
     usage_limits_apply();
 }
@@ -90,8 +96,10 @@ void usage_take(enum usage kind, size_t bytes) {
 }
 
 void usage_give(enum usage kind, size_t bytes) {
-  if (kind == USAGE_LARGE)
+  if (kind == USAGE_LARGE) {
     add(&usage.taken_large, -bytes);
+    usage_freed_add(bytes);
+  }
   add(&usage.taken, -bytes);
   note_demand();
 }
@@ -116,15 +124,16 @@ size_t usage_high(void) { return ~read(&usage.high_complement); }
 static void apply(void) {
   size_t option_bytes = (size_t)option_value(OPTION_LIMIT_MB) << 20;
   size_t own = limit_hard(option_bytes, SIZE_MAX, 0);
-  size_t hard = limits.group_read ? limit_hard(option_bytes, limits.group.max_bytes, limits.group.swap_bytes) : own;
-  size_t high = limits.group_read ? limits.group.high_bytes : SIZE_MAX;
+  bool group_read = atomic_load_explicit(&limits.group_read, memory_order_acquire);
+  size_t hard = group_read ? limit_hard(option_bytes, limits.group.max_bytes, limits.group.swap_bytes) : own;
+  size_t high = group_read ? limits.group.high_bytes : SIZE_MAX;
   atomic_store_explicit(&usage.limit_of_resident, hard < own, memory_order_relaxed);
   usage_keep_cap(SIZE_MAX); /* the next look at the limits lowers it again */
   write(&usage.limit_complement, ~hard);
   write(&usage.high_complement, ~min_size(hard, high));
 }
 
-/* Nobody waits for the lock: signal handlers and fork's handlers come here. Who finds it taken leaves the
+/* Nobody waits for the lock: signal handlers come here. Who finds it taken leaves the
  * work to the holder. */
 void usage_limits_apply(void) {
   atomic_store_explicit(&limits.stale, true, memory_order_seq_cst);
@@ -135,20 +144,22 @@ void usage_limits_apply(void) {
   }
 }
 
-COLD static void read_group(void) {
-  if (!lock_try(&limits.lock))
-    return; /* somebody reads it, or a fork holds it: the next request asks again */
-  if (!limits.group_read && option_value(OPTION_CGROUP) == CGROUP_ON) {
+/* Whoever asks meanwhile goes on as if there were no group. False: another does, or did. */
+COLD static bool read_group(void) {
+  uint32_t not_asked = NOT_ASKED;
+  if (!atomic_compare_exchange_strong(&usage.asked_group, &not_asked, BEING_ASKED))
+    return false;
+  if (option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files()) {
     os_memory_limits_read(&limits.group);
-    limits.group_read = true;
+    atomic_store_explicit(&limits.group_read, true, memory_order_release);
   }
-  atomic_store_explicit(&usage.asked_group, true, memory_order_relaxed);
-  lock_give(&limits.lock);
+  atomic_store_explicit(&usage.asked_group, ASKED, memory_order_release);
   usage_limits_apply();
+  return true;
 }
 
-/* What was given out of late may not be touched yet: it counts beside what is resident. */
-static size_t granted_of_late(size_t bytes) {
+/* What was given out of late may not be touched yet: it counts beside what is resident, for one window or two. */
+static void granted_move_on(void) {
   uint64_t now_ms = os_milliseconds();
   uint64_t since_ms = atomic_load_explicit(&usage.granted_since_ms, memory_order_relaxed);
   if (now_ms - since_ms > GRANTED_MS &&
@@ -157,37 +168,72 @@ static size_t granted_of_late(size_t bytes) {
     write(&usage.granted_before, read(&usage.granted));
     write(&usage.granted, 0);
   }
-  return add(&usage.granted, bytes) + read(&usage.granted_before);
 }
 
+/* What usage_look read; more than any limit where that is too long ago. */
+static size_t resident_known(void) {
+  bool is_recent = os_milliseconds() - atomic_load_explicit(&usage.resident_ms, memory_order_acquire) <= RESIDENT_MS;
+  return is_recent ? read(&usage.resident) : SIZE_MAX / 2;
+}
+
+/* Adds bytes to a sum that counts against a limit, if they fit beside `counted` and what the sum is part of. What does
+ * not fit is not added even for a moment: other threads' requests would be refused for it. */
+static bool add_if_admitted(_Atomic size_t *sum, size_t bytes, size_t limit, size_t (*counted)(void)) {
+  for (;;) {
+    size_t before = read(sum);
+    if (before + bytes < bytes || !limit_admits(limit, counted(), before + bytes))
+      return false;
+    if (!atomic_compare_exchange_weak_explicit(sum, &before, before + bytes, memory_order_relaxed,
+                                               memory_order_relaxed))
+      continue;
+    if (limit_admits(limit, counted(), read(sum))) /* what others were promised may have been counted since */
+      return true;
+    add(sum, -bytes);
+  }
+}
+
+static size_t resident_and_before(void) { return resident_known() + read(&usage.granted_before); }
+
 COLD static bool fits_resident(size_t limit, size_t bytes) {
-  size_t granted = granted_of_late(bytes);
-  if (granted >= bytes && limit_admits(limit, os_resident_of_process(), granted))
-    return true;
-  add(&usage.granted, -bytes);
-  return false;
+  granted_move_on();
+  return add_if_admitted(&usage.granted, bytes, limit, resident_and_before);
 }
 
 /* Promises count from the moment they are made, so that of several threads that ask no two get the same. */
-static bool promise(size_t limit, size_t bytes) {
-  size_t promised = add(&usage.promised, bytes);
-  if (promised >= bytes && limit_admits(limit, usage_held(), promised))
-    return true;
-  add(&usage.promised, -bytes);
-  return false;
-}
+static bool promise(size_t limit, size_t bytes) { return add_if_admitted(&usage.promised, bytes, limit, usage_held); }
 
 void usage_settle(size_t bytes) { add(&usage.promised, -bytes); }
 
+static bool asks_group(size_t bytes) {
+  return UNLIKELY(atomic_load_explicit(&usage.asked_group, memory_order_relaxed) == NOT_ASKED) &&
+         !limit_admits(GROUP_BYTES_MIN, usage_held(), bytes);
+}
+
+bool usage_look(void) {
+  if (read_group() || atomic_load_explicit(&usage.asked_group, memory_order_relaxed) == BEING_ASKED)
+    return true; /* who asked meanwhile was refused for that, too */
+  if (!atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed) || !os_may_read_files())
+    return false;
+  size_t resident = os_resident_of_process();
+  if (resident == 0) /* it cannot be read */
+    return false;
+  write(&usage.resident, resident);
+  atomic_store_explicit(&usage.resident_ms, os_milliseconds(), memory_order_release);
+  return true;
+}
+
+void usage_look_ahead(void) { read_group(); }
+
 bool usage_reserve(size_t bytes) {
-  if (UNLIKELY(!atomic_load_explicit(&usage.asked_group, memory_order_relaxed)) &&
-      !limit_admits(GROUP_BYTES_MIN, usage_held(), bytes))
-    read_group();
+  if (asks_group(bytes))
+    return false;
   size_t limit = usage_limit();
   bool of_resident = atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed);
   if (LIKELY(promise(limit, bytes))) {
-    if (UNLIKELY(of_resident))
-      granted_of_late(bytes);
+    if (UNLIKELY(of_resident)) {
+      granted_move_on();
+      add(&usage.granted, bytes);
+    }
     return true;
   }
   if (!of_resident || !fits_resident(limit, bytes)) {
@@ -198,6 +244,19 @@ bool usage_reserve(size_t bytes) {
   return true;
 }
 
+#define SHORT_LIMIT_BYTES ((size_t)768 << 20)
+#define SHORT_SHARE 4
+#define SHORT_MS 10000u
+
+void usage_note_refusal(void) { atomic_store_explicit(&usage.refused_ms, os_milliseconds(), memory_order_relaxed); }
+
+bool usage_is_short(void) {
+  size_t limit = os_memory_limit();
+  uint64_t refused_ms = atomic_load_explicit(&usage.refused_ms, memory_order_relaxed);
+  return (limit != SIZE_MAX && (limit < SHORT_LIMIT_BYTES || usage_held() > limit / SHORT_SHARE)) ||
+         UNLIKELY(refused_ms != 0 && os_milliseconds() - refused_ms < SHORT_MS);
+}
+
 void usage_keep_cap(size_t bytes) { write(&usage.keep_cap_complement, ~bytes); }
 static size_t cap(void) { return ~read(&usage.keep_cap_complement); }
 size_t usage_keep(void) { return min_size(cap(), purge_keep(keep_bytes(), usage_taken())); }
@@ -206,9 +265,14 @@ size_t usage_keep_learned(void) {
   return min_size(cap(), max_size(read(&usage.keep_for_now), less(usage_taken_peak(), usage_taken())));
 }
 
+/* From here on what the program did to the pages is undone, too: that is cheap beside giving so many back. */
+#define RESTORED_BYTES_MIN ((size_t)1 << 20)
+
 static enum purge_result purge(void *address, size_t size, long mode) {
   if (mode == PURGE_OFF)
     return PURGE_REFUSED;
+  if (size >= RESTORED_BYTES_MIN)
+    os_restore(address, size);
   if (mode == PURGE_FREE && os_purge_lazily(address, size))
     return PURGE_GONE_LAZILY;
   return os_purge(address, size) ? PURGE_GONE : PURGE_REFUSED;

@@ -32,6 +32,11 @@ void usage_move_end(size_t bytes);
 size_t usage_moves_begun(void);
 size_t usage_moves_ended(void);
 
+/* All bytes ever freed, as far as memory can go back then: large objects, and blocks put back into slabs, which are told
+ * now and then. */
+void usage_freed_add(size_t bytes);
+size_t usage_freed(void);
+
 size_t usage_taken(void);
 size_t usage_taken_large(void);
 size_t usage_taken_peak(void);
@@ -42,9 +47,14 @@ static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
 /* May so many bytes more be held? If so they are promised to the caller, who says when they are taken, or
  * will not be: then others may have what is left. Never waits for a lock. Free memory that is used again
  * needs no leave. Where the cgroup leaves less than the option `limit_mb`, what counts is what the process
- * has resident, which is asked for only when what is held does not fit. The cgroup is read when the heap
- * is about to get big, once: small programs are spared the system calls. */
+ * has resident, where what is held does not fit. Files are not read here, as callers hold locks: */
 bool usage_reserve(size_t bytes);
+/* To be called without a lock when something was refused: reads what usage_reserve would have to know, if anything, and
+ * returns true if trying again makes sense. The cgroup is read when the heap is about to get big, once:
+ * small programs are spared the system calls. What is resident is known for a few milliseconds. */
+bool usage_look(void);
+/* The cgroup is read now, if it was not: nothing will be able to later. */
+void usage_look_ahead(void);
 /* So much of what was promised, or in transit, is counted elsewhere or will not be. */
 void usage_settle(size_t bytes);
 /* The hard limit in force, and the bytes from which on free memory should go; SIZE_MAX for none. */
@@ -52,6 +62,11 @@ size_t usage_limit(void);
 size_t usage_high(void);
 /* The options that limits come from have changed. */
 void usage_limits_apply(void);
+
+/* Is memory short, so that it is better used up than kept in the shapes that are fastest? It is where the system's limits
+ * (os_memory_limit) are low or a good part of them is held, and for a while after it ran out. */
+bool usage_is_short(void);
+void usage_note_refusal(void);
 
 /* Free bytes that may stay: however old, and until the purge delay is over (policy/purge_policy.h);
  * never more than the cap, which limits and memory pressure lower. */
@@ -62,8 +77,8 @@ size_t usage_keep_for_now(void);
 size_t usage_keep_learned(void);
 void usage_keep_cap(size_t bytes);
 
-void usage_lock_for_fork(void);
-void usage_unlock_after_fork(bool child);
+/* In the child of a fork. */
+void usage_in_child(void);
 
 /* Gives pages back as the option `purge` says; counted. */
 enum purge_result {

@@ -1,5 +1,6 @@
 #include "os/cgroup.h"
 
+#include "os/kernel.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 #define GROUP_BYTES 1024 /* the name of a group, with those of all above it */
 #define PATH_BYTES 2048
 #define VALUE_BYTES 32
-#define PRESSURE_FD_MIN 100
 /* v1 says "no limit" as the largest multiple of its page. */
 #define LIMIT_BYTES_MAX ((size_t)1 << 62)
 
@@ -23,17 +23,17 @@
 static int file_open(const char *path, int flags) {
   long fd;
   do {
-    fd = syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
+    fd = os_kernel(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
   } while (fd < 0 && errno == EINTR);
   return (int)fd;
 }
 
-static void file_close(int fd) { syscall(SYS_close, fd); }
+static void file_close(int fd) { os_kernel(SYS_close, fd); }
 
 static size_t file_read(int fd, char *bytes, size_t length) {
   long got;
   do {
-    got = syscall(SYS_read, fd, bytes, length);
+    got = os_kernel(SYS_read, fd, bytes, length);
   } while (got < 0 && errno == EINTR);
   return got < 0 ? 0 : (size_t)got;
 }
@@ -390,10 +390,10 @@ static int pressure_arm(int fd) {
   for (unsigned i = 0; i < sizeof triggers / sizeof triggers[0]; i++) {
     long length = (long)strlen(triggers[i]) + 1, written; /* the terminator belongs to it */
     do {
-      written = syscall(SYS_write, fd, triggers[i], length);
+      written = os_kernel(SYS_write, fd, triggers[i], length);
     } while (written < 0 && errno == EINTR);
     if (written == length) {
-      int high = os_duplicate_above(fd, PRESSURE_FD_MIN);
+      int high = os_duplicate_high(fd);
       file_close(fd);
       return high;
     }
@@ -436,7 +436,7 @@ enum os_wait os_pressure_poll(int fd, uint64_t timeout_ms) {
   if (fd < 0)
     return OS_WAIT_GONE;
   do { /* the kernel leaves what remains of the time in `left` */
-    ready = syscall(SYS_ppoll, &watched, 1, timeout_ms == UINT64_MAX ? NULL : &left, NULL, 0);
+    ready = os_kernel(SYS_ppoll, &watched, 1, timeout_ms == UINT64_MAX ? NULL : &left, NULL, 0);
   } while (ready < 0 && errno == EINTR);
   errno = kept;
   if (ready == 0)

@@ -20,7 +20,7 @@ struct os_memory_limits {
 };
 void os_memory_limits_read(struct os_memory_limits *out);
 
-/* A descriptor that os_pressure_poll waits on, closed on exec and numbered 100 or above: memory pressure of
+/* A descriptor that os_pressure_poll waits on, closed on exec, with a high number (os_duplicate_high): memory pressure of
  * the process's group or, where that cannot be had, of the machine. -1 where the kernel does not offer it
  * or does not allow it. Pressure: for 15 % of a second or two, some thread waited for memory.
  * A child of a fork shares the descriptor with its parent, and each report reaches one of them only:

@@ -1,7 +1,7 @@
 #include "os/fault.h"
 
 #include "base/text.h"
-#include "os/os.h"
+#include "os/say.h"
 
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ COLD _Noreturn static void fault(const char *before, const void *block, const ch
   text_hex(&text, (uintptr_t)block);
   text_string(&text, after);
   text_string(&text, "\n");
-  os_write(2, text.bytes, text.length);
+  os_say(text.bytes);
   abort();
 }
 
@@ -35,7 +35,7 @@ void assert_failed(const char *what, const char *file, int line) {
   text_string(&text, ":");
   text_decimal(&text, (uint64_t)line);
   text_string(&text, "\n");
-  os_write(2, text.bytes, text.length);
+  os_say(text.bytes);
   abort();
 }
 #endif

@@ -1,13 +1,14 @@
 #include "os/file.h"
 
 #include "base/text.h"
+#include "os/kernel.h"
 #include "os/os.h"
+#include "os/say.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -54,20 +55,20 @@ static enum os_file_error error_of(int number) {
 static int file_open(const char *path, int flags, int mode) {
   long fd;
   do
-    fd = syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, mode);
+    fd = os_kernel(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, mode);
   while (fd < 0 && errno == EINTR);
   return (int)fd;
 }
 
 static enum os_file_error read_open(int fd, char *bytes, size_t capacity, size_t *length) {
   struct stat status;
-  if (fstat(fd, &status) != 0)
+  if (!os_file_status(fd, &status))
     return error_of(errno);
   if (!S_ISREG(status.st_mode))
     return OS_FILE_IRREGULAR;
   *length = 0;
   while (*length < capacity) {
-    long got = syscall(SYS_read, fd, bytes + *length, capacity - *length);
+    long got = os_kernel(SYS_read, fd, bytes + *length, capacity - *length);
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
@@ -84,7 +85,7 @@ enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, 
   int fd = file_open(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer is not waited for */
   enum os_file_error error = fd < 0 ? error_of(errno) : read_open(fd, bytes, capacity, length);
   if (fd >= 0)
-    syscall(SYS_close, fd);
+    os_kernel(SYS_close, fd);
   errno = kept;
   return error;
 }
@@ -137,14 +138,11 @@ static bool is_still_open(const struct os_file_part *part) {
 }
 
 static enum os_file_error add(struct os_file_part *part, const char *bytes, size_t length) {
-  struct rlimit limit;
   part->length += length;
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && part->length > limit.rlim_cur)
-    return OS_FILE_NO_SPACE; /* the kernel would send a signal that ends the process */
   if (part->path == NULL && !is_still_open(part))
     return OS_FILE_REFUSED;
   while (length > 0) {
-    long written = syscall(SYS_write, part->fd, bytes, length);
+    long written = os_kernel(SYS_write, part->fd, bytes, length);
     if (written < 0 && errno == EINTR)
       continue;
     if (written <= 0)
@@ -157,7 +155,10 @@ static enum os_file_error add(struct os_file_part *part, const char *bytes, size
 
 enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length) {
   int kept = errno;
+  struct os_quiet quiet; /* a file that may not be so long is an error, no signal */
+  os_quiet_begin(&quiet);
   enum os_file_error error = add(part, bytes, length);
+  os_quiet_end(&quiet);
   errno = kept;
   return error;
 }
@@ -165,13 +166,13 @@ enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, siz
 static enum os_file_error end(struct os_file_part *part, enum os_file_error error) {
   if (part->fd < 0 || part->path == NULL)
     return error;
-  if (!error && syscall(SYS_fdatasync, part->fd) != 0)
+  if (!error && os_kernel(SYS_fdatasync, part->fd) != 0)
     error = error_of(errno);
   if (!error && part->replaces && (part->user != geteuid() || part->group != getegid()))
-    syscall(SYS_fchown, part->fd, part->user, part->group); /* if we may */
+    os_kernel(SYS_fchown, part->fd, part->user, part->group); /* if we may */
   if (!error && part->replaces && fchmod(part->fd, part->mode) != 0)
     error = error_of(errno);
-  if (syscall(SYS_close, part->fd) != 0 && !error)
+  if (os_kernel(SYS_close, part->fd) != 0 && !error)
     error = error_of(errno);
   if (!error && rename(part->name, part->path) != 0)
     error = error_of(errno);
@@ -200,8 +201,8 @@ bool os_path_absolute(const char *path, char *out, size_t out_bytes) {
   struct text text = {.bytes = out, .capacity = out_bytes};
   *out = 0;
   if (*path != '/') {
-    long length = syscall(SYS_getcwd, out, out_bytes); /* the terminator included */
-    if (length < 2 || *out != '/') {                   /* or it lies outside of what can be reached */
+    long length = os_kernel(SYS_getcwd, out, out_bytes); /* the terminator included */
+    if (length < 2 || *out != '/') {                     /* or it lies outside of what can be reached */
       errno = kept;
       return false;
     }

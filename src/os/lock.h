@@ -26,7 +26,7 @@ static inline void lock_give(struct lock *lock) {
   if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_seq_cst) == 2))
     lock_wake(lock);
 }
-/* In the child of a fork, where the holder was the forking thread. */
+/* In the child of a fork, where the holder is gone. */
 static inline void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
 
 #endif

@@ -1,5 +1,6 @@
 #include "os/maps.h"
 
+#include "os/kernel.h"
 #include "os/module.h"
 #include "os/os.h"
 
@@ -19,7 +20,7 @@
 static int open_for_reading(const char *path) {
   long fd;
   do
-    fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    fd = os_kernel(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
   while (fd < 0 && errno == EINTR);
   return (int)fd;
 }
@@ -37,7 +38,7 @@ bool os_maps_open(struct os_maps *maps) {
 void os_maps_close(struct os_maps *maps) {
   int kept = errno;
   if (maps->fd >= 0)
-    syscall(SYS_close, maps->fd);
+    os_kernel(SYS_close, maps->fd);
   maps->fd = -1;
   errno = kept;
 }
@@ -48,7 +49,7 @@ static bool read_more(struct os_maps *maps) {
   maps->at = 0;
   long got;
   do
-    got = syscall(SYS_read, maps->fd, maps->bytes + maps->end, sizeof maps->bytes - maps->end);
+    got = os_kernel(SYS_read, maps->fd, maps->bytes + maps->end, sizeof maps->bytes - maps->end);
   while (got < 0 && errno == EINTR);
   maps->end += got > 0 ? (size_t)got : 0;
   return got > 0;
@@ -123,7 +124,7 @@ bool os_maps_next(struct os_maps *maps, struct os_mapping *out) {
 static size_t peek(int memory, uintptr_t address, void *bytes, size_t length) {
   long got;
   do
-    got = syscall(SYS_pread64, memory, bytes, length, address);
+    got = os_kernel(SYS_pread64, memory, bytes, length, address);
   while (got < 0 && errno == EINTR);
   return got > 0 ? (size_t)got : 0;
 }
@@ -186,7 +187,7 @@ size_t os_maps_build_id(uintptr_t start, unsigned char id[OS_MAPS_ID_BYTES]) {
   if (memory >= 0 && image_open(&image, memory, start))
     length = id_of(&image, id);
   if (memory >= 0)
-    syscall(SYS_close, memory);
+    os_kernel(SYS_close, memory);
   errno = kept;
   return length;
 }

@@ -32,4 +32,10 @@ bool os_module_frames_find(uintptr_t address, struct os_module_frames *out);
 /* Does the address lie in the library that hakmem is? Never if hakmem is part of the program. */
 bool os_module_is_own_library(uintptr_t address);
 
+/* Which calls of malloc and free come from the C library or the loader, which may hold locks then? Called when the library
+ * starts; false if addresses do not tell, as in a static program. Where malloc is not ours, none comes from there. */
+bool os_module_callers_can_be_told(void);
+/* Does the address lie in one of these? */
+bool os_module_is_c_library(uintptr_t address);
+
 #endif

@@ -21,6 +21,10 @@ size_t os_page_bytes(void);
 void *os_reserve(size_t size, size_t alignment);
 void *os_map(size_t size, size_t alignment);
 
+/* As os_map; in a child process, however it was made, the range reads as zero. NULL also where the kernel (before
+ * Linux 4.14) cannot do that. */
+void *os_map_for_this_process(size_t size);
+
 /* Makes a reserved range readable and writable; it reads as zero. False when the kernel refuses. */
 bool os_commit(void *address, size_t size);
 
@@ -31,6 +35,10 @@ bool os_purge(void *address, size_t size);
 /* The same, but only when the kernel needs memory; until then the old content may be read. False where
  * the kernel cannot do that: unchanged. */
 bool os_purge_lazily(void *address, size_t size);
+
+/* Takes back what the program may have asked for in a committed range while it owned it: it is readable, writable and
+ * inherited by the child of a fork (mprotect, MADV_DONTFORK), as far as the kernel allows. */
+void os_restore(void *address, size_t size);
 
 /* Asks for huge pages in a range. */
 void os_huge(void *address, size_t size);
@@ -46,13 +54,15 @@ bool os_unmap(void *address, size_t size);
 /* Grows or shrinks a mapping made by os_map without moving it. False: unchanged. */
 bool os_resize(void *address, size_t size, size_t size_wanted);
 
-/* Moves a mapping's pages onto a range reserved by os_reserve of size_wanted bytes; the old range is
- * unmapped, bytes behind the old size read as zero. False: the old range is unchanged, the target may be gone. */
-bool os_move(void *address, size_t size, void *target, size_t size_wanted);
+/* Lengthens a mapping made by os_map, moving its pages to wherever there is room for them, at a multiple of `alignment`
+ * (at most 2 MiB); of 2 MiB, if that is as cheap. Takes no more address space than the difference and 4 MiB. What is new
+ * may have any content. NULL when the kernel refuses, as it does where the program changed a part of the mapping (its
+ * access rights, locks, advice): unchanged, and nothing is left behind. */
+void *os_move(void *address, size_t size, size_t size_wanted, size_t alignment);
 
-/* RLIMIT_AS as it was when first asked for, SIZE_MAX without limit. (A later call could meet a seccomp
+/* The smaller of RLIMIT_AS and RLIMIT_DATA as they were when first asked for, SIZE_MAX without limit. (A later call could meet a seccomp
  * filter; a limit set since then shows as a refused mapping.) */
-size_t os_address_space_limit(void);
+size_t os_memory_limit(void);
 
 /* Waits while *word == expected; may wake without reason. Wakes one waiter. */
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
@@ -69,9 +79,9 @@ uint64_t os_epoch_nanoseconds(void);
 /* That the calling thread has worked. */
 uint64_t os_thread_nanoseconds(void);
 
-void os_write(int fd, const char *bytes, size_t length);
-/* A duplicate of fd, numbered `lowest` or above, closed on exec; -1 if there is none. */
-int os_duplicate_above(int fd, int lowest);
+/* A duplicate of fd, closed on exec, with a number that programs hardly use: as high as 1,024 descriptors allow, or the
+ * process's limit; -1 if there is none. */
+int os_duplicate_high(int fd);
 /* Which file a descriptor stands for; zeros if for none. */
 struct os_file {
   uint64_t device, inode;
@@ -80,7 +90,10 @@ struct os_file os_file_identity(int fd);
 /* The next "NAME=value" of the environment whose name starts with prefix; *cursor starts at 0. NULL
  * behind the last, and always if the process runs with raised privileges. */
 const char *os_environment_next(const char *prefix, size_t *cursor);
+/* 0 under a filter of the program's own, which may not allow the question. */
 int os_process_id(void);
+/* Without a system call where the main thread of a program that has just started asks. */
+int os_process_id_at_start(void);
 int os_thread_id(void);
 
 /* Page faults and peak resident bytes of this process so far. (ru_maxrss would not do: a process
@@ -96,24 +109,49 @@ void os_usage_read(struct os_usage *out);
  * the kernel has ended the thread, after all its destructors; nothing has to be done at exit.
  *   lifeline_take   the calling thread takes it; true if nobody living held it. On success everything
  *                   the last holder did is visible. Never waits.
+ *   lifeline_take_left
+ *                   the same for one that looks held, at the price of two system calls: a thread that ends with more
+ *                   robust mutexes than the kernel walks (2,048, the ones locked last) leaves the others as they are.
+ *                   Nobody else may try at the same time. process_id: of the process that the holder was a thread of.
  *   lifeline_drop   the holder gives it up.
- *   lifeline_reset  in the child of a fork: nobody holds it. */
+ *   lifeline_reset  makes one, or one anew in the child of a fork: nobody holds it.
+ *   lifeline_before_fork, lifeline_after_fork
+ *                   called by a holder that forks, in the parent and in the child: it holds it in both. In between
+ *                   nobody else may try to take it. */
 struct lifeline {
   pthread_mutex_t mutex; /* robust: held for life */
   _Atomic int thread_id; /* used where the system has no robust mutexes */
 };
 void lifeline_reset(struct lifeline *line);
 bool lifeline_take(struct lifeline *line);
+bool lifeline_take_left(struct lifeline *line, int process_id);
 void lifeline_drop(struct lifeline *line);
+void lifeline_before_fork(struct lifeline *line);
+void lifeline_after_fork(struct lifeline *line, bool child);
 
-/* Starts a detached thread with all signals blocked, a small stack and the default scheduling. It allocates,
- * by the C library: the caller must be able to. False if the system has none. os_thread_prepare comes
- * first, when the program starts: it finds the C library's own pthread_create, as a program may put one
- * in front that allocates under locks of its own. */
+/* Starts a thread with the caller's signal mask, a small stack and the default scheduling; os_thread_join frees that stack
+ * when the thread has ended, or waits until then. Both take locks of the C library, and starting allocates: the caller must
+ * be able to. False if the system has none. os_thread_prepare comes first, when the program starts: it finds the C
+ * library's own pthread_create, as a program may put one in front that allocates under locks of its own. */
 void os_thread_prepare(void);
-bool os_thread_start(void *(*run)(void *));
+bool os_thread_start(void *(*run)(void *), pthread_t *out);
+void os_thread_join(pthread_t thread);
 /* Names the calling thread, in at most 15 bytes. */
 void os_thread_name(const char *name);
+/* Does the kernel still count the thread of this process that has, or had, this number? */
+bool os_thread_exists(int thread_id);
+void os_yield(void);
+
+/* Of the calling thread: all signals but the C library's own; and what was blocked before. */
+struct os_signals {
+  unsigned long words[128 / sizeof(unsigned long)]; /* a sigset_t, whose header brings too much along */
+};
+void os_signals_block(struct os_signals *before);
+void os_signals_restore(const struct os_signals *before);
+
+bool os_is_main_thread(void);
+/* The main thread has ended, in whatever way, and the process lives on in others. False where the system cannot tell. */
+bool os_main_thread_is_gone(void);
 
 /* Calls `end`, the same for all callers, when the calling thread ends by itself, while the process goes on. */
 void os_at_thread_end(void (*end)(void *));

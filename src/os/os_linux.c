@@ -1,11 +1,14 @@
 #include "os/os.h"
 
 #include "os/fault.h"
+#include "os/filter.h"
+#include "os/kernel.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -36,13 +39,18 @@ size_t os_page_bytes(void) {
   return known;
 }
 
-size_t os_address_space_limit(void) {
+size_t os_memory_limit(void) {
   static _Atomic size_t limit;
+  static const int kinds[] = {RLIMIT_AS, RLIMIT_DATA};
   size_t known = atomic_load_explicit(&limit, memory_order_relaxed);
-  if (known == 0) {
-    struct rlimit now;
-    count(OS_CALL_OTHER);
-    known = getrlimit(RLIMIT_AS, &now) != 0 || now.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)now.rlim_cur;
+  if (UNLIKELY(known == 0)) {
+    known = SIZE_MAX;
+    for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+      struct rlimit now;
+      count(OS_CALL_OTHER);
+      if (getrlimit(kinds[i], &now) == 0 && now.rlim_cur != RLIM_INFINITY)
+        known = min_size(known, max_size((size_t)now.rlim_cur, 1));
+    }
     atomic_store_explicit(&limit, known, memory_order_relaxed);
   }
   return known;
@@ -59,24 +67,30 @@ static char mappings;
 #define KERNEL_ORDERS_ACQUIRE() ((void)0)
 #endif
 
-/* Without MAP_NORESERVE: what can never be backed is refused here, not by the OOM killer. */
-static void *map(size_t size, int protection) {
+/* Without MAP_NORESERVE: what can never be backed is refused here, not by the OOM killer. hint: where it should lie, if
+ * there is room. */
+static void *map_near(uintptr_t hint, size_t size, int protection) {
   count(OS_CALL_MAP);
-  void *p = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *p = mmap((void *)hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   KERNEL_ORDERS_ACQUIRE();
   return p == MAP_FAILED ? NULL : p;
 }
 
-/* The kernel places mappings side by side, so a plain mapping is often aligned already; else map
- * more and cut. */
+/* The kernel places mappings side by side, so a plain mapping is often aligned already; else the place below it mostly
+ * is free, too; else map more and cut. The first two take no more than `size`, even for a moment: limits count it. */
 static void *map_aligned(size_t size, size_t alignment, int protection) {
-  char *p = map(size, protection);
-  if (p == NULL || ((uintptr_t)p & (alignment - 1)) == 0)
-    return p;
-  os_unmap(p, size);
+  uintptr_t hint = 0;
+  char *p = NULL;
+  for (int attempt = 0; attempt < 2; attempt++) {
+    p = map_near(hint, size, protection);
+    if (p == NULL || ((uintptr_t)p & (alignment - 1)) == 0)
+      return p;
+    hint = round_down((uintptr_t)p, alignment);
+    os_unmap(p, size);
+  }
   if (size + alignment < size)
     return NULL;
-  p = map(size + alignment, protection);
+  p = map_near(0, size + alignment, protection);
   if (p == NULL)
     return NULL;
   char *aligned = (char *)round_up((uintptr_t)p, alignment);
@@ -90,6 +104,17 @@ static void *map_aligned(size_t size, size_t alignment, int protection) {
 
 void *os_reserve(size_t size, size_t alignment) { return map_aligned(size, alignment, PROT_NONE); }
 void *os_map(size_t size, size_t alignment) { return map_aligned(size, alignment, PROT_READ | PROT_WRITE); }
+
+void *os_map_for_this_process(size_t size) {
+  void *base = os_map(size, os_page_bytes());
+  if (base == NULL)
+    return NULL;
+  count(OS_CALL_OTHER);
+  if (madvise(base, size, MADV_WIPEONFORK) == 0)
+    return base;
+  os_unmap(base, size);
+  return NULL;
+}
 
 bool os_commit(void *address, size_t size) {
   count(OS_CALL_PROTECT);
@@ -106,12 +131,21 @@ bool os_purge_lazily(void *address, size_t size) {
   return madvise(address, size, MADV_FREE) == 0;
 }
 
+void os_restore(void *address, size_t size) {
+  count(OS_CALL_PROTECT);
+  mprotect(address, size, PROT_READ | PROT_WRITE);
+  count(OS_CALL_ADVISE);
+  madvise(address, size, MADV_DOFORK);
+}
+
 void os_huge(void *address, size_t size) {
   count(OS_CALL_ADVISE);
   madvise(address, size, MADV_HUGEPAGE);
 }
 
 size_t os_resident_bytes(const void *address, size_t size) {
+  if (!os_may_call())
+    return 0;
   unsigned char pages[1024];
   size_t page = os_page_bytes(), resident = 0;
   const char *at = address, *end = at + size;
@@ -138,25 +172,58 @@ bool os_resize(void *address, size_t size, size_t size_wanted) {
   return mremap(address, size, size_wanted, 0) != MAP_FAILED;
 }
 
-bool os_move(void *address, size_t size, void *target, size_t size_wanted) {
+static char *move(char *address, size_t size, size_t size_wanted) {
   count(OS_CALL_REMAP);
-  return mremap(address, size, size_wanted, MREMAP_MAYMOVE | MREMAP_FIXED, target) != MAP_FAILED;
+  KERNEL_ORDERS_RELEASE(); /* of the old range */
+  char *moved = mremap(address, size, size_wanted, MREMAP_MAYMOVE);
+  KERNEL_ORDERS_ACQUIRE();
+  return moved == MAP_FAILED ? NULL : moved;
+}
+
+/* Never onto a range chosen here: if that fails, the kernel has unmapped the range or has not, and in the first case it
+ * may be another thread's by then. Linux aligns what is a multiple of 2 MiB long from 6.7 on. Before, it mostly puts a
+ * mapping right below what is there: so the second move, of a mapping that is longer by what is missing, lands well. If
+ * not, the content moves inside the mapping. */
+#define MOVED_ALIGNMENT ((size_t)2 << 20)
+
+void *os_move(void *address, size_t size, size_t size_wanted, size_t alignment) {
+  size_t longer = round_up(size_wanted + alignment, MOVED_ALIGNMENT);
+  if (longer < size_wanted)
+    return NULL;
+  char *moved = move(address, size, longer);
+  if (moved == NULL)
+    return NULL;
+  if (((uintptr_t)moved & (alignment - 1)) != 0) {
+    size_t missing = (uintptr_t)moved & (MOVED_ALIGNMENT - 1);
+    char *again = move(moved, longer, longer + missing);
+    if (again != NULL) {
+      longer += missing;
+      moved = again;
+    }
+  }
+  char *aligned = (char *)round_up((uintptr_t)moved, alignment);
+  if (aligned > moved) {
+    memmove(aligned, moved, size);
+    os_unmap(moved, (size_t)(aligned - moved));
+  }
+  os_unmap(aligned + size_wanted, (size_t)(moved + longer - (aligned + size_wanted)));
+  return aligned;
 }
 
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
   count(OS_CALL_FUTEX);
-  syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, NULL, NULL, 0);
+  os_kernel(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, NULL, NULL, 0);
 }
 
 void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
   count(OS_CALL_FUTEX);
-  syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, &timeout, NULL, 0);
+  os_kernel(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, &timeout, NULL, 0);
 }
 
 void os_futex_wake(_Atomic uint32_t *word) {
   count(OS_CALL_FUTEX);
-  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
+  os_kernel(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
 }
 
 void os_spin_hint(void) {
@@ -191,32 +258,30 @@ uint64_t os_thread_nanoseconds(void) {
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* By system call, not by write(): that is a cancellation point. */
-void os_write(int fd, const char *bytes, size_t length) {
-  int kept = errno;
-  while (length > 0) {
-    long written = syscall(SYS_write, fd, bytes, length);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      break;
-    bytes += written;
-    length -= (size_t)written;
-  }
-  errno = kept;
-}
+#define DESCRIPTORS_USUAL 1024 /* the usual limit: a process's table that is larger costs memory */
+#define DESCRIPTORS_OURS 32    /* of them, the last ones */
 
-int os_duplicate_above(int fd, int lowest) {
+int os_duplicate_high(int fd) {
   int kept = errno;
-  int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+  struct rlimit limit = {.rlim_cur = DESCRIPTORS_USUAL};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  long most = (long)min_size(limit.rlim_cur, DESCRIPTORS_USUAL);
+  int duplicate =
+      (int)os_kernel(SYS_fcntl, (long)fd, (long)F_DUPFD_CLOEXEC, most - min_size(DESCRIPTORS_OURS, most / 2));
   errno = kept;
   return duplicate;
+}
+
+/* As the C library does it: a filter that was there before the program lets this call through. The kernel's struct is
+ * the library's on both architectures. */
+bool os_file_status(int fd, struct stat *status) {
+  return os_kernel(SYS_newfstatat, (long)fd, "", status, (long)AT_EMPTY_PATH) == 0;
 }
 
 struct os_file os_file_identity(int fd) {
   struct stat status;
   int kept = errno;
-  bool known = fstat(fd, &status) == 0;
+  bool known = os_file_status(fd, &status);
   errno = kept;
   return known ? (struct os_file){.device = status.st_dev, .inode = status.st_ino} : (struct os_file){0};
 }
@@ -232,18 +297,18 @@ const char *os_environment_next(const char *prefix, size_t *cursor) {
   return NULL;
 }
 
-int os_process_id(void) { return (int)getpid(); }
-int os_thread_id(void) { return (int)syscall(SYS_gettid); }
+int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
+int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
 /* A field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
 static uint64_t status_field(const char *key) {
   char text[4096];
   int kept = errno;
   uint64_t kib = 0;
-  int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+  int fd = (int)os_kernel(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
-    long length = syscall(SYS_read, fd, text, sizeof text - 1);
-    syscall(SYS_close, fd);
+    long length = os_kernel(SYS_read, fd, text, sizeof text - 1);
+    os_kernel(SYS_close, fd);
     text[length < 0 ? 0 : length] = 0;
     const char *line = strstr(text, key);
     for (const char *c = line ? line + strlen(key) : ""; *c && *c != '\n'; c++)
@@ -258,11 +323,13 @@ size_t os_resident_of_process(void) {
   char text[128];
   int kept = errno;
   size_t pages = 0;
+  if (!os_may_read_files())
+    return 0;
   count(OS_CALL_OTHER);
-  int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  int fd = (int)os_kernel(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
-    long length = syscall(SYS_read, fd, text, sizeof text - 1);
-    syscall(SYS_close, fd);
+    long length = os_kernel(SYS_read, fd, text, sizeof text - 1);
+    os_kernel(SYS_close, fd);
     text[length < 0 ? 0 : length] = 0;
     const char *second = strchr(text, ' ');
     for (const char *c = second ? second + 1 : ""; *c >= '0' && *c <= '9'; c++)
@@ -274,25 +341,35 @@ size_t os_resident_of_process(void) {
 
 void os_usage_read(struct os_usage *out) {
   struct rusage usage;
+  *out = (struct os_usage){0};
+  if (!os_may_read_files())
+    return;
   count(OS_CALL_OTHER);
-  *out = (struct os_usage){.resident_peak_bytes = status_field("VmHWM:")};
+  out->resident_peak_bytes = status_field("VmHWM:");
   if (getrusage(RUSAGE_SELF, &usage) != 0)
     return;
   out->faults_minor = (uint64_t)usage.ru_minflt;
   out->faults_major = (uint64_t)usage.ru_majflt;
 }
 
+/* In the auxiliary vector since Linux 6.3, and since 5.14. The emulators that have no robust mutexes do not give them. */
+#define AUXILIARY_RSEQ_FEATURE_SIZE 27
+#define AUXILIARY_MINSIGSTKSZ 51
+
 /* A robust mutex stays locked when its holder dies; the kernel marks it then, and the next trylock
  * says EOWNERDEAD. Without robust mutexes (some emulators) the thread id is asked after: ESRCH means
- * the holder is gone; an id that another of our threads got since then only delays. */
+ * the holder is gone; an id that another of our threads got since then only delays. Whether this
+ * thread has told the kernel of a list says nothing: musl does so late, and ends the list by itself in pthread_exit. */
 static bool robust_mutexes_work(void) {
-  static _Atomic int known; /* 1 no, 2 yes */
+  static _Atomic int known;                                                       /* 1 no, 2 yes */
+  if (getauxval(AUXILIARY_RSEQ_FEATURE_SIZE) || getauxval(AUXILIARY_MINSIGSTKSZ)) /* a kernel; no call is needed */
+    return true;
   int state = atomic_load_explicit(&known, memory_order_relaxed);
   if (state == 0) {
     void *head = NULL;
     size_t length;
     count(OS_CALL_OTHER);
-    state = syscall(SYS_get_robust_list, 0, &head, &length) == 0 && head != NULL ? 2 : 1;
+    state = os_kernel(SYS_get_robust_list, 0, &head, &length) == 0 ? 2 : 1;
     atomic_store_explicit(&known, state, memory_order_relaxed);
   }
   return state == 2;
@@ -317,11 +394,38 @@ bool lifeline_take(struct lifeline *line) {
   }
   if (holder != 0) {
     count(OS_CALL_OTHER);
-    if (syscall(SYS_tgkill, getpid(), holder, 0) == 0 || errno != ESRCH)
+    if (os_kernel(SYS_tgkill, (long)getpid(), (long)holder, 0L) == 0 || errno != ESRCH)
       return false;
   }
-  return atomic_compare_exchange_strong_explicit(&line->thread_id, &holder, (int)syscall(SYS_gettid),
+  return atomic_compare_exchange_strong_explicit(&line->thread_id, &holder, (int)os_kernel(SYS_gettid),
                                                  memory_order_acq_rel, memory_order_relaxed);
+}
+
+/* The kernel and the C library agree on a word of a robust mutex that has its holder's thread id. */
+static int mutex_holder(const pthread_mutex_t *mutex) {
+#ifdef __GLIBC__
+  const int *word = &mutex->__data.__lock;
+#else
+  const volatile int *word = &mutex->__u.__vi[1];
+#endif
+  return __atomic_load_n(word, __ATOMIC_RELAXED) & FUTEX_TID_MASK;
+}
+
+/* An id that is a thread's of another process is none of ours: tgkill asks for both. In a child that no fork handler
+ * knows of the ids are the parent's, and say nothing. */
+bool lifeline_take_left(struct lifeline *line, int process_id) {
+  int holder = mutex_holder(&line->mutex);
+  if (atomic_load_explicit(&line->thread_id, memory_order_relaxed) != -1 || holder == 0 ||
+      process_id != os_process_id())
+    return false;
+  int kept = errno;
+  count(OS_CALL_OTHER);
+  bool is_gone = os_kernel(SYS_tgkill, (long)process_id, (long)holder, 0L) != 0 && errno == ESRCH;
+  errno = kept;
+  if (!is_gone || mutex_holder(&line->mutex) != holder)
+    return false;
+  lifeline_reset(line);
+  return lifeline_take(line);
 }
 
 void lifeline_drop(struct lifeline *line) {
@@ -329,6 +433,27 @@ void lifeline_drop(struct lifeline *line) {
     pthread_mutex_unlock(&line->mutex);
   else
     atomic_store_explicit(&line->thread_id, 0, memory_order_release);
+}
+
+/* The C library keeps a list of the robust mutexes that a thread holds. In the child of a fork glibc empties it, but musl
+ * leaves it as it is, and a mutex that is locked there twice would follow itself. So with musl the forking thread holds
+ * none of ours over a fork. */
+#ifdef __GLIBC__
+#define LIST_SURVIVES_FORK false
+#else
+#define LIST_SURVIVES_FORK true
+#endif
+
+void lifeline_before_fork(struct lifeline *line) {
+  if (LIST_SURVIVES_FORK)
+    lifeline_drop(line);
+}
+
+void lifeline_after_fork(struct lifeline *line, bool child) {
+  if (child)
+    lifeline_reset(line);
+  if (child || LIST_SURVIVES_FORK)
+    lifeline_take(line);
 }
 
 /* Address space; the C library puts the program's thread-local storage there too. */
@@ -345,24 +470,110 @@ void os_thread_prepare(void) {
 #endif
 }
 
-bool os_thread_start(void *(*run)(void *)) {
-  pthread_t thread;
+bool os_thread_start(void *(*run)(void *), pthread_t *out) {
   pthread_attr_t attributes;
-  sigset_t all, before;
   if (pthread_attr_init(&attributes) != 0)
     return false;
+#ifdef HAK_TSAN /* which asks for every thread to be joined before the program ends */
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+#endif
+  if (os_may_call())
+    pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
   pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int result = library_create(&thread, &attributes, run, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int result = library_create(out, &attributes, run, NULL);
   pthread_attr_destroy(&attributes);
   return result == 0;
 }
 
-void os_thread_name(const char *name) { pthread_setname_np(pthread_self(), name); }
+void os_thread_name(const char *name) {
+  if (os_may_call())
+    pthread_setname_np(pthread_self(), name);
+}
+/* Not a cancellation point, as allocating is none. */
+void os_thread_join(pthread_t thread) {
+#ifdef HAK_TSAN
+  (void)thread;
+#else
+  int state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+  pthread_join(thread, NULL);
+  pthread_setcancelstate(state, &state);
+#endif
+}
+
+bool os_thread_exists(int thread_id) {
+  count(OS_CALL_OTHER);
+  return os_kernel(SYS_tgkill, (long)getpid(), (long)thread_id, 0L) == 0;
+}
+
+void os_yield(void) { sched_yield(); }
+
+_Static_assert(sizeof(struct os_signals) >= sizeof(sigset_t), "a mask fits");
+
+void os_signals_block(struct os_signals *before) {
+  sigset_t all, set;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &set);
+  memcpy(before, &set, sizeof set);
+}
+
+void os_signals_restore(const struct os_signals *before) {
+  sigset_t set;
+  memcpy(&set, before, sizeof set);
+  pthread_sigmask(SIG_SETMASK, &set, NULL);
+}
+
+#define MAIN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* the kernel keeps other mappings farther from it */
+
+/* Its stack ends at the auxiliary vector's strings. No system call. */
+bool os_is_main_thread(void) {
+  char here;
+  return (uintptr_t)getauxval(AT_RANDOM) - (uintptr_t)&here < MAIN_STACK_BYTES_MAX;
+}
+
+/* The number that the C library knows of the calling thread, as it writes it into a mutex that knows its owner. */
+static int own_thread_number(void) {
+  pthread_mutexattr_t attributes;
+  pthread_mutex_t mutex;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
+  pthread_mutex_init(&mutex, &attributes);
+  pthread_mutex_lock(&mutex);
+#ifdef __GLIBC__
+  int number = mutex.__data.__owner;
+#else
+  int number = 0;
+#endif
+  pthread_mutex_unlock(&mutex);
+  pthread_mutex_destroy(&mutex);
+  pthread_mutexattr_destroy(&attributes);
+  return number;
+}
+
+int os_process_id_at_start(void) {
+  int number = os_is_main_thread() ? own_thread_number() : 0;
+  return number > 0 ? number : os_process_id();
+}
+
+/* The kernel takes a thread's list of robust mutexes away when it ends. glibc gives each thread one; musl those only
+ * that have taken such a mutex. */
+bool os_main_thread_is_gone(void) {
+#ifdef __GLIBC__
+  static const bool had_list = true;
+#else
+  static _Atomic int list_of_process; /* whose main thread was seen to have one */
+  bool had_list = atomic_load_explicit(&list_of_process, memory_order_relaxed) == getpid();
+#endif
+  void *head = NULL;
+  size_t length;
+  if (!robust_mutexes_work() || os_kernel(SYS_get_robust_list, (long)getpid(), &head, &length) != 0)
+    return false;
+#ifndef __GLIBC__
+  if (head != NULL)
+    atomic_store_explicit(&list_of_process, getpid(), memory_order_relaxed);
+#endif
+  return head == NULL && had_list;
+}
 
 void os_at_thread_end(void (*end)(void *)) {
   static pthread_key_t key;

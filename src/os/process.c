@@ -1,5 +1,7 @@
 #include "os/process.h"
 
+#include "os/filter.h"
+#include "os/kernel.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -14,12 +16,12 @@
 static size_t read_some(int fd, char *bytes, size_t capacity) {
   long got;
   do
-    got = syscall(SYS_read, fd, bytes, capacity);
+    got = os_kernel(SYS_read, fd, bytes, capacity);
   while (got < 0 && errno == EINTR);
   return got > 0 ? (size_t)got : 0;
 }
 
-static int file_open(const char *path) { return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC); }
+static int file_open(const char *path) { return (int)os_kernel(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC); }
 
 /* The number of the line "KEY: N kB", in bytes. */
 static uint64_t field_bytes(const char *text, const char *key) {
@@ -40,7 +42,7 @@ static void read_sums(struct os_process *out) {
     return;
   for (size_t got; length < sizeof text - 1 && (got = read_some(fd, text + length, sizeof text - 1 - length)) > 0;)
     length += got;
-  syscall(SYS_close, fd);
+  os_kernel(SYS_close, fd);
   text[length] = 0;
   out->resident_bytes = field_bytes(text, "\nRss:");
   out->lazy_free_bytes = field_bytes(text, "\nLazyFree:");
@@ -58,7 +60,7 @@ static uint64_t count_mappings(void) {
   for (size_t got; (got = read_some(fd, text, sizeof text)) > 0;)
     for (size_t i = 0; i < got; i++)
       lines += text[i] == '\n';
-  syscall(SYS_close, fd);
+  os_kernel(SYS_close, fd);
   return lines;
 }
 
@@ -71,6 +73,8 @@ void os_process_read(struct os_process *out) {
       .faults_minor = usage.faults_minor,
       .faults_major = usage.faults_major,
   };
+  if (!os_may_read_files())
+    return;
   read_sums(out);
   if (out->resident_bytes == 0) /* a kernel without that file, or a process that may not read its own */
     out->resident_bytes = os_resident_of_process();

@@ -1,5 +1,7 @@
 #include "os/shared.h"
 
+#include "os/kernel.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -10,8 +12,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#define FD_MIN 100 /* out of the way of programs that number their own */
 
 /* Not in all headers that this is built with. */
 #ifndef MFD_NOEXEC_SEAL
@@ -29,9 +29,9 @@
 
 static int memory_file(const char *name) {
   unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  long fd = syscall(SYS_memfd_create, name, flags | MFD_NOEXEC_SEAL);
+  long fd = os_kernel(SYS_memfd_create, name, flags | MFD_NOEXEC_SEAL);
   if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-    fd = syscall(SYS_memfd_create, name, flags);
+    fd = os_kernel(SYS_memfd_create, name, flags);
   return (int)fd;
 }
 
@@ -42,7 +42,7 @@ static bool may_be_so_long(size_t bytes) {
 
 /* The pages are there before anybody writes to them. */
 static void *map_file(int fd, size_t bytes, enum os_shared_use use) {
-  if (!may_be_so_long(bytes) || fchmod(fd, 0600) != 0 || syscall(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes) != 0)
+  if (!may_be_so_long(bytes) || fchmod(fd, 0600) != 0 || os_kernel(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes) != 0)
     return NULL;
   void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED)
@@ -59,14 +59,14 @@ static bool make(struct os_shared *out, const char *name, size_t bytes, enum os_
   int low = memory_file(name);
   if (low < 0)
     return false;
-  int fd = os_duplicate_above(low, FD_MIN);
-  syscall(SYS_close, low);
+  int fd = os_duplicate_high(low);
+  os_kernel(SYS_close, low);
   if (fd < 0)
     return false;
   bytes = round_up(bytes, os_page_bytes());
   void *base = map_file(fd, bytes, use);
   if (base == NULL) {
-    syscall(SYS_close, fd);
+    os_kernel(SYS_close, fd);
     return false;
   }
   *out = (struct os_shared){.base = base, .bytes = bytes, .fd = fd, .file = os_file_identity(fd)};
@@ -91,7 +91,7 @@ void os_shared_drop(struct os_shared *shared) {
   if (shared->base != NULL) {
     munmap(shared->base, shared->bytes);
     if (os_shared_is_open(shared))
-      syscall(SYS_close, shared->fd);
+      os_kernel(SYS_close, shared->fd);
   }
   *shared = (struct os_shared){.fd = -1};
   errno = kept;
@@ -100,8 +100,8 @@ void os_shared_drop(struct os_shared *shared) {
 void os_shared_empty(const struct os_shared *shared) {
   int kept = errno;
   if (os_shared_is_open(shared))
-    syscall(SYS_fallocate, shared->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)shared->bytes,
-            (off_t)(INT64_MAX - (int64_t)shared->bytes));
+    os_kernel(SYS_fallocate, shared->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)shared->bytes,
+              (off_t)(INT64_MAX - (int64_t)shared->bytes));
   errno = kept;
 }
 
@@ -109,7 +109,7 @@ bool os_shared_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
   int kept = errno;
   os_call_count(OS_CALL_FUTEX);
-  long result = syscall(SYS_futex, word, FUTEX_WAIT, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
+  long result = os_kernel(SYS_futex, word, FUTEX_WAIT, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
   errno = kept;
   return result == 0;
 }
@@ -117,6 +117,6 @@ bool os_shared_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_
 void os_shared_wake(_Atomic uint32_t *word) {
   int kept = errno;
   os_call_count(OS_CALL_FUTEX);
-  syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+  os_kernel(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
   errno = kept;
 }

@@ -14,7 +14,7 @@
 struct os_shared {
   void *base; /* NULL: there is none; zeroed, readable, writable */
   size_t bytes;
-  int fd; /* 100 or above, closed on exec */
+  int fd; /* a high one (os_duplicate_high), closed on exec */
   struct os_file file;
 };
 

@@ -31,6 +31,9 @@ struct unwind_stack {
   uintptr_t floor; /* below this the thread's own stack does not reach; 0: not known */
 };
 
+/* The end of the alternate signal stack that the address lies on. False: it lies on none that the kernel knows of. */
+bool os_alternate_stack(uintptr_t address, uintptr_t *end);
+
 /* Can the page be read? One system call, which reads it. (mincore would not do: it takes a guard page for a page.) */
 bool os_page_is_readable(uintptr_t address);
 

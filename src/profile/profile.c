@@ -15,12 +15,13 @@ _Atomic bool profile_has_large;
 static struct {
   struct lock lock;
   struct samples samples;
-  struct heap *heap;
-  uint64_t interval; /* 0: never started */
+  _Atomic(struct heap *) heap; /* set once */
+  uint64_t interval;           /* 0: never started */
   uint64_t start_ns;
   _Atomic bool is_on;
 } profile;
 
+static struct heap *shared_heap(void) { return atomic_load_explicit(&profile.heap, memory_order_acquire); }
 bool profile_is_on(void) { return atomic_load_explicit(&profile.is_on, memory_order_relaxed); }
 
 /* --- start and end --- */
@@ -28,18 +29,18 @@ bool profile_is_on(void) { return atomic_load_explicit(&profile.is_on, memory_or
 bool profile_start(uint64_t interval) {
   interval = min_size(interval, INTERVAL_MAX);
   lock_take(&profile.lock);
-  bool is_first = profile.heap == NULL;
+  bool is_first = shared_heap() == NULL;
   lock_give(&profile.lock);
   struct heap *heap = is_first ? heap_make_shared() : NULL; /* which has locks of its own */
   lock_take(&profile.lock);
-  if (profile.heap == NULL)
-    profile.heap = heap;
-  bool is_ready = profile.heap != NULL;
+  if (shared_heap() == NULL)
+    atomic_store_explicit(&profile.heap, heap, memory_order_release);
+  bool is_ready = shared_heap() != NULL;
   if (is_ready) {
     samples_clear(&profile.samples);
     profile.interval = interval;
     profile.start_ns = os_nanoseconds();
-    atomic_store_explicit(&profile_heap_id, profile.heap->id, memory_order_release);
+    atomic_store_explicit(&profile_heap_id, shared_heap()->id, memory_order_release);
     atomic_store_explicit(&profile_has_large, true, memory_order_relaxed);
     atomic_store_explicit(&profile.is_on, true, memory_order_relaxed);
     tally_sample(interval);
@@ -119,7 +120,7 @@ static void add(struct heap *heap, void *block, size_t bytes, uint32_t picks, ui
 }
 
 void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
-  struct heap *shared = profile.heap;
+  struct heap *shared = shared_heap();
   void *block[1];
   lock_take(&shared->lock);
   size_t taken = slab_set_take(&shared->slabs, cls, block + 1, 1);
@@ -140,7 +141,7 @@ static bool forget(void *block) {
 }
 
 void profile_give(void *block, uint32_t entry) {
-  struct heap *shared = profile.heap;
+  struct heap *shared = shared_heap();
   forget(block); /* P2 */
   lock_take(&shared->lock);
   slab_set_give(&shared->slabs, entry_class(entry), &block, 1);
@@ -170,13 +171,4 @@ void profile_large_resized(void *object, bool is_done) {
   else
     samples_rename(&profile.samples, aside(object), object);
   lock_give(&profile.lock);
-}
-
-void profile_lock_for_fork(void) { lock_take(&profile.lock); }
-
-void profile_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&profile.lock);
-  else
-    lock_give(&profile.lock);
 }

@@ -58,7 +58,4 @@ void profile_large_freed(void *object);
 bool profile_large_resizing(void *object);
 void profile_large_resized(void *object, bool is_done);
 
-void profile_lock_for_fork(void);
-void profile_unlock_after_fork(bool child);
-
 #endif

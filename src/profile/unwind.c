@@ -16,8 +16,9 @@ _Static_assert(RULES == 1u << (64 - RULES_SHIFT), "an index is the upper bits of
 #define OWN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* a stack pointer farther from the end is on another stack */
 #define FRAME_BYTES_MAX ((uintptr_t)1 << 20)      /* on a stack whose end is not known */
 #define PAGES_A_CALL 64u                          /* that a call looks at to know more of the thread's own stack */
-#define CODE_MIN ((uintptr_t)4096)                /* code lies neither below ... */
-#define CODE_BITS 52                              /* ... nor beyond what these tell */
+#define UNTOLD_MS 100u
+#define CODE_MIN ((uintptr_t)4096) /* code lies neither below ... */
+#define CODE_BITS 52               /* ... nor beyond what these tell */
 
 /* A stack is read as words, whatever objects lie there. */
 #define READS_STACK __attribute__((no_sanitize("address", "thread")))
@@ -33,6 +34,7 @@ struct walk {
   struct frame at;
   uintptr_t low, high; /* can be read */
   bool is_own;         /* ... and the stack does not go beyond */
+  uintptr_t end;       /* of the alternate signal stack, if it is that */
   struct unwind_stack *known;
 };
 
@@ -42,10 +44,10 @@ READS_STACK static inline uintptr_t word_at(uintptr_t address) { return *(const 
 
 NOINLINE static bool page_joins(struct walk *walk, uintptr_t address) {
   uintptr_t page = round_down(address, os_page_bytes());
-  if (walk->is_own || address - walk->at.stack >= FRAME_BYTES_MAX || !os_page_is_readable(page))
+  if (walk->is_own || address >= walk->end || address - walk->at.stack >= FRAME_BYTES_MAX || !os_page_is_readable(page))
     return false;
   walk->low = page;
-  walk->high = page + os_page_bytes();
+  walk->high = min_size(page + os_page_bytes(), walk->end);
   return true;
 }
 
@@ -91,6 +93,10 @@ static void enter_stack(struct walk *walk) {
   walk->is_own = stack >= known->low && stack < known->high;
   walk->low = walk->is_own ? stack : 0;
   walk->high = walk->is_own ? known->high : 0;
+  /* Behind one may lie another mapping, without a page between. That it can be read is not known: the program may have
+   * unmapped it, and have another stack there. */
+  if (walk->is_own || !os_alternate_stack(stack, &walk->end))
+    walk->end = UINTPTR_MAX;
 }
 
 static void begin(struct walk *walk, struct unwind_stack *known) {
@@ -111,11 +117,26 @@ static struct {
     _Atomic uint64_t rule;
   } entries[RULES];
   _Alignas(CACHE_LINE) _Atomic uint64_t generation;
+  _Atomic bool is_told; /* of libraries that come and go */
+  _Atomic uint64_t forgot_ms;
 } rules;
 
 #define ODD UINT64_C(0x9e3779b97f4a7c15)
 
 static inline uint64_t mix(uint64_t rule, uint64_t generation) { return (rule + generation * ODD) * (ODD ^ 0xff0); }
+
+void unwind_will_be_told(void) { atomic_store_explicit(&rules.is_told, true, memory_order_relaxed); }
+
+/* Where nobody tells, rules are good for a moment. */
+static void forget_if_old(void) {
+  if (LIKELY(atomic_load_explicit(&rules.is_told, memory_order_relaxed)))
+    return;
+  uint64_t now_ms = os_milliseconds();
+  if (now_ms - atomic_load_explicit(&rules.forgot_ms, memory_order_relaxed) < UNTOLD_MS)
+    return;
+  atomic_store_explicit(&rules.forgot_ms, now_ms, memory_order_relaxed);
+  unwind_forget();
+}
 
 void unwind_forget(void) { atomic_fetch_add_explicit(&rules.generation, 1, memory_order_relaxed); }
 
@@ -283,6 +304,7 @@ NOINLINE unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned mos
   struct walk walk = {.at = frame_here()};
   unsigned depth = 0;
   bool is_inside = true;
+  forget_if_old();
   begin(&walk, known);
   for (unsigned steps = 0; depth < most && steps < most + OWN_FRAMES_MAX && step(&walk); steps++) {
     uintptr_t address = walk.at.place + walk.at.is_interrupted;

@@ -24,7 +24,9 @@ __attribute__((always_inline)) static inline unsigned unwind(uintptr_t *addresse
   return unwind_from(0, addresses, most, known);
 }
 
-/* Another library may come to lie where one was unloaded: empties the table. Takes no lock. */
+/* Another library may come to lie where one was unloaded: empties the table. Takes no lock. Who will call it whenever that
+ * may be says so once; else the table empties itself, ten times a second. */
 void unwind_forget(void);
+void unwind_will_be_told(void);
 
 #endif

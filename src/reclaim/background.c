@@ -1,36 +1,64 @@
 #include "reclaim/background.h"
 
 #include "base/options.h"
+#include "heap/slow_path.h"
 #include "map/usage.h"
 #include "os/cgroup.h"
+#include "os/filter.h"
+#include "os/module.h"
 #include "os/os.h"
 #include "os/shared.h"
 #include "reclaim/reclaim.h"
 
+#include <errno.h>
+
 #define START_BYTES ((size_t)16 << 20)
+#define START_FREED_BYTES ((size_t)1 << 20)
 #define LEARNED_BYTES ((size_t)4 << 20) /* kept by what was learned: worth a thread */
 #define START_STEP ((size_t)4 << 20)
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
 #define IDLE_PERIODS 4u /* periods without a slow path, then the program is idle */
+#define IDLE_ROUNDS 3u /* that found nothing, then the work is done: slabs are purged in the round after they settled */
+#define IDLE_MS_MAX 20000u /* what an idle program still has free then will not go (locked pages) */
+#define LOOK_MS_MAX 1000u  /* between two looks whether the main thread is there */
+#define STOP_MS_MAX 1000u  /* who wants the thread to end waits so long at most, */
+#define LOOKS_OF_END 100u
+#define STOP_ASK_MS 20u       /* and asks again and again */
+#define RELAY_BYTES_MAX 2048u /* of the code of such a function; behind it there is more of ours */
+#define UNDONE_REST_MS 1000u  /* after it was stopped the thread stays away so long, unless there is more to do */
 
 enum awake { ASLEEP, AWAKE, SHALL_END };
-enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS, BACKGROUND_ENDED };
+enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
 
+_Atomic bool background_is_due;
 static _Atomic uint32_t own_awake;
 
 static struct {
-  _Atomic uint32_t state;
+  _Atomic uint32_t state;            /* enum background_state; who starts the thread owns it while STARTING */
+  _Atomic uint32_t holds;            /* that many want no thread: none is started, and the one there ends */
+  _Atomic uint32_t forks;            /* under way: likewise, but a thread that others may wake stays */
   _Atomic(_Atomic uint32_t *) awake; /* enum awake; the thread sleeps on this word */
   void (*look)(void);                /* or NULL */
   _Atomic bool active;               /* a slow path passed since the thread looked */
-  _Atomic bool learned_waits;        /* that was seen */
   _Atomic bool wished;
-  _Atomic bool ending;             /* the main thread is gone */
+  _Atomic bool ending;             /* the main thread is gone: no thread from here on */
+  _Atomic bool stopped_for_good;   /* likewise, also in children */
+  _Atomic bool undone;             /* the last thread was stopped when it had work left, */
+  _Atomic uint64_t ended_ms;       /* and when that was; also the end of one that ended by itself */
+  _Atomic size_t freed_seen;       /* of usage_freed, by the last thread */
   _Atomic size_t start_bytes;      /* held, */
   _Atomic size_t start_free_bytes; /* or free, which is what the child of a big process may come to */
-  int pressure;                    /* descriptor of the thread's, -1: none */
+  _Atomic int pid;                 /* the process that may have a thread; others share the memory, or are a copy */
+  _Atomic int thread_id;           /* of the last thread, 0: the kernel has forgotten it */
+  pthread_t thread;                /* the last one, */
+  bool thread_is_unjoined;         /* whose stack the C library still keeps. Both: who starts the thread */
+  _Atomic bool has_been;
+  const uintptr_t *relays;
+  bool starts_from_frees; /* const: the callers of free can be told apart */
+  int pressure;           /* descriptor of the thread's, -1: none */
   struct os_file pressure_file;
+  bool pressure_was_asked;
   bool prepared;
 } background = {.awake = &own_awake, .start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .pressure = -1};
 
@@ -45,14 +73,28 @@ static uint64_t period_ms(void) {
   return half_ms < PERIOD_MS_MIN ? PERIOD_MS_MIN : half_ms > PERIOD_MS_MAX ? PERIOD_MS_MAX : half_ms;
 }
 
-static bool is_ending(void) { return atomic_load_explicit(&background.ending, memory_order_seq_cst); }
+static bool is_ending(void) {
+  return atomic_load_explicit(&background.holds, memory_order_seq_cst) > 0 ||
+         (background.look == NULL && atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0) ||
+         atomic_load_explicit(&background.ending, memory_order_relaxed) ||
+         atomic_load_explicit(&background.stopped_for_good, memory_order_relaxed);
+}
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
 static bool is_awake(enum awake state) { return atomic_load_explicit(awake(), memory_order_seq_cst) == state; }
 
 static void wait_or_look(enum awake state, uint64_t timeout_ms) {
-  if (os_shared_wait(awake(), state, timeout_ms) && is_awake(state) && background.look != NULL)
+  if (os_shared_wait(awake(), state, timeout_ms) && is_awake(state) && background.look != NULL && slow_path_begin()) {
     background.look();
+    slow_path_end();
+  }
+}
+
+/* The process must not live on for our sake. */
+static bool main_thread_is_gone(void) {
+  if (os_main_thread_is_gone())
+    atomic_store_explicit(&background.ending, true, memory_order_seq_cst);
+  return atomic_load_explicit(&background.ending, memory_order_relaxed);
 }
 
 /* A slow path sets active, then looks at awake; here awake is set, then active looked at: one of both sees
@@ -61,20 +103,21 @@ static void sleep_until_woken(void) {
   atomic_store_explicit(awake(), ASLEEP, memory_order_seq_cst);
   if (atomic_load_explicit(&background.active, memory_order_seq_cst) || is_ending())
     atomic_store_explicit(awake(), AWAKE, memory_order_relaxed);
-  while (is_awake(ASLEEP))
-    wait_or_look(ASLEEP, UINT64_MAX);
+  while (is_awake(ASLEEP) && !is_ending() && !main_thread_is_gone())
+    wait_or_look(ASLEEP, LOOK_MS_MAX);
 }
 
 static void pressure_open(void) {
-  background.pressure = option_value(OPTION_CGROUP) == CGROUP_ON ? os_pressure_open() : -1;
-  background.pressure_file = os_file_identity(background.pressure);
+  background.pressure = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open() : -1;
+  background.pressure_file = background.pressure < 0 ? (struct os_file){0} : os_file_identity(background.pressure);
 }
 
 /* A program that closes every descriptor gets our number for a file of its own. */
 static bool pressure_is_ours(void) {
+  if (background.pressure < 0 || !os_may_call())
+    return false;
   struct os_file file = os_file_identity(background.pressure);
-  return background.pressure >= 0 && file.device == background.pressure_file.device &&
-         file.inode == background.pressure_file.inode;
+  return file.device == background.pressure_file.device && file.inode == background.pressure_file.inode;
 }
 
 static void pressure_close(void) {
@@ -96,8 +139,12 @@ static bool wait_period(void) {
   if (!is_awake(AWAKE) && !is_ending()) /* by a process that shares the word (raw clone), or may write it (Linux 5.0) */
     atomic_store_explicit(awake(), AWAKE, memory_order_seq_cst);
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
-  for (; now_ms < until_ms && is_awake(AWAKE); now_ms = os_milliseconds())
-    wait_or_look(AWAKE, until_ms - now_ms);
+  for (; now_ms < until_ms && is_awake(AWAKE) && !is_ending() && !main_thread_is_gone(); now_ms = os_milliseconds())
+    wait_or_look(AWAKE, min_size(until_ms - now_ms, LOOK_MS_MAX));
+  if (background.pressure < 0 && !is_ending() && !background.pressure_was_asked) {
+    background.pressure_was_asked = true;
+    pressure_open(); /* takes milliseconds, which who stops a thread that has just started need not wait for */
+  }
   if (!pressure_is_ours())
     return false;
   enum os_wait result = os_pressure_poll(background.pressure, 0);
@@ -106,40 +153,90 @@ static bool wait_period(void) {
   return result == OS_WAIT_PRESSURE;
 }
 
-static void *run(void *unused) {
-  (void)unused;
-  atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_release);
-  os_thread_name("hakmem");
-  pressure_open();
-  uint64_t active_ms = os_milliseconds();
+static bool may_go_on(void) { return !is_ending(); }
+
+/* Nothing else can tell that there is work again. */
+static bool stays(void) { return background.look != NULL || !background.starts_from_frees; }
+
+/* Until there is nothing to do any more. */
+static void work(void) {
+  uint64_t active_ms = os_milliseconds(), freed_ms = active_ms;
+  unsigned rests = 0;
   while (is_wanted()) {
     bool pressed = wait_period();
     if (is_ending())
-      break;
-    bool active = atomic_exchange_explicit(&background.active, false, memory_order_relaxed);
-    if (active)
-      active_ms = os_milliseconds();
-    bool idle = os_milliseconds() - active_ms >= IDLE_PERIODS * period_ms();
-    bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED);
-    if (idle && !more)
+      return;
+    uint64_t now_ms = os_milliseconds(), idle_ms = IDLE_PERIODS * period_ms();
+    if (atomic_exchange_explicit(&background.active, false, memory_order_relaxed))
+      active_ms = now_ms;
+    if (usage_freed() - atomic_load_explicit(&background.freed_seen, memory_order_relaxed) >= START_FREED_BYTES) {
+      atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
+      freed_ms = now_ms;
+    }
+    bool idle = now_ms - active_ms >= idle_ms;
+    bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED, may_go_on);
+    rests = more ? 0 : rests + 1;
+    /* An active program that frees nothing has nothing to be given back, later either, once nothing is free. */
+    bool done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < START_FREED_BYTES)) && rests >= IDLE_ROUNDS;
+    if (!done && now_ms - active_ms < idle_ms + 2 * (uint64_t)option_value(OPTION_PURGE_DELAY_MS) + IDLE_MS_MAX)
+      continue;
+    atomic_store_explicit(&background.undone, false, memory_order_relaxed);
+    if (!stays())
+      return;
+    if (idle)
       sleep_until_woken();
   }
-  pressure_close();
+}
+
+/* The last store is to the state: who waits for the end may start the next thread then, or unmap what is not there. */
+static void *run(void *unused) {
+  (void)unused;
+  atomic_store_explicit(&background.thread_id, os_thread_id(), memory_order_relaxed);
+  atomic_store_explicit(&background.undone, true, memory_order_relaxed);
+  atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_seq_cst);
+  os_thread_name("hakmem");
+  work();
   usage_keep_cap(SIZE_MAX); /* nobody else would lift it */
-  atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_release);
+  atomic_store_explicit(&background.ended_ms, os_milliseconds(), memory_order_relaxed);
+  atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
+  os_futex_wake(&background.state);
   return NULL;
 }
 
-/* What was learned has times that somebody must keep, also while the program sleeps, if it is worth a thread. Seen when
- * something is freed; the next malloc starts the thread. */
-static void note_learned(void) {
-  if (UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0)
-    atomic_store_explicit(&background.learned_waits, true, memory_order_relaxed);
+/* --- when there is none --- */
+
+/* What was learned has times that somebody must keep, also while the program sleeps, if it is worth a thread. */
+static bool learned_is_due(void) { return UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0; }
+
+static size_t freed_since(void) {
+  return usage_freed() - atomic_load_explicit(&background.freed_seen, memory_order_relaxed);
+}
+
+/* The last thread was stopped with work left, a while ago. */
+static bool undone_is_due(void) {
+  return UNLIKELY(atomic_load_explicit(&background.undone, memory_order_relaxed)) &&
+         os_milliseconds() - atomic_load_explicit(&background.ended_ms, memory_order_relaxed) >= UNDONE_REST_MS;
+}
+
+static bool is_due_in_small_programs(void) {
+  return UNLIKELY(atomic_load_explicit(&background.wished, memory_order_relaxed)) || learned_is_due() ||
+         undone_is_due();
+}
+
+static bool is_due(void) {
+  bool holds_much = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
+                    usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
+  bool freed_much = freed_since() >= START_FREED_BYTES;
+  if (freed_much && !holds_much) /* what was freed in a small program is used again when it is big */
+    atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
+  return (holds_much && (freed_much || !background.starts_from_frees)) || is_due_in_small_programs();
 }
 
 void background_tick(void) {
   if (LIKELY(!background_runs())) {
-    note_learned();
+    bool due = is_due();
+    if (UNLIKELY(due != atomic_load_explicit(&background_is_due, memory_order_relaxed)))
+      atomic_store_explicit(&background_is_due, due, memory_order_relaxed);
     return;
   }
   if (!atomic_load_explicit(&background.active, memory_order_relaxed))
@@ -148,6 +245,12 @@ void background_tick(void) {
   if (UNLIKELY(is_awake(ASLEEP)) &&
       atomic_compare_exchange_strong_explicit(awake(), &asleep, AWAKE, memory_order_seq_cst, memory_order_relaxed))
     os_shared_wake(awake());
+}
+
+/* Not where a filter may end the process for it; one that was there before the program may know of no threads, unless the
+ * program has some, or is told to have one. */
+static bool may_start(void) {
+  return os_may_start_thread() || (os_may_read_files() && option_is_set(OPTION_BACKGROUND));
 }
 
 /* Slabs that were opened and hardly used count as held: such a program is small all the same. */
@@ -159,56 +262,172 @@ static bool is_big(void) {
   return false;
 }
 
-COLD static void start(void) {
-  uint32_t none = BACKGROUND_NONE;
-  if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_acq_rel,
-                                               memory_order_relaxed))
-    return;
-  atomic_store_explicit(awake(), AWAKE, memory_order_relaxed);
-  atomic_store_explicit(&background.learned_waits, false, memory_order_relaxed);
-  atomic_store_explicit(&background.wished, false, memory_order_relaxed);
-  if (!os_thread_start(run))
-    atomic_store_explicit(&background.state, BACKGROUND_ENDED, memory_order_release);
+static bool is_own_process(void) {
+  return os_process_id() == atomic_load_explicit(&background.pid, memory_order_relaxed);
 }
 
-void background_start_if_due(void) {
-  bool due = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
-             usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
-  bool waits = atomic_load_explicit(&background.learned_waits, memory_order_relaxed) ||
-               atomic_load_explicit(&background.wished, memory_order_relaxed);
-  if (LIKELY(!due && !waits) || atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE ||
-      !background.prepared || !is_wanted() || (!waits && !is_big()))
+/* The state is STARTING, and all signals are blocked. */
+static bool make_thread(void) {
+  atomic_store_explicit(awake(), AWAKE, memory_order_seq_cst);
+  atomic_store_explicit(&background.wished, false, memory_order_relaxed);
+  if (background.thread_is_unjoined)
+    os_thread_join(background.thread);
+  background.thread_is_unjoined = false;
+  if (main_thread_is_gone() || is_ending() || atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0 ||
+      !os_thread_start(run, &background.thread))
+    return false;
+  background.thread_is_unjoined = true;
+  atomic_store_explicit(&background.has_been, true, memory_order_relaxed);
+  return true;
+}
+
+/* The one place where the thread is started. A handler on this thread could not wait for the end of the start. */
+static void start(void) {
+  uint32_t none = BACKGROUND_NONE;
+  struct os_signals before;
+  os_signals_block(&before);
+  if (atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_seq_cst,
+                                              memory_order_relaxed) &&
+      !make_thread()) {
+    /* As after a thread: the next is due when more is. */
+    atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
+    atomic_store_explicit(&background.ended_ms, os_milliseconds(), memory_order_relaxed);
+    atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
+    os_futex_wake(&background.state);
+  }
+  os_signals_restore(&before);
+}
+
+static bool is_relay(uintptr_t site) {
+  for (const uintptr_t *relay = background.relays; *relay; relay++)
+    if (site - *relay < RELAY_BYTES_MAX)
+      return true;
+  return false;
+}
+
+static bool may_start_for(uintptr_t site, enum background_caller caller) {
+  if (!background.starts_from_frees)
+    return caller == BACKGROUND_ALLOCATES;
+  return !os_module_is_c_library(site) && !is_relay(site);
+}
+
+COLD void background_start(uintptr_t site, enum background_caller caller) {
+  if (atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE || !background.prepared ||
+      !is_wanted() || !may_start() || !may_start_for(site, caller) || !is_own_process())
     return;
-  start();
+  atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
+  if (is_due_in_small_programs() || is_big())
+    start();
+}
+
+bool background_has_been(void) { return atomic_load_explicit(&background.has_been, memory_order_relaxed); }
+
+/* --- stopping it --- */
+
+/* Somebody holds it. */
+static void wait_for_end(void) {
+  uint64_t until_ms = os_milliseconds() + STOP_MS_MAX;
+  uint32_t state;
+  while ((state = atomic_load_explicit(&background.state, memory_order_seq_cst)) != BACKGROUND_NONE) {
+    atomic_store_explicit(awake(), SHALL_END, memory_order_seq_cst);
+    os_shared_wake(awake());
+    if (thread_is_busy() || os_milliseconds() >= until_ms)
+      return;
+    os_futex_wait_for(&background.state, state, STOP_ASK_MS);
+  }
+  /* It is on its last steps in the C library, then in the kernel. (Another may have its number long after.) */
+  int thread_id = atomic_load_explicit(&background.thread_id, memory_order_relaxed);
+  until_ms = atomic_load_explicit(&background.ended_ms, memory_order_relaxed) + STOP_MS_MAX;
+  for (unsigned looks = 0; thread_id != 0 && os_milliseconds() < until_ms && os_thread_exists(thread_id); looks++) {
+    if (looks < LOOKS_OF_END)
+      os_yield();
+    else /* to a thread of lower priority a yield gives nothing */
+      os_futex_wait_for(&background.state, BACKGROUND_NONE, 1);
+  }
+  if (thread_id != 0)
+    atomic_compare_exchange_strong_explicit(&background.thread_id, &thread_id, 0, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+/* The thread was stopped with work left. Nobody may come back to that: a program that forks and then sleeps makes no slow
+ * path. So what is free goes now. (The child has less to copy, then.) */
+static void work_off(void) {
+  if (!atomic_load_explicit(&background.undone, memory_order_relaxed) || background_runs() || !slow_path_begin())
+    return;
+  atomic_store_explicit(&background.undone, false, memory_order_relaxed);
+  reclaim_trim(0);
+  slow_path_end();
+}
+
+/* Of holds or forks. */
+static void hold(_Atomic uint32_t *count) {
+  int kept = errno;
+  atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
+  if (is_ending() &&
+      (atomic_load_explicit(&background.state, memory_order_seq_cst) != BACKGROUND_NONE ||
+       atomic_load_explicit(&background.thread_id, memory_order_relaxed) != 0) &&
+      is_own_process())
+    wait_for_end();
+  work_off();
+  errno = kept;
+}
+
+/* What is freed from here on counts. */
+static void let_go(_Atomic uint32_t *count) {
+  atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
+  atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
+  uint32_t holds = atomic_load_explicit(count, memory_order_seq_cst);
+  while (holds > 0 && /* 0 in the child of a handler's fork that interrupted this one's call */
+         !atomic_compare_exchange_weak_explicit(count, &holds, holds - 1, memory_order_seq_cst, memory_order_relaxed))
+    ;
+}
+
+void background_stop(void) {
+  hold(&background.holds);
+  let_go(&background.holds);
+}
+
+void background_stop_for_good(void) {
+  atomic_store_explicit(&background.stopped_for_good, true, memory_order_seq_cst);
+  background_stop();
+}
+
+void background_resume(void) { atomic_store_explicit(&background.stopped_for_good, false, memory_order_seq_cst); }
+
+void background_apply(void) {
+  if (background.prepared && option_value(OPTION_BACKGROUND) != BACKGROUND_ON)
+    background_stop();
 }
 
 static void main_thread_ends(void *unused) {
   (void)unused;
   atomic_store_explicit(&background.ending, true, memory_order_seq_cst);
-  atomic_store_explicit(awake(), SHALL_END, memory_order_seq_cst);
-  os_shared_wake(awake());
+  background_stop();
 }
 
-void background_prepare(void) {
+void background_prepare(const uintptr_t *relays) {
+  background.relays = relays;
   os_thread_prepare();
-  os_at_thread_end(main_thread_ends);
+  background.starts_from_frees = os_module_callers_can_be_told();
+  atomic_store_explicit(&background.pid, os_process_id_at_start(), memory_order_relaxed);
+  if (os_is_main_thread()) /* else the thread finds out by itself */
+    os_at_thread_end(main_thread_ends);
   background.prepared = true;
 }
 
 bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
   uint32_t none = BACKGROUND_NONE;
-  if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_acq_rel,
+  if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_seq_cst,
                                                memory_order_relaxed))
     return false;
   background.look = look;
   atomic_store_explicit(&background.awake, word, memory_order_release);
-  atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_release);
+  atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
   return true;
 }
 
 bool background_wish(void) {
-  if (atomic_load_explicit(&background.state, memory_order_relaxed) == BACKGROUND_ENDED || !background.prepared ||
-      !is_wanted())
+  if (!background.prepared || !is_wanted())
     return false;
   atomic_store_explicit(&background.wished, true, memory_order_relaxed);
   return true;
@@ -216,16 +435,28 @@ bool background_wish(void) {
 
 bool background_watches(void) { return background_runs() && background.look != NULL; }
 
-void background_after_fork(bool child) {
-  if (!child)
-    return;
+void background_before_fork(void) { hold(&background.forks); }
+void background_in_parent(void) { let_go(&background.forks); }
+
+void background_in_child(void) {
   pressure_close(); /* reports reach one of those who share it only */
+  background.pressure_was_asked = false;
   if (background.prepared)
     os_at_thread_end(main_thread_ends); /* whoever forked is the main thread here */
-  atomic_store_explicit(&background.state, is_ending() ? BACKGROUND_ENDED : BACKGROUND_NONE, memory_order_relaxed);
+  atomic_store_explicit(&background.ending, false, memory_order_relaxed);
+  atomic_store_explicit(&background.holds, 0, memory_order_relaxed);
+  atomic_store_explicit(&background.forks, 0, memory_order_relaxed);
+  atomic_store_explicit(&background.pid, os_process_id(), memory_order_relaxed);
+  atomic_store_explicit(&background.thread_id, 0, memory_order_relaxed);
+  background.thread_is_unjoined = false;
+  atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
   atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);
-  atomic_store_explicit(&background.learned_waits, false, memory_order_relaxed);
+  atomic_store_explicit(&background.start_free_bytes, max_size(usage_free() + START_FREED_BYTES, START_BYTES),
+                        memory_order_relaxed);
+  atomic_store_explicit(&background.undone, false, memory_order_relaxed);
   atomic_store_explicit(&background.wished, false, memory_order_relaxed);
+  atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
   background.look = NULL;
   atomic_store_explicit(&background.awake, &own_awake, memory_order_relaxed);
+  atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_relaxed);
 }

@@ -2,22 +2,27 @@
 
 #include "base/options.h"
 #include "base/probe.h"
-#include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "large/large.h"
 #include "map/extent.h"
+#include "map/metadata.h"
 #include "map/superslab.h"
 #include "map/usage.h"
+#include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "policy/limit_policy.h"
 
-#define FREE_BYTES_MIN ((size_t)1 << 20) /* less is not worth a look */
-#define PURGE_MARGIN ((size_t)4 << 20)   /* a purge goes so far below its bound: the next is not due at once */
-#define LEARNED_IDLE_MS 10000u           /* an idle program keeps nothing for longer, whatever was learned */
-#define LOOK_PERIOD_MS 50u               /* between two looks at the soft target: it takes a walk over the heaps */
+#define FREE_BYTES_MIN ((size_t)1 << 20)      /* less is not worth a look */
+#define PURGE_MARGIN ((size_t)4 << 20)        /* a purge goes so far below its bound: the next is not due at once */
+#define STEP_BYTES ((size_t)8 << 20)          /* between two looks whether to go on */
+#define RELEASED_BYTES_MIN ((size_t)32 << 20) /* of free address space at a time, where that is not limited */
+#define LEARNED_IDLE_MS 10000u                /* an idle program keeps nothing for longer, whatever was learned */
+#define TABLES_BYTES_MIN ((size_t)1 << 20)    /* free metadata: less stays for the next threads */
+#define LOOK_PERIOD_MS 50u                    /* between two looks at the soft target: it takes a walk over the heaps */
 
 static struct {
-  struct lock round;             /* held over a round; only forks and trims wait for it */
+  struct lock round;             /* held over a round; only trims wait for it */
   _Atomic uint64_t next_look_ms; /* at the limits */
   _Atomic uint64_t rounds, hole_batches, trims;
 } reclaim;
@@ -64,6 +69,18 @@ static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
   return given_back;
 }
 
+/* The same in steps; may_go_on NULL: in one. */
+static size_t purge_free_while(bool (*may_go_on)(void), size_t keep_bytes, uint64_t before_ms) {
+  if (may_go_on == NULL)
+    return purge_free(keep_bytes, before_ms);
+  size_t given_back = 0, step;
+  do {
+    step = purge_free(max_size(keep_bytes, less(free_by_profile(), STEP_BYTES)), before_ms);
+    given_back += step;
+  } while (step > 0 && may_go_on());
+  return given_back;
+}
+
 static bool learned_is_due(void) {
   uint64_t due_ms = reclaim_due_ms();
   return learned_is_too_much() || (due_ms != 0 && os_milliseconds() >= due_ms);
@@ -90,14 +107,14 @@ static uint64_t before(uint64_t ago_ms) {
   return now_ms - (ago_ms < now_ms ? ago_ms : now_ms) + 1;
 }
 
-static size_t purge_due(void) {
+static size_t purge_due(bool (*may_go_on)(void)) {
   size_t given_back = purge_learned(true, 0, any_time());
   size_t bound = usage_keep_for_now();
   if (free_by_profile() > bound)
-    given_back += purge_free(less(bound, PURGE_MARGIN), any_time());
+    given_back += purge_free_while(may_go_on, less(bound, PURGE_MARGIN), any_time());
   if (learned_is_too_much())
     given_back += purge_learned(false, less(usage_keep_learned(), PURGE_MARGIN), any_time());
-  return given_back + purge_free(usage_keep(), before(delay_ms()));
+  return given_back + purge_free_while(may_go_on, usage_keep(), before(delay_ms()));
 }
 
 /* --- holes in slabs --- */
@@ -125,7 +142,7 @@ static bool purge_hole_batch(struct heap *heap, size_t *given_back) {
   return more;
 }
 
-static size_t purge_holes(enum hole_search search) {
+static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
   size_t given_back = 0;
   if (option_value(OPTION_PURGE) == PURGE_OFF)
     return 0;
@@ -134,7 +151,7 @@ static size_t purge_holes(enum hole_search search) {
   uint32_t count = heap_count();
   for (uint32_t id = 1; id <= count; id++) {
     batch.class = 1;
-    while (purge_hole_batch(heap_by_id(id), &given_back))
+    while ((may_go_on == NULL || may_go_on()) && purge_hole_batch(heap_by_id(id), &given_back))
       ;
   }
   return given_back;
@@ -151,6 +168,13 @@ static void close_empty_slabs(void) {
     slab_set_close_empty(&heap->slabs);
     lock_give(&heap->lock);
   }
+}
+
+/* Envelopes and arrays that are free, from bins and outboxes that were given up. */
+static size_t trim_tables(size_t free_bytes_min) {
+  size_t given_back = heaps_rest();
+  envelopes_trim();
+  return metadata_free_bytes() < free_bytes_min ? given_back : given_back + metadata_trim();
 }
 
 /* --- limits --- */
@@ -195,11 +219,11 @@ void reclaim_tick(void) {
       os_milliseconds() >= atomic_load_explicit(&reclaim.next_look_ms, memory_order_relaxed) && round_begin()) {
     atomic_store_explicit(&reclaim.next_look_ms, os_milliseconds() + LOOK_PERIOD_MS, memory_order_relaxed);
     if (look_at_limits(false))
-      purge_holes(HOLES_SETTLED);
+      purge_holes(HOLES_SETTLED, NULL);
     round_end();
   }
   if (UNLIKELY(free_is_due()) && round_begin()) {
-    purge_due();
+    purge_due(NULL);
     round_end();
   }
 }
@@ -214,48 +238,63 @@ void reclaim_tick_of_heap(struct heap *heap) {
   round_end();
 }
 
-bool reclaim_round(enum reclaim_depth depth) {
-  if (!round_begin())
-    return true;
+/* The round's lock is held. */
+static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
+  bool swept = heaps_sweep_all(false); /* in a program whose other threads sleep nobody else does */
   bool over_target = false;
   size_t given_back = 0;
   if (limits_matter() || depth == RECLAIM_PRESSED)
     over_target = look_at_limits(depth == RECLAIM_PRESSED);
   else
     usage_keep_cap(SIZE_MAX); /* pressure has passed */
-  given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED);
-  if (depth != RECLAIM_AGED)
+  given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED, may_go_on);
+  if (depth != RECLAIM_AGED) {
     close_empty_slabs();
+    trim_tables(TABLES_BYTES_MIN);
+  }
   if (depth == RECLAIM_AGED) {
-    given_back += purge_due();
+    given_back += purge_due(may_go_on);
   } else {
     bool is_idle = depth == RECLAIM_IDLE;
     given_back +=
         purge_learned(true, 0, any_time()) + purge_learned(false, 0, is_idle ? before(LEARNED_IDLE_MS) : any_time());
-    given_back += purge_free(0, is_idle ? before(delay_ms()) : any_time());
+    given_back += purge_free_while(may_go_on, 0, is_idle ? before(delay_ms()) : any_time());
   }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
-              (given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
+              (swept || given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
   HAK_PROBE(reclaim_round, (unsigned)depth, given_back, usage_free());
-  round_end();
+  return more;
+}
+
+bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
+  if (!slow_path_begin())
+    return true;
+  bool more = true;
+  if (round_begin()) {
+    more = work_round(depth, may_go_on);
+    round_end();
+  }
+  slow_path_end();
   return more;
 }
 
 size_t reclaim_trim(size_t keep_bytes) {
   atomic_fetch_add_explicit(&reclaim.trims, 1, memory_order_relaxed);
-  heaps_sweep(heap_count());
+  heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
   close_empty_slabs();
   size_t given_back = purge_learned(false, keep_bytes, any_time());
   given_back += purge_free(less(keep_bytes, usage_learned()), any_time());
   if (keep_bytes == 0)
-    given_back += purge_holes(HOLES_ALL);
+    given_back += purge_holes(HOLES_ALL, NULL) + trim_tables(0);
   lock_give(&reclaim.round);
+  if (keep_bytes == 0 && option_value(OPTION_PURGE) != PURGE_OFF)
+    extents_release(os_memory_limit() == SIZE_MAX ? RELEASED_BYTES_MIN : UNIT_BYTES);
   return given_back;
 }
 
 void reclaim_all(void) {
-  heaps_sweep(heap_count());
+  heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
   close_empty_slabs();
   large_evict_learned(false, 0, any_time());
@@ -263,7 +302,7 @@ void reclaim_all(void) {
   large_evict(0, any_time()); /* mappings too where `purge` is off: they take address space */
   purge_free(0, any_time());
   lock_give(&reclaim.round);
-  extents_release();
+  extents_release(UNIT_BYTES);
 }
 
 void reclaim_counters(struct reclaim_counters *out) {
@@ -275,13 +314,4 @@ void reclaim_counters(struct reclaim_counters *out) {
       .hole_batches = atomic_load_explicit(&reclaim.hole_batches, memory_order_relaxed),
       .trims = atomic_load_explicit(&reclaim.trims, memory_order_relaxed),
   };
-}
-
-void reclaim_lock_for_fork(void) { lock_take(&reclaim.round); }
-
-void reclaim_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&reclaim.round);
-  else
-    lock_give(&reclaim.round);
 }

@@ -2,9 +2,8 @@
  * a trim, a request that found no memory, memory pressure.
  *
  * What is free goes through these stations: cached large ranges -> free extents -> the system; free units
- * -> the system; free pages inside slabs -> the system. One round works at a time; only a trim and a fork
- * wait for it: a fork must not find anything half-way. (A cached range that an allocation gives up
- * in that very moment is lost to the child.)
+ * -> the system; free pages inside slabs -> the system. One round works at a time; only a trim waits for
+ * it.
  */
 #ifndef HAK_RECLAIM_RECLAIM_H
 #define HAK_RECLAIM_RECLAIM_H
@@ -35,15 +34,13 @@ enum reclaim_depth {
   RECLAIM_IDLE,    /* the program does nothing: what has been free for the delay, all of it */
   RECLAIM_PRESSED, /* the system is short of memory: all that is free */
 };
-/* Returns true if there may be more to do later. */
-bool reclaim_round(enum reclaim_depth depth);
+/* Leaves the rest for another time when may_go_on says no, which is asked every few milliseconds. Returns true if there may be
+ * more to do later. */
+bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void));
 
 struct reclaim_counters {
   uint64_t rounds, purges, purged_bytes, purges_refused, hole_batches, trims;
 };
 void reclaim_counters(struct reclaim_counters *out);
-
-void reclaim_lock_for_fork(void);
-void reclaim_unlock_after_fork(bool child);
 
 #endif

@@ -11,6 +11,8 @@
  * hover around a slab's edge would open and close one all the time. */
 #define KEPT_EMPTY_BYTES_MAX ((size_t)256 * 1024)
 
+#define FREED_STEP ((size_t)64 * 1024) /* what was put back is told to all in steps */
+
 struct slab {
   char *base;                   /* const while open */
   uint64_t *bitmap;             /* const while open */
@@ -91,6 +93,8 @@ static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
       return set->partial[cls][list];
   return NULL;
 }
+
+bool slab_set_has_free(const struct slab_set *set, unsigned cls) { return first_partial(set, cls) != NULL; }
 
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
@@ -217,15 +221,17 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
   const size_t offset_mask = (UNIT_BYTES << class.order) - 1;
   for (size_t i = 0; i < count; i++) {
     uintptr_t block = (uintptr_t)blocks[i];
-    struct map_view view = map_view(blocks[i]);
+    struct map_leaf *leaf = map_leaf(blocks[i]);
+    struct map_row *row = map_leaf_row(leaf, blocks[i]);
+    size_t unit = map_unit_in_row(blocks[i]) & unit_mask;
     size_t offset = block & offset_mask;
     size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
-    struct slab *slab = map_view_record(view, view.unit & unit_mask);
-    uint64_t *word = map_view_bitmap(view, view.unit & unit_mask) + index / 64;
+    struct slab *slab = (void *)row->records[unit];
+    uint64_t *word = row->bitmaps[unit] + index / 64;
     uint64_t bits = *word;
     uint64_t bit = (uint64_t)1 << index % 64;
-    if (UNLIKELY(map_view_entry(view) != entry || index * class.bytes != offset || index >= class.block_count ||
-                 (bits & bit) != 0))
+    if (UNLIKELY(__atomic_load_n(map_leaf_entry(leaf, blocks[i]), __ATOMIC_RELAXED) != entry ||
+                 index * class.bytes != offset || index >= class.block_count || (bits & bit) != 0))
       judge(set, cls, blocks[i]);
     *word = bits | bit;
     slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
@@ -235,6 +241,11 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
       slab_got_emptier(set, slab);
   }
   taken_change(set, cls, -count);
+  set->freed_bytes += count * class.bytes;
+  if (UNLIKELY(set->freed_bytes >= FREED_STEP)) {
+    usage_freed_add(set->freed_bytes);
+    set->freed_bytes = 0;
+  }
 }
 
 void slab_set_close_empty(struct slab_set *set) {

@@ -27,13 +27,16 @@ struct slab_counters {
 };
 
 struct slab_set {
-  uint32_t key;                         /* const: entry_key of the owning heap */
-  uint32_t slab_count[HAK_CLASS_COUNT]; /* open slabs */
-  size_t taken_blocks[HAK_CLASS_COUNT]; /* blocks outside the bitmaps */
-  size_t slab_bytes;                    /* of open slabs */
-  struct slab_counters counters;
-  _Atomic size_t taken_bytes;                            /* of blocks outside the bitmaps; read by anybody */
+  /* All zero while no slab is open: */
   struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS]; /* [0]: a quarter or less is free */
+  size_t taken_blocks[HAK_CLASS_COUNT];                  /* blocks outside the bitmaps */
+  uint32_t slab_count[HAK_CLASS_COUNT];                  /* open slabs */
+
+  uint32_t key;       /* const: entry_key of the owning heap */
+  size_t slab_bytes;  /* of open slabs */
+  size_t freed_bytes; /* of blocks put back, not told to usage_freed_add yet */
+  struct slab_counters counters;
+  _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; read by anybody */
 };
 
 static inline size_t slab_set_taken_bytes(const struct slab_set *set) {
@@ -44,6 +47,9 @@ static inline size_t slab_set_taken_bytes(const struct slab_set *set) {
  * order, so that popping from the top of a bin walks up through memory. Opens a new slab only when
  * there is no free block at all. Returns how many; 0 when memory is out. */
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted);
+
+/* Has it a free block of a class? */
+bool slab_set_has_free(const struct slab_set *set, unsigned cls);
 
 /* Puts blocks of one class back; the set must own them. A block that is free already, or is no block,
  * ends the program (os/fault.h). */
@@ -58,7 +64,7 @@ void slab_set_close_empty(struct slab_set *set);
  *      may still be put into such a slab, but none is taken out of it
  *   2  the caller purges batch->holes, without the lock
  *   3  slab_set_holes_give, under the lock: the slabs are in their lists again
- * Between 1 and 3 no fork may happen (reclaim/reclaim.h). */
+ * All three in one slow path, so that no fork comes between. */
 #define HOLES_MAX 512u /* as many as the longest slab can have, and more */
 #define HOLE_SLABS_MAX 512u
 

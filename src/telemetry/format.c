@@ -1,16 +1,21 @@
 #include "telemetry/format.h"
 
 #include "hakmem/hakmem.h"
+#include "heap/slow_path.h"
 #include "os/os.h"
 
 #include <string.h>
 
-void stats_snapshot_take(struct stats_snapshot *out) {
+bool stats_snapshot_take(struct stats_snapshot *out) {
   out->version = hak_version();
   out->pid = (uint64_t)os_process_id();
-  hak_stats_get(&out->stats);
+  if (!slow_path_begin_patiently())
+    return false;
+  stats_take(&out->stats);
+  out->class_count = stats_classes_take(out->classes, HAK_STATS_CLASSES);
+  slow_path_end();
   hak_process_stats_get(&out->process);
-  out->class_count = hak_stats_classes_get(out->classes, HAK_STATS_CLASSES);
+  return true;
 }
 
 /* --- text --- */

@@ -18,7 +18,7 @@ struct stats_snapshot {
   size_t class_count;
   struct hak_class_stats classes[HAK_STATS_CLASSES];
 };
-void stats_snapshot_take(struct stats_snapshot *out);
+bool stats_snapshot_take(struct stats_snapshot *out);
 
 #define STATS_FORMAT_BYTES_MAX ((size_t)160 * 1024) /* of the longest: all classes, all digits */
 

@@ -1,8 +1,9 @@
 #include "telemetry/live.h"
 
 #include "base/options.h"
-#include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "large/large_sites.h"
+#include "os/filter.h"
 #include "os/os.h"
 #include "os/shared.h"
 #include "reclaim/background.h"
@@ -49,7 +50,7 @@ static struct {
   _Atomic uint32_t state; /* enum live_state; FORKED: this child has none yet */
   struct os_shared shared, control;
   struct live_head *head;
-  int pid;
+  _Atomic int pid;
   unsigned makes;
   _Atomic uint64_t written_ms; /* when the last snapshot was, */
   _Atomic uint64_t cost_ns;    /* and how long it worked: waiting costs nothing */
@@ -248,7 +249,7 @@ static void snapshot_write(void) {
   struct live_head *head = live.head;
   uint64_t snapshot = live_snapshot_of(atomic_load_explicit(&head->sequence, memory_order_relaxed)) + 1;
   _Atomic uint64_t *words = words_of(snapshot);
-  hak_stats_get(&live.stats);
+  stats_take(&live.stats);
   atomic_store_explicit(&head->sequence, 2 * snapshot - 1, memory_order_relaxed);
   put(words + LIVE_NUMBER, snapshot);
   write_totals(words);
@@ -289,7 +290,7 @@ static void serve(void) {
   control_serve(&control);
 }
 
-/* Called by the background thread when somebody wakes it from outside. */
+/* Called by the background thread, in a slow path, when somebody wakes it from outside. */
 static void look(void) {
   serve();
   if (!is_due(0, LOOK_SHARE) || !lock_try(&live.lock))
@@ -330,6 +331,7 @@ void live_start(void) {
   if (page_make()) {
     refresh();
     atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
+    background_wish(); /* a process that allocates a little and sleeps is to be seen, too */
   }
   lock_give(&live.lock);
 }
@@ -342,7 +344,7 @@ static bool page_is_in_order(void) {
 }
 
 static COLD void tick(void) {
-  if (background_watches() || !is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE))
+  if (background_watches() || !os_may_read_files() || !is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE))
     return;
   bool is_left = live.pid == os_process_id() && background_wish() && heap_count() > SLOW_PATH_HEAPS_MAX;
   if (is_left || !lock_try(&live.lock))
@@ -363,13 +365,12 @@ void live_tick(void) {
     tick();
 }
 
-void live_after_fork(bool child) {
-  if (!child || atomic_load_explicit(&live.state, memory_order_relaxed) == LIVE_NONE)
+void live_in_child(void) {
+  if (atomic_load_explicit(&live.state, memory_order_relaxed) == LIVE_NONE)
     return;
   os_shared_drop(&live.shared);
   os_shared_drop(&live.control);
   live.makes = 0;
   atomic_store_explicit(&live.written_ms, 0, memory_order_relaxed);
   atomic_store_explicit(&live.state, LIVE_FORKED, memory_order_relaxed);
-  lock_reset(&live.lock);
 }

@@ -18,6 +18,6 @@ void live_start(void);
 /* At the end of a slow path, without a lock. */
 void live_tick(void);
 
-void live_after_fork(bool child);
+void live_in_child(void);
 
 #endif

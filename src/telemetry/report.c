@@ -1,59 +1,57 @@
 #include "telemetry/report.h"
 
 #include "base/text.h"
-#include "os/lock.h"
 #include "os/os.h"
+#include "os/say.h"
 #include "telemetry/format.h"
 
-/* Too long for a stack, and memory may be out. */
-static struct {
-  struct lock lock;
+/* Too long for a stack. One for each report, so that nobody waits for a thread whose reader does not read. */
+struct report {
   struct stats_snapshot snapshot;
   char bytes[STATS_FORMAT_BYTES_MAX];
-} report;
+};
 
-static struct text report_made(enum stats_mode mode) {
-  struct text text = TEXT_IN(report.bytes);
-  stats_snapshot_take(&report.snapshot);
-  stats_format(&text, mode, &report.snapshot);
-  return text;
+static size_t report_bytes(void) { return round_up(sizeof(struct report), os_page_bytes()); }
+
+/* NULL: no memory, or the caller is a signal handler that interrupted a slow path. */
+static struct report *report_make(enum stats_mode mode, struct text *text) {
+  struct report *report = os_map(report_bytes(), os_page_bytes());
+  if (report == NULL)
+    return NULL;
+  if (!stats_snapshot_take(&report->snapshot)) {
+    os_unmap(report, report_bytes());
+    return NULL;
+  }
+  *text = TEXT_IN(report->bytes);
+  stats_format(text, mode, &report->snapshot);
+  return report;
 }
 
 void stats_report(int fd, enum stats_mode mode) {
-  lock_take(&report.lock);
-  struct text text = report_made(mode);
+  static const char no_memory[] = "hakmem: no summary: no memory for it, or the program ended inside malloc\n";
+  struct text text;
+  struct report *report = report_make(mode, &text);
+  if (report == NULL) {
+    os_write(fd, no_memory, sizeof no_memory - 1);
+    return;
+  }
   os_write(fd, text.bytes, text.length);
-  lock_give(&report.lock);
+  os_unmap(report, report_bytes());
 }
 
 enum os_file_error stats_report_file(const char *path, enum stats_mode mode) {
-  lock_take(&report.lock);
-  struct text text = report_made(mode);
+  struct text text;
+  struct report *report = report_make(mode, &text);
+  if (report == NULL)
+    return OS_FILE_NO_MEMORY;
   enum os_file_error error = os_file_replace(path, text.bytes, text.length);
-  lock_give(&report.lock);
+  os_unmap(report, report_bytes());
   return error;
 }
 
 bool stats_path(const char *pattern, uint64_t pid, char *out, size_t out_bytes) {
   struct text path = {.bytes = out, .capacity = out_bytes};
   out[0] = 0;
-  for (const char *c = pattern; *c; c++) {
-    if (c[0] == '%' && c[1] == 'p') {
-      text_decimal(&path, pid);
-      c++;
-    } else {
-      c += c[0] == '%' && c[1] == '%';
-      text_string(&path, (const char[]){*c, 0});
-    }
-  }
+  text_path(&path, pattern, pid);
   return path.length + 1 < out_bytes;
-}
-
-void stats_lock_for_fork(void) { lock_take(&report.lock); }
-
-void stats_unlock_after_fork(bool child) {
-  if (child)
-    lock_reset(&report.lock);
-  else
-    lock_give(&report.lock);
 }

@@ -5,7 +5,7 @@
 #include "base/options.h"
 #include "os/file.h"
 
-/* Writes the summary to fd, in one go. */
+/* Writes the summary to fd, in one go. Not in a slow path: a fork does not wait for the reader. */
 void stats_report(int fd, enum stats_mode mode);
 
 /* Puts it in the place of the file, whole. */
@@ -13,9 +13,5 @@ enum os_file_error stats_report_file(const char *path, enum stats_mode mode);
 
 /* pattern with the number in the place of each "%p", and "%" in that of each "%%". False if it does not fit. */
 bool stats_path(const char *pattern, uint64_t pid, char *out, size_t out_bytes);
-
-/* The report's place in memory is one for all threads. */
-void stats_lock_for_fork(void);
-void stats_unlock_after_fork(bool child);
 
 #endif

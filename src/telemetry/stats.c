@@ -1,6 +1,6 @@
 #include "telemetry/stats.h"
 
-#include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "large/large.h"
 #include "learn/learned.h"
 #include "map/extent.h"
@@ -13,6 +13,7 @@
 #include "profile/profile.h"
 #include "reclaim/reclaim.h"
 
+#include <errno.h>
 #include <string.h>
 
 static _Atomic uint64_t events[EVENT_KINDS];
@@ -175,8 +176,8 @@ static void add_memory(struct hak_stats *out) {
 
 static void add_events(struct hak_stats *out) {
   out->foreign_frees = event_count(EVENT_FOREIGN_FREE);
-  out->slow_calls_interrupting = event_count(EVENT_CALL_INTERRUPTING);
-  out->blocks_lost = event_count(EVENT_BLOCK_LOST);
+  out->spare_calls = event_count(EVENT_SPARE_CALL);
+  out->frees_deferred = event_count(EVENT_FREE_DEFERRED);
   out->memory_retries = event_count(EVENT_MEMORY_RETRY);
   out->limit_callbacks = event_count(EVENT_LIMIT_CALLBACK);
   out->memory_refusals = event_count(EVENT_MEMORY_REFUSED);
@@ -225,8 +226,7 @@ static void add_counted(struct hak_stats *out) {
   }
 }
 
-void hak_stats_get(struct hak_stats *out) {
-  bool is_begun = slow_path_begin(); /* a handler that allocates meanwhile must not wait for locks held here */
+void stats_take(struct hak_stats *out) {
   *out = (struct hak_stats){0};
   size_t ended = usage_moves_ended(); /* before the first look, and what was begun after the last */
   add_memory(out);
@@ -236,8 +236,17 @@ void hak_stats_get(struct hak_stats *out) {
   add_purges(out);
   add_calls(out);
   add_policy(out);
-  if (is_begun)
-    slow_path_end();
+}
+
+int hak_stats_get(struct hak_stats *out) {
+  int kept = errno;
+  *out = (struct hak_stats){0};
+  if (!slow_path_begin_patiently())
+    return EBUSY;
+  stats_take(out);
+  slow_path_end();
+  errno = kept;
+  return 0;
 }
 
 void hak_process_stats_get(struct hak_process_stats *out) {
@@ -271,16 +280,13 @@ static void add_classes(struct hak_class_stats classes[HAK_CLASS_COUNT], struct 
   lock_give(&heap->lock);
 }
 
-size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count) {
+size_t stats_classes_take(struct hak_class_stats *out, size_t count) {
   struct hak_class_stats classes[HAK_CLASS_COUNT] = {0};
-  bool is_begun = slow_path_begin(); /* as in hak_stats_get */
   uint32_t heaps = heap_count();
   for (uint32_t id = 1; id <= heaps; id++)
     add_classes(classes, heap_by_id(id));
   struct class_counts counts[HAK_CLASS_COUNT];
   tally_counts(counts);
-  if (is_begun)
-    slow_path_end();
   size_t written = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT && written < count; cls++)
     if (classes[cls].slab_count > 0 || counts[cls].allocated > 0) {
@@ -289,6 +295,16 @@ size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count) {
       out[written] = classes[cls];
       out[written++].block_bytes = class_bytes(cls);
     }
+  return written;
+}
+
+size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count) {
+  int kept = errno;
+  if (!slow_path_begin_patiently())
+    return 0;
+  size_t written = stats_classes_take(out, count);
+  slow_path_end();
+  errno = kept;
   return written;
 }
 

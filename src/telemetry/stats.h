@@ -7,8 +7,8 @@
 /* What api counts where it happens; from signal handlers, too. */
 enum stats_event {
   EVENT_FOREIGN_FREE,
-  EVENT_CALL_INTERRUPTING, /* malloc in a handler that interrupted a slow path */
-  EVENT_BLOCK_LOST,        /* free in such a one */
+  EVENT_SPARE_CALL,    /* malloc where nothing may be waited for */
+  EVENT_FREE_DEFERRED, /* free there */
   EVENT_MEMORY_RETRY,
   EVENT_LIMIT_CALLBACK,
   EVENT_MEMORY_REFUSED,
@@ -53,11 +53,15 @@ extern const size_t stats_class_field_count;
 /* Of the struct that the field is one of. */
 uint64_t stats_value(const void *stats, const struct stats_field *field);
 
+/* hak_stats_get and hak_stats_classes_get for callers that are in a slow path. */
+void stats_take(struct hak_stats *out);
+size_t stats_classes_take(struct hak_class_stats *out, size_t count);
+
 /* The sum of the parts. */
 uint64_t stats_parts_sum(const struct hak_stats *stats);
 
 #ifdef HAK_DEBUG
-/* "mapped = sum of the parts", to within what moves. All locks of a fork are held. */
+/* "mapped = sum of the parts", to within what moves. Nobody is in a slow path. */
 bool stats_parts_hold(void);
 #endif
 

@@ -83,24 +83,6 @@ void doctor_look_option_names(struct doctor *doctor) {
     doctor_report(SEVERITY_OK, "%u option%s set", known, known == 1 ? " is" : "s are");
 }
 
-/* What the option takes. */
-static void values_text(enum option option, struct text *text) {
-  const struct option_row *row = &option_rows[option];
-  if (option_string(option))
-    text_string(text, "a shorter path");
-  for (unsigned i = 0; i < OPTION_CHOICES_MAX && row->choices[i]; i++) {
-    text_string(text, i ? ", " : "");
-    text_string(text, row->choices[i]);
-  }
-  if (option_string(option) || row->choices[0])
-    return;
-  option_text(option, row->minimum, text);
-  text_string(text, " to ");
-  option_text(option, row->maximum, text);
-  text_string(text, *row->unit ? " " : "");
-  text_string(text, row->unit);
-}
-
 /* The option that a variable sets, by its own name or another. */
 static enum option option_of(const char *name) {
   enum option option = OPTION_PROFILE;
@@ -120,7 +102,7 @@ void doctor_look_option_values(struct doctor *doctor) {
     name_of(*variable, name);
     enum option option = option_of(name);
     struct text values = TEXT_IN(allowed), value = TEXT_IN(kept);
-    values_text(option, &values);
+    option_allowed(name, strlen(name), &values);
     option_text(option, option_value(option), &value);
     doctor_report(SEVERITY_WARNING, "%s%s: %s stays in force\n%s takes %s", *variable,
                   error == OPTION_RESERVED ? " does not exist yet" : " is not taken", kept, name, allowed);

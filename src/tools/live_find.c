@@ -3,8 +3,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { LINK_BYTES = 128 };
@@ -37,7 +39,7 @@ int live_find_file(int folder, const char *name, int flags) {
   for (struct dirent *entry;
        found == LIVE_FIND_NONE && (entry = readdir(list)) != NULL;) // NOLINT(concurrency-mt-unsafe): one thread
     if (is_link_to(list_fd, entry->d_name, link)) {
-      found = openat(list_fd, entry->d_name, flags | O_CLOEXEC);
+      found = openat(list_fd, entry->d_name, flags | O_CLOEXEC | O_NONBLOCK); /* a pipe may have such a name */
       if (found < 0)
         found = none_or_denied();
     }
@@ -56,6 +58,11 @@ bool live_maps_file(int folder, const char *name) {
   if (maps)
     fclose(maps);
   return found;
+}
+
+bool live_is_plain_memory(int fd) {
+  struct statfs status;
+  return fstatfs(fd, &status) == 0 && status.f_type != HUGETLBFS_MAGIC;
 }
 
 const char *live_proc_text(int folder, const char *name, char *text, size_t text_bytes) {

@@ -16,6 +16,9 @@ int live_find_file(int folder, const char *name, int flags);
 /* Does the process have it mapped? */
 bool live_maps_file(int folder, const char *name);
 
+/* Not of huge pages: reading one that is not there ends the reader by a signal where the system is out of them. */
+bool live_is_plain_memory(int fd);
+
 /* A small file of the folder as a text; "" if it cannot be read. */
 const char *live_proc_text(int folder, const char *name, char *text, size_t text_bytes);
 

@@ -33,10 +33,10 @@ __attribute__((format(printf, 3, 4))) static bool wrong(struct live_process *pro
 
 /* --- what the kernel shows --- */
 
-/* For a terminal: names are chosen by whoever they are of. */
+/* For a terminal: names are chosen by whoever they are of. What is no ASCII may be a control character, too. */
 static void make_printable(char *text) {
   for (; *text; text++)
-    if ((unsigned char)*text < ' ' || *text == 0x7f)
+    if ((unsigned char)*text < ' ' || (unsigned char)*text >= 0x7f)
       *text = '?';
 }
 
@@ -115,6 +115,7 @@ static bool copy_head(struct live_process *process) {
                  process->pid, head->layout, LIVE_LAYOUT);
   if (!head_is_sound(head, process->page_bytes))
     return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+  make_printable(process->head.version);
   if (head->pid != own_pid(process))
     return wrong(process, LIVE_UNREADABLE,
                  "process %ld was forked from one with a live page and has taken no memory since: it has none yet",
@@ -134,9 +135,9 @@ static bool copy_head(struct live_process *process) {
 static bool map_page(struct live_process *process, int fd) {
   struct stat status;
   int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return wrong(process, LIVE_UNREADABLE, "what process %ld calls its live page is none: it is not sealed",
-                 process->pid);
+  if (!live_is_plain_memory(fd) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return wrong(process, LIVE_UNREADABLE,
+                 "what process %ld calls its live page is none: it is not sealed, or of huge pages", process->pid);
   if (fstat(fd, &status) != 0 || (size_t)status.st_size > PAGE_BYTES_MAX || status.st_size == 0)
     return wrong(process, LIVE_UNREADABLE, "the live page of process %ld has no sensible length", process->pid);
   void *page = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);

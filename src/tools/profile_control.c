@@ -55,8 +55,8 @@ static bool is_sound(struct control *control) {
   long pid = control->live.pid;
   struct stat status;
   int seals = fcntl(control->fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(control->fd, &status) != 0 ||
-      status.st_size < (off_t)sizeof *control->page)
+  if (!live_is_plain_memory(control->fd) || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      fstat(control->fd, &status) != 0 || status.st_size < (off_t)sizeof *control->page)
     return wrong(control, "where process %ld takes commands is damaged", pid);
   void *page = mmap(NULL, sizeof *control->page, PROT_READ | PROT_WRITE, MAP_SHARED, control->fd, 0);
   if (page == MAP_FAILED)

@@ -1,6 +1,8 @@
 /* free keeps errno, whatever it has to do: cached, flushed, unmapped, from another thread, and where
- * its system calls fail. Allocation that succeeds leaves errno alone too. */
+ * its system calls fail. Allocation that succeeds leaves errno alone too, also where the system refused something on the
+ * way. posix_memalign that fails sets it, as glibc's does. */
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "../check.h"
 #include "../heap_api.h"
@@ -42,6 +44,26 @@ int main(int argc, char **argv) {
   }
   for (int i = 0; i < 500; i++)
     blocks[i] = t_malloc((size_t)i * 1000);
+  /* The pages of a block that the program changed a part of cannot be moved: it is copied. */
+  for (size_t size = (size_t)2 << 20; size < (size_t)200 << 20; size *= 3) {
+    char *block = t_malloc(size);
+    CHECK(block != NULL);
+    char *page = (char *)(((uintptr_t)block + size / 2) & ~(uintptr_t)65535);
+    CHECK(madvise(page, 65536, MADV_DONTFORK) == 0);
+    CHECK(madvise(page, 65536, MADV_DOFORK) == 0 && madvise(page, 65536, MADV_RANDOM) == 0);
+    mmap(block + t_usable_size(block), 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    errno = 4242;
+    block = t_realloc(block, size * 2);
+    CHECK(block != NULL);
+    CHECK_SAY(errno == 4242, "errno %d after realloc(%zu)", errno, size * 2);
+    freed(block);
+  }
+  void *aligned = blocks;
+  errno = 4242;
+  CHECK(t_posix_memalign(&aligned, 4096, 100) == 0 && errno == 4242);
+  freed(aligned);
+  aligned = blocks;
+  CHECK(t_posix_memalign(&aligned, 4096, PTRDIFF_MAX - 65536) == ENOMEM && errno == ENOMEM && aligned == blocks);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, stranger, blocks) == 0);
   pthread_join(thread, NULL);

@@ -18,7 +18,9 @@
 #define WARM_UP_MS 2000
 #define OPTIONS "HAKMEM_KEEP_MB=4096", "HAKMEM_PURGE_DELAY_MS=20000"
 
+/* Waits to be told to start: a fork at that time would have the parent give its memory back. */
 static void fight(const struct group *group) {
+  raise(SIGSTOP);
   char name[] = "pressure-XXXXXX", bytes[4096] = {1};
   int fd = mkstemp(name);
   if (fd < 0 || unlink(name) != 0 || !group_write(group->folder, "cgroup.procs", "0"))
@@ -101,6 +103,9 @@ int main(int argc, char **argv) {
     execv(argv[0], argv);
     check_failed(__FILE__, __LINE__, "execv", "%s", strerror(errno));
   }
+  group_make(&group, GROUP_BYTES);
+  for (int i = 0; i < 2; i++)
+    fighters[i] = fighter_start(&group);
   int pressure = pressure_open();
   long before = test_rss_kib();
   keep_memory();
@@ -108,9 +113,8 @@ int main(int argc, char **argv) {
   (void)pressure_now(pressure); /* what others caused */
   long kept = test_rss_kib() - before;
   CHECK_SAY(kept >= KEPT_KIB * 8 / 10, "%ld KiB kept without pressure", kept);
-  group_make(&group, GROUP_BYTES);
   for (int i = 0; i < 2; i++)
-    fighters[i] = fighter_start(&group);
+    kill(fighters[i], SIGCONT);
   int pressed = 0;
   for (double end = test_seconds() + PRESSURE_MS_MAX * 1e-3; !pressed && test_seconds() < end;) {
     work_for(100);

@@ -55,13 +55,13 @@ gives 'TARGET_MB 5' HAKMEM_SS_MEM_LEAN_TARGET_MB=6 HAKMEM_TARGET_MB=5
 gives 'TARGET_MB 5' HAKMEM_TARGET_MB=5 HAKMEM_SS_MEM_LEAN_TARGET_MB=6
 
 says "hakmem: HAKMEM_NONSENSE is no option of hakmem, ignored $all" HAKMEM_NONSENSE=1
-says "hakmem: HAKMEM_KEEP_MB: bad value, default kept $all" HAKMEM_KEEP_MB=many
-says "hakmem: HAKMEM_SS_MEM_LEAN: bad value, default kept $all" HAKMEM_SS_MEM_LEAN=7
-says "hakmem: HAKMEM_PROFILE: bad value, default kept $all" HAKMEM_PROFILE=fast
+says "hakmem: HAKMEM_KEEP_MB=many: bad value, allowed is 0 to 16777216 MiB; default kept $all" HAKMEM_KEEP_MB=many
+says "hakmem: HAKMEM_SS_MEM_LEAN=7: bad value, allowed is off, on; default kept $all" HAKMEM_SS_MEM_LEAN=7
+says "hakmem: HAKMEM_PROFILE=fast: bad value, allowed is speed, balanced, lean; default kept $all" HAKMEM_PROFILE=fast
 says "hakmem: HAKMEM_PROFILE=secure does not exist yet, profile balanced is used $all" HAKMEM_PROFILE=secure
 says "hakmem: HAKMEM_PROFILE=SECURE does not exist yet, profile lean is used $all" HAKMEM_PROFILE=SECURE HAKMEM_SS_MEM_LEAN=1
 says "hakmem: HAKMEM_A is no option of hakmem, ignored $all
-hakmem: HAKMEM_HUGE: bad value, default kept $all" HAKMEM_A= HAKMEM_HUGE=some HAKMEM_STATS=off
+hakmem: HAKMEM_HUGE=some: bad value, allowed is off, large, all; default kept $all" HAKMEM_A= HAKMEM_HUGE=some HAKMEM_STATS=off
 
 # The positive control: both judges can refuse.
 failed=$bad

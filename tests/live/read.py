@@ -353,6 +353,28 @@ def changed(data, at, form, value):
     return bytes(data)
 
 
+def offered_of_huge_pages():
+    """Reading it would end the reader, where there are no huge pages. None: the kernel has no such files."""
+    try:
+        fd = os.memfd_create("hakmem-live", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | os.MFD_HUGETLB)
+        os.ftruncate(fd, 2 << 20)
+        fcntl.fcntl(fd, F_ADD_SEALS, SEAL_SHRINK)
+        return fd
+    except OSError:
+        return None
+
+
+def a_small_process_that_sleeps_is_shown(_):
+    """It allocated a little in its first moments, and nothing since."""
+    environment = {"LD_PRELOAD": ARGUMENTS.library, "HAKMEM_LIVE": "1", "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["sh", "-c", "read x"], env=environment, stdin=subprocess.PIPE) as process:
+        time.sleep(1)
+        found = json.loads(tool("--json", process.pid))
+        process.stdin.close()
+        process.wait(10)
+    assert found["totals"]["heap_bytes"] > 0, found["totals"]
+
+
 def what_is_not_in_order(_):
     with running("idle") as process:
         judge_idle(shown(process.pid))
@@ -363,6 +385,14 @@ def what_is_not_in_order(_):
         for row in found["sites"]:
             row["place"] = Path(ARGUMENTS.worker).name  # these addresses are other places here
         judge_idle(found)
+    version = page.index(b"hakmem 0.")
+    with offered(page[:version] + b"\x1b[2J\x9b" + page[version + 5 :]) as pid:
+        shown_raw = subprocess.run([ARGUMENTS.tool, str(pid)], check=True, capture_output=True, timeout=50).stdout
+        assert b"?[2J?" in shown_raw and b"\x1b" not in shown_raw and b"\x9b" not in shown_raw, shown_raw
+    huge = offered_of_huge_pages()
+    if huge is not None:
+        tool(os.getpid(), status=2, said="of huge pages")
+        os.close(huge)
     sequence = struct.unpack_from("<Q", page, SEQUENCE_AT)[0]
     slot = struct.unpack_from("<2I", page, SLOT_AT)[sequence // 2 % 2]
     cases = {
@@ -410,6 +440,7 @@ def main():
         another_program_has_none,
         a_closed_descriptor,
         raised_privileges,
+        a_small_process_that_sleeps_is_shown,
         what_is_not_in_order,
     ]
     for case in cases:

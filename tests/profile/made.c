@@ -53,10 +53,18 @@ static void known(void) {
 
 /* --- real addresses --- */
 
+#ifdef __SANITIZE_ADDRESS__ /* it has a backtrace of its own, which calls libc's */
+#define SANITIZED_FRAMES 1
+#else
+#define SANITIZED_FRAMES 0
+#endif
+
 NOT_INLINED static void sample(uint64_t bytes) {
   void *frames[FRAMES];
   int depth = backtrace(frames, FRAMES);
-  add(block_count++, (const uintptr_t *)frames + 1, (unsigned)depth - 1, bytes, 1024); /* this function is left out */
+  /* This function is left out, and so is the sanitizer's that stands before it. */
+  const int left_out = SANITIZED_FRAMES + 1;
+  add(block_count++, (const uintptr_t *)frames + left_out, (unsigned)(depth - left_out), bytes, 1024);
 }
 
 NOT_INLINED static int reads(int n) {

@@ -10,7 +10,8 @@
 
 #define MIB ((size_t)1 << 20)
 #define BLOCKS 40
-#define DESCRIPTORS 300
+#define DESCRIPTORS 1024
+#define OTHER_DESCRIPTOR 100
 #define WAIT_SECONDS 5.0
 
 /* The number of the library's descriptor, -1: none. */
@@ -65,6 +66,7 @@ int main(int argc, char **argv) {
     CHECK(block != NULL);
     memset(block, 1, MIB);
   }
+  let_it_look(); /* or starts it */
   int number = wait_for_descriptor();
   if (number < 0)
     test_skip("the library watches no descriptor here");
@@ -73,7 +75,7 @@ int main(int argc, char **argv) {
   /* A file that a watcher finds ready and hung up. */
   int pair[2];
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-  int other = fcntl(pair[1], F_DUPFD, DESCRIPTORS);
+  int other = fcntl(pair[1], F_DUPFD, OTHER_DESCRIPTOR);
   if (pair[0] != number)
     CHECK(dup2(pair[0], number) == number);
   if (pair[1] != number)

@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
                                  "HAKMEM_KEEP_MB", "0",  NULL};
   test_again_with(argv, options);
   test_begin(argc, argv);
-  void (*stats_get)(struct hak_stats *) = TEST_HAK(hak_stats_get);
+  int (*stats_get)(struct hak_stats *) = TEST_HAK(hak_stats_get);
   CHECK(stats_get != NULL);
   long before_kib = test_rss_kib();
   work(test_seed);

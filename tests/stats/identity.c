@@ -51,7 +51,7 @@ static _Atomic int ending;
 static uint64_t parts_sum(const struct hak_stats *stats) { return 0 HAK_STATS_ROWS(PART_SUM); }
 
 static void check(const char *when, int at_rest) {
-  static void (*get)(struct hak_stats *);
+  static int (*get)(struct hak_stats *);
   struct hak_stats stats;
   if (get == NULL)
     get = TEST_HAK(hak_stats_get);

@@ -31,10 +31,10 @@ static struct {
   long polls;
 } world;
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
+long __real_os_kernel(long number, ...);
+long __wrap_os_kernel(long number, ...);
 
-long __wrap_syscall(long number, ...) {
+long __wrap_os_kernel(long number, ...) {
   va_list list;
   long a[6];
   va_start(list, number);
@@ -66,7 +66,7 @@ long __wrap_syscall(long number, ...) {
       return world.scripted_events != 0;
     }
   }
-  return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  return __real_os_kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* A tree. */

@@ -159,7 +159,7 @@ static void its_time_ends_too(void **unused) {
   assert_true(large_learned_bytes() >= SIZE);
   pass(60000);
   assert_true(large_due_ms() == 0 || large_due_ms() <= atomic_load(&now_ms));
-  reclaim_round(RECLAIM_IDLE);
+  reclaim_round(RECLAIM_IDLE, NULL);
   assert_int_equal(large_learned_bytes(), 0);
   assert_int_equal(os_resident_bytes(object, SIZE), 0);
 }
@@ -188,7 +188,7 @@ static void limits_and_trims_do_not_wait(void **unused) {
   assert_int_equal(large_learned_bytes(), 0);
   large_free(alloc(0x6000));
   assert_true(large_learned_bytes() >= SIZE);
-  reclaim_round(RECLAIM_PRESSED);
+  reclaim_round(RECLAIM_PRESSED, NULL);
   assert_int_equal(large_learned_bytes(), 0);
   large_free(alloc(0x6000));
   assert_int_equal(option_set(OPTION_LARGE_CACHE_MB, "0"), OPTION_OK);
@@ -281,12 +281,12 @@ static void *visitor(void *unused) {
   for (unsigned i = 0; !atomic_load(&threads_end); i++) {
     policy(modes[i % 4]);
     (void)stats();
-    reclaim_round((enum reclaim_depth)(i % 3));
+    reclaim_round((enum reclaim_depth)(i % 3), NULL);
     if (i % 8 == 0)
       reclaim_trim(0);
     os_spin_hint();
   }
-  reclaim_round(RECLAIM_AGED); /* pressure has passed */
+  reclaim_round(RECLAIM_AGED, NULL); /* pressure has passed */
   return unused;
 }
 

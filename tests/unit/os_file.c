@@ -38,11 +38,11 @@ static bool refused(void) {
   return is_due(FAULT_ERROR);
 }
 
-long __real_syscall(long number, ...);
+long __real_os_kernel(long number, ...);
 int __real_rename(const char *from, const char *to);
 int __real_unlink(const char *name);
 int __real_fchmod(int fd, mode_t mode);
-long __wrap_syscall(long number, ...);
+long __wrap_os_kernel(long number, ...);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_unlink(const char *name);
 int __wrap_fchmod(int fd, mode_t mode);
@@ -52,7 +52,7 @@ static long opened(const long *a) {
   bool is_part = strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".part") == 0;
   if (os.in_place && is_part)
     return open(path, ((int)a[2] & ~O_EXCL) | O_TRUNC, 0600);
-  return __real_syscall(SYS_openat, a[0], a[1], a[2], a[3]);
+  return __real_os_kernel(SYS_openat, a[0], a[1], a[2], a[3]);
 }
 
 /* Reading and writing. */
@@ -64,10 +64,10 @@ static long moved(long number, const long *a) {
   }
   /* One who dies at the next call has done half of it. */
   bool half = is_due(FAULT_SHORT) || (number == SYS_write && os.fault == FAULT_DEATH);
-  return __real_syscall(number, a[0], a[1], half ? (a[2] + 1) / 2 : a[2]);
+  return __real_os_kernel(number, a[0], a[1], half ? (a[2] + 1) / 2 : a[2]);
 }
 
-long __wrap_syscall(long number, ...) {
+long __wrap_os_kernel(long number, ...) {
   va_list list;
   long a[6];
   va_start(list, number);
@@ -76,16 +76,16 @@ long __wrap_syscall(long number, ...) {
   va_end(list);
   if (number != SYS_openat && number != SYS_read && number != SYS_write && number != SYS_fdatasync &&
       number != SYS_close)
-    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return __real_os_kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
   if (refused()) {
     if (number == SYS_close) /* the number is given back all the same */
-      __real_syscall(number, a[0]);
+      __real_os_kernel(number, a[0]);
     errno = os.error;
     return -1;
   }
   if (number == SYS_openat)
     return opened(a);
-  return number == SYS_read || number == SYS_write ? moved(number, a) : __real_syscall(number, a[0]);
+  return number == SYS_read || number == SYS_write ? moved(number, a) : __real_os_kernel(number, a[0]);
 }
 
 int __wrap_rename(const char *from, const char *to) {

@@ -24,14 +24,14 @@ bool __real_os_commit(void *address, size_t size);
 bool __real_os_purge(void *address, size_t size);
 bool __real_os_unmap(void *address, size_t size);
 bool __real_os_resize(void *address, size_t size, size_t size_wanted);
-bool __real_os_move(void *address, size_t size, void *target, size_t size_wanted);
+void *__real_os_move(void *address, size_t size, size_t size_wanted, size_t alignment);
 void *__wrap_os_map(size_t size, size_t alignment);
 void *__wrap_os_reserve(size_t size, size_t alignment);
 bool __wrap_os_commit(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size);
 bool __wrap_os_unmap(void *address, size_t size);
 bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
-bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted);
+void *__wrap_os_move(void *address, size_t size, size_t size_wanted, size_t alignment);
 
 size_t __wrap_os_page_bytes(void) { return page_bytes; }
 void *__wrap_os_map(size_t size, size_t alignment) {
@@ -58,9 +58,9 @@ bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
   look(address, size | size_wanted);
   return __real_os_resize(address, size, size_wanted);
 }
-bool __wrap_os_move(void *address, size_t size, void *target, size_t size_wanted) {
-  look(address, size | size_wanted | (uintptr_t)target);
-  return __real_os_move(address, size, target, size_wanted);
+void *__wrap_os_move(void *address, size_t size, size_t size_wanted, size_t alignment) {
+  look(address, size | size_wanted);
+  return __real_os_move(address, size, size_wanted, alignment);
 }
 
 #define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
@@ -80,7 +80,7 @@ static void use_tables(void) {
   }
   for (uintptr_t gib = 50; gib < 54; gib++) {
     EXPECT(map_cover((void *)(gib << HAK_LEAF_SHIFT), UNIT_BYTES));
-    EXPECT(((uintptr_t)map_leaf((void *)(gib << HAK_LEAF_SHIFT)) & (page_bytes - 1)) == 0);
+    EXPECT(((uintptr_t)map_leaf((void *)(gib << HAK_LEAF_SHIFT)) & (CACHE_LINE - 1)) == 0);
     EXPECT(map_entry((void *)(gib << HAK_LEAF_SHIFT)) == ENTRY_NONE);
   }
 }

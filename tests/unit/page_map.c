@@ -68,11 +68,10 @@ static void entries_and_records_reach_over_a_border(void **state) {
   assert_non_null(range);
   char *border = (char *)round_up((uintptr_t)range + 4 * SUPERSLAB_BYTES, LEAF_BYTES);
   char *first = border - AROUND * UNIT_BYTES;
-  size_t before = map_bytes();
   assert_true(map_cover(first, 2 * AROUND * UNIT_BYTES));
-  assert_int_equal(map_bytes(), before + 2 * LEAF_TABLE_BYTES);
+  size_t before = map_bytes();
   assert_true(map_cover(first, 2 * AROUND * UNIT_BYTES)); /* again: nothing to do */
-  assert_int_equal(map_bytes(), before + 2 * LEAF_TABLE_BYTES);
+  assert_int_equal(map_bytes(), before);
 
   for (unsigned i = 0; i < 2 * AROUND; i++) {
     char *unit = first + i * UNIT_BYTES;
@@ -84,17 +83,18 @@ static void entries_and_records_reach_over_a_border(void **state) {
   }
   for (unsigned i = 0; i < 2 * AROUND; i++) {
     char *unit = first + i * UNIT_BYTES;
-    struct map_view view = map_view(unit + 12345);
+    struct map_leaf *leaf = map_leaf(unit + 12345);
+    struct map_row *row = map_leaf_row(leaf, unit + 12345);
     uint32_t entry = map_entry(unit + UNIT_BYTES - 1);
     char expected[BITMAP_WORDS * sizeof(uint64_t)];
     assert_int_equal(entry, map_entry(unit));
-    assert_int_equal(entry, map_view_entry(view));
+    assert_int_equal(entry, *map_leaf_entry(leaf, unit + 12345));
     assert_int_equal(entry_heap_id(entry), 1 + i);
     assert_int_equal(entry_class(entry), i % HAK_CLASS_COUNT);
     assert_true(entry_is_of(entry, entry_key(1 + i)));
     assert_false(entry_is_of(entry, entry_key(2 + i)));
-    assert_ptr_equal(map_view_record(view, view.unit), map_record(unit));
-    assert_ptr_equal(map_view_bitmap(view, view.unit), map_bitmap(unit));
+    assert_ptr_equal(row->records[map_unit_in_row(unit)], map_record(unit));
+    assert_ptr_equal(row->bitmaps[map_unit_in_row(unit)], map_bitmap(unit));
     memset(expected, (int)i, sizeof expected);
     assert_memory_equal(map_record(unit), expected, RECORD_BYTES);
     memset(expected, (int)i + 1, sizeof expected);
@@ -128,7 +128,51 @@ static void marks_belong_to_no_heap(void **state) {
         assert_int_equal(entry_is_of(entry_of(entry_key(ids[i]), cls), entry_key(ids[j])), i == j);
 }
 
-static void *cover(void *address) { return map_cover(address, UNIT_BYTES) ? map_leaf(address) : NULL; }
+static void *cover(void *address) { return map_cover(address, UNIT_BYTES) ? map_row(address) : NULL; }
+
+/* A large object far from everything else costs the row of its first unit and a leaf, however long it is. */
+static void an_object_needs_one_row(void **state) {
+  (void)state;
+  enum { OBJECTS = 64 };
+  size_t before = map_bytes();
+  for (uintptr_t gib = 200; gib < 200 + OBJECTS; gib++) {
+    char *base = (char *)(gib << HAK_LEAF_SHIFT) + 3 * SUPERSLAB_BYTES;
+    assert_true(map_cover_object(base, LEAF_BYTES / 2));
+    map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_BODY);
+    assert_non_null(map_row(base));
+    assert_ptr_equal(map_row(base + SUPERSLAB_BYTES), MAP_ROW_BODY);
+    assert_false(address_in_arena(base + SUPERSLAB_BYTES));
+    assert_int_equal(map_entry(base + LEAF_BYTES / 2 - 1), ENTRY_LARGE_BODY);
+    map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_FREE);
+    assert_int_equal(map_entry(base + LEAF_BYTES / 2 - 1), ENTRY_LARGE_FREE);
+    map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_BODY);
+    /* Cut in the middle of 2 MiB. */
+    char *end = base + 9 * SUPERSLAB_BYTES + 5 * UNIT_BYTES;
+    map_entries_set(end, LEAF_BYTES / 2 / UNIT_BYTES - 9 * SUPERSLAB_UNITS - 5, ENTRY_NONE);
+    for (size_t i = 0; i < 12 * SUPERSLAB_UNITS; i++)
+      assert_int_equal(map_entry(base + i * UNIT_BYTES), base + i * UNIT_BYTES < end ? ENTRY_LARGE_BODY : ENTRY_NONE);
+    assert_null(map_row(end));
+    map_entries_set(base, 9 * SUPERSLAB_UNITS + 5, ENTRY_NONE);
+    assert_int_equal(map_entry(end - 1), ENTRY_NONE);
+    assert_null(map_row(base + SUPERSLAB_BYTES));
+  }
+  assert_true(map_bytes() - before <= OBJECTS * (size_t)128 * 1024);
+}
+
+/* The marks of an arena are a unit's each. */
+static void marks_reach_over_a_border(void **state) {
+  (void)state;
+  char *base = (char *)((uintptr_t)300 << HAK_LEAF_SHIFT) + 5 * UNIT_BYTES;
+  const size_t units = 2 * SUPERSLAB_UNITS;
+  assert_true(map_cover(base - UNIT_BYTES, (units + 2) * UNIT_BYTES));
+  arena_mark_set(base, units * UNIT_BYTES, 1);
+  arena_mark_set(base + 7 * UNIT_BYTES, 30 * UNIT_BYTES, 2);
+  arena_mark_set(base + 40 * UNIT_BYTES, UNIT_BYTES, 0);
+  assert_int_equal(arena_mark(base - 1), 0);
+  for (size_t i = 0; i < units; i++)
+    assert_int_equal(arena_mark(base + i * UNIT_BYTES + 9), i == 40 ? 0 : i >= 7 && i < 37 ? 2 : 1);
+  assert_int_equal(arena_mark(base + units * UNIT_BYTES), 0);
+}
 
 /* A request that the system will refuse must not cost tables. */
 static void hopeless_requests_cost_no_leaves(void **state) {
@@ -137,25 +181,23 @@ static void hopeless_requests_cost_no_leaves(void **state) {
   size_t before = map_bytes();
   size_t room = ((size_t)1 << HAK_ADDRESS_BITS) - (uintptr_t)block - LEAF_BYTES;
   char *grown = hak_realloc(block, room); /* runs into the stack */
-  assert_true(map_bytes() - before <= 2 * LEAF_TABLE_BYTES);
+  assert_true(map_bytes() - before <= SUPERSLAB_BYTES);
   hak_free(grown ? grown : block);
 }
 
-/* Threads that meet at a missing leaf make one of it. */
-static void a_leaf_is_made_once(void **state) {
+/* Threads that meet at a missing leaf, and row, make one of each. */
+static void a_row_is_made_once(void **state) {
   (void)state;
   for (uintptr_t gib = 100; gib < 120; gib++) {
     pthread_t threads[4];
-    void *leaves[4];
-    size_t before = map_bytes();
+    void *rows[4];
     for (unsigned i = 0; i < 4; i++)
       assert_int_equal(pthread_create(&threads[i], NULL, cover, (void *)(gib << HAK_LEAF_SHIFT)), 0);
     for (unsigned i = 0; i < 4; i++)
-      pthread_join(threads[i], &leaves[i]);
-    assert_non_null(leaves[0]);
+      pthread_join(threads[i], &rows[i]);
+    assert_non_null(rows[0]);
     for (unsigned i = 1; i < 4; i++)
-      assert_ptr_equal(leaves[i], leaves[0]);
-    assert_int_equal(map_bytes(), before + LEAF_TABLE_BYTES);
+      assert_ptr_equal(rows[i], rows[0]);
   }
 }
 
@@ -165,7 +207,9 @@ int main(void) {
       cmocka_unit_test(covering_refuses_what_is_no_address),
       cmocka_unit_test(entries_and_records_reach_over_a_border),
       cmocka_unit_test(marks_belong_to_no_heap),
-      cmocka_unit_test(a_leaf_is_made_once),
+      cmocka_unit_test(a_row_is_made_once),
+      cmocka_unit_test(an_object_needs_one_row),
+      cmocka_unit_test(marks_reach_over_a_border),
       cmocka_unit_test(hopeless_requests_cost_no_leaves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

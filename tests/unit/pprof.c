@@ -36,16 +36,16 @@ static void all_is_well(void) { memset(&os, 0, sizeof os); }
 
 static bool is_due(enum fault fault) { return os.fault == fault && (os.at == 0 || os.calls == os.at); }
 
-long __real_syscall(long number, ...);
+long __real_os_kernel(long number, ...);
 int __real_rename(const char *from, const char *to);
 int __real_unlink(const char *name);
 void *__real_os_map(size_t size, size_t alignment);
-long __wrap_syscall(long number, ...);
+long __wrap_os_kernel(long number, ...);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_unlink(const char *name);
 void *__wrap_os_map(size_t size, size_t alignment);
 
-long __wrap_syscall(long number, ...) {
+long __wrap_os_kernel(long number, ...) {
   static bool was_interrupted;
   va_list list;
   long a[6];
@@ -55,7 +55,7 @@ long __wrap_syscall(long number, ...) {
   va_end(list);
   if (number == SYS_close || os.fault == FAULT_NONE) {
     os.calls++;
-    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return __real_os_kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
   }
   if (is_due(FAULT_INTERRUPT) && number != SYS_fdatasync && (was_interrupted = !was_interrupted)) {
     errno = EINTR;
@@ -68,7 +68,7 @@ long __wrap_syscall(long number, ...) {
   }
   if (is_due(FAULT_SHORT) && (number == SYS_write || number == SYS_read))
     a[2] = (a[2] + 1) / 2;
-  return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  return __real_os_kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 int __wrap_rename(const char *from, const char *to) {

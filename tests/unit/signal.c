@@ -1,5 +1,4 @@
-/* signal: a handler that allocates and frees while its thread is in the slow path. Promised is nothing;
- * what holds is: no deadlock, and no damage. The handler runs from inside the n-th system call that
+/* signal: a handler that allocates and frees while its thread is in the slow path: no deadlock, and no damage. The handler runs from inside the n-th system call that
  * the allocator makes, so with the locks of the slow path held; then with the mark of the slow path
  * set by hand, for cases that make no system call. */
 #include "unit.h"
@@ -94,7 +93,7 @@ static void scenario(void *n) {
           _exit(1);
       hak_free(live[i]);
     }
-    extents_release();
+    extents_release(SUPERSLAB_BYTES);
   }
 #ifdef HAK_DEBUG
   if (!heap_is_valid(heap_current()) || !superslabs_are_valid() || !extents_are_valid())
@@ -128,16 +127,17 @@ static void in_slow_path_by_hand(void *unused) {
   void *remote = hak_malloc(48);
   (void)other;
   unit_heap_become(heap);
+  if (!slow_path_begin())
+    _exit(1);
   lock_take(&heap->lock);
-  heap->in_slow_path = true;
   allocate_and_free();
-  for (unsigned i = 0; i < 1000; i++) /* more than the bin takes: the rest is lost */
+  for (unsigned i = 0; i < 1000; i++)
     hak_free(blocks[i]);
   hak_free(remote);
   if (hak_trim(0) != 0)
     _exit(1);
-  heap->in_slow_path = false;
   lock_give(&heap->lock);
+  slow_path_end();
   allocate_and_free();
 #ifdef HAK_DEBUG
   if (!heap_is_valid(heap))

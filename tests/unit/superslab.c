@@ -115,7 +115,7 @@ static void search_is_complete(void **state) {
   (void)state;
   enum { SUPERSLABS = 40, UNITS = SUPERSLABS * SUPERSLAB_UNITS };
   static char *units[UNITS];
-  extents_release();
+  extents_release(SUPERSLAB_BYTES);
   for (unsigned i = 0; i < UNITS; i++)
     assert_non_null(units[i] = units_take(0));
   size_t superslabs = stats().superslab_bytes;
@@ -136,7 +136,7 @@ static void search_is_complete(void **state) {
         void *carved = units_take(bigger); /* the hole is too small for it */
         assert_true((char *)carved < hole || (char *)carved >= hole + (UNIT_BYTES << order));
         units_give(carved, bigger, KEEP_BY_PROFILE);
-        extents_release();
+        extents_release(SUPERSLAB_BYTES);
       }
       assert_ptr_equal(units_take(order), hole);
       assert_int_equal(stats().superslab_bytes, superslabs);
@@ -312,8 +312,8 @@ static void empty_superslabs_can_be_released(void **state) {
   char *unit = units_take(0);
   char *whole = units_take(UNIT_ORDER_MAX);
   units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PROFILE);
-  assert_true(extents_release());
-  assert_false(extents_release());
+  assert_true(extents_release(SUPERSLAB_BYTES));
+  assert_false(extents_release(SUPERSLAB_BYTES));
   assert_int_equal(stats().superslab_bytes, SUPERSLAB_BYTES); /* the one with a unit in use */
   assert_int_equal(extents_resident_free(), 0);
   assert_false(address_in_arena(whole));
@@ -321,7 +321,7 @@ static void empty_superslabs_can_be_released(void **state) {
   unit[0] = 1;
   units_give(unit, 0, KEEP_BY_PROFILE);
   size_t before = committed();
-  assert_true(extents_release());
+  assert_true(extents_release(SUPERSLAB_BYTES));
   assert_int_equal(committed(), before - SUPERSLAB_BYTES);
   assert_int_equal(stats().superslab_bytes, 0);
   assert_int_equal(usage_free(), 0);

@@ -9,9 +9,10 @@
 #include "base/options.h"
 #include "base/size_class.h"
 #include "base/words.h"
-#include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "map/extent.h"
 #include "map/superslab.h"
+#include "map/usage.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -27,6 +28,9 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* The lower layers alone: nobody above them would read the limits when they ask for it. */
+__attribute__((constructor)) static void unit_limits_read(void) { usage_look_ahead(); }
 
 /* Whole-structure checks, where the build has them. */
 #ifdef HAK_DEBUG
@@ -82,11 +86,18 @@ static inline void *unit_opaque(void *pointer) {
 /* A heap of its own for what the calling thread does next. The thread keeps the lifelines of all
  * heaps it got, so to the rest of the program they are so many living threads. */
 static inline struct heap *unit_heap_attach(void) {
-  hak_self = (struct hak_front *)&hak_heap_none;
-  return heap_attach();
+  hak_thread = 0;
+  if (!slow_path_begin())
+    abort();
+  struct heap *heap = heap_attach();
+  slow_path_end();
+  return heap;
 }
 
-static inline void unit_heap_become(struct heap *heap) { hak_self = &heap->front; }
+static inline void unit_heap_become(struct heap *heap) {
+  hak_self = &heap->front;
+  hak_thread = (uintptr_t)heap;
+}
 
 /* The end of a thread can be noticed: not under emulators that do not tell the kernel of robust mutexes. */
 static inline bool unit_ends_are_noticed(void) {

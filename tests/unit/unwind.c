@@ -33,11 +33,11 @@
 static _Atomic long system_calls;
 static _Thread_local bool is_inside; /* of a call of unwind */
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
-long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
+long __real_os_kernel(long number, ...);
+long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f) {
   atomic_fetch_add(&system_calls, 1);
-  return __real_syscall(number, a, b, c, d, e, f);
+  return __real_os_kernel(number, a, b, c, d, e, f);
 }
 
 #if defined(__GLIBC__) && !SANITIZED && !defined(TEST_EMULATED)
@@ -467,7 +467,7 @@ static void handle(int number, char *stack, enum way way) {
   assert_int_equal(sigaltstack(&alternate, NULL), 0);
   assert_int_equal(sigaction(number, &action, NULL), 0);
   if (way == WAY_OF_OURS)
-    assert_int_equal(__real_syscall(SYS_rt_sigaction, number, &kernel_action, NULL, 8), 0);
+    assert_int_equal(__real_os_kernel(SYS_rt_sigaction, number, &kernel_action, NULL, 8), 0);
 }
 
 static void raise_in(void *argument) {
@@ -642,6 +642,23 @@ static void *open_plugin(const char *path, plugin_function **call) {
   return library;
 }
 
+/* As in programs that hakmem is linked into: nobody says that libraries come and go. */
+static void a_library_that_nobody_told_of(void **unused) {
+  (void)unused;
+  static struct seen seen;
+  plugin_function *small, *large;
+  void *library = open_plugin(PLUGIN_SMALL, &small);
+  small(look, &seen);
+  assert_int_equal(dlclose(library), 0);
+  library = open_plugin(PLUGIN_LARGE, &large);
+  usleep(200000);
+  large(look, &seen);
+  must_be_equal(&seen, 2);
+  dlclose(library);
+  unwind_forget();
+  unwind_will_be_told();
+}
+
 /* The second lies where the first one was, and what was known about it is wrong. */
 static void a_library_in_place_of_another(void **unused) {
   (void)unused;
@@ -779,6 +796,9 @@ int main(void) {
   void *one;
   backtrace(&one, 1); /* it loads a library the first time */
 #endif
+#ifndef PLUGIN_SMALL
+  unwind_will_be_told();
+#endif
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(controls),
       cmocka_unit_test(what_can_be_read),
@@ -798,6 +818,7 @@ int main(void) {
       cmocka_unit_test(at_any_instruction),
       cmocka_unit_test(garbage_frame_pointers),
 #ifdef PLUGIN_SMALL
+      cmocka_unit_test(a_library_that_nobody_told_of),
       cmocka_unit_test(a_library_in_place_of_another),
       cmocka_unit_test(without_the_library_itself),
       cmocka_unit_test(without_the_loaders_lock),

@@ -1,0 +1,114 @@
+/* A seccomp filter may end the process for any system call that it does not expect, and it expects what malloc of libc
+ * does. So what hakmem has to read is read before the program installs a filter, and nothing but memory calls is made
+ * afterwards (os/filter.h). Programs install filters by prctl, by libseccomp, which calls syscall, or by syscall. Code
+ * that enters the kernel by an instruction of its own is not seen. */
+#include "map/usage.h"
+#include "os/filter.h"
+#include "reclaim/background.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef int prctl_function(int what, ...);
+/* The number and five arguments are in registers on both architectures. The sixth is in one, too, or on the stack, where
+ * a jump leaves it. */
+#if defined(__x86_64__)
+#define SIXTH_PARAMETER
+#define SIXTH_ARGUMENT
+#else
+#define SIXTH_PARAMETER , long f
+#define SIXTH_ARGUMENT , f
+#endif
+typedef long syscall_function(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER);
+
+static _Atomic(prctl_function *) next_prctl;
+static _Atomic(syscall_function *) next_syscall;
+
+__attribute__((constructor)) static void find_next(void) {
+  prctl_function *control;
+  syscall_function *call;
+  *(void **)&control = dlsym(RTLD_NEXT, "prctl");
+  *(void **)&call = dlsym(RTLD_NEXT, "syscall");
+  atomic_store_explicit(&next_prctl, control, memory_order_relaxed);
+  atomic_store_explicit(&next_syscall, call, memory_order_relaxed);
+}
+
+/* Programs that only ask whether there are filters give no filter, or flags that do not exist. */
+static bool is_filter_by_prctl(long what, long mode, long filter) {
+  return what == PR_SET_SECCOMP && (mode == SECCOMP_MODE_STRICT || filter != 0);
+}
+static bool is_filter_by_seccomp(long operation, long flags, long filter) {
+  return operation == SECCOMP_SET_MODE_STRICT ? flags == 0 : operation == SECCOMP_SET_MODE_FILTER && filter != 0;
+}
+
+/* True if it is the first. */
+static bool prepare(void) {
+  int kept = errno;
+  usage_look_ahead();
+  background_stop_for_good();
+  bool is_first = os_filter_comes();
+  errno = kept;
+  return is_first;
+}
+
+static void unprepare(void) {
+  os_filter_refused();
+  background_resume();
+}
+
+EXPORT int control_call(int what, ...) __asm__("prctl");
+
+int control_call(int what, ...) {
+  long a[4];
+  va_list list;
+  va_start(list, what);
+  for (unsigned i = 0; i < sizeof a / sizeof *a; i++)
+    a[i] = va_arg(list, long);
+  va_end(list);
+  prctl_function *next = atomic_load_explicit(&next_prctl, memory_order_relaxed);
+  if (UNLIKELY(next == NULL)) {
+    find_next();
+    next = atomic_load_explicit(&next_prctl, memory_order_relaxed);
+  }
+  bool is_first = UNLIKELY(is_filter_by_prctl(what, a[0], a[1])) && prepare();
+  int result = next(what, a[0], a[1], a[2], a[3]);
+  if (UNLIKELY(is_first && result != 0))
+    unprepare();
+  return result;
+}
+
+static syscall_function *system_call_of_next(void) { return atomic_load_explicit(&next_syscall, memory_order_relaxed); }
+
+COLD static NOINLINE long filter_by_syscall(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
+  bool is_first = prepare();
+  long result = system_call_of_next()(number, a, b, c, d, e SIXTH_ARGUMENT);
+  if (is_first && result < 0)
+    unprepare();
+  return result;
+}
+
+COLD static NOINLINE long rare_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
+  if (system_call_of_next() == NULL)
+    find_next();
+  if ((number == SYS_seccomp && is_filter_by_seccomp(a, b, c)) || (number == SYS_prctl && is_filter_by_prctl(a, b, c)))
+    return filter_by_syscall(number, a, b, c, d, e SIXTH_ARGUMENT);
+  return system_call_of_next()(number, a, b, c, d, e SIXTH_ARGUMENT);
+}
+
+/* Another type than the header has: the arguments are passed on as they came. */
+EXPORT long system_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) __asm__("syscall");
+
+/* Calls like clone and vfork return twice, on a stack that may be another's: no frame may be left here.
+ * tests/surprises sees to it that the compiler makes this a jump. */
+long system_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
+  syscall_function *next = system_call_of_next();
+  if (UNLIKELY(next == NULL || number == SYS_seccomp || number == SYS_prctl))
+    return rare_call(number, a, b, c, d, e SIXTH_ARGUMENT);
+  return next(number, a, b, c, d, e SIXTH_ARGUMENT);
+}

@@ -1,0 +1,98 @@
+/* The background thread ends before a call that works in a process with one thread only (unshare and setns, for some
+ * namespaces), or whose child would find locks held by a thread that it does not have (_Fork; clone without CLONE_VM).
+ * fork has handlers for that (api/start.c).
+ *
+ * A signal handler may fork while the same thread is in fork. That works on glibc as long as a process has never had a
+ * second thread; then fork takes locks, and would wait for itself. As the second thread may be ours, such a call becomes
+ * _Fork, which takes none and calls no handlers. */
+#include "base/words.h"
+#include "heap/heap.h"
+#include "reclaim/background.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+
+enum next { NEXT_UNSHARE, NEXT_SETNS, NEXT__FORK, NEXT_FORK, NEXT_CLONE, NEXT_COUNT };
+static const char *const names[NEXT_COUNT] = {"unshare", "setns", "_Fork", "fork", "clone"};
+static _Atomic(void *) functions[NEXT_COUNT];
+
+static int is_missing(void) {
+  errno = ENOSYS;
+  return -1;
+}
+
+__attribute__((constructor)) static void find_next(void) {
+  for (unsigned i = 0; i < NEXT_COUNT; i++) {
+    void *found = dlsym(RTLD_NEXT, names[i]);
+    atomic_store_explicit(&functions[i], found ? found : (void *)is_missing, memory_order_relaxed);
+  }
+}
+
+static void *next(enum next which) {
+  if (UNLIKELY(atomic_load_explicit(&functions[which], memory_order_relaxed) == NULL))
+    find_next();
+  return atomic_load_explicit(&functions[which], memory_order_relaxed);
+}
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int unshare(int flags) {
+  if (flags &
+      (CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND)) /* the others work with any number of threads */
+    background_stop();
+  return ((int (*)(int))next(NEXT_UNSHARE))(flags);
+}
+
+EXPORT int setns(int fd, int kind) {
+  background_stop();
+  return ((int (*)(int, int))next(NEXT_SETNS))(fd, kind);
+}
+
+EXPORT int _Fork(void) {
+  background_stop();
+  return ((int (*)(void))next(NEXT__FORK))();
+}
+
+#define FORKING_MAX 16u
+static _Atomic uintptr_t forking[FORKING_MAX]; /* addresses in threads that are in fork, others 0 */
+
+/* Where the thread stands in the list, or else may be put; FORKING_MAX: there is no room. */
+static unsigned forking_place(uintptr_t thread) {
+  unsigned place = FORKING_MAX;
+  for (unsigned i = FORKING_MAX; i-- > 0;) {
+    uintptr_t at = atomic_load_explicit(&forking[i], memory_order_relaxed);
+    if (at == thread)
+      return i;
+    if (at == 0)
+      place = i;
+  }
+  return place;
+}
+
+EXPORT int fork(void) {
+  int (*libc_fork)(void) = next(NEXT_FORK), (*libc__Fork)(void) = next(NEXT__FORK);
+  uintptr_t thread = (uintptr_t)&hak_thread, nobody = 0; /* a system call might meet a filter */
+  unsigned place = forking_place(thread);
+  if (place < FORKING_MAX && atomic_load_explicit(&forking[place], memory_order_relaxed) == thread)
+    return background_has_been() && libc__Fork != is_missing ? libc__Fork() : libc_fork();
+  bool is_noted = place < FORKING_MAX && atomic_compare_exchange_strong(&forking[place], &nobody, thread);
+  int child = libc_fork();
+  if (child == 0)
+    for (unsigned i = 0; i < FORKING_MAX; i++)
+      atomic_store_explicit(&forking[i], 0, memory_order_relaxed);
+  else if (is_noted)
+    atomic_store_explicit(&forking[place], 0, memory_order_relaxed);
+  return child;
+}
+
+/* The header's clone takes the last three where the flags ask for them. The C library's reads no others. */
+typedef int clone_function(int (*run)(void *), void *stack, int flags, void *argument, void *parent_id, void *storage,
+                           void *child_id);
+EXPORT clone_function hak_clone __asm__("clone");
+int hak_clone(int (*run)(void *), void *stack, int flags, void *argument, void *parent_id, void *storage,
+              void *child_id) {
+  if ((flags & CLONE_VM) == 0)
+    background_stop();
+  return ((clone_function *)next(NEXT_CLONE))(run, stack, flags, argument, parent_id, storage, child_id);
+}

@@ -1,0 +1,145 @@
+#include "heap/slow_path.h"
+
+#include "os/os.h"
+
+#define SPINS 200u         /* looks at those inside before the thread sleeps between two looks */
+#define LOOK_MS 1u         /* sleep between two looks */
+#define WAIT_MS 10000u     /* the longest slow path: a trim of a huge heap */
+#define WAIT_SELF_MS 20u   /* if those inside may wait for a lock of ours */
+#define PATIENCE_MS 1000u  /* of slow_path_begin_patiently */
+#define GATE_LOST 0x10000u /* more than there are forks at a time */
+
+static const _Atomic uint32_t always_alive = 1, never_alive = 0;
+
+struct gate gate = {.alive = &always_alive};
+static _Atomic(_Atomic uint32_t *) watch_word; /* NULL: none yet; in memory that a child finds zeroed */
+static _Atomic uint32_t lost_without_heap;     /* of those inside */
+
+static bool is_inside(const struct heap *heap) {
+  return atomic_load_explicit(&heap->inside, memory_order_seq_cst) != 0;
+}
+static bool is_lost(const struct heap *heap) { return atomic_load_explicit(&heap->lost, memory_order_relaxed); }
+
+static uint32_t own_share(void) { return (hak_thread & THREAD_WITHOUT_HEAP) != 0; }
+
+/* Somebody but the calling thread is inside, not counting those that were given up. *id: the first heap to look at, moved
+ * past those that were found outside: once the gate is shut, nobody comes in again. */
+static bool others_are_inside(uint32_t *id, bool with_lost) {
+  for (struct heap *heap; (heap = heap_from(*id, true)) != NULL; *id = heap->id + 1) {
+    if (heap != heap_current() && is_inside(heap) && (with_lost || !is_lost(heap)))
+      return true;
+    if (UNLIKELY(is_lost(heap)) && !is_inside(heap)) /* it came out after all */
+      atomic_store_explicit(&heap->lost, false, memory_order_relaxed);
+  }
+  uint32_t inside = atomic_load_explicit(&gate.inside_without_heap, memory_order_seq_cst);
+  uint32_t lost = atomic_load_explicit(&lost_without_heap, memory_order_relaxed);
+  if (UNLIKELY(lost > inside - own_share()))
+    atomic_store_explicit(&lost_without_heap, lost = inside - own_share(), memory_order_relaxed);
+  return inside > own_share() + (with_lost ? 0 : lost);
+}
+
+/* Those that could not be waited for are not waited for again, while they stay. */
+static void give_up(uint32_t id) {
+  for (struct heap *heap; (heap = heap_from(id, true)) != NULL; id = heap->id + 1)
+    if (heap != heap_current() && is_inside(heap))
+      atomic_store_explicit(&heap->lost, true, memory_order_relaxed);
+  atomic_store_explicit(&lost_without_heap,
+                        atomic_load_explicit(&gate.inside_without_heap, memory_order_relaxed) - own_share(),
+                        memory_order_relaxed);
+}
+
+bool gate_shut(void) {
+  hak_thread |= THREAD_FORKS;
+  if (atomic_fetch_add_explicit(&gate.shut, 1, memory_order_seq_cst) >= GATE_LOST)
+    return false;
+  bool interrupts = thread_is_busy();
+  uint64_t until_ms = os_milliseconds() + (interrupts ? WAIT_SELF_MS : WAIT_MS);
+  uint32_t id = 1;
+  for (unsigned looks = 0; others_are_inside(&id, false); looks++) {
+    if (looks < SPINS) {
+      os_spin_hint();
+    } else if (os_milliseconds() < until_ms) {
+      os_futex_wait_for(&gate.shut, atomic_load_explicit(&gate.shut, memory_order_relaxed), LOOK_MS);
+    } else {
+      if (!interrupts)
+        give_up(id);
+      return false;
+    }
+  }
+  hak_thread |= THREAD_FORKS_ALONE;
+  return true;
+}
+
+void gate_open(void) {
+  hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
+  uint32_t shut = atomic_load_explicit(&gate.shut, memory_order_relaxed);
+  while (
+      shut % GATE_LOST != 0 && /* 0 in the child of a handler's fork that interrupted this fork */
+      !atomic_compare_exchange_weak_explicit(&gate.shut, &shut, shut - 1, memory_order_release, memory_order_relaxed))
+    ;
+}
+
+/* A thread that is refused says for a moment that it is inside, which the child may have a copy of: so what gate_shut found
+ * holds, where that was asked. */
+bool gate_reset(void) {
+  uint32_t id = 1;
+  bool is_whole = atomic_load_explicit(&gate.shut, memory_order_relaxed) < GATE_LOST &&
+                  ((hak_thread & THREAD_FORKS_ALONE) != 0 || !others_are_inside(&id, true));
+  hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
+  _Atomic uint32_t *word = atomic_load_explicit(&watch_word, memory_order_relaxed);
+  atomic_store_explicit(&gate.inside_without_heap, own_share(), memory_order_relaxed);
+  if (word != NULL)
+    atomic_store_explicit(word, !thread_is_busy(), memory_order_relaxed);
+  else
+    atomic_store_explicit(&gate.alive, thread_is_busy() ? &never_alive : &always_alive, memory_order_relaxed);
+  atomic_store_explicit(&gate.shut, is_whole ? 0 : GATE_LOST, memory_order_release);
+  return is_whole;
+}
+
+bool slow_path_begin_patiently(void) {
+  uint64_t until_ms = os_milliseconds() + PATIENCE_MS;
+  while (!slow_path_begin()) {
+    uint32_t shut = atomic_load_explicit(&gate.shut, memory_order_relaxed);
+    if ((hak_thread & (THREAD_BUSY | THREAD_FORKS)) != 0 || shut >= GATE_LOST || os_milliseconds() > until_ms)
+      return false;
+    if (shut != 0)
+      os_futex_wait_for(&gate.shut, shut, LOOK_MS);
+  }
+  return true;
+}
+
+/* --- children that fork's handlers did not prepare --- */
+
+static void (*child_prepare)(void);
+
+void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
+
+bool gate_child_is_prepared(void) {
+  _Atomic uint32_t *word = atomic_load_explicit(&watch_word, memory_order_relaxed);
+  return word != NULL && atomic_load_explicit(word, memory_order_relaxed) != 0;
+}
+
+COLD void gate_child_noticed(void) {
+  if (child_prepare != NULL)
+    child_prepare();
+  else if (gate_reset()) /* before the library's constructor */
+    heaps_in_child();
+}
+
+/* Each thread comes this way first, the background thread always: with the second one a child may miss somebody. */
+static void watch_begin(void) {
+  _Atomic uint32_t *none = NULL, *word = os_map_for_this_process(os_page_bytes());
+  if (word == NULL) /* nobody notices such a child then */
+    return;
+  atomic_store_explicit(word, 1, memory_order_relaxed);
+  if (atomic_compare_exchange_strong_explicit(&watch_word, &none, word, memory_order_acq_rel, memory_order_relaxed))
+    atomic_store_explicit(&gate.alive, word, memory_order_release);
+  else
+    os_unmap(word, os_page_bytes());
+}
+
+COLD void gate_enter_without_heap(void) {
+  if (heap_count() > 0 && atomic_load_explicit(&watch_word, memory_order_relaxed) == NULL)
+    watch_begin();
+  atomic_fetch_add_explicit(&gate.inside_without_heap, 1, memory_order_seq_cst);
+}

@@ -1,0 +1,116 @@
+/* Children that no fork handler knows of, in a program with a big heap of which memory is given back: they allocate, free
+ * and end, and so does the parent after them.
+ *     raw _Fork     with a copy of the memory
+ *     raw vm        clone with CLONE_VM and CLONE_VFORK: in the parent's memory, while the parent waits
+ *     raw vfork     the same
+ * A child in the parent's memory comes before the parent is big, and is so itself: the thread that gives memory back must not
+ * be started there, or the parent never gets one.
+ * argv[2] on: options of hakmem, NAME=VALUE each, for the environment.
+ */
+#include <sched.h>
+#include <sys/wait.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+
+#define HEAP_BLOCKS 64000
+#define BLOCK_BYTES 1000
+#define CHILD_BLOCKS 20000
+#define WAIT_SECONDS 20.0
+
+static char *blocks[HEAP_BLOCKS], *childs[CHILD_BLOCKS];
+
+static void churn(char **list, int count, size_t bytes) {
+  for (int i = 0; i < count; i++) {
+    list[i] = t_malloc(bytes);
+    CHECK(list[i] != NULL);
+    memset(list[i], i, bytes);
+  }
+  for (int i = 0; i < count; i++) {
+    CHECK(list[i][bytes - 1] == (char)i);
+    t_free(list[i]);
+  }
+}
+
+static int be_child(void *unused) {
+  (void)unused;
+  alarm(10); /* who hangs is killed by that */
+  churn(childs, CHILD_BLOCKS, BLOCK_BYTES);
+  for (int i = 0; i < 20; i++)
+    t_free(t_malloc(1000000));
+  return 0;
+}
+
+extern pid_t _Fork(void) __attribute__((weak)); /* not in every libc */
+
+static void wait_for(pid_t child) {
+  int status = 0;
+  pid_t ended = 0;
+  CHECK(child >= 0);
+  for (double end = test_seconds() + WAIT_SECONDS; ended == 0 && test_seconds() < end; usleep(1000)) {
+    ended = waitpid(child, &status, WNOHANG);
+    CHECK(ended >= 0);
+  }
+  CHECK_SAY(ended == child, "it hangs");
+  CHECK_SAY(status == 0, "status 0x%x", status);
+}
+
+/* A program that does nothing gets small. */
+static void idle(void) {
+  churn(blocks, HEAP_BLOCKS, BLOCK_BYTES);
+  double end = test_seconds() + WAIT_SECONDS;
+  while (test_rss_kib() > HEAP_BLOCKS * (BLOCK_BYTES / 1000) / 2 && test_seconds() < end)
+    usleep(100000);
+  CHECK_SAY(test_seconds() < end, "%ld KiB stay resident", test_rss_kib());
+}
+
+static pid_t child_begin(const char *kind) {
+  static char stack[1 << 20] __attribute__((aligned(64)));
+  if (strcmp(kind, "vm") == 0)
+    return clone(be_child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+  pid_t child = strcmp(kind, "vfork") == 0 ? vfork() : _Fork();
+  if (child == 0)
+    _exit(be_child(NULL));
+  return child;
+}
+
+static void again(int argc, char **argv) {
+  if (argc <= 2 || getenv("TEST_AGAIN"))
+    return;
+  setenv("TEST_AGAIN", "1", 1);
+  for (int i = 2; i < argc; i++)
+    if (strchr(argv[i], '='))
+      CHECK(putenv(argv[i]) == 0);
+  execv("/proc/self/exe", argv);
+  test_skip("/proc/self/exe cannot be executed");
+}
+
+int main(int argc, char **argv) {
+  const char *kind = argc > 1 ? argv[1] : "_Fork";
+  again(argc, argv);
+  test_begin(argc, argv);
+  if (strcmp(kind, "_Fork") == 0 && _Fork == NULL)
+    test_skip("this libc has no _Fork");
+  if (strcmp(kind, "_Fork") != 0) {
+    wait_for(child_begin(kind));
+    if (argc == 2 && TEST_RSS_COUNTS)
+      idle();
+  }
+  for (int i = 0; i < HEAP_BLOCKS; i++) {
+    blocks[i] = t_malloc(BLOCK_BYTES);
+    CHECK(blocks[i] != NULL);
+    memset(blocks[i], i, BLOCK_BYTES);
+  }
+  for (long round = test_rounds(40, 10); round > 0; round--) {
+    churn(childs, CHILD_BLOCKS, BLOCK_BYTES); /* something is due to be given back */
+    wait_for(child_begin(kind));
+  }
+  pid_t child = fork(); /* whatever a child left behind, a fork must not wait for it */
+  if (child == 0)
+    _exit(be_child(NULL));
+  wait_for(child);
+  for (int i = 0; i < HEAP_BLOCKS; i++)
+    CHECK(blocks[i][BLOCK_BYTES - 1] == (char)i);
+  printf("raw %s: ok\n", kind);
+  return 0;
+}

@@ -1,0 +1,51 @@
+/* HAKMEM_LIMIT_MB: a request that does not fit is refused, and nobody else's with it. One thread asks for more than the
+ * limit all the time; the others together use a small part of it and get all they ask for. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "../reclaim/again.h"
+
+#define LIMIT_MB 256
+#define LIMIT_TEXT "256"
+#define MIB ((size_t)1 << 20)
+#define HOPELESS_BYTES ((size_t)4 << 40) /* nothing is given back for it, so that many can be asked for */
+#define THREADS 3
+#define LIVE 12
+#define BYTES_MAX ((size_t)900000)
+
+static _Atomic long working = THREADS, refused, asked;
+
+static void *uses_little(void *argument) {
+  uint64_t seed = (uintptr_t)argument + test_seed;
+  char *live[LIVE] = {NULL};
+  for (long step = test_rounds(150000, 10); step > 0; step--) {
+    unsigned i = (unsigned)(test_random(&seed) % LIVE);
+    t_free(live[i]);
+    live[i] = t_malloc(300000 + test_random(&seed) % (BYTES_MAX - 300000));
+    refused += live[i] == NULL;
+    asked++;
+  }
+  for (unsigned i = 0; i < LIVE; i++)
+    t_free(live[i]);
+  working--;
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  const char *const options[] = {"HAKMEM_LIMIT_MB", LIMIT_TEXT, NULL};
+  test_again_with(argv, options);
+  test_begin(argc, argv);
+  pthread_t threads[THREADS];
+  for (uintptr_t i = 0; i < THREADS; i++)
+    CHECK(pthread_create(&threads[i], NULL, uses_little, (void *)(i * 1000)) == 0);
+  while (working > 0) {
+    CHECK(t_malloc(2 * LIMIT_MB * MIB) == NULL);
+    for (int i = 0; i < 1000; i++)
+      CHECK(t_malloc(HOPELESS_BYTES) == NULL);
+  }
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+  CHECK_SAY(refused == 0, "%ld of %ld requests refused", refused, asked);
+  puts("limit refused: ok");
+  return 0;
+}

@@ -1,0 +1,80 @@
+/* The program has used up the mappings that the system allows a process: what was reserved before serves, in every set of
+ * options; what does not fit gets NULL. */
+#include <sys/mman.h>
+
+#include "../check.h"
+#include "../child.h"
+#include "../heap_api.h"
+
+#define PLACES 1000
+#define PAGES 140000
+#define REQUESTS 60000
+#define REFUSED_PERCENT_MAX 1
+
+static const char *const option_sets[][2] = {
+    {"HAKMEM_PROFILE", "balanced"}, {"HAKMEM_PROFILE", "speed"}, {"HAKMEM_PROFILE", "lean"},
+    {"HAKMEM_HUGE", "all"},         {"HAKMEM_HUGE", "off"},      {"HAKMEM_COUNT", "1"},
+};
+#define OPTION_SETS (sizeof option_sets / sizeof option_sets[0])
+
+static char *blocks[PLACES];
+
+/* Each page that gets other rights makes one mapping two more. */
+static void use_up_mappings(void) {
+  char *range = mmap(NULL, (size_t)PAGES * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(range != MAP_FAILED);
+  for (size_t i = 0; i < PAGES; i += 2)
+    if (mprotect(range + i * 4096, 4096, PROT_READ) != 0)
+      return;
+  test_skip("the system allows more mappings than this test makes");
+}
+
+static void work(const char *options) {
+  uint64_t seed = test_seed;
+  long refused = 0;
+  t_free(t_malloc(100));
+  use_up_mappings();
+  for (long step = 0; step < REQUESTS; step++) {
+    unsigned i = (unsigned)(test_random(&seed) % PLACES);
+    uint64_t draw = test_random(&seed) % 100;
+    size_t size = draw < 90   ? 16 + test_random(&seed) % 3000
+                  : draw < 99 ? 3000 + test_random(&seed) % 300000
+                              : 300000 + test_random(&seed) % 2000000;
+    t_free(blocks[i]);
+    blocks[i] = t_malloc(size);
+    if (blocks[i])
+      memset(blocks[i], 1, size);
+    else
+      refused++;
+  }
+  printf("no mappings, %s: %ld of %d refused\n", options, refused, REQUESTS);
+  fflush(stdout);
+  CHECK_SAY(refused <= REQUESTS / 100 * REFUSED_PERCENT_MAX, "%s: %ld of %d refused", options, refused, REQUESTS);
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  if (TEST_SANITIZED)
+    test_skip("a sanitizer needs mappings of its own");
+  const char *options = getenv("TEST_OPTIONS");
+  if (options) {
+    work(options);
+    return 0;
+  }
+  for (size_t i = 0; i < OPTION_SETS; i++) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      CHECK(setenv(option_sets[i][0], option_sets[i][1], 1) == 0);
+      CHECK(setenv("TEST_OPTIONS", option_sets[i][1], 1) == 0);
+      execv(argv[0], argv);
+      _exit(2);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+      test_skip("mappings cannot be used up here");
+    CHECK_SAY(status == 0, "%s=%s: status 0x%x", option_sets[i][0], option_sets[i][1], status);
+  }
+  return 0;
+}

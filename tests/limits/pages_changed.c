@@ -1,0 +1,35 @@
+/* A program that changed the pages of a block and freed it without changing them back: once free memory was given back
+ * to the system, whoever gets it can use it, the child of a fork too. */
+#include <sys/mman.h>
+
+#include "../child.h"
+#include "../heap_api.h"
+
+#define MIB ((size_t)1 << 20)
+
+static size_t size;
+
+static void use(void) {
+  for (int i = 0; i < 4; i++) {
+    char *block = t_malloc(size);
+    CHECK(block != NULL);
+    memset(block, 3, size);
+  }
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  for (size = 2 * MIB; size < 80 * MIB; size *= 2) {
+    for (int is_protected = 0; is_protected < 2; is_protected++) {
+      char *block = t_aligned_alloc(4096, size);
+      CHECK(block != NULL);
+      memset(block, 1, size);
+      CHECK((is_protected ? mprotect(block, size, PROT_NONE) : madvise(block, size, MADV_DONTFORK)) == 0);
+      t_free(block);
+      t_trim(0);
+      test_in_child(use);
+    }
+  }
+  puts("pages changed: ok");
+  return 0;
+}

@@ -1,0 +1,102 @@
+/* A large block that cannot grow where it lies moves without the address space of both places, and whatever is refused
+ * on the way, nothing stays behind.
+ *     realloc_moves limited    RLIMIT_AS leaves room for the difference only; afterwards for what is live
+ *     realloc_moves parts      the program locked or advised a part of the block: its pages cannot be moved
+ *     realloc_moves growing    as a list grows, by an eighth: nearly all of the limit can be used
+ */
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "../check.h"
+#include "../heap_api.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* Nothing right above a mapping: then it would grow where it lies. */
+static void pin_end(char *block) {
+  char *end = (char *)(((uintptr_t)block + t_usable_size(block) + 4095) & ~(uintptr_t)4095);
+  void *pin = mmap(end, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  CHECK(pin == end || (pin == MAP_FAILED && errno == EEXIST));
+}
+
+static void limit_to(size_t bytes_more) {
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+  limit.rlim_cur = (size_t)test_status_kib("VmSize:") * 1024 + bytes_more;
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+static void limited(void) {
+  const size_t before = 500 * MIB, after = 1000 * MIB;
+  long start_kib = test_status_kib("VmSize:");
+  char *block = t_malloc(before);
+  CHECK(block != NULL);
+  for (size_t i = 0; i < before; i += 4096)
+    block[i] = (char)(i >> 12);
+  pin_end(block);
+  limit_to(after - before + 16 * MIB);
+  errno = 4242;
+  block = t_realloc(block, after);
+  CHECK_SAY(block != NULL, "%zu MiB to %zu", before / MIB, after / MIB);
+  CHECK_SAY(errno == 4242, "errno %d", errno);
+  for (size_t i = 0; i < before; i += 4096)
+    CHECK(block[i] == (char)(i >> 12));
+  block[after - 1] = 1;
+  t_free(block);
+  t_trim(0);
+  long left_kib = test_status_kib("VmSize:") - start_kib;
+  CHECK_SAY(left_kib < 8 * 1024, "%ld KiB of address space are left", left_kib);
+}
+
+static void parts(void) {
+  const size_t bytes = 64 * MIB;
+  long most_kib = 0;
+  for (int round = 0; round < 12; round++) {
+    char *block = t_malloc(bytes);
+    CHECK(block != NULL);
+    memset(block, round, bytes);
+    pin_end(block);
+    CHECK(madvise(block + 8 * MIB, MIB, MADV_DONTDUMP) == 0);
+    if (round % 2)
+      CHECK(mlock(block + 32 * MIB, 8192) == 0);
+    block = t_realloc(block, 2 * bytes);
+    CHECK(block != NULL && block[0] == round && block[bytes - 1] == round);
+    t_free(block);
+    t_trim(0);
+    long now_kib = test_status_kib("VmSize:");
+    if (round < 4)
+      most_kib = now_kib > most_kib ? now_kib : most_kib;
+    else
+      CHECK_SAY(now_kib < most_kib + 64 * 1024, "%ld KiB of address space after %d rounds, %ld at first", now_kib,
+                round, most_kib);
+  }
+}
+
+static void growing(void) {
+  const size_t limit = 1000 * MIB;
+  limit_to(limit);
+  size_t bytes = 40 * MIB;
+  char *block = t_malloc(bytes), *longer;
+  while (block && (longer = t_realloc(block, bytes + bytes / 8)) != NULL) {
+    block = longer;
+    bytes += bytes / 8;
+    pin_end(block);
+  }
+  CHECK_SAY(bytes > limit / 10 * 8, "%zu MiB under a limit of %zu", bytes / MIB, limit / MIB);
+  t_free(block);
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  if (TEST_SANITIZED)
+    test_skip("a sanitizer maps memory of its own");
+  const char *mode = argc > 1 ? argv[1] : "limited";
+  if (strcmp(mode, "limited") == 0)
+    limited();
+  else if (strcmp(mode, "parts") == 0)
+    parts();
+  else
+    growing();
+  printf("realloc %s: ok\n", mode);
+  return 0;
+}

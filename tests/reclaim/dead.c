@@ -1,0 +1,58 @@
+/* Threads that freed all they had end, and then the program does nothing: what they left in their bins goes back, too. */
+#include <pthread.h>
+
+#include "again.h"
+
+#define THREADS 64
+#define ROUNDS 4
+#define BYTES_EACH ((size_t)8 << 20)
+#define SIZE_MAX_EACH ((size_t)32 << 10)
+#define SECONDS_MAX 30.0
+#define SHARE_PERCENT 8
+
+static pthread_barrier_t all_have;
+
+static void *work(void *seed_of) {
+  uint64_t seed = (uintptr_t)seed_of;
+  static __thread char *blocks[BYTES_EACH / 256];
+  for (int round = 0; round < ROUNDS; round++) {
+    size_t count = 0, bytes = 0;
+    for (; bytes < BYTES_EACH && count < sizeof blocks / sizeof *blocks; count++) {
+      size_t size = (size_t)1 << (4 + test_random(&seed) % 12);
+      blocks[count] = t_malloc(size);
+      CHECK(blocks[count] != NULL && size <= SIZE_MAX_EACH);
+      memset(blocks[count], 1, size);
+      bytes += size;
+    }
+    if (round == ROUNDS - 1)
+      pthread_barrier_wait(&all_have);
+    while (count > 0)
+      t_free(blocks[--count]);
+  }
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  const char *const options[] = {"HAKMEM_BACKGROUND", "on", NULL};
+  test_again_with(argv, options);
+  test_begin(argc, argv);
+  if (!TEST_RSS_COUNTS)
+    test_skip("RSS is not the heap's alone here");
+  pthread_t threads[THREADS];
+  CHECK(pthread_barrier_init(&all_have, NULL, THREADS + 1) == 0);
+  long start_kib = test_rss_kib();
+  for (uintptr_t i = 0; i < THREADS; i++)
+    CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
+  pthread_barrier_wait(&all_have);
+  long full_kib = test_rss_kib() - start_kib, kib = full_kib;
+  for (int i = 0; i < THREADS; i++)
+    CHECK(pthread_join(threads[i], NULL) == 0);
+  double start = test_seconds();
+  while (kib > full_kib * SHARE_PERCENT / 100 && test_seconds() - start < SECONDS_MAX) {
+    usleep(200000);
+    kib = test_rss_kib() - start_kib;
+  }
+  CHECK_SAY(kib <= full_kib * SHARE_PERCENT / 100, "%ld of %ld KiB stay", kib, full_kib);
+  printf("dead: ok, %ld of %ld KiB stay after %.1f s\n", kib, full_kib, test_seconds() - start);
+  return 0;
+}

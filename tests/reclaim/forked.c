@@ -1,0 +1,50 @@
+/* A program frees much, forks, and sleeps: the thread that would give the memory back has ended before the fork, and nothing
+ * calls for it again. The memory goes back all the same, in the parent and in a child that lives on. */
+#include "../child.h"
+#include "../heap_api.h"
+
+#define BLOCKS 100000
+#define BLOCK_BYTES 500
+#define IDLE_SECONDS 10.0
+#define LEFT_SHARE 5 /* of what was resident */
+
+static void *blocks[BLOCKS];
+
+static long resident_kib(void) {
+  long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file != NULL && fscanf(file, "%*s %ld", &pages) == 1);
+  fclose(file);
+  return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void sleep_until_small(const char *who, long from_kib) {
+  for (double end = test_seconds() + IDLE_SECONDS; test_seconds() < end; usleep(100000))
+    if (resident_kib() < from_kib / LEFT_SHARE)
+      return;
+  CHECK_SAY(0, "%s keeps %ld of %ld KiB", who, resident_kib(), from_kib);
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  for (int i = 0; i < BLOCKS; i++) {
+    blocks[i] = t_malloc(BLOCK_BYTES);
+    CHECK(blocks[i] != NULL);
+    memset(blocks[i], 1, BLOCK_BYTES);
+  }
+  long most_kib = resident_kib();
+  for (int i = 0; i < BLOCKS; i++)
+    t_free(blocks[i]);
+  usleep(200000);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    sleep_until_small("the child", most_kib);
+    _exit(0);
+  }
+  sleep_until_small("the parent", most_kib);
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  puts("forked: ok");
+  return 0;
+}

@@ -1,0 +1,93 @@
+"""The system calls of programs on hakmem, by strace, beside those on libc's malloc.
+
+    start.py LIBRARY PROGRAM GROWING DEPLOYMENT      PROGRAM takes `exit`, GROWING `grow`; DEPLOYMENT: docs/deployment.md
+
+A small program makes no call that it does not make on libc's malloc, but for memory; at its end, none at all. What a big
+one makes is what docs/deployment.md says. The judge is shown to see more: options that report something.
+"""
+import collections
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LIBRARY, PROGRAM, GROWING, DEPLOYMENT = sys.argv[1:5]
+MEMORY = {"mmap", "munmap", "mprotect", "madvise", "mremap", "brk"}
+ASKED_ONCE = {"prlimit64": 2}  # RLIMIT_AS and RLIMIT_DATA, with the first reservation; libc asks for another limit
+CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?([a-z_0-9]+)\(")
+failures = []
+
+
+def check(is_true, what):
+    if not is_true:
+        failures.append(what)
+        print("FAILED:", what)
+
+
+def lines_of(library, *words, **options):
+    """What strace saw after the loader had mapped the libraries."""
+    with tempfile.NamedTemporaryFile("r") as log:
+        command = ["strace", "-f", "-o", log.name, *words]
+        environment = {"PATH": os.environ["PATH"], **options}
+        if library:
+            command[1:1] = ["-E", f"LD_PRELOAD={library}"]
+        ended = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+        check(ended.returncode == 0, f"{words}: {ended.returncode} {ended.stderr}")
+        return log.read().splitlines()
+
+
+def calls(lines):
+    return collections.Counter(match.group(1) for line in lines if (match := CALL.match(line)))
+
+
+def more(ours, theirs):
+    """What ours has and theirs has not, in kind and in number."""
+    return {name: count - theirs[name] for name, count in ours.items() if count > theirs[name] and name not in MEMORY}
+
+
+def of_the_program(lines):
+    """From the end of the loader on: it unmaps its cache behind the last library."""
+    library = max(i for i, line in enumerate(lines) if "openat(" in line and ".so" in line)
+    return lines[next(i for i, line in enumerate(lines) if i > library and "munmap(" in line) :]
+
+
+def look_at_small():
+    plain, ours = (calls(of_the_program(lines_of(library, PROGRAM, "exit"))) for library in ("", LIBRARY))
+    found = more(ours, plain)
+    check(found == ASKED_ONCE or not found, f"a small program makes {found}")
+    loud = more(calls(of_the_program(lines_of(LIBRARY, PROGRAM, "exit", HAKMEM_STATS="text"))), plain)
+    check(len(loud) > 3, f"the judge sees no reports: {loud}")
+
+
+def look_at_end():
+    """Between the last write of the program and its end."""
+    lines = lines_of(LIBRARY, PROGRAM, "exit")
+    written = max(i for i, line in enumerate(lines) if " ok" in line)
+    check(len(lines) - written <= 3, f"at the end: {lines[written:]}")
+
+
+def look_at_big():
+    with open(DEPLOYMENT) as file:
+        page = file.read()
+    section = page[page.index("- **seccomp") :]
+    section = section[: section.index("\n- **")]
+    promised = set(re.findall(r"`([a-z_0-9]+)`", section))
+    plain, ours = (calls(of_the_program(lines_of(library, GROWING, "grow"))) for library in ("", LIBRARY))
+    found = set(more(ours, plain))
+    check(found <= promised, f"docs/deployment.md lacks {found - promised}")
+    check(found & {"openat", "read"}, f"the judge saw no files being read: {found}")
+
+
+if shutil.which("strace") is None:
+    print("strace is not installed")
+    sys.exit(77)
+if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
+    print("strace may not trace here")
+    sys.exit(77)
+look_at_small()
+look_at_end()
+look_at_big()
+print("start:", "ok" if not failures else f"{len(failures)} failed")
+sys.exit(bool(failures))

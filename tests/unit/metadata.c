@@ -1,0 +1,125 @@
+/* Metadata: pieces do not overlap and keep their contents while others are given, trims join and give back what is free,
+ * and what is there for good is zero. Control `wide`: a purge that takes a page too many. */
+#include "unit.h"
+
+#include "map/metadata.h"
+#include "os/os.h"
+
+#define PIECES 4000
+#define STEPS 60000
+#define STEPS_A_TRIM 6000
+#define KIB ((size_t)1024)
+
+static bool is_wide;
+
+bool __real_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size) {
+  return __real_os_purge(address, size + (is_wide ? os_page_bytes() : 0));
+}
+
+static struct {
+  unsigned char *at;
+  unsigned order;
+  unsigned char mark;
+} pieces[PIECES];
+
+static void fill(unsigned i, uint64_t *seed) {
+  unsigned draw = (unsigned)(unit_random(seed) % 100);
+  pieces[i].order = METADATA_ORDER_MIN + (draw < 90 ? draw % 6 : draw % (METADATA_ORDER_MAX - METADATA_ORDER_MIN + 1));
+  pieces[i].at = metadata_take(pieces[i].order);
+  pieces[i].mark = (unsigned char)unit_random(seed);
+  assert_non_null(pieces[i].at);
+  assert_int_equal((uintptr_t)pieces[i].at % CACHE_LINE, 0);
+  memset(pieces[i].at, pieces[i].mark, (size_t)1 << pieces[i].order);
+}
+
+static void drop(unsigned i) {
+  for (size_t b = 0; b < (size_t)1 << pieces[i].order; b++)
+    if (pieces[i].at[b] != pieces[i].mark)
+      fail_msg("byte %zu of a piece of order %u has changed", b, pieces[i].order);
+  metadata_give(pieces[i].at, pieces[i].order);
+  pieces[i].at = NULL;
+}
+
+static void pieces_keep_what_is_in_them(void **state) {
+  (void)state;
+  uint64_t seed = UNIT_SEED;
+  for (unsigned step = 1; step <= STEPS; step++) {
+    unsigned i = (unsigned)(unit_random(&seed) % PIECES);
+    if (pieces[i].at)
+      drop(i);
+    else
+      fill(i, &seed);
+    if (step % STEPS_A_TRIM == 0)
+      metadata_trim();
+    if (step % 1000 == 0) {
+      unsigned char *zero = metadata_take_forever(3000);
+      assert_non_null(zero);
+      for (unsigned b = 0; b < 3000; b++)
+        assert_int_equal(zero[b], 0);
+      memset(zero, 1, 3000);
+    }
+  }
+  for (unsigned i = 0; i < PIECES; i++)
+    if (pieces[i].at)
+      drop(i);
+}
+
+static void a_trim_gives_back_what_is_free(void **state) {
+  (void)state;
+  static void *many[20000];
+  metadata_trim();
+  size_t before = metadata_bytes();
+  for (unsigned i = 0; i < 20000; i++) {
+    many[i] = metadata_take(10);
+    assert_non_null(many[i]);
+    memset(many[i], 1, 1024);
+  }
+  assert_true(metadata_bytes() >= before + 10000 * KIB);
+  for (unsigned i = 0; i < 20000; i++)
+    metadata_give(many[i], 10);
+  assert_true(metadata_free_bytes() >= 20000 * KIB);
+  assert_true(metadata_trim() >= 15000 * KIB);
+  assert_true(metadata_bytes() <= before + 1024 * KIB);
+  assert_true(metadata_free_bytes() <= 64 * KIB); /* of the start area */
+}
+
+/* One piece of each chunk is in use: the chunks stay, their pages do not. */
+static void a_trim_reaches_between_pieces(void **state) {
+  (void)state;
+  enum { COUNT = 200 };
+  static void *many[COUNT], *single[COUNT];
+  for (unsigned i = 0; i < COUNT; i++) {
+    many[i] = metadata_take(METADATA_ORDER_MAX);
+    single[i] = metadata_take(METADATA_ORDER_MIN);
+    assert_non_null(many[i]);
+    memset(many[i], 1, (size_t)1 << METADATA_ORDER_MAX);
+    memset(single[i], 2, (size_t)1 << METADATA_ORDER_MIN);
+  }
+  for (unsigned i = 0; i < COUNT; i++)
+    metadata_give(many[i], METADATA_ORDER_MAX);
+  assert_true(metadata_trim() >= COUNT * 100 * KIB);
+  size_t before = metadata_bytes();
+  for (unsigned i = 0; i < COUNT; i++) { /* as smaller ones */
+    many[i] = metadata_take(METADATA_ORDER_MAX - 4);
+    assert_non_null(many[i]);
+    memset(many[i], 1, (size_t)1 << (METADATA_ORDER_MAX - 4));
+  }
+  assert_int_equal(metadata_bytes(), before);
+  for (unsigned i = 0; i < COUNT; i++) {
+    assert_int_equal(*(unsigned char *)single[i], 2);
+    metadata_give(single[i], METADATA_ORDER_MIN);
+    metadata_give(many[i], METADATA_ORDER_MAX - 4);
+  }
+}
+
+int main(int argc, char **argv) {
+  is_wide = argc > 1 && strcmp(argv[1], "wide") == 0;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pieces_keep_what_is_in_them),
+      cmocka_unit_test(a_trim_gives_back_what_is_free),
+      cmocka_unit_test(a_trim_reaches_between_pieces),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* step: a signal handler that allocates, frees and resizes after each single instruction of the slow paths. The processor
+ * traps after each instruction; the handler acts whenever its thread is in a slow path. Afterwards every block of the
+ * program and of the handler has its own content, no block was lost, and the structures are whole.
+ *
+ * Promised is nothing for the few instructions of the fast path that move a bin's top: there the handler does nothing.
+ *
+ * Positive control: with `open` the handler finds the bins as the slow path left them at that instruction. The test must
+ * fail then. */
+#include "unit.h"
+
+#include "heap/deferred.h"
+#include "large/large.h"
+#include "map/page_map.h"
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(HAK_TSAN)
+
+static bool is_open;
+static bool is_armed;
+static volatile long steps, acts;
+
+/* Another step is not taken in the handler: the kernel clears the flag for it. */
+static inline void step_begin(void) {
+  if (is_armed)
+    __asm__ volatile("sub $128, %%rsp; pushfq; orq $0x100, (%%rsp); popfq; add $128, %%rsp" ::: "memory", "cc");
+}
+static inline void step_end(void) {
+  __asm__ volatile("sub $128, %%rsp; pushfq; andq $~0x100, (%%rsp); popfq; add $128, %%rsp" ::: "memory", "cc");
+}
+
+/* --- the handler's blocks --- */
+
+#define KEPT 256u
+static struct kept {
+  unsigned char *block;
+  size_t size;
+  unsigned char mark;
+} kept[KEPT];
+
+static void drop(struct kept *k) {
+  for (size_t i = 0; i < k->size; i += i < 64 ? 1 : 509)
+    if (k->block[i] != k->mark) {
+      dprintf(2, "the handler's block of %zu bytes lost its content\n", k->size);
+      _exit(9);
+    }
+  hak_free(k->block);
+  k->block = NULL;
+}
+
+static void keep(struct kept *k, size_t size, unsigned char mark) {
+  k->block = hak_malloc(size);
+  if (k->block == NULL || hak_usable_size(k->block) < size)
+    _exit(8);
+  k->size = size;
+  k->mark = mark;
+  memset(k->block, mark, size);
+}
+
+#define EARLY 512u
+static unsigned char *early[EARLY]; /* the program's, which the handler frees */
+static unsigned early_count;
+
+static void act(void) {
+  static const size_t sizes[] = {24, 100, 100, 48, 200, 16, 640, 100, 48};
+  struct kept *k = &kept[acts % KEPT];
+  if (k->block)
+    drop(k);
+  keep(k, sizes[acts % (sizeof sizes / sizeof sizes[0])], (unsigned char)(0x80 | acts));
+  if (acts % 64 == 3) {
+    k->block = hak_realloc(k->block, k->size * 2);
+    if (k->block == NULL)
+      _exit(8);
+    memset(k->block, k->mark, k->size *= 2);
+  }
+  if (acts % 16384 == 5) { /* a large one */
+    drop(k);
+    keep(k, acts % 3 ? 300000 : 17000, k->mark);
+  }
+  if (acts % 1021 == 7 && early_count > 0)
+    hak_free(early[--early_count]);
+  acts++;
+}
+
+static void on_step(int number) {
+  (void)number;
+  steps++;
+  if (!thread_is_busy())
+    return;
+  int kept_errno = errno;
+  if (is_open) {
+    uintptr_t thread = hak_thread;
+    struct hak_front *self = hak_self;
+    hak_self = heap_current() ? &heap_current()->front : self;
+    act();
+    hak_self = self;
+    hak_thread = thread;
+  } else {
+    act();
+  }
+  errno = kept_errno;
+}
+
+/* --- what it interrupts --- */
+
+#define LIVE 300u
+static unsigned char *live[LIVE];
+static size_t live_size[LIVE];
+
+/* A trap takes long: only calls that take the slow path are made in steps. */
+static bool malloc_is_slow(size_t size) {
+  return size > HAK_SMALL_MAX || hak_self->bins[hak_class_of(size)].top[-1] == NULL;
+}
+static bool free_is_slow(void *block) {
+  uint32_t offset = map_entry(block) ^ hak_self->key;
+  struct hak_bin *bin = (struct hak_bin *)(void *)((char *)hak_self->bins + offset);
+  return offset >= HAK_ENTRY_END || bin->top == bin->end;
+}
+
+static void *stepped_malloc(size_t size) {
+  bool is_slow = malloc_is_slow(size);
+  if (is_slow)
+    step_begin();
+  void *block = hak_malloc(size);
+  if (is_slow)
+    step_end();
+  return block;
+}
+
+static void stepped_free(void *block) {
+  bool is_slow = free_is_slow(block);
+  if (is_slow)
+    step_begin();
+  hak_free(block);
+  if (is_slow)
+    step_end();
+}
+
+static void put(unsigned i, size_t size) {
+  live[i] = stepped_malloc(size);
+  live_size[i] = size;
+  if (live[i] == NULL)
+    _exit(8);
+  memset(live[i], (int)(i & 0x7f), size < 64 ? size : 64);
+}
+
+static void take(unsigned i) {
+  for (size_t b = 0; b < live_size[i] && b < 64; b++)
+    if (live[i][b] != (i & 0x7f)) {
+      dprintf(2, "the program's block of %zu bytes lost its content\n", live_size[i]);
+      _exit(9);
+    }
+  stepped_free(live[i]);
+  live[i] = NULL;
+}
+
+/* Refills, growing bins, overflows, flushes, slabs that open and close. */
+static void small_ones(void) {
+  for (unsigned i = 0; i < LIVE; i++)
+    put(i, i % 5 ? 100 : i % 2 ? 3000 : 24);
+  for (unsigned i = 0; i < LIVE; i++)
+    take(i);
+}
+
+static void large_ones(void) {
+  for (unsigned i = 0; i < 6; i++)
+    put(i, 300000 + i * 70000);
+  step_begin();
+  live[5] = hak_realloc(live[5], live_size[5] + 70000); /* the last one grows where it lies */
+  step_end();
+  if (live[5] == NULL)
+    _exit(8);
+  for (unsigned i = 0; i < 6; i++)
+    take(i);
+  put(0, (size_t)33 << 20); /* a mapping */
+  take(0);
+}
+
+static void of_another_heap(void) {
+  struct heap *own = heap_current();
+  struct heap *other = unit_heap_attach();
+  for (unsigned i = 0; i < LIVE; i++)
+    put(i, 100);
+  unit_heap_become(own);
+  for (unsigned i = 0; i < LIVE; i++)
+    take(i);
+  unit_heap_become(other);
+  small_ones();
+  unit_heap_become(own);
+}
+
+static void count(const char *value) {
+  unit_option("HAKMEM_COUNT", value);
+  tally_apply();
+  small_ones();
+}
+
+static void scenario(void *unused) {
+  (void)unused;
+  alarm(300);
+  unit_option("HAKMEM_PROFILE", "lean"); /* gives back at once */
+  unit_option("HAKMEM_BACKGROUND", "off");
+  for (early_count = 0; early_count < EARLY; early_count++)
+    early[early_count] = hak_malloc(early_count % 3 ? 100 : 2000);
+  signal(SIGTRAP, on_step);
+  is_armed = true;
+  small_ones();
+  small_ones();
+  large_ones();
+  step_begin();
+  hak_trim(0);
+  step_end();
+  of_another_heap();
+  count("1");
+  count("0");
+  is_armed = false;
+  for (unsigned i = 0; i < KEPT; i++)
+    if (kept[i].block)
+      drop(&kept[i]);
+  while (early_count > 0)
+    hak_free(early[--early_count]);
+  small_ones();
+  hak_trim(0);
+  if (deferred_waits())
+    _exit(7);
+#ifdef HAK_DEBUG
+  for (uint32_t id = 1; id <= heap_count(); id++)
+    if (!heap_is_valid(heap_by_id(id)))
+      _exit(6);
+  if (!superslabs_are_valid() || !extents_are_valid())
+    _exit(6);
+#endif
+  size_t taken = 0;
+  for (uint32_t id = 1; id <= heap_count(); id++) {
+    unit_heap_become(heap_by_id(id));
+    hak_trim(0);
+  }
+  for (uint32_t id = 1; id <= heap_count(); id++)
+    taken += slab_set_taken_bytes(&heap_by_id(id)->slabs);
+  if (taken != 0) {
+    dprintf(2, "%zu bytes of blocks were lost\n", taken);
+    _exit(5);
+  }
+  if (acts < 10000) {
+    dprintf(2, "only %ld steps of %ld were in slow paths\n", acts, steps);
+    _exit(4);
+  }
+}
+
+static void a_handler_may_act_at_each_instruction(void **state) {
+  (void)state;
+  char said[512];
+  int status = unit_in_child(scenario, NULL, said, sizeof said);
+  assert_string_equal(said, "");
+  assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv) {
+  (void)argv;
+  is_open = argc > 1;
+  unit_alone();
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_handler_may_act_at_each_instruction)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#else
+int main(void) {
+  puts("the processor's trap after each instruction is used on x86-64, without sanitizers");
+  return 77;
+}
+#endif
