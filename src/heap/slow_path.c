@@ -114,9 +114,11 @@ static void (*child_prepare)(void);
 
 void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
 
+/* An emulator may ignore MADV_WIPEONFORK, so the word alone does not prove it: gate_reset also leaves the gate open or lost. */
 bool gate_child_is_prepared(void) {
   _Atomic uint32_t *word = atomic_load_explicit(&watch_word, memory_order_relaxed);
-  return word != NULL && atomic_load_explicit(word, memory_order_relaxed) != 0;
+  return word != NULL && atomic_load_explicit(word, memory_order_relaxed) != 0 &&
+         atomic_load_explicit(&gate.shut, memory_order_relaxed) % GATE_LOST == 0;
 }
 
 COLD void gate_child_noticed(void) {
