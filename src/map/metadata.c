@@ -218,8 +218,11 @@ static size_t chunk_trim(struct chunk *chunk) {
       break;
     char *at = (char *)chunk + first * CACHE_LINE, *end = (char *)chunk + line * CACHE_LINE;
     char *pages = (char *)round_up((uintptr_t)at, page), *pages_end = (char *)round_down((uintptr_t)end, page);
-    if (pages < pages_end && pages_purge(pages, (size_t)(pages_end - pages)) != PURGE_REFUSED)
-      given_back += (size_t)(pages_end - pages);
+    if (pages < pages_end) {
+      size_t resident = os_resident_bytes(pages, (size_t)(pages_end - pages)); /* an earlier trim may have taken them */
+      if (pages_purge(pages, (size_t)(pages_end - pages)) != PURGE_REFUSED)
+        given_back += resident;
+    }
     lock_take(&metadata.lock);
     leave(at, end);
     lock_give(&metadata.lock);
