@@ -1,7 +1,7 @@
 /* stats.h: what the allocator counts, and the structs that hakmem.h gives out.
  *
- * The rows below are the one table: the structs' fields, the JSON and OpenMetrics reports, malloc_info, docs/stats.md and
- * docs/stats.schema.json follow from it. All numbers are of the whole process and 64 bits wide.
+ * The rows below are the one table: the structs' fields, the JSON and OpenMetrics reports, malloc_info, docs/stats.md
+ * and docs/stats.schema.json follow from it. All numbers are of the whole process and 64 bits wide.
  *   ROW(group, name, kind, unit, sentence)
  *   GAUGE    a state: may fall
  *   COUNTER  events so far: never falls

@@ -15,7 +15,7 @@ from lab.show import documents, quoted
 MEASURED = ("README.md", "docs/comparison.md")  # every figure of these stands in a block
 # What looks like a figure and is none, with the reason.
 ALLOWED = {
-    "README.md": {"2.10": "gperftools' version; its library's name does not tell"},
+    "README.md": {},
     "docs/comparison.md": {
         "3.4": "mimalloc's version", "2.10": "gperftools' version", "2.36": "glibc's version", "2.43": "glibc's version",
         "0.1": "a default: seconds of a profile's delay",
