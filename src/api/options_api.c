@@ -3,9 +3,9 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "budget/usage.h"
 #include "hakmem/hakmem.h"
 #include "heap/heap.h"
-#include "map/usage.h"
 #include "reclaim/background.h"
 
 #include <errno.h>

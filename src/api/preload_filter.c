@@ -2,7 +2,7 @@
  * does. So what hakmem has to read is read before the program installs a filter, and nothing but memory calls is made
  * afterwards (os/filter.h). Programs install filters by prctl, by libseccomp, which calls syscall, or by syscall. Code
  * that enters the kernel by an instruction of its own is not seen. */
-#include "map/usage.h"
+#include "budget/usage.h"
 #include "os/filter.h"
 #include "reclaim/background.h"
 

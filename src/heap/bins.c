@@ -3,8 +3,8 @@
 
 #include "base/options.h"
 #include "base/probe.h"
-#include "map/metadata.h"
 #include "os/fault.h"
+#include "pages/metadata.h"
 #include "policy/purge_policy.h"
 
 #include <string.h>

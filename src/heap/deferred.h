@@ -5,7 +5,7 @@
 #ifndef HAK_HEAP_DEFERRED_H
 #define HAK_HEAP_DEFERRED_H
 
-#include "map/page_map.h"
+#include "pages/page_map.h"
 
 /* A live block of a slab or a live large object. entry: the block's. */
 void deferred_push(void *block, uint32_t entry);

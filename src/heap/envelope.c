@@ -6,9 +6,9 @@
  * protocol exhaustively. */
 #include "base/probe.h"
 #include "heap/heap.h"
-#include "map/metadata.h"
-#include "map/page_map.h"
 #include "os/fault.h"
+#include "pages/metadata.h"
+#include "pages/page_map.h"
 
 #define ENVELOPE_SLOTS 124u
 #define ENVELOPE_ORDER 10u

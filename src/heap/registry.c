@@ -2,11 +2,11 @@
 #include "heap/heap.h"
 
 #include "base/options.h"
+#include "budget/usage.h"
 #include "heap/slow_path.h"
-#include "map/metadata.h"
-#include "map/page_map.h"
-#include "map/usage.h"
 #include "os/fault.h"
+#include "pages/metadata.h"
+#include "pages/page_map.h"
 
 #include <string.h>
 

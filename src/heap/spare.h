@@ -11,7 +11,7 @@
 #ifndef HAK_HEAP_SPARE_H
 #define HAK_HEAP_SPARE_H
 
-#include "map/page_map.h"
+#include "pages/page_map.h"
 
 /* At least `size` bytes at a multiple of `alignment`, a power of two. cls: the size's class, 0: a large object. NULL when
  * memory is out. Usable bytes of a small one are those of its class. */

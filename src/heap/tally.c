@@ -2,8 +2,8 @@
 
 #include "base/options.h"
 #include "heap/slow_path.h"
-#include "map/metadata.h"
 #include "os/os.h"
+#include "pages/metadata.h"
 
 #define NO_SAMPLE (INT64_MAX / 2)
 

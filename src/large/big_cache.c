@@ -1,13 +1,13 @@
 #include "large/big_cache.h"
 
 #include "base/probe.h"
-#include "map/extent.h"
-#include "map/metadata.h"
-#include "map/page_map.h"
-#include "map/usage.h"
+#include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "pages/extent.h"
+#include "pages/metadata.h"
+#include "pages/page_map.h"
 
 #define BUCKETS_MIN 256u
 #define BUCKETS_MAX 65536u

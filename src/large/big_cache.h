@@ -38,7 +38,7 @@ struct large {
 
 static inline size_t large_range_bytes(const struct large *range) { return range->units * UNIT_BYTES; }
 
-/* Classes of length (map/extent.h); the last one has all that are longer, too. */
+/* Classes of length (pages/extent.h); the last one has all that are longer, too. */
 #define LARGE_CLASSES 208u
 unsigned large_class_of(size_t units);
 
@@ -52,7 +52,7 @@ bool site_is_steady(uint32_t site, unsigned class);
 /* keep: who decides how long the range stays (policy/keep_policy.h). False if there is no memory for the table. */
 bool big_cache_put(struct large *range, unsigned keep);
 
-/* The following take ranges out; their bytes are in transit then (map/usage.h), the caller settles them. Their move
+/* The following take ranges out; their bytes are in transit then (budget/usage.h), the caller settles them. Their move
  * ends where they are counted next; that into the cache ends here. */
 
 /* A range of at least `bytes`, and hardly more than an eighth longer, at a multiple of `alignment`; NULL

@@ -2,15 +2,15 @@
 
 #include "base/options.h"
 #include "base/probe.h"
+#include "budget/usage.h"
 #include "large/big_cache.h"
 #include "large/large_sites.h"
 #include "learn/learned.h"
-#include "map/extent.h"
-#include "map/huge.h"
-#include "map/page_map.h"
-#include "map/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "pages/extent.h"
+#include "pages/huge.h"
+#include "pages/page_map.h"
 
 #include <string.h>
 
@@ -29,7 +29,7 @@ static struct {
   _Atomic uint64_t evictions;
 } large;
 
-/* Who sees a sum changed sees the move begun (map/usage.h). */
+/* Who sees a sum changed sees the move begun (budget/usage.h). */
 static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel); }
 static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
 

@@ -1,6 +1,6 @@
 /* large.h: objects above HAK_SMALL_MAX, or aligned more than a class can be.
  *
- * Up to 32 MiB they are extents (map/extent.h), shared by all threads with the superslabs; above, and
+ * Up to 32 MiB they are extents (pages/extent.h), shared by all threads with the superslabs; above, and
  * where an object has to grow beyond its extent, mappings of their own, which can grow by moving pages.
  * Freed ranges wait in the BigCache (large/big_cache.h). Thread-safe; no lock is held over system calls
  * but for those of an arena.

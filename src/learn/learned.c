@@ -1,9 +1,9 @@
 #include "learn/learned.h"
 
-#include "map/metadata.h"
 #include "os/lock.h"
 #include "os/module.h"
 #include "os/os.h"
+#include "pages/metadata.h"
 
 #include <string.h>
 

@@ -11,8 +11,8 @@
 #define HAK_PROFILE_PROFILE_H
 
 #include "heap/heap.h"
-#include "map/page_map.h"
 #include "os/file.h"
+#include "pages/page_map.h"
 #include "profile/samples.h"
 
 /* A profile begins, empty, with a sample each interval bytes (1: every allocation). False: no memory. */

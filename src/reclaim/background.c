@@ -1,8 +1,8 @@
 #include "reclaim/background.h"
 
 #include "base/options.h"
+#include "budget/usage.h"
 #include "heap/slow_path.h"
-#include "map/usage.h"
 #include "os/cgroup.h"
 #include "os/filter.h"
 #include "os/module.h"

@@ -2,15 +2,15 @@
 
 #include "base/options.h"
 #include "base/probe.h"
+#include "budget/usage.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
-#include "map/extent.h"
-#include "map/metadata.h"
-#include "map/superslab.h"
-#include "map/usage.h"
 #include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "pages/extent.h"
+#include "pages/metadata.h"
+#include "pages/superslab.h"
 #include "policy/limit_policy.h"
 
 #define FREE_BYTES_MIN ((size_t)1 << 20)      /* less is not worth a look */

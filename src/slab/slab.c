@@ -1,11 +1,11 @@
 #include "slab/slab.h"
 
+#include "budget/usage.h"
 #include "learn/learned.h"
-#include "map/page_map.h"
-#include "map/superslab.h"
-#include "map/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "pages/page_map.h"
+#include "pages/superslab.h"
 
 /* An empty slab up to this length stays open if its class has no other free block: programs that
  * hover around a slab's edge would open and close one all the time. */

@@ -1,6 +1,6 @@
-"""The layers of src/: who may include whom.
+"""The layers of src/ and observe/: who may include whom.
 
-    layers.py ROOT       judges ROOT/src and ROOT/include
+    layers.py ROOT       judges ROOT/src, ROOT/observe, ROOT/tools and ROOT/include
 
 A file includes its own folder and folders below; slab and large do not see each other; policy includes base
 only; the operating system is entered from os alone. A call graph without cycles follows from the first.
@@ -16,16 +16,17 @@ BELOW = {
     "base": set(),
     "os": {"base"},
     "policy": {"base"},
-    "map": {"policy", "os", "base"},
-    "learn": {"map", "policy", "os", "base"},
-    "slab": {"learn", "map", "policy", "os", "base"},
-    "large": {"learn", "map", "policy", "os", "base"},
-    "heap": {"slab", "large", "learn", "map", "policy", "os", "base"},
-    "profile": {"heap", "slab", "large", "learn", "map", "policy", "os", "base"},
-    "reclaim": {"profile", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
-    "telemetry": {"reclaim", "profile", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
-    "api": {"telemetry", "reclaim", "profile", "heap", "slab", "large", "learn", "map", "policy", "os", "base"},
+    "budget": {"policy", "os", "base"},
+    "pages": {"budget", "policy", "os", "base"},
+    "learn": {"pages", "budget", "policy", "os", "base"},
+    "slab": {"learn", "pages", "budget", "policy", "os", "base"},
+    "large": {"learn", "pages", "budget", "policy", "os", "base"},
 }
+BELOW["heap"] = BELOW["slab"] | {"slab", "large"}
+BELOW["profile"] = BELOW["heap"] | {"heap"}
+BELOW["reclaim"] = BELOW["profile"] | {"profile"}
+BELOW["telemetry"] = BELOW["reclaim"] | {"reclaim"}
+BELOW["api"] = BELOW["telemetry"] | {"telemetry"}
 # Programs, not layers: they may see everything.
 PROGRAMS = {"tools"}
 
@@ -91,19 +92,20 @@ CONTROLS = [
     ("src/large/a.h", '#include "slab/slab.h"\n', "large includes slab/slab.h"),
     ("src/policy/a.c", '#include "os/os.h"\n', "policy includes os/os.h"),
     ("src/policy/a.c", "#include <time.h>\n", "policy includes <time.h>"),
+    ("src/budget/a.c", '#include "pages/extent.h"\n', "budget includes pages/extent.h"),
     ("src/heap/a.c", '#include "telemetry/stats.h"\n', "heap includes telemetry/stats.h"),
     ("src/heap/a.c", '#include "reclaim/reclaim.h"\n', "heap includes reclaim/reclaim.h"),
     ("src/heap/a.c", '#include "profile/samples.h"\n', "heap includes profile/samples.h"),
     ("src/reclaim/a.c", '#include "telemetry/stats.h"\n', "reclaim includes telemetry/stats.h"),
     ("src/heap/a.c", '#include "../api/alloc.h"\n', "includes ../api/alloc.h"),
-    ("src/map/a.c", "#include <sys/mman.h>\n", "map includes <sys/mman.h>"),
-    ("src/map/a.c", "void f(void) { madvise(0, 0, 0); }\n", "map calls madvise"),
+    ("src/pages/a.c", "#include <sys/mman.h>\n", "pages includes <sys/mman.h>"),
+    ("src/pages/a.c", "void f(void) { madvise(0, 0, 0); }\n", "pages calls madvise"),
     ("src/extra/a.c", "\n", "no layer called extra"),
     ("include/hakmem/a.h", '#include "base/words.h"\n', "a public header includes base/words.h"),
 ]
 INNOCENT = {
     "src/heap/a.c": '#include "heap/heap.h"\n#include "slab/slab.h"\n/* madvise() is os\'s. */\nvoid os_write(int);\n',
-    "src/reclaim/a.c": '#include "heap/heap.h"\n#include "large/large.h"\n#include "map/extent.h"\n',
+    "src/reclaim/a.c": '#include "heap/heap.h"\n#include "large/large.h"\n#include "pages/extent.h"\n',
     "src/telemetry/a.c": '#include "reclaim/reclaim.h"\n',
     "src/os/a.c": "#include <sys/mman.h>\nvoid f(void) { madvise(0, 0, 0); }\n",
 }

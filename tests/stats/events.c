@@ -8,9 +8,9 @@
 #include <hakmem/hakmem.h>
 
 #include "heap/slow_path.h"
-#include "map/metadata.h"
-#include "map/superslab.h"
 #include "os/os.h"
+#include "pages/metadata.h"
+#include "pages/superslab.h"
 
 #include <pthread.h>
 #include <sys/wait.h>

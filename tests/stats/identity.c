@@ -11,8 +11,8 @@
 
 #ifdef TEST_CORE
 #include "large/large.h"
-#include "map/extent.h"
-#include "map/superslab.h"
+#include "pages/extent.h"
+#include "pages/superslab.h"
 
 static const char *lie = "";
 

@@ -1,10 +1,10 @@
 /* big_cache: whose range is taken, how long the table gets, bytes and age, against a shadow. */
 #include "unit.h"
 
+#include "budget/usage.h"
 #include "large/big_cache.h"
-#include "map/page_map.h"
-#include "map/usage.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 #include <time.h>
 

@@ -6,9 +6,9 @@
  */
 #include "unit.h"
 
-#include "map/page_map.h"
-#include "map/usage.h"
+#include "budget/usage.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 #include <time.h>
 

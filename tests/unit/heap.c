@@ -1,9 +1,9 @@
 /* heap: bins that grow and shrink, envelopes and inboxes, heaps of dead threads. */
 #include "unit.h"
 
-#include "map/metadata.h"
-#include "map/page_map.h"
 #include "os/os.h"
+#include "pages/metadata.h"
+#include "pages/page_map.h"
 
 #define KIB ((size_t)1024)
 #define LOOKS 2048u /* slow calls between two decisions about a bin */

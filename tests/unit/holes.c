@@ -7,8 +7,8 @@
  */
 #include "unit.h"
 
+#include "budget/usage.h"
 #include "large/large.h"
-#include "map/usage.h"
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 

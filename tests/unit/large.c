@@ -2,11 +2,11 @@
  * alignment, zeroes. */
 #include "unit.h"
 
+#include "budget/usage.h"
 #include "large/big_cache.h"
 #include "large/large.h"
-#include "map/page_map.h"
-#include "map/usage.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)

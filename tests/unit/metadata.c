@@ -2,8 +2,8 @@
  * and what is there for good is zero. Control `wide`: a purge that takes a page too many. */
 #include "unit.h"
 
-#include "map/metadata.h"
 #include "os/os.h"
+#include "pages/metadata.h"
 
 #define PIECES 4000
 #define STEPS 60000

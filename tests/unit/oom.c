@@ -13,8 +13,8 @@
 #include "unit.h"
 
 #include "large/big_cache.h"
-#include "map/metadata.h"
 #include "os/os.h"
+#include "pages/metadata.h"
 
 #include <sys/resource.h>
 

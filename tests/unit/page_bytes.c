@@ -2,9 +2,9 @@
  * the others, and everything that is asked of the system must be in whole pages of that size. */
 #include "unit.h"
 
-#include "map/metadata.h"
-#include "map/page_map.h"
 #include "os/os.h"
+#include "pages/metadata.h"
+#include "pages/page_map.h"
 
 #include <malloc.h>
 

@@ -1,8 +1,8 @@
 /* page_map: any address may be looked up; what is set is read back, also over a leaf's border. */
 #include "unit.h"
 
-#include "map/page_map.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 #include <sys/mman.h>
 

@@ -5,9 +5,9 @@
  */
 #include "unit.h"
 
+#include "budget/usage.h"
 #include "large/big_cache.h"
 #include "large/large.h"
-#include "map/usage.h"
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 

@@ -1,8 +1,8 @@
 /* slab: order of blocks, choice of slabs, when slabs open and close, and the bugs a give notices. */
 #include "unit.h"
 
-#include "map/page_map.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 #define BLOCKS_MAX 4096u
 

@@ -10,7 +10,7 @@
 
 #include "heap/deferred.h"
 #include "large/large.h"
-#include "map/page_map.h"
+#include "pages/page_map.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(HAK_TSAN)
 

@@ -1,9 +1,9 @@
 /* superslab: units against a shadow, complete search, and the books of resident memory. */
 #include "unit.h"
 
-#include "map/page_map.h"
-#include "map/usage.h"
+#include "budget/usage.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 #include <time.h>
 

@@ -2,8 +2,8 @@
  * samples stand for as many bytes as went through; threads that never leave the fast path are reached. */
 #include "unit.h"
 
-#include "map/page_map.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 #define THREADS 4u
 #define LIVE 400u

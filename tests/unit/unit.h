@@ -9,10 +9,10 @@
 #include "base/options.h"
 #include "base/size_class.h"
 #include "base/words.h"
+#include "budget/usage.h"
 #include "heap/slow_path.h"
-#include "map/extent.h"
-#include "map/superslab.h"
-#include "map/usage.h"
+#include "pages/extent.h"
+#include "pages/superslab.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,12 +1,12 @@
 /* arena.h: address space, reserved in long ranges and made accessible in steps as it is used up.
  *
  * Extents are carved from the front of the newest arena of their pool. All functions but the first two are
- * called with the extents' lock held (map/extent.c), and make system calls under it.
+ * called with the extents' lock held (pages/extent.c), and make system calls under it.
  *   A1  next <= committed <= end, all NULL before the first arena; from next on nothing was given out
  *   A2  the mark of each unit up to committed says which pool they belong to
  */
-#ifndef HAK_MAP_ARENA_H
-#define HAK_MAP_ARENA_H
+#ifndef HAK_PAGES_ARENA_H
+#define HAK_PAGES_ARENA_H
 
 #include "base/words.h"
 

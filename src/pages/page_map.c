@@ -1,4 +1,4 @@
-#include "map/page_map.h"
+#include "pages/page_map.h"
 
 #include "os/fault.h"
 #include "os/os.h"

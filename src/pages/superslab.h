@@ -7,18 +7,18 @@
  *   U2  a superslab with free units is in exactly the list of its longest aligned free run
  *   U3  a superslab with resident free units is in the resident list of its keep, which is ordered by the
  *       time the last unit was given to it, oldest first
- * A superslab is an extent (map/extent.h); when all its units are free it is one again, at once, unless its pages are
+ * A superslab is an extent (pages/extent.h); when all its units are free it is one again, at once, unless its pages are
  * to go sooner than an extent's would. Where there is no room for a superslab, under a limit, a run is an extent by itself.
  * superslabs_are_valid checks U1 to U3.
  */
-#ifndef HAK_MAP_SUPERSLAB_H
-#define HAK_MAP_SUPERSLAB_H
+#ifndef HAK_PAGES_SUPERSLAB_H
+#define HAK_PAGES_SUPERSLAB_H
 
 #include "policy/keep_policy.h"
 
 #define UNIT_ORDER_MAX 5u
 
-/* A run of 2^order units covered by the page map, NULL when memory is out. The move of its bytes (map/usage.h) is begun
+/* A run of 2^order units covered by the page map, NULL when memory is out. The move of its bytes (budget/usage.h) is begun
  * here and ended by the caller; that of units_give the other way round. */
 void *units_take(unsigned order);
 

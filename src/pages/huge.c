@@ -1,6 +1,6 @@
-#include "map/huge.h"
+#include "pages/huge.h"
 
-#include "map/usage.h"
+#include "budget/usage.h"
 #include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"

@@ -1,4 +1,4 @@
-#include "map/usage.h"
+#include "budget/usage.h"
 
 #include "base/options.h"
 #include "base/probe.h"

@@ -5,8 +5,8 @@
  *        rows[512]           for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
- *             superslab           the superslab's record (map/superslab.h)
- *             arenas[]            one bit a unit for each pool: is it part of an arena (map/arena.h)
+ *             superslab           the superslab's record (pages/superslab.h)
+ *             arenas[]            one bit a unit for each pool: is it part of an arena (pages/arena.h)
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
  * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped. An arena has rows
@@ -15,8 +15,8 @@
  *   M1  An entry with a heap id is written only by the holder of heap id's lock, while it opens or
  *       closes the slab; the words of a large object only by whoever owns the object or the cache.
  */
-#ifndef HAK_MAP_PAGE_MAP_H
-#define HAK_MAP_PAGE_MAP_H
+#ifndef HAK_PAGES_PAGE_MAP_H
+#define HAK_PAGES_PAGE_MAP_H
 
 #include "base/words.h"
 

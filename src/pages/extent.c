@@ -1,10 +1,10 @@
-#include "map/extent.h"
+#include "pages/extent.h"
 
-#include "map/page_map.h"
-#include "map/usage.h"
+#include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 /* One list a class of length; the last one has all that are longer, too. */
 #define SIZE_LISTS 192u

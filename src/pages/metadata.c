@@ -1,6 +1,6 @@
-#include "map/metadata.h"
+#include "pages/metadata.h"
 
-#include "map/usage.h"
+#include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"

@@ -1,9 +1,9 @@
 /* huge.h: whether to ask for huge pages, by what was seen so far (policy/huge_policy.h). Thread-safe,
  * never waits. */
-#ifndef HAK_MAP_HUGE_H
-#define HAK_MAP_HUGE_H
+#ifndef HAK_PAGES_HUGE_H
+#define HAK_PAGES_HUGE_H
 
-#include "map/extent.h"
+#include "pages/extent.h"
 
 /* The pool that a superslab should come from, or a large object that is no mapping of its own. Large
  * objects share huge pages: one that is partly used is filled up by the next. */

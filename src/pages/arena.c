@@ -1,8 +1,8 @@
-#include "map/arena.h"
+#include "pages/arena.h"
 
 #include "base/options.h"
-#include "map/page_map.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 /* Accessible memory grows with the heap: few system calls for a big one, little charged for a small one. Where memory is
  * locked (mlockall), it is resident from then on. */

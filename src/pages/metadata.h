@@ -1,7 +1,7 @@
 /* metadata.h: memory for hakmem's own tables: heaps, bin arrays, envelopes. Never part of what the
  * program gets. Pieces given back are reused, for other orders too once a trim has joined them. */
-#ifndef HAK_MAP_METADATA_H
-#define HAK_MAP_METADATA_H
+#ifndef HAK_PAGES_METADATA_H
+#define HAK_PAGES_METADATA_H
 
 #include "base/words.h"
 

@@ -1,6 +1,6 @@
 /* extent.h: the address space that superslabs and large objects are made of.
  *
- * An extent is a run of units of an arena (map/arena.h). Free neighbours of one kind are one extent, so a
+ * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are one extent, so a
  * search finds whatever there is; free extents are listed by size, and the resident ones by age too. Arenas
  * come in two pools, because the kernel's huge-page flag is best set for whole arenas: each flagged piece
  * would be a mapping of its own.
@@ -12,10 +12,10 @@
  * extents_are_valid checks E1 at the ends, E2 and E3; check builds check E4 at each fork (api/start.c). The
  * lock is held over system calls only where an arena is made or more of it made accessible.
  */
-#ifndef HAK_MAP_EXTENT_H
-#define HAK_MAP_EXTENT_H
+#ifndef HAK_PAGES_EXTENT_H
+#define HAK_PAGES_EXTENT_H
 
-#include "map/arena.h"
+#include "pages/arena.h"
 
 enum extent_pool { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_POOLS };
 
@@ -32,12 +32,12 @@ struct extent {
   size_t bytes;
   bool resident; /* used since it was purged, if ever */
   bool zero;     /* reads as zero */
-  bool to_probe; /* it may be the first use of huge pages: to be given to huge_probe (map/huge.h) */
+  bool to_probe; /* it may be the first use of huge pages: to be given to huge_probe (pages/huge.h) */
 };
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
  * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. The bytes of a
- * resident one are in transit (map/usage.h): the caller settles them when it has counted them. The move of the bytes is
+ * resident one are in transit (budget/usage.h): the caller settles them when it has counted them. The move of the bytes is
  * begun here, and ended by the caller. */
 struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment);
 

@@ -1,14 +1,14 @@
-#include "map/superslab.h"
+#include "pages/superslab.h"
 
 #include "base/options.h"
 #include "base/probe.h"
-#include "map/extent.h"
-#include "map/huge.h"
-#include "map/page_map.h"
-#include "map/usage.h"
+#include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "pages/extent.h"
+#include "pages/huge.h"
+#include "pages/page_map.h"
 
 #define UNITS_ALL 0xffffffffu
 #define NOT_LISTED 0xff

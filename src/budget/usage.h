@@ -5,8 +5,8 @@
  *   held   taken + free: what a limit bounds
  * Lock-free; every figure is right after each change, though not all of them at one moment.
  */
-#ifndef HAK_MAP_USAGE_H
-#define HAK_MAP_USAGE_H
+#ifndef HAK_BUDGET_USAGE_H
+#define HAK_BUDGET_USAGE_H
 
 #include "base/words.h"
 
