@@ -70,7 +70,12 @@ def faults_in(path, folder, text):
 
 def faults(root):
     found = []
-    files = sorted(path for path in (root / "src").glob("*/*") if path.suffix in (".c", ".h", ".cc"))
+    files = sorted(
+        path
+        for pattern in ("src/*/*", "observe/*/*", "tools/*")
+        for path in root.glob(pattern)
+        if path.suffix in (".c", ".h", ".cc")
+    )
     for path in files:
         folder = path.parent.name
         name = path.relative_to(root)
@@ -101,6 +106,8 @@ CONTROLS = [
     ("src/pages/a.c", "#include <sys/mman.h>\n", "pages includes <sys/mman.h>"),
     ("src/pages/a.c", "void f(void) { madvise(0, 0, 0); }\n", "pages calls madvise"),
     ("src/extra/a.c", "\n", "no layer called extra"),
+    ("observe/extra/a.c", "\n", "no layer called extra"),
+    ("tools/a.c", '#include "../src/heap/heap.h"\n', "includes ../src/heap/heap.h"),
     ("include/hakmem/a.h", '#include "base/words.h"\n', "a public header includes base/words.h"),
 ]
 INNOCENT = {
