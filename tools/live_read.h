@@ -1,11 +1,11 @@
-/* live_read.h: the page that a process with HAKMEM_LIVE=1 keeps (telemetry/live_page.h), read from outside.
+/* live_read.h: the page that a process with HAKMEM_LIVE=1 keeps (live/live_page.h), read from outside.
  *
  * The page is mapped read-only; nothing that comes from it is trusted to be in order.
  */
 #ifndef HAK_TOOLS_LIVE_READ_H
 #define HAK_TOOLS_LIVE_READ_H
 
-#include "telemetry/live_page.h"
+#include "live/live_page.h"
 
 enum { LIVE_SENTENCE = 256, LIVE_COMMAND = 32, LIVE_PLACE = 96 };
 

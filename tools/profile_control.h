@@ -1,11 +1,11 @@
-/* profile_control.h: asking a process that keeps a live page for something (telemetry/control_page.h).
+/* profile_control.h: asking a process that keeps a live page for something (live/control_page.h).
  *
  * Nothing that comes from the process is trusted to be in order.
  */
 #ifndef HAK_TOOLS_PROFILE_CONTROL_H
 #define HAK_TOOLS_PROFILE_CONTROL_H
 
-#include "telemetry/control_page.h"
+#include "live/control_page.h"
 #include "tools/live_read.h"
 
 struct control {

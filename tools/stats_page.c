@@ -1,6 +1,6 @@
 #include "tools/stats_page.h"
 
-#include "telemetry/format.h"
+#include "stats/format.h"
 
 #include <stdio.h>
 

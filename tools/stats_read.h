@@ -2,7 +2,7 @@
 #ifndef HAK_TOOLS_STATS_READ_H
 #define HAK_TOOLS_STATS_READ_H
 
-#include "telemetry/format.h"
+#include "stats/format.h"
 
 #define STATS_READ_SENTENCE 256
 

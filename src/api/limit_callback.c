@@ -3,7 +3,7 @@
 
 #include "heap/slow_path.h"
 #include "os/lock.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 
 static struct {
   struct lock lock; /* of the pair */

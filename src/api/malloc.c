@@ -11,6 +11,7 @@
 #include "heap/slow_path.h"
 #include "heap/spare.h"
 #include "large/large.h"
+#include "live/live.h"
 #include "os/fault.h"
 #include "pages/extent.h"
 #include "pages/page_map.h"
@@ -18,8 +19,7 @@
 #include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
-#include "telemetry/live.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 
 #include <errno.h>
 #include <stdint.h>

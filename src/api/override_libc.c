@@ -3,8 +3,8 @@
 
 #include "base/words.h"
 #include "os/os.h"
-#include "telemetry/report.h"
-#include "telemetry/stats.h"
+#include "stats/report.h"
+#include "stats/stats.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -10,6 +10,7 @@
 #include "large/large.h"
 #include "learn/learned.h"
 #include "learn/learned_file.h"
+#include "live/live.h"
 #include "os/fault.h"
 #include "os/filter.h"
 #include "os/os.h"
@@ -21,9 +22,8 @@
 #include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
-#include "telemetry/live.h"
-#include "telemetry/report.h"
-#include "telemetry/stats.h"
+#include "stats/report.h"
+#include "stats/stats.h"
 
 #include <pthread.h>
 #include <string.h>

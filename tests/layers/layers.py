@@ -25,8 +25,9 @@ BELOW = {
 BELOW["heap"] = BELOW["slab"] | {"slab", "large"}
 BELOW["profile"] = BELOW["heap"] | {"heap"}
 BELOW["reclaim"] = BELOW["profile"] | {"profile"}
-BELOW["telemetry"] = BELOW["reclaim"] | {"reclaim"}
-BELOW["api"] = BELOW["telemetry"] | {"telemetry"}
+BELOW["stats"] = BELOW["reclaim"] | {"reclaim"}
+BELOW["live"] = BELOW["stats"] | {"stats"}
+BELOW["api"] = BELOW["live"] | {"live"}
 # Programs, not layers: they may see everything.
 PROGRAMS = {"tools"}
 
@@ -98,10 +99,10 @@ CONTROLS = [
     ("src/policy/a.c", '#include "os/os.h"\n', "policy includes os/os.h"),
     ("src/policy/a.c", "#include <time.h>\n", "policy includes <time.h>"),
     ("src/budget/a.c", '#include "pages/extent.h"\n', "budget includes pages/extent.h"),
-    ("src/heap/a.c", '#include "telemetry/stats.h"\n', "heap includes telemetry/stats.h"),
+    ("src/heap/a.c", '#include "stats/stats.h"\n', "heap includes stats/stats.h"),
     ("src/heap/a.c", '#include "reclaim/reclaim.h"\n', "heap includes reclaim/reclaim.h"),
     ("src/heap/a.c", '#include "profile/samples.h"\n', "heap includes profile/samples.h"),
-    ("src/reclaim/a.c", '#include "telemetry/stats.h"\n', "reclaim includes telemetry/stats.h"),
+    ("src/reclaim/a.c", '#include "stats/stats.h"\n', "reclaim includes stats/stats.h"),
     ("src/heap/a.c", '#include "../api/alloc.h"\n', "includes ../api/alloc.h"),
     ("src/pages/a.c", "#include <sys/mman.h>\n", "pages includes <sys/mman.h>"),
     ("src/pages/a.c", "void f(void) { madvise(0, 0, 0); }\n", "pages calls madvise"),
@@ -113,7 +114,7 @@ CONTROLS = [
 INNOCENT = {
     "src/heap/a.c": '#include "heap/heap.h"\n#include "slab/slab.h"\n/* madvise() is os\'s. */\nvoid os_write(int);\n',
     "src/reclaim/a.c": '#include "heap/heap.h"\n#include "large/large.h"\n#include "pages/extent.h"\n',
-    "src/telemetry/a.c": '#include "reclaim/reclaim.h"\n',
+    "observe/stats/a.c": '#include "reclaim/reclaim.h"\n',
     "src/os/a.c": "#include <sys/mman.h>\nvoid f(void) { madvise(0, 0, 0); }\n",
 }
 

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 tools=build/lint/bin
 
 skip() { echo "$1"; exit 77; }
-sources() { find include src tools bench tests -type f "$@" 2>/dev/null | sort; }
+sources() { find include src observe tools bench tests -type f "$@" 2>/dev/null | sort; }
 
 case ${1-} in
   format)
@@ -26,7 +26,7 @@ case ${1-} in
     trap 'rm -f "$log"' EXIT
     status=0
     # clang does not know all of gcc's flags that stand in the compile commands.
-    sources -path 'src/*.c' -o -path 'tools/*.c' | xargs -P "$(nproc)" -n 4 $tools/clang-tidy -p build/release --quiet \
+    sources -path 'src/*.c' -o -path 'observe/*.c' -o -path 'tools/*.c' | xargs -P "$(nproc)" -n 4 $tools/clang-tidy -p build/release --quiet \
       --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-optimization-argument >"$log" 2>&1 || status=1
     grep -v 'warnings\{0,1\} generated\.$\|^Suppressed \|^Use -header-filter\|Processing file ' "$log" || :
     exit $status
@@ -47,8 +47,8 @@ case ${1-} in
   headers)
     # A header is an interface: it compiles alone.
     bad=0
-    for header in $(sources -path 'src/*.h' -o -path 'tools/*.h' -o -path 'include/*.h'); do
-      echo "#include \"$header\"" | ${CC:-cc} -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -Isrc -I. \
+    for header in $(sources -path 'src/*.h' -o -path 'observe/*.h' -o -path 'tools/*.h' -o -path 'include/*.h'); do
+      echo "#include \"$header\"" | ${CC:-cc} -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -Isrc -Iobserve -I. \
         -fsyntax-only -x c - || { echo "$header does not compile alone"; bad=1; }
     done
     exit $bad

@@ -27,7 +27,7 @@ NOBODY = {"user": 65534, "group": 65534, "extra_groups": []}
 KIB = 1 << 10
 ALLOCATED = message.FIGURES.index("alloc_space")
 
-# telemetry/control_page.h
+# live/control_page.h
 LAYOUT_AT, ANSWER_AT, STAGE_AT, VERB_AT, INTERVAL_AT, END_AT = 16, 20, 24, 32, 40, 64
 FREE, ASKED, TAKEN = 0, 1, 2
 START, DUMP = 1, 2

@@ -25,7 +25,7 @@ READERS = 8
 NOBODY = 65534
 LARGE, LARGE_COUNT, SMALL, SMALL_COUNT = 1 << 20, 32, 64, 65536
 
-# telemetry/live_page.h
+# live/live_page.h
 MARK, LAYOUT_AT, BYTES_AT, SLOT_AT, WORDS_AT, PID_AT, VERSION_AT, SEQUENCE_AT = (
     b"hakmem live page",
     16,

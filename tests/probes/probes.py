@@ -36,7 +36,7 @@ def arguments_of_documents(text):
 def arguments_of_sources(root):
     """The number of arguments of each probe; brackets inside an argument may hold commas."""
     found = {}
-    for path in sorted(root.glob("src/*/*.c")):
+    for path in sorted([*root.glob("src/*/*.c"), *root.glob("observe/*/*.c")]):
         for name, arguments in PROBE.findall(path.read_text()):
             assert name not in found, f"probe {name} stands twice"
             found[name] = len(re.sub(r"\([^()]*\)", "", arguments).split(","))

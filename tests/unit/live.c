@@ -6,9 +6,9 @@
 #include "hakmem/hakmem.h"
 #include "large/big_cache.h"
 #include "large/large_sites.h"
+#include "live/live.h"
 #include "os/os.h"
 #include "os/shared.h"
-#include "telemetry/live.h"
 #include "tools/live_read.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* format: the longest report of each kind fits; a file's pattern; the table's sums. */
 #include "unit.h"
 
-#include "telemetry/format.h"
-#include "telemetry/report.h"
+#include "stats/format.h"
+#include "stats/report.h"
 
 static struct stats_snapshot longest(void) {
   static char version[200];

@@ -11,8 +11,8 @@
  * k % 2, is whole from sequence 2k on, and is overwritten from 2k + 3 on.
  *   P1  words[0] of a whole slot is the checksum of the others, words[1] its k
  */
-#ifndef HAK_TELEMETRY_LIVE_PAGE_H
-#define HAK_TELEMETRY_LIVE_PAGE_H
+#ifndef HAK_LIVE_LIVE_PAGE_H
+#define HAK_LIVE_LIVE_PAGE_H
 
 #include "base/words.h"
 

@@ -1,4 +1,4 @@
-#include "telemetry/format.h"
+#include "stats/format.h"
 
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"

@@ -1,6 +1,6 @@
 /* stats.h: what the layers below hold and have done, as numbers (hakmem/stats.h). */
-#ifndef HAK_TELEMETRY_STATS_H
-#define HAK_TELEMETRY_STATS_H
+#ifndef HAK_STATS_STATS_H
+#define HAK_STATS_STATS_H
 
 #include "base/words.h"
 

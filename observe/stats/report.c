@@ -1,9 +1,9 @@
-#include "telemetry/report.h"
+#include "stats/report.h"
 
 #include "base/text.h"
 #include "os/os.h"
 #include "os/say.h"
-#include "telemetry/format.h"
+#include "stats/format.h"
 
 /* Too long for a stack. One for each report, so that nobody waits for a thread whose reader does not read. */
 struct report {

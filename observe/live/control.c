@@ -1,8 +1,8 @@
-#include "telemetry/control.h"
+#include "live/control.h"
 
 #include "heap/tally.h"
+#include "live/control_page.h"
 #include "profile/profile.h"
-#include "telemetry/control_page.h"
 
 #include <string.h>
 

@@ -9,8 +9,8 @@
  *   P1  only the process moves the stage to or from TAKEN
  * The process trusts nothing that stands here: not that the others keep to this, either.
  */
-#ifndef HAK_TELEMETRY_CONTROL_PAGE_H
-#define HAK_TELEMETRY_CONTROL_PAGE_H
+#ifndef HAK_LIVE_CONTROL_PAGE_H
+#define HAK_LIVE_CONTROL_PAGE_H
 
 #include "base/words.h"
 

@@ -7,8 +7,8 @@
  * A fork's child makes a page of its own at its first slow path. What shares or copies the memory without fork's
  * handlers (vfork, clone) has another process id and writes nothing.
  */
-#ifndef HAK_TELEMETRY_LIVE_H
-#define HAK_TELEMETRY_LIVE_H
+#ifndef HAK_LIVE_LIVE_H
+#define HAK_LIVE_LIVE_H
 
 #include "base/words.h"
 

@@ -1,4 +1,4 @@
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 
 #include "budget/usage.h"
 #include "heap/slow_path.h"

@@ -4,8 +4,8 @@
  * thread waits for it. What is to be written goes into the memfd too, and they put it where they want: so this process
  * opens no file by a name that comes from outside, and needs none of their folders.
  */
-#ifndef HAK_TELEMETRY_CONTROL_H
-#define HAK_TELEMETRY_CONTROL_H
+#ifndef HAK_LIVE_CONTROL_H
+#define HAK_LIVE_CONTROL_H
 
 #include "os/shared.h"
 

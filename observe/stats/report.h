@@ -1,6 +1,6 @@
 /* report.h: the summary of this process, to a descriptor or a file. */
-#ifndef HAK_TELEMETRY_REPORT_H
-#define HAK_TELEMETRY_REPORT_H
+#ifndef HAK_STATS_REPORT_H
+#define HAK_STATS_REPORT_H
 
 #include "base/options.h"
 #include "os/file.h"

@@ -1,5 +1,5 @@
 /* The rows of hakmem/stats.h, as arrays. */
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 
 #define UNIT_BYTES_WORD "bytes"
 #define UNIT_BLOCKS_WORD "blocks"

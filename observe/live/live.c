@@ -1,15 +1,15 @@
-#include "telemetry/live.h"
+#include "live/live.h"
 
 #include "base/options.h"
 #include "heap/slow_path.h"
 #include "large/large_sites.h"
+#include "live/control.h"
+#include "live/live_page.h"
 #include "os/filter.h"
 #include "os/os.h"
 #include "os/shared.h"
 #include "reclaim/background.h"
-#include "telemetry/control.h"
-#include "telemetry/live_page.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* format.h: a snapshot of the numbers as text for people, as one JSON object, or as OpenMetrics. */
-#ifndef HAK_TELEMETRY_FORMAT_H
-#define HAK_TELEMETRY_FORMAT_H
+#ifndef HAK_STATS_FORMAT_H
+#define HAK_STATS_FORMAT_H
 
 #include "base/options.h"
 #include "base/text.h"
-#include "telemetry/stats.h"
+#include "stats/stats.h"
 
 /* Grows when a name goes or gets another meaning; names may be added without. */
 #define STATS_SCHEMA 1u
