@@ -22,11 +22,6 @@ HAK_HIDDEN void *resize_by_copy(void *block, size_t old_bytes, size_t size, uint
 
 /* What is due now and then, at the end of a slow path, without a lock. */
 HAK_HIDDEN void housekeep(void);
-/* A sentence at the program's end, if stderr is still what it was. */
-HAK_HIDDEN void say_at_end(const char *sentence);
-/* heap_profile.c: what the options say, when the program starts and when it ends. */
-HAK_HIDDEN void heap_profile_begin(void);
-HAK_HIDDEN void heap_profile_end(void);
 
 /* hak_malloc_slow for a caller that has more to do afterwards: site is where the program called it. */
 HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);

@@ -19,7 +19,7 @@
 #include "pages/huge.h"
 #include "pages/metadata.h"
 #include "pages/superslab.h"
-#include "profile/profile.h"
+#include "profile/heap_profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 #include "stats/report.h"
@@ -41,8 +41,6 @@ static int report_fd = -1;
 static struct os_file report_file;
 
 #define VALUE_BYTES_MAX 100 /* of a value that is shown */
-
-void say_at_end(const char *sentence) { os_say(sentence); }
 
 /* One line: the variable, its value, what is allowed or done instead. */
 static void complain(const char *assignment, size_t name_length, enum option_error error) {

@@ -1,5 +1,5 @@
 /* Heap profiles: by the program, by the options when it starts, and when it ends. */
-#include "api/alloc.h"
+#include "profile/heap_profile.h"
 
 #include "base/options.h"
 #include "base/text.h"
@@ -7,6 +7,7 @@
 #include "heap/slow_path.h"
 #include "os/file.h"
 #include "os/os.h"
+#include "os/say.h"
 #include "profile/leaks.h"
 #include "profile/profile.h"
 
@@ -80,7 +81,7 @@ void heap_profile_begin(void) {
   const char *path = option_string(OPTION_HEAP_PROFILE_FILE);
   if (path[0] && !os_path_absolute(path, path_wanted, sizeof path_wanted)) {
     path_wanted[0] = 0;
-    say_at_end("hakmem: the path of the heap profile is too long, or the working folder is gone: none is written\n");
+    os_say("hakmem: the path of the heap profile is too long, or the working folder is gone: none is written\n");
   }
   if (path[0] && !option_is_set(OPTION_HEAP_PROFILE)) /* a path alone means on */
     mode = HEAP_PROFILE_ON;
@@ -120,7 +121,7 @@ static void write_wanted(void) {
   text_string(&text, ": ");
   text_string(&text, os_file_words(error));
   text_string(&text, "\n");
-  say_at_end(sentence);
+  os_say(sentence);
 }
 
 void heap_profile_end(void) {
@@ -128,11 +129,11 @@ void heap_profile_end(void) {
   if (!profile_was_started() || (!is_leaks && path_wanted[0] == 0))
     return;
   if (!slow_path_begin()) {
-    say_at_end("hakmem: no heap profile, the program ended inside malloc\n");
+    os_say("hakmem: no heap profile, the program ended inside malloc\n");
     return;
   }
   if (is_leaks)
-    leaks_report(say_at_end);
+    leaks_report(os_say);
   if (path_wanted[0])
     write_wanted();
   slow_path_end();
