@@ -2,8 +2,8 @@
  * memory is touched and no clock is asked: the same stream gives the same figures, bit for bit. */
 #include "policy_stream.h"
 
-#include "learn/view.h"
-#include "policy/strategy_words.h"
+#include "adapt/view.h"
+#include "adapt/strategy_words.h"
 #include "tools/policy_disk.h"
 
 #include <stdarg.h>
@@ -112,7 +112,7 @@ static void happened(void *context, const struct stream_event *event) {
 
 static void print_fixed(const struct site_totals *totals) {
   printf("\"fixed\":{");
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%s\"%s\":%ju", strategy ? "," : "", strategy_words[strategy].name, (uintmax_t)totals->fixed[strategy]);
   putchar('}');
 }
@@ -146,7 +146,7 @@ static void print_table(const struct site_totals *totals) {
       "a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n\n",
       run.fault_ns, PURGE_PAGE_NS, PURGE_CALL_NS, PURGE_CALL_NS + MAP_NS, run.delay_ms);
   printf("%-18s %14s %14s\n", "given back", "cost, ms", "of best fixed");
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     print_row(strategy_words[strategy].action, totals->fixed[strategy], best_ns);
   print_row("evolving", totals->acted, best_ns);
   print_row("best of each arm", totals->best_of_arm, best_ns);

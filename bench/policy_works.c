@@ -2,7 +2,7 @@
 #include "policy_works.h"
 
 #include "bench.h"
-#include "policy/evolve_policy.h"
+#include "adapt/evolve_policy.h"
 
 #include <math.h>
 
@@ -232,7 +232,7 @@ static void against_leader(struct load *load, malice *gap_of) {
     for (unsigned slot = 0; slot < COUNT; slot++)
       evolve_taken(&arm, &prior, &costs, pages, now_ms);
     now_ms += 2;
-    uint32_t kept_ms = evolve_delay_ms(evolve_leader(&arm, &prior));
+    uint32_t kept_ms = keep_delay_ms(evolve_leader(&arm, &prior));
     uint32_t gap_ms = gap_of(kept_ms, delay_ms);
     for (unsigned slot = 0; slot < COUNT; slot++)
       evolve_freed(&arm, &prior, &costs, pages, true, now_ms);

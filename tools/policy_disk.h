@@ -2,7 +2,7 @@
 #ifndef HAK_TOOLS_POLICY_DISK_H
 #define HAK_TOOLS_POLICY_DISK_H
 
-#include "policy/policy_file.h"
+#include "adapt/policy_file.h"
 
 enum { POLICY_DISK_SENTENCE = 256 };
 

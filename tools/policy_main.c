@@ -1,6 +1,6 @@
 /* hakmem-policy: what hakmem has learned about a program's call sites, of a process or of a file. */
 #include "hakmem/hakmem.h"
-#include "policy/strategy_words.h"
+#include "adapt/strategy_words.h"
 #include "tools/policy_disk.h"
 #include "tools/policy_view.h"
 
@@ -61,9 +61,9 @@ static int show(const char *name, bool is_json) {
 /* What the file says about costs is not used when it is read. */
 static int write_fixed(const char *strategy_name, const char *path) {
   unsigned strategy = 0;
-  while (strategy < EVOLVE_STRATEGIES && strcmp(strategy_words[strategy].name, strategy_name) != 0)
+  while (strategy < KEEP_STRATEGIES && strcmp(strategy_words[strategy].name, strategy_name) != 0)
     strategy++;
-  if (strategy == EVOLVE_STRATEGIES)
+  if (strategy == KEEP_STRATEGIES)
     return complain(2, "unknown strategy '%s' (at_once, 10ms, 100ms, 1s, 10s or warm)", strategy_name);
   char problem[POLICY_DISK_SENTENCE];
   if (!policy_disk_may_write(path, problem))
@@ -71,7 +71,7 @@ static int write_fixed(const char *strategy_name, const char *path) {
   static unsigned char bytes[16384];
   struct policy_file_writer writer;
   policy_file_begin(&writer, bytes, sizeof bytes, &(struct site_costs){0}, "hakmem-policy fixed");
-  policy_file_add_fixed(&writer, (enum evolve_strategy)strategy);
+  policy_file_add_fixed(&writer, (enum keep)strategy);
   size_t length = policy_file_end(&writer);
   if (length == 0)
     return complain(1, "the file does not fit");

@@ -1,4 +1,4 @@
-/* policy_process.c: finds what hakmem has learned (learn/view.h) in the memory of a process, and copies it.
+/* policy_process.c: finds what hakmem has learned (adapt/view.h) in the memory of a process, and copies it.
  *
  * The process runs on meanwhile. What is copied while `changes` was even and stayed the same is whole; if the whole does
  * not hold still for long enough, its parts are copied so, one after another. Nothing that comes from the process is
@@ -334,9 +334,9 @@ static bool copy_found(struct target *target, struct found *found, bool *is_skew
 /* --- records --- */
 
 static bool arm_is_sound(const struct evolve_arm *arm) {
-  bool sound = arm->idle_count <= EVOLVE_IDLE_MAX && arm->leader < EVOLVE_STRATEGIES;
+  bool sound = arm->idle_count <= EVOLVE_IDLE_MAX && arm->leader < KEEP_STRATEGIES;
   for (unsigned i = 0; sound && i < arm->idle_count; i++)
-    sound = arm->idle[i].acted < EVOLVE_STRATEGIES;
+    sound = arm->idle[i].acted < KEEP_STRATEGIES;
   return sound;
 }
 
@@ -359,7 +359,7 @@ static void add_range(struct policy_view *view, struct site_table *table, unsign
     add_record(view, table, table->priors[range], POLICY_RECORD_PRIOR, 0, range, now_ms);
   struct evolve_arm *rest = &table->rests[range];
   if (!arm_is_sound(rest)) {
-    evolve_arm_begin(rest, EVOLVE_AT_ONCE);
+    evolve_arm_begin(rest, KEEP_AT_ONCE);
     view->unsound++;
   } else if (rest->epochs > 0 || rest->events > 0)
     add_record(view, table, *rest, POLICY_RECORD_REST, 0, range, now_ms);

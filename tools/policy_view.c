@@ -1,6 +1,6 @@
 #include "tools/policy_view.h"
 
-#include "policy/strategy_words.h"
+#include "adapt/strategy_words.h"
 #include "tools/policy_disk.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void add_up(struct policy_view *view, const struct policy_record *record)
   if (record->kind == POLICY_RECORD_PRIOR)
     return;
   view->arms += record->kind == POLICY_RECORD_SITE;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     view->totals.fixed[strategy] += record->total[strategy];
   view->totals.best_of_arm += record->total[evolve_best_fixed(record->total)];
   view->totals.acted += record->total_acted;
@@ -125,7 +125,7 @@ static void print_arm(const struct policy_view *view, const struct policy_record
   uint64_t best = record->total[evolve_best_fixed(record->total)];
   double regret_ns = (double)record->total_acted - (double)best;
   printf("%-*s %-12s %-12s", SITE_COLUMNS, site, size, strategy_words[record->leader].action);
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%5d", points(record->rating[strategy]));
   printf(" %7u %5u %9.1f %8.1f %4.0f\n", record->epochs, record->switches, ms(record->total_acted), regret_ns / 1e6,
          share(regret_ns, best));
@@ -134,15 +134,15 @@ static void print_arm(const struct policy_view *view, const struct policy_record
 /* Rests of sizes that nobody asked for are rated, too, if a file says so. */
 static bool is_row(const struct policy_record *record) {
   return record->kind == POLICY_RECORD_SITE ||
-         (record->kind == POLICY_RECORD_REST && record->total[EVOLVE_AT_ONCE] + record->total_acted > 0);
+         (record->kind == POLICY_RECORD_REST && record->total[KEEP_AT_ONCE] + record->total_acted > 0);
 }
 
 static void print_arms(const struct policy_view *view) {
-  static const char *const short_names[EVOLVE_STRATEGIES] = {"once", "10ms", ".1s", "1s", "10s", "warm"};
+  static const char *const short_names[KEEP_STRATEGIES] = {"once", "10ms", ".1s", "1s", "10s", "warm"};
   printf("%-*s %-12s %-12s   points of each strategy                   cost   regret    of\n", SITE_COLUMNS, "", "",
          "");
   printf("%-*s %-12s %-12s", SITE_COLUMNS, "site", "size", "given back");
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%5s", short_names[strategy]);
   printf(" %7s %5s %9s %8s %4s\n", "matches", "turns", "ms", "ms", "%");
   for (size_t i = 0; i < view->record_count; i++)
@@ -239,7 +239,7 @@ static void print_text(const char *text) {
 
 static void print_costs(const char *name, const uint64_t *fixed) {
   printf("\"%s\":{", name);
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%s\"%s\":%ju", strategy ? "," : "", strategy_words[strategy].name, (uintmax_t)fixed[strategy]);
   putchar('}');
 }
@@ -262,7 +262,7 @@ static void print_record(const struct policy_view *view, const struct policy_rec
     printf("%ju", ((uintmax_t)2 << low) - 1);
   printf(",\"leader\":\"%s\",\"matches\":%u,\"switches\":%u,\"ratings\":{", strategy_words[record->leader].name,
          record->epochs, record->switches);
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%s\"%s\":%.3f", strategy ? "," : "", strategy_words[strategy].name,
            (double)record->rating[strategy] / EVOLVE_POINT);
   putchar('}');

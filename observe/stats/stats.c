@@ -3,7 +3,7 @@
 #include "budget/usage.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
-#include "learn/learned.h"
+#include "adapt/learned.h"
 #include "os/os.h"
 #include "os/process.h"
 #include "pages/extent.h"

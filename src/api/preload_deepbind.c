@@ -4,7 +4,7 @@
  * reasons). The tail call keeps the caller's return address, by which dlopen finds the caller's
  * search path; tests/dlopen sees to it that the compiler makes it a jump. */
 #include "base/options.h"
-#include "learn/learned.h"
+#include "adapt/learned.h"
 #include "profile/unwind.h"
 
 #include <dlfcn.h>

@@ -30,7 +30,7 @@ struct large {
   uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, 0: none */
   union {
     struct large *class_next; /* while cached */
-    uint64_t caller;          /* while the object lives: its call site, as learn/learned.h knows it */
+    uint64_t caller;          /* while the object lives: its call site, as adapt/learned.h knows it */
   };
   struct large *class_previous;
   struct large *newer, *older;

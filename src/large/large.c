@@ -5,7 +5,7 @@
 #include "budget/usage.h"
 #include "large/big_cache.h"
 #include "large/large_sites.h"
-#include "learn/learned.h"
+#include "adapt/learned.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "pages/extent.h"
@@ -272,7 +272,7 @@ static void cache_or_end(struct large *range) {
   unsigned keep = KEEP_BY_PROFILE;
   if (UNLIKELY(learned_acts()))
     keep = learned_large_freed(range->caller, large_range_bytes(range), is_kept);
-  if (keep == EVOLVE_AT_ONCE)
+  if (keep == KEEP_AT_ONCE)
     range_end_purged(range);
   else if (!is_kept || !big_cache_put(range, keep))
     range_end(range, os_milliseconds());

@@ -261,7 +261,7 @@ static void note_given(struct superslab *s, unsigned keep) {
 /* All of it is free. As an extent it would be kept by the profile: what is to go sooner waits for that here. */
 static bool goes_sooner(const struct superslab *s) {
   return s->resident && s->keep != KEEP_BY_PROFILE && option_value(OPTION_PURGE) != PURGE_OFF &&
-         evolve_delay_ms((enum evolve_strategy)s->keep) < (uint64_t)option_value(OPTION_PURGE_DELAY_MS);
+         keep_delay_ms((enum keep)s->keep) < (uint64_t)option_value(OPTION_PURGE_DELAY_MS);
 }
 
 void units_give(void *run, unsigned order, unsigned keep) {

@@ -18,9 +18,9 @@ BELOW = {
     "policy": {"base"},
     "budget": {"policy", "os", "base"},
     "pages": {"budget", "policy", "os", "base"},
-    "learn": {"pages", "budget", "policy", "os", "base"},
-    "slab": {"learn", "pages", "budget", "policy", "os", "base"},
-    "large": {"learn", "pages", "budget", "policy", "os", "base"},
+    "adapt": {"pages", "budget", "policy", "os", "base"},
+    "slab": {"adapt", "pages", "budget", "policy", "os", "base"},
+    "large": {"adapt", "pages", "budget", "policy", "os", "base"},
 }
 BELOW["heap"] = BELOW["slab"] | {"slab", "large"}
 BELOW["profile"] = BELOW["heap"] | {"heap"}

@@ -7,7 +7,7 @@
  *                    is random but for the numbers that are checked first
  */
 #include "../check.h"
-#include "learn/view.h"
+#include "adapt/view.h"
 
 #include <pthread.h>
 
@@ -60,7 +60,7 @@ static void step(uint64_t number) {
   for (unsigned i = 0; i < ARMS; i++) {
     struct evolve_arm *arm = &places[i].arm;
     arm->total_acted = number;
-    for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
       arm->total[strategy] = number;
   }
 }

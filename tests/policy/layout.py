@@ -1,4 +1,4 @@
-"""Policy files, read as src/policy/policy_file.h describes them, by nothing of the library's."""
+"""Policy files, read as observe/adapt/policy_file.h describes them, by nothing of the library's."""
 
 import struct
 from dataclasses import dataclass, field

@@ -3,7 +3,7 @@
  * ratings, however often one looks. */
 #include "unit.h"
 
-#include "policy/evolve_policy.h"
+#include "adapt/evolve_policy.h"
 
 #define BREAK_EVEN_MS 1000u
 #define PAGES 500u
@@ -28,7 +28,7 @@ static void valid(const struct evolve_arm *arm) {
 
 static int64_t sum_of_ratings(const struct evolve_arm *arm) {
   int64_t sum = 0;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     sum += arm->rating[strategy];
   return sum;
 }
@@ -36,49 +36,49 @@ static int64_t sum_of_ratings(const struct evolve_arm *arm) {
 static void charges_are_exact(void **unused) {
   (void)unused;
   struct evolve_arm arm;
-  evolve_arm_begin(&arm, EVOLVE_1S);
+  evolve_arm_begin(&arm, KEEP_1S);
   uint32_t now_ms = 7;
   reuse(&arm, &now_ms, 50);
   /* A page's rent is 500 ns / 1000 ms; purging 500 pages takes 800 + 500 * 60, faulting them in 500 * 500. */
   const uint64_t purge = 800 + PAGES * 60, faults = PAGES * 500, rent_of_10 = PAGES * 10 / 2,
                  rent_of_50 = PAGES * 50 / 2;
-  assert_int_equal(arm.total[EVOLVE_AT_ONCE], purge + faults);
-  assert_int_equal(arm.total[EVOLVE_10MS], rent_of_10 + purge + faults);
-  assert_int_equal(arm.total[EVOLVE_100MS], rent_of_50);
-  assert_int_equal(arm.total[EVOLVE_WARM], rent_of_50);
+  assert_int_equal(arm.total[KEEP_AT_ONCE], purge + faults);
+  assert_int_equal(arm.total[KEEP_10MS], rent_of_10 + purge + faults);
+  assert_int_equal(arm.total[KEEP_100MS], rent_of_50);
+  assert_int_equal(arm.total[KEEP_WARM], rent_of_50);
   assert_int_equal(arm.total_acted, rent_of_50);
-  assert_int_equal(evolve_delay_ms(EVOLVE_10MS), 10);
-  assert_int_equal(evolve_delay_ms(EVOLVE_WARM), EVOLVE_NEVER);
+  assert_int_equal(keep_delay_ms(KEEP_10MS), 10);
+  assert_int_equal(keep_delay_ms(KEEP_WARM), KEEP_NEVER);
 }
 
 static void what_is_never_asked_for_pays_no_faults(void **unused) {
   (void)unused;
   struct evolve_arm arm;
   struct evolve_costs c = costs();
-  evolve_arm_begin(&arm, EVOLVE_10MS);
+  evolve_arm_begin(&arm, KEEP_10MS);
   evolve_freed(&arm, NULL, &c, PAGES, true, 0);
   evolve_tick(&arm, &c, 100000);
-  assert_int_equal(arm.total[EVOLVE_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
-  assert_int_equal(arm.total[EVOLVE_WARM], (uint64_t)PAGES * 100000 / 2);
-  assert_int_equal(arm.total[EVOLVE_AT_ONCE], 800 + PAGES * 60);
-  assert_in_range(evolve_best_fixed(arm.total), EVOLVE_AT_ONCE, EVOLVE_10MS);
+  assert_int_equal(arm.total[KEEP_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
+  assert_int_equal(arm.total[KEEP_WARM], (uint64_t)PAGES * 100000 / 2);
+  assert_int_equal(arm.total[KEEP_AT_ONCE], 800 + PAGES * 60);
+  assert_in_range(evolve_best_fixed(arm.total), KEEP_AT_ONCE, KEEP_10MS);
   evolve_taken(&arm, NULL, &c, 0, 100000);
-  assert_int_equal(arm.total_acted, arm.total[EVOLVE_10MS]);
+  assert_int_equal(arm.total_acted, arm.total[KEEP_10MS]);
 }
 
 static void parts_of_what_was_freed_are_asked_for(void **unused) {
   (void)unused;
   struct evolve_arm arm;
   struct evolve_costs c = costs();
-  evolve_arm_begin(&arm, EVOLVE_WARM);
+  evolve_arm_begin(&arm, KEEP_WARM);
   evolve_freed(&arm, NULL, &c, 100, true, 0);
   evolve_freed(&arm, NULL, &c, 50, true, 20);
   /* The newest first: 50 idle for 0 ms, 30 of those idle for 20 ms. The other 70 stay idle. */
   evolve_taken(&arm, NULL, &c, 80, 20);
   evolve_tick(&arm, &c, 20);
-  assert_int_equal(arm.total[EVOLVE_AT_ONCE], 2 * 800 + 150 * 60 + 80 * 500);
-  assert_int_equal(arm.total[EVOLVE_10MS], 100 * 10 / 2 + 800 + 100 * 60 + 30 * 500);
-  assert_int_equal(arm.total[EVOLVE_WARM], 100 * 20 / 2);
+  assert_int_equal(arm.total[KEEP_AT_ONCE], 2 * 800 + 150 * 60 + 80 * 500);
+  assert_int_equal(arm.total[KEEP_10MS], 100 * 10 / 2 + 800 + 100 * 60 + 30 * 500);
+  assert_int_equal(arm.total[KEEP_WARM], 100 * 20 / 2);
   assert_int_equal(arm.idle_count, 1);
   assert_int_equal(arm.idle[0].pages, 70);
   evolve_taken(&arm, NULL, &c, 1000, 20); /* more than there is */
@@ -88,15 +88,15 @@ static void parts_of_what_was_freed_are_asked_for(void **unused) {
 
 /* The same charges with a list that has no end: what merging may not change. */
 struct endless {
-  uint64_t total[EVOLVE_STRATEGIES];
+  uint64_t total[KEEP_STRATEGIES];
   uint32_t freed_ms[20000], pages[20000];
   unsigned count;
 };
 
 static void endless_until(struct endless *list, const struct evolve_costs *c, uint32_t freed_ms, uint32_t pages,
                           uint32_t now_ms, bool is_taken) {
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
-    uint32_t delay_ms = evolve_delay_ms((enum evolve_strategy)strategy), idle_ms = now_ms - freed_ms;
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
+    uint32_t delay_ms = keep_delay_ms((enum keep)strategy), idle_ms = now_ms - freed_ms;
     bool is_purged = idle_ms >= delay_ms;
     list->total[strategy] += (uint64_t)pages * (is_purged ? delay_ms : idle_ms) * c->rent_64k >> 16;
     list->total[strategy] += is_purged ? c->purge_call_ns + (uint64_t)pages * c->purge_page_ns : 0;
@@ -122,7 +122,7 @@ static void merging_changes_no_sums(void **unused) {
       struct evolve_arm arm;
       uint32_t now_ms = 0;
       memset(&list, 0, sizeof list);
-      evolve_arm_begin(&arm, EVOLVE_1S);
+      evolve_arm_begin(&arm, KEEP_1S);
       for (unsigned i = 0; i < 10000; i++, now_ms += steps_ms[step]) {
         freed_in_both(&arm, &list, &c, 16, now_ms);
         if (takes_some && unit_random(&random) % 2) { /* the newest, in both */
@@ -134,7 +134,7 @@ static void merging_changes_no_sums(void **unused) {
       evolve_tick(&arm, &c, now_ms);
       while (list.count-- > 0)
         endless_until(&list, &c, list.freed_ms[list.count], list.pages[list.count], now_ms, false);
-      for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+      for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
         uint64_t exact = list.total[strategy], told = arm.total[strategy];
         assert_in_range(told, exact - exact / 4, exact + exact / 4);
       }
@@ -146,8 +146,8 @@ static void an_arm_that_ends_leaves_its_idle_pages(void **unused) {
   (void)unused;
   struct evolve_arm ending, heir;
   struct evolve_costs c = costs();
-  evolve_arm_begin(&ending, EVOLVE_1S);
-  evolve_arm_begin(&heir, EVOLVE_1S);
+  evolve_arm_begin(&ending, KEEP_1S);
+  evolve_arm_begin(&heir, KEEP_1S);
   uint64_t pages = 0;
   for (uint32_t i = 0; i < EVOLVE_IDLE_MAX; i++, pages += 17) {
     evolve_freed(&ending, NULL, &c, 10, true, i * 700);
@@ -161,7 +161,7 @@ static void an_arm_that_ends_leaves_its_idle_pages(void **unused) {
   }
   assert_int_equal(pages, 0);
   evolve_tick(&heir, &c, 100000);
-  assert_in_range(heir.total[EVOLVE_WARM] + ending.total[EVOLVE_WARM], 17ull * 8 * 97000 / 2 * 99 / 100,
+  assert_in_range(heir.total[KEEP_WARM] + ending.total[KEEP_WARM], 17ull * 8 * 97000 / 2 * 99 / 100,
                   17ull * 8 * 100000 / 2);
   valid(&heir);
 }
@@ -172,7 +172,7 @@ static void nothing_is_told_by_nothing(void **unused) {
   struct evolve_arm arm;
   struct evolve_costs c = costs();
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, EVOLVE_1S);
+  evolve_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < 100; i++)
     reuse(&arm, &now_ms, 700);
   struct evolve_arm before = arm;
@@ -187,18 +187,18 @@ static void nothing_is_told_by_nothing(void **unused) {
     evolve_taken(&arm, NULL, &c, 1, now_ms);
   }
   assert_int_equal(arm.leader, before.leader);
-  assert_int_equal(evolve_like(0), EVOLVE_AT_ONCE);
-  assert_int_equal(evolve_like(9), EVOLVE_AT_ONCE);
-  assert_int_equal(evolve_like(100), EVOLVE_100MS);
-  assert_int_equal(evolve_like(999), EVOLVE_100MS);
-  assert_int_equal(evolve_like(UINT32_MAX), EVOLVE_10S);
+  assert_int_equal(evolve_like(0), KEEP_AT_ONCE);
+  assert_int_equal(evolve_like(9), KEEP_AT_ONCE);
+  assert_int_equal(evolve_like(100), KEEP_100MS);
+  assert_int_equal(evolve_like(999), KEEP_100MS);
+  assert_int_equal(evolve_like(UINT32_MAX), KEEP_10S);
 }
 
 static void many_idle_ones_are_merged(void **unused) {
   (void)unused;
   struct evolve_arm arm;
   struct evolve_costs c = costs();
-  evolve_arm_begin(&arm, EVOLVE_1S);
+  evolve_arm_begin(&arm, KEEP_1S);
   uint64_t pages = 0;
   for (uint32_t i = 0; i < 1000; i++, pages += 3)
     evolve_freed(&arm, NULL, &c, 3, true, i);
@@ -210,10 +210,10 @@ static void many_idle_ones_are_merged(void **unused) {
 }
 
 /* Expects the leader after so many pairs of events with this gap. */
-static void leads(uint32_t gap_ms, unsigned pairs, enum evolve_strategy first, enum evolve_strategy last) {
+static void leads(uint32_t gap_ms, unsigned pairs, enum keep first, enum keep last) {
   struct evolve_arm arm;
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, EVOLVE_1S);
+  evolve_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < pairs; i++)
     reuse(&arm, &now_ms, gap_ms);
   assert_in_range(arm.leader, first, last);
@@ -223,29 +223,29 @@ static void leads(uint32_t gap_ms, unsigned pairs, enum evolve_strategy first, e
 
 static void the_cheapest_leads(void **unused) {
   (void)unused;
-  leads(3, 30, EVOLVE_10MS, EVOLVE_WARM);
-  leads(700, 30, EVOLVE_1S, EVOLVE_WARM);
-  leads(30000, 30, EVOLVE_AT_ONCE, EVOLVE_10MS);
+  leads(3, 30, KEEP_10MS, KEEP_WARM);
+  leads(700, 30, KEEP_1S, KEEP_WARM);
+  leads(30000, 30, KEEP_AT_ONCE, KEEP_10MS);
 }
 
 static void equals_do_not_drift(void **unused) {
   (void)unused;
   struct evolve_arm arm;
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, EVOLVE_1S);
+  evolve_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < 10000; i++)
     reuse(&arm, &now_ms, 5); /* all but the first cost the same */
-  for (unsigned strategy = EVOLVE_100MS; strategy < EVOLVE_STRATEGIES; strategy++)
-    assert_int_equal(arm.rating[strategy], arm.rating[EVOLVE_10MS]);
-  assert_true(arm.rating[EVOLVE_AT_ONCE] < arm.rating[EVOLVE_10MS]);
+  for (unsigned strategy = KEEP_100MS; strategy < KEEP_STRATEGIES; strategy++)
+    assert_int_equal(arm.rating[strategy], arm.rating[KEEP_10MS]);
+  assert_true(arm.rating[KEEP_AT_ONCE] < arm.rating[KEEP_10MS]);
   assert_int_equal(arm.switches, 0);
   struct evolve_arm idle;
-  evolve_arm_begin(&idle, EVOLVE_1S);
+  evolve_arm_begin(&idle, KEEP_1S);
   struct evolve_costs nothing = {0};
   for (unsigned i = 0; i < 1000; i++)
     evolve_freed(&idle, NULL, &nothing, 1, true, i);
   assert_int_equal(sum_of_ratings(&idle), 0);
-  assert_int_equal(idle.rating[EVOLVE_AT_ONCE], 0);
+  assert_int_equal(idle.rating[KEEP_AT_ONCE], 0);
 }
 
 static void ratings_are_bounded_and_add_up(void **unused) {
@@ -254,7 +254,7 @@ static void ratings_are_bounded_and_add_up(void **unused) {
   for (unsigned round = 0; round < 200; round++) {
     struct evolve_arm arm;
     uint32_t now_ms = (uint32_t)unit_random(&random); /* the clock wraps in some */
-    evolve_arm_begin(&arm, (enum evolve_strategy)(unit_random(&random) % EVOLVE_STRATEGIES));
+    evolve_arm_begin(&arm, (enum keep)(unit_random(&random) % KEEP_STRATEGIES));
     bool at_bound = false;
     for (unsigned i = 0; i < 500; i++) {
       struct evolve_costs c = evolve_costs_of((uint32_t)(unit_random(&random) >> (32 + unit_random(&random) % 32)), 60,
@@ -265,7 +265,7 @@ static void ratings_are_bounded_and_add_up(void **unused) {
       else
         evolve_taken(&arm, NULL, &c, pages, now_ms);
       now_ms += (uint32_t)(unit_random(&random) % 100000 >> unit_random(&random) % 20);
-      for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+      for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
         assert_in_range(arm.rating[strategy] + EVOLVE_RATING_MAX, 0, 2 * EVOLVE_RATING_MAX);
         at_bound |= abs(arm.rating[strategy]) == EVOLVE_RATING_MAX;
       }
@@ -279,27 +279,27 @@ static void a_change_is_followed(void **unused) {
   (void)unused;
   struct evolve_arm arm;
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, EVOLVE_1S);
+  evolve_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < 5000; i++)
     reuse(&arm, &now_ms, 2);
-  assert_true(arm.leader >= EVOLVE_10MS);
+  assert_true(arm.leader >= KEEP_10MS);
   for (unsigned i = 0; i < 25; i++) /* 50 events */
     reuse(&arm, &now_ms, 20000);
-  assert_true(arm.leader <= EVOLVE_100MS); /* costs 8 % more than at once */
+  assert_true(arm.leader <= KEEP_100MS); /* costs 8 % more than at once */
   for (unsigned i = 0; i < 25; i++)
     reuse(&arm, &now_ms, 2);
-  assert_true(arm.leader >= EVOLVE_10MS);
+  assert_true(arm.leader >= KEEP_10MS);
 }
 
 /* Costs so far, after so many pairs. */
 struct seen {
-  uint64_t acted, fixed[EVOLVE_STRATEGIES];
+  uint64_t acted, fixed[KEEP_STRATEGIES];
 };
 
 /* From here to there, at most a tenth more than the best fixed strategy would have cost. */
 static bool is_near_the_best(const struct seen *from, const struct seen *to) {
   uint64_t best = UINT64_MAX;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     best = min_size(best, to->fixed[strategy] - from->fixed[strategy]);
   return (to->acted - from->acted) * 10 <= best * 11;
 }
@@ -311,7 +311,7 @@ static unsigned events_until_back(uint32_t before_ms, uint32_t after_ms) {
   static struct seen seen[PAIRS + 1];
   struct evolve_arm arm;
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, EVOLVE_1S);
+  evolve_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < PAIRS; i++)
     reuse(&arm, &now_ms, before_ms);
   for (unsigned i = 0; i <= PAIRS; i++) {
@@ -345,7 +345,7 @@ static void regret_is_bounded(void **unused) {
     struct evolve_arm arm;
     uint32_t now_ms = 0;
     unsigned spread = 1 + (unsigned)(unit_random(&random) % 16), shift = (unsigned)(unit_random(&random) % spread);
-    evolve_arm_begin(&arm, EVOLVE_1S);
+    evolve_arm_begin(&arm, KEEP_1S);
     for (unsigned i = 0; i < 2000; i++)
       reuse(&arm, &now_ms, (uint32_t)(1u << shift) + (uint32_t)(unit_random(&random) % (1u << spread)));
     uint64_t best = arm.total[evolve_best_fixed(arm.total)];
@@ -362,7 +362,7 @@ static void the_same_events_give_the_same_ratings(void **unused) {
   for (unsigned copy = 0; copy < 2; copy++) {
     uint64_t random = UNIT_SEED;
     uint32_t now_ms = 0;
-    evolve_arm_begin(&arms[copy], EVOLVE_1S);
+    evolve_arm_begin(&arms[copy], KEEP_1S);
     for (unsigned i = 0; i < 5000; i++) {
       uint32_t gap_ms = (uint32_t)(unit_random(&random) % 3000), pages = (uint32_t)(unit_random(&random) % 700);
       for (uint32_t look_ms = 0; copy == 1 && look_ms < gap_ms; look_ms += 1 + gap_ms / 7) {
@@ -389,7 +389,7 @@ static void bursts_are_judged_whole(void **unused) {
   struct evolve_arm arm;
   struct evolve_costs c = costs();
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, EVOLVE_1S);
+  evolve_arm_begin(&arm, KEEP_1S);
   for (unsigned burst = 0; burst < 10; burst++) {
     for (unsigned i = 0; i < 100; i++)
       evolve_freed(&arm, NULL, &c, PAGES, true, now_ms);
@@ -397,29 +397,29 @@ static void bursts_are_judged_whole(void **unused) {
     for (unsigned i = 0; i < 100; i++)
       evolve_taken(&arm, NULL, &c, PAGES, now_ms);
   }
-  assert_in_range(arm.leader, EVOLVE_AT_ONCE, EVOLVE_10MS);
-  assert_in_range(evolve_best_fixed(arm.total), EVOLVE_AT_ONCE, EVOLVE_10MS);
-  assert_int_equal(arm.total[EVOLVE_AT_ONCE], 1000 * (800 + (uint64_t)PAGES * (60 + 500)));
-  assert_int_equal(arm.total[EVOLVE_10MS], arm.total[EVOLVE_AT_ONCE] + 1000 * (uint64_t)PAGES * 10 / 2);
-  assert_true(arm.total_acted < arm.total[EVOLVE_1S]);
+  assert_in_range(arm.leader, KEEP_AT_ONCE, KEEP_10MS);
+  assert_in_range(evolve_best_fixed(arm.total), KEEP_AT_ONCE, KEEP_10MS);
+  assert_int_equal(arm.total[KEEP_AT_ONCE], 1000 * (800 + (uint64_t)PAGES * (60 + 500)));
+  assert_int_equal(arm.total[KEEP_10MS], arm.total[KEEP_AT_ONCE] + 1000 * (uint64_t)PAGES * 10 / 2);
+  assert_true(arm.total_acted < arm.total[KEEP_1S]);
 }
 
 /* Gaps that all strategies from ten milliseconds on bridge: what is done without learning stays. */
 static void equals_stay_at_home(void **unused) {
   (void)unused;
-  for (unsigned home = EVOLVE_10MS; home < EVOLVE_STRATEGIES; home++) {
+  for (unsigned home = KEEP_10MS; home < KEEP_STRATEGIES; home++) {
     struct evolve_arm arm;
     uint32_t now_ms = 0;
-    evolve_arm_begin(&arm, (enum evolve_strategy)home);
+    evolve_arm_begin(&arm, (enum keep)home);
     for (unsigned i = 0; i < 500; i++)
       reuse(&arm, &now_ms, 3);
     assert_int_equal(arm.leader, home);
     for (unsigned i = 0; i < 100; i++)
       reuse(&arm, &now_ms, 20000);
-    assert_true(arm.leader <= EVOLVE_100MS);
+    assert_true(arm.leader <= KEEP_100MS);
     for (unsigned i = 0; i < 500; i++)
       reuse(&arm, &now_ms, 3);
-    assert_in_range(arm.leader, EVOLVE_10MS, home); /* back, or where it needed not go further */
+    assert_in_range(arm.leader, KEEP_10MS, home); /* back, or where it needed not go further */
   }
 }
 
@@ -431,10 +431,10 @@ static void an_adversary_gains_little(void **unused) {
     struct evolve_arm arm;
     uint32_t now_ms = 0;
     unsigned moody = (unsigned)(unit_random(&random) % 32);
-    enum evolve_strategy home = (enum evolve_strategy)(EVOLVE_10MS + unit_random(&random) % 4);
+    enum keep home = (enum keep)(KEEP_10MS + unit_random(&random) % 4);
     evolve_arm_begin(&arm, home);
     for (unsigned i = 0; i < 3000; i++) {
-      uint32_t kept_ms = evolve_delay_ms(evolve_leader(&arm, NULL));
+      uint32_t kept_ms = keep_delay_ms(evolve_leader(&arm, NULL));
       uint32_t gap_ms = kept_ms < 4000 ? kept_ms + kept_ms / 4 + 2 : 20000;
       if (moody < 24 && unit_random(&random) % 32 < moody)
         gap_ms = (uint32_t)(unit_random(&random) % 20000 >> unit_random(&random) % 16);
@@ -451,22 +451,22 @@ static void what_others_learned_is_followed_first(void **unused) {
   struct evolve_arm prior, arm;
   struct evolve_costs c = costs();
   uint32_t now_ms = 0;
-  evolve_arm_begin(&prior, EVOLVE_1S);
+  evolve_arm_begin(&prior, KEEP_1S);
   for (unsigned site = 0; site < 20; site++) {
-    evolve_arm_begin(&arm, EVOLVE_1S);
+    evolve_arm_begin(&arm, KEEP_1S);
     for (unsigned i = 0; i < 4; i++) {
       evolve_freed(&arm, &prior, &c, PAGES, true, now_ms);
       now_ms += 30000;
       evolve_taken(&arm, &prior, &c, PAGES, now_ms);
     }
   }
-  assert_true(prior.leader <= EVOLVE_10MS);
-  evolve_arm_begin(&arm, EVOLVE_WARM);
+  assert_true(prior.leader <= KEEP_10MS);
+  evolve_arm_begin(&arm, KEEP_WARM);
   assert_int_equal(evolve_freed(&arm, &prior, &c, PAGES, true, now_ms), prior.leader);
   evolve_arm_begin_like(&arm, &prior);
   assert_int_equal(arm.leader, prior.leader);
   assert_memory_equal(arm.rating, prior.rating, sizeof arm.rating);
-  assert_int_equal(arm.total[EVOLVE_WARM], 0);
+  assert_int_equal(arm.total[KEEP_WARM], 0);
 }
 
 static void costs_at_their_edges(void **unused) {
@@ -475,13 +475,13 @@ static void costs_at_their_edges(void **unused) {
   assert_int_equal(evolve_costs_of(UINT32_MAX, 0, 0, 0).rent_64k, UINT32_MAX);
   struct evolve_arm arm;
   struct evolve_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
-  evolve_arm_begin(&arm, EVOLVE_WARM);
+  evolve_arm_begin(&arm, KEEP_WARM);
   for (unsigned i = 0; i < 100; i++) {
     evolve_freed(&arm, NULL, &c, 1u << 20, true, i * 100000);
     evolve_taken(&arm, NULL, &c, 1u << 20, i * 100000 + 50000);
     valid(&arm);
   }
-  assert_true(arm.total[EVOLVE_WARM] > 0);
+  assert_true(arm.total[KEEP_WARM] > 0);
 }
 
 int main(void) {

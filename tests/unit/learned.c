@@ -6,7 +6,7 @@
 #include "hakmem/hakmem.h"
 #include "large/big_cache.h"
 #include "large/large.h"
-#include "learn/learned.h"
+#include "adapt/learned.h"
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 

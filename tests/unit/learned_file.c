@@ -3,9 +3,9 @@
 #include "unit.h"
 
 #include "base/text.h"
-#include "learn/learned.h"
-#include "learn/learned_file.h"
-#include "policy/policy_file.h"
+#include "adapt/learned.h"
+#include "adapt/learned_file.h"
+#include "adapt/policy_file.h"
 
 #define MIB ((size_t)1 << 20)
 #define ROUNDS 40u

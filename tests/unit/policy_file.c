@@ -2,7 +2,7 @@
  * noticed, and so is what is wrong in a file whose checksum is right; foreign, newer and other files are told apart. */
 #include "unit.h"
 
-#include "policy/policy_file.h"
+#include "adapt/policy_file.h"
 
 #define SMALL_ARMS 16u
 #define FILE_BYTES ((size_t)64 << 10)
@@ -31,7 +31,7 @@ struct fixture {
 static void table_begin(struct fixture *f) {
   f->places = calloc(1, site_table_bytes(SMALL_ARMS));
   assert_non_null(f->places);
-  site_table_begin(&f->table, f->places, SMALL_ARMS, EVOLVE_1S);
+  site_table_begin(&f->table, f->places, SMALL_ARMS, KEEP_1S);
 }
 
 static void write_table(struct fixture *f) {
@@ -144,7 +144,7 @@ static void a_full_table_takes_what_fits(void **unused) {
   (void)unused;
   struct fixture *f = learned(), *small = calloc(1, sizeof *small);
   small->places = calloc(1, site_table_bytes(SITE_WAYS));
-  site_table_begin(&small->table, small->places, SITE_WAYS, EVOLVE_1S);
+  site_table_begin(&small->table, small->places, SITE_WAYS, KEEP_1S);
   struct policy_file file;
   assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
   policy_file_apply(&file, &small->table);
@@ -268,10 +268,10 @@ static void a_right_checksum_does_not_suffice(void **unused) {
   assert_int_equal(with32(f, 8, POLICY_FILE_VERSION + 1), POLICY_FILE_NEWER);
   assert_int_equal(with32(f, 8, UINT32_MAX), POLICY_FILE_NEWER);
   assert_int_equal(with32(f, 8, 0), POLICY_FILE_DAMAGED);
-  assert_int_equal(with32(f, 12, EVOLVE_STRATEGIES + 1), POLICY_FILE_OTHER);
+  assert_int_equal(with32(f, 12, KEEP_STRATEGIES + 1), POLICY_FILE_OTHER);
   assert_int_equal(with32(f, 16, SITE_RANGES - 1), POLICY_FILE_OTHER);
   assert_int_equal(with32(f, 20, SITE_RANGE_FIRST + 1), POLICY_FILE_OTHER);
-  assert_int_equal(with32(f, 72 + 4 * EVOLVE_1S, 1001), POLICY_FILE_OTHER);
+  assert_int_equal(with32(f, 72 + 4 * KEEP_1S, 1001), POLICY_FILE_OTHER);
   assert_int_equal(with32(f, 28, 1), POLICY_FILE_DAMAGED);
   assert_int_equal(with32(f, 28, UINT32_MAX), POLICY_FILE_DAMAGED);
   assert_int_equal(with32(f, 32, UINT32_MAX), POLICY_FILE_DAMAGED);
@@ -353,12 +353,12 @@ static void what_does_not_fit_is_not_written(void **unused) {
 static void a_fixed_file_has_one_leader(void **unused) {
   (void)unused;
   struct site_costs c = costs();
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     struct fixture *f = calloc(1, sizeof *f);
     struct policy_file_writer writer;
     struct policy_file file;
     policy_file_begin(&writer, f->bytes, sizeof f->bytes, &c, "hakmem");
-    policy_file_add_fixed(&writer, (enum evolve_strategy)strategy);
+    policy_file_add_fixed(&writer, (enum keep)strategy);
     f->length = policy_file_end(&writer);
     assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
     table_begin(f);
@@ -366,7 +366,7 @@ static void a_fixed_file_has_one_leader(void **unused) {
     assert_int_equal(f->table.taken_count, 0);
     for (unsigned range = 0; range < SITE_RANGES; range++) {
       int64_t sum = 0;
-      for (unsigned other = 0; other < EVOLVE_STRATEGIES; other++)
+      for (unsigned other = 0; other < KEEP_STRATEGIES; other++)
         sum += f->table.priors[range].rating[other];
       assert_int_equal(sum, 0);
       assert_int_equal(site_leader(&f->table, SITE_MIN + 5, range), strategy);

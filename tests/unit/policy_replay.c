@@ -4,11 +4,11 @@
 
 #include "hakmem/hakmem.h"
 #include "large/large.h"
-#include "learn/learned.h"
+#include "adapt/learned.h"
 #include "os/os.h"
 
 #define EVENTS_MAX 65536u
-#define DELAY_LEADER EVOLVE_1S /* of the default delay */
+#define DELAY_LEADER KEEP_1S /* of the default delay */
 
 static uint64_t now_ms = UINT32_MAX - 20000; /* 32 bits wrap on the way */
 

@@ -2,7 +2,7 @@
  * decided about together; no event is lost from the totals; 100,000 sites take what the table takes. */
 #include "unit.h"
 
-#include "policy/site_policy.h"
+#include "adapt/site_policy.h"
 
 #define ARMS 64u
 #define PAGES 100u
@@ -21,7 +21,7 @@ struct fixture {
 static void begin(struct fixture *f, uint32_t arms) {
   f->places = calloc(1, site_table_bytes(arms));
   assert_non_null(f->places);
-  site_table_begin(&f->table, f->places, arms, EVOLVE_1S);
+  site_table_begin(&f->table, f->places, arms, KEEP_1S);
 }
 
 static void valid(const struct fixture *f) {
@@ -37,9 +37,9 @@ static void end(struct fixture *f) {
   free(f->places);
 }
 
-static enum evolve_strategy reuse(struct fixture *f, uint64_t site, unsigned range, uint32_t *now_ms, uint32_t gap_ms) {
+static enum keep reuse(struct fixture *f, uint64_t site, unsigned range, uint32_t *now_ms, uint32_t gap_ms) {
   struct site_costs c = costs();
-  enum evolve_strategy acted = site_freed(&f->table, &c, site, range, PAGES, true, *now_ms);
+  enum keep acted = site_freed(&f->table, &c, site, range, PAGES, true, *now_ms);
   *now_ms += gap_ms;
   site_taken(&f->table, &c, site, range, PAGES, *now_ms);
   return acted;
@@ -55,9 +55,9 @@ static void sites_of_different_temper_are_told_apart(void **unused) {
     reuse(&f, 2, 3, &now_ms, 30000);
     reuse(&f, 1, 9, &now_ms, 400);
   }
-  assert_in_range(reuse(&f, 1, 3, &now_ms, 2), EVOLVE_10MS, EVOLVE_1S);
-  assert_in_range(reuse(&f, 2, 3, &now_ms, 2), EVOLVE_AT_ONCE, EVOLVE_10MS);
-  assert_in_range(reuse(&f, 1, 9, &now_ms, 2), EVOLVE_1S, EVOLVE_WARM);
+  assert_in_range(reuse(&f, 1, 3, &now_ms, 2), KEEP_10MS, KEEP_1S);
+  assert_in_range(reuse(&f, 2, 3, &now_ms, 2), KEEP_AT_ONCE, KEEP_10MS);
+  assert_in_range(reuse(&f, 1, 9, &now_ms, 2), KEEP_1S, KEEP_WARM);
   assert_int_equal(f.table.taken_count, 3);
   end(&f);
 }
@@ -90,8 +90,8 @@ static void no_event_is_lost(void **unused) {
     warm_ns += (freed + 1) * PAGES * step_ms / 2;
   }
   struct site_totals totals = site_totals(&f.table, &c, now_ms);
-  assert_int_equal(totals.fixed[EVOLVE_AT_ONCE], freed * (800 + 60 * PAGES));
-  assert_in_range(totals.fixed[EVOLVE_WARM], warm_ns - warm_ns / 100, warm_ns + warm_ns / 100);
+  assert_int_equal(totals.fixed[KEEP_AT_ONCE], freed * (800 + 60 * PAGES));
+  assert_in_range(totals.fixed[KEEP_WARM], warm_ns - warm_ns / 100, warm_ns + warm_ns / 100);
   assert_true(f.table.displaced > 0);
   assert_true(totals.acted >= totals.best_of_arm);
   end(&f);
@@ -104,9 +104,9 @@ static void a_mapping_costs_more_to_give_back(void **unused) {
   struct site_costs c = costs();
   begin(&f, ARMS);
   reuse(&f, 1, MAPPING_RANGE - 1, &now_ms, 0);
-  assert_int_equal(site_totals(&f.table, &c, now_ms).fixed[EVOLVE_AT_ONCE], 800 + (60 + 500) * PAGES);
+  assert_int_equal(site_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + (60 + 500) * PAGES);
   reuse(&f, 1, MAPPING_RANGE, &now_ms, 0);
-  assert_int_equal(site_totals(&f.table, &c, now_ms).fixed[EVOLVE_AT_ONCE], 800 + 3300 + 2 * (60 + 500) * PAGES);
+  assert_int_equal(site_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + 3300 + 2 * (60 + 500) * PAGES);
   end(&f);
 }
 
@@ -120,9 +120,9 @@ static void what_one_frees_serves_the_next(void **unused) {
     site_taken(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100);
     site_freed(&f.table, &c, 1 + i % 7, i % 3, PAGES, true, i * 100 + 10);
   }
-  assert_true(site_leader(&f.table, 1, 0) >= EVOLVE_100MS);
+  assert_true(site_leader(&f.table, 1, 0) >= KEEP_100MS);
   struct site_totals totals = site_totals(&f.table, &c, 40000);
-  assert_in_range(totals.fixed[EVOLVE_WARM], 1, totals.fixed[EVOLVE_10MS] / 5);
+  assert_in_range(totals.fixed[KEEP_WARM], 1, totals.fixed[KEEP_10MS] / 5);
   /* A part of a mapping cannot be had. */
   const struct evolve_arm *lender = NULL;
   for (unsigned i = 0; i < ARMS; i++)
@@ -149,9 +149,9 @@ static void a_lender_is_not_forgotten(void **unused) {
     site_freed(&f.table, &c, 1 + i % 2, 0, 1, true, 0);
     site_taken(&f.table, &c, 1 + i % 2, 0, 1, 0);
   }
-  uint64_t before = site_totals(&f.table, &c, 0).fixed[EVOLVE_AT_ONCE];
+  uint64_t before = site_totals(&f.table, &c, 0).fixed[KEEP_AT_ONCE];
   site_taken(&f.table, &c, 4, 0, 1000, 0);
-  assert_int_equal(site_totals(&f.table, &c, 0).fixed[EVOLVE_AT_ONCE], before + 1000 * 500);
+  assert_int_equal(site_totals(&f.table, &c, 0).fixed[KEEP_AT_ONCE], before + 1000 * 500);
   end(&f);
 }
 
@@ -160,17 +160,17 @@ static void who_acts(void **unused) {
   (void)unused;
   struct fixture f;
   struct site_costs c = costs();
-  int32_t ratings[EVOLVE_STRATEGIES] = {0};
+  int32_t ratings[KEEP_STRATEGIES] = {0};
   begin(&f, SITE_WAYS);
-  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_10S, 9));
-  assert_int_equal(site_freed(&f.table, &c, 5, 0, PAGES, false, 0), EVOLVE_1S);
-  assert_int_equal(site_freed(&f.table, &c, 5, 0, PAGES, true, 0), EVOLVE_10S);
-  assert_true(site_learned(&f.table, 6, 0, ratings, EVOLVE_AT_ONCE, 9));
-  assert_int_equal(site_freed(&f.table, &c, 6, 0, PAGES, false, 0), EVOLVE_AT_ONCE);
+  assert_true(site_learned(&f.table, 5, 0, ratings, KEEP_10S, 9));
+  assert_int_equal(site_freed(&f.table, &c, 5, 0, PAGES, false, 0), KEEP_1S);
+  assert_int_equal(site_freed(&f.table, &c, 5, 0, PAGES, true, 0), KEEP_10S);
+  assert_true(site_learned(&f.table, 6, 0, ratings, KEEP_AT_ONCE, 9));
+  assert_int_equal(site_freed(&f.table, &c, 6, 0, PAGES, false, 0), KEEP_AT_ONCE);
   for (uint32_t site = 100; site < 100 + SITE_WAYS - 2; site++)
-    assert_true(site_learned(&f.table, site, 0, ratings, EVOLVE_WARM, 9));
-  evolve_arm_begin_rated(&f.table.rests[0], ratings, EVOLVE_100MS, 9);
-  assert_int_equal(site_leader(&f.table, 99, 0), EVOLVE_100MS);
+    assert_true(site_learned(&f.table, site, 0, ratings, KEEP_WARM, 9));
+  evolve_arm_begin_rated(&f.table.rests[0], ratings, KEEP_100MS, 9);
+  assert_int_equal(site_leader(&f.table, 99, 0), KEEP_100MS);
   end(&f);
 }
 
@@ -180,14 +180,14 @@ static void short_lives_teach_as_well(void **unused) {
   struct site_costs c = costs();
   for (unsigned is_concluded = 0; is_concluded < 2; is_concluded++) {
     begin(&f, ARMS);
-    assert_int_equal(site_freed(&f.table, &c, 1, 0, PAGES, true, 0), EVOLVE_1S);
+    assert_int_equal(site_freed(&f.table, &c, 1, 0, PAGES, true, 0), KEEP_1S);
     if (is_concluded)
       site_conclude(&f.table, &c, 30000);
     assert_int_equal(f.table.places != NULL && site_totals(&f.table, &c, 30000).epochs == 1, is_concluded);
     if (is_concluded)
-      assert_in_range(site_leader(&f.table, 1, 0), EVOLVE_AT_ONCE, EVOLVE_10MS);
+      assert_in_range(site_leader(&f.table, 1, 0), KEEP_AT_ONCE, KEEP_10MS);
     else
-      assert_int_equal(site_leader(&f.table, 1, 0), EVOLVE_1S);
+      assert_int_equal(site_leader(&f.table, 1, 0), KEEP_1S);
     end(&f);
   }
 }
@@ -227,15 +227,15 @@ static void what_a_file_says_is_followed_at_once(void **unused) {
   (void)unused;
   struct fixture f;
   uint32_t now_ms = 0;
-  int32_t ratings[EVOLVE_STRATEGIES] = {[EVOLVE_AT_ONCE] = 3 * EVOLVE_RATING_MAX, [EVOLVE_WARM] = INT32_MIN};
+  int32_t ratings[KEEP_STRATEGIES] = {[KEEP_AT_ONCE] = 3 * EVOLVE_RATING_MAX, [KEEP_WARM] = INT32_MIN};
   begin(&f, SITE_WAYS);
-  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_AT_ONCE, 4));
-  assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), EVOLVE_AT_ONCE);
+  assert_true(site_learned(&f.table, 5, 0, ratings, KEEP_AT_ONCE, 4));
+  assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), KEEP_AT_ONCE);
   for (uint64_t site = 100; site < 100 + SITE_WAYS - 1; site++)
-    assert_true(site_learned(&f.table, site, 0, ratings, EVOLVE_10S, 4));
-  assert_false(site_learned(&f.table, 99, 0, ratings, EVOLVE_10S, 4));
-  assert_true(site_learned(&f.table, 5, 0, ratings, EVOLVE_10S, 4)); /* again: the later one holds */
-  assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), EVOLVE_10S);
+    assert_true(site_learned(&f.table, site, 0, ratings, KEEP_10S, 4));
+  assert_false(site_learned(&f.table, 99, 0, ratings, KEEP_10S, 4));
+  assert_true(site_learned(&f.table, 5, 0, ratings, KEEP_10S, 4)); /* again: the later one holds */
+  assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), KEEP_10S);
   end(&f);
 }
 

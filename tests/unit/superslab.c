@@ -272,7 +272,7 @@ static void oldest_memory_is_purged_first(void **state) {
   assert_all_free();
 }
 
-static void unpin_learned(void *unit, enum evolve_strategy strategy) { units_give(unit, 0, strategy); }
+static void unpin_learned(void *unit, enum keep strategy) { units_give(unit, 0, strategy); }
 
 /* What was learned decides about a superslab's free units; of one that is wholly free only if that is sooner than an
  * extent's time. */
@@ -280,7 +280,7 @@ static void learned_delays(void **state) {
   (void)state;
   extents_purge(0, UNIT_ANY_TIME);
   char *unit = pin(), *other = pin();
-  unpin_learned(unit, EVOLVE_WARM);
+  unpin_learned(unit, KEEP_WARM);
   assert_int_equal(units_learned_bytes(), stats().resident_free_bytes);
   assert_true(units_learned_bytes() >= UNIT_BYTES);
   assert_int_equal(units_due_ms(), 0);
@@ -288,19 +288,19 @@ static void learned_delays(void **state) {
   assert_int_equal(units_purge(0, UNIT_ANY_TIME), 0); /* not the profile's */
   assert_int_equal(units_purge_learned(true, 0, UNIT_ANY_TIME), 0);
   unit = pin();
-  unpin_learned(unit, EVOLVE_10S);
+  unpin_learned(unit, KEEP_10S);
   assert_in_range(units_due_ms(), os_milliseconds() + 9000, os_milliseconds() + 10000);
-  unpin_learned(other, EVOLVE_10S);
+  unpin_learned(other, KEEP_10S);
   assert_int_equal(stats().superslab_bytes, 0); /* an extent again: ten seconds are more than the profile's one */
   assert_int_equal(units_learned_bytes(), 0);
-  unpin_learned(pin(), EVOLVE_AT_ONCE);
+  unpin_learned(pin(), KEEP_AT_ONCE);
   assert_int_equal(stats().superslab_bytes, SUPERSLAB_BYTES);
   assert_true(units_due_ms() != 0 && units_due_ms() <= os_milliseconds());
   assert_int_equal(units_purge_learned(true, 0, UNIT_ANY_TIME), SUPERSLAB_BYTES);
   assert_int_equal(stats().superslab_bytes, 0);
   assert_int_equal(usage_free(), 0);
   unit_option("HAKMEM_PURGE", "off"); /* nothing would ever end its waiting */
-  unpin_learned(pin(), EVOLVE_AT_ONCE);
+  unpin_learned(pin(), KEEP_AT_ONCE);
   assert_int_equal(stats().superslab_bytes, 0);
   unit_option("HAKMEM_PURGE", "dontneed");
   UNIT_SUPERSLABS_VALID();

@@ -21,21 +21,10 @@
  * for that, and for what acted. evolve_is_valid checks E1's first half and E2's. Whoever holds an arm guards it; times are
  * milliseconds of one clock, which never goes back, and whose 32 bits may wrap: nothing is told apart that is 49 days apart.
  */
-#ifndef HAK_POLICY_EVOLVE_POLICY_H
-#define HAK_POLICY_EVOLVE_POLICY_H
+#ifndef HAK_ADAPT_EVOLVE_POLICY_H
+#define HAK_ADAPT_EVOLVE_POLICY_H
 
-#include "base/words.h"
-
-enum evolve_strategy {
-  EVOLVE_AT_ONCE, /* back to the system at once */
-  EVOLVE_10MS,    /* kept, its pages given back when it was idle for so long */
-  EVOLVE_100MS,
-  EVOLVE_1S,
-  EVOLVE_10S,
-  EVOLVE_WARM, /* kept resident */
-  EVOLVE_STRATEGIES,
-};
-#define EVOLVE_NEVER UINT32_MAX
+#include "policy/keep_policy.h"
 
 #define EVOLVE_EPOCH_EVENTS 4u
 #define EVOLVE_POINT 256                       /* ratings are in 256ths of a point */
@@ -64,10 +53,10 @@ struct evolve_idle {
 };
 
 struct evolve_arm {
-  uint64_t total[EVOLVE_STRATEGIES]; /* nanoseconds */
+  uint64_t total[KEEP_STRATEGIES]; /* nanoseconds */
   uint64_t total_acted;              /* of what the leaders of the time did */
-  uint64_t epoch[EVOLVE_STRATEGIES]; /* of total: this epoch's */
-  int32_t rating[EVOLVE_STRATEGIES];
+  uint64_t epoch[KEEP_STRATEGIES]; /* of total: this epoch's */
+  int32_t rating[KEEP_STRATEGIES];
   uint64_t stake;    /* cost of an epoch and strategy, a moving mean */
   uint32_t epochs;   /* played, those that a file tells of included */
   uint32_t switches; /* of the leader */
@@ -79,28 +68,25 @@ struct evolve_arm {
 };
 
 /* The strategy that gives back as late as a fixed delay does, or sooner. */
-enum evolve_strategy evolve_like(uint32_t delay_ms);
-
-/* Idle time after which a strategy gives pages back; EVOLVE_NEVER: it does not. */
-uint32_t evolve_delay_ms(enum evolve_strategy strategy);
+enum keep evolve_like(uint32_t delay_ms);
 
 /* Makes an arm that knows nothing; what another has learned; or, of one that is made already, one with ratings from a
  * file, which it got in so many epochs. */
-void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy home);
+void evolve_arm_begin(struct evolve_arm *arm, enum keep home);
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other);
-void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader,
+void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum keep leader,
                             uint32_t epochs);
 
 /* Who decides for the arm: its leader. prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its
  * leader is followed while the arm has played few epochs itself. And if all that was done so far has cost clearly more
  * than what is done without learning would have (by a 32nd of that, and four epochs' stake), that is done: learning can
  * lose no more, whatever the program does. */
-enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior);
+enum keep evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior);
 
 /* pages were freed, and are to be treated as the result says (is_kept: they can be; else only what is given back at once
  * goes by the leader, all else as without learning); or were asked for: the result says how many of them were
  * not among those that this arm knows to be idle. What the prior learns is part of it. */
-enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
+enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                                   uint32_t pages, bool is_kept, uint32_t now_ms);
 uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                       uint32_t pages, uint32_t now_ms);
@@ -122,7 +108,7 @@ void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const str
 
 /* The strategy that would have cost least if it alone had acted; costs: of each, as an arm's total. What acted has cost,
  * less its, is the regret. */
-enum evolve_strategy evolve_best_fixed(const uint64_t costs[EVOLVE_STRATEGIES]);
+enum keep evolve_best_fixed(const uint64_t costs[KEEP_STRATEGIES]);
 
 #ifdef HAK_DEBUG
 bool evolve_is_valid(const struct evolve_arm *arm);

@@ -1,4 +1,4 @@
-#include "policy/evolve_policy.h"
+#include "adapt/evolve_policy.h"
 
 #include <string.h>
 
@@ -15,18 +15,11 @@
 #define SCORE_ONE 65536u
 #define EPOCH_MAX ((uint64_t)1 << 46) /* nanoseconds; SCORE_ONE times as much fits 64 bits */
 
-static const uint32_t delays_ms[EVOLVE_STRATEGIES] = {
-    [EVOLVE_AT_ONCE] = 0, [EVOLVE_10MS] = 10,   [EVOLVE_100MS] = 100,
-    [EVOLVE_1S] = 1000,   [EVOLVE_10S] = 10000, [EVOLVE_WARM] = EVOLVE_NEVER,
-};
-
-uint32_t evolve_delay_ms(enum evolve_strategy strategy) { return delays_ms[strategy]; }
-
-enum evolve_strategy evolve_like(uint32_t delay_ms) {
-  unsigned strategy = EVOLVE_AT_ONCE;
-  while (strategy < EVOLVE_10S && delays_ms[strategy + 1] <= delay_ms)
+enum keep evolve_like(uint32_t delay_ms) {
+  unsigned strategy = KEEP_AT_ONCE;
+  while (strategy < KEEP_10S && keep_delay_ms((enum keep)(strategy + 1)) <= delay_ms)
     strategy++;
-  return (enum evolve_strategy)strategy;
+  return (enum keep)strategy;
 }
 
 struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
@@ -46,22 +39,22 @@ static int32_t bounded(int32_t rating) {
   return rating < -EVOLVE_RATING_MAX ? -EVOLVE_RATING_MAX : rating;
 }
 
-void evolve_arm_begin(struct evolve_arm *arm, enum evolve_strategy home) {
+void evolve_arm_begin(struct evolve_arm *arm, enum keep home) {
   memset(arm, 0, sizeof *arm);
   arm->leader = arm->home = (uint8_t)home;
 }
 
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other) {
-  evolve_arm_begin(arm, (enum evolve_strategy)other->home);
+  evolve_arm_begin(arm, (enum keep)other->home);
   arm->leader = other->leader;
   memcpy(arm->rating, other->rating, sizeof arm->rating);
 }
 
-void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum evolve_strategy leader,
+void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum keep leader,
                             uint32_t epochs) {
-  evolve_arm_begin(arm, (enum evolve_strategy)arm->home);
+  evolve_arm_begin(arm, (enum keep)arm->home);
   arm->leader = (uint8_t)leader;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     arm->rating[strategy] = bounded(ratings[strategy]);
   arm->epochs = epochs;
 }
@@ -87,7 +80,7 @@ static uint64_t purge_ns(const struct evolve_costs *costs, uint32_t pages, uint3
 /* What a strategy pays for idle pages, or a part of them, from the last charge until now. */
 static uint64_t idle_ns(const struct evolve_costs *costs, const struct evolve_idle *idle, unsigned strategy,
                         uint32_t now_ms) {
-  uint32_t delay_ms = delays_ms[strategy];
+  uint32_t delay_ms = keep_delay_ms(strategy);
   uint32_t from_ms = idle->charged_ms - idle->freed_ms, until_ms = now_ms - idle->freed_ms;
   if (from_ms >= delay_ms)
     return 0;
@@ -101,7 +94,7 @@ static void charge_idle(struct evolve_arm *arm, const struct evolve_costs *costs
                         uint32_t now_ms) {
   if (idle->charged_ms == now_ms)
     return;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     uint64_t ns = idle_ns(costs, idle, strategy, now_ms);
     charge(arm, strategy, ns);
     if (strategy == idle->acted)
@@ -148,7 +141,7 @@ static int32_t match(const struct evolve_arm *arm, unsigned first, unsigned seco
   if (weight > WEIGHT_MAX)
     weight = WEIGHT_MAX;
   int64_t won = (score - (int64_t)expected(arm->rating[first] - arm->rating[second])) * (int64_t)weight;
-  return (int32_t)(won * GAIN * EVOLVE_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (EVOLVE_STRATEGIES - 1)));
+  return (int32_t)(won * GAIN * EVOLVE_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (KEEP_STRATEGIES - 1)));
 }
 
 /* What counts when the leader is chosen. */
@@ -159,7 +152,7 @@ static int32_t standing(const struct evolve_arm *arm, unsigned strategy) {
 
 static void choose_leader(struct evolve_arm *arm) {
   unsigned best = 0;
-  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++)
     if (standing(arm, strategy) > standing(arm, best))
       best = strategy;
   if (standing(arm, best) - standing(arm, arm->leader) > EVOLVE_MARGIN) {
@@ -172,14 +165,14 @@ static void choose_leader(struct evolve_arm *arm) {
  * nothing make an epoch look like none. */
 static uint64_t epoch_stake(const struct evolve_arm *arm) {
   uint64_t least = arm->epoch[0], most = arm->epoch[0], sum = 0;
-  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++) {
+  for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++) {
     least = arm->epoch[strategy] < least ? arm->epoch[strategy] : least;
     most = arm->epoch[strategy] > most ? arm->epoch[strategy] : most;
   }
   uint64_t cap = STAKE_CAP * least > most / STAKE_FLOOR ? STAKE_CAP * least : most / STAKE_FLOOR;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     sum += arm->epoch[strategy] < cap ? arm->epoch[strategy] : cap;
-  return sum / EVOLVE_STRATEGIES;
+  return sum / KEEP_STRATEGIES;
 }
 
 static void play(struct evolve_arm *arm) {
@@ -187,14 +180,14 @@ static void play(struct evolve_arm *arm) {
   arm->stake = arm->stake == 0 ? mean : (arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE;
   if (arm->stake == 0)
     arm->stake = 1;
-  int32_t won[EVOLVE_STRATEGIES] = {0};
-  for (unsigned first = 0; first < EVOLVE_STRATEGIES; first++)
-    for (unsigned second = first + 1; second < EVOLVE_STRATEGIES; second++) {
+  int32_t won[KEEP_STRATEGIES] = {0};
+  for (unsigned first = 0; first < KEEP_STRATEGIES; first++)
+    for (unsigned second = first + 1; second < KEEP_STRATEGIES; second++) {
       int32_t points = match(arm, first, second);
       won[first] += points;
       won[second] -= points;
     }
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     arm->rating[strategy] = bounded(arm->rating[strategy] + won[strategy]);
   choose_leader(arm);
   arm->epochs++;
@@ -202,7 +195,7 @@ static void play(struct evolve_arm *arm) {
 
 static bool is_charged(const struct evolve_arm *arm) {
   uint64_t charged = 0;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     charged |= arm->epoch[strategy];
   return charged != 0;
 }
@@ -229,11 +222,11 @@ static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
 /* The strategies that would have given these pages back by now. */
 static unsigned delays_passed(const struct evolve_idle *idle, uint32_t now_ms) {
   unsigned passed = 0;
-  while (passed < EVOLVE_STRATEGIES && delays_ms[passed] <= now_ms - idle->freed_ms)
+  while (passed < KEEP_STRATEGIES && keep_delay_ms((enum keep)passed) <= now_ms - idle->freed_ms)
     passed++;
   return passed;
 }
-_Static_assert(EVOLVE_IDLE_MAX > EVOLVE_STRATEGIES, "of so many, two neighbours have passed the same delays");
+_Static_assert(EVOLVE_IDLE_MAX > KEEP_STRATEGIES, "of so many, two neighbours have passed the same delays");
 
 /* The second becomes both, of their mean age. */
 static void merge(const struct evolve_idle *first, struct evolve_idle *second) {
@@ -282,24 +275,24 @@ static bool loses(const struct evolve_arm *arm) {
   return arm->total_acted > home_ns + home_ns / LOSS_SHARE + LOSS_EPOCHS * arm->stake;
 }
 
-enum evolve_strategy evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior) {
+enum keep evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior) {
   if (loses(arm))
-    return (enum evolve_strategy)arm->home;
+    return (enum keep)arm->home;
   bool follows = prior && arm->epochs < EPOCHS_OWN && prior->epochs > 0;
-  return (enum evolve_strategy)(follows ? prior->leader : arm->leader);
+  return (enum keep)(follows ? prior->leader : arm->leader);
 }
 
-enum evolve_strategy evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
+enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                                   uint32_t pages, bool is_kept, uint32_t now_ms) {
-  enum evolve_strategy acted = evolve_leader(arm, prior);
-  if (!is_kept && acted != EVOLVE_AT_ONCE)
-    acted = (enum evolve_strategy)arm->home;
+  enum keep acted = evolve_leader(arm, prior);
+  if (!is_kept && acted != KEEP_AT_ONCE)
+    acted = (enum keep)arm->home;
   if (pages == 0)
     return acted;
   evolve_tick(arm, costs, now_ms);
   uint64_t at_once_ns = purge_ns(costs, pages, 1);
-  charge(arm, EVOLVE_AT_ONCE, at_once_ns);
-  if (acted == EVOLVE_AT_ONCE)
+  charge(arm, KEEP_AT_ONCE, at_once_ns);
+  if (acted == KEEP_AT_ONCE)
     arm->total_acted += at_once_ns;
   struct evolve_idle *newest = arm->idle_count > 0 ? &arm->idle[arm->idle_count - 1] : NULL;
   if (newest && newest->freed_ms == now_ms && newest->acted == acted && newest->pages <= UINT32_MAX - pages &&
@@ -335,8 +328,8 @@ uint32_t evolve_lend(struct evolve_arm *arm, const struct evolve_costs *costs, u
     struct evolve_idle reused = cut_newest(arm, pages);
     uint64_t fault_ns = (uint64_t)reused.pages * costs->fault_ns;
     charge_idle(arm, costs, &reused, now_ms);
-    for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
-      if (now_ms - reused.freed_ms < delays_ms[strategy])
+    for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
+      if (now_ms - reused.freed_ms < keep_delay_ms(strategy))
         continue;
       charge(arm, strategy, fault_ns);
       if (strategy == reused.acted)
@@ -362,21 +355,21 @@ void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const str
   end_epoch(arm, prior);
 }
 
-enum evolve_strategy evolve_best_fixed(const uint64_t costs[EVOLVE_STRATEGIES]) {
+enum keep evolve_best_fixed(const uint64_t costs[KEEP_STRATEGIES]) {
   unsigned best = 0;
-  for (unsigned strategy = 1; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++)
     if (costs[strategy] < costs[best])
       best = strategy;
-  return (enum evolve_strategy)best;
+  return (enum keep)best;
 }
 
 #ifdef HAK_DEBUG
 bool evolve_is_valid(const struct evolve_arm *arm) {
-  bool valid = arm->idle_count <= EVOLVE_IDLE_MAX && arm->leader < EVOLVE_STRATEGIES && arm->home < EVOLVE_STRATEGIES &&
+  bool valid = arm->idle_count <= EVOLVE_IDLE_MAX && arm->leader < KEEP_STRATEGIES && arm->home < KEEP_STRATEGIES &&
                arm->events < EVOLVE_EPOCH_EVENTS;
   for (unsigned i = 0; i < arm->idle_count; i++)
-    valid &= arm->idle[i].pages > 0 && arm->idle[i].acted < EVOLVE_STRATEGIES;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+    valid &= arm->idle[i].pages > 0 && arm->idle[i].acted < KEEP_STRATEGIES;
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     valid &= arm->rating[strategy] <= EVOLVE_RATING_MAX && arm->rating[strategy] >= -EVOLVE_RATING_MAX;
   return valid;
 }

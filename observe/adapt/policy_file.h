@@ -6,10 +6,10 @@
  * is the last 8 in every version, so a file of a later one is told from a damaged one. The checksum is CRC-64/XZ
  * (polynomial of ECMA-182): it finds every run of up to 64 changed bits.
  */
-#ifndef HAK_POLICY_POLICY_FILE_H
-#define HAK_POLICY_POLICY_FILE_H
+#ifndef HAK_ADAPT_POLICY_FILE_H
+#define HAK_ADAPT_POLICY_FILE_H
 
-#include "policy/site_policy.h"
+#include "adapt/site_policy.h"
 
 #define POLICY_FILE_VERSION 1u
 #define POLICY_FILE_NAME_BYTES 28u
@@ -23,7 +23,7 @@ enum policy_file_error {
   POLICY_FILE_OTHER, /* whole, but its ratings are of other strategies or ranges of sizes */
 };
 
-/* For people: what the upper bits of a site stand for (learn/view.h). */
+/* For people: what the upper bits of a site stand for (adapt/view.h). */
 struct policy_module {
   uint32_t tag; /* not 0 */
   char name[POLICY_FILE_NAME_BYTES];
@@ -38,9 +38,9 @@ enum policy_record_kind {
 
 struct policy_record {
   uint64_t site;
-  uint64_t total[EVOLVE_STRATEGIES]; /* nanoseconds, of the run that wrote the file; not carried on */
+  uint64_t total[KEEP_STRATEGIES]; /* nanoseconds, of the run that wrote the file; not carried on */
   uint64_t total_acted;
-  int32_t rating[EVOLVE_STRATEGIES];
+  int32_t rating[KEEP_STRATEGIES];
   uint32_t epochs, switches;
   uint8_t kind, range, leader;
 };
@@ -93,7 +93,7 @@ void policy_file_add_record(struct policy_file_writer *writer, const struct poli
 /* All of a table that has played an epoch, but for sites below site_min. */
 void policy_file_add_table(struct policy_file_writer *writer, const struct site_table *table, uint64_t site_min);
 /* One strategy leads in all ranges, and no site has an arm: with HAKMEM_POLICY=frozen it always acts. */
-void policy_file_add_fixed(struct policy_file_writer *writer, enum evolve_strategy strategy);
+void policy_file_add_fixed(struct policy_file_writer *writer, enum keep strategy);
 /* Bytes of the whole file; 0 if something did not fit. */
 size_t policy_file_end(struct policy_file_writer *writer);
 

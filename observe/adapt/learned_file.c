@@ -1,9 +1,9 @@
-#include "learn/learned_file.h"
+#include "adapt/learned_file.h"
 
-#include "learn/learned.h"
+#include "adapt/learned.h"
 #include "os/file.h"
 #include "os/os.h"
-#include "policy/policy_file.h"
+#include "adapt/policy_file.h"
 
 #define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
 

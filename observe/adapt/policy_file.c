@@ -1,4 +1,4 @@
-#include "policy/policy_file.h"
+#include "adapt/policy_file.h"
 
 #include <string.h>
 
@@ -23,7 +23,7 @@ enum {
   HEAD_BYTES = 128,
 };
 _Static_assert(MARK_BYTES == AT_VERSION, "the version follows the mark");
-_Static_assert(AT_DELAYS + 4 * EVOLVE_STRATEGIES == AT_WRITER, "the delays fill their place");
+_Static_assert(AT_DELAYS + 4 * KEEP_STRATEGIES == AT_WRITER, "the delays fill their place");
 _Static_assert(AT_WRITER + POLICY_FILE_WRITER_BYTES == HEAD_BYTES, "the writer is the head's last");
 
 #define MODULE_BYTES (4u + POLICY_FILE_NAME_BYTES)
@@ -32,9 +32,9 @@ _Static_assert(AT_WRITER + POLICY_FILE_WRITER_BYTES == HEAD_BYTES, "the writer i
 enum {
   AT_SITE = 0,
   AT_TOTALS = 8,
-  AT_ACTED = AT_TOTALS + 8 * EVOLVE_STRATEGIES,
+  AT_ACTED = AT_TOTALS + 8 * KEEP_STRATEGIES,
   AT_RATINGS = AT_ACTED + 8,
-  AT_EPOCHS = AT_RATINGS + 4 * EVOLVE_STRATEGIES,
+  AT_EPOCHS = AT_RATINGS + 4 * KEEP_STRATEGIES,
   AT_SWITCHES = AT_EPOCHS + 4,
   AT_KIND = AT_SWITCHES + 4,
   AT_RANGE = AT_KIND + 1,
@@ -136,7 +136,7 @@ struct policy_record policy_file_record(const struct policy_file *file, uint32_t
       .range = at[AT_RANGE],
       .leader = at[AT_LEADER],
   };
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     record.total[strategy] = get(at + AT_TOTALS + (size_t)8 * strategy, 8);
     record.rating[strategy] = (int32_t)get32(at + AT_RATINGS + (size_t)4 * strategy);
   }
@@ -144,8 +144,8 @@ struct policy_record policy_file_record(const struct policy_file *file, uint32_t
 }
 
 static bool record_is_sound(const struct policy_record *record) {
-  bool sound = record->kind < POLICY_RECORD_KINDS && record->range < SITE_RANGES && record->leader < EVOLVE_STRATEGIES;
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  bool sound = record->kind < POLICY_RECORD_KINDS && record->range < SITE_RANGES && record->leader < KEEP_STRATEGIES;
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     sound &= record->rating[strategy] <= EVOLVE_RATING_MAX && record->rating[strategy] >= -EVOLVE_RATING_MAX;
   return sound && (record->kind == POLICY_RECORD_SITE || record->site == 0);
 }
@@ -163,10 +163,10 @@ static bool content_is_sound(const struct policy_file *file) {
 }
 
 static bool has_our_strategies(const unsigned char *bytes) {
-  bool same = get32(bytes + AT_STRATEGIES) == EVOLVE_STRATEGIES && get32(bytes + AT_RANGES) == SITE_RANGES &&
+  bool same = get32(bytes + AT_STRATEGIES) == KEEP_STRATEGIES && get32(bytes + AT_RANGES) == SITE_RANGES &&
               get32(bytes + AT_RANGE_FIRST) == SITE_RANGE_FIRST;
-  for (unsigned strategy = 0; same && strategy < EVOLVE_STRATEGIES; strategy++)
-    same = get32(bytes + AT_DELAYS + (size_t)4 * strategy) == evolve_delay_ms((enum evolve_strategy)strategy);
+  for (unsigned strategy = 0; same && strategy < KEEP_STRATEGIES; strategy++)
+    same = get32(bytes + AT_DELAYS + (size_t)4 * strategy) == keep_delay_ms((enum keep)strategy);
   return same;
 }
 
@@ -200,7 +200,7 @@ enum policy_file_error policy_file_open(struct policy_file *file, const void *co
 }
 
 static void apply(const struct policy_record *record, struct site_table *table) {
-  enum evolve_strategy leader = (enum evolve_strategy)record->leader;
+  enum keep leader = (enum keep)record->leader;
   if (record->kind == POLICY_RECORD_SITE)
     site_learned(table, record->site, record->range, record->rating, leader, record->epochs);
   else
@@ -256,15 +256,15 @@ void policy_file_begin(struct policy_file_writer *writer, void *bytes, size_t ca
     return;
   memcpy(head, MARK, MARK_BYTES);
   put(head + AT_VERSION, POLICY_FILE_VERSION, 4);
-  put(head + AT_STRATEGIES, EVOLVE_STRATEGIES, 4);
+  put(head + AT_STRATEGIES, KEEP_STRATEGIES, 4);
   put(head + AT_RANGES, SITE_RANGES, 4);
   put(head + AT_RANGE_FIRST, SITE_RANGE_FIRST, 4);
   put(head + AT_EPOCH_EVENTS, EVOLVE_EPOCH_EVENTS, 4);
   put(head + AT_MAPPING_RANGE, costs->mapping_range, 4);
   put_costs(head + AT_COSTS_PART, &costs->part);
   put_costs(head + AT_COSTS_MAPPING, &costs->mapping);
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
-    put(head + AT_DELAYS + (size_t)4 * strategy, evolve_delay_ms((enum evolve_strategy)strategy), 4);
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
+    put(head + AT_DELAYS + (size_t)4 * strategy, keep_delay_ms((enum keep)strategy), 4);
   put_text(head + AT_WRITER, by, POLICY_FILE_WRITER_BYTES);
 }
 
@@ -289,7 +289,7 @@ void policy_file_add_record(struct policy_file_writer *writer, const struct poli
   put(at + AT_KIND, record->kind, 1);
   put(at + AT_RANGE, record->range, 1);
   put(at + AT_LEADER, record->leader, 1);
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++) {
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     put(at + AT_TOTALS + (size_t)8 * strategy, record->total[strategy], 8);
     put(at + AT_RATINGS + (size_t)4 * strategy, (uint32_t)record->rating[strategy], 4);
   }
@@ -331,10 +331,10 @@ void policy_file_add_table(struct policy_file_writer *writer, const struct site_
   }
 }
 
-void policy_file_add_fixed(struct policy_file_writer *writer, enum evolve_strategy strategy) {
+void policy_file_add_fixed(struct policy_file_writer *writer, enum keep strategy) {
   struct evolve_arm arm = {.leader = (uint8_t)strategy, .epochs = 1};
-  for (unsigned other = 0; other < EVOLVE_STRATEGIES; other++)
-    arm.rating[other] = other == strategy ? EVOLVE_RATING_MAX : -(EVOLVE_RATING_MAX / (int)(EVOLVE_STRATEGIES - 1));
+  for (unsigned other = 0; other < KEEP_STRATEGIES; other++)
+    arm.rating[other] = other == strategy ? EVOLVE_RATING_MAX : -(EVOLVE_RATING_MAX / (int)(KEEP_STRATEGIES - 1));
   for (unsigned range = 0; range < SITE_RANGES; range++) {
     add_arm(writer, &arm, POLICY_RECORD_PRIOR, 0, range);
     add_arm(writer, &arm, POLICY_RECORD_REST, 0, range);

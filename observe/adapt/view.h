@@ -3,10 +3,10 @@
  * A reader finds the mark in the writable memory of the module that hakmem is part of, copies everything, and takes the
  * copy for whole if `changes` was even and the same before and after.
  */
-#ifndef HAK_LEARN_VIEW_H
-#define HAK_LEARN_VIEW_H
+#ifndef HAK_ADAPT_VIEW_H
+#define HAK_ADAPT_VIEW_H
 
-#include "policy/policy_file.h"
+#include "adapt/policy_file.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "policy/site_policy.h"
+#include "adapt/site_policy.h"
 
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 size_t site_table_bytes(uint32_t arm_count) { return arm_count * sizeof(struct site_arm); }
 
-void site_table_begin(struct site_table *table, void *places, uint32_t arm_count, enum evolve_strategy leader) {
+void site_table_begin(struct site_table *table, void *places, uint32_t arm_count, enum keep leader) {
   memset(table, 0, sizeof *table);
   table->places = places;
   table->set_count = arm_count / SITE_WAYS;
@@ -47,7 +47,7 @@ static struct site_arm *set_of(const struct site_table *table, uint64_t site, un
 
 static void forget(struct site_table *table, struct site_arm *place, const struct site_costs *costs, uint32_t now_ms) {
   evolve_inherit(&table->rests[place->range], &place->arm, costs_of(costs, place->range), now_ms);
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     table->gone[strategy] += place->arm.total[strategy];
   table->gone_acted += place->arm.total_acted;
   table->displaced++;
@@ -117,7 +117,7 @@ static void borrow(struct site_table *table, struct site_lenders *lenders, const
 
 /* --- events --- */
 
-enum evolve_strategy site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
+enum keep site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
                                 uint32_t pages, bool is_kept, uint32_t now_ms) {
   struct evolve_arm *arm = arm_of(table, costs, site, range, now_ms);
   note_lender(table, lenders_of(table, costs, range), arm, range);
@@ -139,16 +139,16 @@ const struct evolve_arm *site_arm_of(const struct site_table *table, uint64_t si
   return NULL;
 }
 
-enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range) {
+enum keep site_leader(const struct site_table *table, uint64_t site, unsigned range) {
   const struct evolve_arm *arm = site_arm_of(table, site, range), *prior = &table->priors[range];
   if (arm)
     return evolve_leader(arm, prior);
   bool has_room = !set_of(table, site, range)[SITE_WAYS - 1].taken; /* places are taken in their order */
-  return has_room ? (enum evolve_strategy)prior->leader : evolve_leader(&table->rests[range], prior);
+  return has_room ? (enum keep)prior->leader : evolve_leader(&table->rests[range], prior);
 }
 
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
-                  enum evolve_strategy leader, uint32_t epochs) {
+                  enum keep leader, uint32_t epochs) {
   struct site_arm *set = set_of(table, site, range);
   for (struct site_arm *place = set; place < set + SITE_WAYS; place++) {
     if (place->taken && (place->site != site || place->range != range))
@@ -173,7 +173,7 @@ static void add_up(struct site_totals *totals, const struct evolve_arm *arm, con
                    uint32_t now_ms) {
   struct evolve_arm until = *arm;
   evolve_tick(&until, costs, now_ms);
-  for (unsigned strategy = 0; strategy < EVOLVE_STRATEGIES; strategy++)
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     totals->fixed[strategy] += until.total[strategy];
   totals->best_of_arm += until.total[evolve_best_fixed(until.total)];
   totals->acted += until.total_acted;

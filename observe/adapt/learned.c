@@ -1,4 +1,4 @@
-#include "learn/learned.h"
+#include "adapt/learned.h"
 
 #include "os/lock.h"
 #include "os/module.h"

@@ -10,10 +10,10 @@
  *   P2  total and total_acted of all arms, rests and gone, added up, are what every event so far was charged
  * site_table_is_valid checks P1. The caller's lock guards a table.
  */
-#ifndef HAK_POLICY_SITE_POLICY_H
-#define HAK_POLICY_SITE_POLICY_H
+#ifndef HAK_ADAPT_SITE_POLICY_H
+#define HAK_ADAPT_SITE_POLICY_H
 
-#include "policy/evolve_policy.h"
+#include "adapt/evolve_policy.h"
 
 #define SITE_WAYS 8u
 /* A doubling of the size each; the first has all that are smaller, the last all that are larger. */
@@ -36,7 +36,7 @@ struct site_table {
   uint32_t taken_count, displaced;       /* places taken; arms that lost theirs */
   struct evolve_arm priors[SITE_RANGES]; /* what all sites of a range have learned */
   struct evolve_arm rests[SITE_RANGES];  /* sites without a place */
-  uint64_t gone[EVOLVE_STRATEGIES];      /* totals of displaced arms */
+  uint64_t gone[KEEP_STRATEGIES];      /* totals of displaced arms */
   uint64_t gone_acted;
   struct site_lenders {
     uint32_t arms[SITE_LENDERS]; /* that freed last, the last first: a place's number + 1, or behind those a rest's */
@@ -57,32 +57,32 @@ struct site_costs site_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint3
 size_t site_table_bytes(uint32_t arm_count);
 
 /* places: site_table_bytes(arm_count) zero bytes. leader: what is done before anything is known. */
-void site_table_begin(struct site_table *table, void *places, uint32_t arm_count, enum evolve_strategy leader);
+void site_table_begin(struct site_table *table, void *places, uint32_t arm_count, enum keep leader);
 
 unsigned site_range(size_t bytes);
 
 /* As evolve_freed and evolve_taken, of the arm of this site and range. A site is any number that stands for it. */
-enum evolve_strategy site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
+enum keep site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
                                 uint32_t pages, bool is_kept, uint32_t now_ms);
 void site_taken(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range, uint32_t pages,
                 uint32_t now_ms);
 
 /* What would be done with what this site frees, without an event. */
-enum evolve_strategy site_leader(const struct site_table *table, uint64_t site, unsigned range);
+enum keep site_leader(const struct site_table *table, uint64_t site, unsigned range);
 
 /* The arm of this site and range; NULL if it has none of its own. */
 const struct evolve_arm *site_arm_of(const struct site_table *table, uint64_t site, unsigned range);
 
 /* Gives an arm with ratings from elsewhere its place; false if the set is full. */
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
-                  enum evolve_strategy leader, uint32_t epochs);
+                  enum keep leader, uint32_t epochs);
 
 /* The end: what is open is concluded in all arms. */
 void site_conclude(struct site_table *table, const struct site_costs *costs, uint32_t now_ms);
 
 /* Sums over everything, up to now_ms. */
 struct site_totals {
-  uint64_t fixed[EVOLVE_STRATEGIES]; /* had one strategy acted everywhere */
+  uint64_t fixed[KEEP_STRATEGIES]; /* had one strategy acted everywhere */
   uint64_t best_of_arm;              /* had the best fixed one of each arm acted there */
   uint64_t acted;
   uint64_t epochs, switches;

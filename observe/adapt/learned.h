@@ -1,4 +1,4 @@
-/* learned.h: how long what is freed stays resident, as the policy engine learns it (policy/site_policy.h).
+/* learned.h: how long what is freed stays resident, as the policy engine learns it (adapt/site_policy.h).
  *
  * With the option `policy` evolving, every large object that is made or freed is an event of its call site and size,
  * every slab one of its blocks' size; frozen, the ratings stay as they are; off, nothing is learned and no memory is
@@ -6,11 +6,11 @@
  * for the first time, for figures and at the end; once, when the engine is first asked, over the system calls that find
  * out what a page fault costs here.
  */
-#ifndef HAK_LEARN_LEARNED_H
-#define HAK_LEARN_LEARNED_H
+#ifndef HAK_ADAPT_LEARNED_H
+#define HAK_ADAPT_LEARNED_H
 
 #include "base/options.h"
-#include "learn/view.h"
+#include "adapt/view.h"
 #include "policy/keep_policy.h"
 
 /* Is there something to tell or ask? */

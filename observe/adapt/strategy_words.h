@@ -1,0 +1,16 @@
+/* strategy_words.h: what the strategies are called, in files that programs read and for people. */
+#ifndef HAK_ADAPT_STRATEGY_WORDS_H
+#define HAK_ADAPT_STRATEGY_WORDS_H
+
+#include "adapt/evolve_policy.h"
+
+static const struct {
+  const char *name;   /* in JSON, and as an argument */
+  const char *action; /* what it does */
+} strategy_words[KEEP_STRATEGIES] = {
+    [KEEP_AT_ONCE] = {"at_once", "at once"},  [KEEP_10MS] = {"10ms", "after 10 ms"},
+    [KEEP_100MS] = {"100ms", "after 100 ms"}, [KEEP_1S] = {"1s", "after 1 s"},
+    [KEEP_10S] = {"10s", "after 10 s"},       [KEEP_WARM] = {"warm", "kept warm"},
+};
+
+#endif
