@@ -2,8 +2,8 @@
  * memory is touched and no clock is asked: the same stream gives the same figures, bit for bit. */
 #include "policy_stream.h"
 
-#include "adapt/view.h"
 #include "adapt/strategy_words.h"
+#include "adapt/view.h"
 #include "tools/policy_disk.h"
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 #include "policy_stream.h"
 
-#include "large/large.h"
 #include "adapt/view.h"
+#include "large/large.h"
 #include "os/module.h"
 #include "trace/trace.h"
 

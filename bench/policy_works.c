@@ -1,8 +1,8 @@
 /* The workloads of policy_load. Each has a temper of its own: how long after a free its pages are wanted again. */
 #include "policy_works.h"
 
-#include "bench.h"
 #include "adapt/evolve_policy.h"
+#include "bench.h"
 
 #include <math.h>
 

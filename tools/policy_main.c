@@ -1,6 +1,6 @@
 /* hakmem-policy: what hakmem has learned about a program's call sites, of a process or of a file. */
-#include "hakmem/hakmem.h"
 #include "adapt/strategy_words.h"
+#include "hakmem/hakmem.h"
 #include "tools/policy_disk.h"
 #include "tools/policy_view.h"
 

@@ -2,8 +2,8 @@
 #ifndef HAK_TOOLS_POLICY_VIEW_H
 #define HAK_TOOLS_POLICY_VIEW_H
 
-#include "adapt/view.h"
 #include "adapt/policy_file.h"
+#include "adapt/view.h"
 
 enum { POLICY_VIEW_SENTENCE = 384 };
 

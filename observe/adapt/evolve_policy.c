@@ -50,8 +50,7 @@ void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *othe
   memcpy(arm->rating, other->rating, sizeof arm->rating);
 }
 
-void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum keep leader,
-                            uint32_t epochs) {
+void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum keep leader, uint32_t epochs) {
   evolve_arm_begin(arm, (enum keep)arm->home);
   arm->leader = (uint8_t)leader;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
@@ -283,7 +282,7 @@ enum keep evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *p
 }
 
 enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
-                                  uint32_t pages, bool is_kept, uint32_t now_ms) {
+                       uint32_t pages, bool is_kept, uint32_t now_ms) {
   enum keep acted = evolve_leader(arm, prior);
   if (!is_kept && acted != KEEP_AT_ONCE)
     acted = (enum keep)arm->home;

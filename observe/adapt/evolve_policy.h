@@ -54,7 +54,7 @@ struct evolve_idle {
 
 struct evolve_arm {
   uint64_t total[KEEP_STRATEGIES]; /* nanoseconds */
-  uint64_t total_acted;              /* of what the leaders of the time did */
+  uint64_t total_acted;            /* of what the leaders of the time did */
   uint64_t epoch[KEEP_STRATEGIES]; /* of total: this epoch's */
   int32_t rating[KEEP_STRATEGIES];
   uint64_t stake;    /* cost of an epoch and strategy, a moving mean */
@@ -74,8 +74,7 @@ enum keep evolve_like(uint32_t delay_ms);
  * file, which it got in so many epochs. */
 void evolve_arm_begin(struct evolve_arm *arm, enum keep home);
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other);
-void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum keep leader,
-                            uint32_t epochs);
+void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum keep leader, uint32_t epochs);
 
 /* Who decides for the arm: its leader. prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its
  * leader is followed while the arm has played few epochs itself. And if all that was done so far has cost clearly more
@@ -87,7 +86,7 @@ enum keep evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *p
  * goes by the leader, all else as without learning); or were asked for: the result says how many of them were
  * not among those that this arm knows to be idle. What the prior learns is part of it. */
 enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
-                                  uint32_t pages, bool is_kept, uint32_t now_ms);
+                       uint32_t pages, bool is_kept, uint32_t now_ms);
 uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                       uint32_t pages, uint32_t now_ms);
 

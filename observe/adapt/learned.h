@@ -9,8 +9,8 @@
 #ifndef HAK_ADAPT_LEARNED_H
 #define HAK_ADAPT_LEARNED_H
 
-#include "base/options.h"
 #include "adapt/view.h"
+#include "base/options.h"
 #include "policy/keep_policy.h"
 
 /* Is there something to tell or ask? */

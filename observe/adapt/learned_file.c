@@ -1,9 +1,9 @@
 #include "adapt/learned_file.h"
 
 #include "adapt/learned.h"
-#include "os/file.h"
-#include "os/os.h"
 #include "adapt/policy_file.h"
+#include "inspect/file.h"
+#include "os/os.h"
 
 #define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
 

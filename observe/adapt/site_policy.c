@@ -118,7 +118,7 @@ static void borrow(struct site_table *table, struct site_lenders *lenders, const
 /* --- events --- */
 
 enum keep site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
-                                uint32_t pages, bool is_kept, uint32_t now_ms) {
+                     uint32_t pages, bool is_kept, uint32_t now_ms) {
   struct evolve_arm *arm = arm_of(table, costs, site, range, now_ms);
   note_lender(table, lenders_of(table, costs, range), arm, range);
   return evolve_freed(arm, &table->priors[range], costs_of(costs, range), pages, is_kept, now_ms);
@@ -147,8 +147,8 @@ enum keep site_leader(const struct site_table *table, uint64_t site, unsigned ra
   return has_room ? (enum keep)prior->leader : evolve_leader(&table->rests[range], prior);
 }
 
-bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
-                  enum keep leader, uint32_t epochs) {
+bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings, enum keep leader,
+                  uint32_t epochs) {
   struct site_arm *set = set_of(table, site, range);
   for (struct site_arm *place = set; place < set + SITE_WAYS; place++) {
     if (place->taken && (place->site != site || place->range != range))

@@ -36,7 +36,7 @@ struct site_table {
   uint32_t taken_count, displaced;       /* places taken; arms that lost theirs */
   struct evolve_arm priors[SITE_RANGES]; /* what all sites of a range have learned */
   struct evolve_arm rests[SITE_RANGES];  /* sites without a place */
-  uint64_t gone[KEEP_STRATEGIES];      /* totals of displaced arms */
+  uint64_t gone[KEEP_STRATEGIES];        /* totals of displaced arms */
   uint64_t gone_acted;
   struct site_lenders {
     uint32_t arms[SITE_LENDERS]; /* that freed last, the last first: a place's number + 1, or behind those a rest's */
@@ -63,7 +63,7 @@ unsigned site_range(size_t bytes);
 
 /* As evolve_freed and evolve_taken, of the arm of this site and range. A site is any number that stands for it. */
 enum keep site_freed(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range,
-                                uint32_t pages, bool is_kept, uint32_t now_ms);
+                     uint32_t pages, bool is_kept, uint32_t now_ms);
 void site_taken(struct site_table *table, const struct site_costs *costs, uint64_t site, unsigned range, uint32_t pages,
                 uint32_t now_ms);
 
@@ -74,8 +74,8 @@ enum keep site_leader(const struct site_table *table, uint64_t site, unsigned ra
 const struct evolve_arm *site_arm_of(const struct site_table *table, uint64_t site, unsigned range);
 
 /* Gives an arm with ratings from elsewhere its place; false if the set is full. */
-bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings,
-                  enum keep leader, uint32_t epochs);
+bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings, enum keep leader,
+                  uint32_t epochs);
 
 /* The end: what is open is concluded in all arms. */
 void site_conclude(struct site_table *table, const struct site_costs *costs, uint32_t now_ms);
@@ -83,7 +83,7 @@ void site_conclude(struct site_table *table, const struct site_costs *costs, uin
 /* Sums over everything, up to now_ms. */
 struct site_totals {
   uint64_t fixed[KEEP_STRATEGIES]; /* had one strategy acted everywhere */
-  uint64_t best_of_arm;              /* had the best fixed one of each arm acted there */
+  uint64_t best_of_arm;            /* had the best fixed one of each arm acted there */
   uint64_t acted;
   uint64_t epochs, switches;
 };

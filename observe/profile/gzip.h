@@ -5,7 +5,7 @@
 #define HAK_PROFILE_GZIP_H
 
 #include "base/words.h"
-#include "os/file.h"
+#include "inspect/file.h"
 
 #define GZIP_BLOCK_HEAD_BYTES 5u
 #define GZIP_BLOCK_BYTES ((size_t)32 << 10) /* a block has at most 64 KiB less 1 */

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
-#include "os/file.h"
+#include "inspect/file.h"
 #include "os/os.h"
 #include "os/say.h"
 #include "profile/leaks.h"

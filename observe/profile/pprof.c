@@ -1,7 +1,7 @@
 #include "profile/pprof.h"
 
 #include "base/text.h"
-#include "os/maps.h"
+#include "inspect/maps.h"
 #include "os/os.h"
 #include "profile/gzip.h"
 #include "profile/locations.h"

@@ -12,7 +12,7 @@
 #define HAK_PROFILE_PPROF_H
 
 #include "base/words.h"
-#include "os/file.h"
+#include "inspect/file.h"
 #include "profile/samples.h"
 
 struct pprof_about {
@@ -22,7 +22,7 @@ struct pprof_about {
   const char *version;   /* of who writes, ASCII */
 };
 
-/* The file at path is replaced whole, or stays as it is (os/file.h). */
+/* The file at path is replaced whole, or stays as it is (inspect/file.h). */
 enum os_file_error pprof_write(const char *path, const struct samples *samples, const struct pprof_about *about);
 /* The same into an open file, from *end on; it comes back as where the profile ends. */
 enum os_file_error pprof_write_at(int fd, uint64_t *end, const struct samples *samples,

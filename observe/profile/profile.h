@@ -11,7 +11,7 @@
 #define HAK_PROFILE_PROFILE_H
 
 #include "heap/heap.h"
-#include "os/file.h"
+#include "inspect/file.h"
 #include "pages/page_map.h"
 #include "profile/samples.h"
 

@@ -3,7 +3,7 @@
 #define HAK_STATS_REPORT_H
 
 #include "base/options.h"
-#include "os/file.h"
+#include "inspect/file.h"
 
 /* Writes the summary to fd, in one go. Not in a slow path: a fork does not wait for the reader. */
 void stats_report(int fd, enum stats_mode mode);

@@ -1,11 +1,11 @@
 #include "stats/stats.h"
 
+#include "adapt/learned.h"
 #include "budget/usage.h"
 #include "heap/slow_path.h"
+#include "inspect/process.h"
 #include "large/large.h"
-#include "adapt/learned.h"
 #include "os/os.h"
-#include "os/process.h"
 #include "pages/extent.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"

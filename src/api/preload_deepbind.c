@@ -3,8 +3,8 @@
  * aborts. So dlopen's flag is dropped (HAKMEM_DEEPBIND=keep leaves it; docs/decisions has the
  * reasons). The tail call keeps the caller's return address, by which dlopen finds the caller's
  * search path; tests/dlopen sees to it that the compiler makes it a jump. */
-#include "base/options.h"
 #include "adapt/learned.h"
+#include "base/options.h"
 #include "profile/unwind.h"
 
 #include <dlfcn.h>

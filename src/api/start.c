@@ -2,14 +2,14 @@
  * not wait for any of it; options that come late only change what happens from then on. */
 #include "api/alloc.h"
 
+#include "adapt/learned.h"
+#include "adapt/learned_file.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "budget/usage.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
-#include "adapt/learned.h"
-#include "adapt/learned_file.h"
 #include "live/live.h"
 #include "os/fault.h"
 #include "os/filter.h"

@@ -1,11 +1,11 @@
 #include "large/large.h"
 
+#include "adapt/learned.h"
 #include "base/options.h"
 #include "base/probe.h"
 #include "budget/usage.h"
 #include "large/big_cache.h"
 #include "large/large_sites.h"
-#include "adapt/learned.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "pages/extent.h"

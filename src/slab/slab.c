@@ -1,7 +1,7 @@
 #include "slab/slab.h"
 
-#include "budget/usage.h"
 #include "adapt/learned.h"
+#include "budget/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "pages/page_map.h"

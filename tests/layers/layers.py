@@ -3,7 +3,7 @@
     layers.py ROOT       judges ROOT/src, ROOT/observe, ROOT/tools and ROOT/include
 
 A file includes its own folder and folders below; slab and large do not see each other; policy includes base
-only; the operating system is entered from os alone. A call graph without cycles follows from the first.
+only; the operating system is entered from os, and from observe/inspect for observers, alone. A call graph without cycles follows from the first.
 Each run first judges small made-up trees, one for each rule, which must be refused.
 """
 import pathlib
@@ -18,16 +18,21 @@ BELOW = {
     "policy": {"base"},
     "budget": {"policy", "os", "base"},
     "pages": {"budget", "policy", "os", "base"},
-    "adapt": {"pages", "budget", "policy", "os", "base"},
+    "inspect": {"os", "base"},
+    "adapt": {"inspect", "pages", "budget", "policy", "os", "base"},
     "slab": {"adapt", "pages", "budget", "policy", "os", "base"},
     "large": {"adapt", "pages", "budget", "policy", "os", "base"},
+    "heap": {"slab", "large", "pages", "budget", "policy", "os", "base"},
 }
-BELOW["heap"] = BELOW["slab"] | {"slab", "large"}
-BELOW["profile"] = BELOW["heap"] | {"heap"}
-BELOW["reclaim"] = BELOW["profile"] | {"profile"}
-BELOW["stats"] = BELOW["reclaim"] | {"reclaim"}
+BELOW["reclaim"] = BELOW["heap"] | {"heap"}
+BELOW["profile"] = BELOW["heap"] | {"heap", "inspect"}
+BELOW["stats"] = BELOW["profile"] | {"reclaim", "profile", "adapt"}
 BELOW["live"] = BELOW["stats"] | {"stats"}
 BELOW["api"] = BELOW["live"] | {"live"}
+# Where system calls are made: the core's, and what only observers ask.
+SYSTEM_FOLDERS = {"os", "inspect"}
+# Rules: numbers in, numbers out.
+PURE = re.compile(r"^src/policy/|_policy\.[ch]$|^observe/adapt/policy_file\.")
 # Programs, not layers: they may see everything.
 PROGRAMS = {"tools"}
 
@@ -54,11 +59,13 @@ def faults_in(path, folder, text):
             yield f"{path}: {folder} includes {name}"
         if target == "tests" or name.startswith("../"):
             yield f"{path}: includes {name}"
-        if angled and folder not in ("os", "api") and folder not in PROGRAMS and HEADERS_OF_SYSTEM.match(name):
+        if angled and folder not in {"api"} | SYSTEM_FOLDERS | PROGRAMS and HEADERS_OF_SYSTEM.match(name):
             yield f"{path}: {folder} includes <{name}>: only os talks to the system"
-        if folder == "policy" and angled and name not in ("stdbool.h", "stddef.h", "stdint.h", "string.h"):
-            yield f"{path}: policy includes <{name}>: numbers in, numbers out"
-    if folder == "os" or folder in PROGRAMS:
+        if PURE.search(str(path)) and angled and name not in ("stdbool.h", "stddef.h", "stdint.h", "string.h"):
+            yield f"{path}: includes <{name}>: numbers in, numbers out"
+        if PURE.search(str(path)) and target in BELOW and target not in ("base", "policy", "adapt"):
+            yield f"{path}: includes {name}: numbers in, numbers out"
+    if folder in SYSTEM_FOLDERS | PROGRAMS:
         return
     code = COMMENT.sub(lambda match: "\n" * match.group().count("\n") + " ", text)
     own = set(re.findall(r"^static\b[^;={}()]*?\b(\w+)\(", code, re.M))
@@ -97,7 +104,9 @@ CONTROLS = [
     ("src/slab/a.c", '#include "large/large.h"\n', "slab includes large/large.h"),
     ("src/large/a.h", '#include "slab/slab.h"\n', "large includes slab/slab.h"),
     ("src/policy/a.c", '#include "os/os.h"\n', "policy includes os/os.h"),
-    ("src/policy/a.c", "#include <time.h>\n", "policy includes <time.h>"),
+    ("src/policy/a.c", "#include <time.h>\n", "a.c: includes <time.h>"),
+    ("observe/adapt/a_policy.c", "#include <time.h>\n", "a_policy.c: includes <time.h>"),
+    ("observe/adapt/a_policy.c", '#include "pages/metadata.h"\n', "a_policy.c: includes pages/metadata.h"),
     ("src/budget/a.c", '#include "pages/extent.h"\n', "budget includes pages/extent.h"),
     ("src/heap/a.c", '#include "stats/stats.h"\n', "heap includes stats/stats.h"),
     ("src/heap/a.c", '#include "reclaim/reclaim.h"\n', "heap includes reclaim/reclaim.h"),

@@ -2,11 +2,11 @@
  * learned; off, nothing is learned. Time is made by the test. */
 #include "unit.h"
 
+#include "adapt/learned.h"
 #include "budget/usage.h"
 #include "hakmem/hakmem.h"
 #include "large/big_cache.h"
 #include "large/large.h"
-#include "adapt/learned.h"
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 

@@ -2,10 +2,10 @@
  * what was learned before comes back; only an engine that evolves writes, and only if it has learned something. */
 #include "unit.h"
 
-#include "base/text.h"
 #include "adapt/learned.h"
 #include "adapt/learned_file.h"
 #include "adapt/policy_file.h"
+#include "base/text.h"
 
 #define MIB ((size_t)1 << 20)
 #define ROUNDS 40u

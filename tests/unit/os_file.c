@@ -3,7 +3,7 @@
  */
 #include "unit.h"
 
-#include "os/file.h"
+#include "inspect/file.h"
 
 #include <dirent.h>
 #include <fcntl.h>

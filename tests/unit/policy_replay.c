@@ -2,9 +2,9 @@
  * sums, bit for bit; and one event that is missing, or a millisecond later, does not. Time is made by the test. */
 #include "unit.h"
 
+#include "adapt/learned.h"
 #include "hakmem/hakmem.h"
 #include "large/large.h"
-#include "adapt/learned.h"
 #include "os/os.h"
 
 #define EVENTS_MAX 65536u

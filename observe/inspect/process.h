@@ -1,6 +1,6 @@
 /* process.h: the process as the kernel sees it. Files below /proc are read; what cannot be read is 0. errno is kept. */
-#ifndef HAK_OS_PROCESS_H
-#define HAK_OS_PROCESS_H
+#ifndef HAK_INSPECT_PROCESS_H
+#define HAK_INSPECT_PROCESS_H
 
 #include "base/words.h"
 

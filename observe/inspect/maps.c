@@ -1,4 +1,4 @@
-#include "os/maps.h"
+#include "inspect/maps.h"
 
 #include "os/kernel.h"
 #include "os/module.h"

@@ -3,8 +3,8 @@
  * Other threads map and unmap meanwhile: each mapping was there when the kernel was asked for it, and addresses grow. No
  * loader lock, nothing that allocates; where /proc is not to be had, nothing is listed. errno is kept.
  */
-#ifndef HAK_OS_MAPS_H
-#define HAK_OS_MAPS_H
+#ifndef HAK_INSPECT_MAPS_H
+#define HAK_INSPECT_MAPS_H
 
 #include "base/words.h"
 

@@ -1,8 +1,8 @@
 /* file.h: files, read whole and replaced whole. Only regular files are touched: nothing here waits for a reader
  * or a writer, and no device is taken for a file. errno is kept.
  */
-#ifndef HAK_OS_FILE_H
-#define HAK_OS_FILE_H
+#ifndef HAK_INSPECT_FILE_H
+#define HAK_INSPECT_FILE_H
 
 #include "os/os.h"
 

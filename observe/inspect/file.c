@@ -1,4 +1,4 @@
-#include "os/file.h"
+#include "inspect/file.h"
 
 #include "base/text.h"
 #include "os/kernel.h"

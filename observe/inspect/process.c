@@ -1,4 +1,4 @@
-#include "os/process.h"
+#include "inspect/process.h"
 
 #include "os/filter.h"
 #include "os/kernel.h"
