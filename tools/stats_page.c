@@ -5,22 +5,21 @@
 #include <stdio.h>
 
 static const char *const group_heads[STATS_GROUPS] = {
-    [STATS_PART] = "The parts of memory\n\nThey add up to `mapped_bytes`, to within `moving_bytes`, which is 0 when "
-                   "nothing moves.",
+    [STATS_PART] = "The parts of memory\n\nThey add up to `mapped_bytes`, to within `moving_bytes`. That is 0 when "
+                   "no memory is in transfer.",
     [STATS_MEMORY] = "Other views of memory",
-    [STATS_HEAP] = "Heaps\n\nA heap is what a thread allocates from; it outlives the thread.",
-    [STATS_REFILL] = "Refills\n\nA malloc that finds a bin empty goes through these stages: inbox, the heap's slabs, a "
-                     "slab made of units, a superslab made of a\nfree range, an arena.",
-    [STATS_FREE] = "Frees\n\nWhat a free does when it does not just push the block into a bin.",
-    [STATS_LARGE] = "Large objects\n\nAbove 256 KiB, or aligned to more than a size class can be.",
+    [STATS_HEAP] = "Heaps\n\nA heap is the state that one thread allocates from. It outlives the thread.",
+    [STATS_REFILL] = "Refills\n\nA malloc that finds its bin empty tries these sources in order: the inbox, the heap's "
+                     "slabs, a new slab made\nof free units, a new superslab made of a free extent, an arena.",
+    [STATS_FREE] = "Frees\n\nWhat free does when it does not push the block into a bin.",
+    [STATS_LARGE] = "Large objects\n\nObjects above 256 KiB, and those aligned to more than a size class can be.",
     [STATS_COUNTED] =
         "Counted and sampled\n\nBlocks are counted with `HAKMEM_COUNT=1`, and while a heap profile samples "
         "them\n([profiling.md](profiling.md)).",
-    [STATS_EARLY] = "Unusual ways out",
+    [STATS_EARLY] = "Rare cases",
     [STATS_PURGE] = "Giving back",
-    [STATS_SYSTEM] = "System calls\n\nThose that hakmem makes itself. `calls_map` is what earlier reports call "
-                     "mmap_total.",
-    [STATS_POLICY] = "The policy engine\n\n[policy.md](policy.md) says what it does.",
+    [STATS_SYSTEM] = "System calls\n\nhakmem's own calls. Earlier reports call `calls_map` mmap_total.",
+    [STATS_POLICY] = "The policy engine\n\n[policy.md](policy.md) describes it.",
 };
 
 static const char before_tables[] =
@@ -34,23 +33,20 @@ static const char before_tables[] =
     "| all, as one JSON object on one line | `HAKMEM_STATS=json`; [stats.schema.json](stats.schema.json) describes it "
     "|\n"
     "| all, as OpenMetrics text | `HAKMEM_STATS=openmetrics` |\n"
-    "| in a file, for Prometheus' textfile collector | `HAKMEM_STATS_FILE=/var/lib/node_exporter/hakmem.%p.prom`: put "
-    "in "
-    "place whole when the program ends; `%p` is the process id, children write too |\n"
+    "| in a file, for Prometheus' textfile collector | `HAKMEM_STATS_FILE=/var/lib/node_exporter/hakmem.%p.prom`: "
+    "written when the program ends, then renamed into place; `%p` stands for the process id, children write too |\n"
     "| in the program | `hak_stats_get`, `hak_process_stats_get`, `hak_stats_classes_get` of `hakmem/hakmem.h` |\n"
     "| by glibc's names | `malloc_info(0, file)`: all; `malloc_stats()`: as text on stderr; `mallinfo2()`: see below "
     "|\n"
     "| from one form into another | `hakmem-stats --openmetrics FILE`, where FILE has the JSON |\n"
     "\n"
-    "In OpenMetrics a name begins with `hakmem_`, a counter's ends with `_total`, and the label `pid` tells processes "
-    "apart. The\n"
-    "number `schema` in the JSON grows when a name goes or gets another meaning; names may be added without.\n"
+    "In OpenMetrics a name begins with `hakmem_`, a counter's name ends with `_total`, and the label `pid` tells\n"
+    "processes apart. The number `schema` in the JSON grows when a name disappears or changes its meaning. Names may\n"
+    "be added without.\n"
     "\n"
-    "Nothing is counted on the fast path of malloc and free: what a bin serves or takes leaves no trace here. Each "
-    "heap "
-    "counts for\n"
-    "itself, and reading adds the heaps up while the program runs: each number is right at some time during the "
-    "call.\n";
+    "The fast path of malloc and free counts nothing, so blocks that bins serve or take do not appear in the\n"
+    "counters. Each heap counts for itself. A snapshot adds the heaps up while the program runs: each number is right\n"
+    "at some moment of the call.\n";
 
 static const char after_tables[] =
     "\n"
@@ -65,7 +61,7 @@ static const char after_tables[] =
     "| `hblks`, `hblkhd` | `large_count`, `large_bytes` |\n"
     "| `keepcost` | `unit_free_bytes` + `large_cached_bytes` |\n"
     "\n"
-    "`mallinfo` has the same in ints: what does not fit is INT_MAX. The other fields are 0.\n";
+    "`mallinfo` has the same fields as ints; a value that does not fit is INT_MAX. The other fields are 0.\n";
 
 static void print_table(const struct stats_field *fields, size_t count, enum stats_group group) {
   printf("\n| name | kind | unit | what it says |\n|---|---|---|---|\n");
@@ -81,10 +77,10 @@ void stats_page_print(void) {
     printf("\n## %s\n", group_heads[group]);
     print_table(stats_fields, stats_field_count, (enum stats_group)group);
   }
-  printf("\n## The process as the kernel sees it\n\nOf the whole program, not hakmem alone: "
+  printf("\n## The process as the kernel sees it\n\nThese figures are of the whole program, not of hakmem alone: "
          "`hak_process_stats_get`.\n");
   print_table(stats_process_fields, stats_process_field_count, STATS_PROCESS);
-  printf("\n## Size classes\n\nOne row a class that has slabs: `hak_stats_classes_get`, `classes` in the JSON, "
+  printf("\n## Size classes\n\nOne row for each class that has slabs: `hak_stats_classes_get`, `classes` in the JSON, "
          "`hakmem_class_...{block_bytes=\"...\"}` in OpenMetrics.\n"
          "`slab_bytes` - `taken_bytes` is a class's fragmentation.\n");
   print_table(stats_class_fields, stats_class_field_count, STATS_CLASS);

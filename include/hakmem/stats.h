@@ -1,6 +1,6 @@
-/* stats.h: what the allocator counts, and the structs that hakmem.h gives out.
+/* stats.h: what the allocator counts, and the structs that hakmem.h fills.
  *
- * The rows below are the one table: the structs' fields, the JSON and OpenMetrics reports, malloc_info, docs/stats.md
+ * The rows below are the only table: the structs' fields, the JSON and OpenMetrics reports, malloc_info, docs/stats.md
  * and docs/stats.schema.json follow from it. All numbers are of the whole process and 64 bits wide.
  *   ROW(group, name, kind, unit, sentence)
  *   GAUGE    a state: may fall
@@ -14,22 +14,22 @@
 
 /* clang-format off */
 #define HAK_STATS_ROWS(ROW) \
-  ROW(PART, live_bytes, GAUGE, BYTES, "In the program's hands, rounded up to class sizes; large objects too.") \
-  ROW(PART, bin_bytes, GAUGE, BYTES, "Blocks ready in the bins of the heaps.") \
-  ROW(PART, in_flight_bytes, GAUGE, BYTES, "Freed by another thread, on the way to their owner.") \
+  ROW(PART, live_bytes, GAUGE, BYTES, "Live blocks, rounded up to class sizes, and live large objects.") \
+  ROW(PART, bin_bytes, GAUGE, BYTES, "Blocks ready in the bins (thread caches) of the heaps.") \
+  ROW(PART, in_flight_bytes, GAUGE, BYTES, "Remote frees on the way to the heaps that own the blocks.") \
   ROW(PART, slab_free_bytes, GAUGE, BYTES, "Free blocks in slabs, and slab tails that no block fits into.") \
-  ROW(PART, unit_free_bytes, GAUGE, BYTES, "Free units of superslabs, used before and not given back since.") \
-  ROW(PART, unit_purged_bytes, GAUGE, BYTES, "Free units of superslabs, given back or never used.") \
-  ROW(PART, extent_free_bytes, GAUGE, BYTES, "Free ranges for superslabs and large objects, used before and not given back since.") \
-  ROW(PART, extent_purged_bytes, GAUGE, BYTES, "Free ranges, given back or never used.") \
-  ROW(PART, extent_unused_bytes, GAUGE, BYTES, "The ends of the arenas, from where nothing was ever taken.") \
-  ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges that wait in the BigCache.") \
+  ROW(PART, unit_free_bytes, GAUGE, BYTES, "Free units of superslabs that were used and not given back since.") \
+  ROW(PART, unit_purged_bytes, GAUGE, BYTES, "Free units of superslabs that were given back or never used.") \
+  ROW(PART, extent_free_bytes, GAUGE, BYTES, "Free extents that were used and not given back since.") \
+  ROW(PART, extent_purged_bytes, GAUGE, BYTES, "Free extents that were given back or never used.") \
+  ROW(PART, extent_unused_bytes, GAUGE, BYTES, "Accessible ends of the arenas that were never used.") \
+  ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges in the BigCache.") \
   ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped; most of it is never touched.") \
   ROW(PART, profile_table_bytes, GAUGE, BYTES, "Tables of the heap profile, as mapped.") \
-  ROW(MEMORY, mapped_bytes, GAUGE, BYTES, "All that is accessible: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes.") \
-  ROW(MEMORY, moving_bytes, GAUGE, BYTES, "Upper bound on the error of this snapshot: bytes that changed place while it was taken.") \
+  ROW(MEMORY, mapped_bytes, GAUGE, BYTES, "All accessible memory: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes.") \
+  ROW(MEMORY, moving_bytes, GAUGE, BYTES, "Upper bound on the accounting error of this snapshot: bytes in transfer while it was taken.") \
   ROW(MEMORY, committed_bytes, GAUGE, BYTES, "The accessible part of the arenas.") \
-  ROW(MEMORY, large_mapping_bytes, GAUGE, BYTES, "Large objects and cached ranges that are mappings of their own.") \
+  ROW(MEMORY, large_mapping_bytes, GAUGE, BYTES, "Large objects and cached ranges that have mappings of their own.") \
   ROW(MEMORY, reserved_bytes, GAUGE, BYTES, "Address space of all arenas.") \
   ROW(MEMORY, heap_bytes, GAUGE, BYTES, "Slabs in use and live large objects.") \
   ROW(MEMORY, heap_peak_bytes, GAUGE, BYTES, "The highest heap_bytes so far.") \
@@ -37,52 +37,52 @@
   ROW(MEMORY, limit_bytes, GAUGE, BYTES, "The hard limit in force; 0: none.") \
   ROW(MEMORY, bin_blocks, GAUGE, BLOCKS, "Blocks ready in bins.") \
   ROW(MEMORY, large_count, GAUGE, OBJECTS, "Live large objects.") \
-  ROW(MEMORY, large_mapping_count, GAUGE, MAPPINGS, "Large objects and cached ranges that are mappings of their own.") \
-  ROW(HEAP, heap_count, GAUGE, HEAPS, "Heaps made so far: as many as threads lived at a time.") \
-  ROW(HEAP, heap_parked_count, GAUGE, HEAPS, "Heaps of dead threads, emptied, that wait for a thread.") \
-  ROW(HEAP, heaps_adopted, COUNTER, TIMES, "A thread that started took the heap of a dead one.") \
-  ROW(HEAP, heaps_swept, COUNTER, TIMES, "The heap of a dead thread was emptied by a passing one.") \
-  ROW(REFILL, refills, COUNTER, TIMES, "malloc found a bin empty, and it was filled.") \
-  ROW(REFILL, refilled_blocks, COUNTER, BLOCKS, "Blocks that bins got from slabs.") \
-  ROW(REFILL, refills_from_inbox, COUNTER, TIMES, "The bin was filled by what other threads had freed.") \
-  ROW(REFILL, refills_from_slab, COUNTER, TIMES, "The bin was filled from slabs of the heap that had free blocks.") \
-  ROW(REFILL, slabs_opened, COUNTER, TIMES, "No slab of the heap had a free block: one was made of free units.") \
+  ROW(MEMORY, large_mapping_count, GAUGE, MAPPINGS, "Large objects and cached ranges that have mappings of their own.") \
+  ROW(HEAP, heap_count, GAUGE, HEAPS, "Heaps made so far: the highest number of threads at one time.") \
+  ROW(HEAP, heap_parked_count, GAUGE, HEAPS, "Empty heaps of ended threads, ready for new threads.") \
+  ROW(HEAP, heaps_adopted, COUNTER, TIMES, "A starting thread took over the heap of an ended one.") \
+  ROW(HEAP, heaps_swept, COUNTER, TIMES, "A slow path emptied the heap of an ended thread.") \
+  ROW(REFILL, refills, COUNTER, TIMES, "malloc found a bin empty and filled it.") \
+  ROW(REFILL, refilled_blocks, COUNTER, BLOCKS, "Blocks that slabs gave to bins.") \
+  ROW(REFILL, refills_from_inbox, COUNTER, TIMES, "Remote frees filled the bin.") \
+  ROW(REFILL, refills_from_slab, COUNTER, TIMES, "Open slabs of the heap filled the bin.") \
+  ROW(REFILL, slabs_opened, COUNTER, TIMES, "No slab of the heap had a free block, so free units became one.") \
   ROW(REFILL, slabs_closed, COUNTER, TIMES, "An empty slab became free units.") \
-  ROW(REFILL, superslabs_opened, COUNTER, TIMES, "No superslab had units free: one was made of a free range.") \
-  ROW(REFILL, superslabs_closed, COUNTER, TIMES, "An empty superslab became a free range.") \
-  ROW(REFILL, arena_commits, COUNTER, TIMES, "No free range served: more of an arena was made accessible.") \
-  ROW(REFILL, arenas_reserved, COUNTER, TIMES, "No arena served: address space was reserved.") \
+  ROW(REFILL, superslabs_opened, COUNTER, TIMES, "No superslab had free units, so a free extent became one.") \
+  ROW(REFILL, superslabs_closed, COUNTER, TIMES, "An empty superslab became a free extent.") \
+  ROW(REFILL, arena_commits, COUNTER, TIMES, "No free extent served, so more of an arena was made accessible.") \
+  ROW(REFILL, arenas_reserved, COUNTER, TIMES, "No arena served, so address space was reserved.") \
   ROW(REFILL, bin_growths, COUNTER, TIMES, "A bin's array was doubled.") \
   ROW(REFILL, bin_shrinks, COUNTER, TIMES, "A bin's array was made shorter.") \
-  ROW(FREE, bin_overflows, COUNTER, TIMES, "free found the bin of its own heap full, or not there yet.") \
-  ROW(FREE, flushes, COUNTER, TIMES, "A bin gave blocks to slabs.") \
-  ROW(FREE, flushed_blocks, COUNTER, BLOCKS, "Blocks that bins gave to slabs.") \
-  ROW(FREE, remote_frees, COUNTER, BLOCKS, "Blocks of other threads' heaps that were sent home in envelopes.") \
-  ROW(FREE, envelopes_sent, COUNTER, TIMES, "An envelope was sent.") \
-  ROW(FREE, inbox_drains, COUNTER, TIMES, "What had arrived in an inbox was taken out.") \
-  ROW(FREE, inbox_blocks, COUNTER, BLOCKS, "Blocks that were taken out of inboxes.") \
-  ROW(FREE, frees_by_hand, COUNTER, BLOCKS, "Blocks of other heaps that went to their slabs one by one: no memory for an envelope, or too many owners.") \
+  ROW(FREE, bin_overflows, COUNTER, TIMES, "free found the bin full, or not there yet.") \
+  ROW(FREE, flushes, COUNTER, TIMES, "A bin returned blocks to slabs.") \
+  ROW(FREE, flushed_blocks, COUNTER, BLOCKS, "Blocks that bins returned to slabs.") \
+  ROW(FREE, remote_frees, COUNTER, BLOCKS, "Blocks of other heaps that were sent to their owners in envelopes (batches).") \
+  ROW(FREE, envelopes_sent, COUNTER, TIMES, "An envelope (a batch of remote frees) was sent.") \
+  ROW(FREE, inbox_drains, COUNTER, TIMES, "A heap took the remote frees out of its inbox.") \
+  ROW(FREE, inbox_blocks, COUNTER, BLOCKS, "Blocks taken out of inboxes.") \
+  ROW(FREE, frees_by_hand, COUNTER, BLOCKS, "Remote frees that went straight into the owner's slab: no memory for an envelope, or too many owners.") \
   ROW(FREE, large_frees, COUNTER, OBJECTS, "Large objects freed.") \
   ROW(FREE, foreign_frees, COUNTER, TIMES, "Pointers that were not hakmem's, ignored.") \
   ROW(LARGE, large_allocations, COUNTER, OBJECTS, "Large objects made.") \
-  ROW(LARGE, cache_puts, COUNTER, TIMES, "A freed range was put into the BigCache.") \
-  ROW(LARGE, cache_hits, COUNTER, TIMES, "A large object was made of a range of the BigCache.") \
-  ROW(LARGE, cache_hits_of_site, COUNTER, TIMES, "Of these, the range was freed by an object of the same call site.") \
+  ROW(LARGE, cache_puts, COUNTER, TIMES, "A freed range went into the BigCache.") \
+  ROW(LARGE, cache_hits, COUNTER, TIMES, "A large object got a range of the BigCache.") \
+  ROW(LARGE, cache_hits_of_site, COUNTER, TIMES, "The same call site had freed that range (part of cache_hits).") \
   ROW(LARGE, cache_misses, COUNTER, TIMES, "The BigCache had no range that fits.") \
-  ROW(LARGE, cache_evictions, COUNTER, TIMES, "A range of the BigCache was given up.") \
+  ROW(LARGE, cache_evictions, COUNTER, TIMES, "The BigCache gave up a range.") \
   ROW(COUNTED, mallocs, COUNTER, BLOCKS, "Blocks allocated while they were counted; large objects are in large_allocations.") \
   ROW(COUNTED, frees, COUNTER, BLOCKS, "Blocks freed while they were counted; large objects are in large_frees.") \
-  ROW(COUNTED, profile_samples, GAUGE, BLOCKS, "Live blocks and large objects that the heap profile has as samples.") \
-  ROW(COUNTED, profile_live_bytes, GAUGE, BYTES, "Live bytes that these stand for.") \
-  ROW(COUNTED, profile_dropped_bytes, COUNTER, BYTES, "What samples stood for that there was no memory for.") \
-  ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled after all: malloc(0), or a heap that was adopted.") \
-  ROW(EARLY, spare_calls, COUNTER, TIMES, "malloc in a signal handler that had interrupted a slow path, or during a fork: from spare memory.") \
-  ROW(EARLY, frees_deferred, COUNTER, BLOCKS, "Freed there; they went to their slabs with a later slow path.") \
-  ROW(EARLY, memory_retries, COUNTER, TIMES, "There was no memory: what was free was given back, and the request tried again.") \
-  ROW(EARLY, limit_callbacks, COUNTER, TIMES, "The program's callback was asked to give something up.") \
-  ROW(EARLY, memory_refusals, COUNTER, TIMES, "There was no memory after all: NULL and ENOMEM.") \
-  ROW(PURGE, reclaim_rounds, COUNTER, TIMES, "Somebody looked for memory to give back.") \
-  ROW(PURGE, purges, COUNTER, TIMES, "A range of pages was given back.") \
+  ROW(COUNTED, profile_samples, GAUGE, BLOCKS, "Live blocks and large objects that are samples of the heap profile.") \
+  ROW(COUNTED, profile_live_bytes, GAUGE, BYTES, "Live bytes that these samples stand for.") \
+  ROW(COUNTED, profile_dropped_bytes, COUNTER, BYTES, "Bytes of samples that were dropped for lack of memory.") \
+  ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled: malloc(0), or an adopted heap.") \
+  ROW(EARLY, spare_calls, COUNTER, TIMES, "malloc got spare memory: in a signal handler that had interrupted a slow path, or during a fork.") \
+  ROW(EARLY, frees_deferred, COUNTER, BLOCKS, "Blocks freed in such a call; a later slow path returned them.") \
+  ROW(EARLY, memory_retries, COUNTER, TIMES, "There was no memory, so free memory was given back and the request tried again.") \
+  ROW(EARLY, limit_callbacks, COUNTER, TIMES, "The program's limit callback was called.") \
+  ROW(EARLY, memory_refusals, COUNTER, TIMES, "malloc returned NULL with ENOMEM.") \
+  ROW(PURGE, reclaim_rounds, COUNTER, TIMES, "Reclaim rounds: searches for memory to give back.") \
+  ROW(PURGE, purges, COUNTER, TIMES, "A range of pages was given back (decay or trim).") \
   ROW(PURGE, purged_bytes, COUNTER, BYTES, "Bytes of these ranges.") \
   ROW(PURGE, purges_refused, COUNTER, TIMES, "A range stayed: the option purge is off, or the system refused.") \
   ROW(PURGE, hole_batches, COUNTER, TIMES, "A batch of free pages inside slabs was given back.") \
@@ -94,32 +94,32 @@
   ROW(SYSTEM, calls_advise, COUNTER, CALLS, "madvise: memory was given back, or huge pages asked for.") \
   ROW(SYSTEM, calls_remap, COUNTER, CALLS, "mremap: a mapping grew.") \
   ROW(SYSTEM, calls_futex, COUNTER, CALLS, "futex: a thread waited for a lock, or woke another.") \
-  ROW(SYSTEM, calls_other, COUNTER, CALLS, "Other questions to the system.") \
-  ROW(POLICY, policy_arms, GAUGE, ARMS, "Call sites by size, and sizes of blocks, that HAKMEM_POLICY decides about by themselves.") \
-  ROW(POLICY, policy_matches, COUNTER, TIMES, "Rounds their strategies have played, those that a file tells of included.") \
-  ROW(POLICY, policy_switches, COUNTER, TIMES, "Another strategy came to lead.") \
-  ROW(POLICY, policy_cost_ns, GAUGE, NS, "What freed memory cost by the engine's reckoning: faults, calls, rent while idle.") \
-  ROW(POLICY, policy_fixed_ns, GAUGE, NS, "The same, had the best single strategy acted everywhere.") \
-  ROW(POLICY, policy_best_ns, GAUGE, NS, "The same, had the best one of each arm acted there.")
+  ROW(SYSTEM, calls_other, COUNTER, CALLS, "All other system calls.") \
+  ROW(POLICY, policy_arms, GAUGE, ARMS, "Call sites by size, and block sizes, that the policy engine decides about separately.") \
+  ROW(POLICY, policy_matches, COUNTER, TIMES, "Epochs that the strategies have played, those from a file included.") \
+  ROW(POLICY, policy_switches, COUNTER, TIMES, "Another strategy took the lead.") \
+  ROW(POLICY, policy_cost_ns, GAUGE, NS, "Modelled cost of freed memory: faults, calls, rent while idle.") \
+  ROW(POLICY, policy_fixed_ns, GAUGE, NS, "The same cost if the best single strategy had acted everywhere.") \
+  ROW(POLICY, policy_best_ns, GAUGE, NS, "The same cost if the best strategy of each entry had acted there.")
 
 /* As the kernel sees the process. */
 #define HAK_PROCESS_STATS_ROWS(ROW) \
   ROW(PROCESS, rss_bytes, GAUGE, BYTES, "Resident memory of the whole process.") \
-  ROW(PROCESS, rss_peak_bytes, GAUGE, BYTES, "The highest so far.") \
-  ROW(PROCESS, lazy_free_bytes, GAUGE, BYTES, "Part of it that the kernel takes when it needs it (HAKMEM_PURGE=free).") \
-  ROW(PROCESS, huge_page_bytes, GAUGE, BYTES, "Part of it that lies on huge pages.") \
+  ROW(PROCESS, rss_peak_bytes, GAUGE, BYTES, "The highest rss_bytes so far.") \
+  ROW(PROCESS, lazy_free_bytes, GAUGE, BYTES, "Part of rss_bytes that the kernel may take at any time (HAKMEM_PURGE=free).") \
+  ROW(PROCESS, huge_page_bytes, GAUGE, BYTES, "Part of rss_bytes on huge pages.") \
   ROW(PROCESS, swap_bytes, GAUGE, BYTES, "Swapped out.") \
   ROW(PROCESS, mapping_count, GAUGE, MAPPINGS, "Mappings of the process; the kernel allows 65,530.") \
   ROW(PROCESS, faults_minor, COUNTER, TIMES, "Page faults served without a disk.") \
-  ROW(PROCESS, faults_major, COUNTER, TIMES, "Page faults that waited for one.")
+  ROW(PROCESS, faults_major, COUNTER, TIMES, "Page faults that waited for a disk.")
 
 /* Of one size class. slab_bytes - taken_bytes is its fragmentation. */
 #define HAK_CLASS_STATS_ROWS(ROW) \
   ROW(CLASS, block_bytes, GAUGE, BYTES, "Size of the class's blocks.") \
-  ROW(CLASS, slab_count, GAUGE, SLABS, "Its slabs.") \
-  ROW(CLASS, slab_bytes, GAUGE, BYTES, "Their lengths.") \
-  ROW(CLASS, taken_bytes, GAUGE, BYTES, "Blocks outside the slabs: live, in bins, in flight.") \
-  ROW(CLASS, bin_bytes, GAUGE, BYTES, "Of these, in bins.") \
+  ROW(CLASS, slab_count, GAUGE, SLABS, "Slabs of the class.") \
+  ROW(CLASS, slab_bytes, GAUGE, BYTES, "Bytes of these slabs.") \
+  ROW(CLASS, taken_bytes, GAUGE, BYTES, "Blocks that slabs have given out: live, in bins, in flight.") \
+  ROW(CLASS, bin_bytes, GAUGE, BYTES, "Part of taken_bytes: blocks in bins.") \
   ROW(CLASS, mallocs, COUNTER, BLOCKS, "Blocks allocated while they were counted.") \
   ROW(CLASS, frees, COUNTER, BLOCKS, "Blocks freed while they were counted.")
 /* clang-format on */

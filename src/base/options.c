@@ -7,14 +7,14 @@
 
 #define SAME(v) {(v), (v), (v)}
 
-/* The profile columns are speed, balanced, lean. */
+/* The preset columns are speed, balanced, lean. */
 /* clang-format off */
 const struct option_row option_rows[OPTION_COUNT] = {
     [OPTION_PROFILE] = {
         "profile", "HAKMEM_PROFILE", "", SAME(PROFILE_BALANCED), 0, PROFILE_COUNT - 1, {"speed", "balanced", "lean"},
-        "Which column of this table holds where an option is not set by itself.",
+        "Selects the preset: the column of this table that holds for each option that is not set.",
         OPTION_ANY_TIME,
-        "Every option that is not set by itself takes its value from the column, with the effect said here."},
+        "Each option that is not set takes the preset's value, with the effect described for that option."},
     [OPTION_STATS] = {
         "stats", "HAKMEM_STATS", "", SAME(STATS_OFF), 0, STATS_OPENMETRICS, {"off", "text", "json", "openmetrics"},
         "Print a summary on stderr when the program ends (docs/stats.md).",
@@ -22,69 +22,69 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "The value at the end of the program decides."},
     [OPTION_STATS_PID] = {
         "stats_pid", "HAKMEM_STATS_PID", "process id", SAME(0), 0, 0x7fffffff, {NULL},
-        "If not 0, only this process prints the summary, its children do not.",
+        "If not 0, only the process with this id prints the summary; its children do not.",
         OPTION_ANY_TIME,
         "The value at the end of the program decides."},
     [OPTION_STATS_FILE] = {
         "stats_file", "HAKMEM_STATS_FILE", "path", SAME(0), 0, OPTION_TEXT_BYTES - 1, {NULL},
-        "Write the summary to this file instead, as OpenMetrics if `stats` is not set; %p in it is the process id.",
+        "Write the summary to this file instead, as OpenMetrics if `stats` is not set; %p stands for the process id.",
         OPTION_AT_START,
-        "A path that does not begin with / is one of the folder the program starts in."},
+        "A relative path starts in the folder that the program starts in."},
     [OPTION_BIN_SLOTS] = {
         "bin_slots", "HAKMEM_BIN_SLOTS", "blocks", {64, 16, 16}, 4, 2048, {NULL},
-        "Slots a bin starts with (fewer for big blocks).",
+        "Slots that a bin (thread cache of one size class) starts with; fewer for big blocks.",
         OPTION_ANY_TIME,
-        "Bins opened from then on start with so many; open ones stay as they are."},
+        "New bins start with this many slots; existing ones stay as they are."},
     [OPTION_BIN_KB_MAX] = {
         "bin_kb_max", "HAKMEM_BIN_KB_MAX", "KiB", {2048, 512, 32}, 0, 1 << 20, {NULL},
-        "A bin whose slots hold less than this many bytes may double.",
+        "A bin may double while its slots hold less than this.",
         OPTION_ANY_TIME,
-        "Decides about the next growth; bigger bins shrink when they are little used."},
+        "Applies to the next growth; bigger bins shrink when they are little used."},
     [OPTION_HEAP_KB_MAX] = {
         "heap_kb_max", "HAKMEM_HEAP_KB_MAX", "KiB", {32768, 8192, 256}, 0, 1 << 24, {NULL},
-        "Bytes that all grown bins of one thread may hold; less while the thread works with less.",
+        "Bound on the bytes that the grown bins of one thread hold together; lower while the thread works with less.",
         OPTION_ANY_TIME,
-        "Decides about the next growth; bigger bins shrink when they are little used."},
+        "Applies to the next growth; bigger bins shrink when they are little used."},
     [OPTION_KEEP_MB] = {
         "keep_mb", "HAKMEM_KEEP_MB", "MiB", {512, 8, 4}, 0, 1 << 24, {NULL},
-        "Free memory kept resident for reuse, beside an eighth of the heap.",
+        "Free memory that stays resident for reuse, in addition to an eighth of the heap.",
         OPTION_ANY_TIME,
-        "What exceeds a lower value goes back by its age, or at once by malloc_trim."},
+        "Memory above a lower value goes back after its decay time, or at once by malloc_trim."},
     [OPTION_PURGE_DELAY_MS] = {
         "purge_delay_ms", "HAKMEM_PURGE_DELAY_MS", "ms", {10000, 1000, 100}, 0, 3600000, {NULL},
-        "Free memory beyond that goes back when unused for so long; at once beyond the recent peak.",
+        "Decay time: other free memory goes back when it was unused for this long; at once if it exceeds the recent peak.",
         OPTION_ANY_TIME,
-        "Counts for memory that is free already, too."},
+        "Applies to memory that is already free too."},
     [OPTION_LARGE_CACHE_MB] = {
         "large_cache_mb", "HAKMEM_LARGE_CACHE_MB", "MiB", {4096, 512, 4}, 0, 1 << 24, {NULL},
-        "Freed objects over 256 KiB kept ready for reuse; they go back by age too.",
+        "Freed objects over 256 KiB that are kept ready for reuse; they decay too.",
         OPTION_ANY_TIME,
-        "What exceeds a lower value goes back when large objects are freed, by its age, or by malloc_trim."},
+        "Memory above a lower value goes back when large objects are freed, after its decay time, or by malloc_trim."},
     [OPTION_RESERVE_MB] = {
         "reserve_mb", "HAKMEM_RESERVE_MB", "MiB", SAME(1024), 4, 1 << 14, {NULL},
-        "Most address space reserved at a time; less at first, and where the system limits it.",
+        "Upper bound on one reservation of address space; the first are smaller, and all are where the system limits it.",
         OPTION_ANY_TIME,
-        "For the next reservation; reserved address space stays reserved."},
+        "Applies to the next reservation; reserved address space stays reserved."},
     [OPTION_DEEPBIND] = {
         "deepbind", "HAKMEM_DEEPBIND", "", SAME(DEEPBIND_DROP), 0, DEEPBIND_KEEP, {"drop", "keep"},
-        "RTLD_DEEPBIND in dlopen calls when preloaded: dropped, so that malloc and free stay one pair.",
+        "Whether the preloaded library drops RTLD_DEEPBIND from dlopen calls, so that malloc and free stay one pair.",
         OPTION_ANY_TIME,
-        "For the next dlopen; loaded libraries stay bound as they are."},
+        "Applies to the next dlopen; loaded libraries stay bound as they are."},
     [OPTION_PURGE] = {
         "purge", "HAKMEM_PURGE", "", SAME(PURGE_DONTNEED), 0, PURGE_OFF, {"dontneed", "free", "off"},
         "How free memory goes back: MADV_DONTNEED, MADV_FREE (the kernel takes it when it needs it), or not at all.",
         OPTION_ANY_TIME,
-        "For memory that goes back from then on."},
+        "Applies to memory that goes back from then on."},
     [OPTION_TARGET_MB] = {
         "target_mb", "HAKMEM_TARGET_MB", "MiB", {0, 0, 10}, 0, 1 << 24, {NULL},
-        "Soft target: when more than this is held beyond live bytes, free memory goes back at once; 0: none.",
+        "Soft target: if hakmem holds more than this beyond live bytes, free memory goes back at once; 0: none.",
         OPTION_ANY_TIME,
         "Free memory over a lower target goes back in the next slow calls."},
     [OPTION_LIMIT_MB] = {
         "limit_mb", "HAKMEM_LIMIT_MB", "MiB", SAME(0), 0, 1 << 24, {NULL},
-        "Hard limit of what hakmem holds; beyond it malloc returns NULL; 0: the cgroup's memory.max, if there is one.",
+        "Hard limit on what hakmem holds; beyond it malloc returns NULL; 0: the cgroup's memory.max, if there is one.",
         OPTION_ANY_TIME,
-        "Nothing is taken away: while more is held than a lower limit allows, nothing more can be allocated."},
+        "Held memory stays: above a lower limit, malloc returns NULL until enough was freed."},
     [OPTION_CGROUP] = {
         "cgroup", "HAKMEM_CGROUP", "", SAME(CGROUP_ON), 0, CGROUP_OFF, {"on", "off"},
         "Take limits from the cgroup and give memory back under memory pressure.",
@@ -92,14 +92,14 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "The cgroup's files are opened once."},
     [OPTION_BACKGROUND] = {
         "background", "HAKMEM_BACKGROUND", "", SAME(BACKGROUND_ON), 0, BACKGROUND_OFF, {"on", "off"},
-        "One thread gives free memory back while the program idles; started when the heap is big enough to matter.",
+        "A thread gives free memory back while the program is idle; it starts when the heap is big enough.",
         OPTION_ANY_TIME,
-        "off: the thread gives nothing back any more; on: it does again."},
+        "off: the thread ends; on: it may start again."},
     [OPTION_HUGE] = {
         "huge", "HAKMEM_HUGE", "", {HUGE_ALL, HUGE_LARGE, HUGE_OFF}, 0, HUGE_ALL, {"off", "large", "all"},
-        "Huge pages: for large objects, or for all of a big heap.",
+        "Ask for huge pages: never, for large objects, or for all of a big heap.",
         OPTION_ANY_TIME,
-        "For memory mapped from then on; what is mapped keeps its pages."},
+        "Applies to memory mapped from then on; mapped memory keeps its pages."},
     [OPTION_PREWARM] = {
         "prewarm", "HAKMEM_PREWARM", "", {PREWARM_ON, PREWARM_OFF, PREWARM_OFF}, 0, PREWARM_ON, {"off", "on"},
         "Fill the first thread's bins when the program starts.",
@@ -107,38 +107,38 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "The program starts once."},
     [OPTION_POLICY] = {
         "policy", "HAKMEM_POLICY", "", SAME(POLICY_OFF), 0, POLICY_EVOLVING, {"off", "frozen", "evolving"},
-        "How long freed memory stays: by the profile, or by what is learned of call sites and sizes.",
+        "How long freed memory stays: as the preset says (off), or as the policy engine learned for its call site and size.",
         OPTION_ANY_TIME,
-        "For what is freed from then on; what was learned is kept."},
+        "Applies to what is freed from then on; what was learned is kept."},
     [OPTION_POLICY_FILE] = {
         "policy_file", "HAKMEM_POLICY_FILE", "path", SAME(0), 0, OPTION_TEXT_BYTES - 1, {NULL},
-        "Where what is learned is kept: read when the program starts with `policy` on, written when it ends evolving.",
+        "File of the policy engine: read at program start if `policy` is on, written at the end if it is evolving.",
         OPTION_AT_START,
         "The file is read once."},
     [OPTION_COUNTING] = {
         "count", "HAKMEM_COUNT", "", SAME(COUNTING_OFF), 0, COUNTING_ON, {"off", "on"},
         "Count every malloc and free, by size class; exact, and a little slower.",
         OPTION_ANY_TIME,
-        "Each thread follows at its next free; what was counted stays."},
+        "Each thread follows at its next free; the counts stay."},
     [OPTION_HEAP_PROFILE] = {
         "heap_profile", "HAKMEM_HEAP_PROFILE", "", SAME(HEAP_PROFILE_OFF), 0, HEAP_PROFILE_LEAKS,
         {"off", "on", "leaks"},
-        "Sample allocations by call stack; leaks: every one, and say at the end what is live.",
+        "Sample allocations by call stack; leaks: sample each one, and print at the end what is live.",
         OPTION_AT_START,
         "Read once; a program starts and stops profiles by hak_profile_start and hak_profile_stop."},
     [OPTION_HEAP_PROFILE_KB] = {
         "heap_profile_kb", "HAKMEM_HEAP_PROFILE_KB", "KiB", SAME(512), 0, 1 << 20, {NULL},
-        "One sample for so much allocated; 0: every allocation.",
+        "One sample for each interval of this many allocated bytes; 0: every allocation.",
         OPTION_AT_START,
-        "Read once; hak_profile_start takes the bytes."},
+        "Read once; hak_profile_start takes an interval."},
     [OPTION_HEAP_PROFILE_FILE] = {
         "heap_profile_file", "HAKMEM_HEAP_PROFILE_FILE", "path", SAME(0), 0, OPTION_TEXT_BYTES - 1, {NULL},
-        "Where the profile is written at the end, for pprof; %p: the process id, else children write none.",
+        "File that the profile is written to at the end, for pprof; %p stands for the process id; without %p, children write none.",
         OPTION_AT_START,
         "Read once; hak_profile_dump takes a path."},
     [OPTION_LIVE] = {
         "live", "HAKMEM_LIVE", "", SAME(LIVE_OFF), 0, LIVE_ON, {"off", "on"},
-        "Keep a page with figures of the heap that `hak stats PID` and `hak top` read while the program runs.",
+        "Keep a page with the heap's figures, which `hak stats PID` and `hak top` read while the program runs.",
         OPTION_AT_START,
         "The page is made when the program starts."},
 };

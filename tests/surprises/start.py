@@ -71,8 +71,8 @@ def look_at_end():
 def look_at_big():
     with open(DEPLOYMENT) as file:
         page = file.read()
-    section = page[page.index("- **seccomp") :]
-    section = section[: section.index("\n- **")]
+    section = page[page.index("\n## seccomp\n") :]
+    section = section[: section.index("\n## ", 1)]
     promised = set(re.findall(r"`([a-z_0-9]+)`", section))
     plain, ours = (calls(of_the_program(lines_of(library, GROWING, "grow"))) for library in ("", LIBRARY))
     found = set(more(ours, plain))
