@@ -1,7 +1,7 @@
 /* doctor.h: what the parts of hakmem-doctor share.
  *
- * A check is a row of doctor_checks: it looks at the subject, which is a process, a program that is to run or the machine
- * alone, and reports what it finds, one line each. What a check cannot look at it passes over.
+ * A check is a row of doctor_checks: it looks at the subject, which is a process, a program that is to run or the
+ * machine alone, and reports what it finds, one line each. What a check cannot look at it passes over.
  */
 #ifndef HAK_TOOLS_DOCTOR_H
 #define HAK_TOOLS_DOCTOR_H

@@ -9,13 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The bytes at an offset, NULL if they are not all in the file. Their alignment is the file's affair: they are copied. */
-static const unsigned char *at(const struct elf *elf, uint64_t offset, uint64_t bytes) {
+/* The bytes at an offset, NULL if they are not all in the file. Their alignment is the file's affair: they are
+ * copied. */
+static const unsigned char *bytes_at(const struct elf *elf, uint64_t offset, uint64_t bytes) {
   return offset <= elf->length && bytes <= elf->length - offset ? elf->bytes + offset : NULL;
 }
 
 static bool copy_at(const struct elf *elf, uint64_t offset, void *into, size_t bytes) {
-  const unsigned char *from = at(elf, offset, bytes);
+  const unsigned char *from = bytes_at(elf, offset, bytes);
   if (from)
     memcpy(into, from, bytes);
   return from != NULL;
@@ -23,7 +24,7 @@ static bool copy_at(const struct elf *elf, uint64_t offset, void *into, size_t b
 
 /* The terminated string at an offset, NULL if it does not end in the file. */
 static const char *string_at(const struct elf *elf, uint64_t offset) {
-  const unsigned char *from = at(elf, offset, 1);
+  const unsigned char *from = bytes_at(elf, offset, 1);
   return from && memchr(from, 0, elf->length - offset) ? (const char *)from : NULL;
 }
 
@@ -86,7 +87,7 @@ bool elf_open(struct elf *elf, const char *path) {
     return false;
   elf->bytes = bytes;
   elf->length = (size_t)status.st_size;
-  const unsigned char *ident = at(elf, 0, EI_NIDENT + sizeof(Elf32_Half) * 2);
+  const unsigned char *ident = bytes_at(elf, 0, EI_NIDENT + sizeof(Elf32_Half) * 2);
   if (ident == NULL || memcmp(ident, ELFMAG, SELFMAG) != 0)
     return true;
   elf->is_elf = true;
@@ -109,7 +110,7 @@ static bool symbols_define(const struct elf *elf, const Elf64_Shdr *symbols, con
     if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= strings->sh_size)
       continue;
     unsigned type = ELF64_ST_TYPE(symbol.st_info);
-    const unsigned char *text = at(elf, strings->sh_offset + symbol.st_name, length);
+    const unsigned char *text = bytes_at(elf, strings->sh_offset + symbol.st_name, length);
     if (text && (type == STT_FUNC || type == STT_GNU_IFUNC) && memcmp(text, name, length) == 0)
       return true;
   }

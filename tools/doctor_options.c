@@ -15,7 +15,7 @@
 
 static bool is_ours(const char *variable) { return strncmp(variable, PREFIX, strlen(PREFIX)) == 0; }
 
-static enum option_error parse(const char *variable) {
+static enum option_error parse_variable(const char *variable) {
   const char *equals = strchr(variable, '=');
   return equals ? options_parse(variable, (size_t)(equals - variable), equals + 1) : OPTION_OK;
 }
@@ -23,7 +23,7 @@ static enum option_error parse(const char *variable) {
 void doctor_take_options(struct doctor *doctor) {
   for (char **variable = doctor->environment; variable && *variable; variable++)
     if (is_ours(*variable))
-      parse(*variable);
+      parse_variable(*variable);
 }
 
 /* The name of a variable as a string. */
@@ -32,7 +32,7 @@ static void name_of(const char *variable, char name[NAME_BYTES]) {
 }
 
 /* Letters to add, drop or change to get from one name to the other. */
-static unsigned edits(const char *a, const char *b) {
+static unsigned edit_distance(const char *a, const char *b) {
   unsigned row[NAME_BYTES + 1];
   size_t length = strnlen(b, NAME_BYTES);
   for (unsigned i = 0; i <= length; i++)
@@ -55,7 +55,7 @@ static const char *name_meant(const char *name) {
   const char *best = NULL;
   unsigned least = CLOSE_EDITS + 1;
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
-    unsigned count = edits(name, option_rows[i].environment);
+    unsigned count = edit_distance(name, option_rows[i].environment);
     if (count < least) {
       least = count;
       best = option_rows[i].environment;
@@ -71,7 +71,7 @@ void doctor_look_option_names(struct doctor *doctor) {
     if (!is_ours(*variable))
       continue;
     name_of(*variable, name);
-    if (parse(*variable) != OPTION_UNKNOWN)
+    if (parse_variable(*variable) != OPTION_UNKNOWN)
       known++;
     else if (name_meant(name))
       doctor_report(SEVERITY_WARNING, "%s is no option of hakmem and has no effect\n%s may be meant", name,
@@ -96,7 +96,7 @@ static enum option option_of(const char *name) {
 void doctor_look_option_values(struct doctor *doctor) {
   for (char **variable = doctor->environment; variable && *variable; variable++) {
     char name[NAME_BYTES], allowed[256], kept[64];
-    enum option_error error = is_ours(*variable) ? parse(*variable) : OPTION_OK;
+    enum option_error error = is_ours(*variable) ? parse_variable(*variable) : OPTION_OK;
     if (error != OPTION_BAD && error != OPTION_RESERVED)
       continue;
     name_of(*variable, name);

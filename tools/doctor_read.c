@@ -13,7 +13,7 @@ static struct kept {
   char bytes[];
 } *kept;
 
-static char *keep(size_t length) {
+static char *keep_bytes(size_t length) {
   struct kept *piece = malloc(sizeof *piece + length + 1);
   if (piece == NULL)
     return NULL;
@@ -40,7 +40,7 @@ char *doctor_read_bytes(const char *path, size_t *length) {
     }
     size += fread(bytes + size, 1, room - size, file);
   }
-  if (feof(file) && !ferror(file) && (result = keep(size)) != NULL)
+  if (feof(file) && !ferror(file) && (result = keep_bytes(size)) != NULL)
     memcpy(result, bytes, size);
   fclose(file);
   free(bytes);
@@ -93,7 +93,7 @@ uint64_t doctor_line_number(const char *text, const char *key) { return number_i
 const char *doctor_line_text(const char *text, const char *key) {
   const char *found = doctor_line(text, key);
   size_t length = found ? strcspn(found, "\n") : 0;
-  char *own = found ? keep(length) : NULL;
+  char *own = found ? keep_bytes(length) : NULL;
   return own ? memcpy(own, found, length) : NULL;
 }
 

@@ -9,8 +9,8 @@
 
 enum { LIVE_FIND_NONE = -1, LIVE_FIND_DENIED = -2 };
 
-/* A descriptor of the file with this name, opened with these flags; or one of the above: the process has none open, or it
- * may not be seen. */
+/* A descriptor of the file with this name, opened with these flags; or one of the above: the process has none open, or
+ * it may not be seen. */
 int live_find_file(int folder, const char *name, int flags);
 
 /* Does the process have it mapped? */

@@ -29,7 +29,7 @@ __attribute__((format(printf, 2, 3))) static int complain(int status, const char
   return status;
 }
 
-static int show(const char *word, bool is_json) {
+static int show_process(const char *word, bool is_json) {
   char *end;
   errno = 0;
   long pid = strtol(word, &end, 10);
@@ -72,7 +72,7 @@ static void list_line(struct live_process *process, void *context) {
          live_size(kernel.resident_bytes, resident), live_duration(live_age_s(process), age), kernel.command);
 }
 
-static int list(bool is_json) {
+static int list_processes(bool is_json) {
   bool is_first = true;
   size_t count = live_list(FRESH_WAIT_OF_MANY_MS, is_json ? list_json : list_line, &is_first);
   if (is_json)
@@ -100,6 +100,6 @@ int main(int count, char **arguments) {
     else
       pid = arguments[i];
   }
-  int status = pid ? show(pid, is_json) : list(is_json);
+  int status = pid ? show_process(pid, is_json) : list_processes(is_json);
   return status == 0 && fflush(stdout) != 0 ? 1 : status;
 }

@@ -69,7 +69,7 @@ static int by_value(const void *left, const void *right) {
 }
 
 /* The rows of a table, those with the largest value in a column first. NULL if there is no memory or no row. */
-static struct ranked *rank(const struct live_process *process, const struct live_rows *rows, const char *column) {
+static struct ranked *rank_rows(const struct live_process *process, const struct live_rows *rows, const char *column) {
   struct ranked *ranked = rows->count ? calloc(rows->count, sizeof *ranked) : NULL;
   for (uint32_t row = 0; ranked && row < rows->count; row++)
     ranked[row] = (struct ranked){.value = live_value(process, rows, row, column), .row = row};
@@ -80,7 +80,7 @@ static struct ranked *rank(const struct live_process *process, const struct live
 
 static void print_classes(const struct live_process *process) {
   struct live_rows rows = live_table(process, "classes");
-  struct ranked *ranked = rank(process, &rows, "taken_bytes");
+  struct ranked *ranked = rank_rows(process, &rows, "taken_bytes");
   if (ranked == NULL)
     return;
   printf("\n  %10s %12s %12s %12s %12s\n", "blocks of", "slabs", "live", "in bins", "free");
@@ -100,7 +100,7 @@ static void print_classes(const struct live_process *process) {
 
 static void print_sites(const struct live_process *process) {
   struct live_rows rows = live_table(process, "sites");
-  struct ranked *ranked = rank(process, &rows, "live_bytes");
+  struct ranked *ranked = rank_rows(process, &rows, "live_bytes");
   if (ranked == NULL)
     return;
   printf("\n  %-40s %8s %10s %8s %10s\n", "large objects, by call site", "live", "bytes", "so far", "bytes");

@@ -42,7 +42,7 @@ static void *read_all(int fd, size_t length) {
 }
 
 /* The content of an ordinary file; NULL, and *is_there false if there is none. */
-static void *content(const char *path, size_t *length, bool *is_there, char problem[POLICY_DISK_SENTENCE]) {
+static void *read_content(const char *path, size_t *length, bool *is_there, char problem[POLICY_DISK_SENTENCE]) {
   struct stat found;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   *is_there = fd >= 0 || errno != ENOENT;
@@ -72,7 +72,7 @@ static const char *const faults[] = {
 void *policy_disk_read(const char *path, struct policy_file *file, char problem[POLICY_DISK_SENTENCE]) {
   size_t length = 0;
   bool is_there;
-  void *bytes = content(path, &length, &is_there, problem);
+  void *bytes = read_content(path, &length, &is_there, problem);
   if (bytes == NULL)
     return NULL;
   enum policy_file_error error = length == 0 ? POLICY_FILE_FOREIGN : policy_file_open(file, bytes, length);
@@ -87,7 +87,7 @@ bool policy_disk_may_write(const char *path, char problem[POLICY_DISK_SENTENCE])
   size_t length = 0;
   bool is_there;
   struct policy_file file;
-  void *bytes = content(path, &length, &is_there, problem);
+  void *bytes = read_content(path, &length, &is_there, problem);
   if (bytes == NULL)
     return !is_there;
   bool is_ours = length == 0 || policy_file_open(&file, bytes, length) != POLICY_FILE_FOREIGN;

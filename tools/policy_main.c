@@ -36,7 +36,7 @@ __attribute__((format(printf, 2, 3))) static int complain(int status, const char
 
 static bool is_number(const char *word) { return *word != 0 && word[strspn(word, "0123456789")] == 0; }
 
-static int show(const char *name, bool is_json) {
+static int show_policy(const char *name, bool is_json) {
   char problem[POLICY_VIEW_SENTENCE];
   struct policy_view view;
   bool is_shown = false;
@@ -98,7 +98,7 @@ int main(int count, char **arguments) {
       words[given++] = arguments[i];
   }
   if (given == 2 && strcmp(words[0], "show") == 0)
-    return show(words[1], is_json);
+    return show_policy(words[1], is_json);
   if (given == 3 && strcmp(words[0], "fixed") == 0 && !is_json)
     return write_fixed(words[1], words[2]);
   return complain(2, "takes show PID, show FILE or fixed STRATEGY FILE; see: hakmem-policy --help");

@@ -1,8 +1,8 @@
 /* policy_process.c: finds what hakmem has learned (adapt/view.h) in the memory of a process, and copies it.
  *
- * The process runs on meanwhile. What is copied while `changes` was even and stayed the same is whole; if the whole does
- * not hold still for long enough, its parts are copied so, one after another. Nothing that comes from the process is
- * trusted to be in order.
+ * The process runs on meanwhile. What is copied while `changes` was even and stayed the same is whole; if the whole
+ * does not hold still for long enough, its parts are copied so, one after another. Nothing that comes from the process
+ * is trusted to be in order.
  */
 #include "os/os.h"
 #include "tools/policy_view.h"
@@ -143,7 +143,7 @@ static bool open_target(struct target *target) {
 
 /* --- its memory --- */
 
-static bool copy(const struct target *target, uintptr_t address, void *into, size_t bytes) {
+static bool copy_memory(const struct target *target, uintptr_t address, void *into, size_t bytes) {
   for (size_t at = 0; at < bytes;) {
     ssize_t count = pread(target->memory, (char *)into + at, bytes - at, (off_t)(address + at));
     if (count < 0 && errno == EINTR)
@@ -173,7 +173,7 @@ static bool judge_mark(struct target *target, uintptr_t address) {
   struct learned_view view;
   uint32_t bytes[2]; /* view_bytes and arm_bytes: every version has them there */
   _Static_assert(offsetof(struct learned_view, arm_bytes) == offsetof(struct learned_view, view_bytes) + 4, "together");
-  if (!copy(target, address + offsetof(struct learned_view, view_bytes), bytes, sizeof bytes))
+  if (!copy_memory(target, address + offsetof(struct learned_view, view_bytes), bytes, sizeof bytes))
     return false;
   if (bytes[0] != sizeof view || bytes[1] != sizeof(struct site_arm)) {
     target->has_other = true;
@@ -183,13 +183,13 @@ static bool judge_mark(struct target *target, uintptr_t address) {
   return true;
 }
 
-static bool search(struct target *target, struct range range) {
+static bool search_range(struct target *target, struct range range) {
   static char step[STEP_BYTES];
   if (range.end - range.start > SEARCH_BYTES_MAX)
     range.end = range.start + SEARCH_BYTES_MAX;
   for (uintptr_t at = range.start; at < range.end; at += STEP_BYTES) {
     size_t bytes = min_size(range.end - at, STEP_BYTES);
-    if (!is_touched(target, at, bytes) || !copy(target, at, step, bytes))
+    if (!is_touched(target, at, bytes) || !copy_memory(target, at, step, bytes))
       continue;
     for (size_t i = 0; i + sizeof LEARNED_MARK <= bytes; i += MARK_ALIGNMENT)
       if (step[i] == LEARNED_MARK[0] && memcmp(step + i, LEARNED_MARK, sizeof LEARNED_MARK) == 0 &&
@@ -202,7 +202,7 @@ static bool search(struct target *target, struct range range) {
 static bool find_view(struct target *target) {
   for (unsigned turn = 0; turn < 2; turn++) /* the library first */
     for (size_t i = 0; i < target->range_count; i++)
-      if (target->ranges[i].is_library == (turn == 0) && search(target, target->ranges[i]))
+      if (target->ranges[i].is_library == (turn == 0) && search_range(target, target->ranges[i]))
         return true;
   if (target->has_other)
     return wrong(target, "process %ld is on another version of hakmem than this program is of", target->pid);
@@ -216,7 +216,7 @@ static bool find_view(struct target *target) {
 /* --- copies that are whole --- */
 
 static bool changes_of(const struct target *target, uint32_t *changes) {
-  return copy(target, target->view + offsetof(struct learned_view, changes), changes, sizeof *changes);
+  return copy_memory(target, target->view + offsetof(struct learned_view, changes), changes, sizeof *changes);
 }
 
 enum steadiness { STEADY, MOVED, GONE };
@@ -236,7 +236,7 @@ static enum steadiness copy_once(const struct target *target, const struct part 
   if (before % 2 != 0)
     return MOVED;
   for (unsigned i = 0; i < count; i++)
-    if (!copy(target, parts[i].address, parts[i].into, parts[i].item_bytes * parts[i].count))
+    if (!copy_memory(target, parts[i].address, parts[i].into, parts[i].item_bytes * parts[i].count))
       return GONE;
   if (!changes_of(target, &after))
     return GONE;

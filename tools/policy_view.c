@@ -96,7 +96,7 @@ static void size_text(unsigned range, char text[SIZE_BYTES]) {
 }
 _Static_assert(SITE_RANGE_FIRST + SITE_RANGES <= 50, "units for all ranges");
 
-static int points(int32_t rating) {
+static int rating_points(int32_t rating) {
   return (rating + (rating < 0 ? -EVOLVE_POINT / 2 : EVOLVE_POINT / 2)) / EVOLVE_POINT;
 }
 
@@ -114,9 +114,9 @@ static int by_cost(const void *left, const void *right) {
   return a->range < b->range ? -1 : a->range > b->range;
 }
 
-static double ms(uint64_t ns) { return (double)ns / 1e6; }
+static double milliseconds(uint64_t ns) { return (double)ns / 1e6; }
 
-static double share(double part, uint64_t whole) { return whole ? 100 * part / (double)whole : 0; }
+static double percent_share(double part, uint64_t whole) { return whole ? 100 * part / (double)whole : 0; }
 
 static void print_arm(const struct policy_view *view, const struct policy_record *record) {
   char site[SITE_BYTES], size[SIZE_BYTES];
@@ -126,9 +126,9 @@ static void print_arm(const struct policy_view *view, const struct policy_record
   double regret_ns = (double)record->total_acted - (double)best;
   printf("%-*s %-12s %-12s", SITE_COLUMNS, site, size, strategy_words[record->leader].action);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    printf("%5d", points(record->rating[strategy]));
-  printf(" %7u %5u %9.1f %8.1f %4.0f\n", record->epochs, record->switches, ms(record->total_acted), regret_ns / 1e6,
-         share(regret_ns, best));
+    printf("%5d", rating_points(record->rating[strategy]));
+  printf(" %7u %5u %9.1f %8.1f %4.0f\n", record->epochs, record->switches, milliseconds(record->total_acted),
+         regret_ns / 1e6, percent_share(regret_ns, best));
 }
 
 /* Rests of sizes that nobody asked for are rated, too, if a file says so. */
@@ -191,8 +191,8 @@ static void print_totals(const struct policy_view *view) {
   unsigned best = evolve_best_fixed(totals->fixed);
   double regret_ns = (double)totals->acted - (double)totals->best_of_arm;
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
-         ms(totals->acted), strategy_words[best].action, ms(totals->fixed[best]), ms(totals->best_of_arm),
-         regret_ns / 1e6, share(regret_ns, totals->best_of_arm));
+         milliseconds(totals->acted), strategy_words[best].action, milliseconds(totals->fixed[best]),
+         milliseconds(totals->best_of_arm), regret_ns / 1e6, percent_share(regret_ns, totals->best_of_arm));
   printf("%zu arms", view->arms);
   if (view->arms_displaced)
     printf(", %zu displaced", view->arms_displaced);

@@ -72,7 +72,7 @@ static bool is_sound(struct control *control) {
 }
 
 /* The lock goes with us, however we end. */
-static bool lock(struct control *control, uint64_t wait_ms) {
+static bool lock_page(struct control *control, uint64_t wait_ms) {
   struct patience patience = patience_of(wait_ms);
   while (flock(control->fd, LOCK_EX | LOCK_NB) != 0)
     if ((errno != EWOULDBLOCK && errno != EINTR) || !is_patient(&patience))
@@ -85,7 +85,7 @@ bool control_open(struct control *control, long pid, uint64_t wait_ms) {
   if (!live_open(&control->live, pid))
     return false;
   control->fd = live_find_file(control->live.folder, CONTROL_FILE_NAME, O_RDWR);
-  bool is_open = control->fd >= 0 ? is_sound(control) && lock(control, wait_ms)
+  bool is_open = control->fd >= 0 ? is_sound(control) && lock_page(control, wait_ms)
                                   : wrong(control, "process %ld takes no commands: %s", pid,
                                           control->fd == LIVE_FIND_DENIED ? "it is another user's"
                                                                           : "it has closed the descriptor for them, "
@@ -111,7 +111,7 @@ static uint64_t stage_of(const struct control *control) {
   return atomic_load_explicit(&control->page->stage, memory_order_acquire);
 }
 
-static bool move(struct control *control, uint64_t from, uint64_t to) {
+static bool move_stage(struct control *control, uint64_t from, uint64_t to) {
   return atomic_compare_exchange_strong_explicit(&control->page->stage, &from, to, memory_order_acq_rel,
                                                  memory_order_relaxed);
 }
@@ -133,13 +133,13 @@ static bool nobody_comes(struct control *control) {
 }
 
 /* Takes back what somebody asked who is gone, and waits for the end of what he was not there to see. */
-static bool clear(struct control *control, uint64_t wait_ms) {
+static bool clear_command(struct control *control, uint64_t wait_ms) {
   struct patience patience = patience_of(wait_ms);
   for (;;) {
     uint64_t stage = stage_of(control), is_free = control_staged(stage, CONTROL_FREE);
     if (stage == is_free)
       return true;
-    if (control_stage_of(stage) == CONTROL_ASKED && move(control, stage, is_free))
+    if (control_stage_of(stage) == CONTROL_ASKED && move_stage(control, stage, is_free))
       return true;
     live_wake(&control->live);
     if (!is_patient(&patience))
@@ -174,7 +174,7 @@ static bool is_answered(struct control *control, enum control_verb verb) {
 }
 
 bool control_ask(struct control *control, enum control_verb verb, uint64_t interval_bytes, uint64_t wait_ms) {
-  if (!clear(control, wait_ms))
+  if (!clear_command(control, wait_ms))
     return false;
   struct control_page *page = control->page;
   uint64_t asked = stage_of(control) + CONTROL_STAGES + CONTROL_ASKED;
@@ -185,7 +185,7 @@ bool control_ask(struct control *control, enum control_verb verb, uint64_t inter
   do
     live_wake(&control->live);
   while (is_patient(&patience) && stage_of(control) == asked);
-  if (move(control, asked, control_staged(asked, CONTROL_FREE)))
+  if (move_stage(control, asked, control_staged(asked, CONTROL_FREE)))
     return nobody_comes(control);
   uint64_t taken = control_staged(asked, CONTROL_TAKEN);
   for (patience = patience_of(WORK_MS_MAX); stage_of(control) == taken;)

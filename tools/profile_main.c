@@ -51,8 +51,9 @@ __attribute__((format(printf, 2, 3))) static int complain(int status, const char
 
 /* --- the file --- */
 
-/* As `out` says, or by the command's name; a file that is there is not touched. Returns a descriptor, or -1 and errno. */
-static int create(const struct wish *wish, const struct control *control, char *path, size_t path_bytes) {
+/* As `out` says, or by the command's name; a file that is there is not touched. Returns a descriptor, or -1 and
+ * errno. */
+static int create_file(const struct wish *wish, const struct control *control, char *path, size_t path_bytes) {
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   if (wish->out) {
     snprintf(path, path_bytes, "%s", wish->out);
@@ -74,7 +75,7 @@ static int create(const struct wish *wish, const struct control *control, char *
   return fd;
 }
 
-static int written(struct control *control, const char *path, int fd) {
+static int report_written(struct control *control, const char *path, int fd) {
   struct stat status;
   bool is_copied = control_copy_answer(control, fd);
   bool is_problem_ours = !is_copied && errno == 0;
@@ -98,12 +99,12 @@ static int dump_to_stdout(struct control *control) {
 }
 
 /* The file is made first: where none can be made, the process is not troubled. */
-static int dump(const struct wish *wish, struct control *control) {
+static int dump_profile(const struct wish *wish, struct control *control) {
   char path[4096 + 64];
   bool is_stdout = wish->out && strcmp(wish->out, "-") == 0;
   if (wish->out && strlen(wish->out) >= sizeof path)
     return complain(2, "--out: the name is too long");
-  int fd = is_stdout ? STDOUT_FILENO : create(wish, control, path, sizeof path);
+  int fd = is_stdout ? STDOUT_FILENO : create_file(wish, control, path, sizeof path);
   if (fd < 0)
     return errno == EEXIST ? complain(2, "%s is there and is not overwritten", path) : complain(2, "%s: %m", path);
   if (!control_ask(control, CONTROL_DUMP, 0, (uint64_t)wish->wait_s * 1000)) {
@@ -111,7 +112,7 @@ static int dump(const struct wish *wish, struct control *control) {
       unlink(path);
     return complain((int)control->live.problem, "%s", control->live.sentence);
   }
-  return is_stdout ? dump_to_stdout(control) : written(control, path, fd);
+  return is_stdout ? dump_to_stdout(control) : report_written(control, path, fd);
 }
 
 /* --- start and stop --- */
@@ -211,7 +212,7 @@ int main(int count, char **arguments) {
   struct control control;
   if (!control_open(&control, wish.pid, (uint64_t)wish.wait_s * 1000))
     return complain((int)control.live.problem, "%s", control.live.sentence);
-  int status = wish.verb == CONTROL_DUMP ? dump(&wish, &control) : start_or_stop(&wish, &control);
+  int status = wish.verb == CONTROL_DUMP ? dump_profile(&wish, &control) : start_or_stop(&wish, &control);
   control_close(&control);
   return fflush(stdout) != 0 && status == 0 ? 1 : status;
 }

@@ -21,7 +21,7 @@ static const char usage[] = "hakmem-stats [--text|--json|--openmetrics] FILE\n"
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 
-static int complain(const char *what, const char *sentence) {
+static int print_complaint(const char *what, const char *sentence) {
   fprintf(stderr, "hakmem-stats: %s: %s\n", what, sentence);
   return 2;
 }
@@ -59,7 +59,7 @@ static char *read_all(const char *path) {
   return text;
 }
 
-static int convert(const char *path, enum stats_mode mode) {
+static int convert_report(const char *path, enum stats_mode mode) {
   static struct stats_snapshot snapshot;
   static char bytes[STATS_FORMAT_BYTES_MAX];
   char problem[STATS_READ_SENTENCE];
@@ -74,7 +74,7 @@ static int convert(const char *path, enum stats_mode mode) {
     stats_format(&text, mode, &snapshot);
     fwrite(text.bytes, 1, text.length, stdout);
   } else {
-    status = complain(path, problem);
+    status = print_complaint(path, problem);
   }
   free(report);
   return status;
@@ -96,7 +96,7 @@ int main(int count, char **arguments) {
   const char *word = at < count ? arguments[at] : "";
   bool is_last = at == count - 1;
   if (is_last && (strcmp(word, "-") == 0 || word[0] != '-')) {
-    status = convert(word, mode);
+    status = convert_report(word, mode);
   } else if (count == 2 && strcmp(word, "--markdown") == 0) {
     stats_page_print();
     status = 0;

@@ -13,13 +13,13 @@ struct reader {
   char *problem;
 };
 
-static bool fail(struct reader *reader, const char *sentence) {
+static bool reader_fail(struct reader *reader, const char *sentence) {
   if (reader->problem[0] == 0)
     snprintf(reader->problem, STATS_READ_SENTENCE, "%s", sentence);
   return false;
 }
 
-static bool take(struct reader *reader, char c) {
+static bool take_char(struct reader *reader, char c) {
   if (*reader->at != c)
     return false;
   reader->at++;
@@ -28,7 +28,7 @@ static bool take(struct reader *reader, char c) {
 
 /* A string; its end becomes a zero byte. */
 static char *take_string(struct reader *reader) {
-  if (!take(reader, '"'))
+  if (!take_char(reader, '"'))
     return NULL;
   char *start = reader->at;
   reader->at += strcspn(start, "\"\\\n");
@@ -56,7 +56,7 @@ struct target {
   bool seen[FIELDS_MAX];
 };
 
-static bool store(struct target *target, const char *name, uint64_t value) {
+static bool store_value(struct target *target, const char *name, uint64_t value) {
   for (size_t i = 0; i < target->count; i++)
     if (strcmp(target->fields[i].name, name) == 0) {
       memcpy((char *)target->stats + target->fields[i].offset, &value, sizeof value);
@@ -78,30 +78,30 @@ static bool is_whole(struct reader *reader, const struct target *target) {
 
 static bool read_class(struct reader *reader, struct hak_class_stats *out) {
   struct target target = {.fields = stats_class_fields, .count = stats_class_field_count, .stats = out};
-  if (!take(reader, '{'))
+  if (!take_char(reader, '{'))
     return false;
   do {
     uint64_t value;
     const char *name = take_string(reader);
-    if (name == NULL || !take(reader, ':') || !take_number(reader, &value))
+    if (name == NULL || !take_char(reader, ':') || !take_number(reader, &value))
       return false;
-    store(&target, name, value);
-  } while (take(reader, ','));
-  return take(reader, '}') && is_whole(reader, &target);
+    store_value(&target, name, value);
+  } while (take_char(reader, ','));
+  return take_char(reader, '}') && is_whole(reader, &target);
 }
 
 static bool read_classes(struct reader *reader, struct stats_snapshot *out) {
-  if (!take(reader, '['))
+  if (!take_char(reader, '['))
     return false;
-  if (take(reader, ']'))
+  if (take_char(reader, ']'))
     return true;
   do
     if (out->class_count < HAK_STATS_CLASSES && read_class(reader, &out->classes[out->class_count]))
       out->class_count++;
     else
       return false;
-  while (take(reader, ','));
-  return take(reader, ']');
+  while (take_char(reader, ','));
+  return take_char(reader, ']');
 }
 
 struct targets {
@@ -125,8 +125,8 @@ static bool read_value(struct reader *reader, const char *name, struct stats_sna
     out->pid = value;
   else if (strcmp(name, "schema") == 0)
     targets->schema = value;
-  else if (!store(&targets->stats, name, value))
-    store(&targets->process, name, value);
+  else if (!store_value(&targets->stats, name, value))
+    store_value(&targets->process, name, value);
   return true;
 }
 
@@ -135,17 +135,17 @@ static bool read_report(struct reader *reader, struct stats_snapshot *out) {
       .stats = {.fields = stats_fields, .count = stats_field_count, .stats = &out->stats},
       .process = {.fields = stats_process_fields, .count = stats_process_field_count, .stats = &out->process},
   };
-  if (!take(reader, '{'))
+  if (!take_char(reader, '{'))
     return false;
   do {
     const char *name = take_string(reader);
-    if (name == NULL || !take(reader, ':') || !read_value(reader, name, out, &targets))
+    if (name == NULL || !take_char(reader, ':') || !read_value(reader, name, out, &targets))
       return false;
-  } while (take(reader, ','));
-  if (!take(reader, '}') || (*reader->at != '\n' && *reader->at != 0))
+  } while (take_char(reader, ','));
+  if (!take_char(reader, '}') || (*reader->at != '\n' && *reader->at != 0))
     return false;
   if (targets.schema != STATS_SCHEMA)
-    return fail(reader, "the report is of another schema: another version of hakmem wrote it");
+    return reader_fail(reader, "the report is of another schema: another version of hakmem wrote it");
   return is_whole(reader, &targets.stats) && is_whole(reader, &targets.process);
 }
 
@@ -159,6 +159,6 @@ bool stats_read(char *text, struct stats_snapshot *out, char problem[STATS_READ_
       reader.at = line;
   }
   if (reader.at == NULL)
-    return fail(&reader, "there is no report in it (HAKMEM_STATS=json writes one)");
-  return read_report(&reader, out) || fail(&reader, "the report is damaged");
+    return reader_fail(&reader, "there is no report in it (HAKMEM_STATS=json writes one)");
+  return read_report(&reader, out) || reader_fail(&reader, "the report is damaged");
 }

@@ -81,7 +81,7 @@ static uint64_t snapshot_ns(const struct top_data *data) {
 }
 
 /* The snapshot before stays that before until there is another. */
-static bool take(struct top_data *data) {
+static bool take_snapshot(struct top_data *data) {
   size_t bytes = data->process.head.slot_words * sizeof(uint64_t);
   uint64_t *before = malloc(bytes);
   if (before)
@@ -100,7 +100,7 @@ static bool take(struct top_data *data) {
 
 void top_refresh(struct top_data *data) {
   uint64_t begun_ns = os_nanoseconds();
-  if (data->has_ended || !take(data)) {
+  if (data->has_ended || !take_snapshot(data)) {
     data->has_ended = data->has_ended || data->process.problem == LIVE_ENDED;
     return;
   }
@@ -185,7 +185,7 @@ void top_arrange(struct top_data *data) {
   qsort_r(data->rows, data->row_count, sizeof *data->rows, by_value, data);
 }
 
-static void amount(const char *name, double value, char text[TOP_CELL]) {
+static void format_amount(const char *name, double value, char text[TOP_CELL]) {
   char size[LIVE_SIZE];
   size_t length = strlen(name);
   if (length > 6 && strcmp(name + length - 6, "_bytes") == 0)
@@ -223,7 +223,7 @@ void top_cell(const struct top_data *data, const struct top_row *row, unsigned c
     if (data->view == TOP_PURGE) {
       snprintf(text, TOP_CELL, "%.0f", value);
       if (strcmp(purge_names[row->row], "purged_bytes") == 0)
-        amount(purge_names[row->row], value, text);
+        format_amount(purge_names[row->row], value, text);
     } else {
       snprintf(text, TOP_CELL, "%s", live_size((uint64_t)value, size));
     }
@@ -241,7 +241,7 @@ void top_cell(const struct top_data *data, const struct top_row *row, unsigned c
     snprintf(text, TOP_CELL, "%s", purge_names[row->row]);
     break;
   case TOP_RATE:
-    amount(purge_names[row->row], value, text);
+    format_amount(purge_names[row->row], value, text);
     break;
   default:
     snprintf(text, TOP_CELL, "%.0f", value);

@@ -96,7 +96,7 @@ static int wait_key(uint64_t until_ms) {
   return getch();
 }
 
-static enum next show(struct top_screen *screen, struct top_data *data) {
+static enum next show_process(struct top_screen *screen, struct top_data *data) {
   uint64_t next_ms = 0;
   for (;;) {
     if (os_milliseconds() >= next_ms) {
@@ -139,7 +139,7 @@ static void add_listed(struct live_process *process, void *context) {
   memcpy(listed->command, kernel.command, sizeof listed->command);
 }
 
-static enum next choose(long *pid) {
+static enum next choose_process(long *pid) {
   static struct list list;
   unsigned chosen = 0;
   uint64_t next_ms = 0;
@@ -191,13 +191,13 @@ static enum next look_at(struct top_screen *screen, struct top_data *data, long 
   enum next next = NEXT_LIST; /* it ended between the list and here */
   if (top_open(data, pid)) {
     screen->first_row = 0;
-    next = show(screen, data);
+    next = show_process(screen, data);
   }
   top_close(data);
   return next;
 }
 
-static int run(long pid) {
+static int run_view(long pid) {
   static struct top_data data;
   const char *characters = nl_langinfo(CODESET); // NOLINT(concurrency-mt-unsafe): one thread
   struct top_screen screen = {.interval_ms = INTERVAL_MS, .has_blocks = strcmp(characters, "UTF-8") == 0};
@@ -213,7 +213,7 @@ static int run(long pid) {
     return complain(2, "this terminal is not known (TERM)");
   enum next next = pid ? NEXT_PROCESS : NEXT_LIST;
   while (next != NEXT_QUIT)
-    next = next == NEXT_LIST ? choose(&pid) : look_at(&screen, &data, pid);
+    next = next == NEXT_LIST ? choose_process(&pid) : look_at(&screen, &data, pid);
   terminal_end();
   return 0;
 }
@@ -228,7 +228,7 @@ int main(int count, char **arguments) {
   if (count > 2)
     return complain(2, "one argument too many: '%s'; see: hakmem-top --help", arguments[2]);
   if (count == 1)
-    return run(0);
+    return run_view(0);
   char *end;
   errno = 0;
   long pid = strtol(arguments[1], &end, 10);
@@ -236,5 +236,5 @@ int main(int count, char **arguments) {
     return complain(2, "'%s' is no process id; see: hakmem-top --help", arguments[1]);
   if (errno != 0 || pid == 0)
     return complain(2, "there is no process %s", arguments[1]);
-  return run(pid);
+  return run_view(pid);
 }

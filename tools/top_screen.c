@@ -10,7 +10,7 @@
 enum { LINE = 512, GRAPH_AT = 4, GRAPH_ROWS = 5, EIGHTHS = 8, LABEL = 11 };
 
 /* One line, cut to the terminal's width and filled with spaces. */
-static void line(int row, chtype look, const char *text) {
+static void draw_line(int row, chtype look, const char *text) {
   char filled[LINE];
   int width = COLS < LINE ? COLS : LINE - 1;
   if (row < 0 || row >= LINES)
@@ -27,7 +27,7 @@ static void draw_title(const struct top_data *data) {
   snprintf(text, sizeof text, " hakmem top  %ld %s  up %s, %u threads, figures of %s ago", process->pid,
            data->kernel.command, live_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9, up),
            data->kernel.threads, live_duration(live_age_s(process), age));
-  line(0, A_REVERSE, text);
+  draw_line(0, A_REVERSE, text);
 }
 
 static void draw_sums(const struct top_data *data) {
@@ -37,11 +37,11 @@ static void draw_sums(const struct top_data *data) {
            live_size(live_total(process, "live_bytes"), live), live_size(live_total(process, "heap_bytes"), heap),
            live_size(live_total(process, "heap_peak_bytes"), peak), live_size(data->kernel.resident_bytes, resident),
            live_size(live_total(process, "large_cached_bytes"), cached));
-  line(1, A_BOLD, text);
+  draw_line(1, A_BOLD, text);
   snprintf(text, sizeof text, " in a second: %.0f refills, %.0f flushes, %.0f remote frees, %s given back",
            top_rate(data, "refills"), top_rate(data, "flushes"), top_rate(data, "remote_frees"),
            live_size((uint64_t)top_rate(data, "purged_bytes"), live));
-  line(2, A_NORMAL, text);
+  draw_line(2, A_NORMAL, text);
 }
 
 /* --- the heap over time --- */
@@ -171,9 +171,9 @@ void top_draw(const struct top_screen *screen, const struct top_data *data) {
     draw_table(screen, data);
   }
   if (data->has_ended)
-    line(LINES - 1, A_REVERSE, " the process has ended; l list, q quit");
+    draw_line(LINES - 1, A_REVERSE, " the process has ended; l list, q quit");
   else
-    line(LINES - 1, A_REVERSE, " q quit  h help  < > sort  r reverse  + - speed  l list");
+    draw_line(LINES - 1, A_REVERSE, " q quit  h help  < > sort  r reverse  + - speed  l list");
   refresh();
 }
 
@@ -181,17 +181,17 @@ void top_draw_list(const struct top_listed *listed, unsigned count, unsigned cho
   char text[LINE], live[LIVE_SIZE], heap[LIVE_SIZE], resident[LIVE_SIZE];
   unsigned room = LINES > 3 ? (unsigned)LINES - 3 : 1, first = chosen >= room ? chosen - room + 1 : 0;
   erase();
-  line(0, A_REVERSE, " hakmem top  processes with HAKMEM_LIVE=1");
+  draw_line(0, A_REVERSE, " hakmem top  processes with HAKMEM_LIVE=1");
   snprintf(text, sizeof text, " %8s %7s %10s %10s %10s  %s", "pid", "threads", "live", "heap", "resident", "command");
-  line(1, A_BOLD, text);
+  draw_line(1, A_BOLD, text);
   if (count == 0)
-    line(2, A_NORMAL, " none that can be looked at: none of yours runs on hakmem with HAKMEM_LIVE=1");
+    draw_line(2, A_NORMAL, " none that can be looked at: none of yours runs on hakmem with HAKMEM_LIVE=1");
   for (unsigned i = first; i < count && i - first < room; i++) {
     snprintf(text, sizeof text, " %8ld %7u %10s %10s %10s  %s", listed[i].pid, listed[i].threads,
              live_size(listed[i].live_bytes, live), live_size(listed[i].heap_bytes, heap),
              live_size(listed[i].resident_bytes, resident), listed[i].command);
-    line(2 + (int)(i - first), i == chosen ? A_REVERSE : A_NORMAL, text);
+    draw_line(2 + (int)(i - first), i == chosen ? A_REVERSE : A_NORMAL, text);
   }
-  line(LINES - 1, A_REVERSE, " q quit  up down choose  Enter look");
+  draw_line(LINES - 1, A_REVERSE, " q quit  up down choose  Enter look");
   refresh();
 }

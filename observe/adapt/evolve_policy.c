@@ -33,7 +33,7 @@ struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, u
   };
 }
 
-static int32_t bounded(int32_t rating) {
+static int32_t clamp_rating(int32_t rating) {
   if (rating > EVOLVE_RATING_MAX)
     return EVOLVE_RATING_MAX;
   return rating < -EVOLVE_RATING_MAX ? -EVOLVE_RATING_MAX : rating;
@@ -54,13 +54,13 @@ void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum
   evolve_arm_begin(arm, (enum keep)arm->home);
   arm->leader = (uint8_t)leader;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    arm->rating[strategy] = bounded(ratings[strategy]);
+    arm->rating[strategy] = clamp_rating(ratings[strategy]);
   arm->epochs = epochs;
 }
 
 /* --- costs --- */
 
-static void charge(struct evolve_arm *arm, unsigned strategy, uint64_t ns) {
+static void charge_strategy(struct evolve_arm *arm, unsigned strategy, uint64_t ns) {
   arm->total[strategy] += ns;
   uint64_t epoch = arm->epoch[strategy] + ns;
   arm->epoch[strategy] = epoch > EPOCH_MAX ? EPOCH_MAX : epoch;
@@ -95,7 +95,7 @@ static void charge_idle(struct evolve_arm *arm, const struct evolve_costs *costs
     return;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     uint64_t ns = idle_ns(costs, idle, strategy, now_ms);
-    charge(arm, strategy, ns);
+    charge_strategy(arm, strategy, ns);
     if (strategy == idle->acted)
       arm->total_acted += ns;
   }
@@ -121,7 +121,7 @@ static const uint32_t expected_at[] = {
 _Static_assert(EXPECTED_LAST *EXPECTED_STEP == 2 * EVOLVE_RATING_MAX, "the table reaches as far as ratings differ");
 
 /* The score that one who is so far ahead should reach; between the table's values linear. */
-static uint32_t expected(int32_t lead) {
+static uint32_t expected_score(int32_t lead) {
   uint32_t distance = (uint32_t)(lead < 0 ? -lead : lead);
   uint32_t at = distance / EXPECTED_STEP, rest = distance % EXPECTED_STEP;
   uint32_t score = at >= EXPECTED_LAST
@@ -131,7 +131,7 @@ static uint32_t expected(int32_t lead) {
 }
 
 /* The rating that the first wins from the second. */
-static int32_t match(const struct evolve_arm *arm, unsigned first, unsigned second) {
+static int32_t match_gain(const struct evolve_arm *arm, unsigned first, unsigned second) {
   uint64_t both = arm->epoch[first] + arm->epoch[second];
   if (both == 0)
     return 0;
@@ -139,12 +139,12 @@ static int32_t match(const struct evolve_arm *arm, unsigned first, unsigned seco
   uint64_t weight = both * (WEIGHT_ONE / 2) / arm->stake;
   if (weight > WEIGHT_MAX)
     weight = WEIGHT_MAX;
-  int64_t won = (score - (int64_t)expected(arm->rating[first] - arm->rating[second])) * (int64_t)weight;
+  int64_t won = (score - (int64_t)expected_score(arm->rating[first] - arm->rating[second])) * (int64_t)weight;
   return (int32_t)(won * GAIN * EVOLVE_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (KEEP_STRATEGIES - 1)));
 }
 
 /* What counts when the leader is chosen. */
-static int32_t standing(const struct evolve_arm *arm, unsigned strategy) {
+static int32_t strategy_standing(const struct evolve_arm *arm, unsigned strategy) {
   int32_t steps = (int32_t)strategy - arm->home;
   return arm->rating[strategy] - HOME_STEP * (steps < 0 ? -steps : steps);
 }
@@ -152,9 +152,9 @@ static int32_t standing(const struct evolve_arm *arm, unsigned strategy) {
 static void choose_leader(struct evolve_arm *arm) {
   unsigned best = 0;
   for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++)
-    if (standing(arm, strategy) > standing(arm, best))
+    if (strategy_standing(arm, strategy) > strategy_standing(arm, best))
       best = strategy;
-  if (standing(arm, best) - standing(arm, arm->leader) > EVOLVE_MARGIN) {
+  if (strategy_standing(arm, best) - strategy_standing(arm, arm->leader) > EVOLVE_MARGIN) {
     arm->leader = (uint8_t)best;
     arm->switches++;
   }
@@ -174,7 +174,7 @@ static uint64_t epoch_stake(const struct evolve_arm *arm) {
   return sum / KEEP_STRATEGIES;
 }
 
-static void play(struct evolve_arm *arm) {
+static void play_epoch(struct evolve_arm *arm) {
   uint64_t mean = epoch_stake(arm);
   arm->stake = arm->stake == 0 ? mean : (arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE;
   if (arm->stake == 0)
@@ -182,12 +182,12 @@ static void play(struct evolve_arm *arm) {
   int32_t won[KEEP_STRATEGIES] = {0};
   for (unsigned first = 0; first < KEEP_STRATEGIES; first++)
     for (unsigned second = first + 1; second < KEEP_STRATEGIES; second++) {
-      int32_t points = match(arm, first, second);
+      int32_t points = match_gain(arm, first, second);
       won[first] += points;
       won[second] -= points;
     }
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    arm->rating[strategy] = bounded(arm->rating[strategy] + won[strategy]);
+    arm->rating[strategy] = clamp_rating(arm->rating[strategy] + won[strategy]);
   choose_leader(arm);
   arm->epochs++;
 }
@@ -203,10 +203,10 @@ static void end_epoch(struct evolve_arm *arm, struct evolve_arm *prior) {
   arm->events = 0;
   if (!is_charged(arm))
     return; /* there is nothing to be told from it */
-  play(arm);
+  play_epoch(arm);
   if (prior) {
     memcpy(prior->epoch, arm->epoch, sizeof prior->epoch);
-    play(prior);
+    play_epoch(prior);
   }
   memset(arm->epoch, 0, sizeof arm->epoch);
 }
@@ -228,7 +228,7 @@ static unsigned delays_passed(const struct evolve_idle *idle, uint32_t now_ms) {
 _Static_assert(EVOLVE_IDLE_MAX > KEEP_STRATEGIES, "of so many, two neighbours have passed the same delays");
 
 /* The second becomes both, of their mean age. */
-static void merge(const struct evolve_idle *first, struct evolve_idle *second) {
+static void merge_idle(const struct evolve_idle *first, struct evolve_idle *second) {
   uint64_t pages = (uint64_t)first->pages + second->pages;
   uint32_t apart_ms = second->freed_ms - first->freed_ms, calls = (uint32_t)first->calls + second->calls;
   second->freed_ms = first->freed_ms + (uint32_t)((uint64_t)apart_ms * second->pages / pages);
@@ -249,7 +249,7 @@ static void make_room(struct evolve_arm *arm, uint32_t now_ms) {
     if (first->acted == second->acted || !was_alike)
       found = i;
   }
-  merge(&arm->idle[found - 1], &arm->idle[found]);
+  merge_idle(&arm->idle[found - 1], &arm->idle[found]);
   memmove(&arm->idle[found - 1], &arm->idle[found], (EVOLVE_IDLE_MAX - found) * sizeof arm->idle[0]);
   arm->idle_count--;
 }
@@ -269,13 +269,13 @@ void evolve_inherit(struct evolve_arm *arm, struct evolve_arm *ending, const str
   ending->idle_count = 0;
 }
 
-static bool loses(const struct evolve_arm *arm) {
+static bool arm_loses(const struct evolve_arm *arm) {
   uint64_t home_ns = arm->total[arm->home];
   return arm->total_acted > home_ns + home_ns / LOSS_SHARE + LOSS_EPOCHS * arm->stake;
 }
 
 enum keep evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior) {
-  if (loses(arm))
+  if (arm_loses(arm))
     return (enum keep)arm->home;
   bool follows = prior && arm->epochs < EPOCHS_OWN && prior->epochs > 0;
   return (enum keep)(follows ? prior->leader : arm->leader);
@@ -290,7 +290,7 @@ enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const s
     return acted;
   evolve_tick(arm, costs, now_ms);
   uint64_t at_once_ns = purge_ns(costs, pages, 1);
-  charge(arm, KEEP_AT_ONCE, at_once_ns);
+  charge_strategy(arm, KEEP_AT_ONCE, at_once_ns);
   if (acted == KEEP_AT_ONCE)
     arm->total_acted += at_once_ns;
   struct evolve_idle *newest = arm->idle_count > 0 ? &arm->idle[arm->idle_count - 1] : NULL;
@@ -330,7 +330,7 @@ uint32_t evolve_lend(struct evolve_arm *arm, const struct evolve_costs *costs, u
     for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
       if (now_ms - reused.freed_ms < keep_delay_ms(strategy))
         continue;
-      charge(arm, strategy, fault_ns);
+      charge_strategy(arm, strategy, fault_ns);
       if (strategy == reused.acted)
         arm->total_acted += fault_ns;
     }

@@ -18,8 +18,9 @@
  *   E2  ratings lie within EVOLVE_RATING_MAX; while none has reached it, they add up to 0
  *   E3  total[s] is what strategy s alone would have cost since the arm began, up to the last tick
  * Of many idle ones neighbours of about the same age are merged, between two delays: E3 is exact to the nanosecond but
- * for that, and for what acted. evolve_is_valid checks E1's first half and E2's. Whoever holds an arm guards it; times are
- * milliseconds of one clock, which never goes back, and whose 32 bits may wrap: nothing is told apart that is 49 days apart.
+ * for that, and for what acted. evolve_is_valid checks E1's first half and E2's. Whoever holds an arm guards it; times
+ * are milliseconds of one clock, which never goes back, and whose 32 bits may wrap: nothing is told apart that is 49
+ * days apart.
  */
 #ifndef HAK_ADAPT_EVOLVE_POLICY_H
 #define HAK_ADAPT_EVOLVE_POLICY_H
@@ -76,15 +77,15 @@ void evolve_arm_begin(struct evolve_arm *arm, enum keep home);
 void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other);
 void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum keep leader, uint32_t epochs);
 
-/* Who decides for the arm: its leader. prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms; its
- * leader is followed while the arm has played few epochs itself. And if all that was done so far has cost clearly more
- * than what is done without learning would have (by a 32nd of that, and four epochs' stake), that is done: learning can
- * lose no more, whatever the program does. */
+/* Who decides for the arm: its leader. prior, if not NULL, is an arm of nobody's own that plays each epoch of all arms;
+ * its leader is followed while the arm has played few epochs itself. And if all that was done so far has cost clearly
+ * more than what is done without learning would have (by a 32nd of that, and four epochs' stake), that is done:
+ * learning can lose no more, whatever the program does. */
 enum keep evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior);
 
-/* pages were freed, and are to be treated as the result says (is_kept: they can be; else only what is given back at once
- * goes by the leader, all else as without learning); or were asked for: the result says how many of them were
- * not among those that this arm knows to be idle. What the prior learns is part of it. */
+/* pages were freed, and are to be treated as the result says (is_kept: they can be; else only what is given back at
+ * once goes by the leader, all else as without learning); or were asked for: the result says how many of them were not
+ * among those that this arm knows to be idle. What the prior learns is part of it. */
 enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                        uint32_t pages, bool is_kept, uint32_t now_ms);
 uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
@@ -105,8 +106,8 @@ void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint3
 void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
                      uint32_t now_ms);
 
-/* The strategy that would have cost least if it alone had acted; costs: of each, as an arm's total. What acted has cost,
- * less its, is the regret. */
+/* The strategy that would have cost least if it alone had acted; costs: of each, as an arm's total. What acted has
+ * cost, less its, is the regret. */
 enum keep evolve_best_fixed(const uint64_t costs[KEEP_STRATEGIES]);
 
 #ifdef HAK_DEBUG

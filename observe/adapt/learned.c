@@ -31,7 +31,7 @@ static struct {
 
 /* --- what things cost here --- */
 
-static uint32_t between(uint64_t ns, uint32_t least, uint32_t most) {
+static uint32_t clamp_ns(uint64_t ns, uint32_t least, uint32_t most) {
   return ns < least ? least : ns > most ? most : (uint32_t)ns;
 }
 
@@ -39,7 +39,7 @@ struct trial {
   uint64_t map, touch, purge, purge_nothing;
 };
 
-static struct trial trial(void) {
+static struct trial measure_once(void) {
   struct trial took = {0};
   uint64_t start = os_nanoseconds();
   char *range = os_map(TRIAL_BYTES, UNIT_BYTES);
@@ -62,20 +62,20 @@ static struct trial trial(void) {
   return took;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t min_ns(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* The quickest of some trials: the others met something else. Bounds keep a clock that jumps from mattering. */
-static struct site_costs measured(uint32_t break_even_ms) {
-  struct trial best = trial();
+static struct site_costs measure_costs(uint32_t break_even_ms) {
+  struct trial best = measure_once();
   for (unsigned i = 1; i < TRIALS; i++) {
-    struct trial next = trial();
-    best = (struct trial){least(best.map, next.map), least(best.touch, next.touch), least(best.purge, next.purge),
-                          least(best.purge_nothing, next.purge_nothing)};
+    struct trial next = measure_once();
+    best = (struct trial){min_ns(best.map, next.map), min_ns(best.touch, next.touch), min_ns(best.purge, next.purge),
+                          min_ns(best.purge_nothing, next.purge_nothing)};
   }
   uint64_t pages = TRIAL_BYTES / os_page_bytes();
-  return site_costs_of(between(best.touch / pages, 100, 20000),
-                       between((best.purge - least(best.purge, best.purge_nothing)) / pages, 10, 5000),
-                       between(best.purge_nothing, 100, 50000), between(best.map, 200, 100000), break_even_ms);
+  return site_costs_of(clamp_ns(best.touch / pages, 100, 20000),
+                       clamp_ns((best.purge - min_ns(best.purge, best.purge_nothing)) / pages, 10, 5000),
+                       clamp_ns(best.purge_nothing, 100, 50000), clamp_ns(best.map, 200, 100000), break_even_ms);
 }
 
 /* --- sites --- */
@@ -117,7 +117,7 @@ COLD static void begin(uint32_t break_even_ms) {
     return;
   }
   site_table_begin(&view->table, places, LEARNED_ARMS, evolve_like(break_even_ms));
-  view->costs = measured(break_even_ms);
+  view->costs = measure_costs(break_even_ms);
   view->view_bytes = sizeof *view;
   view->arm_bytes = sizeof(struct site_arm);
   view->arm_count = LEARNED_ARMS;
@@ -133,7 +133,7 @@ static void note_change(void) {
 }
 
 /* Takes the lock. True if there is a table; the costs are those of the delay in force. */
-static bool enter(void) {
+static bool learned_enter(void) {
   uint32_t break_even_ms = (uint32_t)option_value(OPTION_PURGE_DELAY_MS);
   lock_take(&learned.lock);
   note_change();
@@ -148,61 +148,61 @@ static bool enter(void) {
   return learned.state == LEARNED_READY;
 }
 
-static void leave(void) {
+static void learned_leave(void) {
   note_change();
   lock_give(&learned.lock);
 }
 
-static bool evolves(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
+static bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
 
 /* Between enter and leave, if there is a table. */
 static void note_taken(uint64_t site, size_t size, size_t bytes) {
-  if (evolves())
+  if (policy_is_evolving())
     site_taken(&learned.view.table, &learned.view.costs, site, site_range(size), pages_of(bytes), now_ms());
 }
 
 static unsigned keep_of(uint64_t site, size_t size, size_t bytes, bool is_kept) {
   struct learned_view *view = &learned.view;
   unsigned range = site_range(size);
-  if (evolves())
+  if (policy_is_evolving())
     return (unsigned)site_freed(&view->table, &view->costs, site, range, pages_of(bytes), is_kept, now_ms());
   return (unsigned)site_leader(&view->table, site, range);
 }
 
 uint64_t learned_large_taken(uintptr_t caller, size_t bytes) {
   uint64_t site = 0;
-  if (enter()) {
+  if (learned_enter()) {
     site = site_at(caller);
     note_taken(site, bytes, bytes);
   }
-  leave();
+  learned_leave();
   return site;
 }
 
 void learned_large_resized(uint64_t site, size_t bytes, size_t wanted) {
-  bool is_ready = enter();
+  bool is_ready = learned_enter();
   if (is_ready && wanted > bytes)
     note_taken(site, wanted, wanted - bytes);
   else if (is_ready)
     keep_of(site, bytes, bytes - wanted, false); /* the end that is cut off: it goes its way already */
-  leave();
+  learned_leave();
 }
 
 unsigned learned_large_freed(uint64_t site, size_t bytes, bool is_kept) {
-  unsigned keep = enter() ? keep_of(site, bytes, bytes, is_kept) : KEEP_BY_PROFILE;
-  leave();
+  unsigned keep = learned_enter() ? keep_of(site, bytes, bytes, is_kept) : KEEP_BY_PROFILE;
+  learned_leave();
   return keep;
 }
 
 void learned_small_taken(size_t block_bytes, size_t slab_bytes) {
-  if (enter())
+  if (learned_enter())
     note_taken(LEARNED_SITE_SMALL, block_bytes, slab_bytes);
-  leave();
+  learned_leave();
 }
 
 unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes) {
-  unsigned keep = enter() ? keep_of(LEARNED_SITE_SMALL, block_bytes, slab_bytes, true) : KEEP_BY_PROFILE;
-  leave();
+  unsigned keep = learned_enter() ? keep_of(LEARNED_SITE_SMALL, block_bytes, slab_bytes, true) : KEEP_BY_PROFILE;
+  learned_leave();
   return keep;
 }
 
@@ -216,12 +216,12 @@ void learned_stats(struct learned_stats *out) {
     out->arms = learned.view.table.taken_count;
     out->totals = site_totals(&learned.view.table, &learned.view.costs, now_ms());
   }
-  leave();
+  learned_leave();
 }
 
-struct learned_view *learned_open(void) { return enter() ? &learned.view : NULL; }
+struct learned_view *learned_open(void) { return learned_enter() ? &learned.view : NULL; }
 
-void learned_close(void) { leave(); }
+void learned_close(void) { learned_leave(); }
 
 #ifdef HAK_DEBUG
 bool learned_is_valid(void) {

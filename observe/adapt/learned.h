@@ -2,9 +2,9 @@
  *
  * With the option `policy` evolving, every large object that is made or freed is an event of its call site and size,
  * every slab one of its blocks' size; frozen, the ratings stay as they are; off, nothing is learned and no memory is
- * taken. The lock is a leaf but for that of the metadata, and held for some hundred nanoseconds; longer when a site is seen
- * for the first time, for figures and at the end; once, when the engine is first asked, over the system calls that find
- * out what a page fault costs here.
+ * taken. The lock is a leaf but for that of the metadata, and held for some hundred nanoseconds; longer when a site is
+ * seen for the first time, for figures and at the end; once, when the engine is first asked, over the system calls that
+ * find out what a page fault costs here.
  */
 #ifndef HAK_ADAPT_LEARNED_H
 #define HAK_ADAPT_LEARNED_H
@@ -20,8 +20,8 @@ static inline bool learned_acts(void) { return option_value(OPTION_POLICY) != PO
  * next two. */
 uint64_t learned_large_taken(uintptr_t caller, size_t bytes);
 void learned_large_resized(uint64_t site, size_t bytes, size_t wanted);
-/* Who decides how long its pages stay (policy/keep_policy.h). is_kept: they can stay as they are; else only what goes at
- * once is not the profile's. */
+/* Who decides how long its pages stay (policy/keep_policy.h). is_kept: they can stay as they are; else only what goes
+ * at once is not the profile's. */
 unsigned learned_large_freed(uint64_t site, size_t bytes, bool is_kept);
 
 /* The same for a slab of so many bytes. */

@@ -20,7 +20,7 @@ static uint64_t epochs_of(const struct site_table *table) {
   return epochs;
 }
 
-static void complain(struct text *complaint, const char *path, const char *sentence, const char *consequence) {
+static void write_complaint(struct text *complaint, const char *path, const char *sentence, const char *consequence) {
   text_string(complaint, "hakmem: policy file ");
   text_string(complaint, path);
   text_string(complaint, ": ");
@@ -49,7 +49,7 @@ static void note_modules(struct learned_view *view, const struct policy_file *fo
   }
 }
 
-static void apply(const struct policy_file *found) {
+static void apply_file(const struct policy_file *found) {
   struct learned_view *view = learned_open();
   if (view) {
     policy_file_apply(found, &view->table);
@@ -63,13 +63,13 @@ static void take_content(const void *bytes, size_t length, struct text *complain
   struct policy_file found;
   enum policy_file_error error = policy_file_open(&found, bytes, length);
   if (error == POLICY_FILE_OK) {
-    apply(&found);
+    apply_file(&found);
     return;
   }
   bool is_replaced = error == POLICY_FILE_DAMAGED && option_value(OPTION_POLICY) == POLICY_EVOLVING;
-  complain(complaint, file.path, words_of(error),
-           is_replaced ? ", so nothing is known yet; at the end it is replaced"
-                       : ", so nothing is known yet; it stays as it is");
+  write_complaint(complaint, file.path, words_of(error),
+                  is_replaced ? ", so nothing is known yet; at the end it is replaced"
+                              : ", so nothing is known yet; it stays as it is");
   if (error != POLICY_FILE_DAMAGED)
     file.path[0] = 0; /* somebody else has use for it */
 }
@@ -81,7 +81,7 @@ static void take_file(void *bytes, struct text *complaint) {
   if (error == OS_FILE_OK && length > 0) {
     take_content(bytes, length, complaint);
   } else if (error != OS_FILE_OK && (error != OS_FILE_ABSENT || !may_be_absent)) {
-    complain(complaint, file.path, os_file_words(error), ", so nothing is known yet");
+    write_complaint(complaint, file.path, os_file_words(error), ", so nothing is known yet");
     file.path[0] = 0; /* whatever it is, it stays */
   }
 }
@@ -91,13 +91,13 @@ void learned_file_read(struct text *complaint) {
   if (*path == 0 || !learned_acts())
     return;
   if (!os_path_absolute(path, file.path, sizeof file.path)) {
-    complain(complaint, path, "there is no such folder, or the name is too long", "; it is not used");
+    write_complaint(complaint, path, "there is no such folder, or the name is too long", "; it is not used");
     file.path[0] = 0;
     return;
   }
   void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
-    complain(complaint, file.path, "no memory to read it", "; it stays as it is");
+    write_complaint(complaint, file.path, "no memory to read it", "; it stays as it is");
     file.path[0] = 0;
     return;
   }
@@ -132,7 +132,7 @@ static bool has_learned(void) {
 }
 
 /* Bytes of the file, 0 if it does not fit. others: what is in it by now, or NULL. */
-static size_t encode(void *bytes, size_t capacity, const struct policy_file *others, const char *by) {
+static size_t encode_file(void *bytes, size_t capacity, const struct policy_file *others, const char *by) {
   struct policy_file_writer writer;
   size_t length = 0;
   struct learned_view *view = learned_open();
@@ -149,8 +149,8 @@ static size_t encode(void *bytes, size_t capacity, const struct policy_file *oth
   return length;
 }
 
-/* What lies there by now: other processes may have written since the start, or somebody put another file there. NULL: it
- * may be replaced. */
+/* What lies there by now: other processes may have written since the start, or somebody put another file there. NULL:
+ * it may be replaced. */
 static const char *reason_to_keep(void *bytes, struct policy_file *found, bool *is_found) {
   size_t length = 0;
   enum os_file_error error = os_file_read(file.path, bytes, READ_BYTES_MAX, &length);
@@ -170,12 +170,12 @@ static void write_content(char *bytes, const char *by, struct text *complaint) {
   const char *reason = reason_to_keep(bytes, &others, &is_found);
   if (reason == NULL) {
     char *content = bytes + READ_BYTES_MAX;
-    size_t length = encode(content, READ_BYTES_MAX, is_found ? &others : NULL, by);
+    size_t length = encode_file(content, READ_BYTES_MAX, is_found ? &others : NULL, by);
     enum os_file_error error = length ? os_file_replace(file.path, content, length) : OS_FILE_OK;
     reason = error == OS_FILE_OK ? NULL : os_file_words(error);
   }
   if (reason)
-    complain(complaint, file.path, reason, "; what was learned is not kept");
+    write_complaint(complaint, file.path, reason, "; what was learned is not kept");
 }
 
 void learned_file_write(const char *by, struct text *complaint) {
@@ -183,7 +183,7 @@ void learned_file_write(const char *by, struct text *complaint) {
     return;
   char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
-    complain(complaint, file.path, "no memory to write it", "; what was learned is not kept");
+    write_complaint(complaint, file.path, "no memory to write it", "; what was learned is not kept");
     return;
   }
   write_content(bytes, by, complaint);

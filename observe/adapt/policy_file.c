@@ -46,19 +46,19 @@ _Static_assert(MODULE_BYTES == 32 && RECORD_BYTES == 100, "as policy_file.h says
 
 /* --- numbers and texts --- */
 
-static void put(unsigned char *at, uint64_t value, unsigned bytes) {
+static void put_number(unsigned char *at, uint64_t value, unsigned bytes) {
   for (unsigned i = 0; i < bytes; i++)
     at[i] = (unsigned char)(value >> 8 * i);
 }
 
-static uint64_t get(const unsigned char *at, unsigned bytes) {
+static uint64_t get_number(const unsigned char *at, unsigned bytes) {
   uint64_t value = 0;
   for (unsigned i = 0; i < bytes; i++)
     value |= (uint64_t)at[i] << 8 * i;
   return value;
 }
 
-static uint32_t get32(const unsigned char *at) { return (uint32_t)get(at, 4); }
+static uint32_t get_u32(const unsigned char *at) { return (uint32_t)get_number(at, 4); }
 
 static bool is_control(unsigned char c) { return c < ' ' || c == 127; }
 
@@ -80,7 +80,7 @@ static bool is_text(const unsigned char *at, unsigned bytes) {
 
 #define CRC_POLYNOMIAL 0xc96c5795d7870f42u /* of ECMA-182, bits reversed */
 
-static uint64_t checksum(const unsigned char *bytes, size_t length) {
+static uint64_t file_checksum(const unsigned char *bytes, size_t length) {
   uint64_t table[256];
   for (unsigned i = 0; i < 256; i++) {
     uint64_t crc = i;
@@ -95,17 +95,17 @@ static uint64_t checksum(const unsigned char *bytes, size_t length) {
 }
 
 static void put_costs(unsigned char *at, const struct evolve_costs *costs) {
-  put(at, costs->fault_ns, 4);
-  put(at + 4, costs->purge_page_ns, 4);
-  put(at + 8, costs->purge_call_ns, 4);
-  put(at + 12, costs->rent_64k, 4);
+  put_number(at, costs->fault_ns, 4);
+  put_number(at + 4, costs->purge_page_ns, 4);
+  put_number(at + 8, costs->purge_call_ns, 4);
+  put_number(at + 12, costs->rent_64k, 4);
 }
 
 static struct evolve_costs get_costs(const unsigned char *at) {
-  return (struct evolve_costs){.fault_ns = get32(at),
-                               .purge_page_ns = get32(at + 4),
-                               .purge_call_ns = get32(at + 8),
-                               .rent_64k = get32(at + 12)};
+  return (struct evolve_costs){.fault_ns = get_u32(at),
+                               .purge_page_ns = get_u32(at + 4),
+                               .purge_call_ns = get_u32(at + 8),
+                               .rent_64k = get_u32(at + 12)};
 }
 
 /* --- reading --- */
@@ -120,7 +120,7 @@ static const unsigned char *record_at(const struct policy_file *file, uint32_t i
 
 struct policy_module policy_file_module(const struct policy_file *file, uint32_t i) {
   const unsigned char *at = module_at(file, i);
-  struct policy_module module = {.tag = get32(at)};
+  struct policy_module module = {.tag = get_u32(at)};
   memcpy(module.name, at + 4, sizeof module.name);
   return module;
 }
@@ -128,17 +128,17 @@ struct policy_module policy_file_module(const struct policy_file *file, uint32_t
 struct policy_record policy_file_record(const struct policy_file *file, uint32_t i) {
   const unsigned char *at = record_at(file, i);
   struct policy_record record = {
-      .site = get(at + AT_SITE, 8),
-      .total_acted = get(at + AT_ACTED, 8),
-      .epochs = get32(at + AT_EPOCHS),
-      .switches = get32(at + AT_SWITCHES),
+      .site = get_number(at + AT_SITE, 8),
+      .total_acted = get_number(at + AT_ACTED, 8),
+      .epochs = get_u32(at + AT_EPOCHS),
+      .switches = get_u32(at + AT_SWITCHES),
       .kind = at[AT_KIND],
       .range = at[AT_RANGE],
       .leader = at[AT_LEADER],
   };
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
-    record.total[strategy] = get(at + AT_TOTALS + (size_t)8 * strategy, 8);
-    record.rating[strategy] = (int32_t)get32(at + AT_RATINGS + (size_t)4 * strategy);
+    record.total[strategy] = get_number(at + AT_TOTALS + (size_t)8 * strategy, 8);
+    record.rating[strategy] = (int32_t)get_u32(at + AT_RATINGS + (size_t)4 * strategy);
   }
   return record;
 }
@@ -152,7 +152,7 @@ static bool record_is_sound(const struct policy_record *record) {
 
 static bool content_is_sound(const struct policy_file *file) {
   for (uint32_t i = 0; i < file->module_count; i++)
-    if (get32(module_at(file, i)) == 0 || !is_text(module_at(file, i) + 4, POLICY_FILE_NAME_BYTES))
+    if (get_u32(module_at(file, i)) == 0 || !is_text(module_at(file, i) + 4, POLICY_FILE_NAME_BYTES))
       return false;
   for (uint32_t i = 0; i < file->record_count; i++) {
     struct policy_record record = policy_file_record(file, i);
@@ -163,10 +163,10 @@ static bool content_is_sound(const struct policy_file *file) {
 }
 
 static bool has_our_strategies(const unsigned char *bytes) {
-  bool same = get32(bytes + AT_STRATEGIES) == KEEP_STRATEGIES && get32(bytes + AT_RANGES) == SITE_RANGES &&
-              get32(bytes + AT_RANGE_FIRST) == SITE_RANGE_FIRST;
+  bool same = get_u32(bytes + AT_STRATEGIES) == KEEP_STRATEGIES && get_u32(bytes + AT_RANGES) == SITE_RANGES &&
+              get_u32(bytes + AT_RANGE_FIRST) == SITE_RANGE_FIRST;
   for (unsigned strategy = 0; same && strategy < KEEP_STRATEGIES; strategy++)
-    same = get32(bytes + AT_DELAYS + (size_t)4 * strategy) == keep_delay_ms((enum keep)strategy);
+    same = get_u32(bytes + AT_DELAYS + (size_t)4 * strategy) == keep_delay_ms((enum keep)strategy);
   return same;
 }
 
@@ -175,22 +175,22 @@ enum policy_file_error policy_file_open(struct policy_file *file, const void *co
   if (memcmp(bytes, MARK, length < MARK_BYTES ? length : MARK_BYTES) != 0)
     return POLICY_FILE_FOREIGN;
   if (length < AT_STRATEGIES + CHECKSUM_BYTES ||
-      get(bytes + length - CHECKSUM_BYTES, CHECKSUM_BYTES) != checksum(bytes, length - CHECKSUM_BYTES))
+      get_number(bytes + length - CHECKSUM_BYTES, CHECKSUM_BYTES) != file_checksum(bytes, length - CHECKSUM_BYTES))
     return POLICY_FILE_DAMAGED;
-  if (get32(bytes + AT_VERSION) > POLICY_FILE_VERSION)
+  if (get_u32(bytes + AT_VERSION) > POLICY_FILE_VERSION)
     return POLICY_FILE_NEWER;
-  if (get32(bytes + AT_VERSION) != POLICY_FILE_VERSION || length < HEAD_BYTES + CHECKSUM_BYTES)
+  if (get_u32(bytes + AT_VERSION) != POLICY_FILE_VERSION || length < HEAD_BYTES + CHECKSUM_BYTES)
     return POLICY_FILE_DAMAGED;
   if (!has_our_strategies(bytes))
     return POLICY_FILE_OTHER;
   struct policy_file found = {
       .bytes = bytes,
-      .module_count = get32(bytes + AT_MODULES),
-      .record_count = get32(bytes + AT_RECORDS),
-      .epoch_events = get32(bytes + AT_EPOCH_EVENTS),
+      .module_count = get_u32(bytes + AT_MODULES),
+      .record_count = get_u32(bytes + AT_RECORDS),
+      .epoch_events = get_u32(bytes + AT_EPOCH_EVENTS),
       .costs = {.part = get_costs(bytes + AT_COSTS_PART),
                 .mapping = get_costs(bytes + AT_COSTS_MAPPING),
-                .mapping_range = get32(bytes + AT_MAPPING_RANGE)},
+                .mapping_range = get_u32(bytes + AT_MAPPING_RANGE)},
   };
   memcpy(found.writer, bytes + AT_WRITER, sizeof found.writer);
   if (length != policy_file_bytes(found.module_count, found.record_count) || !content_is_sound(&found))
@@ -199,7 +199,7 @@ enum policy_file_error policy_file_open(struct policy_file *file, const void *co
   return POLICY_FILE_OK;
 }
 
-static void apply(const struct policy_record *record, struct site_table *table) {
+static void apply_record(const struct policy_record *record, struct site_table *table) {
   enum keep leader = (enum keep)record->leader;
   if (record->kind == POLICY_RECORD_SITE)
     site_learned(table, record->site, record->range, record->rating, leader, record->epochs);
@@ -212,7 +212,7 @@ static void apply(const struct policy_record *record, struct site_table *table) 
 void policy_file_apply(const struct policy_file *file, struct site_table *table) {
   for (uint32_t i = 0; i < file->record_count; i++) {
     struct policy_record record = policy_file_record(file, i);
-    apply(&record, table);
+    apply_record(&record, table);
   }
 }
 
@@ -227,7 +227,7 @@ void policy_file_merge(const struct policy_file *file, struct site_table *table)
     struct policy_record record = policy_file_record(file, i);
     const struct evolve_arm *arm = arm_of(&record, table);
     if (arm == NULL || arm->epochs < record.epochs)
-      apply(&record, table);
+      apply_record(&record, table);
   }
 }
 
@@ -238,7 +238,7 @@ size_t policy_file_bytes(uint32_t module_count, uint32_t record_count) {
 }
 
 /* The next bytes, zero; NULL if they do not fit beside the checksum. */
-static unsigned char *take(struct policy_file_writer *writer, size_t bytes) {
+static unsigned char *take_bytes(struct policy_file_writer *writer, size_t bytes) {
   writer->fits = writer->fits && bytes + CHECKSUM_BYTES <= writer->capacity - writer->length;
   if (!writer->fits)
     return NULL;
@@ -251,47 +251,47 @@ static unsigned char *take(struct policy_file_writer *writer, size_t bytes) {
 void policy_file_begin(struct policy_file_writer *writer, void *bytes, size_t capacity, const struct site_costs *costs,
                        const char *by) {
   *writer = (struct policy_file_writer){.bytes = bytes, .capacity = capacity, .fits = true};
-  unsigned char *head = take(writer, HEAD_BYTES);
+  unsigned char *head = take_bytes(writer, HEAD_BYTES);
   if (head == NULL)
     return;
   memcpy(head, MARK, MARK_BYTES);
-  put(head + AT_VERSION, POLICY_FILE_VERSION, 4);
-  put(head + AT_STRATEGIES, KEEP_STRATEGIES, 4);
-  put(head + AT_RANGES, SITE_RANGES, 4);
-  put(head + AT_RANGE_FIRST, SITE_RANGE_FIRST, 4);
-  put(head + AT_EPOCH_EVENTS, EVOLVE_EPOCH_EVENTS, 4);
-  put(head + AT_MAPPING_RANGE, costs->mapping_range, 4);
+  put_number(head + AT_VERSION, POLICY_FILE_VERSION, 4);
+  put_number(head + AT_STRATEGIES, KEEP_STRATEGIES, 4);
+  put_number(head + AT_RANGES, SITE_RANGES, 4);
+  put_number(head + AT_RANGE_FIRST, SITE_RANGE_FIRST, 4);
+  put_number(head + AT_EPOCH_EVENTS, EVOLVE_EPOCH_EVENTS, 4);
+  put_number(head + AT_MAPPING_RANGE, costs->mapping_range, 4);
   put_costs(head + AT_COSTS_PART, &costs->part);
   put_costs(head + AT_COSTS_MAPPING, &costs->mapping);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    put(head + AT_DELAYS + (size_t)4 * strategy, keep_delay_ms((enum keep)strategy), 4);
+    put_number(head + AT_DELAYS + (size_t)4 * strategy, keep_delay_ms((enum keep)strategy), 4);
   put_text(head + AT_WRITER, by, POLICY_FILE_WRITER_BYTES);
 }
 
 void policy_file_add_module(struct policy_file_writer *writer, uint32_t tag, const char *name) {
   writer->fits = writer->fits && writer->record_count == 0;
-  unsigned char *at = take(writer, MODULE_BYTES);
+  unsigned char *at = take_bytes(writer, MODULE_BYTES);
   if (at == NULL)
     return;
-  put(at, tag, 4);
+  put_number(at, tag, 4);
   put_text(at + 4, name, POLICY_FILE_NAME_BYTES);
   writer->module_count++;
 }
 
 void policy_file_add_record(struct policy_file_writer *writer, const struct policy_record *record) {
-  unsigned char *at = take(writer, RECORD_BYTES);
+  unsigned char *at = take_bytes(writer, RECORD_BYTES);
   if (at == NULL)
     return;
-  put(at + AT_SITE, record->site, 8);
-  put(at + AT_ACTED, record->total_acted, 8);
-  put(at + AT_EPOCHS, record->epochs, 4);
-  put(at + AT_SWITCHES, record->switches, 4);
-  put(at + AT_KIND, record->kind, 1);
-  put(at + AT_RANGE, record->range, 1);
-  put(at + AT_LEADER, record->leader, 1);
+  put_number(at + AT_SITE, record->site, 8);
+  put_number(at + AT_ACTED, record->total_acted, 8);
+  put_number(at + AT_EPOCHS, record->epochs, 4);
+  put_number(at + AT_SWITCHES, record->switches, 4);
+  put_number(at + AT_KIND, record->kind, 1);
+  put_number(at + AT_RANGE, record->range, 1);
+  put_number(at + AT_LEADER, record->leader, 1);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
-    put(at + AT_TOTALS + (size_t)8 * strategy, record->total[strategy], 8);
-    put(at + AT_RATINGS + (size_t)4 * strategy, (uint32_t)record->rating[strategy], 4);
+    put_number(at + AT_TOTALS + (size_t)8 * strategy, record->total[strategy], 8);
+    put_number(at + AT_RATINGS + (size_t)4 * strategy, (uint32_t)record->rating[strategy], 4);
   }
   writer->record_count++;
 }
@@ -344,8 +344,8 @@ void policy_file_add_fixed(struct policy_file_writer *writer, enum keep strategy
 size_t policy_file_end(struct policy_file_writer *writer) {
   if (!writer->fits)
     return 0;
-  put(writer->bytes + AT_MODULES, writer->module_count, 4);
-  put(writer->bytes + AT_RECORDS, writer->record_count, 4);
-  put(writer->bytes + writer->length, checksum(writer->bytes, writer->length), CHECKSUM_BYTES);
+  put_number(writer->bytes + AT_MODULES, writer->module_count, 4);
+  put_number(writer->bytes + AT_RECORDS, writer->record_count, 4);
+  put_number(writer->bytes + writer->length, file_checksum(writer->bytes, writer->length), CHECKSUM_BYTES);
   return writer->length + CHECKSUM_BYTES;
 }

@@ -45,7 +45,8 @@ static struct site_arm *set_of(const struct site_table *table, uint64_t site, un
   return &table->places[(size_t)(x & (table->set_count - 1)) * SITE_WAYS];
 }
 
-static void forget(struct site_table *table, struct site_arm *place, const struct site_costs *costs, uint32_t now_ms) {
+static void forget_arm(struct site_table *table, struct site_arm *place, const struct site_costs *costs,
+                       uint32_t now_ms) {
   evolve_inherit(&table->rests[place->range], &place->arm, costs_of(costs, place->range), now_ms);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     table->gone[strategy] += place->arm.total[strategy];
@@ -53,7 +54,7 @@ static void forget(struct site_table *table, struct site_arm *place, const struc
   table->displaced++;
 }
 
-static struct site_arm *settle(struct site_table *table, struct site_arm *place, uint64_t site, unsigned range) {
+static struct site_arm *settle_arm(struct site_table *table, struct site_arm *place, uint64_t site, unsigned range) {
   table->taken_count += !place->taken;
   *place = (struct site_arm){.site = site, .range = (uint8_t)range, .warmth = WARMTH_FIRST, .taken = true};
   evolve_arm_begin_like(&place->arm, &table->priors[range]);
@@ -65,7 +66,7 @@ static struct evolve_arm *arm_of(struct site_table *table, const struct site_cos
   struct site_arm *set = set_of(table, site, range), *coldest = set;
   for (struct site_arm *place = set; place < set + SITE_WAYS; place++) {
     if (!place->taken)
-      return &settle(table, place, site, range)->arm;
+      return &settle_arm(table, place, site, range)->arm;
     if (place->site == site && place->range == range) {
       place->warmth += place->warmth < SITE_WARMTH_MAX;
       return &place->arm;
@@ -77,8 +78,8 @@ static struct evolve_arm *arm_of(struct site_table *table, const struct site_cos
     coldest->warmth--;
     return &table->rests[range];
   }
-  forget(table, coldest, costs, now_ms);
-  return &settle(table, coldest, site, range)->arm;
+  forget_arm(table, coldest, costs, now_ms);
+  return &settle_arm(table, coldest, site, range)->arm;
 }
 
 /* --- lending --- */
@@ -101,8 +102,8 @@ static void note_lender(struct site_table *table, struct site_lenders *lenders, 
   lenders->arms[0] = number;
 }
 
-static void borrow(struct site_table *table, struct site_lenders *lenders, const struct site_costs *costs,
-                   uint32_t pages, uint32_t now_ms) {
+static void borrow_pages(struct site_table *table, struct site_lenders *lenders, const struct site_costs *costs,
+                         uint32_t pages, uint32_t now_ms) {
   for (uint32_t i = 0; pages > 0 && i < SITE_LENDERS; i++) {
     uint32_t number = lenders->arms[i];
     if (number == 0)
@@ -128,7 +129,7 @@ void site_taken(struct site_table *table, const struct site_costs *costs, uint64
                 uint32_t now_ms) {
   struct evolve_arm *arm = arm_of(table, costs, site, range, now_ms);
   uint32_t missing = evolve_taken(arm, &table->priors[range], costs_of(costs, range), pages, now_ms);
-  borrow(table, lenders_of(table, costs, range), costs, missing, now_ms);
+  borrow_pages(table, lenders_of(table, costs, range), costs, missing, now_ms);
 }
 
 const struct evolve_arm *site_arm_of(const struct site_table *table, uint64_t site, unsigned range) {
@@ -154,7 +155,7 @@ bool site_learned(struct site_table *table, uint64_t site, unsigned range, const
     if (place->taken && (place->site != site || place->range != range))
       continue;
     if (!place->taken)
-      settle(table, place, site, range);
+      settle_arm(table, place, site, range);
     evolve_arm_begin_rated(&place->arm, ratings, leader, epochs);
     return true;
   }

@@ -90,7 +90,7 @@ enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, 
   return error;
 }
 
-static enum os_file_error begin(struct os_file_part *part, const char *path) {
+static enum os_file_error part_begin(struct os_file_part *part, const char *path) {
   struct stat status = {0};
   part->fd = -1;
   part->path = path;
@@ -116,7 +116,7 @@ static enum os_file_error begin(struct os_file_part *part, const char *path) {
 
 enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
   int kept = errno;
-  enum os_file_error error = begin(part, path);
+  enum os_file_error error = part_begin(part, path);
   errno = kept;
   return error;
 }
@@ -137,7 +137,7 @@ static bool is_still_open(const struct os_file_part *part) {
   return file.device == part->file.device && file.inode == part->file.inode;
 }
 
-static enum os_file_error add(struct os_file_part *part, const char *bytes, size_t length) {
+static enum os_file_error part_add(struct os_file_part *part, const char *bytes, size_t length) {
   part->length += length;
   if (part->path == NULL && !is_still_open(part))
     return OS_FILE_REFUSED;
@@ -157,13 +157,13 @@ enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, siz
   int kept = errno;
   struct os_quiet quiet; /* a file that may not be so long is an error, no signal */
   os_quiet_begin(&quiet);
-  enum os_file_error error = add(part, bytes, length);
+  enum os_file_error error = part_add(part, bytes, length);
   os_quiet_end(&quiet);
   errno = kept;
   return error;
 }
 
-static enum os_file_error end(struct os_file_part *part, enum os_file_error error) {
+static enum os_file_error part_end(struct os_file_part *part, enum os_file_error error) {
   if (part->fd < 0 || part->path == NULL)
     return error;
   if (!error && os_kernel(SYS_fdatasync, part->fd) != 0)
@@ -183,7 +183,7 @@ static enum os_file_error end(struct os_file_part *part, enum os_file_error erro
 
 enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error) {
   int kept = errno;
-  error = end(part, error);
+  error = part_end(part, error);
   errno = kept;
   return error;
 }

@@ -26,14 +26,14 @@ const char *os_file_words(enum os_file_error error);
 /* Reads the first `capacity` bytes at most. */
 enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, size_t *length);
 
-/* Puts a file with these bytes in the place of the one at path, or where none is; its permissions stay. The bytes are on
- * the disk before it takes the place, so whoever opens path, at any time and after any crash, finds the one or the
+/* Puts a file with these bytes in the place of the one at path, or where none is; its permissions stay. The bytes are
+ * on the disk before it takes the place, so whoever opens path, at any time and after any crash, finds the one or the
  * other whole. A process that is killed meanwhile leaves a file PATH.NUMBER-NUMBER.part. On failure nothing is
  * changed. */
 enum os_file_error os_file_replace(const char *path, const void *bytes, size_t length);
 
-/* The same in pieces: begin, any number of add, end, whatever the others said. To end, the first error so far is told, and
- * comes back: then nothing is changed. path stays the caller's until the end. */
+/* The same in pieces: begin, any number of add, end, whatever the others said. To end, the first error so far is told,
+ * and comes back: then nothing is changed. path stays the caller's until the end. */
 #define OS_FILE_ENDING_BYTES 64 /* of ".NUMBER-NUMBER.part" */
 struct os_file_part {
   const char *path; /* NULL: the file was open */

@@ -121,7 +121,7 @@ bool os_maps_next(struct os_maps *maps, struct os_mapping *out) {
 /* --- build-ids --- */
 
 /* The kernel reads for us: where another thread has unmapped it, it says so. */
-static size_t peek(int memory, uintptr_t address, void *bytes, size_t length) {
+static size_t peek_memory(int memory, uintptr_t address, void *bytes, size_t length) {
   long got;
   do
     got = os_kernel(SYS_pread64, memory, bytes, length, address);
@@ -138,7 +138,8 @@ struct image {
 
 static bool image_open(struct image *image, int memory, uintptr_t start) {
   ElfW(Ehdr) header;
-  if (peek(memory, start, &header, sizeof header) != sizeof header || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+  if (peek_memory(memory, start, &header, sizeof header) != sizeof header ||
+      memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
     return false;
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(ElfW(Phdr)))
     return false;
@@ -148,7 +149,7 @@ static bool image_open(struct image *image, int memory, uintptr_t start) {
 
 static bool segment_at(const struct image *image, unsigned number, ElfW(Phdr) * out) {
   return number < image->segment_count &&
-         peek(image->memory, image->segments + number * sizeof *out, out, sizeof *out) == sizeof *out;
+         peek_memory(image->memory, image->segments + number * sizeof *out, out, sizeof *out) == sizeof *out;
 }
 
 /* Address that the first segment asks for. */
@@ -168,7 +169,7 @@ static size_t id_of(const struct image *image, unsigned char *id) {
     if (segment.p_type != PT_NOTE || segment.p_vaddr < first)
       continue;
     size_t wanted = min_size(segment.p_memsz, sizeof notes);
-    size_t length = peek(image->memory, image->start + (segment.p_vaddr - first), notes, wanted);
+    size_t length = peek_memory(image->memory, image->start + (segment.p_vaddr - first), notes, wanted);
     const char *found;
     size_t id_length = os_module_id_in_notes(notes, length, &found);
     if (id_length > 0 && id_length <= OS_MAPS_ID_BYTES) {

@@ -1,7 +1,7 @@
 /* maps.h: what is mapped into this process, as the kernel lists it.
  *
- * Other threads map and unmap meanwhile: each mapping was there when the kernel was asked for it, and addresses grow. No
- * loader lock, nothing that allocates; where /proc is not to be had, nothing is listed. errno is kept.
+ * Other threads map and unmap meanwhile: each mapping was there when the kernel was asked for it, and addresses grow.
+ * No loader lock, nothing that allocates; where /proc is not to be had, nothing is listed. errno is kept.
  */
 #ifndef HAK_INSPECT_MAPS_H
 #define HAK_INSPECT_MAPS_H

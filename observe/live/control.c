@@ -21,7 +21,7 @@ bool control_make(struct os_shared *out) {
   return true;
 }
 
-static enum control_result start(uint64_t interval) {
+static enum control_result start_profile(uint64_t interval) {
   if (interval == 0 || interval > CONTROL_INTERVAL_MAX)
     return CONTROL_UNKNOWN;
   if (profile_is_on())
@@ -31,7 +31,7 @@ static enum control_result start(uint64_t interval) {
   return is_started ? CONTROL_DONE : CONTROL_NO_MEMORY;
 }
 
-static enum control_result stop(void) {
+static enum control_result stop_profile(void) {
   if (!profile_is_on())
     return CONTROL_IS_OFF;
   profile_stop();
@@ -39,7 +39,7 @@ static enum control_result stop(void) {
   return CONTROL_DONE;
 }
 
-static struct answer dump(const struct os_shared *shared) {
+static struct answer dump_profile(const struct os_shared *shared) {
   struct answer answer = {.result = CONTROL_NOT_WRITTEN};
   if (!profile_was_started())
     answer.result = CONTROL_IS_OFF;
@@ -59,11 +59,11 @@ static struct answer dump(const struct os_shared *shared) {
 static struct answer carry_out(const struct os_shared *shared, uint64_t verb, uint64_t interval) {
   switch (verb) {
   case CONTROL_START:
-    return (struct answer){.result = start(interval)};
+    return (struct answer){.result = start_profile(interval)};
   case CONTROL_STOP:
-    return (struct answer){.result = stop()};
+    return (struct answer){.result = stop_profile()};
   case CONTROL_DUMP:
-    return dump(shared);
+    return dump_profile(shared);
   default:
     return (struct answer){.result = CONTROL_UNKNOWN};
   }

@@ -4,8 +4,9 @@
  *   answer   from byte answer_at on: what a command is answered by, if that is more than a number
  *
  * One command at a time. Who asks holds a lock of the file (flock), which goes with him, however he ends; he writes the
- * command while the stage is FREE, and only then moves the stage to ASKED. The process moves it to TAKEN, and to FREE when
- * it has answered. Who does not want to wait moves it from ASKED to FREE. The number goes up by one with each command.
+ * command while the stage is FREE, and only then moves the stage to ASKED. The process moves it to TAKEN, and to FREE
+ * when it has answered. Who does not want to wait moves it from ASKED to FREE. The number goes up by one with each
+ * command.
  *   P1  only the process moves the stage to or from TAKEN
  * The process trusts nothing that stands here: not that the others keep to this, either.
  */

@@ -126,7 +126,9 @@ static _Atomic uint64_t *words_of(uint64_t snapshot) {
 }
 
 /* Not seen before the sequence is seen to be odd. (A fence would do; ThreadSanitizer knows none.) */
-static void put(_Atomic uint64_t *word, uint64_t value) { atomic_store_explicit(word, value, memory_order_release); }
+static void put_word(_Atomic uint64_t *word, uint64_t value) {
+  atomic_store_explicit(word, value, memory_order_release);
+}
 
 static _Atomic uint64_t *rows_of(_Atomic uint64_t *words, enum table table) {
   return words + live.head->tables[table].words_at + 1;
@@ -135,18 +137,18 @@ static _Atomic uint64_t *rows_of(_Atomic uint64_t *words, enum table table) {
 static void put_row(_Atomic uint64_t *words, enum table table, size_t row, const uint64_t *values) {
   uint32_t columns = live.head->tables[table].columns;
   for (uint32_t column = 0; column < columns; column++)
-    put(rows_of(words, table) + row * columns + column, values[column]);
+    put_word(rows_of(words, table) + row * columns + column, values[column]);
 }
 
 static void put_row_count(_Atomic uint64_t *words, enum table table, size_t rows) {
-  put(rows_of(words, table) - 1, rows);
+  put_word(rows_of(words, table) - 1, rows);
 }
 
 static void write_totals(_Atomic uint64_t *words) {
   for (size_t i = 0; i < stats_field_count; i++) {
     uint64_t value;
     memcpy(&value, (const char *)&live.stats + stats_fields[i].offset, sizeof value);
-    put(rows_of(words, TABLE_TOTALS) + i, value);
+    put_word(rows_of(words, TABLE_TOTALS) + i, value);
   }
   put_row_count(words, TABLE_TOTALS, 1);
 }
@@ -251,7 +253,7 @@ static void snapshot_write(void) {
   _Atomic uint64_t *words = words_of(snapshot);
   stats_take(&live.stats);
   atomic_store_explicit(&head->sequence, 2 * snapshot - 1, memory_order_relaxed);
-  put(words + LIVE_NUMBER, snapshot);
+  put_word(words + LIVE_NUMBER, snapshot);
   write_totals(words);
   write_heaps(words);
   write_classes(words);
@@ -259,11 +261,11 @@ static void snapshot_write(void) {
   const uint64_t moment[] = {begun_ns, os_thread_nanoseconds() - worked_ns};
   put_row(words, TABLE_MOMENT, 0, moment);
   put_row_count(words, TABLE_MOMENT, 1);
-  put(words + LIVE_CHECKSUM, checksum_of(words));
+  put_word(words + LIVE_CHECKSUM, checksum_of(words));
   atomic_store_explicit(&head->sequence, 2 * snapshot, memory_order_release);
 }
 
-static void refresh(void) {
+static void refresh_page(void) {
   uint64_t worked_ns = os_thread_nanoseconds();
   snapshot_write();
   atomic_store_explicit(&live.cost_ns, os_thread_nanoseconds() - worked_ns, memory_order_relaxed);
@@ -280,7 +282,7 @@ static bool is_due(uint64_t period_ms_min, uint64_t share) {
 /* --- who writes --- */
 
 /* What was asked for is carried out without the lock; who asks wakes us again if we had none. */
-static void serve(void) {
+static void serve_commands(void) {
   if (!lock_try(&live.lock))
     return;
   struct os_shared control = live.control; /* nobody makes another one while this thread runs */
@@ -291,24 +293,24 @@ static void serve(void) {
 }
 
 /* Called by the background thread, in a slow path, when somebody wakes it from outside. */
-static void look(void) {
-  serve();
+static void look_when_woken(void) {
+  serve_commands();
   if (!is_due(0, LOOK_SHARE) || !lock_try(&live.lock))
     return;
   if (live.pid == os_process_id())
-    refresh();
+    refresh_page();
   lock_give(&live.lock);
 }
 
-/* The lock is held. An earlier page stays mapped: another thread may be about to wake the word in it. Without a place for
- * commands the page is there all the same. */
+/* The lock is held. An earlier page stays mapped: another thread may be about to wake the word in it. Without a place
+ * for commands the page is there all the same. */
 static bool page_make(void) {
   struct os_shared made, control;
   if (live.makes == MAKES_MAX || !os_shared_make(&made, LIVE_FILE_NAME, bytes_needed(), OS_SHARED_READ))
     return false;
   live.makes++;
   struct live_head *head = made.base;
-  if (!background_watch(&head->awake, look)) {
+  if (!background_watch(&head->awake, look_when_woken)) {
     os_shared_drop(&made);
     return false;
   }
@@ -329,7 +331,7 @@ void live_start(void) {
   if (heap_current())
     heap_note_thread(heap_current());
   if (page_make()) {
-    refresh();
+    refresh_page();
     atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
     background_wish(); /* a process that allocates a little and sleeps is to be seen, too */
   }
@@ -343,7 +345,7 @@ static bool page_is_in_order(void) {
   return live.pid == os_process_id() && (os_shared_is_open(&live.shared) || page_make());
 }
 
-static COLD void tick(void) {
+static COLD void refresh_in_slow_path(void) {
   if (background_watches() || !os_may_read_files() || !is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE))
     return;
   bool is_left = live.pid == os_process_id() && background_wish() && heap_count() > SLOW_PATH_HEAPS_MAX;
@@ -352,7 +354,7 @@ static COLD void tick(void) {
   if (!is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE)) {
     /* another thread was quicker */
   } else if (page_is_in_order()) {
-    refresh();
+    refresh_page();
     atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
   } else {
     atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed); /* tries again after a while */
@@ -362,7 +364,7 @@ static COLD void tick(void) {
 
 void live_tick(void) {
   if (UNLIKELY(atomic_load_explicit(&live.state, memory_order_acquire) != LIVE_NONE))
-    tick();
+    refresh_in_slow_path();
 }
 
 void live_in_child(void) {

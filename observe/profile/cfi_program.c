@@ -24,25 +24,25 @@ struct machine {
   bool is_lost; /* something that this machine does not know */
 };
 
-static void save(struct machine *machine, uint64_t number, enum saved_kind kind, int64_t offset) {
+static void rule_save(struct machine *machine, uint64_t number, enum saved_kind kind, int64_t offset) {
   if (number == CFI_REGISTER_FP)
     machine->row.fp = (struct saved){kind, offset};
   else if (number == CFI_REGISTER_RETURN)
     machine->row.link = (struct saved){kind, offset};
 }
 
-static void restore(struct machine *machine, uint64_t number) {
+static void rule_restore(struct machine *machine, uint64_t number) {
   if (number == CFI_REGISTER_FP)
     machine->row.fp = machine->initial.fp;
   else if (number == CFI_REGISTER_RETURN)
     machine->row.link = machine->initial.link;
 }
 
-static int64_t scaled(const struct machine *machine, uint64_t count) {
+static int64_t scaled_offset(const struct machine *machine, uint64_t count) {
   return (int64_t)(count * (uint64_t)machine->program->data_unit);
 }
 
-static void advance(struct machine *machine, uint64_t count) {
+static void advance_place(struct machine *machine, uint64_t count) {
   machine->reached += count * machine->program->code_unit;
 }
 
@@ -101,7 +101,7 @@ static void save_by_expression(struct machine *machine, uint64_t number, struct 
   int64_t offset;
   bool is_from_fp = !block.is_short && take_sum(&block, &base, &offset) && block.at == block.end &&
                     base == CFI_REGISTER_FP && number == CFI_REGISTER_FP;
-  save(machine, number, is_from_fp ? SAVED_FROM_FP : SAVED_LOST, is_from_fp ? offset : 0);
+  rule_save(machine, number, is_from_fp ? SAVED_FROM_FP : SAVED_LOST, is_from_fp ? offset : 0);
 }
 
 static void base_by_register(struct machine *machine, uint64_t number, int64_t offset) {
@@ -110,14 +110,14 @@ static void base_by_register(struct machine *machine, uint64_t number, int64_t o
   machine->row.base_offset = offset;
 }
 
-static void remember(struct machine *machine) {
+static void remember_state(struct machine *machine) {
   if (machine->remembered_count < REMEMBERED_MAX)
     machine->remembered[machine->remembered_count++] = machine->row;
   else
     machine->is_lost = true;
 }
 
-static void recall(struct machine *machine) {
+static void recall_state(struct machine *machine) {
   if (machine->remembered_count > 0)
     machine->row = machine->remembered[--machine->remembered_count];
   else
@@ -169,7 +169,7 @@ static void step_base(struct machine *machine, struct cfi_reader *reader, unsign
   if (step == STEP_BASE || step == STEP_BASE_OFFSET)
     offset = (int64_t)cfi_take_unsigned(reader);
   else if (step == STEP_BASE_SIGNED || step == STEP_BASE_OFFSET_SIGNED)
-    offset = scaled(machine, (uint64_t)cfi_take_signed(reader));
+    offset = scaled_offset(machine, (uint64_t)cfi_take_signed(reader));
   base_by_register(machine, number, offset);
 }
 
@@ -177,33 +177,33 @@ static void step_register(struct machine *machine, struct cfi_reader *reader, un
   uint64_t number = cfi_take_unsigned(reader);
   switch (step) {
   case STEP_OFFSET_LONG:
-    save(machine, number, SAVED_FROM_CFA, scaled(machine, cfi_take_unsigned(reader)));
+    rule_save(machine, number, SAVED_FROM_CFA, scaled_offset(machine, cfi_take_unsigned(reader)));
     break;
   case STEP_OFFSET_SIGNED:
-    save(machine, number, SAVED_FROM_CFA, scaled(machine, (uint64_t)cfi_take_signed(reader)));
+    rule_save(machine, number, SAVED_FROM_CFA, scaled_offset(machine, (uint64_t)cfi_take_signed(reader)));
     break;
   case STEP_OFFSET_NEGATIVE:
-    save(machine, number, SAVED_FROM_CFA, scaled(machine, -cfi_take_unsigned(reader)));
+    rule_save(machine, number, SAVED_FROM_CFA, scaled_offset(machine, -cfi_take_unsigned(reader)));
     break;
   case STEP_RESTORE_LONG:
-    restore(machine, number);
+    rule_restore(machine, number);
     break;
   case STEP_SAME:
-    save(machine, number, SAVED_NOWHERE, 0);
+    rule_save(machine, number, SAVED_NOWHERE, 0);
     break;
   case STEP_UNDEFINED:
-    save(machine, number, SAVED_LOST, 0);
+    rule_save(machine, number, SAVED_LOST, 0);
     break;
   case STEP_EXPRESSION:
     save_by_expression(machine, number, cfi_take_block(reader, cfi_take_unsigned(reader)));
     break;
   case STEP_VALUE_EXPRESSION:
     cfi_take_block(reader, cfi_take_unsigned(reader));
-    save(machine, number, SAVED_LOST, 0);
+    rule_save(machine, number, SAVED_LOST, 0);
     break;
   default: /* STEP_REGISTER, STEP_VALUE, STEP_VALUE_SIGNED: one number more, of any sign */
     cfi_take_unsigned(reader);
-    save(machine, number, SAVED_LOST, 0);
+    rule_save(machine, number, SAVED_LOST, 0);
   }
 }
 
@@ -214,19 +214,19 @@ static void step_other(struct machine *machine, struct cfi_reader *reader, unsig
   case STEP_SIGNED_WITH_PLACE:
     break;
   case STEP_ADVANCE_1:
-    advance(machine, cfi_take_byte(reader));
+    advance_place(machine, cfi_take_byte(reader));
     break;
   case STEP_ADVANCE_2:
-    advance(machine, cfi_take_fixed(reader, 2));
+    advance_place(machine, cfi_take_fixed(reader, 2));
     break;
   case STEP_ADVANCE_4:
-    advance(machine, cfi_take_fixed(reader, 4));
+    advance_place(machine, cfi_take_fixed(reader, 4));
     break;
   case STEP_REMEMBER:
-    remember(machine);
+    remember_state(machine);
     break;
   case STEP_RECALL:
-    recall(machine);
+    recall_state(machine);
     break;
   case STEP_ARGUMENTS:
     cfi_take_unsigned(reader);
@@ -237,15 +237,15 @@ static void step_other(struct machine *machine, struct cfi_reader *reader, unsig
 }
 
 /* Until the next row is behind the place. */
-static void run(struct machine *machine, struct cfi_reader reader) {
+static void run_program(struct machine *machine, struct cfi_reader reader) {
   while (reader.at < reader.end && machine->reached <= machine->place && !machine->is_lost) {
     unsigned step = cfi_take_byte(&reader), number = step & 0x3f;
     if ((step & STEP_RESTORE) == STEP_ADVANCE)
-      advance(machine, number);
+      advance_place(machine, number);
     else if ((step & STEP_RESTORE) == STEP_OFFSET)
-      save(machine, number, SAVED_FROM_CFA, scaled(machine, cfi_take_unsigned(&reader)));
+      rule_save(machine, number, SAVED_FROM_CFA, scaled_offset(machine, cfi_take_unsigned(&reader)));
     else if ((step & STEP_RESTORE) == STEP_RESTORE)
-      restore(machine, number);
+      rule_restore(machine, number);
     else if ((step >= STEP_BASE && step <= STEP_BASE_EXPRESSION) || step == STEP_BASE_SIGNED ||
              step == STEP_BASE_OFFSET_SIGNED)
       step_base(machine, &reader, step);
@@ -290,9 +290,9 @@ static struct cfi_rule rule_of(const struct row *row) {
 
 struct cfi_rule cfi_program_rule(const struct cfi_program *program, uintptr_t place) {
   struct machine machine = {.program = program, .place = place, .reached = program->start};
-  run(&machine, program->common);
+  run_program(&machine, program->common);
   machine.initial = machine.row;
   machine.reached = program->start;
-  run(&machine, program->function);
+  run_program(&machine, program->function);
   return machine.is_lost ? (struct cfi_rule){.cfa = CFA_END} : rule_of(&machine.row);
 }

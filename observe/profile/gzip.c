@@ -4,7 +4,7 @@
 
 #define CRC_POLYNOMIAL 0xedb88320u /* of CRC-32, bits reversed */
 
-static void put(struct gzip *gzip, const void *bytes, size_t length) {
+static void put_bytes(struct gzip *gzip, const void *bytes, size_t length) {
   if (!gzip->error)
     gzip->error = os_file_add(gzip->file, bytes, length);
 }
@@ -29,7 +29,7 @@ void gzip_begin(struct gzip *gzip, struct os_file_part *file) {
       crc = crc >> 1 ^ (crc & 1 ? CRC_POLYNOMIAL : 0);
     gzip->crc_table[byte] = crc;
   }
-  put(gzip, head, sizeof head);
+  put_bytes(gzip, head, sizeof head);
 }
 
 static void put_block(struct gzip *gzip, bool is_last) {
@@ -37,7 +37,7 @@ static void put_block(struct gzip *gzip, bool is_last) {
   *at++ = is_last;
   at = put_number(at, (uint32_t)gzip->used, 2);
   put_number(at, ~(uint32_t)gzip->used, 2);
-  put(gzip, gzip->block, GZIP_BLOCK_HEAD_BYTES + gzip->used);
+  put_bytes(gzip, gzip->block, GZIP_BLOCK_HEAD_BYTES + gzip->used);
   gzip->used = 0;
 }
 
@@ -67,6 +67,6 @@ enum os_file_error gzip_end(struct gzip *gzip) {
   unsigned char end[8];
   put_block(gzip, true);
   put_number(put_number(end, ~gzip->crc, 4), gzip->length, 4);
-  put(gzip, end, sizeof end);
+  put_bytes(gzip, end, sizeof end);
   return gzip->error;
 }

@@ -1,5 +1,5 @@
-/* gzip.h: a gzip stream whose content is not compressed (RFC 1952 around stored blocks of RFC 1951), into a file that is
- * written in pieces. It needs no memory but itself. The first error stands; what is added afterwards goes nowhere.
+/* gzip.h: a gzip stream whose content is not compressed (RFC 1952 around stored blocks of RFC 1951), into a file that
+ * is written in pieces. It needs no memory but itself. The first error stands; what is added afterwards goes nowhere.
  */
 #ifndef HAK_PROFILE_GZIP_H
 #define HAK_PROFILE_GZIP_H

@@ -20,8 +20,9 @@
 static char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute, with %p where the process id is to stand */
 static int process_of_start;
 
-/* No heap is split here: a signal handler may have interrupted this very thread's malloc. All are told by their keys. */
-static bool start(uint64_t interval) {
+/* No heap is split here: a signal handler may have interrupted this very thread's malloc. All are told by their
+ * keys. */
+static bool profile_begin_sampling(uint64_t interval) {
   bool is_started = profile_start(interval);
   tally_tell_all();
   return is_started;
@@ -31,7 +32,7 @@ int hak_profile_start(size_t interval_bytes) {
   int kept = errno;
   if (!slow_path_begin_patiently())
     return EBUSY;
-  bool is_started = start(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
+  bool is_started = profile_begin_sampling(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
   slow_path_end();
   errno = kept;
   return is_started ? 0 : ENOMEM;
@@ -92,7 +93,8 @@ void heap_profile_begin(void) {
   bool is_all = mode == HEAP_PROFILE_LEAKS && !option_is_set(OPTION_HEAP_PROFILE_KB);
   uint64_t interval = is_all ? 1 : (uint64_t)option_value(OPTION_HEAP_PROFILE_KB) << 10;
   struct heap *heap = heap_current();
-  if (start(interval ? interval : 1) && heap) { /* this thread follows at once: it stands in no malloc */
+  if (profile_begin_sampling(interval ? interval : 1) &&
+      heap) { /* this thread follows at once: it stands in no malloc */
     lock_take(&heap->lock);
     heap_follow_tally(heap);
     lock_give(&heap->lock);

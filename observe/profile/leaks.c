@@ -44,7 +44,8 @@ static void stack_report(const struct sample_stack *stack, void (*say)(const cha
 }
 
 /* The biggest ones, by insertion: few are kept. */
-static unsigned biggest(const struct samples *samples, const struct sample_stack *found[STACKS_SHOWN], size_t *count) {
+static unsigned find_biggest(const struct samples *samples, const struct sample_stack *found[STACKS_SHOWN],
+                             size_t *count) {
   unsigned kept = 0;
   size_t cursor = 0;
   *count = 0;
@@ -73,7 +74,7 @@ void leaks_report(void (*say)(const char *sentence)) {
     say("hakmem: no memory to say what is live at the end\n");
     return;
   }
-  unsigned kept = biggest(&copy, found, &count);
+  unsigned kept = find_biggest(&copy, found, &count);
   text_string(&text, "hakmem: live at the end: ");
   amount_text(&text, copy.live);
   text_string(&text, " from ");

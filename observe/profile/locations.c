@@ -13,7 +13,7 @@ static struct location *place_of(const struct locations *locations, uintptr_t ad
   return &locations->places[i];
 }
 
-static bool grow(struct locations *locations) {
+static bool locations_grow(struct locations *locations) {
   struct locations grown = {.capacity = locations->capacity ? 2 * locations->capacity : LOCATIONS_START,
                             .count = locations->count};
   grown.places = os_map(grown.capacity * sizeof *grown.places, os_page_bytes());
@@ -28,7 +28,7 @@ static bool grow(struct locations *locations) {
 }
 
 uint64_t locations_number(struct locations *locations, uintptr_t address) {
-  if (locations->count >= locations->capacity / 2 && !grow(locations))
+  if (locations->count >= locations->capacity / 2 && !locations_grow(locations))
     return 0;
   struct location *place = place_of(locations, address);
   if (place->number == 0)

@@ -1,5 +1,5 @@
-/* locations.h: numbers for addresses: 1, 2, 3, ..., in the order in which they are first asked for. One thread's. Memory
- * comes from os_map; all zeros is empty.
+/* locations.h: numbers for addresses: 1, 2, 3, ..., in the order in which they are first asked for. One thread's.
+ * Memory comes from os_map; all zeros is empty.
  */
 #ifndef HAK_PROFILE_LOCATIONS_H
 #define HAK_PROFILE_LOCATIONS_H

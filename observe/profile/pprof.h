@@ -1,12 +1,14 @@
-/* pprof.h: a profile of samples as a file that pprof reads: the message Profile of google/pprof's profile.proto, as gzip.
+/* pprof.h: a profile of samples as a file that pprof reads: the message Profile of google/pprof's profile.proto, as
+ * gzip.
  *
- * Each stack has six figures: objects and bytes allocated, in use, and in use at the peak; what is shown without a choice
- * is the bytes in use. Functions have no names here: pprof finds them in the files that the mappings name, by address or
- * build-id. An address in no file (code made at run time, a library that is unloaded) stays a number. An address in the
- * file is the return address less 1, which lies in the call.
+ * Each stack has six figures: objects and bytes allocated, in use, and in use at the peak; what is shown without a
+ * choice is the bytes in use. Functions have no names here: pprof finds them in the files that the mappings name, by
+ * address or build-id. An address in no file (code made at run time, a library that is unloaded) stays a number. An
+ * address in the file is the return address less 1, which lies in the call.
  *
- * Nothing allocates: the memory needed meanwhile comes from os_map, 16 to 64 bytes for each address and some 130 KiB. errno
- * is kept. Of `samples` nothing may change meanwhile: a caller who cannot wait for a disk copies the stacks first.
+ * Nothing allocates: the memory needed meanwhile comes from os_map, 16 to 64 bytes for each address and some 130 KiB.
+ * errno is kept. Of `samples` nothing may change meanwhile: a caller who cannot wait for a disk copies the stacks
+ * first.
  */
 #ifndef HAK_PROFILE_PPROF_H
 #define HAK_PROFILE_PPROF_H

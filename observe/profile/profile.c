@@ -108,7 +108,7 @@ static struct sample_weight weight_of(size_t bytes, uint32_t picks, uint64_t int
   };
 }
 
-static void add(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site) {
+static void add_sample(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site) {
   uintptr_t addresses[SAMPLES_DEPTH_MAX];
   uintptr_t innermost = os_module_is_own_library((uintptr_t)&profile_start) ? 0 : site;
   unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, &heap->stack_known);
@@ -127,11 +127,11 @@ void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t si
   lock_give(&shared->lock);
   if (taken == 0)
     return NULL;
-  add(heap, block[0], class_bytes(cls), picks, site);
+  add_sample(heap, block[0], class_bytes(cls), picks, site);
   return block[0];
 }
 
-static bool forget(void *block) {
+static bool forget_sample(void *block) {
   lock_take(&profile.lock);
   bool is_ours = samples_remove(&profile.samples, block);
   if (profile.samples.block_count == 0 && !profile_is_on())
@@ -142,24 +142,24 @@ static bool forget(void *block) {
 
 void profile_give(void *block, uint32_t entry) {
   struct heap *shared = shared_heap();
-  forget(block); /* P2 */
+  forget_sample(block); /* P2 */
   lock_take(&shared->lock);
   slab_set_give(&shared->slabs, entry_class(entry), &block, 1);
   lock_give(&shared->lock);
 }
 
 void profile_large_allocated(struct heap *heap, void *object, size_t bytes, uint32_t picks, uintptr_t site) {
-  add(heap, object, bytes, picks, site);
+  add_sample(heap, object, bytes, picks, site);
 }
 
-void profile_large_freed(void *object) { forget(object); }
+void profile_large_freed(void *object) { forget_sample(object); }
 
 /* Objects are multiples of 16 away from each other: this is the address of none. */
-static void *aside(void *object) { return (char *)object + 1; }
+static void *address_aside(void *object) { return (char *)object + 1; }
 
 bool profile_large_resizing(void *object) {
   lock_take(&profile.lock);
-  bool is_ours = samples_rename(&profile.samples, object, aside(object));
+  bool is_ours = samples_rename(&profile.samples, object, address_aside(object));
   lock_give(&profile.lock);
   return is_ours;
 }
@@ -167,8 +167,8 @@ bool profile_large_resizing(void *object) {
 void profile_large_resized(void *object, bool is_done) {
   lock_take(&profile.lock);
   if (is_done)
-    samples_remove(&profile.samples, aside(object));
+    samples_remove(&profile.samples, address_aside(object));
   else
-    samples_rename(&profile.samples, aside(object), object);
+    samples_rename(&profile.samples, address_aside(object), object);
   lock_give(&profile.lock);
 }

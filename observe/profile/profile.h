@@ -46,13 +46,13 @@ static inline bool profile_has_block(uint32_t entry) {
 /* Are there, or may there be, large samples? */
 extern _Atomic bool profile_has_large;
 
-/* A sampled block of a class, for a caller in its slow path without a lock; picks: from tally_picks. NULL when memory is
- * out. site: where the program called. */
+/* A sampled block of a class, for a caller in its slow path without a lock; picks: from tally_picks. NULL when memory
+ * is out. site: where the program called. */
 void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site);
 void profile_give(void *block, uint32_t entry);
 
-/* A large object was allocated, is about to be freed, is about to be resized: then the caller says how that went, if this
- * was a sample. One that was resized is none any more, and may be picked as if it were allocated. */
+/* A large object was allocated, is about to be freed, is about to be resized: then the caller says how that went, if
+ * this was a sample. One that was resized is none any more, and may be picked as if it were allocated. */
 void profile_large_allocated(struct heap *heap, void *object, size_t bytes, uint32_t picks, uintptr_t site);
 void profile_large_freed(void *object);
 bool profile_large_resizing(void *object);

@@ -4,7 +4,7 @@
 
 enum wire { WIRE_VARINT = 0, WIRE_LENGTH = 2 };
 
-static void put(struct proto *message, const void *bytes, size_t length) {
+static void put_bytes(struct proto *message, const void *bytes, size_t length) {
   if (length > message->capacity - message->length)
     return;
   memcpy(message->bytes + message->length, bytes, length);
@@ -12,7 +12,7 @@ static void put(struct proto *message, const void *bytes, size_t length) {
 }
 
 /* Seven bits a byte, the lowest first; the highest bit says that more follow. */
-static size_t varint(unsigned char out[PROTO_VARINT_BYTES_MAX], uint64_t value) {
+static size_t encode_varint(unsigned char out[PROTO_VARINT_BYTES_MAX], uint64_t value) {
   size_t length = 0;
   for (; value >= 0x80; value >>= 7)
     out[length++] = (unsigned char)(value | 0x80);
@@ -22,7 +22,7 @@ static size_t varint(unsigned char out[PROTO_VARINT_BYTES_MAX], uint64_t value) 
 
 static void put_varint(struct proto *message, uint64_t value) {
   unsigned char bytes[PROTO_VARINT_BYTES_MAX];
-  put(message, bytes, varint(bytes, value));
+  put_bytes(message, bytes, encode_varint(bytes, value));
 }
 
 static void put_tag(struct proto *message, unsigned field, enum wire wire) {
@@ -40,7 +40,7 @@ void proto_numbers(struct proto *message, unsigned field, const uint64_t *values
   unsigned char bytes[PROTO_VARINT_BYTES_MAX];
   size_t length = 0;
   for (size_t i = 0; i < count; i++)
-    length += varint(bytes, values[i]);
+    length += encode_varint(bytes, values[i]);
   proto_head(message, field, length);
   for (size_t i = 0; i < count; i++)
     put_varint(message, values[i]);
@@ -53,5 +53,5 @@ void proto_head(struct proto *message, unsigned field, size_t length) {
 
 void proto_message(struct proto *message, unsigned field, const struct proto *inner) {
   proto_head(message, field, inner->length);
-  put(message, inner->bytes, inner->length);
+  put_bytes(message, inner->bytes, inner->length);
 }

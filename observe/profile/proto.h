@@ -1,5 +1,5 @@
-/* proto.h: one message of protocol buffers, built in a fixed array. Who gives the array knows that the message fits; what
- * does not is left out.
+/* proto.h: one message of protocol buffers, built in a fixed array. Who gives the array knows that the message fits;
+ * what does not is left out.
  */
 #ifndef HAK_PROFILE_PROTO_H
 #define HAK_PROFILE_PROTO_H

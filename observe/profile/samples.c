@@ -146,27 +146,27 @@ static struct sample_stack *stack_of(struct samples *samples, const uintptr_t *a
 
 /* --- sums --- */
 
-static struct sample_weight sum(struct sample_weight a, struct sample_weight b) {
+static struct sample_weight weight_sum(struct sample_weight a, struct sample_weight b) {
   return (struct sample_weight){a.bytes + b.bytes, a.objects_1024 + b.objects_1024};
 }
 
-static struct sample_weight difference(struct sample_weight a, struct sample_weight b) {
+static struct sample_weight weight_difference(struct sample_weight a, struct sample_weight b) {
   return (struct sample_weight){a.bytes - b.bytes, a.objects_1024 - b.objects_1024};
 }
 
-static uint64_t growth(uint64_t from, uint64_t to) { return to > from ? to - from : 0; }
+static uint64_t growth_of(uint64_t from, uint64_t to) { return to > from ? to - from : 0; }
 
 /* A block's weight becomes another; none is 0. One event. */
-static void note(struct samples *samples, struct sample_stack *stack, struct sample_weight from,
-                 struct sample_weight to) {
-  struct sample_weight grown = {growth(from.bytes, to.bytes), growth(from.objects_1024, to.objects_1024)};
+static void note_change(struct samples *samples, struct sample_stack *stack, struct sample_weight from,
+                        struct sample_weight to) {
+  struct sample_weight grown = {growth_of(from.bytes, to.bytes), growth_of(from.objects_1024, to.objects_1024)};
   if (stack->changed <= samples->peak_event)
     stack->before = stack->live;
   stack->changed = ++samples->events;
-  stack->allocated = sum(stack->allocated, grown);
-  stack->live = difference(sum(stack->live, to), from);
-  samples->allocated = sum(samples->allocated, grown);
-  samples->live = difference(sum(samples->live, to), from);
+  stack->allocated = weight_sum(stack->allocated, grown);
+  stack->live = weight_difference(weight_sum(stack->live, to), from);
+  samples->allocated = weight_sum(samples->allocated, grown);
+  samples->live = weight_difference(weight_sum(samples->live, to), from);
   if (samples->live.bytes > samples->peak_bytes) {
     samples->peak_bytes = samples->live.bytes;
     samples->peak_event = samples->events;
@@ -238,13 +238,13 @@ bool samples_add(struct samples *samples, const void *block, const uintptr_t *st
                  struct sample_weight weight) {
   samples_remove(samples, block); /* its free was not told: it left no trace that we see */
   if (block == NULL || (is_full(samples->block_count, samples->block_capacity) && !blocks_grow(samples))) {
-    samples->dropped = sum(samples->dropped, weight);
+    samples->dropped = weight_sum(samples->dropped, weight);
     return false;
   }
   struct sample_block *place = block_of(samples, (uintptr_t)block);
   *place = (struct sample_block){(uintptr_t)block, weight, stack_of(samples, stack, depth)};
   samples->block_count++;
-  note(samples, place->stack, nothing, weight);
+  note_change(samples, place->stack, nothing, weight);
   return true;
 }
 
@@ -252,7 +252,7 @@ bool samples_remove(struct samples *samples, const void *block) {
   struct sample_block *found = block_find(samples, block);
   if (found == NULL)
     return false;
-  note(samples, found->stack, found->weight, nothing);
+  note_change(samples, found->stack, found->weight, nothing);
   block_take_out(samples, found);
   return true;
 }
@@ -264,7 +264,7 @@ bool samples_move(struct samples *samples, const void *block, const void *block_
   if (block_moved != block && samples_remove(samples, block_moved))
     found = block_find(samples, block); /* it may have moved up */
   struct sample_block moved = {(uintptr_t)block_moved, weight, found->stack};
-  note(samples, found->stack, found->weight, weight);
+  note_change(samples, found->stack, found->weight, weight);
   block_take_out(samples, found);
   *block_of(samples, moved.address) = moved; /* there is a free place: one was made */
   samples->block_count++;
@@ -346,7 +346,7 @@ bool samples_are_valid(const struct samples *samples) {
     if (block->address == 0)
       continue;
     found &= block_of(samples, block->address) == block;
-    blocks = sum(blocks, block->weight);
+    blocks = weight_sum(blocks, block->weight);
     count++;
   }
   size_t cursor = 0;
@@ -354,9 +354,9 @@ bool samples_are_valid(const struct samples *samples) {
     const uintptr_t *addresses = sample_stack_addresses(stack);
     if (stack != &samples->others)
       found &= stack_at(samples, place_of(samples, stack->hash, addresses, stack->depth)->at) == stack;
-    live = sum(live, stack->live);
-    allocated = sum(allocated, stack->allocated);
-    peak = sum(peak, samples_at_peak(samples, stack));
+    live = weight_sum(live, stack->live);
+    allocated = weight_sum(allocated, stack->allocated);
+    peak = weight_sum(peak, samples_at_peak(samples, stack));
   }
   return found && count == samples->block_count && is_same(blocks, samples->live) && is_same(live, samples->live) &&
          is_same(allocated, samples->allocated) && peak.bytes == samples->peak_bytes &&

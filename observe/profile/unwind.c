@@ -51,7 +51,7 @@ NOINLINE static bool page_joins(struct walk *walk, uintptr_t address) {
   return true;
 }
 
-static inline bool fetch(struct walk *walk, uintptr_t address, uintptr_t *word) {
+static inline bool fetch_word(struct walk *walk, uintptr_t address, uintptr_t *word) {
   if (UNLIKELY((address & (sizeof *word - 1)) != 0 || address < walk->at.stack))
     return false;
   if (UNLIKELY(address < walk->low || address >= walk->high) && !page_joins(walk, address))
@@ -99,7 +99,7 @@ static void enter_stack(struct walk *walk) {
     walk->end = UINTPTR_MAX;
 }
 
-static void begin(struct walk *walk, struct unwind_stack *known) {
+static void walk_begin(struct walk *walk, struct unwind_stack *known) {
   uintptr_t thread = os_thread_pointer();
   if (UNLIKELY(known->thread != thread))
     know_thread(known, thread);
@@ -123,7 +123,9 @@ static struct {
 
 #define ODD UINT64_C(0x9e3779b97f4a7c15)
 
-static inline uint64_t mix(uint64_t rule, uint64_t generation) { return (rule + generation * ODD) * (ODD ^ 0xff0); }
+static inline uint64_t mix_rule(uint64_t rule, uint64_t generation) {
+  return (rule + generation * ODD) * (ODD ^ 0xff0);
+}
 
 void unwind_will_be_told(void) { atomic_store_explicit(&rules.is_told, true, memory_order_relaxed); }
 
@@ -187,14 +189,14 @@ static inline struct cfi_rule rule_of(uintptr_t place) {
   struct entry *entry = &rules.entries[place * ODD >> RULES_SHIFT];
   uint64_t bits = atomic_load_explicit(&entry->rule, memory_order_relaxed);
   uint64_t mixed = atomic_load_explicit(&entry->mixed, memory_order_relaxed);
-  if (LIKELY((mixed ^ mix(bits, generation)) == place)) {
+  if (LIKELY((mixed ^ mix_rule(bits, generation)) == place)) {
     memcpy(&rule, &bits, sizeof rule);
     return rule;
   }
   rule = find_rule(place);
   memcpy(&bits, &rule, sizeof bits);
   atomic_store_explicit(&entry->rule, bits, memory_order_relaxed);
-  atomic_store_explicit(&entry->mixed, place ^ mix(bits, generation), memory_order_relaxed);
+  atomic_store_explicit(&entry->mixed, place ^ mix_rule(bits, generation), memory_order_relaxed);
   return rule;
 }
 
@@ -216,8 +218,8 @@ enum { SIGNAL_FRAME = IN_SIGNAL_FRAME(regs[29]), SIGNAL_LINK = IN_SIGNAL_FRAME(r
 NOINLINE static bool step_signal(struct walk *walk) {
   struct frame next = {.is_interrupted = true};
   uintptr_t frame = walk->at.stack;
-  if (!fetch(walk, frame + SIGNAL_PLACE, &next.place) || !fetch(walk, frame + SIGNAL_STACK, &next.stack) ||
-      !fetch(walk, frame + SIGNAL_FRAME, &next.frame) || !fetch(walk, frame + SIGNAL_LINK, &next.link))
+  if (!fetch_word(walk, frame + SIGNAL_PLACE, &next.place) || !fetch_word(walk, frame + SIGNAL_STACK, &next.stack) ||
+      !fetch_word(walk, frame + SIGNAL_FRAME, &next.frame) || !fetch_word(walk, frame + SIGNAL_LINK, &next.link))
     return false;
   walk->at = next;
   enter_stack(walk);
@@ -245,7 +247,7 @@ static inline bool find_cfa(struct walk *walk, struct cfi_rule rule, uintptr_t *
     *cfa = walk->at.frame + (uintptr_t)(rule.cfa_words * 8);
     return true;
   case CFA_STORED_FP:
-    return fetch(walk, walk->at.frame + (uintptr_t)(rule.cfa_words * 8), cfa);
+    return fetch_word(walk, walk->at.frame + (uintptr_t)(rule.cfa_words * 8), cfa);
   default:
     return false;
   }
@@ -258,7 +260,7 @@ static inline bool is_above(const struct walk *walk, uintptr_t cfa) {
   return cfa % sizeof cfa == 0 && cfa <= bound && (cfa > at->stack || (cfa == at->stack && at->is_interrupted));
 }
 
-static inline bool step(struct walk *walk) {
+static inline bool walk_step(struct walk *walk) {
   const struct frame *at = &walk->at;
   struct frame next = {.frame = at->frame};
   struct cfi_rule rule = rule_of(at->place - !at->is_interrupted);
@@ -274,11 +276,11 @@ static inline bool step(struct walk *walk) {
     return false;
   if (rule.is_in_register && at->is_interrupted)
     next.place = at->link;
-  else if (rule.is_in_register || !fetch(walk, next.stack + (uintptr_t)(rule.return_words * 8), &next.place))
+  else if (rule.is_in_register || !fetch_word(walk, next.stack + (uintptr_t)(rule.return_words * 8), &next.place))
     return false;
-  if (rule.fp == FP_FROM_CFA && !fetch(walk, next.stack + (uintptr_t)(rule.fp_words * 8), &next.frame))
+  if (rule.fp == FP_FROM_CFA && !fetch_word(walk, next.stack + (uintptr_t)(rule.fp_words * 8), &next.frame))
     return false;
-  if (UNLIKELY(rule.fp == FP_FROM_FP) && !fetch(walk, at->frame + (uintptr_t)(rule.fp_words * 8), &next.frame))
+  if (UNLIKELY(rule.fp == FP_FROM_FP) && !fetch_word(walk, at->frame + (uintptr_t)(rule.fp_words * 8), &next.frame))
     return false;
   if (UNLIKELY(rule.fp == FP_LOST))
     next.frame = 0;
@@ -305,8 +307,8 @@ NOINLINE unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned mos
   unsigned depth = 0;
   bool is_inside = true;
   forget_if_old();
-  begin(&walk, known);
-  for (unsigned steps = 0; depth < most && steps < most + OWN_FRAMES_MAX && step(&walk); steps++) {
+  walk_begin(&walk, known);
+  for (unsigned steps = 0; depth < most && steps < most + OWN_FRAMES_MAX && walk_step(&walk); steps++) {
     uintptr_t address = walk.at.place + walk.at.is_interrupted;
     if (is_inside && (site ? address != site : os_module_is_own_library(address)))
       continue;

@@ -149,8 +149,8 @@ static void metric_name(struct text *text, const char *family, const struct stat
   text_count(text, field->kind == STATS_COUNTER ? "_total{pid=\"" : "{pid=\"", pid);
 }
 
-static void metrics(struct text *text, const struct stats_field *fields, size_t count, const void *stats,
-                    uint64_t pid) {
+static void write_metrics(struct text *text, const struct stats_field *fields, size_t count, const void *stats,
+                          uint64_t pid) {
   for (size_t i = 0; i < count; i++) {
     metric_head(text, "", &fields[i]);
     metric_name(text, "", &fields[i], pid);
@@ -179,8 +179,8 @@ static void format_openmetrics(struct text *text, const struct stats_snapshot *s
   text_string(text, "\",version=\"");
   text_string(text, snapshot->version);
   text_string(text, "\"} 1\n");
-  metrics(text, stats_process_fields, stats_process_field_count, &snapshot->process, snapshot->pid);
-  metrics(text, stats_fields, stats_field_count, &snapshot->stats, snapshot->pid);
+  write_metrics(text, stats_process_fields, stats_process_field_count, &snapshot->process, snapshot->pid);
+  write_metrics(text, stats_fields, stats_field_count, &snapshot->stats, snapshot->pid);
   class_metrics(text, snapshot);
   text_string(text, "# EOF\n");
 }

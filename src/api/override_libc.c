@@ -125,19 +125,19 @@ EXPORT struct mallinfo2 mallinfo2(void) {
   };
 }
 
-static int clamp(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
+static int int_clamp(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
 
 /* The old form with int fields: what does not fit reads as INT_MAX. */
 EXPORT struct mallinfo mallinfo(void) {
   struct mallinfo2 m = mallinfo2();
   return (struct mallinfo){
-      .arena = clamp(m.arena),
-      .hblks = clamp(m.hblks),
-      .hblkhd = clamp(m.hblkhd),
-      .fsmblks = clamp(m.fsmblks),
-      .uordblks = clamp(m.uordblks),
-      .fordblks = clamp(m.fordblks),
-      .keepcost = clamp(m.keepcost),
+      .arena = int_clamp(m.arena),
+      .hblks = int_clamp(m.hblks),
+      .hblkhd = int_clamp(m.hblkhd),
+      .fsmblks = int_clamp(m.fsmblks),
+      .uordblks = int_clamp(m.uordblks),
+      .fordblks = int_clamp(m.fordblks),
+      .keepcost = int_clamp(m.keepcost),
   };
 }
 #endif

@@ -48,7 +48,7 @@ static bool is_filter_by_seccomp(long operation, long flags, long filter) {
 }
 
 /* True if it is the first. */
-static bool prepare(void) {
+static bool filter_prepare(void) {
   int kept = errno;
   usage_look_ahead();
   background_stop_for_good();
@@ -57,7 +57,7 @@ static bool prepare(void) {
   return is_first;
 }
 
-static void unprepare(void) {
+static void filter_withdraw(void) {
   os_filter_refused();
   background_resume();
 }
@@ -76,20 +76,20 @@ int control_call(int what, ...) {
     find_next();
     next = atomic_load_explicit(&next_prctl, memory_order_relaxed);
   }
-  bool is_first = UNLIKELY(is_filter_by_prctl(what, a[0], a[1])) && prepare();
+  bool is_first = UNLIKELY(is_filter_by_prctl(what, a[0], a[1])) && filter_prepare();
   int result = next(what, a[0], a[1], a[2], a[3]);
   if (UNLIKELY(is_first && result != 0))
-    unprepare();
+    filter_withdraw();
   return result;
 }
 
 static syscall_function *system_call_of_next(void) { return atomic_load_explicit(&next_syscall, memory_order_relaxed); }
 
 COLD static NOINLINE long filter_by_syscall(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
-  bool is_first = prepare();
+  bool is_first = filter_prepare();
   long result = system_call_of_next()(number, a, b, c, d, e SIXTH_ARGUMENT);
   if (is_first && result < 0)
-    unprepare();
+    filter_withdraw();
   return result;
 }
 

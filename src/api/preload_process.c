@@ -29,7 +29,7 @@ __attribute__((constructor)) static void find_next(void) {
   }
 }
 
-static void *next(enum next which) {
+static void *next_function(enum next which) {
   if (UNLIKELY(atomic_load_explicit(&functions[which], memory_order_relaxed) == NULL))
     find_next();
   return atomic_load_explicit(&functions[which], memory_order_relaxed);
@@ -41,17 +41,17 @@ EXPORT int unshare(int flags) {
   if (flags &
       (CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND)) /* the others work with any number of threads */
     background_stop();
-  return ((int (*)(int))next(NEXT_UNSHARE))(flags);
+  return ((int (*)(int))next_function(NEXT_UNSHARE))(flags);
 }
 
 EXPORT int setns(int fd, int kind) {
   background_stop();
-  return ((int (*)(int, int))next(NEXT_SETNS))(fd, kind);
+  return ((int (*)(int, int))next_function(NEXT_SETNS))(fd, kind);
 }
 
 EXPORT int _Fork(void) {
   background_stop();
-  return ((int (*)(void))next(NEXT__FORK))();
+  return ((int (*)(void))next_function(NEXT__FORK))();
 }
 
 #define FORKING_MAX 16u
@@ -71,7 +71,7 @@ static unsigned forking_place(uintptr_t thread) {
 }
 
 EXPORT int fork(void) {
-  int (*libc_fork)(void) = next(NEXT_FORK), (*libc__Fork)(void) = next(NEXT__FORK);
+  int (*libc_fork)(void) = next_function(NEXT_FORK), (*libc__Fork)(void) = next_function(NEXT__FORK);
   uintptr_t thread = (uintptr_t)&hak_thread, nobody = 0; /* a system call might meet a filter */
   unsigned place = forking_place(thread);
   if (place < FORKING_MAX && atomic_load_explicit(&forking[place], memory_order_relaxed) == thread)
@@ -94,5 +94,5 @@ int hak_clone(int (*run)(void *), void *stack, int flags, void *argument, void *
               void *child_id) {
   if ((flags & CLONE_VM) == 0)
     background_stop();
-  return ((clone_function *)next(NEXT_CLONE))(run, stack, flags, argument, parent_id, storage, child_id);
+  return ((clone_function *)next_function(NEXT_CLONE))(run, stack, flags, argument, parent_id, storage, child_id);
 }

@@ -43,7 +43,7 @@ static struct os_file report_file;
 #define VALUE_BYTES_MAX 100 /* of a value that is shown */
 
 /* One line: the variable, its value, what is allowed or done instead. */
-static void complain(const char *assignment, size_t name_length, enum option_error error) {
+static void report_bad_option(const char *assignment, size_t name_length, enum option_error error) {
   char bytes[VALUE_BYTES_MAX + 400], value[VALUE_BYTES_MAX], name[64];
   struct text text = TEXT_IN(bytes), shown = TEXT_IN(value), name_text = TEXT_IN(name);
   name_text.capacity = min_size(name_length + 1, sizeof name);
@@ -87,11 +87,11 @@ static void options_read(void) {
       reserved = assignment; /* which profile is used is known at the end */
       reserved_length = name_length;
     } else if (error != OPTION_OK) {
-      complain(assignment, name_length, error);
+      report_bad_option(assignment, name_length, error);
     }
   }
   if (reserved != NULL)
-    complain(reserved, reserved_length, OPTION_RESERVED);
+    report_bad_option(reserved, reserved_length, OPTION_RESERVED);
 }
 
 static char report_pattern[OPTION_TEXT_BYTES]; /* of the file's path; "": no file is wanted */
@@ -183,7 +183,7 @@ static void after_fork_in_child(void) {
   owner_step_end();
 }
 
-static void prewarm(void) {
+static void prewarm_bins(void) {
   if (option_value(OPTION_PREWARM) != PREWARM_ON || !slow_path_begin())
     return;
   if (heap_current() != NULL || heap_attach() != NULL)
@@ -229,7 +229,7 @@ __attribute__((constructor(101))) void hak_start(void) {
   usage_limits_apply();
   tally_apply();
   background_prepare(relays);
-  prewarm();
+  prewarm_bins();
   policy_read();
   heap_profile_begin();
   live_begin();

@@ -144,7 +144,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
 };
 /* clang-format on */
 
-/* Where the options that are texts hold them. */
+/* The values of options that are texts. */
 static char policy_file[OPTION_TEXT_BYTES], stats_file[OPTION_TEXT_BYTES];
 static char heap_profile_file[OPTION_TEXT_BYTES];
 static char *const texts[OPTION_COUNT] = {
@@ -169,7 +169,7 @@ const struct option_alias option_aliases[] = {
 };
 const size_t option_alias_count = sizeof option_aliases / sizeof option_aliases[0];
 
-/* Who set a value; the stronger stays. */
+/* The source of a value; a stronger source wins. */
 enum rank { RANK_ALIAS = 1, RANK_ENVIRONMENT, RANK_CALL };
 #define RANK_BITS 2
 #define RANKS ((1L << RANK_BITS) - 1)
@@ -200,13 +200,13 @@ static void value_store(enum option option, long value, enum rank rank) {
                                                 memory_order_relaxed, memory_order_relaxed));
 }
 
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+static char to_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
-/* Equal but for the case of A to Z. */
+/* Compares two words and ignores the case of A to Z. */
 static bool same_word(const char *a, const char *b) {
-  while (*a && lower(*a) == lower(*b))
+  while (*a && to_lower(*a) == to_lower(*b))
     a++, b++;
-  return lower(*a) == lower(*b);
+  return to_lower(*a) == to_lower(*b);
 }
 
 enum answer { ANSWER_NO, ANSWER_YES, ANSWER_NONE };
@@ -319,7 +319,7 @@ enum option_error option_set(enum option option, const char *value) {
   return OPTION_OK;
 }
 
-static void allowed(enum option option, struct text *text) {
+static void write_allowed(enum option option, struct text *text) {
   const struct option_row *row = &option_rows[option];
   for (unsigned i = 0; i < OPTION_CHOICES_MAX && row->choices[i]; i++) {
     text_string(text, i ? ", " : "");
@@ -339,13 +339,13 @@ static void allowed(enum option option, struct text *text) {
 void option_allowed(const char *environment, size_t name_length, struct text *text) {
   for (unsigned i = 0; i < OPTION_COUNT; i++)
     if (is_name(option_rows[i].environment, environment, name_length))
-      allowed((enum option)i, text);
+      write_allowed((enum option)i, text);
   for (unsigned i = 0; i < option_alias_count; i++)
     if (is_name(option_aliases[i].environment, environment, name_length)) {
       if (option_aliases[i].value_if_yes)
         text_string(text, "off, on");
       else
-        allowed(option_aliases[i].option, text);
+        write_allowed(option_aliases[i].option, text);
     }
 }
 

@@ -1,8 +1,8 @@
-/* options.h: the one table of options, and the profiles that give them their values.
+/* options.h: the only table of options, and the presets (HAKMEM_PROFILE) that give them their defaults.
  *
- * An option is a number; one that is not set has the value in the profile's column. Values may be read and set by
- * several threads at a time. A few are texts, which are set at start only; their number is the text's length.
- * Nothing here makes system calls: api/start.c reads the environment.
+ * An option is a number. An option that is not set has the value of the preset's column. Several threads may read and
+ * set values at once. A few options are texts, which are set at start only; their number is the text's length.
+ * No function makes system calls: api/start.c reads the environment.
  */
 #ifndef HAK_BASE_OPTIONS_H
 #define HAK_BASE_OPTIONS_H
@@ -60,18 +60,18 @@ enum option_time { OPTION_ANY_TIME, OPTION_AT_START }; /* when it may be set */
 struct option_row {
   const char *name;        /* as hak_option_set takes it */
   const char *environment; /* HAKMEM_... */
-  const char *unit;        /* "" for choices; what kind of text a text is */
+  const char *unit;        /* "" for choices; for a text, its kind */
   long profile[PROFILE_COUNT];
   long minimum, maximum;
   const char *choices[OPTION_CHOICES_MAX]; /* words for the values 0, 1, ...; empty for plain numbers */
   const char *sentence;
   enum option_time time;
-  const char *change; /* what a change does to what is held, or why there is none */
+  const char *change; /* the effect of a change on memory that is held, or why no change is possible */
 };
 
 extern const struct option_row option_rows[OPTION_COUNT];
 
-/* Another word for a value of an option. */
+/* An alternative word for a value of an option. */
 #define OPTION_WORD_RESERVED (-1L)
 struct option_word {
   enum option option;
@@ -81,7 +81,7 @@ struct option_word {
 extern const struct option_word option_words[];
 extern const size_t option_word_count;
 
-/* Another environment name of an option. */
+/* An alternative environment name of an option. */
 struct option_alias {
   const char *environment;
   enum option option;
@@ -90,30 +90,31 @@ struct option_alias {
 extern const struct option_alias option_aliases[];
 extern const size_t option_alias_count;
 
-/* Value in force. Two loads; it may differ from call to call. */
+/* Returns the value in force. Costs two loads. Another thread may change it between two calls. */
 long option_value(enum option option);
-/* True if it was set, and not left to the profile. */
+/* Returns true if the option was set, false if it has the preset's value. */
 bool option_is_set(enum option option);
-/* The text in force of an option that is one, "" if there is none; NULL of one that is a number. */
+/* Returns the text of an option that is a text ("" if it is not set); NULL for an option that is a number. */
 const char *option_string(enum option option);
 
 enum option_error { OPTION_OK, OPTION_UNKNOWN, OPTION_BAD, OPTION_RESERVED, OPTION_FIXED };
 
 struct text;
 
-/* Sets the option whose environment name, or alias, is the first name_length bytes of `environment`. A value by an
- * alias gives way to one by the option's own name, and both to one by option_set, whichever comes first. */
+/* Sets the option whose environment name, or alias, is the first name_length bytes of `environment`. The option's own
+ * name beats an alias, and option_set beats both, in any order of calls. */
 enum option_error options_parse(const char *environment, size_t name_length, const char *value);
 
-/* The option of that name or environment name. */
+/* Finds the option of a name or environment name. */
 bool option_find(const char *name, enum option *out);
-/* Sets an option while the program runs; value NULL: leaves it to the profile again. */
+/* Sets an option while the program runs. value NULL returns it to the preset's value. */
 enum option_error option_set(enum option option, const char *value);
 
-/* What the variable takes: "dontneed, free, off", "0 to 1024 MiB", "a path". */
+/* Writes the values that a variable takes: "dontneed, free, off", "0 to 1024 MiB", "a shorter path". */
 void option_allowed(const char *environment, size_t name_length, struct text *text);
 
-/* A value as text that option_set takes; of an option that is a text, the one in force or, for 0, none. */
+/* Writes a value as text that option_set takes. For an option that is a text it writes the text in force, or nothing if
+ * value is 0. */
 void option_text(enum option option, long value, struct text *text);
 
 #endif

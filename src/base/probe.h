@@ -1,7 +1,8 @@
-/* probe.h: places that a tracer (bpftrace, perf, SystemTap) can attach to while the program runs. docs/probes.md lists them.
+/* probe.h: places that a tracer (bpftrace, perf, SystemTap) can attach to while the program runs. docs/probes.md lists
+ * them.
  *
- * A probe that nobody is attached to costs one `nop` and the computing of its arguments, so it stands in slow paths only,
- * and its arguments are values that are there anyway. Where the system has no sys/sdt.h there are no probes.
+ * A probe without a tracer costs one `nop` and the computation of its arguments. So probes stand in slow paths only,
+ * and their arguments are values that exist anyway. A build without sys/sdt.h has no probes.
  */
 #ifndef HAK_BASE_PROBE_H
 #define HAK_BASE_PROBE_H

@@ -1,7 +1,7 @@
 #include "base/size_class.h"
 
-/* Order of a class's slab: one unit up to 2 KiB, then longer, so that a slab holds at least 8 blocks
- * and its tail stays below an eighth. */
+/* Order of a class's slab: one unit for blocks up to 2 KiB, more for larger ones. A slab holds at least 8 blocks, and
+ * its unused tail is below an eighth. */
 #define ORDER(bytes) ((bytes) <= 2048 ? 0 : (bytes) <= 8192 ? 2 : (bytes) <= 32768 ? 3 : 5)
 
 #define CLASS(size)                                                                                                    \
@@ -29,7 +29,7 @@ unsigned class_aligned(size_t size, size_t alignment) {
   size_t rounded = round_up(max_size(size, 1), alignment);
   while (rounded <= HAK_SMALL_MAX) {
     unsigned cls = hak_class_of(rounded);
-    if (class_bytes(cls) % alignment == 0) /* the slab is longer than a block, so it is aligned enough */
+    if (class_bytes(cls) % alignment == 0) /* a slab is longer than its blocks, and aligned to its length */
       return cls;
     rounded = round_up(class_bytes(cls) + 1, alignment);
   }

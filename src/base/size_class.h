@@ -1,8 +1,8 @@
-/* size_class.h: the one table of size classes.
+/* size_class.h: the only table of size classes.
  *
  * A slab of class c is `1 << order` units long, aligned to its length inside its superslab, and cut
- * into blocks from offset 0; so a class whose size is a multiple of an alignment up to the slab's
- * length serves that alignment.
+ * into blocks from offset 0. So a class serves an alignment up to the slab's length if its size is a
+ * multiple of the alignment.
  *   C1  bytes is a multiple of BLOCK_ALIGNMENT and grows with c
  *   C2  offset / bytes == offset * reciprocal >> RECIPROCAL_SHIFT for every offset inside a slab
  * The table is a constant: valid before any constructor.
@@ -29,7 +29,7 @@ extern const struct size_class size_classes[HAK_CLASS_COUNT];
 static inline size_t class_bytes(unsigned cls) { return size_classes[cls].bytes; }
 static inline size_t class_slab_bytes(unsigned cls) { return UNIT_BYTES << size_classes[cls].order; }
 
-/* Smallest class that holds `size` bytes at multiples of `alignment`, 0 if no class does. */
+/* Returns the smallest class that holds `size` bytes at multiples of `alignment`, 0 if no class does. */
 unsigned class_aligned(size_t size, size_t alignment);
 
 #endif

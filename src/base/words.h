@@ -1,4 +1,4 @@
-/* words.h: sizes of the address space and small arithmetic that every layer shares. */
+/* words.h: the sizes of address space and the small arithmetic that all layers share. */
 #ifndef HAK_BASE_WORDS_H
 #define HAK_BASE_WORDS_H
 
@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Unit: the grain of the page map. Superslab: the grain in which units are reserved and committed;
- * one huge page on x86-64 and on aarch64 with 4 KiB pages. Leaf: what one page-map leaf covers. */
+/* A unit is the granule of the page map. A superslab is 32 units, the granule in which units are taken from arenas, and
+ * one huge page on x86-64 and on aarch64 with 4 KiB pages. A leaf is the range that one page-map leaf covers. */
 #define UNIT_BYTES ((size_t)1 << HAK_UNIT_SHIFT)
 #define SUPERSLAB_SHIFT 21
 #define SUPERSLAB_BYTES ((size_t)1 << SUPERSLAB_SHIFT)
@@ -46,7 +46,7 @@ static inline uintptr_t round_down(uintptr_t value, size_t power_of_two) {
   return value & ~(uintptr_t)(power_of_two - 1);
 }
 static inline bool is_power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
-/* a - b, 0 if b is more. Both are read once: they may be figures that other threads change. */
+/* Returns a - b, or 0 if b is larger. Both are read once, because other threads may change them. */
 static inline size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
 static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }

@@ -11,14 +11,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE_BYTES 2048  /* longer lines are passed over: those of mounts of many layers */
+#define LINE_BYTES 2048  /* longer lines are skipped: mounts of many layers have such */
 #define GROUP_BYTES 1024 /* the name of a group, with those of all above it */
 #define PATH_BYTES 2048
 #define VALUE_BYTES 32
 /* v1 says "no limit" as the largest multiple of its page. */
 #define LIMIT_BYTES_MAX ((size_t)1 << 62)
 
-/* Files: by system call, since open, read, close and poll are cancellation points. */
+/* Files are read by system calls, because open, read, close and poll of the C library are cancellation points. */
 
 static int file_open(const char *path, int flags) {
   long fd;
@@ -42,11 +42,11 @@ static size_t file_read(int fd, char *bytes, size_t length) {
 struct lines {
   int fd;
   size_t begin, end; /* of what is in bytes and not yet taken */
-  bool passing_over; /* the beginning of this line did not fit */
+  bool passing_over; /* the rest of a line that is too long is skipped */
   char bytes[LINE_BYTES];
 };
 
-/* The next line, terminated, valid until the next call; NULL behind the last. */
+/* Returns the next line, terminated and valid until the next call; NULL after the last. */
 static char *lines_next(struct lines *in) {
   for (;;) {
     char *line = in->bytes + in->begin;
@@ -116,19 +116,19 @@ static bool lines_open(struct lines *in, int fd) {
   return fd >= 0;
 }
 
-/* The number at the start of text, SIZE_MAX if it is too large; *rest is what follows. False without digits. */
+/* Parses the number at the start of text; SIZE_MAX if it is too large. *rest points behind it. False without digits. */
 static bool number_parse(const char *text, size_t *number, const char **rest) {
   size_t value = 0;
   const char *c = text;
   for (; *c >= '0' && *c <= '9'; c++)
     if (__builtin_mul_overflow(value, (size_t)10, &value) || __builtin_add_overflow(value, (size_t)(*c - '0'), &value))
-      value = SIZE_MAX; /* and stays it */
+      value = SIZE_MAX; /* too large: further digits do not change it */
   *number = value;
   *rest = c;
   return c > text;
 }
 
-/* A limit's file: a number of bytes and a newline. Anything else, "max" and "-1" included, is no limit. */
+/* Reads a limit's file: a number of bytes and a newline. Anything else, "max" and "-1" included, means no limit. */
 static size_t limit_read(struct path *folder, const char *name) {
   char text[VALUE_BYTES];
   size_t length = 0, limit = 0;
@@ -157,17 +157,15 @@ static bool list_has(const char *list, const char *word) {
   }
 }
 
-/* Hierarchies: the one of v2, and the one of v1 that has the memory controller. Both can exist; then one
- * of them has no limits. */
+/* The hierarchy of v2, and the one of v1 that has the memory controller. If both exist, only one of them has limits. */
 enum hierarchy { HIERARCHY_V1, HIERARCHY_V2, HIERARCHIES };
 
-/* Where this process is in each, seen from the root of its cgroup namespace; "" if it is not there. */
+/* The group of this process in each hierarchy, as seen from the root of its cgroup namespace; "" if it has none. */
 struct groups {
   char name[HIERARCHIES][GROUP_BYTES];
 };
 
-/* Lines of /proc/self/cgroup: "4:cpu,memory:/a/group", "0::/a/group". A name has no newline and is not
- * escaped. */
+/* Reads /proc/self/cgroup: "4:cpu,memory:/a/group", "0::/a/group". A name has no newline and is not escaped. */
 static void groups_read(struct groups *groups, struct lines *in) {
   for (char *line; (line = lines_next(in)) != NULL;) {
     char *controllers = strchr(line, ':');
@@ -184,24 +182,24 @@ static void groups_read(struct groups *groups, struct lines *in) {
   }
 }
 
-/* A group's folder, and how much of its path is the mount: groups above that cannot be seen. */
+/* A group's folder, and the length of the mount in its path. Groups above the mount are not visible. */
 struct folder {
   enum hierarchy hierarchy;
   size_t mount_length;
   struct path path;
 };
 
-/* Does name begin with a step to a group above the root of the cgroup namespace? */
+/* Tells whether name begins with a step above the root of the cgroup namespace. */
 static bool is_outside(const char *name) { return strncmp(name, "/..", 3) == 0 && (name[3] == 0 || name[3] == '/'); }
 
-/* The folder of `group` in a mount that shows the groups from mount_root down. False if it is not in there. */
+/* Finds the folder of `group` in a mount that shows the groups from mount_root down. False if it is not there. */
 static bool folder_find(struct folder *folder, const char *root, const char *mount_point, const char *mount_root,
                         const char *group) {
   size_t length = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
   const char *below = group + length;
   if (strncmp(group, mount_root, length) != 0 || (*below != 0 && *below != '/')) {
-    /* A mount from outside of our cgroup namespace starts above us, under names we are not told; what it
-     * shows first holds for us too. */
+    /* A mount from outside our cgroup namespace starts at a group above ours, whose name we cannot see. Its top
+         * folder holds for us too. */
     if (!is_outside(mount_root) || is_outside(group))
       return false;
     below = "";
@@ -215,7 +213,7 @@ static bool folder_find(struct folder *folder, const char *root, const char *mou
   return strcmp(below, "/") == 0 || path_append(&folder->path, below);
 }
 
-/* Goes one group up; false at the top of what can be seen. */
+/* Goes one group up; false at the top of the visible groups. */
 static bool folder_up(struct folder *folder) {
   struct path *path = &folder->path;
   if (path->length <= folder->mount_length)
@@ -239,7 +237,7 @@ static char *field_next(char **text) {
 static bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
 /* Spaces and the like are written as \040. */
-static void unescape(char *text) {
+static void unescape_path(char *text) {
   char *out = text;
   for (; *text; text++) {
     if (text[0] == '\\' && is_octal(text[1]) && is_octal(text[2]) && is_octal(text[3])) {
@@ -275,14 +273,14 @@ static bool mount_parse(char *line, struct mount *mount) {
     mount->hierarchy = HIERARCHY_V1;
   else
     return false;
-  unescape(root);
-  unescape(point);
+  unescape_path(root);
+  unescape_path(point);
   mount->root = root;
   mount->point = point;
   return root[0] == '/' && point[0] == '/';
 }
 
-/* What a search needs, about 6 KiB. */
+/* The buffers of a search, about 6 KiB. */
 struct search {
   struct groups groups;
   struct folder folder;
@@ -291,7 +289,7 @@ struct search {
   void *argument;
 };
 
-/* True if visit says that the search is over. */
+/* Returns true if visit ended the search. */
 static bool mount_visit(struct search *search, const char *root, const struct mount *mount) {
   const char *group = search->groups.name[mount->hierarchy];
   search->folder.hierarchy = mount->hierarchy;
@@ -299,8 +297,8 @@ static bool mount_visit(struct search *search, const char *root, const struct mo
          search->visit(&search->folder, search->argument);
 }
 
-/* Calls visit for the group's folder in each mount that shows it, until it returns true. A mount may be
- * hidden by another one, so that a folder is not there. */
+/* Calls visit for the group's folder in each mount that shows it, until visit returns true. Another mount may hide a
+ * mount; then the folder does not exist. */
 static void folders_visit(const char *root, bool (*visit)(struct folder *, void *), void *argument) {
   static const struct mount usual[] = {{HIERARCHY_V2, "/", "/sys/fs/cgroup"},
                                        {HIERARCHY_V1, "/", "/sys/fs/cgroup/memory"}};
@@ -346,7 +344,7 @@ static bool limits_visit(struct folder *folder, void *argument) {
   return false;
 }
 
-/* All swap of the machine, in bytes; 0 if it is not known. */
+/* Returns all swap of the machine, in bytes; 0 if it is not known. */
 static size_t swap_total_read(const char *root) {
   static const char key[] = "SwapTotal:";
   struct lines in;
@@ -381,8 +379,8 @@ void os_memory_limits_read_under(const char *root, struct os_memory_limits *out)
 
 void os_memory_limits_read(struct os_memory_limits *out) { os_memory_limits_read_under("", out); }
 
-/* Arms a pressure file: microseconds of waiting in a window of microseconds. Without privileges, the kernel
- * wants windows of whole two seconds. Takes fd over. */
+/* Arms a pressure file with a trigger: microseconds of stall in a window of microseconds. An unprivileged process must
+ * use windows of two seconds. Takes ownership of fd. */
 static int pressure_arm(int fd) {
   static const char *const triggers[] = {"some 150000 1000000", "some 300000 2000000"};
   if (fd < 0)
@@ -441,6 +439,6 @@ enum os_wait os_pressure_poll(int fd, uint64_t timeout_ms) {
   errno = kept;
   if (ready == 0)
     return OS_WAIT_TIMEOUT;
-  /* A dead trigger reports POLLPRI too. */
+  /* A dead trigger reports POLLPRI too, together with an error. */
   return ready == 1 && watched.revents == POLLPRI ? OS_WAIT_PRESSURE : OS_WAIT_GONE;
 }

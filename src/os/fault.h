@@ -1,8 +1,8 @@
-/* fault.h: what happens when something that must hold does not.
+/* fault.h: the end of a process whose memory is corrupt.
  *
- * fault_*    a bug of the program that uses us, seen in every build: one fixed sentence on stderr,
- *            then abort(). docs/misuse.md says which bug is seen when.
- * hak_assert a bug of ours, check builds only.
+ * fault_*    A bug of the program that uses hakmem. Every build reports it: one fixed sentence on stderr, then abort().
+ *            docs/misuse.md says which bug is noticed when.
+ * hak_assert A bug of hakmem. Check builds report it.
  */
 #ifndef HAK_OS_FAULT_H
 #define HAK_OS_FAULT_H

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-/* The C library's: false once there was a second thread. Not in all of them. */
+/* Variable of the C library: false once there was a second thread. Not every C library has it. */
 extern char __libc_single_threaded __attribute__((weak));
 
 enum inherited { NOT_ASKED, INHERITED_NONE, INHERITED };
@@ -18,8 +18,9 @@ static _Atomic bool own;
 
 static bool has_own(void) { return atomic_load_explicit(&own, memory_order_seq_cst); }
 
-/* "Seccomp:\t2" in the status file: the mode. A file that cannot be read tells of no filter: calls that fail do no harm. */
-static enum inherited look(void) {
+/* Reads the mode from "Seccomp:\t2" in the status file. An unreadable file counts as no filter: failing calls do no
+ * harm. */
+static enum inherited read_inherited(void) {
   static const char key[] = "\nSeccomp:\t";
   char text[4096];
   int kept = errno;
@@ -36,7 +37,7 @@ static enum inherited look(void) {
 static bool has_inherited(void) {
   int known = atomic_load_explicit(&inherited, memory_order_relaxed);
   if (known == NOT_ASKED) {
-    known = look();
+    known = read_inherited();
     atomic_store_explicit(&inherited, known, memory_order_relaxed);
   }
   return known == INHERITED;
@@ -48,7 +49,7 @@ bool os_may_start_thread(void) {
   return os_may_call() || (!has_own() && &__libc_single_threaded != NULL && !__libc_single_threaded);
 }
 
-/* What is asked for later, and then known. */
+/* Reads ahead what later calls ask for; they then use the stored values. */
 static void ask_ahead(void) {
   struct lifeline line;
   os_memory_limit();

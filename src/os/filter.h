@@ -1,17 +1,17 @@
-/* filter.h: seccomp filters, which may end the process for a system call.
+/* filter.h: seccomp filters, which may kill the process for a system call.
  *
- * What asks for memory (mmap, munmap, mremap, mprotect, madvise) and futex are made under any filter. Before any other
- * call that the program did not ask for, one of these questions:
+ * hakmem calls mmap, munmap, mremap, mprotect, madvise and futex under any filter. Before every other call that the
+ * program did not ask for, it asks one of these functions:
  *
  *                                  no filter   there at the start   the program's own
  *   os_may_read_files              yes         yes                  no
  *   os_may_call                    yes         no                   no
  *   os_may_start_thread            yes         once it has others   no
  *
- * A filter that was there when the program was started lets files be opened, read and closed: the loader does that. It is
- * looked for in /proc/self/status, once, with the first question but that for files. A filter that the program installs
- * itself cannot be asked for, as any call may be the one that it kills for; os_filter_comes must be called before
- * (api/preload_filter.c).
+ * A filter that was there at program start allows files to be opened, read and closed, because the loader does that.
+ * The first question other than os_may_read_files looks for it in /proc/self/status, once. A filter that the program
+ * installs itself cannot be queried: the query may be the call that it kills for. So os_filter_comes must be called
+ * before its installation (api/preload_filter.c).
  */
 #ifndef HAK_OS_FILTER_H
 #define HAK_OS_FILTER_H
@@ -22,9 +22,9 @@ bool os_may_read_files(void);
 bool os_may_call(void);
 bool os_may_start_thread(void);
 
-/* The program is about to install a filter. False: it has done so before. */
+/* Call before the program installs a filter. False: it has installed one before. */
 bool os_filter_comes(void);
-/* It was refused. */
+/* Call if the kernel refused the filter. */
 void os_filter_refused(void);
 
 #endif

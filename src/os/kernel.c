@@ -6,7 +6,7 @@
 #define ERRNO_MAX 4095
 
 #if defined(__x86_64__)
-static inline long enter(long number, const long *a) {
+static inline long enter_kernel(long number, const long *a) {
   long result;
   register long r10 __asm__("r10") = a[3];
   register long r8 __asm__("r8") = a[4];
@@ -18,7 +18,7 @@ static inline long enter(long number, const long *a) {
   return result;
 }
 #elif defined(__aarch64__)
-static inline long enter(long number, const long *a) {
+static inline long enter_kernel(long number, const long *a) {
   register long x8 __asm__("x8") = number;
   register long x0 __asm__("x0") = a[0];
   register long x1 __asm__("x1") = a[1];
@@ -31,8 +31,7 @@ static inline long enter(long number, const long *a) {
 }
 #endif
 
-/* Arguments that were not given are passed on as whatever is there: the kernel does not look at them, and AddressSanitizer
- * is not to. */
+/* Missing arguments are passed on with whatever value is there. The kernel ignores them; AddressSanitizer must too. */
 __attribute__((no_sanitize("address"))) long os_kernel(long number, ...) {
   long arguments[6];
   va_list list;
@@ -40,7 +39,7 @@ __attribute__((no_sanitize("address"))) long os_kernel(long number, ...) {
   for (unsigned i = 0; i < sizeof arguments / sizeof *arguments; i++)
     arguments[i] = va_arg(list, long);
   va_end(list);
-  long result = enter(number, arguments);
+  long result = enter_kernel(number, arguments);
   if (result >= 0 || result < -ERRNO_MAX)
     return result;
   errno = (int)-result;

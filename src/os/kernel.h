@@ -1,5 +1,6 @@
-/* kernel.h: system calls that no library in between sees: neither another preloaded one, which may have ended already when
- * the process ends, nor our own wrapper of syscall. No cancellation points. For the files of this folder only.
+/* kernel.h: system calls that bypass all libraries. Another preloaded library may have ended already when the process
+ * ends; our own wrapper of syscall must not see them. They are no cancellation points. Only files of this folder may
+ * include this header.
  */
 #ifndef HAK_OS_KERNEL_H
 #define HAK_OS_KERNEL_H

@@ -1,6 +1,8 @@
-/* lock.h: a mutex of one word. Spins a little, then sleeps on a futex. Zero is unlocked.
- * Sequentially consistent, so that "push, then try" and "give, then look" cannot miss each other
- * (heap/envelope.c). Word: 0 free, 1 held, 2 held and somebody may sleep (Drepper, "Futexes Are Tricky", mutex 3). */
+/* lock.h: a mutex of one word. It spins a little, then sleeps on a futex. A zero word is unlocked.
+ *
+ * All accesses are sequentially consistent. So of two threads, one that pushes and then tries the lock, and one that
+ * gives the lock and then looks, at least one sees the other (heap/envelope.c). Values: 0 free, 1 held, 2 held and a
+ * thread may sleep (Drepper, "Futexes Are Tricky", mutex 3). */
 #ifndef HAK_OS_LOCK_H
 #define HAK_OS_LOCK_H
 
@@ -26,7 +28,7 @@ static inline void lock_give(struct lock *lock) {
   if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_seq_cst) == 2))
     lock_wake(lock);
 }
-/* In the child of a fork, where the holder is gone. */
+/* Unlocks it in the child of a fork, where the holder does not exist. */
 static inline void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
 
 #endif

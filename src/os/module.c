@@ -11,7 +11,7 @@
 
 #define NOTE_NAME "GNU"
 
-/* The linker's, of the module this code is in. */
+/* Set by the linker: the ELF header of the module that contains this code. */
 extern const char __ehdr_start[] __attribute__((weak, visibility("hidden")));
 extern const char _end[] __attribute__((weak, visibility("hidden")));
 
@@ -23,7 +23,7 @@ struct image {
 #if defined(__GLIBC__) && defined(DLFO_STRUCT_HAS_EH_DBASE)
 #pragma weak _dl_find_object /* it may run on a C library that has none */
 
-/* Of a program that lies in pieces the loader tells the one with the address. */
+/* If a program lies in several pieces, the loader returns only the piece with the address. */
 static struct image whole_program(uintptr_t moved, struct image piece) {
   const ElfW(Phdr) *segments = (const void *)getauxval(AT_PHDR);
   uintptr_t low = UINTPTR_MAX, high = 0;
@@ -207,7 +207,7 @@ bool os_module_is_own_library(uintptr_t address) {
 
 /* --- the C library --- */
 
-#define LIBRARIES_MAX 8u /* libc, ld.so, and in older systems libpthread and libdl */
+#define LIBRARIES_MAX 8u /* libc, ld.so; on older systems libpthread and libdl too */
 
 static struct {
   struct {

@@ -1,5 +1,4 @@
-/* module.h: which program or library an address lies in, in words that outlive the process: load addresses change from
- * run to run, build-ids and offsets do not.
+/* module.h: names an address by its module's build-id and an offset. Unlike addresses, these are the same in each run.
  */
 #ifndef HAK_OS_MODULE_H
 #define HAK_OS_MODULE_H
@@ -9,33 +8,34 @@
 struct os_module {
   uint32_t build;   /* 32 bits of the build-id; without one, of the file's name */
   uintptr_t offset; /* of the address, from where the module was loaded */
-  const char *name; /* last component of the file's name; stays while the module does */
+  const char *name; /* last component of the file's name; valid while the module is loaded */
 };
 
-/* What `build` is of this build-id; length 0: there is none. */
+/* Returns the `build` of a build-id; of the name, if the length is 0. */
 uint32_t os_module_build(const char *id, size_t length, const char *name);
 
-/* False if the address is in none (code made at run time), or the C library cannot tell without waiting for a lock:
- * glibc before 2.35, musl; there the module that hakmem is part of is known, no other. */
+/* Finds the module of an address. False if it lies in none (code made at run time). Also false if the C library cannot
+ * tell without waiting for a lock (glibc before 2.35, musl); only the module that contains hakmem is known there. */
 bool os_module_find(uintptr_t address, struct os_module *out);
 
-/* The build-id in these ELF notes; *id lies in them. Returns its length, 0: there is none. */
+/* Finds the build-id in ELF notes; *id points into them. Returns its length, 0 if there is none. */
 size_t os_module_id_in_notes(const char *notes, size_t length, const char **id);
 
-/* The call frame information of the module an address lies in: its .eh_frame_hdr, and the segment around it, which can be
- * read. False as above, or if there is none. */
+/* Finds the call frame information of an address's module: its .eh_frame_hdr, and the readable segment around it. False
+ * as above, or if there is none. */
 struct os_module_frames {
   const unsigned char *start, *end, *header;
 };
 bool os_module_frames_find(uintptr_t address, struct os_module_frames *out);
 
-/* Does the address lie in the library that hakmem is? Never if hakmem is part of the program. */
+/* Tells whether the address lies in hakmem's library. Never true if hakmem is part of the program. */
 bool os_module_is_own_library(uintptr_t address);
 
-/* Which calls of malloc and free come from the C library or the loader, which may hold locks then? Called when the library
- * starts; false if addresses do not tell, as in a static program. Where malloc is not ours, none comes from there. */
+/* Prepares os_module_is_c_library; call at library start. Calls of malloc and free from the C library or the loader may
+ * come under their locks. Returns false if addresses do not tell, as in a static program. Where malloc is not ours, no
+ * call comes from there. */
 bool os_module_callers_can_be_told(void);
-/* Does the address lie in one of these? */
+/* Tells whether the address lies in the C library or the loader. */
 bool os_module_is_c_library(uintptr_t address);
 
 #endif

@@ -21,9 +21,9 @@
 
 static _Atomic uint64_t calls[OS_CALL_KINDS];
 
-static void count(enum os_call kind) { atomic_fetch_add_explicit(&calls[kind], 1, memory_order_relaxed); }
+static void count_call(enum os_call kind) { atomic_fetch_add_explicit(&calls[kind], 1, memory_order_relaxed); }
 
-void os_call_count(enum os_call kind) { count(kind); }
+void os_call_count(enum os_call kind) { count_call(kind); }
 
 uint64_t os_calls(enum os_call kind) { return atomic_load_explicit(&calls[kind], memory_order_relaxed); }
 
@@ -47,7 +47,7 @@ size_t os_memory_limit(void) {
     known = SIZE_MAX;
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
       struct rlimit now;
-      count(OS_CALL_OTHER);
+      count_call(OS_CALL_OTHER);
       if (getrlimit(kinds[i], &now) == 0 && now.rlim_cur != RLIM_INFINITY)
         known = min_size(known, max_size((size_t)now.rlim_cur, 1));
     }
@@ -56,8 +56,8 @@ size_t os_memory_limit(void) {
   return known;
 }
 
-/* What a thread did before it unmapped an address comes before what another does after it mapped it: the
- * kernel sees to that, and ThreadSanitizer is told. */
+/* The kernel orders one thread's accesses before it unmaps an address before another thread's accesses after it maps
+ * the address. ThreadSanitizer is told so. */
 #ifdef HAK_TSAN
 static char mappings;
 #define KERNEL_ORDERS_RELEASE() __tsan_release(&mappings)
@@ -67,17 +67,18 @@ static char mappings;
 #define KERNEL_ORDERS_ACQUIRE() ((void)0)
 #endif
 
-/* Without MAP_NORESERVE: what can never be backed is refused here, not by the OOM killer. hint: where it should lie, if
- * there is room. */
+/* MAP_NORESERVE is not used, so the kernel refuses here what it can never back, and no OOM kill comes later. hint: the
+ * preferred address. */
 static void *map_near(uintptr_t hint, size_t size, int protection) {
-  count(OS_CALL_MAP);
+  count_call(OS_CALL_MAP);
   void *p = mmap((void *)hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   KERNEL_ORDERS_ACQUIRE();
   return p == MAP_FAILED ? NULL : p;
 }
 
-/* The kernel places mappings side by side, so a plain mapping is often aligned already; else the place below it mostly
- * is free, too; else map more and cut. The first two take no more than `size`, even for a moment: limits count it. */
+/* The kernel places mappings side by side. So a plain mapping is often aligned; otherwise the place below it is mostly
+ * free. The last way maps more and cuts. The first two never map more than `size`, even for a moment: limits count
+ * it. */
 static void *map_aligned(size_t size, size_t alignment, int protection) {
   uintptr_t hint = 0;
   char *p = NULL;
@@ -109,7 +110,7 @@ void *os_map_for_this_process(size_t size) {
   void *base = os_map(size, os_page_bytes());
   if (base == NULL)
     return NULL;
-  count(OS_CALL_OTHER);
+  count_call(OS_CALL_OTHER);
   if (madvise(base, size, MADV_WIPEONFORK) == 0)
     return base;
   os_unmap(base, size);
@@ -117,29 +118,29 @@ void *os_map_for_this_process(size_t size) {
 }
 
 bool os_commit(void *address, size_t size) {
-  count(OS_CALL_PROTECT);
+  count_call(OS_CALL_PROTECT);
   return mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
 }
 
 bool os_purge(void *address, size_t size) {
-  count(OS_CALL_ADVISE);
+  count_call(OS_CALL_ADVISE);
   return madvise(address, size, MADV_DONTNEED) == 0;
 }
 
 bool os_purge_lazily(void *address, size_t size) {
-  count(OS_CALL_ADVISE);
+  count_call(OS_CALL_ADVISE);
   return madvise(address, size, MADV_FREE) == 0;
 }
 
 void os_restore(void *address, size_t size) {
-  count(OS_CALL_PROTECT);
+  count_call(OS_CALL_PROTECT);
   mprotect(address, size, PROT_READ | PROT_WRITE);
-  count(OS_CALL_ADVISE);
+  count_call(OS_CALL_ADVISE);
   madvise(address, size, MADV_DOFORK);
 }
 
 void os_huge(void *address, size_t size) {
-  count(OS_CALL_ADVISE);
+  count_call(OS_CALL_ADVISE);
   madvise(address, size, MADV_HUGEPAGE);
 }
 
@@ -151,7 +152,7 @@ size_t os_resident_bytes(const void *address, size_t size) {
   const char *at = address, *end = at + size;
   while (at < end) {
     size_t step = min_size((size_t)(end - at), sizeof pages * page);
-    count(OS_CALL_OTHER);
+    count_call(OS_CALL_OTHER);
     if (mincore((void *)(uintptr_t)at, step, pages) != 0)
       return 0;
     for (size_t i = 0; i < step / page; i++)
@@ -162,40 +163,40 @@ size_t os_resident_bytes(const void *address, size_t size) {
 }
 
 bool os_unmap(void *address, size_t size) {
-  count(OS_CALL_UNMAP);
+  count_call(OS_CALL_UNMAP);
   KERNEL_ORDERS_RELEASE();
   return munmap(address, size) == 0;
 }
 
 bool os_resize(void *address, size_t size, size_t size_wanted) {
-  count(OS_CALL_REMAP);
+  count_call(OS_CALL_REMAP);
   return mremap(address, size, size_wanted, 0) != MAP_FAILED;
 }
 
-static char *move(char *address, size_t size, size_t size_wanted) {
-  count(OS_CALL_REMAP);
+static char *move_mapping(char *address, size_t size, size_t size_wanted) {
+  count_call(OS_CALL_REMAP);
   KERNEL_ORDERS_RELEASE(); /* of the old range */
   char *moved = mremap(address, size, size_wanted, MREMAP_MAYMOVE);
   KERNEL_ORDERS_ACQUIRE();
   return moved == MAP_FAILED ? NULL : moved;
 }
 
-/* Never onto a range chosen here: if that fails, the kernel has unmapped the range or has not, and in the first case it
- * may be another thread's by then. Linux aligns what is a multiple of 2 MiB long from 6.7 on. Before, it mostly puts a
- * mapping right below what is there: so the second move, of a mapping that is longer by what is missing, lands well. If
- * not, the content moves inside the mapping. */
+/* mremap must not get a target range chosen here. If it fails, the kernel may have unmapped the target already, and
+ * another thread may own it by then. From 6.7 on Linux aligns mappings whose length is a multiple of 2 MiB. Older
+ * kernels mostly place a mapping right below the last one. So a second move, of a mapping that is longer by the missing
+ * bytes, is aligned. If it is not, the content moves inside the mapping. */
 #define MOVED_ALIGNMENT ((size_t)2 << 20)
 
 void *os_move(void *address, size_t size, size_t size_wanted, size_t alignment) {
   size_t longer = round_up(size_wanted + alignment, MOVED_ALIGNMENT);
   if (longer < size_wanted)
     return NULL;
-  char *moved = move(address, size, longer);
+  char *moved = move_mapping(address, size, longer);
   if (moved == NULL)
     return NULL;
   if (((uintptr_t)moved & (alignment - 1)) != 0) {
     size_t missing = (uintptr_t)moved & (MOVED_ALIGNMENT - 1);
-    char *again = move(moved, longer, longer + missing);
+    char *again = move_mapping(moved, longer, longer + missing);
     if (again != NULL) {
       longer += missing;
       moved = again;
@@ -211,18 +212,18 @@ void *os_move(void *address, size_t size, size_t size_wanted, size_t alignment) 
 }
 
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
-  count(OS_CALL_FUTEX);
+  count_call(OS_CALL_FUTEX);
   os_kernel(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, NULL, NULL, 0);
 }
 
 void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
-  count(OS_CALL_FUTEX);
+  count_call(OS_CALL_FUTEX);
   os_kernel(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, &timeout, NULL, 0);
 }
 
 void os_futex_wake(_Atomic uint32_t *word) {
-  count(OS_CALL_FUTEX);
+  count_call(OS_CALL_FUTEX);
   os_kernel(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
 }
 
@@ -259,7 +260,7 @@ uint64_t os_thread_nanoseconds(void) {
 }
 
 #define DESCRIPTORS_USUAL 1024 /* the usual limit: a process's table that is larger costs memory */
-#define DESCRIPTORS_OURS 32    /* of them, the last ones */
+#define DESCRIPTORS_OURS 32    /* the highest of these numbers are used */
 
 int os_duplicate_high(int fd) {
   int kept = errno;
@@ -272,8 +273,8 @@ int os_duplicate_high(int fd) {
   return duplicate;
 }
 
-/* As the C library does it: a filter that was there before the program lets this call through. The kernel's struct is
- * the library's on both architectures. */
+/* Makes the call that the C library makes, because a filter from before the program allows that one. On both
+ * architectures the kernel's struct is the library's. */
 bool os_file_status(int fd, struct stat *status) {
   return os_kernel(SYS_newfstatat, (long)fd, "", status, (long)AT_EMPTY_PATH) == 0;
 }
@@ -300,7 +301,7 @@ const char *os_environment_next(const char *prefix, size_t *cursor) {
 int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
-/* A field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
+/* Returns a field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
 static uint64_t status_field(const char *key) {
   char text[4096];
   int kept = errno;
@@ -325,7 +326,7 @@ size_t os_resident_of_process(void) {
   size_t pages = 0;
   if (!os_may_read_files())
     return 0;
-  count(OS_CALL_OTHER);
+  count_call(OS_CALL_OTHER);
   int fd = (int)os_kernel(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
     long length = os_kernel(SYS_read, fd, text, sizeof text - 1);
@@ -344,7 +345,7 @@ void os_usage_read(struct os_usage *out) {
   *out = (struct os_usage){0};
   if (!os_may_read_files())
     return;
-  count(OS_CALL_OTHER);
+  count_call(OS_CALL_OTHER);
   out->resident_peak_bytes = status_field("VmHWM:");
   if (getrusage(RUSAGE_SELF, &usage) != 0)
     return;
@@ -352,14 +353,14 @@ void os_usage_read(struct os_usage *out) {
   out->faults_major = (uint64_t)usage.ru_majflt;
 }
 
-/* In the auxiliary vector since Linux 6.3, and since 5.14. The emulators that have no robust mutexes do not give them. */
+/* The auxiliary vector has these entries since Linux 6.3 and 5.14. Emulators without robust mutexes lack them. */
 #define AUXILIARY_RSEQ_FEATURE_SIZE 27
 #define AUXILIARY_MINSIGSTKSZ 51
 
-/* A robust mutex stays locked when its holder dies; the kernel marks it then, and the next trylock
- * says EOWNERDEAD. Without robust mutexes (some emulators) the thread id is asked after: ESRCH means
- * the holder is gone; an id that another of our threads got since then only delays. Whether this
- * thread has told the kernel of a list says nothing: musl does so late, and ends the list by itself in pthread_exit. */
+/* A robust mutex stays locked when its holder dies. The kernel marks it then, and the next trylock returns EOWNERDEAD.
+ * Without robust mutexes (some emulators) lifelines use the thread id: ESRCH means that the holder has ended. If
+ * another thread of ours got the id, its end is only noticed later. Whether this thread has registered a robust list
+ * proves nothing: musl registers it late, and ends the list by itself in pthread_exit. */
 static bool robust_mutexes_work(void) {
   static _Atomic int known;                                                       /* 1 no, 2 yes */
   if (getauxval(AUXILIARY_RSEQ_FEATURE_SIZE) || getauxval(AUXILIARY_MINSIGSTKSZ)) /* a kernel; no call is needed */
@@ -368,7 +369,7 @@ static bool robust_mutexes_work(void) {
   if (state == 0) {
     void *head = NULL;
     size_t length;
-    count(OS_CALL_OTHER);
+    count_call(OS_CALL_OTHER);
     state = os_kernel(SYS_get_robust_list, 0, &head, &length) == 0 ? 2 : 1;
     atomic_store_explicit(&known, state, memory_order_relaxed);
   }
@@ -393,7 +394,7 @@ bool lifeline_take(struct lifeline *line) {
     return result == 0 || result == EOWNERDEAD;
   }
   if (holder != 0) {
-    count(OS_CALL_OTHER);
+    count_call(OS_CALL_OTHER);
     if (os_kernel(SYS_tgkill, (long)getpid(), (long)holder, 0L) == 0 || errno != ESRCH)
       return false;
   }
@@ -401,7 +402,7 @@ bool lifeline_take(struct lifeline *line) {
                                                  memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* The kernel and the C library agree on a word of a robust mutex that has its holder's thread id. */
+/* Returns the holder's thread id. The kernel and the C library agree on the word of a robust mutex that has it. */
 static int mutex_holder(const pthread_mutex_t *mutex) {
 #ifdef __GLIBC__
   const int *word = &mutex->__data.__lock;
@@ -411,15 +412,15 @@ static int mutex_holder(const pthread_mutex_t *mutex) {
   return __atomic_load_n(word, __ATOMIC_RELAXED) & FUTEX_TID_MASK;
 }
 
-/* An id that is a thread's of another process is none of ours: tgkill asks for both. In a child that no fork handler
- * knows of the ids are the parent's, and say nothing. */
+/* tgkill takes process and thread id, so a thread of another process does not count. In a child that no fork handler
+ * prepared, the ids are the parent's and prove nothing. */
 bool lifeline_take_left(struct lifeline *line, int process_id) {
   int holder = mutex_holder(&line->mutex);
   if (atomic_load_explicit(&line->thread_id, memory_order_relaxed) != -1 || holder == 0 ||
       process_id != os_process_id())
     return false;
   int kept = errno;
-  count(OS_CALL_OTHER);
+  count_call(OS_CALL_OTHER);
   bool is_gone = os_kernel(SYS_tgkill, (long)process_id, (long)holder, 0L) != 0 && errno == ESRCH;
   errno = kept;
   if (!is_gone || mutex_holder(&line->mutex) != holder)
@@ -435,9 +436,9 @@ void lifeline_drop(struct lifeline *line) {
     atomic_store_explicit(&line->thread_id, 0, memory_order_release);
 }
 
-/* The C library keeps a list of the robust mutexes that a thread holds. In the child of a fork glibc empties it, but musl
- * leaves it as it is, and a mutex that is locked there twice would follow itself. So with musl the forking thread holds
- * none of ours over a fork. */
+/* The C library keeps a list of the robust mutexes that a thread holds. glibc empties it in the child of a fork. musl
+ * leaves it, and a mutex that the child locks again would be linked to itself. So with musl the forking thread gives
+ * our mutexes up over the fork. */
 #ifdef __GLIBC__
 #define LIST_SURVIVES_FORK false
 #else
@@ -456,14 +457,14 @@ void lifeline_after_fork(struct lifeline *line, bool child) {
     lifeline_take(line);
 }
 
-/* Address space; the C library puts the program's thread-local storage there too. */
+/* Address space of our thread's stack. The C library puts the program's thread-local storage there too. */
 #define THREAD_STACK_BYTES ((size_t)1 << 20)
 
 typedef int thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 static thread_create *library_create = pthread_create;
 
 void os_thread_prepare(void) {
-#ifndef HAK_TSAN /* which must see our threads */
+#ifndef HAK_TSAN /* ThreadSanitizer must see our threads */
   void *found = dlsym(RTLD_NEXT, "pthread_create");
   if (found)
     memcpy(&library_create, &found, sizeof found);
@@ -474,7 +475,7 @@ bool os_thread_start(void *(*run)(void *), pthread_t *out) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0)
     return false;
-#ifdef HAK_TSAN /* which asks for every thread to be joined before the program ends */
+#ifdef HAK_TSAN /* ThreadSanitizer wants every thread joined before the program ends */
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 #endif
   if (os_may_call())
@@ -489,7 +490,7 @@ void os_thread_name(const char *name) {
   if (os_may_call())
     pthread_setname_np(pthread_self(), name);
 }
-/* Not a cancellation point, as allocating is none. */
+/* This is no cancellation point, because allocating is none. */
 void os_thread_join(pthread_t thread) {
 #ifdef HAK_TSAN
   (void)thread;
@@ -502,7 +503,7 @@ void os_thread_join(pthread_t thread) {
 }
 
 bool os_thread_exists(int thread_id) {
-  count(OS_CALL_OTHER);
+  count_call(OS_CALL_OTHER);
   return os_kernel(SYS_tgkill, (long)getpid(), (long)thread_id, 0L) == 0;
 }
 
@@ -525,13 +526,13 @@ void os_signals_restore(const struct os_signals *before) {
 
 #define MAIN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* the kernel keeps other mappings farther from it */
 
-/* Its stack ends at the auxiliary vector's strings. No system call. */
+/* The main thread's stack ends at the auxiliary vector's strings. Makes no system call. */
 bool os_is_main_thread(void) {
   char here;
   return (uintptr_t)getauxval(AT_RANDOM) - (uintptr_t)&here < MAIN_STACK_BYTES_MAX;
 }
 
-/* The number that the C library knows of the calling thread, as it writes it into a mutex that knows its owner. */
+/* Returns the calling thread's id as the C library knows it: it writes the id into a mutex that records its owner. */
 static int own_thread_number(void) {
   pthread_mutexattr_t attributes;
   pthread_mutex_t mutex;
@@ -555,8 +556,8 @@ int os_process_id_at_start(void) {
   return number > 0 ? number : os_process_id();
 }
 
-/* The kernel takes a thread's list of robust mutexes away when it ends. glibc gives each thread one; musl those only
- * that have taken such a mutex. */
+/* The kernel clears a thread's list of robust mutexes when the thread ends. glibc registers a list for each thread,
+ * musl only for threads that have taken such a mutex. */
 bool os_main_thread_is_gone(void) {
 #ifdef __GLIBC__
   static const bool had_list = true;

@@ -20,7 +20,7 @@
 #endif
 
 #define PATIENCE_S 5
-#define CHUNK_BYTES ((size_t)4096) /* a pipe that can be written to takes so much without waiting */
+#define CHUNK_BYTES ((size_t)4096) /* a writable pipe takes this much without blocking */
 #define SIGNAL_SET_BYTES 8L
 #define SIGNAL_BIT(signal) (UINT64_C(1) << ((signal) - 1))
 #define SIGNALS (SIGNAL_BIT(SIGPIPE) | SIGNAL_BIT(SIGXFSZ))
@@ -32,7 +32,7 @@ void os_quiet_begin(struct os_quiet *quiet) {
   os_kernel(SYS_rt_sigprocmask, (long)SIG_BLOCK, &signals, &quiet->before, SIGNAL_SET_BYTES);
 }
 
-/* A signal that came for what we wrote is taken away; it came to this thread. */
+/* Consumes the signal that our own write caused. The kernel sends it to this thread. */
 void os_quiet_end(const struct os_quiet *quiet) {
   static const struct timespec at_once = {.tv_sec = 0, .tv_nsec = 0};
   uint64_t ours = SIGNALS & ~quiet->pending;
@@ -48,11 +48,11 @@ static bool is_writable(int fd) {
   do /* the kernel leaves what remains of the time */
     ready = os_kernel(SYS_ppoll, &watched, 1L, &patience, NULL, 0L);
   while (ready < 0 && errno == EINTR);
-  return ready != 0; /* where it cannot be asked, writing tells */
+  return ready != 0; /* if poll fails, the write will show */
 }
 
-/* As much as goes without waiting, in one piece: several processes may write reports into one pipe. Where the kernel cannot
- * do that, a chunk. */
+/* Writes as much as possible without blocking, in one piece, because several processes may write reports into one pipe.
+ * Writes one chunk where the kernel cannot do that. */
 static long write_some(int fd, const char *bytes, size_t length) {
   struct iovec whole = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
   long written = -1;

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Not in all headers that this is built with. */
+/* Older system headers lack these. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -37,10 +37,10 @@ static int memory_file(const char *name) {
 
 static bool may_be_so_long(size_t bytes) {
   struct rlimit limit;
-  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur; /* else the kernel sends a signal */
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur; /* beyond it the kernel sends a signal */
 }
 
-/* The pages are there before anybody writes to them. */
+/* Allocates the pages before the first write. */
 static void *map_file(int fd, size_t bytes, enum os_shared_use use) {
   if (!may_be_so_long(bytes) || fchmod(fd, 0600) != 0 || os_kernel(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes) != 0)
     return NULL;
@@ -55,7 +55,7 @@ static void *map_file(int fd, size_t bytes, enum os_shared_use use) {
   return NULL;
 }
 
-static bool make(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
+static bool make_shared(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
   int low = memory_file(name);
   if (low < 0)
     return false;
@@ -76,7 +76,7 @@ static bool make(struct os_shared *out, const char *name, size_t bytes, enum os_
 bool os_shared_make(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
   int kept = errno;
   *out = (struct os_shared){.fd = -1};
-  bool made = make(out, name, bytes, use);
+  bool made = make_shared(out, name, bytes, use);
   errno = kept;
   return made;
 }

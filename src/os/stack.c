@@ -30,7 +30,7 @@ bool os_alternate_stack(uintptr_t address, uintptr_t *end) {
   return is_told && (stack.ss_flags & SS_DISABLE) == 0 && address >= start && address < *end;
 }
 
-/* The kernel fetches the set of signals, then refuses what is to be done with it. */
+/* An invalid `how` of rt_sigprocmask: the kernel reads the set of signals, then refuses the operation. */
 #define NOTHING_TO_DO (-1)
 #define SIGNAL_SET_BYTES 8
 
@@ -41,12 +41,12 @@ static bool kernel_reads(uintptr_t address) {
   return !fault;
 }
 
-/* An emulator may look at what is to be done first; then nothing counts as readable. */
+/* An emulator may check `how` first. Then no page counts as readable. */
 static bool kernel_tells(void) {
   static _Atomic int known; /* 1 no, 2 yes */
   int state = atomic_load_explicit(&known, memory_order_relaxed);
   if (state == 0) {
-    state = kernel_reads(-os_page_bytes()) ? 1 : 2; /* the kernel's own */
+    state = kernel_reads(-os_page_bytes()) ? 1 : 2; /* a page of the kernel */
     atomic_store_explicit(&known, state, memory_order_relaxed);
   }
   return state == 2;

@@ -1,8 +1,8 @@
 #include "policy/bin_policy.h"
 
 #define INITIAL_BYTES_MAX ((size_t)16 * 1024)
-/* Grown bins of a heap may hold this much, and as much again as the heap works with: then a batch of
- * any size that was allocated and freed fits, and a small program holds little. */
+/* The grown bins of a heap may hold this much plus what the heap works with. So a batch of any size that is allocated
+ * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
 #define MID_SHARE 16
 
@@ -17,7 +17,7 @@ size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
 
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
                     size_t taken_bytes) {
-  size_t bytes = slots * block_bytes; /* what doubling adds */
+  size_t bytes = slots * block_bytes; /* added by doubling */
   size_t share = block_bytes <= HAK_TINY_MAX ? taken_bytes : taken_bytes / MID_SHARE;
   size_t budget = min_size(limits->heap_bytes_max, HEAP_BYTES_MIN + share);
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;

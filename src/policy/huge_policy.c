@@ -7,12 +7,12 @@
 static bool backs_off(const struct huge_back_off *back_off, uint64_t now_ms) { return now_ms < back_off->until_ms; }
 
 static void good_outcome(struct huge_back_off *back_off, uint64_t now_ms) {
-  if (backs_off(back_off, now_ms)) /* of a range asked for before */
+  if (backs_off(back_off, now_ms)) /* the range was asked for before the back-off */
     return;
   back_off->span_ms = back_off->span_ms >= 2 * SPAN_MS_MIN ? back_off->span_ms / 2 : 0;
 }
 
-/* Several threads may meet the same trouble; it counts once. */
+/* Several threads may see the same stall; it counts once. */
 static void bad_outcome(struct huge_back_off *back_off, uint64_t now_ms) {
   if (backs_off(back_off, now_ms))
     return;

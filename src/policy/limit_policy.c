@@ -3,7 +3,7 @@
 #define MARGIN_SHARE 16
 #define MARGIN_BYTES_MIN ((size_t)16 << 20)
 #define MARGIN_BYTES_MAX ((size_t)1 << 30)
-#define NEAR_SHARE 8 /* of the limit is missing when it is near */
+#define NEAR_SHARE 8 /* within an eighth of the limit, free memory goes back */
 
 size_t limit_margin(size_t group_bytes) {
   size_t share = min_size(max_size(group_bytes / MARGIN_SHARE, MARGIN_BYTES_MIN), MARGIN_BYTES_MAX);

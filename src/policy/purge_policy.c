@@ -6,7 +6,7 @@
 
 void demand_note(struct demand *demand, size_t taken_bytes, uint64_t now_ms, uint64_t window_ms) {
   if (now_ms - demand->window_start_ms >= window_ms) {
-    /* After a long silence nothing is known of the window before. */
+    /* After a long pause the window before has no data. */
     bool adjacent = now_ms - demand->window_start_ms < 2 * window_ms;
     demand->previous_peak_bytes = adjacent ? demand->peak_bytes : taken_bytes;
     demand->peak_bytes = 0;

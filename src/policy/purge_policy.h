@@ -1,9 +1,9 @@
 /* purge_policy.h: how much free memory stays resident. Pure: numbers in, numbers out.
  *
- * Two bounds on resident free bytes. Below `keep` nothing is purged. Above it, memory goes when it has
- * been unused for the profile's delay. What exceeds the recent peak of demand by more than `keep`
- * goes at once: the program never needed so much at a time, so it is fragmentation, and keeping it
- * saves no fault. */
+ * There are two bounds on resident free bytes. Up to `keep` nothing is purged. Above it, memory decays: it goes back
+ * when it was unused for the preset's purge delay. Memory that exceeds the recent peak of demand by more than `keep`
+ * goes back at once: the program never needed so much at a time, so it is fragmentation, and keeping it saves no page
+ * fault. */
 #ifndef HAK_POLICY_PURGE_POLICY_H
 #define HAK_POLICY_PURGE_POLICY_H
 
@@ -11,24 +11,24 @@
 
 struct demand {
   uint64_t window_start_ms;
-  size_t peak_bytes;          /* of taken bytes, in this window */
-  size_t previous_peak_bytes; /* in the one before */
+  size_t peak_bytes;          /* peak of taken bytes in this window */
+  size_t previous_peak_bytes; /* peak in the window before */
 };
 
-/* Notes that `taken_bytes` are in use now; windows are window_ms long. */
+/* Notes that `taken_bytes` are in use now. Windows are window_ms long. */
 void demand_note(struct demand *demand, size_t taken_bytes, uint64_t now_ms, uint64_t window_ms);
 
-/* Resident free bytes that are kept however old: keep_bytes, and an eighth of what is taken. */
+/* Returns the resident free bytes that are kept however old: keep_bytes and an eighth of what is taken. */
 size_t purge_keep(size_t keep_bytes, size_t taken_bytes);
 
-/* Resident free bytes that are kept for the delay: never less than purge_keep. Large objects of changing
- * sizes never fit into what the last ones left without a rest, so half of their recent peak is no excess.
- * demand: of everything, large: of large objects. */
+/* Returns the resident free bytes that are kept until the purge delay is over, at least purge_keep. Large objects of
+ * changing sizes leave gaps, so half of their recent peak counts as demand too. demand: of everything; large: of large
+ * objects. */
 size_t purge_keep_for_now(const struct demand *demand, const struct demand *large, size_t keep_bytes,
                           size_t taken_bytes);
 
-/* Do slabs of slab_bytes, of which taken_bytes are in use, hold so much free memory that their free pages
- * should go: more than is kept, and a quarter of what is in use besides? */
+/* Tells whether the free pages of slabs should go back: of slab_bytes, taken_bytes are in use, and the free bytes
+ * exceed keep_bytes plus a quarter of what is in use. */
 bool slabs_waste(size_t slab_bytes, size_t taken_bytes, size_t keep_bytes);
 
 #endif
