@@ -3,15 +3,15 @@
 #include <string.h>
 
 #define STAKE_SHARE 8u  /* an epoch is an eighth of the moving mean */
-#define STAKE_CAP 4u    /* times the least cost: more does not count, */
-#define STAKE_FLOOR 16u /* unless it is less than this part of the most */
-#define WEIGHT_ONE 256u /* of a match about the usual stake */
+#define STAKE_CAP 4u    /* a cost counts up to this multiple of the least one, */
+#define STAKE_FLOOR 16u /* or up to this fraction of the largest one, whichever is more */
+#define WEIGHT_ONE 256u /* the weight of a match with the usual stake */
 #define WEIGHT_MAX ((uint64_t)8 * WEIGHT_ONE)
 #define GAIN 72                      /* points for a match won against an equal, shared by all matches of an epoch */
-#define EPOCHS_OWN 4u                /* before that an arm's own epochs say less than those of all */
+#define EPOCHS_OWN 4u                /* an arm with fewer epochs follows the prior */
 #define HOME_STEP (2 * EVOLVE_POINT) /* a strategy's handicap for each step from home */
-#define LOSS_SHARE 32u               /* of home's cost, and */
-#define LOSS_EPOCHS 4u               /* so many epochs' stake may be lost against it */
+#define LOSS_SHARE 32u               /* against home, this fraction of home's cost may be lost, */
+#define LOSS_EPOCHS 4u               /* plus the stake of this many epochs */
 #define SCORE_ONE 65536u
 #define EPOCH_MAX ((uint64_t)1 << 46) /* nanoseconds; SCORE_ONE times as much fits 64 bits */
 
@@ -66,7 +66,8 @@ static void charge_strategy(struct evolve_arm *arm, unsigned strategy, uint64_t 
   arm->epoch[strategy] = epoch > EPOCH_MAX ? EPOCH_MAX : epoch;
 }
 
-/* Of `idle_ms` from the first on: a difference of two such sums is the same however time is cut into pieces. */
+/* Returns the rent of the first idle_ms. It is computed from the start, so the difference of two such sums does not
+ * depend on how time is divided. */
 static uint64_t rent_until(const struct evolve_costs *costs, uint32_t pages, uint32_t idle_ms) {
   unsigned __int128 rent = (unsigned __int128)pages * idle_ms * costs->rent_64k;
   return (uint64_t)(rent >> 16);
@@ -76,7 +77,7 @@ static uint64_t purge_ns(const struct evolve_costs *costs, uint32_t pages, uint3
   return (uint64_t)costs->purge_call_ns * calls + (uint64_t)costs->purge_page_ns * pages;
 }
 
-/* What a strategy pays for idle pages, or a part of them, from the last charge until now. */
+/* Returns what a strategy pays for idle pages, or a part of them, from the last charge until now. */
 static uint64_t idle_ns(const struct evolve_costs *costs, const struct evolve_idle *idle, unsigned strategy,
                         uint32_t now_ms) {
   uint32_t delay_ms = keep_delay_ms(strategy);
@@ -120,7 +121,7 @@ static const uint32_t expected_at[] = {
 #define EXPECTED_LAST (sizeof expected_at / sizeof *expected_at - 1)
 _Static_assert(EXPECTED_LAST *EXPECTED_STEP == 2 * EVOLVE_RATING_MAX, "the table reaches as far as ratings differ");
 
-/* The score that one who is so far ahead should reach; between the table's values linear. */
+/* Returns the score that a strategy with this rating lead should reach. Interpolates linearly between table values. */
 static uint32_t expected_score(int32_t lead) {
   uint32_t distance = (uint32_t)(lead < 0 ? -lead : lead);
   uint32_t at = distance / EXPECTED_STEP, rest = distance % EXPECTED_STEP;
@@ -130,7 +131,7 @@ static uint32_t expected_score(int32_t lead) {
   return lead < 0 ? SCORE_ONE - score : score;
 }
 
-/* The rating that the first wins from the second. */
+/* Returns the rating points that the first strategy wins from the second. */
 static int32_t match_gain(const struct evolve_arm *arm, unsigned first, unsigned second) {
   uint64_t both = arm->epoch[first] + arm->epoch[second];
   if (both == 0)
@@ -143,7 +144,7 @@ static int32_t match_gain(const struct evolve_arm *arm, unsigned first, unsigned
   return (int32_t)(won * GAIN * EVOLVE_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (KEEP_STRATEGIES - 1)));
 }
 
-/* What counts when the leader is chosen. */
+/* Returns the rating less the handicap, which decides the leader. */
 static int32_t strategy_standing(const struct evolve_arm *arm, unsigned strategy) {
   int32_t steps = (int32_t)strategy - arm->home;
   return arm->rating[strategy] - HOME_STEP * (steps < 0 ? -steps : steps);
@@ -160,8 +161,8 @@ static void choose_leader(struct evolve_arm *arm) {
   }
 }
 
-/* What an epoch is about. One hopeless strategy shall not make the matches of all others look small, nor one that pays
- * nothing make an epoch look like none. */
+/* Returns the stake of an epoch: the mean of the strategies' capped costs. The cap keeps one hopeless strategy from
+ * making all other matches look small. Its floor keeps a strategy that pays nothing from making the stake zero. */
 static uint64_t epoch_stake(const struct evolve_arm *arm) {
   uint64_t least = arm->epoch[0], most = arm->epoch[0], sum = 0;
   for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++) {
@@ -202,7 +203,7 @@ static bool is_charged(const struct evolve_arm *arm) {
 static void end_epoch(struct evolve_arm *arm, struct evolve_arm *prior) {
   arm->events = 0;
   if (!is_charged(arm))
-    return; /* there is nothing to be told from it */
+    return; /* no strategy was charged: the epoch says nothing */
   play_epoch(arm);
   if (prior) {
     memcpy(prior->epoch, arm->epoch, sizeof prior->epoch);
@@ -218,7 +219,7 @@ static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
 
 /* --- events --- */
 
-/* The strategies that would have given these pages back by now. */
+/* Returns how many strategies would have given these pages back by now. */
 static unsigned delays_passed(const struct evolve_idle *idle, uint32_t now_ms) {
   unsigned passed = 0;
   while (passed < KEEP_STRATEGIES && keep_delay_ms((enum keep)passed) <= now_ms - idle->freed_ms)
@@ -227,7 +228,7 @@ static unsigned delays_passed(const struct evolve_idle *idle, uint32_t now_ms) {
 }
 _Static_assert(EVOLVE_IDLE_MAX > KEEP_STRATEGIES, "of so many, two neighbours have passed the same delays");
 
-/* The second becomes both, of their mean age. */
+/* Merges both into the second, with their mean age. */
 static void merge_idle(const struct evolve_idle *first, struct evolve_idle *second) {
   uint64_t pages = (uint64_t)first->pages + second->pages;
   uint32_t apart_ms = second->freed_ms - first->freed_ms, calls = (uint32_t)first->calls + second->calls;
@@ -237,8 +238,9 @@ static void merge_idle(const struct evolve_idle *first, struct evolve_idle *seco
   second->calls = calls > UINT16_MAX ? UINT16_MAX : (uint16_t)calls;
 }
 
-/* Makes room for one more: the oldest neighbours that have passed the same delays become one, so what each strategy has
- * paid for them stays right; if there are such, of those that were treated alike. All are charged up to now. */
+/* Makes room for one more by merging the two oldest neighbours that have passed the same delays. So the sums that
+ * strategies have paid for them stay right. Neighbours that the same strategy treated are preferred. All must be
+ * charged up to now. */
 static void make_room(struct evolve_arm *arm, uint32_t now_ms) {
   unsigned found = 0;
   for (unsigned i = EVOLVE_IDLE_MAX - 1; i > 0; i--) {
@@ -308,7 +310,7 @@ enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const s
   return acted;
 }
 
-/* Cuts so many pages, or all, from the newest idle ones. */
+/* Cuts up to this many pages from the newest idle range. */
 static struct evolve_idle cut_newest(struct evolve_arm *arm, uint32_t pages) {
   struct evolve_idle *newest = &arm->idle[arm->idle_count - 1], cut = *newest;
   if (pages >= newest->pages) {

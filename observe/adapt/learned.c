@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define CALLERS 512u /* call sites whose modules need not be looked for again */
+#define CALLERS 512u /* cached call sites */
 
 _Static_assert(LEARNED_ARMS * sizeof(struct site_arm) + sizeof(struct learned_view) <= (size_t)1 << 20,
                "a MiB at most");
@@ -24,12 +24,12 @@ static struct {
   struct caller {
     uintptr_t address;
     uint64_t site;
-  } callers[CALLERS]; /* by address; one takes another's place */
+  } callers[CALLERS]; /* direct-mapped by address */
   _Atomic bool callers_are_old;
   struct learned_view view;
 } learned;
 
-/* --- what things cost here --- */
+/* --- unit costs of this machine --- */
 
 static uint32_t clamp_ns(uint64_t ns, uint32_t least, uint32_t most) {
   return ns < least ? least : ns > most ? most : (uint32_t)ns;
@@ -64,7 +64,8 @@ static struct trial measure_once(void) {
 
 static uint64_t min_ns(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* The quickest of some trials: the others met something else. Bounds keep a clock that jumps from mattering. */
+/* Takes the quickest of several trials, because the others were disturbed. Bounds limit the effect of a jumping
+ * clock. */
 static struct site_costs measure_costs(uint32_t break_even_ms) {
   struct trial best = measure_once();
   for (unsigned i = 1; i < TRIALS; i++) {
@@ -126,13 +127,14 @@ COLD static void begin(uint32_t break_even_ms) {
   learned.state = LEARNED_READY;
 }
 
-/* Around a change: a reader who sees a part of it sees an odd number, or another one afterwards. */
+/* Call before and after a change. A reader who sees a partial change sees an odd number, or another number
+ * afterwards. */
 static void note_change(void) {
   atomic_fetch_add_explicit(&learned.view.changes, 1, memory_order_acq_rel);
   atomic_thread_fence(memory_order_release);
 }
 
-/* Takes the lock. True if there is a table; the costs are those of the delay in force. */
+/* Takes the lock. Returns true if there is a table. Updates the costs to the purge delay in force. */
 static bool learned_enter(void) {
   uint32_t break_even_ms = (uint32_t)option_value(OPTION_PURGE_DELAY_MS);
   lock_take(&learned.lock);
@@ -155,7 +157,7 @@ static void learned_leave(void) {
 
 static bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
 
-/* Between enter and leave, if there is a table. */
+/* Call between learned_enter and learned_leave, if there is a table. */
 static void note_taken(uint64_t site, size_t size, size_t bytes) {
   if (policy_is_evolving())
     site_taken(&learned.view.table, &learned.view.costs, site, site_range(size), pages_of(bytes), now_ms());

@@ -1,10 +1,10 @@
-/* learned.h: how long what is freed stays resident, as the policy engine learns it (adapt/site_policy.h).
+/* learned.h: the policy engine of this process: learned decay times (adapt/site_policy.h).
  *
- * With the option `policy` evolving, every large object that is made or freed is an event of its call site and size,
- * every slab one of its blocks' size; frozen, the ratings stay as they are; off, nothing is learned and no memory is
- * taken. The lock is a leaf but for that of the metadata, and held for some hundred nanoseconds; longer when a site is
- * seen for the first time, for figures and at the end; once, when the engine is first asked, over the system calls that
- * find out what a page fault costs here.
+ * With the option `policy` evolving, each large object that is made or freed is an event of its call site and size, and
+ * each slab an event of its block size. Frozen, the ratings stay as they are. Off, nothing is learned and no memory is
+ * taken. Under the engine's lock only the metadata lock is taken. It is held for some hundred nanoseconds; longer when
+ * a call site is new, for figures, and at the end; and once, at the first question, over the system calls that measure
+ * a page fault.
  */
 #ifndef HAK_ADAPT_LEARNED_H
 #define HAK_ADAPT_LEARNED_H
@@ -13,22 +13,22 @@
 #include "base/options.h"
 #include "policy/keep_policy.h"
 
-/* Is there something to tell or ask? */
+/* Tells whether the engine is on. */
 static inline bool learned_acts(void) { return option_value(OPTION_POLICY) != POLICY_OFF; }
 
-/* A large object of so many bytes is made; caller: the address malloc was called from. The result is to be given to the
- * next two. */
+/* Notes that a large object is made. caller: the return address of the call of malloc. Pass the result to the next two
+ * functions. */
 uint64_t learned_large_taken(uintptr_t caller, size_t bytes);
 void learned_large_resized(uint64_t site, size_t bytes, size_t wanted);
-/* Who decides how long its pages stay (policy/keep_policy.h). is_kept: they can stay as they are; else only what goes
- * at once is not the profile's. */
+/* Notes that it was freed and returns the strategy for its pages (policy/keep_policy.h). is_kept: the caller can keep
+ * them. If not, the engine decides only about giving back at once, and the preset about the rest. */
 unsigned learned_large_freed(uint64_t site, size_t bytes, bool is_kept);
 
-/* The same for a slab of so many bytes. */
+/* The same for a slab. */
 void learned_small_taken(size_t block_bytes, size_t slab_bytes);
 unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes);
 
-/* Another library may come to lie where one was unloaded. Takes no lock. */
+/* Call when a library is unloaded: another one may be loaded at its addresses. Takes no lock. */
 void learned_forget_callers(void);
 
 struct learned_stats {
@@ -37,7 +37,8 @@ struct learned_stats {
 };
 void learned_stats(struct learned_stats *out);
 
-/* For learned_file.c. Takes the lock; NULL if there is no memory for a table. learned_close follows in either case. */
+/* For learned_file.c. Takes the lock. Returns NULL if there is no memory for a table. Call learned_close in either
+ * case. */
 struct learned_view *learned_open(void);
 void learned_close(void);
 

@@ -9,10 +9,10 @@
 
 static struct {
   char path[OPTION_TEXT_BYTES]; /* "": nothing is written */
-  uint64_t epochs_before;       /* played by others: before the start, or the fork */
+  uint64_t epochs_before;       /* epochs that were played before the start or the fork */
 } file;
 
-/* All epochs count for the prior of their range, too. */
+/* Returns the epochs of the priors: each epoch counts for the prior of its range. */
 static uint64_t epochs_of(const struct site_table *table) {
   uint64_t epochs = 0;
   for (unsigned range = 0; range < SITE_RANGES; range++)
@@ -71,7 +71,7 @@ static void take_content(const void *bytes, size_t length, struct text *complain
                   is_replaced ? ", so nothing is known yet; at the end it is replaced"
                               : ", so nothing is known yet; it stays as it is");
   if (error != POLICY_FILE_DAMAGED)
-    file.path[0] = 0; /* somebody else has use for it */
+    file.path[0] = 0; /* it belongs to another program: do not write */
 }
 
 static void take_file(void *bytes, struct text *complaint) {
@@ -82,7 +82,7 @@ static void take_file(void *bytes, struct text *complaint) {
     take_content(bytes, length, complaint);
   } else if (error != OS_FILE_OK && (error != OS_FILE_ABSENT || !may_be_absent)) {
     write_complaint(complaint, file.path, os_file_words(error), ", so nothing is known yet");
-    file.path[0] = 0; /* whatever it is, it stays */
+    file.path[0] = 0; /* unknown content: do not write */
   }
 }
 
@@ -121,7 +121,7 @@ static void add_everything(struct policy_file_writer *writer, const struct learn
   policy_file_add_table(writer, &view->table, learned_site_of(1, 0));
 }
 
-/* Ends what is open. Has this process learned anything? */
+/* Concludes open epochs. Returns whether this process has learned anything. */
 static bool has_learned(void) {
   struct learned_view *view = learned_open();
   if (view)
@@ -131,7 +131,7 @@ static bool has_learned(void) {
   return has;
 }
 
-/* Bytes of the file, 0 if it does not fit. others: what is in it by now, or NULL. */
+/* Returns the bytes of the file, 0 if it does not fit. others: the file's present content, or NULL. */
 static size_t encode_file(void *bytes, size_t capacity, const struct policy_file *others, const char *by) {
   struct policy_file_writer writer;
   size_t length = 0;
@@ -149,8 +149,8 @@ static size_t encode_file(void *bytes, size_t capacity, const struct policy_file
   return length;
 }
 
-/* What lies there by now: other processes may have written since the start, or somebody put another file there. NULL:
- * it may be replaced. */
+/* Reads the file's present content: another process may have written it since the start, or a user may have put another
+ * file there. Returns why the file must stay; NULL if it may be replaced. */
 static const char *reason_to_keep(void *bytes, struct policy_file *found, bool *is_found) {
   size_t length = 0;
   enum os_file_error error = os_file_read(file.path, bytes, READ_BYTES_MAX, &length);

@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-#define MARK "hakpol\r\n" /* the ends of line show a transfer as text */
+#define MARK "hakpol\r\n" /* a transfer as text would change the line ends */
 #define MARK_BYTES (sizeof MARK - 1)
 #define CHECKSUM_BYTES 8u
 
-/* Where things lie in the head. */
+/* Offsets in the head. */
 enum {
   AT_VERSION = 8,
   AT_STRATEGIES = 12,
@@ -28,7 +28,7 @@ _Static_assert(AT_WRITER + POLICY_FILE_WRITER_BYTES == HEAD_BYTES, "the writer i
 
 #define MODULE_BYTES (4u + POLICY_FILE_NAME_BYTES)
 
-/* And in a record. */
+/* Offsets in a record. */
 enum {
   AT_SITE = 0,
   AT_TOTALS = 8,
@@ -62,7 +62,7 @@ static uint32_t get_u32(const unsigned char *at) { return (uint32_t)get_number(a
 
 static bool is_control(unsigned char c) { return c < ' ' || c == 127; }
 
-/* The place is zero. */
+/* Copies a text to a place that is zero. */
 static void put_text(unsigned char *at, const char *text, unsigned bytes) {
   for (unsigned i = 0; i + 1 < bytes && text[i]; i++)
     at[i] = is_control((unsigned char)text[i]) ? '?' : (unsigned char)text[i];
@@ -237,7 +237,7 @@ size_t policy_file_bytes(uint32_t module_count, uint32_t record_count) {
   return HEAD_BYTES + (size_t)module_count * MODULE_BYTES + (size_t)record_count * RECORD_BYTES + CHECKSUM_BYTES;
 }
 
-/* The next bytes, zero; NULL if they do not fit beside the checksum. */
+/* Returns the next bytes, zeroed; NULL if they do not fit beside the checksum. */
 static unsigned char *take_bytes(struct policy_file_writer *writer, size_t bytes) {
   writer->fits = writer->fits && bytes + CHECKSUM_BYTES <= writer->capacity - writer->length;
   if (!writer->fits)

@@ -1,10 +1,10 @@
-/* policy_file.h: what was learned, as bytes that outlive the process. Pure: the bytes lie in memory of the caller's.
+/* policy_file.h: the file format for what was learned. Pure: the bytes lie in the caller's memory.
  *
  *   | head, 128 bytes | modules, 32 bytes each | records, 100 bytes each | checksum, 8 bytes |
  *
- * Numbers are little-endian. The mark and the version are the first 12 bytes and the checksum of everything before it
- * is the last 8 in every version, so a file of a later one is told from a damaged one. The checksum is CRC-64/XZ
- * (polynomial of ECMA-182): it finds every run of up to 64 changed bits.
+ * Numbers are little-endian. In every version the first 12 bytes are the mark and the version, and the last 8 are the
+ * checksum of everything before. So a file of a later version is not mistaken for a damaged one. The checksum is
+ * CRC-64/XZ (polynomial of ECMA-182), which detects every run of up to 64 changed bits.
  */
 #ifndef HAK_ADAPT_POLICY_FILE_H
 #define HAK_ADAPT_POLICY_FILE_H
@@ -17,13 +17,13 @@
 
 enum policy_file_error {
   POLICY_FILE_OK,
-  POLICY_FILE_FOREIGN, /* no policy file at all; what begins like one is a damaged one */
+  POLICY_FILE_FOREIGN, /* no policy file; a file that begins like one counts as damaged */
   POLICY_FILE_DAMAGED,
-  POLICY_FILE_NEWER, /* whole, of a version that is not known here */
-  POLICY_FILE_OTHER, /* whole, but its ratings are of other strategies or ranges of sizes */
+  POLICY_FILE_NEWER, /* whole, but of a later version */
+  POLICY_FILE_OTHER, /* whole, but for other strategies or ranges of sizes */
 };
 
-/* For people: what the upper bits of a site stand for (adapt/view.h). */
+/* The name of a module, for people: the upper bits of a site are its tag (adapt/view.h). */
 struct policy_module {
   uint32_t tag; /* not 0 */
   char name[POLICY_FILE_NAME_BYTES];
@@ -32,20 +32,20 @@ struct policy_module {
 enum policy_record_kind {
   POLICY_RECORD_SITE,  /* the arm of one site and range */
   POLICY_RECORD_PRIOR, /* what all sites of a range have learned; site 0 */
-  POLICY_RECORD_REST,  /* what those without a place have; site 0 */
+  POLICY_RECORD_REST,  /* the arm of all sites without a place; site 0 */
   POLICY_RECORD_KINDS,
 };
 
 struct policy_record {
   uint64_t site;
-  uint64_t total[KEEP_STRATEGIES]; /* nanoseconds, of the run that wrote the file; not carried on */
+  uint64_t total[KEEP_STRATEGIES]; /* nanoseconds, of the run that wrote the file; the next run starts at 0 */
   uint64_t total_acted;
   int32_t rating[KEEP_STRATEGIES];
   uint32_t epochs, switches;
   uint8_t kind, range, leader;
 };
 
-/* What a file says of an arm; site: 0 unless that is its kind. */
+/* Returns the record of an arm. site: 0 unless the kind is POLICY_RECORD_SITE. */
 struct policy_record policy_record_of(const struct evolve_arm *arm, enum policy_record_kind kind, uint64_t site,
                                       unsigned range);
 
@@ -54,23 +54,23 @@ struct policy_record policy_record_of(const struct evolve_arm *arm, enum policy_
 struct policy_file {
   const unsigned char *bytes;
   uint32_t module_count, record_count;
-  uint32_t epoch_events;                 /* of the writer's */
+  uint32_t epoch_events;                 /* the writer's EVOLVE_EPOCH_EVENTS */
   struct site_costs costs;               /* in force when it was written */
   char writer[POLICY_FILE_WRITER_BYTES]; /* "hakmem 0.1.0" */
 };
 
-/* Checks all of the bytes, and fills *file only if they are in order; then the bytes must stay for as long as it is
- * used. Texts are terminated and free of control characters. */
+/* Checks all bytes and fills *file only if they are in order. *file points into the bytes. Texts are terminated and
+ * free of control characters. */
 enum policy_file_error policy_file_open(struct policy_file *file, const void *bytes, size_t length);
 
-/* The i-th, of an opened file. */
+/* Return the i-th module and record of an opened file. */
 struct policy_module policy_file_module(const struct policy_file *file, uint32_t i);
 struct policy_record policy_file_record(const struct policy_file *file, uint32_t i);
 
-/* Gives everything in the file its place in a table; what has none because its set is full is left out. */
+/* Puts the file's content into a table. Entries whose set is full are left out. */
 void policy_file_apply(const struct policy_file *file, struct site_table *table);
 
-/* What others have written meanwhile: of each arm whichever has played more stays, the table's or the file's. */
+/* Merges a file that another process has written: of each arm the version with more epochs stays. */
 void policy_file_merge(const struct policy_file *file, struct site_table *table);
 
 /* --- writing: begin, modules, records, end --- */
@@ -79,22 +79,23 @@ struct policy_file_writer {
   unsigned char *bytes;
   size_t capacity, length;
   uint32_t module_count, record_count;
-  bool fits; /* nothing was left out, or came in another order */
+  bool fits; /* false: something did not fit, or came in the wrong order */
 };
 
-/* Bytes of a file with so many modules and records. One table takes 2 * SITE_RANGES records and one for each place. */
+/* Returns the bytes of a file with these numbers of modules and records. A table takes 2 * SITE_RANGES records and one
+ * for each place. */
 size_t policy_file_bytes(uint32_t module_count, uint32_t record_count);
 
-/* by: who writes, cut to POLICY_FILE_WRITER_BYTES - 1 bytes, as a module's name is to its bytes. */
+/* by: the writer's version, cut to POLICY_FILE_WRITER_BYTES - 1 bytes. Names of modules are cut too. */
 void policy_file_begin(struct policy_file_writer *writer, void *bytes, size_t capacity, const struct site_costs *costs,
                        const char *by);
 void policy_file_add_module(struct policy_file_writer *writer, uint32_t tag, const char *name);
 void policy_file_add_record(struct policy_file_writer *writer, const struct policy_record *record);
-/* All of a table that has played an epoch, but for sites below site_min. */
+/* Adds all arms of a table that have played an epoch, except sites below site_min. */
 void policy_file_add_table(struct policy_file_writer *writer, const struct site_table *table, uint64_t site_min);
-/* One strategy leads in all ranges, and no site has an arm: with HAKMEM_POLICY=frozen it always acts. */
+/* Adds priors in which one strategy leads in all ranges, and no sites. With HAKMEM_POLICY=frozen it always acts. */
 void policy_file_add_fixed(struct policy_file_writer *writer, enum keep strategy);
-/* Bytes of the whole file; 0 if something did not fit. */
+/* Returns the bytes of the whole file; 0 if something did not fit. */
 size_t policy_file_end(struct policy_file_writer *writer);
 
 #endif

@@ -88,7 +88,7 @@ static struct site_lenders *lenders_of(struct site_table *table, const struct si
   return &table->lenders[range >= costs->mapping_range];
 }
 
-/* The arm is one of the table's, for this range. */
+/* The arm is one of the table's places or rests, for this range. */
 static void note_lender(struct site_table *table, struct site_lenders *lenders, const struct evolve_arm *arm,
                         unsigned range) {
   uint32_t number = place_count(table) + range + 1;
@@ -111,7 +111,7 @@ static void borrow_pages(struct site_table *table, struct site_lenders *lenders,
     bool is_rest = number > place_count(table);
     unsigned range = is_rest ? number - place_count(table) - 1 : table->places[number - 1].range;
     struct evolve_arm *arm = is_rest ? &table->rests[range] : &table->places[number - 1].arm;
-    if (lenders_of(table, costs, range) == lenders) /* the place may be another's by now */
+    if (lenders_of(table, costs, range) == lenders) /* another site may have taken the place */
       pages = evolve_lend(arm, costs_of(costs, range), pages, now_ms);
   }
 }
@@ -144,7 +144,7 @@ enum keep site_leader(const struct site_table *table, uint64_t site, unsigned ra
   const struct evolve_arm *arm = site_arm_of(table, site, range), *prior = &table->priors[range];
   if (arm)
     return evolve_leader(arm, prior);
-  bool has_room = !set_of(table, site, range)[SITE_WAYS - 1].taken; /* places are taken in their order */
+  bool has_room = !set_of(table, site, range)[SITE_WAYS - 1].taken; /* places are taken in order */
   return has_room ? (enum keep)prior->leader : evolve_leader(&table->rests[range], prior);
 }
 

@@ -1,4 +1,4 @@
-/* strategy_words.h: what the strategies are called, in files that programs read and for people. */
+/* strategy_words.h: the strategies' names, in JSON and for people. */
 #ifndef HAK_ADAPT_STRATEGY_WORDS_H
 #define HAK_ADAPT_STRATEGY_WORDS_H
 

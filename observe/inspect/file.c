@@ -51,7 +51,7 @@ static enum os_file_error error_of(int number) {
   }
 }
 
-/* By system calls: open, read, write and close are cancellation points. */
+/* Files are used by system calls, because open, read, write and close of the C library are cancellation points. */
 static int file_open(const char *path, int flags, int mode) {
   long fd;
   do
@@ -82,7 +82,7 @@ static enum os_file_error read_open(int fd, char *bytes, size_t capacity, size_t
 
 enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, size_t *length) {
   int kept = errno;
-  int fd = file_open(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer is not waited for */
+  int fd = file_open(path, O_RDONLY | O_NONBLOCK, 0); /* does not wait for the writer of a pipe */
   enum os_file_error error = fd < 0 ? error_of(errno) : read_open(fd, bytes, capacity, length);
   if (fd >= 0)
     os_kernel(SYS_close, fd);
@@ -155,7 +155,7 @@ static enum os_file_error part_add(struct os_file_part *part, const char *bytes,
 
 enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length) {
   int kept = errno;
-  struct os_quiet quiet; /* a file that may not be so long is an error, no signal */
+  struct os_quiet quiet; /* beyond the file size limit: an error, no signal */
   os_quiet_begin(&quiet);
   enum os_file_error error = part_add(part, bytes, length);
   os_quiet_end(&quiet);
@@ -202,7 +202,7 @@ bool os_path_absolute(const char *path, char *out, size_t out_bytes) {
   *out = 0;
   if (*path != '/') {
     long length = os_kernel(SYS_getcwd, out, out_bytes); /* the terminator included */
-    if (length < 2 || *out != '/') {                     /* or it lies outside of what can be reached */
+    if (length < 2 || *out != '/') {                     /* or the folder is unreachable */
       errno = kept;
       return false;
     }

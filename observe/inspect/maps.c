@@ -16,7 +16,7 @@
 #define NOTES_BYTES_MAX 1024u
 #define SEGMENTS_MAX 128u
 
-/* By system calls: open and read are cancellation points. */
+/* Files are used by system calls, because open and read of the C library are cancellation points. */
 static int open_for_reading(const char *path) {
   long fd;
   do
@@ -55,13 +55,13 @@ static bool read_more(struct os_maps *maps) {
   return got > 0;
 }
 
-/* The next line, terminated; NULL at the end. */
+/* Returns the next line, terminated; NULL at the end. */
 static char *next_line(struct os_maps *maps) {
   for (;;) {
     char *line = maps->bytes + maps->at;
     char *line_end = memchr(line, '\n', maps->end - maps->at);
     if (line_end == NULL && maps->end - maps->at == sizeof maps->bytes)
-      line_end = maps->bytes + maps->end - 1; /* the rest of it is no line of the list, and passed over */
+      line_end = maps->bytes + maps->end - 1; /* the line is cut; its rest is skipped, because it does not parse */
     if (line_end) {
       *line_end = 0;
       maps->at = (size_t)(line_end + 1 - maps->bytes);
@@ -72,7 +72,7 @@ static char *next_line(struct os_maps *maps) {
   }
 }
 
-/* Reads the hexadecimal number at *at and steps over it and the character behind it, which must be this one. */
+/* Parses the hexadecimal number at *at and steps over it and over `behind`, which must follow. */
 static bool step_hex(char **at, char behind, uint64_t *value) {
   char *first = *at;
   *value = 0;
@@ -91,7 +91,7 @@ static bool step_hex(char **at, char behind, uint64_t *value) {
   return true;
 }
 
-/* START-LIMIT rwxp OFFSET MAJOR:MINOR INODE   NAME */
+/* Parses a line START-LIMIT rwxp OFFSET MAJOR:MINOR INODE   NAME. */
 static bool mapping_of(char *line, struct os_mapping *out) {
   uint64_t start, limit, device;
   if (!step_hex(&line, '-', &start) || !step_hex(&line, ' ', &limit))
@@ -120,7 +120,7 @@ bool os_maps_next(struct os_maps *maps, struct os_mapping *out) {
 
 /* --- build-ids --- */
 
-/* The kernel reads for us: where another thread has unmapped it, it says so. */
+/* Reads through /proc/self/mem: if another thread has unmapped the range, the kernel returns an error. */
 static size_t peek_memory(int memory, uintptr_t address, void *bytes, size_t length) {
   long got;
   do
@@ -152,7 +152,7 @@ static bool segment_at(const struct image *image, unsigned number, ElfW(Phdr) * 
          peek_memory(image->memory, image->segments + number * sizeof *out, out, sizeof *out) == sizeof *out;
 }
 
-/* Address that the first segment asks for. */
+/* Returns the address that the first segment asks for. */
 static uintptr_t first_of(const struct image *image) {
   ElfW(Phdr) segment;
   for (unsigned i = 0; segment_at(image, i, &segment); i++)

@@ -1,7 +1,7 @@
-/* maps.h: what is mapped into this process, as the kernel lists it.
+/* maps.h: the mappings of this process, as the kernel lists them.
  *
- * Other threads map and unmap meanwhile: each mapping was there when the kernel was asked for it, and addresses grow.
- * No loader lock, nothing that allocates; where /proc is not to be had, nothing is listed. errno is kept.
+ * Other threads may map and unmap meanwhile. Each listed mapping existed when the kernel was asked for it, and
+ * addresses ascend. No function takes the loader's lock or allocates. Without /proc the list is empty. errno is kept.
  */
 #ifndef HAK_INSPECT_MAPS_H
 #define HAK_INSPECT_MAPS_H
@@ -19,7 +19,7 @@ struct os_mapping {
 
 struct os_maps {
   int fd;
-  size_t at, end; /* of what is not yet told */
+  size_t at, end; /* the part of bytes that was not returned yet */
   char bytes[OS_MAPS_BYTES];
 };
 
@@ -27,12 +27,12 @@ bool os_maps_open(struct os_maps *maps);
 bool os_maps_next(struct os_maps *maps, struct os_mapping *out);
 void os_maps_close(struct os_maps *maps);
 
-/* The build-id of the ELF file whose first page is mapped at `start`, or was: nothing is read that is not mapped.
- * Returns its length, 0: there is none. */
+/* Finds the build-id of the ELF file whose first page is mapped at `start`. The mapping may be gone: unmapped memory is
+ * not read. Returns its length, 0 if there is none. */
 #define OS_MAPS_ID_BYTES 64u
 size_t os_maps_build_id(uintptr_t start, unsigned char id[OS_MAPS_ID_BYTES]);
 
-/* Where the program's code is entered. */
+/* Returns the program's entry address. */
 uintptr_t os_maps_entry(void);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define CHUNK_BYTES 4096u
 
-/* Reads on where the last call stopped. The bytes read, 0 at the end. */
+/* Reads on from where the last call stopped. Returns the bytes read, 0 at the end. */
 static size_t read_some(int fd, char *bytes, size_t capacity) {
   long got;
   do
@@ -23,7 +23,7 @@ static size_t read_some(int fd, char *bytes, size_t capacity) {
 
 static int file_open(const char *path) { return (int)os_kernel(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC); }
 
-/* The number of the line "KEY: N kB", in bytes. */
+/* Returns the number of the line "KEY: N kB", in bytes. */
 static uint64_t field_bytes(const char *text, const char *key) {
   const char *line = strstr(text, key);
   uint64_t kib = 0;
@@ -33,7 +33,7 @@ static uint64_t field_bytes(const char *text, const char *key) {
   return kib * 1024;
 }
 
-/* Sums over all mappings. */
+/* Reads the kernel's sums over all mappings. */
 static void read_sums(struct os_process *out) {
   char text[CHUNK_BYTES];
   size_t length = 0;
@@ -50,7 +50,7 @@ static void read_sums(struct os_process *out) {
   out->swap_bytes = field_bytes(text, "\nSwap:");
 }
 
-/* One line a mapping. */
+/* Counts the lines of the list, one for each mapping. */
 static uint64_t count_mappings(void) {
   char text[CHUNK_BYTES];
   uint64_t lines = 0;
@@ -76,7 +76,7 @@ void os_process_read(struct os_process *out) {
   if (!os_may_read_files())
     return;
   read_sums(out);
-  if (out->resident_bytes == 0) /* a kernel without that file, or a process that may not read its own */
+  if (out->resident_bytes == 0) /* an old kernel lacks the file, or the process may not read it */
     out->resident_bytes = os_resident_of_process();
   out->mapping_count = count_mappings();
   errno = kept;

@@ -77,7 +77,7 @@ void control_serve(const struct os_shared *shared) {
   if (control_stage_of(asked) == CONTROL_FREE)
     return;
   uint64_t is_free = control_staged(asked, CONTROL_FREE), taken = control_staged(asked, CONTROL_TAKEN);
-  if (control_stage_of(asked) != CONTROL_ASKED) /* nothing is being carried out: that would be here */
+  if (control_stage_of(asked) != CONTROL_ASKED)
     taken = is_free;
   if (!atomic_compare_exchange_strong_explicit(&page->stage, &asked, taken, memory_order_acq_rel,
                                                memory_order_relaxed) ||
@@ -85,7 +85,7 @@ void control_serve(const struct os_shared *shared) {
     return;
   uint64_t verb = atomic_load_explicit(&page->verb, memory_order_relaxed);
   uint64_t interval = atomic_load_explicit(&page->interval_bytes, memory_order_relaxed);
-  os_shared_empty(shared); /* somebody may have asked, and not come for it */
+  os_shared_empty(shared); /* frees an answer that was never fetched */
   struct answer answer = carry_out(shared, verb, interval);
   atomic_store_explicit(&page->answer_bytes, answer.bytes, memory_order_relaxed);
   atomic_store_explicit(&page->result, (uint64_t)answer.result, memory_order_relaxed);

@@ -1,8 +1,8 @@
-/* control.h: other processes of the same user, and root, ask this one to start, write and stop a heap profile.
+/* control.h: executes commands of other processes: start, write and stop a heap profile.
  *
- * They write the command into a memfd (control_page.h) and wake the background thread, which carries it out: no other
- * thread waits for it. What is to be written goes into the memfd too, and they put it where they want: so this process
- * opens no file by a name that comes from outside, and needs none of their folders.
+ * Access is limited to the process's user and root. A client writes the command into a memfd (control_page.h) and wakes
+ * the background thread, which executes it. No other thread waits. A profile is written into the memfd too, and the
+ * client copies it. So this process opens no file by a name from outside, and needs no access to the client's folders.
  */
 #ifndef HAK_LIVE_CONTROL_H
 #define HAK_LIVE_CONTROL_H
@@ -12,7 +12,7 @@
 /* False: the system refuses. */
 bool control_make(struct os_shared *out);
 
-/* Carries out what was asked, if something was. One thread at a time, without a lock. */
+/* Executes the pending command, if there is one. One thread at a time may call, without a lock. */
 void control_serve(const struct os_shared *shared);
 
 #endif

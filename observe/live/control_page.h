@@ -1,14 +1,13 @@
-/* control_page.h: the file in which other processes ask this one for something (option `live`), as both sides know it.
+/* control_page.h: the format of the file with commands of other processes (option `live`).
  *
  *   page     from byte 0 on, mapped by both
- *   answer   from byte answer_at on: what a command is answered by, if that is more than a number
+ *     answer   from byte answer_at on: the content of an answer, if it is more than a number
  *
- * One command at a time. Who asks holds a lock of the file (flock), which goes with him, however he ends; he writes the
- * command while the stage is FREE, and only then moves the stage to ASKED. The process moves it to TAKEN, and to FREE
- * when it has answered. Who does not want to wait moves it from ASKED to FREE. The number goes up by one with each
- * command.
+ * There is one command at a time. The client locks the file (flock), which ends with the client. It writes the command
+ * while the stage is FREE, then moves the stage to ASKED. The process moves it to TAKEN, and to FREE when it has
+ * answered. A client that gives up moves it from ASKED to FREE. The number rises by one with each command.
  *   P1  only the process moves the stage to or from TAKEN
- * The process trusts nothing that stands here: not that the others keep to this, either.
+ * The process validates everything in the page, and does not rely on clients following this protocol.
  */
 #ifndef HAK_LIVE_CONTROL_PAGE_H
 #define HAK_LIVE_CONTROL_PAGE_H
@@ -16,7 +15,7 @@
 #include "base/words.h"
 
 #define CONTROL_FILE_NAME "hakmem-control"
-#define CONTROL_MARK "hakmem commands " /* without a zero behind */
+#define CONTROL_MARK "hakmem commands " /* not terminated */
 #define CONTROL_LAYOUT 1u
 #define CONTROL_INTERVAL_MAX ((uint64_t)1 << 40)
 
@@ -29,8 +28,8 @@ enum control_result {
   CONTROL_UNKNOWN,    /* no such verb, or no such interval */
   CONTROL_NO_MEMORY,  /* for the profile, or for the answer */
   CONTROL_IS_ON,      /* a profile runs already */
-  CONTROL_IS_OFF,     /* none runs, or, to be written: none ever did */
-  CONTROL_NOT_WRITTEN /* the answer; the file is closed, or may not be so long */
+  CONTROL_IS_OFF,     /* no profile runs; for DUMP: none ever ran */
+  CONTROL_NOT_WRITTEN /* the answer could not be written: the file is closed, or has a size limit */
 };
 
 struct control_page {
@@ -39,7 +38,7 @@ struct control_page {
   uint32_t answer_at;
   _Atomic uint64_t stage; /* the command's number * CONTROL_STAGES + enum control_stage */
   _Atomic uint64_t verb;
-  _Atomic uint64_t interval_bytes; /* START: a sample each so many */
+  _Atomic uint64_t interval_bytes; /* START: the sampling interval */
   _Atomic uint64_t result;
   _Atomic uint64_t answer_bytes; /* DUMP: a profile for pprof */
 };

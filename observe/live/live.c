@@ -14,13 +14,13 @@
 #include <string.h>
 
 #define PERIOD_MS_MIN 100u
-#define SLOW_PATH_SHARE 400u   /* of the time, goes into snapshots by slow paths */
-#define LOOK_SHARE 10u         /* by the thread */
-#define SLOW_PATH_HEAPS_MAX 8u /* more have locks to be waited for: that is left to the thread */
-#define MAKES_MAX 4u           /* a program that closes our descriptor again and again is left alone */
-#define HEAP_ROWS 64u          /* the largest */
+#define SLOW_PATH_SHARE 400u   /* slow paths spend at most this fraction of the time on snapshots, */
+#define LOOK_SHARE 10u         /* the thread at most this one */
+#define SLOW_PATH_HEAPS_MAX 8u /* with more heaps only the thread takes snapshots, because it waits for their locks */
+#define MAKES_MAX 4u           /* pages made, for a program that closes our descriptor again and again */
+#define HEAP_ROWS 64u          /* for the largest heaps */
 
-/* The columns of each table; totals has those of stats_fields. */
+/* The columns of each table; the columns of totals are stats_fields. */
 static const char *const moment_columns[] = {"time_ns", "cost_ns"};
 static const char *const class_columns[] = {"block_bytes", "slab_bytes", "taken_bytes", "bin_bytes"};
 static const char *const heap_columns[] = {"id",        "thread_id",   "parked",  "slab_bytes", "taken_bytes",
@@ -46,14 +46,14 @@ static const struct table_form {
 enum live_state { LIVE_NONE, LIVE_KEPT, LIVE_FORKED };
 
 static struct {
-  struct lock lock;       /* only tried: who finds it held leaves the work to the holder */
-  _Atomic uint32_t state; /* enum live_state; FORKED: this child has none yet */
+  struct lock lock;       /* only tried: a thread that finds it held leaves the work to the holder */
+  _Atomic uint32_t state; /* enum live_state; FORKED: this child has no page yet */
   struct os_shared shared, control;
   struct live_head *head;
   _Atomic int pid;
   unsigned makes;
-  _Atomic uint64_t written_ms; /* when the last snapshot was, */
-  _Atomic uint64_t cost_ns;    /* and how long it worked: waiting costs nothing */
+  _Atomic uint64_t written_ms; /* time of the last snapshot */
+  _Atomic uint64_t cost_ns;    /* its CPU time; waiting costs nothing */
   struct hak_stats stats;
   struct class_sums {
     size_t slabs, taken, in_bins;
@@ -69,7 +69,7 @@ static const char *column_name(const struct table_form *form, uint32_t column) {
   return form->columns ? form->columns[column] : stats_fields[column].name;
 }
 
-/* Without a page: how long the names are together. With one, puts them there. */
+/* Writes the names of the columns into the page. With page NULL it only returns their total length. */
 static uint32_t names_write(char *page, struct live_table *tables, uint32_t at) {
   for (unsigned i = 0; i < TABLE_COUNT; i++) {
     if (tables)
@@ -125,7 +125,8 @@ static _Atomic uint64_t *words_of(uint64_t snapshot) {
   return (_Atomic uint64_t *)(void *)((char *)live.head + live.head->slot_at[snapshot % 2]);
 }
 
-/* Not seen before the sequence is seen to be odd. (A fence would do; ThreadSanitizer knows none.) */
+/* A release store: no reader sees the value before the odd sequence number. A fence would do, but ThreadSanitizer does
+ * not know fences. */
 static void put_word(_Atomic uint64_t *word, uint64_t value) {
   atomic_store_explicit(word, value, memory_order_release);
 }
@@ -166,7 +167,7 @@ static void write_classes(_Atomic uint64_t *words) {
   put_row_count(words, TABLE_CLASSES, rows);
 }
 
-/* The place of a heap's row: behind the others, or that of the smallest if it is smaller. */
+/* Returns the row for a heap: a new one, or that of the smallest heap if this heap is larger. */
 static size_t heap_row(_Atomic uint64_t *words, size_t *rows, size_t slab_bytes) {
   const size_t columns = sizeof heap_columns / sizeof *heap_columns, slab_column = 3;
   if (*rows < HEAP_ROWS)
@@ -184,7 +185,7 @@ static size_t heap_row(_Atomic uint64_t *words, size_t *rows, size_t slab_bytes)
   return least;
 }
 
-/* Adds a heap to the sums of its classes. Returns the bytes in its bins. */
+/* Adds a heap to the sums of the size classes. Returns the bytes in its bins. */
 static size_t add_classes(const struct heap *heap) {
   size_t bytes = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
@@ -245,7 +246,7 @@ static uint64_t checksum_of(_Atomic uint64_t *words) {
   return sum;
 }
 
-/* The lock is held. Figures are collected before the slot is touched, as far as there is a place for them. */
+/* The lock is held. Figures are collected before the slot is written where there is memory for them. */
 static void snapshot_write(void) {
   uint64_t begun_ns = os_nanoseconds(), worked_ns = os_thread_nanoseconds();
   struct live_head *head = live.head;
@@ -272,7 +273,7 @@ static void refresh_page(void) {
   atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed);
 }
 
-/* Have so many milliseconds passed since the last one, and `share` times as long as that took? */
+/* Tells whether period_ms_min have passed since the last snapshot, and `share` times its CPU time. */
 static bool is_due(uint64_t period_ms_min, uint64_t share) {
   uint64_t rest_ms = share * atomic_load_explicit(&live.cost_ns, memory_order_relaxed) / 1000000;
   uint64_t written_ms = atomic_load_explicit(&live.written_ms, memory_order_relaxed);
@@ -281,18 +282,18 @@ static bool is_due(uint64_t period_ms_min, uint64_t share) {
 
 /* --- who writes --- */
 
-/* What was asked for is carried out without the lock; who asks wakes us again if we had none. */
+/* Executes commands without the lock. If the lock was taken, the client wakes the thread again. */
 static void serve_commands(void) {
   if (!lock_try(&live.lock))
     return;
-  struct os_shared control = live.control; /* nobody makes another one while this thread runs */
+  struct os_shared control = live.control; /* no other one is made while this thread runs */
   if (live.pid != os_process_id())
     control.base = NULL;
   lock_give(&live.lock);
   control_serve(&control);
 }
 
-/* Called by the background thread, in a slow path, when somebody wakes it from outside. */
+/* The background thread calls it, in a slow path, when a reader or client wakes it. */
 static void look_when_woken(void) {
   serve_commands();
   if (!is_due(0, LOOK_SHARE) || !lock_try(&live.lock))
@@ -302,8 +303,8 @@ static void look_when_woken(void) {
   lock_give(&live.lock);
 }
 
-/* The lock is held. An earlier page stays mapped: another thread may be about to wake the word in it. Without a place
- * for commands the page is there all the same. */
+/* The lock is held. An earlier page stays mapped, because another thread may be about to wake its futex word. If the
+ * file for commands cannot be made, the page is still made. */
 static bool page_make(void) {
   struct os_shared made, control;
   if (live.makes == MAKES_MAX || !os_shared_make(&made, LIVE_FILE_NAME, bytes_needed(), OS_SHARED_READ))
@@ -333,7 +334,7 @@ void live_start(void) {
   if (page_make()) {
     refresh_page();
     atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
-    background_wish(); /* a process that allocates a little and sleeps is to be seen, too */
+    background_wish(); /* so that a process that allocates little and sleeps can be read too */
   }
   lock_give(&live.lock);
 }

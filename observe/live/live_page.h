@@ -1,15 +1,15 @@
-/* live_page.h: the page with figures that a process keeps for readers (option `live`), as both sides know it.
+/* live_page.h: the format of the page with figures that a process keeps for readers (option `live`).
  *
- *   head      constant once the page can be found, but for `awake` and `sequence`
- *   names     of the tables' columns, each with a zero behind
+ *   head      constant once the page can be found, except `awake` and `sequence`
+ *     names     the names of the columns, each terminated
  *   slot 0/1  two snapshots: one is whole while the other is written
  *
  * Programs and readers may be of different versions: a reader looks for tables and columns by name, and takes offsets
  * and lengths from the head. The layout number changes only when this file's structs do.
  *
- * sequence counts up: twice for each snapshot, odd while one is written. Snapshot k, the k-th from 1 on, lies in slot
- * k % 2, is whole from sequence 2k on, and is overwritten from 2k + 3 on.
- *   P1  words[0] of a whole slot is the checksum of the others, words[1] its k
+ * sequence rises by two for each snapshot and is odd during a write. Snapshot k (from 1 on) lies in slot k % 2, is
+ * whole from sequence 2k on, and is overwritten from 2k + 3 on.
+ *     P1  words[0] of a whole slot is the checksum of the others, words[1] is its k
  */
 #ifndef HAK_LIVE_LIVE_PAGE_H
 #define HAK_LIVE_LIVE_PAGE_H
@@ -17,7 +17,7 @@
 #include "base/words.h"
 
 #define LIVE_FILE_NAME "hakmem-live"
-#define LIVE_MARK "hakmem live page" /* without a zero behind */
+#define LIVE_MARK "hakmem live page" /* not terminated */
 #define LIVE_LAYOUT 1u
 #define LIVE_TABLES_MAX 8u
 #define LIVE_VERSION_BYTES 128u
@@ -38,21 +38,21 @@ struct live_head {
   uint64_t made_ns; /* CLOCK_MONOTONIC */
   char version[LIVE_VERSION_BYTES];
   _Atomic uint64_t sequence;
-  _Atomic uint32_t awake; /* the background thread sleeps on it: who wakes it is shown a fresh snapshot */
+  _Atomic uint32_t awake; /* futex word of the background thread: waking it makes a fresh snapshot */
   uint32_t reserved;
   struct live_table tables[LIVE_TABLES_MAX];
 };
 
 enum live_word { LIVE_CHECKSUM, LIVE_NUMBER, LIVE_HEADER_WORDS };
 
-/* Of the words behind the first. Any order of the same words gives another one. */
+/* Adds a word to the checksum, which covers the words after the first and depends on their order. */
 static inline uint64_t live_checksum_on(uint64_t sum, uint64_t word) {
   sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
   return sum ^ sum >> 29;
 }
 
 static inline uint64_t live_snapshot_of(uint64_t sequence) { return sequence / 2; }
-/* Is a copy of snapshot k that was made before `sequence` was read the whole one? */
+/* Tells whether a copy of snapshot k is whole, if `sequence` was read after the copy. */
 static inline bool live_is_whole(uint64_t k, uint64_t sequence) { return sequence >= 2 * k && sequence < 2 * k + 3; }
 
 #endif

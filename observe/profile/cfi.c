@@ -1,4 +1,4 @@
-/* The tables are those of the Linux Standard Base (.eh_frame_hdr, .eh_frame) and of DWARF 5, chapter 6.4. */
+/* The formats: Linux Standard Base (.eh_frame_hdr, .eh_frame) and DWARF 5, chapter 6.4. */
 #include "profile/cfi.h"
 
 #include "profile/cfi_program.h"
@@ -49,7 +49,7 @@ static uint64_t take_number(struct cfi_reader *reader, unsigned format) {
   }
 }
 
-/* A pointer that lies elsewhere (POINTER_INDIRECT) is passed over, and no use. */
+/* A pointer that is stored elsewhere (POINTER_INDIRECT) is skipped. */
 static uintptr_t take_pointer(struct cfi_reader *reader, unsigned encoding, const struct cfi_bytes *bytes) {
   uintptr_t base = 0;
   if (encoding == POINTER_OMITTED)
@@ -65,12 +65,12 @@ static uintptr_t take_pointer(struct cfi_reader *reader, unsigned encoding, cons
 
 /* --- entries --- */
 
-struct common { /* a CIE: what several functions share */
+struct common { /* a CIE: the part that several functions share */
   uint64_t code_unit;
   int64_t data_unit;
   uint64_t return_register;
-  unsigned pointers; /* how the functions' are written */
-  bool has_sizes;    /* augmentations say how long they are */
+  unsigned pointers; /* the encoding of the functions' pointers */
+  bool has_sizes;    /* augmentations begin with their length */
   bool is_signal;
   struct cfi_reader program;
 };
@@ -81,7 +81,7 @@ struct function { /* an FDE */
   struct cfi_reader program;
 };
 
-/* The content of the entry at `at`. */
+/* Returns a reader for the content of the entry at `at`. */
 static struct cfi_reader entry_at(const struct cfi_bytes *bytes, const unsigned char *at) {
   struct cfi_reader rest = {.at = at, .end = bytes->end};
   uint32_t length = (uint32_t)cfi_take_fixed(&rest, 4);
@@ -106,7 +106,7 @@ static void take_augmentation(struct cfi_reader *reader, const struct cfi_bytes 
     case 'S':
       common->is_signal = true;
       break;
-    case 'B': /* which key signs return addresses */
+    case 'B': /* the key that signs return addresses */
     case 'G': /* tagged stacks */
       break;
     default:
@@ -167,11 +167,11 @@ struct header {
   uint32_t count;
 };
 struct place {
-  int32_t start, entry; /* from the header */
+  int32_t start, entry; /* offsets from the header */
 };
 #define HEADER_VERSION 1
 
-/* The entry of the last function that starts at or before the place; NULL if there is none. */
+/* Returns the entry of the last function that starts at or before the place; NULL if there is none. */
 static const unsigned char *entry_of(const struct cfi_bytes *bytes, uintptr_t place) {
   struct header header;
   size_t length = (size_t)(bytes->end - bytes->header);
@@ -185,7 +185,7 @@ static const unsigned char *entry_of(const struct cfi_bytes *bytes, uintptr_t pl
     return NULL;
   int64_t wanted = (int64_t)(place - ((uintptr_t)bytes->header + bytes->moved));
   struct place found;
-  uint32_t low = 0, high = header.count; /* those before low start early enough, those from high on do not */
+  uint32_t low = 0, high = header.count; /* functions before low start at or before the place, from high on after it */
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     memcpy(&found, table + middle * sizeof found, sizeof found);

@@ -1,21 +1,22 @@
-/* cfi.h: call frame information, which compilers leave in .eh_frame: how to get from a place in the code to its caller.
+/* cfi.h: call frame information, which compilers write into .eh_frame. It says how to get from a place in the code to
+ * its caller.
  *
- * Pure: bytes in, a rule out. Nothing outside the given bytes is read, whatever they say; what makes no sense, or needs
- * more than the stack pointer and the frame pointer, gives CFA_END.
+ * Pure: bytes in, a rule out. Nothing outside the given bytes is read, whatever they contain. Malformed information,
+ * and rules that need other registers than the stack pointer and the frame pointer, give CFA_END.
  */
 #ifndef HAK_PROFILE_CFI_H
 #define HAK_PROFILE_CFI_H
 
 #include "base/words.h"
 
-/* The canonical frame address (CFA) is the stack pointer as it was before the call. */
+/* The canonical frame address (CFA) is the value of the stack pointer before the call. */
 enum cfi_cfa {
-  CFA_END,       /* there is no caller, or none that can be found */
+  CFA_END,       /* there is no caller, or it cannot be found */
   CFA_FROM_SP,   /* stack pointer + cfa_words */
   CFA_FROM_FP,   /* frame pointer + cfa_words */
   CFA_STORED_FP, /* stored at frame pointer + cfa_words */
-  CFA_GUESSED,   /* nothing is said; frame pointer + cfa_words, if this code has one */
-  CFA_SIGNAL,    /* the kernel called: all registers are in its frame, at the stack pointer */
+  CFA_GUESSED,   /* no information; frame pointer + cfa_words, if this code keeps one */
+  CFA_SIGNAL,    /* a signal frame: the kernel saved all registers at the stack pointer */
 };
 enum cfi_fp {
   FP_UNCHANGED,
@@ -28,7 +29,7 @@ enum cfi_fp {
 struct cfi_rule {
   uint64_t cfa : 3;
   uint64_t fp : 2;
-  uint64_t is_in_register : 1; /* the return address: in the link register, not at CFA + return_words */
+  uint64_t is_in_register : 1; /* the return address is in the link register, not at CFA + return_words */
   int64_t cfa_words : 22;
   int64_t fp_words : 18;
   int64_t return_words : 18;
@@ -46,12 +47,12 @@ _Static_assert(sizeof(struct cfi_rule) == sizeof(uint64_t), "a rule is one word"
 #endif
 
 struct cfi_bytes {
-  const unsigned char *start, *end; /* what may be read */
+  const unsigned char *start, *end; /* the readable bytes */
   const unsigned char *header;      /* .eh_frame_hdr, between them */
-  uintptr_t moved;                  /* what to add to an address among them to get the one they were made for */
+  uintptr_t moved;                  /* add it to an address in them to get the address that they were made for */
 };
 
-/* False if nothing is said about the place: the rule is unchanged. */
+/* Finds the rule for a place. False if there is no information; then the rule is unchanged. */
 bool cfi_find(const struct cfi_bytes *bytes, uintptr_t place, struct cfi_rule *rule);
 
 #endif

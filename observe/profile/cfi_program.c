@@ -21,7 +21,7 @@ struct machine {
   struct row row, initial;
   struct row remembered[REMEMBERED_MAX];
   unsigned remembered_count;
-  bool is_lost; /* something that this machine does not know */
+  bool is_lost; /* met something that this machine does not support */
 };
 
 static void rule_save(struct machine *machine, uint64_t number, enum saved_kind kind, int64_t offset) {
@@ -52,7 +52,7 @@ enum {
   EXPRESSION_LITERAL_0 = 0x30,
 };
 
-/* Register + number: the only kind of expression, besides the next, that compilers write. */
+/* Register + number: compilers write only this expression and the next one. */
 static bool take_sum(struct cfi_reader *block, uint64_t *number, int64_t *offset) {
   unsigned operation = cfi_take_byte(block);
   if (operation < EXPRESSION_REGISTER_0 || operation > EXPRESSION_REGISTER_0 + 31)
@@ -62,8 +62,8 @@ static bool take_sum(struct cfi_reader *block, uint64_t *number, int64_t *offset
   return !block->is_short;
 }
 
-/* In the procedure linkage table, as linkers write it, there is one word more on the stack from a certain byte of
- * each 16 on: sp + 8 + ((place & 15) >= byte) * 8. */
+/* For the procedure linkage table linkers write: sp + 8 + ((place & 15) >= byte) * 8. From a certain byte of each
+ * 16-byte entry on, the stack holds one word more. */
 static bool is_linkage_table(struct cfi_reader block, uintptr_t place, int64_t *offset) {
 #if defined(__x86_64__)
   static const unsigned char before[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a}, after[] = {0x2a, 0x33, 0x24, 0x22};
@@ -124,7 +124,7 @@ static void recall_state(struct machine *machine) {
     machine->is_lost = true;
 }
 
-/* The two upper bits, with a number in the other six; or a whole byte. */
+/* An instruction is in the two upper bits, with a number in the other six; or it is the whole byte. */
 enum {
   STEP_ADVANCE = 0x40,
   STEP_OFFSET = 0x80,
@@ -151,7 +151,7 @@ enum {
   STEP_VALUE = 0x14,
   STEP_VALUE_SIGNED = 0x15,
   STEP_VALUE_EXPRESSION = 0x16,
-  STEP_SIGNED_WITH_PLACE = 0x2c, /* aarch64: return addresses carry a signature from here on, or none */
+  STEP_SIGNED_WITH_PLACE = 0x2c, /* aarch64: from here on return addresses are signed, or no longer */
   STEP_SIGNED = 0x2d,
   STEP_ARGUMENTS = 0x2e,
   STEP_OFFSET_NEGATIVE = 0x2f,
@@ -201,7 +201,7 @@ static void step_register(struct machine *machine, struct cfi_reader *reader, un
     cfi_take_block(reader, cfi_take_unsigned(reader));
     rule_save(machine, number, SAVED_LOST, 0);
     break;
-  default: /* STEP_REGISTER, STEP_VALUE, STEP_VALUE_SIGNED: one number more, of any sign */
+  default: /* STEP_REGISTER, STEP_VALUE, STEP_VALUE_SIGNED have one more number, of any sign */
     cfi_take_unsigned(reader);
     rule_save(machine, number, SAVED_LOST, 0);
   }
@@ -236,7 +236,7 @@ static void step_other(struct machine *machine, struct cfi_reader *reader, unsig
   }
 }
 
-/* Until the next row is behind the place. */
+/* Executes instructions until the next row lies behind the place. */
 static void run_program(struct machine *machine, struct cfi_reader reader) {
   while (reader.at < reader.end && machine->reached <= machine->place && !machine->is_lost) {
     unsigned step = cfi_take_byte(&reader), number = step & 0x3f;

@@ -1,5 +1,5 @@
-/* cfi_program.h: the small programs in .eh_frame that say, instruction by instruction, where a function keeps what its
- * caller needs (DWARF 5, 6.4.2). Pure.
+/* cfi_program.h: the small programs in .eh_frame. They say for each instruction of a function where it keeps its
+ * caller's registers (DWARF 5, 6.4.2). Pure.
  */
 #ifndef HAK_PROFILE_CFI_PROGRAM_H
 #define HAK_PROFILE_CFI_PROGRAM_H
@@ -14,7 +14,7 @@ struct cfi_program {
   uintptr_t start; /* of the function */
 };
 
-/* How it is at this place of the function. */
+/* Executes the programs up to a place of the function and returns the rule there. */
 struct cfi_rule cfi_program_rule(const struct cfi_program *program, uintptr_t place);
 
 #endif

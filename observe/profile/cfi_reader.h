@@ -1,6 +1,6 @@
-/* cfi_reader.h: numbers of .eh_frame, one after the other, out of bytes that may end anywhere.
+/* cfi_reader.h: reads the numbers of .eh_frame, one after the other, from bytes that may end anywhere.
  *
- * A reader that meets the end is short from then on, and gives zeros.
+ * A reader that meets the end is marked short and returns zeros from then on.
  */
 #ifndef HAK_PROFILE_CFI_READER_H
 #define HAK_PROFILE_CFI_READER_H
@@ -14,7 +14,7 @@ struct cfi_reader {
   bool is_short;
 };
 
-/* The next `length` bytes, for a reader of their own; *reader goes on behind them. */
+/* Returns a reader for the next `length` bytes; *reader goes on behind them. */
 static inline struct cfi_reader cfi_take_block(struct cfi_reader *reader, uint64_t length) {
   struct cfi_reader block = {.at = reader->at, .end = reader->at, .is_short = true};
   if (length > (size_t)(reader->end - reader->at)) {
@@ -26,7 +26,7 @@ static inline struct cfi_reader cfi_take_block(struct cfi_reader *reader, uint64
   return (struct cfi_reader){.at = block.at, .end = reader->at, .is_short = reader->is_short};
 }
 
-/* At most 8 bytes, the lowest first. */
+/* Reads a number of at most 8 bytes, the lowest first. */
 static inline uint64_t cfi_take_fixed(struct cfi_reader *reader, size_t bytes) {
   struct cfi_reader block = cfi_take_block(reader, bytes);
   uint64_t value = 0;

@@ -16,7 +16,7 @@ static unsigned char *put_number(unsigned char *at, uint32_t number, unsigned by
 }
 
 void gzip_begin(struct gzip *gzip, struct os_file_part *file) {
-  /* deflate, no flags, no time, no word about compression, Unix */
+  /* deflate, no flags, no time, no compression level, Unix */
   static const unsigned char head[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
   gzip->file = file;
   gzip->error = OS_FILE_OK;

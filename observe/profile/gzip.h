@@ -1,5 +1,6 @@
-/* gzip.h: a gzip stream whose content is not compressed (RFC 1952 around stored blocks of RFC 1951), into a file that
- * is written in pieces. It needs no memory but itself. The first error stands; what is added afterwards goes nowhere.
+/* gzip.h: writes a gzip stream without compression (RFC 1952 around stored blocks of RFC 1951) into a file in pieces.
+ * It needs no memory but the struct. After the first error everything added is dropped, and the error is returned at
+ * the end.
  */
 #ifndef HAK_PROFILE_GZIP_H
 #define HAK_PROFILE_GZIP_H
@@ -8,16 +9,16 @@
 #include "inspect/file.h"
 
 #define GZIP_BLOCK_HEAD_BYTES 5u
-#define GZIP_BLOCK_BYTES ((size_t)32 << 10) /* a block has at most 64 KiB less 1 */
+#define GZIP_BLOCK_BYTES ((size_t)32 << 10) /* the format allows 64 KiB - 1 */
 
 struct gzip {
   struct os_file_part *file;
   enum os_file_error error;
-  uint32_t crc;    /* of the content so far, complemented */
+  uint32_t crc;    /* complement of the CRC of the content so far */
   uint32_t length; /* of the content so far, modulo 2^32 */
   size_t used;
   uint32_t crc_table[256];
-  unsigned char block[GZIP_BLOCK_HEAD_BYTES + GZIP_BLOCK_BYTES]; /* what is not yet written */
+  unsigned char block[GZIP_BLOCK_HEAD_BYTES + GZIP_BLOCK_BYTES]; /* not yet written */
 };
 
 void gzip_begin(struct gzip *gzip, struct os_file_part *file);

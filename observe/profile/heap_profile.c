@@ -1,4 +1,4 @@
-/* Heap profiles: by the program, by the options when it starts, and when it ends. */
+/* Heap profiles on request: of the program, and of the options at its start and end. */
 #include "profile/heap_profile.h"
 
 #include "base/options.h"
@@ -17,11 +17,11 @@
 #define INTERVAL_DEFAULT ((uint64_t)512 << 10)
 #define SENTENCE_BYTES (OPTION_TEXT_BYTES + 256)
 
-static char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute, with %p where the process id is to stand */
+static char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute; %p stands for the process id */
 static int process_of_start;
 
-/* No heap is split here: a signal handler may have interrupted this very thread's malloc. All are told by their
- * keys. */
+/* This does not split the calling thread's heap, because a signal handler may have interrupted this thread's malloc.
+ * The heaps' keys tell all threads. */
 static bool profile_begin_sampling(uint64_t interval) {
   bool is_started = profile_start(interval);
   tally_tell_all();
@@ -84,7 +84,7 @@ void heap_profile_begin(void) {
     path_wanted[0] = 0;
     os_say("hakmem: the path of the heap profile is too long, or the working folder is gone: none is written\n");
   }
-  if (path[0] && !option_is_set(OPTION_HEAP_PROFILE)) /* a path alone means on */
+  if (path[0] && !option_is_set(OPTION_HEAP_PROFILE)) /* a path alone switches it on */
     mode = HEAP_PROFILE_ON;
   if (path[0] || mode != HEAP_PROFILE_OFF)
     process_of_start = os_process_id();
@@ -94,7 +94,7 @@ void heap_profile_begin(void) {
   uint64_t interval = is_all ? 1 : (uint64_t)option_value(OPTION_HEAP_PROFILE_KB) << 10;
   struct heap *heap = heap_current();
   if (profile_begin_sampling(interval ? interval : 1) &&
-      heap) { /* this thread follows at once: it stands in no malloc */
+      heap) { /* this thread can follow at once: it is in no malloc */
     lock_take(&heap->lock);
     heap_follow_tally(heap);
     lock_give(&heap->lock);
@@ -102,7 +102,7 @@ void heap_profile_begin(void) {
   slow_path_end();
 }
 
-/* False: it does not fit, or it is another process's. */
+/* Writes the path of the file. False: it does not fit, or another process writes it. */
 static bool path_of_process(char *out, size_t bytes) {
   struct text text = {.bytes = out, .capacity = bytes, .length = 0};
   bool has_id = text_path(&text, path_wanted, (uint64_t)os_process_id());

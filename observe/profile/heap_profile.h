@@ -1,4 +1,4 @@
-/* heap_profile.h: heap profiles that the options ask for: what is done when the program starts and when it ends. */
+/* heap_profile.h: heap profiles that the options ask for: the steps at program start and end. */
 #ifndef HAK_PROFILE_HEAP_PROFILE_H
 #define HAK_PROFILE_HEAP_PROFILE_H
 

@@ -43,7 +43,7 @@ static void stack_report(const struct sample_stack *stack, void (*say)(const cha
   }
 }
 
-/* The biggest ones, by insertion: few are kept. */
+/* Finds the biggest stacks by insertion, because only a few are kept. */
 static unsigned find_biggest(const struct samples *samples, const struct sample_stack *found[STACKS_SHOWN],
                              size_t *count) {
   unsigned kept = 0;

@@ -1,5 +1,5 @@
-/* locations.h: numbers for addresses: 1, 2, 3, ..., in the order in which they are first asked for. One thread's.
- * Memory comes from os_map; all zeros is empty.
+/* locations.h: numbers addresses 1, 2, 3, ... in the order of the first request. For use by one thread. Memory comes
+ * from os_map. A struct of zeros is empty.
  */
 #ifndef HAK_PROFILE_LOCATIONS_H
 #define HAK_PROFILE_LOCATIONS_H
@@ -16,7 +16,7 @@ struct locations {
   size_t capacity, count;
 };
 
-/* 0: no memory. It is a fresh one if `count` has grown. */
+/* Returns the number of an address, a new one if `count` has grown. 0: no memory. */
 uint64_t locations_number(struct locations *locations, uintptr_t address);
 void locations_clear(struct locations *locations);
 

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Field numbers of profile.proto, and all of its messages' that are written here. */
+/* Field numbers of profile.proto. */
 enum profile_field {
   PROFILE_SAMPLE_TYPE = 1,
   PROFILE_SAMPLE = 2,
@@ -41,16 +41,16 @@ enum { FUNCTION_ID = 1, FUNCTION_NAME = 2, FUNCTION_SYSTEM_NAME = 3 };
 
 #define FIGURES 6u
 #define SAMPLE_BYTES_MAX ((SAMPLES_DEPTH_MAX + FIGURES + 4) * PROTO_VARINT_BYTES_MAX)
-#define MESSAGE_BYTES_MAX 128u /* of any other: few numbers */
-#define RANGES_MAX 2048u       /* code in mappings beyond these belongs to none */
+#define MESSAGE_BYTES_MAX 128u /* all other messages have few numbers */
+#define RANGES_MAX 2048u       /* code in further mappings gets no mapping */
 
-/* What an address is looked up in. In the order of addresses. */
+/* A mapping for address look-up; the array is sorted by address. */
 struct range {
   uintptr_t start, limit;
   uint64_t mapping;
 };
 
-/* Places that are not addresses of the program have addresses of their own: these. */
+/* Addresses that stand for places without an address. */
 static const char place_of_others, place_of_nothing;
 
 struct writer {
@@ -58,7 +58,7 @@ struct writer {
   struct gzip gzip;
   struct locations locations;
   uint64_t string_count, mapping_count, function_count;
-  uintptr_t main_start; /* of the mapping that is number 1 */
+  uintptr_t main_start; /* start of mapping number 1 */
   size_t range_count;
   struct range ranges[RANGES_MAX];
   struct os_maps maps;
@@ -81,7 +81,7 @@ static void put_number(struct writer *w, enum profile_field field, uint64_t valu
   gzip_add(&w->gzip, number.bytes, number.length);
 }
 
-/* Bytes of the UTF-8 character at `at`; 0: it is none. */
+/* Returns the bytes of the UTF-8 character at `at`; 0 if it is none. */
 static size_t character_bytes(const char *at) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   const unsigned char *c = (const unsigned char *)at;
@@ -100,7 +100,7 @@ static size_t character_bytes(const char *at) {
   return code >= least[length] && code <= 0x10ffff && !is_surrogate ? length : 0;
 }
 
-/* Returns the string's number in the table. Readers refuse what is not UTF-8: such bytes become question marks. */
+/* Returns the string's number in the table. Readers refuse invalid UTF-8, so such bytes become question marks. */
 static uint64_t put_string(struct writer *w, const char *string) {
   unsigned char bytes[2 * PROTO_VARINT_BYTES_MAX];
   struct proto head = PROTO_IN(bytes);
@@ -114,7 +114,7 @@ static uint64_t put_string(struct writer *w, const char *string) {
   return w->string_count++;
 }
 
-/* --- what it is about --- */
+/* --- types and comments --- */
 
 static void put_type(struct writer *w, enum profile_field field, uint64_t name, uint64_t unit) {
   unsigned char bytes[MESSAGE_BYTES_MAX];
@@ -142,7 +142,7 @@ static void put_comments(struct writer *w, const struct samples *samples, const 
 }
 
 static void put_about(struct writer *w, const struct samples *samples, const struct pprof_about *about) {
-  put_string(w, ""); /* number 0 has to be empty */
+  put_string(w, ""); /* string 0 must be empty */
   uint64_t count = put_string(w, "count"), bytes = put_string(w, "bytes");
   put_type(w, PROFILE_SAMPLE_TYPE, put_string(w, "alloc_objects"), count);
   put_type(w, PROFILE_SAMPLE_TYPE, put_string(w, "alloc_space"), bytes);
@@ -161,7 +161,7 @@ static void put_about(struct writer *w, const struct samples *samples, const str
 
 /* --- mappings --- */
 
-/* Where the file that is listed was seen with its first page. */
+/* Remembers where the first page of the listed file is mapped. */
 struct first_page {
   uintptr_t start;
   uint64_t name_hash;
@@ -186,7 +186,7 @@ static uint64_t put_build_id(struct writer *w, uintptr_t start) {
   return length ? put_string(w, hex) : 0;
 }
 
-/* The kernel's word for a file that has been removed since: where there is another of its name, the build-id tells. */
+/* The kernel's suffix for a removed file. If another file has its name, the build-ids differ. */
 static void drop_deleted(char *name) {
   static const char mark[] = " (deleted)";
   size_t length = strlen(name);
@@ -213,7 +213,7 @@ static bool is_code_of_file(const struct os_mapping *mapping) {
   return mapping->is_executable && (*mapping->name == '/' || strcmp(mapping->name, "[vdso]") == 0);
 }
 
-/* Writes the mapping that holds the program's entry, or the others. */
+/* Writes the mapping with the program's entry, or all others. */
 static void put_listed(struct writer *w, bool is_main) {
   struct os_mapping mapping;
   struct first_page first = {0};
@@ -236,7 +236,7 @@ static void put_listed(struct writer *w, bool is_main) {
   os_maps_close(&w->maps);
 }
 
-/* The program's own mapping has to be the first. */
+/* The program's own mapping must come first. */
 static void put_mappings(struct writer *w) {
   put_listed(w, true);
   put_listed(w, false);
@@ -269,7 +269,7 @@ static void put_named(struct writer *w, struct proto *location, const char *name
   proto_message(location, LOCATION_LINE, &line);
 }
 
-/* Returns its number, 0: no memory. Written when its address is met first. */
+/* Returns the location's number, and writes it if its address is new. 0: no memory. */
 static uint64_t put_location(struct writer *w, uintptr_t address) {
   unsigned char bytes[MESSAGE_BYTES_MAX];
   struct proto location = PROTO_IN(bytes);

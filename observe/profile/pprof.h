@@ -1,14 +1,12 @@
-/* pprof.h: a profile of samples as a file that pprof reads: the message Profile of google/pprof's profile.proto, as
- * gzip.
+/* pprof.h: writes samples as a file for pprof: the message Profile of google/pprof's profile.proto, as gzip.
  *
- * Each stack has six figures: objects and bytes allocated, in use, and in use at the peak; what is shown without a
- * choice is the bytes in use. Functions have no names here: pprof finds them in the files that the mappings name, by
- * address or build-id. An address in no file (code made at run time, a library that is unloaded) stays a number. An
- * address in the file is the return address less 1, which lies in the call.
+ * Each stack has six figures: objects and bytes allocated, in use, and in use at the peak. By default pprof shows the
+ * bytes in use. The file has no names of functions: pprof finds them in the files that the mappings name, by address or
+ * build-id. An address in no file (code made at run time, an unloaded library) stays a number. The file stores return
+ * addresses less 1, which lie in the call.
  *
- * Nothing allocates: the memory needed meanwhile comes from os_map, 16 to 64 bytes for each address and some 130 KiB.
- * errno is kept. Of `samples` nothing may change meanwhile: a caller who cannot wait for a disk copies the stacks
- * first.
+ * No function allocates. Temporary memory comes from os_map: 16 to 64 bytes for each address and 130 KiB. errno is
+ * kept. `samples` must not change meanwhile; a caller that cannot wait for a disk copies the stacks first.
  */
 #ifndef HAK_PROFILE_PPROF_H
 #define HAK_PROFILE_PPROF_H
@@ -18,15 +16,15 @@
 #include "profile/samples.h"
 
 struct pprof_about {
-  uint64_t period_bytes; /* a sample each so many bytes */
+  uint64_t period_bytes; /* the sampling interval */
   uint64_t time_ns;      /* since 1970 */
-  uint64_t duration_ns;  /* that the profile is about */
-  const char *version;   /* of who writes, ASCII */
+  uint64_t duration_ns;  /* the time that the profile covers */
+  const char *version;   /* the writer's, ASCII */
 };
 
 /* The file at path is replaced whole, or stays as it is (inspect/file.h). */
 enum os_file_error pprof_write(const char *path, const struct samples *samples, const struct pprof_about *about);
-/* The same into an open file, from *end on; it comes back as where the profile ends. */
+/* The same into an open file, from *end on. Sets *end to the end of the profile. */
 enum os_file_error pprof_write_at(int fd, uint64_t *end, const struct samples *samples,
                                   const struct pprof_about *about);
 

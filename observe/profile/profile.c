@@ -7,7 +7,7 @@
 #include "profile/pprof.h"
 #include "profile/unwind.h"
 
-#define INTERVAL_MAX ((uint64_t)1 << 40) /* sums of a few of them are far from overflowing */
+#define INTERVAL_MAX ((uint64_t)1 << 40) /* sums of several intervals cannot overflow */
 
 _Atomic uint32_t profile_heap_id;
 _Atomic bool profile_has_large;
@@ -31,7 +31,7 @@ bool profile_start(uint64_t interval) {
   lock_take(&profile.lock);
   bool is_first = shared_heap() == NULL;
   lock_give(&profile.lock);
-  struct heap *heap = is_first ? heap_make_shared() : NULL; /* which has locks of its own */
+  struct heap *heap = is_first ? heap_make_shared() : NULL; /* takes locks */
   lock_take(&profile.lock);
   if (shared_heap() == NULL)
     atomic_store_explicit(&profile.heap, heap, memory_order_release);
@@ -67,7 +67,7 @@ bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) 
   return is_copied;
 }
 
-/* path NULL: into fd, from *end on. */
+/* Writes the profile to path, or if path is NULL into fd from *end on. */
 static enum os_file_error write_copy(const char *path, int fd, uint64_t *end) {
   struct samples copy = {0};
   struct pprof_about about = {.time_ns = os_epoch_nanoseconds(), .version = hak_version()};
@@ -99,7 +99,7 @@ void profile_stats(struct profile_stats *out) {
 
 /* --- samples --- */
 
-/* A block that is as long as the interval is always a sample, and stands for itself. */
+/* A block as long as the interval is always a sample, and stands for itself. */
 static struct sample_weight weight_of(size_t bytes, uint32_t picks, uint64_t interval) {
   uint64_t stands_for = bytes >= interval ? bytes : picks * interval;
   return (struct sample_weight){
@@ -135,7 +135,7 @@ static bool forget_sample(void *block) {
   lock_take(&profile.lock);
   bool is_ours = samples_remove(&profile.samples, block);
   if (profile.samples.block_count == 0 && !profile_is_on())
-    atomic_store_explicit(&profile_has_large, false, memory_order_relaxed); /* frees need not ask any more */
+    atomic_store_explicit(&profile_has_large, false, memory_order_relaxed); /* frees need no look-up any more */
   lock_give(&profile.lock);
   return is_ours;
 }
@@ -154,7 +154,7 @@ void profile_large_allocated(struct heap *heap, void *object, size_t bytes, uint
 
 void profile_large_freed(void *object) { forget_sample(object); }
 
-/* Objects are multiples of 16 away from each other: this is the address of none. */
+/* Objects lie at multiples of 16, so no object has this address. */
 static void *address_aside(void *object) { return (char *)object + 1; }
 
 bool profile_large_resizing(void *object) {

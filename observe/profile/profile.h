@@ -1,10 +1,11 @@
-/* profile.h: heap profiles: what happens to the allocations that are samples, and the file.
+/* profile.h: the heap profiler: it records sampled allocations and writes the file.
  *
- * Which allocations those are is decided by heap/tally.h. A sampled block of a size class comes from a heap of its own,
- * which no thread owns: so its page-map entry matches no key, and its free takes the slow path, whoever frees it. Large
- * objects take the slow path anyway.
- * One lock guards the samples; nothing but memory is asked of the system under it, and no other lock is taken.
- *   P1  a live sampled block of a class is in the samples, unless they were cleared since or had no memory for it
+ * heap/tally.h selects the samples. A sampled block of a size class comes from a heap that no thread owns. So its
+ * page-map entry matches no thread's key, and its free takes the slow path on any thread. Large objects always take
+ * the slow path.
+ *
+ * One lock guards the samples. Under it no other lock is taken, and the only system calls are those for memory.
+ *     P1  a live sampled block is in the samples, unless they were cleared since or had no memory for it
  *   P2  a block leaves the samples before it can be allocated again
  */
 #ifndef HAK_PROFILE_PROFILE_H
@@ -15,44 +16,44 @@
 #include "pages/page_map.h"
 #include "profile/samples.h"
 
-/* A profile begins, empty, with a sample each interval bytes (1: every allocation). False: no memory. */
+/* Begins an empty profile with this sampling interval in bytes (1: every allocation). False: no memory. */
 bool profile_start(uint64_t interval);
-/* Nothing more is sampled. What was sampled stays in the profile, and leaves it when it is freed. */
+/* Ends the sampling. Samples stay in the profile until their blocks are freed. */
 void profile_stop(void);
 bool profile_is_on(void);
 
 bool profile_was_started(void);
 
-/* The stacks as they are (samples_copy_stacks), the interval, and when the profile began. */
+/* Copies the stacks (samples_copy_stacks), the interval, and the start time of the profile. */
 bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns);
 
-/* The profile as a file for pprof, whole or not at all. While it is written sampling goes on. */
+/* Writes the profile as a file for pprof, whole or not at all. Sampling continues meanwhile. */
 enum os_file_error profile_write(const char *path);
-/* Into an open file, from *end on; it comes back as where the profile ends. */
+/* Writes it into an open file, from *end on. Sets *end to the end of the profile. */
 enum os_file_error profile_write_at(int fd, uint64_t *end);
 
-/* Live samples stand for so much; the blocks that are samples; what did not fit; bytes mapped for tables. */
+/* Bytes that live samples stand for; number of samples; bytes of dropped samples; bytes mapped for tables. */
 struct profile_stats {
   uint64_t interval, live_bytes, live_objects, samples, dropped_bytes, table_bytes;
 };
 void profile_stats(struct profile_stats *out);
 
-/* The heap of sampled blocks has this id, 0 if there is none. */
+/* The id of the heap of sampled blocks, 0 if there is none. */
 extern _Atomic uint32_t profile_heap_id;
 static inline bool profile_has_block(uint32_t entry) {
   uint32_t id = atomic_load_explicit(&profile_heap_id, memory_order_relaxed);
   return id != 0 && entry_heap_id(entry) == id;
 }
-/* Are there, or may there be, large samples? */
+/* False if no large object is a sample. */
 extern _Atomic bool profile_has_large;
 
-/* A sampled block of a class, for a caller in its slow path without a lock; picks: from tally_picks. NULL when memory
- * is out. site: where the program called. */
+/* Allocates a sampled block of a class. The caller is in a slow path and holds no lock. picks: from tally_picks. site:
+ * the call site. NULL when memory is out. */
 void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site);
 void profile_give(void *block, uint32_t entry);
 
-/* A large object was allocated, is about to be freed, is about to be resized: then the caller says how that went, if
- * this was a sample. One that was resized is none any more, and may be picked as if it were allocated. */
+/* Call when a large object was allocated, is about to be freed, or is about to be resized. If it was a sample, report
+ * the result of the resize. A resized object is no sample any more, and may be picked as if it were newly allocated. */
 void profile_large_allocated(struct heap *heap, void *object, size_t bytes, uint32_t picks, uintptr_t site);
 void profile_large_freed(void *object);
 bool profile_large_resizing(void *object);

@@ -11,7 +11,7 @@ static void put_bytes(struct proto *message, const void *bytes, size_t length) {
   message->length += length;
 }
 
-/* Seven bits a byte, the lowest first; the highest bit says that more follow. */
+/* Seven bits per byte, the lowest first. The highest bit tells that more bytes follow. */
 static size_t encode_varint(unsigned char out[PROTO_VARINT_BYTES_MAX], uint64_t value) {
   size_t length = 0;
   for (; value >= 0x80; value >>= 7)

@@ -1,5 +1,5 @@
-/* proto.h: one message of protocol buffers, built in a fixed array. Who gives the array knows that the message fits;
- * what does not is left out.
+/* proto.h: builds one message of protocol buffers in a fixed array. The caller provides an array that is large enough;
+ * fields that do not fit are left out.
  */
 #ifndef HAK_PROFILE_PROTO_H
 #define HAK_PROFILE_PROTO_H
@@ -14,11 +14,11 @@ struct proto {
 };
 #define PROTO_IN(array) ((struct proto){.bytes = (array), .capacity = sizeof(array)})
 
-/* A field that is a number; 0 is what a field that is left out is. */
+/* Adds a number. 0 is the default of a missing field, so it is left out. */
 void proto_number(struct proto *message, unsigned field, uint64_t value);
-/* A field that is a list of numbers. */
+/* Adds a list of numbers. */
 void proto_numbers(struct proto *message, unsigned field, const uint64_t *values, size_t count);
-/* Begins a field of so many bytes, a text or a message: they follow. */
+/* Begins a field of this many bytes, a text or a message. The bytes follow. */
 void proto_head(struct proto *message, unsigned field, size_t length);
 void proto_message(struct proto *message, unsigned field, const struct proto *inner);
 

@@ -16,7 +16,7 @@ struct sample_block {
   struct sample_stack *stack;
 };
 
-/* Where a stack lies, counted in GRAINs from the first chunk on, plus 1; 0: nowhere, the place is free. */
+/* The position of a stack in GRAINs from the first chunk on, plus 1; 0: the place is free. */
 struct sample_place {
   uint32_t hash;
   uint32_t at;
@@ -26,7 +26,7 @@ _Static_assert(SAMPLES_STACK_BYTES_MAX / GRAIN < UINT32_MAX, "a place holds any 
 _Static_assert(sizeof(struct sample_stack) % GRAIN == 0 && sizeof(uintptr_t) % GRAIN == 0, "stacks lie at grains");
 _Static_assert(sizeof(struct sample_stack) + SAMPLES_DEPTH_MAX * sizeof(uintptr_t) <= SAMPLES_CHUNK_BYTES, "one fits");
 
-/* Three quarters. */
+/* A table is full at three quarters. */
 static bool is_full(size_t count, size_t capacity) { return count >= capacity - capacity / 4; }
 
 static void *table_map(size_t entries, size_t entry_bytes) {
@@ -66,7 +66,7 @@ static size_t stacks_bytes(const struct samples *samples) {
   return samples->chunk_count * SAMPLES_CHUNK_BYTES + table_bytes(samples->place_capacity, sizeof(struct sample_place));
 }
 
-/* The place of this stack, or a free one; there is one. */
+/* Returns the place of this stack, or a free one. There is always a free place. */
 static struct sample_place *place_of(const struct samples *samples, uint32_t hash, const uintptr_t *addresses,
                                      unsigned depth) {
   size_t mask = samples->place_capacity - 1;
@@ -77,7 +77,7 @@ static struct sample_place *place_of(const struct samples *samples, uint32_t has
   }
 }
 
-/* Both tables are there for a moment, and have to find room. */
+/* Both tables exist for a moment, and count against the limit. */
 static bool places_grow(struct samples *samples) {
   size_t before = samples->place_capacity;
   size_t capacity = before ? 2 * before : PLACES_START;
@@ -112,7 +112,7 @@ static bool chunk_add(struct samples *samples) {
   return true;
 }
 
-/* Puts the stack behind the others, and notes where. False: there is no room. */
+/* Appends the stack and notes its position. False: there is no room. */
 static bool stack_put(struct samples *samples, struct sample_place *place, uint32_t hash, const uintptr_t *addresses,
                       unsigned depth) {
   size_t bytes = sizeof(struct sample_stack) + depth * sizeof *addresses;
@@ -156,7 +156,7 @@ static struct sample_weight weight_difference(struct sample_weight a, struct sam
 
 static uint64_t growth_of(uint64_t from, uint64_t to) { return to > from ? to - from : 0; }
 
-/* A block's weight becomes another; none is 0. One event. */
+/* Changes a block's weight, which is one event. No block has the weight 0. */
 static void note_change(struct samples *samples, struct sample_stack *stack, struct sample_weight from,
                         struct sample_weight to) {
   struct sample_weight grown = {growth_of(from.bytes, to.bytes), growth_of(from.objects_1024, to.objects_1024)};
@@ -181,7 +181,7 @@ struct sample_weight samples_at_peak(const struct samples *samples, const struct
 
 static size_t block_home(uintptr_t address, size_t capacity) { return (address * FACTOR >> 32) & (capacity - 1); }
 
-/* The place of this block, or a free one; NULL without a table. */
+/* Returns the place of this block, or a free one; NULL without a table. */
 static struct sample_block *block_of(const struct samples *samples, uintptr_t address) {
   size_t mask = samples->block_capacity - 1;
   if (samples->block_capacity == 0)
@@ -212,7 +212,7 @@ static bool blocks_grow(struct samples *samples) {
   return true;
 }
 
-/* Those behind it that would not be found across the gap move up. */
+/* Entries after the gap that would not be found across it move up. */
 static void block_take_out(struct samples *samples, struct sample_block *block) {
   size_t mask = samples->block_capacity - 1;
   size_t gap = (size_t)(block - samples->blocks);
@@ -236,7 +236,7 @@ static const struct sample_weight nothing;
 
 bool samples_add(struct samples *samples, const void *block, const uintptr_t *stack, unsigned depth,
                  struct sample_weight weight) {
-  samples_remove(samples, block); /* its free was not told: it left no trace that we see */
+  samples_remove(samples, block); /* an entry of that address is stale: its free was not reported */
   if (block == NULL || (is_full(samples->block_count, samples->block_capacity) && !blocks_grow(samples))) {
     samples->dropped = weight_sum(samples->dropped, weight);
     return false;
@@ -266,7 +266,7 @@ bool samples_move(struct samples *samples, const void *block, const void *block_
   struct sample_block moved = {(uintptr_t)block_moved, weight, found->stack};
   note_change(samples, found->stack, found->weight, weight);
   block_take_out(samples, found);
-  *block_of(samples, moved.address) = moved; /* there is a free place: one was made */
+  *block_of(samples, moved.address) = moved; /* removing the old entry made a place free */
   samples->block_count++;
   return true;
 }
@@ -336,7 +336,7 @@ static bool is_same(struct sample_weight a, struct sample_weight b) {
   return a.bytes == b.bytes && a.objects_1024 == b.objects_1024;
 }
 
-/* S1; every stack and every block is found where it is looked for; the peak is the sum of its parts. */
+/* Checks S1; that every stack and block can be found; and that the peak is the sum of its parts. */
 bool samples_are_valid(const struct samples *samples) {
   struct sample_weight blocks = {0}, live = {0}, allocated = {0}, peak = {0};
   size_t count = 0;

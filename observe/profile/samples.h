@@ -1,12 +1,12 @@
-/* samples.h: sampled blocks, and the stacks that allocated them.
+/* samples.h: sampled blocks, and the call stacks that allocated them.
  *
- * Each stack has three sums: allocated so far, live, and live at the peak: the first moment at which all live samples
- * together had the most bytes. All three are exact; an event costs O(1) but for the growth of a table.
+ * Each stack has three sums: allocated so far, live, and live at the peak. The peak is the first moment at which all
+ * live samples together had the most bytes. All three are exact. An event costs O(1), except when a table grows.
  *
- * Nothing here locks: the caller does. Memory comes from os_map. A stack that finds none, or for which STACK_BYTES_MAX
- * leaves no room, is counted as one of the `others`; a block that finds none is dropped, and counted as such.
+ * The caller's lock guards everything. Memory comes from os_map. A stack without memory, or beyond STACK_BYTES_MAX,
+ * counts as one of the `others`. A block without memory is dropped, and counted as dropped.
  *   S1  live.bytes is the sum of the blocks' bytes in the table, and of all stacks' live bytes; <= peak_bytes
- *   S2  a stack whose `changed` is after peak_event had `before` live at the peak; any other had what it has
+ *     S2  a stack whose `changed` is after peak_event had `before` live at the peak; any other had its present `live`
  * All zeros: empty.
  */
 #ifndef HAK_PROFILE_SAMPLES_H
@@ -14,21 +14,21 @@
 
 #include "base/words.h"
 
-#define SAMPLES_DEPTH_MAX 64u /* of a deeper stack, the innermost frames */
+#define SAMPLES_DEPTH_MAX 64u /* of deeper stacks only the innermost frames are kept */
 #define SAMPLES_STACK_BYTES_MAX ((size_t)64 << 20)
 #define SAMPLES_CHUNK_BYTES ((size_t)1 << 20)
 #define SAMPLES_CHUNKS (SAMPLES_STACK_BYTES_MAX / SAMPLES_CHUNK_BYTES)
 #define SAMPLES_BLOCKS_MAX ((size_t)1 << 25)
 
-/* What a sample stands for: objects in 1/1024. */
+/* What a sample stands for. The number of objects is in units of 1/1024. */
 struct sample_weight {
   uint64_t bytes, objects_1024;
 };
 
-/* The return addresses, innermost first, follow it. */
+/* A stack. Its return addresses follow the struct, innermost first. */
 struct sample_stack {
   struct sample_weight allocated, live, before;
-  uint64_t changed; /* number of the event that changed `live` last */
+  uint64_t changed; /* number of the last event that changed `live` */
   uint32_t hash;
   uint32_t depth;
 };
@@ -39,37 +39,38 @@ static inline const uintptr_t *sample_stack_addresses(const struct sample_stack 
 struct samples {
   struct sample_block *blocks; /* open addressing, no tombstones */
   size_t block_capacity, block_count;
-  struct sample_place *places; /* of stacks: open addressing, nothing is taken out */
+  struct sample_place *places; /* of stacks: open addressing; entries are never removed */
   size_t place_capacity, stack_count;
-  char *chunks[SAMPLES_CHUNKS]; /* the stacks themselves, which stay where they are */
+  char *chunks[SAMPLES_CHUNKS]; /* the stacks, which never move */
   size_t chunk_count, chunk_used;
   struct sample_stack others; /* has no addresses */
   struct sample_weight allocated, live, dropped;
   uint64_t peak_bytes, peak_event, events;
 };
 
-/* The block was allocated from this stack. False: dropped, there is no memory. */
+/* Adds a block that this stack allocated. False: it was dropped for lack of memory. */
 bool samples_add(struct samples *samples, const void *block, const uintptr_t *stack, unsigned depth,
                  struct sample_weight weight);
-/* The block is freed. False: it is none of ours. */
+/* Removes a block that is freed. False: it is no sample. */
 bool samples_remove(struct samples *samples, const void *block);
-/* The block is another one, maybe of another size, or the same with another size. It stays its stack's; what it grew by
- * is allocated. False: it is none of ours. */
+/* Notes that a block was resized, and maybe moved. It keeps its stack. The bytes that it grew by count as allocated.
+ * False: it is no sample. */
 bool samples_move(struct samples *samples, const void *block, const void *block_moved, struct sample_weight weight);
-/* The same block is known by another address from then on. */
+/* Renames a block: it has another address from now on. */
 bool samples_rename(struct samples *samples, const void *block, const void *renamed);
-/* Empty, and its memory is given back. */
+/* Empties the samples and gives their memory back. */
 void samples_clear(struct samples *samples);
 
-/* The stacks as they are, for a reader who needs time; no blocks. `copy` is empty before, and cleared by samples_clear.
- * False: no memory. */
+/* Copies the stacks, without blocks, for a slow reader. `copy` must be empty; samples_clear clears it. False: no
+ * memory. */
 bool samples_copy_stacks(struct samples *copy, const struct samples *samples);
 
-/* The stacks one after another, the others among them if there are any; NULL behind the last. *cursor starts at 0. */
+/* Returns the stacks one after another, including `others` if it is not empty; NULL after the last. *cursor starts at
+ * 0. */
 const struct sample_stack *samples_next(const struct samples *samples, size_t *cursor);
 struct sample_weight samples_at_peak(const struct samples *samples, const struct sample_stack *stack);
 
-/* Bytes mapped for all of it. */
+/* Returns the bytes mapped for all tables. */
 size_t samples_bytes(const struct samples *samples);
 
 #ifdef HAK_DEBUG

@@ -12,10 +12,10 @@
 #define RULES_SHIFT 52 /* 64 less the bits of an index */
 _Static_assert(RULES == 1u << (64 - RULES_SHIFT), "an index is the upper bits of a product");
 
-#define OWN_FRAMES_MAX 64u                        /* of hakmem itself, above the first one that counts */
-#define OWN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* a stack pointer farther from the end is on another stack */
+#define OWN_FRAMES_MAX 64u                        /* frames of hakmem before the program's first one */
+#define OWN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* a stack pointer that is farther from the end is on another stack */
 #define FRAME_BYTES_MAX ((uintptr_t)1 << 20)      /* on a stack whose end is not known */
-#define PAGES_A_CALL 64u                          /* that a call looks at to know more of the thread's own stack */
+#define PAGES_A_CALL 64u                          /* pages that one call probes to learn about the thread's own stack */
 #define UNTOLD_MS 100u
 #define CODE_MIN ((uintptr_t)4096) /* code lies neither below ... */
 #define CODE_BITS 52               /* ... nor beyond what these tell */
@@ -33,7 +33,7 @@ struct frame {
 struct walk {
   struct frame at;
   uintptr_t low, high; /* can be read */
-  bool is_own;         /* ... and the stack does not go beyond */
+  bool is_own;         /* the thread's own stack, which ends at high */
   uintptr_t end;       /* of the alternate signal stack, if it is that */
   struct unwind_stack *known;
 };
@@ -60,7 +60,7 @@ static inline bool fetch_word(struct walk *walk, uintptr_t address, uintptr_t *w
   return true;
 }
 
-/* A signal handler that walks meanwhile takes nothing from a state that is half written. */
+/* The order of the stores matters: a signal handler that walks meanwhile must not use a half-written state. */
 COLD static void know_thread(struct unwind_stack *known, uintptr_t thread) {
   uintptr_t end = os_stack_end();
   known->thread = 0;
@@ -71,7 +71,8 @@ COLD static void know_thread(struct unwind_stack *known, uintptr_t thread) {
   known->thread = thread;
 }
 
-/* From what is known downwards: a stack without its guard page would be taken for more than it is. */
+/* Probes pages downwards from the known part and stops at the first unreadable one. So memory beyond a guard page is
+ * never taken for the stack. */
 COLD static void know_more(struct unwind_stack *known, uintptr_t wanted) {
   uintptr_t low = known->low, page_bytes = os_page_bytes();
   for (unsigned pages = 0; low > wanted && pages < PAGES_A_CALL; pages++) {
@@ -93,8 +94,8 @@ static void enter_stack(struct walk *walk) {
   walk->is_own = stack >= known->low && stack < known->high;
   walk->low = walk->is_own ? stack : 0;
   walk->high = walk->is_own ? known->high : 0;
-  /* Behind one may lie another mapping, without a page between. That it can be read is not known: the program may have
-   * unmapped it, and have another stack there. */
+  /* Another mapping may follow directly. It must be probed again each time, because the program may have unmapped it
+     * and mapped another stack there. */
   if (walk->is_own || !os_alternate_stack(stack, &walk->end))
     walk->end = UINTPTR_MAX;
 }
@@ -109,15 +110,15 @@ static void walk_begin(struct walk *walk, struct unwind_stack *known) {
 
 /* --- rules, by place --- */
 
-/* Threads write entries without a lock. What does not belong together, or is of a time before unwind_forget, does not
- * give its place back. */
+/* Threads write entries without a lock. An entry whose words do not belong together, or that is older than the last
+ * unwind_forget, does not match its place. */
 static struct {
   _Alignas(CACHE_LINE) struct entry {
     _Atomic uint64_t mixed; /* place ^ mix(rule) */
     _Atomic uint64_t rule;
   } entries[RULES];
   _Alignas(CACHE_LINE) _Atomic uint64_t generation;
-  _Atomic bool is_told; /* of libraries that come and go */
+  _Atomic bool is_told; /* unwind_forget is called whenever a library is unloaded */
   _Atomic uint64_t forgot_ms;
 } rules;
 
@@ -129,7 +130,7 @@ static inline uint64_t mix_rule(uint64_t rule, uint64_t generation) {
 
 void unwind_will_be_told(void) { atomic_store_explicit(&rules.is_told, true, memory_order_relaxed); }
 
-/* Where nobody tells, rules are good for a moment. */
+/* Without such calls, rules are valid for a tenth of a second. */
 static void forget_if_old(void) {
   if (LIKELY(atomic_load_explicit(&rules.is_told, memory_order_relaxed)))
     return;
@@ -149,8 +150,8 @@ static const unsigned char sigreturn_code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 
 static const unsigned char sigreturn_code[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4};
 #endif
 
-/* Where a signal handler returns to; it may have no call frame information. What is no module's may go away while it is
- * read. */
+/* Recognises the code that signal handlers return to, which may have no call frame information. Code outside modules
+ * may be unmapped during the read. */
 READS_STACK static bool is_sigreturn(uintptr_t code, bool is_module) {
   unsigned char copy[sizeof sigreturn_code];
   const volatile unsigned char *bytes = (const unsigned char *)code;
@@ -167,7 +168,7 @@ READS_STACK static bool is_sigreturn(uintptr_t code, bool is_module) {
   return true;
 }
 
-/* Both architectures' frame pointer points at the caller's, and behind that is the return address. */
+/* On both architectures the frame pointer points at the caller's frame pointer, which the return address follows. */
 static const struct cfi_rule guessed = {
     .cfa = CFA_GUESSED, .fp = FP_FROM_CFA, .cfa_words = 2, .fp_words = -2, .return_words = -1};
 
@@ -204,7 +205,7 @@ static inline struct cfi_rule rule_of(uintptr_t place) {
 
 static inline bool may_be_code(uintptr_t address) { return address >= CODE_MIN && address >> CODE_BITS == 0; }
 
-/* Of the frame that the kernel pushed. */
+/* Reads the registers from the frame that the kernel pushed. */
 #if defined(__x86_64__)
 #define IN_SIGNAL_FRAME(field) offsetof(ucontext_t, uc_mcontext.gregs[field])
 enum { SIGNAL_PLACE = IN_SIGNAL_FRAME(REG_RIP), SIGNAL_STACK = IN_SIGNAL_FRAME(REG_RSP) };
@@ -226,7 +227,7 @@ NOINLINE static bool step_signal(struct walk *walk) {
   return may_be_code(next.place) && next.stack % sizeof(uintptr_t) == 0;
 }
 
-/* Without the signature that pointer authentication puts into the upper bits. */
+/* Removes the signature that pointer authentication puts into the upper bits. */
 static inline uintptr_t without_signature(uintptr_t address) {
 #if defined(__aarch64__)
   register uintptr_t link __asm__("x30") = address;
@@ -253,7 +254,8 @@ static inline bool find_cfa(struct walk *walk, struct cfi_rule rule, uintptr_t *
   }
 }
 
-/* Stacks grow downwards, so each caller's frame is above; a function that has not touched the stack has none. */
+/* Checks that the caller's frame is above: stacks grow downwards. A function that has not touched the stack has no
+ * frame. */
 static inline bool is_above(const struct walk *walk, uintptr_t cfa) {
   const struct frame *at = &walk->at;
   uintptr_t bound = walk->is_own ? walk->high : at->stack + FRAME_BYTES_MAX;
@@ -265,7 +267,8 @@ static inline bool walk_step(struct walk *walk) {
   struct frame next = {.frame = at->frame};
   struct cfi_rule rule = rule_of(at->place - !at->is_interrupted);
 #if defined(__aarch64__)
-  /* A frame pointer does not tell where the caller's frame ends; but nearly all code has one. */
+  /* A step by the frame pointer does not tell the caller's stack pointer. Nearly all code keeps a frame pointer, so
+     * the next step uses it again. */
   if (at->has_lost_stack && rule.cfa != CFA_END)
     rule = guessed;
   next.has_lost_stack = rule.cfa == CFA_GUESSED;
@@ -289,7 +292,7 @@ static inline bool walk_step(struct walk *walk) {
   return may_be_code(next.place);
 }
 
-/* The registers in the middle of the function that this is part of. */
+/* Reads the registers at this point of the calling function. */
 __attribute__((always_inline)) static inline struct frame frame_here(void) {
   struct frame here = {.is_interrupted = true};
 #if defined(__x86_64__)

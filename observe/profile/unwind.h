@@ -1,22 +1,24 @@
-/* unwind.h: the calls that led here, for heap profiles.
+/* unwind.h: stack walks for heap profiles.
  *
- * Each step takes a rule from a table by address; what is not in it comes from the module's .eh_frame, or, where there
- * is none (code made at run time, modules of a C library that cannot be asked without waiting), is the frame pointer's.
- * Nothing allocates or waits for a lock; any thread may call at any time: in signal handlers, on any stack, at its end,
- * in the child of a fork. Only memory is read that is known to be readable: the calling thread's own stack, once it is
- * found to be in one piece with the thread's record, and of other stacks what a system call has just read.
+ * Each step takes a rule from a table by address. A missing rule comes from the module's .eh_frame. Code without one
+ * (made at run time, or in modules that the C library cannot find without waiting) is walked by the frame pointer.
  *
- * Cost: some 10 ns a frame; the first time at a place, or on a stack that is not the thread's own, a microsecond.
+ * No function allocates or waits for a lock. Any thread may call at any time: in signal handlers, on any stack, at
+ * thread exit, in the child of a fork. A walk reads only memory that is known to be readable. That is the thread's own
+ * stack, once it is found to reach the thread's record without a gap; of other stacks it is what a system call has just
+ * read.
+ *
+ * Cost: about 10 ns a frame; a microsecond for the first time at a place, or on a stack that is not the thread's own.
  */
 #ifndef HAK_PROFILE_UNWIND_H
 #define HAK_PROFILE_UNWIND_H
 
 #include "os/stack.h"
 
-/* The calling thread's callers' return addresses, innermost first; how many. The innermost is `site`, where the program
- * called hakmem; if site is 0, the first outside the library that hakmem is, or, where hakmem is part of the program,
- * that of this very call. Of code that a signal interrupted it is the address behind that of the next instruction's
- * first byte, so that one less is a place inside the function, as of the others. */
+/* Writes the return addresses of the calling thread's stack, innermost first, and returns how many. The innermost is
+ * `site`, where the program called hakmem. If site is 0, it is the first outside hakmem's library or, if hakmem is part
+ * of the program, that of this call. For code that a signal interrupted it is the next instruction's address plus 1, so
+ * that address - 1 lies inside the function, as for return addresses. */
 unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned most, struct unwind_stack *known);
 
 __attribute__((always_inline)) static inline unsigned unwind(uintptr_t *addresses, unsigned most,
@@ -24,8 +26,9 @@ __attribute__((always_inline)) static inline unsigned unwind(uintptr_t *addresse
   return unwind_from(0, addresses, most, known);
 }
 
-/* Another library may come to lie where one was unloaded: empties the table. Takes no lock. Who will call it whenever
- * that may be says so once; else the table empties itself, ten times a second. */
+/* unwind_forget empties the table; call it when a library is unloaded, because another may be loaded at its addresses.
+ * Takes no lock. A caller that will always do so announces that once. Otherwise the table empties itself ten times a
+ * second. */
 void unwind_forget(void);
 void unwind_will_be_told(void);
 

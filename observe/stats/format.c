@@ -20,9 +20,9 @@ bool stats_snapshot_take(struct stats_snapshot *out) {
 
 /* --- text --- */
 
-/* Nothing counts on the fast path, so the hit rate is known from below only. Of the blocks that
- * refills brought, those that are neither in the bins nor went back were handed out, one a refill as
- * the miss; what frees brought to the bins and was handed out again only adds hits. */
+/* The fast path counts nothing, so only a lower bound of the hit rate is known. Of the blocks that refills brought,
+ * those that are neither in bins nor flushed were handed out, one per refill as the miss. Blocks that free pushed and
+ * malloc popped again only add hits. */
 static void text_hit_rate(struct text *text, const struct hak_stats *s) {
   uint64_t back = s->flushed_blocks + s->bin_blocks;
   uint64_t served = s->refilled_blocks > back ? s->refilled_blocks - back : 0;
@@ -123,8 +123,8 @@ static void format_json(struct text *text, const struct stats_snapshot *snapshot
 
 /* --- OpenMetrics --- */
 
-/* What follows is understood as Prometheus' own text format, too: to that, UNIT and EOF are comments. A collector of
- * several processes' files tells them apart by the label pid. */
+/* The output is also valid in Prometheus' own text format, where UNIT and EOF are comments. The label pid tells several
+ * processes' files apart. */
 static void metric_head(struct text *text, const char *family, const struct stats_field *field) {
   const char *const lines[][2] = {{"# TYPE ", field->kind == STATS_COUNTER ? "counter" : "gauge"},
                                   {"# UNIT ", strcmp(field->unit, "bytes") == 0 ? "bytes" : NULL},
@@ -159,7 +159,7 @@ static void write_metrics(struct text *text, const struct stats_field *fields, s
   }
 }
 
-/* The size of the blocks is a label. */
+/* Writes the metrics of size classes, with the block size as a label. */
 static void class_metrics(struct text *text, const struct stats_snapshot *snapshot) {
   for (size_t i = 1; i < stats_class_field_count; i++) {
     metric_head(text, "class_", &stats_class_fields[i]);

@@ -1,4 +1,4 @@
-/* format.h: a snapshot of the numbers as text for people, as one JSON object, or as OpenMetrics. */
+/* format.h: a snapshot of the counters as text for people, as one JSON object, or as OpenMetrics. */
 #ifndef HAK_STATS_FORMAT_H
 #define HAK_STATS_FORMAT_H
 
@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "stats/stats.h"
 
-/* Grows when a name goes or gets another meaning; names may be added without. */
+/* Grows when a name disappears or changes its meaning. Names may be added without. */
 #define STATS_SCHEMA 1u
 #define STATS_PREFIX "hakmem_" /* of all names of metrics */
 
@@ -20,7 +20,7 @@ struct stats_snapshot {
 };
 bool stats_snapshot_take(struct stats_snapshot *out);
 
-#define STATS_FORMAT_BYTES_MAX ((size_t)160 * 1024) /* of the longest: all classes, all digits */
+#define STATS_FORMAT_BYTES_MAX ((size_t)160 * 1024) /* the longest form: all classes, all digits */
 
 /* mode: not STATS_OFF. */
 void stats_format(struct text *text, enum stats_mode mode, const struct stats_snapshot *snapshot);

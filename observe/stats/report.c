@@ -5,7 +5,7 @@
 #include "os/say.h"
 #include "stats/format.h"
 
-/* Too long for a stack. One for each report, so that nobody waits for a thread whose reader does not read. */
+/* Too long for a stack. Each report has its own, so no thread waits for one whose reader does not read. */
 struct report {
   struct stats_snapshot snapshot;
   char bytes[STATS_FORMAT_BYTES_MAX];
@@ -13,7 +13,7 @@ struct report {
 
 static size_t report_bytes(void) { return round_up(sizeof(struct report), os_page_bytes()); }
 
-/* NULL: no memory, or the caller is a signal handler that interrupted a slow path. */
+/* Returns NULL if there is no memory, or in a signal handler that interrupted a slow path. */
 static struct report *report_make(enum stats_mode mode, struct text *text) {
   struct report *report = os_map(report_bytes(), os_page_bytes());
   if (report == NULL)

@@ -59,8 +59,8 @@ static void add_heap_counters(struct hak_stats *out, const struct heap *heap) {
   out->frees_by_hand += counters->blocks_by_hand;
 }
 
-/* The heap's lock is held. What is in bins and on its way changes without it, so each is at most what the others
- * leave of the slabs' taken bytes: the four parts are the slabs' bytes in any case. */
+/* The heap's lock is held. Bins and inbox change without it. So each is limited to what the others leave of the slabs'
+ * taken bytes, and the four parts always add up to the slabs' bytes. */
 static void add_heap_parts(struct hak_stats *out, struct heap *heap) {
   struct bins_content bins = bins_content(heap);
   size_t taken = slab_set_taken_bytes(&heap->slabs);
@@ -84,7 +84,7 @@ static void add_heap(struct hak_stats *out, struct heap *heap) {
   out->heap_parked_count += !heap->is_shared && atomic_load_explicit(&heap->parked, memory_order_relaxed);
 }
 
-/* Counted as live by the heaps that own the blocks. */
+/* Blocks in open envelopes are counted as live by the heaps that own them: moves them to in_flight. */
 static void add_outboxes(struct hak_stats *out, uint32_t heaps) {
   size_t open_bytes = 0;
   for (uint32_t id = 1; id <= heaps; id++)
@@ -105,7 +105,7 @@ static void add_heaps(struct hak_stats *out) {
   out->heaps_swept = counters.swept;
 }
 
-/* --- what the heaps' slabs come from --- */
+/* --- units, extents, large objects --- */
 
 static void add_units(struct hak_stats *out, const struct unit_stats *units) {
   out->unit_free_bytes = units->resident_free_bytes;
@@ -172,7 +172,7 @@ static void add_memory(struct hak_stats *out) {
   out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();
 }
 
-/* --- what was done --- */
+/* --- events --- */
 
 static void add_events(struct hak_stats *out) {
   out->foreign_frees = event_count(EVENT_FOREIGN_FREE);
@@ -228,7 +228,7 @@ static void add_counted(struct hak_stats *out) {
 
 void stats_take(struct hak_stats *out) {
   *out = (struct hak_stats){0};
-  size_t ended = usage_moves_ended(); /* before the first look, and what was begun after the last */
+  size_t ended = usage_moves_ended(); /* read before the figures; usage_moves_begun is read after them */
   add_memory(out);
   out->moving_bytes = usage_moves_begun() - ended;
   add_counted(out);

@@ -1,14 +1,14 @@
-/* stats.h: what the layers below hold and have done, as numbers (hakmem/stats.h). */
+/* stats.h: snapshots of what the allocator holds and has done (hakmem/stats.h). */
 #ifndef HAK_STATS_STATS_H
 #define HAK_STATS_STATS_H
 
 #include "base/words.h"
 
-/* What api counts where it happens; from signal handlers, too. */
+/* Events that `api` counts, also in signal handlers. */
 enum stats_event {
   EVENT_FOREIGN_FREE,
-  EVENT_SPARE_CALL,    /* malloc where nothing may be waited for */
-  EVENT_FREE_DEFERRED, /* free there */
+  EVENT_SPARE_CALL,    /* malloc was refused a slow path and got spare memory */
+  EVENT_FREE_DEFERRED, /* free was refused a slow path */
   EVENT_MEMORY_RETRY,
   EVENT_LIMIT_CALLBACK,
   EVENT_MEMORY_REFUSED,
@@ -50,18 +50,18 @@ extern const size_t stats_process_field_count;
 extern const struct stats_field stats_class_fields[];
 extern const size_t stats_class_field_count;
 
-/* Of the struct that the field is one of. */
+/* Returns a field's value. stats: the struct that the field belongs to. */
 uint64_t stats_value(const void *stats, const struct stats_field *field);
 
-/* hak_stats_get and hak_stats_classes_get for callers that are in a slow path. */
+/* hak_stats_get and hak_stats_classes_get for callers in a slow path. */
 void stats_take(struct hak_stats *out);
 size_t stats_classes_take(struct hak_class_stats *out, size_t count);
 
-/* The sum of the parts. */
+/* Returns the sum of the rows of the group PART. */
 uint64_t stats_parts_sum(const struct hak_stats *stats);
 
 #ifdef HAK_DEBUG
-/* "mapped = sum of the parts", to within what moves. Nobody is in a slow path. */
+/* Checks "mapped = sum of the parts", within moving_bytes. No thread may be in a slow path. */
 bool stats_parts_hold(void);
 #endif
 
