@@ -6,6 +6,7 @@
 #include "heap/slow_path.h"
 #include "heap/spare.h"
 #include "large/large.h"
+#include "large/packed.h"
 #include "os/fault.h"
 #include "pages/extent.h"
 #include "pages/page_map.h"
@@ -23,6 +24,8 @@ size_t hak_usable_size(const void *block) {
   uint32_t entry = map_entry(block);
   if (LIKELY(entry_heap_id(entry) != 0 || entry_is_spare(entry)))
     return class_bytes(entry_class(entry));
+  if (entry == ENTRY_PACKED)
+    return packed_bytes(block);
   /* A large object's first address only: an address inside it has no record. */
   return entry == ENTRY_LARGE && ((uintptr_t)block & (UNIT_BYTES - 1)) == 0 ? large_bytes(block) : 0;
 }
@@ -45,6 +48,19 @@ NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintpt
   memcpy(moved, block, min_size(old_bytes, size));
   hak_free_inlined(block);
   return moved;
+}
+
+static void *packed_realloc(void *block, size_t size, uintptr_t site) {
+  size_t bytes = packed_bytes(block);
+  if (size <= bytes && size >= bytes / SHRINK_SHARE)
+    return block;
+  bool is_sample = atomic_load_explicit(&profile_has_large, memory_order_relaxed);
+  bool is_resized = false;
+  if (!is_sample && slow_path_begin()) {
+    is_resized = packed_resize(block, size);
+    slow_path_end();
+  }
+  return is_resized ? block : resize_by_copy(block, bytes, size, site);
 }
 
 void *hak_realloc(void *block, size_t size) {
@@ -93,6 +109,8 @@ void *hak_realloc(void *block, size_t size) {
     }
     return resized ? resized : resize_by_copy(block, bytes, size, CALL_SITE);
   }
+  if (entry == ENTRY_PACKED)
+    return packed_realloc(block, size, CALL_SITE);
   if (entry == ENTRY_LARGE_BODY)
     fault_not_a_block(block);
   if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)

@@ -1,8 +1,9 @@
 /* malloc and free: the fast path (hakmem/inline.h) under its names, and its slow halves.
  *
  *   hak_malloc_slow  small: bin_refill -> inbox, slabs, units      large: large_alloc -> BigCache, extents, mappings
+ *                    where memory is short: packed_take
  *   hak_free_slow    own small: bin_overflow -> bin_grow or flush  other heap's: outbox_put
- *                    large: large_free                             not ours: ignored
+ *                    large: large_free, packed_give                not ours: ignored
  */
 #include "api/alloc.h"
 
@@ -11,6 +12,7 @@
 #include "heap/slow_path.h"
 #include "heap/spare.h"
 #include "large/large.h"
+#include "large/packed.h"
 #include "live/live.h"
 #include "os/fault.h"
 #include "pages/extent.h"
@@ -102,15 +104,13 @@ static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
   return again && *is_begun;
 }
 
-/* An object that was allocated, or resized, may be a sample. */
-COLD void sample_large(void *object, uintptr_t site) {
+COLD static void sample_object(void *object, size_t bytes, uintptr_t site) {
   struct heap *heap = heap_current();
   if (heap == NULL) {
     heap = heap_attach();
     if (heap == NULL)
       return;
   }
-  size_t bytes = large_bytes(object);
   lock_take(&heap->lock);
   heap_follow_tally(heap);
   uint32_t picks = tally_picks(heap, 0, bytes);
@@ -118,6 +118,9 @@ COLD void sample_large(void *object, uintptr_t site) {
   if (picks > 0)
     profile_large_allocated(heap, object, bytes, picks, site);
 }
+
+/* An object that was allocated, or resized, may be a sample. */
+void sample_large(void *object, uintptr_t site) { sample_object(object, large_bytes(object), site); }
 
 static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   void *block = large_alloc(size, alignment, site, zeroed);
@@ -180,8 +183,8 @@ static bool has_free(struct heap *heap, unsigned cls) {
 /* As aligned as all blocks of the class are: more than that may have been asked for. */
 static size_t alignment_of(unsigned cls) { return class_bytes(cls) & -class_bytes(cls); }
 
-/* No slab can be opened for a class: a free block of a larger one serves, or a large object. */
-COLD static void *block_in_place_of(unsigned cls, size_t size, uintptr_t site, bool *zeroed) {
+/* No slab can be opened for a class: a free block of a larger one serves. */
+COLD static void *block_in_place_of(unsigned cls, uintptr_t site) {
   struct heap *heap = heap_current();
   for (unsigned other = cls + 1;
        heap && other < HAK_CLASS_COUNT && class_bytes(other) <= 2 * class_bytes(cls) + LARGER_BYTES; other++)
@@ -190,40 +193,66 @@ COLD static void *block_in_place_of(unsigned cls, size_t size, uintptr_t site, b
       if (block != NULL)
         return block;
     }
-  return size_classes[cls].order == UNIT_ORDER_MAX ? large_block(size, alignment_of(cls), site, zeroed) : NULL;
+  return NULL;
 }
 
-#define SLABS_WORTH ((size_t)4) /* of large objects in place of blocks: a slab will be filled */
-
-/* Where memory is short, a slab of 2 MiB for each of the longest classes and each thread takes too much of it: their
- * blocks are large objects then, until there are many. The first slab of a shorter class waits until no larger class
- * has room. */
-static bool slab_pays(const struct heap *heap, unsigned cls, size_t size) {
-  if (LIKELY(size_classes[cls].order == 0) || LIKELY(!usage_is_short()) || heap == NULL)
-    return true;
-  if (size_classes[cls].order == UNIT_ORDER_MAX)
-    return large_count_of(size) >= SLABS_WORTH * size_classes[cls].block_count;
-  return heap->slabs.slab_count[cls] > 0;
-}
-
-static void *block_of(unsigned cls, size_t size, uintptr_t site, bool *zeroed) {
-  struct heap *heap = heap_current();
-  void *block = NULL;
-  if (slab_pays(heap, cls, size) || has_free(heap, cls))
-    block = small_block(cls, site);
-  if (UNLIKELY(block == NULL))
-    block = block_in_place_of(cls, size, site, zeroed);
-  if (UNLIKELY(block == NULL))
-    block = small_block(cls, site);
+/* A block of no class, or NULL. */
+COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
+  if (size > PACKED_BYTES_MAX || alignment > PACKED_BYTES_MAX)
+    return NULL;
+  void *block = packed_take(size, alignment);
+  if (UNLIKELY(profile_is_on()) && block != NULL)
+    sample_object(block, packed_bytes(block), site);
+  housekeep();
   return block;
+}
+
+#define PACKED_FIRST 48u /* requests for a class without a slab */
+
+/* Where memory is short, a slab takes too much of it for a few blocks of a class: the first ones are packed. So are all
+ * those of the longest classes, and when it gets tight all above 2 KiB. */
+static bool slab_pays(struct heap *heap, unsigned cls) {
+  if (LIKELY(!usage_is_short()) || heap == NULL)
+    return true;
+  unsigned order = size_classes[cls].order;
+  if (order == UNIT_ORDER_MAX || (order > 0 && usage_is_tight()))
+    return false;
+  if (heap->slabs.slab_count[cls] > 0 || heap->packed_first[cls] == PACKED_FIRST)
+    return true;
+  heap->packed_first[cls]++;
+  return false;
+}
+
+/* A block of the class, or one that is as good. Who asks for a class's exact size may rely on its alignment. */
+static void *block_of(unsigned cls, size_t size, uintptr_t site) {
+  struct heap *heap = heap_current();
+  size_t alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
+  void *block = NULL;
+  if (LIKELY(slab_pays(heap, cls)) || has_free(heap, cls))
+    block = small_block(cls, site);
+  else
+    block = packed_block(size, alignment, site);
+  if (UNLIKELY(block == NULL))
+    block = block_in_place_of(cls, site);
+  if (UNLIKELY(block == NULL))
+    block = small_block(cls, site);
+  if (UNLIKELY(block == NULL))
+    block = packed_block(size, alignment, site);
+  return block;
+}
+
+/* A large object; where memory is short, the shortest ones are not rounded up to units. */
+static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+  void *block = UNLIKELY(usage_is_short()) ? packed_block(size, alignment, site) : NULL;
+  return LIKELY(block == NULL) ? large_block(size, alignment, site, zeroed) : block;
 }
 
 /* A block of class cls, or, if that is 0, a large object. What it may take of the system may have to be looked up
  * first, without a lock. */
 static void *one_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
-  void *block = cls ? block_of(cls, size, site, zeroed) : large_block(size, alignment, site, zeroed);
+  void *block = cls ? block_of(cls, size, site) : large_or_packed(size, alignment, site, zeroed);
   if (UNLIKELY(block == NULL) && usage_look())
-    block = cls ? block_of(cls, size, site, zeroed) : large_block(size, alignment, site, zeroed);
+    block = cls ? block_of(cls, size, site) : large_or_packed(size, alignment, site, zeroed);
   return block;
 }
 
@@ -361,6 +390,12 @@ static void free_large(void *block) {
   large_free(block);
 }
 
+static void free_packed(void *block) {
+  if (UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)))
+    profile_large_freed(block);
+  packed_give(block);
+}
+
 static void free_other(void *block, uint32_t entry) {
   if (entry == ENTRY_LARGE) {
     if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
@@ -369,6 +404,9 @@ static void free_other(void *block, uint32_t entry) {
     housekeep();
   } else if (entry_is_spare(entry)) {
     spare_give(block, entry);
+  } else if (entry == ENTRY_PACKED) {
+    free_packed(block);
+    housekeep();
   } else if (entry == ENTRY_LARGE_BODY) {
     fault_not_a_block(block);
   } else if (entry == ENTRY_LARGE_FREE) {
@@ -388,6 +426,8 @@ static void deferred_work_off(void) {
     next = deferred_next(block, entry);
     if (entry_heap_id(entry) != 0)
       small_deliver(block, entry);
+    else if (entry == ENTRY_PACKED)
+      free_packed(block);
     else
       free_large(block);
   }
@@ -396,8 +436,13 @@ static void deferred_work_off(void) {
 /* Where nothing may be waited for: a block of a slab or a large object goes home later. */
 COLD static void free_deferred(void *block, uint32_t entry) {
   bool is_small = entry_heap_id(entry) != 0;
-  if (!is_small && entry != ENTRY_LARGE) {
+  if (!is_small && entry != ENTRY_LARGE && entry != ENTRY_PACKED) {
     free_other(block, entry);
+    return;
+  }
+  if (entry == ENTRY_PACKED) {
+    deferred_push(block, entry);
+    stats_count(EVENT_FREE_DEFERRED);
     return;
   }
   if (is_small ? !slab_is_block_start(block, entry_class(entry)) : ((uintptr_t)block & (UNIT_BYTES - 1)) != 0)

@@ -246,16 +246,22 @@ bool usage_reserve(size_t bytes) {
 
 #define SHORT_LIMIT_BYTES ((size_t)768 << 20)
 #define SHORT_SHARE 4
+#define TIGHT_SHARE 2
 #define SHORT_MS 10000u
 
 void usage_note_refusal(void) { atomic_store_explicit(&usage.refused_ms, os_milliseconds(), memory_order_relaxed); }
 
+static bool ran_out(void) {
+  uint64_t refused_ms = atomic_load_explicit(&usage.refused_ms, memory_order_relaxed);
+  return UNLIKELY(refused_ms != 0) && os_milliseconds() - refused_ms < SHORT_MS;
+}
+
 bool usage_is_short(void) {
   size_t limit = os_memory_limit();
-  uint64_t refused_ms = atomic_load_explicit(&usage.refused_ms, memory_order_relaxed);
-  return (limit != SIZE_MAX && (limit < SHORT_LIMIT_BYTES || usage_held() > limit / SHORT_SHARE)) ||
-         UNLIKELY(refused_ms != 0 && os_milliseconds() - refused_ms < SHORT_MS);
+  return (limit != SIZE_MAX && (limit < SHORT_LIMIT_BYTES || usage_held() > limit / SHORT_SHARE)) || ran_out();
 }
+
+bool usage_is_tight(void) { return usage_held() > os_memory_limit() / TIGHT_SHARE || ran_out(); }
 
 void usage_keep_cap(size_t bytes) { write(&usage.keep_cap_complement, ~bytes); }
 static size_t cap(void) { return ~read(&usage.keep_cap_complement); }

@@ -66,6 +66,8 @@ void usage_limits_apply(void);
 /* Is memory short, so that it is better used up than kept in the shapes that are fastest? It is where the system's limits
  * (os_memory_limit) are low or a good part of them is held, and for a while after it ran out. */
 bool usage_is_short(void);
+/* And so short that speed comes second: half of the limit is held, or it ran out. */
+bool usage_is_tight(void);
 void usage_note_refusal(void);
 
 /* Free bytes that may stay: however old, and until the purge delay is over (policy/purge_policy.h);

@@ -72,6 +72,7 @@ struct heap {
   uint32_t slow_calls, ticks;
   uint32_t holes_class; /* owner only: where the next step of purging holes goes on, 0: none is due */
   size_t granted_bytes; /* of bins, beyond their initial slots */
+  uint8_t packed_first[HAK_CLASS_COUNT]; /* owner only: requests that were packed while the class had no slab */
   uint32_t split;       /* HAK_SPLIT or 0 (heap/tally.h) */
   uint32_t tally_seen;  /* of tally_wanted */
   struct tally *tally;  /* NULL until the heap is split for the first time */

@@ -20,22 +20,15 @@
 #define CACHED_RANGE_SHARE 2                  /* one range may take half of the cache */
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
 
-#define SHORT_UNITS_MAX (HAK_SMALL_MAX / UNIT_BYTES)
-
 static struct {
   _Atomic size_t made_count, live_count, live_bytes;
   _Atomic size_t mapping_count, mapping_bytes;
-  _Atomic size_t short_count[SHORT_UNITS_MAX + 1]; /* of live ones, by length in units; [0]: all others */
   _Atomic uint64_t evictions;
 } large;
 
 /* Who sees a sum changed sees the move begun (budget/usage.h). */
 static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel); }
 static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
-
-static _Atomic size_t *count_of(size_t units) { return &large.short_count[units <= SHORT_UNITS_MAX ? units : 0]; }
-
-size_t large_count_of(size_t size) { return read(count_of(round_up(size, UNIT_BYTES) / UNIT_BYTES)); }
 
 static struct large *record(const void *object) { return map_record(object); }
 
@@ -168,7 +161,6 @@ static void *object_made(struct large *range, size_t promised) {
   add(&large.made_count, 1);
   add(&large.live_count, 1);
   add(&large.live_bytes, bytes);
-  add(count_of(range->units), 1);
   usage_move_end(bytes);
   usage_take(USAGE_LARGE, bytes);
   usage_settle(promised);
@@ -212,6 +204,15 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
     if (UNLIKELY(large_sites_are_counted()))
       large_site_taken(hash, site, large_range_bytes(range));
   }
+  return object_made(range, promised);
+}
+
+void *large_alloc_extent(size_t bytes) {
+  bool zeroed;
+  size_t promised = 0;
+  struct large *range = range_from_extents(bytes, UNIT_BYTES, &zeroed, &promised);
+  if (range && UNLIKELY(large_sites_are_counted()))
+    large_site_taken(range->site, 0, bytes);
   return object_made(range, promised);
 }
 
@@ -292,7 +293,6 @@ static struct large *object_ended(void *object) {
   usage_move_begin(bytes);
   add(&large.live_count, (size_t)-1);
   add(&large.live_bytes, -bytes);
-  add(count_of(range->units), (size_t)-1);
   mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
   return range;
 }
@@ -331,9 +331,7 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
     learned_large_resized(range->caller, bytes, wanted);
   if (UNLIKELY(large_sites_are_counted()))
     large_site_resized(range->site, bytes, wanted);
-  add(count_of(range->units), (size_t)-1);
   range->units = (uint32_t)(wanted / UNIT_BYTES);
-  add(count_of(range->units), 1);
   size_t moved = max_size(wanted, bytes) - min_size(wanted, bytes);
   usage_move_begin(moved);
   if (range->mapping)

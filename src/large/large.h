@@ -17,6 +17,9 @@
  * known. *zeroed: the memory is known to read as zero. NULL when memory is out. */
 void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed);
 
+/* An extent of just so many bytes, whole units, whatever sites ask for (large/packed.h). NULL when memory is out. */
+void *large_alloc_extent(size_t bytes);
+
 /* A mapping of its own, taken without a lock and within no limit: for callers that may wait for nothing. */
 void *large_alloc_unlocked(size_t size, size_t alignment);
 
@@ -41,9 +44,6 @@ void large_clear(void *object, size_t size);
 size_t large_bytes(const void *object);
 /* What a request of so many bytes is rounded up to, at least. */
 size_t large_good_size(size_t size);
-
-/* How many live objects are as long as one of `size` bytes, at most HAK_SMALL_MAX. */
-size_t large_count_of(size_t size);
 
 /* Gives cached ranges up, oldest first, until at most keep_bytes are left or the rest was freed at or
  * after before_ms. Extents go to the free extents, still resident; mappings end. Returns the bytes of the

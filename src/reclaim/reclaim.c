@@ -5,6 +5,7 @@
 #include "budget/usage.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
+#include "large/packed.h"
 #include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -154,7 +155,7 @@ static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
     while ((may_go_on == NULL || may_go_on()) && purge_hole_batch(heap_by_id(id), &given_back))
       ;
   }
-  return given_back;
+  return may_go_on == NULL || may_go_on() ? given_back + packed_purge() : given_back;
 }
 
 static void close_empty_slabs(void) {

@@ -1,0 +1,349 @@
+#include "large/packed.h"
+
+#include "budget/usage.h"
+#include "large/large.h"
+#include "os/fault.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "pages/extent.h"
+#include "pages/metadata.h"
+#include "pages/page_map.h"
+
+#define GRANULE_BYTES ((size_t)256)
+#define UNIT_GRANULES (UNIT_BYTES / GRANULE_BYTES)
+#define CHUNK_BYTES (62 * UNIT_BYTES) /* long, so that little is left behind the last block; and its record is a page */
+#define CHUNK_WORDS (CHUNK_BYTES / GRANULE_BYTES / 64)
+#define CHUNK_ORDER 12u
+#define RUN_LISTS 96u /* by length of the longest free run, in the classes of extents */
+#define LOOKS_MAX 8u  /* chunks of one list looked at for a run that fits */
+
+struct chunk {
+  char *base;        /* const */
+  uint32_t granules; /* const */
+  uint32_t taken;
+  uint32_t longest; /* free run */
+  bool is_purged;   /* its free pages are, and nothing changed since */
+  struct chunk *next, *previous;
+  _Atomic uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS]; /* written under the lock */
+};
+_Static_assert(sizeof(struct chunk) <= (size_t)1 << CHUNK_ORDER, "a chunk's record is one piece of metadata");
+_Static_assert(CHUNK_ORDER <= METADATA_ORDER_MAX, "there are such pieces");
+
+static struct {
+  struct lock lock;
+  struct chunk *lists[RUN_LISTS]; /* [0]: full ones */
+  uint64_t filled[(RUN_LISTS + 63) / 64];
+  size_t count; /* chunks */
+} packed;
+
+struct run {
+  size_t first, count;
+};
+
+static uint64_t word_read(const _Atomic uint64_t *words, size_t i) {
+  return atomic_load_explicit(&words[i], memory_order_relaxed);
+}
+
+static bool bit_is_set(const _Atomic uint64_t *words, size_t i) { return (word_read(words, i / 64) >> i % 64 & 1) != 0; }
+
+static void bits_set(_Atomic uint64_t *words, struct run run, bool value) {
+  for (size_t i = run.first, end = run.first + run.count; i < end;) {
+    size_t some = min_size(64 - i % 64, end - i);
+    uint64_t mask = (~(uint64_t)0 >> (64 - some)) << i % 64;
+    uint64_t word = word_read(words, i / 64);
+    atomic_store_explicit(&words[i / 64], value ? word | mask : word & ~mask, memory_order_relaxed);
+    i += some;
+  }
+}
+
+/* The first index from `from` on whose bit is `value`, `end` if there is none before. */
+static size_t bit_find(const _Atomic uint64_t *words, size_t from, size_t end, bool value) {
+  for (size_t i = from; i < end; i = (i / 64 + 1) * 64) {
+    uint64_t bits = (value ? word_read(words, i / 64) : ~word_read(words, i / 64)) >> i % 64;
+    if (bits != 0)
+      return min_size(i + (size_t)__builtin_ctzll(bits), end);
+  }
+  return end;
+}
+
+/* The next free run from an index on; of no granule if there is none. */
+static struct run free_run(const struct chunk *chunk, size_t from) {
+  size_t first = bit_find(chunk->used, from, chunk->granules, false);
+  return (struct run){.first = first, .count = bit_find(chunk->used, first, chunk->granules, true) - first};
+}
+
+static size_t longest_run(const struct chunk *chunk) {
+  size_t longest = 0;
+  for (struct run run = free_run(chunk, 0); run.count > 0; run = free_run(chunk, run.first + run.count))
+    longest = max_size(longest, run.count);
+  return longest;
+}
+
+static size_t granules_of(size_t bytes) { return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES; }
+
+static void list_insert(struct chunk *chunk) {
+  unsigned list = units_class(chunk->longest);
+  chunk->previous = NULL;
+  chunk->next = packed.lists[list];
+  if (chunk->next)
+    chunk->next->previous = chunk;
+  packed.lists[list] = chunk;
+  packed.filled[list / 64] |= (uint64_t)1 << list % 64;
+}
+
+static void list_remove(struct chunk *chunk) {
+  unsigned list = units_class(chunk->longest);
+  *(chunk->previous ? &chunk->previous->next : &packed.lists[list]) = chunk->next;
+  if (chunk->next)
+    chunk->next->previous = chunk->previous;
+  if (packed.lists[list] == NULL)
+    packed.filled[list / 64] &= ~((uint64_t)1 << list % 64);
+}
+
+/* Every change of a chunk's granules goes through here. */
+static void set_taken(struct chunk *chunk, struct run run, bool value) {
+  bits_set(chunk->used, run, value);
+  chunk->taken += (uint32_t)(value ? run.count : -run.count);
+  chunk->is_purged = false;
+  size_t longest = longest_run(chunk);
+  if (longest == chunk->longest)
+    return;
+  list_remove(chunk);
+  chunk->longest = (uint32_t)longest;
+  list_insert(chunk);
+}
+
+static void set_end(struct chunk *chunk, size_t index, bool value) {
+  bits_set(chunk->ends, (struct run){.first = index, .count = 1}, value);
+}
+
+static struct run aligned_part(const struct chunk *chunk, struct run run, size_t alignment) {
+  uintptr_t at = (uintptr_t)chunk->base + run.first * GRANULE_BYTES;
+  size_t skipped = (round_up(at, alignment) - at) / GRANULE_BYTES;
+  return (struct run){.first = run.first + skipped, .count = less(run.count, skipped)};
+}
+
+/* A block in the shortest run that is long enough; NULL if none is. */
+static void *take_from(struct chunk *chunk, size_t granules, size_t alignment) {
+  struct run best = {.count = SIZE_MAX};
+  for (struct run run = free_run(chunk, 0); run.count > 0; run = free_run(chunk, run.first + run.count)) {
+    struct run part = aligned_part(chunk, run, alignment);
+    if (part.count >= granules && part.count < best.count)
+      best = part;
+  }
+  if (best.count == SIZE_MAX)
+    return NULL;
+  best.count = granules;
+  set_end(chunk, best.first + granules - 1, true);
+  set_taken(chunk, best, true);
+  return chunk->base + best.first * GRANULE_BYTES;
+}
+
+static void *take(size_t granules, size_t alignment) {
+  unsigned list = units_class(granules);
+  for (unsigned word = list / 64; word < sizeof packed.filled / sizeof packed.filled[0]; word++) {
+    uint64_t lists = packed.filled[word];
+    if (word == list / 64)
+      lists &= ~(uint64_t)0 << list % 64;
+    for (; lists != 0; lists &= lists - 1) {
+      struct chunk *chunk = packed.lists[word * 64 + (unsigned)__builtin_ctzll(lists)];
+      for (unsigned looks = 0; chunk != NULL && looks < LOOKS_MAX; looks++, chunk = chunk->next) {
+        void *block = chunk->longest >= granules ? take_from(chunk, granules, alignment) : NULL;
+        if (block != NULL)
+          return block;
+      }
+    }
+  }
+  return NULL;
+}
+
+/* --- chunks --- */
+
+static _Atomic(struct chunk *) *chunk_word(const char *unit) { return (_Atomic(struct chunk *) *)(void *)map_bitmap(unit); }
+
+static struct chunk *chunk_of(const void *block) {
+  return atomic_load_explicit(chunk_word(block), memory_order_relaxed);
+}
+
+/* With room for a block; shorter than others only where the system refuses. */
+static struct chunk *chunk_make(size_t bytes) {
+  struct chunk *chunk = metadata_take(CHUNK_ORDER);
+  if (chunk == NULL)
+    return NULL;
+  size_t least = round_up(bytes, UNIT_BYTES), length = CHUNK_BYTES;
+  char *base = large_alloc_extent(length);
+  while (base == NULL && length > least)
+    base = large_alloc_extent(length = max_size(least, round_down(length / 2, UNIT_BYTES)));
+  if (base == NULL) {
+    metadata_give(chunk, CHUNK_ORDER);
+    return NULL;
+  }
+  *chunk = (struct chunk){.base = base, .granules = (uint32_t)(length / GRANULE_BYTES)};
+  for (char *unit = base; unit < base + length; unit += UNIT_BYTES)
+    atomic_store_explicit(chunk_word(unit), chunk, memory_order_relaxed);
+  map_entries_set(base, length / UNIT_BYTES, ENTRY_PACKED);
+  chunk->longest = chunk->granules;
+  list_insert(chunk);
+  packed.count++;
+  return chunk;
+}
+
+static void chunk_end(struct chunk *chunk) {
+  list_remove(chunk);
+  packed.count--;
+  map_entries_set(chunk->base + UNIT_BYTES, chunk->granules / UNIT_GRANULES - 1, ENTRY_LARGE_BODY);
+  map_entries_set(chunk->base, 1, ENTRY_LARGE);
+  large_free(chunk->base);
+  metadata_give(chunk, CHUNK_ORDER);
+}
+
+/* --- blocks --- */
+
+void *packed_take(size_t size, size_t alignment) {
+  size_t granules = granules_of(size);
+  lock_take(&packed.lock);
+  void *block = take(granules, alignment);
+  if (block == NULL) {
+    size_t room = alignment > UNIT_BYTES ? granules * GRANULE_BYTES + alignment : granules * GRANULE_BYTES;
+    struct chunk *chunk = chunk_make(room);
+    block = chunk ? take_from(chunk, granules, alignment) : NULL;
+  }
+  lock_give(&packed.lock);
+  return block;
+}
+
+static size_t index_of(const struct chunk *chunk, const void *block) {
+  return (size_t)((const char *)block - chunk->base) / GRANULE_BYTES;
+}
+
+static struct run run_at(const struct chunk *chunk, size_t first) {
+  return (struct run){.first = first, .count = bit_find(chunk->ends, first, chunk->granules, true) + 1 - first};
+}
+
+/* The block's granules. The lock is held. */
+static struct run run_of(const struct chunk *chunk, const void *block) {
+  size_t first = index_of(chunk, block);
+  if (!bit_is_set(chunk->used, first))
+    fault_double_free(block);
+  bool follows_end = first == 0 || !bit_is_set(chunk->used, first - 1) || bit_is_set(chunk->ends, first - 1);
+  if ((uintptr_t)block % GRANULE_BYTES != 0 || !follows_end)
+    fault_not_a_block(block);
+  return run_at(chunk, first);
+}
+
+static void give(struct chunk *chunk, struct run run) {
+  set_end(chunk, run.first + run.count - 1, false);
+  set_taken(chunk, run, false);
+  if (chunk->taken == 0)
+    chunk_end(chunk);
+}
+
+void packed_give(void *block) {
+  lock_take(&packed.lock);
+  if (map_entry(block) != ENTRY_PACKED) /* another thread freed it, too, and the chunk went */
+    fault_double_free(block);
+  struct chunk *chunk = chunk_of(block);
+  struct run run = run_of(chunk, block);
+  give(chunk, run);
+  lock_give(&packed.lock);
+  usage_freed_add(run.count * GRANULE_BYTES);
+}
+
+bool packed_resize(void *block, size_t size) {
+  size_t wanted = granules_of(size);
+  lock_take(&packed.lock);
+  struct chunk *chunk = chunk_of(block);
+  struct run run = run_of(chunk, block);
+  size_t end = run.first + run.count;
+  struct run behind = {.first = end, .count = less(wanted, run.count)};
+  bool fits = end + behind.count <= chunk->granules &&
+              bit_find(chunk->used, end, end + behind.count, true) == end + behind.count;
+  if (fits && wanted != run.count) {
+    set_end(chunk, end - 1, false);
+    set_end(chunk, run.first + wanted - 1, true);
+    if (wanted > run.count)
+      set_taken(chunk, behind, true);
+    else
+      set_taken(chunk, (struct run){.first = run.first + wanted, .count = run.count - wanted}, false);
+  }
+  lock_give(&packed.lock);
+  return fits;
+}
+
+size_t packed_bytes(const void *block) {
+  const struct chunk *chunk = chunk_of(block);
+  return run_at(chunk, index_of(chunk, block)).count * GRANULE_BYTES;
+}
+
+/* --- giving pages back --- */
+
+static struct chunk *chunk_to_purge(void) {
+  for (unsigned list = 1; list < RUN_LISTS; list++)
+    for (struct chunk *chunk = packed.lists[list]; chunk; chunk = chunk->next)
+      if (!chunk->is_purged)
+        return chunk;
+  return NULL;
+}
+
+/* The pages that lie wholly in a free run. */
+static struct run whole_pages(const struct chunk *chunk, struct run run) {
+  struct run pages = aligned_part(chunk, run, os_page_bytes());
+  pages.count = round_down(pages.count * GRANULE_BYTES, os_page_bytes()) / GRANULE_BYTES;
+  return pages;
+}
+
+/* The lock is held, but not over the system calls: what is purged is taken meanwhile. Other blocks keep the chunk. */
+static size_t chunk_purge(struct chunk *chunk) {
+  size_t given_back = 0;
+  for (struct run run = free_run(chunk, 0); run.count > 0; run = free_run(chunk, run.first + run.count)) {
+    struct run pages = whole_pages(chunk, run);
+    if (pages.count == 0)
+      continue;
+    set_end(chunk, pages.first + pages.count - 1, true);
+    set_taken(chunk, pages, true);
+    lock_give(&packed.lock);
+    bool is_gone = pages_purge(chunk->base + pages.first * GRANULE_BYTES, pages.count * GRANULE_BYTES) != PURGE_REFUSED;
+    given_back += is_gone ? pages.count * GRANULE_BYTES : 0;
+    lock_take(&packed.lock);
+    if (chunk->taken == pages.count) { /* the others went meanwhile */
+      give(chunk, pages);
+      return given_back;
+    }
+    give(chunk, pages);
+    run = (struct run){.first = pages.first, .count = pages.count};
+  }
+  chunk->is_purged = true;
+  return given_back;
+}
+
+size_t packed_purge(void) {
+  size_t given_back = 0;
+  struct chunk *chunk;
+  lock_take(&packed.lock);
+  for (size_t left = packed.count; left > 0 && (chunk = chunk_to_purge()) != NULL; left--)
+    given_back += chunk_purge(chunk);
+  lock_give(&packed.lock);
+  return given_back;
+}
+
+#ifdef HAK_DEBUG
+static bool chunk_is_valid(const struct chunk *chunk, unsigned list) {
+  bool valid = units_class(chunk->longest) == list && chunk->longest == longest_run(chunk) && chunk->taken > 0;
+  size_t taken = 0;
+  for (size_t i = 0; i < CHUNK_WORDS; i++) {
+    taken += (size_t)__builtin_popcountll(word_read(chunk->used, i));
+    valid &= (word_read(chunk->ends, i) & ~word_read(chunk->used, i)) == 0;
+  }
+  return valid && taken == chunk->taken;
+}
+
+bool packed_is_valid(void) {
+  bool valid = true;
+  lock_take(&packed.lock);
+  for (unsigned list = 0; list < RUN_LISTS; list++)
+    for (const struct chunk *chunk = packed.lists[list]; chunk; chunk = chunk->next)
+      valid &= chunk_is_valid(chunk, list);
+  lock_give(&packed.lock);
+  return valid;
+}
+#endif
