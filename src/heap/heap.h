@@ -70,12 +70,12 @@ struct heap {
   uint32_t id;              /* const */
   uintptr_t callback_frame; /* owner only: where the stack was when the limit's callback was called, 0: it is not */
   uint32_t slow_calls, ticks;
-  uint32_t holes_class; /* owner only: where the next step of purging holes goes on, 0: none is due */
-  size_t granted_bytes; /* of bins, beyond their initial slots */
+  uint32_t holes_class;                  /* owner only: where the next step of purging holes goes on, 0: none is due */
+  size_t granted_bytes;                  /* of bins, beyond their initial slots */
   uint8_t packed_first[HAK_CLASS_COUNT]; /* owner only: requests that were packed while the class had no slab */
-  uint32_t split;       /* HAK_SPLIT or 0 (heap/tally.h) */
-  uint32_t tally_seen;  /* of tally_wanted */
-  struct tally *tally;  /* NULL until the heap is split for the first time */
+  uint32_t split;                        /* HAK_SPLIT or 0 (heap/tally.h) */
+  uint32_t tally_seen;                   /* of tally_wanted */
+  struct tally *tally;                   /* NULL until the heap is split for the first time */
   struct heap_counters counters;
   struct lifeline lifeline;
   _Atomic bool is_resting;         /* written by the holder of the lifeline: the pages of bins and slabs may be gone */

@@ -44,7 +44,9 @@ static uint64_t word_read(const _Atomic uint64_t *words, size_t i) {
   return atomic_load_explicit(&words[i], memory_order_relaxed);
 }
 
-static bool bit_is_set(const _Atomic uint64_t *words, size_t i) { return (word_read(words, i / 64) >> i % 64 & 1) != 0; }
+static bool bit_is_set(const _Atomic uint64_t *words, size_t i) {
+  return (word_read(words, i / 64) >> i % 64 & 1) != 0;
+}
 
 static void bits_set(_Atomic uint64_t *words, struct run run, bool value) {
   for (size_t i = run.first, end = run.first + run.count; i < end;) {
@@ -159,7 +161,9 @@ static void *take(size_t granules, size_t alignment) {
 
 /* --- chunks --- */
 
-static _Atomic(struct chunk *) *chunk_word(const char *unit) { return (_Atomic(struct chunk *) *)(void *)map_bitmap(unit); }
+static _Atomic(struct chunk *) *chunk_word(const char *unit) {
+  return (_Atomic(struct chunk *) *)(void *)map_bitmap(unit);
+}
 
 static struct chunk *chunk_of(const void *block) {
   return atomic_load_explicit(chunk_word(block), memory_order_relaxed);

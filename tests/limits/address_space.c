@@ -1,7 +1,8 @@
 /* Under a limit on memory the heap gives nine tenths of it, then NULL and ENOMEM, never a crash; after a
  * free it gives again.
  *
- *   address_space LIMIT SIZE   LIMIT: as (RLIMIT_AS), data (RLIMIT_DATA), none; SIZE: bytes a block
+ *   address_space LIMIT SIZE   LIMIT: as (RLIMIT_AS), data (RLIMIT_DATA), none; SIZE: bytes a block, or `mixed`: 16 B to
+ *                              256 KiB, as many of each doubling
  *
  * The limit is set here and the program runs itself again under it, since a library learns about limits
  * when it starts. */
@@ -16,12 +17,21 @@ struct link {
   struct link *next;
 };
 
+#define MIXED 0
+
+static size_t mixed_size(uint64_t *seed) {
+  size_t least = (size_t)16 << test_random(seed) % 14;
+  return least + test_random(seed) % least;
+}
+
 /* Blocks are chained through themselves; every page is touched. Returns the bytes asked for and got. */
-static size_t fill(struct link **chain, size_t size, size_t bytes_max) {
+static size_t fill(struct link **chain, size_t asked, size_t bytes_max) {
   size_t got = 0;
+  uint64_t seed = test_seed;
   *chain = NULL;
   while (got < bytes_max) {
     errno = 0;
+    size_t size = asked == MIXED ? mixed_size(&seed) : asked;
     struct link *block = t_malloc(size);
     if (!block) {
       CHECK_SAY(errno == ENOMEM, "errno %d", errno);
@@ -75,7 +85,7 @@ static void limited_run(const char *limit, size_t size) {
 int main(int argc, char **argv) {
   CHECK(argc > 2);
   test_begin(argc, argv);
-  size_t size = strtoul(argv[2], NULL, 0);
+  size_t size = strcmp(argv[2], "mixed") == 0 ? MIXED : strtoul(argv[2], NULL, 0);
   if (strcmp(argv[1], "none") == 0 || getenv("TEST_LIMITED")) {
     limited_run(argv[1], size);
     return 0;

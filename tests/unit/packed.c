@@ -1,0 +1,129 @@
+/* Packed blocks do not overlap, keep their content while others are taken, resized, given and purged, and are as aligned as was
+ * asked; little is lost between them, and nothing stays of them. Control `wide`: a purge that takes a page too many. */
+#include "unit.h"
+
+#include "large/packed.h"
+#include "os/os.h"
+#include "pages/page_map.h"
+
+#define BLOCKS 600
+#define STEPS 60000
+#define STEPS_A_PURGE 3000
+
+static bool is_wide;
+
+bool __real_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size) {
+  return __real_os_purge(address, size + (is_wide ? os_page_bytes() : 0));
+}
+
+static struct {
+  unsigned char *at;
+  size_t size;
+  unsigned char mark;
+} blocks[BLOCKS];
+
+static void check(unsigned i) {
+  for (size_t b = 0; b < blocks[i].size; b++)
+    if (blocks[i].at[b] != blocks[i].mark)
+      fail_msg("byte %zu of %zu has changed", b, blocks[i].size);
+}
+
+static size_t random_size(uint64_t *seed) {
+  size_t octave = unit_random(seed) % 11;
+  return 1 + unit_random(seed) % ((size_t)256 << octave);
+}
+
+static void fill(unsigned i, uint64_t *seed) {
+  size_t alignment = unit_random(seed) % 4 == 0 ? (size_t)256 << unit_random(seed) % 11 : 16;
+  blocks[i].size = random_size(seed);
+  blocks[i].mark = (unsigned char)unit_random(seed);
+  blocks[i].at = packed_take(blocks[i].size, alignment);
+  assert_non_null(blocks[i].at);
+  assert_int_equal((uintptr_t)blocks[i].at % alignment, 0);
+  assert_int_equal(map_entry(blocks[i].at), ENTRY_PACKED);
+  assert_int_equal(packed_bytes(blocks[i].at), round_up(blocks[i].size, 256));
+  memset(blocks[i].at, blocks[i].mark, blocks[i].size);
+}
+
+static void resize(unsigned i, uint64_t *seed) {
+  size_t size = random_size(seed), before = packed_bytes(blocks[i].at);
+  bool is_done = packed_resize(blocks[i].at, size);
+  assert_true(is_done || size > before);
+  assert_int_equal(packed_bytes(blocks[i].at), is_done ? round_up(size, 256) : before);
+  if (!is_done)
+    return;
+  blocks[i].size = min_size(blocks[i].size, size);
+  check(i);
+  blocks[i].size = size;
+  memset(blocks[i].at, blocks[i].mark, size);
+}
+
+static void drop(unsigned i) {
+  check(i);
+  packed_give(blocks[i].at);
+  blocks[i].at = NULL;
+}
+
+static void blocks_keep_their_content(void **state) {
+  (void)state;
+  uint64_t seed = UNIT_SEED;
+  for (unsigned step = 1; step <= STEPS; step++) {
+    unsigned i = (unsigned)(unit_random(&seed) % BLOCKS);
+    if (blocks[i].at == NULL)
+      fill(i, &seed);
+    else if (unit_random(&seed) % 4 == 0)
+      resize(i, &seed);
+    else
+      drop(i);
+    if (step % STEPS_A_PURGE == 0) {
+      packed_purge();
+#ifdef HAK_DEBUG
+      assert_true(packed_is_valid());
+#endif
+    }
+  }
+  for (unsigned i = 0; i < BLOCKS; i++)
+    if (blocks[i].at)
+      drop(i);
+  assert_int_equal(usage_taken(), 0);
+}
+
+static void little_is_lost(void **state) {
+  (void)state;
+  static void *many[900];
+  static const size_t sizes[] = {3000, 33000, 70000, 100000};
+  for (unsigned s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+    unsigned count = (unsigned)min_size(900, ((size_t)16 << 20) / sizes[s]);
+    for (unsigned i = 0; i < count; i++)
+      many[i] = packed_take(sizes[s], 16);
+    if (count < 900)
+      assert_true(usage_taken() < sizes[s] * count + 5 * SUPERSLAB_BYTES / 2);
+    for (unsigned i = 0; i < count; i++)
+      packed_give(many[i]);
+    assert_int_equal(usage_taken(), 0);
+  }
+}
+
+static void give(void *block) { packed_give(block); }
+
+static void misuse_is_noticed(void **state) {
+  (void)state;
+  char *first = packed_take(5000, 16), *second = packed_take(5000, 16);
+  packed_give(second);
+  unit_must_die(give, second, "double free of block ", second, "");
+  unit_must_die(give, first + 256, "free of ", first + 256, ", which is not the start of a block");
+  packed_give(first);
+}
+
+int main(int argc, char **argv) {
+  is_wide = argc > 1 && strcmp(argv[1], "wide") == 0;
+  unit_alone();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(blocks_keep_their_content),
+      cmocka_unit_test(little_is_lost),
+      cmocka_unit_test(misuse_is_noticed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
