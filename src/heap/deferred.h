@@ -1,19 +1,21 @@
-/* deferred.h: frees that are put off, because they came where nothing may be waited for (heap/slow_path.h, W3).
+/* deferred.h: frees that were refused a slow path (heap/slow_path.h, W3) and are done by a later one.
  *
- * One list for the process: pushed by compare-and-swap, taken whole, so no push meets a block that was taken. The link
- * lies in the block, or, for a large object, in its record: this is the only place where a freed block is written to. */
+ * The process has one list. A push is a compare-and-swap, and a take empties the list, so a push never meets a block
+ * that was taken (no ABA). The link lies in the block or, for a large object, in its record. Nowhere else does hakmem
+ * write to a freed block. */
 #ifndef HAK_HEAP_DEFERRED_H
 #define HAK_HEAP_DEFERRED_H
 
 #include "pages/page_map.h"
 
-/* A live block of a slab or a live large object. entry: the block's. */
+/* Pushes a block of a slab or a large object. entry: the block's page-map entry. */
 void deferred_push(void *block, uint32_t entry);
 
 extern _Atomic(void *) deferred_first;
 static inline bool deferred_waits(void) { return atomic_load_explicit(&deferred_first, memory_order_relaxed) != NULL; }
 
-/* Takes them all; deferred_next gives what follows a block, before that is freed. NULL behind the last. */
+/* Takes the whole list. deferred_next returns the block that follows; call it before the block is freed. NULL after the
+ * last. */
 void *deferred_take(void);
 void *deferred_next(void *block, uint32_t entry);
 

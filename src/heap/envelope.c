@@ -1,9 +1,8 @@
-/* Blocks on their way from the thread that freed them to the heap that owns them.
+/* Remote frees: blocks on their way from the thread that freed them to the heap that owns them.
  *
- * A freed block is written into an open envelope for its owner; the block itself is not touched. A
- * full envelope is pushed onto the owner's inbox by one compare-and-swap. Taking is by exchange of
- * the whole list, so a push never meets a reused head (no ABA). tests/model/inbox.pml checks the
- * protocol exhaustively. */
+ * The address of a freed block is stored in an open envelope for the owner. The block itself is not touched. A full
+ * envelope is pushed onto the owner's inbox by one compare-and-swap. The owner takes the whole list by one exchange, so
+ * a push never meets a reused head (no ABA). tests/model/inbox.pml checks the protocol exhaustively. */
 #include "base/probe.h"
 #include "heap/heap.h"
 #include "os/fault.h"
@@ -12,11 +11,11 @@
 
 #define ENVELOPE_SLOTS 124u
 #define ENVELOPE_ORDER 10u
-#define ENVELOPE_BYTES_MAX ((size_t)128 * 1024) /* blocks of more than a KiB fill an envelope sooner */
+#define ENVELOPE_BYTES_MAX ((size_t)128 * 1024) /* blocks over a KiB fill an envelope before its slots run out */
 #define OUTBOX_BYTES_MAX ((size_t)256 * 1024)   /* of all open envelopes of a thread */
-#define INBOX_BYTES_MAX ((size_t)256 * 1024)    /* above this the pusher drains, if the owner does not, */
-#define INBOX_ENVELOPES_MAX 64u                 /* or above this: many senders' envelopes are nearly empty */
-#define SENDS_PER_SWEEP 16u                     /* times places: then half-filled envelopes go too */
+#define INBOX_BYTES_MAX ((size_t)256 * 1024)    /* above either bound the sender drains the inbox; */
+#define INBOX_ENVELOPES_MAX 64u                 /* envelopes of many senders may be nearly empty */
+#define SENDS_PER_SWEEP 16u                     /* after this many sends per place, half-filled envelopes go too */
 
 struct envelope {
   struct envelope *next;
@@ -73,8 +72,8 @@ void inbox_serve(struct heap *heap) {
   }
 }
 
-/* Pushes onto the owner's inbox. If it has grown long, or nobody owns the heap, or the envelope goes
- * early because its place is needed, drains it at once: a sleeping owner pins nothing. */
+/* Pushes an envelope onto the owner's inbox. Drains the inbox if it has grown long, if no thread owns the heap, or if
+ * the envelope goes early because its place is needed. So a sleeping owner pins no memory. */
 static void envelope_send(struct envelope *envelope, bool early) {
   struct heap *owner = heap_by_id(envelope->owner);
   size_t bytes = envelope->bytes;
@@ -87,8 +86,8 @@ static void envelope_send(struct envelope *envelope, bool early) {
   bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
   uint32_t envelopes = atomic_fetch_add_explicit(&owner->inbox_envelopes, 1, memory_order_relaxed) + 1;
   bool overdue = early || bytes > INBOX_BYTES_MAX || envelopes > INBOX_ENVELOPES_MAX;
-  /* heap_park sets parked, then serves; we pushed, now we look at parked. All four accesses are
-   * sequentially consistent, so one of us sees the other's. */
+  /* heap_park sets parked, then serves. This thread pushed and now reads parked. All four accesses are sequentially
+   * consistent, so one of the two threads sees the other's. */
   if (atomic_load_explicit(&owner->parked, memory_order_seq_cst))
     inbox_serve(owner);
   else if (overdue && lock_try(&owner->lock)) {
@@ -97,7 +96,7 @@ static void envelope_send(struct envelope *envelope, bool early) {
   }
 }
 
-/* The owner is the only writer: a plain store is enough. */
+/* The owner is the only writer, so a plain store is enough. */
 #define OWNER_ADD(sum, amount)                                                                                         \
   atomic_store_explicit(&(sum), atomic_load_explicit(&(sum), memory_order_relaxed) + (amount), memory_order_relaxed)
 
@@ -142,7 +141,7 @@ void outbox_close(struct heap *heap) {
   metadata_give(open, places_order(places));
 }
 
-/* Twice the places: owners that differ modulo n differ modulo 2n, so nothing collides. */
+/* Doubles the places. Owners that differ modulo n differ modulo 2n, so no two collide. */
 static bool outbox_grow(struct outbox *outbox) {
   uint32_t places = outbox->open ? outbox->places * 2 : OUTBOX_PLACES_MIN;
   struct envelope **open = places <= OUTBOX_PLACES_MAX ? metadata_take(places_order(places)) : NULL;
@@ -165,7 +164,7 @@ static bool outbox_grow(struct outbox *outbox) {
   return true;
 }
 
-/* The place for an owner, with an open envelope in it; NULL when memory is out. */
+/* Returns the place for an owner, with an open envelope in it; NULL when memory is out. */
 static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner) {
   struct outbox *outbox = &heap->outbox;
   if (outbox->places && outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places)
@@ -182,7 +181,7 @@ static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner)
   return *place ? place : NULL;
 }
 
-/* Somebody may have pushed while we held the lock of a heap that nobody owns. */
+/* Another thread may have pushed while this one held the lock of a heap without an owner. */
 static void serve_if_parked(struct heap *owner) {
   if (UNLIKELY(atomic_load_explicit(&owner->parked, memory_order_seq_cst)))
     inbox_serve(owner);
@@ -212,8 +211,8 @@ bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry) {
   return true;
 }
 
-/* With more owners than places, an envelope would go with hardly a block in it: the block whose place is taken goes
- * straight into its owner's slab, if the owner's lock is free. Now and then the places are made free. */
+/* With more owners than places, envelopes would be sent nearly empty. So if the place of an owner is taken, the block
+ * goes straight into the owner's slab, if the owner's lock is free. From time to time all places are emptied. */
 static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) {
   if (outbox->places < OUTBOX_PLACES_MAX || outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places)
     return false;
@@ -254,7 +253,7 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   return true;
 }
 
-/* The lock is held. A block whose entry is not this heap's was freed before, and its slab closed. */
+/* The lock is held. A block whose entry is not this heap's is a double free: its slab was closed since. */
 static void inbox_drain(struct heap *heap, bool to_bins) {
   struct envelope *first = atomic_exchange_explicit(&heap->inbox, NULL, memory_order_seq_cst);
   if (first == NULL)

@@ -2,18 +2,18 @@
 
 #include "os/os.h"
 
-#define SPINS 200u         /* looks at those inside before the thread sleeps between two looks */
-#define LOOK_MS 1u         /* sleep between two looks */
-#define WAIT_MS 10000u     /* the longest slow path: a trim of a huge heap */
-#define WAIT_SELF_MS 20u   /* if those inside may wait for a lock of ours */
+#define SPINS 200u         /* checks of the flags before the thread sleeps between checks */
+#define LOOK_MS 1u         /* sleep between two checks */
+#define WAIT_MS 10000u     /* covers the longest slow path: a trim of a huge heap */
+#define WAIT_SELF_MS 20u   /* if the threads inside may wait for a lock of this thread */
 #define PATIENCE_MS 1000u  /* of slow_path_begin_patiently */
-#define GATE_LOST 0x10000u /* more than there are forks at a time */
+#define GATE_LOST 0x10000u /* more than the forks at any time */
 
 static const _Atomic uint32_t always_alive = 1, never_alive = 0;
 
 struct gate gate = {.alive = &always_alive};
-static _Atomic(_Atomic uint32_t *) watch_word; /* NULL: none yet; in memory that a child finds zeroed */
-static _Atomic uint32_t lost_without_heap;     /* of those inside */
+static _Atomic(_Atomic uint32_t *) watch_word; /* in memory that a child finds zeroed; NULL: none yet */
+static _Atomic uint32_t lost_without_heap;     /* threads without a heap that are inside for good */
 
 static bool is_inside(const struct heap *heap) {
   return atomic_load_explicit(&heap->inside, memory_order_seq_cst) != 0;
@@ -22,13 +22,13 @@ static bool is_lost(const struct heap *heap) { return atomic_load_explicit(&heap
 
 static uint32_t own_share(void) { return (hak_thread & THREAD_WITHOUT_HEAP) != 0; }
 
-/* Somebody but the calling thread is inside, not counting those that were given up. *id: the first heap to look at, moved
- * past those that were found outside: once the gate is shut, nobody comes in again. */
+/* Tells whether another thread is inside; with_lost false: except those that were given up. *id: the first heap to
+ * check. It moves past heaps that were found outside, because no thread enters once the gate is shut. */
 static bool others_are_inside(uint32_t *id, bool with_lost) {
   for (struct heap *heap; (heap = heap_from(*id, true)) != NULL; *id = heap->id + 1) {
     if (heap != heap_current() && is_inside(heap) && (with_lost || !is_lost(heap)))
       return true;
-    if (UNLIKELY(is_lost(heap)) && !is_inside(heap)) /* it came out after all */
+    if (UNLIKELY(is_lost(heap)) && !is_inside(heap)) /* it left its slow path after all */
       atomic_store_explicit(&heap->lost, false, memory_order_relaxed);
   }
   uint32_t inside = atomic_load_explicit(&gate.inside_without_heap, memory_order_seq_cst);
@@ -38,7 +38,7 @@ static bool others_are_inside(uint32_t *id, bool with_lost) {
   return inside > own_share() + (with_lost ? 0 : lost);
 }
 
-/* Those that could not be waited for are not waited for again, while they stay. */
+/* Marks the threads whose end could not be awaited. Later forks do not wait for them while they stay inside. */
 static void give_up(uint32_t id) {
   for (struct heap *heap; (heap = heap_from(id, true)) != NULL; id = heap->id + 1)
     if (heap != heap_current() && is_inside(heap))
@@ -79,8 +79,8 @@ void gate_open(void) {
     ;
 }
 
-/* A thread that is refused says for a moment that it is inside, which the child may have a copy of: so what gate_shut found
- * holds, where that was asked. */
+/* A refused thread sets its flag for a moment, and the child may have a copy of that. So if gate_shut was called before
+ * the fork, its result decides. */
 bool gate_reset(void) {
   uint32_t id = 1;
   bool is_whole = atomic_load_explicit(&gate.shut, memory_order_relaxed) < GATE_LOST &&
@@ -114,7 +114,8 @@ static void (*child_prepare)(void);
 
 void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
 
-/* An emulator may ignore MADV_WIPEONFORK, so the word alone does not prove it: gate_reset also leaves the gate open or lost. */
+/* An emulator may ignore MADV_WIPEONFORK, so the word alone proves nothing. gate_reset also leaves the gate open or
+ * lost. */
 bool gate_child_is_prepared(void) {
   _Atomic uint32_t *word = atomic_load_explicit(&watch_word, memory_order_relaxed);
   return word != NULL && atomic_load_explicit(word, memory_order_relaxed) != 0 &&
@@ -128,10 +129,11 @@ COLD void gate_child_noticed(void) {
     heaps_in_child();
 }
 
-/* Each thread comes this way first, the background thread always: with the second one a child may miss somebody. */
+/* Each thread that enters without a heap comes here, and so does the background thread. From the second thread on, a
+ * child may lack a thread. */
 static void watch_begin(void) {
   _Atomic uint32_t *none = NULL, *word = os_map_for_this_process(os_page_bytes());
-  if (word == NULL) /* nobody notices such a child then */
+  if (word == NULL) /* such a child will not be noticed */
     return;
   atomic_store_explicit(word, 1, memory_order_relaxed);
   if (atomic_compare_exchange_strong_explicit(&watch_word, &none, word, memory_order_acq_rel, memory_order_relaxed))

@@ -1,11 +1,12 @@
-/* spare.h: blocks for calls that may wait for nothing: those of a signal handler that interrupted a slow path, and those
- * that come while a fork is under way (heap/slow_path.h, W3).
+/* spare.h: spare memory, for calls that must not wait: those of a signal handler that interrupted a slow path, and
+ * those that come during a fork (heap/slow_path.h, W3).
  *
- * Small blocks are cut from chunks of one unit, in order, by one compare-and-swap. A chunk serves one size class, and
- * starts again when all its blocks were given out and freed; it is never given back, so a look at it is safe at any
- * time. Longer blocks are mappings of their own, and large objects in all else. No function takes a lock: they may be
- * called anywhere, by any thread, in the child of any fork.
- *   K1  a chunk's entry is spare_entry(class); its state, its link and a bit for each freed block lie in the unit's bitmap
+ * Small blocks are cut from chunks of one unit, in order, by one compare-and-swap. A chunk serves one size class. It
+ * starts again when all its blocks were given out and freed. It is never given back, so it can be read at any time.
+ * Longer blocks are mappings, and otherwise ordinary large objects. No function takes a lock, so they may be called
+ * anywhere, by any thread, in the child of any fork.
+ *   K1  a chunk's entry is spare_entry(class); its state, its link and a bit for each freed block lie in the unit's
+ *       bitmap
  *   K2  state is (blocks given out, blocks freed), and the second is at most the first
  */
 #ifndef HAK_HEAP_SPARE_H
@@ -13,15 +14,15 @@
 
 #include "pages/page_map.h"
 
-/* At least `size` bytes at a multiple of `alignment`, a power of two. cls: the size's class, 0: a large object. NULL when
- * memory is out. Usable bytes of a small one are those of its class. */
+/* Returns at least `size` bytes at a multiple of `alignment`, a power of two. cls: the size class, 0 for a large
+ * object. A small block has the usable bytes of its class. NULL when memory is out. */
 void *spare_take(size_t size, size_t alignment, unsigned cls);
 
 static inline bool entry_is_spare(uint32_t entry) {
   return entry_heap_id(entry) == 0 && (entry & ENTRY_MARKS) == ENTRY_SPARE;
 }
 
-/* entry: the block's. Ends the program if the block is free, or none. */
+/* Frees a spare block. entry: its page-map entry. Ends the program on a double free, or if it is no block. */
 void spare_give(void *block, uint32_t entry);
 
 #endif

@@ -13,7 +13,7 @@
 #define BUCKETS_MAX 65536u
 #define BUCKETS_GROWTH 4u
 #define FIT_SLACK 8u  /* a range serves requests down to 7/8 of its length */
-#define LOOKS_MAX 16u /* ranges of a class looked at for one that fits */
+#define LOOKS_MAX 16u /* ranges of a class tried for a fit */
 
 _Static_assert(sizeof(struct large) <= RECORD_BYTES, "a large range's record fits the leaf");
 
@@ -42,7 +42,7 @@ unsigned large_class_of(size_t units) {
   return class < LARGE_CLASSES ? class : LARGE_CLASSES - 1;
 }
 
-#define SITE_NOTES 1024u /* sites whose hashes meet share a note */
+#define SITE_NOTES 1024u /* call sites whose hashes collide share a note */
 #define STEADY_REPEATS 2u
 
 /* class << 8 | repeats, by site */
@@ -74,7 +74,7 @@ static uint32_t *bucket_of(unsigned class, uint32_t site) {
   return &cache.buckets[hash_on(site, class) & (cache.bucket_count - 1)];
 }
 
-/* A range by the number of its first unit. */
+/* The number of a range's first unit. */
 static uint32_t unit_of(const struct large *range) { return (uint32_t)((uintptr_t)range->base >> HAK_UNIT_SHIFT); }
 static struct large *range_of(uint32_t unit) {
   return unit ? map_record((void *)((uintptr_t)unit << HAK_UNIT_SHIFT)) : NULL;
@@ -99,7 +99,7 @@ static void chain_remove(struct large *range) {
     range_of(range->key_next)->key_previous = range->key_previous;
 }
 
-/* Makes the first table, or a longer one. Without memory for it the chains get longer. */
+/* Makes the first table, or a longer one. If memory is out the chains get longer instead. */
 static void table_grow(void) {
   uint32_t count = cache.buckets ? cache.bucket_count * BUCKETS_GROWTH : BUCKETS_MIN;
   uint32_t *buckets = metadata_take_forever(count * sizeof *buckets);
@@ -112,12 +112,12 @@ static void table_grow(void) {
       chain_add(range);
 }
 
-/* The whole time a range was freed at, from its low bits. */
+/* Returns the full time at which a range was freed, from its low bits. */
 static uint64_t freed_ms(const struct large *range, uint64_t now_ms) {
   return now_ms - (uint32_t)((uint32_t)now_ms - range->freed_ms);
 }
 
-/* When the oldest of a list is to go, 0: never, or there is none. */
+/* Returns when the oldest range of a list is to go back; 0: never, or there is none. */
 static uint64_t list_due_ms(unsigned keep, uint64_t now_ms) {
   const struct large *oldest = cache.ages[keep].oldest;
   return oldest ? keep_due_ms(keep, freed_ms(oldest, now_ms)) : 0;
@@ -138,7 +138,7 @@ static void note_change(unsigned keep, size_t more) {
   atomic_store_explicit(&cache.due_ms, due_ms, memory_order_relaxed);
 }
 
-static void attach(struct large *range) {
+static void range_attach(struct large *range) {
   chain_add(range);
   struct large **first = &cache.classes[range->class];
   range->class_previous = NULL;
@@ -158,7 +158,7 @@ static void attach(struct large *range) {
   cache.counters.puts++;
 }
 
-static void detach(struct large *range) {
+static void range_detach(struct large *range) {
   usage_move_begin(large_range_bytes(range));
   chain_remove(range);
   *(range->class_previous ? &range->class_previous->class_next : &cache.classes[range->class]) = range->class_next;
@@ -181,30 +181,30 @@ bool big_cache_put(struct large *range, unsigned keep) {
     range->class = (uint8_t)large_class_of(range->units);
     range->keep = (uint8_t)keep;
     range->freed_ms = (uint32_t)os_milliseconds();
-    attach(range);
+    range_attach(range);
   }
   lock_give(&cache.lock);
   return room;
 }
 
-static bool fits(const struct large *range, size_t bytes, size_t alignment) {
+static bool range_fits(const struct large *range, size_t bytes, size_t alignment) {
   size_t has = large_range_bytes(range);
   return has >= bytes && has - has / FIT_SLACK <= bytes && ((uintptr_t)range->base & (alignment - 1)) == 0;
 }
 
-static struct large *find(size_t bytes, size_t alignment, uint32_t site, bool *of_site) {
+static struct large *find_range(size_t bytes, size_t alignment, uint32_t site, bool *of_site) {
   unsigned class = large_class_of(bytes / UNIT_BYTES);
   *of_site = true;
   unsigned looks = 0;
   for (struct large *range = range_of(*bucket_of(class, site)); range && looks < LOOKS_MAX;
        range = range_of(range->key_next), looks++)
-    if (range->class == class && range->site == site && fits(range, bytes, alignment))
+    if (range->class == class && range->site == site && range_fits(range, bytes, alignment))
       return range;
   *of_site = false;
   for (unsigned i = class; i <= class + 1 && i < LARGE_CLASSES; i++) {
     looks = 0;
     for (struct large *range = cache.classes[i]; range && looks < LOOKS_MAX; range = range->class_next, looks++)
-      if (fits(range, bytes, alignment))
+      if (range_fits(range, bytes, alignment))
         return range;
   }
   return NULL;
@@ -215,9 +215,9 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
   lock_take(&cache.lock);
   if (cache.count > 0) {
     bool of_site;
-    range = find(bytes, alignment, site, &of_site);
+    range = find_range(bytes, alignment, site, &of_site);
     if (range) {
-      detach(range);
+      range_detach(range);
       cache.counters.hits++;
       cache.counters.hits_of_site += of_site;
       HAK_PROBE(cache_hit, range->base, bytes, of_site);
@@ -241,7 +241,7 @@ struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms) {
   if (range && (profile_bytes() <= keep_bytes || freed_ms(range, os_milliseconds()) >= before_ms))
     range = NULL;
   if (range)
-    detach(range);
+    range_detach(range);
   lock_give(&cache.lock);
   return range;
 }
@@ -260,7 +260,7 @@ struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t 
       range = oldest;
   }
   if (range)
-    detach(range);
+    range_detach(range);
   lock_give(&cache.lock);
   return range;
 }
@@ -271,12 +271,12 @@ struct large *big_cache_take_old_extent(void) {
   lock_take(&cache.lock);
   struct large *range = NULL;
   for (unsigned i = 0; range == NULL && i < KEEP_LISTS; i++) {
-    range = cache.ages[(KEEP_BY_PROFILE + i) % KEEP_LISTS].oldest; /* the profile's first, what is kept warm last */
+    range = cache.ages[(KEEP_BY_PROFILE + i) % KEEP_LISTS].oldest; /* the preset's first, KEEP_WARM last */
     for (unsigned looks = 0; range && range->mapping; looks++)
       range = looks < LOOKS_MAX ? range->newer : NULL;
   }
   if (range)
-    detach(range);
+    range_detach(range);
   lock_give(&cache.lock);
   return range;
 }

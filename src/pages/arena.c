@@ -4,11 +4,11 @@
 #include "os/os.h"
 #include "pages/page_map.h"
 
-/* Accessible memory grows with the heap: few system calls for a big one, little charged for a small one. Where memory is
- * locked (mlockall), it is resident from then on. */
+/* Accessible memory grows in proportion to the heap. So a big heap makes few system calls, and a small one is charged
+ * little. With mlockall accessible memory is resident. */
 #define COMMIT_BYTES_MAX ((size_t)64 << 20)
 #define ARENA_BYTES_MIN ((size_t)64 << 20)
-#define COMMIT_SHARE 4 /* of what is accessible already */
+#define COMMIT_SHARE 4 /* a step is this fraction of what is accessible already */
 
 unsigned arena_mark(const void *address) {
   const struct map_row *row = map_covers(address) ? map_row(address) : NULL;
@@ -36,8 +36,9 @@ void arena_mark_set(char *base, size_t bytes, unsigned mark) {
 
 static size_t whole_superslabs(size_t bytes) { return round_up(bytes, SUPERSLAB_BYTES); }
 
-/* As much as all arenas before it, so that a small program reserves little. Where address space is limited, less, so that mappings keep a share. Where the system refuses, less and
- * less, in the end no more than what is asked for. */
+/* A new arena is as long as all arenas before it together, so a small program reserves little. It is shorter where
+ * address space is limited, so that mappings keep a share. If the system refuses, it gets shorter step by step, down to
+ * bytes_min. */
 bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool has_huge) {
   size_t limit = os_memory_limit();
   size_t needed = whole_superslabs(bytes_min);
@@ -56,8 +57,8 @@ bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool
   if (base == NULL)
     return false;
   if (has_huge)
-    os_huge(base, size); /* whole, before any of it is accessible: later it would be a mapping in parts */
-  map_cover(base, size); /* so that what is reserved can be used when no mapping can be made; else in arena_commit */
+    os_huge(base, size); /* for the whole arena, before any part is accessible: later it would split the mapping */
+  map_cover(base, size); /* now, so that the arena is usable even if mappings run out; else arena_commit tries again */
   arena->next = arena->committed = base;
   arena->end = base + size;
   arena->reserved_bytes += size;
@@ -78,7 +79,7 @@ bool arena_commit(struct arena *arena, char *until, unsigned mark) {
       return false;
     step = step > needed ? needed : exact;
   }
-  if (!map_cover(arena->committed, step)) /* accessible for nothing; the next try commits it again */
+  if (!map_cover(arena->committed, step)) /* the range stays accessible and unused; the next try commits it again */
     return false;
   arena_mark_set(arena->committed, step, mark);
   arena->committed += step;

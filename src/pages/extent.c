@@ -60,7 +60,7 @@ static unsigned list_of_units(size_t units) {
   return list < SIZE_LISTS ? list : SIZE_LISTS - 1;
 }
 
-static struct free_extent *record(const char *unit) { return map_record(unit); }
+static struct free_extent *extent_record(const char *unit) { return map_record(unit); }
 static char *last_unit(const struct free_extent *e) { return e->base + e->bytes - UNIT_BYTES; }
 static struct pool *pool_at(const char *address) { return &extents.pools[extent_pool_of(address)]; }
 
@@ -78,7 +78,7 @@ static void resident_change(size_t bytes, bool more) {
 }
 
 /* A resident piece that was detached is counted again, as part of another. */
-static void arrived(bool resident, size_t bytes) {
+static void count_arrival(bool resident, size_t bytes) {
   if (resident)
     usage_settle(bytes);
 }
@@ -101,11 +101,11 @@ static void age_remove(struct free_extent *e) {
   note_oldest();
 }
 
-static void attach(struct extent piece, uint64_t freed_ms) {
-  struct free_extent *e = record(piece.base);
+static void extent_attach(struct extent piece, uint64_t freed_ms) {
+  struct free_extent *e = extent_record(piece.base);
   *e = (struct free_extent){
       .base = piece.base, .bytes = piece.bytes, .freed_ms = freed_ms, .resident = piece.resident, .zero = piece.zero};
-  record(last_unit(e))->base = e->base;
+  extent_record(last_unit(e))->base = e->base;
   map_entries_set(e->base, 1, ENTRY_EXTENT);
   map_entries_set(last_unit(e), 1, ENTRY_EXTENT);
   struct pool *pool = pool_at(e->base);
@@ -124,7 +124,7 @@ static void attach(struct extent piece, uint64_t freed_ms) {
 }
 
 /* The end marks go; what lies between keeps what the last owner left there. */
-static struct extent detach(struct free_extent *e) {
+static struct extent extent_detach(struct free_extent *e) {
   struct pool *pool = pool_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
   struct free_extent **first = &pool->lists[e->resident][list];
@@ -145,9 +145,9 @@ static struct extent detach(struct free_extent *e) {
 
 /* The free extent that ends before, or starts at, an address; NULL if there is none. */
 static struct free_extent *free_before(char *base) {
-  return map_entry(base - UNIT_BYTES) == ENTRY_EXTENT ? record(record(base - UNIT_BYTES)->base) : NULL;
+  return map_entry(base - UNIT_BYTES) == ENTRY_EXTENT ? extent_record(extent_record(base - UNIT_BYTES)->base) : NULL;
 }
-static struct free_extent *free_at(char *base) { return map_entry(base) == ENTRY_EXTENT ? record(base) : NULL; }
+static struct free_extent *free_at(char *base) { return map_entry(base) == ENTRY_EXTENT ? extent_record(base) : NULL; }
 
 static bool same_kind(const struct free_extent *e, const struct extent *piece) {
   return e && e->resident == piece->resident && e->zero == piece->zero &&
@@ -155,26 +155,26 @@ static bool same_kind(const struct free_extent *e, const struct extent *piece) {
 }
 
 /* The lock is held. */
-static void give(struct extent piece, uint64_t freed_ms) {
+static void give_piece(struct extent piece, uint64_t freed_ms) {
   struct free_extent *before = free_before(piece.base);
   struct free_extent *behind = free_at(piece.base + piece.bytes);
   size_t own_bytes = piece.bytes;
   if (same_kind(behind, &piece)) {
     freed_ms = freed_ms > behind->freed_ms ? freed_ms : behind->freed_ms;
-    piece.bytes += detach(behind).bytes;
+    piece.bytes += extent_detach(behind).bytes;
   }
   if (same_kind(before, &piece)) {
     freed_ms = freed_ms > before->freed_ms ? freed_ms : before->freed_ms;
     piece.bytes += before->bytes;
-    piece.base = detach(before).base;
+    piece.base = extent_detach(before).base;
   }
-  attach(piece, freed_ms);
-  arrived(piece.resident, piece.bytes - own_bytes);
+  extent_attach(piece, freed_ms);
+  count_arrival(piece.resident, piece.bytes - own_bytes);
 }
 
 void extent_give(struct extent extent, uint64_t freed_ms) {
   lock_take(&extents.lock);
-  give(extent, freed_ms);
+  give_piece(extent, freed_ms);
   lock_give(&extents.lock);
   usage_move_end(extent.bytes);
 }
@@ -183,42 +183,42 @@ void extent_give(struct extent extent, uint64_t freed_ms) {
 
 static unsigned mark_of(const struct pool *pool) { return ARENA_MARK(pool - extents.pools); }
 
-static bool commit(struct pool *pool, char *until) { return arena_commit(&pool->arena, until, mark_of(pool)); }
+static bool pool_commit(struct pool *pool, char *until) { return arena_commit(&pool->arena, until, mark_of(pool)); }
 
 /* What is left of the newest arena becomes a free extent, and what is not accessible goes. */
-static void retire(struct pool *pool) {
+static void pool_retire(struct pool *pool) {
   struct extent rest = {.zero = true};
   rest.base = arena_retire(&pool->arena, &rest.bytes);
   if (rest.bytes > 0)
-    give(rest, 0);
+    give_piece(rest, 0);
 }
 
 /* From the front of the newest arena, or of a new one. */
-static struct extent carve(struct pool *pool, size_t bytes, size_t alignment) {
+static struct extent pool_carve(struct pool *pool, size_t bytes, size_t alignment) {
   struct arena *arena = &pool->arena;
   char *base = (char *)round_up((uintptr_t)arena->next, alignment);
   if (arena->next == NULL || base > arena->end || (size_t)(arena->end - base) < bytes) {
-    retire(pool);
+    pool_retire(pool);
     if (!arena_reserve(arena, bytes, alignment, pool == &extents.pools[EXTENT_HUGE]))
       return (struct extent){0};
     base = arena->next;
   }
-  if (!commit(pool, base + bytes))
+  if (!pool_commit(pool, base + bytes))
     return (struct extent){0};
   if (base > arena->next)
-    give((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, 0);
+    give_piece((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, 0);
   arena->next = base + bytes;
   return (struct extent){.base = base, .bytes = bytes, .zero = true};
 }
 
-static bool fits(const struct free_extent *e, size_t bytes, size_t alignment) {
+static bool extent_fits(const struct free_extent *e, size_t bytes, size_t alignment) {
   char *base = (char *)round_up((uintptr_t)e->base, alignment);
   return base + bytes <= e->base + e->bytes;
 }
 
 /* A free extent that fits, from the lists of the smallest sizes that can. Only some of a list are looked
  * at; from the list on where each one fits, the first is taken. */
-static struct free_extent *find(const struct pool *pool, bool resident, size_t bytes, size_t alignment) {
+static struct free_extent *find_extent(const struct pool *pool, bool resident, size_t bytes, size_t alignment) {
   unsigned list = list_of_units(bytes / UNIT_BYTES);
   for (unsigned word = list / 64; word < SIZE_WORDS; word++) {
     uint64_t lists = pool->filled[resident][word];
@@ -227,7 +227,7 @@ static struct free_extent *find(const struct pool *pool, bool resident, size_t b
     for (; lists != 0; lists &= lists - 1) {
       struct free_extent *e = pool->lists[resident][word * 64 + (unsigned)__builtin_ctzll(lists)];
       for (unsigned looks = 0; e && looks < LOOKS_MAX; looks++, e = e->by_size.next)
-        if (fits(e, bytes, alignment))
+        if (extent_fits(e, bytes, alignment))
           return e;
     }
   }
@@ -235,26 +235,26 @@ static struct free_extent *find(const struct pool *pool, bool resident, size_t b
 }
 
 /* Takes [base, base + bytes) out of a free extent; the rest on both sides stays free. */
-static struct extent cut(struct free_extent *e, char *base, size_t bytes) {
+static struct extent extent_cut(struct free_extent *e, char *base, size_t bytes) {
   uint64_t freed_ms = e->freed_ms;
-  struct extent whole = detach(e);
+  struct extent whole = extent_detach(e);
   struct extent left = whole, right = whole;
   left.bytes = (size_t)(base - whole.base);
   right.base = base + bytes;
   right.bytes = whole.bytes - left.bytes - bytes;
   if (left.bytes > 0)
-    attach(left, freed_ms);
+    extent_attach(left, freed_ms);
   if (right.bytes > 0)
-    attach(right, freed_ms);
-  arrived(whole.resident, left.bytes + right.bytes);
+    extent_attach(right, freed_ms);
+  count_arrival(whole.resident, left.bytes + right.bytes);
   whole.base = base;
   whole.bytes = bytes;
   return whole;
 }
 
 static struct extent take_free(struct pool *pool, bool resident, size_t bytes, size_t alignment) {
-  struct free_extent *e = find(pool, resident, bytes, alignment);
-  return e ? cut(e, (char *)round_up((uintptr_t)e->base, alignment), bytes) : (struct extent){0};
+  struct free_extent *e = find_extent(pool, resident, bytes, alignment);
+  return e ? extent_cut(e, (char *)round_up((uintptr_t)e->base, alignment), bytes) : (struct extent){0};
 }
 
 struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t alignment) {
@@ -274,7 +274,7 @@ struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment)
   if (taken.base == NULL)
     taken = take_free(&extents.pools[pool], false, bytes, alignment);
   if (taken.base == NULL)
-    taken = carve(&extents.pools[pool], bytes, alignment);
+    taken = pool_carve(&extents.pools[pool], bytes, alignment);
   taken.to_probe = pool == EXTENT_HUGE && taken.base && extents.pools[pool].arena.committed != committed;
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
@@ -286,14 +286,14 @@ struct extent extent_take_behind(char *end, size_t bytes) {
   lock_take(&extents.lock);
   struct pool *pool = pool_at(end - UNIT_BYTES);
   if (end == pool->arena.next) {
-    if ((size_t)(pool->arena.end - end) >= bytes && commit(pool, end + bytes)) {
+    if ((size_t)(pool->arena.end - end) >= bytes && pool_commit(pool, end + bytes)) {
       pool->arena.next += bytes;
       taken = (struct extent){.base = end, .bytes = bytes, .zero = true};
     }
   } else {
     struct free_extent *e = free_at(end);
     if (e && e->bytes >= bytes && pool_at(end) == pool)
-      taken = cut(e, end, bytes);
+      taken = extent_cut(e, end, bytes);
   }
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
@@ -313,7 +313,7 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
   /* Not more of it than is too much; the front stays. While the system works on it, the extent counts as
    * taken: nobody else can get it. */
   size_t bytes = min_size(oldest->bytes, round_up(extents_resident_free() - keep_bytes, SUPERSLAB_BYTES));
-  struct extent extent = cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
+  struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   usage_move_begin(bytes);
   lock_give(&extents.lock);
   enum purge_result result = pages_purge(extent.base, extent.bytes);
@@ -340,7 +340,7 @@ COLD static void release_refused(struct pool *pool, struct extent extent) {
   arena_mark_set(extent.base, extent.bytes, mark_of(pool));
   pool->arena.reserved_bytes += extent.bytes;
   pool->arena.committed_bytes += extent.bytes;
-  give(extent, os_milliseconds());
+  give_piece(extent, os_milliseconds());
   lock_give(&extents.lock);
 }
 
@@ -348,12 +348,12 @@ COLD static void release_refused(struct pool *pool, struct extent extent) {
 static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size_t grain) {
   struct extent extent = {0};
   lock_take(&extents.lock);
-  struct free_extent *e = find(pool, resident, bytes_min, grain);
+  struct free_extent *e = find_extent(pool, resident, bytes_min, grain);
   if (e) {
     char *base = (char *)round_up((uintptr_t)e->base, grain);
     size_t bytes = round_down((uintptr_t)(e->base + e->bytes), grain) - (uintptr_t)base;
-    extent = cut(e, base, bytes);
-    arrived(extent.resident, bytes);
+    extent = extent_cut(e, base, bytes);
+    count_arrival(extent.resident, bytes);
     arena_mark_set(extent.base, extent.bytes, 0);
     map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
     pool->arena.reserved_bytes -= extent.bytes;
@@ -377,7 +377,7 @@ bool extents_release(size_t bytes_min) {
     struct pool *pool = &extents.pools[i];
     lock_take(&extents.lock);
     any |= pool->arena.end > pool->arena.next;
-    retire(pool);
+    pool_retire(pool);
     lock_give(&extents.lock);
     for (unsigned resident = 0; resident < 2; resident++) {
       while (release_one(pool, resident, max_size(bytes_min, SUPERSLAB_BYTES), SUPERSLAB_BYTES))
@@ -412,8 +412,8 @@ void extents_stats(struct extent_stats *out) {
 #ifdef HAK_DEBUG
 static bool extent_is_valid(const struct free_extent *e, unsigned pool, bool resident, unsigned list) {
   struct extent piece = {.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
-  return e == record(e->base) && e->resident == resident && extent_pool_of(e->base) == pool &&
-         list_of_units(e->bytes / UNIT_BYTES) == list && record(last_unit(e))->base == e->base &&
+  return e == extent_record(e->base) && e->resident == resident && extent_pool_of(e->base) == pool &&
+         list_of_units(e->bytes / UNIT_BYTES) == list && extent_record(last_unit(e))->base == e->base &&
          map_entry(e->base) == ENTRY_EXTENT && map_entry(last_unit(e)) == ENTRY_EXTENT &&
          !same_kind(free_at(e->base + e->bytes), &piece) && !same_kind(free_before(e->base), &piece);
 }

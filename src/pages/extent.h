@@ -1,16 +1,15 @@
 /* extent.h: the address space that superslabs and large objects are made of.
  *
- * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are one extent, so a
- * search finds whatever there is; free extents are listed by size, and the resident ones by age too. Arenas
- * come in two pools, because the kernel's huge-page flag is best set for whole arenas: each flagged piece
- * would be a mapping of its own.
+ * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent. Free
+ * extents are listed by size, and the resident ones by age too. Arenas come in two pools, because the kernel's
+ * huge-page flag is best set for whole arenas: each flagged piece would be a mapping of its own.
  *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
  *       unit's record describes it, the last one's points to its base
  *   E2  no two free extents of one kind (pool, resident, zero) touch
  *   E3  a free extent is in the list of its size, and in the list by age if it is resident
  *   E4  usage_free counts the resident ones
- * extents_are_valid checks E1 at the ends, E2 and E3; check builds check E4 at each fork (api/start.c). The
- * lock is held over system calls only where an arena is made or more of it made accessible.
+ * extents_are_valid checks E1 at the ends, E2 and E3; check builds check E4 at each fork (api/start.c). The lock is
+ * held over system calls only where an arena is reserved or made accessible.
  */
 #ifndef HAK_PAGES_EXTENT_H
 #define HAK_PAGES_EXTENT_H
@@ -19,7 +18,7 @@
 
 enum extent_pool { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_POOLS };
 
-/* Lengths in classes: one for each up to 8 units, then 8 a doubling, rounded down. */
+/* Returns the class of a length: one class for each length up to 8 units, then 8 per doubling, rounded down. */
 static inline unsigned units_class(size_t units) {
   if (units < 8)
     return (unsigned)units;
@@ -32,23 +31,23 @@ struct extent {
   size_t bytes;
   bool resident; /* used since it was purged, if ever */
   bool zero;     /* reads as zero */
-  bool to_probe; /* it may be the first use of huge pages: to be given to huge_probe (pages/huge.h) */
+  bool to_probe; /* maybe the first use of huge pages: call huge_probe (pages/huge.h) */
 };
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
  * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. The bytes of a
- * resident one are in transit (budget/usage.h): the caller settles them when it has counted them. The move of the bytes is
- * begun here, and ended by the caller. */
+ * resident one are in transit (budget/usage.h): the caller must call usage_settle after it has counted them, then
+ * usage_move_end. */
 struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment);
 
-/* The same, but only if there is a resident one. */
+/* As extent_take, but only resident memory. */
 struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t alignment);
 
-/* Takes the `bytes` right behind `end`, if they are free; the same holds. */
+/* As extent_take for the `bytes` right behind `end`, if they are free. */
 struct extent extent_take_behind(char *end, size_t bytes);
 
-/* Takes an extent back: the whole of one or any part. freed_ms: when it was last used. Ends the move of its bytes that
- * the caller has begun. */
+/* Takes back an extent, or any part of one. freed_ms: when it was last used. The caller has called usage_move_begin;
+ * this function calls usage_move_end. */
 void extent_give(struct extent extent, uint64_t freed_ms);
 
 /* Gives resident free extents back to the system, oldest first, until at most keep_bytes are left or the
@@ -56,11 +55,11 @@ void extent_give(struct extent extent, uint64_t freed_ms);
  * the system calls. Returns the bytes given back. */
 size_t extents_purge(size_t keep_bytes, uint64_t before_ms);
 
-/* Unmaps free extents of at least bytes_min, and what of the arenas was not given out yet: for a system that is out of
- * address space. True if any went. */
+/* Unmaps free extents of at least bytes_min, and the unused ends of the arenas. Call when address space is out. True if
+ * anything was unmapped. */
 bool extents_release(size_t bytes_min);
 
-/* Of an address in an arena. */
+/* Returns the pool of an address in an arena. */
 enum extent_pool extent_pool_of(const void *address);
 
 struct extent_stats {
@@ -72,8 +71,8 @@ struct extent_stats {
   uint64_t reservations, commits;
 };
 void extents_stats(struct extent_stats *out);
-void extents_stats_locked(struct extent_stats *out); /* nobody is in a slow path */
-/* The same, and when the oldest of it was freed (0 if there is none), without the lock. */
+void extents_stats_locked(struct extent_stats *out); /* no thread may be in a slow path */
+/* resident_free_bytes, and when the oldest resident free extent was freed (0 if there is none). Take no lock. */
 size_t extents_resident_free(void);
 uint64_t extents_oldest_ms(void);
 

@@ -9,20 +9,19 @@
 #define UNFILLED_SHARE 8
 #define SLABS_SHARE 4
 #define SMALL_PAGE_BYTES 4096u
-#define JUDGED_BYTES_MAX ((size_t)16 << 20) /* of a mapping: what is asked after takes time */
+#define JUDGED_BYTES_MAX ((size_t)16 << 20) /* of a mapping, because asking what is resident takes time */
 
 static struct {
-  struct lock lock; /* of state; only tried: what is missed is one note of many */
+  struct lock lock; /* guards state. Try-lock: a missed note is acceptable */
   struct huge_state state;
-  _Atomic bool dense; /* a mapping was seen that was used for the most part */
+  _Atomic bool dense; /* the last judged mapping was mostly resident */
 } huge;
 
-static bool wanted(size_t bytes, bool is_large) {
+static bool huge_is_wanted(size_t bytes, bool is_large) {
   enum huge_mode mode = (enum huge_mode)option_value(OPTION_HUGE);
-  if (os_page_bytes() != SMALL_PAGE_BYTES) /* with longer ones a huge page is no longer 2 MiB */
+  if (os_page_bytes() != SMALL_PAGE_BYTES) /* with other page sizes a huge page is not 2 MiB */
     return false;
-  /* Slabs fill a huge page slowly, and a page's worth of each class at a time: only a heap four times as big
-   * gains by them. */
+  /* Slabs fill a huge page slowly, so only a heap that is four times as big gains by huge pages. */
   size_t heap_bytes = is_large ? usage_taken_large() : usage_held() / SLABS_SHARE;
   if (mode == HUGE_OFF || heap_bytes < HUGE_HEAP_BYTES_MIN || !lock_try(&huge.lock))
     return false;
@@ -31,12 +30,16 @@ static bool wanted(size_t bytes, bool is_large) {
   return yes;
 }
 
-enum extent_pool huge_pool_for_superslab(void) { return wanted(SUPERSLAB_BYTES, false) ? EXTENT_HUGE : EXTENT_PLAIN; }
+enum extent_pool huge_pool_for_superslab(void) {
+  return huge_is_wanted(SUPERSLAB_BYTES, false) ? EXTENT_HUGE : EXTENT_PLAIN;
+}
 
-enum extent_pool huge_pool_for_large(void) { return wanted(SUPERSLAB_BYTES, true) ? EXTENT_HUGE : EXTENT_PLAIN; }
+enum extent_pool huge_pool_for_large(void) {
+  return huge_is_wanted(SUPERSLAB_BYTES, true) ? EXTENT_HUGE : EXTENT_PLAIN;
+}
 
 bool huge_for_mapping(size_t bytes) {
-  return atomic_load_explicit(&huge.dense, memory_order_relaxed) && wanted(bytes, true);
+  return atomic_load_explicit(&huge.dense, memory_order_relaxed) && huge_is_wanted(bytes, true);
 }
 
 void huge_probe(char *base) {

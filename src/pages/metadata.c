@@ -7,24 +7,24 @@
 
 #include <string.h>
 
-/* The first memory comes from .bss: a small program needs no mapping for its tables. */
+/* The first memory comes from .bss, so a small program needs no mapping for its tables. */
 #define START_BYTES ((size_t)64 * 1024)
 #define CHUNK_BYTES ((size_t)256 * 1024)
-#define AREA_BYTES_MIN ((size_t)4096) /* less goes to the lists of pieces */
-#define AREA_LOOKS_MAX 16             /* areas looked at before a new chunk is mapped */
+#define AREA_BYTES_MIN ((size_t)4096) /* shorter rests go to the lists of pieces */
+#define AREA_LOOKS_MAX 16             /* areas tried before a new chunk is mapped */
 #define CHUNK_LINES (CHUNK_BYTES / CACHE_LINE)
 
 static _Alignas(4096) char start_area[START_BYTES];
 
-/* Pieces come from chunks, which lie at multiples of their size, so that a trim finds a piece's. */
+/* Pieces come from chunks. A chunk lies at a multiple of its size, so that a trim finds the chunk of a piece. */
 struct chunk {
   struct chunk *next;
-  uint64_t free[CHUNK_LINES / 64]; /* in a trim: a bit for each cache line that is free */
+  uint64_t free[CHUNK_LINES / 64]; /* during a trim: a bit for each free cache line */
 };
 #define HEADER_BYTES ((sizeof(struct chunk) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE)
 _Static_assert(HEADER_BYTES + ((size_t)1 << METADATA_ORDER_MAX) <= CHUNK_BYTES, "a chunk holds the longest piece");
 
-/* Free memory of at least AREA_BYTES_MIN; this is stored in its first bytes. */
+/* Free memory of at least AREA_BYTES_MIN. This struct is stored in its first bytes. */
 struct area {
   struct area *next;
   char *end;
@@ -34,10 +34,10 @@ struct space {
   char *next, *end;
 };
 
-/* D1  what is behind start.next and forever.next was never used: it is zero
+/* D1  memory behind start.next and forever.next was never used: it is zero
  * D2  a free piece's first word links to the next free piece of its order
- * D3  a chunk has pieces only, so that it can go when all of them are free; what is taken for good has mappings of
- *     its own, where the start area does not do */
+ * D3  a chunk has pieces only, so it can be unmapped when all of them are free; permanent memory comes from the start
+ *     area or from mappings of its own */
 static struct {
   struct lock lock;
   struct space start, forever, pieces;
@@ -48,9 +48,9 @@ static struct {
   _Atomic size_t free_bytes; /* of the pieces in the lists; written under the lock */
 } metadata;
 
-static size_t room(const struct space *space) { return (size_t)(space->end - space->next); }
+static size_t space_left(const struct space *space) { return (size_t)(space->end - space->next); }
 
-static void *carve(struct space *space, size_t bytes) {
+static void *space_carve(struct space *space, size_t bytes) {
   void *piece = space->next;
   space->next += bytes;
   return piece;
@@ -69,14 +69,14 @@ static void free_bytes_add(size_t change) {
   atomic_store_explicit(&metadata.free_bytes, metadata_free_bytes() + change, memory_order_relaxed);
 }
 
-static void push(void *piece, unsigned order) {
+static void push_free(void *piece, unsigned order) {
   free_bytes_add((size_t)1 << order);
   memcpy(piece, &metadata.free[order], sizeof(void *));
   metadata.free[order] = piece;
 }
 
-/* Free memory is kept for later. */
-static void leave(char *at, char *end) {
+/* Keeps a free range for later: as an area, or as pieces. */
+static void keep_rest(char *at, char *end) {
   if ((size_t)(end - at) >= AREA_BYTES_MIN) {
     struct area *area = (struct area *)(void *)at;
     *area = (struct area){.next = metadata.areas, .end = end};
@@ -85,12 +85,12 @@ static void leave(char *at, char *end) {
   }
   while ((size_t)(end - at) >= (size_t)1 << METADATA_ORDER_MIN) {
     unsigned order = 63u - (unsigned)__builtin_clzl((size_t)(end - at));
-    push(at, order);
+    push_free(at, order);
     at += (size_t)1 << order;
   }
 }
 
-/* An area with room for so much, out of the list. */
+/* Takes an area with enough room out of the list. */
 static bool area_take(struct space *out, size_t bytes) {
   struct area **link = &metadata.areas;
   for (unsigned looks = 0; *link != NULL && looks < AREA_LOOKS_MAX; looks++, link = &(*link)->next) {
@@ -118,13 +118,14 @@ static bool chunk_map(struct space *out) {
 static bool forever_map(size_t bytes) {
   size_t wanted = round_up(max_size(bytes, CHUNK_BYTES), UNIT_BYTES);
   char *mapping = os_map(wanted, os_page_bytes());
-  if (mapping == NULL) { /* a limit is near: no more than what is needed */
+  if (mapping == NULL) { /* a limit is near: map no more than needed */
     wanted = round_up(bytes, os_page_bytes());
     mapping = os_map(wanted, os_page_bytes());
   }
   if (mapping == NULL)
     return false;
-  if (mapping != metadata.forever.end) /* the rest of the last one is lost, unless the new one follows it */
+  if (mapping !=
+      metadata.forever.end) /* if the new mapping does not follow the last one, the last one's rest is lost */
     metadata.forever.next = mapping;
   metadata.forever.end = mapping + wanted;
   metadata.bytes += wanted;
@@ -134,9 +135,9 @@ static bool forever_map(size_t bytes) {
 static void *take_forever(size_t bytes) {
   start_once();
   bytes = round_up(bytes, CACHE_LINE);
-  if (room(&metadata.start) >= bytes)
-    return carve(&metadata.start, bytes);
-  return room(&metadata.forever) >= bytes || forever_map(bytes) ? carve(&metadata.forever, bytes) : NULL;
+  if (space_left(&metadata.start) >= bytes)
+    return space_carve(&metadata.start, bytes);
+  return space_left(&metadata.forever) >= bytes || forever_map(bytes) ? space_carve(&metadata.forever, bytes) : NULL;
 }
 
 void *metadata_take_forever(size_t bytes) {
@@ -146,7 +147,7 @@ void *metadata_take_forever(size_t bytes) {
   return piece;
 }
 
-static void *take(unsigned order) {
+static void *take_piece(unsigned order) {
   size_t bytes = (size_t)1 << order;
   void *piece = metadata.free[order];
   if (piece != NULL) {
@@ -155,29 +156,29 @@ static void *take(unsigned order) {
     return piece;
   }
   start_once();
-  if (room(&metadata.pieces) >= bytes)
-    return carve(&metadata.pieces, bytes);
-  if (room(&metadata.start) >= bytes)
-    return carve(&metadata.start, bytes);
+  if (space_left(&metadata.pieces) >= bytes)
+    return space_carve(&metadata.pieces, bytes);
+  if (space_left(&metadata.start) >= bytes)
+    return space_carve(&metadata.start, bytes);
   struct space next;
   if (!area_take(&next, bytes) && !chunk_map(&next))
     return NULL;
-  leave(metadata.pieces.next, metadata.pieces.end);
+  keep_rest(metadata.pieces.next, metadata.pieces.end);
   metadata.pieces = next;
-  return carve(&metadata.pieces, bytes);
+  return space_carve(&metadata.pieces, bytes);
 }
 
 void *metadata_take(unsigned order) {
   hak_assert(order >= METADATA_ORDER_MIN && order <= METADATA_ORDER_MAX);
   lock_take(&metadata.lock);
-  void *piece = take(order);
+  void *piece = take_piece(order);
   lock_give(&metadata.lock);
   return piece;
 }
 
 void metadata_give(void *piece, unsigned order) {
   lock_take(&metadata.lock);
-  push(piece, order);
+  push_free(piece, order);
   lock_give(&metadata.lock);
 }
 
@@ -197,7 +198,7 @@ static void mark_free(const void *piece, size_t bytes) {
     chunk->free[line / 64] |= (uint64_t)1 << line % 64;
 }
 
-/* The first line from `line` on whose bit is `is_free`, or CHUNK_LINES. */
+/* Returns the first line from `line` on whose bit is `is_free`, or CHUNK_LINES. */
 static size_t line_find(const struct chunk *chunk, size_t line, bool is_free) {
   while (line < CHUNK_LINES) {
     uint64_t bits = (is_free ? chunk->free[line / 64] : ~chunk->free[line / 64]) >> line % 64;
@@ -208,7 +209,7 @@ static size_t line_find(const struct chunk *chunk, size_t line, bool is_free) {
   return CHUNK_LINES;
 }
 
-/* Gives back the pages of the runs that are free in a chunk, and keeps the runs for later. */
+/* Gives back the pages of a chunk's free runs and keeps the runs for later. */
 static size_t chunk_trim(struct chunk *chunk) {
   size_t given_back = 0, page = os_page_bytes();
   for (size_t line = 0;;) {
@@ -224,7 +225,7 @@ static size_t chunk_trim(struct chunk *chunk) {
         given_back += resident;
     }
     lock_take(&metadata.lock);
-    leave(at, end);
+    keep_rest(at, end);
     lock_give(&metadata.lock);
   }
   memset(chunk->free, 0, sizeof chunk->free);
@@ -242,7 +243,7 @@ size_t metadata_trim(void) {
   memset(metadata.free, 0, sizeof metadata.free);
   free_bytes_add(-metadata_free_bytes());
   lock_give(&metadata.lock);
-  /* All of that is ours alone. */
+  /* No other thread can reach these lists. */
   for (struct area *area = areas, *next; area; area = next) {
     next = area->next;
     mark_free(area, round_down((uintptr_t)area->end, CACHE_LINE) - (uintptr_t)area);

@@ -1,14 +1,14 @@
-/* metadata.h: memory for hakmem's own tables: heaps, bin arrays, envelopes. Never part of what the
- * program gets. Pieces given back are reused, for other orders too once a trim has joined them. */
+/* metadata.h: memory for hakmem's own tables: heaps, bin arrays, envelopes. The program never gets this memory. Pieces
+ * given back are reused, and for other orders too once a trim has joined them. */
 #ifndef HAK_PAGES_METADATA_H
 #define HAK_PAGES_METADATA_H
 
 #include "base/words.h"
 
-/* `bytes` zeroed bytes at a multiple of CACHE_LINE, for good. NULL when memory is out. */
+/* Returns `bytes` zeroed bytes at a multiple of CACHE_LINE. They are never given back. NULL when memory is out. */
 void *metadata_take_forever(size_t bytes);
 
-/* 2^order bytes (order 6..17) at a multiple of CACHE_LINE, content unspecified. */
+/* Takes 2^order bytes (order 6..17) at a multiple of CACHE_LINE, with unspecified content; gives them back. */
 #define METADATA_ORDER_MIN 6
 #define METADATA_ORDER_MAX 17 /* the array of the biggest bin */
 void *metadata_take(unsigned order);
@@ -17,7 +17,7 @@ void metadata_give(void *piece, unsigned order);
 /* Joins free pieces and gives their pages back to the system. Returns the bytes. One thread at a time, in a slow
  * path. */
 size_t metadata_trim(void);
-/* Bytes of the free pieces that a trim would look at. Takes no lock. */
+/* Returns the bytes of free pieces that a trim could give back. Takes no lock. */
 size_t metadata_free_bytes(void);
 
 /* Bytes taken from the system (a static start area included). */

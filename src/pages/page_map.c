@@ -8,8 +8,8 @@ struct map_row map_rows_shared[2];
 
 static bool is_shared(const struct map_row *row) { return row == MAP_ROW_BODY || row == MAP_ROW_FREE; }
 
-/* Leaves and rows come from the front of a chunk. `next` is where the newest chunk's free part begins, which ends at
- * the next multiple of CHUNK_BYTES; a multiple itself says that nothing is left. */
+/* Leaves and rows come from the front of a chunk. `next` is the begin of the newest chunk's free part, which ends at
+ * the next multiple of CHUNK_BYTES. If `next` is a multiple itself, nothing is left. */
 #define CHUNK_BYTES ((size_t)256 * 1024)
 
 static struct {
@@ -26,7 +26,7 @@ static void *chunk_map(size_t bytes, size_t alignment) {
   return chunk;
 }
 
-/* Zeroed, at a multiple of CACHE_LINE; NULL when memory is out. */
+/* Takes a zeroed piece at a multiple of CACHE_LINE. NULL when memory is out. */
 static void *piece_take(size_t bytes) {
   uintptr_t next = atomic_load_explicit(&chunks.next, memory_order_acquire);
   for (;;) {
@@ -37,7 +37,7 @@ static void *piece_take(size_t bytes) {
       continue;
     }
     void *chunk = chunk_map(CHUNK_BYTES, CHUNK_BYTES);
-    if (chunk == NULL) /* a limit is near: no more than what is needed */
+    if (chunk == NULL) /* a limit is near: map no more than needed */
       return chunk_map(round_up(bytes, os_page_bytes()), os_page_bytes());
     if (atomic_compare_exchange_strong_explicit(&chunks.next, &next, (uintptr_t)chunk + bytes, memory_order_acq_rel,
                                                 memory_order_acquire))
@@ -51,9 +51,9 @@ _Static_assert(sizeof(struct map_leaf) % CACHE_LINE == 0 && sizeof(struct map_ro
                "pieces stay aligned");
 _Static_assert(sizeof(struct map_leaf) < CHUNK_BYTES, "a chunk's end is never a piece's, but where it is full");
 
-/* Pieces that turned out not to be needed: a stack, linked by their first words, which are zero otherwise. A tag
- * in `top` changes with each pop, so that a stack that went and came back is noticed: 22 bits of it, as addresses have at
- * most 48 and pieces begin with a cache line. */
+/* A stack of spare pieces, linked by their first words, which are zero otherwise. A tag in `top` changes with each pop,
+ * so that a compare-and-swap fails if a piece was popped and pushed again (ABA). The tag has 22 bits: addresses have at
+ * most 48, and pieces begin at a cache line. */
 #define TAG_SHIFT 42
 #define TAG_ONE ((uint64_t)1 << TAG_SHIFT)
 static void *top_piece(uint64_t top) { return (void *)((top & (TAG_ONE - 1)) * CACHE_LINE); }
@@ -75,12 +75,12 @@ static void piece_push(struct spares *spares, void *piece) {
                                                 memory_order_relaxed));
 }
 
-/* A zeroed leaf or row. */
+/* Pops a zeroed leaf or row; NULL from an empty stack. */
 static void *piece_pop(struct spares *spares) {
   uint64_t top = atomic_load_explicit(&spares->top, memory_order_acquire);
   while (top_piece(top) != NULL) {
     _Atomic(void *) *piece = top_piece(top);
-    void *below = atomic_load_explicit(piece, memory_order_relaxed); /* it may be another's by now */
+    void *below = atomic_load_explicit(piece, memory_order_relaxed); /* another thread may have popped it by now */
     if (atomic_compare_exchange_weak_explicit(&spares->top, &top, top_of(below, top + TAG_ONE), memory_order_acquire,
                                               memory_order_acquire)) {
       atomic_store_explicit(piece, NULL, memory_order_relaxed);
@@ -90,7 +90,7 @@ static void *piece_pop(struct spares *spares) {
   return piece_take(spares->bytes);
 }
 
-/* Pieces held in reserve are linked the same way. */
+/* Pieces of a reserve are linked in the same way. */
 static void *reserve_pop(void **first) {
   void **piece = *first;
   *first = *piece;
@@ -124,7 +124,7 @@ void map_reserve_end(struct map_reserve *reserve) {
     piece_push(&spare_rows, reserve_pop(&reserve->row));
 }
 
-/* reserve: NULL, or what to take the leaf from; then this cannot fail. */
+/* reserve: NULL, or the reserve that the leaf comes from; then this cannot fail. */
 static bool leaf_make(uintptr_t gib, struct map_reserve *reserve) {
   uintptr_t none = 0;
   if (__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) != 0)
@@ -142,7 +142,7 @@ static struct map_row **row_place(const void *address) {
   return &map_leaf(address)->rows[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)];
 }
 
-/* The leaf is there. */
+/* The leaf exists. */
 static bool row_make(const void *address, struct map_reserve *reserve) {
   struct map_row **place = row_place(address);
   struct map_row *none = __atomic_load_n(place, __ATOMIC_ACQUIRE);
@@ -201,7 +201,8 @@ static bool entries_are_none(const char *at) {
   return any == ENTRY_NONE;
 }
 
-/* Of one row's entries, `units` from `at` on. Where the row is shared, all are written when not all of them change. */
+/* Sets the entries of `units` units from `at` on, which lie in one row. If the row is shared and only some of its
+ * entries change, all are written. */
 static void entries_set_in_row(const char *at, size_t units, uint32_t entry) {
   struct map_row **place = row_place(at), *row = __atomic_load_n(place, __ATOMIC_ACQUIRE);
   bool is_whole = units == SUPERSLAB_UNITS;

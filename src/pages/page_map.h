@@ -1,4 +1,4 @@
-/* page_map.h: from any address to what hakmem knows about it.
+/* page_map.h: maps any address to hakmem's data about it.
  *
  *   top[address >> 30]  ->  leaf of that GiB, 68 KiB:
  *        entries[16384]      one word a 64 KiB unit
@@ -6,26 +6,27 @@
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             superslab           the superslab's record (pages/superslab.h)
- *             arenas[]            one bit a unit for each pool: is it part of an arena (pages/arena.h)
+ *                         arenas[]            one bit a unit for each pool: the unit is part of an arena
+ *                         (pages/arena.h)
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
- * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped. An arena has rows
- * throughout; a mapping of a large object has the row of its first unit only. Any address may be looked up at any
- * time, by any thread: no leaf and no slab both read as entry 0. Everything here is lock-free.
- *   M1  An entry with a heap id is written only by the holder of heap id's lock, while it opens or
- *       closes the slab; the words of a large object only by whoever owns the object or the cache.
+ * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped. Each 2 MiB of an arena
+ * has a row; a mapping of a large object has the row of its first unit only. Any thread may look up any address at any
+ * time: without a leaf or a slab the entry is 0. Everything here is lock-free.
+ *   M1  An entry with a heap id is written only by the holder of that heap's lock, while it opens or closes the slab.
+ *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
  */
 #ifndef HAK_PAGES_PAGE_MAP_H
 #define HAK_PAGES_PAGE_MAP_H
 
 #include "base/words.h"
 
-/* Entries of id 0 are marks. They never match a heap's key, whose id is 1 or more. */
+/* Entries with id 0 are marks. They never match a heap's key, because heap ids begin at 1. */
 enum entry_mark {
   ENTRY_NONE = 0,       /* not ours, or a free unit of a superslab */
   ENTRY_LARGE = 1,      /* first unit of a large object */
   ENTRY_LARGE_BODY = 2, /* its other units */
-  ENTRY_LARGE_FREE = 3, /* a freed large range; what is left of its marks after the range was given up */
+  ENTRY_LARGE_FREE = 3, /* a freed large range; the mark may stay after the range was given up */
   ENTRY_EXTENT = 4,     /* first and last unit of a free extent */
   ENTRY_SPARE = 5,      /* with a class: a chunk of spare blocks (heap/spare.h) */
   ENTRY_PACKED = 6,     /* a unit of a chunk of packed blocks (large/packed.h) */
@@ -44,8 +45,9 @@ struct map_row {
   _Alignas(CACHE_LINE) uint64_t bitmaps[SUPERSLAB_UNITS][BITMAP_WORDS];
 };
 
-/* They stand where a row would, for 2 MiB that lie wholly inside one large object: the entries are not written, but read as
- * ENTRY_LARGE_BODY, ENTRY_LARGE_FREE. So a long object costs few pages of its leaves. All zeros, never written. */
+/* Shared rows stand for 2 MiB that lie wholly inside one large object. Their entries are not written and read as
+ * ENTRY_LARGE_BODY or ENTRY_LARGE_FREE. So a long object costs few pages of its leaves. They are all zeros and never
+ * written. */
 extern HAK_HIDDEN struct map_row map_rows_shared[2];
 #define MAP_ROW_BODY (&map_rows_shared[0])
 #define MAP_ROW_FREE (&map_rows_shared[1])
@@ -61,13 +63,13 @@ static inline unsigned entry_class(uint32_t entry) { return entry >> HAK_ENTRY_C
 static inline uint32_t entry_heap_id(uint32_t entry) { return entry >> HAK_ENTRY_ID_SHIFT; }
 static inline bool entry_is_of(uint32_t entry, uint32_t key) { return (entry ^ key) < HAK_ENTRY_END; }
 
-/* Makes what is missing for a range: all of it, or, for one large object, the row of its first unit only. Waits for
- * nobody. False when memory is out; what was made stays. */
+/* map_cover makes the missing leaves and rows for a range, map_cover_object the row of a large object's first unit
+ * only. They never wait. False when memory is out; what was made stays. */
 bool map_cover(const void *address, size_t size);
 bool map_cover_object(const void *address, size_t size);
 
-/* For an object of at most `size` bytes that is about to move, nobody knows where to: what map_cover_object may need for
- * it. False when memory is out. What is left in the end goes back. */
+/* A reserve holds what map_cover_object may need for an object of at most `size` bytes that is about to move to an
+ * unknown address. False when memory is out. The unused rest goes back at the end. */
 struct map_reserve {
   void *leaves, *row;
 };
@@ -75,18 +77,18 @@ bool map_reserve(struct map_reserve *reserve, size_t size);
 void map_cover_reserved(const void *address, size_t size, struct map_reserve *reserve);
 void map_reserve_end(struct map_reserve *reserve);
 
-/* Is there a leaf around this address? */
+/* Tells whether there is a leaf for this address. */
 static inline bool map_covers(const void *address) {
   uintptr_t gib = (uintptr_t)address >> HAK_LEAF_SHIFT;
   return gib < HAK_MAP_TOP_COUNT && __atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) != 0;
 }
 
-/* hak_map_top holds a leaf's address less its first unit's offset: that spares the fast path a mask. */
+/* hak_map_top holds a leaf's address less its first unit's offset. This spares the fast path a mask. */
 static inline uintptr_t map_bias(uintptr_t gib) {
   return (gib << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT)) * sizeof(uint32_t);
 }
 
-/* The functions from here on need the leaf. */
+/* The following functions need the leaf to exist. */
 static inline struct map_leaf *map_leaf(const void *address) {
   uintptr_t gib = (uintptr_t)address >> HAK_LEAF_SHIFT;
   return (struct map_leaf *)(__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) + map_bias(gib));
@@ -99,7 +101,7 @@ static inline struct map_row *map_leaf_row(struct map_leaf *leaf, const void *ad
                          __ATOMIC_ACQUIRE);
 }
 static inline struct map_row *map_row(const void *address) { return map_leaf_row(map_leaf(address), address); }
-/* Entry of the unit around an address; ENTRY_NONE for any address hakmem has nothing at. */
+/* Returns the entry of the unit around an address; ENTRY_NONE for any address outside hakmem's memory. */
 static inline uint32_t map_entry(const void *address) {
   if (!map_covers(address))
     return ENTRY_NONE;
@@ -114,16 +116,16 @@ static inline size_t map_unit_in_row(const void *address) {
   return ((uintptr_t)address >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1);
 }
 
-/* And these the row. */
+/* These need the row too. */
 static inline void *map_record(const void *address) { return map_row(address)->records[map_unit_in_row(address)]; }
 static inline uint64_t *map_bitmap(const void *address) { return map_row(address)->bitmaps[map_unit_in_row(address)]; }
 static inline void *map_superslab_record(const void *address) { return map_row(address)->superslab; }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);
-/* Changes one entry if it is `from`; of several threads that try, one succeeds. */
+/* Changes one entry if it is `from`. If several threads try, one succeeds. */
 bool map_entry_change(const void *address, uint32_t from, uint32_t to);
 
-/* Bytes mapped for leaves and rows. */
+/* Returns the bytes mapped for leaves and rows. */
 size_t map_bytes(void);
 
 #endif

@@ -284,9 +284,9 @@ void units_give(void *run, unsigned order, unsigned keep) {
   lock_give(&units.lock);
 }
 
-/* Purges a superslab's resident free units. The lock is held, but not over the system calls. Returns the bytes, 0 if the
- * system refuses. */
-static size_t purge(struct superslab *s) {
+/* Purges a superslab's resident free units. The lock is held, but not over the system calls. Returns the bytes, 0 if
+ * the system refuses. */
+static size_t superslab_purge(struct superslab *s) {
   /* While the system works on them, the units count as taken: nobody else can get them. */
   uint32_t mask = s->resident;
   usage_move_begin(bytes_of(mask));
@@ -319,7 +319,7 @@ size_t units_purge(size_t keep_bytes, uint64_t before_ms) {
   for (size_t bytes = 1; bytes > 0; purged += bytes) {
     struct superslab *s = units.resident[KEEP_BY_PROFILE].first;
     bool stays = s == NULL || less(units_resident_free(), units_learned_bytes()) <= keep_bytes;
-    bytes = stays || s->given_ms >= before_ms ? 0 : purge(s);
+    bytes = stays || s->given_ms >= before_ms ? 0 : superslab_purge(s);
   }
   lock_give(&units.lock);
   return purged;
@@ -343,7 +343,7 @@ size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms)
     return 0;
   lock_take(&units.lock);
   for (struct superslab *s; units_learned_bytes() > keep_bytes && (s = first_to_go(only_due, before_ms)) != NULL;)
-    purged += purge(s); /* it leaves the list, unless more was given to it meanwhile, after before_ms */
+    purged += superslab_purge(s); /* it leaves the list, unless more was given to it meanwhile, after before_ms */
   lock_give(&units.lock);
   return purged;
 }

@@ -7,9 +7,9 @@
  *   U2  a superslab with free units is in exactly the list of its longest aligned free run
  *   U3  a superslab with resident free units is in the resident list of its keep, which is ordered by the
  *       time the last unit was given to it, oldest first
- * A superslab is an extent (pages/extent.h); when all its units are free it is one again, at once, unless its pages are
- * to go sooner than an extent's would. Where there is no room for a superslab, under a limit, a run is an extent by itself.
- * superslabs_are_valid checks U1 to U3.
+ * A superslab is made of an extent (pages/extent.h). When all its units are free it becomes an extent again at once,
+ * unless its pages are to go back sooner than an extent's. If a limit leaves no room for a superslab, a run is an
+ * extent by itself. superslabs_are_valid checks U1 to U3.
  */
 #ifndef HAK_PAGES_SUPERSLAB_H
 #define HAK_PAGES_SUPERSLAB_H
@@ -18,37 +18,39 @@
 
 #define UNIT_ORDER_MAX 5u
 
-/* A run of 2^order units covered by the page map, NULL when memory is out. The move of its bytes (budget/usage.h) is begun
- * here and ended by the caller; that of units_give the other way round. */
+/* Takes a run of 2^order units, covered by the page map. NULL when memory is out. It calls usage_move_begin for the
+ * run's bytes, and the caller must call usage_move_end (budget/usage.h). For units_give it is the other way round. */
 void *units_take(unsigned order);
 
-/* Takes a run back. Its pages stay resident until units_purge; keep: who decides when (policy/keep_policy.h). That goes
- * for the whole superslab: of runs of several sizes the last one given decides. */
+/* Takes a run back. Its pages stay resident until units_purge. keep: the strategy that decides when they go
+ * (policy/keep_policy.h). The strategy of the last run given back holds for the whole superslab. */
 void units_give(void *run, unsigned order, unsigned keep);
 
-/* Gives resident free units back to the system, of superslabs that the profile decides about, oldest first, until at
- * most keep_bytes of theirs are left or the rest was in use at or after before_ms. One thread at a time
+/* Gives resident free units back to the system, oldest first, of superslabs that the preset decides about. Stops when
+ * at most keep_bytes of them are left, or when the rest was in use at or after before_ms. One thread at a time
  * (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
 size_t units_purge(size_t keep_bytes, uint64_t before_ms);
-/* The same for the others: of all that were in use before before_ms, or, if only_due, of those whose time is over. */
+/* The same for superslabs that the policy engine decides about: of all that were in use before before_ms or, if
+ * only_due, of those whose time is over. */
 size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
 
-/* Without the lock. learned_bytes: those that the profile does not decide about; oldest_ms: when a unit was last given
- * to the oldest superslab that it decides about; due_ms: when the first of the others is to go; 0 if there is none. */
+/* These take no lock. learned_bytes: bytes that the policy engine decides about. oldest_ms: when a unit was last given
+ * to the oldest superslab that the preset decides about. due_ms: when the first one of the policy engine's is to go. 0:
+ * there is none. */
 size_t units_resident_free(void);
 size_t units_learned_bytes(void);
 uint64_t units_oldest_ms(void);
 uint64_t units_due_ms(void);
 
 struct unit_stats {
-  size_t superslab_bytes; /* of all superslabs, and of runs outside them */
+  size_t superslab_bytes; /* all superslabs, and runs outside them */
   size_t taken_bytes;
   size_t resident_free_bytes;
   size_t other_free_bytes; /* free units that are not resident */
   uint64_t opened, closed;
 };
 void units_stats(struct unit_stats *out);
-void units_stats_locked(struct unit_stats *out); /* nobody is in a slow path */
+void units_stats_locked(struct unit_stats *out); /* no thread may be in a slow path */
 
 #ifdef HAK_DEBUG
 bool superslabs_are_valid(void);
