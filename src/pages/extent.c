@@ -362,6 +362,7 @@ static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size
   lock_give(&extents.lock);
   if (extent.base == NULL)
     return false;
+  map_rows_purge(extent.base, extent.bytes); /* as long as the range is ours */
   if (os_unmap(extent.base, extent.bytes))
     return true;
   release_refused(pool, extent); /* too many mappings */

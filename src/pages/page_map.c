@@ -1,5 +1,6 @@
 #include "pages/page_map.h"
 
+#include "budget/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
 
@@ -236,4 +237,28 @@ void map_entries_set(const void *address, size_t units, uint32_t entry) {
 bool map_entry_change(const void *address, uint32_t from, uint32_t to) {
   return __atomic_compare_exchange_n(map_leaf_entry(map_leaf(address), address), &from, to, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED);
+}
+
+static void pages_inside_purge(const char *at, const char *end) {
+  char *pages = (char *)round_up((uintptr_t)at, os_page_bytes());
+  char *pages_end = (char *)round_down((uintptr_t)end, os_page_bytes());
+  if (pages < pages_end)
+    pages_purge(pages, (size_t)(pages_end - pages));
+}
+
+/* Rows of neighbours mostly lie side by side. */
+void map_rows_purge(const char *base, size_t bytes) {
+  const struct map_row *first = NULL, *next = NULL;
+  for (const char *at = (const char *)round_up((uintptr_t)base, SUPERSLAB_BYTES); at + SUPERSLAB_BYTES <= base + bytes;
+       at += SUPERSLAB_BYTES) {
+    const struct map_row *row = map_row(at);
+    if (row == NULL || is_shared(row))
+      continue;
+    if (row != next) {
+      pages_inside_purge((const char *)first, (const char *)next);
+      first = row;
+    }
+    next = row + 1;
+  }
+  pages_inside_purge((const char *)first, (const char *)next);
 }
