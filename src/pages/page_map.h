@@ -6,13 +6,13 @@
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             superslab           the superslab's record (pages/superslab.h)
- *                         arenas[]            one bit a unit for each pool: the unit is part of an arena
- *                         (pages/arena.h)
+ *             arenas[]            one bit a unit for each pool: the unit is part of an arena (pages/arena.h)
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
  * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped; the pages of the rows
- * of released address space go. Each 2 MiB of an arena has a row; a mapping of a large object has the row of its first unit only. Any thread may look up any address at any
- * time: without a leaf or a slab the entry is 0. Everything here is lock-free.
+ * of released address space go. Each 2 MiB of an arena has a row; a mapping of a large object has the row of its first
+ * unit only. Any thread may look up any address at any time: without a leaf or a slab the entry is 0. Everything here is
+ * lock-free.
  *   M1  An entry with a heap id is written only by the holder of that heap's lock, while it opens or closes the slab.
  *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
  */
