@@ -1,7 +1,7 @@
-/* A seccomp filter may end the process for any system call that it does not expect, and it expects what malloc of libc
- * does. So what hakmem has to read is read before the program installs a filter, and nothing but memory calls is made
- * afterwards (os/filter.h). Programs install filters by prctl, by libseccomp, which calls syscall, or by syscall. Code
- * that enters the kernel by an instruction of its own is not seen. */
+/* A seccomp filter may kill the process for any system call that libc's malloc does not make. So hakmem reads what it
+ * has to read before the program installs a filter, and makes only memory calls afterwards (os/filter.h). Programs
+ * install filters by prctl, by syscall, or by libseccomp, which calls syscall. Code that enters the kernel by an
+ * instruction of its own is not noticed. */
 #include "budget/usage.h"
 #include "os/filter.h"
 #include "reclaim/background.h"
@@ -16,8 +16,8 @@
 #define EXPORT __attribute__((visibility("default")))
 
 typedef int prctl_function(int what, ...);
-/* The number and five arguments are in registers on both architectures. The sixth is in one, too, or on the stack, where
- * a jump leaves it. */
+/* On both architectures the number and five arguments are in registers. The sixth is in a register too, or on the
+ * stack, where a jump leaves it. */
 #if defined(__x86_64__)
 #define SIXTH_PARAMETER
 #define SIXTH_ARGUMENT
@@ -39,7 +39,7 @@ __attribute__((constructor)) static void find_next(void) {
   atomic_store_explicit(&next_syscall, call, memory_order_relaxed);
 }
 
-/* Programs that only ask whether there are filters give no filter, or flags that do not exist. */
+/* A program that only asks whether filters are supported passes no filter, or flags that do not exist. */
 static bool is_filter_by_prctl(long what, long mode, long filter) {
   return what == PR_SET_SECCOMP && (mode == SECCOMP_MODE_STRICT || filter != 0);
 }
@@ -47,7 +47,7 @@ static bool is_filter_by_seccomp(long operation, long flags, long filter) {
   return operation == SECCOMP_SET_MODE_STRICT ? flags == 0 : operation == SECCOMP_SET_MODE_FILTER && filter != 0;
 }
 
-/* True if it is the first. */
+/* Prepares for a filter. True if it is the first one. */
 static bool filter_prepare(void) {
   int kept = errno;
   usage_look_ahead();
@@ -101,11 +101,11 @@ COLD static NOINLINE long rare_call(long number, long a, long b, long c, long d,
   return system_call_of_next()(number, a, b, c, d, e SIXTH_ARGUMENT);
 }
 
-/* Another type than the header has: the arguments are passed on as they came. */
+/* The type differs from the header's: the arguments are passed on unchanged. */
 EXPORT long system_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) __asm__("syscall");
 
-/* Calls like clone and vfork return twice, on a stack that may be another's: no frame may be left here.
- * tests/surprises sees to it that the compiler makes this a jump. */
+/* clone and vfork return twice, maybe on another stack, so this function must leave no frame. tests/surprises checks
+ * that the compiler makes it a jump. */
 long system_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
   syscall_function *next = system_call_of_next();
   if (UNLIKELY(next == NULL || number == SYS_seccomp || number == SYS_prctl))

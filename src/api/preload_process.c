@@ -1,10 +1,10 @@
-/* The background thread ends before a call that works in a process with one thread only (unshare and setns, for some
- * namespaces), or whose child would find locks held by a thread that it does not have (_Fork; clone without CLONE_VM).
- * fork has handlers for that (api/start.c).
+/* The background thread is stopped before two kinds of calls: those that need a process with one thread (unshare and
+ * setns, for some namespaces), and those whose child would find locks held by a thread that does not exist there
+ * (_Fork; clone without CLONE_VM). For fork, handlers do that (api/start.c).
  *
- * A signal handler may fork while the same thread is in fork. That works on glibc as long as a process has never had a
- * second thread; then fork takes locks, and would wait for itself. As the second thread may be ours, such a call becomes
- * _Fork, which takes none and calls no handlers. */
+ * A signal handler may fork while the same thread is in fork. On glibc this works as long as a process has never had a
+ * second thread. Afterwards fork takes locks and would wait for itself. The second thread may be ours, so such a call
+ * becomes _Fork, which takes no locks and calls no handlers. */
 #include "base/words.h"
 #include "heap/heap.h"
 #include "reclaim/background.h"
@@ -39,7 +39,7 @@ static void *next_function(enum next which) {
 
 EXPORT int unshare(int flags) {
   if (flags &
-      (CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND)) /* the others work with any number of threads */
+      (CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND)) /* other flags work with any number of threads */
     background_stop();
   return ((int (*)(int))next_function(NEXT_UNSHARE))(flags);
 }
@@ -57,7 +57,7 @@ EXPORT int _Fork(void) {
 #define FORKING_MAX 16u
 static _Atomic uintptr_t forking[FORKING_MAX]; /* addresses in threads that are in fork, others 0 */
 
-/* Where the thread stands in the list, or else may be put; FORKING_MAX: there is no room. */
+/* Returns the thread's place in the list, or a free one; FORKING_MAX: there is no room. */
 static unsigned forking_place(uintptr_t thread) {
   unsigned place = FORKING_MAX;
   for (unsigned i = FORKING_MAX; i-- > 0;) {
@@ -86,7 +86,8 @@ EXPORT int fork(void) {
   return child;
 }
 
-/* The header's clone takes the last three where the flags ask for them. The C library's reads no others. */
+/* The header's clone is variadic: the flags tell whether the last three arguments exist. The C library reads only
+ * those. */
 typedef int clone_function(int (*run)(void *), void *stack, int flags, void *argument, void *parent_id, void *storage,
                            void *child_id);
 EXPORT clone_function hak_clone __asm__("clone");

@@ -11,18 +11,18 @@
 
 #define GRANULE_BYTES ((size_t)256)
 #define UNIT_GRANULES (UNIT_BYTES / GRANULE_BYTES)
-#define CHUNK_BYTES (62 * UNIT_BYTES) /* long, so that little is left behind the last block; and its record is a page */
+#define CHUNK_BYTES (62 * UNIT_BYTES) /* long, so that little is lost after the last block; its record is one page */
 #define CHUNK_WORDS (CHUNK_BYTES / GRANULE_BYTES / 64)
 #define CHUNK_ORDER 12u
 #define RUN_LISTS 96u /* by length of the longest free run, in the classes of extents */
-#define LOOKS_MAX 8u  /* chunks of one list looked at for a run that fits */
+#define LOOKS_MAX 8u  /* chunks of one list tried for a fit */
 
 struct chunk {
   char *base;        /* const */
   uint32_t granules; /* const */
   uint32_t taken;
   uint32_t longest; /* free run */
-  bool is_purged;   /* its free pages are, and nothing changed since */
+  bool is_purged;   /* its free pages were purged, and nothing changed since */
   struct chunk *next, *previous;
   _Atomic uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS]; /* written under the lock */
 };
@@ -58,7 +58,7 @@ static void bits_set(_Atomic uint64_t *words, struct run run, bool value) {
   }
 }
 
-/* The first index from `from` on whose bit is `value`, `end` if there is none before. */
+/* Returns the first index from `from` on whose bit is `value`; `end` if there is none before it. */
 static size_t bit_find(const _Atomic uint64_t *words, size_t from, size_t end, bool value) {
   for (size_t i = from; i < end; i = (i / 64 + 1) * 64) {
     uint64_t bits = (value ? word_read(words, i / 64) : ~word_read(words, i / 64)) >> i % 64;
@@ -68,7 +68,7 @@ static size_t bit_find(const _Atomic uint64_t *words, size_t from, size_t end, b
   return end;
 }
 
-/* The next free run from an index on; of no granule if there is none. */
+/* Returns the next free run from an index on; an empty run if there is none. */
 static struct run free_run(const struct chunk *chunk, size_t from) {
   size_t first = bit_find(chunk->used, from, chunk->granules, false);
   return (struct run){.first = first, .count = bit_find(chunk->used, first, chunk->granules, true) - first};
@@ -102,7 +102,7 @@ static void list_remove(struct chunk *chunk) {
     packed.filled[list / 64] &= ~((uint64_t)1 << list % 64);
 }
 
-/* Every change of a chunk's granules goes through here. */
+/* All changes of a chunk's granules go through this function. */
 static void set_taken(struct chunk *chunk, struct run run, bool value) {
   bits_set(chunk->used, run, value);
   chunk->taken += (uint32_t)(value ? run.count : -run.count);
@@ -125,7 +125,7 @@ static struct run aligned_part(const struct chunk *chunk, struct run run, size_t
   return (struct run){.first = run.first + skipped, .count = less(run.count, skipped)};
 }
 
-/* A block in the shortest run that is long enough; NULL if none is. */
+/* Takes a block from the shortest run that is long enough; NULL if none is. */
 static void *take_from(struct chunk *chunk, size_t granules, size_t alignment) {
   struct run best = {.count = SIZE_MAX};
   for (struct run run = free_run(chunk, 0); run.count > 0; run = free_run(chunk, run.first + run.count)) {
@@ -169,7 +169,7 @@ static struct chunk *chunk_of(const void *block) {
   return atomic_load_explicit(chunk_word(block), memory_order_relaxed);
 }
 
-/* With room for a block; shorter than others only where the system refuses. */
+/* Makes a chunk with room for a block. It is shorter than usual only if the system refuses. */
 static struct chunk *chunk_make(size_t bytes) {
   struct chunk *chunk = metadata_take(CHUNK_ORDER);
   if (chunk == NULL)
@@ -224,7 +224,7 @@ static struct run run_at(const struct chunk *chunk, size_t first) {
   return (struct run){.first = first, .count = bit_find(chunk->ends, first, chunk->granules, true) + 1 - first};
 }
 
-/* The block's granules. The lock is held. */
+/* Returns the block's granules. The lock is held. */
 static struct run run_of(const struct chunk *chunk, const void *block) {
   size_t first = index_of(chunk, block);
   if (!bit_is_set(chunk->used, first))
@@ -244,7 +244,7 @@ static void give(struct chunk *chunk, struct run run) {
 
 void packed_give(void *block) {
   lock_take(&packed.lock);
-  if (map_entry(block) != ENTRY_PACKED) /* another thread freed it, too, and the chunk went */
+  if (map_entry(block) != ENTRY_PACKED) /* a double free: another thread freed the block, and the chunk ended */
     fault_double_free(block);
   struct chunk *chunk = chunk_of(block);
   struct run run = run_of(chunk, block);
@@ -289,14 +289,15 @@ static struct chunk *chunk_to_purge(void) {
   return NULL;
 }
 
-/* The pages that lie wholly in a free run. */
+/* Returns the pages that lie wholly in a free run. */
 static struct run whole_pages(const struct chunk *chunk, struct run run) {
   struct run pages = aligned_part(chunk, run, os_page_bytes());
   pages.count = round_down(pages.count * GRANULE_BYTES, os_page_bytes()) / GRANULE_BYTES;
   return pages;
 }
 
-/* The lock is held, but not over the system calls: what is purged is taken meanwhile. Other blocks keep the chunk. */
+/* Purges a chunk. The lock is held, but not over the system calls; the pages count as taken meanwhile. Other blocks
+ * keep the chunk alive. */
 static size_t chunk_purge(struct chunk *chunk) {
   size_t given_back = 0;
   for (struct run run = free_run(chunk, 0); run.count > 0; run = free_run(chunk, run.first + run.count)) {
@@ -309,7 +310,7 @@ static size_t chunk_purge(struct chunk *chunk) {
     bool is_gone = pages_purge(chunk->base + pages.first * GRANULE_BYTES, pages.count * GRANULE_BYTES) != PURGE_REFUSED;
     given_back += is_gone ? pages.count * GRANULE_BYTES : 0;
     lock_take(&packed.lock);
-    if (chunk->taken == pages.count) { /* the others went meanwhile */
+    if (chunk->taken == pages.count) { /* all other blocks were freed meanwhile */
       give(chunk, pages);
       return given_back;
     }

@@ -1,34 +1,35 @@
 /* background.h: the thread that gives memory back while the program does nothing.
  *
- * It exists while there is work for it. A slow path starts it when the process holds 16 MiB, has as much resident, and 1
- * MiB was freed since there was a thread (blocks in slabs count), or when 4 MiB wait for a time that was learned (the option
- * `policy`). It looks every half delay, and ends when the program was idle and all that was free has gone. It blocks all
- * signals, is called "hakmem", and can be switched off (HAKMEM_BACKGROUND=off); then slow paths do what they can.
+ * It exists while there is work for it. A slow path starts it in two cases: the process holds 16 MiB, has as much
+ * resident, and has freed 1 MiB since the last thread (blocks returned to slabs count); or 4 MiB have a learned decay
+ * time (the option `policy`). It does a round every half purge delay. It ends when the program is idle and all free
+ * memory went back. It blocks all signals and is named "hakmem". HAKMEM_BACKGROUND=off switches it off; then only slow
+ * paths give memory back.
  *
- * Before a fork, and where a program changes namespaces, it is stopped: when that returns, the kernel does not count it
- * any more. It comes back when as much was freed again, or a second later if it had work left. Where the C library is linked
- * statically, it sleeps instead of ending, but is stopped all the same. With the option `live` it sleeps, too, and stays
- * through forks: a process that only forks and waits is to answer.
+ * It is stopped before a fork and before a program changes namespaces. When the stop returns, the kernel does not count
+ * the thread any more. It comes back when as much was freed again, or a second later if it had work left. In static
+ * programs, and with the option `live`, it sleeps instead of ending. With `live` it also stays through forks, so that a
+ * process that forks and waits can answer.
  *
- * It keeps no process alive: it ends when the main thread has, by pthread_exit or by the system call, and then for good.
+ * It keeps no process alive: when the main thread has ended, by pthread_exit or by the system call, it ends for good.
  *
- * Starting a thread takes locks of the C library and of the loader, which allocate and free while they hold them. So no call
- * of theirs starts it: the caller's address tells, and the next call does it (background_start_if_due). In a static program
- * it does not tell; there only allocating starts the thread.
+ * Starting a thread takes locks of the C library and of the loader. Both allocate and free while they hold these locks.
+ * So no call of theirs starts the thread, which the caller's address tells; the next call does
+ * (background_start_if_due). In a static program addresses do not tell, and only allocating starts the thread.
  */
 #ifndef HAK_RECLAIM_BACKGROUND_H
 #define HAK_RECLAIM_BACKGROUND_H
 
 #include "base/words.h"
 
-/* Called at the end of a slow path: wakes the thread if it sleeps, notes what it would have to do. */
+/* Call at the end of a slow path: wakes the thread if it sleeps, and notes whether a thread is due. */
 void background_tick(void);
 
-/* Something is due and there is no thread. */
+/* True if work is due and there is no thread. */
 extern _Atomic bool background_is_due;
 
-/* Called by slow paths when they hold nothing and are marked as nothing, on whose behalf site was called: starts the
- * thread if it is time. */
+/* Call after a slow path has ended, without a lock: starts the thread if it is due. site: the program's call of malloc
+ * or free. */
 enum background_caller { BACKGROUND_ALLOCATES, BACKGROUND_FREES };
 void background_start(uintptr_t site, enum background_caller caller);
 static inline void background_start_if_due(uintptr_t site, enum background_caller caller) {
@@ -36,34 +37,34 @@ static inline void background_start_if_due(uintptr_t site, enum background_calle
     background_start(site, caller);
 }
 
-/* Once, when the library starts, before any other function here. relays: up to 0 the functions of ours that call malloc or
- * free for whoever called them, so that their address as a caller's says nothing. */
+/* Call once at library start, before the other functions here. relays: our functions that call malloc or free for their
+ * own caller, terminated by 0. Their address as a caller says nothing about the program. */
 void background_prepare(const uintptr_t *relays);
 
-/* From here on the thread sleeps on this word, which is 0 when it comes to it; who wakes it without a change of the
- * word wants `look` to be called. The word stays for ever, but in the child of a fork, which forgets it. False: the
- * thread runs already, and nothing is changed. */
+/* Makes the thread sleep on this futex word, which must be 0. A wake without a change of the word makes the thread call
+ * `look`. The word must stay mapped for ever; the child of a fork forgets it. False: the thread runs already, and
+ * nothing changed. */
 bool background_watch(_Atomic uint32_t *word, void (*look)(void));
-/* Starts the thread with the next slow path, however small the program. False: there will be none. */
+/* Makes the next slow path start the thread, however small the program is. False: there will be no thread. */
 bool background_wish(void);
-/* The thread runs, and will look. */
+/* Tells whether the thread runs and will call `look`. */
 bool background_watches(void);
 
-/* This process, or the one it is a copy of, has had the thread. */
+/* Tells whether this process, or the one that it is a copy of, has had the thread. */
 bool background_has_been(void);
 
-/* Ends the thread. When it returns the kernel does not count it any more. Waits for a second at most, and not at all in a
- * signal handler that interrupted a slow path, for whose locks the thread may wait. In another process that shares
- * this one's memory (vfork, CLONE_VM) it does nothing. */
+/* Ends the thread. When it returns, the kernel does not count the thread any more. It waits for a second at most. In a
+ * signal handler that interrupted a slow path it does not wait, because the thread may wait for locks of that slow
+ * path. In another process that shares this one's memory (vfork, CLONE_VM) it does nothing. */
 void background_stop(void);
-/* The same, and starts none from here on, as when a system call filter is about to be installed. */
+/* The same, and no thread is started from then on. Call before a system call filter is installed. */
 void background_stop_for_good(void);
-/* The filter was refused. */
+/* Call if the filter was refused. */
 void background_resume(void);
-/* The options have changed. */
+/* Call when options have changed. */
 void background_apply(void);
 
-/* Before a fork: ends the thread as background_stop does, unless it is to `look`. None is started before
+/* Call before a fork: ends the thread as background_stop does, unless it watches a word. No thread is started before
  * background_in_parent. */
 void background_before_fork(void);
 void background_in_parent(void);
