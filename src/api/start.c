@@ -57,7 +57,9 @@ static void report_bad_option(const char *assignment, size_t name_length, enum o
     text_string(&text, shown.length + 1 == sizeof value ? "..." : "");
   }
   if (error == OPTION_RESERVED) {
-    text_string(&text, " does not exist yet, profile ");
+    text_string(&text, " does not exist yet, allowed is ");
+    option_allowed(assignment, name_length, &text);
+    text_string(&text, "; ");
     option_text(OPTION_PROFILE, option_value(OPTION_PROFILE), &text);
     text_string(&text, " is used");
   } else if (error == OPTION_UNKNOWN) {

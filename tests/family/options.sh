@@ -58,13 +58,28 @@ says "hakmem: HAKMEM_NONSENSE is no option of hakmem, ignored $all" HAKMEM_NONSE
 says "hakmem: HAKMEM_KEEP_MB=many: bad value, allowed is 0 to 16777216 MiB; default kept $all" HAKMEM_KEEP_MB=many
 says "hakmem: HAKMEM_SS_MEM_LEAN=7: bad value, allowed is off, on; default kept $all" HAKMEM_SS_MEM_LEAN=7
 says "hakmem: HAKMEM_PROFILE=fast: bad value, allowed is speed, balanced, lean; default kept $all" HAKMEM_PROFILE=fast
-says "hakmem: HAKMEM_PROFILE=secure does not exist yet, profile balanced is used $all" HAKMEM_PROFILE=secure
-says "hakmem: HAKMEM_PROFILE=SECURE does not exist yet, profile lean is used $all" HAKMEM_PROFILE=SECURE HAKMEM_SS_MEM_LEAN=1
+says "hakmem: HAKMEM_PROFILE=secure does not exist yet, allowed is speed, balanced, lean; balanced is used $all" HAKMEM_PROFILE=secure
+says "hakmem: HAKMEM_PROFILE=SECURE does not exist yet, allowed is speed, balanced, lean; lean is used $all" HAKMEM_PROFILE=SECURE HAKMEM_SS_MEM_LEAN=1
 says "hakmem: HAKMEM_A is no option of hakmem, ignored $all
 hakmem: HAKMEM_HUGE=some: bad value, allowed is off, large, all; default kept $all" HAKMEM_A= HAKMEM_HUGE=some HAKMEM_STATS=off
 
-# The positive control: both judges can refuse.
+# Each name of the table that takes no path answers a bad value with the name, the value and what is allowed.
+answers() {
+  case $(env "$1=~" "$tool" 2>&1 >/dev/null) in
+    "hakmem: $1=~: bad value, allowed is "?*"; default kept $all") answered=$((answered + 1)) ;;
+    *) echo "FAILED: $1=~: said '$(env "$1=~" "$tool" 2>&1 >/dev/null)'"; bad=1 ;;
+  esac
+}
+answered=0
+names=$("$tool" --markdown | sed -n '/| a path |/d; s/^| .\(HAKMEM_[A-Z_]*\). .*/\1/p')
+for name in $names; do answers "$name"; done
+[ $answered -ge 25 ] || { echo "FAILED: only $answered names were asked"; bad=1; }
+
+# The positive control: the judges can refuse.
 failed=$bad
+bad=0
+answers HAKMEM_POLICY_FILE >/dev/null
+[ $bad = 1 ] || { echo "FAILED: a name without an answer was not noticed"; failed=1; }
 bad=0
 gives 'PROFILE speed' HAKMEM_PROFILE=lean >/dev/null
 [ $bad = 1 ] || { echo "FAILED: a wrong value was not noticed"; failed=1; }
