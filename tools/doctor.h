@@ -1,7 +1,7 @@
 /* doctor.h: what the parts of hakmem-doctor share.
  *
- * A check is a row of doctor_checks: it looks at the subject, which is a process, a program that is to run or the
- * machine alone, and reports what it finds, one line each. What a check cannot look at it passes over.
+ * A check is a row of doctor_checks. It inspects the subject (a process, a program that is to run, or the machine
+ * alone) and reports its findings, one line each. It skips what it cannot read.
  */
 #ifndef HAK_TOOLS_DOCTOR_H
 #define HAK_TOOLS_DOCTOR_H
@@ -15,7 +15,7 @@
 
 enum severity { SEVERITY_OK, SEVERITY_NOTE, SEVERITY_WARNING, SEVERITY_PROBLEM, SEVERITIES };
 
-/* The group that limits the memory of the subject, and its folder as seen from here; "" where there is none. */
+/* The control group that limits the subject's memory, and its folder as seen from here; "" if there is none. */
 struct doctor_group {
   char folder[PATH_MAX];
   bool is_first_version;
@@ -23,18 +23,18 @@ struct doctor_group {
 };
 
 struct doctor {
-  const char *root;       /* stands before /proc, /sys and /etc; "" but in tests */
+  const char *root;       /* prefix of /proc, /sys and /etc; "" except in tests */
   long pid;               /* 0: no process */
-  char proc[32];          /* the process whose limits hold: /proc/PID, or ours, which a program inherits */
+  char proc[32];          /* /proc/PID of the process whose limits apply; for a program our own, which it inherits */
   char *const *command;   /* NULL: no program that is to run */
   const char *library;    /* libhakmem.so, NULL if it is not known */
   char **environment;     /* of the subject, as environ */
   const char *maps;       /* of the process, NULL without one */
-  char program[PATH_MAX]; /* the program's file, that of the interpreter if it is a script; "" without one */
+  char program[PATH_MAX]; /* the program's file; for a script the interpreter's; "" without one */
   char script[PATH_MAX];  /* "" if it is none */
-  char files[PATH_MAX];   /* stands before the paths of the process's files */
+  char files[PATH_MAX];   /* prefix of the paths of the process's files */
   struct elf elf;         /* the program's file */
-  bool has_hakmem;        /* the program's file holds it */
+  bool has_hakmem;        /* the program's file contains hakmem */
   struct doctor_group group;
 };
 
@@ -46,54 +46,53 @@ struct doctor_check {
 extern const struct doctor_check doctor_checks[];
 extern const unsigned doctor_check_count;
 
-/* Reports what the running check found: "what is so\nwhat to do". The second line is left out where nothing is to be
- * done. */
+/* Reports a finding of the running check: "what is so\nwhat to do". The second line may be missing. */
 __attribute__((format(printf, 2, 3))) void doctor_report(enum severity severity, const char *format, ...);
 
-/* --- the subject; false: a sentence was put into problem --- */
+/* --- the subject; false: `problem` has a sentence --- */
 #define DOCTOR_SENTENCE (PATH_MAX + 256)
 bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]);
 bool doctor_of_command(struct doctor *doctor, char problem[DOCTOR_SENTENCE]);
 
-/* --- files; what is returned stays --- */
+/* --- files; results stay valid until the program ends --- */
 
-/* The file under the root, terminated; NULL if it cannot be read. */
+/* Reads a file under the root, terminated; NULL if it cannot be read. */
 __attribute__((format(printf, 2, 3))) char *doctor_read(const struct doctor *doctor, const char *format, ...);
-/* The same, and its length: it may hold zeros. */
+/* The same with its length, because it may contain zeros. */
 char *doctor_read_bytes(const char *path, size_t *length);
-/* The number the file begins with, UINT64_MAX for words and where there is none. */
+/* Reads the number that the file begins with; UINT64_MAX if there is none. */
 __attribute__((format(printf, 2, 3))) uint64_t doctor_read_number(const struct doctor *doctor, const char *format, ...);
-/* What follows `key` at the beginning of a line, without blanks before it; NULL if there is no such line. */
+/* Returns what follows `key` at the beginning of a line, after blanks; NULL if there is no such line. */
 const char *doctor_line(const char *text, const char *key);
 /* The number there, UINT64_MAX if there is none. */
 uint64_t doctor_line_number(const char *text, const char *key);
 /* The rest of the line as a string of its own. */
 const char *doctor_line_text(const char *text, const char *key);
-/* part of whole in percent, at most 1000; 0 where one of them is not known. */
+/* Returns part of whole in percent, at most 1000; 0 if one of them is not known. */
 unsigned doctor_percent(uint64_t part, uint64_t whole);
-/* "1.5 MiB", in one of a few places that take turns. */
+/* Returns "1.5 MiB" in one of a few static buffers, in turns. */
 const char *doctor_bytes(uint64_t bytes);
 /* The value of a variable of the subject, NULL if it is not set. */
 const char *doctor_variable(const struct doctor *doctor, const char *name);
 const char *doctor_base_name(const char *path);
-/* The soft limit of the row of /proc/PID/limits that begins so; UINT64_MAX: none. */
+/* Returns the soft limit of the row of /proc/PID/limits that begins with `name`; UINT64_MAX: none. */
 uint64_t doctor_limit(const struct doctor *doctor, const char *name);
 /* Finds the subject's memory group. */
 void doctor_find_group(struct doctor *doctor);
-/* Takes the options of the subject's environment for ours. */
+/* Sets this program's options from the subject's environment. */
 void doctor_take_options(struct doctor *doctor);
 
 /* --- libraries --- */
 
 bool doctor_is_hakmem(const char *path);
-/* The name of the allocator that a library's file name says, NULL if it says none. hakmem is none of these. */
+/* Returns the allocator that a library's file name stands for; NULL for none, and for hakmem. */
 const char *doctor_allocator_of(const char *path);
 /* Calls visit for each path of a list as in LD_PRELOAD, in order. */
 typedef void doctor_visit(struct doctor *doctor, const char *path, void *argument);
 void doctor_paths(struct doctor *doctor, const char *list, doctor_visit *visit, void *argument);
 /* Calls visit for each file with executable pages in the process, once. */
 void doctor_modules(struct doctor *doctor, doctor_visit *visit, void *argument);
-/* A file of the subject, as we can open it. */
+/* Returns the path by which this program can open a file of the subject. */
 const char *doctor_file(const struct doctor *doctor, const char *path, char seen[PATH_MAX]);
 
 /* --- the checks --- */

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LIMIT_NONE_BYTES ((uint64_t)1 << 62) /* v1 says "no limit" as a number above */
+#define LIMIT_NONE_BYTES ((uint64_t)1 << 62) /* v1 writes "no limit" as a larger number */
 #define NEAR_PERCENT 90
-#define SMALL_BYTES ((uint64_t)32 << 20) /* hakmem asks for the group when it holds half of that */
+#define SMALL_BYTES ((uint64_t)32 << 20) /* hakmem reads the group when it holds half of this */
 
 static bool has_word(const char *list, size_t length, const char *word) {
   size_t bytes = strlen(word);
@@ -66,7 +66,7 @@ static uint64_t limit_of(const struct doctor *doctor, const char *folder, const 
   return limit < LIMIT_NONE_BYTES ? limit : UINT64_MAX;
 }
 
-/* What the group holds and could not drop: files that nobody used of late are not counted. */
+/* Returns what the group holds and cannot drop, without files that were not used recently. */
 static uint64_t held_bytes(const struct doctor *doctor, const char *folder, bool is_first_version) {
   uint64_t held =
       doctor_read_number(doctor, "%s/%s", folder, is_first_version ? "memory.usage_in_bytes" : "memory.current");

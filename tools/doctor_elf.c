@@ -9,8 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The bytes at an offset, NULL if they are not all in the file. Their alignment is the file's affair: they are
- * copied. */
+/* Returns the bytes at an offset, NULL if they are not all in the file. They may be unaligned, so callers copy them. */
 static const unsigned char *bytes_at(const struct elf *elf, uint64_t offset, uint64_t bytes) {
   return offset <= elf->length && bytes <= elf->length - offset ? elf->bytes + offset : NULL;
 }
@@ -35,7 +34,7 @@ static bool segment_read(const struct elf *elf, const Elf64_Ehdr *header, unsign
          copy_at(elf, header->e_phoff + (uint64_t)i * header->e_phentsize, segment, sizeof *segment);
 }
 
-/* Where in the file an address lies, UINT64_MAX: nowhere. */
+/* Returns an address's offset in the file; UINT64_MAX if it has none. */
 static uint64_t offset_of(const struct elf *elf, const Elf64_Ehdr *header, uint64_t address) {
   Elf64_Phdr segment;
   for (unsigned i = 0; segment_read(elf, header, i, &segment); i++)

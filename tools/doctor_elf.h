@@ -1,4 +1,4 @@
-/* doctor_elf.h: what the doctor asks a program's or library's file. Nothing in the file is trusted to be in order. */
+/* doctor_elf.h: reads the ELF file of a program or library. It validates everything in the file. */
 #ifndef HAK_TOOLS_DOCTOR_ELF_H
 #define HAK_TOOLS_DOCTOR_ELF_H
 
@@ -13,7 +13,7 @@ struct elf {
   bool is_elf;
   unsigned bits;           /* 32 or 64 */
   unsigned machine;        /* EM_... */
-  const char *interpreter; /* the loader, NULL if there is none; known of 64 bits only, as is all below */
+  const char *interpreter; /* the loader, NULL if there is none; this and the following are for 64 bits only */
   const char *needed[ELF_NEEDED_MAX];
   unsigned needed_count;
 };
@@ -22,9 +22,9 @@ struct elf {
 bool elf_open(struct elf *elf, const char *path);
 
 enum elf_symbol { ELF_SYMBOL_NONE, ELF_SYMBOL_INSIDE, ELF_SYMBOL_EXPORTED };
-/* Whether the file defines a function of that name, and whether for others too. */
+/* Tells whether the file defines a function of that name, and whether it exports it. */
 enum elf_symbol elf_defines(const struct elf *elf, const char *name);
-/* Whether the text stands anywhere in the file. */
+/* Tells whether the file contains the text. */
 bool elf_contains(const struct elf *elf, const char *text);
 
 #endif

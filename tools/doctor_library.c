@@ -1,4 +1,4 @@
-/* doctor_library.c: hakmem and other allocators, in a program, beside it, and before it. */
+/* doctor_library.c: checks for hakmem and other allocators: linked in, loaded and preloaded. */
 #include "tools/doctor.h"
 
 #include <stdio.h>
@@ -109,7 +109,7 @@ static void judge_preload(struct doctor *doctor, const char *path, void *argumen
   *has_hakmem |= is_ours;
 }
 
-/* Where hakmem is not preloaded yet, it will be, before all others. */
+/* If hakmem is not preloaded yet, `hak run` will preload it before all others. */
 void doctor_look_preload(struct doctor *doctor) {
   struct found wanted = {.path = ""};
   const char *list = doctor_variable(doctor, "LD_PRELOAD");

@@ -1,4 +1,4 @@
-/* doctor_limits.c: what a process is limited to, and filtered by. */
+/* doctor_limits.c: checks of a process's limits and system call filters. */
 #include "base/options.h"
 #include "tools/doctor.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define SPACE_BYTES_MIN ((uint64_t)1 << 30) /* less is soon used up */
-#define OWN_DESCRIPTORS 101u                /* the summary's and the one for memory pressure are numbered from 100 on */
+#define OWN_DESCRIPTORS 101u /* descriptors of the summary and of memory pressure have numbers from 100 on */
 #define NEAR_PERCENT 90
 #define LOCKED_NEAR_PERCENT 80
 #define CAPABILITY_LOCK 14 /* CAP_IPC_LOCK */
@@ -56,7 +56,7 @@ static uint64_t threads_of_user(const struct doctor *doctor, uint64_t user) {
   DIR *folder = opendir(path);
   if (folder == NULL)
     return 0;
-  /* No other thread reads it. */
+  /* No other thread uses this folder stream. */
   for (struct dirent *entry; (entry = readdir(folder)) != NULL;) { // NOLINT(concurrency-mt-unsafe)
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
       continue;
@@ -69,7 +69,7 @@ static uint64_t threads_of_user(const struct doctor *doctor, uint64_t user) {
   return count;
 }
 
-/* Root is not held to it. */
+/* The limit does not apply to root. */
 void doctor_look_threads(struct doctor *doctor) {
   uint64_t limit = doctor_limit(doctor, "Max processes"), user = doctor_line_number(status_of(doctor), "Uid:");
   if (limit == UINT64_MAX || user == 0 || user == UINT64_MAX) {

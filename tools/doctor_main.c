@@ -1,4 +1,4 @@
-/* hakmem-doctor: looks for what keeps a program from running well, or at all, on hakmem. */
+/* hakmem-doctor: finds what keeps a program from running well, or at all, on hakmem. */
 #include "tools/doctor_report.h"
 
 #include <errno.h>
@@ -96,7 +96,7 @@ static bool pid_parse(const char *text, long *pid) {
   return errno == 0 && *pid > 0 && *pid <= INT_MAX;
 }
 
-/* What stands behind the options. */
+/* Parses the arguments after the options. */
 static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
   if (is_command && *words == NULL)
     return complain("-- needs a CMD");
@@ -113,7 +113,7 @@ static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
   return 0;
 }
 
-/* 0, or the status to end with. --root is for tests: where /proc, /sys and /etc are. */
+/* Returns 0, or the exit status. --root is for tests: the folder that contains /proc, /sys and /etc. */
 static int arguments_parse(struct doctor *doctor, struct choices *choices, char **word) {
   for (word++; *word && **word == '-' && strcmp(*word, "--") != 0; word++) {
     bool *choice = choice_find(choices, *word);

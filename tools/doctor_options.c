@@ -1,4 +1,5 @@
-/* doctor_options.c: options in the subject's environment that do nothing, or not what they seem to. */
+/* doctor_options.c: checks for options in the subject's environment that have no effect, or another one than
+ * expected. */
 #include "base/options.h"
 #include "base/text.h"
 #include "policy/limit_policy.h"
@@ -11,7 +12,7 @@
 
 #define PREFIX "HAKMEM_"
 #define NAME_BYTES 64
-#define CLOSE_EDITS 3 /* a name with so many wrong letters is taken for a slip */
+#define CLOSE_EDITS 3 /* a name with at most this many wrong letters counts as a typing error */
 
 static bool is_ours(const char *variable) { return strncmp(variable, PREFIX, strlen(PREFIX)) == 0; }
 
@@ -31,7 +32,7 @@ static void name_of(const char *variable, char name[NAME_BYTES]) {
   snprintf(name, NAME_BYTES, "%.*s", (int)strcspn(variable, "="), variable);
 }
 
-/* Letters to add, drop or change to get from one name to the other. */
+/* Returns the edit distance of two names: letters to add, drop or change. */
 static unsigned edit_distance(const char *a, const char *b) {
   unsigned row[NAME_BYTES + 1];
   size_t length = strnlen(b, NAME_BYTES);
@@ -50,7 +51,7 @@ static unsigned edit_distance(const char *a, const char *b) {
   return row[length];
 }
 
-/* The option that was meant, NULL if none is alike. */
+/* Returns the option that was probably meant; NULL if none is similar. */
 static const char *name_meant(const char *name) {
   const char *best = NULL;
   unsigned least = CLOSE_EDITS + 1;
@@ -83,7 +84,7 @@ void doctor_look_option_names(struct doctor *doctor) {
     doctor_report(SEVERITY_OK, "%u option%s set", known, known == 1 ? " is" : "s are");
 }
 
-/* The option that a variable sets, by its own name or another. */
+/* Returns the option that a variable sets, by its own name or an alias. */
 static enum option option_of(const char *name) {
   enum option option = OPTION_PROFILE;
   for (unsigned i = 0; i < option_alias_count; i++)
@@ -113,7 +114,7 @@ void doctor_look_option_values(struct doctor *doctor) {
 
 static const struct pair {
   enum option option, other;
-  long value; /* of the other, by which the option has no effect */
+  long value; /* value of the other option that makes this one ineffective */
 } pairs[] = {
     {OPTION_PURGE_DELAY_MS, OPTION_PURGE, PURGE_OFF}, {OPTION_KEEP_MB, OPTION_PURGE, PURGE_OFF},
     {OPTION_TARGET_MB, OPTION_PURGE, PURGE_OFF},      {OPTION_POLICY, OPTION_PURGE, PURGE_OFF},
@@ -133,7 +134,7 @@ static void look_pairs(void) {
   }
 }
 
-/* A name of an earlier version beside the option's own, which beats it. */
+/* Reports an alias that is set together with the option's own name, which beats it. */
 static void look_aliases(const struct doctor *doctor) {
   for (unsigned i = 0; i < option_alias_count; i++) {
     const struct option_alias *alias = &option_aliases[i];

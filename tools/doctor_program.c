@@ -1,4 +1,4 @@
-/* doctor_program.c: whether the program can run on a preloaded library. */
+/* doctor_program.c: checks whether the program can run on a preloaded library. */
 #include "tools/doctor.h"
 
 #include <elf.h>
@@ -94,7 +94,7 @@ void doctor_look_libc(struct doctor *doctor) {
 
 /* --- raised privileges --- */
 
-/* AT_SECURE of the vector that the kernel gave the process. */
+/* Reads AT_SECURE from the process's auxiliary vector. */
 static bool process_is_secure(const struct doctor *doctor) {
   char path[PATH_MAX];
   size_t length;
@@ -109,7 +109,7 @@ static bool process_is_secure(const struct doctor *doctor) {
   return false;
 }
 
-/* What about the file raises privileges, and whether it raises ours. */
+/* Returns what raises privileges in the file, and whether it would raise those of this user. */
 static const char *privilege_of_file(const struct doctor *doctor, bool *is_raised) {
   struct stat status;
   bool is_ignored = doctor_line_number(doctor_read(doctor, "%s/status", doctor->proc), "NoNewPrivs:") == 1;

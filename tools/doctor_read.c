@@ -1,4 +1,4 @@
-/* doctor_read.c: files of the kernel, and words and numbers in them. */
+/* doctor_read.c: reads files of the kernel, and words and numbers in them. */
 #include "base/text.h"
 #include "tools/doctor.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is read stays until the program ends. */
+/* Results stay valid until the program ends. */
 static struct kept {
   struct kept *next;
   char bytes[];
@@ -23,7 +23,7 @@ static char *keep_bytes(size_t length) {
   return piece->bytes;
 }
 
-/* Files of the kernel do not know their length. */
+/* Files of the kernel do not report their length. */
 char *doctor_read_bytes(const char *path, size_t *length) {
   FILE *file = fopen(path, "re");
   char *bytes = NULL, *result = NULL;

@@ -20,12 +20,12 @@ static struct {
   struct finding *first, **last;
   const char *check; /* that runs */
   unsigned count[SEVERITIES];
-  bool is_incomplete; /* memory was out */
+  bool is_incomplete; /* memory ran out */
 } findings = {.last = &findings.first};
 
 static const char *const severity_words[SEVERITIES] = {"ok", "note", "warning", "problem"};
 
-/* Lines of the terminal are ours: names that a program gives itself may hold anything. */
+/* Replaces control characters, because names that a program chooses may contain anything. */
 static void make_printable(char *text) {
   for (; *text; text++)
     if ((unsigned char)*text < ' ' || *text == 127)

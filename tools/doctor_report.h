@@ -1,4 +1,4 @@
-/* doctor_report.h: running the checks, and printing what they found. */
+/* doctor_report.h: runs the checks and prints their findings. */
 #ifndef HAK_TOOLS_DOCTOR_REPORT_H
 #define HAK_TOOLS_DOCTOR_REPORT_H
 
@@ -7,9 +7,9 @@
 void doctor_run(struct doctor *doctor);
 bool doctor_found_problem(void);
 bool doctor_is_complete(void);
-/* One line a finding, the worst first; with `all`, also what is in order. */
+/* Prints one line per finding, the worst first; with `all` also what is in order. */
 void doctor_print(bool all);
-/* One object, with all of it. */
+/* Prints one JSON object with everything. */
 void doctor_print_json(const struct doctor *doctor);
 
 #endif

@@ -1,4 +1,4 @@
-/* doctor_subject.c: finds the file, the environment and the mappings of what is to be judged. */
+/* doctor_subject.c: finds the file, the environment and the mappings of the subject. */
 #include "tools/doctor.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #define SCRIPTS_MAX 4 /* the kernel follows about as many */
 #define LINE_BYTES 256
 
-/* What every version of hakmem says of an unknown option. */
+/* A text that every version of hakmem contains: the message about an unknown option. */
 static const char hakmem_words[] = " is no option of hakmem";
 
 __attribute__((format(printf, 2, 3))) static bool wrong(char problem[DOCTOR_SENTENCE], const char *format, ...) {
@@ -36,7 +36,7 @@ static bool is_program(const char *path) {
   return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* The file that a shell would run. */
+/* Finds the file that a shell would run. */
 static bool program_find(const struct doctor *doctor, const char *name, char path[PATH_MAX]) {
   if (strchr(name, '/'))
     return path_set(path, name);
@@ -53,7 +53,7 @@ static bool program_find(const struct doctor *doctor, const char *name, char pat
   return false;
 }
 
-/* The word at *text, cut off; NULL behind the last. */
+/* Cuts the next word off *text; NULL after the last. */
 static char *word_next(char **text) {
   char *word = *text + strspn(*text, " \t");
   if (*word == 0)
@@ -158,7 +158,7 @@ bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
                  doctor->pid);
   if (doctor->maps == NULL || !link_read(doctor, "exe", doctor->program) || !environment_read(doctor))
     return wrong(problem, "not permitted to look at process %ld: that takes the same user, or root", doctor->pid);
-  /* Its files lie in its root, which may be a container's. */
+  /* Its paths are relative to its root, which may be a container's. */
   snprintf(path + length, sizeof path - (size_t)length, "/root");
   if (access(path, X_OK) == 0)
     path_set(doctor->files, path);

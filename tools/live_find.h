@@ -1,4 +1,4 @@
-/* live_find.h: the files without a name that a process keeps for others (os/shared.h), found through /proc/PID.
+/* live_find.h: finds the memfds that a process keeps for others (os/shared.h), through /proc/PID.
  *
  * `folder`: a descriptor of /proc/PID.
  */
@@ -9,17 +9,17 @@
 
 enum { LIVE_FIND_NONE = -1, LIVE_FIND_DENIED = -2 };
 
-/* A descriptor of the file with this name, opened with these flags; or one of the above: the process has none open, or
- * it may not be seen. */
+/* Opens the memfd of this name with these flags and returns a descriptor; or one of the values above: the process has
+ * none open, or access is denied. */
 int live_find_file(int folder, const char *name, int flags);
 
-/* Does the process have it mapped? */
+/* Tells whether the process has the file mapped. */
 bool live_maps_file(int folder, const char *name);
 
-/* Not of huge pages: reading one that is not there ends the reader by a signal where the system is out of them. */
+/* Refuses a file of huge pages: if the system has none left, reading a missing one kills the reader by a signal. */
 bool live_is_plain_memory(int fd);
 
-/* A small file of the folder as a text; "" if it cannot be read. */
+/* Reads a small file of the folder as a text; "" if it cannot be read. */
 const char *live_proc_text(int folder, const char *name, char *text, size_t text_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* hakmem-live: what a process with HAKMEM_LIVE=1 holds, read while it runs. */
+/* hakmem-live: prints what a process with HAKMEM_LIVE=1 holds, while it runs. */
 #include "hakmem/hakmem.h"
 #include "tools/live_print.h"
 

@@ -68,7 +68,7 @@ static int by_value(const void *left, const void *right) {
   return a->value != b->value ? (a->value < b->value ? 1 : -1) : (int)a->row - (int)b->row;
 }
 
-/* The rows of a table, those with the largest value in a column first. NULL if there is no memory or no row. */
+/* Returns the rows of a table sorted by a column, largest first. NULL if there is no memory or no row. */
 static struct ranked *rank_rows(const struct live_process *process, const struct live_rows *rows, const char *column) {
   struct ranked *ranked = rows->count ? calloc(rows->count, sizeof *ranked) : NULL;
   for (uint32_t row = 0; ranked && row < rows->count; row++)
@@ -161,7 +161,7 @@ static void print_row(const struct live_process *process, const struct live_rows
   putchar('}');
 }
 
-/* One object; what a table is called is its key. A table of one row is an object, others are lists. */
+/* Prints one object with the tables' names as keys. A table of one row is an object, others are lists. */
 void live_print_json(const struct live_process *process) {
   struct live_kernel kernel;
   live_kernel(process, &kernel);

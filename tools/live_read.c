@@ -33,7 +33,8 @@ __attribute__((format(printf, 3, 4))) static bool wrong(struct live_process *pro
 
 /* --- what the kernel shows --- */
 
-/* For a terminal: names are chosen by whoever they are of. What is no ASCII may be a control character, too. */
+/* Makes a name safe for a terminal, because processes choose their names. Bytes outside ASCII may be control characters
+ * too. */
 static void make_printable(char *text) {
   for (; *text; text++)
     if ((unsigned char)*text < ' ' || (unsigned char)*text >= 0x7f)
@@ -46,7 +47,7 @@ char live_state(const struct live_process *process) {
   return (char)(end == NULL || end[1] == 0 || end[2] == 'X' ? 'Z' : end[2]);
 }
 
-/* The number of the process in its innermost namespace, which is the one it knows. */
+/* Returns the process id in its innermost namespace, which is the one that the process knows. */
 static uint64_t own_pid(const struct live_process *process) {
   char text[4096];
   const char *line = strstr(live_proc_text(process->folder, "status", text, sizeof text), "\nNSpid:");
@@ -86,7 +87,7 @@ static bool head_is_sound(const struct live_head *head, size_t page_bytes) {
   return sound;
 }
 
-/* The columns of each table have names that end before the slots. */
+/* Checks that the names of all columns end before the slots. */
 static bool names_are_sound(const struct live_process *process) {
   const struct live_head *head = &process->head;
   for (uint32_t i = 0; i < head->table_count; i++) {
@@ -131,7 +132,7 @@ static bool copy_head(struct live_process *process) {
   return true;
 }
 
-/* A page that could be truncated would end us by a signal when we read it. */
+/* Checks the seals: reading a page that is truncated would kill this program by a signal. */
 static bool map_page(struct live_process *process, int fd) {
   struct stat status;
   int seals = fcntl(fd, F_GET_SEALS);
@@ -203,7 +204,7 @@ static uint64_t sequence_of(const struct live_process *process) {
 }
 
 bool live_wake(const struct live_process *process) {
-  /* Waking takes no right to write. */
+  /* A wake needs no right to write. */
   return syscall(SYS_futex, &page_head(process)->awake, FUTEX_WAKE, 1, NULL, NULL, 0) > 0;
 }
 
@@ -229,7 +230,8 @@ static enum copied copy_once(struct live_process *process) {
       (const _Atomic uint64_t *)(const void *)(process->page + process->head.slot_at[snapshot % 2]);
   uint64_t sum = 0;
   for (uint32_t i = 0; i < process->head.slot_words; i++) {
-    process->spare[i] = atomic_load_explicit(slot + i, memory_order_acquire); /* before the sequence again */
+    process->spare[i] =
+        atomic_load_explicit(slot + i, memory_order_acquire); /* before the second read of the sequence */
     if (i > LIVE_CHECKSUM)
       sum = live_checksum_on(sum, process->spare[i]);
   }

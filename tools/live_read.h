@@ -1,6 +1,6 @@
-/* live_read.h: the page that a process with HAKMEM_LIVE=1 keeps (live/live_page.h), read from outside.
+/* live_read.h: reads the page that a process with HAKMEM_LIVE=1 keeps (live/live_page.h).
  *
- * The page is mapped read-only; nothing that comes from it is trusted to be in order.
+ * The page is mapped read-only. Everything that comes from it is validated.
  */
 #ifndef HAK_TOOLS_LIVE_READ_H
 #define HAK_TOOLS_LIVE_READ_H
@@ -9,15 +9,15 @@
 
 enum { LIVE_SENTENCE = 256, LIVE_COMMAND = 32, LIVE_PLACE = 96 };
 
-/* What a problem means to a program: the process ended, or it cannot be looked at. */
+/* The kind of a problem: the process has ended, or it cannot be read. */
 enum live_problem { LIVE_ENDED = 1, LIVE_UNREADABLE = 2 };
 
 struct live_process {
   long pid;
-  int folder; /* /proc/PID: stays that of this process, whoever gets its number */
+  int folder; /* /proc/PID: stays that of this process, even if its id is reused */
   const char *page;
   size_t page_bytes;
-  struct live_head head; /* as it was when it was opened: checked */
+  struct live_head head; /* a checked copy from the time of opening */
   char *names;           /* of the columns, up to slot 0 */
   uint64_t *words;       /* the last snapshot that was taken whole */
   uint64_t *spare;       /* as long */
@@ -25,18 +25,18 @@ struct live_process {
   char sentence[LIVE_SENTENCE]; /* of the problem */
 };
 
-/* False: sentence and problem say why; live_close is not needed then. */
+/* Opens a process's page. False: sentence and problem say why; then do not call live_close. */
 bool live_open(struct live_process *process, long pid);
 void live_close(struct live_process *process);
 
 /* As ps shows it; 'Z': it has ended. */
 char live_state(const struct live_process *process);
 
-/* Wakes the thread that looks what is wanted. False: it did not sleep, or is not there. */
+/* Wakes the process's background thread. False: it did not sleep, or does not exist. */
 bool live_wake(const struct live_process *process);
 
-/* Asks for a fresh snapshot and waits for it, at most wait_ms; not at all if the process has nobody who would write
- * one: then the last one is as good as it gets. */
+/* Asks for a fresh snapshot and waits for it, at most wait_ms. If the process has no thread to write one, it does not
+ * wait, and the last snapshot remains. */
 void live_ask(struct live_process *process, unsigned wait_ms);
 
 /* Takes the latest whole snapshot. False: sentence and problem say why. */
@@ -45,7 +45,7 @@ double live_age_s(const struct live_process *process);
 
 /* A table of the snapshot, whose rows are of `columns` words. */
 struct live_rows {
-  const struct live_table *table; /* NULL: the process's version has none of that name */
+  const struct live_table *table; /* NULL: the process's version has no such table */
   const uint64_t *words;
   uint32_t count, columns;
 };
@@ -64,11 +64,11 @@ struct live_kernel {
 void live_kernel(const struct live_process *process, struct live_kernel *out);
 /* The name of one of its threads, "-" if it has none of that number. */
 void live_thread_name(const struct live_process *process, uint64_t thread_id, char name[LIVE_COMMAND]);
-/* "libfoo.so+0x1234": the offset is from where the file was loaded, as addr2line takes it. "0x1234": in no file. */
+/* Writes "libfoo.so+0x1234", with the offset that addr2line takes; "0x1234" for an address in no file. */
 void live_place(const struct live_process *process, uint64_t address, char place[LIVE_PLACE]);
 
-/* Calls `each` for every process that can be looked at, after waiting for a fresh snapshot of it, at most wait_ms.
- * Returns how many. */
+/* Calls `each` for every process that can be read, after waiting for a fresh snapshot for at most wait_ms. Returns how
+ * many. */
 size_t live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context);
 
 #endif

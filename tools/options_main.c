@@ -126,7 +126,8 @@ static void print_markdown(void) {
     const struct option_word *word = &option_words[i];
     const char *own = option_rows[word->option].environment;
     if (word->value == OPTION_WORD_RESERVED)
-      printf("| `%s=%s` | does not exist yet; a line on stderr says so, what is allowed, and which value is used |\n", own, word->word);
+      printf("| `%s=%s` | does not exist yet; a line on stderr says so, what is allowed, and which value is used |\n",
+             own, word->word);
     else
       printf("| `%s=%s` | `%s=%s` |\n", own, word->word, own, value_text(word->option, word->value));
   }

@@ -11,7 +11,7 @@
 
 #define BYTES_MAX ((size_t)64 << 20)
 
-/* One sentence, in which %m is errno in words; false, so that it can be returned. */
+/* Writes a sentence, in which %m stands for errno. Returns false. */
 __attribute__((format(printf, 3, 4))) static bool wrong(char problem[POLICY_DISK_SENTENCE], const char *path,
                                                         const char *format, ...) {
   int error = errno;
@@ -41,7 +41,7 @@ static void *read_all(int fd, size_t length) {
   return bytes;
 }
 
-/* The content of an ordinary file; NULL, and *is_there false if there is none. */
+/* Reads an ordinary file; NULL on failure, with *is_there false if there is none. */
 static void *read_content(const char *path, size_t *length, bool *is_there, char problem[POLICY_DISK_SENTENCE]) {
   struct stat found;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

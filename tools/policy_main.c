@@ -1,4 +1,4 @@
-/* hakmem-policy: what hakmem has learned about a program's call sites, of a process or of a file. */
+/* hakmem-policy: shows what hakmem has learned about a program's call sites, from a process or a file. */
 #include "adapt/strategy_words.h"
 #include "hakmem/hakmem.h"
 #include "tools/policy_disk.h"

@@ -1,8 +1,7 @@
 /* policy_process.c: finds what hakmem has learned (adapt/view.h) in the memory of a process, and copies it.
  *
- * The process runs on meanwhile. What is copied while `changes` was even and stayed the same is whole; if the whole
- * does not hold still for long enough, its parts are copied so, one after another. Nothing that comes from the process
- * is trusted to be in order.
+ * The process runs on meanwhile. A copy is whole if `changes` was even and stayed the same. If the data change too
+ * often for that, the parts are copied one after another. Everything that comes from the process is validated.
  */
 #include "os/os.h"
 #include "tools/policy_view.h"
@@ -38,12 +37,12 @@ struct target {
   struct range *ranges;
   size_t range_count, range_room;
   bool has_memory, has_library;
-  bool has_other; /* what was learned, in another layout */
+  bool has_other; /* found data in the layout of another version */
   uintptr_t view;
   char *problem;
 };
 
-/* One sentence, in which %m is errno in words; false, so that it can be returned. */
+/* Writes a sentence, in which %m stands for errno. Returns false. */
 __attribute__((format(printf, 2, 3))) static bool wrong(struct target *target, const char *format, ...) {
   va_list list;
   va_start(list, format);
@@ -67,7 +66,7 @@ static bool note_range(struct target *target, struct range range) {
   return true;
 }
 
-/* Keeps what may hold variables of a program or library: writable parts of files, and what follows without a name. */
+/* Keeps mappings that may contain variables: writable parts of files, and unnamed mappings that follow them. */
 static bool note_mappings(struct target *target, FILE *maps) {
   char line[4096 + 128];
   uintptr_t module_end = 0; /* of a file's mappings and what follows them without a gap */
@@ -155,7 +154,8 @@ static bool copy_memory(const struct target *target, uintptr_t address, void *in
   return true;
 }
 
-/* Whether there is something in these pages: to read others would make the kernel give the process empty ones. */
+/* Tells whether these pages were touched. Reading untouched ones would make the kernel allocate them for the
+ * process. */
 static bool is_touched(const struct target *target, uintptr_t address, size_t bytes) {
   const uint64_t present_or_swapped = (uint64_t)3 << 62;
   uint64_t pages[STEP_BYTES / 4096];
@@ -221,7 +221,7 @@ static bool changes_of(const struct target *target, uint32_t *changes) {
 
 enum steadiness { STEADY, MOVED, GONE };
 
-/* Some of what is to be copied: items that are whole each, and need not be of one moment. */
+/* A part of the data: each item must be whole, but the items need not be of one moment. */
 struct part {
   uintptr_t address;
   void *into;
@@ -254,7 +254,7 @@ static enum steadiness copy_steady(const struct target *target, const struct par
   return result;
 }
 
-/* The shorter a piece, the more likely it is that nothing changes meanwhile. */
+/* Shorter pieces are less likely to change during the copy. */
 static enum steadiness copy_in_pieces(const struct target *target, const struct part *part) {
   enum steadiness result = STEADY;
   for (uint32_t at = 0; at < part->count && result == STEADY; at += PIECE_ITEMS) {
@@ -274,7 +274,7 @@ struct found {
 
 #define VIEW_AT(member) offsetof(struct learned_view, member)
 
-/* Up to what says how large the table is and where; it stays where it is. */
+/* Copies the head up to the table's size and address, which are constant. */
 static struct part part_head(const struct target *target, struct found *found) {
   return (struct part){target->view, &found->view, VIEW_AT(table.priors), 1};
 }
@@ -340,7 +340,7 @@ static bool arm_is_sound(const struct evolve_arm *arm) {
   return sound;
 }
 
-/* A prior that is not sound leads nobody. */
+/* A prior that is not sound is not used. */
 static void add_record(struct policy_view *view, const struct site_table *table, struct evolve_arm arm,
                        enum policy_record_kind kind, uint64_t site, unsigned range, uint32_t now_ms) {
   const struct evolve_arm *prior = arm_is_sound(&table->priors[range]) ? &table->priors[range] : NULL;

@@ -58,7 +58,7 @@ static const char *module_name(const struct policy_view *view, uint32_t tag) {
   return NULL;
 }
 
-/* The offset in full, so that it can be given to addr2line; a long name of a module is cut. */
+/* Writes the whole offset, for addr2line; a long name of a module is cut. */
 static void site_text(const struct policy_view *view, const struct policy_record *record, char text[SITE_BYTES]) {
   uint32_t tag = learned_tag_of(record->site);
   uint64_t offset = learned_offset_of(record->site);
@@ -102,7 +102,7 @@ static int rating_points(int32_t rating) {
 
 /* --- for people --- */
 
-/* Most costly first; the rest does not depend on where things lay in memory. */
+/* Sorts by cost, highest first; further keys make the order independent of addresses. */
 static int by_cost(const void *left, const void *right) {
   const struct policy_record *a = left, *b = right;
   if (a->total_acted != b->total_acted)
@@ -131,7 +131,7 @@ static void print_arm(const struct policy_view *view, const struct policy_record
          regret_ns / 1e6, percent_share(regret_ns, best));
 }
 
-/* Rests of sizes that nobody asked for are rated, too, if a file says so. */
+/* Tells whether to print a record. Rests of unused sizes have ratings too, if a file has them. */
 static bool is_row(const struct policy_record *record) {
   return record->kind == POLICY_RECORD_SITE ||
          (record->kind == POLICY_RECORD_REST && record->total[KEEP_AT_ONCE] + record->total_acted > 0);
@@ -150,7 +150,7 @@ static void print_arms(const struct policy_view *view) {
       print_arm(view, &view->records[i]);
 }
 
-/* What leads where a site has no ratings of its own; neighbours that agree are one line. */
+/* Prints the leaders for sites without ratings of their own. Neighbouring ranges with the same leader share a line. */
 static void print_priors(const struct policy_view *view) {
   const struct policy_record *of[SITE_RANGES] = {NULL};
   for (size_t i = 0; i < view->record_count; i++)

@@ -1,4 +1,4 @@
-/* policy_view.h: what was learned, of a process or a file, as `hakmem-policy show` prints it. */
+/* policy_view.h: what was learned, from a process or a file, for `hakmem-policy show`. */
 #ifndef HAK_TOOLS_POLICY_VIEW_H
 #define HAK_TOOLS_POLICY_VIEW_H
 
@@ -8,16 +8,16 @@
 enum { POLICY_VIEW_SENTENCE = 384 };
 
 struct policy_view {
-  struct policy_record *records; /* of malloc's; total and total_acted up to the moment of the copy */
+  struct policy_record *records; /* from malloc; total and total_acted up to the moment of the copy */
   size_t record_count;
   struct policy_module modules[LEARNED_MODULES];
   size_t module_count;
   struct site_costs costs;
   struct site_totals totals; /* those of arms that lost their place included */
   size_t arms, arms_displaced;
-  size_t unsound;  /* arms left out: what is in them cannot be */
+  size_t unsound;  /* arms left out because their content is impossible */
   bool is_process; /* else of a file */
-  bool is_skewed;  /* it changed all the time: every arm is whole, but they are of slightly different moments */
+  bool is_skewed;  /* the data changed all the time: each arm is whole, but of a slightly different moment */
   char writer[POLICY_FILE_WRITER_BYTES];
 };
 

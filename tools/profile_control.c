@@ -40,7 +40,7 @@ static struct patience patience_of(uint64_t wait_ms) {
   return (struct patience){.until_ns = os_nanoseconds() + wait_ms * NS_OF_MS, .nap_ns = NAP_NS_MIN};
 }
 
-/* Sleeps a little, each time longer. False: it is over. */
+/* Sleeps a little, each time longer. False: the time is over. */
 static bool is_patient(struct patience *patience) {
   if (os_nanoseconds() >= patience->until_ns)
     return false;
@@ -71,7 +71,7 @@ static bool is_sound(struct control *control) {
   return true;
 }
 
-/* The lock goes with us, however we end. */
+/* Locks the file. The kernel releases the lock when this program ends. */
 static bool lock_page(struct control *control, uint64_t wait_ms) {
   struct patience patience = patience_of(wait_ms);
   while (flock(control->fd, LOCK_EX | LOCK_NB) != 0)
@@ -132,7 +132,7 @@ static bool nobody_comes(struct control *control) {
                pid);
 }
 
-/* Takes back what somebody asked who is gone, and waits for the end of what he was not there to see. */
+/* Withdraws the pending command of a client that has ended, or waits until a running one is finished. */
 static bool clear_command(struct control *control, uint64_t wait_ms) {
   struct patience patience = patience_of(wait_ms);
   for (;;) {
@@ -231,7 +231,7 @@ bool control_copy_answer(struct control *control, int out) {
     at += (uint64_t)got;
     left -= (uint64_t)got;
   }
-  /* Else the process keeps it until it is asked again. */
+  /* Otherwise the process would keep it until the next command. */
   fallocate(control->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, control->answer_at,
             (off_t)(INT64_MAX - control->answer_at));
   return true;

@@ -36,7 +36,7 @@ static const char usage[] =
 struct wish {
   enum control_verb verb;
   long pid, kb, wait_s;
-  const char *out; /* NULL: a name is made */
+  const char *out; /* NULL: a name is made from the command's */
 };
 
 __attribute__((format(printf, 2, 3))) static int complain(int status, const char *format, ...) {
@@ -51,8 +51,8 @@ __attribute__((format(printf, 2, 3))) static int complain(int status, const char
 
 /* --- the file --- */
 
-/* As `out` says, or by the command's name; a file that is there is not touched. Returns a descriptor, or -1 and
- * errno. */
+/* Creates the file `out`, or one named after the command; never touches an existing file. Returns a descriptor, or -1
+ * and errno. */
 static int create_file(const struct wish *wish, const struct control *control, char *path, size_t path_bytes) {
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   if (wish->out) {
@@ -98,7 +98,7 @@ static int dump_to_stdout(struct control *control) {
   return errno ? complain(2, "stdout: %m") : complain((int)control->live.problem, "%s", control->live.sentence);
 }
 
-/* The file is made first: where none can be made, the process is not troubled. */
+/* Creates the file first: if that fails, no command is sent. */
 static int dump_profile(const struct wish *wish, struct control *control) {
   char path[4096 + 64];
   bool is_stdout = wish->out && strcmp(wish->out, "-") == 0;
@@ -132,7 +132,7 @@ static int start_or_stop(const struct wish *wish, struct control *control) {
 
 /* --- what is wanted --- */
 
-/* False: no number from 0 to most. */
+/* Parses a number from 0 to most. False: it is none. */
 static bool number_of(const char *word, long most, long *out) {
   char *end;
   errno = 0;
@@ -158,7 +158,7 @@ static bool takes_value(const char *word) {
   return strcmp(word, "--kb") == 0 || strcmp(word, "--wait") == 0 || strcmp(word, "--out") == 0;
 }
 
-/* An option, as --name value or --name=value. Returns how many words it took, 0 after a complaint. */
+/* Parses an option, as --name value or --name=value. Returns how many words it took, 0 after an error message. */
 static int take_option(struct wish *wish, char **words, int count) {
   char name[16];
   const char *equals = strchr(words[0], '=');

@@ -1,4 +1,4 @@
-/* hakmem-stats: a report of hakmem's counters in another form; the pages that describe them. */
+/* hakmem-stats: converts a report of hakmem's counters; prints the pages that describe them. */
 #include "hakmem/hakmem.h"
 #include "tools/stats_page.h"
 #include "tools/stats_read.h"
@@ -26,7 +26,7 @@ static int print_complaint(const char *what, const char *sentence) {
   return 2;
 }
 
-/* The whole file and a zero byte; NULL if it cannot be read, and errno says why. */
+/* Reads the whole file and appends a zero byte; NULL and errno if it cannot be read. */
 static char *read_all(const char *path) {
   FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
   char *text = NULL;

@@ -1,4 +1,4 @@
-/* stats_page.h: docs/stats.md and docs/stats.schema.json, from the table of counters. */
+/* stats_page.h: prints docs/stats.md and docs/stats.schema.json from the table of counters. */
 #ifndef HAK_TOOLS_STATS_PAGE_H
 #define HAK_TOOLS_STATS_PAGE_H
 

@@ -1,4 +1,4 @@
-/* Just the JSON that stats/format.c writes: one object on one line, whose values are numbers, strings without
+/* Parses only the JSON that stats/format.c writes: one object on one line, whose values are numbers, strings without
  * escapes, and one array of objects of numbers. */
 #include "tools/stats_read.h"
 

@@ -1,4 +1,4 @@
-/* stats_read.h: a report that HAKMEM_STATS=json wrote, read back. */
+/* stats_read.h: reads a report that HAKMEM_STATS=json wrote. */
 #ifndef HAK_TOOLS_STATS_READ_H
 #define HAK_TOOLS_STATS_READ_H
 
@@ -6,8 +6,8 @@
 
 #define STATS_READ_SENTENCE 256
 
-/* The last report in `text`, which ends with a zero byte; other lines are passed over. out->version points into text,
- * which is changed. Else false, and problem says why. */
+/* Reads the last report in `text`, which ends with a zero byte; skips other lines. out->version points into text, which
+ * is changed. On failure false, and problem says why. */
 bool stats_read(char *text, struct stats_snapshot *out, char problem[STATS_READ_SENTENCE]);
 
 #endif

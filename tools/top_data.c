@@ -80,7 +80,7 @@ static uint64_t snapshot_ns(const struct top_data *data) {
   return live_value(&data->process, &moment, 0, "time_ns");
 }
 
-/* The snapshot before stays that before until there is another. */
+/* The former snapshot stays until there is a newer one. */
 static bool take_snapshot(struct top_data *data) {
   size_t bytes = data->process.head.slot_words * sizeof(uint64_t);
   uint64_t *before = malloc(bytes);

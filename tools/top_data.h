@@ -1,5 +1,5 @@
-/* top_data.h: what `hakmem-top` knows about the process it shows: its snapshots so far, what changes how fast, and the
- * rows of the table that is on the screen, in order. */
+/* top_data.h: the data of `hakmem-top`: the process's snapshots so far, rates of change, and the sorted rows of the
+ * table on the screen. */
 #ifndef HAK_TOOLS_TOP_DATA_H
 #define HAK_TOOLS_TOP_DATA_H
 
@@ -56,18 +56,18 @@ struct top_data {
 bool top_open(struct top_data *data, long pid);
 void top_close(struct top_data *data);
 
-/* Takes a snapshot; the process may have ended: then the last one stays. */
+/* Takes a snapshot. If the process has ended, the last one stays. */
 void top_refresh(struct top_data *data);
 
-/* Makes the rows of the view. */
+/* Makes and sorts the rows of the view. */
 void top_arrange(struct top_data *data);
 unsigned top_column_count(const struct top_form *form);
-/* A cell as text. */
+/* Formats a cell. */
 void top_cell(const struct top_data *data, const struct top_row *row, unsigned column, char text[TOP_CELL]);
 
-/* How much a total grew in a second. */
+/* Returns the growth of a total per second. */
 double top_rate(const struct top_data *data, const char *total);
-/* `back` samples before the last; false if there is none. */
+/* Reads the sample `back` samples before the last; false if there is none. */
 bool top_sample_at(const struct top_data *data, unsigned back, struct top_sample *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* hakmem-top: a terminal's view of a process with HAKMEM_LIVE=1, while it runs. */
+/* hakmem-top: shows a process with HAKMEM_LIVE=1 in a terminal, while it runs. */
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "tools/top_screen.h"
@@ -89,7 +89,7 @@ static void key_pressed(struct top_screen *screen, struct top_data *data, int ke
     key_scrolls(screen, data, key);
 }
 
-/* Until the next look is due, or a key is pressed. */
+/* Waits until the next refresh is due, or a key is pressed. */
 static int wait_key(uint64_t until_ms) {
   uint64_t now_ms = os_milliseconds();
   timeout(until_ms > now_ms ? (int)(until_ms - now_ms) : 0);
@@ -186,7 +186,7 @@ static void terminal_end(void) {
   delscreen(terminal);
 }
 
-/* Status and sentence of what could not be looked at are left in data. */
+/* On failure data has the status and the sentence. */
 static enum next look_at(struct top_screen *screen, struct top_data *data, long pid) {
   enum next next = NEXT_LIST; /* it ended between the list and here */
   if (top_open(data, pid)) {
@@ -201,7 +201,7 @@ static int run_view(long pid) {
   static struct top_data data;
   const char *characters = nl_langinfo(CODESET); // NOLINT(concurrency-mt-unsafe): one thread
   struct top_screen screen = {.interval_ms = INTERVAL_MS, .has_blocks = strcmp(characters, "UTF-8") == 0};
-  if (pid != 0) { /* what is wrong is said before the screen changes */
+  if (pid != 0) { /* print an error before the screen changes */
     bool opened = top_open(&data, pid);
     top_close(&data);
     if (!opened)

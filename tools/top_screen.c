@@ -9,7 +9,7 @@
 
 enum { LINE = 512, GRAPH_AT = 4, GRAPH_ROWS = 5, EIGHTHS = 8, LABEL = 11 };
 
-/* One line, cut to the terminal's width and filled with spaces. */
+/* Draws one line, cut to the terminal's width and filled with spaces. */
 static void draw_line(int row, chtype look, const char *text) {
   char filled[LINE];
   int width = COLS < LINE ? COLS : LINE - 1;
@@ -46,7 +46,7 @@ static void draw_sums(const struct top_data *data) {
 
 /* --- the heap over time --- */
 
-/* The table comes first where there is little room. */
+/* Returns the rows for the graph; with little room the table comes first. */
 static int graph_rows(void) {
   if (LINES < 16)
     return LINES > 11 ? LINES - 11 : 0;
@@ -61,7 +61,8 @@ static uint64_t graph_top(const struct top_data *data, unsigned columns) {
   return most;
 }
 
-/* A cell that is filled up to so many eighths of its height, of `cells` cells below the value. */
+/* Returns the character for a cell of the graph. Live and heap bytes are in eighths of a cell's height; the cell begins
+ * at `below` eighths. */
 static const char *cell_text(bool has_blocks, uint64_t live_eighths, uint64_t heap_eighths, uint64_t below) {
   static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   uint64_t live = less(live_eighths, below);

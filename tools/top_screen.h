@@ -1,4 +1,4 @@
-/* top_screen.h: what `hakmem-top` draws, on a terminal of any size from 40 by 10 on; made for 80 by 24. */
+/* top_screen.h: the screen of `hakmem-top`, for any terminal from 40 by 10 on; designed for 80 by 24. */
 #ifndef HAK_TOOLS_TOP_SCREEN_H
 #define HAK_TOOLS_TOP_SCREEN_H
 
@@ -13,7 +13,7 @@ struct top_screen {
 
 void top_draw(const struct top_screen *screen, const struct top_data *data);
 
-/* The processes that can be looked at, to choose one. */
+/* The list of processes that can be read, to choose one. */
 enum { TOP_LISTED = 256 };
 struct top_listed {
   long pid;
