@@ -52,7 +52,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Memory above a lower value goes back after its decay time, or at once by malloc_trim."},
     [OPTION_PURGE_DELAY_MS] = {
         "purge_delay_ms", "HAKMEM_PURGE_DELAY_MS", "ms", {10000, 1000, 100}, 0, 3600000, {NULL},
-        "Decay time: other free memory goes back when it was unused for this long; at once if it exceeds the recent peak.",
+        "Decay time: other free memory goes back when it was unused for this long.",
         OPTION_ANY_TIME,
         "Applies to memory that is already free too."},
     [OPTION_LARGE_CACHE_MB] = {

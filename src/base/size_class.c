@@ -1,8 +1,9 @@
 #include "base/size_class.h"
 
-/* Order of a class's slab: one unit for blocks up to 2 KiB, more for larger ones. A slab holds at least 8 blocks, and
- * its unused tail is below an eighth. */
-#define ORDER(bytes) ((bytes) <= 2048 ? 0 : (bytes) <= 8192 ? 2 : (bytes) <= 32768 ? 3 : 5)
+/* Order of a class's slab: the shortest that holds 8 blocks. The fewer blocks a slab has, the sooner it is empty and serves
+ * another class (docs/decisions/0025-one-clock.md). Pages of its tail are never touched. */
+#define ORDER(bytes)                                                                                                   \
+  ((bytes) <= 8192 ? 0 : (bytes) <= 16384 ? 1 : (bytes) <= 32768 ? 2 : (bytes) <= 65536 ? 3 : (bytes) <= 131072 ? 4 : 5)
 
 #define CLASS(size)                                                                                                    \
   {.reciprocal = ((uint64_t)1 << RECIPROCAL_SHIFT) / (size) + 1,                                                       \

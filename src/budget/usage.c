@@ -20,11 +20,8 @@ static struct {
   _Atomic uint32_t asked_group; /* enum asked */
   _Atomic size_t resident;      /* of the process, */
   _Atomic uint64_t resident_ms; /* as it was then */
-  _Atomic size_t keep_for_now;
-  _Atomic uint64_t refused_ms; /* when memory ran out, 0: never */
+  _Atomic uint64_t refused_ms;  /* when memory ran out, 0: never */
   _Atomic uint64_t purges, purged_bytes, purges_refused;
-  struct lock demand_lock; /* only tried: who finds it taken leaves the note to the holder's next */
-  struct demand demand, demand_large;
   _Alignas(CACHE_LINE) _Atomic size_t free;
   _Atomic size_t learned, freed;
   _Alignas(CACHE_LINE) _Atomic size_t moves_begun, moves_ended;
@@ -59,29 +56,14 @@ void usage_freed_add(size_t bytes) { add(&usage.freed, bytes); }
 size_t usage_freed(void) { return read(&usage.freed); }
 void usage_learned_add(size_t change) { add(&usage.learned, change); }
 
-static size_t keep_bytes(void) { return (size_t)option_value(OPTION_KEEP_MB) << 20; }
-
-/* hak_option_set takes the one lock outside of slow paths, calls with spare memory the other. */
+/* hak_option_set takes the lock outside of slow paths. */
 void usage_in_child(void) {
   lock_reset(&limits.lock);
-  lock_reset(&usage.demand_lock);
   uint32_t being_asked = BEING_ASKED; /* by a thread that the child does not have */
   atomic_compare_exchange_strong(&usage.asked_group, &being_asked, NOT_ASKED);
   atomic_store_explicit(&usage.resident_ms, 0, memory_order_relaxed); /* the parent's */
   if (atomic_load_explicit(&limits.stale, memory_order_seq_cst))
     usage_limits_apply();
-}
-
-static void note_demand(void) {
-  if (!lock_try(&usage.demand_lock))
-    return;
-  uint64_t now_ms = os_milliseconds();
-  size_t window_ms = max_size((size_t)option_value(OPTION_PURGE_DELAY_MS), 1);
-  size_t taken = usage_taken();
-  demand_note(&usage.demand, taken, now_ms, window_ms);
-  demand_note(&usage.demand_large, read(&usage.taken_large), now_ms, window_ms);
-  write(&usage.keep_for_now, purge_keep_for_now(&usage.demand, &usage.demand_large, keep_bytes(), taken));
-  lock_give(&usage.demand_lock);
 }
 
 void usage_take(enum usage kind, size_t bytes) {
@@ -92,7 +74,6 @@ void usage_take(enum usage kind, size_t bytes) {
   while (now > peak && !atomic_compare_exchange_weak_explicit(&usage.taken_peak, &peak, now, memory_order_relaxed,
                                                               memory_order_relaxed))
     ;
-  note_demand();
 }
 
 void usage_give(enum usage kind, size_t bytes) {
@@ -101,7 +82,6 @@ void usage_give(enum usage kind, size_t bytes) {
     usage_freed_add(bytes);
   }
   add(&usage.taken, -bytes);
-  note_demand();
 }
 
 void usage_free_add(size_t bytes) { add(&usage.free, bytes); }
@@ -264,11 +244,11 @@ bool usage_is_short(void) {
 bool usage_is_tight(void) { return usage_held() > os_memory_limit() / TIGHT_SHARE || ran_out(); }
 
 void usage_keep_cap(size_t bytes) { write(&usage.keep_cap_complement, ~bytes); }
-static size_t cap(void) { return ~read(&usage.keep_cap_complement); }
-size_t usage_keep(void) { return min_size(cap(), purge_keep(keep_bytes(), usage_taken())); }
-size_t usage_keep_for_now(void) { return min_size(cap(), read(&usage.keep_for_now)); }
+size_t usage_keep_max(void) { return ~read(&usage.keep_cap_complement); }
+static size_t keep(void) { return purge_keep((size_t)option_value(OPTION_KEEP_MB) << 20, usage_taken()); }
+size_t usage_keep(void) { return min_size(usage_keep_max(), keep()); }
 size_t usage_keep_learned(void) {
-  return min_size(cap(), max_size(read(&usage.keep_for_now), less(usage_taken_peak(), usage_taken())));
+  return min_size(usage_keep_max(), max_size(keep(), less(usage_taken_peak(), usage_taken())));
 }
 
 /* From here on what the program did to the pages is undone, too: that is cheap beside giving so many back. */

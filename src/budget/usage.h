@@ -10,7 +10,7 @@
 
 #include "base/words.h"
 
-/* More or less is taken. usage_take also moves the peak and the demand that purging goes by. */
+/* More or less is taken. usage_take also moves the peak. */
 enum usage { USAGE_SLABS, USAGE_LARGE };
 void usage_take(enum usage usage, size_t bytes);
 void usage_give(enum usage usage, size_t bytes);
@@ -70,13 +70,14 @@ bool usage_is_short(void);
 bool usage_is_tight(void);
 void usage_note_refusal(void);
 
-/* Free bytes that may stay: however old, and until the purge delay is over (policy/purge_policy.h);
- * never more than the cap, which limits and memory pressure lower. */
+/* Free bytes that may stay however old (policy/purge_policy.h); never more than the cap. */
 size_t usage_keep(void);
-size_t usage_keep_for_now(void);
 /* And where their stay was decided by what was learned: that many, or as many as do not make the program larger than it was
  * when it had most in use. */
 size_t usage_keep_learned(void);
+/* The cap: free bytes that may be there at all, however young. SIZE_MAX, unless a limit, a target or memory pressure lowers
+ * it. */
+size_t usage_keep_max(void);
 void usage_keep_cap(size_t bytes);
 
 /* In the child of a fork. */

@@ -5,7 +5,6 @@
 #include "base/probe.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
-#include "policy/purge_policy.h"
 
 #include <string.h>
 
@@ -377,9 +376,6 @@ static void bin_shrink(struct heap *heap, unsigned cls) {
 void bins_tick(struct heap *heap) {
   if (++heap->ticks % TICK_SLOW_CALLS != 0)
     return;
-  if (heap->holes_class == 0 && slabs_waste(heap->slabs.slab_bytes, slab_set_taken_bytes(&heap->slabs),
-                                            (size_t)option_value(OPTION_KEEP_MB) << 20))
-    heap->holes_class = 1;
   bool decide = heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_SHRINK) == 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     struct bin_state *state = &heap->bin_state[cls];

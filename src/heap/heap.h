@@ -70,7 +70,8 @@ struct heap {
   uint32_t id;              /* const */
   uintptr_t callback_frame; /* owner only: where the stack was when the limit's callback was called, 0: it is not */
   uint32_t slow_calls, ticks;
-  uint32_t holes_class;                  /* owner only: where the next step of purging holes goes on, 0: none is due */
+  uint32_t holes_class;                  /* owner only: where the next step of purging holes goes on, 0: none is due; */
+  uint64_t holes_ms;                     /* when the last walk over the holes began */
   size_t granted_bytes;                  /* of bins, beyond their initial slots */
   uint8_t packed_first[HAK_CLASS_COUNT]; /* owner only: requests that were packed while the class had no slab */
   uint32_t split;                        /* HAK_SPLIT or 0 (heap/tally.h) */

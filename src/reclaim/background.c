@@ -18,8 +18,7 @@
 #define START_STEP ((size_t)4 << 20)
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
-#define IDLE_PERIODS 4u /* periods without a slow path, then the program is idle */
-#define IDLE_ROUNDS 3u /* that found nothing, then the work is done: slabs are purged in the round after they settled */
+#define IDLE_PERIODS 4u    /* periods without a slow path, then the program is idle */
 #define IDLE_MS_MAX 20000u /* what an idle program still has free then will not go (locked pages) */
 #define LOOK_MS_MAX 1000u  /* between two looks whether the main thread is there */
 #define STOP_MS_MAX 1000u  /* who wants the thread to end waits so long at most, */
@@ -71,6 +70,11 @@ static bool background_runs(void) {
 static uint64_t period_ms(void) {
   uint64_t half_ms = (uint64_t)option_value(OPTION_PURGE_DELAY_MS) / 2;
   return half_ms < PERIOD_MS_MIN ? PERIOD_MS_MIN : half_ms > PERIOD_MS_MAX ? PERIOD_MS_MAX : half_ms;
+}
+
+/* So many that found nothing, then the work is done: slabs have settled by then, for the delay, and were seen so. */
+static unsigned idle_rounds(void) {
+  return 2 + (unsigned)(((uint64_t)option_value(OPTION_PURGE_DELAY_MS) + period_ms() - 1) / period_ms());
 }
 
 static bool is_ending(void) {
@@ -177,7 +181,7 @@ static void work(void) {
     bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED, may_go_on);
     rests = more ? 0 : rests + 1;
     /* An active program that frees nothing has nothing to be given back, later either, once nothing is free. */
-    bool done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < START_FREED_BYTES)) && rests >= IDLE_ROUNDS;
+    bool done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < START_FREED_BYTES)) && rests >= idle_rounds();
     if (!done && now_ms - active_ms < idle_ms + 2 * (uint64_t)option_value(OPTION_PURGE_DELAY_MS) + IDLE_MS_MAX)
       continue;
     atomic_store_explicit(&background.undone, false, memory_order_relaxed);

@@ -21,10 +21,13 @@
 #define LEARNED_IDLE_MS 10000u                /* an idle program keeps nothing for longer, whatever was learned */
 #define TABLES_BYTES_MIN ((size_t)1 << 20)    /* free metadata: less stays for the next threads */
 #define LOOK_PERIOD_MS 50u                    /* between two looks at the soft target: it takes a walk over the heaps */
+#define HOLES_LOOK_CALLS 256u                 /* slow calls between two looks whether holes are due */
 
 static struct {
-  struct lock round;             /* held over a round; only trims wait for it */
-  _Atomic uint64_t next_look_ms; /* at the limits */
+  struct lock round;                /* held over a round; only trims wait for it */
+  _Atomic uint64_t next_look_ms;    /* at the limits */
+  _Atomic uint64_t learned_look_ms; /* the last one for what is kept by what was learned and is too much */
+  _Atomic uint64_t holes_ms;        /* the last walk over the holes of all heaps */
   _Atomic uint64_t rounds, hole_batches, trims;
 } reclaim;
 
@@ -82,9 +85,11 @@ static size_t purge_free_while(bool (*may_go_on)(void), size_t keep_bytes, uint6
   return given_back;
 }
 
+/* What is too much may be too young to go: it is not looked at again and again. */
 static bool learned_is_due(void) {
-  uint64_t due_ms = reclaim_due_ms();
-  return learned_is_too_much() || (due_ms != 0 && os_milliseconds() >= due_ms);
+  uint64_t due_ms = reclaim_due_ms(), now_ms = os_milliseconds();
+  uint64_t looked_ms = atomic_load_explicit(&reclaim.learned_look_ms, memory_order_relaxed);
+  return (now_ms - looked_ms >= LOOK_PERIOD_MS && learned_is_too_much()) || (due_ms != 0 && now_ms >= due_ms);
 }
 
 /* Read without locks: late or early by one range does not matter. */
@@ -99,7 +104,7 @@ static bool free_is_due(void) {
     return false;
   uint64_t oldest_ms =
       keep_earlier_ms(keep_earlier_ms(extents_oldest_ms(), units_oldest_ms()), large_cache_oldest_ms());
-  return free_bytes > usage_keep_for_now() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
+  return free_bytes > usage_keep_max() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
 }
 
 /* To be compared with times: so long ago, or longer. */
@@ -110,11 +115,14 @@ static uint64_t before(uint64_t ago_ms) {
 
 static size_t purge_due(bool (*may_go_on)(void)) {
   size_t given_back = purge_learned(true, 0, any_time());
-  size_t bound = usage_keep_for_now();
+  size_t bound = usage_keep_max();
   if (free_by_profile() > bound)
     given_back += purge_free_while(may_go_on, less(bound, PURGE_MARGIN), any_time());
-  if (learned_is_too_much())
-    given_back += purge_learned(false, less(usage_keep_learned(), PURGE_MARGIN), any_time());
+  if (learned_is_too_much()) {
+    atomic_store_explicit(&reclaim.learned_look_ms, os_milliseconds(), memory_order_relaxed);
+    given_back += purge_learned(false, less(usage_keep_learned(), PURGE_MARGIN),
+                                usage_free() > bound ? any_time() : before(delay_ms()));
+  }
   return given_back + purge_free_while(may_go_on, usage_keep(), before(delay_ms()));
 }
 
@@ -143,12 +151,18 @@ static bool purge_hole_batch(struct heap *heap, size_t *given_back) {
   return more;
 }
 
+static void hole_search_begin(enum hole_search search) {
+  batch.search = search;
+  batch.now_ms = (uint32_t)os_milliseconds();
+  batch.delay_ms = (uint32_t)delay_ms();
+}
+
 static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
   size_t given_back = 0;
   if (option_value(OPTION_PURGE) == PURGE_OFF)
     return 0;
-  batch.search = search;
-  batch.round++;
+  hole_search_begin(search);
+  atomic_store_explicit(&reclaim.holes_ms, os_milliseconds(), memory_order_relaxed);
   uint32_t count = heap_count();
   for (uint32_t id = 1; id <= count; id++) {
     batch.class = 1;
@@ -191,15 +205,12 @@ static bool look_at_limits(bool under_pressure) {
       .high_bytes = usage_high(),
       .under_pressure = under_pressure,
   };
-  usage_keep_cap(SIZE_MAX);
-  size_t keep = usage_keep_for_now();
-  size_t allowed = limit_keep(&view, keep);
-  usage_keep_cap(allowed < keep ? allowed : SIZE_MAX);
+  usage_keep_cap(limit_keep(&view, SIZE_MAX));
   view.target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20;
   if (view.target_bytes == 0 || less(view.held_bytes, view.live_bytes) <= view.target_bytes)
     return false;
   purge_learned(false, 0, any_time());
-  purge_free(limit_keep(&view, keep), any_time());
+  purge_free(limit_keep(&view, SIZE_MAX), any_time());
   return true;
 }
 
@@ -229,11 +240,28 @@ void reclaim_tick(void) {
   }
 }
 
+/* The background thread walks over the holes every half delay. Where there is no such thread, the owner of a heap begins
+ * a walk as often, unless less is free than what stays however old. */
+static bool holes_are_due(struct heap *heap) {
+  size_t free_bytes = less(heap->slabs.slab_bytes, slab_set_taken_bytes(&heap->slabs));
+  if (free_bytes < FREE_BYTES_MIN || free_bytes <= usage_keep())
+    return false;
+  uint64_t now_ms = os_milliseconds();
+  if (now_ms - heap->holes_ms < delay_ms() / 2 ||
+      now_ms - atomic_load_explicit(&reclaim.holes_ms, memory_order_relaxed) < delay_ms())
+    return false;
+  heap->holes_ms = now_ms;
+  heap->holes_class = 1;
+  return true;
+}
+
 void reclaim_tick_of_heap(struct heap *heap) {
-  if (LIKELY(heap->holes_class == 0) || option_value(OPTION_PURGE) == PURGE_OFF || !round_begin())
+  if (LIKELY(heap->holes_class == 0) && (LIKELY(heap->slow_calls % HOLES_LOOK_CALLS != 0) || !holes_are_due(heap)))
+    return;
+  if (option_value(OPTION_PURGE) == PURGE_OFF || !round_begin())
     return;
   size_t given_back = 0;
-  batch.search = HOLES_EMPTIER;
+  hole_search_begin(HOLES_SETTLED);
   batch.class = heap->holes_class;
   heap->holes_class = purge_hole_batch(heap, &given_back) && batch.class < HAK_CLASS_COUNT ? batch.class : 0;
   round_end();

@@ -16,8 +16,8 @@ void reclaim_tick(void);
 /* When the first of what is kept by what was learned is to go; 0: never, or there is none. Without a lock. */
 uint64_t reclaim_due_ms(void);
 
-/* Called now and then by the owner of a heap, without a lock: if its slabs have much more free memory than
- * the profile keeps, purges some of their holes. */
+/* Called by the owner of a heap at the end of a slow path, without a lock: purges some of the holes that are due, where no
+ * background thread does. */
 struct heap;
 void reclaim_tick_of_heap(struct heap *heap);
 

@@ -21,15 +21,15 @@ struct slab {
   uint32_t list_until; /* list_update is due when free_count gets above this */
   uint32_t hint;       /* first word that may have a free block */
   uint8_t class;
-  uint8_t list; /* FULLNESS_LISTS: in no list */
-  uint8_t rest; /* enum slab_rest */
+  uint8_t list;     /* FULLNESS_LISTS: in no list */
+  uint8_t rest;     /* enum slab_rest */
+  uint32_t seen_ms; /* low bits of the time of the look that found it so, if REST_SEEN */
 };
 
-/* How long nothing was taken or put. Purging holes once is enough until a block is put back. */
+/* Has anything been taken or put? Purging holes once is enough until a block is put back. */
 enum slab_rest {
-  REST_NONE,
-  REST_SEEN_EVEN, /* in such a round */
-  REST_SEEN_ODD,
+  REST_NONE, /* since the last look */
+  REST_SEEN, /* not since seen_ms */
   REST_PURGED,
   REST_PURGING,         /* from here on: its holes are being purged */
   REST_PURGING_STIRRED, /* and a block was put back meanwhile */
@@ -175,7 +175,7 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
   }
   slab->hint = (uint32_t)word;
   slab->free_count -= (uint32_t)count;
-  if (slab->rest == REST_SEEN_EVEN || slab->rest == REST_SEEN_ODD)
+  if (slab->rest == REST_SEEN)
     slab->rest = REST_NONE;
   return count;
 }
@@ -284,14 +284,21 @@ static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
   return true;
 }
 
+/* Was the slab left alone for the delay? Its age counts from the first look that finds it so: from later than its last
+ * use, never from earlier. */
+static bool is_settled(struct slab *slab, const struct hole_batch *batch) {
+  if (slab->rest == REST_NONE) {
+    slab->rest = REST_SEEN;
+    slab->seen_ms = batch->now_ms;
+  }
+  return batch->now_ms - slab->seen_ms >= batch->delay_ms;
+}
+
 /* Looks at the slabs of one list. False when the batch is full. */
 static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole_batch *batch) {
-  const uint8_t seen = batch->round % 2 ? REST_SEEN_ODD : REST_SEEN_EVEN;
   while (slab) {
     struct slab *next = slab->next;
-    if (slab->rest == REST_NONE && batch->search == HOLES_SETTLED) {
-      slab->rest = seen;
-    } else if (slab->rest != REST_PURGED && (slab->rest != seen || batch->search != HOLES_SETTLED)) {
+    if (slab->rest != REST_PURGED && (batch->search == HOLES_ALL || is_settled(slab, batch))) {
       unsigned before = batch->hole_count;
       if (batch->slab_count == HOLE_SLABS_MAX || !holes_find(slab, batch))
         return false;
@@ -308,18 +315,12 @@ static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole
   return true;
 }
 
-/* A free block that is longer is likely to be wanted again, and costs a fault for each of its pages then. */
-#define EMPTIER_BYTES_MAX ((size_t)32 * 1024)
-
 /* The smaller the blocks, the emptier a slab must be to have whole pages free. */
 static unsigned first_list(unsigned cls, enum hole_search search) {
   if (search == HOLES_ALL)
     return 0;
   size_t in_page = os_page_bytes() / class_bytes(cls);
-  unsigned likely = in_page >= 16 ? 3 : in_page >= 4 ? 2 : in_page >= 2 ? 1 : 0;
-  if (search == HOLES_EMPTIER && class_bytes(cls) > EMPTIER_BYTES_MAX)
-    return FULLNESS_LISTS;
-  return search == HOLES_EMPTIER && likely < FULLNESS_LISTS / 2 ? FULLNESS_LISTS / 2 : likely;
+  return in_page >= 16 ? 3 : in_page >= 4 ? 2 : in_page >= 2 ? 1 : 0;
 }
 
 bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {

@@ -70,14 +70,14 @@ void slab_set_close_empty(struct slab_set *set);
 
 enum hole_search {
   HOLES_ALL,     /* of every slab */
-  HOLES_SETTLED, /* of slabs that nothing was taken from or put into since the last round, if free enough */
-  HOLES_EMPTIER, /* of slabs at least half free: refills come to them last */
+  HOLES_SETTLED, /* of slabs that nothing was taken from or put into for the delay, if free enough */
 };
 
 struct hole_batch {
   enum hole_search search;
-  unsigned round; /* counts up */
-  unsigned class; /* starts at 1 for each set */
+  unsigned class;    /* starts at 1 for each set */
+  uint32_t now_ms;   /* the low bits of the time; for HOLES_SETTLED, */
+  uint32_t delay_ms; /* as this is */
   unsigned slab_count, hole_count;
   struct slab *slabs[HOLE_SLABS_MAX];
   struct hole {

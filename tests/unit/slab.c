@@ -193,11 +193,14 @@ static void random_use_keeps_blocks_apart(void **state) {
   assert_int_equal(set.slab_bytes, 0);
 }
 
+#define DELAY_MS 100u
+
 /* Purges the set's holes as reclaim/reclaim.c does. Returns the bytes. */
-static size_t purge_holes(enum hole_search search, unsigned round) {
+static size_t purge_holes(enum hole_search search, uint32_t now_ms) {
   static struct hole_batch batch;
   batch.search = search;
-  batch.round = round;
+  batch.now_ms = now_ms;
+  batch.delay_ms = DELAY_MS;
   batch.class = 1;
   size_t purged = 0;
   for (bool more = true; more;) {
@@ -249,32 +252,33 @@ static size_t take_and_give_holes(void (*meanwhile)(void *), void *argument) {
   return bytes;
 }
 
-/* Only what nothing was taken from or put into since the last round, and only once. */
+/* Only what nothing was taken from or put into for the delay, and only once. The time's low bits may wrap. */
 static void settled_slabs_are_purged_once(void **state) {
   (void)state;
   unsigned cls = hak_class_of(1024);
   size_t count = size_classes[cls].block_count, kept = count / 8;
   static void *blocks[BLOCKS_MAX];
+  uint32_t now_ms = UINT32_MAX - DELAY_MS / 2;
   take_all(cls, blocks, count);
   slab_set_give(&set, cls, blocks + kept, count - kept);
   size_t holes = round_down((count - kept) * class_bytes(cls), os_page_bytes());
-  assert_int_equal(purge_holes(HOLES_SETTLED, 1), 0);
-  assert_int_equal(purge_holes(HOLES_SETTLED, 2), holes);
-  assert_int_equal(purge_holes(HOLES_SETTLED, 3), 0);
-  assert_int_equal(purge_holes(HOLES_ALL, 4), 0);
+  assert_int_equal(purge_holes(HOLES_SETTLED, now_ms), 0);
+  assert_int_equal(purge_holes(HOLES_SETTLED, now_ms += DELAY_MS - 1), 0);
+  assert_int_equal(purge_holes(HOLES_SETTLED, now_ms += 1), holes);
+  assert_int_equal(purge_holes(HOLES_SETTLED, now_ms += DELAY_MS), 0);
+  assert_int_equal(purge_holes(HOLES_ALL, now_ms), 0);
   /* A block that is put back stirs the slab; one that is taken and put back, too. */
   kept--;
   slab_set_give(&set, cls, blocks + kept, 1);
-  assert_int_equal(purge_holes(HOLES_SETTLED, 5), 0);
-  assert_true(purge_holes(HOLES_SETTLED, 6) >= holes);
+  assert_int_equal(purge_holes(HOLES_SETTLED, now_ms += DELAY_MS), 0);
+  assert_true(purge_holes(HOLES_SETTLED, now_ms += DELAY_MS) >= holes);
   void *block;
-  take_all(cls, &block, 1);
-  slab_set_give(&set, cls, &block, 1);
-  assert_int_equal(purge_holes(HOLES_SETTLED, 7), 0);
-  take_all(cls, &block, 1);
-  slab_set_give(&set, cls, &block, 1);
-  assert_int_equal(purge_holes(HOLES_SETTLED, 8), 0);
-  assert_true(purge_holes(HOLES_SETTLED, 9) >= holes);
+  for (unsigned i = 0; i < 3; i++) {
+    take_all(cls, &block, 1);
+    slab_set_give(&set, cls, &block, 1);
+    assert_int_equal(purge_holes(HOLES_SETTLED, now_ms += DELAY_MS), 0);
+  }
+  assert_true(purge_holes(HOLES_SETTLED, now_ms += DELAY_MS) >= holes);
   slab_set_give(&set, cls, blocks, kept);
   slab_set_close_empty(&set);
   assert_int_equal(set.slab_bytes, 0);

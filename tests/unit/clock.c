@@ -1,0 +1,120 @@
+/* clock: memory goes back because of its age. What was used within the delay stays, however much of the heap it is and however
+ * much more than was ever in use at a time; what is older goes, holes in slabs too. Time is made by the test.
+ *
+ * Positive control: with `early` the delay is a twentieth of what the test takes it for. The test must fail then.
+ */
+#include "unit.h"
+
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "reclaim/reclaim.h"
+
+#define MIB ((size_t)1 << 20)
+#define DELAY_MS 1000u
+
+static _Atomic uint64_t now_ms = 1000000;
+
+uint64_t __wrap_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void) { return atomic_load(&now_ms); }
+
+static void pass(uint64_t ms) { atomic_fetch_add(&now_ms, ms); }
+
+/* Slow paths that neither take nor give much. */
+static void slow_calls(unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    hak_free(hak_malloc(300 << 10));
+}
+
+#define COUNT 40000u
+static char *blocks[COUNT];
+
+static void fill(size_t size) {
+  for (unsigned i = 0; i < COUNT; i++)
+    memset(blocks[i] = hak_malloc(size), 1, size);
+}
+
+/* All but one in `kept`, 0: all. Returns the bytes. */
+static size_t drop(size_t size, unsigned kept) {
+  size_t bytes = 0;
+  for (unsigned i = 0; i < COUNT; i++)
+    if (blocks[i] && (kept == 0 || i % kept != 0)) {
+      hak_free(blocks[i]);
+      blocks[i] = NULL;
+      bytes += size;
+    }
+  return bytes;
+}
+
+/* Almost all that the slabs hold is free: nothing goes before the delay, most of it afterwards, with no thread to do it. */
+static void holes_go_by_age(void **state) {
+  (void)state;
+  fill(2000);
+  size_t bytes = drop(2000, 20);
+  uint64_t before = pages_purged_bytes();
+  slow_calls(2000);
+  pass(DELAY_MS - 1);
+  slow_calls(2000);
+  assert_int_equal(pages_purged_bytes(), before);
+  pass(DELAY_MS);
+  slow_calls(2000);
+  pass(DELAY_MS);
+  slow_calls(2000);
+  assert_true(pages_purged_bytes() - before > bytes / 2);
+  drop(2000, 0);
+  hak_trim(0);
+}
+
+/* A set that is replaced by one of other sizes, again and again: each finds what the last one left, or the system's. */
+static void nothing_young_goes(void **state) {
+  (void)state;
+  static const size_t sizes[] = {3000, 900, 5000, 300, 2000};
+  uint64_t before = pages_purged_bytes();
+  for (unsigned i = 0; i < 5; i++) {
+    fill(sizes[i]);
+    drop(sizes[i], i % 2 ? 0 : 30);
+    pass(DELAY_MS / 10 - 1);
+    reclaim_round(RECLAIM_AGED, NULL);
+    reclaim_round(RECLAIM_IDLE, NULL);
+    drop(sizes[i], 0);
+  }
+  assert_int_equal(pages_purged_bytes(), before);
+  pass(DELAY_MS);
+  reclaim_round(RECLAIM_IDLE, NULL);
+  pass(DELAY_MS);
+  reclaim_round(RECLAIM_IDLE, NULL);
+  assert_int_equal(usage_free(), 0);
+}
+
+/* More large objects freed than were ever in use at a time: kept for the delay, gone after it. */
+static void nothing_goes_for_a_peak(void **state) {
+  (void)state;
+  hak_trim(0);
+  char *object[8];
+  for (unsigned i = 0; i < 8; i++) {
+    memset(object[i] = hak_malloc((9 + i) * MIB), 1, (9 + i) * MIB);
+    hak_free(object[i]);
+    hak_free(memset(hak_malloc(MIB), 1, MIB));
+    reclaim_round(RECLAIM_AGED, NULL);
+  }
+  size_t kept = usage_free();
+  assert_true(kept >= 16 * MIB);
+  pass(DELAY_MS - 1);
+  reclaim_round(RECLAIM_AGED, NULL);
+  assert_int_equal(usage_free(), kept);
+  pass(2);
+  reclaim_round(RECLAIM_AGED, NULL);
+  assert_true(usage_free() <= 2 * MIB); /* less is not worth a look */
+}
+
+int main(int argc, char **argv) {
+  (void)argv;
+  unit_alone();
+  unit_option("HAKMEM_PURGE_DELAY_MS", argc > 1 ? "50" : "1000");
+  unit_option("HAKMEM_KEEP_MB", "0");
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(holes_go_by_age),
+      cmocka_unit_test(nothing_young_goes),
+      cmocka_unit_test(nothing_goes_for_a_peak),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
