@@ -1,9 +1,14 @@
 #include "base/size_class.h"
 
-/* Order of a class's slab: the shortest that holds 8 blocks. The fewer blocks a slab has, the sooner it is empty and serves
- * another class (docs/decisions/0025-one-clock.md). Pages of its tail are never touched. */
+/* Order of a class's slab: the shortest that holds 8 blocks and whose tail is below 1/24. The fewer blocks a slab has, the
+ * sooner it is empty and serves another class (docs/decisions/0025-one-clock.md). */
+#define BLOCKS_MIN 8
+#define TAIL_SHARE 24
+#define SERVES(bytes, order)                                                                                           \
+  ((UNIT_BYTES << (order)) / (bytes) >= BLOCKS_MIN &&                                                                  \
+   (UNIT_BYTES << (order)) % (bytes) * TAIL_SHARE <= UNIT_BYTES << (order))
 #define ORDER(bytes)                                                                                                   \
-  ((bytes) <= 8192 ? 0 : (bytes) <= 16384 ? 1 : (bytes) <= 32768 ? 2 : (bytes) <= 65536 ? 3 : (bytes) <= 131072 ? 4 : 5)
+  (SERVES(bytes, 0) ? 0 : SERVES(bytes, 1) ? 1 : SERVES(bytes, 2) ? 2 : SERVES(bytes, 3) ? 3 : SERVES(bytes, 4) ? 4 : 5)
 
 #define CLASS(size)                                                                                                    \
   {.reciprocal = ((uint64_t)1 << RECIPROCAL_SHIFT) / (size) + 1,                                                       \
