@@ -1,4 +1,4 @@
-/* live_find.h: finds the memfds that a process keeps for others (os/shared.h), through /proc/PID.
+/* live_find.h: finds the memfds that a process keeps for others (inspect/shared.h), through /proc/PID.
  *
  * `folder`: a descriptor of /proc/PID.
  */

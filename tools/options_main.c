@@ -1,10 +1,14 @@
 /* hakmem-options: the table of options, with the values that the current environment gives; or docs/options.md. */
+#include "api/alloc.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "hakmem/hakmem.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* The library reads the environment when the program starts: it has to be part of the program. */
+__attribute__((used)) static void (*const start_of_library)(void) = hak_start;
 
 static const char usage[] =
     "hakmem-options [--markdown]\n"

@@ -21,7 +21,7 @@
  *       where hakmem has no slab. entry ^ key is below HAK_ENTRY_END exactly when the block is small
  *       and belongs to this heap, and is the offset of its bin then: one compare decides owner,
  *       large, foreign.
- *   F5  In a split heap (heap/tally.h) the key has HAK_SPLIT in its class bits: free pushes to
+ *   F5  In a split heap (heap/split.h) the key has HAK_SPLIT in its class bits: free pushes to
  *       bins[class ^ HAK_SPLIT], while malloc pops from bins[class] what the slow path has put
  *       there. So it is known how much was allocated, without an instruction here.
  * Cost on x86-64, preloaded: malloc 14 instructions up to 1 KiB, free 24.

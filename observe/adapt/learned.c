@@ -1,7 +1,7 @@
 #include "adapt/learned.h"
 
+#include "inspect/module.h"
 #include "os/lock.h"
-#include "os/module.h"
 #include "os/os.h"
 #include "pages/metadata.h"
 

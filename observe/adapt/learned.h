@@ -13,9 +13,6 @@
 #include "base/options.h"
 #include "policy/keep_policy.h"
 
-/* Tells whether the engine is on. */
-static inline bool learned_acts(void) { return option_value(OPTION_POLICY) != POLICY_OFF; }
-
 /* Notes that a large object is made. caller: the return address of the call of malloc. Pass the result to the next two
  * functions. */
 uint64_t learned_large_taken(uintptr_t caller, size_t bytes);

@@ -88,7 +88,7 @@ static void take_file(void *bytes, struct text *complaint) {
 
 void learned_file_read(struct text *complaint) {
   const char *path = option_string(OPTION_POLICY_FILE);
-  if (*path == 0 || !learned_acts())
+  if (*path == 0 || option_value(OPTION_POLICY) == POLICY_OFF)
     return;
   if (!os_path_absolute(path, file.path, sizeof file.path)) {
     write_complaint(complaint, path, "there is no such folder, or the name is too long", "; it is not used");

@@ -25,7 +25,7 @@ static inline uint32_t learned_tag_of(uint64_t site) { return (uint32_t)(site >>
 static inline uint64_t learned_offset_of(uint64_t site) { return site & (((uint64_t)1 << LEARNED_OFFSET_BITS) - 1); }
 #define LEARNED_SITE_SMALL learned_site_of(LEARNED_TAG_SMALL, 0)
 
-/* Returns the tag of a module, from the hash of its build-id (os/module.h). */
+/* Returns the tag of a module, from the hash of its build-id (inspect/module.h). */
 static inline uint32_t learned_tag_of_build(uint32_t build) {
   uint32_t tag = (build ^ build >> LEARNED_TAG_BITS) & LEARNED_TAG_SMALL;
   return tag == 0 || tag == LEARNED_TAG_SMALL ? 1 : tag;

@@ -1,7 +1,7 @@
 #include "inspect/maps.h"
 
+#include "inspect/module.h"
 #include "os/kernel.h"
-#include "os/module.h"
 #include "os/os.h"
 
 #include <elf.h>

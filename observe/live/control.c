@@ -1,6 +1,6 @@
 #include "live/control.h"
 
-#include "heap/tally.h"
+#include "count/tally.h"
 #include "live/control_page.h"
 #include "profile/profile.h"
 

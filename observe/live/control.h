@@ -7,7 +7,7 @@
 #ifndef HAK_LIVE_CONTROL_H
 #define HAK_LIVE_CONTROL_H
 
-#include "os/shared.h"
+#include "inspect/shared.h"
 
 /* False: the system refuses. */
 bool control_make(struct os_shared *out);

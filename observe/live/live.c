@@ -2,12 +2,12 @@
 
 #include "base/options.h"
 #include "heap/slow_path.h"
-#include "large/large_sites.h"
+#include "inspect/shared.h"
 #include "live/control.h"
+#include "live/large_sites.h"
 #include "live/live_page.h"
 #include "os/filter.h"
 #include "os/os.h"
-#include "os/shared.h"
 #include "reclaim/background.h"
 #include "stats/stats.h"
 

@@ -1,6 +1,6 @@
 /* live.h: a page of figures that other processes read while this one runs (option `live`).
  *
- * The page is a memfd (os/shared.h). It vanishes with the process, and readers can neither write nor truncate it.
+ * The page is a memfd (inspect/shared.h). It vanishes with the process, and readers can neither write nor truncate it.
  * Without a background thread, slow paths write the snapshots, at most every 100 ms and for at most a 400th of the
  * time. The first one asks for the background thread. From then on the thread writes a snapshot when a reader wakes it.
  * Without readers nothing is written.

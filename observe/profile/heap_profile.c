@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "count/tally.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "inspect/file.h"

@@ -1,7 +1,7 @@
 #include "profile/leaks.h"
 
 #include "base/text.h"
-#include "os/module.h"
+#include "inspect/module.h"
 #include "profile/profile.h"
 #include "profile/samples.h"
 

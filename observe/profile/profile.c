@@ -1,16 +1,15 @@
 #include "profile/profile.h"
 
 #include "base/probe.h"
+#include "count/tally.h"
 #include "hakmem/hakmem.h"
-#include "os/module.h"
+#include "inspect/module.h"
+#include "large/large.h"
 #include "os/os.h"
 #include "profile/pprof.h"
 #include "profile/unwind.h"
 
 #define INTERVAL_MAX ((uint64_t)1 << 40) /* sums of several intervals cannot overflow */
-
-_Atomic uint32_t profile_heap_id;
-_Atomic bool profile_has_large;
 
 static struct {
   struct lock lock;
@@ -18,11 +17,12 @@ static struct {
   _Atomic(struct heap *) heap; /* set once */
   uint64_t interval;           /* 0: never started */
   uint64_t start_ns;
-  _Atomic bool is_on;
 } profile;
 
+_Static_assert(sizeof(struct unwind_stack) == HEAP_STACK_NOTES * sizeof(uintptr_t), "a heap has room for it");
+
 static struct heap *shared_heap(void) { return atomic_load_explicit(&profile.heap, memory_order_acquire); }
-bool profile_is_on(void) { return atomic_load_explicit(&profile.is_on, memory_order_relaxed); }
+bool profile_is_on(void) { return atomic_load_explicit(&observers_large_made, memory_order_relaxed); }
 
 /* --- start and end --- */
 
@@ -40,9 +40,9 @@ bool profile_start(uint64_t interval) {
     samples_clear(&profile.samples);
     profile.interval = interval;
     profile.start_ns = os_nanoseconds();
-    atomic_store_explicit(&profile_heap_id, shared_heap()->id, memory_order_release);
-    atomic_store_explicit(&profile_has_large, true, memory_order_relaxed);
-    atomic_store_explicit(&profile.is_on, true, memory_order_relaxed);
+    atomic_store_explicit(&heap_shared_id, shared_heap()->id, memory_order_release);
+    atomic_store_explicit(&observers_large_freed, true, memory_order_relaxed);
+    atomic_store_explicit(&observers_large_made, true, memory_order_relaxed);
     tally_sample(interval);
   }
   lock_give(&profile.lock);
@@ -52,11 +52,11 @@ bool profile_start(uint64_t interval) {
 void profile_stop(void) {
   lock_take(&profile.lock);
   tally_sample(0);
-  atomic_store_explicit(&profile.is_on, false, memory_order_relaxed);
+  atomic_store_explicit(&observers_large_made, false, memory_order_relaxed);
   lock_give(&profile.lock);
 }
 
-bool profile_was_started(void) { return atomic_load_explicit(&profile_heap_id, memory_order_acquire) != 0; }
+bool profile_was_started(void) { return atomic_load_explicit(&heap_shared_id, memory_order_acquire) != 0; }
 
 bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) {
   lock_take(&profile.lock);
@@ -111,7 +111,7 @@ static struct sample_weight weight_of(size_t bytes, uint32_t picks, uint64_t int
 static void add_sample(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site) {
   uintptr_t addresses[SAMPLES_DEPTH_MAX];
   uintptr_t innermost = os_module_is_own_library((uintptr_t)&profile_start) ? 0 : site;
-  unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, &heap->stack_known);
+  unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, (struct unwind_stack *)heap->stack_notes);
   struct sample_weight weight = weight_of(bytes, picks, heap->tally->interval);
   HAK_PROBE(sample, block, bytes, weight.bytes, depth);
   lock_take(&profile.lock);
@@ -119,7 +119,7 @@ static void add_sample(struct heap *heap, void *block, size_t bytes, uint32_t pi
   lock_give(&profile.lock);
 }
 
-void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
+static void *sample_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
   struct heap *shared = shared_heap();
   void *block[1];
   lock_take(&shared->lock);
@@ -131,16 +131,30 @@ void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t si
   return block[0];
 }
 
+void *profile_small_sample(struct heap *heap, unsigned cls, uintptr_t site) {
+  uint32_t picks = tally_picks(heap, cls, class_bytes(cls));
+  if (picks == 0 || !profile_is_on())
+    return NULL;
+  tally_allocated(heap, cls, 1);
+  lock_give(&heap->lock);
+  void *block = sample_take(heap, cls, picks, site);
+  if (block == NULL) {
+    lock_take(&heap->lock);
+    tally_allocated(heap, cls, -1);
+  }
+  return block;
+}
+
 static bool forget_sample(void *block) {
   lock_take(&profile.lock);
   bool is_ours = samples_remove(&profile.samples, block);
   if (profile.samples.block_count == 0 && !profile_is_on())
-    atomic_store_explicit(&profile_has_large, false, memory_order_relaxed); /* frees need no look-up any more */
+    atomic_store_explicit(&observers_large_freed, false, memory_order_relaxed); /* frees need no look-up any more */
   lock_give(&profile.lock);
   return is_ours;
 }
 
-void profile_give(void *block, uint32_t entry) {
+void profile_shared_give(void *block, uint32_t entry) {
   struct heap *shared = shared_heap();
   forget_sample(block); /* P2 */
   lock_take(&shared->lock);
@@ -148,8 +162,19 @@ void profile_give(void *block, uint32_t entry) {
   lock_give(&shared->lock);
 }
 
-void profile_large_allocated(struct heap *heap, void *object, size_t bytes, uint32_t picks, uintptr_t site) {
-  add_sample(heap, object, bytes, picks, site);
+void profile_large_made(void *object, size_t bytes, uintptr_t site) {
+  struct heap *heap = heap_current();
+  if (heap == NULL) {
+    heap = heap_attach();
+    if (heap == NULL)
+      return;
+  }
+  lock_take(&heap->lock);
+  heap_follow_tally(heap);
+  uint32_t picks = tally_picks(heap, 0, bytes);
+  lock_give(&heap->lock);
+  if (picks > 0)
+    add_sample(heap, object, bytes, picks, site);
 }
 
 void profile_large_freed(void *object) { forget_sample(object); }

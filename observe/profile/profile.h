@@ -1,6 +1,6 @@
 /* profile.h: the heap profiler: it records sampled allocations and writes the file.
  *
- * heap/tally.h selects the samples. A sampled block of a size class comes from a heap that no thread owns. So its
+ * count/tally.h selects the samples. A sampled block of a size class comes from a heap that no thread owns. So its
  * page-map entry matches no thread's key, and its free takes the slow path on any thread. Large objects always take
  * the slow path.
  *
@@ -38,23 +38,10 @@ struct profile_stats {
 };
 void profile_stats(struct profile_stats *out);
 
-/* The id of the heap of sampled blocks, 0 if there is none. */
-extern _Atomic uint32_t profile_heap_id;
-static inline bool profile_has_block(uint32_t entry) {
-  uint32_t id = atomic_load_explicit(&profile_heap_id, memory_order_relaxed);
-  return id != 0 && entry_heap_id(entry) == id;
-}
-/* False if no large object is a sample. */
-extern _Atomic bool profile_has_large;
-
-/* Allocates a sampled block of a class. The caller is in a slow path and holds no lock. picks: from tally_picks. site:
- * the call site. NULL when memory is out. */
-void *profile_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site);
-void profile_give(void *block, uint32_t entry);
-
-/* Call when a large object was allocated, is about to be freed, or is about to be resized. If it was a sample, report
- * the result of the resize. A resized object is no sample any more, and may be picked as if it were newly allocated. */
-void profile_large_allocated(struct heap *heap, void *object, size_t bytes, uint32_t picks, uintptr_t site);
+/* For the core's table (base/observers.h says when they are called). */
+void *profile_small_sample(struct heap *heap, unsigned cls, uintptr_t site);
+void profile_shared_give(void *block, uint32_t entry);
+void profile_large_made(void *object, size_t bytes, uintptr_t site);
 void profile_large_freed(void *object);
 bool profile_large_resizing(void *object);
 void profile_large_resized(void *object, bool is_done);

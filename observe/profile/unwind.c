@@ -1,8 +1,8 @@
 #include "profile/unwind.h"
 
-#include "os/module.h"
+#include "inspect/module.h"
+#include "inspect/stack.h"
 #include "os/os.h"
-#include "os/stack.h"
 #include "profile/cfi.h"
 
 #include <string.h>

@@ -13,7 +13,7 @@
 #ifndef HAK_PROFILE_UNWIND_H
 #define HAK_PROFILE_UNWIND_H
 
-#include "os/stack.h"
+#include "inspect/stack.h"
 
 /* Writes the return addresses of the calling thread's stack, innermost first, and returns how many. The innermost is
  * `site`, where the program called hakmem. If site is 0, it is the first outside hakmem's library or, if hakmem is part

@@ -1,7 +1,9 @@
 #include "stats/stats.h"
 
 #include "adapt/learned.h"
+#include "base/event.h"
 #include "budget/usage.h"
+#include "count/tally.h"
 #include "heap/slow_path.h"
 #include "inspect/process.h"
 #include "large/large.h"
@@ -15,14 +17,6 @@
 
 #include <errno.h>
 #include <string.h>
-
-static _Atomic uint64_t events[EVENT_KINDS];
-
-void stats_count(enum stats_event event) { atomic_fetch_add_explicit(&events[event], 1, memory_order_relaxed); }
-
-static uint64_t event_count(enum stats_event event) {
-  return atomic_load_explicit(&events[event], memory_order_relaxed);
-}
 
 uint64_t stats_value(const void *stats, const struct stats_field *field) {
   uint64_t value;

@@ -4,18 +4,6 @@
 
 #include "base/words.h"
 
-/* Events that `api` counts, also in signal handlers. */
-enum stats_event {
-  EVENT_FOREIGN_FREE,
-  EVENT_SPARE_CALL,    /* malloc was refused a slow path and got spare memory */
-  EVENT_FREE_DEFERRED, /* free was refused a slow path */
-  EVENT_MEMORY_RETRY,
-  EVENT_LIMIT_CALLBACK,
-  EVENT_MEMORY_REFUSED,
-  EVENT_KINDS
-};
-void stats_count(enum stats_event event);
-
 /* The rows of hakmem/stats.h. */
 enum stats_group {
   STATS_PART, /* adds up to mapped_bytes */

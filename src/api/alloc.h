@@ -25,8 +25,6 @@ HAK_HIDDEN void housekeep(void);
 
 /* hak_malloc_slow for a caller that has more to do afterwards: site is where the program called it. */
 HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);
-/* An object that was allocated, or resized, may be a sample; the caller is in a slow path. */
-HAK_HIDDEN void sample_large(void *object, uintptr_t site);
 
 /* In a function that the program called: where from. */
 #define CALL_SITE ((uintptr_t)__builtin_return_address(0))
@@ -35,11 +33,8 @@ HAK_HIDDEN void sample_large(void *object, uintptr_t site);
  * is a callback and it says that it did. The slow path is left for it; *is_begun: it was entered again. */
 HAK_HIDDEN bool limit_callback_call(size_t size, bool *is_begun);
 
-/* Options from the environment, fork handlers, the exit summary: once, by the library's constructor. */
+/* Options from the environment, fork handlers: once, by the library's constructor. */
 HAK_HIDDEN void hak_start(void);
-
-/* To be called when options about the summary were set: keeps a descriptor for it, if one is wanted. */
-HAK_HIDDEN void report_open(void);
 
 #ifdef __cplusplus
 }

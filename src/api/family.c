@@ -10,7 +10,6 @@
 #include "os/fault.h"
 #include "pages/extent.h"
 #include "pages/page_map.h"
-#include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 
@@ -54,7 +53,7 @@ static void *packed_realloc(void *block, size_t size, uintptr_t site) {
   size_t bytes = packed_bytes(block);
   if (size <= bytes && size >= bytes / SHRINK_SHARE)
     return block;
-  bool is_sample = atomic_load_explicit(&profile_has_large, memory_order_relaxed);
+  bool is_sample = atomic_load_explicit(&observers_large_freed, memory_order_relaxed);
   bool is_resized = false;
   if (!is_sample && slow_path_begin()) {
     is_resized = packed_resize(block, size);
@@ -92,16 +91,16 @@ void *hak_realloc(void *block, size_t size) {
     void *resized = NULL;
     int kept = errno;
     if (size > HAK_SMALL_MAX && slow_path_begin()) {
-      bool is_sample =
-          UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)) && profile_large_resizing(block);
+      bool is_sample = UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) &&
+                       observers.large_resizing(block);
       resized = large_resize(block, size);
       if (UNLIKELY(resized == NULL) && usage_look())
         resized = large_resize(block, size);
       bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
       if (is_sample)
-        profile_large_resized(block, is_changed);
-      if (UNLIKELY(profile_is_on()) && is_changed)
-        sample_large(resized, CALL_SITE);
+        observers.large_resized(block, is_changed);
+      if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && is_changed)
+        observers.large_made(resized, large_bytes(resized), CALL_SITE);
       housekeep();
       slow_path_end();
       background_start_if_due(CALL_SITE, BACKGROUND_ALLOCATES);
@@ -159,17 +158,4 @@ int hak_trim(size_t keep_bytes) {
   slow_path_end();
   errno = kept;
   return given_back > 0;
-}
-
-const char *hak_version(void) {
-  return "hakmem 0.1.0 ("
-#if defined(__clang__)
-         "clang " __clang_version__
-#else
-         "gcc " __VERSION__
-#endif
-#ifdef HAK_DEBUG
-         ", check build"
-#endif
-         ")";
 }

@@ -1,9 +1,9 @@
 /* The program's own word when memory is out. */
 #include "api/alloc.h"
 
+#include "base/event.h"
 #include "heap/slow_path.h"
 #include "os/lock.h"
-#include "stats/stats.h"
 
 static struct {
   struct lock lock; /* of the pair */
@@ -37,7 +37,7 @@ bool limit_callback_call(size_t size, bool *is_begun) {
   if (callback == NULL)
     return false;
   heap->callback_frame = frame;
-  stats_count(EVENT_LIMIT_CALLBACK);
+  event_note(EVENT_LIMIT_CALLBACK);
   slow_path_end(); /* it frees */
   int freed = callback(size, context);
   *is_begun = slow_path_begin();

@@ -7,21 +7,19 @@
  */
 #include "api/alloc.h"
 
+#include "base/event.h"
 #include "budget/usage.h"
 #include "heap/deferred.h"
 #include "heap/slow_path.h"
 #include "heap/spare.h"
 #include "large/large.h"
 #include "large/packed.h"
-#include "live/live.h"
 #include "os/fault.h"
 #include "pages/extent.h"
 #include "pages/page_map.h"
 #include "pages/superslab.h"
-#include "profile/profile.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
-#include "stats/stats.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -71,9 +69,8 @@ void housekeep(void) {
     housekeep_heap(heap_current());
   reclaim_tick();
   background_tick();
-  if (UNLIKELY(atomic_load_explicit(&tally_is_untold, memory_order_relaxed)))
-    tally_tell_all();
-  live_tick();
+  if (observers.tick != NULL)
+    observers.tick();
 }
 
 /* Memory is out: gives back what is held free, address space included. */
@@ -94,7 +91,7 @@ static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
   if (attempt == 1) {
     if (size > HOPELESS_BYTES) /* nothing that could be given back makes room for it */
       return false;
-    stats_count(EVENT_MEMORY_RETRY);
+    event_note(EVENT_MEMORY_RETRY);
     memory_release();
     return true;
   }
@@ -104,44 +101,11 @@ static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
   return again && *is_begun;
 }
 
-COLD static void sample_object(void *object, size_t bytes, uintptr_t site) {
-  struct heap *heap = heap_current();
-  if (heap == NULL) {
-    heap = heap_attach();
-    if (heap == NULL)
-      return;
-  }
-  lock_take(&heap->lock);
-  heap_follow_tally(heap);
-  uint32_t picks = tally_picks(heap, 0, bytes);
-  lock_give(&heap->lock);
-  if (picks > 0)
-    profile_large_allocated(heap, object, bytes, picks, site);
-}
-
-/* An object that was allocated, or resized, may be a sample. */
-void sample_large(void *object, uintptr_t site) { sample_object(object, large_bytes(object), site); }
-
 static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   void *block = large_alloc(size, alignment, site, zeroed);
-  if (UNLIKELY(profile_is_on()) && block != NULL)
-    sample_large(block, site);
+  if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
+    observers.large_made(block, large_bytes(block), site);
   housekeep();
-  return block;
-}
-
-/* The next block of the class, if it is a sample. The lock is held, and given if so. */
-COLD static void *sampled_block(struct heap *heap, unsigned cls, uintptr_t site) {
-  uint32_t picks = tally_picks(heap, cls, class_bytes(cls));
-  if (picks == 0 || !profile_is_on())
-    return NULL;
-  tally_allocated(heap, cls, 1);
-  lock_give(&heap->lock);
-  void *block = profile_take(heap, cls, picks, site);
-  if (block == NULL) {
-    lock_take(&heap->lock);
-    tally_allocated(heap, cls, -1);
-  }
   return block;
 }
 
@@ -157,7 +121,7 @@ static void *small_block(unsigned cls, uintptr_t site) {
   void *block = hak_bin_pop(&heap->front.bins[cls]);
   heap->counters.calls_filled += block != NULL;
   if (UNLIKELY(block == NULL && heap->split)) {
-    block = sampled_block(heap, cls, site);
+    block = observers.small_sample(heap, cls, site);
     if (block) {
       housekeep();
       return block;
@@ -201,8 +165,8 @@ COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
   if (size > PACKED_BYTES_MAX || alignment > PACKED_BYTES_MAX)
     return NULL;
   void *block = packed_take(size, alignment);
-  if (UNLIKELY(profile_is_on()) && block != NULL)
-    sample_object(block, packed_bytes(block), site);
+  if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
+    observers.large_made(block, packed_bytes(block), site);
   housekeep();
   return block;
 }
@@ -274,10 +238,10 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
     background_start_if_due(site, BACKGROUND_ALLOCATES);
   } else {
     block = spare_take(size, alignment, cls);
-    stats_count(EVENT_SPARE_CALL);
+    event_note(EVENT_SPARE_CALL);
   }
   if (UNLIKELY(block == NULL))
-    stats_count(EVENT_MEMORY_REFUSED);
+    event_note(EVENT_MEMORY_REFUSED);
   errno = LIKELY(block != NULL) ? kept : ENOMEM;
   return block;
 }
@@ -286,7 +250,7 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
 static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   struct heap *heap = heap_current();
   void *block = NULL;
-  if (size - 1 < HAK_SMALL_MAX && heap->tally_seen == atomic_load_explicit(&tally_wanted, memory_order_relaxed) &&
+  if (size - 1 < HAK_SMALL_MAX && heap->split_seen == atomic_load_explicit(&split_wanted, memory_order_relaxed) &&
       slow_path_begin()) {
     if (LIKELY(lock_try(&heap->lock))) {
       block = hand_deal(heap, hak_class_of(size));
@@ -347,8 +311,8 @@ void *hak_calloc(size_t count, size_t size) {
 
 /* Into its slab, at once. */
 static void small_deliver(void *block, uint32_t entry) {
-  if (profile_has_block(entry))
-    profile_give(block, entry);
+  if (entry_is_shared(entry))
+    observers.shared_give(block, entry);
   else
     block_deliver(block, entry);
 }
@@ -370,29 +334,29 @@ static void free_small(void *block, uint32_t entry) {
     lock_give(&heap->lock);
     housekeep();
   } else {
-    if (UNLIKELY(heap->tally_seen != atomic_load_explicit(&tally_wanted, memory_order_relaxed))) {
+    if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed))) {
       lock_take(&heap->lock);
       heap_follow_tally(heap);
       lock_give(&heap->lock);
     }
     if (UNLIKELY(heap->split))
       tally_freed_of_other(heap, entry_class(entry));
-    if (UNLIKELY(profile_has_block(entry)))
-      profile_give(block, entry);
+    if (UNLIKELY(entry_is_shared(entry)))
+      observers.shared_give(block, entry);
     else if (outbox_put(heap, block, entry))
       housekeep();
   }
 }
 
 static void free_large(void *block) {
-  if (UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)))
-    profile_large_freed(block);
+  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
+    observers.large_freed(block);
   large_free(block);
 }
 
 static void free_packed(void *block) {
-  if (UNLIKELY(atomic_load_explicit(&profile_has_large, memory_order_relaxed)))
-    profile_large_freed(block);
+  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
+    observers.large_freed(block);
   packed_give(block);
 }
 
@@ -416,7 +380,7 @@ static void free_other(void *block, uint32_t entry) {
       fault_double_free(block);
     if (address_in_arena(block))
       fault_no_block_here(block);
-    stats_count(EVENT_FOREIGN_FREE);
+    event_note(EVENT_FOREIGN_FREE);
   }
 }
 
@@ -442,7 +406,7 @@ COLD static void free_deferred(void *block, uint32_t entry) {
   }
   if (entry == ENTRY_PACKED) {
     deferred_push(block, entry);
-    stats_count(EVENT_FREE_DEFERRED);
+    event_note(EVENT_FREE_DEFERRED);
     return;
   }
   if (is_small ? !slab_is_block_start(block, entry_class(entry)) : ((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
@@ -450,14 +414,14 @@ COLD static void free_deferred(void *block, uint32_t entry) {
   if (!is_small && large_free_unlocked(block))
     return;
   deferred_push(block, entry);
-  stats_count(EVENT_FREE_DEFERRED);
+  event_note(EVENT_FREE_DEFERRED);
 }
 
 /* The block of another heap goes into an envelope that stays open: that takes no lock. */
 static bool free_remote(void *block, uint32_t entry) {
   struct heap *heap = heap_current();
   if (heap == NULL || thread_is_busy() || entry_is_of(entry, heap->slabs.key) || heap->split ||
-      heap->tally_seen != atomic_load_explicit(&tally_wanted, memory_order_relaxed) || profile_has_block(entry))
+      heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed) || entry_is_shared(entry))
     return false;
   owner_step_begin();
   bool is_put = outbox_put_ready(heap, block, entry);

@@ -1,11 +1,11 @@
 /* Options read and set by the program. */
 #include "api/alloc.h"
 
+#include "base/observers.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "budget/usage.h"
 #include "hakmem/hakmem.h"
-#include "heap/heap.h"
 #include "reclaim/background.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@ int hak_option_set(const char *name, const char *value) {
   if (error != OPTION_OK)
     return error == OPTION_FIXED ? EPERM : EINVAL;
   int kept = errno;
-  report_open();
   usage_limits_apply();
-  tally_apply();
+  if (observers.options_changed != NULL)
+    observers.options_changed();
   background_apply();
   errno = kept;
   return 0;

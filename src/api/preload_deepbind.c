@@ -3,9 +3,8 @@
  * aborts. So dlopen's flag is dropped (HAKMEM_DEEPBIND=keep leaves it; docs/decisions has the
  * reasons). The tail call keeps the caller's return address, by which dlopen finds the caller's
  * search path; tests/dlopen sees to it that the compiler makes it a jump. */
-#include "adapt/learned.h"
+#include "base/observers.h"
 #include "base/options.h"
-#include "profile/unwind.h"
 
 #include <dlfcn.h>
 
@@ -21,14 +20,15 @@ __attribute__((constructor)) static void find_next(void) {
   dlopen_function *next;
   *(void **)&next = dlsym(RTLD_NEXT, "dlopen");
   atomic_store_explicit(&next_dlopen, next, memory_order_relaxed);
-  unwind_will_be_told();
+  if (observers.libraries_told != NULL)
+    observers.libraries_told();
 }
 
 __attribute__((visibility("default"))) void *dlopen(const char *path, int flags) {
   if (option_value(OPTION_DEEPBIND) == DEEPBIND_DROP)
     flags &= ~RTLD_DEEPBIND;
-  learned_forget_callers();
-  unwind_forget();
+  if (observers.libraries_changed != NULL)
+    observers.libraries_changed();
   dlopen_function *next = atomic_load_explicit(&next_dlopen, memory_order_relaxed);
   if (UNLIKELY(next == NULL)) {
     find_next();

@@ -29,7 +29,7 @@ static unsigned array_order(size_t slots) {
   return order < METADATA_ORDER_MIN ? METADATA_ORDER_MIN : order;
 }
 
-/* In a split heap malloc pops from another array, the hand (heap/tally.h). */
+/* In a split heap malloc pops from another array, the hand (heap/split.h). */
 static struct hak_bin *bin_of(struct heap *heap, unsigned cls) { return &heap->front.bins[cls ^ heap->split]; }
 
 static size_t bin_count(const struct heap *heap, unsigned cls) {

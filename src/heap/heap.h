@@ -19,11 +19,12 @@
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
+#include "base/observers.h"
 #include "base/words.h"
-#include "heap/tally.h"
+#include "heap/split.h"
 #include "os/lock.h"
 #include "os/os.h"
-#include "os/stack.h"
+#include "pages/page_map.h"
 #include "policy/bin_policy.h"
 #include "slab/slab.h"
 
@@ -59,6 +60,8 @@ struct outbox {
   _Atomic uint64_t envelopes_sent, remote_frees;
 };
 
+#define HEAP_STACK_NOTES 4u
+
 struct heap {
   struct hak_front front;
   struct bin_state bin_state[HAK_CLASS_COUNT];
@@ -74,14 +77,15 @@ struct heap {
   uint64_t holes_ms;                     /* when the last walk over the holes began */
   size_t granted_bytes;                  /* of bins, beyond their initial slots */
   uint8_t packed_first[HAK_CLASS_COUNT]; /* owner only: requests that were packed while the class had no slab */
-  uint32_t split;                        /* HAK_SPLIT or 0 (heap/tally.h) */
-  uint32_t tally_seen;                   /* of tally_wanted */
+  uint32_t split;                        /* HAK_SPLIT or 0 (heap/split.h) */
+  uint32_t split_seen;                   /* of split_wanted */
   struct tally *tally;                   /* NULL until the heap is split for the first time */
   struct heap_counters counters;
   struct lifeline lifeline;
-  _Atomic bool is_resting;         /* written by the holder of the lifeline: the pages of bins and slabs may be gone */
-  struct unwind_stack stack_known; /* owner only: profile/unwind.h */
-  bool is_shared;                  /* const: nobody owns it, and nobody is to */
+  _Atomic bool is_resting; /* written by the holder of the lifeline: the pages of bins and slabs may be gone */
+  uintptr_t stack_notes
+      [HEAP_STACK_NOTES]; /* owner only, an observer's: what it knows about the owner's stack; zeros: nothing */
+  bool is_shared;         /* const: nobody owns it, and nobody is to */
 
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
   _Atomic size_t inbox_bytes; /* of the blocks in it */
@@ -99,8 +103,8 @@ static inline void heap_set_key(struct heap *heap, uint32_t split) {
 
 /* Called by the owner's slow paths before they look at a bin, lock held. */
 static inline void heap_follow_tally(struct heap *heap) {
-  if (UNLIKELY(heap->tally_seen != atomic_load_explicit(&tally_wanted, memory_order_relaxed)))
-    tally_follow(heap);
+  if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed)))
+    observers.heap_follow(heap);
 }
 
 /* The heap that threads without a heap point at: empty bins, a key no entry matches. */
@@ -122,6 +126,12 @@ static inline struct heap *heap_current(void) { return (struct heap *)(hak_threa
 struct heap *heap_attach(void);
 /* Makes a heap that no thread will own: its slabs are used under its lock, its bins not at all. NULL when memory is out. */
 struct heap *heap_make_shared(void);
+/* Its id, once it is in use; set by whoever made it. 0: there is none. */
+extern _Atomic uint32_t heap_shared_id;
+static inline bool entry_is_shared(uint32_t entry) {
+  uint32_t id = atomic_load_explicit(&heap_shared_id, memory_order_relaxed);
+  return id != 0 && entry_heap_id(entry) == id;
+}
 struct heap *heap_by_id(uint32_t id);
 /* The calling thread owns it: noted, if the option `live` says that somebody may look. */
 void heap_note_thread(struct heap *heap);
@@ -172,7 +182,7 @@ void bins_prewarm(struct heap *heap);
 void bins_tick(struct heap *heap);
 /* Gives up what the bins hold, and their arrays. */
 void bins_flush_all(struct heap *heap);
-/* Gives the heap hands, or takes what is in them back into the bins (heap/tally.h); any memory that takes is there. */
+/* Gives the heap hands, or takes what is in them back into the bins (heap/split.h); any memory that takes is there. */
 void bins_split(struct heap *heap, bool is_split);
 /* What the heap has a tally of. */
 struct class_counts bin_counts(const struct heap *heap, unsigned cls);

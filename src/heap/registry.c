@@ -190,7 +190,7 @@ static size_t heap_rest(struct heap *heap) {
   bool is_empty = heap->slabs.slab_bytes == 0 && !inbox_has_mail(heap);
   if (is_empty && heap->split) {
     bins_split(heap, false);
-    heap->tally_seen = 0; /* the next owner does what is wanted then */
+    heap->split_seen = 0; /* the next owner does what is wanted then */
   }
   lock_give(&heap->lock);
   if (!is_empty || pages >= pages_end || pages_purge(pages, (size_t)(pages_end - pages)) == PURGE_REFUSED)
@@ -233,6 +233,8 @@ struct heap *heap_attach(void) {
   hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS);
   return heap;
 }
+
+_Atomic uint32_t heap_shared_id;
 
 struct heap *heap_make_shared(void) {
   lock_take(&registry.lock);

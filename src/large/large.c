@@ -1,11 +1,10 @@
 #include "large/large.h"
 
-#include "adapt/learned.h"
+#include "base/observers.h"
 #include "base/options.h"
 #include "base/probe.h"
 #include "budget/usage.h"
 #include "large/big_cache.h"
-#include "large/large_sites.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "pages/extent.h"
@@ -198,11 +197,11 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   }
   if (range) {
     range->site = hash;
-    range->caller = UNLIKELY(learned_acts()) ? learned_large_taken(site, large_range_bytes(range)) : 0;
+    range->caller = advice_is_wanted() ? observers.advice_large_taken(site, large_range_bytes(range)) : 0;
     range->steady = steady;
     HAK_PROBE(large_alloc, range->base, size, large_range_bytes(range), site);
-    if (UNLIKELY(large_sites_are_counted()))
-      large_site_taken(hash, site, large_range_bytes(range));
+    if (sites_are_counted())
+      observers.site_taken(hash, site, large_range_bytes(range));
   }
   return object_made(range, promised);
 }
@@ -211,8 +210,8 @@ void *large_alloc_extent(size_t bytes) {
   bool zeroed;
   size_t promised = 0;
   struct large *range = range_from_extents(bytes, UNIT_BYTES, &zeroed, &promised);
-  if (range && UNLIKELY(large_sites_are_counted()))
-    large_site_taken(range->site, 0, bytes);
+  if (range && sites_are_counted())
+    observers.site_taken(range->site, 0, bytes);
   return object_made(range, promised);
 }
 
@@ -271,8 +270,8 @@ static void cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
   bool is_kept = (range->steady || range->mapping) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
   unsigned keep = KEEP_BY_PROFILE;
-  if (UNLIKELY(learned_acts()))
-    keep = learned_large_freed(range->caller, large_range_bytes(range), is_kept);
+  if (advice_is_wanted())
+    keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);
   if (keep == KEEP_AT_ONCE)
     range_end_purged(range);
   else if (!is_kept || !big_cache_put(range, keep))
@@ -300,8 +299,8 @@ static struct large *object_ended(void *object) {
 void large_free(void *object) {
   struct large *range = object_ended(object);
   size_t bytes = large_range_bytes(range);
-  if (UNLIKELY(large_sites_are_counted()))
-    large_site_freed(range->site, bytes);
+  if (sites_are_counted())
+    observers.site_freed(range->site, bytes);
   if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
     huge_judge_mapping(object, bytes);
   cache_or_end(range);
@@ -327,10 +326,10 @@ void large_clear(void *object, size_t size) {
 
 /* The object is longer or shorter; so is its mapping, if it is one. */
 static void length_changed(struct large *range, size_t bytes, size_t wanted) {
-  if (UNLIKELY(learned_acts()))
-    learned_large_resized(range->caller, bytes, wanted);
-  if (UNLIKELY(large_sites_are_counted()))
-    large_site_resized(range->site, bytes, wanted);
+  if (advice_is_wanted())
+    observers.advice_large_resized(range->caller, bytes, wanted);
+  if (sites_are_counted())
+    observers.site_resized(range->site, bytes, wanted);
   range->units = (uint32_t)(wanted / UNIT_BYTES);
   size_t moved = max_size(wanted, bytes) - min_size(wanted, bytes);
   usage_move_begin(moved);
@@ -451,10 +450,10 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
     return NULL;
   grown->site = range->site;
   grown->caller = range->caller;
-  if (UNLIKELY(learned_acts()))
-    learned_large_resized(grown->caller, 0, large_range_bytes(grown));
-  if (UNLIKELY(large_sites_are_counted()))
-    large_site_taken(grown->site, 0, large_range_bytes(grown));
+  if (advice_is_wanted())
+    observers.advice_large_resized(grown->caller, 0, large_range_bytes(grown));
+  if (sites_are_counted())
+    observers.site_taken(grown->site, 0, large_range_bytes(grown));
   memcpy(grown->base, range->base, bytes);
   large_free(range->base);
   return grown->base;

@@ -227,6 +227,22 @@ void os_futex_wake(_Atomic uint32_t *word) {
   os_kernel(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
 }
 
+bool os_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+  struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+  int kept = errno;
+  os_call_count(OS_CALL_FUTEX);
+  long result = os_kernel(SYS_futex, word, FUTEX_WAIT, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
+  errno = kept;
+  return result == 0;
+}
+
+void os_futex_wake_shared(_Atomic uint32_t *word) {
+  int kept = errno;
+  os_call_count(OS_CALL_FUTEX);
+  os_kernel(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+  errno = kept;
+}
+
 void os_spin_hint(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -3,11 +3,10 @@
 #include "base/options.h"
 #include "budget/usage.h"
 #include "heap/slow_path.h"
+#include "os/caller.h"
 #include "os/cgroup.h"
 #include "os/filter.h"
-#include "os/module.h"
 #include "os/os.h"
-#include "os/shared.h"
 #include "reclaim/reclaim.h"
 
 #include <errno.h>
@@ -88,7 +87,8 @@ static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROU
 static bool is_awake(enum awake state) { return atomic_load_explicit(awake(), memory_order_seq_cst) == state; }
 
 static void wait_or_look(enum awake state, uint64_t timeout_ms) {
-  if (os_shared_wait(awake(), state, timeout_ms) && is_awake(state) && background.look != NULL && slow_path_begin()) {
+  if (os_futex_wait_shared(awake(), state, timeout_ms) && is_awake(state) && background.look != NULL &&
+      slow_path_begin()) {
     background.look();
     slow_path_end();
   }
@@ -248,7 +248,7 @@ void background_tick(void) {
   uint32_t asleep = ASLEEP;
   if (UNLIKELY(is_awake(ASLEEP)) &&
       atomic_compare_exchange_strong_explicit(awake(), &asleep, AWAKE, memory_order_seq_cst, memory_order_relaxed))
-    os_shared_wake(awake());
+    os_futex_wake_shared(awake());
 }
 
 /* Not where a filter may end the process for it; one that was there before the program may know of no threads, unless the
@@ -312,7 +312,7 @@ static bool is_relay(uintptr_t site) {
 static bool may_start_for(uintptr_t site, enum background_caller caller) {
   if (!background.starts_from_frees)
     return caller == BACKGROUND_ALLOCATES;
-  return !os_module_is_c_library(site) && !is_relay(site);
+  return !os_is_c_library(site) && !is_relay(site);
 }
 
 COLD void background_start(uintptr_t site, enum background_caller caller) {
@@ -334,7 +334,7 @@ static void wait_for_end(void) {
   uint32_t state;
   while ((state = atomic_load_explicit(&background.state, memory_order_seq_cst)) != BACKGROUND_NONE) {
     atomic_store_explicit(awake(), SHALL_END, memory_order_seq_cst);
-    os_shared_wake(awake());
+    os_futex_wake_shared(awake());
     if (thread_is_busy() || os_milliseconds() >= until_ms)
       return;
     os_futex_wait_for(&background.state, state, STOP_ASK_MS);
@@ -412,7 +412,7 @@ static void main_thread_ends(void *unused) {
 void background_prepare(const uintptr_t *relays) {
   background.relays = relays;
   os_thread_prepare();
-  background.starts_from_frees = os_module_callers_can_be_told();
+  background.starts_from_frees = os_callers_can_be_told();
   atomic_store_explicit(&background.pid, os_process_id_at_start(), memory_order_relaxed);
   if (os_is_main_thread()) /* else the thread finds out by itself */
     os_at_thread_end(main_thread_ends);

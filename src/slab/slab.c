@@ -1,11 +1,12 @@
 #include "slab/slab.h"
 
-#include "adapt/learned.h"
+#include "base/observers.h"
 #include "budget/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "pages/page_map.h"
 #include "pages/superslab.h"
+#include "policy/keep_policy.h"
 
 /* An empty slab up to this length stays open if its class has no other free block: programs that
  * hover around a slab's edge would open and close one all the time. */
@@ -101,8 +102,8 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   char *base = units_take(class->order);
   if (base == NULL)
     return NULL;
-  if (UNLIKELY(learned_acts()))
-    learned_small_taken(class->bytes, class_slab_bytes(cls));
+  if (advice_is_wanted())
+    observers.advice_slab_opened(class->bytes, class_slab_bytes(cls));
   struct slab *slab = map_record(base);
   slab->base = base;
   slab->bitmap = map_bitmap(base);
@@ -133,8 +134,8 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   set->slab_bytes -= UNIT_BYTES << order;
   set->slab_count[slab->class]--;
   set->counters.closed++;
-  unsigned keep =
-      UNLIKELY(learned_acts()) ? learned_small_freed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PROFILE;
+  unsigned keep = advice_is_wanted() ? observers.advice_slab_closed(class_bytes(slab->class), UNIT_BYTES << order)
+                                     : KEEP_BY_PROFILE;
   units_give(slab->base, order, keep);
 }
 

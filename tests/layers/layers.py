@@ -18,17 +18,19 @@ BELOW = {
     "policy": {"base"},
     "budget": {"policy", "os", "base"},
     "pages": {"budget", "policy", "os", "base"},
-    "inspect": {"os", "base"},
-    "adapt": {"inspect", "pages", "budget", "policy", "os", "base"},
-    "slab": {"adapt", "pages", "budget", "policy", "os", "base"},
-    "large": {"adapt", "pages", "budget", "policy", "os", "base"},
-    "heap": {"slab", "large", "pages", "budget", "policy", "os", "base"},
 }
+BELOW["slab"] = BELOW["large"] = BELOW["pages"] | {"pages"}
+BELOW["heap"] = BELOW["pages"] | {"pages", "slab", "large"}
 BELOW["reclaim"] = BELOW["heap"] | {"heap"}
-BELOW["profile"] = BELOW["heap"] | {"heap", "inspect"}
-BELOW["stats"] = BELOW["profile"] | {"reclaim", "profile", "adapt"}
+# The core's top sees the core alone; observers see all of it but the top, and the ones below them.
+BELOW["api"] = BELOW["reclaim"] | {"reclaim"}
+CORE = set(BELOW)
+BELOW["inspect"] = {"os", "base"}
+BELOW["adapt"] = BELOW["count"] = BELOW["reclaim"] | {"reclaim", "inspect"}
+BELOW["profile"] = BELOW["adapt"] | {"count"}
+BELOW["stats"] = BELOW["profile"] | {"adapt", "profile"}
 BELOW["live"] = BELOW["stats"] | {"stats"}
-BELOW["api"] = BELOW["live"] | {"live"}
+BELOW["observe"] = BELOW["live"] | {"live"}
 # Where system calls are made: the core's, and what only observers ask.
 SYSTEM_FOLDERS = {"os", "inspect"}
 # Rules: numbers in, numbers out.
@@ -80,7 +82,7 @@ def faults(root):
     found = []
     files = sorted(
         path
-        for pattern in ("src/*/*", "observe/*/*", "tools/*")
+        for pattern in ("src/*/*", "observe/*", "observe/*/*", "tools/*")
         for path in root.glob(pattern)
         if path.suffix in (".c", ".h", ".cc")
     )
@@ -110,6 +112,10 @@ CONTROLS = [
     ("src/budget/a.c", '#include "pages/extent.h"\n', "budget includes pages/extent.h"),
     ("src/heap/a.c", '#include "stats/stats.h"\n', "heap includes stats/stats.h"),
     ("src/heap/a.c", '#include "reclaim/reclaim.h"\n', "heap includes reclaim/reclaim.h"),
+    ("src/api/a.c", '#include "stats/stats.h"\n', "api includes stats/stats.h"),
+    ("src/large/a.c", '#include "adapt/learned.h"\n', "large includes adapt/learned.h"),
+    ("observe/live/a.c", '#include "api/alloc.h"\n', "live includes api/alloc.h"),
+    ("observe/profile/a.c", '#include "stats/stats.h"\n', "profile includes stats/stats.h"),
     ("src/heap/a.c", '#include "profile/samples.h"\n', "heap includes profile/samples.h"),
     ("src/reclaim/a.c", '#include "stats/stats.h"\n', "reclaim includes stats/stats.h"),
     ("src/heap/a.c", '#include "../api/alloc.h"\n', "includes ../api/alloc.h"),

@@ -1,7 +1,7 @@
 /* cfi: the rule at each place of functions made by hand; and that no bytes, however wrong, make it read outside of them. */
 #include "unit.h"
 
-#include "os/module.h"
+#include "inspect/module.h"
 #include "os/os.h"
 #include "profile/cfi.h"
 

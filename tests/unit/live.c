@@ -4,11 +4,11 @@
 #include "unit.h"
 
 #include "hakmem/hakmem.h"
+#include "inspect/shared.h"
 #include "large/big_cache.h"
-#include "large/large_sites.h"
+#include "live/large_sites.h"
 #include "live/live.h"
 #include "os/os.h"
-#include "os/shared.h"
 #include "tools/live_read.h"
 
 #include <fcntl.h>
@@ -181,7 +181,7 @@ static void the_page_is_sealed(void **state) {
   close(own);
 }
 
-static void sites_are_counted(void **state) {
+static void sites_in_page(void **state) {
   (void)state;
   struct large_site before, site;
   uint32_t hash = site_hash(0x1234);
@@ -220,7 +220,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_whole),
       cmocka_unit_test(the_page_is_sealed),
-      cmocka_unit_test(sites_are_counted),
+      cmocka_unit_test(sites_in_page),
       cmocka_unit_test(nothing_torn_is_taken),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

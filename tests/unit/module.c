@@ -1,7 +1,7 @@
 /* module: an address has the same name in each process that runs the same files, wherever they are loaded. */
 #include "unit.h"
 
-#include "os/module.h"
+#include "inspect/module.h"
 
 #include <spawn.h>
 

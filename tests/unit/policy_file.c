@@ -11,7 +11,7 @@
 /* Of the format, as policy_file.h draws it. */
 #define HEAD_BYTES 128u
 #define MODULE_BYTES 32u
-#define RECORD_BYTES 100u
+#define RECORD_BYTES_IN_FILE 100u
 #define CHECKSUM_BYTES 8u
 
 /* Judges a file; a control is given another one. */

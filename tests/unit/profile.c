@@ -1,6 +1,7 @@
 /* profile: the samples' sums are the true ones, whatever the interval; each block that is a sample leaves the profile when
  * it is freed, by whoever frees it; large objects that are resized stay in it as what they are; a profile may start and
  * stop at any time. */
+#include "count/tally.h"
 #include "unit.h"
 
 #include "hakmem/hakmem.h"

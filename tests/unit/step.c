@@ -6,6 +6,7 @@
  *
  * Positive control: with `open` the handler finds the bins as the slow path left them at that instruction. The test must
  * fail then. */
+#include "count/tally.h"
 #include "unit.h"
 
 #include "heap/deferred.h"

@@ -1,5 +1,6 @@
 /* tally: what was allocated and freed is counted to the block, whoever frees it and whenever counting starts and ends;
  * samples stand for as many bytes as went through; threads that never leave the fast path are reached. */
+#include "count/tally.h"
 #include "unit.h"
 
 #include "os/os.h"

@@ -3,9 +3,9 @@
  */
 #include "unit.h"
 
-#include "os/module.h"
+#include "inspect/module.h"
+#include "inspect/stack.h"
 #include "os/os.h"
-#include "os/stack.h"
 #include "profile/unwind.h"
 #include "unwind_shapes.h"
 

@@ -1,4 +1,4 @@
-/* tally.h: how much is allocated and freed, by class, and which allocation is a sample: without the fast path's help.
+/* split.h: split heaps, in which it is known how much is allocated and freed, by class, without the fast path's help.
  *
  * In a split heap malloc and free work on two arrays of a class. Free pushes to the class's bin, as ever; malloc pops from
  * its hand, a short array that only the slow path fills, from the top of the bin. So
@@ -11,13 +11,10 @@
  *       room for a block, so malloc(0) finds nothing there
  *   T4  only the owner splits its heap, in a slow path, under the lock. Who wants that sets the key, under the lock or as
  *       the owner: then the owner's next free finds no room, and its slow path looks
- *
- * Samples are spread over the bytes that go through a class: one byte of each `interval`, drawn evenly, picks the block
- * it lies in. So a block of b bytes is picked b / interval times on average (at most once if it is that long: then it
- * always is), each pick stands for `interval` bytes, and sums over many are nearly exact.
+ * Who wants heaps to be split, and what for, is an observer's (observe/count).
  */
-#ifndef HAK_HEAP_TALLY_H
-#define HAK_HEAP_TALLY_H
+#ifndef HAK_HEAP_SPLIT_H
+#define HAK_HEAP_SPLIT_H
 
 #include "base/words.h"
 
@@ -44,22 +41,9 @@ struct tally {
   struct class_tally classes[HAK_CLASS_COUNT];
 };
 
-/* What all heaps are to do: be split, because the option `count` says so or samples are wanted, and pick samples.
- * tally_apply: the option may have changed. Every thread follows at a slow call; for threads that have none,
- * tally_tell_all has to be called, without locks; slow calls do that. The first two wait for no lock. */
-void tally_apply(void);
-void tally_sample(uint64_t interval); /* bytes; 0: no samples */
-void tally_tell_all(void);
-bool tally_is_on(void);
-
-extern _Atomic uint32_t tally_wanted; /* changes with each of these */
-extern _Atomic bool tally_is_untold;
-
-/* Does in this heap what is wanted. The owner, in a slow path, with the lock. */
-void tally_follow(struct heap *heap);
-
-/* How often a block of so many bytes, which is about to be allocated, is picked; 0: it is no sample. Lock held. */
-uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes);
+/* Changes with each change of what all heaps are to do; odd: they are to be split. Each heap follows at a slow call of its
+ * owner (observers.heap_follow). */
+extern _Atomic uint32_t split_wanted;
 
 /* A block that the hand had no part in was allocated; one that was not pushed to the bin was freed: lock held; or it is
  * another heap's: the owner, without the lock. */
@@ -67,10 +51,8 @@ void tally_allocated(struct heap *heap, unsigned cls, int count);
 void tally_freed(struct heap *heap, unsigned cls);
 void tally_freed_of_other(struct heap *heap, unsigned cls);
 
-/* While heaps were split, by all threads. */
 struct class_counts {
   uint64_t allocated, freed;
 };
-void tally_counts(struct class_counts out[HAK_CLASS_COUNT]);
 
 #endif

@@ -1,4 +1,4 @@
-#include "os/stack.h"
+#include "inspect/stack.h"
 
 #include "os/filter.h"
 #include "os/kernel.h"

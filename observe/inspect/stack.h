@@ -2,8 +2,8 @@
  *
  * No function allocates or takes a lock; errno is kept. Any thread may call at any time, also in signal handlers.
  */
-#ifndef HAK_OS_STACK_H
-#define HAK_OS_STACK_H
+#ifndef HAK_INSPECT_STACK_H
+#define HAK_INSPECT_STACK_H
 
 #include "base/words.h"
 

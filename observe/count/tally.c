@@ -1,4 +1,4 @@
-#include "heap/tally.h"
+#include "count/tally.h"
 
 #include "base/options.h"
 #include "heap/slow_path.h"
@@ -7,11 +7,10 @@
 
 #define NO_SAMPLE (INT64_MAX / 2)
 
-_Atomic uint32_t tally_wanted; /* even: nothing is counted */
 _Atomic bool tally_is_untold;
 static _Atomic uint64_t interval_wanted;
 
-bool tally_is_on(void) { return atomic_load_explicit(&tally_wanted, memory_order_acquire) % 2 != 0; }
+bool tally_is_on(void) { return atomic_load_explicit(&split_wanted, memory_order_acquire) % 2 != 0; }
 
 static bool is_counting(void) {
   return option_value(OPTION_COUNTING) == COUNTING_ON ||
@@ -19,8 +18,8 @@ static bool is_counting(void) {
 }
 
 static void changed(void) {
-  uint32_t wanted = atomic_load_explicit(&tally_wanted, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(&tally_wanted, &wanted, wanted + (is_counting() == wanted % 2 ? 2 : 1),
+  uint32_t wanted = atomic_load_explicit(&split_wanted, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&split_wanted, &wanted, wanted + (is_counting() == wanted % 2 ? 2 : 1),
                                                 memory_order_release, memory_order_relaxed))
     ;
   atomic_store_explicit(&tally_is_untold, true, memory_order_release);
@@ -46,7 +45,7 @@ void tally_tell_all(void) {
   for (uint32_t id = 1; id <= count; id++) {
     struct heap *heap = heap_by_id(id);
     lock_take(&heap->lock);
-    if (heap->tally_seen != atomic_load_explicit(&tally_wanted, memory_order_relaxed) && tally_is_on())
+    if (heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed) && tally_is_on())
       heap_set_key(heap, HAK_SPLIT);
     lock_give(&heap->lock);
   }
@@ -103,8 +102,8 @@ static struct tally *tally_make(const struct heap *heap) {
 }
 
 void tally_follow(struct heap *heap) {
-  heap->tally_seen = atomic_load_explicit(&tally_wanted, memory_order_acquire);
-  bool is_split = heap->tally_seen % 2 != 0;
+  heap->split_seen = atomic_load_explicit(&split_wanted, memory_order_acquire);
+  bool is_split = heap->split_seen % 2 != 0;
   if (is_split && heap->tally == NULL)
     heap->tally = tally_make(heap);
   is_split = is_split && heap->tally != NULL; /* without memory nothing is counted here */
@@ -116,23 +115,6 @@ void tally_follow(struct heap *heap) {
     heap_set_key(heap, heap->split); /* whoever asked came late */
   if (is_split)
     samples_begin(heap->tally, atomic_load_explicit(&interval_wanted, memory_order_relaxed));
-}
-
-void tally_allocated(struct heap *heap, unsigned cls, int count) {
-  if (heap->split)
-    heap->tally->classes[cls].handed += (uint64_t)count;
-}
-
-void tally_freed(struct heap *heap, unsigned cls) {
-  if (heap->split)
-    heap->tally->classes[cls].freed++;
-}
-
-void tally_freed_of_other(struct heap *heap, unsigned cls) {
-  if (heap->split == 0)
-    return;
-  _Atomic uint64_t *freed = &heap->tally->classes[cls].freed_of_others;
-  atomic_store_explicit(freed, atomic_load_explicit(freed, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
 void tally_counts(struct class_counts out[HAK_CLASS_COUNT]) {

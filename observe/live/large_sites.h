@@ -3,14 +3,12 @@
  * A table of LARGE_SITES places and one more for all sites that found none. A site keeps its place. Numbers are
  * changed and read without a lock: each is true by itself.
  */
-#ifndef HAK_LARGE_LARGE_SITES_H
-#define HAK_LARGE_LARGE_SITES_H
+#ifndef HAK_LIVE_LARGE_SITES_H
+#define HAK_LIVE_LARGE_SITES_H
 
-#include "base/options.h"
+#include "base/words.h"
 
 #define LARGE_SITES 128u
-
-static inline bool large_sites_are_counted(void) { return option_value(OPTION_LIVE) == LIVE_ON; }
 
 /* hash: of the site (large/big_cache.h); site: its address, 0 if only the hash is at hand. */
 void large_site_taken(uint32_t hash, uintptr_t site, size_t bytes);

@@ -1,4 +1,4 @@
-#include "large/large_sites.h"
+#include "live/large_sites.h"
 
 #define PROBES_MAX 16u
 

@@ -6,8 +6,8 @@
  * the mapping causes SIGBUS. For readers only, writing is sealed too where the kernel can (Linux 5.1). No function
  * allocates or takes a lock; errno is kept.
  */
-#ifndef HAK_OS_SHARED_H
-#define HAK_OS_SHARED_H
+#ifndef HAK_INSPECT_SHARED_H
+#define HAK_INSPECT_SHARED_H
 
 #include "os/os.h"
 
@@ -34,11 +34,5 @@ void os_shared_drop(struct os_shared *shared);
 
 /* Frees the file's content beyond the pages, if the file is open. */
 void os_shared_empty(const struct os_shared *shared);
-
-/* As os_futex_wait_for and os_futex_wake, for a word that may lie in such pages. Any process that maps the pages can
- * wake, even without the right to write. timeout_ms UINT64_MAX: no timeout. Returns true if woken, maybe without
- * reason. */
-bool os_shared_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
-void os_shared_wake(_Atomic uint32_t *word);
 
 #endif

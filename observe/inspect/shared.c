@@ -1,16 +1,14 @@
-#include "os/shared.h"
+#include "inspect/shared.h"
 
 #include "os/kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Older system headers lack these. */
@@ -102,21 +100,5 @@ void os_shared_empty(const struct os_shared *shared) {
   if (os_shared_is_open(shared))
     os_kernel(SYS_fallocate, shared->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)shared->bytes,
               (off_t)(INT64_MAX - (int64_t)shared->bytes));
-  errno = kept;
-}
-
-bool os_shared_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
-  struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
-  int kept = errno;
-  os_call_count(OS_CALL_FUTEX);
-  long result = os_kernel(SYS_futex, word, FUTEX_WAIT, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
-  errno = kept;
-  return result == 0;
-}
-
-void os_shared_wake(_Atomic uint32_t *word) {
-  int kept = errno;
-  os_call_count(OS_CALL_FUTEX);
-  os_kernel(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
   errno = kept;
 }

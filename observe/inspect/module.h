@@ -1,7 +1,7 @@
 /* module.h: names an address by its module's build-id and an offset. Unlike addresses, these are the same in each run.
  */
-#ifndef HAK_OS_MODULE_H
-#define HAK_OS_MODULE_H
+#ifndef HAK_INSPECT_MODULE_H
+#define HAK_INSPECT_MODULE_H
 
 #include "base/words.h"
 
@@ -30,12 +30,5 @@ bool os_module_frames_find(uintptr_t address, struct os_module_frames *out);
 
 /* Tells whether the address lies in hakmem's library. Never true if hakmem is part of the program. */
 bool os_module_is_own_library(uintptr_t address);
-
-/* Prepares os_module_is_c_library; call at library start. Calls of malloc and free from the C library or the loader may
- * come under their locks. Returns false if addresses do not tell, as in a static program. Where malloc is not ours, no
- * call comes from there. */
-bool os_module_callers_can_be_told(void);
-/* Tells whether the address lies in the C library or the loader. */
-bool os_module_is_c_library(uintptr_t address);
 
 #endif

@@ -1,0 +1,116 @@
+/* The table by which the core calls the observers of this folder. */
+#include "base/observers.h"
+
+#include "adapt/learned.h"
+#include "adapt/learned_file.h"
+#include "base/text.h"
+#include "count/tally.h"
+#include "hakmem/hakmem.h"
+#include "heap/slow_path.h"
+#include "live/large_sites.h"
+#include "live/live.h"
+#include "os/filter.h"
+#include "os/say.h"
+#include "profile/heap_profile.h"
+#include "profile/profile.h"
+#include "profile/unwind.h"
+#include "stats/stats.h"
+#include "stats/summary.h"
+
+#define VERSION_TEXT_OF(major, minor, patch) #major "." #minor "." #patch
+#define VERSION_TEXT_MADE(...) VERSION_TEXT_OF(__VA_ARGS__)
+#define VERSION_TEXT VERSION_TEXT_MADE(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH)
+
+/* A sentence about a path of any length. */
+static char policy_complaint[OPTION_TEXT_BYTES + 256];
+
+static void policy_read(void) {
+  struct text complaint = TEXT_IN(policy_complaint);
+  if (!slow_path_begin())
+    return;
+  learned_file_read(&complaint);
+  slow_path_end();
+  os_say(policy_complaint);
+}
+
+static void policy_write(void) {
+  struct text complaint = TEXT_IN(policy_complaint);
+  if (!slow_path_begin()) /* exit was called by a signal handler that interrupted us */
+    return;
+  learned_file_write("hakmem " VERSION_TEXT, &complaint);
+  slow_path_end();
+  os_say(policy_complaint);
+}
+
+static void live_begin(void) {
+  if (!slow_path_begin())
+    return;
+  live_start();
+  slow_path_end();
+}
+
+static void start(void) {
+  tally_apply();
+  policy_read();
+  heap_profile_begin();
+  live_begin();
+  summary_begin();
+}
+
+/* The summary first: what is written about the policy concludes matches, and takes in what other processes learned. */
+static void end(void) {
+  if (!os_may_read_files()) /* a filter of the program's own: it may not let us write anything */
+    return;
+  summary_write();
+  heap_profile_end();
+  policy_write();
+}
+
+static void options_changed(void) {
+  summary_open();
+  tally_apply();
+}
+
+static void tick(void) {
+  if (UNLIKELY(atomic_load_explicit(&tally_is_untold, memory_order_relaxed)))
+    tally_tell_all();
+  live_tick();
+}
+
+static void in_child(void) {
+  learned_file_in_child();
+  live_in_child();
+}
+
+static void libraries_changed(void) {
+  learned_forget_callers();
+  unwind_forget();
+}
+
+const struct observers observers = {
+    .start = start,
+    .end = end,
+    .options_changed = options_changed,
+    .tick = tick,
+    .in_child = in_child,
+    .libraries_told = unwind_will_be_told,
+    .libraries_changed = libraries_changed,
+#ifdef HAK_DEBUG
+    .parts_hold = stats_parts_hold,
+#endif
+    .heap_follow = tally_follow,
+    .small_sample = profile_small_sample,
+    .shared_give = profile_shared_give,
+    .large_made = profile_large_made,
+    .large_freed = profile_large_freed,
+    .large_resizing = profile_large_resizing,
+    .large_resized = profile_large_resized,
+    .advice_large_taken = learned_large_taken,
+    .advice_large_resized = learned_large_resized,
+    .advice_large_freed = learned_large_freed,
+    .advice_slab_opened = learned_small_taken,
+    .advice_slab_closed = learned_small_freed,
+    .site_taken = large_site_taken,
+    .site_freed = large_site_freed,
+    .site_resized = large_site_resized,
+};

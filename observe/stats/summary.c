@@ -1,0 +1,88 @@
+#include "stats/summary.h"
+
+#include "base/text.h"
+#include "heap/slow_path.h"
+#include "os/os.h"
+#include "os/say.h"
+#include "stats/report.h"
+
+/* The descriptor is kept open from the first time a summary is wanted; summary_open is the only writer. */
+enum report_state { REPORT_NONE, REPORT_OPENING, REPORT_OPEN };
+static _Atomic int report_state;
+static int report_fd = -1;
+static struct os_file report_file;
+
+static char report_pattern[OPTION_TEXT_BYTES]; /* of the file's path; "": no file is wanted */
+
+static enum stats_mode report_mode(void) {
+  return report_pattern[0] && !option_is_set(OPTION_STATS) ? STATS_OPENMETRICS
+                                                           : (enum stats_mode)option_value(OPTION_STATS);
+}
+
+static bool report_is_wanted(void) {
+  long pid = option_value(OPTION_STATS_PID);
+  return report_mode() != STATS_OFF && (pid == 0 || pid == os_process_id());
+}
+
+static void report_complain(const char *path, const char *reason) {
+  char bytes[OPTION_TEXT_BYTES + 128];
+  struct text text = TEXT_IN(bytes);
+  text_string(&text, "hakmem: ");
+  text_string(&text, path);
+  text_string(&text, ": ");
+  text_string(&text, reason);
+  text_string(&text, "; no summary is written\n");
+  os_say(bytes);
+}
+
+/* The program may change its folder later. */
+static void summary_file_find(void) {
+  const char *path = option_string(OPTION_STATS_FILE);
+  if (*path == 0 || os_path_absolute(path, report_pattern, sizeof report_pattern))
+    return;
+  report_pattern[0] = 0;
+  report_complain(path, "there is no such folder, or the name is too long");
+}
+
+static void report_write_file(void) {
+  char path[OPTION_TEXT_BYTES];
+  bool fits = stats_path(report_pattern, (uint64_t)os_process_id(), path, sizeof path);
+  enum os_file_error error = fits ? stats_report_file(path, report_mode()) : OS_FILE_NAME_TOO_LONG;
+  if (error)
+    report_complain(path, os_file_words(error));
+}
+
+void summary_open(void) {
+  int none = REPORT_NONE;
+  if (!report_is_wanted() || report_pattern[0] || !atomic_compare_exchange_strong(&report_state, &none, REPORT_OPENING))
+    return;
+  report_fd = os_duplicate_high(2); /* programs close stderr before we get to speak */
+  if (report_fd >= 0)
+    report_file = os_file_identity(report_fd);
+  atomic_store_explicit(&report_state, report_fd >= 0 ? REPORT_OPEN : REPORT_NONE, memory_order_release);
+}
+
+/* A descriptor is there, and still what was opened: the program may have closed it, and got its number for a file of
+ * its own. */
+static bool report_is_open(void) {
+  if (atomic_load_explicit(&report_state, memory_order_acquire) != REPORT_OPEN)
+    return false;
+  struct os_file file = os_file_identity(report_fd);
+  return file.device == report_file.device && file.inode == report_file.inode;
+}
+
+void summary_write(void) {
+  if (!report_is_wanted() || (report_pattern[0] == 0 && !report_is_open()))
+    return;
+  if (thread_is_busy()) /* exit was called by a signal handler that interrupted us */
+    os_say("hakmem: no summary, the program ended inside malloc\n");
+  else if (report_pattern[0])
+    report_write_file();
+  else
+    stats_report(report_fd, report_mode());
+}
+
+void summary_begin(void) {
+  summary_file_find();
+  summary_open();
+}

@@ -1,0 +1,20 @@
+#include "heap/heap.h"
+
+_Atomic uint32_t split_wanted; /* even: nothing is counted */
+
+void tally_allocated(struct heap *heap, unsigned cls, int count) {
+  if (heap->split)
+    heap->tally->classes[cls].handed += (uint64_t)count;
+}
+
+void tally_freed(struct heap *heap, unsigned cls) {
+  if (heap->split)
+    heap->tally->classes[cls].freed++;
+}
+
+void tally_freed_of_other(struct heap *heap, unsigned cls) {
+  if (heap->split == 0)
+    return;
+  _Atomic uint64_t *freed = &heap->tally->classes[cls].freed_of_others;
+  atomic_store_explicit(freed, atomic_load_explicit(freed, memory_order_relaxed) + 1, memory_order_relaxed);
+}

@@ -1,0 +1,61 @@
+#include "os/caller.h"
+
+#include <link.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#define LIBRARIES_MAX 8u /* libc, ld.so; on older systems libpthread and libdl too */
+
+static struct {
+  struct {
+    uintptr_t start, end;
+  } list[LIBRARIES_MAX];
+  unsigned count;
+} libraries;
+
+/* Defined beside the C library's names (api/override_libc.c). */
+extern const char os_malloc_is_ours[] __attribute__((weak, visibility("hidden")));
+
+static bool is_c_library(const char *path) {
+  static const char *const names[] = {"libc.", "libc-", "ld-", "ld.", "ld64.", "libpthread", "libdl"};
+  const char *slash = strrchr(path, '/');
+  const char *name = slash ? slash + 1 : path;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strncmp(name, names[i], strlen(names[i])) == 0)
+      return true;
+  return false;
+}
+
+static int library_note(struct dl_phdr_info *info, size_t size, void *unused) {
+  (void)size, (void)unused;
+  uintptr_t low = UINTPTR_MAX, high = 0;
+  if (!is_c_library(info->dlpi_name ? info->dlpi_name : "") && info->dlpi_addr != getauxval(AT_BASE))
+    return 0;
+  for (size_t i = info->dlpi_phnum; i-- > 0;)
+    if (info->dlpi_phdr[i].p_type == PT_LOAD) {
+      low = min_size(low, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+      high = max_size(high, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+    }
+  if (low < high && libraries.count < LIBRARIES_MAX) {
+    libraries.list[libraries.count].start = low;
+    libraries.list[libraries.count++].end = high;
+  }
+  return 0;
+}
+
+bool os_callers_can_be_told(void) {
+  if (os_malloc_is_ours == NULL)
+    return true;
+  if (getauxval(AT_BASE) == 0)
+    return false;
+  libraries.count = 0;
+  dl_iterate_phdr(library_note, NULL);
+  return libraries.count > 0;
+}
+
+bool os_is_c_library(uintptr_t address) {
+  for (unsigned i = 0; i < libraries.count; i++)
+    if (address >= libraries.list[i].start && address < libraries.list[i].end)
+      return true;
+  return false;
+}

@@ -1,0 +1,14 @@
+/* caller.h: does a call of malloc or free come from the C library or the loader? They may hold locks then. */
+#ifndef HAK_OS_CALLER_H
+#define HAK_OS_CALLER_H
+
+#include "base/words.h"
+
+/* Prepares os_is_c_library; call at library start. Calls of malloc and free from the C library or the loader may
+ * come under their locks. Returns false if addresses do not tell, as in a static program. Where malloc is not ours, no
+ * call comes from there. */
+bool os_callers_can_be_told(void);
+/* Tells whether the address lies in the C library or the loader. */
+bool os_is_c_library(uintptr_t address);
+
+#endif
