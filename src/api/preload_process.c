@@ -4,17 +4,21 @@
  *
  * A signal handler may fork while the same thread is in fork. On glibc this works as long as a process has never had a
  * second thread. Afterwards fork takes locks and would wait for itself. The second thread may be ours, so such a call
- * becomes _Fork, which takes no locks and calls no handlers. */
+ * becomes _Fork, which takes no locks and calls no handlers.
+ *
+ * mlockall counts reserved address space against RLIMIT_MEMLOCK. So the arenas give back what they only reserved before
+ * it. */
 #include "base/words.h"
-#include "heap/heap.h"
+#include "heap/slow_path.h"
+#include "pages/extent.h"
 #include "reclaim/background.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 
-enum next { NEXT_UNSHARE, NEXT_SETNS, NEXT__FORK, NEXT_FORK, NEXT_CLONE, NEXT_COUNT };
-static const char *const names[NEXT_COUNT] = {"unshare", "setns", "_Fork", "fork", "clone"};
+enum next { NEXT_UNSHARE, NEXT_SETNS, NEXT__FORK, NEXT_FORK, NEXT_CLONE, NEXT_MLOCKALL, NEXT_COUNT };
+static const char *const names[NEXT_COUNT] = {"unshare", "setns", "_Fork", "fork", "clone", "mlockall"};
 static _Atomic(void *) functions[NEXT_COUNT];
 
 static int is_missing(void) {
@@ -54,36 +58,22 @@ EXPORT int _Fork(void) {
   return ((int (*)(void))next_function(NEXT__FORK))();
 }
 
-#define FORKING_MAX 16u
-static _Atomic uintptr_t forking[FORKING_MAX]; /* addresses in threads that are in fork, others 0 */
-
-/* Returns the thread's place in the list, or a free one; FORKING_MAX: there is no room. */
-static unsigned forking_place(uintptr_t thread) {
-  unsigned place = FORKING_MAX;
-  for (unsigned i = FORKING_MAX; i-- > 0;) {
-    uintptr_t at = atomic_load_explicit(&forking[i], memory_order_relaxed);
-    if (at == thread)
-      return i;
-    if (at == 0)
-      place = i;
-  }
-  return place;
-}
-
 EXPORT int fork(void) {
   int (*libc_fork)(void) = next_function(NEXT_FORK), (*libc__Fork)(void) = next_function(NEXT__FORK);
-  uintptr_t thread = (uintptr_t)&hak_thread, nobody = 0; /* a system call might meet a filter */
-  unsigned place = forking_place(thread);
-  if (place < FORKING_MAX && atomic_load_explicit(&forking[place], memory_order_relaxed) == thread)
+  if (hak_thread & THREAD_IN_FORK)
     return background_has_been() && libc__Fork != is_missing ? libc__Fork() : libc_fork();
-  bool is_noted = place < FORKING_MAX && atomic_compare_exchange_strong(&forking[place], &nobody, thread);
+  hak_thread |= THREAD_IN_FORK;
   int child = libc_fork();
-  if (child == 0)
-    for (unsigned i = 0; i < FORKING_MAX; i++)
-      atomic_store_explicit(&forking[i], 0, memory_order_relaxed);
-  else if (is_noted)
-    atomic_store_explicit(&forking[place], 0, memory_order_relaxed);
+  hak_thread &= ~(uintptr_t)THREAD_IN_FORK;
   return child;
+}
+
+EXPORT int mlockall(int flags) {
+  if (slow_path_begin()) {
+    extents_release(UNIT_BYTES);
+    slow_path_end();
+  }
+  return ((int (*)(int))next_function(NEXT_MLOCKALL))(flags);
 }
 
 /* The header's clone is variadic: the flags tell whether the last three arguments exist. The C library reads only

@@ -115,7 +115,9 @@ extern const struct hak_front hak_heap_none;
 #define THREAD_WITHOUT_HEAP 2u /* it had none when it entered the slow path */
 #define THREAD_FORKS 4u
 #define THREAD_FORKS_ALONE 8u /* and nobody else was in a slow path when it shut the gate */
-#define THREAD_FLAGS 15u
+#define THREAD_IN_FORK 16u    /* the program called fork, which has not returned yet */
+#define THREAD_FLAGS 31u
+_Static_assert(THREAD_FLAGS < CACHE_LINE, "heaps are aligned to cache lines, so the flags fit below the address");
 extern HAK_HIDDEN __thread uintptr_t hak_thread HAK_TLS_MODEL;
 
 static inline struct heap *heap_current(void) { return (struct heap *)(hak_thread & ~(uintptr_t)THREAD_FLAGS); }

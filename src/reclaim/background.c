@@ -386,7 +386,10 @@ static void let_go(_Atomic uint32_t *count) {
     ;
 }
 
+/* Another process that shares our memory changes nothing: if it ended in here, the hold would stay for ever. */
 void background_stop(void) {
+  if (!is_own_process())
+    return;
   hold(&background.holds);
   let_go(&background.holds);
 }

@@ -13,8 +13,10 @@
 #define BLOCKS_MIN 240
 
 static void lock_all(void) {
-  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
+    CHECK_SAY(errno != ENOMEM, "more is reserved than may be locked");
     test_skip("memory may not be locked here");
+  }
 }
 
 static void first_block(void) {
@@ -33,6 +35,15 @@ static void limit_and_lock(void) {
   lock_all();
 }
 
+/* Preloaded, what is only reserved goes before. */
+static void lock_late(void) {
+  char *block = t_malloc(100);
+  CHECK(block != NULL);
+  block[0] = 1;
+  limit_and_lock();
+  CHECK(block[0] == 1);
+}
+
 static void limited(void) {
   int count = 0;
   for (char *block; (block = t_malloc(BLOCK_BYTES)) != NULL; count++)
@@ -42,6 +53,7 @@ static void limited(void) {
 }
 
 int main(int argc, char **argv) {
+  bool is_late = argc > 1 && strcmp(argv[1], "late") == 0; /* after the first block */
   bool is_limited = argc > 1 && strcmp(argv[1], "limited") == 0;
   if (TEST_SANITIZED)
     test_skip("a sanitizer's shadow would be locked, too");
@@ -52,7 +64,9 @@ int main(int argc, char **argv) {
   if (is_limited)
     limit_and_lock();
   test_begin(argc, argv);
-  if (is_limited)
+  if (is_late)
+    lock_late();
+  if (is_limited || is_late)
     limited();
   else
     first_block();
