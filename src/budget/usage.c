@@ -11,8 +11,8 @@
 
 static struct {
   _Atomic size_t taken, taken_large, taken_peak;
-  _Atomic size_t promised; /* by usage_reserve or in transit, and not yet settled */
-  /* Of sizes that are SIZE_MAX at first: zero is a valid start. */
+  _Atomic size_t promised; /* by usage_reserve, or in transit; not settled yet */
+  /* Complements of sizes that are SIZE_MAX at first, so that zero is a valid start. */
   _Atomic size_t limit_complement, high_complement, keep_cap_complement;
   _Atomic bool limit_of_resident;
   _Atomic size_t granted, granted_before; /* in this window and the one before it */
@@ -28,11 +28,11 @@ static struct {
 } usage;
 
 #define GROUP_BYTES_MIN ((size_t)16 << 20)
-#define GRANTED_MS 100u /* from getting memory to touching it: so long, or twice as long */
-#define RESIDENT_MS 10u /* so long what is resident is known: much shorter, so that what was given out since counts */
+#define GRANTED_MS 100u /* memory counts as untouched for this long to twice as long after it was given out */
+#define RESIDENT_MS 10u /* validity of a reading of the resident bytes; much shorter, so that later grants count too */
 _Static_assert(RESIDENT_MS < GRANTED_MS, "what was given out since the reading is remembered");
 
-enum asked { NOT_ASKED, BEING_ASKED, ASKED }; /* about the cgroup; ASKED, too, if nothing may be read */
+enum asked { NOT_ASKED, BEING_ASKED, ASKED }; /* whether the cgroup was read; ASKED too if a filter forbids reading */
 
 static struct {
   struct lock lock; /* a leaf; only tried */
@@ -59,7 +59,7 @@ void usage_learned_add(size_t change) { add(&usage.learned, change); }
 /* hak_option_set takes the lock outside of slow paths. */
 void usage_in_child(void) {
   lock_reset(&limits.lock);
-  uint32_t being_asked = BEING_ASKED; /* by a thread that the child does not have */
+  uint32_t being_asked = BEING_ASKED; /* by a thread that does not exist in the child */
   atomic_compare_exchange_strong(&usage.asked_group, &being_asked, NOT_ASKED);
   atomic_store_explicit(&usage.resident_ms, 0, memory_order_relaxed); /* the parent's */
   if (atomic_load_explicit(&limits.stale, memory_order_seq_cst))
@@ -91,7 +91,8 @@ void usage_free_transit(size_t bytes) {
   add(&usage.free, -bytes);
 }
 
-/* The orders make one who sees a place changed see the move begun, and one who sees it ended see both places. */
+/* The memory orders ensure that a reader who sees a counter changed sees the move begun, and that a reader who sees the
+ * move ended sees both counters changed. */
 void usage_move_begin(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_begun, bytes, memory_order_acq_rel); }
 void usage_move_end(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_ended, bytes, memory_order_acq_rel); }
 size_t usage_moves_begun(void) { return atomic_load_explicit(&usage.moves_begun, memory_order_acquire); }
@@ -108,13 +109,12 @@ static void apply(void) {
   size_t hard = group_read ? limit_hard(option_bytes, limits.group.max_bytes, limits.group.swap_bytes) : own;
   size_t high = group_read ? limits.group.high_bytes : SIZE_MAX;
   atomic_store_explicit(&usage.limit_of_resident, hard < own, memory_order_relaxed);
-  usage_keep_cap(SIZE_MAX); /* the next look at the limits lowers it again */
+  usage_keep_cap(SIZE_MAX); /* the next check of the limits lowers it again */
   write(&usage.limit_complement, ~hard);
   write(&usage.high_complement, ~min_size(hard, high));
 }
 
-/* Nobody waits for the lock: signal handlers come here. Who finds it taken leaves the
- * work to the holder. */
+/* Try-lock, because signal handlers come here. A thread that finds it taken leaves the work to the holder. */
 void usage_limits_apply(void) {
   atomic_store_explicit(&limits.stale, true, memory_order_seq_cst);
   while (atomic_load_explicit(&limits.stale, memory_order_seq_cst) && lock_try(&limits.lock)) {
@@ -124,7 +124,7 @@ void usage_limits_apply(void) {
   }
 }
 
-/* Whoever asks meanwhile goes on as if there were no group. False: another does, or did. */
+/* Other threads go on meanwhile as if there were no group. False: another thread reads it, or has read it. */
 COLD static bool read_group(void) {
   uint32_t not_asked = NOT_ASKED;
   if (!atomic_compare_exchange_strong(&usage.asked_group, &not_asked, BEING_ASKED))
@@ -138,7 +138,8 @@ COLD static bool read_group(void) {
   return true;
 }
 
-/* What was given out of late may not be touched yet: it counts beside what is resident, for one window or two. */
+/* Memory that was given out recently may not be touched yet. It counts in addition to the resident bytes, for one to
+ * two windows. */
 static void granted_move_on(void) {
   uint64_t now_ms = os_milliseconds();
   uint64_t since_ms = atomic_load_explicit(&usage.granted_since_ms, memory_order_relaxed);
@@ -150,14 +151,14 @@ static void granted_move_on(void) {
   }
 }
 
-/* What usage_look read; more than any limit where that is too long ago. */
+/* Returns the resident bytes that usage_look read; more than any limit if the reading is too old. */
 static size_t resident_known(void) {
   bool is_recent = os_milliseconds() - atomic_load_explicit(&usage.resident_ms, memory_order_acquire) <= RESIDENT_MS;
   return is_recent ? read(&usage.resident) : SIZE_MAX / 2;
 }
 
-/* Adds bytes to a sum that counts against a limit, if they fit beside `counted` and what the sum is part of. What does
- * not fit is not added even for a moment: other threads' requests would be refused for it. */
+/* Adds bytes to a sum that counts against a limit, if they fit together with `counted`. Bytes that do not fit are never
+ * added, not even for a moment, because other threads' requests would be refused for them. */
 static bool add_if_admitted(_Atomic size_t *sum, size_t bytes, size_t limit, size_t (*counted)(void)) {
   for (;;) {
     size_t before = read(sum);
@@ -179,7 +180,7 @@ COLD static bool fits_resident(size_t limit, size_t bytes) {
   return add_if_admitted(&usage.granted, bytes, limit, resident_and_before);
 }
 
-/* Promises count from the moment they are made, so that of several threads that ask no two get the same. */
+/* A promise counts from the moment it is made, so two threads never get the same bytes. */
 static bool promise(size_t limit, size_t bytes) { return add_if_admitted(&usage.promised, bytes, limit, usage_held); }
 
 void usage_settle(size_t bytes) { add(&usage.promised, -bytes); }
@@ -251,7 +252,8 @@ size_t usage_keep_learned(void) {
   return min_size(usage_keep_max(), max_size(keep(), less(usage_taken_peak(), usage_taken())));
 }
 
-/* From here on what the program did to the pages is undone, too: that is cheap beside giving so many back. */
+/* From this size on, a purge also undoes what the program did to the pages. The cost is small compared with the
+ * purge. */
 #define RESTORED_BYTES_MIN ((size_t)1 << 20)
 
 static enum purge_result purge(void *address, size_t size, long mode) {

@@ -14,17 +14,17 @@
 #include "pages/superslab.h"
 #include "policy/limit_policy.h"
 
-#define FREE_BYTES_MIN ((size_t)1 << 20)      /* less is not worth a look */
-#define PURGE_MARGIN ((size_t)4 << 20)        /* a purge goes so far below its bound: the next is not due at once */
-#define STEP_BYTES ((size_t)8 << 20)          /* between two looks whether to go on */
-#define RELEASED_BYTES_MIN ((size_t)32 << 20) /* of free address space at a time, where that is not limited */
+#define FREE_BYTES_MIN ((size_t)1 << 20) /* less free memory is not worth a round */
+#define PURGE_MARGIN ((size_t)4 << 20) /* a purge goes this far below its bound, so that the next is not due at once */
+#define STEP_BYTES ((size_t)8 << 20)   /* between two checks whether to go on */
+#define RELEASED_BYTES_MIN ((size_t)32 << 20) /* the shortest range to unmap where address space is not limited */
 #define LEARNED_IDLE_MS 10000u                /* an idle program keeps nothing for longer, whatever was learned */
-#define TABLES_BYTES_MIN ((size_t)1 << 20)    /* free metadata: less stays for the next threads */
+#define TABLES_BYTES_MIN ((size_t)1 << 20)    /* less free metadata stays for the next threads */
 #define LOOK_PERIOD_MS 50u                    /* between two looks at the soft target: it takes a walk over the heaps */
 #define HOLES_LOOK_CALLS 256u                 /* slow calls between two looks whether holes are due */
 
 static struct {
-  struct lock round;                /* held over a round; only trims wait for it */
+  struct lock round;                /* held during a round; only trims wait for it */
   _Atomic uint64_t next_look_ms;    /* at the limits */
   _Atomic uint64_t learned_look_ms; /* the last one for what is kept by what was learned and is too much */
   _Atomic uint64_t holes_ms;        /* the last walk over the holes of all heaps */
@@ -35,10 +35,10 @@ static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELA
 
 /* --- free ranges --- */
 
-/* What the profile decides about: ranges that are kept by what was learned have times of their own. */
+/* Returns the free bytes that the preset decides about. The policy engine decides about the others. */
 static size_t free_by_profile(void) { return less(usage_free(), usage_learned()); }
 
-/* When the first of the others is to go, 0: there is none. */
+/* Returns when the first of the others is to go back; 0: there is none. */
 uint64_t reclaim_due_ms(void) {
   uint64_t due_ms = keep_earlier_ms(large_due_ms(), units_due_ms());
   return UNLIKELY(due_ms != 0) && option_value(OPTION_PURGE) == PURGE_OFF ? 0 : due_ms;
@@ -46,11 +46,12 @@ uint64_t reclaim_due_ms(void) {
 
 static bool learned_is_too_much(void) { return usage_learned() > 0 && usage_free() > usage_keep_learned(); }
 
-/* Whatever is free now. What others free from here on is not run after: the round has an end. */
+/* A time that includes everything that is free now. Memory that is freed during the round is left for the next one, so
+ * the round ends. */
 static uint64_t any_time(void) { return os_milliseconds() + 1; }
 
-/* Gives the others back, all that were freed before before_ms, or, if only_due, those whose time is over, until at most
- * keep_bytes are free, the profile's included. */
+/* Gives back what the policy engine decides about: all that was freed before before_ms or, if only_due, what is due.
+ * Stops when at most keep_bytes are free in all. */
 static size_t purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
   if (LIKELY(usage_learned() == 0) || option_value(OPTION_PURGE) == PURGE_OFF || usage_free() <= keep_bytes)
     return 0;
@@ -73,7 +74,7 @@ static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
   return given_back;
 }
 
-/* The same in steps; may_go_on NULL: in one. */
+/* As purge_free, in steps; may_go_on NULL: in one step. */
 static size_t purge_free_while(bool (*may_go_on)(void), size_t keep_bytes, uint64_t before_ms) {
   if (may_go_on == NULL)
     return purge_free(keep_bytes, before_ms);
@@ -92,7 +93,7 @@ static bool learned_is_due(void) {
   return (now_ms - looked_ms >= LOOK_PERIOD_MS && learned_is_too_much()) || (due_ms != 0 && now_ms >= due_ms);
 }
 
-/* Read without locks: late or early by one range does not matter. */
+/* Reads without locks. An error of one range does not matter. */
 static bool free_is_due(void) {
   if (UNLIKELY(usage_learned() > 0) && learned_is_due())
     return true;
@@ -107,7 +108,7 @@ static bool free_is_due(void) {
   return free_bytes > usage_keep_max() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
 }
 
-/* To be compared with times: so long ago, or longer. */
+/* Returns the exclusive upper bound of times that are at least ago_ms in the past. */
 static uint64_t before(uint64_t ago_ms) {
   uint64_t now_ms = os_milliseconds();
   return now_ms - (ago_ms < now_ms ? ago_ms : now_ms) + 1;
@@ -130,7 +131,7 @@ static size_t purge_due(bool (*may_go_on)(void)) {
 
 static struct hole_batch batch; /* too long for a small stack; the round's lock guards it */
 
-/* One batch of a heap's holes. False if there is nothing left, or its owner is at work. */
+/* Purges one batch of a heap's holes. False if there is nothing left, or if the heap's lock is taken. */
 static bool purge_hole_batch(struct heap *heap, size_t *given_back) {
   if (!lock_try(&heap->lock))
     return false;
@@ -185,7 +186,7 @@ static void close_empty_slabs(void) {
   }
 }
 
-/* Envelopes and arrays that are free, from bins and outboxes that were given up. */
+/* Gives back free metadata: envelopes, and arrays of bins and outboxes. */
 static size_t trim_tables(size_t free_bytes_min) {
   size_t given_back = heaps_rest();
   envelopes_trim();
@@ -194,9 +195,9 @@ static size_t trim_tables(size_t free_bytes_min) {
 
 /* --- limits --- */
 
-/* Near a limit or under pressure, lowers what the purge policy may keep until the next look. What the soft
- * target does not allow goes now: between two looks the program may have it, or each object that changes its
- * place would fault its pages in again. True if the target is exceeded. The round's lock is held. */
+/* Near a limit or under pressure, lowers what the purge policy may keep until the next check. Gives back now what
+ * exceeds the soft target. Between two checks the program may exceed it, because otherwise each object that moves would
+ * fault its pages in again. Returns true if the target is exceeded. The round's lock is held. */
 static bool look_at_limits(bool under_pressure) {
   struct limit_view view = {
       .held_bytes = usage_held(),
@@ -240,8 +241,8 @@ void reclaim_tick(void) {
   }
 }
 
-/* The background thread walks over the holes every half delay. Where there is no such thread, the owner of a heap begins
- * a walk as often, unless less is free than what stays however old. */
+/* The background thread walks over the holes every half delay. Where there is no such thread, the owner of a heap
+ * begins a walk as often, unless less is free than what stays however old. */
 static bool holes_are_due(struct heap *heap) {
   size_t free_bytes = less(heap->slabs.slab_bytes, slab_set_taken_bytes(&heap->slabs));
   if (free_bytes < FREE_BYTES_MIN || free_bytes <= usage_keep())
@@ -269,7 +270,7 @@ void reclaim_tick_of_heap(struct heap *heap) {
 
 /* The round's lock is held. */
 static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
-  bool swept = heaps_sweep_all(false); /* in a program whose other threads sleep nobody else does */
+  bool swept = heaps_sweep_all(false); /* if all threads of the program sleep, no other thread sweeps */
   bool over_target = false;
   size_t given_back = 0;
   if (limits_matter() || depth == RECLAIM_PRESSED)
@@ -328,7 +329,7 @@ void reclaim_all(void) {
   close_empty_slabs();
   large_evict_learned(false, 0, any_time());
   units_purge_learned(false, 0, any_time());
-  large_evict(0, any_time()); /* mappings too where `purge` is off: they take address space */
+  large_evict(0, any_time()); /* mappings too, even if `purge` is off, because they take address space */
   purge_free(0, any_time());
   lock_give(&reclaim.round);
   extents_release(UNIT_BYTES);

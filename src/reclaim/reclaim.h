@@ -1,41 +1,40 @@
-/* reclaim.h: giving memory back, whoever asks for it: a slow path that passes by, the background thread,
- * a trim, a request that found no memory, memory pressure.
+/* reclaim.h: gives memory back to the system. Slow paths, the background thread, trims, requests that found no memory,
+ * and memory pressure ask for it.
  *
- * What is free goes through these stations: cached large ranges -> free extents -> the system; free units
- * -> the system; free pages inside slabs -> the system. One round works at a time; only a trim waits for
- * it.
+ * Free memory goes through these stations: cached large ranges -> free extents -> the system; free units -> the system;
+ * free pages inside slabs (holes) -> the system. One round works at a time. Only a trim waits for it.
  */
 #ifndef HAK_RECLAIM_RECLAIM_H
 #define HAK_RECLAIM_RECLAIM_H
 
 #include "base/words.h"
 
-/* Called at the end of a slow path, without a lock: does what is due. */
+/* Call at the end of a slow path, without a lock: does what is due. */
 void reclaim_tick(void);
 
-/* When the first of what is kept by what was learned is to go; 0: never, or there is none. Without a lock. */
+/* Returns when the first memory with a learned decay time is to go back; 0: never, or there is none. Takes no lock. */
 uint64_t reclaim_due_ms(void);
 
-/* Called by the owner of a heap at the end of a slow path, without a lock: purges some of the holes that are due, where no
- * background thread does. */
+/* Called by the owner of a heap at the end of a slow path, without a lock: purges some of the holes that are due, where
+ * no background thread does. */
 struct heap;
 void reclaim_tick_of_heap(struct heap *heap);
 
-/* Everything that is free and can be reached goes, but for keep_bytes. Cuts out of slabs only if
- * keep_bytes is 0. The caller has emptied its own heap. Returns the bytes given back. */
+/* Gives back all reachable free memory but keep_bytes. Purges holes in slabs only if keep_bytes is 0. The caller has
+ * emptied its own heap. Returns the bytes given back. */
 size_t reclaim_trim(size_t keep_bytes);
 
-/* Memory is out: everything goes, address space included. */
+/* Call when memory is out: gives back all free memory, and free address space too. */
 void reclaim_all(void);
 
 /* For the background thread. */
 enum reclaim_depth {
-  RECLAIM_AGED,    /* what has been free for the delay, beyond what the profile keeps */
-  RECLAIM_IDLE,    /* the program does nothing: what has been free for the delay, all of it */
+  RECLAIM_AGED,    /* what was free for the purge delay, beyond what the preset keeps */
+  RECLAIM_IDLE,    /* the program is idle: all that was free for the purge delay */
   RECLAIM_PRESSED, /* the system is short of memory: all that is free */
 };
-/* Leaves the rest for another time when may_go_on says no, which is asked every few milliseconds. Returns true if there may be
- * more to do later. */
+/* Does a round. may_go_on is called every few milliseconds and ends the round by returning false. Returns true if there
+ * may be more to do later. */
 bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void));
 
 struct reclaim_counters {

@@ -1,7 +1,7 @@
-/* slab.h: runs of equal blocks, and the set of them that one heap owns.
+/* slab.h: slabs, which are runs of equal blocks, and the set of slabs that one heap owns.
  *
- * A slab is 2^order units (base/size_class.h) with a record and a bitmap in the page map's leaf;
- * nothing is stored in its blocks. All functions here are called with the owning heap's lock held.
+ * A slab is 2^order units (base/size_class.h). Its record and its bitmap lie in the page map; nothing is stored in its
+ * blocks. Who may touch them: only a thread that holds the owning heap's lock. All functions here need it.
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
  *   S2  class does not change between slab_open and slab_close; each unit's entry names the set's
  *       heap and the class for as long
@@ -16,14 +16,14 @@
 
 #include "base/size_class.h"
 
-/* Lists by fullness: blocks are taken from the fullest slabs, so that emptying ones get empty. */
+/* Lists by fullness. Blocks are taken from the fullest slabs, so that the emptier ones become empty. */
 #define FULLNESS_LISTS 4
 
 struct slab;
 
 struct slab_counters {
   uint64_t opened, closed;
-  uint64_t takes_of_open; /* times blocks were taken and no slab had to be opened */
+  uint64_t takes_of_open; /* takes that needed no new slab */
 };
 
 struct slab_set {
@@ -34,38 +34,38 @@ struct slab_set {
 
   uint32_t key;       /* const: entry_key of the owning heap */
   size_t slab_bytes;  /* of open slabs */
-  size_t freed_bytes; /* of blocks put back, not told to usage_freed_add yet */
+  size_t freed_bytes; /* of blocks put back, not reported to usage_freed_add yet */
   struct slab_counters counters;
-  _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; read by anybody */
+  _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; any thread may read it */
 };
 
 static inline size_t slab_set_taken_bytes(const struct slab_set *set) {
   return atomic_load_explicit(&set->taken_bytes, memory_order_relaxed);
 }
 
-/* Takes up to `wanted` free blocks of a class; writes them to slots[-1], slots[-2], ... in address
- * order, so that popping from the top of a bin walks up through memory. Opens a new slab only when
- * there is no free block at all. Returns how many; 0 when memory is out. */
+/* Takes up to `wanted` free blocks of a class and writes them to slots[-1], slots[-2], ... in address order. So popping
+ * from the top of a bin walks up through memory. Opens a new slab only if there is no free block at all. Returns how
+ * many blocks it took; 0 when memory is out. */
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted);
 
-/* Has it a free block of a class? */
+/* Tells whether the set has a free block of a class. */
 bool slab_set_has_free(const struct slab_set *set, unsigned cls);
 
-/* Puts blocks of one class back; the set must own them. A block that is free already, or is no block,
+/* Puts blocks of one class back; the set must own them. A block that is free already, or an address that is no block,
  * ends the program (os/fault.h). */
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
 
-/* Holes: OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go.
- * That takes three steps, because the lock must not be held over the system calls:
- *   1  slab_set_holes_take, under the lock: finds holes, and takes their slabs out of their lists; blocks
- *      may still be put into such a slab, but none is taken out of it
+/* Holes are OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go back. This
+ * takes three steps, because the lock must not be held over the system calls:
+ *   1  slab_set_holes_take, under the lock: finds holes and takes their slabs out of their lists. Blocks may still be
+ *      put back into such a slab, but none is taken out
  *   2  the caller purges batch->holes, without the lock
- *   3  slab_set_holes_give, under the lock: the slabs are in their lists again
- * All three in one slow path, so that no fork comes between. */
-#define HOLES_MAX 512u /* as many as the longest slab can have, and more */
+ *   3  slab_set_holes_give, under the lock: puts the slabs into their lists again
+ * All three must happen in one slow path, so that no fork comes between. */
+#define HOLES_MAX 512u /* more than the longest slab can have */
 #define HOLE_SLABS_MAX 512u
 
 enum hole_search {
@@ -86,16 +86,16 @@ struct hole_batch {
   } holes[HOLES_MAX];
 };
 
-/* Slabs without holes since they were last purged are left out. False when no class is left to look at. */
+/* Skips slabs that have no new holes since their last purge. False when all classes are done. */
 bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch);
 void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch);
 
-/* Is `address`, inside a slab of class cls, the first byte of a block? */
+/* Tells whether `address`, inside a slab of class cls, is the start of a block. */
 bool slab_is_block_start(const void *address, unsigned cls);
 
 #ifdef HAK_DEBUG
 bool slab_set_is_valid(const struct slab_set *set);
-/* Is this a block of the set and of class cls that is outside its slab's bitmap? */
+/* Tells whether this is a block of the set and of class cls that is outside its slab's bitmap. */
 bool slab_holds(const struct slab_set *set, const void *block, unsigned cls);
 #endif
 
