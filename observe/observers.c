@@ -1,4 +1,4 @@
-/* The table by which the core calls the observers of this folder. */
+/* The table through which the core calls the observers of this folder. */
 #include "base/observers.h"
 
 #include "adapt/learned.h"
@@ -21,7 +21,7 @@
 #define VERSION_TEXT_MADE(...) VERSION_TEXT_OF(__VA_ARGS__)
 #define VERSION_TEXT VERSION_TEXT_MADE(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH)
 
-/* A sentence about a path of any length. */
+/* Holds a sentence about a path of any length. */
 static char policy_complaint[OPTION_TEXT_BYTES + 256];
 
 static void policy_read(void) {
@@ -57,9 +57,9 @@ static void start(void) {
   summary_begin();
 }
 
-/* The summary first: what is written about the policy concludes matches, and takes in what other processes learned. */
+/* The summary comes first, because writing the policy file concludes epochs and merges what other processes learned. */
 static void end(void) {
-  if (!os_may_read_files()) /* a filter of the program's own: it may not let us write anything */
+  if (!os_may_read_files()) /* a filter that the program installed may forbid writing */
     return;
   summary_write();
   heap_profile_end();

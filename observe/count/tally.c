@@ -17,7 +17,7 @@ static bool is_counting(void) {
          atomic_load_explicit(&interval_wanted, memory_order_relaxed) != 0;
 }
 
-static void changed(void) {
+static void count_change(void) {
   uint32_t wanted = atomic_load_explicit(&split_wanted, memory_order_relaxed);
   while (!atomic_compare_exchange_weak_explicit(&split_wanted, &wanted, wanted + (is_counting() == wanted % 2 ? 2 : 1),
                                                 memory_order_release, memory_order_relaxed))
@@ -30,12 +30,12 @@ static void changed(void) {
 
 void tally_apply(void) {
   if (is_counting() != tally_is_on())
-    changed();
+    count_change();
 }
 
 void tally_sample(uint64_t interval) {
   if (atomic_exchange_explicit(&interval_wanted, interval, memory_order_relaxed) != interval)
-    changed();
+    count_change();
 }
 
 void tally_tell_all(void) {
@@ -54,7 +54,7 @@ void tally_tell_all(void) {
 /* --- samples --- */
 
 /* Marsaglia, Xorshift RNGs, 2003. */
-static uint64_t draw(struct tally *tally, uint64_t below) {
+static uint64_t random_below(struct tally *tally, uint64_t below) {
   uint64_t x = tally->random;
   x ^= x << 13;
   x ^= x >> 7;
@@ -67,7 +67,7 @@ static void samples_begin(struct tally *tally, uint64_t interval) {
   tally->interval = interval;
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
     struct class_tally *class = &tally->classes[cls];
-    class->until = interval ? (int64_t)draw(tally, interval) : NO_SAMPLE;
+    class->until = interval ? (int64_t)random_below(tally, interval) : NO_SAMPLE;
     class->until_stratum = interval ? (int64_t)interval : NO_SAMPLE;
   }
 }
@@ -81,11 +81,11 @@ uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes) {
   struct class_tally *class = &tally->classes[cls];
   uint32_t picks = 0;
   while (class->until < (int64_t)bytes) {
-    class->until = class->until_stratum + (int64_t)draw(tally, tally->interval);
+    class->until = class->until_stratum + (int64_t)random_below(tally, tally->interval);
     class->until_stratum += (int64_t)tally->interval;
     picks++;
   }
-  if (picks > 0 || cls == 0) { /* else it goes through the hand, which counts it */
+  if (picks > 0 || cls == 0) { /* other blocks go through the hand, which counts them */
     class->until -= (int64_t)bytes;
     class->until_stratum -= (int64_t)bytes;
   }
@@ -108,11 +108,11 @@ void tally_follow(struct heap *heap) {
     heap->tally = tally_make(heap);
   is_split = is_split && heap->tally != NULL; /* without memory nothing is counted here */
   if (is_split == (heap->split != 0) && is_split)
-    bins_split(heap, false); /* what is in the hands is no sample */
+    bins_split(heap, false); /* the blocks in the hands are no samples */
   if (is_split != (heap->split != 0))
     bins_split(heap, is_split);
   else
-    heap_set_key(heap, heap->split); /* whoever asked came late */
+    heap_set_key(heap, heap->split); /* the request is done already */
   if (is_split)
     samples_begin(heap->tally, atomic_load_explicit(&interval_wanted, memory_order_relaxed));
 }

@@ -2,7 +2,7 @@
 
 #define PROBES_MAX 16u
 
-/* Address and hash never change once they are there; the hash comes first, and 0 says that the place is free. */
+/* Address and hash never change once they are set. The hash is set first; 0 marks a free place. */
 static struct place {
   _Atomic uint32_t hash;
   _Atomic uintptr_t address;
@@ -25,32 +25,34 @@ static struct place *place_of(uint32_t hash, bool may_begin) {
   return &places[LARGE_SITES];
 }
 
-static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_relaxed); }
+static void figure_add(_Atomic size_t *sum, size_t amount) {
+  atomic_fetch_add_explicit(sum, amount, memory_order_relaxed);
+}
 
 void large_site_taken(uint32_t hash, uintptr_t site, size_t bytes) {
   struct place *place = place_of(hash, site != 0);
   if (place != &places[LARGE_SITES] && atomic_load_explicit(&place->address, memory_order_relaxed) == 0)
     atomic_store_explicit(&place->address, site, memory_order_relaxed);
-  add(&place->live_count, 1);
-  add(&place->live_bytes, bytes);
+  figure_add(&place->live_count, 1);
+  figure_add(&place->live_bytes, bytes);
   atomic_fetch_add_explicit(&place->taken_count, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&place->taken_bytes, bytes, memory_order_relaxed);
 }
 
 void large_site_freed(uint32_t hash, size_t bytes) {
   struct place *place = place_of(hash, false);
-  add(&place->live_count, (size_t)-1);
-  add(&place->live_bytes, -bytes);
+  figure_add(&place->live_count, (size_t)-1);
+  figure_add(&place->live_bytes, -bytes);
 }
 
 void large_site_resized(uint32_t hash, size_t bytes, size_t wanted) {
   struct place *place = place_of(hash, false);
-  add(&place->live_bytes, wanted - bytes);
+  figure_add(&place->live_bytes, wanted - bytes);
   if (wanted > bytes)
     atomic_fetch_add_explicit(&place->taken_bytes, wanted - bytes, memory_order_relaxed);
 }
 
-/* What was taken before the option was read, and freed after, makes it less than nothing. */
+/* Objects that were taken before the option was read, and freed after it, make the sum negative; returns 0 then. */
 static size_t at_least_nothing(_Atomic size_t *sum) {
   size_t value = atomic_load_explicit(sum, memory_order_relaxed);
   return value > SIZE_MAX / 2 ? 0 : value;

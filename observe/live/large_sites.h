@@ -1,7 +1,7 @@
-/* large_sites.h: which call sites have how much in large objects; counted where somebody may look (option `live`).
+/* large_sites.h: bytes of large objects by call site, for the option `live`.
  *
- * A table of LARGE_SITES places and one more for all sites that found none. A site keeps its place. Numbers are
- * changed and read without a lock: each is true by itself.
+ * A table has LARGE_SITES places and one more for all other sites. A site keeps its place. Numbers are changed and read
+ * without a lock, so each is right by itself.
  */
 #ifndef HAK_LIVE_LARGE_SITES_H
 #define HAK_LIVE_LARGE_SITES_H
@@ -16,11 +16,11 @@ void large_site_freed(uint32_t hash, size_t bytes);
 void large_site_resized(uint32_t hash, size_t bytes, size_t wanted);
 
 struct large_site {
-  uintptr_t address; /* malloc was called from there; 0: the sites without a place */
+  uintptr_t address; /* the call site; 0: all sites without a place */
   size_t live_count, live_bytes;
   uint64_t taken_count, taken_bytes; /* so far */
 };
-/* Place `index`, up to LARGE_SITES, the last one that of the others. False if nobody has it. */
+/* Reads place `index`, up to LARGE_SITES, which is that of all other sites. False if it is free. */
 bool large_site_get(unsigned index, struct large_site *out);
 
 #endif

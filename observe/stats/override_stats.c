@@ -1,4 +1,4 @@
-/* libc's names that say what malloc holds. */
+/* libc's names for statistics. */
 #include "base/words.h"
 #include "stats/report.h"
 #include "stats/stats.h"
@@ -29,7 +29,7 @@ EXPORT struct mallinfo2 mallinfo2(void) {
 
 static int int_clamp(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
 
-/* The old form with int fields: what does not fit reads as INT_MAX. */
+/* The old form with int fields. A value that does not fit is INT_MAX. */
 EXPORT struct mallinfo mallinfo(void) {
   struct mallinfo2 m = mallinfo2();
   return (struct mallinfo){
@@ -64,8 +64,8 @@ static void print_classes(FILE *stream) {
   }
 }
 
-/* XML in the shape of glibc's: totals first, then every number of docs/stats.md by name. The stream
- * may allocate; nothing is locked here. */
+/* Writes XML in the form of glibc's: totals first, then every number of docs/stats.md by name. No lock is held, because
+ * the stream may allocate. */
 EXPORT int malloc_info(int options, FILE *stream) {
   if (options != 0) {
     errno = EINVAL;

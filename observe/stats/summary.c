@@ -6,7 +6,7 @@
 #include "os/say.h"
 #include "stats/report.h"
 
-/* The descriptor is kept open from the first time a summary is wanted; summary_open is the only writer. */
+/* The descriptor stays open from the first time a summary is wanted. Only summary_open writes it. */
 enum report_state { REPORT_NONE, REPORT_OPENING, REPORT_OPEN };
 static _Atomic int report_state;
 static int report_fd = -1;
@@ -35,7 +35,7 @@ static void report_complain(const char *path, const char *reason) {
   os_say(bytes);
 }
 
-/* The program may change its folder later. */
+/* Makes the path absolute now, because the program may change its folder later. */
 static void summary_file_find(void) {
   const char *path = option_string(OPTION_STATS_FILE);
   if (*path == 0 || os_path_absolute(path, report_pattern, sizeof report_pattern))
@@ -56,14 +56,14 @@ void summary_open(void) {
   int none = REPORT_NONE;
   if (!report_is_wanted() || report_pattern[0] || !atomic_compare_exchange_strong(&report_state, &none, REPORT_OPENING))
     return;
-  report_fd = os_duplicate_high(2); /* programs close stderr before we get to speak */
+  report_fd = os_duplicate_high(2); /* programs may close stderr before the summary */
   if (report_fd >= 0)
     report_file = os_file_identity(report_fd);
   atomic_store_explicit(&report_state, report_fd >= 0 ? REPORT_OPEN : REPORT_NONE, memory_order_release);
 }
 
-/* A descriptor is there, and still what was opened: the program may have closed it, and got its number for a file of
- * its own. */
+/* Tells whether the descriptor is still the one that was opened. The program may have closed it and got its number for
+ * a file of its own. */
 static bool report_is_open(void) {
   if (atomic_load_explicit(&report_state, memory_order_acquire) != REPORT_OPEN)
     return false;
@@ -74,7 +74,7 @@ static bool report_is_open(void) {
 void summary_write(void) {
   if (!report_is_wanted() || (report_pattern[0] == 0 && !report_is_open()))
     return;
-  if (thread_is_busy()) /* exit was called by a signal handler that interrupted us */
+  if (thread_is_busy()) /* a signal handler that interrupted a slow path called exit */
     os_say("hakmem: no summary, the program ended inside malloc\n");
   else if (report_pattern[0])
     report_write_file();

@@ -1,4 +1,4 @@
-/* alloc.h: what the names of the family (hak_*, libc's, C++'s) are made of. C and C++. */
+/* alloc.h: the functions that the names of the family (hak_*, libc's, C++'s) share. C and C++. */
 #ifndef HAK_API_ALLOC_H
 #define HAK_API_ALLOC_H
 
@@ -13,27 +13,27 @@
 extern "C" {
 #endif
 
-/* Block of `size` bytes at a multiple of `alignment`, a power of two; site: where the program called from.
- * NULL and ENOMEM. */
+/* Returns a block of `size` bytes at a multiple of `alignment`, a power of two. site: the call site. On failure NULL
+ * and ENOMEM. */
 HAK_HIDDEN void *aligned_block(size_t alignment, size_t size, uintptr_t site);
 
-/* Moves a block's content into one of another size. NULL and ENOMEM; the block is as before then. */
+/* Moves a block's content into a block of another size. On failure NULL and ENOMEM; then the block is unchanged. */
 HAK_HIDDEN void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site);
 
-/* What is due now and then, at the end of a slow path, without a lock. */
+/* Does periodic work. Call at the end of a slow path, without a lock. */
 HAK_HIDDEN void housekeep(void);
 
-/* hak_malloc_slow for a caller that has more to do afterwards: site is where the program called it. */
+/* hak_malloc_slow for callers inside the library. site: the program's call site. */
 HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);
 
-/* In a function that the program called: where from. */
+/* The call site, in a function that the program called. */
 #define CALL_SITE ((uintptr_t)__builtin_return_address(0))
 
-/* Asks the program to give something up, because a request of `size` bytes found no memory. True if there
- * is a callback and it says that it did. The slow path is left for it; *is_begun: it was entered again. */
+/* Calls the program's limit callback, because a request of `size` bytes found no memory. True if there is one and it
+ * returned 1. The slow path is left during the call; *is_begun: it was entered again. */
 HAK_HIDDEN bool limit_callback_call(size_t size, bool *is_begun);
 
-/* Options from the environment, fork handlers: once, by the library's constructor. */
+/* Reads options from the environment and sets up fork handlers. The library's constructor calls it once. */
 HAK_HIDDEN void hak_start(void);
 
 #ifdef __cplusplus

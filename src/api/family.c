@@ -1,4 +1,4 @@
-/* The rest of the hak_* family: resizing, alignment, sizes, trimming. */
+/* The other functions of the hak_* family: resizing, alignment, sizes, trimming. */
 #include "api/alloc.h"
 
 #include "base/size_class.h"
@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SHRINK_SHARE 2 /* a block stays where it is until less than half of it is asked for */
+#define SHRINK_SHARE 2 /* a block stays in place unless less than half of it is asked for */
 
 size_t hak_usable_size(const void *block) {
   uint32_t entry = map_entry(block);
@@ -25,7 +25,7 @@ size_t hak_usable_size(const void *block) {
     return class_bytes(entry_class(entry));
   if (entry == ENTRY_PACKED)
     return packed_bytes(block);
-  /* A large object's first address only: an address inside it has no record. */
+  /* Only a large object's first address has a record. */
   return entry == ENTRY_LARGE && ((uintptr_t)block & (UNIT_BYTES - 1)) == 0 ? large_bytes(block) : 0;
 }
 
@@ -38,7 +38,7 @@ size_t hak_good_size(size_t size) {
 NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site) {
   int kept = errno;
   void *moved = size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc_inlined(size);
-  if (moved == NULL && size <= old_bytes) { /* no memory for a smaller one: the old one will do */
+  if (moved == NULL && size <= old_bytes) { /* no memory for a smaller block: keep the old one */
     errno = kept;
     return block;
   }
@@ -104,7 +104,7 @@ void *hak_realloc(void *block, size_t size) {
       housekeep();
       slow_path_end();
       background_start_if_due(CALL_SITE, BACKGROUND_ALLOCATES);
-      errno = kept; /* what the system refused on the way is nobody's business */
+      errno = kept; /* the program must not see what the system refused */
     }
     return resized ? resized : resize_by_copy(block, bytes, size, CALL_SITE);
   }

@@ -1,4 +1,4 @@
-/* The program's own word when memory is out. */
+/* The program's limit callback. */
 #include "api/alloc.h"
 
 #include "base/event.h"
@@ -25,8 +25,7 @@ bool limit_callback_call(size_t size, bool *is_begun) {
   struct heap *heap = heap_current();
   if (heap == NULL) /* a thread that had no small block so far */
     heap = heap_attach();
-  /* A callback that allocates in vain is not called for that. If the stack is shorter than when it was
-   * called, it was left by a jump. */
+  /* A callback that allocates in vain is not called again. If the stack is shorter than at its call, a jump left it. */
   uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
   if (heap == NULL || (heap->callback_frame != 0 && frame < heap->callback_frame))
     return false;
@@ -38,7 +37,7 @@ bool limit_callback_call(size_t size, bool *is_begun) {
     return false;
   heap->callback_frame = frame;
   event_note(EVENT_LIMIT_CALLBACK);
-  slow_path_end(); /* it frees */
+  slow_path_end(); /* the callback frees */
   int freed = callback(size, context);
   *is_begun = slow_path_begin();
   heap->callback_frame = 0;

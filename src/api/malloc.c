@@ -1,4 +1,4 @@
-/* malloc and free: the fast path (hakmem/inline.h) under its names, and its slow halves.
+/* malloc and free: gives the fast path (hakmem/inline.h) its names, and holds the entries of the slow paths.
  *
  *   hak_malloc_slow  small: bin_refill -> inbox, slabs, units      large: large_alloc -> BigCache, extents, mappings
  *                    where memory is short: packed_take
@@ -25,21 +25,21 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SWEEP_PERIOD 64   /* slow calls of a heap between two looks for a dead thread's heap */
-#define CHECK_PERIOD 1024 /* slow calls between two walks over everything, in check builds */
+#define SWEEP_PERIOD 64   /* slow calls of a heap between two searches for a dead thread's heap */
+#define CHECK_PERIOD 1024 /* slow calls between two checks of all structures, in check builds */
 
-/* calloc above this takes a large object, whose pages are often known to be zero and cost nothing until
- * they are used: a block out of a slab would have to be cleared, and be resident, whole. */
+/* Above this calloc takes a large object. Its pages are often known to be zero and cost nothing until they are used. A
+ * block of a slab would have to be cleared, which makes it resident. */
 #define CALLOC_SMALL_MAX ((size_t)64 * 1024)
-#define ROUNDING_SHARE 8 /* but not where it would be rounded up by more */
+#define ROUNDING_SHARE 8 /* unless that rounds it up by more than this fraction */
 
 void *hak_malloc(size_t size) { return hak_malloc_inlined(size); }
 void hak_free(void *block) { hak_free_inlined(block); }
 
-/* A static link takes only the objects it needs; whoever needs malloc needs the constructor. */
+/* A static link takes only the objects that are referenced. This reference brings the constructor along with malloc. */
 __attribute__((used)) static void (*const start_with_malloc)(void) = hak_start;
 
-/* What is due now and then, called at the end of a slow path, without a lock. */
+/* Does periodic work at the end of a slow path, without a lock. */
 static void housekeep_heap(struct heap *heap) {
   heap->slow_calls++;
 #ifdef HAK_DEBUG
@@ -61,7 +61,7 @@ static void housekeep_heap(struct heap *heap) {
 
 static void deferred_work_off(void);
 
-/* The same for a thread that may have no heap: it has large objects only. */
+/* The same for a thread that may have no heap, because it has large objects only. */
 void housekeep(void) {
   if (UNLIKELY(deferred_waits()))
     deferred_work_off();
@@ -73,7 +73,7 @@ void housekeep(void) {
     observers.tick();
 }
 
-/* Memory is out: gives back what is held free, address space included. */
+/* Memory is out: gives back all free memory, and free address space too. */
 COLD static void memory_release(void) {
   usage_note_refusal();
   struct heap *heap = heap_current();
@@ -82,21 +82,21 @@ COLD static void memory_release(void) {
   reclaim_all();
 }
 
-/* Tries again after giving back what is held free, and once more if the program's callback says that
- * it gave up something. The slow path is marked when this is called, but not inside the callback: that frees. */
+/* Tries again after giving back all free memory, and once more if the program's callback returned 1. The caller is in a
+ * slow path. The callback runs outside it, because it frees. */
 #define ATTEMPTS_MAX 3u
 #define HOPELESS_BYTES ((size_t)1 << 40)
 
 static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
   if (attempt == 1) {
-    if (size > HOPELESS_BYTES) /* nothing that could be given back makes room for it */
+    if (size > HOPELESS_BYTES) /* giving memory back cannot make room for it */
       return false;
     event_note(EVENT_MEMORY_RETRY);
     memory_release();
     return true;
   }
   bool again = limit_callback_call(size, is_begun);
-  if (again && *is_begun) /* what it freed may be held free, in a shape that does not fit */
+  if (again && *is_begun) /* the freed memory may be held in a shape that does not fit */
     memory_release();
   return again && *is_begun;
 }
@@ -142,9 +142,9 @@ static bool has_free(struct heap *heap, unsigned cls) {
   return is_there;
 }
 
-#define LARGER_BYTES 256u /* that much more than twice as large a block in place of another may be */
+#define LARGER_BYTES 256u /* a substitute block may be twice as large plus this */
 
-/* As aligned as all blocks of the class are: more than that may have been asked for. */
+/* Returns the alignment of all blocks of the class, which is at least what was asked for. */
 static size_t alignment_of(unsigned cls) { return class_bytes(cls) & -class_bytes(cls); }
 
 /* No slab can be opened for a class: a free block of a larger one serves. */
@@ -211,8 +211,8 @@ static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool
   return LIKELY(block == NULL) ? large_block(size, alignment, site, zeroed) : block;
 }
 
-/* A block of class cls, or, if that is 0, a large object. What it may take of the system may have to be looked up
- * first, without a lock. */
+/* Allocates a block of class cls, or a large object if cls is 0. After a refusal, usage_look reads the limits without a
+ * lock, and it tries again. */
 static void *one_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
   void *block = cls ? block_of(cls, size, site) : large_or_packed(size, alignment, site, zeroed);
   if (UNLIKELY(block == NULL) && usage_look())
@@ -220,7 +220,7 @@ static void *one_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t 
   return block;
 }
 
-/* Keeps errno, or sets ENOMEM. */
+/* As one_attempt with retries. Keeps errno on success, sets ENOMEM on failure. */
 static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
   int kept = errno;
   void *block = NULL;
@@ -246,7 +246,7 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
   return block;
 }
 
-/* What malloc does now and then in a split heap: no housekeeping, as on the fast path. */
+/* Refills the hand of a split heap. It does no periodic work, because it is frequent. */
 static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   struct heap *heap = heap_current();
   void *block = NULL;
@@ -261,7 +261,7 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
 }
 
-/* Whoever calls this does so at its very end, so the return address is the program's. */
+/* Callers tail-call this function, so its return address is the program's call site. */
 NOINLINE void *hak_malloc_slow(size_t size) {
   const struct heap *heap = heap_current();
   return UNLIKELY(heap != NULL && heap->split) ? malloc_slow_split(size, CALL_SITE) : malloc_slow_from(size, CALL_SITE);
@@ -309,7 +309,7 @@ void *hak_calloc(size_t count, size_t size) {
   return block;
 }
 
-/* Into its slab, at once. */
+/* Frees a block straight into its slab. */
 static void small_deliver(void *block, uint32_t entry) {
   if (entry_is_shared(entry))
     observers.shared_give(block, entry);
@@ -397,7 +397,7 @@ static void deferred_work_off(void) {
   }
 }
 
-/* Where nothing may be waited for: a block of a slab or a large object goes home later. */
+/* Frees without waiting: a later slow path frees the block of a slab or the large object. */
 COLD static void free_deferred(void *block, uint32_t entry) {
   bool is_small = entry_heap_id(entry) != 0;
   if (!is_small && entry != ENTRY_LARGE && entry != ENTRY_PACKED) {
@@ -417,7 +417,7 @@ COLD static void free_deferred(void *block, uint32_t entry) {
   event_note(EVENT_FREE_DEFERRED);
 }
 
-/* The block of another heap goes into an envelope that stays open: that takes no lock. */
+/* Puts another heap's block into an envelope that stays open, which takes no lock. */
 static bool free_remote(void *block, uint32_t entry) {
   struct heap *heap = heap_current();
   if (heap == NULL || thread_is_busy() || entry_is_of(entry, heap->slabs.key) || heap->split ||

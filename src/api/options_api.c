@@ -1,4 +1,4 @@
-/* Options read and set by the program. */
+/* hak_option_set and hak_option_get. */
 #include "api/alloc.h"
 
 #include "base/observers.h"

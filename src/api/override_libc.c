@@ -16,8 +16,8 @@
 /* For os/caller.h. */
 const char os_malloc_is_ours[] = "";
 
-/* Tools like valgrind put functions of their own in the place of malloc, free, realloc and memalign, but know no
- * reallocarray, pvalloc or free_sized: these call the former by their names, and those are not inlined. */
+/* Tools like valgrind replace malloc, free, realloc and memalign, but do not know reallocarray, pvalloc and free_sized.
+ * So the latter call the former by name, and the former are not inlined. */
 EXPORT void *malloc(size_t size) { return hak_malloc_inlined(size); }
 EXPORT NOINLINE void free(void *block) { hak_free_inlined(block); }
 EXPORT void *calloc(size_t count, size_t size) { return hak_calloc(count, size); }
@@ -58,7 +58,7 @@ EXPORT void *pvalloc(size_t size) {
   return memalign(os_page_bytes(), round_up(max_size(size, 1), os_page_bytes()));
 }
 
-/* C23. The sizes must be those of the allocation; they are not needed, so they are not trusted. */
+/* C23. The program must pass the sizes of the allocation. hakmem does not use them. */
 EXPORT void free_sized(void *block, size_t size) {
   (void)size;
   free(block);
@@ -86,8 +86,7 @@ SAME_AS(free) void __libc_cfree(void *block);
 EXPORT int malloc_trim(size_t pad) { return hak_trim(pad); }
 
 #ifdef __GLIBC__
-/* hakmem tunes itself; glibc's knobs are accepted where they change nothing a caller could rely on,
- * and refused (0) where the value is out of glibc's own bounds. */
+/* hakmem has no use for glibc's parameters. It accepts them (1), and refuses (0) values outside glibc's own bounds. */
 EXPORT int mallopt(int parameter, int value) {
   switch (parameter) {
   case M_MXFAST:

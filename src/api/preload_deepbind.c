@@ -1,8 +1,7 @@
-/* RTLD_DEEPBIND lets a loaded library find libc's own malloc and free before ours, while libc's
- * strdup, getline and so on call ours: the library then frees our blocks with libc's free, which
- * aborts. So dlopen's flag is dropped (HAKMEM_DEEPBIND=keep leaves it; docs/decisions has the
- * reasons). The tail call keeps the caller's return address, by which dlopen finds the caller's
- * search path; tests/dlopen sees to it that the compiler makes it a jump. */
+/* RTLD_DEEPBIND lets a loaded library find libc's malloc and free before ours, while libc's strdup, getline and so on
+ * call ours. The library then frees our blocks with libc's free, which aborts. So this wrapper of dlopen drops the flag
+ * (HAKMEM_DEEPBIND=keep leaves it; docs/decisions/0004). dlopen finds the caller's search path by the return address,
+ * so the wrapper ends in a tail call; tests/dlopen checks that the compiler makes it a jump. */
 #include "base/observers.h"
 #include "base/options.h"
 

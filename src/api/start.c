@@ -1,5 +1,5 @@
-/* What happens once: options from the environment, fork handlers. malloc does
- * not wait for any of it; options that come late only change what happens from then on. */
+/* What happens once: options from the environment, fork handlers. malloc does not wait for this; options that are read
+ * later apply from then on. */
 #include "api/alloc.h"
 
 #include "base/observers.h"
@@ -25,9 +25,9 @@
 
 #define PREFIX "HAKMEM_"
 
-#define VALUE_BYTES_MAX 100 /* of a value that is shown */
+#define VALUE_BYTES_MAX 100 /* the shown part of a value */
 
-/* One line: the variable, its value, what is allowed or done instead. */
+/* Prints one line: the variable, its value, and what is allowed or done instead. */
 static void report_bad_option(const char *assignment, size_t name_length, enum option_error error) {
   char bytes[VALUE_BYTES_MAX + 400], value[VALUE_BYTES_MAX], name[64];
   struct text text = TEXT_IN(bytes), shown = TEXT_IN(value), name_text = TEXT_IN(name);
@@ -71,7 +71,7 @@ static void options_read(void) {
     is_any = true;
     enum option_error error = options_parse(assignment, name_length, assignment + name_length + 1);
     if (error == OPTION_RESERVED) {
-      reserved = assignment; /* which profile is used is known at the end */
+      reserved = assignment; /* the preset in force is known at the end */
       reserved_length = name_length;
     } else if (error != OPTION_OK) {
       report_bad_option(assignment, name_length, error);
@@ -81,21 +81,22 @@ static void options_read(void) {
     report_bad_option(reserved, reserved_length, OPTION_RESERVED);
 }
 
-/* What a fork's child has to set right. Nobody is in a slow path then, so no lock is held and nothing half done. */
+/* The steps that prepare the child of a fork. No thread is in a slow path then, so no lock is held and no change is
+ * half done. */
 static void prepare_child(void) {
   heaps_in_child();
   usage_in_child();
-  background_in_child(); /* it forgets the word that an observer may take away */
+  background_in_child(); /* before the observers, which may unmap the thread's futex word */
   if (observers.in_child != NULL)
     observers.in_child();
 }
 
-/* Our handlers are registered early, so they run last before a fork and first after. Handlers of libraries that were
- * set up before us run later all the same; what they allocate is spare memory. */
+/* Our handlers are registered early, so they run last before a fork and first after it. Libraries that were set up
+ * earlier still have handlers that run between ours and the fork; they get spare memory. */
 static void before_fork(void) {
   background_before_fork();
   if (slow_path_begin()) {
-    heaps_sweep_all(false); /* bins of threads that ended are whole: saved for the child */
+    heaps_sweep_all(false); /* saves the bins of ended threads for the child; they are consistent */
     slow_path_end();
   }
   bool is_quiet = gate_shut() && !thread_is_busy();
@@ -111,8 +112,8 @@ static void after_fork_in_parent(void) {
   background_in_parent();
 }
 
-/* A handler that interrupts this, and one that forked while its thread was in a slow path, finds that busy: the latter's
- * next slow path comes here again. */
+/* A signal handler that interrupts this finds the thread busy. So does a handler that forked while its thread was in a
+ * slow path; the thread's next slow path calls this function again. */
 static void after_fork_in_child(void) {
   if (gate_child_is_prepared() || !gate_reset() || thread_is_busy())
     return;
@@ -129,7 +130,7 @@ static void prewarm_bins(void) {
   slow_path_end();
 }
 
-/* Functions that call malloc or free, but not as their last step. */
+/* Functions that call malloc or free other than by a tail call. */
 static const uintptr_t relays[] = {(uintptr_t)hak_calloc, (uintptr_t)hak_realloc, (uintptr_t)resize_by_copy,
                                    (uintptr_t)aligned_block, 0};
 

@@ -8,7 +8,7 @@ static const enum option options_of_observers[] = {
     OPTION_HEAP_PROFILE, OPTION_HEAP_PROFILE_FILE, OPTION_LIVE,
 };
 
-/* Who asks for an observer is told that there is none. */
+/* Reports options that ask for an observer. */
 static void start(void) {
   for (size_t i = 0; i < sizeof options_of_observers / sizeof *options_of_observers; i++) {
     enum option option = options_of_observers[i];

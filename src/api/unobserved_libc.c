@@ -1,4 +1,4 @@
-/* libc's names that say what malloc holds, in a build without observers: the totals. */
+/* libc's names for statistics in a build without observers: they report the totals. */
 #include "budget/usage.h"
 #include "os/say.h"
 

@@ -1,7 +1,7 @@
 #include "base/size_class.h"
 
-/* Order of a class's slab: the shortest that holds 8 blocks and whose tail is below 1/24. The fewer blocks a slab has, the
- * sooner it is empty and serves another class (docs/decisions/0025-one-clock.md). */
+/* Order of a class's slab: the shortest that holds 8 blocks and whose tail is below 1/24. The fewer blocks a slab has,
+ * the sooner it is empty and serves another class (docs/decisions/0025-one-clock.md). */
 #define BLOCKS_MIN 8
 #define TAIL_SHARE 24
 #define SERVES(bytes, order)                                                                                           \

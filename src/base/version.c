@@ -1,4 +1,4 @@
-/* The version, and what it was made with. */
+/* The version and the build. */
 #include "hakmem/hakmem.h"
 
 const char *hak_version(void) {

@@ -41,20 +41,22 @@ static struct {
   _Atomic bool group_read; /* group is constant from then on */
 } limits;
 
-static size_t read(_Atomic size_t *figure) { return atomic_load_explicit(figure, memory_order_relaxed); }
-static void write(_Atomic size_t *figure, size_t value) { atomic_store_explicit(figure, value, memory_order_relaxed); }
-static size_t add(_Atomic size_t *figure, size_t bytes) {
+static size_t figure_read(_Atomic size_t *figure) { return atomic_load_explicit(figure, memory_order_relaxed); }
+static void figure_write(_Atomic size_t *figure, size_t value) {
+  atomic_store_explicit(figure, value, memory_order_relaxed);
+}
+static size_t figure_add(_Atomic size_t *figure, size_t bytes) {
   return atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed) + bytes;
 }
 
-size_t usage_taken(void) { return read(&usage.taken); }
-size_t usage_taken_large(void) { return read(&usage.taken_large); }
-size_t usage_taken_peak(void) { return read(&usage.taken_peak); }
-size_t usage_free(void) { return read(&usage.free); }
-size_t usage_learned(void) { return read(&usage.learned); }
-void usage_freed_add(size_t bytes) { add(&usage.freed, bytes); }
-size_t usage_freed(void) { return read(&usage.freed); }
-void usage_learned_add(size_t change) { add(&usage.learned, change); }
+size_t usage_taken(void) { return figure_read(&usage.taken); }
+size_t usage_taken_large(void) { return figure_read(&usage.taken_large); }
+size_t usage_taken_peak(void) { return figure_read(&usage.taken_peak); }
+size_t usage_free(void) { return figure_read(&usage.free); }
+size_t usage_learned(void) { return figure_read(&usage.learned); }
+void usage_freed_add(size_t bytes) { figure_add(&usage.freed, bytes); }
+size_t usage_freed(void) { return figure_read(&usage.freed); }
+void usage_learned_add(size_t change) { figure_add(&usage.learned, change); }
 
 /* hak_option_set takes the lock outside of slow paths. */
 void usage_in_child(void) {
@@ -68,9 +70,9 @@ void usage_in_child(void) {
 
 void usage_take(enum usage kind, size_t bytes) {
   if (kind == USAGE_LARGE)
-    add(&usage.taken_large, bytes);
-  size_t now = add(&usage.taken, bytes);
-  size_t peak = read(&usage.taken_peak);
+    figure_add(&usage.taken_large, bytes);
+  size_t now = figure_add(&usage.taken, bytes);
+  size_t peak = figure_read(&usage.taken_peak);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&usage.taken_peak, &peak, now, memory_order_relaxed,
                                                               memory_order_relaxed))
     ;
@@ -78,17 +80,17 @@ void usage_take(enum usage kind, size_t bytes) {
 
 void usage_give(enum usage kind, size_t bytes) {
   if (kind == USAGE_LARGE) {
-    add(&usage.taken_large, -bytes);
+    figure_add(&usage.taken_large, -bytes);
     usage_freed_add(bytes);
   }
-  add(&usage.taken, -bytes);
+  figure_add(&usage.taken, -bytes);
 }
 
-void usage_free_add(size_t bytes) { add(&usage.free, bytes); }
-void usage_free_subtract(size_t bytes) { add(&usage.free, -bytes); }
+void usage_free_add(size_t bytes) { figure_add(&usage.free, bytes); }
+void usage_free_subtract(size_t bytes) { figure_add(&usage.free, -bytes); }
 void usage_free_transit(size_t bytes) {
-  add(&usage.promised, bytes);
-  add(&usage.free, -bytes);
+  figure_add(&usage.promised, bytes);
+  figure_add(&usage.free, -bytes);
 }
 
 /* The memory orders ensure that a reader who sees a counter changed sees the move begun, and that a reader who sees the
@@ -98,11 +100,11 @@ void usage_move_end(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_ended
 size_t usage_moves_begun(void) { return atomic_load_explicit(&usage.moves_begun, memory_order_acquire); }
 size_t usage_moves_ended(void) { return atomic_load_explicit(&usage.moves_ended, memory_order_acquire); }
 
-size_t usage_limit(void) { return ~read(&usage.limit_complement); }
-size_t usage_high(void) { return ~read(&usage.high_complement); }
+size_t usage_limit(void) { return ~figure_read(&usage.limit_complement); }
+size_t usage_high(void) { return ~figure_read(&usage.high_complement); }
 
 /* limits.lock is held. */
-static void apply(void) {
+static void limits_apply(void) {
   size_t option_bytes = (size_t)option_value(OPTION_LIMIT_MB) << 20;
   size_t own = limit_hard(option_bytes, SIZE_MAX, 0);
   bool group_read = atomic_load_explicit(&limits.group_read, memory_order_acquire);
@@ -110,8 +112,8 @@ static void apply(void) {
   size_t high = group_read ? limits.group.high_bytes : SIZE_MAX;
   atomic_store_explicit(&usage.limit_of_resident, hard < own, memory_order_relaxed);
   usage_keep_cap(SIZE_MAX); /* the next check of the limits lowers it again */
-  write(&usage.limit_complement, ~hard);
-  write(&usage.high_complement, ~min_size(hard, high));
+  figure_write(&usage.limit_complement, ~hard);
+  figure_write(&usage.high_complement, ~min_size(hard, high));
 }
 
 /* Try-lock, because signal handlers come here. A thread that finds it taken leaves the work to the holder. */
@@ -119,7 +121,7 @@ void usage_limits_apply(void) {
   atomic_store_explicit(&limits.stale, true, memory_order_seq_cst);
   while (atomic_load_explicit(&limits.stale, memory_order_seq_cst) && lock_try(&limits.lock)) {
     atomic_store_explicit(&limits.stale, false, memory_order_seq_cst);
-    apply();
+    limits_apply();
     lock_give(&limits.lock);
   }
 }
@@ -146,34 +148,34 @@ static void granted_move_on(void) {
   if (now_ms - since_ms > GRANTED_MS &&
       atomic_compare_exchange_strong_explicit(&usage.granted_since_ms, &since_ms, now_ms, memory_order_relaxed,
                                               memory_order_relaxed)) {
-    write(&usage.granted_before, read(&usage.granted));
-    write(&usage.granted, 0);
+    figure_write(&usage.granted_before, figure_read(&usage.granted));
+    figure_write(&usage.granted, 0);
   }
 }
 
 /* Returns the resident bytes that usage_look read; more than any limit if the reading is too old. */
 static size_t resident_known(void) {
   bool is_recent = os_milliseconds() - atomic_load_explicit(&usage.resident_ms, memory_order_acquire) <= RESIDENT_MS;
-  return is_recent ? read(&usage.resident) : SIZE_MAX / 2;
+  return is_recent ? figure_read(&usage.resident) : SIZE_MAX / 2;
 }
 
 /* Adds bytes to a sum that counts against a limit, if they fit together with `counted`. Bytes that do not fit are never
  * added, not even for a moment, because other threads' requests would be refused for them. */
 static bool add_if_admitted(_Atomic size_t *sum, size_t bytes, size_t limit, size_t (*counted)(void)) {
   for (;;) {
-    size_t before = read(sum);
+    size_t before = figure_read(sum);
     if (before + bytes < bytes || !limit_admits(limit, counted(), before + bytes))
       return false;
     if (!atomic_compare_exchange_weak_explicit(sum, &before, before + bytes, memory_order_relaxed,
                                                memory_order_relaxed))
       continue;
-    if (limit_admits(limit, counted(), read(sum))) /* what others were promised may have been counted since */
+    if (limit_admits(limit, counted(), figure_read(sum))) /* what others were promised may have been counted since */
       return true;
-    add(sum, -bytes);
+    figure_add(sum, -bytes);
   }
 }
 
-static size_t resident_and_before(void) { return resident_known() + read(&usage.granted_before); }
+static size_t resident_and_before(void) { return resident_known() + figure_read(&usage.granted_before); }
 
 COLD static bool fits_resident(size_t limit, size_t bytes) {
   granted_move_on();
@@ -181,9 +183,11 @@ COLD static bool fits_resident(size_t limit, size_t bytes) {
 }
 
 /* A promise counts from the moment it is made, so two threads never get the same bytes. */
-static bool promise(size_t limit, size_t bytes) { return add_if_admitted(&usage.promised, bytes, limit, usage_held); }
+static bool promise_bytes(size_t limit, size_t bytes) {
+  return add_if_admitted(&usage.promised, bytes, limit, usage_held);
+}
 
-void usage_settle(size_t bytes) { add(&usage.promised, -bytes); }
+void usage_settle(size_t bytes) { figure_add(&usage.promised, -bytes); }
 
 static bool asks_group(size_t bytes) {
   return UNLIKELY(atomic_load_explicit(&usage.asked_group, memory_order_relaxed) == NOT_ASKED) &&
@@ -198,7 +202,7 @@ bool usage_look(void) {
   size_t resident = os_resident_of_process();
   if (resident == 0) /* it cannot be read */
     return false;
-  write(&usage.resident, resident);
+  figure_write(&usage.resident, resident);
   atomic_store_explicit(&usage.resident_ms, os_milliseconds(), memory_order_release);
   return true;
 }
@@ -210,10 +214,10 @@ bool usage_reserve(size_t bytes) {
     return false;
   size_t limit = usage_limit();
   bool of_resident = atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed);
-  if (LIKELY(promise(limit, bytes))) {
+  if (LIKELY(promise_bytes(limit, bytes))) {
     if (UNLIKELY(of_resident)) {
       granted_move_on();
-      add(&usage.granted, bytes);
+      figure_add(&usage.granted, bytes);
     }
     return true;
   }
@@ -221,7 +225,7 @@ bool usage_reserve(size_t bytes) {
     HAK_PROBE(limit_reached, bytes, usage_held(), limit);
     return false;
   }
-  add(&usage.promised, bytes);
+  figure_add(&usage.promised, bytes);
   return true;
 }
 
@@ -244,8 +248,8 @@ bool usage_is_short(void) {
 
 bool usage_is_tight(void) { return usage_held() > os_memory_limit() / TIGHT_SHARE || ran_out(); }
 
-void usage_keep_cap(size_t bytes) { write(&usage.keep_cap_complement, ~bytes); }
-size_t usage_keep_max(void) { return ~read(&usage.keep_cap_complement); }
+void usage_keep_cap(size_t bytes) { figure_write(&usage.keep_cap_complement, ~bytes); }
+size_t usage_keep_max(void) { return ~figure_read(&usage.keep_cap_complement); }
 static size_t keep(void) { return purge_keep((size_t)option_value(OPTION_KEEP_MB) << 20, usage_taken()); }
 size_t usage_keep(void) { return min_size(usage_keep_max(), keep()); }
 size_t usage_keep_learned(void) {
@@ -256,7 +260,7 @@ size_t usage_keep_learned(void) {
  * purge. */
 #define RESTORED_BYTES_MIN ((size_t)1 << 20)
 
-static enum purge_result purge(void *address, size_t size, long mode) {
+static enum purge_result purge_pages(void *address, size_t size, long mode) {
   if (mode == PURGE_OFF)
     return PURGE_REFUSED;
   if (size >= RESTORED_BYTES_MIN)
@@ -267,7 +271,7 @@ static enum purge_result purge(void *address, size_t size, long mode) {
 }
 
 enum purge_result pages_purge(void *address, size_t size) {
-  enum purge_result result = purge(address, size, option_value(OPTION_PURGE));
+  enum purge_result result = purge_pages(address, size, option_value(OPTION_PURGE));
   if (result == PURGE_REFUSED) {
     atomic_fetch_add_explicit(&usage.purges_refused, 1, memory_order_relaxed);
     return result;

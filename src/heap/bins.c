@@ -1,4 +1,5 @@
-/* Bins: filled from the slabs half at a time, grown when they overflow, shrunk when they idle. */
+/* Bins (thread caches): a refill fills half of the slots from the slabs, an overflow may double the bin, an idle bin
+ * shrinks. */
 #include "heap/heap.h"
 
 #include "base/options.h"
@@ -10,13 +11,13 @@
 
 _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX, "the biggest bin has an array");
 
-#define REFILLS_TO_GROW 16  /* refills in a row, without a flush: the bin is too small */
-#define REFILLS_TO_FILL 3   /* in a row: nothing comes back, so half of the slots need not stay free for it */
-#define TICK_SLOW_CALLS 256 /* slow calls between two looks at all bins */
-#define LOOKS_TO_SHRINK 8   /* looks between two decisions */
+#define REFILLS_TO_GROW 16  /* after this many refills without a flush the bin is too small */
+#define REFILLS_TO_FILL 3   /* after this many refills in a row nothing is freed, so a refill fills all slots */
+#define TICK_SLOW_CALLS 256 /* slow calls between two checks of all bins */
+#define LOOKS_TO_SHRINK 8   /* checks between two decisions to shrink */
 #define HAND_BYTES ((size_t)32 << 10)
 
-static struct bin_limits limits(void) {
+static struct bin_limits bin_limits_read(void) {
   return (struct bin_limits){
       .slots_initial = (size_t)option_value(OPTION_BIN_SLOTS),
       .bin_bytes_max = (size_t)option_value(OPTION_BIN_KB_MAX) << 10,
@@ -60,7 +61,7 @@ static void bin_set_top(struct heap *heap, unsigned cls, void **top) {
     tally_level(heap, cls);
 }
 
-/* T3: without room. */
+/* T3: tells whether the bin has no room for a block. */
 static bool bin_is_shut(const struct heap *heap, unsigned cls) { return heap->split && cls == HAK_CLASS_COUNT - 1; }
 
 static void bin_set_end(struct heap *heap, unsigned cls) {
@@ -89,13 +90,13 @@ static bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
 }
 
 static bool bin_open(struct heap *heap, unsigned cls) {
-  struct bin_limits all = limits();
+  struct bin_limits all = bin_limits_read();
   size_t slots = bin_slots_initial(&all, class_bytes(cls));
   heap->bin_state[cls].slots_initial = (uint32_t)slots;
   return bin_set_slots(heap, cls, slots);
 }
 
-/* An empty bin gives its array up. */
+/* Gives the array of an empty bin back. */
 static void bin_close(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   void **array = state->base - 1;
@@ -108,7 +109,7 @@ static void bin_close(struct heap *heap, unsigned cls) {
 
 static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
-  struct bin_limits all = limits();
+  struct bin_limits all = bin_limits_read();
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
   if (bin_is_shut(heap, cls) ||
@@ -148,8 +149,8 @@ static bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   return true;
 }
 
-/* Counted when there is a block. */
-static void *refilled(struct heap *heap, void *block) {
+/* Counts a refill if it brought a block. */
+static void *count_refill(struct heap *heap, void *block) {
   heap->counters.refills += block != NULL;
   return block;
 }
@@ -164,7 +165,7 @@ static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     void *block = hak_bin_pop(bin);
     heap->counters.refills_from_inbox += block != NULL;
     if (block)
-      return refilled(heap, block);
+      return count_refill(heap, block);
   }
   if (++state->streak >= REFILLS_TO_GROW && bin_grow(heap, cls))
     state->streak = 0;
@@ -172,15 +173,16 @@ static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     void *only[1];
     size_t taken = slab_set_take(&heap->slabs, cls, only + 1, 1);
     heap->counters.refilled_blocks += taken;
-    return refilled(heap, taken ? only[0] : NULL);
+    return count_refill(heap, taken ? only[0] : NULL);
   }
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
-  return refilled(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
+  return count_refill(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
 }
 
 /* --- hands --- */
 
-/* Blocks at a time: few, so that what was freed last is used next, and enough to make the slow path rare. */
+/* Returns the blocks per hand: few, so that recently freed blocks are used next, and enough to make the slow path
+ * rare. */
 static size_t hand_blocks(size_t block_bytes) {
   size_t blocks = HAND_BYTES / block_bytes;
   return blocks < 1 ? 1 : min_size(blocks, HAND_MAX);
@@ -201,7 +203,7 @@ static void hand_open(struct heap *heap, unsigned cls) {
   heap->front.bins[cls] = (struct hak_bin){.top = base, .end = base};
 }
 
-/* What the hand has goes back to the bin. */
+/* Moves the blocks of the hand back to the bin. */
 static void hand_close(struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
   size_t count = hand_count(heap, cls);
@@ -211,8 +213,8 @@ static void hand_close(struct heap *heap, unsigned cls) {
     bin_put(heap, cls, class->hand[1 + i]);
 }
 
-/* An empty hand gets the top of the bin, and what is missing from the slabs, but nothing beyond the block that is to be
- * a sample. Returns one block; NULL when memory is out. */
+/* Refills an empty hand from the top of the bin, and from the slabs if the bin has too few. It ends before the block
+ * that is to be a sample. Returns one block; NULL when memory is out. */
 static void *hand_fill(struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
   size_t bytes = class_bytes(cls);
@@ -330,7 +332,7 @@ static void bin_push(struct heap *heap, unsigned cls, void *block) {
   bin_set_top(heap, cls, top + 1);
 }
 
-/* Room for one block more: there is some, or the bin is opened, or grown. */
+/* Makes room for one more block if there is none: opens or grows the bin. */
 static bool bin_make_room(struct heap *heap, unsigned cls) {
   if (heap->bin_state[cls].base == NULL && !bin_open(heap, cls))
     return false;
@@ -371,8 +373,7 @@ static void bin_shrink(struct heap *heap, unsigned cls) {
   }
 }
 
-/* Fill levels are seen at slow calls only, so low and high are estimates; they cost the fast path
- * nothing. */
+/* Fill levels are read at slow calls only. So low and high are estimates, and cost the fast path nothing. */
 void bins_tick(struct heap *heap) {
   if (++heap->ticks % TICK_SLOW_CALLS != 0)
     return;

@@ -1,19 +1,19 @@
-/* heap.h: what one thread allocates from.
+/* heap.h: a heap, the state that one thread allocates from.
  *
- *   front     bins: touched by the owning thread only, without a lock (hakmem/inline.h)
+ *   front     bins (thread caches): touched by the owning thread only, without a lock (hakmem/inline.h)
  *   bin_state arrays behind the bins: written by the owner under the lock, read under the lock
- *   slabs     under the lock, by anybody who holds it
- *   inbox     envelopes from other threads: pushed without a lock, drained under the lock
+ *     slabs     touched by any holder of the lock
+ *   inbox     envelopes (batches of remote frees) from other threads: pushed without a lock, drained under the lock
  *   outbox    envelopes being filled for other heaps: touched by the owner only
  *
- * The owner is the thread that holds the lifeline. A heap outlives its owner: nothing runs at thread
- * exit. Whoever takes the lifeline of a dead thread's heap owns it, bins and all: a starting thread
- * adopts it; a passer-by sweeps it (bins to slabs, envelopes sent) and drops the lifeline again.
+ * The owner is the thread that holds the lifeline. Nothing runs at thread exit, so a heap outlives its owner. A thread
+ * that takes the lifeline of a dead thread's heap owns the heap with its bins. A starting thread adopts it. Any other
+ * thread sweeps it (bins to slabs, envelopes sent) and drops the lifeline again.
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
  *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork
  *       drops both); only a holder of the lock reads or writes slabs and takes envelopes out
- *   H3  the owner's slow path takes the lock once; a holder of one heap's lock only tries another's
- *   H4  heaps are never freed, so a heap id stays valid for ever
+ *     H3  the owner's slow path takes the lock once; a holder of one heap's lock only tries another heap's
+ *   H4  heaps are never freed, so a heap id stays valid
  * heap_is_valid checks the bins' part of H1, the bins' budget and the slabs.
  */
 #ifndef HAK_HEAP_HEAP_H
@@ -101,16 +101,16 @@ static inline void heap_set_key(struct heap *heap, uint32_t split) {
   __atomic_store_n(&heap->front.key, heap->slabs.key ^ split << HAK_ENTRY_CLASS_SHIFT, __ATOMIC_RELAXED);
 }
 
-/* Called by the owner's slow paths before they look at a bin, lock held. */
+/* The owner's slow paths call it before they access a bin. The lock is held. */
 static inline void heap_follow_tally(struct heap *heap) {
   if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed)))
     observers.heap_follow(heap);
 }
 
-/* The heap that threads without a heap point at: empty bins, a key no entry matches. */
+/* The heap of threads without a heap: its bins are empty, and no entry matches its key. */
 extern const struct hak_front hak_heap_none;
 
-/* The calling thread's heap, NULL if it has none yet; in the low bits what the thread is doing (heap/slow_path.h). */
+/* The calling thread's heap, NULL if it has none yet; the low bits are flags (heap/slow_path.h). */
 #define THREAD_BUSY 1u         /* it is in a slow path, or in a step that a handler must not repeat */
 #define THREAD_WITHOUT_HEAP 2u /* it had none when it entered the slow path */
 #define THREAD_FORKS 4u
@@ -124,9 +124,10 @@ static inline struct heap *heap_current(void) { return (struct heap *)(hak_threa
 
 /* registry.c */
 
-/* Gives the calling thread a heap: a dead thread's or a new one. NULL when memory is out. */
+/* Gives the calling thread a heap: that of a dead thread, or a new one. NULL when memory is out. */
 struct heap *heap_attach(void);
-/* Makes a heap that no thread will own: its slabs are used under its lock, its bins not at all. NULL when memory is out. */
+/* Makes a heap that no thread will own: its slabs are used under its lock, its bins not at all. NULL when memory is
+ * out. */
 struct heap *heap_make_shared(void);
 /* Its id, once it is in use; set by whoever made it. 0: there is none. */
 extern _Atomic uint32_t heap_shared_id;
@@ -135,62 +136,62 @@ static inline bool entry_is_shared(uint32_t entry) {
   return id != 0 && entry_heap_id(entry) == id;
 }
 struct heap *heap_by_id(uint32_t id);
-/* The calling thread owns it: noted, if the option `live` says that somebody may look. */
+/* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
 uint32_t heap_count(void);
-/* The first heap from an id on that some thread owns, or that none does; NULL if there is none. */
+/* Returns the first heap from an id on that has an owner, or that has none; NULL if there is none. */
 struct heap *heap_from(uint32_t id, bool owned);
-/* Sweeps up to `heaps_max` heaps of dead threads, looking round from where the last call stopped. */
+/* Sweeps up to `heaps_max` heaps of dead threads, from where the last call stopped. */
 void heaps_sweep(uint32_t heaps_max);
-/* Sweeps them all; if thoroughly, also those whose lifelines the kernel left as they were. True if there was one. */
+/* Sweeps all of them; if thoroughly, also those whose lifelines the kernel did not mark. True if there was one. */
 bool heaps_sweep_all(bool thoroughly);
-/* Gives the pages of heaps back in which nothing is: no owner, no slab. Returns the bytes. */
+/* Gives back the pages of heaps without an owner and without slabs. Returns the bytes. */
 size_t heaps_rest(void);
-/* How often heaps of dead threads were adopted and swept. */
+/* Counters: heaps of dead threads that were adopted and swept. */
 struct heaps_counters {
   uint64_t adopted, swept;
 };
 void heaps_counters(struct heaps_counters *out);
-/* Bytes of blocks outside the slabs, those in bins included. Takes no lock. */
+/* Returns the bytes of blocks that slabs have given out, those in bins included. Takes no lock. */
 size_t heaps_live_bytes(void);
-/* Asks the owners of all heaps but `self` (or NULL) to empty theirs. A thread that sleeps does not hear
- * of it: nobody else can tell that it is not in the midst of a malloc. */
+/* Asks the owners of all heaps but `self` (or NULL) to empty their bins at their next slow path. A sleeping thread
+ * keeps its bins: another thread cannot empty them, because the owner may be in the middle of a malloc. */
 void heaps_ask_to_flush(const struct heap *self);
-/* Empties bins and outbox into slabs and inboxes, and gives up their arrays; the caller owns the heap and does not hold
- * its lock. */
+/* Empties bins and outbox into slabs and inboxes, and gives their arrays back. The caller owns the heap and does not
+ * hold its lock. */
 void heap_flush_all(struct heap *heap);
 
-/* The gate is shut (heap/slow_path.h): before a fork, and after it in the parent. */
+/* Call before a fork, and after it in the parent, while the gate is shut (heap/slow_path.h). */
 void heaps_before_fork(void);
 void heaps_in_parent(void);
-/* In the child of a fork the other threads are gone, and what they did outside of slow paths was copied page by page
- * while they ran: their bins and their outboxes cannot be trusted and are dropped. */
+/* Call in the child of a fork. Memory that other threads change outside slow paths was copied page by page while they
+ * ran. So their bins and outboxes may be inconsistent, and are dropped. */
 void heaps_in_child(void);
 
 /* bins.c: called by the owner, lock held */
 
 /* Fills the bin of a class from inbox or slabs and pops a block. NULL when memory is out. */
 void *bin_refill(struct heap *heap, unsigned cls);
-/* The same for a split heap's empty hand, where that is quickly done: the bin has a handful, none of them a sample. Else
+/* Refills the empty hand of a split heap, if that is quick: the bin has enough blocks, and none is a sample. Otherwise
  * NULL. */
 void *hand_deal(struct heap *heap, unsigned cls);
-/* Pushes into a full bin: makes room first, by growing it or by giving its older half to the slabs. */
+/* Pushes a block into a full bin. Makes room first: grows the bin, or gives its older half to the slabs. */
 void bin_overflow(struct heap *heap, unsigned cls, void *block);
 /* Pushes into a bin or, if it is full, puts into the slab. */
 void bin_put(struct heap *heap, unsigned cls, void *block);
 /* Half fills the bins of the tiny classes that were not used yet; takes the lock itself. */
 void bins_prewarm(struct heap *heap);
-/* Once in a while: idle bins give blocks back and shrink. */
+/* Call from time to time: idle bins give blocks back and shrink. */
 void bins_tick(struct heap *heap);
-/* Gives up what the bins hold, and their arrays. */
+/* Returns all blocks of the bins to the slabs, and gives the arrays back. */
 void bins_flush_all(struct heap *heap);
 /* Gives the heap hands, or takes what is in them back into the bins (heap/split.h); any memory that takes is there. */
 void bins_split(struct heap *heap, bool is_split);
-/* What the heap has a tally of. */
+/* Returns the counts of a class in this heap. */
 struct class_counts bin_counts(const struct heap *heap, unsigned cls);
-/* Forgets what the bins hold. */
+/* Drops the blocks of the bins without returning them. */
 void bins_drop_all(struct heap *heap);
-/* What is ready in the bins; any holder of the lock may ask, the owner may be popping. */
+/* Returns what is ready in the bins. Any holder of the lock may call it, while the owner may pop. */
 struct bins_content {
   size_t blocks, bytes;
 };
@@ -199,28 +200,29 @@ size_t bin_blocks(const struct heap *heap, unsigned cls);
 
 /* envelope.c */
 
-/* A block of another heap, freed by the owner of `heap`, goes into the open envelope for its owner. False if there is none,
- * or if it would be full: nothing is done. Takes no lock. entry: the block's. */
+/* Puts another heap's block, freed by the owner of `heap`, into the open envelope for its owner. False, and no effect,
+ * if there is none or if it would become full. Takes no lock. entry: the block's page-map entry. */
 bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry);
-/* The same in any case; no lock is held. True if an envelope was sent. */
+/* The same, but always succeeds. No lock may be held. True if an envelope was sent. */
 bool outbox_put(struct heap *heap, void *block, uint32_t entry);
-/* Without memory for a heap or an envelope, a block goes home by hand: into its slab, under the lock. */
+/* Slow fallback without memory for a heap or an envelope: frees the block straight into the owner's slab, under its
+ * lock. */
 void block_deliver(void *block, uint32_t entry);
-/* Sends all open envelopes; outbox_close gives up the table of them, too. */
+/* Sends all open envelopes. outbox_close also gives the table back. */
 void outbox_send_all(struct heap *heap);
 void outbox_close(struct heap *heap);
 void outbox_drop_all(struct heap *heap);
-/* Takes what arrived into the bins (owner) or into the slabs (any holder of the lock). */
+/* Move received blocks into the bins (owner only) or into the slabs (any holder of the lock). */
 void inbox_drain_to_bins(struct heap *heap);
 void inbox_drain_to_slabs(struct heap *heap);
-/* Drains until nothing is left or somebody else holds the lock. Whoever serves looks again after giving
- * the lock, so of several that push to a heap nobody owns, the last one to hold the lock leaves nothing
- * behind (tests/model/park.pml). */
+/* Drains the inbox until nothing is left or another thread holds the lock. It checks again after giving the lock. So of
+ * several threads that push to a heap without an owner, the last holder of the lock leaves nothing behind
+ * (tests/model/park.pml). */
 void inbox_serve(struct heap *heap);
 static inline bool inbox_has_mail(struct heap *heap) {
   return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != NULL;
 }
-/* Gives the envelopes that wait for their next use back to the metadata. */
+/* Gives unused envelopes back to the metadata. */
 void envelopes_trim(void);
 
 #ifdef HAK_DEBUG

@@ -1,4 +1,4 @@
-/* All heaps, and who gets which. */
+/* The registry: all heaps, and their assignment to threads. */
 #include "heap/heap.h"
 
 #include "base/options.h"
@@ -20,7 +20,7 @@ static void *const no_block[1];
 #define NO_BIN {.top = (void **)no_block + 1, .end = (void **)no_block + 1}
 
 const struct hak_front hak_heap_none = {
-    .key = UINT32_MAX << HAK_ENTRY_ID_SHIFT,        /* an id no heap has */
+    .key = UINT32_MAX << HAK_ENTRY_ID_SHIFT,        /* an id that no heap has */
     .bins = {[0 ... HAK_CLASS_COUNT - 1] = NO_BIN}, /* no key leads to the others */
 };
 
@@ -35,9 +35,10 @@ struct chunk {
 };
 
 /* Ids are 1 .. count. The lock orders starting threads, sweeps and forks.
- *   R1  a heap's bit in `owned` is changed by the holder of its lifeline only; without the bit its bins are empty, and
- *       its inbox is, too, unless it is being served
- *   R2  a shared heap has its bit for good: nobody looks for its lifeline */
+ *     R1  only the holder of a heap's lifeline changes the heap's bit in `owned`; without the bit its bins are empty,
+ *         and so
+ *       is its inbox, unless it is being served
+ *   R2  a shared heap always has its bit, because no thread looks for its lifeline */
 static struct {
   struct lock lock;
   _Atomic uint32_t count;
@@ -77,7 +78,7 @@ static bool is_owned(uint32_t id) {
   return (atomic_load_explicit(word, memory_order_acquire) >> (id - 1) % WORD_HEAPS & 1) != 0;
 }
 
-/* The first heap from `id` on whose bit is `owned`; NULL if there is none. */
+/* Returns the first heap from `id` on whose bit is `owned`; NULL if there is none. */
 struct heap *heap_from(uint32_t id, bool owned) {
   for (uint32_t count = heap_count(); id <= count; id = (id - 1) / WORD_HEAPS * WORD_HEAPS + WORD_HEAPS + 1) {
     uint64_t bits =
@@ -127,7 +128,7 @@ static struct heap *heap_create(bool is_shared) {
   return heap;
 }
 
-/* True: the heap's owner is dead, and its lifeline is ours. The registry's lock is held. */
+/* Takes the lifeline of a heap if its owner is dead. The registry's lock is held. */
 static bool take_dead(struct heap *heap, bool thoroughly) {
   if (heap->is_shared || heap == heap_current() ||
       !(lifeline_take(&heap->lifeline) || (thoroughly && lifeline_take_left(&heap->lifeline, registry.process_id))))
@@ -135,13 +136,13 @@ static bool take_dead(struct heap *heap, bool thoroughly) {
   HAK_OWNER_DIED(&heap->front);
   if (atomic_load_explicit(&heap->inside, memory_order_relaxed) == 0)
     return true;
-  /* It ended inside a slow path (pthread_exit in a signal handler): nobody may use the heap. We keep the lifeline, so that
-   * nobody tries. */
+  /* The owner ended inside a slow path (pthread_exit in a signal handler). No thread may use the heap. Keeping the
+   * lifeline ensures that none tries. */
   atomic_store_explicit(&heap->lost, true, memory_order_relaxed);
   return false;
 }
 
-/* The next heap, looking round from the cursor, whose owner is dead; its lifeline is ours then. */
+/* Takes the lifeline of the next heap, from the cursor on, whose owner is dead. */
 static struct heap *take_orphan(uint32_t looks) {
   const struct heap *first = NULL;
   for (; looks > 0; looks--) {
@@ -159,7 +160,7 @@ static struct heap *take_orphan(uint32_t looks) {
   return NULL;
 }
 
-/* A heap that was swept, the oldest first: after a time of many threads the others stay at rest. */
+/* Takes a swept heap, the one with the lowest id first. So after a time of many threads the others stay at rest. */
 static struct heap *take_parked(void) {
   struct heap *heap = heap_from(1, false);
   while (heap != NULL && !lifeline_take(&heap->lifeline)) /* its sweeper is about to drop it */
@@ -178,11 +179,11 @@ static bool is_resting(const struct heap *heap) {
   return atomic_load_explicit(&heap->is_resting, memory_order_relaxed);
 }
 
-/* The part of a heap that says nothing while no slab is open and no bin has an array. */
+/* The begin of the part of a heap that has no information while no slab is open and no bin has an array. */
 static char *rest_begin(struct heap *heap) { return (char *)heap->front.bins; }
 static char *rest_end(struct heap *heap) { return (char *)&heap->slabs.key; }
 
-/* Nobody owns the heap, and we have its lifeline. */
+/* Gives back the pages of a heap without an owner. The caller holds its lifeline. */
 static size_t heap_rest(struct heap *heap) {
   char *pages = (char *)round_up((uintptr_t)rest_begin(heap), os_page_bytes());
   char *pages_end = (char *)round_down((uintptr_t)rest_end(heap), os_page_bytes());
@@ -223,11 +224,11 @@ struct heap *heap_attach(void) {
     return NULL;
   if (is_resting(heap))
     heap_wake(heap);
-  /* Taking the lock once shows us all that was done under it. */
+  /* Taking the lock once makes all changes that were made under it visible. */
   lock_take(&heap->lock);
   atomic_store_explicit(&heap->parked, false, memory_order_relaxed);
   lock_give(&heap->lock);
-  heap->callback_frame = 0; /* of an owner that ended in there */
+  heap->callback_frame = 0; /* the owner may have ended inside a callback */
   heap->holes_class = 0;
   heap_note_thread(heap);
   hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS);
@@ -259,7 +260,8 @@ void heaps_ask_to_flush(const struct heap *self) {
       atomic_store_explicit(&heap->flush_wanted, true, memory_order_relaxed);
 }
 
-/* A dead thread's heap, whose lifeline we took: its blocks go home and it waits for a new owner. */
+/* Parks a dead thread's heap: its blocks return to their slabs, and it waits for a new owner. The caller holds its
+ * lifeline. */
 static void heap_park(struct heap *heap) {
   atomic_store_explicit(&heap->parked, true, memory_order_seq_cst); /* see envelope_send */
   heap_flush_all(heap);
@@ -272,7 +274,7 @@ static void heap_park(struct heap *heap) {
 void heaps_sweep(uint32_t heaps_max) {
   for (uint32_t i = 0; i < heaps_max; i++) {
     if (!lock_try(&registry.lock))
-      return; /* somebody else is at it */
+      return; /* another thread sweeps */
     struct heap *heap = take_orphan(1);
     lock_give(&registry.lock);
     if (heap)
@@ -321,8 +323,8 @@ size_t heaps_live_bytes(void) {
   return bytes;
 }
 
-/* Owned by a thread that the child does not have. What that did to its bins and its outbox, outside of slow paths, is not
- * to be trusted; its inbox is whole. */
+/* Drops bins and outbox of a heap whose owner does not exist in the child: both may be inconsistent, because they
+ * change outside slow paths. Its inbox is consistent. */
 static void drop_in_child(struct heap *heap) {
   bins_drop_all(heap);
   outbox_drop_all(heap);
@@ -334,7 +336,7 @@ static void drop_in_child(struct heap *heap) {
   inbox_serve(heap);
 }
 
-/* The work is in proportion to the threads there were at the fork: a heap that nobody owned is touched by nobody. */
+/* The work is proportional to the number of threads at the fork, because it skips heaps without an owner. */
 void heaps_in_child(void) {
   struct heap *self = heap_current();
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))

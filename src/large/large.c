@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-/* An extent that must move to grow becomes a mapping from here on: growing goes on without copying then. */
+/* From this size on, an extent that must move to grow becomes a mapping, which grows without copying. */
 #define GROWN_BYTES_MIN ((size_t)1 << 20)
-#define GROWN_COUNT_MAX 256u                  /* but not more than so many: the kernel limits a process's mappings */
+#define GROWN_COUNT_MAX 256u                  /* at most this many, because the kernel limits the number of mappings */
 #define CACHED_RANGE_SHARE 2                  /* one range may take half of the cache */
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
 
@@ -25,15 +25,17 @@ static struct {
   _Atomic uint64_t evictions;
 } large;
 
-/* Who sees a sum changed sees the move begun (budget/usage.h). */
-static void add(_Atomic size_t *sum, size_t amount) { atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel); }
-static size_t read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
+/* Release and acquire: a reader who sees a sum changed sees the move begun (budget/usage.h). */
+static void figure_add(_Atomic size_t *sum, size_t amount) {
+  atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel);
+}
+static size_t figure_read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
 
-static struct large *record(const void *object) { return map_record(object); }
+static struct large *large_record(const void *object) { return map_record(object); }
 
-size_t large_bytes(const void *object) { return large_range_bytes(record(object)); }
+size_t large_bytes(const void *object) { return large_range_bytes(large_record(object)); }
 
-static void mark(char *base, size_t bytes, uint32_t first, uint32_t others) {
+static void mark_entries(char *base, size_t bytes, uint32_t first, uint32_t others) {
   map_entries_set(base + UNIT_BYTES, bytes / UNIT_BYTES - 1, others);
   map_entries_set(base, 1, first);
 }
@@ -50,17 +52,17 @@ size_t large_good_size(size_t size) {
 /* --- ranges --- */
 
 static struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge) {
-  struct large *range = record(base);
+  struct large *range = large_record(base);
   *range = (struct large){.base = base, .units = (uint32_t)(bytes / UNIT_BYTES), .mapping = mapping, .huge = has_huge};
   if (mapping) {
     usage_move_begin(bytes);
-    add(&large.mapping_count, 1);
-    add(&large.mapping_bytes, bytes);
+    figure_add(&large.mapping_count, 1);
+    figure_add(&large.mapping_bytes, bytes);
   }
   return range;
 }
 
-/* A range nobody uses goes: as resident free extent, or to the system. Returns the bytes of the latter. */
+/* Ends an unused range: it becomes a resident free extent, or is unmapped. Returns the bytes unmapped. */
 static size_t range_end(struct large *range, uint64_t freed_ms) {
   char *base = range->base;
   size_t bytes = large_range_bytes(range);
@@ -68,16 +70,16 @@ static size_t range_end(struct large *range, uint64_t freed_ms) {
     extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, freed_ms);
     return 0;
   }
-  add(&large.mapping_count, (size_t)-1);
-  add(&large.mapping_bytes, -bytes);
+  figure_add(&large.mapping_count, (size_t)-1);
+  figure_add(&large.mapping_bytes, -bytes);
   usage_move_end(bytes);
-  mark(base, bytes, ENTRY_NONE, ENTRY_NONE);
+  mark_entries(base, bytes, ENTRY_NONE, ENTRY_NONE);
   if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
     os_purge(base, bytes);
   return bytes;
 }
 
-/* A range goes to the system at once, pages and all. Returns its bytes, 0 if the system refuses. */
+/* Gives the pages of a range back at once and ends it. Returns its bytes, 0 if the system refuses. */
 static size_t range_end_purged(struct large *range) {
   if (range->mapping)
     return range_end(range, 0);
@@ -94,8 +96,8 @@ static struct extent resident_from_either(enum extent_pool pool, size_t bytes, s
   return extent.base ? extent : extent_take_resident(EXTENT_POOLS - 1 - pool, bytes, alignment);
 }
 
-/* What is held and free is used before more is taken: a resident extent of either pool, else cached ranges
- * are given up until there is one. */
+/* Takes memory that is held and free before new memory: a resident extent of either pool. If there is none, it evicts
+ * cached ranges until there is one. */
 static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t alignment) {
   struct extent extent = resident_from_either(pool, bytes, alignment);
   for (size_t evicted = 0; extent.base == NULL && evicted < bytes && big_cache_bytes() >= bytes - evicted;) {
@@ -112,7 +114,7 @@ static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t
   return extent;
 }
 
-/* *promised: what usage_reserve was asked for, to be settled by the caller in any case. */
+/* *promised: the bytes promised by usage_reserve. The caller must settle them in any case. */
 static struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised) {
   enum extent_pool pool = huge_pool_for_large();
   struct extent extent = extent_resident(pool, bytes, alignment);
@@ -157,13 +159,13 @@ static void *object_made(struct large *range, size_t promised) {
     return NULL;
   }
   size_t bytes = large_range_bytes(range);
-  add(&large.made_count, 1);
-  add(&large.live_count, 1);
-  add(&large.live_bytes, bytes);
+  figure_add(&large.made_count, 1);
+  figure_add(&large.live_count, 1);
+  figure_add(&large.live_bytes, bytes);
   usage_move_end(bytes);
   usage_take(USAGE_LARGE, bytes);
   usage_settle(promised);
-  mark(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  mark_entries(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return range->base;
 }
 
@@ -229,11 +231,11 @@ void *large_alloc_unlocked(size_t size, size_t alignment) {
   return object_made(range, 0);
 }
 
-void large_link_set(void *object, void *link) { record(object)->class_previous = link; }
-void *large_link(const void *object) { return record(object)->class_previous; }
+void large_link_set(void *object, void *link) { large_record(object)->class_previous = link; }
+void *large_link(const void *object) { return large_record(object)->class_previous; }
 
-/* Ends a range that was taken out of the cache. */
-static size_t evict(struct large *range, bool is_purged, uint64_t freed_ms) {
+/* Ends a range after it was taken out of the cache. */
+static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {
   size_t bytes = large_range_bytes(range);
   atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
   size_t given_back = is_purged ? range_end_purged(range) : range_end(range, freed_ms);
@@ -245,7 +247,7 @@ size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
   size_t given_back = 0;
   for (struct large *oldest; (oldest = big_cache_take_oldest(keep_bytes, before_ms)) != NULL;) {
     uint64_t now_ms = os_milliseconds();
-    given_back += evict(oldest, false, before_ms < now_ms ? before_ms - 1 : now_ms);
+    given_back += release_range(oldest, false, before_ms < now_ms ? before_ms - 1 : now_ms);
   }
   return given_back;
 }
@@ -253,19 +255,20 @@ size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
 size_t large_evict_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
   size_t given_back = 0;
   for (struct large *range; (range = big_cache_take_learned(only_due, keep_bytes, before_ms)) != NULL;)
-    given_back += evict(range, true, 0);
+    given_back += release_range(range, true, 0);
   return given_back;
 }
 
-/* More is cached than the profile allows: its own ranges go first. */
+/* Evicts while more is cached than the preset allows. Ranges that the preset decides about go first. */
 static void cache_shrink(size_t cache_max) {
   large_evict(less(cache_max, big_cache_learned_bytes()), UINT64_MAX);
   struct large *range;
   while (big_cache_bytes() > cache_max && (range = big_cache_take_learned(false, 0, UINT64_MAX)) != NULL)
-    evict(range, false, os_milliseconds());
+    release_range(range, false, os_milliseconds());
 }
 
-/* Sites that ask for changing sizes get their ranges cut from extents: a cached one would hardly fit again. */
+/* Caches a range if its site asks for one size; ends it otherwise. For changing sizes a cached range would hardly fit
+ * again. */
 static void cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
   bool is_kept = (range->steady || range->mapping) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
@@ -280,19 +283,19 @@ static void cache_or_end(struct large *range) {
     cache_shrink(cache_max);
 }
 
-/* The object lives no more; its range is the caller's, who must call usage_give when it is counted elsewhere, last: what is
- * held is never less than it is. */
+/* Ends an object and gives its range to the caller. The caller must call usage_give last, after the range is counted
+ * elsewhere, so that the held bytes are never too low. */
 static struct large *object_ended(void *object) {
-  /* One thread gets to change the first entry; to any other this is a double free. */
+  /* Only one thread can change the first entry. For any other this is a double free. */
   if (!map_entry_change(object, ENTRY_LARGE, ENTRY_LARGE_FREE))
     fault_double_free(object);
-  struct large *range = record(object);
+  struct large *range = large_record(object);
   size_t bytes = large_range_bytes(range);
   HAK_PROBE(large_free, object, bytes);
   usage_move_begin(bytes);
-  add(&large.live_count, (size_t)-1);
-  add(&large.live_bytes, -bytes);
-  mark(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  figure_add(&large.live_count, (size_t)-1);
+  figure_add(&large.live_bytes, -bytes);
+  mark_entries(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
   return range;
 }
 
@@ -308,7 +311,7 @@ void large_free(void *object) {
 }
 
 bool large_free_unlocked(void *object) {
-  if (!record(object)->spare)
+  if (!large_record(object)->spare)
     return false;
   struct large *range = object_ended(object);
   size_t bytes = large_range_bytes(range);
@@ -324,7 +327,7 @@ void large_clear(void *object, size_t size) {
 
 /* --- resizing --- */
 
-/* The object is longer or shorter; so is its mapping, if it is one. */
+/* Call when an object, and its mapping if it has one, became longer or shorter. */
 static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   if (advice_is_wanted())
     observers.advice_large_resized(range->caller, bytes, wanted);
@@ -334,8 +337,8 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   size_t moved = max_size(wanted, bytes) - min_size(wanted, bytes);
   usage_move_begin(moved);
   if (range->mapping)
-    add(&large.mapping_bytes, wanted - bytes);
-  add(&large.live_bytes, wanted - bytes);
+    figure_add(&large.mapping_bytes, wanted - bytes);
+  figure_add(&large.live_bytes, wanted - bytes);
   usage_move_end(moved);
   if (wanted > bytes)
     usage_take(USAGE_LARGE, wanted - bytes);
@@ -366,10 +369,10 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
   return more.base != NULL;
 }
 
-/* Cuts a mapping. Mappings are few: what is short enough for an extent is better copied there. */
+/* Cuts a mapping. If the rest is short enough for an extent, it is better copied there, because mappings are scarce. */
 static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
-  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && read(&large.mapping_count) >= GROWN_COUNT_MAX))
+  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && figure_read(&large.mapping_count) >= GROWN_COUNT_MAX))
     return false;
   map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
   if (!os_unmap(base + wanted, bytes - wanted)) {
@@ -394,7 +397,7 @@ static bool mapping_extend(struct large *range, size_t bytes, size_t wanted) {
   return true;
 }
 
-/* May the system give so much more? Asked before tables are made for it. */
+/* Tells whether the system can give this much more. Call before tables are made for it. */
 static bool growth_is_plausible(size_t bytes) {
   void *probe = os_map(bytes, os_page_bytes());
   if (probe == NULL)
@@ -410,19 +413,19 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   if ((wanted >= LEAF_BYTES && !growth_is_plausible(wanted - bytes)) || !map_reserve(&reserve, wanted))
     return NULL;
   struct large moved = *range;
-  mark(base, bytes, ENTRY_NONE, ENTRY_NONE); /* another mapping may come to lie there at once */
+  mark_entries(base, bytes, ENTRY_NONE, ENTRY_NONE); /* the system may map another range there at once */
   char *target = os_move(base, bytes, wanted, UNIT_BYTES);
   if (target != NULL) {
     map_cover_reserved(target, wanted, &reserve);
-    *record(target) = moved;
-    record(target)->base = target;
-    length_changed(record(target), bytes, wanted);
+    *large_record(target) = moved;
+    large_record(target)->base = target;
+    length_changed(large_record(target), bytes, wanted);
   }
   map_reserve_end(&reserve);
   if (target != NULL)
-    mark(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
+    mark_entries(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
   else
-    mark(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+    mark_entries(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return target;
 }
 
@@ -438,10 +441,10 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
 
 /* An extent that cannot grow where it lies becomes a mapping, once. NULL: unchanged. */
 static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted) {
-  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && read(&large.mapping_count) >= GROWN_COUNT_MAX))
+  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && figure_read(&large.mapping_count) >= GROWN_COUNT_MAX))
     return NULL;
   size_t promised = 0;
-  struct large *grown = big_cache_take(wanted, UNIT_BYTES, range->site); /* where it grew to the last time */
+  struct large *grown = big_cache_take(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
   if (grown)
     promised = large_range_bytes(grown);
   else
@@ -460,7 +463,7 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
 }
 
 void *large_resize(void *object, size_t size) {
-  struct large *range = record(object);
+  struct large *range = large_record(object);
   size_t bytes = large_range_bytes(range);
   size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_good_size(size);
   if (wanted == bytes)
@@ -471,8 +474,8 @@ void *large_resize(void *object, size_t size) {
   return extent_resize(range, bytes, wanted) ? object : extent_to_mapping(range, bytes, wanted);
 }
 
-size_t large_live_bytes(void) { return read(&large.live_bytes); }
-size_t large_mapping_bytes(void) { return read(&large.mapping_bytes); }
+size_t large_live_bytes(void) { return figure_read(&large.live_bytes); }
+size_t large_mapping_bytes(void) { return figure_read(&large.mapping_bytes); }
 size_t large_cached_bytes(void) { return big_cache_bytes(); }
 size_t large_learned_bytes(void) { return big_cache_learned_bytes(); }
 uint64_t large_due_ms(void) { return big_cache_due_ms(); }
@@ -481,17 +484,17 @@ uint64_t large_cache_oldest_ms(void) { return big_cache_oldest_ms(); }
 void large_stats(struct large_stats *out) {
   struct big_cache_counters counters;
   big_cache_counters(&counters);
-  size_t live_count = read(&large.live_count);
-  size_t made = read(&large.made_count);
+  size_t live_count = figure_read(&large.live_count);
+  size_t made = figure_read(&large.made_count);
   *out = (struct large_stats){
       .live_count = live_count,
       .made = made,
       .freed = less(made, live_count),
-      .mapping_bytes = read(&large.mapping_bytes),
+      .mapping_bytes = figure_read(&large.mapping_bytes),
       .cache_puts = counters.puts,
-      .live_bytes = read(&large.live_bytes),
+      .live_bytes = figure_read(&large.live_bytes),
       .cached_bytes = big_cache_bytes(),
-      .mapping_count = read(&large.mapping_count),
+      .mapping_count = figure_read(&large.mapping_count),
       .cache_hits = counters.hits,
       .cache_hits_of_site = counters.hits_of_site,
       .cache_misses = counters.misses,

@@ -67,8 +67,8 @@ size_t os_memory_limit(void);
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
 void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
 void os_futex_wake(_Atomic uint32_t *word);
-/* The same for a word that several processes may map. Each of them can wake, even without the right to write. timeout_ms
- * UINT64_MAX: no timeout. Returns true if woken, maybe without reason. */
+/* The same for a word that several processes may map. Each of them can wake, even without the right to write.
+ * timeout_ms UINT64_MAX: no timeout. Returns true if woken, maybe without reason. */
 bool os_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
 void os_futex_wake_shared(_Atomic uint32_t *word);
 /* Tells the processor that this is a spin loop. */

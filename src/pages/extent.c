@@ -6,17 +6,17 @@
 #include "os/os.h"
 #include "pages/page_map.h"
 
-/* One list a class of length; the last one has all that are longer, too. */
+/* One list for each class of length. The last one includes all longer extents. */
 #define SIZE_LISTS 192u
 #define SIZE_WORDS (SIZE_LISTS / 64)
-#define LOOKS_MAX 8u /* extents of one list looked at for one that fits */
+#define LOOKS_MAX 8u /* extents of one list tried for a fit */
 
 struct links {
   struct free_extent *next, *previous;
 };
 
 struct free_extent {
-  char *base; /* in the last unit's record too */
+  char *base; /* stored in the last unit's record too */
   size_t bytes;
   struct links by_size, by_age;
   uint64_t freed_ms;
@@ -77,13 +77,13 @@ static void resident_change(size_t bytes, bool more) {
     usage_free_transit(bytes);
 }
 
-/* A resident piece that was detached is counted again, as part of another. */
+/* Counts a resident piece again after it was detached and became part of another extent. */
 static void count_arrival(bool resident, size_t bytes) {
   if (resident)
     usage_settle(bytes);
 }
 
-/* By age: mostly appended; what comes with an older time goes further to the front. */
+/* Inserts by age. Mostly this appends; an extent with an older time goes further to the front. */
 static void age_insert(struct free_extent *e) {
   struct free_extent *before = extents.newest;
   for (unsigned looks = 0; before && before->freed_ms > e->freed_ms && looks < LOOKS_MAX; looks++)
@@ -123,7 +123,7 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
   }
 }
 
-/* The end marks go; what lies between keeps what the last owner left there. */
+/* Removes a free extent from its lists and clears its end marks. The entries between stay as the last owner left them. */
 static struct extent extent_detach(struct free_extent *e) {
   struct pool *pool = pool_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
@@ -143,7 +143,7 @@ static struct extent extent_detach(struct free_extent *e) {
   return (struct extent){.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
 }
 
-/* The free extent that ends before, or starts at, an address; NULL if there is none. */
+/* Returns the free extent that ends at an address; NULL if there is none. */
 static struct free_extent *free_before(char *base) {
   return map_entry(base - UNIT_BYTES) == ENTRY_EXTENT ? extent_record(extent_record(base - UNIT_BYTES)->base) : NULL;
 }
@@ -185,7 +185,7 @@ static unsigned mark_of(const struct pool *pool) { return ARENA_MARK(pool - exte
 
 static bool pool_commit(struct pool *pool, char *until) { return arena_commit(&pool->arena, until, mark_of(pool)); }
 
-/* What is left of the newest arena becomes a free extent, and what is not accessible goes. */
+/* Retires the newest arena: its accessible rest becomes a free extent, the inaccessible rest is unmapped. */
 static void pool_retire(struct pool *pool) {
   struct extent rest = {.zero = true};
   rest.base = arena_retire(&pool->arena, &rest.bytes);
@@ -193,7 +193,7 @@ static void pool_retire(struct pool *pool) {
     give_piece(rest, 0);
 }
 
-/* From the front of the newest arena, or of a new one. */
+/* Carves an extent from the front of the newest arena, or of a new one. */
 static struct extent pool_carve(struct pool *pool, size_t bytes, size_t alignment) {
   struct arena *arena = &pool->arena;
   char *base = (char *)round_up((uintptr_t)arena->next, alignment);
@@ -216,8 +216,8 @@ static bool extent_fits(const struct free_extent *e, size_t bytes, size_t alignm
   return base + bytes <= e->base + e->bytes;
 }
 
-/* A free extent that fits, from the lists of the smallest sizes that can. Only some of a list are looked
- * at; from the list on where each one fits, the first is taken. */
+/* Finds a free extent that fits, in the lists of the smallest possible sizes. It tries only some extents of each list. In
+ * lists where every extent fits it takes the first. */
 static struct free_extent *find_extent(const struct pool *pool, bool resident, size_t bytes, size_t alignment) {
   unsigned list = list_of_units(bytes / UNIT_BYTES);
   for (unsigned word = list / 64; word < SIZE_WORDS; word++) {
@@ -234,7 +234,7 @@ static struct free_extent *find_extent(const struct pool *pool, bool resident, s
   return NULL;
 }
 
-/* Takes [base, base + bytes) out of a free extent; the rest on both sides stays free. */
+/* Takes [base, base + bytes) out of a free extent. The rest on both sides stays free. */
 static struct extent extent_cut(struct free_extent *e, char *base, size_t bytes) {
   uint64_t freed_ms = e->freed_ms;
   struct extent whole = extent_detach(e);
@@ -310,8 +310,8 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
     lock_give(&extents.lock);
     return 0;
   }
-  /* Not more of it than is too much; the front stays. While the system works on it, the extent counts as
-   * taken: nobody else can get it. */
+  /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other thread
+   * can get it. */
   size_t bytes = min_size(oldest->bytes, round_up(extents_resident_free() - keep_bytes, SUPERSLAB_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   usage_move_begin(bytes);
@@ -319,7 +319,7 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
   enum purge_result result = pages_purge(extent.base, extent.bytes);
   extent.resident = result == PURGE_REFUSED;
   extent.zero = result == PURGE_GONE;
-  /* What was refused counts as used just now: it is not tried again at once. */
+  /* A refused extent counts as used just now, so that it is not tried again at once. */
   extent_give(extent, extent.resident ? os_milliseconds() : 0);
   usage_settle(extent.bytes);
   return extent.resident ? 0 : extent.bytes;
@@ -332,7 +332,7 @@ size_t extents_purge(size_t keep_bytes, uint64_t before_ms) {
   return purged;
 }
 
-/* The system keeps the range: it is a free extent again, without its pages at least. */
+/* The system refused to unmap the range: it becomes a free extent again, without its pages. */
 COLD static void release_refused(struct pool *pool, struct extent extent) {
   extent.zero = os_purge(extent.base, extent.bytes);
   extent.resident = !extent.zero;
@@ -344,7 +344,7 @@ COLD static void release_refused(struct pool *pool, struct extent extent) {
   lock_give(&extents.lock);
 }
 
-/* Unmaps one free extent of at least bytes_min, or so much of it as whole multiples of `grain` are. */
+/* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
 static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size_t grain) {
   struct extent extent = {0};
   lock_take(&extents.lock);
@@ -369,7 +369,7 @@ static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size
   return false;
 }
 
-/* Short ones only so many at a time: each leaves a hole between two mappings. */
+/* Unmaps at most this many short extents at a time, because each leaves a gap between two mappings. */
 #define RELEASED_SHORT_MAX 1000u
 
 bool extents_release(size_t bytes_min) {

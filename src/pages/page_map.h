@@ -11,8 +11,8 @@
  *
  * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped; the pages of the rows
  * of released address space go. Each 2 MiB of an arena has a row; a mapping of a large object has the row of its first
- * unit only. Any thread may look up any address at any time: without a leaf or a slab the entry is 0. Everything here is
- * lock-free.
+ * unit only. Any thread may look up any address at any time: without a leaf or a slab the entry is 0. Everything here
+ * is lock-free.
  *   M1  An entry with a heap id is written only by the holder of that heap's lock, while it opens or closes the slab.
  *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
  */
@@ -125,8 +125,8 @@ void map_entries_set(const void *address, size_t units, uint32_t entry);
 /* Changes one entry if it is `from`. If several threads try, one succeeds. */
 bool map_entry_change(const void *address, uint32_t from, uint32_t to);
 
-/* Gives back the pages of the rows of a range that is about to be unmapped. No arena, slab or object may have a part of it,
- * and nobody else may be able to get it yet. The rows may read as zero afterwards. */
+/* Gives back the pages of the rows of a range that is about to be unmapped. No arena, slab or object may have a part of
+ * it, and nobody else may be able to get it yet. The rows may read as zero afterwards. */
 void map_rows_purge(const char *base, size_t bytes);
 
 /* Returns the bytes mapped for leaves and rows. */

@@ -24,9 +24,9 @@ struct superslab {
   struct links by_run;
   struct links by_age;
   uint64_t given_ms; /* when a unit was last given back */
-  uint8_t run_order; /* list it is in, NOT_LISTED if no unit is free */
-  uint8_t keep;      /* list by age it is in, if any unit is resident */
-  bool not_zero;     /* a purge left content behind: free units that are not resident may not read as zero */
+  uint8_t run_order; /* its list, NOT_LISTED if no unit is free */
+  uint8_t keep;      /* its list by age, if any unit is resident */
+  bool not_zero;     /* after a lazy purge: free units that are not resident may not read as zero */
 };
 _Static_assert(sizeof(struct superslab) <= RECORD_BYTES, "a superslab's record fits the leaf");
 
@@ -63,7 +63,7 @@ LIST_OPERATIONS(age_list, by_age)
 
 static uint32_t run_mask(unsigned order) { return order == 5 ? UNITS_ALL : (1u << (1u << order)) - 1; }
 
-/* Bit i of the result: the 2^order units from i on are all in `set`, and i is a multiple of 2^order. */
+/* Returns a set in which bit i means: the 2^order units from i on are all in `set`, and i is a multiple of 2^order. */
 static uint32_t runs_in(uint32_t set, unsigned order) {
   static const uint32_t aligned[UNIT_ORDER_MAX + 1] = {0xffffffff, 0x55555555, 0x11111111, 0x01010101, 0x00010001, 1};
   for (unsigned i = 0; i < order; i++)
@@ -119,7 +119,7 @@ static void note_oldest(void) {
   atomic_store_explicit(&units.due_ms, due_ms, memory_order_relaxed);
 }
 
-/* Every change of a superslab's units goes through here. */
+/* All changes of a superslab's units go through this function. */
 static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   hak_assert((resident & ~free) == 0);
   unsigned order = longest_run(free);
@@ -166,7 +166,7 @@ static struct superslab *superslab_open(bool *to_probe) {
   return s;
 }
 
-/* All of it is free: it goes back to the extents, as resident if any part is. */
+/* Call when all units are free: turns the superslab into an extent, which is resident if any unit is. */
 static void superslab_close(struct superslab *s) {
   struct extent extent = {.base = s->base, .bytes = SUPERSLAB_BYTES, .resident = s->resident != 0};
   extent.zero = !extent.resident && !s->not_zero;
@@ -182,10 +182,10 @@ static void superslab_close(struct superslab *s) {
 
 static void note_taken(size_t bytes) {
   units.taken_bytes += bytes;
-  usage_take(USAGE_SLABS, bytes); /* first: what is held is never less than it is */
+  usage_take(USAGE_SLABS, bytes); /* first, so that the held bytes are never too low */
 }
 
-/* There is no room for a superslab: the run is an extent by itself. */
+/* Takes a run as an extent by itself, because there is no room for a superslab. */
 COLD static void *take_outside(unsigned order) {
   size_t bytes = UNIT_BYTES << order;
   if (!usage_reserve(bytes))
@@ -244,7 +244,7 @@ void *units_take(unsigned order) {
   return run;
 }
 
-/* To the end of a list by age: it was in use just now. */
+/* Moves the superslab to the end of a list by age, because it was in use just now. */
 static void note_given(struct superslab *s, unsigned keep) {
   if (s->resident) {
     age_list_remove(&units.resident[s->keep], s);
@@ -258,7 +258,8 @@ static void note_given(struct superslab *s, unsigned keep) {
   }
 }
 
-/* All of it is free. As an extent it would be kept by the profile: what is to go sooner waits for that here. */
+/* Tells whether a wholly free superslab stays one, because its pages are to go back sooner than an extent's, which the
+ * preset decides about. */
 static bool goes_sooner(const struct superslab *s) {
   return s->resident && s->keep != KEEP_BY_PROFILE && option_value(OPTION_PURGE) != PURGE_OFF &&
          keep_delay_ms((enum keep)s->keep) < (uint64_t)option_value(OPTION_PURGE_DELAY_MS);
@@ -287,7 +288,7 @@ void units_give(void *run, unsigned order, unsigned keep) {
 /* Purges a superslab's resident free units. The lock is held, but not over the system calls. Returns the bytes, 0 if
  * the system refuses. */
 static size_t superslab_purge(struct superslab *s) {
-  /* While the system works on them, the units count as taken: nobody else can get them. */
+  /* During the system calls the units count as taken, so no other thread can get them. */
   uint32_t mask = s->resident;
   usage_move_begin(bytes_of(mask));
   set_units(s, s->free & ~mask, 0);
@@ -343,7 +344,7 @@ size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms)
     return 0;
   lock_take(&units.lock);
   for (struct superslab *s; units_learned_bytes() > keep_bytes && (s = first_to_go(only_due, before_ms)) != NULL;)
-    purged += superslab_purge(s); /* it leaves the list, unless more was given to it meanwhile, after before_ms */
+    purged += superslab_purge(s); /* removes it from the list, unless units were given to it meanwhile */
   lock_give(&units.lock);
   return purged;
 }

@@ -13,7 +13,7 @@
 
 #define START_BYTES ((size_t)16 << 20)
 #define START_FREED_BYTES ((size_t)1 << 20)
-#define LEARNED_BYTES ((size_t)4 << 20) /* kept by what was learned: worth a thread */
+#define LEARNED_BYTES ((size_t)4 << 20) /* this much kept by the policy engine is worth a thread */
 #define START_STEP ((size_t)4 << 20)
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
@@ -23,8 +23,8 @@
 #define STOP_MS_MAX 1000u  /* who wants the thread to end waits so long at most, */
 #define LOOKS_OF_END 100u
 #define STOP_ASK_MS 20u       /* and asks again and again */
-#define RELAY_BYTES_MAX 2048u /* of the code of such a function; behind it there is more of ours */
-#define UNDONE_REST_MS 1000u  /* after it was stopped the thread stays away so long, unless there is more to do */
+#define RELAY_BYTES_MAX 2048u /* the longest code of a relay; code of ours follows it */
+#define UNDONE_REST_MS 1000u  /* a stopped thread restarts after this time at the earliest, unless there is more work */
 
 enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
@@ -33,22 +33,22 @@ _Atomic bool background_is_due;
 static _Atomic uint32_t own_awake;
 
 static struct {
-  _Atomic uint32_t state;            /* enum background_state; who starts the thread owns it while STARTING */
-  _Atomic uint32_t holds;            /* that many want no thread: none is started, and the one there ends */
-  _Atomic uint32_t forks;            /* under way: likewise, but a thread that others may wake stays */
+  _Atomic uint32_t state;            /* enum background_state; while STARTING, the starting thread owns it */
+  _Atomic uint32_t holds;            /* requests for no thread: none is started, and a running one ends */
+  _Atomic uint32_t forks;            /* forks under way: likewise, but a thread that others may wake stays */
   _Atomic(_Atomic uint32_t *) awake; /* enum awake; the thread sleeps on this word */
   void (*look)(void);                /* or NULL */
-  _Atomic bool active;               /* a slow path passed since the thread looked */
+  _Atomic bool active;               /* a slow path ran since the thread checked */
   _Atomic bool wished;
-  _Atomic bool ending;             /* the main thread is gone: no thread from here on */
+  _Atomic bool ending;             /* the main thread has ended: no thread from now on */
   _Atomic bool stopped_for_good;   /* likewise, also in children */
-  _Atomic bool undone;             /* the last thread was stopped when it had work left, */
-  _Atomic uint64_t ended_ms;       /* and when that was; also the end of one that ended by itself */
-  _Atomic size_t freed_seen;       /* of usage_freed, by the last thread */
+  _Atomic bool undone;             /* the last thread was stopped with work left */
+  _Atomic uint64_t ended_ms;       /* when the last thread ended or was stopped */
+  _Atomic size_t freed_seen;       /* usage_freed, as the last thread saw it */
   _Atomic size_t start_bytes;      /* held, */
   _Atomic size_t start_free_bytes; /* or free, which is what the child of a big process may come to */
-  _Atomic int pid;                 /* the process that may have a thread; others share the memory, or are a copy */
-  _Atomic int thread_id;           /* of the last thread, 0: the kernel has forgotten it */
+  _Atomic int pid;                 /* the process that may have a thread; others share or copied its memory */
+  _Atomic int thread_id;           /* of the last thread; 0: the kernel does not count it any more */
   pthread_t thread;                /* the last one, */
   bool thread_is_unjoined;         /* whose stack the C library still keeps. Both: who starts the thread */
   _Atomic bool has_been;
@@ -60,7 +60,7 @@ static struct {
   bool prepared;
 } background = {.awake = &own_awake, .start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .pressure = -1};
 
-static _Atomic uint32_t *awake(void) { return atomic_load_explicit(&background.awake, memory_order_acquire); }
+static _Atomic uint32_t *awake_word(void) { return atomic_load_explicit(&background.awake, memory_order_acquire); }
 
 static bool background_runs(void) {
   return atomic_load_explicit(&background.state, memory_order_acquire) == BACKGROUND_RUNS;
@@ -84,29 +84,29 @@ static bool is_ending(void) {
 }
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
-static bool is_awake(enum awake state) { return atomic_load_explicit(awake(), memory_order_seq_cst) == state; }
+static bool is_awake(enum awake state) { return atomic_load_explicit(awake_word(), memory_order_seq_cst) == state; }
 
 static void wait_or_look(enum awake state, uint64_t timeout_ms) {
-  if (os_futex_wait_shared(awake(), state, timeout_ms) && is_awake(state) && background.look != NULL &&
+  if (os_futex_wait_shared(awake_word(), state, timeout_ms) && is_awake(state) && background.look != NULL &&
       slow_path_begin()) {
     background.look();
     slow_path_end();
   }
 }
 
-/* The process must not live on for our sake. */
+/* The thread must not keep the process alive after the main thread has ended. */
 static bool main_thread_is_gone(void) {
   if (os_main_thread_is_gone())
     atomic_store_explicit(&background.ending, true, memory_order_seq_cst);
   return atomic_load_explicit(&background.ending, memory_order_relaxed);
 }
 
-/* A slow path sets active, then looks at awake; here awake is set, then active looked at: one of both sees
- * the other's, as all four are sequentially consistent. */
+/* A slow path sets active, then reads awake. This thread sets awake, then reads active. All four accesses are sequentially
+ * consistent, so one of the two sees the other. */
 static void sleep_until_woken(void) {
-  atomic_store_explicit(awake(), ASLEEP, memory_order_seq_cst);
+  atomic_store_explicit(awake_word(), ASLEEP, memory_order_seq_cst);
   if (atomic_load_explicit(&background.active, memory_order_seq_cst) || is_ending())
-    atomic_store_explicit(awake(), AWAKE, memory_order_relaxed);
+    atomic_store_explicit(awake_word(), AWAKE, memory_order_relaxed);
   while (is_awake(ASLEEP) && !is_ending() && !main_thread_is_gone())
     wait_or_look(ASLEEP, LOOK_MS_MAX);
 }
@@ -116,7 +116,7 @@ static void pressure_open(void) {
   background.pressure_file = background.pressure < 0 ? (struct os_file){0} : os_file_identity(background.pressure);
 }
 
-/* A program that closes every descriptor gets our number for a file of its own. */
+/* False if the program has closed the descriptor; the number may stand for a file of its own then. */
 static bool pressure_is_ours(void) {
   if (background.pressure < 0 || !os_may_call())
     return false;
@@ -130,7 +130,7 @@ static void pressure_close(void) {
   background.pressure = -1;
 }
 
-/* Less than a period if something is to go sooner. */
+/* Returns a period, or less if something is due sooner. */
 static uint64_t wait_ms(void) {
   uint64_t due_ms = reclaim_due_ms(), now_ms = os_milliseconds(), most_ms = period_ms();
   if (LIKELY(due_ms == 0) || due_ms >= now_ms + most_ms)
@@ -141,7 +141,7 @@ static uint64_t wait_ms(void) {
 /* Waits a period; true if the system got short of memory meanwhile. */
 static bool wait_period(void) {
   if (!is_awake(AWAKE) && !is_ending()) /* by a process that shares the word (raw clone), or may write it (Linux 5.0) */
-    atomic_store_explicit(awake(), AWAKE, memory_order_seq_cst);
+    atomic_store_explicit(awake_word(), AWAKE, memory_order_seq_cst);
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
   for (; now_ms < until_ms && is_awake(AWAKE) && !is_ending() && !main_thread_is_gone(); now_ms = os_milliseconds())
     wait_or_look(AWAKE, min_size(until_ms - now_ms, LOOK_MS_MAX));
@@ -159,11 +159,11 @@ static bool wait_period(void) {
 
 static bool may_go_on(void) { return !is_ending(); }
 
-/* Nothing else can tell that there is work again. */
-static bool stays(void) { return background.look != NULL || !background.starts_from_frees; }
+/* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
+static bool thread_stays(void) { return background.look != NULL || !background.starts_from_frees; }
 
-/* Until there is nothing to do any more. */
-static void work(void) {
+/* Works until nothing is left to do. */
+static void work_until_idle(void) {
   uint64_t active_ms = os_milliseconds(), freed_ms = active_ms;
   unsigned rests = 0;
   while (is_wanted()) {
@@ -180,26 +180,26 @@ static void work(void) {
     bool idle = now_ms - active_ms >= idle_ms;
     bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED, may_go_on);
     rests = more ? 0 : rests + 1;
-    /* An active program that frees nothing has nothing to be given back, later either, once nothing is free. */
+    /* An active program that frees nothing will have nothing to give back later, once nothing is free. */
     bool done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < START_FREED_BYTES)) && rests >= idle_rounds();
     if (!done && now_ms - active_ms < idle_ms + 2 * (uint64_t)option_value(OPTION_PURGE_DELAY_MS) + IDLE_MS_MAX)
       continue;
     atomic_store_explicit(&background.undone, false, memory_order_relaxed);
-    if (!stays())
+    if (!thread_stays())
       return;
     if (idle)
       sleep_until_woken();
   }
 }
 
-/* The last store is to the state: who waits for the end may start the next thread then, or unmap what is not there. */
-static void *run(void *unused) {
+/* The last store is to the state. After it another thread may start the next thread, or unload the library. */
+static void *thread_run(void *unused) {
   (void)unused;
   atomic_store_explicit(&background.thread_id, os_thread_id(), memory_order_relaxed);
   atomic_store_explicit(&background.undone, true, memory_order_relaxed);
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_seq_cst);
   os_thread_name("hakmem");
-  work();
+  work_until_idle();
   usage_keep_cap(SIZE_MAX); /* nobody else would lift it */
   atomic_store_explicit(&background.ended_ms, os_milliseconds(), memory_order_relaxed);
   atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
@@ -209,14 +209,14 @@ static void *run(void *unused) {
 
 /* --- when there is none --- */
 
-/* What was learned has times that somebody must keep, also while the program sleeps, if it is worth a thread. */
+/* Memory with a learned decay time must go back on time, also while the program sleeps, if it is worth a thread. */
 static bool learned_is_due(void) { return UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0; }
 
 static size_t freed_since(void) {
   return usage_freed() - atomic_load_explicit(&background.freed_seen, memory_order_relaxed);
 }
 
-/* The last thread was stopped with work left, a while ago. */
+/* Tells whether the last thread was stopped with work left, some time ago. */
 static bool undone_is_due(void) {
   return UNLIKELY(atomic_load_explicit(&background.undone, memory_order_relaxed)) &&
          os_milliseconds() - atomic_load_explicit(&background.ended_ms, memory_order_relaxed) >= UNDONE_REST_MS;
@@ -231,7 +231,7 @@ static bool is_due(void) {
   bool holds_much = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
                     usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
   bool freed_much = freed_since() >= START_FREED_BYTES;
-  if (freed_much && !holds_much) /* what was freed in a small program is used again when it is big */
+  if (freed_much && !holds_much) /* a small program will reuse what it freed */
     atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
   return (holds_much && (freed_much || !background.starts_from_frees)) || is_due_in_small_programs();
 }
@@ -247,17 +247,17 @@ void background_tick(void) {
     atomic_store_explicit(&background.active, true, memory_order_seq_cst);
   uint32_t asleep = ASLEEP;
   if (UNLIKELY(is_awake(ASLEEP)) &&
-      atomic_compare_exchange_strong_explicit(awake(), &asleep, AWAKE, memory_order_seq_cst, memory_order_relaxed))
-    os_futex_wake_shared(awake());
+      atomic_compare_exchange_strong_explicit(awake_word(), &asleep, AWAKE, memory_order_seq_cst, memory_order_relaxed))
+    os_futex_wake_shared(awake_word());
 }
 
-/* Not where a filter may end the process for it; one that was there before the program may know of no threads, unless the
- * program has some, or is told to have one. */
+/* False where a filter may kill for starting a thread. A filter from before the program may forbid threads, unless the
+ * program has some or the option asks for one. */
 static bool may_start(void) {
   return os_may_start_thread() || (os_may_read_files() && option_is_set(OPTION_BACKGROUND));
 }
 
-/* Slabs that were opened and hardly used count as held: such a program is small all the same. */
+/* Slabs that are open and hardly used count as held, but do not make a program big. So the resident bytes decide. */
 static bool is_big(void) {
   if (os_resident_of_process() >= START_BYTES)
     return true;
@@ -272,28 +272,29 @@ static bool is_own_process(void) {
 
 /* The state is STARTING, and all signals are blocked. */
 static bool make_thread(void) {
-  atomic_store_explicit(awake(), AWAKE, memory_order_seq_cst);
+  atomic_store_explicit(awake_word(), AWAKE, memory_order_seq_cst);
   atomic_store_explicit(&background.wished, false, memory_order_relaxed);
   if (background.thread_is_unjoined)
     os_thread_join(background.thread);
   background.thread_is_unjoined = false;
   if (main_thread_is_gone() || is_ending() || atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0 ||
-      !os_thread_start(run, &background.thread))
+      !os_thread_start(thread_run, &background.thread))
     return false;
   background.thread_is_unjoined = true;
   atomic_store_explicit(&background.has_been, true, memory_order_relaxed);
   return true;
 }
 
-/* The one place where the thread is started. A handler on this thread could not wait for the end of the start. */
-static void start(void) {
+/* Only this function starts the thread. Signals are blocked, because a handler on this thread could not wait for the
+ * end of the start. */
+static void thread_start(void) {
   uint32_t none = BACKGROUND_NONE;
   struct os_signals before;
   os_signals_block(&before);
   if (atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_seq_cst,
                                               memory_order_relaxed) &&
       !make_thread()) {
-    /* As after a thread: the next is due when more is. */
+    /* As after a thread's end: the next one is due when more was freed. */
     atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
     atomic_store_explicit(&background.ended_ms, os_milliseconds(), memory_order_relaxed);
     atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
@@ -321,7 +322,7 @@ COLD void background_start(uintptr_t site, enum background_caller caller) {
     return;
   atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
   if (is_due_in_small_programs() || is_big())
-    start();
+    thread_start();
 }
 
 bool background_has_been(void) { return atomic_load_explicit(&background.has_been, memory_order_relaxed); }
@@ -333,19 +334,19 @@ static void wait_for_end(void) {
   uint64_t until_ms = os_milliseconds() + STOP_MS_MAX;
   uint32_t state;
   while ((state = atomic_load_explicit(&background.state, memory_order_seq_cst)) != BACKGROUND_NONE) {
-    atomic_store_explicit(awake(), SHALL_END, memory_order_seq_cst);
-    os_futex_wake_shared(awake());
+    atomic_store_explicit(awake_word(), SHALL_END, memory_order_seq_cst);
+    os_futex_wake_shared(awake_word());
     if (thread_is_busy() || os_milliseconds() >= until_ms)
       return;
     os_futex_wait_for(&background.state, state, STOP_ASK_MS);
   }
-  /* It is on its last steps in the C library, then in the kernel. (Another may have its number long after.) */
+  /* The thread is in its last steps in the C library, then in the kernel. Another thread can get its id only much later. */
   int thread_id = atomic_load_explicit(&background.thread_id, memory_order_relaxed);
   until_ms = atomic_load_explicit(&background.ended_ms, memory_order_relaxed) + STOP_MS_MAX;
   for (unsigned looks = 0; thread_id != 0 && os_milliseconds() < until_ms && os_thread_exists(thread_id); looks++) {
     if (looks < LOOKS_OF_END)
       os_yield();
-    else /* to a thread of lower priority a yield gives nothing */
+    else /* a yield would not let a thread of lower priority run */
       os_futex_wait_for(&background.state, BACKGROUND_NONE, 1);
   }
   if (thread_id != 0)
@@ -353,8 +354,8 @@ static void wait_for_end(void) {
                                             memory_order_relaxed);
 }
 
-/* The thread was stopped with work left. Nobody may come back to that: a program that forks and then sleeps makes no slow
- * path. So what is free goes now. (The child has less to copy, then.) */
+/* The thread was stopped with work left. A program that forks and then sleeps makes no slow path that could restart it. So
+ * this gives free memory back now. The child has less to copy then. */
 static void work_off(void) {
   if (!atomic_load_explicit(&background.undone, memory_order_relaxed) || background_runs() || !slow_path_begin())
     return;
@@ -364,7 +365,7 @@ static void work_off(void) {
 }
 
 /* Of holds or forks. */
-static void hold(_Atomic uint32_t *count) {
+static void hold_thread(_Atomic uint32_t *count) {
   int kept = errno;
   atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
   if (is_ending() &&
@@ -376,7 +377,7 @@ static void hold(_Atomic uint32_t *count) {
   errno = kept;
 }
 
-/* What is freed from here on counts. */
+/* Bytes freed from now on count for the next start. */
 static void let_go(_Atomic uint32_t *count) {
   atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
   atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
@@ -390,7 +391,7 @@ static void let_go(_Atomic uint32_t *count) {
 void background_stop(void) {
   if (!is_own_process())
     return;
-  hold(&background.holds);
+  hold_thread(&background.holds);
   let_go(&background.holds);
 }
 
@@ -417,7 +418,7 @@ void background_prepare(const uintptr_t *relays) {
   os_thread_prepare();
   background.starts_from_frees = os_callers_can_be_told();
   atomic_store_explicit(&background.pid, os_process_id_at_start(), memory_order_relaxed);
-  if (os_is_main_thread()) /* else the thread finds out by itself */
+  if (os_is_main_thread()) /* in other cases the thread finds out by itself */
     os_at_thread_end(main_thread_ends);
   background.prepared = true;
 }
@@ -442,14 +443,14 @@ bool background_wish(void) {
 
 bool background_watches(void) { return background_runs() && background.look != NULL; }
 
-void background_before_fork(void) { hold(&background.forks); }
+void background_before_fork(void) { hold_thread(&background.forks); }
 void background_in_parent(void) { let_go(&background.forks); }
 
 void background_in_child(void) {
-  pressure_close(); /* reports reach one of those who share it only */
+  pressure_close(); /* a report reaches only one of the processes that share it */
   background.pressure_was_asked = false;
   if (background.prepared)
-    os_at_thread_end(main_thread_ends); /* whoever forked is the main thread here */
+    os_at_thread_end(main_thread_ends); /* the forking thread is the child's main thread */
   atomic_store_explicit(&background.ending, false, memory_order_relaxed);
   atomic_store_explicit(&background.holds, 0, memory_order_relaxed);
   atomic_store_explicit(&background.forks, 0, memory_order_relaxed);

@@ -109,7 +109,7 @@ static bool free_is_due(void) {
 }
 
 /* Returns the exclusive upper bound of times that are at least ago_ms in the past. */
-static uint64_t before(uint64_t ago_ms) {
+static uint64_t time_before(uint64_t ago_ms) {
   uint64_t now_ms = os_milliseconds();
   return now_ms - (ago_ms < now_ms ? ago_ms : now_ms) + 1;
 }
@@ -122,9 +122,9 @@ static size_t purge_due(bool (*may_go_on)(void)) {
   if (learned_is_too_much()) {
     atomic_store_explicit(&reclaim.learned_look_ms, os_milliseconds(), memory_order_relaxed);
     given_back += purge_learned(false, less(usage_keep_learned(), PURGE_MARGIN),
-                                usage_free() > bound ? any_time() : before(delay_ms()));
+                                usage_free() > bound ? any_time() : time_before(delay_ms()));
   }
-  return given_back + purge_free_while(may_go_on, usage_keep(), before(delay_ms()));
+  return given_back + purge_free_while(may_go_on, usage_keep(), time_before(delay_ms()));
 }
 
 /* --- holes in slabs --- */
@@ -286,9 +286,9 @@ static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
     given_back += purge_due(may_go_on);
   } else {
     bool is_idle = depth == RECLAIM_IDLE;
-    given_back +=
-        purge_learned(true, 0, any_time()) + purge_learned(false, 0, is_idle ? before(LEARNED_IDLE_MS) : any_time());
-    given_back += purge_free_while(may_go_on, 0, is_idle ? before(delay_ms()) : any_time());
+    given_back += purge_learned(true, 0, any_time()) +
+                  purge_learned(false, 0, is_idle ? time_before(LEARNED_IDLE_MS) : any_time());
+    given_back += purge_free_while(may_go_on, 0, is_idle ? time_before(delay_ms()) : any_time());
   }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
               (swept || given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));

@@ -8,18 +8,18 @@
 #include "pages/superslab.h"
 #include "policy/keep_policy.h"
 
-/* An empty slab up to this length stays open if its class has no other free block: programs that
- * hover around a slab's edge would open and close one all the time. */
+/* An empty slab up to this length stays open if its class has no other free block. Otherwise a program whose demand
+ * varies around a slab's end would open and close a slab all the time. */
 #define KEPT_EMPTY_BYTES_MAX ((size_t)256 * 1024)
 
-#define FREED_STEP ((size_t)64 * 1024) /* what was put back is told to all in steps */
+#define FREED_STEP ((size_t)64 * 1024) /* freed bytes are reported to usage_freed_add in steps */
 
 struct slab {
   char *base;                   /* const while open */
   uint64_t *bitmap;             /* const while open */
   struct slab *next, *previous; /* in its list */
   uint32_t free_count;
-  uint32_t list_until; /* list_update is due when free_count gets above this */
+  uint32_t list_until; /* list_update is due when free_count exceeds this */
   uint32_t hint;       /* first word that may have a free block */
   uint8_t class;
   uint8_t list;     /* FULLNESS_LISTS: in no list */
@@ -64,7 +64,7 @@ static void list_remove(struct slab_set *set, struct slab *slab) {
   slab->list = FULLNESS_LISTS;
 }
 
-/* Puts the slab into the list its free_count asks for. */
+/* Moves the slab to the list for its free_count. */
 static void list_update(struct slab_set *set, struct slab *slab) {
   unsigned list = list_of(slab);
   unsigned blocks = size_classes[slab->class].block_count;
@@ -141,11 +141,11 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
 
 static bool is_empty(const struct slab *slab) { return slab->free_count == size_classes[slab->class].block_count; }
 
-/* Called when free_count got above list_until. */
+/* Call when free_count exceeds list_until. */
 static NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
   unsigned cls = slab->class;
   if (slab->rest >= REST_PURGING)
-    return; /* slab_set_holes_give looks after it */
+    return; /* slab_set_holes_give will put it into a list */
   if (is_empty(slab)) {
     list_remove(set, slab);
     if (first_partial(set, cls) != NULL || class_slab_bytes(cls) > KEPT_EMPTY_BYTES_MAX) {
@@ -207,8 +207,9 @@ bool slab_is_block_start(const void *address, unsigned cls) {
   return index * class->bytes == offset && index < class->block_count;
 }
 
-/* Why a block that a flush met cannot be put back. The pointer got into a bin, so its unit was a slab
- * of the class then: if it is none now, the slab was emptied in between, which took another free. */
+/* Ends the program with the reason why a block in a flush cannot be put back. The pointer was in a bin, so its unit was
+ * a slab of the class then. If it is none now, the slab was emptied meanwhile, which needs another free of the
+ * block. */
 COLD static void judge(const struct slab_set *set, unsigned cls, const void *block) {
   if (map_entry(block) == entry_of(set->key, cls) && !slab_is_block_start(block, cls))
     fault_not_a_block(block);
@@ -295,7 +296,7 @@ static bool is_settled(struct slab *slab, const struct hole_batch *batch) {
   return batch->now_ms - slab->seen_ms >= batch->delay_ms;
 }
 
-/* Looks at the slabs of one list. False when the batch is full. */
+/* Adds the holes of one list's slabs to the batch. False when the batch is full. */
 static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole_batch *batch) {
   while (slab) {
     struct slab *next = slab->next;
@@ -329,7 +330,7 @@ bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {
   for (; batch->class < HAK_CLASS_COUNT; batch->class++)
     for (unsigned list = first_list(batch->class, batch->search); list < FULLNESS_LISTS; list++)
       if (!holes_take_list(set, set->partial[batch->class][list], batch) || batch->slab_count > 0)
-        return true; /* this list again next time: what was purged is passed over */
+        return true; /* the next batch begins with this list again; purged slabs are skipped */
   return false;
 }
 
