@@ -1,7 +1,7 @@
 /* observers.h: the only table through which the core calls observers (observe/), which watch or advise it.
  *
- * In a build without observers (HAKMEM_OBSERVE=OFF) entries are NULL. They never change while a program runs. Some entries
- * have a flag in the core that tells whether they are wanted. If the flag is set, the entry exists.
+ * In a build without observers (HAKMEM_OBSERVE=OFF) entries are NULL. They never change while a program runs. Some
+ * entries have a flag in the core that tells whether they are wanted. If the flag is set, the entry exists.
  */
 #ifndef HAK_BASE_OBSERVERS_H
 #define HAK_BASE_OBSERVERS_H
@@ -28,10 +28,10 @@ struct observers {
    * changed. */
   void (*heap_follow)(struct heap *heap);
 
-  /* Samples. The caller is in a slow path. small_sample: returns the next block of the class if it is a sample; the lock of
-   * the split heap is held, and given if there is one. shared_give: a block of the heap without an owner was freed.
-   * large_resizing: tells whether the object is a sample; then large_resized must report the result. site: the call
-   * site. */
+  /* Samples. The caller is in a slow path. small_sample: returns the next block of the class if it is a sample; the
+   * lock of the split heap is held, and given if there is one. shared_give: a block of the heap without an owner was
+   * freed. large_resizing: tells whether the object is a sample; then large_resized must report the result. site: the
+   * call site. */
   void *(*small_sample)(struct heap *heap, unsigned cls, uintptr_t site);
   void (*shared_give)(void *block, uint32_t entry);
   void (*large_made)(void *object, size_t bytes, uintptr_t site);
@@ -39,9 +39,9 @@ struct observers {
   bool (*large_resizing)(void *object);
   void (*large_resized)(void *object, bool is_done);
 
-  /* Advice on how long freed memory stays resident, while the option `policy` is on. The core reports that a large object
-   * is made (caller: the return address of the call of malloc; the result is its site from then on), resized or freed, and
-   * that a slab is opened or closed. is_kept: the core can keep the pages. The answer is a strategy of
+  /* Advice on how long freed memory stays resident, while the option `policy` is on. The core reports that a large
+   * object is made (caller: the return address of the call of malloc; the result is its site from then on), resized or
+   * freed, and that a slab is opened or closed. is_kept: the core can keep the pages. The answer is a strategy of
    * policy/keep_policy.h. */
   uint64_t (*advice_large_taken)(uintptr_t caller, size_t bytes);
   void (*advice_large_resized)(uint64_t site, size_t bytes, size_t wanted);

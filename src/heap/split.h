@@ -41,8 +41,8 @@ struct tally {
   struct class_tally classes[HAK_CLASS_COUNT];
 };
 
-/* The version of what all heaps are to do: it changes with each change; odd means split. Each heap follows at its owner's
- * next slow path (observers.heap_follow). */
+/* The version of what all heaps are to do: it changes with each change; odd means split. Each heap follows at its
+ * owner's next slow path (observers.heap_follow). */
 extern _Atomic uint32_t split_wanted;
 
 /* tally_allocated: a block was allocated that did not go through the hand. tally_freed: a block was freed that was not

@@ -1,4 +1,5 @@
-/* caller.h: tells whether a call of malloc or free comes from the C library or the loader, which may hold locks then. */
+/* caller.h: tells whether a call of malloc or free comes from the C library or the loader, which may hold locks
+ * then. */
 #ifndef HAK_OS_CALLER_H
 #define HAK_OS_CALLER_H
 

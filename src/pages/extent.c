@@ -123,7 +123,8 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
   }
 }
 
-/* Removes a free extent from its lists and clears its end marks. The entries between stay as the last owner left them. */
+/* Removes a free extent from its lists and clears its end marks. The entries between stay as the last owner left
+ * them. */
 static struct extent extent_detach(struct free_extent *e) {
   struct pool *pool = pool_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
@@ -216,8 +217,8 @@ static bool extent_fits(const struct free_extent *e, size_t bytes, size_t alignm
   return base + bytes <= e->base + e->bytes;
 }
 
-/* Finds a free extent that fits, in the lists of the smallest possible sizes. It tries only some extents of each list. In
- * lists where every extent fits it takes the first. */
+/* Finds a free extent that fits, in the lists of the smallest possible sizes. It tries only some extents of each list.
+ * In lists where every extent fits it takes the first. */
 static struct free_extent *find_extent(const struct pool *pool, bool resident, size_t bytes, size_t alignment) {
   unsigned list = list_of_units(bytes / UNIT_BYTES);
   for (unsigned word = list / 64; word < SIZE_WORDS; word++) {
@@ -310,8 +311,8 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
     lock_give(&extents.lock);
     return 0;
   }
-  /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other thread
-   * can get it. */
+  /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other
+   * thread can get it. */
   size_t bytes = min_size(oldest->bytes, round_up(extents_resident_free() - keep_bytes, SUPERSLAB_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   usage_move_begin(bytes);

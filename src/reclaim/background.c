@@ -101,8 +101,8 @@ static bool main_thread_is_gone(void) {
   return atomic_load_explicit(&background.ending, memory_order_relaxed);
 }
 
-/* A slow path sets active, then reads awake. This thread sets awake, then reads active. All four accesses are sequentially
- * consistent, so one of the two sees the other. */
+/* A slow path sets active, then reads awake. This thread sets awake, then reads active. All four accesses are
+ * sequentially consistent, so one of the two sees the other. */
 static void sleep_until_woken(void) {
   atomic_store_explicit(awake_word(), ASLEEP, memory_order_seq_cst);
   if (atomic_load_explicit(&background.active, memory_order_seq_cst) || is_ending())
@@ -340,7 +340,8 @@ static void wait_for_end(void) {
       return;
     os_futex_wait_for(&background.state, state, STOP_ASK_MS);
   }
-  /* The thread is in its last steps in the C library, then in the kernel. Another thread can get its id only much later. */
+  /* The thread is in its last steps in the C library, then in the kernel. Another thread can get its id only much
+   * later. */
   int thread_id = atomic_load_explicit(&background.thread_id, memory_order_relaxed);
   until_ms = atomic_load_explicit(&background.ended_ms, memory_order_relaxed) + STOP_MS_MAX;
   for (unsigned looks = 0; thread_id != 0 && os_milliseconds() < until_ms && os_thread_exists(thread_id); looks++) {
@@ -354,8 +355,8 @@ static void wait_for_end(void) {
                                             memory_order_relaxed);
 }
 
-/* The thread was stopped with work left. A program that forks and then sleeps makes no slow path that could restart it. So
- * this gives free memory back now. The child has less to copy then. */
+/* The thread was stopped with work left. A program that forks and then sleeps makes no slow path that could restart it.
+ * So this gives free memory back now. The child has less to copy then. */
 static void work_off(void) {
   if (!atomic_load_explicit(&background.undone, memory_order_relaxed) || background_runs() || !slow_path_begin())
     return;
