@@ -15,7 +15,8 @@
 size_t os_page_bytes(void);
 
 /* Returns `size` bytes of address space at a multiple of `alignment` (a power of two, at least a page).
- * os_reserve: inaccessible, not charged against overcommit. os_map: zeroed, readable, writable.
+ * os_reserve: inaccessible, not charged against overcommit. os_map: zeroed, readable, writable. Both refuse huge pages
+ * until os_huge.
  * NULL when the kernel refuses. */
 void *os_reserve(size_t size, size_t alignment);
 void *os_map(size_t size, size_t alignment);

@@ -103,8 +103,19 @@ static void *map_aligned(size_t size, size_t alignment, int protection) {
   return aligned;
 }
 
-void *os_reserve(size_t size, size_t alignment) { return map_aligned(size, alignment, PROT_NONE); }
-void *os_map(size_t size, size_t alignment) { return map_aligned(size, alignment, PROT_READ | PROT_WRITE); }
+/* Huge pages are hakmem's decision, whatever the system's setting: with `always`, one touched byte would make 2 MiB
+ * resident. A short mapping says so too, because the kernel joins neighbours. os_huge takes it back. */
+static void *map_plain(size_t size, size_t alignment, int protection) {
+  void *p = map_aligned(size, alignment, protection);
+  if (p != NULL) {
+    count_call(OS_CALL_ADVISE);
+    madvise(p, size, MADV_NOHUGEPAGE);
+  }
+  return p;
+}
+
+void *os_reserve(size_t size, size_t alignment) { return map_plain(size, alignment, PROT_NONE); }
+void *os_map(size_t size, size_t alignment) { return map_plain(size, alignment, PROT_READ | PROT_WRITE); }
 
 void *os_map_for_this_process(size_t size) {
   void *base = os_map(size, os_page_bytes());

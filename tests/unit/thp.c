@@ -1,0 +1,92 @@
+/* thp: transparent huge pages are hakmem's decision, whatever the system's setting. All that hakmem maps refuses them, until
+ * the huge-page policy asks for them. The kernel tells so in the flags of its mappings.
+ *
+ * Positive control: with `silent` the refusal does not reach the kernel. The test must fail then.
+ */
+#include "unit.h"
+
+#include "budget/usage.h"
+#include "hakmem/hakmem.h"
+#include "pages/metadata.h"
+#include "pages/page_map.h"
+
+#include <sys/mman.h>
+
+#define MIB ((size_t)1 << 20)
+
+static bool silent;
+
+int __real_madvise(void *address, size_t size, int advice);
+int __wrap_madvise(void *address, size_t size, int advice);
+int __wrap_madvise(void *address, size_t size, int advice) {
+  return silent && advice == MADV_NOHUGEPAGE ? 0 : __real_madvise(address, size, advice);
+}
+
+/* Has the mapping that an address lies in this flag? */
+static bool has_flag(const void *address, const char *flag) {
+  FILE *file = fopen("/proc/self/smaps", "r");
+  assert_non_null(file);
+  static char line[4096];
+  bool is_there = false, has = false, found = false;
+  while (!found && fgets(line, sizeof line, file)) {
+    char *end;
+    uintptr_t start = strtoul(line, &end, 16);
+    if (*end == '-')
+      is_there = (uintptr_t)address >= start && (uintptr_t)address < strtoul(end + 1, NULL, 16);
+    found = is_there && strncmp(line, "VmFlags:", 8) == 0;
+    has = found && strstr(line, flag) != NULL;
+  }
+  fclose(file);
+  assert_true(found);
+  return has;
+}
+
+static void *touched(size_t size) {
+  void *block = hak_malloc(size);
+  assert_non_null(block);
+  return memset(block, 1, size);
+}
+
+static void all_that_is_mapped_refuses(void **state) {
+  (void)state;
+  static const size_t sizes[] = {16, 5000, 200000, 1000000, 40000000};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    void *block = touched(sizes[i]);
+    assert_true(has_flag(block, " nh"));
+    assert_true(has_flag(map_record(block), " nh"));
+    hak_free(block);
+  }
+  void *array = metadata_take(METADATA_ORDER_MAX);
+  assert_true(has_flag(array, " nh"));
+  metadata_give(array, METADATA_ORDER_MAX);
+  void *grown = touched(40000000);
+  grown = hak_realloc(grown, 80000000);
+  assert_true(has_flag(grown, " nh"));
+  hak_free(grown);
+}
+
+static void the_policy_asks(void **state) {
+  (void)state;
+  if (os_page_bytes() != 4096)
+    skip();
+  unit_option("HAKMEM_HUGE", "all");
+  bool asked = false;
+  for (unsigned i = 0; i < 64 && !asked; i++)
+    asked = has_flag(touched(MIB), " hg");
+  assert_true(asked);
+}
+
+int main(int argc, char **argv) {
+  (void)argv;
+  unit_alone();
+  silent = argc > 1;
+  if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0) {
+    puts("skipped: the kernel has no transparent huge pages");
+    return 77;
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_that_is_mapped_refuses),
+      cmocka_unit_test(the_policy_asks),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
