@@ -41,16 +41,16 @@ static void print_values(unsigned option, const char *quote, const char *separat
 static void print_text(void) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
-    const long *profile = row->profile;
+    const long *defaults = row->defaults;
     printf("%-24s %s", row->environment, value_text(i, option_value((enum option)i)));
     const char *unit = option_string((enum option)i) ? "" : row->unit;
     printf("%s%s%s\n    %s\n    ", *unit ? " " : "", unit, option_is_set((enum option)i) ? " (set)" : "",
            row->sentence);
     print_values(i, "", " | ");
-    printf("; default %s", value_text(i, profile[PROFILE_BALANCED]));
-    if (profile[PROFILE_SPEED] != profile[PROFILE_BALANCED] || profile[PROFILE_LEAN] != profile[PROFILE_BALANCED]) {
-      printf(" (speed %s", value_text(i, profile[PROFILE_SPEED]));
-      printf(", lean %s)", value_text(i, profile[PROFILE_LEAN]));
+    printf("; default %s", value_text(i, defaults[PRESET_BALANCED]));
+    if (defaults[PRESET_SPEED] != defaults[PRESET_BALANCED] || defaults[PRESET_LEAN] != defaults[PRESET_BALANCED]) {
+      printf(" (speed %s", value_text(i, defaults[PRESET_SPEED]));
+      printf(", lean %s)", value_text(i, defaults[PRESET_LEAN]));
     }
     printf("%s\n", row->time == OPTION_AT_START ? "; at start only" : "");
   }
@@ -109,8 +109,8 @@ static void print_markdown(void) {
     const struct option_row *row = &option_rows[i];
     printf("| `%s` | ", row->environment);
     print_values(i, "`", ", ");
-    for (unsigned p = 0; p < PROFILE_COUNT; p++)
-      printf(" | %s", i != OPTION_PROFILE ? value_text(i, row->profile[p]) : p == PROFILE_BALANCED ? "default" : "");
+    for (unsigned p = 0; p < PRESET_COUNT; p++)
+      printf(" | %s", i != OPTION_PROFILE ? value_text(i, row->defaults[p]) : p == PRESET_BALANCED ? "default" : "");
     printf(" | %s | %s |\n", row->time == OPTION_AT_START ? "at start" : "any time", row->sentence);
   }
   fputs(before_changes, stdout);

@@ -191,7 +191,7 @@ void learned_large_resized(uint64_t site, size_t bytes, size_t wanted) {
 }
 
 unsigned learned_large_freed(uint64_t site, size_t bytes, bool is_kept) {
-  unsigned keep = learned_enter() ? keep_of(site, bytes, bytes, is_kept) : KEEP_BY_PROFILE;
+  unsigned keep = learned_enter() ? keep_of(site, bytes, bytes, is_kept) : KEEP_BY_PRESET;
   learned_leave();
   return keep;
 }
@@ -203,7 +203,7 @@ void learned_small_taken(size_t block_bytes, size_t slab_bytes) {
 }
 
 unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes) {
-  unsigned keep = learned_enter() ? keep_of(LEARNED_SITE_SMALL, block_bytes, slab_bytes, true) : KEEP_BY_PROFILE;
+  unsigned keep = learned_enter() ? keep_of(LEARNED_SITE_SMALL, block_bytes, slab_bytes, true) : KEEP_BY_PRESET;
   learned_leave();
   return keep;
 }

@@ -11,7 +11,7 @@
 /* clang-format off */
 const struct option_row option_rows[OPTION_COUNT] = {
     [OPTION_PROFILE] = {
-        "profile", "HAKMEM_PROFILE", "", SAME(PROFILE_BALANCED), 0, PROFILE_COUNT - 1, {"speed", "balanced", "lean"},
+        "profile", "HAKMEM_PROFILE", "", SAME(PRESET_BALANCED), 0, PRESET_COUNT - 1, {"speed", "balanced", "lean"},
         "Selects the preset: the column of this table that holds for each option that is not set.",
         OPTION_ANY_TIME,
         "Each option that is not set takes the preset's value, with the effect described for that option."},
@@ -155,8 +155,8 @@ static char *const texts[OPTION_COUNT] = {
 
 /* Other names for values. */
 const struct option_word option_words[] = {
-    {OPTION_PROFILE, "MIXED_TINYV3_C7_SAFE", PROFILE_SPEED},
-    {OPTION_PROFILE, "MIXED_TINYV3_C7_BALANCED", PROFILE_BALANCED},
+    {OPTION_PROFILE, "MIXED_TINYV3_C7_SAFE", PRESET_SPEED},
+    {OPTION_PROFILE, "MIXED_TINYV3_C7_BALANCED", PRESET_BALANCED},
     {OPTION_PROFILE, "secure", OPTION_WORD_RESERVED},
 };
 const size_t option_word_count = sizeof option_words / sizeof option_words[0];
@@ -185,8 +185,8 @@ long option_value(enum option option) {
   long set = atomic_load_explicit(&values[option], memory_order_relaxed);
   if (set != 0)
     return set >> RANK_BITS;
-  long profile = atomic_load_explicit(&values[OPTION_PROFILE], memory_order_relaxed);
-  return option_rows[option].profile[profile ? profile >> RANK_BITS : PROFILE_BALANCED];
+  long preset = atomic_load_explicit(&values[OPTION_PROFILE], memory_order_relaxed);
+  return option_rows[option].defaults[preset ? preset >> RANK_BITS : PRESET_BALANCED];
 }
 
 const char *option_string(enum option option) { return texts[option]; }

@@ -39,7 +39,7 @@ enum option {
   OPTION_COUNT
 };
 
-enum profile { PROFILE_SPEED, PROFILE_BALANCED, PROFILE_LEAN, PROFILE_COUNT };
+enum preset { PRESET_SPEED, PRESET_BALANCED, PRESET_LEAN, PRESET_COUNT };
 enum stats_mode { STATS_OFF, STATS_TEXT, STATS_JSON, STATS_OPENMETRICS };
 enum deepbind_mode { DEEPBIND_DROP, DEEPBIND_KEEP };
 enum purge_mode { PURGE_DONTNEED, PURGE_FREE, PURGE_OFF };
@@ -61,7 +61,7 @@ struct option_row {
   const char *name;        /* as hak_option_set takes it */
   const char *environment; /* HAKMEM_... */
   const char *unit;        /* "" for choices; for a text, its kind */
-  long profile[PROFILE_COUNT];
+  long defaults[PRESET_COUNT];
   long minimum, maximum;
   const char *choices[OPTION_CHOICES_MAX]; /* words for the values 0, 1, ...; empty for plain numbers */
   const char *sentence;

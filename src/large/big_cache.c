@@ -126,14 +126,14 @@ static uint64_t list_due_ms(unsigned keep, uint64_t now_ms) {
 static void note_change(unsigned keep, size_t more) {
   uint64_t now_ms = os_milliseconds(), due_ms = 0;
   atomic_store_explicit(&cache.bytes, big_cache_bytes() + more, memory_order_relaxed);
-  if (keep == KEEP_BY_PROFILE) {
+  if (keep == KEEP_BY_PRESET) {
     const struct large *oldest = cache.ages[keep].oldest;
     atomic_store_explicit(&cache.oldest_ms, oldest ? freed_ms(oldest, now_ms) : 0, memory_order_relaxed);
     return;
   }
   atomic_store_explicit(&cache.learned_bytes, big_cache_learned_bytes() + more, memory_order_relaxed);
   usage_learned_add(more);
-  for (unsigned i = 0; i < KEEP_BY_PROFILE; i++)
+  for (unsigned i = 0; i < KEEP_BY_PRESET; i++)
     due_ms = keep_earlier_ms(due_ms, list_due_ms(i, now_ms));
   atomic_store_explicit(&cache.due_ms, due_ms, memory_order_relaxed);
 }
@@ -237,7 +237,7 @@ struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms) {
   if (profile_bytes() <= keep_bytes || big_cache_oldest_ms() >= before_ms)
     return NULL;
   lock_take(&cache.lock);
-  struct large *range = cache.ages[KEEP_BY_PROFILE].oldest;
+  struct large *range = cache.ages[KEEP_BY_PRESET].oldest;
   if (range && (profile_bytes() <= keep_bytes || freed_ms(range, os_milliseconds()) >= before_ms))
     range = NULL;
   if (range)
@@ -252,7 +252,7 @@ struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t 
   struct large *range = NULL;
   lock_take(&cache.lock);
   uint64_t now_ms = os_milliseconds();
-  for (unsigned keep = 0; range == NULL && keep < KEEP_BY_PROFILE; keep++) {
+  for (unsigned keep = 0; range == NULL && keep < KEEP_BY_PRESET; keep++) {
     struct large *oldest = cache.ages[keep].oldest;
     uint64_t due_ms = list_due_ms(keep, now_ms);
     bool goes = !only_due || (due_ms != 0 && due_ms <= now_ms);
@@ -271,7 +271,7 @@ struct large *big_cache_take_old_extent(void) {
   lock_take(&cache.lock);
   struct large *range = NULL;
   for (unsigned i = 0; range == NULL && i < KEEP_LISTS; i++) {
-    range = cache.ages[(KEEP_BY_PROFILE + i) % KEEP_LISTS].oldest; /* the preset's first, KEEP_WARM last */
+    range = cache.ages[(KEEP_BY_PRESET + i) % KEEP_LISTS].oldest; /* the preset's first, KEEP_WARM last */
     for (unsigned looks = 0; range && range->mapping; looks++)
       range = looks < LOOKS_MAX ? range->newer : NULL;
   }
@@ -305,7 +305,7 @@ bool big_cache_is_valid(void) {
       valid &= in_chain(range) && map_record(range->base) == range && range->class == large_class_of(range->units) &&
                map_entry(range->base) == ENTRY_LARGE_FREE && range->keep == keep;
       bytes += large_range_bytes(range);
-      learned_bytes += keep == KEEP_BY_PROFILE ? 0 : large_range_bytes(range);
+      learned_bytes += keep == KEEP_BY_PRESET ? 0 : large_range_bytes(range);
       count++;
     }
   valid &= learned_bytes == big_cache_learned_bytes();

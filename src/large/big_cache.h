@@ -72,7 +72,7 @@ struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t 
  * none. */
 struct large *big_cache_take_old_extent(void);
 
-/* Without the lock. oldest_ms: when the oldest range that the profile keeps was freed; due_ms: when the first of
+/* Without the lock. oldest_ms: when the oldest range that the preset decides about was freed; due_ms: when the first of
  * the others is to go; 0 if there is none. */
 size_t big_cache_bytes(void);
 size_t big_cache_learned_bytes(void);

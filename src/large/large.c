@@ -272,7 +272,7 @@ static void cache_shrink(size_t cache_max) {
 static void cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
   bool is_kept = (range->steady || range->mapping) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
-  unsigned keep = KEEP_BY_PROFILE;
+  unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);
   if (keep == KEEP_AT_ONCE)

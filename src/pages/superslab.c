@@ -87,7 +87,7 @@ uint64_t units_oldest_ms(void) { return atomic_load_explicit(&units.oldest_ms, m
 
 /* Under the lock: a plain store is enough. */
 static void learned_change(const struct superslab *s, size_t change) {
-  if (s->keep == KEEP_BY_PROFILE)
+  if (s->keep == KEEP_BY_PRESET)
     return;
   atomic_store_explicit(&units.learned_bytes, units_learned_bytes() + change, memory_order_relaxed);
   usage_learned_add(change);
@@ -110,11 +110,11 @@ static uint64_t list_due_ms(unsigned keep) {
 }
 
 static void note_oldest(void) {
-  const struct superslab *oldest = units.resident[KEEP_BY_PROFILE].first;
+  const struct superslab *oldest = units.resident[KEEP_BY_PRESET].first;
   uint64_t due_ms = 0;
   atomic_store_explicit(&units.oldest_ms, oldest ? oldest->given_ms : 0, memory_order_relaxed);
   if (units_learned_bytes() > 0)
-    for (unsigned keep = 0; keep < KEEP_BY_PROFILE; keep++)
+    for (unsigned keep = 0; keep < KEEP_BY_PRESET; keep++)
       due_ms = keep_earlier_ms(due_ms, list_due_ms(keep));
   atomic_store_explicit(&units.due_ms, due_ms, memory_order_relaxed);
 }
@@ -154,7 +154,7 @@ static struct superslab *superslab_open(bool *to_probe) {
   *s = (struct superslab){.base = extent.base,
                           .given_ms = os_milliseconds(),
                           .run_order = NOT_LISTED,
-                          .keep = KEEP_BY_PROFILE,
+                          .keep = KEEP_BY_PRESET,
                           .not_zero = !extent.resident && !extent.zero};
   units.count++;
   units.opened++;
@@ -261,7 +261,7 @@ static void note_given(struct superslab *s, unsigned keep) {
 /* Tells whether a wholly free superslab stays one, because its pages are to go back sooner than an extent's, which the
  * preset decides about. */
 static bool goes_sooner(const struct superslab *s) {
-  return s->resident && s->keep != KEEP_BY_PROFILE && option_value(OPTION_PURGE) != PURGE_OFF &&
+  return s->resident && s->keep != KEEP_BY_PRESET && option_value(OPTION_PURGE) != PURGE_OFF &&
          keep_delay_ms((enum keep)s->keep) < (uint64_t)option_value(OPTION_PURGE_DELAY_MS);
 }
 
@@ -306,7 +306,7 @@ static size_t superslab_purge(struct superslab *s) {
   lock_take(&units.lock);
   s->not_zero |= !zero;
   if (refused) /* counts as used just now: it is not tried again at once */
-    note_given(s, KEEP_BY_PROFILE);
+    note_given(s, KEEP_BY_PRESET);
   set_units(s, s->free | mask, refused ? s->resident | mask : s->resident);
   usage_move_end(bytes_of(mask));
   if (s->free == UNITS_ALL)
@@ -318,7 +318,7 @@ size_t units_purge(size_t keep_bytes, uint64_t before_ms) {
   size_t purged = 0;
   lock_take(&units.lock);
   for (size_t bytes = 1; bytes > 0; purged += bytes) {
-    struct superslab *s = units.resident[KEEP_BY_PROFILE].first;
+    struct superslab *s = units.resident[KEEP_BY_PRESET].first;
     bool stays = s == NULL || less(units_resident_free(), units_learned_bytes()) <= keep_bytes;
     bytes = stays || s->given_ms >= before_ms ? 0 : superslab_purge(s);
   }
@@ -328,7 +328,7 @@ size_t units_purge(size_t keep_bytes, uint64_t before_ms) {
 
 static struct superslab *first_to_go(bool only_due, uint64_t before_ms) {
   uint64_t now_ms = os_milliseconds();
-  for (unsigned keep = 0; keep < KEEP_BY_PROFILE; keep++) {
+  for (unsigned keep = 0; keep < KEEP_BY_PRESET; keep++) {
     struct superslab *s = units.resident[keep].first;
     uint64_t due_ms = list_due_ms(keep);
     bool goes = !only_due || (due_ms != 0 && due_ms <= now_ms);
@@ -380,7 +380,7 @@ bool superslabs_are_valid(void) {
       valid &= s->resident != 0 && s->keep == keep;
       valid &= s->by_age.next == NULL || s->given_ms <= s->by_age.next->given_ms;
       resident_bytes += bytes_of(s->resident);
-      learned_bytes += keep == KEEP_BY_PROFILE ? 0 : bytes_of(s->resident);
+      learned_bytes += keep == KEEP_BY_PRESET ? 0 : bytes_of(s->resident);
     }
   valid &= resident_bytes == units_resident_free() && learned_bytes == units_learned_bytes();
   lock_give(&units.lock);

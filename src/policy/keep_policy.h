@@ -15,8 +15,8 @@ enum keep {
   KEEP_WARM, /* kept resident */
   KEEP_STRATEGIES,
 };
-#define KEEP_BY_PROFILE ((unsigned)KEEP_STRATEGIES)
-#define KEEP_LISTS (KEEP_BY_PROFILE + 1)
+#define KEEP_BY_PRESET ((unsigned)KEEP_STRATEGIES)
+#define KEEP_LISTS (KEEP_BY_PRESET + 1)
 
 /* Returns the idle time after which a strategy gives pages back; KEEP_NEVER if it does not. */
 #define KEEP_NEVER UINT32_MAX
@@ -30,7 +30,7 @@ static inline uint32_t keep_delay_ms(enum keep strategy) {
 
 /* Returns when a range that is free since freed_ms is to go back by its strategy; 0 if the preset decides. */
 static inline uint64_t keep_due_ms(unsigned keep, uint64_t freed_ms) {
-  if (keep == KEEP_BY_PROFILE || keep_delay_ms((enum keep)keep) == KEEP_NEVER)
+  if (keep == KEEP_BY_PRESET || keep_delay_ms((enum keep)keep) == KEEP_NEVER)
     return 0;
   return freed_ms + keep_delay_ms((enum keep)keep);
 }

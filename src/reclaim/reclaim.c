@@ -36,7 +36,7 @@ static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELA
 /* --- free ranges --- */
 
 /* Returns the free bytes that the preset decides about. The policy engine decides about the others. */
-static size_t free_by_profile(void) { return less(usage_free(), usage_learned()); }
+static size_t free_by_preset(void) { return less(usage_free(), usage_learned()); }
 
 /* Returns when the first of the others is to go back; 0: there is none. */
 uint64_t reclaim_due_ms(void) {
@@ -64,13 +64,13 @@ static size_t purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms
 /* Purges free memory, oldest first, until at most keep_bytes are free or the rest was in use at or after
  * before_ms. Cached ranges become free extents first. */
 static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
-  if (option_value(OPTION_PURGE) == PURGE_OFF || free_by_profile() <= keep_bytes)
+  if (option_value(OPTION_PURGE) == PURGE_OFF || free_by_preset() <= keep_bytes)
     return 0;
   size_t given_back = large_evict(
-      less(keep_bytes, less(free_by_profile(), less(large_cached_bytes(), large_learned_bytes()))), before_ms);
-  given_back += extents_purge(less(keep_bytes, less(free_by_profile(), extents_resident_free())), before_ms);
+      less(keep_bytes, less(free_by_preset(), less(large_cached_bytes(), large_learned_bytes()))), before_ms);
+  given_back += extents_purge(less(keep_bytes, less(free_by_preset(), extents_resident_free())), before_ms);
   given_back += units_purge(
-      less(keep_bytes, less(free_by_profile(), less(units_resident_free(), units_learned_bytes()))), before_ms);
+      less(keep_bytes, less(free_by_preset(), less(units_resident_free(), units_learned_bytes()))), before_ms);
   return given_back;
 }
 
@@ -80,7 +80,7 @@ static size_t purge_free_while(bool (*may_go_on)(void), size_t keep_bytes, uint6
     return purge_free(keep_bytes, before_ms);
   size_t given_back = 0, step;
   do {
-    step = purge_free(max_size(keep_bytes, less(free_by_profile(), STEP_BYTES)), before_ms);
+    step = purge_free(max_size(keep_bytes, less(free_by_preset(), STEP_BYTES)), before_ms);
     given_back += step;
   } while (step > 0 && may_go_on());
   return given_back;
@@ -97,7 +97,7 @@ static bool learned_is_due(void) {
 static bool free_is_due(void) {
   if (UNLIKELY(usage_learned() > 0) && learned_is_due())
     return true;
-  size_t free_bytes = free_by_profile();
+  size_t free_bytes = free_by_preset();
   if (LIKELY(free_bytes < FREE_BYTES_MIN))
     return false;
   size_t keep_bytes = usage_keep();
@@ -117,7 +117,7 @@ static uint64_t time_before(uint64_t ago_ms) {
 static size_t purge_due(bool (*may_go_on)(void)) {
   size_t given_back = purge_learned(true, 0, any_time());
   size_t bound = usage_keep_max();
-  if (free_by_profile() > bound)
+  if (free_by_preset() > bound)
     given_back += purge_free_while(may_go_on, less(bound, PURGE_MARGIN), any_time());
   if (learned_is_too_much()) {
     atomic_store_explicit(&reclaim.learned_look_ms, os_milliseconds(), memory_order_relaxed);

@@ -134,8 +134,8 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   set->slab_bytes -= UNIT_BYTES << order;
   set->slab_count[slab->class]--;
   set->counters.closed++;
-  unsigned keep = advice_is_wanted() ? observers.advice_slab_closed(class_bytes(slab->class), UNIT_BYTES << order)
-                                     : KEEP_BY_PROFILE;
+  unsigned keep =
+      advice_is_wanted() ? observers.advice_slab_closed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PRESET;
   units_give(slab->base, order, keep);
 }
 

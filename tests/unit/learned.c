@@ -115,7 +115,7 @@ static char *mapping(void) {
   return object;
 }
 
-/* A mapping of 40 MiB, five times what the profile keeps however old: wanted again after 1.7 s, a fault is dearer. */
+/* A mapping of 40 MiB, five times what the preset keeps however old: wanted again after 1.7 s, a fault is dearer. */
 static void what_is_large_and_comes_back_is_kept(void **unused) {
   (void)unused;
   assert_int_equal(option_set(OPTION_PURGE_DELAY_MS, "2000"), OPTION_OK);
@@ -132,7 +132,7 @@ static void what_is_large_and_comes_back_is_kept(void **unused) {
   assert_int_equal(option_set(OPTION_PURGE_DELAY_MS, NULL), OPTION_OK);
 }
 
-/* By usage_keep_learned: by what the profile keeps however old, or by the peak. What is younger than the delay stays. */
+/* By usage_keep_learned: by what the preset keeps however old, or by the peak. What is younger than the delay stays. */
 static void what_is_kept_is_bounded_by_the_peak(void **unused) {
   (void)unused;
   static char *objects[12];
@@ -315,7 +315,7 @@ static void slabs_are_learned_by_their_blocks_size(void **unused) {
   enum { BLOCKS = 1500, BYTES = 4096, ALL = BLOCKS * BYTES };
   static char *blocks[BLOCKS];
   assert_int_equal(option_set(OPTION_BIN_KB_MAX, "0"), OPTION_OK); /* or the bins would have it all */
-  assert_int_equal(option_set(OPTION_KEEP_MB, "64"), OPTION_OK);   /* what the profile keeps for ever */
+  assert_int_equal(option_set(OPTION_KEEP_MB, "64"), OPTION_OK);   /* what the preset keeps for ever */
   for (unsigned is_on = 0; is_on < 2; is_on++) {
     policy(is_on ? "evolving" : "off");
     for (unsigned round = 0; round < ROUNDS; round++) {

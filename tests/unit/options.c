@@ -1,4 +1,4 @@
-/* options: every row's choices and bounds, bad values, profiles, aliases, who beats whom. What is set stays set, so
+/* options: every row's choices and bounds, bad values, presets, aliases, who beats whom. What is set stays set, so
  * each test runs in a child. */
 #include "unit.h"
 
@@ -36,8 +36,8 @@ static void rows_are_whole(void **state) {
     assert_true(strlen(row->sentence) > 10);
     assert_true(strlen(row->change) > 10);
     assert_true(row->minimum <= row->maximum);
-    for (unsigned p = 0; p < PROFILE_COUNT; p++)
-      assert_true(row->profile[p] >= row->minimum && row->profile[p] <= row->maximum);
+    for (unsigned p = 0; p < PRESET_COUNT; p++)
+      assert_true(row->defaults[p] >= row->minimum && row->defaults[p] <= row->maximum);
     long choices = 0;
     while (choices < OPTION_CHOICES_MAX && row->choices[choices])
       choices++;
@@ -133,29 +133,29 @@ static void unknown_names_are_refused(void **state) {
   assert_int_equal(options_parse("HAKMEM_STATS=json", 7, "json"), OPTION_UNKNOWN);
 }
 
-static void profiles(void *unused) {
+static void presets(void *unused) {
   (void)unused;
   for (unsigned i = 0; i < OPTION_COUNT; i++)
-    EXPECT(option_value(i) == option_rows[i].profile[PROFILE_BALANCED]);
-  for (long profile = 0; profile < PROFILE_COUNT; profile++) {
-    EXPECT(parse("HAKMEM_PROFILE", option_rows[OPTION_PROFILE].choices[profile]) == OPTION_OK);
+    EXPECT(option_value(i) == option_rows[i].defaults[PRESET_BALANCED]);
+  for (long preset = 0; preset < PRESET_COUNT; preset++) {
+    EXPECT(parse("HAKMEM_PROFILE", option_rows[OPTION_PROFILE].choices[preset]) == OPTION_OK);
     for (unsigned i = 0; i < OPTION_COUNT; i++)
-      EXPECT(i == OPTION_PROFILE || option_value(i) == option_rows[i].profile[profile]);
+      EXPECT(i == OPTION_PROFILE || option_value(i) == option_rows[i].defaults[preset]);
   }
-  /* What is set stands in every profile, whichever came first. */
+  /* What is set stands in every preset, whichever came first. */
   EXPECT(parse("HAKMEM_KEEP_MB", "77") == OPTION_OK);
-  for (long profile = 0; profile < PROFILE_COUNT; profile++) {
-    EXPECT(parse("HAKMEM_PROFILE", option_rows[OPTION_PROFILE].choices[profile]) == OPTION_OK);
+  for (long preset = 0; preset < PRESET_COUNT; preset++) {
+    EXPECT(parse("HAKMEM_PROFILE", option_rows[OPTION_PROFILE].choices[preset]) == OPTION_OK);
     EXPECT(option_value(OPTION_KEEP_MB) == 77);
-    EXPECT(option_value(OPTION_BIN_KB_MAX) == option_rows[OPTION_BIN_KB_MAX].profile[profile]);
+    EXPECT(option_value(OPTION_BIN_KB_MAX) == option_rows[OPTION_BIN_KB_MAX].defaults[preset]);
   }
   EXPECT(parse("HAKMEM_KEEP_MB", "0") == OPTION_OK); /* zero is a value, too */
   EXPECT(option_value(OPTION_KEEP_MB) == 0 && option_is_set(OPTION_KEEP_MB));
 }
 
-static void profiles_give_their_column_unless_set(void **state) {
+static void presets_give_their_column_unless_set(void **state) {
   (void)state;
-  passes_in_child(profiles);
+  passes_in_child(presets);
 }
 
 /* Where off is a choice, no and its like mean it, and yes and its like the first other choice. */
@@ -190,8 +190,8 @@ static void aliases(void *unused) {
   (void)unused;
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "0") == OPTION_OK && !option_is_set(OPTION_PROFILE));
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "2") == OPTION_BAD && parse("HAKMEM_SS_MEM_LEAN", "lean") == OPTION_BAD);
-  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PROFILE_LEAN);
-  EXPECT(option_value(OPTION_TARGET_MB) == option_rows[OPTION_TARGET_MB].profile[PROFILE_LEAN]);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_LEAN);
+  EXPECT(option_value(OPTION_TARGET_MB) == option_rows[OPTION_TARGET_MB].defaults[PRESET_LEAN]);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "FREE") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_FREE);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "OFF") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_OFF);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "DONTNEED") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_DONTNEED);
@@ -204,11 +204,11 @@ static void aliases(void *unused) {
   for (unsigned a = 0; a < option_alias_count; a++)
     for (unsigned i = 0; i < OPTION_COUNT; i++)
       EXPECT(strcmp(option_aliases[a].environment, option_rows[i].environment) != 0);
-  EXPECT(parse("HAKMEM_PROFILE", "mixed_tinyv3_C7_safe") == OPTION_OK && option_value(OPTION_PROFILE) == PROFILE_SPEED);
+  EXPECT(parse("HAKMEM_PROFILE", "mixed_tinyv3_C7_safe") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_SPEED);
   EXPECT(parse("HAKMEM_PROFILE", "MIXED_TINYV3_C7_BALANCED") == OPTION_OK);
-  EXPECT(option_value(OPTION_PROFILE) == PROFILE_BALANCED);
+  EXPECT(option_value(OPTION_PROFILE) == PRESET_BALANCED);
   EXPECT(parse("HAKMEM_STATS", "MIXED_TINYV3_C7_SAFE") == OPTION_BAD); /* a word of another option */
-  EXPECT(parse("HAKMEM_PROFILE", "Secure") == OPTION_RESERVED && option_value(OPTION_PROFILE) == PROFILE_BALANCED);
+  EXPECT(parse("HAKMEM_PROFILE", "Secure") == OPTION_RESERVED && option_value(OPTION_PROFILE) == PRESET_BALANCED);
   EXPECT(option_set(OPTION_PROFILE, "secure") == OPTION_RESERVED);
 }
 
@@ -220,8 +220,8 @@ static void aliases_are_understood(void **state) {
 static void ranks(void *unused) {
   (void)unused;
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK);
-  EXPECT(parse("HAKMEM_PROFILE", "speed") == OPTION_OK && option_value(OPTION_PROFILE) == PROFILE_SPEED);
-  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PROFILE_SPEED);
+  EXPECT(parse("HAKMEM_PROFILE", "speed") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_SPEED);
+  EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_SPEED);
   EXPECT(parse("HAKMEM_TARGET_MB", "0") == OPTION_OK); /* a value that is 0 is one */
   EXPECT(parse("HAKMEM_SS_MEM_LEAN_TARGET_MB", "7") == OPTION_OK && option_value(OPTION_TARGET_MB) == 0);
   EXPECT(parse("HAKMEM_PURGE", "nonsense") == OPTION_BAD); /* a bad value beats nothing */
@@ -245,13 +245,13 @@ static void calls(void *unused) {
     EXPECT(option_find(row->name, &found) && found == i);
     EXPECT(option_find(row->environment, &found) && found == i);
     long before = option_value(i);
-    for (unsigned p = 0; p < PROFILE_COUNT; p++) { /* values survive being text */
+    for (unsigned p = 0; p < PRESET_COUNT; p++) { /* values survive being text */
       char bytes[NUMBER_TEXT];
       struct text text = TEXT_IN(bytes);
-      option_text(i, row->profile[p], &text);
+      option_text(i, row->defaults[p], &text);
       enum option_error error = option_set(i, bytes);
       EXPECT(error == (row->time == OPTION_AT_START ? OPTION_FIXED : OPTION_OK));
-      EXPECT(option_value(i) == (error == OPTION_OK ? row->profile[p] : before));
+      EXPECT(option_value(i) == (error == OPTION_OK ? row->defaults[p] : before));
     }
     EXPECT(option_set(i, NULL) == (row->time == OPTION_AT_START ? OPTION_FIXED : OPTION_OK));
     EXPECT(option_value(i) == before);
@@ -297,7 +297,7 @@ int main(void) {
       cmocka_unit_test(every_row_takes_its_choices_and_bounds),
       cmocka_unit_test(bad_values_are_refused),
       cmocka_unit_test(unknown_names_are_refused),
-      cmocka_unit_test(profiles_give_their_column_unless_set),
+      cmocka_unit_test(presets_give_their_column_unless_set),
       cmocka_unit_test(answers_mean_what_they_say),
       cmocka_unit_test(aliases_are_understood),
       cmocka_unit_test(own_names_beat_aliases_and_calls_beat_both),

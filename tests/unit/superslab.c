@@ -56,13 +56,13 @@ static void assert_all_free(void) {
   assert_int_equal(committed(), before);
   assert_int_equal(stats().taken_bytes, before);
   for (size_t i = 0; i < count; i++)
-    units_give(wholes[i], UNIT_ORDER_MAX, KEEP_BY_PROFILE);
+    units_give(wholes[i], UNIT_ORDER_MAX, KEEP_BY_PRESET);
   free(wholes);
 }
 
 /* Holds one unit of every superslab with free units, so that none becomes an extent. */
 static void *pin(void) { return units_take(0); }
-static void unpin(void *unit) { units_give(unit, 0, KEEP_BY_PROFILE); }
+static void unpin(void *unit) { units_give(unit, 0, KEEP_BY_PRESET); }
 
 static void random_runs_never_overlap(void **state) {
   (void)state;
@@ -128,26 +128,26 @@ static void search_is_complete(void **state) {
       unsigned members = 0;
       for (unsigned i = 0; i < UNITS; i++)
         if (units[i] >= hole && units[i] < hole + (UNIT_BYTES << order)) {
-          units_give(units[i], 0, KEEP_BY_PROFILE);
+          units_give(units[i], 0, KEEP_BY_PRESET);
           members++;
         }
       assert_int_equal(members, 1u << order);
       for (unsigned bigger = order + 1; bigger <= UNIT_ORDER_MAX && p == 0 && order == 2; bigger++) {
         void *carved = units_take(bigger); /* the hole is too small for it */
         assert_true((char *)carved < hole || (char *)carved >= hole + (UNIT_BYTES << order));
-        units_give(carved, bigger, KEEP_BY_PROFILE);
+        units_give(carved, bigger, KEEP_BY_PRESET);
         extents_release(SUPERSLAB_BYTES);
       }
       assert_ptr_equal(units_take(order), hole);
       assert_int_equal(stats().superslab_bytes, superslabs);
-      units_give(hole, order, KEEP_BY_PROFILE);
+      units_give(hole, order, KEEP_BY_PRESET);
       for (unsigned i = 0; i < members; i++)
         assert_non_null(units_take(0));
       assert_int_equal(stats().superslab_bytes, superslabs);
       UNIT_SUPERSLABS_VALID();
     }
   for (unsigned i = 0; i < UNITS; i++)
-    units_give(units[i], 0, KEEP_BY_PROFILE);
+    units_give(units[i], 0, KEEP_BY_PRESET);
   assert_all_free();
 }
 
@@ -155,13 +155,13 @@ static void used_superslabs_are_preferred_to_empty_ones(void **state) {
   (void)state;
   char *first = units_take(0);
   char *whole = units_take(UNIT_ORDER_MAX);
-  units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PROFILE);
+  units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PRESET);
   for (unsigned i = 0; i < 8; i++) {
     char *unit = units_take(0);
     assert_int_equal(round_down((uintptr_t)unit, SUPERSLAB_BYTES), round_down((uintptr_t)first, SUPERSLAB_BYTES));
   }
   for (unsigned i = 0; i < 9; i++)
-    units_give((char *)round_down((uintptr_t)first, SUPERSLAB_BYTES) + i * UNIT_BYTES, 0, KEEP_BY_PROFILE);
+    units_give((char *)round_down((uintptr_t)first, SUPERSLAB_BYTES) + i * UNIT_BYTES, 0, KEEP_BY_PRESET);
   assert_all_free();
 }
 
@@ -177,7 +177,7 @@ static void purge_keeps_books(void **state) {
   size_t bytes = UNIT_BYTES << 3;
   size_t free_before = stats().resident_free_bytes;
   uint64_t before_ms = os_milliseconds();
-  units_give(run.base, 3, KEEP_BY_PROFILE);
+  units_give(run.base, 3, KEEP_BY_PRESET);
   assert_int_equal(stats().resident_free_bytes, free_before + bytes);
   assert_int_equal(usage_free(), free_before + bytes);
   assert_int_equal(units_purge(free_before + bytes, UNIT_ANY_TIME), 0); /* so much may stay */
@@ -199,7 +199,7 @@ static void empty_superslabs_become_extents(void **state) {
   void *pinned = pin();
   struct run run = {.base = units_take(2), .order = 2};
   tag_write(&run, 7);
-  units_give(run.base, run.order, KEEP_BY_PROFILE);
+  units_give(run.base, run.order, KEEP_BY_PRESET);
   units_purge(0, UNIT_ANY_TIME);
   size_t superslabs = stats().superslab_bytes;
   assert_int_equal(superslabs, SUPERSLAB_BYTES);
@@ -221,14 +221,14 @@ static void resident_units_are_taken_first(void **state) {
   char *units[SUPERSLAB_UNITS];
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
     units[i] = units_take(0);
-  units_give(units[3], 0, KEEP_BY_PROFILE);
+  units_give(units[3], 0, KEEP_BY_PRESET);
   units_purge(0, UNIT_ANY_TIME);
-  units_give(units[20], 0, KEEP_BY_PROFILE); /* of one superslab or not, the only resident ones */
+  units_give(units[20], 0, KEEP_BY_PRESET); /* of one superslab or not, the only resident ones */
   assert_ptr_equal(units_take(0), units[20]);
   assert_int_equal(stats().resident_free_bytes, 0);
   assert_ptr_equal(units_take(0), units[3]);
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
-    units_give(units[i], 0, KEEP_BY_PROFILE);
+    units_give(units[i], 0, KEEP_BY_PRESET);
   UNIT_SUPERSLABS_VALID();
 }
 
@@ -248,7 +248,7 @@ static void oldest_memory_is_purged_first(void **state) {
   const unsigned given[] = {1, 0, 2};
   uint64_t when_ms[3];
   for (unsigned i = 0; i < 3; i++) {
-    units_give(runs[given[i]].base, runs[given[i]].order, KEEP_BY_PROFILE);
+    units_give(runs[given[i]].base, runs[given[i]].order, KEEP_BY_PRESET);
     nanosleep(&pause, NULL);
     when_ms[i] = os_milliseconds();
     assert_true(units_oldest_ms() <= when_ms[0] && units_oldest_ms() > 0);
@@ -267,7 +267,7 @@ static void oldest_memory_is_purged_first(void **state) {
   UNIT_SUPERSLABS_VALID();
   for (unsigned i = 0; i < 3; i++) {
     tag_check(&pins[i]);
-    units_give(pins[i].base, pins[i].order, KEEP_BY_PROFILE);
+    units_give(pins[i].base, pins[i].order, KEEP_BY_PRESET);
   }
   assert_all_free();
 }
@@ -311,7 +311,7 @@ static void empty_superslabs_can_be_released(void **state) {
   (void)state;
   char *unit = units_take(0);
   char *whole = units_take(UNIT_ORDER_MAX);
-  units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PROFILE);
+  units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PRESET);
   assert_true(extents_release(SUPERSLAB_BYTES));
   assert_false(extents_release(SUPERSLAB_BYTES));
   assert_int_equal(stats().superslab_bytes, SUPERSLAB_BYTES); /* the one with a unit in use */
@@ -319,7 +319,7 @@ static void empty_superslabs_can_be_released(void **state) {
   assert_false(address_in_arena(whole));
   assert_true(address_in_arena(unit));
   unit[0] = 1;
-  units_give(unit, 0, KEEP_BY_PROFILE);
+  units_give(unit, 0, KEEP_BY_PRESET);
   size_t before = committed();
   assert_true(extents_release(SUPERSLAB_BYTES));
   assert_int_equal(committed(), before - SUPERSLAB_BYTES);
@@ -330,7 +330,7 @@ static void empty_superslabs_can_be_released(void **state) {
     struct run run = {.base = units_take(i % 6), .order = i % 6};
     assert_non_null(run.base);
     tag_write(&run, i);
-    units_give(run.base, run.order, KEEP_BY_PROFILE);
+    units_give(run.base, run.order, KEEP_BY_PRESET);
   }
   UNIT_SUPERSLABS_VALID();
 }
