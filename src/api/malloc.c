@@ -147,7 +147,7 @@ static bool has_free(struct heap *heap, unsigned cls) {
 /* Returns the alignment of all blocks of the class, which is at least what was asked for. */
 static size_t alignment_of(unsigned cls) { return class_bytes(cls) & -class_bytes(cls); }
 
-/* No slab can be opened for a class: a free block of a larger one serves. */
+/* Call when no slab can be opened for a class: returns a free block of a larger class. */
 COLD static void *block_in_place_of(unsigned cls, uintptr_t site) {
   struct heap *heap = heap_current();
   for (unsigned other = cls + 1;
@@ -160,7 +160,7 @@ COLD static void *block_in_place_of(unsigned cls, uintptr_t site) {
   return NULL;
 }
 
-/* A block of no class, or NULL. */
+/* Returns a packed block (large/packed.h), or NULL. */
 COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
   if (size > PACKED_BYTES_MAX || alignment > PACKED_BYTES_MAX)
     return NULL;
@@ -171,10 +171,11 @@ COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
   return block;
 }
 
-#define PACKED_FIRST 48u /* requests for a class without a slab */
+#define PACKED_FIRST 48u /* this many requests for a class without a slab are packed */
 
-/* Where memory is short, a slab takes too much of it for a few blocks of a class: the first ones are packed. So are all
- * those of the longest classes, and when it gets tight all above 2 KiB. */
+/* Tells whether to take a block of a class from slabs. When memory is short, a slab is too much for a few blocks, so
+ * the first blocks of a class are packed (large/packed.h). So are all blocks of the longest classes, and when memory is
+ * tight all above 2 KiB. */
 static bool slab_pays(struct heap *heap, unsigned cls) {
   if (LIKELY(!usage_is_short()) || heap == NULL)
     return true;
@@ -187,7 +188,8 @@ static bool slab_pays(struct heap *heap, unsigned cls) {
   return false;
 }
 
-/* A block of the class, or one that is as good. Who asks for a class's exact size may rely on its alignment. */
+/* Returns a block of the class, or an equivalent one. A request for exactly the size of a class may rely on the class's
+ * alignment. */
 static void *block_of(unsigned cls, size_t size, uintptr_t site) {
   struct heap *heap = heap_current();
   size_t alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
@@ -205,7 +207,7 @@ static void *block_of(unsigned cls, size_t size, uintptr_t site) {
   return block;
 }
 
-/* A large object; where memory is short, the shortest ones are not rounded up to units. */
+/* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */
 static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   void *block = UNLIKELY(usage_is_short()) ? packed_block(size, alignment, site) : NULL;
   return LIKELY(block == NULL) ? large_block(size, alignment, site, zeroed) : block;

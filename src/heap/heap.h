@@ -46,8 +46,8 @@ struct heap_counters {
   uint64_t inbox_drains, inbox_blocks, blocks_by_hand;
 };
 
-/* Open envelopes, by owner id; the table doubles when two owners meet in a place. The blocks in all of
- * them together stay under a bound, as only this thread can send them. */
+/* Open envelopes by owner id. The table doubles when two owners collide in a place. The bytes of blocks in all of them
+ * together are bounded, because only this thread can send them. */
 #define OUTBOX_PLACES_MIN 8u
 #define OUTBOX_PLACES_MAX 128u
 
@@ -55,7 +55,7 @@ struct outbox {
   struct envelope **open; /* NULL until the first remote free */
   uint32_t places;        /* power of two */
   uint32_t sent_since_sweep;
-  /* Written by the owner, read by anybody: */
+  /* The owner writes these, any thread may read them: */
   _Atomic size_t open_bytes; /* of the blocks in open envelopes */
   _Atomic uint64_t envelopes_sent, remote_frees;
 };
@@ -65,16 +65,16 @@ struct outbox {
 struct heap {
   struct hak_front front;
   struct bin_state bin_state[HAK_CLASS_COUNT];
-  struct slab_set slabs; /* up to here nothing is stored in a parked heap without slabs, but the keys and counters */
+  struct slab_set slabs; /* a parked heap without slabs has no information up to here, except keys and counters */
   struct outbox outbox;
 
   _Alignas(CACHE_LINE) struct lock lock;
   _Atomic uint32_t inside;  /* the owner is in a slow path (heap/slow_path.h) */
   uint32_t id;              /* const */
-  uintptr_t callback_frame; /* owner only: where the stack was when the limit's callback was called, 0: it is not */
+  uintptr_t callback_frame; /* owner only: stack address of the running limit callback; 0: none runs */
   uint32_t slow_calls, ticks;
-  uint32_t holes_class;                  /* owner only: where the next step of purging holes goes on, 0: none is due; */
-  uint64_t holes_ms;                     /* when the last walk over the holes began */
+  uint32_t holes_class;                  /* owner only: class for the next step of purging holes; 0: none is due */
+  uint64_t holes_ms;                     /* owner only: when the last walk over the holes began */
   size_t granted_bytes;                  /* of bins, beyond their initial slots */
   uint8_t packed_first[HAK_CLASS_COUNT]; /* owner only: requests that were packed while the class had no slab */
   uint32_t split;                        /* HAK_SPLIT or 0 (heap/split.h) */
@@ -82,21 +82,21 @@ struct heap {
   struct tally *tally;                   /* NULL until the heap is split for the first time */
   struct heap_counters counters;
   struct lifeline lifeline;
-  _Atomic bool is_resting; /* written by the holder of the lifeline: the pages of bins and slabs may be gone */
-  uintptr_t stack_notes
-      [HEAP_STACK_NOTES]; /* owner only, an observer's: what it knows about the owner's stack; zeros: nothing */
-  bool is_shared;         /* const: nobody owns it, and nobody is to */
+  _Atomic bool
+      is_resting; /* written by the holder of the lifeline: the pages of bins and slabs may have been given back */
+  uintptr_t stack_notes[HEAP_STACK_NOTES]; /* owner only: an observer's notes about the owner's stack; zeros: none */
+  bool is_shared;                          /* const: no thread owns the heap, or ever will */
 
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
   _Atomic size_t inbox_bytes; /* of the blocks in it */
   _Atomic uint32_t inbox_envelopes;
-  _Atomic bool parked;       /* swept, and nobody owns it */
-  _Atomic int thread_id;     /* of the last owner, where somebody may look (option `live`); 0: not known */
+  _Atomic bool parked;       /* swept, and without an owner */
+  _Atomic int thread_id;     /* of the last owner, for the option `live`; 0: not known */
   _Atomic bool lost;         /* its owner stays inside a slow path for good */
-  _Atomic bool flush_wanted; /* somebody trims: the owner empties its bins at its next slow path */
+  _Atomic bool flush_wanted; /* a trim asks the owner to empty its bins at its next slow path */
 };
 
-/* split: HAK_SPLIT or 0. Lock held; the owner may read the key all the while. */
+/* Sets the key. split: HAK_SPLIT or 0. The lock is held; the owner may read the key at the same time. */
 static inline void heap_set_key(struct heap *heap, uint32_t split) {
   __atomic_store_n(&heap->front.key, heap->slabs.key ^ split << HAK_ENTRY_CLASS_SHIFT, __ATOMIC_RELAXED);
 }
@@ -114,7 +114,7 @@ extern const struct hak_front hak_heap_none;
 #define THREAD_BUSY 1u         /* it is in a slow path, or in a step that a handler must not repeat */
 #define THREAD_WITHOUT_HEAP 2u /* it had none when it entered the slow path */
 #define THREAD_FORKS 4u
-#define THREAD_FORKS_ALONE 8u /* and nobody else was in a slow path when it shut the gate */
+#define THREAD_FORKS_ALONE 8u /* and no other thread was in a slow path when it shut the gate */
 #define THREAD_IN_FORK 16u    /* the program called fork, which has not returned yet */
 #define THREAD_FLAGS 31u
 _Static_assert(THREAD_FLAGS < CACHE_LINE, "heaps are aligned to cache lines, so the flags fit below the address");
@@ -129,7 +129,7 @@ struct heap *heap_attach(void);
 /* Makes a heap that no thread will own: its slabs are used under its lock, its bins not at all. NULL when memory is
  * out. */
 struct heap *heap_make_shared(void);
-/* Its id, once it is in use; set by whoever made it. 0: there is none. */
+/* The id of the shared heap in use, set by its maker; 0: there is none. */
 extern _Atomic uint32_t heap_shared_id;
 static inline bool entry_is_shared(uint32_t entry) {
   uint32_t id = atomic_load_explicit(&heap_shared_id, memory_order_relaxed);

@@ -17,12 +17,12 @@
 #define START_STEP ((size_t)4 << 20)
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
-#define IDLE_PERIODS 4u    /* periods without a slow path, then the program is idle */
-#define IDLE_MS_MAX 20000u /* what an idle program still has free then will not go (locked pages) */
-#define LOOK_MS_MAX 1000u  /* between two looks whether the main thread is there */
-#define STOP_MS_MAX 1000u  /* who wants the thread to end waits so long at most, */
+#define IDLE_PERIODS 4u    /* after this many periods without a slow path the program is idle */
+#define IDLE_MS_MAX 20000u /* memory that is still free in an idle program then cannot go back (locked pages) */
+#define LOOK_MS_MAX 1000u  /* between two checks of the main thread */
+#define STOP_MS_MAX 1000u  /* the longest wait for the thread's end, */
 #define LOOKS_OF_END 100u
-#define STOP_ASK_MS 20u       /* and asks again and again */
+#define STOP_ASK_MS 20u       /* with requests at this interval */
 #define RELAY_BYTES_MAX 2048u /* the longest code of a relay; code of ours follows it */
 #define UNDONE_REST_MS 1000u  /* a stopped thread restarts after this time at the earliest, unless there is more work */
 
@@ -45,16 +45,16 @@ static struct {
   _Atomic bool undone;             /* the last thread was stopped with work left */
   _Atomic uint64_t ended_ms;       /* when the last thread ended or was stopped */
   _Atomic size_t freed_seen;       /* usage_freed, as the last thread saw it */
-  _Atomic size_t start_bytes;      /* held, */
-  _Atomic size_t start_free_bytes; /* or free, which is what the child of a big process may come to */
+  _Atomic size_t start_bytes;      /* held bytes, */
+  _Atomic size_t start_free_bytes; /* or free bytes, from which on a thread may start; the child of a fork sets them */
   _Atomic int pid;                 /* the process that may have a thread; others share or copied its memory */
   _Atomic int thread_id;           /* of the last thread; 0: the kernel does not count it any more */
-  pthread_t thread;                /* the last one, */
-  bool thread_is_unjoined;         /* whose stack the C library still keeps. Both: who starts the thread */
+  pthread_t thread;                /* the last thread; both fields belong to the starting thread */
+  bool thread_is_unjoined;         /* the C library still keeps its stack */
   _Atomic bool has_been;
   const uintptr_t *relays;
-  bool starts_from_frees; /* const: the callers of free can be told apart */
-  int pressure;           /* descriptor of the thread's, -1: none */
+  bool starts_from_frees; /* const: addresses tell the callers of free apart */
+  int pressure;           /* the thread's descriptor of memory pressure, -1: none */
   struct os_file pressure_file;
   bool pressure_was_asked;
   bool prepared;
@@ -71,7 +71,8 @@ static uint64_t period_ms(void) {
   return half_ms < PERIOD_MS_MIN ? PERIOD_MS_MIN : half_ms > PERIOD_MS_MAX ? PERIOD_MS_MAX : half_ms;
 }
 
-/* So many that found nothing, then the work is done: slabs have settled by then, for the delay, and were seen so. */
+/* Returns after how many rounds without a find the work is done. By then unchanged slabs were seen so for the purge
+ * delay. */
 static unsigned idle_rounds(void) {
   return 2 + (unsigned)(((uint64_t)option_value(OPTION_PURGE_DELAY_MS) + period_ms() - 1) / period_ms());
 }
@@ -138,16 +139,16 @@ static uint64_t wait_ms(void) {
   return due_ms < now_ms + PERIOD_MS_MIN ? PERIOD_MS_MIN : due_ms - now_ms;
 }
 
-/* Waits a period; true if the system got short of memory meanwhile. */
+/* Waits a period. True if the system became short of memory meanwhile. */
 static bool wait_period(void) {
-  if (!is_awake(AWAKE) && !is_ending()) /* by a process that shares the word (raw clone), or may write it (Linux 5.0) */
+  if (!is_awake(AWAKE) && !is_ending()) /* another process that can write the word changed it (raw clone, Linux 5.0) */
     atomic_store_explicit(awake_word(), AWAKE, memory_order_seq_cst);
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
   for (; now_ms < until_ms && is_awake(AWAKE) && !is_ending() && !main_thread_is_gone(); now_ms = os_milliseconds())
     wait_or_look(AWAKE, min_size(until_ms - now_ms, LOOK_MS_MAX));
   if (background.pressure < 0 && !is_ending() && !background.pressure_was_asked) {
     background.pressure_was_asked = true;
-    pressure_open(); /* takes milliseconds, which who stops a thread that has just started need not wait for */
+    pressure_open(); /* late, because it takes milliseconds, which the stop of a new thread would wait for */
   }
   if (!pressure_is_ours())
     return false;
@@ -200,7 +201,7 @@ static void *thread_run(void *unused) {
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_seq_cst);
   os_thread_name("hakmem");
   work_until_idle();
-  usage_keep_cap(SIZE_MAX); /* nobody else would lift it */
+  usage_keep_cap(SIZE_MAX); /* no other thread would lift the cap */
   atomic_store_explicit(&background.ended_ms, os_milliseconds(), memory_order_relaxed);
   atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
   os_futex_wake(&background.state);
@@ -329,7 +330,7 @@ bool background_has_been(void) { return atomic_load_explicit(&background.has_bee
 
 /* --- stopping it --- */
 
-/* Somebody holds it. */
+/* Waits for the thread's end. A request for no thread is pending. */
 static void wait_for_end(void) {
   uint64_t until_ms = os_milliseconds() + STOP_MS_MAX;
   uint32_t state;
@@ -365,7 +366,7 @@ static void work_off(void) {
   slow_path_end();
 }
 
-/* Of holds or forks. */
+/* Adds a request for no thread to a counter: holds or forks. */
 static void hold_thread(_Atomic uint32_t *count) {
   int kept = errno;
   atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
@@ -388,7 +389,7 @@ static void let_go(_Atomic uint32_t *count) {
     ;
 }
 
-/* Another process that shares our memory changes nothing: if it ended in here, the hold would stay for ever. */
+/* A process that shares our memory changes nothing, because the request would stay if it ended here. */
 void background_stop(void) {
   if (!is_own_process())
     return;

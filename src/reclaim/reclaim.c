@@ -20,14 +20,14 @@
 #define RELEASED_BYTES_MIN ((size_t)32 << 20) /* the shortest range to unmap where address space is not limited */
 #define LEARNED_IDLE_MS 10000u                /* an idle program keeps nothing for longer, whatever was learned */
 #define TABLES_BYTES_MIN ((size_t)1 << 20)    /* less free metadata stays for the next threads */
-#define LOOK_PERIOD_MS 50u                    /* between two looks at the soft target: it takes a walk over the heaps */
-#define HOLES_LOOK_CALLS 256u                 /* slow calls between two looks whether holes are due */
+#define LOOK_PERIOD_MS 50u                    /* between two checks of the soft target, which walk over the heaps */
+#define HOLES_LOOK_CALLS 256u                 /* slow calls between two checks whether holes are due */
 
 static struct {
   struct lock round;                /* held during a round; only trims wait for it */
-  _Atomic uint64_t next_look_ms;    /* at the limits */
-  _Atomic uint64_t learned_look_ms; /* the last one for what is kept by what was learned and is too much */
-  _Atomic uint64_t holes_ms;        /* the last walk over the holes of all heaps */
+  _Atomic uint64_t next_look_ms;    /* time of the next check of the limits */
+  _Atomic uint64_t learned_look_ms; /* time of the last check for excess memory that the policy engine keeps */
+  _Atomic uint64_t holes_ms;        /* time of the last walk over the holes of all heaps */
   _Atomic uint64_t rounds, hole_batches, trims;
 } reclaim;
 
@@ -86,7 +86,7 @@ static size_t purge_free_while(bool (*may_go_on)(void), size_t keep_bytes, uint6
   return given_back;
 }
 
-/* What is too much may be too young to go: it is not looked at again and again. */
+/* Excess memory may be too young to go back. This limits how often it is checked. */
 static bool learned_is_due(void) {
   uint64_t due_ms = reclaim_due_ms(), now_ms = os_milliseconds();
   uint64_t looked_ms = atomic_load_explicit(&reclaim.learned_look_ms, memory_order_relaxed);
@@ -217,7 +217,7 @@ static bool look_at_limits(bool under_pressure) {
 
 static bool limits_matter(void) { return option_value(OPTION_TARGET_MB) != 0 || usage_high() != SIZE_MAX; }
 
-/* --- who asks --- */
+/* --- entries --- */
 
 static bool round_begin(void) {
   if (!lock_try(&reclaim.round))
@@ -241,8 +241,8 @@ void reclaim_tick(void) {
   }
 }
 
-/* The background thread walks over the holes every half delay. Where there is no such thread, the owner of a heap
- * begins a walk as often, unless less is free than what stays however old. */
+/* Tells whether the owner of a heap begins a walk over its holes. The background thread walks over holes every half
+ * purge delay. Without that thread the owner does it as often, unless less is free than may stay however old. */
 static bool holes_are_due(struct heap *heap) {
   size_t free_bytes = less(heap->slabs.slab_bytes, slab_set_taken_bytes(&heap->slabs));
   if (free_bytes < FREE_BYTES_MIN || free_bytes <= usage_keep())
@@ -276,7 +276,7 @@ static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   if (limits_matter() || depth == RECLAIM_PRESSED)
     over_target = look_at_limits(depth == RECLAIM_PRESSED);
   else
-    usage_keep_cap(SIZE_MAX); /* pressure has passed */
+    usage_keep_cap(SIZE_MAX); /* the pressure is over */
   given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED, may_go_on);
   if (depth != RECLAIM_AGED) {
     close_empty_slabs();
