@@ -2,21 +2,23 @@
 # run.sh: `hak test`; sourced by hak, whose functions and names it uses. A preset is built and its tests are run
 # by ctest; the numbers of the last line come from ctest's result files.
 
+presets_quick='release check'
 presets_all='release check clang asan tsan ubsan aarch64 musl'
 
 # Sets $only and $without, the labels of the tests that a preset runs and leaves out. What a sanitizer or
 # another compiler cannot tell us anything new about runs in the release build only; what an emulator cannot
-# run has the label native.
+# run has the label native. The labels all and long mark what only --all and --long run.
 select_labels() {
-  only=. without=
+  only=. without='apps|bench|lint'
   case $1 in
-    release) ;;
-    clang | ubsan) only='unit|misuse' without='apps|bench|lint' ;;
-    aarch64) only=unit without='apps|bench|lint|native' ;;
-    musl) only='unit|misuse|stress' without='apps|bench|lint' ;;
-    *) without='apps|bench|lint' ;;
+    release) without= ;;
+    clang | ubsan) only='unit|misuse' ;;
+    aarch64) only=unit without="$without|native" ;;
+    musl) only='unit|misuse|stress' ;;
   esac
+  [ -n "$all" ] || without=${without:+$without|}all
   [ -n "$long" ] || without=${without:+$without|}long
+  without=${without:+"^($without)\$"}
 }
 
 # Why preset $1 cannot run on this machine; nothing when it can.
@@ -171,10 +173,11 @@ T
 }
 
 run_tests() {
-  long='' pattern='' presets=$presets_all
+  long='' all='' pattern='' presets=
   while [ $# -gt 0 ]; do
     case $1 in
-      --long) long=1 ;;
+      --all) all=1 ;;
+      --long) all=1 long=1 ;;
       --preset) [ $# -gt 1 ] || wrong "--preset needs a list"; presets=$(echo "$2" | tr ',' ' '); shift ;;
       --preset=*) presets=$(echo "${1#*=}" | tr ',' ' ') ;;
       -*) wrong "unknown option $1" ;;
@@ -182,6 +185,8 @@ run_tests() {
     esac
     shift
   done
+  [ -n "$presets" ] || presets=${all:+$presets_all}
+  [ -n "$presets" ] || presets=$presets_quick
   for preset in $presets; do
     case " $presets_all debug " in *" $preset "*) ;; *) wrong "unknown preset '$preset'" ;; esac
   done
@@ -203,7 +208,11 @@ run_tests() {
   passed=0 skipped=0 unsuccessful=0 failures=
   for preset in $presets; do test_preset "$preset"; done
   if [ $((passed + unsuccessful + skipped)) = 0 ]; then
-    say "no test matches '$pattern'"
+    if [ -n "$all" ]; then
+      say "no test matches '$pattern'"
+    else
+      say "no quick test matches '$pattern'; --all looks at all"
+    fi
     exit 2
   fi
   [ -z "$failures" ] || say "failed:$failures"

@@ -51,7 +51,7 @@ static void *worker(void *argument) {
 int main(int argc, char **argv) {
   CHECK(argc > 1);
   test_begin(argc, argv);
-  for (int n = 0; n < 20; n++) {
+  for (int n = 0; n < 6; n++) {
     heap_open(argv[1]);
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)

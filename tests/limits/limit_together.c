@@ -29,7 +29,7 @@ static void judge(void) {
 
 static void *asks(void *judges) {
   void *blocks[BLOCKS];
-  for (long round = test_rounds(300, 5); round > 0; round--) {
+  for (long round = test_rounds(60, 25); round > 0; round--) {
     pthread_barrier_wait(&barrier);
     for (size_t i = 0; i < request.count; i++) {
       blocks[i] = t_malloc(request.bytes);

@@ -22,14 +22,8 @@ case ${1-} in
   tidy)
     [ -x $tools/clang-tidy ] || skip "there is no $tools/clang-tidy"
     [ -f build/release/compile_commands.json ] || skip "there is no build/release"
-    log=$(mktemp)
-    trap 'rm -f "$log"' EXIT
-    status=0
-    # clang does not know all of gcc's flags that stand in the compile commands.
-    sources -path 'src/*.c' -o -path 'observe/*.c' -o -path 'tools/*.c' | xargs -P "$(nproc)" -n 4 $tools/clang-tidy -p build/release --quiet \
-      --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-optimization-argument >"$log" 2>&1 || status=1
-    grep -v 'warnings\{0,1\} generated\.$\|^Suppressed \|^Use -header-filter\|Processing file ' "$log" || :
-    exit $status
+    sources -path 'src/*.c' -o -path 'observe/*.c' -o -path 'tools/*.c' |
+      python3 -B tests/lint/tidy.py $tools/clang-tidy build/release
     ;;
   shell)
     command -v shellcheck >/dev/null || skip "there is no shellcheck"

@@ -75,7 +75,7 @@ static void *worker(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  operations = test_rounds(40000, 30);
+  operations = test_rounds(20000, 60);
   for (int round = 0; round < 3; round++, test_seed++) {
     pthread_t threads[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {

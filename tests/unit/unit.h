@@ -106,8 +106,8 @@ static inline bool unit_ends_are_noticed(void) {
   return syscall(SYS_get_robust_list, 0, &head, &length) == 0;
 }
 
-/* Runs body in a child. Returns its wait status; what it wrote to stderr comes in `said`. The child is
- * killed after a minute. */
+/* Runs body in a child. Returns its wait status; what it wrote to stderr comes in `said`. A child that
+ * hangs is killed. */
 static inline int unit_in_child(void (*body)(void *), void *argument, char *said, size_t said_bytes) {
   int ends[2];
   if (pipe(ends) != 0)
@@ -119,7 +119,7 @@ static inline int unit_in_child(void (*body)(void *), void *argument, char *said
   if (child == 0) {
     for (int number = 1; number < 32; number++) /* cmocka's handlers would go on with its next test */
       signal(number, SIG_DFL);
-    alarm(60);
+    alarm(200);
     dup2(ends[1], 2);
     close(ends[0]);
     close(ends[1]);
