@@ -161,7 +161,7 @@ static void run_churn(void) {
   uint64_t seed = test_seed;
   size_t live = 0, most = 0;
   unsigned count = 0, refused = 0;
-  for (long round = test_rounds(60000, 10); round > 0; round--) {
+  for (long round = test_rounds(20000, 30); round > 0; round--) {
     if (count > 0 && test_random(&seed) % 3 == 0) { /* more come than go, until there are no more */
       unsigned i = (unsigned)(test_random(&seed) % count);
       live -= slots[i].size;

@@ -71,7 +71,7 @@ static void *random_use(void *argument) {
     unsigned char *block;
     size_t size;
   } live[LIVE];
-  for (long step = test_rounds(60000, 10); step > 0; step--) {
+  for (long step = test_rounds(30000, 20); step > 0; step--) {
     unsigned i = (unsigned)(test_random(&seed) % LIVE);
     size_t size = 16 + test_random(&seed) % (test_random(&seed) % 8 ? 3000 : test_random(&seed) % 4 ? 300000 : 6000000);
     unsigned char tag = (unsigned char)(i * 7 + size);

@@ -4,9 +4,7 @@
  */
 #include <sys/resource.h>
 
-#include "../check.h"
-#include "../child.h"
-#include "../heap_api.h"
+#include "mixed.h"
 
 #define MIB ((size_t)1 << 20)
 #define LIMIT_BYTES (96 * MIB)
@@ -15,7 +13,7 @@
 #define PLACES 20000
 #define REFUSALS_PER_MILLION 200 /* one now and then: memory in pieces */
 
-static const char *const option_sets[][2] = {
+static const struct option_set option_sets[] = {
     {"HAKMEM_PROFILE", "balanced"}, {"HAKMEM_PROFILE", "speed"}, {"HAKMEM_PROFILE", "lean"},
     {"HAKMEM_COUNT", "1"},          {"HAKMEM_LIVE", "1"},        {"HAKMEM_POLICY", "evolving"},
     {"HAKMEM_HUGE", "off"},         {"HAKMEM_HUGE", "all"},      {"HAKMEM_BACKGROUND", "off"},
@@ -35,19 +33,12 @@ static size_t drop(struct place *place) {
   return size;
 }
 
-static size_t random_size(uint64_t *seed) {
-  uint64_t draw = test_random(seed) % 100;
-  return draw < 90   ? 16 + test_random(seed) % 3000
-         : draw < 99 ? 3000 + test_random(seed) % 300000
-                     : 300000 + test_random(seed) % 5000000;
-}
-
 static void work(const char *options) {
   uint64_t seed = test_seed;
   size_t live = 0, refusals = 0, requests = 0, peak = 0;
-  for (long step = test_rounds(60000, 20); step > 0; step--) {
+  for (long step = test_rounds(20000, 60); step > 0; step--) {
     unsigned i = (unsigned)(test_random(&seed) % PLACES);
-    size_t size = random_size(&seed), dropped = drop(&places[i]);
+    size_t size = mixed_size(&seed, 5300000), dropped = drop(&places[i]);
     live -= dropped;
     if (dropped)
       continue;
@@ -74,30 +65,16 @@ static void work(const char *options) {
   CHECK_SAY(peak > LIVE_BYTES_MAX / 10 * 9, "%s: %zu bytes", options, peak);
 }
 
+static void limit_memory(char **argv) {
+  struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
+  CHECK(setrlimit(strcmp(argv[1], "as") == 0 ? RLIMIT_AS : RLIMIT_DATA, &limit) == 0);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc > 1);
   test_begin(argc, argv);
   if (TEST_SANITIZED)
     test_skip("a sanitizer's shadow does not fit under a limit");
-  const char *options = getenv("TEST_OPTIONS");
-  if (options) {
-    work(options);
-    return 0;
-  }
-  for (size_t i = 0; i < OPTION_SETS; i++) {
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-      struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
-      CHECK(setrlimit(strcmp(argv[1], "as") == 0 ? RLIMIT_AS : RLIMIT_DATA, &limit) == 0);
-      CHECK(setenv(option_sets[i][0], option_sets[i][1], 1) == 0);
-      CHECK(setenv("TEST_OPTIONS", option_sets[i][0], 1) == 0);
-      execv(argv[0], argv);
-      _exit(2);
-    }
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_SAY(status == 0, "%s=%s: status 0x%x", option_sets[i][0], option_sets[i][1], status);
-  }
+  mixed_in_sets(option_sets, OPTION_SETS, argv, limit_memory, work);
   return 0;
 }

@@ -2,16 +2,14 @@
  * options; what does not fit gets NULL. */
 #include <sys/mman.h>
 
-#include "../check.h"
-#include "../child.h"
-#include "../heap_api.h"
+#include "mixed.h"
 
 #define PLACES 1000
 #define PAGES 140000
-#define REQUESTS 60000
+#define REQUESTS 20000
 #define REFUSED_PERCENT_MAX 1
 
-static const char *const option_sets[][2] = {
+static const struct option_set option_sets[] = {
     {"HAKMEM_PROFILE", "balanced"}, {"HAKMEM_PROFILE", "speed"}, {"HAKMEM_PROFILE", "lean"},
     {"HAKMEM_HUGE", "all"},         {"HAKMEM_HUGE", "off"},      {"HAKMEM_COUNT", "1"},
 };
@@ -36,10 +34,7 @@ static void work(const char *options) {
   use_up_mappings();
   for (long step = 0; step < REQUESTS; step++) {
     unsigned i = (unsigned)(test_random(&seed) % PLACES);
-    uint64_t draw = test_random(&seed) % 100;
-    size_t size = draw < 90   ? 16 + test_random(&seed) % 3000
-                  : draw < 99 ? 3000 + test_random(&seed) % 300000
-                              : 300000 + test_random(&seed) % 2000000;
+    size_t size = mixed_size(&seed, 2300000);
     t_free(blocks[i]);
     blocks[i] = t_malloc(size);
     if (blocks[i])
@@ -52,29 +47,12 @@ static void work(const char *options) {
   CHECK_SAY(refused <= REQUESTS / 100 * REFUSED_PERCENT_MAX, "%s: %ld of %d refused", options, refused, REQUESTS);
 }
 
+static void nothing(char **argv) { (void)argv; }
+
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   if (TEST_SANITIZED)
     test_skip("a sanitizer needs mappings of its own");
-  const char *options = getenv("TEST_OPTIONS");
-  if (options) {
-    work(options);
-    return 0;
-  }
-  for (size_t i = 0; i < OPTION_SETS; i++) {
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-      CHECK(setenv(option_sets[i][0], option_sets[i][1], 1) == 0);
-      CHECK(setenv("TEST_OPTIONS", option_sets[i][1], 1) == 0);
-      execv(argv[0], argv);
-      _exit(2);
-    }
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-      test_skip("mappings cannot be used up here");
-    CHECK_SAY(status == 0, "%s=%s: status 0x%x", option_sets[i][0], option_sets[i][1], status);
-  }
+  mixed_in_sets(option_sets, OPTION_SETS, argv, nothing, work);
   return 0;
 }

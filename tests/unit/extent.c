@@ -106,10 +106,10 @@ static void random_extents_never_overlap(void **state) {
   static struct piece pieces[PIECES_MAX];
   uint64_t seed = UNIT_SEED;
   unsigned count = 0;
-  for (unsigned step = 0; step < (UNIT_TSAN ? 4000 : 15000); step++) {
+  for (unsigned step = 0; step < unit_rounds(5000, 20); step++) {
     unsigned dice = (unsigned)(unit_random(&seed) % 100);
     size_t free_before = extents_resident_free();
-    if (count < PIECES_MAX && (count == 0 || dice < (step / 3000 % 2 ? 40 : 55))) {
+    if (count < PIECES_MAX && (count == 0 || dice < (step / 1000 % 2 ? 40 : 55))) {
       enum extent_pool pool = unit_random(&seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
       size_t alignment = UNIT_BYTES << unit_random(&seed) % 6;
       struct piece piece = take(pool, random_bytes(&seed), alignment);
@@ -167,7 +167,7 @@ static void random_extents_never_overlap(void **state) {
     }
     if (step % 500 == 0)
       UNIT_EXTENTS_VALID();
-    if (step % 7000 == 3500)
+    if (step % 2500 == 1200)
       extents_release(SUPERSLAB_BYTES);
   }
   while (count > 0) {
@@ -188,7 +188,7 @@ static void neighbours_are_joined(void **state) {
   struct piece wall = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
   tag_write(&whole, 1);
   tag_write(&wall, 2);
-  for (unsigned round = 0; round < 30; round++) {
+  for (unsigned round = 0; round < 12; round++) {
     for (unsigned i = 0; i < COUNT; i++) {
       pieces[i] = whole;
       pieces[i].extent.base += i * 3 * UNIT_BYTES;
@@ -393,7 +393,7 @@ static void *work(void *argument) {
   struct worker *worker = argument;
   enum { LIVE = 24 };
   struct piece live[LIVE] = {0};
-  for (unsigned step = 0; step < (UNIT_TSAN ? 1000 : 4000); step++) {
+  for (unsigned step = 0; step < unit_rounds(1000, 20); step++) {
     struct piece *piece = &live[unit_random(&worker->seed) % LIVE];
     if (piece->extent.base) {
       tag_check(piece);

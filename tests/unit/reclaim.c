@@ -109,7 +109,7 @@ static void children_find_everything_whole(void **state) {
   if (UNIT_TSAN) /* cannot follow */
     skip();
   uint64_t seed = UNIT_SEED;
-  for (unsigned fork = 0; fork < 150; fork++) {
+  for (unsigned fork = 0; fork < unit_rounds(50, 20); fork++) {
     stir(&seed, 1500);
     char said[512];
     int status = unit_in_child(child, &seed, said, sizeof said);
@@ -121,7 +121,7 @@ static void children_find_everything_whole(void **state) {
 static void threads_trim_at_a_time(void **state) {
   (void)state;
   uint64_t seed = UNIT_SEED + 1;
-  for (unsigned round = 0; round < (UNIT_TSAN ? 20 : 60); round++) {
+  for (unsigned round = 0; round < unit_rounds(20, 20); round++) {
     stir(&seed, 3000);
     hak_trim(0);
   }

@@ -61,6 +61,11 @@ static inline uint64_t unit_random(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
+/* The number of rounds: `quick`, with UNIT_LONG in the environment `times` as many. */
+static inline unsigned unit_rounds(unsigned quick, unsigned times) {
+  return getenv("UNIT_LONG") ? quick * times : quick;
+}
+
 /* Purges what was freed at any time. */
 #define UNIT_ANY_TIME UINT64_MAX
 
