@@ -13,13 +13,13 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "profile"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in (".", "profile")]
+import cases
 import message
 
 TOOL, READER, LIBRARY, WORKER = sys.argv[1:]
@@ -34,24 +34,12 @@ START, DUMP = 1, 2
 
 
 def live(**more):
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
-    return own | {"LD_PRELOAD": LIBRARY, "HAKMEM_LIVE": "1"} | more
+    return cases.environment(LD_PRELOAD=LIBRARY, HAKMEM_LIVE="1", **more)
 
 
-@contextmanager
 def running(*words, env=None, **options):
-    command = [WORKER, *map(str, words)]
-    with subprocess.Popen(
-        command, env=env or live(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
-    ) as process:
-        try:
-            process.said = process.stdout.readline().split()
-            assert process.said[:1] == ["ready"], f"{command} did not begin"
-            yield process
-            process.stdin.close()
-            assert process.wait(50) == 0, f"{command}: status {process.returncode}"
-        finally:
-            process.kill()
+    """The worker, when it is ready."""
+    return cases.running(WORKER, *words, env=env or live(), **options)
 
 
 def ask(*words, status=0, said="", cwd="/", **options):
@@ -366,7 +354,7 @@ def children_have_their_own(_):
 
 
 def main():
-    cases = [
+    judged = [
         a_profile_from_outside,
         files_that_cannot_be_written,
         wrong_words,
@@ -377,11 +365,7 @@ def main():
         garbage,
         children_have_their_own,
     ]
-    for case in cases:
-        begun = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            case(Path(folder))
-        print(f"{case.__name__}: ok, {time.monotonic() - begun:.1f} s", flush=True)
+    cases.run(*judged)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import cases
 
 READERS = 8
 NOBODY = 65534
@@ -51,44 +53,19 @@ def arguments():
 ARGUMENTS = arguments()
 
 
-def environment(**more):
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
-    return own | more
-
-
 def live(**more):
-    return environment(LD_PRELOAD=ARGUMENTS.library, HAKMEM_LIVE="1", **more)
+    return cases.environment(LD_PRELOAD=ARGUMENTS.library, HAKMEM_LIVE="1", **more)
 
 
-@contextmanager
-def running(*words, program=None, env=None, killed=False, **options):
-    """The worker, when it has said that it is ready; what else it said is in `.said`."""
-    command = [program or ARGUMENTS.worker, *map(str, words)]
-    with subprocess.Popen(
-        command, env=env or live(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
-    ) as process:
-        try:
-            process.said = process.stdout.readline().split()
-            assert process.said[:1] == ["ready"], f"{command} did not begin"
-            yield process
-            if not killed:
-                process.stdin.close()
-                assert process.wait(50) == 0, f"{command}: status {process.returncode}"
-        finally:
-            process.kill()
+def running(*words, program=None, env=None, **options):
+    """The worker, when it is ready."""
+    return cases.running(program or ARGUMENTS.worker, *words, env=env or live(), **options)
 
 
-def tool(*words, status=0, said="", **options):
-    result = subprocess.run(
-        [ARGUMENTS.tool, *map(str, words)], check=False, capture_output=True, text=True, timeout=50, **options
-    )
-    assert result.returncode == status, f"{words}: status {result.returncode}, {result.stderr}"
-    if status == 0:
-        assert result.stderr == "", result.stderr
-    else:
-        assert result.stderr.count("\n") == 1 and said in result.stderr, f"{words}: '{result.stderr}', not '{said}'"
-        assert result.stdout == "", result.stdout
-    return result.stdout
+def tool(*words, status=0, **options):
+    said = cases.tool(ARGUMENTS.tool, *words, status=status, **options)
+    assert status == 0 or said == "", said
+    return said
 
 
 def shown(pid):
@@ -258,10 +235,10 @@ def who_cannot_be_shown(_):
     tool("x1", status=2, said="'x1' is no process id")
     tool("1", "2", status=2, said="one argument too many: '2'")
     tool("--nonsense", status=2, said="unknown option '--nonsense'")
-    with running("idle", env=environment(LD_PRELOAD=ARGUMENTS.library)) as process:
+    with running("idle", env=cases.environment(LD_PRELOAD=ARGUMENTS.library)) as process:
         tool(process.pid, status=2, said="keeps no live page")
         assert page_fd(process.pid) is None
-    with running("idle", env=environment()) as process:
+    with running("idle", env=cases.environment()) as process:
         tool(process.pid, status=2, said="keeps no live page")
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -318,7 +295,7 @@ def raised_privileges(folder):
     copy = folder / "worker"
     shutil.copy(ARGUMENTS.linked, copy)
     folder.chmod(0o755)
-    options = {"program": str(copy), "env": environment(HAKMEM_LIVE="1"), "user": NOBODY, "group": NOBODY}
+    options = {"program": str(copy), "env": cases.environment(HAKMEM_LIVE="1"), "user": NOBODY, "group": NOBODY}
     copy.chmod(0o755)
     try:
         with running("idle", **options) as process:
@@ -428,7 +405,7 @@ def what_is_not_in_order(_):
 
 
 def main():
-    cases = [
+    judged = [
         what_is_held_is_shown,
         an_idle_process_does_nothing,
         readers_together,
@@ -443,11 +420,7 @@ def main():
         a_small_process_that_sleeps_is_shown,
         what_is_not_in_order,
     ]
-    for case in cases:
-        begun = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            case(Path(folder))
-        print(f"{case.__name__}: ok, {time.monotonic() - begun:.1f} s", flush=True)
+    cases.run(*judged)
 
 
 if __name__ == "__main__":

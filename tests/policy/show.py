@@ -10,11 +10,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import layout as policy
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import cases
 
 SHOWS, SHOWS_SOME = 15, 5
 STRATEGIES = ("at_once", "10ms", "100ms", "1s", "10s", "warm")
@@ -35,38 +36,12 @@ def arguments():
 ARGUMENTS = arguments()
 
 
-def environment(**more):
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
-    return own | more
-
-
 def on_hakmem(mode="evolving", **more):
-    return environment(LD_PRELOAD=ARGUMENTS.library, HAKMEM_POLICY=mode, HAKMEM_PURGE_DELAY_MS="50", **more)
+    return cases.environment(LD_PRELOAD=ARGUMENTS.library, HAKMEM_POLICY=mode, HAKMEM_PURGE_DELAY_MS="50", **more)
 
 
-@contextmanager
-def running(*command, env):
-    """A program that has said that it is ready."""
-    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == "ready\n", f"{command} did not begin"
-            yield process
-            process.stdin.close()
-            assert process.wait(50) == 0, f"{command}: status {process.returncode}"
-        finally:
-            process.kill()
-
-
-def tool(*words, status=0, said="", **options):
-    result = subprocess.run(
-        [ARGUMENTS.tool, *map(str, words)], check=False, capture_output=True, text=True, timeout=50, **options
-    )
-    assert result.returncode == status, f"{words}: status {result.returncode}: {result.stderr}"
-    if status == 0:
-        assert result.stderr == "", result.stderr
-    else:
-        assert result.stderr.count("\n") == 1 and said in result.stderr, f"{words}: '{result.stderr}', not '{said}'"
-    return result.stdout
+def tool(*words, **options):
+    return cases.tool(ARGUMENTS.tool, *words, **options)
 
 
 def shown(pid):
@@ -122,7 +97,7 @@ def refuses(check, *words):
 
 def what_is_shown_is_what_is_saved(folder):
     path = folder / "file"
-    with running(
+    with cases.running(
         ARGUMENTS.learner, "a", "24", "b", "24", "wait", env=on_hakmem(HAKMEM_POLICY_FILE=str(path))
     ) as process:
         before = Path(f"/proc/{process.pid}/stat").read_text().split()[7:13]
@@ -134,7 +109,7 @@ def what_is_shown_is_what_is_saved(folder):
     judge_same(ratings(json.loads(tool("show", "--json", path))), content)
     # The end of a program concludes matches that were open; who only reads the file has what is in it.
     assert ratings(found).keys() == ratings(json.loads(tool("show", "--json", path))).keys()
-    with running(
+    with cases.running(
         ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem("frozen", HAKMEM_POLICY_FILE=str(path))
     ) as process:
         frozen = ratings(shown(process.pid))
@@ -161,12 +136,12 @@ def judge_whole(found):
 
 
 def half_a_change_is_never_shown(_):
-    with running(ARGUMENTS.changer, "steps", env=environment()) as process:
+    with cases.running(ARGUMENTS.changer, "steps", env=cases.environment()) as process:
         views = [json.loads(tool("show", "--json", process.pid)) for _ in range(SHOWS_SOME)]
     for view in views:
         judge_whole(view)
     assert any(view["arms"][0]["acted"] != views[0]["arms"][0]["acted"] for view in views), "nothing changed"
-    with running(ARGUMENTS.changer, "torn", env=environment()) as process:
+    with cases.running(ARGUMENTS.changer, "torn", env=cases.environment()) as process:
         for _ in range(SHOWS):
             try:
                 judge_whole(json.loads(tool("show", "--json", process.pid)))
@@ -177,7 +152,7 @@ def half_a_change_is_never_shown(_):
 
 
 def threads_that_learn_are_shown(_, changer=None, env=None, shows=SHOWS):
-    with running(changer or ARGUMENTS.changer, "threads", "4", env=env or on_hakmem()) as process:
+    with cases.running(changer or ARGUMENTS.changer, "threads", "4", env=env or on_hakmem()) as process:
         matches = 0
         for _ in range(shows):
             found = shown(process.pid)
@@ -198,16 +173,16 @@ def static_programs(folder):
     if not ARGUMENTS.static:
         print("there is no static program")
         return
-    env = environment(HAKMEM_POLICY="evolving", HAKMEM_PURGE_DELAY_MS="50")
+    env = cases.environment(HAKMEM_POLICY="evolving", HAKMEM_PURGE_DELAY_MS="50")
     threads_that_learn_are_shown(folder, ARGUMENTS.static, env, SHOWS_SOME)
-    with running(ARGUMENTS.static, "threads", "1", env=env | {"HAKMEM_POLICY": "off"}) as process:
+    with cases.running(ARGUMENTS.static, "threads", "1", env=env | {"HAKMEM_POLICY": "off"}) as process:
         tool("show", process.pid, status=1, said="is not on hakmem, or has it linked in and has learned nothing")
 
 
 def a_library_of_another_name(folder):
     copy = folder / "other.so"
     copy.write_bytes(Path(ARGUMENTS.library).read_bytes())
-    with running(ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem() | {"LD_PRELOAD": str(copy)}) as process:
+    with cases.running(ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem() | {"LD_PRELOAD": str(copy)}) as process:
         assert shown(process.pid)["arms"]
 
 
@@ -215,7 +190,7 @@ def a_fixed_strategy_leads_everywhere(folder):
     path = folder / "file"
     for name in STRATEGIES:
         tool("fixed", name, path)
-        with running(
+        with cases.running(
             ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem("frozen", HAKMEM_POLICY_FILE=str(path))
         ) as process:
             found = shown(process.pid)
@@ -226,7 +201,7 @@ def a_fixed_strategy_leads_everywhere(folder):
 
 
 def who_cannot_be_shown(_):
-    with running(ARGUMENTS.changer, "threads", "1", env=environment()) as process:
+    with cases.running(ARGUMENTS.changer, "threads", "1", env=cases.environment()) as process:
         tool("show", process.pid, status=1, said="is not on hakmem")
         if os.getuid() == 0:
             kept = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
@@ -234,7 +209,7 @@ def who_cannot_be_shown(_):
                 tool("show", process.pid, status=1, said="not permitted", **kept)
             except PermissionError:
                 print("another user cannot run the tool here")
-    with running(ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem("off")) as process:
+    with cases.running(ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem("off")) as process:
         tool("show", process.pid, status=1, said="is on hakmem and has learned nothing: HAKMEM_POLICY is off")
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -250,10 +225,10 @@ def who_cannot_be_shown(_):
 def what_is_not_in_order(folder):
     says = {"other": "another version of hakmem", "damaged": "is damaged", "stuck": "does not hold still"}
     for what, said in says.items():
-        with running(ARGUMENTS.changer, what, env=environment()) as process:
+        with cases.running(ARGUMENTS.changer, what, env=cases.environment()) as process:
             tool("show", process.pid, status=1, said=said)
     for seed in range(20):
-        with running(ARGUMENTS.changer, "garbage", "--seed", str(seed), env=environment()) as process:
+        with cases.running(ARGUMENTS.changer, "garbage", "--seed", str(seed), env=cases.environment()) as process:
             found = json.loads(tool("show", "--json", process.pid))
             assert found["unsound"] > 0
             assert "left out" in tool("show", process.pid)
@@ -283,7 +258,7 @@ def sites_of_a_trace_are_those_of_the_program(folder):
     live, trace, simulated = folder / "live", folder / "trace", folder / "simulated"
     steps = [ARGUMENTS.learner, "a", "24", "b", "24"]
     subprocess.run(steps, check=True, env=on_hakmem(HAKMEM_POLICY_FILE=str(live)), timeout=50)
-    env = environment(
+    env = cases.environment(
         LD_PRELOAD=recorder, HAK_RECORD_FILE=str(trace), HAK_RECORD_RUN="1", HAK_RECORD_LIMIT=str(1 << 30)
     )
     command = ["sh", "-c", 'HAK_RECORD_PID=$$ LD_PRELOAD=$0 exec "$@"', env.pop("LD_PRELOAD"), *steps]
@@ -294,7 +269,7 @@ def sites_of_a_trace_are_those_of_the_program(folder):
 
 
 def main():
-    cases = [
+    judged = [
         what_is_shown_is_what_is_saved,
         half_a_change_is_never_shown,
         threads_that_learn_are_shown,
@@ -305,10 +280,7 @@ def main():
         what_is_not_in_order,
         sites_of_a_trace_are_those_of_the_program,
     ]
-    for case in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            case(Path(folder))
-        print(f"{case.__name__}: ok")
+    cases.run(*judged)
 
 
 if __name__ == "__main__":
