@@ -7,12 +7,6 @@
 
 #include "check.h"
 
-#ifdef MUTANT /* a control waits in vain */
-#define TEST_CHILD_SECONDS 3.0
-#else
-#define TEST_CHILD_SECONDS 200.0 /* for a machine that does much else; what hangs waits for ever */
-#endif
-
 /* Runs `work` in a child; a CHECK fails unless it returns. Ends what the child started, too. */
 static inline void test_in_child(void (*work)(void)) {
   pid_t child = fork();
@@ -24,7 +18,7 @@ static inline void test_in_child(void (*work)(void)) {
   }
   int status = 0;
   pid_t ended = 0;
-  for (double end = test_seconds() + TEST_CHILD_SECONDS; ended == 0 && test_seconds() < end; usleep(10000)) {
+  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; ended == 0 && test_seconds() < end; usleep(10000)) {
     ended = waitpid(child, &status, WNOHANG);
     CHECK(ended >= 0);
   }

@@ -39,7 +39,7 @@ class Server:
 
     def close(self):
         subprocess.run(["redis-cli", "-s", self.socket, "SHUTDOWN", "NOSAVE"], capture_output=True, check=False)
-        stderr = self.process.communicate(timeout=30)[1]
+        stderr = self.process.communicate(timeout=200)[1]
         return app.Run(self.process.returncode, b"", stderr)
 
 

@@ -38,7 +38,7 @@ def run(folder, program, arguments, library=None):
     if library:
         environment["LD_PRELOAD"] = library
     done = subprocess.run(
-        [os.path.join(folder, program), *arguments, "--json"], env=environment, capture_output=True, timeout=60, check=False
+        [os.path.join(folder, program), *arguments, "--json"], env=environment, capture_output=True, timeout=200, check=False
     )
     if done.returncode != 0:
         raise AssertionError(f"{program}: status {done.returncode}: {done.stderr[-500:]!r}")

@@ -34,7 +34,7 @@ ARGUMENTS = arguments()
 def tool(*words, env=None, status=(0, 1), **options):
     env = {"PATH": os.environ["PATH"]} | (env or {})
     command = [ARGUMENTS.tool, *map(str, words)]
-    result = subprocess.run(command, check=False, capture_output=True, env=env, timeout=50, **options)
+    result = subprocess.run(command, check=False, capture_output=True, env=env, timeout=200, **options)
     assert result.returncode in status, f"{words}: status {result.returncode}: {result.stderr}"
     return result
 
@@ -333,7 +333,7 @@ def real_processes(_made):
             process.stdout.readline()
             findings = [f for f in diagnosis(process.pid) if f["check"] == "loaded"]
             assert [f["severity"] for f in findings] == ["ok" if is_there else "problem"], findings
-            process.communicate(b"\n", timeout=20)
+            process.communicate(b"\n", timeout=200)
     return set()
 
 

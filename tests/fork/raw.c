@@ -16,7 +16,6 @@
 #define HEAP_BLOCKS 64000
 #define BLOCK_BYTES 1000
 #define CHILD_BLOCKS 20000
-#define WAIT_SECONDS 20.0
 
 static char *blocks[HEAP_BLOCKS], *childs[CHILD_BLOCKS];
 
@@ -34,7 +33,7 @@ static void churn(char **list, int count, size_t bytes) {
 
 static int be_child(void *unused) {
   (void)unused;
-  alarm(10); /* who hangs is killed by that */
+  alarm(TEST_PATIENCE_SECONDS); /* ends a child that hangs */
   churn(childs, CHILD_BLOCKS, BLOCK_BYTES);
   for (int i = 0; i < 20; i++)
     t_free(t_malloc(1000000));
@@ -47,7 +46,7 @@ static void wait_for(pid_t child) {
   int status = 0;
   pid_t ended = 0;
   CHECK(child >= 0);
-  for (double end = test_seconds() + WAIT_SECONDS; ended == 0 && test_seconds() < end; usleep(1000)) {
+  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; ended == 0 && test_seconds() < end; usleep(1000)) {
     ended = waitpid(child, &status, WNOHANG);
     CHECK(ended >= 0);
   }
@@ -58,7 +57,7 @@ static void wait_for(pid_t child) {
 /* A program that does nothing gets small. */
 static void idle(void) {
   churn(blocks, HEAP_BLOCKS, BLOCK_BYTES);
-  double end = test_seconds() + WAIT_SECONDS;
+  double end = test_seconds() + TEST_PATIENCE_SECONDS;
   while (test_rss_kib() > HEAP_BLOCKS * (BLOCK_BYTES / 1000) / 2 && test_seconds() < end)
     usleep(100000);
   CHECK_SAY(test_seconds() < end, "%ld KiB stay resident", test_rss_kib());

@@ -56,7 +56,7 @@ static void *spawner(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  alarm(test_long ? 600 : 60);
+  alarm(test_long ? 1000 : TEST_PATIENCE_SECONDS);
   pthread_t allocators[2], spawners[3];
   for (int i = 0; i < 2; i++)
     CHECK(pthread_create(&allocators[i], NULL, allocator, (void *)(uintptr_t)(i + 1)) == 0);

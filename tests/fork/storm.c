@@ -56,7 +56,7 @@ static void ballast_stir(long n) {
 
 /* fork is the child's only thread; the blocks in `shared` were made by threads that are gone here. */
 static void child_run(void) {
-  alarm(100);
+  alarm(TEST_PATIENCE_SECONDS / 2);
   for (int i = 0; i < BALLAST; i++)
     CHECK(ballast[i][0] == (char)i && ballast[i][BALLAST_BYTES / 2 - 1] == (char)i);
   ballast_stir(0);
@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < THREADS; i++)
     CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(i + 1)) == 0);
   for (long n = test_rounds(100, 60); n > 0; n--) {
-    alarm(200);
+    alarm(TEST_PATIENCE_SECONDS);
     ballast_stir(n);
     if (n % 16 == 0)
       t_trim(0);

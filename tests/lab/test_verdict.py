@@ -1,5 +1,5 @@
-"""The verdict is right: an allocator that was slowed is slower, a copy of the same library is no difference, each 20
-times out of 20, at the level that lab/judge/stats.py states."""
+"""The verdict is right: an allocator that was slowed is slower, 20 times out of 20. A copy of the same library is no
+difference, 19 times out of 20 at least: the level that lab/judge/stats.py states leaves one comparison in fifty."""
 
 import os
 import shutil
@@ -33,8 +33,8 @@ def verdicts(measuring, pair, subject, operations):
 def test_a_copy_is_no_difference(measuring, library, tmp_path):
     copy = shutil.copy(library, tmp_path / "copy.so")
     pair = [allocators.Allocator("hakmem", str(library)), allocators.Allocator("copy", str(copy))]
-    for speed, size, ratio in verdicts(measuring, pair, "hakmem", 3000000):
-        assert speed == size == stats.SAME, (speed, size, ratio)
+    wrong = [found for found in verdicts(measuring, pair, "hakmem", 3000000) if found[:2] != (stats.SAME, stats.SAME)]
+    assert len(wrong) <= 1, wrong
 
 
 def test_a_slowed_allocator_is_slower(measuring, plugins):

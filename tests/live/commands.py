@@ -43,7 +43,7 @@ def running(*words, env=None, **options):
 
 
 def ask(*words, status=0, said="", cwd="/", **options):
-    result = subprocess.run([TOOL, *map(str, words)], check=False, capture_output=True, timeout=50, cwd=cwd, **options)
+    result = subprocess.run([TOOL, *map(str, words)], check=False, capture_output=True, timeout=200, cwd=cwd, **options)
     complaint = result.stderr.decode()
     assert result.returncode == status, f"{words}: status {result.returncode}, {complaint}"
     if status == 0:
@@ -107,7 +107,7 @@ def get(page, at):
 
 def wake(pid):
     """As whoever looks at the process does."""
-    subprocess.run([READER, str(pid)], check=True, capture_output=True, timeout=50)
+    subprocess.run([READER, str(pid)], check=True, capture_output=True, timeout=200)
 
 
 def heard(pid, page):
@@ -279,7 +279,7 @@ def a_tool_that_dies(_):
             dies.kill()
         process.send_signal(signal.SIGCONT)
         for words in (("stop", process.pid), ("start", process.pid)):  # it may have been heard
-            subprocess.run([TOOL, *map(str, words)], check=False, capture_output=True, timeout=50)
+            subprocess.run([TOOL, *map(str, words)], check=False, capture_output=True, timeout=200)
         judge(until(lambda: sampled(process.pid)), 512 * KIB)
         ask("stop", process.pid)
 
@@ -298,7 +298,7 @@ def tools_together(_):
             time.sleep(draw.random() * 0.004)
             tool.kill()
         for tool in tools:
-            said, _ = tool.communicate(timeout=50)
+            said, _ = tool.communicate(timeout=200)
             assert tool.returncode == 0 or tool in killed, tool.returncode
             if tool.returncode == 0:
                 judge(message.read_bytes(said), 512 * KIB)
@@ -334,7 +334,7 @@ def garbage(_):
             page[at] ^= 0xFF
             ask("stop", process.pid, status=2, said=said)
             page[:STAGE_AT] = head
-        subprocess.run([TOOL, "stop", str(process.pid)], check=False, capture_output=True, timeout=50)
+        subprocess.run([TOOL, "stop", str(process.pid)], check=False, capture_output=True, timeout=200)
         ask("start", process.pid)
         judge(until(lambda: sampled(process.pid)), 512 * KIB)
         os.truncate(fd, mmap.PAGESIZE * 2)  # which harms nobody

@@ -34,7 +34,7 @@ class Terminal:
 
     def tmux(self, *words, environment=None):
         command = ["tmux", "-L", self.name, "-f", "/dev/null", *map(str, words)]
-        result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=20)
+        result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=200)
         assert result.returncode == 0, f"{command}: {result.stderr}"
         return result.stdout
 
@@ -199,7 +199,7 @@ def without_a_library_of_characters():
 
 
 def fails(*command, said, status=2, **more):
-    result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(**more), timeout=20)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(**more), timeout=200)
     assert result.returncode == status and result.stderr.count("\n") == 1 and said in result.stderr, result
     assert result.stdout == "", result
 

@@ -40,7 +40,7 @@ def run(path, *steps, mode="evolving", status=0, said=(), **options):
         env=environment(path, mode),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
         **options,
     )
     judge_lines(result.stderr, said)
@@ -103,7 +103,7 @@ def what_is_learned_is_there_again(folder):
         env=environment(path, "frozen", HAKMEM_STATS="json"),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=200,
     ).stderr
     arms = sum(kind == policy.SITE for kind, _, _ in second.ratings)
     assert f'"policy_arms":{arms},' in report, f"not {arms} arms: {report}"
@@ -178,7 +178,7 @@ def what_is_not_ours_stays(folder):
     ) as process:  # fmt: skip
         assert process.stdout.readline() == "ready\n"
         path.write_text("Dear diary, again\n")
-        _, stderr = process.communicate(timeout=50)
+        _, stderr = process.communicate(timeout=200)
         assert process.returncode == 0
         judge_lines(stderr, [FOREIGN])
     assert path.read_text() == "Dear diary, again\n"
@@ -238,7 +238,7 @@ def many_at_once(folder):
         for steps in (LEARNS, OTHER) * 6
     ]
     for process in processes:
-        judge_lines(process.communicate(timeout=50)[1], ())
+        judge_lines(process.communicate(timeout=200)[1], ())
         assert process.returncode == 0
     policy.read(path.read_bytes())
     judge_alone(path)
@@ -252,7 +252,7 @@ def who_ends_last_keeps_what_others_learned(folder):
         assert process.stdout.readline() == "ready\n"
         run(path, *OTHER)
         others = policy.read(path.read_bytes()).sites()
-        process.communicate(timeout=50)
+        process.communicate(timeout=200)
         assert process.returncode == 0
     both = policy.read(path.read_bytes()).sites()
     run(folder / "g", *LEARNS)

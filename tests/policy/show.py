@@ -162,7 +162,7 @@ def threads_that_learn_are_shown(_, changer=None, env=None, shows=SHOWS):
         process.send_signal(signal.SIGSTOP)
         try:  # it may have been stopped within a change
             found = subprocess.run(
-                [ARGUMENTS.tool, "show", str(process.pid)], check=False, capture_output=True, timeout=50
+                [ARGUMENTS.tool, "show", str(process.pid)], check=False, capture_output=True, timeout=200
             )
             assert found.returncode == 0 or b"was stopped" in found.stderr, found
         finally:
@@ -257,13 +257,13 @@ def sites_of_a_trace_are_those_of_the_program(folder):
     recorder, simulator = ARGUMENTS.recorded
     live, trace, simulated = folder / "live", folder / "trace", folder / "simulated"
     steps = [ARGUMENTS.learner, "a", "24", "b", "24"]
-    subprocess.run(steps, check=True, env=on_hakmem(HAKMEM_POLICY_FILE=str(live)), timeout=50)
+    subprocess.run(steps, check=True, env=on_hakmem(HAKMEM_POLICY_FILE=str(live)), timeout=200)
     env = cases.environment(
         LD_PRELOAD=recorder, HAK_RECORD_FILE=str(trace), HAK_RECORD_RUN="1", HAK_RECORD_LIMIT=str(1 << 30)
     )
     command = ["sh", "-c", 'HAK_RECORD_PID=$$ LD_PRELOAD=$0 exec "$@"', env.pop("LD_PRELOAD"), *steps]
-    subprocess.run(command, check=True, env=env, timeout=50)
-    subprocess.run([simulator, "--json", "--save", simulated, trace], check=True, capture_output=True, timeout=50)
+    subprocess.run(command, check=True, env=env, timeout=200)
+    subprocess.run([simulator, "--json", "--save", simulated, trace], check=True, capture_output=True, timeout=200)
     found = [ratings(json.loads(tool("show", "--json", path))).keys() for path in (live, simulated)]
     assert found[0] and found[0] == found[1], found
 

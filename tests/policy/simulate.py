@@ -41,7 +41,7 @@ def run(folder, stream, *options, status=0):
     path = folder / "stream"
     path.write_bytes(stream if isinstance(stream, bytes) else stream.encode())
     command = [PROGRAM, *options, str(path)]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=50)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=200)
     assert result.returncode == status, f"{command}: status {result.returncode}: {result.stderr}"
     return result
 
@@ -119,7 +119,7 @@ def the_same_stream_gives_the_same_bytes(folder):
     plain = run(folder, stream, "--json").stdout
     assert first.splitlines()[0] == plain.strip(), "--each changes the figures"
     piped = subprocess.run(
-        [PROGRAM, "--json", "-"], check=True, input=stream, capture_output=True, text=True, timeout=50
+        [PROGRAM, "--json", "-"], check=True, input=stream, capture_output=True, text=True, timeout=200
     )
     assert piped.stdout == plain
     assert run(folder, stream).stdout == run(folder, stream).stdout

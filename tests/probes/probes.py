@@ -141,7 +141,7 @@ def events_run(preload):
     env = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
     env |= {"HAKMEM_LIMIT_MB": "64", "HAKMEM_PURGE_DELAY_MS": "100"}
     env |= {"LD_PRELOAD": str(LIBRARY)} if preload else {}
-    said = run(EVENTS, env=env, timeout=30)
+    said = run(EVENTS, env=env, timeout=200)
     assert said == ("refused\n" if preload else "not refused\n"), said
 
 
@@ -159,7 +159,7 @@ def traced(names, preload):
             time.sleep(0.5)  # the order in which it attaches is its own
             events_run(preload)
             tracer.send_signal(2)
-            out, _ = tracer.communicate(timeout=20)
+            out, _ = tracer.communicate(timeout=200)
             return out, ""
         finally:
             tracer.kill()

@@ -19,7 +19,7 @@ MIB, KIB = 1 << 20, 1 << 10
 
 
 def made(kind, path, program=MADE, *more):
-    done = subprocess.run([program, kind, path, *more], check=False, capture_output=True, text=True, timeout=50)
+    done = subprocess.run([program, kind, path, *more], check=False, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return message.read(path)
 

@@ -87,7 +87,7 @@ def main():
         folder = Path(name)
         for kind, judge in (("real", real), ("known", known)):
             path = folder / kind
-            subprocess.run([MADE, kind, path], check=True, timeout=50)
+            subprocess.run([MADE, kind, path], check=True, timeout=200)
             cut = folder / "cut"
             cut.write_bytes(path.read_bytes()[:-1])
             pprof("-raw", str(cut), fails=True)

@@ -15,7 +15,6 @@
 
 #define BLOCKS 60000
 #define BLOCK_BYTES 1000
-#define WAIT_SECONDS 10.0
 #define NOBODY 65534u
 
 static void *(*take)(size_t);
@@ -58,7 +57,7 @@ static int threads(unsigned user, int *of_user) {
 }
 
 static void wait_for_threads(int wanted) {
-  for (double end = test_seconds() + WAIT_SECONDS; threads(0, NULL) != wanted; usleep(20000))
+  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; threads(0, NULL) != wanted; usleep(20000))
     CHECK_SAY(test_seconds() < end, "%d threads, not %d", threads(0, NULL), wanted);
 }
 

@@ -21,7 +21,6 @@
 #include "again.h"
 
 #define MIB ((size_t)1 << 20)
-#define WAIT_SECONDS 10.0
 #define HANDLER_FORKS 150
 
 /* Threads of this process called hakmem; *id gets one's. Opens files by hand: fopen allocates. */
@@ -53,7 +52,7 @@ static void pause_ms(long ms) {
 /* Waits until there are so many; true if there are. */
 static int wait_for_threads(int wanted) {
   int id;
-  for (double end = test_seconds() + WAIT_SECONDS; test_seconds() < end; pause_ms(20))
+  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; test_seconds() < end; pause_ms(20))
     if (hakmem_threads(&id) == wanted)
       return 1;
   return 0;
@@ -161,7 +160,7 @@ static void off(void) {
 static void wait_for(pid_t child) {
   int status = 0;
   pid_t ended = 0;
-  for (double end = test_seconds() + 2 * WAIT_SECONDS; ended == 0 && test_seconds() < end; pause_ms(10)) {
+  for (double end = test_seconds() + 2 * TEST_PATIENCE_SECONDS; ended == 0 && test_seconds() < end; pause_ms(10)) {
     ended = waitpid(child, &status, WNOHANG);
     CHECK(ended >= 0);
   }

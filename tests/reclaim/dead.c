@@ -7,7 +7,6 @@
 #define ROUNDS 4
 #define BYTES_EACH ((size_t)8 << 20)
 #define SIZE_MAX_EACH ((size_t)32 << 10)
-#define SECONDS_MAX 30.0
 #define SHARE_PERCENT 8
 
 static pthread_barrier_t all_have;
@@ -48,7 +47,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < THREADS; i++)
     CHECK(pthread_join(threads[i], NULL) == 0);
   double start = test_seconds();
-  while (kib > full_kib * SHARE_PERCENT / 100 && test_seconds() - start < SECONDS_MAX) {
+  while (kib > full_kib * SHARE_PERCENT / 100 && test_seconds() - start < TEST_PATIENCE_SECONDS) {
     usleep(200000);
     kib = test_rss_kib() - start_kib;
   }

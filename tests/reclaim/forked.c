@@ -5,7 +5,6 @@
 
 #define BLOCKS 100000
 #define BLOCK_BYTES 500
-#define IDLE_SECONDS 10.0
 #define LEFT_SHARE 5 /* of what was resident */
 
 static void *blocks[BLOCKS];
@@ -19,7 +18,7 @@ static long resident_kib(void) {
 }
 
 static void sleep_until_small(const char *who, long from_kib) {
-  for (double end = test_seconds() + IDLE_SECONDS; test_seconds() < end; usleep(100000))
+  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; test_seconds() < end; usleep(100000))
     if (resident_kib() < from_kib / LEFT_SHARE)
       return;
   CHECK_SAY(0, "%s keeps %ld of %ld KiB", who, resident_kib(), from_kib);

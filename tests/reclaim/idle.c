@@ -10,7 +10,6 @@ static const struct kind kinds[] = {{512, 150000}, {1024, 100000}, {2048, 50000}
 #define KINDS (sizeof kinds / sizeof kinds[0])
 #define KEPT_EACH 20 /* one in so many stays */
 #define SHARE_PERCENT 85
-#define SECONDS_MAX 60.0
 
 int main(int argc, char **argv) {
   const char *const options[] = {"HAKMEM_BACKGROUND", argc > 1 && strcmp(argv[1], "off") == 0 ? "off" : "on",
@@ -37,7 +36,7 @@ int main(int argc, char **argv) {
         releasable_kib +=
             i % KEPT_EACH > 4 ? (long)kinds[k].size / 1024 : 0; /* not the pages shared with one that stays */
       }
-  double limit = argc > 1 && strcmp(argv[1], "off") == 0 ? 8.0 : SECONDS_MAX;
+  double limit = argc > 1 && strcmp(argv[1], "off") == 0 ? 8.0 : TEST_PATIENCE_SECONDS;
   double start = test_seconds();
   long gone_kib = 0;
   struct timespec pause = {.tv_nsec = 200000000};

@@ -9,7 +9,6 @@
 #define BYTES ((size_t)3 << 20)
 #define ROUNDS 12
 #define SHARE_PERCENT 80
-#define SECONDS_MAX 30.0
 
 static void pause_ms(long ms) {
   struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
@@ -41,7 +40,8 @@ int main(int argc, char **argv) {
   double start = test_seconds();
   const long freed_kib = (long)(COUNT * BYTES / 1024);
   long gone_kib = full_kib - test_rss_kib();
-  while (gone_kib < freed_kib * SHARE_PERCENT / 100 && test_seconds() - start < (is_off ? 1.0 : SECONDS_MAX)) {
+  while (gone_kib < freed_kib * SHARE_PERCENT / 100 &&
+         test_seconds() - start < (is_off ? 1.0 : TEST_PATIENCE_SECONDS)) {
     pause_ms(100);
     gone_kib = full_kib - test_rss_kib(); /* (this reads a file; only that allocates) */
   }

@@ -68,7 +68,7 @@ def skip(reason):
 def run(library, *words):
     # The small blocks are malloc's, too.
     environment = dict(os.environ, LD_PRELOAD=library, PYTHONMALLOC="malloc")
-    return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=100)
+    return subprocess.run(words, capture_output=True, text=True, env=environment, timeout=200)
 
 
 def judge(result, wanted):

@@ -434,7 +434,7 @@ static uint64_t value(const struct row *row) {
 
 /* In a process of its own, as nothing else was done there. */
 static void row_check(const struct row *row) {
-  alarm(60);
+  alarm(TEST_PATIENCE_SECONDS);
   uint64_t before = value(row);
   if (!is_deaf)
     row->cause();

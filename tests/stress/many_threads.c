@@ -13,7 +13,6 @@
 #define PLACES (THREADS * 20)
 #define STACK_BYTES ((size_t)64 * 1024)
 #define KIB_OF_THREAD 60 /* that may stay, on average, of some 500 */
-#define WAIT_SECONDS 15.0
 
 static void *places[PLACES];
 static pthread_barrier_t all_allocated;
@@ -56,7 +55,7 @@ int main(int argc, char **argv) {
   if (!is_idle)
     t_trim(0);
   else
-    for (double end = test_seconds() + WAIT_SECONDS; test_rss_kib() > most && test_seconds() < end;)
+    for (double end = test_seconds() + TEST_PATIENCE_SECONDS; test_rss_kib() > most && test_seconds() < end;)
       usleep(100000);
   long left = test_rss_kib();
   CHECK_SAY(!TEST_RSS_COUNTS || left <= most, "RSS %ld KiB before %d threads, %ld after, %ld in the end", before,

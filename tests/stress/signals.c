@@ -131,7 +131,7 @@ static void *work(void *argument) {
 }
 
 static void storm(void) {
-  alarm((unsigned)test_rounds(60, 10));
+  alarm((unsigned)test_rounds(TEST_PATIENCE_SECONDS, 5));
   struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_RESTART};
   CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
   pthread_t threads[THREADS];

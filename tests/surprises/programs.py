@@ -29,7 +29,7 @@ def run(words, library=None, **more):
     if library:
         environment["LD_PRELOAD"] = str(library)
     return subprocess.run(
-        words, env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **more
+        words, env=environment, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL, **more
     )
 
 

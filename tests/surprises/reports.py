@@ -33,7 +33,7 @@ def no_files():
 
 def run(*words, **more):
     try:
-        return subprocess.run(words, timeout=30, stdout=subprocess.DEVNULL, **more)
+        return subprocess.run(words, timeout=200, stdout=subprocess.DEVNULL, **more)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(words, "it hangs", stderr="")
 

@@ -33,7 +33,7 @@ def lines_of(library, *words, **options):
         environment = {"PATH": os.environ["PATH"], **options}
         if library:
             command[1:1] = ["-E", f"LD_PRELOAD={library}"]
-        ended = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+        ended = subprocess.run(command, env=environment, capture_output=True, timeout=200)
         check(ended.returncode == 0, f"{words}: {ended.returncode} {ended.stderr}")
         return log.read().splitlines()
 

@@ -265,7 +265,7 @@ static void *put_and_take(void *ending) {
 
 static void child(void *unused) {
   (void)unused;
-  alarm(10);
+  alarm(100);
   struct large *taken = big_cache_take(2 * MIB, UNIT_BYTES, 5);
   if (taken == NULL || !big_cache_put(taken, KEEP_BY_PRESET))
     _exit(1);

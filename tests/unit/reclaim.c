@@ -97,7 +97,7 @@ static void account(void) {
 
 static void child(void *argument) {
   uint64_t seed = *(uint64_t *)argument;
-  alarm(20);
+  alarm(100);
   stir(&seed, 2000);
   for (unsigned i = 0; i < LIVE; i++)
     drop(i);

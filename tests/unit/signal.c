@@ -72,7 +72,7 @@ static void scenario(void *n) {
   static unsigned char *live[LIVE];
   static const size_t sizes[] = {16, 700, 20000, 262144};
   setrlimit(RLIMIT_CORE, &(struct rlimit){0});
-  alarm(10);
+  alarm(100);
   options_parse("HAKMEM_PROFILE", 14, "lean"); /* purges at once */
   options_parse("HAKMEM_KEEP_MB", 14, "0");
   for (unsigned i = 0; i < 64; i++)
@@ -118,7 +118,7 @@ static void a_handler_may_run_in_any_system_call_of_the_slow_path(void **state) 
 
 static void in_slow_path_by_hand(void *unused) {
   (void)unused;
-  alarm(10);
+  alarm(100);
   void *blocks[1000];
   for (unsigned i = 0; i < 1000; i++)
     blocks[i] = hak_malloc(48);
