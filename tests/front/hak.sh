@@ -97,6 +97,19 @@ for verb in run build test lib env options policy doctor bench compare soak reco
   "$hak" help $verb | grep -q hak || fail "help $verb"
 done
 if [ $# -gt 1 ]; then
+  # What runs when: the help says it, and the labels that are chosen are those.
+  "$hak" help test | grep -q -e '--all' || fail "help test: $("$hak" help test)"
+  expect 2 '' 'unknown option --nonsense' "$hak" test --all --nonsense
+  expect 2 '' "unknown preset 'nonsense'" "$hak" test --long --preset nonsense
+  chosen() { sh -c 'all=$1 long=$2; . "$3"; select_labels "$4"; echo "$only $without $presets_quick"' x "$@"; }
+  run_sh=${hak%/*}/tests/run.sh
+  for row in '||release|. ^(all|long)$' '1||release|. ^(long)$' '1|1|release|. ' '||check|. ^(apps|bench|lint|all|long)$' \
+    '1||clang|unit|misuse ^(apps|bench|lint|long)$'; do
+    all=${row%%|*} rest=${row#*|}
+    long=${rest%%|*} rest=${rest#*|}
+    found=$(chosen "$all" "$long" "$run_sh" "${rest%%|*}")
+    [ "$found" = "${rest#*|} release check" ] || fail "labels of $row: $found"
+  done
   "$hak" bench --help | grep -q 'Usage: hak bench' || fail "bench --help: $("$hak" bench --help)"
   expect 2 '' "unknown workload 'nonsense'" "$hak" bench nonsense
 else
