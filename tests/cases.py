@@ -5,6 +5,7 @@ A test finds this module by sys.path.insert(0, str(Path(__file__).resolve().pare
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -20,6 +21,15 @@ def run(*cases):
         with tempfile.TemporaryDirectory() as folder:
             case(Path(folder))
         print(f"{case.__name__}: ok, {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def refuses(kinds, judge, *arguments):
+    """A control: the judge raises one of these kinds, or the test ends."""
+    try:
+        judge(*arguments)
+    except kinds:
+        return
+    sys.exit(f"{judge.__name__} took {arguments} for right")
 
 
 def environment(**more):

@@ -9,55 +9,20 @@
  * Every page given is written to. */
 #include <pthread.h>
 
-#include "../heap_api.h"
+#include "../chain.h"
 #include "group.h"
 
 #define LIMIT_BYTES ((size_t)256 << 20)
 #define EXPECTED_BYTES (LIMIT_BYTES * 6 / 10)
 #define THREADS 4
 
-struct link {
-  struct link *next;
-};
-
-static void touch(void *block, size_t size) {
-  for (size_t i = 0; i < size; i += 4096)
-    ((volatile char *)block)[i] = 1;
-  ((volatile char *)block)[size - 1] = 1;
-}
-
-/* A block that is written to, or NULL. */
-static void *block_make(size_t size) {
-  errno = 0;
-  void *block = t_malloc(size);
-  if (block)
-    touch(block, size);
-  else
-    CHECK_SAY(errno == ENOMEM, "errno %d", errno);
-  return block;
-}
-
-/* Chained through the blocks. Returns the bytes asked for and got. */
+/* Returns the bytes asked for and got. */
 static size_t fill(struct link **chain, size_t size) {
   size_t got = 0;
   *chain = NULL;
-  while (got < LIMIT_BYTES * 2) {
-    struct link *block = block_make(size);
-    if (!block)
-      break;
-    block->next = *chain;
-    *chain = block;
+  while (got < LIMIT_BYTES * 2 && chain_add(chain, size))
     got += size;
-  }
   return got;
-}
-
-static void drain(struct link *chain) {
-  while (chain) {
-    struct link *next = chain->next;
-    t_free(chain);
-    chain = next;
-  }
 }
 
 static void all_ways_to_ask_for_too_much(void *block) {
@@ -79,27 +44,27 @@ static void run_fill(size_t size) {
   struct link *next = chain->next;
   all_ways_to_ask_for_too_much(chain);
   CHECK(chain->next == next);
-  drain(chain);
+  chain_drain(chain);
   size_t again = fill(&chain, size);
   CHECK_SAY(again >= first * 9 / 10 && again < LIMIT_BYTES, "%zu bytes the second time, %zu the first", again, first);
-  drain(chain);
+  chain_drain(chain);
   size_t other = fill(&chain, size > 10000 ? 64 : 200000);
   CHECK_SAY(other >= EXPECTED_BYTES && other < LIMIT_BYTES, "%zu bytes of another size afterwards", other);
-  drain(chain);
+  chain_drain(chain);
   printf("memory_max fill %zu: ok (%zu %% of the limit)\n", size, first * 100 / LIMIT_BYTES);
 }
 
 /* What is asked for first meets the limit too. */
 static void run_first(void) {
-  void *block = block_make(100);
+  void *block = chain_block(100);
   CHECK(block != NULL);
   all_ways_to_ask_for_too_much(block);
   t_free(block);
-  block = block_make(EXPECTED_BYTES);
+  block = chain_block(EXPECTED_BYTES);
   CHECK_SAY(block != NULL, "%zu bytes of %zu", EXPECTED_BYTES, LIMIT_BYTES);
   CHECK(t_malloc(EXPECTED_BYTES) == NULL);
   t_free(block);
-  block = block_make(EXPECTED_BYTES);
+  block = chain_block(EXPECTED_BYTES);
   CHECK(block != NULL);
   t_free(block);
   puts("memory_max first: ok");
@@ -124,17 +89,13 @@ static void *run_thread(void *argument) {
     int refused = 0;
     for (size_t got = 0; got < LIMIT_BYTES * 2 && refused < 20;) {
       size_t size = size_draw(&seed);
-      struct link *block = block_make(size);
-      if (!block) {
+      if (chain_add(&chain, size))
+        got += size;
+      else
         refused++;
-        continue;
-      }
-      block->next = chain;
-      chain = block;
-      got += size;
     }
     CHECK_SAY(refused > 0, "twice the limit was given");
-    drain(chain);
+    chain_drain(chain);
   }
   return NULL;
 }
@@ -145,7 +106,7 @@ static void run_threads(void) {
     CHECK(pthread_create(&threads[i], NULL, run_thread, (void *)(i + 1)) == 0);
   for (int i = 0; i < THREADS; i++)
     pthread_join(threads[i], NULL);
-  void *block = block_make(EXPECTED_BYTES);
+  void *block = chain_block(EXPECTED_BYTES);
   CHECK_SAY(block != NULL, "%zu bytes after everything was freed", EXPECTED_BYTES);
   t_free(block);
   puts("memory_max threads: ok");
@@ -169,7 +130,7 @@ static void run_churn(void) {
       slots[i] = slots[--count];
     }
     size_t size = size_draw(&seed);
-    void *block = count < SLOTS ? block_make(size) : NULL;
+    void *block = count < SLOTS ? chain_block(size) : NULL;
     if (block) {
       slots[count].block = block;
       slots[count++].size = size;

@@ -8,14 +8,9 @@
  * when it starts. */
 #include <sys/resource.h>
 
-#include "../check.h"
-#include "../heap_api.h"
+#include "../chain.h"
 
 #define LIMIT_BYTES ((size_t)256 << 20)
-
-struct link {
-  struct link *next;
-};
 
 #define MIXED 0
 
@@ -24,34 +19,18 @@ static size_t mixed_size(uint64_t *seed) {
   return least + test_random(seed) % least;
 }
 
-/* Blocks are chained through themselves; every page is touched. Returns the bytes asked for and got. */
+/* Returns the bytes asked for and got. */
 static size_t fill(struct link **chain, size_t asked, size_t bytes_max) {
   size_t got = 0;
   uint64_t seed = test_seed;
   *chain = NULL;
   while (got < bytes_max) {
-    errno = 0;
     size_t size = asked == MIXED ? mixed_size(&seed) : asked;
-    struct link *block = t_malloc(size);
-    if (!block) {
-      CHECK_SAY(errno == ENOMEM, "errno %d", errno);
+    if (!chain_add(chain, size))
       break;
-    }
-    for (size_t i = 0; i < size; i += 4096)
-      ((char *)block)[i] = 1;
-    block->next = *chain;
-    *chain = block;
     got += size;
   }
   return got;
-}
-
-static void drain(struct link *chain) {
-  while (chain) {
-    struct link *next = chain->next;
-    t_free(chain);
-    chain = next;
-  }
 }
 
 static void limited_run(const char *limit, size_t size) {
@@ -70,15 +49,15 @@ static void limited_run(const char *limit, size_t size) {
     CHECK(t_realloc(test_opaque(chain), LIMIT_BYTES) == NULL && errno == ENOMEM);
     CHECK(chain->next == next);
   }
-  drain(chain);
+  chain_drain(chain);
   /* What was freed serves again: the same size, and another. */
   size_t again = fill(&chain, size, bytes_max);
   CHECK_SAY(again >= first * 9 / 10, "%zu bytes the second time, %zu the first", again, first);
-  drain(chain);
+  chain_drain(chain);
   t_trim(0);
   size_t other = fill(&chain, size > 10000 ? 64 : 200000, bytes_max);
   CHECK_SAY(other >= LIMIT_BYTES / 10 * 8, "%zu bytes of another size afterwards", other);
-  drain(chain);
+  chain_drain(chain);
   printf("address_space %s %zu: ok (%zu %% of the limit)\n", limit, size, first * 100 / LIMIT_BYTES);
 }
 

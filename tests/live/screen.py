@@ -3,18 +3,23 @@
 screen.py TOP LIBRARY WORKER
 """
 
+import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-WAIT_S = 20
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import cases
+
+WAIT_S = cases.PATIENCE_S
 
 
 def environment(**more):
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD", "TMUX"))}
+    own = {name: value for name, value in cases.environment().items() if not name.startswith("TMUX")}
     return own | {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"} | more
 
 
@@ -109,12 +114,7 @@ def judge_80x24(lines, pid):
     assert lines[23].startswith(" q quit  h help"), lines[23]
 
 
-def refuses(check, *words):
-    try:
-        check(*words)
-    except (AssertionError, ValueError, StopIteration):
-        return
-    sys.exit(f"{check.__name__} took a wrong screen for right")
+refuses = functools.partial(cases.refuses, (AssertionError, ValueError, StopIteration))
 
 
 def the_screen_is_as_expected():
