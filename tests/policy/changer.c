@@ -56,8 +56,8 @@ static void run_threads(int count) {
 static struct learned_view view;
 static struct site_arm places[ARMS];
 
-static void step(uint64_t number) {
-  for (unsigned i = 0; i < ARMS; i++) {
+static void step(uint64_t number, unsigned from, unsigned to) {
+  for (unsigned i = from; i < to; i++) {
     struct evolve_arm *arm = &places[i].arm;
     arm->total_acted = number;
     for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
@@ -65,15 +65,21 @@ static void step(uint64_t number) {
   }
 }
 
-/* With the counter as learned.c keeps it; stores stay in order, as atomic_fetch_add is a barrier on both sides. */
+/* With the counter as learned.c keeps it; stores stay in order, as atomic_fetch_add is a barrier on both sides. Torn: half of
+ * a change stays as long as a whole one, so that a reader meets it whether or not this thread runs just then. */
 static void *take_steps(void *argument) {
   bool is_torn = argument != NULL;
   for (uint64_t number = 1; !atomic_load(&is_over); number++) {
-    if (!is_torn)
-      atomic_fetch_add(&view.changes, 1);
-    step(number);
-    if (!is_torn)
-      atomic_fetch_add(&view.changes, 1);
+    if (is_torn) {
+      step(number, 0, ARMS / 2);
+      usleep(100);
+      step(number, ARMS / 2, ARMS);
+      usleep(100);
+      continue;
+    }
+    atomic_fetch_add(&view.changes, 1);
+    step(number, 0, ARMS);
+    atomic_fetch_add(&view.changes, 1);
     for (volatile int spin = 0; spin < SPINS_BETWEEN; spin++)
       ;
   }
