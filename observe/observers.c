@@ -72,8 +72,8 @@ static void options_changed(void) {
 }
 
 static void tick(void) {
-  if (UNLIKELY(atomic_load_explicit(&tally_is_untold, memory_order_relaxed)))
-    tally_tell_all();
+  if (UNLIKELY(atomic_load_explicit(&tally_broadcast_pending, memory_order_relaxed)))
+    tally_broadcast();
   live_tick();
 }
 

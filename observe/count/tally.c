@@ -7,7 +7,7 @@
 
 #define NO_SAMPLE (INT64_MAX / 2)
 
-_Atomic bool tally_is_untold;
+_Atomic bool tally_broadcast_pending;
 static _Atomic uint64_t interval_wanted;
 
 bool tally_is_on(void) { return atomic_load_explicit(&split_wanted, memory_order_acquire) % 2 != 0; }
@@ -22,7 +22,7 @@ static void count_change(void) {
   while (!atomic_compare_exchange_weak_explicit(&split_wanted, &wanted, wanted + (is_counting() == wanted % 2 ? 2 : 1),
                                                 memory_order_release, memory_order_relaxed))
     ;
-  atomic_store_explicit(&tally_is_untold, true, memory_order_release);
+  atomic_store_explicit(&tally_broadcast_pending, true, memory_order_release);
   struct heap *heap = heap_current();
   if (heap && !thread_is_busy() && is_counting())
     heap_set_key(heap, HAK_SPLIT);
@@ -38,8 +38,8 @@ void tally_sample(uint64_t interval) {
     count_change();
 }
 
-void tally_tell_all(void) {
-  if (!atomic_exchange_explicit(&tally_is_untold, false, memory_order_acquire) || !tally_is_on())
+void tally_broadcast(void) {
+  if (!atomic_exchange_explicit(&tally_broadcast_pending, false, memory_order_acquire) || !tally_is_on())
     return;
   uint32_t count = heap_count();
   for (uint32_t id = 1; id <= count; id++) {

@@ -12,13 +12,13 @@
 
 /* These set what all heaps do: whether they are split (for the option `count`, or for samples), and the sampling
  * interval. Call tally_apply when the option may have changed. Each thread follows at its next slow path. For threads
- * without slow paths call tally_tell_all, without a lock; slow paths do that. The first two wait for no lock. */
+ * without slow paths call tally_broadcast, without a lock; slow paths do that. The first two wait for no lock. */
 void tally_apply(void);
 void tally_sample(uint64_t interval); /* bytes; 0: no samples */
-void tally_tell_all(void);
+void tally_broadcast(void);
 bool tally_is_on(void);
 
-extern _Atomic bool tally_is_untold;
+extern _Atomic bool tally_broadcast_pending;
 
 /* Makes this heap follow tally_wanted. Only the owner calls it, in a slow path, with the lock. */
 void tally_follow(struct heap *heap);

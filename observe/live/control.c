@@ -27,7 +27,7 @@ static enum control_result start_profile(uint64_t interval) {
   if (profile_is_on())
     return CONTROL_IS_ON;
   bool is_started = profile_start(interval);
-  tally_tell_all();
+  tally_broadcast();
   return is_started ? CONTROL_DONE : CONTROL_NO_MEMORY;
 }
 
@@ -35,7 +35,7 @@ static enum control_result stop_profile(void) {
   if (!profile_is_on())
     return CONTROL_IS_OFF;
   profile_stop();
-  tally_tell_all();
+  tally_broadcast();
   return CONTROL_DONE;
 }
 

@@ -25,7 +25,7 @@ static int process_of_start;
  * The heaps' keys tell all threads. */
 static bool profile_begin_sampling(uint64_t interval) {
   bool is_started = profile_start(interval);
-  tally_tell_all();
+  tally_broadcast();
   return is_started;
 }
 

@@ -255,7 +255,7 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   if (size - 1 < HAK_SMALL_MAX && heap->split_seen == atomic_load_explicit(&split_wanted, memory_order_relaxed) &&
       slow_path_begin()) {
     if (LIKELY(lock_try(&heap->lock))) {
-      block = hand_deal(heap, hak_class_of(size));
+      block = sample_refill(heap, hak_class_of(size));
       lock_give(&heap->lock);
     }
     slow_path_end();

@@ -244,7 +244,7 @@ static void *hand_fill(struct heap *heap, unsigned cls) {
   return block ? block : hak_bin_pop(&heap->front.bins[cls]);
 }
 
-void *hand_deal(struct heap *heap, unsigned cls) {
+void *sample_refill(struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
   struct hak_bin *bin = bin_of(heap, cls), *hand = &heap->front.bins[cls];
   void **base = heap->bin_state[cls].base, **top = bin->top;

@@ -174,7 +174,7 @@ void heaps_in_child(void);
 void *bin_refill(struct heap *heap, unsigned cls);
 /* Refills the empty hand of a split heap, if that is quick: the bin has enough blocks, and none is a sample. Otherwise
  * NULL. */
-void *hand_deal(struct heap *heap, unsigned cls);
+void *sample_refill(struct heap *heap, unsigned cls);
 /* Pushes a block into a full bin. Makes room first: grows the bin, or gives its older half to the slabs. */
 void bin_overflow(struct heap *heap, unsigned cls, void *block);
 /* Pushes into a bin or, if it is full, puts into the slab. */

@@ -305,7 +305,7 @@ void large_free(void *object) {
   if (sites_are_counted())
     observers.site_freed(range->site, bytes);
   if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
-    huge_judge_mapping(object, bytes);
+    huge_note_mapping(object, bytes);
   cache_or_end(range);
   usage_give(USAGE_LARGE, bytes);
 }

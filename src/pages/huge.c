@@ -9,7 +9,7 @@
 #define UNFILLED_SHARE 8
 #define SLABS_SHARE 4
 #define SMALL_PAGE_BYTES 4096u
-#define JUDGED_BYTES_MAX ((size_t)16 << 20) /* of a mapping, because asking what is resident takes time */
+#define NOTED_BYTES_MAX ((size_t)16 << 20) /* of a mapping, because asking what is resident takes time */
 
 static struct {
   struct lock lock; /* guards state. Try-lock: a missed note is acceptable */
@@ -52,10 +52,10 @@ void huge_probe(char *base) {
   }
 }
 
-void huge_judge_mapping(const char *base, size_t bytes) {
+void huge_note_mapping(const char *base, size_t bytes) {
   if (!os_may_call())
     return;
-  bytes = min_size(bytes, JUDGED_BYTES_MAX);
+  bytes = min_size(bytes, NOTED_BYTES_MAX);
   size_t resident = os_resident_bytes(base, bytes);
   atomic_store_explicit(&huge.dense, resident >= bytes - bytes / UNFILLED_SHARE, memory_order_relaxed);
   if (lock_try(&huge.lock)) {

@@ -19,6 +19,6 @@ bool huge_for_mapping(size_t bytes);
 void huge_probe(char *base);
 
 /* Call before a mapping without huge pages is unmapped: notes how much of it was used. */
-void huge_judge_mapping(const char *base, size_t bytes);
+void huge_note_mapping(const char *base, size_t bytes);
 
 #endif

@@ -210,7 +210,7 @@ bool slab_is_block_start(const void *address, unsigned cls) {
 /* Ends the program with the reason why a block in a flush cannot be put back. The pointer was in a bin, so its unit was
  * a slab of the class then. If it is none now, the slab was emptied meanwhile, which needs another free of the
  * block. */
-COLD static void judge(const struct slab_set *set, unsigned cls, const void *block) {
+COLD static void flush_fault(const struct slab_set *set, unsigned cls, const void *block) {
   if (map_entry(block) == entry_of(set->key, cls) && !slab_is_block_start(block, cls))
     fault_not_a_block(block);
   fault_double_free(block);
@@ -234,7 +234,7 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
     uint64_t bit = (uint64_t)1 << index % 64;
     if (UNLIKELY(__atomic_load_n(map_leaf_entry(leaf, blocks[i]), __ATOMIC_RELAXED) != entry ||
                  index * class.bytes != offset || index >= class.block_count || (bits & bit) != 0))
-      judge(set, cls, blocks[i]);
+      flush_fault(set, cls, blocks[i]);
     *word = bits | bit;
     slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
     if (index / 64 < slab->hint)

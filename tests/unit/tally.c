@@ -216,7 +216,7 @@ static void who_does_not_ask_is_told(void **unused) {
   count(true);
   tally_counts(found);
   uint64_t before = found[hak_class_of(64)].allocated;
-  tally_tell_all();
+  tally_broadcast();
   for (uint64_t end = os_milliseconds() + 60000; seen <= before + 1000 && os_milliseconds() < end; sched_yield()) {
     tally_counts(found);
     seen = found[hak_class_of(64)].allocated;
