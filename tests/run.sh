@@ -3,7 +3,7 @@
 # by ctest; the numbers of the last line come from ctest's result files.
 
 presets_quick='release check'
-presets_all='release check clang asan tsan ubsan aarch64 musl'
+presets_all='release check core clang asan tsan ubsan aarch64 musl'
 
 # Sets $only and $without, the labels of the tests that a preset runs and leaves out. What a sanitizer or
 # another compiler cannot tell us anything new about runs in the release build only; what an emulator cannot
