@@ -1,6 +1,7 @@
 #include "live/live.h"
 
 #include "base/options.h"
+#include "heap/ids.h"
 #include "heap/slow_path.h"
 #include "inspect/shared.h"
 #include "live/control.h"

@@ -4,6 +4,7 @@
 #include "base/event.h"
 #include "budget/usage.h"
 #include "count/tally.h"
+#include "heap/ids.h"
 #include "heap/slow_path.h"
 #include "inspect/process.h"
 #include "large/large.h"

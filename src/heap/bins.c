@@ -161,7 +161,7 @@ static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   if (state->base == NULL && !bin_open(heap, cls))
     return NULL;
   if (inbox_has_mail(heap)) {
-    inbox_drain_to_bins(heap);
+    inbox_drain(heap, bin_put);
     void *block = hak_bin_pop(bin);
     heap->counters.refills_from_inbox += block != NULL;
     if (block)

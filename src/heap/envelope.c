@@ -5,6 +5,7 @@
  * a push never meets a reused head (no ABA). tests/model/inbox.pml checks the protocol exhaustively. */
 #include "base/probe.h"
 #include "heap/heap.h"
+#include "heap/ids.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
@@ -254,7 +255,7 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
 }
 
 /* The lock is held. A block whose entry is not this heap's is a double free: its slab was closed since. */
-static void inbox_drain(struct heap *heap, bool to_bins) {
+void inbox_drain(struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block)) {
   struct envelope *first = atomic_exchange_explicit(&heap->inbox, NULL, memory_order_seq_cst);
   if (first == NULL)
     return;
@@ -271,11 +272,7 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
       uint32_t entry = map_entry(block);
       if (UNLIKELY(!entry_is_of(entry, heap->slabs.key)))
         fault_double_free(block);
-      unsigned cls = entry_class(entry);
-      if (to_bins)
-        bin_put(heap, cls, block);
-      else
-        slab_set_give(&heap->slabs, cls, &block, 1);
+      put(heap, entry_class(entry), block);
     }
   }
   heap->counters.inbox_drains++;
@@ -285,5 +282,6 @@ static void inbox_drain(struct heap *heap, bool to_bins) {
   envelopes_give(first, last);
 }
 
-void inbox_drain_to_bins(struct heap *heap) { inbox_drain(heap, true); }
-void inbox_drain_to_slabs(struct heap *heap) { inbox_drain(heap, false); }
+static void put_into_slab(struct heap *heap, unsigned cls, void *block) { slab_set_give(&heap->slabs, cls, &block, 1); }
+
+void inbox_drain_to_slabs(struct heap *heap) { inbox_drain(heap, put_into_slab); }

@@ -135,12 +135,8 @@ static inline bool entry_is_shared(uint32_t entry) {
   uint32_t id = atomic_load_explicit(&heap_shared_id, memory_order_relaxed);
   return id != 0 && entry_heap_id(entry) == id;
 }
-struct heap *heap_by_id(uint32_t id);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
-uint32_t heap_count(void);
-/* Returns the first heap from an id on that has an owner, or that has none; NULL if there is none. */
-struct heap *heap_from(uint32_t id, bool owned);
 /* Sweeps up to `heaps_max` heaps of dead threads, from where the last call stopped. */
 void heaps_sweep(uint32_t heaps_max);
 /* Sweeps all of them; if thoroughly, also those whose lifelines the kernel did not mark. True if there was one. */
@@ -212,8 +208,8 @@ void block_deliver(void *block, uint32_t entry);
 void outbox_send_all(struct heap *heap);
 void outbox_close(struct heap *heap);
 void outbox_drop_all(struct heap *heap);
-/* Move received blocks into the bins (owner only) or into the slabs (any holder of the lock). */
-void inbox_drain_to_bins(struct heap *heap);
+/* Moves received blocks to where `put` puts them. The lock is held; into the slabs, any holder of it may. */
+void inbox_drain(struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block));
 void inbox_drain_to_slabs(struct heap *heap);
 /* Drains the inbox until nothing is left or another thread holds the lock. It checks again after giving the lock. So of
  * several threads that push to a heap without an owner, the last holder of the lock leaves nothing behind

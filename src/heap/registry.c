@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "budget/usage.h"
+#include "heap/ids.h"
 #include "heap/slow_path.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
@@ -10,10 +11,7 @@
 
 #include <string.h>
 
-#define CHUNK_HEAPS 256u
-#define CHUNKS_MAX 4095u /* a million threads at a time: ids have 20 bits */
-#define LOOKS_MAX 64u    /* heaps a starting thread looks at before it makes a new one */
-_Static_assert(CHUNK_HEAPS *CHUNKS_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no heap's");
+#define LOOKS_MAX 64u /* heaps a starting thread looks at before it makes a new one */
 
 /* The slot under every empty bin of hak_heap_none. */
 static void *const no_block[1];
@@ -27,22 +25,9 @@ const struct hak_front hak_heap_none = {
 __thread struct hak_front *hak_self HAK_TLS_MODEL = (struct hak_front *)&hak_heap_none;
 __thread uintptr_t hak_thread HAK_TLS_MODEL;
 
-#define WORD_HEAPS 64u
-
-struct chunk {
-  struct heap *heaps[CHUNK_HEAPS];
-  _Atomic uint64_t owned[CHUNK_HEAPS / WORD_HEAPS]; /* a bit a heap: a thread owns it, or owned it when it died */
-};
-
-/* Ids are 1 .. count. The lock orders starting threads, sweeps and forks.
- *     R1  only the holder of a heap's lifeline changes the heap's bit in `owned`; without the bit its bins are empty,
- *         and so
- *       is its inbox, unless it is being served
- *   R2  a shared heap always has its bit, because no thread looks for its lifeline */
+/* The lock orders starting threads, sweeps and forks, and guards new ids (heap/ids.h). */
 static struct {
   struct lock lock;
-  _Atomic uint32_t count;
-  _Atomic(struct chunk *) chunks[CHUNKS_MAX];
   uint32_t cursor; /* heap looked at last */
   int process_id;  /* whose threads the owners are */
   _Atomic uint64_t adopted, swept;
@@ -53,67 +38,20 @@ void heaps_counters(struct heaps_counters *out) {
   out->swept = atomic_load_explicit(&registry.swept, memory_order_relaxed);
 }
 
-uint32_t heap_count(void) { return atomic_load_explicit(&registry.count, memory_order_acquire); }
-
-static struct chunk *chunk_of(uint32_t id) {
-  return atomic_load_explicit(&registry.chunks[(id - 1) / CHUNK_HEAPS], memory_order_acquire);
-}
-
-struct heap *heap_by_id(uint32_t id) {
-  hak_assert(id >= 1 && id <= heap_count());
-  return chunk_of(id)->heaps[(id - 1) % CHUNK_HEAPS];
-}
-
-static void mark_owned(uint32_t id, bool owned) {
-  _Atomic uint64_t *word = &chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS];
-  uint64_t bit = (uint64_t)1 << (id - 1) % WORD_HEAPS;
-  if (owned)
-    atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
-  else
-    atomic_fetch_and_explicit(word, ~bit, memory_order_release);
-}
-
-static bool is_owned(uint32_t id) {
-  const _Atomic uint64_t *word = &chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS];
-  return (atomic_load_explicit(word, memory_order_acquire) >> (id - 1) % WORD_HEAPS & 1) != 0;
-}
-
-/* Returns the first heap from `id` on whose bit is `owned`; NULL if there is none. */
-struct heap *heap_from(uint32_t id, bool owned) {
-  for (uint32_t count = heap_count(); id <= count; id = (id - 1) / WORD_HEAPS * WORD_HEAPS + WORD_HEAPS + 1) {
-    uint64_t bits =
-        atomic_load_explicit(&chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS], memory_order_acquire);
-    bits = (owned ? bits : ~bits) >> (id - 1) % WORD_HEAPS;
-    if (bits == 0)
-      continue;
-    id += (uint32_t)__builtin_ctzl(bits);
-    return id <= count ? heap_by_id(id) : NULL;
-  }
-  return NULL;
-}
-
 static void bins_begin(struct heap *heap) {
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
     heap->front.bins[cls] = hak_heap_none.bins[cls];
 }
 
 static struct heap *heap_create(bool is_shared) {
-  uint32_t count = heap_count();
-  if (count == CHUNK_HEAPS * CHUNKS_MAX)
+  if (!heap_ids_grow())
     return NULL;
-  if (count == 0)
+  if (heap_count() == 0)
     registry.process_id = os_process_id_at_start();
-  _Atomic(struct chunk *) *chunk = &registry.chunks[count / CHUNK_HEAPS];
-  if (atomic_load_explicit(chunk, memory_order_relaxed) == NULL) {
-    struct chunk *fresh = metadata_take_forever(sizeof *fresh);
-    if (fresh == NULL)
-      return NULL;
-    atomic_store_explicit(chunk, fresh, memory_order_release);
-  }
   struct heap *heap = metadata_take_forever(sizeof(struct heap));
   if (heap == NULL)
     return NULL;
-  heap->id = count + 1;
+  heap->id = heap_count() + 1;
   heap->front.key = heap->slabs.key = entry_key(heap->id);
   bins_begin(heap);
   lifeline_reset(&heap->lifeline);
@@ -122,9 +60,7 @@ static struct heap *heap_create(bool is_shared) {
     atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
   else
     lifeline_take(&heap->lifeline);
-  chunk_of(heap->id)->heaps[count % CHUNK_HEAPS] = heap;
-  mark_owned(heap->id, true);
-  atomic_store_explicit(&registry.count, count + 1, memory_order_release);
+  heap_ids_add(heap);
   return heap;
 }
 
@@ -214,7 +150,7 @@ struct heap *heap_attach(void) {
   if (heap == NULL)
     heap = take_parked();
   if (heap) {
-    mark_owned(heap->id, true);
+    heap_mark_owned(heap->id, true);
     atomic_fetch_add_explicit(&registry.adopted, 1, memory_order_relaxed);
   } else {
     heap = heap_create(false);
@@ -267,7 +203,7 @@ static void heap_park(struct heap *heap) {
   heap_flush_all(heap);
   inbox_serve(heap);
   atomic_fetch_add_explicit(&registry.swept, 1, memory_order_relaxed);
-  mark_owned(heap->id, false);
+  heap_mark_owned(heap->id, false);
   lifeline_drop(&heap->lifeline);
 }
 
@@ -301,7 +237,7 @@ size_t heaps_rest(void) {
     if (is_resting(heap))
       continue;
     lock_take(&registry.lock);
-    bool is_taken = !is_owned(heap->id) && lifeline_take(&heap->lifeline);
+    bool is_taken = !heap_is_owned(heap->id) && lifeline_take(&heap->lifeline);
     lock_give(&registry.lock);
     if (!is_taken)
       continue;
@@ -332,7 +268,7 @@ static void drop_in_child(struct heap *heap) {
   atomic_store_explicit(&heap->inside, 0, memory_order_relaxed);
   atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
   if (!heap->is_shared)
-    mark_owned(heap->id, false);
+    heap_mark_owned(heap->id, false);
   inbox_serve(heap);
 }
 

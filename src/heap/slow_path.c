@@ -1,5 +1,6 @@
 #include "heap/slow_path.h"
 
+#include "heap/ids.h"
 #include "os/os.h"
 
 #define SPINS 200u         /* checks of the flags before the thread sleeps between checks */

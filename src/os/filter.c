@@ -1,8 +1,6 @@
 #include "os/filter.h"
 
 #include "os/kernel.h"
-#include "os/os.h"
-#include "os/say.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,19 +47,10 @@ bool os_may_start_thread(void) {
   return os_may_call() || (!has_own() && &__libc_single_threaded != NULL && !__libc_single_threaded);
 }
 
-/* Reads ahead what later calls ask for; they then use the stored values. */
-static void ask_ahead(void) {
-  struct lifeline line;
-  os_memory_limit();
-  os_say_prepare();
-  lifeline_reset(&line);
-}
+bool os_filter_is_own(void) { return has_own(); }
 
-bool os_filter_comes(void) {
-  if (has_own())
-    return false;
-  has_inherited();
-  ask_ahead();
+bool os_filter_own(void) {
+  has_inherited(); /* it cannot be read later */
   return !atomic_exchange_explicit(&own, true, memory_order_seq_cst);
 }
 

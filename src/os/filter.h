@@ -23,7 +23,10 @@ bool os_may_call(void);
 bool os_may_start_thread(void);
 
 /* Call before the program installs a filter. False: it has installed one before. */
-bool os_filter_comes(void);
+bool os_filter_comes(void); /* os/filter_ahead.c */
+/* Its parts: tells whether the program has installed one; notes that it is about to. False: it had. */
+bool os_filter_is_own(void);
+bool os_filter_own(void);
 /* Call if the kernel refused the filter. */
 void os_filter_refused(void);
 

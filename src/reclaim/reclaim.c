@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/probe.h"
 #include "budget/usage.h"
+#include "heap/ids.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
 #include "large/packed.h"

@@ -1,13 +1,16 @@
 """The layers of src/ and observe/: who may include whom.
 
-    layers.py ROOT       judges ROOT/src, ROOT/observe, ROOT/tools and ROOT/include
+    layers.py ROOT [OBJECT...]    judges ROOT/src, ROOT/observe, ROOT/tools and ROOT/include, and the calls between objects
 
 A file includes its own folder and folders below; slab and large do not see each other; policy includes base
-only; the operating system is entered from os, and from observe/inspect for observers, alone. A call graph without cycles follows from the first.
+only; the operating system is entered from os, and from observe/inspect for observers, alone. Calls
+follow the same order, also those of a function that is declared by hand, and no two files of the core call each other
+in a circle.
 Each run first judges small made-up trees, one for each rule, which must be refused.
 """
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -150,12 +153,93 @@ def controls():
         assert not judge_text(name, text), judge_text(name, text)
 
 
+# --- calls ---
+
+RELOCATIONS = re.compile(r"^RELOCATION RECORDS FOR \[(\S+)\]:$")
+
+
+def calls_of_object(path):
+    """The functions that an object defines, and those of others that its code refers to."""
+    defined, used, section = set(), set(), ""
+    for line in subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[1] in "TW":
+            defined.add(words[2])
+    text = subprocess.run(["objdump", "-r", path], check=True, capture_output=True, text=True).stdout
+    for line in text.splitlines():
+        found = RELOCATIONS.match(line)
+        section = found.group(1) if found else section
+        words = line.split()
+        if section.startswith(".text") and len(words) == 3 and words[1].startswith("R_"):
+            used.add(re.sub(r"[-+]0x[0-9a-f]+$", "", words[2]))
+    return defined, used - defined
+
+
+def calls_between(objects):
+    """{(file, file): names}. A file is named folder/name.c."""
+    parts = {}
+    for path in objects:
+        path = pathlib.Path(path)
+        parts[f"{path.parent.name}/{path.name.removesuffix('.o')}"] = calls_of_object(path)
+    home = {name: file for file, (defined, _) in parts.items() for name in defined}
+    calls = {}
+    for file, (_, used) in parts.items():
+        for name in used & home.keys():
+            if home[name] != file:
+                calls.setdefault((file, home[name]), set()).add(name)
+    return calls
+
+
+def faults_of_calls(calls):
+    for (caller, called), names in sorted(calls.items()):
+        above, below = folder_of(caller), folder_of(called)
+        if above in BELOW and below in BELOW and above != below and below not in BELOW[above]:
+            yield f"{caller} calls {', '.join(sorted(names))} of {called}"
+    core = {}
+    for caller, called in calls:
+        if folder_of(caller) in CORE and folder_of(called) in CORE:
+            core.setdefault(caller, set()).add(called)
+    while core:  # what calls nobody that is left is in no circle
+        ends = [file for file, called in core.items() if not called & core.keys()]
+        for file in ends:
+            del core[file]
+        if not ends:
+            yield f"circles of calls through {', '.join(sorted(core))}"
+            return
+
+
+CALLS_REFUSED = [
+    ({("heap/a.c", "heap/b.c"): {"f"}, ("heap/b.c", "heap/a.c"): {"g"}}, "circles of calls through heap/a.c, heap/b.c"),
+    (
+        {("os/a.c", "os/b.c"): {"f"}, ("os/b.c", "os/c.c"): {"g"}, ("os/c.c", "os/a.c"): {"h"}, ("api/d.c", "os/a.c"): {"f"}},
+        "circles of calls through api/d.c, os/a.c, os/b.c, os/c.c",
+    ),
+    ({("slab/a.c", "heap/b.c"): {"f"}}, "slab/a.c calls f of heap/b.c"),
+    ({("api/a.c", "stats/b.c"): {"f"}}, "api/a.c calls f of stats/b.c"),
+]
+CALLS_INNOCENT = {("heap/a.c", "heap/b.c"): {"f"}, ("heap/b.c", "slab/c.c"): {"g"}, ("stats/a.c", "heap/b.c"): {"h"}}
+
+
+def controls_of_calls(calls):
+    for made, expected in CALLS_REFUSED:
+        said = list(faults_of_calls(made))
+        assert expected in said, f"control: {expected!r} not in {said}"
+    assert not list(faults_of_calls(CALLS_INNOCENT))
+    if calls:  # objects are read at all, and a circle among the real ones would be seen
+        assert "slab_set_take" in calls[("heap/bins.c", "slab/slab.c")], "the call of slab_set_take is not seen"
+        assert list(faults_of_calls(calls | {("slab/slab.c", "heap/bins.c"): {"made_up"}}))
+
+
 def main():
     controls()
     count, found = faults(pathlib.Path(sys.argv[1]))
+    calls = calls_between([path for argument in sys.argv[2:] for path in argument.split(";")])  # lists of CMake
+    controls_of_calls(calls)
+    found += faults_of_calls(calls)
     for fault in found:
         print(fault)
-    print(f"{count} files, {len(found)} faults; {len(CONTROLS)} controls refused")
+    refused = len(CONTROLS) + len(CALLS_REFUSED)
+    print(f"{count} files, {len(calls)} pairs that call, {len(found)} faults; {refused} controls refused")
     return int(bool(found) or count == 0)
 
 

@@ -1,4 +1,5 @@
 /* heap: bins that grow and shrink, envelopes and inboxes, heaps of dead threads. */
+#include "heap/ids.h"
 #include "unit.h"
 
 #include "os/os.h"

@@ -5,6 +5,7 @@
  * when the next one is due, when its slab is in use again. The test must fail then.
  *     unit-holes wide | late
  */
+#include "heap/ids.h"
 #include "unit.h"
 
 #include "budget/usage.h"

@@ -10,6 +10,7 @@
  * out memory twice). The test must fail then.
  *     unit-oom commit | move | map
  */
+#include "heap/ids.h"
 #include "unit.h"
 
 #include "large/big_cache.h"

@@ -3,6 +3,7 @@
  *
  * Positive control: with `fork`, a fork does not wait for those in a slow path. The test must fail then.
  */
+#include "heap/ids.h"
 #include "unit.h"
 
 #include "budget/usage.h"

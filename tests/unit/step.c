@@ -10,6 +10,7 @@
 #include "unit.h"
 
 #include "heap/deferred.h"
+#include "heap/ids.h"
 #include "large/large.h"
 #include "pages/page_map.h"
 

@@ -1,0 +1,26 @@
+/* ids.h: all heaps, by their ids, which are 1 .. heap_count, and which of them have owners. Reading takes no lock.
+ *
+ *   R1  only the holder of a heap's lifeline changes the heap's bit in `owned`. Without the bit its bins are empty, and so
+ *       is its inbox, unless it is being served
+ *   R2  a shared heap always has its bit, because no thread looks for its lifeline
+ */
+#ifndef HAK_HEAP_IDS_H
+#define HAK_HEAP_IDS_H
+
+#include "heap/heap.h"
+
+uint32_t heap_count(void);
+struct heap *heap_by_id(uint32_t id);
+/* Returns the first heap from an id on that has an owner, or that has none; NULL if there is none. */
+struct heap *heap_from(uint32_t id, bool owned);
+
+/* For the registry, under its lock. heap_ids_grow: makes room for one more; false when memory is out. heap_ids_add: the
+ * heap has the id behind the last one. */
+bool heap_ids_grow(void);
+void heap_ids_add(struct heap *heap);
+
+/* A bit a heap: a thread owns it, or owned it when it died. */
+void heap_mark_owned(uint32_t id, bool owned);
+bool heap_is_owned(uint32_t id);
+
+#endif
