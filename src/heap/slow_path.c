@@ -49,6 +49,8 @@ static void give_up(uint32_t id) {
                         memory_order_relaxed);
 }
 
+COLD void gate_wake_sleeper(void) { os_futex_wake(&gate.shut); }
+
 bool gate_shut(void) {
   hak_thread |= THREAD_FORKS;
   if (atomic_fetch_add_explicit(&gate.shut, 1, memory_order_seq_cst) >= GATE_LOST)
@@ -60,7 +62,10 @@ bool gate_shut(void) {
     if (looks < SPINS) {
       os_spin_hint();
     } else if (os_milliseconds() < until_ms) {
-      os_futex_wait_for(&gate.shut, atomic_load_explicit(&gate.shut, memory_order_relaxed), LOOK_MS);
+      atomic_fetch_add_explicit(&gate.sleepers, 1, memory_order_seq_cst);
+      if (others_are_inside(&id, false))
+        os_futex_wait_for(&gate.shut, atomic_load_explicit(&gate.shut, memory_order_relaxed), LOOK_MS);
+      atomic_fetch_sub_explicit(&gate.sleepers, 1, memory_order_relaxed);
     } else {
       if (!interrupts)
         give_up(id);
@@ -89,6 +94,7 @@ bool gate_reset(void) {
   hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
   _Atomic uint32_t *word = atomic_load_explicit(&watch_word, memory_order_relaxed);
   atomic_store_explicit(&gate.inside_without_heap, own_share(), memory_order_relaxed);
+  atomic_store_explicit(&gate.sleepers, 0, memory_order_relaxed);
   if (word != NULL)
     atomic_store_explicit(word, !thread_is_busy(), memory_order_relaxed);
   else

@@ -18,11 +18,13 @@
 
 extern struct gate {
   _Atomic uint32_t shut;                 /* forks under way; GATE_LOST: for good */
+  _Atomic uint32_t sleepers;             /* forks that sleep until nobody is inside */
   const _Atomic uint32_t *_Atomic alive; /* reads 0 in a child that fork's handlers did not prepare */
   _Alignas(CACHE_LINE) _Atomic uint32_t inside_without_heap;
 } gate;
 COLD void gate_child_noticed(void);
 COLD void gate_enter_without_heap(void);
+COLD void gate_wake_sleeper(void);
 static inline bool gate_is_of_parent(void) {
   const _Atomic uint32_t *alive = atomic_load_explicit(&gate.alive, memory_order_acquire);
   return atomic_load_explicit(alive, memory_order_relaxed) == 0;
@@ -30,8 +32,7 @@ static inline bool gate_is_of_parent(void) {
 
 static inline bool thread_is_busy(void) { return (hak_thread & THREAD_BUSY) != 0; }
 
-/* Call after a slow_path_begin that returned true. */
-static inline void slow_path_end(void) {
+static inline void slow_path_leave(void) {
   struct heap *heap = heap_current();
   if (LIKELY((hak_thread & THREAD_WITHOUT_HEAP) == 0))
     atomic_store_explicit(&heap->inside, 0, memory_order_release);
@@ -42,6 +43,14 @@ static inline void slow_path_end(void) {
   atomic_signal_fence(memory_order_seq_cst); /* W1: the bins are consistent before a handler may use them */
   hak_thread &= ~(uintptr_t)(THREAD_BUSY | THREAD_WITHOUT_HEAP);
   HAK_OWNER_STEPPED();
+}
+
+/* Call after a slow_path_begin that returned true. A fork whose sleep begins meanwhile may not be woken; it looks again
+ * soon. */
+static inline void slow_path_end(void) {
+  slow_path_leave();
+  if (UNLIKELY(atomic_load_explicit(&gate.sleepers, memory_order_relaxed) != 0))
+    gate_wake_sleeper();
 }
 
 /* Returns false if the thread is in a slow path already (then this is a signal handler), or during a fork. */
@@ -62,7 +71,7 @@ static inline bool slow_path_begin(void) {
      * are sequentially consistent, so one of the two sees the other. */
   if (LIKELY(atomic_load_explicit(&gate.shut, memory_order_seq_cst) == 0))
     return true;
-  slow_path_end();
+  slow_path_leave();
   return false;
 }
 

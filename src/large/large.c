@@ -268,10 +268,11 @@ static void cache_shrink(size_t cache_max) {
 }
 
 /* Caches a range if its site asks for one size; ends it otherwise. For changing sizes a cached range would hardly fit
- * again. */
+ * again. Spare ranges are mappings of any size, and each mapping makes forks slower: they end at once. */
 static void cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  bool is_kept = (range->steady || range->mapping) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
+  bool is_kept = (range->steady || (range->mapping && !range->spare)) &&
+                 large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);

@@ -502,6 +502,17 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
   unit_must_die(free_object, object, double_free, object, "");
 }
 
+/* Blocks for those that may wait for nothing are mappings of any size: none is kept. */
+static void spare_mappings_are_not_cached(void **state) {
+  (void)state;
+  size_t cached = large_cached_bytes(), mapped = large_mapping_bytes();
+  void *spare = large_alloc_unlocked(3 * MIB, UNIT_BYTES);
+  assert_non_null(spare);
+  large_free(spare);
+  assert_int_equal(large_cached_bytes(), cached);
+  assert_int_equal(large_mapping_bytes(), mapped);
+}
+
 int main(void) {
   unit_alone();
 #define TEST(f) cmocka_unit_test_setup_teardown(f, nothing_held, nothing_held)
@@ -521,6 +532,7 @@ int main(void) {
       /* These use the heap, which keeps slabs. */
       cmocka_unit_test(alignment_reaches_a_gib),
       cmocka_unit_test(calloc_is_zero_after_any_use),
+      cmocka_unit_test(spare_mappings_are_not_cached),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

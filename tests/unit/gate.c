@@ -1,0 +1,124 @@
+/* The gate before forks: who is waited for, for how long, and what the child believes. One thread plays all of them, under a
+ * clock that moves while a fork sleeps. Control `deaf`: nobody comes out of a slow path. The test must fail then. */
+#include "unit.h"
+
+#include "os/os.h"
+
+static bool is_deaf;
+static uint64_t now_ms = 1000;
+static unsigned sleeps, wakes;
+static struct heap *forker, *other;
+static void (*while_asleep)(void);
+
+uint64_t __wrap_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void) { return now_ms; }
+
+void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
+void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+  assert_int_equal(atomic_load(word), expected);
+  sleeps++;
+  now_ms += timeout_ms;
+  uintptr_t thread = hak_thread;
+  if (while_asleep)
+    while_asleep();
+  hak_thread = thread;
+  hak_self = &forker->front;
+}
+
+void __wrap_os_futex_wake(_Atomic uint32_t *word);
+void __wrap_os_futex_wake(_Atomic uint32_t *word) {
+  assert_ptr_equal(word, &gate.shut);
+  wakes++;
+}
+
+static void become(struct heap *heap) {
+  hak_thread = (uintptr_t)heap;
+  hak_self = &heap->front;
+}
+
+static void other_enters(void) {
+  become(other);
+  assert_true(slow_path_begin());
+  become(forker);
+}
+
+static void other_leaves(void) {
+  if (is_deaf)
+    return;
+  hak_thread = (uintptr_t)other | THREAD_BUSY;
+  slow_path_end();
+  while_asleep = NULL;
+}
+
+/* A fork sleeps soon, so that a thread of lower priority comes to its end; that wakes it. */
+static void a_fork_sleeps_until_the_last_is_out(void **state) {
+  (void)state;
+  other_enters();
+  sleeps = wakes = 0;
+  while_asleep = other_leaves;
+  assert_true(gate_shut());
+  assert_int_equal(sleeps, 1);
+  assert_int_equal(wakes, 1);
+  become(other);
+  assert_false(slow_path_begin()); /* refused, which wakes nobody */
+  assert_int_equal(wakes, 1);
+  become(forker);
+  gate_open();
+  assert_true(slow_path_begin());
+  slow_path_end();
+  assert_int_equal(wakes, 1);
+}
+
+/* Of a refused thread the child may have a copy that says it is inside, for a moment. */
+static void a_passing_flag_loses_no_child(void **state) {
+  (void)state;
+  assert_true(gate_shut());
+  atomic_store(&other->inside, 1);
+  assert_true(gate_reset());
+  atomic_store(&other->inside, 0);
+  assert_true(slow_path_begin());
+  slow_path_end();
+}
+
+static void leave_without_heap(void) {
+  atomic_fetch_sub(&gate.inside_without_heap, 1);
+  while_asleep = NULL;
+}
+
+/* A thread without a heap that stays inside is waited for once, and no other fork waits for it. */
+static void who_stays_is_waited_for_once(void **state) {
+  (void)state;
+  atomic_fetch_add(&gate.inside_without_heap, 1);
+  uint64_t before_ms = now_ms;
+  assert_false(gate_shut());
+  assert_true(now_ms - before_ms >= 10000);
+  gate_open();
+  sleeps = 0;
+  assert_true(gate_shut());
+  assert_int_equal(sleeps, 0);
+  gate_open();
+  leave_without_heap(); /* it came out after all: the next one counts again */
+  assert_true(gate_shut());
+  gate_open();
+  atomic_fetch_add(&gate.inside_without_heap, 1);
+  while_asleep = leave_without_heap;
+  before_ms = now_ms;
+  sleeps = 0;
+  assert_true(gate_shut());
+  assert_int_equal(sleeps, 1);
+  gate_open();
+}
+
+int main(int argc, char **argv) {
+  is_deaf = argc > 1 && strcmp(argv[1], "deaf") == 0;
+  unit_alone();
+  other = unit_heap_attach();
+  forker = unit_heap_attach();
+  unit_heap_become(forker);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_fork_sleeps_until_the_last_is_out),
+      cmocka_unit_test(a_passing_flag_loses_no_child),
+      cmocka_unit_test(who_stays_is_waited_for_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
