@@ -23,11 +23,11 @@ static inline uintptr_t os_thread_pointer(void) {
  * two system calls. */
 uintptr_t os_stack_end(void);
 
-/* What is known about one thread's stack, kept by whoever belongs to the thread (profile/unwind.h); zeros: nothing.
- * Another thread may go on with it when its owner is gone. [low, high) can be read, from the stack pointer on: below it
- * a part may be gone. */
+/* What is known about one thread's stack, kept with the thread's heap (profile/unwind.h); zeros: nothing. Another
+ * thread may continue with it after the owner has ended. [low, high) can be read from the stack pointer on; below the
+ * stack pointer pages may be missing. */
 struct unwind_stack {
-  uintptr_t thread; /* whose (os_thread_pointer) */
+    uintptr_t thread; /* the owner (os_thread_pointer) */
   uintptr_t low, high;
   uintptr_t floor; /* below this the thread's own stack does not reach; 0: not known */
 };

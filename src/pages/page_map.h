@@ -125,8 +125,8 @@ void map_entries_set(const void *address, size_t units, uint32_t entry);
 /* Changes one entry if it is `from`. If several threads try, one succeeds. */
 bool map_entry_change(const void *address, uint32_t from, uint32_t to);
 
-/* Gives back the pages of the rows of a range that is about to be unmapped. No arena, slab or object may have a part of
- * it, and nobody else may be able to get it yet. The rows may read as zero afterwards. */
+/* Gives back the pages of the rows of a range that is about to be unmapped. No arena, slab or object may use a part of
+ * the range, and no other thread may be able to get it yet. The rows may read as zero afterwards. */
 void map_rows_purge(const char *base, size_t bytes);
 
 /* Returns the bytes mapped for leaves and rows. */
