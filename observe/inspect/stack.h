@@ -27,7 +27,7 @@ uintptr_t os_stack_end(void);
  * thread may continue with it after the owner has ended. [low, high) can be read from the stack pointer on; below the
  * stack pointer pages may be missing. */
 struct unwind_stack {
-    uintptr_t thread; /* the owner (os_thread_pointer) */
+  uintptr_t thread; /* the owner (os_thread_pointer) */
   uintptr_t low, high;
   uintptr_t floor; /* below this the thread's own stack does not reach; 0: not known */
 };
