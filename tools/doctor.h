@@ -66,8 +66,6 @@ __attribute__((format(printf, 2, 3))) uint64_t doctor_read_number(const struct d
 const char *doctor_line(const char *text, const char *key);
 /* The number there, UINT64_MAX if there is none. */
 uint64_t doctor_line_number(const char *text, const char *key);
-/* The rest of the line as a string of its own. */
-const char *doctor_line_text(const char *text, const char *key);
 /* Returns part of whole in percent, at most 1000; 0 if one of them is not known. */
 unsigned doctor_percent(uint64_t part, uint64_t whole);
 /* Returns "1.5 MiB" in one of a few static buffers, in turns. */

@@ -90,13 +90,6 @@ const char *doctor_line(const char *text, const char *key) {
 
 uint64_t doctor_line_number(const char *text, const char *key) { return number_in(doctor_line(text, key)); }
 
-const char *doctor_line_text(const char *text, const char *key) {
-  const char *found = doctor_line(text, key);
-  size_t length = found ? strcspn(found, "\n") : 0;
-  char *own = found ? keep_bytes(length) : NULL;
-  return own ? memcpy(own, found, length) : NULL;
-}
-
 unsigned doctor_percent(uint64_t part, uint64_t whole) {
   if (part == UINT64_MAX || whole == UINT64_MAX)
     return 0;

@@ -42,9 +42,7 @@ void tally_sample(uint64_t interval) {
 void tally_broadcast(void) {
   if (!atomic_exchange_explicit(&tally_broadcast_pending, false, memory_order_acquire) || !tally_is_on())
     return;
-  uint32_t count = heap_count();
-  for (uint32_t id = 1; id <= count; id++) {
-    struct heap *heap = heap_by_id(id);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     lock_take(&heap->lock);
     if (heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed) && tally_is_on())
       heap_set_key(heap, HAK_SPLIT);
@@ -121,9 +119,7 @@ void tally_follow(struct heap *heap) {
 void tally_counts(struct class_counts out[HAK_CLASS_COUNT]) {
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
     out[cls] = (struct class_counts){0};
-  uint32_t count = heap_count();
-  for (uint32_t id = 1; id <= count; id++) {
-    struct heap *heap = heap_by_id(id);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     lock_take(&heap->lock);
     for (unsigned cls = 0; heap->tally && cls < HAK_CLASS_COUNT; cls++) {
       struct class_counts counts = bin_counts(heap, cls);

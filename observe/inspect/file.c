@@ -132,10 +132,7 @@ enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t 
   return error;
 }
 
-static bool is_still_open(const struct os_file_part *part) {
-  struct os_file file = os_file_identity(part->fd);
-  return file.device == part->file.device && file.inode == part->file.inode;
-}
+static bool is_still_open(const struct os_file_part *part) { return os_file_is(part->fd, part->file); }
 
 static enum os_file_error part_add(struct os_file_part *part, const char *bytes, size_t length) {
   part->length += length;

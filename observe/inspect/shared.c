@@ -79,10 +79,7 @@ bool os_shared_make(struct os_shared *out, const char *name, size_t bytes, enum 
   return made;
 }
 
-bool os_shared_is_open(const struct os_shared *shared) {
-  struct os_file file = os_file_identity(shared->fd);
-  return file.device == shared->file.device && file.inode == shared->file.inode;
-}
+bool os_shared_is_open(const struct os_shared *shared) { return os_file_is(shared->fd, shared->file); }
 
 void os_shared_drop(struct os_shared *shared) {
   int kept = errno;

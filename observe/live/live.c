@@ -203,14 +203,12 @@ static size_t add_classes(const struct heap *heap) {
 
 static void write_heaps(_Atomic uint64_t *words) {
   size_t rows = 0;
-  uint32_t count = heap_count();
   memset(live.classes, 0, sizeof live.classes);
-  for (uint32_t id = 1; id <= count; id++) {
-    struct heap *heap = heap_by_id(id);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     lock_take(&heap->lock);
     size_t bin_bytes = add_classes(heap);
     const uint64_t values[] = {
-        id,
+        heap->id,
         (uint64_t)atomic_load_explicit(&heap->thread_id, memory_order_relaxed),
         atomic_load_explicit(&heap->parked, memory_order_relaxed),
         heap->slabs.slab_bytes,

@@ -21,11 +21,6 @@
  * that address - 1 lies inside the function, as for return addresses. */
 unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned most, struct unwind_stack *known);
 
-__attribute__((always_inline)) static inline unsigned unwind(uintptr_t *addresses, unsigned most,
-                                                             struct unwind_stack *known) {
-  return unwind_from(0, addresses, most, known);
-}
-
 /* unwind_forget empties the table; call it when a library is unloaded, because another may be loaded at its addresses.
  * Takes no lock. A caller that will always do so announces that once. Otherwise the table empties itself ten times a
  * second. */

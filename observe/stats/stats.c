@@ -80,20 +80,19 @@ static void add_heap(struct hak_stats *out, struct heap *heap) {
 }
 
 /* Blocks in open envelopes are counted as live by the heaps that own them: moves them to in_flight. */
-static void add_outboxes(struct hak_stats *out, uint32_t heaps) {
+static void add_outboxes(struct hak_stats *out) {
   size_t open_bytes = 0;
-  for (uint32_t id = 1; id <= heaps; id++)
-    open_bytes += atomic_load_explicit(&heap_by_id(id)->outbox.open_bytes, memory_order_relaxed);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
+    open_bytes += atomic_load_explicit(&heap->outbox.open_bytes, memory_order_relaxed);
   open_bytes = min_size(open_bytes, out->live_bytes);
   out->in_flight_bytes += open_bytes;
   out->live_bytes -= open_bytes;
 }
 
 static void add_heaps(struct hak_stats *out) {
-  uint32_t heaps = heap_count();
-  for (uint32_t id = 1; id <= heaps; id++)
-    add_heap(out, heap_by_id(id));
-  add_outboxes(out, heaps);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
+    add_heap(out, heap);
+  add_outboxes(out);
   struct heaps_counters counters;
   heaps_counters(&counters);
   out->heaps_adopted = counters.adopted;
@@ -277,9 +276,8 @@ static void add_classes(struct hak_class_stats classes[HAK_CLASS_COUNT], struct 
 
 size_t stats_classes_take(struct hak_class_stats *out, size_t count) {
   struct hak_class_stats classes[HAK_CLASS_COUNT] = {0};
-  uint32_t heaps = heap_count();
-  for (uint32_t id = 1; id <= heaps; id++)
-    add_classes(classes, heap_by_id(id));
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
+    add_classes(classes, heap);
   struct class_counts counts[HAK_CLASS_COUNT];
   tally_counts(counts);
   size_t written = 0;
@@ -309,8 +307,8 @@ bool stats_parts_hold(void) {
   struct unit_stats units;
   struct extent_stats extents;
   size_t ended = usage_moves_ended();
-  for (uint32_t id = 1; id <= heap_count(); id++)
-    add_heap_parts(&held, heap_by_id(id));
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
+    add_heap_parts(&held, heap);
   units_stats_locked(&units);
   add_units(&held, &units);
   add_large_parts(&held, large_live_bytes(), large_cached_bytes(), large_mapping_bytes());

@@ -65,10 +65,7 @@ void summary_open(void) {
 /* Tells whether the descriptor is still the one that was opened. The program may have closed it and got its number for
  * a file of its own. */
 static bool report_is_open(void) {
-  if (atomic_load_explicit(&report_state, memory_order_acquire) != REPORT_OPEN)
-    return false;
-  struct os_file file = os_file_identity(report_fd);
-  return file.device == report_file.device && file.inode == report_file.inode;
+  return atomic_load_explicit(&report_state, memory_order_acquire) == REPORT_OPEN && os_file_is(report_fd, report_file);
 }
 
 void summary_write(void) {

@@ -255,7 +255,6 @@ void *sample_refill(struct heap *heap, unsigned cls) {
   void *block = top[blocks - 1]; /* the others go to the hand */
   memcpy(class->hand + 1, top, (blocks - 1) * sizeof(void *));
   set_top(bin, top);
-  atomic_signal_fence(memory_order_release); /* a handler may look into the hand */
   set_top(hand, class->hand + blocks);
   class->freed += count - class->level;
   class->level = (uint32_t)(count - blocks);

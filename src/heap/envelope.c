@@ -135,10 +135,8 @@ void outbox_close(struct heap *heap) {
   outbox_send_all(heap);
   struct envelope **open = outbox->open;
   uint32_t places = outbox->places;
-  outbox->places = 0; /* in this order: see outbox_grow */
-  atomic_signal_fence(memory_order_seq_cst);
+  outbox->places = 0;
   outbox->open = NULL;
-  atomic_signal_fence(memory_order_seq_cst);
   metadata_give(open, places_order(places));
 }
 
@@ -153,13 +151,10 @@ static bool outbox_grow(struct outbox *outbox) {
   for (uint32_t i = 0; i < outbox->places; i++)
     if (outbox->open[i])
       open[outbox->open[i]->owner & (places - 1)] = outbox->open[i];
-  /* In this order: a fork may copy any state in between, and the child clears what places says. */
   struct envelope **outgrown = outbox->open;
   uint32_t outgrown_places = outbox->places;
   outbox->open = open;
-  atomic_signal_fence(memory_order_seq_cst);
   outbox->places = places;
-  atomic_signal_fence(memory_order_seq_cst);
   if (outgrown)
     metadata_give(outgrown, places_order(outgrown_places));
   return true;
@@ -182,8 +177,12 @@ static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner)
   return *place ? place : NULL;
 }
 
-/* Another thread may have pushed while this one held the lock of a heap without an owner. */
-static void serve_if_parked(struct heap *owner) {
+/* Frees a block straight into its slab; the owner's lock is held, and given. Another thread may have pushed meanwhile,
+ * while this one held the lock of a heap without an owner. */
+static void deliver_and_give_lock(struct heap *owner, void *block, uint32_t entry) {
+  slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
+  owner->counters.blocks_by_hand++;
+  lock_give(&owner->lock);
   if (UNLIKELY(atomic_load_explicit(&owner->parked, memory_order_seq_cst)))
     inbox_serve(owner);
 }
@@ -191,10 +190,7 @@ static void serve_if_parked(struct heap *owner) {
 COLD void block_deliver(void *block, uint32_t entry) {
   struct heap *owner = heap_by_id(entry_heap_id(entry));
   lock_take(&owner->lock);
-  slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
-  owner->counters.blocks_by_hand++;
-  lock_give(&owner->lock);
-  serve_if_parked(owner);
+  deliver_and_give_lock(owner, block, entry);
 }
 
 bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry) {
@@ -220,10 +216,7 @@ static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) 
   struct heap *owner = heap_by_id(entry_heap_id(entry));
   if (!lock_try(&owner->lock))
     return false;
-  slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
-  owner->counters.blocks_by_hand++;
-  lock_give(&owner->lock);
-  serve_if_parked(owner);
+  deliver_and_give_lock(owner, block, entry);
   outbox->sent_since_sweep++;
   return true;
 }

@@ -11,6 +11,11 @@
 
 uint32_t heap_count(void);
 struct heap *heap_by_id(uint32_t id);
+/* Returns the heap behind this one, or the first behind NULL; NULL behind the last. */
+static inline struct heap *heap_next(const struct heap *heap) {
+  uint32_t id = heap ? heap->id + 1 : 1;
+  return id <= heap_count() ? heap_by_id(id) : NULL;
+}
 /* Returns the first heap from an id on that has an owner, or that has none; NULL if there is none. */
 struct heap *heap_from(uint32_t id, bool owned);
 

@@ -251,11 +251,8 @@ size_t heaps_rest(void) {
 
 size_t heaps_live_bytes(void) {
   size_t bytes = 0;
-  uint32_t count = heap_count();
-  for (uint32_t id = 1; id <= count; id++) {
-    const struct heap *heap = heap_by_id(id);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
     bytes += slab_set_taken_bytes(&heap->slabs);
-  }
   return bytes;
 }
 

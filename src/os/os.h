@@ -91,6 +91,9 @@ struct os_file {
   uint64_t device, inode;
 };
 struct os_file os_file_identity(int fd);
+/* Tells whether a descriptor still stands for that file. Programs close descriptors that are not theirs, and get the
+ * numbers for files of their own. */
+bool os_file_is(int fd, struct os_file file);
 /* Returns the next "NAME=value" of the environment whose name starts with prefix. *cursor starts at 0. NULL after the
  * last, and always if the process runs with raised privileges. */
 const char *os_environment_next(const char *prefix, size_t *cursor);

@@ -314,6 +314,11 @@ struct os_file os_file_identity(int fd) {
   return known ? (struct os_file){.device = status.st_dev, .inode = status.st_ino} : (struct os_file){0};
 }
 
+bool os_file_is(int fd, struct os_file file) {
+  struct os_file now = os_file_identity(fd);
+  return now.device == file.device && now.inode == file.inode;
+}
+
 const char *os_environment_next(const char *prefix, size_t *cursor) {
   if (environ == NULL || getauxval(AT_SECURE))
     return NULL;

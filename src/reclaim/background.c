@@ -119,10 +119,7 @@ static void pressure_open(void) {
 
 /* False if the program has closed the descriptor; the number may stand for a file of its own then. */
 static bool pressure_is_ours(void) {
-  if (background.pressure < 0 || !os_may_call())
-    return false;
-  struct os_file file = os_file_identity(background.pressure);
-  return file.device == background.pressure_file.device && file.inode == background.pressure_file.inode;
+  return background.pressure >= 0 && os_may_call() && os_file_is(background.pressure, background.pressure_file);
 }
 
 static void pressure_close(void) {

@@ -165,19 +165,16 @@ static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
     return 0;
   hole_search_begin(search);
   atomic_store_explicit(&reclaim.holes_ms, os_milliseconds(), memory_order_relaxed);
-  uint32_t count = heap_count();
-  for (uint32_t id = 1; id <= count; id++) {
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     batch.class = 1;
-    while ((may_go_on == NULL || may_go_on()) && purge_hole_batch(heap_by_id(id), &given_back))
+    while ((may_go_on == NULL || may_go_on()) && purge_hole_batch(heap, &given_back))
       ;
   }
   return may_go_on == NULL || may_go_on() ? given_back + packed_purge() : given_back;
 }
 
 static void close_empty_slabs(void) {
-  uint32_t count = heap_count();
-  for (uint32_t id = 1; id <= count; id++) {
-    struct heap *heap = heap_by_id(id);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     if (!lock_try(&heap->lock))
       continue;
     if (inbox_has_mail(heap))

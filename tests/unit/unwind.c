@@ -97,7 +97,7 @@ static NOINLINE void look(void *argument) {
   struct seen *seen = argument;
   seen->walks++;
   is_inside = true;
-  seen->ours.depth = unwind(seen->ours.addresses, MOST, &seen->known);
+  seen->ours.depth = unwind_from(0, seen->ours.addresses, MOST, &seen->known);
   is_inside = false;
 #ifdef __GLIBC__
   seen->theirs.depth = (unsigned)backtrace((void **)seen->theirs.addresses, MOST);
@@ -113,7 +113,7 @@ static NOINLINE void look(void *argument) {
 
 static void walk(void *argument) {
   struct seen *seen = argument;
-  seen->ours.depth = unwind(seen->ours.addresses, MOST, &seen->known);
+  seen->ours.depth = unwind_from(0, seen->ours.addresses, MOST, &seen->known);
   seen->walks++;
 }
 
@@ -193,9 +193,9 @@ static void at_most(void **unused) {
   (void)unused;
   static struct seen seen;
   uintptr_t three[4] = {0, 0, 0, 77};
-  assert_int_equal(unwind(three, 3, &seen.known), 3);
+  assert_int_equal(unwind_from(0, three, 3, &seen.known), 3);
   assert_int_equal(three[3], 77);
-  assert_int_equal(unwind(three, 0, &seen.known), 0);
+  assert_int_equal(unwind_from(0, three, 0, &seen.known), 0);
 }
 
 static NOINLINE unsigned inner(uintptr_t site, uintptr_t *addresses, struct unwind_stack *known) {
@@ -350,9 +350,9 @@ static void in_coroutines(void **unused) {
 
 static void look_after_loss(void *argument) {
   struct seen *seen = argument;
-  unsigned before = unwind(seen->ours.addresses, MOST, &seen->known);
+  unsigned before = unwind_from(0, seen->ours.addresses, MOST, &seen->known);
   munmap(in_coroutine.uc_stack.ss_sp + STACK_BYTES - 8 * os_page_bytes(), 8 * os_page_bytes());
-  seen->ours.depth = unwind(seen->ours.addresses, MOST, &seen->known);
+  seen->ours.depth = unwind_from(0, seen->ours.addresses, MOST, &seen->known);
   seen->walks = before;
   setcontext(&in_main);
 }
@@ -690,7 +690,7 @@ static void without_the_library_itself(void **unused) {
   (void)unused;
   static struct seen seen;
   uintptr_t addresses[MOST];
-  unsigned ours = unwind(seen.ours.addresses, MOST, &seen.known);
+  unsigned ours = unwind_from(0, seen.ours.addresses, MOST, &seen.known);
   assert_int_equal(library_walk(addresses, MOST, &seen.known), ours);
   assert_memory_equal(addresses + 1, seen.ours.addresses + 1, (ours - 1) * sizeof addresses[0]);
   struct os_module program, caller, library;
@@ -762,12 +762,12 @@ static void without_the_loaders_lock(void **unused) {
 static void walk_often(void *argument) {
   struct seen *seen = argument;
   uint64_t best = UINT64_MAX;
-  unwind(seen->ours.addresses, COST_DEPTH, &seen->known);
+  unwind_from(0, seen->ours.addresses, COST_DEPTH, &seen->known);
   long before = atomic_load(&system_calls);
   for (unsigned batch = 0; batch < BATCHES; batch++) {
     uint64_t start = os_nanoseconds();
     for (unsigned i = 0; i < RUNS; i++)
-      seen->ours.depth = unwind(seen->ours.addresses, COST_DEPTH, &seen->known);
+      seen->ours.depth = unwind_from(0, seen->ours.addresses, COST_DEPTH, &seen->known);
     uint64_t took = os_nanoseconds() - start;
     best = took < best ? took : best;
   }

@@ -4,7 +4,7 @@
 #define KEEP() __asm__ volatile("" ::: "memory")
 
 static NOINLINE unsigned deeper(uintptr_t *addresses, unsigned most, struct unwind_stack *known) {
-  unsigned depth = unwind(addresses, most, known);
+  unsigned depth = unwind_from(0, addresses, most, known);
   KEEP();
   return depth;
 }
