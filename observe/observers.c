@@ -49,7 +49,7 @@ static void live_begin(void) {
   slow_path_end();
 }
 
-static void start(void) {
+static void observers_start(void) {
   tally_apply();
   policy_read();
   heap_profile_begin();
@@ -58,7 +58,7 @@ static void start(void) {
 }
 
 /* The summary comes first, because writing the policy file concludes epochs and merges what other processes learned. */
-static void end(void) {
+static void observers_end(void) {
   if (!os_may_read_files()) /* a filter that the program installed may forbid writing */
     return;
   summary_write();
@@ -71,7 +71,7 @@ static void options_changed(void) {
   tally_apply();
 }
 
-static void tick(void) {
+static void observers_tick(void) {
   if (UNLIKELY(atomic_load_explicit(&tally_broadcast_pending, memory_order_relaxed)))
     tally_broadcast();
   live_tick();
@@ -88,10 +88,10 @@ static void libraries_changed(void) {
 }
 
 const struct observers observers = {
-    .start = start,
-    .end = end,
+    .start = observers_start,
+    .end = observers_end,
     .options_changed = options_changed,
-    .tick = tick,
+    .tick = observers_tick,
     .in_child = in_child,
     .libraries_told = unwind_will_be_told,
     .libraries_changed = libraries_changed,

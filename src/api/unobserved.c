@@ -9,7 +9,7 @@ static const enum option options_of_observers[] = {
 };
 
 /* Reports options that ask for an observer. */
-static void start(void) {
+static void observers_start(void) {
   for (size_t i = 0; i < sizeof options_of_observers / sizeof *options_of_observers; i++) {
     enum option option = options_of_observers[i];
     if (!option_is_set(option))
@@ -23,4 +23,4 @@ static void start(void) {
   }
 }
 
-const struct observers observers = {.start = start};
+const struct observers observers = {.start = observers_start};

@@ -250,10 +250,10 @@ bool usage_is_tight(void) { return usage_held() > os_memory_limit() / TIGHT_SHAR
 
 void usage_keep_cap(size_t bytes) { figure_write(&usage.keep_cap_complement, ~bytes); }
 size_t usage_keep_max(void) { return ~figure_read(&usage.keep_cap_complement); }
-static size_t keep(void) { return purge_keep((size_t)option_value(OPTION_KEEP_MB) << 20, usage_taken()); }
-size_t usage_keep(void) { return min_size(usage_keep_max(), keep()); }
+static size_t keep_by_preset(void) { return purge_keep((size_t)option_value(OPTION_KEEP_MB) << 20, usage_taken()); }
+size_t usage_keep(void) { return min_size(usage_keep_max(), keep_by_preset()); }
 size_t usage_keep_learned(void) {
-  return min_size(usage_keep_max(), max_size(keep(), less(usage_taken_peak(), usage_taken())));
+  return min_size(usage_keep_max(), max_size(keep_by_preset(), less(usage_taken_peak(), usage_taken())));
 }
 
 /* From this size on, a purge also undoes what the program did to the pages. The cost is small compared with the

@@ -141,7 +141,7 @@ static void *take_from(struct chunk *chunk, size_t granules, size_t alignment) {
   return chunk->base + best.first * GRANULE_BYTES;
 }
 
-static void *take(size_t granules, size_t alignment) {
+static void *take_block(size_t granules, size_t alignment) {
   unsigned list = units_class(granules);
   for (unsigned word = list / 64; word < sizeof packed.filled / sizeof packed.filled[0]; word++) {
     uint64_t lists = packed.filled[word];
@@ -206,7 +206,7 @@ static void chunk_end(struct chunk *chunk) {
 void *packed_take(size_t size, size_t alignment) {
   size_t granules = granules_of(size);
   lock_take(&packed.lock);
-  void *block = take(granules, alignment);
+  void *block = take_block(granules, alignment);
   if (block == NULL) {
     size_t room = alignment > UNIT_BYTES ? granules * GRANULE_BYTES + alignment : granules * GRANULE_BYTES;
     struct chunk *chunk = chunk_make(room);
@@ -235,7 +235,7 @@ static struct run run_of(const struct chunk *chunk, const void *block) {
   return run_at(chunk, first);
 }
 
-static void give(struct chunk *chunk, struct run run) {
+static void give_run(struct chunk *chunk, struct run run) {
   set_end(chunk, run.first + run.count - 1, false);
   set_taken(chunk, run, false);
   if (chunk->taken == 0)
@@ -248,7 +248,7 @@ void packed_give(void *block) {
     fault_double_free(block);
   struct chunk *chunk = chunk_of(block);
   struct run run = run_of(chunk, block);
-  give(chunk, run);
+  give_run(chunk, run);
   lock_give(&packed.lock);
   usage_freed_add(run.count * GRANULE_BYTES);
 }
@@ -311,10 +311,10 @@ static size_t chunk_purge(struct chunk *chunk) {
     given_back += is_gone ? pages.count * GRANULE_BYTES : 0;
     lock_take(&packed.lock);
     if (chunk->taken == pages.count) { /* all other blocks were freed meanwhile */
-      give(chunk, pages);
+      give_run(chunk, pages);
       return given_back;
     }
-    give(chunk, pages);
+    give_run(chunk, pages);
     run = (struct run){.first = pages.first, .count = pages.count};
   }
   chunk->is_purged = true;
