@@ -20,10 +20,9 @@ FAMILY = set(
     free_aligned_sized __libc_malloc __libc_calloc __libc_realloc __libc_free __libc_memalign __libc_valloc
     __libc_pvalloc""".split()
 )
-# libc's other spellings of the same; dlopen, from which RTLD_DEEPBIND is taken out; and what the background thread must not
-# be there for; what
-# installs seccomp filters.
-ALSO = {"__libc_cfree", "__libc_reallocarray", "__posix_memalign", "dlopen", "prctl", "syscall"}
+# libc's other spellings of the same; dlopen, from which RTLD_DEEPBIND is taken out; what installs seccomp filters; mlockall,
+# before which what is only reserved goes back; and what the background thread must not be there for.
+ALSO = {"__libc_cfree", "__libc_reallocarray", "__posix_memalign", "dlopen", "mlockall", "prctl", "syscall"}
 ALSO |= {"unshare", "setns", "clone", "fork", "_Fork"}
 OPERATOR = re.compile(r"^_Z(nw|na|dl|da)(m|Pv)")
 NEEDED_ALLOWED = re.compile(r"^(libc\.so|ld-linux|libpthread\.so|libc\.musl)")
