@@ -1,6 +1,7 @@
 #include "count/tally.h"
 
 #include "base/options.h"
+#include "heap/bins.h"
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 #include "os/os.h"

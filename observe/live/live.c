@@ -1,7 +1,9 @@
 #include "live/live.h"
 
 #include "base/options.h"
+#include "heap/bins.h"
 #include "heap/ids.h"
+#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "inspect/shared.h"
 #include "live/control.h"

@@ -3,6 +3,7 @@
 #include "base/probe.h"
 #include "count/tally.h"
 #include "hakmem/hakmem.h"
+#include "heap/registry.h"
 #include "inspect/module.h"
 #include "large/large.h"
 #include "os/os.h"

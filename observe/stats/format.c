@@ -1,6 +1,7 @@
 #include "stats/format.h"
 
 #include "hakmem/hakmem.h"
+#include "heap/bins.h"
 #include "heap/slow_path.h"
 #include "os/os.h"
 

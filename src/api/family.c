@@ -3,6 +3,7 @@
 
 #include "base/size_class.h"
 #include "budget/usage.h"
+#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "heap/spare.h"
 #include "large/large.h"

@@ -2,6 +2,7 @@
 #include "api/alloc.h"
 
 #include "base/event.h"
+#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "os/lock.h"
 

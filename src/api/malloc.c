@@ -9,7 +9,10 @@
 
 #include "base/event.h"
 #include "budget/usage.h"
+#include "heap/bins.h"
 #include "heap/deferred.h"
+#include "heap/envelope.h"
+#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "heap/spare.h"
 #include "large/large.h"

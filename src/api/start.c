@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "budget/usage.h"
 #include "hakmem/hakmem.h"
+#include "heap/bins.h"
+#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
 #include "os/fault.h"

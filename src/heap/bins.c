@@ -1,5 +1,7 @@
 /* Bins (thread caches): a refill fills half of the slots from the slabs, an overflow may double the bin, an idle bin
  * shrinks. */
+#include "heap/bins.h"
+#include "heap/envelope.h"
 #include "heap/heap.h"
 
 #include "base/options.h"

@@ -3,6 +3,7 @@
  * The address of a freed block is stored in an open envelope for the owner. The block itself is not touched. A full
  * envelope is pushed onto the owner's inbox by one compare-and-swap. The owner takes the whole list by one exchange, so
  * a push never meets a reused head (no ABA). tests/model/inbox.pml checks the protocol exhaustively. */
+#include "heap/envelope.h"
 #include "base/probe.h"
 #include "heap/heap.h"
 #include "heap/ids.h"

@@ -3,7 +3,10 @@
 
 #include "base/options.h"
 #include "budget/usage.h"
+#include "heap/bins.h"
+#include "heap/envelope.h"
 #include "heap/ids.h"
+#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "os/fault.h"
 #include "pages/metadata.h"

@@ -7,6 +7,7 @@
 
 #include <hakmem/hakmem.h>
 
+#include "heap/bins.h"
 #include "heap/slow_path.h"
 #include "os/os.h"
 #include "pages/metadata.h"

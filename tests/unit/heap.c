@@ -1,5 +1,8 @@
 /* heap: bins that grow and shrink, envelopes and inboxes, heaps of dead threads. */
+#include "heap/bins.h"
+#include "heap/envelope.h"
 #include "heap/ids.h"
+#include "heap/registry.h"
 #include "unit.h"
 
 #include "os/os.h"

@@ -3,6 +3,7 @@
  * set by hand, for cases that make no system call. */
 #include "unit.h"
 
+#include "heap/bins.h"
 #include "os/os.h"
 
 #include <sys/resource.h>

@@ -9,6 +9,7 @@
 #include "count/tally.h"
 #include "unit.h"
 
+#include "heap/bins.h"
 #include "heap/deferred.h"
 #include "heap/ids.h"
 #include "large/large.h"

@@ -10,6 +10,8 @@
 #include "base/size_class.h"
 #include "base/words.h"
 #include "budget/usage.h"
+#include "heap/bins.h"
+#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "pages/extent.h"
 #include "pages/superslab.h"
