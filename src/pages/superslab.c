@@ -166,8 +166,12 @@ static struct superslab *superslab_open(bool *to_probe) {
   return s;
 }
 
-/* Call when all units are free: turns the superslab into an extent, which is resident if any unit is. */
+/* Call when all units are free: turns the superslab into an extent, which is resident if any unit is. Where a limit leaves
+ * no room to count the other units as resident, the superslab stays until it is purged. */
 static void superslab_close(struct superslab *s) {
+  size_t more = s->resident != 0 ? bytes_of(~s->resident) : 0;
+  if (more > 0 && !usage_reserve(more))
+    return;
   struct extent extent = {.base = s->base, .bytes = SUPERSLAB_BYTES, .resident = s->resident != 0};
   extent.zero = !extent.resident && !s->not_zero;
   usage_free_add(SUPERSLAB_BYTES); /* until it is counted as an extent */
@@ -178,6 +182,8 @@ static void superslab_close(struct superslab *s) {
   units.closed++;
   extent_give(extent, s->given_ms);
   usage_free_subtract(SUPERSLAB_BYTES);
+  if (more > 0)
+    usage_settle(more);
 }
 
 static void note_taken(size_t bytes) {

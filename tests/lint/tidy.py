@@ -84,7 +84,7 @@ def control(tool):
 def main():
     tool, build = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
     sources = set(sys.stdin.read().split())
-    os.nice(5)  # tests that run beside it come first
+    os.nice(2)  # tests that run beside it come first
     control(tool)
     notes = build / "tidy-clean"
     clean = notes.read_text().split() if notes.exists() else []
