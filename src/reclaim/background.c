@@ -49,6 +49,7 @@ static struct {
   _Atomic size_t start_free_bytes; /* or free bytes, from which on a thread may start; the child of a fork sets them */
   _Atomic int pid;                 /* the process that may have a thread; others share or copied its memory */
   _Atomic int thread_id;           /* of the last thread; 0: the kernel does not count it any more */
+  _Atomic uint32_t is_started;     /* the starting thread has written the next two fields */
   pthread_t thread;                /* the last thread; both fields belong to the starting thread */
   bool thread_is_unjoined;         /* the C library still keeps its stack */
   _Atomic bool has_been;
@@ -199,6 +200,8 @@ static void *thread_run(void *unused) {
   os_thread_name("hakmem");
   work_until_idle();
   usage_keep_cap(SIZE_MAX); /* no other thread would lift the cap */
+  while (atomic_load_explicit(&background.is_started, memory_order_acquire) == 0)
+    os_futex_wait_for(&background.is_started, 0, 1);
   atomic_store_explicit(&background.ended_ms, os_milliseconds(), memory_order_relaxed);
   atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
   os_futex_wake(&background.state);
@@ -275,10 +278,12 @@ static bool make_thread(void) {
   if (background.thread_is_unjoined)
     os_thread_join(background.thread);
   background.thread_is_unjoined = false;
+  atomic_store_explicit(&background.is_started, 0, memory_order_relaxed);
   if (main_thread_is_gone() || is_ending() || atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0 ||
       !os_thread_start(thread_run, &background.thread))
     return false;
   background.thread_is_unjoined = true;
+  atomic_store_explicit(&background.is_started, 1, memory_order_release);
   atomic_store_explicit(&background.has_been, true, memory_order_relaxed);
   return true;
 }
