@@ -9,7 +9,7 @@ import subprocess
 import numpy
 import pytest
 from hdrh.histogram import HdrHistogram
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lab.judge import latency
@@ -93,6 +93,7 @@ def test_percentiles_are_those_of_the_raw_values():
         assert percent == 50 or found[percent] != pytest.approx(wrong, rel=2e-3), "the other tail is noticed"
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, HIGHEST), min_size=20, max_size=60))
 @example([5] * 20)
 def test_no_percentile_is_over_the_largest_value(values):
