@@ -49,7 +49,7 @@ def bootstrap(values: Sequence[float], level: float = SUMMARY_LEVEL) -> tuple[fl
         (numpy.asarray(values, dtype=float),), numpy.median, n_resamples=RESAMPLES, confidence_level=level,
         method="percentile", vectorized=True, rng=numpy.random.default_rng(1),
     ).confidence_interval  # fmt: skip
-    return float(found.low), float(found.high)
+    return max(float(found.low), min(values)), min(float(found.high), max(values))  # a rounded mean may lie outside
 
 
 def summarize(values: Iterable[float]) -> Summary:
@@ -81,7 +81,7 @@ def interval(values: Iterable[float], level: float = LEVEL) -> tuple[float, floa
     from scipy.stats import quantile_test
 
     found = quantile_test(values, p=0.5).confidence_interval(level)
-    return float(found.low), float(found.high)
+    return max(float(found.low), min(values)), min(float(found.high), max(values))  # a rounded mean may lie outside
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,9 @@ void reclaim_tick(void) {
 /* Tells whether the owner of a heap begins a walk over its holes. The background thread walks over holes every half
  * purge delay. Without that thread the owner does it as often, unless less is free than may stay however old. */
 static bool holes_are_due(struct heap *heap) {
+  lock_take(&heap->lock); /* other threads drain this heap's inbox */
   size_t free_bytes = less(heap->slabs.slab_bytes, slab_set_taken_bytes(&heap->slabs));
+  lock_give(&heap->lock);
   if (free_bytes < FREE_BYTES_MIN || free_bytes <= usage_keep())
     return false;
   uint64_t now_ms = os_milliseconds();
