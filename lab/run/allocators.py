@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUBJECT = "hakmem"
 PEERS = ("glibc", "mimalloc", "jemalloc", "tcmalloc")
-INSTALLABLE = PEERS[1:] + ("mimalloc2",)
+INSTALLABLE = PEERS[1:] + ("mimalloc2", "snmalloc", "rpmalloc")
 PROFILES = ("speed", "balanced", "lean")
 OURS = (SUBJECT, *(f"{SUBJECT}-{profile}" for profile in PROFILES))
 # Measured and shown, never "the best peer": a prototype shows what is possible, not what users have.
 YARDSTICKS = ("proto", "before", "after")
-KNOWN = f"{', '.join(OURS)}, {', '.join((*PEERS, INSTALLABLE[-1]))}, or NAME=/path/to/library.so"
+KNOWN = f"{', '.join(OURS)}, {', '.join((PEERS[0], *INSTALLABLE))}, or NAME=/path/to/library.so"
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,9 @@ class Allocator:
 
 @functools.cache
 def _version(library: str) -> str:
-    if os.path.dirname(library) == str(ROOT / ".peers"):  # mimalloc, at the version that `hak` pins
-        found = re.search(r"^mimalloc_version=(\S+)", (ROOT / "hak").read_text(encoding="utf-8"), re.MULTILINE)
+    if os.path.dirname(library) == str(ROOT / ".peers"):  # at the version that `hak` pins
+        name = os.path.basename(library).removeprefix("lib").removesuffix(".so")
+        found = re.search(rf"^{name}_version=(\S+)", (ROOT / "hak").read_text(encoding="utf-8"), re.MULTILINE)
         return found.group(1) if found else ""
     if os.path.basename(library).startswith("libhakmem.so."):
         return os.path.basename(library).removeprefix("libhakmem.so.")

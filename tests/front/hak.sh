@@ -86,6 +86,8 @@ expect 2 '' "unknown form of --stats 'xml'" "$hak" run --stats=xml -- true
 expect 2 '' 'exclude each other' "$hak" run --quiet --stats -- true
 expect 2 '' 'takes no argument' "$hak" lib x
 expect 2 '' "no verb 'nonsense'" "$hak" help nonsense
+expect 0 'mimalloc mimalloc2 jemalloc tcmalloc snmalloc rpmalloc ' '' \
+  sh -c '"$0" peers list | awk "{ printf \"%s \", \$1 }"' "$hak"
 expect 2 '' "unknown peer 'nonsense'" "$hak" peers path nonsense
 expect 127 '' 'hakmem-nonsense: command not found' "$hak" run -- hakmem-nonsense
 expect 127 '' 'command not found' "$hak" run -- ./hakmem-nonsense
