@@ -1,4 +1,4 @@
-/* policy_load NAME: one of the workloads that are to show what learning is worth (policy_works.c), in real time, or with
+/* policy_load NAME: one of the workloads that show what learning is worth (policy_works.c), in real time, or with
  * --events as text, by a clock of its own. --watch runs another program and measures that in the same way.
  *
  * What is measured is wall time, and memory times time: RSS at every take, give and SAMPLE_MS of a wait. */

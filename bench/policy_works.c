@@ -251,8 +251,8 @@ static uint32_t the_other_temper(uint32_t kept_ms, uint32_t delay_ms) {
 }
 static void adversary(struct load *load) { against_leader(load, the_other_temper); }
 
-/* Any gap: always a little longer than what leads would keep them. Nobody who decides when a block is freed, and draws no
- * lots, can do better than twice the best in hindsight here. */
+/* Any gap: always a little longer than the leader would keep them. No deterministic strategy can do better than twice
+ * the best in hindsight here. */
 static uint32_t just_too_long(uint32_t kept_ms, uint32_t delay_ms) {
   return kept_ms < 4 * delay_ms ? kept_ms + kept_ms / 4 + 2 : 5 * delay_ms;
 }

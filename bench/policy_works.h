@@ -1,4 +1,4 @@
-/* policy_works.h: what policy_load does: workloads as calls of three functions, whether they touch memory or print it. */
+/* policy_works.h: the workloads of policy_load, as calls of three functions that touch memory or print events. */
 #ifndef POLICY_WORKS_H
 #define POLICY_WORKS_H
 

@@ -18,10 +18,12 @@
   X(h##0) X(h##1) X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) \
   X(h##8) X(h##9) X(h##a) X(h##b) X(h##c) X(h##d) X(h##e) X(h##f)
 #define ALL_128(X)                                                                                                \
-  SITE_ROW(X, 0) SITE_ROW(X, 1) SITE_ROW(X, 2) SITE_ROW(X, 3) SITE_ROW(X, 4) SITE_ROW(X, 5) SITE_ROW(X, 6) SITE_ROW(X, 7)
+  SITE_ROW(X, 0) SITE_ROW(X, 1) SITE_ROW(X, 2) SITE_ROW(X, 3) SITE_ROW(X, 4) SITE_ROW(X, 5) SITE_ROW(X, 6) \
+  SITE_ROW(X, 7)
 #define ALL_256(X)                                                                                                \
   ALL_128(X)                                                                                                      \
-  SITE_ROW(X, 8) SITE_ROW(X, 9) SITE_ROW(X, a) SITE_ROW(X, b) SITE_ROW(X, c) SITE_ROW(X, d) SITE_ROW(X, e) SITE_ROW(X, f)
+  SITE_ROW(X, 8) SITE_ROW(X, 9) SITE_ROW(X, a) SITE_ROW(X, b) SITE_ROW(X, c) SITE_ROW(X, d) SITE_ROW(X, e) \
+  SITE_ROW(X, f)
 /* clang-format on */
 
 #endif

@@ -26,8 +26,10 @@
   ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges in the BigCache.") \
   ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped; most of it is never touched.") \
   ROW(PART, profile_table_bytes, GAUGE, BYTES, "Tables of the heap profile, as mapped.") \
-  ROW(MEMORY, mapped_bytes, GAUGE, BYTES, "All accessible memory: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes.") \
-  ROW(MEMORY, moving_bytes, GAUGE, BYTES, "Upper bound on the accounting error of this snapshot: bytes in transfer while it was taken.") \
+  ROW(MEMORY, mapped_bytes, GAUGE, BYTES, \
+      "All accessible memory: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes.") \
+  ROW(MEMORY, moving_bytes, GAUGE, BYTES, \
+      "Upper bound on the accounting error of this snapshot: bytes in transfer while it was taken.") \
   ROW(MEMORY, committed_bytes, GAUGE, BYTES, "The accessible part of the arenas.") \
   ROW(MEMORY, large_mapping_bytes, GAUGE, BYTES, "Large objects and cached ranges that have mappings of their own.") \
   ROW(MEMORY, reserved_bytes, GAUGE, BYTES, "Address space of all arenas.") \
@@ -37,7 +39,8 @@
   ROW(MEMORY, limit_bytes, GAUGE, BYTES, "The hard limit in force; 0: none.") \
   ROW(MEMORY, bin_blocks, GAUGE, BLOCKS, "Blocks ready in bins.") \
   ROW(MEMORY, large_count, GAUGE, OBJECTS, "Live large objects.") \
-  ROW(MEMORY, large_mapping_count, GAUGE, MAPPINGS, "Large objects and cached ranges that have mappings of their own.") \
+  ROW(MEMORY, large_mapping_count, GAUGE, MAPPINGS, \
+      "Large objects and cached ranges that have mappings of their own.") \
   ROW(HEAP, heap_count, GAUGE, HEAPS, "Heaps made so far: the highest number of threads at one time.") \
   ROW(HEAP, heap_parked_count, GAUGE, HEAPS, "Empty heaps of ended threads, ready for new threads.") \
   ROW(HEAP, heaps_adopted, COUNTER, TIMES, "A starting thread took over the heap of an ended one.") \
@@ -57,11 +60,13 @@
   ROW(FREE, bin_overflows, COUNTER, TIMES, "free found the bin full, or not there yet.") \
   ROW(FREE, flushes, COUNTER, TIMES, "A bin returned blocks to slabs.") \
   ROW(FREE, flushed_blocks, COUNTER, BLOCKS, "Blocks that bins returned to slabs.") \
-  ROW(FREE, remote_frees, COUNTER, BLOCKS, "Blocks of other heaps that were sent to their owners in envelopes (batches).") \
+  ROW(FREE, remote_frees, COUNTER, BLOCKS, \
+      "Blocks of other heaps that were sent to their owners in envelopes (batches).") \
   ROW(FREE, envelopes_sent, COUNTER, TIMES, "An envelope (a batch of remote frees) was sent.") \
   ROW(FREE, inbox_drains, COUNTER, TIMES, "A heap took the remote frees out of its inbox.") \
   ROW(FREE, inbox_blocks, COUNTER, BLOCKS, "Blocks taken out of inboxes.") \
-  ROW(FREE, frees_by_hand, COUNTER, BLOCKS, "Remote frees that went straight into the owner's slab: no memory for an envelope, or too many owners.") \
+  ROW(FREE, frees_by_hand, COUNTER, BLOCKS, \
+      "Remote frees that went straight into the owner's slab: no memory for an envelope, or too many owners.") \
   ROW(FREE, large_frees, COUNTER, OBJECTS, "Large objects freed.") \
   ROW(FREE, foreign_frees, COUNTER, TIMES, "Pointers that were not hakmem's, ignored.") \
   ROW(LARGE, large_allocations, COUNTER, OBJECTS, "Large objects made.") \
@@ -70,15 +75,18 @@
   ROW(LARGE, cache_hits_of_site, COUNTER, TIMES, "The same call site had freed that range (part of cache_hits).") \
   ROW(LARGE, cache_misses, COUNTER, TIMES, "The BigCache had no range that fits.") \
   ROW(LARGE, cache_evictions, COUNTER, TIMES, "The BigCache gave up a range.") \
-  ROW(COUNTED, mallocs, COUNTER, BLOCKS, "Blocks allocated while they were counted; large objects are in large_allocations.") \
+  ROW(COUNTED, mallocs, COUNTER, BLOCKS, \
+      "Blocks allocated while they were counted; large objects are in large_allocations.") \
   ROW(COUNTED, frees, COUNTER, BLOCKS, "Blocks freed while they were counted; large objects are in large_frees.") \
   ROW(COUNTED, profile_samples, GAUGE, BLOCKS, "Live blocks and large objects that are samples of the heap profile.") \
   ROW(COUNTED, profile_live_bytes, GAUGE, BYTES, "Live bytes that these samples stand for.") \
   ROW(COUNTED, profile_dropped_bytes, COUNTER, BYTES, "Bytes of samples that were dropped for lack of memory.") \
   ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled: malloc(0), or an adopted heap.") \
-  ROW(EARLY, spare_calls, COUNTER, TIMES, "malloc got spare memory: in a signal handler that had interrupted a slow path, or during a fork.") \
+  ROW(EARLY, spare_calls, COUNTER, TIMES, \
+      "malloc got spare memory: in a signal handler that had interrupted a slow path, or during a fork.") \
   ROW(EARLY, frees_deferred, COUNTER, BLOCKS, "Blocks freed in such a call; a later slow path returned them.") \
-  ROW(EARLY, memory_retries, COUNTER, TIMES, "There was no memory, so free memory was given back and the request tried again.") \
+  ROW(EARLY, memory_retries, COUNTER, TIMES, \
+      "There was no memory, so free memory was given back and the request tried again.") \
   ROW(EARLY, limit_callbacks, COUNTER, TIMES, "The program's limit callback was called.") \
   ROW(EARLY, memory_refusals, COUNTER, TIMES, "malloc returned NULL with ENOMEM.") \
   ROW(PURGE, reclaim_rounds, COUNTER, TIMES, "Reclaim rounds: searches for memory to give back.") \
@@ -95,7 +103,8 @@
   ROW(SYSTEM, calls_remap, COUNTER, CALLS, "mremap: a mapping grew.") \
   ROW(SYSTEM, calls_futex, COUNTER, CALLS, "futex: a thread waited for a lock, or woke another.") \
   ROW(SYSTEM, calls_other, COUNTER, CALLS, "All other system calls.") \
-  ROW(POLICY, policy_arms, GAUGE, ARMS, "Call sites by size, and block sizes, that the policy engine decides about separately.") \
+  ROW(POLICY, policy_arms, GAUGE, ARMS, \
+      "Call sites by size, and block sizes, that the policy engine decides about separately.") \
   ROW(POLICY, policy_matches, COUNTER, TIMES, "Epochs that the strategies have played, those from a file included.") \
   ROW(POLICY, policy_switches, COUNTER, TIMES, "Another strategy took the lead.") \
   ROW(POLICY, policy_cost_ns, GAUGE, NS, "Modelled cost of freed memory: faults, calls, rent while idle.") \
@@ -106,7 +115,8 @@
 #define HAK_PROCESS_STATS_ROWS(ROW) \
   ROW(PROCESS, rss_bytes, GAUGE, BYTES, "Resident memory of the whole process.") \
   ROW(PROCESS, rss_peak_bytes, GAUGE, BYTES, "The highest rss_bytes so far.") \
-  ROW(PROCESS, lazy_free_bytes, GAUGE, BYTES, "Part of rss_bytes that the kernel may take at any time (HAKMEM_PURGE=free).") \
+  ROW(PROCESS, lazy_free_bytes, GAUGE, BYTES, \
+      "Part of rss_bytes that the kernel may take at any time (HAKMEM_PURGE=free).") \
   ROW(PROCESS, huge_page_bytes, GAUGE, BYTES, "Part of rss_bytes on huge pages.") \
   ROW(PROCESS, swap_bytes, GAUGE, BYTES, "Swapped out.") \
   ROW(PROCESS, mapping_count, GAUGE, MAPPINGS, "Mappings of the process; the kernel allows 65,530.") \

@@ -50,7 +50,7 @@ static void housekeep_heap(struct heap *heap) {
     lock_take(&heap->lock);
     hak_assert(heap_is_valid(heap) && superslabs_are_valid());
     lock_give(&heap->lock);
-    hak_assert(extents_are_valid());
+    hak_assert(extents_are_valid() && packed_is_valid());
   }
 #endif
   reclaim_tick_of_heap(heap);
@@ -353,38 +353,31 @@ static void free_small(void *block, uint32_t entry) {
   }
 }
 
-static void free_large(void *block) {
+/* Frees a large object or a packed block. */
+static void free_large(void *block, uint32_t entry) {
   if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
     observers.large_freed(block);
-  large_free(block);
+  if (LIKELY(entry == ENTRY_LARGE))
+    large_free(block);
+  else
+    packed_give(block);
 }
 
-static void free_packed(void *block) {
-  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
-    observers.large_freed(block);
-  packed_give(block);
-}
+static bool is_in_unit(const void *block) { return ((uintptr_t)block & (UNIT_BYTES - 1)) != 0; }
 
 static void free_other(void *block, uint32_t entry) {
-  if (entry == ENTRY_LARGE) {
-    if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
-      fault_not_a_block(block);
-    free_large(block);
+  if (entry == ENTRY_LARGE_BODY || (entry == ENTRY_LARGE && is_in_unit(block)))
+    fault_not_a_block(block);
+  if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
+    fault_double_free(block);
+  if (entry == ENTRY_LARGE || entry == ENTRY_PACKED) {
+    free_large(block, entry);
     housekeep();
   } else if (entry_is_spare(entry)) {
     spare_give(block, entry);
-  } else if (entry == ENTRY_PACKED) {
-    free_packed(block);
-    housekeep();
-  } else if (entry == ENTRY_LARGE_BODY) {
-    fault_not_a_block(block);
-  } else if (entry == ENTRY_LARGE_FREE) {
-    fault_double_free(block);
+  } else if (address_in_arena(block)) {
+    fault_no_block_here(block);
   } else {
-    if (entry == ENTRY_EXTENT)
-      fault_double_free(block);
-    if (address_in_arena(block))
-      fault_no_block_here(block);
     event_note(EVENT_FOREIGN_FREE);
   }
 }
@@ -395,28 +388,21 @@ static void deferred_work_off(void) {
     next = deferred_next(block, entry);
     if (entry_heap_id(entry) != 0)
       small_deliver(block, entry);
-    else if (entry == ENTRY_PACKED)
-      free_packed(block);
     else
-      free_large(block);
+      free_large(block, entry);
   }
 }
 
-/* Frees without waiting: a later slow path frees the block of a slab or the large object. */
+/* Frees without waiting: a later slow path frees the block of a slab, the packed block or the large object. */
 COLD static void free_deferred(void *block, uint32_t entry) {
-  bool is_small = entry_heap_id(entry) != 0;
-  if (!is_small && entry != ENTRY_LARGE && entry != ENTRY_PACKED) {
+  bool is_small = entry_heap_id(entry) != 0, is_large = entry == ENTRY_LARGE;
+  if (!is_small && !is_large && entry != ENTRY_PACKED) {
     free_other(block, entry);
     return;
   }
-  if (entry == ENTRY_PACKED) {
-    deferred_push(block, entry);
-    event_note(EVENT_FREE_DEFERRED);
-    return;
-  }
-  if (is_small ? !slab_is_block_start(block, entry_class(entry)) : ((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
+  if ((is_small && !slab_is_block_start(block, entry_class(entry))) || (is_large && is_in_unit(block)))
     fault_not_a_block(block);
-  if (!is_small && large_free_unlocked(block))
+  if (is_large && large_free_unlocked(block))
     return;
   deferred_push(block, entry);
   event_note(EVENT_FREE_DEFERRED);

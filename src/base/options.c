@@ -62,7 +62,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Memory above a lower value goes back when large objects are freed, after its decay time, or by malloc_trim."},
     [OPTION_RESERVE_MB] = {
         "reserve_mb", "HAKMEM_RESERVE_MB", "MiB", SAME(1024), 4, 1 << 14, {NULL},
-        "Upper bound on one reservation of address space; the first are smaller, and all are where the system limits it.",
+        "Upper bound on one reservation of address space; the first are smaller, all are where the system limits it.",
         OPTION_ANY_TIME,
         "Applies to the next reservation; reserved address space stays reserved."},
     [OPTION_DEEPBIND] = {
@@ -107,7 +107,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "The program starts once."},
     [OPTION_POLICY] = {
         "policy", "HAKMEM_POLICY", "", SAME(POLICY_OFF), 0, POLICY_EVOLVING, {"off", "frozen", "evolving"},
-        "How long freed memory stays: as the preset says (off), or as the policy engine learned for its call site and size.",
+        "How long freed memory stays: as the preset says (off), or as the policy engine learned by call site and size.",
         OPTION_ANY_TIME,
         "Applies to what is freed from then on; what was learned is kept."},
     [OPTION_POLICY_FILE] = {
@@ -133,7 +133,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Read once; hak_profile_start takes an interval."},
     [OPTION_HEAP_PROFILE_FILE] = {
         "heap_profile_file", "HAKMEM_HEAP_PROFILE_FILE", "path", SAME(0), 0, OPTION_TEXT_BYTES - 1, {NULL},
-        "File that the profile is written to at the end, for pprof; %p stands for the process id; without %p, children write none.",
+        "File of the profile at the end, for pprof; %p stands for the process id; without %p, children write none.",
         OPTION_AT_START,
         "Read once; hak_profile_dump takes a path."},
     [OPTION_LIVE] = {

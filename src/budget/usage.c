@@ -196,7 +196,7 @@ static bool asks_group(size_t bytes) {
 
 bool usage_look(void) {
   if (read_group() || atomic_load_explicit(&usage.asked_group, memory_order_relaxed) == BEING_ASKED)
-    return true; /* who asked meanwhile was refused for that, too */
+    return true; /* while another thread reads the group, a request is refused only because of that: it tries again */
   if (!atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed) || !os_may_read_files())
     return false;
   size_t resident = os_resident_of_process();

@@ -1,14 +1,14 @@
 /* deferred.h: frees that were refused a slow path (heap/slow_path.h, W3) and are done by a later one.
  *
  * The process has one list. A push is a compare-and-swap, and a take empties the list, so a push never meets a block
- * that was taken (no ABA). The link lies in the block or, for a large object, in its record. Nowhere else does hakmem
- * write to a freed block. */
+ * that was taken (no ABA). The link lies in the block (also in a packed one) or, for a large object, in its record.
+ * Nowhere else does hakmem write to a freed block. */
 #ifndef HAK_HEAP_DEFERRED_H
 #define HAK_HEAP_DEFERRED_H
 
 #include "pages/page_map.h"
 
-/* Pushes a block of a slab or a large object. entry: the block's page-map entry. */
+/* Pushes a block of a slab, a packed block or a large object. entry: the block's page-map entry. */
 void deferred_push(void *block, uint32_t entry);
 
 extern _Atomic(void *) deferred_first;

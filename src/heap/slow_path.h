@@ -68,7 +68,7 @@ static inline bool slow_path_begin(void) {
   else
     gate_enter_without_heap();
   /* This thread sets its flag, then reads the gate. gate_shut shuts the gate, then reads the flags. All four accesses
-     * are sequentially consistent, so one of the two sees the other. */
+   * are sequentially consistent, so one of the two sees the other. */
   if (LIKELY(atomic_load_explicit(&gate.shut, memory_order_seq_cst) == 0))
     return true;
   slow_path_leave();

@@ -166,8 +166,8 @@ static struct superslab *superslab_open(bool *to_probe) {
   return s;
 }
 
-/* Call when all units are free: turns the superslab into an extent, which is resident if any unit is. Where a limit leaves
- * no room to count the other units as resident, the superslab stays until it is purged. */
+/* Call when all units are free: turns the superslab into an extent, which is resident if any unit is. Where a limit
+ * leaves no room to count the other units as resident, the superslab stays until it is purged. */
 static void superslab_close(struct superslab *s) {
   size_t more = s->resident != 0 ? bytes_of(~s->resident) : 0;
   if (more > 0 && !usage_reserve(more))

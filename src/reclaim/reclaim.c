@@ -280,14 +280,12 @@ static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   else
     usage_keep_cap(SIZE_MAX); /* the pressure is over */
   given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED, may_go_on);
-  if (depth != RECLAIM_AGED) {
-    close_empty_slabs();
-    trim_tables(TABLES_BYTES_MIN);
-  }
   if (depth == RECLAIM_AGED) {
     given_back += purge_due(may_go_on);
   } else {
     bool is_idle = depth == RECLAIM_IDLE;
+    close_empty_slabs();
+    trim_tables(TABLES_BYTES_MIN);
     given_back += purge_learned(true, 0, any_time()) +
                   purge_learned(false, 0, is_idle ? time_before(LEARNED_IDLE_MS) : any_time());
     given_back += purge_free_while(may_go_on, 0, is_idle ? time_before(delay_ms()) : any_time());
