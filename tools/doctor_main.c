@@ -1,10 +1,8 @@
 /* hakmem-doctor: finds what keeps a program from running well, or at all, on hakmem. */
 #include "tools/doctor_report.h"
+#include "tools/tool.h"
 
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,30 +57,18 @@ const struct doctor_check doctor_checks[] = {
 };
 const unsigned doctor_check_count = sizeof doctor_checks / sizeof doctor_checks[0];
 
-__attribute__((format(printf, 1, 2))) static int complain(const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  fputs("hakmem-doctor: ", stderr);
-  vfprintf(stderr, format, list);
-  fputc('\n', stderr);
-  va_end(list);
-  return 2;
-}
-
 static int print_checks(void) {
   for (unsigned i = 0; i < doctor_check_count; i++)
     printf("%-16s %s\n", doctor_checks[i].name, doctor_checks[i].sentence);
-  return fflush(stdout) != 0;
+  return 0;
 }
 
 struct choices {
-  bool all, json, checks, help;
+  bool all, json, checks;
 };
 
 /* The option of that name; NULL if there is none. */
 static bool *choice_find(struct choices *choices, const char *name) {
-  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-    return &choices->help;
   if (strcmp(name, "--checks") == 0)
     return &choices->checks;
   if (strcmp(name, "--all") == 0)
@@ -90,16 +76,10 @@ static bool *choice_find(struct choices *choices, const char *name) {
   return strcmp(name, "--json") == 0 ? &choices->json : NULL;
 }
 
-static bool pid_parse(const char *text, long *pid) {
-  errno = 0;
-  *pid = *text && text[strspn(text, "0123456789")] == 0 ? strtol(text, NULL, 10) : 0;
-  return errno == 0 && *pid > 0 && *pid <= INT_MAX;
-}
-
 /* Parses the arguments after the options. */
 static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
   if (is_command && *words == NULL)
-    return complain("-- needs a CMD");
+    return tool_complain(2, "-- needs a CMD");
   if (is_command) {
     doctor->command = words;
     return 0;
@@ -107,9 +87,9 @@ static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
   if (*words == NULL)
     return 0;
   if (words[1])
-    return complain("takes one PID, or -- CMD; see: hakmem-doctor --help");
-  if (!pid_parse(*words, &doctor->pid))
-    return complain("'%s' is no process's number; for a program: hakmem-doctor -- %s", *words, *words);
+    return tool_refuse("takes one PID, or -- CMD");
+  if (!tool_number(*words, INT_MAX, &doctor->pid) || doctor->pid == 0)
+    return tool_complain(2, "'%s' is no process's number; for a program: hakmem-doctor -- %s", *words, *words);
   return 0;
 }
 
@@ -121,9 +101,9 @@ static int arguments_parse(struct doctor *doctor, struct choices *choices, char 
     if (choice)
       *choice = true;
     else if (!is_root && strcmp(*word, "--library") != 0)
-      return complain("unknown option '%s'; see: hakmem-doctor --help", *word);
+      return tool_refuse("unknown option '%s'", *word);
     else if (word[1] == NULL)
-      return complain("%s needs a path", *word);
+      return tool_complain(2, "%s needs a path", *word);
     else
       *(is_root ? &doctor->root : &doctor->library) = *++word;
   }
@@ -136,31 +116,28 @@ static int diagnose(struct doctor *doctor, const struct choices *choices) {
   doctor->environment = environ;
   snprintf(doctor->proc, sizeof doctor->proc, doctor->pid ? "/proc/%ld" : "/proc/self", doctor->pid);
   if (strlen(doctor->root) > PATH_MAX / 4)
-    return complain("the root's path is too long");
+    return tool_complain(2, "the root's path is too long");
   if ((doctor->pid && !doctor_of_process(doctor, problem)) || (doctor->command && !doctor_of_command(doctor, problem)))
-    return complain("%s", problem);
+    return tool_complain(2, "%s", problem);
   doctor_take_options(doctor);
   doctor_find_group(doctor);
   doctor_run(doctor);
   if (!doctor_is_complete())
-    return complain("no memory for the findings");
+    return tool_complain(2, "no memory for the findings");
   if (choices->json)
     doctor_print_json(doctor);
   else
     doctor_print(choices->all);
-  return fflush(stdout) != 0 || doctor_found_problem();
+  return doctor_found_problem();
 }
 
 int main(int count, char **arguments) {
   static struct doctor doctor = {.root = ""};
   struct choices choices = {.all = false};
-  (void)count;
+  if (tool_begin("hakmem-doctor", usage, count, arguments))
+    return tool_end(0);
   int status = arguments_parse(&doctor, &choices, arguments);
-  if (choices.help) {
-    fputs(usage, stdout);
-    return fflush(stdout) != 0;
-  }
   if (status != 0)
     return status;
-  return choices.checks ? print_checks() : diagnose(&doctor, &choices);
+  return tool_end(choices.checks ? print_checks() : diagnose(&doctor, &choices));
 }

@@ -1,51 +1,31 @@
 /* doctor_read.c: reads files of the kernel, and words and numbers in them. */
 #include "base/text.h"
 #include "tools/doctor.h"
+#include "tools/tool.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define BYTES_MAX ((size_t)1 << 30)
+
 /* Results stay valid until the program ends. */
 static struct kept {
   struct kept *next;
-  char bytes[];
+  char *bytes;
 } *kept;
 
-static char *keep_bytes(size_t length) {
-  struct kept *piece = malloc(sizeof *piece + length + 1);
-  if (piece == NULL)
-    return NULL;
-  piece->next = kept;
-  kept = piece;
-  piece->bytes[length] = 0;
-  return piece->bytes;
-}
-
-/* Files of the kernel do not report their length. */
 char *doctor_read_bytes(const char *path, size_t *length) {
-  FILE *file = fopen(path, "re");
-  char *bytes = NULL, *result = NULL;
-  size_t size = 0, room = 0;
-  *length = 0;
-  if (file == NULL)
+  char *bytes = tool_read(path, BYTES_MAX, length);
+  struct kept *piece = bytes ? malloc(sizeof *piece) : NULL;
+  if (piece == NULL) {
+    free(bytes);
     return NULL;
-  while (!feof(file) && !ferror(file)) {
-    if (room - size < 4096) {
-      char *grown = realloc(bytes, room = 2 * room + 8192);
-      if (grown == NULL)
-        break;
-      bytes = grown;
-    }
-    size += fread(bytes + size, 1, room - size, file);
   }
-  if (feof(file) && !ferror(file) && (result = keep_bytes(size)) != NULL)
-    memcpy(result, bytes, size);
-  fclose(file);
-  free(bytes);
-  *length = size;
-  return result;
+  *piece = (struct kept){.next = kept, .bytes = bytes};
+  kept = piece;
+  return bytes;
 }
 
 static char *read_list(const struct doctor *doctor, const char *format, va_list list) {

@@ -1,12 +1,9 @@
 /* hakmem-live: prints what a process with HAKMEM_LIVE=1 holds, while it runs. */
 #include "hakmem/hakmem.h"
 #include "tools/live_print.h"
+#include "tools/tool.h"
 
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define FRESH_WAIT_MS 300u
 #define FRESH_WAIT_OF_MANY_MS 20u
@@ -19,31 +16,14 @@ static const char usage[] =
     "  --json   for programs: one object, without PID a list of objects\n"
     "Exit status: 2 if the process cannot be looked at, 1 if it has ended.\n";
 
-__attribute__((format(printf, 2, 3))) static int complain(int status, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  fputs("hakmem-live: ", stderr);
-  vfprintf(stderr, format, list);
-  fputc('\n', stderr);
-  va_end(list);
-  return status;
-}
-
-static int show_process(const char *word, bool is_json) {
-  char *end;
-  errno = 0;
-  long pid = strtol(word, &end, 10);
-  if (*word < '0' || *word > '9' || *end != 0)
-    return complain(2, "'%s' is no process id; see: hakmem-live --help", word);
-  if (errno != 0)
-    return complain(2, "there is no process %s", word);
+static int show_process(long pid, bool is_json) {
   struct live_process process;
   if (!live_open(&process, pid))
-    return complain((int)process.problem, "%s", process.sentence);
+    return tool_complain((int)process.problem, "%s", process.sentence);
   live_ask(&process, FRESH_WAIT_MS);
   int status = 0;
   if (!live_take(&process))
-    status = complain((int)process.problem, "%s", process.sentence);
+    status = tool_complain((int)process.problem, "%s", process.sentence);
   else if (is_json)
     live_print_json(&process);
   else
@@ -85,21 +65,12 @@ static int list_processes(bool is_json) {
 int main(int count, char **arguments) {
   hak_option_set("stats", "off"); /* a summary of this program would be in the way */
   bool is_json = false;
-  const char *pid = NULL;
-  for (int i = 1; i < count; i++) {
-    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
-      fputs(usage, stdout);
-      return fflush(stdout) != 0;
-    }
-    if (strcmp(arguments[i], "--json") == 0)
-      is_json = true;
-    else if (arguments[i][0] == '-')
-      return complain(2, "unknown option '%s'; see: hakmem-live --help", arguments[i]);
-    else if (pid != NULL)
-      return complain(2, "one argument too many: '%s'; see: hakmem-live --help", arguments[i]);
-    else
-      pid = arguments[i];
-  }
-  int status = pid ? show_process(pid, is_json) : list_processes(is_json);
-  return status == 0 && fflush(stdout) != 0 ? 1 : status;
+  const char *word;
+  long pid;
+  if (tool_begin("hakmem-live", usage, count, arguments))
+    return tool_end(0);
+  int words = tool_words(count, arguments, &word, 1, &is_json);
+  if (words < 0 || (words > 0 && !tool_pid(word, &pid)))
+    return 2;
+  return tool_end(words > 0 ? show_process(pid, is_json) : list_processes(is_json));
 }

@@ -1,6 +1,7 @@
 #include "tools/live_print.h"
 
 #include "os/os.h"
+#include "tools/tool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,29 +135,17 @@ void live_print(const struct live_process *process) {
 
 /* --- for programs --- */
 
-static void print_text(const char *text) {
-  putchar('"');
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\')
-      printf("\\%c", c);
-    else
-      putchar(c < ' ' || c > '~' ? '?' : c);
-  }
-  putchar('"');
-}
-
 static void print_row(const struct live_process *process, const struct live_rows *rows, uint32_t row) {
   for (uint32_t column = 0; column < rows->columns; column++) {
     putchar(column ? ',' : '{');
-    print_text(live_column_name(process, rows->table, column));
+    tool_print_json(live_column_name(process, rows->table, column));
     printf(":%ju", (uintmax_t)rows->words[(size_t)row * rows->columns + column]);
   }
   if (strcmp(rows->table->name, "sites") == 0) {
     char place[LIVE_PLACE];
     live_place(process, live_value(process, rows, row, "address"), place);
     printf(",\"place\":");
-    print_text(place);
+    tool_print_json(place);
   }
   putchar('}');
 }
@@ -166,9 +155,9 @@ void live_print_json(const struct live_process *process) {
   struct live_kernel kernel;
   live_kernel(process, &kernel);
   printf("{\"layout\":%u,\"hakmem\":", process->head.layout);
-  print_text(process->head.version);
+  tool_print_json(process->head.version);
   printf(",\"pid\":%ld,\"command\":", process->pid);
-  print_text(kernel.command);
+  tool_print_json(kernel.command);
   printf(",\"threads\":%u,\"resident_bytes\":%ju,\"made_ns\":%ju,\"snapshot\":%ju,\"age_ms\":%.1f", kernel.threads,
          (uintmax_t)kernel.resident_bytes, (uintmax_t)process->head.made_ns, (uintmax_t)process->words[LIVE_NUMBER],
          live_age_s(process) * 1e3);
@@ -176,7 +165,7 @@ void live_print_json(const struct live_process *process) {
     struct live_rows rows = live_table(process, process->head.tables[i].name);
     bool is_one = rows.table->rows_max == 1;
     putchar(',');
-    print_text(rows.table->name);
+    tool_print_json(rows.table->name);
     putchar(':');
     if (!is_one)
       putchar('[');

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "hakmem/hakmem.h"
+#include "tools/tool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -138,17 +139,14 @@ static void print_markdown(void) {
 }
 
 int main(int count, char **arguments) {
-  if (count == 1) {
-    print_text();
-  } else if (count == 2 && strcmp(arguments[1], "--markdown") == 0) {
+  bool is_help = tool_begin("hakmem-options", usage, count, arguments);
+  bool is_markdown = count == 2 && strcmp(arguments[1], "--markdown") == 0;
+  if (!is_help && count > 1 && !is_markdown)
+    return tool_refuse("unknown argument '%s'", arguments[count > 2 ? 2 : 1]);
+  if (is_markdown)
     print_markdown();
-  } else if (count == 2 && (strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0)) {
-    fputs(usage, stdout);
-  } else {
-    fprintf(stderr, "hakmem-options: unknown argument '%s'; see: hakmem-options --help\n",
-            arguments[count > 2 ? 2 : 1]);
-    return 2;
-  }
+  else if (!is_help)
+    print_text();
   hak_option_set("stats", "off"); /* a summary of this program would be in the way */
-  return fflush(stdout) != 0;
+  return tool_end(0);
 }

@@ -1,65 +1,32 @@
 #include "tools/policy_disk.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include "inspect/file.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define BYTES_MAX ((size_t)64 << 20)
 
-/* Writes a sentence, in which %m stands for errno. Returns false. */
-__attribute__((format(printf, 3, 4))) static bool wrong(char problem[POLICY_DISK_SENTENCE], const char *path,
-                                                        const char *format, ...) {
-  int error = errno;
-  int used = snprintf(problem, POLICY_DISK_SENTENCE, "%.128s: ", path);
-  va_list list;
-  errno = error;
-  va_start(list, format);
-  vsnprintf(problem + used, POLICY_DISK_SENTENCE - (size_t)used, format, list);
-  va_end(list);
+/* Writes a sentence. Returns false. */
+static bool wrong(char problem[POLICY_DISK_SENTENCE], const char *path, const char *words) {
+  snprintf(problem, POLICY_DISK_SENTENCE, "%.128s: %s", path, words);
   return false;
-}
-
-static void *read_all(int fd, size_t length) {
-  char *bytes = malloc(length + 1);
-  for (size_t at = 0; bytes && at < length;) {
-    ssize_t count = read(fd, bytes + at, length - at);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count <= 0) {
-      if (count == 0)
-        errno = EIO;
-      free(bytes);
-      return NULL;
-    }
-    at += (size_t)count;
-  }
-  return bytes;
 }
 
 /* Reads an ordinary file; NULL on failure, with *is_there false if there is none. */
 static void *read_content(const char *path, size_t *length, bool *is_there, char problem[POLICY_DISK_SENTENCE]) {
-  struct stat found;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  *is_there = fd >= 0 || errno != ENOENT;
-  void *bytes = NULL;
-  if (fd < 0 || fstat(fd, &found) != 0)
-    wrong(problem, path, "%m");
-  else if (!S_ISREG(found.st_mode))
-    wrong(problem, path, "is not an ordinary file");
-  else if ((size_t)found.st_size > BYTES_MAX)
-    wrong(problem, path, "is too large for a policy file");
-  else if ((bytes = read_all(fd, (size_t)found.st_size)) == NULL)
-    wrong(problem, path, "%m");
-  else
-    *length = (size_t)found.st_size;
-  if (fd >= 0)
-    close(fd);
-  return bytes;
+  char *bytes = malloc(BYTES_MAX); /* pages that are not read into stay untouched */
+  enum os_file_error error = bytes ? os_file_read(path, bytes, BYTES_MAX, length) : OS_FILE_REFUSED;
+  *is_there = error != OS_FILE_ABSENT;
+  if (bytes && error == OS_FILE_OK && *length < BYTES_MAX)
+    return bytes;
+  wrong(problem, path,
+        bytes == NULL         ? "no memory to read it"
+        : error != OS_FILE_OK ? os_file_words(error)
+                              : "is too large for a policy file");
+  free(bytes);
+  return NULL;
 }
 
 static const char *const faults[] = {
@@ -78,7 +45,7 @@ void *policy_disk_read(const char *path, struct policy_file *file, char problem[
   enum policy_file_error error = length == 0 ? POLICY_FILE_FOREIGN : policy_file_open(file, bytes, length);
   if (error == POLICY_FILE_OK)
     return bytes;
-  wrong(problem, path, "%s", faults[error]);
+  wrong(problem, path, faults[error]);
   free(bytes);
   return NULL;
 }
@@ -95,34 +62,7 @@ bool policy_disk_may_write(const char *path, char problem[POLICY_DISK_SENTENCE])
   return is_ours || wrong(problem, path, "is not a policy file, so it is not overwritten");
 }
 
-static bool write_all(int fd, const char *bytes, size_t length) {
-  for (size_t at = 0; at < length;) {
-    ssize_t count = write(fd, bytes + at, length - at);
-    if (count < 0 && errno != EINTR)
-      return false;
-    at += count > 0 ? (size_t)count : 0;
-  }
-  return fsync(fd) == 0;
-}
-
 bool policy_disk_write(const char *path, const void *bytes, size_t length, char problem[POLICY_DISK_SENTENCE]) {
-  char beside[4096];
-  int used = snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid());
-  if (used < 0 || (size_t)used >= sizeof beside)
-    return wrong(problem, path, "the name is too long");
-  int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return wrong(problem, path, "%m");
-  bool is_written = write_all(fd, bytes, length);
-  int error = errno;
-  if (close(fd) != 0 && is_written) {
-    is_written = false;
-    error = errno;
-  }
-  if (is_written && rename(beside, path) == 0)
-    return true;
-  error = is_written ? errno : error;
-  unlink(beside);
-  errno = error;
-  return wrong(problem, path, "%m");
+  enum os_file_error error = os_file_replace(path, bytes, length);
+  return error == OS_FILE_OK || wrong(problem, path, os_file_words(error));
 }

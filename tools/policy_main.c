@@ -3,11 +3,9 @@
 #include "hakmem/hakmem.h"
 #include "tools/policy_disk.h"
 #include "tools/policy_view.h"
+#include "tools/tool.h"
 
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] = "hakmem-policy show [--json] PID|FILE\n"
@@ -24,16 +22,6 @@ static const char usage[] = "hakmem-policy show [--json] PID|FILE\n"
                             "fixed writes a FILE by which one strategy decides everywhere, with HAKMEM_POLICY=frozen.\n"
                             "  STRATEGY at_once, 10ms, 100ms, 1s, 10s or warm: how long what is free stays resident\n";
 
-__attribute__((format(printf, 2, 3))) static int complain(int status, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  fputs("hakmem-policy: ", stderr);
-  vfprintf(stderr, format, list);
-  fputc('\n', stderr);
-  va_end(list);
-  return status;
-}
-
 static bool is_number(const char *word) { return *word != 0 && word[strspn(word, "0123456789")] == 0; }
 
 static int show_policy(const char *name, bool is_json) {
@@ -41,21 +29,20 @@ static int show_policy(const char *name, bool is_json) {
   struct policy_view view;
   bool is_shown = false;
   if (is_number(name)) {
-    errno = 0;
-    long pid = strtol(name, NULL, 10);
-    if (errno != 0 || pid == 0)
-      return complain(1, "there is no process %s", name);
+    long pid;
+    if (!tool_pid(name, &pid))
+      return 1;
     is_shown = policy_view_of_process(&view, pid, problem);
   } else
     is_shown = policy_view_of_file(&view, name, problem);
   if (!is_shown)
-    return complain(1, "%s", problem);
+    return tool_complain(1, "%s", problem);
   if (is_json)
     policy_view_print_json(&view);
   else
     policy_view_print(&view);
   policy_view_end(&view);
-  return fflush(stdout) != 0;
+  return 0;
 }
 
 /* What the file says about costs is not used when it is read. */
@@ -64,42 +51,32 @@ static int write_fixed(const char *strategy_name, const char *path) {
   while (strategy < KEEP_STRATEGIES && strcmp(strategy_words[strategy].name, strategy_name) != 0)
     strategy++;
   if (strategy == KEEP_STRATEGIES)
-    return complain(2, "unknown strategy '%s' (at_once, 10ms, 100ms, 1s, 10s or warm)", strategy_name);
+    return tool_complain(2, "unknown strategy '%s' (at_once, 10ms, 100ms, 1s, 10s or warm)", strategy_name);
   char problem[POLICY_DISK_SENTENCE];
   if (!policy_disk_may_write(path, problem))
-    return complain(1, "%s", problem);
+    return tool_complain(1, "%s", problem);
   static unsigned char bytes[16384];
   struct policy_file_writer writer;
   policy_file_begin(&writer, bytes, sizeof bytes, &(struct site_costs){0}, "hakmem-policy fixed");
   policy_file_add_fixed(&writer, (enum keep)strategy);
   size_t length = policy_file_end(&writer);
   if (length == 0)
-    return complain(1, "the file does not fit");
-  return policy_disk_write(path, bytes, length, problem) ? 0 : complain(1, "%s", problem);
+    return tool_complain(1, "the file does not fit");
+  return policy_disk_write(path, bytes, length, problem) ? 0 : tool_complain(1, "%s", problem);
 }
 
 int main(int count, char **arguments) {
   hak_option_set("stats", "off"); /* a summary of this program would be in the way */
   bool is_json = false;
-  const char *words[3] = {NULL};
-  int given = 0;
-  for (int i = 1; i < count; i++) {
-    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
-      fputs(usage, stdout);
-      return fflush(stdout) != 0;
-    }
-    if (strcmp(arguments[i], "--json") == 0)
-      is_json = true;
-    else if (arguments[i][0] == '-')
-      return complain(2, "unknown option '%s'; see: hakmem-policy --help", arguments[i]);
-    else if (given == 3)
-      return complain(2, "one argument too many: '%s'; see: hakmem-policy --help", arguments[i]);
-    else
-      words[given++] = arguments[i];
-  }
+  const char *words[3];
+  if (tool_begin("hakmem-policy", usage, count, arguments))
+    return tool_end(0);
+  int given = tool_words(count, arguments, words, 3, &is_json);
+  if (given < 0)
+    return 2;
   if (given == 2 && strcmp(words[0], "show") == 0)
-    return show_policy(words[1], is_json);
+    return tool_end(show_policy(words[1], is_json));
   if (given == 3 && strcmp(words[0], "fixed") == 0 && !is_json)
     return write_fixed(words[1], words[2]);
-  return complain(2, "takes show PID, show FILE or fixed STRATEGY FILE; see: hakmem-policy --help");
+  return tool_refuse("takes show PID, show FILE or fixed STRATEGY FILE");
 }

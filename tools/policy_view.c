@@ -2,6 +2,7 @@
 
 #include "adapt/strategy_words.h"
 #include "tools/policy_disk.h"
+#include "tools/tool.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,22 +222,6 @@ void policy_view_print(const struct policy_view *view) {
 
 /* --- for programs --- */
 
-static void print_text(const char *text) {
-  if (text == NULL) {
-    fputs("null", stdout);
-    return;
-  }
-  putchar('"');
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\')
-      printf("\\%c", c);
-    else
-      putchar(c < ' ' || c > '~' ? '?' : c);
-  }
-  putchar('"');
-}
-
 static void print_costs(const char *name, const uint64_t *fixed) {
   printf("\"%s\":{", name);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
@@ -252,7 +237,7 @@ static void print_record(const struct policy_view *view, const struct policy_rec
   printf("{\"kind\":\"%s\"", is_small ? "small" : kinds[record->kind]);
   if (is_site && !is_small) {
     printf(",\"tag\":%u,\"module\":", tag);
-    print_text(module_name(view, tag));
+    tool_print_json(module_name(view, tag));
     printf(",\"offset\":%ju", (uintmax_t)learned_offset_of(record->site));
   }
   printf(",\"bytes_min\":%ju,\"bytes_max\":", record->range ? (uintmax_t)1 << low : 0);
@@ -293,7 +278,7 @@ void policy_view_print_json(const struct policy_view *view) {
   const struct evolve_costs *part = &view->costs.part;
   qsort(view->records, view->record_count, sizeof *view->records, by_cost);
   printf("{\"source\":\"%s\",\"writer\":", view->is_process ? "process" : "file");
-  print_text(*view->writer ? view->writer : NULL);
+  tool_print_json(*view->writer ? view->writer : NULL);
   printf(",\"skewed\":%s,\"unsound\":%zu,\"costs\":{\"fault_ns\":%u,\"purge_page_ns\":%u,\"purge_call_ns\":%u,"
          "\"mapping_call_ns\":%u,\"break_even_ms\":%u}",
          view->is_skewed ? "true" : "false", view->unsound, part->fault_ns, part->purge_page_ns, part->purge_call_ns,

@@ -2,6 +2,7 @@
 
 #include "os/os.h"
 #include "tools/live_find.h"
+#include "tools/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -200,19 +201,6 @@ bool control_ask(struct control *control, enum control_verb verb, uint64_t inter
 
 /* --- the answer --- */
 
-static bool write_all(int out, const char *bytes, size_t length) {
-  while (length > 0) {
-    ssize_t written = write(out, bytes, length);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return false;
-    bytes += written;
-    length -= (size_t)written;
-  }
-  return true;
-}
-
 bool control_copy_answer(struct control *control, int out) {
   static char bytes[COPY_BYTES];
   uint64_t at = control->answer_at;
@@ -224,10 +212,8 @@ bool control_copy_answer(struct control *control, int out) {
       errno = 0;
       return false;
     }
-    if (!write_all(out, bytes, (size_t)got)) {
-      errno = errno ? errno : EIO;
+    if (!tool_write(out, bytes, (size_t)got))
       return false;
-    }
     at += (uint64_t)got;
     left -= (uint64_t)got;
   }

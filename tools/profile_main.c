@@ -2,13 +2,11 @@
 #include "hakmem/hakmem.h"
 #include "tools/live_print.h"
 #include "tools/profile_control.h"
+#include "tools/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,16 +36,6 @@ struct wish {
   long pid, kb, wait_s;
   const char *out; /* NULL: a name is made from the command's */
 };
-
-__attribute__((format(printf, 2, 3))) static int complain(int status, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  fputs("hakmem-profile: ", stderr);
-  vfprintf(stderr, format, list);
-  fputc('\n', stderr);
-  va_end(list);
-  return status;
-}
 
 /* --- the file --- */
 
@@ -87,15 +75,17 @@ static int report_written(struct control *control, const char *path, int fd) {
   }
   int error = errno;
   unlink(path);
-  return is_problem_ours ? complain((int)control->live.problem, "%s", control->live.sentence)
-                         : complain(2, "%s: %s", path, strerror(error)); // NOLINT(concurrency-mt-unsafe): one thread
+  return is_problem_ours
+             ? tool_complain((int)control->live.problem, "%s", control->live.sentence)
+             : tool_complain(2, "%s: %s", path, strerror(error)); // NOLINT(concurrency-mt-unsafe): one thread
 }
 
 static int dump_to_stdout(struct control *control) {
   errno = 0;
   if (control_copy_answer(control, STDOUT_FILENO))
     return 0;
-  return errno ? complain(2, "stdout: %m") : complain((int)control->live.problem, "%s", control->live.sentence);
+  return errno ? tool_complain(2, "stdout: %m")
+               : tool_complain((int)control->live.problem, "%s", control->live.sentence);
 }
 
 /* Creates the file first: if that fails, no command is sent. */
@@ -103,14 +93,15 @@ static int dump_profile(const struct wish *wish, struct control *control) {
   char path[4096 + 64];
   bool is_stdout = wish->out && strcmp(wish->out, "-") == 0;
   if (wish->out && strlen(wish->out) >= sizeof path)
-    return complain(2, "--out: the name is too long");
+    return tool_complain(2, "--out: the name is too long");
   int fd = is_stdout ? STDOUT_FILENO : create_file(wish, control, path, sizeof path);
   if (fd < 0)
-    return errno == EEXIST ? complain(2, "%s is there and is not overwritten", path) : complain(2, "%s: %m", path);
+    return errno == EEXIST ? tool_complain(2, "%s is there and is not overwritten", path)
+                           : tool_complain(2, "%s: %m", path);
   if (!control_ask(control, CONTROL_DUMP, 0, (uint64_t)wish->wait_s * 1000)) {
     if (!is_stdout)
       unlink(path);
-    return complain((int)control->live.problem, "%s", control->live.sentence);
+    return tool_complain((int)control->live.problem, "%s", control->live.sentence);
   }
   return is_stdout ? dump_to_stdout(control) : report_written(control, path, fd);
 }
@@ -120,7 +111,7 @@ static int dump_profile(const struct wish *wish, struct control *control) {
 static int start_or_stop(const struct wish *wish, struct control *control) {
   uint64_t interval = wish->kb ? (uint64_t)wish->kb << 10 : 1;
   if (!control_ask(control, wish->verb, interval, (uint64_t)wish->wait_s * 1000))
-    return complain((int)control->live.problem, "%s", control->live.sentence);
+    return tool_complain((int)control->live.problem, "%s", control->live.sentence);
   if (wish->verb == CONTROL_STOP)
     printf("process %ld: no more samples; hak profile dump %ld still writes the profile\n", wish->pid, wish->pid);
   else if (wish->kb == 0)
@@ -132,26 +123,18 @@ static int start_or_stop(const struct wish *wish, struct control *control) {
 
 /* --- what is wanted --- */
 
-/* Parses a number from 0 to most. False: it is none. */
-static bool number_of(const char *word, long most, long *out) {
-  char *end;
-  errno = 0;
-  *out = strtol(word, &end, 10);
-  return *word >= '0' && *word <= '9' && *end == 0 && errno == 0 && *out <= most;
-}
-
 static int option_taken(struct wish *wish, const char *name, const char *value) {
   if (strcmp(name, "--kb") == 0 && wish->verb == CONTROL_START)
-    return number_of(value, KB_MAX, &wish->kb) ? 0 : complain(2, "--kb takes 0 to %d, not '%s'", KB_MAX, value);
+    return tool_number(value, KB_MAX, &wish->kb) ? 0 : tool_complain(2, "--kb takes 0 to %d, not '%s'", KB_MAX, value);
   if (strcmp(name, "--wait") == 0)
-    return number_of(value, WAIT_MAX_S, &wish->wait_s)
+    return tool_number(value, WAIT_MAX_S, &wish->wait_s)
                ? 0
-               : complain(2, "--wait takes 0 to %d seconds, not '%s'", WAIT_MAX_S, value);
+               : tool_complain(2, "--wait takes 0 to %d seconds, not '%s'", WAIT_MAX_S, value);
   if (strcmp(name, "--out") == 0 && wish->verb == CONTROL_DUMP) {
     wish->out = value;
-    return *value ? 0 : complain(2, "--out takes the name of a file");
+    return *value ? 0 : tool_complain(2, "--out takes the name of a file");
   }
-  return complain(2, "unknown option '%s'; see: hakmem-profile --help", name);
+  return tool_refuse("unknown option '%s'", name);
 }
 
 static bool takes_value(const char *word) {
@@ -167,7 +150,7 @@ static int take_option(struct wish *wish, char **words, int count) {
     return option_taken(wish, name, equals + 1) == 0 ? 1 : 0;
   }
   if (takes_value(words[0]) && count < 2) {
-    complain(2, "%s needs a value", words[0]);
+    tool_complain(2, "%s needs a value", words[0]);
     return 0;
   }
   return option_taken(wish, words[0], count > 1 ? words[1] : "") == 0 ? 2 : 0;
@@ -175,10 +158,8 @@ static int take_option(struct wish *wish, char **words, int count) {
 
 static bool take_pid(struct wish *wish, const char *word) {
   if (wish->pid >= 0)
-    return complain(2, "one argument too many: '%s'; see: hakmem-profile --help", word) == 0;
-  if (!number_of(word, LONG_MAX, &wish->pid))
-    return complain(2, "'%s' is no process id; see: hakmem-profile --help", word) == 0;
-  return true;
+    return tool_refuse("one argument too many: '%s'", word) == 0;
+  return tool_pid(word, &wish->pid);
 }
 
 static bool take_words(struct wish *wish, char **words, int count) {
@@ -187,7 +168,7 @@ static bool take_words(struct wish *wish, char **words, int count) {
     if (strcmp(words[0], verbs[verb]) == 0)
       wish->verb = verb;
   if (wish->verb == 0)
-    return complain(2, "takes start, dump or stop, and a PID; see: hakmem-profile --help") == 0;
+    return tool_refuse("takes start, dump or stop, and a PID") == 0;
   for (int i = 1; i < count;) {
     int used = 1;
     if (words[i][0] == '-' && (used = take_option(wish, words + i, count - i)) == 0)
@@ -196,23 +177,20 @@ static bool take_words(struct wish *wish, char **words, int count) {
       return false;
     i += used;
   }
-  return wish->pid >= 0 || complain(2, "takes a PID; hak stats lists the processes") == 0;
+  return wish->pid >= 0 || tool_complain(2, "takes a PID; hak stats lists the processes") == 0;
 }
 
 int main(int count, char **arguments) {
   hak_option_set("stats", "off"); /* a summary of this program would be in the way */
-  for (int i = 1; i < count; i++)
-    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
-      fputs(usage, stdout);
-      return fflush(stdout) != 0;
-    }
+  if (tool_begin("hakmem-profile", usage, count, arguments))
+    return tool_end(0);
   struct wish wish = {.pid = -1, .kb = KB_DEFAULT, .wait_s = WAIT_DEFAULT_S};
   if (!take_words(&wish, arguments + 1, count - 1))
     return 2;
   struct control control;
   if (!control_open(&control, wish.pid, (uint64_t)wish.wait_s * 1000))
-    return complain((int)control.live.problem, "%s", control.live.sentence);
+    return tool_complain((int)control.live.problem, "%s", control.live.sentence);
   int status = wish.verb == CONTROL_DUMP ? dump_profile(&wish, &control) : start_or_stop(&wish, &control);
   control_close(&control);
-  return fflush(stdout) != 0 && status == 0 ? 1 : status;
+  return tool_end(status);
 }

@@ -2,8 +2,8 @@
 #include "hakmem/hakmem.h"
 #include "tools/stats_page.h"
 #include "tools/stats_read.h"
+#include "tools/tool.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,60 +21,21 @@ static const char usage[] = "hakmem-stats [--text|--json|--openmetrics] FILE\n"
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 
-static int print_complaint(const char *what, const char *sentence) {
-  fprintf(stderr, "hakmem-stats: %s: %s\n", what, sentence);
-  return 2;
-}
-
-/* Reads the whole file and appends a zero byte; NULL and errno if it cannot be read. */
-static char *read_all(const char *path) {
-  FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
-  char *text = NULL;
-  size_t length = 0, capacity = 0;
-  if (file == NULL)
-    return NULL;
-  errno = 0;
-  do {
-    if (length + 1 >= capacity) {
-      capacity = capacity ? capacity * 2 : 1 << 16;
-      char *longer = capacity <= FILE_BYTES_MAX ? realloc(text, capacity) : NULL;
-      if (longer == NULL) {
-        free(text);
-        errno = EFBIG;
-        text = NULL;
-        break;
-      }
-      text = longer;
-    }
-    length += fread(text + length, 1, capacity - length - 1, file);
-  } while (!feof(file) && !ferror(file));
-  if (text && ferror(file)) {
-    free(text);
-    text = NULL;
-  }
-  if (text)
-    text[length] = 0;
-  if (file != stdin)
-    fclose(file);
-  return text;
-}
-
 static int convert_report(const char *path, enum stats_mode mode) {
   static struct stats_snapshot snapshot;
   static char bytes[STATS_FORMAT_BYTES_MAX];
   char problem[STATS_READ_SENTENCE];
-  char *report = read_all(path);
-  if (report == NULL) {
-    fprintf(stderr, "hakmem-stats: %s: %m\n", path);
-    return 2;
-  }
+  size_t length;
+  char *report = tool_read(path, FILE_BYTES_MAX, &length);
+  if (report == NULL)
+    return tool_complain(2, "%s: %m", path);
   int status = 0;
   if (stats_read(report, &snapshot, problem)) {
     struct text text = TEXT_IN(bytes);
     stats_format(&text, mode, &snapshot);
     fwrite(text.bytes, 1, text.length, stdout);
   } else {
-    status = print_complaint(path, problem);
+    status = tool_complain(2, "%s: %s", path, problem);
   }
   free(report);
   return status;
@@ -87,7 +48,9 @@ int main(int count, char **arguments) {
   } forms[] = {{"--text", STATS_TEXT}, {"--json", STATS_JSON}, {"--openmetrics", STATS_OPENMETRICS}};
   enum stats_mode mode = STATS_TEXT;
   hak_option_set("stats", "off"); /* a summary of this program would be in the way */
-  int at = 1, status = 2;
+  if (tool_begin("hakmem-stats", usage, count, arguments))
+    return tool_end(0);
+  int at = 1, status = 0;
   for (unsigned i = 0; i < sizeof forms / sizeof forms[0] && at == 1 && count == 3; i++)
     if (strcmp(arguments[1], forms[i].word) == 0) {
       mode = forms[i].mode;
@@ -99,15 +62,10 @@ int main(int count, char **arguments) {
     status = convert_report(word, mode);
   } else if (count == 2 && strcmp(word, "--markdown") == 0) {
     stats_page_print();
-    status = 0;
   } else if (count == 2 && strcmp(word, "--schema") == 0) {
     stats_schema_print();
-    status = 0;
-  } else if (count == 2 && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
-    fputs(usage, stdout);
-    status = 0;
   } else {
-    fputs("hakmem-stats: takes one form and one FILE, --markdown or --schema; see: hakmem-stats --help\n", stderr);
+    return tool_refuse("takes one form and one FILE, --markdown or --schema");
   }
-  return fflush(stdout) != 0 ? 1 : status;
+  return tool_end(status);
 }

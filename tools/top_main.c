@@ -1,15 +1,13 @@
 /* hakmem-top: shows a process with HAKMEM_LIVE=1 in a terminal, while it runs. */
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "tools/tool.h"
 #include "tools/top_screen.h"
 
 #include <curses.h>
-#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,16 +25,6 @@ static const char usage[] =
     "to choose from.\n";
 
 enum next { NEXT_QUIT, NEXT_LIST, NEXT_PROCESS };
-
-__attribute__((format(printf, 2, 3))) static int complain(int status, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  fputs("hakmem-top: ", stderr);
-  vfprintf(stderr, format, list);
-  fputc('\n', stderr);
-  va_end(list);
-  return status;
-}
 
 /* --- one process --- */
 
@@ -205,12 +193,12 @@ static int run_view(long pid) {
     bool opened = top_open(&data, pid);
     top_close(&data);
     if (!opened)
-      return complain((int)data.process.problem, "%s", data.process.sentence);
+      return tool_complain((int)data.process.problem, "%s", data.process.sentence);
   }
   if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
-    return complain(2, "it needs a terminal; hakmem-live PID prints the figures once");
+    return tool_complain(2, "it needs a terminal; hakmem-live PID prints the figures once");
   if (!terminal_begin())
-    return complain(2, "this terminal is not known (TERM)");
+    return tool_complain(2, "this terminal is not known (TERM)");
   enum next next = pid ? NEXT_PROCESS : NEXT_LIST;
   while (next != NEXT_QUIT)
     next = next == NEXT_LIST ? choose_process(&pid) : look_at(&screen, &data, pid);
@@ -221,20 +209,12 @@ static int run_view(long pid) {
 int main(int count, char **arguments) {
   hak_option_set("stats", "off"); /* a summary of this program would be in the way */
   (void)setlocale(LC_ALL, "");    // NOLINT(concurrency-mt-unsafe): one thread
-  if (count == 2 && (strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0)) {
-    fputs(usage, stdout);
-    return fflush(stdout) != 0;
-  }
-  if (count > 2)
-    return complain(2, "one argument too many: '%s'; see: hakmem-top --help", arguments[2]);
-  if (count == 1)
-    return run_view(0);
-  char *end;
-  errno = 0;
-  long pid = strtol(arguments[1], &end, 10);
-  if (*arguments[1] < '0' || *arguments[1] > '9' || *end != 0)
-    return complain(2, "'%s' is no process id; see: hakmem-top --help", arguments[1]);
-  if (errno != 0 || pid == 0)
-    return complain(2, "there is no process %s", arguments[1]);
+  const char *word;
+  long pid = 0;
+  if (tool_begin("hakmem-top", usage, count, arguments))
+    return tool_end(0);
+  int words = tool_words(count, arguments, &word, 1, NULL);
+  if (words < 0 || (words > 0 && !tool_pid(word, &pid)))
+    return 2;
   return run_view(pid);
 }

@@ -212,7 +212,7 @@ def wrong_words(_):
         (("begin", 1), "takes start, dump or stop"),
         (("start",), "takes a PID"),
         (("start", "x1"), "'x1' is no process id"),
-        (("stop", "9" * 30), "no process id"),
+        (("stop", "9" * 30), "there is no process 9999"),
         (("start", 1, 2), "one argument too many: '2'"),
         (("start", "--kb", 1), "takes a PID"),
         (("start", "--kb"), "--kb needs a value"),

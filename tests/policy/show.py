@@ -233,12 +233,12 @@ def what_is_not_in_order(folder):
             found = json.loads(tool("show", "--json", process.pid))
             assert found["unsound"] > 0
             assert "left out" in tool("show", process.pid)
-    for name, said in (("none", "No such file"), ("text", "is not a policy file"), (".", "is not an ordinary file")):
+    for name, said in (("none", "no such file"), ("text", "is not a policy file"), (".", "is no regular file")):
         (folder / "text").write_text("a text of mine\n")
         tool("show", folder / name, status=1, said=said)
     tool("fixed", "1s", folder / "text", status=1, said="not overwritten")
     assert (folder / "text").read_text() == "a text of mine\n"
-    tool("fixed", "1s", folder / "none" / "file", status=1, said="No such file")
+    tool("fixed", "1s", folder / "none" / "file", status=1, said="no such file")
     tool("fixed", "1s", folder / "file")
     whole = (folder / "file").read_bytes()
     for data, said in (

@@ -208,7 +208,7 @@ def wrong_input_is_one_sentence(folder):
         (["--fault", "0"], "--fault takes"),
         (["--each", "5"], "--each needs --json"),
         (["--nonsense"], "unknown option"),
-        (["--load", folder / "none"], "No such file"),
+        (["--load", folder / "none"], "no such file"),
         (["--load", folder / "mine"], "is not a policy file"),
         (["--save", folder / "mine"], "not overwritten"),
         (["more"], "one argument too many"),
