@@ -1,0 +1,68 @@
+#!/bin/sh
+# services.sh HAK LIB: hak enable and hak disable on a system below a directory; systemd reads what they wrote.
+set -u
+hak=$1 lib=$2
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+units=$root/usr/lib/systemd/system
+drop_in=$root/etc/systemd/system/nap.service.d/hakmem.conf
+export HAK_LIB="$lib"
+
+fail() { echo "FAILED: $*"; exit 1; }
+# refused STATUS TEXT ARGUMENT...: hak ends with this status, says the text and writes nothing.
+refused() {
+  status=$1 text=$2
+  shift 2
+  "$hak" "$@" >"$root/out" 2>&1
+  got=$?
+  [ $got = "$status" ] || fail "$*: status $got, not $status"
+  grep -q -- "$text" "$root/out" || fail "$*: said '$(cat "$root/out")', not '$text'"
+  [ ! -e "$drop_in" ] || fail "$*: wrote $drop_in"
+}
+enabled() { "$hak" enable --root "$root" "$@" >"$root/out" 2>&1 || fail "enable $*: $(cat "$root/out")"; }
+said() { grep -q -- "$1" "$root/out" || fail "not said: $1: $(cat "$root/out")"; }
+
+mkdir -p "$units" "$root/usr/bin"
+cp "$(command -v sleep)" "$root/usr/bin/nap"
+printf '[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=-/usr/bin/nap 100\n' >"$units/nap.service"
+printf '[Service]\nExecStart=/usr/bin/nap 1\nEnvironment=LD_PRELOAD=/x.so\nRootDirectory=/srv\n' >"$units/own@.service"
+
+refused 2 'needs a UNIT' enable --root "$root"
+refused 2 'is no name of a unit' enable --root "$root" ../nap
+refused 2 'is no service' enable --root "$root" nap.timer
+refused 2 "unknown profile 'fast'" enable --root "$root" --profile fast nap
+refused 1 'no unit none.service' enable --root "$root" none
+refused 1 'is not enabled' disable --root "$root" nap
+refused 2 'unknown option' disable --profile lean nap
+
+enabled --profile lean nap
+said 'hak doctor says of .*/usr/bin/nap'
+real=$(readlink -f "$lib")
+[ "$(grep -v '^#' "$drop_in")" = "[Service]
+Environment=LD_PRELOAD=$real
+Environment=HAKMEM_PROFILE=lean" ] || fail "the drop-in: $(cat "$drop_in")"
+if command -v systemd-analyze >/dev/null; then
+  systemd-analyze verify --root="$root" nap.service >"$root/out" 2>&1 || fail "systemd refuses it: $(cat "$root/out")"
+  sed -i 's/^Environment=L/Environment L/' "$drop_in" # the control
+  systemd-analyze verify --root="$root" nap.service >"$root/out" 2>&1
+  said hakmem.conf
+else
+  echo "not checked by systemd-analyze, which is not here"
+fi
+enabled nap
+! grep -q PROFILE "$drop_in" || fail "enabled again without a preset: $(cat "$drop_in")"
+"$hak" disable --root "$root" nap.service 2>"$root/out" || fail "disable: $(cat "$root/out")"
+[ ! -e "${drop_in%/*}" ] || fail "disable leaves ${drop_in%/*}"
+
+enabled own@7
+said 'sets LD_PRELOAD itself'
+said 'a root of its own'
+[ -f "$root/etc/systemd/system/own@7.service.d/hakmem.conf" ] || fail "an instance of a template"
+
+mkdir -p "${drop_in%/*}"
+echo '[Service]' >"$drop_in" # the administrator's
+"$hak" enable --root "$root" nap >"$root/out" 2>&1 && fail "overwrote a file that is not hak's"
+said 'was not written by hak'
+"$hak" disable --root "$root" nap >"$root/out" 2>&1 && fail "removed a file that is not hak's"
+[ "$(cat "$drop_in")" = '[Service]' ] || fail "changed a file that is not hak's"
+echo "services are enabled and disabled"
