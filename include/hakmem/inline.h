@@ -149,26 +149,33 @@ static inline void *hak_malloc_inlined(size_t size) {
   return block;
 }
 
-static inline void hak_free_inlined(void *block) {
+/* Pushes a block to its bin. Returns 0 if the slow path must free it. */
+static inline int hak_free_ready(void *block) {
   uintptr_t address = (uintptr_t)block;
   uintptr_t gib = address >> HAK_LEAF_SHIFT;
   if (HAK_UNLIKELY(gib >= HAK_MAP_TOP_COUNT))
-    return hak_free_slow(block);
+    return 0;
   uintptr_t entries = __atomic_load_n(&hak_map_top[gib], __ATOMIC_RELAXED);
   if (HAK_UNLIKELY(entries == 0)) /* NULL usually ends here; the unit at 0 is never ours in any case */
-    return hak_free_slow(block);
+    return 0;
   struct hak_front *heap = hak_self;
   uint32_t entry = __atomic_load_n((uint32_t *)(entries + (address >> HAK_UNIT_SHIFT) * 4), __ATOMIC_RELAXED);
   uint32_t bin_offset = entry ^ HAK_KEY(heap);
   if (HAK_UNLIKELY(bin_offset >= HAK_ENTRY_END))
-    return hak_free_slow(block);
+    return 0;
   struct hak_bin *bin = (struct hak_bin *)(void *)((char *)heap->bins + bin_offset);
   void **top = __atomic_load_n(&bin->top, __ATOMIC_RELAXED);
   if (HAK_UNLIKELY(top == bin->end))
-    return hak_free_slow(block);
+    return 0;
   __atomic_store_n(top, block, __ATOMIC_RELAXED);
   __atomic_store_n(&bin->top, top + 1, __ATOMIC_RELAXED);
   HAK_OWNER_STEPPED();
+  return 1;
+}
+
+static inline void hak_free_inlined(void *block) {
+  if (HAK_UNLIKELY(!hak_free_ready(block)))
+    hak_free_slow(block);
 }
 
 #ifndef HAK_NO_INLINE_NAMES

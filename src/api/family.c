@@ -30,6 +30,22 @@ size_t hak_usable_size(const void *block) {
   return entry == ENTRY_LARGE && ((uintptr_t)block & (UNIT_BYTES - 1)) == 0 ? large_bytes(block) : 0;
 }
 
+#define SUBSTITUTE_BYTES 256u
+/* Tells whether a block of `bytes` may have been given for a request of `size`: at least its class, at most what stands
+ * in for that (block_in_place_of in malloc.c, the lengths of large objects). */
+static bool size_is_plausible(size_t size, size_t bytes) {
+  if (size <= HAK_SMALL_MAX)
+    return size <= bytes && bytes <= 2 * class_bytes(hak_class_of(max_size(size, 1))) + SUBSTITUTE_BYTES;
+  return size <= bytes && bytes <= size + size / 2 + UNIT_BYTES;
+}
+
+NOINLINE void free_sized_slow(void *block, size_t size) {
+  size_t bytes = hak_usable_size(block);
+  if (UNLIKELY(bytes != 0 && !size_is_plausible(size, bytes)))
+    fault_delete_size(block);
+  hak_free_slow(block);
+}
+
 size_t hak_good_size(size_t size) {
   if (size <= HAK_SMALL_MAX)
     return class_bytes(hak_class_of(max_size(size, 1)));

@@ -6,6 +6,7 @@
  *                    large: large_free, packed_give                not ours: ignored
  */
 #include "api/alloc.h"
+#include "api/foreign.h"
 
 #include "base/event.h"
 #include "budget/usage.h"
@@ -378,7 +379,7 @@ static void free_other(void *block, uint32_t entry) {
   } else if (address_in_arena(block)) {
     fault_no_block_here(block);
   } else {
-    event_note(EVENT_FOREIGN_FREE);
+    foreign_free(block);
   }
 }
 

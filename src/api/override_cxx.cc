@@ -86,6 +86,12 @@ __attribute__((always_inline)) inline void *take_nothrow(std::size_t size, std::
   return HAK_LIKELY(block != nullptr) ? block : allocate_or_null(size, static_cast<std::size_t>(alignment));
 }
 
+// Only the slow path looks at the size.
+__attribute__((always_inline)) inline void give_sized(void *block, std::size_t size) {
+  if (HAK_UNLIKELY(!hak_free_ready(block)))
+    free_sized_slow(block, size);
+}
+
 } // namespace
 
 using std::align_val_t;
@@ -105,8 +111,8 @@ EXPORT void operator delete(void *p) noexcept { hak_free_inlined(p); }
 EXPORT void operator delete[](void *p) noexcept { hak_free_inlined(p); }
 EXPORT void operator delete(void *p, const nothrow_t &) noexcept { hak_free_inlined(p); }
 EXPORT void operator delete[](void *p, const nothrow_t &) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete(void *p, size_t) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete[](void *p, size_t) noexcept { hak_free_inlined(p); }
+EXPORT void operator delete(void *p, size_t n) noexcept { give_sized(p, n); }
+EXPORT void operator delete[](void *p, size_t n) noexcept { give_sized(p, n); }
 EXPORT void operator delete(void *p, align_val_t) noexcept { hak_free_inlined(p); }
 EXPORT void operator delete[](void *p, align_val_t) noexcept { hak_free_inlined(p); }
 EXPORT void operator delete(void *p, size_t, align_val_t) noexcept { hak_free_inlined(p); }

@@ -58,7 +58,7 @@ EXPORT void *pvalloc(size_t size) {
   return memalign(os_page_bytes(), round_up(max_size(size, 1), os_page_bytes()));
 }
 
-/* C23. The program must pass the sizes of the allocation. hakmem does not use them. */
+/* C23. The program must pass the sizes of the allocation. Only the slow path of C++'s delete looks at them. */
 EXPORT void free_sized(void *block, size_t size) {
   (void)size;
   free(block);

@@ -2,6 +2,7 @@
  * later apply from then on. */
 #include "api/alloc.h"
 
+#include "api/foreign.h"
 #include "base/observers.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -11,6 +12,7 @@
 #include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
+#include "os/caller.h"
 #include "os/fault.h"
 #include "os/filter.h"
 #include "os/os.h"
@@ -139,6 +141,8 @@ static const uintptr_t relays[] = {(uintptr_t)hak_calloc, (uintptr_t)hak_realloc
 __attribute__((constructor(101))) void hak_start(void) {
   gate_child_calls(after_fork_in_child);
   options_read();
+  if (os_malloc_is_in_program())
+    foreign_malloc_is_ours();
   usage_limits_apply();
   background_prepare(relays);
   prewarm_bins();

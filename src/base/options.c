@@ -70,6 +70,11 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Whether the preloaded library drops RTLD_DEEPBIND from dlopen calls, so that malloc and free stay one pair.",
         OPTION_ANY_TIME,
         "Applies to the next dlopen; loaded libraries stay bound as they are."},
+    [OPTION_FOREIGN] = {
+        "foreign", "HAKMEM_FOREIGN", "", SAME(FOREIGN_ABORT), 0, FOREIGN_IGNORE, {"abort", "report", "ignore"},
+        "A free of an address that hakmem did not allocate; always ignored, if not set, where malloc is not hakmem's.",
+        OPTION_ANY_TIME,
+        "Applies to the next such free."},
     [OPTION_PURGE] = {
         "purge", "HAKMEM_PURGE", "", SAME(PURGE_DONTNEED), 0, PURGE_OFF, {"dontneed", "free", "off"},
         "How free memory goes back: MADV_DONTNEED, MADV_FREE (the kernel takes it when it needs it), or not at all.",

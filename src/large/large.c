@@ -62,6 +62,25 @@ static struct large *range_made(char *base, size_t bytes, bool mapping, bool has
   return range;
 }
 
+/* The addresses of the mappings that ended last. */
+#define ENDED_COUNT 16u
+static struct {
+  _Atomic(const void *) bases[ENDED_COUNT];
+  _Atomic unsigned next;
+} ended;
+
+static void ended_note(const void *base) {
+  unsigned place = atomic_fetch_add_explicit(&ended.next, 1, memory_order_relaxed) % ENDED_COUNT;
+  atomic_store_explicit(&ended.bases[place], base, memory_order_relaxed);
+}
+
+bool large_was_unmapped(const void *address) {
+  for (unsigned i = 0; i < ENDED_COUNT; i++)
+    if (address != NULL && atomic_load_explicit(&ended.bases[i], memory_order_relaxed) == address)
+      return true;
+  return false;
+}
+
 /* Ends an unused range: it becomes a resident free extent, or is unmapped. Returns the bytes unmapped. */
 static size_t range_end(struct large *range, uint64_t freed_ms) {
   char *base = range->base;
@@ -74,6 +93,7 @@ static size_t range_end(struct large *range, uint64_t freed_ms) {
   figure_add(&large.mapping_bytes, -bytes);
   usage_move_end(bytes);
   mark_entries(base, bytes, ENTRY_NONE, ENTRY_NONE);
+  ended_note(base);
   if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
     os_purge(base, bytes);
   return bytes;

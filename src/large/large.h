@@ -33,6 +33,9 @@ void *large_link(const void *object);
 /* Frees an object. Its entry was ENTRY_LARGE. If two threads free one object, one of them ends the program. */
 void large_free(void *object);
 
+/* Tells whether this was the address of a large object whose mapping ended a short time ago. */
+bool large_was_unmapped(const void *address);
+
 /* Resizes an object in place, by moving pages, or for growing extents by copying into a mapping. NULL: nothing changed,
  * and the caller must copy. */
 void *large_resize(void *object, size_t size);

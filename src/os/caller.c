@@ -26,16 +26,24 @@ static bool is_c_library(const char *path) {
   return false;
 }
 
-static int library_note(struct dl_phdr_info *info, size_t size, void *unused) {
-  (void)size, (void)unused;
+/* Sets start and end to the addresses of a loaded object. */
+static void object_span(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end) {
   uintptr_t low = UINTPTR_MAX, high = 0;
-  if (!is_c_library(info->dlpi_name ? info->dlpi_name : "") && info->dlpi_addr != getauxval(AT_BASE))
-    return 0;
   for (size_t i = info->dlpi_phnum; i-- > 0;)
     if (info->dlpi_phdr[i].p_type == PT_LOAD) {
       low = min_size(low, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
       high = max_size(high, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
     }
+  *start = low;
+  *end = high;
+}
+
+static int library_note(struct dl_phdr_info *info, size_t size, void *unused) {
+  (void)size, (void)unused;
+  uintptr_t low, high;
+  if (!is_c_library(info->dlpi_name ? info->dlpi_name : "") && info->dlpi_addr != getauxval(AT_BASE))
+    return 0;
+  object_span(info, &low, &high);
   if (low < high && libraries.count < LIBRARIES_MAX) {
     libraries.list[libraries.count].start = low;
     libraries.list[libraries.count++].end = high;
@@ -58,4 +66,21 @@ bool os_is_c_library(uintptr_t address) {
     if (address >= libraries.list[i].start && address < libraries.list[i].end)
       return true;
   return false;
+}
+
+/* The first object is the executable, but not in a namespace that dlmopen made. */
+static int program_note(struct dl_phdr_info *info, size_t size, void *found) {
+  (void)size;
+  uintptr_t low, high;
+  object_span(info, &low, &high);
+  *(bool *)found = (uintptr_t)info->dlpi_phdr == getauxval(AT_PHDR) && (uintptr_t)program_note >= low &&
+                   (uintptr_t)program_note < high;
+  return 1;
+}
+
+bool os_malloc_is_in_program(void) {
+  bool found = false;
+  if (os_malloc_is_ours != NULL)
+    dl_iterate_phdr(program_note, &found);
+  return found;
 }

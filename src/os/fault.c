@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-COLD _Noreturn static void fault(const char *before, const void *block, const char *after) {
+COLD static void report(const char *before, const void *block, const char *after) {
   char bytes[160];
   struct text text = TEXT_IN(bytes);
   text_string(&text, "hakmem: ");
@@ -14,6 +14,10 @@ COLD _Noreturn static void fault(const char *before, const void *block, const ch
   text_string(&text, after);
   text_string(&text, "\n");
   os_say(text.bytes);
+}
+
+COLD _Noreturn static void fault(const char *before, const void *block, const char *after) {
+  report(before, block, after);
   abort();
 }
 
@@ -22,7 +26,11 @@ void fault_not_a_block(const void *block) { fault("free of ", block, ", which is
 void fault_no_block_here(const void *block) {
   fault("free of ", block, ", which lies in hakmem memory that holds no block");
 }
-void fault_realloc_foreign(const void *block) { fault("realloc of ", block, ", which hakmem did not allocate"); }
+static const char not_ours[] = ", which hakmem did not allocate";
+void fault_foreign(const void *block) { fault("free of ", block, not_ours); }
+void fault_foreign_reported(const void *block) { report("free of ", block, not_ours); }
+void fault_delete_size(const void *block) { fault("delete of block ", block, " with the size of another block"); }
+void fault_realloc_foreign(const void *block) { fault("realloc of ", block, not_ours); }
 
 #ifdef HAK_DEBUG
 void assert_failed(const char *what, const char *file, int line) {

@@ -250,6 +250,30 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
   }
 }
 
+/* Returns the word of the bitmap with a block's bit, and the bit. */
+static uint64_t *bit_of(const void *block, const struct size_class *class, uint64_t *bit) {
+  char *base = slab_base(block, class->order);
+  size_t index = (size_t)((size_t)((const char *)block - base) * class->reciprocal >> RECIPROCAL_SHIFT);
+  *bit = (uint64_t)1 << index % 64;
+  return map_bitmap(base) + index / 64;
+}
+
+/* The bits are set for a moment, to find a block that is there twice. */
+void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
+  const struct size_class *class = &size_classes[cls];
+  uint64_t bit;
+  for (size_t i = 0; i < count; i++) {
+    if (map_entry(blocks[i]) != entry_of(set->key, cls) || !slab_is_block_start(blocks[i], cls))
+      flush_fault(set, cls, blocks[i]);
+    uint64_t *word = bit_of(blocks[i], class, &bit);
+    if ((*word & bit) != 0)
+      flush_fault(set, cls, blocks[i]);
+    *word |= bit;
+  }
+  for (size_t i = 0; i < count; i++)
+    *bit_of(blocks[i], class, &bit) &= ~bit;
+}
+
 void slab_set_close_empty(struct slab_set *set) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     struct slab *slab = set->partial[cls][FULLNESS_LISTS - 1];

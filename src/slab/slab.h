@@ -55,6 +55,10 @@ bool slab_set_has_free(const struct slab_set *set, unsigned cls);
  * ends the program (os/fault.h). */
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
+/* Looks for blocks of one class, all of the set, that cannot be put back: free ones, one that is there twice, addresses
+ * that are no block. Such a block ends the program. Else nothing changes. */
+void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
+
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
 

@@ -1,5 +1,6 @@
 /* A program that is not preloaded opens the library itself, privately, and uses it beside libc's
- * malloc: several times, from threads that outlive a dlclose. argv[1] is libhakmem.so. */
+ * malloc: several times, from threads that outlive a dlclose. argv[1] is libhakmem.so, argv[2] how it is opened. What
+ * libc's malloc gave is foreign to it and must be ignored. */
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -15,8 +16,18 @@ struct heap {
 
 static struct heap heap;
 
-static void heap_open(const char *path) {
-  heap.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+static void *library_open(const char *path, const char *how) {
+#ifdef RTLD_DEEPBIND
+  if (strcmp(how, "deepbind") == 0)
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (strcmp(how, "dlmopen") == 0)
+    return dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL);
+#endif
+  return dlopen(path, RTLD_NOW | (strcmp(how, "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL));
+}
+
+static void heap_open(const char *path, const char *how) {
+  heap.handle = library_open(path, how);
   CHECK_SAY(heap.handle != NULL, "%s", dlerror());
   heap.make = (void *(*)(size_t))dlsym(heap.handle, "malloc");
   heap.resize = (void *(*)(void *, size_t))dlsym(heap.handle, "realloc");
@@ -43,16 +54,16 @@ static void heap_use(void) {
 
 static void *worker(void *argument) {
   (void)argument;
-  for (int i = 0; i < 50; i++)
+  for (int i = 0; i < 30; i++)
     heap_use();
   return NULL;
 }
 
 int main(int argc, char **argv) {
-  CHECK(argc > 1);
+  CHECK(argc > 2);
   test_begin(argc, argv);
-  for (int n = 0; n < 6; n++) {
-    heap_open(argv[1]);
+  for (int n = 0; n < 4; n++) {
+    heap_open(argv[1], argv[2]);
     pthread_t threads[3];
     for (int i = 0; i < 3; i++)
       CHECK(pthread_create(&threads[i], NULL, worker, NULL) == 0);

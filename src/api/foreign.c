@@ -1,0 +1,30 @@
+#include "api/foreign.h"
+
+#include "base/event.h"
+#include "base/options.h"
+#include "large/large.h"
+#include "os/fault.h"
+
+#define REPORTS_MAX 10u
+
+static _Atomic bool malloc_is_ours;
+static _Atomic unsigned reports;
+
+void foreign_malloc_is_ours(void) { atomic_store_explicit(&malloc_is_ours, true, memory_order_relaxed); }
+
+COLD void foreign_free(void *block) {
+  event_note(EVENT_FOREIGN_FREE);
+  long mode = option_value(OPTION_FOREIGN);
+  bool is_alone = atomic_load_explicit(&malloc_is_ours, memory_order_relaxed) &&
+                  option_value(OPTION_DEEPBIND) == DEEPBIND_DROP; /* else libc's malloc may serve a library */
+  if (!is_alone && !option_is_set(OPTION_FOREIGN))
+    mode = FOREIGN_IGNORE;
+  if (mode == FOREIGN_IGNORE)
+    return;
+  if (mode == FOREIGN_ABORT && large_was_unmapped(block))
+    fault_double_free(block);
+  if (mode == FOREIGN_ABORT)
+    fault_foreign(block);
+  if (atomic_fetch_add_explicit(&reports, 1, memory_order_relaxed) < REPORTS_MAX)
+    fault_foreign_reported(block);
+}
