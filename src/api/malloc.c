@@ -3,7 +3,7 @@
  *   hak_malloc_slow  small: bin_refill -> inbox, slabs, units      large: large_alloc -> BigCache, extents, mappings
  *                    where memory is short: packed_take
  *   hak_free_slow    own small: bin_overflow -> bin_grow or flush  other heap's: outbox_put
- *                    large: large_free, packed_give                not ours: ignored
+ *                    large: large_free, packed_give                not ours: foreign_free
  */
 #include "api/alloc.h"
 #include "api/foreign.h"
