@@ -100,7 +100,6 @@ void doctor_look_overcommit(struct doctor *doctor);
 void doctor_look_memory(struct doctor *doctor);
 void doctor_look_swap(struct doctor *doctor);
 void doctor_look_randomisation(struct doctor *doctor);
-void doctor_look_tracing(struct doctor *doctor);
 void doctor_look_preload_file(struct doctor *doctor);
 void doctor_look_group(struct doctor *doctor);
 void doctor_look_pressure(struct doctor *doctor);

@@ -119,20 +119,6 @@ void doctor_look_randomisation(struct doctor *doctor) {
     doctor_report(SEVERITY_OK, "addresses are drawn anew in each run");
 }
 
-void doctor_look_tracing(struct doctor *doctor) {
-  uint64_t scope = doctor_read_number(doctor, "/proc/sys/kernel/yama/ptrace_scope");
-  uint64_t user = doctor_line_number(doctor_read(doctor, "/proc/self/status"), "Uid:");
-  if (scope == UINT64_MAX)
-    return;
-  if (scope >= 3 || (scope > 0 && user != 0))
-    doctor_report(SEVERITY_NOTE, "hak policy show cannot read a process%s: kernel.yama.ptrace_scope is %llu\n%s",
-                  scope >= 3 ? "" : " of yours", (unsigned long long)scope,
-                  scope >= 3 ? "it can be lowered by a restart of the machine only; a policy file can be read"
-                             : "run it as root, or lower kernel.yama.ptrace_scope to 0");
-  else
-    doctor_report(SEVERITY_OK, "hak policy show may read processes");
-}
-
 void doctor_look_mappings(struct doctor *doctor) {
   uint64_t most = doctor_read_number(doctor, "/proc/sys/vm/max_map_count"), count = 0;
   if (most == UINT64_MAX)

@@ -53,7 +53,6 @@ const struct doctor_check doctor_checks[] = {
     {"locked", doctor_look_locked, "memory that is locked, and ulimit -l"},
     {"seccomp", doctor_look_seccomp, "a filter of system calls"},
     {"randomisation", doctor_look_randomisation, "addresses are drawn anew in each run"},
-    {"tracing", doctor_look_tracing, "kernel.yama.ptrace_scope, which hak policy show depends on"},
 };
 const unsigned doctor_check_count = sizeof doctor_checks / sizeof doctor_checks[0];
 

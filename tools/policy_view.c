@@ -1,6 +1,7 @@
 #include "tools/policy_view.h"
 
 #include "adapt/strategy_words.h"
+#include "tools/live_control.h"
 #include "tools/policy_disk.h"
 #include "tools/tool.h"
 
@@ -8,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WAIT_MS 3000u
+
 _Static_assert((int)POLICY_DISK_SENTENCE <= (int)POLICY_VIEW_SENTENCE, "its sentences fit");
 
-/* --- a file --- */
+/* --- a file, or the answer of a process, which is one --- */
 
 static void add_up(struct policy_view *view, const struct policy_record *record) {
   if (record->kind == POLICY_RECORD_PRIOR)
@@ -24,26 +27,48 @@ static void add_up(struct policy_view *view, const struct policy_record *record)
   view->totals.switches += record->switches;
 }
 
+static bool view_of(struct policy_view *view, const struct policy_file *file, char problem[POLICY_VIEW_SENTENCE]) {
+  *view = (struct policy_view){.costs = file->costs, .records = calloc(file->record_count + 1, sizeof *view->records)};
+  if (view->records == NULL) {
+    snprintf(problem, POLICY_VIEW_SENTENCE, "no memory for %u records", file->record_count);
+    return false;
+  }
+  memcpy(view->writer, file->writer, sizeof view->writer);
+  for (uint32_t i = 0; i < file->module_count && i < LEARNED_MODULES; i++)
+    view->modules[view->module_count++] = policy_file_module(file, i);
+  for (uint32_t i = 0; i < file->record_count; i++) {
+    view->records[view->record_count++] = policy_file_record(file, i);
+    add_up(view, &view->records[i]);
+  }
+  return true;
+}
+
 bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_VIEW_SENTENCE]) {
   struct policy_file file;
   void *bytes = policy_disk_read(path, &file, problem);
-  if (bytes == NULL)
-    return false;
-  *view = (struct policy_view){.costs = file.costs, .records = calloc(file.record_count + 1, sizeof *view->records)};
-  if (view->records == NULL) {
-    snprintf(problem, POLICY_VIEW_SENTENCE, "no memory for %u records", file.record_count);
-    free(bytes);
-    return false;
-  }
-  memcpy(view->writer, file.writer, sizeof view->writer);
-  for (uint32_t i = 0; i < file.module_count && i < LEARNED_MODULES; i++)
-    view->modules[view->module_count++] = policy_file_module(&file, i);
-  for (uint32_t i = 0; i < file.record_count; i++) {
-    view->records[view->record_count++] = policy_file_record(&file, i);
-    add_up(view, &view->records[i]);
-  }
+  bool is_shown = bytes && view_of(view, &file, problem);
   free(bytes);
-  return true;
+  return is_shown;
+}
+
+bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_VIEW_SENTENCE]) {
+  struct control control;
+  struct policy_file file;
+  bool is_open = control_open(&control, pid, WAIT_MS), is_shown = false;
+  size_t length;
+  void *bytes = is_open && control_ask(&control, CONTROL_POLICY, 0, WAIT_MS) ? control_answer(&control, &length) : NULL;
+  if (bytes == NULL)
+    snprintf(problem, POLICY_VIEW_SENTENCE, "%s", control.live.sentence);
+  else if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
+    snprintf(problem, POLICY_VIEW_SENTENCE, "process %ld: its hakmem is of another version", pid);
+  else
+    is_shown = view_of(view, &file, problem);
+  free(bytes);
+  if (is_open)
+    control_close(&control);
+  if (is_shown)
+    view->is_process = true;
+  return is_shown;
 }
 
 void policy_view_end(struct policy_view *view) { free(view->records); }
@@ -194,10 +219,7 @@ static void print_totals(const struct policy_view *view) {
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
          milliseconds(totals->acted), strategy_words[best].action, milliseconds(totals->fixed[best]),
          milliseconds(totals->best_of_arm), regret_ns / 1e6, percent_share(regret_ns, totals->best_of_arm));
-  printf("%zu arms", view->arms);
-  if (view->arms_displaced)
-    printf(", %zu displaced", view->arms_displaced);
-  printf("; %ju matches, %ju turns\n", (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
+  printf("%zu arms; %ju matches, %ju turns\n", view->arms, (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
   printf("a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n",
          part->fault_ns, part->purge_page_ns, part->purge_call_ns, mapping->purge_call_ns, break_even_ms(part));
 }
@@ -212,12 +234,8 @@ void policy_view_print(const struct policy_view *view) {
   print_priors(view);
   if (has_arms)
     print_totals(view);
-  if (*view->writer)
+  if (!view->is_process)
     printf("%swritten by %s; costs are those of the run that wrote it\n", has_arms ? "" : "\n", view->writer);
-  if (view->is_skewed)
-    puts("it was read while it changed: the arms are of slightly different moments");
-  if (view->unsound)
-    printf("left out, as it cannot be so: %zu arms\n", view->unsound);
 }
 
 /* --- for programs --- */
@@ -278,19 +296,18 @@ void policy_view_print_json(const struct policy_view *view) {
   const struct evolve_costs *part = &view->costs.part;
   qsort(view->records, view->record_count, sizeof *view->records, by_cost);
   printf("{\"source\":\"%s\",\"writer\":", view->is_process ? "process" : "file");
-  tool_print_json(*view->writer ? view->writer : NULL);
-  printf(",\"skewed\":%s,\"unsound\":%zu,\"costs\":{\"fault_ns\":%u,\"purge_page_ns\":%u,\"purge_call_ns\":%u,"
+  tool_print_json(view->is_process ? NULL : view->writer);
+  printf(",\"costs\":{\"fault_ns\":%u,\"purge_page_ns\":%u,\"purge_call_ns\":%u,"
          "\"mapping_call_ns\":%u,\"break_even_ms\":%u}",
-         view->is_skewed ? "true" : "false", view->unsound, part->fault_ns, part->purge_page_ns, part->purge_call_ns,
-         view->costs.mapping.purge_call_ns, break_even_ms(part));
+         part->fault_ns, part->purge_page_ns, part->purge_call_ns, view->costs.mapping.purge_call_ns,
+         break_even_ms(part));
   fputs(",\"arms\":[", stdout);
   print_records(view, false);
   fputs("],\"priors\":[", stdout);
   print_records(view, true);
   printf("],\"totals\":{\"acted\":%ju,", (uintmax_t)totals->acted);
   print_costs("fixed", totals->fixed);
-  printf(
-      ",\"best_fixed\":\"%s\",\"best_of_arm\":%ju,\"arms\":%zu,\"displaced\":%zu,\"matches\":%ju,\"switches\":%ju}}\n",
-      strategy_words[evolve_best_fixed(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms,
-      view->arms_displaced, (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
+  printf(",\"best_fixed\":\"%s\",\"best_of_arm\":%ju,\"arms\":%zu,\"matches\":%ju,\"switches\":%ju}}\n",
+         strategy_words[evolve_best_fixed(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms,
+         (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
 }

@@ -1,12 +1,13 @@
 /* hakmem-profile: starts, writes and stops a heap profile of a process with HAKMEM_LIVE=1, from outside. */
 #include "hakmem/hakmem.h"
+#include "tools/live_control.h"
 #include "tools/live_print.h"
-#include "tools/profile_control.h"
 #include "tools/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -63,29 +64,39 @@ static int create_file(const struct wish *wish, const struct control *control, c
   return fd;
 }
 
+static bool copy_answer(struct control *control, int fd, int *error) {
+  size_t length;
+  void *bytes = control_answer(control, &length);
+  bool is_copied = bytes && tool_write(fd, bytes, length);
+  *error = bytes ? errno : 0;
+  free(bytes);
+  return is_copied;
+}
+
+static int report_failure(const struct control *control, const char *path, int error) {
+  errno = error;
+  return error ? tool_complain(2, "%s: %m", path)
+               : tool_complain((int)control->live.problem, "%s", control->live.sentence);
+}
+
 static int report_written(struct control *control, const char *path, int fd) {
   struct stat status;
-  bool is_copied = control_copy_answer(control, fd);
-  bool is_problem_ours = !is_copied && errno == 0;
+  int error;
+  bool is_copied = copy_answer(control, fd, &error);
   if (is_copied && fstat(fd, &status) == 0 && close(fd) == 0) {
     char size[LIVE_SIZE];
     printf("%s: %s; to look at it: hak profile top %s, or go tool pprof -http=: %s\n", path,
            live_size((uint64_t)status.st_size, size), path, path);
     return 0;
   }
-  int error = errno;
+  error = is_copied ? errno : error;
   unlink(path);
-  return is_problem_ours
-             ? tool_complain((int)control->live.problem, "%s", control->live.sentence)
-             : tool_complain(2, "%s: %s", path, strerror(error)); // NOLINT(concurrency-mt-unsafe): one thread
+  return report_failure(control, path, error);
 }
 
 static int dump_to_stdout(struct control *control) {
-  errno = 0;
-  if (control_copy_answer(control, STDOUT_FILENO))
-    return 0;
-  return errno ? tool_complain(2, "stdout: %m")
-               : tool_complain((int)control->live.problem, "%s", control->live.sentence);
+  int error;
+  return copy_answer(control, STDOUT_FILENO, &error) ? 0 : report_failure(control, "stdout", error);
 }
 
 /* Creates the file first: if that fails, no command is sent. */

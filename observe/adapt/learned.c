@@ -119,26 +119,14 @@ COLD static void begin(uint32_t break_even_ms) {
   }
   site_table_begin(&view->table, places, LEARNED_ARMS, evolve_like(break_even_ms));
   view->costs = measure_costs(break_even_ms);
-  view->view_bytes = sizeof *view;
-  view->arm_bytes = sizeof(struct site_arm);
-  view->arm_count = LEARNED_ARMS;
-  memcpy(view->mark, LEARNED_MARK, sizeof view->mark);
   learned.break_even_ms = break_even_ms;
   learned.state = LEARNED_READY;
-}
-
-/* Call before and after a change. A reader who sees a partial change sees an odd number, or another number
- * afterwards. */
-static void note_change(void) {
-  atomic_fetch_add_explicit(&learned.view.changes, 1, memory_order_acq_rel);
-  atomic_thread_fence(memory_order_release);
 }
 
 /* Takes the lock. Returns true if there is a table. Updates the costs to the purge delay in force. */
 static bool learned_enter(void) {
   uint32_t break_even_ms = (uint32_t)option_value(OPTION_PURGE_DELAY_MS);
   lock_take(&learned.lock);
-  note_change();
   if (UNLIKELY(learned.state == LEARNED_NOTHING))
     begin(break_even_ms);
   if (UNLIKELY(learned.break_even_ms != break_even_ms)) {
@@ -150,10 +138,7 @@ static bool learned_enter(void) {
   return learned.state == LEARNED_READY;
 }
 
-static void learned_leave(void) {
-  note_change();
-  lock_give(&learned.lock);
-}
+static void learned_leave(void) { lock_give(&learned.lock); }
 
 static bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
 
@@ -213,7 +198,6 @@ unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes) {
 void learned_stats(struct learned_stats *out) {
   *out = (struct learned_stats){0};
   lock_take(&learned.lock);
-  note_change();
   if (learned.state == LEARNED_READY) {
     out->arms = learned.view.table.taken_count;
     out->totals = site_totals(&learned.view.table, &learned.view.costs, now_ms());

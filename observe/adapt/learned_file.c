@@ -190,6 +190,23 @@ void learned_file_write(const char *by, struct text *complaint) {
   os_unmap(bytes, 2 * READ_BYTES_MAX);
 }
 
+enum os_file_error learned_file_write_at(int fd, uint64_t *end) {
+  struct os_file_part part;
+  char *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
+  struct learned_view *view = learned_open();
+  if (view)
+    site_tick(&view->table, &view->costs, (uint32_t)os_milliseconds());
+  learned_close();
+  size_t length = bytes && view ? encode_file(bytes, READ_BYTES_MAX, NULL, hak_version()) : 0;
+  enum os_file_error error = length ? os_file_begin_at(&part, fd, *end) : OS_FILE_NO_MEMORY;
+  if (!error)
+    error = os_file_end(&part, os_file_add(&part, bytes, length));
+  *end += length;
+  if (bytes)
+    os_unmap(bytes, READ_BYTES_MAX);
+  return error;
+}
+
 void learned_file_in_child(void) {
   if (file.path[0] == 0)
     return;

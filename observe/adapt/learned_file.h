@@ -10,12 +10,15 @@
 #define HAK_ADAPT_LEARNED_FILE_H
 
 #include "base/text.h"
-#include "base/words.h"
+#include "inspect/file.h"
 
 /* If something is wrong, *complaint gets one line about it. The caller is in a slow path (heap/slow_path.h). */
 void learned_file_read(struct text *complaint);
 /* by: the version of the writer. */
 void learned_file_write(const char *by, struct text *complaint);
+
+/* Writes what this process knows by now into an open file, from *end on, as a policy file. Sets *end to its end. */
+enum os_file_error learned_file_write_at(int fd, uint64_t *end);
 
 void learned_file_in_child(void);
 

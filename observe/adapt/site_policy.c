@@ -162,6 +162,14 @@ bool site_learned(struct site_table *table, uint64_t site, unsigned range, const
   return false;
 }
 
+void site_tick(struct site_table *table, const struct site_costs *costs, uint32_t now_ms) {
+  for (struct site_arm *place = table->places; place < table->places + place_count(table); place++)
+    if (place->taken)
+      evolve_tick(&place->arm, costs_of(costs, place->range), now_ms);
+  for (unsigned range = 0; range < SITE_RANGES; range++)
+    evolve_tick(&table->rests[range], costs_of(costs, range), now_ms);
+}
+
 void site_conclude(struct site_table *table, const struct site_costs *costs, uint32_t now_ms) {
   for (struct site_arm *place = table->places; place < table->places + place_count(table); place++)
     if (place->taken)

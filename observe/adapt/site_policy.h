@@ -78,6 +78,8 @@ const struct evolve_arm *site_arm_of(const struct site_table *table, uint64_t si
 bool site_learned(struct site_table *table, uint64_t site, unsigned range, const int32_t *ratings, enum keep leader,
                   uint32_t epochs);
 
+/* Charges all arms for their idle memory up to now, as the next event would. */
+void site_tick(struct site_table *table, const struct site_costs *costs, uint32_t now_ms);
 /* Call at the end: concludes the open epochs of all arms. */
 void site_conclude(struct site_table *table, const struct site_costs *costs, uint32_t now_ms);
 

@@ -1,8 +1,4 @@
-/* view.h: what has been learned, as it lies in memory. `hak policy show` reads it from outside.
- *
- * A reader finds the mark in the writable memory of the module that contains hakmem and copies everything. The copy is
- * whole if `changes` was even, and the same before and after.
- */
+/* view.h: what has been learned, and how sites are named in it. */
 #ifndef HAK_ADAPT_VIEW_H
 #define HAK_ADAPT_VIEW_H
 
@@ -43,15 +39,9 @@ static inline void learned_note_module(struct policy_module *modules, uint32_t t
 }
 
 struct learned_view {
-  char mark[16]; /* LEARNED_MARK once there is something to see */
-  uint32_t view_bytes, arm_bytes;
-  uint32_t arm_count;
-  _Atomic uint32_t changes; /* odd while something changes */
   struct site_costs costs;
   struct site_table table;
   struct policy_module modules[LEARNED_MODULES];
 };
-#define LEARNED_MARK "hakmem learned\n"
-_Static_assert(sizeof LEARNED_MARK == 16, "the mark fills its place");
 
 #endif

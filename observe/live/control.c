@@ -1,5 +1,7 @@
 #include "live/control.h"
 
+#include "adapt/learned_file.h"
+#include "base/options.h"
 #include "count/tally.h"
 #include "live/control_page.h"
 #include "profile/profile.h"
@@ -39,18 +41,17 @@ static enum control_result stop_profile(void) {
   return CONTROL_DONE;
 }
 
-static struct answer dump_profile(const struct os_shared *shared) {
-  struct answer answer = {.result = CONTROL_NOT_WRITTEN};
-  if (!profile_was_started())
-    answer.result = CONTROL_IS_OFF;
-  if (!profile_was_started() || !os_shared_is_open(shared))
+/* Writes the content of an answer with content_write, if there is any. */
+static struct answer write_answer(const struct os_shared *shared, bool is_any,
+                                  enum os_file_error (*content_write)(int fd, uint64_t *end)) {
+  struct answer answer = {.result = is_any ? CONTROL_NOT_WRITTEN : CONTROL_IS_OFF};
+  if (!is_any || !os_shared_is_open(shared))
     return answer;
   uint64_t end = shared->bytes;
-  enum os_file_error error = profile_write_at(shared->fd, &end);
+  enum os_file_error error = content_write(shared->fd, &end);
   if (error == OS_FILE_OK)
-    answer = (struct answer){CONTROL_DONE, end - shared->bytes};
-  else
-    os_shared_empty(shared);
+    return (struct answer){CONTROL_DONE, end - shared->bytes};
+  os_shared_empty(shared);
   if (error == OS_FILE_NO_MEMORY)
     answer.result = CONTROL_NO_MEMORY;
   return answer;
@@ -63,7 +64,9 @@ static struct answer carry_out(const struct os_shared *shared, uint64_t verb, ui
   case CONTROL_STOP:
     return (struct answer){.result = stop_profile()};
   case CONTROL_DUMP:
-    return dump_profile(shared);
+    return write_answer(shared, profile_was_started(), profile_write_at);
+  case CONTROL_POLICY:
+    return write_answer(shared, option_value(OPTION_POLICY) != POLICY_OFF, learned_file_write_at);
   default:
     return (struct answer){.result = CONTROL_UNKNOWN};
   }

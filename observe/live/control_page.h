@@ -21,14 +21,14 @@
 
 enum control_stage { CONTROL_FREE, CONTROL_ASKED, CONTROL_TAKEN, CONTROL_STAGES = 4 };
 
-enum control_verb { CONTROL_START = 1, CONTROL_DUMP, CONTROL_STOP };
+enum control_verb { CONTROL_START = 1, CONTROL_DUMP, CONTROL_STOP, CONTROL_POLICY };
 
 enum control_result {
   CONTROL_DONE,
   CONTROL_UNKNOWN,    /* no such verb, or no such interval */
   CONTROL_NO_MEMORY,  /* for the profile, or for the answer */
   CONTROL_IS_ON,      /* a profile runs already */
-  CONTROL_IS_OFF,     /* no profile runs; for DUMP: none ever ran */
+  CONTROL_IS_OFF,     /* no profile runs; for DUMP: none ever ran; for POLICY: the option is off */
   CONTROL_NOT_WRITTEN /* the answer could not be written: the file is closed, or has a size limit */
 };
 
@@ -40,7 +40,7 @@ struct control_page {
   _Atomic uint64_t verb;
   _Atomic uint64_t interval_bytes; /* START: the sampling interval */
   _Atomic uint64_t result;
-  _Atomic uint64_t answer_bytes; /* DUMP: a profile for pprof */
+  _Atomic uint64_t answer_bytes; /* DUMP: a profile for pprof; POLICY: a policy file (adapt/policy_file.h) */
 };
 
 static inline enum control_stage control_stage_of(uint64_t stage) {

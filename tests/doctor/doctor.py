@@ -179,8 +179,6 @@ def process_cases(made):
         ("seccomp", "problem", "strict", change(status, "Seccomp:\t0", "Seccomp:\t1")),
         ("randomisation", "note", "is 0", write("proc/sys/kernel/randomize_va_space", "0\n")),
         ("randomisation", "note", "personality", change("proc/PROC/personality", "00000000", "00040000")),
-        ("tracing", "note", "as root", write("proc/sys/kernel/yama/ptrace_scope", "1\n")),
-        ("tracing", "note", "restart", write("proc/sys/kernel/yama/ptrace_scope", "3\n")),
         ("preload-file", "warning", "take it out", write("etc/ld.so.preload", "/none/x.so\n")),
         ("preload-file", "note", "all programs", write("etc/ld.so.preload", f"{copies[0]}\n")),
         ("preload-file", "warning", "jemalloc", write("etc/ld.so.preload", f"{made.allocator}\n")),

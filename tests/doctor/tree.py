@@ -60,7 +60,6 @@ class Tree:
             "proc/sys/vm/overcommit_memory": "0\n",
             "proc/sys/vm/max_map_count": "65530\n",
             "proc/sys/kernel/randomize_va_space": "2\n",
-            "proc/sys/kernel/yama/ptrace_scope": "0\n",
             f"{HUGE}/enabled": "always [madvise] never\n",
             f"{HUGE}/defrag": "always defer defer+madvise [madvise] never\n",
             f"{HUGE}/khugepaged/max_ptes_none": "511\n",

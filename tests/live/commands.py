@@ -200,7 +200,7 @@ def files_that_cannot_be_written(folder):
             assert os.fstat(fd).st_blocks * 512 == mmap.PAGESIZE, "the process keeps what nobody fetched"
         limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (mmap.PAGESIZE + 100, limits[1]))
-        ask("dump", "--out", folder / "less", process.pid, status=2, said="cannot write the profile")
+        ask("dump", "--out", folder / "less", process.pid, status=2, said="cannot write the answer")
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
         assert sorted(path.name for path in folder.iterdir()) == ["heap", "more", "there"]
         judge(until(lambda: sampled(process.pid)), 512 * KIB)

@@ -100,9 +100,9 @@ static void small_blocks(uint64_t *random) {
 enum change { AS_IT_WAS, ONE_MISSING, ONE_LATER };
 
 static void replay(struct site_table *table, const struct learned_view *live, enum change change) {
-  void *places = calloc(1, site_table_bytes(live->arm_count));
+  void *places = calloc(1, site_table_bytes(LEARNED_ARMS));
   assert_non_null(places);
-  site_table_begin(table, places, live->arm_count, DELAY_LEADER);
+  site_table_begin(table, places, LEARNED_ARMS, DELAY_LEADER);
   size_t page_bytes = min_size(os_page_bytes(), UNIT_BYTES);
   for (unsigned i = 0; i < event_count; i++) {
     const struct event *event = &events[i];
@@ -151,7 +151,7 @@ static void replays_to_the_same(void **unused) {
     struct learned_view *live = learned_open();
     assert_non_null(live);
     replay(table, live, change);
-    bool same = is_same(table, &live->table, live->arm_count);
+    bool same = is_same(table, &live->table, LEARNED_ARMS);
     struct site_totals mine = site_totals(table, &live->costs, (uint32_t)now_ms);
     struct site_totals theirs = site_totals(&live->table, &live->costs, (uint32_t)now_ms);
     learned_close();
@@ -175,7 +175,7 @@ static int begin(void **unused) {
     small += events[i].site == LEARNED_SITE_SMALL;
   struct learned_view *live = learned_open();
   assert_non_null(live);
-  for (uint32_t i = 0; i < live->arm_count; i++) {
+  for (uint32_t i = 0; i < LEARNED_ARMS; i++) {
     matches += live->table.places[i].arm.epochs;
     switches += live->table.places[i].arm.switches;
   }

@@ -1,9 +1,9 @@
-/* profile_control.h: sends commands to a process that keeps a live page (live/control_page.h).
+/* live_control.h: sends commands to a process that keeps a live page (live/control_page.h).
  *
  * Everything that comes from the process is validated.
  */
-#ifndef HAK_TOOLS_PROFILE_CONTROL_H
-#define HAK_TOOLS_PROFILE_CONTROL_H
+#ifndef HAK_TOOLS_LIVE_CONTROL_H
+#define HAK_TOOLS_LIVE_CONTROL_H
 
 #include "live/control_page.h"
 #include "tools/live_read.h"
@@ -23,7 +23,7 @@ void control_close(struct control *control);
 /* Sends a command and waits: wait_ms until the process begins, and a minute until it has finished. False: as above. */
 bool control_ask(struct control *control, enum control_verb verb, uint64_t interval_bytes, uint64_t wait_ms);
 
-/* Copies the answer to DUMP into an open file. False: as above; errno is not 0 if the file is the cause. */
-bool control_copy_answer(struct control *control, int out);
+/* Returns the content of the answer, in memory of malloc. NULL: as above. */
+void *control_answer(struct control *control, size_t *length);
 
 #endif

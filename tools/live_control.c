@@ -1,13 +1,13 @@
-#include "tools/profile_control.h"
+#include "tools/live_control.h"
 
 #include "os/os.h"
 #include "tools/live_find.h"
-#include "tools/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@
 #define NAP_NS_MIN 500000
 #define NAP_NS_MAX 20000000
 #define WORK_MS_MAX 60000u
-#define COPY_BYTES 65536u
+#define ANSWER_BYTES_MAX ((size_t)1 << 32)
 #define NS_OF_MS 1000000u
 
 __attribute__((format(printf, 2, 3))) static bool wrong(struct control *control, const char *format, ...) {
@@ -161,13 +161,14 @@ static bool is_answered(struct control *control, enum control_verb verb) {
     return wrong(control, "process %ld has a profile that runs already; stop it first", pid);
   case CONTROL_IS_OFF:
     return wrong(control,
-                 verb == CONTROL_DUMP ? "no profile was ever started in process %ld"
-                                      : "process %ld has no profile that runs",
+                 verb == CONTROL_DUMP     ? "no profile was ever started in process %ld"
+                 : verb == CONTROL_POLICY ? "process %ld has learned nothing: HAKMEM_POLICY is off"
+                                          : "process %ld has no profile that runs",
                  pid);
   case CONTROL_NO_MEMORY:
     return wrong(control, "process %ld has no memory for it", pid);
   case CONTROL_NOT_WRITTEN:
-    return wrong(control, "process %ld cannot write the profile: it has closed the descriptor, or a limit forbids it",
+    return wrong(control, "process %ld cannot write the answer: it has closed the descriptor, or a limit forbids it",
                  pid);
   default:
     return wrong(control, "process %ld does not know this command: its hakmem is of another version", pid);
@@ -201,24 +202,22 @@ bool control_ask(struct control *control, enum control_verb verb, uint64_t inter
 
 /* --- the answer --- */
 
-bool control_copy_answer(struct control *control, int out) {
-  static char bytes[COPY_BYTES];
-  uint64_t at = control->answer_at;
-  uint64_t left = atomic_load_explicit(&control->page->answer_bytes, memory_order_relaxed);
-  while (left > 0) {
-    ssize_t got = pread(control->fd, bytes, left < sizeof bytes ? left : sizeof bytes, (off_t)at);
+void *control_answer(struct control *control, size_t *length) {
+  *length = atomic_load_explicit(&control->page->answer_bytes, memory_order_relaxed);
+  char *bytes = *length <= ANSWER_BYTES_MAX ? malloc(*length + 1) : NULL;
+  for (size_t at = 0; bytes && at < *length;) {
+    ssize_t got = pread(control->fd, bytes + at, *length - at, (off_t)(control->answer_at + at));
     if (got <= 0) {
-      wrong(control, "the profile of process %ld is shorter than it says", control->live.pid);
-      errno = 0;
-      return false;
+      wrong(control, "the answer of process %ld is shorter than it says", control->live.pid);
+      free(bytes);
+      return NULL;
     }
-    if (!tool_write(out, bytes, (size_t)got))
-      return false;
-    at += (uint64_t)got;
-    left -= (uint64_t)got;
+    at += (size_t)got;
   }
+  if (bytes == NULL)
+    wrong(control, "no memory for the answer of process %ld", control->live.pid);
   /* Otherwise the process would keep it until the next command. */
   fallocate(control->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, control->answer_at,
             (off_t)(INT64_MAX - control->answer_at));
-  return true;
+  return bytes;
 }
