@@ -1,9 +1,6 @@
 #include "count/tally.h"
 
 #include "base/options.h"
-#include "heap/bins.h"
-#include "heap/ids.h"
-#include "heap/slow_path.h"
 #include "os/os.h"
 #include "pages/metadata.h"
 
@@ -25,9 +22,8 @@ static void count_change(void) {
                                                 memory_order_release, memory_order_relaxed))
     ;
   atomic_store_explicit(&tally_broadcast_pending, true, memory_order_release);
-  struct heap *heap = heap_current();
-  if (heap && !thread_is_busy() && is_counting())
-    heap_set_key(heap, HAK_SPLIT);
+  if (is_counting())
+    heap_split_ask();
 }
 
 void tally_apply(void) {
@@ -41,14 +37,8 @@ void tally_sample(uint64_t interval) {
 }
 
 void tally_broadcast(void) {
-  if (!atomic_exchange_explicit(&tally_broadcast_pending, false, memory_order_acquire) || !tally_is_on())
-    return;
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    lock_take(&heap->lock);
-    if (heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed) && tally_is_on())
-      heap_set_key(heap, HAK_SPLIT);
-    lock_give(&heap->lock);
-  }
+  if (atomic_exchange_explicit(&tally_broadcast_pending, false, memory_order_acquire) && tally_is_on())
+    heaps_split_ask();
 }
 
 /* --- samples --- */
@@ -73,8 +63,8 @@ static void samples_begin(struct tally *tally, uint64_t interval) {
 }
 
 uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes) {
-  struct tally *tally = heap->tally;
-  if (heap->split == 0 || tally->interval == 0)
+  struct tally *tally = heap_tally(heap);
+  if (tally == NULL || tally->interval == 0)
     return 0;
   if (bytes >= tally->interval)
     return 1;
@@ -94,39 +84,15 @@ uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes) {
 
 /* --- a heap --- */
 
-static struct tally *tally_make(const struct heap *heap) {
+static struct tally *tally_make(uint32_t heap_id) {
   struct tally *tally = metadata_take_forever(sizeof *tally);
   if (tally)
-    tally->random = (os_nanoseconds() ^ (uint64_t)heap->id << 32) | 1;
+    tally->random = (os_nanoseconds() ^ (uint64_t)heap_id << 32) | 1;
   return tally;
 }
 
 void tally_follow(struct heap *heap) {
-  heap->split_seen = atomic_load_explicit(&split_wanted, memory_order_acquire);
-  bool is_split = heap->split_seen % 2 != 0;
-  if (is_split && heap->tally == NULL)
-    heap->tally = tally_make(heap);
-  is_split = is_split && heap->tally != NULL; /* without memory nothing is counted here */
-  if (is_split == (heap->split != 0) && is_split)
-    bins_split(heap, false); /* the blocks in the hands are no samples */
-  if (is_split != (heap->split != 0))
-    bins_split(heap, is_split);
-  else
-    heap_set_key(heap, heap->split); /* the request is done already */
-  if (is_split)
-    samples_begin(heap->tally, atomic_load_explicit(&interval_wanted, memory_order_relaxed));
-}
-
-void tally_counts(struct class_counts out[HAK_CLASS_COUNT]) {
-  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
-    out[cls] = (struct class_counts){0};
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    lock_take(&heap->lock);
-    for (unsigned cls = 0; heap->tally && cls < HAK_CLASS_COUNT; cls++) {
-      struct class_counts counts = bin_counts(heap, cls);
-      out[cls].allocated += counts.allocated;
-      out[cls].freed += counts.freed;
-    }
-    lock_give(&heap->lock);
-  }
+  struct tally *tally = heap_split_follow(heap, tally_make);
+  if (tally)
+    samples_begin(tally, atomic_load_explicit(&interval_wanted, memory_order_relaxed));
 }

@@ -8,7 +8,7 @@
 #ifndef HAK_COUNT_TALLY_H
 #define HAK_COUNT_TALLY_H
 
-#include "heap/heap.h"
+#include "heap/watch.h"
 
 /* These set what all heaps do: whether they are split (for the option `count`, or for samples), and the sampling
  * interval. Call tally_apply when the option may have changed. Each thread follows at its next slow path. For threads
@@ -26,8 +26,5 @@ void tally_follow(struct heap *heap);
 /* Returns how often a block of this many bytes, which is about to be allocated, is picked; 0: it is no sample. The lock
  * is held. */
 uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes);
-
-/* Counts of all threads, while their heaps were split. */
-void tally_counts(struct class_counts out[HAK_CLASS_COUNT]);
 
 #endif

@@ -1,10 +1,10 @@
 #include "live/live.h"
 
 #include "base/options.h"
-#include "heap/bins.h"
 #include "heap/ids.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
+#include "heap/watch.h"
 #include "inspect/shared.h"
 #include "live/control.h"
 #include "live/large_sites.h"
@@ -58,9 +58,7 @@ static struct {
   _Atomic uint64_t written_ms; /* time of the last snapshot */
   _Atomic uint64_t cost_ns;    /* its CPU time; waiting costs nothing */
   struct hak_stats stats;
-  struct class_sums {
-    size_t slabs, taken, in_bins;
-  } classes[HAK_CLASS_COUNT];
+  struct class_figures classes[HAK_CLASS_COUNT];
 } live = {.shared.fd = -1, .control.fd = -1};
 
 /* --- the page --- */
@@ -160,11 +158,11 @@ static void write_totals(_Atomic uint64_t *words) {
 static void write_classes(_Atomic uint64_t *words) {
   size_t rows = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    const struct class_sums *sums = &live.classes[cls];
+    const struct class_figures *sums = &live.classes[cls];
     if (sums->slabs == 0)
       continue;
-    const uint64_t values[] = {class_bytes(cls), sums->slabs * class_slab_bytes(cls), sums->taken * class_bytes(cls),
-                               sums->in_bins * class_bytes(cls)};
+    const uint64_t values[] = {class_bytes(cls), sums->slabs * class_slab_bytes(cls),
+                               sums->taken_blocks * class_bytes(cls), sums->bin_blocks * class_bytes(cls)};
     put_row(words, TABLE_CLASSES, rows++, values);
   }
   put_row_count(words, TABLE_CLASSES, rows);
@@ -188,40 +186,18 @@ static size_t heap_row(_Atomic uint64_t *words, size_t *rows, size_t slab_bytes)
   return least;
 }
 
-/* Adds a heap to the sums of the size classes. Returns the bytes in its bins. */
-static size_t add_classes(const struct heap *heap) {
-  size_t bytes = 0;
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    if (heap->slabs.slab_count[cls] == 0)
-      continue;
-    size_t in_bin = bin_blocks(heap, cls);
-    live.classes[cls].slabs += heap->slabs.slab_count[cls];
-    live.classes[cls].taken += heap->slabs.taken_blocks[cls];
-    live.classes[cls].in_bins += in_bin;
-    bytes += in_bin * class_bytes(cls);
-  }
-  return bytes;
-}
-
 static void write_heaps(_Atomic uint64_t *words) {
   size_t rows = 0;
   memset(live.classes, 0, sizeof live.classes);
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    lock_take(&heap->lock);
-    size_t bin_bytes = add_classes(heap);
+  for (struct heap *at = heap_next(NULL); at; at = heap_next(at)) {
+    struct heap_figures heap;
+    heap_classes_add(at, live.classes);
+    heap_figures(at, &heap);
     const uint64_t values[] = {
-        heap->id,
-        (uint64_t)atomic_load_explicit(&heap->thread_id, memory_order_relaxed),
-        atomic_load_explicit(&heap->parked, memory_order_relaxed),
-        heap->slabs.slab_bytes,
-        slab_set_taken_bytes(&heap->slabs),
-        bin_bytes,
-        atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed),
-        heap->counters.refills,
-        heap->counters.flushes,
+        heap.id,        (uint64_t)heap.thread_id, heap.is_parked,        heap.slab_bytes,       heap.taken_bytes,
+        heap.bin_bytes, heap.inbox_bytes,         heap.counters.refills, heap.counters.flushes,
     };
-    lock_give(&heap->lock);
-    size_t row = heap_row(words, &rows, values[3]);
+    size_t row = heap_row(words, &rows, heap.slab_bytes);
     if (row < HEAP_ROWS)
       put_row(words, TABLE_HEAPS, row, values);
   }

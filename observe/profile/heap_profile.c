@@ -6,6 +6,7 @@
 #include "count/tally.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
+#include "heap/watch.h"
 #include "inspect/file.h"
 #include "os/os.h"
 #include "os/say.h"
@@ -94,12 +95,8 @@ void heap_profile_begin(void) {
   bool is_all = mode == HEAP_PROFILE_LEAKS && !option_is_set(OPTION_HEAP_PROFILE_KB);
   uint64_t interval = is_all ? 1 : (uint64_t)option_value(OPTION_HEAP_PROFILE_KB) << 10;
   struct heap *heap = heap_current();
-  if (profile_begin_sampling(interval ? interval : 1) &&
-      heap) { /* this thread can follow at once: it is in no malloc */
-    lock_take(&heap->lock);
-    heap_follow_tally(heap);
-    lock_give(&heap->lock);
-  }
+  if (profile_begin_sampling(interval ? interval : 1) && heap)
+    heap_follow_at_once(heap); /* this thread is in no malloc */
   slow_path_end();
 }
 

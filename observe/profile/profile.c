@@ -112,8 +112,8 @@ static struct sample_weight weight_of(size_t bytes, uint32_t picks, uint64_t int
 static void add_sample(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site) {
   uintptr_t addresses[SAMPLES_DEPTH_MAX];
   uintptr_t innermost = os_module_is_own_library((uintptr_t)&profile_start) ? 0 : site;
-  unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, (struct unwind_stack *)heap->stack_notes);
-  struct sample_weight weight = weight_of(bytes, picks, heap->tally->interval);
+  unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, (struct unwind_stack *)heap_stack_notes(heap));
+  struct sample_weight weight = weight_of(bytes, picks, heap_tally(heap)->interval);
   HAK_PROBE(sample, block, bytes, weight.bytes, depth);
   lock_take(&profile.lock);
   samples_add(&profile.samples, block, addresses, depth, weight);
@@ -121,15 +121,10 @@ static void add_sample(struct heap *heap, void *block, size_t bytes, uint32_t pi
 }
 
 static void *sample_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
-  struct heap *shared = shared_heap();
-  void *block[1];
-  lock_take(&shared->lock);
-  size_t taken = slab_set_take(&shared->slabs, cls, block + 1, 1);
-  lock_give(&shared->lock);
-  if (taken == 0)
-    return NULL;
-  add_sample(heap, block[0], class_bytes(cls), picks, site);
-  return block[0];
+  void *block = heap_shared_take(shared_heap(), cls);
+  if (block)
+    add_sample(heap, block, class_bytes(cls), picks, site);
+  return block;
 }
 
 void *profile_small_sample(struct heap *heap, unsigned cls, uintptr_t site) {
@@ -137,10 +132,10 @@ void *profile_small_sample(struct heap *heap, unsigned cls, uintptr_t site) {
   if (picks == 0 || !profile_is_on())
     return NULL;
   tally_allocated(heap, cls, 1);
-  lock_give(&heap->lock);
+  heap_unlock(heap);
   void *block = sample_take(heap, cls, picks, site);
   if (block == NULL) {
-    lock_take(&heap->lock);
+    heap_lock(heap);
     tally_allocated(heap, cls, -1);
   }
   return block;
@@ -156,11 +151,8 @@ static bool forget_sample(void *block) {
 }
 
 void profile_shared_give(void *block, uint32_t entry) {
-  struct heap *shared = shared_heap();
   forget_sample(block); /* P2 */
-  lock_take(&shared->lock);
-  slab_set_give(&shared->slabs, entry_class(entry), &block, 1);
-  lock_give(&shared->lock);
+  heap_shared_give(shared_heap(), entry_class(entry), block);
 }
 
 void profile_large_made(void *object, size_t bytes, uintptr_t site) {
@@ -170,10 +162,10 @@ void profile_large_made(void *object, size_t bytes, uintptr_t site) {
     if (heap == NULL)
       return;
   }
-  lock_take(&heap->lock);
+  heap_lock(heap);
   heap_follow_tally(heap);
   uint32_t picks = tally_picks(heap, 0, bytes);
-  lock_give(&heap->lock);
+  heap_unlock(heap);
   if (picks > 0)
     add_sample(heap, object, bytes, picks, site);
 }

@@ -4,10 +4,10 @@
 #include "base/event.h"
 #include "budget/usage.h"
 #include "count/tally.h"
-#include "heap/bins.h"
 #include "heap/ids.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
+#include "heap/watch.h"
 #include "inspect/process.h"
 #include "large/large.h"
 #include "os/os.h"
@@ -37,14 +37,14 @@ uint64_t stats_parts_sum(const struct hak_stats *stats) {
 
 /* --- heaps --- */
 
-static void add_heap_counters(struct hak_stats *out, const struct heap *heap) {
-  const struct heap_counters *counters = &heap->counters;
+static void add_heap_counters(struct hak_stats *out, const struct heap_figures *figures) {
+  const struct heap_counters *counters = &figures->counters;
   out->refills += counters->refills;
   out->refilled_blocks += counters->refilled_blocks;
   out->refills_from_inbox += counters->refills_from_inbox;
-  out->refills_from_slab += heap->slabs.counters.takes_of_open;
-  out->slabs_opened += heap->slabs.counters.opened;
-  out->slabs_closed += heap->slabs.counters.closed;
+  out->refills_from_slab += figures->slab_counters.takes_of_open;
+  out->slabs_opened += figures->slab_counters.opened;
+  out->slabs_closed += figures->slab_counters.closed;
   out->slow_calls_filled += counters->calls_filled;
   out->flushes += counters->flushes;
   out->flushed_blocks += counters->flushed_blocks;
@@ -54,47 +54,37 @@ static void add_heap_counters(struct hak_stats *out, const struct heap *heap) {
   out->inbox_drains += counters->inbox_drains;
   out->inbox_blocks += counters->inbox_blocks;
   out->frees_by_hand += counters->blocks_by_hand;
+  out->envelopes_sent += figures->envelopes_sent;
+  out->remote_frees += figures->remote_frees;
+  out->heap_count += !figures->is_shared;
+  out->heap_parked_count += !figures->is_shared && figures->is_parked;
 }
 
-/* The heap's lock is held. Bins and inbox change without it. So each is limited to what the others leave of the slabs'
- * taken bytes, and the four parts always add up to the slabs' bytes. */
-static void add_heap_parts(struct hak_stats *out, struct heap *heap) {
-  struct bins_content bins = bins_content(heap);
-  size_t taken = slab_set_taken_bytes(&heap->slabs);
-  size_t in_bins = min_size(bins.bytes, taken);
-  size_t in_inbox = min_size(atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed), taken - in_bins);
-  out->bin_blocks += bins.blocks;
+/* Bins and inbox change without the heap's lock. So each is limited to what the others leave of the slabs' taken bytes,
+ * and the four parts always add up to the slabs' bytes. */
+static void add_heap_parts(struct hak_stats *out, const struct heap_figures *figures) {
+  size_t in_bins = min_size(figures->bin_bytes, figures->taken_bytes);
+  size_t in_inbox = min_size(figures->inbox_bytes, figures->taken_bytes - in_bins);
+  out->bin_blocks += figures->bin_blocks;
   out->bin_bytes += in_bins;
   out->in_flight_bytes += in_inbox;
-  out->live_bytes += taken - in_bins - in_inbox;
-  out->slab_free_bytes += heap->slabs.slab_bytes - taken;
-}
-
-static void add_heap(struct hak_stats *out, struct heap *heap) {
-  lock_take(&heap->lock);
-  add_heap_parts(out, heap);
-  add_heap_counters(out, heap);
-  lock_give(&heap->lock);
-  out->envelopes_sent += atomic_load_explicit(&heap->outbox.envelopes_sent, memory_order_relaxed);
-  out->remote_frees += atomic_load_explicit(&heap->outbox.remote_frees, memory_order_relaxed);
-  out->heap_count += !heap->is_shared;
-  out->heap_parked_count += !heap->is_shared && atomic_load_explicit(&heap->parked, memory_order_relaxed);
-}
-
-/* Blocks in open envelopes are counted as live by the heaps that own them: moves them to in_flight. */
-static void add_outboxes(struct hak_stats *out) {
-  size_t open_bytes = 0;
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
-    open_bytes += atomic_load_explicit(&heap->outbox.open_bytes, memory_order_relaxed);
-  open_bytes = min_size(open_bytes, out->live_bytes);
-  out->in_flight_bytes += open_bytes;
-  out->live_bytes -= open_bytes;
+  out->live_bytes += figures->taken_bytes - in_bins - in_inbox;
+  out->slab_free_bytes += figures->slab_bytes - figures->taken_bytes;
 }
 
 static void add_heaps(struct hak_stats *out) {
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
-    add_heap(out, heap);
-  add_outboxes(out);
+  struct heap_figures heap;
+  size_t open_bytes = 0;
+  for (struct heap *at = heap_next(NULL); at; at = heap_next(at)) {
+    heap_figures(at, &heap);
+    add_heap_parts(out, &heap);
+    add_heap_counters(out, &heap);
+    open_bytes += heap.open_bytes;
+  }
+  /* Blocks in open envelopes are counted as live by the heaps that own them. */
+  open_bytes = min_size(open_bytes, out->live_bytes);
+  out->in_flight_bytes += open_bytes;
+  out->live_bytes -= open_bytes;
   struct heaps_counters counters;
   heaps_counters(&counters);
   out->heaps_adopted = counters.adopted;
@@ -215,7 +205,7 @@ static void add_policy(struct hak_stats *out) {
 
 static void add_counted(struct hak_stats *out) {
   struct class_counts counts[HAK_CLASS_COUNT];
-  tally_counts(counts);
+  heaps_counts(counts);
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     out->mallocs += counts[cls].allocated;
     out->frees += counts[cls].freed;
@@ -262,34 +252,22 @@ void hak_process_stats_get(struct hak_process_stats *out) {
 
 /* --- classes --- */
 
-static void add_classes(struct hak_class_stats classes[HAK_CLASS_COUNT], struct heap *heap) {
-  lock_take(&heap->lock);
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    if (heap->slabs.slab_count[cls] == 0)
-      continue;
-    size_t taken = heap->slabs.taken_blocks[cls] * class_bytes(cls);
-    classes[cls].slab_count += heap->slabs.slab_count[cls];
-    classes[cls].slab_bytes += heap->slabs.slab_count[cls] * class_slab_bytes(cls);
-    classes[cls].taken_bytes += taken;
-    classes[cls].bin_bytes += min_size(taken, bin_blocks(heap, cls) * class_bytes(cls));
-  }
-  lock_give(&heap->lock);
-}
-
 size_t stats_classes_take(struct hak_class_stats *out, size_t count) {
-  struct hak_class_stats classes[HAK_CLASS_COUNT] = {0};
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
-    add_classes(classes, heap);
+  struct class_figures classes[HAK_CLASS_COUNT] = {0};
   struct class_counts counts[HAK_CLASS_COUNT];
-  tally_counts(counts);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
+    heap_classes_add(heap, classes);
+  heaps_counts(counts);
   size_t written = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT && written < count; cls++)
-    if (classes[cls].slab_count > 0 || counts[cls].allocated > 0) {
-      classes[cls].mallocs = counts[cls].allocated;
-      classes[cls].frees = counts[cls].freed;
-      out[written] = classes[cls];
-      out[written++].block_bytes = class_bytes(cls);
-    }
+    if (classes[cls].slabs > 0 || counts[cls].allocated > 0)
+      out[written++] = (struct hak_class_stats){.block_bytes = class_bytes(cls),
+                                                .slab_count = classes[cls].slabs,
+                                                .slab_bytes = classes[cls].slabs * class_slab_bytes(cls),
+                                                .taken_bytes = classes[cls].taken_blocks * class_bytes(cls),
+                                                .bin_bytes = classes[cls].bin_blocks * class_bytes(cls),
+                                                .mallocs = counts[cls].allocated,
+                                                .frees = counts[cls].freed};
   return written;
 }
 
@@ -309,8 +287,11 @@ bool stats_parts_hold(void) {
   struct unit_stats units;
   struct extent_stats extents;
   size_t ended = usage_moves_ended();
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
-    add_heap_parts(&held, heap);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
+    struct heap_figures figures;
+    heap_figures_locked(heap, &figures);
+    add_heap_parts(&held, &figures);
+  }
   units_stats_locked(&units);
   add_units(&held, &units);
   add_large_parts(&held, large_live_bytes(), large_cached_bytes(), large_mapping_bytes());

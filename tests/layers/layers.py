@@ -3,9 +3,9 @@
     layers.py ROOT [OBJECT...]    judges ROOT/src, ROOT/observe, ROOT/tools and ROOT/include, and the calls between objects
 
 A file includes its own folder and folders below; slab and large do not see each other; policy includes base
-only; the operating system is entered from os, and from observe/inspect for observers, alone. Calls
-follow the same order, also those of a function that is declared by hand, and no two files of the core call each other
-in a circle.
+only; the operating system is entered from os, and from observe/inspect for observers, alone. Observers
+access no member of a heap. Calls follow the same order, also those of a function that is declared by
+hand, and no two files of the core call each other in a circle.
 Each run first judges small made-up trees, one for each rule, which must be refused.
 """
 import pathlib
@@ -49,6 +49,8 @@ SYSTEM = re.compile(
     r"|pthread_setspecific|pthread_key_create|printf|fopen|sbrk|brk)\s*\("
 )
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', re.S)
+# Observers ask heaps by functions.
+HEAP_VARIABLE = re.compile(r"\bstruct heap \*(?:const )?(\w+)\s*[=;,)]")
 HEADERS_OF_SYSTEM = re.compile(r"^(sys/(mman|syscall|resource|prctl|random|stat)|linux/.*|sched|fcntl|unistd)\.h$")
 
 
@@ -70,6 +72,10 @@ def faults_in(path, folder, text):
             yield f"{path}: includes <{name}>: numbers in, numbers out"
         if PURE.search(str(path)) and target in BELOW and target not in ("base", "policy", "adapt"):
             yield f"{path}: includes {name}: numbers in, numbers out"
+    if folder not in CORE:
+        for name in set(HEAP_VARIABLE.findall(text)) | {"heap_current()"}:
+            if re.search(rf"(?<!\w){re.escape(name)}->", text):
+                yield f"{path}: {folder} reads a member of {name}: heap/watch.h has functions"
     if folder in SYSTEM_FOLDERS | PROGRAMS:
         return
     code = COMMENT.sub(lambda match: "\n" * match.group().count("\n") + " ", text)
@@ -124,6 +130,8 @@ CONTROLS = [
     ("src/heap/a.c", '#include "../api/alloc.h"\n', "includes ../api/alloc.h"),
     ("src/pages/a.c", "#include <sys/mman.h>\n", "pages includes <sys/mman.h>"),
     ("src/pages/a.c", "void f(void) { madvise(0, 0, 0); }\n", "pages calls madvise"),
+    ("observe/live/a.c", "int f(struct heap *own) { return own->id; }\n", "reads a member of own"),
+    ("observe/live/a.c", "int f(void) { return heap_current()->id; }\n", "reads a member of heap_current()"),
     ("src/extra/a.c", "\n", "no layer called extra"),
     ("observe/extra/a.c", "\n", "no layer called extra"),
     ("tools/a.c", '#include "../src/heap/heap.h"\n', "includes ../src/heap/heap.h"),
@@ -132,7 +140,7 @@ CONTROLS = [
 INNOCENT = {
     "src/heap/a.c": '#include "heap/heap.h"\n#include "slab/slab.h"\n/* madvise() is os\'s. */\nvoid os_write(int);\n',
     "src/reclaim/a.c": '#include "heap/heap.h"\n#include "large/large.h"\n#include "pages/extent.h"\n',
-    "observe/stats/a.c": '#include "reclaim/reclaim.h"\n',
+    "observe/stats/a.c": '#include "reclaim/reclaim.h"\nint f(struct heap *own, struct heap_figures *heap) { return heap->id; }\n',
     "src/os/a.c": "#include <sys/mman.h>\nvoid f(void) { madvise(0, 0, 0); }\n",
 }
 

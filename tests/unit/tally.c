@@ -27,7 +27,7 @@ static void follow(void) {
 }
 
 static void expect_counts(const struct class_counts *before) {
-  tally_counts(found);
+  heaps_counts(found);
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
     if (found[cls].allocated - before[cls].allocated != expected[cls].allocated ||
         found[cls].freed - before[cls].freed != expected[cls].freed)
@@ -119,7 +119,7 @@ static void counting_starts_and_ends(void **unused) {
       }
     count(true);
     follow();
-    tally_counts(before);
+    heaps_counts(before);
     memset(expected, 0, sizeof expected);
     for (unsigned i = 0; i < 2000; i++) {
       unsigned cls = entry_class(map_entry(blocks[i]));
@@ -147,7 +147,7 @@ static void the_last_class_has_no_bin(void **unused) {
   count(true);
   follow();
   static struct class_counts before[HAK_CLASS_COUNT];
-  tally_counts(before);
+  heaps_counts(before);
   memset(expected, 0, sizeof expected);
   for (unsigned round = 0; round < 200; round++) {
     for (unsigned i = 0; i < 64; i++)
@@ -183,7 +183,7 @@ static void who_only_frees_is_counted(void **unused) {
   pthread_t thread;
   count(true);
   follow();
-  tally_counts(before);
+  heaps_counts(before);
   memset(expected, 0, sizeof expected);
   for (unsigned i = 0; i < HANDED; i++)
     handed[i] = hak_malloc(100);
@@ -214,11 +214,11 @@ static void who_does_not_ask_is_told(void **unused) {
   for (unsigned i = 0; i < 20; i++)
     sched_yield();
   count(true);
-  tally_counts(found);
+  heaps_counts(found);
   uint64_t before = found[hak_class_of(64)].allocated;
   tally_broadcast();
   for (uint64_t end = os_milliseconds() + 60000; seen <= before + 1000 && os_milliseconds() < end; sched_yield()) {
-    tally_counts(found);
+    heaps_counts(found);
     seen = found[hak_class_of(64)].allocated;
   }
   atomic_store(&is_over, true);
@@ -268,10 +268,10 @@ static void samples_stand_for_all(void **unused) {
 static void in_child(void *argument) {
   (void)argument;
   static struct class_counts before[HAK_CLASS_COUNT];
-  tally_counts(before);
+  heaps_counts(before);
   for (unsigned i = 0; i < 1000; i++)
     hak_free(unit_opaque(hak_malloc(100)));
-  tally_counts(found);
+  heaps_counts(found);
   _exit(found[hak_class_of(100)].allocated - before[hak_class_of(100)].allocated == 1000 ? 0 : 1);
 }
 

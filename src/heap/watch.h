@@ -1,0 +1,55 @@
+/* watch.h: what observers may see of heaps, and ask of them. They do not access the members of a heap themselves. */
+#ifndef HAK_HEAP_WATCH_H
+#define HAK_HEAP_WATCH_H
+
+#include "heap/heap.h"
+
+struct heap_figures {
+  uint32_t id;
+  int thread_id; /* of the last owner; 0: not known */
+  bool is_shared, is_parked;
+  size_t slab_bytes, taken_bytes; /* taken: what slabs have given out */
+  size_t bin_blocks, bin_bytes;   /* these and the next change without the heap's lock */
+  size_t inbox_bytes;
+  size_t open_bytes; /* in open envelopes: other heaps count them as taken */
+  uint64_t envelopes_sent, remote_frees;
+  struct heap_counters counters;
+  struct slab_counters slab_counters;
+};
+/* The lock is held, or taken by the function. */
+void heap_figures_locked(const struct heap *heap, struct heap_figures *out);
+void heap_figures(struct heap *heap, struct heap_figures *out);
+
+struct class_figures {
+  size_t slabs, taken_blocks, bin_blocks;
+};
+/* Adds the figures of a heap's classes. Takes the lock. */
+void heap_classes_add(struct heap *heap, struct class_figures classes[HAK_CLASS_COUNT]);
+/* Sets the counts of all heaps, while they were split. Takes their locks. */
+void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]);
+
+/* --- split heaps (heap/split.h) --- */
+
+/* Sets the key of the calling thread's heap, or of all heaps that have not followed split_wanted yet. Their owners
+ * follow at their next free. */
+void heap_split_ask(void);
+void heaps_split_ask(void);
+/* Makes a heap follow split_wanted. `make` returns the tally of a heap that has none; NULL: it stays whole. Returns the
+ * tally if the heap is split. Only the owner calls it, in a slow path, with the lock. */
+struct tally *heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_t heap_id));
+/* Returns the tally if the heap is split. The lock is held. */
+struct tally *heap_tally(const struct heap *heap);
+
+/* --- samples --- */
+
+void heap_lock(struct heap *heap);
+void heap_unlock(struct heap *heap);
+/* Makes the calling thread's heap follow split_wanted at once. */
+void heap_follow_at_once(struct heap *heap);
+/* Takes a block from the slabs of a shared heap, or gives it back. NULL when memory is out. */
+void *heap_shared_take(struct heap *shared, unsigned cls);
+void heap_shared_give(struct heap *shared, unsigned cls, void *block);
+/* HEAP_STACK_NOTES words for an observer. Only the owner touches them. */
+uintptr_t *heap_stack_notes(struct heap *heap);
+
+#endif
