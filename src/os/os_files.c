@@ -1,0 +1,110 @@
+/* os_files.c: descriptors, the environment, /proc/self. */
+#include "os/os.h"
+
+#include "os/filter.h"
+#include "os/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define DESCRIPTORS_USUAL 1024 /* the usual limit: a process's table that is larger costs memory */
+#define DESCRIPTORS_OURS 32    /* the highest of these numbers are used */
+
+int os_duplicate_high(int fd) {
+  int kept = errno;
+  struct rlimit limit = {.rlim_cur = DESCRIPTORS_USUAL};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  long most = (long)min_size(limit.rlim_cur, DESCRIPTORS_USUAL);
+  int duplicate =
+      (int)os_kernel(SYS_fcntl, (long)fd, (long)F_DUPFD_CLOEXEC, most - min_size(DESCRIPTORS_OURS, most / 2));
+  errno = kept;
+  return duplicate;
+}
+
+/* Makes the call that the C library makes, because a filter from before the program allows that one. On both
+ * architectures the kernel's struct is the library's. */
+bool os_file_status(int fd, struct stat *status) {
+  return os_kernel(SYS_newfstatat, (long)fd, "", status, (long)AT_EMPTY_PATH) == 0;
+}
+
+struct os_file os_file_identity(int fd) {
+  struct stat status;
+  int kept = errno;
+  bool known = os_file_status(fd, &status);
+  errno = kept;
+  return known ? (struct os_file){.device = status.st_dev, .inode = status.st_ino} : (struct os_file){0};
+}
+
+bool os_file_is(int fd, struct os_file file) {
+  struct os_file now = os_file_identity(fd);
+  return now.device == file.device && now.inode == file.inode;
+}
+
+const char *os_environment_next(const char *prefix, size_t *cursor) {
+  if (environ == NULL || getauxval(AT_SECURE))
+    return NULL;
+  while (environ[*cursor] != NULL) {
+    const char *assignment = environ[(*cursor)++];
+    if (strncmp(assignment, prefix, strlen(prefix)) == 0 && strchr(assignment, '=') != NULL)
+      return assignment;
+  }
+  return NULL;
+}
+
+/* Reads the beginning of a file of /proc as text; "" where it cannot be read. errno is kept. */
+static void proc_read(const char *path, char *text, size_t text_bytes) {
+  int kept = errno;
+  int fd = (int)os_kernel(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+  long length = fd < 0 ? 0 : os_kernel(SYS_read, fd, text, text_bytes - 1);
+  if (fd >= 0)
+    os_kernel(SYS_close, fd);
+  text[length < 0 ? 0 : length] = 0;
+  errno = kept;
+}
+
+/* Returns the number after blanks; 0 if there is none. */
+static uint64_t number_at(const char *at) {
+  uint64_t number = 0;
+  while (*at == ' ' || *at == '\t')
+    at++;
+  for (; *at >= '0' && *at <= '9'; at++)
+    number = number * 10 + (uint64_t)(*at - '0');
+  return number;
+}
+
+/* Returns a field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
+static uint64_t status_field(const char *key) {
+  char text[4096];
+  proc_read("/proc/self/status", text, sizeof text);
+  const char *line = strstr(text, key);
+  return line ? number_at(line + strlen(key)) * 1024 : 0;
+}
+
+size_t os_resident_of_process(void) {
+  char text[128];
+  if (!os_may_read_files())
+    return 0;
+  os_call_count(OS_CALL_OTHER);
+  proc_read("/proc/self/statm", text, sizeof text);
+  const char *second = strchr(text, ' ');
+  return second ? (size_t)number_at(second) * os_page_bytes() : 0;
+}
+
+void os_usage_read(struct os_usage *out) {
+  struct rusage usage;
+  *out = (struct os_usage){0};
+  if (!os_may_read_files())
+    return;
+  os_call_count(OS_CALL_OTHER);
+  out->resident_peak_bytes = status_field("VmHWM:");
+  if (getrusage(RUSAGE_SELF, &usage) != 0)
+    return;
+  out->faults_minor = (uint64_t)usage.ru_minflt;
+  out->faults_major = (uint64_t)usage.ru_majflt;
+}

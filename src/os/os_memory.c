@@ -1,0 +1,204 @@
+/* os_memory.c: mappings and pages. */
+#include "os/os.h"
+
+#include "os/filter.h"
+
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+size_t os_page_bytes(void) {
+  static _Atomic size_t bytes;
+  size_t known = atomic_load_explicit(&bytes, memory_order_relaxed);
+  if (known == 0) {
+    known = getauxval(AT_PAGESZ); /* the auxiliary vector is there before any constructor */
+    if (!is_power_of_two(known) || known > UNIT_BYTES)
+      known = 4096;
+    atomic_store_explicit(&bytes, known, memory_order_relaxed);
+  }
+  return known;
+}
+
+size_t os_memory_limit(void) {
+  static _Atomic size_t limit;
+  static const int kinds[] = {RLIMIT_AS, RLIMIT_DATA};
+  size_t known = atomic_load_explicit(&limit, memory_order_relaxed);
+  if (UNLIKELY(known == 0)) {
+    known = SIZE_MAX;
+    for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+      struct rlimit now;
+      os_call_count(OS_CALL_OTHER);
+      if (getrlimit(kinds[i], &now) == 0 && now.rlim_cur != RLIM_INFINITY)
+        known = min_size(known, max_size((size_t)now.rlim_cur, 1));
+    }
+    atomic_store_explicit(&limit, known, memory_order_relaxed);
+  }
+  return known;
+}
+
+/* The kernel orders one thread's accesses before it unmaps an address before another thread's accesses after it maps
+ * the address. ThreadSanitizer is told so. */
+#ifdef HAK_TSAN
+static char mappings;
+#define KERNEL_ORDERS_RELEASE() __tsan_release(&mappings)
+#define KERNEL_ORDERS_ACQUIRE() __tsan_acquire(&mappings)
+#else
+#define KERNEL_ORDERS_RELEASE() ((void)0)
+#define KERNEL_ORDERS_ACQUIRE() ((void)0)
+#endif
+
+/* MAP_NORESERVE is not used, so the kernel refuses here what it can never back, and no OOM kill comes later. hint: the
+ * preferred address. */
+static void *map_near(uintptr_t hint, size_t size, int protection) {
+  os_call_count(OS_CALL_MAP);
+  void *p = mmap((void *)hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  KERNEL_ORDERS_ACQUIRE();
+  return p == MAP_FAILED ? NULL : p;
+}
+
+/* The kernel places mappings side by side. So a plain mapping is often aligned; otherwise the place below it is mostly
+ * free. The last way maps more and cuts. The first two never map more than `size`, even for a moment: limits count
+ * it. */
+static void *map_aligned(size_t size, size_t alignment, int protection) {
+  uintptr_t hint = 0;
+  char *p = NULL;
+  for (int attempt = 0; attempt < 2; attempt++) {
+    p = map_near(hint, size, protection);
+    if (p == NULL || ((uintptr_t)p & (alignment - 1)) == 0)
+      return p;
+    hint = round_down((uintptr_t)p, alignment);
+    os_unmap(p, size);
+  }
+  if (size + alignment < size)
+    return NULL;
+  p = map_near(0, size + alignment, protection);
+  if (p == NULL)
+    return NULL;
+  char *aligned = (char *)round_up((uintptr_t)p, alignment);
+  if (aligned > p)
+    os_unmap(p, (size_t)(aligned - p));
+  char *end = p + size + alignment;
+  if (end > aligned + size)
+    os_unmap(aligned + size, (size_t)(end - (aligned + size)));
+  return aligned;
+}
+
+/* Huge pages are hakmem's decision, whatever the system's setting: with `always`, one touched byte would make 2 MiB
+ * resident. A short mapping says so too, because the kernel joins neighbours. os_huge takes it back. */
+static void *map_plain(size_t size, size_t alignment, int protection) {
+  void *p = map_aligned(size, alignment, protection);
+  if (p != NULL) {
+    os_call_count(OS_CALL_ADVISE);
+    madvise(p, size, MADV_NOHUGEPAGE);
+  }
+  return p;
+}
+
+void *os_reserve(size_t size, size_t alignment) { return map_plain(size, alignment, PROT_NONE); }
+void *os_map(size_t size, size_t alignment) { return map_plain(size, alignment, PROT_READ | PROT_WRITE); }
+
+void *os_map_for_this_process(size_t size) {
+  void *base = os_map(size, os_page_bytes());
+  if (base == NULL)
+    return NULL;
+  os_call_count(OS_CALL_OTHER);
+  if (madvise(base, size, MADV_WIPEONFORK) == 0)
+    return base;
+  os_unmap(base, size);
+  return NULL;
+}
+
+bool os_commit(void *address, size_t size) {
+  os_call_count(OS_CALL_PROTECT);
+  return mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool os_purge(void *address, size_t size) {
+  os_call_count(OS_CALL_ADVISE);
+  return madvise(address, size, MADV_DONTNEED) == 0;
+}
+
+bool os_purge_lazily(void *address, size_t size) {
+  os_call_count(OS_CALL_ADVISE);
+  return madvise(address, size, MADV_FREE) == 0;
+}
+
+void os_restore(void *address, size_t size) {
+  os_call_count(OS_CALL_PROTECT);
+  mprotect(address, size, PROT_READ | PROT_WRITE);
+  os_call_count(OS_CALL_ADVISE);
+  madvise(address, size, MADV_DOFORK);
+}
+
+void os_huge(void *address, size_t size) {
+  os_call_count(OS_CALL_ADVISE);
+  madvise(address, size, MADV_HUGEPAGE);
+}
+
+size_t os_resident_bytes(const void *address, size_t size) {
+  if (!os_may_call())
+    return 0;
+  unsigned char pages[1024];
+  size_t page = os_page_bytes(), resident = 0;
+  const char *at = address, *end = at + size;
+  while (at < end) {
+    size_t step = min_size((size_t)(end - at), sizeof pages * page);
+    os_call_count(OS_CALL_OTHER);
+    if (mincore((void *)(uintptr_t)at, step, pages) != 0)
+      return 0;
+    for (size_t i = 0; i < step / page; i++)
+      resident += (pages[i] & 1) * page;
+    at += step;
+  }
+  return resident;
+}
+
+bool os_unmap(void *address, size_t size) {
+  os_call_count(OS_CALL_UNMAP);
+  KERNEL_ORDERS_RELEASE();
+  return munmap(address, size) == 0;
+}
+
+bool os_resize(void *address, size_t size, size_t size_wanted) {
+  os_call_count(OS_CALL_REMAP);
+  return mremap(address, size, size_wanted, 0) != MAP_FAILED;
+}
+
+static char *move_mapping(char *address, size_t size, size_t size_wanted) {
+  os_call_count(OS_CALL_REMAP);
+  KERNEL_ORDERS_RELEASE(); /* of the old range */
+  char *moved = mremap(address, size, size_wanted, MREMAP_MAYMOVE);
+  KERNEL_ORDERS_ACQUIRE();
+  return moved == MAP_FAILED ? NULL : moved;
+}
+
+/* mremap must not get a target range chosen here. If it fails, the kernel may have unmapped the target already, and
+ * another thread may own it by then. From 6.7 on Linux aligns mappings whose length is a multiple of 2 MiB. Older
+ * kernels mostly place a mapping right below the last one. So a second move, of a mapping that is longer by the missing
+ * bytes, is aligned. If it is not, the content moves inside the mapping. */
+#define MOVED_ALIGNMENT ((size_t)2 << 20)
+
+void *os_move(void *address, size_t size, size_t size_wanted, size_t alignment) {
+  size_t longer = round_up(size_wanted + alignment, MOVED_ALIGNMENT);
+  if (longer < size_wanted)
+    return NULL;
+  char *moved = move_mapping(address, size, longer);
+  if (moved == NULL)
+    return NULL;
+  if (((uintptr_t)moved & (alignment - 1)) != 0) {
+    size_t missing = (uintptr_t)moved & (MOVED_ALIGNMENT - 1);
+    char *again = move_mapping(moved, longer, longer + missing);
+    if (again != NULL) {
+      longer += missing;
+      moved = again;
+    }
+  }
+  char *aligned = (char *)round_up((uintptr_t)moved, alignment);
+  if (aligned > moved) {
+    memmove(aligned, moved, size);
+    os_unmap(moved, (size_t)(aligned - moved));
+  }
+  os_unmap(aligned + size_wanted, (size_t)(moved + longer - (aligned + size_wanted)));
+  return aligned;
+}

@@ -1,0 +1,121 @@
+/* os_thread.c: process and thread ids, our thread, signals. */
+#include "os/os.h"
+
+#include "os/filter.h"
+#include "os/kernel.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
+int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
+
+/* Address space of our thread's stack. The C library puts the program's thread-local storage there too. */
+#define THREAD_STACK_BYTES ((size_t)1 << 20)
+
+typedef int thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+static thread_create *library_create = pthread_create;
+
+void os_thread_prepare(void) {
+#ifndef HAK_TSAN /* ThreadSanitizer must see our threads */
+  void *found = dlsym(RTLD_NEXT, "pthread_create");
+  if (found)
+    memcpy(&library_create, &found, sizeof found);
+#endif
+}
+
+bool os_thread_start(void *(*run)(void *), pthread_t *out) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0)
+    return false;
+#ifdef HAK_TSAN /* ThreadSanitizer wants every thread joined before the program ends */
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+#endif
+  if (os_may_call())
+    pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+  pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
+  int result = library_create(out, &attributes, run, NULL);
+  pthread_attr_destroy(&attributes);
+  return result == 0;
+}
+
+void os_thread_name(const char *name) {
+  if (os_may_call())
+    pthread_setname_np(pthread_self(), name);
+}
+/* This is no cancellation point, because allocating is none. */
+void os_thread_join(pthread_t thread) {
+#ifdef HAK_TSAN
+  (void)thread;
+#else
+  int state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+  pthread_join(thread, NULL);
+  pthread_setcancelstate(state, &state);
+#endif
+}
+
+bool os_thread_exists(int thread_id) {
+  os_call_count(OS_CALL_OTHER);
+  return os_kernel(SYS_tgkill, (long)getpid(), (long)thread_id, 0L) == 0;
+}
+
+_Static_assert(sizeof(struct os_signals) >= sizeof(sigset_t), "a mask fits");
+
+void os_signals_block(struct os_signals *before) {
+  sigset_t all, set;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &set);
+  memcpy(before, &set, sizeof set);
+}
+
+void os_signals_restore(const struct os_signals *before) {
+  sigset_t set;
+  memcpy(&set, before, sizeof set);
+  pthread_sigmask(SIG_SETMASK, &set, NULL);
+}
+
+#define MAIN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* the kernel keeps other mappings farther from it */
+
+/* The main thread's stack ends at the auxiliary vector's strings. Makes no system call. */
+bool os_is_main_thread(void) {
+  char here;
+  return (uintptr_t)getauxval(AT_RANDOM) - (uintptr_t)&here < MAIN_STACK_BYTES_MAX;
+}
+
+/* Returns the calling thread's id as the C library knows it: it writes the id into a mutex that records its owner. */
+static int own_thread_number(void) {
+  pthread_mutexattr_t attributes;
+  pthread_mutex_t mutex;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
+  pthread_mutex_init(&mutex, &attributes);
+  pthread_mutex_lock(&mutex);
+#ifdef __GLIBC__
+  int number = mutex.__data.__owner;
+#else
+  int number = 0;
+#endif
+  pthread_mutex_unlock(&mutex);
+  pthread_mutex_destroy(&mutex);
+  pthread_mutexattr_destroy(&attributes);
+  return number;
+}
+
+int os_process_id_at_start(void) {
+  int number = os_is_main_thread() ? own_thread_number() : 0;
+  return number > 0 ? number : os_process_id();
+}
+
+void os_at_thread_end(void (*end)(void *)) {
+  static pthread_key_t key;
+  static bool made;
+  if (!made)
+    made = pthread_key_create(&key, end) == 0;
+  if (made)
+    pthread_setspecific(key, (void *)end);
+}
