@@ -1,5 +1,5 @@
 #!/bin/sh
-# lint.sh CHECK [--fix]: one check of the sources. CHECK: format, tidy, shell, python or headers.
+# lint.sh CHECK [--fix | --long]: one check of the sources. CHECK: format, tidy, shell, python or headers.
 # Ends with 77 when the checker is not there; `hak test` installs them.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -23,7 +23,7 @@ case ${1-} in
     [ -x $tools/clang-tidy ] || skip "there is no $tools/clang-tidy"
     [ -f build/release/compile_commands.json ] || skip "there is no build/release"
     sources -path 'src/*.c' -o -path 'observe/*.c' -o -path 'tools/*.c' |
-      python3 -B tests/lint/tidy.py $tools/clang-tidy build/release
+      python3 -B tests/lint/tidy.py $tools/clang-tidy build/release ${2:+"$2"}
     ;;
   shell)
     command -v shellcheck >/dev/null || skip "there is no shellcheck"
@@ -47,5 +47,5 @@ case ${1-} in
     done
     exit $bad
     ;;
-  *) echo "usage: lint.sh format|tidy|shell|python|headers [--fix]" >&2; exit 2 ;;
+  *) echo "usage: lint.sh format|tidy|shell|python|headers [--fix | --long]" >&2; exit 2 ;;
 esac
