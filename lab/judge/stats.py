@@ -43,13 +43,12 @@ def bootstrap(values: Sequence[float], level: float = SUMMARY_LEVEL) -> tuple[fl
     if len(values) < 2 or min(values) == max(values):
         return values[0], values[-1]
     import numpy
-    from scipy.stats import bootstrap as resample
 
-    found = resample(
-        (numpy.asarray(values, dtype=float),), numpy.median, n_resamples=RESAMPLES, confidence_level=level,
-        method="percentile", vectorized=True, rng=numpy.random.default_rng(1),
-    ).confidence_interval  # fmt: skip
-    return max(float(found.low), min(values)), min(float(found.high), max(values))  # a rounded mean may lie outside
+    drawn = numpy.asarray(values, dtype=float)[
+        numpy.random.default_rng(1).integers(0, len(values), (RESAMPLES, len(values)))
+    ]
+    low, high = numpy.percentile(numpy.median(drawn, axis=-1), [50 * (1 - level), 50 * (1 + level)])
+    return max(float(low), min(values)), min(float(high), max(values))  # a rounded mean may lie outside
 
 
 def summarize(values: Iterable[float]) -> Summary:
@@ -75,13 +74,16 @@ def runs_needed(level: float = LEVEL) -> int:
 def interval(values: Iterable[float], level: float = LEVEL) -> tuple[float, float]:
     """The narrowest order statistics that hold the median with this probability. With fewer than runs_needed(level)
     values nothing does: then -inf and inf."""
-    values = list(values)
-    if len(values) < runs_needed(level):
+    ordered = sorted(map(float, values))
+    n = len(ordered)
+    if n < runs_needed(level):
         return -math.inf, math.inf
-    from scipy.stats import quantile_test
-
-    found = quantile_test(values, p=0.5).confidence_interval(level)
-    return max(float(found.low), min(values)), min(float(found.high), max(values))  # a rounded mean may lie outside
+    # How many of n values lie below the median is binomial. `cut` values are left out on each side.
+    cut, below = 0, 1
+    while (below + math.comb(n, cut + 1)) / 2**n <= (1 - level) / 2:
+        cut += 1
+        below += math.comb(n, cut)
+    return ordered[cut], ordered[n - 1 - cut]
 
 
 @dataclass(frozen=True)

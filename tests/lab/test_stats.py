@@ -38,14 +38,10 @@ def test_bootstrap_against_scipy_and_theory():
     values = numpy.random.default_rng(5).normal(100, 4, 60)
     low, high = stats.bootstrap(list(values))
     other = scipy_stats.bootstrap(
-        (values,),
-        numpy.median,
-        n_resamples=20000,
-        confidence_level=0.95,
-        method="percentile",
-        rng=numpy.random.default_rng(9),
-    ).confidence_interval
-    assert low == pytest.approx(other.low, abs=0.4) and high == pytest.approx(other.high, abs=0.4)
+        (values,), numpy.median, n_resamples=stats.RESAMPLES, confidence_level=stats.SUMMARY_LEVEL, method="percentile",
+        rng=numpy.random.default_rng(1),
+    ).confidence_interval  # fmt: skip
+    assert (low, high) == pytest.approx(tuple(other))
     # The median's standard error is 1.2533 sigma / sqrt(n) for a normal distribution.
     assert high - low == pytest.approx(2 * 1.96 * 1.2533 * 4 / math.sqrt(60), rel=0.35)
     assert stats.bootstrap(list(values)) == (low, high), "the same values give the same interval"
@@ -55,6 +51,7 @@ def test_bootstrap_against_scipy_and_theory():
 def test_interval_known_answers(n, first, last):
     """Order statistics first and last, by the binomial distribution: P(X < first) * 2 <= 1 - level, and not with first + 1."""
     assert stats.interval(range(1, n + 1)) == (first, last)
+    assert scipy_stats.quantile_test(range(1, n + 1), p=0.5).confidence_interval(stats.LEVEL) == (first, last)
     assert 2 * scipy_stats.binom.cdf(first - 1, n, 0.5) <= 1 - stats.LEVEL < 2 * scipy_stats.binom.cdf(first, n, 0.5)
 
 
