@@ -80,14 +80,13 @@ static uint64_t test_seed __attribute__((unused)) = 1;
 /* Whether this process's RSS is the heap's doing: sanitizers and emulators need memory of their own. */
 #define TEST_RSS_COUNTS (!TEST_SANITIZED && !TEST_EMULATED)
 
-/* The number of rounds: `quick` by default, `times` as many with --long; fewer under a sanitizer or emulator. */
+/* How many times slower the program is under TSan or an emulator, or another sanitizer, about. */
+#define TEST_SLOWNESS (TEST_TSAN || TEST_EMULATED ? 16 : TEST_SANITIZED ? 4 : 1)
+
+/* The number of rounds: `quick` by default, `times` as many with --long; fewer in a slow build. */
 static inline long test_rounds(long quick, long times) {
   long rounds = test_long ? quick * times : quick;
-  if (TEST_SANITIZED && rounds >= 4)
-    rounds /= 4;
-  if (TEST_EMULATED && rounds >= 16)
-    rounds /= 16;
-  return rounds;
+  return rounds >= TEST_SLOWNESS ? rounds / TEST_SLOWNESS : rounds;
 }
 
 /* splitmix64: every test that draws numbers draws them from here, so a seed repeats a run. */
@@ -109,12 +108,17 @@ static inline size_t test_opaque_size(size_t size) {
   return size;
 }
 
-/* How long a test waits for what must come: no bound on speed, so it is generous. A control waits in vain. */
-#ifdef MUTANT
-#define TEST_PATIENCE_SECONDS 3
+#ifdef __cplusplus
+#define TEST_C extern "C"
 #else
-#define TEST_PATIENCE_SECONDS 200
+#define TEST_C extern
 #endif
+
+/* Defined in mutant.c only. */
+TEST_C const char test_is_control __attribute__((weak));
+
+/* How long a test waits for what must come: no bound on speed, so it is generous. A control waits in vain. */
+#define TEST_PATIENCE_SECONDS (&test_is_control ? 3 : 200)
 
 static inline double test_seconds(void) {
   struct timespec now;
@@ -141,11 +145,6 @@ static inline long test_status_kib(const char *field) {
 
 static inline long test_rss_kib(void) { return test_status_kib("VmRSS:"); }
 
-#ifdef __cplusplus
-#define TEST_C extern "C"
-#else
-#define TEST_C extern
-#endif
 #ifdef TEST_STATIC
 TEST_C size_t hak_usable_size(const void *block);
 #else

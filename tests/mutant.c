@@ -26,8 +26,12 @@ enum mutant {
   WRAP,            /* count * size wraps */
   STINGY,          /* NULL long before memory is out */
   GUARDED,         /* each block is a mapping with a page behind it that faults */
+  OPTION_LOCK,     /* a lock around the options, held while limits are computed */
   RESERVING,       /* a realloc in vain leaves address space reserved */
 };
+
+extern const char test_is_control;
+const char test_is_control = 1;
 
 static _Atomic unsigned calls;
 static _Atomic size_t given_bytes;
@@ -130,6 +134,12 @@ int hak_stats_get(struct hak_stats *out) {
 int hak_option_set(const char *name, const char *value) {
   (void)name;
   (void)value;
+  if (MUTANT == OPTION_LOCK)
+    pthread_mutex_lock(&lock);
+  for (volatile int i = 0; MUTANT == OPTION_LOCK && i < 1000; i++) { /* a handler surely comes in that time */
+  }
+  if (MUTANT == OPTION_LOCK)
+    pthread_mutex_unlock(&lock);
   return 0;
 }
 

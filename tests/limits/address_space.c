@@ -10,7 +10,7 @@
 
 #include "../chain.h"
 
-#define LIMIT_BYTES ((size_t)256 << 20)
+#define LIMIT_BYTES ((size_t)(TEST_SANITIZED ? 32 : 256) << 20)
 
 #define MIXED 0
 

@@ -25,6 +25,10 @@
 #ifndef BROKEN
 #define BROKEN 0
 #endif
+/* How often each of the two others looks whether the owner is dead. */
+#ifndef ROUNDS
+#define ROUNDS 1
+#endif
 
 #define BLOCKS 3
 #define STRANGERS 2
@@ -230,7 +234,7 @@ proctype stranger() {
   bool got = false, took = false;
   push_hand();
   do
-  :: round < 2 ->
+  :: round < ROUNDS ->
      round++;
 #if BROKEN == 3
      if

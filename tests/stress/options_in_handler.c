@@ -13,21 +13,6 @@ typedef int option_set_function(const char *name, const char *value);
 static option_set_function *option_set;
 static volatile sig_atomic_t handled;
 
-#ifdef MUTANT
-#include <pthread.h>
-/* As an allocator would that guards its options by a lock, and computes limits under it: a handler surely comes in
- * that time. */
-static int locks(const char *name, const char *value) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  (void)name, (void)value;
-  pthread_mutex_lock(&lock);
-  for (volatile int i = 0; i < 1000; i++) {
-  }
-  pthread_mutex_unlock(&lock);
-  return 0;
-}
-#endif
-
 /* Those after which limits are computed anew. */
 static void set_all(const char *keep_mb, const char *limit_mb) {
   CHECK(option_set("keep_mb", keep_mb) == 0);
@@ -61,9 +46,7 @@ static void set_and_allocate(void) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-#if defined(MUTANT)
-  option_set = locks;
-#elif defined(TEST_CORE)
+#ifdef TEST_CORE
   option_set = hak_option_set;
 #else
   *(void **)&option_set = dlsym(RTLD_DEFAULT, "hak_option_set");

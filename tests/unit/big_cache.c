@@ -190,7 +190,7 @@ static void random_use_loses_nothing(void **state) {
     shadow[i].range = range((1 + i % 40) * UNIT_BYTES, i % 50);
     shadow[i].cached = false;
   }
-  for (unsigned step = 0; step < 60000; step++) {
+  for (unsigned step = 0; step < unit_rounds(60000, 1); step++) {
     unsigned i = (unsigned)(unit_random(&seed) % RANGES);
     struct large *out = NULL;
     if (!shadow[i].cached) {
@@ -220,7 +220,7 @@ static void random_use_loses_nothing(void **state) {
 static void *churn(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   struct large *mine[8] = {0};
-  for (unsigned step = 0; step < (UNIT_TSAN ? 5000 : 50000); step++) {
+  for (unsigned step = 0; step < unit_rounds(50000, 1); step++) {
     struct large **place = &mine[unit_random(&seed) % 8];
     if (*place) {
       assert_int_equal((*place)->freed_ms, 12345); /* nobody else got it meanwhile */
@@ -285,7 +285,7 @@ static void a_forked_child_finds_it_whole(void **state) {
   hak_free(hak_malloc(1)); /* fork handlers are there */
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, put_and_take, &ending), 0);
-  for (unsigned i = 0; i < 200; i++) {
+  for (unsigned i = 0; i < unit_rounds(200, 1); i++) {
     char said[256];
     assert_int_equal(unit_in_child(child, NULL, said, sizeof said), 0);
   }

@@ -275,7 +275,7 @@ static void many_short_threads_need_few_heaps(void **state) {
   (void)state;
   if (!unit_ends_are_noticed())
     skip();
-  unsigned threads = UNIT_TSAN ? 1000 : 10000;
+  unsigned threads = unit_rounds(10000, 1);
   uint32_t before = heap_count();
   size_t tables = metadata_bytes();
   for (unsigned i = 0; i < threads; i++) {

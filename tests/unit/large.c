@@ -251,7 +251,7 @@ static void growth_and_shrinkage_keep_the_contents(void **state) {
   (void)state;
   uint64_t seed = UNIT_SEED;
   const size_t mosts[] = {2 * MIB, 12 * MIB, 60 * MIB};
-  for (unsigned round = 0; round < (UNIT_TSAN ? 6 : 30); round++) {
+  for (unsigned round = 0; round < unit_rounds(30, 1); round++) {
     char *object = alloc(MIB, 16);
     char *neighbour = alloc(MIB, 16); /* often in the way */
     size_t bytes = large_bytes(object);
@@ -435,7 +435,7 @@ static void calloc_is_zero_after_any_use(void **state) {
   uint64_t seed = UNIT_SEED;
   for (unsigned mode = 0; mode < 3; mode++) {
     unit_option("HAKMEM_PURGE", modes[mode]);
-    for (unsigned round = 0; round < (UNIT_TSAN ? 9 : 40); round++) {
+    for (unsigned round = 0; round < unit_rounds(40, 1); round++) {
       size_t size = 65537 + unit_random(&seed) % (round % 8 ? 3 * MIB : 40 * MIB);
       unsigned char *block = hak_calloc(size, 1);
       assert_non_null(block);

@@ -239,7 +239,7 @@ static void random_sites(void **unused) {
   char *live[LIVE] = {0};
   size_t sizes[LIVE] = {0};
   uint64_t random = UNIT_SEED;
-  for (unsigned i = 0; i < 4000; i++) {
+  for (unsigned i = 0; i < unit_rounds(4000, 1); i++) {
     unsigned at = (unsigned)(unit_random(&random) % LIVE);
     if (live[at]) {
       assert_int_equal(live[at][sizes[at] - 1], (char)at);
@@ -267,7 +267,7 @@ static _Atomic bool threads_end;
 
 static void *customer(void *seed) {
   uint64_t random = (uintptr_t)seed;
-  for (unsigned i = 0; i < 3000; i++) {
+  for (unsigned i = 0; i < unit_rounds(3000, 1); i++) {
     bool zeroed;
     size_t size = (unit_random(&random) % 12 + 5) * 64 * 1024;
     char *object = large_alloc(size, 16, unit_random(&random) % 300 * 64, &zeroed);

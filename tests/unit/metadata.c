@@ -6,7 +6,7 @@
 #include "pages/metadata.h"
 
 #define PIECES 4000
-#define STEPS 60000
+#define STEPS unit_rounds(60000, 1)
 #define STEPS_A_TRIM 6000
 #define KIB ((size_t)1024)
 

@@ -7,7 +7,7 @@
 #include "pages/page_map.h"
 
 #define BLOCKS 600
-#define STEPS 60000
+#define STEPS unit_rounds(60000, 1)
 #define STEPS_A_PURGE 3000
 
 static bool is_wide;

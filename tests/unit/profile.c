@@ -141,7 +141,7 @@ static void *blocks_of_others[4][2000];
 static void *fill(void *argument) {
   void **blocks = argument;
   uint64_t random = (uintptr_t)argument;
-  for (unsigned round = 0; round < 30; round++)
+  for (unsigned round = 0; round < unit_rounds(30, 1); round++)
     for (unsigned i = 0; i < 2000; i++) {
       hak_free(blocks[i]);
       blocks[i] = hak_malloc(some_size(&random) % 3000);
@@ -210,7 +210,7 @@ static void an_interval_without_end(void **unused) {
 }
 
 static void *start_and_stop(void *argument) {
-  for (unsigned i = 0; i < 2000; i++)
+  for (unsigned i = 0; i < unit_rounds(2000, 1); i++)
     if ((uintptr_t)argument % 2)
       hak_profile_start(1000);
     else

@@ -63,9 +63,20 @@ static inline uint64_t unit_random(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
-/* The number of rounds: `quick`, with UNIT_LONG in the environment `times` as many. */
+/* How many times slower this build's code is than the check build's, about. */
+#ifdef TEST_EMULATED
+#define UNIT_SLOWNESS 16u
+#elif defined(HAK_TSAN)
+#define UNIT_SLOWNESS 8u
+#elif defined(__SANITIZE_ADDRESS__)
+#define UNIT_SLOWNESS 2u
+#else
+#define UNIT_SLOWNESS 1u
+#endif
+
+/* The number of rounds: `quick`, fewer in a slow build; with UNIT_LONG in the environment `times` as many as quick. */
 static inline unsigned unit_rounds(unsigned quick, unsigned times) {
-  return getenv("UNIT_LONG") ? quick * times : quick;
+  return getenv("UNIT_LONG") ? quick * times : quick > UNIT_SLOWNESS ? quick / UNIT_SLOWNESS : 1;
 }
 
 /* Purges what was freed at any time. */
