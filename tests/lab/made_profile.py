@@ -1,10 +1,9 @@
 """Heap profiles for tests, and the verb that reads them."""
 
 import gzip
-import os
 import subprocess
-import sys
 
+import forked
 import pytest
 
 from lab.judge.stacks import Frame, Stack, Weight
@@ -71,13 +70,12 @@ def made(build, tmp_path_factory):
 
 
 @pytest.fixture
-def verb(tree, build, library, tmp_path):
+def verb(build, library, tmp_path):
     """verb(WORD...) is hak profile WORD..., in tmp_path."""
-    environment = dict(os.environ) | {"PYTHONPATH": str(tree), "HAK_BUILD": str(build), "HAK_LIB": str(library)}
+    environment = {"HAK_BUILD": str(build), "HAK_LIB": str(library)}
 
     def run(*words, variables=None, status=0):
-        done = subprocess.run([sys.executable, "-B", "-m", "lab", "profile", *map(str, words)], cwd=tmp_path, timeout=120,
-                              capture_output=True, text=True, check=False, env=environment | (variables or {}))  # fmt: skip
+        done = forked.hak("profile", *words, cwd=tmp_path, variables=environment | (variables or {}))
         assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
         return done
 

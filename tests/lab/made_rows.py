@@ -4,8 +4,8 @@ import datetime
 import json
 import math
 import random
-import subprocess
-import sys
+
+import forked
 
 from lab.run.workloads import ROWS
 from lab.store import rows as stored
@@ -91,8 +91,7 @@ def save(path, rows):
 
 
 def report(tree, *words):
-    return subprocess.run([sys.executable, "-B", "-m", "lab", "report", *map(str, words)], cwd=tree, text=True,
-                          capture_output=True, check=False)  # fmt: skip
+    return forked.hak("report", *words, cwd=tree)
 
 
 def parsed(made):

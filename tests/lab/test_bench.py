@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import pytest
 
 from lab.run import allocators, goals, process, workloads
@@ -21,12 +22,7 @@ NOT_MEASURED = ("/ mimalloc", "lowest of the other three", "apps, ")
 
 
 def bench(tree, build, *arguments, **variables):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
-    environment |= variables
-    return subprocess.run(
-        [sys.executable, "-B", "-m", "lab", "bench", "--build-dir", str(build), *arguments],
-        capture_output=True, env=environment | {"PYTHONPATH": str(tree)}, text=True, timeout=100, check=False,
-    )  # fmt: skip
+    return forked.hak("bench", "--build-dir", build, *arguments, variables=variables)
 
 
 def test_every_row_runs_and_every_goal_finds_its_figures(measuring, library):

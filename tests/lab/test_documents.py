@@ -3,9 +3,8 @@
 import pathlib
 import re
 import statistics
-import subprocess
-import sys
 
+import forked
 import made_rows
 import pytest
 from made_rows import parsed
@@ -68,8 +67,7 @@ def outside(text: str, where: str) -> list[str]:
 
 
 def test_no_block_is_stale(tree):
-    done = subprocess.run([sys.executable, "-B", "-m", "lab", "report", "--docs", "--check"], cwd=tree, text=True,
-                          capture_output=True, check=False)  # fmt: skip
+    done = forked.hak("report", "--docs", "--check", cwd=tree)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import forked
 import pytest
 
 from lab.judge import policy as judge
@@ -266,11 +267,7 @@ def made_build(build, tmp_path) -> pathlib.Path:
 
 
 def bench(tree, build, *arguments):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
-    return subprocess.run(
-        [sys.executable, "-B", "-m", "lab", "bench", "policy", "--tiny", "--build-dir", str(build), *map(str, arguments)],
-        capture_output=True, env=environment | {"PYTHONPATH": str(tree)}, text=True, timeout=100, check=False,
-    )  # fmt: skip
+    return forked.hak("bench", "policy", "--tiny", "--build-dir", build, *arguments)
 
 
 def test_every_workload_runs(tree, made_build, library, tmp_path):

@@ -1,14 +1,12 @@
 """hak record, on programs that do what programs do to a library inside them."""
 
-import os
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
-import sys
-import types
 
+import forked
 import numpy
 import pytest
 from made_programs import HEAD, PROGRAMS, SITES
@@ -27,16 +25,12 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def record(build, tree, tmp_path):
+def record(build, tmp_path):
     """record(WORD...) is hak record --out tmp_path/a.trace --force, or with the options given: an object with returncode,
     stdout, stderr."""
-    environment = dict(os.environ) | {"HAK_BUILD": str(build), "PYTHONPATH": str(tree)}
 
     def run(*words, variables=None, options=("--out", tmp_path / "a.trace", "--force"), **how):
-        command = [sys.executable, "-B", "-m", "lab", "record", *options, *words]
-        done = subprocess.run(list(map(str, command)), env=environment | (variables or {}), capture_output=True, text=True,
-                              timeout=60, check=False, **how)  # fmt: skip
-        return types.SimpleNamespace(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        return forked.hak("record", *options, *words, variables={"HAK_BUILD": str(build)} | (variables or {}), **how)
 
     return run
 

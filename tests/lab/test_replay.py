@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-import types
 
+import forked
 import made_trace as made
 import pytest
 import typer
@@ -21,15 +21,11 @@ from lab.verbs import replay as replay_verb
 
 
 @pytest.fixture
-def hak(build, tree, library, tmp_path):
+def hak(build, library):
     """hak(WORD...) is hak replay: an object with returncode, stdout, stderr."""
-    environment = dict(os.environ) | {"HAK_BUILD": str(build), "HAK_LIB": str(library), "PYTHONPATH": str(tree)}
 
     def run(*words, verb="replay"):
-        command = [sys.executable, "-B", "-m", "lab", verb, *words]
-        done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, timeout=100,
-                              check=False)  # fmt: skip
-        return types.SimpleNamespace(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        return forked.hak(verb, *words, variables={"HAK_BUILD": str(build), "HAK_LIB": str(library)})
 
     return run
 

@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 
+import forked
 import pytest
+import scipy.stats  # noqa: F401  # here once, and not in each child
 
 from lab.judge import soak as judge
 from lab.run import soak as running
@@ -88,10 +90,13 @@ def test_wrong_options(build, words):
 
 
 def hak(tree, build, *words, wait=True):
+    variables = {"HAK_BUILD": str(build), "HAK_LIB": ""}
+    if wait:
+        done = forked.hak("soak", *words, cwd=tree, variables=variables)
+        return done.stdout, done.stderr, done.returncode
     command = [sys.executable, "-B", "-m", "lab", "soak", *map(str, words)]
-    started = subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=os.environ | {"HAK_BUILD": str(build), "HAK_LIB": ""})  # fmt: skip
-    return (*started.communicate(timeout=60), started.returncode) if wait else started
+    return subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=os.environ | variables)  # fmt: skip
 
 
 QUICK = ("--epoch", "0.02", "--bench", "mixed", "--seed", "3")
