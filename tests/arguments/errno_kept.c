@@ -1,6 +1,6 @@
 /* free keeps errno, whatever it has to do: cached, flushed, unmapped, from another thread, and where
- * its system calls fail. Allocation that succeeds leaves errno alone too, also where the system refused something on the
- * way. posix_memalign that fails sets it, as glibc's does. */
+ * its system calls fail. Allocation that succeeds leaves errno alone too, also where the system refused something on
+ * the way. posix_memalign that fails sets it, as glibc's does. */
 #include <pthread.h>
 #include <sys/mman.h>
 

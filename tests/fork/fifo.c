@@ -1,6 +1,6 @@
-/* A thread of real-time priority forks on the only processor that the others have, where one may be in the midst of a slow path. It
- * must not spin for what cannot run meanwhile. Control `spin`: a fork that spins for the others until they have
- * freed something. */
+/* A thread of real-time priority forks on the only processor that the others have, where one may be in the midst of a
+ * slow path. It must not spin for what cannot run meanwhile. Control `spin`: a fork that spins for the others until
+ * they have freed something. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* fork() while other threads allocate with a lock of libc held: of streams, the loader, name services, locales, exit
- * handlers, the time zone. libc's fork waits for some of these locks, after the allocator's fork handler ran; so a thread
- * that allocates must not wait for the forking thread. (glibc's bug 19431 is the case of streams.) */
+ * handlers, the time zone. libc's fork waits for some of these locks, after the allocator's fork handler ran; so a
+ * thread that allocates must not wait for the forking thread. (glibc's bug 19431 is the case of streams.) */
 #include <dlfcn.h>
 #include <locale.h>
 #include <netdb.h>

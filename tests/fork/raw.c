@@ -1,10 +1,10 @@
-/* Children that no fork handler knows of, in a program with a big heap of which memory is given back: they allocate, free
- * and end, and so does the parent after them.
+/* Children that no fork handler knows of, in a program with a big heap of which memory is given back: they allocate,
+ * free and end, and so does the parent after them.
  *     raw _Fork     with a copy of the memory
  *     raw vm        clone with CLONE_VM and CLONE_VFORK: in the parent's memory, while the parent waits
  *     raw vfork     the same
- * A child in the parent's memory comes before the parent is big, and is so itself: the thread that gives memory back must not
- * be started there, or the parent never gets one.
+ * A child in the parent's memory comes before the parent is big, and is so itself: the thread that gives memory back
+ * must not be started there, or the parent never gets one.
  * argv[2] on: options of hakmem, NAME=VALUE each, for the environment.
  */
 #include <sched.h>

@@ -1,8 +1,8 @@
 /* Under a limit on memory the heap gives nine tenths of it, then NULL and ENOMEM, never a crash; after a
  * free it gives again.
  *
- *   address_space LIMIT SIZE   LIMIT: as (RLIMIT_AS), data (RLIMIT_DATA), none; SIZE: bytes a block, or `mixed`: 16 B to
- *                              256 KiB, as many of each doubling
+ *   address_space LIMIT SIZE   LIMIT: as (RLIMIT_AS), data (RLIMIT_DATA), none; SIZE: bytes a block, or `mixed`:
+ *                              16 B to 256 KiB, as many of each doubling
  *
  * The limit is set here and the program runs itself again under it, since a library learns about limits
  * when it starts. */

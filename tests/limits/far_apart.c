@@ -1,5 +1,5 @@
-/* Large blocks that lie far from each other cost few pages and little address space beside their own: other mappings lie
- * between them, or, with an argument, they are a GiB long each and hardly used. */
+/* Large blocks that lie far from each other cost few pages and little address space beside their own: other mappings
+ * lie between them, or, with an argument, they are a GiB long each and hardly used. */
 #include <sys/mman.h>
 
 #include "../check.h"

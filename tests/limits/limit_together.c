@@ -1,4 +1,5 @@
-/* HAKMEM_LIMIT_MB: threads that ask at the same moment, each for what would fit, get no more than the limit together. */
+/* HAKMEM_LIMIT_MB: threads that ask at the same moment, each for what would fit, together get no more than the
+ * limit. */
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
-/* Under a limit on memory a mixture of sizes is served: what is asked for comes to 60 % of the limit at most, and libc's
- * malloc refuses some of that as well. In every set of options, each in a process of its own.
+/* Under a limit on memory a mixture of sizes is served: what is asked for comes to 60 % of the limit at most, and
+ * libc's malloc refuses some of that as well. In every set of options, each in a process of its own.
  *     mixture as|data    RLIMIT_AS, RLIMIT_DATA
  */
 #include <sys/resource.h>

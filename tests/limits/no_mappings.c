@@ -1,5 +1,5 @@
-/* The program has used up the mappings that the system allows a process: what was reserved before serves, in every set of
- * options; what does not fit gets NULL. */
+/* The program has used up the mappings that the system allows a process: what was reserved before serves, in every set
+ * of options; what does not fit gets NULL. */
 #include <sys/mman.h>
 
 #include "mixed.h"

@@ -1,5 +1,6 @@
-/* A profile is started, written and stopped every 50 ms while threads come and go, processes fork, and a library is loaded
- * and unloaded: no hang, no crash, every file is whole. A few seconds; ten minutes with --long. A hang ends by SIGALRM. */
+/* A profile is started, written and stopped every 50 ms while threads come and go, processes fork, and a library is
+ * loaded and unloaded: no hang, no crash, every file is whole. A few seconds; ten minutes with --long. A hang ends by
+ * SIGALRM. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,10 +1,12 @@
 /* The background thread: when it is there, what it is called, which signals it takes, and when it ends.
- *     background start    none in a small program, nor in a big one that frees nothing; frees bring one, called hakmem, with
- *                         all signals blocked, which ends when the program is idle and comes back with the next frees
+ *     background start    none in a small program, nor in a big one that frees nothing; frees bring one, called hakmem,
+ *                         with all signals blocked, which ends when the program is idle and comes back with the next
+ *                         frees
  *     background off      HAKMEM_BACKGROUND=off: none; set while it runs: it is gone at once
  *     background fork     none in the parent once fork returns, nor in the child, until as much is freed there
  *     background exit     the main thread ends: the process does, too, or goes on with its other threads
- *     background raw      the main thread ends by the system call: the process does, too; also with HAKMEM_LIVE=1 (live)
+ *     background raw      the main thread ends by the system call: the process does, too
+ *     background live     the same with HAKMEM_LIVE=1
  *     background thread   a thread forks: it is the main thread of the child, which ends with it
  *     background handler  forks in signal handlers, while the thread comes and goes
  * In a static program it comes with 16 MiB, and sleeps instead of ending.

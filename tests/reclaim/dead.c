@@ -1,4 +1,4 @@
-/* Threads that freed all they had end, and then the program does nothing: what they left in their bins goes back, too. */
+/* Threads that freed all they had end, and then the program does nothing: what they left in their bins goes back. */
 #include <pthread.h>
 
 #include "again.h"

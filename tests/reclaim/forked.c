@@ -1,5 +1,5 @@
-/* A program frees much, forks, and sleeps: the thread that would give the memory back has ended before the fork, and nothing
- * calls for it again. The memory goes back all the same, in the parent and in a child that lives on. */
+/* A program frees much, forks, and sleeps: the thread that would give the memory back has ended before the fork, and
+ * nothing calls for it again. The memory goes back all the same, in the parent and in a child that lives on. */
 #include "../child.h"
 #include "../heap_api.h"
 

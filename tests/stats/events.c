@@ -1,5 +1,5 @@
-/* Each row of hakmem/stats.h rises when what it counts happens: one row here for each there, none left out. And the fast
- * path moves no counter.
+/* Each row of hakmem/stats.h rises when what it counts happens: one row here for each there, none left out. And the
+ * fast path moves no counter.
  *
  * Positive control: with `deaf`, nothing is caused; a CHECK must fail.
  */

@@ -1,5 +1,5 @@
-/* "mapped = sum of the parts": while threads allocate, free each other's blocks, resize and trim, to within what moves; exactly
- * when all rest; in children of forks too. In check builds the library asserts the same at each fork.
+/* "mapped = sum of the parts": while threads allocate, free each other's blocks, resize and trim, to within what moves;
+ * exactly when all rest; in children of forks too. In check builds the library asserts the same at each fork.
  *
  * Positive control: with `units`, `extents` or `large`, the reading forgets a part; a CHECK must fail.
  */

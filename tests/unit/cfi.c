@@ -1,4 +1,5 @@
-/* cfi: the rule at each place of functions made by hand; and that no bytes, however wrong, make it read outside of them. */
+/* cfi: the rule at each place of functions made by hand; and that no bytes, however wrong, make it read outside of
+ * them. */
 #include "unit.h"
 
 #include "inspect/module.h"

@@ -1,5 +1,5 @@
-/* clock: memory goes back because of its age. What was used within the delay stays, however much of the heap it is and however
- * much more than was ever in use at a time; what is older goes, holes in slabs too. Time is made by the test.
+/* clock: memory goes back because of its age. What was used within the delay stays, however much of the heap it is and
+ * however much more than was ever in use at a time; what is older goes, holes in slabs too. Time is made by the test.
  *
  * Positive control: with `early` the delay is a twentieth of what the test takes it for. The test must fail then.
  */
@@ -45,7 +45,8 @@ static size_t drop(size_t size, unsigned kept) {
   return bytes;
 }
 
-/* Almost all that the slabs hold is free: nothing goes before the delay, most of it afterwards, with no thread to do it. */
+/* Almost all that the slabs hold is free: nothing goes before the delay, most of it afterwards, with no thread to do
+ * it. */
 static void holes_go_by_age(void **state) {
   (void)state;
   fill(2000);

@@ -382,8 +382,8 @@ static void the_same_events_give_the_same_ratings(void **unused) {
   assert_int_equal(arms[0].leader, arms[1].leader);
 }
 
-/* Rent and faults are told of the same pages in the same epoch: a hundred blocks that are asked for together after a long
- * time do not speak for keeping them, though most of those epochs see faults and hardly any time pass. */
+/* Rent and faults are told of the same pages in the same epoch: a hundred blocks that are asked for together after a
+ * long time do not speak for keeping them, though most of those epochs see faults and hardly any time pass. */
 static void bursts_are_judged_whole(void **unused) {
   (void)unused;
   struct evolve_arm arm;

@@ -1,5 +1,6 @@
-/* The gate before forks: who is waited for, for how long, and what the child believes. One thread plays all of them, under a
- * clock that moves while a fork sleeps. Control `deaf`: nobody comes out of a slow path. The test must fail then. */
+/* The gate before forks: who is waited for, for how long, and what the child believes. One thread plays all of them,
+ * under a clock that moves while a fork sleeps. Control `deaf`: nobody comes out of a slow path. The test must fail
+ * then. */
 #include "unit.h"
 
 #include "os/os.h"

@@ -1,6 +1,6 @@
 /* live: snapshots of the live page, written as fast as can be, are read whole or not at all. Time is made by the test:
- * every slow path writes one. `unit-live blind` reads without the sequence, `unit-live silent` has a writer who does not
- * tell of his changes: both must fail. */
+ * every slow path writes one. `unit-live blind` reads without the sequence, `unit-live silent` has a writer who does
+ * not tell of his changes: both must fail. */
 #include "unit.h"
 
 #include "hakmem/hakmem.h"

@@ -1,5 +1,5 @@
-/* Metadata: pieces do not overlap and keep their contents while others are given, trims join and give back what is free,
- * and what is there for good is zero. Control `wide`: a purge that takes a page too many. */
+/* Metadata: pieces do not overlap and keep their contents while others are given, trims join and give back what is
+ * free, and what is there for good is zero. Control `wide`: a purge that takes a page too many. */
 #include "unit.h"
 
 #include "os/os.h"

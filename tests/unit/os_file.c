@@ -1,5 +1,5 @@
-/* os_file: a file is replaced whole or not at all, whichever of the calls fails, is interrupted, does half of its work, or
- * is the process's last; only regular files are touched; errno is kept. The system's calls are wrapped.
+/* os_file: a file is replaced whole or not at all, whichever of the calls fails, is interrupted, does half of its work,
+ * or is the process's last; only regular files are touched; errno is kept. The system's calls are wrapped.
  */
 #include "unit.h"
 

@@ -1,5 +1,6 @@
-/* Packed blocks do not overlap, keep their content while others are taken, resized, given and purged, and are as aligned as was
- * asked; little is lost between them, and nothing stays of them. Control `wide`: a purge that takes a page too many. */
+/* Packed blocks do not overlap, keep their content while others are taken, resized, given and purged, and are as
+ * aligned as was asked; little is lost between them, and nothing stays of them. Control `wide`: a purge that takes a
+ * page too many. */
 #include "unit.h"
 
 #include "large/packed.h"

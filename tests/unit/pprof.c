@@ -1,6 +1,6 @@
-/* pprof: whichever of the system's calls fails, is interrupted or does half of its work, the file at the path is the one
- * before or a whole profile, nothing is left beside it, and errno is kept. A profile without the list of mappings is a
- * whole one, too. What a whole one is, is judged here: gzip's frame and checksum, and the fields of the message.
+/* pprof: whichever of the system's calls fails, is interrupted or does half of its work, the file at the path is the
+ * one before or a whole profile, nothing is left beside it, and errno is kept. A profile without the list of mappings
+ * is a whole one, too. What a whole one is, is judged here: gzip's frame and checksum, and the fields of the message.
  * tests/profile has known answers and the real pprof.
  *
  * The control: each byte of a whole profile changed, and each beginning of it, must be refused.

@@ -1,6 +1,6 @@
-/* profile: the samples' sums are the true ones, whatever the interval; each block that is a sample leaves the profile when
- * it is freed, by whoever frees it; large objects that are resized stay in it as what they are; a profile may start and
- * stop at any time. */
+/* profile: the samples' sums are the true ones, whatever the interval; each block that is a sample leaves the profile
+ * when it is freed, by whoever frees it; large objects that are resized stay in it as what they are; a profile may
+ * start and stop at any time. */
 #include "count/tally.h"
 #include "unit.h"
 
@@ -42,8 +42,8 @@ static void expect_within(uint64_t found, uint64_t truth, unsigned percent) {
     fail_msg("%llu of %llu bytes", (unsigned long long)found, (unsigned long long)truth);
 }
 
-/* With a sample each 64 KiB the standard deviation is 0.7 %: four of them. Control: a profile that does not hear of frees, or
- * counts each sample once only, is off by more. */
+/* With a sample each 64 KiB the standard deviation is 0.7 %: four of them. Control: a profile that does not hear of
+ * frees, or counts each sample once only, is off by more. */
 static void live_bytes_are_true_within_3_percent(void **unused) {
   (void)unused;
   enum { BLOCKS = 400000 };

@@ -1,5 +1,5 @@
-/* samples: allocated, live and peak of every stack are what a plain reckoning of the same events gives, which looks at all
- * of them after each; what finds no memory is counted and harms nothing; stacks beyond the limit are one.
+/* samples: allocated, live and peak of every stack are what a plain reckoning of the same events gives, which looks at
+ * all of them after each; what finds no memory is counted and harms nothing; stacks beyond the limit are one.
  *
  * The control: a reckoning that is one byte, object or event beside is told from it.
  */

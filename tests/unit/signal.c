@@ -1,6 +1,6 @@
-/* signal: a handler that allocates and frees while its thread is in the slow path: no deadlock, and no damage. The handler runs from inside the n-th system call that
- * the allocator makes, so with the locks of the slow path held; then with the mark of the slow path
- * set by hand, for cases that make no system call. */
+/* signal: a handler that allocates and frees while its thread is in the slow path: no deadlock, and no damage. The
+ * handler runs from inside the n-th system call that the allocator makes, so with the locks of the slow path held; then
+ * with the mark of the slow path set by hand, for cases that make no system call. */
 #include "unit.h"
 
 #include "heap/bins.h"

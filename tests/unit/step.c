@@ -1,11 +1,11 @@
-/* step: a signal handler that allocates, frees and resizes after each single instruction of the slow paths. The processor
- * traps after each instruction; the handler acts whenever its thread is in a slow path. Afterwards every block of the
- * program and of the handler has its own content, no block was lost, and the structures are whole.
+/* step: a signal handler that allocates, frees and resizes after each single instruction of the slow paths. The
+ * processor traps after each instruction; the handler acts whenever its thread is in a slow path. Afterwards every
+ * block of the program and of the handler has its own content, no block was lost, and the structures are whole.
  *
  * Promised is nothing for the few instructions of the fast path that move a bin's top: there the handler does nothing.
  *
- * Positive control: with `open` the handler finds the bins as the slow path left them at that instruction. The test must
- * fail then. */
+ * Positive control: with `open` the handler finds the bins as the slow path left them at that instruction. The test
+ * must fail then. */
 #include "count/tally.h"
 #include "unit.h"
 

@@ -1,5 +1,5 @@
-/* A process that shares our memory (vfork) and ends while it stops our thread leaves nothing behind: the thread starts again
- * later. The end is played by a jump out of the question for the process's id. */
+/* A process that shares our memory (vfork) and ends while it stops our thread leaves nothing behind: the thread starts
+ * again later. The end is played by a jump out of the question for the process's id. */
 #include "unit.h"
 
 #include "reclaim/background.h"

@@ -1,5 +1,5 @@
-/* thp: transparent huge pages are hakmem's decision, whatever the system's setting. All that hakmem maps refuses them, until
- * the huge-page policy asks for them. The kernel tells so in the flags of its mappings.
+/* thp: transparent huge pages are hakmem's decision, whatever the system's setting. All that hakmem maps refuses them,
+ * until the huge-page policy asks for them. The kernel tells so in the flags of its mappings.
  *
  * Positive control: with `silent` the refusal does not reach the kernel. The test must fail then.
  */

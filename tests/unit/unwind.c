@@ -1,5 +1,5 @@
-/* unwind: the calls that led to a place, against glibc's backtrace() where it is there, over calls of many shapes, on all
- * kinds of stacks; and stacks that are not what they seem, which end the walk.
+/* unwind: the calls that led to a place, against glibc's backtrace() where it is there, over calls of many shapes, on
+ * all kinds of stacks; and stacks that are not what they seem, which end the walk.
  */
 #include "unit.h"
 
@@ -525,8 +525,8 @@ static void disturbed(unsigned kinds, bool is_compared, struct seen *seen) {
   drop(stack);
 }
 
-/* Signals that come at any instruction. backtrace() ends where it does not know its way, and so do we; not always at the
- * same. What is said about stacks that are aligned takes backtrace() where nothing is; we must live on. */
+/* Signals that come at any instruction. backtrace() ends where it does not know its way, and so do we; not always at
+ * the same. What is said about stacks that are aligned takes backtrace() where nothing is; we must live on. */
 static void at_any_instruction(void **unused) {
   (void)unused;
   if (SANITIZED)
