@@ -1,6 +1,8 @@
 #include "os/caller.h"
 
+#include <dlfcn.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -15,6 +17,9 @@ static struct {
 
 /* Defined beside the C library's names (api/override_libc.c). */
 extern const char os_malloc_is_ours[] __attribute__((weak, visibility("hidden")));
+
+/* Weak: it must not bring the loader into a static program. */
+extern __typeof__(dlsym) dlsym __attribute__((weak));
 
 static bool is_c_library(const char *path) {
   static const char *const names[] = {"libc.", "libc-", "ld-", "ld.", "ld64.", "libpthread", "libdl"};
@@ -78,9 +83,17 @@ static int program_note(struct dl_phdr_info *info, size_t size, void *found) {
   return 1;
 }
 
+/* Tells whether libraries find the executable's malloc. They do not if the link kept its name local, by
+ * -Wl,--exclude-libs or a version script. Then libc's strdup and getline give the program blocks of libc's malloc. */
+static bool libraries_find_malloc(void) {
+  if (dlsym == NULL || getauxval(AT_BASE) == 0) /* a static program has no libraries */
+    return true;
+  return dlsym(RTLD_DEFAULT, "malloc") == (void *)malloc;
+}
+
 bool os_malloc_is_in_program(void) {
   bool found = false;
   if (os_malloc_is_ours != NULL)
     dl_iterate_phdr(program_note, &found);
-  return found;
+  return found && libraries_find_malloc();
 }

@@ -12,7 +12,8 @@ bool os_callers_can_be_told(void);
 /* Tells whether the address lies in the C library or the loader. */
 bool os_is_c_library(uintptr_t address);
 
-/* Tells whether this code and the C library's names lie in the executable: then malloc is ours in the whole process. */
+/* Tells whether this code and the C library's names lie in the executable, where libraries find them: then malloc is
+ * ours in the whole process. */
 bool os_malloc_is_in_program(void);
 
 #endif
