@@ -270,8 +270,10 @@ void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, siz
       flush_fault(set, cls, blocks[i]);
     *word |= bit;
   }
-  for (size_t i = 0; i < count; i++)
-    *bit_of(blocks[i], class, &bit) &= ~bit;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t *word = bit_of(blocks[i], class, &bit);
+    *word &= ~bit;
+  }
 }
 
 void slab_set_close_empty(struct slab_set *set) {
