@@ -77,7 +77,7 @@ static void observers_tick(void) {
   live_tick();
 }
 
-static void in_child(void) {
+COLD static void in_child(void) {
   learned_file_in_child();
   live_in_child();
 }

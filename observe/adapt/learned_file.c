@@ -7,10 +7,12 @@
 
 #define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
 
+static char path_bytes[OPTION_TEXT_BYTES];
+static const char no_path[1];
 static struct {
-  char path[OPTION_TEXT_BYTES]; /* "": nothing is written */
-  uint64_t epochs_before;       /* epochs that were played before the start or the fork */
-} file;
+  const char *path;       /* no_path: nothing is written */
+  uint64_t epochs_before; /* epochs that were played before the start or the fork */
+} file = {.path = no_path};
 
 /* Returns the epochs of the priors: each epoch counts for the prior of its range. */
 static uint64_t epochs_of(const struct site_table *table) {
@@ -71,7 +73,7 @@ static void take_content(const void *bytes, size_t length, struct text *complain
                   is_replaced ? ", so nothing is known yet; at the end it is replaced"
                               : ", so nothing is known yet; it stays as it is");
   if (error != POLICY_FILE_DAMAGED)
-    file.path[0] = 0; /* it belongs to another program: do not write */
+    file.path = no_path; /* it belongs to another program: do not write */
 }
 
 static void take_file(void *bytes, struct text *complaint) {
@@ -82,7 +84,7 @@ static void take_file(void *bytes, struct text *complaint) {
     take_content(bytes, length, complaint);
   } else if (error != OS_FILE_OK && (error != OS_FILE_ABSENT || !may_be_absent)) {
     write_complaint(complaint, file.path, os_file_words(error), ", so nothing is known yet");
-    file.path[0] = 0; /* unknown content: do not write */
+    file.path = no_path; /* unknown content: do not write */
   }
 }
 
@@ -90,15 +92,15 @@ void learned_file_read(struct text *complaint) {
   const char *path = option_string(OPTION_POLICY_FILE);
   if (*path == 0 || option_value(OPTION_POLICY) == POLICY_OFF)
     return;
-  if (!os_path_absolute(path, file.path, sizeof file.path)) {
+  if (!os_path_absolute(path, path_bytes, sizeof path_bytes)) {
     write_complaint(complaint, path, "there is no such folder, or the name is too long", "; it is not used");
-    file.path[0] = 0;
     return;
   }
+  file.path = path_bytes;
   void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
     write_complaint(complaint, file.path, "no memory to read it", "; it stays as it is");
-    file.path[0] = 0;
+    file.path = no_path;
     return;
   }
   take_file(bytes, complaint);
@@ -179,7 +181,7 @@ static void write_content(char *bytes, const char *by, struct text *complaint) {
 }
 
 void learned_file_write(const char *by, struct text *complaint) {
-  if (file.path[0] == 0 || option_value(OPTION_POLICY) != POLICY_EVOLVING || !has_learned())
+  if (file.path == no_path || option_value(OPTION_POLICY) != POLICY_EVOLVING || !has_learned())
     return;
   char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
@@ -207,8 +209,8 @@ enum os_file_error learned_file_write_at(int fd, uint64_t *end) {
   return error;
 }
 
-void learned_file_in_child(void) {
-  if (file.path[0] == 0)
+COLD void learned_file_in_child(void) {
+  if (file.path == no_path)
     return;
   const struct learned_view *view = learned_open();
   if (view)

@@ -345,7 +345,7 @@ void live_tick(void) {
     refresh_in_slow_path();
 }
 
-void live_in_child(void) {
+COLD void live_in_child(void) {
   if (atomic_load_explicit(&live.state, memory_order_relaxed) == LIVE_NONE)
     return;
   os_shared_drop(&live.shared);

@@ -58,7 +58,7 @@ EXPORT int _Fork(void) {
   return ((int (*)(void))next_function(NEXT__FORK))();
 }
 
-EXPORT int fork(void) {
+EXPORT COLD int fork(void) {
   int (*libc_fork)(void) = next_function(NEXT_FORK), (*libc__Fork)(void) = next_function(NEXT__FORK);
   if (hak_thread & THREAD_IN_FORK)
     return background_has_been() && libc__Fork != is_missing ? libc__Fork() : libc_fork();

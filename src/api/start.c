@@ -87,7 +87,7 @@ static void options_read(void) {
 
 /* The steps that prepare the child of a fork. No thread is in a slow path then, so no lock is held and no change is
  * half done. */
-static void prepare_child(void) {
+COLD static void prepare_child(void) {
   heaps_in_child();
   usage_in_child();
   background_in_child(); /* before the observers, which may unmap the thread's futex word */
@@ -99,7 +99,7 @@ static void prepare_child(void) {
  * earlier still have handlers that run between ours and the fork; they get spare memory. */
 static void before_fork(void) {
   background_before_fork();
-  if (slow_path_begin()) {
+  if (heaps_of_others() && slow_path_begin()) {
     heaps_sweep_all(false); /* saves the bins of ended threads for the child; they are consistent */
     slow_path_end();
   }
@@ -110,7 +110,7 @@ static void before_fork(void) {
   hak_assert(!is_quiet || observers.parts_hold == NULL || observers.parts_hold());
 }
 
-static void after_fork_in_parent(void) {
+COLD static void after_fork_in_parent(void) {
   heaps_in_parent();
   gate_open();
   background_in_parent();
@@ -118,7 +118,7 @@ static void after_fork_in_parent(void) {
 
 /* A signal handler that interrupts this finds the thread busy. So does a handler that forked while its thread was in a
  * slow path; the thread's next slow path calls this function again. */
-static void after_fork_in_child(void) {
+COLD static void after_fork_in_child(void) {
   if (gate_child_is_prepared() || !gate_reset() || thread_is_busy())
     return;
   owner_step_begin();

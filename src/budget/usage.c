@@ -58,12 +58,13 @@ void usage_freed_add(size_t bytes) { figure_add(&usage.freed, bytes); }
 size_t usage_freed(void) { return figure_read(&usage.freed); }
 void usage_learned_add(size_t change) { figure_add(&usage.learned, change); }
 
-/* hak_option_set takes the lock outside of slow paths. */
-void usage_in_child(void) {
+/* hak_option_set takes the lock outside of slow paths. Writes only what differs. */
+COLD void usage_in_child(void) {
   lock_reset(&limits.lock);
-  uint32_t being_asked = BEING_ASKED; /* by a thread that does not exist in the child */
-  atomic_compare_exchange_strong(&usage.asked_group, &being_asked, NOT_ASKED);
-  atomic_store_explicit(&usage.resident_ms, 0, memory_order_relaxed); /* the parent's */
+  if (atomic_load(&usage.asked_group) == BEING_ASKED) /* by a thread that does not exist in the child */
+    atomic_store(&usage.asked_group, NOT_ASKED);
+  if (atomic_load_explicit(&usage.resident_ms, memory_order_relaxed) != 0) /* the parent's */
+    atomic_store_explicit(&usage.resident_ms, 0, memory_order_relaxed);
   if (atomic_load_explicit(&limits.stale, memory_order_seq_cst))
     usage_limits_apply();
 }

@@ -25,9 +25,11 @@ static struct chunk *chunk_of(uint32_t id) {
   return atomic_load_explicit(&ids.chunks[(id - 1) / CHUNK_HEAPS], memory_order_acquire);
 }
 
+static inline struct heap *heap_of(uint32_t id) { return chunk_of(id)->heaps[(id - 1) % CHUNK_HEAPS]; }
+
 struct heap *heap_by_id(uint32_t id) {
   hak_assert(id >= 1 && id <= heap_count());
-  return chunk_of(id)->heaps[(id - 1) % CHUNK_HEAPS];
+  return heap_of(id);
 }
 
 void heap_mark_owned(uint32_t id, bool owned) {
@@ -45,7 +47,7 @@ bool heap_is_owned(uint32_t id) {
 }
 
 /* Returns the first heap from `id` on whose bit is `owned`; NULL if there is none. */
-struct heap *heap_from(uint32_t id, bool owned) {
+COLD struct heap *heap_from(uint32_t id, bool owned) {
   for (uint32_t count = heap_count(); id <= count; id = (id - 1) / WORD_HEAPS * WORD_HEAPS + WORD_HEAPS + 1) {
     uint64_t bits =
         atomic_load_explicit(&chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS], memory_order_acquire);
@@ -53,7 +55,7 @@ struct heap *heap_from(uint32_t id, bool owned) {
     if (bits == 0)
       continue;
     id += (uint32_t)__builtin_ctzl(bits);
-    return id <= count ? heap_by_id(id) : NULL;
+    return id <= count ? heap_of(id) : NULL;
   }
   return NULL;
 }

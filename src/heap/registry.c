@@ -32,9 +32,9 @@ __thread uintptr_t hak_thread HAK_TLS_MODEL;
 static struct {
   struct lock lock;
   uint32_t cursor; /* heap looked at last */
-  int process_id;  /* whose threads the owners are */
+  int process_id;  /* whose threads the owners are; not 0, so that it lies in .data, where a fork writes anyway */
   _Atomic uint64_t adopted, swept;
-} registry;
+} registry = {.process_id = -1};
 
 void heaps_counters(struct heaps_counters *out) {
   out->adopted = atomic_load_explicit(&registry.adopted, memory_order_relaxed);
@@ -57,7 +57,7 @@ static struct heap *heap_create(bool is_shared) {
   heap->id = heap_count() + 1;
   heap->front.key = heap->slabs.key = entry_key(heap->id);
   bins_begin(heap);
-  lifeline_reset(&heap->lifeline);
+  lifeline_make(&heap->lifeline);
   heap->is_shared = is_shared;
   if (is_shared)
     atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
@@ -109,7 +109,7 @@ static struct heap *take_parked(void) {
   return heap;
 }
 
-void heap_note_thread(struct heap *heap) {
+COLD void heap_note_thread(struct heap *heap) {
   int thread_id = UNLIKELY(option_value(OPTION_LIVE) == LIVE_ON) ? os_thread_id() : 0;
   atomic_store_explicit(&heap->thread_id, thread_id, memory_order_relaxed);
 }
@@ -234,6 +234,11 @@ bool heaps_sweep_all(bool thoroughly) {
   return swept;
 }
 
+bool heaps_of_others(void) {
+  const struct heap *heap = heap_from(1, true);
+  return heap != NULL && (heap != heap_current() || heap_from(heap->id + 1, true) != NULL);
+}
+
 size_t heaps_rest(void) {
   size_t given_back = 0;
   for (struct heap *heap = heap_from(1, false); heap; heap = heap_from(heap->id + 1, false)) {
@@ -261,7 +266,7 @@ size_t heaps_live_bytes(void) {
 
 /* Drops bins and outbox of a heap whose owner does not exist in the child: both may be inconsistent, because they
  * change outside slow paths. Its inbox is consistent. */
-static void drop_in_child(struct heap *heap) {
+COLD static void drop_in_child(struct heap *heap) {
   bins_drop_all(heap);
   outbox_drop_all(heap);
   lifeline_reset(&heap->lifeline);
@@ -273,7 +278,7 @@ static void drop_in_child(struct heap *heap) {
 }
 
 /* The work is proportional to the number of threads at the fork, because it skips heaps without an owner. */
-void heaps_in_child(void) {
+COLD void heaps_in_child(void) {
   struct heap *self = heap_current();
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
     if (heap != self)

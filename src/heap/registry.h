@@ -21,6 +21,8 @@ void heap_note_thread(struct heap *heap);
 void heaps_sweep(uint32_t heaps_max);
 /* Sweeps all of them; if thoroughly, also those whose lifelines the kernel did not mark. True if there was one. */
 bool heaps_sweep_all(bool thoroughly);
+/* Tells whether there is a heap, other than the caller's, that has an owner or is not swept. */
+bool heaps_of_others(void);
 /* Gives back the pages of heaps without an owner and without slabs. Returns the bytes. */
 size_t heaps_rest(void);
 /* Counters: heaps of dead threads that were adopted and swept. */

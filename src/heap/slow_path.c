@@ -26,7 +26,7 @@ static uint32_t own_share(void) { return (hak_thread & THREAD_WITHOUT_HEAP) != 0
 
 /* Tells whether another thread is inside; with_lost false: except those that were given up. *id: the first heap to
  * check. It moves past heaps that were found outside, because no thread enters once the gate is shut. */
-static bool others_are_inside(uint32_t *id, bool with_lost) {
+COLD static bool others_are_inside(uint32_t *id, bool with_lost) {
   for (struct heap *heap; (heap = heap_from(*id, true)) != NULL; *id = heap->id + 1) {
     if (heap != heap_current() && is_inside(heap) && (with_lost || !is_lost(heap)))
       return true;
@@ -77,7 +77,7 @@ bool gate_shut(void) {
   return true;
 }
 
-void gate_open(void) {
+COLD void gate_open(void) {
   hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
   uint32_t shut = atomic_load_explicit(&gate.shut, memory_order_relaxed);
   while (
@@ -88,7 +88,7 @@ void gate_open(void) {
 
 /* A refused thread sets its flag for a moment, and the child may have a copy of that. So if gate_shut was called before
  * the fork, its result decides. */
-bool gate_reset(void) {
+COLD bool gate_reset(void) {
   uint32_t id = 1;
   bool is_whole = atomic_load_explicit(&gate.shut, memory_order_relaxed) < GATE_LOST &&
                   ((hak_thread & THREAD_FORKS_ALONE) != 0 || !others_are_inside(&id, true));
@@ -124,7 +124,7 @@ void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
 
 /* An emulator may ignore MADV_WIPEONFORK, so the word alone proves nothing. gate_reset also leaves the gate open or
  * lost. */
-bool gate_child_is_prepared(void) {
+COLD bool gate_child_is_prepared(void) {
   _Atomic uint32_t *word = atomic_load_explicit(&watch_word, memory_order_relaxed);
   return word != NULL && atomic_load_explicit(word, memory_order_relaxed) != 0 &&
          atomic_load_explicit(&gate.shut, memory_order_relaxed) % GATE_LOST == 0;

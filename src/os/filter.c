@@ -41,7 +41,7 @@ static bool has_inherited(void) {
   return known == INHERITED;
 }
 
-bool os_may_read_files(void) { return !has_own(); }
+COLD bool os_may_read_files(void) { return !has_own(); }
 bool os_may_call(void) { return !has_own() && !has_inherited(); }
 bool os_may_start_thread(void) {
   return os_may_call() || (!has_own() && &__libc_single_threaded != NULL && !__libc_single_threaded);

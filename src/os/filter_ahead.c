@@ -8,7 +8,7 @@ static void ask_ahead(void) {
   struct lifeline line;
   os_memory_limit();
   os_say_prepare();
-  lifeline_reset(&line);
+  lifeline_make(&line);
 }
 
 bool os_filter_comes(void) {

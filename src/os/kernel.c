@@ -34,7 +34,7 @@ static inline long enter_kernel(long number, const long *a) {
 #endif
 
 /* Missing arguments are passed on with whatever value is there. The kernel ignores them; AddressSanitizer must too. */
-__attribute__((no_sanitize("address"))) long os_kernel(long number, ...) {
+COLD __attribute__((no_sanitize("address"))) long os_kernel(long number, ...) {
   long arguments[6];
   va_list list;
   va_start(list, number);

@@ -32,16 +32,24 @@ static bool robust_mutexes_work(void) {
   return state == 2;
 }
 
-void lifeline_reset(struct lifeline *line) {
+void lifeline_make(struct lifeline *line) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   bool robust = robust_mutexes_work() && pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
                 pthread_mutex_init(&line->mutex, &attributes) == 0;
   atomic_store_explicit(&line->thread_id, robust ? -1 : 0, memory_order_relaxed);
   pthread_mutexattr_destroy(&attributes);
+  line->fresh = line->mutex;
 }
 
-bool lifeline_take(struct lifeline *line) {
+/* Copies the mutex as it was made: in the child of a fork each function of the C library costs a page fault. */
+COLD void lifeline_reset(struct lifeline *line) {
+  line->mutex = line->fresh;
+  if (atomic_load_explicit(&line->thread_id, memory_order_relaxed) != -1)
+    atomic_store_explicit(&line->thread_id, 0, memory_order_relaxed);
+}
+
+COLD bool lifeline_take(struct lifeline *line) {
   int holder = atomic_load_explicit(&line->thread_id, memory_order_acquire);
   if (holder == -1) {
     int result = pthread_mutex_trylock(&line->mutex);
@@ -106,7 +114,7 @@ void lifeline_before_fork(struct lifeline *line) {
     lifeline_drop(line);
 }
 
-void lifeline_after_fork(struct lifeline *line, bool child) {
+COLD void lifeline_after_fork(struct lifeline *line, bool child) {
   if (child)
     lifeline_reset(line);
   if (child || LIST_SURVIVES_FORK)

@@ -29,6 +29,9 @@ static inline void lock_give(struct lock *lock) {
     lock_wake(lock);
 }
 /* Unlocks it in the child of a fork, where the holder does not exist. */
-static inline void lock_reset(struct lock *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
+static inline void lock_reset(struct lock *lock) {
+  if (atomic_load_explicit(&lock->word, memory_order_relaxed) != 0) /* a store would copy the page */
+    atomic_store_explicit(&lock->word, 0, memory_order_relaxed);
+}
 
 #endif

@@ -121,14 +121,17 @@ void os_usage_read(struct os_usage *out);
  *                   2,048 robust mutexes that an ending thread locked last, and leaves the others as they are.
  *                   No other thread may try at the same time. process_id: the process that the holder belonged to.
  *   lifeline_drop   the holder gives it up.
-  *   lifeline_reset  makes one, or remakes one in the child of a fork: no thread holds it.
+  *   lifeline_make   makes one: no thread holds it.
+ *   lifeline_reset  remakes one in the child of a fork: no thread holds it.
  *   lifeline_before_fork, lifeline_after_fork
   *                   the holder calls them around a fork, in parent and child, and holds it in both. In between
  *                   no other thread may try to take it. */
 struct lifeline {
   pthread_mutex_t mutex; /* robust: held for life */
+  pthread_mutex_t fresh; /* the mutex as it was made */
   _Atomic int thread_id; /* used where the system has no robust mutexes */
 };
+void lifeline_make(struct lifeline *line);
 void lifeline_reset(struct lifeline *line);
 bool lifeline_take(struct lifeline *line);
 bool lifeline_take_left(struct lifeline *line, int process_id);

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
+COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
 /* Address space of our thread's stack. The C library puts the program's thread-local storage there too. */
@@ -111,7 +111,7 @@ int os_process_id_at_start(void) {
   return number > 0 ? number : os_process_id();
 }
 
-void os_at_thread_end(void (*end)(void *)) {
+COLD void os_at_thread_end(void (*end)(void *)) {
   static pthread_key_t key;
   static bool made;
   if (!made)

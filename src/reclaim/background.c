@@ -32,6 +32,7 @@ enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
 _Atomic bool background_is_due;
 static _Atomic uint32_t own_awake;
 
+/* Lies in .data, as the gate does: a fork writes both, and then one page is copied. */
 static struct {
   _Atomic uint32_t state;            /* enum background_state; while STARTING, the starting thread owns it */
   _Atomic uint32_t holds;            /* requests for no thread: none is started, and a running one ends */
@@ -237,11 +238,14 @@ static bool is_due(void) {
   return (holds_much && (freed_much || !background.starts_from_frees)) || is_due_in_small_programs();
 }
 
+static void set_due(bool due) {
+  if (UNLIKELY(due != atomic_load_explicit(&background_is_due, memory_order_relaxed)))
+    atomic_store_explicit(&background_is_due, due, memory_order_relaxed);
+}
+
 void background_tick(void) {
   if (LIKELY(!background_runs())) {
-    bool due = is_due();
-    if (UNLIKELY(due != atomic_load_explicit(&background_is_due, memory_order_relaxed)))
-      atomic_store_explicit(&background_is_due, due, memory_order_relaxed);
+    set_due(is_due());
     return;
   }
   if (!atomic_load_explicit(&background.active, memory_order_relaxed))
@@ -384,7 +388,7 @@ static void hold_thread(_Atomic uint32_t *count) {
 /* Bytes freed from now on count for the next start. */
 static void let_go(_Atomic uint32_t *count) {
   atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
-  atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
+  set_due(false);
   uint32_t holds = atomic_load_explicit(count, memory_order_seq_cst);
   while (holds > 0 && /* 0 in the child of a handler's fork that interrupted this one's call */
          !atomic_compare_exchange_weak_explicit(count, &holds, holds - 1, memory_order_seq_cst, memory_order_relaxed))
@@ -450,8 +454,9 @@ bool background_watches(void) { return background_runs() && background.look != N
 void background_before_fork(void) { hold_thread(&background.forks); }
 void background_in_parent(void) { let_go(&background.forks); }
 
-void background_in_child(void) {
-  pressure_close(); /* a report reaches only one of the processes that share it */
+COLD void background_in_child(void) {
+  if (background.pressure >= 0)
+    pressure_close(); /* a report reaches only one of the processes that share it */
   background.pressure_was_asked = false;
   if (background.prepared)
     os_at_thread_end(main_thread_ends); /* the forking thread is the child's main thread */
@@ -467,7 +472,7 @@ void background_in_child(void) {
                         memory_order_relaxed);
   atomic_store_explicit(&background.undone, false, memory_order_relaxed);
   atomic_store_explicit(&background.wished, false, memory_order_relaxed);
-  atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
+  set_due(false);
   background.look = NULL;
   atomic_store_explicit(&background.awake, &own_awake, memory_order_relaxed);
   atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_relaxed);
