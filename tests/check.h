@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -124,6 +125,13 @@ static inline double test_seconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* SIGALRM each so many microseconds; 0: no more. A handler that takes longer than that leaves the program no time, so
+ * call test_alarm_every(0) in it once it came often enough. */
+static inline void test_alarm_every(long microseconds) {
+  const struct itimerval timer = {{0, microseconds}, {0, microseconds}};
+  CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
 }
 
 /* A field of /proc/self/status in KiB, such as "VmRSS:"; 0 when it is not there. */

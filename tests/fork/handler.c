@@ -1,7 +1,5 @@
 /* fork() in a signal handler that interrupts malloc and free, as reporters of crashes do: the program goes on, and the
  * child can allocate. */
-#include <sys/time.h>
-
 #include "../child.h"
 #include "../heap_api.h"
 
@@ -10,6 +8,7 @@
 #define BLOCK_BYTES 500 /* of all of them: many slabs, so often in the slow path */
 
 static volatile sig_atomic_t forks;
+static long wanted;
 
 static void handle(int number) {
   (void)number;
@@ -25,15 +24,16 @@ static void handle(int number) {
   int status;
   CHECK(waitpid(child, &status, 0) == child);
   CHECK_SAY(status == 0, "status 0x%x", status);
-  forks++;
+  if (++forks == wanted)
+    test_alarm_every(0);
 }
 
 static void allocate(void) {
   static char *blocks[BLOCKS];
-  const struct itimerval timer = {{0, PERIOD_US}, {0, PERIOD_US}};
+  wanted = test_rounds(400, 10);
   signal(SIGALRM, handle);
-  CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
-  for (long wanted = test_rounds(400, 10); forks < wanted;) {
+  test_alarm_every(PERIOD_US);
+  while (forks < wanted) {
     for (int i = 0; i < BLOCKS; i++) {
       blocks[i] = t_malloc(BLOCK_BYTES);
       CHECK(blocks[i] != NULL);

@@ -1,7 +1,6 @@
 /* A signal handler sets options while the program that it interrupts allocates and sets options, too: neither waits
  * for the other. */
 #include <dlfcn.h>
-#include <sys/time.h>
 
 #include "../child.h"
 #include "../heap_api.h"
@@ -12,6 +11,7 @@
 typedef int option_set_function(const char *name, const char *value);
 static option_set_function *option_set;
 static volatile sig_atomic_t handled;
+static long wanted;
 
 /* Those after which limits are computed anew. */
 static void set_all(const char *keep_mb, const char *limit_mb) {
@@ -23,15 +23,15 @@ static void set_all(const char *keep_mb, const char *limit_mb) {
 static void handle(int number) {
   (void)number;
   set_all("8", "1000");
-  handled++;
+  if (++handled == wanted)
+    test_alarm_every(0);
 }
 
 static void set_and_allocate(void) {
   static void *blocks[BLOCKS];
-  const struct itimerval timer = {{0, PERIOD_US}, {0, PERIOD_US}};
+  wanted = test_rounds(2000, 10);
   signal(SIGALRM, handle);
-  CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
-  long wanted = test_rounds(2000, 10);
+  test_alarm_every(PERIOD_US);
   for (size_t round = 0; handled < wanted; round++) {
     set_all("9", "900");
     if (round % 16 != 0)
