@@ -232,7 +232,7 @@ bool usage_reserve(size_t bytes) {
 
 #define SHORT_LIMIT_BYTES ((size_t)768 << 20)
 #define SHORT_SHARE 4
-#define TIGHT_SHARE 2
+#define TIGHT_SHARE 3
 #define SHORT_MS 10000u
 
 void usage_note_refusal(void) { atomic_store_explicit(&usage.refused_ms, os_milliseconds(), memory_order_relaxed); }

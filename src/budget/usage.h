@@ -66,7 +66,7 @@ void usage_limits_apply(void);
 /* Tells whether memory is short. Then it is used economically rather than fast. Memory is short if the system's limits
  * (os_memory_limit) are low, if a good part of them is held, and for some time after it ran out. */
 bool usage_is_short(void);
-/* Tells whether memory is so short that speed comes second: half of the limit is held, or it ran out. */
+/* Tells whether memory is so short that speed comes second: a third of the limit is held, or it ran out. */
 bool usage_is_tight(void);
 void usage_note_refusal(void);
 

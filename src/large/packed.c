@@ -68,6 +68,21 @@ static size_t bit_find(const _Atomic uint64_t *words, size_t from, size_t end, b
   return end;
 }
 
+/* Returns the free run that an index lies in, or ends. */
+static struct run free_run_around(const struct chunk *chunk, size_t index) {
+  size_t first = index, end = bit_find(chunk->used, index, chunk->granules, true);
+  while (first > 0) {
+    size_t word = (first - 1) / 64;
+    uint64_t bits = word_read(chunk->used, word) << (63 - (first - 1) % 64);
+    if (bits != 0) {
+      first -= (size_t)__builtin_clzll(bits);
+      break;
+    }
+    first = word * 64;
+  }
+  return (struct run){.first = first, .count = end - first};
+}
+
 /* Returns the next free run from an index on; an empty run if there is none. */
 static struct run free_run(const struct chunk *chunk, size_t from) {
   size_t first = bit_find(chunk->used, from, chunk->granules, false);
@@ -102,12 +117,18 @@ static void list_remove(struct chunk *chunk) {
     packed.filled[list / 64] &= ~((uint64_t)1 << list % 64);
 }
 
-/* All changes of a chunk's granules go through this function. */
+/* All changes of a chunk's granules go through this function. All runs are looked at only if the longest one lost
+ * something. */
 static void set_taken(struct chunk *chunk, struct run run, bool value) {
+  size_t longest = chunk->longest;
+  bool shortens = value && free_run_around(chunk, run.first).count == longest;
   bits_set(chunk->used, run, value);
   chunk->taken += (uint32_t)(value ? run.count : -run.count);
   chunk->is_purged = false;
-  size_t longest = longest_run(chunk);
+  if (shortens)
+    longest = longest_run(chunk);
+  else if (!value)
+    longest = max_size(longest, free_run_around(chunk, run.first).count);
   if (longest == chunk->longest)
     return;
   list_remove(chunk);
@@ -132,6 +153,8 @@ static void *take_from(struct chunk *chunk, size_t granules, size_t alignment) {
     struct run part = aligned_part(chunk, run, alignment);
     if (part.count >= granules && part.count < best.count)
       best = part;
+    if (best.count == granules)
+      break;
   }
   if (best.count == SIZE_MAX)
     return NULL;

@@ -15,7 +15,7 @@
 
 #include "base/words.h"
 
-#define PACKED_BYTES_MAX HAK_SMALL_MAX
+#define PACKED_BYTES_MAX ((size_t)1 << 20)
 
 /* Takes a block. size in 1..PACKED_BYTES_MAX, alignment a power of two up to that. NULL when memory is out. */
 void *packed_take(size_t size, size_t alignment);
