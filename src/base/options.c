@@ -299,7 +299,7 @@ static bool is_name(const char *name, const char *text, size_t length) {
 enum option_error options_parse(const char *environment, size_t name_length, const char *value) {
   for (unsigned i = 0; i < OPTION_COUNT; i++)
     if (is_name(option_rows[i].environment, environment, name_length))
-      return value_parse((enum option)i, value, RANK_ENVIRONMENT);
+      return *value == 0 && !texts[i] ? OPTION_OK : value_parse((enum option)i, value, RANK_ENVIRONMENT);
   for (unsigned i = 0; i < option_alias_count; i++)
     if (is_name(option_aliases[i].environment, environment, name_length))
       return alias_parse(&option_aliases[i], value);

@@ -104,7 +104,7 @@ enum option_error { OPTION_OK, OPTION_UNKNOWN, OPTION_BAD, OPTION_RESERVED, OPTI
 struct text;
 
 /* Sets the option whose environment name, or alias, is the first name_length bytes of `environment`. The option's own
- * name beats an alias, and option_set beats both, in any order of calls. */
+ * name beats an alias, and option_set beats both, in any order of calls. An empty value sets nothing but a text. */
 enum option_error options_parse(const char *environment, size_t name_length, const char *value);
 
 /* Finds the option of a name or environment name. */

@@ -437,6 +437,8 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   mark_entries(base, bytes, ENTRY_NONE, ENTRY_NONE); /* the system may map another range there at once */
   char *target = os_move(base, bytes, wanted, UNIT_BYTES);
   if (target != NULL) {
+    if (target != base)
+      ended_note(base);
     map_cover_reserved(target, wanted, &reserve);
     *large_record(target) = moved;
     large_record(target)->base = target;

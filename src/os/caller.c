@@ -18,8 +18,7 @@ static struct {
 /* Defined beside the C library's names (api/override_libc.c). */
 extern const char os_malloc_is_ours[] __attribute__((weak, visibility("hidden")));
 
-/* Weak: it must not bring the loader into a static program. */
-extern __typeof__(dlsym) dlsym __attribute__((weak));
+#pragma weak dlsym /* it must not bring the loader into a static program */
 
 static bool is_c_library(const char *path) {
   static const char *const names[] = {"libc.", "libc-", "ld-", "ld.", "ld64.", "libpthread", "libdl"};

@@ -118,13 +118,16 @@ def test_daemons_do_not_stay(served):
 def test_a_server_that_is_called_measure(served, hak, tmp_path, monkeypatch):
     """Only the lab's own file starts programs; another of that name is the user's."""
     shutil.copy(os.path.realpath(sys.executable), tmp_path / "measure")
-    words = [tmp_path / "measure" if word == "python3" else word for word in served.words("plain", "--timeout", "1")]
-    done = hak(*words)
+
+    def words(*more):
+        return [tmp_path / "measure" if word == "python3" else word for word in served.words("plain", *more)]
+
+    done = hak(*words())
     assert done.returncode == 0, done.stderr
     assert hak.rows()[0].result["rss_end_kb"] > 5000
     monkeypatch.setattr(server.Server, "_is_starter", lambda _self, pid: b"measure" in
                         pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())  # fmt: skip
-    assert "no process of it listens after 1 s" in hak(*words).stderr  # the control
+    assert "no process of it listens after 1 s" in hak(*words("--timeout", "1")).stderr  # the control
     assert gone(served.mark)
 
 
