@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -91,14 +90,15 @@ class Replays:
         return self.outcome.of(allocator.name)
 
     def _once(self, allocator: Allocator) -> tuple[dict | None, list, str]:
-        with tempfile.NamedTemporaryFile(prefix="hakmem-lab-", suffix=".csv") as samples:
-            words = [os.path.join(self.build_dir, "bin", "replay"), str(self.plan), "--json", "--samples", samples.name]
-            done = process.run(words, process.clean_environment(), process.variables(allocator, self.links),
-                               build_dir=self.build_dir, cpu=self.cpu, timeout=self.timeout)  # fmt: skip
-            if done.problem:
-                return None, [], done.problem
-            with open(samples.name, encoding="ascii") as file:
-                rows = [tuple(map(int, row)) for row in list(csv.reader(file))[1:]]
+        samples = self.plan.with_name("samples.csv")  # in the plan's folder, which goes whatever ends this process
+        samples.unlink(missing_ok=True)
+        words = [os.path.join(self.build_dir, "bin", "replay"), str(self.plan), "--json", "--samples", str(samples)]
+        done = process.run(words, process.clean_environment(), process.variables(allocator, self.links),
+                           build_dir=self.build_dir, cpu=self.cpu, timeout=self.timeout)  # fmt: skip
+        if done.problem:
+            return None, [], done.problem
+        with samples.open(encoding="ascii") as file:
+            rows = [tuple(map(int, row)) for row in list(csv.reader(file))[1:]]
         result = json.loads(done.stdout)
         result.pop("parameters", None)
         if problem := process.settle_malloc(result, allocator):
