@@ -68,7 +68,7 @@
   ROW(FREE, frees_by_hand, COUNTER, BLOCKS, \
       "Remote frees that went straight into the owner's slab: no memory for an envelope, or too many owners.") \
   ROW(FREE, large_frees, COUNTER, OBJECTS, "Large objects freed.") \
-  ROW(FREE, foreign_frees, COUNTER, TIMES, "Pointers that were not hakmem's, ignored.") \
+  ROW(FREE, foreign_frees, COUNTER, TIMES, "Frees of pointers that were not hakmem's.") \
   ROW(LARGE, large_allocations, COUNTER, OBJECTS, "Large objects made.") \
   ROW(LARGE, cache_puts, COUNTER, TIMES, "A freed range went into the BigCache.") \
   ROW(LARGE, cache_hits, COUNTER, TIMES, "A large object got a range of the BigCache.") \

@@ -26,8 +26,8 @@ HAK_HIDDEN void housekeep(void);
 /* hak_malloc_slow for callers inside the library. site: the program's call site. */
 HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);
 
-/* Like hak_free_slow, for a caller that states the size of the block. Ends the program if it was allocated with quite another
- * size. */
+/* Like hak_free_slow, for a caller that states the size of the block. Ends the program if it was allocated with quite
+ * another size. */
 HAK_HIDDEN __attribute__((nothrow)) void free_sized_slow(void *block, size_t size);
 
 /* The call site, in a function that the program called. */

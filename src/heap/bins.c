@@ -118,7 +118,7 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
       !bin_may_double(&all, slots, bytes, heap->granted_bytes, slab_set_taken_bytes(&heap->slabs)) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
-  slab_set_check(&heap->slabs, cls, state->base, bin_count(heap, cls)); /* seldom enough to cost nothing */
+  slab_set_check(&heap->slabs, cls, state->base, bin_count(heap, cls)); /* once for each doubling */
   heap->granted_bytes += slots * bytes;
   heap->counters.bin_growths++;
   return true;

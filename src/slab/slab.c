@@ -200,11 +200,17 @@ static char *slab_base(const void *block, unsigned order) {
   return (char *)round_down((uintptr_t)block, UNIT_BYTES << order);
 }
 
-bool slab_is_block_start(const void *address, unsigned cls) {
+/* Finds the index of the block that starts at an address. False if none starts there. */
+static bool find_index(const void *address, unsigned cls, size_t *index) {
   const struct size_class *class = &size_classes[cls];
   size_t offset = (size_t)((const char *)address - slab_base(address, class->order));
-  size_t index = (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
-  return index * class->bytes == offset && index < class->block_count;
+  *index = (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
+  return *index * class->bytes == offset && *index < class->block_count;
+}
+
+bool slab_is_block_start(const void *address, unsigned cls) {
+  size_t index;
+  return find_index(address, cls, &index);
 }
 
 /* Ends the program with the reason why a block in a flush cannot be put back. The pointer was in a bin, so its unit was
@@ -250,29 +256,22 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
   }
 }
 
-/* Returns the word of the bitmap with a block's bit, and the bit. */
-static uint64_t *bit_of(const void *block, const struct size_class *class, uint64_t *bit) {
-  char *base = slab_base(block, class->order);
-  size_t index = (size_t)((size_t)((const char *)block - base) * class->reciprocal >> RECIPROCAL_SHIFT);
-  *bit = (uint64_t)1 << index % 64;
-  return map_bitmap(base) + index / 64;
-}
-
 /* The bits are set for a moment, to find a block that is there twice. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  const struct size_class *class = &size_classes[cls];
-  uint64_t bit;
+  unsigned order = size_classes[cls].order;
+  size_t index;
   for (size_t i = 0; i < count; i++) {
-    if (map_entry(blocks[i]) != entry_of(set->key, cls) || !slab_is_block_start(blocks[i], cls))
+    if (map_entry(blocks[i]) != entry_of(set->key, cls) || !find_index(blocks[i], cls, &index))
       flush_fault(set, cls, blocks[i]);
-    uint64_t *word = bit_of(blocks[i], class, &bit);
+    uint64_t *word = map_bitmap(slab_base(blocks[i], order)) + index / 64;
+    uint64_t bit = (uint64_t)1 << index % 64;
     if ((*word & bit) != 0)
       flush_fault(set, cls, blocks[i]);
     *word |= bit;
   }
   for (size_t i = 0; i < count; i++) {
-    uint64_t *word = bit_of(blocks[i], class, &bit);
-    *word &= ~bit;
+    find_index(blocks[i], cls, &index);
+    map_bitmap(slab_base(blocks[i], order))[index / 64] &= ~((uint64_t)1 << index % 64);
   }
 }
 
@@ -385,11 +384,9 @@ static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, u
 }
 
 bool slab_holds(const struct slab_set *set, const void *block, unsigned cls) {
-  const struct size_class *class = &size_classes[cls];
-  char *base = slab_base(block, class->order);
-  size_t index = (size_t)((const char *)block - base) / class->bytes;
-  return map_entry(block) == entry_of(set->key, cls) && slab_is_block_start(block, cls) &&
-         !is_free(map_record(base), index);
+  size_t index;
+  return map_entry(block) == entry_of(set->key, cls) && find_index(block, cls, &index) &&
+         !is_free(map_record(slab_base(block, size_classes[cls].order)), index);
 }
 
 bool slab_set_is_valid(const struct slab_set *set) {
