@@ -72,15 +72,27 @@ bool os_is_c_library(uintptr_t address) {
   return false;
 }
 
-/* The first object is the executable, but not in a namespace that dlmopen made. */
-static int program_note(struct dl_phdr_info *info, size_t size, void *found) {
+struct first_object {
+  uintptr_t start, end;
+  bool is_program;
+};
+
+static int first_note(struct dl_phdr_info *info, size_t size, void *found) {
   (void)size;
-  uintptr_t low, high;
-  object_span(info, &low, &high);
-  *(bool *)found = (uintptr_t)info->dlpi_phdr == getauxval(AT_PHDR) && (uintptr_t)program_note >= low &&
-                   (uintptr_t)program_note < high;
+  struct first_object *first = found;
+  object_span(info, &first->start, &first->end);
+  first->is_program = (uintptr_t)info->dlpi_phdr == getauxval(AT_PHDR);
   return 1;
 }
+
+/* Finds the first object of this code's namespace. It is the program, but not in a namespace of dlmopen or LD_AUDIT. */
+static struct first_object first_object(void) {
+  struct first_object first = {0};
+  dl_iterate_phdr(first_note, &first);
+  return first;
+}
+
+bool os_is_in_namespace_of_program(void) { return first_object().is_program; }
 
 /* Tells whether libraries find the executable's malloc. They do not if the link kept its name local, by
  * -Wl,--exclude-libs or a version script. Then libc's strdup and getline give the program blocks of libc's malloc. */
@@ -91,8 +103,9 @@ static bool libraries_find_malloc(void) {
 }
 
 bool os_malloc_is_in_program(void) {
-  bool found = false;
-  if (os_malloc_is_ours != NULL)
-    dl_iterate_phdr(program_note, &found);
-  return found && libraries_find_malloc();
+  if (os_malloc_is_ours == NULL)
+    return false;
+  struct first_object first = first_object();
+  uintptr_t here = (uintptr_t)first_note;
+  return first.is_program && here >= first.start && here < first.end && libraries_find_malloc();
 }

@@ -12,6 +12,9 @@ bool os_callers_can_be_told(void);
 /* Tells whether the address lies in the C library or the loader. */
 bool os_is_c_library(uintptr_t address);
 
+/* Tells whether this code is in the namespace of the program, not in one that dlmopen or LD_AUDIT made. */
+bool os_is_in_namespace_of_program(void);
+
 /* Tells whether this code and the C library's names lie in the executable, where libraries find them: then malloc is
  * ours in the whole process. */
 bool os_malloc_is_in_program(void);
