@@ -98,15 +98,14 @@ void doctor_look_option_values(struct doctor *doctor) {
   for (char **variable = doctor->environment; variable && *variable; variable++) {
     char name[NAME_BYTES], allowed[256], kept[64];
     enum option_error error = is_ours(*variable) ? parse_variable(*variable) : OPTION_OK;
-    if (error != OPTION_BAD && error != OPTION_RESERVED)
+    if (error != OPTION_BAD)
       continue;
     name_of(*variable, name);
     enum option option = option_of(name);
     struct text values = TEXT_IN(allowed), value = TEXT_IN(kept);
     option_allowed(name, strlen(name), &values);
     option_text(option, option_value(option), &value);
-    doctor_report(SEVERITY_WARNING, "%s%s: %s stays in force\n%s takes %s", *variable,
-                  error == OPTION_RESERVED ? " does not exist yet" : " is not taken", kept, name, allowed);
+    doctor_report(SEVERITY_WARNING, "%s is not taken: %s stays in force\n%s takes %s", *variable, kept, name, allowed);
   }
 }
 

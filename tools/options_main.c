@@ -63,24 +63,25 @@ static void print_text(void) {
   }
 }
 
-static const char before_table[] = "# Options\n"
-                                   "\n"
-                                   "Made from the table in `src/base/options.c` by `hak options --markdown`. `hak "
-                                   "options` prints it with the values that\n"
-                                   "the environment gives.\n"
-                                   "\n"
-                                   "Set an option in the environment (`HAKMEM_PURGE_DELAY_MS=500`) or in the program "
-                                   "(`hak_option_set(\"purge_delay_ms\",\n"
-                                   "\"500\")` of `hakmem/hakmem.h`). An option that is not set has its preset's value: "
-                                   "`HAKMEM_PROFILE` selects the preset.\n"
-                                   "Numbers are decimal. Words are accepted in any case. Where `off` is a value, `0`, "
-                                   "`no` and `false` mean it, and `1`,\n"
-                                   "`on`, `yes` and `true` mean the first other value. An unknown name or a bad value "
-                                   "is answered in one line on stderr and\n"
-                                   "changes nothing. A program with raised privileges (set-uid) reads no environment.\n"
-                                   "\n"
-                                   "| option | values | speed | balanced | lean | may change | what it does |\n"
-                                   "|---|---|---|---|---|---|---|\n";
+static const char before_table[] =
+    "# Options\n"
+    "\n"
+    "Made from the table in `src/base/options.c` by `hak options --markdown`. `hak "
+    "options` prints it with the values that\n"
+    "the environment gives.\n"
+    "\n"
+    "Set an option in the environment (`HAKMEM_PURGE_DELAY_MS=500`) or in the program "
+    "(`hak_option_set(\"purge_delay_ms\",\n"
+    "\"500\")` of `hakmem/hakmem.h`). An option that is not set has its preset's value: "
+    "`HAKMEM_PROFILE` selects the preset.\n"
+    "Numbers are decimal. Words are accepted in any case. Where `off` is a value, `0`, "
+    "`no` and `false` mean it, and `1`,\n"
+    "`on`, `yes` and `true` mean the first other value. An unknown name or a bad value "
+    "is answered in one line on stderr and\n"
+    "changes nothing. A program with raised privileges (set-uid) reads no environment.\n"
+    "\n"
+    "| option | values | speed | balanced | lean | secure | may change | what it does |\n"
+    "|---|---|---|---|---|---|---|\n";
 
 static const char before_changes[] =
     "\n"
@@ -130,11 +131,7 @@ static void print_markdown(void) {
   for (unsigned i = 0; i < option_word_count; i++) {
     const struct option_word *word = &option_words[i];
     const char *own = option_rows[word->option].environment;
-    if (word->value == OPTION_WORD_RESERVED)
-      printf("| `%s=%s` | does not exist yet; a line on stderr says so, what is allowed, and which value is used |\n",
-             own, word->word);
-    else
-      printf("| `%s=%s` | `%s=%s` |\n", own, word->word, own, value_text(word->option, word->value));
+    printf("| `%s=%s` | `%s=%s` |\n", own, word->word, own, value_text(word->option, word->value));
   }
 }
 

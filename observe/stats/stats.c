@@ -74,17 +74,21 @@ static void add_heap_parts(struct hak_stats *out, const struct heap_figures *fig
 
 static void add_heaps(struct hak_stats *out) {
   struct heap_figures heap;
-  size_t open_bytes = 0;
+  size_t open_bytes = 0, checked_bytes = 0;
   for (struct heap *at = heap_next(NULL); at; at = heap_next(at)) {
     heap_figures(at, &heap);
     add_heap_parts(out, &heap);
     add_heap_counters(out, &heap);
     open_bytes += heap.open_bytes;
+    checked_bytes += heap.checked_bytes;
   }
-  /* Blocks in open envelopes are counted as live by the heaps that own them. */
+  /* Blocks in open envelopes and in caches of checked blocks are counted as live by the heaps that own them. */
   open_bytes = min_size(open_bytes, out->live_bytes);
   out->in_flight_bytes += open_bytes;
   out->live_bytes -= open_bytes;
+  checked_bytes = min_size(checked_bytes, out->live_bytes);
+  out->bin_bytes += checked_bytes;
+  out->live_bytes -= checked_bytes;
   struct heaps_counters counters;
   heaps_counters(&counters);
   out->heaps_adopted = counters.adopted;

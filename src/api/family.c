@@ -3,6 +3,7 @@
 
 #include "base/size_class.h"
 #include "budget/usage.h"
+#include "heap/checked.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "heap/spare.h"
@@ -22,6 +23,8 @@
 
 size_t hak_usable_size(const void *block) {
   uint32_t entry = map_entry(block);
+  if (entry_is_checked(entry))
+    return checked_size(block, entry);
   if (LIKELY(entry_heap_id(entry) != 0 || entry_is_spare(entry)))
     return class_bytes(entry_class(entry));
   if (entry == ENTRY_PACKED)
@@ -41,7 +44,8 @@ static bool size_is_plausible(size_t size, size_t bytes) {
 
 NOINLINE void free_sized_slow(void *block, size_t size) {
   size_t bytes = hak_usable_size(block);
-  if (UNLIKELY(bytes != 0 && !size_is_plausible(size, bytes)))
+  bool is_exact = entry_is_checked(map_entry(block));
+  if (UNLIKELY(bytes != 0 && (is_exact ? bytes != max_size(size, 1) : !size_is_plausible(size, bytes))))
     fault_delete_size(block);
   hak_free_slow(block);
 }
@@ -64,6 +68,12 @@ NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintpt
   memcpy(moved, block, min_size(old_bytes, size));
   hak_free_inlined(block);
   return moved;
+}
+
+static void *checked_realloc(void *block, uint32_t entry, size_t size, uintptr_t site) {
+  bool is_resized;
+  size_t bytes = checked_resize(block, entry, size, &is_resized);
+  return is_resized ? block : resize_by_copy(block, bytes, size, site);
 }
 
 static void *packed_realloc(void *block, size_t size, uintptr_t site) {
@@ -91,6 +101,8 @@ void *hak_realloc(void *block, size_t size) {
     return NULL;
   }
   uint32_t entry = map_entry(block);
+  if (entry_is_checked(entry))
+    return checked_realloc(block, entry, size, CALL_SITE);
   if (LIKELY(entry_heap_id(entry) != 0 || entry_is_spare(entry))) {
     size_t bytes = class_bytes(entry_class(entry));
     if (size <= bytes && size >= bytes / SHRINK_SHARE)

@@ -11,6 +11,7 @@
 #include "base/event.h"
 #include "budget/usage.h"
 #include "heap/bins.h"
+#include "heap/checked.h"
 #include "heap/deferred.h"
 #include "heap/envelope.h"
 #include "heap/registry.h"
@@ -192,9 +193,21 @@ static bool slab_pays(struct heap *heap, unsigned cls) {
   return false;
 }
 
+/* Returns a checked block. */
+static void *checked_block(unsigned cls, size_t size, uintptr_t site) {
+  struct heap *heap = heap_current() ? heap_current() : heap_attach();
+  void *block = heap ? checked_take(heap, cls, size) : NULL;
+  if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
+    observers.large_made(block, size, site);
+  housekeep();
+  return block;
+}
+
 /* Returns a block of the class, or an equivalent one. A request for exactly the size of a class may rely on the class's
  * alignment. */
 static void *block_of(unsigned cls, size_t size, uintptr_t site) {
+  if (checked_is_on())
+    return checked_block(cls, size, site);
   struct heap *heap = heap_current();
   size_t alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
   void *block = NULL;
@@ -213,8 +226,15 @@ static void *block_of(unsigned cls, size_t size, uintptr_t site) {
 
 /* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */
 static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
-  void *block = UNLIKELY(usage_is_short()) ? packed_block(size, alignment, site) : NULL;
-  return LIKELY(block == NULL) ? large_block(size, alignment, site, zeroed) : block;
+  bool is_packed = UNLIKELY(usage_is_short()) && !checked_is_on();
+  void *block = is_packed ? packed_block(size, alignment, site) : NULL;
+  if (LIKELY(block == NULL))
+    block = large_block(size, alignment, site, zeroed);
+  if (checked_is_on() && block != NULL && !*zeroed) { /* no block shows what others left */
+    large_clear(block, size);
+    *zeroed = true;
+  }
+  return block;
 }
 
 /* Allocates a block of class cls, or a large object if cls is 0. After a refusal, usage_look reads the limits without a
@@ -267,8 +287,25 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
 }
 
+void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
+  struct heap *heap = heap_current();
+  unsigned cls = checked_class(size, alignment);
+  if (LIKELY(cls != 0 && heap != NULL && heap->checked != NULL && !thread_is_busy()) &&
+      !atomic_load_explicit(&observers_large_made, memory_order_relaxed)) {
+    owner_step_begin();
+    void *block = checked_take_ready(heap->checked, cls, max_size(size, 1));
+    owner_step_end();
+    if (LIKELY(block != NULL))
+      return block;
+  }
+  bool zeroed;
+  return block_or_null(max_size(size, 1), alignment, cls, site, &zeroed);
+}
+
 /* Callers tail-call this function, so its return address is the program's call site. */
 NOINLINE void *hak_malloc_slow(size_t size) {
+  if (checked_is_on() && LIKELY(size <= PTRDIFF_MAX))
+    return malloc_checked(size, BLOCK_ALIGNMENT, CALL_SITE);
   const struct heap *heap = heap_current();
   return UNLIKELY(heap != NULL && heap->split) ? malloc_slow_split(size, CALL_SITE) : malloc_slow_from(size, CALL_SITE);
 }
@@ -279,6 +316,8 @@ NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
     errno = ENOMEM;
     return NULL;
   }
+  if (checked_is_on())
+    return malloc_checked(size, BLOCK_ALIGNMENT, site);
   size = max_size(size, 1);
   return block_or_null(size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &zeroed);
 }
@@ -291,6 +330,8 @@ void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
     errno = ENOMEM;
     return NULL;
   }
+  if (checked_is_on())
+    return malloc_checked(size, alignment, site);
   unsigned cls = class_aligned(size, alignment);
   if (cls != 0)
     return hak_malloc_inlined(class_bytes(cls));
@@ -317,13 +358,30 @@ void *hak_calloc(size_t count, size_t size) {
 
 /* Frees a block straight into its slab. */
 static void small_deliver(void *block, uint32_t entry) {
-  if (entry_is_shared(entry))
+  if (entry_is_checked(entry)) {
+    memset(block, 0, sizeof(void *)); /* where the link was */
+    checked_deliver(block, entry);
+  } else if (entry_is_shared(entry))
     observers.shared_give(block, entry);
   else
     block_deliver(block, entry);
 }
 
+/* Frees a block that checked_retire has checked. */
+static void free_retired(void *block, uint32_t entry) {
+  struct heap *heap = heap_current() ? heap_current() : heap_attach();
+  if (heap != NULL)
+    checked_put(heap, block, entry);
+  else
+    checked_deliver(block, entry);
+  housekeep();
+}
+
 static void free_small(void *block, uint32_t entry) {
+  if (checked_is_on()) { /* it was allocated before checks began */
+    small_deliver(block, entry);
+    return;
+  }
   struct heap *heap = heap_current();
   if (UNLIKELY(heap == NULL)) {
     heap = heap_attach();
@@ -421,10 +479,37 @@ static bool free_remote(void *block, uint32_t entry) {
   return is_put;
 }
 
-NOINLINE void hak_free_slow(void *block) {
-  if (block == NULL)
-    return;
-  uint32_t entry = map_entry(block);
+/* Frees a checked block by a slow path, or later. */
+static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t site) {
+  int kept = errno;
+  checked_retire(block, entry);
+  if (LIKELY(slow_path_begin())) {
+    if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
+      observers.large_freed(block);
+    free_retired(block, entry);
+    slow_path_end();
+    background_start_if_due(site, BACKGROUND_FREES);
+  } else {
+    deferred_push(block, entry);
+    event_note(EVENT_FREE_DEFERRED);
+  }
+  errno = kept;
+}
+
+static NOINLINE void free_checked(void *block, uint32_t entry, uintptr_t site) {
+  struct heap *heap = heap_current();
+  bool is_freed = false;
+  if (LIKELY(heap != NULL && heap->checked != NULL && !thread_is_busy()) &&
+      LIKELY(!atomic_load_explicit(&observers_large_freed, memory_order_relaxed))) {
+    owner_step_begin();
+    is_freed = checked_free_ready(heap->checked, block, entry_class(entry));
+    owner_step_end();
+  }
+  if (UNLIKELY(!is_freed))
+    free_checked_slow(block, entry, site);
+}
+
+static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site) {
   if (entry_heap_id(entry) != 0 && free_remote(block, entry))
     return;
   int kept = errno;
@@ -434,9 +519,19 @@ NOINLINE void hak_free_slow(void *block) {
     else
       free_other(block, entry);
     slow_path_end();
-    background_start_if_due(CALL_SITE, BACKGROUND_FREES);
+    background_start_if_due(site, BACKGROUND_FREES);
   } else {
     free_deferred(block, entry);
   }
   errno = kept;
+}
+
+NOINLINE void hak_free_slow(void *block) {
+  if (block == NULL)
+    return;
+  uint32_t entry = map_entry(block);
+  if (entry_is_checked(entry))
+    free_checked(block, entry, CALL_SITE);
+  else
+    free_unchecked(block, entry, CALL_SITE);
 }

@@ -9,8 +9,10 @@
 #include "budget/usage.h"
 #include "hakmem/hakmem.h"
 #include "heap/bins.h"
+#include "heap/checked.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
+#include "large/guarded.h"
 #include "large/large.h"
 #include "os/caller.h"
 #include "os/fault.h"
@@ -45,13 +47,7 @@ static void report_bad_option(const char *assignment, size_t name_length, enum o
     text_string(&text, value);
     text_string(&text, shown.length + 1 == sizeof value ? "..." : "");
   }
-  if (error == OPTION_RESERVED) {
-    text_string(&text, " does not exist yet, allowed is ");
-    option_allowed(assignment, name_length, &text);
-    text_string(&text, "; ");
-    option_text(OPTION_PROFILE, option_value(OPTION_PROFILE), &text);
-    text_string(&text, " is used");
-  } else if (error == OPTION_UNKNOWN) {
+  if (error == OPTION_UNKNOWN) {
     text_string(&text, " is no option of hakmem, ignored");
   } else {
     text_string(&text, ": bad value, allowed is ");
@@ -65,8 +61,6 @@ static void report_bad_option(const char *assignment, size_t name_length, enum o
 static void options_read(void) {
   size_t cursor = 0;
   const char *assignment;
-  const char *reserved = NULL;
-  size_t reserved_length = 0;
   bool is_any = false;
   while ((assignment = os_environment_next(PREFIX, &cursor)) != NULL) {
     size_t name_length = (size_t)(strchr(assignment, '=') - assignment);
@@ -74,15 +68,9 @@ static void options_read(void) {
       os_say_remember();
     is_any = true;
     enum option_error error = options_parse(assignment, name_length, assignment + name_length + 1);
-    if (error == OPTION_RESERVED) {
-      reserved = assignment; /* the preset in force is known at the end */
-      reserved_length = name_length;
-    } else if (error != OPTION_OK) {
+    if (error != OPTION_OK)
       report_bad_option(assignment, name_length, error);
-    }
   }
-  if (reserved != NULL)
-    report_bad_option(reserved, reserved_length, OPTION_RESERVED);
 }
 
 /* The steps that prepare the child of a fork. No thread is in a slow path then, so no lock is held and no change is
@@ -126,8 +114,25 @@ COLD static void after_fork_in_child(void) {
   owner_step_end();
 }
 
+/* From here on small blocks are checked (heap/checked.h). What was allocated before stays in its slabs. */
+static void checks_begin(void) {
+  struct heap *heaps[CHECKED_HEAPS];
+  if (option_value(OPTION_CHECKED) != SWITCH_ON || !slow_path_begin())
+    return;
+  unsigned count = 0;
+  while (count < CHECKED_HEAPS && (heaps[count] = heap_make_shared()) != NULL)
+    count++;
+  if (count == CHECKED_HEAPS && heaps[count - 1]->id - heaps[0]->id == count - 1)
+    checked_begin(heaps);
+  else
+    os_say("hakmem: no memory for checks: HAKMEM_CHECKED is off\n");
+  if (heap_current() != NULL)
+    heap_flush_all(heap_current());
+  slow_path_end();
+}
+
 static void prewarm_bins(void) {
-  if (option_value(OPTION_PREWARM) != PREWARM_ON || !slow_path_begin())
+  if (option_value(OPTION_PREWARM) != PREWARM_ON || checked_is_on() || !slow_path_begin())
     return;
   if (heap_current() != NULL || heap_attach() != NULL)
     bins_prewarm(heap_current());
@@ -145,6 +150,8 @@ __attribute__((constructor(101))) void hak_start(void) {
     foreign_malloc_is_ours();
   usage_limits_apply();
   background_prepare(relays);
+  guarded_begin();
+  checks_begin();
   prewarm_bins();
   if (observers.start != NULL)
     observers.start();

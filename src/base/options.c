@@ -5,16 +5,18 @@
 #include <limits.h>
 #include <string.h>
 
-#define SAME(v) {(v), (v), (v)}
+#define SAME(v) {(v), (v), (v), (v)}
+/* Only in the preset `secure`. */
+#define SECURE(v) {0, 0, 0, (v)}
 
-/* The preset columns are speed, balanced, lean. */
+/* The preset columns are speed, balanced, lean, secure. */
 /* clang-format off */
 const struct option_row option_rows[OPTION_COUNT] = {
     [OPTION_PROFILE] = {
-        "profile", "HAKMEM_PROFILE", "", SAME(PRESET_BALANCED), 0, PRESET_COUNT - 1, {"speed", "balanced", "lean"},
+        "profile", "HAKMEM_PROFILE", "", SAME(PRESET_BALANCED), 0, PRESET_COUNT - 1, {"speed", "balanced", "lean", "secure"},
         "Selects the preset: the column of this table that holds for each option that is not set.",
         OPTION_ANY_TIME,
-        "Each option that is not set takes the preset's value, with the effect described for that option."},
+        "Each option that is not set takes the preset's value, with the effect described for that option; secure: only at start."},
     [OPTION_STATS] = {
         "stats", "HAKMEM_STATS", "", SAME(STATS_OFF), 0, STATS_OPENMETRICS, {"off", "text", "json", "openmetrics"},
         "Print a summary on stderr when the program ends (docs/stats.md).",
@@ -31,32 +33,32 @@ const struct option_row option_rows[OPTION_COUNT] = {
         OPTION_AT_START,
         "A relative path starts in the folder that the program starts in."},
     [OPTION_BIN_SLOTS] = {
-        "bin_slots", "HAKMEM_BIN_SLOTS", "blocks", {64, 16, 16}, 4, 2048, {NULL},
+        "bin_slots", "HAKMEM_BIN_SLOTS", "blocks", {64, 16, 16, 16}, 4, 2048, {NULL},
         "Slots that a bin (thread cache of one size class) starts with; fewer for big blocks.",
         OPTION_ANY_TIME,
         "New bins start with this many slots; existing ones stay as they are."},
     [OPTION_BIN_KB_MAX] = {
-        "bin_kb_max", "HAKMEM_BIN_KB_MAX", "KiB", {2048, 512, 32}, 0, 1 << 20, {NULL},
+        "bin_kb_max", "HAKMEM_BIN_KB_MAX", "KiB", {2048, 512, 32, 512}, 0, 1 << 20, {NULL},
         "A bin may double while its slots hold less than this.",
         OPTION_ANY_TIME,
         "Applies to the next growth; bigger bins shrink when they are little used."},
     [OPTION_HEAP_KB_MAX] = {
-        "heap_kb_max", "HAKMEM_HEAP_KB_MAX", "KiB", {32768, 8192, 256}, 0, 1 << 24, {NULL},
+        "heap_kb_max", "HAKMEM_HEAP_KB_MAX", "KiB", {32768, 8192, 256, 8192}, 0, 1 << 24, {NULL},
         "Bound on the bytes that the grown bins of one thread hold together; lower while the thread works with less.",
         OPTION_ANY_TIME,
         "Applies to the next growth; bigger bins shrink when they are little used."},
     [OPTION_KEEP_MB] = {
-        "keep_mb", "HAKMEM_KEEP_MB", "MiB", {512, 8, 4}, 0, 1 << 24, {NULL},
+        "keep_mb", "HAKMEM_KEEP_MB", "MiB", {512, 8, 4, 8}, 0, 1 << 24, {NULL},
         "Free memory that stays resident for reuse, in addition to an eighth of the heap.",
         OPTION_ANY_TIME,
         "Memory above a lower value goes back after its decay time, or at once by malloc_trim."},
     [OPTION_PURGE_DELAY_MS] = {
-        "purge_delay_ms", "HAKMEM_PURGE_DELAY_MS", "ms", {10000, 1000, 100}, 0, 3600000, {NULL},
+        "purge_delay_ms", "HAKMEM_PURGE_DELAY_MS", "ms", {10000, 1000, 100, 1000}, 0, 3600000, {NULL},
         "Decay time: other free memory goes back when it was unused for this long.",
         OPTION_ANY_TIME,
         "Applies to memory that is already free too."},
     [OPTION_LARGE_CACHE_MB] = {
-        "large_cache_mb", "HAKMEM_LARGE_CACHE_MB", "MiB", {4096, 512, 4}, 0, 1 << 24, {NULL},
+        "large_cache_mb", "HAKMEM_LARGE_CACHE_MB", "MiB", {4096, 512, 4, 512}, 0, 1 << 24, {NULL},
         "Freed objects over 256 KiB that are kept ready for reuse; they decay too.",
         OPTION_ANY_TIME,
         "Memory above a lower value goes back when large objects are freed, after its decay time, or by malloc_trim."},
@@ -81,7 +83,7 @@ const struct option_row option_rows[OPTION_COUNT] = {
         OPTION_ANY_TIME,
         "Applies to memory that goes back from then on."},
     [OPTION_TARGET_MB] = {
-        "target_mb", "HAKMEM_TARGET_MB", "MiB", {0, 0, 10}, 0, 1 << 24, {NULL},
+        "target_mb", "HAKMEM_TARGET_MB", "MiB", {0, 0, 10, 0}, 0, 1 << 24, {NULL},
         "Soft target: if hakmem holds more than this beyond live bytes, free memory goes back at once; 0: none.",
         OPTION_ANY_TIME,
         "Free memory over a lower target goes back in the next slow calls."},
@@ -101,12 +103,12 @@ const struct option_row option_rows[OPTION_COUNT] = {
         OPTION_ANY_TIME,
         "off: the thread ends; on: it may start again."},
     [OPTION_HUGE] = {
-        "huge", "HAKMEM_HUGE", "", {HUGE_ALL, HUGE_LARGE, HUGE_OFF}, 0, HUGE_ALL, {"off", "large", "all"},
+        "huge", "HAKMEM_HUGE", "", {HUGE_ALL, HUGE_LARGE, HUGE_OFF, HUGE_LARGE}, 0, HUGE_ALL, {"off", "large", "all"},
         "Ask for huge pages: never, for large objects, or for all of a big heap.",
         OPTION_ANY_TIME,
         "Applies to memory mapped from then on; mapped memory keeps its pages."},
     [OPTION_PREWARM] = {
-        "prewarm", "HAKMEM_PREWARM", "", {PREWARM_ON, PREWARM_OFF, PREWARM_OFF}, 0, PREWARM_ON, {"off", "on"},
+        "prewarm", "HAKMEM_PREWARM", "", {PREWARM_ON, PREWARM_OFF, PREWARM_OFF, PREWARM_OFF}, 0, PREWARM_ON, {"off", "on"},
         "Fill the first thread's bins when the program starts.",
         OPTION_AT_START,
         "The program starts once."},
@@ -141,6 +143,36 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "File of the profile at the end, for pprof; %p stands for the process id; without %p, children write none.",
         OPTION_AT_START,
         "Read once; hak_profile_dump takes a path."},
+    [OPTION_CHECKED] = {
+        "checked", "HAKMEM_CHECKED", "", SECURE(SWITCH_ON), 0, SWITCH_ON, {"off", "on"},
+        "Check each free of a small block at once: double frees and addresses that are no block end the program.",
+        OPTION_AT_START,
+        "Blocks get their states from the start."},
+    [OPTION_CANARY] = {
+        "canary", "HAKMEM_CANARY", "", SECURE(SWITCH_ON), 0, SWITCH_ON, {"off", "on"},
+        "With `checked`: a secret word behind each block, which free and realloc check.",
+        OPTION_AT_START,
+        "Each block has room for the word, or none has."},
+    [OPTION_ZERO_FREED] = {
+        "zero_freed", "HAKMEM_ZERO_FREED", "", SECURE(SWITCH_ON), 0, SWITCH_ON, {"off", "on"},
+        "With `checked`: clear freed blocks, and check that they are still clear when they are used again.",
+        OPTION_AT_START,
+        "All free blocks are clear, or none is known to be."},
+    [OPTION_QUARANTINE] = {
+        "quarantine", "HAKMEM_QUARANTINE", "blocks", SECURE(8), 0, 64, {NULL},
+        "With `checked`: so many blocks of a class, up to 64 KiB, wait in each thread before one of them is used again.",
+        OPTION_AT_START,
+        "Read once."},
+    [OPTION_RANDOM_ORDER] = {
+        "random_order", "HAKMEM_RANDOM_ORDER", "", SECURE(SWITCH_ON), 0, SWITCH_ON, {"off", "on"},
+        "With `checked`: malloc picks one of the thread's ready blocks at random.",
+        OPTION_AT_START,
+        "Read once."},
+    [OPTION_GUARD_PAGES] = {
+        "guard_pages", "HAKMEM_GUARD_PAGES", "", SECURE(SWITCH_ON), 0, SWITCH_ON, {"off", "on"},
+        "Large objects lie between pages without access; freed ones lose access, and their addresses wait.",
+        OPTION_AT_START,
+        "Read once."},
     [OPTION_LIVE] = {
         "live", "HAKMEM_LIVE", "", SAME(LIVE_OFF), 0, LIVE_ON, {"off", "on"},
         "Keep a page with the heap's figures, which `hak stats PID` and `hak top` read while the program runs.",
@@ -162,7 +194,6 @@ static char *const texts[OPTION_COUNT] = {
 const struct option_word option_words[] = {
     {OPTION_PROFILE, "MIXED_TINYV3_C7_SAFE", PRESET_SPEED},
     {OPTION_PROFILE, "MIXED_TINYV3_C7_BALANCED", PRESET_BALANCED},
-    {OPTION_PROFILE, "secure", OPTION_WORD_RESERVED},
 };
 const size_t option_word_count = sizeof option_words / sizeof option_words[0];
 
@@ -240,7 +271,7 @@ static enum option_error parse_choice(enum option option, const char *text, long
   for (unsigned i = 0; i < option_word_count; i++)
     if (option_words[i].option == option && same_word(option_words[i].word, text)) {
       *out = option_words[i].value;
-      return *out == OPTION_WORD_RESERVED ? OPTION_RESERVED : OPTION_OK;
+      return OPTION_OK;
     }
   long off = choice_find(row, "off");
   enum answer answer = off < 0 ? ANSWER_NONE : parse_answer(text);
@@ -318,6 +349,8 @@ bool option_find(const char *name, enum option *out) {
 enum option_error option_set(enum option option, const char *value) {
   if (option_rows[option].time == OPTION_AT_START)
     return OPTION_FIXED;
+  if (option == OPTION_PROFILE && value != NULL && same_word(value, option_rows[option].choices[PRESET_SECURE]))
+    return OPTION_FIXED; /* its parts are set at start only */
   if (value != NULL)
     return value_parse(option, value, RANK_CALL);
   atomic_store_explicit(&values[option], 0, memory_order_relaxed);

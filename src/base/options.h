@@ -36,11 +36,17 @@ enum option {
   OPTION_HEAP_PROFILE,
   OPTION_HEAP_PROFILE_KB,
   OPTION_HEAP_PROFILE_FILE,
+  OPTION_CHECKED,
+  OPTION_CANARY,
+  OPTION_ZERO_FREED,
+  OPTION_QUARANTINE,
+  OPTION_RANDOM_ORDER,
+  OPTION_GUARD_PAGES,
   OPTION_LIVE,
   OPTION_COUNT
 };
 
-enum preset { PRESET_SPEED, PRESET_BALANCED, PRESET_LEAN, PRESET_COUNT };
+enum preset { PRESET_SPEED, PRESET_BALANCED, PRESET_LEAN, PRESET_SECURE, PRESET_COUNT };
 enum stats_mode { STATS_OFF, STATS_TEXT, STATS_JSON, STATS_OPENMETRICS };
 enum deepbind_mode { DEEPBIND_DROP, DEEPBIND_KEEP };
 enum foreign_mode { FOREIGN_ABORT, FOREIGN_REPORT, FOREIGN_IGNORE };
@@ -49,6 +55,7 @@ enum cgroup_mode { CGROUP_ON, CGROUP_OFF };
 enum background_mode { BACKGROUND_ON, BACKGROUND_OFF };
 enum huge_mode { HUGE_OFF, HUGE_LARGE, HUGE_ALL };
 enum prewarm_mode { PREWARM_OFF, PREWARM_ON };
+enum switch_mode { SWITCH_OFF, SWITCH_ON };
 enum live_mode { LIVE_OFF, LIVE_ON };
 enum policy_mode { POLICY_OFF, POLICY_FROZEN, POLICY_EVOLVING };
 enum heap_profile_mode { HEAP_PROFILE_OFF, HEAP_PROFILE_ON, HEAP_PROFILE_LEAKS };
@@ -74,11 +81,10 @@ struct option_row {
 extern const struct option_row option_rows[OPTION_COUNT];
 
 /* An alternative word for a value of an option. */
-#define OPTION_WORD_RESERVED (-1L)
 struct option_word {
   enum option option;
   const char *word;
-  long value; /* or OPTION_WORD_RESERVED: there is no such value yet */
+  long value;
 };
 extern const struct option_word option_words[];
 extern const size_t option_word_count;
@@ -99,7 +105,7 @@ bool option_is_set(enum option option);
 /* Returns the text of an option that is a text ("" if it is not set); NULL for an option that is a number. */
 const char *option_string(enum option option);
 
-enum option_error { OPTION_OK, OPTION_UNKNOWN, OPTION_BAD, OPTION_RESERVED, OPTION_FIXED };
+enum option_error { OPTION_OK, OPTION_UNKNOWN, OPTION_BAD, OPTION_FIXED };
 
 struct text;
 

@@ -29,6 +29,7 @@
 #include "slab/slab.h"
 
 struct envelope;
+struct checked_cache;
 
 struct bin_state {
   void **base;    /* first slot; NULL until the class is used */
@@ -80,6 +81,7 @@ struct heap {
   uint32_t split;                        /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;                   /* of split_wanted */
   struct tally *tally;                   /* NULL until the heap is split for the first time */
+  struct checked_cache *checked;         /* NULL without the option `checked`, and until the first block */
   struct heap_counters counters;
   struct lifeline lifeline;
   _Atomic bool

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "budget/usage.h"
 #include "heap/bins.h"
+#include "heap/checked.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
 #include "heap/registry.h"
@@ -190,6 +191,7 @@ void heap_flush_all(struct heap *heap) {
   bins_flush_all(heap);
   slab_set_close_empty(&heap->slabs);
   lock_give(&heap->lock);
+  checked_flush(heap);
   outbox_close(heap);
 }
 
@@ -268,6 +270,7 @@ size_t heaps_live_bytes(void) {
  * change outside slow paths. Its inbox is consistent. */
 COLD static void drop_in_child(struct heap *heap) {
   bins_drop_all(heap);
+  checked_drop(heap);
   outbox_drop_all(heap);
   lifeline_reset(&heap->lifeline);
   atomic_store_explicit(&heap->inside, 0, memory_order_relaxed);
@@ -287,6 +290,7 @@ COLD void heaps_in_child(void) {
     lifeline_after_fork(&self->lifeline, true);
     heap_note_thread(self);
   }
+  checked_in_child(self);
   registry.process_id = os_process_id();
 }
 

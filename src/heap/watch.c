@@ -1,6 +1,7 @@
 #include "heap/watch.h"
 
 #include "heap/bins.h"
+#include "heap/checked.h"
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 
@@ -20,6 +21,7 @@ void heap_figures_locked(const struct heap *heap, struct heap_figures *out) {
       .bin_blocks = bins.blocks,
       .bin_bytes = bins.bytes,
       .inbox_bytes = atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed),
+      .checked_bytes = checked_cached_bytes(heap),
       .open_bytes = atomic_load_explicit(&heap->outbox.open_bytes, memory_order_relaxed),
       .envelopes_sent = atomic_load_explicit(&heap->outbox.envelopes_sent, memory_order_relaxed),
       .remote_frees = atomic_load_explicit(&heap->outbox.remote_frees, memory_order_relaxed),
@@ -53,8 +55,9 @@ void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]) {
     heap_lock(heap);
     for (unsigned cls = 0; heap->tally && cls < HAK_CLASS_COUNT; cls++) {
       struct class_counts counts = bin_counts(heap, cls);
-      out[cls].allocated += counts.allocated;
-      out[cls].freed += counts.freed;
+      struct class_counts of_cache = checked_counts(heap, cls);
+      out[cls].allocated += counts.allocated + of_cache.allocated;
+      out[cls].freed += counts.freed + of_cache.freed;
     }
     heap_unlock(heap);
   }

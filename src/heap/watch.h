@@ -11,7 +11,8 @@ struct heap_figures {
   size_t slab_bytes, taken_bytes; /* taken: what slabs have given out */
   size_t bin_blocks, bin_bytes;   /* these and the next change without the heap's lock */
   size_t inbox_bytes;
-  size_t open_bytes; /* in open envelopes: other heaps count them as taken */
+  size_t open_bytes;    /* in open envelopes: other heaps count them as taken */
+  size_t checked_bytes; /* in its cache of checked blocks, which other heaps own */
   uint64_t envelopes_sent, remote_frees;
   struct heap_counters counters;
   struct slab_counters slab_counters;

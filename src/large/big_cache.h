@@ -26,6 +26,7 @@ struct large {
   bool mapping : 1;                /* a mapping of its own, else an extent */
   bool huge : 1;                   /* huge pages were asked for */
   bool spare : 1;                  /* taken without a lock; not counted by call site, not sampled */
+  bool guarded : 1;                /* between pages without access (large/guarded.h) */
   bool steady : 1;                 /* its site asked for this class several times in a row */
   uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, 0: none */
   union {
@@ -33,7 +34,14 @@ struct large {
     uint64_t caller;          /* while the object lives: its call site in the form of adapt/learned.h */
   };
   struct large *class_previous;
-  struct large *newer, *older;
+  union {
+    struct large *newer; /* while cached */
+    size_t guarded_size; /* of a guarded object */
+  };
+  union {
+    struct large *older;
+    size_t guard_front; /* of a guarded object: bytes without access in front of it */
+  };
 };
 
 static inline size_t large_range_bytes(const struct large *range) { return range->units * UNIT_BYTES; }

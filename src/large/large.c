@@ -5,6 +5,7 @@
 #include "base/probe.h"
 #include "budget/usage.h"
 #include "large/big_cache.h"
+#include "large/guarded.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "pages/extent.h"
@@ -33,7 +34,10 @@ static size_t figure_read(_Atomic size_t *sum) { return atomic_load_explicit(sum
 
 static struct large *large_record(const void *object) { return map_record(object); }
 
-size_t large_bytes(const void *object) { return large_range_bytes(large_record(object)); }
+size_t large_bytes(const void *object) {
+  const struct large *range = large_record(object);
+  return UNLIKELY(range->guarded) ? range->guarded_size : large_range_bytes(range);
+}
 
 static void mark_entries(char *base, size_t bytes, uint32_t first, uint32_t others) {
   map_entries_set(base + UNIT_BYTES, bytes / UNIT_BYTES - 1, others);
@@ -173,6 +177,34 @@ static struct large *range_mapped(size_t bytes, size_t alignment, size_t *promis
   return range_made(base, bytes, true, has_huge);
 }
 
+static struct large *range_guarded(size_t size, size_t alignment, size_t *promised) {
+  size_t bytes = guarded_bytes(size);
+  if (size > PTRDIFF_MAX / 2 || !usage_reserve(bytes))
+    return NULL;
+  *promised = bytes;
+  char *base = guarded_map(size, alignment);
+  if (base == NULL)
+    return NULL;
+  if (!map_cover_object(base, bytes)) {
+    os_unmap(base - guarded_front(alignment), guarded_front(alignment) + bytes);
+    return NULL;
+  }
+  struct large *range = range_made(base, bytes, true, false);
+  range->guarded = true;
+  range->guard_front = guarded_front(alignment);
+  guarded_set_size(range, size);
+  return range;
+}
+
+static void range_end_guarded(struct large *range) {
+  size_t bytes = large_range_bytes(range);
+  figure_add(&large.mapping_count, (size_t)-1);
+  figure_add(&large.mapping_bytes, -bytes);
+  usage_move_end(bytes);
+  ended_note(range->base);
+  guarded_end(range);
+}
+
 static void *object_made(struct large *range, size_t promised) {
   if (range == NULL) {
     usage_settle(promised);
@@ -203,10 +235,17 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   bool steady = site_is_steady(hash, large_class_of(bytes / UNIT_BYTES));
   *zeroed = false;
   size_t promised = 0;
-  struct large *range = big_cache_take(bytes, alignment, hash);
+  struct large *range =
+      UNLIKELY(guarded_is_on) ? range_guarded(size, alignment, &promised) : big_cache_take(bytes, alignment, hash);
+  if (UNLIKELY(guarded_is_on && range == NULL)) { /* too many mappings: an object without guards */
+    usage_settle(promised);
+    promised = 0;
+  }
   if (range)
     promised = large_range_bytes(range);
-  if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES) {
+  if (UNLIKELY(range != NULL && range->guarded)) {
+    *zeroed = true;
+  } else if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES) {
     range = range_from_extents(bytes, alignment, zeroed, &promised);
     if (UNLIKELY(range == NULL && exact < bytes)) {
       usage_settle(promised);
@@ -291,12 +330,14 @@ static void cache_shrink(size_t cache_max) {
  * again. Spare ranges are mappings of any size, and each mapping makes forks slower: they end at once. */
 static void cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  bool is_kept = (range->steady || (range->mapping && !range->spare)) &&
+  bool is_kept = !range->guarded && (range->steady || (range->mapping && !range->spare)) &&
                  large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);
-  if (keep == KEEP_AT_ONCE)
+  if (UNLIKELY(range->guarded))
+    range_end_guarded(range);
+  else if (keep == KEEP_AT_ONCE)
     range_end_purged(range);
   else if (!is_kept || !big_cache_put(range, keep))
     range_end(range, os_milliseconds());
@@ -307,6 +348,8 @@ static void cache_or_end(struct large *range) {
 /* Ends an object and gives its range to the caller. The caller must call usage_give last, after the range is counted
  * elsewhere, so that the held bytes are never too low. */
 static struct large *object_ended(void *object) {
+  if (UNLIKELY(large_record(object)->guarded) && map_entry(object) == ENTRY_LARGE)
+    guarded_check(large_record(object));
   /* Only one thread can change the first entry. For any other this is a double free. */
   if (!map_entry_change(object, ENTRY_LARGE, ENTRY_LARGE_FREE))
     fault_double_free(object);
@@ -488,6 +531,13 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
 void *large_resize(void *object, size_t size) {
   struct large *range = large_record(object);
   size_t bytes = large_range_bytes(range);
+  if (UNLIKELY(range->guarded)) {
+    guarded_check(range);
+    if (size > guarded_room(range) || size < guarded_room(range) / 2)
+      return NULL;
+    guarded_set_size(range, size);
+    return object;
+  }
   size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_good_size(size);
   if (wanted == bytes)
     return object;

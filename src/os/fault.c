@@ -30,6 +30,8 @@ static const char not_ours[] = ", which hakmem did not allocate";
 void fault_foreign(const void *block) { fault("free of ", block, not_ours); }
 void fault_foreign_reported(const void *block) { report("free of ", block, not_ours); }
 void fault_delete_size(const void *block) { fault("delete of block ", block, " with the size of another block"); }
+void fault_written_after_free(const void *block) { fault("write to block ", block, " after its free"); }
+void fault_written_beyond(const void *block) { fault("write beyond the end of block ", block, ""); }
 void fault_realloc_foreign(const void *block) { fault("realloc of ", block, not_ours); }
 
 #ifdef HAK_DEBUG

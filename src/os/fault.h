@@ -14,6 +14,8 @@ _Noreturn void fault_not_a_block(const void *block);
 _Noreturn void fault_no_block_here(const void *block);
 _Noreturn void fault_foreign(const void *block);
 void fault_foreign_reported(const void *block); /* writes the sentence and returns */
+_Noreturn void fault_written_after_free(const void *block);
+_Noreturn void fault_written_beyond(const void *block);
 _Noreturn void fault_delete_size(const void *block);
 _Noreturn void fault_realloc_foreign(const void *block);
 

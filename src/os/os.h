@@ -28,6 +28,9 @@ void *os_map_for_this_process(size_t size);
 /* Makes a reserved range readable and writable; it reads as zero. False when the kernel refuses. */
 bool os_commit(void *address, size_t size);
 
+/* Takes pages and access from a mapped range, whose addresses stay taken. False when the kernel refuses. */
+bool os_seal(void *address, size_t size);
+
 /* Gives the pages of a committed range back. The range stays accessible and reads as zero. False when the kernel
  * refuses, for instance for locked memory; then nothing changed. */
 bool os_purge(void *address, size_t size);
@@ -166,6 +169,9 @@ bool os_main_thread_is_gone(void);
 /* Makes the calling thread call `end` when it ends by itself while the process goes on. All callers pass the same
  * function. */
 void os_at_thread_end(void (*end)(void *));
+
+/* Fills with random bytes of the system, or where it has none, with what the kernel gave the process at its start. */
+void os_random(void *bytes, size_t size);
 
 /* Kinds of system calls; os_calls returns how many of a kind were made so far. */
 enum os_call {

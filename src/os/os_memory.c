@@ -114,6 +114,11 @@ bool os_commit(void *address, size_t size) {
   return mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
 }
 
+bool os_seal(void *address, size_t size) {
+  os_call_count(OS_CALL_MAP);
+  return mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+}
+
 bool os_purge(void *address, size_t size) {
   os_call_count(OS_CALL_ADVISE);
   return madvise(address, size, MADV_DONTNEED) == 0;

@@ -8,6 +8,8 @@
 #include "pages/superslab.h"
 #include "policy/keep_policy.h"
 
+#include <string.h>
+
 /* An empty slab up to this length stays open if its class has no other free block. Otherwise a program whose demand
  * varies around a slab's end would open and close a slab all the time. */
 #define KEPT_EMPTY_BYTES_MAX ((size_t)256 * 1024)
@@ -97,11 +99,15 @@ static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
 
 bool slab_set_has_free(const struct slab_set *set, unsigned cls) { return first_partial(set, cls) != NULL; }
 
+bool slabs_are_wiped;
+
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
   char *base = units_take(class->order);
   if (base == NULL)
     return NULL;
+  if (UNLIKELY(slabs_are_wiped) && !os_purge(base, class_slab_bytes(cls)))
+    memset(base, 0, class_slab_bytes(cls));
   if (advice_is_wanted())
     observers.advice_slab_opened(class->bytes, class_slab_bytes(cls));
   struct slab *slab = map_record(base);

@@ -59,6 +59,9 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
  * that are no block. Such a block ends the program. Else nothing changes. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
+/* Set at program start: a slab that is opened reads as zero. */
+extern bool slabs_are_wiped;
+
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
 

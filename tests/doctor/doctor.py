@@ -105,7 +105,7 @@ def process_cases(made):
         ("option-names", "warning", "hak options lists all", variables(HAKMEM_NONSENSE_WORD="1")),
         ("option-values", "warning", "8 stays in force; HAKMEM_KEEP_MB takes 0 to", variables(HAKMEM_KEEP_MB="lots")),
         ("option-values", "warning", "takes dontneed, free, off", variables(HAKMEM_PURGE="some")),
-        ("option-values", "warning", "does not exist yet", variables(HAKMEM_PROFILE="secure")),
+        ("option-values", "warning", "is not taken", variables(HAKMEM_PROFILE="safe")),
         ("option-pairs", "warning", "while HAKMEM_PURGE is off", variables(HAKMEM_PURGE="off", HAKMEM_KEEP_MB="9")),
         ("option-pairs", "warning", "while HAKMEM_PURGE is off", variables(HAKMEM_PURGE="0", HAKMEM_POLICY="evolving")),
         ("option-pairs", "warning", "HAKMEM_POLICY_FILE has no effect", variables(HAKMEM_POLICY_FILE="/tmp/x")),

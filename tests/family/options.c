@@ -70,7 +70,7 @@ static void names_and_values(void) {
   refused("keep_mb", "", EINVAL);
   refused("keep_mb", "-1", EINVAL);
   refused("keep_mb", "99999999999999999999999", EINVAL);
-  refused("profile", "secure", EINVAL);
+  refused("profile", "secure", EPERM);
   refused("prewarm", "on", EPERM);
   refused("prewarm", NULL, EPERM);
   refused("HAKMEM_CGROUP", "off", EPERM);

@@ -1,0 +1,68 @@
+/* checked.h: small blocks whose every free is checked at once: the preset `secure` (docs/security.md).
+ *
+ * The slabs belong to a few heaps without an owner. Each thread has a cache of blocks in front of them. Blocks never
+ * enter a bin, so malloc and free take their slow paths, which come here. A block has a state, outside all blocks.
+ *   C1  state 0: never used; 1: free; more: it lives, and 2 less is the slack, class_bytes - size of the request
+ *   C2  a block whose state is 0 or 1 reads as zero, unless the program wrote through a stale pointer
+ *   C3  with the option `canary`, 8 bytes behind the request hold a word that depends on the address and a secret
+ *   C4  a free block is in a slab's bitmap or in one thread's cache: the last ones that it freed in `ring`, in order;
+ *       the others in `ready`, from which any may be given out next
+ * A cache is changed by its owner in an owner's step or a slow path, or by the sweeper of a dead thread's heap. */
+#ifndef HAK_HEAP_CHECKED_H
+#define HAK_HEAP_CHECKED_H
+
+#include "heap/heap.h"
+
+#define CHECKED_HEAPS 8u /* the classes are spread over these, so that threads seldom wait for one */
+#define CANARY_BYTES sizeof(uint64_t)
+
+/* The id of the first of the heaps, whose ids follow each other; 0: off. It is set once, at program start. */
+extern _Atomic uint32_t checked_first_id;
+
+static inline bool checked_is_on(void) {
+  return UNLIKELY(atomic_load_explicit(&checked_first_id, memory_order_relaxed) != 0);
+}
+static inline bool entry_is_checked(uint32_t entry) {
+  uint32_t first = atomic_load_explicit(&checked_first_id, memory_order_relaxed);
+  return UNLIKELY(first != 0) && entry_heap_id(entry) - first < CHECKED_HEAPS;
+}
+
+/* Call once, at program start: reads the options and draws the secret. The heaps must be new. */
+void checked_begin(struct heap *const heaps[CHECKED_HEAPS]);
+
+/* Returns the class for a request, 0 if it needs a large object. */
+unsigned checked_class(size_t size, size_t alignment);
+
+/* Returns a block of the calling thread's cache, or NULL. Call in an owner's step. */
+void *checked_take_ready(struct checked_cache *cache, unsigned cls, size_t size);
+/* The same, but fills the cache, and makes it if the heap has none. NULL when memory is out. In a slow path. */
+void *checked_take(struct heap *heap, unsigned cls, size_t size);
+
+/* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room; then
+ * nothing happened. Call in an owner's step. */
+bool checked_free_ready(struct checked_cache *cache, void *block, unsigned cls);
+/* Ends the life of a block; any thread may call it anywhere. A double free, an address that is no block, or a changed
+ * canary ends the program. The block must then go to one of the next two. */
+void checked_retire(void *block, uint32_t entry);
+/* Puts it into the cache of a heap. In a slow path. */
+void checked_put(struct heap *heap, void *block, uint32_t entry);
+/* Puts it into its slab. In a slow path. */
+void checked_deliver(void *block, uint32_t entry);
+
+/* Returns the size of the request for a live block; 0 for any other address. */
+size_t checked_size(const void *block, uint32_t entry);
+/* Checks a live block as checked_retire does, and makes it shorter or longer, if its class and `size` fit. Returns the
+ * size that it had; *resized: it has the new one. */
+size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized);
+
+/* Empties the cache of a heap into the slabs. Holds no lock of the heap. */
+void checked_flush(struct heap *heap);
+/* In the child of a fork: drops the cache of a thread that does not exist there; draws another secret. */
+void checked_drop(struct heap *heap);
+void checked_in_child(struct heap *self);
+
+/* Returns the bytes of the blocks in a heap's cache, and what it gave and took of a class. Any thread may call it. */
+size_t checked_cached_bytes(const struct heap *heap);
+struct class_counts checked_counts(const struct heap *heap, unsigned cls);
+
+#endif

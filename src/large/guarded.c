@@ -1,0 +1,106 @@
+#include "large/guarded.h"
+
+#include "base/options.h"
+#include "os/fault.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "pages/page_map.h"
+
+#include <string.h>
+
+#define WAITING_MAX 32u
+#define WORD_BYTES sizeof(uint64_t)
+
+bool guarded_is_on;
+
+static uint64_t mask, factor; /* const after the start; a fork's child has live objects with words of them */
+
+static struct {
+  struct lock lock;
+  struct span {
+    char *start, *base;
+    size_t front, bytes;
+  } spans[WAITING_MAX];
+  uint32_t next;
+} waiting;
+
+void guarded_begin(void) {
+  if (option_value(OPTION_GUARD_PAGES) != SWITCH_ON)
+    return;
+  os_random(&mask, sizeof mask);
+  os_random(&factor, sizeof factor);
+  factor |= 1;
+  guarded_is_on = true;
+}
+
+static size_t body_bytes(size_t size) { return round_up(size, os_page_bytes()); }
+size_t guarded_bytes(size_t size) { return round_up(body_bytes(size) + os_page_bytes(), UNIT_BYTES); }
+size_t guarded_front(size_t alignment) { return max_size(alignment, UNIT_BYTES); }
+size_t guarded_room(const struct large *range) { return body_bytes(range->guarded_size); }
+
+char *guarded_map(size_t size, size_t alignment) {
+  size_t front = guarded_front(alignment), total = front + guarded_bytes(size);
+  if (total < size)
+    return NULL;
+  char *start = os_reserve(total, front);
+  if (start == NULL && waiting.next > 0) {
+    guarded_release();
+    start = os_reserve(total, front);
+  }
+  if (start != NULL && !os_commit(start + front, body_bytes(size))) {
+    os_unmap(start, total);
+    return NULL;
+  }
+  return start ? start + front : NULL;
+}
+
+static uint64_t word_of(const char *end) { return (((uintptr_t)end ^ mask) * factor) | 1; }
+
+static bool has_word(const struct large *range) { return guarded_room(range) - range->guarded_size >= WORD_BYTES; }
+
+void guarded_set_size(struct large *range, size_t size) {
+  range->guarded_size = size;
+  uint64_t word = word_of(range->base + size);
+  if (has_word(range))
+    memcpy(range->base + size, &word, sizeof word);
+}
+
+void guarded_check(const struct large *range) {
+  const char *end = range->base + range->guarded_size;
+  uint64_t word;
+  if (!has_word(range))
+    return;
+  memcpy(&word, end, sizeof word);
+  if (word != word_of(end))
+    fault_written_beyond(range->base);
+}
+
+static void span_end(const struct span *span) {
+  if (span->start == NULL)
+    return;
+  map_entries_set(span->base, span->bytes / UNIT_BYTES, ENTRY_NONE);
+  os_unmap(span->start, span->front + span->bytes);
+}
+
+void guarded_end(const struct large *range) {
+  struct span span = {.front = range->guard_front, .bytes = large_range_bytes(range), .base = range->base};
+  span.start = span.base - span.front;
+  if (os_memory_limit() == SIZE_MAX && os_seal(span.base, span.bytes)) {
+    lock_take(&waiting.lock);
+    struct span *place = &waiting.spans[waiting.next++ % WAITING_MAX], oldest = *place;
+    *place = span;
+    lock_give(&waiting.lock);
+    span = oldest;
+  }
+  span_end(&span);
+}
+
+void guarded_release(void) {
+  for (uint32_t i = 0; i < WAITING_MAX; i++) {
+    lock_take(&waiting.lock);
+    struct span span = waiting.spans[i];
+    waiting.spans[i] = (struct span){0};
+    lock_give(&waiting.lock);
+    span_end(&span);
+  }
+}

@@ -1,0 +1,32 @@
+/* guarded.h: large objects between pages without access (the option `guard_pages`).
+ *
+ * Each is a mapping of its own. In front of it lies a unit or more without access, and behind its last page at least
+ * one page. Up to that page's end, a word behind the request depends on the address and a secret. A freed object loses
+ * pages and access. Its addresses wait until some others were freed, so that a use of it ends the program by SIGSEGV. */
+#ifndef HAK_LARGE_GUARDED_H
+#define HAK_LARGE_GUARDED_H
+
+#include "large/big_cache.h"
+
+/* Tells whether new large objects are guarded. Set by guarded_begin, which reads the option at program start. */
+extern bool guarded_is_on;
+void guarded_begin(void);
+
+/* Returns the bytes from the object's begin to the end of its last unit, and the bytes in front of it. */
+size_t guarded_bytes(size_t size);
+size_t guarded_front(size_t alignment);
+
+/* Maps an object with its guards, zeroed. NULL when memory is out. */
+char *guarded_map(size_t size, size_t alignment);
+/* Puts down the size in the range's record, and writes the word behind it. */
+void guarded_set_size(struct large *range, size_t size);
+/* Returns the bytes that the program may use in place. */
+size_t guarded_room(const struct large *range);
+/* Ends the program if the word behind the object was changed. */
+void guarded_check(const struct large *range);
+/* Takes pages and access from a freed object. Its entries are ENTRY_LARGE_FREE, and some time later ENTRY_NONE. */
+void guarded_end(const struct large *range);
+/* Gives all waiting addresses back. */
+void guarded_release(void);
+
+#endif
