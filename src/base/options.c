@@ -162,17 +162,17 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "quarantine", "HAKMEM_QUARANTINE", "blocks", SECURE(8), 0, 64, {NULL},
         "With `checked`: so many blocks of a class, up to 64 KiB, wait in each thread before one of them is used again.",
         OPTION_AT_START,
-        "Read once."},
+        "The threads' caches get their length when checks begin."},
     [OPTION_RANDOM_ORDER] = {
         "random_order", "HAKMEM_RANDOM_ORDER", "", SECURE(SWITCH_ON), 0, SWITCH_ON, {"off", "on"},
         "With `checked`: malloc picks one of the thread's ready blocks at random.",
         OPTION_AT_START,
-        "Read once."},
+        "Read once, when checks begin."},
     [OPTION_GUARD_PAGES] = {
         "guard_pages", "HAKMEM_GUARD_PAGES", "", SECURE(SWITCH_ON), 0, SWITCH_ON, {"off", "on"},
         "Large objects lie between pages without access; freed ones lose access, and their addresses wait.",
         OPTION_AT_START,
-        "Read once."},
+        "Read once; each large object of the process has guards, or none has."},
     [OPTION_LIVE] = {
         "live", "HAKMEM_LIVE", "", SAME(LIVE_OFF), 0, LIVE_ON, {"off", "on"},
         "Keep a page with the heap's figures, which `hak stats PID` and `hak top` read while the program runs.",

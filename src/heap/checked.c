@@ -4,6 +4,7 @@
 #include "heap/ids.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
+#include "pages/page_map.h"
 
 #include <string.h>
 
@@ -101,44 +102,26 @@ static inline uint32_t random_below(struct checked_cache *cache, uint32_t count)
 struct states {
   _Atomic uint16_t units[SUPERSLAB_UNITS][STATES_PER_UNIT];
 };
-struct states_leaf {
-  _Atomic(struct states *) of[LEAF_SUPERSLABS];
-};
-static _Atomic(struct states_leaf *) leaves[HAK_MAP_TOP_COUNT];
-
-static _Atomic(struct states *) *states_place(struct states_leaf *leaf, const void *block) {
-  return &leaf->of[((uintptr_t)block >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)];
-}
 
 /* Two threads may make one at the same time; then one piece is lost. */
 static bool states_cover(const void *block) {
-  _Atomic(struct states_leaf *) *top = &leaves[(uintptr_t)block >> HAK_LEAF_SHIFT];
-  struct states_leaf *leaf = atomic_load_explicit(top, memory_order_acquire), *no_leaf = NULL;
-  if (leaf == NULL) {
-    leaf = metadata_take_forever(sizeof *leaf);
-    if (leaf == NULL)
-      return false;
-    if (!atomic_compare_exchange_strong(top, &no_leaf, leaf))
-      leaf = no_leaf;
-  }
-  struct states *states = atomic_load_explicit(states_place(leaf, block), memory_order_acquire), *none = NULL;
-  if (states == NULL) {
-    states = metadata_take_forever(sizeof *states);
-    if (states == NULL)
-      return false;
-    atomic_compare_exchange_strong(states_place(leaf, block), &none, states);
-  }
-  return true;
+  _Atomic(void *) *place = map_states(block);
+  void *none = NULL;
+  if (LIKELY(atomic_load_explicit(place, memory_order_acquire) != NULL))
+    return true;
+  struct states *states = metadata_take_forever(sizeof *states);
+  if (states != NULL)
+    atomic_compare_exchange_strong(place, &none, states);
+  return states != NULL;
 }
 
-/* Returns the state of a block of the class. NULL: the address is not the start of one. */
+/* Returns the state of a block of the class. NULL: the address, in a unit of the class, is not the start of one. */
 static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
   uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << class->order);
   size_t offset = (uintptr_t)block - base;
   size_t index = (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
-  struct states_leaf *leaf = atomic_load_explicit(&leaves[base >> HAK_LEAF_SHIFT], memory_order_acquire);
-  struct states *states = leaf ? atomic_load_explicit(states_place(leaf, block), memory_order_acquire) : NULL;
+  struct states *states = atomic_load_explicit(map_states(block), memory_order_acquire);
   if (UNLIKELY(index * class->bytes != offset || index >= class->block_count || states == NULL))
     return NULL;
   size_t unit = (base >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1);

@@ -1,7 +1,8 @@
 /* page_map.h: maps any address to hakmem's data about it.
  *
- *   top[address >> 30]  ->  leaf of that GiB, 68 KiB:
+ *   top[address >> 30]  ->  leaf of that GiB, 72 KiB:
  *        entries[16384]      one word a 64 KiB unit
+ *        states[512]         for each 2 MiB: what heap/checked.c keeps about its blocks, NULL where it keeps nothing
  *        rows[512]           for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
@@ -55,6 +56,7 @@ extern HAK_HIDDEN struct map_row map_rows_shared[2];
 struct map_leaf {
   uint32_t entries[LEAF_UNITS];
   struct map_row *rows[LEAF_SUPERSLABS];
+  _Atomic(void *) states[LEAF_SUPERSLABS];
 };
 
 static inline uint32_t entry_key(uint32_t heap_id) { return heap_id << HAK_ENTRY_ID_SHIFT; }
@@ -99,6 +101,9 @@ static inline uint32_t *map_leaf_entry(struct map_leaf *leaf, const void *addres
 static inline struct map_row *map_leaf_row(struct map_leaf *leaf, const void *address) {
   return __atomic_load_n(&leaf->rows[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)],
                          __ATOMIC_ACQUIRE);
+}
+static inline _Atomic(void *) *map_states(const void *address) {
+  return &map_leaf(address)->states[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)];
 }
 static inline struct map_row *map_row(const void *address) { return map_leaf_row(map_leaf(address), address); }
 /* Returns the entry of the unit around an address; ENTRY_NONE for any address outside hakmem's memory. */
