@@ -132,15 +132,16 @@ static inline size_t size_by(unsigned cls, uint16_t state) { return class_bytes(
 
 /* --- blocks --- */
 
-typedef uint64_t pair __attribute__((vector_size(16), may_alias));
+#define PAIR_BYTES ((size_t)16)
+typedef uint64_t pair __attribute__((vector_size(PAIR_BYTES), may_alias));
 #define STRIDE 4u /* pairs that are handled at a time */
 
 /* The blocks' lengths are multiples of 16. Longer than STRIDE, the last stride overlaps the one before it, so that the
  * only branch is the loop's. */
 static inline bool is_zero(const void *block, size_t bytes) {
-  const pair *at = block, *end = at + bytes / sizeof *at;
+  const pair *at = block, *end = at + bytes / PAIR_BYTES;
   pair any = {0, 0};
-  if (bytes >= STRIDE * sizeof(pair)) {
+  if (bytes >= STRIDE * PAIR_BYTES) {
     for (; at < end - STRIDE; at += STRIDE)
       any |= at[0] | at[1] | at[2] | at[3];
     at = end - STRIDE;
@@ -154,12 +155,12 @@ static inline bool is_zero(const void *block, size_t bytes) {
 
 static inline void clear(void *block, size_t bytes) {
   const pair zeros = {0, 0};
-  pair *at = block, *end = at + bytes / sizeof *at;
+  pair *at = block, *end = at + bytes / PAIR_BYTES;
   if (bytes > CLEAR_BYTES_MAX) {
     memset(block, 0, bytes);
     return;
   }
-  if (bytes >= STRIDE * sizeof(pair)) {
+  if (bytes >= STRIDE * PAIR_BYTES) {
     for (; at < end - STRIDE; at += STRIDE) {
       at[0] = at[1] = at[2] = at[3] = zeros;
       __asm__("" ::: "memory");
