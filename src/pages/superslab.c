@@ -12,6 +12,8 @@
 
 #define UNITS_ALL 0xffffffffu
 #define NOT_LISTED 0xff
+#define RESIDENT_ORDERS (UNIT_ORDER_MAX + 2) /* the last one: no resident unit */
+#define RESIDENT_NONE (UNIT_ORDER_MAX + 1)
 
 struct links {
   struct superslab *next, *previous;
@@ -23,10 +25,11 @@ struct superslab {
   uint32_t resident; /* subset of free: not given back to the system since it was used */
   struct links by_run;
   struct links by_age;
-  uint64_t given_ms; /* when a unit was last given back */
-  uint8_t run_order; /* its list, NOT_LISTED if no unit is free */
-  uint8_t keep;      /* its list by age, if any unit is resident */
-  bool not_zero;     /* after a lazy purge: free units that are not resident may not read as zero */
+  uint64_t given_ms;      /* when a unit was last given back */
+  uint8_t run_order;      /* its list, NOT_LISTED if no unit is free, */
+  uint8_t resident_order; /* by the longest runs of free and of resident units */
+  uint8_t keep;           /* its list by age, if any unit is resident */
+  bool not_zero;          /* after a lazy purge: free units that are not resident may not read as zero */
 };
 _Static_assert(sizeof(struct superslab) <= RECORD_BYTES, "a superslab's record fits the leaf");
 
@@ -36,7 +39,7 @@ struct list {
 
 static struct {
   struct lock lock;
-  struct list by_run[UNIT_ORDER_MAX + 1];
+  struct list by_run[UNIT_ORDER_MAX + 1][RESIDENT_ORDERS];
   struct list resident[KEEP_LISTS];
   size_t count;         /* superslabs */
   size_t outside_bytes; /* of runs outside them */
@@ -123,12 +126,14 @@ static void note_oldest(void) {
 static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   hak_assert((resident & ~free) == 0);
   unsigned order = longest_run(free);
-  if (order != s->run_order) {
+  unsigned resident_order = resident ? longest_run(resident) : RESIDENT_NONE;
+  if (order != s->run_order || resident_order != s->resident_order) {
     if (s->run_order != NOT_LISTED)
-      run_list_remove(&units.by_run[s->run_order], s);
+      run_list_remove(&units.by_run[s->run_order][s->resident_order], s);
     if (order != NOT_LISTED)
-      run_list_append(&units.by_run[order], s);
+      run_list_append(&units.by_run[order][resident_order], s);
     s->run_order = (uint8_t)order;
+    s->resident_order = (uint8_t)resident_order;
   }
   if (!s->resident && resident)
     age_list_append(&units.resident[s->keep], s);
@@ -141,14 +146,16 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   note_oldest();
 }
 
-static struct superslab *superslab_open(bool *to_probe) {
+/* Takes a resident extent of the pool that suits slabs, or else of the other one. */
+static struct extent take_resident(size_t bytes) {
   enum extent_pool pool = huge_pool_for_superslab();
-  struct extent extent = extent_take(pool, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
-  if (extent.base == NULL && pool != EXTENT_PLAIN)
-    extent = extent_take(EXTENT_PLAIN, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+  struct extent extent = extent_take_resident(pool, bytes, bytes);
+  return extent.base ? extent : extent_take_resident(EXTENT_POOLS - 1 - pool, bytes, bytes);
+}
+
+static struct superslab *superslab_open(struct extent extent) {
   if (extent.base == NULL)
     return NULL;
-  *to_probe = extent.to_probe;
   map_entries_set(extent.base, SUPERSLAB_UNITS, ENTRY_NONE);
   struct superslab *s = map_superslab_record(extent.base);
   *s = (struct superslab){.base = extent.base,
@@ -186,9 +193,29 @@ static void superslab_close(struct superslab *s) {
     usage_settle(more);
 }
 
+static struct superslab *superslab_open_fresh(bool *to_probe) {
+  enum extent_pool pool = huge_pool_for_superslab();
+  struct extent extent = extent_take(pool, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+  if (extent.base == NULL && pool != EXTENT_PLAIN)
+    extent = extent_take(EXTENT_PLAIN, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+  *to_probe = extent.to_probe;
+  return superslab_open(extent);
+}
+
 static void note_taken(size_t bytes) {
   units.taken_bytes += bytes;
   usage_take(USAGE_SLABS, bytes); /* first, so that the held bytes are never too low */
+}
+
+/* Makes a run of an extent. The run's bytes are in transit then. */
+static void *run_outside(struct extent extent, size_t bytes) {
+  if (extent.base == NULL)
+    return NULL;
+  note_taken(bytes);
+  units.outside_bytes += bytes;
+  if (extent.resident)
+    usage_settle(bytes);
+  return extent.base;
 }
 
 /* Takes a run as an extent by itself, because there is no room for a superslab. */
@@ -199,15 +226,12 @@ COLD static void *take_outside(unsigned order) {
   struct extent extent = {0};
   for (unsigned pool = 0; extent.base == NULL && pool < EXTENT_POOLS; pool++)
     extent = extent_take((enum extent_pool)pool, bytes, bytes);
-  if (extent.base) {
-    note_taken(bytes);
-    units.outside_bytes += bytes;
-  }
-  usage_settle(extent.resident ? 2 * bytes : bytes); /* in transit, and promised */
-  return extent.base;
+  void *run = run_outside(extent, bytes);
+  usage_settle(bytes); /* promised */
+  return run;
 }
 
-COLD static void give_outside(void *run, unsigned order) {
+static void give_outside(void *run, unsigned order) {
   size_t bytes = UNIT_BYTES << order;
   units.taken_bytes -= bytes;
   units.outside_bytes -= bytes;
@@ -215,35 +239,63 @@ COLD static void give_outside(void *run, unsigned order) {
   usage_give(USAGE_SLABS, bytes);
 }
 
+/* Finds the superslab with the shortest run that serves. A resident run costs no page faults. */
+static struct superslab *find_resident(unsigned order) {
+  for (unsigned free = order; free <= UNIT_ORDER_MAX; free++)
+    for (unsigned resident = order; resident <= free; resident++)
+      if (units.by_run[free][resident].first)
+        return units.by_run[free][resident].first;
+  return NULL;
+}
+
+static struct superslab *find_free(unsigned order) {
+  for (unsigned free = order; free <= UNIT_ORDER_MAX; free++)
+    for (unsigned resident = 0; resident < RESIDENT_ORDERS; resident++)
+      if (units.by_run[free][resident].first)
+        return units.by_run[free][resident].first;
+  return NULL;
+}
+
+/* Takes a run out of a superslab. NULL if a limit does not allow it. */
+static void *take_from(struct superslab *s, unsigned order) {
+  uint32_t runs = runs_in(s->resident, order);
+  if (runs == 0)
+    runs = runs_in(s->free, order);
+  unsigned first = (unsigned)__builtin_ctz(runs);
+  uint32_t mask = run_mask(order) << first;
+  size_t more = (size_t)__builtin_popcount(mask & ~s->resident) * UNIT_BYTES;
+  if (more > 0 && !usage_reserve(more)) {
+    if (s->free == UNITS_ALL)
+      superslab_close(s);
+    return NULL;
+  }
+  usage_move_begin(UNIT_BYTES << order);
+  note_taken(UNIT_BYTES << order);
+  set_units(s, s->free & ~mask, s->resident & ~mask);
+  if (more > 0)
+    usage_settle(more);
+  return s->base + first * UNIT_BYTES;
+}
+
+/* Memory that is resident comes first, wherever it lies. Where memory is short, the shortest free run does: units in many
+ * superslabs would be in the way of large objects. */
 void *units_take(unsigned order) {
   void *run = NULL;
-  bool to_probe = false;
+  bool to_probe = false, is_short = usage_is_short();
   lock_take(&units.lock);
-  struct superslab *s = NULL;
-  for (unsigned i = order; s == NULL && i <= UNIT_ORDER_MAX; i++)
-    s = units.by_run[i].first;
-  if (s == NULL)
-    s = superslab_open(&to_probe);
-  if (s != NULL) {
-    uint32_t runs = runs_in(s->resident, order); /* resident ones cost no page faults */
-    if (runs == 0)
-      runs = runs_in(s->free, order);
-    unsigned first = (unsigned)__builtin_ctz(runs);
-    uint32_t mask = run_mask(order) << first;
-    size_t more = (size_t)__builtin_popcount(mask & ~s->resident) * UNIT_BYTES;
-    if (more == 0 || usage_reserve(more)) {
-      usage_move_begin(UNIT_BYTES << order);
-      note_taken(UNIT_BYTES << order);
-      set_units(s, s->free & ~mask, s->resident & ~mask);
-      run = s->base + first * UNIT_BYTES;
-      if (more > 0)
-        usage_settle(more);
-    } else if (s->free == UNITS_ALL) {
-      superslab_close(s);
-    }
-  } else {
+  struct superslab *s = is_short ? NULL : find_resident(order);
+  if (s == NULL && !is_short)
+    s = superslab_open(take_resident(SUPERSLAB_BYTES));
+  if (s == NULL && !is_short)
+    run = run_outside(take_resident(UNIT_BYTES << order), UNIT_BYTES << order);
+  if (s == NULL && run == NULL)
+    s = find_free(order);
+  if (s == NULL && run == NULL)
+    s = superslab_open_fresh(&to_probe);
+  if (s != NULL)
+    run = take_from(s, order);
+  else if (run == NULL)
     run = take_outside(order);
-  }
   lock_give(&units.lock);
   if (UNLIKELY(to_probe && run != NULL))
     huge_probe(run); /* the first run of a superslab that was opened just now */
@@ -379,8 +431,10 @@ bool superslabs_are_valid(void) {
   size_t resident_bytes = 0, learned_bytes = 0;
   lock_take(&units.lock);
   for (unsigned order = 0; order <= UNIT_ORDER_MAX; order++)
-    for (struct superslab *s = units.by_run[order].first; s; s = s->by_run.next)
-      valid &= s->run_order == order && longest_run(s->free) == order && (s->resident & ~s->free) == 0;
+    for (unsigned resident = 0; resident < RESIDENT_ORDERS; resident++)
+      for (struct superslab *s = units.by_run[order][resident].first; s; s = s->by_run.next)
+        valid &= s->run_order == order && longest_run(s->free) == order && (s->resident & ~s->free) == 0 &&
+                 s->resident_order == resident && (s->resident ? longest_run(s->resident) : RESIDENT_NONE) == resident;
   for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
     for (struct superslab *s = units.resident[keep].first; s; s = s->by_age.next) {
       valid &= s->resident != 0 && s->keep == keep;

@@ -214,6 +214,10 @@ static void empty_superslabs_become_extents(void **state) {
   UNIT_SUPERSLABS_VALID();
 }
 
+static bool in_one_superslab(const char *a, const char *b) {
+  return round_down((uintptr_t)a, SUPERSLAB_BYTES) == round_down((uintptr_t)b, SUPERSLAB_BYTES);
+}
+
 /* Purged free units beside resident ones: the resident are handed out first. */
 static void resident_units_are_taken_first(void **state) {
   (void)state;
@@ -230,6 +234,34 @@ static void resident_units_are_taken_first(void **state) {
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
     units_give(units[i], 0, KEEP_BY_PRESET);
   UNIT_SUPERSLABS_VALID();
+}
+
+/* Resident units come before the shorter run of another superslab, and resident extents before units that are not. */
+static void resident_memory_is_taken_first(void **state) {
+  (void)state;
+  extents_purge(0, UNIT_ANY_TIME);
+  struct run runs[4];
+  for (unsigned i = 0; i < 4; i++)
+    runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1), .order = UNIT_ORDER_MAX - 1};
+  assert_true(in_one_superslab(runs[0].base, runs[1].base) && in_one_superslab(runs[2].base, runs[3].base));
+  char *whole = units_take(UNIT_ORDER_MAX);
+  char *quarter = units_take(UNIT_ORDER_MAX - 2);
+  units_give(runs[0].base, runs[0].order, KEEP_BY_PRESET);
+  units_purge(0, UNIT_ANY_TIME);
+  units_give(runs[2].base, runs[2].order, KEEP_BY_PRESET);
+  char *from_units = units_take(0);
+  assert_true(in_one_superslab(from_units, runs[3].base));
+  char *rest = units_take(UNIT_ORDER_MAX - 2);
+  units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PRESET);
+  char *from_extent = units_take(UNIT_ORDER_MAX - 1);
+  assert_true(in_one_superslab(from_extent, whole));
+  units_give(from_extent, UNIT_ORDER_MAX - 1, KEEP_BY_PRESET);
+  units_give(rest, UNIT_ORDER_MAX - 2, KEEP_BY_PRESET);
+  units_give(from_units, 0, KEEP_BY_PRESET);
+  units_give(quarter, UNIT_ORDER_MAX - 2, KEEP_BY_PRESET);
+  units_give(runs[1].base, runs[1].order, KEEP_BY_PRESET);
+  units_give(runs[3].base, runs[3].order, KEEP_BY_PRESET);
+  assert_all_free();
 }
 
 /* Three superslabs, all but one unit of each given back at different times. */
@@ -344,6 +376,7 @@ int main(void) {
       cmocka_unit_test(purge_keeps_books),
       cmocka_unit_test(empty_superslabs_become_extents),
       cmocka_unit_test(resident_units_are_taken_first),
+      cmocka_unit_test(resident_memory_is_taken_first),
       cmocka_unit_test(oldest_memory_is_purged_first),
       cmocka_unit_test(learned_delays),
       cmocka_unit_test(empty_superslabs_can_be_released),
