@@ -26,11 +26,10 @@ const struct top_form top_forms[TOP_VIEWS] = {
     [TOP_THREADS] = {'t', "threads", "heaps", {
         {"heap", TOP_NUMBER, 5, "id", NULL},
         {"thread", TOP_THREAD, -20, "thread_id", NULL},
-        {"slabs", TOP_SIZE, 10, "slab_bytes", NULL},
-        {"live", TOP_SIZE, 10, "taken_bytes", "bin_bytes"},
+        {"pool", TOP_NUMBER, 6, "pool", NULL},
         {"in bins", TOP_SIZE, 10, "bin_bytes", NULL},
         {"refills", TOP_NUMBER, 9, "refills", NULL},
-        {"flushes", TOP_NUMBER, 9, "flushes", NULL}}, 2},
+        {"flushes", TOP_NUMBER, 9, "flushes", NULL}}, 3},
     [TOP_PURGE] = {'p', "purge", NULL, {
         {"what was done", TOP_NAME, -24, NULL, NULL},
         {"so far", TOP_SIZE, 14, "value", NULL},

@@ -108,7 +108,7 @@ HAK_API void hak_limit_callback_set(hak_limit_callback callback, void *context);
  * milliseconds for gigabytes. What cannot be read is 0. hak_stats_classes_get writes the size classes that have slabs,
  * at most `count` of them, the smallest first, and returns their number. HAK_STATS_CLASSES places suffice for all.
  *
- * None allocates; all keep errno. The first and the last take the heaps' locks one after another. In a signal handler
+ * None allocates; all keep errno. The first and the last take the pools' locks one after another. In a signal handler
  * that interrupted a slow path, and in a fork handler, hak_stats_get writes zeros and returns EBUSY, and
  * hak_stats_classes_get returns 0. Otherwise hak_stats_get returns 0. */
 HAK_API int hak_stats_get(struct hak_stats *out);

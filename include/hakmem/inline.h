@@ -17,9 +17,9 @@
  *   F3  Only the thread that owns a heap touches its bins; no atomic operation, no lock, no access
  *       to the block. (The accesses are relaxed atomics so that statistics may look at them; they
  *       compile to plain moves.)
- *   F4  A page-map entry is `heap id << 12 | class << 4` for the 64 KiB unit around an address, and 0
+ *   F4  A page-map entry is `pool id << 12 | class << 4` for the 64 KiB unit around an address, and 0
  *       where hakmem has no slab. entry ^ key is below HAK_ENTRY_END exactly when the block is small
- *       and belongs to this heap, and is the offset of its bin then: one compare decides owner,
+ *       and belongs to this heap's pool, and is the offset of its bin then: one compare decides owner,
  *       large, foreign.
  *   F5  In a split heap (heap/split.h) the key has HAK_SPLIT in its class bits: free pushes to
  *       bins[class ^ HAK_SPLIT], while malloc pops from bins[class] what the slow path has put
@@ -48,7 +48,7 @@ extern "C" {
 #define HAK_BIN_COUNT 256u /* one for each value of an entry's class bits (F5) */
 #define HAK_SPLIT 128u
 
-/* F4. A heap id has 20 bits, a class the 8 below; 16 is the size of a bin. */
+/* F4. A pool id has 20 bits, a class the 8 below; 16 is the size of a bin. */
 #define HAK_ENTRY_CLASS_SHIFT 4
 #define HAK_ENTRY_ID_SHIFT 12
 #define HAK_ENTRY_END (HAK_BIN_COUNT << HAK_ENTRY_CLASS_SHIFT)
@@ -69,7 +69,7 @@ struct hak_bin {
 
 /* The part of a heap that the fast path sees. */
 struct hak_front {
-  uint32_t key; /* heap id << HAK_ENTRY_ID_SHIFT; with HAK_SPLIT << HAK_ENTRY_CLASS_SHIFT if it is to be split */
+  uint32_t key; /* pool id << HAK_ENTRY_ID_SHIFT; with HAK_SPLIT << HAK_ENTRY_CLASS_SHIFT if it is to be split */
   struct hak_bin bins[HAK_BIN_COUNT]; /* from HAK_CLASS_COUNT on zeros, which have no room, if the heap is not split */
 };
 

@@ -16,7 +16,7 @@
 #define HAK_STATS_ROWS(ROW) \
   ROW(PART, live_bytes, GAUGE, BYTES, "Live blocks, rounded up to class sizes, and live large objects.") \
   ROW(PART, bin_bytes, GAUGE, BYTES, "Blocks ready in the bins (thread caches) of the heaps.") \
-  ROW(PART, in_flight_bytes, GAUGE, BYTES, "Remote frees on the way to the heaps that own the blocks.") \
+  ROW(PART, in_flight_bytes, GAUGE, BYTES, "Remote frees on the way to the pools that own the blocks.") \
   ROW(PART, slab_free_bytes, GAUGE, BYTES, "Free blocks in slabs, and slab tails that no block fits into.") \
   ROW(PART, unit_free_bytes, GAUGE, BYTES, "Free units of superslabs that were used and not given back since.") \
   ROW(PART, unit_purged_bytes, GAUGE, BYTES, "Free units of superslabs that were given back or never used.") \
@@ -48,8 +48,8 @@
   ROW(REFILL, refills, COUNTER, TIMES, "malloc found a bin empty and filled it.") \
   ROW(REFILL, refilled_blocks, COUNTER, BLOCKS, "Blocks that slabs gave to bins.") \
   ROW(REFILL, refills_from_inbox, COUNTER, TIMES, "Remote frees filled the bin.") \
-  ROW(REFILL, refills_from_slab, COUNTER, TIMES, "Open slabs of the heap filled the bin.") \
-  ROW(REFILL, slabs_opened, COUNTER, TIMES, "No slab of the heap had a free block, so free units became one.") \
+  ROW(REFILL, refills_from_slab, COUNTER, TIMES, "Open slabs of the pool filled the bin.") \
+  ROW(REFILL, slabs_opened, COUNTER, TIMES, "No slab of the pool had a free block, so free units became one.") \
   ROW(REFILL, slabs_closed, COUNTER, TIMES, "An empty slab became free units.") \
   ROW(REFILL, superslabs_opened, COUNTER, TIMES, "No superslab had free units, so a free extent became one.") \
   ROW(REFILL, superslabs_closed, COUNTER, TIMES, "An empty superslab became a free extent.") \
@@ -61,9 +61,9 @@
   ROW(FREE, flushes, COUNTER, TIMES, "A bin returned blocks to slabs.") \
   ROW(FREE, flushed_blocks, COUNTER, BLOCKS, "Blocks that bins returned to slabs.") \
   ROW(FREE, remote_frees, COUNTER, BLOCKS, \
-      "Blocks of other heaps that were sent to their owners in envelopes (batches).") \
+      "Blocks of other pools that were sent to their owners in envelopes (batches).") \
   ROW(FREE, envelopes_sent, COUNTER, TIMES, "An envelope (a batch of remote frees) was sent.") \
-  ROW(FREE, inbox_drains, COUNTER, TIMES, "A heap took the remote frees out of its inbox.") \
+  ROW(FREE, inbox_drains, COUNTER, TIMES, "A pool took the remote frees out of its inbox.") \
   ROW(FREE, inbox_blocks, COUNTER, BLOCKS, "Blocks taken out of inboxes.") \
   ROW(FREE, frees_by_hand, COUNTER, BLOCKS, \
       "Remote frees that went straight into the owner's slab: no memory for an envelope, or too many owners.") \

@@ -21,16 +21,17 @@
 #define LOOK_SHARE 10u         /* the thread at most this one */
 #define SLOW_PATH_HEAPS_MAX 8u /* with more heaps only the thread takes snapshots, because it waits for their locks */
 #define MAKES_MAX 4u           /* pages made, for a program that closes our descriptor again and again */
-#define HEAP_ROWS 64u          /* for the largest heaps */
+#define POOL_ROWS 64u          /* for the largest pools, */
+#define HEAP_ROWS 64u          /* and for the heaps with the largest bins */
 
 /* The columns of each table; the columns of totals are stats_fields. */
 static const char *const moment_columns[] = {"time_ns", "cost_ns"};
 static const char *const class_columns[] = {"block_bytes", "slab_bytes", "taken_bytes", "bin_bytes"};
-static const char *const heap_columns[] = {"id",        "thread_id",   "parked",  "slab_bytes", "taken_bytes",
-                                           "bin_bytes", "inbox_bytes", "refills", "flushes"};
+static const char *const pool_columns[] = {"id", "heaps", "slab_bytes", "taken_bytes", "inbox_bytes"};
+static const char *const heap_columns[] = {"id", "thread_id", "parked", "pool", "bin_bytes", "refills", "flushes"};
 static const char *const site_columns[] = {"address", "live_count", "live_bytes", "taken_count", "taken_bytes"};
 
-enum table { TABLE_MOMENT, TABLE_TOTALS, TABLE_CLASSES, TABLE_HEAPS, TABLE_SITES, TABLE_COUNT };
+enum table { TABLE_MOMENT, TABLE_TOTALS, TABLE_CLASSES, TABLE_POOLS, TABLE_HEAPS, TABLE_SITES, TABLE_COUNT };
 _Static_assert(TABLE_COUNT <= LIVE_TABLES_MAX, "all tables fit");
 
 #define COLUMNS(array) .columns = (array), .column_count = sizeof(array) / sizeof *(array)
@@ -42,6 +43,7 @@ static const struct table_form {
     [TABLE_MOMENT] = {.name = "moment", COLUMNS(moment_columns), .rows_max = 1},
     [TABLE_TOTALS] = {.name = "totals", .rows_max = 1},
     [TABLE_CLASSES] = {.name = "classes", COLUMNS(class_columns), .rows_max = HAK_CLASS_COUNT},
+    [TABLE_POOLS] = {.name = "pools", COLUMNS(pool_columns), .rows_max = POOL_ROWS},
     [TABLE_HEAPS] = {.name = "heaps", COLUMNS(heap_columns), .rows_max = HEAP_ROWS},
     [TABLE_SITES] = {.name = "sites", COLUMNS(site_columns), .rows_max = LARGE_SITES + 1},
 };
@@ -168,36 +170,45 @@ static void write_classes(_Atomic uint64_t *words) {
   put_row_count(words, TABLE_CLASSES, rows);
 }
 
-/* Returns the row for a heap: a new one, or that of the smallest heap if this heap is larger. */
-static size_t heap_row(_Atomic uint64_t *words, size_t *rows, size_t slab_bytes) {
-  const size_t columns = sizeof heap_columns / sizeof *heap_columns, slab_column = 3;
-  if (*rows < HEAP_ROWS)
+/* Returns the row for a heap or a pool: a new one, or that of the smallest if this one is larger. */
+static size_t ranked_row(_Atomic uint64_t *words, enum table table, size_t *rows, size_t column, size_t bytes) {
+  if (*rows < forms[table].rows_max)
     return (*rows)++;
-  size_t least = HEAP_ROWS;
-  uint64_t least_bytes = slab_bytes;
-  for (size_t row = 0; row < HEAP_ROWS; row++) {
-    uint64_t bytes =
-        atomic_load_explicit(rows_of(words, TABLE_HEAPS) + row * columns + slab_column, memory_order_relaxed);
-    if (bytes < least_bytes) {
+  size_t least = forms[table].rows_max;
+  for (size_t row = 0; row < forms[table].rows_max; row++) {
+    uint64_t row_bytes =
+        atomic_load_explicit(rows_of(words, table) + row * forms[table].column_count + column, memory_order_relaxed);
+    if (row_bytes < bytes) {
       least = row;
-      least_bytes = bytes;
+      bytes = row_bytes;
     }
   }
   return least;
 }
 
+static void write_pools(_Atomic uint64_t *words) {
+  size_t rows = 0;
+  for (struct pool *at = pool_next(NULL); at; at = pool_next(at)) {
+    struct pool_figures pool;
+    pool_figures(at, &pool);
+    const uint64_t values[] = {pool.id, pool.heaps, pool.slab_bytes, pool.taken_bytes, pool.inbox_bytes};
+    size_t row = ranked_row(words, TABLE_POOLS, &rows, 2, pool.slab_bytes);
+    if (row < POOL_ROWS)
+      put_row(words, TABLE_POOLS, row, values);
+  }
+  put_row_count(words, TABLE_POOLS, rows);
+}
+
 static void write_heaps(_Atomic uint64_t *words) {
   size_t rows = 0;
-  memset(live.classes, 0, sizeof live.classes);
-  for (struct heap *at = heap_next(NULL); at; at = heap_next(at)) {
+  for (const struct heap *at = heap_next(NULL); at; at = heap_next(at)) {
     struct heap_figures heap;
-    heap_classes_add(at, live.classes);
     heap_figures(at, &heap);
     const uint64_t values[] = {
-        heap.id,        (uint64_t)heap.thread_id, heap.is_parked,        heap.slab_bytes,       heap.taken_bytes,
-        heap.bin_bytes, heap.inbox_bytes,         heap.counters.refills, heap.counters.flushes,
+        heap.id,        (uint64_t)heap.thread_id, heap.is_parked,        heap.pool_id,
+        heap.bin_bytes, heap.counters.refills,    heap.counters.flushes,
     };
-    size_t row = heap_row(words, &rows, heap.slab_bytes);
+    size_t row = ranked_row(words, TABLE_HEAPS, &rows, 4, heap.bin_bytes);
     if (row < HEAP_ROWS)
       put_row(words, TABLE_HEAPS, row, values);
   }
@@ -233,7 +244,9 @@ static void snapshot_write(void) {
   atomic_store_explicit(&head->sequence, 2 * snapshot - 1, memory_order_relaxed);
   put_word(words + LIVE_NUMBER, snapshot);
   write_totals(words);
+  write_pools(words);
   write_heaps(words);
+  pools_classes(live.classes);
   write_classes(words);
   write_sites(words);
   const uint64_t moment[] = {begun_ns, os_thread_nanoseconds() - worked_ns};

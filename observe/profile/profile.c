@@ -15,14 +15,14 @@
 static struct {
   struct lock lock;
   struct samples samples;
-  _Atomic(struct heap *) heap; /* set once */
+  _Atomic(struct pool *) pool; /* of the samples; set once */
   uint64_t interval;           /* 0: never started */
   uint64_t start_ns;
 } profile;
 
 _Static_assert(sizeof(struct unwind_stack) == HEAP_STACK_NOTES * sizeof(uintptr_t), "a heap has room for it");
 
-static struct heap *shared_heap(void) { return atomic_load_explicit(&profile.heap, memory_order_acquire); }
+static struct pool *shared_pool(void) { return atomic_load_explicit(&profile.pool, memory_order_acquire); }
 bool profile_is_on(void) { return atomic_load_explicit(&observers_large_made, memory_order_relaxed); }
 
 /* --- start and end --- */
@@ -30,18 +30,18 @@ bool profile_is_on(void) { return atomic_load_explicit(&observers_large_made, me
 bool profile_start(uint64_t interval) {
   interval = min_size(interval, INTERVAL_MAX);
   lock_take(&profile.lock);
-  bool is_first = shared_heap() == NULL;
+  bool is_first = shared_pool() == NULL;
   lock_give(&profile.lock);
-  struct heap *heap = is_first ? heap_make_shared() : NULL; /* takes locks */
+  struct pool *pool = is_first ? pool_make_shared() : NULL; /* takes locks */
   lock_take(&profile.lock);
-  if (shared_heap() == NULL)
-    atomic_store_explicit(&profile.heap, heap, memory_order_release);
-  bool is_ready = shared_heap() != NULL;
+  if (shared_pool() == NULL)
+    atomic_store_explicit(&profile.pool, pool, memory_order_release);
+  bool is_ready = shared_pool() != NULL;
   if (is_ready) {
     samples_clear(&profile.samples);
     profile.interval = interval;
     profile.start_ns = os_nanoseconds();
-    atomic_store_explicit(&heap_shared_id, shared_heap()->id, memory_order_release);
+    atomic_store_explicit(&pool_shared_id, shared_pool()->id, memory_order_release);
     atomic_store_explicit(&observers_large_freed, true, memory_order_relaxed);
     atomic_store_explicit(&observers_large_made, true, memory_order_relaxed);
     tally_sample(interval);
@@ -57,7 +57,7 @@ void profile_stop(void) {
   lock_give(&profile.lock);
 }
 
-bool profile_was_started(void) { return atomic_load_explicit(&heap_shared_id, memory_order_acquire) != 0; }
+bool profile_was_started(void) { return atomic_load_explicit(&pool_shared_id, memory_order_acquire) != 0; }
 
 bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) {
   lock_take(&profile.lock);
@@ -121,7 +121,7 @@ static void add_sample(struct heap *heap, void *block, size_t bytes, uint32_t pi
 }
 
 static void *sample_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
-  void *block = heap_shared_take(shared_heap(), cls);
+  void *block = pool_shared_take(shared_pool(), cls);
   if (block)
     add_sample(heap, block, class_bytes(cls), picks, site);
   return block;
@@ -152,7 +152,7 @@ static bool forget_sample(void *block) {
 
 void profile_shared_give(void *block, uint32_t entry) {
   forget_sample(block); /* P2 */
-  heap_shared_give(shared_heap(), entry_class(entry), block);
+  pool_shared_give(shared_pool(), entry_class(entry), block);
 }
 
 void profile_large_made(void *object, size_t bytes, uintptr_t site) {

@@ -37,58 +37,57 @@ uint64_t stats_parts_sum(const struct hak_stats *stats) {
 
 /* --- heaps --- */
 
-static void add_heap_counters(struct hak_stats *out, const struct heap_figures *figures) {
+static void add_heap(struct hak_stats *out, const struct heap_figures *figures) {
   const struct heap_counters *counters = &figures->counters;
   out->refills += counters->refills;
   out->refilled_blocks += counters->refilled_blocks;
   out->refills_from_inbox += counters->refills_from_inbox;
-  out->refills_from_slab += figures->slab_counters.takes_of_open;
-  out->slabs_opened += figures->slab_counters.opened;
-  out->slabs_closed += figures->slab_counters.closed;
   out->slow_calls_filled += counters->calls_filled;
   out->flushes += counters->flushes;
   out->flushed_blocks += counters->flushed_blocks;
   out->bin_overflows += counters->bin_overflows;
   out->bin_growths += counters->bin_growths;
   out->bin_shrinks += counters->bin_shrinks;
-  out->inbox_drains += counters->inbox_drains;
-  out->inbox_blocks += counters->inbox_blocks;
-  out->frees_by_hand += counters->blocks_by_hand;
   out->envelopes_sent += figures->envelopes_sent;
   out->remote_frees += figures->remote_frees;
-  out->heap_count += !figures->is_shared;
-  out->heap_parked_count += !figures->is_shared && figures->is_parked;
+  out->heap_count++;
+  out->heap_parked_count += figures->is_parked;
 }
 
-/* Bins and inbox change without the heap's lock. So each is limited to what the others leave of the slabs' taken bytes,
- * and the four parts always add up to the slabs' bytes. */
-static void add_heap_parts(struct hak_stats *out, const struct heap_figures *figures) {
-  size_t in_bins = min_size(figures->bin_bytes, figures->taken_bytes);
-  size_t in_inbox = min_size(figures->inbox_bytes, figures->taken_bytes - in_bins);
-  out->bin_blocks += figures->bin_blocks;
-  out->bin_bytes += in_bins;
-  out->in_flight_bytes += in_inbox;
-  out->live_bytes += figures->taken_bytes - in_bins - in_inbox;
+static void add_pool(struct hak_stats *out, const struct pool_figures *figures) {
+  out->refills_from_slab += figures->slab_counters.takes_of_open;
+  out->slabs_opened += figures->slab_counters.opened;
+  out->slabs_closed += figures->slab_counters.closed;
+  out->inbox_drains += figures->counters.inbox_drains;
+  out->inbox_blocks += figures->counters.inbox_blocks;
+  out->frees_by_hand += figures->counters.blocks_by_hand;
   out->slab_free_bytes += figures->slab_bytes - figures->taken_bytes;
 }
 
+/* Bins, outboxes and inboxes change without the locks, and the heaps are visited after the pools. So each part of the
+ * taken bytes is limited to what the others leave, and they always add up. */
 static void add_heaps(struct hak_stats *out) {
-  struct heap_figures heap;
-  size_t open_bytes = 0, checked_bytes = 0;
-  for (struct heap *at = heap_next(NULL); at; at = heap_next(at)) {
-    heap_figures(at, &heap);
-    add_heap_parts(out, &heap);
-    add_heap_counters(out, &heap);
-    open_bytes += heap.open_bytes;
-    checked_bytes += heap.checked_bytes;
+  size_t taken = 0, in_flight = 0, in_bins = 0;
+  for (struct pool *at = pool_next(NULL); at; at = pool_next(at)) {
+    struct pool_figures pool;
+    pool_figures(at, &pool);
+    add_pool(out, &pool);
+    taken += pool.taken_bytes;
+    in_flight += pool.inbox_bytes;
   }
-  /* Blocks in open envelopes and in caches of checked blocks are counted as live by the heaps that own them. */
-  open_bytes = min_size(open_bytes, out->live_bytes);
-  out->in_flight_bytes += open_bytes;
-  out->live_bytes -= open_bytes;
-  checked_bytes = min_size(checked_bytes, out->live_bytes);
-  out->bin_bytes += checked_bytes;
-  out->live_bytes -= checked_bytes;
+  for (const struct heap *at = heap_next(NULL); at; at = heap_next(at)) {
+    struct heap_figures heap;
+    heap_figures(at, &heap);
+    add_heap(out, &heap);
+    out->bin_blocks += heap.bin_blocks;
+    in_bins += heap.bin_bytes + heap.checked_bytes;
+    in_flight += heap.open_bytes;
+  }
+  in_bins = min_size(in_bins, taken);
+  in_flight = min_size(in_flight, taken - in_bins);
+  out->bin_bytes += in_bins;
+  out->in_flight_bytes += in_flight;
+  out->live_bytes += taken - in_bins - in_flight;
   struct heaps_counters counters;
   heaps_counters(&counters);
   out->heaps_adopted = counters.adopted;
@@ -257,10 +256,9 @@ void hak_process_stats_get(struct hak_process_stats *out) {
 /* --- classes --- */
 
 size_t stats_classes_take(struct hak_class_stats *out, size_t count) {
-  struct class_figures classes[HAK_CLASS_COUNT] = {0};
+  struct class_figures classes[HAK_CLASS_COUNT];
   struct class_counts counts[HAK_CLASS_COUNT];
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
-    heap_classes_add(heap, classes);
+  pools_classes(classes);
   heaps_counts(counts);
   size_t written = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT && written < count; cls++)
@@ -291,11 +289,7 @@ bool stats_parts_hold(void) {
   struct unit_stats units;
   struct extent_stats extents;
   size_t ended = usage_moves_ended();
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    struct heap_figures figures;
-    heap_figures_locked(heap, &figures);
-    add_heap_parts(&held, &figures);
-  }
+  add_heaps(&held);
   units_stats_locked(&units);
   add_units(&held, &units);
   add_large_parts(&held, large_live_bytes(), large_cached_bytes(), large_mapping_bytes());

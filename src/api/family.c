@@ -25,7 +25,7 @@ size_t hak_usable_size(const void *block) {
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     return checked_size(block, entry);
-  if (LIKELY(entry_heap_id(entry) != 0 || entry_is_spare(entry)))
+  if (LIKELY(entry_pool_id(entry) != 0 || entry_is_spare(entry)))
     return class_bytes(entry_class(entry));
   if (entry == ENTRY_PACKED)
     return packed_bytes(block);
@@ -103,7 +103,7 @@ void *hak_realloc(void *block, size_t size) {
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     return checked_realloc(block, entry, size, CALL_SITE);
-  if (LIKELY(entry_heap_id(entry) != 0 || entry_is_spare(entry))) {
+  if (LIKELY(entry_pool_id(entry) != 0 || entry_is_spare(entry))) {
     size_t bytes = class_bytes(entry_class(entry));
     if (size <= bytes && size >= bytes / SHRINK_SHARE)
       return block;

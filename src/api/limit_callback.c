@@ -41,6 +41,6 @@ bool limit_callback_call(size_t size, bool *is_begun) {
   slow_path_end(); /* the callback frees */
   int freed = callback(size, context);
   *is_begun = slow_path_begin();
-  heap->callback_frame = 0;
+  heap_current()->callback_frame = 0; /* the callback may have got another heap (heap_replace) */
   return freed == 1;
 }

@@ -2,7 +2,7 @@
  *
  *   hak_malloc_slow  small: bin_refill -> inbox, slabs, units      large: large_alloc -> BigCache, extents, mappings
  *                    where memory is short: packed_take
- *   hak_free_slow    own small: bin_overflow -> bin_grow or flush  other heap's: outbox_put
+ *   hak_free_slow    own small: bin_overflow -> bin_grow or flush  other pool's: outbox_put
  *                    large: large_free, packed_give                not ours: foreign_free
  */
 #include "api/alloc.h"
@@ -49,9 +49,10 @@ static void housekeep_heap(struct heap *heap) {
   heap->slow_calls++;
 #ifdef HAK_DEBUG
   if (heap->slow_calls % CHECK_PERIOD == 0) {
-    lock_take(&heap->lock);
+    struct pool *pool = heap_pool(heap);
+    lock_take(&pool->lock);
     hak_assert(heap_is_valid(heap) && superslabs_are_valid());
-    lock_give(&heap->lock);
+    pool_unlock(pool);
     hak_assert(extents_are_valid() && packed_is_valid());
   }
 #endif
@@ -114,14 +115,18 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *ze
   return block;
 }
 
-static void *small_block(unsigned cls, uintptr_t site) {
+/* Returns the calling thread's heap, which it makes if necessary. NULL when memory is out. */
+static struct heap *heap_of_thread(void) {
   struct heap *heap = heap_current();
-  if (UNLIKELY(heap == NULL)) {
-    heap = heap_attach();
-    if (heap == NULL)
-      return NULL;
-  }
-  lock_take(&heap->lock);
+  return LIKELY(heap != NULL) ? heap : heap_attach();
+}
+
+static void *small_block(unsigned cls, uintptr_t site) {
+  struct heap *heap = heap_of_thread();
+  while (LIKELY(heap != NULL) && UNLIKELY(!pool_lock(heap_pool(heap))))
+    heap = heap_replace();
+  if (UNLIKELY(heap == NULL))
+    return NULL;
   heap_follow_tally(heap);
   void *block = hak_bin_pop(&heap->front.bins[cls]);
   heap->counters.calls_filled += block != NULL;
@@ -135,15 +140,17 @@ static void *small_block(unsigned cls, uintptr_t site) {
   if (block == NULL)
     block = bin_refill(heap, cls);
   bins_tick(heap);
-  lock_give(&heap->lock);
+  pool_unlock(heap_pool(heap));
   housekeep();
   return block;
 }
 
 static bool has_free(struct heap *heap, unsigned cls) {
-  lock_take(&heap->lock);
-  bool is_there = slab_set_has_free(&heap->slabs, cls);
-  lock_give(&heap->lock);
+  struct pool *pool = heap_pool(heap);
+  if (UNLIKELY(!pool_lock(pool)))
+    return false;
+  bool is_there = slab_set_has_free(&pool->slabs, cls);
+  pool_unlock(pool);
   return is_there;
 }
 
@@ -187,15 +194,18 @@ static bool slab_pays(struct heap *heap, unsigned cls) {
   unsigned order = size_classes[cls].order;
   if (order == UNIT_ORDER_MAX || (order > 0 && usage_is_tight()))
     return false;
-  if (heap->slabs.slab_count[cls] > 0 || heap->packed_first[cls] == PACKED_FIRST)
+  struct pool *pool = heap_pool(heap);
+  if (UNLIKELY(!pool_lock(pool)))
     return true;
-  heap->packed_first[cls]++;
-  return false;
+  bool pays = pool->slabs.slab_count[cls] > 0 || pool->packed_first[cls] == PACKED_FIRST;
+  pool->packed_first[cls] += !pays;
+  pool_unlock(pool);
+  return pays;
 }
 
 /* Returns a checked block. */
 static void *checked_block(unsigned cls, size_t size, uintptr_t site) {
-  struct heap *heap = heap_current() ? heap_current() : heap_attach();
+  struct heap *heap = heap_of_thread();
   void *block = heap ? checked_take(heap, cls, size) : NULL;
   if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
     observers.large_made(block, size, site);
@@ -278,9 +288,10 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   void *block = NULL;
   if (size - 1 < HAK_SMALL_MAX && heap->split_seen == atomic_load_explicit(&split_wanted, memory_order_relaxed) &&
       slow_path_begin()) {
-    if (LIKELY(lock_try(&heap->lock))) {
+    struct pool *pool = heap_pool(heap);
+    if (LIKELY(lock_try(&pool->lock))) {
       block = sample_refill(heap, hak_class_of(size));
-      lock_give(&heap->lock);
+      pool_unlock(pool);
     }
     slow_path_end();
   }
@@ -369,7 +380,7 @@ static void small_deliver(void *block, uint32_t entry) {
 
 /* Frees a block that checked_retire has checked. */
 static void free_retired(void *block, uint32_t entry) {
-  struct heap *heap = heap_current() ? heap_current() : heap_attach();
+  struct heap *heap = heap_of_thread();
   if (heap != NULL)
     checked_put(heap, block, entry);
   else
@@ -382,26 +393,26 @@ static void free_small(void *block, uint32_t entry) {
     small_deliver(block, entry);
     return;
   }
-  struct heap *heap = heap_current();
-  if (UNLIKELY(heap == NULL)) {
-    heap = heap_attach();
-    if (heap == NULL) {
-      small_deliver(block, entry);
-      return;
-    }
+  struct heap *heap = heap_of_thread();
+  bool is_own = LIKELY(heap != NULL) && entry_is_of(entry, heap_pool(heap)->slabs.key);
+  if (is_own && UNLIKELY(!pool_lock(heap_pool(heap)))) {
+    heap = heap_replace(); /* in another pool */
+    is_own = false;
   }
-  if (entry_is_of(entry, heap->slabs.key)) {
-    lock_take(&heap->lock);
+  if (UNLIKELY(heap == NULL)) {
+    small_deliver(block, entry);
+  } else if (is_own) {
     heap_follow_tally(heap);
     bin_overflow(heap, entry_class(entry), block);
     bins_tick(heap);
-    lock_give(&heap->lock);
+    pool_unlock(heap_pool(heap));
     housekeep();
   } else {
     if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed))) {
-      lock_take(&heap->lock);
-      heap_follow_tally(heap);
-      lock_give(&heap->lock);
+      if (pool_lock(heap_pool(heap))) {
+        heap_follow_tally(heap);
+        pool_unlock(heap_pool(heap));
+      }
     }
     if (UNLIKELY(heap->split))
       tally_freed_of_other(heap, entry_class(entry));
@@ -445,7 +456,7 @@ static void deferred_work_off(void) {
   for (void *block = deferred_take(), *next; block != NULL; block = next) {
     uint32_t entry = map_entry(block);
     next = deferred_next(block, entry);
-    if (entry_heap_id(entry) != 0)
+    if (entry_pool_id(entry) != 0)
       small_deliver(block, entry);
     else
       free_large(block, entry);
@@ -454,7 +465,7 @@ static void deferred_work_off(void) {
 
 /* Frees without waiting: a later slow path frees the block of a slab, the packed block or the large object. */
 COLD static void free_deferred(void *block, uint32_t entry) {
-  bool is_small = entry_heap_id(entry) != 0, is_large = entry == ENTRY_LARGE;
+  bool is_small = entry_pool_id(entry) != 0, is_large = entry == ENTRY_LARGE;
   if (!is_small && !is_large && entry != ENTRY_PACKED) {
     free_other(block, entry);
     return;
@@ -467,10 +478,10 @@ COLD static void free_deferred(void *block, uint32_t entry) {
   event_note(EVENT_FREE_DEFERRED);
 }
 
-/* Puts another heap's block into an envelope that stays open, which takes no lock. */
+/* Puts another pool's block into an envelope that stays open, which takes no lock. */
 static bool free_remote(void *block, uint32_t entry) {
   struct heap *heap = heap_current();
-  if (heap == NULL || thread_is_busy() || entry_is_of(entry, heap->slabs.key) || heap->split ||
+  if (heap == NULL || thread_is_busy() || entry_is_of(entry, heap_pool(heap)->slabs.key) || heap->split ||
       heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed) || entry_is_shared(entry))
     return false;
   owner_step_begin();
@@ -510,11 +521,11 @@ static NOINLINE void free_checked(void *block, uint32_t entry, uintptr_t site) {
 }
 
 static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site) {
-  if (entry_heap_id(entry) != 0 && free_remote(block, entry))
+  if (entry_pool_id(entry) != 0 && free_remote(block, entry))
     return;
   int kept = errno;
   if (LIKELY(slow_path_begin())) {
-    if (LIKELY(entry_heap_id(entry) != 0))
+    if (LIKELY(entry_pool_id(entry) != 0))
       free_small(block, entry);
     else
       free_other(block, entry);

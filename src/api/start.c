@@ -116,14 +116,14 @@ COLD static void after_fork_in_child(void) {
 
 /* From here on small blocks are checked (heap/checked.h). What was allocated before stays in its slabs. */
 static void checks_begin(void) {
-  struct heap *heaps[CHECKED_HEAPS];
+  struct pool *pools[CHECKED_POOLS];
   if (option_value(OPTION_CHECKED) != SWITCH_ON || !slow_path_begin())
     return;
   unsigned count = 0;
-  while (count < CHECKED_HEAPS && (heaps[count] = heap_make_shared()) != NULL)
+  while (count < CHECKED_POOLS && (pools[count] = pool_make_shared()) != NULL)
     count++;
-  if (count == CHECKED_HEAPS && heaps[count - 1]->id - heaps[0]->id == count - 1)
-    checked_begin(heaps);
+  if (count == CHECKED_POOLS && pools[count - 1]->id - pools[0]->id == count - 1)
+    checked_begin(pools);
   else
     os_say("hakmem: no memory for checks: HAKMEM_CHECKED is off\n");
   if (heap_current() != NULL)

@@ -29,7 +29,7 @@ struct observers {
   void (*heap_follow)(struct heap *heap);
 
   /* Samples. The caller is in a slow path. small_sample: returns the next block of the class if it is a sample; the
-   * lock of the split heap is held, and given if there is one. shared_give: a block of the heap without an owner was
+   * lock of the heap's pool is held, and given if there is one. shared_give: a block of the pool without heaps was
    * freed. large_resizing: tells whether the object is a sample; then large_resized must report the result. site: the
    * call site. */
   void *(*small_sample)(struct heap *heap, unsigned cls, uintptr_t site);

@@ -47,6 +47,11 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Bound on the bytes that the grown bins of one thread hold together; lower while the thread works with less.",
         OPTION_ANY_TIME,
         "Applies to the next growth; bigger bins shrink when they are little used."},
+    [OPTION_POOLS] = {
+        "pools", "HAKMEM_POOLS", "pools", SAME(0), 0, 1024, {NULL},
+        "Pools of slabs that threads share; 0: two for each CPU that the process may use.",
+        OPTION_ANY_TIME,
+        "Applies to threads that start from then on; the others stay in their pools."},
     [OPTION_KEEP_MB] = {
         "keep_mb", "HAKMEM_KEEP_MB", "MiB", {512, 8, 4, 8}, 0, 1 << 24, {NULL},
         "Free memory that stays resident for reuse, in addition to an eighth of the heap.",

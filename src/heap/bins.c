@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "base/probe.h"
+#include "budget/usage.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
 
@@ -18,6 +19,8 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define TICK_SLOW_CALLS 256 /* slow calls between two checks of all bins */
 #define LOOKS_TO_SHRINK 8   /* checks between two decisions to shrink */
 #define HAND_BYTES ((size_t)32 << 10)
+/* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
+#define SLOTS_MAX_FREED_ONLY 128u
 
 static struct bin_limits bin_limits_read(void) {
   return (struct bin_limits){
@@ -109,16 +112,22 @@ static void bin_close(struct heap *heap, unsigned cls) {
   metadata_give(array, order);
 }
 
+/* Returns the heap's share of the blocks that its pool's slabs have given out. */
+static size_t taken_bytes(const struct heap *heap) {
+  struct pool *pool = heap_pool(heap);
+  return slab_set_taken_bytes(&pool->slabs) / max_size(atomic_load_explicit(&pool->heaps, memory_order_relaxed), 1);
+}
+
 static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   struct bin_limits all = bin_limits_read();
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
-  if (bin_is_shut(heap, cls) ||
-      !bin_may_double(&all, slots, bytes, heap->granted_bytes, slab_set_taken_bytes(&heap->slabs)) ||
+  if (bin_is_shut(heap, cls) || (slots >= SLOTS_MAX_FREED_ONLY && !state->is_taken_from) ||
+      !bin_may_double(&all, slots, bytes, heap->granted_bytes, taken_bytes(heap)) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
-  slab_set_check(&heap->slabs, cls, state->base, bin_count(heap, cls)); /* once for each doubling */
+  slab_set_check(&heap_pool(heap)->slabs, cls, state->base, bin_count(heap, cls)); /* once for each doubling */
   heap->granted_bytes += slots * bytes;
   heap->counters.bin_growths++;
   return true;
@@ -128,7 +137,7 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
 static void bin_flush(struct heap *heap, unsigned cls, size_t count) {
   void **base = heap->bin_state[cls].base;
   size_t rest = bin_count(heap, cls) - count;
-  slab_set_give(&heap->slabs, cls, base, count);
+  slab_set_give(&heap_pool(heap)->slabs, cls, base, count);
   memmove(base, base + count, rest * sizeof(void *));
   bin_set_top(heap, cls, base + rest);
   heap->counters.flushes++;
@@ -141,7 +150,7 @@ static bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   struct bin_state *state = &heap->bin_state[cls];
   /* The array's upper end is free: take into it downwards, then the bin's top is the lowest block. */
   void **slots_end = state->base + wanted;
-  size_t taken = slab_set_take(&heap->slabs, cls, slots_end, wanted);
+  size_t taken = slab_set_take(&heap_pool(heap)->slabs, cls, slots_end, wanted);
   if (taken == 0)
     return false;
   if (taken < wanted)
@@ -163,18 +172,19 @@ static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   struct hak_bin *bin = bin_of(heap, cls);
   if (state->base == NULL && !bin_open(heap, cls))
     return NULL;
-  if (inbox_has_mail(heap)) {
+  if (inbox_has_mail(heap_pool(heap))) {
     inbox_drain(heap, bin_put);
     void *block = hak_bin_pop(bin);
     heap->counters.refills_from_inbox += block != NULL;
     if (block)
       return count_refill(heap, block);
   }
+  state->is_taken_from = true;
   if (++state->streak >= REFILLS_TO_GROW && bin_grow(heap, cls))
     state->streak = 0;
   if (state->slots == 1 || bin_is_shut(heap, cls)) { /* no room for a block beside the NULL */
     void *only[1];
-    size_t taken = slab_set_take(&heap->slabs, cls, only + 1, 1);
+    size_t taken = slab_set_take(&heap_pool(heap)->slabs, cls, only + 1, 1);
     heap->counters.refilled_blocks += taken;
     return count_refill(heap, taken ? only[0] : NULL);
   }
@@ -230,7 +240,7 @@ static void *hand_fill(struct heap *heap, unsigned cls) {
   wanted -= block != NULL;
   size_t moved = min_size(wanted, bin_count(heap, cls));
   void **hand = class->hand + 1, **hand_end = hand + wanted;
-  size_t taken = wanted > moved ? slab_set_take(&heap->slabs, cls, hand_end - moved, wanted - moved) : 0;
+  size_t taken = wanted > moved ? slab_set_take(&heap_pool(heap)->slabs, cls, hand_end - moved, wanted - moved) : 0;
   heap->counters.refilled_blocks += taken;
   if (moved > 0) {
     void **top = bin_of(heap, cls)->top;
@@ -320,12 +330,12 @@ struct class_counts bin_counts(const struct heap *heap, unsigned cls) {
 /* --- */
 
 void bins_prewarm(struct heap *heap) {
-  lock_take(&heap->lock);
+  lock_take(&heap_pool(heap)->lock);
   for (unsigned cls = 1; cls < HAK_TINY_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base == NULL &&
         (!bin_open(heap, cls) || !bin_fill(heap, cls, heap->bin_state[cls].slots / 2)))
       break;
-  lock_give(&heap->lock);
+  lock_give(&heap_pool(heap)->lock);
 }
 
 static void bin_push(struct heap *heap, unsigned cls, void *block) {
@@ -334,18 +344,24 @@ static void bin_push(struct heap *heap, unsigned cls, void *block) {
   bin_set_top(heap, cls, top + 1);
 }
 
-/* Makes room for one more block if there is none: opens or grows the bin. */
+/* Makes room for one more block if there is none: opens or grows the bin. The frees that fill it take no slow path, and
+ * the thread may end with a full bin. So the room counts as freed. */
 static bool bin_make_room(struct heap *heap, unsigned cls) {
-  if (heap->bin_state[cls].base == NULL && !bin_open(heap, cls))
+  const struct bin_state *state = &heap->bin_state[cls];
+  size_t slots = state->slots;
+  if (state->base == NULL && !bin_open(heap, cls))
     return false;
-  return bin_of(heap, cls)->top != bin_of(heap, cls)->end || bin_grow(heap, cls);
+  bool has_room = bin_of(heap, cls)->top != bin_of(heap, cls)->end || bin_grow(heap, cls);
+  if (UNLIKELY(state->slots != slots))
+    usage_freed_add((state->slots - slots) * class_bytes(cls));
+  return has_room;
 }
 
 void bin_put(struct heap *heap, unsigned cls, void *block) {
   if (bin_make_room(heap, cls))
     bin_push(heap, cls, block);
   else
-    slab_set_give(&heap->slabs, cls, &block, 1);
+    slab_set_give(&heap_pool(heap)->slabs, cls, &block, 1);
 }
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
@@ -394,6 +410,7 @@ void bins_tick(struct heap *heap) {
     if (decide) {
       bin_shrink(heap, cls);
       state->low = state->high = (uint32_t)bin_count(heap, cls);
+      state->is_taken_from = false;
     }
   }
 }
@@ -442,14 +459,14 @@ static bool bin_is_valid(const struct heap *heap, unsigned cls) {
   if (state->base[-1] != NULL || count >= state->slots)
     return false;
   for (size_t i = 0; i < count; i++)
-    if (!slab_holds(&heap->slabs, state->base[i], cls))
+    if (!slab_holds(&heap_pool(heap)->slabs, state->base[i], cls))
       return false;
   return true;
 }
 
 static bool hand_is_valid(const struct heap *heap, unsigned cls) {
   for (size_t i = 0, count = hand_count(heap, cls); i < count; i++)
-    if (!slab_holds(&heap->slabs, heap->tally->classes[cls].hand[1 + i], cls))
+    if (!slab_holds(&heap_pool(heap)->slabs, heap->tally->classes[cls].hand[1 + i], cls))
       return false;
   return !bin_is_shut(heap, cls) || bin_count(heap, cls) == 0;
 }
@@ -463,6 +480,6 @@ bool heap_is_valid(struct heap *heap) {
     if (state->base)
       granted_bytes += (state->slots - state->slots_initial) * class_bytes(cls);
   }
-  return granted_bytes == heap->granted_bytes && slab_set_is_valid(&heap->slabs);
+  return granted_bytes == heap->granted_bytes && slab_set_is_valid(&heap_pool(heap)->slabs);
 }
 #endif

@@ -1,7 +1,6 @@
 #include "heap/checked.h"
 
 #include "base/options.h"
-#include "heap/ids.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
@@ -244,8 +243,8 @@ unsigned checked_class(size_t size, size_t alignment) {
 
 /* --- caches --- */
 
-static struct heap *heap_of_class(unsigned cls) {
-  return heap_by_id(atomic_load_explicit(&checked_first_id, memory_order_relaxed) + cls % CHECKED_HEAPS);
+static struct pool *pool_of_class(unsigned cls) {
+  return pool_by_id(atomic_load_explicit(&checked_first_id, memory_order_relaxed) + cls % CHECKED_POOLS);
 }
 
 /* Makes the cache of a heap, which keeps it. Pages of classes that are not used stay untouched. */
@@ -288,7 +287,7 @@ void *checked_take_ready(struct checked_cache *cache, unsigned cls, size_t size)
 
 static void ready_fill(struct checked_cache *cache, unsigned cls) {
   struct checked_class *class = &cache->classes[cls];
-  struct heap *pool = heap_of_class(cls);
+  struct pool *pool = pool_of_class(cls);
   void *slots[READY_MAX];
   size_t wanted = class->ready_max - class->ready_count;
   lock_take(&pool->lock);
@@ -343,7 +342,7 @@ bool checked_free_ready(struct checked_cache *cache, void *block, unsigned cls) 
 }
 
 static void give_to_slabs(struct checked_cache *cache, unsigned cls, const struct kept *kept, size_t count) {
-  struct heap *pool = heap_of_class(cls);
+  struct pool *pool = pool_of_class(cls);
   void *blocks[READY_MAX];
   for (size_t i = 0; i < count; i++)
     blocks[i] = kept[i].block;
@@ -354,7 +353,7 @@ static void give_to_slabs(struct checked_cache *cache, unsigned cls, const struc
 }
 
 void checked_deliver(void *block, uint32_t entry) {
-  struct heap *pool = heap_of_class(entry_class(entry));
+  struct pool *pool = pool_of_class(entry_class(entry));
   lock_take(&pool->lock);
   slab_set_give(&pool->slabs, entry_class(entry), &block, 1);
   lock_give(&pool->lock);
@@ -423,12 +422,12 @@ struct class_counts checked_counts(const struct heap *heap, unsigned cls) {
                                .freed = heap->checked->classes[cls].taken_back};
 }
 
-void checked_begin(struct heap *const heaps[CHECKED_HEAPS]) {
+void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
   checked.has_canary = option_value(OPTION_CANARY) == SWITCH_ON;
   checked.is_zeroed = option_value(OPTION_ZERO_FREED) == SWITCH_ON;
   checked.is_random = option_value(OPTION_RANDOM_ORDER) == SWITCH_ON;
   checked.ring_max = (uint32_t)option_value(OPTION_QUARANTINE);
   secret_draw();
   slabs_are_wiped = true;
-  atomic_store_explicit(&checked_first_id, heaps[0]->id, memory_order_release);
+  atomic_store_explicit(&checked_first_id, pools[0]->id, memory_order_release);
 }

@@ -1,6 +1,6 @@
 /* checked.h: small blocks whose every free is checked at once: the preset `secure` (docs/security.md).
  *
- * The slabs belong to a few heaps without an owner. Each thread has a cache of blocks in front of them. Blocks never
+ * The slabs belong to a few pools without threads. Each thread has a cache of blocks in front of them. Blocks never
  * enter a bin, so malloc and free take their slow paths, which come here. A block has a state, outside all blocks.
  *   C1  state 0: never used; 1: free; more: it lives, and 2 less is the slack, class_bytes - size of the request
  *   C2  a block whose state is 0 or 1 reads as zero, unless the program wrote through a stale pointer
@@ -13,10 +13,10 @@
 
 #include "heap/heap.h"
 
-#define CHECKED_HEAPS 8u /* the classes are spread over these, so that threads seldom wait for one */
+#define CHECKED_POOLS 8u /* the classes are spread over these, so that threads seldom wait for one */
 #define CANARY_BYTES sizeof(uint64_t)
 
-/* The id of the first of the heaps, whose ids follow each other; 0: off. It is set once, at program start. */
+/* The id of the first of the pools, whose ids follow each other; 0: off. It is set once, at program start. */
 extern _Atomic uint32_t checked_first_id;
 
 static inline bool checked_is_on(void) {
@@ -24,11 +24,11 @@ static inline bool checked_is_on(void) {
 }
 static inline bool entry_is_checked(uint32_t entry) {
   uint32_t first = atomic_load_explicit(&checked_first_id, memory_order_relaxed);
-  return UNLIKELY(first != 0) && entry_heap_id(entry) - first < CHECKED_HEAPS;
+  return UNLIKELY(first != 0) && entry_pool_id(entry) - first < CHECKED_POOLS;
 }
 
-/* Call once, at program start: reads the options and draws the secret. The heaps must be new. */
-void checked_begin(struct heap *const heaps[CHECKED_HEAPS]);
+/* Call once, at program start: reads the options and draws the secret. The pools must be new. */
+void checked_begin(struct pool *const pools[CHECKED_POOLS]);
 
 /* Returns the class for a request, 0 if it needs a large object. */
 unsigned checked_class(size_t size, size_t alignment);

@@ -1,4 +1,4 @@
-/* Remote frees: blocks on their way from the thread that freed them to the heap that owns them.
+/* Remote frees: blocks on their way from the thread that freed them to the pool that owns them.
  *
  * The address of a freed block is stored in an open envelope for the owner. The block itself is not touched. A full
  * envelope is pushed onto the owner's inbox by one compare-and-swap. The owner takes the whole list by one exchange, so
@@ -6,7 +6,6 @@
 #include "heap/envelope.h"
 #include "base/probe.h"
 #include "heap/heap.h"
-#include "heap/ids.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
@@ -21,7 +20,7 @@
 
 struct envelope {
   struct envelope *next;
-  uint32_t owner; /* heap id */
+  uint32_t owner; /* pool id */
   uint32_t count;
   size_t bytes; /* of the blocks */
   void *blocks[ENVELOPE_SLOTS];
@@ -31,14 +30,14 @@ _Static_assert(sizeof(struct envelope) <= (size_t)1 << ENVELOPE_ORDER, "an envel
 static struct {
   struct lock lock;
   struct envelope *first;
-} pool;
+} unused;
 
 static struct envelope *envelope_take(uint32_t owner) {
-  lock_take(&pool.lock);
-  struct envelope *envelope = pool.first;
+  lock_take(&unused.lock);
+  struct envelope *envelope = unused.first;
   if (envelope)
-    pool.first = envelope->next;
-  lock_give(&pool.lock);
+    unused.first = envelope->next;
+  lock_give(&unused.lock);
   if (envelope == NULL)
     envelope = metadata_take(ENVELOPE_ORDER);
   if (envelope) {
@@ -50,34 +49,36 @@ static struct envelope *envelope_take(uint32_t owner) {
 }
 
 static void envelopes_give(struct envelope *first, struct envelope *last) {
-  lock_take(&pool.lock);
-  last->next = pool.first;
-  pool.first = first;
-  lock_give(&pool.lock);
+  lock_take(&unused.lock);
+  last->next = unused.first;
+  unused.first = first;
+  lock_give(&unused.lock);
 }
 
 void envelopes_trim(void) {
-  lock_take(&pool.lock);
-  struct envelope *envelope = pool.first;
-  pool.first = NULL;
-  lock_give(&pool.lock);
+  lock_take(&unused.lock);
+  struct envelope *envelope = unused.first;
+  unused.first = NULL;
+  lock_give(&unused.lock);
   for (struct envelope *next; envelope; envelope = next) {
     next = envelope->next;
     metadata_give(envelope, ENVELOPE_ORDER);
   }
 }
 
-void inbox_serve(struct heap *heap) {
-  while (atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != NULL && lock_try(&heap->lock)) {
-    inbox_drain_to_slabs(heap);
-    lock_give(&heap->lock);
+void inbox_serve(struct pool *pool) {
+  while (atomic_load_explicit(&pool->inbox, memory_order_seq_cst) != NULL && lock_try(&pool->lock)) {
+    inbox_drain_to_slabs(pool);
+    lock_give(&pool->lock);
   }
 }
 
-/* Pushes an envelope onto the owner's inbox. Drains the inbox if it has grown long, if no thread owns the heap, or if
- * the envelope goes early because its place is needed. So a sleeping owner pins no memory. */
+static bool has_heaps(struct pool *pool) { return atomic_load_explicit(&pool->heaps, memory_order_seq_cst) != 0; }
+
+/* Pushes an envelope onto the owner's inbox. Drains the inbox if it has grown long, if the pool has no heaps, or if the
+ * envelope goes early because its place is needed. So a pool whose threads sleep pins no memory. */
 static void envelope_send(struct envelope *envelope, bool early) {
-  struct heap *owner = heap_by_id(envelope->owner);
+  struct pool *owner = pool_by_id(envelope->owner);
   size_t bytes = envelope->bytes;
   HAK_PROBE(envelope_send, envelope->owner, envelope->count, bytes);
   struct envelope *head = atomic_load_explicit(&owner->inbox, memory_order_relaxed);
@@ -88,9 +89,9 @@ static void envelope_send(struct envelope *envelope, bool early) {
   bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
   uint32_t envelopes = atomic_fetch_add_explicit(&owner->inbox_envelopes, 1, memory_order_relaxed) + 1;
   bool overdue = early || bytes > INBOX_BYTES_MAX || envelopes > INBOX_ENVELOPES_MAX;
-  /* heap_park sets parked, then serves. This thread pushed and now reads parked. All four accesses are sequentially
-   * consistent, so one of the two threads sees the other's. */
-  if (atomic_load_explicit(&owner->parked, memory_order_seq_cst))
+  /* heap_park detaches the heap, then serves. This thread pushed and now reads the number of heaps. All four accesses
+   * are sequentially consistent, so one of the two threads sees the other's. */
+  if (!has_heaps(owner))
     inbox_serve(owner);
   else if (overdue && lock_try(&owner->lock)) {
     inbox_drain_to_slabs(owner);
@@ -179,24 +180,24 @@ static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner)
 }
 
 /* Frees a block straight into its slab; the owner's lock is held, and given. Another thread may have pushed meanwhile,
- * while this one held the lock of a heap without an owner. */
-static void deliver_and_give_lock(struct heap *owner, void *block, uint32_t entry) {
+ * while this one held the lock of a pool without heaps. */
+static void deliver_and_give_lock(struct pool *owner, void *block, uint32_t entry) {
   slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
   owner->counters.blocks_by_hand++;
   lock_give(&owner->lock);
-  if (UNLIKELY(atomic_load_explicit(&owner->parked, memory_order_seq_cst)))
+  if (UNLIKELY(!has_heaps(owner)))
     inbox_serve(owner);
 }
 
 COLD void block_deliver(void *block, uint32_t entry) {
-  struct heap *owner = heap_by_id(entry_heap_id(entry));
+  struct pool *owner = pool_by_id(entry_pool_id(entry));
   lock_take(&owner->lock);
   deliver_and_give_lock(owner, block, entry);
 }
 
 bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry) {
   struct outbox *outbox = &heap->outbox;
-  uint32_t owner = entry_heap_id(entry);
+  uint32_t owner = entry_pool_id(entry);
   struct envelope *envelope = outbox->open ? outbox->open[owner & (outbox->places - 1)] : NULL;
   size_t bytes = class_bytes(entry_class(entry));
   if (UNLIKELY(envelope == NULL || envelope->owner != owner || envelope->count == ENVELOPE_SLOTS - 1 ||
@@ -214,7 +215,7 @@ bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry) {
 static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) {
   if (outbox->places < OUTBOX_PLACES_MAX || outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places)
     return false;
-  struct heap *owner = heap_by_id(entry_heap_id(entry));
+  struct pool *owner = pool_by_id(entry_pool_id(entry));
   if (!lock_try(&owner->lock))
     return false;
   deliver_and_give_lock(owner, block, entry);
@@ -224,7 +225,7 @@ static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) 
 
 bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   struct outbox *outbox = &heap->outbox;
-  uint32_t owner = entry_heap_id(entry);
+  uint32_t owner = entry_pool_id(entry);
   if (outbox_put_ready(heap, block, entry))
     return false;
   struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
@@ -248,9 +249,9 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   return true;
 }
 
-/* The lock is held. A block whose entry is not this heap's is a double free: its slab was closed since. */
-void inbox_drain(struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block)) {
-  struct envelope *first = atomic_exchange_explicit(&heap->inbox, NULL, memory_order_seq_cst);
+/* A block whose entry is not this pool's is a double free: its slab was closed since. */
+static void drain(struct pool *pool, struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block)) {
+  struct envelope *first = atomic_exchange_explicit(&pool->inbox, NULL, memory_order_seq_cst);
   if (first == NULL)
     return;
   struct envelope *last = first;
@@ -264,18 +265,23 @@ void inbox_drain(struct heap *heap, void (*put)(struct heap *heap, unsigned cls,
     for (uint32_t i = 0; i < envelope->count; i++) {
       void *block = envelope->blocks[i];
       uint32_t entry = map_entry(block);
-      if (UNLIKELY(!entry_is_of(entry, heap->slabs.key)))
+      if (UNLIKELY(!entry_is_of(entry, pool->slabs.key)))
         fault_double_free(block);
-      put(heap, entry_class(entry), block);
+      if (put)
+        put(heap, entry_class(entry), block);
+      else
+        slab_set_give(&pool->slabs, entry_class(entry), &block, 1);
     }
   }
-  heap->counters.inbox_drains++;
-  heap->counters.inbox_blocks += blocks;
-  atomic_fetch_sub_explicit(&heap->inbox_bytes, bytes, memory_order_relaxed);
-  atomic_fetch_sub_explicit(&heap->inbox_envelopes, envelopes, memory_order_relaxed);
+  pool->counters.inbox_drains++;
+  pool->counters.inbox_blocks += blocks;
+  atomic_fetch_sub_explicit(&pool->inbox_bytes, bytes, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&pool->inbox_envelopes, envelopes, memory_order_relaxed);
   envelopes_give(first, last);
 }
 
-static void put_into_slab(struct heap *heap, unsigned cls, void *block) { slab_set_give(&heap->slabs, cls, &block, 1); }
+void inbox_drain(struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block)) {
+  drain(heap_pool(heap), heap, put);
+}
 
-void inbox_drain_to_slabs(struct heap *heap) { inbox_drain(heap, put_into_slab); }
+void inbox_drain_to_slabs(struct pool *pool) { drain(pool, NULL, NULL); }

@@ -1,34 +1,30 @@
-/* heap.h: a heap, the state that one thread allocates from.
+/* heap.h: a heap, the state of one thread: a cache of ready blocks in front of a pool (heap/pool.h).
  *
  *   front     bins (thread caches): touched by the owning thread only, without a lock (hakmem/inline.h)
- *   bin_state arrays behind the bins: written by the owner under the lock, read under the lock
- *     slabs     touched by any holder of the lock
- *   inbox     envelopes (batches of remote frees) from other threads: pushed without a lock, drained under the lock
- *   outbox    envelopes being filled for other heaps: touched by the owner only
+ *   bin_state arrays behind the bins: written by the owner under the pool's lock, read under that lock
+ *   outbox    envelopes being filled for other pools: touched by the owner only
  *
  * The owner is the thread that holds the lifeline. Nothing runs at thread exit, so a heap outlives its owner. A thread
  * that takes the lifeline of a dead thread's heap owns the heap with its bins. A starting thread adopts it. Any other
- * thread sweeps it (bins to slabs, envelopes sent) and drops the lifeline again.
+ * thread sweeps it (bins to slabs, envelopes sent), detaches it from its pool and drops the lifeline again.
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
- *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork
- *       drops both); only a holder of the lock reads or writes slabs and takes envelopes out
- *     H3  the owner's slow path takes the lock once; a holder of one heap's lock only tries another heap's
- *   H4  heaps are never freed, so a heap id stays valid
- * heap_is_valid checks the bins' part of H1, the bins' budget and the slabs.
+ *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork drops both)
+ *   H3  the blocks in a heap's bins are of its pool. The pool changes only while the bins are empty, under the lock of
+ *       the pool that the heap leaves
+ *   H4  the owner's slow path takes the pool's lock once
+ *   H5  heaps are never freed, so a heap id stays valid
+ * heap_is_valid checks the bins' part of H1, the bins' budget and the pool's slabs.
  */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
 #include "base/observers.h"
 #include "base/words.h"
+#include "heap/pool.h"
 #include "heap/split.h"
-#include "os/lock.h"
 #include "os/os.h"
-#include "pages/page_map.h"
 #include "policy/bin_policy.h"
-#include "slab/slab.h"
 
-struct envelope;
 struct checked_cache;
 
 struct bin_state {
@@ -36,7 +32,8 @@ struct bin_state {
   uint32_t slots; /* power of two; one of them is the NULL before the first block */
   uint32_t slots_initial;
   uint32_t low, high; /* fewest and most blocks seen since the last decision to shrink */
-  uint32_t streak;    /* refills since the last flush */
+  uint32_t streak;    /* refills since the last overflow */
+  bool is_taken_from; /* there was a refill since the last decision to shrink */
 };
 
 struct heap_counters {
@@ -44,10 +41,9 @@ struct heap_counters {
   uint64_t flushes, flushed_blocks;
   uint64_t bin_growths, bin_shrinks;
   uint64_t refills_from_inbox, calls_filled, bin_overflows;
-  uint64_t inbox_drains, inbox_blocks, blocks_by_hand;
 };
 
-/* Open envelopes by owner id. The table doubles when two owners collide in a place. The bytes of blocks in all of them
+/* Open envelopes by pool id. The table doubles when two owners collide in a place. The bytes of blocks in all of them
  * together are bounded, because only this thread can send them. */
 #define OUTBOX_PLACES_MIN 8u
 #define OUTBOX_PLACES_MAX 128u
@@ -66,44 +62,39 @@ struct outbox {
 struct heap {
   struct hak_front front;
   struct bin_state bin_state[HAK_CLASS_COUNT];
-  struct slab_set slabs; /* a parked heap without slabs has no information up to here, except keys and counters */
-  struct outbox outbox;
+  struct outbox outbox; /* a parked heap has no information up to here, except the key */
 
-  _Alignas(CACHE_LINE) struct lock lock;
-  _Atomic uint32_t inside;  /* the owner is in a slow path (heap/slow_path.h) */
-  uint32_t id;              /* const */
+  _Alignas(CACHE_LINE) _Atomic uint32_t inside; /* the owner is in a slow path (heap/slow_path.h) */
+  uint32_t id;                                  /* const */
+  _Atomic(struct pool *) pool;                  /* H3 */
   uintptr_t callback_frame; /* owner only: stack address of the running limit callback; 0: none runs */
   uint32_t slow_calls, ticks;
-  uint32_t holes_class;                  /* owner only: class for the next step of purging holes; 0: none is due */
-  uint64_t holes_ms;                     /* owner only: when the last walk over the holes began */
-  size_t granted_bytes;                  /* of bins, beyond their initial slots */
-  uint8_t packed_first[HAK_CLASS_COUNT]; /* owner only: requests that were packed while the class had no slab */
-  uint32_t split;                        /* HAK_SPLIT or 0 (heap/split.h) */
-  uint32_t split_seen;                   /* of split_wanted */
-  struct tally *tally;                   /* NULL until the heap is split for the first time */
-  struct checked_cache *checked;         /* NULL without the option `checked`, and until the first block */
+  size_t granted_bytes; /* of bins, beyond their initial slots */
+  uint32_t split;       /* HAK_SPLIT or 0 (heap/split.h) */
+  uint32_t split_seen;  /* of split_wanted */
+  struct tally *tally;  /* NULL until the heap is split for the first time */
+  struct checked_cache *checked; /* NULL without the option `checked`, and until the first block */
   struct heap_counters counters;
   struct lifeline lifeline;
-  _Atomic bool
-      is_resting; /* written by the holder of the lifeline: the pages of bins and slabs may have been given back */
+  _Atomic bool is_resting; /* written by the holder of the lifeline: the pages of the bins may have been given back */
   uintptr_t stack_notes[HEAP_STACK_NOTES]; /* owner only: an observer's notes about the owner's stack; zeros: none */
-  bool is_shared;                          /* const: no thread owns the heap, or ever will */
 
-  _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
-  _Atomic size_t inbox_bytes; /* of the blocks in it */
-  _Atomic uint32_t inbox_envelopes;
-  _Atomic bool parked;       /* swept, and without an owner */
+  _Atomic bool parked;       /* swept, without an owner, and attached to no pool */
   _Atomic int thread_id;     /* of the last owner, for the option `live`; 0: not known */
   _Atomic bool lost;         /* its owner stays inside a slow path for good */
   _Atomic bool flush_wanted; /* a trim asks the owner to empty its bins at its next slow path */
 };
 
-/* Sets the key. split: HAK_SPLIT or 0. The lock is held; the owner may read the key at the same time. */
-static inline void heap_set_key(struct heap *heap, uint32_t split) {
-  __atomic_store_n(&heap->front.key, heap->slabs.key ^ split << HAK_ENTRY_CLASS_SHIFT, __ATOMIC_RELAXED);
+static inline struct pool *heap_pool(const struct heap *heap) {
+  return atomic_load_explicit(&heap->pool, memory_order_relaxed);
 }
 
-/* The owner's slow paths call it before they access a bin. The lock is held. */
+/* Sets the key. split: HAK_SPLIT or 0. The pool's lock is held; the owner may read the key at the same time. */
+static inline void heap_set_key(struct heap *heap, uint32_t split) {
+  __atomic_store_n(&heap->front.key, heap_pool(heap)->slabs.key ^ split << HAK_ENTRY_CLASS_SHIFT, __ATOMIC_RELAXED);
+}
+
+/* The owner's slow paths call it before they access a bin. The pool's lock is held. */
 static inline void heap_follow_tally(struct heap *heap) {
   if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed)))
     observers.heap_follow(heap);

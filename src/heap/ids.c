@@ -4,8 +4,7 @@
 #include "pages/metadata.h"
 
 #define CHUNK_HEAPS 256u
-#define CHUNKS_MAX 4095u /* a million threads at a time: ids have 20 bits */
-_Static_assert(CHUNK_HEAPS *CHUNKS_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no heap's");
+#define CHUNKS_MAX 4095u /* a million threads at a time */
 
 #define WORD_HEAPS 64u
 

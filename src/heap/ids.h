@@ -1,9 +1,5 @@
-/* ids.h: all heaps, by their ids, which are 1 .. heap_count, and which of them have owners. Reading takes no lock.
- *
- *   R1  only the holder of a heap's lifeline changes the heap's bit in `owned`. Without the bit its bins are empty, and
- *       so is its inbox, unless it is being served
- *   R2  a shared heap always has its bit, because no thread looks for its lifeline
- */
+/* ids.h: all heaps, by their ids, which are 1 .. heap_count, and which of them have owners. Reading takes no lock. Only the
+ * holder of a heap's lifeline changes the heap's bit in `owned`. Without the bit its bins are empty. */
 #ifndef HAK_HEAP_IDS_H
 #define HAK_HEAP_IDS_H
 

@@ -47,7 +47,7 @@ static void bins_begin(struct heap *heap) {
     heap->front.bins[cls] = hak_heap_none.bins[cls];
 }
 
-static struct heap *heap_create(bool is_shared) {
+static struct heap *heap_create(struct pool *pool) {
   if (!heap_ids_grow())
     return NULL;
   if (heap_count() == 0)
@@ -56,21 +56,18 @@ static struct heap *heap_create(bool is_shared) {
   if (heap == NULL)
     return NULL;
   heap->id = heap_count() + 1;
-  heap->front.key = heap->slabs.key = entry_key(heap->id);
+  atomic_store_explicit(&heap->pool, pool, memory_order_relaxed);
+  heap->front.key = pool->slabs.key;
   bins_begin(heap);
   lifeline_make(&heap->lifeline);
-  heap->is_shared = is_shared;
-  if (is_shared)
-    atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
-  else
-    lifeline_take(&heap->lifeline);
+  lifeline_take(&heap->lifeline);
   heap_ids_add(heap);
   return heap;
 }
 
 /* Takes the lifeline of a heap if its owner is dead. The registry's lock is held. */
 static bool take_dead(struct heap *heap, bool thoroughly) {
-  if (heap->is_shared || heap == heap_current() ||
+  if (heap == heap_current() || pool_is_stuck(heap_pool(heap)) ||
       !(lifeline_take(&heap->lifeline) || (thoroughly && lifeline_take_left(&heap->lifeline, registry.process_id))))
     return false;
   HAK_OWNER_DIED(&heap->front);
@@ -119,22 +116,23 @@ static bool is_resting(const struct heap *heap) {
   return atomic_load_explicit(&heap->is_resting, memory_order_relaxed);
 }
 
-/* The begin of the part of a heap that has no information while no slab is open and no bin has an array. */
+/* The begin and the end of the part of a heap that has no information while no bin has an array. */
 static char *rest_begin(struct heap *heap) { return (char *)heap->front.bins; }
-static char *rest_end(struct heap *heap) { return (char *)&heap->slabs.key; }
+static char *rest_end(struct heap *heap) { return (char *)&heap->outbox; }
 
 /* Gives back the pages of a heap without an owner. The caller holds its lifeline. */
 static size_t heap_rest(struct heap *heap) {
   char *pages = (char *)round_up((uintptr_t)rest_begin(heap), os_page_bytes());
   char *pages_end = (char *)round_down((uintptr_t)rest_end(heap), os_page_bytes());
-  lock_take(&heap->lock);
-  bool is_empty = heap->slabs.slab_bytes == 0 && !inbox_has_mail(heap);
-  if (is_empty && heap->split) {
+  struct pool *pool = heap_pool(heap);
+  if (!pool_lock(pool))
+    return 0;
+  if (heap->split) {
     bins_split(heap, false);
     heap->split_seen = 0; /* the next owner does what is wanted then */
   }
-  lock_give(&heap->lock);
-  if (!is_empty || pages >= pages_end || pages_purge(pages, (size_t)(pages_end - pages)) == PURGE_REFUSED)
+  pool_unlock(pool);
+  if (pages >= pages_end || pages_purge(pages, (size_t)(pages_end - pages)) == PURGE_REFUSED)
     return 0;
   atomic_store_explicit(&heap->is_resting, true, memory_order_relaxed);
   return (size_t)(pages_end - pages);
@@ -142,71 +140,105 @@ static size_t heap_rest(struct heap *heap) {
 
 static void heap_wake(struct heap *heap) {
   atomic_store_explicit(&heap->is_resting, false, memory_order_relaxed);
-  lock_take(&heap->lock);
   memset(rest_begin(heap), 0, (size_t)(rest_end(heap) - rest_begin(heap)));
   bins_begin(heap);
-  lock_give(&heap->lock);
+}
+
+/* Attaches a parked heap to a pool, which is counted already. Its key says that it belongs to the new pool; others may
+ * want it split, and set the key under the lock of the pool that they find. */
+static void heap_join(struct heap *heap, struct pool *pool) {
+  struct pool *left = heap_pool(heap);
+  bool is_locked = !pool_is_stuck(left) && pool_lock(left); /* else no thread holds the lock and reads this heap */
+  atomic_store_explicit(&heap->pool, pool, memory_order_relaxed);
+  heap_set_key(heap, heap->split);
+  atomic_store_explicit(&heap->parked, false, memory_order_relaxed);
+  if (is_locked)
+    pool_unlock(left);
+}
+
+/* The registry's lock is held. */
+static struct heap *heap_with_pool(void) {
+  struct pool *pool = pool_attach();
+  if (pool == NULL)
+    return NULL;
+  struct heap *heap = take_parked();
+  if (heap)
+    heap_join(heap, pool);
+  else
+    heap = heap_create(pool);
+  if (heap == NULL)
+    pool_detach(pool);
+  return heap;
 }
 
 struct heap *heap_attach(void) {
   lock_take(&registry.lock);
+  uint32_t count = heap_count();
   struct heap *heap = take_orphan(LOOKS_MAX);
   if (heap == NULL)
-    heap = take_parked();
-  if (heap) {
+    heap = heap_with_pool();
+  if (heap && heap_count() == count) {
     heap_mark_owned(heap->id, true);
     atomic_fetch_add_explicit(&registry.adopted, 1, memory_order_relaxed);
-  } else {
-    heap = heap_create(false);
   }
   lock_give(&registry.lock);
   if (heap == NULL)
     return NULL;
+  /* Taking the lock makes all changes that were made under it visible. If it is stuck, no other thread reads the
+   * heap. */
+  bool is_locked = pool_lock(heap_pool(heap));
   if (is_resting(heap))
     heap_wake(heap);
-  /* Taking the lock once makes all changes that were made under it visible. */
-  lock_take(&heap->lock);
-  atomic_store_explicit(&heap->parked, false, memory_order_relaxed);
-  lock_give(&heap->lock);
+  if (is_locked)
+    pool_unlock(heap_pool(heap));
   heap->callback_frame = 0; /* the owner may have ended inside a callback */
-  heap->holes_class = 0;
   heap_note_thread(heap);
   hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS);
   return heap;
 }
 
-_Atomic uint32_t heap_shared_id;
-
-struct heap *heap_make_shared(void) {
-  lock_take(&registry.lock);
-  struct heap *heap = heap_create(true);
-  lock_give(&registry.lock);
-  return heap;
+COLD struct heap *heap_replace(void) {
+  struct heap *heap = heap_current();
+  slow_path_part_from_heap();
+  lifeline_drop(&heap->lifeline);
+  return heap_attach();
 }
 
-void heap_flush_all(struct heap *heap) {
-  lock_take(&heap->lock);
-  if (inbox_has_mail(heap))
-    inbox_drain_to_slabs(heap);
+/* False: the pool's lock is stuck. */
+static bool flush(struct heap *heap, bool close_empty) {
+  struct pool *pool = heap_pool(heap);
+  if (UNLIKELY(!pool_lock(pool)))
+    return false;
+  if (inbox_has_mail(pool))
+    inbox_drain_to_slabs(pool);
   bins_flush_all(heap);
-  slab_set_close_empty(&heap->slabs);
-  lock_give(&heap->lock);
+  if (close_empty)
+    slab_set_close_empty(&pool->slabs);
+  pool_unlock(pool);
   checked_flush(heap);
   outbox_close(heap);
+  return true;
 }
+
+void heap_flush_all(struct heap *heap) { flush(heap, true); }
 
 void heaps_ask_to_flush(const struct heap *self) {
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
-    if (heap != self && !heap->is_shared)
+    if (heap != self)
       atomic_store_explicit(&heap->flush_wanted, true, memory_order_relaxed);
 }
 
 /* Parks a dead thread's heap: its blocks return to their slabs, and it waits for a new owner. The caller holds its
- * lifeline. */
+ * lifeline. Slabs that are empty then are closed if no thread would use them. */
 static void heap_park(struct heap *heap) {
-  atomic_store_explicit(&heap->parked, true, memory_order_seq_cst); /* see envelope_send */
-  heap_flush_all(heap);
-  inbox_serve(heap);
+  struct pool *pool = heap_pool(heap);
+  if (UNLIKELY(!flush(heap, atomic_load_explicit(&pool->heaps, memory_order_relaxed) == 1))) {
+    lifeline_drop(&heap->lifeline); /* as it was: the next sweep finds it, once the lock is free */
+    return;
+  }
+  atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
+  if (pool_detach(pool)) /* see envelope_send */
+    inbox_serve(pool);
   atomic_fetch_add_explicit(&registry.swept, 1, memory_order_relaxed);
   heap_mark_owned(heap->id, false);
   lifeline_drop(&heap->lifeline);
@@ -259,15 +291,8 @@ size_t heaps_rest(void) {
   return given_back;
 }
 
-size_t heaps_live_bytes(void) {
-  size_t bytes = 0;
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
-    bytes += slab_set_taken_bytes(&heap->slabs);
-  return bytes;
-}
-
 /* Drops bins and outbox of a heap whose owner does not exist in the child: both may be inconsistent, because they
- * change outside slow paths. Its inbox is consistent. */
+ * change outside slow paths. */
 COLD static void drop_in_child(struct heap *heap) {
   bins_drop_all(heap);
   checked_drop(heap);
@@ -275,9 +300,7 @@ COLD static void drop_in_child(struct heap *heap) {
   lifeline_reset(&heap->lifeline);
   atomic_store_explicit(&heap->inside, 0, memory_order_relaxed);
   atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
-  if (!heap->is_shared)
-    heap_mark_owned(heap->id, false);
-  inbox_serve(heap);
+  heap_mark_owned(heap->id, false);
 }
 
 /* The work is proportional to the number of threads at the fork, because it skips heaps without an owner. */
@@ -286,6 +309,9 @@ COLD void heaps_in_child(void) {
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
     if (heap != self)
       drop_in_child(heap);
+  pools_in_child(self ? heap_pool(self) : NULL);
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+    inbox_serve(pool);
   if (self) {
     lifeline_after_fork(&self->lifeline, true);
     heap_note_thread(self);

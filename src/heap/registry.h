@@ -6,15 +6,9 @@
 
 /* Gives the calling thread a heap: that of a dead thread, or a new one. NULL when memory is out. */
 struct heap *heap_attach(void);
-/* Makes a heap that no thread will own: its slabs are used under its lock, its bins not at all. NULL when memory is
- * out. */
-struct heap *heap_make_shared(void);
-/* The id of the shared heap in use, set by its maker; 0: there is none. */
-extern _Atomic uint32_t heap_shared_id;
-static inline bool entry_is_shared(uint32_t entry) {
-  uint32_t id = atomic_load_explicit(&heap_shared_id, memory_order_relaxed);
-  return id != 0 && entry_heap_id(entry) == id;
-}
+/* The calling thread waited in vain for the lock of its pool (pool_lock). It leaves its heap, as if it ended, and gets
+ * one in another pool. If the lock is given later, a sweep finds what the bins hold. NULL when memory is out. */
+struct heap *heap_replace(void);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
 /* Sweeps up to `heaps_max` heaps of dead threads, from where the last call stopped. */
@@ -23,20 +17,18 @@ void heaps_sweep(uint32_t heaps_max);
 bool heaps_sweep_all(bool thoroughly);
 /* Tells whether there is a heap, other than the caller's, that has an owner or is not swept. */
 bool heaps_of_others(void);
-/* Gives back the pages of heaps without an owner and without slabs. Returns the bytes. */
+/* Gives back the pages of heaps without an owner. Returns the bytes. */
 size_t heaps_rest(void);
 /* Counters: heaps of dead threads that were adopted and swept. */
 struct heaps_counters {
   uint64_t adopted, swept;
 };
 void heaps_counters(struct heaps_counters *out);
-/* Returns the bytes of blocks that slabs have given out, those in bins included. Takes no lock. */
-size_t heaps_live_bytes(void);
 /* Asks the owners of all heaps but `self` (or NULL) to empty their bins at their next slow path. A sleeping thread
  * keeps its bins: another thread cannot empty them, because the owner may be in the middle of a malloc. */
 void heaps_ask_to_flush(const struct heap *self);
-/* Empties bins and outbox into slabs and inboxes, and gives their arrays back. The caller owns the heap and does not
- * hold its lock. */
+/* Empties bins and outbox into slabs and inboxes, and gives their arrays back. The caller owns the heap and holds no
+ * pool's lock. */
 void heap_flush_all(struct heap *heap);
 
 /* Call before a fork, and after it in the parent, while the gate is shut (heap/slow_path.h). */

@@ -75,6 +75,15 @@ static inline bool slow_path_begin(void) {
   return false;
 }
 
+/* Call in a slow path whose thread gives its heap up: the thread counts as one without a heap until the end. gate_shut
+ * checks such threads last, so it meets this one in one place or the other. */
+static inline void slow_path_part_from_heap(void) {
+  struct heap *heap = heap_current();
+  atomic_fetch_add_explicit(&gate.inside_without_heap, 1, memory_order_seq_cst);
+  atomic_store_explicit(&heap->inside, 0, memory_order_seq_cst);
+  hak_thread = (hak_thread & THREAD_FLAGS) | THREAD_WITHOUT_HEAP;
+}
+
 /* As slow_path_begin for explicit calls of the program (trim, statistics, profiles): waits up to a second for the gate.
  * False in a signal handler that interrupted a slow path, and in a fork handler. */
 bool slow_path_begin_patiently(void);

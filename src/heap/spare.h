@@ -19,7 +19,7 @@
 void *spare_take(size_t size, size_t alignment, unsigned cls);
 
 static inline bool entry_is_spare(uint32_t entry) {
-  return entry_heap_id(entry) == 0 && (entry & ENTRY_MARKS) == ENTRY_SPARE;
+  return entry_pool_id(entry) == 0 && (entry & ENTRY_MARKS) == ENTRY_SPARE;
 }
 
 /* Frees a spare block. entry: its page-map entry. Ends the program on a double free, or if it is no block. */

@@ -5,61 +5,85 @@
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 
-void heap_lock(struct heap *heap) { lock_take(&heap->lock); }
-void heap_unlock(struct heap *heap) { lock_give(&heap->lock); }
+/* Locks the pool of another thread's heap, and returns it (H3). */
+static struct pool *lock_pool_of(const struct heap *heap) {
+  for (;;) {
+    struct pool *pool = heap_pool(heap);
+    lock_take(&pool->lock);
+    if (LIKELY(heap_pool(heap) == pool))
+      return pool;
+    lock_give(&pool->lock);
+  }
+}
+
+void heap_lock(struct heap *heap) { lock_take(&heap_pool(heap)->lock); }
+void heap_unlock(struct heap *heap) { lock_give(&heap_pool(heap)->lock); }
 uintptr_t *heap_stack_notes(struct heap *heap) { return heap->stack_notes; }
 
-void heap_figures_locked(const struct heap *heap, struct heap_figures *out) {
+void heap_figures(const struct heap *heap, struct heap_figures *out) {
+  struct pool *pool = lock_pool_of(heap);
   struct bins_content bins = bins_content(heap);
   *out = (struct heap_figures){
       .id = heap->id,
+      .pool_id = pool->id,
       .thread_id = atomic_load_explicit(&heap->thread_id, memory_order_relaxed),
-      .is_shared = heap->is_shared,
       .is_parked = atomic_load_explicit(&heap->parked, memory_order_relaxed),
-      .slab_bytes = heap->slabs.slab_bytes,
-      .taken_bytes = slab_set_taken_bytes(&heap->slabs),
       .bin_blocks = bins.blocks,
       .bin_bytes = bins.bytes,
-      .inbox_bytes = atomic_load_explicit(&heap->inbox_bytes, memory_order_relaxed),
       .checked_bytes = checked_cached_bytes(heap),
       .open_bytes = atomic_load_explicit(&heap->outbox.open_bytes, memory_order_relaxed),
       .envelopes_sent = atomic_load_explicit(&heap->outbox.envelopes_sent, memory_order_relaxed),
       .remote_frees = atomic_load_explicit(&heap->outbox.remote_frees, memory_order_relaxed),
       .counters = heap->counters,
-      .slab_counters = heap->slabs.counters,
   };
+  lock_give(&pool->lock);
 }
 
-void heap_figures(struct heap *heap, struct heap_figures *out) {
-  heap_lock(heap);
-  heap_figures_locked(heap, out);
-  heap_unlock(heap);
+void pool_figures(struct pool *pool, struct pool_figures *out) {
+  lock_take(&pool->lock);
+  *out = (struct pool_figures){
+      .id = pool->id,
+      .heaps = atomic_load_explicit(&pool->heaps, memory_order_relaxed),
+      .slab_bytes = pool->slabs.slab_bytes,
+      .taken_bytes = slab_set_taken_bytes(&pool->slabs),
+      .inbox_bytes = atomic_load_explicit(&pool->inbox_bytes, memory_order_relaxed),
+      .counters = pool->counters,
+      .slab_counters = pool->slabs.counters,
+  };
+  lock_give(&pool->lock);
 }
 
-void heap_classes_add(struct heap *heap, struct class_figures classes[HAK_CLASS_COUNT]) {
-  heap_lock(heap);
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    if (heap->slabs.slab_count[cls] == 0)
-      continue;
-    classes[cls].slabs += heap->slabs.slab_count[cls];
-    classes[cls].taken_blocks += heap->slabs.taken_blocks[cls];
-    classes[cls].bin_blocks += min_size(bin_blocks(heap, cls), heap->slabs.taken_blocks[cls]);
+void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
+  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
+    classes[cls] = (struct class_figures){0};
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
+    lock_take(&pool->lock);
+    for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+      classes[cls].slabs += pool->slabs.slab_count[cls];
+      classes[cls].taken_blocks += pool->slabs.taken_blocks[cls];
+    }
+    lock_give(&pool->lock);
   }
-  heap_unlock(heap);
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
+    struct pool *pool = lock_pool_of(heap);
+    for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+      classes[cls].bin_blocks = min_size(classes[cls].bin_blocks + bin_blocks(heap, cls), classes[cls].taken_blocks);
+    lock_give(&pool->lock);
+  }
 }
 
 void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]) {
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
     out[cls] = (struct class_counts){0};
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    heap_lock(heap);
+    struct pool *pool = lock_pool_of(heap);
     for (unsigned cls = 0; heap->tally && cls < HAK_CLASS_COUNT; cls++) {
       struct class_counts counts = bin_counts(heap, cls);
       struct class_counts of_cache = checked_counts(heap, cls);
       out[cls].allocated += counts.allocated + of_cache.allocated;
       out[cls].freed += counts.freed + of_cache.freed;
     }
-    heap_unlock(heap);
+    lock_give(&pool->lock);
   }
 }
 
@@ -71,11 +95,11 @@ void heap_split_ask(void) {
 
 void heaps_split_ask(void) {
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    heap_lock(heap);
+    struct pool *pool = lock_pool_of(heap);
     uint32_t wanted = atomic_load_explicit(&split_wanted, memory_order_acquire);
     if (heap->split_seen != wanted && wanted % 2 != 0)
       heap_set_key(heap, HAK_SPLIT);
-    heap_unlock(heap);
+    lock_give(&pool->lock);
   }
 }
 
@@ -102,16 +126,16 @@ void heap_follow_at_once(struct heap *heap) {
   heap_unlock(heap);
 }
 
-void *heap_shared_take(struct heap *shared, unsigned cls) {
+void *pool_shared_take(struct pool *shared, unsigned cls) {
   void *block[1];
-  heap_lock(shared);
+  lock_take(&shared->lock);
   size_t taken = slab_set_take(&shared->slabs, cls, block + 1, 1);
-  heap_unlock(shared);
+  lock_give(&shared->lock);
   return taken ? block[0] : NULL;
 }
 
-void heap_shared_give(struct heap *shared, unsigned cls, void *block) {
-  heap_lock(shared);
+void pool_shared_give(struct pool *shared, unsigned cls, void *block) {
+  lock_take(&shared->lock);
   slab_set_give(&shared->slabs, cls, &block, 1);
-  heap_unlock(shared);
+  lock_give(&shared->lock);
 }

@@ -1,4 +1,4 @@
-/* watch.h: what observers may see of heaps, and ask of them. They do not access the members of a heap themselves. */
+/* watch.h: what observers may see of heaps and pools, and ask of them. They do not access the members themselves. */
 #ifndef HAK_HEAP_WATCH_H
 #define HAK_HEAP_WATCH_H
 
@@ -6,26 +6,31 @@
 
 struct heap_figures {
   uint32_t id;
+  uint32_t pool_id;
   int thread_id; /* of the last owner; 0: not known */
-  bool is_shared, is_parked;
-  size_t slab_bytes, taken_bytes; /* taken: what slabs have given out */
-  size_t bin_blocks, bin_bytes;   /* these and the next change without the heap's lock */
-  size_t inbox_bytes;
-  size_t open_bytes;    /* in open envelopes: other heaps count them as taken */
-  size_t checked_bytes; /* in its cache of checked blocks, which other heaps own */
+  bool is_parked;
+  size_t bin_blocks, bin_bytes; /* these change without a lock */
+  size_t open_bytes;            /* in open envelopes: other pools count them as taken */
+  size_t checked_bytes;         /* in its cache of checked blocks, which other pools own */
   uint64_t envelopes_sent, remote_frees;
   struct heap_counters counters;
+};
+void heap_figures(const struct heap *heap, struct heap_figures *out);
+
+struct pool_figures {
+  uint32_t id, heaps;
+  size_t slab_bytes, taken_bytes; /* taken: what slabs have given out */
+  size_t inbox_bytes;             /* changes without the lock */
+  struct pool_counters counters;
   struct slab_counters slab_counters;
 };
-/* The lock is held, or taken by the function. */
-void heap_figures_locked(const struct heap *heap, struct heap_figures *out);
-void heap_figures(struct heap *heap, struct heap_figures *out);
+void pool_figures(struct pool *pool, struct pool_figures *out);
 
 struct class_figures {
   size_t slabs, taken_blocks, bin_blocks;
 };
-/* Adds the figures of a heap's classes. Takes the lock. */
-void heap_classes_add(struct heap *heap, struct class_figures classes[HAK_CLASS_COUNT]);
+/* Sets the figures of the classes. Takes the locks of all pools, one after another. */
+void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]);
 /* Sets the counts of all heaps, while they were split. Takes their locks. */
 void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]);
 
@@ -43,13 +48,14 @@ struct tally *heap_tally(const struct heap *heap);
 
 /* --- samples --- */
 
+/* The owner of a heap locks its pool. */
 void heap_lock(struct heap *heap);
 void heap_unlock(struct heap *heap);
 /* Makes the calling thread's heap follow split_wanted at once. */
 void heap_follow_at_once(struct heap *heap);
-/* Takes a block from the slabs of a shared heap, or gives it back. NULL when memory is out. */
-void *heap_shared_take(struct heap *shared, unsigned cls);
-void heap_shared_give(struct heap *shared, unsigned cls, void *block);
+/* Takes a block from the slabs of the shared pool, or gives it back. NULL when memory is out. */
+void *pool_shared_take(struct pool *shared, unsigned cls);
+void pool_shared_give(struct pool *shared, unsigned cls, void *block);
 /* HEAP_STACK_NOTES words for an observer. Only the owner touches them. */
 uintptr_t *heap_stack_notes(struct heap *heap);
 

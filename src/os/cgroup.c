@@ -128,19 +128,27 @@ static bool number_parse(const char *text, size_t *number, const char **rest) {
   return c > text;
 }
 
+/* Reads a file of one line. False if there is none. */
+static bool value_read(struct path *folder, const char *name, char text[VALUE_BYTES]) {
+  size_t length = 0;
+  int fd = open_in(folder, name, O_RDONLY);
+  if (fd < 0)
+    return false;
+  for (size_t got = 1; got > 0 && length < VALUE_BYTES - 1 && (length == 0 || text[length - 1] != '\n'); length += got)
+    got = file_read(fd, text + length, VALUE_BYTES - 1 - length);
+  file_close(fd);
+  text[length] = 0;
+  return true;
+}
+
+static bool is_end(const char *text) { return *text == 0 || strcmp(text, "\n") == 0; }
+
 /* Reads a limit's file: a number of bytes and a newline. Anything else, "max" and "-1" included, means no limit. */
 static size_t limit_read(struct path *folder, const char *name) {
   char text[VALUE_BYTES];
-  size_t length = 0, limit = 0;
-  int fd = open_in(folder, name, O_RDONLY);
-  if (fd < 0)
-    return SIZE_MAX;
-  for (size_t got = 1; got > 0 && length < sizeof text - 1 && (length == 0 || text[length - 1] != '\n'); length += got)
-    got = file_read(fd, text + length, sizeof text - 1 - length);
-  file_close(fd);
-  text[length] = 0;
   const char *rest;
-  if (!number_parse(text, &limit, &rest) || (*rest != 0 && strcmp(rest, "\n") != 0))
+  size_t limit = 0;
+  if (!value_read(folder, name, text) || !number_parse(text, &limit, &rest) || !is_end(rest))
     return SIZE_MAX;
   return limit >= LIMIT_BYTES_MAX ? SIZE_MAX : limit;
 }
@@ -343,6 +351,31 @@ static bool limits_visit(struct folder *folder, void *argument) {
   } while (folder_up(folder));
   return false;
 }
+
+/* Reads cpu.max: the time that the group may run in each period ("max": any), and the period. */
+static bool cpus_visit(struct folder *folder, void *argument) {
+  char text[VALUE_BYTES];
+  const char *rest;
+  size_t *cpus = argument, run = 0, period = 0;
+  if (folder->hierarchy != HIERARCHY_V2)
+    return false;
+  do {
+    if (value_read(&folder->path, "cpu.max", text) && number_parse(text, &run, &rest) && *rest == ' ' &&
+        number_parse(rest + 1, &period, &rest) && is_end(rest) && period > 0)
+      *cpus = min_size(*cpus, run / period + (run % period != 0));
+  } while (folder_up(folder));
+  return false;
+}
+
+size_t os_cpu_limit_read_under(const char *root) {
+  int kept = errno;
+  size_t cpus = SIZE_MAX;
+  folders_visit(root, cpus_visit, &cpus);
+  errno = kept;
+  return max_size(cpus, 1);
+}
+
+size_t os_cpu_limit_read(void) { return os_cpu_limit_read_under(""); }
 
 /* Returns all swap of the machine, in bytes; 0 if it is not known. */
 static size_t swap_total_read(const char *root) {

@@ -1,4 +1,4 @@
-/* cgroup.h: the memory limits of the control groups (v1, v2 or both), and reports of memory pressure (PSI).
+/* cgroup.h: the limits of the control groups (memory: v1, v2 or both; processors: v2), and reports of memory pressure (PSI).
  *
  * No function allocates or takes a lock. errno is kept. Any thread may call at any time. The files may be missing or
  * malformed; then there is no limit, and no descriptor. Finding a group takes 20 to 60 system calls and 6 KiB of stack,
@@ -17,6 +17,9 @@ struct os_memory_limits {
   size_t swap_bytes; /* that may be swapped out, beyond max_bytes; 0 if there is no max_bytes */
 };
 void os_memory_limits_read(struct os_memory_limits *out);
+/* Returns how many processors the process's group and those above it may use at a time, rounded up (v2). SIZE_MAX: no
+ * limit. */
+size_t os_cpu_limit_read(void);
 
 /* Opens a descriptor for os_pressure_poll: memory pressure of the process's group or, if that is not available, of the
  * machine. It is closed on exec and has a high number (os_duplicate_high). Returns -1 if the kernel does not offer or
@@ -36,6 +39,7 @@ void os_pressure_close(int fd);
 
 /* The same for a file system that starts at `root` ("": the real one). Tests pass their own. */
 void os_memory_limits_read_under(const char *root, struct os_memory_limits *out);
+size_t os_cpu_limit_read_under(const char *root);
 int os_pressure_open_under(const char *root);
 
 #endif

@@ -13,6 +13,8 @@ struct lock {
 };
 
 void lock_wait(struct lock *lock);
+/* As lock_wait with a time-out. False: another thread still holds the lock. */
+bool lock_wait_for(struct lock *lock, uint64_t timeout_ms);
 void lock_wake(struct lock *lock);
 
 static inline bool lock_try(struct lock *lock) {

@@ -105,6 +105,10 @@ int os_process_id(void);
 /* Makes no system call if the main thread of a program that has just started asks. */
 int os_process_id_at_start(void);
 int os_thread_id(void);
+/* Returns how many processors the calling thread may use; 0 if the system does not tell. glibc asks the same, in the
+ * same place (the second thread's first malloc), so filters allow it; it does not ask under one that the program
+ * installed. */
+unsigned os_cpus(void);
 
 /* Page faults and peak resident bytes of this process so far. ru_maxrss is wrong here: a process inherits it through
  * exec from the process that started it. */

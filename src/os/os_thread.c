@@ -5,6 +5,7 @@
 #include "os/kernel.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -13,6 +14,19 @@
 
 COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
+
+#define CPU_WORDS 128u /* 8,192 processors */
+
+COLD unsigned os_cpus(void) {
+  unsigned long words[CPU_WORDS];
+  int kept = errno;
+  long bytes = os_filter_is_own() ? -1 : os_kernel(SYS_sched_getaffinity, 0L, sizeof words, words);
+  errno = kept;
+  unsigned cpus = 0;
+  for (long i = 0; i < bytes / (long)sizeof *words; i++)
+    cpus += (unsigned)__builtin_popcountl(words[i]);
+  return cpus;
+}
 
 /* Address space of our thread's stack. The C library puts the program's thread-local storage there too. */
 #define THREAD_STACK_BYTES ((size_t)1 << 20)

@@ -14,7 +14,7 @@
  * of released address space go. Each 2 MiB of an arena has a row; a mapping of a large object has the row of its first
  * unit only. Any thread may look up any address at any time: without a leaf or a slab the entry is 0. Everything here
  * is lock-free.
- *   M1  An entry with a heap id is written only by the holder of that heap's lock, while it opens or closes the slab.
+ *   M1  An entry with a pool id is written only by the holder of that pool's lock, while it opens or closes the slab.
  *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
  */
 #ifndef HAK_PAGES_PAGE_MAP_H
@@ -22,7 +22,7 @@
 
 #include "base/words.h"
 
-/* Entries with id 0 are marks. They never match a heap's key, because heap ids begin at 1. */
+/* Entries with id 0 are marks. They never match a heap's key, because pool ids begin at 1. */
 enum entry_mark {
   ENTRY_NONE = 0,       /* not ours, or a free unit of a superslab */
   ENTRY_LARGE = 1,      /* first unit of a large object */
@@ -59,10 +59,10 @@ struct map_leaf {
   _Atomic(void *) states[LEAF_SUPERSLABS];
 };
 
-static inline uint32_t entry_key(uint32_t heap_id) { return heap_id << HAK_ENTRY_ID_SHIFT; }
+static inline uint32_t entry_key(uint32_t pool_id) { return pool_id << HAK_ENTRY_ID_SHIFT; }
 static inline uint32_t entry_of(uint32_t key, unsigned cls) { return key | cls << HAK_ENTRY_CLASS_SHIFT; }
 static inline unsigned entry_class(uint32_t entry) { return entry >> HAK_ENTRY_CLASS_SHIFT & 0xff; }
-static inline uint32_t entry_heap_id(uint32_t entry) { return entry >> HAK_ENTRY_ID_SHIFT; }
+static inline uint32_t entry_pool_id(uint32_t entry) { return entry >> HAK_ENTRY_ID_SHIFT; }
 static inline bool entry_is_of(uint32_t entry, uint32_t key) { return (entry ^ key) < HAK_ENTRY_END; }
 
 /* map_cover makes the missing leaves and rows for a range, map_cover_object the row of a large object's first unit

@@ -4,7 +4,7 @@
 #include "base/probe.h"
 #include "budget/usage.h"
 #include "heap/envelope.h"
-#include "heap/ids.h"
+#include "heap/pool.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
@@ -134,23 +134,23 @@ static size_t purge_due(bool (*may_go_on)(void)) {
 
 static struct hole_batch batch; /* too long for a small stack; the round's lock guards it */
 
-/* Purges one batch of a heap's holes. False if there is nothing left, or if the heap's lock is taken. */
-static bool purge_hole_batch(struct heap *heap, size_t *given_back) {
-  if (!lock_try(&heap->lock))
+/* Purges one batch of a pool's holes. False if there is nothing left, or if the pool's lock is taken. */
+static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
+  if (!lock_try(&pool->lock))
     return false;
-  if (inbox_has_mail(heap))
-    inbox_drain_to_slabs(heap);
-  bool more = slab_set_holes_take(&heap->slabs, &batch);
-  lock_give(&heap->lock);
+  if (inbox_has_mail(pool))
+    inbox_drain_to_slabs(pool);
+  bool more = slab_set_holes_take(&pool->slabs, &batch);
+  lock_give(&pool->lock);
   for (unsigned i = 0; i < batch.hole_count; i++) {
     if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
       *given_back += batch.holes[i].bytes;
   }
   if (batch.slab_count > 0) {
     atomic_fetch_add_explicit(&reclaim.hole_batches, 1, memory_order_relaxed);
-    lock_take(&heap->lock);
-    slab_set_holes_give(&heap->slabs, &batch);
-    lock_give(&heap->lock);
+    lock_take(&pool->lock);
+    slab_set_holes_give(&pool->slabs, &batch);
+    lock_give(&pool->lock);
   }
   return more;
 }
@@ -167,22 +167,22 @@ static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
     return 0;
   hole_search_begin(search);
   atomic_store_explicit(&reclaim.holes_ms, os_milliseconds(), memory_order_relaxed);
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
     batch.class = 1;
-    while ((may_go_on == NULL || may_go_on()) && purge_hole_batch(heap, &given_back))
+    while ((may_go_on == NULL || may_go_on()) && purge_hole_batch(pool, &given_back))
       ;
   }
   return may_go_on == NULL || may_go_on() ? given_back + packed_purge() : given_back;
 }
 
 static void close_empty_slabs(void) {
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    if (!lock_try(&heap->lock))
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
+    if (!lock_try(&pool->lock))
       continue;
-    if (inbox_has_mail(heap))
-      inbox_drain_to_slabs(heap);
-    slab_set_close_empty(&heap->slabs);
-    lock_give(&heap->lock);
+    if (inbox_has_mail(pool))
+      inbox_drain_to_slabs(pool);
+    slab_set_close_empty(&pool->slabs);
+    lock_give(&pool->lock);
   }
 }
 
@@ -201,7 +201,7 @@ static size_t trim_tables(size_t free_bytes_min) {
 static bool look_at_limits(bool under_pressure) {
   struct limit_view view = {
       .held_bytes = usage_held(),
-      .live_bytes = heaps_live_bytes() + large_live_bytes(),
+      .live_bytes = pools_live_bytes() + large_live_bytes(),
       .free_bytes = usage_free(),
       .high_bytes = usage_high(),
       .under_pressure = under_pressure,
@@ -241,32 +241,43 @@ void reclaim_tick(void) {
   }
 }
 
-/* Tells whether the owner of a heap begins a walk over its holes. The background thread walks over holes every half
- * purge delay. Without that thread the owner does it as often, unless less is free than may stay however old. */
-static bool holes_are_due(struct heap *heap) {
-  lock_take(&heap->lock); /* other threads drain this heap's inbox */
-  size_t free_bytes = less(heap->slabs.slab_bytes, slab_set_taken_bytes(&heap->slabs));
-  lock_give(&heap->lock);
-  if (free_bytes < FREE_BYTES_MIN || free_bytes <= usage_keep())
-    return false;
-  uint64_t now_ms = os_milliseconds();
-  if (now_ms - heap->holes_ms < delay_ms() / 2 ||
-      now_ms - atomic_load_explicit(&reclaim.holes_ms, memory_order_relaxed) < delay_ms())
-    return false;
-  heap->holes_ms = now_ms;
-  heap->holes_class = 1;
-  return true;
+static uint32_t holes_class(struct pool *pool) {
+  return atomic_load_explicit(&pool->holes_class, memory_order_relaxed);
+}
+static void holes_class_set(struct pool *pool, uint32_t class) {
+  atomic_store_explicit(&pool->holes_class, class, memory_order_relaxed);
 }
 
-void reclaim_tick_of_heap(struct heap *heap) {
-  if (LIKELY(heap->holes_class == 0) && (LIKELY(heap->slow_calls % HOLES_LOOK_CALLS != 0) || !holes_are_due(heap)))
+/* Tells whether a thread begins a walk over the holes of its pool. The background thread walks over holes every half
+ * purge delay. Without that thread the pool's threads do it as often, unless less is free than may stay however
+ * old. */
+static bool holes_are_due(struct pool *pool) {
+  if (!lock_try(&pool->lock))
+    return false;
+  size_t free_bytes = less(pool->slabs.slab_bytes, slab_set_taken_bytes(&pool->slabs));
+  uint64_t now_ms = os_milliseconds();
+  bool is_due = free_bytes >= FREE_BYTES_MIN && free_bytes > usage_keep() &&
+                now_ms - pool->holes_ms >= delay_ms() / 2 &&
+                now_ms - atomic_load_explicit(&reclaim.holes_ms, memory_order_relaxed) >= delay_ms();
+  if (is_due) {
+    pool->holes_ms = now_ms;
+    holes_class_set(pool, 1);
+  }
+  lock_give(&pool->lock);
+  return is_due;
+}
+
+void reclaim_tick_of_heap(const struct heap *heap) {
+  struct pool *pool = heap_pool(heap);
+  if (LIKELY(holes_class(pool) == 0) && (LIKELY(heap->slow_calls % HOLES_LOOK_CALLS != 0) || !holes_are_due(pool)))
     return;
   if (option_value(OPTION_PURGE) == PURGE_OFF || !round_begin())
     return;
   size_t given_back = 0;
   hole_search_begin(HOLES_SETTLED);
-  batch.class = heap->holes_class;
-  heap->holes_class = purge_hole_batch(heap, &given_back) && batch.class < HAK_CLASS_COUNT ? batch.class : 0;
+  batch.class = holes_class(pool);
+  if (batch.class != 0) /* else another thread has come to the end */
+    holes_class_set(pool, purge_hole_batch(pool, &given_back) && batch.class < HAK_CLASS_COUNT ? batch.class : 0);
   round_end();
 }
 

@@ -1,10 +1,10 @@
-/* slab.h: slabs, which are runs of equal blocks, and the set of slabs that one heap owns.
+/* slab.h: slabs, which are runs of equal blocks, and the set of slabs that one pool owns.
  *
  * A slab is 2^order units (base/size_class.h). Its record and its bitmap lie in the page map; nothing is stored in its
- * blocks. Who may touch them: only a thread that holds the owning heap's lock. All functions here need it.
+ * blocks. Who may touch them: only a thread that holds the owning pool's lock. All functions here need it.
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
  *   S2  class does not change between slab_open and slab_close; each unit's entry names the set's
- *       heap and the class for as long
+ *       pool and the class for as long
  *   S3  a slab with free blocks is in exactly one list of its class, by fullness; a full one, and one whose
  *       holes are being purged, in none
  *   S4  no word of the bitmap before hint has a bit set
@@ -32,7 +32,7 @@ struct slab_set {
   size_t taken_blocks[HAK_CLASS_COUNT];                  /* blocks outside the bitmaps */
   uint32_t slab_count[HAK_CLASS_COUNT];                  /* open slabs */
 
-  uint32_t key;       /* const: entry_key of the owning heap */
+  uint32_t key;       /* const: entry_key of the owning pool */
   size_t slab_bytes;  /* of open slabs */
   size_t freed_bytes; /* of blocks put back, not reported to usage_freed_add yet */
   struct slab_counters counters;

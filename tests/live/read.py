@@ -83,8 +83,10 @@ def judge(found):
     assert sizes == sorted(set(sizes)), sizes
     for row in found["classes"]:
         assert row["slab_bytes"] >= row["taken_bytes"] > -1, row
-    assert len({row["id"] for row in found["heaps"]}) == len(found["heaps"])
-    for row in found["heaps"]:
+    for table in ("heaps", "pools"):
+        assert len({row["id"] for row in found[table]}) == len(found[table])
+    assert {row["pool"] for row in found["heaps"]} <= {row["id"] for row in found["pools"]}, found
+    for row in found["pools"]:
         assert row["slab_bytes"] >= row["taken_bytes"], row
     for row in found["sites"]:
         assert row["taken_count"] >= row["live_count"] and row["taken_bytes"] >= row["live_bytes"], row

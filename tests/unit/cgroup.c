@@ -222,6 +222,29 @@ static void only_a_number_is_a_limit(void **state) {
   }
 }
 
+static void processors_of_a_group_are_rounded_up(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    size_t cpus;
+  } rows[] = {
+      {"max 100000\n", NONE},    {"200000 100000\n", 2}, {"200001 100000\n", 3}, {"1000 100000", 1},
+      {"50000 25000\n", 2},      {"0 100000\n", 1},      {"100000\n", NONE},     {"100000 0\n", NONE},
+      {"100000 100000 1\n", NONE}, {"", NONE},           {"1 max\n", NONE},
+  };
+  for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    tree_begin("3:memory,cpu:/a\n0::/a/b\n", PROC MOUNT_V1 MOUNT_V2);
+    put("/sys/fs/cgroup/a/b/cpu.max", rows[i].text);
+    errno = 4711;
+    assert_true(os_cpu_limit_read_under(root) == rows[i].cpus);
+    assert_int_equal(errno, 4711);
+    put("/sys/fs/cgroup/a/cpu.max", "400000 100000\n");
+    world.interrupt = true;
+    assert_true(os_cpu_limit_read_under(root) == min_size(rows[i].cpus, 4));
+    world.interrupt = false;
+  }
+}
+
 static void a_last_line_needs_no_newline(void **state) {
   (void)state;
   tree_begin("3:cpu:/x\n0::/a", PROC "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
@@ -647,6 +670,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(the_smallest_of_all_groups_above_holds),
       TEST(only_a_number_is_a_limit),
+      TEST(processors_of_a_group_are_rounded_up),
       TEST(a_last_line_needs_no_newline),
       TEST(version_1_alone),
       TEST(both_versions_beside_each_other),

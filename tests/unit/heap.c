@@ -34,10 +34,10 @@ static size_t granted_in_bins(const struct heap *heap) {
 }
 
 static void tick(struct heap *heap, unsigned calls) {
-  lock_take(&heap->lock);
+  lock_take(&heap_pool(heap)->lock);
   for (unsigned i = 0; i < calls; i++)
     bins_tick(heap);
-  lock_give(&heap->lock);
+  lock_give(&heap_pool(heap)->lock);
 }
 
 static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
@@ -55,12 +55,12 @@ static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
     }
   assert_true(heap->counters.bin_growths > 5);
   assert_true(heap->bin_state[hak_class_of(64)].slots > 1000);
-  assert_true(bins_content(heap).bytes > 0 && bins_content(heap).bytes <= heap->slabs.taken_bytes);
+  assert_true(bins_content(heap).bytes > 0 && bins_content(heap).bytes <= heap_pool(heap)->slabs.taken_bytes);
   tick(heap, 40 * LOOKS);
   assert_int_equal(bins_content(heap).bytes, 0);
   assert_int_equal(heap->granted_bytes, 0);
   assert_int_equal(heap->granted_bytes, granted_in_bins(heap));
-  assert_int_equal(heap->slabs.taken_bytes, 0);
+  assert_int_equal(heap_pool(heap)->slabs.taken_bytes, 0);
   assert_true(heap->counters.bin_shrinks >= heap->counters.bin_growths);
   UNIT_HEAP_VALID(heap);
 }
@@ -89,11 +89,11 @@ static void busy_bins_keep_their_slots(void **state) {
 
 /* blocks[0..count) of `owner` were freed by `freer`: they must all be home when the inboxes are empty. */
 static void assert_home(struct heap *owner) {
-  lock_take(&owner->lock);
-  inbox_drain_to_slabs(owner);
-  lock_give(&owner->lock);
-  assert_int_equal(atomic_load(&owner->inbox_bytes), 0);
-  assert_int_equal(owner->slabs.taken_bytes, bins_content(owner).bytes);
+  lock_take(&heap_pool(owner)->lock);
+  inbox_drain_to_slabs(heap_pool(owner));
+  lock_give(&heap_pool(owner)->lock);
+  assert_int_equal(atomic_load(&heap_pool(owner)->inbox_bytes), 0);
+  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, bins_content(owner).bytes);
   UNIT_HEAP_VALID(owner);
 }
 
@@ -108,10 +108,10 @@ static void a_sleeping_owner_pins_nothing(void **state) {
     size_t in_flight_max = 0;
     for (size_t b = 0; b < count; b++) {
       hak_free(blocks[b]);
-      in_flight_max = max_size(in_flight_max, atomic_load(&owner->inbox_bytes));
+      in_flight_max = max_size(in_flight_max, atomic_load(&heap_pool(owner)->inbox_bytes));
     }
-    assert_true(in_flight_max <= 256 * KIB + 256 * KIB); /* the bound, and one envelope of the largest blocks */
-    assert_int_equal(freer->slabs.slab_bytes, 0);        /* a heap that only frees gets no slabs */
+    assert_true(in_flight_max <= 256 * KIB + 256 * KIB);     /* the bound, and one envelope of the largest blocks */
+    assert_int_equal(heap_pool(freer)->slabs.slab_bytes, 0); /* a heap that only frees gets no slabs */
     assert_int_equal(bins_content(freer).bytes, 0);
     outbox_send_all(freer);
     assert_home(owner);
@@ -126,9 +126,9 @@ static void the_owner_takes_its_mail_before_anything_else(void **state) {
   struct heap *freer = unit_heap_attach();
   for (unsigned i = 0; i < 50; i++)
     hak_free(mailed[i] = blocks[i]);
-  assert_false(inbox_has_mail(owner)); /* still in the open envelope */
+  assert_false(inbox_has_mail(heap_pool(owner))); /* still in the open envelope */
   outbox_send_all(freer);
-  assert_true(inbox_has_mail(owner));
+  assert_true(inbox_has_mail(heap_pool(owner)));
   unit_heap_become(owner);
   unsigned cls = hak_class_of(64), found = 0;
   size_t left = bins_content(owner).bytes / class_bytes(cls);
@@ -196,14 +196,14 @@ static void a_dead_threads_heap_is_swept_and_parked(void **state) {
   size_t live = 0;
   for (size_t i = 1; i < 2000; i += 2)
     live += class_bytes(hak_class_of(16 + i % 3000));
-  assert_int_equal(heap->slabs.taken_bytes, live);
+  assert_int_equal(heap_pool(heap)->slabs.taken_bytes, live);
   UNIT_HEAP_VALID(heap);
   /* What is freed now is drained as soon as it arrives. */
   for (size_t i = 1; i < 2000; i += 2)
     hak_free(blocks[i]);
   outbox_send_all(self);
-  assert_false(inbox_has_mail(heap));
-  assert_int_equal(heap->slabs.taken_bytes, 0);
+  assert_false(inbox_has_mail(heap_pool(heap)));
+  assert_int_equal(heap_pool(heap)->slabs.taken_bytes, 0);
 }
 
 static void a_new_thread_adopts_a_dead_ones_heap(void **state) {
@@ -211,7 +211,7 @@ static void a_new_thread_adopts_a_dead_ones_heap(void **state) {
   if (!unit_ends_are_noticed())
     skip();
   struct heap *heap = thread_that_left(1000); /* not swept: bins and all */
-  size_t taken = heap->slabs.taken_bytes;
+  size_t taken = heap_pool(heap)->slabs.taken_bytes;
   uint32_t count = heap_count();
   assert_true(bins_content(heap).bytes > 0);
   assert_ptr_equal(thread_that_left(0), NULL);
@@ -220,7 +220,7 @@ static void a_new_thread_adopts_a_dead_ones_heap(void **state) {
   struct heap *next = thread_that_left(10);
   assert_int_equal(heap_count(), count);
   assert_true(next->id <= count);
-  assert_true(taken >= heap->slabs.taken_bytes);
+  assert_true(taken >= heap_pool(heap)->slabs.taken_bytes);
 }
 
 static void a_living_threads_heap_is_left_alone(void **state) {
@@ -249,16 +249,16 @@ static void open_envelopes_of_a_dead_thread_are_sent(void **state) {
     skip();
   struct heap *owner = unit_heap_attach();
   alloc_all(90, 64);
-  lock_take(&owner->lock);
+  lock_take(&heap_pool(owner)->lock);
   bins_flush_all(owner);
-  lock_give(&owner->lock);
+  lock_give(&heap_pool(owner)->lock);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, free_all_and_end, (void *)90), 0);
   pthread_join(thread, NULL);
-  assert_int_equal(owner->slabs.taken_bytes, 90 * 64);
+  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 90 * 64);
   heaps_sweep(heap_count());
   assert_home(owner);
-  assert_int_equal(owner->slabs.taken_bytes, 0);
+  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 0);
 }
 
 static void *short_life(void *unused) {

@@ -157,11 +157,11 @@ static void nothing_is_lost(void **state) {
   size_t slab_bytes = 0, taken_bytes = 0;
   for (uint32_t id = 1; id <= heap_count(); id++) {
     struct heap *heap = heap_by_id(id);
-    lock_take(&heap->lock);
-    slab_bytes += heap->slabs.slab_bytes;
-    taken_bytes += heap->slabs.taken_bytes;
+    lock_take(&heap_pool(heap)->lock);
+    slab_bytes += heap_pool(heap)->slabs.slab_bytes;
+    taken_bytes += heap_pool(heap)->slabs.taken_bytes;
     UNIT_HEAP_VALID(heap);
-    lock_give(&heap->lock);
+    lock_give(&heap_pool(heap)->lock);
   }
   assert_int_equal(taken_bytes, 0);
   assert_int_equal(slab_bytes, 0);

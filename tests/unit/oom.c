@@ -314,9 +314,9 @@ static void books_must_be_whole(void) {
   for (uint32_t id = 1; id <= heap_count(); id++) {
 #ifdef HAK_DEBUG
     struct heap *heap = heap_by_id(id);
-    lock_take(&heap->lock);
+    lock_take(&heap_pool(heap)->lock);
     EXPECT(heap_is_valid(heap));
-    lock_give(&heap->lock);
+    lock_give(&heap_pool(heap)->lock);
 #endif
   }
 #ifdef HAK_DEBUG

@@ -291,6 +291,7 @@ static void texts_are_held(void **state) {
 }
 
 int main(void) {
+  option_set(OPTION_POOLS, NULL); /* unit.h has set it */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_whole),
       cmocka_unit_test(every_row_takes_its_choices_and_bounds),

@@ -89,7 +89,7 @@ static void entries_and_records_reach_over_a_border(void **state) {
     char expected[BITMAP_WORDS * sizeof(uint64_t)];
     assert_int_equal(entry, map_entry(unit));
     assert_int_equal(entry, *map_leaf_entry(leaf, unit + 12345));
-    assert_int_equal(entry_heap_id(entry), 1 + i);
+    assert_int_equal(entry_pool_id(entry), 1 + i);
     assert_int_equal(entry_class(entry), i % HAK_CLASS_COUNT);
     assert_true(entry_is_of(entry, entry_key(1 + i)));
     assert_false(entry_is_of(entry, entry_key(2 + i)));
@@ -117,7 +117,7 @@ static void marks_belong_to_no_heap(void **state) {
   const uint32_t marks[] = {ENTRY_NONE, ENTRY_LARGE, ENTRY_LARGE_BODY, ENTRY_LARGE_FREE, ENTRY_EXTENT};
   const uint32_t ids[] = {1, 2, 255, 256, 4095, 0xfffff};
   for (unsigned m = 0; m < sizeof marks / sizeof marks[0]; m++) {
-    assert_int_equal(entry_heap_id(marks[m]), 0);
+    assert_int_equal(entry_pool_id(marks[m]), 0);
     for (unsigned i = 0; i < sizeof ids / sizeof ids[0]; i++)
       assert_false(entry_is_of(marks[m], entry_key(ids[i])));
     assert_false(entry_is_of(marks[m], hak_heap_none.key));

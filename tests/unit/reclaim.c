@@ -87,7 +87,7 @@ static void account(void) {
   say("live", stats.live_bytes);
   size_t slab_bytes = 0;
   for (uint32_t id = 1; id <= heap_count(); id++)
-    slab_bytes += heap_by_id(id)->slabs.slab_bytes;
+    slab_bytes += heap_pool(heap_by_id(id))->slabs.slab_bytes;
   say("open slabs", slab_bytes);
   say("taken", usage_taken());
   say("free", usage_free());

@@ -130,14 +130,14 @@ static void in_slow_path_by_hand(void *unused) {
   unit_heap_become(heap);
   if (!slow_path_begin())
     _exit(1);
-  lock_take(&heap->lock);
+  lock_take(&heap_pool(heap)->lock);
   allocate_and_free();
   for (unsigned i = 0; i < 1000; i++)
     hak_free(blocks[i]);
   hak_free(remote);
   if (hak_trim(0) != 0)
     _exit(1);
-  lock_give(&heap->lock);
+  lock_give(&heap_pool(heap)->lock);
   slow_path_end();
   allocate_and_free();
 #ifdef HAK_DEBUG

@@ -237,7 +237,7 @@ static void scenario(void *unused) {
     hak_trim(0);
   }
   for (uint32_t id = 1; id <= heap_count(); id++)
-    taken += slab_set_taken_bytes(&heap_by_id(id)->slabs);
+    taken += slab_set_taken_bytes(&heap_pool(heap_by_id(id))->slabs);
   if (taken != 0) {
     dprintf(2, "%zu bytes of blocks were lost\n", taken);
     _exit(5);

@@ -20,10 +20,10 @@ static void count(bool is_counting) {
 /* A slow call, in which the thread follows. */
 static void follow(void) {
   struct heap *heap = heap_current();
-  lock_take(&heap->lock);
+  lock_take(&heap_pool(heap)->lock);
   heap_follow_tally(heap);
   UNIT_HEAP_VALID(heap);
-  lock_give(&heap->lock);
+  lock_give(&heap_pool(heap)->lock);
 }
 
 static void expect_counts(const struct class_counts *before) {
@@ -134,7 +134,7 @@ static void counting_starts_and_ends(void **unused) {
     count(false);
     follow();
     assert_int_equal(heap_current()->split, 0);
-    assert_int_equal(heap_current()->front.key, heap_current()->slabs.key);
+    assert_int_equal(heap_current()->front.key, heap_pool(heap_current())->slabs.key);
   }
   for (unsigned i = 0; i < 2000; i++)
     hak_free(blocks[i]);
@@ -241,13 +241,13 @@ static void samples_stand_for_all(void **unused) {
       uint64_t bytes = 0, estimated = 0, asked = 0;
       for (unsigned block = 0; block < 20000; block++) {
         size_t size = cls ? class_bytes(cls) : HAK_SMALL_MAX + unit_random(&random) % HAK_SMALL_MAX;
-        lock_take(&heap->lock);
+        lock_take(&heap_pool(heap)->lock);
         uint32_t picks = tally_picks(heap, cls, size);
         if (picks == 0 && cls != 0) { /* as the hand does */
           heap->tally->classes[cls].until -= (int64_t)size;
           heap->tally->classes[cls].until_stratum -= (int64_t)size;
         }
-        lock_give(&heap->lock);
+        lock_give(&heap_pool(heap)->lock);
         bytes += size;
         estimated += picks * max_size(size, intervals[i]);
         asked += picks;

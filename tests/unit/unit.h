@@ -31,9 +31,6 @@
 
 #include <cmocka.h>
 
-/* The lower layers alone: nobody above them would read the limits when they ask for it. */
-__attribute__((constructor)) static void unit_limits_read(void) { usage_look_ahead(); }
-
 /* Whole-structure checks, where the build has them. */
 #ifdef HAK_DEBUG
 #define UNIT_HEAP_VALID(heap) assert_true(heap_is_valid(heap))
@@ -85,6 +82,13 @@ static inline unsigned unit_rounds(unsigned quick, unsigned times) {
 static inline void unit_option(const char *environment, const char *value) {
   if (options_parse(environment, strlen(environment), value) != OPTION_OK)
     abort();
+}
+
+/* The lower layers alone: nobody above them would read the limits when they ask for it. Each heap has a pool of its
+ * own, unless a test says otherwise. */
+__attribute__((constructor)) static void unit_prepare(void) {
+  usage_look_ahead();
+  unit_option("HAKMEM_POOLS", "1024");
 }
 
 /* What the machine and other threads would add to the books: the background thread, the cgroup's limits,

@@ -1,0 +1,128 @@
+#include "heap/pool.h"
+
+#include "base/options.h"
+#include "os/cgroup.h"
+#include "os/fault.h"
+#include "os/filter.h"
+#include "os/os.h"
+#include "pages/metadata.h"
+
+#define POOLS_PER_CPU 2u
+#define STUCK_MS 1000u /* a lock that is held for this long may be held for good */
+#define CPUS_UNKNOWN 4u /* where the system may not be asked */
+_Static_assert(POOLS_MAX + SHARED_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
+
+static struct {
+  struct lock lock;     /* guards new pools, and the choice between pools */
+  uint32_t max_by_cpus; /* 0: not asked yet */
+  uint32_t for_heaps;   /* pools that are not shared */
+  _Atomic uint32_t count;
+  struct pool *pools[POOLS_MAX + SHARED_MAX];
+} table;
+
+_Atomic uint32_t pool_shared_id;
+
+uint32_t pool_count(void) { return atomic_load_explicit(&table.count, memory_order_acquire); }
+
+struct pool *pool_by_id(uint32_t id) {
+  hak_assert(id >= 1 && id <= pool_count());
+  return table.pools[id - 1];
+}
+
+/* The table's lock is held. */
+static struct pool *pool_make(bool is_shared) {
+  uint32_t count = pool_count();
+  bool has_place = is_shared ? count - table.for_heaps < SHARED_MAX : table.for_heaps < POOLS_MAX;
+  struct pool *pool = has_place ? metadata_take_forever(sizeof *pool) : NULL;
+  if (pool == NULL)
+    return NULL;
+  pool->id = count + 1;
+  pool->slabs.key = entry_key(pool->id);
+  pool->is_shared = is_shared;
+  table.for_heaps += !is_shared;
+  table.pools[count] = pool;
+  atomic_store_explicit(&table.count, count + 1, memory_order_release);
+  return pool;
+}
+
+struct pool *pool_make_shared(void) {
+  lock_take(&table.lock);
+  struct pool *pool = pool_make(true);
+  lock_give(&table.lock);
+  return pool;
+}
+
+static size_t cpus_usable(void) {
+  size_t cpus = os_cpus();
+  if (cpus == 0)
+    cpus = CPUS_UNKNOWN;
+  return option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files() ? min_size(cpus, os_cpu_limit_read()) : cpus;
+}
+
+/* The processors are counted when the second thread comes, so a program with one thread makes no system call. */
+static uint32_t pools_max(void) {
+  long wanted = option_value(OPTION_POOLS);
+  if (wanted != 0)
+    return (uint32_t)wanted;
+  if (table.for_heaps == 0)
+    return 1;
+  if (table.max_by_cpus == 0)
+    table.max_by_cpus = (uint32_t)min_size(POOLS_PER_CPU * cpus_usable(), POOLS_MAX);
+  return table.max_by_cpus;
+}
+
+static uint32_t heaps_of(struct pool *pool) { return atomic_load_explicit(&pool->heaps, memory_order_relaxed); }
+
+NOINLINE bool pool_wait(struct pool *pool) {
+  bool is_taken = lock_wait_for(&pool->lock, STUCK_MS);
+  if (UNLIKELY(!is_taken))
+    atomic_store_explicit(&pool->is_stuck, true, memory_order_relaxed);
+  return is_taken;
+}
+
+bool pool_is_stuck(struct pool *pool) {
+  if (LIKELY(!atomic_load_explicit(&pool->is_stuck, memory_order_relaxed)))
+    return false;
+  if (!lock_try(&pool->lock))
+    return true;
+  pool_unlock(pool);
+  atomic_store_explicit(&pool->is_stuck, false, memory_order_relaxed);
+  return false;
+}
+
+struct pool *pool_attach(void) {
+  struct pool *best = NULL;
+  uint32_t usable = 0;
+  lock_take(&table.lock);
+  uint32_t max = pools_max();
+  for (struct pool *pool = pool_next(NULL); pool && usable < max; pool = pool_next(pool)) {
+    if (pool->is_shared || pool_is_stuck(pool))
+      continue;
+    usable++;
+    if (best == NULL || heaps_of(pool) < heaps_of(best))
+      best = pool;
+  }
+  if (best == NULL || (heaps_of(best) > 0 && usable < max)) {
+    struct pool *made = pool_make(false);
+    best = made ? made : best;
+  }
+  if (best)
+    atomic_fetch_add_explicit(&best->heaps, 1, memory_order_seq_cst);
+  lock_give(&table.lock);
+  return best;
+}
+
+bool pool_detach(struct pool *pool) { return atomic_fetch_sub_explicit(&pool->heaps, 1, memory_order_seq_cst) == 1; }
+
+COLD void pools_in_child(struct pool *left) {
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+    if (heaps_of(pool) != (pool == left)) /* a write would copy the page */
+      atomic_store_explicit(&pool->heaps, pool == left, memory_order_relaxed);
+}
+
+size_t pools_live_bytes(void) {
+  size_t bytes = 0;
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+    bytes += slab_set_taken_bytes(&pool->slabs);
+  return bytes;
+}

@@ -1,0 +1,84 @@
+/* pool.h: a pool, the slabs that the threads attached to it allocate from.
+ *
+ *   slabs     touched by any holder of the lock
+ *   inbox     envelopes (batches of remote frees) from threads of other pools: pushed without a lock, drained under the
+ *             lock
+ *
+ * A process has about two pools for each CPU that it may use. So the memory in partly filled slabs depends on the
+ * number of CPUs, not on the number of threads. A starting thread attaches to the pool with the fewest threads; the
+ * first thread is alone in the first pool until others outnumber the pools.
+ *   P1  a page-map entry names the pool that owns the slab. Pools are never freed, so a pool's id stays valid
+ *   P2  only a holder of the lock reads or writes slabs and takes envelopes out
+ *   P3  a holder of one pool's lock only tries another pool's
+ *   P4  `heaps` is the number of attached heaps. While it is 0, whoever pushes an envelope drains the inbox
+ *       (tests/model/park.pml)
+ */
+#ifndef HAK_HEAP_POOL_H
+#define HAK_HEAP_POOL_H
+
+#include "base/words.h"
+#include "os/lock.h"
+#include "pages/page_map.h"
+#include "slab/slab.h"
+
+struct envelope;
+
+struct pool_counters {
+  uint64_t inbox_drains, inbox_blocks, blocks_by_hand;
+};
+
+struct pool {
+  struct slab_set slabs;
+  _Alignas(CACHE_LINE) struct lock lock;
+  uint32_t id;                           /* const */
+  bool is_shared;                        /* const: no heap is ever attached; the slabs are used under the lock */
+  _Atomic uint32_t holes_class;          /* class for the next step of purging holes; 0: none is due */
+  uint64_t holes_ms;                     /* when the last walk over the holes began */
+  uint8_t packed_first[HAK_CLASS_COUNT]; /* requests that were packed while the class had no slab */
+  struct pool_counters counters;
+
+  _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
+  _Atomic size_t inbox_bytes; /* of the blocks in it */
+  _Atomic uint32_t inbox_envelopes;
+  _Atomic uint32_t heaps;
+  _Atomic bool is_stuck; /* a thread waited for the lock in vain */
+};
+
+/* All pools, by their ids, which are 1 .. pool_count. Reading takes no lock. */
+#define POOLS_MAX 1024u
+#define SHARED_MAX 16u /* more without threads */
+uint32_t pool_count(void);
+struct pool *pool_by_id(uint32_t id);
+/* Returns the pool behind this one, or the first behind NULL; NULL behind the last. */
+static inline struct pool *pool_next(const struct pool *pool) {
+  uint32_t id = pool ? pool->id + 1 : 1;
+  return id <= pool_count() ? pool_by_id(id) : NULL;
+}
+
+/* Returns the pool with the fewest heaps, maybe a new one, and counts one more there. NULL when memory is out. */
+struct pool *pool_attach(void);
+/* Counts one heap less. The caller then serves the inbox if that was the last one (heap/envelope.h). */
+bool pool_detach(struct pool *pool);
+/* Takes the pool's lock. False after a second of waiting: its holder may have ended, or jumped out of a slow path, and
+ * never give it. So malloc and free, and what they call for other threads, lock pools this way. */
+bool pool_wait(struct pool *pool);
+static inline bool pool_lock(struct pool *pool) { return LIKELY(lock_try(&pool->lock)) || pool_wait(pool); }
+static inline void pool_unlock(struct pool *pool) { lock_give(&pool->lock); }
+/* Tells whether the pool's lock was waited for in vain, and is still held. */
+bool pool_is_stuck(struct pool *pool);
+/* Call in the child of a fork: one heap is left, in this pool, or none if it is NULL. */
+void pools_in_child(struct pool *left);
+
+/* Makes a pool without threads. NULL when memory is out. */
+struct pool *pool_make_shared(void);
+/* The id of the pool of samples, set by its maker; 0: there is none. */
+extern _Atomic uint32_t pool_shared_id;
+static inline bool entry_is_shared(uint32_t entry) {
+  uint32_t id = atomic_load_explicit(&pool_shared_id, memory_order_relaxed);
+  return id != 0 && entry_pool_id(entry) == id;
+}
+
+/* Returns the bytes of blocks that slabs have given out, those in bins included. Takes no lock. */
+size_t pools_live_bytes(void);
+
+#endif

@@ -1,0 +1,228 @@
+/* Pools: several heaps take from and free into the slabs of one pool; how heaps are distributed; what happens when threads
+ * end, when a pool's lock is never given, and in the child of a fork. Control `apart`: each heap has a pool of its own. The
+ * test must fail then. */
+#include "unit.h"
+
+#include "heap/envelope.h"
+#include "heap/ids.h"
+#include "os/cgroup.h"
+#include "os/os.h"
+
+#define BLOCKS 200
+#define BYTES 64u
+
+static bool clock_moves;
+static uint64_t waited_ms;
+static void *blocks[BLOCKS];
+
+uint64_t __real_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void) { return __real_os_milliseconds() + waited_ms; }
+
+void __real_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
+void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
+void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+  if (clock_moves)
+    waited_ms += timeout_ms;
+  else
+    __real_os_futex_wait_for(word, expected, timeout_ms);
+}
+
+static const char *one_pool = "1";
+
+static void sweep(void) {
+  assert_true(slow_path_begin());
+  heaps_sweep_all(false);
+  slow_path_end();
+}
+
+/* Ends what earlier tests left: their heaps are given up, so that a sweep finds them. */
+static void pools_clear(void) {
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
+    if (atomic_load(&heap->parked))
+      continue;
+    unit_heap_become(heap);
+    assert_true(slow_path_begin());
+    slow_path_part_from_heap();
+    slow_path_end();
+    lifeline_drop(&heap->lifeline);
+  }
+  sweep();
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
+    assert_int_equal(atomic_load(&pool->heaps), 0);
+    assert_int_equal(pool->slabs.taken_bytes, 0);
+  }
+}
+
+static void heaps_of_a_pool_free_each_others_blocks(void **state) {
+  (void)state;
+  unit_option("HAKMEM_POOLS", one_pool);
+  struct heap *taker = unit_heap_attach(), *freer = unit_heap_attach();
+  assert_ptr_equal(heap_pool(taker), heap_pool(freer));
+  assert_ptr_not_equal(taker, freer);
+  unit_heap_become(taker);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    assert_non_null(blocks[i] = hak_malloc(BYTES));
+  unit_heap_become(freer);
+  size_t freed = usage_freed();
+  for (unsigned i = 0; i < BLOCKS; i++)
+    hak_free(blocks[i]);
+  /* What bins took counts as freed: the background thread comes for what ended threads leave in bins. */
+  assert_true(usage_freed() - freed >= bins_content(freer).bytes);
+  assert_int_equal(atomic_load(&freer->outbox.open_bytes), 0);
+  assert_int_equal(atomic_load(&freer->outbox.envelopes_sent), 0);
+  assert_true(bins_content(freer).blocks > 0);
+  size_t taken = heap_pool(freer)->slabs.taken_bytes;
+  assert_int_equal(taken, bins_content(freer).bytes + bins_content(taker).bytes);
+  UNIT_HEAP_VALID(freer);
+  UNIT_HEAP_VALID(taker);
+  void *again = hak_malloc(BYTES);
+  bool is_same = false;
+  for (unsigned i = 0; i < BLOCKS; i++)
+    is_same |= again == blocks[i];
+  assert_true(is_same);
+  hak_free(again);
+  pools_clear();
+}
+
+static void free_in_two_heaps(void *heaps) {
+  struct heap **two = heaps;
+  for (unsigned i = 0; i < 2; i++) {
+    unit_heap_become(two[i]);
+    hak_free(unit_opaque(blocks[0]));
+  }
+  for (unsigned i = 0; i < 2; i++) {
+    unit_heap_become(two[i]);
+    assert_true(slow_path_begin());
+    heap_flush_all(two[i]);
+    slow_path_end();
+  }
+}
+
+/* The block is in two bins. The second flush finds its bit set. */
+static void a_double_free_through_two_heaps_is_found(void **state) {
+  (void)state;
+  unit_option("HAKMEM_POOLS", one_pool);
+  struct heap *two[2] = {unit_heap_attach(), unit_heap_attach()};
+  unit_heap_become(two[0]);
+  assert_non_null(blocks[0] = hak_malloc(BYTES));
+  unit_must_die(free_in_two_heaps, two, "double free of block ", blocks[0], "");
+  hak_free(blocks[0]);
+  pools_clear();
+}
+
+static void heaps_spread_over_the_pools(void **state) {
+  (void)state;
+  unit_option("HAKMEM_POOLS", "3");
+  uint32_t before = pool_count();
+  for (unsigned i = 0; i < 7; i++)
+    unit_heap_attach();
+  assert_int_equal(pool_count(), max_size(before, 3));
+  uint32_t most = 0, least = UINT32_MAX;
+  for (uint32_t id = 1; id <= 3; id++) {
+    uint32_t heaps = atomic_load(&pool_by_id(id)->heaps);
+    most = heaps > most ? heaps : most;
+    least = heaps < least ? heaps : least;
+  }
+  assert_int_equal(most, 3);
+  assert_int_equal(least, 2);
+  pools_clear();
+  unit_option("HAKMEM_POOLS", "0");
+  for (unsigned i = 0; i < 2 * 8192; i++) /* more than two for each processor */
+    if (atomic_load(&heap_pool(unit_heap_attach())->heaps) > 1)
+      break;
+  assert_int_equal(pool_count(), max_size(before > 3 ? before : 3, min_size(2 * min_size(os_cpus(), os_cpu_limit_read()), POOLS_MAX)));
+  pools_clear();
+}
+
+static void *allocate_and_end(void *unused) {
+  (void)unused;
+  for (unsigned i = 0; i < BLOCKS; i++)
+    blocks[i] = hak_malloc(16 + i * 20);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    hak_free(blocks[i]);
+  return heap_pool(heap_current());
+}
+
+static void an_ended_threads_blocks_serve_its_pool(void **state) {
+  (void)state;
+  if (!unit_ends_are_noticed())
+    skip();
+  unit_option("HAKMEM_POOLS", one_pool);
+  struct heap *self = unit_heap_attach();
+  pthread_t thread;
+  void *pool;
+  assert_int_equal(pthread_create(&thread, NULL, allocate_and_end, NULL), 0);
+  assert_int_equal(pthread_join(thread, &pool), 0);
+  assert_ptr_equal(pool, heap_pool(self));
+  assert_int_equal(atomic_load(&heap_pool(self)->heaps), 2);
+  assert_true(heap_pool(self)->slabs.taken_bytes > 0);
+  assert_true(slow_path_begin());
+  heaps_sweep(heap_count());
+  slow_path_end();
+  assert_int_equal(atomic_load(&heap_pool(self)->heaps), 1);
+  assert_int_equal(heap_pool(self)->slabs.taken_bytes, 0);
+  pools_clear();
+}
+
+/* The holder of a pool's lock may have ended or jumped out of its slow path. Others of the pool go on elsewhere. */
+static void a_lock_that_is_never_given_stops_no_thread(void **state) {
+  (void)state;
+  unit_option("HAKMEM_POOLS", one_pool);
+  struct heap *holder = unit_heap_attach(), *other = unit_heap_attach();
+  struct pool *pool = heap_pool(other);
+  assert_ptr_equal(heap_pool(holder), pool);
+  assert_non_null(blocks[0] = hak_malloc(BYTES)); /* fills a bin of `other` */
+  lock_take(&pool->lock);
+  clock_moves = true;
+  assert_non_null(blocks[1] = hak_malloc(BYTES * 5));
+  clock_moves = false;
+  assert_true(waited_ms >= 500);
+  assert_ptr_not_equal(heap_current(), other);
+  assert_ptr_not_equal(heap_pool(heap_current()), pool);
+  assert_false(atomic_load(&other->parked)); /* a sweep leaves it alone until the lock is free */
+  sweep();
+  assert_false(atomic_load(&other->parked));
+  hak_free(blocks[0]); /* by an envelope */
+  hak_free(blocks[1]);
+  lock_give(&pool->lock);
+  sweep();
+  assert_true(atomic_load(&other->parked));
+  pools_clear();
+}
+
+static void check_child(void *pool) {
+  for (struct pool *each = pool_next(NULL); each; each = pool_next(each))
+    if (atomic_load(&each->heaps) != (each == pool ? 1 : 0))
+      _exit(1);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    if ((blocks[i] = hak_malloc(BYTES)) == NULL)
+      _exit(2);
+}
+
+static void a_forks_child_keeps_one_heap(void **state) {
+  (void)state;
+  unit_option("HAKMEM_POOLS", "2");
+  for (unsigned i = 0; i < 5; i++) {
+    unit_heap_attach();
+    hak_free(hak_malloc(BYTES));
+  }
+  char said[200];
+  assert_int_equal(unit_in_child(check_child, heap_pool(heap_current()), said, sizeof said), 0);
+  pools_clear();
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "apart") == 0)
+    one_pool = "1024";
+  unit_alone();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(heaps_of_a_pool_free_each_others_blocks),
+      cmocka_unit_test(a_double_free_through_two_heaps_is_found),
+      cmocka_unit_test(heaps_spread_over_the_pools),
+      cmocka_unit_test(an_ended_threads_blocks_serve_its_pool),
+      cmocka_unit_test(a_lock_that_is_never_given_stops_no_thread),
+      cmocka_unit_test(a_forks_child_keeps_one_heap),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
