@@ -69,10 +69,10 @@ struct heap {
   _Atomic(struct pool *) pool;                  /* H3 */
   uintptr_t callback_frame; /* owner only: stack address of the running limit callback; 0: none runs */
   uint32_t slow_calls, ticks;
-  size_t granted_bytes; /* of bins, beyond their initial slots */
-  uint32_t split;       /* HAK_SPLIT or 0 (heap/split.h) */
-  uint32_t split_seen;  /* of split_wanted */
-  struct tally *tally;  /* NULL until the heap is split for the first time */
+  size_t granted_bytes;          /* of bins, beyond their initial slots */
+  uint32_t split;                /* HAK_SPLIT or 0 (heap/split.h) */
+  uint32_t split_seen;           /* of split_wanted */
+  struct tally *tally;           /* NULL until the heap is split for the first time */
   struct checked_cache *checked; /* NULL without the option `checked`, and until the first block */
   struct heap_counters counters;
   struct lifeline lifeline;

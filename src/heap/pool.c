@@ -8,7 +8,7 @@
 #include "pages/metadata.h"
 
 #define POOLS_PER_CPU 2u
-#define STUCK_MS 1000u /* a lock that is held for this long may be held for good */
+#define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
 _Static_assert(POOLS_MAX + SHARED_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
 

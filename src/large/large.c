@@ -115,15 +115,15 @@ static size_t range_end_purged(struct large *range) {
   return extent.resident ? 0 : extent.bytes;
 }
 
-static struct extent resident_from_either(enum extent_pool pool, size_t bytes, size_t alignment) {
-  struct extent extent = extent_take_resident(pool, bytes, alignment);
-  return extent.base ? extent : extent_take_resident(EXTENT_POOLS - 1 - pool, bytes, alignment);
+static struct extent resident_from_either(enum extent_bank bank, size_t bytes, size_t alignment) {
+  struct extent extent = extent_take_resident(bank, bytes, alignment);
+  return extent.base ? extent : extent_take_resident(EXTENT_BANKS - 1 - bank, bytes, alignment);
 }
 
-/* Takes memory that is held and free before new memory: a resident extent of either pool. If there is none, it evicts
+/* Takes memory that is held and free before new memory: a resident extent of either bank. If there is none, it evicts
  * cached ranges until there is one. */
-static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t alignment) {
-  struct extent extent = resident_from_either(pool, bytes, alignment);
+static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
+  struct extent extent = resident_from_either(bank, bytes, alignment);
   for (size_t evicted = 0; extent.base == NULL && evicted < bytes && big_cache_bytes() >= bytes - evicted;) {
     struct large *oldest = big_cache_take_old_extent();
     if (oldest == NULL)
@@ -133,19 +133,19 @@ static struct extent extent_resident(enum extent_pool pool, size_t bytes, size_t
     atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
     range_end(oldest, os_milliseconds());
     usage_settle(oldest_bytes);
-    extent = resident_from_either(pool, bytes, alignment);
+    extent = resident_from_either(bank, bytes, alignment);
   }
   return extent;
 }
 
 /* *promised: the bytes promised by usage_reserve. The caller must settle them in any case. */
 static struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised) {
-  enum extent_pool pool = huge_pool_for_large();
-  struct extent extent = extent_resident(pool, bytes, alignment);
+  enum extent_bank bank = huge_bank_for_large();
+  struct extent extent = extent_resident(bank, bytes, alignment);
   if (extent.base == NULL && usage_reserve(bytes)) {
     *promised = bytes;
-    extent = extent_take(pool, bytes, alignment);
-    if (extent.base == NULL && pool != EXTENT_PLAIN)
+    extent = extent_take(bank, bytes, alignment);
+    if (extent.base == NULL && bank != EXTENT_PLAIN)
       extent = extent_take(EXTENT_PLAIN, bytes, alignment);
   }
   if (extent.base == NULL)
@@ -155,7 +155,7 @@ static struct large *range_from_extents(size_t bytes, size_t alignment, bool *ze
   *zeroed = extent.zero;
   if (extent.resident)
     *promised += extent.bytes;
-  return range_made(extent.base, extent.bytes, false, extent_pool_of(extent.base) == EXTENT_HUGE);
+  return range_made(extent.base, extent.bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE);
 }
 
 static struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {

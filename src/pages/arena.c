@@ -12,9 +12,9 @@
 
 unsigned arena_mark(const void *address) {
   const struct map_row *row = map_covers(address) ? map_row(address) : NULL;
-  for (unsigned pool = 0; row != NULL && pool < MAP_POOLS; pool++)
-    if (atomic_load_explicit(&row->arenas[pool], memory_order_relaxed) >> map_unit_in_row(address) & 1)
-      return pool + 1;
+  for (unsigned bank = 0; row != NULL && bank < MAP_BANKS; bank++)
+    if (atomic_load_explicit(&row->arenas[bank], memory_order_relaxed) >> map_unit_in_row(address) & 1)
+      return bank + 1;
   return 0;
 }
 
@@ -25,10 +25,10 @@ void arena_mark_set(char *base, size_t bytes, unsigned mark) {
     size_t first = map_unit_in_row(at);
     size_t units = min_size(SUPERSLAB_UNITS - first, (size_t)(base + bytes - at) / UNIT_BYTES);
     uint32_t mask = (UINT32_MAX >> (SUPERSLAB_UNITS - units)) << first;
-    for (unsigned pool = 0; pool < MAP_POOLS; pool++) {
-      _Atomic uint32_t *set = &map_row(at)->arenas[pool];
+    for (unsigned bank = 0; bank < MAP_BANKS; bank++) {
+      _Atomic uint32_t *set = &map_row(at)->arenas[bank];
       uint32_t others = atomic_load_explicit(set, memory_order_relaxed) & ~mask;
-      atomic_store_explicit(set, others | (pool + 1 == mark ? mask : 0), memory_order_relaxed);
+      atomic_store_explicit(set, others | (bank + 1 == mark ? mask : 0), memory_order_relaxed);
     }
     at += units * UNIT_BYTES;
   }

@@ -1,22 +1,22 @@
 /* arena.h: address space, reserved in long ranges and made accessible in steps as it is used.
  *
- * Extents are carved from the front of the newest arena of their pool. All functions but the first two are
+ * Extents are carved from the front of the newest arena of their bank. All functions but the first two are
  * called with the extents' lock held (pages/extent.c), and make system calls under it.
  *   A1  next <= committed <= end, all NULL before the first arena; from next on nothing was given out
- *     A2  the mark of each unit up to committed tells its pool
+ *     A2  the mark of each unit up to committed tells its bank
  */
 #ifndef HAK_PAGES_ARENA_H
 #define HAK_PAGES_ARENA_H
 
 #include "base/words.h"
 
-/* Returns the mark of an address: 0 where no arena is accessible, else the number of the pool plus one. Marks are set
+/* Returns the mark of an address: 0 where no arena is accessible, else the number of the bank plus one. Marks are set
  * under the extents' lock. */
 unsigned arena_mark(const void *address);
 bool address_in_arena(const void *address);
 void arena_mark_set(char *base, size_t bytes, unsigned mark);
 
-/* The newest arena of a pool, and sums over all arenas of the pool. */
+/* The newest arena of a bank, and sums over all arenas of the bank. */
 struct arena {
   char *next, *committed, *end; /* given out up to next, accessible up to committed */
   size_t reserved_bytes, committed_bytes;

@@ -24,7 +24,7 @@ struct free_extent {
 };
 _Static_assert(sizeof(struct free_extent) <= RECORD_BYTES, "a free extent's record fits the leaf");
 
-struct pool {
+struct bank {
   /* [1]: resident ones */
   struct free_extent *lists[2][SIZE_LISTS];
   uint64_t filled[2][SIZE_WORDS]; /* bit i: list i is not empty */
@@ -33,7 +33,7 @@ struct pool {
 
 static struct {
   struct lock lock;
-  struct pool pools[EXTENT_POOLS];
+  struct bank banks[EXTENT_BANKS];
   struct free_extent *oldest, *newest; /* resident ones by age */
   size_t free_bytes;                   /* of all free extents */
   /* Written under the lock, read without: */
@@ -44,12 +44,12 @@ static struct {
 size_t extents_resident_free(void) { return atomic_load_explicit(&extents.resident_free_bytes, memory_order_relaxed); }
 uint64_t extents_oldest_ms(void) { return atomic_load_explicit(&extents.oldest_ms, memory_order_relaxed); }
 
-/* --- pools, by address --- */
+/* --- banks, by address --- */
 
-#define ARENA_MARK(pool) ((unsigned)(pool) + 1) /* 0: no arena */
-_Static_assert(EXTENT_POOLS == MAP_POOLS, "a row has marks for each pool");
+#define ARENA_MARK(bank) ((unsigned)(bank) + 1) /* 0: no arena */
+_Static_assert(EXTENT_BANKS == MAP_BANKS, "a row has marks for each bank");
 
-enum extent_pool extent_pool_of(const void *address) {
+enum extent_bank extent_bank_of(const void *address) {
   return arena_mark(address) == ARENA_MARK(EXTENT_HUGE) ? EXTENT_HUGE : EXTENT_PLAIN;
 }
 
@@ -62,7 +62,7 @@ static unsigned list_of_units(size_t units) {
 
 static struct free_extent *extent_record(const char *unit) { return map_record(unit); }
 static char *last_unit(const struct free_extent *e) { return e->base + e->bytes - UNIT_BYTES; }
-static struct pool *pool_at(const char *address) { return &extents.pools[extent_pool_of(address)]; }
+static struct bank *bank_at(const char *address) { return &extents.banks[extent_bank_of(address)]; }
 
 static void note_oldest(void) {
   atomic_store_explicit(&extents.oldest_ms, extents.oldest ? extents.oldest->freed_ms : 0, memory_order_relaxed);
@@ -108,14 +108,14 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
   extent_record(last_unit(e))->base = e->base;
   map_entries_set(e->base, 1, ENTRY_EXTENT);
   map_entries_set(last_unit(e), 1, ENTRY_EXTENT);
-  struct pool *pool = pool_at(e->base);
+  struct bank *bank = bank_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
-  struct free_extent **first = &pool->lists[e->resident][list];
+  struct free_extent **first = &bank->lists[e->resident][list];
   e->by_size.next = *first;
   if (*first)
     (*first)->by_size.previous = e;
   *first = e;
-  pool->filled[e->resident][list / 64] |= (uint64_t)1 << list % 64;
+  bank->filled[e->resident][list / 64] |= (uint64_t)1 << list % 64;
   extents.free_bytes += e->bytes;
   if (e->resident) {
     age_insert(e);
@@ -126,14 +126,14 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
 /* Removes a free extent from its lists and clears its end marks. The entries between stay as the last owner left
  * them. */
 static struct extent extent_detach(struct free_extent *e) {
-  struct pool *pool = pool_at(e->base);
+  struct bank *bank = bank_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
-  struct free_extent **first = &pool->lists[e->resident][list];
+  struct free_extent **first = &bank->lists[e->resident][list];
   *(e->by_size.previous ? &e->by_size.previous->by_size.next : first) = e->by_size.next;
   if (e->by_size.next)
     e->by_size.next->by_size.previous = e->by_size.previous;
   if (*first == NULL)
-    pool->filled[e->resident][list / 64] &= ~((uint64_t)1 << list % 64);
+    bank->filled[e->resident][list / 64] &= ~((uint64_t)1 << list % 64);
   extents.free_bytes -= e->bytes;
   if (e->resident) {
     age_remove(e);
@@ -182,29 +182,29 @@ void extent_give(struct extent extent, uint64_t freed_ms) {
 
 /* --- taking --- */
 
-static unsigned mark_of(const struct pool *pool) { return ARENA_MARK(pool - extents.pools); }
+static unsigned mark_of(const struct bank *bank) { return ARENA_MARK(bank - extents.banks); }
 
-static bool pool_commit(struct pool *pool, char *until) { return arena_commit(&pool->arena, until, mark_of(pool)); }
+static bool bank_commit(struct bank *bank, char *until) { return arena_commit(&bank->arena, until, mark_of(bank)); }
 
 /* Retires the newest arena: its accessible rest becomes a free extent, the inaccessible rest is unmapped. */
-static void pool_retire(struct pool *pool) {
+static void bank_retire(struct bank *bank) {
   struct extent rest = {.zero = true};
-  rest.base = arena_retire(&pool->arena, &rest.bytes);
+  rest.base = arena_retire(&bank->arena, &rest.bytes);
   if (rest.bytes > 0)
     give_piece(rest, 0);
 }
 
 /* Carves an extent from the front of the newest arena, or of a new one. */
-static struct extent pool_carve(struct pool *pool, size_t bytes, size_t alignment) {
-  struct arena *arena = &pool->arena;
+static struct extent bank_carve(struct bank *bank, size_t bytes, size_t alignment) {
+  struct arena *arena = &bank->arena;
   char *base = (char *)round_up((uintptr_t)arena->next, alignment);
   if (arena->next == NULL || base > arena->end || (size_t)(arena->end - base) < bytes) {
-    pool_retire(pool);
-    if (!arena_reserve(arena, bytes, alignment, pool == &extents.pools[EXTENT_HUGE]))
+    bank_retire(bank);
+    if (!arena_reserve(arena, bytes, alignment, bank == &extents.banks[EXTENT_HUGE]))
       return (struct extent){0};
     base = arena->next;
   }
-  if (!pool_commit(pool, base + bytes))
+  if (!bank_commit(bank, base + bytes))
     return (struct extent){0};
   if (base > arena->next)
     give_piece((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, 0);
@@ -219,14 +219,14 @@ static bool extent_fits(const struct free_extent *e, size_t bytes, size_t alignm
 
 /* Finds a free extent that fits, in the lists of the smallest possible sizes. It tries only some extents of each list.
  * In lists where every extent fits it takes the first. */
-static struct free_extent *find_extent(const struct pool *pool, bool resident, size_t bytes, size_t alignment) {
+static struct free_extent *find_extent(const struct bank *bank, bool resident, size_t bytes, size_t alignment) {
   unsigned list = list_of_units(bytes / UNIT_BYTES);
   for (unsigned word = list / 64; word < SIZE_WORDS; word++) {
-    uint64_t lists = pool->filled[resident][word];
+    uint64_t lists = bank->filled[resident][word];
     if (word == list / 64)
       lists &= ~(uint64_t)0 << list % 64;
     for (; lists != 0; lists &= lists - 1) {
-      struct free_extent *e = pool->lists[resident][word * 64 + (unsigned)__builtin_ctzll(lists)];
+      struct free_extent *e = bank->lists[resident][word * 64 + (unsigned)__builtin_ctzll(lists)];
       for (unsigned looks = 0; e && looks < LOOKS_MAX; looks++, e = e->by_size.next)
         if (extent_fits(e, bytes, alignment))
           return e;
@@ -253,30 +253,30 @@ static struct extent extent_cut(struct free_extent *e, char *base, size_t bytes)
   return whole;
 }
 
-static struct extent take_free(struct pool *pool, bool resident, size_t bytes, size_t alignment) {
-  struct free_extent *e = find_extent(pool, resident, bytes, alignment);
+static struct extent take_free(struct bank *bank, bool resident, size_t bytes, size_t alignment) {
+  struct free_extent *e = find_extent(bank, resident, bytes, alignment);
   return e ? extent_cut(e, (char *)round_up((uintptr_t)e->base, alignment), bytes) : (struct extent){0};
 }
 
-struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t alignment) {
+struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   if (extents_resident_free() < bytes)
     return (struct extent){0};
   lock_take(&extents.lock);
-  struct extent taken = take_free(&extents.pools[pool], true, bytes, alignment);
+  struct extent taken = take_free(&extents.banks[bank], true, bytes, alignment);
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
   return taken;
 }
 
-struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment) {
+struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment) {
   lock_take(&extents.lock);
-  const char *committed = extents.pools[pool].arena.committed;
-  struct extent taken = take_free(&extents.pools[pool], true, bytes, alignment);
+  const char *committed = extents.banks[bank].arena.committed;
+  struct extent taken = take_free(&extents.banks[bank], true, bytes, alignment);
   if (taken.base == NULL)
-    taken = take_free(&extents.pools[pool], false, bytes, alignment);
+    taken = take_free(&extents.banks[bank], false, bytes, alignment);
   if (taken.base == NULL)
-    taken = pool_carve(&extents.pools[pool], bytes, alignment);
-  taken.to_probe = pool == EXTENT_HUGE && taken.base && extents.pools[pool].arena.committed != committed;
+    taken = bank_carve(&extents.banks[bank], bytes, alignment);
+  taken.to_probe = bank == EXTENT_HUGE && taken.base && extents.banks[bank].arena.committed != committed;
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
   return taken;
@@ -285,15 +285,15 @@ struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment)
 struct extent extent_take_behind(char *end, size_t bytes) {
   struct extent taken = {0};
   lock_take(&extents.lock);
-  struct pool *pool = pool_at(end - UNIT_BYTES);
-  if (end == pool->arena.next) {
-    if ((size_t)(pool->arena.end - end) >= bytes && pool_commit(pool, end + bytes)) {
-      pool->arena.next += bytes;
+  struct bank *bank = bank_at(end - UNIT_BYTES);
+  if (end == bank->arena.next) {
+    if ((size_t)(bank->arena.end - end) >= bytes && bank_commit(bank, end + bytes)) {
+      bank->arena.next += bytes;
       taken = (struct extent){.base = end, .bytes = bytes, .zero = true};
     }
   } else {
     struct free_extent *e = free_at(end);
-    if (e && e->bytes >= bytes && pool_at(end) == pool)
+    if (e && e->bytes >= bytes && bank_at(end) == bank)
       taken = extent_cut(e, end, bytes);
   }
   usage_move_begin(taken.bytes);
@@ -334,22 +334,22 @@ size_t extents_purge(size_t keep_bytes, uint64_t before_ms) {
 }
 
 /* The system refused to unmap the range: it becomes a free extent again, without its pages. */
-COLD static void release_refused(struct pool *pool, struct extent extent) {
+COLD static void release_refused(struct bank *bank, struct extent extent) {
   extent.zero = os_purge(extent.base, extent.bytes);
   extent.resident = !extent.zero;
   lock_take(&extents.lock);
-  arena_mark_set(extent.base, extent.bytes, mark_of(pool));
-  pool->arena.reserved_bytes += extent.bytes;
-  pool->arena.committed_bytes += extent.bytes;
+  arena_mark_set(extent.base, extent.bytes, mark_of(bank));
+  bank->arena.reserved_bytes += extent.bytes;
+  bank->arena.committed_bytes += extent.bytes;
   give_piece(extent, os_milliseconds());
   lock_give(&extents.lock);
 }
 
 /* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
-static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size_t grain) {
+static bool release_one(struct bank *bank, bool resident, size_t bytes_min, size_t grain) {
   struct extent extent = {0};
   lock_take(&extents.lock);
-  struct free_extent *e = find_extent(pool, resident, bytes_min, grain);
+  struct free_extent *e = find_extent(bank, resident, bytes_min, grain);
   if (e) {
     char *base = (char *)round_up((uintptr_t)e->base, grain);
     size_t bytes = round_down((uintptr_t)(e->base + e->bytes), grain) - (uintptr_t)base;
@@ -357,8 +357,8 @@ static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size
     count_arrival(extent.resident, bytes);
     arena_mark_set(extent.base, extent.bytes, 0);
     map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
-    pool->arena.reserved_bytes -= extent.bytes;
-    pool->arena.committed_bytes -= extent.bytes;
+    bank->arena.reserved_bytes -= extent.bytes;
+    bank->arena.committed_bytes -= extent.bytes;
   }
   lock_give(&extents.lock);
   if (extent.base == NULL)
@@ -366,7 +366,7 @@ static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size
   map_rows_purge(extent.base, extent.bytes); /* as long as the range is ours */
   if (os_unmap(extent.base, extent.bytes))
     return true;
-  release_refused(pool, extent); /* too many mappings */
+  release_refused(bank, extent); /* too many mappings */
   return false;
 }
 
@@ -375,17 +375,17 @@ static bool release_one(struct pool *pool, bool resident, size_t bytes_min, size
 
 bool extents_release(size_t bytes_min) {
   bool any = false;
-  for (unsigned i = 0; i < EXTENT_POOLS; i++) {
-    struct pool *pool = &extents.pools[i];
+  for (unsigned i = 0; i < EXTENT_BANKS; i++) {
+    struct bank *bank = &extents.banks[i];
     lock_take(&extents.lock);
-    any |= pool->arena.end > pool->arena.next;
-    pool_retire(pool);
+    any |= bank->arena.end > bank->arena.next;
+    bank_retire(bank);
     lock_give(&extents.lock);
     for (unsigned resident = 0; resident < 2; resident++) {
-      while (release_one(pool, resident, max_size(bytes_min, SUPERSLAB_BYTES), SUPERSLAB_BYTES))
+      while (release_one(bank, resident, max_size(bytes_min, SUPERSLAB_BYTES), SUPERSLAB_BYTES))
         any = true;
       for (unsigned n = 0; bytes_min < SUPERSLAB_BYTES && n < RELEASED_SHORT_MAX; n++, any = true)
-        if (!release_one(pool, resident, bytes_min, UNIT_BYTES))
+        if (!release_one(bank, resident, bytes_min, UNIT_BYTES))
           break;
     }
   }
@@ -395,8 +395,8 @@ bool extents_release(size_t bytes_min) {
 void extents_stats_locked(struct extent_stats *out) {
   size_t resident = extents_resident_free();
   *out = (struct extent_stats){.resident_free_bytes = resident, .other_free_bytes = extents.free_bytes - resident};
-  for (unsigned i = 0; i < EXTENT_POOLS; i++) {
-    const struct arena *arena = &extents.pools[i].arena;
+  for (unsigned i = 0; i < EXTENT_BANKS; i++) {
+    const struct arena *arena = &extents.banks[i].arena;
     out->reserved_bytes += arena->reserved_bytes;
     out->committed_bytes += arena->committed_bytes;
     out->unused_bytes += (size_t)(arena->committed - arena->next);
@@ -412,9 +412,9 @@ void extents_stats(struct extent_stats *out) {
 }
 
 #ifdef HAK_DEBUG
-static bool extent_is_valid(const struct free_extent *e, unsigned pool, bool resident, unsigned list) {
+static bool extent_is_valid(const struct free_extent *e, unsigned bank, bool resident, unsigned list) {
   struct extent piece = {.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
-  return e == extent_record(e->base) && e->resident == resident && extent_pool_of(e->base) == pool &&
+  return e == extent_record(e->base) && e->resident == resident && extent_bank_of(e->base) == bank &&
          list_of_units(e->bytes / UNIT_BYTES) == list && extent_record(last_unit(e))->base == e->base &&
          map_entry(e->base) == ENTRY_EXTENT && map_entry(last_unit(e)) == ENTRY_EXTENT &&
          !same_kind(free_at(e->base + e->bytes), &piece) && !same_kind(free_before(e->base), &piece);
@@ -424,12 +424,12 @@ bool extents_are_valid(void) {
   bool valid = true;
   size_t resident_bytes = 0, aged_bytes = 0;
   lock_take(&extents.lock);
-  for (unsigned i = 0; i < EXTENT_POOLS; i++)
+  for (unsigned i = 0; i < EXTENT_BANKS; i++)
     for (unsigned resident = 0; resident < 2; resident++)
       for (unsigned list = 0; list < SIZE_LISTS; list++) {
-        const struct pool *pool = &extents.pools[i];
-        valid &= (pool->lists[resident][list] != NULL) == (pool->filled[resident][list / 64] >> list % 64 & 1);
-        for (struct free_extent *e = pool->lists[resident][list]; e; e = e->by_size.next) {
+        const struct bank *bank = &extents.banks[i];
+        valid &= (bank->lists[resident][list] != NULL) == (bank->filled[resident][list / 64] >> list % 64 & 1);
+        for (struct free_extent *e = bank->lists[resident][list]; e; e = e->by_size.next) {
           valid &= extent_is_valid(e, i, resident, list);
           resident_bytes += resident ? e->bytes : 0;
         }

@@ -1,11 +1,11 @@
 /* extent.h: the address space that superslabs and large objects are made of.
  *
  * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent. Free
- * extents are listed by size, and the resident ones by age too. Arenas come in two pools, because the kernel's
+ * extents are listed by size, and the resident ones by age too. Arenas come in two banks, because the kernel's
  * huge-page flag is best set for whole arenas: each flagged piece would be a mapping of its own.
  *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
  *       unit's record describes it, the last one's points to its base
- *   E2  no two free extents of one kind (pool, resident, zero) touch
+ *   E2  no two free extents of one kind (bank, resident, zero) touch
  *   E3  a free extent is in the list of its size, and in the list by age if it is resident
  *   E4  usage_free counts the resident ones
  * extents_are_valid checks E1 at the ends, E2 and E3; check builds check E4 at each fork (api/start.c). The lock is
@@ -16,7 +16,7 @@
 
 #include "pages/arena.h"
 
-enum extent_pool { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_POOLS };
+enum extent_bank { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_BANKS };
 
 /* Returns the class of a length: one class for each length up to 8 units, then 8 per doubling, rounded down. */
 static inline unsigned units_class(size_t units) {
@@ -38,10 +38,10 @@ struct extent {
  * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. The bytes of a
  * resident one are in transit (budget/usage.h): the caller must call usage_settle after it has counted them, then
  * usage_move_end. */
-struct extent extent_take(enum extent_pool pool, size_t bytes, size_t alignment);
+struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment);
 
 /* As extent_take, but only resident memory. */
-struct extent extent_take_resident(enum extent_pool pool, size_t bytes, size_t alignment);
+struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment);
 
 /* As extent_take for the `bytes` right behind `end`, if they are free. */
 struct extent extent_take_behind(char *end, size_t bytes);
@@ -59,8 +59,8 @@ size_t extents_purge(size_t keep_bytes, uint64_t before_ms);
  * anything was unmapped. */
 bool extents_release(size_t bytes_min);
 
-/* Returns the pool of an address in an arena. */
-enum extent_pool extent_pool_of(const void *address);
+/* Returns the bank of an address in an arena. */
+enum extent_bank extent_bank_of(const void *address);
 
 struct extent_stats {
   size_t reserved_bytes;      /* address space of all arenas */

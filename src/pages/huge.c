@@ -30,11 +30,11 @@ static bool huge_is_wanted(size_t bytes, bool is_large) {
   return yes;
 }
 
-enum extent_pool huge_pool_for_superslab(void) {
+enum extent_bank huge_bank_for_superslab(void) {
   return huge_is_wanted(SUPERSLAB_BYTES, false) ? EXTENT_HUGE : EXTENT_PLAIN;
 }
 
-enum extent_pool huge_pool_for_large(void) {
+enum extent_bank huge_bank_for_large(void) {
   return huge_is_wanted(SUPERSLAB_BYTES, true) ? EXTENT_HUGE : EXTENT_PLAIN;
 }
 

@@ -5,10 +5,10 @@
 
 #include "pages/extent.h"
 
-/* Return the pool for a superslab, and for a large object that is an extent. Large objects share huge pages: the next
+/* Return the bank for a superslab, and for a large object that is an extent. Large objects share huge pages: the next
  * object fills up a partly used one. */
-enum extent_pool huge_pool_for_superslab(void);
-enum extent_pool huge_pool_for_large(void);
+enum extent_bank huge_bank_for_superslab(void);
+enum extent_bank huge_bank_for_large(void);
 
 /* Tells whether the mapping of a large object may have huge pages. It may once such mappings were seen densely used,
  * because a long, sparse table would become wholly resident. */

@@ -7,7 +7,7 @@
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             superslab           the superslab's record (pages/superslab.h)
- *             arenas[]            one bit a unit for each pool: the unit is part of an arena (pages/arena.h)
+ *             arenas[]            one bit a unit for each bank: the unit is part of an arena (pages/arena.h)
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
  * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped; the pages of the rows
@@ -37,12 +37,12 @@ enum entry_mark {
 #define RECORD_BYTES ((size_t)64)
 #define BITMAP_WORDS ((size_t)64) /* of one unit: 64 KiB / 16 B blocks */
 
-#define MAP_POOLS 2u
+#define MAP_BANKS 2u
 
 struct map_row {
   char records[SUPERSLAB_UNITS][RECORD_BYTES];
   char superslab[RECORD_BYTES];
-  _Alignas(CACHE_LINE) _Atomic uint32_t arenas[MAP_POOLS];
+  _Alignas(CACHE_LINE) _Atomic uint32_t arenas[MAP_BANKS];
   _Alignas(CACHE_LINE) uint64_t bitmaps[SUPERSLAB_UNITS][BITMAP_WORDS];
 };
 

@@ -146,11 +146,11 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   note_oldest();
 }
 
-/* Takes a resident extent of the pool that suits slabs, or else of the other one. */
+/* Takes a resident extent of the bank that suits slabs, or else of the other one. */
 static struct extent take_resident(size_t bytes) {
-  enum extent_pool pool = huge_pool_for_superslab();
-  struct extent extent = extent_take_resident(pool, bytes, bytes);
-  return extent.base ? extent : extent_take_resident(EXTENT_POOLS - 1 - pool, bytes, bytes);
+  enum extent_bank bank = huge_bank_for_superslab();
+  struct extent extent = extent_take_resident(bank, bytes, bytes);
+  return extent.base ? extent : extent_take_resident(EXTENT_BANKS - 1 - bank, bytes, bytes);
 }
 
 static struct superslab *superslab_open(struct extent extent) {
@@ -194,9 +194,9 @@ static void superslab_close(struct superslab *s) {
 }
 
 static struct superslab *superslab_open_fresh(bool *to_probe) {
-  enum extent_pool pool = huge_pool_for_superslab();
-  struct extent extent = extent_take(pool, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
-  if (extent.base == NULL && pool != EXTENT_PLAIN)
+  enum extent_bank bank = huge_bank_for_superslab();
+  struct extent extent = extent_take(bank, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+  if (extent.base == NULL && bank != EXTENT_PLAIN)
     extent = extent_take(EXTENT_PLAIN, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
   *to_probe = extent.to_probe;
   return superslab_open(extent);
@@ -224,8 +224,8 @@ COLD static void *take_outside(unsigned order) {
   if (!usage_reserve(bytes))
     return NULL;
   struct extent extent = {0};
-  for (unsigned pool = 0; extent.base == NULL && pool < EXTENT_POOLS; pool++)
-    extent = extent_take((enum extent_pool)pool, bytes, bytes);
+  for (unsigned bank = 0; extent.base == NULL && bank < EXTENT_BANKS; bank++)
+    extent = extent_take((enum extent_bank)bank, bytes, bytes);
   void *run = run_outside(extent, bytes);
   usage_settle(bytes); /* promised */
   return run;

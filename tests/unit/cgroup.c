@@ -228,9 +228,12 @@ static void processors_of_a_group_are_rounded_up(void **state) {
     const char *text;
     size_t cpus;
   } rows[] = {
-      {"max 100000\n", NONE},    {"200000 100000\n", 2}, {"200001 100000\n", 3}, {"1000 100000", 1},
-      {"50000 25000\n", 2},      {"0 100000\n", 1},      {"100000\n", NONE},     {"100000 0\n", NONE},
-      {"100000 100000 1\n", NONE}, {"", NONE},           {"1 max\n", NONE},
+      {"max 100000\n", NONE},      {"200000 100000\n", 2},
+      {"200001 100000\n", 3},      {"1000 100000", 1},
+      {"50000 25000\n", 2},        {"0 100000\n", 1},
+      {"100000\n", NONE},          {"100000 0\n", NONE},
+      {"100000 100000 1\n", NONE}, {"", NONE},
+      {"1 max\n", NONE},
   };
   for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     tree_begin("3:memory,cpu:/a\n0::/a/b\n", PROC MOUNT_V1 MOUNT_V2);

@@ -1,4 +1,4 @@
-/* extent: random takes, gives and purges against a shadow: contents, alignment, coalescing, both pools, the
+/* extent: random takes, gives and purges against a shadow: contents, alignment, coalescing, both banks, the
  * order of age, what is resident, zero and in the books, and release.
  *
  * Positive control: with an argument, the purge lies: `content` leaves the pages as they are but says that they
@@ -33,7 +33,7 @@ static struct extent_stats stats(void) {
 
 struct piece {
   struct extent extent;
-  enum extent_pool pool;
+  enum extent_bank bank;
   uint64_t tag;
 };
 
@@ -64,13 +64,13 @@ static void assert_zero(const struct extent *extent) {
   }
 }
 
-static struct piece take(enum extent_pool pool, size_t bytes, size_t alignment) {
-  struct piece piece = {.extent = extent_take(pool, bytes, alignment), .pool = pool};
+static struct piece take(enum extent_bank bank, size_t bytes, size_t alignment) {
+  struct piece piece = {.extent = extent_take(bank, bytes, alignment), .bank = bank};
   assert_non_null(piece.extent.base);
   assert_int_equal(piece.extent.bytes, bytes);
   assert_int_equal((uintptr_t)piece.extent.base & (alignment - 1), 0);
   assert_true(address_in_arena(piece.extent.base) && address_in_arena(piece.extent.base + bytes - 1));
-  assert_int_equal(extent_pool_of(piece.extent.base), pool);
+  assert_int_equal(extent_bank_of(piece.extent.base), bank);
   if (piece.extent.zero)
     assert_zero(&piece.extent);
   own(&piece.extent);
@@ -110,9 +110,9 @@ static void random_extents_never_overlap(void **state) {
     unsigned dice = (unsigned)(unit_random(&seed) % 100);
     size_t free_before = extents_resident_free();
     if (count < PIECES_MAX && (count == 0 || dice < (step / 1000 % 2 ? 40 : 55))) {
-      enum extent_pool pool = unit_random(&seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
+      enum extent_bank bank = unit_random(&seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
       size_t alignment = UNIT_BYTES << unit_random(&seed) % 6;
-      struct piece piece = take(pool, random_bytes(&seed), alignment);
+      struct piece piece = take(bank, random_bytes(&seed), alignment);
       assert_int_equal(extents_resident_free(), free_before - (piece.extent.resident ? piece.extent.bytes : 0));
       tag_write(&piece, unit_random(&seed));
       pieces[count++] = piece;
@@ -122,7 +122,7 @@ static void random_extents_never_overlap(void **state) {
       struct extent more = extent_take_behind(end, random_bytes(&seed));
       if (more.base != NULL) {
         assert_ptr_equal(more.base, end);
-        assert_int_equal(extent_pool_of(more.base), piece->pool);
+        assert_int_equal(extent_bank_of(more.base), piece->bank);
         if (more.zero)
           assert_zero(&more);
         own(&more);
@@ -400,8 +400,8 @@ static void *work(void *argument) {
       give(piece, os_milliseconds());
       piece->extent.base = NULL;
     } else {
-      enum extent_pool pool = unit_random(&worker->seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
-      *piece = take(pool, random_bytes(&worker->seed), UNIT_BYTES << unit_random(&worker->seed) % 6);
+      enum extent_bank bank = unit_random(&worker->seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
+      *piece = take(bank, random_bytes(&worker->seed), UNIT_BYTES << unit_random(&worker->seed) % 6);
       tag_write(piece, unit_random(&worker->seed));
     }
   }
