@@ -298,19 +298,18 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
 }
 
-void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
-  struct heap *heap = heap_current();
-  unsigned cls = checked_class(size, alignment);
-  if (LIKELY(cls != 0 && heap != NULL && heap->checked != NULL && !thread_is_busy()) &&
-      !atomic_load_explicit(&observers_large_made, memory_order_relaxed)) {
-    owner_step_begin();
-    void *block = checked_take_ready(heap->checked, cls, max_size(size, 1));
-    owner_step_end();
-    if (LIKELY(block != NULL))
-      return block;
-  }
+static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr_t site) {
   bool zeroed;
-  return block_or_null(max_size(size, 1), alignment, cls, site, &zeroed);
+  size = max_size(size, 1);
+  return block_or_null(size, alignment, checked_class(size, alignment), site, &zeroed);
+}
+
+void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
+  unsigned cls = checked_class(size, alignment);
+  void *block = NULL;
+  if (LIKELY(cls != 0 && !atomic_load_explicit(&observers_large_made, memory_order_relaxed)))
+    block = checked_take_ready(cls, max_size(size, 1));
+  return LIKELY(block != NULL) ? block : malloc_checked_slow(size, alignment, site);
 }
 
 /* Callers tail-call this function, so its return address is the program's call site. */
@@ -508,15 +507,8 @@ static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t si
 }
 
 static NOINLINE void free_checked(void *block, uint32_t entry, uintptr_t site) {
-  struct heap *heap = heap_current();
-  bool is_freed = false;
-  if (LIKELY(heap != NULL && heap->checked != NULL && !thread_is_busy()) &&
-      LIKELY(!atomic_load_explicit(&observers_large_freed, memory_order_relaxed))) {
-    owner_step_begin();
-    is_freed = checked_free_ready(heap->checked, block, entry_class(entry));
-    owner_step_end();
-  }
-  if (UNLIKELY(!is_freed))
+  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) ||
+      UNLIKELY(!checked_free_ready(block, entry_class(entry))))
     free_checked_slow(block, entry, site);
 }
 

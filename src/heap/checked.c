@@ -1,6 +1,7 @@
 #include "heap/checked.h"
 
 #include "base/options.h"
+#include "heap/slow_path.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
@@ -8,13 +9,13 @@
 #include <string.h>
 
 #define READY_MAX 16u
+#define READY_START 4u /* doubles when it is not enough */
 #define RING_MAX 64u
-#define READY_BYTES_MAX ((size_t)16 * 1024) /* of a class; at least READY_MIN blocks */
-#define READY_MIN 4u
-#define RING_BYTES_MAX ((size_t)64 * 1024) /* of a class; at least one block */
-#define STATE_LIVE 2u                      /* and above */
+#define READY_BYTES_MAX ((size_t)16 * 1024) /* of a class; at least READY_START blocks */
+#define RING_BYTES_MAX ((size_t)64 * 1024)  /* of a class; at least one block */
+#define STATE_LIVE 2u                       /* and above */
 #define SLACK_MAX (UINT16_MAX - STATE_LIVE)
-#define SECRETS_MAX 8u /* forks of forks from here on share the secret */
+#define OLDER_MAX 7u /* forks of forks from here on share the secret */
 
 /* A free block and its state. */
 struct kept {
@@ -22,66 +23,73 @@ struct kept {
   _Atomic uint16_t *state;
 };
 
+/* The first `ring_max` places are the ring, with zeros where nothing was freed yet; the ready blocks follow. Without
+ * places, nothing can be taken or put. Other threads read the counts; filled: blocks that came from the slabs, less those
+ * that went back. */
 struct checked_class {
-  uint32_t ready_count, ready_max;
-  uint32_t ring_next, ring_max;
-  uint64_t given, taken_back; /* blocks, to and from the program */
-  struct kept ready[READY_MAX];
-  struct kept ring[RING_MAX]; /* zeros where nothing was freed yet */
+  struct kept *places;
+  uint32_t block_bytes;
+  uint8_t ready_count, ready_max;
+  uint8_t ready_stay; /* so many stay, so that there is a choice */
+  uint8_t ring_next, ring_max;
+  uint8_t order; /* of the piece of metadata that holds the places */
+  _Atomic uint64_t given, taken_back, filled;
 };
 
 struct checked_cache {
+  struct {
+    _Alignas(CACHE_LINE) struct checked_class of;
+  } classes[HAK_CLASS_COUNT];
   uint64_t random;
-  _Atomic size_t bytes; /* of the blocks in it; written by the owner */
-  struct checked_class classes[HAK_CLASS_COUNT];
 };
 _Atomic uint32_t checked_first_id;
+size_t checked_room;
 
 static struct {
   bool has_canary, is_zeroed, is_random;
   uint32_t ring_max;
-  _Atomic uint32_t secret_count;
-  struct {
+  uint32_t older_count;
+  struct secret {
     uint64_t mask, factor;
-  } secrets[SECRETS_MAX];
+  } secret, older[OLDER_MAX];
 } checked;
 
 /* --- secrets and chance --- */
 
-/* A live block of before a fork has the canary of an older secret, so the child keeps the old ones. */
+/* A live block of before a fork has the canary of an older secret, so the child keeps the old ones. The process has one
+ * thread then. */
 static void secret_draw(void) {
-  uint32_t count = atomic_load_explicit(&checked.secret_count, memory_order_relaxed);
-  if (count == SECRETS_MAX)
+  if (checked.older_count == OLDER_MAX)
     return;
-  os_random(&checked.secrets[count], sizeof checked.secrets[count]);
-  checked.secrets[count].factor |= 1;
-  atomic_store_explicit(&checked.secret_count, count + 1, memory_order_release);
+  if (checked.secret.factor != 0)
+    checked.older[checked.older_count++] = checked.secret;
+  os_random(&checked.secret, sizeof checked.secret);
+  checked.secret.factor |= 1;
 }
 
 /* The lowest byte, which a string's end would overwrite first, is not zero. */
-static inline uint64_t canary_of(const char *end, uint32_t secret) {
-  uint64_t word = ((uintptr_t)end ^ checked.secrets[secret].mask) * checked.secrets[secret].factor;
+static inline uint64_t canary_of(const char *end, struct secret secret) {
+  uint64_t word = ((uintptr_t)end ^ secret.mask) * secret.factor;
   return (word ^ word >> 32) | 1;
 }
 
-static inline uint32_t secret_now(void) {
-  return atomic_load_explicit(&checked.secret_count, memory_order_acquire) - 1;
+static inline void canary_set(char *end) {
+  uint64_t word = canary_of(end, checked.secret);
+  if (LIKELY(checked.has_canary))
+    memcpy(end, &word, sizeof word);
 }
 
-static inline void canary_set(char *end) {
-  uint64_t word = canary_of(end, secret_now());
-  if (checked.has_canary)
-    memcpy(end, &word, sizeof word);
+static NOINLINE bool canary_is_older(const char *end, uint64_t word) {
+  for (uint32_t i = 0; i < checked.older_count; i++)
+    if (word == canary_of(end, checked.older[i]))
+      return true;
+  return false;
 }
 
 static inline bool canary_is_there(const char *end) {
   uint64_t word;
   memcpy(&word, end, sizeof word);
-  uint32_t secret = secret_now();
-  while (UNLIKELY(word != canary_of(end, secret)))
-    if (secret-- == 0)
-      return false;
-  return true;
+  return LIKELY(word == canary_of(end, checked.secret)) || canary_is_older(end, word);
 }
 
 /* Returns a number below `count`: Wang Yi's wyrand. It is fast, not cryptographic: who sees many addresses may foresee
@@ -114,14 +122,15 @@ static bool states_cover(const void *block) {
   return states != NULL;
 }
 
-/* Returns the state of a block of the class. NULL: the address, in a unit of the class, is not the start of one. */
+/* Returns the state of a block of the class. NULL: the address, in a unit of the class, is not the start of one. The end
+ * of a slab, too short for a block, has a state of its own: "never used". */
 static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
   uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << class->order);
   size_t offset = (uintptr_t)block - base;
   size_t index = (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
   struct states *states = atomic_load_explicit(map_states(block), memory_order_acquire);
-  if (UNLIKELY(index * class->bytes != offset || index >= class->block_count || states == NULL))
+  if (UNLIKELY(index * class->bytes != offset || states == NULL))
     return NULL;
   size_t unit = (base >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1);
   return &states->units[unit + index / STATES_PER_UNIT][index % STATES_PER_UNIT];
@@ -131,50 +140,30 @@ static inline size_t size_by(unsigned cls, uint16_t state) { return class_bytes(
 
 /* --- blocks --- */
 
-#define PAIR_BYTES ((size_t)16)
-typedef uint64_t pair __attribute__((vector_size(PAIR_BYTES), may_alias));
-#define STRIDE 4u /* pairs that are handled at a time */
+typedef uint64_t vector __attribute__((vector_size(BLOCK_ALIGNMENT), may_alias));
+#define STRIDE 4u /* vectors that are read at a time, from each end */
 
-/* The blocks' lengths are multiples of 16. Longer than STRIDE, the last stride overlaps the one before it, so that the
- * only branch is the loop's. */
+/* The length is a multiple of 16. The strides from both ends meet or overlap in the middle, so that the loop's end is the
+ * only branch. */
 static inline bool is_zero(const void *block, size_t bytes) {
-  const pair *at = block, *end = at + bytes / PAIR_BYTES;
-  pair any = {0, 0};
-  if (bytes >= STRIDE * PAIR_BYTES) {
-    for (; at < end - STRIDE; at += STRIDE)
-      any |= at[0] | at[1] | at[2] | at[3];
-    at = end - STRIDE;
+  const vector *at = block, *end = at + bytes / BLOCK_ALIGNMENT;
+  vector any = {0, 0};
+  if (bytes < STRIDE * BLOCK_ALIGNMENT) {
+    for (; at < end; at++)
+      any |= *at;
+    return (any[0] | any[1]) == 0;
   }
-  for (; at < end; at++)
-    any |= *at;
+  do {
+    end -= STRIDE;
+    any |= (at[0] | at[1]) | (at[2] | at[3]);
+    any |= (end[0] | end[1]) | (end[2] | end[3]);
+    at += STRIDE;
+  } while (at < end);
   return (any[0] | any[1]) == 0;
 }
 
-#define CLEAR_BYTES_MAX ((size_t)2048) /* longer blocks are cleared by the C library */
-
-static inline void clear(void *block, size_t bytes) {
-  const pair zeros = {0, 0};
-  pair *at = block, *end = at + bytes / PAIR_BYTES;
-  if (bytes > CLEAR_BYTES_MAX) {
-    memset(block, 0, bytes);
-    return;
-  }
-  if (bytes >= STRIDE * PAIR_BYTES) {
-    for (; at < end - STRIDE; at += STRIDE) {
-      at[0] = at[1] = at[2] = at[3] = zeros;
-      __asm__("" ::: "memory");
-    }
-    at = end - STRIDE;
-  }
-  for (; at < end; at++) {
-    *at = zeros;
-    __asm__("" ::: "memory"); /* a call of memset would cost more */
-  }
-}
-
 /* Makes a free block live. */
-static inline void *block_begin(struct kept kept, unsigned cls, size_t size) {
-  size_t bytes = class_bytes(cls);
+static inline void *block_begin(struct kept kept, size_t bytes, size_t size) {
   if (checked.is_zeroed && atomic_load_explicit(kept.state, memory_order_relaxed) == 1 &&
       UNLIKELY(!is_zero(kept.block, bytes)))
     fault_written_after_free(kept.block);
@@ -206,7 +195,7 @@ static inline _Atomic uint16_t *retire(void *block, unsigned cls) {
   if (UNLIKELY(!atomic_compare_exchange_strong_explicit(state, &value, 1, memory_order_acq_rel, memory_order_relaxed)))
     fault_double_free(block); /* by two threads at once */
   if (checked.is_zeroed)
-    clear(block, class_bytes(cls));
+    memset(block, 0, class_bytes(cls));
   return state;
 }
 
@@ -223,7 +212,7 @@ size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized) {
   uint16_t value;
   _Atomic uint16_t *state = state_of_live(block, cls, &value);
   size_t bytes = class_bytes(cls), before = size_by(cls, value);
-  size_t room = checked.has_canary ? CANARY_BYTES : 0;
+  size_t room = checked_room;
   *resized = size + room <= bytes && size >= bytes / 2 && bytes - size <= SLACK_MAX;
   if (*resized) {
     char *end = (char *)block + min_size(size, before);
@@ -234,173 +223,201 @@ size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized) {
   return before;
 }
 
-unsigned checked_class(size_t size, size_t alignment) {
-  size_t bytes = max_size(size, 1) + (checked.has_canary ? CANARY_BYTES : 0);
-  if (bytes > HAK_SMALL_MAX || size > HAK_SMALL_MAX)
-    return 0;
-  return alignment <= BLOCK_ALIGNMENT ? hak_class_of(bytes) : class_aligned(bytes, alignment);
-}
-
 /* --- caches --- */
 
 static struct pool *pool_of_class(unsigned cls) {
   return pool_by_id(atomic_load_explicit(&checked_first_id, memory_order_relaxed) + cls % CHECKED_POOLS);
 }
 
-/* Makes the cache of a heap, which keeps it. Pages of classes that are not used stay untouched. */
-static bool cache_open(struct heap *heap, unsigned cls) {
+static inline void count_add(_Atomic uint64_t *count, uint64_t change) {
+  atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + change, memory_order_relaxed);
+}
+
+static struct checked_class *class_in(struct checked_cache *cache, unsigned cls) { return &cache->classes[cls].of; }
+static struct kept *ready_of(const struct checked_class *class) { return class->places + class->ring_max; }
+
+static bool cache_open(struct heap *heap) {
   if (heap->checked == NULL) {
     struct checked_cache *cache = metadata_take_forever(sizeof *cache);
-    if (cache == NULL)
-      return false;
-    os_random(&cache->random, sizeof cache->random);
+    if (cache != NULL)
+      os_random(&cache->random, sizeof cache->random);
     heap->checked = cache;
   }
-  struct checked_class *class = &heap->checked->classes[cls];
-  size_t bytes = class_bytes(cls);
-  class->ready_max = (uint32_t)min_size(max_size(READY_BYTES_MAX / bytes, READY_MIN), READY_MAX);
-  class->ring_max = (uint32_t)min_size(max_size(RING_BYTES_MAX / bytes, 1), checked.ring_max);
-  return true;
+  return heap->checked != NULL;
 }
 
-static inline void bytes_add(struct checked_cache *cache, size_t bytes) {
-  atomic_store_explicit(&cache->bytes, atomic_load_explicit(&cache->bytes, memory_order_relaxed) + bytes,
-                        memory_order_relaxed);
+/* Makes room for more ready blocks of a class, up to its bound. What there is stays if memory is out. */
+static void class_grow(struct checked_class *class, unsigned cls) {
+  size_t bytes = class_bytes(cls), most = min_size(max_size(READY_BYTES_MAX / bytes, READY_START), READY_MAX);
+  size_t ready_max = min_size(max_size((size_t)class->ready_max * 2, READY_START), most);
+  size_t ring_max = min_size(max_size(RING_BYTES_MAX / bytes, 1), checked.ring_max);
+  size_t size = (ring_max + ready_max) * sizeof(struct kept);
+  unsigned order = METADATA_ORDER_MIN;
+  while (((size_t)1 << order) < size)
+    order++;
+  struct kept *places = ready_max > class->ready_max ? metadata_take(order) : NULL;
+  if (places == NULL)
+    return;
+  memset(places, 0, size);
+  if (class->places != NULL) {
+    memcpy(places, class->places, (ring_max + class->ready_count) * sizeof(struct kept));
+    metadata_give(class->places, class->order);
+  }
+  class->places = places;
+  class->block_bytes = (uint32_t)bytes;
+  class->ready_max = (uint8_t)ready_max;
+  class->ready_stay = (uint8_t)(ready_max / 4);
+  class->ring_max = (uint8_t)ring_max;
+  class->order = (uint8_t)order;
 }
 
-static inline void *ready_pop(struct checked_cache *cache, unsigned cls, size_t size) {
-  struct checked_class *class = &cache->classes[cls];
+static inline __attribute__((always_inline)) void *ready_pop(struct checked_cache *cache, struct checked_class *class,
+                                                             size_t size) {
   uint32_t last = --class->ready_count;
-  uint32_t place = checked.is_random ? random_below(cache, last + 1) : last;
-  struct kept kept = class->ready[place];
-  class->ready[place] = class->ready[last];
-  class->given++;
-  bytes_add(cache, -class_bytes(cls));
-  return block_begin(kept, cls, size);
+  struct kept *ready = ready_of(class), *place = &ready[checked.is_random ? random_below(cache, last + 1) : last];
+  struct kept taken = *place;
+  *place = ready[last];
+  count_add(&class->given, 1);
+  return block_begin(taken, class->block_bytes, size);
 }
 
-/* A quarter stays, so that there is a choice. */
-void *checked_take_ready(struct checked_cache *cache, unsigned cls, size_t size) {
-  const struct checked_class *class = &cache->classes[cls];
-  return LIKELY(class->ready_count > class->ready_max / 4) ? ready_pop(cache, cls, size) : NULL;
+void *checked_take_ready(unsigned cls, size_t size) {
+  struct heap *heap = heap_if_idle();
+  if (UNLIKELY(heap == NULL || heap->checked == NULL))
+    return NULL;
+  struct checked_class *class = class_in(heap->checked, cls);
+  if (UNLIKELY(class->ready_count <= class->ready_stay))
+    return NULL;
+  owner_step_begin();
+  void *block = ready_pop(heap->checked, class, size);
+  owner_step_end();
+  return block;
 }
 
-static void ready_fill(struct checked_cache *cache, unsigned cls) {
-  struct checked_class *class = &cache->classes[cls];
+/* If the pool's lock is never given, the blocks are lost. */
+static void slabs_give(unsigned cls, void *const *blocks, size_t count) {
+  struct pool *pool = pool_of_class(cls);
+  if (!pool_lock(pool))
+    return;
+  slab_set_give(&pool->slabs, cls, blocks, count);
+  pool_unlock(pool);
+}
+
+static void give_to_slabs(struct checked_class *class, unsigned cls, void *const *blocks, size_t count) {
+  slabs_give(cls, blocks, count);
+  count_add(&class->filled, -(uint64_t)count);
+}
+
+static void ready_fill(struct checked_class *class, unsigned cls) {
   struct pool *pool = pool_of_class(cls);
   void *slots[READY_MAX];
   size_t wanted = class->ready_max - class->ready_count;
-  lock_take(&pool->lock);
+  if (!pool_lock(pool))
+    return;
   size_t taken = slab_set_take(&pool->slabs, cls, slots + wanted, wanted);
-  lock_give(&pool->lock);
+  pool_unlock(pool);
   void **first = slots + wanted - taken;
+  count_add(&class->filled, taken);
   for (size_t i = 0; i < taken; i++)
-    if (!states_cover(first[i])) { /* out of memory: the blocks go back */
-      lock_take(&pool->lock);
-      slab_set_give(&pool->slabs, cls, first, taken);
-      lock_give(&pool->lock);
+    if (!states_cover(first[i])) { /* out of memory */
+      give_to_slabs(class, cls, first, taken);
       return;
     }
   for (size_t i = 0; i < taken; i++)
-    class->ready[class->ready_count++] = (struct kept){.block = first[i], .state = state_of(first[i], cls)};
-  bytes_add(cache, taken * class_bytes(cls));
+    ready_of(class)[class->ready_count++] = (struct kept){.block = first[i], .state = state_of(first[i], cls)};
 }
 
 void *checked_take(struct heap *heap, unsigned cls, size_t size) {
-  if (!cache_open(heap, cls))
+  if (!cache_open(heap))
     return NULL;
-  struct checked_class *class = &heap->checked->classes[cls];
-  if (class->ready_count <= class->ready_max / 4)
-    ready_fill(heap->checked, cls);
-  return class->ready_count > 0 ? ready_pop(heap->checked, cls, size) : NULL;
+  struct checked_class *class = class_in(heap->checked, cls);
+  if (class->ready_count <= class->ready_stay) {
+    class_grow(class, cls);
+    ready_fill(class, cls);
+  }
+  return class->ready_count > 0 ? ready_pop(heap->checked, class, size) : NULL;
 }
 
 /* Puts a block into the ring, and what was there longest into ready, which has room. */
-static inline void keep(struct checked_cache *cache, struct kept kept, unsigned cls) {
-  struct checked_class *class = &cache->classes[cls];
-  class->taken_back++;
-  bytes_add(cache, class_bytes(cls));
-  if (class->ring_max > 0) {
-    struct kept oldest = class->ring[class->ring_next];
-    class->ring[class->ring_next] = kept;
-    if (++class->ring_next == class->ring_max)
-      class->ring_next = 0;
+static inline void keep(struct checked_class *class, struct kept freed) {
+  count_add(&class->taken_back, 1);
+  if (LIKELY(class->ring_max > 0)) {
+    struct kept *place = &class->places[class->ring_next], oldest = *place;
+    *place = freed;
+    class->ring_next = (uint8_t)(class->ring_next + 1 == class->ring_max ? 0 : class->ring_next + 1);
     if (oldest.block == NULL)
       return;
-    kept = oldest;
+    freed = oldest;
   }
-  class->ready[class->ready_count++] = kept;
+  ready_of(class)[class->ready_count++] = freed;
 }
 
-bool checked_free_ready(struct checked_cache *cache, void *block, unsigned cls) {
-  const struct checked_class *class = &cache->classes[cls];
+bool checked_free_ready(void *block, unsigned cls) {
+  struct heap *heap = heap_if_idle();
+  if (UNLIKELY(heap == NULL || heap->checked == NULL))
+    return false;
+  struct checked_class *class = class_in(heap->checked, cls);
   if (UNLIKELY(class->ready_count == class->ready_max))
     return false;
-  struct kept kept = {.block = block, .state = retire(block, cls)};
-  keep(cache, kept, cls);
+  owner_step_begin();
+  keep(class, (struct kept){.block = block, .state = retire(block, cls)});
+  owner_step_end();
   return true;
 }
 
-static void give_to_slabs(struct checked_cache *cache, unsigned cls, const struct kept *kept, size_t count) {
-  struct pool *pool = pool_of_class(cls);
+void checked_deliver(void *block, uint32_t entry) { slabs_give(entry_class(entry), &block, 1); }
+
+static void ready_give(struct checked_class *class, unsigned cls, size_t count) {
   void *blocks[READY_MAX];
   for (size_t i = 0; i < count; i++)
-    blocks[i] = kept[i].block;
-  lock_take(&pool->lock);
-  slab_set_give(&pool->slabs, cls, blocks, count);
-  lock_give(&pool->lock);
-  bytes_add(cache, -(count * class_bytes(cls)));
-}
-
-void checked_deliver(void *block, uint32_t entry) {
-  struct pool *pool = pool_of_class(entry_class(entry));
-  lock_take(&pool->lock);
-  slab_set_give(&pool->slabs, entry_class(entry), &block, 1);
-  lock_give(&pool->lock);
+    blocks[i] = ready_of(class)[--class->ready_count].block;
+  give_to_slabs(class, cls, blocks, count);
 }
 
 void checked_put(struct heap *heap, void *block, uint32_t entry) {
   unsigned cls = entry_class(entry);
-  if (!cache_open(heap, cls)) {
+  struct checked_class *class = cache_open(heap) ? class_in(heap->checked, cls) : NULL;
+  if (class != NULL && class->ready_count == class->ready_max)
+    class_grow(class, cls);
+  if (class == NULL || class->places == NULL) {
     checked_deliver(block, entry);
     return;
   }
-  struct checked_class *class = &heap->checked->classes[cls];
-  if (class->ready_count == class->ready_max) {
-    class->ready_count -= class->ready_max / 2;
-    give_to_slabs(heap->checked, cls, class->ready + class->ready_count, class->ready_max / 2);
-  }
-  keep(heap->checked, (struct kept){.block = block, .state = state_of(block, cls)}, cls);
+  if (class->ready_count == class->ready_max)
+    ready_give(class, cls, class->ready_max / 2);
+  keep(class, (struct kept){.block = block, .state = state_of(block, cls)});
+}
+
+static void class_end(struct checked_class *class) {
+  if (class->places != NULL)
+    metadata_give(class->places, class->order);
+  class->places = NULL;
+  class->ready_count = class->ready_max = class->ready_stay = class->ring_next = class->ring_max = 0;
 }
 
 void checked_flush(struct heap *heap) {
-  struct checked_cache *cache = heap->checked;
-  for (unsigned cls = 1; cache != NULL && cls < HAK_CLASS_COUNT; cls++) {
-    struct checked_class *class = &cache->classes[cls];
-    if (class->ready_max == 0)
+  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(heap->checked, cls);
+    if (class->places == NULL)
       continue;
-    if (class->ready_count > 0)
-      give_to_slabs(cache, cls, class->ready, class->ready_count);
-    class->ready_count = 0;
+    ready_give(class, cls, class->ready_count);
     for (uint32_t i = 0; i < class->ring_max; i++)
-      if (class->ring[i].block != NULL) {
-        give_to_slabs(cache, cls, &class->ring[i], 1);
-        class->ring[i] = (struct kept){0};
-      }
+      if (class->places[i].block != NULL)
+        give_to_slabs(class, cls, &class->places[i].block, 1);
+    class_end(class);
   }
 }
 
+static uint64_t count_of(const _Atomic uint64_t *count) { return atomic_load_explicit(count, memory_order_relaxed); }
+
 void checked_drop(struct heap *heap) {
-  struct checked_cache *cache = heap->checked;
-  for (unsigned cls = 1; cache != NULL && cls < HAK_CLASS_COUNT; cls++) {
-    struct checked_class *class = &cache->classes[cls];
-    if (class->ready_max == 0)
+  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(heap->checked, cls);
+    if (class->places == NULL)
       continue;
-    class->ready_count = class->ring_next = 0;
-    memset(class->ring, 0, sizeof class->ring);
+    class_end(class);
+    atomic_store_explicit(&class->filled, count_of(&class->given) - count_of(&class->taken_back), memory_order_relaxed);
   }
-  if (cache != NULL)
-    atomic_store_explicit(&cache->bytes, 0, memory_order_relaxed);
 }
 
 void checked_in_child(struct heap *self) {
@@ -411,19 +428,27 @@ void checked_in_child(struct heap *self) {
     os_random(&self->checked->random, sizeof self->checked->random);
 }
 
+/* The owner may change the counts meanwhile, so the difference may be negative. */
 size_t checked_cached_bytes(const struct heap *heap) {
-  return heap->checked ? atomic_load_explicit(&heap->checked->bytes, memory_order_relaxed) : 0;
+  size_t bytes = 0;
+  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    const struct checked_class *class = &heap->checked->classes[cls].of;
+    int64_t blocks = (int64_t)(count_of(&class->filled) + count_of(&class->taken_back) - count_of(&class->given));
+    bytes += blocks > 0 ? (size_t)blocks * class_bytes(cls) : 0;
+  }
+  return bytes;
 }
 
 struct class_counts checked_counts(const struct heap *heap, unsigned cls) {
   if (heap->checked == NULL)
     return (struct class_counts){0};
-  return (struct class_counts){.allocated = heap->checked->classes[cls].given,
-                               .freed = heap->checked->classes[cls].taken_back};
+  const struct checked_class *class = &heap->checked->classes[cls].of;
+  return (struct class_counts){.allocated = count_of(&class->given), .freed = count_of(&class->taken_back)};
 }
 
 void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
   checked.has_canary = option_value(OPTION_CANARY) == SWITCH_ON;
+  checked_room = checked.has_canary ? CANARY_BYTES : 0;
   checked.is_zeroed = option_value(OPTION_ZERO_FREED) == SWITCH_ON;
   checked.is_random = option_value(OPTION_RANDOM_ORDER) == SWITCH_ON;
   checked.ring_max = (uint32_t)option_value(OPTION_QUARANTINE);

@@ -11,6 +11,7 @@
 #ifndef HAK_HEAP_CHECKED_H
 #define HAK_HEAP_CHECKED_H
 
+#include "base/size_class.h"
 #include "heap/heap.h"
 
 #define CHECKED_POOLS 8u /* the classes are spread over these, so that threads seldom wait for one */
@@ -30,17 +31,24 @@ static inline bool entry_is_checked(uint32_t entry) {
 /* Call once, at program start: reads the options and draws the secret. The pools must be new. */
 void checked_begin(struct pool *const pools[CHECKED_POOLS]);
 
-/* Returns the class for a request, 0 if it needs a large object. */
-unsigned checked_class(size_t size, size_t alignment);
+extern HAK_HIDDEN size_t checked_room; /* bytes behind each request; const after the start */
 
-/* Returns a block of the calling thread's cache, or NULL. Call in an owner's step. */
-void *checked_take_ready(struct checked_cache *cache, unsigned cls, size_t size);
+/* Returns the class for a request, 0 if it needs a large object. */
+static inline unsigned checked_class(size_t size, size_t alignment) {
+  size_t bytes = max_size(size, 1) + checked_room;
+  if (UNLIKELY(bytes > HAK_SMALL_MAX || size > HAK_SMALL_MAX))
+    return 0;
+  return LIKELY(alignment <= BLOCK_ALIGNMENT) ? hak_class_of(bytes) : class_aligned(bytes, alignment);
+}
+
+/* Returns a block of the calling thread's cache, or NULL. */
+void *checked_take_ready(unsigned cls, size_t size);
 /* The same, but fills the cache, and makes it if the heap has none. NULL when memory is out. In a slow path. */
 void *checked_take(struct heap *heap, unsigned cls, size_t size);
 
 /* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room; then
- * nothing happened. Call in an owner's step. */
-bool checked_free_ready(struct checked_cache *cache, void *block, unsigned cls);
+ * nothing happened. */
+bool checked_free_ready(void *block, unsigned cls);
 /* Ends the life of a block; any thread may call it anywhere. A double free, an address that is no block, or a changed
  * canary ends the program. The block must then go to one of the next two. */
 void checked_retire(void *block, uint32_t entry);

@@ -32,6 +32,12 @@ static inline bool gate_is_of_parent(void) {
 
 static inline bool thread_is_busy(void) { return (hak_thread & THREAD_BUSY) != 0; }
 
+/* Returns the calling thread's heap; NULL if it has none, or is busy. */
+static inline struct heap *heap_if_idle(void) {
+  uintptr_t thread = hak_thread;
+  return LIKELY((thread & THREAD_BUSY) == 0) ? (struct heap *)(thread & ~(uintptr_t)THREAD_FLAGS) : NULL;
+}
+
 static inline void slow_path_leave(void) {
   struct heap *heap = heap_current();
   if (LIKELY((hak_thread & THREAD_WITHOUT_HEAP) == 0))
