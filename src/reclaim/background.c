@@ -22,9 +22,13 @@
 #define LOOK_MS_MAX 1000u  /* between two checks of the main thread */
 #define STOP_MS_MAX 1000u  /* the longest wait for the thread's end, */
 #define LOOKS_OF_END 100u
-#define STOP_ASK_MS 20u       /* with requests at this interval */
+#define STOP_ASK_MS 20u /* with requests at this interval */
+#ifdef HAK_TSAN
+#define RELAY_BYTES_MAX 1u /* it makes no tail calls, so every call site is in code of ours */
+#else
 #define RELAY_BYTES_MAX 2048u /* the longest code of a relay; code of ours follows it */
-#define UNDONE_REST_MS 1000u  /* a stopped thread restarts after this time at the earliest, unless there is more work */
+#endif
+#define UNDONE_REST_MS 1000u /* a stopped thread restarts after this time at the earliest, unless there is more work */
 
 enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };

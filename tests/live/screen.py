@@ -169,10 +169,13 @@ def is_falling(values):
 
 
 def choose(terminal, pid):
-    """Others of this user may be looked at, too."""
-    lines = terminal.until(lambda lines: "processes with" in lines[0] and str(pid) in " ".join(lines).split())
-    pids = [int(line.split()[0]) for line in lines[2:-1] if line.strip()]
-    terminal.press(*["Down"] * pids.index(pid), "Enter")
+    """Others of this user may be looked at, too. While the screen changes, it shows parts of both."""
+    def pids(lines):
+        return [line.split()[0] for line in lines[2:-1] if line.strip()]
+
+    lines = terminal.until(lambda lines: "processes with" in lines[0] and str(pid) in pids(lines)
+                           and all(word.isdigit() for word in pids(lines)))  # fmt: skip
+    terminal.press(*["Down"] * pids(lines).index(str(pid)), "Enter")
 
 
 def sizes_of_terminals(terminal):
