@@ -120,19 +120,27 @@ static struct extent resident_from_either(enum extent_bank bank, size_t bytes, s
   return extent.base ? extent : extent_take_resident(EXTENT_BANKS - 1 - bank, bytes, alignment);
 }
 
+/* Makes a free extent of one of the oldest cached ranges. Returns its bytes, 0: there is none. */
+static size_t evict_old_extent(void) {
+  struct large *oldest = big_cache_take_old_extent();
+  if (oldest == NULL)
+    return 0;
+  size_t bytes = large_range_bytes(oldest);
+  atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
+  range_end(oldest, os_milliseconds());
+  usage_settle(bytes);
+  return bytes;
+}
+
 /* Takes memory that is held and free before new memory: a resident extent of either bank. If there is none, it evicts
  * cached ranges until there is one. */
 static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   struct extent extent = resident_from_either(bank, bytes, alignment);
-  for (size_t evicted = 0; extent.base == NULL && evicted < bytes && big_cache_bytes() >= bytes - evicted;) {
-    struct large *oldest = big_cache_take_old_extent();
-    if (oldest == NULL)
+  for (size_t evicted = 0, more; extent.base == NULL && evicted < bytes && big_cache_bytes() >= bytes - evicted;
+       evicted += more) {
+    more = evict_old_extent();
+    if (more == 0)
       break;
-    size_t oldest_bytes = large_range_bytes(oldest);
-    evicted += oldest_bytes;
-    atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
-    range_end(oldest, os_milliseconds());
-    usage_settle(oldest_bytes);
     extent = resident_from_either(bank, bytes, alignment);
   }
   return extent;
@@ -343,6 +351,8 @@ static void cache_or_end(struct large *range) {
     range_end(range, os_milliseconds());
   else if (big_cache_bytes() > cache_max)
     cache_shrink(cache_max);
+  else if (UNLIKELY(atomic_load_explicit(&extents_evict, memory_order_relaxed) == NULL))
+    atomic_store_explicit(&extents_evict, evict_old_extent, memory_order_release);
 }
 
 /* Ends an object and gives its range to the caller. The caller must call usage_give last, after the range is counted

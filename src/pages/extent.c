@@ -258,6 +258,8 @@ static struct extent take_free(struct bank *bank, bool resident, size_t bytes, s
   return e ? extent_cut(e, (char *)round_up((uintptr_t)e->base, alignment), bytes) : (struct extent){0};
 }
 
+size_t (*_Atomic extents_evict)(void);
+
 struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   if (extents_resident_free() < bytes)
     return (struct extent){0};

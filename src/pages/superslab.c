@@ -277,25 +277,34 @@ static void *take_from(struct superslab *s, unsigned order) {
   return s->base + first * UNIT_BYTES;
 }
 
-/* Memory that is resident comes first, wherever it lies. Where memory is short, the shortest free run does: units in many
- * superslabs would be in the way of large objects. */
+/* Takes a run that is resident, wherever it lies. If there is none, cached extents become free until there is one. */
+static void *resident_run(unsigned order) {
+  size_t bytes = UNIT_BYTES << order;
+  size_t (*evict)(void) = atomic_load_explicit(&extents_evict, memory_order_acquire);
+  for (size_t evicted = 0, more;; evicted += more) {
+    lock_take(&units.lock);
+    struct superslab *s = find_resident(order);
+    if (s == NULL)
+      s = superslab_open(take_resident(SUPERSLAB_BYTES));
+    void *run = s ? take_from(s, order) : run_outside(take_resident(bytes), bytes);
+    lock_give(&units.lock);
+    if (run != NULL || evict == NULL || evicted >= bytes || (more = evict()) == 0)
+      return run;
+  }
+}
+
+/* Resident memory comes first. Where memory is short, the shortest free run does: units in many superslabs would be in
+ * the way of large objects. */
 void *units_take(unsigned order) {
-  void *run = NULL;
-  bool to_probe = false, is_short = usage_is_short();
+  void *run = usage_is_short() ? NULL : resident_run(order);
+  if (run != NULL)
+    return run;
+  bool to_probe = false;
   lock_take(&units.lock);
-  struct superslab *s = is_short ? NULL : find_resident(order);
-  if (s == NULL && !is_short)
-    s = superslab_open(take_resident(SUPERSLAB_BYTES));
-  if (s == NULL && !is_short)
-    run = run_outside(take_resident(UNIT_BYTES << order), UNIT_BYTES << order);
-  if (s == NULL && run == NULL)
-    s = find_free(order);
-  if (s == NULL && run == NULL)
+  struct superslab *s = find_free(order);
+  if (s == NULL)
     s = superslab_open_fresh(&to_probe);
-  if (s != NULL)
-    run = take_from(s, order);
-  else if (run == NULL)
-    run = take_outside(order);
+  run = s ? take_from(s, order) : take_outside(order);
   lock_give(&units.lock);
   if (UNLIKELY(to_probe && run != NULL))
     huge_probe(run); /* the first run of a superslab that was opened just now */

@@ -235,6 +235,19 @@ static void cache_is_bounded(void **state) {
   unit_option("HAKMEM_LARGE_CACHE_MB", "512");
 }
 
+/* A cached range of a slab's length comes before fresh memory. */
+static void slabs_take_cached_ranges(void **state) {
+  (void)state;
+  char *object = alloc_steady(SUPERSLAB_BYTES);
+  size_t bytes = large_bytes(object);
+  large_free(object);
+  assert_true(stats().cached_bytes >= bytes);
+  char *units = units_take(UNIT_ORDER_MAX);
+  assert_true(units >= object && units < object + bytes);
+  assert_true(stats().cached_bytes < bytes);
+  units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
+}
+
 /* As hak_realloc does it. */
 static char *resized(char *object, size_t size) {
   char *result = large_resize(object, size);
@@ -518,6 +531,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, nothing_held, nothing_held)
   const struct CMUnitTest tests[] = {
       TEST(marks_follow_the_object),
+      TEST(slabs_take_cached_ranges),
       TEST(cache_serves_what_fits_closely),
       TEST(free_memory_is_used_first),
       TEST(cache_looks_at_alignment),
