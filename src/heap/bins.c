@@ -18,6 +18,10 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define REFILLS_TO_FILL 3   /* after this many refills in a row nothing is freed, so a refill fills all slots */
 #define TICK_SLOW_CALLS 256 /* slow calls between two checks of all bins */
 #define LOOKS_TO_SHRINK 8   /* checks between two decisions to shrink */
+/* A young bin grows the first time that it is empty again or full; if the thread only frees blocks of the class the
+ * fourth time, in a crowded pool the eighth. */
+#define LOOKS_TO_GROW_FREED_ONLY 4u
+#define LOOKS_TO_GROW_CROWDED 8u
 #define HAND_BYTES ((size_t)32 << 10)
 /* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
 #define SLOTS_MAX_FREED_ONLY 128u
@@ -30,8 +34,8 @@ static struct bin_limits bin_limits_read(void) {
   };
 }
 
-static unsigned array_order(size_t slots) {
-  unsigned order = (unsigned)__builtin_ctzl(slots) + 3;
+static unsigned array_order(const struct bin_state *state, size_t slots) {
+  unsigned order = (unsigned)__builtin_ctzl(max_size(slots, state->slots_initial)) + 3;
   return order < METADATA_ORDER_MIN ? METADATA_ORDER_MIN : order;
 }
 
@@ -74,22 +78,29 @@ static void bin_set_end(struct heap *heap, unsigned cls) {
   bin_of(heap, cls)->end = state->base + (bin_is_shut(heap, cls) ? 0 : state->slots - 1);
 }
 
+/* Slots beyond the initial ones, which count against the heap's budget. */
+static size_t granted_slots(const struct bin_state *state, size_t slots) { return less(slots, state->slots_initial); }
+
 /* Moves the bin's blocks into an array of `slots` slots. False when memory is out. */
 static bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
   struct bin_state *state = &heap->bin_state[cls];
   size_t count = bin_count(heap, cls);
   hak_assert(count < slots);
-  void **array = metadata_take(array_order(slots));
-  if (array == NULL)
-    return false;
-  array[0] = NULL;
-  if (state->base) {
-    memcpy(array + 1, state->base, count * sizeof(void *));
-    metadata_give(state->base - 1, array_order(state->slots));
+  unsigned order = array_order(state, slots), order_before = array_order(state, state->slots);
+  if (state->base == NULL || order != order_before) {
+    void **array = metadata_take(order);
+    if (array == NULL)
+      return false;
+    array[0] = NULL;
+    if (state->base) {
+      memcpy(array + 1, state->base, count * sizeof(void *));
+      metadata_give(state->base - 1, order_before);
+    }
+    state->base = array + 1;
+    set_top(bin_of(heap, cls), state->base + count); /* as many as before */
   }
-  state->base = array + 1;
+  heap->granted_bytes += (granted_slots(state, slots) - granted_slots(state, state->slots)) * class_bytes(cls);
   state->slots = (uint32_t)slots;
-  set_top(bin_of(heap, cls), state->base + count); /* as many as before */
   bin_set_end(heap, cls);
   return true;
 }
@@ -98,15 +109,15 @@ static bool bin_open(struct heap *heap, unsigned cls) {
   struct bin_limits all = bin_limits_read();
   size_t slots = bin_slots_initial(&all, class_bytes(cls));
   heap->bin_state[cls].slots_initial = (uint32_t)slots;
-  return bin_set_slots(heap, cls, slots);
+  return bin_set_slots(heap, cls, bin_slots_first(slots, class_bytes(cls)));
 }
 
 /* Gives the array of an empty bin back. */
 static void bin_close(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   void **array = state->base - 1;
-  unsigned order = array_order(state->slots);
-  heap->granted_bytes -= (state->slots - state->slots_initial) * class_bytes(cls);
+  unsigned order = array_order(state, state->slots);
+  heap->granted_bytes -= granted_slots(state, state->slots) * class_bytes(cls);
   *bin_of(heap, cls) = hak_heap_none.bins[cls];
   *state = (struct bin_state){0};
   metadata_give(array, order);
@@ -115,11 +126,23 @@ static void bin_close(struct heap *heap, unsigned cls) {
 /* Returns the heap's share of the blocks that its pool's slabs have given out. */
 static size_t taken_bytes(const struct heap *heap) {
   struct pool *pool = heap_pool(heap);
-  return slab_set_taken_bytes(&pool->slabs) / max_size(atomic_load_explicit(&pool->heaps, memory_order_relaxed), 1);
+  return slab_set_taken_bytes(&pool->slabs) / max_size(pool_heaps(pool), 1);
+}
+
+static bool is_young(const struct bin_state *state) { return state->slots < state->slots_initial; }
+
+/* Call when a young bin is found empty or full. */
+static bool young_may_grow(const struct heap *heap, struct bin_state *state) {
+  unsigned looks = pool_is_crowded(heap_pool(heap)) ? LOOKS_TO_GROW_CROWDED
+                   : state->is_taken_from           ? 1
+                                                    : LOOKS_TO_GROW_FREED_ONLY;
+  return ++state->looks % looks == 0;
 }
 
 static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
+  if (is_young(state))
+    return bin_set_slots(heap, cls, state->slots * (size_t)2);
   struct bin_limits all = bin_limits_read();
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
@@ -128,7 +151,6 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
       !bin_set_slots(heap, cls, slots * 2))
     return false;
   slab_set_check(&heap_pool(heap)->slabs, cls, state->base, bin_count(heap, cls)); /* once for each doubling */
-  heap->granted_bytes += slots * bytes;
   heap->counters.bin_growths++;
   return true;
 }
@@ -179,9 +201,10 @@ static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     if (block)
       return count_refill(heap, block);
   }
-  state->is_taken_from = true;
-  if (++state->streak >= REFILLS_TO_GROW && bin_grow(heap, cls))
+  bool is_due = is_young(state) ? young_may_grow(heap, state) : ++state->streak >= REFILLS_TO_GROW;
+  if (is_due && bin_grow(heap, cls))
     state->streak = 0;
+  state->is_taken_from = true;
   if (state->slots == 1 || bin_is_shut(heap, cls)) { /* no room for a block beside the NULL */
     void *only[1];
     size_t taken = slab_set_take(&heap_pool(heap)->slabs, cls, only + 1, 1);
@@ -333,7 +356,8 @@ void bins_prewarm(struct heap *heap) {
   lock_take(&heap_pool(heap)->lock);
   for (unsigned cls = 1; cls < HAK_TINY_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base == NULL &&
-        (!bin_open(heap, cls) || !bin_fill(heap, cls, heap->bin_state[cls].slots / 2)))
+        (!bin_open(heap, cls) || !bin_set_slots(heap, cls, heap->bin_state[cls].slots_initial) ||
+         !bin_fill(heap, cls, heap->bin_state[cls].slots / 2)))
       break;
   lock_give(&heap_pool(heap)->lock);
 }
@@ -347,11 +371,12 @@ static void bin_push(struct heap *heap, unsigned cls, void *block) {
 /* Makes room for one more block if there is none: opens or grows the bin. The frees that fill it take no slow path, and
  * the thread may end with a full bin. So the room counts as freed. */
 static bool bin_make_room(struct heap *heap, unsigned cls) {
-  const struct bin_state *state = &heap->bin_state[cls];
+  struct bin_state *state = &heap->bin_state[cls];
   size_t slots = state->slots;
   if (state->base == NULL && !bin_open(heap, cls))
     return false;
-  bool has_room = bin_of(heap, cls)->top != bin_of(heap, cls)->end || bin_grow(heap, cls);
+  bool has_room = bin_of(heap, cls)->top != bin_of(heap, cls)->end ||
+                  ((!is_young(state) || young_may_grow(heap, state)) && bin_grow(heap, cls));
   if (UNLIKELY(state->slots != slots))
     usage_freed_add((state->slots - slots) * class_bytes(cls));
   return has_room;
@@ -380,15 +405,9 @@ static void bin_shrink(struct heap *heap, unsigned cls) {
     surplus = bin_count(heap, cls);
   if (surplus > 0)
     bin_flush(heap, cls, surplus);
-  size_t slots = bin_slots_after(state->slots, state->slots_initial, state->high);
-  if (slots < state->slots && bin_count(heap, cls) < slots) {
-    size_t bytes = (state->slots - slots) * class_bytes(cls);
-    if (bin_set_slots(heap, cls, slots)) {
-      hak_assert(heap->granted_bytes >= bytes);
-      heap->granted_bytes -= bytes;
-      heap->counters.bin_shrinks++;
-    }
-  }
+  size_t slots = bin_slots_after(state->slots, bin_slots_first(state->slots_initial, class_bytes(cls)), state->high);
+  if (slots < state->slots && bin_count(heap, cls) < slots && bin_set_slots(heap, cls, slots))
+    heap->counters.bin_shrinks++;
 }
 
 /* Fill levels are read at slow calls only. So low and high are estimates, and cost the fast path nothing. */
@@ -478,7 +497,7 @@ bool heap_is_valid(struct heap *heap) {
     if (!bin_is_valid(heap, cls) || !hand_is_valid(heap, cls))
       return false;
     if (state->base)
-      granted_bytes += (state->slots - state->slots_initial) * class_bytes(cls);
+      granted_bytes += granted_slots(state, state->slots) * class_bytes(cls);
   }
   return granted_bytes == heap->granted_bytes && slab_set_is_valid(&heap_pool(heap)->slabs);
 }

@@ -13,7 +13,8 @@
 #define ENVELOPE_SLOTS 124u
 #define ENVELOPE_ORDER 10u
 #define ENVELOPE_BYTES_MAX ((size_t)128 * 1024) /* blocks over a KiB fill an envelope before its slots run out */
-#define OUTBOX_BYTES_MAX ((size_t)256 * 1024)   /* of all open envelopes of a thread */
+#define OUTBOX_BYTES_MAX ((size_t)256 * 1024)   /* of all open envelopes of a thread; */
+#define CROWD_BYTES_MAX ((size_t)32 * 1024)     /* in a crowded pool */
 #define INBOX_BYTES_MAX ((size_t)256 * 1024)    /* above either bound the sender drains the inbox; */
 #define INBOX_ENVELOPES_MAX 64u                 /* envelopes of many senders may be nearly empty */
 #define SENDS_PER_SWEEP 16u                     /* after this many sends per place, half-filled envelopes go too */
@@ -175,6 +176,7 @@ static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner)
     envelope_close(outbox, &outbox->open[owner & (outbox->places - 1)], true);
   }
   struct envelope **place = &outbox->open[owner & (outbox->places - 1)];
+  outbox->bytes_max = pool_is_crowded(heap_pool(heap)) ? CROWD_BYTES_MAX : OUTBOX_BYTES_MAX;
   *place = envelope_take(owner);
   return *place ? place : NULL;
 }
@@ -202,7 +204,7 @@ bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry) {
   size_t bytes = class_bytes(entry_class(entry));
   if (UNLIKELY(envelope == NULL || envelope->owner != owner || envelope->count == ENVELOPE_SLOTS - 1 ||
                envelope->bytes + bytes >= ENVELOPE_BYTES_MAX ||
-               atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) + bytes >= OUTBOX_BYTES_MAX))
+               atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) + bytes >= outbox->bytes_max))
     return false;
   envelope->blocks[envelope->count++] = block;
   envelope->bytes += bytes;

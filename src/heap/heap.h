@@ -28,12 +28,13 @@
 struct checked_cache;
 
 struct bin_state {
-  void **base;    /* first slot; NULL until the class is used */
-  uint32_t slots; /* power of two; one of them is the NULL before the first block */
-  uint32_t slots_initial;
-  uint32_t low, high; /* fewest and most blocks seen since the last decision to shrink */
-  uint32_t streak;    /* refills since the last overflow */
-  bool is_taken_from; /* there was a refill since the last decision to shrink */
+  void **base;            /* first slot; NULL until the class is used */
+  uint32_t slots;         /* power of two; one of them is the NULL before the first block */
+  uint32_t slots_initial; /* the array has so many at least; a bin with fewer is young */
+  uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink */
+  uint32_t streak;        /* refills since the last overflow */
+  bool is_taken_from;     /* there was a refill since the last decision to shrink */
+  uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
 };
 
 struct heap_counters {
@@ -52,6 +53,7 @@ struct outbox {
   struct envelope **open; /* NULL until the first remote free */
   uint32_t places;        /* power of two */
   uint32_t sent_since_sweep;
+  size_t bytes_max; /* bound on open_bytes */
   /* The owner writes these, any thread may read them: */
   _Atomic size_t open_bytes; /* of the blocks in open envelopes */
   _Atomic uint64_t envelopes_sent, remote_frees;

@@ -71,8 +71,6 @@ static uint32_t pools_max(void) {
   return table.max_by_cpus;
 }
 
-static uint32_t heaps_of(struct pool *pool) { return atomic_load_explicit(&pool->heaps, memory_order_relaxed); }
-
 NOINLINE bool pool_wait(struct pool *pool) {
   bool is_taken = lock_wait_for(&pool->lock, STUCK_MS);
   if (UNLIKELY(!is_taken))
@@ -99,10 +97,10 @@ struct pool *pool_attach(void) {
     if (pool->is_shared || pool_is_stuck(pool))
       continue;
     usable++;
-    if (best == NULL || heaps_of(pool) < heaps_of(best))
+    if (best == NULL || pool_heaps(pool) < pool_heaps(best))
       best = pool;
   }
-  if (best == NULL || (heaps_of(best) > 0 && usable < max)) {
+  if (best == NULL || (pool_heaps(best) > 0 && usable < max)) {
     struct pool *made = pool_make(false);
     best = made ? made : best;
   }
@@ -116,7 +114,7 @@ bool pool_detach(struct pool *pool) { return atomic_fetch_sub_explicit(&pool->he
 
 COLD void pools_in_child(struct pool *left) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    if (heaps_of(pool) != (pool == left)) /* a write would copy the page */
+    if (pool_heaps(pool) != (pool == left)) /* a write would copy the page */
       atomic_store_explicit(&pool->heaps, pool == left, memory_order_relaxed);
 }
 

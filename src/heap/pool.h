@@ -66,6 +66,12 @@ static inline bool pool_lock(struct pool *pool) { return LIKELY(lock_try(&pool->
 static inline void pool_unlock(struct pool *pool) { lock_give(&pool->lock); }
 /* Tells whether the pool's lock was waited for in vain, and is still held. */
 bool pool_is_stuck(struct pool *pool);
+/* With more heaps in a pool, each keeps less. */
+#define HEAPS_OF_CROWD 16u
+static inline uint32_t pool_heaps(const struct pool *pool) {
+  return atomic_load_explicit(&pool->heaps, memory_order_relaxed);
+}
+static inline bool pool_is_crowded(const struct pool *pool) { return pool_heaps(pool) > HEAPS_OF_CROWD; }
 /* Call in the child of a fork: one heap is left, in this pool, or none if it is NULL. */
 void pools_in_child(struct pool *left);
 

@@ -5,6 +5,8 @@
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
 #define MID_SHARE 16
+#define FIRST_SHARE 4
+#define FIRST_BYTES_MIN ((size_t)512)
 
 size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
   size_t slots = BIN_SLOTS_MIN;
@@ -12,6 +14,13 @@ size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
     slots *= 2;
   while (slots > BIN_SLOTS_MIN && (slots - 1) * block_bytes > INITIAL_BYTES_MAX)
     slots /= 2;
+  return slots;
+}
+
+size_t bin_slots_first(size_t slots_initial, size_t block_bytes) {
+  size_t slots = max_size(slots_initial / FIRST_SHARE, min_size(slots_initial, 2));
+  while (slots < slots_initial && slots * block_bytes < FIRST_BYTES_MIN)
+    slots *= 2;
   return slots;
 }
 

@@ -29,6 +29,9 @@ static void initial_slots_stay_in_their_limits(void **state) {
       assert_true(slots >= BIN_SLOTS_MIN && slots <= start);
       assert_true(slots == BIN_SLOTS_MIN || slots * class_bytes(cls) <= START_BYTES_MAX);
       assert_true(slots <= before); /* bigger blocks, not more slots */
+      size_t first = bin_slots_first(slots, class_bytes(cls));
+      assert_true(is_power_of_two(first) && first <= slots && first >= min_size(slots, 2));
+      assert_true(class_bytes(cls) < 512 || first <= max_size(slots / 4, 2));
       before = slots;
     }
   }

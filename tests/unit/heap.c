@@ -29,7 +29,7 @@ static size_t granted_in_bins(const struct heap *heap) {
   size_t bytes = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base)
-      bytes += (heap->bin_state[cls].slots - bin_slots_initial(&limits, class_bytes(cls))) * class_bytes(cls);
+      bytes += less(heap->bin_state[cls].slots, bin_slots_initial(&limits, class_bytes(cls))) * class_bytes(cls);
   return bytes;
 }
 

@@ -10,6 +10,7 @@
 
 #define BLOCKS 200
 #define BYTES 64u
+#define LONG_BYTES 1000u
 
 static bool clock_moves;
 static uint64_t waited_ms;
@@ -136,6 +137,53 @@ static void heaps_spread_over_the_pools(void **state) {
   pools_clear();
 }
 
+/* A thread that uses a class once holds little of it. */
+static void a_new_bin_holds_few_blocks(void **state) {
+  (void)state;
+  unit_option("HAKMEM_POOLS", one_pool);
+  struct heap *heap = unit_heap_attach();
+  void *held[BLOCKS];
+  uint64_t refills = heap->counters.refills;
+  assert_non_null(held[0] = hak_malloc(LONG_BYTES));
+  assert_in_range(bins_content(heap).blocks, 0, 1);
+  for (unsigned i = 1; i < BLOCKS; i++)
+    assert_non_null(held[i] = hak_malloc(LONG_BYTES));
+  assert_in_range(heap->counters.refills - refills, 1, BLOCKS / 6); /* used more, it holds more */
+  for (unsigned i = 0; i < BLOCKS; i++)
+    hak_free(held[i]);
+  UNIT_HEAP_VALID(heap);
+  pools_clear();
+}
+
+/* Each of many threads keeps less in its bins and its envelopes. */
+static void a_crowd_keeps_little(void **state) {
+  (void)state;
+  unit_option("HAKMEM_POOLS", "2");
+  struct heap *heaps[2 * HEAPS_OF_CROWD + 2], *freer = NULL;
+  size_t kept_bytes[2];
+  for (unsigned round = 0; round < 2; round++) {
+    unsigned count = round == 0 ? 2 : sizeof heaps / sizeof heaps[0];
+    for (unsigned i = 0; i < count; i++)
+      heaps[i] = unit_heap_attach();
+    struct heap *taker = heaps[0];
+    freer = heaps[1];
+    assert_ptr_not_equal(heap_pool(taker), heap_pool(freer));
+    assert_int_equal(pool_is_crowded(heap_pool(freer)), round == 1);
+    unit_heap_become(taker);
+    for (unsigned i = 0; i < BLOCKS; i++)
+      assert_non_null(blocks[i] = hak_malloc(LONG_BYTES));
+    unit_heap_become(freer);
+    kept_bytes[round] = 0;
+    for (unsigned i = 0; i < BLOCKS; i++) {
+      hak_free(blocks[i]);
+      kept_bytes[round] = max_size(kept_bytes[round], atomic_load(&freer->outbox.open_bytes));
+    }
+    pools_clear();
+  }
+  assert_in_range(kept_bytes[1], 1, 32 * 1024);
+  assert_true(kept_bytes[0] > kept_bytes[1]);
+}
+
 static void *allocate_and_end(void *unused) {
   (void)unused;
   for (unsigned i = 0; i < BLOCKS; i++)
@@ -221,6 +269,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(heaps_of_a_pool_free_each_others_blocks),
       cmocka_unit_test(a_double_free_through_two_heaps_is_found),
       cmocka_unit_test(heaps_spread_over_the_pools),
+      cmocka_unit_test(a_new_bin_holds_few_blocks),
+      cmocka_unit_test(a_crowd_keeps_little),
       cmocka_unit_test(an_ended_threads_blocks_serve_its_pool),
       cmocka_unit_test(a_lock_that_is_never_given_stops_no_thread),
       cmocka_unit_test(a_forks_child_keeps_one_heap),
