@@ -13,7 +13,8 @@ SUBJECT = "hakmem"
 PEERS = ("glibc", "mimalloc", "jemalloc", "tcmalloc")
 INSTALLABLE = PEERS[1:] + ("mimalloc2", "snmalloc", "rpmalloc")
 PROFILES = ("speed", "balanced", "lean")
-OURS = (SUBJECT, *(f"{SUBJECT}-{profile}" for profile in PROFILES))
+SECURE = f"{SUBJECT}-secure"  # measured by `hak bench security`
+OURS = (SUBJECT, *(f"{SUBJECT}-{profile}" for profile in PROFILES), SECURE)
 # Measured and shown, never "the best peer": a prototype shows what is possible, not what users have.
 YARDSTICKS = ("proto", "before", "after")
 KNOWN = f"{', '.join(OURS)}, {', '.join((PEERS[0], *INSTALLABLE))}, or NAME=/path/to/library.so"

@@ -136,6 +136,36 @@ class Source:
         found = sorted(outcome.quotients(mode, policy.OFF, key).values())
         return f"{statistics.median(found):.2f} ({found[0]:.2f}-{found[-1]:.2f})" if found else NOT_MEASURED
 
+    # --- misuse of the heap ---
+
+    @functools.cached_property
+    def security_rows(self) -> list[Row]:
+        """Of the last session."""
+        rows = [row for row in self.figures.others if row.kind == "security" and not row.is_tiny]
+        return [row for row in rows if row.session == rows[-1].session]
+
+    @property
+    def security_line(self) -> str:
+        last = self.security_rows[-1]
+        return f"{last.n} runs in turns, {last.time.date().isoformat()}: {machine.line(last)}"
+
+    @property
+    def security(self) -> list[dict]:
+        """Of each allocator what it did not notice, and its rate, of hakmem's; the fewest first."""
+        rates: dict[str, dict[int, float]] = {}
+        for row in self.security_rows:
+            if RATE in row.result:
+                rates.setdefault(row.allocator, {})[row.run] = row.result[RATE]
+        told = []
+        for row in self.security_rows:
+            if "not_caught" not in row.result:
+                continue
+            ours, own = rates.get(SUBJECT, {}), rates.get(row.allocator, {})
+            quotients = [own[run] / ours[run] for run in own if run in ours]
+            told.append(row.result | {"name": row.allocator, "version": row.version,
+                                      "rate": rounded(statistics.median(quotients)) if quotients else "-"})  # fmt: skip
+        return sorted(told, key=lambda entry: entry["not_caught"])
+
     # --- where and how ---
 
     @property

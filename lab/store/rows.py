@@ -54,7 +54,7 @@ class Context(_Model):
 
 class Row(Context):
     format_version: Literal[1] = pydantic.Field(default=SCHEMA, alias="schema")
-    kind: Literal["bench", "soak", "compare", "replay", "policy"]
+    kind: Literal["bench", "soak", "compare", "replay", "policy", "security"]
     time: datetime.datetime
     work: str  # the name of the workload
     command: list[str]  # the program and its arguments

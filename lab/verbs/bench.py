@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from lab.judge.outcome import Outcome
-from lab.run import allocators, goals, machine, policy, rounds, workloads
+from lab.run import allocators, goals, machine, policy, rounds, security, workloads
 from lab.show import latency, tables
 from lab.store.rows import Writer
-from lab.verbs import arguments, bench_policy
+from lab.verbs import arguments, bench_policy, bench_security
 
 RUNS = 11
 EPILOG = f"""NAME is a group ({", ".join(workloads.GROUPS)}), a set ({", ".join(workloads.SETS)}, or goals: the rows that
@@ -18,7 +18,10 @@ have a goal), a row (fixed-64, larson-8-1024, ...), or a program with its argume
 the goals of the measured rows are. An allocator is one of {allocators.KNOWN}.
 
 policy [WORK...]: the policy engine against every fixed strategy, by modelled cost, and evolving against off, measured
-({policy.RUNS} runs). WORK is one of {", ".join(policy.WORKS)}."""
+({policy.RUNS} runs). WORK is one of {", ".join(policy.WORKS)}.
+
+security: of the small programs of tests/misuse, each with one misuse of the heap, how many end unnoticed on each
+allocator ({", ".join(security.ALLOCATORS)}, or those of --allocators), and the rates of `mixed` ({security.RUNS} runs)."""
 
 
 def run(
@@ -28,7 +31,7 @@ def run(
         help="all of them; hakmem, or else the first, is compared with the rest")] = None,
     lib: arguments.Libraries = None,
     runs: Annotated[int | None, typer.Option(min=1, metavar="N",
-        help=f"runs of each, after one that is dropped ({RUNS}; policy: {policy.RUNS})")] = None,
+        help=f"runs of each, after one that is dropped ({RUNS}; policy: {policy.RUNS}; security: {security.RUNS})")] = None,
     pin: Annotated[str | None, typer.Option(metavar="CPU",
         help="for rows with one thread; the last CPU, or none")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="of the random numbers")] = 1,
@@ -50,7 +53,11 @@ def run(
     with arguments.refusals():
         if against is not None and allocator_words is not None:
             raise ValueError("--allocators and --against exclude each other")
-        chosen = workloads.chosen(names or [], goals.ROW_NAMES)
+        is_security = names is not None and names[:1] == [security.GROUP]
+        if is_security:
+            bench_security.check(build, names[1:])
+            allocator_words = allocator_words or (against is None and ",".join(security.ALLOCATORS)) or None
+        chosen = workloads.chosen([] if is_security else names or [], goals.ROW_NAMES)
         others = ",".join(allocators.PEERS) if against is None else against
         words = f"{allocators.SUBJECT},{others}" if allocator_words is None else allocator_words
         found = allocators.find_all(words, build, arguments.pairs(lib, "--lib"))
@@ -60,7 +67,11 @@ def run(
         arguments.check_programs(build, {row.command.split()[0] for row in chosen})
         ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
         writer = arguments.writer(json_file, machine.context(build, ours))
-    measuring = rounds.Rounds(str(build), 1 if tiny else runs or RUNS, tiny, seed, cpu, timeout, cpu_time, settings)
+    runs = runs or (security.RUNS if is_security else RUNS)
+    measuring = rounds.Rounds(str(build), 1 if tiny else runs, tiny, seed, cpu, timeout, cpu_time, settings)
+    if is_security:
+        bench_security.run(found, subject, measuring, writer)
+        return
     measuring.on_run = functools.partial(_keep, writer, measuring)
     out = arguments.open_console(writer.context)
     with arguments.ending():

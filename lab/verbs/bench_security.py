@@ -1,0 +1,68 @@
+"""hak bench security: how much misuse of the heap an allocator notices, and what that costs."""
+
+import functools
+import pathlib
+
+import typer
+
+from lab.judge.outcome import Outcome
+from lab.run import machine, rounds, security
+from lab.run.allocators import Allocator
+from lab.show import security as show
+from lab.store.rows import Writer
+from lab.verbs import arguments
+
+
+def run(found: list[Allocator], subject: str, measuring: rounds.Rounds, writer: Writer) -> None:
+    """The subject's rate is what the others are compared with."""
+    out = arguments.open_console(writer.context)
+    measuring.on_run = functools.partial(_keep, writer, measuring)
+    outcome, entries = measuring.open_row(security.RATE_ROW, found, subject)
+    counts, problems, is_stopped = {}, {}, False
+    with arguments.ending():
+        try:
+            for entry in entries:
+                name = entry.allocator.name
+                counts[name], problems[name] = security.count(
+                    measuring.build_dir, entry.allocator, measuring.links, measuring.timeout, measuring.settings)  # fmt: skip
+                if not problems[name]:
+                    _write(writer, measuring, entry, work=security.MISUSE, command=security.WORDS, run=1, n=1,
+                           result=counts[name])  # fmt: skip
+            measuring.run_row(security.RATE_ROW, entries)
+        except KeyboardInterrupt:
+            is_stopped = True
+    out.print("\n", show.table(counts, problems, outcome))
+    if writer.problem:
+        arguments.say(writer.problem)
+    if is_stopped:
+        arguments.say("stopped before the end")
+        raise typer.Exit(130)
+    if _is_failed(outcome, problems) or writer.problem:
+        raise typer.Exit(1)
+
+
+def _is_failed(outcome: Outcome, problems: dict[str, str]) -> bool:
+    """Something went wrong that is more than an allocator that is not installed."""
+    return any((problems.get(series.name) or series.problem) and not series.absent for series in outcome.series)
+
+
+def check(build: pathlib.Path, words: list[str]) -> None:
+    """ValueError if it cannot run."""
+    if words:
+        raise ValueError(f"security takes no further NAME, not '{words[0]}'")
+    arguments.check_programs(build, [security.PROGRAM, security.RATE_ROW.command.split()[0]])
+
+
+def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
+    _write(writer, measuring, entry, work=row.name, command=measuring.words(entry.series.command), seed=measuring.seed,
+           run=run, n=measuring.runs_of(row), cpu_pinned=measuring.pinned(row), clock=measuring.clock(row),
+           result=result)  # fmt: skip
+
+
+def _write(writer: Writer, measuring: rounds.Rounds, entry: rounds.Entry, **fields) -> None:
+    try:
+        writer.write(kind="security", allocator=entry.allocator.name, library=entry.allocator.library,
+                     version=entry.allocator.version, settings=measuring.settings | dict(entry.allocator.settings),
+                     load=machine.load(), is_tiny=measuring.is_tiny, **fields)  # fmt: skip
+    except OSError as error:  # measuring goes on: the table is worth having
+        writer.stop(f"rows are no longer stored: {error.strerror}")
