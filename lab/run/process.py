@@ -12,11 +12,16 @@ import re
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.run.allocators import Allocator
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
+GROUP_END_S = 1.0
+asked_to_end = []  # the signals of an interruption that is not over; what it raised may be lost in a destructor
 PASSED_ON = ("PATH", "HOME", "TMPDIR")
 # All environments of a comparison are padded to one length: it shifts the stack, and where the stack lies alone can
 # change a program's speed. Clean ones are shorter than this.
@@ -112,6 +117,57 @@ def padded(environment: Mapping[str, str], length: int = ENVIRONMENT_BYTES) -> d
     return environment | {PADDING: "x" * missing} if missing >= 0 else environment
 
 
+def _is_main_thread() -> bool:
+    """Handlers run in the main thread only."""
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextlib.contextmanager
+def ending_kills():
+    """Yields a function that takes the leader of a process group. Inside, a signal that would end this process kills these
+    groups, and its handler runs at the end: one that raises while a child is started or waited for may lose the child, or
+    leave a lock of subprocess taken."""
+    heard, leaders = [], []
+
+    def kill():
+        for leader in leaders:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(leader.pid, signal.SIGKILL)
+
+    def hear(number, _frame):
+        heard.append(number)
+        kill()
+
+    def add(leader: subprocess.Popen):
+        leaders.append(leader)
+        if heard:
+            kill()
+
+    handlers = {number: signal.getsignal(number) for number in ENDING}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler) and _is_main_thread()}
+    for number in handlers:
+        signal.signal(number, hear)
+    try:
+        yield add
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if heard:
+            signal.raise_signal(heard[0])
+
+
+def end_group(leader: subprocess.Popen) -> None:
+    """Kills what is left of a process group, and waits for its end."""
+    until = time.monotonic() + GROUP_END_S
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+        leader.wait()
+        while time.monotonic() < until:  # the others are not our children
+            os.killpg(leader.pid, 0)
+            time.sleep(0.001)
+    leader.wait()
+
+
 def run(words: Sequence[str], environment: Mapping[str, str], added: Mapping[str, str], *, build_dir: str,
         cpu: int | None = None, timeout: float | None = None, stdin: bytes = b"", cwd: str | None = None,
         count_calls: bool = False, environment_bytes: int = ENVIRONMENT_BYTES) -> Measured:  # fmt: skip
@@ -131,22 +187,23 @@ def run(words: Sequence[str], environment: Mapping[str, str], added: Mapping[str
         given.seek(0)
         reading, writing = os.pipe()
         report = stack.enter_context(open(reading, encoding="utf-8"))
-        try:
-            process = subprocess.Popen([*program, str(writing), *words], env=environment, cwd=cwd, stdin=given,
-                                       stdout=out, stderr=err, pass_fds=(writing,), start_new_session=True)  # fmt: skip
-        except OSError as error:
-            return Measured(status=127, problem=f"{program[0]}: {error.strerror}")
-        finally:
-            os.close(writing)
         late = False
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            late = True
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        with ending_kills() as add:
+            if asked_to_end and _is_main_thread():
+                raise KeyboardInterrupt
+            try:
+                process = subprocess.Popen([*program, str(writing), *words], env=environment, cwd=cwd, stdin=given,
+                                           stdout=out, stderr=err, pass_fds=(writing,), start_new_session=True)  # fmt: skip
+            except OSError as error:
+                return Measured(status=127, problem=f"{program[0]}: {error.strerror}")
+            finally:
+                os.close(writing)
+            add(process)
+            try:
+                process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                late = True
+            end_group(process)
         out.seek(0)
         err.seek(0)
         said, complaints = out.read(), err.read()

@@ -21,7 +21,6 @@ from lab.run.allocators import Allocator
 
 EPOCHS_SILENT = 20  # so many lengths of an epoch without a line, and a minute at least: the program hangs
 SILENT_S_MIN = 60.0
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Soak:
             finally:
                 os.close(writing)
             stack.callback(_end, child)
-            for number in ENDING:
+            for number in process.ENDING:
                 if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                     continue  # nohup
                 stack.callback(self._restore, number, signal.signal(number, lambda n, _: self._stop(child, n)))

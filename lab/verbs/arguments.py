@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from lab.run import machine
+from lab.run import machine, process
 from lab.run.allocators import ROOT, SUBJECT, Allocator
 from lab.store.rows import Context, Writer
 
@@ -40,14 +40,12 @@ def refusals(status: int = 2):
         raise typer.Exit(status) from None
 
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def _interrupted(_signal, _frame):
+def _interrupted(number, _frame):
     """What was started is cleared away undisturbed: a terminal that is closed may send a second SIGHUP, and an impatient
     user a second SIGINT."""
-    for number in ENDING:
-        signal.signal(number, signal.SIG_IGN)
+    process.asked_to_end.append(number)
+    for other in process.ENDING:
+        signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -55,11 +53,12 @@ def _interrupted(_signal, _frame):
 def ending():
     """Inside, what ends a program, or closes its terminal, is like Ctrl-C: what runs is ended, what is known is shown."""
     # What `nohup` has switched off stays so.
-    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    heard = [number for number in process.ENDING if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, _interrupted) for number in heard}
     try:
         yield
     finally:
+        process.asked_to_end.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 
