@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in (".", "profile")]
@@ -86,8 +86,9 @@ def allocated(profile):
 def page_of(pid):
     """The process's page for commands, and its descriptor."""
     for path in Path(f"/proc/{pid}/fd").iterdir():
-        if os.readlink(path) == "/memfd:hakmem-control (deleted)":
-            break
+        with suppress(FileNotFoundError):  # the program closes files, too
+            if os.readlink(path) == "/memfd:hakmem-control (deleted)":
+                break
     else:
         raise AssertionError(f"process {pid} has no page for commands")
     fd = os.open(path, os.O_RDWR)

@@ -34,16 +34,18 @@ static void threads_run(long waves) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  /* Bins of the few heaps may grow to their budgets once; after that nothing grows. */
+  /* Bins of the few heaps may grow to their budgets once; after that nothing grows. Samples and counts take as much
+   * again. */
+  long share = getenv("HAKMEM_HEAP_PROFILE") || getenv("HAKMEM_COUNT") ? 2 : 1;
   long waves = test_rounds(4000, 60);
   long first = test_rss_kib();
   threads_run(waves / 2);
   long settled = test_rss_kib();
   threads_run(waves / 2);
   long grown = test_rss_kib() - settled;
-  CHECK_SAY(!TEST_RSS_COUNTS || settled - first < 8192, "RSS rose by %ld KiB for %d threads at once", settled - first,
-            AT_ONCE);
-  CHECK_SAY(!TEST_RSS_COUNTS || grown < 4096, "RSS %ld KiB grew by %ld KiB", settled, grown);
+  CHECK_SAY(!TEST_RSS_COUNTS || settled - first < 8192 * share, "RSS rose by %ld KiB for %d threads at once",
+            settled - first, AT_ONCE);
+  CHECK_SAY(!TEST_RSS_COUNTS || grown < 4096 * share, "RSS %ld KiB grew by %ld KiB", settled, grown);
 #ifdef TEST_CORE
   struct hak_stats stats;
   hak_stats_get(&stats);
