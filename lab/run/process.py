@@ -174,6 +174,8 @@ def run(words: Sequence[str], environment: Mapping[str, str], added: Mapping[str
     """Runs words[0] in a session of its own; nothing of it is left when this returns or raises. `added` are the
     variables of the allocator; the whole environment gets `environment_bytes` long, unless that is too few. stdout and
     stderr are kept, in files while it runs."""
+    if asked_to_end and _is_main_thread():
+        raise KeyboardInterrupt
     environment, added = dict(environment), dict(added)
     added |= {PADDING: padded(environment | added, environment_bytes).get(PADDING, "")}
     program = [os.path.join(build_dir, "bin", "measure")]
@@ -189,8 +191,6 @@ def run(words: Sequence[str], environment: Mapping[str, str], added: Mapping[str
         report = stack.enter_context(open(reading, encoding="utf-8"))
         late = False
         with ending_kills() as add:
-            if asked_to_end and _is_main_thread():
-                raise KeyboardInterrupt
             try:
                 process = subprocess.Popen([*program, str(writing), *words], env=environment, cwd=cwd, stdin=given,
                                            stdout=out, stderr=err, pass_fds=(writing,), start_new_session=True)  # fmt: skip

@@ -13,10 +13,12 @@
 /* clang-format off */
 const struct option_row option_rows[OPTION_COUNT] = {
     [OPTION_PROFILE] = {
-        "profile", "HAKMEM_PROFILE", "", SAME(PRESET_BALANCED), 0, PRESET_COUNT - 1, {"speed", "balanced", "lean", "secure"},
+        "profile", "HAKMEM_PROFILE", "", SAME(PRESET_BALANCED), 0, PRESET_COUNT - 1,
+        {"speed", "balanced", "lean", "secure"},
         "Selects the preset: the column of this table that holds for each option that is not set.",
         OPTION_ANY_TIME,
-        "Each option that is not set takes the preset's value, with the effect described for that option; secure: only at start."},
+        "Each option that is not set takes the preset's value, with the effect described for that option; "
+        "secure: only at start."},
     [OPTION_STATS] = {
         "stats", "HAKMEM_STATS", "", SAME(STATS_OFF), 0, STATS_OPENMETRICS, {"off", "text", "json", "openmetrics"},
         "Print a summary on stderr when the program ends (docs/stats.md).",
@@ -113,7 +115,8 @@ const struct option_row option_rows[OPTION_COUNT] = {
         OPTION_ANY_TIME,
         "Applies to memory mapped from then on; mapped memory keeps its pages."},
     [OPTION_PREWARM] = {
-        "prewarm", "HAKMEM_PREWARM", "", {PREWARM_ON, PREWARM_OFF, PREWARM_OFF, PREWARM_OFF}, 0, PREWARM_ON, {"off", "on"},
+        "prewarm", "HAKMEM_PREWARM", "", {PREWARM_ON, PREWARM_OFF, PREWARM_OFF, PREWARM_OFF}, 0, PREWARM_ON,
+        {"off", "on"},
         "Fill the first thread's bins when the program starts.",
         OPTION_AT_START,
         "The program starts once."},
@@ -165,7 +168,8 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "All free blocks are clear, or none is known to be."},
     [OPTION_QUARANTINE] = {
         "quarantine", "HAKMEM_QUARANTINE", "blocks", SECURE(8), 0, 64, {NULL},
-        "With `checked`: so many blocks of a class, up to 64 KiB, wait in each thread before one of them is used again.",
+        "With `checked`: so many blocks of a class, up to 64 KiB, wait in each thread before one of them is "
+        "used again.",
         OPTION_AT_START,
         "The threads' caches get their length when checks begin."},
     [OPTION_RANDOM_ORDER] = {

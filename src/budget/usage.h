@@ -32,8 +32,8 @@ void usage_move_end(size_t bytes);
 size_t usage_moves_begun(void);
 size_t usage_moves_ended(void);
 
-/* Count all bytes freed so far that may go back to the system: large objects, blocks returned to slabs, in steps, and the
- * room that frees make in bins. */
+/* Count all bytes freed so far that may go back to the system: large objects, blocks returned to slabs, in steps,
+ * and the room that frees make in bins. */
 void usage_freed_add(size_t bytes);
 size_t usage_freed(void);
 

@@ -24,8 +24,8 @@ struct kept {
 };
 
 /* The first `ring_max` places are the ring, with zeros where nothing was freed yet; the ready blocks follow. Without
- * places, nothing can be taken or put. Other threads read the counts; filled: blocks that came from the slabs, less those
- * that went back. */
+ * places, nothing can be taken or put. Other threads read the counts; filled: blocks that came from the slabs, less
+ * those that went back. */
 struct checked_class {
   struct kept *places;
   uint32_t block_bytes;
@@ -122,8 +122,8 @@ static bool states_cover(const void *block) {
   return states != NULL;
 }
 
-/* Returns the state of a block of the class. NULL: the address, in a unit of the class, is not the start of one. The end
- * of a slab, too short for a block, has a state of its own: "never used". */
+/* Returns the state of a block of the class. NULL: the address, in a unit of the class, is not the start of one. The
+ * end of a slab, too short for a block, has a state of its own: "never used". */
 static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
   uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << class->order);
@@ -143,8 +143,8 @@ static inline size_t size_by(unsigned cls, uint16_t state) { return class_bytes(
 typedef uint64_t vector __attribute__((vector_size(BLOCK_ALIGNMENT), may_alias));
 #define STRIDE 4u /* vectors that are read at a time, from each end */
 
-/* The length is a multiple of 16. The strides from both ends meet or overlap in the middle, so that the loop's end is the
- * only branch. */
+/* The length is a multiple of 16. The strides from both ends meet or overlap in the middle, so that the loop's end
+ * is the only branch. */
 static inline bool is_zero(const void *block, size_t bytes) {
   const vector *at = block, *end = at + bytes / BLOCK_ALIGNMENT;
   vector any = {0, 0};

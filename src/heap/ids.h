@@ -1,5 +1,5 @@
-/* ids.h: all heaps, by their ids, which are 1 .. heap_count, and which of them have owners. Reading takes no lock. Only the
- * holder of a heap's lifeline changes the heap's bit in `owned`. Without the bit its bins are empty. */
+/* ids.h: all heaps, by their ids, which are 1 .. heap_count, and which of them have owners. Reading takes no lock.
+ * Only the holder of a heap's lifeline changes the heap's bit in `owned`. Without the bit its bins are empty. */
 #ifndef HAK_HEAP_IDS_H
 #define HAK_HEAP_IDS_H
 

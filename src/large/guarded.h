@@ -1,8 +1,9 @@
 /* guarded.h: large objects between pages without access (the option `guard_pages`).
  *
  * Each is a mapping of its own. In front of it lies a unit or more without access, and behind its last page at least
- * one page. Up to that page's end, a word behind the request depends on the address and a secret. A freed object loses
- * pages and access. Its addresses wait until some others were freed, so that a use of it ends the program by SIGSEGV. */
+ * one page. Up to that page's end, a word behind the request depends on the address and a secret. A freed object
+ * loses pages and access. Its addresses wait until some others were freed, so that a use of it ends the program by
+ * SIGSEGV. */
 #ifndef HAK_LARGE_GUARDED_H
 #define HAK_LARGE_GUARDED_H
 

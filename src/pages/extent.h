@@ -43,8 +43,8 @@ struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment)
 /* As extent_take, but only resident memory. */
 struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment);
 
-/* Makes a resident free extent of one that a cache above this layer keeps; returns its bytes, 0: there is none. The cache
- * sets it when it begins to keep extents. Call without a lock of this folder. */
+/* Makes a resident free extent of one that a cache above this layer keeps; returns its bytes, 0: there is none. The
+ * cache sets it when it begins to keep extents. Call without a lock of this folder. */
 extern size_t (*_Atomic extents_evict)(void);
 
 /* As extent_take for the `bytes` right behind `end`, if they are free. */

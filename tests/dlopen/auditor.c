@@ -1,4 +1,5 @@
-/* A library for LD_AUDIT that is linked with hakmem. The loader gives it a namespace of its own, without the program. */
+/* A library for LD_AUDIT that is linked with hakmem. The loader gives it a namespace of its own, without the
+ * program. */
 #include "hakmem/hakmem.h"
 
 #include <unistd.h>

@@ -1,5 +1,6 @@
-/* What the preset `secure` promises (docs/security.md): no block shows what others left, freed blocks wait, places cannot
- * be foreseen, canaries differ between blocks, processes and after a fork, and all of this goes on in threads and children. */
+/* What the preset `secure` promises (docs/security.md): no block shows what others left, freed blocks wait, places
+ * cannot be foreseen, canaries differ between blocks, processes and after a fork, and all of this goes on in threads
+ * and children. */
 #include <pthread.h>
 #include <sys/wait.h>
 

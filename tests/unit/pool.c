@@ -1,6 +1,6 @@
-/* Pools: several heaps take from and free into the slabs of one pool; how heaps are distributed; what happens when threads
- * end, when a pool's lock is never given, and in the child of a fork. Control `apart`: each heap has a pool of its own. The
- * test must fail then. */
+/* Pools: several heaps take from and free into the slabs of one pool; how heaps are distributed; what happens when
+ * threads end, when a pool's lock is never given, and in the child of a fork. Control `apart`: each heap has a pool
+ * of its own. The test must fail then. */
 #include "unit.h"
 
 #include "heap/envelope.h"
