@@ -1,44 +1,49 @@
 #!/bin/sh
-# installed.sh BUILD: an installed tree works by itself: the script, the library, the headers, pkg-config.
+# installed.sh BUILD: an installed tree works by itself, wherever it is moved: the script, the library, the headers,
+# pkg-config, find_package.
 set -eu
 build=$1
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+
+fail() { echo "FAILED: $*"; exit 1; }
+# says WANTED PROGRAM: whether hak_malloc works, and whether malloc is hakmem's.
+says() { [ "$("$2")" = "$1" ] || fail "$2 says '$("$2")', not '$1'"; }
+
 cmake --install "$build" --prefix "$work/first" >/dev/null
 # Nothing in it knows where it was installed.
 mv "$work/first" "$work/tree"
+! grep -rIl -e "$work" -e "$build" "$work/tree" || fail "files of the tree name the folder it was made in"
 "$here/hak.sh" "$work/tree/bin/hak"
 
-cat >"$work/program.c" <<'T'
-#include <hakmem/hakmem.h>
-#include <stdio.h>
-int main(void) {
-  void *block = hak_malloc(100);
-  printf("%d\n", hak_usable_size(block) >= 100);
-  hak_free(block);
-  return 0;
-}
-T
-libs=$(echo "$work"/tree/lib*)
-pc=$(find "$work/tree" -name hakmem.pc)
-PKG_CONFIG_PATH=${pc%/*}
-export PKG_CONFIG_PATH
+lib=$(find "$work/tree" -name libhakmem.so)
+LD_LIBRARY_PATH=${lib%/*}
+PKG_CONFIG_PATH=$LD_LIBRARY_PATH/pkgconfig
+export LD_LIBRARY_PATH PKG_CONFIG_PATH
+program=$here/project/program.c
 if command -v pkg-config >/dev/null; then
-  flags=$(pkg-config --cflags --libs hakmem)
+  # shellcheck disable=SC2046  # words
+  "${CC:-cc}" "$program" -o "$work/by-pkg-config" $(pkg-config --cflags --libs hakmem)
+  says '1 1' "$work/by-pkg-config"
 else
-  flags="-I$work/tree/include -L$libs -lhakmem"
+  echo "not checked with pkg-config, which is not here"
 fi
-# shellcheck disable=SC2086  # words
-"${CC:-cc}" "$work/program.c" -o "$work/dynamic" $flags
-[ "$(LD_LIBRARY_PATH=$(dirname "$(find "$work/tree" -name libhakmem.so)") "$work/dynamic")" = 1 ]
-"${CC:-cc}" -static "$work/program.c" -o "$work/static" "-I$work/tree/include" "$(find "$work/tree" -name libhakmem.a)" -pthread
-[ "$("$work/static")" = 1 ]
+"${CC:-cc}" -static "$program" -o "$work/static" "-I$work/tree/include" "${lib%.so}.a" -pthread
+says '1 1' "$work/static"
+
+cmake -S "$here/project" -B "$work/project" -DCMAKE_PREFIX_PATH="$work/tree" -DHAKMEM_WANTED=0.1 >"$work/log" || fail "$(cat "$work/log")"
+cmake --build "$work/project" >"$work/log" || fail "$(cat "$work/log")"
+says '1 1' "$work/project/program-hakmem"
+says '1 1' "$work/project/program-static"
+says '1 0' "$work/project/program-core"
+cmake "$work/project" -DHAKMEM_WANTED=9 >"$work/log" 2>&1 && fail "find_package took it for version 9"
+grep -q 'version: 0' "$work/log" || fail "find_package of version 9 said: $(cat "$work/log")"
 
 # Run time needs libc only; the C++ operators do not bring libstdc++ in.
-needed=$(readelf -d "$(find "$work/tree" -name libhakmem.so)" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | tr '\n' ' ')
+needed=$(readelf -d "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | tr '\n' ' ')
 case $needed in
   'libc.so.6 ' | 'libc.so.6 ld-linux'*) ;;
-  *) echo "the library needs: $needed"; exit 1 ;;
+  *) fail "the library needs: $needed" ;;
 esac
 echo "the installed tree works"

@@ -1,0 +1,20 @@
+#!/bin/sh
+# embedded.sh SOURCE: hakmem as a part of another project's build, by FetchContent; the project installs its own only.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() { echo "FAILED: $*: $(cat "$work/log")"; exit 1; }
+
+# As little as shows it: without observers, and not optimised.
+cmake -G Ninja -S "${0%/*}/project" -B "$work/build" -DHAKMEM_SOURCE="$1" -DHAKMEM_OBSERVE=OFF -DHAKMEM_CXX=OFF \
+  -DCMAKE_BUILD_TYPE=None -DCMAKE_INSTALL_PREFIX="$work/tree" >"$work/log" 2>&1 || fail "cannot be configured"
+cmake --build "$work/build" >"$work/log" 2>&1 || fail "cannot be built"
+for row in 'hakmem 1 1' 'static 1 1' 'core 1 0'; do
+  "$work/build/program-${row%% *}" >"$work/log"
+  [ "$(cat "$work/log")" = "${row#* }" ] || fail "program-${row%% *}"
+done
+cmake --install "$work/build" >/dev/null
+(cd "$work/tree" && find . -type f) >"$work/log"
+[ "$(cat "$work/log")" = ./bin/program-core ] || fail "installed"
+echo "hakmem is built as a part of another project"
