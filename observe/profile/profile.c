@@ -1,11 +1,13 @@
 #include "profile/profile.h"
 
 #include "base/probe.h"
+#include "budget/usage.h"
 #include "count/tally.h"
 #include "hakmem/hakmem.h"
 #include "heap/registry.h"
 #include "inspect/module.h"
 #include "large/large.h"
+#include "large/packed.h"
 #include "os/os.h"
 #include "profile/pprof.h"
 #include "profile/unwind.h"
@@ -120,24 +122,28 @@ static void add_sample(struct heap *heap, void *block, size_t bytes, uint32_t pi
   lock_give(&profile.lock);
 }
 
-static void *sample_take(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
-  void *block = pool_shared_take(shared_pool(), cls);
-  if (block)
-    add_sample(heap, block, class_bytes(cls), picks, site);
-  return block;
+/* Takes the block. When memory is short, a slab of the shared pool would be too much for a few samples. */
+static void *sample_take(unsigned cls, bool is_packed) {
+  size_t bytes = class_bytes(cls);
+  return is_packed ? packed_take(bytes, bytes & -bytes) : pool_shared_take(shared_pool(), cls);
 }
 
 void *profile_small_sample(struct heap *heap, unsigned cls, uintptr_t site) {
-  uint32_t picks = tally_picks(heap, cls, class_bytes(cls));
+  size_t bytes = class_bytes(cls);
+  uint32_t picks = tally_picks(heap, cls, bytes);
   if (picks == 0 || !profile_is_on())
     return NULL;
-  tally_allocated(heap, cls, 1);
+  bool is_packed = usage_is_short();
+  int counted = !is_packed; /* no class counts packed blocks */
+  tally_allocated(heap, cls, counted);
   heap_unlock(heap);
-  void *block = sample_take(heap, cls, picks, site);
+  void *block = sample_take(cls, is_packed);
   if (block == NULL) {
     heap_lock(heap);
-    tally_allocated(heap, cls, -1);
+    tally_allocated(heap, cls, -counted);
+    return NULL;
   }
+  add_sample(heap, block, bytes, picks, site);
   return block;
 }
 

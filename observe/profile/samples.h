@@ -16,7 +16,7 @@
 
 #define SAMPLES_DEPTH_MAX 64u /* of deeper stacks only the innermost frames are kept */
 #define SAMPLES_STACK_BYTES_MAX ((size_t)64 << 20)
-#define SAMPLES_CHUNK_BYTES ((size_t)1 << 20)
+#define SAMPLES_CHUNK_BYTES ((size_t)128 << 10)
 #define SAMPLES_CHUNKS (SAMPLES_STACK_BYTES_MAX / SAMPLES_CHUNK_BYTES)
 #define SAMPLES_BLOCKS_MAX ((size_t)1 << 25)
 

@@ -145,11 +145,13 @@ static void *small_block(unsigned cls, uintptr_t site) {
   return block;
 }
 
+/* Tells whether a block of the class is free in the pool, or ready in the heap's bin: malloc does not pop from the bin
+ * of a split heap. */
 static bool has_free(struct heap *heap, unsigned cls) {
   struct pool *pool = heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return false;
-  bool is_there = slab_set_has_free(&pool->slabs, cls);
+  bool is_there = slab_set_has_free(&pool->slabs, cls) || bin_blocks(heap, cls) > 0;
   pool_unlock(pool);
   return is_there;
 }

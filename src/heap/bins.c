@@ -263,7 +263,9 @@ static void *hand_fill(struct heap *heap, unsigned cls) {
   wanted -= block != NULL;
   size_t moved = min_size(wanted, bin_count(heap, cls));
   void **hand = class->hand + 1, **hand_end = hand + wanted;
-  size_t taken = wanted > moved ? slab_set_take(&heap_pool(heap)->slabs, cls, hand_end - moved, wanted - moved) : 0;
+  struct slab_set *slabs = &heap_pool(heap)->slabs;
+  bool takes_more = wanted > moved && slab_set_has_free(slabs, cls); /* opens no slab for more than the first block */
+  size_t taken = takes_more ? slab_set_take(slabs, cls, hand_end - moved, wanted - moved) : 0;
   heap->counters.refilled_blocks += taken;
   if (moved > 0) {
     void **top = bin_of(heap, cls)->top;

@@ -1,9 +1,11 @@
 /* Under a limit on memory a mixture of sizes is served: what is asked for comes to 60 % of the limit at most, and
  * libc's malloc refuses some of that as well. In every set of options, each in a process of its own.
  *     mixture as|data    RLIMIT_AS, RLIMIT_DATA
+ *     mixture full       blocks of 2 to 32 KiB, none of them freed, fill 90 % of RLIMIT_AS before a request is refused
  */
 #include <sys/resource.h>
 
+#include "../chain.h"
 #include "mixed.h"
 
 #define MIB ((size_t)1 << 20)
@@ -65,9 +67,17 @@ static void work(const char *options) {
   CHECK_SAY(peak > LIVE_BYTES_MAX / 10 * 9, "%s: %zu bytes", options, peak);
 }
 
+static void fill(const char *options) {
+  uint64_t seed = test_seed;
+  size_t got = 0, size = 0;
+  for (struct link *chain = NULL; chain_add(&chain, size = 2048 + test_random(&seed) % 30720);)
+    got += size;
+  CHECK_SAY(got >= LIMIT_BYTES / 10 * 9, "%s: %zu bytes of %zu", options, got, LIMIT_BYTES);
+}
+
 static void limit_memory(char **argv) {
   struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
-  CHECK(setrlimit(strcmp(argv[1], "as") == 0 ? RLIMIT_AS : RLIMIT_DATA, &limit) == 0);
+  CHECK(setrlimit(strcmp(argv[1], "data") == 0 ? RLIMIT_DATA : RLIMIT_AS, &limit) == 0);
 }
 
 int main(int argc, char **argv) {
@@ -75,6 +85,6 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   if (TEST_SANITIZED)
     test_skip("a sanitizer's shadow does not fit under a limit");
-  mixed_in_sets(option_sets, OPTION_SETS, argv, limit_memory, work);
+  mixed_in_sets(option_sets, OPTION_SETS, argv, limit_memory, strcmp(argv[1], "full") == 0 ? fill : work);
   return 0;
 }
