@@ -18,3 +18,19 @@ install(FILES ${PROJECT_BINARY_DIR}/hakmem-config-version.cmake DESTINATION ${ha
 file(RELATIVE_PATH hakmem_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(packaging/hakmem.pc.in hakmem.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/hakmem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# The pages of the manual are made from what hak, the header and the documents say.
+foreach(page hak.1 hakmem.7 hakmem.h.3)
+  set(file ${PROJECT_BINARY_DIR}/man/${page})
+  add_custom_command(OUTPUT ${file}
+    COMMAND ${PROJECT_SOURCE_DIR}/packaging/manual.sh ${PROJECT_SOURCE_DIR} ${page} >${file}
+    DEPENDS packaging/manual.sh hak include/hakmem/hakmem.h README.md docs/options.md)
+  list(APPEND hakmem_pages ${file})
+  string(REGEX MATCH "[0-9]$" section ${page})
+  install(FILES ${file} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/man)
+add_custom_target(hakmem_manual ALL DEPENDS ${hakmem_pages})
+
+install(FILES packaging/completions/hak.bash RENAME hak DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES packaging/completions/hak.zsh RENAME _hak DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)

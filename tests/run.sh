@@ -38,7 +38,8 @@ test_needs() {
     release) echo redis-server=redis-server redis-benchmark=redis-tools sqlite3=sqlite3 git=git perl=perl node=nodejs \
       spin=spin valgrind=valgrind go=golang-go shellcheck=shellcheck pkg-config=pkg-config chromium=chromium \
       /usr/share/fonts/truetype/dejavu=fonts-dejavu-core /usr/include/curses.h=libncurses-dev tmux=tmux strace=strace \
-      bwrap=bubblewrap unshare=util-linux abidw=abigail-tools ;;
+      bwrap=bubblewrap unshare=util-linux abidw=abigail-tools \
+      mandoc=mandoc zsh=zsh ;;
     aarch64 | musl) echo xz=xz-utils ;;
   esac
 }
