@@ -73,9 +73,23 @@ static void bin_set_top(struct heap *heap, unsigned cls, void **top) {
 /* T3: tells whether the bin has no room for a block. */
 static bool bin_is_shut(const struct heap *heap, unsigned cls) { return heap->split && cls == HAK_CLASS_COUNT - 1; }
 
+static bool is_young(const struct bin_state *state) { return state->slots < state->slots_initial; }
+
+/* Sets how many blocks a hand gets: few, so that recently freed blocks are used next, enough to make the slow path rare,
+ * and no more than a bin holds, or half of a young bin. */
+static void hand_set_size(struct heap *heap, unsigned cls) {
+  struct class_tally *class = &heap->tally->classes[cls];
+  const struct bin_state *state = &heap->bin_state[cls];
+  size_t most = min_size(is_young(state) ? (state->slots + 1) / 2 : state->slots, HAND_MAX);
+  class->hand_blocks = (uint32_t)max_size(min_size(HAND_BYTES / class_bytes(cls), most), 1);
+  class->hand_bytes = (int64_t)(class->hand_blocks * class_bytes(cls));
+}
+
 static void bin_set_end(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   bin_of(heap, cls)->end = state->base + (bin_is_shut(heap, cls) ? 0 : state->slots - 1);
+  if (UNLIKELY(heap->split))
+    hand_set_size(heap, cls);
 }
 
 /* Slots beyond the initial ones, which count against the heap's budget. */
@@ -128,8 +142,6 @@ static size_t taken_bytes(const struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   return slab_set_taken_bytes(&pool->slabs) / max_size(pool_heaps(pool), 1);
 }
-
-static bool is_young(const struct bin_state *state) { return state->slots < state->slots_initial; }
 
 /* Call when a young bin is found empty or full. */
 static bool young_may_grow(const struct heap *heap, struct bin_state *state) {
@@ -217,25 +229,18 @@ static void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
 
 /* --- hands --- */
 
-/* Returns the blocks per hand: few, so that recently freed blocks are used next, and enough to make the slow path
- * rare. */
-static size_t hand_blocks(size_t block_bytes) {
-  size_t blocks = HAND_BYTES / block_bytes;
-  return blocks < 1 ? 1 : min_size(blocks, HAND_MAX);
-}
+static void **hand_base(const struct heap *heap, unsigned cls) { return heap->tally->hands[cls] + 1; }
 
 static size_t hand_count(const struct heap *heap, unsigned cls) {
   if (heap->split == 0)
     return 0;
   void **top = __atomic_load_n(&heap->front.bins[cls].top, __ATOMIC_RELAXED);
-  return (size_t)(top - (heap->tally->classes[cls].hand + 1));
+  return (size_t)(top - hand_base(heap, cls));
 }
 
 static void hand_open(struct heap *heap, unsigned cls) {
-  void **base = heap->tally->classes[cls].hand + 1;
-  heap->tally->classes[cls].hand_blocks = (uint32_t)hand_blocks(class_bytes(cls));
-  heap->tally->classes[cls].hand_bytes = (int64_t)(hand_blocks(class_bytes(cls)) * class_bytes(cls));
-  base[-1] = NULL;
+  void **base = hand_base(heap, cls);
+  hand_set_size(heap, cls);
   heap->front.bins[cls] = (struct hak_bin){.top = base, .end = base};
 }
 
@@ -246,7 +251,7 @@ static void hand_close(struct heap *heap, unsigned cls) {
   hand_open(heap, cls);
   class->handed -= count;
   for (size_t i = 0; i < count; i++)
-    bin_put(heap, cls, class->hand[1 + i]);
+    bin_put(heap, cls, hand_base(heap, cls)[i]);
 }
 
 /* Refills an empty hand from the top of the bin, and from the slabs if the bin has too few. It ends before the block
@@ -262,7 +267,7 @@ static void *hand_fill(struct heap *heap, unsigned cls) {
     wanted = class->until < (int64_t)bytes ? 1 : (size_t)class->until / bytes;
   wanted -= block != NULL;
   size_t moved = min_size(wanted, bin_count(heap, cls));
-  void **hand = class->hand + 1, **hand_end = hand + wanted;
+  void **hand = hand_base(heap, cls), **hand_end = hand + wanted;
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   bool takes_more = wanted > moved && slab_set_has_free(slabs, cls); /* opens no slab for more than the first block */
   size_t taken = takes_more ? slab_set_take(slabs, cls, hand_end - moved, wanted - moved) : 0;
@@ -285,15 +290,15 @@ static void *hand_fill(struct heap *heap, unsigned cls) {
 void *sample_refill(struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
   struct hak_bin *bin = bin_of(heap, cls), *hand = &heap->front.bins[cls];
-  void **base = heap->bin_state[cls].base, **top = bin->top;
+  void **base = heap->bin_state[cls].base, **top = bin->top, **blocks_of_hand = hand_base(heap, cls);
   size_t blocks = class->hand_blocks, count = (size_t)(top - base);
-  if (base == NULL || count < blocks || class->until < class->hand_bytes || hand->top != class->hand + 1)
+  if (base == NULL || count < blocks || class->until < class->hand_bytes || hand->top != blocks_of_hand)
     return NULL;
   top -= blocks;
   void *block = top[blocks - 1]; /* the others go to the hand */
-  memcpy(class->hand + 1, top, (blocks - 1) * sizeof(void *));
+  memcpy(blocks_of_hand, top, (blocks - 1) * sizeof(void *));
   set_top(bin, top);
-  set_top(hand, class->hand + blocks);
+  set_top(hand, blocks_of_hand + blocks - 1);
   class->freed += count - class->level;
   class->level = (uint32_t)(count - blocks);
   class->handed += blocks;
@@ -487,7 +492,7 @@ static bool bin_is_valid(const struct heap *heap, unsigned cls) {
 
 static bool hand_is_valid(const struct heap *heap, unsigned cls) {
   for (size_t i = 0, count = hand_count(heap, cls); i < count; i++)
-    if (!slab_holds(&heap_pool(heap)->slabs, heap->tally->classes[cls].hand[1 + i], cls))
+    if (!slab_holds(&heap_pool(heap)->slabs, hand_base(heap, cls)[i], cls))
       return false;
   return !bin_is_shut(heap, cls) || bin_count(heap, cls) == 0;
 }

@@ -120,10 +120,15 @@ static bool is_resting(const struct heap *heap) {
 static char *rest_begin(struct heap *heap) { return (char *)heap->front.bins; }
 static char *rest_end(struct heap *heap) { return (char *)&heap->outbox; }
 
+/* Gives the whole pages of a range back; returns their bytes. */
+static size_t purge_whole_pages(char *begin, char *end) {
+  char *pages = (char *)round_up((uintptr_t)begin, os_page_bytes());
+  size_t bytes = less(round_down((uintptr_t)end, os_page_bytes()), (uintptr_t)pages);
+  return bytes > 0 && pages_purge(pages, bytes) != PURGE_REFUSED ? bytes : 0;
+}
+
 /* Gives back the pages of a heap without an owner. The caller holds its lifeline. */
 static size_t heap_rest(struct heap *heap) {
-  char *pages = (char *)round_up((uintptr_t)rest_begin(heap), os_page_bytes());
-  char *pages_end = (char *)round_down((uintptr_t)rest_end(heap), os_page_bytes());
   struct pool *pool = heap_pool(heap);
   if (!pool_lock(pool))
     return 0;
@@ -131,11 +136,12 @@ static size_t heap_rest(struct heap *heap) {
     bins_split(heap, false);
     heap->split_seen = 0; /* the next owner does what is wanted then */
   }
+  struct tally *tally = heap->tally;
   pool_unlock(pool);
-  if (pages >= pages_end || pages_purge(pages, (size_t)(pages_end - pages)) == PURGE_REFUSED)
-    return 0;
-  atomic_store_explicit(&heap->is_resting, true, memory_order_relaxed);
-  return (size_t)(pages_end - pages);
+  size_t bytes = purge_whole_pages(rest_begin(heap), rest_end(heap));
+  if (bytes > 0)
+    atomic_store_explicit(&heap->is_resting, true, memory_order_relaxed);
+  return bytes + (tally && bytes > 0 ? purge_whole_pages((char *)tally->hands, (char *)(tally + 1)) : 0);
 }
 
 static void heap_wake(struct heap *heap) {

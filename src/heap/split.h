@@ -22,23 +22,25 @@ struct heap;
 
 #define HAND_MAX 64u
 
+/* The counts stay while the heap has no owner. */
 struct class_tally {
-  void *hand[HAND_MAX + 1]; /* after a NULL */
-  uint32_t hand_blocks;     /* blocks per refill of the hand, */
-  int64_t hand_bytes;       /* and their bytes */
-  uint64_t handed;
+  _Alignas(CACHE_LINE) uint64_t handed;
   uint64_t freed;                   /* up to the moment when the bin had `level` blocks */
-  uint32_t level;                   /* the bin's blocks after the slow path's last change */
   _Atomic uint64_t freed_of_others; /* written by the owner, without the lock */
   int64_t until;                    /* bytes before the next pick, */
   int64_t until_stratum;            /* and before the next draw */
+  int64_t hand_bytes;               /* of a full hand, */
+  uint32_t hand_blocks;             /* and its blocks */
+  uint32_t level;                   /* the bin's blocks after the slow path's last change */
 };
 
-/* Made when the heap is first split, and kept. Class 0: large objects. */
+/* Made when the heap is first split, and kept. Class 0: large objects. The pages of the hands are given back with those
+ * of the bins when the heap has no owner. */
 struct tally {
-  uint64_t random;
-  uint64_t interval; /* bytes; 0: no samples */
   struct class_tally classes[HAK_CLASS_COUNT];
+  uint64_t random;
+  uint64_t interval;                          /* bytes; 0: no samples */
+  void *hands[HAK_CLASS_COUNT][HAND_MAX + 1]; /* each after a NULL, which was there from the start */
 };
 
 /* The version of what all heaps are to do: it changes with each change; odd means split. Each heap follows at its
