@@ -1,6 +1,7 @@
 #!/bin/sh
-# manual.sh SOURCE PAGE: prints a page of the manual: hak.1 from what `hak help` says where hakmem is installed, hakmem.7
-# from the README's first paragraph and docs/options.md, hakmem.h.3 from the header.
+# manual.sh SOURCE PAGE [TOOL]: prints a page of the manual: hak.1 from what `hak help` says where hakmem is installed,
+# hakmem.7 from the README's first paragraph and docs/options.md, hakmem.h.3 from the header, hakmem-NAME.1 from what the
+# program TOOL says to --help.
 set -eu
 source=$1
 version=$(sed -n 's/^#define HAKMEM_VERSION_[A-Z]* //p' "$source/include/hakmem/hakmem.h" | paste -sd . -)
@@ -66,6 +67,18 @@ hak_1() {
     "$work/hak" help "$verb" | help_to_roff
   done
   printf '.SH SEE ALSO\n.BR hakmem (7),\n.BR hakmem.h (3)\n'
+}
+
+# The first sentence says what the program does.
+tool_1() {
+  name=${1##*/}
+  head "$(echo "$name" | tr '[:lower:]' '[:upper:]')" 1
+  printf '.SH NAME\n%s \\- ' "$name" | sed 's/m-/m\\-/'
+  "$1" --help | awk 'told { text = text " " $0 } /^$/ { told = 1 }
+    END { sub(/^ */, "", text); sub(/[.:;].*/, "", text); sub(/, .*/, "", text); print tolower(substr(text, 1, 1)) substr(text, 2) }'
+  echo '.SH SYNOPSIS'
+  "$1" --help | help_to_roff | awk '/^\.PP$/ && !told++ { $0 = ".SH DESCRIPTION" } { print }'
+  printf '.SH SEE ALSO\n.BR hak (1),\n.BR hakmem (7)\n'
 }
 
 hakmem_7() {
@@ -152,5 +165,6 @@ case $2 in
   hak.1) hak_1 ;;
   hakmem.7) hakmem_7 ;;
   hakmem.h.3) hakmem_h_3 ;;
+  hakmem-*.1) tool_1 "$3" ;;
   *) echo "manual.sh: there is no page $2" >&2; exit 2 ;;
 esac

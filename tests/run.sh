@@ -39,7 +39,7 @@ test_needs() {
       spin=spin valgrind=valgrind go=golang-go shellcheck=shellcheck pkg-config=pkg-config chromium=chromium \
       /usr/share/fonts/truetype/dejavu=fonts-dejavu-core /usr/include/curses.h=libncurses-dev tmux=tmux strace=strace \
       bwrap=bubblewrap unshare=util-linux abidw=abigail-tools \
-      mandoc=mandoc zsh=zsh ;;
+      mandoc=mandoc zsh=zsh ${long:+lintian=lintian mmdebstrap=mmdebstrap dh=debhelper} ;;
     aarch64 | musl) echo xz=xz-utils ;;
   esac
 }

@@ -95,7 +95,7 @@ expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
 expect 126 '' 'not an executable file' "$hak" run -- /etc
 HAK_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
 
-for verb in run build test lib env enable disable options policy doctor bench compare soak record replay report profile peers version help; do
+for verb in run build test lib env enable disable options policy doctor bench compare soak record replay report profile peers package version help; do
   "$hak" help $verb | grep -q hak || fail "help $verb"
 done
 if [ $# -gt 1 ]; then

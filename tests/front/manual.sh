@@ -23,9 +23,10 @@ tells() {
   for word in "$@"; do grep -q "^\(\.SS \"hak \)\{0,1\}\(.*[* ]\)\{0,1\}$word\>" "$work/page" || fail "no $word in the manual"; done
 }
 
-for page in hak.1 hakmem.7 hakmem.h.3; do
+for page in "$build"/man/*; do
+  page=${page##*/}
   lint "$build/man/$page" || fail "$page: $(cat "$work/lint")"
-  "$source/packaging/manual.sh" "$source" "$page" | diff -I '^\.TH' "$build/man/$page" - || fail "$page is not current"
+  "$source/packaging/manual.sh" "$source" "$page" "$build/bin/${page%.1}" | diff -I '^\.TH' "$build/man/$page" - || fail "$page is not current"
 done
 printf '.TH X 1 2026-11-22 x\n.SH NAME\nx \\- y\n.RS\n.XY\n' >"$work/wrong.1" # the control
 lint "$work/wrong.1" && fail "a wrong page is accepted"
