@@ -42,6 +42,11 @@
 #define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition, NULL))
 #define CHECK_SAY(condition, ...) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__))
 
+/* How a program ends when a CHECK failed; a fuzzer keeps the input only if it ends by a signal. */
+#ifndef TEST_FAILED
+#define TEST_FAILED() _exit(1)
+#endif
+
 /* Writes with write(2): a failing allocator must not be able to swallow the message. */
 __attribute__((noreturn, format(printf, 4, 5))) static inline void
 check_failed(const char *file, int line, const char *condition, const char *format, ...) {
@@ -61,7 +66,7 @@ check_failed(const char *file, int line, const char *condition, const char *form
   text[length++] = '\n';
   if (write(2, text, (size_t)length) < 0)
     _exit(2);
-  _exit(1);
+  TEST_FAILED();
 }
 
 __attribute__((noreturn)) static inline void test_skip(const char *reason) {

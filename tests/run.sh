@@ -3,7 +3,7 @@
 # by ctest; the numbers of the last line come from ctest's result files.
 
 presets_quick='release check'
-presets_all='release check core clang asan tsan ubsan aarch64 musl'
+presets_all='release check core clang fuzz asan tsan ubsan aarch64 musl'
 
 # Sets $only and $without, the labels of the tests that a preset runs and leaves out. What a sanitizer or
 # another compiler cannot tell us anything new about runs in the release build only; what an emulator cannot
@@ -13,6 +13,7 @@ select_labels() {
   case $1 in
     release) without= ;;
     clang | ubsan) only='unit|misuse' ;;
+    fuzz) only=fuzz ;;
     aarch64) only=unit without="$without|native" ;;
     musl) only='unit|misuse|stress' ;;
   esac
@@ -57,6 +58,11 @@ need_python_parts() {
 need_probe_header() {
   c=${CC:-gcc}
   echo '#include <sys/sdt.h>' | "${c%% *}" -E -x c - >/dev/null 2>&1 || need no-sdt=systemtap-sdt-dev
+}
+
+# libFuzzer, a package of its own beside clang's.
+need_fuzzer() {
+  need "$(clang --print-resource-dir)/lib/linux/libclang_rt.fuzzer-$(uname -m).a=libclang-rt-$(clang -dumpversion | sed 's/\..*//')-dev"
 }
 
 # The formatter and the linter, at their pinned versions.
@@ -199,6 +205,7 @@ run_tests() {
   # shellcheck disable=SC2086  # words
   need $needs
   need_probe_header
+  case " $presets " in *" fuzz "*) need_fuzzer ;; esac
   case " $presets " in
     *" release "*)
       need_python_parts

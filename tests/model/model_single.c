@@ -6,15 +6,9 @@
 static struct shadow shadow;
 static size_t live_bytes;
 
-static void block_check(uint32_t index) {
-  struct shadow_record *record = &shadow.records[index];
-  CHECK_SAY(t_usable_size(record->address) == record->usable, "usable size of a block of %zu changed", record->size);
-  shadow_verify(record, record->address, record->usable);
-}
-
 static void block_free(uint32_t index) {
   struct shadow_record *record = &shadow.records[index];
-  block_check(index);
+  shadow_check(record);
   shadow_remove(&shadow, index);
   live_bytes -= record->usable;
   t_free(record->address);
@@ -23,31 +17,20 @@ static void block_free(uint32_t index) {
 
 static void block_make(uint32_t index, uint64_t *seed) {
   struct shadow_record *record = &shadow.records[index];
-  CHECK(shadow_allocate(record, seed));
+  const struct shadow_request request = shadow_draw(seed);
+  CHECK(shadow_allocate(record, &request));
   shadow_insert(&shadow, index);
   live_bytes += record->usable;
 }
 
 static void block_resize(uint32_t index, uint64_t *seed) {
-  struct shadow_record *record = &shadow.records[index], before = *record;
+  struct shadow_record *record = &shadow.records[index];
   size_t size = shadow_size(seed);
   if (test_random(seed) % 4 == 0)
-    size = before.size + test_random(seed) % 64;
-  if (size == 0)
-    size = 1;
-  block_check(index);
+    size = record->size + test_random(seed) % 64;
   shadow_remove(&shadow, index);
-  live_bytes -= before.usable;
-  unsigned char *block = t_realloc(before.address, size);
-  CHECK(block != NULL);
-  CHECK((uintptr_t)block % 16 == 0 || size < 16);
-  shadow_verify(&before, block, before.size < size ? before.size : size);
-  record->address = block;
-  record->size = size;
-  record->usable = t_usable_size(block);
-  CHECK(record->usable >= size);
-  record->tag = test_random(seed);
-  shadow_fill(record);
+  live_bytes -= record->usable;
+  CHECK(shadow_resize(record, size ? size : 1, test_random(seed)));
   shadow_insert(&shadow, index);
   live_bytes += record->usable;
 }

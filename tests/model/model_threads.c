@@ -36,8 +36,7 @@ static void record_leave(uint32_t index) {
 
 static void record_free(uint32_t index) {
   struct shadow_record *record = &shadow.records[index];
-  CHECK(t_usable_size(record->address) == record->usable);
-  shadow_verify(record, record->address, record->usable);
+  shadow_check(record);
   record_leave(index);
   t_free(record->address);
   record->address = NULL;
@@ -62,7 +61,8 @@ static void *worker(void *argument) {
     if (record->address) {
       record_free(mine[i] - 1);
     } else {
-      CHECK(shadow_allocate(record, &seed));
+      const struct shadow_request request = shadow_draw(&seed);
+      CHECK(shadow_allocate(record, &request));
       record_enter(mine[i] - 1);
     }
   }

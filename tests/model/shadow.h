@@ -13,7 +13,9 @@
 #include "../heap_api.h"
 
 #define SHADOW_RECORDS 8192u
-#define SHADOW_FULL_BYTES 65536u /* up to here every byte is written and read; above, ends and one word a page */
+#ifndef SHADOW_FULL_BYTES
+#define SHADOW_FULL_BYTES 65536u /* up to here every byte is written and read; above, ends and one byte a page */
+#endif
 
 struct shadow_record {
   unsigned char *address; /* NULL: free record */
@@ -141,28 +143,50 @@ static inline size_t shadow_size(uint64_t *seed) {
 
 enum { SHADOW_MALLOC, SHADOW_CALLOC, SHADOW_ALIGNED_ALLOC, SHADOW_MEMALIGN, SHADOW_POSIX_MEMALIGN, SHADOW_WAYS };
 
-/* Allocates by a way drawn at random and checks what the way promises; fills in the record, not the
- * treap. 0 when memory is out. */
-static inline int shadow_allocate(struct shadow_record *record, uint64_t *seed) {
-  size_t size = shadow_size(seed), alignment = 16;
-  uint64_t way = test_random(seed) % 16;
-  void *block = NULL;
-  if (way < SHADOW_WAYS && way >= SHADOW_ALIGNED_ALLOC) {
-    alignment = (size_t)8 << (test_random(seed) % 14);
+struct shadow_request {
+  unsigned way; /* SHADOW_WAYS and above: as SHADOW_MALLOC */
+  size_t size, alignment, count;
+  uint64_t tag;
+};
+
+static inline struct shadow_request shadow_draw(uint64_t *seed) {
+  struct shadow_request request = {.size = shadow_size(seed), .alignment = 16};
+  request.way = (unsigned)(test_random(seed) % 16);
+  if (request.way < SHADOW_WAYS && request.way >= SHADOW_ALIGNED_ALLOC) {
+    request.alignment = (size_t)8 << (test_random(seed) % 14);
     if (test_random(seed) % 64 == 0)
-      alignment = (size_t)64 << 10 << (test_random(seed) % 7);
+      request.alignment = (size_t)64 << 10 << (test_random(seed) % 7);
   }
-  if (way == SHADOW_CALLOC) {
-    size_t count = test_random(seed) % 8 + 1;
-    block = t_calloc(count, size / count);
-    size = size / count * count;
+  request.count = test_random(seed) % 8 + 1;
+  request.tag = test_random(seed);
+  return request;
+}
+
+/* The block is the record's from now on. */
+static inline void shadow_keep(struct shadow_record *record, void *block, size_t size, uint64_t tag) {
+  record->address = block;
+  record->size = size;
+  record->usable = t_usable_size(block);
+  CHECK_SAY(record->usable >= size, "usable %zu of %zu", record->usable, size);
+  record->tag = tag;
+  shadow_fill(record);
+}
+
+/* Allocates by the way that is asked for and checks what the way promises; fills in the record, not the treap. 0 when
+ * memory is out. */
+static inline int shadow_allocate(struct shadow_record *record, const struct shadow_request *request) {
+  size_t size = request->size, alignment = request->alignment;
+  void *block = NULL;
+  if (request->way == SHADOW_CALLOC) {
+    block = t_calloc(request->count, size / request->count);
+    size = size / request->count * request->count;
     for (size_t i = 0; block && i < size; i++)
       CHECK_SAY(((unsigned char *)block)[i] == 0, "calloc of %zu", size);
-  } else if (way == SHADOW_ALIGNED_ALLOC) {
+  } else if (request->way == SHADOW_ALIGNED_ALLOC) {
     block = t_aligned_alloc(alignment, size);
-  } else if (way == SHADOW_MEMALIGN) {
+  } else if (request->way == SHADOW_MEMALIGN) {
     block = t_memalign(alignment, size);
-  } else if (way == SHADOW_POSIX_MEMALIGN) {
+  } else if (request->way == SHADOW_POSIX_MEMALIGN) {
     int error = t_posix_memalign(&block, alignment, size);
     CHECK(error == 0 || error == ENOMEM);
     if (error)
@@ -175,12 +199,27 @@ static inline int shadow_allocate(struct shadow_record *record, uint64_t *seed) 
   if (alignment < 16)
     alignment = 8;
   CHECK_SAY((uintptr_t)block % alignment == 0, "%p for alignment %zu, size %zu", block, alignment, size);
-  record->address = block;
-  record->size = size;
-  record->usable = t_usable_size(block);
-  CHECK_SAY(record->usable >= size, "usable %zu of %zu", record->usable, size);
-  record->tag = test_random(seed);
-  shadow_fill(record);
+  shadow_keep(record, block, size, request->tag);
+  return 1;
+}
+
+/* The block is as it was left. */
+static inline void shadow_check(const struct shadow_record *record) {
+  CHECK_SAY(t_usable_size(record->address) == record->usable, "usable size of a block of %zu changed", record->size);
+  shadow_verify(record, record->address, record->usable);
+}
+
+/* Reallocates a record that is not in the treap; its content must move along. 0 when memory is out: it is as before. */
+static inline int shadow_resize(struct shadow_record *record, size_t size, uint64_t tag) {
+  shadow_check(record);
+  unsigned char *block = t_realloc(record->address, size);
+  if (!block) {
+    shadow_check(record);
+    return 0;
+  }
+  CHECK((uintptr_t)block % 16 == 0 || size < 16);
+  shadow_verify(record, block, record->size < size ? record->size : size);
+  shadow_keep(record, block, size, tag);
   return 1;
 }
 

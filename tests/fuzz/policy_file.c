@@ -1,0 +1,56 @@
+/* The policy file: as it is, and with its checksum put right. Whatever opens is read, applied, merged, written again. */
+#include "fuzz.h"
+
+#include "adapt/policy_file.h"
+
+static uint64_t checksum_of(const uint8_t *bytes, size_t length) {
+  uint64_t crc = UINT64_MAX;
+  for (size_t i = 0; i < length; i++) {
+    crc ^= bytes[i];
+    for (unsigned bit = 0; bit < 8; bit++)
+      crc = crc >> 1 ^ (crc & 1 ? 0xc96c5795d7870f42u : 0);
+  }
+  return ~crc;
+}
+
+static void read_file(const void *bytes, size_t length) {
+  enum { ARMS = 16 }; /* so few that sets overflow */
+  static struct site_table table;
+  static struct site_arm places[64];
+  static unsigned char written[1 << 20];
+  struct policy_file file, again;
+  if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
+    return;
+  for (uint32_t i = 0; i < file.module_count; i++) {
+    struct policy_module module = policy_file_module(&file, i);
+    CHECK(module.tag != 0 && memchr(module.name, 0, sizeof module.name));
+  }
+  for (uint32_t i = 0; i < file.record_count; i++) {
+    struct policy_record record = policy_file_record(&file, i);
+    CHECK(record.kind < POLICY_RECORD_KINDS && record.range < SITE_RANGES && record.leader < KEEP_STRATEGIES);
+  }
+  memset(places, 0, sizeof places);
+  CHECK(site_table_bytes(ARMS) <= sizeof places);
+  site_table_begin(&table, places, ARMS, (enum keep)0);
+  policy_file_apply(&file, &table);
+  policy_file_merge(&file, &table);
+  struct policy_file_writer writer;
+  policy_file_begin(&writer, written, sizeof written, &file.costs, file.writer);
+  policy_file_add_table(&writer, &table, 0);
+  size_t end = policy_file_end(&writer);
+  CHECK(end == 0 || policy_file_open(&again, written, end) == POLICY_FILE_OK);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  read_file(data, size);
+  if (size < 8)
+    return 0;
+  uint8_t *mended = malloc(size);
+  CHECK(mended);
+  memcpy(mended, data, size);
+  uint64_t checksum = checksum_of(mended, size - 8);
+  memcpy(mended + size - 8, &checksum, 8);
+  read_file(mended, size);
+  free(mended);
+  return 0;
+}
