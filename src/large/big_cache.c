@@ -265,14 +265,19 @@ struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t 
   return range;
 }
 
-struct large *big_cache_take_old_extent(void) {
+/* A long mapping stays one: only a mapping can take its place. */
+static bool serves_as_extent(const struct large *range) {
+  return !range->mapping || (!range->huge && large_range_bytes(range) < MAPPING_BYTES_MIN);
+}
+
+struct large *big_cache_take_old(void) {
   if (big_cache_bytes() == 0)
     return NULL;
   lock_take(&cache.lock);
   struct large *range = NULL;
   for (unsigned i = 0; range == NULL && i < KEEP_LISTS; i++) {
     range = cache.ages[(KEEP_BY_PRESET + i) % KEEP_LISTS].oldest; /* the preset's first, KEEP_WARM last */
-    for (unsigned looks = 0; range && range->mapping; looks++)
+    for (unsigned looks = 0; range && !serves_as_extent(range); looks++)
       range = looks < LOOKS_MAX ? range->newer : NULL;
   }
   if (range)

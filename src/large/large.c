@@ -44,12 +44,12 @@ static void mark_entries(char *base, size_t bytes, uint32_t first, uint32_t othe
   map_entries_set(base, 1, first);
 }
 
-/* Eight lengths a doubling, so that a freed range fits the next object of its class. */
+/* 32 lengths a doubling: an object that grows has some room, and little is lost. */
 size_t large_good_size(size_t size) {
   size_t units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
-  if (units <= 8 || size >= MAPPING_BYTES_MIN)
+  if (units <= 32 || size >= MAPPING_BYTES_MIN)
     return units * UNIT_BYTES;
-  size_t step = (size_t)1 << (63 - __builtin_clzl(units - 1) - 3);
+  size_t step = (size_t)1 << (63 - __builtin_clzl(units - 1) - 5);
   return round_up(units, step) * UNIT_BYTES;
 }
 
@@ -103,6 +103,18 @@ static size_t range_end(struct large *range, uint64_t freed_ms) {
   return bytes;
 }
 
+/* As range_end, but a mapping becomes an extent too, so that its pages serve anything. */
+static void range_end_resident(struct large *range) {
+  size_t bytes = large_range_bytes(range);
+  if (!range->mapping || !map_cover(range->base, bytes)) {
+    range_end(range, os_milliseconds());
+    return;
+  }
+  figure_add(&large.mapping_count, (size_t)-1);
+  figure_add(&large.mapping_bytes, -bytes);
+  extent_adopt(range->base, bytes, os_milliseconds());
+}
+
 /* Gives the pages of a range back at once and ends it. Returns its bytes, 0 if the system refuses. */
 static size_t range_end_purged(struct large *range) {
   if (range->mapping)
@@ -121,13 +133,13 @@ static struct extent resident_from_either(enum extent_bank bank, size_t bytes, s
 }
 
 /* Makes a free extent of one of the oldest cached ranges. Returns its bytes, 0: there is none. */
-static size_t evict_old_extent(void) {
-  struct large *oldest = big_cache_take_old_extent();
+static size_t evict_old(void) {
+  struct large *oldest = big_cache_take_old();
   if (oldest == NULL)
     return 0;
   size_t bytes = large_range_bytes(oldest);
   atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
-  range_end(oldest, os_milliseconds());
+  range_end_resident(oldest);
   usage_settle(bytes);
   return bytes;
 }
@@ -138,7 +150,7 @@ static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t
   struct extent extent = resident_from_either(bank, bytes, alignment);
   for (size_t evicted = 0, more; extent.base == NULL && evicted < bytes && big_cache_bytes() >= bytes - evicted;
        evicted += more) {
-    more = evict_old_extent();
+    more = evict_old();
     if (more == 0)
       break;
     extent = resident_from_either(bank, bytes, alignment);
@@ -352,7 +364,7 @@ static void cache_or_end(struct large *range) {
   else if (big_cache_bytes() > cache_max)
     cache_shrink(cache_max);
   else if (UNLIKELY(atomic_load_explicit(&extents_evict, memory_order_relaxed) == NULL))
-    atomic_store_explicit(&extents_evict, evict_old_extent, memory_order_release);
+    atomic_store_explicit(&extents_evict, evict_old, memory_order_release);
 }
 
 /* Ends an object and gives its range to the caller. The caller must call usage_give last, after the range is counted

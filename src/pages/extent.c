@@ -335,16 +335,27 @@ size_t extents_purge(size_t keep_bytes, uint64_t before_ms) {
   return purged;
 }
 
-/* The system refused to unmap the range: it becomes a free extent again, without its pages. */
-COLD static void release_refused(struct bank *bank, struct extent extent) {
-  extent.zero = os_purge(extent.base, extent.bytes);
-  extent.resident = !extent.zero;
+/* Makes a mapping, or a range that was to be unmapped, part of a bank's arenas. */
+static void bank_add(struct bank *bank, struct extent extent, uint64_t freed_ms) {
   lock_take(&extents.lock);
   arena_mark_set(extent.base, extent.bytes, mark_of(bank));
   bank->arena.reserved_bytes += extent.bytes;
   bank->arena.committed_bytes += extent.bytes;
-  give_piece(extent, os_milliseconds());
+  give_piece(extent, freed_ms);
   lock_give(&extents.lock);
+}
+
+void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms) {
+  map_entries_set(mapping, bytes / UNIT_BYTES, ENTRY_NONE);
+  bank_add(&extents.banks[EXTENT_PLAIN], (struct extent){.base = mapping, .bytes = bytes, .resident = true}, freed_ms);
+  usage_move_end(bytes);
+}
+
+/* The system refused to unmap the range: it becomes a free extent again, without its pages. */
+COLD static void release_refused(struct bank *bank, struct extent extent) {
+  extent.zero = os_purge(extent.base, extent.bytes);
+  extent.resident = !extent.zero;
+  bank_add(bank, extent, os_milliseconds());
 }
 
 /* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */

@@ -54,6 +54,10 @@ struct extent extent_take_behind(char *end, size_t bytes);
  * this function calls usage_move_end. */
 void extent_give(struct extent extent, uint64_t freed_ms);
 
+/* Makes a mapping part of an arena, as a free extent, like extent_give. It consists of whole units, and the page map
+ * covers it. */
+void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms);
+
 /* Gives resident free extents back to the system, oldest first, until at most keep_bytes are left or the
  * rest was in use at or after `before_ms`. One thread at a time (reclaim/reclaim.h). Holds no lock over
  * the system calls. Returns the bytes given back. */

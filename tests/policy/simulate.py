@@ -104,7 +104,7 @@ def sizes_are_those_of_large_objects(folder):
     def given_back(size):
         return simulated(folder, f"0 + 1 {size}\n0 - 1 {size}\n")["fixed"]["at_once"]
 
-    pages = {256 * 1024 + 1: 80, 300_000: 80, MIB: 256, 9 * MIB // 2 + 1: 1280, 32 * MIB - 1: 8192}
+    pages = {256 * 1024 + 1: 80, 300_000: 80, MIB: 256, 9 * MIB // 2 + 1: 1184, 32 * MIB - 1: 8192}
     for size, count in pages.items():
         judge_costs(given_back(size), (800 if size <= 31 * MIB else 3300) + 60 * count)
     judge_costs(given_back(32 * MIB + 1), 3300 + 60 * 8208)

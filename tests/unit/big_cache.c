@@ -157,20 +157,22 @@ static void the_oldest_go_first(void **state) {
   assert_null(big_cache_take_oldest(0, now_ms));
 }
 
-/* An old extent is found behind mappings that are older, which serve nothing but their own size. */
+/* What serves as an extent is found behind older mappings that do not: those with huge pages, and long ones. */
 static void old_extents_are_found_behind_mappings(void **state) {
   (void)state;
-  assert_null(big_cache_take_old_extent());
-  struct large *ranges[4];
-  for (unsigned i = 0; i < 4; i++) {
-    ranges[i] = range(MIB, i);
-    ranges[i]->mapping = i % 2 == 0;
+  assert_null(big_cache_take_old());
+  struct large *ranges[5];
+  for (unsigned i = 0; i < 5; i++) {
+    ranges[i] = range(i == 2 ? MAPPING_BYTES_MIN : MIB, i);
+    ranges[i]->mapping = i != 1;
+    ranges[i]->huge = i == 0;
     assert_true(big_cache_put(ranges[i], KEEP_BY_PRESET));
   }
-  assert_ptr_equal(big_cache_take_old_extent(), ranges[1]);
-  assert_ptr_equal(big_cache_take_old_extent(), ranges[3]);
-  assert_null(big_cache_take_old_extent());
-  assert_int_equal(big_cache_bytes(), 2 * MIB);
+  assert_ptr_equal(big_cache_take_old(), ranges[1]);
+  assert_ptr_equal(big_cache_take_old(), ranges[3]);
+  assert_ptr_equal(big_cache_take_old(), ranges[4]);
+  assert_null(big_cache_take_old());
+  assert_int_equal(big_cache_bytes(), MIB + MAPPING_BYTES_MIN);
   valid();
 }
 
