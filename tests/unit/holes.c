@@ -60,6 +60,8 @@ static void check(struct block *block) {
     if (block->words[i] != word(block, i)) {
       if (!atomic_exchange(&broken, true))
         print_message("word %zu of %zu at %p\n", i, count, (void *)block);
+      if (lie) /* seen; memory that is damaged further may hang */
+        _exit(1);
       return;
     }
 }
