@@ -273,6 +273,7 @@ static void class_grow(struct checked_class *class, unsigned cls) {
 
 static inline __attribute__((always_inline)) void *ready_pop(struct checked_cache *cache, struct checked_class *class,
                                                              size_t size) {
+  hak_assert(class->ready_count > 0);
   uint32_t last = --class->ready_count;
   struct kept *ready = ready_of(class), *place = &ready[checked.is_random ? random_below(cache, last + 1) : last];
   struct kept taken = *place;
@@ -286,10 +287,8 @@ void *checked_take_ready(unsigned cls, size_t size) {
   if (UNLIKELY(heap == NULL || heap->checked == NULL))
     return NULL;
   struct checked_class *class = class_in(heap->checked, cls);
-  if (UNLIKELY(class->ready_count <= class->ready_stay))
-    return NULL;
-  owner_step_begin();
-  void *block = ready_pop(heap->checked, class, size);
+  owner_step_begin(); /* before the look: a handler may take the last block */
+  void *block = LIKELY(class->ready_count > class->ready_stay) ? ready_pop(heap->checked, class, size) : NULL;
   owner_step_end();
   return block;
 }
@@ -349,6 +348,7 @@ static inline void keep(struct checked_class *class, struct kept freed) {
       return;
     freed = oldest;
   }
+  hak_assert(class->ready_count < class->ready_max);
   ready_of(class)[class->ready_count++] = freed;
 }
 
@@ -357,12 +357,12 @@ bool checked_free_ready(void *block, unsigned cls) {
   if (UNLIKELY(heap == NULL || heap->checked == NULL))
     return false;
   struct checked_class *class = class_in(heap->checked, cls);
-  if (UNLIKELY(class->ready_count == class->ready_max))
-    return false;
-  owner_step_begin();
-  keep(class, (struct kept){.block = block, .state = retire(block, cls)});
+  owner_step_begin(); /* before the look: a handler may fill the last place */
+  bool has_room = LIKELY(class->ready_count < class->ready_max);
+  if (has_room)
+    keep(class, (struct kept){.block = block, .state = retire(block, cls)});
   owner_step_end();
-  return true;
+  return has_room;
 }
 
 void checked_deliver(void *block, uint32_t entry) { slabs_give(entry_class(entry), &block, 1); }

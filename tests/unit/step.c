@@ -3,6 +3,7 @@
  * block of the program and of the handler has its own content, no block was lost, and the structures are whole.
  *
  * Promised is nothing for the few instructions of the fast path that move a bin's top: there the handler does nothing.
+ * With checks (HAKMEM_PROFILE=secure) bins are empty, and the handler acts after every instruction.
  *
  * Positive control: with `open` the handler finds the bins as the slow path left them at that instruction. The test
  * must fail then. */
@@ -10,6 +11,7 @@
 #include "unit.h"
 
 #include "heap/bins.h"
+#include "heap/checked.h"
 #include "heap/deferred.h"
 #include "heap/ids.h"
 #include "large/large.h"
@@ -19,6 +21,7 @@
 
 static bool is_open;
 static bool is_armed;
+static bool is_checked;
 static volatile long steps, acts;
 
 /* Another step is not taken in the handler: the kernel clears the flag for it. */
@@ -83,13 +86,25 @@ static void act(void) {
   acts++;
 }
 
+/* Frees or allocates, by chance, so that what is ready changes by one. */
+static void act_checked(void) {
+  struct kept *k = &kept[(uint64_t)acts * 0x9e3779b97f4a7c15 >> 32 & (KEPT - 1)];
+  if (k->block)
+    drop(k);
+  else
+    keep(k, acts % 3 ? 100 : 24, (unsigned char)(0x80 | acts));
+  acts++;
+}
+
 static void on_step(int number) {
   (void)number;
   steps++;
-  if (!thread_is_busy())
+  if (!thread_is_busy() && !is_checked)
     return;
   int kept_errno = errno;
-  if (is_open) {
+  if (is_checked) {
+    act_checked();
+  } else if (is_open) {
     uintptr_t thread = hak_thread;
     struct hak_front *self = hak_self;
     hak_self = heap_current() ? &heap_current()->front : self;
@@ -196,24 +211,7 @@ static void count(const char *value) {
   small_ones();
 }
 
-static void scenario(void *unused) {
-  (void)unused;
-  alarm(300);
-  unit_option("HAKMEM_PROFILE", "lean"); /* gives back at once */
-  unit_option("HAKMEM_BACKGROUND", "off");
-  for (early_count = 0; early_count < EARLY; early_count++)
-    early[early_count] = hak_malloc(early_count % 3 ? 100 : 2000);
-  signal(SIGTRAP, on_step);
-  is_armed = true;
-  small_ones();
-  small_ones();
-  large_ones();
-  step_begin();
-  hak_trim(0);
-  step_end();
-  of_another_heap();
-  count("1");
-  count("0");
+static void end(void) {
   is_armed = false;
   for (unsigned i = 0; i < KEPT; i++)
     if (kept[i].block)
@@ -248,19 +246,68 @@ static void scenario(void *unused) {
   }
 }
 
-static void a_handler_may_act_at_each_instruction(void **state) {
-  (void)state;
+static void scenario(void *unused) {
+  (void)unused;
+  alarm(300);
+  unit_option("HAKMEM_PROFILE", "lean"); /* gives back at once */
+  unit_option("HAKMEM_BACKGROUND", "off");
+  for (early_count = 0; early_count < EARLY; early_count++)
+    early[early_count] = hak_malloc(early_count % 3 ? 100 : 2000);
+  signal(SIGTRAP, on_step);
+  is_armed = true;
+  small_ones();
+  small_ones();
+  large_ones();
+  step_begin();
+  hak_trim(0);
+  step_end();
+  of_another_heap();
+  count("1");
+  count("0");
+  end();
+}
+
+static void scenario_checked(void *unused) {
+  (void)unused;
+  alarm(300);
+  unit_option("HAKMEM_PROFILE", "secure");
+  struct pool *pools[CHECKED_POOLS];
+  for (unsigned i = 0; i < CHECKED_POOLS; i++)
+    pools[i] = pool_make_shared();
+  checked_begin(pools);
+  signal(SIGTRAP, on_step);
+  is_armed = is_checked = true;
+  small_ones();
+  large_ones();
+  small_ones();
+  end();
+}
+
+static void in_child(void (*steps_of)(void *)) {
   char said[512];
-  int status = unit_in_child(scenario, NULL, said, sizeof said);
+  int status = unit_in_child(steps_of, NULL, said, sizeof said);
   assert_string_equal(said, "");
   assert_int_equal(status, 0);
+}
+
+static void a_handler_may_act_at_each_instruction(void **state) {
+  (void)state;
+  in_child(scenario);
+}
+
+static void a_handler_may_act_while_blocks_are_checked(void **state) {
+  (void)state;
+  in_child(scenario_checked);
 }
 
 int main(int argc, char **argv) {
   (void)argv;
   is_open = argc > 1;
   unit_alone();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_handler_may_act_at_each_instruction)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_handler_may_act_at_each_instruction),
+      cmocka_unit_test(a_handler_may_act_while_blocks_are_checked),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else
