@@ -2,8 +2,8 @@
  * memory is touched and no clock is asked: the same stream gives the same figures, bit for bit. */
 #include "policy_stream.h"
 
+#include "adapt/policy_state.h"
 #include "adapt/strategy_words.h"
-#include "adapt/view.h"
 #include "tools/policy_disk.h"
 
 #include <stdarg.h>
@@ -21,19 +21,19 @@
 
 struct snapshot {
   uint64_t event;
-  struct site_totals totals;
+  struct policy_totals totals;
 };
 
 static struct {
-  struct site_table table;
-  struct site_arm places[LEARNED_ARMS];
-  struct site_costs costs;
+  struct policy_table table;
+  struct policy_place places[POLICY_ARMS];
+  struct policy_table_costs costs;
   uint32_t delay_ms, fault_ns;
   uint64_t events, ms;
   uint64_t each; /* 0: no snapshots */
   struct snapshot *snapshots;
   size_t snapshot_count, snapshot_room;
-  struct policy_module modules[LEARNED_MODULES]; /* of the sites, for --save */
+  struct policy_module modules[POLICY_MODULES]; /* of the sites, for --save */
   const char *load, *save;
   bool is_json;
 } run = {.delay_ms = 1000, .fault_ns = FAULT_NS};
@@ -70,11 +70,11 @@ __attribute__((format(printf, 1, 2))) static int refuse(const char *format, ...)
 /* --- the engine --- */
 
 static void begin(void) {
-  site_table_begin(&run.table, run.places, LEARNED_ARMS, evolve_like(run.delay_ms));
-  run.costs = site_costs_of(run.fault_ns, PURGE_PAGE_NS, PURGE_CALL_NS, MAP_NS, run.delay_ms);
+  policy_table_begin(&run.table, run.places, POLICY_ARMS, policy_strategy_like(run.delay_ms));
+  run.costs = policy_table_costs_of(run.fault_ns, PURGE_PAGE_NS, PURGE_CALL_NS, MAP_NS, run.delay_ms);
 }
 
-static struct site_totals totals_now(void) { return site_totals(&run.table, &run.costs, (uint32_t)run.ms); }
+static struct policy_totals totals_now(void) { return policy_totals(&run.table, &run.costs, (uint32_t)run.ms); }
 
 static void note_snapshot(void) {
   if (run.snapshot_count == run.snapshot_room) {
@@ -96,13 +96,13 @@ static void happened(void *context, const struct stream_event *event) {
     return;
   uint64_t pages = event->bytes / PAGE_BYTES;
   uint32_t counted = pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages, now_ms = (uint32_t)event->ms;
-  unsigned range = site_range(event->bytes);
+  unsigned range = policy_range(event->bytes);
   if (event->module)
-    learned_note_module(run.modules, learned_tag_of(event->site), event->module);
+    policy_note_module(run.modules, policy_tag_of(event->site), event->module);
   if (event->is_taken)
-    site_taken(&run.table, &run.costs, event->site, range, counted, now_ms);
+    policy_table_taken(&run.table, &run.costs, event->site, range, counted, now_ms);
   else
-    site_freed(&run.table, &run.costs, event->site, range, counted, true, now_ms);
+    policy_table_freed(&run.table, &run.costs, event->site, range, counted, true, now_ms);
   run.events++;
   if (run.each && run.events % run.each == 0)
     note_snapshot();
@@ -110,19 +110,19 @@ static void happened(void *context, const struct stream_event *event) {
 
 /* --- the report --- */
 
-static void print_fixed(const struct site_totals *totals) {
+static void print_fixed(const struct policy_totals *totals) {
   printf("\"fixed\":{");
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%s\"%s\":%ju", strategy ? "," : "", strategy_words[strategy].name, (uintmax_t)totals->fixed[strategy]);
   putchar('}');
 }
 
-static void print_json(const struct site_totals *totals) {
+static void print_json(const struct policy_totals *totals) {
   printf("{\"events\":%ju,\"seconds\":%.3f,", (uintmax_t)run.events, (double)run.ms / 1000);
   print_fixed(totals);
   printf(",\"evolving\":%ju,\"best_of_arm\":%ju,\"best_fixed\":\"%s\",\"arms\":%u,\"matches\":%ju,\"switches\":%ju}\n",
          (uintmax_t)totals->acted, (uintmax_t)totals->best_of_arm,
-         strategy_words[evolve_best_fixed(totals->fixed)].name, run.table.taken_count, (uintmax_t)totals->epochs,
+         strategy_words[policy_best_fixed(totals->fixed)].name, run.table.taken_count, (uintmax_t)totals->epochs,
          (uintmax_t)totals->switches);
   for (size_t i = 0; i < run.snapshot_count; i++) {
     const struct snapshot *row = &run.snapshots[i];
@@ -139,8 +139,8 @@ static void print_row(const char *name, uint64_t ns, uint64_t best_ns) {
   putchar('\n');
 }
 
-static void print_table(const struct site_totals *totals) {
-  uint64_t best_ns = totals->fixed[evolve_best_fixed(totals->fixed)];
+static void print_table(const struct policy_totals *totals) {
+  uint64_t best_ns = totals->fixed[policy_best_fixed(totals->fixed)];
   printf("%ju events of large blocks in %.3f s\n", (uintmax_t)run.events, (double)run.ms / 1000);
   printf(
       "a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n\n",
@@ -178,7 +178,7 @@ static bool load(const char *path) {
   }
   for (uint32_t i = 0; i < file.module_count; i++) {
     struct policy_module module = policy_file_module(&file, i);
-    learned_note_module(run.modules, module.tag, module.name);
+    policy_note_module(run.modules, module.tag, module.name);
   }
   policy_file_apply(&file, &run.table);
   free(bytes);
@@ -187,7 +187,7 @@ static bool load(const char *path) {
 
 static bool save(const char *path) {
   char problem[POLICY_DISK_SENTENCE];
-  size_t capacity = policy_file_bytes(LEARNED_MODULES, LEARNED_ARMS + 2 * SITE_RANGES);
+  size_t capacity = policy_file_bytes(POLICY_MODULES, POLICY_ARMS + 2 * POLICY_RANGES);
   void *bytes = malloc(capacity);
   if (bytes == NULL) {
     refuse("--save: no memory");
@@ -195,9 +195,9 @@ static bool save(const char *path) {
   }
   struct policy_file_writer writer;
   policy_file_begin(&writer, bytes, capacity, &run.costs, "policy_simulate");
-  for (unsigned i = 0; i < LEARNED_MODULES && run.modules[i].tag; i++)
+  for (unsigned i = 0; i < POLICY_MODULES && run.modules[i].tag; i++)
     policy_file_add_module(&writer, run.modules[i].tag, run.modules[i].name);
-  policy_file_add_table(&writer, &run.table, learned_site_of(1, 0)); /* sites of no module mean nothing elsewhere */
+  policy_file_add_table(&writer, &run.table, policy_site_of(1, 0)); /* sites of no module mean nothing elsewhere */
   size_t length = policy_file_end(&writer);
   bool is_saved = policy_disk_write(path, bytes, length, problem);
   free(bytes);
@@ -215,8 +215,8 @@ static int simulate(const char *path) {
     return refuse("--save: %s", problem);
   if (!stream_read(path, happened, NULL, problem))
     return refuse("%s: %s", path, problem);
-  struct site_totals totals = totals_now();
-  site_conclude(&run.table, &run.costs, (uint32_t)run.ms);
+  struct policy_totals totals = totals_now();
+  policy_table_conclude(&run.table, &run.costs, (uint32_t)run.ms);
   if (run.save && !save(run.save))
     return 1;
   if (run.is_json)

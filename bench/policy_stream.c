@@ -1,6 +1,6 @@
 #include "policy_stream.h"
 
-#include "adapt/view.h"
+#include "adapt/policy_state.h"
 #include "inspect/module.h"
 #include "large/large.h"
 #include "trace/trace.h"
@@ -70,7 +70,7 @@ static bool text_line(struct stream *stream, const char *line, uint64_t row) {
                  (uintmax_t)ms);
   stream->ms = ms;
   if (is_large(bytes))
-    tell(stream, ((uint64_t)STREAM_TAG << LEARNED_OFFSET_BITS) + site, "stream", bytes, sign == '+');
+    tell(stream, ((uint64_t)STREAM_TAG << POLICY_OFFSET_BITS) + site, "stream", bytes, sign == '+');
   return true;
 }
 
@@ -106,10 +106,10 @@ struct reading {
   void *blocks;
 };
 
-/* A module's tag, as observe/adapt/learned.c makes it of what observe/inspect/module.c finds: a file of ratings from
+/* A module's tag, as observe/adapt/policy_engine.c makes it of what observe/inspect/module.c finds: a file of ratings from
  * the recorded program fits its trace. */
 static uint32_t tag_of(const struct trace_module *module) {
-  return learned_tag_of_build(os_module_build((const char *)module->build_id, module->build_id_bytes, module->name));
+  return policy_tag_of_build(os_module_build((const char *)module->build_id, module->build_id_bytes, module->name));
 }
 
 static void find_site(const struct reading *reading, uint32_t row, struct block *block) {
@@ -117,7 +117,7 @@ static void find_site(const struct reading *reading, uint32_t row, struct block 
     return;
   const struct trace_site_row *site = &trace_sites(reading->trace)[row];
   const struct trace_module *module = site->module == UINT32_MAX ? NULL : trace_module_of(reading->trace, site->module);
-  block->site = learned_site_of(module ? tag_of(module) : 0, site->offset);
+  block->site = policy_site_of(module ? tag_of(module) : 0, site->offset);
   block->module = module ? module->name : NULL;
 }
 

@@ -13,7 +13,7 @@ enum { STREAM_SENTENCE = 512 };
 
 struct stream_event {
   uint64_t ms;        /* since the start; never falls */
-  uint64_t site;      /* that the block was taken at: as learned_site_of makes it; text: STREAM_TAG and SITE */
+  uint64_t site;      /* that the block was taken at: as policy_site_of makes it; text: STREAM_TAG and SITE */
   uint64_t bytes;     /* as hakmem rounds them; 0: nothing but time has passed */
   const char *module; /* that the site lies in; NULL: unknown */
   bool is_taken;

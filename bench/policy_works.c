@@ -1,7 +1,7 @@
 /* The workloads of policy_load. Each has a temper of its own: how long after a free its pages are wanted again. */
 #include "policy_works.h"
 
-#include "adapt/evolve_policy.h"
+#include "adapt/policy_arm.h"
 #include "bench.h"
 
 #include <math.h>
@@ -222,20 +222,20 @@ static void against_leader(struct load *load, malice *gap_of) {
   const size_t bytes = 4 * MIB;
   const uint32_t pages = (uint32_t)(bytes / 4096);
   const uint32_t delay_ms = DELAY_MS > load->speed ? DELAY_MS / load->speed : 1;
-  const struct evolve_costs costs = {
+  const struct policy_costs costs = {
       .fault_ns = FAULT_NS, .purge_page_ns = 60, .purge_call_ns = 800, .rent_64k = (FAULT_NS << 16) / delay_ms};
-  struct evolve_arm arm, prior;
-  evolve_arm_begin(&prior, evolve_like(delay_ms));
-  evolve_arm_begin_like(&arm, &prior);
+  struct policy_arm arm, prior;
+  policy_arm_begin(&prior, policy_strategy_like(delay_ms));
+  policy_arm_begin_like(&arm, &prior);
   uint32_t now_ms = 0; /* of the real clock */
   for (unsigned i = 0; i < lasting(load, ROUNDS) && now_ms * load->speed < ALL_MS * load->times; i++) {
     for (unsigned slot = 0; slot < COUNT; slot++)
-      evolve_taken(&arm, &prior, &costs, pages, now_ms);
+      policy_arm_taken(&arm, &prior, &costs, pages, now_ms);
     now_ms += 2;
-    uint32_t kept_ms = keep_delay_ms(evolve_leader(&arm, &prior));
+    uint32_t kept_ms = keep_delay_ms(policy_arm_leader(&arm, &prior));
     uint32_t gap_ms = gap_of(kept_ms, delay_ms);
     for (unsigned slot = 0; slot < COUNT; slot++)
-      evolve_freed(&arm, &prior, &costs, pages, true, now_ms);
+      policy_arm_freed(&arm, &prior, &costs, pages, true, now_ms);
     now_ms += gap_ms;
     one_round(load, &(struct rounds){.site = 1,
                                      .count = COUNT,

@@ -1,8 +1,8 @@
 /* The table through which the core calls the observers of this folder. */
 #include "base/observers.h"
 
-#include "adapt/learned.h"
-#include "adapt/learned_file.h"
+#include "adapt/policy_engine.h"
+#include "adapt/policy_store.h"
 #include "base/text.h"
 #include "count/tally.h"
 #include "hakmem/hakmem.h"
@@ -28,7 +28,7 @@ static void policy_read(void) {
   struct text complaint = TEXT_IN(policy_complaint);
   if (!slow_path_begin())
     return;
-  learned_file_read(&complaint);
+  policy_store_read(&complaint);
   slow_path_end();
   os_say(policy_complaint);
 }
@@ -37,7 +37,7 @@ static void policy_write(void) {
   struct text complaint = TEXT_IN(policy_complaint);
   if (!slow_path_begin()) /* exit was called by a signal handler that interrupted us */
     return;
-  learned_file_write("hakmem " VERSION_TEXT, &complaint);
+  policy_store_write("hakmem " VERSION_TEXT, &complaint);
   slow_path_end();
   os_say(policy_complaint);
 }
@@ -78,12 +78,12 @@ static void observers_tick(void) {
 }
 
 COLD static void in_child(void) {
-  learned_file_in_child();
+  policy_store_in_child();
   live_in_child();
 }
 
 static void libraries_changed(void) {
-  learned_forget_callers();
+  policy_forget_callers();
   unwind_forget();
 }
 
@@ -105,11 +105,11 @@ const struct observers observers = {
     .large_freed = profile_large_freed,
     .large_resizing = profile_large_resizing,
     .large_resized = profile_large_resized,
-    .advice_large_taken = learned_large_taken,
-    .advice_large_resized = learned_large_resized,
-    .advice_large_freed = learned_large_freed,
-    .advice_slab_opened = learned_small_taken,
-    .advice_slab_closed = learned_small_freed,
+    .advice_large_taken = policy_large_taken,
+    .advice_large_resized = policy_large_resized,
+    .advice_large_freed = policy_large_freed,
+    .advice_slab_opened = policy_small_taken,
+    .advice_slab_closed = policy_small_freed,
     .site_taken = large_site_taken,
     .site_freed = large_site_freed,
     .site_resized = large_site_resized,

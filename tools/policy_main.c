@@ -57,7 +57,7 @@ static int write_fixed(const char *strategy_name, const char *path) {
     return tool_complain(1, "%s", problem);
   static unsigned char bytes[16384];
   struct policy_file_writer writer;
-  policy_file_begin(&writer, bytes, sizeof bytes, &(struct site_costs){0}, "hakmem-policy fixed");
+  policy_file_begin(&writer, bytes, sizeof bytes, &(struct policy_table_costs){0}, "hakmem-policy fixed");
   policy_file_add_fixed(&writer, (enum keep)strategy);
   size_t length = policy_file_end(&writer);
   if (length == 0)

@@ -21,7 +21,7 @@ static void add_up(struct policy_view *view, const struct policy_record *record)
   view->arms += record->kind == POLICY_RECORD_SITE;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     view->totals.fixed[strategy] += record->total[strategy];
-  view->totals.best_of_arm += record->total[evolve_best_fixed(record->total)];
+  view->totals.best_of_arm += record->total[policy_best_fixed(record->total)];
   view->totals.acted += record->total_acted;
   view->totals.epochs += record->epochs;
   view->totals.switches += record->switches;
@@ -34,7 +34,7 @@ static bool view_of(struct policy_view *view, const struct policy_file *file, ch
     return false;
   }
   memcpy(view->writer, file->writer, sizeof view->writer);
-  for (uint32_t i = 0; i < file->module_count && i < LEARNED_MODULES; i++)
+  for (uint32_t i = 0; i < file->module_count && i < POLICY_MODULES; i++)
     view->modules[view->module_count++] = policy_file_module(file, i);
   for (uint32_t i = 0; i < file->record_count; i++) {
     view->records[view->record_count++] = policy_file_record(file, i);
@@ -86,13 +86,13 @@ static const char *module_name(const struct policy_view *view, uint32_t tag) {
 
 /* Writes the whole offset, for addr2line; a long name of a module is cut. */
 static void site_text(const struct policy_view *view, const struct policy_record *record, char text[SITE_BYTES]) {
-  uint32_t tag = learned_tag_of(record->site);
-  uint64_t offset = learned_offset_of(record->site);
+  uint32_t tag = policy_tag_of(record->site);
+  uint64_t offset = policy_offset_of(record->site);
   if (record->kind == POLICY_RECORD_REST) {
     snprintf(text, SITE_BYTES, "all other sites");
     return;
   }
-  if (tag == LEARNED_TAG_SMALL) {
+  if (tag == POLICY_TAG_SMALL) {
     snprintf(text, SITE_BYTES, "small blocks");
     return;
   }
@@ -111,19 +111,19 @@ static void site_text(const struct policy_view *view, const struct policy_record
 
 static void size_text(unsigned range, char text[SIZE_BYTES]) {
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  unsigned low = range + SITE_RANGE_FIRST, unit = low / 10;
+  unsigned low = range + POLICY_RANGE_FIRST, unit = low / 10;
   uint64_t from = (uint64_t)1 << low % 10;
   if (range == 0)
-    snprintf(text, SIZE_BYTES, "0-%u B", 2u << SITE_RANGE_FIRST);
-  else if (range == SITE_RANGES - 1)
+    snprintf(text, SIZE_BYTES, "0-%u B", 2u << POLICY_RANGE_FIRST);
+  else if (range == POLICY_RANGES - 1)
     snprintf(text, SIZE_BYTES, "from %ju %s", (uintmax_t)from, units[unit]);
   else
     snprintf(text, SIZE_BYTES, "%ju-%ju %s", (uintmax_t)from, (uintmax_t)(2 * from), units[unit]);
 }
-_Static_assert(SITE_RANGE_FIRST + SITE_RANGES <= 50, "units for all ranges");
+_Static_assert(POLICY_RANGE_FIRST + POLICY_RANGES <= 50, "units for all ranges");
 
 static int rating_points(int32_t rating) {
-  return (rating + (rating < 0 ? -EVOLVE_POINT / 2 : EVOLVE_POINT / 2)) / EVOLVE_POINT;
+  return (rating + (rating < 0 ? -POLICY_POINT / 2 : POLICY_POINT / 2)) / POLICY_POINT;
 }
 
 /* --- for people --- */
@@ -148,7 +148,7 @@ static void print_arm(const struct policy_view *view, const struct policy_record
   char site[SITE_BYTES], size[SIZE_BYTES];
   site_text(view, record, site);
   size_text(record->range, size);
-  uint64_t best = record->total[evolve_best_fixed(record->total)];
+  uint64_t best = record->total[policy_best_fixed(record->total)];
   double regret_ns = (double)record->total_acted - (double)best;
   printf("%-*s %-12s %-12s", SITE_COLUMNS, site, size, strategy_words[record->leader].action);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
@@ -178,16 +178,16 @@ static void print_arms(const struct policy_view *view) {
 
 /* Prints the leaders for sites without ratings of their own. Neighbouring ranges with the same leader share a line. */
 static void print_priors(const struct policy_view *view) {
-  const struct policy_record *of[SITE_RANGES] = {NULL};
+  const struct policy_record *of[POLICY_RANGES] = {NULL};
   for (size_t i = 0; i < view->record_count; i++)
     if (view->records[i].kind == POLICY_RECORD_PRIOR)
       of[view->records[i].range] = &view->records[i];
   bool has_title = false;
-  for (unsigned range = 0; range < SITE_RANGES; range++) {
+  for (unsigned range = 0; range < POLICY_RANGES; range++) {
     if (of[range] == NULL)
       continue;
     unsigned last = range;
-    while (last + 1 < SITE_RANGES && of[last + 1] && of[last + 1]->leader == of[range]->leader)
+    while (last + 1 < POLICY_RANGES && of[last + 1] && of[last + 1]->leader == of[range]->leader)
       last++;
     char first_size[SIZE_BYTES], last_size[SIZE_BYTES];
     size_text(range, first_size);
@@ -195,7 +195,7 @@ static void print_priors(const struct policy_view *view) {
     if (!has_title)
       puts("\nsites that come begin with:");
     has_title = true;
-    if (range == 0 && last == SITE_RANGES - 1)
+    if (range == 0 && last == POLICY_RANGES - 1)
       printf("  %s, whatever their size\n", strategy_words[of[range]->leader].action);
     else if (last > range)
       printf("  %s, %s to %s\n", strategy_words[of[range]->leader].action, first_size, last_size);
@@ -205,16 +205,16 @@ static void print_priors(const struct policy_view *view) {
   }
 }
 
-static uint32_t break_even_ms(const struct evolve_costs *costs) {
+static uint32_t break_even_ms(const struct policy_costs *costs) {
   if (costs->rent_64k == 0)
     return 0;
   return (uint32_t)((((uint64_t)costs->fault_ns << 16) + costs->rent_64k / 2) / costs->rent_64k);
 }
 
 static void print_totals(const struct policy_view *view) {
-  const struct site_totals *totals = &view->totals;
-  const struct evolve_costs *part = &view->costs.part, *mapping = &view->costs.mapping;
-  unsigned best = evolve_best_fixed(totals->fixed);
+  const struct policy_totals *totals = &view->totals;
+  const struct policy_costs *part = &view->costs.part, *mapping = &view->costs.mapping;
+  unsigned best = policy_best_fixed(totals->fixed);
   double regret_ns = (double)totals->acted - (double)totals->best_of_arm;
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
          milliseconds(totals->acted), strategy_words[best].action, milliseconds(totals->fixed[best]),
@@ -248,18 +248,18 @@ static void print_costs(const char *name, const uint64_t *fixed) {
 }
 
 static void print_record(const struct policy_view *view, const struct policy_record *record) {
-  uint32_t tag = learned_tag_of(record->site);
-  unsigned low = record->range + SITE_RANGE_FIRST;
-  bool is_site = record->kind == POLICY_RECORD_SITE, is_small = is_site && tag == LEARNED_TAG_SMALL;
+  uint32_t tag = policy_tag_of(record->site);
+  unsigned low = record->range + POLICY_RANGE_FIRST;
+  bool is_site = record->kind == POLICY_RECORD_SITE, is_small = is_site && tag == POLICY_TAG_SMALL;
   static const char *const kinds[POLICY_RECORD_KINDS] = {"site", "prior", "rest"};
   printf("{\"kind\":\"%s\"", is_small ? "small" : kinds[record->kind]);
   if (is_site && !is_small) {
     printf(",\"tag\":%u,\"module\":", tag);
     tool_print_json(module_name(view, tag));
-    printf(",\"offset\":%ju", (uintmax_t)learned_offset_of(record->site));
+    printf(",\"offset\":%ju", (uintmax_t)policy_offset_of(record->site));
   }
   printf(",\"bytes_min\":%ju,\"bytes_max\":", record->range ? (uintmax_t)1 << low : 0);
-  if (record->range == SITE_RANGES - 1)
+  if (record->range == POLICY_RANGES - 1)
     fputs("null", stdout);
   else
     printf("%ju", ((uintmax_t)2 << low) - 1);
@@ -267,12 +267,12 @@ static void print_record(const struct policy_view *view, const struct policy_rec
          record->epochs, record->switches);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%s\"%s\":%.3f", strategy ? "," : "", strategy_words[strategy].name,
-           (double)record->rating[strategy] / EVOLVE_POINT);
+           (double)record->rating[strategy] / POLICY_POINT);
   putchar('}');
   if (record->kind != POLICY_RECORD_PRIOR) {
     printf(",\"acted\":%ju,", (uintmax_t)record->total_acted);
     print_costs("fixed", record->total);
-    printf(",\"best_fixed\":\"%s\"", strategy_words[evolve_best_fixed(record->total)].name);
+    printf(",\"best_fixed\":\"%s\"", strategy_words[policy_best_fixed(record->total)].name);
   }
   putchar('}');
 }
@@ -292,8 +292,8 @@ static void print_records(const struct policy_view *view, bool are_priors) {
  * no module), "small" (slabs of small blocks) or "rest" (sites without a place); sizes from bytes_min to bytes_max;
  * ratings in points; times in nanoseconds. priors: what a site begins with, kind "prior". */
 void policy_view_print_json(const struct policy_view *view) {
-  const struct site_totals *totals = &view->totals;
-  const struct evolve_costs *part = &view->costs.part;
+  const struct policy_totals *totals = &view->totals;
+  const struct policy_costs *part = &view->costs.part;
   qsort(view->records, view->record_count, sizeof *view->records, by_cost);
   printf("{\"source\":\"%s\",\"writer\":", view->is_process ? "process" : "file");
   tool_print_json(view->is_process ? NULL : view->writer);
@@ -308,6 +308,6 @@ void policy_view_print_json(const struct policy_view *view) {
   printf("],\"totals\":{\"acted\":%ju,", (uintmax_t)totals->acted);
   print_costs("fixed", totals->fixed);
   printf(",\"best_fixed\":\"%s\",\"best_of_arm\":%ju,\"arms\":%zu,\"matches\":%ju,\"switches\":%ju}}\n",
-         strategy_words[evolve_best_fixed(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms,
+         strategy_words[policy_best_fixed(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms,
          (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
 }

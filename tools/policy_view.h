@@ -3,17 +3,17 @@
 #define HAK_TOOLS_POLICY_VIEW_H
 
 #include "adapt/policy_file.h"
-#include "adapt/view.h"
+#include "adapt/policy_state.h"
 
 enum { POLICY_VIEW_SENTENCE = 384 };
 
 struct policy_view {
   struct policy_record *records; /* from malloc */
   size_t record_count;
-  struct policy_module modules[LEARNED_MODULES];
+  struct policy_module modules[POLICY_MODULES];
   size_t module_count;
-  struct site_costs costs;
-  struct site_totals totals;
+  struct policy_table_costs costs;
+  struct policy_totals totals;
   size_t arms;
   bool is_process; /* else of a file */
   char writer[POLICY_FILE_WRITER_BYTES];

@@ -39,8 +39,8 @@ struct reader {
   uint64_t time_us, unknown_frees;
   struct trace_site_row *sites;
   size_t site_count, site_room, site_slots;
-  uint32_t *site_table; /* row + 1 */
-  bool is_short;        /* of memory: nothing more comes */
+  uint32_t *policy_table; /* row + 1 */
+  bool is_short;          /* of memory: nothing more comes */
 };
 
 static uint64_t mix(uint64_t value) {
@@ -129,9 +129,9 @@ static uint32_t number_of(struct reader *reader, struct thread *thread) {
 static bool sites_make_room(struct reader *reader) {
   if (!trace_grow((void **)&reader->sites, &reader->site_room, reader->site_count, sizeof *reader->sites))
     return false;
-  if (reader->site_table && reader->site_count < reader->site_slots / 2)
+  if (reader->policy_table && reader->site_count < reader->site_slots / 2)
     return true;
-  size_t wanted = reader->site_table ? 2 * reader->site_slots : SITE_SLOTS_AT_FIRST;
+  size_t wanted = reader->policy_table ? 2 * reader->site_slots : SITE_SLOTS_AT_FIRST;
   uint32_t *table = calloc(wanted, sizeof *table);
   if (!table)
     return false;
@@ -141,15 +141,15 @@ static bool sites_make_room(struct reader *reader) {
       slot++;
     table[slot & (wanted - 1)] = (uint32_t)row + 1;
   }
-  free(reader->site_table);
-  reader->site_table = table;
+  free(reader->policy_table);
+  reader->policy_table = table;
   reader->site_slots = wanted;
   return true;
 }
 
 static uint32_t site_of(struct reader *reader, uint32_t module, uint64_t offset) {
   for (size_t slot = mix(offset + module);; slot++) {
-    uint32_t *entry = &reader->site_table[slot & (reader->site_slots - 1)];
+    uint32_t *entry = &reader->policy_table[slot & (reader->site_slots - 1)];
     if (!*entry) {
       reader->sites[reader->site_count] = (struct trace_site_row){.offset = offset, .module = module};
       *entry = (uint32_t)++reader->site_count;
@@ -365,6 +365,6 @@ void trace_reader_close(struct reader *reader) {
   free(reader->live);
   free(reader->threads);
   free(reader->sites);
-  free(reader->site_table);
+  free(reader->policy_table);
   free(reader);
 }

@@ -94,15 +94,15 @@ static uint64_t file_checksum(const unsigned char *bytes, size_t length) {
   return ~crc;
 }
 
-static void put_costs(unsigned char *at, const struct evolve_costs *costs) {
+static void put_costs(unsigned char *at, const struct policy_costs *costs) {
   put_number(at, costs->fault_ns, 4);
   put_number(at + 4, costs->purge_page_ns, 4);
   put_number(at + 8, costs->purge_call_ns, 4);
   put_number(at + 12, costs->rent_64k, 4);
 }
 
-static struct evolve_costs get_costs(const unsigned char *at) {
-  return (struct evolve_costs){.fault_ns = get_u32(at),
+static struct policy_costs get_costs(const unsigned char *at) {
+  return (struct policy_costs){.fault_ns = get_u32(at),
                                .purge_page_ns = get_u32(at + 4),
                                .purge_call_ns = get_u32(at + 8),
                                .rent_64k = get_u32(at + 12)};
@@ -144,9 +144,9 @@ struct policy_record policy_file_record(const struct policy_file *file, uint32_t
 }
 
 static bool record_is_sound(const struct policy_record *record) {
-  bool sound = record->kind < POLICY_RECORD_KINDS && record->range < SITE_RANGES && record->leader < KEEP_STRATEGIES;
+  bool sound = record->kind < POLICY_RECORD_KINDS && record->range < POLICY_RANGES && record->leader < KEEP_STRATEGIES;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    sound &= record->rating[strategy] <= EVOLVE_RATING_MAX && record->rating[strategy] >= -EVOLVE_RATING_MAX;
+    sound &= record->rating[strategy] <= POLICY_RATING_MAX && record->rating[strategy] >= -POLICY_RATING_MAX;
   return sound && (record->kind == POLICY_RECORD_SITE || record->site == 0);
 }
 
@@ -159,12 +159,12 @@ static bool content_is_sound(const struct policy_file *file) {
     if (!record_is_sound(&record) || record_at(file, i)[AT_NOTHING] != 0)
       return false;
   }
-  return is_text(file->bytes + AT_WRITER, POLICY_FILE_WRITER_BYTES) && file->costs.mapping_range <= SITE_RANGES;
+  return is_text(file->bytes + AT_WRITER, POLICY_FILE_WRITER_BYTES) && file->costs.mapping_range <= POLICY_RANGES;
 }
 
 static bool has_our_strategies(const unsigned char *bytes) {
-  bool same = get_u32(bytes + AT_STRATEGIES) == KEEP_STRATEGIES && get_u32(bytes + AT_RANGES) == SITE_RANGES &&
-              get_u32(bytes + AT_RANGE_FIRST) == SITE_RANGE_FIRST;
+  bool same = get_u32(bytes + AT_STRATEGIES) == KEEP_STRATEGIES && get_u32(bytes + AT_RANGES) == POLICY_RANGES &&
+              get_u32(bytes + AT_RANGE_FIRST) == POLICY_RANGE_FIRST;
   for (unsigned strategy = 0; same && strategy < KEEP_STRATEGIES; strategy++)
     same = get_u32(bytes + AT_DELAYS + (size_t)4 * strategy) == keep_delay_ms((enum keep)strategy);
   return same;
@@ -199,33 +199,33 @@ enum policy_file_error policy_file_open(struct policy_file *file, const void *co
   return POLICY_FILE_OK;
 }
 
-static void apply_record(const struct policy_record *record, struct site_table *table) {
+static void apply_record(const struct policy_record *record, struct policy_table *table) {
   enum keep leader = (enum keep)record->leader;
   if (record->kind == POLICY_RECORD_SITE)
-    site_learned(table, record->site, record->range, record->rating, leader, record->epochs);
+    policy_table_learned(table, record->site, record->range, record->rating, leader, record->epochs);
   else
-    evolve_arm_begin_rated(record->kind == POLICY_RECORD_PRIOR ? &table->priors[record->range]
+    policy_arm_begin_rated(record->kind == POLICY_RECORD_PRIOR ? &table->priors[record->range]
                                                                : &table->rests[record->range],
                            record->rating, leader, record->epochs);
 }
 
-void policy_file_apply(const struct policy_file *file, struct site_table *table) {
+void policy_file_apply(const struct policy_file *file, struct policy_table *table) {
   for (uint32_t i = 0; i < file->record_count; i++) {
     struct policy_record record = policy_file_record(file, i);
     apply_record(&record, table);
   }
 }
 
-static const struct evolve_arm *arm_of(const struct policy_record *record, const struct site_table *table) {
+static const struct policy_arm *arm_of(const struct policy_record *record, const struct policy_table *table) {
   if (record->kind == POLICY_RECORD_SITE)
-    return site_arm_of(table, record->site, record->range);
+    return policy_table_arm_of(table, record->site, record->range);
   return record->kind == POLICY_RECORD_PRIOR ? &table->priors[record->range] : &table->rests[record->range];
 }
 
-void policy_file_merge(const struct policy_file *file, struct site_table *table) {
+void policy_file_merge(const struct policy_file *file, struct policy_table *table) {
   for (uint32_t i = 0; i < file->record_count; i++) {
     struct policy_record record = policy_file_record(file, i);
-    const struct evolve_arm *arm = arm_of(&record, table);
+    const struct policy_arm *arm = arm_of(&record, table);
     if (arm == NULL || arm->epochs < record.epochs)
       apply_record(&record, table);
   }
@@ -248,8 +248,8 @@ static unsigned char *take_bytes(struct policy_file_writer *writer, size_t bytes
   return at;
 }
 
-void policy_file_begin(struct policy_file_writer *writer, void *bytes, size_t capacity, const struct site_costs *costs,
-                       const char *by) {
+void policy_file_begin(struct policy_file_writer *writer, void *bytes, size_t capacity,
+                       const struct policy_table_costs *costs, const char *by) {
   *writer = (struct policy_file_writer){.bytes = bytes, .capacity = capacity, .fits = true};
   unsigned char *head = take_bytes(writer, HEAD_BYTES);
   if (head == NULL)
@@ -257,9 +257,9 @@ void policy_file_begin(struct policy_file_writer *writer, void *bytes, size_t ca
   memcpy(head, MARK, MARK_BYTES);
   put_number(head + AT_VERSION, POLICY_FILE_VERSION, 4);
   put_number(head + AT_STRATEGIES, KEEP_STRATEGIES, 4);
-  put_number(head + AT_RANGES, SITE_RANGES, 4);
-  put_number(head + AT_RANGE_FIRST, SITE_RANGE_FIRST, 4);
-  put_number(head + AT_EPOCH_EVENTS, EVOLVE_EPOCH_EVENTS, 4);
+  put_number(head + AT_RANGES, POLICY_RANGES, 4);
+  put_number(head + AT_RANGE_FIRST, POLICY_RANGE_FIRST, 4);
+  put_number(head + AT_EPOCH_EVENTS, POLICY_EPOCH_EVENTS, 4);
   put_number(head + AT_MAPPING_RANGE, costs->mapping_range, 4);
   put_costs(head + AT_COSTS_PART, &costs->part);
   put_costs(head + AT_COSTS_MAPPING, &costs->mapping);
@@ -296,7 +296,7 @@ void policy_file_add_record(struct policy_file_writer *writer, const struct poli
   writer->record_count++;
 }
 
-struct policy_record policy_record_of(const struct evolve_arm *arm, enum policy_record_kind kind, uint64_t site,
+struct policy_record policy_record_of(const struct policy_arm *arm, enum policy_record_kind kind, uint64_t site,
                                       unsigned range) {
   struct policy_record record = {
       .site = site,
@@ -312,30 +312,30 @@ struct policy_record policy_record_of(const struct evolve_arm *arm, enum policy_
   return record;
 }
 
-static void add_arm(struct policy_file_writer *writer, const struct evolve_arm *arm, enum policy_record_kind kind,
+static void add_arm(struct policy_file_writer *writer, const struct policy_arm *arm, enum policy_record_kind kind,
                     uint64_t site, unsigned range) {
   struct policy_record record = policy_record_of(arm, kind, site, range);
   if (arm->epochs > 0)
     policy_file_add_record(writer, &record);
 }
 
-void policy_file_add_table(struct policy_file_writer *writer, const struct site_table *table, uint64_t site_min) {
-  for (unsigned range = 0; range < SITE_RANGES; range++) {
+void policy_file_add_table(struct policy_file_writer *writer, const struct policy_table *table, uint64_t site_min) {
+  for (unsigned range = 0; range < POLICY_RANGES; range++) {
     add_arm(writer, &table->priors[range], POLICY_RECORD_PRIOR, 0, range);
     add_arm(writer, &table->rests[range], POLICY_RECORD_REST, 0, range);
   }
-  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++) {
-    const struct site_arm *place = &table->places[i];
+  for (size_t i = 0; i < (size_t)table->set_count * POLICY_WAYS; i++) {
+    const struct policy_place *place = &table->places[i];
     if (place->taken && place->site >= site_min)
       add_arm(writer, &place->arm, POLICY_RECORD_SITE, place->site, place->range);
   }
 }
 
 void policy_file_add_fixed(struct policy_file_writer *writer, enum keep strategy) {
-  struct evolve_arm arm = {.leader = (uint8_t)strategy, .epochs = 1};
+  struct policy_arm arm = {.leader = (uint8_t)strategy, .epochs = 1};
   for (unsigned other = 0; other < KEEP_STRATEGIES; other++)
-    arm.rating[other] = other == strategy ? EVOLVE_RATING_MAX : -(EVOLVE_RATING_MAX / (int)(KEEP_STRATEGIES - 1));
-  for (unsigned range = 0; range < SITE_RANGES; range++) {
+    arm.rating[other] = other == strategy ? POLICY_RATING_MAX : -(POLICY_RATING_MAX / (int)(KEEP_STRATEGIES - 1));
+  for (unsigned range = 0; range < POLICY_RANGES; range++) {
     add_arm(writer, &arm, POLICY_RECORD_PRIOR, 0, range);
     add_arm(writer, &arm, POLICY_RECORD_REST, 0, range);
   }

@@ -9,7 +9,7 @@
 #ifndef HAK_ADAPT_POLICY_FILE_H
 #define HAK_ADAPT_POLICY_FILE_H
 
-#include "adapt/site_policy.h"
+#include "adapt/policy_table.h"
 
 #define POLICY_FILE_VERSION 1u
 #define POLICY_FILE_NAME_BYTES 28u
@@ -23,7 +23,7 @@ enum policy_file_error {
   POLICY_FILE_OTHER, /* whole, but for other strategies or ranges of sizes */
 };
 
-/* The name of a module, for people: the upper bits of a site are its tag (adapt/view.h). */
+/* The name of a module, for people: the upper bits of a site are its tag (adapt/policy_state.h). */
 struct policy_module {
   uint32_t tag; /* not 0 */
   char name[POLICY_FILE_NAME_BYTES];
@@ -46,7 +46,7 @@ struct policy_record {
 };
 
 /* Returns the record of an arm. site: 0 unless the kind is POLICY_RECORD_SITE. */
-struct policy_record policy_record_of(const struct evolve_arm *arm, enum policy_record_kind kind, uint64_t site,
+struct policy_record policy_record_of(const struct policy_arm *arm, enum policy_record_kind kind, uint64_t site,
                                       unsigned range);
 
 /* --- reading --- */
@@ -54,8 +54,8 @@ struct policy_record policy_record_of(const struct evolve_arm *arm, enum policy_
 struct policy_file {
   const unsigned char *bytes;
   uint32_t module_count, record_count;
-  uint32_t epoch_events;                 /* the writer's EVOLVE_EPOCH_EVENTS */
-  struct site_costs costs;               /* in force when it was written */
+  uint32_t epoch_events;                 /* the writer's POLICY_EPOCH_EVENTS */
+  struct policy_table_costs costs;       /* in force when it was written */
   char writer[POLICY_FILE_WRITER_BYTES]; /* "hakmem 0.1.0" */
 };
 
@@ -68,10 +68,10 @@ struct policy_module policy_file_module(const struct policy_file *file, uint32_t
 struct policy_record policy_file_record(const struct policy_file *file, uint32_t i);
 
 /* Puts the file's content into a table. Entries whose set is full are left out. */
-void policy_file_apply(const struct policy_file *file, struct site_table *table);
+void policy_file_apply(const struct policy_file *file, struct policy_table *table);
 
 /* Merges a file that another process has written: of each arm the version with more epochs stays. */
-void policy_file_merge(const struct policy_file *file, struct site_table *table);
+void policy_file_merge(const struct policy_file *file, struct policy_table *table);
 
 /* --- writing: begin, modules, records, end --- */
 
@@ -82,17 +82,17 @@ struct policy_file_writer {
   bool fits; /* false: something did not fit, or came in the wrong order */
 };
 
-/* Returns the bytes of a file with these numbers of modules and records. A table takes 2 * SITE_RANGES records and one
+/* Returns the bytes of a file with these numbers of modules and records. A table takes 2 * POLICY_RANGES records and one
  * for each place. */
 size_t policy_file_bytes(uint32_t module_count, uint32_t record_count);
 
 /* by: the writer's version, cut to POLICY_FILE_WRITER_BYTES - 1 bytes. Names of modules are cut too. */
-void policy_file_begin(struct policy_file_writer *writer, void *bytes, size_t capacity, const struct site_costs *costs,
-                       const char *by);
+void policy_file_begin(struct policy_file_writer *writer, void *bytes, size_t capacity,
+                       const struct policy_table_costs *costs, const char *by);
 void policy_file_add_module(struct policy_file_writer *writer, uint32_t tag, const char *name);
 void policy_file_add_record(struct policy_file_writer *writer, const struct policy_record *record);
 /* Adds all arms of a table that have played an epoch, except sites below site_min. */
-void policy_file_add_table(struct policy_file_writer *writer, const struct site_table *table, uint64_t site_min);
+void policy_file_add_table(struct policy_file_writer *writer, const struct policy_table *table, uint64_t site_min);
 /* Adds priors in which one strategy leads in all ranges, and no sites. With HAKMEM_POLICY=frozen it always acts. */
 void policy_file_add_fixed(struct policy_file_writer *writer, enum keep strategy);
 /* Returns the bytes of the whole file; 0 if something did not fit. */

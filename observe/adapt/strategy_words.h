@@ -2,7 +2,7 @@
 #ifndef HAK_ADAPT_STRATEGY_WORDS_H
 #define HAK_ADAPT_STRATEGY_WORDS_H
 
-#include "adapt/evolve_policy.h"
+#include "adapt/policy_arm.h"
 
 static const struct {
   const char *name;   /* in JSON, and as an argument */

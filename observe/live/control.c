@@ -1,6 +1,6 @@
 #include "live/control.h"
 
-#include "adapt/learned_file.h"
+#include "adapt/policy_store.h"
 #include "base/options.h"
 #include "count/tally.h"
 #include "live/control_page.h"
@@ -66,7 +66,7 @@ static struct answer carry_out(const struct os_shared *shared, uint64_t verb, ui
   case CONTROL_DUMP:
     return write_answer(shared, profile_was_started(), profile_write_at);
   case CONTROL_POLICY:
-    return write_answer(shared, option_value(OPTION_POLICY) != POLICY_OFF, learned_file_write_at);
+    return write_answer(shared, option_value(OPTION_POLICY) != POLICY_OFF, policy_store_write_at);
   default:
     return (struct answer){.result = CONTROL_UNKNOWN};
   }

@@ -1,6 +1,6 @@
 #include "stats/stats.h"
 
-#include "adapt/learned.h"
+#include "adapt/policy_engine.h"
 #include "base/event.h"
 #include "budget/usage.h"
 #include "count/tally.h"
@@ -196,14 +196,14 @@ static void add_calls(struct hak_stats *out) {
 }
 
 static void add_policy(struct hak_stats *out) {
-  struct learned_stats learned;
-  learned_stats(&learned);
+  struct policy_stats learned;
+  policy_stats(&learned);
   out->policy_arms = learned.arms;
   out->policy_matches = learned.totals.epochs;
   out->policy_switches = learned.totals.switches;
   out->policy_cost_ns = learned.totals.acted;
   out->policy_best_ns = learned.totals.best_of_arm;
-  out->policy_fixed_ns = learned.totals.fixed[evolve_best_fixed(learned.totals.fixed)];
+  out->policy_fixed_ns = learned.totals.fixed[policy_best_fixed(learned.totals.fixed)];
 }
 
 static void add_counted(struct hak_stats *out) {

@@ -31,7 +31,7 @@ struct large {
   uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, 0: none */
   union {
     struct large *class_next; /* while cached */
-    uint64_t caller;          /* while the object lives: its call site in the form of adapt/learned.h */
+    uint64_t caller;          /* while the object lives: its call site in the form of adapt/policy_engine.h */
   };
   struct large *class_previous;
   union {

@@ -15,8 +15,8 @@ static uint64_t checksum_of(const uint8_t *bytes, size_t length) {
 
 static void read_file(const void *bytes, size_t length) {
   enum { ARMS = 16 }; /* so few that sets overflow */
-  static struct site_table table;
-  static struct site_arm places[64];
+  static struct policy_table table;
+  static struct policy_place places[64];
   static unsigned char written[1 << 20];
   struct policy_file file, again;
   if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
@@ -27,11 +27,11 @@ static void read_file(const void *bytes, size_t length) {
   }
   for (uint32_t i = 0; i < file.record_count; i++) {
     struct policy_record record = policy_file_record(&file, i);
-    CHECK(record.kind < POLICY_RECORD_KINDS && record.range < SITE_RANGES && record.leader < KEEP_STRATEGIES);
+    CHECK(record.kind < POLICY_RECORD_KINDS && record.range < POLICY_RANGES && record.leader < KEEP_STRATEGIES);
   }
   memset(places, 0, sizeof places);
-  CHECK(site_table_bytes(ARMS) <= sizeof places);
-  site_table_begin(&table, places, ARMS, (enum keep)0);
+  CHECK(policy_table_bytes(ARMS) <= sizeof places);
+  policy_table_begin(&table, places, ARMS, (enum keep)0);
   policy_file_apply(&file, &table);
   policy_file_merge(&file, &table);
   struct policy_file_writer writer;

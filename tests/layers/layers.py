@@ -122,7 +122,7 @@ CONTROLS = [
     ("src/heap/a.c", '#include "stats/stats.h"\n', "heap includes stats/stats.h"),
     ("src/heap/a.c", '#include "reclaim/reclaim.h"\n', "heap includes reclaim/reclaim.h"),
     ("src/api/a.c", '#include "stats/stats.h"\n', "api includes stats/stats.h"),
-    ("src/large/a.c", '#include "adapt/learned.h"\n', "large includes adapt/learned.h"),
+    ("src/large/a.c", '#include "adapt/policy_engine.h"\n', "large includes adapt/policy_engine.h"),
     ("observe/live/a.c", '#include "api/alloc.h"\n', "live includes api/alloc.h"),
     ("observe/profile/a.c", '#include "stats/stats.h"\n', "profile includes stats/stats.h"),
     ("src/heap/a.c", '#include "profile/samples.h"\n', "heap includes profile/samples.h"),

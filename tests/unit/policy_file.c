@@ -17,26 +17,26 @@
 /* Judges a file; a control is given another one. */
 typedef enum policy_file_error judge(struct policy_file *file, const void *bytes, size_t length);
 
-static struct site_costs costs(void) {
-  return (struct site_costs){evolve_costs_of(500, 60, 800, 1000), evolve_costs_of(500, 60, 3300, 1000), 21};
+static struct policy_table_costs costs(void) {
+  return (struct policy_table_costs){policy_costs_of(500, 60, 800, 1000), policy_costs_of(500, 60, 3300, 1000), 21};
 }
 
 struct fixture {
-  struct site_table table;
+  struct policy_table table;
   void *places;
   unsigned char bytes[FILE_BYTES];
   size_t length;
 };
 
 static void table_begin(struct fixture *f) {
-  f->places = calloc(1, site_table_bytes(SMALL_ARMS));
+  f->places = calloc(1, policy_table_bytes(SMALL_ARMS));
   assert_non_null(f->places);
-  site_table_begin(&f->table, f->places, SMALL_ARMS, KEEP_1S);
+  policy_table_begin(&f->table, f->places, SMALL_ARMS, KEEP_1S);
 }
 
 static void write_table(struct fixture *f) {
   struct policy_file_writer writer;
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   policy_file_begin(&writer, f->bytes, sizeof f->bytes, &c, "hakmem 1.2.3");
   policy_file_add_module(&writer, 0xabcdef, "libfirst.so.1");
   policy_file_add_module(&writer, 0x123456, "a name that is too long for its place, and \n ends");
@@ -50,14 +50,14 @@ static struct fixture *learned(void) {
   struct fixture *f = calloc(1, sizeof *f);
   assert_non_null(f);
   table_begin(f);
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   uint32_t now_ms = 0;
   for (unsigned i = 0; i < 4000; i++) {
     uint64_t number = i % 20;
     uint64_t site = number == 0 ? 77 : (uint64_t)(number % 3 + 1) << 40 | number;
-    site_freed(&f->table, &c, site, (unsigned)number % 4, 100, true, now_ms);
+    policy_table_freed(&f->table, &c, site, (unsigned)number % 4, 100, true, now_ms);
     now_ms += number % 4 == 1 ? 2000 : 1;
-    site_taken(&f->table, &c, site, (unsigned)number % 4, 100, now_ms);
+    policy_table_taken(&f->table, &c, site, (unsigned)number % 4, 100, now_ms);
   }
   write_table(f);
   return f;
@@ -68,15 +68,15 @@ static void end(struct fixture *f) {
   free(f);
 }
 
-static void same_rating(const struct evolve_arm *arm, const struct policy_record *record) {
+static void same_rating(const struct policy_arm *arm, const struct policy_record *record) {
   assert_memory_equal(arm->rating, record->rating, sizeof arm->rating);
   assert_int_equal(arm->leader, record->leader);
 }
 
-static const struct evolve_arm *arm_of(const struct site_table *table, const struct policy_record *record) {
+static const struct policy_arm *arm_of(const struct policy_table *table, const struct policy_record *record) {
   if (record->kind != POLICY_RECORD_SITE)
     return record->kind == POLICY_RECORD_PRIOR ? &table->priors[record->range] : &table->rests[record->range];
-  for (uint32_t i = 0; i < table->set_count * SITE_WAYS; i++)
+  for (uint32_t i = 0; i < table->set_count * POLICY_WAYS; i++)
     if (table->places[i].taken && table->places[i].site == record->site && table->places[i].range == record->range)
       return &table->places[i].arm;
   return NULL;
@@ -88,8 +88,8 @@ static void what_is_written_is_read(void **unused) {
   struct policy_file file;
   assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
   assert_string_equal(file.writer, "hakmem 1.2.3");
-  assert_int_equal(file.epoch_events, EVOLVE_EPOCH_EVENTS);
-  struct site_costs c = costs();
+  assert_int_equal(file.epoch_events, POLICY_EPOCH_EVENTS);
+  struct policy_table_costs c = costs();
   assert_memory_equal(&file.costs.part, &c.part, sizeof c.part);
   assert_memory_equal(&file.costs.mapping, &c.mapping, sizeof c.mapping);
   assert_int_equal(file.costs.mapping_range, c.mapping_range);
@@ -100,7 +100,7 @@ static void what_is_written_is_read(void **unused) {
   unsigned of_kind[POLICY_RECORD_KINDS] = {0};
   for (uint32_t i = 0; i < file.record_count; i++) {
     struct policy_record record = policy_file_record(&file, i);
-    const struct evolve_arm *arm = arm_of(&f->table, &record);
+    const struct policy_arm *arm = arm_of(&f->table, &record);
     assert_non_null(arm);
     same_rating(arm, &record);
     assert_memory_equal(arm->total, record.total, sizeof record.total);
@@ -119,12 +119,12 @@ static void what_is_written_is_read(void **unused) {
   policy_file_apply(&file, &again->table);
   for (uint32_t i = 0; i < file.record_count; i++) {
     struct policy_record record = policy_file_record(&file, i);
-    const struct evolve_arm *arm = arm_of(&again->table, &record);
+    const struct policy_arm *arm = arm_of(&again->table, &record);
     assert_non_null(arm);
     same_rating(arm, &record);
     assert_int_equal(arm->total_acted, 0);
     if (record.kind == POLICY_RECORD_SITE)
-      assert_int_equal(site_leader(&again->table, record.site, record.range), record.leader);
+      assert_int_equal(policy_table_leader(&again->table, record.site, record.range), record.leader);
   }
 
   /* And written again, as far as ratings go, it is the same. */
@@ -143,12 +143,12 @@ static void what_is_written_is_read(void **unused) {
 static void a_full_table_takes_what_fits(void **unused) {
   (void)unused;
   struct fixture *f = learned(), *small = calloc(1, sizeof *small);
-  small->places = calloc(1, site_table_bytes(SITE_WAYS));
-  site_table_begin(&small->table, small->places, SITE_WAYS, KEEP_1S);
+  small->places = calloc(1, policy_table_bytes(POLICY_WAYS));
+  policy_table_begin(&small->table, small->places, POLICY_WAYS, KEEP_1S);
   struct policy_file file;
   assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
   policy_file_apply(&file, &small->table);
-  assert_int_equal(small->table.taken_count, SITE_WAYS);
+  assert_int_equal(small->table.taken_count, POLICY_WAYS);
   end(f);
   end(small);
 }
@@ -269,20 +269,20 @@ static void a_right_checksum_does_not_suffice(void **unused) {
   assert_int_equal(with32(f, 8, UINT32_MAX), POLICY_FILE_NEWER);
   assert_int_equal(with32(f, 8, 0), POLICY_FILE_DAMAGED);
   assert_int_equal(with32(f, 12, KEEP_STRATEGIES + 1), POLICY_FILE_OTHER);
-  assert_int_equal(with32(f, 16, SITE_RANGES - 1), POLICY_FILE_OTHER);
-  assert_int_equal(with32(f, 20, SITE_RANGE_FIRST + 1), POLICY_FILE_OTHER);
+  assert_int_equal(with32(f, 16, POLICY_RANGES - 1), POLICY_FILE_OTHER);
+  assert_int_equal(with32(f, 20, POLICY_RANGE_FIRST + 1), POLICY_FILE_OTHER);
   assert_int_equal(with32(f, 72 + 4 * KEEP_1S, 1001), POLICY_FILE_OTHER);
   assert_int_equal(with32(f, 28, 1), POLICY_FILE_DAMAGED);
   assert_int_equal(with32(f, 28, UINT32_MAX), POLICY_FILE_DAMAGED);
   assert_int_equal(with32(f, 32, UINT32_MAX), POLICY_FILE_DAMAGED);
-  assert_int_equal(with32(f, 36, SITE_RANGES + 1), POLICY_FILE_DAMAGED);
+  assert_int_equal(with32(f, 36, POLICY_RANGES + 1), POLICY_FILE_DAMAGED);
   assert_int_equal(with32(f, module, 0), POLICY_FILE_DAMAGED);
   assert_int_equal(with(f, module + 4, "\033[2J", 4), POLICY_FILE_DAMAGED);
   assert_int_equal(with(f, module + 4, "12345678901234567890123456789", POLICY_FILE_NAME_BYTES), POLICY_FILE_DAMAGED);
   assert_int_equal(with(f, 96, "12345678901234567890123456789012", POLICY_FILE_WRITER_BYTES), POLICY_FILE_DAMAGED);
-  assert_int_equal(with32(f, rating, (uint32_t)EVOLVE_RATING_MAX), POLICY_FILE_OK);
-  assert_int_equal(with32(f, rating, (uint32_t)EVOLVE_RATING_MAX + 1), POLICY_FILE_DAMAGED);
-  assert_int_equal(with32(f, rating, (uint32_t)-EVOLVE_RATING_MAX - 1), POLICY_FILE_DAMAGED);
+  assert_int_equal(with32(f, rating, (uint32_t)POLICY_RATING_MAX), POLICY_FILE_OK);
+  assert_int_equal(with32(f, rating, (uint32_t)POLICY_RATING_MAX + 1), POLICY_FILE_DAMAGED);
+  assert_int_equal(with32(f, rating, (uint32_t)-POLICY_RATING_MAX - 1), POLICY_FILE_DAMAGED);
   assert_int_equal(with32(f, rating, (uint32_t)INT32_MIN), POLICY_FILE_DAMAGED);
   assert_int_equal(with(f, kind, "\x03", 1), POLICY_FILE_DAMAGED);
   assert_int_equal(with(f, kind + 1, "\x20", 1), POLICY_FILE_DAMAGED);
@@ -330,7 +330,7 @@ static void what_is_no_policy_file_is_foreign(void **unused) {
 static void what_does_not_fit_is_not_written(void **unused) {
   (void)unused;
   struct fixture *f = learned();
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   struct policy_file_writer writer;
   size_t whole = f->length;
   for (size_t capacity = 0; capacity <= whole; capacity++) {
@@ -352,7 +352,7 @@ static void what_does_not_fit_is_not_written(void **unused) {
 
 static void a_fixed_file_has_one_leader(void **unused) {
   (void)unused;
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     struct fixture *f = calloc(1, sizeof *f);
     struct policy_file_writer writer;
@@ -364,12 +364,12 @@ static void a_fixed_file_has_one_leader(void **unused) {
     table_begin(f);
     policy_file_apply(&file, &f->table);
     assert_int_equal(f->table.taken_count, 0);
-    for (unsigned range = 0; range < SITE_RANGES; range++) {
+    for (unsigned range = 0; range < POLICY_RANGES; range++) {
       int64_t sum = 0;
       for (unsigned other = 0; other < KEEP_STRATEGIES; other++)
         sum += f->table.priors[range].rating[other];
       assert_int_equal(sum, 0);
-      assert_int_equal(site_leader(&f->table, SITE_MIN + 5, range), strategy);
+      assert_int_equal(policy_table_leader(&f->table, SITE_MIN + 5, range), strategy);
     }
     end(f);
   }

@@ -2,7 +2,7 @@
  * sums, bit for bit; and one event that is missing, or a millisecond later, does not. Time is made by the test. */
 #include "unit.h"
 
-#include "adapt/learned.h"
+#include "adapt/policy_engine.h"
 #include "hakmem/hakmem.h"
 #include "large/large.h"
 #include "os/os.h"
@@ -31,31 +31,31 @@ static void note(bool is_taken, uint64_t site, size_t size, size_t bytes, bool i
       .site = site, .size = size, .bytes = bytes, .ms = (uint32_t)now_ms, .is_taken = is_taken, .is_kept = is_kept};
 }
 
-uint64_t __real_learned_large_taken(uintptr_t caller, size_t bytes);
-unsigned __real_learned_large_freed(uint64_t site, size_t bytes, bool is_kept);
-void __real_learned_small_taken(size_t block_bytes, size_t slab_bytes);
-unsigned __real_learned_small_freed(size_t block_bytes, size_t slab_bytes);
-uint64_t __wrap_learned_large_taken(uintptr_t caller, size_t bytes);
-unsigned __wrap_learned_large_freed(uint64_t site, size_t bytes, bool is_kept);
-void __wrap_learned_small_taken(size_t block_bytes, size_t slab_bytes);
-unsigned __wrap_learned_small_freed(size_t block_bytes, size_t slab_bytes);
+uint64_t __real_policy_large_taken(uintptr_t caller, size_t bytes);
+unsigned __real_policy_large_freed(uint64_t site, size_t bytes, bool is_kept);
+void __real_policy_small_taken(size_t block_bytes, size_t slab_bytes);
+unsigned __real_policy_small_freed(size_t block_bytes, size_t slab_bytes);
+uint64_t __wrap_policy_large_taken(uintptr_t caller, size_t bytes);
+unsigned __wrap_policy_large_freed(uint64_t site, size_t bytes, bool is_kept);
+void __wrap_policy_small_taken(size_t block_bytes, size_t slab_bytes);
+unsigned __wrap_policy_small_freed(size_t block_bytes, size_t slab_bytes);
 
-uint64_t __wrap_learned_large_taken(uintptr_t caller, size_t bytes) {
-  uint64_t site = __real_learned_large_taken(caller, bytes);
+uint64_t __wrap_policy_large_taken(uintptr_t caller, size_t bytes) {
+  uint64_t site = __real_policy_large_taken(caller, bytes);
   note(true, site, bytes, bytes, true);
   return site;
 }
-unsigned __wrap_learned_large_freed(uint64_t site, size_t bytes, bool is_kept) {
+unsigned __wrap_policy_large_freed(uint64_t site, size_t bytes, bool is_kept) {
   note(false, site, bytes, bytes, is_kept);
-  return __real_learned_large_freed(site, bytes, is_kept);
+  return __real_policy_large_freed(site, bytes, is_kept);
 }
-void __wrap_learned_small_taken(size_t block_bytes, size_t slab_bytes) {
-  note(true, LEARNED_SITE_SMALL, block_bytes, slab_bytes, true);
-  __real_learned_small_taken(block_bytes, slab_bytes);
+void __wrap_policy_small_taken(size_t block_bytes, size_t slab_bytes) {
+  note(true, POLICY_SITE_SMALL, block_bytes, slab_bytes, true);
+  __real_policy_small_taken(block_bytes, slab_bytes);
 }
-unsigned __wrap_learned_small_freed(size_t block_bytes, size_t slab_bytes) {
-  note(false, LEARNED_SITE_SMALL, block_bytes, slab_bytes, true);
-  return __real_learned_small_freed(block_bytes, slab_bytes);
+unsigned __wrap_policy_small_freed(size_t block_bytes, size_t slab_bytes) {
+  note(false, POLICY_SITE_SMALL, block_bytes, slab_bytes, true);
+  return __real_policy_small_freed(block_bytes, slab_bytes);
 }
 
 /* --- the program --- */
@@ -99,10 +99,10 @@ static void small_blocks(uint64_t *random) {
 
 enum change { AS_IT_WAS, ONE_MISSING, ONE_LATER };
 
-static void replay(struct site_table *table, const struct learned_view *live, enum change change) {
-  void *places = calloc(1, site_table_bytes(LEARNED_ARMS));
+static void replay(struct policy_table *table, const struct policy_state *live, enum change change) {
+  void *places = calloc(1, policy_table_bytes(POLICY_ARMS));
   assert_non_null(places);
-  site_table_begin(table, places, LEARNED_ARMS, DELAY_LEADER);
+  policy_table_begin(table, places, POLICY_ARMS, DELAY_LEADER);
   size_t page_bytes = min_size(os_page_bytes(), UNIT_BYTES);
   for (unsigned i = 0; i < event_count; i++) {
     const struct event *event = &events[i];
@@ -111,13 +111,13 @@ static void replay(struct site_table *table, const struct learned_view *live, en
       continue;
     uint32_t pages = (uint32_t)(event->bytes / page_bytes), ms = event->ms + (is_changed && change == ONE_LATER);
     if (event->is_taken)
-      site_taken(table, &live->costs, event->site, site_range(event->size), pages, ms);
+      policy_table_taken(table, &live->costs, event->site, policy_range(event->size), pages, ms);
     else
-      site_freed(table, &live->costs, event->site, site_range(event->size), pages, event->is_kept, ms);
+      policy_table_freed(table, &live->costs, event->site, policy_range(event->size), pages, event->is_kept, ms);
   }
 }
 
-static bool is_same_arm(const struct evolve_arm *a, const struct evolve_arm *b) {
+static bool is_same_arm(const struct policy_arm *a, const struct policy_arm *b) {
   bool same = a->total_acted == b->total_acted && a->stake == b->stake && a->epochs == b->epochs &&
               a->switches == b->switches && a->idle_count == b->idle_count && a->events == b->events &&
               a->leader == b->leader && memcmp(a->total, b->total, sizeof a->total) == 0 &&
@@ -129,13 +129,13 @@ static bool is_same_arm(const struct evolve_arm *a, const struct evolve_arm *b) 
   return same;
 }
 
-static bool is_same(const struct site_table *a, const struct site_table *b, uint32_t arm_count) {
+static bool is_same(const struct policy_table *a, const struct policy_table *b, uint32_t arm_count) {
   bool same = a->taken_count == b->taken_count && a->displaced == b->displaced && a->gone_acted == b->gone_acted &&
               memcmp(a->gone, b->gone, sizeof a->gone) == 0;
-  for (unsigned range = 0; same && range < SITE_RANGES; range++)
+  for (unsigned range = 0; same && range < POLICY_RANGES; range++)
     same = is_same_arm(&a->priors[range], &b->priors[range]) && is_same_arm(&a->rests[range], &b->rests[range]);
   for (uint32_t i = 0; same && i < arm_count; i++) {
-    const struct site_arm *left = &a->places[i], *right = &b->places[i];
+    const struct policy_place *left = &a->places[i], *right = &b->places[i];
     same = left->taken == right->taken && left->site == right->site && left->range == right->range &&
            left->warmth == right->warmth && is_same_arm(&left->arm, &right->arm);
   }
@@ -145,16 +145,16 @@ static bool is_same(const struct site_table *a, const struct site_table *b, uint
 static void replays_to_the_same(void **unused) {
   (void)unused;
   static const bool is_same_wanted[] = {[AS_IT_WAS] = true, [ONE_MISSING] = false, [ONE_LATER] = false};
-  struct site_table *table = malloc(sizeof *table);
+  struct policy_table *table = malloc(sizeof *table);
   assert_non_null(table);
   for (enum change change = AS_IT_WAS; change <= ONE_LATER; change++) {
-    struct learned_view *live = learned_open();
+    struct policy_state *live = policy_open();
     assert_non_null(live);
     replay(table, live, change);
-    bool same = is_same(table, &live->table, LEARNED_ARMS);
-    struct site_totals mine = site_totals(table, &live->costs, (uint32_t)now_ms);
-    struct site_totals theirs = site_totals(&live->table, &live->costs, (uint32_t)now_ms);
-    learned_close();
+    bool same = is_same(table, &live->table, POLICY_ARMS);
+    struct policy_totals mine = policy_totals(table, &live->costs, (uint32_t)now_ms);
+    struct policy_totals theirs = policy_totals(&live->table, &live->costs, (uint32_t)now_ms);
+    policy_close();
     assert_int_equal(same, is_same_wanted[change]);
     assert_int_equal(memcmp(&mine, &theirs, sizeof mine) == 0, is_same_wanted[change]);
     free(table->places);
@@ -172,15 +172,15 @@ static int begin(void **unused) {
   large_objects(&random);
   unsigned small = 0, matches = 0, switches = 0;
   for (unsigned i = 0; i < event_count; i++)
-    small += events[i].site == LEARNED_SITE_SMALL;
-  struct learned_view *live = learned_open();
+    small += events[i].site == POLICY_SITE_SMALL;
+  struct policy_state *live = policy_open();
   assert_non_null(live);
-  for (uint32_t i = 0; i < LEARNED_ARMS; i++) {
+  for (uint32_t i = 0; i < POLICY_ARMS; i++) {
     matches += live->table.places[i].arm.epochs;
     switches += live->table.places[i].arm.switches;
   }
   assert_true(live->table.displaced > 0 && small > 0 && matches > 0 && switches > 0);
-  learned_close();
+  policy_close();
   return 0;
 }
 

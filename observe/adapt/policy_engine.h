@@ -1,4 +1,4 @@
-/* learned.h: the policy engine of this process: learned decay times (adapt/site_policy.h).
+/* policy_engine.h: the policy engine of this process: learned decay times (adapt/policy_table.h).
  *
  * With the option `policy` evolving, each large object that is made or freed is an event of its call site and size, and
  * each slab an event of its block size. Frozen, the ratings stay as they are. Off, nothing is learned and no memory is
@@ -6,41 +6,41 @@
  * a call site is new, for figures, and at the end; and once, at the first question, over the system calls that measure
  * a page fault.
  */
-#ifndef HAK_ADAPT_LEARNED_H
-#define HAK_ADAPT_LEARNED_H
+#ifndef HAK_ADAPT_POLICY_ENGINE_H
+#define HAK_ADAPT_POLICY_ENGINE_H
 
-#include "adapt/view.h"
+#include "adapt/policy_state.h"
 #include "base/options.h"
 #include "policy/keep_policy.h"
 
 /* Notes that a large object is made. caller: the return address of the call of malloc. Pass the result to the next two
  * functions. */
-uint64_t learned_large_taken(uintptr_t caller, size_t bytes);
-void learned_large_resized(uint64_t site, size_t bytes, size_t wanted);
+uint64_t policy_large_taken(uintptr_t caller, size_t bytes);
+void policy_large_resized(uint64_t site, size_t bytes, size_t wanted);
 /* Notes that it was freed and returns the strategy for its pages (policy/keep_policy.h). is_kept: the caller can keep
  * them. If not, the engine decides only about giving back at once, and the preset about the rest. */
-unsigned learned_large_freed(uint64_t site, size_t bytes, bool is_kept);
+unsigned policy_large_freed(uint64_t site, size_t bytes, bool is_kept);
 
 /* The same for a slab. */
-void learned_small_taken(size_t block_bytes, size_t slab_bytes);
-unsigned learned_small_freed(size_t block_bytes, size_t slab_bytes);
+void policy_small_taken(size_t block_bytes, size_t slab_bytes);
+unsigned policy_small_freed(size_t block_bytes, size_t slab_bytes);
 
 /* Call when a library is unloaded: another one may be loaded at its addresses. Takes no lock. */
-void learned_forget_callers(void);
+void policy_forget_callers(void);
 
-struct learned_stats {
+struct policy_stats {
   size_t arms;
-  struct site_totals totals; /* nanoseconds */
+  struct policy_totals totals; /* nanoseconds */
 };
-void learned_stats(struct learned_stats *out);
+void policy_stats(struct policy_stats *out);
 
-/* For learned_file.c. Takes the lock. Returns NULL if there is no memory for a table. Call learned_close in either
+/* For policy_store.c. Takes the lock. Returns NULL if there is no memory for a table. Call policy_close in either
  * case. */
-struct learned_view *learned_open(void);
-void learned_close(void);
+struct policy_state *policy_open(void);
+void policy_close(void);
 
 #ifdef HAK_DEBUG
-bool learned_is_valid(void);
+bool policy_is_valid(void);
 #endif
 
 #endif

@@ -1,4 +1,4 @@
-/* learned_file.h: keeps what was learned from one run of a program to the next (adapt/policy_file.h).
+/* policy_store.h: keeps what was learned from one run of a program to the next (adapt/policy_file.h).
  *
  * The file is read once, at program start, if `policy` is on. It is written at program end, if `policy` is evolving and
  * this process has learned something. Processes that share a file do not wait for each other. A process that ends
@@ -6,20 +6,20 @@
  * last writer wins. The same holds for the child of a fork, which begins with what its parent knew. A file that is no
  * policy file is never overwritten.
  */
-#ifndef HAK_ADAPT_LEARNED_FILE_H
-#define HAK_ADAPT_LEARNED_FILE_H
+#ifndef HAK_ADAPT_POLICY_STORE_H
+#define HAK_ADAPT_POLICY_STORE_H
 
 #include "base/text.h"
 #include "inspect/file.h"
 
 /* If something is wrong, *complaint gets one line about it. The caller is in a slow path (heap/slow_path.h). */
-void learned_file_read(struct text *complaint);
+void policy_store_read(struct text *complaint);
 /* by: the version of the writer. */
-void learned_file_write(const char *by, struct text *complaint);
+void policy_store_write(const char *by, struct text *complaint);
 
 /* Writes what this process knows by now into an open file, from *end on, as a policy file. Sets *end to its end. */
-enum os_file_error learned_file_write_at(int fd, uint64_t *end);
+enum os_file_error policy_store_write_at(int fd, uint64_t *end);
 
-void learned_file_in_child(void);
+void policy_store_in_child(void);
 
 #endif

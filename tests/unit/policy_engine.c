@@ -1,8 +1,8 @@
-/* learned: with `policy` evolving, freed large objects are kept as long as their call sites deserve; frozen, as was
+/* policy_engine: with `policy` evolving, freed large objects are kept as long as their call sites deserve; frozen, as was
  * learned; off, nothing is learned. Time is made by the test. */
 #include "unit.h"
 
-#include "adapt/learned.h"
+#include "adapt/policy_engine.h"
 #include "budget/usage.h"
 #include "hakmem/hakmem.h"
 #include "large/big_cache.h"
@@ -23,9 +23,9 @@ static void pass(uint64_t ms) { atomic_fetch_add(&now_ms, ms); }
 
 static void policy(const char *value) { assert_int_equal(option_set(OPTION_POLICY, value), OPTION_OK); }
 
-static struct learned_stats stats(void) {
-  struct learned_stats s;
-  learned_stats(&s);
+static struct policy_stats stats(void) {
+  struct policy_stats s;
+  policy_stats(&s);
   return s;
 }
 
@@ -52,7 +52,7 @@ static void habit(uintptr_t site, unsigned rounds, uint64_t gap_ms) {
 static void valid(void) {
   UNIT_EXTENTS_VALID();
 #ifdef HAK_DEBUG
-  assert_true(big_cache_is_valid() && learned_is_valid());
+  assert_true(big_cache_is_valid() && policy_is_valid());
 #endif
 }
 
@@ -172,9 +172,9 @@ static void frozen_keeps_what_was_learned(void **unused) {
   (void)unused;
   habit(0x5000, ROUNDS, 60000);
   policy("frozen");
-  struct learned_stats before = stats();
+  struct policy_stats before = stats();
   habit(0x5000, ROUNDS, 1); /* would change its mind */
-  struct learned_stats after = stats();
+  struct policy_stats after = stats();
   assert_int_equal(after.totals.epochs, before.totals.epochs);
   char *object = alloc(0x5000);
   large_free(object);

@@ -1,32 +1,32 @@
-/* evolve_policy: what each strategy is charged, to the nanosecond; ratings are bounded, add up to 0 and do not drift
+/* policy_arm: what each strategy is charged, to the nanosecond; ratings are bounded, add up to 0 and do not drift
  * between equals; the leader is the cheapest, soon, and again soon after a change; the same events give the same
  * ratings, however often one looks. */
 #include "unit.h"
 
-#include "adapt/evolve_policy.h"
+#include "adapt/policy_arm.h"
 
 #define BREAK_EVEN_MS 1000u
 #define PAGES 500u
 
-static struct evolve_costs costs(void) { return evolve_costs_of(500, 60, 800, BREAK_EVEN_MS); }
+static struct policy_costs costs(void) { return policy_costs_of(500, 60, 800, BREAK_EVEN_MS); }
 
 /* One pair of events: freed, and asked for again after gap_ms. */
-static void reuse(struct evolve_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
-  struct evolve_costs c = costs();
-  evolve_freed(arm, NULL, &c, PAGES, true, *now_ms);
+static void reuse(struct policy_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
+  struct policy_costs c = costs();
+  policy_arm_freed(arm, NULL, &c, PAGES, true, *now_ms);
   *now_ms += gap_ms;
-  evolve_taken(arm, NULL, &c, PAGES, *now_ms);
+  policy_arm_taken(arm, NULL, &c, PAGES, *now_ms);
 }
 
-static void valid(const struct evolve_arm *arm) {
+static void valid(const struct policy_arm *arm) {
 #ifdef HAK_DEBUG
-  assert_true(evolve_is_valid(arm));
+  assert_true(policy_arm_is_valid(arm));
 #else
   (void)arm;
 #endif
 }
 
-static int64_t sum_of_ratings(const struct evolve_arm *arm) {
+static int64_t sum_of_ratings(const struct policy_arm *arm) {
   int64_t sum = 0;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     sum += arm->rating[strategy];
@@ -35,8 +35,8 @@ static int64_t sum_of_ratings(const struct evolve_arm *arm) {
 
 static void charges_are_exact(void **unused) {
   (void)unused;
-  struct evolve_arm arm;
-  evolve_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm;
+  policy_arm_begin(&arm, KEEP_1S);
   uint32_t now_ms = 7;
   reuse(&arm, &now_ms, 50);
   /* A page's rent is 500 ns / 1000 ms; purging 500 pages takes 800 + 500 * 60, faulting them in 500 * 500. */
@@ -53,35 +53,35 @@ static void charges_are_exact(void **unused) {
 
 static void what_is_never_asked_for_pays_no_faults(void **unused) {
   (void)unused;
-  struct evolve_arm arm;
-  struct evolve_costs c = costs();
-  evolve_arm_begin(&arm, KEEP_10MS);
-  evolve_freed(&arm, NULL, &c, PAGES, true, 0);
-  evolve_tick(&arm, &c, 100000);
+  struct policy_arm arm;
+  struct policy_costs c = costs();
+  policy_arm_begin(&arm, KEEP_10MS);
+  policy_arm_freed(&arm, NULL, &c, PAGES, true, 0);
+  policy_arm_tick(&arm, &c, 100000);
   assert_int_equal(arm.total[KEEP_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
   assert_int_equal(arm.total[KEEP_WARM], (uint64_t)PAGES * 100000 / 2);
   assert_int_equal(arm.total[KEEP_AT_ONCE], 800 + PAGES * 60);
-  assert_in_range(evolve_best_fixed(arm.total), KEEP_AT_ONCE, KEEP_10MS);
-  evolve_taken(&arm, NULL, &c, 0, 100000);
+  assert_in_range(policy_best_fixed(arm.total), KEEP_AT_ONCE, KEEP_10MS);
+  policy_arm_taken(&arm, NULL, &c, 0, 100000);
   assert_int_equal(arm.total_acted, arm.total[KEEP_10MS]);
 }
 
 static void parts_of_what_was_freed_are_asked_for(void **unused) {
   (void)unused;
-  struct evolve_arm arm;
-  struct evolve_costs c = costs();
-  evolve_arm_begin(&arm, KEEP_WARM);
-  evolve_freed(&arm, NULL, &c, 100, true, 0);
-  evolve_freed(&arm, NULL, &c, 50, true, 20);
+  struct policy_arm arm;
+  struct policy_costs c = costs();
+  policy_arm_begin(&arm, KEEP_WARM);
+  policy_arm_freed(&arm, NULL, &c, 100, true, 0);
+  policy_arm_freed(&arm, NULL, &c, 50, true, 20);
   /* The newest first: 50 idle for 0 ms, 30 of those idle for 20 ms. The other 70 stay idle. */
-  evolve_taken(&arm, NULL, &c, 80, 20);
-  evolve_tick(&arm, &c, 20);
+  policy_arm_taken(&arm, NULL, &c, 80, 20);
+  policy_arm_tick(&arm, &c, 20);
   assert_int_equal(arm.total[KEEP_AT_ONCE], 2 * 800 + 150 * 60 + 80 * 500);
   assert_int_equal(arm.total[KEEP_10MS], 100 * 10 / 2 + 800 + 100 * 60 + 30 * 500);
   assert_int_equal(arm.total[KEEP_WARM], 100 * 20 / 2);
   assert_int_equal(arm.idle_count, 1);
   assert_int_equal(arm.idle[0].pages, 70);
-  evolve_taken(&arm, NULL, &c, 1000, 20); /* more than there is */
+  policy_arm_taken(&arm, NULL, &c, 1000, 20); /* more than there is */
   assert_int_equal(arm.idle_count, 0);
   valid(&arm);
 }
@@ -93,7 +93,7 @@ struct endless {
   unsigned count;
 };
 
-static void endless_until(struct endless *list, const struct evolve_costs *c, uint32_t freed_ms, uint32_t pages,
+static void endless_until(struct endless *list, const struct policy_costs *c, uint32_t freed_ms, uint32_t pages,
                           uint32_t now_ms, bool is_taken) {
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     uint32_t delay_ms = keep_delay_ms((enum keep)strategy), idle_ms = now_ms - freed_ms;
@@ -104,9 +104,9 @@ static void endless_until(struct endless *list, const struct evolve_costs *c, ui
   }
 }
 
-static void freed_in_both(struct evolve_arm *arm, struct endless *list, const struct evolve_costs *c, uint32_t pages,
+static void freed_in_both(struct policy_arm *arm, struct endless *list, const struct policy_costs *c, uint32_t pages,
                           uint32_t now_ms) {
-  evolve_freed(arm, NULL, c, pages, true, now_ms);
+  policy_arm_freed(arm, NULL, c, pages, true, now_ms);
   list->freed_ms[list->count] = now_ms;
   list->pages[list->count++] = pages;
 }
@@ -115,23 +115,23 @@ static void merging_changes_no_sums(void **unused) {
   (void)unused;
   static const uint32_t steps_ms[] = {1, 5, 20, 150, 2500};
   static struct endless list;
-  struct evolve_costs c = costs();
+  struct policy_costs c = costs();
   uint64_t random = UNIT_SEED;
   for (unsigned step = 0; step < sizeof steps_ms / sizeof *steps_ms; step++)
     for (unsigned takes_some = 0; takes_some < 2; takes_some++) {
-      struct evolve_arm arm;
+      struct policy_arm arm;
       uint32_t now_ms = 0;
       memset(&list, 0, sizeof list);
-      evolve_arm_begin(&arm, KEEP_1S);
+      policy_arm_begin(&arm, KEEP_1S);
       for (unsigned i = 0; i < 10000; i++, now_ms += steps_ms[step]) {
         freed_in_both(&arm, &list, &c, 16, now_ms);
         if (takes_some && unit_random(&random) % 2) { /* the newest, in both */
           uint32_t age_ms = (uint32_t)(unit_random(&random) % 30);
           endless_until(&list, &c, list.freed_ms[--list.count], 16, now_ms += age_ms, true);
-          evolve_taken(&arm, NULL, &c, 16, now_ms);
+          policy_arm_taken(&arm, NULL, &c, 16, now_ms);
         }
       }
-      evolve_tick(&arm, &c, now_ms);
+      policy_arm_tick(&arm, &c, now_ms);
       while (list.count-- > 0)
         endless_until(&list, &c, list.freed_ms[list.count], list.pages[list.count], now_ms, false);
       for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
@@ -144,23 +144,23 @@ static void merging_changes_no_sums(void **unused) {
 
 static void an_arm_that_ends_leaves_its_idle_pages(void **unused) {
   (void)unused;
-  struct evolve_arm ending, heir;
-  struct evolve_costs c = costs();
-  evolve_arm_begin(&ending, KEEP_1S);
-  evolve_arm_begin(&heir, KEEP_1S);
+  struct policy_arm ending, heir;
+  struct policy_costs c = costs();
+  policy_arm_begin(&ending, KEEP_1S);
+  policy_arm_begin(&heir, KEEP_1S);
   uint64_t pages = 0;
-  for (uint32_t i = 0; i < EVOLVE_IDLE_MAX; i++, pages += 17) {
-    evolve_freed(&ending, NULL, &c, 10, true, i * 700);
-    evolve_freed(&heir, NULL, &c, 7, true, i * 700 + 300);
+  for (uint32_t i = 0; i < POLICY_IDLE_MAX; i++, pages += 17) {
+    policy_arm_freed(&ending, NULL, &c, 10, true, i * 700);
+    policy_arm_freed(&heir, NULL, &c, 7, true, i * 700 + 300);
   }
-  evolve_inherit(&heir, &ending, &c, 8000);
+  policy_arm_inherit(&heir, &ending, &c, 8000);
   assert_int_equal(ending.idle_count, 0);
   for (unsigned i = 0; i < heir.idle_count; i++) {
     pages -= heir.idle[i].pages;
     assert_true(i == 0 || heir.idle[i - 1].freed_ms <= heir.idle[i].freed_ms);
   }
   assert_int_equal(pages, 0);
-  evolve_tick(&heir, &c, 100000);
+  policy_arm_tick(&heir, &c, 100000);
   assert_in_range(heir.total[KEEP_WARM] + ending.total[KEEP_WARM], 17ull * 8 * 97000 / 2 * 99 / 100,
                   17ull * 8 * 100000 / 2);
   valid(&heir);
@@ -169,40 +169,40 @@ static void an_arm_that_ends_leaves_its_idle_pages(void **unused) {
 /* An arm that is only asked for pages it never had pays nothing and learns nothing; and forgets nothing. */
 static void nothing_is_told_by_nothing(void **unused) {
   (void)unused;
-  struct evolve_arm arm;
-  struct evolve_costs c = costs();
+  struct policy_arm arm;
+  struct policy_costs c = costs();
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, KEEP_1S);
+  policy_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < 100; i++)
     reuse(&arm, &now_ms, 700);
-  struct evolve_arm before = arm;
+  struct policy_arm before = arm;
   for (unsigned i = 0; i < 1000; i++)
-    evolve_taken(&arm, NULL, &c, PAGES, ++now_ms);
+    policy_arm_taken(&arm, NULL, &c, PAGES, ++now_ms);
   assert_int_equal(arm.epochs, before.epochs);
   assert_int_equal(arm.stake, before.stake);
   assert_memory_equal(arm.rating, before.rating, sizeof arm.rating);
   /* Nor by next to nothing. */
   for (unsigned i = 0; i < 4; i++) {
-    evolve_freed(&arm, NULL, &c, 1, true, now_ms);
-    evolve_taken(&arm, NULL, &c, 1, now_ms);
+    policy_arm_freed(&arm, NULL, &c, 1, true, now_ms);
+    policy_arm_taken(&arm, NULL, &c, 1, now_ms);
   }
   assert_int_equal(arm.leader, before.leader);
-  assert_int_equal(evolve_like(0), KEEP_AT_ONCE);
-  assert_int_equal(evolve_like(9), KEEP_AT_ONCE);
-  assert_int_equal(evolve_like(100), KEEP_100MS);
-  assert_int_equal(evolve_like(999), KEEP_100MS);
-  assert_int_equal(evolve_like(UINT32_MAX), KEEP_10S);
+  assert_int_equal(policy_strategy_like(0), KEEP_AT_ONCE);
+  assert_int_equal(policy_strategy_like(9), KEEP_AT_ONCE);
+  assert_int_equal(policy_strategy_like(100), KEEP_100MS);
+  assert_int_equal(policy_strategy_like(999), KEEP_100MS);
+  assert_int_equal(policy_strategy_like(UINT32_MAX), KEEP_10S);
 }
 
 static void many_idle_ones_are_merged(void **unused) {
   (void)unused;
-  struct evolve_arm arm;
-  struct evolve_costs c = costs();
-  evolve_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm;
+  struct policy_costs c = costs();
+  policy_arm_begin(&arm, KEEP_1S);
   uint64_t pages = 0;
   for (uint32_t i = 0; i < 1000; i++, pages += 3)
-    evolve_freed(&arm, NULL, &c, 3, true, i);
-  assert_int_equal(arm.idle_count, EVOLVE_IDLE_MAX);
+    policy_arm_freed(&arm, NULL, &c, 3, true, i);
+  assert_int_equal(arm.idle_count, POLICY_IDLE_MAX);
   for (unsigned i = 0; i < arm.idle_count; i++)
     pages -= arm.idle[i].pages;
   assert_int_equal(pages, 0);
@@ -211,13 +211,13 @@ static void many_idle_ones_are_merged(void **unused) {
 
 /* Expects the leader after so many pairs of events with this gap. */
 static void leads(uint32_t gap_ms, unsigned pairs, enum keep first, enum keep last) {
-  struct evolve_arm arm;
+  struct policy_arm arm;
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, KEEP_1S);
+  policy_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < pairs; i++)
     reuse(&arm, &now_ms, gap_ms);
   assert_in_range(arm.leader, first, last);
-  assert_in_range(evolve_best_fixed(arm.total), first, last);
+  assert_in_range(policy_best_fixed(arm.total), first, last);
   valid(&arm);
 }
 
@@ -230,20 +230,20 @@ static void the_cheapest_leads(void **unused) {
 
 static void equals_do_not_drift(void **unused) {
   (void)unused;
-  struct evolve_arm arm;
+  struct policy_arm arm;
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, KEEP_1S);
+  policy_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < 10000; i++)
     reuse(&arm, &now_ms, 5); /* all but the first cost the same */
   for (unsigned strategy = KEEP_100MS; strategy < KEEP_STRATEGIES; strategy++)
     assert_int_equal(arm.rating[strategy], arm.rating[KEEP_10MS]);
   assert_true(arm.rating[KEEP_AT_ONCE] < arm.rating[KEEP_10MS]);
   assert_int_equal(arm.switches, 0);
-  struct evolve_arm idle;
-  evolve_arm_begin(&idle, KEEP_1S);
-  struct evolve_costs nothing = {0};
+  struct policy_arm idle;
+  policy_arm_begin(&idle, KEEP_1S);
+  struct policy_costs nothing = {0};
   for (unsigned i = 0; i < 1000; i++)
-    evolve_freed(&idle, NULL, &nothing, 1, true, i);
+    policy_arm_freed(&idle, NULL, &nothing, 1, true, i);
   assert_int_equal(sum_of_ratings(&idle), 0);
   assert_int_equal(idle.rating[KEEP_AT_ONCE], 0);
 }
@@ -252,22 +252,22 @@ static void ratings_are_bounded_and_add_up(void **unused) {
   (void)unused;
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
-    struct evolve_arm arm;
+    struct policy_arm arm;
     uint32_t now_ms = (uint32_t)unit_random(&random); /* the clock wraps in some */
-    evolve_arm_begin(&arm, (enum keep)(unit_random(&random) % KEEP_STRATEGIES));
+    policy_arm_begin(&arm, (enum keep)(unit_random(&random) % KEEP_STRATEGIES));
     bool at_bound = false;
     for (unsigned i = 0; i < 500; i++) {
-      struct evolve_costs c = evolve_costs_of((uint32_t)(unit_random(&random) >> (32 + unit_random(&random) % 32)), 60,
+      struct policy_costs c = policy_costs_of((uint32_t)(unit_random(&random) >> (32 + unit_random(&random) % 32)), 60,
                                               800, (uint32_t)(1 + unit_random(&random) % 20000));
       uint32_t pages = (uint32_t)unit_random(&random) >> unit_random(&random) % 32;
       if (unit_random(&random) & 1)
-        evolve_freed(&arm, NULL, &c, pages, true, now_ms);
+        policy_arm_freed(&arm, NULL, &c, pages, true, now_ms);
       else
-        evolve_taken(&arm, NULL, &c, pages, now_ms);
+        policy_arm_taken(&arm, NULL, &c, pages, now_ms);
       now_ms += (uint32_t)(unit_random(&random) % 100000 >> unit_random(&random) % 20);
       for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
-        assert_in_range(arm.rating[strategy] + EVOLVE_RATING_MAX, 0, 2 * EVOLVE_RATING_MAX);
-        at_bound |= abs(arm.rating[strategy]) == EVOLVE_RATING_MAX;
+        assert_in_range(arm.rating[strategy] + POLICY_RATING_MAX, 0, 2 * POLICY_RATING_MAX);
+        at_bound |= abs(arm.rating[strategy]) == POLICY_RATING_MAX;
       }
       assert_true(at_bound || sum_of_ratings(&arm) == 0);
       valid(&arm);
@@ -277,9 +277,9 @@ static void ratings_are_bounded_and_add_up(void **unused) {
 
 static void a_change_is_followed(void **unused) {
   (void)unused;
-  struct evolve_arm arm;
+  struct policy_arm arm;
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, KEEP_1S);
+  policy_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < 5000; i++)
     reuse(&arm, &now_ms, 2);
   assert_true(arm.leader >= KEEP_10MS);
@@ -309,9 +309,9 @@ static bool is_near_the_best(const struct seen *from, const struct seen *to) {
 static unsigned events_until_back(uint32_t before_ms, uint32_t after_ms) {
   enum { PAIRS = 300, WINDOW = 24 };
   static struct seen seen[PAIRS + 1];
-  struct evolve_arm arm;
+  struct policy_arm arm;
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, KEEP_1S);
+  policy_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < PAIRS; i++)
     reuse(&arm, &now_ms, before_ms);
   for (unsigned i = 0; i <= PAIRS; i++) {
@@ -342,13 +342,13 @@ static void regret_is_bounded(void **unused) {
   (void)unused;
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 300; round++) {
-    struct evolve_arm arm;
+    struct policy_arm arm;
     uint32_t now_ms = 0;
     unsigned spread = 1 + (unsigned)(unit_random(&random) % 16), shift = (unsigned)(unit_random(&random) % spread);
-    evolve_arm_begin(&arm, KEEP_1S);
+    policy_arm_begin(&arm, KEEP_1S);
     for (unsigned i = 0; i < 2000; i++)
       reuse(&arm, &now_ms, (uint32_t)(1u << shift) + (uint32_t)(unit_random(&random) % (1u << spread)));
-    uint64_t best = arm.total[evolve_best_fixed(arm.total)];
+    uint64_t best = arm.total[policy_best_fixed(arm.total)];
     assert_true(arm.total_acted <= best + best / 5 + 30 * (uint64_t)PAGES * 500);
   }
 }
@@ -356,24 +356,24 @@ static void regret_is_bounded(void **unused) {
 /* However often somebody looks, and whatever the padding of the structure holds. */
 static void the_same_events_give_the_same_ratings(void **unused) {
   (void)unused;
-  struct evolve_arm arms[2];
-  struct evolve_costs c = costs();
+  struct policy_arm arms[2];
+  struct policy_costs c = costs();
   memset(arms, 0x5a, sizeof arms);
   for (unsigned copy = 0; copy < 2; copy++) {
     uint64_t random = UNIT_SEED;
     uint32_t now_ms = 0;
-    evolve_arm_begin(&arms[copy], KEEP_1S);
+    policy_arm_begin(&arms[copy], KEEP_1S);
     for (unsigned i = 0; i < 5000; i++) {
       uint32_t gap_ms = (uint32_t)(unit_random(&random) % 3000), pages = (uint32_t)(unit_random(&random) % 700);
       for (uint32_t look_ms = 0; copy == 1 && look_ms < gap_ms; look_ms += 1 + gap_ms / 7) {
-        struct evolve_arm figures = arms[copy];
-        evolve_tick(&figures, &c, now_ms + look_ms);
+        struct policy_arm figures = arms[copy];
+        policy_arm_tick(&figures, &c, now_ms + look_ms);
       }
       now_ms += gap_ms;
       if (unit_random(&random) & 1)
-        evolve_freed(&arms[copy], NULL, &c, pages, true, now_ms);
+        policy_arm_freed(&arms[copy], NULL, &c, pages, true, now_ms);
       else
-        evolve_taken(&arms[copy], NULL, &c, pages, now_ms);
+        policy_arm_taken(&arms[copy], NULL, &c, pages, now_ms);
     }
   }
   assert_memory_equal(arms[0].total, arms[1].total, sizeof arms[0].total);
@@ -386,19 +386,19 @@ static void the_same_events_give_the_same_ratings(void **unused) {
  * long time do not speak for keeping them, though most of those epochs see faults and hardly any time pass. */
 static void bursts_are_judged_whole(void **unused) {
   (void)unused;
-  struct evolve_arm arm;
-  struct evolve_costs c = costs();
+  struct policy_arm arm;
+  struct policy_costs c = costs();
   uint32_t now_ms = 0;
-  evolve_arm_begin(&arm, KEEP_1S);
+  policy_arm_begin(&arm, KEEP_1S);
   for (unsigned burst = 0; burst < 10; burst++) {
     for (unsigned i = 0; i < 100; i++)
-      evolve_freed(&arm, NULL, &c, PAGES, true, now_ms);
+      policy_arm_freed(&arm, NULL, &c, PAGES, true, now_ms);
     now_ms += 30000;
     for (unsigned i = 0; i < 100; i++)
-      evolve_taken(&arm, NULL, &c, PAGES, now_ms);
+      policy_arm_taken(&arm, NULL, &c, PAGES, now_ms);
   }
   assert_in_range(arm.leader, KEEP_AT_ONCE, KEEP_10MS);
-  assert_in_range(evolve_best_fixed(arm.total), KEEP_AT_ONCE, KEEP_10MS);
+  assert_in_range(policy_best_fixed(arm.total), KEEP_AT_ONCE, KEEP_10MS);
   assert_int_equal(arm.total[KEEP_AT_ONCE], 1000 * (800 + (uint64_t)PAGES * (60 + 500)));
   assert_int_equal(arm.total[KEEP_10MS], arm.total[KEEP_AT_ONCE] + 1000 * (uint64_t)PAGES * 10 / 2);
   assert_true(arm.total_acted < arm.total[KEEP_1S]);
@@ -408,9 +408,9 @@ static void bursts_are_judged_whole(void **unused) {
 static void equals_stay_at_home(void **unused) {
   (void)unused;
   for (unsigned home = KEEP_10MS; home < KEEP_STRATEGIES; home++) {
-    struct evolve_arm arm;
+    struct policy_arm arm;
     uint32_t now_ms = 0;
-    evolve_arm_begin(&arm, (enum keep)home);
+    policy_arm_begin(&arm, (enum keep)home);
     for (unsigned i = 0; i < 500; i++)
       reuse(&arm, &now_ms, 3);
     assert_int_equal(arm.leader, home);
@@ -428,13 +428,13 @@ static void an_adversary_gains_little(void **unused) {
   (void)unused;
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
-    struct evolve_arm arm;
+    struct policy_arm arm;
     uint32_t now_ms = 0;
     unsigned moody = (unsigned)(unit_random(&random) % 32);
     enum keep home = (enum keep)(KEEP_10MS + unit_random(&random) % 4);
-    evolve_arm_begin(&arm, home);
+    policy_arm_begin(&arm, home);
     for (unsigned i = 0; i < 3000; i++) {
-      uint32_t kept_ms = keep_delay_ms(evolve_leader(&arm, NULL));
+      uint32_t kept_ms = keep_delay_ms(policy_arm_leader(&arm, NULL));
       uint32_t gap_ms = kept_ms < 4000 ? kept_ms + kept_ms / 4 + 2 : 20000;
       if (moody < 24 && unit_random(&random) % 32 < moody)
         gap_ms = (uint32_t)(unit_random(&random) % 20000 >> unit_random(&random) % 16);
@@ -448,22 +448,22 @@ static void an_adversary_gains_little(void **unused) {
 
 static void what_others_learned_is_followed_first(void **unused) {
   (void)unused;
-  struct evolve_arm prior, arm;
-  struct evolve_costs c = costs();
+  struct policy_arm prior, arm;
+  struct policy_costs c = costs();
   uint32_t now_ms = 0;
-  evolve_arm_begin(&prior, KEEP_1S);
+  policy_arm_begin(&prior, KEEP_1S);
   for (unsigned site = 0; site < 20; site++) {
-    evolve_arm_begin(&arm, KEEP_1S);
+    policy_arm_begin(&arm, KEEP_1S);
     for (unsigned i = 0; i < 4; i++) {
-      evolve_freed(&arm, &prior, &c, PAGES, true, now_ms);
+      policy_arm_freed(&arm, &prior, &c, PAGES, true, now_ms);
       now_ms += 30000;
-      evolve_taken(&arm, &prior, &c, PAGES, now_ms);
+      policy_arm_taken(&arm, &prior, &c, PAGES, now_ms);
     }
   }
   assert_true(prior.leader <= KEEP_10MS);
-  evolve_arm_begin(&arm, KEEP_WARM);
-  assert_int_equal(evolve_freed(&arm, &prior, &c, PAGES, true, now_ms), prior.leader);
-  evolve_arm_begin_like(&arm, &prior);
+  policy_arm_begin(&arm, KEEP_WARM);
+  assert_int_equal(policy_arm_freed(&arm, &prior, &c, PAGES, true, now_ms), prior.leader);
+  policy_arm_begin_like(&arm, &prior);
   assert_int_equal(arm.leader, prior.leader);
   assert_memory_equal(arm.rating, prior.rating, sizeof arm.rating);
   assert_int_equal(arm.total[KEEP_WARM], 0);
@@ -471,14 +471,14 @@ static void what_others_learned_is_followed_first(void **unused) {
 
 static void costs_at_their_edges(void **unused) {
   (void)unused;
-  assert_int_equal(evolve_costs_of(500, 0, 0, 1000).rent_64k, 32768);
-  assert_int_equal(evolve_costs_of(UINT32_MAX, 0, 0, 0).rent_64k, UINT32_MAX);
-  struct evolve_arm arm;
-  struct evolve_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
-  evolve_arm_begin(&arm, KEEP_WARM);
+  assert_int_equal(policy_costs_of(500, 0, 0, 1000).rent_64k, 32768);
+  assert_int_equal(policy_costs_of(UINT32_MAX, 0, 0, 0).rent_64k, UINT32_MAX);
+  struct policy_arm arm;
+  struct policy_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+  policy_arm_begin(&arm, KEEP_WARM);
   for (unsigned i = 0; i < 100; i++) {
-    evolve_freed(&arm, NULL, &c, 1u << 20, true, i * 100000);
-    evolve_taken(&arm, NULL, &c, 1u << 20, i * 100000 + 50000);
+    policy_arm_freed(&arm, NULL, &c, 1u << 20, true, i * 100000);
+    policy_arm_taken(&arm, NULL, &c, 1u << 20, i * 100000 + 50000);
     valid(&arm);
   }
   assert_true(arm.total[KEEP_WARM] > 0);

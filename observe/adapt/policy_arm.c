@@ -1,4 +1,4 @@
-#include "adapt/evolve_policy.h"
+#include "adapt/policy_arm.h"
 
 #include <string.h>
 
@@ -9,23 +9,23 @@
 #define WEIGHT_MAX ((uint64_t)8 * WEIGHT_ONE)
 #define GAIN 72                      /* points for a match won against an equal, shared by all matches of an epoch */
 #define EPOCHS_OWN 4u                /* an arm with fewer epochs follows the prior */
-#define HOME_STEP (2 * EVOLVE_POINT) /* a strategy's handicap for each step from home */
+#define HOME_STEP (2 * POLICY_POINT) /* a strategy's handicap for each step from home */
 #define LOSS_SHARE 32u               /* against home, this fraction of home's cost may be lost, */
 #define LOSS_EPOCHS 4u               /* plus the stake of this many epochs */
 #define SCORE_ONE 65536u
 #define EPOCH_MAX ((uint64_t)1 << 46) /* nanoseconds; SCORE_ONE times as much fits 64 bits */
 
-enum keep evolve_like(uint32_t delay_ms) {
+enum keep policy_strategy_like(uint32_t delay_ms) {
   unsigned strategy = KEEP_AT_ONCE;
   while (strategy < KEEP_10S && keep_delay_ms((enum keep)(strategy + 1)) <= delay_ms)
     strategy++;
   return (enum keep)strategy;
 }
 
-struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
+struct policy_costs policy_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
                                     uint32_t break_even_ms) {
   uint64_t rent = ((uint64_t)fault_ns << 16) / (break_even_ms ? break_even_ms : 1);
-  return (struct evolve_costs){
+  return (struct policy_costs){
       .fault_ns = fault_ns,
       .purge_page_ns = purge_page_ns,
       .purge_call_ns = purge_call_ns,
@@ -34,24 +34,24 @@ struct evolve_costs evolve_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, u
 }
 
 static int32_t clamp_rating(int32_t rating) {
-  if (rating > EVOLVE_RATING_MAX)
-    return EVOLVE_RATING_MAX;
-  return rating < -EVOLVE_RATING_MAX ? -EVOLVE_RATING_MAX : rating;
+  if (rating > POLICY_RATING_MAX)
+    return POLICY_RATING_MAX;
+  return rating < -POLICY_RATING_MAX ? -POLICY_RATING_MAX : rating;
 }
 
-void evolve_arm_begin(struct evolve_arm *arm, enum keep home) {
+void policy_arm_begin(struct policy_arm *arm, enum keep home) {
   memset(arm, 0, sizeof *arm);
   arm->leader = arm->home = (uint8_t)home;
 }
 
-void evolve_arm_begin_like(struct evolve_arm *arm, const struct evolve_arm *other) {
-  evolve_arm_begin(arm, (enum keep)other->home);
+void policy_arm_begin_like(struct policy_arm *arm, const struct policy_arm *other) {
+  policy_arm_begin(arm, (enum keep)other->home);
   arm->leader = other->leader;
   memcpy(arm->rating, other->rating, sizeof arm->rating);
 }
 
-void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum keep leader, uint32_t epochs) {
-  evolve_arm_begin(arm, (enum keep)arm->home);
+void policy_arm_begin_rated(struct policy_arm *arm, const int32_t *ratings, enum keep leader, uint32_t epochs) {
+  policy_arm_begin(arm, (enum keep)arm->home);
   arm->leader = (uint8_t)leader;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     arm->rating[strategy] = clamp_rating(ratings[strategy]);
@@ -60,7 +60,7 @@ void evolve_arm_begin_rated(struct evolve_arm *arm, const int32_t *ratings, enum
 
 /* --- costs --- */
 
-static void charge_strategy(struct evolve_arm *arm, unsigned strategy, uint64_t ns) {
+static void charge_strategy(struct policy_arm *arm, unsigned strategy, uint64_t ns) {
   arm->total[strategy] += ns;
   uint64_t epoch = arm->epoch[strategy] + ns;
   arm->epoch[strategy] = epoch > EPOCH_MAX ? EPOCH_MAX : epoch;
@@ -68,17 +68,17 @@ static void charge_strategy(struct evolve_arm *arm, unsigned strategy, uint64_t 
 
 /* Returns the rent of the first idle_ms. It is computed from the start, so the difference of two such sums does not
  * depend on how time is divided. */
-static uint64_t rent_until(const struct evolve_costs *costs, uint32_t pages, uint32_t idle_ms) {
+static uint64_t rent_until(const struct policy_costs *costs, uint32_t pages, uint32_t idle_ms) {
   unsigned __int128 rent = (unsigned __int128)pages * idle_ms * costs->rent_64k;
   return (uint64_t)(rent >> 16);
 }
 
-static uint64_t purge_ns(const struct evolve_costs *costs, uint32_t pages, uint32_t calls) {
+static uint64_t purge_ns(const struct policy_costs *costs, uint32_t pages, uint32_t calls) {
   return (uint64_t)costs->purge_call_ns * calls + (uint64_t)costs->purge_page_ns * pages;
 }
 
 /* Returns what a strategy pays for idle pages, or a part of them, from the last charge until now. */
-static uint64_t idle_ns(const struct evolve_costs *costs, const struct evolve_idle *idle, unsigned strategy,
+static uint64_t idle_ns(const struct policy_costs *costs, const struct policy_idle *idle, unsigned strategy,
                         uint32_t now_ms) {
   uint32_t delay_ms = keep_delay_ms(strategy);
   uint32_t from_ms = idle->charged_ms - idle->freed_ms, until_ms = now_ms - idle->freed_ms;
@@ -90,7 +90,7 @@ static uint64_t idle_ns(const struct evolve_costs *costs, const struct evolve_id
   return is_purged ? ns + purge_ns(costs, idle->pages, idle->calls) : ns;
 }
 
-static void charge_idle(struct evolve_arm *arm, const struct evolve_costs *costs, const struct evolve_idle *idle,
+static void charge_idle(struct policy_arm *arm, const struct policy_costs *costs, const struct policy_idle *idle,
                         uint32_t now_ms) {
   if (idle->charged_ms == now_ms)
     return;
@@ -102,7 +102,7 @@ static void charge_idle(struct evolve_arm *arm, const struct evolve_costs *costs
   }
 }
 
-void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t now_ms) {
+void policy_arm_tick(struct policy_arm *arm, const struct policy_costs *costs, uint32_t now_ms) {
   for (unsigned i = 0; i < arm->idle_count; i++) {
     charge_idle(arm, costs, &arm->idle[i], now_ms);
     arm->idle[i].charged_ms = now_ms;
@@ -112,14 +112,14 @@ void evolve_tick(struct evolve_arm *arm, const struct evolve_costs *costs, uint3
 /* --- matches --- */
 
 /* 65536 / (1 + 10^(-points / 400)) for 0, 25, ... 800 points. */
-#define EXPECTED_STEP (25 * EVOLVE_POINT)
+#define EXPECTED_STEP (25 * POLICY_POINT)
 static const uint32_t expected_at[] = {
     32768, 35122, 37451, 39732, 41943, 44065, 46083, 47985, 49762, 51409, 52924,
     54309, 55567, 56703, 57724, 58637, 59452, 60176, 60817, 61384, 61884, 62324,
     62710, 63049, 63345, 63604, 63830, 64027, 64199, 64348, 64478, 64591, 64689,
 };
 #define EXPECTED_LAST (sizeof expected_at / sizeof *expected_at - 1)
-_Static_assert(EXPECTED_LAST *EXPECTED_STEP == 2 * EVOLVE_RATING_MAX, "the table reaches as far as ratings differ");
+_Static_assert(EXPECTED_LAST *EXPECTED_STEP == 2 * POLICY_RATING_MAX, "the table reaches as far as ratings differ");
 
 /* Returns the score that a strategy with this rating lead should reach. Interpolates linearly between table values. */
 static uint32_t expected_score(int32_t lead) {
@@ -132,7 +132,7 @@ static uint32_t expected_score(int32_t lead) {
 }
 
 /* Returns the rating points that the first strategy wins from the second. */
-static int32_t match_gain(const struct evolve_arm *arm, unsigned first, unsigned second) {
+static int32_t match_gain(const struct policy_arm *arm, unsigned first, unsigned second) {
   uint64_t both = arm->epoch[first] + arm->epoch[second];
   if (both == 0)
     return 0;
@@ -141,21 +141,21 @@ static int32_t match_gain(const struct evolve_arm *arm, unsigned first, unsigned
   if (weight > WEIGHT_MAX)
     weight = WEIGHT_MAX;
   int64_t won = (score - (int64_t)expected_score(arm->rating[first] - arm->rating[second])) * (int64_t)weight;
-  return (int32_t)(won * GAIN * EVOLVE_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (KEEP_STRATEGIES - 1)));
+  return (int32_t)(won * GAIN * POLICY_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (KEEP_STRATEGIES - 1)));
 }
 
 /* Returns the rating less the handicap, which decides the leader. */
-static int32_t strategy_standing(const struct evolve_arm *arm, unsigned strategy) {
+static int32_t strategy_standing(const struct policy_arm *arm, unsigned strategy) {
   int32_t steps = (int32_t)strategy - arm->home;
   return arm->rating[strategy] - HOME_STEP * (steps < 0 ? -steps : steps);
 }
 
-static void choose_leader(struct evolve_arm *arm) {
+static void choose_leader(struct policy_arm *arm) {
   unsigned best = 0;
   for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++)
     if (strategy_standing(arm, strategy) > strategy_standing(arm, best))
       best = strategy;
-  if (strategy_standing(arm, best) - strategy_standing(arm, arm->leader) > EVOLVE_MARGIN) {
+  if (strategy_standing(arm, best) - strategy_standing(arm, arm->leader) > POLICY_MARGIN) {
     arm->leader = (uint8_t)best;
     arm->switches++;
   }
@@ -163,7 +163,7 @@ static void choose_leader(struct evolve_arm *arm) {
 
 /* Returns the stake of an epoch: the mean of the strategies' capped costs. The cap keeps one hopeless strategy from
  * making all other matches look small. Its floor keeps a strategy that pays nothing from making the stake zero. */
-static uint64_t epoch_stake(const struct evolve_arm *arm) {
+static uint64_t epoch_stake(const struct policy_arm *arm) {
   uint64_t least = arm->epoch[0], most = arm->epoch[0], sum = 0;
   for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++) {
     least = arm->epoch[strategy] < least ? arm->epoch[strategy] : least;
@@ -175,7 +175,7 @@ static uint64_t epoch_stake(const struct evolve_arm *arm) {
   return sum / KEEP_STRATEGIES;
 }
 
-static void play_epoch(struct evolve_arm *arm) {
+static void play_epoch(struct policy_arm *arm) {
   uint64_t mean = epoch_stake(arm);
   arm->stake = arm->stake == 0 ? mean : (arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE;
   if (arm->stake == 0)
@@ -193,14 +193,14 @@ static void play_epoch(struct evolve_arm *arm) {
   arm->epochs++;
 }
 
-static bool is_charged(const struct evolve_arm *arm) {
+static bool is_charged(const struct policy_arm *arm) {
   uint64_t charged = 0;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     charged |= arm->epoch[strategy];
   return charged != 0;
 }
 
-static void end_epoch(struct evolve_arm *arm, struct evolve_arm *prior) {
+static void end_epoch(struct policy_arm *arm, struct policy_arm *prior) {
   arm->events = 0;
   if (!is_charged(arm))
     return; /* no strategy was charged: the epoch says nothing */
@@ -212,24 +212,24 @@ static void end_epoch(struct evolve_arm *arm, struct evolve_arm *prior) {
   memset(arm->epoch, 0, sizeof arm->epoch);
 }
 
-static void note_event(struct evolve_arm *arm, struct evolve_arm *prior) {
-  if (++arm->events >= EVOLVE_EPOCH_EVENTS)
+static void note_event(struct policy_arm *arm, struct policy_arm *prior) {
+  if (++arm->events >= POLICY_EPOCH_EVENTS)
     end_epoch(arm, prior);
 }
 
 /* --- events --- */
 
 /* Returns how many strategies would have given these pages back by now. */
-static unsigned delays_passed(const struct evolve_idle *idle, uint32_t now_ms) {
+static unsigned delays_passed(const struct policy_idle *idle, uint32_t now_ms) {
   unsigned passed = 0;
   while (passed < KEEP_STRATEGIES && keep_delay_ms((enum keep)passed) <= now_ms - idle->freed_ms)
     passed++;
   return passed;
 }
-_Static_assert(EVOLVE_IDLE_MAX > KEEP_STRATEGIES, "of so many, two neighbours have passed the same delays");
+_Static_assert(POLICY_IDLE_MAX > KEEP_STRATEGIES, "of so many, two neighbours have passed the same delays");
 
 /* Merges both into the second, with their mean age. */
-static void merge_idle(const struct evolve_idle *first, struct evolve_idle *second) {
+static void merge_idle(const struct policy_idle *first, struct policy_idle *second) {
   uint64_t pages = (uint64_t)first->pages + second->pages;
   uint32_t apart_ms = second->freed_ms - first->freed_ms, calls = (uint32_t)first->calls + second->calls;
   second->freed_ms = first->freed_ms + (uint32_t)((uint64_t)apart_ms * second->pages / pages);
@@ -241,10 +241,10 @@ static void merge_idle(const struct evolve_idle *first, struct evolve_idle *seco
 /* Makes room for one more by merging the two oldest neighbours that have passed the same delays. So the sums that
  * strategies have paid for them stay right. Neighbours that the same strategy treated are preferred. All must be
  * charged up to now. */
-static void make_room(struct evolve_arm *arm, uint32_t now_ms) {
+static void make_room(struct policy_arm *arm, uint32_t now_ms) {
   unsigned found = 0;
-  for (unsigned i = EVOLVE_IDLE_MAX - 1; i > 0; i--) {
-    const struct evolve_idle *first = &arm->idle[i - 1], *second = &arm->idle[i];
+  for (unsigned i = POLICY_IDLE_MAX - 1; i > 0; i--) {
+    const struct policy_idle *first = &arm->idle[i - 1], *second = &arm->idle[i];
     if (delays_passed(first, now_ms) != delays_passed(second, now_ms))
       continue;
     bool was_alike = found > 0 && arm->idle[found - 1].acted == arm->idle[found].acted;
@@ -252,16 +252,16 @@ static void make_room(struct evolve_arm *arm, uint32_t now_ms) {
       found = i;
   }
   merge_idle(&arm->idle[found - 1], &arm->idle[found]);
-  memmove(&arm->idle[found - 1], &arm->idle[found], (EVOLVE_IDLE_MAX - found) * sizeof arm->idle[0]);
+  memmove(&arm->idle[found - 1], &arm->idle[found], (POLICY_IDLE_MAX - found) * sizeof arm->idle[0]);
   arm->idle_count--;
 }
 
-void evolve_inherit(struct evolve_arm *arm, struct evolve_arm *ending, const struct evolve_costs *costs,
-                    uint32_t now_ms) {
-  evolve_tick(arm, costs, now_ms);
-  evolve_tick(ending, costs, now_ms);
+void policy_arm_inherit(struct policy_arm *arm, struct policy_arm *ending, const struct policy_costs *costs,
+                        uint32_t now_ms) {
+  policy_arm_tick(arm, costs, now_ms);
+  policy_arm_tick(ending, costs, now_ms);
   for (unsigned i = 0; i < ending->idle_count; i++) {
-    if (arm->idle_count == EVOLVE_IDLE_MAX)
+    if (arm->idle_count == POLICY_IDLE_MAX)
       make_room(arm, now_ms);
     unsigned at = arm->idle_count++;
     for (; at > 0 && now_ms - arm->idle[at - 1].freed_ms < now_ms - ending->idle[i].freed_ms; at--)
@@ -271,39 +271,39 @@ void evolve_inherit(struct evolve_arm *arm, struct evolve_arm *ending, const str
   ending->idle_count = 0;
 }
 
-static bool arm_loses(const struct evolve_arm *arm) {
+static bool arm_loses(const struct policy_arm *arm) {
   uint64_t home_ns = arm->total[arm->home];
   return arm->total_acted > home_ns + home_ns / LOSS_SHARE + LOSS_EPOCHS * arm->stake;
 }
 
-enum keep evolve_leader(const struct evolve_arm *arm, const struct evolve_arm *prior) {
+enum keep policy_arm_leader(const struct policy_arm *arm, const struct policy_arm *prior) {
   if (arm_loses(arm))
     return (enum keep)arm->home;
   bool follows = prior && arm->epochs < EPOCHS_OWN && prior->epochs > 0;
   return (enum keep)(follows ? prior->leader : arm->leader);
 }
 
-enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
-                       uint32_t pages, bool is_kept, uint32_t now_ms) {
-  enum keep acted = evolve_leader(arm, prior);
+enum keep policy_arm_freed(struct policy_arm *arm, struct policy_arm *prior, const struct policy_costs *costs,
+                           uint32_t pages, bool is_kept, uint32_t now_ms) {
+  enum keep acted = policy_arm_leader(arm, prior);
   if (!is_kept && acted != KEEP_AT_ONCE)
     acted = (enum keep)arm->home;
   if (pages == 0)
     return acted;
-  evolve_tick(arm, costs, now_ms);
+  policy_arm_tick(arm, costs, now_ms);
   uint64_t at_once_ns = purge_ns(costs, pages, 1);
   charge_strategy(arm, KEEP_AT_ONCE, at_once_ns);
   if (acted == KEEP_AT_ONCE)
     arm->total_acted += at_once_ns;
-  struct evolve_idle *newest = arm->idle_count > 0 ? &arm->idle[arm->idle_count - 1] : NULL;
+  struct policy_idle *newest = arm->idle_count > 0 ? &arm->idle[arm->idle_count - 1] : NULL;
   if (newest && newest->freed_ms == now_ms && newest->acted == acted && newest->pages <= UINT32_MAX - pages &&
       newest->calls < UINT16_MAX) {
     newest->pages += pages;
     newest->calls++;
   } else {
-    if (arm->idle_count == EVOLVE_IDLE_MAX)
+    if (arm->idle_count == POLICY_IDLE_MAX)
       make_room(arm, now_ms);
-    arm->idle[arm->idle_count++] = (struct evolve_idle){
+    arm->idle[arm->idle_count++] = (struct policy_idle){
         .freed_ms = now_ms, .charged_ms = now_ms, .pages = pages, .calls = 1, .acted = (uint8_t)acted};
   }
   note_event(arm, prior);
@@ -311,8 +311,8 @@ enum keep evolve_freed(struct evolve_arm *arm, struct evolve_arm *prior, const s
 }
 
 /* Cuts up to this many pages from the newest idle range. */
-static struct evolve_idle cut_newest(struct evolve_arm *arm, uint32_t pages) {
-  struct evolve_idle *newest = &arm->idle[arm->idle_count - 1], cut = *newest;
+static struct policy_idle cut_newest(struct policy_arm *arm, uint32_t pages) {
+  struct policy_idle *newest = &arm->idle[arm->idle_count - 1], cut = *newest;
   if (pages >= newest->pages) {
     arm->idle_count--;
     return cut;
@@ -324,9 +324,9 @@ static struct evolve_idle cut_newest(struct evolve_arm *arm, uint32_t pages) {
   return cut;
 }
 
-uint32_t evolve_lend(struct evolve_arm *arm, const struct evolve_costs *costs, uint32_t pages, uint32_t now_ms) {
+uint32_t policy_arm_lend(struct policy_arm *arm, const struct policy_costs *costs, uint32_t pages, uint32_t now_ms) {
   while (pages > 0 && arm->idle_count > 0) {
-    struct evolve_idle reused = cut_newest(arm, pages);
+    struct policy_idle reused = cut_newest(arm, pages);
     uint64_t fault_ns = (uint64_t)reused.pages * costs->fault_ns;
     charge_idle(arm, costs, &reused, now_ms);
     for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
@@ -341,22 +341,22 @@ uint32_t evolve_lend(struct evolve_arm *arm, const struct evolve_costs *costs, u
   return pages;
 }
 
-uint32_t evolve_taken(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
-                      uint32_t pages, uint32_t now_ms) {
-  uint32_t missing = evolve_lend(arm, costs, pages, now_ms);
+uint32_t policy_arm_taken(struct policy_arm *arm, struct policy_arm *prior, const struct policy_costs *costs,
+                          uint32_t pages, uint32_t now_ms) {
+  uint32_t missing = policy_arm_lend(arm, costs, pages, now_ms);
   note_event(arm, prior);
   return missing;
 }
 
-void evolve_conclude(struct evolve_arm *arm, struct evolve_arm *prior, const struct evolve_costs *costs,
-                     uint32_t now_ms) {
+void policy_arm_conclude(struct policy_arm *arm, struct policy_arm *prior, const struct policy_costs *costs,
+                         uint32_t now_ms) {
   if (arm->epochs >= EPOCHS_OWN)
     return;
-  evolve_tick(arm, costs, now_ms);
+  policy_arm_tick(arm, costs, now_ms);
   end_epoch(arm, prior);
 }
 
-enum keep evolve_best_fixed(const uint64_t costs[KEEP_STRATEGIES]) {
+enum keep policy_best_fixed(const uint64_t costs[KEEP_STRATEGIES]) {
   unsigned best = 0;
   for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++)
     if (costs[strategy] < costs[best])
@@ -365,13 +365,13 @@ enum keep evolve_best_fixed(const uint64_t costs[KEEP_STRATEGIES]) {
 }
 
 #ifdef HAK_DEBUG
-bool evolve_is_valid(const struct evolve_arm *arm) {
-  bool valid = arm->idle_count <= EVOLVE_IDLE_MAX && arm->leader < KEEP_STRATEGIES && arm->home < KEEP_STRATEGIES &&
-               arm->events < EVOLVE_EPOCH_EVENTS;
+bool policy_arm_is_valid(const struct policy_arm *arm) {
+  bool valid = arm->idle_count <= POLICY_IDLE_MAX && arm->leader < KEEP_STRATEGIES && arm->home < KEEP_STRATEGIES &&
+               arm->events < POLICY_EPOCH_EVENTS;
   for (unsigned i = 0; i < arm->idle_count; i++)
     valid &= arm->idle[i].pages > 0 && arm->idle[i].acted < KEEP_STRATEGIES;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    valid &= arm->rating[strategy] <= EVOLVE_RATING_MAX && arm->rating[strategy] >= -EVOLVE_RATING_MAX;
+    valid &= arm->rating[strategy] <= POLICY_RATING_MAX && arm->rating[strategy] >= -POLICY_RATING_MAX;
   return valid;
 }
 #endif

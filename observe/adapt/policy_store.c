@@ -1,6 +1,6 @@
-#include "adapt/learned_file.h"
+#include "adapt/policy_store.h"
 
-#include "adapt/learned.h"
+#include "adapt/policy_engine.h"
 #include "adapt/policy_file.h"
 #include "inspect/file.h"
 #include "os/os.h"
@@ -15,9 +15,9 @@ static struct {
 } file = {.path = no_path};
 
 /* Returns the epochs of the priors: each epoch counts for the prior of its range. */
-static uint64_t epochs_of(const struct site_table *table) {
+static uint64_t epochs_of(const struct policy_table *table) {
   uint64_t epochs = 0;
-  for (unsigned range = 0; range < SITE_RANGES; range++)
+  for (unsigned range = 0; range < POLICY_RANGES; range++)
     epochs += table->priors[range].epochs;
   return epochs;
 }
@@ -44,21 +44,21 @@ static const char *words_of(enum policy_file_error error) {
   return words[error];
 }
 
-static void note_modules(struct learned_view *view, const struct policy_file *found) {
+static void note_modules(struct policy_state *view, const struct policy_file *found) {
   for (uint32_t i = 0; i < found->module_count; i++) {
     struct policy_module module = policy_file_module(found, i);
-    learned_note_module(view->modules, module.tag, module.name);
+    policy_note_module(view->modules, module.tag, module.name);
   }
 }
 
 static void apply_file(const struct policy_file *found) {
-  struct learned_view *view = learned_open();
+  struct policy_state *view = policy_open();
   if (view) {
     policy_file_apply(found, &view->table);
     note_modules(view, found);
     file.epochs_before = epochs_of(&view->table);
   }
-  learned_close();
+  policy_close();
 }
 
 static void take_content(const void *bytes, size_t length, struct text *complaint) {
@@ -88,7 +88,7 @@ static void take_file(void *bytes, struct text *complaint) {
   }
 }
 
-void learned_file_read(struct text *complaint) {
+void policy_store_read(struct text *complaint) {
   const char *path = option_string(OPTION_POLICY_FILE);
   if (*path == 0 || option_value(OPTION_POLICY) == POLICY_OFF)
     return;
@@ -109,27 +109,27 @@ void learned_file_read(struct text *complaint) {
 
 /* --- the end --- */
 
-static bool has_site_of(const struct site_table *table, uint32_t tag) {
-  for (size_t i = 0; i < (size_t)table->set_count * SITE_WAYS; i++)
-    if (table->places[i].taken && table->places[i].arm.epochs > 0 && learned_tag_of(table->places[i].site) == tag)
+static bool has_site_of(const struct policy_table *table, uint32_t tag) {
+  for (size_t i = 0; i < (size_t)table->set_count * POLICY_WAYS; i++)
+    if (table->places[i].taken && table->places[i].arm.epochs > 0 && policy_tag_of(table->places[i].site) == tag)
       return true;
   return false;
 }
 
-static void add_everything(struct policy_file_writer *writer, const struct learned_view *view) {
-  for (const struct policy_module *module = view->modules; module < view->modules + LEARNED_MODULES; module++)
+static void add_everything(struct policy_file_writer *writer, const struct policy_state *view) {
+  for (const struct policy_module *module = view->modules; module < view->modules + POLICY_MODULES; module++)
     if (module->tag != 0 && has_site_of(&view->table, module->tag))
       policy_file_add_module(writer, module->tag, module->name);
-  policy_file_add_table(writer, &view->table, learned_site_of(1, 0));
+  policy_file_add_table(writer, &view->table, policy_site_of(1, 0));
 }
 
 /* Concludes open epochs. Returns whether this process has learned anything. */
 static bool has_learned(void) {
-  struct learned_view *view = learned_open();
+  struct policy_state *view = policy_open();
   if (view)
-    site_conclude(&view->table, &view->costs, (uint32_t)os_milliseconds());
+    policy_table_conclude(&view->table, &view->costs, (uint32_t)os_milliseconds());
   bool has = view && epochs_of(&view->table) != file.epochs_before;
-  learned_close();
+  policy_close();
   return has;
 }
 
@@ -137,7 +137,7 @@ static bool has_learned(void) {
 static size_t encode_file(void *bytes, size_t capacity, const struct policy_file *others, const char *by) {
   struct policy_file_writer writer;
   size_t length = 0;
-  struct learned_view *view = learned_open();
+  struct policy_state *view = policy_open();
   if (view) {
     if (others) {
       policy_file_merge(others, &view->table);
@@ -147,7 +147,7 @@ static size_t encode_file(void *bytes, size_t capacity, const struct policy_file
     add_everything(&writer, view);
     length = policy_file_end(&writer);
   }
-  learned_close();
+  policy_close();
   return length;
 }
 
@@ -180,7 +180,7 @@ static void write_content(char *bytes, const char *by, struct text *complaint) {
     write_complaint(complaint, file.path, reason, "; what was learned is not kept");
 }
 
-void learned_file_write(const char *by, struct text *complaint) {
+void policy_store_write(const char *by, struct text *complaint) {
   if (file.path == no_path || option_value(OPTION_POLICY) != POLICY_EVOLVING || !has_learned())
     return;
   char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
@@ -192,13 +192,13 @@ void learned_file_write(const char *by, struct text *complaint) {
   os_unmap(bytes, 2 * READ_BYTES_MAX);
 }
 
-enum os_file_error learned_file_write_at(int fd, uint64_t *end) {
+enum os_file_error policy_store_write_at(int fd, uint64_t *end) {
   struct os_file_part part;
   char *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
-  struct learned_view *view = learned_open();
+  struct policy_state *view = policy_open();
   if (view)
-    site_tick(&view->table, &view->costs, (uint32_t)os_milliseconds());
-  learned_close();
+    policy_table_tick(&view->table, &view->costs, (uint32_t)os_milliseconds());
+  policy_close();
   size_t length = bytes && view ? encode_file(bytes, READ_BYTES_MAX, NULL, hak_version()) : 0;
   enum os_file_error error = length ? os_file_begin_at(&part, fd, *end) : OS_FILE_NO_MEMORY;
   if (!error)
@@ -209,11 +209,11 @@ enum os_file_error learned_file_write_at(int fd, uint64_t *end) {
   return error;
 }
 
-COLD void learned_file_in_child(void) {
+COLD void policy_store_in_child(void) {
   if (file.path == no_path)
     return;
-  const struct learned_view *view = learned_open();
+  const struct policy_state *view = policy_open();
   if (view)
     file.epochs_before = epochs_of(&view->table);
-  learned_close();
+  policy_close();
 }

@@ -1,10 +1,10 @@
-/* learned_file: sites that mean nothing in another process are not kept, others are, with the names of their modules;
+/* policy_store: sites that mean nothing in another process are not kept, others are, with the names of their modules;
  * what was learned before comes back; only an engine that evolves writes, and only if it has learned something. */
 #include "unit.h"
 
-#include "adapt/learned.h"
-#include "adapt/learned_file.h"
+#include "adapt/policy_engine.h"
 #include "adapt/policy_file.h"
+#include "adapt/policy_store.h"
 #include "base/text.h"
 
 #define MIB ((size_t)1 << 20)
@@ -19,7 +19,7 @@ static unsigned char bytes[MIB];
 
 static void habit(uintptr_t caller) {
   for (unsigned i = 0; i < ROUNDS; i++)
-    learned_large_freed(learned_large_taken(caller, MIB), MIB, true);
+    policy_large_freed(policy_large_taken(caller, MIB), MIB, true);
 }
 
 static void policy(const char *value) { EXPECT(option_set(OPTION_POLICY, value) == OPTION_OK); }
@@ -27,14 +27,14 @@ static void policy(const char *value) { EXPECT(option_set(OPTION_POLICY, value) 
 static void read_silently(void) {
   char said[512];
   struct text complaint = TEXT_IN(said);
-  learned_file_read(&complaint);
+  policy_store_read(&complaint);
   EXPECT(complaint.length == 0);
 }
 
 static void write_silently(void) {
   char said[512];
   struct text complaint = TEXT_IN(said);
-  learned_file_write("test", &complaint);
+  policy_store_write("test", &complaint);
   EXPECT(complaint.length == 0);
 }
 
@@ -52,7 +52,7 @@ static unsigned sites_with(const struct policy_file *file, bool tagged) {
   unsigned count = 0;
   for (uint32_t i = 0; i < file->record_count; i++) {
     struct policy_record record = policy_file_record(file, i);
-    count += record.kind == POLICY_RECORD_SITE && (learned_tag_of(record.site) != 0) == tagged;
+    count += record.kind == POLICY_RECORD_SITE && (policy_tag_of(record.site) != 0) == tagged;
   }
   return count;
 }
@@ -60,7 +60,7 @@ static unsigned sites_with(const struct policy_file *file, bool tagged) {
 static void learns(void *unused) {
   (void)unused;
   struct policy_file file;
-  struct learned_stats stats;
+  struct policy_stats stats;
   policy("evolving");
   read_silently();
   write_silently();
@@ -74,20 +74,20 @@ static void learns(void *unused) {
   EXPECT(!is_there());
   policy("evolving");
   write_silently();
-  learned_stats(&stats);
+  policy_stats(&stats);
   EXPECT(stats.arms == 2);
   file_read(&file);
   EXPECT(sites_with(&file, true) == 1 && sites_with(&file, false) == 0);
-  EXPECT(file.module_count == 1 && strstr(policy_file_module(&file, 0).name, "unit-learned") != NULL);
+  EXPECT(file.module_count == 1 && strstr(policy_file_module(&file, 0).name, "unit-policy_store") != NULL);
 }
 
 static void learns_nothing_more(void *unused) {
   (void)unused;
   struct policy_file file;
-  struct learned_stats stats;
+  struct policy_stats stats;
   policy("evolving");
   read_silently();
-  learned_stats(&stats);
+  policy_stats(&stats);
   EXPECT(stats.arms == 1);
   unlink(path);
   write_silently();

@@ -1,32 +1,33 @@
-/* site_policy: each site has its own arm while there is room; beyond that the warm ones keep theirs and the rest is
+/* policy_table: each site has its own arm while there is room; beyond that the warm ones keep theirs and the rest is
  * decided about together; no event is lost from the totals; 100,000 sites take what the table takes. */
 #include "unit.h"
 
-#include "adapt/site_policy.h"
+#include "adapt/policy_table.h"
 
 #define ARMS 64u
 #define PAGES 100u
 
 #define MAPPING_RANGE 20u
 
-static struct site_costs costs(void) {
-  return (struct site_costs){evolve_costs_of(500, 60, 800, 1000), evolve_costs_of(500, 60, 3300, 1000), MAPPING_RANGE};
+static struct policy_table_costs costs(void) {
+  return (struct policy_table_costs){policy_costs_of(500, 60, 800, 1000), policy_costs_of(500, 60, 3300, 1000),
+                                     MAPPING_RANGE};
 }
 
 struct fixture {
-  struct site_table table;
+  struct policy_table table;
   void *places;
 };
 
 static void begin(struct fixture *f, uint32_t arms) {
-  f->places = calloc(1, site_table_bytes(arms));
+  f->places = calloc(1, policy_table_bytes(arms));
   assert_non_null(f->places);
-  site_table_begin(&f->table, f->places, arms, KEEP_1S);
+  policy_table_begin(&f->table, f->places, arms, KEEP_1S);
 }
 
 static void valid(const struct fixture *f) {
 #ifdef HAK_DEBUG
-  assert_true(site_table_is_valid(&f->table));
+  assert_true(policy_table_is_valid(&f->table));
 #else
   (void)f;
 #endif
@@ -38,10 +39,10 @@ static void end(struct fixture *f) {
 }
 
 static enum keep reuse(struct fixture *f, uint64_t site, unsigned range, uint32_t *now_ms, uint32_t gap_ms) {
-  struct site_costs c = costs();
-  enum keep acted = site_freed(&f->table, &c, site, range, PAGES, true, *now_ms);
+  struct policy_table_costs c = costs();
+  enum keep acted = policy_table_freed(&f->table, &c, site, range, PAGES, true, *now_ms);
   *now_ms += gap_ms;
-  site_taken(&f->table, &c, site, range, PAGES, *now_ms);
+  policy_table_taken(&f->table, &c, site, range, PAGES, *now_ms);
   return acted;
 }
 
@@ -64,32 +65,32 @@ static void sites_of_different_temper_are_told_apart(void **unused) {
 
 static void ranges_are_doublings(void **unused) {
   (void)unused;
-  assert_int_equal(site_range(0), 0);
-  assert_int_equal(site_range(16), 0);
-  assert_int_equal(site_range(31), 0);
-  assert_int_equal(site_range(32), 1);
-  assert_int_equal(site_range((size_t)1 << 20), 16);
-  assert_int_equal(site_range(((size_t)1 << 21) - 1), 16);
-  assert_int_equal(site_range(SIZE_MAX), SITE_RANGES - 1);
+  assert_int_equal(policy_range(0), 0);
+  assert_int_equal(policy_range(16), 0);
+  assert_int_equal(policy_range(31), 0);
+  assert_int_equal(policy_range(32), 1);
+  assert_int_equal(policy_range((size_t)1 << 20), 16);
+  assert_int_equal(policy_range(((size_t)1 << 21) - 1), 16);
+  assert_int_equal(policy_range(SIZE_MAX), POLICY_RANGES - 1);
 }
 
 /* Whatever happens to arms, the same events cost the same in sum. */
 static void no_event_is_lost(void **unused) {
   (void)unused;
   struct fixture f;
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   uint64_t random = UNIT_SEED;
   uint32_t now_ms = 0;
   uint64_t freed = 0;
   begin(&f, ARMS);
   uint64_t warm_ns = 0;
   for (unsigned i = 0; i < 20000; i++, freed++) {
-    site_freed(&f.table, &c, (uint32_t)(unit_random(&random) % 1000), 0, PAGES, true, now_ms);
+    policy_table_freed(&f.table, &c, (uint32_t)(unit_random(&random) % 1000), 0, PAGES, true, now_ms);
     uint32_t step_ms = (uint32_t)(unit_random(&random) % 3);
     now_ms += step_ms;
     warm_ns += (freed + 1) * PAGES * step_ms / 2;
   }
-  struct site_totals totals = site_totals(&f.table, &c, now_ms);
+  struct policy_totals totals = policy_totals(&f.table, &c, now_ms);
   assert_int_equal(totals.fixed[KEEP_AT_ONCE], freed * (800 + 60 * PAGES));
   assert_in_range(totals.fixed[KEEP_WARM], warm_ns - warm_ns / 100, warm_ns + warm_ns / 100);
   assert_true(f.table.displaced > 0);
@@ -101,12 +102,12 @@ static void a_mapping_costs_more_to_give_back(void **unused) {
   (void)unused;
   struct fixture f;
   uint32_t now_ms = 0;
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   begin(&f, ARMS);
   reuse(&f, 1, MAPPING_RANGE - 1, &now_ms, 0);
-  assert_int_equal(site_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + (60 + 500) * PAGES);
+  assert_int_equal(policy_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + (60 + 500) * PAGES);
   reuse(&f, 1, MAPPING_RANGE, &now_ms, 0);
-  assert_int_equal(site_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + 3300 + 2 * (60 + 500) * PAGES);
+  assert_int_equal(policy_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + 3300 + 2 * (60 + 500) * PAGES);
   end(&f);
 }
 
@@ -114,25 +115,25 @@ static void a_mapping_costs_more_to_give_back(void **unused) {
 static void what_one_frees_serves_the_next(void **unused) {
   (void)unused;
   struct fixture f;
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   begin(&f, ARMS);
   for (uint32_t i = 0; i < 400; i++) {
-    site_taken(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100);
-    site_freed(&f.table, &c, 1 + i % 7, i % 3, PAGES, true, i * 100 + 10);
+    policy_table_taken(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100);
+    policy_table_freed(&f.table, &c, 1 + i % 7, i % 3, PAGES, true, i * 100 + 10);
   }
-  assert_true(site_leader(&f.table, 1, 0) >= KEEP_100MS);
-  struct site_totals totals = site_totals(&f.table, &c, 40000);
+  assert_true(policy_table_leader(&f.table, 1, 0) >= KEEP_100MS);
+  struct policy_totals totals = policy_totals(&f.table, &c, 40000);
   assert_in_range(totals.fixed[KEEP_WARM], 1, totals.fixed[KEEP_10MS] / 5);
   /* A part of a mapping cannot be had. */
-  const struct evolve_arm *lender = NULL;
+  const struct policy_arm *lender = NULL;
   for (unsigned i = 0; i < ARMS; i++)
     lender = f.table.places[i].taken && f.table.places[i].arm.idle_count > 0 ? &f.table.places[i].arm : lender;
   assert_non_null(lender);
   uint32_t pages = lender->idle[0].pages;
-  site_taken(&f.table, &c, 99, MAPPING_RANGE, PAGES, 40000);
+  policy_table_taken(&f.table, &c, 99, MAPPING_RANGE, PAGES, 40000);
   assert_int_equal(lender->idle[0].pages, pages);
   assert_int_equal(lender->idle_count, 1);
-  site_taken(&f.table, &c, 99, 5, PAGES, 40000);
+  policy_table_taken(&f.table, &c, 99, 5, PAGES, 40000);
   assert_int_equal(lender->idle_count, 0);
   end(&f);
 }
@@ -142,16 +143,16 @@ static void what_one_frees_serves_the_next(void **unused) {
 static void a_lender_is_not_forgotten(void **unused) {
   (void)unused;
   struct fixture f;
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   begin(&f, ARMS);
-  site_freed(&f.table, &c, 3, 0, 1000, true, 0);
+  policy_table_freed(&f.table, &c, 3, 0, 1000, true, 0);
   for (unsigned i = 0; i < 50; i++) {
-    site_freed(&f.table, &c, 1 + i % 2, 0, 1, true, 0);
-    site_taken(&f.table, &c, 1 + i % 2, 0, 1, 0);
+    policy_table_freed(&f.table, &c, 1 + i % 2, 0, 1, true, 0);
+    policy_table_taken(&f.table, &c, 1 + i % 2, 0, 1, 0);
   }
-  uint64_t before = site_totals(&f.table, &c, 0).fixed[KEEP_AT_ONCE];
-  site_taken(&f.table, &c, 4, 0, 1000, 0);
-  assert_int_equal(site_totals(&f.table, &c, 0).fixed[KEEP_AT_ONCE], before + 1000 * 500);
+  uint64_t before = policy_totals(&f.table, &c, 0).fixed[KEEP_AT_ONCE];
+  policy_table_taken(&f.table, &c, 4, 0, 1000, 0);
+  assert_int_equal(policy_totals(&f.table, &c, 0).fixed[KEEP_AT_ONCE], before + 1000 * 500);
   end(&f);
 }
 
@@ -159,35 +160,35 @@ static void a_lender_is_not_forgotten(void **unused) {
 static void who_acts(void **unused) {
   (void)unused;
   struct fixture f;
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   int32_t ratings[KEEP_STRATEGIES] = {0};
-  begin(&f, SITE_WAYS);
-  assert_true(site_learned(&f.table, 5, 0, ratings, KEEP_10S, 9));
-  assert_int_equal(site_freed(&f.table, &c, 5, 0, PAGES, false, 0), KEEP_1S);
-  assert_int_equal(site_freed(&f.table, &c, 5, 0, PAGES, true, 0), KEEP_10S);
-  assert_true(site_learned(&f.table, 6, 0, ratings, KEEP_AT_ONCE, 9));
-  assert_int_equal(site_freed(&f.table, &c, 6, 0, PAGES, false, 0), KEEP_AT_ONCE);
-  for (uint32_t site = 100; site < 100 + SITE_WAYS - 2; site++)
-    assert_true(site_learned(&f.table, site, 0, ratings, KEEP_WARM, 9));
-  evolve_arm_begin_rated(&f.table.rests[0], ratings, KEEP_100MS, 9);
-  assert_int_equal(site_leader(&f.table, 99, 0), KEEP_100MS);
+  begin(&f, POLICY_WAYS);
+  assert_true(policy_table_learned(&f.table, 5, 0, ratings, KEEP_10S, 9));
+  assert_int_equal(policy_table_freed(&f.table, &c, 5, 0, PAGES, false, 0), KEEP_1S);
+  assert_int_equal(policy_table_freed(&f.table, &c, 5, 0, PAGES, true, 0), KEEP_10S);
+  assert_true(policy_table_learned(&f.table, 6, 0, ratings, KEEP_AT_ONCE, 9));
+  assert_int_equal(policy_table_freed(&f.table, &c, 6, 0, PAGES, false, 0), KEEP_AT_ONCE);
+  for (uint32_t site = 100; site < 100 + POLICY_WAYS - 2; site++)
+    assert_true(policy_table_learned(&f.table, site, 0, ratings, KEEP_WARM, 9));
+  policy_arm_begin_rated(&f.table.rests[0], ratings, KEEP_100MS, 9);
+  assert_int_equal(policy_table_leader(&f.table, 99, 0), KEEP_100MS);
   end(&f);
 }
 
 static void short_lives_teach_as_well(void **unused) {
   (void)unused;
   struct fixture f;
-  struct site_costs c = costs();
+  struct policy_table_costs c = costs();
   for (unsigned is_concluded = 0; is_concluded < 2; is_concluded++) {
     begin(&f, ARMS);
-    assert_int_equal(site_freed(&f.table, &c, 1, 0, PAGES, true, 0), KEEP_1S);
+    assert_int_equal(policy_table_freed(&f.table, &c, 1, 0, PAGES, true, 0), KEEP_1S);
     if (is_concluded)
-      site_conclude(&f.table, &c, 30000);
-    assert_int_equal(f.table.places != NULL && site_totals(&f.table, &c, 30000).epochs == 1, is_concluded);
+      policy_table_conclude(&f.table, &c, 30000);
+    assert_int_equal(f.table.places != NULL && policy_totals(&f.table, &c, 30000).epochs == 1, is_concluded);
     if (is_concluded)
-      assert_in_range(site_leader(&f.table, 1, 0), KEEP_AT_ONCE, KEEP_10MS);
+      assert_in_range(policy_table_leader(&f.table, 1, 0), KEEP_AT_ONCE, KEEP_10MS);
     else
-      assert_int_equal(site_leader(&f.table, 1, 0), KEEP_1S);
+      assert_int_equal(policy_table_leader(&f.table, 1, 0), KEEP_1S);
     end(&f);
   }
 }
@@ -196,7 +197,7 @@ static void warm_sites_keep_their_place(void **unused) {
   (void)unused;
   struct fixture f;
   uint32_t now_ms = 0;
-  begin(&f, SITE_WAYS); /* one set */
+  begin(&f, POLICY_WAYS); /* one set */
   for (unsigned i = 0; i < 100; i++)
     reuse(&f, 7, 0, &now_ms, 30000);
   for (uint64_t site = 1000; site < 6000; site++) {
@@ -204,10 +205,10 @@ static void warm_sites_keep_their_place(void **unused) {
     reuse(&f, 7, 0, &now_ms, 30000);
   }
   bool found = false;
-  for (unsigned i = 0; i < SITE_WAYS; i++)
+  for (unsigned i = 0; i < POLICY_WAYS; i++)
     found |= f.table.places[i].site == 7 && f.table.places[i].arm.epochs > 1000;
   assert_true(found);
-  assert_int_equal(f.table.taken_count, SITE_WAYS);
+  assert_int_equal(f.table.taken_count, POLICY_WAYS);
   end(&f);
 }
 
@@ -216,7 +217,7 @@ static void a_hundred_thousand_sites(void **unused) {
   struct fixture f;
   uint32_t now_ms = 0;
   begin(&f, 2048);
-  assert_true(site_table_bytes(2048) + sizeof f.table <= (size_t)1 << 20);
+  assert_true(policy_table_bytes(2048) + sizeof f.table <= (size_t)1 << 20);
   for (uint64_t site = 0; site < 100000; site++)
     reuse(&f, site * 16, site % 7, &now_ms, site % 5);
   assert_true(f.table.taken_count <= 2048);
@@ -227,14 +228,14 @@ static void what_a_file_says_is_followed_at_once(void **unused) {
   (void)unused;
   struct fixture f;
   uint32_t now_ms = 0;
-  int32_t ratings[KEEP_STRATEGIES] = {[KEEP_AT_ONCE] = 3 * EVOLVE_RATING_MAX, [KEEP_WARM] = INT32_MIN};
-  begin(&f, SITE_WAYS);
-  assert_true(site_learned(&f.table, 5, 0, ratings, KEEP_AT_ONCE, 4));
+  int32_t ratings[KEEP_STRATEGIES] = {[KEEP_AT_ONCE] = 3 * POLICY_RATING_MAX, [KEEP_WARM] = INT32_MIN};
+  begin(&f, POLICY_WAYS);
+  assert_true(policy_table_learned(&f.table, 5, 0, ratings, KEEP_AT_ONCE, 4));
   assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), KEEP_AT_ONCE);
-  for (uint64_t site = 100; site < 100 + SITE_WAYS - 1; site++)
-    assert_true(site_learned(&f.table, site, 0, ratings, KEEP_10S, 4));
-  assert_false(site_learned(&f.table, 99, 0, ratings, KEEP_10S, 4));
-  assert_true(site_learned(&f.table, 5, 0, ratings, KEEP_10S, 4)); /* again: the later one holds */
+  for (uint64_t site = 100; site < 100 + POLICY_WAYS - 1; site++)
+    assert_true(policy_table_learned(&f.table, site, 0, ratings, KEEP_10S, 4));
+  assert_false(policy_table_learned(&f.table, 99, 0, ratings, KEEP_10S, 4));
+  assert_true(policy_table_learned(&f.table, 5, 0, ratings, KEEP_10S, 4)); /* again: the later one holds */
   assert_int_equal(reuse(&f, 5, 0, &now_ms, 1), KEEP_10S);
   end(&f);
 }

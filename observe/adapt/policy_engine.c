@@ -1,0 +1,220 @@
+#include "adapt/policy_engine.h"
+
+#include "inspect/module.h"
+#include "os/lock.h"
+#include "os/os.h"
+#include "pages/metadata.h"
+
+#include <string.h>
+
+#define CALLERS 512u /* cached call sites */
+
+_Static_assert(POLICY_ARMS * sizeof(struct policy_place) + sizeof(struct policy_state) <= (size_t)1 << 20,
+               "a MiB at most");
+
+#define TRIAL_BYTES ((size_t)256 << 10)
+#define TRIALS 3u
+
+enum engine_state { ENGINE_NOTHING, ENGINE_READY, ENGINE_NO_MEMORY };
+
+static struct {
+  struct lock lock;
+  enum engine_state state;
+  uint32_t break_even_ms; /* that the costs were computed for */
+  struct caller {
+    uintptr_t address;
+    uint64_t site;
+  } callers[CALLERS]; /* direct-mapped by address */
+  _Atomic bool callers_are_old;
+  struct policy_state view;
+} engine;
+
+/* --- unit costs of this machine --- */
+
+static uint32_t clamp_ns(uint64_t ns, uint32_t least, uint32_t most) {
+  return ns < least ? least : ns > most ? most : (uint32_t)ns;
+}
+
+struct trial {
+  uint64_t map, touch, purge, purge_nothing;
+};
+
+static struct trial measure_once(void) {
+  struct trial took = {0};
+  uint64_t start = os_nanoseconds();
+  char *range = os_map(TRIAL_BYTES, UNIT_BYTES);
+  took.map = os_nanoseconds() - start;
+  if (range == NULL)
+    return took;
+  start = os_nanoseconds();
+  for (size_t at = 0; at < TRIAL_BYTES; at += os_page_bytes())
+    ((volatile char *)range)[at] = 1;
+  took.touch = os_nanoseconds() - start;
+  start = os_nanoseconds();
+  os_purge(range, TRIAL_BYTES);
+  took.purge = os_nanoseconds() - start;
+  start = os_nanoseconds();
+  os_purge(range, TRIAL_BYTES);
+  took.purge_nothing = os_nanoseconds() - start;
+  start = os_nanoseconds();
+  os_unmap(range, TRIAL_BYTES);
+  took.map += os_nanoseconds() - start;
+  return took;
+}
+
+static uint64_t min_ns(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Takes the quickest of several trials, because the others were disturbed. Bounds limit the effect of a jumping
+ * clock. */
+static struct policy_table_costs measure_costs(uint32_t break_even_ms) {
+  struct trial best = measure_once();
+  for (unsigned i = 1; i < TRIALS; i++) {
+    struct trial next = measure_once();
+    best = (struct trial){min_ns(best.map, next.map), min_ns(best.touch, next.touch), min_ns(best.purge, next.purge),
+                          min_ns(best.purge_nothing, next.purge_nothing)};
+  }
+  uint64_t pages = TRIAL_BYTES / os_page_bytes();
+  return policy_table_costs_of(clamp_ns(best.touch / pages, 100, 20000),
+                               clamp_ns((best.purge - min_ns(best.purge, best.purge_nothing)) / pages, 10, 5000),
+                               clamp_ns(best.purge_nothing, 100, 50000), clamp_ns(best.map, 200, 100000),
+                               break_even_ms);
+}
+
+/* --- sites --- */
+
+void policy_forget_callers(void) { atomic_store_explicit(&engine.callers_are_old, true, memory_order_relaxed); }
+
+static uint64_t site_at(uintptr_t address) {
+  if (UNLIKELY(atomic_load_explicit(&engine.callers_are_old, memory_order_relaxed))) {
+    atomic_store_explicit(&engine.callers_are_old, false, memory_order_relaxed);
+    memset(engine.callers, 0, sizeof engine.callers);
+  }
+  struct caller *caller = &engine.callers[(address ^ address >> 9) % CALLERS];
+  if (LIKELY(caller->address == address))
+    return caller->site;
+  struct os_module module;
+  uint32_t tag = 0;
+  if (os_module_find(address, &module)) {
+    tag = policy_tag_of_build(module.build);
+    policy_note_module(engine.view.modules, tag, module.name);
+  }
+  *caller = (struct caller){.address = address, .site = policy_site_of(tag, tag ? module.offset : address)};
+  return caller->site;
+}
+
+/* --- events --- */
+
+static uint32_t pages_of(size_t bytes) {
+  size_t pages = bytes / min_size(os_page_bytes(), UNIT_BYTES);
+  return pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
+}
+
+static uint32_t now_ms(void) { return (uint32_t)os_milliseconds(); }
+
+COLD static void begin(uint32_t break_even_ms) {
+  struct policy_state *view = &engine.view;
+  void *places = metadata_take_forever(policy_table_bytes(POLICY_ARMS));
+  if (places == NULL) {
+    engine.state = ENGINE_NO_MEMORY;
+    return;
+  }
+  policy_table_begin(&view->table, places, POLICY_ARMS, policy_strategy_like(break_even_ms));
+  view->costs = measure_costs(break_even_ms);
+  engine.break_even_ms = break_even_ms;
+  engine.state = ENGINE_READY;
+}
+
+/* Takes the lock. Returns true if there is a table. Updates the costs to the purge delay in force. */
+static bool policy_enter(void) {
+  uint32_t break_even_ms = (uint32_t)option_value(OPTION_PURGE_DELAY_MS);
+  lock_take(&engine.lock);
+  if (UNLIKELY(engine.state == ENGINE_NOTHING))
+    begin(break_even_ms);
+  if (UNLIKELY(engine.break_even_ms != break_even_ms)) {
+    const struct policy_costs *part = &engine.view.costs.part, *mapping = &engine.view.costs.mapping;
+    engine.view.costs = policy_table_costs_of(part->fault_ns, part->purge_page_ns, part->purge_call_ns,
+                                              mapping->purge_call_ns - part->purge_call_ns, break_even_ms);
+    engine.break_even_ms = break_even_ms;
+  }
+  return engine.state == ENGINE_READY;
+}
+
+static void policy_leave(void) { lock_give(&engine.lock); }
+
+static bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
+
+/* Call between policy_enter and policy_leave, if there is a table. */
+static void note_taken(uint64_t site, size_t size, size_t bytes) {
+  if (policy_is_evolving())
+    policy_table_taken(&engine.view.table, &engine.view.costs, site, policy_range(size), pages_of(bytes), now_ms());
+}
+
+static unsigned keep_of(uint64_t site, size_t size, size_t bytes, bool is_kept) {
+  struct policy_state *view = &engine.view;
+  unsigned range = policy_range(size);
+  if (policy_is_evolving())
+    return (unsigned)policy_table_freed(&view->table, &view->costs, site, range, pages_of(bytes), is_kept, now_ms());
+  return (unsigned)policy_table_leader(&view->table, site, range);
+}
+
+uint64_t policy_large_taken(uintptr_t caller, size_t bytes) {
+  uint64_t site = 0;
+  if (policy_enter()) {
+    site = site_at(caller);
+    note_taken(site, bytes, bytes);
+  }
+  policy_leave();
+  return site;
+}
+
+void policy_large_resized(uint64_t site, size_t bytes, size_t wanted) {
+  bool is_ready = policy_enter();
+  if (is_ready && wanted > bytes)
+    note_taken(site, wanted, wanted - bytes);
+  else if (is_ready)
+    keep_of(site, bytes, bytes - wanted, false); /* the end that is cut off: it goes its way already */
+  policy_leave();
+}
+
+unsigned policy_large_freed(uint64_t site, size_t bytes, bool is_kept) {
+  unsigned keep = policy_enter() ? keep_of(site, bytes, bytes, is_kept) : KEEP_BY_PRESET;
+  policy_leave();
+  return keep;
+}
+
+void policy_small_taken(size_t block_bytes, size_t slab_bytes) {
+  if (policy_enter())
+    note_taken(POLICY_SITE_SMALL, block_bytes, slab_bytes);
+  policy_leave();
+}
+
+unsigned policy_small_freed(size_t block_bytes, size_t slab_bytes) {
+  unsigned keep = policy_enter() ? keep_of(POLICY_SITE_SMALL, block_bytes, slab_bytes, true) : KEEP_BY_PRESET;
+  policy_leave();
+  return keep;
+}
+
+/* --- figures --- */
+
+void policy_stats(struct policy_stats *out) {
+  *out = (struct policy_stats){0};
+  lock_take(&engine.lock);
+  if (engine.state == ENGINE_READY) {
+    out->arms = engine.view.table.taken_count;
+    out->totals = policy_totals(&engine.view.table, &engine.view.costs, now_ms());
+  }
+  policy_leave();
+}
+
+struct policy_state *policy_open(void) { return policy_enter() ? &engine.view : NULL; }
+
+void policy_close(void) { policy_leave(); }
+
+#ifdef HAK_DEBUG
+bool policy_is_valid(void) {
+  lock_take(&engine.lock);
+  bool valid = engine.state != ENGINE_READY || policy_table_is_valid(&engine.view.table);
+  lock_give(&engine.lock);
+  return valid;
+}
+#endif

@@ -1,0 +1,224 @@
+#include "adapt/policy_table.h"
+
+#include <string.h>
+
+#define WARMTH_FIRST 4u
+
+size_t policy_table_bytes(uint32_t arm_count) { return arm_count * sizeof(struct policy_place); }
+
+void policy_table_begin(struct policy_table *table, void *places, uint32_t arm_count, enum keep leader) {
+  memset(table, 0, sizeof *table);
+  table->places = places;
+  table->set_count = arm_count / POLICY_WAYS;
+  for (unsigned range = 0; range < POLICY_RANGES; range++) {
+    policy_arm_begin(&table->priors[range], leader);
+    policy_arm_begin(&table->rests[range], leader);
+  }
+}
+
+unsigned policy_range(size_t bytes) {
+  unsigned octave = bytes >> POLICY_RANGE_FIRST ? 63u - (unsigned)__builtin_clzl(bytes) - POLICY_RANGE_FIRST : 0;
+  return octave < POLICY_RANGES ? octave : POLICY_RANGES - 1;
+}
+
+struct policy_table_costs policy_table_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
+                                                uint32_t map_ns, uint32_t break_even_ms) {
+  return (struct policy_table_costs){
+      .part = policy_costs_of(fault_ns, purge_page_ns, purge_call_ns, break_even_ms),
+      .mapping = policy_costs_of(fault_ns, purge_page_ns, purge_call_ns + map_ns, break_even_ms),
+      .mapping_range = policy_range(MAPPING_BYTES_MIN),
+  };
+}
+
+static const struct policy_costs *costs_of(const struct policy_table_costs *costs, unsigned range) {
+  return range < costs->mapping_range ? &costs->part : &costs->mapping;
+}
+
+static uint32_t place_count(const struct policy_table *table) { return table->set_count * POLICY_WAYS; }
+
+/* SplitMix64's finalizer (Steele, Lea and Flood): neighbouring sites and ranges spread over all sets. */
+static struct policy_place *set_of(const struct policy_table *table, uint64_t site, unsigned range) {
+  uint64_t x = site ^ range * 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return &table->places[(size_t)(x & (table->set_count - 1)) * POLICY_WAYS];
+}
+
+static void forget_arm(struct policy_table *table, struct policy_place *place, const struct policy_table_costs *costs,
+                       uint32_t now_ms) {
+  policy_arm_inherit(&table->rests[place->range], &place->arm, costs_of(costs, place->range), now_ms);
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
+    table->gone[strategy] += place->arm.total[strategy];
+  table->gone_acted += place->arm.total_acted;
+  table->displaced++;
+}
+
+static struct policy_place *settle_arm(struct policy_table *table, struct policy_place *place, uint64_t site,
+                                       unsigned range) {
+  table->taken_count += !place->taken;
+  *place = (struct policy_place){.site = site, .range = (uint8_t)range, .warmth = WARMTH_FIRST, .taken = true};
+  policy_arm_begin_like(&place->arm, &table->priors[range]);
+  return place;
+}
+
+static struct policy_arm *arm_of(struct policy_table *table, const struct policy_table_costs *costs, uint64_t site,
+                                 unsigned range, uint32_t now_ms) {
+  struct policy_place *set = set_of(table, site, range), *coldest = set;
+  for (struct policy_place *place = set; place < set + POLICY_WAYS; place++) {
+    if (!place->taken)
+      return &settle_arm(table, place, site, range)->arm;
+    if (place->site == site && place->range == range) {
+      place->warmth += place->warmth < POLICY_WARMTH_MAX;
+      return &place->arm;
+    }
+    if (place->warmth < coldest->warmth)
+      coldest = place;
+  }
+  if (coldest->warmth > 0) {
+    coldest->warmth--;
+    return &table->rests[range];
+  }
+  forget_arm(table, coldest, costs, now_ms);
+  return &settle_arm(table, coldest, site, range)->arm;
+}
+
+/* --- lending --- */
+
+static struct policy_lenders *lenders_of(struct policy_table *table, const struct policy_table_costs *costs,
+                                         unsigned range) {
+  return &table->lenders[range >= costs->mapping_range];
+}
+
+/* The arm is one of the table's places or rests, for this range. */
+static void note_lender(struct policy_table *table, struct policy_lenders *lenders, const struct policy_arm *arm,
+                        unsigned range) {
+  uint32_t number = place_count(table) + range + 1;
+  if (arm != &table->rests[range])
+    number = (uint32_t)((const struct policy_place *)((const char *)arm - offsetof(struct policy_place, arm)) -
+                        table->places) +
+             1;
+  unsigned at = 0;
+  while (at < POLICY_LENDERS - 1 && lenders->arms[at] != number)
+    at++;
+  memmove(&lenders->arms[1], &lenders->arms[0], at * sizeof lenders->arms[0]);
+  lenders->arms[0] = number;
+}
+
+static void borrow_pages(struct policy_table *table, struct policy_lenders *lenders,
+                         const struct policy_table_costs *costs, uint32_t pages, uint32_t now_ms) {
+  for (uint32_t i = 0; pages > 0 && i < POLICY_LENDERS; i++) {
+    uint32_t number = lenders->arms[i];
+    if (number == 0)
+      return;
+    bool is_rest = number > place_count(table);
+    unsigned range = is_rest ? number - place_count(table) - 1 : table->places[number - 1].range;
+    struct policy_arm *arm = is_rest ? &table->rests[range] : &table->places[number - 1].arm;
+    if (lenders_of(table, costs, range) == lenders) /* another site may have taken the place */
+      pages = policy_arm_lend(arm, costs_of(costs, range), pages, now_ms);
+  }
+}
+
+/* --- events --- */
+
+enum keep policy_table_freed(struct policy_table *table, const struct policy_table_costs *costs, uint64_t site,
+                             unsigned range, uint32_t pages, bool is_kept, uint32_t now_ms) {
+  struct policy_arm *arm = arm_of(table, costs, site, range, now_ms);
+  note_lender(table, lenders_of(table, costs, range), arm, range);
+  return policy_arm_freed(arm, &table->priors[range], costs_of(costs, range), pages, is_kept, now_ms);
+}
+
+void policy_table_taken(struct policy_table *table, const struct policy_table_costs *costs, uint64_t site,
+                        unsigned range, uint32_t pages, uint32_t now_ms) {
+  struct policy_arm *arm = arm_of(table, costs, site, range, now_ms);
+  uint32_t missing = policy_arm_taken(arm, &table->priors[range], costs_of(costs, range), pages, now_ms);
+  borrow_pages(table, lenders_of(table, costs, range), costs, missing, now_ms);
+}
+
+const struct policy_arm *policy_table_arm_of(const struct policy_table *table, uint64_t site, unsigned range) {
+  const struct policy_place *set = set_of(table, site, range);
+  for (const struct policy_place *place = set; place < set + POLICY_WAYS; place++)
+    if (place->taken && place->site == site && place->range == range)
+      return &place->arm;
+  return NULL;
+}
+
+enum keep policy_table_leader(const struct policy_table *table, uint64_t site, unsigned range) {
+  const struct policy_arm *arm = policy_table_arm_of(table, site, range), *prior = &table->priors[range];
+  if (arm)
+    return policy_arm_leader(arm, prior);
+  bool has_room = !set_of(table, site, range)[POLICY_WAYS - 1].taken; /* places are taken in order */
+  return has_room ? (enum keep)prior->leader : policy_arm_leader(&table->rests[range], prior);
+}
+
+bool policy_table_learned(struct policy_table *table, uint64_t site, unsigned range, const int32_t *ratings,
+                          enum keep leader, uint32_t epochs) {
+  struct policy_place *set = set_of(table, site, range);
+  for (struct policy_place *place = set; place < set + POLICY_WAYS; place++) {
+    if (place->taken && (place->site != site || place->range != range))
+      continue;
+    if (!place->taken)
+      settle_arm(table, place, site, range);
+    policy_arm_begin_rated(&place->arm, ratings, leader, epochs);
+    return true;
+  }
+  return false;
+}
+
+void policy_table_tick(struct policy_table *table, const struct policy_table_costs *costs, uint32_t now_ms) {
+  for (struct policy_place *place = table->places; place < table->places + place_count(table); place++)
+    if (place->taken)
+      policy_arm_tick(&place->arm, costs_of(costs, place->range), now_ms);
+  for (unsigned range = 0; range < POLICY_RANGES; range++)
+    policy_arm_tick(&table->rests[range], costs_of(costs, range), now_ms);
+}
+
+void policy_table_conclude(struct policy_table *table, const struct policy_table_costs *costs, uint32_t now_ms) {
+  for (struct policy_place *place = table->places; place < table->places + place_count(table); place++)
+    if (place->taken)
+      policy_arm_conclude(&place->arm, &table->priors[place->range], costs_of(costs, place->range), now_ms);
+  for (unsigned range = 0; range < POLICY_RANGES; range++)
+    policy_arm_conclude(&table->rests[range], &table->priors[range], costs_of(costs, range), now_ms);
+}
+
+static void add_up(struct policy_totals *totals, const struct policy_arm *arm, const struct policy_costs *costs,
+                   uint32_t now_ms) {
+  struct policy_arm until = *arm;
+  policy_arm_tick(&until, costs, now_ms);
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
+    totals->fixed[strategy] += until.total[strategy];
+  totals->best_of_arm += until.total[policy_best_fixed(until.total)];
+  totals->acted += until.total_acted;
+  totals->epochs += arm->epochs;
+  totals->switches += arm->switches;
+}
+
+struct policy_totals policy_totals(const struct policy_table *table, const struct policy_table_costs *costs,
+                                   uint32_t now_ms) {
+  struct policy_totals totals = {.acted = table->gone_acted,
+                                 .best_of_arm = table->gone[policy_best_fixed(table->gone)]};
+  memcpy(totals.fixed, table->gone, sizeof totals.fixed);
+  for (size_t i = 0; i < place_count(table); i++)
+    if (table->places[i].taken)
+      add_up(&totals, &table->places[i].arm, costs_of(costs, table->places[i].range), now_ms);
+  for (unsigned range = 0; range < POLICY_RANGES; range++)
+    add_up(&totals, &table->rests[range], costs_of(costs, range), now_ms);
+  return totals;
+}
+
+#ifdef HAK_DEBUG
+bool policy_table_is_valid(const struct policy_table *table) {
+  bool valid = true;
+  uint32_t taken = 0;
+  for (size_t i = 0; i < place_count(table); i++) {
+    const struct policy_place *place = &table->places[i];
+    if (!place->taken)
+      continue;
+    taken++;
+    valid &= place->range < POLICY_RANGES && policy_arm_is_valid(&place->arm);
+    for (const struct policy_place *other = set_of(table, place->site, place->range); other < place; other++)
+      valid &= other->site != place->site || other->range != place->range;
+  }
+  return valid && taken == table->taken_count;
+}
+#endif
