@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "inspect/maps.h"
+#include "inspect/module.h"
 #include "os/os.h"
 #include "profile/gzip.h"
 #include "profile/locations.h"
@@ -164,15 +165,8 @@ static void put_about(struct writer *w, const struct samples *samples, const str
 /* Remembers where the first page of the listed file is mapped. */
 struct first_page {
   uintptr_t start;
-  uint64_t name_hash;
+  uint32_t name_hash;
 };
-
-static uint64_t name_hash(const char *name) {
-  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a (Fowler, Noll, Vo) */
-  for (; *name; name++)
-    hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
-  return hash;
-}
 
 static uint64_t put_build_id(struct writer *w, uintptr_t start) {
   unsigned char id[OS_MAPS_ID_BYTES];
@@ -220,7 +214,7 @@ static void put_listed(struct writer *w, bool is_main) {
   if (!os_maps_open(&w->maps))
     return;
   while (os_maps_next(&w->maps, &mapping)) {
-    uint64_t hash = name_hash(mapping.name);
+    uint32_t hash = os_module_build(NULL, 0, mapping.name);
     if (mapping.offset == 0)
       first = (struct first_page){mapping.start, hash};
     bool holds_entry = os_maps_entry() - mapping.start < mapping.limit - mapping.start;
