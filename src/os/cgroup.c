@@ -2,6 +2,7 @@
 
 #include "os/kernel.h"
 #include "os/os.h"
+#include "os/text_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,110 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE_BYTES 2048  /* longer lines are skipped: mounts of many layers have such */
 #define GROUP_BYTES 1024 /* the name of a group, with those of all above it */
-#define PATH_BYTES 2048
 #define VALUE_BYTES 32
 /* v1 says "no limit" as the largest multiple of its page. */
 #define LIMIT_BYTES_MAX ((size_t)1 << 62)
-
-/* Files are read by system calls, because open, read, close and poll of the C library are cancellation points. */
-
-static int file_open(const char *path, int flags) {
-  long fd;
-  do {
-    fd = os_kernel(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
-  } while (fd < 0 && errno == EINTR);
-  return (int)fd;
-}
-
-static void file_close(int fd) { os_kernel(SYS_close, fd); }
-
-static size_t file_read(int fd, char *bytes, size_t length) {
-  long got;
-  do {
-    got = os_kernel(SYS_read, fd, bytes, length);
-  } while (got < 0 && errno == EINTR);
-  return got < 0 ? 0 : (size_t)got;
-}
-
-/* A file read by lines. */
-struct lines {
-  int fd;
-  size_t begin, end; /* of what is in bytes and not yet taken */
-  bool passing_over; /* the rest of a line that is too long is skipped */
-  char bytes[LINE_BYTES];
-};
-
-/* Returns the next line, terminated and valid until the next call; NULL after the last. */
-static char *lines_next(struct lines *in) {
-  for (;;) {
-    char *line = in->bytes + in->begin;
-    size_t held = in->end - in->begin;
-    char *newline = memchr(line, '\n', held);
-    if (newline != NULL) {
-      *newline = 0;
-      in->begin += (size_t)(newline - line) + 1;
-      if (!in->passing_over)
-        return line;
-      in->passing_over = false;
-      continue;
-    }
-    if (held == LINE_BYTES - 1)
-      in->passing_over = true;
-    if (in->passing_over)
-      held = 0;
-    memmove(in->bytes, line, held);
-    size_t got = file_read(in->fd, in->bytes + held, LINE_BYTES - 1 - held);
-    in->begin = 0;
-    in->end = held + got;
-    if (got == 0) {
-      in->end = 0;
-      in->bytes[held] = 0;
-      return held > 0 ? in->bytes : NULL;
-    }
-  }
-}
-
-/* Paths: text that must fit. */
-struct path {
-  size_t length;
-  char bytes[PATH_BYTES];
-};
-
-static bool path_append(struct path *path, const char *text) {
-  size_t length = strlen(text);
-  if (length >= PATH_BYTES - path->length)
-    return false;
-  memcpy(path->bytes + path->length, text, length + 1);
-  path->length += length;
-  return true;
-}
-
-static void path_cut(struct path *path, size_t length) {
-  path->length = length;
-  path->bytes[length] = 0;
-}
-
-static int open_in(struct path *folder, const char *name, int flags) {
-  size_t length = folder->length;
-  int fd = path_append(folder, "/") && path_append(folder, name) ? file_open(folder->bytes, flags) : -1;
-  path_cut(folder, length);
-  return fd;
-}
-
-/* Opens the file `name` under root; path is overwritten. */
-static int open_under(struct path *path, const char *root, const char *name, int flags) {
-  path_cut(path, 0);
-  return path_append(path, root) ? open_in(path, name, flags) : -1;
-}
-
-static bool lines_open(struct lines *in, int fd) {
-  in->fd = fd;
-  in->begin = in->end = 0;
-  in->passing_over = false;
-  return fd >= 0;
-}
 
 /* Parses the number at the start of text; SIZE_MAX if it is too large. *rest points behind it. False without digits. */
 static bool number_parse(const char *text, size_t *number, const char **rest) {
@@ -129,14 +30,14 @@ static bool number_parse(const char *text, size_t *number, const char **rest) {
 }
 
 /* Reads a file of one line. False if there is none. */
-static bool value_read(struct path *folder, const char *name, char text[VALUE_BYTES]) {
+static bool value_read(struct os_path *folder, const char *name, char text[VALUE_BYTES]) {
   size_t length = 0;
-  int fd = open_in(folder, name, O_RDONLY);
+  int fd = os_path_open_in(folder, name, O_RDONLY);
   if (fd < 0)
     return false;
   for (size_t got = 1; got > 0 && length < VALUE_BYTES - 1 && (length == 0 || text[length - 1] != '\n'); length += got)
-    got = file_read(fd, text + length, VALUE_BYTES - 1 - length);
-  file_close(fd);
+    got = os_text_read(fd, text + length, VALUE_BYTES - 1 - length);
+  os_text_close(fd);
   text[length] = 0;
   return true;
 }
@@ -144,7 +45,7 @@ static bool value_read(struct path *folder, const char *name, char text[VALUE_BY
 static bool is_end(const char *text) { return *text == 0 || strcmp(text, "\n") == 0; }
 
 /* Reads a limit's file: a number of bytes and a newline. Anything else, "max" and "-1" included, means no limit. */
-static size_t limit_read(struct path *folder, const char *name) {
+static size_t limit_read(struct os_path *folder, const char *name) {
   char text[VALUE_BYTES];
   const char *rest;
   size_t limit = 0;
@@ -174,8 +75,8 @@ struct groups {
 };
 
 /* Reads /proc/self/cgroup: "4:cpu,memory:/a/group", "0::/a/group". A name has no newline and is not escaped. */
-static void groups_read(struct groups *groups, struct lines *in) {
-  for (char *line; (line = lines_next(in)) != NULL;) {
+static void groups_read(struct groups *groups, struct os_lines *in) {
+  for (char *line; (line = os_lines_next(in)) != NULL;) {
     char *controllers = strchr(line, ':');
     char *name = controllers ? strchr(controllers + 1, ':') : NULL;
     if (name == NULL || name[1] != '/' || strlen(name + 1) >= GROUP_BYTES)
@@ -194,7 +95,7 @@ static void groups_read(struct groups *groups, struct lines *in) {
 struct folder {
   enum hierarchy hierarchy;
   size_t mount_length;
-  struct path path;
+  struct os_path path;
 };
 
 /* Tells whether name begins with a step above the root of the cgroup namespace. */
@@ -214,22 +115,22 @@ static bool folder_find(struct folder *folder, const char *root, const char *mou
   }
   if (is_outside(below))
     return false;
-  path_cut(&folder->path, 0);
-  if (!path_append(&folder->path, root) || !path_append(&folder->path, mount_point))
+  os_path_cut(&folder->path, 0);
+  if (!os_path_append(&folder->path, root) || !os_path_append(&folder->path, mount_point))
     return false;
   folder->mount_length = folder->path.length;
-  return strcmp(below, "/") == 0 || path_append(&folder->path, below);
+  return strcmp(below, "/") == 0 || os_path_append(&folder->path, below);
 }
 
 /* Goes one group up; false at the top of the visible groups. */
 static bool folder_up(struct folder *folder) {
-  struct path *path = &folder->path;
+  struct os_path *path = &folder->path;
   if (path->length <= folder->mount_length)
     return false;
   do {
     path->length--;
   } while (path->length > folder->mount_length && path->bytes[path->length] != '/');
-  path_cut(path, path->length);
+  os_path_cut(path, path->length);
   return true;
 }
 
@@ -292,7 +193,7 @@ static bool mount_parse(char *line, struct mount *mount) {
 struct search {
   struct groups groups;
   struct folder folder;
-  struct lines in;
+  struct os_lines in;
   bool (*visit)(struct folder *folder, void *argument);
   void *argument;
 };
@@ -311,20 +212,20 @@ static void folders_visit(const char *root, bool (*visit)(struct folder *, void 
   static const struct mount usual[] = {{HIERARCHY_V2, "/", "/sys/fs/cgroup"},
                                        {HIERARCHY_V1, "/", "/sys/fs/cgroup/memory"}};
   struct search search;
-  struct path *path = &search.folder.path;
+  struct os_path *path = &search.folder.path;
   struct mount mount;
   bool over = false;
   search.visit = visit;
   search.argument = argument;
   search.groups.name[HIERARCHY_V1][0] = search.groups.name[HIERARCHY_V2][0] = 0;
-  if (!lines_open(&search.in, open_under(path, root, "proc/self/cgroup", O_RDONLY)))
+  if (!os_lines_open(&search.in, os_path_open_under(path, root, "proc/self/cgroup", O_RDONLY)))
     return;
   groups_read(&search.groups, &search.in);
-  file_close(search.in.fd);
-  if (lines_open(&search.in, open_under(path, root, "proc/self/mountinfo", O_RDONLY))) {
-    for (char *line; !over && (line = lines_next(&search.in)) != NULL;)
+  os_text_close(search.in.fd);
+  if (os_lines_open(&search.in, os_path_open_under(path, root, "proc/self/mountinfo", O_RDONLY))) {
+    for (char *line; !over && (line = os_lines_next(&search.in)) != NULL;)
       over = mount_parse(line, &mount) && mount_visit(&search, root, &mount);
-    file_close(search.in.fd);
+    os_text_close(search.in.fd);
     return;
   }
   for (unsigned i = 0; !over && i < sizeof usual / sizeof usual[0]; i++)
@@ -380,12 +281,12 @@ size_t os_cpu_limit_read(void) { return os_cpu_limit_read_under(""); }
 /* Returns all swap of the machine, in bytes; 0 if it is not known. */
 static size_t swap_total_read(const char *root) {
   static const char key[] = "SwapTotal:";
-  struct lines in;
-  struct path path;
+  struct os_lines in;
+  struct os_path path;
   size_t total = 0;
-  if (!lines_open(&in, open_under(&path, root, "proc/meminfo", O_RDONLY)))
+  if (!os_lines_open(&in, os_path_open_under(&path, root, "proc/meminfo", O_RDONLY)))
     return 0;
-  for (const char *line; (line = lines_next(&in)) != NULL;) {
+  for (const char *line; (line = os_lines_next(&in)) != NULL;) {
     if (strncmp(line, key, sizeof key - 1) != 0)
       continue;
     line += sizeof key - 1;
@@ -394,7 +295,7 @@ static size_t swap_total_read(const char *root) {
       total = 0;
     break;
   }
-  file_close(in.fd);
+  os_text_close(in.fd);
   return total * 1024;
 }
 
@@ -425,18 +326,18 @@ static int pressure_arm(int fd) {
     } while (written < 0 && errno == EINTR);
     if (written == length) {
       int high = os_duplicate_high(fd);
-      file_close(fd);
+      os_text_close(fd);
       return high;
     }
   }
-  file_close(fd);
+  os_text_close(fd);
   return -1;
 }
 
 static bool pressure_visit(struct folder *folder, void *argument) {
   int *fd = argument;
   if (folder->hierarchy == HIERARCHY_V2)
-    *fd = pressure_arm(open_in(&folder->path, "memory.pressure", O_RDWR | O_NONBLOCK));
+    *fd = pressure_arm(os_path_open_in(&folder->path, "memory.pressure", O_RDWR | O_NONBLOCK));
   return *fd >= 0;
 }
 
@@ -444,8 +345,8 @@ int os_pressure_open_under(const char *root) {
   int kept = errno, fd = -1;
   folders_visit(root, pressure_visit, &fd);
   if (fd < 0) {
-    struct path path;
-    fd = pressure_arm(open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));
+    struct os_path path;
+    fd = pressure_arm(os_path_open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));
   }
   errno = kept;
   return fd;
@@ -455,7 +356,7 @@ int os_pressure_open(void) { return os_pressure_open_under(""); }
 
 void os_pressure_close(int fd) {
   int kept = errno;
-  file_close(fd);
+  os_text_close(fd);
   errno = kept;
 }
 

@@ -4,7 +4,7 @@
  * No function allocates or takes a lock. errno is kept. Any thread may call at any time. The files may be missing or
  * malformed; then there is no limit, and no descriptor. Finding a group takes 20 to 60 system calls and 6 KiB of stack,
  * too much for the start of every small program. os_calls does not count them.
- * / */
+ */
 #ifndef HAK_OS_CGROUP_H
 #define HAK_OS_CGROUP_H
 

@@ -1,0 +1,88 @@
+#include "os/text_file.h"
+
+#include "os/kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+int os_text_open(const char *path, int flags) {
+  long fd;
+  do {
+    fd = os_kernel(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
+  } while (fd < 0 && errno == EINTR);
+  return (int)fd;
+}
+
+void os_text_close(int fd) { os_kernel(SYS_close, fd); }
+
+size_t os_text_read(int fd, char *bytes, size_t length) {
+  long got;
+  do {
+    got = os_kernel(SYS_read, fd, bytes, length);
+  } while (got < 0 && errno == EINTR);
+  return got < 0 ? 0 : (size_t)got;
+}
+
+char *os_lines_next(struct os_lines *in) {
+  for (;;) {
+    char *line = in->bytes + in->begin;
+    size_t held = in->end - in->begin;
+    char *newline = memchr(line, '\n', held);
+    if (newline != NULL) {
+      *newline = 0;
+      in->begin += (size_t)(newline - line) + 1;
+      if (!in->passing_over)
+        return line;
+      in->passing_over = false;
+      continue;
+    }
+    if (held == OS_LINE_BYTES - 1)
+      in->passing_over = true;
+    if (in->passing_over)
+      held = 0;
+    memmove(in->bytes, line, held);
+    size_t got = os_text_read(in->fd, in->bytes + held, OS_LINE_BYTES - 1 - held);
+    in->begin = 0;
+    in->end = held + got;
+    if (got == 0) {
+      in->end = 0;
+      in->bytes[held] = 0;
+      return held > 0 ? in->bytes : NULL;
+    }
+  }
+}
+
+bool os_path_append(struct os_path *path, const char *text) {
+  size_t length = strlen(text);
+  if (length >= OS_PATH_BYTES - path->length)
+    return false;
+  memcpy(path->bytes + path->length, text, length + 1);
+  path->length += length;
+  return true;
+}
+
+void os_path_cut(struct os_path *path, size_t length) {
+  path->length = length;
+  path->bytes[length] = 0;
+}
+
+int os_path_open_in(struct os_path *folder, const char *name, int flags) {
+  size_t length = folder->length;
+  int fd = os_path_append(folder, "/") && os_path_append(folder, name) ? os_text_open(folder->bytes, flags) : -1;
+  os_path_cut(folder, length);
+  return fd;
+}
+
+int os_path_open_under(struct os_path *path, const char *root, const char *name, int flags) {
+  os_path_cut(path, 0);
+  return os_path_append(path, root) ? os_path_open_in(path, name, flags) : -1;
+}
+
+bool os_lines_open(struct os_lines *in, int fd) {
+  in->fd = fd;
+  in->begin = in->end = 0;
+  in->passing_over = false;
+  return fd >= 0;
+}

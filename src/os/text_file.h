@@ -1,0 +1,45 @@
+/* text_file.h: reads small text files, by lines, and builds their paths. No function allocates.
+ *
+ * Files are read by system calls, because open, read, close and poll of the C library are cancellation points.
+ */
+#ifndef HAK_OS_TEXT_FILE_H
+#define HAK_OS_TEXT_FILE_H
+
+#include "base/words.h"
+
+#define OS_LINE_BYTES 2048 /* longer lines are skipped: mounts of many layers have such */
+#define OS_PATH_BYTES 2048
+
+/* Closed on exec; -1 if there is none. */
+int os_text_open(const char *path, int flags);
+void os_text_close(int fd);
+/* Returns how many bytes there were; 0 at the end or after an error. */
+size_t os_text_read(int fd, char *bytes, size_t length);
+
+/* A file read by lines. */
+struct os_lines {
+  int fd;
+  size_t begin, end; /* of what is in bytes and not yet taken */
+  bool passing_over; /* the rest of a line that is too long is skipped */
+  char bytes[OS_LINE_BYTES];
+};
+
+/* False if fd is none. */
+bool os_lines_open(struct os_lines *in, int fd);
+/* Returns the next line, terminated and valid until the next call; NULL after the last. */
+char *os_lines_next(struct os_lines *in);
+
+/* Paths: text that must fit. */
+struct os_path {
+  size_t length;
+  char bytes[OS_PATH_BYTES];
+};
+
+bool os_path_append(struct os_path *path, const char *text);
+void os_path_cut(struct os_path *path, size_t length);
+/* Opens the file `name` in a folder. */
+int os_path_open_in(struct os_path *folder, const char *name, int flags);
+/* Opens the file `name` under root; path is overwritten. */
+int os_path_open_under(struct os_path *path, const char *root, const char *name, int flags);
+
+#endif
