@@ -10,6 +10,7 @@ date=$(date -u -d "@${SOURCE_DATE_EPOCH:-$(date +%s)}" +%Y-%m-%d)
 head() { printf '.TH %s %s %s "hakmem %s"\n' "$1" "$2" "$date" "$version"; }
 
 # Functions of awk for all pages.
+# shellcheck disable=SC2016
 functions='
   function roff(text) {
     gsub(/\\/, "\\e", text); gsub(/-/, "\\-", text)

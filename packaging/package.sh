@@ -41,7 +41,82 @@ package_deb() {
   made=$(cd "$packages" && echo *_"$version"-1_*.deb)
 }
 
-package_kinds=deb
+# A wheel for any Python 3 of this machine's libc, or a later one, by pip's packages in an environment of their own.
+package_wheel() {
+  need python3=python3 cmake=cmake g++=g++
+  python3 -c 'import ensurepip' 2>/dev/null || need no-ensurepip=python3-venv
+  python=$home/build/wheel/bin/python3 wanted=$home/packaging/python/requirements.txt
+  if ! cmp -s "$wanted" "$home/build/wheel/installed.txt"; then
+    rm -rf "$home/build/wheel"
+    if ! { python3 -m venv "$home/build/wheel" && "$python" -m pip -q --disable-pip-version-check install -r "$wanted" >&2; }; then
+      die "could not install what makes wheels"
+    fi
+    cp "$wanted" "$home/build/wheel/installed.txt"
+  fi
+  copy_sources "$work/sources"
+  # Its own build folder in $work; the tag names the libc that auditwheel finds is needed.
+  if ! {
+    "$python" -m build --wheel --no-isolation -o "$work/dist" "$work/sources/packaging/python" &&
+      PATH=${python%/*}:$PATH "$python" -m auditwheel repair -w "$work/repaired" "$work"/dist/*.whl
+  } </dev/null >"$work/log" 2>&1; then
+    cat "$work/log" >&2
+    die "could not build the wheel"
+  fi
+  rm -f "$packages"/*.whl
+  made=$(cd "$work/repaired" && echo *.whl)
+  mv "$work/repaired/$made" "$packages"
+}
+
+# The crate with the C sources in it, as cargo packs and verifies it: it is built from the packed files alone.
+package_crate() {
+  need cargo=cargo cmake=cmake g++=g++
+  copy_sources "$work/sources"
+  if ! (cd "$work/sources/packaging/rust" && CARGO_TARGET_DIR=$work/target cargo package --allow-dirty) </dev/null >"$work/log" 2>&1; then
+    cat "$work/log" >&2
+    die "could not make the crate"
+  fi
+  made=hakmem-$version.crate
+  mv "$work/target/package/$made" "$packages"
+}
+
+# The sources, and what they are made of (SPDX): hakmem alone, which contains no other project's code and needs libc.
+package_source() {
+  need gzip=gzip tar=tar
+  copy_sources "$work/hakmem-$version"
+  made="hakmem-$version.tar.gz hakmem-$version.spdx.json"
+  # Symbolic links have no mode of their own.
+  (cd "$work" && find "hakmem-$version" ! -type l -exec chmod u=rwX,go=rX {} + &&
+    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "hakmem-$version" | gzip -9n) \
+    >"$packages/hakmem-$version.tar.gz"
+  sum=$(sha256sum "$packages/hakmem-$version.tar.gz")
+  cat >"$packages/hakmem-$version.spdx.json" <<T
+{
+  "spdxVersion": "SPDX-2.3",
+  "dataLicense": "CC0-1.0",
+  "SPDXID": "SPDXRef-DOCUMENT",
+  "name": "hakmem-$version",
+  "documentNamespace": "urn:hakmem:$version:${sum%% *}",
+  "creationInfo": {"created": "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)", "creators": ["Organization: hakmem"]},
+  "documentDescribes": ["SPDXRef-hakmem"],
+  "packages": [
+    {
+      "SPDXID": "SPDXRef-hakmem",
+      "name": "hakmem",
+      "versionInfo": "$version",
+      "packageFileName": "hakmem-$version.tar.gz",
+      "checksums": [{"algorithm": "SHA256", "checksumValue": "${sum%% *}"}],
+      "downloadLocation": "NOASSERTION",
+      "filesAnalyzed": false,
+      "licenseConcluded": "MIT",
+      "licenseDeclared": "MIT",
+      "copyrightText": "$(sed -n '/^Copyright/p' "$home/LICENSE")"
+    }
+  ]
+}
+T
+}
+
+package_kinds='deb wheel crate source'
 
 make_package() {
   kind=${1-}
@@ -56,8 +131,12 @@ make_package() {
   trap 'exit 130' HUP INT TERM
   # Two packages of one commit are the same.
   SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$home" log -1 --format=%ct 2>/dev/null || date +%s)}
-  export SOURCE_DATE_EPOCH
+  export SOURCE_DATE_EPOCH TZ=UTC
+  umask 022
   say "making $kind"
   "package_$kind"
+  rm -f "$packages/SHA256SUMS"
+  (cd "$packages" && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum) >"$work/sums"
+  mv "$work/sums" "$packages/SHA256SUMS"
   for file in $made; do printf '%s\n' "$packages/$file"; done
 }

@@ -48,7 +48,7 @@ static void print_text(void) {
     printf("%s%s%s\n    %s\n    ", *unit ? " " : "", unit, option_is_set((enum option)i) ? " (set)" : "",
            row->sentence);
     print_values(i, "", " | ");
-    printf("; default %s", value_text(i, defaults[PRESET_BALANCED]));
+    printf("; default %s", value_text(i, defaults[HAK_PRESET_DEFAULT]));
     if (defaults[PRESET_SPEED] != defaults[PRESET_BALANCED] || defaults[PRESET_LEAN] != defaults[PRESET_BALANCED]) {
       printf(" (speed %s", value_text(i, defaults[PRESET_SPEED]));
       printf(", lean %s)", value_text(i, defaults[PRESET_LEAN]));
@@ -112,7 +112,7 @@ static void print_markdown(void) {
     printf("| `%s` | ", row->environment);
     print_values(i, "`", ", ");
     for (unsigned p = 0; p < PRESET_COUNT; p++)
-      printf(" | %s", i != OPTION_PROFILE ? value_text(i, row->defaults[p]) : p == PRESET_BALANCED ? "default" : "");
+      printf(" | %s", i != OPTION_PROFILE ? value_text(i, row->defaults[p]) : p == HAK_PRESET_DEFAULT ? "default" : "");
     printf(" | %s | %s |\n", row->time == OPTION_AT_START ? "at start" : "any time", row->sentence);
   }
   fputs(before_changes, stdout);

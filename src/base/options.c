@@ -13,7 +13,7 @@
 /* clang-format off */
 const struct option_row option_rows[OPTION_COUNT] = {
     [OPTION_PROFILE] = {
-        "profile", "HAKMEM_PROFILE", "", SAME(PRESET_BALANCED), 0, PRESET_COUNT - 1,
+        "profile", "HAKMEM_PROFILE", "", SAME(HAK_PRESET_DEFAULT), 0, PRESET_COUNT - 1,
         {"speed", "balanced", "lean", "secure"},
         "Selects the preset: the column of this table that holds for each option that is not set.",
         OPTION_ANY_TIME,
@@ -231,7 +231,7 @@ long option_value(enum option option) {
   if (set != 0)
     return set >> RANK_BITS;
   long preset = atomic_load_explicit(&values[OPTION_PROFILE], memory_order_relaxed);
-  return option_rows[option].defaults[preset ? preset >> RANK_BITS : PRESET_BALANCED];
+  return option_rows[option].defaults[preset ? preset >> RANK_BITS : HAK_PRESET_DEFAULT];
 }
 
 const char *option_string(enum option option) { return texts[option]; }

@@ -48,6 +48,11 @@ enum option {
 };
 
 enum preset { PRESET_SPEED, PRESET_BALANCED, PRESET_LEAN, PRESET_SECURE, PRESET_COUNT };
+
+/* The preset where HAKMEM_PROFILE is not set; a build may choose another one. */
+#ifndef HAK_PRESET_DEFAULT
+#define HAK_PRESET_DEFAULT PRESET_BALANCED
+#endif
 enum stats_mode { STATS_OFF, STATS_TEXT, STATS_JSON, STATS_OPENMETRICS };
 enum deepbind_mode { DEEPBIND_DROP, DEEPBIND_KEEP };
 enum foreign_mode { FOREIGN_ABORT, FOREIGN_REPORT, FOREIGN_IGNORE };

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 tools=build/lint/bin
 
 skip() { echo "$1"; exit 77; }
-sources() { find include src observe tools bench tests -type f "$@" 2>/dev/null | sort; }
+sources() { find include src observe tools bench tests packaging -type f "$@" 2>/dev/null | sort; }
 
 case ${1-} in
   format)
@@ -33,9 +33,9 @@ case ${1-} in
     ruff=build/lab-venv/bin/ruff
     [ -x $ruff ] || skip "there is no $ruff"
     if [ "${2-}" = --fix ]; then
-      $ruff check -q --fix lab tests/lab && $ruff format -q lab tests/lab
+      $ruff check -q --fix lab tests/lab packaging/python && $ruff format -q lab tests/lab packaging/python
     else
-      $ruff check -q --output-format concise lab tests/lab && $ruff format -q --check lab tests/lab
+      $ruff check -q --output-format concise lab tests/lab packaging/python && $ruff format -q --check lab tests/lab packaging/python
     fi
     ;;
   headers)
