@@ -5,6 +5,7 @@
 #include "adapt/policy_store.h"
 #include "base/text.h"
 #include "count/tally.h"
+#include "guard/guard.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "live/large_sites.h"
@@ -53,6 +54,7 @@ static void observers_start(void) {
   tally_apply();
   policy_read();
   heap_profile_begin();
+  guard_begin();
   live_begin();
   summary_begin();
 }
@@ -74,11 +76,13 @@ static void options_changed(void) {
 static void observers_tick(void) {
   if (UNLIKELY(atomic_load_explicit(&tally_broadcast_pending, memory_order_relaxed)))
     tally_broadcast();
+  guard_tick();
   live_tick();
 }
 
 COLD static void in_child(void) {
   policy_store_in_child();
+  guard_in_child();
   live_in_child();
 }
 
@@ -99,8 +103,13 @@ const struct observers observers = {
     .parts_hold = stats_parts_hold,
 #endif
     .heap_follow = tally_follow,
-    .small_sample = profile_small_sample,
+    .small_sample = guard_small_sample,
     .shared_give = profile_shared_give,
+    .checked_sample = guard_checked_sample,
+    .guarded_free = guard_free,
+    .guarded_size = guard_size,
+    .clock_ms = guard_clock_ms,
+    .clock = guard_clock,
     .large_made = profile_large_made,
     .large_freed = profile_large_freed,
     .large_resizing = profile_large_resizing,

@@ -130,6 +130,19 @@ HAK_API int hak_profile_start(size_t interval_bytes);
 HAK_API int hak_profile_stop(void);
 HAK_API int hak_profile_dump(const char *path);
 
+/* Guarded blocks (docs/guard.md).
+ *
+ * hak_guard_start: from now on, of each interval_bytes that are allocated (0: 4 MiB; 1: every block), one lies in a
+ * block between pages without access, on average. Each thread follows at its next free or slow path. An access beyond
+ * such a block or after its free ends the program, after a report on stderr. The call installs a handler of SIGSEGV,
+ * which passes on to the one that it finds; call it again if the program installs its own later. hak_guard_stop ends the
+ * sampling. Blocks that are guarded stay so.
+ *
+ * They allocate nothing and keep errno. They return 0, ENOMEM, or EBUSY in a signal handler that interrupted a slow path,
+ * where nothing is done. */
+HAK_API int hak_guard_start(size_t interval_bytes);
+HAK_API int hak_guard_stop(void);
+
 /* Returns "hakmem 0.1.0 (...)": version and build. Static storage. */
 HAK_API const char *hak_version(void);
 

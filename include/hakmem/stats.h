@@ -26,8 +26,9 @@
   ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges in the BigCache.") \
   ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped; most of it is never touched.") \
   ROW(PART, profile_table_bytes, GAUGE, BYTES, "Tables of the heap profile, as mapped.") \
+  ROW(PART, guarded_bytes, GAUGE, BYTES, "Accessible pages of guarded blocks (HAKMEM_GUARD).") \
   ROW(MEMORY, mapped_bytes, GAUGE, BYTES, \
-      "All accessible memory: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes.") \
+      "All accessible memory: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes, guarded_bytes.") \
   ROW(MEMORY, moving_bytes, GAUGE, BYTES, \
       "Upper bound on the accounting error of this snapshot: bytes in transfer while it was taken.") \
   ROW(MEMORY, committed_bytes, GAUGE, BYTES, "The accessible part of the arenas.") \
@@ -81,6 +82,9 @@
   ROW(COUNTED, profile_samples, GAUGE, BLOCKS, "Live blocks and large objects that are samples of the heap profile.") \
   ROW(COUNTED, profile_live_bytes, GAUGE, BYTES, "Live bytes that these samples stand for.") \
   ROW(COUNTED, profile_dropped_bytes, COUNTER, BYTES, "Bytes of samples that were dropped for lack of memory.") \
+  ROW(COUNTED, guarded_blocks, GAUGE, BLOCKS, "Live blocks between pages without access (HAKMEM_GUARD).") \
+  ROW(COUNTED, guarded_total, COUNTER, BLOCKS, "Blocks that were allocated so.") \
+  ROW(COUNTED, guarded_refused, COUNTER, BLOCKS, "Blocks that were to be, but no slot or no memory was free.") \
   ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled: malloc(0), or an adopted heap.") \
   ROW(EARLY, spare_calls, COUNTER, TIMES, \
       "malloc got spare memory: in a signal handler that had interrupted a slow path, or during a fork.") \

@@ -1,20 +1,26 @@
 #include "count/tally.h"
 
+#include "base/observers.h"
 #include "base/options.h"
+#include "heap/checked.h"
 #include "os/os.h"
 #include "pages/metadata.h"
 
 #define NO_SAMPLE (INT64_MAX / 2)
 
 _Atomic bool tally_broadcast_pending;
-static _Atomic uint64_t interval_wanted;
+static _Atomic uint64_t intervals[TALLY_USERS];
+
+uint64_t tally_interval(enum tally_user user) { return atomic_load_explicit(&intervals[user], memory_order_relaxed); }
+
+static uint64_t interval_wanted(void) {
+  uint64_t first = tally_interval(TALLY_PROFILE), second = tally_interval(TALLY_GUARD);
+  return first == 0 || (second != 0 && second < first) ? second : first;
+}
 
 bool tally_is_on(void) { return atomic_load_explicit(&split_wanted, memory_order_acquire) % 2 != 0; }
 
-static bool is_counting(void) {
-  return option_value(OPTION_COUNTING) == COUNTING_ON ||
-         atomic_load_explicit(&interval_wanted, memory_order_relaxed) != 0;
-}
+static bool is_counting(void) { return option_value(OPTION_COUNTING) == COUNTING_ON || interval_wanted() != 0; }
 
 static void count_change(void) {
   uint32_t wanted = atomic_load_explicit(&split_wanted, memory_order_relaxed);
@@ -31,8 +37,14 @@ void tally_apply(void) {
     count_change();
 }
 
-void tally_sample(uint64_t interval) {
-  if (atomic_exchange_explicit(&interval_wanted, interval, memory_order_relaxed) != interval)
+/* Where blocks are checked, the core asks for samples by the flag for large objects. */
+void tally_sample(enum tally_user user, uint64_t interval) {
+  uint64_t before = interval_wanted();
+  atomic_store_explicit(&intervals[user], interval, memory_order_relaxed);
+  atomic_store_explicit(&observers_large_made,
+                        tally_interval(TALLY_PROFILE) != 0 || (tally_interval(TALLY_GUARD) != 0 && checked_is_on()),
+                        memory_order_relaxed);
+  if (interval_wanted() != before)
     count_change();
 }
 
@@ -94,5 +106,5 @@ static struct tally *tally_make(uint32_t heap_id) {
 void tally_follow(struct heap *heap) {
   struct tally *tally = heap_split_follow(heap, tally_make);
   if (tally)
-    samples_begin(tally, atomic_load_explicit(&interval_wanted, memory_order_relaxed));
+    samples_begin(tally, interval_wanted());
 }

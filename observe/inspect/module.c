@@ -1,13 +1,17 @@
 #include "inspect/module.h"
 
+#include "os/filter.h"
+#include "os/kernel.h"
 #include "os/os.h"
 
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 
 #define NOTE_NAME "GNU"
 
@@ -156,9 +160,18 @@ bool os_module_find(uintptr_t address, struct os_module *out) {
   const char *slash = strrchr(image.name, '/');
   const char *name = *image.name == 0 ? program_invocation_short_name : slash ? slash + 1 : image.name;
   struct build_id id = id_of(&image);
-  *out = (struct os_module){
-      .build = os_module_build(id.bytes, id.length, name), .offset = address - (uintptr_t)image.start, .name = name};
+  *out = (struct os_module){.build = os_module_build(id.bytes, id.length, name),
+                            .offset = address - (uintptr_t)image.start,
+                            .name = name,
+                            .path = image.name};
   return true;
+}
+
+void os_module_program(char *path, size_t bytes) {
+  int kept = errno;
+  long length = os_may_read_files() ? os_kernel(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, bytes) : 0;
+  path[length > 0 && (size_t)length < bytes ? length : 0] = 0;
+  errno = kept;
 }
 
 /* The readable segment that holds the address. */

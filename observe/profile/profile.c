@@ -25,7 +25,7 @@ static struct {
 _Static_assert(sizeof(struct unwind_stack) == HEAP_STACK_NOTES * sizeof(uintptr_t), "a heap has room for it");
 
 static struct pool *shared_pool(void) { return atomic_load_explicit(&profile.pool, memory_order_acquire); }
-bool profile_is_on(void) { return atomic_load_explicit(&observers_large_made, memory_order_relaxed); }
+bool profile_is_on(void) { return tally_interval(TALLY_PROFILE) != 0; }
 
 /* --- start and end --- */
 
@@ -45,8 +45,7 @@ bool profile_start(uint64_t interval) {
     profile.start_ns = os_nanoseconds();
     atomic_store_explicit(&pool_shared_id, shared_pool()->id, memory_order_release);
     atomic_store_explicit(&observers_large_freed, true, memory_order_relaxed);
-    atomic_store_explicit(&observers_large_made, true, memory_order_relaxed);
-    tally_sample(interval);
+    tally_sample(TALLY_PROFILE, interval);
   }
   lock_give(&profile.lock);
   return is_ready;
@@ -54,8 +53,7 @@ bool profile_start(uint64_t interval) {
 
 void profile_stop(void) {
   lock_take(&profile.lock);
-  tally_sample(0);
-  atomic_store_explicit(&observers_large_made, false, memory_order_relaxed);
+  tally_sample(TALLY_PROFILE, 0);
   lock_give(&profile.lock);
 }
 
@@ -111,7 +109,7 @@ static struct sample_weight weight_of(size_t bytes, uint32_t picks, uint64_t int
   };
 }
 
-static void add_sample(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site) {
+void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site) {
   uintptr_t addresses[SAMPLES_DEPTH_MAX];
   uintptr_t innermost = os_module_is_own_library((uintptr_t)&profile_start) ? 0 : site;
   unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, (struct unwind_stack *)heap_stack_notes(heap));
@@ -128,10 +126,9 @@ static void *sample_take(unsigned cls, bool is_packed) {
   return is_packed ? packed_take(bytes, bytes & -bytes) : pool_shared_take(shared_pool(), cls);
 }
 
-void *profile_small_sample(struct heap *heap, unsigned cls, uintptr_t site) {
+void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
   size_t bytes = class_bytes(cls);
-  uint32_t picks = tally_picks(heap, cls, bytes);
-  if (picks == 0 || !profile_is_on())
+  if (!profile_is_on())
     return NULL;
   bool is_packed = usage_is_short();
   int counted = !is_packed; /* no class counts packed blocks */
@@ -143,7 +140,7 @@ void *profile_small_sample(struct heap *heap, unsigned cls, uintptr_t site) {
     tally_allocated(heap, cls, -counted);
     return NULL;
   }
-  add_sample(heap, block, bytes, picks, site);
+  profile_add(heap, block, bytes, picks, site);
   return block;
 }
 
@@ -162,6 +159,8 @@ void profile_shared_give(void *block, uint32_t entry) {
 }
 
 void profile_large_made(void *object, size_t bytes, uintptr_t site) {
+  if (!profile_is_on())
+    return;
   struct heap *heap = heap_current();
   if (heap == NULL) {
     heap = heap_attach();
@@ -173,7 +172,7 @@ void profile_large_made(void *object, size_t bytes, uintptr_t site) {
   uint32_t picks = tally_picks(heap, 0, bytes);
   heap_unlock(heap);
   if (picks > 0)
-    add_sample(heap, object, bytes, picks, site);
+    profile_add(heap, object, bytes, picks, site);
 }
 
 void profile_large_freed(void *object) { forget_sample(object); }

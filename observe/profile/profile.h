@@ -38,8 +38,12 @@ struct profile_stats {
 };
 void profile_stats(struct profile_stats *out);
 
+/* Adds a block that another observer has given for a pick. */
+void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site);
+
 /* For the core's table (base/observers.h says when they are called). */
-void *profile_small_sample(struct heap *heap, unsigned cls, uintptr_t site);
+/* picks: of tally_picks, not 0. */
+void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site);
 void profile_shared_give(void *block, uint32_t entry);
 void profile_large_made(void *object, size_t bytes, uintptr_t site);
 void profile_large_freed(void *object);

@@ -4,6 +4,7 @@
 #include "base/event.h"
 #include "budget/usage.h"
 #include "count/tally.h"
+#include "guard/guard.h"
 #include "heap/ids.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
@@ -144,6 +145,15 @@ static void add_profile(struct hak_stats *out) {
   out->profile_dropped_bytes = profile.dropped_bytes;
 }
 
+static void add_guard(struct hak_stats *out) {
+  struct guard_stats guard;
+  guard_stats(&guard);
+  out->guarded_bytes = guard.bytes;
+  out->guarded_blocks = guard.blocks;
+  out->guarded_total = guard.total;
+  out->guarded_refused = guard.refused;
+}
+
 static void add_memory(struct hak_stats *out) {
   struct unit_stats units;
   struct extent_stats extents;
@@ -155,7 +165,9 @@ static void add_memory(struct hak_stats *out) {
   add_extents(out, &extents);
   out->metadata_bytes = metadata_bytes() + map_bytes();
   add_profile(out);
-  out->mapped_bytes = out->committed_bytes + out->large_mapping_bytes + out->metadata_bytes + out->profile_table_bytes;
+  add_guard(out);
+  out->mapped_bytes = out->committed_bytes + out->large_mapping_bytes + out->metadata_bytes + out->profile_table_bytes +
+                      out->guarded_bytes;
   out->heap_bytes = usage_taken();
   out->heap_peak_bytes = usage_taken_peak();
   out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();

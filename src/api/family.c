@@ -29,6 +29,8 @@ size_t hak_usable_size(const void *block) {
     return class_bytes(entry_class(entry));
   if (entry == ENTRY_PACKED)
     return packed_bytes(block);
+  if (entry == ENTRY_GUARDED)
+    return observers.guarded_size(block);
   /* Only a large object's first address has a record. */
   return entry == ENTRY_LARGE && ((uintptr_t)block & (UNIT_BYTES - 1)) == 0 ? large_bytes(block) : 0;
 }
@@ -139,6 +141,12 @@ void *hak_realloc(void *block, size_t size) {
   }
   if (entry == ENTRY_PACKED)
     return packed_realloc(block, size, CALL_SITE);
+  if (entry == ENTRY_GUARDED) {
+    size_t bytes = observers.guarded_size(block);
+    if (bytes == 0)
+      observers.guarded_free(block, false); /* says what is wrong */
+    return bytes == size ? block : resize_by_copy(block, bytes, size, CALL_SITE);
+  }
   if (entry == ENTRY_LARGE_BODY)
     fault_not_a_block(block);
   if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)

@@ -121,7 +121,7 @@ static struct heap *heap_of_thread(void) {
   return LIKELY(heap != NULL) ? heap : heap_attach();
 }
 
-static void *small_block(unsigned cls, uintptr_t site) {
+static void *small_block(unsigned cls, size_t size, uintptr_t site) {
   struct heap *heap = heap_of_thread();
   while (LIKELY(heap != NULL) && UNLIKELY(!pool_lock(heap_pool(heap))))
     heap = heap_replace();
@@ -131,7 +131,7 @@ static void *small_block(unsigned cls, uintptr_t site) {
   void *block = hak_bin_pop(&heap->front.bins[cls]);
   heap->counters.calls_filled += block != NULL;
   if (UNLIKELY(block == NULL && heap->split)) {
-    block = observers.small_sample(heap, cls, site);
+    block = observers.small_sample(heap, cls, size, site);
     if (block) {
       housekeep();
       return block;
@@ -167,7 +167,7 @@ COLD static void *block_in_place_of(unsigned cls, uintptr_t site) {
   for (unsigned other = cls + 1;
        heap && other < HAK_CLASS_COUNT && class_bytes(other) <= 2 * class_bytes(cls) + LARGER_BYTES; other++)
     if (class_bytes(other) % alignment_of(cls) == 0 && has_free(heap, other)) {
-      void *block = small_block(other, site);
+      void *block = small_block(other, class_bytes(other), site);
       if (block != NULL)
         return block;
     }
@@ -206,9 +206,16 @@ static bool slab_pays(struct heap *heap, unsigned cls) {
 }
 
 /* Returns a checked block. */
-static void *checked_block(unsigned cls, size_t size, uintptr_t site) {
+static void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
   struct heap *heap = heap_of_thread();
-  void *block = heap ? checked_take(heap, cls, size) : NULL;
+  void *block = NULL;
+  if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)))
+    block = observers.checked_sample(size, alignment, site);
+  if (UNLIKELY(block != NULL)) {
+    housekeep();
+    return block;
+  }
+  block = heap ? checked_take(heap, cls, size) : NULL;
   if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
     observers.large_made(block, size, site);
   housekeep();
@@ -217,20 +224,20 @@ static void *checked_block(unsigned cls, size_t size, uintptr_t site) {
 
 /* Returns a block of the class, or an equivalent one. A request for exactly the size of a class may rely on the class's
  * alignment. */
-static void *block_of(unsigned cls, size_t size, uintptr_t site) {
+static void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
   if (checked_is_on())
-    return checked_block(cls, size, site);
+    return checked_block(cls, size, alignment, site);
   struct heap *heap = heap_current();
-  size_t alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
+  alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
   void *block = NULL;
   if (LIKELY(slab_pays(heap, cls)) || has_free(heap, cls))
-    block = small_block(cls, site);
+    block = small_block(cls, size, site);
   else
     block = packed_block(size, alignment, site);
   if (UNLIKELY(block == NULL))
     block = block_in_place_of(cls, site);
   if (UNLIKELY(block == NULL))
-    block = small_block(cls, site);
+    block = small_block(cls, size, site);
   if (UNLIKELY(block == NULL))
     block = packed_block(size, alignment, site);
   return block;
@@ -252,9 +259,9 @@ static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool
 /* Allocates a block of class cls, or a large object if cls is 0. After a refusal, usage_look reads the limits without a
  * lock, and it tries again. */
 static void *one_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
-  void *block = cls ? block_of(cls, size, site) : large_or_packed(size, alignment, site, zeroed);
+  void *block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
   if (UNLIKELY(block == NULL) && usage_look())
-    block = cls ? block_of(cls, size, site) : large_or_packed(size, alignment, site, zeroed);
+    block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
   return block;
 }
 
@@ -444,6 +451,8 @@ static void free_other(void *block, uint32_t entry) {
   if (entry == ENTRY_LARGE || entry == ENTRY_PACKED) {
     free_large(block, entry);
     housekeep();
+  } else if (entry == ENTRY_GUARDED) {
+    observers.guarded_free(block, true);
   } else if (entry_is_spare(entry)) {
     spare_give(block, entry);
   } else if (address_in_arena(block)) {
@@ -467,6 +476,10 @@ static void deferred_work_off(void) {
 /* Frees without waiting: a later slow path frees the block of a slab, the packed block or the large object. */
 COLD static void free_deferred(void *block, uint32_t entry) {
   bool is_small = entry_pool_id(entry) != 0, is_large = entry == ENTRY_LARGE;
+  if (entry == ENTRY_GUARDED) {
+    observers.guarded_free(block, false);
+    return;
+  }
   if (!is_small && !is_large && entry != ENTRY_PACKED) {
     free_other(block, entry);
     return;

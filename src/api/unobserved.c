@@ -5,7 +5,7 @@
 
 static const enum option options_of_observers[] = {
     OPTION_STATS,        OPTION_STATS_FILE,        OPTION_POLICY, OPTION_POLICY_FILE, OPTION_COUNTING,
-    OPTION_HEAP_PROFILE, OPTION_HEAP_PROFILE_FILE, OPTION_LIVE,
+    OPTION_HEAP_PROFILE, OPTION_HEAP_PROFILE_FILE, OPTION_LIVE,   OPTION_GUARD,
 };
 
 /* Reports options that ask for an observer. */

@@ -28,16 +28,28 @@ struct observers {
    * changed. */
   void (*heap_follow)(struct heap *heap);
 
-  /* Samples. The caller is in a slow path. small_sample: returns the next block of the class if it is a sample; the
-   * lock of the heap's pool is held, and given if there is one. shared_give: a block of the pool without heaps was
+  /* Samples. The caller is in a slow path. small_sample: returns the next block of the class, for a request of `size`
+   * bytes, if it is a sample; the lock of the heap's pool is held, and given if there is one. shared_give: a block of the pool without heaps was
    * freed. large_resizing: tells whether the object is a sample; then large_resized must report the result. site: the
    * call site. */
-  void *(*small_sample)(struct heap *heap, unsigned cls, uintptr_t site);
+  void *(*small_sample)(struct heap *heap, unsigned cls, size_t size, uintptr_t site);
   void (*shared_give)(void *block, uint32_t entry);
   void (*large_made)(void *object, size_t bytes, uintptr_t site);
   void (*large_freed)(void *object);
   bool (*large_resizing)(void *object);
   void (*large_resized)(void *object, bool is_done);
+
+  /* Guarded blocks, whose entries are ENTRY_GUARDED. checked_sample: returns one in place of a checked block, or NULL;
+   * ask while observers_large_made is set. guarded_free ends the program if the address is no live block; it never
+   * waits. is_inside: the caller is in a slow path. guarded_size: 0 for such an address. */
+  void *(*checked_sample)(size_t size, size_t alignment, uintptr_t site);
+  void (*guarded_free)(void *block, bool is_inside);
+  size_t (*guarded_size)(const void *block);
+
+  /* The background thread calls `clock` when os_milliseconds reaches clock_ms (0: not), in a slow path, without a lock;
+   * is_resting: before it sleeps or ends. */
+  uint64_t (*clock_ms)(void);
+  void (*clock)(bool is_resting);
 
   /* Advice on how long freed memory stays resident, while the option `policy` is on. The core reports that a large
    * object is made (caller: the return address of the call of malloc; the result is its site from then on), resized or

@@ -31,6 +31,7 @@ enum entry_mark {
   ENTRY_EXTENT = 4,     /* first and last unit of a free extent */
   ENTRY_SPARE = 5,      /* with a class: a chunk of spare blocks (heap/spare.h) */
   ENTRY_PACKED = 6,     /* a unit of a chunk of packed blocks (large/packed.h) */
+  ENTRY_GUARDED = 7,    /* a unit of an observer's guarded blocks */
 };
 #define ENTRY_MARKS ((1u << HAK_ENTRY_CLASS_SHIFT) - 1)
 

@@ -1,5 +1,6 @@
 #include "reclaim/background.h"
 
+#include "base/observers.h"
 #include "base/options.h"
 #include "budget/usage.h"
 #include "heap/slow_path.h"
@@ -134,9 +135,22 @@ static void pressure_close(void) {
   background.pressure = -1;
 }
 
+static uint64_t clock_ms(void) { return observers.clock_ms != NULL ? observers.clock_ms() : 0; }
+
+/* Call before the thread sleeps or ends (is_resting), and at times while it works. */
+static void tell_clock(bool is_resting) {
+  uint64_t due_ms = clock_ms();
+  if (LIKELY(due_ms == 0) || (!is_resting && os_milliseconds() < due_ms) || !slow_path_begin())
+    return;
+  observers.clock(is_resting);
+  slow_path_end();
+}
+
 /* Returns a period, or less if something is due sooner. */
 static uint64_t wait_ms(void) {
-  uint64_t due_ms = reclaim_due_ms(), now_ms = os_milliseconds(), most_ms = period_ms();
+  uint64_t due_ms = reclaim_due_ms(), tick_ms = clock_ms(), now_ms = os_milliseconds(), most_ms = period_ms();
+  if (UNLIKELY(tick_ms != 0) && (due_ms == 0 || tick_ms < due_ms))
+    due_ms = tick_ms;
   if (LIKELY(due_ms == 0) || due_ms >= now_ms + most_ms)
     return most_ms;
   return due_ms < now_ms + PERIOD_MS_MIN ? PERIOD_MS_MIN : due_ms - now_ms;
@@ -164,7 +178,7 @@ static bool wait_period(void) {
 static bool may_go_on(void) { return !is_ending(); }
 
 /* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
-static bool thread_stays(void) { return background.look != NULL || !background.starts_from_frees; }
+static bool thread_stays(void) { return background.look != NULL || !background.starts_from_frees || clock_ms() != 0; }
 
 /* Works until nothing is left to do. */
 static void work_until_idle(void) {
@@ -174,6 +188,7 @@ static void work_until_idle(void) {
     bool pressed = wait_period();
     if (is_ending())
       return;
+    tell_clock(false);
     uint64_t now_ms = os_milliseconds(), idle_ms = IDLE_PERIODS * period_ms();
     if (atomic_exchange_explicit(&background.active, false, memory_order_relaxed))
       active_ms = now_ms;
@@ -191,8 +206,10 @@ static void work_until_idle(void) {
     atomic_store_explicit(&background.undone, false, memory_order_relaxed);
     if (!thread_stays())
       return;
-    if (idle)
+    if (idle) {
+      tell_clock(true);
       sleep_until_woken();
+    }
   }
 }
 
@@ -204,6 +221,7 @@ static void *thread_run(void *unused) {
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_seq_cst);
   os_thread_name("hakmem");
   work_until_idle();
+  tell_clock(true);
   usage_keep_cap(SIZE_MAX); /* no other thread would lift the cap */
   while (atomic_load_explicit(&background.is_started, memory_order_acquire) == 0)
     os_futex_wait_for(&background.is_started, 0, 1);
@@ -452,6 +470,8 @@ bool background_wish(void) {
   atomic_store_explicit(&background.wished, true, memory_order_relaxed);
   return true;
 }
+
+bool background_is_awake(void) { return background_runs() && is_awake(AWAKE); }
 
 bool background_watches(void) { return background_runs() && background.look != NULL; }
 

@@ -8,7 +8,7 @@
  *
  * It is stopped before a fork and before a program changes namespaces. When the stop returns, the kernel does not count
  * the thread any more. It comes back when as much was freed again, or a second later if it had work left. In static
- * programs, and with the option `live`, it sleeps instead of ending. With `live` it also stays through forks, so that a
+ * programs, with the option `live`, and while an observer needs a clock (observers.clock_ms), it sleeps instead of ending. With `live` it also stays through forks, so that a
  * process that forks and waits can answer.
  *
  * It keeps no process alive: when the main thread has ended, by pthread_exit or by the system call, it ends for good.
@@ -47,6 +47,8 @@ void background_prepare(const uintptr_t *relays);
 bool background_watch(_Atomic uint32_t *word, void (*look)(void));
 /* Makes the next slow path start the thread, however small the program is. False: there will be no thread. */
 bool background_wish(void);
+/* Tells whether the thread runs and does not sleep. */
+bool background_is_awake(void);
 /* Tells whether the thread runs and will call `look`. */
 bool background_watches(void);
 

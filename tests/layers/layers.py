@@ -31,7 +31,8 @@ CORE = set(BELOW)
 BELOW["inspect"] = {"os", "base"}
 BELOW["adapt"] = BELOW["count"] = BELOW["reclaim"] | {"reclaim", "inspect"}
 BELOW["profile"] = BELOW["adapt"] | {"count"}
-BELOW["stats"] = BELOW["profile"] | {"adapt", "profile"}
+BELOW["guard"] = BELOW["profile"] | {"profile"}
+BELOW["stats"] = BELOW["guard"] | {"adapt", "guard"}
 BELOW["live"] = BELOW["stats"] | {"stats"}
 BELOW["observe"] = BELOW["live"] | {"live"}
 # Where system calls are made: the core's, and what only observers ask.

@@ -234,7 +234,7 @@ static void samples_stand_for_all(void **unused) {
   struct heap *heap = heap_current();
   uint64_t random = UNIT_SEED;
   for (unsigned i = 0; i < sizeof intervals / sizeof *intervals; i++) {
-    tally_sample(intervals[i]);
+    tally_sample(TALLY_PROFILE, intervals[i]);
     follow();
     assert_int_equal(heap->tally->interval, intervals[i]);
     for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls += 8) {
@@ -260,7 +260,7 @@ static void samples_stand_for_all(void **unused) {
       assert_true(asked > 0 || bytes < 2 * intervals[i]);
     }
   }
-  tally_sample(0);
+  tally_sample(TALLY_PROFILE, 0);
   follow();
 }
 

@@ -1,0 +1,265 @@
+#include "guard/guard.h"
+
+#include "base/options.h"
+#include "budget/usage.h"
+#include "count/tally.h"
+#include "guard/report.h"
+#include "guard/slots.h"
+#include "hakmem/hakmem.h"
+#include "heap/checked.h"
+#include "heap/registry.h"
+#include "heap/slow_path.h"
+#include "inspect/access.h"
+#include "inspect/module.h"
+#include "os/os.h"
+#include "os/say.h"
+#include "profile/profile.h"
+#include "profile/unwind.h"
+#include "reclaim/background.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define INTERVAL_DEFAULT ((uint64_t)4 << 20)
+#define INTERVAL_MAX ((uint64_t)1 << 40)
+#define WINDOWS_FROM ((uint64_t)1 << 20)
+#define WINDOW_MS 50u
+#define WINDOW_SHARE 10u   /* of the time, one part is a window */
+#define WINDOW_SAMPLES 16u /* more would cost more than a hundredth of the time: a sample costs about 5 us */
+
+enum window { WINDOW_REST, WINDOW_OPEN, WINDOW_CLOSED }; /* REST: open for long, with the whole interval */
+
+static struct {
+  _Atomic uint64_t interval; /* as asked for; 0: off */
+  _Atomic uint32_t window;
+  _Atomic uint32_t window_samples; /* left in this window */
+  _Atomic uint64_t next_ms;        /* the window changes then */
+  _Atomic uint64_t random;
+} guard;
+
+static uint64_t wanted_interval(void) { return atomic_load_explicit(&guard.interval, memory_order_relaxed); }
+static bool has_windows(void) { return wanted_interval() >= WINDOWS_FROM; }
+
+/* --- windows --- */
+
+static void set_window(enum window window) {
+  uint64_t interval = wanted_interval();
+  unsigned wait_ms = window == WINDOW_CLOSED ? WINDOW_MS * (WINDOW_SHARE - 1) : WINDOW_MS;
+  atomic_store_explicit(&guard.window, window, memory_order_relaxed);
+  atomic_store_explicit(&guard.window_samples, window == WINDOW_OPEN ? WINDOW_SAMPLES : UINT32_MAX,
+                        memory_order_relaxed);
+  atomic_store_explicit(&guard.next_ms, os_milliseconds() + wait_ms, memory_order_relaxed);
+  tally_sample(TALLY_GUARD, window == WINDOW_CLOSED ? 0 : window == WINDOW_OPEN ? interval / WINDOW_SHARE : interval);
+}
+
+uint64_t guard_clock_ms(void) { return has_windows() ? atomic_load_explicit(&guard.next_ms, memory_order_relaxed) : 0; }
+
+void guard_clock(bool is_resting) {
+  enum window now = (enum window)atomic_load_explicit(&guard.window, memory_order_relaxed);
+  if (!has_windows() || (is_resting && now == WINDOW_REST))
+    return;
+  set_window(is_resting ? WINDOW_REST : now == WINDOW_CLOSED ? WINDOW_OPEN : WINDOW_CLOSED);
+  tally_broadcast();
+}
+
+static COLD void look_after_clock(void) {
+  if (!has_windows() || background_is_awake())
+    return;
+  background_wish();
+  if (atomic_load_explicit(&guard.window, memory_order_relaxed) != WINDOW_REST)
+    guard_clock(true);
+}
+
+void guard_tick(void) {
+  if (UNLIKELY(wanted_interval() != 0))
+    look_after_clock();
+}
+
+void guard_in_child(void) {
+  slots_in_child();
+  if (wanted_interval() != 0)
+    set_window(WINDOW_REST);
+}
+
+/* --- the end of the program --- */
+
+static void look_at_access(const struct os_access *access) {
+  const struct slot *slot = slot_of(access->address);
+  if (slot)
+    report_misuse(MISUSE_ACCESS, slot, access->address, access);
+}
+
+static _Noreturn void end_program(enum misuse misuse, const struct slot *slot, uintptr_t address) {
+  report_misuse(misuse, slot, address, NULL);
+  abort();
+}
+
+/* --- start and stop --- */
+
+static bool start(uint64_t interval) {
+  if (!slots_make() || !os_access_watch(look_at_access))
+    return false;
+  uint64_t random;
+  os_random(&random, sizeof random);
+  atomic_store_explicit(&guard.random, random, memory_order_relaxed);
+  report_prepare();
+  atomic_store_explicit(&guard.interval, min_size(interval, INTERVAL_MAX), memory_order_relaxed);
+  set_window(WINDOW_REST);
+  tally_broadcast();
+  if (has_windows())
+    background_wish();
+  return true;
+}
+
+int hak_guard_start(size_t interval_bytes) {
+  int kept = errno;
+  if (!slow_path_begin_patiently())
+    return EBUSY;
+  bool is_started = start(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
+  slow_path_end();
+  errno = kept;
+  return is_started ? 0 : ENOMEM;
+}
+
+int hak_guard_stop(void) {
+  int kept = errno;
+  if (!slow_path_begin_patiently())
+    return EBUSY;
+  atomic_store_explicit(&guard.interval, 0, memory_order_relaxed);
+  tally_sample(TALLY_GUARD, 0);
+  slow_path_end();
+  errno = kept;
+  return 0;
+}
+
+void guard_begin(void) {
+  long interval = option_value(OPTION_GUARD);
+  if (interval == 0 || !slow_path_begin())
+    return;
+  struct heap *heap = heap_current();
+  bool is_started = start((uint64_t)interval);
+  if (is_started && heap)
+    heap_follow_at_once(heap); /* this thread is in no malloc */
+  slow_path_end();
+  if (!is_started)
+    os_say("hakmem: HAKMEM_GUARD does nothing: no memory for guarded blocks, or the system refuses the handler\n");
+}
+
+void guard_stats(struct guard_stats *out) {
+  struct slots_figures figures;
+  slots_figures(&figures);
+  *out = (struct guard_stats){
+      .bytes = figures.bytes, .blocks = figures.blocks, .total = figures.total, .refused = figures.refused};
+}
+
+/* --- samples --- */
+
+static uint64_t random_below(uint64_t below) {
+  uint64_t z = atomic_fetch_add_explicit(&guard.random, 0x9e3779b97f4a7c15u, memory_order_relaxed);
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return (uint64_t)((unsigned __int128)(z ^ z >> 31) * below >> 64);
+}
+
+/* Tells whether a pick of the tally is one of ours. The heap profile may pick more often. */
+static bool is_ours(struct heap *heap, size_t bytes, uint32_t picks) {
+  uint64_t interval = tally_interval(TALLY_GUARD);
+  if (interval == 0 || bytes > SLOT_BYTES_MAX || usage_is_short())
+    return false;
+  uint64_t stands_for = max_size(bytes, picks * heap_tally(heap)->interval);
+  if (stands_for < interval && random_below(interval) >= stands_for)
+    return false;
+  uint32_t left = atomic_load_explicit(&guard.window_samples, memory_order_relaxed);
+  if (left == 0)
+    return false;
+  if (left != UINT32_MAX)
+    atomic_store_explicit(&guard.window_samples, left - 1, memory_order_relaxed);
+  return true;
+}
+
+static void note_stack(struct slot_stack *stack, uintptr_t site, struct unwind_stack *known) {
+  uintptr_t innermost = os_module_is_own_library((uintptr_t)&guard_free) ? 0 : site;
+  stack->thread = os_thread_id();
+  stack->depth = unwind_from(innermost, stack->addresses, SLOT_DEPTH_MAX, known);
+}
+
+static struct slot *guarded_slot(struct heap *heap, size_t size, size_t alignment, uintptr_t site) {
+  struct slot *slot = slot_take(size, alignment);
+  if (slot == NULL)
+    return NULL;
+  note_stack(&slot->allocated, site, (struct unwind_stack *)heap_stack_notes(heap));
+  slot->is_in_profile = false;
+  slot_publish(slot);
+  return slot;
+}
+
+/* A request for exactly the size of a class may rely on the class's alignment. */
+void *guard_small_sample(struct heap *heap, unsigned cls, size_t size, uintptr_t site) {
+  size_t bytes = class_bytes(cls), alignment = size == bytes ? bytes & -bytes : 16;
+  uint32_t picks = tally_picks(heap, cls, bytes);
+  if (picks == 0)
+    return NULL;
+  if (!is_ours(heap, bytes, picks))
+    return profile_small_sample(heap, cls, picks, site);
+  tally_allocated(heap, cls, 1);
+  heap_unlock(heap);
+  struct slot *slot = guarded_slot(heap, size, alignment, site);
+  if (slot == NULL) {
+    heap_lock(heap);
+    tally_allocated(heap, cls, -1);
+    return profile_small_sample(heap, cls, picks, site);
+  }
+  if (profile_is_on()) {
+    slot->is_in_profile = true;
+    profile_add(heap, slot->block, bytes, picks, site);
+  }
+  return slot->block;
+}
+
+/* A heap profile needs the picks of checked blocks for itself. */
+void *guard_checked_sample(size_t size, size_t alignment, uintptr_t site) {
+  struct heap *heap = heap_current();
+  if (heap == NULL || profile_is_on() || size > SLOT_BYTES_MAX)
+    return NULL;
+  heap_lock(heap);
+  heap_follow_tally(heap);
+  uint32_t picks = tally_picks(heap, 0, size);
+  bool is_drawn = picks > 0 && is_ours(heap, size, picks);
+  heap_unlock(heap);
+  struct slot *slot = is_drawn ? guarded_slot(heap, size, alignment, site) : NULL;
+  return slot ? slot->block : NULL;
+}
+
+static struct slot *live_slot(const void *block) {
+  struct slot *slot = slot_of((uintptr_t)block);
+  bool is_live = slot && slot->block == block && atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_LIVE;
+  return is_live ? slot : NULL;
+}
+
+size_t guard_size(const void *block) {
+  const struct slot *slot = live_slot(block);
+  return slot ? slot->size : 0;
+}
+
+static _Noreturn void end_wrong_free(const void *block) {
+  static const struct slot nowhere;
+  const struct slot *slot = slot_of((uintptr_t)block);
+  if (slot == NULL)
+    slot = &nowhere;
+  end_program(slot->block == block ? MISUSE_DOUBLE_FREE : MISUSE_FREE, slot, (uintptr_t)block);
+}
+
+void guard_free(void *block, bool is_inside) {
+  struct unwind_stack unknown = {0};
+  struct heap *heap = is_inside ? heap_current() : NULL;
+  struct slot *slot = live_slot(block);
+  if (slot == NULL || !slot_claim(slot))
+    end_wrong_free(block);
+  const char *written = slot_written(slot);
+  if (written)
+    end_program(MISUSE_WRITTEN, slot, (uintptr_t)written);
+  note_stack(&slot->freed, 0, heap ? (struct unwind_stack *)heap_stack_notes(heap) : &unknown);
+  if (heap && !checked_is_on())
+    tally_freed_of_other(heap, hak_class_of(slot->size));
+  slot_end(slot, is_inside);
+}

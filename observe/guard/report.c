@@ -1,0 +1,142 @@
+#include "guard/report.h"
+
+#include "base/text.h"
+#include "inspect/module.h"
+#include "os/os.h"
+#include "os/say.h"
+#include "profile/unwind.h"
+
+#define PATH_BYTES 4096u
+#define REPORT_BYTES ((size_t)24 << 10)
+#define FRAMES_MAX 64u
+
+/* Written by one thread only, the first to report. */
+static struct {
+  char text[REPORT_BYTES];
+  uintptr_t addresses[FRAMES_MAX];
+  struct unwind_stack known;
+} scratch;
+static char program[PATH_BYTES];
+static _Atomic bool is_reported;
+
+void report_prepare(void) { os_module_program(program, sizeof program); }
+
+static void text_count(struct text *text, uint64_t count, const char *unit) {
+  text_decimal(text, count);
+  text_string(text, " ");
+  text_string(text, unit);
+  text_string(text, count == 1 ? "" : "s");
+}
+
+static void text_block(struct text *text, const struct slot *slot) {
+  text_string(text, "block ");
+  text_hex(text, (uintptr_t)slot->block);
+  text_string(text, " of ");
+  text_count(text, slot->size, "byte");
+}
+
+/* Where the address is, seen from the block. */
+static void text_position(struct text *text, const struct slot *slot, uintptr_t address) {
+  uintptr_t start = (uintptr_t)slot->block, end = start + slot->size;
+  if (address < start) {
+    text_count(text, start - address, "byte");
+    text_string(text, " before ");
+  } else if (address >= end) {
+    text_count(text, address - end + 1, "byte");
+    text_string(text, " beyond the end of ");
+  } else {
+    text_string(text, "at byte ");
+    text_decimal(text, address - start);
+    text_string(text, " of ");
+  }
+  text_block(text, slot);
+}
+
+static const char *overflow_of(const struct slot *slot, uintptr_t address) {
+  return address < (uintptr_t)slot->block ? "underflow" : "overflow";
+}
+
+static void text_access(struct text *text, const struct slot *slot, const struct os_access *access) {
+  static const char *const kinds[] = {
+      [OS_ACCESS_UNKNOWN] = "access", [OS_ACCESS_READ] = "read", [OS_ACCESS_WRITE] = "write"};
+  bool is_live = atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_LIVE;
+  text_string(text, is_live ? overflow_of(slot, access->address) : "use after free");
+  text_string(text, ": ");
+  text_string(text, kinds[access->kind]);
+  text_string(text, " at ");
+  text_hex(text, access->address);
+  text_string(text, ", ");
+  text_position(text, slot, access->address);
+}
+
+static void text_what(struct text *text, enum misuse misuse, const struct slot *slot, uintptr_t address,
+                      const struct os_access *access) {
+  text_string(text, "hakmem: ");
+  switch (misuse) {
+  case MISUSE_ACCESS:
+    text_access(text, slot, access);
+    break;
+  case MISUSE_DOUBLE_FREE:
+    text_string(text, "double free of ");
+    text_block(text, slot);
+    break;
+  case MISUSE_FREE:
+    text_string(text, "free of ");
+    text_hex(text, address);
+    text_string(text, ", ");
+    text_position(text, slot, address);
+    break;
+  case MISUSE_WRITTEN:
+    text_string(text, overflow_of(slot, address));
+    text_string(text, ": written ");
+    text_position(text, slot, address);
+    text_string(text, ", seen at its free");
+    break;
+  }
+  text_string(text, "\n");
+}
+
+static void text_stack(struct text *text, const char *what, int thread, const uintptr_t *addresses, unsigned depth) {
+  text_string(text, "hakmem:   ");
+  text_string(text, what);
+  text_string(text, " by thread ");
+  text_decimal(text, (uint64_t)thread);
+  text_string(text, depth > 0 ? ":\n" : "\n");
+  for (unsigned i = 0; i < depth; i++) {
+    struct os_module module;
+    bool is_found = os_module_find(addresses[i] - 1, &module);
+    text_string(text, "hakmem:     ");
+    if (is_found) {
+      text_visible(text, *module.path ? module.path : program);
+      text_string(text, "+");
+    }
+    text_hex(text, is_found ? module.offset : addresses[i] - 1);
+    text_string(text, "\n");
+  }
+}
+
+/* The stack of this thread; if a refused access brought us here, from there on. */
+static void text_stack_here(struct text *text, const char *what, const struct os_access *access) {
+  unsigned depth = unwind_from(0, scratch.addresses, FRAMES_MAX, &scratch.known), first = 0;
+  while (access && first < depth && scratch.addresses[first] != access->place + 1)
+    first++;
+  if (first == depth && access) { /* the walk did not get there */
+    scratch.addresses[0] = access->place + 1;
+    first = 0;
+    depth = 1;
+  }
+  text_stack(text, what, os_thread_id(), scratch.addresses + first, depth - first);
+}
+
+void report_misuse(enum misuse misuse, const struct slot *slot, uintptr_t address, const struct os_access *access) {
+  if (atomic_exchange_explicit(&is_reported, true, memory_order_relaxed))
+    return;
+  struct text text = TEXT_IN(scratch.text);
+  text_what(&text, misuse, slot, address, access);
+  text_stack_here(&text, access ? "accessed" : "freed", access);
+  if (slot->freed.depth > 0)
+    text_stack(&text, misuse == MISUSE_DOUBLE_FREE ? "freed before" : "freed", slot->freed.thread,
+               slot->freed.addresses, slot->freed.depth);
+  text_stack(&text, "allocated", slot->allocated.thread, slot->allocated.addresses, slot->allocated.depth);
+  os_say(scratch.text);
+}

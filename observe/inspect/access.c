@@ -1,0 +1,95 @@
+#include "inspect/access.h"
+
+#include "os/os.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <ucontext.h>
+
+static void (*look_at)(const struct os_access *access);
+static struct sigaction before;
+
+#if defined(__x86_64__)
+#define ERROR_WRITE 2 /* of a page fault */
+#elif defined(__aarch64__)
+#define ESR_MAGIC 0x45535201u
+#define SYNDROME_CLASS_DATA 0x24u /* a data abort of the program; bit 6: a write */
+
+struct record_head {
+  uint32_t magic, bytes;
+};
+
+static enum os_access_kind kind_of_records(const ucontext_t *context) {
+  const unsigned char *at = (const unsigned char *)context->uc_mcontext.__reserved;
+  const unsigned char *end = at + sizeof context->uc_mcontext.__reserved;
+  struct record_head head;
+  for (; at + sizeof head + sizeof(uint64_t) <= end; at += head.bytes) {
+    memcpy(&head, at, sizeof head);
+    if (head.magic == 0 || head.bytes < sizeof head)
+      break;
+    uint64_t syndrome;
+    memcpy(&syndrome, at + sizeof head, sizeof syndrome);
+    if (head.magic == ESR_MAGIC && syndrome >> 26 == SYNDROME_CLASS_DATA)
+      return syndrome >> 6 & 1 ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+  }
+  return OS_ACCESS_UNKNOWN;
+}
+#endif
+
+static struct os_access access_of(const siginfo_t *info, const ucontext_t *context) {
+  struct os_access access = {.address = (uintptr_t)info->si_addr};
+#if defined(__x86_64__)
+  access.place = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+  access.kind = context->uc_mcontext.gregs[REG_ERR] & ERROR_WRITE ? OS_ACCESS_WRITE : OS_ACCESS_READ;
+#elif defined(__aarch64__)
+  access.place = context->uc_mcontext.pc;
+  access.kind = kind_of_records(context);
+#endif
+  return access;
+}
+
+/* Ends the program as the kernel would have: the instruction runs again, or the sent signal comes again. */
+static void end_by_default(int number, const siginfo_t *info) {
+  struct sigaction none = {.sa_handler = SIG_DFL};
+  sigaction(number, &none, NULL);
+  if (info->si_code <= 0)
+    raise(number);
+}
+
+static void pass_on(int number, siginfo_t *info, void *context) {
+  if (before.sa_flags & SA_SIGINFO) {
+    before.sa_sigaction(number, info, context);
+  } else if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && info->si_code > 0)) {
+    end_by_default(number, info); /* the kernel lets no program ignore its own faults */
+  } else if (before.sa_handler != SIG_IGN) {
+    void (*handler)(int) = before.sa_handler;
+    if (before.sa_flags & (int)SA_RESETHAND)
+      before.sa_handler = SIG_DFL;
+    handler(number);
+  }
+}
+
+static void handle(int number, siginfo_t *info, void *context) {
+  int kept = errno;
+  if (info->si_code > 0) { /* not sent by a process */
+    struct os_access access = access_of(info, context);
+    look_at(&access);
+  }
+  errno = kept;
+  pass_on(number, info, context);
+}
+
+bool os_access_watch(void (*look)(const struct os_access *access)) {
+  struct sigaction present, ours;
+  if (sigaction(SIGSEGV, NULL, &present) != 0)
+    return false;
+  if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == handle)
+    return true;
+  look_at = look;
+  before = present;
+  ours = (struct sigaction){.sa_mask = present.sa_mask};
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (present.sa_flags & (SA_RESTART | SA_NODEFER));
+  ours.sa_sigaction = handle;
+  return sigaction(SIGSEGV, &ours, NULL) == 0;
+}
