@@ -326,6 +326,12 @@ static void sampled_without_memory(void) {
   atomic_store(&map_refused, false);
 }
 
+static void guarded(void) {
+  CHECK(hak_guard_start(1) == 0);
+  hak_free(hak_malloc(16));
+  keep(500, 10); /* more than there are slots */
+}
+
 /* --- the rows --- */
 
 #define ROW(name, cause) {#name, offsetof(struct hak_stats, name), cause}
@@ -395,6 +401,10 @@ static const struct row {
     ROW(profile_live_bytes, sampled),
     ROW(profile_dropped_bytes, sampled_without_memory),
     ROW(profile_table_bytes, sampled),
+    ROW(guarded_bytes, guarded),
+    ROW(guarded_blocks, guarded),
+    ROW(guarded_total, guarded),
+    ROW(guarded_refused, guarded),
     ROW(slow_calls_filled, zero_bytes),
     ROW(spare_calls, interrupted),
     ROW(frees_deferred, interrupted),
