@@ -49,6 +49,10 @@ extern const unsigned doctor_check_count;
 /* Reports a finding of the running check: "what is so\nwhat to do". The second line may be missing. */
 __attribute__((format(printf, 2, 3))) void doctor_report(enum severity severity, const char *format, ...);
 
+/* Prints a report that hakmem wrote about a misuse, or about leaks, with the names of functions. Returns the exit
+ * status. "-": stdin. */
+int doctor_print_crash(const char *path);
+
 /* --- the subject; false: `problem` has a sentence --- */
 #define DOCTOR_SENTENCE (PATH_MAX + 256)
 bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]);

@@ -139,6 +139,45 @@ enum elf_symbol elf_defines(const struct elf *elf, const char *name) {
   return found;
 }
 
+static const char *function_in(const struct elf *elf, const Elf64_Shdr *symbols, const Elf64_Shdr *strings,
+                               uint64_t address, uint64_t *inside) {
+  Elf64_Sym symbol;
+  for (uint64_t i = 0; i < symbols->sh_size / sizeof symbol &&
+                       copy_at(elf, symbols->sh_offset + i * sizeof symbol, &symbol, sizeof symbol);
+       i++) {
+    unsigned type = ELF64_ST_TYPE(symbol.st_info);
+    if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) || address < symbol.st_value ||
+        address - symbol.st_value >= symbol.st_size || symbol.st_name >= strings->sh_size)
+      continue;
+    *inside = address - symbol.st_value;
+    return string_at(elf, strings->sh_offset + symbol.st_name);
+  }
+  return NULL;
+}
+
+/* The address that the first segment asks for. */
+static uint64_t first_address(const struct elf *elf, const Elf64_Ehdr *header) {
+  Elf64_Phdr segment;
+  for (unsigned i = 0; segment_read(elf, header, i, &segment); i++)
+    if (segment.p_type == PT_LOAD)
+      return segment.p_vaddr & ~(uint64_t)0xfff;
+  return 0;
+}
+
+const char *elf_function_at(const struct elf *elf, uint64_t offset, uint64_t *inside) {
+  Elf64_Ehdr header;
+  Elf64_Shdr section, strings;
+  const char *name = NULL;
+  if (!elf->is_elf || elf->bits != 64 || !header_read(elf, &header))
+    return NULL;
+  uint64_t address = offset + first_address(elf, &header);
+  for (unsigned i = 0; name == NULL && section_read(elf, &header, i, &section); i++)
+    if ((section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM) &&
+        section_read(elf, &header, section.sh_link, &strings))
+      name = function_in(elf, &section, &strings, address, inside);
+  return name;
+}
+
 bool elf_contains(const struct elf *elf, const char *text) {
   return elf->bytes && memmem(elf->bytes, elf->length, text, strlen(text)) != NULL;
 }

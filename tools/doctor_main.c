@@ -9,6 +9,7 @@
 static const char usage[] =
     "hakmem-doctor [--all] [--json] [--library LIBRARY] [PID | -- CMD [ARGUMENT...]]\n"
     "hakmem-doctor --checks\n"
+    "hakmem-doctor --crash FILE\n"
     "\n"
     "Looks for what keeps a program from running well, or at all, on hakmem: of the machine, of "
     "process PID, or of\n"
@@ -17,6 +18,7 @@ static const char usage[] =
     "  --json     one object for programs\n"
     "  --library  the libhakmem.so that CMD is to run on\n"
     "  --checks   prints what is looked at\n"
+    "  --crash    prints a report of HAKMEM_GUARD or of leaks, from FILE (-: stdin), with the names of functions\n"
     "A line is a finding: problem, warning or note, the check's name, what is so, what to do.\n"
     "Exit status: 0 no problem, 1 a problem, 2 wrong usage.\n";
 
@@ -64,6 +66,7 @@ static int print_checks(void) {
 
 struct choices {
   bool all, json, checks;
+  const char *crash; /* NULL, or a report's file */
 };
 
 /* The option of that name; NULL if there is none. */
@@ -96,13 +99,15 @@ static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
 static int arguments_parse(struct doctor *doctor, struct choices *choices, char **word) {
   for (word++; *word && **word == '-' && strcmp(*word, "--") != 0; word++) {
     bool *choice = choice_find(choices, *word);
-    bool is_root = strcmp(*word, "--root") == 0;
+    bool is_root = strcmp(*word, "--root") == 0, is_crash = strcmp(*word, "--crash") == 0;
     if (choice)
       *choice = true;
-    else if (!is_root && strcmp(*word, "--library") != 0)
+    else if (!is_root && !is_crash && strcmp(*word, "--library") != 0)
       return tool_refuse("unknown option '%s'", *word);
     else if (word[1] == NULL)
       return tool_complain(2, "%s needs a path", *word);
+    else if (is_crash)
+      choices->crash = *++word;
     else
       *(is_root ? &doctor->root : &doctor->library) = *++word;
   }
@@ -138,5 +143,7 @@ int main(int count, char **arguments) {
   int status = arguments_parse(&doctor, &choices, arguments);
   if (status != 0)
     return status;
+  if (choices.crash)
+    return tool_end(doctor_print_crash(choices.crash));
   return tool_end(choices.checks ? print_checks() : diagnose(&doctor, &choices));
 }

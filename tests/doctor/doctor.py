@@ -388,8 +388,24 @@ def broken_files(made):
     return set()
 
 
+def crash_reports(made):
+    """Frames get the names that nm gives; everything else stays, also what only looks like a frame."""
+    names = subprocess.run(["nm", "-D", "--defined-only", ARGUMENTS.library or ARGUMENTS.tool], capture_output=True, text=True)
+    found = [line.split() for line in names.stdout.splitlines() if line.split()[1:] == ["T", "hak_malloc"]]
+    path = os.path.realpath(ARGUMENTS.library or ARGUMENTS.tool)
+    if not found:
+        return set()
+    at = int(found[0][0], 16)
+    plain = ["double free of block 0x10 of 3 bytes", "hakmem:     /nowhere+0x10", f"{path}+0x10", "hakmem:     0x7f10", ""]
+    report = Path(made.made("report", "\n".join([*plain[:-1], f"hakmem:     {path}+0x{at + 2:x}", ""]).encode()))
+    shown = tool("--crash", report).stdout.decode().splitlines()
+    assert shown == [*plain[:-1], f"hakmem:     {path}+0x{at + 2:x}  hak_malloc+0x2"], shown
+    tool("--crash", "/nowhere", status=(2,))
+    return set()
+
+
 def main():
-    cases = (processes, programs, libraries, real_processes, wrong_usage, print_outs, broken_files)
+    cases = (processes, programs, libraries, real_processes, wrong_usage, print_outs, broken_files, crash_reports)
     with tempfile.TemporaryDirectory() as folder:
         made = Programs(folder, ARGUMENTS.compiler)
         seen = set(itertools.chain.from_iterable(run(case, made) for case in cases))

@@ -328,8 +328,8 @@ static void sampled_without_memory(void) {
 
 static void guarded(void) {
   CHECK(hak_guard_start(1) == 0);
-  hak_free(hak_malloc(16));
-  keep(500, 10); /* more than there are slots */
+  hak_free(hak_malloc(16)); /* the thread follows at its next free */
+  keep(10, 500);            /* more than there are slots */
 }
 
 /* --- the rows --- */
