@@ -24,8 +24,9 @@
 #define INTERVAL_MAX ((uint64_t)1 << 40)
 #define WINDOWS_FROM ((uint64_t)1 << 20)
 #define WINDOW_MS 50u
-#define WINDOW_SHARE 10u   /* of the time, one part is a window */
-#define WINDOW_SAMPLES 16u /* more would cost more than a hundredth of the time: a sample costs about 5 us */
+#define WINDOW_SHARE 10u /* of the time, one part is a window */
+#define PERIOD_MS (WINDOW_MS * WINDOW_SHARE)
+#define WINDOW_SAMPLES 16u /* more would cost more than a hundredth of the time */
 
 enum window { WINDOW_REST, WINDOW_OPEN, WINDOW_CLOSED }; /* REST: open for long, with the whole interval */
 
@@ -44,10 +45,9 @@ static bool has_windows(void) { return wanted_interval() >= WINDOWS_FROM; }
 
 static void set_window(enum window window) {
   uint64_t interval = wanted_interval();
-  unsigned wait_ms = window == WINDOW_CLOSED ? WINDOW_MS * (WINDOW_SHARE - 1) : WINDOW_MS;
+  unsigned wait_ms = window == WINDOW_CLOSED ? PERIOD_MS - WINDOW_MS : WINDOW_MS;
   atomic_store_explicit(&guard.window, window, memory_order_relaxed);
-  atomic_store_explicit(&guard.window_samples, window == WINDOW_OPEN ? WINDOW_SAMPLES : UINT32_MAX,
-                        memory_order_relaxed);
+  atomic_store_explicit(&guard.window_samples, WINDOW_SAMPLES, memory_order_relaxed);
   atomic_store_explicit(&guard.next_ms, os_milliseconds() + wait_ms, memory_order_relaxed);
   tally_sample(TALLY_GUARD, window == WINDOW_CLOSED ? 0 : window == WINDOW_OPEN ? interval / WINDOW_SHARE : interval);
 }
@@ -161,6 +161,23 @@ static uint64_t random_below(uint64_t below) {
   return (uint64_t)((unsigned __int128)(z ^ z >> 31) * below >> 64);
 }
 
+/* A window has few samples, and a time without windows as many in a period. */
+static bool may_sample(void) {
+  if (!has_windows())
+    return true;
+  uint32_t left = atomic_load_explicit(&guard.window_samples, memory_order_relaxed);
+  if (left == 0) {
+    if (atomic_load_explicit(&guard.window, memory_order_relaxed) != WINDOW_REST ||
+        os_milliseconds() < atomic_load_explicit(&guard.next_ms, memory_order_relaxed) + PERIOD_MS)
+      return false;
+    set_window(WINDOW_REST);
+    left = WINDOW_SAMPLES;
+  }
+  atomic_store_explicit(&guard.window_samples, left - 1,
+                        memory_order_relaxed); /* two threads may take one for another */
+  return true;
+}
+
 /* Tells whether a pick of the tally is one of ours. The heap profile may pick more often. */
 static bool is_ours(struct heap *heap, size_t bytes, uint32_t picks) {
   uint64_t interval = tally_interval(TALLY_GUARD);
@@ -169,12 +186,7 @@ static bool is_ours(struct heap *heap, size_t bytes, uint32_t picks) {
   uint64_t stands_for = max_size(bytes, picks * heap_tally(heap)->interval);
   if (stands_for < interval && random_below(interval) >= stands_for)
     return false;
-  uint32_t left = atomic_load_explicit(&guard.window_samples, memory_order_relaxed);
-  if (left == 0)
-    return false;
-  if (left != UINT32_MAX)
-    atomic_store_explicit(&guard.window_samples, left - 1, memory_order_relaxed);
-  return true;
+  return may_sample();
 }
 
 static void note_stack(struct slot_stack *stack, uintptr_t site, struct unwind_stack *known) {
