@@ -83,7 +83,7 @@
   ROW(COUNTED, profile_live_bytes, GAUGE, BYTES, "Live bytes that these samples stand for.") \
   ROW(COUNTED, profile_dropped_bytes, COUNTER, BYTES, "Bytes of samples that were dropped for lack of memory.") \
   ROW(COUNTED, guarded_blocks, GAUGE, BLOCKS, "Live blocks between pages without access (HAKMEM_GUARD).") \
-  ROW(COUNTED, guarded_total, COUNTER, BLOCKS, "Blocks that were allocated so.") \
+  ROW(COUNTED, guarded_allocations, COUNTER, BLOCKS, "Blocks that were allocated so.") \
   ROW(COUNTED, guarded_refused, COUNTER, BLOCKS, "Blocks that were to be, but no slot or no memory was free.") \
   ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled: malloc(0), or an adopted heap.") \
   ROW(EARLY, spare_calls, COUNTER, TIMES, \

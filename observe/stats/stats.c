@@ -150,7 +150,7 @@ static void add_guard(struct hak_stats *out) {
   guard_stats(&guard);
   out->guarded_bytes = guard.bytes;
   out->guarded_blocks = guard.blocks;
-  out->guarded_total = guard.total;
+  out->guarded_allocations = guard.total;
   out->guarded_refused = guard.refused;
 }
 

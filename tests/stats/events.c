@@ -403,7 +403,7 @@ static const struct row {
     ROW(profile_table_bytes, sampled),
     ROW(guarded_bytes, guarded),
     ROW(guarded_blocks, guarded),
-    ROW(guarded_total, guarded),
+    ROW(guarded_allocations, guarded),
     ROW(guarded_refused, guarded),
     ROW(slow_calls_filled, zero_bytes),
     ROW(spare_calls, interrupted),
