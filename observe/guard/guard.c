@@ -25,7 +25,7 @@
 #define WINDOWS_FROM ((uint64_t)1 << 20)
 #define WINDOW_MS 50u
 #define WINDOW_SHARE 10u /* of the time, one part is a window */
-#define PERIOD_MS (WINDOW_MS * WINDOW_SHARE)
+#define PERIOD_MS ((uint64_t)WINDOW_MS * WINDOW_SHARE)
 #define WINDOW_SAMPLES 16u /* more would cost more than a hundredth of the time */
 
 enum window { WINDOW_REST, WINDOW_OPEN, WINDOW_CLOSED }; /* REST: open for long, with the whole interval */
@@ -45,7 +45,7 @@ static bool has_windows(void) { return wanted_interval() >= WINDOWS_FROM; }
 
 static void set_window(enum window window) {
   uint64_t interval = wanted_interval();
-  unsigned wait_ms = window == WINDOW_CLOSED ? PERIOD_MS - WINDOW_MS : WINDOW_MS;
+  uint64_t wait_ms = window == WINDOW_CLOSED ? PERIOD_MS - WINDOW_MS : WINDOW_MS;
   atomic_store_explicit(&guard.window, window, memory_order_relaxed);
   atomic_store_explicit(&guard.window_samples, WINDOW_SAMPLES, memory_order_relaxed);
   atomic_store_explicit(&guard.next_ms, os_milliseconds() + wait_ms, memory_order_relaxed);

@@ -13,8 +13,8 @@ static struct sigaction before;
 #if defined(__x86_64__)
 #define ERROR_WRITE 2 /* of a page fault */
 #elif defined(__aarch64__)
-#define ESR_MAGIC 0x45535201u
-#define SYNDROME_CLASS_DATA 0x24u /* a data abort of the program; bit 6: a write */
+#define SYNDROME_MAGIC 0x45535201u /* of the record that holds the syndrome */
+#define SYNDROME_CLASS_DATA 0x24u  /* a data abort of the program; bit 6: a write */
 
 struct record_head {
   uint32_t magic, bytes;
@@ -30,7 +30,7 @@ static enum os_access_kind kind_of_records(const ucontext_t *context) {
       break;
     uint64_t syndrome;
     memcpy(&syndrome, at + sizeof head, sizeof syndrome);
-    if (head.magic == ESR_MAGIC && syndrome >> 26 == SYNDROME_CLASS_DATA)
+    if (head.magic == SYNDROME_MAGIC && syndrome >> 26 == SYNDROME_CLASS_DATA)
       return syndrome >> 6 & 1 ? OS_ACCESS_WRITE : OS_ACCESS_READ;
   }
   return OS_ACCESS_UNKNOWN;

@@ -47,24 +47,24 @@ static void overflow_read(void) { look(block_of(page) + page); }
 static void underflow_read(void) { look(block_of(page) - 1); }
 static void after_free_write(void) {
   unsigned char *block = block_of(100);
-  t_free(block);
+  t_free(test_opaque(block));
   touch(block + 5);
 }
 static void after_realloc_read(void) {
-  unsigned char *block = block_of(100), *moved = test_opaque(t_realloc(block, 101));
+  unsigned char *block = block_of(100), *moved = test_opaque(t_realloc(test_opaque(block), 101));
   CHECK(moved != block);
   look(block);
 }
 static void double_free(void) {
   unsigned char *block = block_of(100);
-  t_free(block);
+  t_free(test_opaque(block));
   t_free(test_opaque(block));
 }
 static void inside_free(void) { t_free(test_opaque(block_of(100) + 16)); }
 static void realloc_of_freed(void) {
   unsigned char *block = block_of(100);
-  t_free(block);
-  block = test_opaque(t_realloc(test_opaque(block), 200));
+  t_free(test_opaque(block));
+  look(test_opaque(t_realloc(test_opaque(block), 200)));
 }
 /* Of a block that ends within a page, the bytes behind and before are seen at its free. */
 static void written_beyond(void) {
@@ -73,7 +73,7 @@ static void written_beyond(void) {
     block = block_of(100);
   while ((uintptr_t)block % page != 0); /* at its pages' start */
   touch(block + 102);
-  t_free(block);
+  t_free(test_opaque(block));
 }
 static void written_before(void) {
   unsigned char *block;
@@ -81,7 +81,7 @@ static void written_before(void) {
     block = block_of(100);
   while ((uintptr_t)block % page == 0);
   touch(block - 1);
-  t_free(block);
+  t_free(test_opaque(block));
 }
 static void in_child_of_fork(void) {
   unsigned char *block = block_of(100);
@@ -89,7 +89,7 @@ static void in_child_of_fork(void) {
   CHECK(child >= 0);
   int status = 0;
   if (child == 0) {
-    t_free(block);
+    t_free(test_opaque(block));
     touch(block);
   }
   CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
@@ -97,7 +97,7 @@ static void in_child_of_fork(void) {
   _exit(SEEN);
 }
 static void *free_in_thread(void *block) {
-  t_free(block);
+  t_free(test_opaque(block));
   return NULL;
 }
 static void freed_by_thread(void) {
@@ -117,7 +117,7 @@ static void install(void (*handler)(int, siginfo_t *, void *), int flags) {
 }
 static void exit_seen(int number, siginfo_t *info, void *context) {
   sigset_t blocked;
-  sigprocmask(SIG_BLOCK, NULL, &blocked);
+  pthread_sigmask(SIG_BLOCK, NULL, &blocked);
   bool has_mask = sigismember(&blocked, SIGUSR1) && sigismember(&blocked, SIGSEGV);
   _exit(number == SIGSEGV && context && has_mask && info->si_addr == told->block + page ? SEEN : 1);
 }
@@ -203,7 +203,7 @@ static void figures_and_slots(void) {
     for (int k = 0; k < 60; k++)
       CHECK(recent[k] != block);
     recent[i % 60] = block;
-    t_free(block);
+    t_free(test_opaque(block));
   }
   CHECK(hak_guard_stop() == 0);
   for (int i = 0; i < 1000; i++)
@@ -220,7 +220,7 @@ static void with_a_profile(void) {
   unsigned char *block = block_of(100);
   CHECK(hak_stats_get(&stats) == 0 && stats.profile_samples > 0 && stats.guarded_blocks > 0);
   uint64_t samples = stats.profile_samples;
-  t_free(block);
+  t_free(test_opaque(block));
   CHECK(hak_stats_get(&stats) == 0);
   CHECK_SAY(stats.profile_samples == samples - 1, "%ju samples", (uintmax_t)stats.profile_samples);
   CHECK(hak_profile_stop() == 0);
