@@ -1,6 +1,6 @@
 # What is installed beside the libraries (src/CMakeLists.txt) and the tools (tools/CMakeLists.txt).
 
-install(DIRECTORY include/hakmem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/hakmem DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(PROGRAMS hak DESTINATION ${CMAKE_INSTALL_BINDIR})
 # `hak run` alone runs it.
 if(TARGET random_mixed)

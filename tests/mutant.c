@@ -110,6 +110,23 @@ void hak_free(void *block) {
 
 void *hak_aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
 
+/* Heaps that share libc's, and whose end frees nothing. */
+hak_heap *hak_heap_new(size_t limit_bytes) { return malloc(1 + limit_bytes % 2); }
+int hak_heap_destroy(hak_heap *heap) { return heap == NULL; }
+void *hak_heap_malloc(hak_heap *heap, size_t size) { return heap ? hak_malloc(size) : NULL; }
+void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) { return heap ? hak_calloc(count, size) : NULL; }
+void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size) {
+  return heap ? memalign(alignment, size) : NULL;
+}
+void *hak_heap_realloc(hak_heap *heap, void *block, size_t size) { return heap ? hak_realloc(block, size) : NULL; }
+void hak_heap_free(hak_heap *heap, void *block) { hak_free(heap ? block : NULL); }
+int hak_heap_set_default(hak_heap *heap, hak_heap **before) { return heap == NULL && before != NULL; }
+int hak_heap_trim(hak_heap *heap) { return heap == NULL; }
+int hak_heap_stats_get(hak_heap *heap, struct hak_heap_stats *out) {
+  *out = (struct hak_heap_stats){0};
+  return heap == NULL;
+}
+
 int hak_posix_memalign(void **out, size_t alignment, size_t size) { return posix_memalign(out, alignment, size); }
 
 size_t hak_usable_size(const void *block) {

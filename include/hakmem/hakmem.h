@@ -115,6 +115,68 @@ HAK_API int hak_stats_get(struct hak_stats *out);
 HAK_API void hak_process_stats_get(struct hak_process_stats *out);
 HAK_API size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count);
 
+/* Heaps (docs/heaps.md). A hak_heap is memory of its own: small blocks lie in slabs, and large objects in ranges, that
+ * nothing else uses. All of it ends at once with hak_heap_destroy.
+ *
+ * Threads: any number of threads may use a heap at the same time. Each has bins of its own for it, up to 16 heaps a thread;
+ * the bins of the one that it used least recently make room.
+ *
+ * Blocks: free, realloc, malloc_usable_size and the hak_* functions take them, in any thread. A block belongs to its heap for
+ * all its life: realloc keeps it there, whoever calls it, and keeps other blocks outside. free of a block whose heap was
+ * destroyed is misuse, which may or may not be noticed.
+ *
+ * Handles: a handle that was destroyed is never valid again. Its use, or a second destroy, ends the program with a
+ * sentence (docs/misuse.md).
+ *
+ * In a signal handler that interrupted a slow path, and in a fork handler, the functions do nothing: those that return
+ * memory return NULL with EBUSY. The child of a fork has all heaps, with what was in them. */
+typedef struct hak_heap hak_heap;
+
+/* Makes a heap. limit_bytes bounds what it holds, in slabs and large objects, not what is asked for; 0: no limit. NULL and
+ * ENOMEM when memory is out or 16,384 heaps exist, EBUSY (see above), or ENOTSUP with the option `checked` (in the preset
+ * `secure`): blocks of heaps are not checked. */
+HAK_API hak_heap *hak_heap_new(size_t limit_bytes);
+
+/* Ends a heap and frees all that it holds, without looking at the blocks. No other thread may be inside a call on this heap,
+ * or free or realloc one of its blocks, at the same time. If it is the calling thread's default, the default is the ordinary
+ * heap again. NULL does nothing. Returns 0, or EBUSY: it is the default of another thread, or see above; or ENOMEM. Then
+ * nothing happened. */
+HAK_API int hak_heap_destroy(hak_heap *heap);
+
+/* As hak_malloc, hak_calloc, hak_aligned_alloc. NULL and ENOMEM also when the heap's limit leaves no room. */
+HAK_API void *hak_heap_malloc(hak_heap *heap, size_t size) __attribute__((malloc, alloc_size(2)));
+HAK_API void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) __attribute__((malloc, alloc_size(2, 3)));
+HAK_API void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size)
+    __attribute__((malloc, alloc_align(2), alloc_size(3)));
+
+/* As hak_realloc. `heap` serves if block is NULL; any other block stays in the heap that it belongs to. */
+HAK_API void *hak_heap_realloc(hak_heap *heap, void *block, size_t size) __attribute__((alloc_size(3)));
+
+/* As hak_free, which also takes each block of each heap. It is as fast as malloc's free for blocks of `heap`, if this
+ * thread used that heap last. */
+HAK_API void hak_heap_free(hak_heap *heap, void *block);
+
+/* From now on the calling thread's malloc takes from `heap`, or from the thread's ordinary heap if it is NULL. *before, if
+ * before is not NULL, is what it took from. What libraries allocate meanwhile and keep ends with the heap, too. Where malloc
+ * cannot wait (a signal handler that interrupted a slow path, a fork of another thread), it returns blocks that belong to no
+ * heap. Returns 0, ENOMEM or EBUSY; then nothing changed. */
+HAK_API int hak_heap_set_default(hak_heap *heap, hak_heap **before);
+
+/* The calling thread's bins for the heap are emptied, other threads' at their next slow path. Empty slabs go to the memory
+ * that all share, and free pages inside slabs go back to the kernel. Returns 1 if pages went back, else 0. */
+HAK_API int hak_heap_trim(hak_heap *heap);
+
+struct hak_heap_stats {
+  size_t held_bytes;  /* slabs and large objects; what the limit bounds */
+  size_t live_bytes;  /* blocks that the program has, and those that other threads freed a short time ago */
+  size_t large_bytes; /* large objects, */
+  size_t large_count; /* and their number */
+  size_t limit_bytes; /* 0: none */
+  size_t threads;     /* that have bins for it */
+};
+/* Returns 0, or EBUSY and zeros. */
+HAK_API int hak_heap_stats_get(hak_heap *heap, struct hak_heap_stats *out);
+
 /* Heap profiles (docs/profiling.md).
  *
  * hak_profile_start begins an empty profile, with one sample for each interval_bytes that are allocated (0: 512 KiB; 1:

@@ -71,6 +71,9 @@ struct hak_bin {
 struct hak_front {
   uint32_t key; /* pool id << HAK_ENTRY_ID_SHIFT; with HAK_SPLIT << HAK_ENTRY_CLASS_SHIFT if it is to be split */
   struct hak_bin bins[HAK_BIN_COUNT]; /* from HAK_CLASS_COUNT on zeros, which have no room, if the heap is not split */
+  /* The hak_heap that the thread used last, and the front of the bins that the thread has for it (heap/private.h). */
+  const struct hak_heap *private_heap;
+  struct hak_front *private_front;
 };
 
 /* One pointer of thread-local storage, at a fixed distance from the thread pointer: known at load
@@ -101,14 +104,15 @@ HAK_HIDDEN void hak_free_slow(void *block);
 #ifdef HAK_TSAN
 void __tsan_acquire(void *);
 void __tsan_release(void *);
-#define HAK_OWNER_STEPPED() __tsan_release(hak_self)
+#define HAK_STEPPED(front) __tsan_release(front)
 #define HAK_OWNER_DIED(front) __tsan_acquire(front)
 #define HAK_KEY(front) __atomic_load_n(&(front)->key, __ATOMIC_RELAXED)
 #else
-#define HAK_OWNER_STEPPED() ((void)0)
+#define HAK_STEPPED(front) ((void)0)
 #define HAK_OWNER_DIED(front) ((void)0)
 #define HAK_KEY(front) ((front)->key) /* another thread may set it; an atomic load would be an instruction more */
 #endif
+#define HAK_OWNER_STEPPED() HAK_STEPPED(hak_self)
 
 /* Class of a size in HAK_TINY_MAX + 1 .. HAK_SMALL_MAX: the octave by bit scan, an eighth by the
  * next three bits. */
@@ -131,15 +135,16 @@ static inline void *hak_bin_pop(struct hak_bin *bin) {
   return block;
 }
 
-/* A block that a bin has ready, or NULL. */
-static inline void *hak_malloc_ready(size_t size) {
-  struct hak_front *heap = hak_self;
+/* A block that a bin of the heap has ready, or NULL. */
+static inline void *hak_front_pop(struct hak_front *heap, size_t size) {
   if (HAK_LIKELY(size <= HAK_TINY_MAX))
     return hak_bin_pop(&heap->bins[(size + 15) / 16]);
   if (HAK_LIKELY(size <= HAK_SMALL_MAX))
     return hak_bin_pop(&heap->bins[hak_class_of_mid(size)]);
   return NULL;
 }
+
+static inline void *hak_malloc_ready(size_t size) { return hak_front_pop(hak_self, size); }
 
 static inline void *hak_malloc_inlined(size_t size) {
   void *block = hak_malloc_ready(size);
@@ -149,8 +154,8 @@ static inline void *hak_malloc_inlined(size_t size) {
   return block;
 }
 
-/* Pushes a block to its bin. Returns 0 if the slow path must free it. */
-static inline int hak_free_ready(void *block) {
+/* Pushes a block to its bin in the heap at *front. Returns 0 if the slow path must free it. */
+static inline int hak_front_push(struct hak_front *const *front, void *block) {
   uintptr_t address = (uintptr_t)block;
   uintptr_t gib = address >> HAK_LEAF_SHIFT;
   if (HAK_UNLIKELY(gib >= HAK_MAP_TOP_COUNT))
@@ -158,7 +163,7 @@ static inline int hak_free_ready(void *block) {
   uintptr_t entries = __atomic_load_n(&hak_map_top[gib], __ATOMIC_RELAXED);
   if (HAK_UNLIKELY(entries == 0)) /* NULL usually ends here; the unit at 0 is never ours in any case */
     return 0;
-  struct hak_front *heap = hak_self;
+  struct hak_front *heap = *front;
   uint32_t entry = __atomic_load_n((uint32_t *)(entries + (address >> HAK_UNIT_SHIFT) * 4), __ATOMIC_RELAXED);
   uint32_t bin_offset = entry ^ HAK_KEY(heap);
   if (HAK_UNLIKELY(bin_offset >= HAK_ENTRY_END))
@@ -169,9 +174,11 @@ static inline int hak_free_ready(void *block) {
     return 0;
   __atomic_store_n(top, block, __ATOMIC_RELAXED);
   __atomic_store_n(&bin->top, top + 1, __ATOMIC_RELAXED);
-  HAK_OWNER_STEPPED();
+  HAK_STEPPED(heap);
   return 1;
 }
+
+static inline int hak_free_ready(void *block) { return hak_front_push(&hak_self, block); }
 
 static inline void hak_free_inlined(void *block) {
   if (HAK_UNLIKELY(!hak_free_ready(block)))

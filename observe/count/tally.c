@@ -105,6 +105,6 @@ static struct tally *tally_make(uint32_t heap_id) {
 
 void tally_follow(struct heap *heap) {
   struct tally *tally = heap_split_follow(heap, tally_make);
-  if (tally)
-    samples_begin(tally, interval_wanted());
+  if (tally) /* a sample outlives its hak_heap, so blocks of such a heap are only counted */
+    samples_begin(tally, heap_is_private(heap) ? 0 : interval_wanted());
 }

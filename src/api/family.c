@@ -4,6 +4,7 @@
 #include "base/size_class.h"
 #include "budget/usage.h"
 #include "heap/checked.h"
+#include "heap/private.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "heap/spare.h"
@@ -58,9 +59,20 @@ size_t hak_good_size(size_t size) {
   return size > PTRDIFF_MAX ? 0 : large_good_size(size);
 }
 
+/* Returns a block of the heap that `block` belongs to. */
+static void *block_beside(const void *block, size_t size, uintptr_t site) {
+  struct pool *owner = private_owner(block, map_entry(block));
+  if (UNLIKELY(owner != NULL))
+    return private_block(owner, size, site);
+  const struct heap *heap = heap_current();
+  if (UNLIKELY(heap != NULL && heap_life(heap) != 0))
+    return ordinary_block(size, site);
+  return size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc_inlined(size);
+}
+
 NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site) {
   int kept = errno;
-  void *moved = size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc_inlined(size);
+  void *moved = block_beside(block, size, site);
   if (moved == NULL && size <= old_bytes) { /* no memory for a smaller block: keep the old one */
     errno = kept;
     return block;
@@ -89,6 +101,20 @@ static void *packed_realloc(void *block, size_t size, uintptr_t site) {
     slow_path_end();
   }
   return is_resized ? block : resize_by_copy(block, bytes, size, site);
+}
+
+/* Resizes a large object. The one of a hak_heap leaves the heap's list meanwhile. NULL: nothing changed. */
+static void *large_resized(void *block, size_t bytes, size_t size) {
+  struct pool *owner = private_owner(block, ENTRY_LARGE);
+  size_t more = owner != NULL ? large_good_size(size) : 0; /* before the old bytes are given up */
+  if (UNLIKELY(owner != NULL) && (!private_reserve(owner, less(more, bytes)) || private_object_remove(block) != owner))
+    return NULL;
+  void *resized = large_resize(block, size);
+  if (UNLIKELY(resized == NULL) && usage_look())
+    resized = large_resize(block, size);
+  if (UNLIKELY(owner != NULL))
+    private_object_add(owner, resized ? resized : block, less(more, bytes));
+  return resized;
 }
 
 void *hak_realloc(void *block, size_t size) {
@@ -124,9 +150,7 @@ void *hak_realloc(void *block, size_t size) {
     if (size > HAK_SMALL_MAX && slow_path_begin()) {
       bool is_sample = UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) &&
                        observers.large_resizing(block);
-      resized = large_resize(block, size);
-      if (UNLIKELY(resized == NULL) && usage_look())
-        resized = large_resize(block, size);
+      resized = large_resized(block, bytes, size);
       bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
       if (is_sample)
         observers.large_resized(block, is_changed);
@@ -154,6 +178,11 @@ void *hak_realloc(void *block, size_t size) {
   if (address_in_arena(block))
     fault_no_block_here(block);
   fault_realloc_foreign(block);
+}
+
+/* Both calls are jumps, so they see the program's call site. */
+void *hak_heap_realloc(hak_heap *heap, void *block, size_t size) {
+  return block == NULL ? hak_heap_malloc(heap, size) : hak_realloc(block, size);
 }
 
 void *hak_reallocarray(void *block, size_t count, size_t size) {
@@ -189,7 +218,7 @@ int hak_trim(size_t keep_bytes) {
     return 0;
   struct heap *heap = heap_current();
   if (heap)
-    heap_flush_all(heap);
+    private_flush_own();
   heaps_ask_to_flush(heap);
   size_t given_back = reclaim_trim(keep_bytes);
   slow_path_end();

@@ -14,6 +14,7 @@
 #include "heap/checked.h"
 #include "heap/deferred.h"
 #include "heap/envelope.h"
+#include "heap/private.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "heap/spare.h"
@@ -65,6 +66,7 @@ static void housekeep_heap(struct heap *heap) {
   }
 }
 
+static _Atomic uint32_t deferred_workers; /* threads that may hold a link to a deferred block */
 static void deferred_work_off(void);
 
 /* The same for a thread that may have no heap, because it has large objects only. */
@@ -80,7 +82,7 @@ void housekeep(void) {
 }
 
 /* Memory is out: gives back all free memory, and free address space too. */
-COLD static void memory_release(void) {
+COLD void memory_release(void) {
   usage_note_refusal();
   struct heap *heap = heap_current();
   if (heap)
@@ -90,10 +92,14 @@ COLD static void memory_release(void) {
 
 /* Tries again after giving back all free memory, and once more if the program's callback returned 1. The caller is in a
  * slow path. The callback runs outside it, because it frees. */
-#define ATTEMPTS_MAX 3u
 #define HOPELESS_BYTES ((size_t)1 << 40)
 
 static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
+  struct pool *pool = private_current();
+  if (pool != NULL && private_forbids(pool, size)) { /* nothing outside the heap can help */
+    heap_flush_all(heap_current());
+    return attempt == 1;
+  }
   if (attempt == 1) {
     if (size > HOPELESS_BYTES) /* giving memory back cannot make room for it */
       return false;
@@ -108,7 +114,13 @@ static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
 }
 
 static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+  struct pool *pool = private_current();
+  size_t reserved = large_good_size(size);
+  if (UNLIKELY(pool != NULL) && !private_reserve(pool, reserved))
+    return NULL;
   void *block = large_alloc(size, alignment, site, zeroed);
+  if (UNLIKELY(pool != NULL))
+    private_object_add(pool, block, reserved);
   if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
     observers.large_made(block, large_bytes(block), site);
   housekeep();
@@ -124,7 +136,7 @@ static struct heap *heap_of_thread(void) {
 static void *small_block(unsigned cls, size_t size, uintptr_t site) {
   struct heap *heap = heap_of_thread();
   while (LIKELY(heap != NULL) && UNLIKELY(!pool_lock(heap_pool(heap))))
-    heap = heap_replace();
+    heap = private_current() == NULL ? heap_replace() : NULL;
   if (UNLIKELY(heap == NULL))
     return NULL;
   heap_follow_tally(heap);
@@ -176,7 +188,7 @@ COLD static void *block_in_place_of(unsigned cls, uintptr_t site) {
 
 /* Returns a packed block (large/packed.h), or NULL. */
 COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
-  if (size > PACKED_BYTES_MAX || alignment > PACKED_BYTES_MAX)
+  if (size > PACKED_BYTES_MAX || alignment > PACKED_BYTES_MAX || private_current() != NULL)
     return NULL;
   void *block = packed_take(size, alignment);
   if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
@@ -191,7 +203,7 @@ COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
  * the first blocks of a class are packed (large/packed.h). So are all blocks of the longest classes, and when memory is
  * tight all above 2 KiB. */
 static bool slab_pays(struct heap *heap, unsigned cls) {
-  if (LIKELY(!usage_is_short()) || heap == NULL)
+  if (LIKELY(!usage_is_short()) || heap == NULL || private_current() != NULL)
     return true;
   unsigned order = size_classes[cls].order;
   if (order == UNIT_ORDER_MAX || (order > 0 && usage_is_tight()))
@@ -256,16 +268,15 @@ static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool
   return block;
 }
 
-/* Allocates a block of class cls, or a large object if cls is 0. After a refusal, usage_look reads the limits without a
- * lock, and it tries again. */
-static void *one_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
+/* After a refusal, usage_look reads the limits without a lock, and it tries again. */
+void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
   void *block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
   if (UNLIKELY(block == NULL) && usage_look())
     block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
   return block;
 }
 
-/* As one_attempt with retries. Keeps errno on success, sets ENOMEM on failure. */
+/* As block_attempt with retries. Keeps errno on success, sets ENOMEM on failure. */
 static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
   int kept = errno;
   void *block = NULL;
@@ -275,7 +286,7 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
     for (unsigned attempt = 0; block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
       if (UNLIKELY(attempt > 0) && !may_try_again(attempt, size, &is_begun))
         break;
-      block = one_attempt(size, alignment, cls, site, zeroed);
+      block = block_attempt(size, alignment, cls, site, zeroed);
     }
   }
   if (LIKELY(is_begun)) {
@@ -396,24 +407,33 @@ static void free_retired(void *block, uint32_t entry) {
   housekeep();
 }
 
+/* Returns the heap that the calling thread used last for a hak_heap, if the block is of its pool, else NULL. */
+static struct heap *private_of(const struct heap *heap, uint32_t entry) {
+  struct hak_front *front = heap->front.private_front;
+  return UNLIKELY(entry_is_of(entry, HAK_KEY(front))) ? (struct heap *)front : NULL;
+}
+
 static void free_small(void *block, uint32_t entry) {
   if (checked_is_on()) { /* it was allocated before checks began */
     small_deliver(block, entry);
     return;
   }
   struct heap *heap = heap_of_thread();
-  bool is_own = LIKELY(heap != NULL) && entry_is_of(entry, heap_pool(heap)->slabs.key);
-  if (is_own && UNLIKELY(!pool_lock(heap_pool(heap)))) {
-    heap = heap_replace(); /* in another pool */
-    is_own = false;
+  struct heap *own = NULL;
+  if (LIKELY(heap != NULL))
+    own = entry_is_of(entry, heap_pool(heap)->slabs.key) ? heap : private_of(heap, entry);
+  if (own != NULL && UNLIKELY(!pool_lock(heap_pool(own)))) {
+    if (heap_life(own) == 0)
+      heap = heap_replace(); /* in another pool */
+    own = NULL;
   }
   if (UNLIKELY(heap == NULL)) {
     small_deliver(block, entry);
-  } else if (is_own) {
-    heap_follow_tally(heap);
-    bin_overflow(heap, entry_class(entry), block);
-    bins_tick(heap);
-    pool_unlock(heap_pool(heap));
+  } else if (own != NULL) {
+    heap_follow_tally(own);
+    bin_overflow(own, entry_class(entry), block);
+    bins_tick(own);
+    pool_unlock(heap_pool(own));
     housekeep();
   } else {
     if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed))) {
@@ -431,14 +451,15 @@ static void free_small(void *block, uint32_t entry) {
   }
 }
 
-/* Frees a large object or a packed block. */
-static void free_large(void *block, uint32_t entry) {
+void free_large(void *block, uint32_t entry) {
   if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
     observers.large_freed(block);
-  if (LIKELY(entry == ENTRY_LARGE))
+  if (LIKELY(entry == ENTRY_LARGE)) {
+    private_object_remove(block);
     large_free(block);
-  else
+  } else {
     packed_give(block);
+  }
 }
 
 static bool is_in_unit(const void *block) { return ((uintptr_t)block & (UNIT_BYTES - 1)) != 0; }
@@ -463,6 +484,7 @@ static void free_other(void *block, uint32_t entry) {
 }
 
 static void deferred_work_off(void) {
+  atomic_fetch_add_explicit(&deferred_workers, 1, memory_order_seq_cst);
   for (void *block = deferred_take(), *next; block != NULL; block = next) {
     uint32_t entry = map_entry(block);
     next = deferred_next(block, entry);
@@ -471,6 +493,13 @@ static void deferred_work_off(void) {
     else
       free_large(block, entry);
   }
+  atomic_fetch_sub_explicit(&deferred_workers, 1, memory_order_seq_cst);
+}
+
+void deferred_finish(void) {
+  deferred_work_off();
+  while (atomic_load_explicit(&deferred_workers, memory_order_seq_cst) != 0)
+    os_yield();
 }
 
 /* Frees without waiting: a later slow path frees the block of a slab, the packed block or the large object. */
@@ -496,7 +525,8 @@ COLD static void free_deferred(void *block, uint32_t entry) {
 static bool free_remote(void *block, uint32_t entry) {
   struct heap *heap = heap_current();
   if (heap == NULL || thread_is_busy() || entry_is_of(entry, heap_pool(heap)->slabs.key) || heap->split ||
-      heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed) || entry_is_shared(entry))
+      heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed) || entry_is_shared(entry) ||
+      private_of(heap, entry) != NULL)
     return false;
   owner_step_begin();
   bool is_put = outbox_put_ready(heap, block, entry);
@@ -544,10 +574,28 @@ static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site)
   errno = kept;
 }
 
+/* Pushes a block of the hak_heap that the thread used last into the thread's bin for it. */
+static bool free_private(void *block, uint32_t entry) {
+  struct hak_front *front = hak_self->private_front;
+  uint32_t bin_offset = entry ^ HAK_KEY(front);
+  if (LIKELY(bin_offset >= HAK_ENTRY_END))
+    return false;
+  struct hak_bin *bin = (struct hak_bin *)(void *)((char *)front->bins + bin_offset);
+  void **top = __atomic_load_n(&bin->top, __ATOMIC_RELAXED);
+  if (top == bin->end)
+    return false;
+  __atomic_store_n(top, block, __ATOMIC_RELAXED);
+  __atomic_store_n(&bin->top, top + 1, __ATOMIC_RELAXED);
+  HAK_STEPPED(front);
+  return true;
+}
+
 NOINLINE void hak_free_slow(void *block) {
   if (block == NULL)
     return;
   uint32_t entry = map_entry(block);
+  if (free_private(block, entry))
+    return;
   if (entry_is_checked(entry))
     free_checked(block, entry, CALL_SITE);
   else

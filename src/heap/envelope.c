@@ -23,7 +23,8 @@ struct envelope {
   struct envelope *next;
   uint32_t owner; /* pool id */
   uint32_t count;
-  size_t bytes; /* of the blocks */
+  size_t bytes;  /* of the blocks */
+  uint64_t life; /* of the owner (heap/private.h, V2) */
   void *blocks[ENVELOPE_SLOTS];
 };
 _Static_assert(sizeof(struct envelope) <= (size_t)1 << ENVELOPE_ORDER, "an envelope is one metadata piece");
@@ -33,6 +34,17 @@ static struct {
   struct envelope *first;
 } unused;
 
+static void envelope_begin(struct envelope *envelope, uint32_t owner) {
+  envelope->owner = owner;
+  envelope->count = 0;
+  envelope->bytes = 0;
+  envelope->life = pool_life(pool_by_id(owner));
+}
+
+static bool is_void(const struct envelope *envelope) {
+  return UNLIKELY(envelope->owner >= PRIVATE_FIRST) && envelope->life != pool_life(pool_by_id(envelope->owner));
+}
+
 static struct envelope *envelope_take(uint32_t owner) {
   lock_take(&unused.lock);
   struct envelope *envelope = unused.first;
@@ -41,11 +53,8 @@ static struct envelope *envelope_take(uint32_t owner) {
   lock_give(&unused.lock);
   if (envelope == NULL)
     envelope = metadata_take(ENVELOPE_ORDER);
-  if (envelope) {
-    envelope->owner = owner;
-    envelope->count = 0;
-    envelope->bytes = 0;
-  }
+  if (envelope)
+    envelope_begin(envelope, owner);
   return envelope;
 }
 
@@ -203,7 +212,7 @@ bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry) {
   struct envelope *envelope = outbox->open ? outbox->open[owner & (outbox->places - 1)] : NULL;
   size_t bytes = class_bytes(entry_class(entry));
   if (UNLIKELY(envelope == NULL || envelope->owner != owner || envelope->count == ENVELOPE_SLOTS - 1 ||
-               envelope->bytes + bytes >= ENVELOPE_BYTES_MAX ||
+               envelope->bytes + bytes >= ENVELOPE_BYTES_MAX || is_void(envelope) ||
                atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) + bytes >= outbox->bytes_max))
     return false;
   envelope->blocks[envelope->count++] = block;
@@ -231,6 +240,11 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   if (outbox_put_ready(heap, block, entry))
     return false;
   struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
+  if (place != NULL && *place != NULL && is_void(*place)) {
+    OWNER_ADD(outbox->open_bytes, -(*place)->bytes);
+    envelope_begin(*place, (*place)->owner);
+    return outbox_put(heap, block, entry);
+  }
   if (place == NULL || *place == NULL || (*place)->owner != owner) {
     if (place != NULL && *place != NULL && deliver_at_once(outbox, block, entry))
       return false;
@@ -264,6 +278,8 @@ static void drain(struct pool *pool, struct heap *heap, void (*put)(struct heap 
     bytes += envelope->bytes;
     blocks += envelope->count;
     envelopes++;
+    if (is_void(envelope))
+      continue;
     for (uint32_t i = 0; i < envelope->count; i++) {
       void *block = envelope->blocks[i];
       uint32_t entry = map_entry(block);

@@ -13,6 +13,7 @@
  *       the pool that the heap leaves
  *   H4  the owner's slow path takes the pool's lock once
  *   H5  heaps are never freed, so a heap id stays valid
+ * A thread has one ordinary heap, its home, and one more for each private pool that it uses (heap/private.h).
  * heap_is_valid checks the bins' part of H1, the bins' budget and the pool's slabs.
  */
 #ifndef HAK_HEAP_HEAP_H
@@ -82,19 +83,36 @@ struct heap {
   _Atomic bool is_resting; /* written by the holder of the lifeline: the pages of the bins may have been given back */
   uintptr_t stack_notes[HEAP_STACK_NOTES]; /* owner only: an observer's notes about the owner's stack; zeros: none */
 
+  /* heap/private.h. The owner writes these, `life` under the pool's lock; next_attached belongs to the pool. */
+  _Atomic uint64_t life; /* of the private pool when the heap was attached to it; 0: an ordinary heap */
+  struct heap *home;     /* of a heap for a private pool */
+  struct heap *privates; /* of a home: the thread's heaps for private pools, by next_private */
+  struct heap *next_private;
+  struct heap *next_attached;
+  struct heap *entered;    /* the heap by which the thread entered the slow path that uses this one */
+  _Atomic bool is_default; /* malloc uses it */
+
   _Atomic bool parked;       /* swept, without an owner, and attached to no pool */
   _Atomic int thread_id;     /* of the last owner, for the option `live`; 0: not known */
   _Atomic bool lost;         /* its owner stays inside a slow path for good */
   _Atomic bool flush_wanted; /* a trim asks the owner to empty its bins at its next slow path */
 };
 
+static inline uint64_t heap_life(const struct heap *heap) {
+  return atomic_load_explicit(&heap->life, memory_order_relaxed);
+}
 static inline struct pool *heap_pool(const struct heap *heap) {
   return atomic_load_explicit(&heap->pool, memory_order_relaxed);
 }
 
+#define KEY_OF_NONE (UINT32_MAX << HAK_ENTRY_ID_SHIFT) /* of an id that no pool has */
+
 /* Sets the key. split: HAK_SPLIT or 0. The pool's lock is held; the owner may read the key at the same time. */
 static inline void heap_set_key(struct heap *heap, uint32_t split) {
-  __atomic_store_n(&heap->front.key, heap_pool(heap)->slabs.key ^ split << HAK_ENTRY_CLASS_SHIFT, __ATOMIC_RELAXED);
+  struct pool *pool = heap_pool(heap);
+  bool is_attached = LIKELY(heap_life(heap) == pool_life(pool));
+  __atomic_store_n(&heap->front.key, is_attached ? pool->slabs.key ^ split << HAK_ENTRY_CLASS_SHIFT : KEY_OF_NONE,
+                   __ATOMIC_RELAXED);
 }
 
 /* The owner's slow paths call it before they access a bin. The pool's lock is held. */

@@ -10,23 +10,39 @@
 #define POOLS_PER_CPU 2u
 #define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
-_Static_assert(POOLS_MAX + SHARED_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
+_Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
 
 static struct {
   struct lock lock;     /* guards new pools, and the choice between pools */
   uint32_t max_by_cpus; /* 0: not asked yet */
   uint32_t for_heaps;   /* pools that are not shared */
-  _Atomic uint32_t count;
-  struct pool *pools[POOLS_MAX + SHARED_MAX];
+  _Atomic uint32_t count, private_count;
+  struct pool *unused; /* private ones that were given back */
+  struct pool *pools[POOLS_MAX + SHARED_MAX + PRIVATE_MAX];
 } table;
 
 _Atomic uint32_t pool_shared_id;
 
 uint32_t pool_count(void) { return atomic_load_explicit(&table.count, memory_order_acquire); }
 
+static uint32_t private_end(void) {
+  return PRIVATE_FIRST + atomic_load_explicit(&table.private_count, memory_order_acquire);
+}
+
 struct pool *pool_by_id(uint32_t id) {
-  hak_assert(id >= 1 && id <= pool_count());
+  hak_assert(id >= 1 && (id <= pool_count() || (id >= PRIVATE_FIRST && id < private_end())));
   return table.pools[id - 1];
+}
+
+struct pool *pool_private_by_id(uint32_t id) {
+  return id >= PRIVATE_FIRST && id < private_end() ? table.pools[id - 1] : NULL;
+}
+
+struct pool *pool_next(const struct pool *pool) {
+  uint32_t id = pool ? pool->id + 1 : 1;
+  if (id <= pool_count())
+    return table.pools[id - 1];
+  return pool_private_by_id(id < PRIVATE_FIRST ? PRIVATE_FIRST : id);
 }
 
 /* The table's lock is held. */
@@ -43,6 +59,39 @@ static struct pool *pool_make(bool is_shared) {
   table.pools[count] = pool;
   atomic_store_explicit(&table.count, count + 1, memory_order_release);
   return pool;
+}
+
+/* The table's lock is held. */
+static struct pool *make_private(void) {
+  uint32_t count = atomic_load_explicit(&table.private_count, memory_order_relaxed);
+  struct pool *pool = count < PRIVATE_MAX ? metadata_take_forever(sizeof *pool + sizeof *pool->private_part) : NULL;
+  if (pool == NULL)
+    return NULL;
+  pool->id = PRIVATE_FIRST + count;
+  pool->slabs.key = entry_key(pool->id);
+  pool->private_part = (struct private_part *)(pool + 1);
+  atomic_store_explicit(&pool->life, 1, memory_order_relaxed);
+  table.pools[pool->id - 1] = pool;
+  atomic_store_explicit(&table.private_count, count + 1, memory_order_release);
+  return pool;
+}
+
+struct pool *pool_take_private(void) {
+  lock_take(&table.lock);
+  struct pool *pool = table.unused;
+  if (pool != NULL)
+    table.unused = pool->private_part->next_unused;
+  else
+    pool = make_private();
+  lock_give(&table.lock);
+  return pool;
+}
+
+void pool_give_private(struct pool *pool) {
+  lock_take(&table.lock);
+  pool->private_part->next_unused = table.unused;
+  table.unused = pool;
+  lock_give(&table.lock);
 }
 
 struct pool *pool_make_shared(void) {
@@ -94,7 +143,7 @@ struct pool *pool_attach(void) {
   lock_take(&table.lock);
   uint32_t max = pools_max();
   for (struct pool *pool = pool_next(NULL); pool && usable < max; pool = pool_next(pool)) {
-    if (pool->is_shared || pool_is_stuck(pool))
+    if (pool->is_shared || pool_is_private(pool) || pool_is_stuck(pool))
       continue;
     usable++;
     if (best == NULL || pool_heaps(pool) < pool_heaps(best))
@@ -114,7 +163,7 @@ bool pool_detach(struct pool *pool) { return atomic_fetch_sub_explicit(&pool->he
 
 COLD void pools_in_child(struct pool *left) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    if (pool_heaps(pool) != (pool == left)) /* a write would copy the page */
+    if (!pool_is_private(pool) && pool_heaps(pool) != (pool == left)) /* a write would copy the page */
       atomic_store_explicit(&pool->heaps, pool == left, memory_order_relaxed);
 }
 

@@ -22,9 +22,18 @@
 #include "slab/slab.h"
 
 struct envelope;
+struct heap;
 
 struct pool_counters {
   uint64_t inbox_drains, inbox_blocks, blocks_by_hand;
+};
+
+/* What private pools have more (heap/private.h), under the pool's lock. */
+struct private_part {
+  struct pool *next_unused; /* of the pools that were given back */
+  struct heap *attached;    /* V3 */
+  void *objects;            /* V5; their bytes are slabs.other_bytes */
+  size_t object_count;
 };
 
 struct pool {
@@ -35,6 +44,8 @@ struct pool {
   _Atomic uint32_t holes_class;          /* class for the next step of purging holes; 0: none is due */
   uint64_t holes_ms;                     /* when the last walk over the holes began */
   uint8_t packed_first[HAK_CLASS_COUNT]; /* requests that were packed while the class had no slab */
+  bool is_purging;                       /* holes of its slabs are being purged */
+  struct private_part *private_part;     /* const: of a pool that the program made (heap/private.h); else NULL */
   struct pool_counters counters;
 
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
@@ -42,17 +53,24 @@ struct pool {
   _Atomic uint32_t inbox_envelopes;
   _Atomic uint32_t heaps;
   _Atomic bool is_stuck; /* a thread waited for the lock in vain */
+  /* Which life this is of a private pool, from 1 on; it changes under the lock. 0 in other pools. */
+  _Atomic uint64_t life;
 };
 
-/* All pools, by their ids, which are 1 .. pool_count. Reading takes no lock. */
+/* All pools, by their ids, which are 1 .. pool_count, and from PRIVATE_FIRST on for private pools. Reading takes no
+ * lock. */
 #define POOLS_MAX 1024u
 #define SHARED_MAX 16u /* more without threads */
+#define PRIVATE_FIRST (POOLS_MAX + SHARED_MAX + 1)
+#define PRIVATE_MAX 16384u
 uint32_t pool_count(void);
 struct pool *pool_by_id(uint32_t id);
 /* Returns the pool behind this one, or the first behind NULL; NULL behind the last. */
-static inline struct pool *pool_next(const struct pool *pool) {
-  uint32_t id = pool ? pool->id + 1 : 1;
-  return id <= pool_count() ? pool_by_id(id) : NULL;
+struct pool *pool_next(const struct pool *pool);
+
+static inline bool pool_is_private(const struct pool *pool) { return UNLIKELY(pool->id >= PRIVATE_FIRST); }
+static inline uint64_t pool_life(const struct pool *pool) {
+  return atomic_load_explicit(&pool->life, memory_order_relaxed);
 }
 
 /* Returns the pool with the fewest heaps, maybe a new one, and counts one more there. NULL when memory is out. */
@@ -77,6 +95,12 @@ void pools_in_child(struct pool *left);
 
 /* Makes a pool without threads. NULL when memory is out. */
 struct pool *pool_make_shared(void);
+/* Makes a private pool, or takes one that was given back. It has no slab and nobody else has it. NULL when memory is
+ * out. */
+struct pool *pool_take_private(void);
+void pool_give_private(struct pool *pool);
+/* Returns the private pool with this id, NULL if there is none. */
+struct pool *pool_private_by_id(uint32_t id);
 /* The id of the pool of samples, set by its maker; 0: there is none. */
 extern _Atomic uint32_t pool_shared_id;
 static inline bool entry_is_shared(uint32_t entry) {

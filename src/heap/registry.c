@@ -22,8 +22,9 @@ static void *const no_block[1];
 #define NO_BIN {.top = (void **)no_block + 1, .end = (void **)no_block + 1}
 
 const struct hak_front hak_heap_none = {
-    .key = UINT32_MAX << HAK_ENTRY_ID_SHIFT,        /* an id that no heap has */
+    .key = KEY_OF_NONE,
     .bins = {[0 ... HAK_CLASS_COUNT - 1] = NO_BIN}, /* no key leads to the others */
+    .private_front = (struct hak_front *)(uintptr_t)&hak_heap_none,
 };
 
 __thread struct hak_front *hak_self HAK_TLS_MODEL = (struct hak_front *)&hak_heap_none;
@@ -47,6 +48,18 @@ static void bins_begin(struct heap *heap) {
     heap->front.bins[cls] = hak_heap_none.bins[cls];
 }
 
+/* A heap that is new to its thread knows no private ones. */
+static void privates_begin(struct heap *heap) {
+  heap->front.private_heap = NULL;
+  heap->front.private_front = (struct hak_front *)(uintptr_t)&hak_heap_none;
+  heap->home = heap->privates = heap->next_private = NULL;
+  atomic_store_explicit(&heap->is_default, false, memory_order_relaxed);
+}
+
+static void life_set(struct heap *heap, uint64_t life) {
+  atomic_store_explicit(&heap->life, life, memory_order_relaxed);
+}
+
 static struct heap *heap_create(struct pool *pool) {
   if (!heap_ids_grow())
     return NULL;
@@ -57,6 +70,7 @@ static struct heap *heap_create(struct pool *pool) {
     return NULL;
   heap->id = heap_count() + 1;
   atomic_store_explicit(&heap->pool, pool, memory_order_relaxed);
+  life_set(heap, pool_life(pool));
   heap->front.key = pool->slabs.key;
   bins_begin(heap);
   lifeline_make(&heap->lifeline);
@@ -79,8 +93,8 @@ static bool take_dead(struct heap *heap, bool thoroughly) {
   return false;
 }
 
-/* Takes the lifeline of the next heap, from the cursor on, whose owner is dead. */
-static struct heap *take_orphan(uint32_t looks) {
+/* Takes the lifeline of the next heap, from the cursor on, whose owner is dead. adopts: only an ordinary heap. */
+static struct heap *take_orphan(uint32_t looks, bool adopts) {
   const struct heap *first = NULL;
   for (; looks > 0; looks--) {
     struct heap *heap = heap_from(registry.cursor + 1, true);
@@ -91,7 +105,7 @@ static struct heap *take_orphan(uint32_t looks) {
     if (first == NULL)
       first = heap;
     registry.cursor = heap->id;
-    if (take_dead(heap, false))
+    if ((!adopts || !pool_is_private(heap_pool(heap))) && take_dead(heap, false))
       return heap;
   }
   return NULL;
@@ -156,6 +170,7 @@ static void heap_join(struct heap *heap, struct pool *pool) {
   struct pool *left = heap_pool(heap);
   bool is_locked = !pool_is_stuck(left) && pool_lock(left); /* else no thread holds the lock and reads this heap */
   atomic_store_explicit(&heap->pool, pool, memory_order_relaxed);
+  life_set(heap, pool_life(pool));
   heap_set_key(heap, heap->split);
   atomic_store_explicit(&heap->parked, false, memory_order_relaxed);
   if (is_locked)
@@ -163,55 +178,128 @@ static void heap_join(struct heap *heap, struct pool *pool) {
 }
 
 /* The registry's lock is held. */
-static struct heap *heap_with_pool(void) {
-  struct pool *pool = pool_attach();
-  if (pool == NULL)
-    return NULL;
+static struct heap *heap_of_pool(struct pool *pool) {
   struct heap *heap = take_parked();
   if (heap)
     heap_join(heap, pool);
   else
     heap = heap_create(pool);
+  return heap;
+}
+
+/* The registry's lock is held. */
+static struct heap *heap_with_pool(void) {
+  struct pool *pool = pool_attach();
+  if (pool == NULL)
+    return NULL;
+  struct heap *heap = heap_of_pool(pool);
   if (heap == NULL)
     pool_detach(pool);
   return heap;
 }
 
-struct heap *heap_attach(void) {
-  lock_take(&registry.lock);
-  uint32_t count = heap_count();
-  struct heap *heap = take_orphan(LOOKS_MAX);
-  if (heap == NULL)
-    heap = heap_with_pool();
+/* The registry's lock is held. count: heaps before this one was sought. */
+static void note_owned(struct heap *heap, uint32_t count) {
   if (heap && heap_count() == count) {
     heap_mark_owned(heap->id, true);
     atomic_fetch_add_explicit(&registry.adopted, 1, memory_order_relaxed);
   }
+}
+
+/* The calling thread got the heap just now. */
+static void owner_begin(struct heap *heap) {
+  if (is_resting(heap))
+    heap_wake(heap);
+  privates_begin(heap);
+  heap->callback_frame = 0; /* the owner may have ended inside a callback */
+  heap_note_thread(heap);
+}
+
+struct heap *heap_attach(void) {
+  lock_take(&registry.lock);
+  uint32_t count = heap_count();
+  struct heap *heap = take_orphan(LOOKS_MAX, true);
+  if (heap == NULL)
+    heap = heap_with_pool();
+  note_owned(heap, count);
   lock_give(&registry.lock);
   if (heap == NULL)
     return NULL;
   /* Taking the lock makes all changes that were made under it visible. If it is stuck, no other thread reads the
    * heap. */
   bool is_locked = pool_lock(heap_pool(heap));
-  if (is_resting(heap))
-    heap_wake(heap);
+  owner_begin(heap);
   if (is_locked)
     pool_unlock(heap_pool(heap));
-  heap->callback_frame = 0; /* the owner may have ended inside a callback */
-  heap_note_thread(heap);
   hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS);
   return heap;
 }
 
 COLD struct heap *heap_replace(void) {
-  struct heap *heap = heap_current();
+  struct heap *heap = heap_current(), *privates = heap->privates;
   slow_path_part_from_heap();
   lifeline_drop(&heap->lifeline);
-  return heap_attach();
+  struct heap *other = heap_attach();
+  for (struct heap *each = other ? privates : NULL; each; each = each->next_private)
+    each->home = other;
+  if (other)
+    other->privates = privates;
+  return other;
 }
 
-/* False: the pool's lock is stuck. */
-static bool flush(struct heap *heap, bool close_empty) {
+/* Lists a heap in its private pool, whose lock is held. */
+static void private_link(struct pool *pool, struct heap *heap) {
+  heap->next_attached = pool->private_part->attached;
+  pool->private_part->attached = heap;
+  atomic_fetch_add_explicit(&pool->heaps, 1, memory_order_seq_cst);
+}
+
+/* Unlists it. Returns true if it was listed, as the last one. The pool's lock is held. */
+static bool private_unlink(struct pool *pool, struct heap *heap) {
+  struct heap **link = &pool->private_part->attached;
+  while (*link != NULL && *link != heap)
+    link = &(*link)->next_attached;
+  if (*link == NULL)
+    return false; /* the pool's life is over */
+  *link = heap->next_attached;
+  return pool_detach(pool);
+}
+
+COLD struct heap *heap_attach_private(struct pool *pool) {
+  lock_take(&registry.lock);
+  uint32_t count = heap_count();
+  struct heap *heap = heap_of_pool(pool);
+  note_owned(heap, count);
+  lock_give(&registry.lock);
+  if (heap == NULL)
+    return NULL;
+  bool is_locked = pool_lock(pool);
+  owner_begin(heap);
+  if (is_locked) {
+    heap->split_seen = 0; /* samples are taken from ordinary heaps only */
+    private_link(pool, heap);
+    pool_unlock(pool);
+    return heap;
+  }
+  lifeline_drop(&heap->lifeline); /* a sweep finds it */
+  return NULL;
+}
+
+COLD bool heap_rejoin(struct heap *heap, struct pool *pool) {
+  lock_take(&registry.lock);
+  heap_join(heap, pool);
+  lock_give(&registry.lock);
+  if (!pool_lock(pool)) {
+    life_set(heap, 0);
+    return false;
+  }
+  private_link(pool, heap);
+  pool_unlock(pool);
+  return true;
+}
+
+/* False: the pool's lock is stuck. was_last: NULL, or the heap leaves its private pool. */
+static bool flush(struct heap *heap, bool close_empty, bool *was_last) {
   struct pool *pool = heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return false;
@@ -220,13 +308,17 @@ static bool flush(struct heap *heap, bool close_empty) {
   bins_flush_all(heap);
   if (close_empty)
     slab_set_close_empty(&pool->slabs);
+  if (was_last != NULL) {
+    *was_last = private_unlink(pool, heap);
+    heap->split_seen = 0; /* samples are taken from ordinary heaps only */
+  }
   pool_unlock(pool);
   checked_flush(heap);
   outbox_close(heap);
   return true;
 }
 
-void heap_flush_all(struct heap *heap) { flush(heap, true); }
+void heap_flush_all(struct heap *heap) { flush(heap, true, NULL); }
 
 void heaps_ask_to_flush(const struct heap *self) {
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
@@ -238,23 +330,32 @@ void heaps_ask_to_flush(const struct heap *self) {
  * lifeline. Slabs that are empty then are closed if no thread would use them. */
 static void heap_park(struct heap *heap) {
   struct pool *pool = heap_pool(heap);
-  if (UNLIKELY(!flush(heap, atomic_load_explicit(&pool->heaps, memory_order_relaxed) == 1))) {
+  bool is_private = pool_is_private(pool), was_last = false;
+  bool closes = is_private || atomic_load_explicit(&pool->heaps, memory_order_relaxed) == 1;
+  if (UNLIKELY(!flush(heap, closes, is_private ? &was_last : NULL))) {
     lifeline_drop(&heap->lifeline); /* as it was: the next sweep finds it, once the lock is free */
     return;
   }
   atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
-  if (pool_detach(pool)) /* see envelope_send */
+  if (is_private ? was_last : pool_detach(pool)) /* see envelope_send */
     inbox_serve(pool);
   atomic_fetch_add_explicit(&registry.swept, 1, memory_order_relaxed);
   heap_mark_owned(heap->id, false);
   lifeline_drop(&heap->lifeline);
 }
 
+COLD bool heap_release(struct heap *heap) {
+  if (pool_is_stuck(heap_pool(heap)))
+    return false;
+  heap_park(heap); /* if the lock is stuck now, a sweep does it */
+  return true;
+}
+
 void heaps_sweep(uint32_t heaps_max) {
   for (uint32_t i = 0; i < heaps_max; i++) {
     if (!lock_try(&registry.lock))
       return; /* another thread sweeps */
-    struct heap *heap = take_orphan(1);
+    struct heap *heap = take_orphan(1, false);
     lock_give(&registry.lock);
     if (heap)
       heap_park(heap);
@@ -309,29 +410,55 @@ COLD static void drop_in_child(struct heap *heap) {
   heap_mark_owned(heap->id, false);
 }
 
+/* The calling thread's heaps: its home, then those for private pools. */
+static struct heap *own_first(void) {
+  struct heap *heap = heap_current();
+  return heap && heap->home ? heap->home : heap;
+}
+static struct heap *own_next(const struct heap *heap) { return heap->home ? heap->next_private : heap->privates; }
+static bool is_own(const struct heap *heap) {
+  const struct heap *each = own_first();
+  while (each != NULL && each != heap)
+    each = own_next(each);
+  return each != NULL;
+}
+
+/* Heaps that are attached to private pools in the child are the calling thread's. */
+COLD static void privates_in_child(void) {
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+    if (pool_is_private(pool) && pool->private_part->attached != NULL) {
+      pool->private_part->attached = NULL;
+      atomic_store_explicit(&pool->heaps, 0, memory_order_relaxed);
+    }
+  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
+    if (heap_life(heap) != 0 && heap_life(heap) == pool_life(heap_pool(heap)))
+      private_link(heap_pool(heap), heap);
+}
+
 /* The work is proportional to the number of threads at the fork, because it skips heaps without an owner. */
 COLD void heaps_in_child(void) {
-  struct heap *self = heap_current();
+  struct heap *home = own_first();
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
-    if (heap != self)
+    if (!is_own(heap))
       drop_in_child(heap);
-  pools_in_child(self ? heap_pool(self) : NULL);
+  pools_in_child(home ? heap_pool(home) : NULL);
+  privates_in_child();
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     inbox_serve(pool);
-  if (self) {
-    lifeline_after_fork(&self->lifeline, true);
-    heap_note_thread(self);
+  for (struct heap *heap = home; heap; heap = own_next(heap)) {
+    lifeline_after_fork(&heap->lifeline, true);
+    heap_note_thread(heap);
   }
-  checked_in_child(self);
+  checked_in_child(home);
   registry.process_id = os_process_id();
 }
 
 void heaps_before_fork(void) {
-  if (heap_current())
-    lifeline_before_fork(&heap_current()->lifeline);
+  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
+    lifeline_before_fork(&heap->lifeline);
 }
 
 void heaps_in_parent(void) {
-  if (heap_current())
-    lifeline_after_fork(&heap_current()->lifeline, false);
+  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
+    lifeline_after_fork(&heap->lifeline, false);
 }

@@ -9,6 +9,14 @@ struct heap *heap_attach(void);
 /* The calling thread waited in vain for the lock of its pool (pool_lock). It leaves its heap, as if it ended, and gets
  * one in another pool. If the lock is given later, a sweep finds what the bins hold. NULL when memory is out. */
 struct heap *heap_replace(void);
+/* Gives the calling thread a heap that is attached to a private pool. Its home must list it (heap/private.h). NULL when
+ * memory is out, or if the pool's lock is stuck. */
+struct heap *heap_attach_private(struct pool *pool);
+/* Attaches a heap whose private pool's life is over to another private pool. False if a lock is stuck. */
+bool heap_rejoin(struct heap *heap, struct pool *pool);
+/* The calling thread gives up one of its heaps, which is not its present one. False: it keeps it, because the pool's lock
+ * is stuck. */
+bool heap_release(struct heap *heap);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
 /* Sweeps up to `heaps_max` heaps of dead threads, from where the last call stopped. */

@@ -22,13 +22,19 @@ static bool is_inside(const struct heap *heap) {
 }
 static bool is_lost(const struct heap *heap) { return atomic_load_explicit(&heap->lost, memory_order_relaxed); }
 
+/* Tells whether the calling thread entered its slow path by this heap. */
+static bool is_of_self(const struct heap *heap) {
+  const struct heap *self = heap_current();
+  return heap == self || (self != NULL && heap == self->entered);
+}
+
 static uint32_t own_share(void) { return (hak_thread & THREAD_WITHOUT_HEAP) != 0; }
 
 /* Tells whether another thread is inside; with_lost false: except those that were given up. *id: the first heap to
  * check. It moves past heaps that were found outside, because no thread enters once the gate is shut. */
 COLD static bool others_are_inside(uint32_t *id, bool with_lost) {
   for (struct heap *heap; (heap = heap_from(*id, true)) != NULL; *id = heap->id + 1) {
-    if (heap != heap_current() && is_inside(heap) && (with_lost || !is_lost(heap)))
+    if (!is_of_self(heap) && is_inside(heap) && (with_lost || !is_lost(heap)))
       return true;
     if (UNLIKELY(is_lost(heap)) && !is_inside(heap)) /* it left its slow path after all */
       atomic_store_explicit(&heap->lost, false, memory_order_relaxed);
@@ -43,7 +49,7 @@ COLD static bool others_are_inside(uint32_t *id, bool with_lost) {
 /* Marks the threads whose end could not be awaited. Later forks do not wait for them while they stay inside. */
 static void give_up(uint32_t id) {
   for (struct heap *heap; (heap = heap_from(id, true)) != NULL; id = heap->id + 1)
-    if (heap != heap_current() && is_inside(heap))
+    if (!is_of_self(heap) && is_inside(heap))
       atomic_store_explicit(&heap->lost, true, memory_order_relaxed);
   atomic_store_explicit(&lost_without_heap,
                         atomic_load_explicit(&gate.inside_without_heap, memory_order_relaxed) - own_share(),

@@ -103,6 +103,7 @@ void heaps_split_ask(void) {
   }
 }
 
+bool heap_is_private(const struct heap *heap) { return heap_life(heap) != 0; }
 struct tally *heap_tally(const struct heap *heap) { return heap->split ? heap->tally : NULL; }
 
 struct tally *heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_t heap_id)) {

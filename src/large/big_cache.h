@@ -17,10 +17,13 @@
 /* The record of a large range, at its first unit. The owner of the object may access it; while the range is cached,
  * only the cache. */
 struct large {
-  char *base;                      /* const while the range lives */
-  uint32_t units;                  /* its length */
-  uint32_t site;                   /* hash of the call site */
-  uint32_t freed_ms;               /* low bits of the time */
+  char *base;     /* const while the range lives */
+  uint32_t units; /* its length */
+  uint32_t site;  /* hash of the call site */
+  union {
+    uint32_t freed_ms; /* low bits of the time */
+    uint32_t owner;    /* while the object lives: whose list it is in, 0: in none (large/large.h) */
+  };
   uint8_t class;                   /* of its length */
   uint8_t keep;                    /* while cached: the list by age it is in */
   bool mapping : 1;                /* a mapping of its own, else an extent */
@@ -28,7 +31,7 @@ struct large {
   bool spare : 1;                  /* taken without a lock; not counted by call site, not sampled */
   bool guarded : 1;                /* between pages without access (large/guarded.h) */
   bool steady : 1;                 /* its site asked for this class several times in a row */
-  uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, 0: none */
+  uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, or of the objects in its list, 0: none */
   union {
     struct large *class_next; /* while cached */
     uint64_t caller;          /* while the object lives: its call site in the form of adapt/policy_engine.h */

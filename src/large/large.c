@@ -231,6 +231,7 @@ static void *object_made(struct large *range, size_t promised) {
     return NULL;
   }
   size_t bytes = large_range_bytes(range);
+  range->owner = 0;
   figure_add(&large.made_count, 1);
   figure_add(&large.live_count, 1);
   figure_add(&large.live_bytes, bytes);
@@ -312,6 +313,34 @@ void *large_alloc_unlocked(size_t size, size_t alignment) {
 
 void large_link_set(void *object, void *link) { large_record(object)->class_previous = link; }
 void *large_link(const void *object) { return large_record(object)->class_previous; }
+
+static uint32_t unit_number(const void *object) { return (uint32_t)((uintptr_t)object >> HAK_UNIT_SHIFT); }
+static void *object_at(uint32_t unit) { return (void *)((uintptr_t)unit << HAK_UNIT_SHIFT); }
+_Static_assert(HAK_ADDRESS_BITS - HAK_UNIT_SHIFT <= 32, "a unit's number fits the record");
+
+void large_list_add(void **first, void *object, uint32_t owner) {
+  struct large *range = large_record(object);
+  range->owner = owner;
+  range->key_previous = 0;
+  range->key_next = unit_number(*first);
+  if (*first != NULL)
+    large_record(*first)->key_previous = unit_number(object);
+  *first = object;
+}
+
+void large_list_remove(void **first, void *object) {
+  struct large *range = large_record(object);
+  if (range->key_previous != 0)
+    large_record(object_at(range->key_previous))->key_next = range->key_next;
+  else
+    *first = object_at(range->key_next);
+  if (range->key_next != 0)
+    large_record(object_at(range->key_next))->key_previous = range->key_previous;
+  range->owner = 0;
+}
+
+void *large_list_next(const void *object) { return object_at(large_record(object)->key_next); }
+uint32_t large_owner(const void *object) { return large_record(object)->owner; }
 
 /* Ends a range after it was taken out of the cache. */
 static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {

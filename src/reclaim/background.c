@@ -3,6 +3,7 @@
 #include "base/observers.h"
 #include "base/options.h"
 #include "budget/usage.h"
+#include "heap/private.h"
 #include "heap/slow_path.h"
 #include "os/caller.h"
 #include "os/cgroup.h"
@@ -320,6 +321,10 @@ static void thread_start(void) {
   uint32_t none = BACKGROUND_NONE;
   struct os_signals before;
   os_signals_block(&before);
+  struct heap *heap = heap_current(); /* what the C library allocates for the thread belongs to no hak_heap */
+  bool switches = heap != NULL && heap_life(heap) != 0;
+  if (switches)
+    private_switch(private_home());
   if (atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_seq_cst,
                                               memory_order_relaxed) &&
       !make_thread()) {
@@ -329,6 +334,8 @@ static void thread_start(void) {
     atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
     os_futex_wake(&background.state);
   }
+  if (switches)
+    private_switch(heap);
   os_signals_restore(&before);
 }
 

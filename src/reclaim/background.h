@@ -8,8 +8,8 @@
  *
  * It is stopped before a fork and before a program changes namespaces. When the stop returns, the kernel does not count
  * the thread any more. It comes back when as much was freed again, or a second later if it had work left. In static
- * programs, with the option `live`, and while an observer needs a clock (observers.clock_ms), it sleeps instead of ending. With `live` it also stays through forks, so that a
- * process that forks and waits can answer.
+ * programs, with the option `live`, and while an observer needs a clock (observers.clock_ms), it sleeps instead of
+ * ending. With `live` it also stays through forks, so that a process that forks and waits can answer.
  *
  * It keeps no process alive: when the main thread has ended, by pthread_exit or by the system call, it ends for good.
  *

@@ -141,6 +141,7 @@ static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
   if (inbox_has_mail(pool))
     inbox_drain_to_slabs(pool);
   bool more = slab_set_holes_take(&pool->slabs, &batch);
+  pool->is_purging = batch.slab_count > 0; /* until they are in their lists again, no thread may end the pool */
   lock_give(&pool->lock);
   for (unsigned i = 0; i < batch.hole_count; i++) {
     if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
@@ -150,6 +151,7 @@ static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
     atomic_fetch_add_explicit(&reclaim.hole_batches, 1, memory_order_relaxed);
     lock_take(&pool->lock);
     slab_set_holes_give(&pool->slabs, &batch);
+    pool->is_purging = false;
     lock_give(&pool->lock);
   }
   return more;
@@ -331,6 +333,19 @@ size_t reclaim_trim(size_t keep_bytes) {
   lock_give(&reclaim.round);
   if (keep_bytes == 0 && option_value(OPTION_PURGE) != PURGE_OFF)
     extents_release(os_memory_limit() == SIZE_MAX ? RELEASED_BYTES_MIN : UNIT_BYTES);
+  return given_back;
+}
+
+size_t reclaim_pool(struct pool *pool) {
+  size_t given_back = 0;
+  if (option_value(OPTION_PURGE) == PURGE_OFF)
+    return 0;
+  lock_take(&reclaim.round);
+  hole_search_begin(HOLES_ALL);
+  batch.class = 1;
+  while (purge_hole_batch(pool, &given_back))
+    ;
+  lock_give(&reclaim.round);
   return given_back;
 }
 

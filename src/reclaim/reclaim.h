@@ -18,6 +18,7 @@ uint64_t reclaim_due_ms(void);
 /* Called by the owner of a heap at the end of a slow path, without a lock: purges some of the holes of its pool that
  * are due, where no background thread does. */
 struct heap;
+struct pool;
 void reclaim_tick_of_heap(const struct heap *heap);
 
 /* Gives back all reachable free memory but keep_bytes. Purges holes in slabs only if keep_bytes is 0. The caller has
@@ -26,6 +27,8 @@ size_t reclaim_trim(size_t keep_bytes);
 
 /* Call when memory is out: gives back all free memory, and free address space too. */
 void reclaim_all(void);
+/* Gives back the holes in one pool's slabs. Returns their bytes. */
+size_t reclaim_pool(struct pool *pool);
 
 /* For the background thread. */
 enum reclaim_depth {

@@ -24,10 +24,12 @@ struct slab {
   uint32_t list_until; /* list_update is due when free_count exceeds this */
   uint32_t hint;       /* first word that may have a free block */
   uint8_t class;
-  uint8_t list;     /* FULLNESS_LISTS: in no list */
+  uint8_t list;     /* NO_LIST: its holes are being purged, or it is being opened */
   uint8_t rest;     /* enum slab_rest */
   uint32_t seen_ms; /* low bits of the time of the look that found it so, if REST_SEEN */
 };
+
+#define NO_LIST (FULLNESS_LISTS + 1)
 
 /* Has anything been taken or put? Purging holes once is enough until a block is put back. */
 enum slab_rest {
@@ -50,27 +52,27 @@ static void taken_change(struct slab_set *set, unsigned cls, size_t blocks) {
 
 static unsigned list_of(const struct slab *slab) {
   if (slab->free_count == 0)
-    return FULLNESS_LISTS;
+    return FULLNESS_FULL;
   return (slab->free_count - 1) * FULLNESS_LISTS / size_classes[slab->class].block_count;
 }
 
 static void list_remove(struct slab_set *set, struct slab *slab) {
-  if (slab->list == FULLNESS_LISTS)
+  if (slab->list == NO_LIST)
     return;
   if (slab->previous)
     slab->previous->next = slab->next;
   else
-    set->partial[slab->class][slab->list] = slab->next;
+    set->lists[slab->class][slab->list] = slab->next;
   if (slab->next)
     slab->next->previous = slab->previous;
-  slab->list = FULLNESS_LISTS;
+  slab->list = NO_LIST;
 }
 
 /* Moves the slab to the list for its free_count. */
 static void list_update(struct slab_set *set, struct slab *slab) {
   unsigned list = list_of(slab);
   unsigned blocks = size_classes[slab->class].block_count;
-  if (list == FULLNESS_LISTS)
+  if (list == FULLNESS_FULL)
     slab->list_until = 0;
   else if (list == FULLNESS_LISTS - 1)
     slab->list_until = blocks - 1;
@@ -79,21 +81,19 @@ static void list_update(struct slab_set *set, struct slab *slab) {
   if (list == slab->list)
     return;
   list_remove(set, slab);
-  if (list < FULLNESS_LISTS) {
-    struct slab **first = &set->partial[slab->class][list];
-    slab->previous = NULL;
-    slab->next = *first;
-    if (*first)
-      (*first)->previous = slab;
-    *first = slab;
-  }
+  struct slab **first = &set->lists[slab->class][list];
+  slab->previous = NULL;
+  slab->next = *first;
+  if (*first)
+    (*first)->previous = slab;
+  *first = slab;
   slab->list = (uint8_t)list;
 }
 
 static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
   for (unsigned list = 0; list < FULLNESS_LISTS; list++)
-    if (set->partial[cls][list])
-      return set->partial[cls][list];
+    if (set->lists[cls][list])
+      return set->lists[cls][list];
   return NULL;
 }
 
@@ -103,7 +103,7 @@ bool slabs_are_wiped;
 
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
-  char *base = units_take(class->order);
+  char *base = slab_set_allows(set, class_slab_bytes(cls)) ? units_take(class->order) : NULL;
   if (base == NULL)
     return NULL;
   if (UNLIKELY(slabs_are_wiped) && !os_purge(base, class_slab_bytes(cls)))
@@ -116,7 +116,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   slab->free_count = class->block_count;
   slab->hint = 0;
   slab->class = (uint8_t)cls;
-  slab->list = FULLNESS_LISTS;
+  slab->list = NO_LIST;
   slab->rest = REST_NONE;
   unsigned whole_words = class->block_count / 64;
   for (unsigned i = 0; i < whole_words; i++)
@@ -283,7 +283,7 @@ void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, siz
 
 void slab_set_close_empty(struct slab_set *set) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    struct slab *slab = set->partial[cls][FULLNESS_LISTS - 1];
+    struct slab *slab = set->lists[cls][FULLNESS_LISTS - 1];
     while (slab) {
       struct slab *next = slab->next;
       if (is_empty(slab))
@@ -291,6 +291,19 @@ void slab_set_close_empty(struct slab_set *set) {
       slab = next;
     }
   }
+}
+
+void slab_set_close_all(struct slab_set *set) {
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    for (unsigned list = 0; list <= FULLNESS_FULL; list++)
+      while (set->lists[cls][list] != NULL)
+        slab_close(set, set->lists[cls][list]);
+    hak_assert(set->slab_count[cls] == 0);
+    set->taken_blocks[cls] = 0;
+  }
+  usage_freed_add(set->freed_bytes + slab_set_taken_bytes(set));
+  set->freed_bytes = 0;
+  atomic_store_explicit(&set->taken_bytes, 0, memory_order_relaxed);
 }
 
 static bool is_free(const struct slab *slab, size_t index) { return (slab->bitmap[index / 64] >> index % 64 & 1) != 0; }
@@ -360,7 +373,7 @@ bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {
   batch->slab_count = batch->hole_count = 0;
   for (; batch->class < HAK_CLASS_COUNT; batch->class++)
     for (unsigned list = first_list(batch->class, batch->search); list < FULLNESS_LISTS; list++)
-      if (!holes_take_list(set, set->partial[batch->class][list], batch) || batch->slab_count > 0)
+      if (!holes_take_list(set, set->lists[batch->class][list], batch) || batch->slab_count > 0)
         return true; /* the next batch begins with this list again; purged slabs are skipped */
   return false;
 }
@@ -397,8 +410,8 @@ bool slab_holds(const struct slab_set *set, const void *block, unsigned cls) {
 
 bool slab_set_is_valid(const struct slab_set *set) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
-    for (unsigned list = 0; list < FULLNESS_LISTS; list++)
-      for (const struct slab *slab = set->partial[cls][list]; slab; slab = slab->next)
+    for (unsigned list = 0; list <= FULLNESS_FULL; list++)
+      for (const struct slab *slab = set->lists[cls][list]; slab; slab = slab->next)
         if (!slab_is_valid(slab, set->key, cls, list))
           return false;
   return true;

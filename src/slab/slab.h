@@ -5,8 +5,7 @@
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
  *   S2  class does not change between slab_open and slab_close; each unit's entry names the set's
  *       pool and the class for as long
- *   S3  a slab with free blocks is in exactly one list of its class, by fullness; a full one, and one whose
- *       holes are being purged, in none
+ *   S3  a slab is in exactly one list of its class, by fullness; one whose holes are being purged is in none
  *   S4  no word of the bitmap before hint has a bit set
  *   S5  slab_bytes is the sum of the open slabs' lengths
  * slab_set_is_valid checks S1 to S4 on the slabs in lists.
@@ -16,8 +15,10 @@
 
 #include "base/size_class.h"
 
-/* Lists by fullness. Blocks are taken from the fullest slabs, so that the emptier ones become empty. */
+/* Lists by fullness. Blocks are taken from the fullest slabs, so that the emptier ones become empty. Slabs without a free
+ * block are in a list of their own. */
 #define FULLNESS_LISTS 4
+#define FULLNESS_FULL FULLNESS_LISTS
 
 struct slab;
 
@@ -28,13 +29,15 @@ struct slab_counters {
 
 struct slab_set {
   /* All zero while no slab is open: */
-  struct slab *partial[HAK_CLASS_COUNT][FULLNESS_LISTS]; /* [0]: a quarter or less is free */
-  size_t taken_blocks[HAK_CLASS_COUNT];                  /* blocks outside the bitmaps */
-  uint32_t slab_count[HAK_CLASS_COUNT];                  /* open slabs */
+  struct slab *lists[HAK_CLASS_COUNT][FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; the last one: none is */
+  size_t taken_blocks[HAK_CLASS_COUNT];                    /* blocks outside the bitmaps */
+  uint32_t slab_count[HAK_CLASS_COUNT];                    /* open slabs */
 
   uint32_t key;       /* const: entry_key of the owning pool */
   size_t slab_bytes;  /* of open slabs */
   size_t freed_bytes; /* of blocks put back, not reported to usage_freed_add yet */
+  size_t limit_bytes; /* no slab is opened beyond; 0: no limit */
+  size_t other_bytes; /* what the owner has besides slabs, and counts against the limit */
   struct slab_counters counters;
   _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; any thread may read it */
 };
@@ -62,8 +65,16 @@ void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, siz
 /* Set at program start: a slab that is opened reads as zero. */
 extern bool slabs_are_wiped;
 
+/* Tells whether the limit allows `bytes` more. */
+static inline bool slab_set_allows(const struct slab_set *set, size_t bytes) {
+  return LIKELY(set->limit_bytes == 0) || bytes <= less(less(set->limit_bytes, set->other_bytes), set->slab_bytes);
+}
+
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
+
+/* Closes all slabs, whatever blocks are taken; no holes are being purged. Nobody may have such a block. */
+void slab_set_close_all(struct slab_set *set);
 
 /* Holes are OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go back. This
  * takes three steps, because the lock must not be held over the system calls:

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 tools=build/lint/bin
 
 skip() { echo "$1"; exit 77; }
-sources() { find include src observe tools bench tests packaging -type f "$@" 2>/dev/null | sort; }
+sources() { find include src observe tools bench tests packaging examples -type f "$@" 2>/dev/null | sort; }
 
 case ${1-} in
   format)

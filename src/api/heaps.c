@@ -1,0 +1,243 @@
+/* hak_heap_*: heaps that the program makes and destroys (heap/private.h). */
+#include "api/alloc.h"
+
+#include "base/event.h"
+#include "base/size_class.h"
+#include "heap/checked.h"
+#include "heap/envelope.h"
+#include "heap/private.h"
+#include "heap/registry.h"
+#include "heap/slow_path.h"
+#include "large/large.h"
+#include "pages/page_map.h"
+#include "reclaim/background.h"
+#include "reclaim/reclaim.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Enters a slow path by the thread's heap, which it makes if necessary. Returns 0 or an error. */
+static int begin(void) {
+  if (!slow_path_begin() && !slow_path_begin_patiently())
+    return EBUSY;
+  if (heap_current() != NULL || heap_attach() != NULL)
+    return 0;
+  slow_path_end();
+  return ENOMEM;
+}
+
+static void end(uintptr_t site) {
+  housekeep();
+  slow_path_end();
+  background_start_if_due(site, BACKGROUND_ALLOCATES);
+}
+
+hak_heap *hak_heap_new(size_t limit_bytes) {
+  int kept = errno, error = checked_is_on() ? ENOTSUP : begin();
+  if (error != 0) {
+    errno = error;
+    return NULL;
+  }
+  struct pool *pool = private_make(limit_bytes);
+  hak_heap *heap = pool ? private_handle(pool) : NULL;
+  end(CALL_SITE);
+  errno = heap ? kept : ENOMEM;
+  return heap;
+}
+
+/* As block_or_null (api/malloc.c), for a hak_heap. The program's callback runs while the thread has its own default. */
+static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, unsigned cls, uintptr_t site,
+                           bool *zeroed) {
+  int kept = errno, error = begin();
+  bool is_begun = error == 0;
+  void *block = NULL;
+  *zeroed = false;
+  for (unsigned attempt = 0; is_begun && block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
+    bool forbids = attempt > 0 && private_forbids(pool, size);
+    if (attempt == 2 && (forbids || !limit_callback_call(size, &is_begun) || !is_begun))
+      break;
+    struct heap *heap = private_heap(pool);
+    if (heap == NULL)
+      continue;
+    if (attempt > 0)
+      heap_flush_all(heap);
+    if (attempt > 0 && !forbids)
+      memory_release();
+    private_enter(heap);
+    block = block_attempt(size, alignment, cls, site, zeroed);
+    private_leave(heap);
+    private_remember(heap, private_handle(pool));
+  }
+  if (is_begun) {
+    slow_path_end();
+    background_start_if_due(site, BACKGROUND_ALLOCATES);
+  }
+  if (block == NULL)
+    event_note(EVENT_MEMORY_REFUSED);
+  errno = block ? kept : error == EBUSY ? EBUSY : ENOMEM;
+  return block;
+}
+
+static NOINLINE void *heap_malloc_from(hak_heap *heap, size_t size, uintptr_t site) {
+  bool zeroed;
+  struct pool *pool = private_pool(heap);
+  if (UNLIKELY(size > PTRDIFF_MAX)) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  size = max_size(size, 1);
+  return block_of_heap(pool, size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &zeroed);
+}
+
+/* hak_heap_malloc jumps here, so the return address is the program's call site. */
+static NOINLINE void *heap_malloc_slow(hak_heap *heap, size_t size) { return heap_malloc_from(heap, size, CALL_SITE); }
+
+/* Returns a block that the thread's bins for the heap have ready, if the thread used that heap last; else NULL. */
+static inline void *heap_ready(const hak_heap *heap, size_t size) {
+  const struct hak_front *self = hak_self;
+  if (UNLIKELY(self->private_heap != heap))
+    return NULL;
+  struct hak_front *front = self->private_front;
+  void *block = hak_front_pop(front, size);
+  if (LIKELY(block != NULL))
+    HAK_STEPPED(front);
+  return block;
+}
+
+void *hak_heap_malloc(hak_heap *heap, size_t size) {
+  void *block = heap_ready(heap, size);
+  return LIKELY(block != NULL) ? block : heap_malloc_slow(heap, size);
+}
+
+static void *heap_malloc(hak_heap *heap, size_t size, uintptr_t site) {
+  void *block = heap_ready(heap, size);
+  return LIKELY(block != NULL) ? block : heap_malloc_from(heap, size, site);
+}
+
+void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) {
+  size_t bytes;
+  bool zeroed;
+  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX)) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  if (bytes <= HAK_SMALL_MAX) {
+    void *block = heap_malloc(heap, bytes, CALL_SITE);
+    return block ? memset(block, 0, bytes) : NULL;
+  }
+  void *block = block_of_heap(private_pool(heap), bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &zeroed);
+  if (block && !zeroed)
+    large_clear(block, bytes);
+  return block;
+}
+
+void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size) {
+  bool zeroed;
+  if (!is_power_of_two(alignment)) {
+    errno = EINVAL;
+    return NULL;
+  }
+  if (alignment <= BLOCK_ALIGNMENT)
+    return heap_malloc(heap, size, CALL_SITE);
+  if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  unsigned cls = class_aligned(size, alignment);
+  if (cls != 0)
+    return heap_malloc(heap, class_bytes(cls), CALL_SITE);
+  return block_of_heap(private_pool(heap), max_size(size, 1), alignment, 0, CALL_SITE, &zeroed);
+}
+
+void hak_heap_free(hak_heap *heap, void *block) {
+  struct hak_front *self = hak_self;
+  if (UNLIKELY(self->private_heap != heap) || UNLIKELY(!hak_front_push(&self->private_front, block)))
+    hak_free(block);
+}
+
+void *private_block(struct pool *pool, size_t size, uintptr_t site) {
+  return heap_malloc(private_handle(pool), size, site);
+}
+
+void *ordinary_block(size_t size, uintptr_t site) {
+  struct heap *heap = private_switch(private_home());
+  void *block = malloc_slow_from(size, site);
+  private_switch(heap);
+  return block;
+}
+
+static void large_end(void *object) { free_large(object, ENTRY_LARGE); }
+
+int hak_heap_destroy(hak_heap *heap) {
+  if (heap == NULL)
+    return 0;
+  int kept = errno;
+  struct pool *pool = private_pool(heap);
+  if (heap_current() != NULL && private_handle(heap_pool(heap_current())) == heap)
+    hak_heap_set_default(NULL, NULL);
+  int error = begin();
+  if (error != 0)
+    return error;
+  deferred_finish();
+  bool is_done = private_destroy(pool, large_end);
+  end(CALL_SITE);
+  errno = kept;
+  return is_done ? 0 : EBUSY;
+}
+
+int hak_heap_set_default(hak_heap *heap, hak_heap **before) {
+  int kept = errno;
+  struct pool *pool = heap ? private_pool(heap) : NULL;
+  int error = begin();
+  if (error != 0)
+    return error;
+  struct heap *present = heap_current(), *wanted = pool ? private_heap(pool) : private_home();
+  if (wanted != NULL && wanted != present)
+    outbox_send_all(present);
+  struct pool *pool_before = private_current();
+  end(CALL_SITE);
+  errno = kept;
+  if (wanted == NULL)
+    return ENOMEM;
+  private_switch(wanted);
+  if (before != NULL)
+    *before = pool_before ? private_handle(pool_before) : NULL;
+  return 0;
+}
+
+int hak_heap_trim(hak_heap *heap) {
+  int kept = errno;
+  struct pool *pool = private_pool(heap);
+  if (begin() != 0)
+    return 0;
+  private_flush(pool);
+  size_t given_back = reclaim_pool(pool);
+  end(CALL_SITE);
+  errno = kept;
+  return given_back > 0;
+}
+
+int hak_heap_stats_get(hak_heap *heap, struct hak_heap_stats *out) {
+  int kept = errno;
+  struct pool *pool = private_pool(heap);
+  struct private_figures figures;
+  *out = (struct hak_heap_stats){0};
+  if (begin() != 0)
+    return EBUSY;
+  bool is_read = private_figures(pool, &figures);
+  slow_path_end();
+  errno = kept;
+  if (!is_read)
+    return EBUSY;
+  size_t idle = min_size(figures.bin_bytes + figures.inbox_bytes, figures.taken_bytes);
+  *out = (struct hak_heap_stats){
+      .held_bytes = figures.slab_bytes + figures.object_bytes,
+      .live_bytes = figures.taken_bytes - idle + figures.object_bytes,
+      .large_bytes = figures.object_bytes,
+      .large_count = figures.object_count,
+      .limit_bytes = figures.limit_bytes,
+      .threads = figures.heaps,
+  };
+  return 0;
+}

@@ -1,0 +1,313 @@
+#include "heap/private.h"
+
+#include "base/size_class.h"
+#include "heap/bins.h"
+#include "heap/envelope.h"
+#include "heap/ids.h"
+#include "heap/registry.h"
+#include "heap/slow_path.h"
+#include "large/large.h"
+#include "os/fault.h"
+
+#include <string.h>
+
+#define HEAPS_OF_THREAD_MAX 16u /* for private pools; the one that was used least recently makes room */
+
+#define HANDLE_ID_BITS 20 /* as in an entry; the life lies above */
+_Static_assert(PRIVATE_FIRST + PRIVATE_MAX <= 1u << HANDLE_ID_BITS, "a handle has room for each id");
+
+/* --- handles --- */
+
+struct hak_heap *private_handle(const struct pool *pool) {
+  return (struct hak_heap *)(uintptr_t)(pool_life(pool) << HANDLE_ID_BITS | pool->id);
+}
+
+struct pool *private_pool(const struct hak_heap *handle) {
+  struct pool *pool = pool_private_by_id((uint32_t)((uintptr_t)handle & ((1u << HANDLE_ID_BITS) - 1)));
+  if (UNLIKELY(pool == NULL || private_handle(pool) != handle))
+    fault_heap_destroyed(handle);
+  return pool;
+}
+
+struct pool *private_make(size_t limit_bytes) {
+  struct pool *pool = pool_take_private();
+  if (pool == NULL)
+    return NULL;
+  if (!pool_lock(pool)) { /* it is given up */
+    return NULL;
+  }
+  pool->slabs.limit_bytes = limit_bytes;
+  pool_unlock(pool);
+  return pool;
+}
+
+/* --- the heaps of a thread --- */
+
+static struct heap *home_of(struct heap *heap) { return heap->home ? heap->home : heap; }
+struct heap *private_home(void) { return home_of(heap_current()); }
+
+static bool is_over(const struct heap *heap) { return heap_life(heap) != pool_life(heap_pool(heap)); }
+
+static void front_set(struct hak_front *front, const struct hak_heap *handle, struct hak_front *private_front) {
+  front->private_heap = handle;
+  front->private_front = private_front;
+}
+
+/* The heap will be attached to another pool: the thread's fast path forgets it. */
+static void forget(struct heap *home, const struct heap *heap) {
+  struct hak_front *none = (struct hak_front *)(uintptr_t)&hak_heap_none;
+  if (home->front.private_front == &heap->front)
+    front_set(&home->front, NULL, none);
+  for (struct heap *each = home->privates; each; each = each->next_private)
+    if (each->front.private_front == &heap->front)
+      front_set(&each->front, NULL, none);
+}
+
+void private_remember(struct heap *heap, const struct hak_heap *handle) {
+  front_set(&heap_current()->front, handle, &heap->front);
+}
+
+static void list_remove(struct heap *home, const struct heap *heap) {
+  struct heap **link = &home->privates;
+  while (*link != heap)
+    link = &(*link)->next_private;
+  *link = heap->next_private;
+}
+
+static void list_push(struct heap *home, struct heap *heap) {
+  heap->home = home;
+  heap->next_private = home->privates;
+  home->privates = heap;
+}
+
+/* Makes room in the list, if it is full, and returns a heap of it that can be attached again; NULL: there is none. */
+static struct heap *list_make_room(struct heap *home) {
+  unsigned count = 0;
+  struct heap *oldest = NULL;
+  for (struct heap *heap = home->privates; heap; heap = heap->next_private, count++) {
+    if (is_over(heap))
+      return heap;
+    if (heap != heap_current())
+      oldest = heap;
+  }
+  if (count >= HEAPS_OF_THREAD_MAX && heap_release(oldest)) {
+    forget(home, oldest);
+    list_remove(home, oldest);
+  }
+  return NULL;
+}
+
+struct heap *private_heap(struct pool *pool) {
+  struct heap *home = private_home(), *heap = home->privates;
+  while (heap != NULL && (heap_pool(heap) != pool || is_over(heap)))
+    heap = heap->next_private;
+  if (heap == NULL) {
+    heap = list_make_room(home);
+    if (heap != NULL) {
+      forget(home, heap);
+      if (!heap_rejoin(heap, pool))
+        return NULL;
+    } else {
+      heap = heap_attach_private(pool);
+      if (heap == NULL)
+        return NULL;
+      list_push(home, heap);
+    }
+  }
+  if (heap != home->privates) {
+    list_remove(home, heap);
+    list_push(home, heap);
+  }
+  return heap;
+}
+
+static void become(struct heap *heap) { hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS); }
+
+void private_enter(struct heap *heap) {
+  heap->entered = heap_current();
+  become(heap);
+}
+
+void private_leave(struct heap *heap) {
+  become(heap->entered);
+  heap->entered = NULL;
+}
+
+struct heap *private_switch(struct heap *heap) {
+  struct heap *before = heap_current();
+  owner_step_begin();
+  atomic_store_explicit(&before->is_default, false, memory_order_relaxed);
+  atomic_store_explicit(&heap->is_default, true, memory_order_relaxed);
+  become(heap);
+  hak_self = &heap->front;
+  owner_step_end();
+  return before;
+}
+
+/* --- the end --- */
+
+/* Tells whether the heap is the default of a thread that has not ended. The caller's default is none of them. */
+static bool is_default_of_other(struct heap *heap) {
+  if (!atomic_load_explicit(&heap->is_default, memory_order_relaxed))
+    return false;
+  if (!lifeline_take(&heap->lifeline))
+    return true;
+  lifeline_drop(&heap->lifeline); /* a sweep finds it */
+  return false;
+}
+
+/* Locks the pool while none of its slabs is outside its lists. */
+static bool lock_whole(struct pool *pool) {
+  while (pool_lock(pool)) {
+    if (!pool->is_purging)
+      return true;
+    pool_unlock(pool);
+    os_yield();
+  }
+  return false;
+}
+
+/* Counts the blocks that end now as freed, where the thread's heap counts. Blocks that other threads have freed, and that
+ * are on their way, were counted by them. */
+static void count_freed(struct pool *pool) {
+  struct heap *heap = heap_current();
+  if (heap->split == 0)
+    return;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    size_t taken = pool->slabs.taken_blocks[cls];
+    for (const struct heap *each = pool->private_part->attached; each; each = each->next_attached)
+      taken = less(taken, bin_blocks(each, cls));
+    _Atomic uint64_t *freed = &heap->tally->classes[cls].freed_of_others;
+    atomic_store_explicit(freed, atomic_load_explicit(freed, memory_order_relaxed) + taken, memory_order_relaxed);
+  }
+}
+
+bool private_destroy(struct pool *pool, void (*large_end)(void *object)) {
+  struct private_part *part = pool->private_part;
+  if (!lock_whole(pool))
+    return false;
+  for (struct heap *heap = part->attached; heap; heap = heap->next_attached)
+    if (is_default_of_other(heap)) {
+      pool_unlock(pool);
+      return false;
+    }
+  inbox_drain_to_slabs(pool);
+  count_freed(pool);
+  atomic_store_explicit(&pool->life, pool_life(pool) + 1, memory_order_relaxed); /* V2 from here on */
+  for (struct heap *heap = part->attached; heap; heap = heap->next_attached) {
+    bins_drop_all(heap);
+    heap_set_key(heap, 0);
+  }
+  part->attached = NULL;
+  atomic_store_explicit(&pool->heaps, 0, memory_order_seq_cst);
+  slab_set_close_all(&pool->slabs);
+  void *object = part->objects;
+  part->objects = NULL;
+  part->object_count = 0;
+  pool->slabs.other_bytes = pool->slabs.limit_bytes = 0;
+  memset(pool->packed_first, 0, sizeof pool->packed_first);
+  pool_unlock(pool);
+  inbox_serve(pool); /* as heap_park does */
+  for (void *next; object != NULL; object = next) {
+    next = large_list_next(object);
+    large_list_remove(&next, object);
+    large_end(object);
+  }
+  pool_give_private(pool);
+  return true;
+}
+
+/* --- large objects --- */
+
+bool private_reserve(struct pool *pool, size_t bytes) {
+  if (!pool_lock(pool))
+    return false;
+  bool is_allowed = slab_set_allows(&pool->slabs, bytes);
+  pool->slabs.other_bytes += is_allowed ? bytes : 0;
+  pool_unlock(pool);
+  return is_allowed;
+}
+
+void private_object_add(struct pool *pool, void *object, size_t reserved) {
+  lock_take(&pool->lock);
+  pool->slabs.other_bytes -= reserved;
+  if (object != NULL) {
+    large_list_add(&pool->private_part->objects, object, pool->id);
+    pool->private_part->object_count++;
+    pool->slabs.other_bytes += large_bytes(object);
+  }
+  pool_unlock(pool);
+}
+
+/* If two threads free the object, the one that comes second finds another record. It leaves that alone, and large_free ends
+ * the program. */
+struct pool *private_object_remove(void *object) {
+  uint32_t owner = large_owner(object);
+  struct pool *pool = owner != 0 ? pool_private_by_id(owner) : NULL;
+  if (LIKELY(pool == NULL))
+    return NULL;
+  lock_take(&pool->lock);
+  bool is_there = map_entry(object) == ENTRY_LARGE && large_owner(object) == owner;
+  if (is_there) {
+    large_list_remove(&pool->private_part->objects, object);
+    pool->private_part->object_count--;
+    pool->slabs.other_bytes -= large_bytes(object);
+  }
+  pool_unlock(pool);
+  return is_there ? pool : NULL;
+}
+
+bool private_forbids(struct pool *pool, size_t size) {
+  size_t bytes = size <= HAK_SMALL_MAX ? class_slab_bytes(hak_class_of(max_size(size, 1))) : large_good_size(size);
+  if (!pool_lock(pool))
+    return true;
+  bool is_allowed = slab_set_allows(&pool->slabs, bytes);
+  pool_unlock(pool);
+  return !is_allowed;
+}
+
+struct pool *private_owner(const void *block, uint32_t entry) {
+  uint32_t id = entry == ENTRY_LARGE ? large_owner(block) : entry_pool_id(entry);
+  return LIKELY(id < PRIVATE_FIRST) ? NULL : pool_private_by_id(id);
+}
+
+/* --- figures --- */
+
+bool private_figures(struct pool *pool, struct private_figures *out) {
+  if (!pool_lock(pool))
+    return false;
+  *out = (struct private_figures){
+      .slab_bytes = pool->slabs.slab_bytes,
+      .taken_bytes = slab_set_taken_bytes(&pool->slabs),
+      .inbox_bytes = atomic_load_explicit(&pool->inbox_bytes, memory_order_relaxed),
+      .object_bytes = pool->slabs.other_bytes,
+      .object_count = pool->private_part->object_count,
+      .limit_bytes = pool->slabs.limit_bytes,
+      .heaps = pool_heaps(pool),
+  };
+  for (const struct heap *heap = pool->private_part->attached; heap; heap = heap->next_attached)
+    out->bin_bytes += bins_content(heap).bytes;
+  pool_unlock(pool);
+  return true;
+}
+
+void private_flush_own(void) {
+  struct heap *home = private_home();
+  heap_flush_all(home);
+  for (struct heap *heap = home->privates; heap; heap = heap->next_private)
+    heap_flush_all(heap);
+}
+
+void private_flush(struct pool *pool) {
+  for (struct heap *heap = private_home()->privates; heap; heap = heap->next_private)
+    if (heap_pool(heap) == pool && !is_over(heap))
+      heap_flush_all(heap);
+  if (!pool_lock(pool))
+    return;
+  for (struct heap *heap = pool->private_part->attached; heap; heap = heap->next_attached)
+    atomic_store_explicit(&heap->flush_wanted, true, memory_order_relaxed);
+  if (inbox_has_mail(pool))
+    inbox_drain_to_slabs(pool);
+  slab_set_close_empty(&pool->slabs);
+  pool_unlock(pool);
+}
