@@ -56,10 +56,18 @@ class Outcome:
 
     def best_peer(self, key: str = RATE) -> str | None:
         """The name of the measured peer with the highest median."""
+        return self._first_of_peers(max, key, ())
+
+    def least_peer(self, key: str, without: Iterable = ()) -> str | None:
+        """The name of the measured peer with the lowest median; some may be left out."""
+        return self._first_of_peers(min, key, without)
+
+    def _first_of_peers(self, first: Callable, key: str, without: Iterable) -> str | None:
         own = self.of(self.subject)
         peers = [series for series in self.series if series.is_peer and series.values(key)
-                 and series.name != self.subject and (own is None or series.command == own.command)]  # fmt: skip
-        return max(peers, key=lambda series: median(series.values(key).values())).name if peers else None
+                 and series.name not in (self.subject, *without)
+                 and (own is None or series.command == own.command)]  # fmt: skip
+        return first(peers, key=lambda series: median(series.values(key).values())).name if peers else None
 
 
 def sessions_that_count(rows: Iterable, wanted: Callable[[str], Iterable[str]]) -> dict[str, str]:

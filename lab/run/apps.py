@@ -1,4 +1,4 @@
-"""Real programs: the work of tests/apps, run for its peak RSS instead of its results.
+"""Real programs: the work of tests/apps and bench/apps, run for its peak RSS and time instead of its results.
 
 The figure is the peak of the largest process among a program and its children, read by `measure`, which is smaller
 than any of them: a process inherits the peak of what started it. Programs may come with an allocator of their own
@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from lab.run import process, program
 from lab.run.allocators import ROOT, Allocator
 
-GROUP = "apps"
 LIBC = "libc.so.6"
+
+GHOSTSCRIPT = ("gs", "-q", "-dNOPAUSE", "-dBATCH", "-dSAFER", "-sDEVICE=pnggray", "-r200", "-sOutputFile=/dev/null")
 
 REDIS = """
 redis-server --port 0 --unixsocket "$PWD/s" --dir "$PWD" --save "" --appendonly no --daemonize no >log &
@@ -33,43 +34,86 @@ wait $!
 
 @dataclass(frozen=True)
 class App:
-    module: str  # in tests/apps
     needs: tuple  # programs
-    words: object  # called with the module: the command
+    words: object  # called with the module and the seed: the command
+    module: str = ""  # in tests/apps
     files: object = None  # called with the module: names and contents of files in its folder
     stdin: object = None
     environment: dict = field(default_factory=dict)
     same_output: bool = True  # its output does not depend on time
+    is_phases: bool = False  # sizes are drawn with the seed, and sets change from phase to phase
+
+
+def _work(name: str) -> str:
+    return str(ROOT / "bench" / "apps" / name)
+
+
+def _lists(least: int, most: int, count: int, rounds: int) -> App:
+    return App(
+        ("python3",), lambda _, seed: ["python3", _work("lists.py"), *map(str, (least, most, count, rounds)), seed],
+        environment={"PYTHONMALLOC": "malloc"}, is_phases=True)  # fmt: skip
 
 
 APPS = {
-    "perl": App("perl", ("perl",), lambda m: ["perl", "-e", m.SCRIPT], environment={"PERL_HASH_SEED": "0"}),
-    "sqlite": App("sqlite", ("sqlite3",), lambda m: ["sqlite3", ":memory:"], stdin=lambda m: m.SCRIPT),
+    "perl": App(("perl",), lambda m, _: ["perl", "-e", m.SCRIPT], "perl", environment={"PERL_HASH_SEED": "0"}),
+    "sqlite": App(("sqlite3",), lambda m, _: ["sqlite3", ":memory:"], "sqlite", stdin=lambda m: m.SCRIPT),
+    "sqlite-phases": App(
+        ("sqlite3",),
+        lambda _, seed: ["sqlite3", ":memory:"],
+        stdin=lambda _: pathlib.Path(_work("phases.sql")).read_text(encoding="utf-8"),
+    ),
     "g++": App(
-        "compile",
         ("g++",),
-        lambda m: ["g++", "-std=c++17", "-O1", "-frandom-seed=1", "-S", "-o", "-", "t.cc"],
+        lambda m, _: ["g++", "-std=c++17", "-O1", "-frandom-seed=1", "-S", "-o", "-", "t.cc"],
+        "compile",
         files=lambda m: {"t.cc": m.SOURCE},
     ),
-    "git": App("git", ("git",), lambda m: ["/bin/sh", "-c", m.SCRIPT]),
-    "node": App("node", ("node",), lambda m: ["node", "main.js"], files=lambda m: {"main.js": m.SCRIPT}),
+    "clang": App(
+        ("clang++",),
+        lambda m, _: ["clang++", "-std=c++17", "-O1", "-S", "-o", "-", "t.cc"],
+        "compile",
+        files=lambda m: {"t.cc": m.SOURCE},
+    ),
+    "git": App(("git",), lambda m, _: ["/bin/sh", "-c", m.SCRIPT], "git"),
+    "git-pack": App(("git", "awk"), lambda *_: ["/bin/sh", _work("pack.sh"), "1"]),
+    "git-pack-2": App(("git", "awk"), lambda *_: ["/bin/sh", _work("pack.sh"), "2"]),
+    "node": App(("node",), lambda m, _: ["node", "main.js"], "node", files=lambda m: {"main.js": m.SCRIPT}),
     "python": App(
-        "python_tests",
         ("python3",),
-        lambda m: ["python3", "-m", "test", "test_json", "test_pickle"],
+        lambda m, _: ["python3", "-m", "test", "test_json", "test_pickle"],
+        "python_tests",
         environment={"PYTHONMALLOC": "malloc"},
         same_output=False,
     ),
     "redis": App(
-        "redis",
         ("redis-server", "redis-cli"),
-        lambda m: ["/bin/sh", "-c", REDIS],
+        lambda m, _: ["/bin/sh", "-c", REDIS],
+        "redis",
         files=lambda m: {"work": m.commands().decode()},
+    ),
+    "lua": App(("lua5.4",), lambda *_: ["lua5.4", _work("objects.lua")]),
+    "gs": App(
+        ("gs",),
+        lambda *_: [*GHOSTSCRIPT, _work("page.ps")],
+    ),
+    "z3": App(
+        ("z3", "python3"), lambda *_: ["/bin/sh", "-c", f"env -u LD_PRELOAD python3 {_work('solve.py')} | z3 -in"]
+    ),
+    "lists-600-4000": _lists(600, 4000, 40000, 12),
+    "lists-600-60000": _lists(600, 60000, 3000, 25),
+    "lists-20000-400000": _lists(20000, 400000, 500, 20),
+    "objects": App(
+        ("python3",),
+        lambda _, seed: ["python3", _work("objects.py"), "6", "45000", seed],
+        environment={"PYTHONMALLOC": "malloc"},
+        is_phases=True,
     ),
 }
 
 
 def _module(name):
+    if not name:
+        return None
     folder = str(ROOT / "tests" / "apps")
     if folder not in sys.path:
         sys.path.append(folder)
@@ -94,7 +138,9 @@ def missing(name):
     return ""
 
 
-def run(name: str, allocator: Allocator, links: process.Links, environment: dict, *, count_calls: bool, **how):
+def run(
+    name: str, seed: str, allocator: Allocator, links: process.Links, environment: dict, *, count_calls: bool, **how
+):
     """An app in a folder of its own: (result, "") or (None, what went wrong). `how` is what process.run takes. Instead of
     counting system calls, the loader tells whose malloc each process got, which must be the allocator's for one."""
     app = APPS[name]
@@ -106,7 +152,7 @@ def run(name: str, allocator: Allocator, links: process.Links, environment: dict
             pathlib.Path(folder, file).write_text(text, encoding="utf-8")
         environment = environment | app.environment | getattr(module, "EXTRA", {}) | {"HOME": folder}
         done = process.run(
-            app.words(module), environment | (program.bindings(told) if count_calls else {}), added,
+            app.words(module, seed), environment | (program.bindings(told) if count_calls else {}), added,
             stdin=app.stdin(module).encode() if app.stdin else b"", cwd=folder, **how)  # fmt: skip
         served = program.served(told)
     if done.problem:

@@ -79,13 +79,23 @@ def _own_of(variant, key):
     return lambda outcome: outcome.pairs(variant, variant, key, lambda x, _: x)
 
 
-def _mean_of_glibc(key):
+def _over_rows(join, ratio_of_row):
     """Over the rows that could be measured: not every program is installed everywhere."""
 
     def measure(*outcomes):
-        ratios = [ratio for outcome in outcomes if (ratio := _of_glibc(key)(outcome))]
+        ratios = [ratio for outcome in outcomes if (ratio := ratio_of_row(outcome))]
         runs = set.intersection(*map(set, ratios)) if ratios else ()
-        return {run: stats.geometric_mean(ratio[run] for ratio in ratios) for run in sorted(runs)}
+        return {run: join([ratio[run] for ratio in ratios]) for run in sorted(runs)}
+
+    return measure
+
+
+def _of_least_peer(key, without=()):
+    """Against the peer that has the lowest."""
+
+    def measure(outcome):
+        least = None if outcome.missing_peers else outcome.least_peer(key, without)
+        return outcome.quotients(outcome.subject, least, key) if least else {}
 
     return measure
 
@@ -153,13 +163,7 @@ def _memory_goals(best):
     yield Goal("idle, given back after 10 s / releasable", ("idle",), _own("returned_share_10s"), 0.9)
     yield Goal("prefork, extra PSS of a child / glibc", ("prefork",), _of_glibc("extra_pss_kb"), 1.1, at_least=False)
     yield Goal("vmas, most mappings", ("vmas",), _own("vmas_most"), 999, at_least=False)
-    yield Goal(
-        "apps, peak RSS, geometric mean / glibc",
-        tuple(f"app-{name}" for name in apps.APPS),
-        _mean_of_glibc("rss_peak_kb"),
-        1.05,
-        at_least=False,
-    )
+    yield from _app_goals()
     yield Goal(
         "lean, mixed: peak RSS", ("profiles",), _own_of("lean", "rss_peak_kb"), LEAN_KB, at_least=False, unit="KiB"
     )
@@ -174,6 +178,25 @@ def _memory_goals(best):
             5,
             at_least=False,
         )
+
+
+def _app_goals():
+    programs = tuple(f"app-{name}" for name, app in apps.APPS.items() if not app.is_phases)
+    for text, join, ratio, most, aim in (
+        ("peak RSS, geometric mean / glibc", stats.geometric_mean, _of_glibc("rss_peak_kb"), 0.98, 0.92),
+        ("peak RSS, worst / glibc", max, _of_glibc("rss_peak_kb"), 1.08, 1),
+        ("peak RSS, geometric mean / leanest peer but glibc", stats.geometric_mean,
+         _of_least_peer("rss_peak_kb", without=("glibc",)), 0.97, 0.9),
+        ("CPU, geometric mean / fastest peer of each", stats.geometric_mean, _of_least_peer("cpu_seconds"), 1, 0.97),
+    ):  # fmt: skip
+        yield Goal(f"apps, {text}", programs, _over_rows(join, ratio), most, aim, at_least=False)
+    for name in (name for name, app in apps.APPS.items() if app.is_phases):
+        for word, key, most, aim in (
+            ("CPU", "cpu_seconds", 1, 0.9),
+            ("peak RSS", "rss_peak_kb", 1.06, 1),
+            ("faults", "faults_minor", 1.2, 0.5),
+        ):
+            yield Goal(f"phases, {name}: {word} / glibc", (f"app-{name}",), _of_glibc(key), most, aim, at_least=False)
 
 
 GOALS = tuple(_goals())

@@ -62,7 +62,8 @@ class Rounds:
             "count_calls": count_calls,
         }
         if row.is_app:
-            return apps.run(entry.series.command.split()[1], entry.allocator, self.links, environment, **how)
+            _, name, *seed = entry.series.command.split()
+            return apps.run(name, "".join(seed), entry.allocator, self.links, environment, **how)
         words = [*self.words(entry.series.command), "--json"]
         done = process.run(words, environment, process.variables(entry.allocator, self.links), **how)
         result, problem = process.result(done)

@@ -99,12 +99,13 @@ def _rows():
     yield Row("startup", "startup", "startup 300", "startup 3", children=True)
     yield from _latency_rows()
     yield from _memory_rows()
-    for name in apps.APPS:
+    for name, app in apps.APPS.items():
+        command = f"measure {name} SEED" if app.is_phases else f"measure {name}"
         yield Row(
             f"app-{name}",
-            "apps",
-            f"measure {name}",
-            f"measure {name}",
+            "phases" if app.is_phases else "apps",
+            command,
+            command,
             threads=True,
             children=True,
             runs_max=7,
@@ -207,9 +208,10 @@ def _memory_rows():
 
 ROWS = {row.name: row for row in _rows()}
 GROUPS = tuple(dict.fromkeys(row.group for row in ROWS.values()))
+REAL = ("apps", "phases")  # real programs
 # Names for several groups.
 SETS = {
-    "all": tuple(group for group in GROUPS if group != apps.GROUP),
+    "all": tuple(group for group in GROUPS if group not in REAL),
     "memory": ("vm", "cold_churn", "large_mix", "realloc", "idle_return", "prefork", "vmas", "profiles"),
 }
 PROGRAMS = tuple(dict.fromkeys(row.command.split()[0] for row in ROWS.values() if not row.is_app))
@@ -219,7 +221,7 @@ def chosen(words, with_goals):
     """The rows that the words name: rows, groups, sets, "goals" (the rows named in with_goals), or a program with its
     arguments as one word. No word: the first row of each group but the slow ones. ValueError on an unknown word."""
     rows = {}
-    for word in words or (group for group in GROUPS if group not in SETS["memory"] + (apps.GROUP, "inside")):
+    for word in words or (group for group in GROUPS if group not in SETS["memory"] + REAL + ("inside",)):
         if word == "goals":
             found = [ROWS[name] for name in with_goals]
         elif word in SETS:

@@ -18,7 +18,7 @@ from lab.store import rows
 # Two real programs are enough here: tests/apps runs them all.
 APPS = ("app-perl", "app-sqlite")
 # Goals that need more than libc and hakmem, or all the programs.
-NOT_MEASURED = ("/ mimalloc", "lowest of the other three", "apps, ")
+NOT_MEASURED = ("/ mimalloc", "lowest of the other three", "apps, ", "phases, ")
 
 
 def bench(tree, build, *arguments, **variables):
