@@ -19,6 +19,7 @@ class Goal:
     aim: float | None = None
     at_least: bool = True  # or at most
     unit: str = ""
+    is_partial: bool = False  # over the rows that were measured: not every program is installed everywhere
 
 
 def _subject_rate(against):
@@ -80,8 +81,6 @@ def _own_of(variant, key):
 
 
 def _over_rows(join, ratio_of_row):
-    """Over the rows that could be measured: not every program is installed everywhere."""
-
     def measure(*outcomes):
         ratios = [ratio for outcome in outcomes if (ratio := ratio_of_row(outcome))]
         runs = set.intersection(*map(set, ratios)) if ratios else ()
@@ -189,7 +188,7 @@ def _app_goals():
          _of_least_peer("rss_peak_kb", without=("glibc",)), 0.97, 0.9),
         ("CPU, geometric mean / fastest peer of each", stats.geometric_mean, _of_least_peer("cpu_seconds"), 1, 0.97),
     ):  # fmt: skip
-        yield Goal(f"apps, {text}", programs, _over_rows(join, ratio), most, aim, at_least=False)
+        yield Goal(f"apps, {text}", programs, _over_rows(join, ratio), most, aim, at_least=False, is_partial=True)
     for name in (name for name, app in apps.APPS.items() if app.is_phases):
         for word, key, most, aim in (
             ("CPU", "cpu_seconds", 1, 0.9),
@@ -206,7 +205,8 @@ ROW_NAMES = tuple(dict.fromkeys(name for goal in GOALS for name in goal.rows))
 def judge(goal, outcomes):
     """(values, verdict) of a goal; ([], why there is none) when its rows were not measured."""
     found = [outcomes[name] for name in goal.rows if name in outcomes]
-    values = list(goal.measure(*found).values()) if len(found) == len(goal.rows) else []
+    is_measured = bool(found) if goal.is_partial else len(found) == len(goal.rows)
+    values = list(goal.measure(*found).values()) if is_measured else []
     if not values:
         return [], "not measured"
     word = stats.against_goal(values, goal.least, goal.at_least)
