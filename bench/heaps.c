@@ -1,5 +1,5 @@
-/* heaps: random replacement of small blocks, as random_mixed, by malloc and free or in a hak_heap; then a heap with many
- * blocks of 64 bytes is destroyed. It is linked with hakmem. */
+/* heaps: random replacement of small blocks, as random_mixed, by malloc and free or in a hak_heap; then a heap with
+ * many blocks of 64 bytes is destroyed. It is linked with hakmem. */
 #include "bench.h"
 
 #include <hakmem/hakmem.h>

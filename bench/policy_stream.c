@@ -106,8 +106,8 @@ struct reading {
   void *blocks;
 };
 
-/* A module's tag, as observe/adapt/policy_engine.c makes it of what observe/inspect/module.c finds: a file of ratings from
- * the recorded program fits its trace. */
+/* A module's tag, as observe/adapt/policy_engine.c makes it of what observe/inspect/module.c finds: a file of
+ * ratings from the recorded program fits its trace. */
 static uint32_t tag_of(const struct trace_module *module) {
   return policy_tag_of_build(os_module_build((const char *)module->build_id, module->build_id_bytes, module->name));
 }

@@ -1,8 +1,8 @@
 /* A parser with a heap for each request.
  *
- * A request is text such as "(list 1 (list 2 3) 4)". The parser builds a tree of nodes and never frees one: the request's
- * heap ends with all of them. Its limit bounds what one request may take, so a hostile one gets an error, not the server's
- * memory.
+ * A request is text such as "(list 1 (list 2 3) 4)". The parser builds a tree of nodes and never frees one: the
+ * request's heap ends with all of them. Its limit bounds what one request may take, so a hostile one gets an error, not
+ * the server's memory.
  *
  *   cc parser.c -lhakmem && ./a.out '(a (b c) d)' */
 #include <ctype.h>

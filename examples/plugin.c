@@ -1,7 +1,7 @@
 /* A plugin that is unloaded with all its memory.
  *
- * The plugin calls malloc as it likes, and leaks. The host makes a heap for it, and makes that the thread's default around
- * each call into the plugin. When the plugin goes, so does the heap.
+ * The plugin calls malloc as it likes, and leaks. The host makes a heap for it, and makes that the thread's default
+ * around each call into the plugin. When the plugin goes, so does the heap.
  *
  *   cc plugin.c -lhakmem && ./a.out            (here the plugin is a function; a real one comes by dlopen) */
 #include <hakmem/hakmem.h>

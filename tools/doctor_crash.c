@@ -1,4 +1,5 @@
-/* doctor_crash.c: names the functions in a report of hakmem's (docs/guard.md, leaks): lines "hakmem:     FILE+0xOFFSET". */
+/* doctor_crash.c: names the functions in a report of hakmem's (docs/guard.md, leaks): lines "hakmem:
+ * FILE+0xOFFSET". */
 #include "tools/doctor.h"
 #include "tools/tool.h"
 

@@ -25,8 +25,8 @@ bool elf_open(struct elf *elf, const char *path);
 enum elf_symbol { ELF_SYMBOL_NONE, ELF_SYMBOL_INSIDE, ELF_SYMBOL_EXPORTED };
 /* Tells whether the file defines a function of that name, and whether it exports it. */
 enum elf_symbol elf_defines(const struct elf *elf, const char *name);
-/* Finds the function at an offset from where the file's first segment is loaded: its name, and the offset in it. NULL if
- * no function of the file's tables contains it. */
+/* Finds the function at an offset from where the file's first segment is loaded: its name, and the offset in it.
+ * NULL if no function of the file's tables contains it. */
 const char *elf_function_at(const struct elf *elf, uint64_t offset, uint64_t *inside);
 /* Tells whether the file contains the text. */
 bool elf_contains(const struct elf *elf, const char *text);

@@ -118,12 +118,12 @@ HAK_API size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count);
 /* Heaps (docs/heaps.md). A hak_heap is memory of its own: small blocks lie in slabs, and large objects in ranges, that
  * nothing else uses. All of it ends at once with hak_heap_destroy.
  *
- * Threads: any number of threads may use a heap at the same time. Each has bins of its own for it, up to 16 heaps a thread;
- * the bins of the one that it used least recently make room.
+ * Threads: any number of threads may use a heap at the same time. Each has bins of its own for it, up to 16 heaps a
+ * thread; the bins of the one that it used least recently make room.
  *
- * Blocks: free, realloc, malloc_usable_size and the hak_* functions take them, in any thread. A block belongs to its heap for
- * all its life: realloc keeps it there, whoever calls it, and keeps other blocks outside. free of a block whose heap was
- * destroyed is misuse, which may or may not be noticed.
+ * Blocks: free, realloc, malloc_usable_size and the hak_* functions take them, in any thread. A block belongs to its
+ * heap for all its life: realloc keeps it there, whoever calls it, and keeps other blocks outside. free of a block
+ * whose heap was destroyed is misuse, which may or may not be noticed.
  *
  * Handles: a handle that was destroyed is never valid again. Its use, or a second destroy, ends the program with a
  * sentence (docs/misuse.md).
@@ -132,15 +132,15 @@ HAK_API size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count);
  * memory return NULL with EBUSY. The child of a fork has all heaps, with what was in them. */
 typedef struct hak_heap hak_heap;
 
-/* Makes a heap. limit_bytes bounds what it holds, in slabs and large objects, not what is asked for; 0: no limit. NULL and
- * ENOMEM when memory is out or 16,384 heaps exist, EBUSY (see above), or ENOTSUP with the option `checked` (in the preset
- * `secure`): blocks of heaps are not checked. */
+/* Makes a heap. limit_bytes bounds what it holds, in slabs and large objects, not what is asked for; 0: no limit.
+ * NULL and ENOMEM when memory is out or 16,384 heaps exist, EBUSY (see above), or ENOTSUP with the option `checked`
+ * (in the preset `secure`): blocks of heaps are not checked. */
 HAK_API hak_heap *hak_heap_new(size_t limit_bytes);
 
-/* Ends a heap and frees all that it holds, without looking at the blocks. No other thread may be inside a call on this heap,
- * or free or realloc one of its blocks, at the same time. If it is the calling thread's default, the default is the ordinary
- * heap again. NULL does nothing. Returns 0, or EBUSY: it is the default of another thread, or see above; or ENOMEM. Then
- * nothing happened. */
+/* Ends a heap and frees all that it holds, without looking at the blocks. No other thread may be inside a call on
+ * this heap, or free or realloc one of its blocks, at the same time. If it is the calling thread's default, the
+ * default is the ordinary heap again. NULL does nothing. Returns 0, or EBUSY: it is the default of another thread,
+ * or see above; or ENOMEM. Then nothing happened. */
 HAK_API int hak_heap_destroy(hak_heap *heap);
 
 /* As hak_malloc, hak_calloc, hak_aligned_alloc. NULL and ENOMEM also when the heap's limit leaves no room. */
@@ -156,14 +156,14 @@ HAK_API void *hak_heap_realloc(hak_heap *heap, void *block, size_t size) __attri
  * thread used that heap last. */
 HAK_API void hak_heap_free(hak_heap *heap, void *block);
 
-/* From now on the calling thread's malloc takes from `heap`, or from the thread's ordinary heap if it is NULL. *before, if
- * before is not NULL, is what it took from. What libraries allocate meanwhile and keep ends with the heap, too. Where malloc
- * cannot wait (a signal handler that interrupted a slow path, a fork of another thread), it returns blocks that belong to no
- * heap. Returns 0, ENOMEM or EBUSY; then nothing changed. */
+/* From now on the calling thread's malloc takes from `heap`, or from the thread's ordinary heap if it is NULL.
+ * *before, if before is not NULL, is what it took from. What libraries allocate meanwhile and keep ends with the
+ * heap, too. Where malloc cannot wait (a signal handler that interrupted a slow path, a fork of another thread), it
+ * returns blocks that belong to no heap. Returns 0, ENOMEM or EBUSY; then nothing changed. */
 HAK_API int hak_heap_set_default(hak_heap *heap, hak_heap **before);
 
-/* The calling thread's bins for the heap are emptied, other threads' at their next slow path. Empty slabs go to the memory
- * that all share, and free pages inside slabs go back to the kernel. Returns 1 if pages went back, else 0. */
+/* The calling thread's bins for the heap are emptied, other threads' at their next slow path. Empty slabs go to the
+ * memory that all share, and free pages inside slabs go back to the kernel. Returns 1 if pages went back, else 0. */
 HAK_API int hak_heap_trim(hak_heap *heap);
 
 struct hak_heap_stats {
@@ -197,11 +197,11 @@ HAK_API int hak_profile_dump(const char *path);
  * hak_guard_start: from now on, of each interval_bytes that are allocated (0: 4 MiB; 1: every block), one lies in a
  * block between pages without access, on average. Each thread follows at its next free or slow path. An access beyond
  * such a block or after its free ends the program, after a report on stderr. The call installs a handler of SIGSEGV,
- * which passes on to the one that it finds; call it again if the program installs its own later. hak_guard_stop ends the
- * sampling. Blocks that are guarded stay so.
+ * which passes on to the one that it finds; call it again if the program installs its own later. hak_guard_stop ends
+ * the sampling. Blocks that are guarded stay so.
  *
- * They allocate nothing and keep errno. They return 0, ENOMEM, or EBUSY in a signal handler that interrupted a slow path,
- * where nothing is done. */
+ * They allocate nothing and keep errno. They return 0, ENOMEM, or EBUSY in a signal handler that interrupted a slow
+ * path, where nothing is done. */
 HAK_API int hak_guard_start(size_t interval_bytes);
 HAK_API int hak_guard_stop(void);
 

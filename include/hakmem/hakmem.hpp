@@ -68,7 +68,8 @@ private:
   hak_heap *handle_;
 };
 
-// While it lives, the calling thread's malloc and new take from the heap. End it on the same thread, the last one first.
+// While it lives, the calling thread's malloc and new take from the heap. End it on the same thread, the last one
+// first.
 class default_heap {
 public:
   explicit default_heap(heap &to) {

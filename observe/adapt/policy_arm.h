@@ -83,9 +83,9 @@ void policy_arm_begin_rated(struct policy_arm *arm, const int32_t *ratings, enum
  * does. */
 enum keep policy_arm_leader(const struct policy_arm *arm, const struct policy_arm *prior);
 
-/* policy_arm_freed: pages were freed; treat them as the result says. is_kept: the caller can keep them. If not, the leader
- * decides only about giving back at once, and home about the rest. policy_arm_taken: pages were asked for; returns how many
- * of them were not among the arm's idle ones. Both update the prior. */
+/* policy_arm_freed: pages were freed; treat them as the result says. is_kept: the caller can keep them. If not, the
+ * leader decides only about giving back at once, and home about the rest. policy_arm_taken: pages were asked for;
+ * returns how many of them were not among the arm's idle ones. Both update the prior. */
 enum keep policy_arm_freed(struct policy_arm *arm, struct policy_arm *prior, const struct policy_costs *costs,
                            uint32_t pages, bool is_kept, uint32_t now_ms);
 uint32_t policy_arm_taken(struct policy_arm *arm, struct policy_arm *prior, const struct policy_costs *costs,

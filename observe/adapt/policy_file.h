@@ -82,8 +82,8 @@ struct policy_file_writer {
   bool fits; /* false: something did not fit, or came in the wrong order */
 };
 
-/* Returns the bytes of a file with these numbers of modules and records. A table takes 2 * POLICY_RANGES records and one
- * for each place. */
+/* Returns the bytes of a file with these numbers of modules and records. A table takes 2 * POLICY_RANGES records and
+ * one for each place. */
 size_t policy_file_bytes(uint32_t module_count, uint32_t record_count);
 
 /* by: the writer's version, cut to POLICY_FILE_WRITER_BYTES - 1 bytes. Names of modules are cut too. */

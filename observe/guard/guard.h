@@ -1,9 +1,9 @@
-/* guard.h: guarded blocks (the option `guard`): some allocations get a slot of guard/slots.h, so that an access beyond the
- * block or after its free ends the program, with a report.
+/* guard.h: guarded blocks (the option `guard`): some allocations get a slot of guard/slots.h, so that an access beyond
+ * the block or after its free ends the program, with a report.
  *
  * count/tally.h selects them. With an interval of WINDOWS_FROM bytes or more, heaps are split for a tenth of the time
- * only, in windows in which a tenth of the interval holds: so a byte is as likely to be drawn, and counting costs a tenth.
- * The background thread is the clock. Without it, and while it sleeps, heaps are split all the time.
+ * only, in windows in which a tenth of the interval holds: so a byte is as likely to be drawn, and counting costs a
+ * tenth. The background thread is the clock. Without it, and while it sleeps, heaps are split all the time.
  */
 #ifndef HAK_GUARD_GUARD_H
 #define HAK_GUARD_GUARD_H

@@ -2,10 +2,10 @@
  *
  *   | gap, 64 KiB | slot, 64 KiB | gap | slot | ... | gap |      SLOTS slots, 32 MiB of address space
  *
- * A block lies at the begin of its slot's accessible pages or at their end, at random. The rest of these pages is filled
- * with a byte that is checked at the free. A freed block's pages go back and lose access. At most half of the slots are in
- * use, and a free one is drawn among the older half of the free ones: so at least SLOTS / 4 other blocks are freed before
- * a slot is used again.
+ * A block lies at the begin of its slot's accessible pages or at their end, at random. The rest of these pages is
+ * filled with a byte that is checked at the free. A freed block's pages go back and lose access. At most half of the
+ * slots are in use, and a free one is drawn among the older half of the free ones: so at least SLOTS / 4 other blocks
+ * are freed before a slot is used again.
  *   G1  a slot's state is changed to FREE_NEXT by one thread only, by an atomic exchange; it keeps its texts until then
  *   G2  the lock is taken in slow paths only, and only tried; under it, the heap profile's is taken
  */
@@ -49,16 +49,16 @@ bool slots_make(void);
 struct slot *slot_take(size_t size, size_t alignment);
 void slot_publish(struct slot *slot);
 
-/* Returns the slot whose pages, or the gap next to them, contain the address; NULL if it lies elsewhere, or there no slot
- * was used. */
+/* Returns the slot whose pages, or the gap next to them, contain the address; NULL if it lies elsewhere, or there no
+ * slot was used. */
 struct slot *slot_of(uintptr_t address);
 
 /* Makes the state SLOT_ENDING. False: it was not live. */
 bool slot_claim(struct slot *slot);
 /* Returns the first byte around the block that is not the filler, NULL if all are. The state is SLOT_ENDING. */
 const char *slot_written(const struct slot *slot);
-/* Takes pages and access from a block. The state is SLOT_ENDING. is_inside: in a slow path, which gives the slot back now;
- * else a later call does. */
+/* Takes pages and access from a block. The state is SLOT_ENDING. is_inside: in a slow path, which gives the slot
+ * back now; else a later call does. */
 void slot_end(struct slot *slot, bool is_inside);
 
 void slots_in_child(void);

@@ -26,8 +26,8 @@ HAK_HIDDEN void *malloc_checked(size_t size, size_t alignment, uintptr_t site);
 /* Does periodic work. Call at the end of a slow path, without a lock. */
 HAK_HIDDEN void housekeep(void);
 
-/* Tries once to allocate a block of class cls, or a large object if cls is 0, from the present heap of the calling thread,
- * which is in a slow path. */
+/* Tries once to allocate a block of class cls, or a large object if cls is 0, from the present heap of the calling
+ * thread, which is in a slow path. */
 HAK_HIDDEN void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed);
 
 /* Memory is out: gives back all free memory, and free address space too. In a slow path. */
@@ -36,14 +36,15 @@ HAK_HIDDEN void memory_release(void);
 /* Frees a large object or a packed block. In a slow path. */
 HAK_HIDDEN void free_large(void *block, uint32_t entry);
 
-/* Does the frees that were deferred before, and waits for other threads that do them. In a slow path, without a lock. */
+/* Does the frees that were deferred before, and waits for other threads that do them. In a slow path, without a
+ * lock. */
 HAK_HIDDEN void deferred_finish(void);
 
 /* How often a request is tried: at first, after memory_release, and after the program's callback. */
 #define ATTEMPTS_MAX 3u
 
-/* Allocates from a hak_heap, which is given by its pool, or from the calling thread's ordinary heap, whatever the thread's
- * default is. On failure NULL and ENOMEM. */
+/* Allocates from a hak_heap, which is given by its pool, or from the calling thread's ordinary heap, whatever the
+ * thread's default is. On failure NULL and ENOMEM. */
 struct pool;
 HAK_HIDDEN void *private_block(struct pool *pool, size_t size, uintptr_t site);
 HAK_HIDDEN void *ordinary_block(size_t size, uintptr_t site);

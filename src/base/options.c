@@ -184,8 +184,8 @@ const struct option_row option_rows[OPTION_COUNT] = {
         "Read once; each large object of the process has guards, or none has."},
     [OPTION_GUARD] = {
         "guard", "HAKMEM_GUARD", "bytes", SAME(0), 0, 1 << 30, {NULL},
-        "Of so many allocated bytes, one on average lies in a block between pages without access; 0: none, 1: all up to "
-        "64 KiB.",
+        "Of so many allocated bytes, one on average lies in a block between pages without access; 0: none, 1: all "
+        "up to 64 KiB.",
         OPTION_AT_START,
         "Read once; hak_guard_start and hak_guard_stop change it."},
     [OPTION_LIVE] = {

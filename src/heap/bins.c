@@ -75,8 +75,8 @@ static bool bin_is_shut(const struct heap *heap, unsigned cls) { return heap->sp
 
 static bool is_young(const struct bin_state *state) { return state->slots < state->slots_initial; }
 
-/* Sets how many blocks a hand gets: few, so that recently freed blocks are used next, enough to make the slow path rare,
- * and no more than a bin holds, or half of a young bin. */
+/* Sets how many blocks a hand gets: few, so that recently freed blocks are used next, enough to make the slow path
+ * rare, and no more than a bin holds, or half of a young bin. */
 static void hand_set_size(struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
   const struct bin_state *state = &heap->bin_state[cls];

@@ -167,8 +167,8 @@ static bool lock_whole(struct pool *pool) {
   return false;
 }
 
-/* Counts the blocks that end now as freed, where the thread's heap counts. Blocks that other threads have freed, and that
- * are on their way, were counted by them. */
+/* Counts the blocks that end now as freed, where the thread's heap counts. Blocks that other threads have freed, and
+ * that are on their way, were counted by them. */
 static void count_freed(struct pool *pool) {
   struct heap *heap = heap_current();
   if (heap->split == 0)
@@ -239,8 +239,8 @@ void private_object_add(struct pool *pool, void *object, size_t reserved) {
   pool_unlock(pool);
 }
 
-/* If two threads free the object, the one that comes second finds another record. It leaves that alone, and large_free ends
- * the program. */
+/* If two threads free the object, the one that comes second finds another record. It leaves that alone, and
+ * large_free ends the program. */
 struct pool *private_object_remove(void *object) {
   uint32_t owner = large_owner(object);
   struct pool *pool = owner != 0 ? pool_private_by_id(owner) : NULL;

@@ -14,8 +14,8 @@ struct heap *heap_replace(void);
 struct heap *heap_attach_private(struct pool *pool);
 /* Attaches a heap whose private pool's life is over to another private pool. False if a lock is stuck. */
 bool heap_rejoin(struct heap *heap, struct pool *pool);
-/* The calling thread gives up one of its heaps, which is not its present one. False: it keeps it, because the pool's lock
- * is stuck. */
+/* The calling thread gives up one of its heaps, which is not its present one. False: it keeps it, because the pool's
+ * lock is stuck. */
 bool heap_release(struct heap *heap);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);

@@ -79,8 +79,8 @@ struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms);
  * before_ms and, if only_due, whose time is over. NULL if there is none. */
 struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
 
-/* Takes one of the oldest ranges that is an extent, or may become one: a mapping as short as extents are. Those that the
- * preset decides about come first. NULL if there is none. */
+/* Takes one of the oldest ranges that is an extent, or may become one: a mapping as short as extents are. Those that
+ * the preset decides about come first. NULL if there is none. */
 struct large *big_cache_take_old(void);
 
 /* Without the lock. oldest_ms: when the oldest range that the preset decides about was freed; due_ms: when the first of

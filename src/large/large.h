@@ -30,8 +30,8 @@ bool large_free_unlocked(void *object);
 void large_link_set(void *object, void *link);
 void *large_link(const void *object);
 
-/* Lists of live objects. Whoever owns a list guards it. owner: not 0; an object in no list has 0. Take an object out before
- * it is freed or resized. */
+/* Lists of live objects. Whoever owns a list guards it. owner: not 0; an object in no list has 0. Take an object out
+ * before it is freed or resized. */
 void large_list_add(void **first, void *object, uint32_t owner);
 void large_list_remove(void **first, void *object);
 void *large_list_next(const void *object);

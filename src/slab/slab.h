@@ -15,8 +15,8 @@
 
 #include "base/size_class.h"
 
-/* Lists by fullness. Blocks are taken from the fullest slabs, so that the emptier ones become empty. Slabs without a free
- * block are in a list of their own. */
+/* Lists by fullness. Blocks are taken from the fullest slabs, so that the emptier ones become empty. Slabs without a
+ * free block are in a list of their own. */
 #define FULLNESS_LISTS 4
 #define FULLNESS_FULL FULLNESS_LISTS
 

@@ -1,5 +1,5 @@
-// hak::heap, hak::allocator and hak::memory_resource: containers live in their heap, limits throw, a heap that moves keeps
-// its blocks.
+// hak::heap, hak::allocator and hak::memory_resource: containers live in their heap, limits throw, a heap that moves
+// keeps its blocks.
 #include <hakmem/hakmem.hpp>
 
 #include <cstdio>

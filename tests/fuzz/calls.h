@@ -1,7 +1,7 @@
 /* calls.h: plays a row of calls of the malloc family, which the input gives, against a shadow heap.
  *
- * A call is a byte for what, a byte for which block, and its arguments. A player has slots; a slot holds the number of a
- * record, and a slot's record is touched by this player only.
+ * A call is a byte for what, a byte for which block, and its arguments. A player has slots; a slot holds the number of
+ * a record, and a slot's record is touched by this player only.
  */
 #ifndef TESTS_FUZZ_CALLS_H
 #define TESTS_FUZZ_CALLS_H

@@ -1,4 +1,5 @@
-/* Call frame information: the rule of a few places. The first bytes say where .eh_frame_hdr is, and for which address. */
+/* Call frame information: the rule of a few places. The first bytes say where .eh_frame_hdr is, and for which
+ * address. */
 #include "fuzz.h"
 
 #include "profile/cfi.h"

@@ -1,8 +1,8 @@
 /* fuzz.h: what libFuzzer's targets share: the input as a row of numbers, files in memory, files that the core finds
  * instead of the kernel's.
  *
- * A target ends by a signal when a CHECK fails: then libFuzzer keeps the input. An input that may not be read beyond its
- * end lies at the end of a heap block, so AddressSanitizer sees one byte too far.
+ * A target ends by a signal when a CHECK fails: then libFuzzer keeps the input. An input that may not be read beyond
+ * its end lies at the end of a heap block, so AddressSanitizer sees one byte too far.
  */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H

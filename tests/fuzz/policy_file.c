@@ -1,4 +1,5 @@
-/* The policy file: as it is, and with its checksum put right. Whatever opens is read, applied, merged, written again. */
+/* The policy file: as it is, and with its checksum put right. Whatever opens is read, applied, merged, written
+ * again. */
 #include "fuzz.h"
 
 #include "adapt/policy_file.h"

@@ -1,5 +1,5 @@
-/* An allocation trace: as it is, and with the marks, lengths and checksums of its chunks put right. Whatever opens is read
- * twice, to the same end, and its plan written. */
+/* An allocation trace: as it is, and with the marks, lengths and checksums of its chunks put right. Whatever opens
+ * is read twice, to the same end, and its plan written. */
 #include "fuzz.h"
 
 #include "bench/trace/trace.h"

@@ -1,5 +1,6 @@
-/* Heaps that a program makes: what is allocated in one belongs to it until it is destroyed, whoever frees, resizes or asks;
- * limits, defaults, ended threads, forks. Compiled against hak_*, so that the heap under test is hakmem in every flavour. */
+/* Heaps that a program makes: what is allocated in one belongs to it until it is destroyed, whoever frees, resizes
+ * or asks; limits, defaults, ended threads, forks. Compiled against hak_*, so that the heap under test is hakmem in
+ * every flavour. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -367,6 +368,10 @@ static void the_child_of_a_fork_has_the_heaps(void) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   is_lie = argc > 1 && strcmp(argv[1], "--lie") == 0;
+  if (argc > 1 && strcmp(argv[1], "--checked") == 0) { /* with the option `checked` there are no heaps */
+    CHECK(hak_heap_new(0) == NULL && errno == ENOTSUP);
+    return 0;
+  }
   CHECK(hak_option_set("background", "off") == 0); /* its thread has memory of its own */
   all_ends_at_once();
   frees_of_any_thread();

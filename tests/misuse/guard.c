@@ -1,5 +1,5 @@
-/* Guarded blocks (docs/guard.md), each of the program's (HAKMEM_GUARD=1): every kind of misuse ends the program with the
- * exact sentence, once; handlers of the program see what they would see without; and what is no misuse goes on.
+/* Guarded blocks (docs/guard.md), each of the program's (HAKMEM_GUARD=1): every kind of misuse ends the program with
+ * the exact sentence, once; handlers of the program see what they would see without; and what is no misuse goes on.
  *
  *   guard          all
  *   guard control  expects another sentence: must fail */

@@ -1,6 +1,6 @@
-/* Threads that allocate in several hak_heaps and in their ordinary ones, by explicit calls and by switching the default, free
- * and resize each other's blocks, and destroy heaps at random. What lies in a destroyed heap is dropped from the shadow; its
- * memory must serve others then, and what is on the way to it must have no effect.
+/* Threads that allocate in several hak_heaps and in their ordinary ones, by explicit calls and by switching the
+ * default, free and resize each other's blocks, and destroy heaps at random. What lies in a destroyed heap is dropped
+ * from the shadow; its memory must serve others then, and what is on the way to it must have no effect.
  *
  * A thread that uses a heap, or a block in it, holds the heap's lock for reading; one that destroys it, for writing. */
 #include <hakmem/hakmem.h>
@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "shadow.h"
+#include "records.h"
 
 #define THREADS 4u
 #define SLOTS (SHADOW_RECORDS / THREADS / 4)
@@ -16,8 +16,6 @@
 #define HEAPS 5u /* and 0, the ordinary ones */
 #define NO_HEAP 255u
 
-static struct shadow shadow;
-static pthread_mutex_t shadow_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint32_t mailboxes[MAILBOXES]; /* record index + 1, 0 = empty */
 static _Atomic uint8_t
     heap_of[SHADOW_RECORDS]; /* NO_HEAP: no block; changed by the record's owner, or under the lock */
@@ -26,22 +24,6 @@ static struct {
   hak_heap *heap;
 } heaps[HEAPS + 1];
 static long operations;
-
-static void record_enter(uint32_t index) {
-  if (TEST_TSAN)
-    return;
-  pthread_mutex_lock(&shadow_lock);
-  shadow_insert(&shadow, index);
-  pthread_mutex_unlock(&shadow_lock);
-}
-
-static void record_leave(uint32_t index) {
-  if (TEST_TSAN)
-    return;
-  pthread_mutex_lock(&shadow_lock);
-  shadow_remove(&shadow, index);
-  pthread_mutex_unlock(&shadow_lock);
-}
 
 /* The heap's lock is held. */
 static void record_end(uint32_t index, hak_heap *heap, uint64_t *seed) {

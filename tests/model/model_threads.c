@@ -7,32 +7,14 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "shadow.h"
+#include "records.h"
 
 #define THREADS 4u
 #define SLOTS (SHADOW_RECORDS / THREADS / 2)
 #define MAILBOXES 128u
 
-static struct shadow shadow;
-static pthread_mutex_t shadow_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint32_t mailboxes[MAILBOXES]; /* record index + 1, 0 = empty */
 static long operations;
-
-static void record_enter(uint32_t index) {
-  if (TEST_TSAN)
-    return;
-  pthread_mutex_lock(&shadow_lock);
-  shadow_insert(&shadow, index);
-  pthread_mutex_unlock(&shadow_lock);
-}
-
-static void record_leave(uint32_t index) {
-  if (TEST_TSAN)
-    return;
-  pthread_mutex_lock(&shadow_lock);
-  shadow_remove(&shadow, index);
-  pthread_mutex_unlock(&shadow_lock);
-}
 
 static void record_free(uint32_t index) {
   struct shadow_record *record = &shadow.records[index];

@@ -1,5 +1,5 @@
-/* policy_engine: with `policy` evolving, freed large objects are kept as long as their call sites deserve; frozen, as was
- * learned; off, nothing is learned. Time is made by the test. */
+/* policy_engine: with `policy` evolving, freed large objects are kept as long as their call sites deserve; frozen,
+ * as was learned; off, nothing is learned. Time is made by the test. */
 #include "unit.h"
 
 #include "adapt/policy_engine.h"

@@ -1,0 +1,29 @@
+/* records.h: the shadow heap that the threads of a model share. TSan's build leaves it out, because its lock would
+ * order what hakmem must order. */
+#ifndef TESTS_MODEL_RECORDS_H
+#define TESTS_MODEL_RECORDS_H
+
+#include <pthread.h>
+
+#include "shadow.h"
+
+static struct shadow shadow;
+static pthread_mutex_t shadow_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void record_enter(uint32_t index) {
+  if (TEST_TSAN)
+    return;
+  pthread_mutex_lock(&shadow_lock);
+  shadow_insert(&shadow, index);
+  pthread_mutex_unlock(&shadow_lock);
+}
+
+static void record_leave(uint32_t index) {
+  if (TEST_TSAN)
+    return;
+  pthread_mutex_lock(&shadow_lock);
+  shadow_remove(&shadow, index);
+  pthread_mutex_unlock(&shadow_lock);
+}
+
+#endif
