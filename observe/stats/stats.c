@@ -304,7 +304,7 @@ bool stats_parts_hold(void) {
   add_heaps(&held);
   units_stats_locked(&units);
   add_units(&held, &units);
-  add_large_parts(&held, large_live_bytes(), large_cached_bytes(), large_mapping_bytes());
+  add_large_parts(&held, large_live_bytes(), decay_total(&big_cache_decay), large_mapping_bytes());
   extents_stats_locked(&extents);
   add_extents(&held, &extents);
   uint64_t sum = stats_parts_sum(&held);

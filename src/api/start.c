@@ -94,7 +94,8 @@ static void before_fork(void) {
   bool is_quiet = gate_shut() && !thread_is_busy();
   if (is_quiet)
     heaps_before_fork();
-  hak_assert(!is_quiet || usage_free() == units_resident_free() + extents_resident_free() + large_cached_bytes());
+  hak_assert(!is_quiet ||
+             usage_free() == decay_total(&units_decay) + decay_total(&extents_decay) + decay_total(&big_cache_decay));
   hak_assert(!is_quiet || observers.parts_hold == NULL || observers.parts_hold());
 }
 

@@ -27,15 +27,9 @@ static struct {
     struct large *oldest, *newest;
   } ages[KEEP_LISTS];
   struct big_cache_counters counters;
-  /* Written under the lock, read without: */
-  _Atomic size_t bytes, learned_bytes;
-  _Atomic uint64_t oldest_ms, due_ms;
 } cache;
 
-size_t big_cache_bytes(void) { return atomic_load_explicit(&cache.bytes, memory_order_relaxed); }
-size_t big_cache_learned_bytes(void) { return atomic_load_explicit(&cache.learned_bytes, memory_order_relaxed); }
-uint64_t big_cache_due_ms(void) { return atomic_load_explicit(&cache.due_ms, memory_order_relaxed); }
-uint64_t big_cache_oldest_ms(void) { return atomic_load_explicit(&cache.oldest_ms, memory_order_relaxed); }
+struct decay big_cache_decay;
 
 unsigned large_class_of(size_t units) {
   unsigned class = units_class(units);
@@ -113,29 +107,14 @@ static void table_grow(void) {
 }
 
 /* Returns the full time at which a range was freed, from its low bits. */
-static uint64_t freed_ms(const struct large *range, uint64_t now_ms) {
+static uint64_t freed_ms(const struct large *range) {
+  uint64_t now_ms = os_milliseconds();
   return now_ms - (uint32_t)((uint32_t)now_ms - range->freed_ms);
 }
 
-/* Returns when the oldest range of a list is to go back; 0: never, or there is none. */
-static uint64_t list_due_ms(unsigned keep, uint64_t now_ms) {
-  const struct large *oldest = cache.ages[keep].oldest;
-  return oldest ? keep_due_ms(keep, freed_ms(oldest, now_ms)) : 0;
-}
-
 static void note_change(unsigned keep, size_t more) {
-  uint64_t now_ms = os_milliseconds(), due_ms = 0;
-  atomic_store_explicit(&cache.bytes, big_cache_bytes() + more, memory_order_relaxed);
-  if (keep == KEEP_BY_PRESET) {
-    const struct large *oldest = cache.ages[keep].oldest;
-    atomic_store_explicit(&cache.oldest_ms, oldest ? freed_ms(oldest, now_ms) : 0, memory_order_relaxed);
-    return;
-  }
-  atomic_store_explicit(&cache.learned_bytes, big_cache_learned_bytes() + more, memory_order_relaxed);
-  usage_learned_add(more);
-  for (unsigned i = 0; i < KEEP_BY_PRESET; i++)
-    due_ms = keep_earlier_ms(due_ms, list_due_ms(i, now_ms));
-  atomic_store_explicit(&cache.due_ms, due_ms, memory_order_relaxed);
+  const struct large *oldest = cache.ages[keep].oldest;
+  decay_change(&big_cache_decay, keep, more, oldest ? freed_ms(oldest) : 0);
 }
 
 static void range_attach(struct large *range) {
@@ -231,34 +210,10 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
   return range;
 }
 
-static size_t profile_bytes(void) { return less(big_cache_bytes(), big_cache_learned_bytes()); }
-
-struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms) {
-  if (profile_bytes() <= keep_bytes || big_cache_oldest_ms() >= before_ms)
-    return NULL;
+struct large *big_cache_take_oldest(struct purge purge) {
   lock_take(&cache.lock);
-  struct large *range = cache.ages[KEEP_BY_PRESET].oldest;
-  if (range && (profile_bytes() <= keep_bytes || freed_ms(range, os_milliseconds()) >= before_ms))
-    range = NULL;
-  if (range)
-    range_detach(range);
-  lock_give(&cache.lock);
-  return range;
-}
-
-struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
-  if (big_cache_learned_bytes() <= keep_bytes)
-    return NULL;
-  struct large *range = NULL;
-  lock_take(&cache.lock);
-  uint64_t now_ms = os_milliseconds();
-  for (unsigned keep = 0; range == NULL && keep < KEEP_BY_PRESET; keep++) {
-    struct large *oldest = cache.ages[keep].oldest;
-    uint64_t due_ms = list_due_ms(keep, now_ms);
-    bool goes = !only_due || (due_ms != 0 && due_ms <= now_ms);
-    if (oldest && goes && freed_ms(oldest, now_ms) < before_ms)
-      range = oldest;
-  }
+  unsigned keep = decay_next(&big_cache_decay, purge);
+  struct large *range = keep < KEEP_LISTS ? cache.ages[keep].oldest : NULL;
   if (range)
     range_detach(range);
   lock_give(&cache.lock);
@@ -271,7 +226,7 @@ static bool serves_as_extent(const struct large *range) {
 }
 
 struct large *big_cache_take_old(void) {
-  if (big_cache_bytes() == 0)
+  if (decay_total(&big_cache_decay) == 0)
     return NULL;
   lock_take(&cache.lock);
   struct large *range = NULL;
@@ -313,11 +268,11 @@ bool big_cache_is_valid(void) {
       learned_bytes += keep == KEEP_BY_PRESET ? 0 : large_range_bytes(range);
       count++;
     }
-  valid &= learned_bytes == big_cache_learned_bytes();
+  valid &= learned_bytes == decay_bytes(&big_cache_decay, BY_ENGINE);
   for (unsigned class = 0; class < LARGE_CLASSES; class++)
     for (struct large *range = cache.classes[class]; range; range = range->class_next)
       listed_bytes += large_range_bytes(range);
-  valid &= bytes == big_cache_bytes() && listed_bytes == bytes && count == cache.count;
+  valid &= bytes == decay_total(&big_cache_decay) && listed_bytes == bytes && count == cache.count;
   lock_give(&cache.lock);
   return valid;
 }

@@ -6,13 +6,13 @@
  * another site's ranges serve. The caller bounds the cache in bytes and in age. Only the table takes memory; a range's
  * record describes it.
  *   B1  a cached range is in the chain of its key, in the list of its class, and in one of the lists by age
- *   B2  bytes is the sum of their sizes, count their number; usage_free counts the bytes
+ *   B2  big_cache_decay has the sum of their sizes, count is their number; usage_free counts the bytes
  * big_cache_is_valid checks both. All functions take the cache's lock.
  */
 #ifndef HAK_LARGE_BIG_CACHE_H
 #define HAK_LARGE_BIG_CACHE_H
 
-#include "policy/keep_policy.h"
+#include "budget/decay.h"
 
 /* The record of a large range, at its first unit. The owner of the object may access it; while the range is cached,
  * only the cache. */
@@ -71,24 +71,14 @@ bool big_cache_put(struct large *range, unsigned keep);
  * ranges come first. NULL if there is none. */
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
 
-/* Takes the oldest range that the preset decides about, if they are more than keep_bytes and it was freed before
- * before_ms. NULL if it may stay. */
-struct large *big_cache_take_oldest(size_t keep_bytes, uint64_t before_ms);
-
-/* Takes a range that the policy engine decides about, if they are more than keep_bytes: one that was freed before
- * before_ms and, if only_due, whose time is over. NULL if there is none. */
-struct large *big_cache_take_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
+/* Takes the oldest range that goes. NULL if all may stay. */
+struct large *big_cache_take_oldest(struct purge purge);
 
 /* Takes one of the oldest ranges that is an extent, or may become one: a mapping as short as extents are. Those that
  * the preset decides about come first. NULL if there is none. */
 struct large *big_cache_take_old(void);
 
-/* Without the lock. oldest_ms: when the oldest range that the preset decides about was freed; due_ms: when the first of
- * the others is to go; 0 if there is none. */
-size_t big_cache_bytes(void);
-size_t big_cache_learned_bytes(void);
-uint64_t big_cache_oldest_ms(void);
-uint64_t big_cache_due_ms(void);
+extern struct decay big_cache_decay;
 
 struct big_cache_counters {
   uint64_t puts, hits, hits_of_site, misses;

@@ -148,8 +148,8 @@ static size_t evict_old(void) {
  * cached ranges until there is one. */
 static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   struct extent extent = resident_from_either(bank, bytes, alignment);
-  for (size_t evicted = 0, more; extent.base == NULL && evicted < bytes && big_cache_bytes() >= bytes - evicted;
-       evicted += more) {
+  for (size_t evicted = 0, more;
+       extent.base == NULL && evicted < bytes && decay_total(&big_cache_decay) >= bytes - evicted; evicted += more) {
     more = evict_old();
     if (more == 0)
       break;
@@ -351,27 +351,19 @@ static size_t release_range(struct large *range, bool is_purged, uint64_t freed_
   return given_back;
 }
 
-size_t large_evict(size_t keep_bytes, uint64_t before_ms) {
+size_t large_evict(struct purge purge) {
   size_t given_back = 0;
-  for (struct large *oldest; (oldest = big_cache_take_oldest(keep_bytes, before_ms)) != NULL;) {
-    uint64_t now_ms = os_milliseconds();
-    given_back += release_range(oldest, false, before_ms < now_ms ? before_ms - 1 : now_ms);
-  }
-  return given_back;
-}
-
-size_t large_evict_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
-  size_t given_back = 0;
-  for (struct large *range; (range = big_cache_take_learned(only_due, keep_bytes, before_ms)) != NULL;)
-    given_back += release_range(range, true, 0);
+  for (struct large *oldest; (oldest = big_cache_take_oldest(purge)) != NULL;)
+    given_back += release_range(oldest, purge.decider == BY_ENGINE, min_size(purge.before_ms - 1, os_milliseconds()));
   return given_back;
 }
 
 /* Evicts while more is cached than the preset allows. Ranges that the preset decides about go first. */
 static void cache_shrink(size_t cache_max) {
-  large_evict(less(cache_max, big_cache_learned_bytes()), UINT64_MAX);
+  large_evict(purge_by_preset(less(cache_max, decay_bytes(&big_cache_decay, BY_ENGINE)), UINT64_MAX));
   struct large *range;
-  while (big_cache_bytes() > cache_max && (range = big_cache_take_learned(false, 0, UINT64_MAX)) != NULL)
+  while (decay_total(&big_cache_decay) > cache_max &&
+         (range = big_cache_take_oldest(purge_by_engine(false, 0, UINT64_MAX))) != NULL)
     release_range(range, false, os_milliseconds());
 }
 
@@ -390,7 +382,7 @@ static void cache_or_end(struct large *range) {
     range_end_purged(range);
   else if (!is_kept || !big_cache_put(range, keep))
     range_end(range, os_milliseconds());
-  else if (big_cache_bytes() > cache_max)
+  else if (decay_total(&big_cache_decay) > cache_max)
     cache_shrink(cache_max);
   else if (UNLIKELY(atomic_load_explicit(&extents_evict, memory_order_relaxed) == NULL))
     atomic_store_explicit(&extents_evict, evict_old, memory_order_release);
@@ -600,10 +592,6 @@ void *large_resize(void *object, size_t size) {
 
 size_t large_live_bytes(void) { return figure_read(&large.live_bytes); }
 size_t large_mapping_bytes(void) { return figure_read(&large.mapping_bytes); }
-size_t large_cached_bytes(void) { return big_cache_bytes(); }
-size_t large_learned_bytes(void) { return big_cache_learned_bytes(); }
-uint64_t large_due_ms(void) { return big_cache_due_ms(); }
-uint64_t large_cache_oldest_ms(void) { return big_cache_oldest_ms(); }
 
 void large_stats(struct large_stats *out) {
   struct big_cache_counters counters;
@@ -617,7 +605,7 @@ void large_stats(struct large_stats *out) {
       .mapping_bytes = figure_read(&large.mapping_bytes),
       .cache_puts = counters.puts,
       .live_bytes = figure_read(&large.live_bytes),
-      .cached_bytes = big_cache_bytes(),
+      .cached_bytes = decay_total(&big_cache_decay),
       .mapping_count = figure_read(&large.mapping_count),
       .cache_hits = counters.hits,
       .cache_hits_of_site = counters.hits_of_site,

@@ -11,7 +11,7 @@
 #ifndef HAK_LARGE_LARGE_H
 #define HAK_LARGE_LARGE_H
 
-#include "base/words.h"
+#include "budget/decay.h"
 
 /* Allocates an object. size in 1..PTRDIFF_MAX, alignment a power of two. site: the call site, 0 if not known. Sets
  * *zeroed if the memory is known to read as zero. NULL when memory is out. */
@@ -55,22 +55,14 @@ size_t large_bytes(const void *object);
 /* Returns the least size that a request is rounded up to. */
 size_t large_good_size(size_t size);
 
-/* Evicts cached ranges, oldest first, until at most keep_bytes are left or the rest was freed at or after before_ms.
- * Extents become resident free extents; mappings are unmapped. Returns the bytes unmapped. */
-size_t large_evict(size_t keep_bytes, uint64_t before_ms);
+/* Evicts cached ranges, oldest first. Mappings are unmapped. Of extents, those that the preset decides about become
+ * resident free extents, and the pages of the others go back to the system. Returns the bytes given back. */
+size_t large_evict(struct purge purge);
 
-/* Evicts cached ranges that the policy engine decides about, and gives their pages back: of all that were freed before
- * before_ms or, if only_due, of those that are due, until at most keep_bytes are left. Returns the bytes given back. */
-size_t large_evict_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
-
-/* These take no lock. oldest_ms: when the oldest cached range that the preset decides about was freed. due_ms: when the
- * first of the policy engine's is due. 0: there is none. */
+/* These take no lock. */
 size_t large_live_bytes(void);
 size_t large_mapping_bytes(void); /* of live objects and cached ranges that are mappings of their own */
-size_t large_cached_bytes(void);  /* all, */
-size_t large_learned_bytes(void); /* those that the policy engine decides about */
-uint64_t large_cache_oldest_ms(void);
-uint64_t large_due_ms(void);
+extern struct decay big_cache_decay;
 
 struct large_stats {
   size_t live_count, live_bytes;

@@ -36,13 +36,9 @@ static struct {
   struct bank banks[EXTENT_BANKS];
   struct free_extent *oldest, *newest; /* resident ones by age */
   size_t free_bytes;                   /* of all free extents */
-  /* Written under the lock, read without: */
-  _Atomic size_t resident_free_bytes;
-  _Atomic uint64_t oldest_ms;
 } extents;
 
-size_t extents_resident_free(void) { return atomic_load_explicit(&extents.resident_free_bytes, memory_order_relaxed); }
-uint64_t extents_oldest_ms(void) { return atomic_load_explicit(&extents.oldest_ms, memory_order_relaxed); }
+struct decay extents_decay;
 
 /* --- banks, by address --- */
 
@@ -64,17 +60,8 @@ static struct free_extent *extent_record(const char *unit) { return map_record(u
 static char *last_unit(const struct free_extent *e) { return e->base + e->bytes - UNIT_BYTES; }
 static struct bank *bank_at(const char *address) { return &extents.banks[extent_bank_of(address)]; }
 
-static void note_oldest(void) {
-  atomic_store_explicit(&extents.oldest_ms, extents.oldest ? extents.oldest->freed_ms : 0, memory_order_relaxed);
-}
-
-static void resident_change(size_t bytes, bool more) {
-  size_t now = extents_resident_free();
-  atomic_store_explicit(&extents.resident_free_bytes, more ? now + bytes : now - bytes, memory_order_relaxed);
-  if (more)
-    usage_free_add(bytes);
-  else
-    usage_free_transit(bytes);
+static void resident_change(size_t change) {
+  decay_change(&extents_decay, KEEP_BY_PRESET, change, extents.oldest ? extents.oldest->freed_ms : 0);
 }
 
 /* Counts a resident piece again after it was detached and became part of another extent. */
@@ -92,13 +79,11 @@ static void age_insert(struct free_extent *e) {
   e->by_age.next = before ? before->by_age.next : extents.oldest;
   *(e->by_age.next ? &e->by_age.next->by_age.previous : &extents.newest) = e;
   *(before ? &before->by_age.next : &extents.oldest) = e;
-  note_oldest();
 }
 
 static void age_remove(struct free_extent *e) {
   *(e->by_age.previous ? &e->by_age.previous->by_age.next : &extents.oldest) = e->by_age.next;
   *(e->by_age.next ? &e->by_age.next->by_age.previous : &extents.newest) = e->by_age.previous;
-  note_oldest();
 }
 
 static void extent_attach(struct extent piece, uint64_t freed_ms) {
@@ -119,7 +104,8 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
   extents.free_bytes += e->bytes;
   if (e->resident) {
     age_insert(e);
-    resident_change(e->bytes, true);
+    resident_change(e->bytes);
+    usage_free_add(e->bytes);
   }
 }
 
@@ -137,7 +123,8 @@ static struct extent extent_detach(struct free_extent *e) {
   extents.free_bytes -= e->bytes;
   if (e->resident) {
     age_remove(e);
-    resident_change(e->bytes, false);
+    resident_change(-e->bytes);
+    usage_free_transit(e->bytes);
   }
   map_entries_set(e->base, 1, ENTRY_NONE);
   map_entries_set(last_unit(e), 1, ENTRY_NONE);
@@ -261,7 +248,7 @@ static struct extent take_free(struct bank *bank, bool resident, size_t bytes, s
 size_t (*_Atomic extents_evict)(void);
 
 struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
-  if (extents_resident_free() < bytes)
+  if (decay_total(&extents_decay) < bytes)
     return (struct extent){0};
   lock_take(&extents.lock);
   struct extent taken = take_free(&extents.banks[bank], true, bytes, alignment);
@@ -306,16 +293,16 @@ struct extent extent_take_behind(char *end, size_t bytes) {
 /* --- giving back to the system --- */
 
 /* Purges the oldest resident extent. Returns its bytes, 0 when nothing is left to do. */
-static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
+static size_t purge_oldest(struct purge purge) {
   lock_take(&extents.lock);
   struct free_extent *oldest = extents.oldest;
-  if (oldest == NULL || extents_resident_free() <= keep_bytes || oldest->freed_ms >= before_ms) {
+  if (decay_next(&extents_decay, purge) == KEEP_LISTS) {
     lock_give(&extents.lock);
     return 0;
   }
   /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other
    * thread can get it. */
-  size_t bytes = min_size(oldest->bytes, round_up(extents_resident_free() - keep_bytes, SUPERSLAB_BYTES));
+  size_t bytes = min_size(oldest->bytes, round_up(decay_total(&extents_decay) - purge.keep_bytes, SUPERSLAB_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   usage_move_begin(bytes);
   lock_give(&extents.lock);
@@ -328,9 +315,9 @@ static size_t purge_oldest(size_t keep_bytes, uint64_t before_ms) {
   return extent.resident ? 0 : extent.bytes;
 }
 
-size_t extents_purge(size_t keep_bytes, uint64_t before_ms) {
+size_t extents_purge(struct purge purge) {
   size_t purged = 0;
-  for (size_t bytes; (bytes = purge_oldest(keep_bytes, before_ms)) > 0;)
+  for (size_t bytes; (bytes = purge_oldest(purge)) > 0;)
     purged += bytes;
   return purged;
 }
@@ -406,7 +393,7 @@ bool extents_release(size_t bytes_min) {
 }
 
 void extents_stats_locked(struct extent_stats *out) {
-  size_t resident = extents_resident_free();
+  size_t resident = decay_total(&extents_decay);
   *out = (struct extent_stats){.resident_free_bytes = resident, .other_free_bytes = extents.free_bytes - resident};
   for (unsigned i = 0; i < EXTENT_BANKS; i++) {
     const struct arena *arena = &extents.banks[i].arena;
@@ -449,7 +436,7 @@ bool extents_are_valid(void) {
       }
   for (struct free_extent *e = extents.oldest; e; e = e->by_age.next)
     aged_bytes += e->bytes;
-  valid &= resident_bytes == extents_resident_free() && aged_bytes == resident_bytes;
+  valid &= resident_bytes == decay_total(&extents_decay) && aged_bytes == resident_bytes;
   lock_give(&extents.lock);
   return valid;
 }

@@ -14,6 +14,7 @@
 #ifndef HAK_PAGES_EXTENT_H
 #define HAK_PAGES_EXTENT_H
 
+#include "budget/decay.h"
 #include "pages/arena.h"
 
 enum extent_bank { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_BANKS };
@@ -58,10 +59,9 @@ void extent_give(struct extent extent, uint64_t freed_ms);
  * covers it. */
 void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms);
 
-/* Gives resident free extents back to the system, oldest first, until at most keep_bytes are left or the
- * rest was in use at or after `before_ms`. One thread at a time (reclaim/reclaim.h). Holds no lock over
- * the system calls. Returns the bytes given back. */
-size_t extents_purge(size_t keep_bytes, uint64_t before_ms);
+/* Gives resident free extents back to the system, oldest first; the preset decides about all of them. One thread at a
+ * time (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
+size_t extents_purge(struct purge purge);
 
 /* Unmaps free extents of at least bytes_min, and the unused ends of the arenas. Call when address space is out. True if
  * anything was unmapped. */
@@ -80,9 +80,7 @@ struct extent_stats {
 };
 void extents_stats(struct extent_stats *out);
 void extents_stats_locked(struct extent_stats *out); /* no thread may be in a slow path */
-/* resident_free_bytes, and when the oldest resident free extent was freed (0 if there is none). Take no lock. */
-size_t extents_resident_free(void);
-uint64_t extents_oldest_ms(void);
+extern struct decay extents_decay;                   /* resident ones */
 
 #ifdef HAK_DEBUG
 bool extents_are_valid(void);

@@ -45,10 +45,9 @@ static struct {
   size_t outside_bytes; /* of runs outside them */
   size_t taken_bytes, free_bytes;
   uint64_t opened, closed;
-  /* Written under the lock, read without: */
-  _Atomic size_t resident_free_bytes, learned_bytes;
-  _Atomic uint64_t oldest_ms, due_ms;
 } units;
+
+struct decay units_decay;
 
 #define LIST_OPERATIONS(name, links)                                                                                   \
   static void name##_append(struct list *list, struct superslab *s) {                                                  \
@@ -83,43 +82,11 @@ static unsigned longest_run(uint32_t free) {
   return order;
 }
 
-size_t units_resident_free(void) { return atomic_load_explicit(&units.resident_free_bytes, memory_order_relaxed); }
-size_t units_learned_bytes(void) { return atomic_load_explicit(&units.learned_bytes, memory_order_relaxed); }
-uint64_t units_due_ms(void) { return atomic_load_explicit(&units.due_ms, memory_order_relaxed); }
-uint64_t units_oldest_ms(void) { return atomic_load_explicit(&units.oldest_ms, memory_order_relaxed); }
-
-/* Under the lock: a plain store is enough. */
-static void learned_change(const struct superslab *s, size_t change) {
-  if (s->keep == KEEP_BY_PRESET)
-    return;
-  atomic_store_explicit(&units.learned_bytes, units_learned_bytes() + change, memory_order_relaxed);
-  usage_learned_add(change);
-}
-
 static size_t bytes_of(uint32_t set) { return (size_t)__builtin_popcount(set) * UNIT_BYTES; }
 
-static void resident_change(const struct superslab *s, uint32_t come) {
-  size_t change = bytes_of(come) - bytes_of(s->resident);
-  if (change == 0)
-    return;
-  atomic_store_explicit(&units.resident_free_bytes, units_resident_free() + change, memory_order_relaxed);
-  usage_free_add(change);
-  learned_change(s, change);
-}
-
-static uint64_t list_due_ms(unsigned keep) {
+static void resident_change(unsigned keep, size_t change) {
   const struct superslab *oldest = units.resident[keep].first;
-  return oldest ? keep_due_ms(keep, oldest->given_ms) : 0;
-}
-
-static void note_oldest(void) {
-  const struct superslab *oldest = units.resident[KEEP_BY_PRESET].first;
-  uint64_t due_ms = 0;
-  atomic_store_explicit(&units.oldest_ms, oldest ? oldest->given_ms : 0, memory_order_relaxed);
-  if (units_learned_bytes() > 0)
-    for (unsigned keep = 0; keep < KEEP_BY_PRESET; keep++)
-      due_ms = keep_earlier_ms(due_ms, list_due_ms(keep));
-  atomic_store_explicit(&units.due_ms, due_ms, memory_order_relaxed);
+  decay_change(&units_decay, keep, change, oldest ? oldest->given_ms : 0);
 }
 
 /* All changes of a superslab's units go through this function. */
@@ -139,11 +106,14 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
     age_list_append(&units.resident[s->keep], s);
   else if (s->resident && !resident)
     age_list_remove(&units.resident[s->keep], s);
-  resident_change(s, resident);
+  if (resident != s->resident) {
+    size_t change = bytes_of(resident) - bytes_of(s->resident);
+    usage_free_add(change);
+    resident_change(s->keep, change);
+  }
   units.free_bytes += bytes_of(free) - bytes_of(s->free);
   s->free = free;
   s->resident = resident;
-  note_oldest();
 }
 
 /* Takes a resident extent of the bank that suits slabs, or else of the other one. */
@@ -315,13 +285,13 @@ void *units_take(unsigned order) {
 static void note_given(struct superslab *s, unsigned keep) {
   if (s->resident) {
     age_list_remove(&units.resident[s->keep], s);
-    learned_change(s, -bytes_of(s->resident));
+    resident_change(s->keep, -bytes_of(s->resident));
   }
   s->given_ms = os_milliseconds();
   s->keep = (uint8_t)keep;
   if (s->resident) {
     age_list_append(&units.resident[keep], s);
-    learned_change(s, bytes_of(s->resident));
+    resident_change(keep, bytes_of(s->resident));
   }
 }
 
@@ -381,43 +351,18 @@ static size_t superslab_purge(struct superslab *s) {
   return refused ? 0 : bytes_of(mask);
 }
 
-size_t units_purge(size_t keep_bytes, uint64_t before_ms) {
+size_t units_purge(struct purge purge) {
   size_t purged = 0;
   lock_take(&units.lock);
-  for (size_t bytes = 1; bytes > 0; purged += bytes) {
-    struct superslab *s = units.resident[KEEP_BY_PRESET].first;
-    bool stays = s == NULL || less(units_resident_free(), units_learned_bytes()) <= keep_bytes;
-    bytes = stays || s->given_ms >= before_ms ? 0 : superslab_purge(s);
-  }
-  lock_give(&units.lock);
-  return purged;
-}
-
-static struct superslab *first_to_go(bool only_due, uint64_t before_ms) {
-  uint64_t now_ms = os_milliseconds();
-  for (unsigned keep = 0; keep < KEEP_BY_PRESET; keep++) {
-    struct superslab *s = units.resident[keep].first;
-    uint64_t due_ms = list_due_ms(keep);
-    bool goes = !only_due || (due_ms != 0 && due_ms <= now_ms);
-    if (s && goes && s->given_ms < before_ms)
-      return s;
-  }
-  return NULL;
-}
-
-size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
-  size_t purged = 0;
-  if (units_learned_bytes() <= keep_bytes)
-    return 0;
-  lock_take(&units.lock);
-  for (struct superslab *s; units_learned_bytes() > keep_bytes && (s = first_to_go(only_due, before_ms)) != NULL;)
-    purged += superslab_purge(s); /* removes it from the list, unless units were given to it meanwhile */
+  size_t bytes = 1;
+  for (unsigned keep; bytes > 0 && (keep = decay_next(&units_decay, purge)) < KEEP_LISTS; purged += bytes)
+    bytes = superslab_purge(units.resident[keep].first);
   lock_give(&units.lock);
   return purged;
 }
 
 void units_stats_locked(struct unit_stats *out) {
-  size_t resident = units_resident_free();
+  size_t resident = decay_total(&units_decay);
   *out = (struct unit_stats){
       .superslab_bytes = units.count * SUPERSLAB_BYTES + units.outside_bytes,
       .taken_bytes = units.taken_bytes,
@@ -451,7 +396,7 @@ bool superslabs_are_valid(void) {
       resident_bytes += bytes_of(s->resident);
       learned_bytes += keep == KEEP_BY_PRESET ? 0 : bytes_of(s->resident);
     }
-  valid &= resident_bytes == units_resident_free() && learned_bytes == units_learned_bytes();
+  valid &= resident_bytes == decay_total(&units_decay) && learned_bytes == decay_bytes(&units_decay, BY_ENGINE);
   lock_give(&units.lock);
   return valid;
 }

@@ -14,7 +14,7 @@
 #ifndef HAK_PAGES_SUPERSLAB_H
 #define HAK_PAGES_SUPERSLAB_H
 
-#include "policy/keep_policy.h"
+#include "budget/decay.h"
 
 #define UNIT_ORDER_MAX 5u
 
@@ -26,21 +26,11 @@ void *units_take(unsigned order);
  * (policy/keep_policy.h). The strategy of the last run given back holds for the whole superslab. */
 void units_give(void *run, unsigned order, unsigned keep);
 
-/* Gives resident free units back to the system, oldest first, of superslabs that the preset decides about. Stops when
- * at most keep_bytes of them are left, or when the rest was in use at or after before_ms. One thread at a time
- * (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
-size_t units_purge(size_t keep_bytes, uint64_t before_ms);
-/* The same for superslabs that the policy engine decides about: of all that were in use before before_ms or, if
- * only_due, of those whose time is over. */
-size_t units_purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms);
+/* Gives resident free units back to the system, oldest superslab first. One thread at a time (reclaim/reclaim.h). Holds
+ * no lock over the system calls. Returns the bytes given back. */
+size_t units_purge(struct purge purge);
 
-/* These take no lock. learned_bytes: bytes that the policy engine decides about. oldest_ms: when a unit was last given
- * to the oldest superslab that the preset decides about. due_ms: when the first one of the policy engine's is to go. 0:
- * there is none. */
-size_t units_resident_free(void);
-size_t units_learned_bytes(void);
-uint64_t units_oldest_ms(void);
-uint64_t units_due_ms(void);
+extern struct decay units_decay; /* resident free units; a superslab is as old as the last gift of a unit to it */
 
 struct unit_stats {
   size_t superslab_bytes; /* all superslabs, and runs outside them */

@@ -43,7 +43,7 @@ static size_t free_by_preset(void) { return less(usage_free(), usage_learned());
 
 /* Returns when the first of the others is to go back; 0: there is none. */
 uint64_t reclaim_due_ms(void) {
-  uint64_t due_ms = keep_earlier_ms(large_due_ms(), units_due_ms());
+  uint64_t due_ms = keep_earlier_ms(decay_due_ms(&big_cache_decay), decay_due_ms(&units_decay));
   return UNLIKELY(due_ms != 0) && option_value(OPTION_PURGE) == PURGE_OFF ? 0 : due_ms;
 }
 
@@ -53,37 +53,35 @@ static bool learned_is_too_much(void) { return usage_learned() > 0 && usage_free
  * the round ends. */
 static uint64_t any_time(void) { return os_milliseconds() + 1; }
 
-/* Gives back what the policy engine decides about: all that was freed before before_ms or, if only_due, what is due.
- * Stops when at most keep_bytes are free in all. */
-static size_t purge_learned(bool only_due, size_t keep_bytes, uint64_t before_ms) {
-  if (LIKELY(usage_learned() == 0) || option_value(OPTION_PURGE) == PURGE_OFF || usage_free() <= keep_bytes)
-    return 0;
-  size_t given_back =
-      large_evict_learned(only_due, less(keep_bytes, less(usage_free(), large_learned_bytes())), before_ms);
-  return given_back +
-         units_purge_learned(only_due, less(keep_bytes, less(usage_free(), units_learned_bytes())), before_ms);
-}
+/* The owners of free resident memory, in the order in which they are purged. Cached ranges become free extents first. */
+static const struct owner {
+  const struct decay *decay;
+  size_t (*purge)(struct purge purge);
+} owners[] = {{&big_cache_decay, large_evict}, {&extents_decay, extents_purge}, {&units_decay, units_purge}};
 
-/* Purges free memory, oldest first, until at most keep_bytes are free or the rest was in use at or after
- * before_ms. Cached ranges become free extents first. */
-static size_t purge_free(size_t keep_bytes, uint64_t before_ms) {
-  if (option_value(OPTION_PURGE) == PURGE_OFF || free_by_preset() <= keep_bytes)
+/* Purges free memory, oldest first. Here keep_bytes is compared with the free bytes of all owners: those that the preset
+ * decides about; for the policy engine, those of both. */
+static size_t purge_free(struct purge purge) {
+  size_t keep_bytes = purge.keep_bytes, given_back = 0;
+  size_t (*free_now)(void) = purge.decider == BY_PRESET ? free_by_preset : usage_free;
+  if (option_value(OPTION_PURGE) == PURGE_OFF || free_now() <= keep_bytes ||
+      (purge.decider == BY_ENGINE && LIKELY(usage_learned() == 0)))
     return 0;
-  size_t given_back = large_evict(
-      less(keep_bytes, less(free_by_preset(), less(large_cached_bytes(), large_learned_bytes()))), before_ms);
-  given_back += extents_purge(less(keep_bytes, less(free_by_preset(), extents_resident_free())), before_ms);
-  given_back += units_purge(
-      less(keep_bytes, less(free_by_preset(), less(units_resident_free(), units_learned_bytes()))), before_ms);
+  for (const struct owner *owner = owners; owner < owners + sizeof owners / sizeof *owners; owner++) {
+    purge.keep_bytes = less(keep_bytes, less(free_now(), decay_bytes(owner->decay, purge.decider)));
+    if (decay_bytes(owner->decay, purge.decider) > purge.keep_bytes)
+      given_back += owner->purge(purge);
+  }
   return given_back;
 }
 
 /* As purge_free, in steps; may_go_on NULL: in one step. */
 static size_t purge_free_while(bool (*may_go_on)(void), size_t keep_bytes, uint64_t before_ms) {
   if (may_go_on == NULL)
-    return purge_free(keep_bytes, before_ms);
+    return purge_free(purge_by_preset(keep_bytes, before_ms));
   size_t given_back = 0, step;
   do {
-    step = purge_free(max_size(keep_bytes, less(free_by_preset(), STEP_BYTES)), before_ms);
+    step = purge_free(purge_by_preset(max_size(keep_bytes, less(free_by_preset(), STEP_BYTES)), before_ms));
     given_back += step;
   } while (step > 0 && may_go_on());
   return given_back;
@@ -107,7 +105,8 @@ static bool free_is_due(void) {
   if (free_bytes <= keep_bytes)
     return false;
   uint64_t oldest_ms =
-      keep_earlier_ms(keep_earlier_ms(extents_oldest_ms(), units_oldest_ms()), large_cache_oldest_ms());
+      keep_earlier_ms(decay_oldest_ms(&extents_decay),
+                      keep_earlier_ms(decay_oldest_ms(&units_decay), decay_oldest_ms(&big_cache_decay)));
   return free_bytes > usage_keep_max() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
 }
 
@@ -118,14 +117,14 @@ static uint64_t time_before(uint64_t ago_ms) {
 }
 
 static size_t purge_due(bool (*may_go_on)(void)) {
-  size_t given_back = purge_learned(true, 0, any_time());
+  size_t given_back = purge_free(purge_by_engine(true, 0, any_time()));
   size_t bound = usage_keep_max();
   if (free_by_preset() > bound)
     given_back += purge_free_while(may_go_on, less(bound, PURGE_MARGIN), any_time());
   if (learned_is_too_much()) {
     atomic_store_explicit(&reclaim.learned_look_ms, os_milliseconds(), memory_order_relaxed);
-    given_back += purge_learned(false, less(usage_keep_learned(), PURGE_MARGIN),
-                                usage_free() > bound ? any_time() : time_before(delay_ms()));
+    given_back += purge_free(purge_by_engine(false, less(usage_keep_learned(), PURGE_MARGIN),
+                                             usage_free() > bound ? any_time() : time_before(delay_ms())));
   }
   return given_back + purge_free_while(may_go_on, usage_keep(), time_before(delay_ms()));
 }
@@ -212,8 +211,8 @@ static bool look_at_limits(bool under_pressure) {
   view.target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20;
   if (view.target_bytes == 0 || less(view.held_bytes, view.live_bytes) <= view.target_bytes)
     return false;
-  purge_learned(false, 0, any_time());
-  purge_free(limit_keep(&view, SIZE_MAX), any_time());
+  purge_free(purge_by_engine(false, 0, any_time()));
+  purge_free(purge_by_preset(limit_keep(&view, SIZE_MAX), any_time()));
   return true;
 }
 
@@ -299,8 +298,8 @@ static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
     bool is_idle = depth == RECLAIM_IDLE;
     close_empty_slabs();
     trim_tables(TABLES_BYTES_MIN);
-    given_back += purge_learned(true, 0, any_time()) +
-                  purge_learned(false, 0, is_idle ? time_before(LEARNED_IDLE_MS) : any_time());
+    given_back += purge_free(purge_by_engine(true, 0, any_time())) +
+                  purge_free(purge_by_engine(false, 0, is_idle ? time_before(LEARNED_IDLE_MS) : any_time()));
     given_back += purge_free_while(may_go_on, 0, is_idle ? time_before(delay_ms()) : any_time());
   }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
@@ -326,8 +325,8 @@ size_t reclaim_trim(size_t keep_bytes) {
   heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  size_t given_back = purge_learned(false, keep_bytes, any_time());
-  given_back += purge_free(less(keep_bytes, usage_learned()), any_time());
+  size_t given_back = purge_free(purge_by_engine(false, keep_bytes, any_time()));
+  given_back += purge_free(purge_by_preset(less(keep_bytes, usage_learned()), any_time()));
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL, NULL) + trim_tables(0);
   lock_give(&reclaim.round);
@@ -353,10 +352,11 @@ void reclaim_all(void) {
   heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  large_evict_learned(false, 0, any_time());
-  units_purge_learned(false, 0, any_time());
-  large_evict(0, any_time()); /* mappings too, even if `purge` is off, because they take address space */
-  purge_free(0, any_time());
+  large_evict(purge_by_engine(false, 0, any_time()));
+  units_purge(purge_by_engine(false, 0, any_time()));
+  large_evict(
+      purge_by_preset(0, any_time())); /* mappings too, even if `purge` is off, because they take address space */
+  purge_free(purge_by_preset(0, any_time()));
   lock_give(&reclaim.round);
   extents_release(UNIT_BYTES);
 }

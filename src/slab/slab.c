@@ -6,7 +6,6 @@
 #include "os/os.h"
 #include "pages/page_map.h"
 #include "pages/superslab.h"
-#include "policy/keep_policy.h"
 
 #include <string.h>
 

@@ -33,10 +33,10 @@ static struct large *range(size_t bytes, uint32_t site) {
 
 static int empty(void **state) {
   (void)state;
-  while (big_cache_take_oldest(0, UNIT_ANY_TIME))
+  while (big_cache_take_oldest(purge_by_preset(0, UNIT_ANY_TIME)))
     ;
-  assert_int_equal(big_cache_bytes(), 0);
-  assert_int_equal(big_cache_oldest_ms(), 0);
+  assert_int_equal(decay_total(&big_cache_decay), 0);
+  assert_int_equal(decay_oldest_ms(&big_cache_decay), 0);
   assert_int_equal(usage_free(), 0);
   valid();
   return 0;
@@ -115,7 +115,7 @@ static void the_table_grows(void **state) {
     ranges[i] = range((1 + i % 3) * UNIT_BYTES, 7919 * i);
     assert_true(big_cache_put(ranges[i], KEEP_BY_PRESET));
     bytes += large_range_bytes(ranges[i]);
-    assert_int_equal(big_cache_bytes(), bytes);
+    assert_int_equal(decay_total(&big_cache_decay), bytes);
     assert_int_equal(usage_free(), bytes);
     if (i % 1000 == 0)
       valid();
@@ -125,7 +125,7 @@ static void the_table_grows(void **state) {
   for (unsigned i = 0; i < COUNT; i++)
     assert_ptr_equal(big_cache_take((1 + i % 3) * UNIT_BYTES, UNIT_BYTES, 7919 * i), ranges[i]);
   assert_int_equal(counters().hits_of_site - before.hits_of_site, COUNT);
-  assert_int_equal(big_cache_bytes(), 0);
+  assert_int_equal(decay_total(&big_cache_decay), 0);
 }
 
 static void the_oldest_go_first(void **state) {
@@ -138,23 +138,23 @@ static void the_oldest_go_first(void **state) {
     nanosleep(&pause, NULL);
     put_ms[i] = os_milliseconds();
   }
-  assert_true(big_cache_oldest_ms() > 0 && big_cache_oldest_ms() <= put_ms[0]);
-  assert_null(big_cache_take_oldest(10 * MIB, UNIT_ANY_TIME)); /* so much may stay */
-  assert_null(big_cache_take_oldest(0, 0));
-  assert_ptr_equal(big_cache_take_oldest(9 * MIB, UNIT_ANY_TIME), ranges[0]);
-  assert_null(big_cache_take_oldest(9 * MIB, UNIT_ANY_TIME));
-  assert_null(big_cache_take_oldest(0, put_ms[0])); /* the rest was freed after that */
-  assert_ptr_equal(big_cache_take_oldest(0, put_ms[2]), ranges[1]);
-  assert_ptr_equal(big_cache_take_oldest(0, put_ms[2]), ranges[2]);
-  assert_null(big_cache_take_oldest(0, put_ms[2]));
-  assert_int_equal(big_cache_bytes(), 4 * MIB);
+  assert_true(decay_oldest_ms(&big_cache_decay) > 0 && decay_oldest_ms(&big_cache_decay) <= put_ms[0]);
+  assert_null(big_cache_take_oldest(purge_by_preset(10 * MIB, UNIT_ANY_TIME))); /* so much may stay */
+  assert_null(big_cache_take_oldest(purge_by_preset(0, 0)));
+  assert_ptr_equal(big_cache_take_oldest(purge_by_preset(9 * MIB, UNIT_ANY_TIME)), ranges[0]);
+  assert_null(big_cache_take_oldest(purge_by_preset(9 * MIB, UNIT_ANY_TIME)));
+  assert_null(big_cache_take_oldest(purge_by_preset(0, put_ms[0]))); /* the rest was freed after that */
+  assert_ptr_equal(big_cache_take_oldest(purge_by_preset(0, put_ms[2])), ranges[1]);
+  assert_ptr_equal(big_cache_take_oldest(purge_by_preset(0, put_ms[2])), ranges[2]);
+  assert_null(big_cache_take_oldest(purge_by_preset(0, put_ms[2])));
+  assert_int_equal(decay_total(&big_cache_decay), 4 * MIB);
   /* A range that was used in between is young again. */
   assert_ptr_equal(big_cache_take(4 * MIB, UNIT_BYTES, 3), ranges[3]);
   nanosleep(&pause, NULL);
   uint64_t now_ms = os_milliseconds();
   assert_true(big_cache_put(ranges[3], KEEP_BY_PRESET));
-  assert_true(big_cache_oldest_ms() >= now_ms);
-  assert_null(big_cache_take_oldest(0, now_ms));
+  assert_true(decay_oldest_ms(&big_cache_decay) >= now_ms);
+  assert_null(big_cache_take_oldest(purge_by_preset(0, now_ms)));
 }
 
 /* What serves as an extent is found behind older mappings that do not: those with huge pages, and long ones. */
@@ -172,7 +172,7 @@ static void old_extents_are_found_behind_mappings(void **state) {
   assert_ptr_equal(big_cache_take_old(), ranges[3]);
   assert_ptr_equal(big_cache_take_old(), ranges[4]);
   assert_null(big_cache_take_old());
-  assert_int_equal(big_cache_bytes(), MIB + MAPPING_BYTES_MIN);
+  assert_int_equal(decay_total(&big_cache_decay), MIB + MAPPING_BYTES_MIN);
   valid();
 }
 
@@ -203,7 +203,7 @@ static void random_use_loses_nothing(void **state) {
     } else if (unit_random(&seed) % 4) {
       out = big_cache_take((1 + i % 40) * UNIT_BYTES, UNIT_BYTES, (uint32_t)(unit_random(&seed) % 50));
     } else {
-      out = big_cache_take_oldest(cached_bytes / 2, UNIT_ANY_TIME);
+      out = big_cache_take_oldest(purge_by_preset(cached_bytes / 2, UNIT_ANY_TIME));
     }
     if (out) {
       unsigned j = 0;
@@ -213,7 +213,7 @@ static void random_use_loses_nothing(void **state) {
       shadow[j].cached = false;
       cached_bytes -= large_range_bytes(out);
     }
-    assert_int_equal(big_cache_bytes(), cached_bytes);
+    assert_int_equal(decay_total(&big_cache_decay), cached_bytes);
     if (step % 5000 == 0)
       valid();
   }
@@ -230,7 +230,7 @@ static void *churn(void *argument) {
       *place = NULL;
     } else {
       *place = unit_random(&seed) % 16 ? big_cache_take(MIB, UNIT_BYTES, (uint32_t)seed % 8)
-                                       : big_cache_take_oldest(0, UNIT_ANY_TIME);
+                                       : big_cache_take_oldest(purge_by_preset(0, UNIT_ANY_TIME));
       if (*place)
         (*place)->freed_ms = 12345;
     }
@@ -250,7 +250,7 @@ static void threads_share_the_cache(void **state) {
     assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
   for (unsigned i = 0; i < 3; i++)
     pthread_join(threads[i], NULL);
-  assert_int_equal(big_cache_bytes(), 20 * MIB);
+  assert_int_equal(decay_total(&big_cache_decay), 20 * MIB);
 }
 
 static void *put_and_take(void *ending) {

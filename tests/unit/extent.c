@@ -86,9 +86,9 @@ static void give(const struct piece *piece, uint64_t freed_ms) {
 
 static int all_purged(void **state) {
   (void)state;
-  extents_purge(0, UNIT_ANY_TIME);
-  assert_int_equal(extents_resident_free(), 0);
-  assert_int_equal(extents_oldest_ms(), 0);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  assert_int_equal(decay_total(&extents_decay), 0);
+  assert_int_equal(decay_oldest_ms(&extents_decay), 0);
   assert_int_equal(usage_free(), 0);
   UNIT_EXTENTS_VALID();
   return 0;
@@ -108,12 +108,12 @@ static void random_extents_never_overlap(void **state) {
   unsigned count = 0;
   for (unsigned step = 0; step < unit_rounds(5000, 20); step++) {
     unsigned dice = (unsigned)(unit_random(&seed) % 100);
-    size_t free_before = extents_resident_free();
+    size_t free_before = decay_total(&extents_decay);
     if (count < PIECES_MAX && (count == 0 || dice < (step / 1000 % 2 ? 40 : 55))) {
       enum extent_bank bank = unit_random(&seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
       size_t alignment = UNIT_BYTES << unit_random(&seed) % 6;
       struct piece piece = take(bank, random_bytes(&seed), alignment);
-      assert_int_equal(extents_resident_free(), free_before - (piece.extent.resident ? piece.extent.bytes : 0));
+      assert_int_equal(decay_total(&extents_decay), free_before - (piece.extent.resident ? piece.extent.bytes : 0));
       tag_write(&piece, unit_random(&seed));
       pieces[count++] = piece;
     } else if (dice < 60) { /* a longer one, if what lies behind is free */
@@ -154,16 +154,16 @@ static void random_extents_never_overlap(void **state) {
       unsigned i = (unsigned)(unit_random(&seed) % count);
       tag_check(&pieces[i]);
       give(&pieces[i], os_milliseconds());
-      assert_int_equal(extents_resident_free(), free_before + pieces[i].extent.bytes);
+      assert_int_equal(decay_total(&extents_decay), free_before + pieces[i].extent.bytes);
       pieces[i] = pieces[--count];
     }
-    assert_int_equal(usage_free(), extents_resident_free());
+    assert_int_equal(usage_free(), decay_total(&extents_decay));
     if (step % 700 == 17) {
-      size_t keep = unit_random(&seed) % 2 ? extents_resident_free() / 2 : 0;
-      size_t before = extents_resident_free();
-      size_t purged = extents_purge(keep, UNIT_ANY_TIME);
-      assert_int_equal(extents_resident_free(), before - purged);
-      assert_true(extents_resident_free() <= keep);
+      size_t keep = unit_random(&seed) % 2 ? decay_total(&extents_decay) / 2 : 0;
+      size_t before = decay_total(&extents_decay);
+      size_t purged = extents_purge(purge_by_preset(keep, UNIT_ANY_TIME));
+      assert_int_equal(decay_total(&extents_decay), before - purged);
+      assert_true(decay_total(&extents_decay) <= keep);
     }
     if (step % 500 == 0)
       UNIT_EXTENTS_VALID();
@@ -200,21 +200,21 @@ static void neighbours_are_joined(void **state) {
       pieces[i - 1] = pieces[j];
       pieces[j] = swap;
     }
-    size_t free_before = extents_resident_free();
+    size_t free_before = decay_total(&extents_decay);
     for (unsigned i = 0; i < COUNT; i++) {
       if (round % 3 == 2 && i == COUNT / 2)
-        extents_purge(0, UNIT_ANY_TIME); /* half of them are of the other kind, and stay apart */
+        extents_purge(purge_by_preset(0, UNIT_ANY_TIME)); /* half of them are of the other kind, and stay apart */
       give(&pieces[i], os_milliseconds());
     }
     UNIT_EXTENTS_VALID();
     if (round % 3 == 1) {
-      extents_purge(0, UNIT_ANY_TIME);
-      assert_int_equal(extents_resident_free(), 0);
+      extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+      assert_int_equal(decay_total(&extents_decay), 0);
     } else if (round % 3 == 0) {
-      assert_int_equal(extents_resident_free(), free_before + whole.extent.bytes);
+      assert_int_equal(decay_total(&extents_decay), free_before + whole.extent.bytes);
     }
     if (round % 3 == 2) { /* not joined until the rest is purged, too */
-      extents_purge(0, UNIT_ANY_TIME);
+      extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
       UNIT_EXTENTS_VALID();
     }
     size_t committed = stats().committed_bytes;
@@ -236,19 +236,19 @@ static void resident_extents_are_taken_first(void **state) {
   tag_write(&big, 1);
   tag_write(&small, 2);
   give(&small, 1);
-  extents_purge(0, UNIT_ANY_TIME);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   give(&big, 1);
   struct piece taken = take(EXTENT_PLAIN, MIB, UNIT_BYTES);
   assert_true(taken.extent.resident);
   assert_true(taken.extent.base >= big.extent.base && taken.extent.base < big.extent.base + big.extent.bytes);
-  assert_int_equal(extents_resident_free(), 3 * MIB);
+  assert_int_equal(decay_total(&extents_decay), 3 * MIB);
   assert_null(extent_take_resident(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES).base);
   assert_null(extent_take_resident(EXTENT_HUGE, MIB, UNIT_BYTES).base);
   struct extent rest = extent_take_resident(EXTENT_PLAIN, 3 * MIB, UNIT_BYTES);
   assert_non_null(rest.base);
   assert_true(rest.resident);
   own(&rest);
-  assert_int_equal(extents_resident_free(), 0);
+  assert_int_equal(decay_total(&extents_decay), 0);
   extent_give(rest, 1);
   give(&taken, 1);
   give(&wall1, 1);
@@ -271,19 +271,19 @@ static void oldest_memory_is_purged_first(void **state) {
   give(&pieces[2], 3000);
   give(&pieces[0], 1000); /* comes late, is older */
   give(&pieces[1], 2000);
-  assert_int_equal(extents_oldest_ms(), 1000);
-  assert_int_equal(extents_purge(6 * MIB, UNIT_ANY_TIME), 0);
-  assert_int_equal(extents_purge(0, 1000), 0); /* in use at that time */
-  assert_int_equal(extents_purge(5 * MIB, UNIT_ANY_TIME), MIB);
+  assert_int_equal(decay_oldest_ms(&extents_decay), 1000);
+  assert_int_equal(extents_purge(purge_by_preset(6 * MIB, UNIT_ANY_TIME)), 0);
+  assert_int_equal(extents_purge(purge_by_preset(0, 1000)), 0); /* in use at that time */
+  assert_int_equal(extents_purge(purge_by_preset(5 * MIB, UNIT_ANY_TIME)), MIB);
   assert_zero(&pieces[0].extent);
   tag_check(&pieces[1]);
   tag_check(&pieces[2]);
-  assert_int_equal(extents_oldest_ms(), 2000);
-  assert_int_equal(extents_purge(0, 2001), 2 * MIB);
+  assert_int_equal(decay_oldest_ms(&extents_decay), 2000);
+  assert_int_equal(extents_purge(purge_by_preset(0, 2001)), 2 * MIB);
   assert_zero(&pieces[1].extent);
   tag_check(&pieces[2]);
-  assert_int_equal(extents_oldest_ms(), 3000);
-  assert_int_equal(extents_purge(0, UNIT_ANY_TIME), 3 * MIB);
+  assert_int_equal(decay_oldest_ms(&extents_decay), 3000);
+  assert_int_equal(extents_purge(purge_by_preset(0, UNIT_ANY_TIME)), 3 * MIB);
   for (unsigned i = 0; i < 6; i++)
     give(&walls[i % 2][i / 2], 1);
 }
@@ -296,9 +296,9 @@ static void joined_memory_is_as_old_as_its_youngest_part(void **state) {
   right.extent.base += MIB;
   give(&left, 1000);
   give(&right, 5000);
-  assert_int_equal(extents_oldest_ms(), 5000);
-  assert_int_equal(extents_purge(0, 5000), 0);
-  assert_int_equal(extents_purge(0, 5001), 2 * MIB);
+  assert_int_equal(decay_oldest_ms(&extents_decay), 5000);
+  assert_int_equal(extents_purge(purge_by_preset(0, 5000)), 0);
+  assert_int_equal(extents_purge(purge_by_preset(0, 5001)), 2 * MIB);
   give(&wall, 1);
 }
 
@@ -314,8 +314,8 @@ static void lazily_purged_memory_is_not_zero(void **state) {
   tag_write(&front, 76);
   tag_write(&piece, 77);
   give(&piece, 1);
-  assert_int_equal(extents_purge(0, UNIT_ANY_TIME), 3 * MIB);
-  assert_int_equal(extents_resident_free(), 0);
+  assert_int_equal(extents_purge(purge_by_preset(0, UNIT_ANY_TIME)), 3 * MIB);
+  assert_int_equal(decay_total(&extents_decay), 0);
   unit_option("HAKMEM_PURGE", "dontneed");
   struct extent again = extent_take_behind(piece.extent.base, 3 * MIB);
   assert_ptr_equal(again.base, piece.extent.base);
@@ -347,8 +347,8 @@ static void free_extents_can_be_released(void **state) {
   struct extent_stats after = stats();
   assert_true(before.reserved_bytes - after.reserved_bytes >= 40 * MIB);
   assert_true(before.reserved_bytes - after.reserved_bytes >= before.committed_bytes - after.committed_bytes);
-  assert_true(extents_resident_free() < SUPERSLAB_BYTES);
-  assert_int_equal(usage_free(), extents_resident_free());
+  assert_true(decay_total(&extents_decay) < SUPERSLAB_BYTES);
+  assert_int_equal(usage_free(), decay_total(&extents_decay));
   assert_false(address_in_arena(gone.extent.base));
   assert_false(address_in_arena(huge.extent.base + 20 * MIB - 1));
   for (size_t i = 0; i < 20 * MIB; i += UNIT_BYTES)
@@ -378,7 +378,7 @@ static void arenas_are_few(void **state) {
   give(&giant, 1);
   for (unsigned i = 0; i < COUNT; i++)
     give(&pieces[i], 1);
-  extents_purge(0, UNIT_ANY_TIME);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   while (extents_release(SUPERSLAB_BYTES))
     ;
 }
@@ -416,7 +416,7 @@ static void *work(void *argument) {
 static void *purge_on(void *unused) {
   (void)unused;
   while (!atomic_load(&ending)) {
-    extents_purge(extents_resident_free() / 2, UNIT_ANY_TIME);
+    extents_purge(purge_by_preset(decay_total(&extents_decay) / 2, UNIT_ANY_TIME));
     UNIT_EXTENTS_VALID();
     extents_release(SUPERSLAB_BYTES);
   }

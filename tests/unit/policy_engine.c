@@ -66,7 +66,7 @@ static int end(void **unused) {
   valid();
   policy(NULL);
   reclaim_trim(0);
-  assert_int_equal(large_cached_bytes(), 0);
+  assert_int_equal(decay_total(&big_cache_decay), 0);
   assert_int_equal(usage_free(), 0);
   return 0;
 }
@@ -78,8 +78,8 @@ static void off_learns_nothing(void **unused) {
   habit(0x1000, ROUNDS, 30000);
   assert_int_equal(stats().totals.epochs, matches);
   large_free(alloc(0x1000));
-  assert_int_equal(large_learned_bytes(), 0);
-  assert_true(large_cached_bytes() > 0);
+  assert_int_equal(decay_bytes(&big_cache_decay, BY_ENGINE), 0);
+  assert_true(decay_total(&big_cache_decay) > 0);
 }
 
 static void what_is_not_asked_for_goes_at_once(void **unused) {
@@ -125,9 +125,9 @@ static void what_is_large_and_comes_back_is_kept(void **unused) {
     pass(1700);
     reclaim_tick();
     if (i == 0) /* a second is what is kept without learning: of 10 ms, 100 ms, 1 s the next below two */
-      assert_int_equal(large_cached_bytes(), 0);
+      assert_int_equal(decay_total(&big_cache_decay), 0);
   }
-  assert_true(large_cached_bytes() >= 40 * MIB);
+  assert_true(decay_total(&big_cache_decay) >= 40 * MIB);
   assert_int_equal(os_resident_bytes(object, 40 * MIB), 40 * MIB);
   assert_int_equal(option_set(OPTION_PURGE_DELAY_MS, NULL), OPTION_OK);
 }
@@ -160,11 +160,11 @@ static void its_time_ends_too(void **unused) {
   habit(0x4000, ROUNDS, 50);
   char *object = alloc(0x4000);
   large_free(object);
-  assert_true(large_learned_bytes() >= SIZE);
+  assert_true(decay_bytes(&big_cache_decay, BY_ENGINE) >= SIZE);
   pass(60000);
-  assert_true(large_due_ms() == 0 || large_due_ms() <= atomic_load(&now_ms));
+  assert_true(decay_due_ms(&big_cache_decay) == 0 || decay_due_ms(&big_cache_decay) <= atomic_load(&now_ms));
   reclaim_round(RECLAIM_IDLE, NULL);
-  assert_int_equal(large_learned_bytes(), 0);
+  assert_int_equal(decay_bytes(&big_cache_decay, BY_ENGINE), 0);
   assert_int_equal(os_resident_bytes(object, SIZE), 0);
 }
 
@@ -187,17 +187,17 @@ static void limits_and_trims_do_not_wait(void **unused) {
   (void)unused;
   habit(0x6000, ROUNDS, 50);
   large_free(alloc(0x6000));
-  assert_true(large_learned_bytes() >= SIZE);
+  assert_true(decay_bytes(&big_cache_decay, BY_ENGINE) >= SIZE);
   reclaim_trim(0);
-  assert_int_equal(large_learned_bytes(), 0);
+  assert_int_equal(decay_bytes(&big_cache_decay, BY_ENGINE), 0);
   large_free(alloc(0x6000));
-  assert_true(large_learned_bytes() >= SIZE);
+  assert_true(decay_bytes(&big_cache_decay, BY_ENGINE) >= SIZE);
   reclaim_round(RECLAIM_PRESSED, NULL);
-  assert_int_equal(large_learned_bytes(), 0);
+  assert_int_equal(decay_bytes(&big_cache_decay, BY_ENGINE), 0);
   large_free(alloc(0x6000));
   assert_int_equal(option_set(OPTION_LARGE_CACHE_MB, "0"), OPTION_OK);
   large_free(alloc(0x6000)); /* nothing may be cached */
-  assert_int_equal(large_cached_bytes(), 0);
+  assert_int_equal(decay_total(&big_cache_decay), 0);
   assert_int_equal(option_set(OPTION_LARGE_CACHE_MB, NULL), OPTION_OK);
 }
 

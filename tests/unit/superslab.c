@@ -88,13 +88,13 @@ static void random_runs_never_overlap(void **state) {
       runs[i] = runs[--count];
     }
     if (step % 5000 == 17)
-      units_purge(taken / 16, UNIT_ANY_TIME);
+      units_purge(purge_by_preset(taken / 16, UNIT_ANY_TIME));
     if (step % 700 == 19)
-      units_purge_learned(true, 0, UNIT_ANY_TIME);
+      units_purge(purge_by_engine(true, 0, UNIT_ANY_TIME));
     if (step % 7000 == 23) {
-      units_purge_learned(false, 0, UNIT_ANY_TIME);
-      assert_int_equal(units_learned_bytes(), 0);
-      assert_int_equal(units_due_ms(), 0);
+      units_purge(purge_by_engine(false, 0, UNIT_ANY_TIME));
+      assert_int_equal(decay_bytes(&units_decay, BY_ENGINE), 0);
+      assert_int_equal(decay_due_ms(&units_decay), 0);
     }
     if (step % 500 == 0) {
       assert_int_equal(stats().taken_bytes, taken);
@@ -106,7 +106,7 @@ static void random_runs_never_overlap(void **state) {
     units_give(runs[count].base, runs[count].order, (unsigned)(unit_random(&seed) % KEEP_LISTS));
   }
   UNIT_SUPERSLABS_VALID();
-  units_purge_learned(false, 0, UNIT_ANY_TIME);
+  units_purge(purge_by_engine(false, 0, UNIT_ANY_TIME));
   assert_all_free();
 }
 
@@ -167,8 +167,8 @@ static void used_superslabs_are_preferred_to_empty_ones(void **state) {
 
 static void purge_keeps_books(void **state) {
   (void)state;
-  extents_purge(0, UNIT_ANY_TIME);
-  units_purge(0, UNIT_ANY_TIME);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
   assert_int_equal(stats().resident_free_bytes, 0);
   assert_int_equal(usage_free(), 0);
   void *pinned = pin();
@@ -180,10 +180,10 @@ static void purge_keeps_books(void **state) {
   units_give(run.base, 3, KEEP_BY_PRESET);
   assert_int_equal(stats().resident_free_bytes, free_before + bytes);
   assert_int_equal(usage_free(), free_before + bytes);
-  assert_int_equal(units_purge(free_before + bytes, UNIT_ANY_TIME), 0); /* so much may stay */
-  assert_int_equal(units_purge(0, before_ms), 0);                       /* too young */
-  assert_int_equal(units_purge(0, UNIT_ANY_TIME), free_before + bytes);
-  assert_int_equal(units_purge(0, UNIT_ANY_TIME), 0);
+  assert_int_equal(units_purge(purge_by_preset(free_before + bytes, UNIT_ANY_TIME)), 0); /* so much may stay */
+  assert_int_equal(units_purge(purge_by_preset(0, before_ms)), 0);                       /* too young */
+  assert_int_equal(units_purge(purge_by_preset(0, UNIT_ANY_TIME)), free_before + bytes);
+  assert_int_equal(units_purge(purge_by_preset(0, UNIT_ANY_TIME)), 0);
   assert_int_equal(stats().resident_free_bytes, 0);
   assert_int_equal(usage_free(), 0);
   UNIT_SUPERSLABS_VALID();
@@ -195,21 +195,21 @@ static void purge_keeps_books(void **state) {
 /* An empty superslab is an extent: resident if one of its units was. */
 static void empty_superslabs_become_extents(void **state) {
   (void)state;
-  extents_purge(0, UNIT_ANY_TIME);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   void *pinned = pin();
   struct run run = {.base = units_take(2), .order = 2};
   tag_write(&run, 7);
   units_give(run.base, run.order, KEEP_BY_PRESET);
-  units_purge(0, UNIT_ANY_TIME);
+  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
   size_t superslabs = stats().superslab_bytes;
   assert_int_equal(superslabs, SUPERSLAB_BYTES);
   assert_int_equal(usage_free(), 0);
   unpin(pinned);
   assert_int_equal(stats().superslab_bytes, 0);
   assert_int_equal(stats().resident_free_bytes, 0);
-  assert_int_equal(extents_resident_free(), SUPERSLAB_BYTES);
+  assert_int_equal(decay_total(&extents_decay), SUPERSLAB_BYTES);
   assert_int_equal(usage_free(), SUPERSLAB_BYTES);
-  assert_int_equal(extents_purge(0, UNIT_ANY_TIME), SUPERSLAB_BYTES);
+  assert_int_equal(extents_purge(purge_by_preset(0, UNIT_ANY_TIME)), SUPERSLAB_BYTES);
   assert_int_equal(usage_free(), 0);
   UNIT_SUPERSLABS_VALID();
 }
@@ -221,12 +221,12 @@ static bool in_one_superslab(const char *a, const char *b) {
 /* Purged free units beside resident ones: the resident are handed out first. */
 static void resident_units_are_taken_first(void **state) {
   (void)state;
-  extents_purge(0, UNIT_ANY_TIME);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   char *units[SUPERSLAB_UNITS];
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
     units[i] = units_take(0);
   units_give(units[3], 0, KEEP_BY_PRESET);
-  units_purge(0, UNIT_ANY_TIME);
+  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
   units_give(units[20], 0, KEEP_BY_PRESET); /* of one superslab or not, the only resident ones */
   assert_ptr_equal(units_take(0), units[20]);
   assert_int_equal(stats().resident_free_bytes, 0);
@@ -239,7 +239,7 @@ static void resident_units_are_taken_first(void **state) {
 /* Resident units come before the shorter run of another superslab, and resident extents before units that are not. */
 static void resident_memory_is_taken_first(void **state) {
   (void)state;
-  extents_purge(0, UNIT_ANY_TIME);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   struct run runs[4];
   for (unsigned i = 0; i < 4; i++)
     runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1), .order = UNIT_ORDER_MAX - 1};
@@ -247,7 +247,7 @@ static void resident_memory_is_taken_first(void **state) {
   char *whole = units_take(UNIT_ORDER_MAX);
   char *quarter = units_take(UNIT_ORDER_MAX - 2);
   units_give(runs[0].base, runs[0].order, KEEP_BY_PRESET);
-  units_purge(0, UNIT_ANY_TIME);
+  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
   units_give(runs[2].base, runs[2].order, KEEP_BY_PRESET);
   char *from_units = units_take(0);
   assert_true(in_one_superslab(from_units, runs[3].base));
@@ -267,7 +267,7 @@ static void resident_memory_is_taken_first(void **state) {
 /* Three superslabs, all but one unit of each given back at different times. */
 static void oldest_memory_is_purged_first(void **state) {
   (void)state;
-  extents_purge(0, UNIT_ANY_TIME);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   struct run runs[3], pins[3];
   for (unsigned i = 0; i < 3; i++) {
     runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1), .order = UNIT_ORDER_MAX - 1};
@@ -283,19 +283,19 @@ static void oldest_memory_is_purged_first(void **state) {
     units_give(runs[given[i]].base, runs[given[i]].order, KEEP_BY_PRESET);
     nanosleep(&pause, NULL);
     when_ms[i] = os_milliseconds();
-    assert_true(units_oldest_ms() <= when_ms[0] && units_oldest_ms() > 0);
+    assert_true(decay_oldest_ms(&units_decay) <= when_ms[0] && decay_oldest_ms(&units_decay) > 0);
   }
-  assert_int_equal(units_purge(2 * bytes, UNIT_ANY_TIME), bytes);
+  assert_int_equal(units_purge(purge_by_preset(2 * bytes, UNIT_ANY_TIME)), bytes);
   tag_check(&runs[0]);
   tag_check(&runs[2]);
   assert_int_equal(runs[1].base[0], 0);
-  assert_int_equal(units_purge(0, when_ms[0]), 0);     /* the rest was given after that */
-  assert_int_equal(units_purge(0, when_ms[1]), bytes); /* runs[0] is older, runs[2] is not */
+  assert_int_equal(units_purge(purge_by_preset(0, when_ms[0])), 0);     /* the rest was given after that */
+  assert_int_equal(units_purge(purge_by_preset(0, when_ms[1])), bytes); /* runs[0] is older, runs[2] is not */
   tag_check(&runs[2]);
   assert_int_equal(runs[0].base[0], 0);
-  assert_true(units_oldest_ms() >= when_ms[1]);
-  units_purge(0, UNIT_ANY_TIME);
-  assert_int_equal(units_oldest_ms(), 0);
+  assert_true(decay_oldest_ms(&units_decay) >= when_ms[1]);
+  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  assert_int_equal(decay_oldest_ms(&units_decay), 0);
   UNIT_SUPERSLABS_VALID();
   for (unsigned i = 0; i < 3; i++) {
     tag_check(&pins[i]);
@@ -310,25 +310,25 @@ static void unpin_learned(void *unit, enum keep strategy) { units_give(unit, 0, 
  * extent's time. */
 static void learned_delays(void **state) {
   (void)state;
-  extents_purge(0, UNIT_ANY_TIME);
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   char *unit = pin(), *other = pin();
   unpin_learned(unit, KEEP_WARM);
-  assert_int_equal(units_learned_bytes(), stats().resident_free_bytes);
-  assert_true(units_learned_bytes() >= UNIT_BYTES);
-  assert_int_equal(units_due_ms(), 0);
-  assert_int_equal(units_oldest_ms(), 0);
-  assert_int_equal(units_purge(0, UNIT_ANY_TIME), 0); /* not the profile's */
-  assert_int_equal(units_purge_learned(true, 0, UNIT_ANY_TIME), 0);
+  assert_int_equal(decay_bytes(&units_decay, BY_ENGINE), stats().resident_free_bytes);
+  assert_true(decay_bytes(&units_decay, BY_ENGINE) >= UNIT_BYTES);
+  assert_int_equal(decay_due_ms(&units_decay), 0);
+  assert_int_equal(decay_oldest_ms(&units_decay), 0);
+  assert_int_equal(units_purge(purge_by_preset(0, UNIT_ANY_TIME)), 0); /* not the profile's */
+  assert_int_equal(units_purge(purge_by_engine(true, 0, UNIT_ANY_TIME)), 0);
   unit = pin();
   unpin_learned(unit, KEEP_10S);
-  assert_in_range(units_due_ms(), os_milliseconds() + 9000, os_milliseconds() + 10000);
+  assert_in_range(decay_due_ms(&units_decay), os_milliseconds() + 9000, os_milliseconds() + 10000);
   unpin_learned(other, KEEP_10S);
   assert_int_equal(stats().superslab_bytes, 0); /* an extent again: ten seconds are more than the profile's one */
-  assert_int_equal(units_learned_bytes(), 0);
+  assert_int_equal(decay_bytes(&units_decay, BY_ENGINE), 0);
   unpin_learned(pin(), KEEP_AT_ONCE);
   assert_int_equal(stats().superslab_bytes, SUPERSLAB_BYTES);
-  assert_true(units_due_ms() != 0 && units_due_ms() <= os_milliseconds());
-  assert_int_equal(units_purge_learned(true, 0, UNIT_ANY_TIME), SUPERSLAB_BYTES);
+  assert_true(decay_due_ms(&units_decay) != 0 && decay_due_ms(&units_decay) <= os_milliseconds());
+  assert_int_equal(units_purge(purge_by_engine(true, 0, UNIT_ANY_TIME)), SUPERSLAB_BYTES);
   assert_int_equal(stats().superslab_bytes, 0);
   assert_int_equal(usage_free(), 0);
   unit_option("HAKMEM_PURGE", "off"); /* nothing would ever end its waiting */
@@ -347,7 +347,7 @@ static void empty_superslabs_can_be_released(void **state) {
   assert_true(extents_release(SUPERSLAB_BYTES));
   assert_false(extents_release(SUPERSLAB_BYTES));
   assert_int_equal(stats().superslab_bytes, SUPERSLAB_BYTES); /* the one with a unit in use */
-  assert_int_equal(extents_resident_free(), 0);
+  assert_int_equal(decay_total(&extents_decay), 0);
   assert_false(address_in_arena(whole));
   assert_true(address_in_arena(unit));
   unit[0] = 1;

@@ -1,0 +1,39 @@
+#include "budget/decay.h"
+
+#include "budget/usage.h"
+#include "os/os.h"
+
+static uint64_t time_read(const _Atomic uint64_t *time_ms) {
+  return atomic_load_explicit(time_ms, memory_order_relaxed);
+}
+
+/* Under the owner's lock: plain stores are enough. */
+void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms) {
+  enum decider decider = keep == KEEP_BY_PRESET ? BY_PRESET : BY_ENGINE;
+  atomic_store_explicit(&decay->bytes[decider], decay_bytes(decay, decider) + change, memory_order_relaxed);
+  atomic_store_explicit(&decay->oldest_ms[keep], oldest_ms, memory_order_relaxed);
+  if (decider == BY_PRESET)
+    return;
+  usage_learned_add(change);
+  uint64_t due_ms = 0;
+  for (unsigned i = 0; i < KEEP_BY_PRESET; i++) {
+    uint64_t list_ms = time_read(&decay->oldest_ms[i]);
+    due_ms = keep_earlier_ms(due_ms, list_ms != 0 ? keep_due_ms(i, list_ms) : 0);
+  }
+  atomic_store_explicit(&decay->due_ms, due_ms, memory_order_relaxed);
+}
+
+unsigned decay_next(const struct decay *decay, struct purge purge) {
+  if (decay_bytes(decay, purge.decider) <= purge.keep_bytes)
+    return KEEP_LISTS;
+  uint64_t now_ms = os_milliseconds();
+  bool by_preset = purge.decider == BY_PRESET;
+  for (unsigned keep = by_preset ? KEEP_BY_PRESET : 0, end = by_preset ? KEEP_LISTS : KEEP_BY_PRESET; keep < end;
+       keep++) {
+    uint64_t oldest_ms = time_read(&decay->oldest_ms[keep]), due_ms = keep_due_ms(keep, oldest_ms);
+    bool goes = !purge.only_due || (due_ms != 0 && due_ms <= now_ms);
+    if (oldest_ms != 0 && oldest_ms < purge.before_ms && goes)
+      return keep;
+  }
+  return KEEP_LISTS;
+}

@@ -1,0 +1,57 @@
+/* decay.h: the free resident bytes of one owner (cached large ranges, extents, or units), by what decides how long they
+ * stay: the preset or the policy engine. Both are purged by one rule.
+ *
+ * An owner has a list by age for each strategy (policy/keep_policy.h). It calls decay_change, under its lock, after each
+ * change of a list. The readers take no lock.
+ */
+#ifndef HAK_BUDGET_DECAY_H
+#define HAK_BUDGET_DECAY_H
+
+#include "policy/keep_policy.h"
+
+#include <stdatomic.h>
+
+enum decider { BY_PRESET, BY_ENGINE, DECIDERS };
+
+struct decay {
+  _Atomic size_t bytes[DECIDERS];
+  _Atomic uint64_t oldest_ms[KEEP_LISTS]; /* when the oldest range of the list was freed, 0: it is empty */
+  _Atomic uint64_t due_ms;                /* when the first range that the engine decides about is to go, 0: never */
+};
+
+static inline size_t decay_bytes(const struct decay *decay, enum decider decider) {
+  return atomic_load_explicit(&decay->bytes[decider], memory_order_relaxed);
+}
+static inline size_t decay_total(const struct decay *decay) {
+  return decay_bytes(decay, BY_PRESET) + decay_bytes(decay, BY_ENGINE);
+}
+/* Returns when the oldest range that the preset decides about was freed; 0: there is none. */
+static inline uint64_t decay_oldest_ms(const struct decay *decay) {
+  return atomic_load_explicit(&decay->oldest_ms[KEEP_BY_PRESET], memory_order_relaxed);
+}
+static inline uint64_t decay_due_ms(const struct decay *decay) {
+  return atomic_load_explicit(&decay->due_ms, memory_order_relaxed);
+}
+
+/* change: of the bytes in the list; oldest_ms: of the list as it is now. */
+void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms);
+
+/* What goes back to the system: ranges that the decider decides about, until at most keep_bytes of them are left or the
+ * rest was in use at or after before_ms. only_due: of the engine's, only those whose time is over. */
+struct purge {
+  enum decider decider;
+  bool only_due;
+  size_t keep_bytes;
+  uint64_t before_ms;
+};
+static inline struct purge purge_by_preset(size_t keep_bytes, uint64_t before_ms) {
+  return (struct purge){.decider = BY_PRESET, .keep_bytes = keep_bytes, .before_ms = before_ms};
+}
+static inline struct purge purge_by_engine(bool only_due, size_t keep_bytes, uint64_t before_ms) {
+  return (struct purge){.decider = BY_ENGINE, .only_due = only_due, .keep_bytes = keep_bytes, .before_ms = before_ms};
+}
+
+/* Returns the list whose oldest range goes next; KEEP_LISTS: none goes. The owner's lock is held. */
+unsigned decay_next(const struct decay *decay, struct purge purge);
+
+#endif
