@@ -522,14 +522,12 @@ COLD static void free_deferred(void *block, uint32_t entry) {
 }
 
 /* Puts another pool's block into an envelope that stays open, which takes no lock. */
-static bool free_remote(void *block, uint32_t entry) {
-  struct heap *heap = heap_current();
-  if (heap == NULL || thread_is_busy() || entry_is_of(entry, heap_pool(heap)->slabs.key) || heap->split ||
-      heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed) || entry_is_shared(entry) ||
-      private_of(heap, entry) != NULL)
+static inline bool free_remote(void *block, uint32_t entry) {
+  uintptr_t thread = hak_thread;
+  if (UNLIKELY(thread <= THREAD_FLAGS || (thread & THREAD_FLAGS) != 0)) /* no heap, or busy */
     return false;
   owner_step_begin();
-  bool is_put = outbox_put_ready(heap, block, entry);
+  bool is_put = outbox_put_ready(&((struct heap *)thread)->outbox, block, entry);
   owner_step_end();
   return is_put;
 }
@@ -558,8 +556,6 @@ static NOINLINE void free_checked(void *block, uint32_t entry, uintptr_t site) {
 }
 
 static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site) {
-  if (entry_pool_id(entry) != 0 && free_remote(block, entry))
-    return;
   int kept = errno;
   if (LIKELY(slow_path_begin())) {
     if (LIKELY(entry_pool_id(entry) != 0))
@@ -594,7 +590,7 @@ NOINLINE void hak_free_slow(void *block) {
   if (block == NULL)
     return;
   uint32_t entry = map_entry(block);
-  if (free_private(block, entry))
+  if (free_private(block, entry) || free_remote(block, entry))
     return;
   if (entry_is_checked(entry))
     free_checked(block, entry, CALL_SITE);

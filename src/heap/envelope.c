@@ -10,23 +10,13 @@
 #include "pages/metadata.h"
 #include "pages/page_map.h"
 
-#define ENVELOPE_SLOTS 124u
 #define ENVELOPE_ORDER 10u
-#define ENVELOPE_BYTES_MAX ((size_t)128 * 1024) /* blocks over a KiB fill an envelope before its slots run out */
-#define OUTBOX_BYTES_MAX ((size_t)256 * 1024)   /* of all open envelopes of a thread; */
-#define CROWD_BYTES_MAX ((size_t)32 * 1024)     /* in a crowded pool */
-#define INBOX_BYTES_MAX ((size_t)256 * 1024)    /* above either bound the sender drains the inbox; */
-#define INBOX_ENVELOPES_MAX 64u                 /* envelopes of many senders may be nearly empty */
-#define SENDS_PER_SWEEP 16u                     /* after this many sends per place, half-filled envelopes go too */
+#define OUTBOX_BYTES_MAX ((size_t)256 * 1024) /* of all open envelopes of a thread; */
+#define CROWD_BYTES_MAX ((size_t)32 * 1024)   /* in a crowded pool */
+#define INBOX_BYTES_MAX ((size_t)256 * 1024)  /* above either bound the sender drains the inbox; */
+#define INBOX_ENVELOPES_MAX 64u               /* envelopes of many senders may be nearly empty */
+#define SENDS_PER_SWEEP 16u                   /* after this many sends per place, half-filled envelopes go too */
 
-struct envelope {
-  struct envelope *next;
-  uint32_t owner; /* pool id */
-  uint32_t count;
-  size_t bytes;  /* of the blocks */
-  uint64_t life; /* of the owner (heap/private.h, V2) */
-  void *blocks[ENVELOPE_SLOTS];
-};
 _Static_assert(sizeof(struct envelope) <= (size_t)1 << ENVELOPE_ORDER, "an envelope is one metadata piece");
 
 static struct {
@@ -34,9 +24,13 @@ static struct {
   struct envelope *first;
 } unused;
 
-static void envelope_begin(struct envelope *envelope, uint32_t owner) {
+/* Envelopes whose blocks are counted, or may be void, are filled by slow paths alone. */
+static bool is_direct(const struct heap *heap, uint32_t owner) { return owner < PRIVATE_FIRST && heap->split == 0; }
+
+static void envelope_begin(struct envelope *envelope, const struct heap *heap, uint32_t owner) {
   envelope->owner = owner;
   envelope->count = 0;
+  envelope->direct_max = is_direct(heap, owner) ? ENVELOPE_SLOTS - 1 : 0;
   envelope->bytes = 0;
   envelope->life = pool_life(pool_by_id(owner));
 }
@@ -45,7 +39,7 @@ static bool is_void(const struct envelope *envelope) {
   return UNLIKELY(envelope->owner >= PRIVATE_FIRST) && envelope->life != pool_life(pool_by_id(envelope->owner));
 }
 
-static struct envelope *envelope_take(uint32_t owner) {
+static struct envelope *envelope_take(const struct heap *heap, uint32_t owner) {
   lock_take(&unused.lock);
   struct envelope *envelope = unused.first;
   if (envelope)
@@ -54,7 +48,7 @@ static struct envelope *envelope_take(uint32_t owner) {
   if (envelope == NULL)
     envelope = metadata_take(ENVELOPE_ORDER);
   if (envelope)
-    envelope_begin(envelope, owner);
+    envelope_begin(envelope, heap, owner);
   return envelope;
 }
 
@@ -108,10 +102,6 @@ static void envelope_send(struct envelope *envelope, bool early) {
     lock_give(&owner->lock);
   }
 }
-
-/* The owner is the only writer, so a plain store is enough. */
-#define OWNER_ADD(sum, amount)                                                                                         \
-  atomic_store_explicit(&(sum), atomic_load_explicit(&(sum), memory_order_relaxed) + (amount), memory_order_relaxed)
 
 static void envelope_close(struct outbox *outbox, struct envelope **place, bool early) {
   struct envelope *envelope = *place;
@@ -186,7 +176,7 @@ static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner)
   }
   struct envelope **place = &outbox->open[owner & (outbox->places - 1)];
   outbox->bytes_max = pool_is_crowded(heap_pool(heap)) ? CROWD_BYTES_MAX : OUTBOX_BYTES_MAX;
-  *place = envelope_take(owner);
+  *place = envelope_take(heap, owner);
   return *place ? place : NULL;
 }
 
@@ -206,21 +196,6 @@ COLD void block_deliver(void *block, uint32_t entry) {
   deliver_and_give_lock(owner, block, entry);
 }
 
-bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry) {
-  struct outbox *outbox = &heap->outbox;
-  uint32_t owner = entry_pool_id(entry);
-  struct envelope *envelope = outbox->open ? outbox->open[owner & (outbox->places - 1)] : NULL;
-  size_t bytes = class_bytes(entry_class(entry));
-  if (UNLIKELY(envelope == NULL || envelope->owner != owner || envelope->count == ENVELOPE_SLOTS - 1 ||
-               envelope->bytes + bytes >= ENVELOPE_BYTES_MAX || is_void(envelope) ||
-               atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) + bytes >= outbox->bytes_max))
-    return false;
-  envelope->blocks[envelope->count++] = block;
-  envelope->bytes += bytes;
-  OWNER_ADD(outbox->open_bytes, bytes);
-  return true;
-}
-
 /* With more owners than places, envelopes would be sent nearly empty. So if the place of an owner is taken, the block
  * goes straight into the owner's slab, if the owner's lock is free. From time to time all places are emptied. */
 static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) {
@@ -237,13 +212,10 @@ static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) 
 bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   struct outbox *outbox = &heap->outbox;
   uint32_t owner = entry_pool_id(entry);
-  if (outbox_put_ready(heap, block, entry))
-    return false;
   struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
   if (place != NULL && *place != NULL && is_void(*place)) {
     OWNER_ADD(outbox->open_bytes, -(*place)->bytes);
-    envelope_begin(*place, (*place)->owner);
-    return outbox_put(heap, block, entry);
+    envelope_begin(*place, heap, (*place)->owner);
   }
   if (place == NULL || *place == NULL || (*place)->owner != owner) {
     if (place != NULL && *place != NULL && deliver_at_once(outbox, block, entry))
@@ -253,16 +225,21 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
       block_deliver(block, entry);
       return true;
     }
-    if (outbox_put_ready(heap, block, entry))
-      return false;
   }
-  struct envelope *envelope = *place; /* its last block */
-  size_t bytes = class_bytes(entry_class(entry));
-  envelope->blocks[envelope->count++] = block;
-  envelope->bytes += bytes;
-  OWNER_ADD(outbox->open_bytes, bytes);
+  const struct envelope *envelope = *place;
+  envelope_append(outbox, *place, block, class_bytes(entry_class(entry)));
+  if (envelope->count < ENVELOPE_SLOTS && envelope->bytes < ENVELOPE_BYTES_MAX &&
+      atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) < outbox->bytes_max)
+    return false;
   envelope_close(outbox, place, false);
   return true;
+}
+
+void outbox_count_each(struct heap *heap) {
+  const struct outbox *outbox = &heap->outbox;
+  for (uint32_t i = 0; i < outbox->places; i++)
+    if (outbox->open[i])
+      outbox->open[i]->direct_max = 0;
 }
 
 /* A block whose entry is not this pool's is a double free: its slab was closed since. */

@@ -4,11 +4,49 @@
 #define HAK_HEAP_ENVELOPE_H
 
 #include "heap/heap.h"
+#include "pages/page_map.h"
 
-/* Puts another pool's block, freed by the owner of `heap`, into the open envelope for its owner. False, and no effect,
- * if there is none or if it would become full. Takes no lock. entry: the block's page-map entry. */
-bool outbox_put_ready(struct heap *heap, void *block, uint32_t entry);
-/* The same, but always succeeds. No lock may be held. True if an envelope was sent. */
+#define ENVELOPE_SLOTS 124u
+#define ENVELOPE_BYTES_MAX ((size_t)128 * 1024) /* blocks over a KiB fill an envelope before its slots run out */
+
+struct envelope {
+  struct envelope *next;
+  uint32_t owner;      /* pool id */
+  uint16_t count;      /* of blocks */
+  uint16_t direct_max; /* outbox_put_ready fills it up to here; 0: only outbox_put fills it */
+  size_t bytes;        /* of the blocks */
+  uint64_t life;       /* of the owner (heap/private.h, V2) */
+  void *blocks[ENVELOPE_SLOTS];
+};
+
+/* The owner of an outbox is the only writer of its sums, so a plain store is enough. */
+#define OWNER_ADD(sum, amount)                                                                                         \
+  atomic_store_explicit(&(sum), atomic_load_explicit(&(sum), memory_order_relaxed) + (amount), memory_order_relaxed)
+
+static inline void envelope_append(struct outbox *outbox, struct envelope *envelope, void *block, size_t bytes) {
+  envelope->blocks[envelope->count++] = block;
+  envelope->bytes += bytes;
+  OWNER_ADD(outbox->open_bytes, bytes);
+}
+
+/* Puts another pool's block, freed by the owner of the outbox, into the open envelope for its owner. False, and no
+ * effect, if there is none, if it would become full, or if the free needs more than that. Takes no lock. entry: the
+ * block's page-map entry. */
+static inline bool outbox_put_ready(struct outbox *outbox, void *block, uint32_t entry) {
+  uint32_t owner = entry_pool_id(entry);
+  if (UNLIKELY(outbox->open == NULL))
+    return false;
+  struct envelope *envelope = outbox->open[owner & (outbox->places - 1)];
+  size_t bytes = class_bytes(entry_class(entry));
+  if (UNLIKELY(envelope == NULL || envelope->owner != owner || envelope->count >= envelope->direct_max ||
+               envelope->bytes + bytes >= ENVELOPE_BYTES_MAX ||
+               atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) + bytes >= outbox->bytes_max))
+    return false;
+  envelope_append(outbox, envelope, block, bytes);
+  return true;
+}
+
+/* The same for any block of another pool. No lock may be held. entry: as above. True if an envelope was sent. */
 bool outbox_put(struct heap *heap, void *block, uint32_t entry);
 /* Slow fallback without memory for a heap or an envelope: frees the block straight into the owner's slab, under its
  * lock. */
@@ -17,6 +55,8 @@ void block_deliver(void *block, uint32_t entry);
 void outbox_send_all(struct heap *heap);
 void outbox_close(struct heap *heap);
 void outbox_drop_all(struct heap *heap);
+/* Call when the heap becomes split: outbox_put, which counts, fills all open envelopes from now on. */
+void outbox_count_each(struct heap *heap);
 /* Moves the blocks that a pool received into its slabs, or to where `put` puts them for a heap of the pool. The pool's
  * lock is held. */
 void inbox_drain(struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block));

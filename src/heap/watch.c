@@ -2,6 +2,7 @@
 
 #include "heap/bins.h"
 #include "heap/checked.h"
+#include "heap/envelope.h"
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 
@@ -114,10 +115,12 @@ struct tally *heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_
   bool is_split = is_wanted && heap->tally != NULL; /* without memory nothing is counted here */
   if (is_split && heap->split)
     bins_split(heap, false); /* the blocks in the hands are no samples */
-  if (is_split != (heap->split != 0))
+  if (is_split != (heap->split != 0)) {
     bins_split(heap, is_split);
-  else
+    outbox_count_each(heap);
+  } else {
     heap_set_key(heap, heap->split); /* the request is done already */
+  }
   return is_split ? heap->tally : NULL;
 }
 

@@ -195,6 +195,34 @@ static void who_only_frees_is_counted(void **unused) {
   follow();
 }
 
+/* Has an envelope open when counting begins. */
+static void *free_before_and_after(void *unused) {
+  static struct class_counts before[HAK_CLASS_COUNT];
+  for (unsigned i = 0; i < 300; i++) /* the first ones may end an envelope of the heap's last owner */
+    hak_free(handed[i]);
+  assert_true(heap_current()->outbox.open_bytes > 0);
+  count(true);
+  follow();
+  heaps_counts(before);
+  memset(expected, 0, sizeof expected);
+  for (unsigned i = 300; i < 320; i++)
+    hak_free(handed[i]);
+  expected[hak_class_of(100)] = (struct class_counts){0, 20};
+  expect_counts(before);
+  return unused;
+}
+
+static void an_open_envelope_is_counted_from_then_on(void **unused) {
+  (void)unused;
+  pthread_t thread;
+  for (unsigned i = 0; i < 320; i++)
+    handed[i] = hak_malloc(100);
+  assert_int_equal(pthread_create(&thread, NULL, free_before_and_after, NULL), 0);
+  pthread_join(thread, NULL);
+  count(false);
+  follow();
+}
+
 static _Atomic bool is_over;
 
 /* Never leaves the fast path. */
@@ -289,9 +317,13 @@ int main(void) {
   unit_alone();
   hak_free(hak_malloc(1));
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_block_is_counted),    cmocka_unit_test(counting_starts_and_ends),
-      cmocka_unit_test(the_last_class_has_no_bin), cmocka_unit_test(who_only_frees_is_counted),
-      cmocka_unit_test(who_does_not_ask_is_told),  cmocka_unit_test(samples_stand_for_all),
+      cmocka_unit_test(every_block_is_counted),
+      cmocka_unit_test(counting_starts_and_ends),
+      cmocka_unit_test(the_last_class_has_no_bin),
+      cmocka_unit_test(who_only_frees_is_counted),
+      cmocka_unit_test(who_does_not_ask_is_told),
+      cmocka_unit_test(samples_stand_for_all),
+      cmocka_unit_test(an_open_envelope_is_counted_from_then_on),
       cmocka_unit_test(a_child_counts_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
