@@ -8,6 +8,7 @@
 #include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "heap/spare.h"
+#include "large/guarded.h"
 #include "large/large.h"
 #include "large/packed.h"
 #include "os/fault.h"
@@ -55,8 +56,10 @@ NOINLINE void free_sized_slow(void *block, size_t size) {
 
 size_t hak_good_size(size_t size) {
   if (size <= HAK_SMALL_MAX)
-    return class_bytes(hak_class_of(max_size(size, 1)));
-  return size > PTRDIFF_MAX ? 0 : large_good_size(size);
+    return checked_is_on() ? max_size(size, 1) : class_bytes(hak_class_of(max_size(size, 1)));
+  if (size > PTRDIFF_MAX)
+    return 0;
+  return guarded_is_on ? size : large_good_size(size);
 }
 
 /* Returns a block of the heap that `block` belongs to. */

@@ -31,6 +31,12 @@ else
 fi
 "${CC:-cc}" -static "$program" -o "$work/static" "-I$work/tree/include" "${lib%.so}.a" -pthread
 says '1 1' "$work/static"
+# jemalloc's calls, for a program that was written for jemalloc. Some builds have no such library.
+if [ -e "${lib%.so}-jemalloc.so" ]; then
+  "${CC:-cc}" -D_GNU_SOURCE -fno-builtin "$here/../jemalloc/calls.c" -o "$work/jemalloc" "-I$work/tree/include/hakmem" "-L${lib%/*}" \
+    -lhakmem-jemalloc -pthread
+  "$work/jemalloc" --hakmem >"$work/log" 2>&1 || fail "jemalloc's calls: $(cat "$work/log")"
+fi
 
 cmake -S "$here/project" -B "$work/project" -DCMAKE_PREFIX_PATH="$work/tree" -DHAKMEM_WANTED=0.1 >"$work/log" || fail "$(cat "$work/log")"
 cmake --build "$work/project" >"$work/log" || fail "$(cat "$work/log")"

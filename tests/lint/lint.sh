@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 tools=build/lint/bin
 
 skip() { echo "$1"; exit 77; }
-sources() { find include src observe tools bench tests packaging examples -type f "$@" 2>/dev/null | sort; }
+sources() { find include src observe compat tools bench tests packaging examples -type f "$@" 2>/dev/null | sort; }
 
 case ${1-} in
   format)
@@ -22,7 +22,7 @@ case ${1-} in
   tidy)
     [ -x $tools/clang-tidy ] || skip "there is no $tools/clang-tidy"
     [ -f build/release/compile_commands.json ] || skip "there is no build/release"
-    sources -path 'src/*.c' -o -path 'observe/*.c' -o -path 'tools/*.c' |
+    sources -path 'src/*.c' -o -path 'observe/*.c' -o -path 'compat/*.c' -o -path 'tools/*.c' |
       python3 -B tests/lint/tidy.py $tools/clang-tidy build/release ${2:+"$2"}
     ;;
   shell)
@@ -41,8 +41,8 @@ case ${1-} in
   headers)
     # A header is an interface: it compiles alone.
     bad=0
-    for header in $(sources -path 'src/*.h' -o -path 'observe/*.h' -o -path 'tools/*.h' -o -path 'include/*.h'); do
-      echo "#include \"$header\"" | ${CC:-cc} -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -Isrc -Iobserve -I. \
+    for header in $(sources -path 'src/*.h' -o -path 'observe/*.h' -o -path 'compat/*.h' -o -path 'tools/*.h' -o -path 'include/*.h'); do
+      echo "#include \"$header\"" | ${CC:-cc} -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -Iinclude -Isrc -Iobserve -Icompat -I. \
         -fsyntax-only -x c - || { echo "$header does not compile alone"; bad=1; }
     done
     exit $bad
