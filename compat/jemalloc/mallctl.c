@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "jemalloc/jemalloc.h"
 #include "jemalloc/names.h"
+#include "os/os.h"
 #include "os/say.h"
 
 #include <errno.h>
@@ -22,9 +23,9 @@ void message_write(const char *text) {
     os_write(2, text, strlen(text));
 }
 
-/* A set-uid program, too: only whether the variable is there. */
 __attribute__((constructor)) static void warn(void) {
-  const char *which = malloc_conf ? "malloc_conf" : getenv("MALLOC_CONF") ? "MALLOC_CONF" : NULL;
+  size_t cursor = 0;
+  const char *which = malloc_conf ? "malloc_conf" : os_environment_next("MALLOC_CONF=", &cursor) ? "MALLOC_CONF" : NULL;
   char bytes[160];
   struct text text = TEXT_IN(bytes);
   if (which == NULL)
