@@ -14,8 +14,8 @@ unsigned arena_count(void);
 /* Returns an arena's heap; NULL for arena 0 and for one that does not exist. */
 hak_heap *arena_heap(unsigned arena);
 bool arena_exists(unsigned arena);
-/* Frees all blocks of the arena; `stays`: it may be used again. Returns 0 or EFAULT: there is none, or a thread's malloc
- * takes from it. */
+/* Frees all blocks of the arena; `stays`: it may be used again. Returns 0 or EFAULT: there is none, or a thread's
+ * malloc takes from it. */
 int arena_end(unsigned arena, bool stays);
 
 /* The arena that the calling thread's malloc takes from. arena_enter returns 0 or an error. */

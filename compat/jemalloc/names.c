@@ -157,7 +157,7 @@ WRITER(end_cache) {
 
 #define ARENA (mib[1])
 #define ARENA_OF_STATS (mib[2])
-/* The number may stand for all arenas: MALLCTL_ARENAS_ALL, or, as programs older than it have it, the number of arenas. */
+/* The number may stand for all arenas: MALLCTL_ARENAS_ALL, or, in older programs, the number of arenas. */
 static bool means_all(size_t arena) { return arena == MALLCTL_ARENAS_ALL || arena == arena_count(); }
 static bool is_arena(size_t arena) { return arena < ARENAS_MAX && arena_exists((unsigned)arena); }
 

@@ -16,8 +16,8 @@ union name_value {
 };
 
 /* A row. read and write return 0 or the error that mallctl returns; NULL: the name is not read, or not written. A name
- * without a type is an action: `write` does it. mib: one number for each part of the name; where the name has a '*', the
- * number that stands there, else the row's own number. */
+ * without a type is an action: `write` does it. mib: one number for each part of the name; where the name has a '*',
+ * the number that stands there, else the row's own number. */
 struct row {
   const char *name;
   enum name_type type;

@@ -1,4 +1,4 @@
-"""redis-server, which is linked with jemalloc and asks it for figures: on libhakmem-jemalloc.so the figures are hakmem's."""
+"""redis-server, which is linked with jemalloc and asks it for figures: on libhakmem-jemalloc.so they are hakmem's."""
 import re
 import tempfile
 
