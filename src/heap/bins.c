@@ -14,10 +14,11 @@
 
 _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX, "the biggest bin has an array");
 
-#define REFILLS_TO_GROW 16  /* after this many refills without a flush the bin is too small */
-#define REFILLS_TO_FILL 3   /* after this many refills in a row nothing is freed, so a refill fills all slots */
-#define TICK_SLOW_CALLS 256 /* slow calls between two checks of all bins */
-#define LOOKS_TO_SHRINK 8   /* checks between two decisions to shrink */
+#define REFILLS_TO_GROW 16   /* after this many refills without a flush the bin is too small */
+#define REFILLS_TO_FILL 3    /* after this many refills in a row nothing is freed, so a refill fills all slots */
+#define TICK_SLOW_CALLS 256  /* slow calls between two checks of all bins, */
+#define FOLLOW_SLOW_CALLS 16 /* and at least between two times that they follow the slabs */
+#define LOOKS_TO_SHRINK 8    /* checks between two decisions to shrink */
 /* A young bin grows the first time that it is empty again or full; if the thread only frees blocks of the class the
  * fourth time, in a crowded pool the eighth. */
 #define LOOKS_TO_GROW_FREED_ONLY 4u
@@ -417,9 +418,32 @@ static void bin_shrink(struct heap *heap, unsigned cls) {
     heap->counters.bin_shrinks++;
 }
 
+/* When the slabs have grown or fallen far, the bins follow: each gives back what it has not needed since the last time.
+ * Where the heap grows this is all, because the slabs that close serve other classes. */
+static void bins_follow(struct heap *heap) {
+  struct slab_set *slabs = &heap_pool(heap)->slabs;
+  bool grew = slabs->slab_bytes > heap->slab_bytes_seen;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    struct bin_state *state = &heap->bin_state[cls];
+    if (state->base == NULL)
+      continue;
+    size_t idle = min_size(state->low, bin_count(heap, cls));
+    if (idle > 0)
+      bin_flush(heap, cls, grew ? idle : bin_surplus(idle));
+    state->low = (uint32_t)bin_count(heap, cls);
+  }
+  if (grew)
+    slab_set_close_empty(slabs);
+  heap->slab_bytes_seen = slabs->slab_bytes;
+}
+
 /* Fill levels are read at slow calls only. So low and high are estimates, and cost the fast path nothing. */
 void bins_tick(struct heap *heap) {
-  if (++heap->ticks % TICK_SLOW_CALLS != 0)
+  if (++heap->ticks % FOLLOW_SLOW_CALLS != 0)
+    return;
+  if (UNLIKELY(bins_should_follow(heap->slab_bytes_seen, heap_pool(heap)->slabs.slab_bytes)))
+    bins_follow(heap);
+  if (heap->ticks % TICK_SLOW_CALLS != 0)
     return;
   bool decide = heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_SHRINK) == 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {

@@ -73,6 +73,7 @@ struct heap {
   uintptr_t callback_frame; /* owner only: stack address of the running limit callback; 0: none runs */
   uint32_t slow_calls, ticks;
   size_t granted_bytes;          /* of bins, beyond their initial slots */
+  size_t slab_bytes_seen;        /* of the pool, when the bins followed it last */
   uint32_t split;                /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;           /* of split_wanted */
   struct tally *tally;           /* NULL until the heap is split for the first time */

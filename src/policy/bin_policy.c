@@ -5,6 +5,9 @@
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
 #define MID_SHARE 16
+#define FOLLOW_GROWTH_SHARE 8
+#define FOLLOW_FALL_SHARE 4
+#define FOLLOW_BYTES_MIN ((size_t)4 << 20)
 #define FIRST_SHARE 4
 #define FIRST_BYTES_MIN ((size_t)512)
 
@@ -32,8 +35,16 @@ bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
 }
 
+/* So far that sets which come and go, and what the bins give back and take again, do not count. A fall must be larger,
+ * because what is freed now is often allocated again. */
+bool bins_should_follow(size_t seen_bytes, size_t slab_bytes) {
+  size_t grown = less(slab_bytes, seen_bytes), fallen = less(seen_bytes, slab_bytes);
+  return grown > max_size(seen_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_BYTES_MIN) ||
+         fallen > max_size(seen_bytes / FOLLOW_FALL_SHARE, FOLLOW_BYTES_MIN);
+}
+
 size_t bin_surplus(size_t low) { return (low + 1) / 2; }
 
 size_t bin_slots_after(size_t slots, size_t slots_initial, size_t high) {
-  return slots > slots_initial && high < slots / 4 ? slots / 2 : slots;
+  return slots > slots_initial && high * 4 < slots ? slots / 2 : slots;
 }

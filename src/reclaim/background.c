@@ -54,6 +54,7 @@ static struct {
   _Atomic size_t freed_seen;       /* usage_freed, as the last thread saw it */
   _Atomic size_t start_bytes;      /* held bytes, */
   _Atomic size_t start_free_bytes; /* or free bytes, from which on a thread may start; the child of a fork sets them */
+  _Atomic size_t restart_bytes;    /* held bytes; 0 before the first stop (starts_before_frees) */
   _Atomic int pid;                 /* the process that may have a thread; others share or copied its memory */
   _Atomic int thread_id;           /* of the last thread; 0: the kernel does not count it any more */
   _Atomic uint32_t is_started;     /* the starting thread has written the next two fields */
@@ -252,13 +253,20 @@ static bool is_due_in_small_programs(void) {
          undone_is_due();
 }
 
+/* Where frees cannot start the thread, it must be there before they come: it starts when the program holds much, and
+ * after a stop when the program holds more than then. */
+static bool starts_before_frees(void) {
+  return !background.starts_from_frees &&
+         usage_held() >= atomic_load_explicit(&background.restart_bytes, memory_order_relaxed);
+}
+
 static bool is_due(void) {
   bool holds_much = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
                     usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
   bool freed_much = freed_since() >= START_FREED_BYTES;
   if (freed_much && !holds_much) /* a small program will reuse what it freed */
     atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
-  return (holds_much && (freed_much || !background.starts_from_frees)) || is_due_in_small_programs();
+  return (holds_much && (freed_much || starts_before_frees())) || is_due_in_small_programs();
 }
 
 static void set_due(bool due) {
@@ -414,9 +422,10 @@ static void hold_thread(_Atomic uint32_t *count) {
   errno = kept;
 }
 
-/* Bytes freed from now on count for the next start. */
+/* What is freed and taken from now on counts for the next start. */
 static void let_go(_Atomic uint32_t *count) {
   atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
+  atomic_store_explicit(&background.restart_bytes, usage_held() + START_STEP, memory_order_relaxed);
   set_due(false);
   uint32_t holds = atomic_load_explicit(count, memory_order_seq_cst);
   while (holds > 0 && /* 0 in the child of a handler's fork that interrupted this one's call */
@@ -501,6 +510,7 @@ COLD void background_in_child(void) {
   atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);
   atomic_store_explicit(&background.start_free_bytes, max_size(usage_free() + START_FREED_BYTES, START_BYTES),
                         memory_order_relaxed);
+  atomic_store_explicit(&background.restart_bytes, 0, memory_order_relaxed);
   atomic_store_explicit(&background.undone, false, memory_order_relaxed);
   atomic_store_explicit(&background.wished, false, memory_order_relaxed);
   set_due(false);

@@ -181,6 +181,8 @@ static void forked(void) {
     pid_t child = fork();
     CHECK(child >= 0);
     CHECK(threads_counted() == 1);
+    grow(MIB); /* slow calls that allocate do not bring it back */
+    CHECK(threads_counted() == 1);
     if (child == 0 && i < 19)
       _exit(0);
     if (child == 0) {

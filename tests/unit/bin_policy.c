@@ -59,6 +59,21 @@ static void doubling_never_passes_a_limit(void **state) {
   }
 }
 
+/* A change of the slabs counts from 4 MiB on; growth from an eighth, a fall from a quarter on. */
+static void bins_follow_what_moved_far(void **state) {
+  (void)state;
+  const size_t least = (size_t)4 << 20;
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    size_t seen = draw((size_t)1 << draw(36)), far = max_size(least, seen / 8), fall = max_size(least, seen / 4);
+    assert_false(bins_should_follow(seen, seen + draw(far)));
+    assert_true(bins_should_follow(seen, seen + far + 1 + draw(far)));
+    if (seen > fall) {
+      assert_false(bins_should_follow(seen, seen - draw(fall)));
+      assert_true(bins_should_follow(seen, draw(seen - fall - 1)));
+    }
+  }
+}
+
 static void no_budget_means_no_growth(void **state) {
   (void)state;
   struct bin_limits none = {.slots_initial = 16};
@@ -100,7 +115,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(initial_slots_stay_in_their_limits), cmocka_unit_test(doubling_never_passes_a_limit),
       cmocka_unit_test(no_budget_means_no_growth),          cmocka_unit_test(surplus_is_part_of_what_lay_idle),
-      cmocka_unit_test(shrinking_keeps_what_is_used),
+      cmocka_unit_test(shrinking_keeps_what_is_used),       cmocka_unit_test(bins_follow_what_moved_far),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

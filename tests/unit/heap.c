@@ -44,17 +44,19 @@ static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
   (void)state;
   struct heap *heap = unit_heap_attach();
   const size_t sizes[] = {16, 64, 200, 1024, 5000, 40000, 262144};
+  uint32_t slots_max = 0;
   for (unsigned round = 0; round < 6; round++)
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
       size_t count = min_size(8000, (16u << 20) / sizes[i]);
       alloc_all(count, sizes[i]);
       free_all(count);
+      slots_max = (uint32_t)max_size(slots_max, heap->bin_state[hak_class_of(64)].slots);
       assert_int_equal(heap->granted_bytes, granted_in_bins(heap));
       assert_true(heap->granted_bytes <= (size_t)option_value(OPTION_HEAP_KB_MAX) * KIB);
       UNIT_HEAP_VALID(heap);
     }
   assert_true(heap->counters.bin_growths > 5);
-  assert_true(heap->bin_state[hak_class_of(64)].slots > 1000);
+  assert_true(slots_max > 1000);
   assert_true(bins_content(heap).bytes > 0 && bins_content(heap).bytes <= heap_pool(heap)->slabs.taken_bytes);
   tick(heap, 40 * LOOKS);
   assert_int_equal(bins_content(heap).bytes, 0);
@@ -62,6 +64,40 @@ static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
   assert_int_equal(heap->granted_bytes, granted_in_bins(heap));
   assert_int_equal(heap_pool(heap)->slabs.taken_bytes, 0);
   assert_true(heap->counters.bin_shrinks >= heap->counters.bin_growths);
+  UNIT_HEAP_VALID(heap);
+}
+
+/* One block in a bin would keep a slab open. */
+static void bins_of_unused_classes_are_emptied_when_the_heap_grows(void **state) {
+  (void)state;
+  struct heap *heap = unit_heap_attach();
+  const size_t sizes[] = {40, 1000, 40000, 200000};
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    hak_free(hak_malloc(sizes[i]));
+    assert_true(bin_blocks(heap, hak_class_of(sizes[i])) > 0);
+  }
+  alloc_all(16 << 10, KIB);
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    assert_int_equal(bin_blocks(heap, hak_class_of(sizes[i])), 0);
+    assert_int_equal(heap_pool(heap)->slabs.slab_count[hak_class_of(sizes[i])], 0);
+  }
+  free_all(16 << 10);
+  UNIT_HEAP_VALID(heap);
+}
+
+/* Class by class is freed. Each bin could keep half a MiB. */
+static void bins_fall_with_the_heap(void **state) {
+  (void)state;
+  struct heap *heap = unit_heap_attach();
+  const size_t first = 576, bytes = (size_t)6 << 20;
+  size_t count = 0;
+  for (size_t size = first; size <= KIB; size += 64)
+    for (size_t i = 0; i < bytes / size; i++)
+      assert_non_null(blocks[count++] = hak_malloc(size));
+  assert_true(count <= sizeof blocks / sizeof blocks[0]);
+  free_all(count);
+  assert_true(heap->counters.bin_growths > 8);
+  assert_true(bins_content(heap).bytes <= 3 * KIB * KIB);
   UNIT_HEAP_VALID(heap);
 }
 
@@ -301,6 +337,8 @@ int main(void) {
       cmocka_unit_test(a_sleeping_owner_pins_nothing),
       cmocka_unit_test(the_owner_takes_its_mail_before_anything_else),
       cmocka_unit_test(envelopes_of_many_owners_are_bounded),
+      cmocka_unit_test(bins_of_unused_classes_are_emptied_when_the_heap_grows),
+      cmocka_unit_test(bins_fall_with_the_heap),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
