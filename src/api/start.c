@@ -132,8 +132,9 @@ static void checks_begin(void) {
   slow_path_end();
 }
 
+/* Under a low limit the slabs of classes that the program may never use cost too much. */
 static void prewarm_bins(void) {
-  if (option_value(OPTION_PREWARM) != PREWARM_ON || checked_is_on() || !slow_path_begin())
+  if (option_value(OPTION_PREWARM) != PREWARM_ON || usage_is_short() || checked_is_on() || !slow_path_begin())
     return;
   if (heap_current() != NULL || heap_attach() != NULL)
     bins_prewarm(heap_current());

@@ -233,6 +233,7 @@ bool usage_reserve(size_t bytes) {
 #define SHORT_LIMIT_BYTES ((size_t)768 << 20)
 #define SHORT_SHARE 4
 #define TIGHT_SHARE 3
+#define SCARCE_SHARE 8
 #define SHORT_MS 10000u
 
 void usage_note_refusal(void) { atomic_store_explicit(&usage.refused_ms, os_milliseconds(), memory_order_relaxed); }
@@ -248,6 +249,11 @@ bool usage_is_short(void) {
 }
 
 bool usage_is_tight(void) { return usage_held() > os_memory_limit() / TIGHT_SHARE || ran_out(); }
+
+bool usage_is_scarce(void) {
+  size_t limit = os_memory_limit();
+  return usage_held() > limit - limit / SCARCE_SHARE || ran_out();
+}
 
 void usage_keep_cap(size_t bytes) { figure_write(&usage.keep_cap_complement, ~bytes); }
 size_t usage_keep_max(void) { return ~figure_read(&usage.keep_cap_complement); }

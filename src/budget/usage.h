@@ -68,6 +68,8 @@ void usage_limits_apply(void);
 bool usage_is_short(void);
 /* Tells whether memory is so short that speed comes second: a third of the limit is held, or it ran out. */
 bool usage_is_tight(void);
+/* Tells whether an eighth of the limit or less is left, or memory ran out. */
+bool usage_is_scarce(void);
 void usage_note_refusal(void);
 
 /* Free bytes that may stay however old (policy/purge_policy.h); never more than the cap. */

@@ -13,6 +13,7 @@
 #define UNIT_GRANULES (UNIT_BYTES / GRANULE_BYTES)
 #define CHUNK_BYTES (62 * UNIT_BYTES) /* long, so that little is lost after the last block; its record is one page */
 #define CHUNK_WORDS (CHUNK_BYTES / GRANULE_BYTES / 64)
+#define SHORT_BYTES ((size_t)1 << 20) /* what the last chunks below a limit hold at least */
 #define CHUNK_ORDER 12u
 #define RUN_LISTS 96u /* by length of the longest free run, in the classes of extents */
 #define LOOKS_MAX 8u  /* chunks of one list tried for a fit */
@@ -192,12 +193,21 @@ static struct chunk *chunk_of(const void *block) {
   return atomic_load_explicit(chunk_word(block), memory_order_relaxed);
 }
 
-/* Makes a chunk with room for a block. It is shorter than usual only if the system refuses. */
+/* Returns how long a new chunk should be. The last ones below a limit are short, a few times the first block, because
+ * the free rest of a chunk serves no larger block. */
+static size_t chunk_length(size_t bytes) {
+  if (!usage_is_scarce())
+    return CHUNK_BYTES;
+  size_t blocks = max_size((SHORT_BYTES + bytes - 1) / bytes, 2);
+  return min_size(round_up(blocks * bytes, UNIT_BYTES), CHUNK_BYTES);
+}
+
+/* Makes a chunk with room for a block. It is shorter than it should be only if the system refuses. */
 static struct chunk *chunk_make(size_t bytes) {
   struct chunk *chunk = metadata_take(CHUNK_ORDER);
   if (chunk == NULL)
     return NULL;
-  size_t least = round_up(bytes, UNIT_BYTES), length = CHUNK_BYTES;
+  size_t least = round_up(bytes, UNIT_BYTES), length = chunk_length(bytes);
   char *base = large_alloc_extent(length);
   while (base == NULL && length > least)
     base = large_alloc_extent(length = max_size(least, round_down(length / 2, UNIT_BYTES)));

@@ -3,8 +3,8 @@
  * A chunk is a large object of at most 4 MiB, cut into granules of 256 bytes. A block takes as many as it needs, in the
  * shortest run that is long enough. So nothing is lost by rounding, or in slabs with few blocks. Each call costs a lock
  * and a search of a chunk's bitmaps.
- *     P1  the entry of each unit of a chunk is ENTRY_PACKED; the first word of the unit's bitmap points to the chunk's
- *         record
+ *   P1  the entry of each unit of a chunk is ENTRY_PACKED; the first word of the unit's bitmap points to the chunk's
+ *       record
  *   P2  used has a bit for each taken granule, ends for the last granule of each block; ends is a subset of used
  *   P3  a chunk is in the list of its longest free run; an empty chunk ends
  * packed_is_valid checks P2 and P3. All functions are thread-safe. The lock is taken before all others of large

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -28,8 +29,19 @@ COLD unsigned os_cpus(void) {
   return cpus;
 }
 
-/* Address space of our thread's stack. The C library puts the program's thread-local storage there too. */
-#define THREAD_STACK_BYTES ((size_t)1 << 20)
+/* Address space of our thread's stack. The C library puts the program's thread-local storage there too. Where address
+ * space may be limited, that is measured, and the rest is what the thread needs, several times over. */
+#define STACK_BYTES_MAX ((size_t)1 << 20)
+#define STACK_BYTES_OWN ((size_t)128 << 10)
+static size_t stack_bytes = STACK_BYTES_MAX;
+
+static int thread_local_add(struct dl_phdr_info *info, size_t size, void *sum) {
+  (void)size;
+  for (size_t i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_TLS)
+      *(size_t *)sum += info->dlpi_phdr[i].p_memsz + info->dlpi_phdr[i].p_align;
+  return 0;
+}
 
 typedef int thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 static thread_create *library_create = pthread_create;
@@ -40,6 +52,11 @@ void os_thread_prepare(void) {
   if (found)
     memcpy(&library_create, &found, sizeof found);
 #endif
+  if (os_memory_limit() != SIZE_MAX) {
+    size_t bytes = STACK_BYTES_OWN;
+    dl_iterate_phdr(thread_local_add, &bytes);
+    stack_bytes = min_size(round_up(bytes, os_page_bytes()), STACK_BYTES_MAX);
+  }
 }
 
 bool os_thread_start(void *(*run)(void *), pthread_t *out) {
@@ -51,7 +68,7 @@ bool os_thread_start(void *(*run)(void *), pthread_t *out) {
 #endif
   if (os_may_call())
     pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-  pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
+  pthread_attr_setstacksize(&attributes, stack_bytes);
   int result = library_create(out, &attributes, run, NULL);
   pthread_attr_destroy(&attributes);
   return result == 0;
