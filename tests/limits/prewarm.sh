@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # prewarm.sh LIBRARY: HAKMEM_PREWARM=on fills bins at the start, except under a low limit, where slabs of classes that
 # the program may never use cost too much of it.
 set -eu
