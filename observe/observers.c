@@ -23,7 +23,7 @@
 #define VERSION_TEXT VERSION_TEXT_MADE(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH)
 
 /* Holds a sentence about a path of any length. */
-static char policy_complaint[OPTION_TEXT_BYTES + 256];
+static SPARSE char policy_complaint[OPTION_TEXT_BYTES + 256];
 
 static void policy_read(void) {
   struct text complaint = TEXT_IN(policy_complaint);
@@ -50,7 +50,19 @@ static void live_begin(void) {
   slow_path_end();
 }
 
+/* Most programs ask for nothing. Then neither start nor end touches the observers' pages. */
+static bool is_any_wanted(void) {
+  static const unsigned char options[] = {OPTION_STATS,        OPTION_STATS_FILE,        OPTION_POLICY, OPTION_COUNTING,
+                                          OPTION_HEAP_PROFILE, OPTION_HEAP_PROFILE_FILE, OPTION_GUARD,  OPTION_LIVE};
+  bool is_any = false;
+  for (size_t i = 0; i < sizeof options; i++)
+    is_any |= option_value((enum option)options[i]) != 0;
+  return is_any;
+}
+
 static void observers_start(void) {
+  if (!is_any_wanted())
+    return;
   tally_apply();
   policy_read();
   heap_profile_begin();
@@ -61,7 +73,7 @@ static void observers_start(void) {
 
 /* The summary comes first, because writing the policy file concludes epochs and merges what other processes learned. */
 static void observers_end(void) {
-  if (!os_may_read_files()) /* a filter that the program installed may forbid writing */
+  if (!is_any_wanted() || !os_may_read_files()) /* a filter that the program installed may forbid writing */
     return;
   summary_write();
   heap_profile_end();
@@ -97,7 +109,6 @@ const struct observers observers = {
     .options_changed = options_changed,
     .tick = observers_tick,
     .in_child = in_child,
-    .libraries_told = unwind_will_be_told,
     .libraries_changed = libraries_changed,
 #ifdef HAK_DEBUG
     .parts_hold = stats_parts_hold,

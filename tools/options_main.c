@@ -31,18 +31,20 @@ static void print_values(unsigned option, const char *quote, const char *separat
     printf("a %s", row->unit);
     return;
   }
-  if (row->choices[0] == NULL) {
-    printf("%ld to %ld%s%s", row->minimum, row->maximum, *row->unit ? " " : "", row->unit);
+  if (*row->choices[0] == 0) {
+    printf("%d to %d%s%s", row->minimum, row->maximum, *row->unit ? " " : "", row->unit);
     return;
   }
-  for (unsigned i = 0; i < OPTION_CHOICES_MAX && row->choices[i]; i++)
+  for (unsigned i = 0; i < OPTION_CHOICES_MAX && *row->choices[i]; i++)
     printf("%s%s%s%s", i ? separator : "", quote, row->choices[i], quote);
 }
 
 static void print_text(void) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
-    const long *defaults = row->defaults;
+    long defaults[PRESET_COUNT];
+    for (unsigned p = 0; p < PRESET_COUNT; p++)
+      defaults[p] = option_default((enum option)i, (enum preset)p);
     printf("%-24s %s", row->environment, value_text(i, option_value((enum option)i)));
     const char *unit = option_string((enum option)i) ? "" : row->unit;
     printf("%s%s%s\n    %s\n    ", *unit ? " " : "", unit, option_is_set((enum option)i) ? " (set)" : "",
@@ -66,7 +68,7 @@ static void print_text(void) {
 static const char before_table[] =
     "# Options\n"
     "\n"
-    "Made from the table in `src/base/options.c` by `hak options --markdown`. `hak "
+    "Made from the table in `src/base/option_rows.def` by `hak options --markdown`. `hak "
     "options` prints it with the values that\n"
     "the environment gives.\n"
     "\n"
@@ -112,7 +114,9 @@ static void print_markdown(void) {
     printf("| `%s` | ", row->environment);
     print_values(i, "`", ", ");
     for (unsigned p = 0; p < PRESET_COUNT; p++)
-      printf(" | %s", i != OPTION_PROFILE ? value_text(i, row->defaults[p]) : p == HAK_PRESET_DEFAULT ? "default" : "");
+      printf(" | %s", i != OPTION_PROFILE       ? value_text(i, option_default((enum option)i, (enum preset)p))
+                      : p == HAK_PRESET_DEFAULT ? "default"
+                                                : "");
     printf(" | %s | %s |\n", row->time == OPTION_AT_START ? "at start" : "any time", row->sentence);
   }
   fputs(before_changes, stdout);

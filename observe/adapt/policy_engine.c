@@ -27,7 +27,7 @@ static struct {
   } callers[CALLERS]; /* direct-mapped by address */
   _Atomic bool callers_are_old;
   struct policy_state view;
-} engine;
+} engine SPARSE;
 
 /* --- unit costs of this machine --- */
 

@@ -7,7 +7,7 @@
 
 #define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
 
-static char path_bytes[OPTION_TEXT_BYTES];
+static SPARSE char path_bytes[OPTION_TEXT_BYTES];
 static const char no_path[1];
 static struct {
   const char *path;       /* no_path: nothing is written */

@@ -31,14 +31,15 @@
 enum window { WINDOW_REST, WINDOW_OPEN, WINDOW_CLOSED }; /* REST: open for long, with the whole interval */
 
 static struct {
-  _Atomic uint64_t interval; /* as asked for; 0: off */
   _Atomic uint32_t window;
   _Atomic uint32_t window_samples; /* left in this window */
   _Atomic uint64_t next_ms;        /* the window changes then */
   _Atomic uint64_t random;
 } guard;
 
-static uint64_t wanted_interval(void) { return atomic_load_explicit(&guard.interval, memory_order_relaxed); }
+_Atomic uint64_t guard_interval;
+
+static uint64_t wanted_interval(void) { return atomic_load_explicit(&guard_interval, memory_order_relaxed); }
 static bool has_windows(void) { return wanted_interval() >= WINDOWS_FROM; }
 
 /* --- windows --- */
@@ -62,17 +63,12 @@ void guard_clock(bool is_resting) {
   tally_broadcast();
 }
 
-static COLD void look_after_clock(void) {
+void guard_look_after_clock(void) {
   if (!has_windows() || background_is_awake())
     return;
   background_wish();
   if (atomic_load_explicit(&guard.window, memory_order_relaxed) != WINDOW_REST)
     guard_clock(true);
-}
-
-void guard_tick(void) {
-  if (UNLIKELY(wanted_interval() != 0))
-    look_after_clock();
 }
 
 void guard_in_child(void) {
@@ -103,7 +99,7 @@ static bool start(uint64_t interval) {
   os_random(&random, sizeof random);
   atomic_store_explicit(&guard.random, random, memory_order_relaxed);
   report_prepare();
-  atomic_store_explicit(&guard.interval, min_size(interval, INTERVAL_MAX), memory_order_relaxed);
+  atomic_store_explicit(&guard_interval, min_size(interval, INTERVAL_MAX), memory_order_relaxed);
   set_window(WINDOW_REST);
   tally_broadcast();
   if (has_windows())
@@ -125,7 +121,7 @@ int hak_guard_stop(void) {
   int kept = errno;
   if (!slow_path_begin_patiently())
     return EBUSY;
-  atomic_store_explicit(&guard.interval, 0, memory_order_relaxed);
+  atomic_store_explicit(&guard_interval, 0, memory_order_relaxed);
   tally_sample(TALLY_GUARD, 0);
   slow_path_end();
   errno = kept;

@@ -14,7 +14,12 @@
 void guard_begin(void);
 
 /* Call at the end of a slow path, without a lock. */
-void guard_tick(void);
+extern _Atomic uint64_t guard_interval; /* as asked for; 0: off */
+COLD void guard_look_after_clock(void);
+static inline void guard_tick(void) {
+  if (UNLIKELY(atomic_load_explicit(&guard_interval, memory_order_relaxed) != 0))
+    guard_look_after_clock();
+}
 void guard_in_child(void);
 
 struct guard_stats {

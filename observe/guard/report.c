@@ -15,8 +15,8 @@ static struct {
   char text[REPORT_BYTES];
   uintptr_t addresses[FRAMES_MAX];
   struct unwind_stack known;
-} scratch;
-static char program[PATH_BYTES];
+} scratch SPARSE;
+static SPARSE char program[PATH_BYTES];
 static _Atomic bool is_reported;
 
 void report_prepare(void) { os_module_program(program, sizeof program); }

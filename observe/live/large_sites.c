@@ -8,7 +8,7 @@ static struct place {
   _Atomic uintptr_t address;
   _Atomic size_t live_count, live_bytes;
   _Atomic uint64_t taken_count, taken_bytes;
-} places[LARGE_SITES + 1];
+} places[LARGE_SITES + 1] SPARSE;
 
 static struct place *place_of(uint32_t hash, bool may_begin) {
   for (uint32_t i = 0; hash != 0 && i < PROBES_MAX; i++) {

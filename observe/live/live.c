@@ -48,11 +48,10 @@ static const struct table_form {
     [TABLE_SITES] = {.name = "sites", COLUMNS(site_columns), .rows_max = LARGE_SITES + 1},
 };
 
-enum live_state { LIVE_NONE, LIVE_KEPT, LIVE_FORKED };
+_Atomic uint32_t live_keeping;
 
 static struct {
-  struct lock lock;       /* only tried: a thread that finds it held leaves the work to the holder */
-  _Atomic uint32_t state; /* enum live_state; FORKED: this child has no page yet */
+  struct lock lock; /* only tried: a thread that finds it held leaves the work to the holder */
   struct os_shared shared, control;
   struct live_head *head;
   _Atomic int pid;
@@ -61,7 +60,7 @@ static struct {
   _Atomic uint64_t cost_ns;    /* its CPU time; waiting costs nothing */
   struct hak_stats stats;
   struct class_figures classes[HAK_CLASS_COUNT];
-} live = {.shared.fd = -1, .control.fd = -1};
+} live SPARSE;
 
 /* --- the page --- */
 
@@ -323,7 +322,7 @@ void live_start(void) {
     heap_note_thread(heap_current());
   if (page_make()) {
     refresh_page();
-    atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
+    atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
     background_wish(); /* so that a process that allocates little and sleeps can be read too */
   }
   lock_give(&live.lock);
@@ -331,12 +330,12 @@ void live_start(void) {
 
 /* The lock is held. */
 static bool page_is_in_order(void) {
-  if (atomic_load_explicit(&live.state, memory_order_relaxed) == LIVE_FORKED)
+  if (atomic_load_explicit(&live_keeping, memory_order_relaxed) == LIVE_FORKED)
     return page_make();
   return live.pid == os_process_id() && (os_shared_is_open(&live.shared) || page_make());
 }
 
-static COLD void refresh_in_slow_path(void) {
+void live_refresh_in_slow_path(void) {
   if (background_watches() || !os_may_read_files() || !is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE))
     return;
   bool is_left = live.pid == os_process_id() && background_wish() && heap_count() > SLOW_PATH_HEAPS_MAX;
@@ -346,24 +345,19 @@ static COLD void refresh_in_slow_path(void) {
     /* another thread was quicker */
   } else if (page_is_in_order()) {
     refresh_page();
-    atomic_store_explicit(&live.state, LIVE_KEPT, memory_order_release);
+    atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
   } else {
     atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed); /* tries again after a while */
   }
   lock_give(&live.lock);
 }
 
-void live_tick(void) {
-  if (UNLIKELY(atomic_load_explicit(&live.state, memory_order_acquire) != LIVE_NONE))
-    refresh_in_slow_path();
-}
-
 COLD void live_in_child(void) {
-  if (atomic_load_explicit(&live.state, memory_order_relaxed) == LIVE_NONE)
+  if (atomic_load_explicit(&live_keeping, memory_order_relaxed) == LIVE_NONE)
     return;
   os_shared_drop(&live.shared);
   os_shared_drop(&live.control);
   live.makes = 0;
   atomic_store_explicit(&live.written_ms, 0, memory_order_relaxed);
-  atomic_store_explicit(&live.state, LIVE_FORKED, memory_order_relaxed);
+  atomic_store_explicit(&live_keeping, LIVE_FORKED, memory_order_relaxed);
 }

@@ -17,7 +17,13 @@
 void live_start(void);
 
 /* Call at the end of a slow path, without a lock. */
-void live_tick(void);
+enum live_state { LIVE_NONE, LIVE_KEPT, LIVE_FORKED }; /* FORKED: this child has no page yet */
+extern _Atomic uint32_t live_keeping;
+COLD void live_refresh_in_slow_path(void);
+static inline void live_tick(void) {
+  if (UNLIKELY(atomic_load_explicit(&live_keeping, memory_order_acquire) != LIVE_NONE))
+    live_refresh_in_slow_path();
+}
 
 void live_in_child(void);
 

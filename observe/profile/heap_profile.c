@@ -19,7 +19,7 @@
 #define INTERVAL_DEFAULT ((uint64_t)512 << 10)
 #define SENTENCE_BYTES (OPTION_TEXT_BYTES + 256)
 
-static char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute; %p stands for the process id */
+static SPARSE char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute; %p stands for the process id */
 static int process_of_start;
 
 /* This does not split the calling thread's heap, because a signal handler may have interrupted this thread's malloc.
@@ -108,8 +108,8 @@ static bool path_of_process(char *out, size_t bytes) {
 }
 
 static void write_wanted(void) {
-  static char path[sizeof path_wanted + 32];
-  static char sentence[sizeof path + 256];
+  static SPARSE char path[sizeof path_wanted + 32];
+  static SPARSE char sentence[sizeof path + 256];
   if (!path_of_process(path, sizeof path))
     return;
   enum os_file_error error = profile_write(path);

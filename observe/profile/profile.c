@@ -20,7 +20,7 @@ static struct {
   _Atomic(struct pool *) pool; /* of the samples; set once */
   uint64_t interval;           /* 0: never started */
   uint64_t start_ns;
-} profile;
+} profile SPARSE;
 
 _Static_assert(sizeof(struct unwind_stack) == HEAP_STACK_NOTES * sizeof(uintptr_t), "a heap has room for it");
 

@@ -1,5 +1,6 @@
 #include "profile/unwind.h"
 
+#include "base/observers.h"
 #include "inspect/module.h"
 #include "inspect/stack.h"
 #include "os/os.h"
@@ -118,9 +119,8 @@ static struct {
     _Atomic uint64_t rule;
   } entries[RULES];
   _Alignas(CACHE_LINE) _Atomic uint64_t generation;
-  _Atomic bool is_told; /* unwind_forget is called whenever a library is unloaded */
   _Atomic uint64_t forgot_ms;
-} rules;
+} rules SPARSE;
 
 #define ODD UINT64_C(0x9e3779b97f4a7c15)
 
@@ -128,11 +128,9 @@ static inline uint64_t mix_rule(uint64_t rule, uint64_t generation) {
   return (rule + generation * ODD) * (ODD ^ 0xff0);
 }
 
-void unwind_will_be_told(void) { atomic_store_explicit(&rules.is_told, true, memory_order_relaxed); }
-
 /* Without such calls, rules are valid for a tenth of a second. */
 static void forget_if_old(void) {
-  if (LIKELY(atomic_load_explicit(&rules.is_told, memory_order_relaxed)))
+  if (LIKELY(atomic_load_explicit(&observers_libraries_told, memory_order_relaxed)))
     return;
   uint64_t now_ms = os_milliseconds();
   if (now_ms - atomic_load_explicit(&rules.forgot_ms, memory_order_relaxed) < UNTOLD_MS)

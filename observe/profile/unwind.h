@@ -22,9 +22,8 @@
 unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned most, struct unwind_stack *known);
 
 /* unwind_forget empties the table; call it when a library is unloaded, because another may be loaded at its addresses.
- * Takes no lock. A caller that will always do so announces that once. Otherwise the table empties itself ten times a
+ * Takes no lock. Where observers_libraries_told (base/observers.h) is not set, the table empties itself ten times a
  * second. */
 void unwind_forget(void);
-void unwind_will_be_told(void);
 
 #endif

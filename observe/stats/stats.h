@@ -23,13 +23,14 @@ enum stats_group {
 };
 enum stats_kind { STATS_GAUGE, STATS_COUNTER };
 
+/* Arrays, not pointers: a pointer costs a relocation at the start of each program. */
 struct stats_field {
-  const char *name;
-  size_t offset; /* in its struct */
+  char name[28];
+  uint32_t offset; /* in its struct */
   enum stats_group group;
   enum stats_kind kind;
-  const char *unit;
-  const char *sentence;
+  char unit[12];
+  char sentence[132];
 };
 extern const struct stats_field stats_fields[]; /* of struct hak_stats */
 extern const size_t stats_field_count;

@@ -12,7 +12,7 @@ static _Atomic int report_state;
 static int report_fd = -1;
 static struct os_file report_file;
 
-static char report_pattern[OPTION_TEXT_BYTES]; /* of the file's path; "": no file is wanted */
+static SPARSE char report_pattern[OPTION_TEXT_BYTES]; /* of the file's path; "": no file is wanted */
 
 static enum stats_mode report_mode(void) {
   return report_pattern[0] && !option_is_set(OPTION_STATS) ? STATS_OPENMETRICS

@@ -19,14 +19,13 @@ __attribute__((constructor)) static void find_next(void) {
   dlopen_function *next;
   *(void **)&next = dlsym(RTLD_NEXT, "dlopen");
   atomic_store_explicit(&next_dlopen, next, memory_order_relaxed);
-  if (observers.libraries_told != NULL)
-    observers.libraries_told();
+  atomic_store_explicit(&observers_libraries_told, true, memory_order_relaxed);
 }
 
 __attribute__((visibility("default"))) void *dlopen(const char *path, int flags) {
   if (option_value(OPTION_DEEPBIND) == DEEPBIND_DROP)
     flags &= ~RTLD_DEEPBIND;
-  if (observers.libraries_changed != NULL)
+  if (path != NULL && *path != 0 && observers.libraries_changed != NULL) /* without a path: the program, which stays */
     observers.libraries_changed();
   dlopen_function *next = atomic_load_explicit(&next_dlopen, memory_order_relaxed);
   if (UNLIKELY(next == NULL)) {

@@ -152,7 +152,8 @@ __attribute__((constructor(101))) void hak_start(void) {
     foreign_malloc_is_ours();
   usage_limits_apply();
   background_prepare(relays);
-  guarded_begin();
+  if (option_value(OPTION_GUARD_PAGES) == SWITCH_ON)
+    guarded_begin();
   checks_begin();
   prewarm_bins();
   if (observers.start != NULL)

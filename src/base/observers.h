@@ -13,14 +13,12 @@ struct heap;
 
 struct observers {
   /* The process. start: the options were read. tick: at the end of a slow path, without a lock. in_child: prepares the
-   * child of a fork. libraries_told: announces that libraries_changed will be called whenever a library is unloaded.
-   * parts_hold: checks that the figures add up; no thread is in a slow path. */
+   * child of a fork. libraries_changed: a library may be unloaded. parts_hold: checks that the figures add up; no thread is in a slow path. */
   void (*start)(void);
   void (*end)(void);
   void (*options_changed)(void);
   void (*tick)(void);
   void (*in_child)(void);
-  void (*libraries_told)(void);
   void (*libraries_changed)(void);
   bool (*parts_hold)(void);
 
@@ -68,8 +66,9 @@ struct observers {
 };
 extern const struct observers observers;
 
-/* Flags: large_made must be called; large_freed and large_resizing must be called. */
-extern _Atomic bool observers_large_made, observers_large_freed;
+/* Flags: large_made must be called; large_freed and large_resizing must be called. libraries_told: libraries_changed is
+ * called whenever a library is unloaded. */
+extern _Atomic bool observers_large_made, observers_large_freed, observers_libraries_told;
 
 static inline bool advice_is_wanted(void) {
   return UNLIKELY(option_value(OPTION_POLICY) != POLICY_OFF) && observers.advice_large_taken != NULL;

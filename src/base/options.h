@@ -73,19 +73,20 @@ enum counting_mode { COUNTING_OFF, COUNTING_ON };
 
 enum option_time { OPTION_ANY_TIME, OPTION_AT_START }; /* when it may be set */
 
+/* Arrays, not pointers: a pointer costs a relocation at the start of each program. */
 struct option_row {
-  const char *name;        /* as hak_option_set takes it */
-  const char *environment; /* HAKMEM_... */
-  const char *unit;        /* "" for choices; for a text, its kind */
-  long defaults[PRESET_COUNT];
-  long minimum, maximum;
-  const char *choices[OPTION_CHOICES_MAX]; /* words for the values 0, 1, ...; empty for plain numbers */
-  const char *sentence;
+  char name[20];        /* as hak_option_set takes it */
+  char environment[28]; /* HAKMEM_... */
+  char unit[12];        /* "" for choices; for a text, its kind */
+  int minimum, maximum;
+  char choices[OPTION_CHOICES_MAX][12]; /* words for the values 0, 1, ...; empty for plain numbers */
+  char sentence[120];
   enum option_time time;
-  const char *change; /* the effect of a change on memory that is held, or why no change is possible */
+  char change[148]; /* the effect of a change on memory that is held, or why no change is possible */
 };
 
 extern const struct option_row option_rows[OPTION_COUNT];
+long option_default(enum option option, enum preset preset);
 
 /* An alternative word for a value of an option. */
 struct option_word {

@@ -118,7 +118,7 @@ static void limits_apply(void) {
 }
 
 /* Try-lock, because signal handlers come here. A thread that finds it taken leaves the work to the holder. */
-void usage_limits_apply(void) {
+COLD void usage_limits_apply(void) {
   atomic_store_explicit(&limits.stale, true, memory_order_seq_cst);
   while (atomic_load_explicit(&limits.stale, memory_order_seq_cst) && lock_try(&limits.lock)) {
     atomic_store_explicit(&limits.stale, false, memory_order_seq_cst);

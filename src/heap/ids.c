@@ -16,7 +16,7 @@ struct chunk {
 static struct {
   _Atomic uint32_t count;
   _Atomic(struct chunk *) chunks[CHUNKS_MAX];
-} ids;
+} ids SPARSE;
 
 uint32_t heap_count(void) { return atomic_load_explicit(&ids.count, memory_order_acquire); }
 

@@ -19,7 +19,7 @@ static struct {
   _Atomic uint32_t count, private_count;
   struct pool *unused; /* private ones that were given back */
   struct pool *pools[POOLS_MAX + SHARED_MAX + PRIVATE_MAX];
-} table;
+} table SPARSE;
 
 _Atomic uint32_t pool_shared_id;
 

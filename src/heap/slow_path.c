@@ -126,7 +126,7 @@ bool slow_path_begin_patiently(void) {
 
 static void (*child_prepare)(void);
 
-void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
+COLD void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
 
 /* An emulator may ignore MADV_WIPEONFORK, so the word alone proves nothing. gate_reset also leaves the gate open or
  * lost. */

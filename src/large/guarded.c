@@ -25,8 +25,6 @@ static struct {
 } waiting;
 
 void guarded_begin(void) {
-  if (option_value(OPTION_GUARD_PAGES) != SWITCH_ON)
-    return;
   os_random(&mask, sizeof mask);
   os_random(&factor, sizeof factor);
   factor |= 1;

@@ -9,7 +9,8 @@
 
 #include "large/big_cache.h"
 
-/* Tells whether new large objects are guarded. Set by guarded_begin, which reads the option at program start. */
+/* Tells whether new large objects are guarded. Call guarded_begin at program start if the option
+ * asks for it. */
 extern bool guarded_is_on;
 void guarded_begin(void);
 

@@ -14,7 +14,7 @@
 #define AREA_LOOKS_MAX 16             /* areas tried before a new chunk is mapped */
 #define CHUNK_LINES (CHUNK_BYTES / CACHE_LINE)
 
-static _Alignas(4096) char start_area[START_BYTES];
+static SPARSE _Alignas(4096) char start_area[START_BYTES];
 
 /* Pieces come from chunks. A chunk lies at a multiple of its size, so that a trim finds the chunk of a piece. */
 struct chunk {

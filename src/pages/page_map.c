@@ -4,8 +4,8 @@
 #include "os/fault.h"
 #include "os/os.h"
 
-uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
-struct map_row map_rows_shared[2];
+SPARSE uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
+SPARSE struct map_row map_rows_shared[2];
 
 static bool is_shared(const struct map_row *row) { return row == MAP_ROW_BODY || row == MAP_ROW_FREE; }
 

@@ -459,7 +459,7 @@ static void main_thread_ends(void *unused) {
   background_stop();
 }
 
-void background_prepare(const uintptr_t *relays) {
+COLD void background_prepare(const uintptr_t *relays) {
   background.relays = relays;
   os_thread_prepare();
   background.starts_from_frees = os_callers_can_be_told();

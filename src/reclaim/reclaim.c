@@ -131,7 +131,7 @@ static size_t purge_due(bool (*may_go_on)(void)) {
 
 /* --- holes in slabs --- */
 
-static struct hole_batch batch; /* too long for a small stack; the round's lock guards it */
+static SPARSE struct hole_batch batch; /* too long for a small stack; the round's lock guards it */
 
 /* Purges one batch of a pool's holes. False if there is nothing left, or if the pool's lock is taken. */
 static bool purge_hole_batch(struct pool *pool, size_t *given_back) {

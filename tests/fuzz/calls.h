@@ -89,14 +89,14 @@ static inline void player_set_option(struct player *player) {
   const char *value = NULL;
   if (row->time != OPTION_ANY_TIME || atomic_fetch_add(&options_set, 1) >= CALLS_OPTIONS_MAX)
     return;
-  if (row->choices[0]) {
+  if (*row->choices[0]) {
     unsigned choices = 0;
-    while (choices < OPTION_CHOICES_MAX && row->choices[choices])
+    while (choices < OPTION_CHOICES_MAX && *row->choices[choices])
       choices++;
     value = row->choices[draw % choices];
   } else {
-    long span = row->maximum - row->minimum, at = (long)(draw >> 4) << (draw & 7);
-    snprintf(number, sizeof number, "%ld", row->minimum + (at < span ? at : span));
+    long span = (long)row->maximum - row->minimum, at = (long)(draw >> 4) << (draw & 7);
+    snprintf(number, sizeof number, "%ld", (long)row->minimum + (at < span ? at : span));
     value = number;
   }
   atomic_fetch_or(&options_touched, UINT64_C(1) << (row - option_rows));

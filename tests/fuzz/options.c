@@ -9,7 +9,7 @@ static void set_again(enum option option) {
   struct text text = TEXT_IN(written), second = TEXT_IN(again);
   long value = option_value(option);
   const struct option_row *row = &option_rows[option];
-  CHECK_SAY(option_string(option) || (value >= row->minimum && value <= row->maximum) || row->choices[0], "%s: %ld",
+  CHECK_SAY(option_string(option) || (value >= row->minimum && value <= row->maximum) || *row->choices[0], "%s: %ld",
             row->name, value);
   option_text(option, value, &text);
   enum option_error error = option_set(option, written);

@@ -3,7 +3,7 @@
     start.py LIBRARY PROGRAM GROWING DEPLOYMENT      PROGRAM takes `exit`, GROWING `grow`; DEPLOYMENT: docs/deployment.md
 
 A small program makes no call that it does not make on libc's malloc, but for memory; at its end, none at all. What a big
-one makes is what docs/deployment.md says. The judge is shown to see more: options that report something.
+one makes is what docs/deployment.md says. A small program touches no page of what few programs use. The judge is shown to see more: options that report something.
 """
 import collections
 import os
@@ -61,6 +61,32 @@ def look_at_small():
     check(len(loud) > 3, f"the judge sees no reports: {loud}")
 
 
+def mappings(**options):
+    """The library's mappings in a small program, which prints them itself: rights, KiB resident, KiB of its own."""
+    environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": LIBRARY, **options}
+    text = subprocess.run(["cat", "/proc/self/smaps"], env=environment, capture_output=True, text=True, timeout=60,
+                          check=True).stdout
+    found = []
+    for part in re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", text, flags=re.M):
+        if os.path.realpath(LIBRARY) in part.partition("\n")[0]:
+            sizes = dict(re.findall(r"^(Rss|Anonymous): +(\d+) kB", part, re.M))
+            found.append((part.split()[1], int(sizes["Rss"]), int(sizes["Anonymous"])))
+    return found
+
+
+def look_at_pages():
+    """What few programs use lies in segments of its own (src/hakmem.ld), which a small program does not touch."""
+    found = mappings()
+    if [rights for rights, _, _ in found].count("r-xp") < 2:
+        print("the linker made one segment of code, so pages are not looked at")
+        return
+    code = [resident for rights, resident, _ in found if rights == "r-xp"]
+    check(found[2][0] == "r--p" and found[2][1] == 0 and code[1] == 0, f"rare pages are touched: {found}")
+    check(sum(own for _, _, own in found) <= 16, f"relocations and initialised variables take more pages: {found}")
+    loud = mappings(HAKMEM_STATS="text")
+    check([resident for rights, resident, _ in loud if rights == "r-xp"][1] > 0, f"the judge sees no page: {loud}")
+
+
 def look_at_end():
     """Between the last write of the program and its end."""
     lines = lines_of(LIBRARY, PROGRAM, "exit")
@@ -87,6 +113,7 @@ if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).re
     print("strace may not trace here")
     sys.exit(77)
 look_at_small()
+look_at_pages()
 look_at_end()
 look_at_big()
 print("start:", "ok" if not failures else f"{len(failures)} failed")

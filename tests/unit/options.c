@@ -30,16 +30,16 @@ static void rows_are_whole(void **state) {
   (void)state;
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
-    assert_non_null(row->name);
+    assert_true(*row->name != 0);
     assert_memory_equal(row->environment, "HAKMEM_", 7);
     assert_int_equal(strlen(row->environment), 7 + strlen(row->name));
     assert_true(strlen(row->sentence) > 10);
     assert_true(strlen(row->change) > 10);
     assert_true(row->minimum <= row->maximum);
     for (unsigned p = 0; p < PRESET_COUNT; p++)
-      assert_true(row->defaults[p] >= row->minimum && row->defaults[p] <= row->maximum);
+      assert_true(option_default(i, p) >= row->minimum && option_default(i, p) <= row->maximum);
     long choices = 0;
-    while (choices < OPTION_CHOICES_MAX && row->choices[choices])
+    while (choices < OPTION_CHOICES_MAX && *row->choices[choices])
       choices++;
     if (choices > 0)
       assert_int_equal(choices, row->maximum + 1);
@@ -59,7 +59,7 @@ static void choices_and_bounds(void *unused) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     EXPECT(!option_is_set(i));
-    for (long choice = 0; choice < OPTION_CHOICES_MAX && row->choices[choice]; choice++) {
+    for (long choice = 0; choice < OPTION_CHOICES_MAX && *row->choices[choice]; choice++) {
       EXPECT(parse(row->environment, row->choices[choice]) == OPTION_OK);
       EXPECT(option_value(i) == choice && option_is_set(i));
       EXPECT(parse(row->environment, row->choices[choice == 0]) == OPTION_OK);
@@ -70,7 +70,7 @@ static void choices_and_bounds(void *unused) {
     }
     if (option_string(i))
       continue;
-    if (row->choices[0]) { /* choices are words: their places in the table are nobody's business */
+    if (*row->choices[0]) { /* choices are words: their places in the table are nobody's business */
       EXPECT(parse(row->environment, "2") == OPTION_BAD);
       continue;
     }
@@ -136,18 +136,18 @@ static void unknown_names_are_refused(void **state) {
 static void presets(void *unused) {
   (void)unused;
   for (unsigned i = 0; i < OPTION_COUNT; i++)
-    EXPECT(option_value(i) == option_rows[i].defaults[PRESET_BALANCED]);
+    EXPECT(option_value(i) == option_default(i, PRESET_BALANCED));
   for (long preset = 0; preset < PRESET_COUNT; preset++) {
     EXPECT(parse("HAKMEM_PROFILE", option_rows[OPTION_PROFILE].choices[preset]) == OPTION_OK);
     for (unsigned i = 0; i < OPTION_COUNT; i++)
-      EXPECT(i == OPTION_PROFILE || option_value(i) == option_rows[i].defaults[preset]);
+      EXPECT(i == OPTION_PROFILE || option_value(i) == option_default(i, preset));
   }
   /* What is set stands in every preset, whichever came first. */
   EXPECT(parse("HAKMEM_KEEP_MB", "77") == OPTION_OK);
   for (long preset = 0; preset < PRESET_COUNT; preset++) {
     EXPECT(parse("HAKMEM_PROFILE", option_rows[OPTION_PROFILE].choices[preset]) == OPTION_OK);
     EXPECT(option_value(OPTION_KEEP_MB) == 77);
-    EXPECT(option_value(OPTION_BIN_KB_MAX) == option_rows[OPTION_BIN_KB_MAX].defaults[preset]);
+    EXPECT(option_value(OPTION_BIN_KB_MAX) == option_default(OPTION_BIN_KB_MAX, preset));
   }
   EXPECT(parse("HAKMEM_KEEP_MB", "0") == OPTION_OK); /* zero is a value, too */
   EXPECT(option_value(OPTION_KEEP_MB) == 0 && option_is_set(OPTION_KEEP_MB));
@@ -191,7 +191,7 @@ static void aliases(void *unused) {
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "0") == OPTION_OK && !option_is_set(OPTION_PROFILE));
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "2") == OPTION_BAD && parse("HAKMEM_SS_MEM_LEAN", "lean") == OPTION_BAD);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_LEAN);
-  EXPECT(option_value(OPTION_TARGET_MB) == option_rows[OPTION_TARGET_MB].defaults[PRESET_LEAN]);
+  EXPECT(option_value(OPTION_TARGET_MB) == option_default(OPTION_TARGET_MB, PRESET_LEAN));
   EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "FREE") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_FREE);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "OFF") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_OFF);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN_DECOMMIT", "DONTNEED") == OPTION_OK && option_value(OPTION_PURGE) == PURGE_DONTNEED);
@@ -247,10 +247,10 @@ static void calls(void *unused) {
     for (unsigned p = 0; p < PRESET_COUNT; p++) { /* values survive being text */
       char bytes[NUMBER_TEXT];
       struct text text = TEXT_IN(bytes);
-      option_text(i, row->defaults[p], &text);
+      option_text(i, option_default(i, p), &text);
       enum option_error error = option_set(i, bytes);
       EXPECT(error == (row->time == OPTION_AT_START ? OPTION_FIXED : OPTION_OK));
-      EXPECT(option_value(i) == (error == OPTION_OK ? row->defaults[p] : before));
+      EXPECT(option_value(i) == (error == OPTION_OK ? option_default(i, p) : before));
     }
     EXPECT(option_set(i, NULL) == (row->time == OPTION_AT_START ? OPTION_FIXED : OPTION_OK));
     EXPECT(option_value(i) == before);
