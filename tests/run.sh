@@ -30,6 +30,14 @@ unfit() {
   esac
 }
 
+# The programs that bench/runs.py runs.
+runs_needs() {
+  set -- /usr/sbin/php-fpm*
+  echo "$1=php-fpm" pgbench=postgresql mariadb-slap=mariadb-server nginx=nginx-light /usr/sbin/apache2=apache2 ab=apache2-utils curl=curl \
+    memcached=memcached memcslap=libmemcached-tools javac=default-jdk-headless erl=erlang-base ruby=ruby \
+    ffmpeg=ffmpeg soffice=libreoffice-writer-nogui
+}
+
 # What the tests of preset $1 need, as words for need.
 test_needs() {
   build_needs "$1"
@@ -40,7 +48,7 @@ test_needs() {
       spin=spin valgrind=valgrind go=golang-go shellcheck=shellcheck pkg-config=pkg-config chromium=chromium \
       /usr/share/fonts/truetype/dejavu=fonts-dejavu-core /usr/include/curses.h=libncurses-dev tmux=tmux strace=strace \
       bwrap=bubblewrap unshare=util-linux abidw=abigail-tools \
-      mandoc=mandoc zsh=zsh ${long:+lintian=lintian mmdebstrap=mmdebstrap dh=debhelper} ;;
+      mandoc=mandoc zsh=zsh ${long:+lintian=lintian mmdebstrap=mmdebstrap dh=debhelper} ${long:+$(runs_needs)} ;;
     aarch64 | musl) echo xz=xz-utils ;;
   esac
 }

@@ -11,6 +11,7 @@ fn main() {
         .define("HAKMEM_OBSERVE", if stats { "ON" } else { "OFF" })
         .define("HAKMEM_DEFAULT_PROFILE", if secure { "secure" } else { "balanced" })
         .define("HAKMEM_CXX", "OFF")
+        .define("HAKMEM_JEMALLOC", "OFF")
         .define("HAKMEM_TOOLS", "OFF")
         .define("HAKMEM_TESTS", "OFF")
         .define("HAKMEM_BENCH", "OFF")

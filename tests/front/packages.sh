@@ -31,7 +31,7 @@ mkdir "$work/older"
 for deb in "$packages"/*hakmem*_*.deb; do
   case $deb in *-dbgsym_*) continue ;; esac
   dpkg-deb -R "$deb" "$work/unpacked"
-  sed -i 's/^Version: .*/Version: 0.0.9-1/; s/0\.1\.0-1/0.0.9-1/' "$work/unpacked/DEBIAN/control"
+  sed -i 's/^Version: .*/Version: 0.0.9-1/; s/0\.1\.0-1/0.0.9-1/g' "$work/unpacked/DEBIAN/control"
   dpkg-deb -b "$work/unpacked" "$work/older" >/dev/null
   rm -rf "$work/unpacked"
 done
@@ -49,6 +49,7 @@ present >"$work/before"
 
 inside 'apt-get install -y -q /older/*.deb' >"$work/log" 2>&1 || fail "install: $(cat "$work/log")"
 inside 'hak run -- ls / 2>&1 >/dev/null' | grep -q hakmem || fail "hak run"
+inside 'LD_PRELOAD=libhakmem-jemalloc.so.0 ls / 2>&1 >/dev/null' | grep . && fail "libhakmem-jemalloc.so.0 is not found"
 [ "$(inside 'hak version')" = 'hakmem 0.1.0' ] || fail "hak version"
 inside 'hak doctor -- ls' || fail "hak doctor: $(inside 'hak doctor -- ls')"
 inside 'hak options >/dev/null; test -s /usr/share/man/man1/hak.1.gz'

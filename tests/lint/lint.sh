@@ -33,9 +33,9 @@ case ${1-} in
     ruff=build/lab-venv/bin/ruff
     [ -x $ruff ] || skip "there is no $ruff"
     if [ "${2-}" = --fix ]; then
-      $ruff check -q --fix lab tests/lab packaging/python && $ruff format -q lab tests/lab packaging/python
+      $ruff check -q --fix lab tests/lab packaging/python bench/runs.py && $ruff format -q lab tests/lab packaging/python bench/runs.py
     else
-      $ruff check -q --output-format concise lab tests/lab packaging/python && $ruff format -q --check lab tests/lab packaging/python
+      $ruff check -q --output-format concise lab tests/lab packaging/python bench/runs.py && $ruff format -q --check lab tests/lab packaging/python bench/runs.py
     fi
     ;;
   headers)
