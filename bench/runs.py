@@ -15,6 +15,7 @@ import ctypes
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import statistics
@@ -207,6 +208,12 @@ def missing(program: Program) -> str:
     return ""
 
 
+def cpu_seconds() -> float:
+    """Of all processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 class Run:
     """One run of a program in a folder of its own."""
 
@@ -292,20 +299,19 @@ class Run:
         return total
 
     def measure(self) -> tuple[float, int, int]:
-        """Seconds of the load, highest memory, memory after idling (0: a tool)."""
+        """CPU seconds of the program and its client, highest memory, memory after idling (0: a tool)."""
         program, servers, idle = self.program, [], 0
         try:
             if program.prepare:
                 self.wait(self.start(program.prepare, ""), "preparing")
+            before = cpu_seconds()
             for command in filter(None, program.server.split("\n")):
                 servers.append(self.start("exec " + command, self.library))
             if servers:
                 self.await_answer(servers)
-            before = time.monotonic()
             load = self.start(program.load, "" if servers else self.library)
             self.client = load.pid if servers else 0
             self.wait(load, "the load")
-            seconds = time.monotonic() - before
             self.client = 0
             self.look()
             if servers:
@@ -314,7 +320,7 @@ class Run:
                 self.stop(servers)
             if self.library and not self.found and not list(pathlib.Path(self.home).glob(REPORT + ".*")):
                 raise Failed("it ran without the library")
-            return seconds, self.highest, idle
+            return cpu_seconds() - before, self.highest, idle
         finally:
             for pid in self.processes():
                 os.kill(pid, signal.SIGKILL)
@@ -395,7 +401,7 @@ def main() -> int:
         text = arguments.write.read_text(encoding="utf-8")
         head, _, rest = text.partition("<!-- runs -->\n")
         _, _, tail = rest.partition("<!-- end runs -->")
-        table = ["| program | seconds | highest memory, MiB | after idling, MiB |", "|---|---|---|---|", *rows]
+        table = ["| program | CPU seconds | highest memory, MiB | after idling, MiB |", "|---|---|---|---|", *rows]
         table += ["", "Not run:", "", *left_out] if left_out else []
         text = head + "<!-- runs -->\n" + "\n".join(table) + "\n<!-- end runs -->" + tail
         arguments.write.write_text(text, encoding="utf-8")

@@ -30,12 +30,12 @@ unfit() {
   esac
 }
 
-# The programs that bench/runs.py runs.
+# The programs that bench/runs.py and other long tests run.
 runs_needs() {
   set -- /usr/sbin/php-fpm*
   echo "$1=php-fpm" pgbench=postgresql mariadb-slap=mariadb-server nginx=nginx-light /usr/sbin/apache2=apache2 ab=apache2-utils curl=curl \
     memcached=memcached memcslap=libmemcached-tools javac=default-jdk-headless erl=erlang-base ruby=ruby \
-    ffmpeg=ffmpeg soffice=libreoffice-writer-nogui
+    prometheus=prometheus ffmpeg=ffmpeg soffice=libreoffice-writer-nogui
 }
 
 # What the tests of preset $1 need, as words for need.

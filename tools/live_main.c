@@ -1,22 +1,27 @@
 /* hakmem-live: prints what a process with HAKMEM_LIVE=1 holds, while it runs. */
 #include "hakmem/hakmem.h"
+#include "tools/live_metrics.h"
 #include "tools/live_print.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define FRESH_WAIT_MS 300u
 #define FRESH_WAIT_OF_MANY_MS 20u
 
 static const char usage[] =
-    "hakmem-live [--json] [PID]\n"
+    "hakmem-live [--json | --openmetrics] [PID]\n"
     "\n"
     "Prints what a process that was started with HAKMEM_LIVE=1 holds. It is not stopped, and cannot be changed.\n"
     "Without PID: the processes that can be looked at.\n"
-    "  --json   for programs: one object, without PID a list of objects\n"
+    "  --json         for programs: one object, without PID a list of objects\n"
+    "  --openmetrics  for Prometheus and its like, with the labels pid and command\n"
     "Exit status: 2 if the process cannot be looked at, 1 if it has ended.\n";
 
-static int show_process(long pid, bool is_json) {
+enum form { FORM_TEXT, FORM_JSON, FORM_METRICS };
+
+static int show_process(long pid, enum form form) {
   struct live_process process;
   if (!live_open(&process, pid))
     return tool_complain((int)process.problem, "%s", process.sentence);
@@ -24,9 +29,12 @@ static int show_process(long pid, bool is_json) {
   int status = 0;
   if (!live_take(&process))
     status = tool_complain((int)process.problem, "%s", process.sentence);
-  else if (is_json)
+  else if (form == FORM_JSON)
     live_print_json(&process);
-  else
+  else if (form == FORM_METRICS) {
+    live_metrics_add(&process, NULL);
+    status = live_metrics_print();
+  } else
     live_print(&process);
   live_close(&process);
   return status;
@@ -52,8 +60,12 @@ static void list_line(struct live_process *process, void *context) {
          live_size(kernel.resident_bytes, resident), live_duration(live_age_s(process), age), kernel.command);
 }
 
-static int list_processes(bool is_json) {
-  bool is_first = true;
+static int list_processes(enum form form) {
+  bool is_first = true, is_json = form == FORM_JSON;
+  if (form == FORM_METRICS) {
+    live_list(FRESH_WAIT_OF_MANY_MS, live_metrics_add, NULL);
+    return live_metrics_print();
+  }
   size_t count = live_list(FRESH_WAIT_OF_MANY_MS, is_json ? list_json : list_line, &is_first);
   if (is_json)
     puts(count ? "]" : "[]");
@@ -64,13 +76,14 @@ static int list_processes(bool is_json) {
 
 int main(int count, char **arguments) {
   hak_option_set("stats", "off"); /* a summary of this program would be in the way */
-  bool is_json = false;
+  bool is_json = false, is_metrics = count > 1 && strcmp(arguments[1], "--openmetrics") == 0;
   const char *word;
   long pid;
   if (tool_begin("hakmem-live", usage, count, arguments))
     return tool_end(0);
-  int words = tool_words(count, arguments, &word, 1, &is_json);
+  int words = tool_words(count - is_metrics, arguments + is_metrics, &word, 1, is_metrics ? NULL : &is_json);
   if (words < 0 || (words > 0 && !tool_pid(word, &pid)))
     return 2;
-  return tool_end(words > 0 ? show_process(pid, is_json) : list_processes(is_json));
+  enum form form = is_metrics ? FORM_METRICS : is_json ? FORM_JSON : FORM_TEXT;
+  return tool_end(words > 0 ? show_process(pid, form) : list_processes(form));
 }

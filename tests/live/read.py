@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -143,6 +144,33 @@ def what_is_held_is_shown(_):
     refuses(judge_idle, found)
     found["classes"][0]["taken_bytes"] = found["classes"][0]["slab_bytes"] + 1
     refuses(judge, found)
+
+
+def metrics(text):
+    """The samples of OpenMetrics: (name, pid) -> value. All samples of a figure stand together, below its TYPE."""
+    found, family = {}, None
+    assert text.endswith("# EOF\n"), text[-200:]
+    for line in text.splitlines()[:-1]:
+        if line.startswith("# TYPE "):
+            family = line.split()[2]
+        elif not line.startswith("# "):
+            name, pid, value = re.fullmatch(r'(\w+)\{pid="(\d+)",command="[^"]+"\} (\d+)', line).groups()
+            assert name in (family, f"{family}_total"), line
+            assert (name, int(pid)) not in found, line
+            found[name, int(pid)] = int(value)
+    return found
+
+
+def figures_are_metrics(_):
+    with running("idle") as one, running("idle") as other:
+        totals = shown(one.pid)["totals"]
+        of_one, of_all = metrics(tool("--openmetrics", one.pid)), metrics(tool("--openmetrics"))
+        assert {pid for _, pid in of_one} == {one.pid} and {one.pid, other.pid} <= {pid for _, pid in of_all}
+        assert of_one["hakmem_live_bytes", one.pid] == totals["live_bytes"] > 0, totals
+        assert of_one["hakmem_refills_total", one.pid] >= totals["refills"] > 0, totals
+        assert of_all["hakmem_rss_bytes", other.pid] > 0
+        twice = tool("--openmetrics", one.pid).replace("# EOF\n", f'hakmem_x{{pid="{one.pid}",command="x"}} 1\n# EOF\n')
+        refuses(metrics, twice)
 
 
 def an_idle_process_does_nothing(_):
@@ -405,6 +433,7 @@ def what_is_not_in_order(_):
 def main():
     judged = [
         what_is_held_is_shown,
+        figures_are_metrics,
         an_idle_process_does_nothing,
         readers_together,
         nobody_else_writes,
