@@ -6,8 +6,18 @@
 package main
 
 /*
+#cgo LDFLAGS: -ldl
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char *allocator(void) {
+  const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "hak_version");
+  return version ? version() : "libc";
+}
+static size_t in_use(void) { return mallinfo2().uordblks; }
 */
 import "C"
 
@@ -43,7 +53,7 @@ func main() {
 	}
 	group.Wait()
 	close(results)
-	count, bytes := 0, 0
+	before, count, bytes := C.in_use(), 0, 0
 	for kept := range results {
 		for _, line := range kept {
 			count++
@@ -52,4 +62,5 @@ func main() {
 		}
 	}
 	fmt.Println(count, "lines,", bytes, "bytes")
+	fmt.Println(C.GoString(C.allocator())+",", before, "bytes in use,", C.in_use(), "after free")
 }
