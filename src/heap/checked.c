@@ -104,8 +104,10 @@ static inline uint32_t random_below(struct checked_cache *cache, uint32_t count)
 /* --- states --- */
 
 #define STATES_PER_UNIT (UNIT_BYTES / BLOCK_ALIGNMENT)
+#define STATES_SHIFT (37 * CACHE_LINE / sizeof(uint16_t))
 
-/* The states of 2 MiB; those of a slab's blocks begin at the place of its first unit. Made when needed, for good. */
+/* The states of 2 MiB; those of a slab's blocks lie from its first unit on. Made when needed, for good. The order differs
+ * from unit to unit, because first states at multiples of 8 KiB would share a few sets of the cache. */
 struct states {
   _Atomic uint16_t units[SUPERSLAB_UNITS][STATES_PER_UNIT];
 };
@@ -132,8 +134,8 @@ static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
   struct states *states = atomic_load_explicit(map_states(block), memory_order_acquire);
   if (UNLIKELY(index * class->bytes != offset || states == NULL))
     return NULL;
-  size_t unit = (base >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1);
-  return &states->units[unit + index / STATES_PER_UNIT][index % STATES_PER_UNIT];
+  size_t number = base >> HAK_UNIT_SHIFT, unit = number & (SUPERSLAB_UNITS - 1);
+  return &states->units[unit + index / STATES_PER_UNIT][(index ^ number * STATES_SHIFT) % STATES_PER_UNIT];
 }
 
 static inline size_t size_by(unsigned cls, uint16_t state) { return class_bytes(cls) - (state - STATE_LIVE); }
@@ -141,6 +143,7 @@ static inline size_t size_by(unsigned cls, uint16_t state) { return class_bytes(
 /* --- blocks --- */
 
 typedef uint64_t vector __attribute__((vector_size(BLOCK_ALIGNMENT), may_alias));
+#define PREFETCH_BYTES (4 * CACHE_LINE)
 #define STRIDE 4u /* vectors that are read at a time, from each end */
 
 /* The length is a multiple of 16. The strides from both ends meet or overlap in the middle, so that the loop's end
@@ -356,6 +359,8 @@ bool checked_free_ready(void *block, unsigned cls) {
   struct heap *heap = heap_if_idle();
   if (UNLIKELY(heap == NULL || heap->checked == NULL))
     return false;
+  for (size_t at = 0; at < PREFETCH_BYTES; at += CACHE_LINE) /* while the checks wait for the state and the canary */
+    __builtin_prefetch((char *)block + at, 1);
   struct checked_class *class = class_in(heap->checked, cls);
   owner_step_begin(); /* before the look: a handler may fill the last place */
   bool has_room = LIKELY(class->ready_count < class->ready_max);
