@@ -139,6 +139,8 @@ void guard_begin(void) {
   slow_path_end();
   if (!is_started)
     os_say("hakmem: HAKMEM_GUARD does nothing: no memory for guarded blocks, or the system refuses the handler\n");
+  else if (usage_is_short())
+    os_say("hakmem: HAKMEM_GUARD has no samples while memory is short: a limit of the process (ulimit) is low\n");
 }
 
 void guard_stats(struct guard_stats *out) {

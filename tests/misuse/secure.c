@@ -1,7 +1,13 @@
-/* What the preset `secure` promises (docs/security.md): no block shows what others left, freed blocks wait, places
- * cannot be foreseen, canaries differ between blocks, processes and after a fork, and all of this goes on in threads
- * and children. */
+/* What the preset `secure` promises (docs/security.md), one promise a run: each fails without its option.
+ *
+ *   secure [stale]    no block shows what others left, in threads, after a trim and in the child of a fork
+ *   secure wait       freed blocks wait
+ *   secure places     each block that is ready is the next one with the same probability
+ *   secure canaries   they differ between blocks, parent and child, processes; those of before a fork hold in a child */
+#include <math.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <sys/personality.h>
 #include <sys/wait.h>
 
 #include "../check.h"
@@ -35,11 +41,15 @@ static void *never_stale(void *seed_of_thread) {
       blocks[i] = moved;
     } else {
       t_free(blocks[i]);
-      blocks[i] = n % 7 == 0 ? t_aligned_alloc(256, (size + 255) / 256 * 256) : t_malloc(size);
+      blocks[i] = n % 7 == 0   ? t_aligned_alloc(256, (size + 255) / 256 * 256)
+                  : n % 7 == 1 ? t_calloc(1, size)
+                               : t_malloc(size);
       CHECK(blocks[i] != NULL && (n % 7 != 0 || (uintptr_t)blocks[i] % 256 == 0));
       shows_nothing(blocks[i], size);
     }
     memset(blocks[i], FILL, sizes[i] = size);
+    if (n % 500 == 0)
+      t_trim(0);
   }
   for (unsigned i = 0; i < SLOTS; i++)
     t_free(blocks[i]);
@@ -70,22 +80,89 @@ static void freed_blocks_wait(void) {
   }
 }
 
-/* Of the blocks that follow each other, about as many lie higher as lie lower, and neighbours are rare. */
-static void places_are_random(void) {
-  enum { BLOCKS = 4000 };
-  static char *blocks[BLOCKS];
-  unsigned higher = 0, beside = 0;
-  for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = t_malloc(100);
-    ptrdiff_t step = i > 0 ? blocks[i] - blocks[i - 1] : 0;
-    higher += step > 0;
-    beside += step == 112;
+/* --- places --- */
+
+enum { KNOWN_MAX = 64, TURNS = 20000 };
+
+/* The blocks of a class that take turns while one is live: a block that was freed waits in the quarantine, and is ready
+ * then. freed[] has their turns, 0 for a block that is live. */
+static struct {
+  char *blocks[KNOWN_MAX];
+  long freed[KNOWN_MAX];
+  unsigned count;
+} known;
+
+static unsigned number_of(char *block) {
+  unsigned i = 0;
+  while (i < known.count && known.blocks[i] != block)
+    i++;
+  CHECK_SAY(i < KNOWN_MAX, "more than %d blocks take turns", KNOWN_MAX);
+  if (i == known.count) {
+    known.blocks[known.count++] = block;
+    known.freed[i] = 1; /* the oldest */
   }
-  CHECK_SAY(higher > BLOCKS / 4 && higher < BLOCKS * 3 / 4, "%u of %d lie higher", higher, BLOCKS);
-  CHECK_SAY(beside < BLOCKS / 4, "%u of %d lie beside the one before", beside, BLOCKS);
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
+  return i;
 }
+
+/* Counts the ready blocks that come before this one, by age or by address. */
+static unsigned rank_of(unsigned number, long turn, bool by_age) {
+  unsigned rank = 0;
+  for (unsigned i = 0; i < known.count; i++)
+    if (known.freed[i] < turn - QUARANTINE)
+      rank += by_age ? known.freed[i] < known.freed[number] : known.blocks[i] < known.blocks[number];
+  return rank;
+}
+
+/* Pearson's test. The bound holds but once in 10^10 runs of a fair draw: a chi-square variable of k degrees exceeds
+ * k + 2 sqrt(k t) + 2 t with probability at most e^-t (Laurent and Massart 2000), and e^-23 < 10^-9.9. */
+static bool is_uniform(const unsigned *counts, unsigned cells, long draws, double *sum) {
+  double expected = (double)draws / cells, degrees = cells - 1;
+  *sum = 0;
+  for (unsigned i = 0; i < cells; i++)
+    *sum += (counts[i] - expected) * (counts[i] - expected) / expected;
+  return *sum < degrees + 2 * sqrt(degrees * 23) + 2 * 23;
+}
+
+/* The control: the same draws, of which one in 16 was not drawn, are refused. */
+static void judge_draws(unsigned *counts, unsigned cells, const char *what) {
+  double sum;
+  CHECK_SAY(is_uniform(counts, cells, TURNS, &sum), "%s: chi-square %.0f of %u cells", what, sum, cells);
+  for (unsigned i = 1; i < cells; i++) {
+    counts[0] += counts[i] / 16;
+    counts[i] -= counts[i] / 16;
+  }
+  CHECK_SAY(!is_uniform(counts, cells, TURNS, &sum), "%s: nothing is seen of a bias", what);
+}
+
+/* One block is live at a time, so that as many are ready at each turn. Which one is next: by its age, by its address, and
+ * by its age together with that of the one before. */
+static void places_are_uniform(void) {
+  static unsigned by_age[KNOWN_MAX], by_address[KNOWN_MAX], by_pair[KNOWN_MAX * KNOWN_MAX];
+  unsigned ready = 0, before = 0;
+  for (long turn = 2; turn < 2 * TURNS; turn++) {
+    char *block = t_malloc(100);
+    unsigned number = number_of(block);
+    if (turn == TURNS) {
+      CHECK_SAY(known.count > QUARANTINE + 1, "%u blocks take turns", known.count);
+      ready = known.count - QUARANTINE;
+    }
+    if (turn >= TURNS) {
+      unsigned age = rank_of(number, turn, true), place = rank_of(number, turn, false);
+      CHECK_SAY(age < ready && place < ready, "%u, %u of %u", age, place, ready);
+      by_age[age]++;
+      by_address[place]++;
+      by_pair[before * ready + age]++;
+      before = age;
+    }
+    known.freed[number] = turn;
+    t_free(test_opaque(block));
+  }
+  judge_draws(by_age, ready, "age");
+  judge_draws(by_address, ready, "address");
+  judge_draws(by_pair, ready * ready, "ages in turn");
+}
+
+/* --- canaries --- */
 
 static uint64_t canary_behind(const char *block, size_t size) {
   uint64_t word;
@@ -128,6 +205,47 @@ static void canaries_differ(void) {
     t_free(blocks[i]);
 }
 
+/* Two processes. Where the system lets them have the same addresses, blocks at the same one have different canaries. */
+#define APART 400
+static void canaries_write(int fd) {
+  for (int i = 0; i < APART; i++) {
+    char *block = t_malloc(1000);
+    uint64_t pair[2] = {(uintptr_t)block, canary_behind(block, 1000)};
+    CHECK(write(fd, pair, sizeof pair) == (ssize_t)sizeof pair);
+  }
+}
+
+static void canaries_of_processes(void) {
+  static uint64_t pairs[2][APART][2];
+  for (int i = 0; i < 2; i++) {
+    int result[2], status;
+    CHECK(pipe(result) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      dup2(result[1], 1);
+      personality(ADDR_NO_RANDOMIZE);
+      execl("/proc/self/exe", "secure", "write", (char *)NULL);
+      _exit(1);
+    }
+    close(result[1]);
+    size_t got = 0;
+    for (ssize_t n; (n = read(result[0], (char *)pairs[i] + got, sizeof pairs[i] - got)) > 0;)
+      got += (size_t)n;
+    close(result[0]);
+    CHECK(waitpid(child, &status, 0) == child && status == 0 && got == sizeof pairs[i]);
+  }
+  unsigned same_place = 0;
+  for (int i = 0; i < APART; i++)
+    for (int k = 0; k < APART; k++)
+      if (pairs[0][i][0] == pairs[1][k][0]) {
+        same_place++;
+        CHECK_SAY(pairs[0][i][1] != pairs[1][k][1], "two processes have the canary 0x%jx", (uintmax_t)pairs[0][i][1]);
+      }
+  if (same_place == 0)
+    puts("secure: no address is in both processes, so their canaries were not compared");
+}
+
 /* Blocks of before a fork are freed in the child of a child, where the secret is another one. */
 static void forks_go_on(int depth) {
   enum { BLOCKS = 100 };
@@ -149,16 +267,38 @@ static void forks_go_on(int depth) {
     t_free(blocks[i]);
 }
 
+static void never_stale_anywhere(void) {
+  never_stale(NULL);
+  in_threads();
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    never_stale((void *)9);
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(int argc, char **argv) {
   if (!getenv("TEST_EXPECT_HAKMEM"))
     test_skip("another allocator promises none of this");
   test_begin(argc, argv);
-  never_stale(NULL);
-  in_threads();
-  freed_blocks_wait();
-  places_are_random();
-  canaries_differ();
-  forks_go_on(10);
+  const char *what = argc > 1 ? argv[1] : "";
+  if (strcmp(what, "wait") == 0) {
+    freed_blocks_wait();
+  } else if (strcmp(what, "places") == 0) {
+    places_are_uniform();
+  } else if (strcmp(what, "canaries") == 0) {
+    canaries_differ();
+    canaries_of_processes();
+    forks_go_on(10);
+  } else if (strcmp(what, "write") == 0) {
+    canaries_write(1);
+    return 0;
+  } else {
+    never_stale_anywhere();
+  }
   puts("secure: ok");
   return 0;
 }
