@@ -95,7 +95,7 @@ static enum os_file_error part_begin(struct os_file_part *part, const char *path
   part->fd = -1;
   part->path = path;
   part->length = 0;
-  part->replaces = stat(path, &status) == 0;
+  part->replaces = lstat(path, &status) == 0;
   if (!part->replaces && errno != ENOENT)
     return error_of(errno);
   if (part->replaces && !S_ISREG(status.st_mode))

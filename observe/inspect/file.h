@@ -12,7 +12,7 @@
 enum os_file_error {
   OS_FILE_OK,
   OS_FILE_ABSENT,
-  OS_FILE_IRREGULAR, /* a folder, a device, a pipe */
+  OS_FILE_IRREGULAR, /* a folder, a device, a pipe; to be written: a symbolic link */
   OS_FILE_DENIED,
   OS_FILE_NO_SPACE,
   OS_FILE_NAME_TOO_LONG,

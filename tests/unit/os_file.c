@@ -271,6 +271,14 @@ static void replacing(void **unused) {
   assert_int_equal(replace(), OS_FILE_OK);
   assert_int_equal(content(), 2);
   assert_int_equal(os_file_replace(folder, after, FILE_BYTES), OS_FILE_IRREGULAR);
+  snprintf(name, sizeof name, "%s.link", path);
+  put_before();
+  assert_int_equal(symlink(path, name), 0);
+  assert_int_equal(os_file_replace(name, after, FILE_BYTES),
+                   OS_FILE_IRREGULAR); /* what it points to stays, and it too */
+  assert_true(lstat(name, &status) == 0 && S_ISLNK(status.st_mode));
+  assert_int_equal(content(), 1);
+  unlink(name);
   snprintf(name, sizeof name, "%s/below", path);
   assert_int_equal(os_file_replace(name, after, FILE_BYTES), OS_FILE_ABSENT);
   assert_int_equal(names(false), 1);
