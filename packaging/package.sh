@@ -120,11 +120,12 @@ package_kinds='deb wheel crate source'
 
 make_package() {
   kind=${1-}
-  [ $# -eq 1 ] || wrong "takes one of: $package_kinds"
-  case " $package_kinds " in *" $kind "*) ;; *) wrong "unknown kind '$kind' (one of: $package_kinds)" ;; esac
+  [ $# -eq 1 ] || wrong "takes one of: $package_kinds release"
+  case " $package_kinds release " in *" $kind "*) ;; *) wrong "unknown kind '$kind' (one of: $package_kinds release)" ;; esac
   version=$("$self" version)
   version=${version#hakmem }
   packages=$home/build/packages
+  [ "$kind" != release ] || rm -rf "$packages" # nothing of an earlier one
   mkdir -p "$packages"
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
@@ -133,10 +134,16 @@ make_package() {
   SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$home" log -1 --format=%ct 2>/dev/null || date +%s)}
   export SOURCE_DATE_EPOCH TZ=UTC
   umask 022
-  say "making $kind"
-  "package_$kind"
+  all_made=
+  [ "$kind" = release ] && kinds=$package_kinds || kinds=$kind
+  for kind in $kinds; do
+    say "making $kind"
+    "package_$kind"
+    all_made="$all_made $made"
+    rm -rf "${work:?}"/*
+  done
   rm -f "$packages/SHA256SUMS"
   (cd "$packages" && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum) >"$work/sums"
   mv "$work/sums" "$packages/SHA256SUMS"
-  for file in $made; do printf '%s\n' "$packages/$file"; done
+  for file in $all_made; do printf '%s\n' "$packages/$file"; done
 }

@@ -15,7 +15,11 @@ export SOURCE_DATE_EPOCH=1700000000
 
 mkdir "$work/one" "$work/another folder"
 (cd "$source" && git ls-files -z | tar --null -T - -cf -) | tee >(tar -xf - -C "$work/one") | tar -xf - -C "$work/another folder"
-"$work/one/hak" package deb >"$work/made" || fail "hak package deb"
+# One of the two is a whole release.
+"$work/one/hak" package release >"$work/all" || fail "hak package release"
+(cd "$work/one/build/packages" && sha256sum -c --quiet SHA256SUMS) || fail "checksums"
+for kind in deb whl crate tar.gz spdx.json; do grep -q "\.$kind\$" "$work/all" || fail "no $kind in: $(cat "$work/all")"; done
+grep '\.deb$' "$work/all" >"$work/made"
 (umask 027 && TZ=Asia/Tokyo LC_ALL=C.UTF-8 LOGNAME=somebody "$work/another folder/hak" package deb >"$work/made again") || fail "a second time"
 [ "$(wc -l <"$work/made")" -ge 3 ] || fail "made only: $(cat "$work/made")"
 while read -r deb; do
