@@ -1,0 +1,40 @@
+#!/bin/bash
+# site.sh SOURCE: the site of the documents is built, from a copy; a browser shows it. A dead link, a dead heading and a
+# misspelled word are noticed.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $*"; exit 1; }
+cp -r "$1/build/lab-venv" "$work/lab-venv" 2>/dev/null || { echo "skipped: the lab's environment is not there"; exit 77; }
+mkdir -p "$work/tree/build"
+(cd "$1" && git ls-files -z | tar --null -T - -cf -) | tar -xf - -C "$work/tree"
+mv "$work/lab-venv" "$work/tree/build"
+hak=$work/tree/hak
+page=$("$hak" docs 2>"$work/log") || fail "hak docs: $(cat "$work/log")"
+folder=${page%/*}
+for file in index.html docs/index.html docs/decisions/index.html docs/heaps.html scorecard/index.html search/search_index.json; do
+  [ -s "$folder/$file" ] || fail "there is no $file"
+done
+
+# The controls.
+refused() { # refused TEXT SENTENCE
+  cp "$1/docs/heaps.md" "$work/kept"
+  echo "$2" >>"$1/docs/heaps.md"
+  if "$hak" docs >"$work/log" 2>&1; then fail "'$2' is not noticed"; fi
+  cp "$work/kept" "$1/docs/heaps.md"
+}
+refused "$work/tree" "See [that](nowhere.md)."
+refused "$work/tree" "See [that](live.md#no-such-heading)."
+refused "$work/tree" "This word is mispelled."
+
+command -v chromium >/dev/null || { echo "skipped: there is no chromium"; exit 77; }
+"$hak" docs >/dev/null 2>&1
+HOME=$work timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/c" --window-size=1200,900 \
+  --screenshot="$work/shot.png" "file://$folder/docs/heaps.html" 2>"$work/log" || fail "chromium: $(tail -c 300 "$work/log")"
+[ "$(stat -c %s "$work/shot.png")" -gt 20000 ] || fail "an empty screen"
+[ -z "${SITE_SHOT-}" ] || cp "$work/shot.png" "$SITE_SHOT"
+HOME=$work timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/c" --dump-dom \
+  "file://$folder/docs/heaps.html" 2>/dev/null >"$work/dom" || fail "chromium"
+for part in 'data-md-component="search"' '<h1 id="heaps">'; do grep -q "$part" "$work/dom" || fail "the page has no $part"; done
+if grep -Eo '(src|href)="https?://[^"]*\.(js|css|woff2?)' "$work/dom"; then fail "the page fetches from elsewhere"; fi
+echo "the site is built and shown"
