@@ -12,7 +12,7 @@ import shutil
 import sys
 
 LINK = re.compile(r"(\[[^\]\n]*\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
-FOLDERS = (".", "docs", "src", "bench", "lab", "tests", "packaging/python", "packaging/rust")
+FOLDERS = (".", "docs", "src", "bench", "lab", "lab/results", "tests", "packaging/python", "packaging/rust")
 
 
 def documents(source: pathlib.Path) -> list[pathlib.Path]:

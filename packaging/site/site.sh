@@ -23,6 +23,10 @@ make_site() {
   "$bin/python3" -B "$home/packaging/site/pages.py" "$home" "$site/pages" "$site/scorecard"
   find "$site/pages" -name '*.md' -exec "$bin/codespell" -q 35 -L "$spelled_so" {} + >&2 || die "words that are misspelled"
   cp "$home/packaging/site/mkdocs.yml" "$site"
-  NO_MKDOCS_2_WARNING=1 "$bin/mkdocs" build -q -f "$site/mkdocs.yml" >&2 || die "could not build the site"
+  # Not -q: with it, warnings are none that count.
+  if ! NO_MKDOCS_2_WARNING=1 "$bin/mkdocs" build -f "$site/mkdocs.yml" >"$site/log" 2>&1; then
+    grep -v '^INFO' "$site/log" >&2
+    die "could not build the site"
+  fi
   printf '%s\n' "$site/html/index.html"
 }
