@@ -10,8 +10,7 @@
 #include "policy/purge_policy.h"
 
 static struct {
-  _Atomic size_t taken, taken_large, taken_peak;
-  _Atomic size_t promised; /* by usage_reserve, or in transit; not settled yet */
+  _Atomic size_t at[USAGE_PLACES], taken_peak;
   /* Complements of sizes that are SIZE_MAX at first, so that zero is a valid start. */
   _Atomic size_t limit_complement, high_complement, keep_cap_complement;
   _Atomic bool limit_of_resident;
@@ -22,8 +21,7 @@ static struct {
   _Atomic uint64_t resident_ms; /* as it was then */
   _Atomic uint64_t refused_ms;  /* when memory ran out, 0: never */
   _Atomic uint64_t purges, purged_bytes, purges_refused;
-  _Alignas(CACHE_LINE) _Atomic size_t free;
-  _Atomic size_t learned, freed;
+  _Alignas(CACHE_LINE) _Atomic size_t learned, freed;
   _Alignas(CACHE_LINE) _Atomic size_t moves_begun, moves_ended;
 } usage;
 
@@ -49,10 +47,10 @@ static size_t figure_add(_Atomic size_t *figure, size_t bytes) {
   return atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed) + bytes;
 }
 
-size_t usage_taken(void) { return figure_read(&usage.taken); }
-size_t usage_taken_large(void) { return figure_read(&usage.taken_large); }
+size_t usage_taken_large(void) { return figure_read(&usage.at[USAGE_LARGE]); }
+size_t usage_taken(void) { return figure_read(&usage.at[USAGE_SLABS]) + usage_taken_large(); }
 size_t usage_taken_peak(void) { return figure_read(&usage.taken_peak); }
-size_t usage_free(void) { return figure_read(&usage.free); }
+size_t usage_free(void) { return figure_read(&usage.at[USAGE_FREE]); }
 size_t usage_learned(void) { return figure_read(&usage.learned); }
 void usage_freed_add(size_t bytes) { figure_add(&usage.freed, bytes); }
 size_t usage_freed(void) { return figure_read(&usage.freed); }
@@ -69,29 +67,23 @@ COLD void usage_in_child(void) {
     usage_limits_apply();
 }
 
-void usage_take(enum usage kind, size_t bytes) {
-  if (kind == USAGE_LARGE)
-    figure_add(&usage.taken_large, bytes);
-  size_t now = figure_add(&usage.taken, bytes);
-  size_t peak = figure_read(&usage.taken_peak);
+static void note_peak(void) {
+  size_t now = usage_taken(), peak = figure_read(&usage.taken_peak);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&usage.taken_peak, &peak, now, memory_order_relaxed,
                                                               memory_order_relaxed))
     ;
 }
 
-void usage_give(enum usage kind, size_t bytes) {
-  if (kind == USAGE_LARGE) {
-    figure_add(&usage.taken_large, -bytes);
+/* `to` rises first, so that the held bytes are never too low. */
+void usage_move(enum usage from, enum usage to, size_t bytes) {
+  if (to != USAGE_NOWHERE)
+    figure_add(&usage.at[to], bytes);
+  if (to >= USAGE_SLABS)
+    note_peak();
+  if (from == USAGE_LARGE)
     usage_freed_add(bytes);
-  }
-  figure_add(&usage.taken, -bytes);
-}
-
-void usage_free_add(size_t bytes) { figure_add(&usage.free, bytes); }
-void usage_free_subtract(size_t bytes) { figure_add(&usage.free, -bytes); }
-void usage_free_transit(size_t bytes) {
-  figure_add(&usage.promised, bytes);
-  figure_add(&usage.free, -bytes);
+  if (from != USAGE_NOWHERE)
+    figure_add(&usage.at[from], -bytes);
 }
 
 /* The memory orders ensure that a reader who sees a counter changed sees the move begun, and that a reader who sees the
@@ -185,10 +177,8 @@ COLD static bool fits_resident(size_t limit, size_t bytes) {
 
 /* A promise counts from the moment it is made, so two threads never get the same bytes. */
 static bool promise_bytes(size_t limit, size_t bytes) {
-  return add_if_admitted(&usage.promised, bytes, limit, usage_held);
+  return add_if_admitted(&usage.at[USAGE_PROMISED], bytes, limit, usage_held);
 }
-
-void usage_settle(size_t bytes) { figure_add(&usage.promised, -bytes); }
 
 static bool asks_group(size_t bytes) {
   return UNLIKELY(atomic_load_explicit(&usage.asked_group, memory_order_relaxed) == NOT_ASKED) &&
@@ -226,7 +216,7 @@ bool usage_reserve(size_t bytes) {
     HAK_PROBE(limit_reached, bytes, usage_held(), limit);
     return false;
   }
-  figure_add(&usage.promised, bytes);
+  usage_move(USAGE_NOWHERE, USAGE_PROMISED, bytes);
   return true;
 }
 

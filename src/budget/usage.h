@@ -10,21 +10,22 @@
 
 #include "base/words.h"
 
-/* More or less is taken. usage_take also moves the peak. */
-enum usage { USAGE_SLABS, USAGE_LARGE };
-void usage_take(enum usage usage, size_t bytes);
-void usage_give(enum usage usage, size_t bytes);
-
-/* Change the free bytes. usage_free_transit subtracts bytes that move to another place. They are in transit, and count
- * against the limit, until usage_settle. */
-void usage_free_add(size_t bytes);
-void usage_free_subtract(size_t bytes);
-void usage_free_transit(size_t bytes);
+/* Where bytes are counted. */
+enum usage {
+  USAGE_NOWHERE,  /* with the system */
+  USAGE_PROMISED, /* by usage_reserve, or on their way from one place to another: they count against the limit */
+  USAGE_FREE,
+  USAGE_SLABS, /* from here on: taken */
+  USAGE_LARGE,
+  USAGE_PLACES
+};
+/* Counts bytes in another place. */
+void usage_move(enum usage from, enum usage to, size_t bytes);
 
 /* Changes the part of the free bytes that the policy engine decides about (policy/keep_policy.h). */
 void usage_learned_add(size_t change);
 
-/* Bracket each transfer of bytes from one counter to another with begin and end. Begin before the first counter falls;
+/* Bracket each transfer of bytes from one owner's counter to another's with begin and end. Begin before the first counter falls;
  * end after the second one has risen. A reader takes the open transfers as the error bound of its sum: the bytes begun
  * before its end less those ended before its begin. */
 void usage_move_begin(size_t bytes);
@@ -44,8 +45,8 @@ size_t usage_free(void);
 size_t usage_learned(void);
 static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
 
-/* Tells whether `bytes` more may be held. If so they are promised to the caller, who must call usage_settle when they
- * are counted elsewhere or will not be used. Free memory that is used again needs no promise. If the cgroup's limit is
+/* Tells whether `bytes` more may be held. If so they are promised to the caller, who must move them on from
+ * USAGE_PROMISED, to nowhere if they will not be used. Free memory that is used again needs no promise. If the cgroup's limit is
  * below the option `limit_mb` and the held bytes do not fit, the process's resident bytes decide. It never waits for a
  * lock, and reads no files, because callers hold locks. */
 bool usage_reserve(size_t bytes);
@@ -55,8 +56,6 @@ bool usage_reserve(size_t bytes);
 bool usage_look(void);
 /* Reads the cgroup now, because a filter will forbid it later. */
 void usage_look_ahead(void);
-/* Call when bytes that were promised or in transit are counted elsewhere, or will not be used. */
-void usage_settle(size_t bytes);
 /* Return the hard limit in force, and the held bytes from which on free memory should go back; SIZE_MAX for none. */
 size_t usage_limit(void);
 size_t usage_high(void);

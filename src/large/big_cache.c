@@ -131,7 +131,7 @@ static void range_attach(struct large *range) {
   *(ages->newest ? &ages->newest->newer : &ages->oldest) = range;
   ages->newest = range;
   cache.count++;
-  usage_free_add(large_range_bytes(range));
+  usage_move(USAGE_LARGE, USAGE_FREE, large_range_bytes(range));
   note_change(range->keep, large_range_bytes(range));
   usage_move_end(large_range_bytes(range));
   cache.counters.puts++;
@@ -147,7 +147,7 @@ static void range_detach(struct large *range) {
   *(range->newer ? &range->newer->older : &ages->newest) = range->older;
   *(range->older ? &range->older->newer : &ages->oldest) = range->newer;
   cache.count--;
-  usage_free_transit(large_range_bytes(range));
+  usage_move(USAGE_FREE, USAGE_PROMISED, large_range_bytes(range));
   note_change(range->keep, -large_range_bytes(range));
 }
 

@@ -60,12 +60,12 @@ uint32_t site_hash(uintptr_t site);
  * costs at most one hit. */
 bool site_is_steady(uint32_t site, unsigned class);
 
-/* Puts a range into the cache. keep: the strategy that decides how long it stays (policy/keep_policy.h). False if there
+/* Puts the range of a live object into the cache. keep: the strategy that decides how long it stays (policy/keep_policy.h). False if there
  * is no memory for the table. */
 bool big_cache_put(struct large *range, unsigned keep);
 
-/* The following functions take ranges out. Their bytes are in transit then (budget/usage.h): the caller must call
- * usage_settle, then usage_move_end. For big_cache_put the caller calls usage_move_begin. */
+/* The following functions take ranges out. Their bytes are in USAGE_PROMISED then: the caller must move them on, and
+ * call usage_move_end (budget/usage.h). For big_cache_put the caller calls usage_move_begin. */
 
 /* Takes a range of at least `bytes`, at most about an eighth longer, at a multiple of `alignment`. The site's own
  * ranges come first. NULL if there is none. */

@@ -85,12 +85,13 @@ bool large_was_unmapped(const void *address) {
   return false;
 }
 
-/* Ends an unused range: it becomes a resident free extent, or is unmapped. Returns the bytes unmapped. */
-static size_t range_end(struct large *range, uint64_t freed_ms) {
+/* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the bytes
+ * unmapped. */
+static size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   char *base = range->base;
   size_t bytes = large_range_bytes(range);
   if (!range->mapping) {
-    extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, freed_ms);
+    extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, freed_ms, from);
     return 0;
   }
   figure_add(&large.mapping_count, (size_t)-1);
@@ -100,30 +101,31 @@ static size_t range_end(struct large *range, uint64_t freed_ms) {
   ended_note(base);
   if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
     os_purge(base, bytes);
+  usage_move(from, USAGE_NOWHERE, bytes);
   return bytes;
 }
 
-/* As range_end, but a mapping becomes an extent too, so that its pages serve anything. */
+/* As range_end for one that the cache kept, but a mapping becomes an extent too, so that its pages serve anything. */
 static void range_end_resident(struct large *range) {
   size_t bytes = large_range_bytes(range);
   if (!range->mapping || !map_cover(range->base, bytes)) {
-    range_end(range, os_milliseconds());
+    range_end(range, os_milliseconds(), USAGE_PROMISED);
     return;
   }
   figure_add(&large.mapping_count, (size_t)-1);
   figure_add(&large.mapping_bytes, -bytes);
-  extent_adopt(range->base, bytes, os_milliseconds());
+  extent_adopt(range->base, bytes, os_milliseconds(), USAGE_PROMISED);
 }
 
 /* Gives the pages of a range back at once and ends it. Returns its bytes, 0 if the system refuses. */
-static size_t range_end_purged(struct large *range) {
+static size_t range_end_purged(struct large *range, enum usage from) {
   if (range->mapping)
-    return range_end(range, 0);
+    return range_end(range, 0, from);
   struct extent extent = {.base = range->base, .bytes = large_range_bytes(range)};
   enum purge_result result = pages_purge(extent.base, extent.bytes);
   extent.resident = result == PURGE_REFUSED;
   extent.zero = result == PURGE_GONE;
-  extent_give(extent, os_milliseconds());
+  extent_give(extent, os_milliseconds(), from);
   return extent.resident ? 0 : extent.bytes;
 }
 
@@ -140,7 +142,6 @@ static size_t evict_old(void) {
   size_t bytes = large_range_bytes(oldest);
   atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
   range_end_resident(oldest);
-  usage_settle(bytes);
   return bytes;
 }
 
@@ -158,7 +159,7 @@ static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t
   return extent;
 }
 
-/* *promised: the bytes promised by usage_reserve. The caller must settle them in any case. */
+/* *promised: the bytes in USAGE_PROMISED, which the caller must move on in any case. */
 static struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised) {
   enum extent_bank bank = huge_bank_for_large();
   struct extent extent = extent_resident(bank, bytes, alignment);
@@ -223,11 +224,12 @@ static void range_end_guarded(struct large *range) {
   usage_move_end(bytes);
   ended_note(range->base);
   guarded_end(range);
+  usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes);
 }
 
 static void *object_made(struct large *range, size_t promised) {
   if (range == NULL) {
-    usage_settle(promised);
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
     return NULL;
   }
   size_t bytes = large_range_bytes(range);
@@ -236,8 +238,9 @@ static void *object_made(struct large *range, size_t promised) {
   figure_add(&large.live_count, 1);
   figure_add(&large.live_bytes, bytes);
   usage_move_end(bytes);
-  usage_take(USAGE_LARGE, bytes);
-  usage_settle(promised);
+  usage_move(promised > 0 ? USAGE_PROMISED : USAGE_NOWHERE, USAGE_LARGE, bytes);
+  if (promised > bytes)
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised - bytes);
   mark_entries(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return range->base;
 }
@@ -259,7 +262,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   struct large *range =
       UNLIKELY(guarded_is_on) ? range_guarded(size, alignment, &promised) : big_cache_take(bytes, alignment, hash);
   if (UNLIKELY(guarded_is_on && range == NULL)) { /* too many mappings: an object without guards */
-    usage_settle(promised);
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
     promised = 0;
   }
   if (range)
@@ -269,7 +272,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   } else if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES) {
     range = range_from_extents(bytes, alignment, zeroed, &promised);
     if (UNLIKELY(range == NULL && exact < bytes)) {
-      usage_settle(promised);
+      usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
       promised = 0;
       range = range_from_extents(exact, alignment, zeroed, &promised);
     }
@@ -344,11 +347,8 @@ uint32_t large_owner(const void *object) { return large_record(object)->owner; }
 
 /* Ends a range after it was taken out of the cache. */
 static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {
-  size_t bytes = large_range_bytes(range);
   atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
-  size_t given_back = is_purged ? range_end_purged(range) : range_end(range, freed_ms);
-  usage_settle(bytes);
-  return given_back;
+  return is_purged ? range_end_purged(range, USAGE_PROMISED) : range_end(range, freed_ms, USAGE_PROMISED);
 }
 
 size_t large_evict(struct purge purge) {
@@ -379,17 +379,16 @@ static void cache_or_end(struct large *range) {
   if (UNLIKELY(range->guarded))
     range_end_guarded(range);
   else if (keep == KEEP_AT_ONCE)
-    range_end_purged(range);
+    range_end_purged(range, USAGE_LARGE);
   else if (!is_kept || !big_cache_put(range, keep))
-    range_end(range, os_milliseconds());
+    range_end(range, os_milliseconds(), USAGE_LARGE);
   else if (decay_total(&big_cache_decay) > cache_max)
     cache_shrink(cache_max);
   else if (UNLIKELY(atomic_load_explicit(&extents_evict, memory_order_relaxed) == NULL))
     atomic_store_explicit(&extents_evict, evict_old, memory_order_release);
 }
 
-/* Ends an object and gives its range to the caller. The caller must call usage_give last, after the range is counted
- * elsewhere, so that the held bytes are never too low. */
+/* Ends an object and gives its range, which counts as USAGE_LARGE still, to the caller. */
 static struct large *object_ended(void *object) {
   if (UNLIKELY(large_record(object)->guarded) && map_entry(object) == ENTRY_LARGE)
     guarded_check(large_record(object));
@@ -414,16 +413,12 @@ void large_free(void *object) {
   if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
     huge_note_mapping(object, bytes);
   cache_or_end(range);
-  usage_give(USAGE_LARGE, bytes);
 }
 
 bool large_free_unlocked(void *object) {
   if (!large_record(object)->spare)
     return false;
-  struct large *range = object_ended(object);
-  size_t bytes = large_range_bytes(range);
-  range_end(range, 0);
-  usage_give(USAGE_LARGE, bytes);
+  range_end(object_ended(object), 0, USAGE_LARGE);
   return true;
 }
 
@@ -447,10 +442,6 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
     figure_add(&large.mapping_bytes, wanted - bytes);
   figure_add(&large.live_bytes, wanted - bytes);
   usage_move_end(moved);
-  if (wanted > bytes)
-    usage_take(USAGE_LARGE, wanted - bytes);
-  else
-    usage_give(USAGE_LARGE, bytes - wanted);
 }
 
 static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
@@ -459,7 +450,7 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
     map_entries_set(range->base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_FREE);
     usage_move_begin(2 * (bytes - wanted)); /* it counts as free first, then no longer as live */
     extent_give((struct extent){.base = range->base + wanted, .bytes = bytes - wanted, .resident = true},
-                os_milliseconds());
+                os_milliseconds(), USAGE_LARGE);
     length_changed(range, bytes, wanted);
     usage_move_end(bytes - wanted);
     return true;
@@ -472,7 +463,9 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
     length_changed(range, bytes, wanted);
     usage_move_end(wanted - bytes);
   }
-  usage_settle(more.resident ? 2 * (wanted - bytes) : wanted - bytes); /* in transit, and promised */
+  usage_move(USAGE_PROMISED, more.base ? USAGE_LARGE : USAGE_NOWHERE, wanted - bytes);
+  if (more.resident) /* was held before: it needed no promise */
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, wanted - bytes);
   return more.base != NULL;
 }
 
@@ -487,6 +480,7 @@ static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
     return false;
   }
   length_changed(range, bytes, wanted);
+  usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes - wanted);
   return true;
 }
 
@@ -544,7 +538,7 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
   if (!usage_reserve(wanted - bytes))
     return NULL;
   void *resized = mapping_extend(range, bytes, wanted) ? range->base : mapping_move(range, bytes, wanted);
-  usage_settle(wanted - bytes);
+  usage_move(USAGE_PROMISED, resized ? USAGE_LARGE : USAGE_NOWHERE, wanted - bytes);
   return resized;
 }
 

@@ -1,6 +1,5 @@
 #include "pages/extent.h"
 
-#include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -64,10 +63,13 @@ static void resident_change(size_t change) {
   decay_change(&extents_decay, KEEP_BY_PRESET, change, extents.oldest ? extents.oldest->freed_ms : 0);
 }
 
-/* Counts a resident piece again after it was detached and became part of another extent. */
-static void count_arrival(bool resident, size_t bytes) {
+/* Free extents that are not resident are counted nowhere. */
+static enum usage usage_of_free(bool resident) { return resident ? USAGE_FREE : USAGE_NOWHERE; }
+
+/* Counts a part of an extent that was detached. */
+static void usage_arrive(bool resident, enum usage to, size_t bytes) {
   if (resident)
-    usage_settle(bytes);
+    usage_move(USAGE_PROMISED, to, bytes);
 }
 
 /* Inserts by age. Mostly this appends; an extent with an older time goes further to the front. */
@@ -86,6 +88,7 @@ static void age_remove(struct free_extent *e) {
   *(e->by_age.next ? &e->by_age.next->by_age.previous : &extents.newest) = e->by_age.previous;
 }
 
+/* The caller moves the bytes of a resident one to USAGE_FREE. */
 static void extent_attach(struct extent piece, uint64_t freed_ms) {
   struct free_extent *e = extent_record(piece.base);
   *e = (struct free_extent){
@@ -105,12 +108,11 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
   if (e->resident) {
     age_insert(e);
     resident_change(e->bytes);
-    usage_free_add(e->bytes);
   }
 }
 
 /* Removes a free extent from its lists and clears its end marks. The entries between stay as the last owner left
- * them. */
+ * them. The bytes of a resident one are in USAGE_PROMISED then. */
 static struct extent extent_detach(struct free_extent *e) {
   struct bank *bank = bank_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
@@ -124,7 +126,7 @@ static struct extent extent_detach(struct free_extent *e) {
   if (e->resident) {
     age_remove(e);
     resident_change(-e->bytes);
-    usage_free_transit(e->bytes);
+    usage_move(USAGE_FREE, USAGE_PROMISED, e->bytes);
   }
   map_entries_set(e->base, 1, ENTRY_NONE);
   map_entries_set(last_unit(e), 1, ENTRY_NONE);
@@ -143,7 +145,7 @@ static bool same_kind(const struct free_extent *e, const struct extent *piece) {
 }
 
 /* The lock is held. */
-static void give_piece(struct extent piece, uint64_t freed_ms) {
+static void give_piece(struct extent piece, uint64_t freed_ms, enum usage from) {
   struct free_extent *before = free_before(piece.base);
   struct free_extent *behind = free_at(piece.base + piece.bytes);
   size_t own_bytes = piece.bytes;
@@ -157,12 +159,13 @@ static void give_piece(struct extent piece, uint64_t freed_ms) {
     piece.base = extent_detach(before).base;
   }
   extent_attach(piece, freed_ms);
-  count_arrival(piece.resident, piece.bytes - own_bytes);
+  usage_arrive(piece.resident, USAGE_FREE, piece.bytes - own_bytes);
+  usage_move(from, usage_of_free(piece.resident), own_bytes);
 }
 
-void extent_give(struct extent extent, uint64_t freed_ms) {
+void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
   lock_take(&extents.lock);
-  give_piece(extent, freed_ms);
+  give_piece(extent, freed_ms, from);
   lock_give(&extents.lock);
   usage_move_end(extent.bytes);
 }
@@ -178,7 +181,7 @@ static void bank_retire(struct bank *bank) {
   struct extent rest = {.zero = true};
   rest.base = arena_retire(&bank->arena, &rest.bytes);
   if (rest.bytes > 0)
-    give_piece(rest, 0);
+    give_piece(rest, 0, USAGE_NOWHERE);
 }
 
 /* Carves an extent from the front of the newest arena, or of a new one. */
@@ -194,7 +197,8 @@ static struct extent bank_carve(struct bank *bank, size_t bytes, size_t alignmen
   if (!bank_commit(bank, base + bytes))
     return (struct extent){0};
   if (base > arena->next)
-    give_piece((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, 0);
+    give_piece((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, 0,
+               USAGE_NOWHERE);
   arena->next = base + bytes;
   return (struct extent){.base = base, .bytes = bytes, .zero = true};
 }
@@ -234,7 +238,7 @@ static struct extent extent_cut(struct free_extent *e, char *base, size_t bytes)
     extent_attach(left, freed_ms);
   if (right.bytes > 0)
     extent_attach(right, freed_ms);
-  count_arrival(whole.resident, left.bytes + right.bytes);
+  usage_arrive(whole.resident, USAGE_FREE, left.bytes + right.bytes);
   whole.base = base;
   whole.bytes = bytes;
   return whole;
@@ -310,8 +314,7 @@ static size_t purge_oldest(struct purge purge) {
   extent.resident = result == PURGE_REFUSED;
   extent.zero = result == PURGE_GONE;
   /* A refused extent counts as used just now, so that it is not tried again at once. */
-  extent_give(extent, extent.resident ? os_milliseconds() : 0);
-  usage_settle(extent.bytes);
+  extent_give(extent, extent.resident ? os_milliseconds() : 0, USAGE_PROMISED);
   return extent.resident ? 0 : extent.bytes;
 }
 
@@ -323,18 +326,19 @@ size_t extents_purge(struct purge purge) {
 }
 
 /* Makes a mapping, or a range that was to be unmapped, part of a bank's arenas. */
-static void bank_add(struct bank *bank, struct extent extent, uint64_t freed_ms) {
+static void bank_add(struct bank *bank, struct extent extent, uint64_t freed_ms, enum usage from) {
   lock_take(&extents.lock);
   arena_mark_set(extent.base, extent.bytes, mark_of(bank));
   bank->arena.reserved_bytes += extent.bytes;
   bank->arena.committed_bytes += extent.bytes;
-  give_piece(extent, freed_ms);
+  give_piece(extent, freed_ms, from);
   lock_give(&extents.lock);
 }
 
-void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms) {
+void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms, enum usage from) {
   map_entries_set(mapping, bytes / UNIT_BYTES, ENTRY_NONE);
-  bank_add(&extents.banks[EXTENT_PLAIN], (struct extent){.base = mapping, .bytes = bytes, .resident = true}, freed_ms);
+  bank_add(&extents.banks[EXTENT_PLAIN], (struct extent){.base = mapping, .bytes = bytes, .resident = true}, freed_ms,
+           from);
   usage_move_end(bytes);
 }
 
@@ -342,7 +346,7 @@ void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms) {
 COLD static void release_refused(struct bank *bank, struct extent extent) {
   extent.zero = os_purge(extent.base, extent.bytes);
   extent.resident = !extent.zero;
-  bank_add(bank, extent, os_milliseconds());
+  bank_add(bank, extent, os_milliseconds(), USAGE_NOWHERE);
 }
 
 /* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
@@ -354,7 +358,7 @@ static bool release_one(struct bank *bank, bool resident, size_t bytes_min, size
     char *base = (char *)round_up((uintptr_t)e->base, grain);
     size_t bytes = round_down((uintptr_t)(e->base + e->bytes), grain) - (uintptr_t)base;
     extent = extent_cut(e, base, bytes);
-    count_arrival(extent.resident, bytes);
+    usage_arrive(extent.resident, USAGE_NOWHERE, bytes);
     arena_mark_set(extent.base, extent.bytes, 0);
     map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
     bank->arena.reserved_bytes -= extent.bytes;

@@ -15,6 +15,7 @@
 #define HAK_PAGES_EXTENT_H
 
 #include "budget/decay.h"
+#include "budget/usage.h"
 #include "pages/arena.h"
 
 enum extent_bank { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_BANKS };
@@ -37,8 +38,7 @@ struct extent {
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
  * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. The bytes of a
- * resident one are in transit (budget/usage.h): the caller must call usage_settle after it has counted them, then
- * usage_move_end. */
+ * resident one are in USAGE_PROMISED: the caller must move them on, and call usage_move_end (budget/usage.h). */
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment);
 
 /* As extent_take, but only resident memory. */
@@ -51,13 +51,13 @@ extern size_t (*_Atomic extents_evict)(void);
 /* As extent_take for the `bytes` right behind `end`, if they are free. */
 struct extent extent_take_behind(char *end, size_t bytes);
 
-/* Takes back an extent, or any part of one. freed_ms: when it was last used. The caller has called usage_move_begin;
- * this function calls usage_move_end. */
-void extent_give(struct extent extent, uint64_t freed_ms);
+/* Takes back an extent, or any part of one. freed_ms: when it was last used; from: where its bytes are counted. The
+ * caller has called usage_move_begin; this function calls usage_move_end. */
+void extent_give(struct extent extent, uint64_t freed_ms, enum usage from);
 
 /* Makes a mapping part of an arena, as a free extent, like extent_give. It consists of whole units, and the page map
  * covers it. */
-void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms);
+void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms, enum usage from);
 
 /* Gives resident free extents back to the system, oldest first; the preset decides about all of them. One thread at a
  * time (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */

@@ -89,8 +89,9 @@ static void resident_change(unsigned keep, size_t change) {
   decay_change(&units_decay, keep, change, oldest ? oldest->given_ms : 0);
 }
 
-/* All changes of a superslab's units go through this function. */
-static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
+/* All changes of a superslab's units go through this function. other: where the units were counted that become resident
+ * and free, or are counted that no longer are. */
+static void set_units(struct superslab *s, uint32_t free, uint32_t resident, enum usage other) {
   hak_assert((resident & ~free) == 0);
   unsigned order = longest_run(free);
   unsigned resident_order = resident ? longest_run(resident) : RESIDENT_NONE;
@@ -107,9 +108,12 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident) {
   else if (s->resident && !resident)
     age_list_remove(&units.resident[s->keep], s);
   if (resident != s->resident) {
-    size_t change = bytes_of(resident) - bytes_of(s->resident);
-    usage_free_add(change);
-    resident_change(s->keep, change);
+    size_t more = bytes_of(resident & ~s->resident), fewer = bytes_of(s->resident & ~resident);
+    resident_change(s->keep, more - fewer);
+    if (more > 0)
+      usage_move(other, USAGE_FREE, more);
+    if (fewer > 0)
+      usage_move(USAGE_FREE, other, fewer);
   }
   units.free_bytes += bytes_of(free) - bytes_of(s->free);
   s->free = free;
@@ -135,10 +139,8 @@ static struct superslab *superslab_open(struct extent extent) {
                           .not_zero = !extent.resident && !extent.zero};
   units.count++;
   units.opened++;
-  set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0);
+  set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0, USAGE_PROMISED);
   usage_move_end(SUPERSLAB_BYTES);
-  if (extent.resident)
-    usage_settle(SUPERSLAB_BYTES);
   HAK_PROBE(superslab_take, s->base, extent.resident);
   return s;
 }
@@ -151,16 +153,12 @@ static void superslab_close(struct superslab *s) {
     return;
   struct extent extent = {.base = s->base, .bytes = SUPERSLAB_BYTES, .resident = s->resident != 0};
   extent.zero = !extent.resident && !s->not_zero;
-  usage_free_add(SUPERSLAB_BYTES); /* until it is counted as an extent */
   usage_move_begin(SUPERSLAB_BYTES);
-  set_units(s, 0, 0);
+  set_units(s, 0, 0, USAGE_PROMISED);
   s->base = NULL;
   units.count--;
   units.closed++;
-  extent_give(extent, s->given_ms);
-  usage_free_subtract(SUPERSLAB_BYTES);
-  if (more > 0)
-    usage_settle(more);
+  extent_give(extent, s->given_ms, extent.resident ? USAGE_PROMISED : USAGE_NOWHERE);
 }
 
 static struct superslab *superslab_open_fresh(bool *to_probe) {
@@ -172,19 +170,13 @@ static struct superslab *superslab_open_fresh(bool *to_probe) {
   return superslab_open(extent);
 }
 
-static void note_taken(size_t bytes) {
-  units.taken_bytes += bytes;
-  usage_take(USAGE_SLABS, bytes); /* first, so that the held bytes are never too low */
-}
-
-/* Makes a run of an extent. The run's bytes are in transit then. */
+/* Makes a run of an extent, which is in USAGE_PROMISED. */
 static void *run_outside(struct extent extent, size_t bytes) {
   if (extent.base == NULL)
     return NULL;
-  note_taken(bytes);
+  units.taken_bytes += bytes;
   units.outside_bytes += bytes;
-  if (extent.resident)
-    usage_settle(bytes);
+  usage_move(USAGE_PROMISED, USAGE_SLABS, bytes);
   return extent.base;
 }
 
@@ -197,7 +189,8 @@ COLD static void *take_outside(unsigned order) {
   for (unsigned bank = 0; extent.base == NULL && bank < EXTENT_BANKS; bank++)
     extent = extent_take((enum extent_bank)bank, bytes, bytes);
   void *run = run_outside(extent, bytes);
-  usage_settle(bytes); /* promised */
+  if (run == NULL || extent.resident) /* not used, or not needed */
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
   return run;
 }
 
@@ -205,8 +198,7 @@ static void give_outside(void *run, unsigned order) {
   size_t bytes = UNIT_BYTES << order;
   units.taken_bytes -= bytes;
   units.outside_bytes -= bytes;
-  extent_give((struct extent){.base = run, .bytes = bytes, .resident = true}, os_milliseconds());
-  usage_give(USAGE_SLABS, bytes);
+  extent_give((struct extent){.base = run, .bytes = bytes, .resident = true}, os_milliseconds(), USAGE_SLABS);
 }
 
 /* Finds the superslab with the shortest run that serves. A resident run costs no page faults. */
@@ -240,10 +232,10 @@ static void *take_from(struct superslab *s, unsigned order) {
     return NULL;
   }
   usage_move_begin(UNIT_BYTES << order);
-  note_taken(UNIT_BYTES << order);
-  set_units(s, s->free & ~mask, s->resident & ~mask);
+  units.taken_bytes += UNIT_BYTES << order;
+  set_units(s, s->free & ~mask, s->resident & ~mask, USAGE_SLABS);
   if (more > 0)
-    usage_settle(more);
+    usage_move(USAGE_PROMISED, USAGE_SLABS, more);
   return s->base + first * UNIT_BYTES;
 }
 
@@ -313,9 +305,8 @@ void units_give(void *run, unsigned order, unsigned keep) {
   uint32_t mask = run_mask(order) << (((uintptr_t)run >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1));
   hak_assert((s->free & mask) == 0);
   note_given(s, keep);
-  set_units(s, s->free | mask, s->resident | mask);
+  set_units(s, s->free | mask, s->resident | mask, USAGE_SLABS);
   units.taken_bytes -= UNIT_BYTES << order;
-  usage_give(USAGE_SLABS, UNIT_BYTES << order);
   usage_move_end(UNIT_BYTES << order);
   if (s->free == UNITS_ALL && !goes_sooner(s))
     superslab_close(s);
@@ -328,7 +319,7 @@ static size_t superslab_purge(struct superslab *s) {
   /* During the system calls the units count as taken, so no other thread can get them. */
   uint32_t mask = s->resident;
   usage_move_begin(bytes_of(mask));
-  set_units(s, s->free & ~mask, 0);
+  set_units(s, s->free & ~mask, 0, USAGE_NOWHERE);
   lock_give(&units.lock);
   bool zero = true, refused = false;
   for (uint32_t left = mask; left != 0;) {
@@ -344,7 +335,7 @@ static size_t superslab_purge(struct superslab *s) {
   s->not_zero |= !zero;
   if (refused) /* counts as used just now: it is not tried again at once */
     note_given(s, KEEP_BY_PRESET);
-  set_units(s, s->free | mask, refused ? s->resident | mask : s->resident);
+  set_units(s, s->free | mask, refused ? s->resident | mask : s->resident, USAGE_NOWHERE);
   usage_move_end(bytes_of(mask));
   if (s->free == UNITS_ALL)
     superslab_close(s);

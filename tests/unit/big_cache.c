@@ -31,6 +31,12 @@ static struct large *range(size_t bytes, uint32_t site) {
   return made;
 }
 
+/* As the end of an object. */
+static bool put(struct large *range, unsigned keep) {
+  usage_move(USAGE_NOWHERE, USAGE_LARGE, large_range_bytes(range));
+  return big_cache_put(range, keep);
+}
+
 static int empty(void **state) {
   (void)state;
   while (big_cache_take_oldest(purge_by_preset(0, UNIT_ANY_TIME)))
@@ -69,8 +75,8 @@ static void a_site_gets_its_own_ranges_first(void **state) {
   enum { EACH = 5 };
   struct large *own[EACH], *others[EACH];
   for (unsigned i = 0; i < EACH; i++) {
-    assert_true(big_cache_put(own[i] = range(MIB, 1), KEEP_BY_PRESET));
-    assert_true(big_cache_put(others[i] = range(MIB, 2), KEEP_BY_PRESET));
+    assert_true(put(own[i] = range(MIB, 1), KEEP_BY_PRESET));
+    assert_true(put(others[i] = range(MIB, 2), KEEP_BY_PRESET));
   }
   valid();
   struct big_cache_counters before = counters();
@@ -90,7 +96,7 @@ static void ranges_fit_closely_and_are_aligned(void **state) {
   uint64_t seed = UNIT_SEED;
   static struct large *ranges[500];
   for (unsigned i = 0; i < 500; i++)
-    assert_true(big_cache_put(ranges[i] = range((1 + unit_random(&seed) % 300) * UNIT_BYTES, i % 7), KEEP_BY_PRESET));
+    assert_true(put(ranges[i] = range((1 + unit_random(&seed) % 300) * UNIT_BYTES, i % 7), KEEP_BY_PRESET));
   for (unsigned i = 0; i < 3000; i++) {
     size_t bytes = (1 + unit_random(&seed) % 300) * UNIT_BYTES;
     size_t alignment = UNIT_BYTES << unit_random(&seed) % 5;
@@ -100,7 +106,7 @@ static void ranges_fit_closely_and_are_aligned(void **state) {
     size_t has = large_range_bytes(taken);
     assert_true(has >= bytes && has - bytes <= has / 8);
     assert_int_equal((uintptr_t)taken->base & (alignment - 1), 0);
-    assert_true(big_cache_put(taken, KEEP_BY_PRESET));
+    assert_true(put(taken, KEEP_BY_PRESET));
   }
   valid();
 }
@@ -113,7 +119,7 @@ static void the_table_grows(void **state) {
   size_t bytes = 0;
   for (unsigned i = 0; i < COUNT; i++) {
     ranges[i] = range((1 + i % 3) * UNIT_BYTES, 7919 * i);
-    assert_true(big_cache_put(ranges[i], KEEP_BY_PRESET));
+    assert_true(put(ranges[i], KEEP_BY_PRESET));
     bytes += large_range_bytes(ranges[i]);
     assert_int_equal(decay_total(&big_cache_decay), bytes);
     assert_int_equal(usage_free(), bytes);
@@ -134,7 +140,7 @@ static void the_oldest_go_first(void **state) {
   struct large *ranges[4];
   uint64_t put_ms[4];
   for (unsigned i = 0; i < 4; i++) {
-    assert_true(big_cache_put(ranges[i] = range((i + 1) * MIB, i), KEEP_BY_PRESET));
+    assert_true(put(ranges[i] = range((i + 1) * MIB, i), KEEP_BY_PRESET));
     nanosleep(&pause, NULL);
     put_ms[i] = os_milliseconds();
   }
@@ -152,7 +158,7 @@ static void the_oldest_go_first(void **state) {
   assert_ptr_equal(big_cache_take(4 * MIB, UNIT_BYTES, 3), ranges[3]);
   nanosleep(&pause, NULL);
   uint64_t now_ms = os_milliseconds();
-  assert_true(big_cache_put(ranges[3], KEEP_BY_PRESET));
+  assert_true(put(ranges[3], KEEP_BY_PRESET));
   assert_true(decay_oldest_ms(&big_cache_decay) >= now_ms);
   assert_null(big_cache_take_oldest(purge_by_preset(0, now_ms)));
 }
@@ -166,7 +172,7 @@ static void old_extents_are_found_behind_mappings(void **state) {
     ranges[i] = range(i == 2 ? MAPPING_BYTES_MIN : MIB, i);
     ranges[i]->mapping = i != 1;
     ranges[i]->huge = i == 0;
-    assert_true(big_cache_put(ranges[i], KEEP_BY_PRESET));
+    assert_true(put(ranges[i], KEEP_BY_PRESET));
   }
   assert_ptr_equal(big_cache_take_old(), ranges[1]);
   assert_ptr_equal(big_cache_take_old(), ranges[3]);
@@ -197,7 +203,7 @@ static void random_use_loses_nothing(void **state) {
     struct large *out = NULL;
     if (!shadow[i].cached) {
       shadow[i].range->site = (uint32_t)(unit_random(&seed) % 50);
-      assert_true(big_cache_put(shadow[i].range, KEEP_BY_PRESET));
+      assert_true(put(shadow[i].range, KEEP_BY_PRESET));
       shadow[i].cached = true;
       cached_bytes += large_range_bytes(shadow[i].range);
     } else if (unit_random(&seed) % 4) {
@@ -226,7 +232,7 @@ static void *churn(void *argument) {
     struct large **place = &mine[unit_random(&seed) % 8];
     if (*place) {
       assert_int_equal((*place)->freed_ms, 12345); /* nobody else got it meanwhile */
-      assert_true(big_cache_put(*place, KEEP_BY_PRESET));
+      assert_true(put(*place, KEEP_BY_PRESET));
       *place = NULL;
     } else {
       *place = unit_random(&seed) % 16 ? big_cache_take(MIB, UNIT_BYTES, (uint32_t)seed % 8)
@@ -237,14 +243,14 @@ static void *churn(void *argument) {
   }
   for (unsigned i = 0; i < 8; i++)
     if (mine[i])
-      big_cache_put(mine[i], KEEP_BY_PRESET);
+      put(mine[i], KEEP_BY_PRESET);
   return NULL;
 }
 
 static void threads_share_the_cache(void **state) {
   (void)state;
   for (unsigned i = 0; i < 20; i++)
-    assert_true(big_cache_put(range(MIB, i % 8), KEEP_BY_PRESET));
+    assert_true(put(range(MIB, i % 8), KEEP_BY_PRESET));
   pthread_t threads[3];
   for (uintptr_t i = 0; i < 3; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
@@ -258,7 +264,7 @@ static void *put_and_take(void *ending) {
   while (!atomic_load((_Atomic bool *)ending)) {
     if (!slow_path_begin()) /* a fork is under way */
       continue;
-    big_cache_put(own, KEEP_BY_PRESET);
+    put(own, KEEP_BY_PRESET);
     own = big_cache_take(MIB, UNIT_BYTES, 99);
     slow_path_end();
   }
@@ -269,7 +275,7 @@ static void child(void *unused) {
   (void)unused;
   alarm(100);
   struct large *taken = big_cache_take(2 * MIB, UNIT_BYTES, 5);
-  if (taken == NULL || !big_cache_put(taken, KEEP_BY_PRESET))
+  if (taken == NULL || !put(taken, KEEP_BY_PRESET))
     _exit(1);
 #ifdef HAK_DEBUG
   if (!big_cache_is_valid())
@@ -283,7 +289,7 @@ static void a_forked_child_finds_it_whole(void **state) {
   if (UNIT_TSAN)
     skip();
   _Atomic bool ending = false;
-  assert_true(big_cache_put(range(2 * MIB, 5), KEEP_BY_PRESET));
+  assert_true(put(range(2 * MIB, 5), KEEP_BY_PRESET));
   hak_free(hak_malloc(1)); /* fork handlers are there */
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, put_and_take, &ending), 0);

@@ -81,7 +81,7 @@ static void give(const struct piece *piece, uint64_t freed_ms) {
   struct extent extent = piece->extent;
   extent.resident = true;
   extent.zero = false;
-  extent_give(extent, freed_ms);
+  extent_give(extent, freed_ms, USAGE_NOWHERE);
 }
 
 static int all_purged(void **state) {
@@ -249,7 +249,7 @@ static void resident_extents_are_taken_first(void **state) {
   assert_true(rest.resident);
   own(&rest);
   assert_int_equal(decay_total(&extents_decay), 0);
-  extent_give(rest, 1);
+  extent_give(rest, 1, USAGE_NOWHERE);
   give(&taken, 1);
   give(&wall1, 1);
   give(&wall2, 1);
