@@ -1,5 +1,6 @@
 #include "large/big_cache.h"
 
+#include "base/list.h"
 #include "base/probe.h"
 #include "budget/usage.h"
 #include "os/fault.h"
@@ -17,15 +18,16 @@
 
 _Static_assert(sizeof(struct large) <= RECORD_BYTES, "a large range's record fits the leaf");
 
+STACK_OF(class_list, large, class_next, class_previous)
+QUEUE_OF(age_list, large, newer, older)
+
 static struct {
   struct lock lock;
   uint32_t *buckets;     /* unit numbers; NULL until the first range */
   uint32_t bucket_count; /* power of two */
   uint32_t count;
   struct large *classes[LARGE_CLASSES]; /* newest first: its pages are most likely in the caches */
-  struct age_list {
-    struct large *oldest, *newest;
-  } ages[KEEP_LISTS];
+  struct age_list ages[KEEP_LISTS];     /* oldest first */
   struct big_cache_counters counters;
 } cache;
 
@@ -102,7 +104,7 @@ static void table_grow(void) {
   cache.buckets = buckets;
   cache.bucket_count = count;
   for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
-    for (struct large *range = cache.ages[keep].oldest; range; range = range->newer)
+    for (struct large *range = cache.ages[keep].first; range; range = range->newer)
       chain_add(range);
 }
 
@@ -113,23 +115,14 @@ static uint64_t freed_ms(const struct large *range) {
 }
 
 static void note_change(unsigned keep, size_t more) {
-  const struct large *oldest = cache.ages[keep].oldest;
+  const struct large *oldest = cache.ages[keep].first;
   decay_change(&big_cache_decay, keep, more, oldest ? freed_ms(oldest) : 0);
 }
 
 static void range_attach(struct large *range) {
   chain_add(range);
-  struct large **first = &cache.classes[range->class];
-  range->class_previous = NULL;
-  range->class_next = *first;
-  if (*first)
-    (*first)->class_previous = range;
-  *first = range;
-  struct age_list *ages = &cache.ages[range->keep];
-  range->newer = NULL;
-  range->older = ages->newest;
-  *(ages->newest ? &ages->newest->newer : &ages->oldest) = range;
-  ages->newest = range;
+  class_list_push(&cache.classes[range->class], range);
+  age_list_insert(&cache.ages[range->keep], range, cache.ages[range->keep].last);
   cache.count++;
   usage_move(USAGE_LARGE, USAGE_FREE, large_range_bytes(range));
   note_change(range->keep, large_range_bytes(range));
@@ -140,12 +133,8 @@ static void range_attach(struct large *range) {
 static void range_detach(struct large *range) {
   usage_move_begin(large_range_bytes(range));
   chain_remove(range);
-  *(range->class_previous ? &range->class_previous->class_next : &cache.classes[range->class]) = range->class_next;
-  if (range->class_next)
-    range->class_next->class_previous = range->class_previous;
-  struct age_list *ages = &cache.ages[range->keep];
-  *(range->newer ? &range->newer->older : &ages->newest) = range->older;
-  *(range->older ? &range->older->newer : &ages->oldest) = range->newer;
+  class_list_remove(&cache.classes[range->class], range);
+  age_list_remove(&cache.ages[range->keep], range);
   cache.count--;
   usage_move(USAGE_FREE, USAGE_PROMISED, large_range_bytes(range));
   note_change(range->keep, -large_range_bytes(range));
@@ -213,7 +202,7 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
 struct large *big_cache_take_oldest(struct purge purge) {
   lock_take(&cache.lock);
   unsigned keep = decay_next(&big_cache_decay, purge);
-  struct large *range = keep < KEEP_LISTS ? cache.ages[keep].oldest : NULL;
+  struct large *range = keep < KEEP_LISTS ? cache.ages[keep].first : NULL;
   if (range)
     range_detach(range);
   lock_give(&cache.lock);
@@ -231,7 +220,7 @@ struct large *big_cache_take_old(void) {
   lock_take(&cache.lock);
   struct large *range = NULL;
   for (unsigned i = 0; range == NULL && i < KEEP_LISTS; i++) {
-    range = cache.ages[(KEEP_BY_PRESET + i) % KEEP_LISTS].oldest; /* the preset's first, KEEP_WARM last */
+    range = cache.ages[(KEEP_BY_PRESET + i) % KEEP_LISTS].first; /* the preset's first, KEEP_WARM last */
     for (unsigned looks = 0; range && !serves_as_extent(range); looks++)
       range = looks < LOOKS_MAX ? range->newer : NULL;
   }
@@ -261,7 +250,7 @@ bool big_cache_is_valid(void) {
   uint32_t count = 0;
   lock_take(&cache.lock);
   for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
-    for (struct large *range = cache.ages[keep].oldest; range; range = range->newer) {
+    for (struct large *range = cache.ages[keep].first; range; range = range->newer) {
       valid &= in_chain(range) && map_record(range->base) == range && range->class == large_class_of(range->units) &&
                map_entry(range->base) == ENTRY_LARGE_FREE && range->keep == keep;
       bytes += large_range_bytes(range);

@@ -1,5 +1,6 @@
 #include "large/packed.h"
 
+#include "base/list.h"
 #include "budget/usage.h"
 #include "large/large.h"
 #include "os/fault.h"
@@ -27,6 +28,7 @@ struct chunk {
   struct chunk *next, *previous;
   _Atomic uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS]; /* written under the lock */
 };
+STACK_OF(list, chunk, next, previous)
 _Static_assert(sizeof(struct chunk) <= (size_t)1 << CHUNK_ORDER, "a chunk's record is one piece of metadata");
 _Static_assert(CHUNK_ORDER <= METADATA_ORDER_MAX, "there are such pieces");
 
@@ -99,21 +101,15 @@ static size_t longest_run(const struct chunk *chunk) {
 
 static size_t granules_of(size_t bytes) { return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES; }
 
-static void list_insert(struct chunk *chunk) {
+static void chunk_enter(struct chunk *chunk) {
   unsigned list = units_class(chunk->longest);
-  chunk->previous = NULL;
-  chunk->next = packed.lists[list];
-  if (chunk->next)
-    chunk->next->previous = chunk;
-  packed.lists[list] = chunk;
+  list_push(&packed.lists[list], chunk);
   packed.filled[list / 64] |= (uint64_t)1 << list % 64;
 }
 
-static void list_remove(struct chunk *chunk) {
+static void chunk_leave(struct chunk *chunk) {
   unsigned list = units_class(chunk->longest);
-  *(chunk->previous ? &chunk->previous->next : &packed.lists[list]) = chunk->next;
-  if (chunk->next)
-    chunk->next->previous = chunk->previous;
+  list_remove(&packed.lists[list], chunk);
   if (packed.lists[list] == NULL)
     packed.filled[list / 64] &= ~((uint64_t)1 << list % 64);
 }
@@ -132,9 +128,9 @@ static void set_taken(struct chunk *chunk, struct run run, bool value) {
     longest = max_size(longest, free_run_around(chunk, run.first).count);
   if (longest == chunk->longest)
     return;
-  list_remove(chunk);
+  chunk_leave(chunk);
   chunk->longest = (uint32_t)longest;
-  list_insert(chunk);
+  chunk_enter(chunk);
 }
 
 static void set_end(struct chunk *chunk, size_t index, bool value) {
@@ -220,13 +216,13 @@ static struct chunk *chunk_make(size_t bytes) {
     atomic_store_explicit(chunk_word(unit), chunk, memory_order_relaxed);
   map_entries_set(base, length / UNIT_BYTES, ENTRY_PACKED);
   chunk->longest = chunk->granules;
-  list_insert(chunk);
+  chunk_enter(chunk);
   packed.count++;
   return chunk;
 }
 
 static void chunk_end(struct chunk *chunk) {
-  list_remove(chunk);
+  chunk_leave(chunk);
   packed.count--;
   map_entries_set(chunk->base + UNIT_BYTES, chunk->granules / UNIT_GRANULES - 1, ENTRY_LARGE_BODY);
   map_entries_set(chunk->base, 1, ENTRY_LARGE);

@@ -1,5 +1,6 @@
 #include "pages/extent.h"
 
+#include "base/list.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -21,6 +22,8 @@ struct free_extent {
   uint64_t freed_ms;
   bool resident, zero;
 };
+STACK_OF(size_list, free_extent, by_size.next, by_size.previous)
+QUEUE_OF(age_list, free_extent, by_age.next, by_age.previous)
 _Static_assert(sizeof(struct free_extent) <= RECORD_BYTES, "a free extent's record fits the leaf");
 
 struct bank {
@@ -33,8 +36,8 @@ struct bank {
 static struct {
   struct lock lock;
   struct bank banks[EXTENT_BANKS];
-  struct free_extent *oldest, *newest; /* resident ones by age */
-  size_t free_bytes;                   /* of all free extents */
+  struct age_list ages; /* resident ones, oldest first */
+  size_t free_bytes;    /* of all free extents */
 } extents;
 
 struct decay extents_decay;
@@ -60,7 +63,7 @@ static char *last_unit(const struct free_extent *e) { return e->base + e->bytes 
 static struct bank *bank_at(const char *address) { return &extents.banks[extent_bank_of(address)]; }
 
 static void resident_change(size_t change) {
-  decay_change(&extents_decay, KEEP_BY_PRESET, change, extents.oldest ? extents.oldest->freed_ms : 0);
+  decay_change(&extents_decay, KEEP_BY_PRESET, change, extents.ages.first ? extents.ages.first->freed_ms : 0);
 }
 
 /* Free extents that are not resident are counted nowhere. */
@@ -74,18 +77,10 @@ static void usage_arrive(bool resident, enum usage to, size_t bytes) {
 
 /* Inserts by age. Mostly this appends; an extent with an older time goes further to the front. */
 static void age_insert(struct free_extent *e) {
-  struct free_extent *before = extents.newest;
+  struct free_extent *before = extents.ages.last;
   for (unsigned looks = 0; before && before->freed_ms > e->freed_ms && looks < LOOKS_MAX; looks++)
     before = before->by_age.previous;
-  e->by_age.previous = before;
-  e->by_age.next = before ? before->by_age.next : extents.oldest;
-  *(e->by_age.next ? &e->by_age.next->by_age.previous : &extents.newest) = e;
-  *(before ? &before->by_age.next : &extents.oldest) = e;
-}
-
-static void age_remove(struct free_extent *e) {
-  *(e->by_age.previous ? &e->by_age.previous->by_age.next : &extents.oldest) = e->by_age.next;
-  *(e->by_age.next ? &e->by_age.next->by_age.previous : &extents.newest) = e->by_age.previous;
+  age_list_insert(&extents.ages, e, before);
 }
 
 /* The caller moves the bytes of a resident one to USAGE_FREE. */
@@ -98,11 +93,7 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
   map_entries_set(last_unit(e), 1, ENTRY_EXTENT);
   struct bank *bank = bank_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
-  struct free_extent **first = &bank->lists[e->resident][list];
-  e->by_size.next = *first;
-  if (*first)
-    (*first)->by_size.previous = e;
-  *first = e;
+  size_list_push(&bank->lists[e->resident][list], e);
   bank->filled[e->resident][list / 64] |= (uint64_t)1 << list % 64;
   extents.free_bytes += e->bytes;
   if (e->resident) {
@@ -117,14 +108,12 @@ static struct extent extent_detach(struct free_extent *e) {
   struct bank *bank = bank_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
   struct free_extent **first = &bank->lists[e->resident][list];
-  *(e->by_size.previous ? &e->by_size.previous->by_size.next : first) = e->by_size.next;
-  if (e->by_size.next)
-    e->by_size.next->by_size.previous = e->by_size.previous;
+  size_list_remove(first, e);
   if (*first == NULL)
     bank->filled[e->resident][list / 64] &= ~((uint64_t)1 << list % 64);
   extents.free_bytes -= e->bytes;
   if (e->resident) {
-    age_remove(e);
+    age_list_remove(&extents.ages, e);
     resident_change(-e->bytes);
     usage_move(USAGE_FREE, USAGE_PROMISED, e->bytes);
   }
@@ -299,7 +288,7 @@ struct extent extent_take_behind(char *end, size_t bytes) {
 /* Purges the oldest resident extent. Returns its bytes, 0 when nothing is left to do. */
 static size_t purge_oldest(struct purge purge) {
   lock_take(&extents.lock);
-  struct free_extent *oldest = extents.oldest;
+  struct free_extent *oldest = extents.ages.first;
   if (decay_next(&extents_decay, purge) == KEEP_LISTS) {
     lock_give(&extents.lock);
     return 0;
@@ -438,7 +427,7 @@ bool extents_are_valid(void) {
           resident_bytes += resident ? e->bytes : 0;
         }
       }
-  for (struct free_extent *e = extents.oldest; e; e = e->by_age.next)
+  for (struct free_extent *e = extents.ages.first; e; e = e->by_age.next)
     aged_bytes += e->bytes;
   valid &= resident_bytes == decay_total(&extents_decay) && aged_bytes == resident_bytes;
   lock_give(&extents.lock);

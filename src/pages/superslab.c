@@ -1,5 +1,6 @@
 #include "pages/superslab.h"
 
+#include "base/list.h"
 #include "base/options.h"
 #include "base/probe.h"
 #include "budget/usage.h"
@@ -33,14 +34,13 @@ struct superslab {
 };
 _Static_assert(sizeof(struct superslab) <= RECORD_BYTES, "a superslab's record fits the leaf");
 
-struct list {
-  struct superslab *first, *last;
-};
+QUEUE_OF(run_list, superslab, by_run.next, by_run.previous)
+QUEUE_OF(age_list, superslab, by_age.next, by_age.previous)
 
 static struct {
   struct lock lock;
-  struct list by_run[UNIT_ORDER_MAX + 1][RESIDENT_ORDERS];
-  struct list resident[KEEP_LISTS];
+  struct run_list by_run[UNIT_ORDER_MAX + 1][RESIDENT_ORDERS];
+  struct age_list resident[KEEP_LISTS];
   size_t count;         /* superslabs */
   size_t outside_bytes; /* of runs outside them */
   size_t taken_bytes, free_bytes;
@@ -48,20 +48,6 @@ static struct {
 } units;
 
 struct decay units_decay;
-
-#define LIST_OPERATIONS(name, links)                                                                                   \
-  static void name##_append(struct list *list, struct superslab *s) {                                                  \
-    s->links.next = NULL;                                                                                              \
-    s->links.previous = list->last;                                                                                    \
-    *(list->last ? &list->last->links.next : &list->first) = s;                                                        \
-    list->last = s;                                                                                                    \
-  }                                                                                                                    \
-  static void name##_remove(struct list *list, struct superslab *s) {                                                  \
-    *(s->links.previous ? &s->links.previous->links.next : &list->first) = s->links.next;                              \
-    *(s->links.next ? &s->links.next->links.previous : &list->last) = s->links.previous;                               \
-  }
-LIST_OPERATIONS(run_list, by_run)
-LIST_OPERATIONS(age_list, by_age)
 
 static uint32_t run_mask(unsigned order) { return order == 5 ? UNITS_ALL : (1u << (1u << order)) - 1; }
 
@@ -99,12 +85,12 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident, enu
     if (s->run_order != NOT_LISTED)
       run_list_remove(&units.by_run[s->run_order][s->resident_order], s);
     if (order != NOT_LISTED)
-      run_list_append(&units.by_run[order][resident_order], s);
+      run_list_insert(&units.by_run[order][resident_order], s, units.by_run[order][resident_order].last);
     s->run_order = (uint8_t)order;
     s->resident_order = (uint8_t)resident_order;
   }
   if (!s->resident && resident)
-    age_list_append(&units.resident[s->keep], s);
+    age_list_insert(&units.resident[s->keep], s, units.resident[s->keep].last);
   else if (s->resident && !resident)
     age_list_remove(&units.resident[s->keep], s);
   if (resident != s->resident) {
@@ -282,7 +268,7 @@ static void note_given(struct superslab *s, unsigned keep) {
   s->given_ms = os_milliseconds();
   s->keep = (uint8_t)keep;
   if (s->resident) {
-    age_list_append(&units.resident[keep], s);
+    age_list_insert(&units.resident[keep], s, units.resident[keep].last);
     resident_change(keep, bytes_of(s->resident));
   }
 }

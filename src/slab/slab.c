@@ -1,5 +1,6 @@
 #include "slab/slab.h"
 
+#include "base/list.h"
 #include "base/observers.h"
 #include "budget/usage.h"
 #include "os/fault.h"
@@ -28,6 +29,7 @@ struct slab {
   uint32_t seen_ms; /* low bits of the time of the look that found it so, if REST_SEEN */
 };
 
+STACK_OF(list, slab, next, previous)
 #define NO_LIST (FULLNESS_LISTS + 1)
 
 /* Has anything been taken or put? Purging holes once is enough until a block is put back. */
@@ -55,15 +57,10 @@ static unsigned list_of(const struct slab *slab) {
   return (slab->free_count - 1) * FULLNESS_LISTS / size_classes[slab->class].block_count;
 }
 
-static void list_remove(struct slab_set *set, struct slab *slab) {
+static void list_leave(struct slab_set *set, struct slab *slab) {
   if (slab->list == NO_LIST)
     return;
-  if (slab->previous)
-    slab->previous->next = slab->next;
-  else
-    set->lists[slab->class][slab->list] = slab->next;
-  if (slab->next)
-    slab->next->previous = slab->previous;
+  list_remove(&set->lists[slab->class][slab->list], slab);
   slab->list = NO_LIST;
 }
 
@@ -79,13 +76,8 @@ static void list_update(struct slab_set *set, struct slab *slab) {
     slab->list_until = ((list + 1) * blocks + FULLNESS_LISTS - 1) / FULLNESS_LISTS;
   if (list == slab->list)
     return;
-  list_remove(set, slab);
-  struct slab **first = &set->lists[slab->class][list];
-  slab->previous = NULL;
-  slab->next = *first;
-  if (*first)
-    (*first)->previous = slab;
-  *first = slab;
+  list_leave(set, slab);
+  list_push(&set->lists[slab->class][list], slab);
   slab->list = (uint8_t)list;
 }
 
@@ -133,7 +125,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
 
 static void slab_close(struct slab_set *set, struct slab *slab) {
   unsigned order = size_classes[slab->class].order;
-  list_remove(set, slab);
+  list_leave(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
   usage_move_begin(UNIT_BYTES << order);
   set->slab_bytes -= UNIT_BYTES << order;
@@ -152,7 +144,7 @@ static NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
   if (slab->rest >= REST_PURGING)
     return; /* slab_set_holes_give will put it into a list */
   if (is_empty(slab)) {
-    list_remove(set, slab);
+    list_leave(set, slab);
     if (first_partial(set, cls) != NULL || class_slab_bytes(cls) > KEPT_EMPTY_BYTES_MAX) {
       slab_close(set, slab);
       return;
@@ -350,7 +342,7 @@ static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole
       if (batch->hole_count == before) {
         slab->rest = REST_PURGED;
       } else {
-        list_remove(set, slab);
+        list_leave(set, slab);
         slab->rest = REST_PURGING;
         batch->slabs[batch->slab_count++] = slab;
       }
