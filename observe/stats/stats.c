@@ -11,6 +11,7 @@
 #include "heap/watch.h"
 #include "inspect/process.h"
 #include "large/large.h"
+#include "large/range.h"
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/metadata.h"
@@ -304,7 +305,7 @@ bool stats_parts_hold(void) {
   add_heaps(&held);
   units_stats_locked(&units);
   add_units(&held, &units);
-  add_large_parts(&held, large_live_bytes(), decay_total(&big_cache_decay), large_mapping_bytes());
+  add_large_parts(&held, large_live_bytes(), decay_total(&big_cache_decay), range_mapping_bytes());
   extents_stats_locked(&extents);
   add_extents(&held, &extents);
   uint64_t sum = stats_parts_sum(&held);

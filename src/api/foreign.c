@@ -3,6 +3,7 @@
 #include "base/event.h"
 #include "base/options.h"
 #include "large/large.h"
+#include "large/range.h"
 #include "os/fault.h"
 
 #define REPORTS_MAX 10u
@@ -21,7 +22,7 @@ COLD void foreign_free(void *block) {
     mode = FOREIGN_IGNORE;
   if (mode == FOREIGN_IGNORE)
     return;
-  if (mode == FOREIGN_ABORT && large_was_unmapped(block))
+  if (mode == FOREIGN_ABORT && range_was_unmapped(block))
     fault_double_free(block);
   if (mode == FOREIGN_ABORT)
     fault_foreign(block);

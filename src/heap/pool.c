@@ -1,6 +1,7 @@
 #include "heap/pool.h"
 
 #include "base/options.h"
+#include "heap/heap.h"
 #include "os/cgroup.h"
 #include "os/fault.h"
 #include "os/filter.h"
@@ -160,6 +161,22 @@ struct pool *pool_attach(void) {
 }
 
 bool pool_detach(struct pool *pool) { return atomic_fetch_sub_explicit(&pool->heaps, 1, memory_order_seq_cst) == 1; }
+
+void pool_list(struct pool *pool, struct heap *heap) {
+  heap->next_attached = pool->private_part->attached;
+  pool->private_part->attached = heap;
+  atomic_fetch_add_explicit(&pool->heaps, 1, memory_order_seq_cst);
+}
+
+bool pool_unlist(struct pool *pool, struct heap *heap) {
+  struct heap **link = &pool->private_part->attached;
+  while (*link != NULL && *link != heap)
+    link = &(*link)->next_attached;
+  if (*link == NULL)
+    return false; /* the pool's life is over */
+  *link = heap->next_attached;
+  return pool_detach(pool);
+}
 
 COLD void pools_in_child(struct pool *left) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))

@@ -82,6 +82,10 @@ bool pool_detach(struct pool *pool);
 bool pool_wait(struct pool *pool);
 static inline bool pool_lock(struct pool *pool) { return LIKELY(lock_try(&pool->lock)) || pool_wait(pool); }
 static inline void pool_unlock(struct pool *pool) { lock_give(&pool->lock); }
+/* Lists a heap in its private pool. pool_unlist: true if it was listed, as the last one; false also after the pool's
+ * life. The pool's lock is held. */
+void pool_list(struct pool *pool, struct heap *heap);
+bool pool_unlist(struct pool *pool, struct heap *heap);
 /* Tells whether the pool's lock was waited for in vain, and is still held. */
 bool pool_is_stuck(struct pool *pool);
 /* With more heaps in a pool, each keeps less. */

@@ -247,24 +247,6 @@ COLD struct heap *heap_replace(void) {
   return other;
 }
 
-/* Lists a heap in its private pool, whose lock is held. */
-static void private_link(struct pool *pool, struct heap *heap) {
-  heap->next_attached = pool->private_part->attached;
-  pool->private_part->attached = heap;
-  atomic_fetch_add_explicit(&pool->heaps, 1, memory_order_seq_cst);
-}
-
-/* Unlists it. Returns true if it was listed, as the last one. The pool's lock is held. */
-static bool private_unlink(struct pool *pool, struct heap *heap) {
-  struct heap **link = &pool->private_part->attached;
-  while (*link != NULL && *link != heap)
-    link = &(*link)->next_attached;
-  if (*link == NULL)
-    return false; /* the pool's life is over */
-  *link = heap->next_attached;
-  return pool_detach(pool);
-}
-
 COLD struct heap *heap_attach_private(struct pool *pool) {
   lock_take(&registry.lock);
   uint32_t count = heap_count();
@@ -277,7 +259,7 @@ COLD struct heap *heap_attach_private(struct pool *pool) {
   owner_begin(heap);
   if (is_locked) {
     heap->split_seen = 0; /* samples are taken from ordinary heaps only */
-    private_link(pool, heap);
+    pool_list(pool, heap);
     pool_unlock(pool);
     return heap;
   }
@@ -293,7 +275,7 @@ COLD bool heap_rejoin(struct heap *heap, struct pool *pool) {
     life_set(heap, 0);
     return false;
   }
-  private_link(pool, heap);
+  pool_list(pool, heap);
   pool_unlock(pool);
   return true;
 }
@@ -309,7 +291,7 @@ static bool flush(struct heap *heap, bool close_empty, bool *was_last) {
   if (close_empty)
     slab_set_close_empty(&pool->slabs);
   if (was_last != NULL) {
-    *was_last = private_unlink(pool, heap);
+    *was_last = pool_unlist(pool, heap);
     heap->split_seen = 0; /* samples are taken from ordinary heaps only */
   }
   pool_unlock(pool);
@@ -398,67 +380,4 @@ size_t heaps_rest(void) {
   return given_back;
 }
 
-/* Drops bins and outbox of a heap whose owner does not exist in the child: both may be inconsistent, because they
- * change outside slow paths. */
-COLD static void drop_in_child(struct heap *heap) {
-  bins_drop_all(heap);
-  checked_drop(heap);
-  outbox_drop_all(heap);
-  lifeline_reset(&heap->lifeline);
-  atomic_store_explicit(&heap->inside, 0, memory_order_relaxed);
-  atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
-  heap_mark_owned(heap->id, false);
-}
-
-/* The calling thread's heaps: its home, then those for private pools. */
-static struct heap *own_first(void) {
-  struct heap *heap = heap_current();
-  return heap && heap->home ? heap->home : heap;
-}
-static struct heap *own_next(const struct heap *heap) { return heap->home ? heap->next_private : heap->privates; }
-static bool is_own(const struct heap *heap) {
-  const struct heap *each = own_first();
-  while (each != NULL && each != heap)
-    each = own_next(each);
-  return each != NULL;
-}
-
-/* Heaps that are attached to private pools in the child are the calling thread's. */
-COLD static void privates_in_child(void) {
-  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    if (pool_is_private(pool) && pool->private_part->attached != NULL) {
-      pool->private_part->attached = NULL;
-      atomic_store_explicit(&pool->heaps, 0, memory_order_relaxed);
-    }
-  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
-    if (heap_life(heap) != 0 && heap_life(heap) == pool_life(heap_pool(heap)))
-      private_link(heap_pool(heap), heap);
-}
-
-/* The work is proportional to the number of threads at the fork, because it skips heaps without an owner. */
-COLD void heaps_in_child(void) {
-  struct heap *home = own_first();
-  for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
-    if (!is_own(heap))
-      drop_in_child(heap);
-  pools_in_child(home ? heap_pool(home) : NULL);
-  privates_in_child();
-  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    inbox_serve(pool);
-  for (struct heap *heap = home; heap; heap = own_next(heap)) {
-    lifeline_after_fork(&heap->lifeline, true);
-    heap_note_thread(heap);
-  }
-  checked_in_child(home);
-  registry.process_id = os_process_id();
-}
-
-void heaps_before_fork(void) {
-  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
-    lifeline_before_fork(&heap->lifeline);
-}
-
-void heaps_in_parent(void) {
-  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
-    lifeline_after_fork(&heap->lifeline, false);
-}
+void registry_process_changed(void) { registry.process_id = os_process_id(); }

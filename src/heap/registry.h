@@ -39,11 +39,7 @@ void heaps_ask_to_flush(const struct heap *self);
  * pool's lock. */
 void heap_flush_all(struct heap *heap);
 
-/* Call before a fork, and after it in the parent, while the gate is shut (heap/slow_path.h). */
-void heaps_before_fork(void);
-void heaps_in_parent(void);
-/* Call in the child of a fork. Memory that other threads change outside slow paths was copied page by page while they
- * ran. So their bins and outboxes may be inconsistent, and are dropped. */
-void heaps_in_child(void);
+/* Call in the child of a fork: from now on the owners are this process's threads. */
+void registry_process_changed(void);
 
 #endif

@@ -1,7 +1,7 @@
 #include "heap/slow_path.h"
 
+#include "heap/heap_fork.h"
 #include "heap/ids.h"
-#include "heap/registry.h"
 #include "os/os.h"
 
 #define SPINS 200u         /* checks of the flags before the thread sleeps between checks */

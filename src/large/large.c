@@ -6,6 +6,7 @@
 #include "budget/usage.h"
 #include "large/big_cache.h"
 #include "large/guarded.h"
+#include "large/range.h"
 #include "os/fault.h"
 #include "os/os.h"
 #include "pages/extent.h"
@@ -17,31 +18,17 @@
 /* From this size on, an extent that must move to grow becomes a mapping, which grows without copying. */
 #define GROWN_BYTES_MIN ((size_t)1 << 20)
 #define GROWN_COUNT_MAX 256u                  /* at most this many, because the kernel limits the number of mappings */
-#define CACHED_RANGE_SHARE 2                  /* one range may take half of the cache */
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
 
 static struct {
   _Atomic size_t made_count, live_count, live_bytes;
-  _Atomic size_t mapping_count, mapping_bytes;
-  _Atomic uint64_t evictions;
 } large;
-
-/* Release and acquire: a reader who sees a sum changed sees the move begun (budget/usage.h). */
-static void figure_add(_Atomic size_t *sum, size_t amount) {
-  atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel);
-}
-static size_t figure_read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
 
 static struct large *large_record(const void *object) { return map_record(object); }
 
 size_t large_bytes(const void *object) {
   const struct large *range = large_record(object);
   return UNLIKELY(range->guarded) ? range->guarded_size : large_range_bytes(range);
-}
-
-static void mark_entries(char *base, size_t bytes, uint32_t first, uint32_t others) {
-  map_entries_set(base + UNIT_BYTES, bytes / UNIT_BYTES - 1, others);
-  map_entries_set(base, 1, first);
 }
 
 /* 32 lengths a doubling: an object that grows has some room, and little is lost. */
@@ -51,180 +38,6 @@ size_t large_good_size(size_t size) {
     return units * UNIT_BYTES;
   size_t step = (size_t)1 << (63 - __builtin_clzl(units - 1) - 5);
   return round_up(units, step) * UNIT_BYTES;
-}
-
-/* --- ranges --- */
-
-static struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge) {
-  struct large *range = large_record(base);
-  *range = (struct large){.base = base, .units = (uint32_t)(bytes / UNIT_BYTES), .mapping = mapping, .huge = has_huge};
-  if (mapping) {
-    usage_move_begin(bytes);
-    figure_add(&large.mapping_count, 1);
-    figure_add(&large.mapping_bytes, bytes);
-  }
-  return range;
-}
-
-/* The addresses of the mappings that ended last. */
-#define ENDED_COUNT 16u
-static struct {
-  _Atomic(const void *) bases[ENDED_COUNT];
-  _Atomic unsigned next;
-} ended;
-
-static void ended_note(const void *base) {
-  unsigned place = atomic_fetch_add_explicit(&ended.next, 1, memory_order_relaxed) % ENDED_COUNT;
-  atomic_store_explicit(&ended.bases[place], base, memory_order_relaxed);
-}
-
-bool large_was_unmapped(const void *address) {
-  for (unsigned i = 0; i < ENDED_COUNT; i++)
-    if (address != NULL && atomic_load_explicit(&ended.bases[i], memory_order_relaxed) == address)
-      return true;
-  return false;
-}
-
-/* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the bytes
- * unmapped. */
-static size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
-  char *base = range->base;
-  size_t bytes = large_range_bytes(range);
-  if (!range->mapping) {
-    extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, freed_ms, from);
-    return 0;
-  }
-  figure_add(&large.mapping_count, (size_t)-1);
-  figure_add(&large.mapping_bytes, -bytes);
-  usage_move_end(bytes);
-  mark_entries(base, bytes, ENTRY_NONE, ENTRY_NONE);
-  ended_note(base);
-  if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
-    os_purge(base, bytes);
-  usage_move(from, USAGE_NOWHERE, bytes);
-  return bytes;
-}
-
-/* As range_end for one that the cache kept, but a mapping becomes an extent too, so that its pages serve anything. */
-static void range_end_resident(struct large *range) {
-  size_t bytes = large_range_bytes(range);
-  if (!range->mapping || !map_cover(range->base, bytes)) {
-    range_end(range, os_milliseconds(), USAGE_PROMISED);
-    return;
-  }
-  figure_add(&large.mapping_count, (size_t)-1);
-  figure_add(&large.mapping_bytes, -bytes);
-  extent_adopt(range->base, bytes, os_milliseconds(), USAGE_PROMISED);
-}
-
-/* Gives the pages of a range back at once and ends it. Returns its bytes, 0 if the system refuses. */
-static size_t range_end_purged(struct large *range, enum usage from) {
-  if (range->mapping)
-    return range_end(range, 0, from);
-  struct extent extent = {.base = range->base, .bytes = large_range_bytes(range)};
-  enum purge_result result = pages_purge(extent.base, extent.bytes);
-  extent.resident = result == PURGE_REFUSED;
-  extent.zero = result == PURGE_GONE;
-  extent_give(extent, os_milliseconds(), from);
-  return extent.resident ? 0 : extent.bytes;
-}
-
-static struct extent resident_from_either(enum extent_bank bank, size_t bytes, size_t alignment) {
-  struct extent extent = extent_take_resident(bank, bytes, alignment);
-  return extent.base ? extent : extent_take_resident(EXTENT_BANKS - 1 - bank, bytes, alignment);
-}
-
-/* Makes a free extent of one of the oldest cached ranges. Returns its bytes, 0: there is none. */
-static size_t evict_old(void) {
-  struct large *oldest = big_cache_take_old();
-  if (oldest == NULL)
-    return 0;
-  size_t bytes = large_range_bytes(oldest);
-  atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
-  range_end_resident(oldest);
-  return bytes;
-}
-
-/* Takes memory that is held and free before new memory: a resident extent of either bank. If there is none, it evicts
- * cached ranges until there is one. */
-static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
-  struct extent extent = resident_from_either(bank, bytes, alignment);
-  for (size_t evicted = 0, more;
-       extent.base == NULL && evicted < bytes && decay_total(&big_cache_decay) >= bytes - evicted; evicted += more) {
-    more = evict_old();
-    if (more == 0)
-      break;
-    extent = resident_from_either(bank, bytes, alignment);
-  }
-  return extent;
-}
-
-/* *promised: the bytes in USAGE_PROMISED, which the caller must move on in any case. */
-static struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised) {
-  enum extent_bank bank = huge_bank_for_large();
-  struct extent extent = extent_resident(bank, bytes, alignment);
-  if (extent.base == NULL && usage_reserve(bytes)) {
-    *promised = bytes;
-    extent = extent_take(bank, bytes, alignment);
-    if (extent.base == NULL && bank != EXTENT_PLAIN)
-      extent = extent_take(EXTENT_PLAIN, bytes, alignment);
-  }
-  if (extent.base == NULL)
-    return NULL;
-  if (UNLIKELY(extent.to_probe))
-    huge_probe(extent.base);
-  *zeroed = extent.zero;
-  if (extent.resident)
-    *promised += extent.bytes;
-  return range_made(extent.base, extent.bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE);
-}
-
-static struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
-  if (!usage_reserve(bytes))
-    return NULL;
-  *promised = bytes;
-  char *base = os_map(bytes, alignment);
-  if (base == NULL)
-    return NULL;
-  if (!map_cover_object(base, bytes)) {
-    os_unmap(base, bytes);
-    return NULL;
-  }
-  bool has_huge = huge_for_mapping(bytes);
-  if (has_huge) {
-    os_huge(base, bytes); /* whole: a mapping in two parts could not be moved */
-    huge_probe(base);
-  }
-  return range_made(base, bytes, true, has_huge);
-}
-
-static struct large *range_guarded(size_t size, size_t alignment, size_t *promised) {
-  size_t bytes = guarded_bytes(size);
-  if (size > PTRDIFF_MAX / 2 || !usage_reserve(bytes))
-    return NULL;
-  *promised = bytes;
-  char *base = guarded_map(size, alignment);
-  if (base == NULL)
-    return NULL;
-  if (!map_cover_object(base, bytes)) {
-    os_unmap(base - guarded_front(alignment), guarded_front(alignment) + bytes);
-    return NULL;
-  }
-  struct large *range = range_made(base, bytes, true, false);
-  range->guarded = true;
-  range->guard_front = guarded_front(alignment);
-  guarded_set_size(range, size);
-  return range;
-}
-
-static void range_end_guarded(struct large *range) {
-  size_t bytes = large_range_bytes(range);
-  figure_add(&large.mapping_count, (size_t)-1);
-  figure_add(&large.mapping_bytes, -bytes);
-  usage_move_end(bytes);
-  ended_note(range->base);
-  guarded_end(range);
-  usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes);
 }
 
 static void *object_made(struct large *range, size_t promised) {
@@ -241,7 +54,7 @@ static void *object_made(struct large *range, size_t promised) {
   usage_move(promised > 0 ? USAGE_PROMISED : USAGE_NOWHERE, USAGE_LARGE, bytes);
   if (promised > bytes)
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised - bytes);
-  mark_entries(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  range_entries_set(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return range->base;
 }
 
@@ -345,49 +158,6 @@ void large_list_remove(void **first, void *object) {
 void *large_list_next(const void *object) { return object_at(large_record(object)->key_next); }
 uint32_t large_owner(const void *object) { return large_record(object)->owner; }
 
-/* Ends a range after it was taken out of the cache. */
-static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {
-  atomic_fetch_add_explicit(&large.evictions, 1, memory_order_relaxed);
-  return is_purged ? range_end_purged(range, USAGE_PROMISED) : range_end(range, freed_ms, USAGE_PROMISED);
-}
-
-size_t large_evict(struct purge purge) {
-  size_t given_back = 0;
-  for (struct large *oldest; (oldest = big_cache_take_oldest(purge)) != NULL;)
-    given_back += release_range(oldest, purge.decider == BY_ENGINE, min_size(purge.before_ms - 1, os_milliseconds()));
-  return given_back;
-}
-
-/* Evicts while more is cached than the preset allows. Ranges that the preset decides about go first. */
-static void cache_shrink(size_t cache_max) {
-  large_evict(purge_by_preset(less(cache_max, decay_bytes(&big_cache_decay, BY_ENGINE)), UINT64_MAX));
-  struct large *range;
-  while (decay_total(&big_cache_decay) > cache_max &&
-         (range = big_cache_take_oldest(purge_by_engine(false, 0, UINT64_MAX))) != NULL)
-    release_range(range, false, os_milliseconds());
-}
-
-/* Caches a range if its site asks for one size; ends it otherwise. For changing sizes a cached range would hardly fit
- * again. Spare ranges are mappings of any size, and each mapping makes forks slower: they end at once. */
-static void cache_or_end(struct large *range) {
-  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  bool is_kept = !range->guarded && (range->steady || (range->mapping && !range->spare)) &&
-                 large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
-  unsigned keep = KEEP_BY_PRESET;
-  if (advice_is_wanted())
-    keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);
-  if (UNLIKELY(range->guarded))
-    range_end_guarded(range);
-  else if (keep == KEEP_AT_ONCE)
-    range_end_purged(range, USAGE_LARGE);
-  else if (!is_kept || !big_cache_put(range, keep))
-    range_end(range, os_milliseconds(), USAGE_LARGE);
-  else if (decay_total(&big_cache_decay) > cache_max)
-    cache_shrink(cache_max);
-  else if (UNLIKELY(atomic_load_explicit(&extents_evict, memory_order_relaxed) == NULL))
-    atomic_store_explicit(&extents_evict, evict_old, memory_order_release);
-}
-
 /* Ends an object and gives its range, which counts as USAGE_LARGE still, to the caller. */
 static struct large *object_ended(void *object) {
   if (UNLIKELY(large_record(object)->guarded) && map_entry(object) == ENTRY_LARGE)
@@ -401,7 +171,7 @@ static struct large *object_ended(void *object) {
   usage_move_begin(bytes);
   figure_add(&large.live_count, (size_t)-1);
   figure_add(&large.live_bytes, -bytes);
-  mark_entries(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  range_entries_set(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
   return range;
 }
 
@@ -412,7 +182,7 @@ void large_free(void *object) {
     observers.site_freed(range->site, bytes);
   if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
     huge_note_mapping(object, bytes);
-  cache_or_end(range);
+  range_cache_or_end(range);
 }
 
 bool large_free_unlocked(void *object) {
@@ -439,7 +209,7 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   size_t moved = max_size(wanted, bytes) - min_size(wanted, bytes);
   usage_move_begin(moved);
   if (range->mapping)
-    figure_add(&large.mapping_bytes, wanted - bytes);
+    range_length_changed(wanted - bytes);
   figure_add(&large.live_bytes, wanted - bytes);
   usage_move_end(moved);
 }
@@ -472,7 +242,7 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
 /* Cuts a mapping. If the rest is short enough for an extent, it is better copied there, because mappings are scarce. */
 static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
-  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && figure_read(&large.mapping_count) >= GROWN_COUNT_MAX))
+  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
     return false;
   map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
   if (!os_unmap(base + wanted, bytes - wanted)) {
@@ -514,11 +284,11 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   if ((wanted >= LEAF_BYTES && !growth_is_plausible(wanted - bytes)) || !map_reserve(&reserve, wanted))
     return NULL;
   struct large moved = *range;
-  mark_entries(base, bytes, ENTRY_NONE, ENTRY_NONE); /* the system may map another range there at once */
+  range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE); /* the system may map another range there at once */
   char *target = os_move(base, bytes, wanted, UNIT_BYTES);
   if (target != NULL) {
     if (target != base)
-      ended_note(base);
+      range_unmapped_note(base);
     map_cover_reserved(target, wanted, &reserve);
     *large_record(target) = moved;
     large_record(target)->base = target;
@@ -526,9 +296,9 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   }
   map_reserve_end(&reserve);
   if (target != NULL)
-    mark_entries(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
+    range_entries_set(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
   else
-    mark_entries(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+    range_entries_set(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return target;
 }
 
@@ -544,7 +314,7 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
 
 /* An extent that cannot grow where it lies becomes a mapping, once. NULL: unchanged. */
 static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted) {
-  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && figure_read(&large.mapping_count) >= GROWN_COUNT_MAX))
+  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
     return NULL;
   size_t promised = 0;
   struct large *grown = big_cache_take(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
@@ -585,7 +355,6 @@ void *large_resize(void *object, size_t size) {
 }
 
 size_t large_live_bytes(void) { return figure_read(&large.live_bytes); }
-size_t large_mapping_bytes(void) { return figure_read(&large.mapping_bytes); }
 
 void large_stats(struct large_stats *out) {
   struct big_cache_counters counters;
@@ -596,14 +365,14 @@ void large_stats(struct large_stats *out) {
       .live_count = live_count,
       .made = made,
       .freed = less(made, live_count),
-      .mapping_bytes = figure_read(&large.mapping_bytes),
+      .mapping_bytes = range_mapping_bytes(),
       .cache_puts = counters.puts,
       .live_bytes = figure_read(&large.live_bytes),
       .cached_bytes = decay_total(&big_cache_decay),
-      .mapping_count = figure_read(&large.mapping_count),
+      .mapping_count = range_mapping_count(),
       .cache_hits = counters.hits,
       .cache_hits_of_site = counters.hits_of_site,
       .cache_misses = counters.misses,
-      .evictions = atomic_load_explicit(&large.evictions, memory_order_relaxed),
+      .evictions = range_evictions(),
   };
 }

@@ -40,9 +40,6 @@ uint32_t large_owner(const void *object);
 /* Frees an object. Its entry was ENTRY_LARGE. If two threads free one object, one of them ends the program. */
 void large_free(void *object);
 
-/* Tells whether this was the address of a large object whose mapping ended a short time ago. */
-bool large_was_unmapped(const void *address);
-
 /* Resizes an object in place, by moving pages, or for growing extents by copying into a mapping. NULL: nothing changed,
  * and the caller must copy. */
 void *large_resize(void *object, size_t size);
@@ -55,14 +52,7 @@ size_t large_bytes(const void *object);
 /* Returns the least size that a request is rounded up to. */
 size_t large_good_size(size_t size);
 
-/* Evicts cached ranges, oldest first. Mappings are unmapped. Of extents, those that the preset decides about become
- * resident free extents, and the pages of the others go back to the system. Returns the bytes given back. */
-size_t large_evict(struct purge purge);
-
-/* These take no lock. */
-size_t large_live_bytes(void);
-size_t large_mapping_bytes(void); /* of live objects and cached ranges that are mappings of their own */
-extern struct decay big_cache_decay;
+size_t large_live_bytes(void); /* takes no lock */
 
 struct large_stats {
   size_t live_count, live_bytes;

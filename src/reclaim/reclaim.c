@@ -9,6 +9,7 @@
 #include "heap/slow_path.h"
 #include "large/large.h"
 #include "large/packed.h"
+#include "large/range.h"
 #include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -57,7 +58,7 @@ static uint64_t any_time(void) { return os_milliseconds() + 1; }
 static const struct owner {
   const struct decay *decay;
   size_t (*purge)(struct purge purge);
-} owners[] = {{&big_cache_decay, large_evict}, {&extents_decay, extents_purge}, {&units_decay, units_purge}};
+} owners[] = {{&big_cache_decay, range_evict}, {&extents_decay, extents_purge}, {&units_decay, units_purge}};
 
 /* Purges free memory, oldest first. Here keep_bytes is compared with the free bytes of all owners: those that the preset
  * decides about; for the policy engine, those of both. */
@@ -352,9 +353,9 @@ void reclaim_all(void) {
   heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
   close_empty_slabs();
-  large_evict(purge_by_engine(false, 0, any_time()));
+  range_evict(purge_by_engine(false, 0, any_time()));
   units_purge(purge_by_engine(false, 0, any_time()));
-  large_evict(
+  range_evict(
       purge_by_preset(0, any_time())); /* mappings too, even if `purge` is off, because they take address space */
   purge_free(purge_by_preset(0, any_time()));
   lock_give(&reclaim.round);

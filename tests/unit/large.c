@@ -5,6 +5,7 @@
 #include "budget/usage.h"
 #include "large/big_cache.h"
 #include "large/large.h"
+#include "large/range.h"
 #include "os/os.h"
 #include "pages/page_map.h"
 
@@ -42,7 +43,7 @@ static char *alloc_steady(size_t size) {
 static void forget_habits(void) {
   for (unsigned i = 0; i < 8; i++) {
     large_free(alloc(HAK_SMALL_MAX + 1 + i % 2 * MIB, 16));
-    large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
   }
 }
 
@@ -86,7 +87,7 @@ static void valid(void) {
 static int nothing_held(void **state) {
   (void)state;
   forget_habits();
-  large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   valid();
   assert_int_equal(stats().cached_bytes, 0);
@@ -121,7 +122,7 @@ static void marks_follow_the_object(void **state) {
     memset(object, 1, bytes);
     large_free(object);
     assert_not_live(object, bytes);
-    large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
     extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
 
     object = alloc_steady(sizes[i]);
@@ -132,7 +133,7 @@ static void marks_follow_the_object(void **state) {
     assert_int_equal(usage_taken(), 0);
     assert_int_equal(usage_free(), bytes);
     valid();
-    assert_int_equal(large_evict(purge_by_preset(0, UNIT_ANY_TIME)), mapping ? bytes : 0);
+    assert_int_equal(range_evict(purge_by_preset(0, UNIT_ANY_TIME)), mapping ? bytes : 0);
     assert_int_equal(usage_free(), mapping ? 0 : bytes);
     if (mapping) {
       assert_marks(object, bytes, ENTRY_NONE, ENTRY_NONE);
@@ -229,7 +230,7 @@ static void cache_is_bounded(void **state) {
   assert_true(stats().cached_bytes > bytes_max / 4);
   assert_int_equal(stats().cached_bytes + decay_total(&extents_decay), total);
   assert_int_equal(usage_free(), total);
-  large_evict(purge_by_preset(4 * MIB, UNIT_ANY_TIME));
+  range_evict(purge_by_preset(4 * MIB, UNIT_ANY_TIME));
   assert_true(stats().cached_bytes <= 4 * MIB);
   assert_int_equal(usage_free(), total);
   unit_option("HAKMEM_LARGE_CACHE_MB", "512");
@@ -289,14 +290,14 @@ static void growth_and_shrinkage_keep_the_contents(void **state) {
       assert_int_equal(stats().live_count, 2);
       assert_int_equal(usage_taken(), bytes + MIB);
       if (i % 4 == 1)
-        large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+        range_evict(purge_by_preset(0, UNIT_ANY_TIME));
       if (i % 4 == 3)
         extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
       valid();
     }
     large_free(neighbour);
     large_free(object);
-    large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
   }
 }
 
@@ -314,7 +315,7 @@ static void neighbours(size_t bytes, char **left, char **right) {
       return;
     }
     large_free(*left);
-    large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
     *left = *right;
   }
   fail_msg("no two extents lie side by side");
@@ -369,7 +370,7 @@ static void extents_are_resized_in_place(void **state) {
   assert_int_equal(usage_taken(), 4 * MIB);
   assert_pattern(right, 2 * MIB);
   large_free(right);
-  large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
   assert_ptr_equal(large_resize(left, 3 * MIB + MIB / 2), left);
   assert_live(left);
   assert_pattern(left, MIB);
@@ -406,7 +407,7 @@ static void an_extent_that_cannot_grow_becomes_a_mapping(void **state) {
     assert_pattern(grown, MIB);
     large_free(grown);
     large_free(right);
-    large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
     assert_int_equal(stats().mapping_count, 0);
   }
 }
@@ -493,7 +494,7 @@ static void calloc_is_zero_after_any_use(void **state) {
       memset(dirty, 0xff, 10000);
       hak_free(dirty);
       if (round % 3 == 1)
-        large_evict(purge_by_preset(0, UNIT_ANY_TIME));
+        range_evict(purge_by_preset(0, UNIT_ANY_TIME));
       if (round % 5 == 2)
         hak_trim(0);
     }
@@ -539,7 +540,7 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
   large_free(object);
   unit_must_die(free_object, object, double_free, object, "");
   unit_must_die(free_object, object + UNIT_BYTES, double_free, object + UNIT_BYTES, "");
-  large_evict(purge_by_preset(0, UNIT_ANY_TIME)); /* a free extent */
+  range_evict(purge_by_preset(0, UNIT_ANY_TIME)); /* a free extent */
   unit_must_die(free_object, object, double_free, object, "");
   unit_must_die(realloc_object, object, double_free, object, "");
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
@@ -549,12 +550,12 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
 /* Blocks for those that may wait for nothing are mappings of any size: none is kept. */
 static void spare_mappings_are_not_cached(void **state) {
   (void)state;
-  size_t cached = decay_total(&big_cache_decay), mapped = large_mapping_bytes();
+  size_t cached = decay_total(&big_cache_decay), mapped = range_mapping_bytes();
   void *spare = large_alloc_unlocked(3 * MIB, UNIT_BYTES);
   assert_non_null(spare);
   large_free(spare);
   assert_int_equal(decay_total(&big_cache_decay), cached);
-  assert_int_equal(large_mapping_bytes(), mapped);
+  assert_int_equal(range_mapping_bytes(), mapped);
 }
 
 int main(void) {

@@ -1,0 +1,235 @@
+#include "large/range.h"
+
+#include "base/observers.h"
+#include "large/guarded.h"
+#include "os/os.h"
+#include "pages/extent.h"
+#include "pages/huge.h"
+#include "pages/page_map.h"
+
+#define CACHED_RANGE_SHARE 2 /* one range may take half of the cache */
+
+static struct {
+  _Atomic size_t mapping_count, mapping_bytes;
+  _Atomic uint64_t evictions;
+} figures;
+
+size_t range_mapping_count(void) { return figure_read(&figures.mapping_count); }
+size_t range_mapping_bytes(void) { return figure_read(&figures.mapping_bytes); }
+void range_length_changed(size_t change) { figure_add(&figures.mapping_bytes, change); }
+uint64_t range_evictions(void) { return atomic_load_explicit(&figures.evictions, memory_order_relaxed); }
+
+void range_entries_set(char *base, size_t bytes, uint32_t first, uint32_t others) {
+  map_entries_set(base + UNIT_BYTES, bytes / UNIT_BYTES - 1, others);
+  map_entries_set(base, 1, first);
+}
+
+struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge) {
+  struct large *range = map_record(base);
+  *range = (struct large){.base = base, .units = (uint32_t)(bytes / UNIT_BYTES), .mapping = mapping, .huge = has_huge};
+  if (mapping) {
+    usage_move_begin(bytes);
+    figure_add(&figures.mapping_count, 1);
+    figure_add(&figures.mapping_bytes, bytes);
+  }
+  return range;
+}
+
+/* The addresses of the mappings that ended last. */
+#define ENDED_COUNT 16u
+static struct {
+  _Atomic(const void *) bases[ENDED_COUNT];
+  _Atomic unsigned next;
+} ended;
+
+void range_unmapped_note(const void *base) {
+  unsigned place = atomic_fetch_add_explicit(&ended.next, 1, memory_order_relaxed) % ENDED_COUNT;
+  atomic_store_explicit(&ended.bases[place], base, memory_order_relaxed);
+}
+
+bool range_was_unmapped(const void *address) {
+  for (unsigned i = 0; i < ENDED_COUNT; i++)
+    if (address != NULL && atomic_load_explicit(&ended.bases[i], memory_order_relaxed) == address)
+      return true;
+  return false;
+}
+
+size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
+  char *base = range->base;
+  size_t bytes = large_range_bytes(range);
+  if (!range->mapping) {
+    extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, freed_ms, from);
+    return 0;
+  }
+  figure_add(&figures.mapping_count, (size_t)-1);
+  figure_add(&figures.mapping_bytes, -bytes);
+  usage_move_end(bytes);
+  range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE);
+  range_unmapped_note(base);
+  if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
+    os_purge(base, bytes);
+  usage_move(from, USAGE_NOWHERE, bytes);
+  return bytes;
+}
+
+/* As range_end for one that the cache kept, but a mapping becomes an extent too, so that its pages serve anything. */
+static void range_end_resident(struct large *range) {
+  size_t bytes = large_range_bytes(range);
+  if (!range->mapping || !map_cover(range->base, bytes)) {
+    range_end(range, os_milliseconds(), USAGE_PROMISED);
+    return;
+  }
+  figure_add(&figures.mapping_count, (size_t)-1);
+  figure_add(&figures.mapping_bytes, -bytes);
+  extent_adopt(range->base, bytes, os_milliseconds(), USAGE_PROMISED);
+}
+
+/* Gives the pages of a range back at once and ends it. Returns its bytes, 0 if the system refuses. */
+static size_t range_end_purged(struct large *range, enum usage from) {
+  if (range->mapping)
+    return range_end(range, 0, from);
+  struct extent extent = {.base = range->base, .bytes = large_range_bytes(range)};
+  enum purge_result result = pages_purge(extent.base, extent.bytes);
+  extent.resident = result == PURGE_REFUSED;
+  extent.zero = result == PURGE_GONE;
+  extent_give(extent, os_milliseconds(), from);
+  return extent.resident ? 0 : extent.bytes;
+}
+
+static struct extent resident_from_either(enum extent_bank bank, size_t bytes, size_t alignment) {
+  struct extent extent = extent_take_resident(bank, bytes, alignment);
+  return extent.base ? extent : extent_take_resident(EXTENT_BANKS - 1 - bank, bytes, alignment);
+}
+
+/* Makes a free extent of one of the oldest cached ranges. Returns its bytes, 0: there is none. */
+static size_t evict_old(void) {
+  struct large *oldest = big_cache_take_old();
+  if (oldest == NULL)
+    return 0;
+  size_t bytes = large_range_bytes(oldest);
+  atomic_fetch_add_explicit(&figures.evictions, 1, memory_order_relaxed);
+  range_end_resident(oldest);
+  return bytes;
+}
+
+/* Takes memory that is held and free before new memory: a resident extent of either bank. If there is none, it evicts
+ * cached ranges until there is one. */
+static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
+  struct extent extent = resident_from_either(bank, bytes, alignment);
+  for (size_t evicted = 0, more;
+       extent.base == NULL && evicted < bytes && decay_total(&big_cache_decay) >= bytes - evicted; evicted += more) {
+    more = evict_old();
+    if (more == 0)
+      break;
+    extent = resident_from_either(bank, bytes, alignment);
+  }
+  return extent;
+}
+
+struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised) {
+  enum extent_bank bank = huge_bank_for_large();
+  struct extent extent = extent_resident(bank, bytes, alignment);
+  if (extent.base == NULL && usage_reserve(bytes)) {
+    *promised = bytes;
+    extent = extent_take(bank, bytes, alignment);
+    if (extent.base == NULL && bank != EXTENT_PLAIN)
+      extent = extent_take(EXTENT_PLAIN, bytes, alignment);
+  }
+  if (extent.base == NULL)
+    return NULL;
+  if (UNLIKELY(extent.to_probe))
+    huge_probe(extent.base);
+  *zeroed = extent.zero;
+  if (extent.resident)
+    *promised += extent.bytes;
+  return range_made(extent.base, extent.bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE);
+}
+
+struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
+  if (!usage_reserve(bytes))
+    return NULL;
+  *promised = bytes;
+  char *base = os_map(bytes, alignment);
+  if (base == NULL)
+    return NULL;
+  if (!map_cover_object(base, bytes)) {
+    os_unmap(base, bytes);
+    return NULL;
+  }
+  bool has_huge = huge_for_mapping(bytes);
+  if (has_huge) {
+    os_huge(base, bytes); /* whole: a mapping in two parts could not be moved */
+    huge_probe(base);
+  }
+  return range_made(base, bytes, true, has_huge);
+}
+
+struct large *range_guarded(size_t size, size_t alignment, size_t *promised) {
+  size_t bytes = guarded_bytes(size);
+  if (size > PTRDIFF_MAX / 2 || !usage_reserve(bytes))
+    return NULL;
+  *promised = bytes;
+  char *base = guarded_map(size, alignment);
+  if (base == NULL)
+    return NULL;
+  if (!map_cover_object(base, bytes)) {
+    os_unmap(base - guarded_front(alignment), guarded_front(alignment) + bytes);
+    return NULL;
+  }
+  struct large *range = range_made(base, bytes, true, false);
+  range->guarded = true;
+  range->guard_front = guarded_front(alignment);
+  guarded_set_size(range, size);
+  return range;
+}
+
+static void range_end_guarded(struct large *range) {
+  size_t bytes = large_range_bytes(range);
+  figure_add(&figures.mapping_count, (size_t)-1);
+  figure_add(&figures.mapping_bytes, -bytes);
+  usage_move_end(bytes);
+  range_unmapped_note(range->base);
+  guarded_end(range);
+  usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes);
+}
+
+/* Ends a range after it was taken out of the cache. */
+static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {
+  atomic_fetch_add_explicit(&figures.evictions, 1, memory_order_relaxed);
+  return is_purged ? range_end_purged(range, USAGE_PROMISED) : range_end(range, freed_ms, USAGE_PROMISED);
+}
+
+size_t range_evict(struct purge purge) {
+  size_t given_back = 0;
+  for (struct large *oldest; (oldest = big_cache_take_oldest(purge)) != NULL;)
+    given_back += release_range(oldest, purge.decider == BY_ENGINE, min_size(purge.before_ms - 1, os_milliseconds()));
+  return given_back;
+}
+
+/* Evicts while more is cached than the preset allows. Ranges that the preset decides about go first. */
+static void cache_shrink(size_t cache_max) {
+  range_evict(purge_by_preset(less(cache_max, decay_bytes(&big_cache_decay, BY_ENGINE)), UINT64_MAX));
+  struct large *range;
+  while (decay_total(&big_cache_decay) > cache_max &&
+         (range = big_cache_take_oldest(purge_by_engine(false, 0, UINT64_MAX))) != NULL)
+    release_range(range, false, os_milliseconds());
+}
+
+void range_cache_or_end(struct large *range) {
+  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
+  bool is_kept = !range->guarded && (range->steady || (range->mapping && !range->spare)) &&
+                 large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
+  unsigned keep = KEEP_BY_PRESET;
+  if (advice_is_wanted())
+    keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);
+  if (UNLIKELY(range->guarded))
+    range_end_guarded(range);
+  else if (keep == KEEP_AT_ONCE)
+    range_end_purged(range, USAGE_LARGE);
+  else if (!is_kept || !big_cache_put(range, keep))
+    range_end(range, os_milliseconds(), USAGE_LARGE);
+  else if (decay_total(&big_cache_decay) > cache_max)
+    cache_shrink(cache_max);
+  else if (UNLIKELY(atomic_load_explicit(&extents_evict, memory_order_relaxed) == NULL))
+    atomic_store_explicit(&extents_evict, evict_old, memory_order_release);
+}

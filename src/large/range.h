@@ -1,0 +1,48 @@
+/* range.h: the memory of large objects: an extent, or a mapping of its own. A range is made for an object (large/large.h),
+ * waits in the BigCache after the object's end, or ends.
+ */
+#ifndef HAK_LARGE_RANGE_H
+#define HAK_LARGE_RANGE_H
+
+#include "budget/usage.h"
+#include "large/big_cache.h"
+
+/* Make a range. NULL when memory is out. *promised: the bytes in USAGE_PROMISED, which the caller must move on in any
+ * case. *zeroed: it reads as zero. range_mapped and range_guarded: a new mapping does. */
+struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised);
+struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised);
+struct large *range_guarded(size_t size, size_t alignment, size_t *promised);
+/* Makes the record of a range that exists. */
+struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge);
+
+/* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the bytes
+ * unmapped. */
+size_t range_end(struct large *range, uint64_t freed_ms, enum usage from);
+/* Caches the range of an object that ended if its site asks for one size; ends it otherwise. For changing sizes a cached
+ * range would hardly fit again. Spare ranges are mappings of any size, and each mapping makes forks slower: they end at
+ * once. */
+void range_cache_or_end(struct large *range);
+
+/* Evicts cached ranges, oldest first. Mappings are unmapped. Of extents, those that the preset decides about become
+ * resident free extents, and the pages of the others go back to the system. Returns the bytes given back. */
+size_t range_evict(struct purge purge);
+
+/* Sets the page-map entries of a range: the first unit's, and those of the others. */
+void range_entries_set(char *base, size_t bytes, uint32_t first, uint32_t others);
+/* Notes that a mapping left this address. range_was_unmapped: one did a short time ago. */
+void range_unmapped_note(const void *base);
+bool range_was_unmapped(const void *address);
+
+/* Mappings of live objects and cached ranges. range_length_changed: the caller changed the length of one. */
+size_t range_mapping_count(void);
+size_t range_mapping_bytes(void);
+void range_length_changed(size_t change);
+uint64_t range_evictions(void);
+
+/* Release and acquire: a reader who sees a sum changed sees the move begun (budget/usage.h). */
+static inline void figure_add(_Atomic size_t *sum, size_t amount) {
+  atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel);
+}
+static inline size_t figure_read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
+
+#endif
