@@ -36,6 +36,9 @@ HAK_HIDDEN void memory_release(void);
 /* Frees a large object or a packed block. In a slow path. */
 HAK_HIDDEN void free_large(void *block, uint32_t entry);
 
+/* Frees a small block straight into its slab. In a slow path. */
+HAK_HIDDEN void small_deliver(void *block, uint32_t entry);
+
 /* Does the frees that were deferred before, and waits for other threads that do them. In a slow path, without a
  * lock. */
 HAK_HIDDEN void deferred_finish(void);

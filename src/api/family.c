@@ -99,9 +99,9 @@ static void *packed_realloc(void *block, size_t size, uintptr_t site) {
     return block;
   bool is_sample = atomic_load_explicit(&observers_large_freed, memory_order_relaxed);
   bool is_resized = false;
-  if (!is_sample && slow_path_begin()) {
+  if (!is_sample && slow_path_begin_inlined()) {
     is_resized = packed_resize(block, size);
-    slow_path_end();
+    slow_path_end_inlined();
   }
   return is_resized ? block : resize_by_copy(block, bytes, size, site);
 }
@@ -150,7 +150,7 @@ void *hak_realloc(void *block, size_t size) {
       return block;
     void *resized = NULL;
     int kept = errno;
-    if (size > HAK_SMALL_MAX && slow_path_begin()) {
+    if (size > HAK_SMALL_MAX && slow_path_begin_inlined()) {
       bool is_sample = UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) &&
                        observers.large_resizing(block);
       resized = large_resized(block, bytes, size);
@@ -160,7 +160,7 @@ void *hak_realloc(void *block, size_t size) {
       if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && is_changed)
         observers.large_made(resized, large_bytes(resized), CALL_SITE);
       housekeep();
-      slow_path_end();
+      slow_path_end_inlined();
       background_start_if_due(CALL_SITE, BACKGROUND_ALLOCATES);
       errno = kept; /* the program must not see what the system refused */
     }

@@ -19,7 +19,7 @@
 
 /* Enters a slow path by the thread's heap, which it makes if necessary. Returns 0 or an error. */
 static int begin(void) {
-  if (!slow_path_begin() && !slow_path_begin_patiently())
+  if (!slow_path_begin_inlined() && !slow_path_begin_patiently())
     return EBUSY;
   if (heap_current() != NULL || heap_attach() != NULL)
     return 0;
@@ -29,7 +29,7 @@ static int begin(void) {
 
 static void end(uintptr_t site) {
   housekeep();
-  slow_path_end();
+  slow_path_end_inlined();
   background_start_if_due(site, BACKGROUND_ALLOCATES);
 }
 

@@ -1,38 +1,28 @@
-/* malloc and free: gives the fast path (hakmem/inline.h) its names, and holds the entries of the slow paths.
+/* malloc and free: gives the fast path (hakmem/inline.h) its names, and holds the entries of malloc's slow paths. free's
+ * are in free.c.
  *
  *   hak_malloc_slow  small: bin_refill -> inbox, slabs, units      large: large_alloc -> BigCache, extents, mappings
  *                    where memory is short: packed_take
- *   hak_free_slow    own small: bin_overflow -> bin_grow or flush  other pool's: outbox_put
- *                    large: large_free, packed_give                not ours: foreign_free
  */
 #include "api/alloc.h"
-#include "api/foreign.h"
 
 #include "base/event.h"
 #include "budget/usage.h"
 #include "heap/bins.h"
 #include "heap/checked.h"
-#include "heap/deferred.h"
-#include "heap/envelope.h"
 #include "heap/private.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "heap/spare.h"
 #include "large/large.h"
 #include "large/packed.h"
-#include "os/fault.h"
-#include "pages/extent.h"
 #include "pages/page_map.h"
 #include "pages/superslab.h"
 #include "reclaim/background.h"
-#include "reclaim/reclaim.h"
 
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
-
-#define SWEEP_PERIOD 64   /* slow calls of a heap between two searches for a dead thread's heap */
-#define CHECK_PERIOD 1024 /* slow calls between two checks of all structures, in check builds */
 
 /* Above this calloc takes a large object. Its pages are often known to be zero and cost nothing until they are used. A
  * block of a slab would have to be cleared, which makes it resident. */
@@ -44,51 +34,6 @@ void hak_free(void *block) { hak_free_inlined(block); }
 
 /* A static link takes only the objects that are referenced. This reference brings the constructor along with malloc. */
 __attribute__((used)) static void (*const start_with_malloc)(void) = hak_start;
-
-/* Does periodic work at the end of a slow path, without a lock. */
-static void housekeep_heap(struct heap *heap) {
-  heap->slow_calls++;
-#ifdef HAK_DEBUG
-  if (heap->slow_calls % CHECK_PERIOD == 0) {
-    struct pool *pool = heap_pool(heap);
-    lock_take(&pool->lock);
-    hak_assert(heap_is_valid(heap) && superslabs_are_valid());
-    pool_unlock(pool);
-    hak_assert(extents_are_valid() && packed_is_valid());
-  }
-#endif
-  reclaim_tick_of_heap(heap);
-  if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0))
-    heaps_sweep(1);
-  if (UNLIKELY(atomic_load_explicit(&heap->flush_wanted, memory_order_relaxed))) {
-    atomic_store_explicit(&heap->flush_wanted, false, memory_order_relaxed);
-    heap_flush_all(heap);
-  }
-}
-
-static _Atomic uint32_t deferred_workers; /* threads that may hold a link to a deferred block */
-static void deferred_work_off(void);
-
-/* The same for a thread that may have no heap, because it has large objects only. */
-void housekeep(void) {
-  if (UNLIKELY(deferred_waits()))
-    deferred_work_off();
-  if (heap_current())
-    housekeep_heap(heap_current());
-  reclaim_tick();
-  background_tick();
-  if (observers.tick != NULL)
-    observers.tick();
-}
-
-/* Memory is out: gives back all free memory, and free address space too. */
-COLD void memory_release(void) {
-  usage_note_refusal();
-  struct heap *heap = heap_current();
-  if (heap)
-    heap_flush_all(heap);
-  reclaim_all();
-}
 
 /* Tries again after giving back all free memory, and once more if the program's callback returned 1. The caller is in a
  * slow path. The callback runs outside it, because it frees. */
@@ -125,12 +70,6 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *ze
     observers.large_made(block, large_bytes(block), site);
   housekeep();
   return block;
-}
-
-/* Returns the calling thread's heap, which it makes if necessary. NULL when memory is out. */
-static struct heap *heap_of_thread(void) {
-  struct heap *heap = heap_current();
-  return LIKELY(heap != NULL) ? heap : heap_attach();
 }
 
 static void *small_block(unsigned cls, size_t size, uintptr_t site) {
@@ -280,7 +219,7 @@ void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site,
 static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
   int kept = errno;
   void *block = NULL;
-  bool is_begun = slow_path_begin();
+  bool is_begun = slow_path_begin_inlined();
   *zeroed = false;
   if (LIKELY(is_begun)) {
     for (unsigned attempt = 0; block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
@@ -290,7 +229,7 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
     }
   }
   if (LIKELY(is_begun)) {
-    slow_path_end();
+    slow_path_end_inlined();
     background_start_if_due(site, BACKGROUND_ALLOCATES);
   } else {
     block = spare_take(size, alignment, cls);
@@ -307,13 +246,13 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   struct heap *heap = heap_current();
   void *block = NULL;
   if (size - 1 < HAK_SMALL_MAX && heap->split_seen == atomic_load_explicit(&split_wanted, memory_order_relaxed) &&
-      slow_path_begin()) {
+      slow_path_begin_inlined()) {
     struct pool *pool = heap_pool(heap);
     if (LIKELY(lock_try(&pool->lock))) {
       block = sample_refill(heap, hak_class_of(size));
       pool_unlock(pool);
     }
-    slow_path_end();
+    slow_path_end_inlined();
   }
   return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
 }
@@ -384,216 +323,4 @@ void *hak_calloc(size_t count, size_t size) {
   if (block && !zeroed)
     large_clear(block, bytes);
   return block;
-}
-
-/* Frees a block straight into its slab. */
-static void small_deliver(void *block, uint32_t entry) {
-  if (entry_is_checked(entry)) {
-    memset(block, 0, sizeof(void *)); /* where the link was */
-    checked_deliver(block, entry);
-  } else if (entry_is_shared(entry))
-    observers.shared_give(block, entry);
-  else
-    block_deliver(block, entry);
-}
-
-/* Frees a block that checked_retire has checked. */
-static void free_retired(void *block, uint32_t entry) {
-  struct heap *heap = heap_of_thread();
-  if (heap != NULL)
-    checked_put(heap, block, entry);
-  else
-    checked_deliver(block, entry);
-  housekeep();
-}
-
-/* Returns the heap that the calling thread used last for a hak_heap, if the block is of its pool, else NULL. */
-static struct heap *private_of(const struct heap *heap, uint32_t entry) {
-  struct hak_front *front = heap->front.private_front;
-  return UNLIKELY(entry_is_of(entry, HAK_KEY(front))) ? (struct heap *)front : NULL;
-}
-
-static void free_small(void *block, uint32_t entry) {
-  if (checked_is_on()) { /* it was allocated before checks began */
-    small_deliver(block, entry);
-    return;
-  }
-  struct heap *heap = heap_of_thread();
-  struct heap *own = NULL;
-  if (LIKELY(heap != NULL))
-    own = entry_is_of(entry, heap_pool(heap)->slabs.key) ? heap : private_of(heap, entry);
-  if (own != NULL && UNLIKELY(!pool_lock(heap_pool(own)))) {
-    if (heap_life(own) == 0)
-      heap = heap_replace(); /* in another pool */
-    own = NULL;
-  }
-  if (UNLIKELY(heap == NULL)) {
-    small_deliver(block, entry);
-  } else if (own != NULL) {
-    heap_follow_tally(own);
-    bin_overflow(own, entry_class(entry), block);
-    bins_tick(own);
-    pool_unlock(heap_pool(own));
-    housekeep();
-  } else {
-    if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed))) {
-      if (pool_lock(heap_pool(heap))) {
-        heap_follow_tally(heap);
-        pool_unlock(heap_pool(heap));
-      }
-    }
-    if (UNLIKELY(heap->split))
-      tally_freed_of_other(heap, entry_class(entry));
-    if (UNLIKELY(entry_is_shared(entry)))
-      observers.shared_give(block, entry);
-    else if (outbox_put(heap, block, entry))
-      housekeep();
-  }
-}
-
-void free_large(void *block, uint32_t entry) {
-  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
-    observers.large_freed(block);
-  if (LIKELY(entry == ENTRY_LARGE)) {
-    private_object_remove(block);
-    large_free(block);
-  } else {
-    packed_give(block);
-  }
-}
-
-static bool is_in_unit(const void *block) { return ((uintptr_t)block & (UNIT_BYTES - 1)) != 0; }
-
-static void free_other(void *block, uint32_t entry) {
-  if (entry == ENTRY_LARGE_BODY || (entry == ENTRY_LARGE && is_in_unit(block)))
-    fault_not_a_block(block);
-  if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
-    fault_double_free(block);
-  if (entry == ENTRY_LARGE || entry == ENTRY_PACKED) {
-    free_large(block, entry);
-    housekeep();
-  } else if (entry == ENTRY_GUARDED) {
-    observers.guarded_free(block, true);
-  } else if (entry_is_spare(entry)) {
-    spare_give(block, entry);
-  } else if (address_in_arena(block)) {
-    fault_no_block_here(block);
-  } else {
-    foreign_free(block);
-  }
-}
-
-static void deferred_work_off(void) {
-  atomic_fetch_add_explicit(&deferred_workers, 1, memory_order_seq_cst);
-  for (void *block = deferred_take(), *next; block != NULL; block = next) {
-    uint32_t entry = map_entry(block);
-    next = deferred_next(block, entry);
-    if (entry_pool_id(entry) != 0)
-      small_deliver(block, entry);
-    else
-      free_large(block, entry);
-  }
-  atomic_fetch_sub_explicit(&deferred_workers, 1, memory_order_seq_cst);
-}
-
-void deferred_finish(void) {
-  deferred_work_off();
-  while (atomic_load_explicit(&deferred_workers, memory_order_seq_cst) != 0)
-    os_yield();
-}
-
-/* Frees without waiting: a later slow path frees the block of a slab, the packed block or the large object. */
-COLD static void free_deferred(void *block, uint32_t entry) {
-  bool is_small = entry_pool_id(entry) != 0, is_large = entry == ENTRY_LARGE;
-  if (entry == ENTRY_GUARDED) {
-    observers.guarded_free(block, false);
-    return;
-  }
-  if (!is_small && !is_large && entry != ENTRY_PACKED) {
-    free_other(block, entry);
-    return;
-  }
-  if ((is_small && !slab_is_block_start(block, entry_class(entry))) || (is_large && is_in_unit(block)))
-    fault_not_a_block(block);
-  if (is_large && large_free_unlocked(block))
-    return;
-  deferred_push(block, entry);
-  event_note(EVENT_FREE_DEFERRED);
-}
-
-/* Puts another pool's block into an envelope that stays open, which takes no lock. */
-static inline bool free_remote(void *block, uint32_t entry) {
-  uintptr_t thread = hak_thread;
-  if (UNLIKELY(thread <= THREAD_FLAGS || (thread & THREAD_FLAGS) != 0)) /* no heap, or busy */
-    return false;
-  owner_step_begin();
-  bool is_put = outbox_put_ready(&((struct heap *)thread)->outbox, block, entry);
-  owner_step_end();
-  return is_put;
-}
-
-/* Frees a checked block by a slow path, or later. */
-static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t site) {
-  int kept = errno;
-  checked_retire(block, entry);
-  if (LIKELY(slow_path_begin())) {
-    if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
-      observers.large_freed(block);
-    free_retired(block, entry);
-    slow_path_end();
-    background_start_if_due(site, BACKGROUND_FREES);
-  } else {
-    deferred_push(block, entry);
-    event_note(EVENT_FREE_DEFERRED);
-  }
-  errno = kept;
-}
-
-static NOINLINE void free_checked(void *block, uint32_t entry, uintptr_t site) {
-  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) ||
-      UNLIKELY(!checked_free_ready(block, entry_class(entry))))
-    free_checked_slow(block, entry, site);
-}
-
-static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site) {
-  int kept = errno;
-  if (LIKELY(slow_path_begin())) {
-    if (LIKELY(entry_pool_id(entry) != 0))
-      free_small(block, entry);
-    else
-      free_other(block, entry);
-    slow_path_end();
-    background_start_if_due(site, BACKGROUND_FREES);
-  } else {
-    free_deferred(block, entry);
-  }
-  errno = kept;
-}
-
-/* Pushes a block of the hak_heap that the thread used last into the thread's bin for it. */
-static bool free_private(void *block, uint32_t entry) {
-  struct hak_front *front = hak_self->private_front;
-  uint32_t bin_offset = entry ^ HAK_KEY(front);
-  if (LIKELY(bin_offset >= HAK_ENTRY_END))
-    return false;
-  struct hak_bin *bin = (struct hak_bin *)(void *)((char *)front->bins + bin_offset);
-  void **top = __atomic_load_n(&bin->top, __ATOMIC_RELAXED);
-  if (top == bin->end)
-    return false;
-  __atomic_store_n(top, block, __ATOMIC_RELAXED);
-  __atomic_store_n(&bin->top, top + 1, __ATOMIC_RELAXED);
-  HAK_STEPPED(front);
-  return true;
-}
-
-NOINLINE void hak_free_slow(void *block) {
-  if (block == NULL)
-    return;
-  uint32_t entry = map_entry(block);
-  if (free_private(block, entry) || free_remote(block, entry))
-    return;
-  if (entry_is_checked(entry))
-    free_checked(block, entry, CALL_SITE);
-  else
-    free_unchecked(block, entry, CALL_SITE);
 }

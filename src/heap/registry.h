@@ -6,6 +6,11 @@
 
 /* Gives the calling thread a heap: that of a dead thread, or a new one. NULL when memory is out. */
 struct heap *heap_attach(void);
+/* Returns the calling thread's heap, which it makes if necessary. */
+static inline struct heap *heap_of_thread(void) {
+  struct heap *heap = heap_current();
+  return LIKELY(heap != NULL) ? heap : heap_attach();
+}
 /* The calling thread waited in vain for the lock of its pool (pool_lock). It leaves its heap, as if it ended, and gets
  * one in another pool. If the lock is given later, a sweep finds what the bins hold. NULL when memory is out. */
 struct heap *heap_replace(void);

@@ -110,6 +110,9 @@ COLD bool gate_reset(void) {
   return is_whole;
 }
 
+bool slow_path_begin(void) { return slow_path_begin_inlined(); }
+void slow_path_end(void) { slow_path_end_inlined(); }
+
 bool slow_path_begin_patiently(void) {
   uint64_t until_ms = os_milliseconds() + PATIENCE_MS;
   while (!slow_path_begin()) {

@@ -53,14 +53,14 @@ static inline void slow_path_leave(void) {
 
 /* Call after a slow_path_begin that returned true. A fork whose sleep begins meanwhile may not be woken; it looks again
  * soon. */
-static inline void slow_path_end(void) {
+static inline void slow_path_end_inlined(void) {
   slow_path_leave();
   if (UNLIKELY(atomic_load_explicit(&gate.sleepers, memory_order_relaxed) != 0))
     gate_wake_sleeper();
 }
 
 /* Returns false if the thread is in a slow path already (then this is a signal handler), or during a fork. */
-static inline bool slow_path_begin(void) {
+static inline bool slow_path_begin_inlined(void) {
   if (UNLIKELY(thread_is_busy()))
     return false;
   if (UNLIKELY(gate_is_of_parent()))
@@ -80,6 +80,10 @@ static inline bool slow_path_begin(void) {
   slow_path_leave();
   return false;
 }
+
+/* The same, out of line: for calls that are not frequent. */
+bool slow_path_begin(void);
+void slow_path_end(void);
 
 /* Call in a slow path whose thread gives its heap up: the thread counts as one without a heap until the end. gate_shut
  * checks such threads last, so it meets this one in one place or the other. */

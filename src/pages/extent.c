@@ -71,7 +71,7 @@ static enum usage usage_of_free(bool resident) { return resident ? USAGE_FREE : 
 
 /* Counts a part of an extent that was detached. */
 static void usage_arrive(bool resident, enum usage to, size_t bytes) {
-  if (resident)
+  if (resident && bytes > 0)
     usage_move(USAGE_PROMISED, to, bytes);
 }
 

@@ -62,7 +62,7 @@ static const struct owner {
 
 /* Purges free memory, oldest first. Here keep_bytes is compared with the free bytes of all owners: those that the preset
  * decides about; for the policy engine, those of both. */
-static size_t purge_free(struct purge purge) {
+COLD static size_t purge_free(struct purge purge) {
   size_t keep_bytes = purge.keep_bytes, given_back = 0;
   size_t (*free_now)(void) = purge.decider == BY_PRESET ? free_by_preset : usage_free;
   if (option_value(OPTION_PURGE) == PURGE_OFF || free_now() <= keep_bytes ||
@@ -117,7 +117,7 @@ static uint64_t time_before(uint64_t ago_ms) {
   return now_ms - (ago_ms < now_ms ? ago_ms : now_ms) + 1;
 }
 
-static size_t purge_due(bool (*may_go_on)(void)) {
+COLD static size_t purge_due(bool (*may_go_on)(void)) {
   size_t given_back = purge_free(purge_by_engine(true, 0, any_time()));
   size_t bound = usage_keep_max();
   if (free_by_preset() > bound)
@@ -135,7 +135,7 @@ static size_t purge_due(bool (*may_go_on)(void)) {
 static SPARSE struct hole_batch batch; /* too long for a small stack; the round's lock guards it */
 
 /* Purges one batch of a pool's holes. False if there is nothing left, or if the pool's lock is taken. */
-static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
+COLD static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
   if (!lock_try(&pool->lock))
     return false;
   if (inbox_has_mail(pool))
@@ -177,7 +177,7 @@ static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
   return may_go_on == NULL || may_go_on() ? given_back + packed_purge() : given_back;
 }
 
-static void close_empty_slabs(void) {
+COLD static void close_empty_slabs(void) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
     if (!lock_try(&pool->lock))
       continue;
@@ -189,7 +189,7 @@ static void close_empty_slabs(void) {
 }
 
 /* Gives back free metadata: envelopes, and arrays of bins and outboxes. */
-static size_t trim_tables(size_t free_bytes_min) {
+COLD static size_t trim_tables(size_t free_bytes_min) {
   size_t given_back = heaps_rest();
   envelopes_trim();
   return metadata_free_bytes() < free_bytes_min ? given_back : given_back + metadata_trim();
@@ -200,7 +200,7 @@ static size_t trim_tables(size_t free_bytes_min) {
 /* Near a limit or under pressure, lowers what the purge policy may keep until the next check. Gives back now what
  * exceeds the soft target. Between two checks the program may exceed it, because otherwise each object that moves would
  * fault its pages in again. Returns true if the target is exceeded. The round's lock is held. */
-static bool look_at_limits(bool under_pressure) {
+COLD static bool look_at_limits(bool under_pressure) {
   struct limit_view view = {
       .held_bytes = usage_held(),
       .live_bytes = pools_live_bytes() + large_live_bytes(),
@@ -284,7 +284,7 @@ void reclaim_tick_of_heap(const struct heap *heap) {
 }
 
 /* The round's lock is held. */
-static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
+COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   bool swept = heaps_sweep_all(false); /* if all threads of the program sleep, no other thread sweeps */
   bool over_target = false;
   size_t given_back = 0;
@@ -309,7 +309,7 @@ static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   return more;
 }
 
-bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
+COLD bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   if (!slow_path_begin())
     return true;
   bool more = true;
@@ -321,7 +321,7 @@ bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   return more;
 }
 
-size_t reclaim_trim(size_t keep_bytes) {
+COLD size_t reclaim_trim(size_t keep_bytes) {
   atomic_fetch_add_explicit(&reclaim.trims, 1, memory_order_relaxed);
   heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
@@ -336,7 +336,7 @@ size_t reclaim_trim(size_t keep_bytes) {
   return given_back;
 }
 
-size_t reclaim_pool(struct pool *pool) {
+COLD size_t reclaim_pool(struct pool *pool) {
   size_t given_back = 0;
   if (option_value(OPTION_PURGE) == PURGE_OFF)
     return 0;
@@ -349,7 +349,7 @@ size_t reclaim_pool(struct pool *pool) {
   return given_back;
 }
 
-void reclaim_all(void) {
+COLD void reclaim_all(void) {
   heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
   close_empty_slabs();
@@ -362,7 +362,7 @@ void reclaim_all(void) {
   extents_release(UNIT_BYTES);
 }
 
-void reclaim_counters(struct reclaim_counters *out) {
+COLD void reclaim_counters(struct reclaim_counters *out) {
   *out = (struct reclaim_counters){
       .rounds = atomic_load_explicit(&reclaim.rounds, memory_order_relaxed),
       .purges = pages_purges(),

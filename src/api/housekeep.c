@@ -1,0 +1,109 @@
+/* Periodic work at the end of slow paths, and frees that had to wait for one. */
+#include "api/alloc.h"
+
+#include "base/observers.h"
+#include "budget/usage.h"
+#include "heap/bins.h"
+#include "heap/checked.h"
+#include "heap/deferred.h"
+#include "heap/envelope.h"
+#include "heap/private.h"
+#include "heap/registry.h"
+#include "large/large.h"
+#include "large/packed.h"
+#include "os/fault.h"
+#include "os/os.h"
+#include "pages/extent.h"
+#include "pages/page_map.h"
+#include "pages/superslab.h"
+#include "reclaim/background.h"
+#include "reclaim/reclaim.h"
+
+#include <string.h>
+
+#define SWEEP_PERIOD 64   /* slow calls of a heap between two searches for a dead thread's heap */
+#define CHECK_PERIOD 1024 /* slow calls between two checks of all structures, in check builds */
+
+void small_deliver(void *block, uint32_t entry) {
+  if (entry_is_checked(entry)) {
+    memset(block, 0, sizeof(void *)); /* where the link was */
+    checked_deliver(block, entry);
+  } else if (entry_is_shared(entry))
+    observers.shared_give(block, entry);
+  else
+    block_deliver(block, entry);
+}
+
+void free_large(void *block, uint32_t entry) {
+  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
+    observers.large_freed(block);
+  if (LIKELY(entry == ENTRY_LARGE)) {
+    private_object_remove(block);
+    large_free(block);
+  } else {
+    packed_give(block);
+  }
+}
+
+static _Atomic uint32_t deferred_workers; /* threads that may hold a link to a deferred block */
+
+static void deferred_work_off(void) {
+  atomic_fetch_add_explicit(&deferred_workers, 1, memory_order_seq_cst);
+  for (void *block = deferred_take(), *next; block != NULL; block = next) {
+    uint32_t entry = map_entry(block);
+    next = deferred_next(block, entry);
+    if (entry_pool_id(entry) != 0)
+      small_deliver(block, entry);
+    else
+      free_large(block, entry);
+  }
+  atomic_fetch_sub_explicit(&deferred_workers, 1, memory_order_seq_cst);
+}
+
+void deferred_finish(void) {
+  deferred_work_off();
+  while (atomic_load_explicit(&deferred_workers, memory_order_seq_cst) != 0)
+    os_yield();
+}
+
+/* Does periodic work at the end of a slow path, without a lock. */
+static void housekeep_heap(struct heap *heap) {
+  heap->slow_calls++;
+#ifdef HAK_DEBUG
+  if (heap->slow_calls % CHECK_PERIOD == 0) {
+    struct pool *pool = heap_pool(heap);
+    lock_take(&pool->lock);
+    hak_assert(heap_is_valid(heap) && superslabs_are_valid());
+    pool_unlock(pool);
+    hak_assert(extents_are_valid() && packed_is_valid());
+  }
+#endif
+  reclaim_tick_of_heap(heap);
+  if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0))
+    heaps_sweep(1);
+  if (UNLIKELY(atomic_load_explicit(&heap->flush_wanted, memory_order_relaxed))) {
+    atomic_store_explicit(&heap->flush_wanted, false, memory_order_relaxed);
+    heap_flush_all(heap);
+  }
+}
+
+/* The same for a thread that may have no heap, because it has large objects only. */
+void housekeep(void) {
+  if (UNLIKELY(deferred_waits()))
+    deferred_work_off();
+  if (heap_current())
+    housekeep_heap(heap_current());
+  reclaim_tick();
+  background_tick();
+  if (observers.tick != NULL)
+    observers.tick();
+}
+
+/* Memory is out: gives back all free memory, and free address space too. */
+COLD void memory_release(void) {
+  usage_note_refusal();
+  struct heap *heap = heap_current();
+  if (heap)
+    heap_flush_all(heap);
+  reclaim_all();
+}
