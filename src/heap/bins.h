@@ -3,17 +3,13 @@
 #ifndef HAK_HEAP_BINS_H
 #define HAK_HEAP_BINS_H
 
-#include "heap/heap.h"
+#include "heap/bin.h"
 
 /* Fills the bin of a class from inbox or slabs and pops a block. NULL when memory is out. */
 void *bin_refill(struct heap *heap, unsigned cls);
 /* Refills the empty hand of a split heap, if that is quick: the bin has enough blocks, and none is a sample. Otherwise
  * NULL. */
 void *sample_refill(struct heap *heap, unsigned cls);
-/* Pushes a block into a full bin. Makes room first: grows the bin, or gives its older half to the slabs. */
-void bin_overflow(struct heap *heap, unsigned cls, void *block);
-/* Pushes into a bin or, if it is full, puts into the slab. */
-void bin_put(struct heap *heap, unsigned cls, void *block);
 /* Half fills the bins of the tiny classes that were not used yet; takes the lock itself. */
 void bins_prewarm(struct heap *heap);
 /* Call from time to time: idle bins give blocks back and shrink. */
@@ -31,7 +27,6 @@ struct bins_content {
   size_t blocks, bytes;
 };
 struct bins_content bins_content(const struct heap *heap);
-size_t bin_blocks(const struct heap *heap, unsigned cls);
 
 #ifdef HAK_DEBUG
 bool heap_is_valid(struct heap *heap);
