@@ -1,5 +1,5 @@
-/* malloc and free: gives the fast path (hakmem/inline.h) its names, and holds the entries of malloc's slow paths. free's
- * are in free.c.
+/* malloc and free: gives the fast path (hakmem/inline.h) its names, and holds the entries of malloc's slow paths.
+ * free's are in free.c.
  *
  *   hak_malloc_slow  small: bin_refill -> inbox, slabs, units      large: large_alloc -> BigCache, extents, mappings
  *                    where memory is short: packed_take

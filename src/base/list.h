@@ -1,5 +1,6 @@
-/* list.h: doubly linked lists whose links lie in their elements. A stack has a pointer to its first element, a queue one
- * to each end. Both macros define functions for elements of `struct type` whose members next and previous are the links.
+/* list.h: doubly linked lists whose links lie in their elements. A stack has a pointer to its first element, a queue
+ * one to each end. Both macros define functions for elements of `struct type` whose members next and previous are the
+ * links.
  */
 #ifndef HAK_BASE_LIST_H
 #define HAK_BASE_LIST_H

@@ -7,13 +7,7 @@ static uint64_t time_read(const _Atomic uint64_t *time_ms) {
   return atomic_load_explicit(time_ms, memory_order_relaxed);
 }
 
-/* Under the owner's lock: plain stores are enough. */
-void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms) {
-  enum decider decider = keep == KEEP_BY_PRESET ? BY_PRESET : BY_ENGINE;
-  atomic_store_explicit(&decay->bytes[decider], decay_bytes(decay, decider) + change, memory_order_relaxed);
-  atomic_store_explicit(&decay->oldest_ms[keep], oldest_ms, memory_order_relaxed);
-  if (decider == BY_PRESET)
-    return;
+void decay_learned(struct decay *decay, size_t change) {
   usage_learned_add(change);
   uint64_t due_ms = 0;
   for (unsigned i = 0; i < KEEP_BY_PRESET; i++) {

@@ -1,8 +1,8 @@
 /* decay.h: the free resident bytes of one owner (cached large ranges, extents, or units), by what decides how long they
  * stay: the preset or the policy engine. Both are purged by one rule.
  *
- * An owner has a list by age for each strategy (policy/keep_policy.h). It calls decay_change, under its lock, after each
- * change of a list. The readers take no lock.
+ * An owner has a list by age for each strategy (policy/keep_policy.h). It calls decay_change, under its lock, after
+ * each change of a list. The readers take no lock.
  */
 #ifndef HAK_BUDGET_DECAY_H
 #define HAK_BUDGET_DECAY_H
@@ -33,8 +33,16 @@ static inline uint64_t decay_due_ms(const struct decay *decay) {
   return atomic_load_explicit(&decay->due_ms, memory_order_relaxed);
 }
 
-/* change: of the bytes in the list; oldest_ms: of the list as it is now. */
-void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms);
+/* change: of the bytes in the list; oldest_ms: of the list as it is now. Under the owner's lock: plain stores are
+ * enough. */
+void decay_learned(struct decay *decay, size_t change); /* the part of decay_change for the engine's lists */
+static inline void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms) {
+  enum decider decider = keep == KEEP_BY_PRESET ? BY_PRESET : BY_ENGINE;
+  atomic_store_explicit(&decay->bytes[decider], decay_bytes(decay, decider) + change, memory_order_relaxed);
+  atomic_store_explicit(&decay->oldest_ms[keep], oldest_ms, memory_order_relaxed);
+  if (UNLIKELY(decider == BY_ENGINE))
+    decay_learned(decay, change);
+}
 
 /* What goes back to the system: ranges that the decider decides about, until at most keep_bytes of them are left or the
  * rest was in use at or after before_ms. only_due: of the engine's, only those whose time is over. */

@@ -9,8 +9,10 @@
 #include "policy/limit_policy.h"
 #include "policy/purge_policy.h"
 
+_Alignas(CACHE_LINE) _Atomic size_t usage_at[USAGE_PLACES];
+
 static struct {
-  _Atomic size_t at[USAGE_PLACES], taken_peak;
+  _Atomic size_t taken_peak;
   /* Complements of sizes that are SIZE_MAX at first, so that zero is a valid start. */
   _Atomic size_t limit_complement, high_complement, keep_cap_complement;
   _Atomic bool limit_of_resident;
@@ -47,10 +49,10 @@ static size_t figure_add(_Atomic size_t *figure, size_t bytes) {
   return atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed) + bytes;
 }
 
-size_t usage_taken_large(void) { return figure_read(&usage.at[USAGE_LARGE]); }
-size_t usage_taken(void) { return figure_read(&usage.at[USAGE_SLABS]) + usage_taken_large(); }
+size_t usage_taken_large(void) { return figure_read(&usage_at[USAGE_LARGE]); }
+size_t usage_taken(void) { return figure_read(&usage_at[USAGE_SLABS]) + usage_taken_large(); }
 size_t usage_taken_peak(void) { return figure_read(&usage.taken_peak); }
-size_t usage_free(void) { return figure_read(&usage.at[USAGE_FREE]); }
+size_t usage_free(void) { return figure_read(&usage_at[USAGE_FREE]); }
 size_t usage_learned(void) { return figure_read(&usage.learned); }
 void usage_freed_add(size_t bytes) { figure_add(&usage.freed, bytes); }
 size_t usage_freed(void) { return figure_read(&usage.freed); }
@@ -67,23 +69,11 @@ COLD void usage_in_child(void) {
     usage_limits_apply();
 }
 
-static void note_peak(void) {
+void usage_note_peak(void) {
   size_t now = usage_taken(), peak = figure_read(&usage.taken_peak);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&usage.taken_peak, &peak, now, memory_order_relaxed,
                                                               memory_order_relaxed))
     ;
-}
-
-/* `to` rises first, so that the held bytes are never too low. */
-void usage_move(enum usage from, enum usage to, size_t bytes) {
-  if (to != USAGE_NOWHERE)
-    figure_add(&usage.at[to], bytes);
-  if (to >= USAGE_SLABS)
-    note_peak();
-  if (from == USAGE_LARGE)
-    usage_freed_add(bytes);
-  if (from != USAGE_NOWHERE)
-    figure_add(&usage.at[from], -bytes);
 }
 
 /* The memory orders ensure that a reader who sees a counter changed sees the move begun, and that a reader who sees the
@@ -177,7 +167,7 @@ COLD static bool fits_resident(size_t limit, size_t bytes) {
 
 /* A promise counts from the moment it is made, so two threads never get the same bytes. */
 static bool promise_bytes(size_t limit, size_t bytes) {
-  return add_if_admitted(&usage.at[USAGE_PROMISED], bytes, limit, usage_held);
+  return add_if_admitted(&usage_at[USAGE_PROMISED], bytes, limit, usage_held);
 }
 
 static bool asks_group(size_t bytes) {

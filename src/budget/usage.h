@@ -10,6 +10,11 @@
 
 #include "base/words.h"
 
+/* Count all bytes freed so far that may go back to the system: large objects, blocks returned to slabs, in steps,
+ * and the room that frees make in bins. */
+void usage_freed_add(size_t bytes);
+size_t usage_freed(void);
+
 /* Where bytes are counted. */
 enum usage {
   USAGE_NOWHERE,  /* with the system */
@@ -19,24 +24,30 @@ enum usage {
   USAGE_LARGE,
   USAGE_PLACES
 };
-/* Counts bytes in another place. */
-void usage_move(enum usage from, enum usage to, size_t bytes);
+/* Counts bytes in another place. `to` rises first, so that the held bytes are never too low. */
+extern _Atomic size_t usage_at[USAGE_PLACES];
+void usage_note_peak(void);
+static inline void usage_move(enum usage from, enum usage to, size_t bytes) {
+  if (to != USAGE_NOWHERE)
+    atomic_fetch_add_explicit(&usage_at[to], bytes, memory_order_relaxed);
+  if (to >= USAGE_SLABS)
+    usage_note_peak();
+  if (from == USAGE_LARGE)
+    usage_freed_add(bytes);
+  if (from != USAGE_NOWHERE)
+    atomic_fetch_sub_explicit(&usage_at[from], bytes, memory_order_relaxed);
+}
 
 /* Changes the part of the free bytes that the policy engine decides about (policy/keep_policy.h). */
 void usage_learned_add(size_t change);
 
-/* Bracket each transfer of bytes from one owner's counter to another's with begin and end. Begin before the first counter falls;
- * end after the second one has risen. A reader takes the open transfers as the error bound of its sum: the bytes begun
- * before its end less those ended before its begin. */
+/* Bracket each transfer of bytes from one owner's counter to another's with begin and end. Begin before the first
+ * counter falls; end after the second one has risen. A reader takes the open transfers as the error bound of its sum:
+ * the bytes begun before its end less those ended before its begin. */
 void usage_move_begin(size_t bytes);
 void usage_move_end(size_t bytes);
 size_t usage_moves_begun(void);
 size_t usage_moves_ended(void);
-
-/* Count all bytes freed so far that may go back to the system: large objects, blocks returned to slabs, in steps,
- * and the room that frees make in bins. */
-void usage_freed_add(size_t bytes);
-size_t usage_freed(void);
 
 size_t usage_taken(void);
 size_t usage_taken_large(void);
@@ -46,9 +57,9 @@ size_t usage_learned(void);
 static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
 
 /* Tells whether `bytes` more may be held. If so they are promised to the caller, who must move them on from
- * USAGE_PROMISED, to nowhere if they will not be used. Free memory that is used again needs no promise. If the cgroup's limit is
- * below the option `limit_mb` and the held bytes do not fit, the process's resident bytes decide. It never waits for a
- * lock, and reads no files, because callers hold locks. */
+ * USAGE_PROMISED, to nowhere if they will not be used. Free memory that is used again needs no promise. If the
+ * cgroup's limit is below the option `limit_mb` and the held bytes do not fit, the process's resident bytes decide.
+ * It never waits for a lock, and reads no files, because callers hold locks. */
 bool usage_reserve(size_t bytes);
 /* Call without a lock after a refusal: reads what usage_reserve needs and returns true if another try makes sense. It
  * reads the cgroup once, when the heap is about to get big, so small programs make no such system calls. A reading of

@@ -1,5 +1,5 @@
-/* One bin (a thread cache of one class): a refill fills half of the slots from the slabs, an overflow may double the bin,
- * an idle bin shrinks. */
+/* One bin (a thread cache of one class): a refill fills half of the slots from the slabs, an overflow may double the
+ * bin, an idle bin shrinks. */
 #include "heap/bin.h"
 
 #include "base/options.h"

@@ -21,8 +21,8 @@ bool bin_fill(struct heap *heap, unsigned cls, size_t wanted);
 /* Gives the `count` oldest blocks of a bin to the slabs. */
 void bin_flush(struct heap *heap, unsigned cls, size_t count);
 /* Makes the array of a bin, the first time. bin_set_slots: moves its blocks into an array of `slots` slots. False when
- * memory is out. bin_close: gives the array of an empty bin back. bin_set_end: call when the heap was split, or is whole
- * again. */
+ * memory is out. bin_close: gives the array of an empty bin back. bin_set_end: call when the heap was split, or is
+ * whole again. */
 bool bin_open(struct heap *heap, unsigned cls);
 bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots);
 void bin_close(struct heap *heap, unsigned cls);

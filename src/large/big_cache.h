@@ -60,8 +60,8 @@ uint32_t site_hash(uintptr_t site);
  * costs at most one hit. */
 bool site_is_steady(uint32_t site, unsigned class);
 
-/* Puts the range of a live object into the cache. keep: the strategy that decides how long it stays (policy/keep_policy.h). False if there
- * is no memory for the table. */
+/* Puts the range of a live object into the cache. keep: the strategy that decides how long it stays
+ * (policy/keep_policy.h). False if there is no memory for the table. */
 bool big_cache_put(struct large *range, unsigned keep);
 
 /* The following functions take ranges out. Their bytes are in USAGE_PROMISED then: the caller must move them on, and

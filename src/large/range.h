@@ -1,5 +1,5 @@
-/* range.h: the memory of large objects: an extent, or a mapping of its own. A range is made for an object (large/large.h),
- * waits in the BigCache after the object's end, or ends.
+/* range.h: the memory of large objects: an extent, or a mapping of its own. A range is made for an object
+ * (large/large.h), waits in the BigCache after the object's end, or ends.
  */
 #ifndef HAK_LARGE_RANGE_H
 #define HAK_LARGE_RANGE_H
@@ -15,12 +15,12 @@ struct large *range_guarded(size_t size, size_t alignment, size_t *promised);
 /* Makes the record of a range that exists. */
 struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge);
 
-/* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the bytes
- * unmapped. */
+/* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the
+ * bytes unmapped. */
 size_t range_end(struct large *range, uint64_t freed_ms, enum usage from);
-/* Caches the range of an object that ended if its site asks for one size; ends it otherwise. For changing sizes a cached
- * range would hardly fit again. Spare ranges are mappings of any size, and each mapping makes forks slower: they end at
- * once. */
+/* Caches the range of an object that ended if its site asks for one size; ends it otherwise. For changing sizes a
+ * cached range would hardly fit again. Spare ranges are mappings of any size, and each mapping makes forks slower:
+ * they end at once. */
 void range_cache_or_end(struct large *range);
 
 /* Evicts cached ranges, oldest first. Mappings are unmapped. Of extents, those that the preset decides about become

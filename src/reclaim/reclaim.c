@@ -54,14 +54,14 @@ static bool learned_is_too_much(void) { return usage_learned() > 0 && usage_free
  * the round ends. */
 static uint64_t any_time(void) { return os_milliseconds() + 1; }
 
-/* The owners of free resident memory, in the order in which they are purged. Cached ranges become free extents first. */
+/* The owners of free resident memory, in the order in which they are purged: cached ranges become free extents. */
 static const struct owner {
   const struct decay *decay;
   size_t (*purge)(struct purge purge);
 } owners[] = {{&big_cache_decay, range_evict}, {&extents_decay, extents_purge}, {&units_decay, units_purge}};
 
-/* Purges free memory, oldest first. Here keep_bytes is compared with the free bytes of all owners: those that the preset
- * decides about; for the policy engine, those of both. */
+/* Purges free memory, oldest first. Here keep_bytes is compared with the free bytes of all owners: those that the
+ * preset decides about; for the policy engine, those of both. */
 COLD static size_t purge_free(struct purge purge) {
   size_t keep_bytes = purge.keep_bytes, given_back = 0;
   size_t (*free_now)(void) = purge.decider == BY_PRESET ? free_by_preset : usage_free;

@@ -123,7 +123,16 @@ static void on_step(int number) {
 static unsigned char *live[LIVE];
 static size_t live_size[LIVE];
 
-/* A trap takes long: only calls that take the slow path are made in steps. */
+/* A trap takes long. So only calls that take the slow path are made in steps: all of them in the check build and long
+ * runs, one in four elsewhere. */
+static bool is_next(void) {
+#ifdef HAK_DEBUG
+  return true;
+#else
+  static unsigned calls;
+  return getenv("UNIT_LONG") != NULL || calls++ % 4 == 0;
+#endif
+}
 static bool malloc_is_slow(size_t size) {
   return size > HAK_SMALL_MAX || hak_self->bins[hak_class_of(size)].top[-1] == NULL;
 }
@@ -134,7 +143,7 @@ static bool free_is_slow(void *block) {
 }
 
 static void *stepped_malloc(size_t size) {
-  bool is_slow = malloc_is_slow(size);
+  bool is_slow = malloc_is_slow(size) && is_next();
   if (is_slow)
     step_begin();
   void *block = hak_malloc(size);
@@ -144,7 +153,7 @@ static void *stepped_malloc(size_t size) {
 }
 
 static void stepped_free(void *block) {
-  bool is_slow = free_is_slow(block);
+  bool is_slow = free_is_slow(block) && is_next();
   if (is_slow)
     step_begin();
   hak_free(block);
