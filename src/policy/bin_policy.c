@@ -5,7 +5,7 @@
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
 #define MID_SHARE 16
-#define FOLLOW_GROWTH_SHARE 8
+#define FOLLOW_GROWTH_SHARE 16
 #define FOLLOW_FALL_SHARE 4
 #define FOLLOW_BYTES_MIN ((size_t)4 << 20)
 #define FIRST_SHARE 4

@@ -59,12 +59,12 @@ static void doubling_never_passes_a_limit(void **state) {
   }
 }
 
-/* A change of the slabs counts from 4 MiB on; growth from an eighth, a fall from a quarter on. */
+/* A change of the slabs counts from 4 MiB on; growth from a sixteenth, a fall from a quarter on. */
 static void bins_follow_what_moved_far(void **state) {
   (void)state;
   const size_t least = (size_t)4 << 20;
   for (unsigned i = 0; i < ROUNDS; i++) {
-    size_t seen = draw((size_t)1 << draw(36)), far = max_size(least, seen / 8), fall = max_size(least, seen / 4);
+    size_t seen = draw((size_t)1 << draw(36)), far = max_size(least, seen / 16), fall = max_size(least, seen / 4);
     assert_false(bins_should_follow(seen, seen + draw(far)));
     assert_true(bins_should_follow(seen, seen + far + 1 + draw(far)));
     if (seen > fall) {
