@@ -43,6 +43,10 @@ bool os_purge_lazily(void *address, size_t size);
  * becomes readable, writable and inherited by the child of a fork, as far as the kernel allows. */
 void os_restore(void *address, size_t size);
 
+/* Makes the pages of a range resident by one call instead of a fault each, as far as the kernel does that. The caller
+ * must be about to write them. */
+void os_populate(void *address, size_t size);
+
 /* Asks for huge pages in a range. */
 void os_huge(void *address, size_t size);
 

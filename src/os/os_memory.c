@@ -3,6 +3,7 @@
 
 #include "os/filter.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -36,6 +37,10 @@ size_t os_memory_limit(void) {
   }
   return known;
 }
+
+#ifndef MADV_POPULATE_WRITE /* older headers */
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* The kernel orders one thread's accesses before it unmaps an address before another thread's accesses after it maps
  * the address. ThreadSanitizer is told so. */
@@ -139,6 +144,17 @@ void os_restore(void *address, size_t size) {
 void os_huge(void *address, size_t size) {
   os_call_count(OS_CALL_ADVISE);
   madvise(address, size, MADV_HUGEPAGE);
+}
+
+void os_populate(void *address, size_t size) {
+  static _Atomic bool is_refused;
+  if (atomic_load_explicit(&is_refused, memory_order_relaxed) || !os_may_call())
+    return;
+  int kept = errno;
+  os_call_count(OS_CALL_ADVISE);
+  if (madvise(address, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL) /* before Linux 5.14 */
+    atomic_store_explicit(&is_refused, true, memory_order_relaxed);
+  errno = kept;
 }
 
 size_t os_resident_bytes(const void *address, size_t size) {

@@ -243,8 +243,9 @@ static void *resident_run(unsigned order) {
 
 /* Resident memory comes first. Where memory is short, the shortest free run does: units in many superslabs would be in
  * the way of large objects. */
-void *units_take(unsigned order) {
-  void *run = usage_is_short() ? NULL : resident_run(order);
+void *units_take(unsigned order, bool to_populate) {
+  bool is_short = usage_is_short();
+  void *run = is_short ? NULL : resident_run(order);
   if (run != NULL)
     return run;
   bool to_probe = false;
@@ -253,7 +254,10 @@ void *units_take(unsigned order) {
   if (s == NULL)
     s = superslab_open_fresh(&to_probe);
   run = s ? take_from(s, order) : take_outside(order);
+  to_populate = to_populate && !is_short && s != NULL && extent_bank_of(s->base) == EXTENT_PLAIN;
   lock_give(&units.lock);
+  if (to_populate && run != NULL)
+    os_populate(run, UNIT_BYTES << order);
   if (UNLIKELY(to_probe && run != NULL))
     huge_probe(run); /* the first run of a superslab that was opened just now */
   return run;

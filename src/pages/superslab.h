@@ -19,8 +19,9 @@
 #define UNIT_ORDER_MAX 5u
 
 /* Takes a run of 2^order units, covered by the page map. NULL when memory is out. It calls usage_move_begin for the
- * run's bytes, and the caller must call usage_move_end (budget/usage.h). For units_give it is the other way round. */
-void *units_take(unsigned order);
+ * run's bytes, and the caller must call usage_move_end (budget/usage.h). For units_give it is the other way round.
+ * to_populate: if the run was never used or was given back, its pages are made resident at once. */
+void *units_take(unsigned order, bool to_populate);
 
 /* Takes a run back. Its pages stay resident until units_purge. keep: the strategy that decides when they go
  * (policy/keep_policy.h). The strategy of the last run given back holds for the whole superslab. */

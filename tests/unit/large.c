@@ -243,7 +243,7 @@ static void slabs_take_cached_ranges(void **state) {
   size_t bytes = large_bytes(object);
   large_free(object);
   assert_true(stats().cached_bytes >= bytes);
-  char *units = units_take(UNIT_ORDER_MAX);
+  char *units = units_take(UNIT_ORDER_MAX, false);
   assert_true(units >= object && units < object + bytes);
   assert_true(stats().cached_bytes < bytes);
   units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
@@ -334,7 +334,7 @@ static void cached_mappings_serve_anything(void **state) {
   large_free(object);
   assert_int_equal(stats().cached_bytes, bytes);
   size_t free_bytes = usage_free();
-  char *units = units_take(UNIT_ORDER_MAX);
+  char *units = units_take(UNIT_ORDER_MAX, false);
   assert_true(units >= object && units < object + bytes);
   assert_int_equal(stats().mapping_count, 0);
   assert_int_equal(stats().mapping_bytes, 0);

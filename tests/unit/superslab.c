@@ -52,7 +52,7 @@ static void assert_all_free(void) {
   assert_int_equal(stats().resident_free_bytes, 0);
   void **wholes = calloc(count, sizeof *wholes);
   for (size_t i = 0; i < count; i++)
-    assert_non_null(wholes[i] = units_take(UNIT_ORDER_MAX));
+    assert_non_null(wholes[i] = units_take(UNIT_ORDER_MAX, false));
   assert_int_equal(committed(), before);
   assert_int_equal(stats().taken_bytes, before);
   for (size_t i = 0; i < count; i++)
@@ -61,7 +61,7 @@ static void assert_all_free(void) {
 }
 
 /* Holds one unit of every superslab with free units, so that none becomes an extent. */
-static void *pin(void) { return units_take(0); }
+static void *pin(void) { return units_take(0, false); }
 static void unpin(void *unit) { units_give(unit, 0, KEEP_BY_PRESET); }
 
 static void random_runs_never_overlap(void **state) {
@@ -73,7 +73,7 @@ static void random_runs_never_overlap(void **state) {
   for (unsigned step = 0; step < 30000; step++) {
     if (count < RUNS_MAX && (count == 0 || unit_random(&seed) % 100 < (step / 3000 % 2 ? 40 : 60))) {
       struct run run = {.order = (unsigned)(unit_random(&seed) % (UNIT_ORDER_MAX + 1))};
-      run.base = units_take(run.order);
+      run.base = units_take(run.order, false);
       assert_non_null(run.base);
       assert_int_equal((uintptr_t)run.base & ((UNIT_BYTES << run.order) - 1), 0);
       assert_true(address_in_arena(run.base) && map_covers(run.base + (UNIT_BYTES << run.order) - 1));
@@ -117,7 +117,7 @@ static void search_is_complete(void **state) {
   static char *units[UNITS];
   extents_release(SUPERSLAB_BYTES);
   for (unsigned i = 0; i < UNITS; i++)
-    assert_non_null(units[i] = units_take(0));
+    assert_non_null(units[i] = units_take(0, false));
   size_t superslabs = stats().superslab_bytes;
   assert_int_equal(superslabs, SUPERSLABS * SUPERSLAB_BYTES);
   const unsigned places[] = {0, 3, 17, SUPERSLABS - 1};
@@ -133,16 +133,16 @@ static void search_is_complete(void **state) {
         }
       assert_int_equal(members, 1u << order);
       for (unsigned bigger = order + 1; bigger <= UNIT_ORDER_MAX && p == 0 && order == 2; bigger++) {
-        void *carved = units_take(bigger); /* the hole is too small for it */
+        void *carved = units_take(bigger, false); /* the hole is too small for it */
         assert_true((char *)carved < hole || (char *)carved >= hole + (UNIT_BYTES << order));
         units_give(carved, bigger, KEEP_BY_PRESET);
         extents_release(SUPERSLAB_BYTES);
       }
-      assert_ptr_equal(units_take(order), hole);
+      assert_ptr_equal(units_take(order, false), hole);
       assert_int_equal(stats().superslab_bytes, superslabs);
       units_give(hole, order, KEEP_BY_PRESET);
       for (unsigned i = 0; i < members; i++)
-        assert_non_null(units_take(0));
+        assert_non_null(units_take(0, false));
       assert_int_equal(stats().superslab_bytes, superslabs);
       UNIT_SUPERSLABS_VALID();
     }
@@ -153,11 +153,11 @@ static void search_is_complete(void **state) {
 
 static void used_superslabs_are_preferred_to_empty_ones(void **state) {
   (void)state;
-  char *first = units_take(0);
-  char *whole = units_take(UNIT_ORDER_MAX);
+  char *first = units_take(0, false);
+  char *whole = units_take(UNIT_ORDER_MAX, false);
   units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PRESET);
   for (unsigned i = 0; i < 8; i++) {
-    char *unit = units_take(0);
+    char *unit = units_take(0, false);
     assert_int_equal(round_down((uintptr_t)unit, SUPERSLAB_BYTES), round_down((uintptr_t)first, SUPERSLAB_BYTES));
   }
   for (unsigned i = 0; i < 9; i++)
@@ -172,7 +172,7 @@ static void purge_keeps_books(void **state) {
   assert_int_equal(stats().resident_free_bytes, 0);
   assert_int_equal(usage_free(), 0);
   void *pinned = pin();
-  struct run run = {.base = units_take(3), .order = 3};
+  struct run run = {.base = units_take(3, false), .order = 3};
   tag_write(&run, 42);
   size_t bytes = UNIT_BYTES << 3;
   size_t free_before = stats().resident_free_bytes;
@@ -197,7 +197,7 @@ static void empty_superslabs_become_extents(void **state) {
   (void)state;
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   void *pinned = pin();
-  struct run run = {.base = units_take(2), .order = 2};
+  struct run run = {.base = units_take(2, false), .order = 2};
   tag_write(&run, 7);
   units_give(run.base, run.order, KEEP_BY_PRESET);
   units_purge(purge_by_preset(0, UNIT_ANY_TIME));
@@ -224,13 +224,13 @@ static void resident_units_are_taken_first(void **state) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   char *units[SUPERSLAB_UNITS];
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
-    units[i] = units_take(0);
+    units[i] = units_take(0, false);
   units_give(units[3], 0, KEEP_BY_PRESET);
   units_purge(purge_by_preset(0, UNIT_ANY_TIME));
   units_give(units[20], 0, KEEP_BY_PRESET); /* of one superslab or not, the only resident ones */
-  assert_ptr_equal(units_take(0), units[20]);
+  assert_ptr_equal(units_take(0, false), units[20]);
   assert_int_equal(stats().resident_free_bytes, 0);
-  assert_ptr_equal(units_take(0), units[3]);
+  assert_ptr_equal(units_take(0, false), units[3]);
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
     units_give(units[i], 0, KEEP_BY_PRESET);
   UNIT_SUPERSLABS_VALID();
@@ -242,18 +242,18 @@ static void resident_memory_is_taken_first(void **state) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   struct run runs[4];
   for (unsigned i = 0; i < 4; i++)
-    runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1), .order = UNIT_ORDER_MAX - 1};
+    runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1, false), .order = UNIT_ORDER_MAX - 1};
   assert_true(in_one_superslab(runs[0].base, runs[1].base) && in_one_superslab(runs[2].base, runs[3].base));
-  char *whole = units_take(UNIT_ORDER_MAX);
-  char *quarter = units_take(UNIT_ORDER_MAX - 2);
+  char *whole = units_take(UNIT_ORDER_MAX, false);
+  char *quarter = units_take(UNIT_ORDER_MAX - 2, false);
   units_give(runs[0].base, runs[0].order, KEEP_BY_PRESET);
   units_purge(purge_by_preset(0, UNIT_ANY_TIME));
   units_give(runs[2].base, runs[2].order, KEEP_BY_PRESET);
-  char *from_units = units_take(0);
+  char *from_units = units_take(0, false);
   assert_true(in_one_superslab(from_units, runs[3].base));
-  char *rest = units_take(UNIT_ORDER_MAX - 2);
+  char *rest = units_take(UNIT_ORDER_MAX - 2, false);
   units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PRESET);
-  char *from_extent = units_take(UNIT_ORDER_MAX - 1);
+  char *from_extent = units_take(UNIT_ORDER_MAX - 1, false);
   assert_true(in_one_superslab(from_extent, whole));
   units_give(from_extent, UNIT_ORDER_MAX - 1, KEEP_BY_PRESET);
   units_give(rest, UNIT_ORDER_MAX - 2, KEEP_BY_PRESET);
@@ -270,8 +270,8 @@ static void oldest_memory_is_purged_first(void **state) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   struct run runs[3], pins[3];
   for (unsigned i = 0; i < 3; i++) {
-    runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1), .order = UNIT_ORDER_MAX - 1};
-    pins[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1), .order = UNIT_ORDER_MAX - 1};
+    runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1, false), .order = UNIT_ORDER_MAX - 1};
+    pins[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1, false), .order = UNIT_ORDER_MAX - 1};
     tag_write(&runs[i], 100 + i);
     tag_write(&pins[i], 200 + i);
   }
@@ -341,8 +341,8 @@ static void learned_delays(void **state) {
 
 static void empty_superslabs_can_be_released(void **state) {
   (void)state;
-  char *unit = units_take(0);
-  char *whole = units_take(UNIT_ORDER_MAX);
+  char *unit = units_take(0, false);
+  char *whole = units_take(UNIT_ORDER_MAX, false);
   units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PRESET);
   assert_true(extents_release(SUPERSLAB_BYTES));
   assert_false(extents_release(SUPERSLAB_BYTES));
@@ -359,7 +359,7 @@ static void empty_superslabs_can_be_released(void **state) {
   assert_int_equal(usage_free(), 0);
   UNIT_SUPERSLABS_VALID();
   for (unsigned i = 0; i < 20; i++) {
-    struct run run = {.base = units_take(i % 6), .order = i % 6};
+    struct run run = {.base = units_take(i % 6, false), .order = i % 6};
     assert_non_null(run.base);
     tag_write(&run, i);
     units_give(run.base, run.order, KEEP_BY_PRESET);
@@ -367,9 +367,31 @@ static void empty_superslabs_can_be_released(void **state) {
   UNIT_SUPERSLABS_VALID();
 }
 
+/* A fresh run, and no other, is populated if the caller asks for it. The control is the run that nobody asks for. */
+static void fresh_runs_are_populated(void **state) {
+  (void)state;
+  const size_t bytes = UNIT_BYTES << 1;
+  char *mapping = os_map(bytes, UNIT_BYTES);
+  os_populate(mapping, bytes);
+  bool can_populate = os_resident_bytes(mapping, bytes) == bytes;
+  os_unmap(mapping, bytes);
+  if (!can_populate) {
+    print_message("skipped: the kernel does not populate ranges, or the emulator\n");
+    skip();
+  }
+  void *pinned = pin(), *plain = units_take(1, false), *populated = units_take(1, true);
+  assert_int_equal(os_resident_bytes(plain, bytes), 0);
+  assert_int_equal(os_resident_bytes(populated, bytes), bytes);
+  units_give(plain, 1, KEEP_BY_PRESET);
+  units_give(populated, 1, KEEP_BY_PRESET);
+  unpin(pinned);
+  UNIT_SUPERSLABS_VALID();
+}
+
 int main(void) {
   unit_alone();
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fresh_runs_are_populated), /* first: all is fresh */
       cmocka_unit_test(random_runs_never_overlap),
       cmocka_unit_test(search_is_complete),
       cmocka_unit_test(used_superslabs_are_preferred_to_empty_ones),
