@@ -79,8 +79,8 @@ static void choices_and_bounds(void *unused) {
     EXPECT(parse_number(i, row->maximum) == OPTION_OK);
     EXPECT(option_value(i) == row->maximum);
     EXPECT(option_is_set(i));
-    EXPECT(parse_number(i, row->maximum + 1) == OPTION_BAD);
-    EXPECT(row->minimum == 0 || parse_number(i, row->minimum - 1) == OPTION_BAD);
+    EXPECT(parse_number(i, (long)row->maximum + 1) == OPTION_BAD);
+    EXPECT(row->minimum == 0 || parse_number(i, (long)row->minimum - 1) == OPTION_BAD);
     EXPECT(option_value(i) == row->maximum); /* a bad value changes nothing */
   }
 }
