@@ -427,7 +427,8 @@ int main(int argc, char **argv) {
   for (unsigned i = 1; argc > 1 && i < 4; i++)
     if (strcmp(argv[1], lies[i]) == 0)
       lie = (enum lie)i;
-  if (lie != LIE_NONE) {
+  if (lie != LIE_NONE) { /* what is handed out twice may also end in a loop: 5 s of CPU for each child */
+    setrlimit(RLIMIT_CPU, &(struct rlimit){5, 5});
     const struct CMUnitTest control[] = {cmocka_unit_test(one_call_fails)};
     return cmocka_run_group_tests(control, NULL, NULL);
   }
