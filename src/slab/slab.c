@@ -14,8 +14,8 @@
  * varies around a slab's end would open and close a slab all the time. */
 #define KEPT_EMPTY_BYTES_MAX ((size_t)256 * 1024)
 
-/* A class with this many slabs takes the pages of a fresh one at once. So at most this fraction of its bytes is
- * resident and unused. */
+/* A class with this many slabs takes the pages of a fresh one at once. So at most this fraction of its bytes is resident
+ * and unused. Only blocks up to a page: a program that writes to each block writes to each page. */
 #define POPULATE_SHARE 16u
 #define POPULATE_BYTES_MAX ((size_t)256 * 1024)
 
@@ -99,7 +99,8 @@ bool slabs_are_wiped;
 
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
-  bool is_growing = set->slab_count[cls] >= POPULATE_SHARE && class_slab_bytes(cls) <= POPULATE_BYTES_MAX;
+  bool is_growing = set->slab_count[cls] >= POPULATE_SHARE && class->bytes <= os_page_bytes() &&
+                    class_slab_bytes(cls) <= POPULATE_BYTES_MAX;
   char *base = slab_set_allows(set, class_slab_bytes(cls)) ? units_take(class->order, is_growing) : NULL;
   if (base == NULL)
     return NULL;

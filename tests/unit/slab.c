@@ -65,6 +65,32 @@ static void blocks_ascend_from_the_top_of_the_array(void **state) {
 }
 
 /* After holes appear, the lowest come first again. */
+/* Takes the blocks of 20 slabs and touches none. Returns what is resident of the last slab. */
+static size_t resident_of_untouched(unsigned cls, void **blocks) {
+  size_t count = size_classes[cls].block_count;
+  for (unsigned i = 0; i < 20; i++)
+    take_all(cls, blocks + i * count, count);
+  void *last = (void *)round_down((uintptr_t)blocks[19 * count], class_slab_bytes(cls));
+  return os_resident_bytes(last, class_slab_bytes(cls));
+}
+
+/* A program may leave most of a large block untouched. Of blocks up to a page, each page is needed by one. */
+static void only_slabs_of_small_blocks_are_populated(void **state) {
+  (void)state;
+  static void *small[20 * BLOCKS_MAX], *large[20 * BLOCKS_MAX];
+  unsigned cls = hak_class_of(128), large_cls = hak_class_of(16384);
+  size_t resident = resident_of_untouched(cls, small);
+  assert_int_equal(resident_of_untouched(large_cls, large), 0);
+  slab_set_give(&set, cls, small, size_classes[cls].block_count * (size_t)20);
+  slab_set_give(&set, large_cls, large, size_classes[large_cls].block_count * (size_t)20);
+  slab_set_close_empty(&set);
+  if (resident == 0) {
+    print_message("skipped: the kernel does not populate ranges, or the emulator\n");
+    skip();
+  }
+  assert_int_equal(resident, class_slab_bytes(cls));
+}
+
 static void holes_are_filled_in_address_order(void **state) {
   (void)state;
   unsigned cls = hak_class_of(48);
@@ -406,6 +432,7 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
 int main(void) {
   unit_alone();
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(only_slabs_of_small_blocks_are_populated), /* first: all is fresh */
       cmocka_unit_test(blocks_ascend_from_the_top_of_the_array),
       cmocka_unit_test(holes_are_filled_in_address_order),
       cmocka_unit_test(fullest_slabs_give_first),
