@@ -6,8 +6,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-/* dlopen's name of the program. For glibc NULL is the empty name too, but a constant of its own, whose pages few programs
- * touch at their start. */
+/* dlopen's name of the program. For glibc NULL is the empty name too, but a constant of its own, whose pages few
+ * programs touch at their start. */
 #ifdef __GLIBC__
 #define PROGRAM ""
 #else

@@ -13,7 +13,8 @@ struct heap;
 
 struct observers {
   /* The process. start: the options were read. tick: at the end of a slow path, without a lock. in_child: prepares the
-   * child of a fork. libraries_changed: a library may be unloaded. parts_hold: checks that the figures add up; no thread is in a slow path. */
+   * child of a fork. libraries_changed: a library may be unloaded. parts_hold: checks that the figures add up; no
+   * thread is in a slow path. */
   void (*start)(void);
   void (*end)(void);
   void (*options_changed)(void);

@@ -28,8 +28,8 @@
 
 #define NOINLINE __attribute__((noinline))
 #define COLD __attribute__((cold, noinline))
-/* A zeroed array of which most programs use little or nothing. The shared library (src/hakmem.ld) puts such arrays behind
- * the other variables, so that those share pages. */
+/* A zeroed array of which most programs use little or nothing. The shared library (src/hakmem.ld) puts such arrays
+ * behind the other variables, so that those share pages. */
 #define SPARSE __attribute__((section(".bss.sparse")))
 #define LIKELY HAK_LIKELY
 #define UNLIKELY HAK_UNLIKELY

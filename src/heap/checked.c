@@ -106,8 +106,8 @@ static inline uint32_t random_below(struct checked_cache *cache, uint32_t count)
 #define STATES_PER_UNIT (UNIT_BYTES / BLOCK_ALIGNMENT)
 #define STATES_SHIFT (37 * CACHE_LINE / sizeof(uint16_t))
 
-/* The states of 2 MiB; those of a slab's blocks lie from its first unit on. Made when needed, for good. The order differs
- * from unit to unit, because first states at multiples of 8 KiB would share a few sets of the cache. */
+/* The states of 2 MiB; those of a slab's blocks lie from its first unit on. Made when needed, for good. The order
+ * differs from unit to unit, because first states at multiples of 8 KiB would share a few sets of the cache. */
 struct states {
   _Atomic uint16_t units[SUPERSLAB_UNITS][STATES_PER_UNIT];
 };

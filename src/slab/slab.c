@@ -14,8 +14,8 @@
  * varies around a slab's end would open and close a slab all the time. */
 #define KEPT_EMPTY_BYTES_MAX ((size_t)256 * 1024)
 
-/* A class with this many slabs takes the pages of a fresh one at once. So at most this fraction of its bytes is resident
- * and unused. Only blocks up to a page: a program that writes to each block writes to each page. */
+/* A class with this many slabs takes the pages of a fresh one at once. So at most this fraction of its bytes is
+ * resident and unused. Only blocks up to a page: a program that writes to each block writes to each page. */
 #define POPULATE_SHARE 16u
 #define POPULATE_BYTES_MAX ((size_t)256 * 1024)
 

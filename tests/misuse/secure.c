@@ -3,7 +3,7 @@
  *   secure [stale]    no block shows what others left, in threads, after a trim and in the child of a fork
  *   secure wait       freed blocks wait
  *   secure places     each block that is ready is the next one with the same probability
- *   secure canaries   they differ between blocks, parent and child, processes; those of before a fork hold in a child */
+ *   secure canaries   they differ between blocks, parent and child, processes; a child keeps those of before a fork */
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -134,8 +134,8 @@ static void judge_draws(unsigned *counts, unsigned cells, const char *what) {
   CHECK_SAY(!is_uniform(counts, cells, TURNS, &sum), "%s: nothing is seen of a bias", what);
 }
 
-/* One block is live at a time, so that as many are ready at each turn. Which one is next: by its age, by its address, and
- * by its age together with that of the one before. */
+/* One block is live at a time, so that as many are ready at each turn. Which one is next: by its age, by its address,
+ * and by its age together with that of the one before. */
 static void places_are_uniform(void) {
   static unsigned by_age[KNOWN_MAX], by_address[KNOWN_MAX], by_pair[KNOWN_MAX * KNOWN_MAX];
   unsigned ready = 0, before = 0;

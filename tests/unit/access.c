@@ -1,4 +1,5 @@
-/* access: what the SIGSEGV handler reads from the kernel's frame: where, by which instruction, and whether it was a write. */
+/* access: what the SIGSEGV handler reads from the kernel's frame: where, by which instruction, and whether it was a
+ * write. */
 #include "unit.h"
 
 #include "inspect/access.h"
