@@ -112,14 +112,15 @@ fetch_cmocka() {
 }
 
 # Reads ctest's result file $2 of preset $1: prints "passed failed skipped", and names each skipped test
-# and the last line it printed, its reason, on stderr. A test that could not be started has failed.
+# and its reason, the line that begins with `skipped: `, else the last one, on stderr. A test that could not be started
+# has failed.
 read_results() {
   awk -v preset="$1" '
     function plain(text) {
       gsub(/&lt;/, "<", text); gsub(/&gt;/, ">", text); gsub(/&quot;/, "\"", text); gsub(/&amp;/, "\\&", text)
       return text
     }
-    /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/".*/, "", name); state = "failed"; reason = "" }
+    /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/".*/, "", name); state = "failed"; reason = told = "" }
     /<testcase .*status="run"/ { state = "passed" }
     /<skipped message="(SKIP_|Disabled)/ { state = "skipped" }
     /<system-out>/ { sub(/.*<system-out>/, ""); inside = 1 }
@@ -130,10 +131,18 @@ read_results() {
       printf "hak: skipped: part of %s (%s): %s\n", plain(name), preset, plain(line) >"/dev/stderr"
       count["skipped"]++
     }
-    inside { line = $0; if (sub(/<\/system-out>.*/, "", line)) inside = 0; if (line != "") reason = line }
+    # The same for cmocka, which names them twice. A reason stands in the line before, if the test gives one.
+    inside && /^\[  SKIPPED \] [a-z0-9_]+$/ && !((name, $4) in seen) {
+      seen[name, $4] = 1
+      why = reason ~ /^skipped: / ? ": " plain(substr(reason, 10)) : ""
+      printf "hak: skipped: part of %s (%s): %s%s\n", plain(name), preset, $4, why >"/dev/stderr"
+      count["skipped"]++
+    }
+    inside { line = $0; if (sub(/<\/system-out>.*/, "", line)) inside = 0; if (line != "") reason = line; if (line ~ /^skipped: /) told = line }
     /<\/testcase>/ {
       count[state]++
       if (state == "skipped") {
+        if (told != "") reason = told # children may print after it
         sub(/^skipped: /, "", reason)
         printf "hak: skipped: %s (%s): %s\n", plain(name), preset, plain(reason) >"/dev/stderr"
       } else if (state == "failed") names = names " " plain(name) ":" preset

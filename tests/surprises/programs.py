@@ -14,7 +14,7 @@ NOBODY = 65534
 
 
 def skip(why):
-    print(why)
+    print("skipped:", " ".join(why.split()))  # one line, which the summary shows
     sys.exit(77)
 
 
