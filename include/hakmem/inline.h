@@ -54,7 +54,7 @@ extern "C" {
 #define HAK_ENTRY_END (HAK_BIN_COUNT << HAK_ENTRY_CLASS_SHIFT)
 
 #define HAK_UNIT_SHIFT 16
-#define HAK_LEAF_SHIFT 30
+#define HAK_LEAF_SHIFT 31
 #if defined(__x86_64__)
 #define HAK_ADDRESS_BITS 47
 #else
@@ -85,7 +85,7 @@ struct hak_front {
 #endif
 extern HAK_HIDDEN __thread struct hak_front *hak_self HAK_TLS_MODEL;
 
-/* Page map, upper level: for each GiB of address space 0 or the address of its leaf's entries,
+/* Page map, upper level: for each 2 GiB of address space 0 or the address of its leaf's entries,
  * biased so that unit number (address >> 16) is the index. */
 extern HAK_HIDDEN uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
 
@@ -157,10 +157,10 @@ static inline void *hak_malloc_inlined(size_t size) {
 /* Pushes a block to its bin in the heap at *front. Returns 0 if the slow path must free it. */
 static inline int hak_front_push(struct hak_front *const *front, void *block) {
   uintptr_t address = (uintptr_t)block;
-  uintptr_t gib = address >> HAK_LEAF_SHIFT;
-  if (HAK_UNLIKELY(gib >= HAK_MAP_TOP_COUNT))
+  uintptr_t leaf = address >> HAK_LEAF_SHIFT;
+  if (HAK_UNLIKELY(leaf >= HAK_MAP_TOP_COUNT))
     return 0;
-  uintptr_t entries = __atomic_load_n(&hak_map_top[gib], __ATOMIC_RELAXED);
+  uintptr_t entries = __atomic_load_n(&hak_map_top[leaf], __ATOMIC_RELAXED);
   if (HAK_UNLIKELY(entries == 0)) /* NULL usually ends here; the unit at 0 is never ours in any case */
     return 0;
   struct hak_front *heap = *front;

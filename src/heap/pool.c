@@ -11,6 +11,7 @@
 #define POOLS_PER_CPU 2u
 #define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
+#define PRIVATE_PAGE 512u
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
 
 static struct {
@@ -19,7 +20,8 @@ static struct {
   uint32_t for_heaps;   /* pools that are not shared */
   _Atomic uint32_t count, private_count;
   struct pool *unused; /* private ones that were given back */
-  struct pool *pools[POOLS_MAX + SHARED_MAX + PRIVATE_MAX];
+  struct pool *pools[POOLS_MAX + SHARED_MAX];
+  struct pool **private_pages[PRIVATE_MAX / PRIVATE_PAGE]; /* made when their first pool is */
 } table SPARSE;
 
 _Atomic uint32_t pool_shared_id;
@@ -30,13 +32,17 @@ static uint32_t private_end(void) {
   return PRIVATE_FIRST + atomic_load_explicit(&table.private_count, memory_order_acquire);
 }
 
+static struct pool **private_place(uint32_t index) {
+  return &table.private_pages[index / PRIVATE_PAGE][index % PRIVATE_PAGE];
+}
+
 struct pool *pool_by_id(uint32_t id) {
   hak_assert(id >= 1 && (id <= pool_count() || (id >= PRIVATE_FIRST && id < private_end())));
-  return table.pools[id - 1];
+  return LIKELY(id < PRIVATE_FIRST) ? table.pools[id - 1] : *private_place(id - PRIVATE_FIRST);
 }
 
 struct pool *pool_private_by_id(uint32_t id) {
-  return id >= PRIVATE_FIRST && id < private_end() ? table.pools[id - 1] : NULL;
+  return id >= PRIVATE_FIRST && id < private_end() ? *private_place(id - PRIVATE_FIRST) : NULL;
 }
 
 struct pool *pool_next(const struct pool *pool) {
@@ -65,14 +71,19 @@ static struct pool *pool_make(bool is_shared) {
 /* The table's lock is held. */
 static struct pool *make_private(void) {
   uint32_t count = atomic_load_explicit(&table.private_count, memory_order_relaxed);
-  struct pool *pool = count < PRIVATE_MAX ? metadata_take_forever(sizeof *pool + sizeof *pool->private_part) : NULL;
+  if (count == PRIVATE_MAX)
+    return NULL;
+  struct pool ***page = &table.private_pages[count / PRIVATE_PAGE];
+  if (*page == NULL)
+    *page = metadata_take_forever(PRIVATE_PAGE * sizeof **page);
+  struct pool *pool = *page ? metadata_take_forever(sizeof *pool + sizeof *pool->private_part) : NULL;
   if (pool == NULL)
     return NULL;
   pool->id = PRIVATE_FIRST + count;
   pool->slabs.key = entry_key(pool->id);
   pool->private_part = (struct private_part *)(pool + 1);
   atomic_store_explicit(&pool->life, 1, memory_order_relaxed);
-  table.pools[pool->id - 1] = pool;
+  *private_place(count) = pool;
   atomic_store_explicit(&table.private_count, count + 1, memory_order_release);
   return pool;
 }

@@ -37,8 +37,9 @@ static void *piece_take(size_t bytes) {
         return (void *)next;
       continue;
     }
-    void *chunk = chunk_map(CHUNK_BYTES, CHUNK_BYTES);
-    if (chunk == NULL) /* a limit is near: map no more than needed */
+    /* A later leaf is a mapping of its own, and leaves the chunk's rest to rows. */
+    void *chunk = bytes > CHUNK_BYTES / 2 && next != 0 ? NULL : chunk_map(CHUNK_BYTES, CHUNK_BYTES);
+    if (chunk == NULL) /* or a limit is near: map no more than needed */
       return chunk_map(round_up(bytes, os_page_bytes()), os_page_bytes());
     if (atomic_compare_exchange_strong_explicit(&chunks.next, &next, (uintptr_t)chunk + bytes, memory_order_acq_rel,
                                                 memory_order_acquire))
@@ -126,14 +127,14 @@ void map_reserve_end(struct map_reserve *reserve) {
 }
 
 /* reserve: NULL, or the reserve that the leaf comes from; then this cannot fail. */
-static bool leaf_make(uintptr_t gib, struct map_reserve *reserve) {
+static bool leaf_make(uintptr_t index, struct map_reserve *reserve) {
   uintptr_t none = 0;
-  if (__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) != 0)
+  if (__atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE) != 0)
     return true;
   struct map_leaf *leaf = reserve ? reserve_pop(&reserve->leaves) : piece_pop(&spare_leaves);
   if (leaf == NULL)
     return false;
-  if (!__atomic_compare_exchange_n(&hak_map_top[gib], &none, (uintptr_t)leaf - map_bias(gib), false, __ATOMIC_ACQ_REL,
+  if (!__atomic_compare_exchange_n(&hak_map_top[index], &none, (uintptr_t)leaf - map_bias(index), false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_ACQUIRE))
     piece_push(&spare_leaves, leaf); /* another thread was faster */
   return true;
@@ -162,8 +163,8 @@ static bool leaves_make(const void *address, size_t size, struct map_reserve *re
   uintptr_t last = ((uintptr_t)address + size - 1) >> HAK_LEAF_SHIFT;
   if (last >= HAK_MAP_TOP_COUNT || last < first)
     return false;
-  for (uintptr_t gib = first; gib <= last; gib++)
-    if (!leaf_make(gib, reserve))
+  for (uintptr_t index = first; index <= last; index++)
+    if (!leaf_make(index, reserve))
       return false;
   return true;
 }

@@ -1,9 +1,9 @@
 /* page_map.h: maps any address to hakmem's data about it.
  *
- *   top[address >> 30]  ->  leaf of that GiB, 72 KiB:
- *        entries[16384]      one word a 64 KiB unit
- *        states[512]         for each 2 MiB: what heap/checked.c keeps about its blocks, NULL where it keeps nothing
- *        rows[512]           for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
+ *   top[address >> 31]  ->  leaf of those 2 GiB, 144 KiB:
+ *        entries[32768]      one word a 64 KiB unit
+ *        states[1024]        for each 2 MiB: what heap/checked.c keeps about its blocks, NULL where it keeps nothing
+ *        rows[1024]          for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             superslab           the superslab's record (pages/superslab.h)
@@ -82,19 +82,19 @@ void map_reserve_end(struct map_reserve *reserve);
 
 /* Tells whether there is a leaf for this address. */
 static inline bool map_covers(const void *address) {
-  uintptr_t gib = (uintptr_t)address >> HAK_LEAF_SHIFT;
-  return gib < HAK_MAP_TOP_COUNT && __atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) != 0;
+  uintptr_t index = (uintptr_t)address >> HAK_LEAF_SHIFT;
+  return index < HAK_MAP_TOP_COUNT && __atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE) != 0;
 }
 
 /* hak_map_top holds a leaf's address less its first unit's offset. This spares the fast path a mask. */
-static inline uintptr_t map_bias(uintptr_t gib) {
-  return (gib << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT)) * sizeof(uint32_t);
+static inline uintptr_t map_bias(uintptr_t index) {
+  return (index << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT)) * sizeof(uint32_t);
 }
 
 /* The following functions need the leaf to exist. */
 static inline struct map_leaf *map_leaf(const void *address) {
-  uintptr_t gib = (uintptr_t)address >> HAK_LEAF_SHIFT;
-  return (struct map_leaf *)(__atomic_load_n(&hak_map_top[gib], __ATOMIC_ACQUIRE) + map_bias(gib));
+  uintptr_t index = (uintptr_t)address >> HAK_LEAF_SHIFT;
+  return (struct map_leaf *)(__atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE) + map_bias(index));
 }
 static inline uint32_t *map_leaf_entry(struct map_leaf *leaf, const void *address) {
   return &leaf->entries[((uintptr_t)address >> HAK_UNIT_SHIFT) & (LEAF_UNITS - 1)];

@@ -78,10 +78,10 @@ static void use_tables(void) {
       EXPECT(zero[b] == 0);
     memset(zero, 1, 5000);
   }
-  for (uintptr_t gib = 50; gib < 54; gib++) {
-    EXPECT(map_cover((void *)(gib << HAK_LEAF_SHIFT), UNIT_BYTES));
-    EXPECT(((uintptr_t)map_leaf((void *)(gib << HAK_LEAF_SHIFT)) & (CACHE_LINE - 1)) == 0);
-    EXPECT(map_entry((void *)(gib << HAK_LEAF_SHIFT)) == ENTRY_NONE);
+  for (uintptr_t leaf = 50; leaf < 54; leaf++) {
+    EXPECT(map_cover((void *)(leaf << HAK_LEAF_SHIFT), UNIT_BYTES));
+    EXPECT(((uintptr_t)map_leaf((void *)(leaf << HAK_LEAF_SHIFT)) & (CACHE_LINE - 1)) == 0);
+    EXPECT(map_entry((void *)(leaf << HAK_LEAF_SHIFT)) == ENTRY_NONE);
   }
 }
 
