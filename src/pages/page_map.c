@@ -134,8 +134,8 @@ static bool leaf_make(uintptr_t index, struct map_reserve *reserve) {
   struct map_leaf *leaf = reserve ? reserve_pop(&reserve->leaves) : piece_pop(&spare_leaves);
   if (leaf == NULL)
     return false;
-  if (!__atomic_compare_exchange_n(&hak_map_top[index], &none, (uintptr_t)leaf - map_bias(index), false, __ATOMIC_ACQ_REL,
-                                   __ATOMIC_ACQUIRE))
+  if (!__atomic_compare_exchange_n(&hak_map_top[index], &none, (uintptr_t)leaf - map_bias(index), false,
+                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     piece_push(&spare_leaves, leaf); /* another thread was faster */
   return true;
 }
