@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUBJECT = "hakmem"
-PEERS = ("glibc", "mimalloc", "jemalloc", "tcmalloc")
-INSTALLABLE = PEERS[1:] + ("mimalloc2", "snmalloc", "rpmalloc")
+PEERS = ("glibc", "mimalloc", "jemalloc", "tcmalloc", "mimalloc2", "snmalloc", "rpmalloc")  # the best of all of them
+INSTALLABLE = PEERS[1:]
 PROFILES = ("speed", "balanced", "lean")
 SECURE = f"{SUBJECT}-secure"  # measured by `hak bench security`
 OURS = (SUBJECT, *(f"{SUBJECT}-{profile}" for profile in PROFILES), SECURE)
 # Measured and shown, never "the best peer": a prototype shows what is possible, not what users have.
 YARDSTICKS = ("proto", "before", "after")
-KNOWN = f"{', '.join(OURS)}, {', '.join((PEERS[0], *INSTALLABLE))}, or NAME=/path/to/library.so"
+KNOWN = f"{', '.join(OURS)}, {', '.join(PEERS)}, or NAME=/path/to/library.so"
 
 
 @dataclass(frozen=True)

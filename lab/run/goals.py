@@ -22,21 +22,26 @@ class Goal:
     is_partial: bool = False  # over the rows that were measured: not every program is installed everywhere
 
 
+def _of_best(measure):
+    """Marks what compares with the best of all peers."""
+    measure.is_of_best = True
+    return measure
+
+
 def _subject_rate(against):
     """Rate of the subject against a named allocator, or the best peer of the row."""
 
     def measure(outcome):
-        if against == "best" and outcome.missing_peers:
-            return {}
         return outcome.quotients(outcome.subject, outcome.best_peer() if against == "best" else against)
 
-    return measure
+    return _of_best(measure) if against == "best" else measure
 
 
 def _variant_rate(first, second):
     return lambda outcome: outcome.quotients(first, second)
 
 
+@_of_best
 def _mean_rate(*outcomes):
     ratios = [_subject_rate("best")(outcome) for outcome in outcomes]
     runs = set.intersection(*(set(ratio) for ratio in ratios))
@@ -59,11 +64,9 @@ def _of_highest_peer(key):
     """A rate of the program's own, against the peer that has the highest."""
 
     def measure(outcome):
-        if outcome.missing_peers:
-            return {}
         return outcome.quotients(outcome.subject, outcome.best_peer(key), key)
 
-    return measure
+    return _of_best(measure)
 
 
 def _of_lowest(key, *names):
@@ -86,17 +89,17 @@ def _over_rows(join, ratio_of_row):
         runs = set.intersection(*map(set, ratios)) if ratios else ()
         return {run: join([ratio[run] for ratio in ratios]) for run in sorted(runs)}
 
-    return measure
+    return _of_best(measure) if hasattr(ratio_of_row, "is_of_best") else measure
 
 
 def _of_least_peer(key, without=()):
     """Against the peer that has the lowest."""
 
     def measure(outcome):
-        least = None if outcome.missing_peers else outcome.least_peer(key, without)
+        least = outcome.least_peer(key, without)
         return outcome.quotients(outcome.subject, least, key) if least else {}
 
-    return measure
+    return _of_best(measure)
 
 
 def _goals():
@@ -203,13 +206,15 @@ ROW_NAMES = tuple(dict.fromkeys(name for goal in GOALS for name in goal.rows))
 
 
 def judge(goal, outcomes):
-    """(values, verdict) of a goal; ([], why there is none) when its rows were not measured."""
+    """(values, verdict) of a goal; ([], why there is none) when its rows were not measured. A goal that is missed against
+    the best of some peers is missed against the best of all."""
     found = [outcomes[name] for name in goal.rows if name in outcomes]
     is_measured = bool(found) if goal.is_partial else len(found) == len(goal.rows)
     values = list(goal.measure(*found).values()) if is_measured else []
-    if not values:
+    word = stats.against_goal(values, goal.least, goal.at_least) if values else ""
+    is_of_some = hasattr(goal.measure, "is_of_best") and any(outcome.missing_peers for outcome in found)
+    if not values or (is_of_some and not word.startswith("missed")):
         return [], "not measured"
-    word = stats.against_goal(values, goal.least, goal.at_least)
     if goal.aim is not None and stats.against_goal(values, goal.aim, goal.at_least) == "met":
         word += ", aim reached"
     return values, word

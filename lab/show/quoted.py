@@ -184,11 +184,16 @@ class Source:
         return sorted(found.values(), key=lambda entry: -len(entry["works"]))
 
     @property
+    def absent(self) -> list[str]:
+        """The peers that no workload was measured on."""
+        return [name for name in PEERS if all(name in self.figures.peers_missing(work) for work in self.works)]
+
+    @property
     def partial(self) -> dict[str, list[str]]:
-        """The peers that were not measured -> the workloads."""
+        """The peers that only some workloads were measured on -> the others."""
         found: dict[str, list[str]] = {}
         for work in self.works:
-            if names := self.figures.peers_missing(work):
+            if names := [name for name in self.figures.peers_missing(work) if name not in self.absent]:
                 found.setdefault(", ".join(names), []).append(work)
         return found
 

@@ -10,7 +10,7 @@ from lab.show import files, page, parts, quoted, scorecard
 from lab.show.figures import Figures
 from lab.store import rows as stored
 
-PEERS = ("glibc", "mimalloc", "jemalloc", "tcmalloc")
+PEERS = ("glibc", "mimalloc", "jemalloc", "tcmalloc", "mimalloc2", "snmalloc", "rpmalloc")
 
 
 def session(name, day, work="mixed", names=("hakmem", *PEERS), rates=None, n=11, **changes):
@@ -55,11 +55,15 @@ def test_a_best_peer_of_some_is_marked():
     all_peers, some = (quoted.renderer(parsed(session("aaaaaaaaaaaa", 1, names=names)))
                        for names in (("hakmem", *PEERS), ("hakmem", "glibc")))  # fmt: skip
     assert "\\*" not in all_peers(["ratio", "mixed", "best"]) + all_peers(["measured"]) + all_peers(["speed"])
-    assert some(["ratio", "mixed", "best"]).endswith("\\*") and "not all of these peers" in some(["measured"])
+    assert some(["ratio", "mixed", "best"]).endswith("\\*")
+    assert "not all peers were measured (nowhere: mimalloc," in " ".join(some(["measured"]).split())
     assert some(["ratio", "mixed", "glibc"])[-1] != "*"  # a named one is whole
-    assert "Measured without mimalloc, jemalloc, tcmalloc: mixed." in " ".join(some(["losses"]).split())
+    of_some = quoted.renderer(parsed(session("aaaaaaaaaaaa", 1, names=("hakmem", "glibc")) +
+                                     session("bbbbbbbbbbbb", 1, "shift")))  # fmt: skip
+    left_out = ", ".join(PEERS[1:])
+    assert f"Measured without {left_out}: mixed." in " ".join(of_some(["losses"]).split())
     card = scorecard.collect(parsed(session("aaaaaaaaaaaa", 1, names=("hakmem", "glibc"))))
-    assert any(sentence.startswith("Without mimalloc, jemalloc, tcmalloc") for sentence in card["missing"])
+    assert any(sentence.startswith(f"Without {left_out}") for sentence in card["missing"])
 
 
 def test_a_span_says_how_many_are_missing():
