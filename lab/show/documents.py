@@ -5,13 +5,14 @@
     <!-- end figures -->
 
 In one line it works within a sentence: of mimalloc <!-- figures: ratio mixed mimalloc -->1.05<!-- end figures -->.
+The plots that documents show are files in docs/figures, which lab/show/drawn.py draws.
 """
 
 import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from lab.show import files, quoted
+from lab.show import drawn, files, quoted
 from lab.store.rows import Row
 
 MARK = re.compile(r"<!--\s*(?:figures:\s*(?P<head>[^>]*?)|(?P<end>end figures))\s*-->")
@@ -60,6 +61,12 @@ def paths(tree: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in (tree / "README.md", *sorted((tree / "docs").glob("*.md"))) if path.is_file()]
 
 
+def plots(tree: pathlib.Path, rows: Sequence[Row]) -> dict[pathlib.Path, str]:
+    """Those of a tree that has some, drawn anew."""
+    folder = tree / drawn.FOLDER
+    return {folder / name: text for name, text in drawn.draw(rows).items()} if folder.is_dir() else {}
+
+
 def fill(tree: pathlib.Path, rows: Sequence[Row], is_check: bool = False) -> list[str]:
     """Makes the figures of all documents of the tree anew, or of none if a mark is wrong. Says which blocks were stale.
     is_check: changes nothing."""
@@ -67,6 +74,10 @@ def fill(tree: pathlib.Path, rows: Sequence[Row], is_check: bool = False) -> lis
     if not any(MARK.search(text) for text in texts.values()):
         return []
     render, stale, changed = quoted.renderer(rows), [], {}
+    for path, made in plots(tree, rows).items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != made:
+            stale.append(f"{path.relative_to(tree)}")
+            changed[path] = made
     for path, text in texts.items():
         made, found = filled(text, render, str(path.relative_to(tree)))
         stale += found

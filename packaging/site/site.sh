@@ -1,24 +1,46 @@
 # shellcheck shell=sh disable=SC2154
 # site.sh: `hak docs`; sourced by hak, whose functions and names it uses. What it makes is in build/site.
 
-# The words that codespell does not know, and that are right.
-spelled_so=allocatedp
-
-make_site() {
-  [ $# -eq 0 ] || wrong "takes no argument"
+# mkdocs and weasyprint, in an environment of their own.
+site_environment() {
   need python3=python3
   python3 -c 'import ensurepip' 2>/dev/null || need no-ensurepip=python3-venv
   site=$home/build/site wanted=$home/packaging/site/requirements.txt
   bin=$site/venv/bin
-  if ! cmp -s "$wanted" "$site/installed.txt"; then
-    rm -rf "$site"
-    mkdir -p "$site"
-    say "installing mkdocs from PyPI"
-    if ! { python3 -m venv "$site/venv" && "$bin/python3" -m pip -q --disable-pip-version-check install -r "$wanted" >&2; }; then
-      die "could not install what makes the site"
-    fi
-    cp "$wanted" "$site/installed.txt"
+  ! cmp -s "$wanted" "$site/installed.txt" || return 0
+  rm -rf "$site"
+  mkdir -p "$site"
+  say "installing mkdocs and weasyprint from PyPI"
+  if ! { python3 -m venv "$site/venv" && "$bin/python3" -m pip -q --disable-pip-version-check install -r "$wanted" >&2; }; then
+    die "could not install what makes the site"
   fi
+  cp "$wanted" "$site/installed.txt"
+}
+
+# The technical report. Two of one commit are the same.
+make_paper() {
+  set -- /usr/lib/*/libpangoft2-1.0.so.0 /usr/lib*/libpangoft2-1.0.so.0
+  [ -e "$1" ] || set -- "$2"
+  need "$1=libpangoft2-1.0-0" /usr/share/texmf/fonts/opentype/public/tex-gyre=fonts-texgyre \
+    /usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf=fonts-dejavu-core
+  site_environment
+  SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$home" log -1 --format=%ct 2>/dev/null || date +%s)}
+  export SOURCE_DATE_EPOCH
+  "$bin/python3" -B "$home/packaging/site/paper.py" "$home/docs/design.md" "$site/hakmem-design.pdf" \
+    "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d)" || die "could not make the report"
+  printf '%s\n' "$site/hakmem-design.pdf"
+}
+
+# The words that codespell does not know, and that are right.
+spelled_so=allocatedp
+
+make_site() {
+  case $* in
+    '') ;;
+    --pdf) make_paper; return ;;
+    *) wrong "takes --pdf, or nothing" ;;
+  esac
+  site_environment
   (lab report --out "$site/scorecard") >/dev/null || die "could not make the scorecard"
   "$bin/python3" -B "$home/packaging/site/pages.py" "$home" "$site/pages" "$site/scorecard"
   find "$site/pages" -name '*.md' -exec "$bin/codespell" -q 35 -L "$spelled_so" {} + >&2 || die "words that are misspelled"

@@ -3,13 +3,14 @@
 import pathlib
 import re
 import statistics
+from xml.etree import ElementTree
 
 import forked
 import made_rows
 import pytest
 from made_rows import parsed
 
-from lab.show import documents, quoted
+from lab.show import documents, drawn, quoted
 
 MEASURED = ("README.md", "docs/comparison.md")  # every figure of these stands in a block
 # What looks like a figure and is none, with the reason.
@@ -112,6 +113,27 @@ def test_a_word_outside_is_found():
         "It is Faster.\n<!-- figures: speed -->\nslower\n<!-- end figures -->\nTakes less memory, breakfast, most of it"
     )
     assert [found[0] for found in COMPARISON.finditer(outside_text(text, "x"))] == ["Faster", "less memory"]
+
+
+# --- plots --------------------------------------------------------------------------------------------------
+
+
+def test_plots_are_drawn_from_the_rows(tmp_path, some):
+    idle = dict.fromkeys(drawn.IDLE_S, 2048)
+    some = [row.model_copy(update={"result": row.result | idle}) if row.work == "idle" else row for row in some]
+    folder = tmp_path / "docs" / "figures"
+    folder.mkdir(parents=True)
+    (tmp_path / "README.md").write_text("of mimalloc <!-- figures: ratio mixed mimalloc -->0<!-- end figures -->\n")
+    assert "docs/figures/rate.svg" in documents.fill(tmp_path, some)
+    assert documents.fill(tmp_path, some, is_check=True) == []
+    made = {path.name: path.read_text() for path in folder.iterdir()}
+    assert {"rate.svg", "memory.svg", "idle.svg"} <= made.keys()
+    assert all(ElementTree.fromstring(text).tag.endswith("svg") for text in made.values())
+    assert "seconds idle" in made["idle.svg"] and "var(" not in "".join(made.values())
+    (folder / "rate.svg").write_text(made["rate.svg"].replace("mixed", "other"))
+    (folder / "idle.svg").unlink()
+    assert sorted(documents.fill(tmp_path, some, is_check=True)) == ["docs/figures/idle.svg", "docs/figures/rate.svg"]
+    assert documents.plots(tmp_path / "docs", some) == {}
 
 
 # --- figures ------------------------------------------------------------------------------------------------
