@@ -20,14 +20,15 @@ from lab.store import rows
 
 LIBC = compare._libc()
 
-# Blocks of 4 MiB, one byte a page, which glibc's malloc maps and unmaps each time; then small ones.
+# Blocks of 36 MiB, a byte a 64 KiB, which glibc's malloc maps and unmaps each time (up to 32 MiB it learns to keep them);
+# then small ones.
 WORK = """
 #include <stdio.h>
 #include <stdlib.h>
 int main(void) {
-  for (int i = 0; i < 40; i++) {
-    volatile char *block = malloc(4 << 20);
-    for (size_t at = 0; at < 4 << 20; at += 4096)
+  for (int i = 0; i < 12; i++) {
+    volatile char *block = malloc(36 << 20);
+    for (size_t at = 0; at < 36 << 20; at += 65536)
       block[at] = 1;
     free((void *)block);
   }
@@ -68,7 +69,7 @@ KEEPING = (
     + """
 static char *kept;
 void *malloc(size_t size) {
-  if (size != 4 << 20)
+  if (size != 36 << 20)
     return __libc_malloc(size);
   if (!kept)
     kept = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

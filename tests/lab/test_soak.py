@@ -105,12 +105,12 @@ QUICK = ("--epoch", "0.02", "--bench", "mixed", "--seed", "3")
 def test_a_soak_is_stored(tree, build, tmp_path):
     row_file = tmp_path / "rows.jsonl"
     for stem, more in (("mixed-hakmem-lean", ["--profile", "lean"]), ("mixed-glibc", ["--allocator", "glibc"])):
-        said, errors, status = hak(tree, build, *QUICK, "--minutes", 0.01, "--out", tmp_path, "--json", row_file, *more)
+        said, errors, status = hak(tree, build, *QUICK, "--minutes", 0.02, "--out", tmp_path, "--json", row_file, *more)
         assert status == 0, errors
         assert "RSS: median" in said and "an hour" in said
         read = epochs.read(tmp_path / f"{stem}.csv")
         about = json.loads((tmp_path / f"{stem}.json").read_text())
-        assert len(read) == about["epochs"] > 8 and about["ended"] == "complete" and about["seed"] == 3
+        assert len(read) == about["epochs"] > 3 and about["ended"] == "complete" and about["seed"] == 3
         assert about["commit"] and about["machine"]["kernel"] and about["command"][0] == "random_mixed"
         row = rows.read([row_file])[-1]
         assert row.kind == "soak" and row.result["epochs"] + row.result["warm_up_epochs"] == len(read)
