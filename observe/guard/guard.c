@@ -143,13 +143,6 @@ void guard_begin(void) {
     os_say("hakmem: HAKMEM_GUARD has no samples while memory is short: a limit of the process (ulimit) is low\n");
 }
 
-void guard_stats(struct guard_stats *out) {
-  struct slots_figures figures;
-  slots_figures(&figures);
-  *out = (struct guard_stats){
-      .bytes = figures.bytes, .blocks = figures.blocks, .total = figures.total, .refused = figures.refused};
-}
-
 /* --- samples --- */
 
 static uint64_t random_below(uint64_t below) {

@@ -22,11 +22,6 @@ static inline void guard_tick(void) {
 }
 void guard_in_child(void);
 
-struct guard_stats {
-  uint64_t bytes, blocks, total, refused;
-};
-void guard_stats(struct guard_stats *out);
-
 /* For the core's table (base/observers.h says when they are called). guard_small_sample selects for the heap profile,
  * too. */
 void *guard_small_sample(struct heap *heap, unsigned cls, size_t size, uintptr_t site);

@@ -1,5 +1,6 @@
 #include "guard/slots.h"
 
+#include "base/counters.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "pages/metadata.h"
@@ -23,7 +24,6 @@ static struct {
   uint64_t random;
   _Atomic bool has_ended; /* some slot may be SLOT_ENDED */
   _Atomic size_t bytes, blocks;
-  _Atomic uint64_t total, refused;
 } region;
 
 _Static_assert(SLOTS <= 256, "numbers fit the queue");
@@ -105,7 +105,7 @@ static void place_block(struct slot *slot, size_t size, size_t alignment, uint64
 }
 
 static struct slot *refuse(void) {
-  atomic_fetch_add_explicit(&region.refused, 1, memory_order_relaxed);
+  counter_note(guarded_refused);
   return NULL;
 }
 
@@ -125,7 +125,7 @@ struct slot *slot_take(size_t size, size_t alignment) {
   }
   atomic_fetch_add_explicit(&region.bytes, page_bytes_of(size), memory_order_relaxed);
   atomic_fetch_add_explicit(&region.blocks, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&region.total, 1, memory_order_relaxed);
+  counter_note(guarded_allocations);
   place_block(slot, size, alignment, random);
   slot->freed.depth = 0;
   return slot;
@@ -184,7 +184,5 @@ void slots_in_child(void) { lock_reset(&region.lock); }
 
 void slots_figures(struct slots_figures *out) {
   *out = (struct slots_figures){.bytes = atomic_load_explicit(&region.bytes, memory_order_relaxed),
-                                .blocks = atomic_load_explicit(&region.blocks, memory_order_relaxed),
-                                .total = atomic_load_explicit(&region.total, memory_order_relaxed),
-                                .refused = atomic_load_explicit(&region.refused, memory_order_relaxed)};
+                                .blocks = atomic_load_explicit(&region.blocks, memory_order_relaxed)};
 }

@@ -65,7 +65,6 @@ void slots_in_child(void);
 
 struct slots_figures {
   size_t bytes, blocks;
-  uint64_t total, refused;
 };
 void slots_figures(struct slots_figures *out);
 

@@ -1,10 +1,10 @@
 #include "stats/stats.h"
 
 #include "adapt/policy_engine.h"
-#include "base/event.h"
+#include "base/counters.h"
 #include "budget/usage.h"
 #include "count/tally.h"
-#include "guard/guard.h"
+#include "guard/slots.h"
 #include "heap/ids.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
@@ -39,30 +39,24 @@ uint64_t stats_parts_sum(const struct hak_stats *stats) {
 
 /* --- heaps --- */
 
+#define ADD_COUNTER(name) out->name += counters->name;
+
 static void add_heap(struct hak_stats *out, const struct heap_figures *figures) {
   const struct heap_counters *counters = &figures->counters;
-  out->refills += counters->refills;
-  out->refilled_blocks += counters->refilled_blocks;
-  out->refills_from_inbox += counters->refills_from_inbox;
-  out->slow_calls_filled += counters->calls_filled;
-  out->flushes += counters->flushes;
-  out->flushed_blocks += counters->flushed_blocks;
-  out->bin_overflows += counters->bin_overflows;
-  out->bin_growths += counters->bin_growths;
-  out->bin_shrinks += counters->bin_shrinks;
+  HEAP_COUNTERS(ADD_COUNTER)
   out->envelopes_sent += figures->envelopes_sent;
   out->remote_frees += figures->remote_frees;
   out->heap_count++;
   out->heap_parked_count += figures->is_parked;
+  out->bin_blocks += figures->bin_blocks;
 }
 
+static void add_slabs(struct hak_stats *out, const struct slab_counters *counters) { SLAB_COUNTERS(ADD_COUNTER) }
+
 static void add_pool(struct hak_stats *out, const struct pool_figures *figures) {
-  out->refills_from_slab += figures->slab_counters.takes_of_open;
-  out->slabs_opened += figures->slab_counters.opened;
-  out->slabs_closed += figures->slab_counters.closed;
-  out->inbox_drains += figures->counters.inbox_drains;
-  out->inbox_blocks += figures->counters.inbox_blocks;
-  out->frees_by_hand += figures->counters.blocks_by_hand;
+  const struct pool_counters *counters = &figures->counters;
+  POOL_COUNTERS(ADD_COUNTER)
+  add_slabs(out, &figures->slab_counters);
   out->slab_free_bytes += figures->slab_bytes - figures->taken_bytes;
 }
 
@@ -81,7 +75,6 @@ static void add_heaps(struct hak_stats *out) {
     struct heap_figures heap;
     heap_figures(at, &heap);
     add_heap(out, &heap);
-    out->bin_blocks += heap.bin_blocks;
     in_bins += heap.bin_bytes + heap.checked_bytes;
     in_flight += heap.open_bytes;
   }
@@ -90,10 +83,6 @@ static void add_heaps(struct hak_stats *out) {
   out->bin_bytes += in_bins;
   out->in_flight_bytes += in_flight;
   out->live_bytes += taken - in_bins - in_flight;
-  struct heaps_counters counters;
-  heaps_counters(&counters);
-  out->heaps_adopted = counters.adopted;
-  out->heaps_swept = counters.swept;
 }
 
 /* --- units, extents, large objects --- */
@@ -101,8 +90,6 @@ static void add_heaps(struct hak_stats *out) {
 static void add_units(struct hak_stats *out, const struct unit_stats *units) {
   out->unit_free_bytes = units->resident_free_bytes;
   out->unit_purged_bytes = units->other_free_bytes;
-  out->superslabs_opened = units->opened;
-  out->superslabs_closed = units->closed;
 }
 
 static void add_extents(struct hak_stats *out, const struct extent_stats *extents) {
@@ -111,8 +98,6 @@ static void add_extents(struct hak_stats *out, const struct extent_stats *extent
   out->extent_unused_bytes = extents->unused_bytes;
   out->reserved_bytes = extents->reserved_bytes;
   out->committed_bytes = extents->committed_bytes;
-  out->arenas_reserved = extents->reservations;
-  out->arena_commits = extents->commits;
 }
 
 static void add_large_parts(struct hak_stats *out, size_t live_bytes, size_t cached_bytes, size_t mapping_bytes) {
@@ -128,13 +113,6 @@ static void add_large(struct hak_stats *out) {
   add_large_parts(out, large.live_bytes, large.cached_bytes, large.mapping_bytes);
   out->large_count = large.live_count;
   out->large_mapping_count = large.mapping_count;
-  out->large_allocations = large.made;
-  out->large_frees = large.freed;
-  out->cache_puts = large.cache_puts;
-  out->cache_hits = large.cache_hits;
-  out->cache_hits_of_site = large.cache_hits_of_site;
-  out->cache_misses = large.cache_misses;
-  out->cache_evictions = large.evictions;
 }
 
 static void add_profile(struct hak_stats *out) {
@@ -147,12 +125,10 @@ static void add_profile(struct hak_stats *out) {
 }
 
 static void add_guard(struct hak_stats *out) {
-  struct guard_stats guard;
-  guard_stats(&guard);
+  struct slots_figures guard;
+  slots_figures(&guard);
   out->guarded_bytes = guard.bytes;
   out->guarded_blocks = guard.blocks;
-  out->guarded_allocations = guard.total;
-  out->guarded_refused = guard.refused;
 }
 
 static void add_memory(struct hak_stats *out) {
@@ -176,34 +152,12 @@ static void add_memory(struct hak_stats *out) {
 
 /* --- events --- */
 
-static void add_events(struct hak_stats *out) {
-  out->foreign_frees = event_count(EVENT_FOREIGN_FREE);
-  out->spare_calls = event_count(EVENT_SPARE_CALL);
-  out->frees_deferred = event_count(EVENT_FREE_DEFERRED);
-  out->memory_retries = event_count(EVENT_MEMORY_RETRY);
-  out->limit_callbacks = event_count(EVENT_LIMIT_CALLBACK);
-  out->memory_refusals = event_count(EVENT_MEMORY_REFUSED);
-}
+#define COUNTER_VALUE(group, name, kind, unit, sentence) VALUE_OF_##kind(name)
+#define VALUE_OF_GAUGE(name)
+#define VALUE_OF_COUNTER(name) .name = counter_read(name),
 
-static void add_purges(struct hak_stats *out) {
-  struct reclaim_counters counters;
-  reclaim_counters(&counters);
-  out->reclaim_rounds = counters.rounds;
-  out->purges = counters.purges;
-  out->purged_bytes = counters.purged_bytes;
-  out->purges_refused = counters.purges_refused;
-  out->hole_batches = counters.hole_batches;
-  out->trims = counters.trims;
-}
-
-static void add_calls(struct hak_stats *out) {
-  out->calls_map = os_calls(OS_CALL_MAP);
-  out->calls_unmap = os_calls(OS_CALL_UNMAP);
-  out->calls_protect = os_calls(OS_CALL_PROTECT);
-  out->calls_advise = os_calls(OS_CALL_ADVISE);
-  out->calls_remap = os_calls(OS_CALL_REMAP);
-  out->calls_futex = os_calls(OS_CALL_FUTEX);
-  out->calls_other = os_calls(OS_CALL_OTHER);
+static void take_counters(struct hak_stats *out) {
+  *out = (struct hak_stats){HAK_STATS_ROWS(COUNTER_VALUE)};
   out->calls = out->calls_map + out->calls_unmap + out->calls_protect + out->calls_advise + out->calls_remap +
                out->calls_futex + out->calls_other;
 }
@@ -229,14 +183,11 @@ static void add_counted(struct hak_stats *out) {
 }
 
 void stats_take(struct hak_stats *out) {
-  *out = (struct hak_stats){0};
+  take_counters(out);
   size_t ended = usage_moves_ended(); /* read before the figures; usage_moves_begun is read after them */
   add_memory(out);
   out->moving_bytes = usage_moves_begun() - ended;
   add_counted(out);
-  add_events(out);
-  add_purges(out);
-  add_calls(out);
   add_policy(out);
 }
 

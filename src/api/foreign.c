@@ -1,6 +1,6 @@
 #include "api/foreign.h"
 
-#include "base/event.h"
+#include "base/counters.h"
 #include "base/options.h"
 #include "large/large.h"
 #include "large/range.h"
@@ -14,7 +14,7 @@ static _Atomic unsigned reports;
 void foreign_malloc_is_ours(void) { atomic_store_explicit(&malloc_is_ours, true, memory_order_relaxed); }
 
 COLD void foreign_free(void *block) {
-  event_note(EVENT_FOREIGN_FREE);
+  counter_note(foreign_frees);
   long mode = option_value(OPTION_FOREIGN);
   bool is_alone = atomic_load_explicit(&malloc_is_ours, memory_order_relaxed) &&
                   option_value(OPTION_DEEPBIND) == DEEPBIND_DROP; /* else libc's malloc may serve a library */

@@ -6,7 +6,7 @@
 #include "api/alloc.h"
 #include "api/foreign.h"
 
-#include "base/event.h"
+#include "base/counters.h"
 #include "base/observers.h"
 #include "heap/bins.h"
 #include "heap/checked.h"
@@ -117,7 +117,7 @@ COLD static void free_deferred(void *block, uint32_t entry) {
   if (is_large && large_free_unlocked(block))
     return;
   deferred_push(block, entry);
-  event_note(EVENT_FREE_DEFERRED);
+  counter_note(frees_deferred);
 }
 
 /* Puts another pool's block into an envelope that stays open, which takes no lock. */
@@ -143,7 +143,7 @@ static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t si
     background_start_if_due(site, BACKGROUND_FREES);
   } else {
     deferred_push(block, entry);
-    event_note(EVENT_FREE_DEFERRED);
+    counter_note(frees_deferred);
   }
   errno = kept;
 }

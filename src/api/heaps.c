@@ -1,7 +1,7 @@
 /* hak_heap_*: heaps that the program makes and destroys (heap/private.h). */
 #include "api/alloc.h"
 
-#include "base/event.h"
+#include "base/counters.h"
 #include "base/size_class.h"
 #include "heap/checked.h"
 #include "heap/envelope.h"
@@ -74,7 +74,7 @@ static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, uns
     background_start_if_due(site, BACKGROUND_ALLOCATES);
   }
   if (block == NULL)
-    event_note(EVENT_MEMORY_REFUSED);
+    counter_note(memory_refusals);
   errno = block ? kept : error == EBUSY ? EBUSY : ENOMEM;
   return block;
 }

@@ -1,7 +1,7 @@
 /* The program's limit callback. */
 #include "api/alloc.h"
 
-#include "base/event.h"
+#include "base/counters.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "os/lock.h"
@@ -37,7 +37,7 @@ bool limit_callback_call(size_t size, bool *is_begun) {
   if (callback == NULL)
     return false;
   heap->callback_frame = frame;
-  event_note(EVENT_LIMIT_CALLBACK);
+  counter_note(limit_callbacks);
   slow_path_end(); /* the callback frees */
   int freed = callback(size, context);
   *is_begun = slow_path_begin();

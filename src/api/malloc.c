@@ -6,7 +6,7 @@
  */
 #include "api/alloc.h"
 
-#include "base/event.h"
+#include "base/counters.h"
 #include "budget/usage.h"
 #include "heap/bins.h"
 #include "heap/checked.h"
@@ -48,7 +48,7 @@ static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
   if (attempt == 1) {
     if (size > HOPELESS_BYTES) /* giving memory back cannot make room for it */
       return false;
-    event_note(EVENT_MEMORY_RETRY);
+    counter_note(memory_retries);
     memory_release();
     return true;
   }
@@ -80,7 +80,7 @@ static void *small_block(unsigned cls, size_t size, uintptr_t site) {
     return NULL;
   heap_follow_tally(heap);
   void *block = hak_bin_pop(&heap->front.bins[cls]);
-  heap->counters.calls_filled += block != NULL;
+  heap->counters.slow_calls_filled += block != NULL;
   if (UNLIKELY(block == NULL && heap->split)) {
     block = observers.small_sample(heap, cls, size, site);
     if (block) {
@@ -233,10 +233,10 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
     background_start_if_due(site, BACKGROUND_ALLOCATES);
   } else {
     block = spare_take(size, alignment, cls);
-    event_note(EVENT_SPARE_CALL);
+    counter_note(spare_calls);
   }
   if (UNLIKELY(block == NULL))
-    event_note(EVENT_MEMORY_REFUSED);
+    counter_note(memory_refusals);
   errno = LIKELY(block != NULL) ? kept : ENOMEM;
   return block;
 }

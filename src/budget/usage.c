@@ -1,5 +1,6 @@
 #include "budget/usage.h"
 
+#include "base/counters.h"
 #include "base/options.h"
 #include "base/probe.h"
 #include "os/cgroup.h"
@@ -22,7 +23,6 @@ static struct {
   _Atomic size_t resident;      /* of the process, */
   _Atomic uint64_t resident_ms; /* as it was then */
   _Atomic uint64_t refused_ms;  /* when memory ran out, 0: never */
-  _Atomic uint64_t purges, purged_bytes, purges_refused;
   _Alignas(CACHE_LINE) _Atomic size_t learned, freed;
   _Alignas(CACHE_LINE) _Atomic size_t moves_begun, moves_ended;
 } usage;
@@ -260,14 +260,11 @@ static enum purge_result purge_pages(void *address, size_t size, long mode) {
 enum purge_result pages_purge(void *address, size_t size) {
   enum purge_result result = purge_pages(address, size, option_value(OPTION_PURGE));
   if (result == PURGE_REFUSED) {
-    atomic_fetch_add_explicit(&usage.purges_refused, 1, memory_order_relaxed);
+    counter_note(purges_refused);
     return result;
   }
-  atomic_fetch_add_explicit(&usage.purges, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&usage.purged_bytes, size, memory_order_relaxed);
+  counter_note(purges);
+  counter_add(purged_bytes, size);
   HAK_PROBE(purge, address, size, result == PURGE_GONE_LAZILY);
   return result;
 }
-uint64_t pages_purges(void) { return atomic_load_explicit(&usage.purges, memory_order_relaxed); }
-uint64_t pages_purges_refused(void) { return atomic_load_explicit(&usage.purges_refused, memory_order_relaxed); }
-uint64_t pages_purged_bytes(void) { return atomic_load_explicit(&usage.purged_bytes, memory_order_relaxed); }

@@ -102,8 +102,5 @@ enum purge_result {
   PURGE_GONE_LAZILY, /* they may show their old content */
 };
 enum purge_result pages_purge(void *address, size_t size);
-uint64_t pages_purges(void);
-uint64_t pages_purged_bytes(void);
-uint64_t pages_purges_refused(void);
 
 #endif

@@ -19,6 +19,7 @@
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
+#include "base/counters.h"
 #include "base/observers.h"
 #include "base/words.h"
 #include "heap/pool.h"
@@ -38,11 +39,13 @@ struct bin_state {
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
 };
 
+/* clang-format off */
+#define HEAP_COUNTERS(DO) \
+  DO(refills) DO(refilled_blocks) DO(refills_from_inbox) DO(slow_calls_filled) \
+  DO(flushes) DO(flushed_blocks) DO(bin_overflows) DO(bin_growths) DO(bin_shrinks)
+/* clang-format on */
 struct heap_counters {
-  uint64_t refills, refilled_blocks;
-  uint64_t flushes, flushed_blocks;
-  uint64_t bin_growths, bin_shrinks;
-  uint64_t refills_from_inbox, calls_filled, bin_overflows;
+  HEAP_COUNTERS(COUNTER_FIELD)
 };
 
 /* Open envelopes by pool id. The table doubles when two owners collide in a place. The bytes of blocks in all of them

@@ -16,6 +16,7 @@
 #ifndef HAK_HEAP_POOL_H
 #define HAK_HEAP_POOL_H
 
+#include "base/counters.h"
 #include "base/words.h"
 #include "os/lock.h"
 #include "pages/page_map.h"
@@ -24,8 +25,9 @@
 struct envelope;
 struct heap;
 
+#define POOL_COUNTERS(DO) DO(inbox_drains) DO(inbox_blocks) DO(frees_by_hand)
 struct pool_counters {
-  uint64_t inbox_drains, inbox_blocks, blocks_by_hand;
+  POOL_COUNTERS(COUNTER_FIELD)
 };
 
 /* What private pools have more (heap/private.h), under the pool's lock. */

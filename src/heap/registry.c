@@ -1,4 +1,5 @@
 /* The registry: all heaps, and their assignment to threads. */
+#include "base/counters.h"
 #include "heap/heap.h"
 
 #include "base/options.h"
@@ -35,13 +36,7 @@ static struct {
   struct lock lock;
   uint32_t cursor; /* heap looked at last */
   int process_id;  /* whose threads the owners are; not 0, so that it lies in .data, where a fork writes anyway */
-  _Atomic uint64_t adopted, swept;
 } registry = {.process_id = -1};
-
-void heaps_counters(struct heaps_counters *out) {
-  out->adopted = atomic_load_explicit(&registry.adopted, memory_order_relaxed);
-  out->swept = atomic_load_explicit(&registry.swept, memory_order_relaxed);
-}
 
 static void bins_begin(struct heap *heap) {
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
@@ -202,7 +197,7 @@ static struct heap *heap_with_pool(void) {
 static void note_owned(struct heap *heap, uint32_t count) {
   if (heap && heap_count() == count) {
     heap_mark_owned(heap->id, true);
-    atomic_fetch_add_explicit(&registry.adopted, 1, memory_order_relaxed);
+    counter_note(heaps_adopted);
   }
 }
 
@@ -321,7 +316,7 @@ static void heap_park(struct heap *heap) {
   atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
   if (is_private ? was_last : pool_detach(pool)) /* see envelope_send */
     inbox_serve(pool);
-  atomic_fetch_add_explicit(&registry.swept, 1, memory_order_relaxed);
+  counter_note(heaps_swept);
   heap_mark_owned(heap->id, false);
   lifeline_drop(&heap->lifeline);
 }

@@ -32,11 +32,6 @@ bool heaps_sweep_all(bool thoroughly);
 bool heaps_of_others(void);
 /* Gives back the pages of heaps without an owner. Returns the bytes. */
 size_t heaps_rest(void);
-/* Counters: heaps of dead threads that were adopted and swept. */
-struct heaps_counters {
-  uint64_t adopted, swept;
-};
-void heaps_counters(struct heaps_counters *out);
 /* Asks the owners of all heaps but `self` (or NULL) to empty their bins at their next slow path. A sleeping thread
  * keeps its bins: another thread cannot empty them, because the owner may be in the middle of a malloc. */
 void heaps_ask_to_flush(const struct heap *self);

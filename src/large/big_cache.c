@@ -1,5 +1,6 @@
 #include "large/big_cache.h"
 
+#include "base/counters.h"
 #include "base/list.h"
 #include "base/probe.h"
 #include "budget/usage.h"
@@ -28,7 +29,6 @@ static struct {
   uint32_t count;
   struct large *classes[LARGE_CLASSES]; /* newest first: its pages are most likely in the caches */
   struct age_list ages[KEEP_LISTS];     /* oldest first */
-  struct big_cache_counters counters;
 } cache;
 
 struct decay big_cache_decay;
@@ -127,7 +127,7 @@ static void range_attach(struct large *range) {
   usage_move(USAGE_LARGE, USAGE_FREE, large_range_bytes(range));
   note_change(range->keep, large_range_bytes(range));
   usage_move_end(large_range_bytes(range));
-  cache.counters.puts++;
+  counter_note(cache_puts);
 }
 
 static void range_detach(struct large *range) {
@@ -186,13 +186,13 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
     range = find_range(bytes, alignment, site, &of_site);
     if (range) {
       range_detach(range);
-      cache.counters.hits++;
-      cache.counters.hits_of_site += of_site;
+      counter_note(cache_hits);
+      counter_add(cache_hits_of_site, of_site);
       HAK_PROBE(cache_hit, range->base, bytes, of_site);
     }
   }
   if (range == NULL) {
-    cache.counters.misses++;
+    counter_note(cache_misses);
     HAK_PROBE(cache_miss, bytes, cache.count);
   }
   lock_give(&cache.lock);
@@ -228,12 +228,6 @@ struct large *big_cache_take_old(void) {
     range_detach(range);
   lock_give(&cache.lock);
   return range;
-}
-
-void big_cache_counters(struct big_cache_counters *out) {
-  lock_take(&cache.lock);
-  *out = cache.counters;
-  lock_give(&cache.lock);
 }
 
 #ifdef HAK_DEBUG

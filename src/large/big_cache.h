@@ -80,11 +80,6 @@ struct large *big_cache_take_old(void);
 
 extern struct decay big_cache_decay;
 
-struct big_cache_counters {
-  uint64_t puts, hits, hits_of_site, misses;
-};
-void big_cache_counters(struct big_cache_counters *out);
-
 #ifdef HAK_DEBUG
 bool big_cache_is_valid(void);
 #endif

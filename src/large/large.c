@@ -1,5 +1,6 @@
 #include "large/large.h"
 
+#include "base/counters.h"
 #include "base/observers.h"
 #include "base/options.h"
 #include "base/probe.h"
@@ -21,7 +22,7 @@
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
 
 static struct {
-  _Atomic size_t made_count, live_count, live_bytes;
+  _Atomic size_t live_bytes;
 } large;
 
 static struct large *large_record(const void *object) { return map_record(object); }
@@ -47,8 +48,7 @@ static void *object_made(struct large *range, size_t promised) {
   }
   size_t bytes = large_range_bytes(range);
   range->owner = 0;
-  figure_add(&large.made_count, 1);
-  figure_add(&large.live_count, 1);
+  counter_note(large_allocations);
   figure_add(&large.live_bytes, bytes);
   usage_move_end(bytes);
   usage_move(promised > 0 ? USAGE_PROMISED : USAGE_NOWHERE, USAGE_LARGE, bytes);
@@ -169,7 +169,7 @@ static struct large *object_ended(void *object) {
   size_t bytes = large_range_bytes(range);
   HAK_PROBE(large_free, object, bytes);
   usage_move_begin(bytes);
-  figure_add(&large.live_count, (size_t)-1);
+  counter_note(large_frees);
   figure_add(&large.live_bytes, -bytes);
   range_entries_set(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
   return range;
@@ -357,22 +357,11 @@ void *large_resize(void *object, size_t size) {
 size_t large_live_bytes(void) { return figure_read(&large.live_bytes); }
 
 void large_stats(struct large_stats *out) {
-  struct big_cache_counters counters;
-  big_cache_counters(&counters);
-  size_t live_count = figure_read(&large.live_count);
-  size_t made = figure_read(&large.made_count);
   *out = (struct large_stats){
-      .live_count = live_count,
-      .made = made,
-      .freed = less(made, live_count),
-      .mapping_bytes = range_mapping_bytes(),
-      .cache_puts = counters.puts,
-      .live_bytes = figure_read(&large.live_bytes),
+      .live_count = less(counter_read(large_allocations), counter_read(large_frees)),
+      .live_bytes = large_live_bytes(),
       .cached_bytes = decay_total(&big_cache_decay),
       .mapping_count = range_mapping_count(),
-      .cache_hits = counters.hits,
-      .cache_hits_of_site = counters.hits_of_site,
-      .cache_misses = counters.misses,
-      .evictions = range_evictions(),
+      .mapping_bytes = range_mapping_bytes(),
   };
 }

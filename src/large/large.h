@@ -59,9 +59,6 @@ struct large_stats {
   size_t cached_bytes;
   size_t mapping_count; /* objects and cached ranges that are mappings of their own */
   size_t mapping_bytes;
-  uint64_t made, freed;
-  uint64_t cache_puts, cache_hits, cache_hits_of_site, cache_misses;
-  uint64_t evictions;
 };
 void large_stats(struct large_stats *out);
 

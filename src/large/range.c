@@ -1,5 +1,6 @@
 #include "large/range.h"
 
+#include "base/counters.h"
 #include "base/observers.h"
 #include "large/guarded.h"
 #include "os/os.h"
@@ -11,13 +12,11 @@
 
 static struct {
   _Atomic size_t mapping_count, mapping_bytes;
-  _Atomic uint64_t evictions;
 } figures;
 
 size_t range_mapping_count(void) { return figure_read(&figures.mapping_count); }
 size_t range_mapping_bytes(void) { return figure_read(&figures.mapping_bytes); }
 void range_length_changed(size_t change) { figure_add(&figures.mapping_bytes, change); }
-uint64_t range_evictions(void) { return atomic_load_explicit(&figures.evictions, memory_order_relaxed); }
 
 void range_entries_set(char *base, size_t bytes, uint32_t first, uint32_t others) {
   map_entries_set(base + UNIT_BYTES, bytes / UNIT_BYTES - 1, others);
@@ -107,7 +106,7 @@ static size_t evict_old(void) {
   if (oldest == NULL)
     return 0;
   size_t bytes = large_range_bytes(oldest);
-  atomic_fetch_add_explicit(&figures.evictions, 1, memory_order_relaxed);
+  counter_note(cache_evictions);
   range_end_resident(oldest);
   return bytes;
 }
@@ -195,7 +194,7 @@ static void range_end_guarded(struct large *range) {
 
 /* Ends a range after it was taken out of the cache. */
 static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {
-  atomic_fetch_add_explicit(&figures.evictions, 1, memory_order_relaxed);
+  counter_note(cache_evictions);
   return is_purged ? range_end_purged(range, USAGE_PROMISED) : range_end(range, freed_ms, USAGE_PROMISED);
 }
 

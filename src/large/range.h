@@ -37,7 +37,6 @@ bool range_was_unmapped(const void *address);
 size_t range_mapping_count(void);
 size_t range_mapping_bytes(void);
 void range_length_changed(size_t change);
-uint64_t range_evictions(void);
 
 /* Release and acquire: a reader who sees a sum changed sees the move begun (budget/usage.h). */
 static inline void figure_add(_Atomic size_t *sum, size_t amount) {

@@ -47,9 +47,3 @@ COLD __attribute__((no_sanitize("address"))) long os_kernel(long number, ...) {
   errno = (int)-result;
   return -1;
 }
-
-static _Atomic uint64_t calls[OS_CALL_KINDS];
-
-void os_call_count(enum os_call kind) { atomic_fetch_add_explicit(&calls[kind], 1, memory_order_relaxed); }
-
-uint64_t os_calls(enum os_call kind) { return atomic_load_explicit(&calls[kind], memory_order_relaxed); }

@@ -1,4 +1,5 @@
 /* lifeline.c: robust mutexes that tell whether a thread lives. */
+#include "base/counters.h"
 #include "os/os.h"
 
 #include "os/kernel.h"
@@ -25,7 +26,7 @@ static bool robust_mutexes_work(void) {
   if (state == 0) {
     void *head = NULL;
     size_t length;
-    os_call_count(OS_CALL_OTHER);
+    counter_note(calls_other);
     state = os_kernel(SYS_get_robust_list, 0, &head, &length) == 0 ? 2 : 1;
     atomic_store_explicit(&known, state, memory_order_relaxed);
   }
@@ -58,7 +59,7 @@ COLD bool lifeline_take(struct lifeline *line) {
     return result == 0 || result == EOWNERDEAD;
   }
   if (holder != 0) {
-    os_call_count(OS_CALL_OTHER);
+    counter_note(calls_other);
     if (os_kernel(SYS_tgkill, (long)getpid(), (long)holder, 0L) == 0 || errno != ESRCH)
       return false;
   }
@@ -84,7 +85,7 @@ bool lifeline_take_left(struct lifeline *line, int process_id) {
       process_id != os_process_id())
     return false;
   int kept = errno;
-  os_call_count(OS_CALL_OTHER);
+  counter_note(calls_other);
   bool is_gone = os_kernel(SYS_tgkill, (long)process_id, (long)holder, 0L) != 0 && errno == ESRCH;
   errno = kept;
   if (!is_gone || mutex_holder(&line->mutex) != holder)

@@ -181,18 +181,4 @@ void os_at_thread_end(void (*end)(void *));
 /* Fills with random bytes of the system, or where it has none, with what the kernel gave the process at its start. */
 void os_random(void *bytes, size_t size);
 
-/* Kinds of system calls; os_calls returns how many of a kind were made so far. */
-enum os_call {
-  OS_CALL_MAP,
-  OS_CALL_UNMAP,
-  OS_CALL_PROTECT,
-  OS_CALL_ADVISE,
-  OS_CALL_REMAP,
-  OS_CALL_FUTEX,
-  OS_CALL_OTHER,
-  OS_CALL_KINDS
-};
-uint64_t os_calls(enum os_call kind);
-void os_call_count(enum os_call kind); /* for the other files of this folder */
-
 #endif

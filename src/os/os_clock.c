@@ -1,4 +1,5 @@
 /* os_clock.c: futexes and clocks. */
+#include "base/counters.h"
 #include "os/os.h"
 
 #include "os/kernel.h"
@@ -10,25 +11,25 @@
 #include <time.h>
 
 void os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
-  os_call_count(OS_CALL_FUTEX);
+  counter_note(calls_futex);
   os_kernel(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, NULL, NULL, 0);
 }
 
 void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
-  os_call_count(OS_CALL_FUTEX);
+  counter_note(calls_futex);
   os_kernel(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, &timeout, NULL, 0);
 }
 
 void os_futex_wake(_Atomic uint32_t *word) {
-  os_call_count(OS_CALL_FUTEX);
+  counter_note(calls_futex);
   os_kernel(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
 }
 
 bool os_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
   int kept = errno;
-  os_call_count(OS_CALL_FUTEX);
+  counter_note(calls_futex);
   long result = os_kernel(SYS_futex, word, FUTEX_WAIT, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
   errno = kept;
   return result == 0;
@@ -36,7 +37,7 @@ bool os_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, uint64_t ti
 
 void os_futex_wake_shared(_Atomic uint32_t *word) {
   int kept = errno;
-  os_call_count(OS_CALL_FUTEX);
+  counter_note(calls_futex);
   os_kernel(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
   errno = kept;
 }

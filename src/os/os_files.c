@@ -1,4 +1,5 @@
 /* os_files.c: descriptors, the environment, /proc/self. */
+#include "base/counters.h"
 #include "os/os.h"
 
 #include "os/filter.h"
@@ -90,7 +91,7 @@ size_t os_resident_of_process(void) {
   char text[128];
   if (!os_may_read_files())
     return 0;
-  os_call_count(OS_CALL_OTHER);
+  counter_note(calls_other);
   proc_read("/proc/self/statm", text, sizeof text);
   const char *second = strchr(text, ' ');
   return second ? (size_t)number_at(second) * os_page_bytes() : 0;
@@ -101,7 +102,7 @@ void os_usage_read(struct os_usage *out) {
   *out = (struct os_usage){0};
   if (!os_may_read_files())
     return;
-  os_call_count(OS_CALL_OTHER);
+  counter_note(calls_other);
   out->resident_peak_bytes = status_field("VmHWM:");
   if (getrusage(RUSAGE_SELF, &usage) != 0)
     return;

@@ -1,4 +1,5 @@
 /* os_memory.c: mappings and pages. */
+#include "base/counters.h"
 #include "os/os.h"
 
 #include "os/filter.h"
@@ -29,7 +30,7 @@ size_t os_memory_limit(void) {
     known = SIZE_MAX;
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
       struct rlimit now;
-      os_call_count(OS_CALL_OTHER);
+      counter_note(calls_other);
       if (getrlimit(kinds[i], &now) == 0 && now.rlim_cur != RLIM_INFINITY)
         known = min_size(known, max_size((size_t)now.rlim_cur, 1));
     }
@@ -56,7 +57,7 @@ static char mappings;
 /* MAP_NORESERVE is not used, so the kernel refuses here what it can never back, and no OOM kill comes later. hint: the
  * preferred address. */
 static void *map_near(uintptr_t hint, size_t size, int protection) {
-  os_call_count(OS_CALL_MAP);
+  counter_note(calls_map);
   void *p = mmap((void *)hint, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   KERNEL_ORDERS_ACQUIRE();
   return p == MAP_FAILED ? NULL : p;
@@ -94,7 +95,7 @@ static void *map_aligned(size_t size, size_t alignment, int protection) {
 static void *map_plain(size_t size, size_t alignment, int protection) {
   void *p = map_aligned(size, alignment, protection);
   if (p != NULL) {
-    os_call_count(OS_CALL_ADVISE);
+    counter_note(calls_advise);
     madvise(p, size, MADV_NOHUGEPAGE);
   }
   return p;
@@ -107,7 +108,7 @@ void *os_map_for_this_process(size_t size) {
   void *base = os_map(size, os_page_bytes());
   if (base == NULL)
     return NULL;
-  os_call_count(OS_CALL_OTHER);
+  counter_note(calls_other);
   if (madvise(base, size, MADV_WIPEONFORK) == 0)
     return base;
   os_unmap(base, size);
@@ -115,34 +116,34 @@ void *os_map_for_this_process(size_t size) {
 }
 
 bool os_commit(void *address, size_t size) {
-  os_call_count(OS_CALL_PROTECT);
+  counter_note(calls_protect);
   return mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
 }
 
 bool os_seal(void *address, size_t size) {
-  os_call_count(OS_CALL_MAP);
+  counter_note(calls_map);
   return mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
 bool os_purge(void *address, size_t size) {
-  os_call_count(OS_CALL_ADVISE);
+  counter_note(calls_advise);
   return madvise(address, size, MADV_DONTNEED) == 0;
 }
 
 bool os_purge_lazily(void *address, size_t size) {
-  os_call_count(OS_CALL_ADVISE);
+  counter_note(calls_advise);
   return madvise(address, size, MADV_FREE) == 0;
 }
 
 void os_restore(void *address, size_t size) {
-  os_call_count(OS_CALL_PROTECT);
+  counter_note(calls_protect);
   mprotect(address, size, PROT_READ | PROT_WRITE);
-  os_call_count(OS_CALL_ADVISE);
+  counter_note(calls_advise);
   madvise(address, size, MADV_DOFORK);
 }
 
 void os_huge(void *address, size_t size) {
-  os_call_count(OS_CALL_ADVISE);
+  counter_note(calls_advise);
   madvise(address, size, MADV_HUGEPAGE);
 }
 
@@ -151,7 +152,7 @@ void os_populate(void *address, size_t size) {
   if (atomic_load_explicit(&is_refused, memory_order_relaxed) || !os_may_call())
     return;
   int kept = errno;
-  os_call_count(OS_CALL_ADVISE);
+  counter_note(calls_advise);
   if (madvise(address, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL) /* before Linux 5.14 */
     atomic_store_explicit(&is_refused, true, memory_order_relaxed);
   errno = kept;
@@ -165,7 +166,7 @@ size_t os_resident_bytes(const void *address, size_t size) {
   const char *at = address, *end = at + size;
   while (at < end) {
     size_t step = min_size((size_t)(end - at), sizeof pages * page);
-    os_call_count(OS_CALL_OTHER);
+    counter_note(calls_other);
     if (mincore((void *)(uintptr_t)at, step, pages) != 0)
       return 0;
     for (size_t i = 0; i < step / page; i++)
@@ -176,18 +177,18 @@ size_t os_resident_bytes(const void *address, size_t size) {
 }
 
 bool os_unmap(void *address, size_t size) {
-  os_call_count(OS_CALL_UNMAP);
+  counter_note(calls_unmap);
   KERNEL_ORDERS_RELEASE();
   return munmap(address, size) == 0;
 }
 
 bool os_resize(void *address, size_t size, size_t size_wanted) {
-  os_call_count(OS_CALL_REMAP);
+  counter_note(calls_remap);
   return mremap(address, size, size_wanted, 0) != MAP_FAILED;
 }
 
 static char *move_mapping(char *address, size_t size, size_t size_wanted) {
-  os_call_count(OS_CALL_REMAP);
+  counter_note(calls_remap);
   KERNEL_ORDERS_RELEASE(); /* of the old range */
   char *moved = mremap(address, size, size_wanted, MREMAP_MAYMOVE);
   KERNEL_ORDERS_ACQUIRE();

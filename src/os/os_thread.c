@@ -1,4 +1,5 @@
 /* os_thread.c: process and thread ids, our thread, signals. */
+#include "base/counters.h"
 #include "os/os.h"
 
 #include "os/filter.h"
@@ -91,7 +92,7 @@ void os_thread_join(pthread_t thread) {
 }
 
 bool os_thread_exists(int thread_id) {
-  os_call_count(OS_CALL_OTHER);
+  counter_note(calls_other);
   return os_kernel(SYS_tgkill, (long)getpid(), (long)thread_id, 0L) == 0;
 }
 

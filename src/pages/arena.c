@@ -1,5 +1,6 @@
 #include "pages/arena.h"
 
+#include "base/counters.h"
 #include "base/options.h"
 #include "os/os.h"
 #include "pages/page_map.h"
@@ -62,7 +63,7 @@ bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool
   arena->next = arena->committed = base;
   arena->end = base + size;
   arena->reserved_bytes += size;
-  arena->reservations++;
+  counter_note(arenas_reserved);
   return true;
 }
 
@@ -84,7 +85,7 @@ bool arena_commit(struct arena *arena, char *until, unsigned mark) {
   arena_mark_set(arena->committed, step, mark);
   arena->committed += step;
   arena->committed_bytes += step;
-  arena->commits++;
+  counter_note(arena_commits);
   return true;
 }
 

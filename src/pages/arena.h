@@ -20,7 +20,6 @@ void arena_mark_set(char *base, size_t bytes, unsigned mark);
 struct arena {
   char *next, *committed, *end; /* given out up to next, accessible up to committed */
   size_t reserved_bytes, committed_bytes;
-  uint64_t reservations, commits; /* how often */
 };
 
 /* Reserves a new arena of at least bytes_min, at a multiple of `alignment`. The former arena must be retired before.

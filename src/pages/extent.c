@@ -393,8 +393,6 @@ void extents_stats_locked(struct extent_stats *out) {
     out->reserved_bytes += arena->reserved_bytes;
     out->committed_bytes += arena->committed_bytes;
     out->unused_bytes += (size_t)(arena->committed - arena->next);
-    out->reservations += arena->reservations;
-    out->commits += arena->commits;
   }
 }
 

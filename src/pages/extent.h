@@ -76,7 +76,6 @@ struct extent_stats {
   size_t resident_free_bytes; /* free extents that were used and not purged since */
   size_t other_free_bytes;    /* the other free extents */
   size_t unused_bytes;        /* of committed_bytes, where nothing was carved yet */
-  uint64_t reservations, commits;
 };
 void extents_stats(struct extent_stats *out);
 void extents_stats_locked(struct extent_stats *out); /* no thread may be in a slow path */

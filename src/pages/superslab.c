@@ -1,5 +1,6 @@
 #include "pages/superslab.h"
 
+#include "base/counters.h"
 #include "base/list.h"
 #include "base/options.h"
 #include "base/probe.h"
@@ -124,7 +125,7 @@ static struct superslab *superslab_open(struct extent extent) {
                           .keep = KEEP_BY_PRESET,
                           .not_zero = !extent.resident && !extent.zero};
   units.count++;
-  units.opened++;
+  counter_note(superslabs_opened);
   set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0, USAGE_PROMISED);
   usage_move_end(SUPERSLAB_BYTES);
   HAK_PROBE(superslab_take, s->base, extent.resident);
@@ -143,7 +144,7 @@ static void superslab_close(struct superslab *s) {
   set_units(s, 0, 0, USAGE_PROMISED);
   s->base = NULL;
   units.count--;
-  units.closed++;
+  counter_note(superslabs_closed);
   extent_give(extent, s->given_ms, extent.resident ? USAGE_PROMISED : USAGE_NOWHERE);
 }
 
@@ -349,8 +350,6 @@ void units_stats_locked(struct unit_stats *out) {
       .taken_bytes = units.taken_bytes,
       .resident_free_bytes = resident,
       .other_free_bytes = units.free_bytes - resident,
-      .opened = units.opened,
-      .closed = units.closed,
   };
 }
 

@@ -38,7 +38,6 @@ struct unit_stats {
   size_t taken_bytes;
   size_t resident_free_bytes;
   size_t other_free_bytes; /* free units that are not resident */
-  uint64_t opened, closed;
 };
 void units_stats(struct unit_stats *out);
 void units_stats_locked(struct unit_stats *out); /* no thread may be in a slow path */

@@ -1,5 +1,6 @@
 #include "reclaim/reclaim.h"
 
+#include "base/counters.h"
 #include "base/options.h"
 #include "base/probe.h"
 #include "budget/usage.h"
@@ -32,7 +33,6 @@ static struct {
   _Atomic uint64_t next_look_ms;    /* time of the next check of the limits */
   _Atomic uint64_t learned_look_ms; /* time of the last check for excess memory that the policy engine keeps */
   _Atomic uint64_t holes_ms;        /* time of the last walk over the holes of all heaps */
-  _Atomic uint64_t rounds, hole_batches, trims;
 } reclaim;
 
 static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELAY_MS); }
@@ -148,7 +148,7 @@ COLD static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
       *given_back += batch.holes[i].bytes;
   }
   if (batch.slab_count > 0) {
-    atomic_fetch_add_explicit(&reclaim.hole_batches, 1, memory_order_relaxed);
+    counter_note(hole_batches);
     lock_take(&pool->lock);
     slab_set_holes_give(&pool->slabs, &batch);
     pool->is_purging = false;
@@ -224,7 +224,7 @@ static bool limits_matter(void) { return option_value(OPTION_TARGET_MB) != 0 || 
 static bool round_begin(void) {
   if (!lock_try(&reclaim.round))
     return false;
-  atomic_fetch_add_explicit(&reclaim.rounds, 1, memory_order_relaxed);
+  counter_note(reclaim_rounds);
   return true;
 }
 static void round_end(void) { lock_give(&reclaim.round); }
@@ -322,7 +322,7 @@ COLD bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
 }
 
 COLD size_t reclaim_trim(size_t keep_bytes) {
-  atomic_fetch_add_explicit(&reclaim.trims, 1, memory_order_relaxed);
+  counter_note(trims);
   heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
   close_empty_slabs();
@@ -360,15 +360,4 @@ COLD void reclaim_all(void) {
   purge_free(purge_by_preset(0, any_time()));
   lock_give(&reclaim.round);
   extents_release(UNIT_BYTES);
-}
-
-COLD void reclaim_counters(struct reclaim_counters *out) {
-  *out = (struct reclaim_counters){
-      .rounds = atomic_load_explicit(&reclaim.rounds, memory_order_relaxed),
-      .purges = pages_purges(),
-      .purged_bytes = pages_purged_bytes(),
-      .purges_refused = pages_purges_refused(),
-      .hole_batches = atomic_load_explicit(&reclaim.hole_batches, memory_order_relaxed),
-      .trims = atomic_load_explicit(&reclaim.trims, memory_order_relaxed),
-  };
 }

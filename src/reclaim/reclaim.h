@@ -40,9 +40,4 @@ enum reclaim_depth {
  * may be more to do later. */
 bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void));
 
-struct reclaim_counters {
-  uint64_t rounds, purges, purged_bytes, purges_refused, hole_batches, trims;
-};
-void reclaim_counters(struct reclaim_counters *out);
-
 #endif

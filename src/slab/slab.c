@@ -124,7 +124,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
   set->slab_count[cls]++;
-  set->counters.opened++;
+  set->counters.slabs_opened++;
   usage_move_end(class_slab_bytes(cls));
   list_update(set, slab);
   return slab;
@@ -137,7 +137,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   usage_move_begin(UNIT_BYTES << order);
   set->slab_bytes -= UNIT_BYTES << order;
   set->slab_count[slab->class]--;
-  set->counters.closed++;
+  set->counters.slabs_closed++;
   unsigned keep =
       advice_is_wanted() ? observers.advice_slab_closed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PRESET;
   units_give(slab->base, order, keep);
@@ -187,7 +187,7 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
 
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted) {
   size_t taken = 0;
-  uint64_t opened = set->counters.opened;
+  uint64_t opened = set->counters.slabs_opened;
   while (taken < wanted) {
     struct slab *slab = first_partial(set, cls);
     if (slab == NULL && (taken > 0 || (slab = slab_open(set, cls)) == NULL))
@@ -195,7 +195,7 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     taken += take_from(slab, slots - taken, wanted - taken);
     list_update(set, slab);
   }
-  set->counters.takes_of_open += taken > 0 && set->counters.opened == opened;
+  set->counters.refills_from_slab += taken > 0 && set->counters.slabs_opened == opened;
   taken_change(set, cls, taken);
   return taken;
 }

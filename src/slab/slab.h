@@ -13,6 +13,7 @@
 #ifndef HAK_SLAB_SLAB_H
 #define HAK_SLAB_SLAB_H
 
+#include "base/counters.h"
 #include "base/size_class.h"
 
 /* Lists by fullness. Blocks are taken from the fullest slabs, so that the emptier ones become empty. Slabs without a
@@ -22,9 +23,9 @@
 
 struct slab;
 
+#define SLAB_COUNTERS(DO) DO(refills_from_slab) DO(slabs_opened) DO(slabs_closed)
 struct slab_counters {
-  uint64_t opened, closed;
-  uint64_t takes_of_open; /* takes that needed no new slab */
+  SLAB_COUNTERS(COUNTER_FIELD)
 };
 
 struct slab_set {

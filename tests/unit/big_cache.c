@@ -1,6 +1,7 @@
 /* big_cache: whose range is taken, how long the table gets, bytes and age, against a shadow. */
 #include "unit.h"
 
+#include "base/counters.h"
 #include "budget/usage.h"
 #include "large/big_cache.h"
 #include "os/os.h"
@@ -48,12 +49,6 @@ static int empty(void **state) {
   return 0;
 }
 
-static struct big_cache_counters counters(void) {
-  struct big_cache_counters c;
-  big_cache_counters(&c);
-  return c;
-}
-
 static void classes_are_eight_a_doubling(void **state) {
   (void)state;
   unsigned last = 0;
@@ -79,16 +74,17 @@ static void a_site_gets_its_own_ranges_first(void **state) {
     assert_true(put(others[i] = range(MIB, 2), KEEP_BY_PRESET));
   }
   valid();
-  struct big_cache_counters before = counters();
+  uint64_t of_site = counter_read(cache_hits_of_site), hits = counter_read(cache_hits);
+  uint64_t misses = counter_read(cache_misses);
   for (unsigned i = 0; i < EACH; i++)
     assert_ptr_equal(big_cache_take(MIB, UNIT_BYTES, 1), own[EACH - 1 - i]);
-  assert_int_equal(counters().hits_of_site - before.hits_of_site, EACH);
+  assert_int_equal(counter_read(cache_hits_of_site) - of_site, EACH);
   for (unsigned i = 0; i < EACH; i++)
     assert_ptr_equal(big_cache_take(MIB, UNIT_BYTES, 1), others[EACH - 1 - i]);
-  assert_int_equal(counters().hits - before.hits, 2 * EACH);
-  assert_int_equal(counters().hits_of_site - before.hits_of_site, EACH);
+  assert_int_equal(counter_read(cache_hits) - hits, 2 * EACH);
+  assert_int_equal(counter_read(cache_hits_of_site) - of_site, EACH);
   assert_null(big_cache_take(MIB, UNIT_BYTES, 1));
-  assert_int_equal(counters().misses - before.misses, 1);
+  assert_int_equal(counter_read(cache_misses) - misses, 1);
 }
 
 static void ranges_fit_closely_and_are_aligned(void **state) {
@@ -127,10 +123,10 @@ static void the_table_grows(void **state) {
       valid();
   }
   valid();
-  struct big_cache_counters before = counters();
+  uint64_t of_site = counter_read(cache_hits_of_site);
   for (unsigned i = 0; i < COUNT; i++)
     assert_ptr_equal(big_cache_take((1 + i % 3) * UNIT_BYTES, UNIT_BYTES, 7919 * i), ranges[i]);
-  assert_int_equal(counters().hits_of_site - before.hits_of_site, COUNT);
+  assert_int_equal(counter_read(cache_hits_of_site) - of_site, COUNT);
   assert_int_equal(decay_total(&big_cache_decay), 0);
 }
 

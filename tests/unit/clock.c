@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include "base/counters.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "reclaim/reclaim.h"
@@ -51,16 +52,16 @@ static void holes_go_by_age(void **state) {
   (void)state;
   fill(2000);
   size_t bytes = drop(2000, 20);
-  uint64_t before = pages_purged_bytes();
+  uint64_t before = counter_read(purged_bytes);
   slow_calls(2000);
   pass(DELAY_MS - 1);
   slow_calls(2000);
-  assert_int_equal(pages_purged_bytes(), before);
+  assert_int_equal(counter_read(purged_bytes), before);
   pass(DELAY_MS);
   slow_calls(2000);
   pass(DELAY_MS);
   slow_calls(2000);
-  assert_true(pages_purged_bytes() - before > bytes / 2);
+  assert_true(counter_read(purged_bytes) - before > bytes / 2);
   drop(2000, 0);
   hak_trim(0);
 }
@@ -69,7 +70,7 @@ static void holes_go_by_age(void **state) {
 static void nothing_young_goes(void **state) {
   (void)state;
   static const size_t sizes[] = {3000, 900, 5000, 300, 2000};
-  uint64_t before = pages_purged_bytes();
+  uint64_t before = counter_read(purged_bytes);
   for (unsigned i = 0; i < 5; i++) {
     fill(sizes[i]);
     drop(sizes[i], i % 2 ? 0 : 30);
@@ -78,7 +79,7 @@ static void nothing_young_goes(void **state) {
     reclaim_round(RECLAIM_IDLE, NULL);
     drop(sizes[i], 0);
   }
-  assert_int_equal(pages_purged_bytes(), before);
+  assert_int_equal(counter_read(purged_bytes), before);
   pass(DELAY_MS);
   reclaim_round(RECLAIM_IDLE, NULL);
   pass(DELAY_MS);

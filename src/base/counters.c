@@ -1,0 +1,3 @@
+#include "base/counters.h"
+
+struct process_counters process_counters;
