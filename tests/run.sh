@@ -48,7 +48,7 @@ test_needs() {
       spin=spin valgrind=valgrind go=golang-go shellcheck=shellcheck pkg-config=pkg-config chromium=chromium \
       /usr/share/fonts/truetype/dejavu=fonts-dejavu-core /usr/include/curses.h=libncurses-dev tmux=tmux strace=strace \
       bwrap=bubblewrap unshare=util-linux abidw=abigail-tools \
-      mandoc=mandoc zsh=zsh ${long:+lintian=lintian mmdebstrap=mmdebstrap dh=debhelper} ${long:+$(runs_needs)} ;;
+      mandoc=mandoc zsh=zsh ${long:+lintian=lintian mmdebstrap=mmdebstrap dh=debhelper ip=iproute2 pdftotext=poppler-utils} ${long:+$(runs_needs)} ;;
     aarch64 | musl) echo xz=xz-utils ;;
   esac
 }
