@@ -26,20 +26,19 @@ void doctor_look_huge(struct doctor *doctor) {
   word_chosen(doctor_read(doctor, HUGE_FOLDER "/enabled"), word);
   long asked = option_value(OPTION_HUGE);
   bool is_asked = option_is_set(OPTION_HUGE) && asked != HUGE_OFF;
-  uint64_t filled = doctor_read_number(doctor, HUGE_FOLDER "/khugepaged/max_ptes_none");
   if (*word == 0 || strcmp(word, "never") == 0) {
-    const char *cause = *word ? "are switched off (transparent_hugepage/enabled is never)" : "are not in this kernel";
-    if (asked == HUGE_OFF)
-      doctor_report(SEVERITY_OK, "huge pages %s, and HAKMEM_HUGE is off", cause);
+    enum severity severity = asked == HUGE_OFF ? SEVERITY_OK : is_asked ? SEVERITY_WARNING : SEVERITY_NOTE;
+    if (*word == 0)
+      doctor_report(severity, "huge pages are not in this kernel: HAKMEM_HUGE has no effect");
     else
-      doctor_report(is_asked ? SEVERITY_WARNING : SEVERITY_NOTE,
-                    "huge pages %s: HAKMEM_HUGE has no effect\n" HUGE_FOLDER "/enabled: madvise", cause);
+      doctor_report(severity, "huge pages are switched off (transparent_hugepage/enabled is never): HAKMEM_HUGE has no "
+                              "effect\n" HUGE_FOLDER "/enabled: madvise");
   } else if (strcmp(word, "always") == 0) {
     doctor_report(
         SEVERITY_NOTE,
-        "huge pages are given without being asked for (transparent_hugepage/enabled is always)%s: more may be "
-        "resident than is used, and HAKMEM_HUGE=off does not prevent it\n" HUGE_FOLDER "/enabled: madvise",
-        filled != UINT64_MAX && filled > 0 ? ", and khugepaged fills up what was given back" : "");
+        "huge pages are given without being asked for (transparent_hugepage/enabled is always): hakmem refuses "
+        "them where HAKMEM_HUGE does not want them, the program's other memory does not\n" HUGE_FOLDER
+        "/enabled: madvise");
   } else
     doctor_report(SEVERITY_OK, "huge pages are given where they are asked for (%s)", word);
 }

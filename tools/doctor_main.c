@@ -40,7 +40,7 @@ const struct doctor_check doctor_checks[] = {
     {"option-pairs", doctor_look_option_pairs, "options that another option leaves without effect"},
     {"policy-file", doctor_look_policy_file, "the file of HAKMEM_POLICY_FILE can be read and written"},
     {"foreign-options", doctor_look_foreign_options, "options of other allocators, which have no effect"},
-    {"huge-pages", doctor_look_huge, "transparent_hugepage/enabled, khugepaged"},
+    {"huge-pages", doctor_look_huge, "transparent_hugepage/enabled"},
     {"compaction", doctor_look_compaction, "transparent_hugepage/defrag"},
     {"overcommit", doctor_look_overcommit, "overcommit_memory, and how near the commit limit is"},
     {"memory", doctor_look_memory, "memory that is available"},

@@ -120,7 +120,7 @@ def process_cases(made):
         ("foreign-options", "note", "MALLOC_ARENA_MAX acts on glibc", variables(MALLOC_ARENA_MAX="1")),
         ("foreign-options", "note", "MALLOC_CONF acts on jemalloc", variables(MALLOC_CONF="prof:true")),
         ("foreign-options", "note", "GLIBC_TUNABLES", variables(GLIBC_TUNABLES="glibc.malloc.tcache_count=0")),
-        ("huge-pages", "note", "khugepaged", write(huge, "[always] madvise never\n")),
+        ("huge-pages", "note", "hakmem refuses them", write(huge, "[always] madvise never\n")),
         ("huge-pages", "note", "has no effect", write(huge, never)),
         ("huge-pages", "warning", "has no effect", both(write(huge, never), variables(HAKMEM_HUGE="all"))),
         ("huge-pages", "note", "not in this kernel", lambda t: (t.remove(huge), t.remove(f"{HUGE}/defrag"))),

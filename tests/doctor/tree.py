@@ -62,7 +62,6 @@ class Tree:
             "proc/sys/kernel/randomize_va_space": "2\n",
             f"{HUGE}/enabled": "always [madvise] never\n",
             f"{HUGE}/defrag": "always defer defer+madvise [madvise] never\n",
-            f"{HUGE}/khugepaged/max_ptes_none": "511\n",
             f"{GROUP}/memory.max": f"{512 << 20}\n",
             f"{GROUP}/memory.swap.max": "max\n",
             f"{GROUP}/memory.current": f"{100 << 20}\n",
