@@ -123,15 +123,11 @@ static void on_step(int number) {
 static unsigned char *live[LIVE];
 static size_t live_size[LIVE];
 
-/* A trap takes long. So only calls that take the slow path are made in steps: all of them in the check build and long
- * runs, one in four elsewhere. */
+/* A trap takes long. So only calls that take the slow path are made in steps: all of them in long runs, else one in
+ * four. */
 static bool is_next(void) {
-#ifdef HAK_DEBUG
-  return true;
-#else
   static unsigned calls;
   return getenv("UNIT_LONG") != NULL || calls++ % 4 == 0;
-#endif
 }
 static bool malloc_is_slow(size_t size) {
   return size > HAK_SMALL_MAX || hak_self->bins[hak_class_of(size)].top[-1] == NULL;
@@ -319,6 +315,10 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_handler_may_act_at_each_instruction),
       cmocka_unit_test(a_handler_may_act_while_blocks_are_checked),
   };
+  if (is_open) { /* it concerns the first one only */
+    const struct CMUnitTest opened[] = {tests[0]};
+    return cmocka_run_group_tests(opened, NULL, NULL);
+  }
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else
