@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import go_pprof
 import made_profile
 import pytest
 from made_profile import HOSTILE, content, packed
@@ -221,17 +222,17 @@ def test_symbols(made):
 
 @pytest.fixture(scope="module")
 def pprof(build):
-    go = shutil.which("go") or "/usr/lib/go/bin/go"
-    if not os.path.exists(go):
-        pytest.skip("go is not installed (Debian: golang-go)")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("GO", "PPROF"))}
-    environment |= {"GOCACHE": str(build / "go-cache"), "GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": ""}
+    cache = build / "go-cache"
+    try:
+        words = go_pprof.find(cache)
+    except go_pprof.NoGo as error:
+        pytest.skip(str(error))
 
     def top(path, kind):
         """[(function, own bytes, bytes with callees)]"""
-        done = subprocess.run([go, "tool", "pprof", "-top", f"-sample_index={names.KINDS[kind][0]}", "-unit=B", "-nodecount=50",
+        done = subprocess.run([*words, "-top", f"-sample_index={names.KINDS[kind][0]}", "-unit=B", "-nodecount=50",
                                "-nodefraction=0", path], capture_output=True, text=True, timeout=150, check=False,
-                              env=environment)  # fmt: skip
+                              env=go_pprof.environment(cache))  # fmt: skip
         assert done.returncode == 0, done.stderr
         rows = re.findall(r"^ *(\d+)B? +\S+% +\S+% +(\d+)B? +\S+% +(.*)$", done.stdout, re.MULTILINE)
         return [(name.removesuffix(" (inline)"), int(own), int(whole)) for own, whole, name in rows]

@@ -1,45 +1,30 @@
 """The real pprof opens the profiles: pprof.py MADE CACHE
 
 It finds the functions by itself, in the program that the first mapping names. Each run first shows that it refuses a
-profile that is cut off. CACHE: a folder for Go, whose later versions build pprof when it is first called.
+profile that is cut off. CACHE: a folder for Go, whose later versions have no pprof: it is built there.
 """
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import go_pprof
+
 MADE, CACHE = sys.argv[1], Path(sys.argv[2])
 
 
-def has_pprof(go):
-    tools = subprocess.run([go, "env", "GOTOOLDIR"], capture_output=True, text=True, check=False, env=environment())
-    return tools.returncode == 0 and (Path(tools.stdout.strip()) / "pprof").exists()
-
-
-def environment():
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("GO", "PPROF"))}
-    return own | {"GOCACHE": str(CACHE), "GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": ""}
-
-
-def find_go():
-    """One that has pprof, or else one that can build it."""
-    found = [go for go in (shutil.which("go"), "/usr/lib/go/bin/go") if go and os.path.exists(go)]
-    if not found:
-        print("skipped: go is not installed (Debian: golang-go)")
-        sys.exit(77)
-    return next((go for go in found if has_pprof(go)), found[0])
-
-
-GO = find_go()
+try:
+    PPROF = go_pprof.find(CACHE)
+except go_pprof.NoGo as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
 
 
 def pprof(*words, fails=False):
     done = subprocess.run(
-        [GO, "tool", "pprof", *words], capture_output=True, text=True, check=False, env=environment(), timeout=250
+        [*PPROF, *words], capture_output=True, text=True, check=False, env=go_pprof.environment(CACHE), timeout=250
     )
     assert (done.returncode != 0) == fails, f"status {done.returncode}: {done.stderr}"
     return done.stdout
@@ -92,7 +77,7 @@ def main():
             cut.write_bytes(path.read_bytes()[:-1])
             pprof("-raw", str(cut), fails=True)
             judge(path)
-    print(f"{GO} tool pprof shows the functions and their figures")
+    print(f"{' '.join(PPROF)} shows the functions and their figures")
 
 
 if __name__ == "__main__":
