@@ -19,6 +19,7 @@ static struct {
   _Atomic bool limit_of_resident;
   _Atomic size_t granted, granted_before; /* in this window and the one before it */
   _Atomic uint64_t granted_since_ms;
+  _Atomic size_t leaving;       /* in system calls that give pages back */
   _Atomic uint32_t asked_group; /* enum asked */
   _Atomic size_t resident;      /* of the process, */
   _Atomic uint64_t resident_ms; /* as it was then */
@@ -47,6 +48,14 @@ static void figure_write(_Atomic size_t *figure, size_t value) {
 }
 static size_t figure_add(_Atomic size_t *figure, size_t bytes) {
   return atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed) + bytes;
+}
+
+/* Subtracts, down to 0. */
+static void figure_take_back(_Atomic size_t *figure, size_t bytes) {
+  size_t before = figure_read(figure);
+  while (!atomic_compare_exchange_weak_explicit(figure, &before, less(before, bytes), memory_order_relaxed,
+                                                memory_order_relaxed))
+    ;
 }
 
 size_t usage_taken_large(void) { return figure_read(&usage_at[USAGE_LARGE]); }
@@ -131,8 +140,9 @@ static void granted_move_on(void) {
   if (now_ms - since_ms > GRANTED_MS &&
       atomic_compare_exchange_strong_explicit(&usage.granted_since_ms, &since_ms, now_ms, memory_order_relaxed,
                                               memory_order_relaxed)) {
-    figure_write(&usage.granted_before, figure_read(&usage.granted));
-    figure_write(&usage.granted, 0);
+    size_t granted = figure_read(&usage.granted);
+    figure_write(&usage.granted_before, granted);
+    figure_take_back(&usage.granted, granted); /* what others add meanwhile stays */
   }
 }
 
@@ -154,11 +164,14 @@ static bool add_if_admitted(_Atomic size_t *sum, size_t bytes, size_t limit, siz
       continue;
     if (limit_admits(limit, counted(), figure_read(sum))) /* what others were promised may have been counted since */
       return true;
-    figure_add(sum, -bytes);
+    figure_take_back(sum, bytes);
   }
 }
 
-static size_t resident_and_before(void) { return resident_known() + figure_read(&usage.granted_before); }
+/* Pages on their way to the system are not resident any more, but the group is charged for them until the call ends. */
+static size_t resident_and_before(void) {
+  return resident_known() + figure_read(&usage.granted_before) + figure_read(&usage.leaving);
+}
 
 COLD static bool fits_resident(size_t limit, size_t bytes) {
   granted_move_on();
@@ -257,8 +270,17 @@ static enum purge_result purge_pages(void *address, size_t size, long mode) {
   return os_purge(address, size) ? PURGE_GONE : PURGE_REFUSED;
 }
 
+bool pages_unmap(void *address, size_t size) {
+  figure_add(&usage.leaving, size);
+  bool is_done = os_unmap(address, size);
+  figure_add(&usage.leaving, -size);
+  return is_done;
+}
+
 enum purge_result pages_purge(void *address, size_t size) {
+  figure_add(&usage.leaving, size);
   enum purge_result result = purge_pages(address, size, option_value(OPTION_PURGE));
+  figure_add(&usage.leaving, -size);
   if (result == PURGE_REFUSED) {
     counter_note(purges_refused);
     return result;

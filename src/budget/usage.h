@@ -102,5 +102,7 @@ enum purge_result {
   PURGE_GONE_LAZILY, /* they may show their old content */
 };
 enum purge_result pages_purge(void *address, size_t size);
+/* Unmaps. False: too many mappings; nothing changed. */
+bool pages_unmap(void *address, size_t size);
 
 #endif

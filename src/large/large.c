@@ -245,7 +245,7 @@ static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
     return false;
   map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
-  if (!os_unmap(base + wanted, bytes - wanted)) {
+  if (!pages_unmap(base + wanted, bytes - wanted)) {
     map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_BODY);
     return false;
   }

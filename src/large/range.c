@@ -65,7 +65,7 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   usage_move_end(bytes);
   range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE);
   range_unmapped_note(base);
-  if (!os_unmap(base, bytes)) /* too many mappings: its pages at least */
+  if (!pages_unmap(base, bytes)) /* too many mappings: its pages at least */
     os_purge(base, bytes);
   usage_move(from, USAGE_NOWHERE, bytes);
   return bytes;

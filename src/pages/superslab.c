@@ -310,7 +310,7 @@ static size_t superslab_purge(struct superslab *s) {
   /* During the system calls the units count as taken, so no other thread can get them. */
   uint32_t mask = s->resident;
   usage_move_begin(bytes_of(mask));
-  set_units(s, s->free & ~mask, 0, USAGE_NOWHERE);
+  set_units(s, s->free & ~mask, 0, USAGE_PROMISED);
   lock_give(&units.lock);
   bool zero = true, refused = false;
   for (uint32_t left = mask; left != 0;) {
@@ -326,7 +326,9 @@ static size_t superslab_purge(struct superslab *s) {
   s->not_zero |= !zero;
   if (refused) /* counts as used just now: it is not tried again at once */
     note_given(s, KEEP_BY_PRESET);
-  set_units(s, s->free | mask, refused ? s->resident | mask : s->resident, USAGE_NOWHERE);
+  set_units(s, s->free | mask, refused ? s->resident | mask : s->resident, USAGE_PROMISED);
+  if (!refused)
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes_of(mask));
   usage_move_end(bytes_of(mask));
   if (s->free == UNITS_ALL)
     superslab_close(s);
