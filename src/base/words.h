@@ -27,6 +27,7 @@
 #define CACHE_LINE 64
 
 #define NOINLINE __attribute__((noinline))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 #define COLD __attribute__((cold, noinline))
 /* A zeroed array of which most programs use little or nothing. The shared library (src/hakmem.ld) puts such arrays
  * behind the other variables, so that those share pages. */

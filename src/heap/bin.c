@@ -157,32 +157,6 @@ static void *count_refill(struct heap *heap, void *block) {
   return block;
 }
 
-void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
-  struct bin_state *state = &heap->bin_state[cls];
-  struct hak_bin *bin = bin_of(heap, cls);
-  if (state->base == NULL && !bin_open(heap, cls))
-    return NULL;
-  if (inbox_has_mail(heap_pool(heap))) {
-    inbox_drain(heap, bin_put);
-    void *block = hak_bin_pop(bin);
-    heap->counters.refills_from_inbox += block != NULL;
-    if (block)
-      return count_refill(heap, block);
-  }
-  bool is_due = is_young(state) ? young_may_grow(heap, state) : ++state->streak >= REFILLS_TO_GROW;
-  if (is_due && bin_grow(heap, cls))
-    state->streak = 0;
-  state->is_taken_from = true;
-  if (state->slots == 1 || bin_is_shut(heap, cls)) { /* no room for a block beside the NULL */
-    void *only[1];
-    size_t taken = slab_set_take(&heap_pool(heap)->slabs, cls, only + 1, 1);
-    heap->counters.refilled_blocks += taken;
-    return count_refill(heap, taken ? only[0] : NULL);
-  }
-  size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
-  return count_refill(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
-}
-
 static void bin_push(struct heap *heap, unsigned cls, void *block) {
   void **top = bin_of(heap, cls)->top;
   *top = block;
@@ -201,6 +175,52 @@ static bool bin_make_room(struct heap *heap, unsigned cls) {
   if (UNLIKELY(state->slots != slots))
     usage_freed_add((state->slots - slots) * class_bytes(cls));
   return has_room;
+}
+
+/* Pushes received blocks into their bins, and puts those that find no room into the slabs. A block whose entry is not
+ * the pool's is a double free: its slab was closed since. */
+static void bins_put_received(struct heap *heap, void **blocks, size_t count) {
+  struct slab_set *slabs = &heap_pool(heap)->slabs;
+  size_t left = 0;
+  for (size_t i = 0; i < count; i++) {
+    void *block = blocks[i];
+    uint32_t entry = map_entry(block);
+    unsigned cls = entry_class(entry);
+    if (UNLIKELY(!entry_is_of(entry, slabs->key)))
+      fault_double_free(block);
+    struct hak_bin *bin = bin_of(heap, cls);
+    if (LIKELY(bin->top != bin->end) || bin_make_room(heap, cls))
+      bin_push(heap, cls, block);
+    else
+      blocks[left++] = block;
+  }
+  slab_set_give_mixed(slabs, blocks, left);
+}
+
+void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
+  struct bin_state *state = &heap->bin_state[cls];
+  struct hak_bin *bin = bin_of(heap, cls);
+  if (state->base == NULL && !bin_open(heap, cls))
+    return NULL;
+  if (inbox_has_mail(heap_pool(heap))) {
+    inbox_drain(heap, bins_put_received);
+    void *block = hak_bin_pop(bin);
+    heap->counters.refills_from_inbox += block != NULL;
+    if (block)
+      return count_refill(heap, block);
+  }
+  bool is_due = is_young(state) ? young_may_grow(heap, state) : ++state->streak >= REFILLS_TO_GROW;
+  if (is_due && bin_grow(heap, cls))
+    state->streak = 0;
+  state->is_taken_from = true;
+  if (state->slots == 1 || bin_is_shut(heap, cls)) { /* no room for a block beside the NULL */
+    void *only[1];
+    size_t taken = slab_set_take(&heap_pool(heap)->slabs, cls, only + 1, 1);
+    heap->counters.refilled_blocks += taken;
+    return count_refill(heap, taken ? only[0] : NULL);
+  }
+  size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
+  return count_refill(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
 }
 
 void bin_put(struct heap *heap, unsigned cls, void *block) {

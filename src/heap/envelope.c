@@ -242,8 +242,7 @@ void outbox_count_each(struct heap *heap) {
       outbox->open[i]->direct_max = 0;
 }
 
-/* A block whose entry is not this pool's is a double free: its slab was closed since. */
-static void drain(struct pool *pool, struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block)) {
+static void drain(struct pool *pool, struct heap *heap, envelope_put *put) {
   struct envelope *first = atomic_exchange_explicit(&pool->inbox, NULL, memory_order_seq_cst);
   if (first == NULL)
     return;
@@ -257,16 +256,10 @@ static void drain(struct pool *pool, struct heap *heap, void (*put)(struct heap 
     envelopes++;
     if (is_void(envelope))
       continue;
-    for (uint32_t i = 0; i < envelope->count; i++) {
-      void *block = envelope->blocks[i];
-      uint32_t entry = map_entry(block);
-      if (UNLIKELY(!entry_is_of(entry, pool->slabs.key)))
-        fault_double_free(block);
-      if (put)
-        put(heap, entry_class(entry), block);
-      else
-        slab_set_give(&pool->slabs, entry_class(entry), &block, 1);
-    }
+    if (put)
+      put(heap, envelope->blocks, envelope->count);
+    else
+      slab_set_give_mixed(&pool->slabs, envelope->blocks, envelope->count);
   }
   pool->counters.inbox_drains++;
   pool->counters.inbox_blocks += blocks;
@@ -275,8 +268,6 @@ static void drain(struct pool *pool, struct heap *heap, void (*put)(struct heap 
   envelopes_give(first, last);
 }
 
-void inbox_drain(struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block)) {
-  drain(heap_pool(heap), heap, put);
-}
+void inbox_drain(struct heap *heap, envelope_put *put) { drain(heap_pool(heap), heap, put); }
 
 void inbox_drain_to_slabs(struct pool *pool) { drain(pool, NULL, NULL); }

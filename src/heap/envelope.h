@@ -57,9 +57,10 @@ void outbox_close(struct heap *heap);
 void outbox_drop_all(struct heap *heap);
 /* Call when the heap becomes split: outbox_put, which counts, fills all open envelopes from now on. */
 void outbox_count_each(struct heap *heap);
-/* Moves the blocks that a pool received into its slabs, or to where `put` puts them for a heap of the pool. The pool's
- * lock is held. */
-void inbox_drain(struct heap *heap, void (*put)(struct heap *heap, unsigned cls, void *block));
+/* Moves the blocks that a pool received into its slabs, or to where `put` puts those of each envelope for a heap of the
+ * pool. The pool's lock is held. */
+typedef void envelope_put(struct heap *heap, void **blocks, size_t count);
+void inbox_drain(struct heap *heap, envelope_put *put);
 void inbox_drain_to_slabs(struct pool *pool);
 /* Drains the inbox until nothing is left or another thread holds the lock. It checks again after giving the lock. So of
  * several threads that push to a pool without heaps, the last holder of the lock leaves nothing behind

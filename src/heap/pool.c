@@ -81,6 +81,7 @@ static struct pool *make_private(void) {
     return NULL;
   pool->id = PRIVATE_FIRST + count;
   pool->slabs.key = entry_key(pool->id);
+  pool->slabs.lists_full = true;
   pool->private_part = (struct private_part *)(pool + 1);
   atomic_store_explicit(&pool->life, 1, memory_order_relaxed);
   *private_place(count) = pool;

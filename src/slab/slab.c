@@ -51,9 +51,8 @@ _Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
 _Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest blocks fit a unit's bitmap");
 
 /* Under the lock: a plain store is enough. */
-static void taken_change(struct slab_set *set, unsigned cls, size_t blocks) {
-  set->taken_blocks[cls] += blocks;
-  atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + blocks * class_bytes(cls), memory_order_relaxed);
+static void taken_bytes_add(struct slab_set *set, size_t bytes) {
+  atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + bytes, memory_order_relaxed);
 }
 
 static unsigned list_of(const struct slab *slab) {
@@ -62,10 +61,14 @@ static unsigned list_of(const struct slab *slab) {
   return (slab->free_count - 1) * FULLNESS_LISTS / size_classes[slab->class].block_count;
 }
 
+/* S3 */
+static bool has_list(const struct slab_set *set, unsigned list) {
+  return list < FULLNESS_FULL || (list == FULLNESS_FULL && set->lists_full);
+}
+
 static void list_leave(struct slab_set *set, struct slab *slab) {
-  if (slab->list == NO_LIST)
-    return;
-  list_remove(&set->lists[slab->class][slab->list], slab);
+  if (has_list(set, slab->list))
+    list_remove(&set->lists[slab->class][slab->list], slab);
   slab->list = NO_LIST;
 }
 
@@ -82,7 +85,8 @@ static void list_update(struct slab_set *set, struct slab *slab) {
   if (list == slab->list)
     return;
   list_leave(set, slab);
-  list_push(&set->lists[slab->class][list], slab);
+  if (has_list(set, list))
+    list_push(&set->lists[slab->class][list], slab);
   slab->list = (uint8_t)list;
 }
 
@@ -196,7 +200,8 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     list_update(set, slab);
   }
   set->counters.refills_from_slab += taken > 0 && set->counters.slabs_opened == opened;
-  taken_change(set, cls, taken);
+  set->taken_blocks[cls] += taken;
+  taken_bytes_add(set, taken * class_bytes(cls));
   return taken;
 }
 
@@ -226,38 +231,87 @@ COLD static void flush_fault(const struct slab_set *set, unsigned cls, const voi
   fault_double_free(block);
 }
 
-void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
+/* Where a block's bit is. */
+struct place {
+  struct slab *slab;
+  uint64_t *word; /* of the bitmap */
+  size_t index;   /* of the block */
+};
+
+/* is_own: the block's page-map entry is of the set and the class. */
+static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigned cls, struct map_leaf *leaf,
+                                             void *block, bool is_own) {
   const struct size_class class = size_classes[cls];
-  const uint32_t entry = entry_of(set->key, cls);
-  const size_t unit_mask = ~(((size_t)1 << class.order) - 1);
-  const size_t offset_mask = (UNIT_BYTES << class.order) - 1;
-  for (size_t i = 0; i < count; i++) {
-    uintptr_t block = (uintptr_t)blocks[i];
-    struct map_leaf *leaf = map_leaf(blocks[i]);
-    struct map_row *row = map_leaf_row(leaf, blocks[i]);
-    size_t unit = map_unit_in_row(blocks[i]) & unit_mask;
-    size_t offset = block & offset_mask;
-    size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
-    struct slab *slab = (void *)row->records[unit];
-    uint64_t *word = row->bitmaps[unit] + index / 64;
-    uint64_t bits = *word;
-    uint64_t bit = (uint64_t)1 << index % 64;
-    if (UNLIKELY(__atomic_load_n(map_leaf_entry(leaf, blocks[i]), __ATOMIC_RELAXED) != entry ||
-                 index * class.bytes != offset || index >= class.block_count || (bits & bit) != 0))
-      flush_fault(set, cls, blocks[i]);
-    *word = bits | bit;
-    slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
-    if (index / 64 < slab->hint)
-      slab->hint = (uint32_t)(index / 64);
-    if (UNLIKELY(++slab->free_count > slab->list_until))
-      slab_got_emptier(set, slab);
-  }
-  taken_change(set, cls, -count);
-  set->freed_bytes += count * class.bytes;
+  struct map_row *row = map_leaf_row(leaf, block);
+  size_t unit = map_unit_in_row(block) & ~(((size_t)1 << class.order) - 1);
+  size_t offset = (uintptr_t)block & ((UNIT_BYTES << class.order) - 1);
+  size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
+  if (UNLIKELY(!is_own || index * class.bytes != offset || index >= class.block_count))
+    flush_fault(set, cls, block);
+  return (struct place){(void *)row->records[unit], row->bitmaps[unit] + index / 64, index};
+}
+
+static ALWAYS_INLINE void put_back(struct slab_set *set, struct place place, void *block) {
+  struct slab *slab = place.slab;
+  uint64_t bit = (uint64_t)1 << place.index % 64;
+  if (UNLIKELY((*place.word & bit) != 0)) /* so are all bits of a slab that was closed since its place was found */
+    fault_double_free(block);
+  *place.word |= bit;
+  slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
+  if (place.index / 64 < slab->hint)
+    slab->hint = (uint32_t)(place.index / 64);
+  if (UNLIKELY(++slab->free_count > slab->list_until))
+    slab_got_emptier(set, slab);
+}
+
+static void count_freed(struct slab_set *set, size_t bytes) {
+  taken_bytes_add(set, -bytes);
+  set->freed_bytes += bytes;
   if (UNLIKELY(set->freed_bytes >= FREED_STEP)) {
     usage_freed_add(set->freed_bytes);
     set->freed_bytes = 0;
   }
+}
+
+static uint32_t leaf_entry(struct map_leaf *leaf, const void *address) {
+  return __atomic_load_n(map_leaf_entry(leaf, address), __ATOMIC_RELAXED);
+}
+
+void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
+  const uint32_t entry = entry_of(set->key, cls);
+  for (size_t i = 0; i < count; i++) {
+    struct map_leaf *leaf = map_leaf(blocks[i]);
+    put_back(set, find_place(set, cls, leaf, blocks[i], leaf_entry(leaf, blocks[i]) == entry), blocks[i]);
+  }
+  set->taken_blocks[cls] -= count;
+  count_freed(set, count * class_bytes(cls));
+}
+
+/* Blocks of other threads come from anywhere in the heap, and another processor may have written their slabs' records
+ * last. So the records and bitmaps of a batch are fetched before the first one changes. */
+#define MIXED_BATCH 16u
+
+static void give_batch(struct slab_set *set, void *const *blocks, size_t count) {
+  struct place places[MIXED_BATCH];
+  size_t bytes = 0;
+  for (size_t i = 0; i < count; i++) {
+    struct map_leaf *leaf = map_leaf(blocks[i]);
+    uint32_t entry = leaf_entry(leaf, blocks[i]);
+    unsigned cls = entry_class(entry);
+    places[i] = find_place(set, cls, leaf, blocks[i], entry_is_of(entry, set->key));
+    __builtin_prefetch(places[i].slab, 1);
+    __builtin_prefetch(places[i].word, 1);
+    set->taken_blocks[cls]--;
+    bytes += class_bytes(cls);
+  }
+  for (size_t i = 0; i < count; i++)
+    put_back(set, places[i], blocks[i]);
+  count_freed(set, bytes);
+}
+
+void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count) {
+  for (size_t i = 0; i < count; i += MIXED_BATCH)
+    give_batch(set, blocks + i, min_size(count - i, MIXED_BATCH));
 }
 
 /* The bits are set for a moment, to find a block that is there twice. */
@@ -292,6 +346,7 @@ void slab_set_close_empty(struct slab_set *set) {
 }
 
 void slab_set_close_all(struct slab_set *set) {
+  hak_assert(set->lists_full);
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     for (unsigned list = 0; list <= FULLNESS_FULL; list++)
       while (set->lists[cls][list] != NULL)

@@ -5,7 +5,8 @@
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
  *   S2  class does not change between slab_open and slab_close; each unit's entry names the set's
  *       pool and the class for as long
- *   S3  a slab is in exactly one list of its class, by fullness; one whose holes are being purged is in none
+ *   S3  a slab is in exactly one list of its class, by fullness; one whose holes are being purged is in none, nor is
+ *       a full one, unless the set lists them: so a block that comes back to a full slab touches no other record
  *   S4  no word of the bitmap before hint has a bit set
  *   S5  slab_bytes is the sum of the open slabs' lengths
  * slab_set_is_valid checks S1 to S4 on the slabs in lists.
@@ -17,7 +18,7 @@
 #include "base/size_class.h"
 
 /* Lists by fullness. Blocks are taken from the fullest slabs, so that the emptier ones become empty. Slabs without a
- * free block are in a list of their own. */
+ * free block have a list of their own, if they are listed. */
 #define FULLNESS_LISTS 4
 #define FULLNESS_FULL FULLNESS_LISTS
 
@@ -35,6 +36,7 @@ struct slab_set {
   uint32_t slab_count[HAK_CLASS_COUNT];                    /* open slabs */
 
   uint32_t key;       /* const: entry_key of the owning pool */
+  bool lists_full;    /* const: of a set whose slabs may be closed all at once */
   size_t slab_bytes;  /* of open slabs */
   size_t freed_bytes; /* of blocks put back, not reported to usage_freed_add yet */
   size_t limit_bytes; /* no slab is opened beyond; 0: no limit */
@@ -58,6 +60,8 @@ bool slab_set_has_free(const struct slab_set *set, unsigned cls);
 /* Puts blocks of one class back; the set must own them. A block that is free already, or an address that is no block,
  * ends the program (os/fault.h). */
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
+/* The same for blocks of several classes. One whose slab was closed since is free already. */
+void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count);
 
 /* Looks for blocks of one class, all of the set, that cannot be put back: free ones, one that is there twice, addresses
  * that are no block. Such a block ends the program. Else nothing changes. */
@@ -74,7 +78,8 @@ static inline bool slab_set_allows(const struct slab_set *set, size_t bytes) {
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
 
-/* Closes all slabs, whatever blocks are taken; no holes are being purged. Nobody may have such a block. */
+/* Closes all slabs of a set that lists full ones, whatever blocks are taken; no holes are being purged. Nobody may have
+ * such a block. */
 void slab_set_close_all(struct slab_set *set);
 
 /* Holes are OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go back. This

@@ -377,15 +377,62 @@ static void slabs_may_be_stirred_while_they_are_purged(void **state) {
   assert_int_equal(set.taken_bytes, 0);
 }
 
+/* As an envelope brings them: of several classes, in any order. A batch ends in the middle of what is given. */
+static void blocks_of_several_classes_come_back(void **state) {
+  (void)state;
+  enum { CLASSES = 6, EACH = 700, ALL = CLASSES * EACH };
+  static const size_t sizes[CLASSES] = {16, 96, 592, 2048, 10000, 40000};
+  static void *blocks[ALL];
+  uint64_t seed = 26;
+  for (unsigned i = 0; i < CLASSES; i++)
+    take_all(hak_class_of(sizes[i]), blocks + (size_t)i * EACH, EACH);
+  shuffle(blocks, ALL, 27);
+  for (size_t given = 0, count; given < ALL; given += count) {
+    count = unit_random(&seed) % 40;
+    count = count < ALL - given ? count : ALL - given;
+    size_t bytes = 0, before = set.taken_bytes;
+    for (size_t i = 0; i < count; i++)
+      bytes += class_bytes(entry_class(map_entry(blocks[given + i])));
+    slab_set_give_mixed(&set, blocks + given, count);
+    assert_int_equal(set.taken_bytes, before - bytes);
+    if (given % 16 == 0)
+      UNIT_SLABS_VALID(&set);
+  }
+  assert_int_equal(set.taken_bytes, 0);
+  for (unsigned i = 0; i < CLASSES; i++)
+    assert_int_equal(set.taken_blocks[hak_class_of(sizes[i])], 0);
+  slab_set_close_empty(&set);
+  assert_int_equal(set.slab_bytes, 0);
+}
+
+/* Its full slabs are found. */
+static void a_set_that_lists_full_slabs_closes_all(void **state) {
+  (void)state;
+  struct slab_set private = {.key = 79u << HAK_ENTRY_ID_SHIFT, .lists_full = true};
+  unsigned cls = hak_class_of(4096);
+  size_t count = size_classes[cls].block_count;
+  void *blocks[BLOCKS_MAX];
+  assert_true(3 * count < BLOCKS_MAX);
+  for (size_t taken = 0; taken < 3 * count - 1;)
+    taken += slab_set_take(&private, cls, blocks + BLOCKS_MAX - taken, 3 * count - 1 - taken);
+  assert_int_equal(private.slab_count[cls], 3);
+  slab_set_close_all(&private);
+  assert_int_equal(private.slab_count[cls], 0);
+  assert_int_equal(private.slab_bytes, 0);
+}
+
 struct giving {
-  unsigned cls;
+  unsigned cls; /* 0: of any */
   void *blocks[2];
   size_t count;
 };
 
 static void give(void *argument) {
   struct giving *giving = argument;
-  slab_set_give(&set, giving->cls, giving->blocks, giving->count);
+  if (giving->cls != 0)
+    slab_set_give(&set, giving->cls, giving->blocks, giving->count);
+  else
+    slab_set_give_mixed(&set, giving->blocks, giving->count);
 }
 
 static void bugs_end_the_program_with_their_sentence(void **state) {
@@ -400,6 +447,7 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
 
   /* Twice in one array; free for some time; never handed out. */
   unit_must_die(give, &(struct giving){cls, {first, first}, 2}, double_free, first, "");
+  unit_must_die(give, &(struct giving){0, {first, first}, 2}, double_free, first, "");
   slab_set_give(&set, cls, blocks + 3, 1);
   unit_must_die(give, &(struct giving){cls, {blocks[3]}, 1}, double_free, blocks[3], "");
   char *unborn = first + 20 * class_bytes(cls);
@@ -408,6 +456,7 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
   /* Inside a block, and in the tail behind the last. */
   unit_must_die(give, &(struct giving){cls, {first + 16}, 1}, "free of ", first + 16, not_a_block);
   unit_must_die(give, &(struct giving){cls, {first + 1}, 1}, "free of ", first + 1, not_a_block);
+  unit_must_die(give, &(struct giving){0, {other[0], first + 1}, 2}, "free of ", first + 1, not_a_block);
   char *tail = first + size_classes[cls].block_count * class_bytes(cls);
   unit_must_die(give, &(struct giving){cls, {tail}, 1}, "free of ", tail, not_a_block);
 
@@ -417,6 +466,7 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
   void *foreign[1];
   assert_int_equal(slab_set_take(&stranger, cls, foreign + 1, 1), 1);
   unit_must_die(give, &(struct giving){cls, {foreign[0]}, 1}, double_free, foreign[0], "");
+  unit_must_die(give, &(struct giving){0, {foreign[0]}, 1}, double_free, foreign[0], "");
   slab_set_give(&stranger, cls, foreign, 1);
   slab_set_close_empty(&stranger);
   unit_must_die(give, &(struct giving){cls, {foreign[0]}, 1}, double_free, foreign[0], "");
@@ -442,6 +492,8 @@ int main(void) {
       cmocka_unit_test(settled_slabs_are_purged_once),
       cmocka_unit_test(all_holes_of_many_slabs_are_found),
       cmocka_unit_test(slabs_may_be_stirred_while_they_are_purged),
+      cmocka_unit_test(blocks_of_several_classes_come_back),
+      cmocka_unit_test(a_set_that_lists_full_slabs_closes_all),
       cmocka_unit_test(bugs_end_the_program_with_their_sentence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
