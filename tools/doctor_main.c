@@ -115,7 +115,7 @@ static int arguments_parse(struct doctor *doctor, struct choices *choices, char 
   return subject_parse(doctor, word + is_command, is_command);
 }
 
-static int diagnose(struct doctor *doctor, const struct choices *choices) {
+static int subject_diagnose(struct doctor *doctor, const struct choices *choices) {
   char problem[DOCTOR_SENTENCE];
   doctor->environment = environ;
   snprintf(doctor->proc, sizeof doctor->proc, doctor->pid ? "/proc/%ld" : "/proc/self", doctor->pid);
@@ -145,5 +145,5 @@ int main(int count, char **arguments) {
     return status;
   if (choices.crash)
     return tool_end(doctor_print_crash(choices.crash));
-  return tool_end(choices.checks ? print_checks() : diagnose(&doctor, &choices));
+  return tool_end(choices.checks ? print_checks() : subject_diagnose(&doctor, &choices));
 }

@@ -9,7 +9,7 @@
 #define BYTES_MAX ((size_t)64 << 20)
 
 /* Writes a sentence. Returns false. */
-static bool wrong(char problem[POLICY_DISK_SENTENCE], const char *path, const char *words) {
+static bool problem_set(char problem[POLICY_DISK_SENTENCE], const char *path, const char *words) {
   snprintf(problem, POLICY_DISK_SENTENCE, "%.128s: %s", path, words);
   return false;
 }
@@ -21,10 +21,10 @@ static void *read_content(const char *path, size_t *length, bool *is_there, char
   *is_there = error != OS_FILE_ABSENT;
   if (bytes && error == OS_FILE_OK && *length < BYTES_MAX)
     return bytes;
-  wrong(problem, path,
-        bytes == NULL         ? "no memory to read it"
-        : error != OS_FILE_OK ? os_file_words(error)
-                              : "is too large for a policy file");
+  problem_set(problem, path,
+              bytes == NULL         ? "no memory to read it"
+              : error != OS_FILE_OK ? os_file_words(error)
+                                    : "is too large for a policy file");
   free(bytes);
   return NULL;
 }
@@ -45,7 +45,7 @@ void *policy_disk_read(const char *path, struct policy_file *file, char problem[
   enum policy_file_error error = length == 0 ? POLICY_FILE_FOREIGN : policy_file_open(file, bytes, length);
   if (error == POLICY_FILE_OK)
     return bytes;
-  wrong(problem, path, faults[error]);
+  problem_set(problem, path, faults[error]);
   free(bytes);
   return NULL;
 }
@@ -59,10 +59,10 @@ bool policy_disk_may_write(const char *path, char problem[POLICY_DISK_SENTENCE])
     return !is_there;
   bool is_ours = length == 0 || policy_file_open(&file, bytes, length) != POLICY_FILE_FOREIGN;
   free(bytes);
-  return is_ours || wrong(problem, path, "is not a policy file, so it is not overwritten");
+  return is_ours || problem_set(problem, path, "is not a policy file, so it is not overwritten");
 }
 
 bool policy_disk_write(const char *path, const void *bytes, size_t length, char problem[POLICY_DISK_SENTENCE]) {
   enum os_file_error error = os_file_replace(path, bytes, length);
-  return error == OS_FILE_OK || wrong(problem, path, os_file_words(error));
+  return error == OS_FILE_OK || problem_set(problem, path, os_file_words(error));
 }

@@ -140,7 +140,7 @@ static int by_cost(const void *left, const void *right) {
   return a->range < b->range ? -1 : a->range > b->range;
 }
 
-static double milliseconds(uint64_t ns) { return (double)ns / 1e6; }
+static double ms_of_ns(uint64_t ns) { return (double)ns / 1e6; }
 
 static double percent_share(double part, uint64_t whole) { return whole ? 100 * part / (double)whole : 0; }
 
@@ -153,7 +153,7 @@ static void print_arm(const struct policy_view *view, const struct policy_record
   printf("%-*s %-12s %-12s", SITE_COLUMNS, site, size, strategy_words[record->leader].action);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%5d", rating_points(record->rating[strategy]));
-  printf(" %7u %5u %9.1f %8.1f %4.0f\n", record->epochs, record->switches, milliseconds(record->total_acted),
+  printf(" %7u %5u %9.1f %8.1f %4.0f\n", record->epochs, record->switches, ms_of_ns(record->total_acted),
          regret_ns / 1e6, percent_share(regret_ns, best));
 }
 
@@ -217,8 +217,8 @@ static void print_totals(const struct policy_view *view) {
   unsigned best = policy_best_fixed(totals->fixed);
   double regret_ns = (double)totals->acted - (double)totals->best_of_arm;
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
-         milliseconds(totals->acted), strategy_words[best].action, milliseconds(totals->fixed[best]),
-         milliseconds(totals->best_of_arm), regret_ns / 1e6, percent_share(regret_ns, totals->best_of_arm));
+         ms_of_ns(totals->acted), strategy_words[best].action, ms_of_ns(totals->fixed[best]),
+         ms_of_ns(totals->best_of_arm), regret_ns / 1e6, percent_share(regret_ns, totals->best_of_arm));
   printf("%zu arms; %ju matches, %ju turns\n", view->arms, (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
   printf("a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n",
          part->fault_ns, part->purge_page_ns, part->purge_call_ns, mapping->purge_call_ns, break_even_ms(part));

@@ -143,7 +143,7 @@ struct printer {
   void *context;
 };
 
-static void print(const struct printer *printer, const char *text) {
+static void text_print(const struct printer *printer, const char *text) {
   if (printer->write)
     printer->write(printer->context, text);
   else
@@ -174,7 +174,7 @@ static void print_value(const struct printer *printer, enum name_type type, cons
   case TYPE_NONE:
     break;
   }
-  print(printer, bytes);
+  text_print(printer, bytes);
 }
 
 /* The rows of a group: those whose names begin with `prefix` and stand for one value. */
@@ -182,7 +182,7 @@ static void print_group(const struct printer *printer, const char *title, const 
   const char *between = "";
   char bytes[96];
   snprintf(bytes, sizeof bytes, json ? ",\"%s\":{" : "%s:\n", title);
-  print(printer, bytes);
+  text_print(printer, bytes);
   for (size_t i = 0; i < name_count; i++) {
     size_t mib[NAME_PARTS_MAX] = {i};
     union name_value value;
@@ -190,11 +190,11 @@ static void print_group(const struct printer *printer, const char *title, const 
     if (strncmp(row->name, prefix, strlen(prefix)) != 0 || strchr(row->name, '*') || row->read(row, mib, &value) != 0)
       continue;
     snprintf(bytes, sizeof bytes, json ? "%s\"%s\":" : "%s  %s: ", between, row->name + strlen(prefix));
-    print(printer, bytes);
+    text_print(printer, bytes);
     print_value(printer, row->type, &value, json);
     between = json ? "," : "\n";
   }
-  print(printer, json ? "}" : "\n");
+  text_print(printer, json ? "}" : "\n");
 }
 
 EXPORT void malloc_stats_print(void (*write)(void *context, const char *text), void *context, const char *options) {
@@ -202,9 +202,9 @@ EXPORT void malloc_stats_print(void (*write)(void *context, const char *text), v
   bool json = options && strchr(options, 'J');
   uint64_t one = 1;
   mallctl("epoch", NULL, NULL, &one, sizeof one);
-  print(&printer, json ? "{\"jemalloc\":{\"version\":\"" : "___ Begin jemalloc statistics ___\nVersion: \"");
-  print(&printer, JEMALLOC_VERSION);
-  print(&printer, json ? "\"" : "\"\n");
+  text_print(&printer, json ? "{\"jemalloc\":{\"version\":\"" : "___ Begin jemalloc statistics ___\nVersion: \"");
+  text_print(&printer, JEMALLOC_VERSION);
+  text_print(&printer, json ? "\"" : "\"\n");
   print_group(&printer, "config", "config.", json);
   print_group(&printer, "opt", "opt.", json);
   print_group(&printer, "stats", "stats.", json);
@@ -216,8 +216,8 @@ EXPORT void malloc_stats_print(void (*write)(void *context, const char *text), v
       snprintf(name, sizeof name, "stats.%s", figures[i]);
       mallctl(name, &bytes, &length, NULL, 0);
       snprintf(line, sizeof line, "%s%c%s: %zu", i ? ", " : "", figures[i][0] - (i ? 0 : 32), figures[i] + 1, bytes);
-      print(&printer, line);
+      text_print(&printer, line);
     }
   }
-  print(&printer, json ? "}}\n" : "\n--- End jemalloc statistics ---\n");
+  text_print(&printer, json ? "}}\n" : "\n--- End jemalloc statistics ---\n");
 }

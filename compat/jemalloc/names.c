@@ -41,7 +41,7 @@ static void figures_take(void) {
     atomic_store_explicit(&figures[i], now[i], memory_order_relaxed);
 }
 
-static void refresh(void) {
+static void figures_refresh(void) {
   int self = getpid(), other = 0;
   while (!atomic_compare_exchange_strong(&refreshing_pid, &other, self)) {
     if (other == self) {
@@ -54,9 +54,9 @@ static void refresh(void) {
   atomic_store(&refreshing_pid, 0);
 }
 
-static uint64_t figure(enum figure which) {
+static uint64_t figure_of(enum figure which) {
   if (atomic_load(&epoch) == 0)
-    refresh();
+    figures_refresh();
   return atomic_load_explicit(&figures[which], memory_order_relaxed);
 }
 
@@ -73,18 +73,18 @@ READER(read_constant) {
 }
 READER(read_figure) {
   (void)mib;
-  value->size = figure((enum figure)row->constant.number);
+  value->size = figure_of((enum figure)row->constant.number);
   return 0;
 }
 READER(read_epoch) {
   UNUSED_HERE;
-  figure(ALLOCATED);
+  figure_of(ALLOCATED);
   value->u64 = atomic_load(&epoch);
   return 0;
 }
 WRITER(write_epoch) {
   UNUSED_HERE, (void)value;
-  refresh();
+  figures_refresh();
   return 0;
 }
 
@@ -213,9 +213,9 @@ READER(read_arena_figure) {
   enum figure which = (enum figure)row->constant.number;
   uint64_t bytes;
   if (arena == 0 || means_all(arena)) {
-    bytes = figure(which);
+    bytes = figure_of(which);
     if (which == ALLOCATED)
-      bytes -= min_size(bytes, figure(LARGE));
+      bytes -= min_size(bytes, figure_of(LARGE));
   } else if (is_arena(arena)) {
     struct hak_heap_stats s;
     hak_heap_stats_get(arena_heap((unsigned)arena), &s);

@@ -70,7 +70,7 @@ static void pass_on(int number, siginfo_t *info, void *context) {
   }
 }
 
-static void handle(int number, siginfo_t *info, void *context) {
+static void fault_handle(int number, siginfo_t *info, void *context) {
   int kept = errno;
   if (info->si_code > 0) { /* not sent by a process */
     struct os_access access = access_of(info, context);
@@ -84,12 +84,12 @@ bool os_access_watch(void (*look)(const struct os_access *access)) {
   struct sigaction present, ours;
   if (sigaction(SIGSEGV, NULL, &present) != 0)
     return false;
-  if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == handle)
+  if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == fault_handle)
     return true;
   look_at = look;
   before = present;
   ours = (struct sigaction){.sa_mask = present.sa_mask};
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (present.sa_flags & (SA_RESTART | SA_NODEFER));
-  ours.sa_sigaction = handle;
+  ours.sa_sigaction = fault_handle;
   return sigaction(SIGSEGV, &ours, NULL) == 0;
 }

@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* Enters a slow path by the thread's heap, which it makes if necessary. Returns 0 or an error. */
-static int begin(void) {
+static int call_begin(void) {
   if (!slow_path_begin_inlined() && !slow_path_begin_patiently())
     return EBUSY;
   if (heap_current() != NULL || heap_attach() != NULL)
@@ -27,21 +27,21 @@ static int begin(void) {
   return ENOMEM;
 }
 
-static void end(uintptr_t site) {
+static void call_end(uintptr_t site) {
   housekeep();
   slow_path_end_inlined();
   background_start_if_due(site, BACKGROUND_ALLOCATES);
 }
 
 hak_heap *hak_heap_new(size_t limit_bytes) {
-  int kept = errno, error = checked_is_on() ? ENOTSUP : begin();
+  int kept = errno, error = checked_is_on() ? ENOTSUP : call_begin();
   if (error != 0) {
     errno = error;
     return NULL;
   }
   struct pool *pool = private_make(limit_bytes);
   hak_heap *heap = pool ? private_handle(pool) : NULL;
-  end(CALL_SITE);
+  call_end(CALL_SITE);
   errno = heap ? kept : ENOMEM;
   return heap;
 }
@@ -49,7 +49,7 @@ hak_heap *hak_heap_new(size_t limit_bytes) {
 /* As block_or_null (api/malloc.c), for a hak_heap. The program's callback runs while the thread has its own default. */
 static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, unsigned cls, uintptr_t site,
                            bool *zeroed) {
-  int kept = errno, error = begin();
+  int kept = errno, error = call_begin();
   bool is_begun = error == 0;
   void *block = NULL;
   *zeroed = false;
@@ -176,12 +176,12 @@ int hak_heap_destroy(hak_heap *heap) {
   struct pool *pool = private_pool(heap);
   if (heap_current() != NULL && private_handle(heap_pool(heap_current())) == heap)
     hak_heap_set_default(NULL, NULL);
-  int error = begin();
+  int error = call_begin();
   if (error != 0)
     return error;
   deferred_finish();
   bool is_done = private_destroy(pool, large_end);
-  end(CALL_SITE);
+  call_end(CALL_SITE);
   errno = kept;
   return is_done ? 0 : EBUSY;
 }
@@ -189,14 +189,14 @@ int hak_heap_destroy(hak_heap *heap) {
 int hak_heap_set_default(hak_heap *heap, hak_heap **before) {
   int kept = errno;
   struct pool *pool = heap ? private_pool(heap) : NULL;
-  int error = begin();
+  int error = call_begin();
   if (error != 0)
     return error;
   struct heap *present = heap_current(), *wanted = pool ? private_heap(pool) : private_home();
   if (wanted != NULL && wanted != present)
     outbox_send_all(present);
   struct pool *pool_before = private_current();
-  end(CALL_SITE);
+  call_end(CALL_SITE);
   errno = kept;
   if (wanted == NULL)
     return ENOMEM;
@@ -209,11 +209,11 @@ int hak_heap_set_default(hak_heap *heap, hak_heap **before) {
 int hak_heap_trim(hak_heap *heap) {
   int kept = errno;
   struct pool *pool = private_pool(heap);
-  if (begin() != 0)
+  if (call_begin() != 0)
     return 0;
   private_flush(pool);
   size_t given_back = reclaim_pool(pool);
-  end(CALL_SITE);
+  call_end(CALL_SITE);
   errno = kept;
   return given_back > 0;
 }
@@ -223,7 +223,7 @@ int hak_heap_stats_get(hak_heap *heap, struct hak_heap_stats *out) {
   struct pool *pool = private_pool(heap);
   struct private_figures figures;
   *out = (struct hak_heap_stats){0};
-  if (begin() != 0)
+  if (call_begin() != 0)
     return EBUSY;
   bool is_read = private_figures(pool, &figures);
   slow_path_end();

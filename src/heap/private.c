@@ -54,7 +54,7 @@ static void front_set(struct hak_front *front, const struct hak_heap *handle, st
 }
 
 /* The heap will be attached to another pool: the thread's fast path forgets it. */
-static void forget(struct heap *home, const struct heap *heap) {
+static void heap_forget(struct heap *home, const struct heap *heap) {
   struct hak_front *none = (struct hak_front *)(uintptr_t)&hak_heap_none;
   if (home->front.private_front == &heap->front)
     front_set(&home->front, NULL, none);
@@ -91,7 +91,7 @@ static struct heap *list_make_room(struct heap *home) {
       oldest = heap;
   }
   if (count >= HEAPS_OF_THREAD_MAX && heap_release(oldest)) {
-    forget(home, oldest);
+    heap_forget(home, oldest);
     list_remove(home, oldest);
   }
   return NULL;
@@ -104,7 +104,7 @@ struct heap *private_heap(struct pool *pool) {
   if (heap == NULL) {
     heap = list_make_room(home);
     if (heap != NULL) {
-      forget(home, heap);
+      heap_forget(home, heap);
       if (!heap_rejoin(heap, pool))
         return NULL;
     } else {
@@ -121,15 +121,15 @@ struct heap *private_heap(struct pool *pool) {
   return heap;
 }
 
-static void become(struct heap *heap) { hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS); }
+static void thread_become(struct heap *heap) { hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS); }
 
 void private_enter(struct heap *heap) {
   heap->entered = heap_current();
-  become(heap);
+  thread_become(heap);
 }
 
 void private_leave(struct heap *heap) {
-  become(heap->entered);
+  thread_become(heap->entered);
   heap->entered = NULL;
 }
 
@@ -138,7 +138,7 @@ struct heap *private_switch(struct heap *heap) {
   owner_step_begin();
   atomic_store_explicit(&before->is_default, false, memory_order_relaxed);
   atomic_store_explicit(&heap->is_default, true, memory_order_relaxed);
-  become(heap);
+  thread_become(heap);
   hak_self = &heap->front;
   owner_step_end();
   return before;

@@ -276,7 +276,7 @@ COLD bool heap_rejoin(struct heap *heap, struct pool *pool) {
 }
 
 /* False: the pool's lock is stuck. was_last: NULL, or the heap leaves its private pool. */
-static bool flush(struct heap *heap, bool close_empty, bool *was_last) {
+static bool heap_flush(struct heap *heap, bool close_empty, bool *was_last) {
   struct pool *pool = heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return false;
@@ -295,7 +295,7 @@ static bool flush(struct heap *heap, bool close_empty, bool *was_last) {
   return true;
 }
 
-void heap_flush_all(struct heap *heap) { flush(heap, true, NULL); }
+void heap_flush_all(struct heap *heap) { heap_flush(heap, true, NULL); }
 
 void heaps_ask_to_flush(const struct heap *self) {
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
@@ -309,7 +309,7 @@ static void heap_park(struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   bool is_private = pool_is_private(pool), was_last = false;
   bool closes = is_private || atomic_load_explicit(&pool->heaps, memory_order_relaxed) == 1;
-  if (UNLIKELY(!flush(heap, closes, is_private ? &was_last : NULL))) {
+  if (UNLIKELY(!heap_flush(heap, closes, is_private ? &was_last : NULL))) {
     lifeline_drop(&heap->lifeline); /* as it was: the next sweep finds it, once the lock is free */
     return;
   }

@@ -4,7 +4,7 @@
 
 #define SPINS_MAX 100
 
-static bool spin(struct lock *lock) {
+static bool lock_spin(struct lock *lock) {
   for (unsigned i = 0; i < SPINS_MAX; i++) {
     os_spin_hint();
     if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_try(lock))
@@ -14,14 +14,14 @@ static bool spin(struct lock *lock) {
 }
 
 NOINLINE void lock_wait(struct lock *lock) {
-  if (spin(lock))
+  if (lock_spin(lock))
     return;
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
     os_futex_wait(&lock->word, 2);
 }
 
 NOINLINE bool lock_wait_for(struct lock *lock, uint64_t timeout_ms) {
-  if (spin(lock))
+  if (lock_spin(lock))
     return true;
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + timeout_ms;
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
