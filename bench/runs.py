@@ -58,6 +58,25 @@ else for (let i = 0, kept = []; i < WORK * 20; i++) {
   JSON.parse(JSON.stringify(kept[i % 50].toString('latin1').split('x')));
 }
 """
+TYPESCRIPT = """
+const { Worker, isMainThread } = require('worker_threads'), assert = require('assert');
+if (isMainThread) for (let i = 0; i < 4; i++) new Worker(__filename);
+else {
+  const ts = require('/usr/share/nodejs/typescript/lib/typescript.js');
+  for (let i = 0; i < WORK / 100; i++) {
+    const program = ts.createProgram(['page.ts'], { strict: true, target: ts.ScriptTarget.ES2020, outDir: 'out' });
+    assert.strictEqual(ts.getPreEmitDiagnostics(program).length, 0);
+    let text = '';
+    program.emit(undefined, (name, made) => { text += made; });
+    assert.ok(text.includes('of_399'));
+  }
+}
+"""
+TYPES = "".join(
+    f"export interface I{i} {{ name: string; value: number; next?: I{i} }}\n"
+    f"export function of_{i}(all: I{i}[]): Map<string, I{i}> {{ return new Map(all.map(each => [each.name, each] as [string, I{i}])); }}\n"
+    for i in range(400)
+)
 RUBY = """
 kept = {}
 (WORK * 3000).times { |i| kept[i % 5000] = "line #{i} " * (i % 40) + i.to_s; kept.delete(i * 7 % 5000) }
@@ -172,6 +191,9 @@ PROGRAMS = {
         "Erlang, 100 processes", ("erl",), 'erl -noshell -eval "$(cat work)"', files=(("work", ERLANG),),
         package="erlang-base"),
     "node": Program("node, 4 worker_threads", ("node",), "node work.js", files=(("work.js", NODE),), package="nodejs"),
+    "typescript": Program(
+        "node, TypeScript's compiler in 4 worker_threads", ("node", "/usr/share/nodejs/typescript/lib/typescript.js"),
+        "node compile.js", files=(("compile.js", TYPESCRIPT), ("page.ts", TYPES)), package="nodejs node-typescript"),
     "ruby": Program("ruby, strings in a hash", ("ruby",), "ruby work.rb", files=(("work.rb", RUBY),), package="ruby"),
     "ffmpeg": Program(
         "ffmpeg, MPEG-4 with 2 threads", ("ffmpeg",), package="ffmpeg",

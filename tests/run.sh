@@ -35,7 +35,8 @@ runs_needs() {
   set -- /usr/sbin/php-fpm*
   echo "$1=php-fpm" pgbench=postgresql mariadb-slap=mariadb-server nginx=nginx-light /usr/sbin/apache2=apache2 ab=apache2-utils curl=curl \
     memcached=memcached memcslap=libmemcached-tools javac=default-jdk-headless erl=erlang-base ruby=ruby \
-    prometheus=prometheus ffmpeg=ffmpeg soffice=libreoffice-writer-nogui
+    prometheus=prometheus ffmpeg=ffmpeg soffice=libreoffice-writer-nogui \
+    /usr/share/nodejs/typescript=node-typescript
 }
 
 # What the tests of preset $1 need, as words for need.
