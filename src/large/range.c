@@ -214,10 +214,16 @@ static void cache_shrink(size_t cache_max) {
     release_range(range, false, os_milliseconds());
 }
 
+/* A freed range waits for the next request if its site asked for this size several times in a row. So does a mapping as
+ * short as extents are, because it may become one. A longer one would only add to the peak. */
+static bool is_wanted_again(const struct large *range) {
+  return range->steady || (range->mapping && !range->spare && large_range_bytes(range) < MAPPING_BYTES_MIN);
+}
+
 void range_cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  bool is_kept = !range->guarded && (range->steady || (range->mapping && !range->spare)) &&
-                 large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
+  bool is_kept =
+      !range->guarded && is_wanted_again(range) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);

@@ -148,6 +148,22 @@ static void marks_follow_the_object(void **state) {
   }
 }
 
+/* Only a mapping can take the place of a long one, so it is not kept for a site that may never ask again. */
+static void long_mappings_are_kept_for_steady_sites_only(void **state) {
+  (void)state;
+  size_t sizes[] = {MAPPING_BYTES_MIN, 2 * MAPPING_BYTES_MIN};
+  bool zeroed;
+  for (unsigned i = 0; i < 4; i++) {
+    large_free(large_alloc(sizes[i % 2], 16, 4711, &zeroed));
+    assert_int_equal(stats().cached_bytes, 0);
+    assert_int_equal(usage_held(), 0);
+  }
+  large_free(alloc_steady(sizes[1]));
+  assert_int_equal(stats().cached_bytes, sizes[1]);
+  assert_int_equal(range_evict(purge_by_preset(0, UNIT_ANY_TIME)), sizes[1]);
+  valid();
+}
+
 static void cache_serves_what_fits_closely(void **state) {
   (void)state;
   bool zeroed = true;
@@ -566,6 +582,7 @@ int main(void) {
       TEST(marks_follow_the_object),
       TEST(slabs_take_cached_ranges),
       TEST(cached_mappings_serve_anything),
+      TEST(long_mappings_are_kept_for_steady_sites_only),
       TEST(cache_serves_what_fits_closely),
       TEST(free_memory_is_used_first),
       TEST(cache_looks_at_alignment),
