@@ -148,12 +148,6 @@ static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t si
   errno = kept;
 }
 
-static NOINLINE void free_checked(void *block, uint32_t entry, uintptr_t site) {
-  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) ||
-      UNLIKELY(!checked_free_ready(block, entry_class(entry))))
-    free_checked_slow(block, entry, site);
-}
-
 static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site) {
   int kept = errno;
   if (LIKELY(slow_path_begin_inlined())) {
@@ -185,14 +179,17 @@ static bool free_private(void *block, uint32_t entry) {
   return true;
 }
 
-NOINLINE void hak_free_slow(void *block) {
+static NOINLINE void free_slow_from(void *block, uintptr_t site) {
   if (block == NULL)
     return;
   uint32_t entry = map_entry(block);
-  if (free_private(block, entry) || free_remote(block, entry))
-    return;
   if (entry_is_checked(entry))
-    free_checked(block, entry, CALL_SITE);
-  else
-    free_unchecked(block, entry, CALL_SITE);
+    free_checked_slow(block, entry, site);
+  else if (!free_private(block, entry) && !free_remote(block, entry))
+    free_unchecked(block, entry, site);
+}
+
+NOINLINE void hak_free_slow(void *block) {
+  if (!checked_is_on() || !checked_free_ready(block))
+    free_slow_from(block, CALL_SITE);
 }

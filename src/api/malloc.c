@@ -259,22 +259,28 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
 
 static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr_t site) {
   bool zeroed;
-  size = max_size(size, 1);
   return block_or_null(size, alignment, checked_class(size, alignment), site, &zeroed);
 }
 
-void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
+static inline void *malloc_checked_inlined(size_t size, size_t alignment, uintptr_t site) {
   unsigned cls = checked_class(size, alignment);
   void *block = NULL;
+  size = max_size(size, 1);
+  if (UNLIKELY(alignment > BLOCK_ALIGNMENT)) /* the class may be much longer */
+    size = max_size(size, less(class_bytes(cls), CHECKED_SLACK_MAX));
   if (LIKELY(cls != 0 && !atomic_load_explicit(&observers_large_made, memory_order_relaxed)))
-    block = checked_take_ready(cls, max_size(size, 1));
+    block = checked_take_ready(cls, size);
   return LIKELY(block != NULL) ? block : malloc_checked_slow(size, alignment, site);
+}
+
+void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
+  return malloc_checked_inlined(size, alignment, site);
 }
 
 /* Callers tail-call this function, so its return address is the program's call site. */
 NOINLINE void *hak_malloc_slow(size_t size) {
   if (checked_is_on() && LIKELY(size <= PTRDIFF_MAX))
-    return malloc_checked(size, BLOCK_ALIGNMENT, CALL_SITE);
+    return malloc_checked_inlined(size, BLOCK_ALIGNMENT, CALL_SITE);
   const struct heap *heap = heap_current();
   return UNLIKELY(heap != NULL && heap->split) ? malloc_slow_split(size, CALL_SITE) : malloc_slow_from(size, CALL_SITE);
 }

@@ -13,8 +13,6 @@
 #define RING_MAX 64u
 #define READY_BYTES_MAX ((size_t)16 * 1024) /* of a class; at least READY_START blocks */
 #define RING_BYTES_MAX ((size_t)64 * 1024)  /* of a class; at least one block */
-#define STATE_LIVE 2u                       /* and above */
-#define SLACK_MAX (UINT16_MAX - STATE_LIVE)
 #define OLDER_MAX 7u /* forks of forks from here on share the secret */
 
 /* A free block and its state. */
@@ -23,17 +21,23 @@ struct kept {
   _Atomic uint16_t *state;
 };
 
-/* The first `ring_max` places are the ring, with zeros where nothing was freed yet; the ready blocks follow. Without
- * places, nothing can be taken or put. Other threads read the counts; filled: blocks that came from the slabs, less
- * those that went back. */
+/* The free blocks of a class in one thread, numbered in a ring of places: from `first` on the ready ones, from `middle`
+ * on those in quarantine, up to `end`. Without places, nothing can be taken or put. Other threads read the numbers;
+ * filled: blocks that came from the slabs, less those that went back. So first + filled blocks were given out, and
+ * `end` were freed. */
 struct checked_class {
   struct kept *places;
+  _Atomic uint64_t first, end;
+  uint64_t middle;
+  uint64_t reciprocal; /* of size_classes, as are the next one and slab_order */
   uint32_t block_bytes;
-  uint8_t ready_count, ready_max;
-  uint8_t ready_stay; /* so many stay, so that there is a choice */
-  uint8_t ring_next, ring_max;
+  uint16_t mask;  /* of a number: its place */
+  uint16_t limit; /* on ready and waiting blocks together */
+  uint16_t stay;  /* so many ready ones stay, so that there is a choice */
+  uint8_t ready_max, ring_max;
   uint8_t order; /* of the piece of metadata that holds the places */
-  _Atomic uint64_t given, taken_back, filled;
+  uint8_t slab_order;
+  _Atomic uint64_t filled;
 };
 
 struct checked_cache {
@@ -103,42 +107,74 @@ static inline uint32_t random_below(struct checked_cache *cache, uint32_t count)
 
 /* --- states --- */
 
-#define STATES_PER_UNIT (UNIT_BYTES / BLOCK_ALIGNMENT)
-#define STATES_SHIFT (37 * CACHE_LINE / sizeof(uint16_t))
-
-/* The states of 2 MiB; those of a slab's blocks lie from its first unit on. Made when needed, for good. The order
- * differs from unit to unit, because first states at multiples of 8 KiB would share a few sets of the cache. */
+/* The states of 2 MiB: an array for each slab, at its first unit. The table is made when needed, for good. An array is
+ * replaced when the unit serves a class of more blocks. Then none of its blocks lives. */
 struct states {
-  _Atomic uint16_t units[SUPERSLAB_UNITS][STATES_PER_UNIT];
+  _Atomic(_Atomic uint16_t *) units[SUPERSLAB_UNITS];
+  uint8_t orders[SUPERSLAB_UNITS]; /* of the pieces of metadata, under the lock of the slab's pool */
 };
 
-/* Two threads may make one at the same time; then one piece is lost. */
-static bool states_cover(const void *block) {
+static struct states *states_made(const void *block) {
   _Atomic(void *) *place = map_states(block);
-  void *none = NULL;
-  if (LIKELY(atomic_load_explicit(place, memory_order_acquire) != NULL))
+  void *none = NULL, *there = atomic_load_explicit(place, memory_order_acquire);
+  if (LIKELY(there != NULL))
+    return there;
+  void *states = metadata_take_forever(sizeof(struct states));
+  if (states == NULL || atomic_compare_exchange_strong(place, &none, states))
+    return states;
+  return none; /* another thread made one at the same time; this one is lost */
+}
+
+static char *slab_base(const void *block, unsigned order) {
+  return (char *)round_down((uintptr_t)block, UNIT_BYTES << order);
+}
+
+/* Makes the array for a block's slab, if it is missing. The lock of the slab's pool is held. */
+static bool states_cover(const void *block, unsigned cls) {
+  char *base = slab_base(block, size_classes[cls].order);
+  size_t bytes = (class_slab_bytes(cls) / class_bytes(cls) + 1) * sizeof(uint16_t); /* 1: the end, if any */
+  if (class_slab_bytes(cls) % class_bytes(cls) == 0)
+    bytes -= sizeof(uint16_t);
+  unsigned order = METADATA_ORDER_MIN;
+  while ((size_t)1 << order < bytes)
+    order++;
+  struct states *states = states_made(base);
+  if (UNLIKELY(states == NULL))
+    return false;
+  size_t unit = map_unit_in_row(base);
+  _Atomic uint16_t *array = atomic_load_explicit(&states->units[unit], memory_order_relaxed);
+  if (LIKELY(array != NULL && states->orders[unit] >= order))
     return true;
-  struct states *states = metadata_take_forever(sizeof *states);
-  if (states != NULL)
-    atomic_compare_exchange_strong(place, &none, states);
-  return states != NULL;
+  _Atomic uint16_t *longer = metadata_take(order);
+  if (longer != NULL)
+    memset((void *)longer, 0, (size_t)1 << order);
+  atomic_store_explicit(&states->units[unit], longer, memory_order_release);
+  if (array != NULL)
+    metadata_give((void *)array, states->orders[unit]);
+  states->orders[unit] = (uint8_t)order;
+  return longer != NULL;
 }
 
 /* Returns the state of a block of the class. NULL: the address, in a unit of the class, is not the start of one. The
  * end of a slab, too short for a block, has a state of its own: "never used". */
+static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const void *block, uint64_t reciprocal,
+                                                       size_t bytes, unsigned order) {
+  uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << order);
+  size_t offset = (uintptr_t)block - base;
+  size_t index = (size_t)(offset * reciprocal >> RECIPROCAL_SHIFT);
+  struct states *states = atomic_load_explicit(map_leaf_states(leaf, block), memory_order_acquire);
+  if (UNLIKELY(index * bytes != offset || states == NULL))
+    return NULL;
+  _Atomic uint16_t *array =
+      atomic_load_explicit(&states->units[base >> HAK_UNIT_SHIFT & (SUPERSLAB_UNITS - 1)], memory_order_acquire);
+  return LIKELY(array != NULL) ? array + index : NULL;
+}
 static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
-  uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << class->order);
-  size_t offset = (uintptr_t)block - base;
-  size_t index = (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
-  struct states *states = atomic_load_explicit(map_states(block), memory_order_acquire);
-  if (UNLIKELY(index * class->bytes != offset || states == NULL))
-    return NULL;
-  size_t number = base >> HAK_UNIT_SHIFT, unit = number & (SUPERSLAB_UNITS - 1);
-  return &states->units[unit + index / STATES_PER_UNIT][(index ^ number * STATES_SHIFT) % STATES_PER_UNIT];
+  return state_in(map_leaf(block), block, class->reciprocal, class->bytes, class->order);
 }
 
-static inline size_t size_by(unsigned cls, uint16_t state) { return class_bytes(cls) - (state - STATE_LIVE); }
+static inline size_t size_by(size_t bytes, uint16_t state) { return bytes - (state - STATE_LIVE); }
 
 /* --- blocks --- */
 
@@ -165,20 +201,19 @@ static inline bool is_zero(const void *block, size_t bytes) {
   return (any[0] | any[1]) == 0;
 }
 
-/* Makes a free block live. */
+/* Makes a free block live. bytes - size is at most CHECKED_SLACK_MAX. */
 static inline void *block_begin(struct kept kept, size_t bytes, size_t size) {
-  if (checked.is_zeroed && atomic_load_explicit(kept.state, memory_order_relaxed) == 1 &&
+  if (LIKELY(checked.is_zeroed) && LIKELY(atomic_load_explicit(kept.state, memory_order_relaxed) == 1) &&
       UNLIKELY(!is_zero(kept.block, bytes)))
     fault_written_after_free(kept.block);
-  size = max_size(size, less(bytes, SLACK_MAX));
   canary_set((char *)kept.block + size);
   atomic_store_explicit(kept.state, (uint16_t)(bytes - size + STATE_LIVE), memory_order_relaxed);
   return kept.block;
 }
 
-/* Ends the program unless the block is one, lives, and its canary is unchanged. Returns its state. */
-static inline _Atomic uint16_t *state_of_live(void *block, unsigned cls, uint16_t *value) {
-  _Atomic uint16_t *state = state_of(block, cls);
+/* Ends the program unless the block, whose state it is, lives, and its canary is unchanged. */
+static ALWAYS_INLINE void check_live(void *block, size_t bytes, const _Atomic uint16_t *state,
+                                                             uint16_t *value) {
   if (UNLIKELY(state == NULL))
     fault_not_a_block(block);
   *value = atomic_load_explicit(state, memory_order_relaxed);
@@ -187,36 +222,39 @@ static inline _Atomic uint16_t *state_of_live(void *block, unsigned cls, uint16_
       fault_not_a_block(block);
     fault_double_free(block);
   }
-  if (checked.has_canary && UNLIKELY(!canary_is_there((char *)block + size_by(cls, *value))))
+  if (LIKELY(checked.has_canary) && UNLIKELY(!canary_is_there((char *)block + size_by(bytes, *value))))
     fault_written_beyond(block);
-  return state;
 }
 
-static inline _Atomic uint16_t *retire(void *block, unsigned cls) {
+static ALWAYS_INLINE void retire(void *block, size_t bytes, _Atomic uint16_t *state) {
   uint16_t value;
-  _Atomic uint16_t *state = state_of_live(block, cls, &value);
+  check_live(block, bytes, state, &value);
   if (UNLIKELY(!atomic_compare_exchange_strong_explicit(state, &value, 1, memory_order_acq_rel, memory_order_relaxed)))
     fault_double_free(block); /* by two threads at once */
-  if (checked.is_zeroed)
-    memset(block, 0, class_bytes(cls));
-  return state;
+  if (LIKELY(checked.is_zeroed))
+    memset(block, 0, bytes);
 }
 
-void checked_retire(void *block, uint32_t entry) { retire(block, entry_class(entry)); }
+void checked_retire(void *block, uint32_t entry) {
+  unsigned cls = entry_class(entry);
+  retire(block, class_bytes(cls), state_of(block, cls));
+}
 
 size_t checked_size(const void *block, uint32_t entry) {
   _Atomic uint16_t *state = state_of(block, entry_class(entry));
   uint16_t value = state ? atomic_load_explicit(state, memory_order_relaxed) : 0;
-  return value < STATE_LIVE ? 0 : size_by(entry_class(entry), value);
+  return value < STATE_LIVE ? 0 : size_by(class_bytes(entry_class(entry)), value);
 }
 
 size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized) {
   unsigned cls = entry_class(entry);
   uint16_t value;
-  _Atomic uint16_t *state = state_of_live(block, cls, &value);
-  size_t bytes = class_bytes(cls), before = size_by(cls, value);
+  _Atomic uint16_t *state = state_of(block, cls);
+  size_t bytes = class_bytes(cls);
+  check_live(block, bytes, state, &value);
+  size_t before = size_by(bytes, value);
   size_t room = checked_room;
-  *resized = size + room <= bytes && size >= bytes / 2 && bytes - size <= SLACK_MAX;
+  *resized = size + room <= bytes && size >= bytes / 2 && bytes - size <= CHECKED_SLACK_MAX;
   if (*resized) {
     char *end = (char *)block + min_size(size, before);
     memset(end, 0, min_size((size_t)((char *)block + before + room - end), bytes));
@@ -232,12 +270,20 @@ static struct pool *pool_of_class(unsigned cls) {
   return pool_by_id(atomic_load_explicit(&checked_first_id, memory_order_relaxed) + cls % CHECKED_POOLS);
 }
 
-static inline void count_add(_Atomic uint64_t *count, uint64_t change) {
-  atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + change, memory_order_relaxed);
-}
-
 static struct checked_class *class_in(struct checked_cache *cache, unsigned cls) { return &cache->classes[cls].of; }
-static struct kept *ready_of(const struct checked_class *class) { return class->places + class->ring_max; }
+
+static inline uint64_t count_of(const _Atomic uint64_t *count) {
+  return atomic_load_explicit(count, memory_order_relaxed);
+}
+static inline void count_set(_Atomic uint64_t *count, uint64_t value) {
+  atomic_store_explicit(count, value, memory_order_relaxed);
+}
+static inline struct kept *place_of(const struct checked_class *class, uint64_t number) {
+  return &class->places[number & class->mask];
+}
+static size_t ready_count(const struct checked_class *class) {
+  return (size_t)(class->middle - count_of(&class->first));
+}
 
 static bool cache_open(struct heap *heap) {
   if (heap->checked == NULL) {
@@ -254,34 +300,41 @@ static void class_grow(struct checked_class *class, unsigned cls) {
   size_t bytes = class_bytes(cls), most = min_size(max_size(READY_BYTES_MAX / bytes, READY_START), READY_MAX);
   size_t ready_max = min_size(max_size((size_t)class->ready_max * 2, READY_START), most);
   size_t ring_max = min_size(max_size(RING_BYTES_MAX / bytes, 1), checked.ring_max);
-  size_t size = (ring_max + ready_max) * sizeof(struct kept);
+  size_t limit = ring_max + ready_max, count = 1;
+  while (count < limit)
+    count *= 2;
   unsigned order = METADATA_ORDER_MIN;
-  while (((size_t)1 << order) < size)
+  while (((size_t)1 << order) < count * sizeof(struct kept))
     order++;
   struct kept *places = ready_max > class->ready_max ? metadata_take(order) : NULL;
   if (places == NULL)
     return;
-  memset(places, 0, size);
   if (class->places != NULL) {
-    memcpy(places, class->places, (ring_max + class->ready_count) * sizeof(struct kept));
+    for (uint64_t i = count_of(&class->first), end = count_of(&class->end); i != end; i++)
+      places[i & (count - 1)] = *place_of(class, i);
     metadata_give(class->places, class->order);
   }
   class->places = places;
+  class->reciprocal = size_classes[cls].reciprocal;
   class->block_bytes = (uint32_t)bytes;
+  class->slab_order = size_classes[cls].order;
+  class->mask = (uint16_t)(count - 1);
+  class->limit = (uint16_t)limit;
+  class->stay = (uint16_t)(ready_max / 4);
   class->ready_max = (uint8_t)ready_max;
-  class->ready_stay = (uint8_t)(ready_max / 4);
   class->ring_max = (uint8_t)ring_max;
   class->order = (uint8_t)order;
 }
 
-static inline __attribute__((always_inline)) void *ready_pop(struct checked_cache *cache, struct checked_class *class,
-                                                             size_t size) {
-  hak_assert(class->ready_count > 0);
-  uint32_t last = --class->ready_count;
-  struct kept *ready = ready_of(class), *place = &ready[checked.is_random ? random_below(cache, last + 1) : last];
-  struct kept taken = *place;
-  *place = ready[last];
-  count_add(&class->given, 1);
+/* Takes one of `count` ready blocks. The first one moves to its place. */
+static ALWAYS_INLINE void *ready_pop(struct checked_cache *cache, struct checked_class *class,
+                                                             size_t count, size_t size) {
+  hak_assert(count > 0 && count == ready_count(class));
+  uint64_t first = count_of(&class->first);
+  uint32_t drawn = LIKELY(checked.is_random) ? random_below(cache, (uint32_t)count) : (uint32_t)count - 1;
+  struct kept *place = place_of(class, first + drawn), taken = *place;
+  *place = *place_of(class, first);
+  count_set(&class->first, first + 1);
   return block_begin(taken, class->block_bytes, size);
 }
 
@@ -289,9 +342,15 @@ void *checked_take_ready(unsigned cls, size_t size) {
   struct heap *heap = heap_if_idle();
   if (UNLIKELY(heap == NULL || heap->checked == NULL))
     return NULL;
-  struct checked_class *class = class_in(heap->checked, cls);
+  struct checked_cache *cache = heap->checked;
+  struct checked_class *class = class_in(cache, cls);
   owner_step_begin(); /* before the look: a handler may take the last block */
-  void *block = LIKELY(class->ready_count > class->ready_stay) ? ready_pop(heap->checked, class, size) : NULL;
+  size_t count = ready_count(class);
+  if (UNLIKELY(count <= class->stay)) {
+    owner_step_end();
+    return NULL;
+  }
+  void *block = ready_pop(cache, class, count, size);
   owner_step_end();
   return block;
 }
@@ -305,99 +364,117 @@ static void slabs_give(unsigned cls, void *const *blocks, size_t count) {
   pool_unlock(pool);
 }
 
-static void give_to_slabs(struct checked_class *class, unsigned cls, void *const *blocks, size_t count) {
+/* The ready blocks that waited last go back, and the first ones take their places. */
+static void ready_give(struct checked_class *class, unsigned cls, size_t count) {
+  void *blocks[RING_MAX + READY_MAX];
+  uint64_t first = count_of(&class->first);
+  for (size_t i = 0; i < count; i++) {
+    struct kept *last = place_of(class, class->middle - 1 - i);
+    blocks[i] = last->block;
+    *last = *place_of(class, first + i);
+  }
   slabs_give(cls, blocks, count);
-  count_add(&class->filled, -(uint64_t)count);
+  count_set(&class->first, first + count);
+  count_set(&class->filled, count_of(&class->filled) - count);
+}
+
+/* Takes up to `wanted` blocks that have states to slots[-1] downwards. Returns how many. */
+static size_t take_with_states(struct pool *pool, unsigned cls, void **slots, size_t wanted) {
+  size_t taken = slab_set_take(&pool->slabs, cls, slots, wanted);
+  for (size_t i = 1; i <= taken; i++)
+    if (!states_cover(slots[-i], cls)) { /* out of memory */
+      slab_set_give(&pool->slabs, cls, slots - taken, taken);
+      return 0;
+    }
+  return taken;
 }
 
 static void ready_fill(struct checked_class *class, unsigned cls) {
   struct pool *pool = pool_of_class(cls);
   void *slots[READY_MAX];
-  size_t wanted = class->ready_max - class->ready_count;
+  size_t wanted = less(class->ready_max, ready_count(class));
   if (!pool_lock(pool))
     return;
-  size_t taken = slab_set_take(&pool->slabs, cls, slots + wanted, wanted);
+  size_t taken = take_with_states(pool, cls, slots + wanted, wanted);
   pool_unlock(pool);
-  void **first = slots + wanted - taken;
-  count_add(&class->filled, taken);
+  void **blocks = slots + wanted - taken;
+  uint64_t first = count_of(&class->first) - taken;
   for (size_t i = 0; i < taken; i++)
-    if (!states_cover(first[i])) { /* out of memory */
-      give_to_slabs(class, cls, first, taken);
-      return;
-    }
-  for (size_t i = 0; i < taken; i++)
-    ready_of(class)[class->ready_count++] = (struct kept){.block = first[i], .state = state_of(first[i], cls)};
+    *place_of(class, first + i) = (struct kept){.block = blocks[i], .state = state_of(blocks[i], cls)};
+  count_set(&class->filled, count_of(&class->filled) + taken);
+  count_set(&class->first, first);
 }
 
 void *checked_take(struct heap *heap, unsigned cls, size_t size) {
   if (!cache_open(heap))
     return NULL;
   struct checked_class *class = class_in(heap->checked, cls);
-  if (class->ready_count <= class->ready_stay) {
+  if (ready_count(class) <= class->stay) {
     class_grow(class, cls);
     ready_fill(class, cls);
   }
-  return class->ready_count > 0 ? ready_pop(heap->checked, class, size) : NULL;
+  size_t count = ready_count(class);
+  return count > 0 ? ready_pop(heap->checked, class, count, size) : NULL;
 }
 
-/* Puts a block into the ring, and what was there longest into ready, which has room. */
+/* Puts a block behind the last one. If the quarantine is full, its oldest block is ready then. */
 static inline void keep(struct checked_class *class, struct kept freed) {
-  count_add(&class->taken_back, 1);
-  if (LIKELY(class->ring_max > 0)) {
-    struct kept *place = &class->places[class->ring_next], oldest = *place;
-    *place = freed;
-    class->ring_next = (uint8_t)(class->ring_next + 1 == class->ring_max ? 0 : class->ring_next + 1);
-    if (oldest.block == NULL)
-      return;
-    freed = oldest;
-  }
-  hak_assert(class->ready_count < class->ready_max);
-  ready_of(class)[class->ready_count++] = freed;
+  uint64_t end = count_of(&class->end);
+  hak_assert(end - count_of(&class->first) < class->limit);
+  *place_of(class, end) = freed;
+  count_set(&class->end, end + 1);
+  class->middle += end - class->middle >= class->ring_max;
 }
 
-bool checked_free_ready(void *block, unsigned cls) {
+static inline bool has_room(const struct checked_class *class) {
+  return count_of(&class->end) - count_of(&class->first) < class->limit;
+}
+
+bool checked_free_ready(void *block) {
   struct heap *heap = heap_if_idle();
-  if (UNLIKELY(heap == NULL || heap->checked == NULL))
+  if (UNLIKELY(!map_covers(block) || heap == NULL || heap->checked == NULL) ||
+      UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
+    return false;
+  struct map_leaf *leaf = map_leaf(block);
+  uint32_t entry = __atomic_load_n(map_leaf_entry(leaf, block), __ATOMIC_RELAXED);
+  if (UNLIKELY(!entry_is_checked(entry)))
     return false;
   for (size_t at = 0; at < PREFETCH_BYTES; at += CACHE_LINE) /* while the checks wait for the state and the canary */
     __builtin_prefetch((char *)block + at, 1);
+  unsigned cls = entry_class(entry);
   struct checked_class *class = class_in(heap->checked, cls);
   owner_step_begin(); /* before the look: a handler may fill the last place */
-  bool has_room = LIKELY(class->ready_count < class->ready_max);
-  if (has_room)
-    keep(class, (struct kept){.block = block, .state = retire(block, cls)});
+  if (UNLIKELY(!has_room(class))) {
+    owner_step_end();
+    return false;
+  }
+  _Atomic uint16_t *state = state_in(leaf, block, class->reciprocal, class->block_bytes, class->slab_order);
+  retire(block, class->block_bytes, state);
+  keep(class, (struct kept){.block = block, .state = state});
   owner_step_end();
-  return has_room;
+  return true;
 }
 
 void checked_deliver(void *block, uint32_t entry) { slabs_give(entry_class(entry), &block, 1); }
 
-static void ready_give(struct checked_class *class, unsigned cls, size_t count) {
-  void *blocks[READY_MAX];
-  for (size_t i = 0; i < count; i++)
-    blocks[i] = ready_of(class)[--class->ready_count].block;
-  give_to_slabs(class, cls, blocks, count);
-}
-
 void checked_put(struct heap *heap, void *block, uint32_t entry) {
   unsigned cls = entry_class(entry);
   struct checked_class *class = cache_open(heap) ? class_in(heap->checked, cls) : NULL;
-  if (class != NULL && class->ready_count == class->ready_max)
+  if (class != NULL && !has_room(class))
     class_grow(class, cls);
   if (class == NULL || class->places == NULL) {
     checked_deliver(block, entry);
     return;
   }
-  if (class->ready_count == class->ready_max)
+  if (!has_room(class))
     ready_give(class, cls, class->ready_max / 2);
   keep(class, (struct kept){.block = block, .state = state_of(block, cls)});
 }
 
 static void class_end(struct checked_class *class) {
-  if (class->places != NULL)
-    metadata_give(class->places, class->order);
+  metadata_give(class->places, class->order);
   class->places = NULL;
-  class->ready_count = class->ready_max = class->ready_stay = class->ring_next = class->ring_max = 0;
+  class->limit = class->stay = class->ready_max = 0;
 }
 
 void checked_flush(struct heap *heap) {
@@ -405,23 +482,23 @@ void checked_flush(struct heap *heap) {
     struct checked_class *class = class_in(heap->checked, cls);
     if (class->places == NULL)
       continue;
-    ready_give(class, cls, class->ready_count);
-    for (uint32_t i = 0; i < class->ring_max; i++)
-      if (class->places[i].block != NULL)
-        give_to_slabs(class, cls, &class->places[i].block, 1);
+    class->middle = count_of(&class->end); /* nothing waits any more */
+    ready_give(class, cls, ready_count(class));
     class_end(class);
   }
 }
 
-static uint64_t count_of(const _Atomic uint64_t *count) { return atomic_load_explicit(count, memory_order_relaxed); }
-
+/* Numbers may be half changed. What was given out and freed keeps its count. */
 void checked_drop(struct heap *heap) {
   for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
     struct checked_class *class = class_in(heap->checked, cls);
     if (class->places == NULL)
       continue;
+    uint64_t given = count_of(&class->first) + count_of(&class->filled), end = count_of(&class->end);
+    count_set(&class->first, end);
+    count_set(&class->filled, given - end);
+    class->middle = end;
     class_end(class);
-    atomic_store_explicit(&class->filled, count_of(&class->given) - count_of(&class->taken_back), memory_order_relaxed);
   }
 }
 
@@ -433,12 +510,12 @@ void checked_in_child(struct heap *self) {
     os_random(&self->checked->random, sizeof self->checked->random);
 }
 
-/* The owner may change the counts meanwhile, so the difference may be negative. */
+/* The owner may change the numbers meanwhile, so the difference may be negative. */
 size_t checked_cached_bytes(const struct heap *heap) {
   size_t bytes = 0;
   for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
     const struct checked_class *class = &heap->checked->classes[cls].of;
-    int64_t blocks = (int64_t)(count_of(&class->filled) + count_of(&class->taken_back) - count_of(&class->given));
+    int64_t blocks = (int64_t)(count_of(&class->end) - count_of(&class->first));
     bytes += blocks > 0 ? (size_t)blocks * class_bytes(cls) : 0;
   }
   return bytes;
@@ -448,7 +525,8 @@ struct class_counts checked_counts(const struct heap *heap, unsigned cls) {
   if (heap->checked == NULL)
     return (struct class_counts){0};
   const struct checked_class *class = &heap->checked->classes[cls].of;
-  return (struct class_counts){.allocated = count_of(&class->given), .freed = count_of(&class->taken_back)};
+  return (struct class_counts){.allocated = count_of(&class->first) + count_of(&class->filled),
+                               .freed = count_of(&class->end)};
 }
 
 void checked_begin(struct pool *const pools[CHECKED_POOLS]) {

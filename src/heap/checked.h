@@ -5,8 +5,8 @@
  *   C1  state 0: never used; 1: free; more: it lives, and 2 less is the slack, class_bytes - size of the request
  *   C2  a block whose state is 0 or 1 reads as zero, unless the program wrote through a stale pointer
  *   C3  with the option `canary`, 8 bytes behind the request hold a word that depends on the address and a secret
- *   C4  a free block is in a slab's bitmap or in one thread's cache: the last ones that it freed in `ring`, in order;
- *       the others in `ready`, from which any may be given out next
+ *   C4  a free block is in a slab's bitmap or in one thread's cache. There the last ones that it freed wait, and any of
+ *       the others may be given out next
  * A cache is changed by its owner in an owner's step or a slow path, or by the sweeper of a dead thread's heap. */
 #ifndef HAK_HEAP_CHECKED_H
 #define HAK_HEAP_CHECKED_H
@@ -16,6 +16,8 @@
 
 #define CHECKED_POOLS 8u /* the classes are spread over these, so that threads seldom wait for one */
 #define CANARY_BYTES sizeof(uint64_t)
+#define STATE_LIVE 2u /* and above */
+#define CHECKED_SLACK_MAX (UINT16_MAX - STATE_LIVE)
 
 /* The id of the first of the pools, whose ids follow each other; 0: off. It is set once, at program start. */
 extern _Atomic uint32_t checked_first_id;
@@ -41,14 +43,14 @@ static inline unsigned checked_class(size_t size, size_t alignment) {
   return LIKELY(alignment <= BLOCK_ALIGNMENT) ? hak_class_of(bytes) : class_aligned(bytes, alignment);
 }
 
-/* Returns a block of the calling thread's cache, or NULL. */
+/* Returns a block of the calling thread's cache, or NULL. The block is at most CHECKED_SLACK_MAX longer than `size`. */
 void *checked_take_ready(unsigned cls, size_t size);
 /* The same, but fills the cache, and makes it if the heap has none. NULL when memory is out. In a slow path. */
 void *checked_take(struct heap *heap, unsigned cls, size_t size);
 
-/* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room; then
- * nothing happened. */
-bool checked_free_ready(void *block, unsigned cls);
+/* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room, or if
+ * it is no checked block; then nothing happened. */
+bool checked_free_ready(void *block);
 /* Ends the life of a block; any thread may call it anywhere. A double free, an address that is no block, or a changed
  * canary ends the program. The block must then go to one of the next two. */
 void checked_retire(void *block, uint32_t entry);

@@ -103,9 +103,10 @@ static inline struct map_row *map_leaf_row(struct map_leaf *leaf, const void *ad
   return __atomic_load_n(&leaf->rows[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)],
                          __ATOMIC_ACQUIRE);
 }
-static inline _Atomic(void *) *map_states(const void *address) {
-  return &map_leaf(address)->states[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)];
+static inline _Atomic(void *) *map_leaf_states(struct map_leaf *leaf, const void *address) {
+  return &leaf->states[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)];
 }
+static inline _Atomic(void *) *map_states(const void *address) { return map_leaf_states(map_leaf(address), address); }
 static inline struct map_row *map_row(const void *address) { return map_leaf_row(map_leaf(address), address); }
 /* Returns the entry of the unit around an address; ENTRY_NONE for any address outside hakmem's memory. */
 static inline uint32_t map_entry(const void *address) {
