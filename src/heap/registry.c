@@ -146,6 +146,7 @@ static size_t heap_rest(struct heap *heap) {
     heap->split_seen = 0; /* the next owner does what is wanted then */
   }
   struct tally *tally = heap->tally;
+  bins_flush_all(heap); /* a fork's child has emptied the bins and left their arrays */
   pool_unlock(pool);
   size_t bytes = purge_whole_pages(rest_begin(heap), rest_end(heap));
   if (bytes > 0)
@@ -154,6 +155,7 @@ static size_t heap_rest(struct heap *heap) {
 }
 
 static void heap_wake(struct heap *heap) {
+  hak_assert(heap->granted_bytes == 0);
   atomic_store_explicit(&heap->is_resting, false, memory_order_relaxed);
   memset(rest_begin(heap), 0, (size_t)(rest_end(heap) - rest_begin(heap)));
   bins_begin(heap);

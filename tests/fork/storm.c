@@ -1,7 +1,9 @@
 /* Threads allocate, free and hand over all the time while the main thread forks. Every child frees
- * blocks of all origins, allocates, starts a thread, and ends with 0. A hang ends by SIGALRM. */
+ * blocks of all origins, allocates, starts a thread, and ends with 0. Every other child first gives back what the
+ * parent's threads left to it. A hang ends by SIGALRM. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 
 #include "../check.h"
@@ -55,8 +57,10 @@ static void ballast_stir(long n) {
 }
 
 /* fork is the child's only thread; the blocks in `shared` were made by threads that are gone here. */
-static void child_run(void) {
+static void child_run(bool trims_first) {
   alarm(TEST_PATIENCE_SECONDS / 2);
+  if (trims_first)
+    t_trim(0);
   for (int i = 0; i < BALLAST; i++)
     CHECK(ballast[i][0] == (char)i && ballast[i][BALLAST_BYTES / 2 - 1] == (char)i);
   ballast_stir(0);
@@ -97,12 +101,12 @@ int main(int argc, char **argv) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-      child_run();
+      child_run(n % 2 == 0);
       if (n % 8 == 0) { /* a fork from the forked child */
         pid_t grandchild = fork();
         CHECK(grandchild >= 0);
         if (grandchild == 0) {
-          child_run();
+          child_run(n % 16 == 0);
           _exit(0);
         }
         int status;
