@@ -256,7 +256,7 @@ bool stats_parts_hold(void) {
   add_heaps(&held);
   units_stats_locked(&units);
   add_units(&held, &units);
-  add_large_parts(&held, large_live_bytes(), decay_total(&big_cache_decay), range_mapping_bytes());
+  add_large_parts(&held, usage_taken_large(), decay_total(&big_cache_decay), range_mapping_bytes());
   extents_stats_locked(&extents);
   add_extents(&held, &extents);
   uint64_t sum = stats_parts_sum(&held);

@@ -23,6 +23,9 @@ extern struct process_counters {
 #define counter_add(name, change)                                                                                      \
   ((void)atomic_fetch_add_explicit(&process_counters.name, (change), memory_order_relaxed))
 #define counter_note(name) counter_add(name, 1)
+/* For a counter that changes under one lock only. */
+#define counter_add_locked(name, change)                                                                               \
+  atomic_store_explicit(&process_counters.name, counter_read(name) + (change), memory_order_relaxed)
 #define counter_read(name) atomic_load_explicit(&process_counters.name, memory_order_relaxed)
 
 #endif

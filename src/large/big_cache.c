@@ -127,16 +127,16 @@ static void range_attach(struct large *range) {
   usage_move(USAGE_LARGE, USAGE_FREE, large_range_bytes(range));
   note_change(range->keep, large_range_bytes(range));
   usage_move_end(large_range_bytes(range));
-  counter_note(cache_puts);
+  counter_add_locked(cache_puts, 1);
 }
 
-static void range_detach(struct large *range) {
+static void range_detach(struct large *range, enum usage to) {
   usage_move_begin(large_range_bytes(range));
   chain_remove(range);
   class_list_remove(&cache.classes[range->class], range);
   age_list_remove(&cache.ages[range->keep], range);
   cache.count--;
-  usage_move(USAGE_FREE, USAGE_PROMISED, large_range_bytes(range));
+  usage_move(USAGE_FREE, to, large_range_bytes(range));
   note_change(range->keep, -large_range_bytes(range));
 }
 
@@ -185,14 +185,14 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
     bool of_site;
     range = find_range(bytes, alignment, site, &of_site);
     if (range) {
-      range_detach(range);
-      counter_note(cache_hits);
-      counter_add(cache_hits_of_site, of_site);
+      range_detach(range, USAGE_LARGE);
+      counter_add_locked(cache_hits, 1);
+      counter_add_locked(cache_hits_of_site, of_site);
       HAK_PROBE(cache_hit, range->base, bytes, of_site);
     }
   }
   if (range == NULL) {
-    counter_note(cache_misses);
+    counter_add_locked(cache_misses, 1);
     HAK_PROBE(cache_miss, bytes, cache.count);
   }
   lock_give(&cache.lock);
@@ -204,7 +204,7 @@ struct large *big_cache_take_oldest(struct purge purge) {
   unsigned keep = decay_next(&big_cache_decay, purge);
   struct large *range = keep < KEEP_LISTS ? cache.ages[keep].first : NULL;
   if (range)
-    range_detach(range);
+    range_detach(range, USAGE_PROMISED);
   lock_give(&cache.lock);
   return range;
 }
@@ -225,7 +225,7 @@ struct large *big_cache_take_old(void) {
       range = looks < LOOKS_MAX ? range->newer : NULL;
   }
   if (range)
-    range_detach(range);
+    range_detach(range, USAGE_PROMISED);
   lock_give(&cache.lock);
   return range;
 }

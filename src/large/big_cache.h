@@ -64,11 +64,12 @@ bool site_is_steady(uint32_t site, unsigned class);
  * (policy/keep_policy.h). False if there is no memory for the table. */
 bool big_cache_put(struct large *range, unsigned keep);
 
-/* The following functions take ranges out. Their bytes are in USAGE_PROMISED then: the caller must move them on, and
- * call usage_move_end (budget/usage.h). For big_cache_put the caller calls usage_move_begin. */
+/* The following functions take ranges out, and the caller must call usage_move_end (budget/usage.h). The bytes are in
+ * USAGE_PROMISED then, and the caller must move them on, if nothing else is said. For big_cache_put the caller calls
+ * usage_move_begin. */
 
-/* Takes a range of at least `bytes`, at most about an eighth longer, at a multiple of `alignment`. The site's own
- * ranges come first. NULL if there is none. */
+/* Takes a range of at least `bytes`, at most about an eighth longer, at a multiple of `alignment`, for a new object: its
+ * bytes are in USAGE_LARGE. The site's own ranges come first. NULL if there is none. */
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
 
 /* Takes the oldest range that goes. NULL if all may stay. */

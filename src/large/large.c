@@ -21,10 +21,6 @@
 #define GROWN_COUNT_MAX 256u                  /* at most this many, because the kernel limits the number of mappings */
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
 
-static struct {
-  _Atomic size_t live_bytes;
-} large;
-
 static struct large *large_record(const void *object) { return map_record(object); }
 
 size_t large_bytes(const void *object) {
@@ -41,21 +37,26 @@ size_t large_good_size(size_t size) {
   return round_up(units, step) * UNIT_BYTES;
 }
 
+/* The bytes of the range count as USAGE_LARGE. */
+static void *object_begun(struct large *range) {
+  size_t bytes = large_range_bytes(range);
+  range->owner = 0;
+  counter_note(large_allocations);
+  usage_move_end(bytes);
+  range_entries_set(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  return range->base;
+}
+
 static void *object_made(struct large *range, size_t promised) {
   if (range == NULL) {
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
     return NULL;
   }
   size_t bytes = large_range_bytes(range);
-  range->owner = 0;
-  counter_note(large_allocations);
-  figure_add(&large.live_bytes, bytes);
-  usage_move_end(bytes);
   usage_move(promised > 0 ? USAGE_PROMISED : USAGE_NOWHERE, USAGE_LARGE, bytes);
   if (promised > bytes)
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised - bytes);
-  range_entries_set(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-  return range->base;
+  return object_begun(range);
 }
 
 /* --- objects --- */
@@ -74,12 +75,11 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   size_t promised = 0;
   struct large *range =
       UNLIKELY(guarded_is_on) ? range_guarded(size, alignment, &promised) : big_cache_take(bytes, alignment, hash);
+  bool is_cached = range != NULL && LIKELY(!guarded_is_on);
   if (UNLIKELY(guarded_is_on && range == NULL)) { /* too many mappings: an object without guards */
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
     promised = 0;
   }
-  if (range)
-    promised = large_range_bytes(range);
   if (UNLIKELY(range != NULL && range->guarded)) {
     *zeroed = true;
   } else if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES) {
@@ -101,7 +101,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
     if (sites_are_counted())
       observers.site_taken(hash, site, large_range_bytes(range));
   }
-  return object_made(range, promised);
+  return is_cached ? object_begun(range) : object_made(range, promised);
 }
 
 void *large_alloc_extent(size_t bytes) {
@@ -170,7 +170,6 @@ static struct large *object_ended(void *object) {
   HAK_PROBE(large_free, object, bytes);
   usage_move_begin(bytes);
   counter_note(large_frees);
-  figure_add(&large.live_bytes, -bytes);
   range_entries_set(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
   return range;
 }
@@ -199,30 +198,28 @@ void large_clear(void *object, size_t size) {
 
 /* --- resizing --- */
 
-/* Call when an object, and its mapping if it has one, became longer or shorter. */
+/* Call when an object, and its mapping if it has one, became longer or shorter. Of a mapping, call usage_move_end for
+ * the difference when it is counted. */
 static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   if (advice_is_wanted())
     observers.advice_large_resized(range->caller, bytes, wanted);
   if (sites_are_counted())
     observers.site_resized(range->site, bytes, wanted);
   range->units = (uint32_t)(wanted / UNIT_BYTES);
-  size_t moved = max_size(wanted, bytes) - min_size(wanted, bytes);
-  usage_move_begin(moved);
-  if (range->mapping)
+  if (range->mapping) {
+    usage_move_begin(max_size(wanted, bytes) - min_size(wanted, bytes));
     range_length_changed(wanted - bytes);
-  figure_add(&large.live_bytes, wanted - bytes);
-  usage_move_end(moved);
+  }
 }
 
 static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
   char *end = range->base + bytes;
   if (wanted < bytes) {
     map_entries_set(range->base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_FREE);
-    usage_move_begin(2 * (bytes - wanted)); /* it counts as free first, then no longer as live */
+    usage_move_begin(bytes - wanted);
     extent_give((struct extent){.base = range->base + wanted, .bytes = bytes - wanted, .resident = true},
                 os_milliseconds(), USAGE_LARGE);
     length_changed(range, bytes, wanted);
-    usage_move_end(bytes - wanted);
     return true;
   }
   if (!usage_reserve(wanted - bytes))
@@ -231,9 +228,10 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
   if (more.base) {
     map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
     length_changed(range, bytes, wanted);
-    usage_move_end(wanted - bytes);
   }
   usage_move(USAGE_PROMISED, more.base ? USAGE_LARGE : USAGE_NOWHERE, wanted - bytes);
+  if (more.base)
+    usage_move_end(wanted - bytes);
   if (more.resident) /* was held before: it needed no promise */
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, wanted - bytes);
   return more.base != NULL;
@@ -251,6 +249,7 @@ static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   }
   length_changed(range, bytes, wanted);
   usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes - wanted);
+  usage_move_end(bytes - wanted);
   return true;
 }
 
@@ -309,6 +308,8 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
     return NULL;
   void *resized = mapping_extend(range, bytes, wanted) ? range->base : mapping_move(range, bytes, wanted);
   usage_move(USAGE_PROMISED, resized ? USAGE_LARGE : USAGE_NOWHERE, wanted - bytes);
+  if (resized)
+    usage_move_end(wanted - bytes);
   return resized;
 }
 
@@ -318,12 +319,13 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
     return NULL;
   size_t promised = 0;
   struct large *grown = big_cache_take(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
-  if (grown)
-    promised = large_range_bytes(grown);
-  else
+  if (grown) {
+    object_begun(grown);
+  } else {
     grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), &promised);
-  if (object_made(grown, promised) == NULL)
-    return NULL;
+    if (object_made(grown, promised) == NULL)
+      return NULL;
+  }
   grown->site = range->site;
   grown->caller = range->caller;
   if (advice_is_wanted())
@@ -354,12 +356,10 @@ void *large_resize(void *object, size_t size) {
   return extent_resize(range, bytes, wanted) ? object : extent_to_mapping(range, bytes, wanted);
 }
 
-size_t large_live_bytes(void) { return figure_read(&large.live_bytes); }
-
 void large_stats(struct large_stats *out) {
   *out = (struct large_stats){
       .live_count = less(counter_read(large_allocations), counter_read(large_frees)),
-      .live_bytes = large_live_bytes(),
+      .live_bytes = usage_taken_large(),
       .cached_bytes = decay_total(&big_cache_decay),
       .mapping_count = range_mapping_count(),
       .mapping_bytes = range_mapping_bytes(),

@@ -52,8 +52,6 @@ size_t large_bytes(const void *object);
 /* Returns the least size that a request is rounded up to. */
 size_t large_good_size(size_t size);
 
-size_t large_live_bytes(void); /* takes no lock */
-
 struct large_stats {
   size_t live_count, live_bytes;
   size_t cached_bytes;

@@ -62,12 +62,12 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   }
   figure_add(&figures.mapping_count, (size_t)-1);
   figure_add(&figures.mapping_bytes, -bytes);
-  usage_move_end(bytes);
   range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE);
   range_unmapped_note(base);
   if (!pages_unmap(base, bytes)) /* too many mappings: its pages at least */
     os_purge(base, bytes);
   usage_move(from, USAGE_NOWHERE, bytes);
+  usage_move_end(bytes);
   return bytes;
 }
 
@@ -186,10 +186,10 @@ static void range_end_guarded(struct large *range) {
   size_t bytes = large_range_bytes(range);
   figure_add(&figures.mapping_count, (size_t)-1);
   figure_add(&figures.mapping_bytes, -bytes);
-  usage_move_end(bytes);
   range_unmapped_note(range->base);
   guarded_end(range);
   usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes);
+  usage_move_end(bytes);
 }
 
 /* Ends a range after it was taken out of the cache. */

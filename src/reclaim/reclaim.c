@@ -203,7 +203,7 @@ COLD static size_t trim_tables(size_t free_bytes_min) {
 COLD static bool look_at_limits(bool under_pressure) {
   struct limit_view view = {
       .held_bytes = usage_held(),
-      .live_bytes = pools_live_bytes() + large_live_bytes(),
+      .live_bytes = pools_live_bytes() + usage_taken_large(),
       .free_bytes = usage_free(),
       .high_bytes = usage_high(),
       .under_pressure = under_pressure,
