@@ -34,15 +34,9 @@ static struct {
 } world;
 
 long __real_os_kernel(long number, ...);
-long __wrap_os_kernel(long number, ...);
+long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
 
-long __wrap_os_kernel(long number, ...) {
-  va_list list;
-  long a[6];
-  va_start(list, number);
-  for (unsigned i = 0; i < 6; i++)
-    a[i] = va_arg(list, long);
-  va_end(list);
+long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f) {
   bool slow = number == SYS_openat || number == SYS_read || number == SYS_write || number == SYS_ppoll;
   if (slow && world.interrupt) {
     world.interrupted = !world.interrupted;
@@ -51,10 +45,10 @@ long __wrap_os_kernel(long number, ...) {
       return -1;
     }
   }
-  if (number == SYS_openat && !(a[2] & O_CLOEXEC))
+  if (number == SYS_openat && !(c & O_CLOEXEC))
     world.inherited++;
-  if (number == SYS_read && world.by_byte && a[2] > 1)
-    a[2] = 1;
+  if (number == SYS_read && world.by_byte && c > 1)
+    c = 1;
   if (number == SYS_write && world.refused_writes > 0) {
     world.refused_writes--;
     errno = EINVAL;
@@ -62,15 +56,15 @@ long __wrap_os_kernel(long number, ...) {
   }
   if (number == SYS_ppoll) {
     world.polls++;
-    const struct timespec *wait = (const struct timespec *)(uintptr_t)a[2];
+    const struct timespec *wait = (const struct timespec *)(uintptr_t)c;
     world.polled_ms = wait ? wait->tv_sec * 1000 + wait->tv_nsec / 1000000 : -1;
     if (world.scripted_polls > 0) {
       world.scripted_polls--;
-      ((struct pollfd *)(uintptr_t)a[0])->revents = world.scripted_events;
+      ((struct pollfd *)(uintptr_t)a)->revents = world.scripted_events;
       return world.scripted_events != 0;
     }
   }
-  return __real_os_kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  return __real_os_kernel(number, a, b, c, d, e, f);
 }
 
 /* A tree. */

@@ -40,22 +40,16 @@ long __real_os_kernel(long number, ...);
 int __real_rename(const char *from, const char *to);
 int __real_unlink(const char *name);
 void *__real_os_map(size_t size, size_t alignment);
-long __wrap_os_kernel(long number, ...);
+long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
 int __wrap_rename(const char *from, const char *to);
 int __wrap_unlink(const char *name);
 void *__wrap_os_map(size_t size, size_t alignment);
 
-long __wrap_os_kernel(long number, ...) {
+long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f) {
   static bool was_interrupted;
-  va_list list;
-  long a[6];
-  va_start(list, number);
-  for (unsigned i = 0; i < 6; i++)
-    a[i] = va_arg(list, long);
-  va_end(list);
   if (number == SYS_close || os.fault == FAULT_NONE) {
     os.calls++;
-    return __real_os_kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return __real_os_kernel(number, a, b, c, d, e, f);
   }
   if (is_due(FAULT_INTERRUPT) && number != SYS_fdatasync && (was_interrupted = !was_interrupted)) {
     errno = EINTR;
@@ -67,8 +61,8 @@ long __wrap_os_kernel(long number, ...) {
     return -1;
   }
   if (is_due(FAULT_SHORT) && (number == SYS_write || number == SYS_read))
-    a[2] = (a[2] + 1) / 2;
-  return __real_os_kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    c = (c + 1) / 2;
+  return __real_os_kernel(number, a, b, c, d, e, f);
 }
 
 int __wrap_rename(const char *from, const char *to) {
