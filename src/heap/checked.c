@@ -13,7 +13,7 @@
 #define RING_MAX 64u
 #define READY_BYTES_MAX ((size_t)16 * 1024) /* of a class; at least READY_START blocks */
 #define RING_BYTES_MAX ((size_t)64 * 1024)  /* of a class; at least one block */
-#define OLDER_MAX 7u /* forks of forks from here on share the secret */
+#define OLDER_MAX 7u                        /* forks of forks from here on share the secret */
 
 /* A free block and its state. */
 struct kept {
@@ -158,7 +158,7 @@ static bool states_cover(const void *block, unsigned cls) {
 /* Returns the state of a block of the class. NULL: the address, in a unit of the class, is not the start of one. The
  * end of a slab, too short for a block, has a state of its own: "never used". */
 static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const void *block, uint64_t reciprocal,
-                                                       size_t bytes, unsigned order) {
+                                                size_t bytes, unsigned order) {
   uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << order);
   size_t offset = (uintptr_t)block - base;
   size_t index = (size_t)(offset * reciprocal >> RECIPROCAL_SHIFT);
@@ -212,8 +212,7 @@ static inline void *block_begin(struct kept kept, size_t bytes, size_t size) {
 }
 
 /* Ends the program unless the block, whose state it is, lives, and its canary is unchanged. */
-static ALWAYS_INLINE void check_live(void *block, size_t bytes, const _Atomic uint16_t *state,
-                                                             uint16_t *value) {
+static ALWAYS_INLINE void check_live(void *block, size_t bytes, const _Atomic uint16_t *state, uint16_t *value) {
   if (UNLIKELY(state == NULL))
     fault_not_a_block(block);
   *value = atomic_load_explicit(state, memory_order_relaxed);
@@ -327,8 +326,8 @@ static void class_grow(struct checked_class *class, unsigned cls) {
 }
 
 /* Takes one of `count` ready blocks. The first one moves to its place. */
-static ALWAYS_INLINE void *ready_pop(struct checked_cache *cache, struct checked_class *class,
-                                                             size_t count, size_t size) {
+static ALWAYS_INLINE void *ready_pop(struct checked_cache *cache, struct checked_class *class, size_t count,
+                                     size_t size) {
   hak_assert(count > 0 && count == ready_count(class));
   uint64_t first = count_of(&class->first);
   uint32_t drawn = LIKELY(checked.is_random) ? random_below(cache, (uint32_t)count) : (uint32_t)count - 1;
