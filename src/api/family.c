@@ -95,7 +95,7 @@ static void *checked_realloc(void *block, uint32_t entry, size_t size, uintptr_t
 
 static void *packed_realloc(void *block, size_t size, uintptr_t site) {
   size_t bytes = packed_bytes(block);
-  if (size <= bytes && size >= bytes / SHRINK_SHARE)
+  if (size == bytes || (!packed_is_sealed && size < bytes && size >= bytes / SHRINK_SHARE))
     return block;
   bool is_sample = atomic_load_explicit(&observers_large_freed, memory_order_relaxed);
   bool is_resized = false;

@@ -136,18 +136,24 @@ COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
   return block;
 }
 
+/* Tells whether blocks are packed at all. Packed blocks do not wait in a quarantine, so checked ones are packed from a
+ * sixteenth of a limit on. */
+static bool is_packing(void) {
+  return UNLIKELY(usage_is_short()) && (!checked_is_on() || (packed_is_sealed && usage_is_filling()));
+}
+
 #define PACKED_FIRST 48u /* this many requests for a class without a slab are packed */
 
 /* Tells whether to take a block of a class from slabs. When memory is short, a slab is too much for a few blocks, so
  * the first blocks of a class are packed (large/packed.h). So are all blocks of the longest classes, and when memory is
  * tight all above 2 KiB. */
 static bool slab_pays(struct heap *heap, unsigned cls) {
-  if (LIKELY(!usage_is_short()) || heap == NULL || private_current() != NULL)
+  if (LIKELY(!is_packing()) || heap == NULL || private_current() != NULL)
     return true;
   unsigned order = size_classes[cls].order;
   if (order == UNIT_ORDER_MAX || (order > 0 && usage_is_tight()))
     return false;
-  struct pool *pool = heap_pool(heap);
+  struct pool *pool = checked_is_on() ? checked_pool(cls) : heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return true;
   bool pays = pool->slabs.slab_count[cls] > 0 || pool->packed_first[cls] == PACKED_FIRST;
@@ -166,10 +172,15 @@ static void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_
     housekeep();
     return block;
   }
+  bool pays = slab_pays(heap, cls) || checked_has_free(heap, cls);
+  if (UNLIKELY(!pays) && (block = packed_block(size, alignment, site)) != NULL)
+    return block;
   block = heap ? checked_take(heap, cls, size) : NULL;
   if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
     observers.large_made(block, size, site);
   housekeep();
+  if (UNLIKELY(block == NULL && packed_is_sealed && pays))
+    block = packed_block(size, alignment, site);
   return block;
 }
 
@@ -196,10 +207,12 @@ static void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t sit
 
 /* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */
 static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
-  bool is_packed = UNLIKELY(usage_is_short()) && !checked_is_on();
-  void *block = is_packed ? packed_block(size, alignment, site) : NULL;
-  if (LIKELY(block == NULL))
-    block = large_block(size, alignment, site, zeroed);
+  void *block = is_packing() ? packed_block(size, alignment, site) : NULL;
+  if (UNLIKELY(block != NULL)) {
+    *zeroed = packed_is_sealed;
+    return block;
+  }
+  block = large_block(size, alignment, site, zeroed);
   if (checked_is_on() && block != NULL && !*zeroed) { /* no block shows what others left */
     large_clear(block, size);
     *zeroed = true;

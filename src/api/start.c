@@ -15,6 +15,7 @@
 #include "heap/slow_path.h"
 #include "large/guarded.h"
 #include "large/large.h"
+#include "large/packed.h"
 #include "large/range.h"
 #include "os/caller.h"
 #include "os/fault.h"
@@ -157,6 +158,8 @@ __attribute__((constructor(101))) void hak_start(void) {
   if (option_value(OPTION_GUARD_PAGES) == SWITCH_ON)
     guarded_begin();
   checks_begin();
+  if (checked_is_on() && option_value(OPTION_CANARY) == SWITCH_ON && option_value(OPTION_ZERO_FREED) == SWITCH_ON)
+    packed_seal_begin();
   prewarm_bins();
   if (observers.start != NULL)
     observers.start();

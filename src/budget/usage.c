@@ -226,6 +226,7 @@ bool usage_reserve(size_t bytes) {
 #define SHORT_LIMIT_BYTES ((size_t)768 << 20)
 #define SHORT_SHARE 4
 #define TIGHT_SHARE 3
+#define FILLING_SHARE 16
 #define SCARCE_SHARE 8
 #define SHORT_MS 10000u
 
@@ -240,6 +241,8 @@ bool usage_is_short(void) {
   size_t limit = os_memory_limit();
   return (limit != SIZE_MAX && (limit < SHORT_LIMIT_BYTES || usage_held() > limit / SHORT_SHARE)) || ran_out();
 }
+
+bool usage_is_filling(void) { return usage_held() > os_memory_limit() / FILLING_SHARE || ran_out(); }
 
 bool usage_is_tight(void) { return usage_held() > os_memory_limit() / TIGHT_SHARE || ran_out(); }
 

@@ -78,6 +78,8 @@ void usage_limits_apply(void);
 bool usage_is_short(void);
 /* Tells whether memory is so short that speed comes second: a third of the limit is held, or it ran out. */
 bool usage_is_tight(void);
+/* Tells whether a sixteenth of the limit is held, or memory ran out. */
+bool usage_is_filling(void);
 /* Tells whether an eighth of the limit or less is left, or memory ran out. */
 bool usage_is_scarce(void);
 void usage_note_refusal(void);

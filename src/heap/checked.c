@@ -265,7 +265,7 @@ size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized) {
 
 /* --- caches --- */
 
-static struct pool *pool_of_class(unsigned cls) {
+struct pool *checked_pool(unsigned cls) {
   return pool_by_id(atomic_load_explicit(&checked_first_id, memory_order_relaxed) + cls % CHECKED_POOLS);
 }
 
@@ -356,7 +356,7 @@ void *checked_take_ready(unsigned cls, size_t size) {
 
 /* If the pool's lock is never given, the blocks are lost. */
 static void slabs_give(unsigned cls, void *const *blocks, size_t count) {
-  struct pool *pool = pool_of_class(cls);
+  struct pool *pool = checked_pool(cls);
   if (!pool_lock(pool))
     return;
   slab_set_give(&pool->slabs, cls, blocks, count);
@@ -389,7 +389,7 @@ static size_t take_with_states(struct pool *pool, unsigned cls, void **slots, si
 }
 
 static void ready_fill(struct checked_class *class, unsigned cls) {
-  struct pool *pool = pool_of_class(cls);
+  struct pool *pool = checked_pool(cls);
   void *slots[READY_MAX];
   size_t wanted = less(class->ready_max, ready_count(class));
   if (!pool_lock(pool))
@@ -402,6 +402,17 @@ static void ready_fill(struct checked_class *class, unsigned cls) {
     *place_of(class, first + i) = (struct kept){.block = blocks[i], .state = state_of(blocks[i], cls)};
   count_set(&class->filled, count_of(&class->filled) + taken);
   count_set(&class->first, first);
+}
+
+bool checked_has_free(struct heap *heap, unsigned cls) {
+  struct pool *pool = checked_pool(cls);
+  if (heap->checked != NULL && ready_count(class_in(heap->checked, cls)) > 0)
+    return true;
+  if (!pool_lock(pool))
+    return false;
+  bool is_there = slab_set_has_free(&pool->slabs, cls);
+  pool_unlock(pool);
+  return is_there;
 }
 
 void *checked_take(struct heap *heap, unsigned cls, size_t size) {

@@ -59,6 +59,10 @@ void checked_put(struct heap *heap, void *block, uint32_t entry);
 /* Puts it into its slab. In a slow path. */
 void checked_deliver(void *block, uint32_t entry);
 
+/* Returns the pool of a class's slabs, and whether a block of the class is there without another slab. */
+struct pool *checked_pool(unsigned cls);
+bool checked_has_free(struct heap *heap, unsigned cls);
+
 /* Returns the size of the request for a live block; 0 for any other address. */
 size_t checked_size(const void *block, uint32_t entry);
 /* Checks a live block as checked_retire does, and makes it shorter or longer, if its class and `size` fit. Returns the

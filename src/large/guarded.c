@@ -1,6 +1,7 @@
 #include "large/guarded.h"
 
 #include "base/options.h"
+#include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -24,26 +25,33 @@ static struct {
   uint32_t next;
 } waiting;
 
-void guarded_begin(void) {
+void guarded_words_begin(void) {
+  if (factor != 0)
+    return;
   os_random(&mask, sizeof mask);
   os_random(&factor, sizeof factor);
   factor |= 1;
+}
+
+void guarded_begin(void) {
+  guarded_words_begin();
   guarded_is_on = true;
 }
 
 static size_t body_bytes(size_t size) { return round_up(size, os_page_bytes()); }
 size_t guarded_bytes(size_t size) { return round_up(body_bytes(size) + os_page_bytes(), UNIT_BYTES); }
-size_t guarded_front(size_t alignment) { return max_size(alignment, UNIT_BYTES); }
+size_t guarded_front(size_t alignment) { return usage_is_filling() ? 0 : max_size(alignment, UNIT_BYTES); }
 size_t guarded_room(const struct large *range) { return body_bytes(range->guarded_size); }
 
-char *guarded_map(size_t size, size_t alignment) {
-  size_t front = guarded_front(alignment), total = front + guarded_bytes(size);
+char *guarded_map(size_t size, size_t alignment, size_t front) {
+  size_t total = front + guarded_bytes(size);
+  alignment = max_size(alignment, UNIT_BYTES);
   if (total < size)
     return NULL;
-  char *start = os_reserve(total, front);
+  char *start = os_reserve(total, alignment);
   if (start == NULL && waiting.next > 0) {
     guarded_release();
-    start = os_reserve(total, front);
+    start = os_reserve(total, alignment);
   }
   if (start != NULL && !os_commit(start + front, body_bytes(size))) {
     os_unmap(start, total);
@@ -52,13 +60,13 @@ char *guarded_map(size_t size, size_t alignment) {
   return start ? start + front : NULL;
 }
 
-static uint64_t word_of(const char *end) { return (((uintptr_t)end ^ mask) * factor) | 1; }
+uint64_t guarded_word(const char *end) { return (((uintptr_t)end ^ mask) * factor) | 1; }
 
 static bool has_word(const struct large *range) { return guarded_room(range) - range->guarded_size >= WORD_BYTES; }
 
 void guarded_set_size(struct large *range, size_t size) {
   range->guarded_size = size;
-  uint64_t word = word_of(range->base + size);
+  uint64_t word = guarded_word(range->base + size);
   if (has_word(range))
     memcpy(range->base + size, &word, sizeof word);
 }
@@ -69,7 +77,7 @@ void guarded_check(const struct large *range) {
   if (!has_word(range))
     return;
   memcpy(&word, end, sizeof word);
-  if (word != word_of(end))
+  if (word != guarded_word(end))
     fault_written_beyond(range->base);
 }
 

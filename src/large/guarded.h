@@ -14,12 +14,18 @@
 extern bool guarded_is_on;
 void guarded_begin(void);
 
-/* Returns the bytes from the object's begin to the end of its last unit, and the bytes in front of it. */
+/* The word behind an object or a packed block whose request ends there. Its lowest bit is set. Call guarded_words_begin
+ * or guarded_begin before. */
+uint64_t guarded_word(const char *end);
+void guarded_words_begin(void);
+
+/* Returns the bytes from the object's begin to the end of its last unit, and the bytes in front of it. From a sixteenth
+ * of a limit of the system on, there are none, because the limit counts them. */
 size_t guarded_bytes(size_t size);
 size_t guarded_front(size_t alignment);
 
-/* Maps an object with its guards, zeroed. NULL when memory is out. */
-char *guarded_map(size_t size, size_t alignment);
+/* Maps an object with its guards, zeroed. front: guarded_front's. NULL when memory is out. */
+char *guarded_map(size_t size, size_t alignment, size_t front);
 /* Puts down the size in the range's record, and writes the word behind it. */
 void guarded_set_size(struct large *range, size_t size);
 /* Returns the bytes that the program may use in place. */

@@ -104,10 +104,9 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   return is_cached ? object_begun(range) : object_made(range, promised);
 }
 
-void *large_alloc_extent(size_t bytes) {
-  bool zeroed;
+void *large_alloc_extent(size_t bytes, bool *zeroed) {
   size_t promised = 0;
-  struct large *range = range_from_extents(bytes, UNIT_BYTES, &zeroed, &promised);
+  struct large *range = range_from_extents(bytes, UNIT_BYTES, zeroed, &promised);
   if (range && sites_are_counted())
     observers.site_taken(range->site, 0, bytes);
   return object_made(range, promised);

@@ -18,7 +18,7 @@
 void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed);
 
 /* Allocates an extent of exactly this many bytes, whole units, for large/packed.h. NULL when memory is out. */
-void *large_alloc_extent(size_t bytes);
+void *large_alloc_extent(size_t bytes, bool *zeroed);
 
 /* Allocates a mapping without a lock and beyond limits, for callers that must not wait. */
 void *large_alloc_unlocked(size_t size, size_t alignment);

@@ -2,6 +2,7 @@
 
 #include "base/list.h"
 #include "budget/usage.h"
+#include "large/guarded.h"
 #include "large/large.h"
 #include "os/fault.h"
 #include "os/lock.h"
@@ -9,6 +10,8 @@
 #include "pages/extent.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
+
+#include <string.h>
 
 #define GRANULE_BYTES ((size_t)256)
 #define UNIT_GRANULES (UNIT_BYTES / GRANULE_BYTES)
@@ -38,6 +41,8 @@ static struct {
   uint64_t filled[(RUN_LISTS + 63) / 64];
   size_t count; /* chunks */
 } packed;
+
+bool packed_is_sealed;
 
 struct run {
   size_t first, count;
@@ -204,13 +209,16 @@ static struct chunk *chunk_make(size_t bytes) {
   if (chunk == NULL)
     return NULL;
   size_t least = round_up(bytes, UNIT_BYTES), length = chunk_length(bytes);
-  char *base = large_alloc_extent(length);
+  bool zeroed;
+  char *base = large_alloc_extent(length, &zeroed);
   while (base == NULL && length > least)
-    base = large_alloc_extent(length = max_size(least, round_down(length / 2, UNIT_BYTES)));
+    base = large_alloc_extent(length = max_size(least, round_down(length / 2, UNIT_BYTES)), &zeroed);
   if (base == NULL) {
     metadata_give(chunk, CHUNK_ORDER);
     return NULL;
   }
+  if (packed_is_sealed && !zeroed)
+    large_clear(base, length);
   *chunk = (struct chunk){.base = base, .granules = (uint32_t)(length / GRANULE_BYTES)};
   for (char *unit = base; unit < base + length; unit += UNIT_BYTES)
     atomic_store_explicit(chunk_word(unit), chunk, memory_order_relaxed);
@@ -232,8 +240,52 @@ static void chunk_end(struct chunk *chunk) {
 
 /* --- blocks --- */
 
+/* A seal is the word behind the request, and at the block's end the bytes from the request's end on. Requests are at
+ * least as long as the link of a deferred free, which must leave the word. */
+#define SEAL_BYTES (sizeof(uint64_t) + sizeof(uint32_t))
+#define SEALED_BYTES_MIN sizeof(void *)
+
+void packed_seal_begin(void) {
+  guarded_words_begin();
+  lock_take(&packed.lock);
+  packed_is_sealed = packed.count == 0;
+  lock_give(&packed.lock);
+}
+
+static size_t granules_for(size_t size) {
+  return granules_of(packed_is_sealed ? max_size(size, SEALED_BYTES_MIN) + SEAL_BYTES : size);
+}
+
+static void seal(char *block, size_t bytes, size_t size) {
+  uint32_t slack = (uint32_t)(bytes - size);
+  uint64_t word = guarded_word(block + size);
+  memcpy(block + size, &word, sizeof word);
+  memcpy(block + bytes - sizeof slack, &slack, sizeof slack);
+}
+
+/* Returns the size of the request; 0 if the seal is broken. */
+static size_t sealed_size(const char *block, size_t bytes) {
+  uint32_t slack;
+  uint64_t word;
+  memcpy(&slack, block + bytes - sizeof slack, sizeof slack);
+  if (slack < SEAL_BYTES || slack > bytes - SEALED_BYTES_MIN)
+    return 0;
+  memcpy(&word, block + bytes - slack, sizeof word);
+  return word == guarded_word(block + bytes - slack) ? bytes - slack : 0;
+}
+
+static void check_is_zero(const char *block, const char *start, size_t bytes) {
+  uint64_t any = 0, word;
+  for (size_t i = 0; i < bytes; i += sizeof word) { /* whole granules */
+    memcpy(&word, start + i, sizeof word);
+    any |= word;
+  }
+  if (any != 0)
+    fault_written_after_free(block);
+}
+
 void *packed_take(size_t size, size_t alignment) {
-  size_t granules = granules_of(size);
+  size_t granules = granules_for(size);
   lock_take(&packed.lock);
   void *block = take_block(granules, alignment);
   if (block == NULL) {
@@ -242,6 +294,10 @@ void *packed_take(size_t size, size_t alignment) {
     block = chunk ? take_from(chunk, granules, alignment) : NULL;
   }
   lock_give(&packed.lock);
+  if (packed_is_sealed && block != NULL) {
+    check_is_zero(block, block, granules * GRANULE_BYTES);
+    seal(block, granules * GRANULE_BYTES, max_size(size, SEALED_BYTES_MIN));
+  }
   return block;
 }
 
@@ -277,13 +333,30 @@ void packed_give(void *block) {
     fault_double_free(block);
   struct chunk *chunk = chunk_of(block);
   struct run run = run_of(chunk, block);
+  if (packed_is_sealed) {
+    if (sealed_size(block, run.count * GRANULE_BYTES) == 0)
+      fault_written_beyond(block);
+    memset(block, 0, run.count * GRANULE_BYTES);
+  }
   give_run(chunk, run);
   lock_give(&packed.lock);
   usage_freed_add(run.count * GRANULE_BYTES);
 }
 
+/* Moves the seal of a block that has `count` granules and gets `wanted`. What lies behind the shorter size is zero. */
+static void seal_move(char *block, size_t count, size_t wanted, size_t size) {
+  size_t before = sealed_size(block, count * GRANULE_BYTES);
+  if (before == 0)
+    fault_written_beyond(block);
+  if (wanted > count)
+    check_is_zero(block, block + count * GRANULE_BYTES, (wanted - count) * GRANULE_BYTES);
+  before = min_size(before, size);
+  memset(block + before, 0, count * GRANULE_BYTES - before);
+  seal(block, wanted * GRANULE_BYTES, max_size(size, SEALED_BYTES_MIN));
+}
+
 bool packed_resize(void *block, size_t size) {
-  size_t wanted = granules_of(size);
+  size_t wanted = granules_for(size);
   lock_take(&packed.lock);
   struct chunk *chunk = chunk_of(block);
   struct run run = run_of(chunk, block);
@@ -291,6 +364,8 @@ bool packed_resize(void *block, size_t size) {
   struct run behind = {.first = end, .count = less(wanted, run.count)};
   bool fits = end + behind.count <= chunk->granules &&
               bit_find(chunk->used, end, end + behind.count, true) == end + behind.count;
+  if (fits && packed_is_sealed)
+    seal_move(block, run.count, wanted, size);
   if (fits && wanted != run.count) {
     set_end(chunk, end - 1, false);
     set_end(chunk, run.first + wanted - 1, true);
@@ -305,7 +380,8 @@ bool packed_resize(void *block, size_t size) {
 
 size_t packed_bytes(const void *block) {
   const struct chunk *chunk = chunk_of(block);
-  return run_at(chunk, index_of(chunk, block)).count * GRANULE_BYTES;
+  size_t bytes = run_at(chunk, index_of(chunk, block)).count * GRANULE_BYTES;
+  return packed_is_sealed ? sealed_size(block, bytes) : bytes;
 }
 
 /* --- giving pages back --- */

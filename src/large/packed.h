@@ -7,6 +7,8 @@
  *       record
  *   P2  used has a bit for each taken granule, ends for the last granule of each block; ends is a subset of used
  *   P3  a chunk is in the list of its longest free run; an empty chunk ends
+ *   P4  if blocks are sealed (packed_seal_begin), free granules read as zero, unless the program wrote through a stale
+ *       pointer; a word stands behind each request (large/guarded.h), and the block's end says where that is
  * packed_is_valid checks P2 and P3. All functions are thread-safe. The lock is taken before all others of large
  * objects.
  */
@@ -17,6 +19,11 @@
 
 #define PACKED_BYTES_MAX ((size_t)1 << 20)
 
+/* Call once, at program start: blocks are sealed, and read as zero, unless one was packed before. A changed word ends
+ * the program at the block's free, a changed free granule at its next use. */
+extern bool packed_is_sealed;
+void packed_seal_begin(void);
+
 /* Takes a block. size in 1..PACKED_BYTES_MAX, alignment a power of two up to that. NULL when memory is out. */
 void *packed_take(size_t size, size_t alignment);
 
@@ -26,7 +33,8 @@ void packed_give(void *block);
 /* Resizes a block in place. False: nothing changed. */
 bool packed_resize(void *block, size_t size);
 
-/* Returns the usable bytes. Takes no lock: a block's end does not change while it lives. */
+/* Returns the usable bytes; of a sealed block the request's, at least 8, and 0 for what is none. Takes no lock: a
+ * block's end does not change while it lives. */
 size_t packed_bytes(const void *block);
 
 /* Gives back all wholly free pages. Returns their bytes. */

@@ -164,20 +164,20 @@ struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
 }
 
 struct large *range_guarded(size_t size, size_t alignment, size_t *promised) {
-  size_t bytes = guarded_bytes(size);
+  size_t bytes = guarded_bytes(size), front = guarded_front(alignment);
   if (size > PTRDIFF_MAX / 2 || !usage_reserve(bytes))
     return NULL;
   *promised = bytes;
-  char *base = guarded_map(size, alignment);
+  char *base = guarded_map(size, alignment, front);
   if (base == NULL)
     return NULL;
   if (!map_cover_object(base, bytes)) {
-    os_unmap(base - guarded_front(alignment), guarded_front(alignment) + bytes);
+    os_unmap(base - front, front + bytes);
     return NULL;
   }
   struct large *range = range_made(base, bytes, true, false);
   range->guarded = true;
-  range->guard_front = guarded_front(alignment);
+  range->guard_front = front;
   guarded_set_size(range, size);
   return range;
 }

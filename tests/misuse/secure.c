@@ -3,11 +3,14 @@
  *   secure [stale]    no block shows what others left, in threads, after a trim and in the child of a fork
  *   secure wait       freed blocks wait
  *   secure places     each block that is ready is the next one with the same probability
+ *   secure packed     blocks that are packed because a limit leaves little have canaries and are cleared, too
  *   secure canaries   they differ between blocks, parent and child, processes; a child keeps those of before a fork */
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "../check.h"
@@ -267,6 +270,69 @@ static void forks_go_on(int depth) {
     t_free(blocks[i]);
 }
 
+/* --- packed blocks --- */
+
+#define LIMIT_BYTES ((size_t)96 << 20)
+#define PACKED_BYTES ((size_t)100000)
+
+static void write_beyond(char *block) {
+  block[PACKED_BYTES] ^= 1;
+  t_free(test_opaque(block));
+}
+
+static void free_twice(char *block) {
+  t_free(test_opaque(block));
+  t_free(test_opaque(block));
+}
+
+/* The next block of this length lies in the shortest run that is long enough, which is this one. */
+static void write_after_free(char *block) {
+  t_free(test_opaque(block));
+  *(char *)test_opaque(block + 50) = 1;
+  for (int i = 0; i < 100; i++)
+    *(char *)test_opaque(t_malloc(PACKED_BYTES)) = 1;
+}
+
+static void ends_by_abort(void (*crime)(char *), char *block) {
+  int status;
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    close(2);
+    crime(block);
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK_SAY(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "status 0x%x", status);
+}
+
+/* Options and limits are read when a program starts. */
+static void packed_blocks_are_checked(char **argv) {
+  struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
+  if (getenv("TEST_LIMITED") == NULL) {
+    CHECK(setrlimit(RLIMIT_DATA, &limit) == 0 && setenv("TEST_LIMITED", "1", 1) == 0);
+    execv("/proc/self/exe", argv);
+    CHECK(!"execv");
+  }
+  char *block = NULL;
+  for (size_t held = 0; held < LIMIT_BYTES / 4; held += PACKED_BYTES) {
+    block = t_malloc(PACKED_BYTES);
+    CHECK(block != NULL);
+    shows_nothing((unsigned char *)block, PACKED_BYTES);
+    memset(block, FILL, PACKED_BYTES);
+  }
+  CHECK(t_usable_size(block) == PACKED_BYTES);
+  ends_by_abort(write_beyond, block);
+  ends_by_abort(free_twice, block);
+  ends_by_abort(write_after_free, block);
+  block = t_realloc(block, 100);
+  CHECK(block != NULL && t_usable_size(block) == 100);
+  block = t_realloc(block, PACKED_BYTES);
+  CHECK(block != NULL);
+  shows_nothing((unsigned char *)block + 100, PACKED_BYTES - 100);
+  t_free(block);
+}
+
 static void never_stale_anywhere(void) {
   never_stale(NULL);
   in_threads();
@@ -289,6 +355,8 @@ int main(int argc, char **argv) {
     freed_blocks_wait();
   } else if (strcmp(what, "places") == 0) {
     places_are_uniform();
+  } else if (strcmp(what, "packed") == 0) {
+    packed_blocks_are_checked(argv);
   } else if (strcmp(what, "canaries") == 0) {
     canaries_differ();
     canaries_of_processes();
