@@ -117,7 +117,7 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
   if (bin_is_shut(heap, cls) || (slots >= SLOTS_MAX_FREED_ONLY && !state->is_taken_from) ||
-      !bin_may_double(&all, slots, bytes, heap->granted_bytes, taken_bytes(heap)) ||
+      !bin_may_double(&all, slots, bytes, heap->granted_bytes, taken_bytes(heap), pools_heaps()) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
   slab_set_check(&heap_pool(heap)->slabs, cls, state->base, bin_count(heap, cls)); /* once for each doubling */

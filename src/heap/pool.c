@@ -196,6 +196,13 @@ COLD void pools_in_child(struct pool *left) {
       atomic_store_explicit(&pool->heaps, pool == left, memory_order_relaxed);
 }
 
+size_t pools_heaps(void) {
+  size_t heaps = 0;
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+    heaps += pool_heaps(pool);
+  return heaps;
+}
+
 size_t pools_live_bytes(void) {
   size_t bytes = 0;
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))

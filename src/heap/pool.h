@@ -96,6 +96,8 @@ static inline uint32_t pool_heaps(const struct pool *pool) {
   return atomic_load_explicit(&pool->heaps, memory_order_relaxed);
 }
 static inline bool pool_is_crowded(const struct pool *pool) { return pool_heaps(pool) > HEAPS_OF_CROWD; }
+/* Returns the attached heaps of all pools. Takes no lock. */
+size_t pools_heaps(void);
 /* Call in the child of a fork: one heap is left, in this pool, or none if it is NULL. */
 void pools_in_child(struct pool *left);
 

@@ -4,6 +4,10 @@
 /* The grown bins of a heap may hold this much plus what the heap works with. So a batch of any size that is allocated
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
+/* Several heaps share that much for tiny blocks, and each holds half of what it works with: blocks in bins count as
+ * taken, too, so a whole share would bound nothing. All together may then grow by 1 MiB and as much as is in use. */
+#define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
+#define SEVERAL_SHARE 2
 #define MID_SHARE 16
 #define FOLLOW_GROWTH_SHARE 16
 #define FOLLOW_FALL_SHARE 4
@@ -28,10 +32,14 @@ size_t bin_slots_first(size_t slots_initial, size_t block_bytes) {
 }
 
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
-                    size_t taken_bytes) {
+                    size_t taken_bytes, size_t heaps) {
   size_t bytes = slots * block_bytes; /* added by doubling */
-  size_t share = block_bytes <= HAK_TINY_MAX ? taken_bytes : taken_bytes / MID_SHARE;
-  size_t budget = min_size(limits->heap_bytes_max, HEAP_BYTES_MIN + share);
+  size_t budget = HEAP_BYTES_MIN + taken_bytes;
+  if (block_bytes > HAK_TINY_MAX)
+    budget = HEAP_BYTES_MIN + taken_bytes / MID_SHARE;
+  else if (heaps > 1)
+    budget = max_size(HEAP_BYTES_MIN / heaps, SEVERAL_BYTES_MIN) + taken_bytes / SEVERAL_SHARE;
+  budget = min_size(limits->heap_bytes_max, budget);
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
 }
 

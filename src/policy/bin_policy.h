@@ -24,9 +24,10 @@ size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes);
 size_t bin_slots_first(size_t slots_initial, size_t block_bytes);
 
 /* Tells whether a bin of `slots` slots may double. granted_bytes: what the heap's bins were granted beyond their
- * initial slots. taken_bytes: the heap's blocks outside its slabs, which measure how much it works with. */
+ * initial slots. taken_bytes: the heap's share of the blocks outside its slabs, which measure how much it works with.
+ * heaps: how many heaps of the process are in use. */
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
-                    size_t taken_bytes);
+                    size_t taken_bytes, size_t heaps);
 
 /* Returns how many blocks a bin should give back that never held fewer than `low` blocks since the last look. */
 size_t bin_surplus(size_t low);

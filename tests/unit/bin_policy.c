@@ -43,19 +43,21 @@ static void doubling_never_passes_a_limit(void **state) {
     struct bin_limits limits = limits_random();
     size_t slots = (size_t)1 << (1 + draw(14)), bytes = class_bytes(1 + (unsigned)draw(HAK_CLASS_COUNT - 2));
     size_t granted = draw((size_t)1 << draw(34)), taken = draw((size_t)1 << draw(36));
-    if (!bin_may_double(&limits, slots, bytes, granted, taken))
+    size_t heaps = 1 + draw(100);
+    if (!bin_may_double(&limits, slots, bytes, granted, taken, heaps))
       continue;
     assert_true(slots * 2 <= BIN_SLOTS_MAX);
     assert_true(slots * bytes <= limits.bin_bytes_max);
     assert_true(granted + slots * bytes <= limits.heap_bytes_max);
-    /* Less granted, more at work, or wider limits never forbid it. */
+    /* Less granted, more at work, fewer heaps, or wider limits never forbid it. */
     struct bin_limits wider = limits;
     wider.bin_bytes_max += draw(1 << 20);
     wider.heap_bytes_max += draw(1 << 20);
-    assert_true(bin_may_double(&wider, slots, bytes, granted, taken));
-    assert_true(bin_may_double(&limits, slots, bytes, draw(granted), taken));
-    assert_true(bin_may_double(&limits, slots, bytes, granted, taken + draw(1 << 20)));
-    assert_true(slots == 1 || bin_may_double(&limits, slots / 2, bytes, granted, taken));
+    assert_true(bin_may_double(&wider, slots, bytes, granted, taken, heaps));
+    assert_true(bin_may_double(&limits, slots, bytes, draw(granted), taken, heaps));
+    assert_true(bin_may_double(&limits, slots, bytes, granted, taken + draw(1 << 20), heaps));
+    assert_true(bin_may_double(&limits, slots, bytes, granted, taken, 1 + draw(heaps - 1)));
+    assert_true(slots == 1 || bin_may_double(&limits, slots / 2, bytes, granted, taken, heaps));
   }
 }
 
@@ -79,10 +81,30 @@ static void no_budget_means_no_growth(void **state) {
   struct bin_limits none = {.slots_initial = 16};
   struct bin_limits no_heap = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX};
   struct bin_limits ample = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
-  assert_false(bin_may_double(&none, 2, 16, 0, 1 << 30));
-  assert_false(bin_may_double(&no_heap, 2, 16, 0, 1 << 30));
-  assert_true(bin_may_double(&ample, BIN_SLOTS_MAX / 2, 16, 0, 1 << 30));
-  assert_false(bin_may_double(&ample, BIN_SLOTS_MAX, 16, 0, 1 << 30));
+  assert_false(bin_may_double(&none, 2, 16, 0, 1 << 30, 1));
+  assert_false(bin_may_double(&no_heap, 2, 16, 0, 1 << 30, 1));
+  assert_true(bin_may_double(&ample, BIN_SLOTS_MAX / 2, 16, 0, 1 << 30, 1));
+  assert_false(bin_may_double(&ample, BIN_SLOTS_MAX, 16, 0, 1 << 30, 1));
+}
+
+/* Grows the bins of equal heaps that hold all they were granted, as far as they may. Returns what all were granted. */
+static size_t granted_to_all(size_t heaps, size_t heaps_told, size_t used_bytes) {
+  struct bin_limits ample = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
+  const size_t step = 256, grown_max = (size_t)1 << 30; /* one more slot is granted at a time, in many bins */
+  size_t granted = 0;
+  while (granted < grown_max && bin_may_double(&ample, 1, step, granted, used_bytes / heaps + granted, heaps_told))
+    granted += step;
+  return granted * heaps;
+}
+
+/* Tiny blocks in bins count as taken. So all bins of several heaps are bounded by what the program uses; the bins of
+ * one heap are not, and hold a batch of any size. */
+static void bins_of_several_heaps_are_bounded(void **state) {
+  (void)state;
+  for (size_t heaps = 2; heaps <= 32; heaps *= 2)
+    for (size_t used = 0; used <= (size_t)64 << 20; used = used * 2 + (1 << 20))
+      assert_true(granted_to_all(heaps, heaps, used) <= ((size_t)1 << 20) + used);
+  assert_true(granted_to_all(4, 1, 0) >= (size_t)1 << 30); /* the control: each is told that it is alone */
 }
 
 static void surplus_is_part_of_what_lay_idle(void **state) {
@@ -114,8 +136,9 @@ static void shrinking_keeps_what_is_used(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(initial_slots_stay_in_their_limits), cmocka_unit_test(doubling_never_passes_a_limit),
-      cmocka_unit_test(no_budget_means_no_growth),          cmocka_unit_test(surplus_is_part_of_what_lay_idle),
-      cmocka_unit_test(shrinking_keeps_what_is_used),       cmocka_unit_test(bins_follow_what_moved_far),
+      cmocka_unit_test(no_budget_means_no_growth),          cmocka_unit_test(bins_of_several_heaps_are_bounded),
+      cmocka_unit_test(surplus_is_part_of_what_lay_idle),   cmocka_unit_test(shrinking_keeps_what_is_used),
+      cmocka_unit_test(bins_follow_what_moved_far),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
