@@ -380,9 +380,10 @@ static void ready_give(struct checked_class *class, unsigned cls, size_t count) 
 /* Takes up to `wanted` blocks that have states to slots[-1] downwards. Returns how many. */
 static size_t take_with_states(struct pool *pool, unsigned cls, void **slots, size_t wanted) {
   size_t taken = slab_set_take(&pool->slabs, cls, slots, wanted);
-  for (size_t i = 1; i <= taken; i++)
-    if (!states_cover(slots[-i], cls)) { /* out of memory */
-      slab_set_give(&pool->slabs, cls, slots - taken, taken);
+  void **blocks = slots - taken;
+  for (size_t i = 0; i < taken; i++)
+    if (!states_cover(blocks[i], cls)) { /* out of memory */
+      slab_set_give(&pool->slabs, cls, blocks, taken);
       return 0;
     }
   return taken;
