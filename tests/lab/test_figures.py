@@ -173,8 +173,9 @@ def faults_of(rows) -> list[str]:
             found.append(f"{where}: commit '{row.commit}'")
         if row.kind == "bench":
             runs.setdefault((where, row.work), set()).add(row.run)
-            tiny = ROWS[row.work].tiny if row.work in ROWS else ""
-            if row.is_tiny or " ".join(row.command) == tiny.replace("SEED", str(row.seed)) != ROWS[row.work].command:
+            known = (ROWS[row.work].command, ROWS[row.work].tiny) if row.work in ROWS else ("", "")
+            whole, tiny = (command.replace("SEED", str(row.seed)) for command in known)
+            if row.is_tiny or " ".join(row.command) == tiny != whole:
                 found.append(f"{where}: tiny")
     for (where, work), seen in runs.items():
         needed = min(stats.runs_needed(), ROWS[work].runs_max or stats.runs_needed()) if work in ROWS else 1
