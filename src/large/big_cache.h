@@ -68,8 +68,8 @@ bool big_cache_put(struct large *range, unsigned keep);
  * USAGE_PROMISED then, and the caller must move them on, if nothing else is said. For big_cache_put the caller calls
  * usage_move_begin. */
 
-/* Takes a range of at least `bytes`, at most about an eighth longer, at a multiple of `alignment`, for a new object: its
- * bytes are in USAGE_LARGE. The site's own ranges come first. NULL if there is none. */
+/* Takes a range of at least `bytes`, at most about an eighth longer, at a multiple of `alignment`, for a new object:
+ * its bytes are in USAGE_LARGE. The site's own ranges come first. NULL if there is none. */
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
 
 /* Takes the oldest range that goes. NULL if all may stay. */
