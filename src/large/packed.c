@@ -4,6 +4,7 @@
 #include "budget/usage.h"
 #include "large/guarded.h"
 #include "large/large.h"
+#include "large/seal.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -240,11 +241,6 @@ static void chunk_end(struct chunk *chunk) {
 
 /* --- blocks --- */
 
-/* A seal is the word behind the request, and at the block's end the bytes from the request's end on. Requests are at
- * least as long as the link of a deferred free, which must leave the word. */
-#define SEAL_BYTES (sizeof(uint64_t) + sizeof(uint32_t))
-#define SEALED_BYTES_MIN sizeof(void *)
-
 void packed_seal_begin(void) {
   guarded_words_begin();
   lock_take(&packed.lock);
@@ -254,34 +250,6 @@ void packed_seal_begin(void) {
 
 static size_t granules_for(size_t size) {
   return granules_of(packed_is_sealed ? max_size(size, SEALED_BYTES_MIN) + SEAL_BYTES : size);
-}
-
-static void seal(char *block, size_t bytes, size_t size) {
-  uint32_t slack = (uint32_t)(bytes - size);
-  uint64_t word = guarded_word(block + size);
-  memcpy(block + size, &word, sizeof word);
-  memcpy(block + bytes - sizeof slack, &slack, sizeof slack);
-}
-
-/* Returns the size of the request; 0 if the seal is broken. */
-static size_t sealed_size(const char *block, size_t bytes) {
-  uint32_t slack;
-  uint64_t word;
-  memcpy(&slack, block + bytes - sizeof slack, sizeof slack);
-  if (slack < SEAL_BYTES || slack > bytes - SEALED_BYTES_MIN)
-    return 0;
-  memcpy(&word, block + bytes - slack, sizeof word);
-  return word == guarded_word(block + bytes - slack) ? bytes - slack : 0;
-}
-
-static void check_is_zero(const char *block, const char *start, size_t bytes) {
-  uint64_t any = 0, word;
-  for (size_t i = 0; i < bytes; i += sizeof word) { /* whole granules */
-    memcpy(&word, start + i, sizeof word);
-    any |= word;
-  }
-  if (any != 0)
-    fault_written_after_free(block);
 }
 
 void *packed_take(size_t size, size_t alignment) {
@@ -295,8 +263,8 @@ void *packed_take(size_t size, size_t alignment) {
   }
   lock_give(&packed.lock);
   if (packed_is_sealed && block != NULL) {
-    check_is_zero(block, block, granules * GRANULE_BYTES);
-    seal(block, granules * GRANULE_BYTES, max_size(size, SEALED_BYTES_MIN));
+    seal_check_is_zero(block, block, granules * GRANULE_BYTES);
+    seal_set(block, granules * GRANULE_BYTES, max_size(size, SEALED_BYTES_MIN));
   }
   return block;
 }
@@ -334,25 +302,13 @@ void packed_give(void *block) {
   struct chunk *chunk = chunk_of(block);
   struct run run = run_of(chunk, block);
   if (packed_is_sealed) {
-    if (sealed_size(block, run.count * GRANULE_BYTES) == 0)
+    if (seal_size(block, run.count * GRANULE_BYTES) == 0)
       fault_written_beyond(block);
     memset(block, 0, run.count * GRANULE_BYTES);
   }
   give_run(chunk, run);
   lock_give(&packed.lock);
   usage_freed_add(run.count * GRANULE_BYTES);
-}
-
-/* Moves the seal of a block that has `count` granules and gets `wanted`. What lies behind the shorter size is zero. */
-static void seal_move(char *block, size_t count, size_t wanted, size_t size) {
-  size_t before = sealed_size(block, count * GRANULE_BYTES);
-  if (before == 0)
-    fault_written_beyond(block);
-  if (wanted > count)
-    check_is_zero(block, block + count * GRANULE_BYTES, (wanted - count) * GRANULE_BYTES);
-  before = min_size(before, size);
-  memset(block + before, 0, count * GRANULE_BYTES - before);
-  seal(block, wanted * GRANULE_BYTES, max_size(size, SEALED_BYTES_MIN));
 }
 
 bool packed_resize(void *block, size_t size) {
@@ -365,7 +321,7 @@ bool packed_resize(void *block, size_t size) {
   bool fits = end + behind.count <= chunk->granules &&
               bit_find(chunk->used, end, end + behind.count, true) == end + behind.count;
   if (fits && packed_is_sealed)
-    seal_move(block, run.count, wanted, size);
+    seal_move(block, run.count * GRANULE_BYTES, wanted * GRANULE_BYTES, size);
   if (fits && wanted != run.count) {
     set_end(chunk, end - 1, false);
     set_end(chunk, run.first + wanted - 1, true);
@@ -381,7 +337,7 @@ bool packed_resize(void *block, size_t size) {
 size_t packed_bytes(const void *block) {
   const struct chunk *chunk = chunk_of(block);
   size_t bytes = run_at(chunk, index_of(chunk, block)).count * GRANULE_BYTES;
-  return packed_is_sealed ? sealed_size(block, bytes) : bytes;
+  return packed_is_sealed ? seal_size(block, bytes) : bytes;
 }
 
 /* --- giving pages back --- */
