@@ -3,6 +3,7 @@
 #include "inspect/module.h"
 #include "os/kernel.h"
 #include "os/os.h"
+#include "os/text_file.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -16,20 +17,11 @@
 #define NOTES_BYTES_MAX 1024u
 #define SEGMENTS_MAX 128u
 
-/* Files are used by system calls, because open and read of the C library are cancellation points. */
-static int open_for_reading(const char *path) {
-  long fd;
-  do
-    fd = os_kernel(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-  while (fd < 0 && errno == EINTR);
-  return (int)fd;
-}
-
 /* --- the list --- */
 
 bool os_maps_open(struct os_maps *maps) {
   int kept = errno;
-  maps->fd = open_for_reading("/proc/self/maps");
+  maps->fd = os_text_open("/proc/self/maps", O_RDONLY);
   maps->at = maps->end = 0;
   errno = kept;
   return maps->fd >= 0;
@@ -38,7 +30,7 @@ bool os_maps_open(struct os_maps *maps) {
 void os_maps_close(struct os_maps *maps) {
   int kept = errno;
   if (maps->fd >= 0)
-    os_kernel(SYS_close, maps->fd);
+    os_text_close(maps->fd);
   maps->fd = -1;
   errno = kept;
 }
@@ -47,11 +39,8 @@ static bool read_more(struct os_maps *maps) {
   memmove(maps->bytes, maps->bytes + maps->at, maps->end - maps->at);
   maps->end -= maps->at;
   maps->at = 0;
-  long got;
-  do
-    got = os_kernel(SYS_read, maps->fd, maps->bytes + maps->end, sizeof maps->bytes - maps->end);
-  while (got < 0 && errno == EINTR);
-  maps->end += got > 0 ? (size_t)got : 0;
+  size_t got = os_text_read(maps->fd, maps->bytes + maps->end, sizeof maps->bytes - maps->end);
+  maps->end += got;
   return got > 0;
 }
 
@@ -183,12 +172,12 @@ static size_t id_of(const struct image *image, unsigned char *id) {
 size_t os_maps_build_id(uintptr_t start, unsigned char id[OS_MAPS_ID_BYTES]) {
   int kept = errno;
   size_t length = 0;
-  int memory = open_for_reading("/proc/self/mem");
+  int memory = os_text_open("/proc/self/mem", O_RDONLY);
   struct image image;
   if (memory >= 0 && image_open(&image, memory, start))
     length = id_of(&image, id);
   if (memory >= 0)
-    os_kernel(SYS_close, memory);
+    os_text_close(memory);
   errno = kept;
   return length;
 }

@@ -40,9 +40,14 @@ void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned p
     text_char(text, '.');
   uint64_t rest = value % scale;
   while (places--) {
-    __extension__ unsigned __int128 tenfold = (unsigned __int128)rest * 10;
-    text_char(text, (char)('0' + (unsigned)(tenfold / scale)));
-    rest = (uint64_t)(tenfold % scale);
+    uint64_t tenfold = 0; /* rest * 10 modulo scale: a product might not fit, and its division is long code */
+    char digit = '0';
+    for (unsigned i = 0; i < 10; i++) {
+      digit += tenfold >= scale - rest;
+      tenfold = tenfold >= scale - rest ? tenfold - (scale - rest) : tenfold + rest;
+    }
+    text_char(text, digit);
+    rest = tenfold;
   }
 }
 

@@ -1,11 +1,8 @@
 #include "os/filter.h"
 
-#include "os/kernel.h"
+#include "os/text_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 /* Variable of the C library: false once there was a second thread. Not every C library has it. */
 extern char __libc_single_threaded __attribute__((weak));
@@ -21,13 +18,7 @@ static bool has_own(void) { return atomic_load_explicit(&own, memory_order_seq_c
 static enum inherited read_inherited(void) {
   static const char key[] = "\nSeccomp:\t";
   char text[4096];
-  int kept = errno;
-  int fd = (int)os_kernel(SYS_openat, (long)AT_FDCWD, "/proc/self/status", (long)(O_RDONLY | O_CLOEXEC));
-  long length = fd < 0 ? 0 : os_kernel(SYS_read, fd, text, sizeof text - 1);
-  if (fd >= 0)
-    os_kernel(SYS_close, fd);
-  errno = kept;
-  text[length < 0 ? 0 : length] = 0;
+  os_text_head("/proc/self/status", text, sizeof text);
   const char *line = strstr(text, key);
   return line && line[sizeof key - 1] != '0' ? INHERITED : INHERITED_NONE;
 }

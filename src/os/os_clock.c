@@ -10,35 +10,38 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-void os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
+/* timeout_ms UINT64_MAX: no timeout. */
+static long futex_wait(_Atomic uint32_t *word, int operation, uint32_t expected, uint64_t timeout_ms) {
+  struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
   counter_note(calls_futex);
-  os_kernel(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, NULL, NULL, 0);
+  return os_kernel(SYS_futex, word, operation, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, int operation) {
+  counter_note(calls_futex);
+  os_kernel(SYS_futex, word, operation, 1, NULL, NULL, 0);
+}
+
+void os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
+  futex_wait(word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, UINT64_MAX);
 }
 
 void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
-  struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
-  counter_note(calls_futex);
-  os_kernel(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, &timeout, NULL, 0);
+  futex_wait(word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, timeout_ms);
 }
 
-void os_futex_wake(_Atomic uint32_t *word) {
-  counter_note(calls_futex);
-  os_kernel(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0);
-}
+void os_futex_wake(_Atomic uint32_t *word) { futex_wake(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG); }
 
 bool os_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
-  struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
   int kept = errno;
-  counter_note(calls_futex);
-  long result = os_kernel(SYS_futex, word, FUTEX_WAIT, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
+  long result = futex_wait(word, FUTEX_WAIT, expected, timeout_ms);
   errno = kept;
   return result == 0;
 }
 
 void os_futex_wake_shared(_Atomic uint32_t *word) {
   int kept = errno;
-  counter_note(calls_futex);
-  os_kernel(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+  futex_wake(word, FUTEX_WAKE);
   errno = kept;
 }
 
@@ -56,22 +59,14 @@ uint64_t os_milliseconds(void) {
   return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-uint64_t os_nanoseconds(void) {
+static uint64_t clock_read(clockid_t clock) {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-uint64_t os_epoch_nanoseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-uint64_t os_thread_nanoseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
+uint64_t os_nanoseconds(void) { return clock_read(CLOCK_MONOTONIC); }
+uint64_t os_epoch_nanoseconds(void) { return clock_read(CLOCK_REALTIME); }
+uint64_t os_thread_nanoseconds(void) { return clock_read(CLOCK_THREAD_CPUTIME_ID); }
 
 void os_yield(void) { sched_yield(); }

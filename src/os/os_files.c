@@ -4,6 +4,7 @@
 
 #include "os/filter.h"
 #include "os/kernel.h"
+#include "os/text_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,33 +59,11 @@ const char *os_environment_next(const char *prefix, size_t *cursor) {
   return NULL;
 }
 
-/* Reads the beginning of a file of /proc as text; "" where it cannot be read. errno is kept. */
-static void proc_read(const char *path, char *text, size_t text_bytes) {
-  int kept = errno;
-  int fd = (int)os_kernel(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-  long length = fd < 0 ? 0 : os_kernel(SYS_read, fd, text, text_bytes - 1);
-  if (fd >= 0)
-    os_kernel(SYS_close, fd);
-  text[length < 0 ? 0 : length] = 0;
-  errno = kept;
-}
-
-/* Returns the number after blanks; 0 if there is none. */
-static uint64_t number_at(const char *at) {
-  uint64_t number = 0;
-  while (*at == ' ' || *at == '\t')
-    at++;
-  for (; *at >= '0' && *at <= '9'; at++)
-    number = number * 10 + (uint64_t)(*at - '0');
-  return number;
-}
-
 /* Returns a field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
 static uint64_t status_field(const char *key) {
   char text[4096];
-  proc_read("/proc/self/status", text, sizeof text);
-  const char *line = strstr(text, key);
-  return line ? number_at(line + strlen(key)) * 1024 : 0;
+  os_text_head("/proc/self/status", text, sizeof text);
+  return os_text_field(text, key) * 1024;
 }
 
 size_t os_resident_of_process(void) {
@@ -92,9 +71,8 @@ size_t os_resident_of_process(void) {
   if (!os_may_read_files())
     return 0;
   counter_note(calls_other);
-  proc_read("/proc/self/statm", text, sizeof text);
-  const char *second = strchr(text, ' ');
-  return second ? (size_t)number_at(second) * os_page_bytes() : 0;
+  os_text_head("/proc/self/statm", text, sizeof text);
+  return (size_t)os_text_field(text, " ") * os_page_bytes(); /* the second number */
 }
 
 void os_usage_read(struct os_usage *out) {

@@ -25,6 +25,29 @@ size_t os_text_read(int fd, char *bytes, size_t length) {
   return got < 0 ? 0 : (size_t)got;
 }
 
+void os_text_head(const char *path, char *text, size_t text_bytes) {
+  int kept = errno, fd = os_text_open(path, O_RDONLY);
+  size_t length = 0;
+  if (fd >= 0) {
+    for (size_t got = 1; got > 0 && length < text_bytes - 1; length += got)
+      got = os_text_read(fd, text + length, text_bytes - 1 - length);
+    os_text_close(fd);
+  }
+  text[length] = 0;
+  errno = kept;
+}
+
+uint64_t os_text_field(const char *text, const char *key) {
+  const char *found = strstr(text, key);
+  uint64_t number = 0;
+  if (found == NULL)
+    return 0;
+  found += strlen(key);
+  for (found += strspn(found, " \t"); *found >= '0' && *found <= '9'; found++)
+    number = number * 10 + (uint64_t)(*found - '0');
+  return number;
+}
+
 char *os_lines_next(struct os_lines *in) {
   for (;;) {
     char *line = in->bytes + in->begin;
