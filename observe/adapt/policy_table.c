@@ -36,13 +36,9 @@ static const struct policy_costs *costs_of(const struct policy_table_costs *cost
 
 static uint32_t place_count(const struct policy_table *table) { return table->set_count * POLICY_WAYS; }
 
-/* SplitMix64's finalizer (Steele, Lea and Flood): neighbouring sites and ranges spread over all sets. */
+/* Neighbouring sites and ranges spread over all sets. */
 static struct policy_place *set_of(const struct policy_table *table, uint64_t site, unsigned range) {
-  uint64_t x = site ^ range * 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  x ^= x >> 31;
-  return &table->places[(size_t)(x & (table->set_count - 1)) * POLICY_WAYS];
+  return &table->places[(size_t)(mix_bits(site ^ range * MIX_STEP) & (table->set_count - 1)) * POLICY_WAYS];
 }
 
 static void forget_arm(struct policy_table *table, struct policy_place *place, const struct policy_table_costs *costs,

@@ -146,10 +146,8 @@ void guard_begin(void) {
 /* --- samples --- */
 
 static uint64_t random_below(uint64_t below) {
-  uint64_t z = atomic_fetch_add_explicit(&guard.random, 0x9e3779b97f4a7c15u, memory_order_relaxed);
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return (uint64_t)((unsigned __int128)(z ^ z >> 31) * below >> 64);
+  uint64_t drawn = mix_bits(atomic_fetch_add_explicit(&guard.random, MIX_STEP, memory_order_relaxed));
+  return (uint64_t)((unsigned __int128)drawn * below >> 64);
 }
 
 /* A window has few samples, and a time without windows as many in a period. */

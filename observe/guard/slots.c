@@ -36,13 +36,7 @@ static size_t page_bytes_of(size_t size) { return round_up(size, os_page_bytes()
 
 static void queue_put(uint32_t number) { region.queue[(region.first + region.count++) % SLOTS] = (uint8_t)number; }
 
-/* SplitMix64 (Steele, Lea and Flood). */
-static uint64_t random_next(void) {
-  uint64_t z = region.random += 0x9e3779b97f4a7c15u;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return z ^ z >> 31;
-}
+static uint64_t random_next(void) { return mix_bits(region.random += MIX_STEP); }
 
 bool slots_make(void) {
   if (region_base() != NULL)

@@ -78,12 +78,7 @@ uint32_t os_module_build(const char *id, size_t length, const char *name) {
   return length > 0 && build != 0 ? build : hash_of(name, strlen(name));
 }
 
-struct build_id {
-  const char *bytes;
-  size_t length; /* 0: there is none */
-};
-
-static struct build_id id_in_notes(const char *notes, size_t length) {
+size_t os_module_id_in_notes(const char *notes, size_t length, const char **id) {
   ElfW(Nhdr) note;
   for (size_t at = 0; at + sizeof note <= length;) {
     memcpy(&note, notes + at, sizeof note);
@@ -92,17 +87,14 @@ static struct build_id id_in_notes(const char *notes, size_t length) {
     if (content_at + note.n_descsz > length)
       break;
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof NOTE_NAME &&
-        memcmp(notes + name_at, NOTE_NAME, sizeof NOTE_NAME) == 0)
-      return (struct build_id){notes + content_at, note.n_descsz};
+        memcmp(notes + name_at, NOTE_NAME, sizeof NOTE_NAME) == 0) {
+      *id = notes + content_at;
+      return note.n_descsz;
+    }
     at = content_at + round_up(note.n_descsz, 4);
   }
-  return (struct build_id){"", 0};
-}
-
-size_t os_module_id_in_notes(const char *notes, size_t length, const char **id) {
-  struct build_id found = id_in_notes(notes, length);
-  *id = found.bytes;
-  return found.length;
+  *id = "";
+  return 0;
 }
 
 static const ElfW(Ehdr) * header_of(const struct image *image) {
@@ -141,16 +133,18 @@ static const char *segment_start(const struct image *image, const struct segment
   return is_inside ? image->start + offset : NULL;
 }
 
-static struct build_id id_of(const struct image *image) {
+/* As os_module_id_in_notes, in the notes of a module. */
+static size_t id_of(const struct image *image, const char **id) {
   struct segments segments = segments_of(image);
-  struct build_id id = {"", 0};
-  for (unsigned i = 0; id.length == 0 && i < segments.count; i++) {
+  size_t length = 0;
+  *id = "";
+  for (unsigned i = 0; length == 0 && i < segments.count; i++) {
     const ElfW(Phdr) *segment = &segments.list[i];
     const char *start = segment->p_type == PT_NOTE ? segment_start(image, &segments, segment) : NULL;
     if (start)
-      id = id_in_notes(start, segment->p_memsz);
+      length = os_module_id_in_notes(start, segment->p_memsz, id);
   }
-  return id;
+  return length;
 }
 
 bool os_module_find(uintptr_t address, struct os_module *out) {
@@ -159,8 +153,9 @@ bool os_module_find(uintptr_t address, struct os_module *out) {
     return false;
   const char *slash = strrchr(image.name, '/');
   const char *name = *image.name == 0 ? program_invocation_short_name : slash ? slash + 1 : image.name;
-  struct build_id id = id_of(&image);
-  *out = (struct os_module){.build = os_module_build(id.bytes, id.length, name),
+  const char *id;
+  size_t length = id_of(&image, &id);
+  *out = (struct os_module){.build = os_module_build(id, length, name),
                             .offset = address - (uintptr_t)image.start,
                             .name = name,
                             .path = image.name};

@@ -16,7 +16,6 @@ static void frame_text(struct text *text, uintptr_t address) {
     text_string(text, "+");
     text_hex(text, module.offset);
   } else {
-
     text_hex(text, address - 1);
   }
   text_string(text, "\n");

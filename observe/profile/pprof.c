@@ -332,29 +332,19 @@ static enum os_file_error write_content(struct writer *w, const struct samples *
 
 #define WRITER_BYTES round_up(sizeof(struct writer), os_page_bytes())
 
-enum os_file_error pprof_write(const char *path, const struct samples *samples, const struct pprof_about *about) {
+enum os_file_error pprof_write(const char *path, int fd, uint64_t *end, const struct samples *samples,
+                               const struct pprof_about *about) {
   int kept = errno;
   struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
-  enum os_file_error error = w ? os_file_begin(&w->file, path) : OS_FILE_NO_MEMORY;
+  enum os_file_error error = w == NULL ? OS_FILE_NO_MEMORY
+                             : path    ? os_file_begin(&w->file, path)
+                                       : os_file_begin_at(&w->file, fd, *end);
   if (w && error == OS_FILE_OK)
     error = os_file_end(&w->file, write_content(w, samples, about));
+  if (w && path == NULL)
+    *end = w->file.length;
   if (w)
     os_unmap(w, WRITER_BYTES);
-  errno = kept;
-  return error;
-}
-
-enum os_file_error pprof_write_at(int fd, uint64_t *end, const struct samples *samples,
-                                  const struct pprof_about *about) {
-  int kept = errno;
-  struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
-  enum os_file_error error = w ? os_file_begin_at(&w->file, fd, *end) : OS_FILE_NO_MEMORY;
-  if (w && error == OS_FILE_OK)
-    error = os_file_end(&w->file, write_content(w, samples, about));
-  if (w) {
-    *end = w->file.length;
-    os_unmap(w, WRITER_BYTES);
-  }
   errno = kept;
   return error;
 }

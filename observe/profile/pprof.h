@@ -22,10 +22,9 @@ struct pprof_about {
   const char *version;   /* the writer's, ASCII */
 };
 
-/* The file at path is replaced whole, or stays as it is (inspect/file.h). */
-enum os_file_error pprof_write(const char *path, const struct samples *samples, const struct pprof_about *about);
-/* The same into an open file, from *end on. Sets *end to the end of the profile. */
-enum os_file_error pprof_write_at(int fd, uint64_t *end, const struct samples *samples,
-                                  const struct pprof_about *about);
+/* Replaces the file at path whole, or leaves it as it is (inspect/file.h). path NULL: writes into an open file, from *end
+ * on, and sets *end to the end of the profile. */
+enum os_file_error pprof_write(const char *path, int fd, uint64_t *end, const struct samples *samples,
+                               const struct pprof_about *about);
 
 #endif

@@ -68,16 +68,13 @@ bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) 
   return is_copied;
 }
 
-/* Writes the profile to path, or if path is NULL into fd from *end on. */
 static enum os_file_error write_copy(const char *path, int fd, uint64_t *end) {
   struct samples copy = {0};
   struct pprof_about about = {.time_ns = os_epoch_nanoseconds(), .version = hak_version()};
   uint64_t start_ns;
   bool is_copied = profile_copy(&copy, &about.period_bytes, &start_ns);
   about.duration_ns = about.period_bytes ? os_nanoseconds() - start_ns : 0;
-  enum os_file_error error = !is_copied ? OS_FILE_NO_MEMORY
-                             : path     ? pprof_write(path, &copy, &about)
-                                        : pprof_write_at(fd, end, &copy, &about);
+  enum os_file_error error = is_copied ? pprof_write(path, fd, end, &copy, &about) : OS_FILE_NO_MEMORY;
   samples_clear(&copy);
   return error;
 }
@@ -88,9 +85,7 @@ enum os_file_error profile_write_at(int fd, uint64_t *end) { return write_copy(N
 void profile_stats(struct profile_stats *out) {
   lock_take(&profile.lock);
   *out = (struct profile_stats){
-      .interval = profile_is_on() ? profile.interval : 0,
       .live_bytes = profile.samples.live.bytes,
-      .live_objects = profile.samples.live.objects_1024 / 1024,
       .samples = profile.samples.block_count,
       .dropped_bytes = profile.samples.dropped.bytes,
       .table_bytes = samples_bytes(&profile.samples),

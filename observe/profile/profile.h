@@ -34,7 +34,7 @@ enum os_file_error profile_write_at(int fd, uint64_t *end);
 
 /* Bytes that live samples stand for; number of samples; bytes of dropped samples; bytes mapped for tables. */
 struct profile_stats {
-  uint64_t interval, live_bytes, live_objects, samples, dropped_bytes, table_bytes;
+  uint64_t live_bytes, samples, dropped_bytes, table_bytes;
 };
 void profile_stats(struct profile_stats *out);
 

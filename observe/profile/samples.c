@@ -154,19 +154,21 @@ static struct sample_weight weight_difference(struct sample_weight a, struct sam
   return (struct sample_weight){a.bytes - b.bytes, a.objects_1024 - b.objects_1024};
 }
 
-static uint64_t growth_of(uint64_t from, uint64_t to) { return to > from ? to - from : 0; }
-
-/* Changes a block's weight, which is one event. No block has the weight 0. */
-static void note_change(struct samples *samples, struct sample_stack *stack, struct sample_weight from,
-                        struct sample_weight to) {
-  struct sample_weight grown = {growth_of(from.bytes, to.bytes), growth_of(from.objects_1024, to.objects_1024)};
+/* Adds a block's weight to a stack, or takes it away, which is one event. */
+static void note_change(struct samples *samples, struct sample_stack *stack, struct sample_weight weight,
+                        bool is_added) {
   if (stack->changed <= samples->peak_event)
     stack->before = stack->live;
   stack->changed = ++samples->events;
-  stack->allocated = weight_sum(stack->allocated, grown);
-  stack->live = weight_difference(weight_sum(stack->live, to), from);
-  samples->allocated = weight_sum(samples->allocated, grown);
-  samples->live = weight_difference(weight_sum(samples->live, to), from);
+  if (!is_added) {
+    stack->live = weight_difference(stack->live, weight);
+    samples->live = weight_difference(samples->live, weight);
+    return;
+  }
+  stack->allocated = weight_sum(stack->allocated, weight);
+  stack->live = weight_sum(stack->live, weight);
+  samples->allocated = weight_sum(samples->allocated, weight);
+  samples->live = weight_sum(samples->live, weight);
   if (samples->live.bytes > samples->peak_bytes) {
     samples->peak_bytes = samples->live.bytes;
     samples->peak_event = samples->events;
@@ -232,8 +234,6 @@ static struct sample_block *block_find(const struct samples *samples, const void
   return found && found->address != 0 ? found : NULL;
 }
 
-static const struct sample_weight nothing;
-
 bool samples_add(struct samples *samples, const void *block, const uintptr_t *stack, unsigned depth,
                  struct sample_weight weight) {
   samples_remove(samples, block); /* an entry of that address is stale: its free was not reported */
@@ -244,7 +244,7 @@ bool samples_add(struct samples *samples, const void *block, const uintptr_t *st
   struct sample_block *place = block_of(samples, (uintptr_t)block);
   *place = (struct sample_block){(uintptr_t)block, weight, stack_of(samples, stack, depth)};
   samples->block_count++;
-  note_change(samples, place->stack, nothing, weight);
+  note_change(samples, place->stack, weight, true);
   return true;
 }
 
@@ -252,31 +252,26 @@ bool samples_remove(struct samples *samples, const void *block) {
   struct sample_block *found = block_find(samples, block);
   if (found == NULL)
     return false;
-  note_change(samples, found->stack, found->weight, nothing);
+  note_change(samples, found->stack, found->weight, false);
   block_take_out(samples, found);
   return true;
 }
 
-bool samples_move(struct samples *samples, const void *block, const void *block_moved, struct sample_weight weight) {
+/* The weight stays, so no sum changes. */
+bool samples_rename(struct samples *samples, const void *block, const void *renamed) {
   struct sample_block *found = block_find(samples, block);
-  if (found == NULL || block_moved == NULL)
+  if (found == NULL || renamed == NULL)
     return false;
-  if (block_moved != block && samples_remove(samples, block_moved))
+  if (renamed != block && samples_remove(samples, renamed))
     found = block_find(samples, block); /* it may have moved up */
-  struct sample_block moved = {(uintptr_t)block_moved, weight, found->stack};
-  note_change(samples, found->stack, found->weight, weight);
+  struct sample_block kept = {(uintptr_t)renamed, found->weight, found->stack};
   block_take_out(samples, found);
-  *block_of(samples, moved.address) = moved; /* removing the old entry made a place free */
+  *block_of(samples, kept.address) = kept; /* the other entry's place is free now */
   samples->block_count++;
   return true;
 }
 
 /* --- all of them --- */
-
-bool samples_rename(struct samples *samples, const void *block, const void *renamed) {
-  const struct sample_block *found = block_find(samples, block);
-  return found != NULL && samples_move(samples, block, renamed, found->weight);
-}
 
 void samples_clear(struct samples *samples) {
   table_unmap(samples->blocks, samples->block_capacity, sizeof *samples->blocks);

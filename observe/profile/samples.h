@@ -53,10 +53,7 @@ bool samples_add(struct samples *samples, const void *block, const uintptr_t *st
                  struct sample_weight weight);
 /* Removes a block that is freed. False: it is no sample. */
 bool samples_remove(struct samples *samples, const void *block);
-/* Notes that a block was resized, and maybe moved. It keeps its stack. The bytes that it grew by count as allocated.
- * False: it is no sample. */
-bool samples_move(struct samples *samples, const void *block, const void *block_moved, struct sample_weight weight);
-/* Renames a block: it has another address from now on. */
+/* Gives a block another address. False: it is no sample. */
 bool samples_rename(struct samples *samples, const void *block, const void *renamed);
 /* Empties the samples and gives their memory back. */
 void samples_clear(struct samples *samples);

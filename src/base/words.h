@@ -55,4 +55,12 @@ static inline size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
 static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
+/* SplitMix64 (Steele, Lea and Flood): scatters neighbouring numbers over all 64 bits. */
+#define MIX_STEP UINT64_C(0x9e3779b97f4a7c15)
+static inline uint64_t mix_bits(uint64_t z) {
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
 #endif

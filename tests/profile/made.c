@@ -24,7 +24,7 @@ static unsigned block_count;
 static void write_profile(const char *path) {
   const struct pprof_about about = {
       .period_bytes = 524288, .time_ns = 1700000000123456789, .duration_ns = 60000000000, .version = "hakmem 1.2.3"};
-  enum os_file_error error = pprof_write(path, &samples, &about);
+  enum os_file_error error = pprof_write(path, -1, NULL, &samples, &about);
   CHECK_SAY(error == OS_FILE_OK, "%s", os_file_words(error));
 }
 
@@ -46,7 +46,7 @@ static void known(void) {
   add(3, deepest, SAMPLES_DEPTH_MAX, 7, 512);
   add(4, NULL, 0, UINT64_C(1) << 40, 3 * 1024); /* the peak */
   samples_remove(&samples, blocks + 4);
-  samples_move(&samples, blocks + 2, blocks + 5, (struct sample_weight){600, 10 * 1024});
+  add(5, short_one, 2, 100, 0);
   samples.others = (struct sample_stack){.allocated = {11, 1024}, .live = {11, 1024}, .changed = ++samples.events};
   samples.dropped = (struct sample_weight){44, 1024};
 }

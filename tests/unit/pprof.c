@@ -230,7 +230,7 @@ static bool is_alone(void) {
 static enum os_file_error write_it(void) {
   const struct pprof_about about = {.period_bytes = 4096, .time_ns = 5, .duration_ns = 7, .version = "hakmem"};
   errno = EDOM;
-  enum os_file_error error = pprof_write(path, &samples, &about);
+  enum os_file_error error = pprof_write(path, -1, NULL, &samples, &about);
   int left = errno;
   all_is_well();
   assert_int_equal(left, EDOM);
@@ -303,7 +303,7 @@ static void the_nth_call_fails(void **unused) {
   const struct pprof_about about = {.version = "hakmem"};
   put_before();
   os.calls = 0;
-  assert_int_equal(pprof_write(path, &samples, &about), OS_FILE_OK);
+  assert_int_equal(pprof_write(path, -1, NULL, &samples, &about), OS_FILE_OK);
   calls = os.calls;
   assert_true(is_whole(&found));
   unsigned mappings = found.mappings;
@@ -367,8 +367,8 @@ static void no_such_folder(void **unused) {
   const struct pprof_about about = {.version = "hakmem"};
   char name[2 * NAME_BYTES];
   snprintf(name, sizeof name, "%s/none/profile", folder);
-  assert_int_equal(pprof_write(name, &samples, &about), OS_FILE_ABSENT);
-  assert_int_equal(pprof_write(folder, &samples, &about), OS_FILE_IRREGULAR);
+  assert_int_equal(pprof_write(name, -1, NULL, &samples, &about), OS_FILE_ABSENT);
+  assert_int_equal(pprof_write(folder, -1, NULL, &samples, &about), OS_FILE_IRREGULAR);
 }
 
 /* Examples of the encoding's documentation, and the bounds. */

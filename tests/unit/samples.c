@@ -77,12 +77,13 @@ static void model_begin(struct model *model) {
   }
 }
 
-static void model_note(struct model *model, struct stack_model *stack, struct sample_weight from,
-                       struct sample_weight to) {
-  stack->allocated.bytes += to.bytes > from.bytes ? to.bytes - from.bytes : 0;
-  stack->allocated.objects_1024 += to.objects_1024 > from.objects_1024 ? to.objects_1024 - from.objects_1024 : 0;
-  stack->live.bytes += to.bytes - from.bytes;
-  stack->live.objects_1024 += to.objects_1024 - from.objects_1024;
+static void model_note(struct model *model, struct stack_model *stack, struct sample_weight weight, bool is_added) {
+  if (is_added) {
+    stack->allocated.bytes += weight.bytes;
+    stack->allocated.objects_1024 += weight.objects_1024;
+  }
+  stack->live.bytes += is_added ? weight.bytes : -weight.bytes;
+  stack->live.objects_1024 += is_added ? weight.objects_1024 : -weight.objects_1024;
   uint64_t live = 0;
   for (unsigned i = 0; i < STACKS; i++)
     live += model->stacks[i].live.bytes;
@@ -93,30 +94,27 @@ static void model_note(struct model *model, struct stack_model *stack, struct sa
     model->stacks[i].peak = model->stacks[i].live;
 }
 
-static const struct sample_weight nothing;
-
 static void model_remove(struct model *model, unsigned block) {
   struct block_model *b = &model->blocks[block];
   if (b->stack < STACKS)
-    model_note(model, &model->stacks[b->stack], b->weight, nothing);
+    model_note(model, &model->stacks[b->stack], b->weight, false);
   b->stack = STACKS;
 }
 
 static void model_add(struct model *model, unsigned block, unsigned stack, struct sample_weight weight) {
   model_remove(model, block);
   model->blocks[block] = (struct block_model){stack, weight};
-  model_note(model, &model->stacks[stack], nothing, weight);
+  model_note(model, &model->stacks[stack], weight, true);
 }
 
-static bool model_move(struct model *model, unsigned from, unsigned to, struct sample_weight weight) {
+static bool model_rename(struct model *model, unsigned from, unsigned to) {
   if (model->blocks[from].stack == STACKS)
     return false;
   if (from != to)
     model_remove(model, to);
   struct block_model moved = model->blocks[from];
-  model_note(model, &model->stacks[moved.stack], moved.weight, weight);
   model->blocks[from].stack = STACKS;
-  model->blocks[to] = (struct block_model){moved.stack, weight};
+  model->blocks[to] = moved;
   return true;
 }
 
@@ -173,8 +171,7 @@ static void play(struct samples *samples, struct model *model, uint64_t *seed, u
     model_remove(model, block);
   } else {
     other = unit_random(seed) % 4 ? other : block;
-    assert_int_equal(samples_move(samples, block_at(block), block_at(other), weight),
-                     model_move(model, block, other, weight));
+    assert_int_equal(samples_rename(samples, block_at(block), block_at(other)), model_rename(model, block, other));
   }
 }
 
@@ -310,7 +307,7 @@ static void many_blocks(void **unused) {
 }
 
 /* Onto one that is still there, whose place may be the one before. */
-static void moved_onto_another(void **unused) {
+static void renamed_to_another(void **unused) {
   (void)unused;
   const uintptr_t stack[] = {1};
   const struct sample_weight one = {1, 1024}, two = {2, 1024};
@@ -318,8 +315,8 @@ static void moved_onto_another(void **unused) {
   for (unsigned i = 0; i < 200 * 200; i++) {
     const void *a = block_at(i % 200), *b = block_at(200 + i / 200);
     samples_add(&samples, a, stack, 1, one);
-    samples_add(&samples, b, stack, 1, one);
-    assert_true(samples_move(&samples, b, a, two));
+    samples_add(&samples, b, stack, 1, two);
+    assert_true(samples_rename(&samples, b, a));
     assert_int_equal(samples.block_count, 1);
     assert_int_equal(samples.live.bytes, 2);
     assert_false(samples_remove(&samples, b));
@@ -401,7 +398,7 @@ static void memory_runs_out(void **unused) {
       if (i % 4 == 0)
         samples_remove(&samples, (void *)(uintptr_t)(unit_random(&seed) % i * 16));
       if (i % 64 == 0)
-        samples_move(&samples, (void *)(uintptr_t)(i * 16), (void *)(uintptr_t)(i * 16 + 8), (struct sample_weight){0});
+        samples_rename(&samples, (void *)(uintptr_t)(i * 16), (void *)(uintptr_t)(i * 16 + 8));
     }
     assert_int_equal(allocated_in(&samples).bytes, samples.allocated.bytes);
     assert_int_equal(samples.allocated.bytes + samples.dropped.bytes, offered);
@@ -419,7 +416,7 @@ static void what_is_not_there(void **unused) {
   struct samples samples = {0};
   size_t cursor = 0;
   assert_false(samples_remove(&samples, memory));
-  assert_false(samples_move(&samples, memory, memory + 1, (struct sample_weight){1, 1024}));
+  assert_false(samples_rename(&samples, memory, memory + 1));
   assert_null(samples_next(&samples, &cursor));
   assert_true(samples_add(&samples, memory, NULL, 0, (struct sample_weight){1, 1024}));
   assert_false(samples_remove(&samples, NULL));
@@ -441,7 +438,7 @@ int main(void) {
       cmocka_unit_test(what_is_not_there),
       cmocka_unit_test(the_first_of_equal_peaks),
       cmocka_unit_test(stacks_of_one_hash),
-      cmocka_unit_test(moved_onto_another),
+      cmocka_unit_test(renamed_to_another),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
