@@ -97,38 +97,44 @@ void doctor_modules(struct doctor *doctor, doctor_visit *visit, void *argument);
 /* Returns the path by which this program can open a file of the subject. */
 const char *doctor_file(const struct doctor *doctor, const char *path, char seen[PATH_MAX]);
 
-/* --- the checks --- */
-void doctor_look_huge(struct doctor *doctor);
-void doctor_look_compaction(struct doctor *doctor);
-void doctor_look_overcommit(struct doctor *doctor);
-void doctor_look_memory(struct doctor *doctor);
-void doctor_look_swap(struct doctor *doctor);
-void doctor_look_randomisation(struct doctor *doctor);
-void doctor_look_preload_file(struct doctor *doctor);
-void doctor_look_group(struct doctor *doctor);
-void doctor_look_pressure(struct doctor *doctor);
-void doctor_look_mappings(struct doctor *doctor);
-void doctor_look_address_space(struct doctor *doctor);
-void doctor_look_data(struct doctor *doctor);
-void doctor_look_descriptors(struct doctor *doctor);
-void doctor_look_threads(struct doctor *doctor);
-void doctor_look_locked(struct doctor *doctor);
-void doctor_look_seccomp(struct doctor *doctor);
-void doctor_look_library(struct doctor *doctor);
-void doctor_look_script(struct doctor *doctor);
-void doctor_look_machine_code(struct doctor *doctor);
-void doctor_look_static(struct doctor *doctor);
-void doctor_look_libc(struct doctor *doctor);
-void doctor_look_privileges(struct doctor *doctor);
-void doctor_look_loaded(struct doctor *doctor);
-void doctor_look_preload(struct doctor *doctor);
-void doctor_look_allocators(struct doctor *doctor);
-void doctor_look_sanitizers(struct doctor *doctor);
-void doctor_look_copies(struct doctor *doctor);
-void doctor_look_option_names(struct doctor *doctor);
-void doctor_look_option_values(struct doctor *doctor);
-void doctor_look_option_pairs(struct doctor *doctor);
-void doctor_look_policy_file(struct doctor *doctor);
-void doctor_look_foreign_options(struct doctor *doctor);
+/* --- the checks, in the order in which they run: function, name, what it looks at --- */
+
+/* clang-format off */
+#define DOCTOR_CHECKS(DO) \
+  DO(library, "library", "libhakmem.so is there, can be preloaded, and is of this machine") \
+  DO(script, "script", "whether the program is a script, and who runs it") \
+  DO(machine_code, "machine-code", "the program is of 64 bits and of this machine") \
+  DO(static, "static", "the program has a loader, which preloads") \
+  DO(libc, "libc", "the program and libhakmem.so have the same libc") \
+  DO(privileges, "privileges", "set-uid, set-gid, file capabilities: nothing is preloaded into those") \
+  DO(loaded, "loaded", "hakmem is in the process") \
+  DO(preload, "preload", "what LD_PRELOAD names is there, and hakmem comes first") \
+  DO(preload_file, "preload-file", "/etc/ld.so.preload") \
+  DO(allocators, "allocators", "another allocator in the program or beside it") \
+  DO(sanitizers, "sanitizers", "sanitizers, which have an allocator of their own") \
+  DO(copies, "copies", "hakmem is there once") \
+  DO(option_names, "option-names", "HAKMEM_ variables that are no options") \
+  DO(option_values, "option-values", "values that are not taken") \
+  DO(option_pairs, "option-pairs", "options that another option leaves without effect") \
+  DO(policy_file, "policy-file", "the file of HAKMEM_POLICY_FILE can be read and written") \
+  DO(foreign_options, "foreign-options", "options of other allocators, which have no effect") \
+  DO(huge, "huge-pages", "transparent_hugepage/enabled") \
+  DO(compaction, "compaction", "transparent_hugepage/defrag") \
+  DO(overcommit, "overcommit", "overcommit_memory, and how near the commit limit is") \
+  DO(memory, "memory", "memory that is available") \
+  DO(swap, "swap", "swap, and how full it is") \
+  DO(group, "cgroup", "the memory limit of the control group (v1, v2), and how near it is") \
+  DO(pressure, "pressure", "time that is lost waiting for memory (PSI)") \
+  DO(mappings, "mappings", "vm.max_map_count, and how near it is") \
+  DO(address_space, "address-space", "ulimit -v") \
+  DO(data, "data", "ulimit -d") \
+  DO(descriptors, "descriptors", "ulimit -n") \
+  DO(threads, "threads", "ulimit -u, and how near it is") \
+  DO(locked, "locked", "memory that is locked, and ulimit -l") \
+  DO(seccomp, "seccomp", "a filter of system calls") \
+  DO(randomisation, "randomisation", "addresses are drawn anew in each run")
+/* clang-format on */
+#define DOCTOR_CHECK_DECLARE(function, name, sentence) void doctor_look_##function(struct doctor *doctor);
+DOCTOR_CHECKS(DOCTOR_CHECK_DECLARE)
 
 #endif

@@ -1,70 +1,14 @@
 /* doctor_cgroup.c: the control group that limits the subject's memory. */
 #include "base/options.h"
+#include "os/cgroup.h"
 #include "policy/limit_policy.h"
 #include "tools/doctor.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define LIMIT_NONE_BYTES ((uint64_t)1 << 62) /* v1 writes "no limit" as a larger number */
 #define NEAR_PERCENT 90
 #define SMALL_BYTES ((uint64_t)32 << 20) /* hakmem reads the group when it holds half of this */
-
-static bool has_word(const char *list, size_t length, const char *word) {
-  size_t bytes = strlen(word);
-  for (size_t at = 0; at + bytes <= length; at += strcspn(list + at, ",") + 1)
-    if (strncmp(list + at, word, bytes) == 0 && (at + bytes == length || list[at + bytes] == ','))
-      return true;
-  return false;
-}
-
-/* The group's name in the hierarchy of v2 or in that of v1 with the memory controller: of lines like "4:cpu,memory:/a"
- * and "0::/a". */
-static bool group_name(const char *text, bool is_first_version, char name[PATH_MAX]) {
-  for (const char *line = text; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
-    size_t length = strcspn(line, "\n");
-    const char *controllers = memchr(line, ':', length);
-    size_t list = controllers ? strcspn(controllers + 1, ":\n") : 0;
-    if (controllers == NULL || controllers[1 + list] != ':')
-      continue;
-    const char *path = controllers + list + 2;
-    length -= (size_t)(path - line);
-    if ((is_first_version ? has_word(controllers + 1, list, "memory") : list == 0) && length < PATH_MAX) {
-      memcpy(name, path, length);
-      name[length] = 0;
-      return true;
-    }
-  }
-  return false;
-}
-
-struct mount {
-  char root[PATH_MAX], point[PATH_MAX];
-};
-
-/* The mount of a hierarchy, of a line like "36 35 98:0 /root /point rw ... - type source options". */
-static bool mount_find(const char *text, bool is_first_version, struct mount *mount) {
-  for (const char *line = text; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
-    char type[32] = "", options[256] = "", copy[PATH_MAX];
-    size_t length = strcspn(line, "\n");
-    if (length >= sizeof copy || sscanf(line, "%*s %*s %*s %4095s %4095s", mount->root, mount->point) != 2)
-      continue;
-    memcpy(copy, line, length);
-    copy[length] = 0;
-    const char *rest = strstr(copy, " - ");
-    if (rest == NULL || sscanf(rest, " - %31s %*s %255s", type, options) != 2)
-      continue;
-    if (is_first_version ? strcmp(type, "cgroup") == 0 && has_word(options, strlen(options), "memory")
-                         : strcmp(type, "cgroup2") == 0)
-      return true;
-  }
-  return false;
-}
-
-static uint64_t limit_of(const struct doctor *doctor, const char *folder, const char *name) {
-  uint64_t limit = doctor_read_number(doctor, "%s/%s", folder, name);
-  return limit < LIMIT_NONE_BYTES ? limit : UINT64_MAX;
-}
 
 /* Returns what the group holds and cannot drop, without files that were not used recently. */
 static uint64_t held_bytes(const struct doctor *doctor, const char *folder, bool is_first_version) {
@@ -75,58 +19,33 @@ static uint64_t held_bytes(const struct doctor *doctor, const char *folder, bool
   return held == UINT64_MAX || files == UINT64_MAX ? held : held - (files < held ? files : held);
 }
 
-/* The smallest limit of the group and those above it, up to the mount. */
-static void limits_read(struct doctor *doctor, size_t mount_length) {
-  struct doctor_group *group = &doctor->group;
-  char folder[PATH_MAX];
-  memcpy(folder, group->folder, sizeof folder);
+/* Keeps the group if it, or one above it, has the smallest limit so far; if none has a limit, for its pressure. */
+static bool keep_group(struct os_group *group, void *argument) {
+  struct doctor *doctor = argument;
+  struct doctor_group *kept = &doctor->group;
+  const char *folder = group->path.bytes + strlen(doctor->root);
   bool is_first_version = group->is_first_version;
-  for (;;) {
-    uint64_t limit = limit_of(doctor, folder, is_first_version ? "memory.limit_in_bytes" : "memory.max");
-    if (limit < group->limit_bytes) {
-      uint64_t both = is_first_version ? limit_of(doctor, folder, "memory.memsw.limit_in_bytes") : 0;
-      uint64_t swap =
-          is_first_version ? (both == UINT64_MAX ? both : both - limit) : limit_of(doctor, folder, "memory.swap.max");
-      *group = (struct doctor_group){.limit_bytes = limit,
-                                     .swap_bytes = swap,
-                                     .held_bytes = held_bytes(doctor, folder, is_first_version),
-                                     .is_first_version = is_first_version};
-      memcpy(group->folder, folder, sizeof folder);
-    }
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL || (size_t)(slash - folder) < mount_length)
-      return;
-    *slash = 0;
-  }
-}
-
-static bool find_in(struct doctor *doctor, bool is_first_version) {
-  static struct mount mount;
-  char name[PATH_MAX];
-  const char *usual = is_first_version ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
-  const char *mounts = doctor_read(doctor, "/proc/self/mountinfo");
-  if (!group_name(doctor_read(doctor, "%s/cgroup", doctor->proc), is_first_version, name))
-    return false;
-  if (mounts == NULL)
-    snprintf(mount.point, sizeof mount.point, "%s", usual);
-  else if (!mount_find(mounts, is_first_version, &mount))
-    return false;
-  size_t above = mounts && strcmp(mount.root, "/") != 0 ? strlen(mount.root) : 0;
-  bool is_below = above == 0 || strncmp(name, mount.root, above) == 0;
-  const char *below = is_below && strcmp(name + above, "/") != 0 ? name + above : "";
-  struct doctor_group *group = &doctor->group;
-  group->is_first_version = is_first_version;
-  if ((size_t)snprintf(group->folder, sizeof group->folder, "%s%s", mount.point, below) >= sizeof group->folder)
-    return false;
-  limits_read(doctor, strlen(mount.point));
-  return true;
+  if (kept->limit_bytes == UINT64_MAX && !is_first_version)
+    snprintf(kept->folder, sizeof kept->folder, "%s", folder);
+  do {
+    uint64_t limit = os_group_limit(group, is_first_version ? "memory.limit_in_bytes" : "memory.max");
+    if (limit >= kept->limit_bytes)
+      continue;
+    uint64_t both = is_first_version ? os_group_limit(group, "memory.memsw.limit_in_bytes") : UINT64_MAX;
+    snprintf(kept->folder, sizeof kept->folder, "%s", folder);
+    kept->limit_bytes = limit;
+    kept->swap_bytes = !is_first_version    ? os_group_limit(group, "memory.swap.max")
+                       : both == UINT64_MAX ? both
+                                            : both - limit;
+    kept->held_bytes = held_bytes(doctor, folder, is_first_version);
+    kept->is_first_version = is_first_version;
+  } while (os_group_up(group));
+  return false;
 }
 
 void doctor_find_group(struct doctor *doctor) {
   doctor->group = (struct doctor_group){.limit_bytes = UINT64_MAX, .held_bytes = UINT64_MAX};
-  bool is_found = find_in(doctor, true) && doctor->group.limit_bytes != UINT64_MAX;
-  if (!is_found)
-    find_in(doctor, false);
+  os_groups_visit(doctor->root, doctor->proc + strlen("/proc/"), keep_group, doctor);
 }
 
 static uint64_t swap_bytes(const struct doctor *doctor) {

@@ -99,60 +99,64 @@ bool elf_open(struct elf *elf, const char *path) {
   return true;
 }
 
-static bool symbols_define(const struct elf *elf, const Elf64_Shdr *symbols, const Elf64_Shdr *strings,
-                           const char *name) {
-  size_t length = strlen(name) + 1;
-  Elf64_Sym symbol;
-  for (uint64_t i = 0; i < symbols->sh_size / sizeof symbol &&
-                       copy_at(elf, symbols->sh_offset + i * sizeof symbol, &symbol, sizeof symbol);
-       i++) {
-    if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= strings->sh_size)
-      continue;
-    unsigned type = ELF64_ST_TYPE(symbol.st_info);
-    const unsigned char *text = bytes_at(elf, strings->sh_offset + symbol.st_name, length);
-    if (text && (type == STT_FUNC || type == STT_GNU_IFUNC) && memcmp(text, name, length) == 0)
-      return true;
-  }
-  return false;
-}
-
 static bool section_read(const struct elf *elf, const Elf64_Ehdr *header, unsigned i, Elf64_Shdr *section) {
   return i < header->e_shnum && header->e_shentsize >= sizeof *section &&
          copy_at(elf, header->e_shoff + (uint64_t)i * header->e_shentsize, section, sizeof *section);
 }
 
-enum elf_symbol elf_defines(const struct elf *elf, const char *name) {
-  enum elf_symbol found = ELF_SYMBOL_NONE;
-  Elf64_Ehdr header;
-  Elf64_Shdr section, strings;
-  if (!elf->is_elf || elf->bits != 64 || !header_read(elf, &header))
-    return found;
-  for (unsigned i = 0; section_read(elf, &header, i, &section); i++) {
-    bool is_dynamic = section.sh_type == SHT_DYNSYM;
-    if ((!is_dynamic && section.sh_type != SHT_SYMTAB) || !section_read(elf, &header, section.sh_link, &strings) ||
-        !symbols_define(elf, &section, &strings, name))
-      continue;
-    if (is_dynamic)
-      return ELF_SYMBOL_EXPORTED;
-    found = ELF_SYMBOL_INSIDE;
-  }
-  return found;
+/* A table of symbols, and the number of the one to read next. */
+struct symbols {
+  Elf64_Shdr table, strings;
+  uint64_t next;
+};
+
+/* Steps to the next table, from section *i on. False: there is none. */
+static bool symbols_next(const struct elf *elf, const Elf64_Ehdr *header, unsigned *i, struct symbols *symbols) {
+  symbols->next = 0;
+  while (section_read(elf, header, (*i)++, &symbols->table))
+    if ((symbols->table.sh_type == SHT_SYMTAB || symbols->table.sh_type == SHT_DYNSYM) &&
+        section_read(elf, header, symbols->table.sh_link, &symbols->strings))
+      return true;
+  return false;
 }
 
-static const char *function_in(const struct elf *elf, const Elf64_Shdr *symbols, const Elf64_Shdr *strings,
-                               uint64_t address, uint64_t *inside) {
-  Elf64_Sym symbol;
-  for (uint64_t i = 0; i < symbols->sh_size / sizeof symbol &&
-                       copy_at(elf, symbols->sh_offset + i * sizeof symbol, &symbol, sizeof symbol);
-       i++) {
-    unsigned type = ELF64_ST_TYPE(symbol.st_info);
-    if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) || address < symbol.st_value ||
-        address - symbol.st_value >= symbol.st_size || symbol.st_name >= strings->sh_size)
+/* Steps to the next function that the file defines. */
+static bool function_next(const struct elf *elf, struct symbols *symbols, Elf64_Sym *symbol) {
+  const Elf64_Shdr *table = &symbols->table;
+  for (; symbols->next < table->sh_size / sizeof *symbol; symbols->next++) {
+    if (!copy_at(elf, table->sh_offset + symbols->next * sizeof *symbol, symbol, sizeof *symbol))
+      return false;
+    unsigned type = ELF64_ST_TYPE(symbol->st_info);
+    if (symbol->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) ||
+        symbol->st_name >= symbols->strings.sh_size)
       continue;
-    *inside = address - symbol.st_value;
-    return string_at(elf, strings->sh_offset + symbol.st_name);
+    symbols->next++;
+    return true;
   }
-  return NULL;
+  return false;
+}
+
+static bool tables_read(const struct elf *elf, Elf64_Ehdr *header) {
+  return elf->is_elf && elf->bits == 64 && header_read(elf, header);
+}
+
+enum elf_symbol elf_defines(const struct elf *elf, const char *name) {
+  enum elf_symbol found = ELF_SYMBOL_NONE;
+  size_t length = strlen(name) + 1;
+  Elf64_Ehdr header;
+  struct symbols symbols;
+  Elf64_Sym symbol;
+  unsigned section = 0;
+  while (tables_read(elf, &header) && symbols_next(elf, &header, &section, &symbols))
+    while (function_next(elf, &symbols, &symbol)) {
+      const unsigned char *text = bytes_at(elf, symbols.strings.sh_offset + symbol.st_name, length);
+      if (text == NULL || memcmp(text, name, length) != 0)
+        continue;
+      if (symbols.table.sh_type == SHT_DYNSYM)
+        return ELF_SYMBOL_EXPORTED;
+      found = ELF_SYMBOL_INSIDE;
+    }
+  return found;
 }
 
 /* The address that the first segment asks for. */
@@ -166,16 +170,17 @@ static uint64_t first_address(const struct elf *elf, const Elf64_Ehdr *header) {
 
 const char *elf_function_at(const struct elf *elf, uint64_t offset, uint64_t *inside) {
   Elf64_Ehdr header;
-  Elf64_Shdr section, strings;
-  const char *name = NULL;
-  if (!elf->is_elf || elf->bits != 64 || !header_read(elf, &header))
-    return NULL;
-  uint64_t address = offset + first_address(elf, &header);
-  for (unsigned i = 0; name == NULL && section_read(elf, &header, i, &section); i++)
-    if ((section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM) &&
-        section_read(elf, &header, section.sh_link, &strings))
-      name = function_in(elf, &section, &strings, address, inside);
-  return name;
+  struct symbols symbols;
+  Elf64_Sym symbol;
+  unsigned section = 0;
+  while (tables_read(elf, &header) && symbols_next(elf, &header, &section, &symbols))
+    while (function_next(elf, &symbols, &symbol)) {
+      uint64_t address = offset + first_address(elf, &header);
+      *inside = address - symbol.st_value;
+      if (address >= symbol.st_value && *inside < symbol.st_size)
+        return string_at(elf, symbols.strings.sh_offset + symbol.st_name);
+    }
+  return NULL;
 }
 
 bool elf_contains(const struct elf *elf, const char *text) {

@@ -22,40 +22,8 @@ static const char usage[] =
     "A line is a finding: problem, warning or note, the check's name, what is so, what to do.\n"
     "Exit status: 0 no problem, 1 a problem, 2 wrong usage.\n";
 
-const struct doctor_check doctor_checks[] = {
-    {"library", doctor_look_library, "libhakmem.so is there, can be preloaded, and is of this machine"},
-    {"script", doctor_look_script, "whether the program is a script, and who runs it"},
-    {"machine-code", doctor_look_machine_code, "the program is of 64 bits and of this machine"},
-    {"static", doctor_look_static, "the program has a loader, which preloads"},
-    {"libc", doctor_look_libc, "the program and libhakmem.so have the same libc"},
-    {"privileges", doctor_look_privileges, "set-uid, set-gid, file capabilities: nothing is preloaded into those"},
-    {"loaded", doctor_look_loaded, "hakmem is in the process"},
-    {"preload", doctor_look_preload, "what LD_PRELOAD names is there, and hakmem comes first"},
-    {"preload-file", doctor_look_preload_file, "/etc/ld.so.preload"},
-    {"allocators", doctor_look_allocators, "another allocator in the program or beside it"},
-    {"sanitizers", doctor_look_sanitizers, "sanitizers, which have an allocator of their own"},
-    {"copies", doctor_look_copies, "hakmem is there once"},
-    {"option-names", doctor_look_option_names, "HAKMEM_ variables that are no options"},
-    {"option-values", doctor_look_option_values, "values that are not taken"},
-    {"option-pairs", doctor_look_option_pairs, "options that another option leaves without effect"},
-    {"policy-file", doctor_look_policy_file, "the file of HAKMEM_POLICY_FILE can be read and written"},
-    {"foreign-options", doctor_look_foreign_options, "options of other allocators, which have no effect"},
-    {"huge-pages", doctor_look_huge, "transparent_hugepage/enabled"},
-    {"compaction", doctor_look_compaction, "transparent_hugepage/defrag"},
-    {"overcommit", doctor_look_overcommit, "overcommit_memory, and how near the commit limit is"},
-    {"memory", doctor_look_memory, "memory that is available"},
-    {"swap", doctor_look_swap, "swap, and how full it is"},
-    {"cgroup", doctor_look_group, "the memory limit of the control group (v1, v2), and how near it is"},
-    {"pressure", doctor_look_pressure, "time that is lost waiting for memory (PSI)"},
-    {"mappings", doctor_look_mappings, "vm.max_map_count, and how near it is"},
-    {"address-space", doctor_look_address_space, "ulimit -v"},
-    {"data", doctor_look_data, "ulimit -d"},
-    {"descriptors", doctor_look_descriptors, "ulimit -n"},
-    {"threads", doctor_look_threads, "ulimit -u, and how near it is"},
-    {"locked", doctor_look_locked, "memory that is locked, and ulimit -l"},
-    {"seccomp", doctor_look_seccomp, "a filter of system calls"},
-    {"randomisation", doctor_look_randomisation, "addresses are drawn anew in each run"},
-};
+#define CHECK_ROW(function, name, sentence) {name, doctor_look_##function, sentence},
+const struct doctor_check doctor_checks[] = {DOCTOR_CHECKS(CHECK_ROW)};
 const unsigned doctor_check_count = sizeof doctor_checks / sizeof doctor_checks[0];
 
 static int print_checks(void) {

@@ -1,7 +1,9 @@
 /* doctor_subject.c: finds the file, the environment and the mappings of the subject. */
+#include "inspect/maps.h"
 #include "tools/doctor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,23 +215,14 @@ const char *doctor_file(const struct doctor *doctor, const char *path, char seen
   return seen;
 }
 
-/* Lines of maps: "7f00-7f01 r-xp 00000000 fe:00 1234    /usr/lib/libc.so.6". A path is the rest of the line. */
 void doctor_modules(struct doctor *doctor, doctor_visit *visit, void *argument) {
   char path[PATH_MAX], last[PATH_MAX] = "";
-  for (const char *line = doctor->maps; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
-    char access[5] = "";
-    int name_at = 0;
-    size_t length = strcspn(line, "\n");
-    if (sscanf(line, "%*x-%*x %4s %*s %*s %*s%n", access, &name_at) < 1 || name_at == 0 || (size_t)name_at > length)
-      continue;
-    const char *name = line + name_at + strspn(line + name_at, " ");
-    length -= (size_t)(name - line);
-    if (access[2] != 'x' || *name != '/' || length >= sizeof path)
-      continue;
-    memcpy(path, name, length);
-    path[length] = 0;
-    if (strcmp(path, last) != 0)
-      visit(doctor, path, argument);
-    memcpy(last, path, length + 1);
-  }
+  struct os_mapping mapping;
+  snprintf(path, sizeof path, "%s%s/maps", doctor->root, doctor->proc);
+  struct os_maps maps = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+  while (maps.fd >= 0 && os_maps_next(&maps, &mapping))
+    if (mapping.is_executable && *mapping.name == '/' && strcmp(mapping.name, last) != 0 &&
+        path_set(last, mapping.name))
+      visit(doctor, last, argument);
+  os_maps_close(&maps);
 }

@@ -1,5 +1,7 @@
 #include "tools/live_find.h"
 
+#include "inspect/maps.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -48,15 +50,14 @@ int live_find_file(int folder, const char *name, int flags) {
 }
 
 bool live_maps_file(int folder, const char *name) {
-  char link[LINK_BYTES], line[4096 + 128];
-  link_of(name, link);
-  int fd = openat(folder, "maps", O_RDONLY | O_CLOEXEC);
-  FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+  struct os_maps maps = {.fd = openat(folder, "maps", O_RDONLY | O_CLOEXEC)};
+  struct os_mapping mapping;
+  char link[LINK_BYTES];
   bool found = false;
-  while (maps && !found && fgets(line, sizeof line, maps))
-    found = strstr(line, link) != NULL;
-  if (maps)
-    fclose(maps);
+  link_of(name, link);
+  while (maps.fd >= 0 && !found && os_maps_next(&maps, &mapping))
+    found = strcmp(mapping.name, link) == 0;
+  os_maps_close(&maps);
   return found;
 }
 

@@ -1,5 +1,6 @@
 #include "tools/live_read.h"
 
+#include "inspect/maps.h"
 #include "os/os.h"
 #include "tools/live_find.h"
 
@@ -327,22 +328,17 @@ void live_thread_name(const struct live_process *process, uint64_t thread_id, ch
 }
 
 void live_place(const struct live_process *process, uint64_t address, char place[LIVE_PLACE]) {
-  char line[4096 + 128], file[4096] = "";
+  struct os_maps maps = {.fd = openat(process->folder, "maps", O_RDONLY | O_CLOEXEC)};
+  struct os_mapping mapping;
+  char file[4096] = "";
   uint64_t base = 0;
-  int fd = openat(process->folder, "maps", O_RDONLY | O_CLOEXEC);
-  FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
   snprintf(place, LIVE_PLACE, "0x%jx", (uintmax_t)address);
-  while (maps && fgets(line, sizeof line, maps)) {
-    uint64_t start = 0, end = 0, offset = 0;
-    int name_at = 0;
-    if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %n", &start, &end, &offset, &name_at) < 3 || name_at == 0)
-      continue;
-    line[strcspn(line, "\n")] = 0;
-    if (strcmp(line + name_at, file) != 0) {
-      snprintf(file, sizeof file, "%.*s", (int)sizeof file - 1, line + name_at);
-      base = start - offset;
+  while (maps.fd >= 0 && os_maps_next(&maps, &mapping)) {
+    if (strcmp(mapping.name, file) != 0) {
+      snprintf(file, sizeof file, "%s", mapping.name);
+      base = mapping.start - mapping.offset;
     }
-    if (address < start || address >= end)
+    if (address < mapping.start || address >= mapping.limit)
       continue;
     const char *slash = strrchr(file, '/');
     if (slash)
@@ -350,8 +346,7 @@ void live_place(const struct live_process *process, uint64_t address, char place
     break;
   }
   make_printable(place);
-  if (maps)
-    fclose(maps);
+  os_maps_close(&maps);
 }
 
 size_t live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context) {

@@ -23,6 +23,7 @@ struct os_maps {
   char bytes[OS_MAPS_BYTES];
 };
 
+/* Opens this process's list. For another one set fd, to -1 if it cannot be opened. */
 bool os_maps_open(struct os_maps *maps);
 bool os_maps_next(struct os_maps *maps, struct os_mapping *out);
 void os_maps_close(struct os_maps *maps);

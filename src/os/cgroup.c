@@ -45,11 +45,11 @@ static bool value_read(struct os_path *folder, const char *name, char text[VALUE
 static bool is_end(const char *text) { return *text == 0 || strcmp(text, "\n") == 0; }
 
 /* Reads a limit's file: a number of bytes and a newline. Anything else, "max" and "-1" included, means no limit. */
-static size_t limit_read(struct os_path *folder, const char *name) {
+size_t os_group_limit(struct os_group *group, const char *name) {
   char text[VALUE_BYTES];
   const char *rest;
   size_t limit = 0;
-  if (!value_read(folder, name, text) || !number_parse(text, &limit, &rest) || !is_end(rest))
+  if (!value_read(&group->path, name, text) || !number_parse(text, &limit, &rest) || !is_end(rest))
     return SIZE_MAX;
   return limit >= LIMIT_BYTES_MAX ? SIZE_MAX : limit;
 }
@@ -91,45 +91,37 @@ static void groups_read(struct groups *groups, struct os_lines *in) {
   }
 }
 
-/* A group's folder, and the length of the mount in its path. Groups above the mount are not visible. */
-struct folder {
-  enum hierarchy hierarchy;
-  size_t mount_length;
-  struct os_path path;
-};
-
 /* Tells whether name begins with a step above the root of the cgroup namespace. */
 static bool is_outside(const char *name) { return strncmp(name, "/..", 3) == 0 && (name[3] == 0 || name[3] == '/'); }
 
-/* Finds the folder of `group` in a mount that shows the groups from mount_root down. False if it is not there. */
-static bool folder_find(struct folder *folder, const char *root, const char *mount_point, const char *mount_root,
-                        const char *group) {
+/* Finds the folder of a group in a mount that shows the groups from mount_root down. False if it is not there. */
+static bool folder_find(struct os_group *group, const char *root, const char *mount_point, const char *mount_root,
+                        const char *name) {
   size_t length = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
-  const char *below = group + length;
-  if (strncmp(group, mount_root, length) != 0 || (*below != 0 && *below != '/')) {
+  const char *below = name + length;
+  if (strncmp(name, mount_root, length) != 0 || (*below != 0 && *below != '/')) {
     /* A mount from outside our cgroup namespace starts at a group above ours, whose name we cannot see. Its top
-         * folder holds for us too. */
-    if (!is_outside(mount_root) || is_outside(group))
+     * folder holds for us too. */
+    if (!is_outside(mount_root) || is_outside(name))
       return false;
     below = "";
   }
   if (is_outside(below))
     return false;
-  os_path_cut(&folder->path, 0);
-  if (!os_path_append(&folder->path, root) || !os_path_append(&folder->path, mount_point))
+  os_path_cut(&group->path, 0);
+  if (!os_path_append(&group->path, root) || !os_path_append(&group->path, mount_point))
     return false;
-  folder->mount_length = folder->path.length;
-  return strcmp(below, "/") == 0 || os_path_append(&folder->path, below);
+  group->mount_length = group->path.length;
+  return strcmp(below, "/") == 0 || os_path_append(&group->path, below);
 }
 
-/* Goes one group up; false at the top of the visible groups. */
-static bool folder_up(struct folder *folder) {
-  struct os_path *path = &folder->path;
-  if (path->length <= folder->mount_length)
+bool os_group_up(struct os_group *group) {
+  struct os_path *path = &group->path;
+  if (path->length <= group->mount_length)
     return false;
   do {
     path->length--;
-  } while (path->length > folder->mount_length && path->bytes[path->length] != '/');
+  } while (path->length > group->mount_length && path->bytes[path->length] != '/');
   os_path_cut(path, path->length);
   return true;
 }
@@ -192,33 +184,38 @@ static bool mount_parse(char *line, struct mount *mount) {
 /* The buffers of a search, about 6 KiB. */
 struct search {
   struct groups groups;
-  struct folder folder;
+  struct os_group group;
   struct os_lines in;
-  bool (*visit)(struct folder *folder, void *argument);
+  os_group_visit *visit;
   void *argument;
 };
 
 /* Returns true if visit ended the search. */
 static bool mount_visit(struct search *search, const char *root, const struct mount *mount) {
-  const char *group = search->groups.name[mount->hierarchy];
-  search->folder.hierarchy = mount->hierarchy;
-  return group[0] != 0 && folder_find(&search->folder, root, mount->point, mount->root, group) &&
-         search->visit(&search->folder, search->argument);
+  const char *name = search->groups.name[mount->hierarchy];
+  search->group.is_first_version = mount->hierarchy == HIERARCHY_V1;
+  return name[0] != 0 && folder_find(&search->group, root, mount->point, mount->root, name) &&
+         search->visit(&search->group, search->argument);
 }
 
-/* Calls visit for the group's folder in each mount that shows it, until visit returns true. Another mount may hide a
- * mount; then the folder does not exist. */
-static void folders_visit(const char *root, bool (*visit)(struct folder *, void *), void *argument) {
+static int groups_open(struct os_path *path, const char *root, const char *process) {
+  os_path_cut(path, 0);
+  bool fits = os_path_append(path, root) && os_path_append(path, "/proc/") && os_path_append(path, process);
+  return fits ? os_path_open_in(path, "cgroup", O_RDONLY) : -1;
+}
+
+/* Another mount may hide a mount; then the folder does not exist. */
+void os_groups_visit(const char *root, const char *process, os_group_visit *visit, void *argument) {
   static const struct mount usual[] = {{HIERARCHY_V2, "/", "/sys/fs/cgroup"},
                                        {HIERARCHY_V1, "/", "/sys/fs/cgroup/memory"}};
   struct search search;
-  struct os_path *path = &search.folder.path;
+  struct os_path *path = &search.group.path;
   struct mount mount;
   bool over = false;
   search.visit = visit;
   search.argument = argument;
   search.groups.name[HIERARCHY_V1][0] = search.groups.name[HIERARCHY_V2][0] = 0;
-  if (!os_lines_open(&search.in, os_path_open_under(path, root, "proc/self/cgroup", O_RDONLY)))
+  if (!os_lines_open(&search.in, groups_open(path, root, process)))
     return;
   groups_read(&search.groups, &search.in);
   os_text_close(search.in.fd);
@@ -238,40 +235,40 @@ struct found {
   size_t both_bytes; /* v1: of memory and swap together */
 };
 
-static bool limits_visit(struct folder *folder, void *argument) {
+static bool limits_visit(struct os_group *group, void *argument) {
   struct found *found = argument;
   do {
-    if (folder->hierarchy == HIERARCHY_V2) {
-      found->max_bytes = min_size(found->max_bytes, limit_read(&folder->path, "memory.max"));
-      found->high_bytes = min_size(found->high_bytes, limit_read(&folder->path, "memory.high"));
-      found->swap_bytes = min_size(found->swap_bytes, limit_read(&folder->path, "memory.swap.max"));
+    if (!group->is_first_version) {
+      found->max_bytes = min_size(found->max_bytes, os_group_limit(group, "memory.max"));
+      found->high_bytes = min_size(found->high_bytes, os_group_limit(group, "memory.high"));
+      found->swap_bytes = min_size(found->swap_bytes, os_group_limit(group, "memory.swap.max"));
     } else {
-      found->max_bytes = min_size(found->max_bytes, limit_read(&folder->path, "memory.limit_in_bytes"));
-      found->both_bytes = min_size(found->both_bytes, limit_read(&folder->path, "memory.memsw.limit_in_bytes"));
+      found->max_bytes = min_size(found->max_bytes, os_group_limit(group, "memory.limit_in_bytes"));
+      found->both_bytes = min_size(found->both_bytes, os_group_limit(group, "memory.memsw.limit_in_bytes"));
     }
-  } while (folder_up(folder));
+  } while (os_group_up(group));
   return false;
 }
 
 /* Reads cpu.max: the time that the group may run in each period ("max": any), and the period. */
-static bool cpus_visit(struct folder *folder, void *argument) {
+static bool cpus_visit(struct os_group *group, void *argument) {
   char text[VALUE_BYTES];
   const char *rest;
   size_t *cpus = argument, run = 0, period = 0;
-  if (folder->hierarchy != HIERARCHY_V2)
+  if (group->is_first_version)
     return false;
   do {
-    if (value_read(&folder->path, "cpu.max", text) && number_parse(text, &run, &rest) && *rest == ' ' &&
+    if (value_read(&group->path, "cpu.max", text) && number_parse(text, &run, &rest) && *rest == ' ' &&
         number_parse(rest + 1, &period, &rest) && is_end(rest) && period > 0)
       *cpus = min_size(*cpus, run / period + (run % period != 0));
-  } while (folder_up(folder));
+  } while (os_group_up(group));
   return false;
 }
 
 size_t os_cpu_limit_read_under(const char *root) {
   int kept = errno;
   size_t cpus = SIZE_MAX;
-  folders_visit(root, cpus_visit, &cpus);
+  os_groups_visit(root, "self", cpus_visit, &cpus);
   errno = kept;
   return max_size(cpus, 1);
 }
@@ -302,7 +299,7 @@ static size_t swap_total_read(const char *root) {
 void os_memory_limits_read_under(const char *root, struct os_memory_limits *out) {
   int kept = errno;
   struct found found = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
-  folders_visit(root, limits_visit, &found);
+  os_groups_visit(root, "self", limits_visit, &found);
   *out = (struct os_memory_limits){.max_bytes = found.max_bytes, .high_bytes = found.high_bytes};
   if (found.max_bytes != SIZE_MAX) {
     size_t beyond = found.both_bytes - min_size(found.both_bytes, found.max_bytes);
@@ -334,16 +331,16 @@ static int pressure_arm(int fd) {
   return -1;
 }
 
-static bool pressure_visit(struct folder *folder, void *argument) {
+static bool pressure_visit(struct os_group *group, void *argument) {
   int *fd = argument;
-  if (folder->hierarchy == HIERARCHY_V2)
-    *fd = pressure_arm(os_path_open_in(&folder->path, "memory.pressure", O_RDWR | O_NONBLOCK));
+  if (!group->is_first_version)
+    *fd = pressure_arm(os_path_open_in(&group->path, "memory.pressure", O_RDWR | O_NONBLOCK));
   return *fd >= 0;
 }
 
 int os_pressure_open_under(const char *root) {
   int kept = errno, fd = -1;
-  folders_visit(root, pressure_visit, &fd);
+  os_groups_visit(root, "self", pressure_visit, &fd);
   if (fd < 0) {
     struct os_path path;
     fd = pressure_arm(os_path_open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));

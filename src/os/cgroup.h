@@ -8,7 +8,7 @@
 #ifndef HAK_OS_CGROUP_H
 #define HAK_OS_CGROUP_H
 
-#include "base/words.h"
+#include "os/text_file.h"
 
 /* Each is the smallest value over the process's group and all visible groups above it. */
 struct os_memory_limits {
@@ -42,5 +42,20 @@ void os_pressure_close(int fd);
 void os_memory_limits_read_under(const char *root, struct os_memory_limits *out);
 size_t os_cpu_limit_read_under(const char *root);
 int os_pressure_open_under(const char *root);
+
+/* A group's folder, and the length of the mount in its path. Groups above the mount are not visible. */
+struct os_group {
+  bool is_first_version;
+  size_t mount_length;
+  struct os_path path;
+};
+/* Calls visit for the folder of a process's group ("self", or its number) in each mount that shows it, until visit returns
+ * true. */
+typedef bool os_group_visit(struct os_group *group, void *argument);
+void os_groups_visit(const char *root, const char *process, os_group_visit *visit, void *argument);
+/* Goes one group up; false at the top of the visible groups. */
+bool os_group_up(struct os_group *group);
+/* Returns the limit in a file of the group; SIZE_MAX: none. */
+size_t os_group_limit(struct os_group *group, const char *name);
 
 #endif
