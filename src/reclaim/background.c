@@ -6,17 +6,14 @@
 #include "heap/private.h"
 #include "heap/slow_path.h"
 #include "os/caller.h"
-#include "os/cgroup.h"
 #include "os/filter.h"
 #include "os/os.h"
+#include "reclaim/due.h"
+#include "reclaim/pressure.h"
 #include "reclaim/reclaim.h"
 
 #include <errno.h>
 
-#define START_BYTES ((size_t)16 << 20)
-#define START_FREED_BYTES ((size_t)1 << 20)
-#define LEARNED_BYTES ((size_t)4 << 20) /* this much kept by the policy engine is worth a thread */
-#define START_STEP ((size_t)4 << 20)
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
 #define IDLE_PERIODS 4u    /* after this many periods without a slow path the program is idle */
@@ -30,7 +27,6 @@
 #else
 #define RELAY_BYTES_MAX 2048u /* the longest code of a relay; code of ours follows it */
 #endif
-#define UNDONE_REST_MS 1000u /* a stopped thread restarts after this time at the earliest, unless there is more work */
 
 enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
@@ -46,28 +42,17 @@ static struct {
   _Atomic(_Atomic uint32_t *) awake; /* enum awake; the thread sleeps on this word */
   void (*look)(void);                /* or NULL */
   _Atomic bool active;               /* a slow path ran since the thread checked */
-  _Atomic bool wished;
-  _Atomic bool ending;             /* the main thread has ended: no thread from now on */
-  _Atomic bool stopped_for_good;   /* likewise, also in children */
-  _Atomic bool undone;             /* the last thread was stopped with work left */
-  _Atomic uint64_t ended_ms;       /* when the last thread ended or was stopped */
-  _Atomic size_t freed_seen;       /* usage_freed, as the last thread saw it */
-  _Atomic size_t start_bytes;      /* held bytes, */
-  _Atomic size_t start_free_bytes; /* or free bytes, from which on a thread may start; the child of a fork sets them */
-  _Atomic size_t restart_bytes;    /* held bytes; 0 before the first stop (starts_before_frees) */
-  _Atomic int pid;                 /* the process that may have a thread; others share or copied its memory */
-  _Atomic int thread_id;           /* of the last thread; 0: the kernel does not count it any more */
-  _Atomic uint32_t is_started;     /* the starting thread has written the next two fields */
-  pthread_t thread;                /* the last thread; both fields belong to the starting thread */
-  bool thread_is_unjoined;         /* the C library still keeps its stack */
+  _Atomic bool ending;               /* the main thread has ended: no thread from now on */
+  _Atomic bool stopped_for_good;     /* likewise, also in children */
+  _Atomic int pid;                   /* the process that may have a thread; others share or copied its memory */
+  _Atomic int thread_id;             /* of the last thread; 0: the kernel does not count it any more */
+  _Atomic uint32_t is_started;       /* the starting thread has written the next two fields */
+  pthread_t thread;                  /* the last thread; both fields belong to the starting thread */
+  bool thread_is_unjoined;           /* the C library still keeps its stack */
   _Atomic bool has_been;
   const uintptr_t *relays;
-  bool starts_from_frees; /* const: addresses tell the callers of free apart */
-  int pressure;           /* the thread's descriptor of memory pressure, -1: none */
-  struct os_file pressure_file;
-  bool pressure_was_asked;
   bool prepared;
-} background = {.awake = &own_awake, .start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .pressure = -1};
+} background = {.awake = &own_awake};
 
 static _Atomic uint32_t *awake_word(void) { return atomic_load_explicit(&background.awake, memory_order_acquire); }
 
@@ -121,22 +106,6 @@ static void sleep_until_woken(void) {
     wait_or_look(ASLEEP, LOOK_MS_MAX);
 }
 
-static void pressure_open(void) {
-  background.pressure = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open() : -1;
-  background.pressure_file = background.pressure < 0 ? (struct os_file){0} : os_file_identity(background.pressure);
-}
-
-/* False if the program has closed the descriptor; the number may stand for a file of its own then. */
-static bool pressure_is_ours(void) {
-  return background.pressure >= 0 && os_may_call() && os_file_is(background.pressure, background.pressure_file);
-}
-
-static void pressure_close(void) {
-  if (pressure_is_ours())
-    os_pressure_close(background.pressure);
-  background.pressure = -1;
-}
-
 static uint64_t clock_ms(void) { return observers.clock_ms != NULL ? observers.clock_ms() : 0; }
 
 /* Call before the thread sleeps or ends (is_resting), and at times while it works. */
@@ -165,22 +134,13 @@ static bool wait_period(void) {
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
   for (; now_ms < until_ms && is_awake(AWAKE) && !is_ending() && !main_thread_is_gone(); now_ms = os_milliseconds())
     wait_or_look(AWAKE, min_size(until_ms - now_ms, LOOK_MS_MAX));
-  if (background.pressure < 0 && !is_ending() && !background.pressure_was_asked) {
-    background.pressure_was_asked = true;
-    pressure_open(); /* late, because it takes milliseconds, which the stop of a new thread would wait for */
-  }
-  if (!pressure_is_ours())
-    return false;
-  enum os_wait result = os_pressure_poll(background.pressure, 0);
-  if (result == OS_WAIT_GONE)
-    pressure_close();
-  return result == OS_WAIT_PRESSURE;
+  return !is_ending() && pressure_came();
 }
 
 static bool may_go_on(void) { return !is_ending(); }
 
 /* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
-static bool thread_stays(void) { return background.look != NULL || !background.starts_from_frees || clock_ms() != 0; }
+static bool thread_stays(void) { return background.look != NULL || !due_from_frees() || clock_ms() != 0; }
 
 /* Works until nothing is left to do. */
 static void work_until_idle(void) {
@@ -194,18 +154,18 @@ static void work_until_idle(void) {
     uint64_t now_ms = os_milliseconds(), idle_ms = IDLE_PERIODS * period_ms();
     if (atomic_exchange_explicit(&background.active, false, memory_order_relaxed))
       active_ms = now_ms;
-    if (usage_freed() - atomic_load_explicit(&background.freed_seen, memory_order_relaxed) >= START_FREED_BYTES) {
-      atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
+    if (due_freed_much()) {
+      due_note_freed();
       freed_ms = now_ms;
     }
     bool idle = now_ms - active_ms >= idle_ms;
     bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED, may_go_on);
     rests = more ? 0 : rests + 1;
     /* An active program that frees nothing will have nothing to give back later, once nothing is free. */
-    bool done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < START_FREED_BYTES)) && rests >= idle_rounds();
+    bool done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < DUE_FREED_BYTES)) && rests >= idle_rounds();
     if (!done && now_ms - active_ms < idle_ms + 2 * (uint64_t)option_value(OPTION_PURGE_DELAY_MS) + IDLE_MS_MAX)
       continue;
-    atomic_store_explicit(&background.undone, false, memory_order_relaxed);
+    due_set_undone(false);
     if (!thread_stays())
       return;
     if (idle) {
@@ -219,7 +179,7 @@ static void work_until_idle(void) {
 static void *thread_run(void *unused) {
   (void)unused;
   atomic_store_explicit(&background.thread_id, os_thread_id(), memory_order_relaxed);
-  atomic_store_explicit(&background.undone, true, memory_order_relaxed);
+  due_set_undone(true);
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_seq_cst);
   os_thread_name("hakmem");
   work_until_idle();
@@ -227,47 +187,13 @@ static void *thread_run(void *unused) {
   usage_keep_cap(SIZE_MAX); /* no other thread would lift the cap */
   while (atomic_load_explicit(&background.is_started, memory_order_acquire) == 0)
     os_futex_wait_for(&background.is_started, 0, 1);
-  atomic_store_explicit(&background.ended_ms, os_milliseconds(), memory_order_relaxed);
+  due_note_end();
   atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
   os_futex_wake(&background.state);
   return NULL;
 }
 
 /* --- when there is none --- */
-
-/* Memory with a learned decay time must go back on time, also while the program sleeps, if it is worth a thread. */
-static bool learned_is_due(void) { return UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0; }
-
-static size_t freed_since(void) {
-  return usage_freed() - atomic_load_explicit(&background.freed_seen, memory_order_relaxed);
-}
-
-/* Tells whether the last thread was stopped with work left, some time ago. */
-static bool undone_is_due(void) {
-  return UNLIKELY(atomic_load_explicit(&background.undone, memory_order_relaxed)) &&
-         os_milliseconds() - atomic_load_explicit(&background.ended_ms, memory_order_relaxed) >= UNDONE_REST_MS;
-}
-
-static bool is_due_in_small_programs(void) {
-  return UNLIKELY(atomic_load_explicit(&background.wished, memory_order_relaxed)) || learned_is_due() ||
-         undone_is_due();
-}
-
-/* Where frees cannot start the thread, it must be there before they come: it starts when the program holds much, and
- * after a stop when the program holds more than then. */
-static bool starts_before_frees(void) {
-  return !background.starts_from_frees &&
-         usage_held() >= atomic_load_explicit(&background.restart_bytes, memory_order_relaxed);
-}
-
-static bool is_due(void) {
-  bool holds_much = usage_held() >= atomic_load_explicit(&background.start_bytes, memory_order_relaxed) ||
-                    usage_free() >= atomic_load_explicit(&background.start_free_bytes, memory_order_relaxed);
-  bool freed_much = freed_since() >= START_FREED_BYTES;
-  if (freed_much && !holds_much) /* a small program will reuse what it freed */
-    atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
-  return (holds_much && (freed_much || starts_before_frees())) || is_due_in_small_programs();
-}
 
 static void set_due(bool due) {
   if (UNLIKELY(due != atomic_load_explicit(&background_is_due, memory_order_relaxed)))
@@ -276,7 +202,7 @@ static void set_due(bool due) {
 
 void background_tick(void) {
   if (LIKELY(!background_runs())) {
-    set_due(is_due());
+    set_due(due_is_now());
     return;
   }
   if (!atomic_load_explicit(&background.active, memory_order_relaxed))
@@ -293,15 +219,6 @@ static bool may_start(void) {
   return os_may_start_thread() || (os_may_read_files() && option_is_set(OPTION_BACKGROUND));
 }
 
-/* Slabs that are open and hardly used count as held, but do not make a program big. So the resident bytes decide. */
-static bool is_big(void) {
-  if (os_resident_of_process() >= START_BYTES)
-    return true;
-  atomic_store_explicit(&background.start_bytes, usage_held() + START_STEP, memory_order_relaxed);
-  atomic_store_explicit(&background.start_free_bytes, usage_free() + START_STEP, memory_order_relaxed);
-  return false;
-}
-
 static bool is_own_process(void) {
   return os_process_id() == atomic_load_explicit(&background.pid, memory_order_relaxed);
 }
@@ -309,7 +226,7 @@ static bool is_own_process(void) {
 /* The state is STARTING, and all signals are blocked. */
 static bool make_thread(void) {
   atomic_store_explicit(awake_word(), AWAKE, memory_order_seq_cst);
-  atomic_store_explicit(&background.wished, false, memory_order_relaxed);
+  due_wish(false);
   if (background.thread_is_unjoined)
     os_thread_join(background.thread);
   background.thread_is_unjoined = false;
@@ -337,8 +254,8 @@ static void thread_start(void) {
                                               memory_order_relaxed) &&
       !make_thread()) {
     /* As after a thread's end: the next one is due when more was freed. */
-    atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
-    atomic_store_explicit(&background.ended_ms, os_milliseconds(), memory_order_relaxed);
+    due_note_freed();
+    due_note_end();
     atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
     os_futex_wake(&background.state);
   }
@@ -355,7 +272,7 @@ static bool is_relay(uintptr_t site) {
 }
 
 static bool may_start_for(uintptr_t site, enum background_caller caller) {
-  if (!background.starts_from_frees)
+  if (!due_from_frees())
     return caller == BACKGROUND_ALLOCATES;
   return !os_is_c_library(site) && !is_relay(site);
 }
@@ -365,7 +282,7 @@ COLD void background_start(uintptr_t site, enum background_caller caller) {
       !is_wanted() || !may_start() || !may_start_for(site, caller) || !is_own_process())
     return;
   atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
-  if (is_due_in_small_programs() || is_big())
+  if (due_in_small_program() || due_is_big())
     thread_start();
 }
 
@@ -387,7 +304,7 @@ static void wait_for_end(void) {
   /* The thread is in its last steps in the C library, then in the kernel. Another thread can get its id only much
    * later. */
   int thread_id = atomic_load_explicit(&background.thread_id, memory_order_relaxed);
-  until_ms = atomic_load_explicit(&background.ended_ms, memory_order_relaxed) + STOP_MS_MAX;
+  until_ms = due_end_ms() + STOP_MS_MAX;
   for (unsigned looks = 0; thread_id != 0 && os_milliseconds() < until_ms && os_thread_exists(thread_id); looks++) {
     if (looks < LOOKS_OF_END)
       os_yield();
@@ -402,9 +319,9 @@ static void wait_for_end(void) {
 /* The thread was stopped with work left. A program that forks and then sleeps makes no slow path that could restart it.
  * So this gives free memory back now. The child has less to copy then. */
 static void work_off(void) {
-  if (!atomic_load_explicit(&background.undone, memory_order_relaxed) || background_runs() || !slow_path_begin())
+  if (!due_has_undone() || background_runs() || !slow_path_begin())
     return;
-  atomic_store_explicit(&background.undone, false, memory_order_relaxed);
+  due_set_undone(false);
   reclaim_trim(0);
   slow_path_end();
 }
@@ -422,10 +339,8 @@ static void hold_thread(_Atomic uint32_t *count) {
   errno = kept;
 }
 
-/* What is freed and taken from now on counts for the next start. */
 static void let_go(_Atomic uint32_t *count) {
-  atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
-  atomic_store_explicit(&background.restart_bytes, usage_held() + START_STEP, memory_order_relaxed);
+  due_note_stop();
   set_due(false);
   uint32_t holds = atomic_load_explicit(count, memory_order_seq_cst);
   while (holds > 0 && /* 0 in the child of a handler's fork that interrupted this one's call */
@@ -462,7 +377,7 @@ static void main_thread_ends(void *unused) {
 COLD void background_prepare(const uintptr_t *relays) {
   background.relays = relays;
   os_thread_prepare();
-  background.starts_from_frees = os_callers_can_be_told();
+  due_begin(os_callers_can_be_told());
   atomic_store_explicit(&background.pid, os_process_id_at_start(), memory_order_relaxed);
   if (os_is_main_thread()) /* in other cases the thread finds out by itself */
     os_at_thread_end(main_thread_ends);
@@ -483,7 +398,7 @@ bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
 bool background_wish(void) {
   if (!background.prepared || !is_wanted())
     return false;
-  atomic_store_explicit(&background.wished, true, memory_order_relaxed);
+  due_wish(true);
   return true;
 }
 
@@ -495,9 +410,7 @@ void background_before_fork(void) { hold_thread(&background.forks); }
 void background_in_parent(void) { let_go(&background.forks); }
 
 COLD void background_in_child(void) {
-  if (background.pressure >= 0)
-    pressure_close(); /* a report reaches only one of the processes that share it */
-  background.pressure_was_asked = false;
+  pressure_in_child();
   if (background.prepared)
     os_at_thread_end(main_thread_ends); /* the forking thread is the child's main thread */
   atomic_store_explicit(&background.ending, false, memory_order_relaxed);
@@ -506,13 +419,7 @@ COLD void background_in_child(void) {
   atomic_store_explicit(&background.pid, os_process_id(), memory_order_relaxed);
   atomic_store_explicit(&background.thread_id, 0, memory_order_relaxed);
   background.thread_is_unjoined = false;
-  atomic_store_explicit(&background.freed_seen, usage_freed(), memory_order_relaxed);
-  atomic_store_explicit(&background.start_bytes, usage_held() + START_BYTES, memory_order_relaxed);
-  atomic_store_explicit(&background.start_free_bytes, max_size(usage_free() + START_FREED_BYTES, START_BYTES),
-                        memory_order_relaxed);
-  atomic_store_explicit(&background.restart_bytes, 0, memory_order_relaxed);
-  atomic_store_explicit(&background.undone, false, memory_order_relaxed);
-  atomic_store_explicit(&background.wished, false, memory_order_relaxed);
+  due_in_child();
   set_due(false);
   background.look = NULL;
   atomic_store_explicit(&background.awake, &own_awake, memory_order_relaxed);

@@ -1,0 +1,87 @@
+#include "reclaim/due.h"
+
+#include "budget/usage.h"
+#include "os/os.h"
+#include "reclaim/reclaim.h"
+
+#define START_BYTES ((size_t)16 << 20)
+#define START_STEP ((size_t)4 << 20)
+#define LEARNED_BYTES ((size_t)4 << 20) /* this much kept by the policy engine is worth a thread */
+#define UNDONE_REST_MS 1000u /* a stopped thread restarts after this time at the earliest, unless there is more work */
+
+/* Lies in .data, as the gate does: a fork writes both, and then one page is copied. */
+static struct {
+  _Atomic size_t freed_seen;       /* usage_freed, as the last thread saw it */
+  _Atomic size_t start_bytes;      /* held bytes, */
+  _Atomic size_t start_free_bytes; /* or free bytes, from which on a thread may start; the child of a fork sets them */
+  _Atomic size_t restart_bytes;    /* held bytes; 0 before the first stop (starts_before_frees) */
+  _Atomic uint64_t end_ms;         /* when the last thread ended or was stopped */
+  _Atomic bool wished;
+  _Atomic bool undone; /* the last thread was stopped with work left */
+  bool from_frees;     /* const */
+} due = {.start_bytes = START_BYTES, .start_free_bytes = START_BYTES};
+
+void due_begin(bool from_frees) { due.from_frees = from_frees; }
+bool due_from_frees(void) { return due.from_frees; }
+
+void due_wish(bool is_wished) { atomic_store_explicit(&due.wished, is_wished, memory_order_relaxed); }
+void due_set_undone(bool is_undone) { atomic_store_explicit(&due.undone, is_undone, memory_order_relaxed); }
+bool due_has_undone(void) { return atomic_load_explicit(&due.undone, memory_order_relaxed); }
+void due_note_end(void) { atomic_store_explicit(&due.end_ms, os_milliseconds(), memory_order_relaxed); }
+uint64_t due_end_ms(void) { return atomic_load_explicit(&due.end_ms, memory_order_relaxed); }
+
+bool due_freed_much(void) {
+  return usage_freed() - atomic_load_explicit(&due.freed_seen, memory_order_relaxed) >= DUE_FREED_BYTES;
+}
+
+void due_note_freed(void) { atomic_store_explicit(&due.freed_seen, usage_freed(), memory_order_relaxed); }
+
+/* Memory with a learned decay time must go back on time, also while the program sleeps, if it is worth a thread. */
+static bool learned_is_due(void) { return UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0; }
+
+static bool undone_is_due(void) {
+  return UNLIKELY(due_has_undone()) && os_milliseconds() - due_end_ms() >= UNDONE_REST_MS;
+}
+
+bool due_in_small_program(void) {
+  return UNLIKELY(atomic_load_explicit(&due.wished, memory_order_relaxed)) || learned_is_due() || undone_is_due();
+}
+
+static bool starts_before_frees(void) {
+  return !due.from_frees && usage_held() >= atomic_load_explicit(&due.restart_bytes, memory_order_relaxed);
+}
+
+bool due_is_now(void) {
+  bool holds_much = usage_held() >= atomic_load_explicit(&due.start_bytes, memory_order_relaxed) ||
+                    usage_free() >= atomic_load_explicit(&due.start_free_bytes, memory_order_relaxed);
+  bool freed_much = due_freed_much();
+  if (freed_much && !holds_much) /* a small program will reuse what it freed */
+    due_note_freed();
+  return (holds_much && (freed_much || starts_before_frees())) || due_in_small_program();
+}
+
+static void start_above(size_t held_bytes, size_t free_bytes) {
+  atomic_store_explicit(&due.start_bytes, held_bytes, memory_order_relaxed);
+  atomic_store_explicit(&due.start_free_bytes, free_bytes, memory_order_relaxed);
+}
+
+/* Slabs that are open and hardly used count as held, but do not make a program big. So the resident bytes decide. */
+bool due_is_big(void) {
+  if (os_resident_of_process() >= START_BYTES)
+    return true;
+  start_above(usage_held() + START_STEP, usage_free() + START_STEP);
+  return false;
+}
+
+void due_note_stop(void) {
+  due_note_freed();
+  atomic_store_explicit(&due.restart_bytes, usage_held() + START_STEP, memory_order_relaxed);
+}
+
+COLD void due_in_child(void) {
+  due_note_freed();
+  start_above(usage_held() + START_BYTES, max_size(usage_free() + DUE_FREED_BYTES, START_BYTES));
+  atomic_store_explicit(&due.restart_bytes, 0, memory_order_relaxed);
+  due_set_undone(false);
+  due_wish(false);
+}
