@@ -10,6 +10,7 @@
 #include "budget/usage.h"
 #include "heap/bins.h"
 #include "heap/checked.h"
+#include "heap/hands.h"
 #include "heap/private.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
@@ -39,7 +40,7 @@ __attribute__((used)) static void (*const start_with_malloc)(void) = hak_start;
  * slow path. The callback runs outside it, because it frees. */
 #define HOPELESS_BYTES ((size_t)1 << 40)
 
-static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
+COLD static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
   struct pool *pool = private_current();
   if (pool != NULL && private_forbids(pool, size)) { /* nothing outside the heap can help */
     heap_flush_all(heap_current());

@@ -3,6 +3,7 @@
 #include "heap/bins.h"
 #include "heap/checked.h"
 #include "heap/envelope.h"
+#include "heap/hands.h"
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 

@@ -235,8 +235,8 @@ def controls_of_calls(calls):
         assert expected in said, f"control: {expected!r} not in {said}"
     assert not list(faults_of_calls(CALLS_INNOCENT))
     if calls:  # objects are read at all, and a circle among the real ones would be seen
-        assert "slab_set_take" in calls[("heap/bins.c", "slab/slab.c")], "the call of slab_set_take is not seen"
-        assert list(faults_of_calls(calls | {("slab/slab.c", "heap/bins.c"): {"made_up"}}))
+        assert "slab_set_take" in calls[("heap/bin.c", "slab/slab.c")], "the call of slab_set_take is not seen"
+        assert list(faults_of_calls(calls | {("slab/slab.c", "heap/bin.c"): {"made_up"}}))
 
 
 def main():
