@@ -120,6 +120,50 @@ static void *large_resized(void *block, size_t bytes, size_t size) {
   return resized;
 }
 
+static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
+  if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
+    fault_not_a_block(block);
+  size_t bytes = large_bytes(block);
+  if (size <= HAK_SMALL_MAX && size <= bytes && size >= bytes / SHRINK_SHARE) /* from calloc */
+    return block;
+  void *resized = NULL;
+  int kept = errno;
+  if (size > HAK_SMALL_MAX && slow_path_begin_inlined()) {
+    bool is_sample =
+        UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) && observers.large_resizing(block);
+    resized = large_resized(block, bytes, size);
+    bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
+    if (is_sample)
+      observers.large_resized(block, is_changed);
+    if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && is_changed)
+      observers.large_made(resized, large_bytes(resized), site);
+    housekeep();
+    slow_path_end_inlined();
+    background_start_if_due(site, BACKGROUND_ALLOCATES);
+    errno = kept; /* the program must not see what the system refused */
+  }
+  return resized ? resized : resize_by_copy(block, bytes, size, site);
+}
+
+/* Resizes what is neither a block of a slab nor a large object; ends the program if it is no block. */
+COLD static void *rare_realloc(void *block, uint32_t entry, size_t size, uintptr_t site) {
+  if (entry == ENTRY_PACKED)
+    return packed_realloc(block, size, site);
+  if (entry == ENTRY_GUARDED) {
+    size_t bytes = observers.guarded_size(block);
+    if (bytes == 0)
+      observers.guarded_free(block, false); /* says what is wrong */
+    return bytes == size ? block : resize_by_copy(block, bytes, size, site);
+  }
+  if (entry == ENTRY_LARGE_BODY)
+    fault_not_a_block(block);
+  if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
+    fault_double_free(block);
+  if (address_in_arena(block))
+    fault_no_block_here(block);
+  fault_realloc_foreign(block);
+}
+
 void *hak_realloc(void *block, size_t size) {
   if (block == NULL)
     return hak_malloc_inlined(size);
@@ -134,53 +178,14 @@ void *hak_realloc(void *block, size_t size) {
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     return checked_realloc(block, entry, size, CALL_SITE);
-  if (LIKELY(entry_pool_id(entry) != 0 || entry_is_spare(entry))) {
-    size_t bytes = class_bytes(entry_class(entry));
-    if (size <= bytes && size >= bytes / SHRINK_SHARE)
-      return block;
-    if (!entry_is_spare(entry) && !slab_is_block_start(block, entry_class(entry)))
-      fault_not_a_block(block);
-    return resize_by_copy(block, bytes, size, CALL_SITE);
-  }
-  if (entry == ENTRY_LARGE) {
-    if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
-      fault_not_a_block(block);
-    size_t bytes = large_bytes(block);
-    if (size <= HAK_SMALL_MAX && size <= bytes && size >= bytes / SHRINK_SHARE) /* from calloc */
-      return block;
-    void *resized = NULL;
-    int kept = errno;
-    if (size > HAK_SMALL_MAX && slow_path_begin_inlined()) {
-      bool is_sample = UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) &&
-                       observers.large_resizing(block);
-      resized = large_resized(block, bytes, size);
-      bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
-      if (is_sample)
-        observers.large_resized(block, is_changed);
-      if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && is_changed)
-        observers.large_made(resized, large_bytes(resized), CALL_SITE);
-      housekeep();
-      slow_path_end_inlined();
-      background_start_if_due(CALL_SITE, BACKGROUND_ALLOCATES);
-      errno = kept; /* the program must not see what the system refused */
-    }
-    return resized ? resized : resize_by_copy(block, bytes, size, CALL_SITE);
-  }
-  if (entry == ENTRY_PACKED)
-    return packed_realloc(block, size, CALL_SITE);
-  if (entry == ENTRY_GUARDED) {
-    size_t bytes = observers.guarded_size(block);
-    if (bytes == 0)
-      observers.guarded_free(block, false); /* says what is wrong */
-    return bytes == size ? block : resize_by_copy(block, bytes, size, CALL_SITE);
-  }
-  if (entry == ENTRY_LARGE_BODY)
+  if (UNLIKELY(entry_pool_id(entry) == 0 && !entry_is_spare(entry)))
+    return entry == ENTRY_LARGE ? large_realloc(block, size, CALL_SITE) : rare_realloc(block, entry, size, CALL_SITE);
+  size_t bytes = class_bytes(entry_class(entry));
+  if (size <= bytes && size >= bytes / SHRINK_SHARE)
+    return block;
+  if (!entry_is_spare(entry) && !slab_is_block_start(block, entry_class(entry)))
     fault_not_a_block(block);
-  if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
-    fault_double_free(block);
-  if (address_in_arena(block))
-    fault_no_block_here(block);
-  fault_realloc_foreign(block);
+  return resize_by_copy(block, bytes, size, CALL_SITE);
 }
 
 /* Both calls are jumps, so they see the program's call site. */
