@@ -1,7 +1,9 @@
-/* The slow paths of free.
+/* The slow paths of free. hak_free_slow tries, in this order:
  *
- *   hak_free_slow  own small: bin_overflow -> bin_grow or flush  other pool's: outbox_put
- *                  large: large_free, packed_give                not ours: foreign_free
+ *   checked block       checked_free_ready, else free_checked_slow
+ *   without a lock      free_private: a bin of the hak_heap used last; free_remote: an open envelope
+ *   free_unchecked      own small: bin_overflow -> bin_grow or flush  other pool's: outbox_put
+ *                       large: large_free, packed_give                not ours: foreign_free
  */
 #include "api/alloc.h"
 #include "api/foreign.h"
