@@ -141,9 +141,9 @@ static bool environment_read(struct doctor *doctor) {
   return doctor->environment != NULL;
 }
 
-static bool link_read(const struct doctor *doctor, const char *name, char path[PATH_MAX]) {
+static bool program_read(const struct doctor *doctor, char path[PATH_MAX]) {
   char from[PATH_MAX];
-  snprintf(from, sizeof from, "%s%s/%s", doctor->root, doctor->proc, name);
+  snprintf(from, sizeof from, "%s%s/exe", doctor->root, doctor->proc);
   ssize_t length = readlink(from, path, PATH_MAX - 1);
   path[length > 0 ? length : 0] = 0;
   return length > 0;
@@ -158,7 +158,7 @@ bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
   if (doctor->maps && *doctor->maps == 0)
     return wrong(problem, "process %ld has no memory of its own: it has ended, or is a part of the kernel",
                  doctor->pid);
-  if (doctor->maps == NULL || !link_read(doctor, "exe", doctor->program) || !environment_read(doctor))
+  if (doctor->maps == NULL || !program_read(doctor, doctor->program) || !environment_read(doctor))
     return wrong(problem, "not permitted to look at process %ld: that takes the same user, or root", doctor->pid);
   /* Its paths are relative to its root, which may be a container's. */
   snprintf(path + length, sizeof path - (size_t)length, "/root");

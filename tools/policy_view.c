@@ -240,8 +240,8 @@ void policy_view_print(const struct policy_view *view) {
 
 /* --- for programs --- */
 
-static void print_costs(const char *name, const uint64_t *fixed) {
-  printf("\"%s\":{", name);
+static void print_costs(const uint64_t *fixed) {
+  printf("\"fixed\":{");
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%s\"%s\":%ju", strategy ? "," : "", strategy_words[strategy].name, (uintmax_t)fixed[strategy]);
   putchar('}');
@@ -271,7 +271,7 @@ static void print_record(const struct policy_view *view, const struct policy_rec
   putchar('}');
   if (record->kind != POLICY_RECORD_PRIOR) {
     printf(",\"acted\":%ju,", (uintmax_t)record->total_acted);
-    print_costs("fixed", record->total);
+    print_costs(record->total);
     printf(",\"best_fixed\":\"%s\"", strategy_words[policy_best_fixed(record->total)].name);
   }
   putchar('}');
@@ -306,7 +306,7 @@ void policy_view_print_json(const struct policy_view *view) {
   fputs("],\"priors\":[", stdout);
   print_records(view, true);
   printf("],\"totals\":{\"acted\":%ju,", (uintmax_t)totals->acted);
-  print_costs("fixed", totals->fixed);
+  print_costs(totals->fixed);
   printf(",\"best_fixed\":\"%s\",\"best_of_arm\":%ju,\"arms\":%zu,\"matches\":%ju,\"switches\":%ju}}\n",
          strategy_words[policy_best_fixed(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms,
          (uintmax_t)totals->epochs, (uintmax_t)totals->switches);

@@ -133,8 +133,8 @@ static bool has_learned(void) {
   return has;
 }
 
-/* Returns the bytes of the file, 0 if it does not fit. others: the file's present content, or NULL. */
-static size_t encode_file(void *bytes, size_t capacity, const struct policy_file *others, const char *by) {
+/* Returns the bytes of the file, 0 if it does not fit in READ_BYTES_MAX. others: the file's present content, or NULL. */
+static size_t encode_file(void *bytes, const struct policy_file *others, const char *by) {
   struct policy_file_writer writer;
   size_t length = 0;
   struct policy_state *view = policy_open();
@@ -143,7 +143,7 @@ static size_t encode_file(void *bytes, size_t capacity, const struct policy_file
       policy_file_merge(others, &view->table);
       note_modules(view, others);
     }
-    policy_file_begin(&writer, bytes, capacity, &view->costs, by);
+    policy_file_begin(&writer, bytes, READ_BYTES_MAX, &view->costs, by);
     add_everything(&writer, view);
     length = policy_file_end(&writer);
   }
@@ -172,7 +172,7 @@ static void write_content(char *bytes, const char *by, struct text *complaint) {
   const char *reason = reason_to_keep(bytes, &others, &is_found);
   if (reason == NULL) {
     char *content = bytes + READ_BYTES_MAX;
-    size_t length = encode_file(content, READ_BYTES_MAX, is_found ? &others : NULL, by);
+    size_t length = encode_file(content, is_found ? &others : NULL, by);
     enum os_file_error error = length ? os_file_replace(file.path, content, length) : OS_FILE_OK;
     reason = error == OS_FILE_OK ? NULL : os_file_words(error);
   }
@@ -199,7 +199,7 @@ enum os_file_error policy_store_write_at(int fd, uint64_t *end) {
   if (view)
     policy_table_tick(&view->table, &view->costs, (uint32_t)os_milliseconds());
   policy_close();
-  size_t length = bytes && view ? encode_file(bytes, READ_BYTES_MAX, NULL, hak_version()) : 0;
+  size_t length = bytes && view ? encode_file(bytes, NULL, hak_version()) : 0;
   enum os_file_error error = length ? os_file_begin_at(&part, fd, *end) : OS_FILE_NO_MEMORY;
   if (!error)
     error = os_file_end(&part, os_file_add(&part, bytes, length));

@@ -125,21 +125,21 @@ static void put_type(struct writer *w, enum profile_field field, uint64_t name, 
   put_message(w, field, &type);
 }
 
-static void put_comment(struct writer *w, const char *before, uint64_t count, const char *after) {
+static void put_comment(struct writer *w, const char *words, uint64_t bytes_count) {
   char bytes[128];
   struct text text = TEXT_IN(bytes);
-  text_string(&text, before);
-  text_decimal(&text, count);
-  text_string(&text, after);
+  text_string(&text, words);
+  text_decimal(&text, bytes_count);
+  text_string(&text, " bytes");
   put_number(w, PROFILE_COMMENT, put_string(w, bytes));
 }
 
 static void put_comments(struct writer *w, const struct samples *samples, const struct pprof_about *about) {
   put_number(w, PROFILE_COMMENT, put_string(w, about->version));
   if (samples->dropped.bytes)
-    put_comment(w, "no memory to record samples of ", samples->dropped.bytes, " bytes");
+    put_comment(w, "no memory to record samples of ", samples->dropped.bytes);
   if (samples->others.changed)
-    put_comment(w, "no room for the stacks of ", samples->others.allocated.bytes, " bytes");
+    put_comment(w, "no room for the stacks of ", samples->others.allocated.bytes);
 }
 
 static void put_about(struct writer *w, const struct samples *samples, const struct pprof_about *about) {

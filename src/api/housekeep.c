@@ -80,7 +80,7 @@ static void housekeep_heap(struct heap *heap) {
 #endif
   reclaim_tick_of_heap(heap);
   if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0))
-    heaps_sweep(1);
+    heaps_sweep_next();
   if (UNLIKELY(atomic_load_explicit(&heap->flush_wanted, memory_order_relaxed))) {
     atomic_store_explicit(&heap->flush_wanted, false, memory_order_relaxed);
     heap_flush_all(heap);

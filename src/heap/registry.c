@@ -331,15 +331,13 @@ COLD bool heap_release(struct heap *heap) {
   return true;
 }
 
-void heaps_sweep(uint32_t heaps_max) {
-  for (uint32_t i = 0; i < heaps_max; i++) {
-    if (!lock_try(&registry.lock))
-      return; /* another thread sweeps */
-    struct heap *heap = take_orphan(1, false);
-    lock_give(&registry.lock);
-    if (heap)
-      heap_park(heap);
-  }
+void heaps_sweep_next(void) {
+  if (!lock_try(&registry.lock))
+    return; /* another thread sweeps */
+  struct heap *heap = take_orphan(1, false);
+  lock_give(&registry.lock);
+  if (heap)
+    heap_park(heap);
 }
 
 bool heaps_sweep_all(bool thoroughly) {

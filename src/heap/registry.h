@@ -24,8 +24,8 @@ bool heap_rejoin(struct heap *heap, struct pool *pool);
 bool heap_release(struct heap *heap);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
-/* Sweeps up to `heaps_max` heaps of dead threads, from where the last call stopped. */
-void heaps_sweep(uint32_t heaps_max);
+/* Looks at one heap, from where the last call stopped, and sweeps it if its thread is dead. */
+void heaps_sweep_next(void);
 /* Sweeps all of them; if thoroughly, also those whose lifelines the kernel did not mark. True if there was one. */
 bool heaps_sweep_all(bool thoroughly);
 /* Tells whether there is a heap, other than the caller's, that has an owner or is not swept. */

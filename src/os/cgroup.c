@@ -357,19 +357,19 @@ void os_pressure_close(int fd) {
   errno = kept;
 }
 
-enum os_wait os_pressure_poll(int fd, uint64_t timeout_ms) {
+enum os_pressure os_pressure_poll(int fd) {
   int kept = errno;
   struct pollfd watched = {.fd = fd, .events = POLLPRI};
-  struct timespec left = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
+  struct timespec at_once = {.tv_sec = 0, .tv_nsec = 0};
   long ready;
   if (fd < 0)
-    return OS_WAIT_GONE;
-  do { /* the kernel leaves what remains of the time in `left` */
-    ready = os_kernel(SYS_ppoll, &watched, 1, timeout_ms == UINT64_MAX ? NULL : &left, NULL, 0);
+    return OS_PRESSURE_GONE;
+  do { /* a pending signal interrupts even a call that does not wait */
+    ready = os_kernel(SYS_ppoll, &watched, 1, &at_once, NULL, 0);
   } while (ready < 0 && errno == EINTR);
   errno = kept;
   if (ready == 0)
-    return OS_WAIT_TIMEOUT;
+    return OS_PRESSURE_NONE;
   /* A dead trigger reports POLLPRI too, together with an error. */
-  return ready == 1 && watched.revents == POLLPRI ? OS_WAIT_PRESSURE : OS_WAIT_GONE;
+  return ready == 1 && watched.revents == POLLPRI ? OS_PRESSURE_CAME : OS_PRESSURE_GONE;
 }

@@ -28,14 +28,14 @@ size_t os_cpu_limit_read(void);
  * the descriptor with its parent, and each report reaches one of them only. So the child must open its own. */
 int os_pressure_open(void);
 
-enum os_wait {
-  OS_WAIT_TIMEOUT,
-  OS_WAIT_PRESSURE,
-  OS_WAIT_GONE /* the group was removed, or it is no such descriptor: close it and do not wait on it again */
+enum os_pressure {
+  OS_PRESSURE_NONE,
+  OS_PRESSURE_CAME,
+  OS_PRESSURE_GONE /* the group was removed, or it is no such descriptor: close it and do not ask it again */
 };
-/* Waits for pressure, at most timeout_ms (UINT64_MAX: for ever). At most one report comes every second or two. Signals
- * do not end the wait. It is no cancellation point. */
-enum os_wait os_pressure_poll(int fd, uint64_t timeout_ms);
+/* Tells whether there was pressure since the last call. At most one report comes every second or two. It is no
+ * cancellation point. */
+enum os_pressure os_pressure_poll(int fd);
 void os_pressure_close(int fd);
 
 /* The same for a file system that starts at `root` ("": the real one). Tests pass their own. */

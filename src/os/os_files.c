@@ -59,13 +59,6 @@ const char *os_environment_next(const char *prefix, size_t *cursor) {
   return NULL;
 }
 
-/* Returns a field "KEY: N kB" of /proc/self/status, in bytes; 0 where it cannot be read. */
-static uint64_t status_field(const char *key) {
-  char text[4096];
-  os_text_head("/proc/self/status", text, sizeof text);
-  return os_text_field(text, key) * 1024;
-}
-
 size_t os_resident_of_process(void) {
   char text[128];
   if (!os_may_read_files())
@@ -77,11 +70,13 @@ size_t os_resident_of_process(void) {
 
 void os_usage_read(struct os_usage *out) {
   struct rusage usage;
+  char text[4096];
   *out = (struct os_usage){0};
   if (!os_may_read_files())
     return;
   counter_note(calls_other);
-  out->resident_peak_bytes = status_field("VmHWM:");
+  os_text_head("/proc/self/status", text, sizeof text);
+  out->resident_peak_bytes = os_text_field(text, "VmHWM:") * 1024;
   if (getrusage(RUSAGE_SELF, &usage) != 0)
     return;
   out->faults_minor = (uint64_t)usage.ru_minflt;

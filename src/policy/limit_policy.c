@@ -24,11 +24,11 @@ bool limit_admits(size_t limit_bytes, size_t held_bytes, size_t bytes) {
   return bytes <= limit_bytes && held_bytes <= limit_bytes - bytes;
 }
 
-size_t limit_keep(const struct limit_view *view, size_t keep_bytes) {
+size_t limit_keep(const struct limit_view *view) {
   if (view->under_pressure || view->held_bytes >= view->high_bytes)
     return 0;
   size_t excess = less(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE);
   if (view->target_bytes != 0)
     excess = max_size(excess, less(less(view->held_bytes, view->live_bytes), view->target_bytes));
-  return excess == 0 ? keep_bytes : min_size(keep_bytes, less(view->free_bytes, excess));
+  return excess == 0 ? SIZE_MAX : less(view->free_bytes, excess);
 }

@@ -29,10 +29,10 @@ struct limit_view {
   bool under_pressure; /* the system is short of memory */
 };
 
-/* Returns how many free bytes to keep, at most the keep_bytes of the purge policy.
+/* Returns how many free bytes may be kept; SIZE_MAX: any number.
  *   - Over the target, the excess goes.
  *   - Over 7/8 of high_bytes, the excess goes; from high_bytes on, all goes.
  *   - Under pressure, all goes. */
-size_t limit_keep(const struct limit_view *view, size_t keep_bytes);
+size_t limit_keep(const struct limit_view *view);
 
 #endif

@@ -34,10 +34,10 @@ bool pressure_came(void) {
   }
   if (!pressure_is_ours())
     return false;
-  enum os_wait result = os_pressure_poll(pressure.fd, 0);
-  if (result == OS_WAIT_GONE)
+  enum os_pressure found = os_pressure_poll(pressure.fd);
+  if (found == OS_PRESSURE_GONE)
     pressure_close();
-  return result == OS_WAIT_PRESSURE;
+  return found == OS_PRESSURE_CAME;
 }
 
 COLD void pressure_in_child(void) {

@@ -208,12 +208,12 @@ COLD static bool look_at_limits(bool under_pressure) {
       .high_bytes = usage_high(),
       .under_pressure = under_pressure,
   };
-  usage_keep_cap(limit_keep(&view, SIZE_MAX));
+  usage_keep_cap(limit_keep(&view));
   view.target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20;
   if (view.target_bytes == 0 || less(view.held_bytes, view.live_bytes) <= view.target_bytes)
     return false;
   purge_free(purge_by_engine(false, 0, any_time()));
-  purge_free(purge_by_preset(limit_keep(&view, SIZE_MAX), any_time()));
+  purge_free(purge_by_preset(limit_keep(&view), any_time()));
   return true;
 }
 

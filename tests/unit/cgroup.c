@@ -11,7 +11,6 @@
 #include <ftw.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 
 #define NONE SIZE_MAX
 #define MIB ((size_t)1 << 20)
@@ -29,7 +28,6 @@ static struct {
   short scripted_events; /* ... and report this */
   bool interrupted;
   long inherited; /* descriptors that a program started meanwhile would get */
-  long polls;
   long polled_ms; /* for which the last one asked to wait */
 } world;
 
@@ -55,7 +53,6 @@ long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long 
     return -1;
   }
   if (number == SYS_ppoll) {
-    world.polls++;
     const struct timespec *wait = (const struct timespec *)(uintptr_t)c;
     world.polled_ms = wait ? wait->tv_sec * 1000 + wait->tv_nsec / 1000000 : -1;
     if (world.scripted_polls > 0) {
@@ -575,74 +572,39 @@ static void pressure_of_the_group_comes_first(void **state) {
   expect_armed(MACHINE, TRIGGER);
 }
 
-/* os_milliseconds may lag by more than a tick of a busy machine. */
-static double exact_milliseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-static void waiting_ends_in_one_of_three_ways(void **state) {
+static void pressure_came_or_did_not_or_its_group_is_gone(void **state) {
   (void)state;
   int ends[2];
   errno = 4711;
-  assert_int_equal(os_pressure_poll(-1, 0), OS_WAIT_GONE);
-  assert_int_equal(os_pressure_poll(987654, UINT64_MAX), OS_WAIT_GONE); /* no descriptor */
+  assert_int_equal(os_pressure_poll(-1), OS_PRESSURE_GONE);
+  assert_int_equal(os_pressure_poll(987654), OS_PRESSURE_GONE); /* no descriptor */
   assert_int_equal(pipe(ends), 0);
-  assert_int_equal(os_pressure_poll(ends[0], 0), OS_WAIT_TIMEOUT);
-  double start = exact_milliseconds();
-  assert_int_equal(os_pressure_poll(ends[0], 1100), OS_WAIT_TIMEOUT);
-  assert_true(exact_milliseconds() - start >= 1099);
-  world.interrupt = true; /* the time goes on */
-  assert_int_equal(os_pressure_poll(ends[0], 20), OS_WAIT_TIMEOUT);
+  world.polled_ms = -1;
+  assert_int_equal(os_pressure_poll(ends[0]), OS_PRESSURE_NONE);
+  assert_int_equal(world.polled_ms, 0); /* it does not wait */
+  world.interrupt = true;
+  world.interrupted = false;
+  assert_int_equal(os_pressure_poll(ends[0]), OS_PRESSURE_NONE);
   world.interrupt = false;
   static const struct {
     short events;
-    enum os_wait result;
-  } rows[] = {{0, OS_WAIT_TIMEOUT},
-              {POLLPRI, OS_WAIT_PRESSURE},
-              {POLLPRI | POLLERR, OS_WAIT_GONE}, /* its group was removed */
-              {POLLERR, OS_WAIT_GONE},
-              {POLLNVAL, OS_WAIT_GONE},
-              {POLLHUP, OS_WAIT_GONE}};
+    enum os_pressure result;
+  } rows[] = {{0, OS_PRESSURE_NONE},
+              {POLLPRI, OS_PRESSURE_CAME},
+              {POLLPRI | POLLERR, OS_PRESSURE_GONE}, /* its group was removed */
+              {POLLERR, OS_PRESSURE_GONE},
+              {POLLNVAL, OS_PRESSURE_GONE},
+              {POLLHUP, OS_PRESSURE_GONE}};
   for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     world.scripted_polls = 1;
     world.scripted_events = rows[i].events;
-    assert_int_equal(os_pressure_poll(ends[0], UINT64_MAX), rows[i].result);
+    assert_int_equal(os_pressure_poll(ends[0]), rows[i].result);
     assert_int_equal(world.scripted_polls, 0);
   }
   close(ends[1]);
-  assert_int_equal(os_pressure_poll(ends[0], UINT64_MAX), OS_WAIT_GONE);
+  assert_int_equal(os_pressure_poll(ends[0]), OS_PRESSURE_GONE);
   close(ends[0]);
   assert_int_equal(errno, 4711);
-}
-
-static void on_signal(int number) { (void)number; }
-
-/* A signal does not end the wait, nor does it make it start again. */
-static void signals_do_not_end_the_wait(void **state) {
-  (void)state;
-  int ends[2];
-  struct sigaction action = {.sa_handler = on_signal}, before;
-  assert_int_equal(pipe(ends), 0);
-  assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
-#ifdef TEST_EMULATED /* the emulator starts an interrupted wait again, so one signal is all it can take */
-  enum { AGAIN_US = 0, POLLS = 1, LONGEST_MS = 400 };
-#else
-  enum { AGAIN_US = 50000, POLLS = 2, LONGEST_MS = 399 };
-#endif
-  const struct itimerval soon = {{0, AGAIN_US}, {0, 50000}}, never = {0};
-  assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
-  double start = exact_milliseconds();
-  world.polls = 0;
-  assert_int_equal(os_pressure_poll(ends[0], 400), OS_WAIT_TIMEOUT);
-  assert_true(exact_milliseconds() - start >= 399);
-  assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
-  assert_true(world.polls >= POLLS);
-  assert_in_range(world.polled_ms, 0, LONGEST_MS); /* what is left, not 400 again */
-  sigaction(SIGALRM, &before, NULL);
-  close(ends[0]);
-  close(ends[1]);
 }
 
 static void this_machine(void **state) {
@@ -656,7 +618,7 @@ static void this_machine(void **state) {
   assert_true(limits.max_bytes > MIB); /* or we would not run */
   if (fd >= 0) {
     assert_true(fd >= 100);
-    assert_int_not_equal(os_pressure_poll(fd, 0), OS_WAIT_GONE);
+    assert_int_not_equal(os_pressure_poll(fd), OS_PRESSURE_GONE);
     os_pressure_close(fd);
   }
   assert_int_equal(lowest_free_descriptor(), free_before);
@@ -682,8 +644,7 @@ int main(void) {
       TEST(any_bytes_are_survived),
       TEST(a_root_that_does_not_fit_is_none),
       TEST(pressure_of_the_group_comes_first),
-      TEST(waiting_ends_in_one_of_three_ways),
-      TEST(signals_do_not_end_the_wait),
+      TEST(pressure_came_or_did_not_or_its_group_is_gone),
       TEST(this_machine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

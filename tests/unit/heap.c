@@ -226,7 +226,7 @@ static void a_dead_threads_heap_is_swept_and_parked(void **state) {
     skip();
   struct heap *self = unit_heap_attach();
   struct heap *heap = thread_that_left(2000);
-  heaps_sweep(heap_count());
+  heaps_sweep_all(false);
   assert_true(atomic_load(&heap->parked));
   assert_int_equal(bins_content(heap).bytes, 0);
   size_t live = 0;
@@ -252,7 +252,7 @@ static void a_new_thread_adopts_a_dead_ones_heap(void **state) {
   assert_true(bins_content(heap).bytes > 0);
   assert_ptr_equal(thread_that_left(0), NULL);
   for (unsigned i = 0; i < 70; i++)
-    heaps_sweep(1);
+    heaps_sweep_next();
   struct heap *next = thread_that_left(10);
   assert_int_equal(heap_count(), count);
   assert_true(next->id <= count);
@@ -268,7 +268,7 @@ static void a_living_threads_heap_is_left_alone(void **state) {
   assert_true(ready > 0);
   struct heap *other = unit_heap_attach();
   assert_ptr_not_equal(other, heap);
-  heaps_sweep(heap_count());
+  heaps_sweep_all(false);
   assert_int_equal(bins_content(heap).bytes, ready);
   assert_false(atomic_load(&heap->parked));
 }
@@ -292,7 +292,7 @@ static void open_envelopes_of_a_dead_thread_are_sent(void **state) {
   assert_int_equal(pthread_create(&thread, NULL, free_all_and_end, (void *)90), 0);
   pthread_join(thread, NULL);
   assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 90 * 64);
-  heaps_sweep(heap_count());
+  heaps_sweep_all(false);
   assert_home(owner);
   assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 0);
 }

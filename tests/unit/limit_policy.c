@@ -78,10 +78,9 @@ static void a_limit_admits_exactly_what_fits(void **state) {
 static void without_limits_the_keep_stays(void **state) {
   (void)state;
   struct limit_view view = {.held_bytes = GIB, .live_bytes = MIB, .free_bytes = 900 * MIB, .high_bytes = SIZE_MAX};
-  assert_int_equal(limit_keep(&view, 10 * MIB), 10 * MIB);
-  assert_true(limit_keep(&view, SIZE_MAX) == SIZE_MAX);
+  assert_true(limit_keep(&view) == SIZE_MAX);
   view.under_pressure = true;
-  assert_int_equal(limit_keep(&view, SIZE_MAX), 0);
+  assert_int_equal(limit_keep(&view), 0);
 }
 
 static void what_is_over_the_target_goes(void **state) {
@@ -92,34 +91,32 @@ static void what_is_over_the_target_goes(void **state) {
                             .free_bytes = 80 * MIB,
                             .target_bytes = 40 * MIB,
                             .high_bytes = SIZE_MAX};
-  assert_int_equal(limit_keep(&view, GIB), 20 * MIB);
-  assert_int_equal(limit_keep(&view, 10 * MIB), 10 * MIB); /* never more than the keep */
+  assert_int_equal(limit_keep(&view), 20 * MIB);
   view.target_bytes = 100 * MIB;
-  assert_int_equal(limit_keep(&view, GIB), GIB);
+  assert_true(limit_keep(&view) == SIZE_MAX);
   view.target_bytes = 10 * MIB; /* cannot be met by what is free */
-  assert_int_equal(limit_keep(&view, GIB), 0);
+  assert_int_equal(limit_keep(&view), 0);
   view.live_bytes = 400 * MIB; /* counted at different moments */
-  assert_int_equal(limit_keep(&view, GIB), GIB);
+  assert_true(limit_keep(&view) == SIZE_MAX);
 }
 
 static void near_the_high_limit_less_is_kept(void **state) {
   (void)state;
   struct limit_view view = {
       .held_bytes = 700 * MIB, .live_bytes = 300 * MIB, .free_bytes = 400 * MIB, .high_bytes = 800 * MIB};
-  assert_int_equal(limit_keep(&view, GIB), GIB); /* 7/8 exactly */
+  assert_true(limit_keep(&view) == SIZE_MAX); /* 7/8 exactly */
   view.held_bytes = 750 * MIB;
-  assert_int_equal(limit_keep(&view, GIB), 350 * MIB);
-  assert_int_equal(limit_keep(&view, 50 * MIB), 50 * MIB);
+  assert_int_equal(limit_keep(&view), 350 * MIB);
   view.held_bytes = 800 * MIB;
-  assert_int_equal(limit_keep(&view, GIB), 0);
+  assert_int_equal(limit_keep(&view), 0);
   view.held_bytes = 2000 * MIB;
-  assert_int_equal(limit_keep(&view, GIB), 0);
+  assert_int_equal(limit_keep(&view), 0);
   /* The stricter one of target and limit. */
   view.held_bytes = 750 * MIB;
   view.target_bytes = 150 * MIB;
-  assert_int_equal(limit_keep(&view, GIB), 100 * MIB);
+  assert_int_equal(limit_keep(&view), 100 * MIB);
   view.target_bytes = 440 * MIB;
-  assert_int_equal(limit_keep(&view, GIB), 350 * MIB);
+  assert_int_equal(limit_keep(&view), 350 * MIB);
 }
 
 static void the_keep_is_monotone_and_enough(void **state) {
@@ -128,27 +125,26 @@ static void the_keep_is_monotone_and_enough(void **state) {
     struct limit_view view = {.held_bytes = draw(), .target_bytes = draw(), .high_bytes = draw()};
     view.live_bytes = draw_to(view.held_bytes);
     view.free_bytes = draw_to(view.held_bytes - view.live_bytes);
-    size_t keep = draw(), kept = limit_keep(&view, keep);
-    assert_true(kept <= keep);
+    size_t kept = limit_keep(&view);
     /* After the purge the limits are met, or nothing free is left. */
     size_t gone = view.free_bytes > kept ? view.free_bytes - kept : 0, held = view.held_bytes - gone;
-    if (view.free_bytes > 0 && kept > 0 && kept < keep) {
+    if (view.free_bytes > 0 && kept > 0 && kept != SIZE_MAX) {
       assert_true(held <= view.high_bytes - view.high_bytes / 8);
       assert_true(view.target_bytes == 0 || held - view.live_bytes <= view.target_bytes);
     }
     /* More held, a lower limit, a lower target, pressure: never more kept. */
     struct limit_view tighter = view;
     tighter.held_bytes += draw_to(SIZE_MAX - tighter.held_bytes);
-    assert_true(limit_keep(&tighter, keep) <= kept);
+    assert_true(limit_keep(&tighter) <= kept);
     tighter = view;
     tighter.high_bytes = draw_to(tighter.high_bytes);
-    assert_true(limit_keep(&tighter, keep) <= kept);
+    assert_true(limit_keep(&tighter) <= kept);
     tighter = view;
     tighter.target_bytes = 1 + draw_to(max_size(tighter.target_bytes, 1) - 1);
-    assert_true(limit_keep(&tighter, keep) <= kept);
+    assert_true(limit_keep(&tighter) <= kept);
     tighter = view;
     tighter.under_pressure = true;
-    assert_int_equal(limit_keep(&tighter, keep), 0);
+    assert_int_equal(limit_keep(&tighter), 0);
   }
 }
 

@@ -207,7 +207,7 @@ static void an_ended_threads_blocks_serve_its_pool(void **state) {
   assert_int_equal(atomic_load(&heap_pool(self)->heaps), 2);
   assert_true(heap_pool(self)->slabs.taken_bytes > 0);
   assert_true(slow_path_begin());
-  heaps_sweep(heap_count());
+  heaps_sweep_all(false);
   slow_path_end();
   assert_int_equal(atomic_load(&heap_pool(self)->heaps), 1);
   assert_int_equal(heap_pool(self)->slabs.taken_bytes, 0);
