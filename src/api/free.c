@@ -14,6 +14,7 @@
 #include "heap/checked.h"
 #include "heap/deferred.h"
 #include "heap/envelope.h"
+#include "heap/inherited.h"
 #include "heap/private.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
@@ -51,6 +52,8 @@ static void free_small(void *block, uint32_t entry) {
   }
   struct heap *heap = heap_of_thread();
   struct heap *own = NULL;
+  if (LIKELY(heap != NULL) && UNLIKELY(heap->inherited_calls > 0))
+    inherited_step(heap);
   if (LIKELY(heap != NULL))
     own = entry_is_of(entry, heap_pool(heap)->slabs.key) ? heap : private_of(heap, entry);
   if (own != NULL && UNLIKELY(!pool_lock(heap_pool(own)))) {

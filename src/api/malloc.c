@@ -11,6 +11,7 @@
 #include "heap/bins.h"
 #include "heap/checked.h"
 #include "heap/hands.h"
+#include "heap/inherited.h"
 #include "heap/private.h"
 #include "heap/registry.h"
 #include "heap/slow_path.h"
@@ -50,6 +51,8 @@ COLD static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
     if (size > HOPELESS_BYTES) /* giving memory back cannot make room for it */
       return false;
     counter_note(memory_retries);
+    if (heap_current() != NULL && heap_current()->inherited_calls > 0)
+      inherited_return(heap_current());
     memory_release();
     return true;
   }
@@ -75,6 +78,8 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *ze
 
 static void *small_block(unsigned cls, size_t size, uintptr_t site) {
   struct heap *heap = heap_of_thread();
+  if (LIKELY(heap != NULL) && UNLIKELY(heap->inherited_calls > 0))
+    inherited_step(heap);
   while (LIKELY(heap != NULL) && UNLIKELY(!pool_lock(heap_pool(heap))))
     heap = private_current() == NULL ? heap_replace() : NULL;
   if (UNLIKELY(heap == NULL))

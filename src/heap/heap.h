@@ -75,6 +75,7 @@ struct heap {
   _Atomic(struct pool *) pool;                  /* H3 */
   uintptr_t callback_frame; /* owner only: stack address of the running limit callback; 0: none runs */
   uint32_t slow_calls, ticks;
+  uint32_t inherited_calls;      /* slow calls until inherited_step does something; 0: never (heap/inherited.h) */
   size_t granted_bytes;          /* of bins, beyond their initial slots */
   size_t slab_bytes_seen;        /* of the pool, when the bins followed it last */
   uint32_t split;                /* HAK_SPLIT or 0 (heap/split.h) */

@@ -4,6 +4,7 @@
 #include "heap/checked.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
+#include "heap/inherited.h"
 #include "heap/registry.h"
 
 /* Drops bins and outbox of a heap whose owner does not exist in the child: both may be inconsistent, because they
@@ -58,6 +59,7 @@ COLD void heaps_in_child(void) {
     heap_note_thread(heap);
   }
   checked_in_child(home);
+  inherited_in_child(home);
   registry_process_changed();
 }
 

@@ -24,6 +24,12 @@ static struct {
   struct pool **private_pages[PRIVATE_MAX / PRIVATE_PAGE]; /* made when their first pool is */
 } table SPARSE;
 
+/* `bytes` is not 0, so that it lies in .data, where a fork writes anyway. */
+static struct {
+  _Atomic uint32_t pools; /* the first ones */
+  size_t bytes;           /* that they had given out at the fork */
+} inherited = {.bytes = SIZE_MAX};
+
 _Atomic uint32_t pool_shared_id;
 
 uint32_t pool_count(void) { return atomic_load_explicit(&table.count, memory_order_acquire); }
@@ -156,7 +162,7 @@ struct pool *pool_attach(void) {
   lock_take(&table.lock);
   uint32_t max = pools_max();
   for (struct pool *pool = pool_next(NULL); pool && usable < max; pool = pool_next(pool)) {
-    if (pool->is_shared || pool_is_private(pool) || pool_is_stuck(pool))
+    if (pool_is_inherited(pool) || pool->is_shared || pool_is_private(pool) || pool_is_stuck(pool))
       continue;
     usable++;
     if (best == NULL || pool_heaps(pool) < pool_heaps(best))
@@ -188,6 +194,24 @@ bool pool_unlist(struct pool *pool, struct heap *heap) {
     return false; /* the pool's life is over */
   *link = heap->next_attached;
   return pool_detach(pool);
+}
+
+bool pool_is_inherited(const struct pool *pool) {
+  return pool->id <= atomic_load_explicit(&inherited.pools, memory_order_relaxed);
+}
+
+COLD size_t pools_inherited_bytes(size_t *at_fork) {
+  size_t bytes = 0;
+  for (struct pool *pool = pool_next(NULL); pool && pool_is_inherited(pool); pool = pool_next(pool))
+    bytes += slab_set_taken_bytes(&pool->slabs);
+  *at_fork = inherited.bytes;
+  return bytes;
+}
+
+COLD void pools_inherit(bool are_inherited) {
+  size_t before;
+  atomic_store_explicit(&inherited.pools, are_inherited ? pool_count() : 0, memory_order_relaxed);
+  inherited.bytes = pools_inherited_bytes(&before);
 }
 
 COLD void pools_in_child(struct pool *left) {

@@ -77,6 +77,11 @@ static inline uint64_t pool_life(const struct pool *pool) {
 
 /* Returns the pool with the fewest heaps, maybe a new one, and counts one more there. NULL when memory is out. */
 struct pool *pool_attach(void);
+/* Inherited pools (heap/inherited.h): pool_attach passes them over. pools_inherit(true): all pools of this moment are;
+ * false: none is. pools_inherited_bytes: what they have given out; *at_fork: and had at that moment. */
+void pools_inherit(bool are_inherited);
+bool pool_is_inherited(const struct pool *pool);
+size_t pools_inherited_bytes(size_t *at_fork);
 /* Counts one heap less. The caller then serves the inbox if that was the last one (heap/envelope.h). */
 bool pool_detach(struct pool *pool);
 /* Takes the pool's lock. False after a second of waiting: its holder may have ended, or jumped out of a slow path, and

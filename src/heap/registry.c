@@ -245,6 +245,22 @@ COLD struct heap *heap_replace(void) {
   return other;
 }
 
+COLD bool heap_move(struct heap *heap, struct pool *pool) {
+  struct pool *left = heap_pool(heap);
+  bool is_locked = pool_lock(left), moves = is_locked && pool != NULL;
+  if (moves) {
+    bins_flush_all(heap);
+    atomic_store_explicit(&heap->pool, pool, memory_order_relaxed);
+  }
+  if (is_locked) {
+    heap_set_key(heap, heap->split);
+    pool_unlock(left);
+  }
+  if (pool != NULL && pool_detach(moves ? left : pool))
+    inbox_serve(moves ? left : pool);
+  return moves;
+}
+
 COLD struct heap *heap_attach_private(struct pool *pool) {
   lock_take(&registry.lock);
   uint32_t count = heap_count();

@@ -14,6 +14,9 @@ static inline struct heap *heap_of_thread(void) {
 /* The calling thread waited in vain for the lock of its pool (pool_lock). It leaves its heap, as if it ended, and gets
  * one in another pool. If the lock is given later, a sweep finds what the bins hold. NULL when memory is out. */
 struct heap *heap_replace(void);
+/* Moves a heap of the calling thread, with empty bins, to a pool that counts it already; NULL: it stays, and its key is
+ * set anew. False: it stays, because memory is out or a lock is stuck. */
+bool heap_move(struct heap *heap, struct pool *pool);
 /* Gives the calling thread a heap that is attached to a private pool. Its home must list it (heap/private.h). NULL when
  * memory is out, or if the pool's lock is stuck. */
 struct heap *heap_attach_private(struct pool *pool);

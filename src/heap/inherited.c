@@ -1,0 +1,42 @@
+#include "heap/inherited.h"
+
+#include "budget/usage.h"
+#include "heap/checked.h"
+#include "heap/registry.h"
+
+#define BYTES_MIN ((size_t)8 << 20) /* of the slabs' blocks: a smaller heap is not worth a pool of its own */
+#define CALLS_TO_MOVE 64u           /* slow calls; each free is one until then */
+#define CALLS_TO_LOOK 256u          /* slow calls between two looks at I2 */
+#define SHARE_FREE 8u               /* I2 */
+#define POOLS_MOST 64u              /* a chain of forks makes no more */
+
+COLD void inherited_in_child(struct heap *home) {
+  if (home == NULL || slab_set_taken_bytes(&heap_pool(home)->slabs) < BYTES_MIN || pool_count() >= POOLS_MOST ||
+      checked_is_on())
+    return;
+  pools_inherit(true);
+  home->inherited_calls = CALLS_TO_MOVE;
+  __atomic_store_n(&home->front.key, KEY_OF_NONE, __ATOMIC_RELAXED); /* frees take the slow path */
+}
+
+COLD void inherited_return(struct heap *heap) {
+  bool has_moved = !pool_is_inherited(heap_pool(heap));
+  heap->inherited_calls = 0;
+  pools_inherit(false);
+  heap_move(heap, has_moved ? pool_attach() : NULL);
+}
+
+static bool is_much_free(void) {
+  size_t at_fork, bytes = pools_inherited_bytes(&at_fork);
+  return bytes < at_fork - at_fork / SHARE_FREE;
+}
+
+COLD void inherited_step(struct heap *heap) {
+  if (--heap->inherited_calls > 0)
+    return;
+  heap->inherited_calls = CALLS_TO_LOOK;
+  bool returns = pool_is_inherited(heap_pool(heap)) ? usage_is_short() || !heap_move(heap, pool_attach())
+                                                    : is_much_free() || usage_is_short();
+  if (returns)
+    inherited_return(heap);
+}

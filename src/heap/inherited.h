@@ -1,0 +1,25 @@
+/* inherited.h: the child of a fork leaves its parent's slabs alone.
+ *
+ * Parent and child share the pages of the heap until one of the two writes to them. A block that the child frees is on
+ * top of its bin. So the next malloc returns it, the program writes to it, and the kernel copies a page for one block.
+ * Therefore a child that works with a large heap attaches its thread to a fresh pool, where new blocks lie together.
+ * What it frees of the inherited pools goes back in envelopes, and is not written to.
+ *   I1  from the fork on, threads attach to pools that are not inherited
+ *   I2  the inherited pools serve the process again when an eighth of what they had given out at the fork is free, or
+ *       when memory is short. So the memory that waits for nobody is bounded
+ * The thread moves after some slow calls, so a child that soon calls exec does not pay for it.
+ */
+#ifndef HAK_HEAP_INHERITED_H
+#define HAK_HEAP_INHERITED_H
+
+#include "heap/heap.h"
+
+/* Call in the child of a fork, with the calling thread's home, or NULL. */
+void inherited_in_child(struct heap *home);
+/* Call in a slow path, before a lock is taken, if inherited_calls of the calling thread's heap is not 0. The heap may
+ * have another pool then. */
+void inherited_step(struct heap *heap);
+/* Lets the inherited pools serve the process again. As above. */
+void inherited_return(struct heap *heap);
+
+#endif

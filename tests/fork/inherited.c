@@ -1,0 +1,140 @@
+/* The child of a fork that works with its parent's heap: it copies few of the shared pages, it does not grow as it
+ * replaces all blocks, it uses what it has freed when memory is short, and no block is lost or given out twice. */
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include "../check.h"
+#include "../child.h"
+#include "../heap_api.h"
+
+enum { BLOCKS = 48 * 1024, BYTES_LEAST = 16, BYTES_MOST = 1024, STEP = 10007 };
+enum { CHANGES = 2000, FAULTS_MOST = CHANGES * 2 / 3 };
+
+/* Block i is in the place i. Its first bytes tell where, its last one is the low byte of that. */
+static struct place {
+  unsigned char *block;
+  size_t size;
+} places[BLOCKS];
+
+static void place_fill(size_t i, uint64_t *random) {
+  size_t size = BYTES_LEAST + test_random(random) % (BYTES_MOST - BYTES_LEAST + 1);
+  unsigned char *block = t_malloc(size);
+  CHECK(block != NULL);
+  memcpy(block, &i, sizeof i);
+  block[size - 1] = (unsigned char)i;
+  places[i] = (struct place){block, size};
+}
+
+static void place_empty(size_t i) {
+  size_t is;
+  memcpy(&is, places[i].block, sizeof is);
+  CHECK_SAY(is == i && places[i].block[places[i].size - 1] == (unsigned char)i, "block %zu shows %zu", i, is);
+  t_free(places[i].block);
+  places[i].block = NULL;
+}
+
+/* Replaces the blocks of `count` places that are `stride` apart, from `first` on. */
+static void replace(size_t first, size_t count, size_t stride, uint64_t seed) {
+  for (size_t n = 0, i = first; n < count; n++, i = (i + stride) % BLOCKS) {
+    place_empty(i);
+    place_fill(i, &seed);
+  }
+}
+
+static void check_all(void) {
+  uint64_t seed = test_seed;
+  for (size_t i = 0; i < BLOCKS; i++) {
+    place_empty(i);
+    place_fill(i, &seed);
+  }
+}
+
+static long faults(void) {
+  struct rusage usage;
+  CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+  return usage.ru_minflt;
+}
+
+/* --- the children --- */
+
+static void copies_few_pages(void) {
+  long before = faults();
+  replace(5, CHANGES, STEP, test_seed + 1);
+  long copied = faults() - before;
+  printf("inherited: %ld page faults for %d blocks\n", copied, CHANGES);
+  fflush(stdout);
+  CHECK_SAY(!TEST_RSS_COUNTS || copied <= FAULTS_MOST, "%ld page faults", copied);
+  check_all();
+}
+
+static void stays_small(void) {
+  long before = test_rss_kib();
+  for (int round = 0; round < 4; round++)
+    replace(7, BLOCKS, STEP, test_seed + 2);
+  long now = test_rss_kib();
+  CHECK_SAY(!TEST_RSS_COUNTS || now < before + before / 3, "%ld KiB, %ld at the fork", now, before);
+  check_all();
+}
+
+/* Frees every fourth block after it has moved, and asks for as many while nothing else is to be had. */
+static void uses_what_it_freed(void) {
+  const struct rlimit none = {0, 0};
+  size_t sizes[BLOCKS / 4];
+  replace(11, CHANGES, STEP, test_seed + 3);
+  for (size_t i = 0; i < BLOCKS / 4; i++) {
+    sizes[i] = places[4 * i].size;
+    place_empty(4 * i);
+  }
+  if (TEST_RSS_COUNTS)
+    CHECK(setrlimit(RLIMIT_AS, &none) == 0);
+  size_t got = 0;
+  for (size_t i = 0; i < BLOCKS / 4; i++)
+    got += t_malloc(sizes[i]) != NULL;
+  CHECK_SAY(got >= BLOCKS / 4 * 9 / 10, "%zu of %d blocks", got, BLOCKS / 4);
+}
+
+static void *replace_share(void *share) {
+  size_t quarter = (size_t)(uintptr_t)share;
+  uint64_t seed = test_seed + quarter;
+  for (int round = 0; round < 3; round++)
+    for (size_t i = quarter; i < BLOCKS; i += 4) {
+      place_empty(i);
+      place_fill(i, &seed);
+    }
+  return NULL;
+}
+
+static void has_threads(void) {
+  pthread_t threads[4];
+  replace(1, BLOCKS / 50, STEP, test_seed + 4);
+  for (size_t i = 0; i < 4; i++)
+    CHECK(pthread_create(&threads[i], NULL, replace_share, (void *)(uintptr_t)i) == 0);
+  for (size_t i = 0; i < 4; i++)
+    CHECK(pthread_join(threads[i], NULL) == 0);
+  check_all();
+}
+
+static unsigned generation;
+
+static void has_children(void) {
+  replace(generation, BLOCKS / 3, STEP, test_seed + generation);
+  if (++generation < 6)
+    test_in_child(has_children);
+  check_all();
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = test_seed;
+  test_begin(argc, argv);
+  for (size_t i = 0; i < BLOCKS; i++)
+    place_fill(i, &seed);
+  test_in_child(copies_few_pages);
+  test_in_child(stays_small);
+  test_in_child(uses_what_it_freed);
+  if (!TEST_TSAN && !TEST_EMULATED) /* neither survives threads in the child of a fork */
+    test_in_child(has_threads);
+  test_in_child(has_children);
+  check_all();
+  printf("inherited: ok\n");
+  return 0;
+}
