@@ -1,0 +1,181 @@
+/* heap_end: hak_heap_destroy waits for whoever is at the heap's memory without a call of the program: a thread that
+ * does deferred frees and holds the link to one of its blocks, a purge of its holes, the holder of its lock. The other
+ * thread stops in a wrapped function until the destroying one yields.
+ *
+ * Positive controls: with `hasty` the end does not wait for deferred frees, with `torn` it does not see the purge. The
+ * test must fail then.
+ */
+#include "heap/deferred.h"
+#include "heap/private.h"
+#include "unit.h"
+
+#include "api/alloc.h"
+#include "os/os.h"
+
+#define BLOCKS 4000u
+#define BYTES 1000u
+
+enum stage { IDLE, ARMED, STOPPED, RELEASED, DONE };
+
+static bool is_hasty, is_torn;
+static _Atomic enum stage stage; /* of the other thread */
+static _Atomic unsigned yields;
+static __thread bool is_other;
+static struct pool *pool; /* of the heap that ends */
+static uint64_t life;
+static void *blocks[BLOCKS];
+
+static void wait_for(enum stage wanted) {
+  while (atomic_load(&stage) < wanted)
+    usleep(100);
+}
+
+/* The other thread comes here with something of the heap in its hands. */
+static void stop_once(void) {
+  enum stage armed = ARMED;
+  if (is_other && atomic_compare_exchange_strong(&stage, &armed, STOPPED))
+    wait_for(RELEASED);
+}
+
+void *__real_deferred_next(void *block, uint32_t entry);
+void *__wrap_deferred_next(void *block, uint32_t entry);
+void *__wrap_deferred_next(void *block, uint32_t entry) {
+  stop_once();
+  return __real_deferred_next(block, entry);
+}
+
+void __real_deferred_finish(void);
+void __wrap_deferred_finish(void);
+void __wrap_deferred_finish(void) {
+  if (!is_hasty)
+    __real_deferred_finish();
+}
+
+bool __real_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size);
+bool __wrap_os_purge(void *address, size_t size) {
+  if (entry_pool_id(map_entry(blocks[0])) == pool->id && pool->is_purging)
+    stop_once();
+  return __real_os_purge(address, size);
+}
+
+/* The end waits: nothing has ended yet. */
+void __real_os_yield(void);
+void __wrap_os_yield(void);
+void __wrap_os_yield(void) {
+  enum stage stopped = STOPPED;
+  if (!is_other) {
+    assert_true(pool_life(pool) == life);
+    atomic_fetch_add(&yields, 1);
+    atomic_compare_exchange_strong(&stage, &stopped, RELEASED);
+  }
+  __real_os_yield();
+}
+
+static uint64_t now_ms = 1000;
+static bool clock_stands; /* the holder of the lock gives it during the first sleep */
+uint64_t __wrap_os_milliseconds(void);
+uint64_t __wrap_os_milliseconds(void) { return now_ms; }
+
+void __real_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
+void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
+void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+  if (is_other || word != &pool->lock.word) {
+    __real_os_futex_wait_for(word, expected, timeout_ms);
+    return;
+  }
+  assert_true(pool_life(pool) == life);
+  atomic_fetch_add(&yields, 1);
+  if (clock_stands)
+    lock_give(&pool->lock);
+  else
+    now_ms += timeout_ms;
+}
+
+static hak_heap *heap_make(void) {
+  hak_heap *heap = hak_heap_new(0);
+  assert_non_null(heap);
+  pool = private_pool(heap);
+  life = pool_life(pool);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    assert_non_null(blocks[i] = hak_heap_malloc(heap, BYTES));
+  atomic_store(&yields, 0);
+  return heap;
+}
+
+static void *other_runs(void *work) {
+  is_other = true;
+  ((void (*)(void))(uintptr_t)work)();
+  atomic_store(&stage, DONE);
+  return NULL;
+}
+
+/* Destroys the heap while the other thread is stopped within `work`. */
+static void end_beside(hak_heap *heap, void (*work)(void)) {
+  pthread_t thread;
+  atomic_store(&stage, ARMED);
+  assert_int_equal(pthread_create(&thread, NULL, other_runs, (void *)(uintptr_t)work), 0);
+  wait_for(STOPPED);
+  assert_int_equal(atomic_load(&stage), STOPPED); /* else it met nothing of the heap */
+  if (is_torn)
+    pool->is_purging = false;
+  assert_int_equal(hak_heap_destroy(heap), 0);
+  assert_true(atomic_load(&yields) > 0);
+  assert_true(atomic_load(&stage) >= RELEASED);
+  assert_true(pool_life(pool) == life + 1);
+  assert_int_equal(pool->slabs.slab_bytes, 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(pool->slabs.slab_bytes, 0);
+}
+
+static void work_off(void) { assert_non_null(hak_heap_new(0)); }
+
+static void a_thread_at_deferred_frees_is_waited_for(void **state) {
+  (void)state;
+  hak_heap *heap = heap_make();
+  for (unsigned i = 0; i < BLOCKS; i++)
+    deferred_push(blocks[i], map_entry(blocks[i]));
+  end_beside(heap, work_off);
+  assert_false(deferred_waits());
+}
+
+static void trim(void) { hak_trim(0); }
+
+static void a_purge_of_holes_is_waited_for(void **state) {
+  (void)state;
+  hak_heap *heap = heap_make();
+  for (unsigned i = 0; i < BLOCKS; i++)
+    if (i % 64 != 0)
+      hak_heap_free(heap, blocks[i]);
+  hak_heap_trim(heap); /* its bins are empty, and the purge of what is free is not the other thread's yet */
+  for (unsigned i = 0; i < BLOCKS; i += 128)
+    hak_heap_free(heap, blocks[i]);
+  blocks[0] = blocks[64];
+  end_beside(heap, trim);
+}
+
+static void the_lock_is_waited_for_but_not_for_ever(void **state) {
+  (void)state;
+  hak_heap *heap = heap_make();
+  assert_true(lock_try(&pool->lock));
+  assert_int_equal(hak_heap_destroy(heap), EBUSY);
+  assert_true(atomic_load(&yields) > 0);
+  assert_true(pool_life(pool) == life); /* nothing happened */
+  clock_stands = true;
+  atomic_store(&yields, 0);
+  assert_int_equal(hak_heap_destroy(heap), 0);
+  assert_int_equal(atomic_load(&yields), 1);
+  assert_true(pool_life(pool) == life + 1);
+}
+
+int main(int argc, char **argv) {
+  is_hasty = argc > 1 && strcmp(argv[1], "hasty") == 0;
+  is_torn = argc > 1 && strcmp(argv[1], "torn") == 0;
+  unit_alone();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_thread_at_deferred_frees_is_waited_for),
+      cmocka_unit_test(a_purge_of_holes_is_waited_for),
+      cmocka_unit_test(the_lock_is_waited_for_but_not_for_ever),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
