@@ -110,7 +110,8 @@ class Image:
 def base(suite: str, root: pathlib.Path) -> None:
     lists = [path for pattern in ("sources.list.d/*.sources", "sources.list") for path in pathlib.Path("/etc/apt").glob(pattern)]
     mirror = "\n".join(path.read_text() for path in lists)
-    done = subprocess.run(["mmdebstrap", "--quiet", "--variant=apt", suite, root, "-"], input=mirror, text=True, capture_output=True)
+    words = ["mmdebstrap", "--quiet", "--variant=apt", '--aptopt=Acquire::Retries "5"', suite, root, "-"]
+    done = subprocess.run(words, input=mirror, text=True, capture_output=True)
     if done.returncode:
         print(f"skipped: there is no clean system to be had: {done.stderr.strip().splitlines()[-1:]}")
         sys.exit(77)
