@@ -31,17 +31,26 @@ redis-cli -s s SHUTDOWN NOSAVE
 wait $!
 """
 
+MEMCACHED = """
+memcached -u "$(id -un)" -s "$PWD/s" -m 256 -t 2 >log 2>&1 &
+env -u LD_PRELOAD python3 CLIENT "$PWD/s" ROUNDS && kill $! && wait $!
+"""
+
+JAVA = ("java", "-Xms48m", "-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "Native")
+
 
 @dataclass(frozen=True)
 class App:
     needs: tuple  # programs
-    words: object  # called with the module and the seed: the command
+    words: object  # called with the module and the word behind its name, a seed or an amount: the command
     module: str = ""  # in tests/apps
     files: object = None  # called with the module: names and contents of files in its folder
     stdin: object = None
     environment: dict = field(default_factory=dict)
     same_output: bool = True  # its output does not depend on time
     is_phases: bool = False  # sizes are drawn with the seed, and sets change from phase to phase
+    amounts: tuple = ()  # of work, where it can be chosen: of a row, and in tests
+    prepare: tuple = ()  # a command that makes further files, before anything is measured, on libc
 
 
 def _work(name: str) -> str:
@@ -99,6 +108,17 @@ APPS = {
     "z3": App(
         ("z3", "python3"), lambda *_: ["/bin/sh", "-c", f"env -u LD_PRELOAD python3 {_work('solve.py')} | z3 -in"]
     ),
+    "memcached": App(
+        ("memcached", "python3"),
+        lambda _, rounds: ["/bin/sh", "-c", MEMCACHED.replace("CLIENT", _work("cache.py")).replace("ROUNDS", rounds)],
+        amounts=(20, 1),
+    ),
+    "java": App(
+        ("java", "javac"),
+        lambda _, rounds: [*JAVA, rounds],
+        prepare=("javac", "-nowarn", "-d", ".", _work("Native.java")),
+        amounts=(400, 10),
+    ),
     "lists-600-4000": _lists(600, 4000, 40000, 12),
     "lists-600-60000": _lists(600, 60000, 3000, 25),
     "lists-20000-400000": _lists(20000, 400000, 500, 20),
@@ -139,7 +159,7 @@ def missing(name):
 
 
 def run(
-    name: str, seed: str, allocator: Allocator, links: process.Links, environment: dict, *, count_calls: bool, **how
+    name: str, word: str, allocator: Allocator, links: process.Links, environment: dict, *, count_calls: bool, **how
 ):
     """An app in a folder of its own: (result, "") or (None, what went wrong). `how` is what process.run takes. Instead of
     counting system calls, the loader tells whose malloc each process got, which must be the allocator's for one."""
@@ -151,8 +171,10 @@ def run(
         for file, text in (app.files(module) if app.files else {}).items():
             pathlib.Path(folder, file).write_text(text, encoding="utf-8")
         environment = environment | app.environment | getattr(module, "EXTRA", {}) | {"HOME": folder}
+        if app.prepare and (problem := _prepare(app, folder)):
+            return None, problem
         done = process.run(
-            app.words(module, seed), environment | (program.bindings(told) if count_calls else {}), added,
+            app.words(module, word), environment | (program.bindings(told) if count_calls else {}), added,
             stdin=app.stdin(module).encode() if app.stdin else b"", cwd=folder, **how)  # fmt: skip
         served = program.served(told)
     if done.problem:
@@ -165,6 +187,12 @@ def run(
         "malloc": allocator.library or LIBC,
         "hash": hashlib.sha256(done.stdout).hexdigest()[:16] if app.same_output else name,
     }, ""
+
+
+def _prepare(app: App, folder: str) -> str:
+    """What went wrong, or nothing."""
+    done = subprocess.run(app.prepare, cwd=folder, env=process.clean_environment(), capture_output=True, check=False)
+    return f"{app.prepare[0]}: {process.last_line(done.stderr)}" if done.returncode else ""
 
 
 def _libc() -> str:

@@ -151,6 +151,24 @@ def _goals():
     )
     yield Goal("nothing, extra time over glibc", ("startup",), _above_glibc("child_ms"), 1, at_least=False, unit="ms")
     yield Goal("mixed, extra RSS over glibc", ("mixed",), _above_glibc("rss_peak_kb"), 512, at_least=False, unit="KiB")
+    yield Goal(
+        "nothing, huge pages always, extra RSS over glibc",
+        ("thp-always-nothing",),
+        _above_glibc("child_rss_peak_kb"),
+        256,
+        96,
+        at_least=False,
+        unit="KiB",
+    )
+    yield Goal(
+        "mixed, huge pages always, extra RSS over glibc",
+        ("thp-always-mixed",),
+        _above_glibc("rss_peak_kb"),
+        512,
+        192,
+        at_least=False,
+        unit="KiB",
+    )
     yield from _memory_goals(best)
 
 
@@ -170,6 +188,12 @@ def _memory_goals(best):
         "lean, mixed: peak RSS", ("profiles",), _own_of("lean", "rss_peak_kb"), LEAN_KB, at_least=False, unit="KiB"
     )
     yield Goal("lean, mixed / speed", ("profiles",), _variant_rate("lean", "speed"), 0.9)
+    yield Goal(
+        "heaps, hak_heap_malloc and hak_heap_free / malloc and free", ("heaps",), _variant_rate("heap", "hakmem"), 0.9
+    )
+    yield Goal(
+        "heaps, end of a million blocks", ("heaps",), _own_of("heap", "destroy_ms"), 1, at_least=False, unit="ms"
+    )
     for name, least in (("live", 0.995), ("profile-2048", 0.995), ("profile-512", 0.99)):
         yield Goal(f"{name}, mixed / off", ("inside",), _variant_rate(name, "off"), least)
     for profile in PROFILES:
@@ -202,7 +226,8 @@ def _app_goals():
 
 
 GOALS = tuple(_goals())
-ROW_NAMES = tuple(dict.fromkeys(name for goal in GOALS for name in goal.rows))
+# Rows that switch a setting of the machine are run only where they are named.
+ROW_NAMES = tuple(dict.fromkeys(name for goal in GOALS for name in goal.rows if not workloads.ROWS[name].huge_pages))
 
 
 def judge(goal, outcomes):

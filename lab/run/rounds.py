@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lab.judge import latency
 from lab.judge.outcome import Outcome, Series
-from lab.run import apps, process
+from lab.run import apps, huge_pages, process
 from lab.run.allocators import OURS, PEERS, SUBJECT, Allocator
 from lab.run.workloads import Row
 
@@ -62,8 +62,8 @@ class Rounds:
             "count_calls": count_calls,
         }
         if row.is_app:
-            _, name, *seed = entry.series.command.split()
-            return apps.run(name, "".join(seed), entry.allocator, self.links, environment, **how)
+            _, name, *word = entry.series.command.split()
+            return apps.run(name, "".join(word), entry.allocator, self.links, environment, **how)
         words = [*self.words(entry.series.command), "--json"]
         done = process.run(words, environment, process.variables(entry.allocator, self.links), **how)
         result, problem = process.result(done)
@@ -117,6 +117,7 @@ class Rounds:
             series = Series(variant.name, full, False, problem or runs_on.missing, bool(problem or runs_on.missing))
             entries.append(Entry(series, runs_on, dict(variant.environment)))
         lost = apps.missing(row.command.split()[1]) if row.is_app else ""
+        lost = lost or (huge_pages.missing() if row.huge_pages and not self.is_tiny else "")
         for entry in entries if lost else ():
             entry.series.problem, entry.series.absent = lost, True
         wanted = tuple(peer for peer in PEERS if peer not in row.without and peer != subject)
@@ -125,6 +126,16 @@ class Rounds:
     def run_row(self, row: Row, entries: Sequence[Entry]) -> None:
         """Fills the series. Run 0 warms up, counts system calls, and is dropped; every other round goes backwards. An
         entry that fails is out for the rest of the row. On KeyboardInterrupt the complete runs stay."""
+        if all(entry.series.problem for entry in entries):
+            return
+        try:
+            with huge_pages.switched("" if self.is_tiny else row.huge_pages):
+                self._run_row(row, entries)
+        except huge_pages.Refused as refused:
+            for entry in entries:
+                entry.series.problem = entry.series.problem or str(refused)
+
+    def _run_row(self, row: Row, entries: Sequence[Entry]) -> None:
         counted: dict[str, dict] = {}
         for run in range(1 if self.is_tiny else 0, self.runs_of(row) + 1):
             turn = [entry for entry in entries if not entry.series.problem]

@@ -1,8 +1,8 @@
 """The rows: what is run, with which arguments, and whether it may be pinned to one CPU."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lab.run import apps
+from lab.run import apps, huge_pages
 from lab.run.allocators import INSTALLABLE, PROFILES
 
 SIZES_SMALL = (16, 32, 64, 128, 256, 512)
@@ -18,6 +18,19 @@ LOOKED_INTO = {
     "profile-2048": (("HAKMEM_HEAP_PROFILE", "on"), ("HAKMEM_HEAP_PROFILE_KB", "2048")),
     "profile-512": (("HAKMEM_HEAP_PROFILE", "on"),),
 }
+# Options beside each other, by the variables that set them (docs/tuning.md), on these works.
+OPTIONS = {
+    "default": (),
+    "purge_delay_ms=0": (("HAKMEM_PURGE_DELAY_MS", "0"),),
+    "keep_mb=1024": (("HAKMEM_KEEP_MB", "1024"),),
+    "target_mb=10": (("HAKMEM_TARGET_MB", "10"),),
+    "heap_kb_max=256": (("HAKMEM_HEAP_KB_MAX", "256"),),
+    "huge=off": (("HAKMEM_HUGE", "off"),),
+    "huge=all": (("HAKMEM_HUGE", "all"),),
+}
+OPTION_WORKS = ("batch-100k", "shift", "shift-window", "large_mix", "vm")
+# What is measured under each of the system's settings of transparent huge pages: name, row.
+UNDER_HUGE_PAGES = (("nothing", "startup"), ("mixed", "mixed"), ("larson", "larson-8-1024"), ("sqlite", "app-sqlite"))
 GROWTHS = (("x2", "100 16384 2"), ("x1.5", "50 16384 2"), ("step", "0 16384 2"))  # name, percent, step KiB, rounds
 
 
@@ -45,6 +58,7 @@ class Row:
     runs_max: int = 0  # for runs that take long and say the same each time; 0: as many as asked for
     shows: tuple = ()  # further fields of the results, a column each
     is_app: bool = False  # a real program of apps.py
+    huge_pages: str = ""  # the system's setting of transparent huge pages, which is switched; "": as it is
     is_rate_compared: bool = True  # its rate says something of an allocator beside its peers (bench/README.md)
 
 
@@ -100,12 +114,14 @@ def _rows():
     yield from _latency_rows()
     yield from _memory_rows()
     for name, app in apps.APPS.items():
-        command = f"measure {name} SEED" if app.is_phases else f"measure {name}"
+        command = tiny = f"measure {name} SEED" if app.is_phases else f"measure {name}"
+        if app.amounts:
+            command, tiny = (f"measure {name} {amount}" for amount in app.amounts)
         yield Row(
             f"app-{name}",
             "phases" if app.is_phases else "apps",
             command,
-            command,
+            tiny,
             threads=True,
             children=True,
             runs_max=7,
@@ -191,6 +207,7 @@ def _memory_rows():
             for profile in PROFILES
         ),
     )
+    yield _heaps_row()
     inside = "random_mixed 100000000 400 SEED"
     yield Row(
         "inside",
@@ -206,12 +223,62 @@ def _memory_rows():
     )
 
 
+def _heaps_row():
+    """malloc and free beside a hak_heap's: OPS, SLOTS, WAY, DESTROYED. The program is linked with hakmem."""
+    ways = {"heap": 1, "heap-free": 2, "heap-default": 3}
+    commands = [(f"heaps 60000000 400 {way} 1000000", f"heaps 20000 100 {way} 1000") for way in (0, *ways.values())]
+    return Row(
+        "heaps",
+        "heaps",
+        *commands[0],
+        without=("glibc", *INSTALLABLE),
+        is_rate_compared=False,
+        shows=("destroy_ms",),
+        variants=tuple(Variant(name, *commands[way], subject=True) for name, way in ways.items()),
+    )
+
+
+def _more_rows(rows):
+    """The same works set up otherwise."""
+    for name in OPTION_WORKS:
+        row = rows[name]
+        yield replace(
+            row,
+            name=f"options-{name}",
+            group="options",
+            without=INSTALLABLE,
+            is_rate_compared=False,
+            variants=tuple(
+                Variant(option, row.command, row.tiny, subject=True, environment=environment)
+                for option, environment in OPTIONS.items()
+            ),
+        )
+    for word in huge_pages.WORDS:
+        for name, of in UNDER_HUGE_PAGES:
+            yield replace(
+                rows[of],
+                name=f"thp-{word}-{name}",
+                group="thp",
+                huge_pages=word,
+                is_rate_compared=False,
+                runs_max=7,
+                variants=(),
+            )
+
+
 ROWS = {row.name: row for row in _rows()}
+ROWS |= {row.name: row for row in _more_rows(ROWS)}
 GROUPS = tuple(dict.fromkeys(row.group for row in ROWS.values()))
 REAL = ("apps", "phases")  # real programs
+ASKED_FOR = (
+    "inside",
+    "heaps",
+    "options",
+    "thp",
+)  # groups that run only where they are named; thp switches the machine's setting
 # Names for several groups.
 SETS = {
-    "all": tuple(group for group in GROUPS if group not in REAL),
+    "all": tuple(group for group in GROUPS if group not in (*REAL, "options", "thp")),
     "memory": ("vm", "cold_churn", "large_mix", "realloc", "idle_return", "prefork", "vmas", "profiles"),
 }
 PROGRAMS = tuple(dict.fromkeys(row.command.split()[0] for row in ROWS.values() if not row.is_app))
@@ -221,7 +288,7 @@ def chosen(words, with_goals):
     """The rows that the words name: rows, groups, sets, "goals" (the rows named in with_goals), or a program with its
     arguments as one word. No word: the first row of each group but the slow ones. ValueError on an unknown word."""
     rows = {}
-    for word in words or (group for group in GROUPS if group not in SETS["memory"] + REAL + ("inside",)):
+    for word in words or (group for group in GROUPS if group not in SETS["memory"] + REAL + ASKED_FOR):
         if word == "goals":
             found = [ROWS[name] for name in with_goals]
         elif word in SETS:

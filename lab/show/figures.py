@@ -12,9 +12,10 @@ from lab.run.workloads import ROWS
 from lab.show.tables import middle, peak_key
 from lab.store.rows import Row
 
-# Groups whose memory says nothing of an allocator beside its peers: most of it are histograms, and the row of the
-# profiles has no peer but glibc.
-SIZE_NOT_COMPARED = ("latency", "profiles", "inside")
+# Groups whose memory says nothing of an allocator beside its peers: most of it are histograms, the rows of the profiles
+# and options have no peer but glibc, that of heaps has none, and those of huge pages are other rows under another setting
+# of the machine.
+SIZE_NOT_COMPARED = ("latency", "profiles", "inside", "heaps", "options", "thp")
 # What is read of a result; it must be numbers.
 READ = {
     RATE, "rss_peak_kb", "child_rss_peak_kb", "rss_kb", "peak_over_live", "rss_over_live", "faults_minor", "system_calls",

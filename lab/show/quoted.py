@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from lab.judge import policy, stats
 from lab.judge.outcome import RATE, Outcome
-from lab.run import machine
+from lab.run import huge_pages, machine
 from lab.run.allocators import PEERS, PROFILES, SUBJECT
-from lab.run.workloads import GROUPS, LOOKED_INTO, ROWS
+from lab.run.workloads import GROUPS, LOOKED_INTO, OPTIONS, ROWS, UNDER_HUGE_PAGES
 from lab.show import page, scorecard
 from lab.show.figures import Figures, Loss, profile_names
 from lab.show.tables import middle
@@ -23,6 +23,8 @@ from lab.store.rows import Row
 NOT_MEASURED = "not measured"
 GROUPS_MAX = 6  # of the losses of one kind that are told one by one
 MIB = 1024  # KiB
+# What `idle` says of the time after the frees: kind, field.
+IDLE = (("before", "rss_before_kb"), ("after_1s", "rss_1s_kb"), ("after_10s", "rss_10s_kb"))
 WIDTH = 120
 
 
@@ -263,16 +265,77 @@ class Source:
 
     @property
     def profiles(self) -> list[dict]:
-        """The workloads that several profiles were measured on: of each the rates of glibc's, and the peaks."""
+        """The workloads that several profiles were measured on: of each the rates of glibc's, those of real programs by
+        CPU time, and what is resident at the peak and afterwards."""
         told = []
         for work, found in self.figures.profiled.items():
             names, key = profile_names(found), self.figures.peak_key(work)
+            is_app = work in ROWS and ROWS[work].is_app
+            if self.figures.group(work) in ("options", "thp"):
+                continue
             told.append({
-                "command": found.of(next(iter(names.values()))).command, "work": work,
-                "rates": {profile: show(found.ratio(name, "glibc")) for profile, name in names.items()},
-                "peaks": {profile: middle(found.of(name), key) for profile, name in (("glibc", "glibc"), *names.items())},
+                "command": work if is_app else found.of(next(iter(names.values()))).command, "work": work,
+                "rates": {profile: show(found.ratio("glibc", name, "cpu_seconds") if is_app else found.ratio(name, "glibc"))
+                          for profile, name in names.items()},
+                **{kind: {profile: middle(found.of(name), field) for profile, name in (("glibc", "glibc"), *names.items())}
+                   for kind, field in (("peaks", key), ("afterwards", "rss_kb"), *IDLE)},
             })  # fmt: skip
         return told
+
+    @property
+    def profiles_line(self) -> str:
+        rows = [row for work, found in self.figures.profiled.items() if self.figures.group(work) not in ("options", "thp")
+                for row in [self.figures.row_of(found.series[0])]]  # fmt: skip
+        return self._measured(rows)
+
+    @staticmethod
+    def _measured(rows: Sequence[Row]) -> str:
+        """How often, when, where and on which commit."""
+        told = sorted({f"{row.n} runs in turns, {row.time.date().isoformat()}: {machine.line(row)}" for row in rows})
+        return "; ".join(told)
+
+    @property
+    def options(self) -> dict | None:
+        """Options beside each other: of each work the rates and the peaks, of the default's."""
+        outcomes = self.figures.outcomes
+        works = [work for work in outcomes if self.figures.group(work) == "options" and outcomes[work].of("default")]
+        if not works:
+            return None
+        names = [name for name in OPTIONS if name != "default"]
+        return {
+            "works": [work.removeprefix("options-") for work in works],
+            "rows": [{"name": name, "cells": [{"rate": show(outcomes[work].ratio(name, "default")),
+                                               "peak": show(outcomes[work].ratio(name, "default", "rss_peak_kb"))}
+                                              for work in works]} for name in names],
+            "line": self._measured([self.figures.last[work] for work in works]),
+        }  # fmt: skip
+
+    @property
+    def heaps(self) -> dict | None:
+        """malloc and free beside a hak_heap's."""
+        found = self.figures.outcomes.get("heaps")
+        if found is None or found.of(SUBJECT) is None:
+            return None
+        return {
+            "rates": {name: show(found.ratio(name, SUBJECT)) for name in ("heap", "heap-free", "heap-default")},
+            "destroy_ms": middle(found.of("heap"), "destroy_ms") if found.of("heap") else None,
+            "line": self._measured([self.figures.last["heaps"]]),
+        }
+
+    @property
+    def huge_pages(self) -> dict | None:
+        """Peaks under each of the system's settings: of the subject, of glibc, and of the leanest peer."""
+        rows = []
+        for word in huge_pages.WORDS:
+            for name, _ in UNDER_HUGE_PAGES:
+                work = f"thp-{word}-{name}"
+                if work in self.outcomes:
+                    least = self.figures.leanest(work)
+                    rows.append({"setting": word, "name": name, "own": self.value(work, "peak"),
+                                 "glibc": self.value(work, "peak", "glibc"), "leanest": least,
+                                 "least": self.value(work, "peak", least) if least else None})  # fmt: skip
+        last = [self.figures.last[work] for work in self.outcomes if self.figures.group(work) == "thp"]
+        return {"rows": rows, "line": self._measured(last)} if rows else None
 
     def wins(self, name: str, key: str = RATE) -> list[str]:
         """The workloads that all peers were measured on, where it alone is the best."""

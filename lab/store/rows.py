@@ -111,14 +111,14 @@ class Writer:
     def write(
         self, *, command: Iterable[str], library: str | None, result: dict, settings: Mapping[str, str] = {}, **fields
     ) -> Row:
+        """fields: the others of a Row; those of the context hold unless given."""
         row = Row(
-            **dict(self.context),
+            **(dict(self.context) | fields),
             time=datetime.datetime.now(datetime.UTC).replace(microsecond=0),
             command=[str(without_paths(str(word))) for word in command],
             library=library and os.path.basename(library),
             result={key: without_paths(value) for key, value in result.items()},
             settings={name: str(without_paths(value)) for name, value in settings.items()},
-            **fields,
         )
         if self.file:
             self.file.write(dump(row) + "\n")

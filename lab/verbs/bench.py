@@ -17,6 +17,9 @@ have a goal), a row (fixed-64, larson-8-1024, ...), or a program with its argume
 ("random_mixed 5000000 4000 1"). Without NAME: the first row of each group that is quick. At the end stands how far
 the goals of the measured rows are. An allocator is one of {allocators.KNOWN}.
 
+thp: four works under each of the system's settings of transparent huge pages. It is switched, which needs root, and put
+back at the end of each row, also when interrupted or killed.
+
 policy [WORK...]: the policy engine against every fixed strategy, by modelled cost, and evolving against off, measured
 ({policy.RUNS} runs). WORK is one of {", ".join(policy.WORKS)}.
 
@@ -90,9 +93,12 @@ def run(
 
 def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
     is_inlined = result["malloc"] == "inlined"
+    where = writer.context.machine
+    if row.huge_pages and not measuring.is_tiny:
+        where = where.model_copy(update={"thp": row.huge_pages})
     try:
         writer.write(
-            kind="bench", work=row.name, command=measuring.words(entry.series.command), seed=measuring.seed,
+            kind="bench", machine=where, work=row.name, command=measuring.words(entry.series.command), seed=measuring.seed,
             allocator=entry.series.name, library="inlined" if is_inlined else entry.allocator.library,
             version="" if is_inlined else entry.allocator.version,
             settings=measuring.settings | dict(entry.allocator.settings) | entry.settings, run=run,
@@ -126,6 +132,7 @@ def _measure(measuring: rounds.Rounds, chosen, found, subject: str, out) -> tupl
 def _show(measuring: rounds.Rounds, row, outcome: Outcome, out) -> None:
     note = "" if measuring.pinned(row) is None else f", CPU {measuring.pinned(row)}"
     note += ", CPU time" if measuring.clock(row) == "cpu" else ""
+    note += f", transparent huge pages: {row.huge_pages}" if row.huge_pages and not measuring.is_tiny else ""
     note += ", tiny: rates mean nothing" if measuring.is_tiny else ""
     out.print("\n", tables.outcome_tables(outcome, row.shows, note))
     if any("latency_source" in result for series in outcome.series for result in series.results.values()):

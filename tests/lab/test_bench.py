@@ -15,8 +15,8 @@ import pytest
 from lab.run import allocators, goals, process, workloads
 from lab.store import rows
 
-# Two real programs are enough here: tests/apps runs them all.
-APPS = ("app-perl", "app-sqlite")
+# These real programs are enough here: tests/apps runs the others.
+APPS = ("app-perl", "app-sqlite", "app-memcached", "app-java")
 # Goals that need more than libc and hakmem, or all the programs.
 NOT_MEASURED = ("/ mimalloc", "lowest of the other three", "apps, ", "phases, ")
 
