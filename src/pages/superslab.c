@@ -12,6 +12,8 @@
 #include "pages/huge.h"
 #include "pages/page_map.h"
 
+#include <string.h>
+
 #define UNITS_ALL 0xffffffffu
 #define NOT_LISTED 0xff
 #define RESIDENT_ORDERS (UNIT_ORDER_MAX + 2) /* the last one: no resident unit */
@@ -244,11 +246,14 @@ static void *resident_run(unsigned order) {
 
 /* Resident memory comes first. Where memory is short, the shortest free run does: units in many superslabs would be in
  * the way of large objects. */
-void *units_take(unsigned order, bool to_populate) {
+static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
   bool is_short = usage_is_short();
   void *run = is_short ? NULL : resident_run(order);
-  if (run != NULL)
+  if (run != NULL) {
+    if (UNLIKELY(to_wipe))
+      memset(run, 0, UNIT_BYTES << order);
     return run;
+  }
   bool to_probe = false;
   lock_take(&units.lock);
   struct superslab *s = find_free(order);
@@ -257,12 +262,17 @@ void *units_take(unsigned order, bool to_populate) {
   run = s ? take_from(s, order) : take_outside(order);
   to_populate = to_populate && !is_short && s != NULL && extent_bank_of(s->base) == EXTENT_PLAIN;
   lock_give(&units.lock);
+  if (UNLIKELY(to_wipe && run != NULL) && !os_purge(run, UNIT_BYTES << order))
+    memset(run, 0, UNIT_BYTES << order);
   if (to_populate && run != NULL)
     os_populate(run, UNIT_BYTES << order);
   if (UNLIKELY(to_probe && run != NULL))
     huge_probe(run); /* the first run of a superslab that was opened just now */
   return run;
 }
+
+void *units_take(unsigned order, bool to_populate) { return take_run(order, to_populate, false); }
+void *units_take_wiped(unsigned order, bool to_populate) { return take_run(order, to_populate, true); }
 
 /* Moves the superslab to the end of a list by age, because it was in use just now. */
 static void note_given(struct superslab *s, unsigned keep) {

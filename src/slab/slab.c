@@ -8,8 +8,6 @@
 #include "pages/page_map.h"
 #include "pages/superslab.h"
 
-#include <string.h>
-
 /* An empty slab up to this length stays open if its class has no other free block. Otherwise a program whose demand
  * varies around a slab's end would open and close a slab all the time. */
 #define KEPT_EMPTY_BYTES_MAX ((size_t)256 * 1024)
@@ -105,11 +103,10 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
   bool is_growing = set->slab_count[cls] >= POPULATE_SHARE && class->bytes <= os_page_bytes() &&
                     class_slab_bytes(cls) <= POPULATE_BYTES_MAX;
-  char *base = slab_set_allows(set, class_slab_bytes(cls)) ? units_take(class->order, is_growing) : NULL;
+  void *(*take)(unsigned, bool) = UNLIKELY(slabs_are_wiped) ? units_take_wiped : units_take;
+  char *base = slab_set_allows(set, class_slab_bytes(cls)) ? take(class->order, is_growing) : NULL;
   if (base == NULL)
     return NULL;
-  if (UNLIKELY(slabs_are_wiped) && !os_purge(base, class_slab_bytes(cls)))
-    memset(base, 0, class_slab_bytes(cls));
   if (advice_is_wanted())
     observers.advice_slab_opened(class->bytes, class_slab_bytes(cls));
   struct slab *slab = map_record(base);

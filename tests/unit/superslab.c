@@ -388,6 +388,36 @@ static void fresh_runs_are_populated(void **state) {
   UNIT_SUPERSLABS_VALID();
 }
 
+static bool is_zero(const char *run, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++)
+    if (run[i] != 0)
+      return false;
+  return true;
+}
+
+/* A run that is to be wiped reads as zero: resident or purged, also if the program wrote to it after the purge. */
+static void wiped_runs_are_zero(void **state) {
+  (void)state;
+  const size_t bytes = UNIT_BYTES << 1;
+  void *pinned = pin();
+  char *first = units_take(1, false);
+  memset(first, 1, bytes);
+  units_give(first, 1, KEEP_BY_PRESET);
+  char *resident = units_take_wiped(1, false);
+  assert_ptr_equal(resident, first);
+  assert_true(is_zero(resident, bytes));
+  memset(resident, 2, bytes);
+  units_give(resident, 1, KEEP_BY_PRESET);
+  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  memset(resident, 3, bytes); /* through a stale pointer */
+  char *purged = units_take_wiped(1, true);
+  assert_ptr_equal(purged, first);
+  assert_true(is_zero(purged, bytes));
+  units_give(purged, 1, KEEP_BY_PRESET);
+  unpin(pinned);
+  UNIT_SUPERSLABS_VALID();
+}
+
 int main(void) {
   unit_alone();
   const struct CMUnitTest tests[] = {
@@ -396,6 +426,7 @@ int main(void) {
       cmocka_unit_test(search_is_complete),
       cmocka_unit_test(used_superslabs_are_preferred_to_empty_ones),
       cmocka_unit_test(purge_keeps_books),
+      cmocka_unit_test(wiped_runs_are_zero),
       cmocka_unit_test(empty_superslabs_become_extents),
       cmocka_unit_test(resident_units_are_taken_first),
       cmocka_unit_test(resident_memory_is_taken_first),
