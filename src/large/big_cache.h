@@ -31,6 +31,7 @@ struct large {
   bool spare : 1;                  /* taken without a lock; not counted by call site, not sampled */
   bool guarded : 1;                /* between pages without access (large/guarded.h) */
   bool steady : 1;                 /* its site asked for this class several times in a row */
+  bool noted : 1;                  /* huge_note_mapping saw it since it was made, grew or was purged */
   uint32_t key_next, key_previous; /* unit numbers of the ranges in its chain, or of the objects in its list, 0: none */
   union {
     struct large *class_next; /* while cached */

@@ -178,8 +178,11 @@ void large_free(void *object) {
   size_t bytes = large_range_bytes(range);
   if (sites_are_counted())
     observers.site_freed(range->site, bytes);
-  if (range->mapping && !range->huge && bytes >= MAPPING_BYTES_MIN && option_value(OPTION_HUGE) != HUGE_OFF)
+  if (range->mapping && !range->huge && !range->noted && bytes >= MAPPING_BYTES_MIN &&
+      option_value(OPTION_HUGE) != HUGE_OFF) {
+    range->noted = true;
     huge_note_mapping(object, bytes);
+  }
   range_cache_or_end(range);
 }
 
@@ -191,7 +194,9 @@ bool large_free_unlocked(void *object) {
 }
 
 void large_clear(void *object, size_t size) {
-  if (size < PURGE_TO_CLEAR_MIN || !os_purge(object, large_bytes(object)))
+  if (size >= PURGE_TO_CLEAR_MIN && os_purge(object, large_bytes(object)))
+    large_record(object)->noted = false;
+  else
     memset(object, 0, size);
 }
 
@@ -350,6 +355,8 @@ void *large_resize(void *object, size_t size) {
   if (wanted == bytes)
     return object;
   range->spare = false; /* its caller may sample it */
+  if (wanted > bytes)
+    range->noted = false;
   if (range->mapping)
     return mapping_resize(range, bytes, wanted);
   return extent_resize(range, bytes, wanted) ? object : extent_to_mapping(range, bytes, wanted);

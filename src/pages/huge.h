@@ -18,7 +18,8 @@ bool huge_for_mapping(size_t bytes);
  * pages at hand. The caller owns the range and holds no lock but that of its own heap. */
 void huge_probe(char *base);
 
-/* Call before a mapping without huge pages is unmapped: notes how much of it was used. */
+/* Call when the object in a mapping without huge pages is freed: notes how much of it was used. It takes longer than
+ * the mapping's reuse, so once is enough for objects that used the same pages one after another. */
 void huge_note_mapping(const char *base, size_t bytes);
 
 #endif

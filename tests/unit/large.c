@@ -575,6 +575,40 @@ static void spare_mappings_are_not_cached(void **state) {
   assert_int_equal(range_mapping_bytes(), mapped);
 }
 
+static unsigned note_count;
+void __wrap_huge_note_mapping(const char *base, size_t bytes);
+void __wrap_huge_note_mapping(const char *base, size_t bytes) {
+  (void)base;
+  (void)bytes;
+  note_count++;
+}
+
+/* What a mapping has resident is asked at its first free, and again when it may be less or more. */
+static void a_kept_mapping_is_noted_once(void **state) {
+  (void)state;
+  const size_t size = MAPPING_BYTES;
+  char *object = alloc_steady(size);
+  unit_option("HAKMEM_HUGE", "large");
+  note_count = 0;
+  large_free(object);
+  assert_int_equal(note_count, 1);
+  char *again = alloc_steady(size); /* takes and frees it many times */
+  assert_ptr_equal(again, object);
+  assert_int_equal(note_count, 1);
+  large_clear(again, size); /* nothing is resident */
+  large_free(again);
+  assert_int_equal(note_count, 2);
+  object = large_resize(alloc_steady(size), 2 * size);
+  assert_non_null(object);
+  assert_int_equal(note_count, 2);
+  large_free(object);
+  assert_int_equal(note_count, 3);
+  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+  large_free(alloc_steady(size)); /* a new range */
+  assert_int_equal(note_count, 4);
+  unit_option("HAKMEM_HUGE", "off");
+}
+
 int main(void) {
   unit_alone();
 #define TEST(f) cmocka_unit_test_setup_teardown(f, nothing_held, nothing_held)
@@ -592,6 +626,7 @@ int main(void) {
       TEST(an_extent_that_cannot_grow_becomes_a_mapping),
       TEST(grown_mappings_are_limited_in_number),
       TEST(resizing_within_the_last_unit_changes_nothing),
+      TEST(a_kept_mapping_is_noted_once),
       TEST(impossible_requests_are_refused),
       TEST(bugs_end_the_program_with_their_sentence),
       /* These use the heap, which keeps slabs. */
