@@ -178,15 +178,17 @@ static void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_
     housekeep();
     return block;
   }
-  bool pays = slab_pays(heap, cls) || checked_has_free(heap, cls);
-  if (UNLIKELY(!pays) && (block = packed_block(size, alignment, site)) != NULL)
-    return block;
-  block = heap ? checked_take(heap, cls, size) : NULL;
+  bool pays = slab_pays(heap, cls);
+  block = heap ? checked_take(heap, cls, size, pays) : NULL;
+  if (UNLIKELY(block == NULL && packed_is_sealed)) {
+    block = packed_block(size, alignment, site);
+    if (block != NULL || pays)
+      return block;
+    block = checked_take(heap, cls, size, true); /* units may be free among slabs */
+  }
   if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
     observers.large_made(block, size, site);
   housekeep();
-  if (UNLIKELY(block == NULL && packed_is_sealed && pays))
-    block = packed_block(size, alignment, site);
   return block;
 }
 

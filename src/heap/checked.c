@@ -405,10 +405,8 @@ static void ready_fill(struct checked_class *class, unsigned cls) {
   count_set(&class->first, first);
 }
 
-bool checked_has_free(struct heap *heap, unsigned cls) {
+static bool slabs_have_free(unsigned cls) {
   struct pool *pool = checked_pool(cls);
-  if (heap->checked != NULL && ready_count(class_in(heap->checked, cls)) > 0)
-    return true;
   if (!pool_lock(pool))
     return false;
   bool is_there = slab_set_has_free(&pool->slabs, cls);
@@ -416,11 +414,11 @@ bool checked_has_free(struct heap *heap, unsigned cls) {
   return is_there;
 }
 
-void *checked_take(struct heap *heap, unsigned cls, size_t size) {
+void *checked_take(struct heap *heap, unsigned cls, size_t size, bool may_open) {
   if (!cache_open(heap))
     return NULL;
   struct checked_class *class = class_in(heap->checked, cls);
-  if (ready_count(class) <= class->stay) {
+  if (ready_count(class) <= class->stay && (LIKELY(may_open) || slabs_have_free(cls))) {
     class_grow(class, cls);
     ready_fill(class, cls);
   }

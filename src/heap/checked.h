@@ -45,8 +45,9 @@ static inline unsigned checked_class(size_t size, size_t alignment) {
 
 /* Returns a block of the calling thread's cache, or NULL. The block is at most CHECKED_SLACK_MAX longer than `size`. */
 void *checked_take_ready(unsigned cls, size_t size);
-/* The same, but fills the cache, and makes it if the heap has none. NULL when memory is out. In a slow path. */
-void *checked_take(struct heap *heap, unsigned cls, size_t size);
+/* The same, but fills the cache, and makes it if the heap has none. may_open: a slab; else the last ready
+ * blocks are given out, too, when the slabs have none. NULL when there is none, or memory is out. In a slow path. */
+void *checked_take(struct heap *heap, unsigned cls, size_t size, bool may_open);
 
 /* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room, or if
  * it is no checked block; then nothing happened. */
@@ -59,9 +60,8 @@ void checked_put(struct heap *heap, void *block, uint32_t entry);
 /* Puts it into its slab. In a slow path. */
 void checked_deliver(void *block, uint32_t entry);
 
-/* Returns the pool of a class's slabs, and whether a block of the class is there without another slab. */
+/* Returns the pool of a class's slabs. */
 struct pool *checked_pool(unsigned cls);
-bool checked_has_free(struct heap *heap, unsigned cls);
 
 /* Returns the size of the request for a live block; 0 for any other address. */
 size_t checked_size(const void *block, uint32_t entry);
