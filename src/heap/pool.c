@@ -157,20 +157,24 @@ bool pool_is_stuck(struct pool *pool) {
 }
 
 struct pool *pool_attach(void) {
-  struct pool *best = NULL;
+  struct pool *best = NULL, *reserve = NULL; /* an inherited one, if no pool can be made */
   uint32_t usable = 0;
   lock_take(&table.lock);
   uint32_t max = pools_max();
   for (struct pool *pool = pool_next(NULL); pool && usable < max; pool = pool_next(pool)) {
-    if (pool_is_inherited(pool) || pool->is_shared || pool_is_private(pool) || pool_is_stuck(pool))
+    if (pool->is_shared || pool_is_private(pool) || pool_is_stuck(pool))
       continue;
+    if (pool_is_inherited(pool)) {
+      reserve = pool;
+      continue;
+    }
     usable++;
     if (best == NULL || pool_heaps(pool) < pool_heaps(best))
       best = pool;
   }
   if (best == NULL || (pool_heaps(best) > 0 && usable < max)) {
     struct pool *made = pool_make(false);
-    best = made ? made : best;
+    best = made ? made : best ? best : reserve;
   }
   if (best)
     atomic_fetch_add_explicit(&best->heaps, 1, memory_order_seq_cst);

@@ -77,8 +77,9 @@ static inline uint64_t pool_life(const struct pool *pool) {
 
 /* Returns the pool with the fewest heaps, maybe a new one, and counts one more there. NULL when memory is out. */
 struct pool *pool_attach(void);
-/* Inherited pools (heap/inherited.h): pool_attach passes them over. pools_inherit(true): all pools of this moment are;
- * false: none is. pools_inherited_bytes: what they have given out; *at_fork: and had at that moment. */
+/* Inherited pools (heap/inherited.h): pool_attach takes one only if there is no memory for another.
+ * pools_inherit(true): all pools of this moment are; false: none is. pools_inherited_bytes: what they have given out;
+ * *at_fork: and had at that moment. */
 void pools_inherit(bool are_inherited);
 bool pool_is_inherited(const struct pool *pool);
 size_t pools_inherited_bytes(size_t *at_fork);

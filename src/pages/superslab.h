@@ -22,8 +22,8 @@
  * run's bytes, and the caller must call usage_move_end (budget/usage.h). For units_give it is the other way round.
  * to_populate: if the run was never used or was given back, its pages are made resident at once. */
 void *units_take(unsigned order, bool to_populate);
-/* The same, and the run reads as zero. Resident memory is overwritten: to purge it would cost a page fault a page. Other
- * memory is purged once more, because the program may have written to it through a stale pointer. */
+/* The same, and the run reads as zero. Resident memory is overwritten: to purge it would cost a page fault a page.
+ * Other memory is purged once more, because the program may have written to it through a stale pointer. */
 void *units_take_wiped(unsigned order, bool to_populate);
 
 /* Takes a run back. Its pages stay resident until units_purge. keep: the strategy that decides when they go

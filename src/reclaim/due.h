@@ -1,12 +1,12 @@
-/* due.h: whether there is work for a background thread (reclaim/background.h says when). Sums are read without locks. */
+/* due.h: whether there is work for a background thread (reclaim/background.h says when). Sums are read unlocked. */
 #ifndef HAK_RECLAIM_DUE_H
 #define HAK_RECLAIM_DUE_H
 
 #include "base/words.h"
 
 /* Call at library start. from_frees: the thread may start at a free, because addresses tell the callers of free apart.
- * Otherwise it must be there before frees come: it starts when the program holds much, and after a stop when the program
- * holds more than then. */
+ * Otherwise it must be there before frees come: it starts when the program holds much, and after a stop when it holds
+ * more than then. */
 void due_begin(bool from_frees);
 bool due_from_frees(void);
 

@@ -1,5 +1,5 @@
-/* pressure.h: the descriptor by which the background thread learns of memory pressure. Only that thread uses it, and the
- * child of a fork before it has one. */
+/* pressure.h: the descriptor by which the background thread learns of memory pressure. Only that thread uses it, and
+ * the child of a fork before it has one. */
 #ifndef HAK_RECLAIM_PRESSURE_H
 #define HAK_RECLAIM_PRESSURE_H
 
