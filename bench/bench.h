@@ -7,8 +7,7 @@
  * A program that sets `repeats` works in rounds, `do { ... } while (bench_again(...))`: one round by itself, with
  * --soak round after round (soak.h). Blocks that live at the end of a round live on in the next one.
  */
-#ifndef BENCH_H
-#define BENCH_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -150,5 +149,3 @@ static inline void *bench_block(void *block) {
     bench_die("malloc returned NULL");
   return block;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* calls.h: how many system calls a program makes, counted by the kernel at its tracepoint raw_syscalls:sys_enter, which
  * makes each a little slower. Where the kernel or our rights do not permit it there is no counter. */
-#ifndef CALLS_H
-#define CALLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ int calls_open(enum calls_from from, const char **why);
 
 /* The count so far; false if `fd` is -1 or tells none. Uses one system call, which is counted. */
 bool calls_read(int fd, uint64_t *count);
-
-#endif

@@ -8,8 +8,7 @@
  * A slot is at most a 1024th of its values wide, so three significant figures hold. Values of HDR_VALUE_MAX and more
  * go to the last slot that is reached; `max` is exact.
  */
-#ifndef HDR_H
-#define HDR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ static inline void hdr_add(struct hdr *sum, const struct hdr *more) {
   sum->max = sum->max > more->max ? sum->max : more->max;
   sum->count += more->count;
 }
-
-#endif

@@ -1,5 +1,9 @@
 /* latency: random_mixed with a clock around every malloc and every free.
  *
+ * WORK 1 draws the octave of a size first, so small blocks stay frequent where MAX is far above MIN. WORK 2 works in
+ * phases: it builds a set of WS blocks of one octave, drops it in random order, and builds the next one, of another
+ * octave: refills, fresh slabs, flushes and slabs that end, one after the other.
+ *
  * Each call is timed alone (ticks.h) and counted in a histogram (hdr.h) that is this thread's own; both lie in mapped
  * tables. The first write to the block, where a page may be touched first, stands outside of what is timed. Every
  * eighth operation an empty pair of readings is timed in the same way: what the clock costs by itself, and what
@@ -30,9 +34,15 @@ struct worker {
   struct slot *slots;
   struct hdr *mallocs, *frees, *empty;
   uint64_t ops, random, size_sum;
+  uint64_t live, octave; /* WORK_PHASES: slots in use, and the octave of the present set */
+  bool is_dropping;
 } __attribute__((aligned(128)));
 
-static uint64_t ws, size_min, span, large_below, large_span; /* large_below: of 2^32 random numbers, how many */
+enum { WORK_MIXED, WORK_OCTAVES, WORK_PHASES, WORKS };
+
+static uint64_t ws, size_min, size_max, octaves;
+static uint64_t span, large_below, large_span; /* large_below: of 2^32 random numbers, how many */
+static unsigned work_kind;
 
 /* A point in time on both clocks; of several, the one whose readings lie closest together. */
 struct moment {
@@ -70,26 +80,65 @@ static uint64_t time_free(unsigned char *block) {
   return ticks_now() - begin;
 }
 
-static void turn(struct worker *self, bool counted) {
-  uint64_t r = bench_random(&self->random), ticks;
-  struct slot *slot = &self->slots[bench_pick(r, ws)];
-  if (slot->block) {
-    ticks = time_free(slot->block);
-    slot->block = NULL;
-    if (counted)
-      hdr_record(self->frees, ticks);
-    return;
-  }
-  uint64_t other = bench_random(&self->random);
-  size_t size = size_min + bench_pick_low(r, span);
-  if (other >> 32 < large_below)
-    size = LARGE_MIN + bench_pick_low(other, large_span);
-  ticks = time_malloc(size, &slot->block);
-  bench_mark(bench_block(slot->block), size, r);
+static void free_slot(struct worker *self, struct slot *slot, bool counted) {
+  uint64_t ticks = time_free(slot->block);
+  slot->block = NULL;
+  if (counted)
+    hdr_record(self->frees, ticks);
+}
+
+static void fill_slot(struct worker *self, struct slot *slot, size_t size, uint64_t mark, bool counted) {
+  uint64_t ticks = time_malloc(size, &slot->block);
+  bench_mark(bench_block(slot->block), size, mark);
   slot->size = size;
   self->size_sum += size;
   if (counted)
     hdr_record(self->mallocs, ticks);
+}
+
+static size_t size_in_octave(uint64_t octave, uint64_t r) {
+  uint64_t size = (size_min << octave) + bench_pick_low(r, (size_min << octave) + 1);
+  return size < size_max ? size : size_max;
+}
+
+static size_t size_drawn(uint64_t r, uint64_t other) {
+  if (other >> 32 < large_below)
+    return LARGE_MIN + bench_pick_low(other, large_span);
+  return work_kind == WORK_MIXED ? size_min + bench_pick_low(r, span)
+                                 : size_in_octave(bench_pick_low(other, octaves), r);
+}
+
+static void turn_steady(struct worker *self, bool counted) {
+  uint64_t r = bench_random(&self->random);
+  struct slot *slot = &self->slots[bench_pick(r, ws)];
+  if (slot->block)
+    free_slot(self, slot, counted);
+  else
+    fill_slot(self, slot, size_drawn(r, bench_random(&self->random)), r, counted);
+}
+
+static void turn_in_phases(struct worker *self, bool counted) {
+  uint64_t r = bench_random(&self->random);
+  if (!self->is_dropping) {
+    fill_slot(self, &self->slots[self->live++], size_in_octave(self->octave, r), r, counted);
+    self->is_dropping = self->live == ws;
+    return;
+  }
+  struct slot *slot = &self->slots[bench_pick(r, self->live)], *last = &self->slots[--self->live];
+  free_slot(self, slot, counted);
+  *slot = *last;
+  *last = (struct slot){0};
+  if (self->live == 0) {
+    self->is_dropping = false;
+    self->octave = bench_pick_low(r, octaves);
+  }
+}
+
+static void turn(struct worker *self, bool counted) {
+  if (work_kind == WORK_PHASES)
+    turn_in_phases(self, counted);
+  else
+    turn_steady(self, counted);
 }
 
 static void *work(void *argument) {
@@ -130,7 +179,7 @@ static void print_histograms(FILE *out) {
 }
 
 int main(int argc, char **argv) {
-  enum { OPS, WS, SEED, MIN, MAX, THREADS, LARGE_PPM, LARGE_KIB, PARAMS };
+  enum { OPS, WS, SEED, MIN, MAX, THREADS, LARGE_PPM, LARGE_KIB, WORK, PARAMS };
   struct bench_param params[PARAMS] = {
       {"OPS", 10000000, 1, 1000000000000, "timed operations, each a malloc or a free"},
       {"WS", 400, 1, 100000000, "slots of a thread"},
@@ -140,6 +189,7 @@ int main(int argc, char **argv) {
       {"THREADS", 1, 1, 256, "threads, each with slots of its own"},
       {"LARGE_PPM", 0, 0, MILLION, "of a million mallocs, how many are large, 64 KiB and more"},
       {"LARGE_KIB", 1024, 64, 1 << 20, "largest of the large blocks, KiB"},
+      {"WORK", WORK_MIXED, 0, WORKS - 1, "sizes: 0 any alike, 1 any octave alike, 2 in phases, an octave each"},
   };
   struct bench bench = {.name = "latency",
                         .about = "Times every malloc and free of random_mixed's work alone; --json has the histograms.",
@@ -152,7 +202,13 @@ int main(int argc, char **argv) {
   size_min = params[MIN].value;
   if (size_min > params[MAX].value)
     bench_refuse(&bench, "MIN %ju is over MAX %ju", (uintmax_t)size_min, (uintmax_t)params[MAX].value);
-  span = params[MAX].value - size_min + 1;
+  size_max = params[MAX].value;
+  span = size_max - size_min + 1;
+  work_kind = (unsigned)params[WORK].value;
+  if (work_kind == WORK_PHASES && params[LARGE_PPM].value > 0)
+    bench_refuse(&bench, "WORK %u has no large blocks", work_kind);
+  for (octaves = 1; size_min << octaves < size_max; octaves++)
+    ;
   large_below = (params[LARGE_PPM].value << 32) / MILLION;
   large_span = params[LARGE_KIB].value * 1024 - LARGE_MIN + 1;
 

@@ -2,7 +2,7 @@
 
 #include "adapt/policy_state.h"
 #include "inspect/module.h"
-#include "large/large.h"
+#include "large/big_cache.h"
 #include "trace/trace.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ static bool is_large(uint64_t size) { return size > HAK_SMALL_MAX; }
 
 static void tell(struct stream *stream, uint64_t site, const char *module, uint64_t size, bool is_taken) {
   struct stream_event event = {
-      .ms = stream->ms, .site = site, .bytes = large_good_size(size), .module = module, .is_taken = is_taken};
+      .ms = stream->ms, .site = site, .bytes = large_length(size), .module = module, .is_taken = is_taken};
   stream->each(stream->context, &event);
 }
 

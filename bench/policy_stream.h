@@ -2,8 +2,7 @@
  *
  * Text is a line an event: `MILLISECONDS + SITE BYTES` of a block taken, `MILLISECONDS - SITE BYTES` of one freed.
  */
-#ifndef POLICY_STREAM_H
-#define POLICY_STREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ struct stream_event {
  * `problem` says why, in one sentence; what was called stays called. */
 bool stream_read(const char *path, void (*each)(void *context, const struct stream_event *event), void *context,
                  char problem[STREAM_SENTENCE]);
-
-#endif

@@ -1,6 +1,5 @@
 /* policy_works.h: the workloads of policy_load, as calls of three functions that touch memory or print events. */
-#ifndef POLICY_WORKS_H
-#define POLICY_WORKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ struct policy_work {
 };
 extern const struct policy_work policy_works[];
 extern const size_t policy_work_count;
-
-#endif

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Real servers and tools of the distribution, on libc's malloc and on hakmem, in turns.
 
-    runs.py [--work N] [--rounds N] [--write FILE] LIBRARY [NAME...]
+    runs.py [--work N] [--seconds N] [--rounds N] [--write FILE] LIBRARY [NAME...]
 
 A server is started, loaded by its own client, looked at again after ten idle seconds, and stopped. A tool runs to its
-end. As root, everything runs as the user nobody. Memory is the sum over the processes of what each has (PSS), sampled.
-Whether a process runs on the library is read from its mappings, or from the report that it writes. --work: the amount of
-work, 100 by default; --write puts the table into FILE. A program that is not installed is left out, with its reason.
-Status 1: one failed on hakmem only, or ran without it. One that fails on libc, too, has a row that says so.
+end. The load is repeated until it has lasted --seconds on libc's malloc, and as often on hakmem. As root, everything
+runs as the user nobody. Memory is the sum over the processes of what each has (PSS), sampled. Whether a process runs on
+the library is read from its mappings, or from the report that it writes. --work: the amount of work in one load, 100 by
+default; --write puts the table into FILE. A program that is not installed is left out, with its reason. Status 1: one
+failed on hakmem only, or ran without it. One that fails on libc, too, has a row that says so.
 """
 
 import argparse
@@ -142,7 +143,7 @@ def build(c: str, cxx: str) -> Program:
         f"{c}, building hakmem", ("cmake", "ninja", c, cxx), package="cmake ninja-build",
         prepare=f"CC={c} CXX={cxx} cmake -S ROOT -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DHAKMEM_TESTS=OFF"
         f" -DHAKMEM_BENCH=OFF -DHAKMEM_TOOLS=OFF -DCMAKE_C_COMPILER_LAUNCHER= -DCMAKE_CXX_COMPILER_LAUNCHER=",
-        load="ninja -C build -j2 hakmem_core")  # fmt: skip
+        load="ninja -C build -t clean >cleaned && ninja -C build -j2 hakmem_core")  # fmt: skip
 
 
 PROGRAMS = {
@@ -209,7 +210,7 @@ PROGRAMS = {
         "git, clone and repack", ("git",), package="git",
         prepare="git init -q r && cd r && git config user.name a && git config user.email a@a &&"
         " for i in $(seq 1 $((WORK / 2))); do seq $i 2000 >f$i; seq 1 $i >>f1; git add . && git commit -qm $i; done",
-        load="git clone -q --no-local r c && cd c && git repack -q -adf --window=40 --threads=2 && git fsck --full &&"
+        load="rm -rf c && git clone -q --no-local r c && cd c && git repack -q -adf --window=40 --threads=2 && git fsck --full &&"
         " git log -p >/dev/null"),
     "chromium": Program(
         "chromium, headless, in its sandbox", ("chromium",), package="chromium",
@@ -320,8 +321,11 @@ class Run:
         self.highest = max(self.highest, total)
         return total
 
-    def measure(self) -> tuple[float, int, int]:
-        """CPU seconds of the program and its client, highest memory, memory after idling (0: a tool)."""
+    def measure(self, loads: int, seconds: float) -> tuple[float, int, int, int]:
+        """CPU seconds a load of the program and its client, highest memory, memory after idling (0: a tool), loads.
+
+        loads: how many, 0: until they have lasted this many seconds.
+        """
         program, servers, idle = self.program, [], 0
         try:
             if program.prepare:
@@ -331,10 +335,12 @@ class Run:
                 servers.append(self.start("exec " + command, self.library))
             if servers:
                 self.await_answer(servers)
-            load = self.start(program.load, "" if servers else self.library)
-            self.client = load.pid if servers else 0
-            self.wait(load, "the load")
-            self.client = 0
+            count, begun = 0, time.monotonic()
+            while count < loads if loads else count == 0 or time.monotonic() - begun < seconds:
+                load = self.start(program.load, "" if servers else self.library)
+                self.client = load.pid if servers else 0
+                self.wait(load, "the load")
+                self.client, count = 0, count + 1
             self.look()
             if servers:
                 time.sleep(min(IDLE_SECONDS, int(self.words["WORK"])))
@@ -342,7 +348,7 @@ class Run:
                 self.stop(servers)
             if self.library and not self.found and not list(pathlib.Path(self.home).glob(REPORT + ".*")):
                 raise Failed("it ran without the library")
-            return cpu_seconds() - before, self.highest, idle
+            return (cpu_seconds() - before) / count, self.highest, idle, count
         finally:
             for pid in self.processes():
                 os.kill(pid, signal.SIGKILL)
@@ -378,26 +384,31 @@ def mib(count: float) -> str:
     return f"{count / (1 << 20):.0f}" if count else ""
 
 
-def compare(name: str, library: str, work: int, rounds: int) -> tuple[str, bool]:
+def compare(name: str, library: str, work: int, seconds: float, rounds: int) -> tuple[str, bool]:
     """The row of the table, and whether hakmem failed."""
-    program, results = PROGRAMS[name], {"": [], library: []}
+    program, results, loads = PROGRAMS[name], {"": [], library: []}, 0
     for turn in range(rounds):
         for preload in ("", library) if turn % 2 == 0 else (library, ""):
             try:
-                results[preload].append(Run(program, preload, work).measure())
+                results[preload].append(Run(program, preload, work).measure(loads, seconds))
+                loads = results[preload][-1][3]
             except Failed as failure:
                 which = "hakmem" if preload else "libc"
-                return f"| {program.title} | failed on {which} | {str(failure)[:200]} | |", bool(preload)
-    (seconds, highest, idle), (ours, ours_highest, ours_idle) = (
+                return f"| {program.title} | failed on {which} | {str(failure)[:200]} | | |", bool(preload)
+    (cpu, highest, idle), (ours, ours_highest, ours_idle) = (
         [statistics.median(run[i] for run in runs) for i in range(3)] for runs in results.values()
     )
     pair = f"{mib(idle)}, {mib(ours_idle)}" if idle else ""
-    return f"| {program.title} | {seconds:.1f}, {ours:.1f} | {mib(highest)}, {mib(ours_highest)} | {pair} |", False
+    return (
+        f"| {program.title} | {loads} | {cpu:.1f}, {ours:.1f} | {mib(highest)}, {mib(ours_highest)} | {pair} |",
+        False,
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=pathlib.Path)
     parser.add_argument("library", type=pathlib.Path)
@@ -415,7 +426,7 @@ def main() -> int:
                 left_out.append(f"- {PROGRAMS[name].title}: {reason}")
                 print(f"left out: {name}: {reason}", file=sys.stderr)
                 continue
-            row, failed = compare(name, library, arguments.work, arguments.rounds)
+            row, failed = compare(name, library, arguments.work, arguments.seconds, arguments.rounds)
             rows.append(row)
             is_bad, count = is_bad or failed, count + ("failed on" not in row)
             print(row, flush=True)
@@ -423,7 +434,11 @@ def main() -> int:
         text = arguments.write.read_text(encoding="utf-8")
         head, _, rest = text.partition("<!-- runs -->\n")
         _, _, tail = rest.partition("<!-- end runs -->")
-        table = ["| program | CPU seconds | highest memory, MiB | after idling, MiB |", "|---|---|---|---|", *rows]
+        table = [
+            "| program | loads | CPU seconds a load | highest memory, MiB | after idling, MiB |",
+            "|---|---|---|---|---|",
+            *rows,
+        ]
         table += ["", "Not run:", "", *left_out] if left_out else []
         text = head + "<!-- runs -->\n" + "\n".join(table) + "\n<!-- end runs -->" + tail
         arguments.write.write_text(text, encoding="utf-8")

@@ -1,8 +1,7 @@
 /* sites.h: functions that differ in nothing but the call site of their malloc: ALL_128(SITE) defines site_00 to
  * site_7f, ALL_128(SITE_NAME) lists them. The return address of malloc is the site's own: the asm keeps the call from
  * becoming a jump, and its operand keeps the compiler from merging the functions. */
-#ifndef BENCH_SITES_H
-#define BENCH_SITES_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -25,5 +24,3 @@
   SITE_ROW(X, 8) SITE_ROW(X, 9) SITE_ROW(X, a) SITE_ROW(X, b) SITE_ROW(X, c) SITE_ROW(X, d) SITE_ROW(X, e) \
   SITE_ROW(X, f)
 /* clang-format on */
-
-#endif

@@ -4,8 +4,7 @@
  * line of CSV goes out. Everything here lives on the stack and uses system calls directly: the allocator under
  * test serves the workload and nothing else.
  */
-#ifndef SOAK_H
-#define SOAK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,5 +25,3 @@ void soak_start(struct bench *bench);
 
 /* Where the report belongs: stderr if the epochs are on stdout. */
 FILE *soak_report_file(const struct bench *bench);
-
-#endif

@@ -5,8 +5,7 @@
  * aarch64: cntvct_el0, between two isb; its rate is in cntfrq_el0 and much lower than the processor's, often 24 MHz
  * to 1 GHz, so a tick is 1 to 40 ns and single fast calls come out as 0 or 1 tick.
  */
-#ifndef TICKS_H
-#define TICKS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,6 +25,4 @@ static inline uint64_t ticks_now(void) {
 }
 #else
 #error "no time stamp is known for this processor"
-#endif
-
 #endif

@@ -52,8 +52,7 @@ static void live_begin(void) {
 
 /* Most programs ask for nothing. Then neither start nor end touches the observers' pages. */
 static bool is_any_wanted(void) {
-  static const unsigned char options[] = {OPTION_STATS,        OPTION_STATS_FILE,        OPTION_POLICY, OPTION_COUNTING,
-                                          OPTION_HEAP_PROFILE, OPTION_HEAP_PROFILE_FILE, OPTION_GUARD,  OPTION_LIVE};
+  static const unsigned char options[] = {OPTIONS_OF_OBSERVERS};
   bool is_any = false;
   for (size_t i = 0; i < sizeof options; i++)
     is_any |= option_value((enum option)options[i]) != 0;
@@ -86,7 +85,7 @@ static void options_changed(void) {
 }
 
 static void observers_tick(void) {
-  if (UNLIKELY(atomic_load_explicit(&tally_broadcast_pending, memory_order_relaxed)))
+  if (UNLIKELY(load_relaxed(&tally_broadcast_pending)))
     tally_broadcast();
   guard_tick();
   live_tick();

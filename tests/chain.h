@@ -1,6 +1,5 @@
 /* chain.h: blocks that are chained through themselves, so that a test that fills memory needs none beside. */
-#ifndef TESTS_CHAIN_H
-#define TESTS_CHAIN_H
+#pragma once
 
 #include "check.h"
 #include "heap_api.h"
@@ -40,5 +39,3 @@ static inline void chain_drain(struct link *chain) {
     chain = next;
   }
 }
-
-#endif

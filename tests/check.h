@@ -4,8 +4,7 @@
  * emulator. A program ends with 0 when it passed, 1 when a CHECK failed and 77 when it could not run
  * here (the reason is printed). Nothing in this header allocates on the heap under test.
  */
-#ifndef TESTS_CHECK_H
-#define TESTS_CHECK_H
+#pragma once
 
 #include <errno.h>
 #include <stdarg.h>
@@ -184,5 +183,3 @@ static inline void test_begin(int argc, char **argv) {
   }
 #endif
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* child.h: what may hang is done in a child, so that a test can say that it does. */
-#ifndef TESTS_CHILD_H
-#define TESTS_CHILD_H
+#pragma once
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -27,5 +26,3 @@ static inline void test_in_child(void (*work)(void)) {
   CHECK_SAY(ended == child, "it hangs");
   CHECK_SAY(status == 0, "status 0x%x", status);
 }
-
-#endif

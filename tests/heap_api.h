@@ -1,7 +1,6 @@
 /* heap_api.h: the heap under test. With TEST_CORE the hak_* functions of hakmem_core, else the
  * program's malloc family, whoever serves it. Tests written against t_* run both ways. */
-#ifndef TESTS_HEAP_API_H
-#define TESTS_HEAP_API_H
+#pragma once
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -39,6 +38,4 @@ static inline int t_trim(size_t keep_bytes) {
   return 0;
 }
 #endif
-#endif
-
 #endif

@@ -3,8 +3,7 @@
  * A check is a row of doctor_checks. It inspects the subject (a process, a program that is to run, or the machine
  * alone) and reports its findings, one line each. It skips what it cannot read.
  */
-#ifndef HAK_TOOLS_DOCTOR_H
-#define HAK_TOOLS_DOCTOR_H
+#pragma once
 
 #include "tools/doctor_elf.h"
 
@@ -136,5 +135,3 @@ const char *doctor_file(const struct doctor *doctor, const char *path, char seen
 /* clang-format on */
 #define DOCTOR_CHECK_DECLARE(function, name, sentence) void doctor_look_##function(struct doctor *doctor);
 DOCTOR_CHECKS(DOCTOR_CHECK_DECLARE)
-
-#endif

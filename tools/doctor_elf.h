@@ -1,6 +1,5 @@
 /* doctor_elf.h: reads the ELF file of a program or library. It validates everything in the file. */
-#ifndef HAK_TOOLS_DOCTOR_ELF_H
-#define HAK_TOOLS_DOCTOR_ELF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ enum elf_symbol elf_defines(const struct elf *elf, const char *name);
 const char *elf_function_at(const struct elf *elf, uint64_t offset, uint64_t *inside);
 /* Tells whether the file contains the text. */
 bool elf_contains(const struct elf *elf, const char *text);
-
-#endif

@@ -1,6 +1,8 @@
 /* doctor_report.c: the findings, and how they are printed. */
 #include "tools/doctor_report.h"
 
+#include "profile/proto.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,24 +88,10 @@ void doctor_print(bool all) {
   printf(", %u in order\n", findings.count[SEVERITY_OK]);
 }
 
-/* The bytes of a well-formed character of UTF-8 of more than one byte at text, 0 if there is none. */
-static unsigned character_bytes(const unsigned char *text) {
-  unsigned bytes = *text >= 0xf0 && *text < 0xf5   ? 4
-                   : *text >= 0xe0 && *text < 0xf0 ? 3
-                   : *text >= 0xc2 && *text < 0xe0 ? 2
-                                                   : 0;
-  for (unsigned i = 1; i < bytes; i++)
-    if ((text[i] & 0xc0) != 0x80)
-      return 0;
-  bool is_too_long = (*text == 0xe0 && text[1] < 0xa0) || (*text == 0xf0 && text[1] < 0x90);
-  bool is_no_character = (*text == 0xed && text[1] >= 0xa0) || (*text == 0xf4 && text[1] >= 0x90);
-  return bytes && !is_too_long && !is_no_character ? bytes : 0;
-}
-
 static void print_string(const char *string) {
   putchar('"');
   for (const unsigned char *at = (const unsigned char *)string; *at;) {
-    unsigned bytes = *at < 0x80 ? 1 : character_bytes(at);
+    size_t bytes = proto_character_bytes((const char *)at);
     if (bytes == 0)
       fputs("\\ufffd", stdout);
     else if (*at < ' ' || *at == 127)

@@ -1,6 +1,5 @@
 /* doctor_report.h: runs the checks and prints their findings. */
-#ifndef HAK_TOOLS_DOCTOR_REPORT_H
-#define HAK_TOOLS_DOCTOR_REPORT_H
+#pragma once
 
 #include "tools/doctor.h"
 
@@ -11,5 +10,3 @@ bool doctor_is_complete(void);
 void doctor_print(bool all);
 /* Prints one JSON object with everything. */
 void doctor_print_json(const struct doctor *doctor);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Everything that comes from the process is validated.
  */
-#ifndef HAK_TOOLS_LIVE_CONTROL_H
-#define HAK_TOOLS_LIVE_CONTROL_H
+#pragma once
 
 #include "live/control_page.h"
 #include "tools/live_read.h"
@@ -25,5 +24,3 @@ bool control_ask(struct control *control, enum control_verb verb, uint64_t inter
 
 /* Returns the content of the answer, in memory of malloc. NULL: as above. */
 void *control_answer(struct control *control, size_t *length);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * `folder`: a descriptor of /proc/PID.
  */
-#ifndef HAK_TOOLS_LIVE_FIND_H
-#define HAK_TOOLS_LIVE_FIND_H
+#pragma once
 
 #include "base/words.h"
 
@@ -21,5 +20,3 @@ bool live_is_plain_memory(int fd);
 
 /* Reads a small file of the folder as a text; "" if it cannot be read. */
 const char *live_proc_text(int folder, const char *name, char *text, size_t text_bytes);
-
-#endif

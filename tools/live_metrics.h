@@ -1,6 +1,5 @@
 /* live_metrics.h: the figures of processes as OpenMetrics, which wants all processes of a figure together. */
-#ifndef HAK_TOOLS_LIVE_METRICS_H
-#define HAK_TOOLS_LIVE_METRICS_H
+#pragma once
 
 #include "tools/live_read.h"
 
@@ -8,5 +7,3 @@
 void live_metrics_add(struct live_process *process, void *context);
 /* Prints what was kept. Returns 0, or 1 after a complaint: there was no memory for all. */
 int live_metrics_print(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* live_print.h: a snapshot of a live page as text for people, or as one JSON object. */
-#ifndef HAK_TOOLS_LIVE_PRINT_H
-#define HAK_TOOLS_LIVE_PRINT_H
+#pragma once
 
 #include "tools/live_read.h"
 
@@ -13,5 +12,3 @@ const char *live_duration(double seconds, char text[LIVE_SIZE]);
 
 void live_print(const struct live_process *process);
 void live_print_json(const struct live_process *process);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The page is mapped read-only. Everything that comes from it is validated.
  */
-#ifndef HAK_TOOLS_LIVE_READ_H
-#define HAK_TOOLS_LIVE_READ_H
+#pragma once
 
 #include "live/live_page.h"
 
@@ -70,5 +69,3 @@ void live_place(const struct live_process *process, uint64_t address, char place
 /* Calls `each` for every process that can be read, after waiting for a fresh snapshot for at most wait_ms. Returns how
  * many. */
 size_t live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* policy_disk.h: reads and writes policy files (adapt/policy_file.h), for programs outside the library. */
-#ifndef HAK_TOOLS_POLICY_DISK_H
-#define HAK_TOOLS_POLICY_DISK_H
+#pragma once
 
 #include "adapt/policy_file.h"
 
@@ -14,5 +13,3 @@ bool policy_disk_may_write(const char *path, char problem[POLICY_DISK_SENTENCE])
 
 /* Writes the whole file or nothing: the former file stays until all is written. */
 bool policy_disk_write(const char *path, const void *bytes, size_t length, char problem[POLICY_DISK_SENTENCE]);
-
-#endif

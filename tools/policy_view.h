@@ -1,6 +1,5 @@
 /* policy_view.h: what was learned, from a process or a file, for `hakmem-policy show`. */
-#ifndef HAK_TOOLS_POLICY_VIEW_H
-#define HAK_TOOLS_POLICY_VIEW_H
+#pragma once
 
 #include "adapt/policy_file.h"
 #include "adapt/policy_state.h"
@@ -27,5 +26,3 @@ bool policy_view_of_file(struct policy_view *view, const char *path, char proble
 void policy_view_print(const struct policy_view *view);
 void policy_view_print_json(const struct policy_view *view);
 void policy_view_end(struct policy_view *view);
-
-#endif

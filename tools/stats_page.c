@@ -80,9 +80,9 @@ void stats_page_print(void) {
   printf("\n## The process as the kernel sees it\n\nThese figures are of the whole program, not of hakmem alone: "
          "`hak_process_stats_get`.\n");
   print_table(stats_process_fields, stats_process_field_count, STATS_PROCESS);
-  printf("\n## Size classes\n\nOne row for each class that has slabs: `hak_stats_classes_get`, `classes` in the JSON, "
-         "`hakmem_class_...{block_bytes=\"...\"}` in OpenMetrics.\n"
-         "`slab_bytes` - `taken_bytes` is a class's fragmentation.\n");
+  printf("\n## Size classes\n\nOne row for each class that has slabs: `hak_stats_classes_get`, `classes` in the JSON,\n"
+         "`hakmem_class_...{block_bytes=\"...\"}` in OpenMetrics. `slab_bytes` - `taken_bytes` is a class's "
+         "fragmentation.\n");
   print_table(stats_class_fields, stats_class_field_count, STATS_CLASS);
   fputs(after_tables, stdout);
 }

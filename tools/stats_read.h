@@ -1,6 +1,5 @@
 /* stats_read.h: reads a report that HAKMEM_STATS=json wrote. */
-#ifndef HAK_TOOLS_STATS_READ_H
-#define HAK_TOOLS_STATS_READ_H
+#pragma once
 
 #include "stats/format.h"
 
@@ -9,5 +8,3 @@
 /* Reads the last report in `text`, which ends with a zero byte; skips other lines. out->version points into text, which
  * is changed. On failure false, and problem says why. */
 bool stats_read(char *text, struct stats_snapshot *out, char problem[STATS_READ_SENTENCE]);
-
-#endif

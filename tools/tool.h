@@ -1,6 +1,5 @@
 /* tool.h: what the programs share: arguments, complaints, texts in JSON, whole reads and writes. */
-#ifndef HAK_TOOLS_TOOL_H
-#define HAK_TOOLS_TOOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ void tool_print_json(const char *text);
 char *tool_read(const char *path, size_t bytes_max, size_t *length);
 /* Writes everything. False and errno if that fails. */
 bool tool_write(int fd, const void *bytes, size_t length);
-
-#endif

@@ -1,7 +1,6 @@
 /* top_data.h: the data of `hakmem-top`: the process's snapshots so far, rates of change, and the sorted rows of the
  * table on the screen. */
-#ifndef HAK_TOOLS_TOP_DATA_H
-#define HAK_TOOLS_TOP_DATA_H
+#pragma once
 
 #include "tools/live_print.h"
 
@@ -69,5 +68,3 @@ void top_cell(const struct top_data *data, const struct top_row *row, unsigned c
 double top_rate(const struct top_data *data, const char *total);
 /* Reads the sample `back` samples before the last; false if there is none. */
 bool top_sample_at(const struct top_data *data, unsigned back, struct top_sample *out);
-
-#endif

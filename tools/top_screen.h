@@ -1,6 +1,5 @@
 /* top_screen.h: the screen of `hakmem-top`, for any terminal from 40 by 10 on; designed for 80 by 24. */
-#ifndef HAK_TOOLS_TOP_SCREEN_H
-#define HAK_TOOLS_TOP_SCREEN_H
+#pragma once
 
 #include "tools/top_data.h"
 
@@ -22,5 +21,3 @@ struct top_listed {
   char command[LIVE_COMMAND];
 };
 void top_draw_list(const struct top_listed *listed, unsigned count, unsigned chosen);
-
-#endif

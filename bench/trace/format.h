@@ -10,8 +10,7 @@
  * A lane is a buffer of the recorder that some threads share. Numbers in events are varints, seven bits a byte, the
  * lowest first; signed ones are folded (0, -1, 1, -2, ...).
  */
-#ifndef TRACE_FORMAT_H
-#define TRACE_FORMAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -153,5 +152,3 @@ static inline uint32_t trace_crc_of(const struct trace_crc *crc, const void *dat
     value = value >> 8 ^ crc->table[0][(value ^ *at++) & 0xff];
   return ~value;
 }
-
-#endif

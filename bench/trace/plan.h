@@ -22,8 +22,7 @@
  *   P1  a step's position is less than PLAN_STRIDE above that of the last PLAN_SYNC, or of the first step, of its row
  *   P2  thread 0 begins by itself; each other thread has one PLAN_SPAWN, in the recorded order
  */
-#ifndef TRACE_PLAN_H
-#define TRACE_PLAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -74,5 +73,3 @@ enum { PLAN_ARGUMENT_BITS = 48, PLAN_ALIGNMENT_SHIFT = 56 };
 static inline uint64_t plan_argument(uint64_t what) { return what & (((uint64_t)1 << PLAN_ARGUMENT_BITS) - 1); }
 static inline unsigned plan_kind(uint64_t what) { return (unsigned)(what >> PLAN_ARGUMENT_BITS) & 0xff; }
 static inline unsigned plan_alignment_log2(uint64_t what) { return (unsigned)(what >> PLAN_ALIGNMENT_SHIFT); }
-
-#endif

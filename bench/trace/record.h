@@ -16,8 +16,7 @@
  *   R4  errno is what the next allocator left
  *   R5  no lock is held while the next allocator or the loader runs. Order of locks: lane, modules, file
  */
-#ifndef RECORD_H
-#define RECORD_H
+#pragma once
 
 #include "format.h"
 
@@ -91,5 +90,3 @@ extern _Atomic uint64_t record_order; /* the next order number */
 /* record.c: the next allocator's free, for an operator delete that nobody else has. */
 void record_free_next(void *block);
 void *record_memalign_next(size_t alignment, size_t size);
-
-#endif

@@ -3,8 +3,7 @@
  * trace_open checks every byte of it. What stands before the first damage is kept, and `facts.damage` says what is
  * wrong and where; reading cannot fail after that. The library is libhaktrace.so; lab/store/trace.py is its front.
  */
-#ifndef TRACE_TRACE_H
-#define TRACE_TRACE_H
+#pragma once
 
 #include "format.h"
 
@@ -72,5 +71,3 @@ const struct trace_site_row *trace_sites(const struct trace *trace);
 
 /* Writes the plan by which bin/replay works (plan.h); false: `problem` says why. */
 bool trace_plan(struct trace *trace, const char *path, char problem[TRACE_SENTENCE]);
-
-#endif

@@ -1,6 +1,5 @@
 /* trace_parts.h: what the files of the reader share. */
-#ifndef TRACE_PARTS_H
-#define TRACE_PARTS_H
+#pragma once
 
 #include "trace.h"
 
@@ -48,5 +47,3 @@ bool trace_step(struct cursor *cursor, struct raw *raw);
 void trace_reader_close(struct reader *reader);
 uint64_t trace_reader_unknown_frees(const struct reader *reader);
 uint32_t trace_reader_sites(const struct reader *reader, const struct trace_site_row **rows);
-
-#endif

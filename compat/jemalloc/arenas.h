@@ -1,6 +1,5 @@
 /* arenas.h: jemalloc's explicit arenas, each of which is a hak_heap. Arena 0 is the ordinary heap. */
-#ifndef HAK_COMPAT_ARENAS_H
-#define HAK_COMPAT_ARENAS_H
+#pragma once
 
 #include "base/words.h"
 #include "hakmem/hakmem.h"
@@ -21,5 +20,3 @@ int arena_end(unsigned arena, bool stays);
 /* The arena that the calling thread's malloc takes from. arena_enter returns 0 or an error. */
 unsigned arena_of_thread(void);
 int arena_enter(unsigned arena);
-
-#endif

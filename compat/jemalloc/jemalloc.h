@@ -4,8 +4,7 @@
  *
  * docs/coming-from/jemalloc.md says what each does on hakmem, and lists the names that mallctl knows.
  */
-#ifndef HAKMEM_JEMALLOC_H
-#define HAKMEM_JEMALLOC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,4 @@ extern void (*malloc_message)(void *context, const char *text);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -30,9 +30,8 @@ __attribute__((constructor)) static void warn(void) {
   struct text text = TEXT_IN(bytes);
   if (which == NULL)
     return;
-  text_string(&text, "hakmem: ");
-  text_string(&text, which);
-  text_string(&text, " is not obeyed: `hak options` lists what is (docs/coming-from/jemalloc.md)\n");
+  text_strings(&text, "hakmem: ", which,
+               " is not obeyed: `hak options` lists what is (docs/coming-from/jemalloc.md)\n");
   os_say(bytes);
 }
 

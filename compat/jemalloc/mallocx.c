@@ -3,7 +3,7 @@
 #include "jemalloc/jemalloc.h"
 
 #include "base/size_class.h"
-#include "heap/checked.h"
+#include "checked/checked.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* names.h: the table of the names that mallctl knows. */
-#ifndef HAK_COMPAT_NAMES_H
-#define HAK_COMPAT_NAMES_H
+#pragma once
 
 #include "base/words.h"
 
@@ -34,5 +33,3 @@ extern const size_t name_count;
 
 /* The program's message function, or stderr. */
 void message_write(const char *text);
-
-#endif

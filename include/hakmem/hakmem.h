@@ -52,7 +52,7 @@ HAK_API void *hak_reallocarray(void *block, size_t count, size_t size) __attribu
 
 /* Frees a block; NULL is allowed; errno is kept. A pointer that hakmem never gave out is ignored. A pointer
  * into hakmem's memory that is no live block ends the program (docs/misuse.md). */
-HAK_API void hak_free(void *block);
+HAK_API void hak_free(void *block) __attribute__((nothrow));
 
 /* A block whose address is a multiple of `alignment`, a power of two (else NULL and EINVAL). */
 HAK_API void *hak_aligned_alloc(size_t alignment, size_t size) __attribute__((malloc, alloc_align(1), alloc_size(2)));
@@ -169,8 +169,8 @@ HAK_API int hak_heap_trim(hak_heap *heap);
 struct hak_heap_stats {
   size_t held_bytes;  /* slabs and large objects; what the limit bounds */
   size_t live_bytes;  /* blocks that the program has, and those that other threads freed a short time ago */
-  size_t large_bytes; /* large objects, */
-  size_t large_count; /* and their number */
+  size_t large_bytes; /* of large objects */
+  size_t large_count; /* number of large objects */
   size_t limit_bytes; /* 0: none */
   size_t threads;     /* that have bins for it */
 };
@@ -186,8 +186,8 @@ HAK_API int hak_heap_stats_get(hak_heap *heap, struct hak_heap_stats *out);
  * as it is.
  *
  * They allocate nothing and keep errno. They return 0, ENOMEM, or EBUSY in a signal handler that interrupted a slow
- * path, where nothing is done. hak_profile_dump also returns EINVAL (no path, or no regular file), ENOENT, EACCES,
- * ENOSPC, EROFS, ENAMETOOLONG or EIO when it could not write the file. */
+ * path, where nothing is done. hak_profile_dump also returns EINVAL (no path, or no regular file), ELOOP (a symbolic
+ * link of another user), ENOENT, EACCES, ENOSPC, EROFS, ENAMETOOLONG or EIO when it could not write the file. */
 HAK_API int hak_profile_start(size_t interval_bytes);
 HAK_API int hak_profile_stop(void);
 HAK_API int hak_profile_dump(const char *path);

@@ -71,7 +71,7 @@ struct hak_bin {
 struct hak_front {
   uint32_t key; /* pool id << HAK_ENTRY_ID_SHIFT; with HAK_SPLIT << HAK_ENTRY_CLASS_SHIFT if it is to be split */
   struct hak_bin bins[HAK_BIN_COUNT]; /* from HAK_CLASS_COUNT on zeros, which have no room, if the heap is not split */
-  /* The hak_heap that the thread used last, and the front of the bins that the thread has for it (heap/private.h). */
+  /* The hak_heap that the thread used last, and the front of the thread's bins for it (threads/private.h). */
   const struct hak_heap *private_heap;
   struct hak_front *private_front;
 };
@@ -90,7 +90,7 @@ extern HAK_HIDDEN __thread struct hak_front *hak_self HAK_TLS_MODEL;
 extern HAK_HIDDEN uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
 
 HAK_HIDDEN void *hak_malloc_slow(size_t size);
-HAK_HIDDEN void hak_free_slow(void *block);
+HAK_HIDDEN void hak_free_slow(void *block) __attribute__((nothrow));
 
 /* The kernel orders all that a thread did before the adoption of its heap by another one (os/os.h,
  * lifelines). ThreadSanitizer cannot see that, so its builds are told after each step of an owner. */

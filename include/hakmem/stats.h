@@ -71,6 +71,7 @@
   ROW(FREE, large_frees, COUNTER, OBJECTS, "Large objects freed.") \
   ROW(FREE, foreign_frees, COUNTER, TIMES, "Frees of pointers that were not hakmem's.") \
   ROW(LARGE, large_allocations, COUNTER, OBJECTS, "Large objects made.") \
+  ROW(LARGE, stash_hits, COUNTER, TIMES, "A thread got back a range that it had freed (part of large_allocations).") \
   ROW(LARGE, cache_puts, COUNTER, TIMES, "A freed range went into the BigCache.") \
   ROW(LARGE, cache_hits, COUNTER, TIMES, "A large object got a range of the BigCache.") \
   ROW(LARGE, cache_hits_of_site, COUNTER, TIMES, "The same call site had freed that range (part of cache_hits).") \

@@ -38,6 +38,7 @@ class Rounds:
     on_run: Callable | None = None  # called as on_run(row, entry, run, result) after a measured run
     on_turn: Callable | None = None  # called as on_turn(row, entry, run) before any run
     links: process.Links = field(default_factory=process.Links)
+    reported: dict[str, int] = field(default_factory=dict)  # by the last run that printed hakmem's report
 
     def words(self, command: str) -> list[str]:
         program, *arguments = command.split()
@@ -77,9 +78,11 @@ class Rounds:
             return None, problem
         result["system_calls"] = done.system_calls
         if entry.allocator.name in OURS and environment.get("HAKMEM_STATS") == "json":
-            problem = _own_calls(done, result)
+            self.reported, problem = _report(done)
             if problem:
                 return None, problem
+            calls = sum(count for key, count in self.reported.items() if key.startswith("calls_"))
+            result |= {"calls_own": calls, "calls_per_100m": calls * 1e8 / result["operations"]}
         if self.clock(row) == "cpu":
             result["ops_per_s"] = result["operations"] / max(result["cpu_seconds"], 1e-9)
         return result, ""
@@ -158,14 +161,12 @@ class Rounds:
                         self.on_run(row, entry, run, result)
 
 
-def _own_calls(done: process.Measured, result: dict) -> str:
-    """Adds what hakmem's report says of system calls; or says why there is none."""
+def _report(done: process.Measured) -> tuple[dict[str, int], str]:
+    """The figures of hakmem's report, and ""; or why there is none."""
     reports = [line for line in done.stderr.decode(errors="replace").splitlines() if line.startswith(REPORT)]
     if len(reports) != 1:
-        return f"{len(reports)} reports of hakmem on stderr"
-    calls = sum(count for key, count in json.loads(reports[0]).items() if key.startswith("calls_"))
-    result |= {"calls_own": calls, "calls_per_100m": calls * 1e8 / result["operations"]}
-    return ""
+        return {}, f"{len(reports)} reports of hakmem on stderr"
+    return {key: count for key, count in json.loads(reports[0]).items() if isinstance(count, int)}, ""
 
 
 def _check_work(turn: Sequence[Entry], results: dict[str, dict]) -> None:

@@ -131,11 +131,15 @@ def _rows():
 
 
 def _latency_rows():
-    """OPS, WS, SEED, MIN, MAX, THREADS, LARGE_PPM, LARGE_KIB. A p99.999 needs a million samples."""
+    """OPS, WS, SEED, MIN, MAX, THREADS, LARGE_PPM, LARGE_KIB, WORK. A p99.999 needs a million samples."""
     for name, rest, threads in (
         ("latency", "16 1024 1", False),
         ("latency-threads", "16 1024 2", True),
         ("latency-large", "16 1024 1 1000 4096", False),
+        ("latency-64k", "16 65536 1 0 64 1", False),
+        ("latency-64k-4", "16 65536 4 0 64 1", True),
+        ("latency-phases", "16 65536 1 0 64 2", False),
+        ("latency-phases-4", "16 65536 4 0 64 2", True),
     ):
         yield Row(
             name, "latency", f"latency 6000000 400 SEED {rest}", f"latency 20000 100 SEED {rest}",

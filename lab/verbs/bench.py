@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from lab.judge.outcome import Outcome
-from lab.run import allocators, goals, machine, policy, rounds, security, workloads
+from lab.run import allocators, goals, machine, policy, rounds, scaling, security, workloads
 from lab.show import latency, tables
 from lab.store.rows import Writer
-from lab.verbs import arguments, bench_policy, bench_security
+from lab.verbs import arguments, bench_policy, bench_scaling, bench_security
 
 RUNS = 11
 EPILOG = f"""NAME is a group ({", ".join(workloads.GROUPS)}), a set ({", ".join(workloads.SETS)}, or goals: the rows that
@@ -24,7 +24,10 @@ policy [WORK...]: the policy engine against every fixed strategy, by modelled co
 ({policy.RUNS} runs). WORK is one of {", ".join(policy.WORKS)}.
 
 security: of the small programs of tests/misuse, each with one misuse of the heap, how many end unnoticed on each
-allocator ({", ".join(security.ALLOCATORS)}, or those of --allocators), and the rates of `mixed` ({security.RUNS} runs)."""
+allocator ({", ".join(security.ALLOCATORS)}, or those of --allocators), and the rates of `mixed` ({security.RUNS} runs).
+
+scaling [WORK...]: what works would get of 2 to 256 cores, by a model that is fed with one run's counters and time of an
+operation. WORK is one of {", ".join(scaling.WORKS)}."""
 
 
 def run(
@@ -57,10 +60,19 @@ def run(
         if against is not None and allocator_words is not None:
             raise ValueError("--allocators and --against exclude each other")
         is_security = names is not None and names[:1] == [security.GROUP]
+        is_scaling = names is not None and names[:1] == [scaling.GROUP]
         if is_security:
             bench_security.check(build, names[1:])
             allocator_words = allocator_words or (against is None and ",".join(security.ALLOCATORS)) or None
-        chosen = workloads.chosen([] if is_security else names or [], goals.ROW_NAMES)
+        if is_scaling:
+            if json_file or against is not None:
+                raise ValueError(
+                    "scaling models hakmem alone and stores nothing: --json and --against mean nothing to it"
+                )
+            allocator_words = allocator_words or allocators.SUBJECT
+            chosen = scaling.chosen((names or [])[1:])
+        else:
+            chosen = workloads.chosen([] if is_security else names or [], goals.ROW_NAMES)
         others = ",".join(allocators.PEERS) if against is None else against
         words = f"{allocators.SUBJECT},{others}" if allocator_words is None else allocator_words
         found = allocators.find_all(words, build, arguments.pairs(lib, "--lib"))
@@ -74,6 +86,9 @@ def run(
     measuring = rounds.Rounds(str(build), 1 if tiny else runs, tiny, seed, cpu, timeout, cpu_time, settings)
     if is_security:
         bench_security.run(found, subject, measuring, writer)
+        return
+    if is_scaling:
+        bench_scaling.run(chosen, found, subject, measuring, writer)
         return
     measuring.on_run = functools.partial(_keep, writer, measuring)
     out = arguments.open_console(writer.context)

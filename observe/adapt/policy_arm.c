@@ -3,15 +3,15 @@
 #include <string.h>
 
 #define STAKE_SHARE 8u  /* an epoch is an eighth of the moving mean */
-#define STAKE_CAP 4u    /* a cost counts up to this multiple of the least one, */
-#define STAKE_FLOOR 16u /* or up to this fraction of the largest one, whichever is more */
+#define STAKE_CAP 4u    /* a cost counts up to the larger of two bounds: this multiple of the least one */
+#define STAKE_FLOOR 16u /* and this fraction of the largest one */
 #define WEIGHT_ONE 256u /* the weight of a match with the usual stake */
 #define WEIGHT_MAX ((uint64_t)8 * WEIGHT_ONE)
 #define GAIN 72                      /* points for a match won against an equal, shared by all matches of an epoch */
 #define EPOCHS_OWN 4u                /* an arm with fewer epochs follows the prior */
 #define HOME_STEP (2 * POLICY_POINT) /* a strategy's handicap for each step from home */
-#define LOSS_SHARE 32u               /* against home, this fraction of home's cost may be lost, */
-#define LOSS_EPOCHS 4u               /* plus the stake of this many epochs */
+#define LOSS_SHARE 32u               /* a strategy may lose against home this fraction of home's cost */
+#define LOSS_EPOCHS 4u               /* and in addition the stake of this many epochs */
 #define SCORE_ONE 65536u
 #define EPOCH_MAX ((uint64_t)1 << 46) /* nanoseconds; SCORE_ONE times as much fits 64 bits */
 

@@ -21,8 +21,7 @@
  * total_acted. policy_arm_is_valid checks the first halves of E1 and E2. The caller's lock guards an arm. Times are
  * milliseconds of one monotonic clock in 32 bits, so times that are 49 days apart cannot be distinguished.
  */
-#ifndef HAK_ADAPT_POLICY_ARM_H
-#define HAK_ADAPT_POLICY_ARM_H
+#pragma once
 
 #include "policy/keep_policy.h"
 
@@ -113,6 +112,4 @@ enum keep policy_best_fixed(const uint64_t costs[KEEP_STRATEGIES]);
 
 #ifdef HAK_DEBUG
 bool policy_arm_is_valid(const struct policy_arm *arm);
-#endif
-
 #endif

@@ -1,5 +1,6 @@
 #include "adapt/policy_engine.h"
 
+#include "budget/usage.h"
 #include "inspect/module.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -82,11 +83,11 @@ static struct policy_table_costs measure_costs(uint32_t break_even_ms) {
 
 /* --- sites --- */
 
-void policy_forget_callers(void) { atomic_store_explicit(&engine.callers_are_old, true, memory_order_relaxed); }
+void policy_forget_callers(void) { store_relaxed(&engine.callers_are_old, true); }
 
 static uint64_t site_at(uintptr_t address) {
-  if (UNLIKELY(atomic_load_explicit(&engine.callers_are_old, memory_order_relaxed))) {
-    atomic_store_explicit(&engine.callers_are_old, false, memory_order_relaxed);
+  if (UNLIKELY(load_relaxed(&engine.callers_are_old))) {
+    store_relaxed(&engine.callers_are_old, false);
     memset(engine.callers, 0, sizeof engine.callers);
   }
   struct caller *caller = &engine.callers[(address ^ address >> 9) % CALLERS];
@@ -113,12 +114,13 @@ static uint32_t now_ms(void) { return (uint32_t)os_milliseconds(); }
 
 COLD static void begin(uint32_t break_even_ms) {
   struct policy_state *view = &engine.view;
-  void *places = metadata_take_forever(policy_table_bytes(POLICY_ARMS));
+  uint32_t arms = usage_is_short() ? POLICY_ARMS_SHORT : POLICY_ARMS;
+  void *places = metadata_take_forever(policy_table_bytes(arms));
   if (places == NULL) {
     engine.state = ENGINE_NO_MEMORY;
     return;
   }
-  policy_table_begin(&view->table, places, POLICY_ARMS, policy_strategy_like(break_even_ms));
+  policy_table_begin(&view->table, places, arms, policy_strategy_like(break_even_ms));
   view->costs = measure_costs(break_even_ms);
   engine.break_even_ms = break_even_ms;
   engine.state = ENGINE_READY;

@@ -6,8 +6,7 @@
  * a call site is new, for figures, and at the end; and once, at the first question, over the system calls that measure
  * a page fault.
  */
-#ifndef HAK_ADAPT_POLICY_ENGINE_H
-#define HAK_ADAPT_POLICY_ENGINE_H
+#pragma once
 
 #include "adapt/policy_state.h"
 #include "base/options.h"
@@ -41,6 +40,4 @@ void policy_close(void);
 
 #ifdef HAK_DEBUG
 bool policy_is_valid(void);
-#endif
-
 #endif

@@ -6,8 +6,7 @@
  * checksum of everything before. So a file of a later version is not mistaken for a damaged one. The checksum is
  * CRC-64/XZ (polynomial of ECMA-182), which detects every run of up to 64 changed bits.
  */
-#ifndef HAK_ADAPT_POLICY_FILE_H
-#define HAK_ADAPT_POLICY_FILE_H
+#pragma once
 
 #include "adapt/policy_table.h"
 
@@ -97,5 +96,3 @@ void policy_file_add_table(struct policy_file_writer *writer, const struct polic
 void policy_file_add_fixed(struct policy_file_writer *writer, enum keep strategy);
 /* Returns the bytes of the whole file; 0 if something did not fit. */
 size_t policy_file_end(struct policy_file_writer *writer);
-
-#endif

@@ -1,12 +1,12 @@
 /* policy_state.h: what has been learned, and how sites are named in it. */
-#ifndef HAK_ADAPT_POLICY_STATE_H
-#define HAK_ADAPT_POLICY_STATE_H
+#pragma once
 
 #include "adapt/policy_file.h"
 
 #include <string.h>
 
 #define POLICY_ARMS 2048u
+#define POLICY_ARMS_SHORT 256u /* while memory is short: 2048 take a hundredth of 96 MiB */
 #define POLICY_MODULES 64u
 
 /* A site is a module's tag and the offset of the return address in it. Tag 0: the address is in no known module and
@@ -43,5 +43,3 @@ struct policy_state {
   struct policy_table table;
   struct policy_module modules[POLICY_MODULES];
 };
-
-#endif

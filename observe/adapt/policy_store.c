@@ -23,12 +23,7 @@ static uint64_t epochs_of(const struct policy_table *table) {
 }
 
 static void write_complaint(struct text *complaint, const char *path, const char *sentence, const char *consequence) {
-  text_string(complaint, "hakmem: policy file ");
-  text_string(complaint, path);
-  text_string(complaint, ": ");
-  text_string(complaint, sentence);
-  text_string(complaint, consequence);
-  text_string(complaint, "\n");
+  text_strings(complaint, "hakmem: policy file ", path, ": ", sentence, consequence, "\n");
 }
 
 /* --- the start --- */

@@ -6,8 +6,7 @@
  * last writer wins. The same holds for the child of a fork, which begins with what its parent knew. A file that is no
  * policy file is never overwritten.
  */
-#ifndef HAK_ADAPT_POLICY_STORE_H
-#define HAK_ADAPT_POLICY_STORE_H
+#pragma once
 
 #include "base/text.h"
 #include "inspect/file.h"
@@ -21,5 +20,3 @@ void policy_store_write(const char *by, struct text *complaint);
 enum os_file_error policy_store_write_at(int fd, uint64_t *end);
 
 void policy_store_in_child(void);
-
-#endif

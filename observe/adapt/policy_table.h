@@ -11,8 +11,7 @@
  *   P2  total and total_acted of all arms and rests plus gone are the sum of all charges so far
  * policy_table_is_valid checks P1. The caller's lock guards a table.
  */
-#ifndef HAK_ADAPT_POLICY_TABLE_H
-#define HAK_ADAPT_POLICY_TABLE_H
+#pragma once
 
 #include "adapt/policy_arm.h"
 
@@ -95,6 +94,4 @@ struct policy_totals policy_totals(const struct policy_table *table, const struc
 
 #ifdef HAK_DEBUG
 bool policy_table_is_valid(const struct policy_table *table);
-#endif
-
 #endif

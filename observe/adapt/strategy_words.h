@@ -1,6 +1,5 @@
 /* strategy_words.h: the strategies' names, in JSON and for people. */
-#ifndef HAK_ADAPT_STRATEGY_WORDS_H
-#define HAK_ADAPT_STRATEGY_WORDS_H
+#pragma once
 
 #include "adapt/policy_arm.h"
 
@@ -12,5 +11,3 @@ static const struct {
     [KEEP_100MS] = {"100ms", "after 100 ms"}, [KEEP_1S] = {"1s", "after 1 s"},
     [KEEP_10S] = {"10s", "after 10 s"},       [KEEP_WARM] = {"warm", "kept warm"},
 };
-
-#endif

@@ -2,7 +2,7 @@
 
 #include "base/observers.h"
 #include "base/options.h"
-#include "heap/checked.h"
+#include "checked/checked.h"
 #include "os/os.h"
 #include "pages/metadata.h"
 
@@ -11,7 +11,7 @@
 _Atomic bool tally_broadcast_pending;
 static _Atomic uint64_t intervals[TALLY_USERS];
 
-uint64_t tally_interval(enum tally_user user) { return atomic_load_explicit(&intervals[user], memory_order_relaxed); }
+uint64_t tally_interval(enum tally_user user) { return load_relaxed(&intervals[user]); }
 
 static uint64_t interval_wanted(void) {
   uint64_t first = tally_interval(TALLY_PROFILE), second = tally_interval(TALLY_GUARD);
@@ -20,10 +20,10 @@ static uint64_t interval_wanted(void) {
 
 bool tally_is_on(void) { return atomic_load_explicit(&split_wanted, memory_order_acquire) % 2 != 0; }
 
-static bool is_counting(void) { return option_value(OPTION_COUNTING) == COUNTING_ON || interval_wanted() != 0; }
+static bool is_counting(void) { return option_value(OPTION_COUNTING) == SWITCH_ON || interval_wanted() != 0; }
 
 static void count_change(void) {
-  uint32_t wanted = atomic_load_explicit(&split_wanted, memory_order_relaxed);
+  uint32_t wanted = load_relaxed(&split_wanted);
   while (!atomic_compare_exchange_weak_explicit(&split_wanted, &wanted, wanted + (is_counting() == wanted % 2 ? 2 : 1),
                                                 memory_order_release, memory_order_relaxed))
     ;
@@ -40,10 +40,9 @@ void tally_apply(void) {
 /* Where blocks are checked, the core asks for samples by the flag for large objects. */
 void tally_sample(enum tally_user user, uint64_t interval) {
   uint64_t before = interval_wanted();
-  atomic_store_explicit(&intervals[user], interval, memory_order_relaxed);
-  atomic_store_explicit(&observers_large_made,
-                        tally_interval(TALLY_PROFILE) != 0 || (tally_interval(TALLY_GUARD) != 0 && checked_is_on()),
-                        memory_order_relaxed);
+  store_relaxed(&intervals[user], interval);
+  store_relaxed(&observers_large_made,
+                tally_interval(TALLY_PROFILE) != 0 || (tally_interval(TALLY_GUARD) != 0 && checked_is_on()));
   if (interval_wanted() != before)
     count_change();
 }

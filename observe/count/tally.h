@@ -5,10 +5,9 @@
  * the block in which it lies. So a block of b bytes is picked b / interval times on average; a block as long as the
  * interval is always picked, once. Each pick stands for `interval` bytes, so sums over many picks are nearly exact.
  */
-#ifndef HAK_COUNT_TALLY_H
-#define HAK_COUNT_TALLY_H
+#pragma once
 
-#include "heap/watch.h"
+#include "threads/watch.h"
 
 /* These set what all heaps do: whether they are split (for the option `count`, or for samples), and the sampling
  * interval. Call tally_apply when the option may have changed. Each thread follows at its next slow path. For threads
@@ -28,5 +27,3 @@ void tally_follow(struct heap *heap);
 /* Returns how often a block of this many bytes, which is about to be allocated, is picked; 0: it is no sample. The lock
  * is held. */
 uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes);
-
-#endif

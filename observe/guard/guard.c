@@ -2,12 +2,11 @@
 
 #include "base/options.h"
 #include "budget/usage.h"
+#include "checked/checked.h"
 #include "count/tally.h"
 #include "guard/report.h"
 #include "guard/slots.h"
 #include "hakmem/hakmem.h"
-#include "heap/checked.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "inspect/access.h"
 #include "inspect/module.h"
@@ -16,6 +15,7 @@
 #include "profile/profile.h"
 #include "profile/unwind.h"
 #include "reclaim/background.h"
+#include "threads/registry.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static struct {
 
 _Atomic uint64_t guard_interval;
 
-static uint64_t wanted_interval(void) { return atomic_load_explicit(&guard_interval, memory_order_relaxed); }
+static uint64_t wanted_interval(void) { return load_relaxed(&guard_interval); }
 static bool has_windows(void) { return wanted_interval() >= WINDOWS_FROM; }
 
 /* --- windows --- */
@@ -47,16 +47,16 @@ static bool has_windows(void) { return wanted_interval() >= WINDOWS_FROM; }
 static void set_window(enum window window) {
   uint64_t interval = wanted_interval();
   uint64_t wait_ms = window == WINDOW_CLOSED ? PERIOD_MS - WINDOW_MS : WINDOW_MS;
-  atomic_store_explicit(&guard.window, window, memory_order_relaxed);
-  atomic_store_explicit(&guard.window_samples, WINDOW_SAMPLES, memory_order_relaxed);
-  atomic_store_explicit(&guard.next_ms, os_milliseconds() + wait_ms, memory_order_relaxed);
+  store_relaxed(&guard.window, window);
+  store_relaxed(&guard.window_samples, WINDOW_SAMPLES);
+  store_relaxed(&guard.next_ms, os_milliseconds() + wait_ms);
   tally_sample(TALLY_GUARD, window == WINDOW_CLOSED ? 0 : window == WINDOW_OPEN ? interval / WINDOW_SHARE : interval);
 }
 
-uint64_t guard_clock_ms(void) { return has_windows() ? atomic_load_explicit(&guard.next_ms, memory_order_relaxed) : 0; }
+uint64_t guard_clock_ms(void) { return has_windows() ? load_relaxed(&guard.next_ms) : 0; }
 
 void guard_clock(bool is_resting) {
-  enum window now = (enum window)atomic_load_explicit(&guard.window, memory_order_relaxed);
+  enum window now = (enum window)load_relaxed(&guard.window);
   if (!has_windows() || (is_resting && now == WINDOW_REST))
     return;
   set_window(is_resting ? WINDOW_REST : now == WINDOW_CLOSED ? WINDOW_OPEN : WINDOW_CLOSED);
@@ -67,7 +67,7 @@ void guard_look_after_clock(void) {
   if (!has_windows() || background_is_awake())
     return;
   background_wish();
-  if (atomic_load_explicit(&guard.window, memory_order_relaxed) != WINDOW_REST)
+  if (load_relaxed(&guard.window) != WINDOW_REST)
     guard_clock(true);
 }
 
@@ -92,14 +92,15 @@ static _Noreturn void end_program(enum misuse misuse, const struct slot *slot, u
 
 /* --- start and stop --- */
 
+/* While memory is short there are no samples, so the slots wait for the first one. */
 static bool start(uint64_t interval) {
-  if (!slots_make() || !os_access_watch(look_at_access))
+  if ((!usage_is_short() && !slots_make()) || !os_access_watch(look_at_access))
     return false;
   uint64_t random;
   os_random(&random, sizeof random);
-  atomic_store_explicit(&guard.random, random, memory_order_relaxed);
+  store_relaxed(&guard.random, random);
   report_prepare();
-  atomic_store_explicit(&guard_interval, min_size(interval, INTERVAL_MAX), memory_order_relaxed);
+  store_relaxed(&guard_interval, min_size(interval, INTERVAL_MAX));
   set_window(WINDOW_REST);
   tally_broadcast();
   if (has_windows())
@@ -121,7 +122,7 @@ int hak_guard_stop(void) {
   int kept = errno;
   if (!slow_path_begin_patiently())
     return EBUSY;
-  atomic_store_explicit(&guard_interval, 0, memory_order_relaxed);
+  store_relaxed(&guard_interval, 0);
   tally_sample(TALLY_GUARD, 0);
   slow_path_end();
   errno = kept;
@@ -154,16 +155,14 @@ static uint64_t random_below(uint64_t below) {
 static bool may_sample(void) {
   if (!has_windows())
     return true;
-  uint32_t left = atomic_load_explicit(&guard.window_samples, memory_order_relaxed);
+  uint32_t left = load_relaxed(&guard.window_samples);
   if (left == 0) {
-    if (atomic_load_explicit(&guard.window, memory_order_relaxed) != WINDOW_REST ||
-        os_milliseconds() < atomic_load_explicit(&guard.next_ms, memory_order_relaxed) + PERIOD_MS)
+    if (load_relaxed(&guard.window) != WINDOW_REST || os_milliseconds() < load_relaxed(&guard.next_ms) + PERIOD_MS)
       return false;
     set_window(WINDOW_REST);
     left = WINDOW_SAMPLES;
   }
-  atomic_store_explicit(&guard.window_samples, left - 1,
-                        memory_order_relaxed); /* two threads may take one for another */
+  store_relaxed(&guard.window_samples, left - 1); /* two threads may take one for another */
   return true;
 }
 

@@ -5,8 +5,7 @@
  * only, in windows in which a tenth of the interval holds: so a byte is as likely to be drawn, and counting costs a
  * tenth. The background thread is the clock. Without it, and while it sleeps, heaps are split all the time.
  */
-#ifndef HAK_GUARD_GUARD_H
-#define HAK_GUARD_GUARD_H
+#pragma once
 
 #include "heap/heap.h"
 
@@ -17,7 +16,7 @@ void guard_begin(void);
 extern _Atomic uint64_t guard_interval; /* as asked for; 0: off */
 COLD void guard_look_after_clock(void);
 static inline void guard_tick(void) {
-  if (UNLIKELY(atomic_load_explicit(&guard_interval, memory_order_relaxed) != 0))
+  if (UNLIKELY(load_relaxed(&guard_interval) != 0))
     guard_look_after_clock();
 }
 void guard_in_child(void);
@@ -30,5 +29,3 @@ void guard_free(void *block, bool is_inside);
 size_t guard_size(const void *block);
 uint64_t guard_clock_ms(void);
 void guard_clock(bool is_resting);
-
-#endif

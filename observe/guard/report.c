@@ -23,9 +23,7 @@ void report_prepare(void) { os_module_program(program, sizeof program); }
 
 static void text_count(struct text *text, uint64_t count, const char *unit) {
   text_decimal(text, count);
-  text_string(text, " ");
-  text_string(text, unit);
-  text_string(text, count == 1 ? "" : "s");
+  text_strings(text, " ", unit, count == 1 ? "" : "s");
 }
 
 static void text_block(struct text *text, const struct slot *slot) {
@@ -60,10 +58,8 @@ static void text_access(struct text *text, const struct slot *slot, const struct
   static const char *const kinds[] = {
       [OS_ACCESS_UNKNOWN] = "access", [OS_ACCESS_READ] = "read", [OS_ACCESS_WRITE] = "write"};
   bool is_live = atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_LIVE;
-  text_string(text, is_live ? overflow_of(slot, access->address) : "use after free");
-  text_string(text, ": ");
-  text_string(text, kinds[access->kind]);
-  text_string(text, " at ");
+  text_strings(text, is_live ? overflow_of(slot, access->address) : "use after free", ": ", kinds[access->kind],
+               " at ");
   text_hex(text, access->address);
   text_string(text, ", ");
   text_position(text, slot, access->address);
@@ -87,8 +83,7 @@ static void text_what(struct text *text, enum misuse misuse, const struct slot *
     text_position(text, slot, address);
     break;
   case MISUSE_WRITTEN:
-    text_string(text, overflow_of(slot, address));
-    text_string(text, ": written ");
+    text_strings(text, overflow_of(slot, address), ": written ");
     text_position(text, slot, address);
     text_string(text, ", seen at its free");
     break;
@@ -97,9 +92,7 @@ static void text_what(struct text *text, enum misuse misuse, const struct slot *
 }
 
 static void text_stack(struct text *text, const char *what, int thread, const uintptr_t *addresses, unsigned depth) {
-  text_string(text, "hakmem:   ");
-  text_string(text, what);
-  text_string(text, " by thread ");
+  text_strings(text, "hakmem:   ", what, " by thread ");
   text_decimal(text, (uint64_t)thread);
   text_string(text, depth > 0 ? ":\n" : "\n");
   for (unsigned i = 0; i < depth; i++) {

@@ -1,6 +1,5 @@
 /* report.h: what a misuse of a guarded block was, in text. */
-#ifndef HAK_GUARD_REPORT_H
-#define HAK_GUARD_REPORT_H
+#pragma once
 
 #include "guard/slots.h"
 #include "inspect/access.h"
@@ -14,5 +13,3 @@ void report_prepare(void);
  * call (or of the access, if it is not NULL), of the free and of the allocation. Only the first call in the process
  * does. */
 void report_misuse(enum misuse misuse, const struct slot *slot, uintptr_t address, const struct os_access *access);
-
-#endif

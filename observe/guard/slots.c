@@ -70,7 +70,7 @@ static void collect_ended(void) {
     if (slot->is_in_profile)
       profile_large_freed(slot->block);
     slot->is_in_profile = false;
-    atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_relaxed);
+    store_relaxed(&slot->state, SLOT_FREE);
     queue_put(i);
   }
 }
@@ -104,7 +104,7 @@ static struct slot *refuse(void) {
 }
 
 struct slot *slot_take(size_t size, size_t alignment) {
-  if (alignment > SLOT_BYTES_MAX || !lock_try(&region.lock))
+  if (alignment > SLOT_BYTES_MAX || !slots_make() || !lock_try(&region.lock))
     return refuse();
   collect_ended();
   struct slot *slot = draw_slot();
@@ -177,6 +177,5 @@ void slot_end(struct slot *slot, bool is_inside) {
 void slots_in_child(void) { lock_reset(&region.lock); }
 
 void slots_figures(struct slots_figures *out) {
-  *out = (struct slots_figures){.bytes = atomic_load_explicit(&region.bytes, memory_order_relaxed),
-                                .blocks = atomic_load_explicit(&region.blocks, memory_order_relaxed)};
+  *out = (struct slots_figures){.bytes = load_relaxed(&region.bytes), .blocks = load_relaxed(&region.blocks)};
 }

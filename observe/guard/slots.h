@@ -9,8 +9,7 @@
  *   G1  a slot's state is changed to FREE_NEXT by one thread only, by an atomic exchange; it keeps its texts until then
  *   G2  the lock is taken in slow paths only, and only tried; under it, the heap profile's is taken
  */
-#ifndef HAK_GUARD_SLOTS_H
-#define HAK_GUARD_SLOTS_H
+#pragma once
 
 #include "base/words.h"
 
@@ -41,7 +40,7 @@ struct slot {
   struct slot_stack allocated, freed;
 };
 
-/* Reserves the slots, once. False: no memory. */
+/* Reserves the slots, once. False: no memory. slot_take does so too. */
 bool slots_make(void);
 
 /* Takes a slot for a block of 1 to SLOT_BYTES_MAX bytes; NULL if none is free, or no memory. The caller fills in
@@ -67,5 +66,3 @@ struct slots_figures {
   size_t bytes, blocks;
 };
 void slots_figures(struct slots_figures *out);
-
-#endif

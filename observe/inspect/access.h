@@ -3,8 +3,7 @@
  * The handler keeps errno and passes every signal on to the handler that it replaced: with its mask and flags, to the
  * kernel's default, or to nobody, as that one wanted. So a program behaves as without it. A handler that the program
  * installs later replaces this one. */
-#ifndef HAK_INSPECT_ACCESS_H
-#define HAK_INSPECT_ACCESS_H
+#pragma once
 
 #include "base/words.h"
 
@@ -20,5 +19,3 @@ struct os_access {
  * which may hold any lock. All callers pass the same function, and do not call at the same time. False if the system
  * refuses. */
 bool os_access_watch(void (*look)(const struct os_access *access));
-
-#endif

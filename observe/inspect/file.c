@@ -14,12 +14,14 @@
 #include <unistd.h>
 
 #define PERMISSIONS 0777
+#define LINKS_MAX 40u /* on one path, as the kernel's own limit */
 
 const char *os_file_words(enum os_file_error error) {
   static const char *const words[] = {
       [OS_FILE_OK] = "done",
       [OS_FILE_ABSENT] = "there is no such file or folder",
       [OS_FILE_IRREGULAR] = "it is no regular file",
+      [OS_FILE_LINK] = "a symbolic link on the way belongs to another user, or others may change it",
       [OS_FILE_DENIED] = "permission denied",
       [OS_FILE_NO_SPACE] = "no space left",
       [OS_FILE_NAME_TOO_LONG] = "the name is too long",
@@ -35,6 +37,8 @@ static enum os_file_error error_of(int number) {
   case ENOENT:
   case ENOTDIR:
     return OS_FILE_ABSENT;
+  case ELOOP:
+    return OS_FILE_LINK;
   case EACCES:
   case EPERM:
     return OS_FILE_DENIED;
@@ -52,12 +56,20 @@ static enum os_file_error error_of(int number) {
 }
 
 /* Files are used by system calls, because open, read, write and close of the C library are cancellation points. */
-static int file_open(const char *path, int flags, int mode) {
+static int file_open(int folder, const char *path, int flags, int mode) {
   long fd;
   do
-    fd = os_kernel(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, mode);
+    fd = os_kernel(SYS_openat, folder, path, flags | O_CLOEXEC | O_NOCTTY, mode);
   while (fd < 0 && errno == EINTR);
   return (int)fd;
+}
+
+/* Keeps errno. -1: none. */
+static void file_close(int fd) {
+  int kept = errno;
+  if (fd >= 0)
+    os_kernel(SYS_close, fd);
+  errno = kept;
 }
 
 static enum os_file_error read_open(int fd, char *bytes, size_t capacity, size_t *length) {
@@ -82,41 +94,118 @@ static enum os_file_error read_open(int fd, char *bytes, size_t capacity, size_t
 
 enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, size_t *length) {
   int kept = errno;
-  int fd = file_open(path, O_RDONLY | O_NONBLOCK, 0); /* does not wait for the writer of a pipe */
+  int fd = file_open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0); /* does not wait for the writer of a pipe */
   enum os_file_error error = fd < 0 ? error_of(errno) : read_open(fd, bytes, capacity, length);
-  if (fd >= 0)
-    os_kernel(SYS_close, fd);
+  file_close(fd);
   errno = kept;
   return error;
 }
 
+/* --- the folder of a file to be written --- */
+
+static bool is_trusted(const struct stat *status) { return status->st_uid == 0 || status->st_uid == geteuid(); }
+
+/* A link leads elsewhere, so only root and the process's user may have made it and may exchange it. */
+static bool may_follow(const struct stat *link, const struct stat *folder) {
+  return is_trusted(link) && is_trusted(folder) && (folder->st_mode & S_IWOTH) == 0;
+}
+
+/* Replaces what stands in `path` before `rest` by the text of a link. False: it does not fit, or cannot be read. */
+static bool link_read(int link, char path[PATH_MAX], const char *rest) {
+  size_t rest_bytes = strlen(rest) + 1, room = PATH_MAX - rest_bytes;
+  memmove(path + room, rest, rest_bytes);
+  long length = os_kernel(SYS_readlinkat, link, "", path, room);
+  if (length < 0 || (size_t)length + 1 >= room) { /* 1: the slash */
+    errno = length < 0 ? errno : ENAMETOOLONG;
+    return false;
+  }
+  path[length] = '/';
+  memmove(path + length + 1, path + room, rest_bytes);
+  return true;
+}
+
+/* Opens the folder of the file at `path`, step by step, because the kernel would follow any link. `path` is changed.
+ * -1 and errno: there is none; ELOOP: a link that is not followed. */
+static int folder_open(char path[PATH_MAX], struct stat *folder) {
+  const int flags = O_PATH | O_NOFOLLOW;
+  int fd = file_open(AT_FDCWD, *path == '/' ? "/" : ".", flags, 0);
+  unsigned links = 0;
+  for (char *at = path; fd >= 0 && os_file_status(fd, folder);) {
+    at += strspn(at, "/");
+    char *end = strchr(at, '/');
+    if (end == NULL)
+      return fd;
+    *end = 0;
+    struct stat status;
+    int next = file_open(fd, at, flags, 0);
+    at = end + 1;
+    if (next >= 0 && os_file_status(next, &status) && S_ISLNK(status.st_mode)) {
+      int link = next;
+      errno = ELOOP;
+      bool is_read = ++links <= LINKS_MAX && may_follow(&status, folder) && link_read(link, path, at);
+      next = is_read ? file_open(fd, *path == '/' ? "/" : ".", flags, 0) : -1;
+      file_close(link);
+      at = path;
+    }
+    file_close(fd);
+    fd = next;
+  }
+  file_close(fd);
+  return -1;
+}
+
+/* Tells whether a file is another user's in a folder where everybody may make files. That user would own the new file. */
+static bool is_planted(const struct stat *file, const struct stat *folder) {
+  return file->st_uid != geteuid() && (folder->st_mode & S_IWOTH) != 0 && file->st_uid != folder->st_uid;
+}
+
+static const char *last_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
 static enum os_file_error part_begin(struct os_file_part *part, const char *path) {
-  struct stat status = {0};
-  part->fd = -1;
+  struct stat status = {0}, folder;
+  size_t length = strlen(path);
+  const char *last = last_name(path);
+  part->fd = part->folder_fd = -1;
   part->path = path;
   part->length = 0;
-  part->replaces = lstat(path, &status) == 0;
+  if (length >= PATH_MAX)
+    return OS_FILE_NAME_TOO_LONG;
+  memcpy(part->name, path, length + 1);
+  part->folder_fd = folder_open(part->name, &folder);
+  if (part->folder_fd < 0)
+    return error_of(errno);
+  if (*last == 0 && length > 0)
+    return OS_FILE_IRREGULAR;
+  part->replaces = fstatat(part->folder_fd, last, &status, AT_SYMLINK_NOFOLLOW) == 0;
   if (!part->replaces && errno != ENOENT)
     return error_of(errno);
   if (part->replaces && !S_ISREG(status.st_mode))
     return OS_FILE_IRREGULAR;
+  if (part->replaces && is_planted(&status, &folder))
+    return OS_FILE_DENIED;
   part->mode = status.st_mode & PERMISSIONS;
   part->user = status.st_uid;
   part->group = status.st_gid;
   struct text name = TEXT_IN(part->name);
-  text_string(&name, path);
-  text_string(&name, ".");
+  text_strings(&name, last, ".");
   text_decimal(&name, (uint64_t)os_process_id());
   text_string(&name, "-"); /* a process of another container may have the same number */
   text_decimal(&name, os_nanoseconds());
   text_string(&name, ".part");
-  part->fd = file_open(part->name, O_WRONLY | O_CREAT | O_EXCL, part->replaces ? 0600 : 0666);
+  part->fd = file_open(part->folder_fd, part->name, O_WRONLY | O_CREAT | O_EXCL, part->replaces ? 0600 : 0666);
   return part->fd < 0 ? error_of(errno) : OS_FILE_OK;
 }
 
 enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
   int kept = errno;
   enum os_file_error error = part_begin(part, path);
+  if (error) {
+    file_close(part->folder_fd);
+    part->folder_fd = -1;
+  }
   errno = kept;
   return error;
 }
@@ -124,6 +213,7 @@ enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
 enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t at) {
   int kept = errno;
   part->path = NULL;
+  part->folder_fd = -1;
   part->fd = fd;
   part->file = os_file_identity(fd);
   part->length = at;
@@ -171,16 +261,17 @@ static enum os_file_error part_end(struct os_file_part *part, enum os_file_error
     error = error_of(errno);
   if (os_kernel(SYS_close, part->fd) != 0 && !error)
     error = error_of(errno);
-  if (!error && rename(part->name, part->path) != 0)
+  if (!error && renameat(part->folder_fd, part->name, part->folder_fd, last_name(part->path)) != 0)
     error = error_of(errno);
   if (error)
-    unlink(part->name);
+    unlinkat(part->folder_fd, part->name, 0);
   return error;
 }
 
 enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error) {
   int kept = errno;
   error = part_end(part, error);
+  file_close(part->folder_fd);
   errno = kept;
   return error;
 }

@@ -1,8 +1,7 @@
 /* file.h: reads and replaces whole files. It touches regular files only, so no call waits for the reader or writer of a
  * pipe, and no device is opened. errno is kept.
  */
-#ifndef HAK_INSPECT_FILE_H
-#define HAK_INSPECT_FILE_H
+#pragma once
 
 #include "os/os.h"
 
@@ -13,6 +12,7 @@ enum os_file_error {
   OS_FILE_OK,
   OS_FILE_ABSENT,
   OS_FILE_IRREGULAR, /* a folder, a device, a pipe; to be written: a symbolic link */
+  OS_FILE_LINK,      /* on the way to the file; to be written */
   OS_FILE_DENIED,
   OS_FILE_NO_SPACE,
   OS_FILE_NAME_TOO_LONG,
@@ -26,18 +26,19 @@ const char *os_file_words(enum os_file_error error);
 /* Reads the first `capacity` bytes at most. */
 enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, size_t *length);
 
-/* Replaces or makes the file at path; the permissions of an existing file stay. The bytes are on disk before the
- * rename. So path names either the former or the present file, whole, at any time and after any crash. A process that
- * is killed meanwhile leaves a file PATH.NUMBER-NUMBER.part. On failure nothing changes. */
+/* Replaces or makes the file at path; the permissions of an existing file stay. On the way, symbolic links are followed
+ * only where root or the process's user made them, in folders of theirs that others may not write. The bytes are on
+ * disk before the rename. So path names either the former or the present file, whole, at any time and after any crash.
+ * A process that is killed meanwhile leaves a file PATH.NUMBER-NUMBER.part. On failure nothing changes. */
 enum os_file_error os_file_replace(const char *path, const void *bytes, size_t length);
 
 /* The same in pieces: os_file_begin, any number of os_file_add, then os_file_end, even after an error. Pass the first
  * error so far to os_file_end, which returns it and then changes nothing. path must stay valid until the end. */
 #define OS_FILE_ENDING_BYTES 64 /* of ".NUMBER-NUMBER.part" */
 struct os_file_part {
-  const char *path; /* NULL: the file was open */
-  int fd;
-  bool replaces; /* true: a file with these permissions and owner is replaced */
+  const char *path;  /* NULL: the file was open */
+  int fd, folder_fd; /* the folder, so that nobody exchanges it meanwhile */
+  bool replaces;     /* true: a file with these permissions and owner is replaced */
   mode_t mode;
   uid_t user;
   gid_t group;
@@ -54,5 +55,3 @@ enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error err
 
 /* Writes path, preceded by the working folder if path is relative. False if it does not fit. */
 bool os_path_absolute(const char *path, char *out, size_t out_bytes);
-
-#endif

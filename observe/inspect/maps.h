@@ -3,8 +3,7 @@
  * Other threads may map and unmap meanwhile. Each listed mapping existed when the kernel was asked for it, and
  * addresses ascend. No function takes the loader's lock or allocates. Without /proc the list is empty. errno is kept.
  */
-#ifndef HAK_INSPECT_MAPS_H
-#define HAK_INSPECT_MAPS_H
+#pragma once
 
 #include "base/words.h"
 
@@ -35,5 +34,3 @@ size_t os_maps_build_id(uintptr_t start, unsigned char id[OS_MAPS_ID_BYTES]);
 
 /* Returns the program's entry address. */
 uintptr_t os_maps_entry(void);
-
-#endif

@@ -205,10 +205,10 @@ bool os_module_is_own_library(uintptr_t address) {
   if (start == 0 || address < start || address >= end)
     return false;
   static _Atomic uintptr_t headers; /* where the program's segments are listed */
-  uintptr_t program = atomic_load_explicit(&headers, memory_order_relaxed);
+  uintptr_t program = load_relaxed(&headers);
   if (UNLIKELY(program == 0)) {
     program = getauxval(AT_PHDR);
-    atomic_store_explicit(&headers, program, memory_order_relaxed);
+    store_relaxed(&headers, program);
   }
   return program < start || program >= end;
 }

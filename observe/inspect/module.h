@@ -1,7 +1,6 @@
 /* module.h: names an address by its module's build-id and an offset. Unlike addresses, these are the same in each run.
  */
-#ifndef HAK_INSPECT_MODULE_H
-#define HAK_INSPECT_MODULE_H
+#pragma once
 
 #include "base/words.h"
 
@@ -34,5 +33,3 @@ bool os_module_frames_find(uintptr_t address, struct os_module_frames *out);
 
 /* Tells whether the address lies in hakmem's library. Never true if hakmem is part of the program. */
 bool os_module_is_own_library(uintptr_t address);
-
-#endif

@@ -1,6 +1,5 @@
 /* process.h: the process as the kernel sees it, from files of /proc. What cannot be read is 0. errno is kept. */
-#ifndef HAK_INSPECT_PROCESS_H
-#define HAK_INSPECT_PROCESS_H
+#pragma once
 
 #include "base/words.h"
 
@@ -14,4 +13,7 @@ struct os_process {
 };
 void os_process_read(struct os_process *out);
 
-#endif
+/* Returns nanoseconds since 1970. */
+uint64_t os_epoch_nanoseconds(void);
+/* Returns the CPU time of the calling thread, in nanoseconds. */
+uint64_t os_thread_nanoseconds(void);

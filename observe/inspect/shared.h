@@ -6,8 +6,7 @@
  * the mapping causes SIGBUS. For readers only, writing is sealed too where the kernel can (Linux 5.1). No function
  * allocates or takes a lock; errno is kept.
  */
-#ifndef HAK_INSPECT_SHARED_H
-#define HAK_INSPECT_SHARED_H
+#pragma once
 
 #include "os/os.h"
 
@@ -34,5 +33,3 @@ void os_shared_drop(struct os_shared *shared);
 
 /* Frees the file's content beyond the pages, if the file is open. */
 void os_shared_empty(const struct os_shared *shared);
-
-#endif

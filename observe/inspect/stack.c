@@ -44,10 +44,10 @@ static bool kernel_reads(uintptr_t address) {
 /* An emulator may check `how` first. Then no page counts as readable. */
 static bool kernel_tells(void) {
   static _Atomic int known; /* 1 no, 2 yes */
-  int state = atomic_load_explicit(&known, memory_order_relaxed);
+  int state = load_relaxed(&known);
   if (state == 0) {
     state = kernel_reads(-os_page_bytes()) ? 1 : 2; /* a page of the kernel */
-    atomic_store_explicit(&known, state, memory_order_relaxed);
+    store_relaxed(&known, state);
   }
   return state == 2;
 }

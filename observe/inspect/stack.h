@@ -2,8 +2,7 @@
  *
  * No function allocates or takes a lock; errno is kept. Any thread may call at any time, also in signal handlers.
  */
-#ifndef HAK_INSPECT_STACK_H
-#define HAK_INSPECT_STACK_H
+#pragma once
 
 #include "base/words.h"
 
@@ -40,5 +39,3 @@ bool os_page_is_readable(uintptr_t address);
 
 /* Copies memory that may be unmapped at any moment. False if it is, or if the system does not allow the copy. */
 bool os_copy(uintptr_t address, void *copy, size_t bytes);
-
-#endif

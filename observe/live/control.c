@@ -86,11 +86,11 @@ void control_serve(const struct os_shared *shared) {
                                                memory_order_relaxed) ||
       taken == is_free)
     return;
-  uint64_t verb = atomic_load_explicit(&page->verb, memory_order_relaxed);
-  uint64_t interval = atomic_load_explicit(&page->interval_bytes, memory_order_relaxed);
+  uint64_t verb = load_relaxed(&page->verb);
+  uint64_t interval = load_relaxed(&page->interval_bytes);
   os_shared_empty(shared); /* frees an answer that was never fetched */
   struct answer answer = carry_out(shared, verb, interval);
-  atomic_store_explicit(&page->answer_bytes, answer.bytes, memory_order_relaxed);
-  atomic_store_explicit(&page->result, (uint64_t)answer.result, memory_order_relaxed);
+  store_relaxed(&page->answer_bytes, answer.bytes);
+  store_relaxed(&page->result, (uint64_t)answer.result);
   atomic_store_explicit(&page->stage, is_free, memory_order_release);
 }

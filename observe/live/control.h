@@ -4,8 +4,7 @@
  * the background thread, which executes it. No other thread waits. A profile is written into the memfd too, and the
  * client copies it. So this process opens no file by a name from outside, and needs no access to the client's folders.
  */
-#ifndef HAK_LIVE_CONTROL_H
-#define HAK_LIVE_CONTROL_H
+#pragma once
 
 #include "inspect/shared.h"
 
@@ -14,5 +13,3 @@ bool control_make(struct os_shared *out);
 
 /* Executes the pending command, if there is one. One thread at a time may call, without a lock. */
 void control_serve(const struct os_shared *shared);
-
-#endif

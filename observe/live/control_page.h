@@ -9,8 +9,7 @@
  *   P1  only the process moves the stage to or from TAKEN
  * The process validates everything in the page, and does not rely on clients following this protocol.
  */
-#ifndef HAK_LIVE_CONTROL_PAGE_H
-#define HAK_LIVE_CONTROL_PAGE_H
+#pragma once
 
 #include "base/words.h"
 
@@ -49,5 +48,3 @@ static inline enum control_stage control_stage_of(uint64_t stage) {
 static inline uint64_t control_staged(uint64_t stage, enum control_stage as) {
   return stage - stage % CONTROL_STAGES + as;
 }
-
-#endif

@@ -13,7 +13,7 @@ static struct place {
 static struct place *place_of(uint32_t hash, bool may_begin) {
   for (uint32_t i = 0; hash != 0 && i < PROBES_MAX; i++) {
     struct place *place = &places[(hash + i) % LARGE_SITES];
-    uint32_t known = atomic_load_explicit(&place->hash, memory_order_relaxed);
+    uint32_t known = load_relaxed(&place->hash);
     if (known == 0 && may_begin &&
         atomic_compare_exchange_strong_explicit(&place->hash, &known, hash, memory_order_relaxed, memory_order_relaxed))
       return place;
@@ -31,8 +31,8 @@ static void figure_add(_Atomic size_t *sum, size_t amount) {
 
 void large_site_taken(uint32_t hash, uintptr_t site, size_t bytes) {
   struct place *place = place_of(hash, site != 0);
-  if (place != &places[LARGE_SITES] && atomic_load_explicit(&place->address, memory_order_relaxed) == 0)
-    atomic_store_explicit(&place->address, site, memory_order_relaxed);
+  if (place != &places[LARGE_SITES] && load_relaxed(&place->address) == 0)
+    store_relaxed(&place->address, site);
   figure_add(&place->live_count, 1);
   figure_add(&place->live_bytes, bytes);
   atomic_fetch_add_explicit(&place->taken_count, 1, memory_order_relaxed);
@@ -54,18 +54,18 @@ void large_site_resized(uint32_t hash, size_t bytes, size_t wanted) {
 
 /* Objects that were taken before the option was read, and freed after it, make the sum negative; returns 0 then. */
 static size_t at_least_nothing(_Atomic size_t *sum) {
-  size_t value = atomic_load_explicit(sum, memory_order_relaxed);
+  size_t value = load_relaxed(sum);
   return value > SIZE_MAX / 2 ? 0 : value;
 }
 
 bool large_site_get(unsigned index, struct large_site *out) {
   struct place *place = &places[index];
   *out = (struct large_site){
-      .address = atomic_load_explicit(&place->address, memory_order_relaxed),
+      .address = load_relaxed(&place->address),
       .live_count = at_least_nothing(&place->live_count),
       .live_bytes = at_least_nothing(&place->live_bytes),
-      .taken_count = atomic_load_explicit(&place->taken_count, memory_order_relaxed),
-      .taken_bytes = atomic_load_explicit(&place->taken_bytes, memory_order_relaxed),
+      .taken_count = load_relaxed(&place->taken_count),
+      .taken_bytes = load_relaxed(&place->taken_bytes),
   };
   return out->taken_count > 0;
 }

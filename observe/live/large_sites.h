@@ -3,8 +3,7 @@
  * A table has LARGE_SITES places and one more for all other sites. A site keeps its place. Numbers are changed and read
  * without a lock, so each is right by itself.
  */
-#ifndef HAK_LIVE_LARGE_SITES_H
-#define HAK_LIVE_LARGE_SITES_H
+#pragma once
 
 #include "base/words.h"
 
@@ -22,5 +21,3 @@ struct large_site {
 };
 /* Reads place `index`, up to LARGE_SITES, which is that of all other sites. False if it is free. */
 bool large_site_get(unsigned index, struct large_site *out);
-
-#endif

@@ -2,9 +2,8 @@
 
 #include "base/options.h"
 #include "heap/ids.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
-#include "heap/watch.h"
+#include "inspect/process.h"
 #include "inspect/shared.h"
 #include "live/control.h"
 #include "live/large_sites.h"
@@ -13,16 +12,18 @@
 #include "os/os.h"
 #include "reclaim/background.h"
 #include "stats/stats.h"
+#include "threads/registry.h"
+#include "threads/watch.h"
 
 #include <string.h>
 
 #define PERIOD_MS_MIN 100u
-#define SLOW_PATH_SHARE 400u   /* slow paths spend at most this fraction of the time on snapshots, */
-#define LOOK_SHARE 10u         /* the thread at most this one */
+#define SLOW_PATH_SHARE 400u   /* slow paths spend at most this fraction of the time on snapshots */
+#define LOOK_SHARE 10u         /* the background thread spends at most this fraction */
 #define SLOW_PATH_HEAPS_MAX 8u /* with more heaps only the thread takes snapshots, because it waits for their locks */
 #define MAKES_MAX 4u           /* pages made, for a program that closes our descriptor again and again */
-#define POOL_ROWS 64u          /* for the largest pools, */
-#define HEAP_ROWS 64u          /* and for the heaps with the largest bins */
+#define POOL_ROWS 64u          /* the largest pools have rows */
+#define HEAP_ROWS 64u          /* the heaps with the largest bins have rows */
 
 /* The columns of each table; the columns of totals are stats_fields. */
 static const char *const moment_columns[] = {"time_ns", "cost_ns"};
@@ -175,8 +176,7 @@ static size_t ranked_row(_Atomic uint64_t *words, enum table table, size_t *rows
     return (*rows)++;
   size_t least = forms[table].rows_max;
   for (size_t row = 0; row < forms[table].rows_max; row++) {
-    uint64_t row_bytes =
-        atomic_load_explicit(rows_of(words, table) + row * forms[table].column_count + column, memory_order_relaxed);
+    uint64_t row_bytes = load_relaxed(rows_of(words, table) + row * forms[table].column_count + column);
     if (row_bytes < bytes) {
       least = row;
       bytes = row_bytes;
@@ -229,7 +229,7 @@ static void write_sites(_Atomic uint64_t *words) {
 static uint64_t checksum_of(_Atomic uint64_t *words) {
   uint64_t sum = 0;
   for (uint32_t i = LIVE_CHECKSUM + 1; i < live.head->slot_words; i++)
-    sum = live_checksum_on(sum, atomic_load_explicit(words + i, memory_order_relaxed));
+    sum = live_checksum_on(sum, load_relaxed(words + i));
   return sum;
 }
 
@@ -237,10 +237,10 @@ static uint64_t checksum_of(_Atomic uint64_t *words) {
 static void snapshot_write(void) {
   uint64_t begun_ns = os_nanoseconds(), worked_ns = os_thread_nanoseconds();
   struct live_head *head = live.head;
-  uint64_t snapshot = live_snapshot_of(atomic_load_explicit(&head->sequence, memory_order_relaxed)) + 1;
+  uint64_t snapshot = live_snapshot_of(load_relaxed(&head->sequence)) + 1;
   _Atomic uint64_t *words = words_of(snapshot);
   stats_take(&live.stats);
-  atomic_store_explicit(&head->sequence, 2 * snapshot - 1, memory_order_relaxed);
+  store_relaxed(&head->sequence, 2 * snapshot - 1);
   put_word(words + LIVE_NUMBER, snapshot);
   write_totals(words);
   write_pools(words);
@@ -258,14 +258,14 @@ static void snapshot_write(void) {
 static void refresh_page(void) {
   uint64_t worked_ns = os_thread_nanoseconds();
   snapshot_write();
-  atomic_store_explicit(&live.cost_ns, os_thread_nanoseconds() - worked_ns, memory_order_relaxed);
-  atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed);
+  store_relaxed(&live.cost_ns, os_thread_nanoseconds() - worked_ns);
+  store_relaxed(&live.written_ms, os_milliseconds());
 }
 
 /* Tells whether period_ms_min have passed since the last snapshot, and `share` times its CPU time. */
 static bool is_due(uint64_t period_ms_min, uint64_t share) {
-  uint64_t rest_ms = share * atomic_load_explicit(&live.cost_ns, memory_order_relaxed) / 1000000;
-  uint64_t written_ms = atomic_load_explicit(&live.written_ms, memory_order_relaxed);
+  uint64_t rest_ms = share * load_relaxed(&live.cost_ns) / 1000000;
+  uint64_t written_ms = load_relaxed(&live.written_ms);
   return os_milliseconds() >= written_ms + max_size(period_ms_min, rest_ms);
 }
 
@@ -315,7 +315,7 @@ static bool page_make(void) {
 }
 
 void live_start(void) {
-  if (option_value(OPTION_LIVE) != LIVE_ON)
+  if (option_value(OPTION_LIVE) != SWITCH_ON)
     return;
   lock_take(&live.lock);
   if (heap_current())
@@ -330,7 +330,7 @@ void live_start(void) {
 
 /* The lock is held. */
 static bool page_is_in_order(void) {
-  if (atomic_load_explicit(&live_keeping, memory_order_relaxed) == LIVE_FORKED)
+  if (load_relaxed(&live_keeping) == LIVE_FORKED)
     return page_make();
   return live.pid == os_process_id() && (os_shared_is_open(&live.shared) || page_make());
 }
@@ -347,17 +347,17 @@ void live_refresh_in_slow_path(void) {
     refresh_page();
     atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
   } else {
-    atomic_store_explicit(&live.written_ms, os_milliseconds(), memory_order_relaxed); /* tries again after a while */
+    store_relaxed(&live.written_ms, os_milliseconds()); /* tries again after a while */
   }
   lock_give(&live.lock);
 }
 
 COLD void live_in_child(void) {
-  if (atomic_load_explicit(&live_keeping, memory_order_relaxed) == LIVE_NONE)
+  if (load_relaxed(&live_keeping) == LIVE_NONE)
     return;
   os_shared_drop(&live.shared);
   os_shared_drop(&live.control);
   live.makes = 0;
-  atomic_store_explicit(&live.written_ms, 0, memory_order_relaxed);
-  atomic_store_explicit(&live_keeping, LIVE_FORKED, memory_order_relaxed);
+  store_relaxed(&live.written_ms, 0);
+  store_relaxed(&live_keeping, LIVE_FORKED);
 }

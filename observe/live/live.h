@@ -8,8 +8,7 @@
  * The child of a fork makes a page of its own at its first slow path. A process that shares or copies the memory
  * without fork handlers (vfork, clone) has another process id and writes nothing.
  */
-#ifndef HAK_LIVE_LIVE_H
-#define HAK_LIVE_LIVE_H
+#pragma once
 
 #include "base/words.h"
 
@@ -26,5 +25,3 @@ static inline void live_tick(void) {
 }
 
 void live_in_child(void);
-
-#endif

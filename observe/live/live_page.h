@@ -11,8 +11,7 @@
  * whole from sequence 2k on, and is overwritten from 2k + 3 on.
  *     P1  words[0] of a whole slot is the checksum of the others, words[1] is its k
  */
-#ifndef HAK_LIVE_LIVE_PAGE_H
-#define HAK_LIVE_LIVE_PAGE_H
+#pragma once
 
 #include "base/words.h"
 
@@ -54,5 +53,3 @@ static inline uint64_t live_checksum_on(uint64_t sum, uint64_t word) {
 static inline uint64_t live_snapshot_of(uint64_t sequence) { return sequence / 2; }
 /* Tells whether a copy of snapshot k is whole, if `sequence` was read after the copy. */
 static inline bool live_is_whole(uint64_t k, uint64_t sequence) { return sequence >= 2 * k && sequence < 2 * k + 3; }
-
-#endif

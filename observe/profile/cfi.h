@@ -4,8 +4,7 @@
  * Pure: bytes in, a rule out. Nothing outside the given bytes is read, whatever they contain. Malformed information,
  * and rules that need other registers than the stack pointer and the frame pointer, give CFA_END.
  */
-#ifndef HAK_PROFILE_CFI_H
-#define HAK_PROFILE_CFI_H
+#pragma once
 
 #include "base/words.h"
 
@@ -54,5 +53,3 @@ struct cfi_bytes {
 
 /* Finds the rule for a place. False if there is no information; then the rule is unchanged. */
 bool cfi_find(const struct cfi_bytes *bytes, uintptr_t place, struct cfi_rule *rule);
-
-#endif

@@ -1,8 +1,7 @@
 /* cfi_program.h: the small programs in .eh_frame. They say for each instruction of a function where it keeps its
  * caller's registers (DWARF 5, 6.4.2). Pure.
  */
-#ifndef HAK_PROFILE_CFI_PROGRAM_H
-#define HAK_PROFILE_CFI_PROGRAM_H
+#pragma once
 
 #include "profile/cfi.h"
 #include "profile/cfi_reader.h"
@@ -16,5 +15,3 @@ struct cfi_program {
 
 /* Executes the programs up to a place of the function and returns the rule there. */
 struct cfi_rule cfi_program_rule(const struct cfi_program *program, uintptr_t place);
-
-#endif

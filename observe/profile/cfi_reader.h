@@ -2,8 +2,7 @@
  *
  * A reader that meets the end is marked short and returns zeros from then on.
  */
-#ifndef HAK_PROFILE_CFI_READER_H
-#define HAK_PROFILE_CFI_READER_H
+#pragma once
 
 #include "base/words.h"
 
@@ -55,5 +54,3 @@ static inline uint64_t cfi_take_sevens(struct cfi_reader *reader, bool is_signed
 }
 static inline uint64_t cfi_take_unsigned(struct cfi_reader *reader) { return cfi_take_sevens(reader, false); }
 static inline int64_t cfi_take_signed(struct cfi_reader *reader) { return (int64_t)cfi_take_sevens(reader, true); }
-
-#endif

@@ -2,8 +2,7 @@
  * It needs no memory but the struct. After the first error everything added is dropped, and the error is returned at
  * the end.
  */
-#ifndef HAK_PROFILE_GZIP_H
-#define HAK_PROFILE_GZIP_H
+#pragma once
 
 #include "base/words.h"
 #include "inspect/file.h"
@@ -24,5 +23,3 @@ struct gzip {
 void gzip_begin(struct gzip *gzip, struct os_file_part *file);
 void gzip_add(struct gzip *gzip, const void *bytes, size_t length);
 enum os_file_error gzip_end(struct gzip *gzip);
-
-#endif

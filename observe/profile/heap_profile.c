@@ -6,18 +6,17 @@
 #include "count/tally.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
-#include "heap/watch.h"
 #include "inspect/file.h"
 #include "os/os.h"
 #include "os/say.h"
 #include "profile/leaks.h"
 #include "profile/profile.h"
+#include "threads/watch.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define INTERVAL_DEFAULT ((uint64_t)512 << 10)
-#define SENTENCE_BYTES (OPTION_TEXT_BYTES + 256)
 
 static SPARSE char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute; %p stands for the process id */
 static int process_of_start;
@@ -55,6 +54,7 @@ static int errno_of(enum os_file_error error) {
       [OS_FILE_OK] = 0,
       [OS_FILE_ABSENT] = ENOENT,
       [OS_FILE_IRREGULAR] = EINVAL,
+      [OS_FILE_LINK] = ELOOP,
       [OS_FILE_DENIED] = EACCES,
       [OS_FILE_NO_SPACE] = ENOSPC,
       [OS_FILE_NAME_TOO_LONG] = ENAMETOOLONG,
@@ -116,11 +116,7 @@ static void write_wanted(void) {
   if (error == OS_FILE_OK)
     return;
   struct text text = TEXT_IN(sentence);
-  text_string(&text, "hakmem: no heap profile at ");
-  text_string(&text, path);
-  text_string(&text, ": ");
-  text_string(&text, os_file_words(error));
-  text_string(&text, "\n");
+  text_strings(&text, "hakmem: no heap profile at ", path, ": ", os_file_words(error), "\n");
   os_say(sentence);
 }
 

@@ -12,8 +12,7 @@ static void frame_text(struct text *text, uintptr_t address) {
   struct os_module module;
   text_string(text, "hakmem:     ");
   if (os_module_find(address - 1, &module)) {
-    text_string(text, module.name);
-    text_string(text, "+");
+    text_strings(text, module.name, "+");
     text_hex(text, module.offset);
   } else {
     text_hex(text, address - 1);
@@ -78,8 +77,7 @@ void leaks_report(void (*say)(const char *sentence)) {
   amount_text(&text, copy.live);
   text_string(&text, " from ");
   text_decimal(&text, count);
-  text_string(&text, count == 1 ? " stack" : " stacks");
-  text_string(&text, interval > 1 ? ", estimated by samples" : "");
+  text_strings(&text, count == 1 ? " stack" : " stacks", interval > 1 ? ", estimated by samples" : "");
   text_string(&text, count > kept ? "; the biggest:\n" : "\n");
   say(bytes);
   for (unsigned i = 0; i < kept; i++)

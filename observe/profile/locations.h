@@ -1,8 +1,7 @@
 /* locations.h: numbers addresses 1, 2, 3, ... in the order of the first request. For use by one thread. Memory comes
  * from os_map. A struct of zeros is empty.
  */
-#ifndef HAK_PROFILE_LOCATIONS_H
-#define HAK_PROFILE_LOCATIONS_H
+#pragma once
 
 #include "base/words.h"
 
@@ -19,5 +18,3 @@ struct locations {
 /* Returns the number of an address, a new one if `count` has grown. 0: no memory. */
 uint64_t locations_number(struct locations *locations, uintptr_t address);
 void locations_clear(struct locations *locations);
-
-#endif

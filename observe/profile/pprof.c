@@ -82,25 +82,6 @@ static void put_number(struct writer *w, enum profile_field field, uint64_t valu
   gzip_add(&w->gzip, number.bytes, number.length);
 }
 
-/* Returns the bytes of the UTF-8 character at `at`; 0 if it is none. */
-static size_t character_bytes(const char *at) {
-  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  const unsigned char *c = (const unsigned char *)at;
-  if (*c < 0x80)
-    return 1;
-  if (*c < 0xc2 || *c > 0xf4)
-    return 0;
-  size_t length = *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
-  uint32_t code = *c & (0x7fu >> length);
-  for (size_t i = 1; i < length; i++) {
-    if ((c[i] & 0xc0) != 0x80)
-      return 0;
-    code = code << 6 | (c[i] & 0x3fu);
-  }
-  bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
-  return code >= least[length] && code <= 0x10ffff && !is_surrogate ? length : 0;
-}
-
 /* Returns the string's number in the table. Readers refuse invalid UTF-8, so such bytes become question marks. */
 static uint64_t put_string(struct writer *w, const char *string) {
   unsigned char bytes[2 * PROTO_VARINT_BYTES_MAX];
@@ -108,7 +89,7 @@ static uint64_t put_string(struct writer *w, const char *string) {
   proto_head(&head, PROFILE_STRING, strlen(string));
   gzip_add(&w->gzip, head.bytes, head.length);
   while (*string) {
-    size_t length = character_bytes(string);
+    size_t length = proto_character_bytes(string);
     gzip_add(&w->gzip, length ? string : "?", length ? length : 1);
     string += length ? length : 1;
   }

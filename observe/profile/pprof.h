@@ -8,8 +8,7 @@
  * No function allocates. Temporary memory comes from os_map: 16 to 64 bytes for each address and 130 KiB. errno is
  * kept. `samples` must not change meanwhile; a caller that cannot wait for a disk copies the stacks first.
  */
-#ifndef HAK_PROFILE_PPROF_H
-#define HAK_PROFILE_PPROF_H
+#pragma once
 
 #include "base/words.h"
 #include "inspect/file.h"
@@ -26,5 +25,3 @@ struct pprof_about {
  * on, and sets *end to the end of the profile. */
 enum os_file_error pprof_write(const char *path, int fd, uint64_t *end, const struct samples *samples,
                                const struct pprof_about *about);
-
-#endif

@@ -4,13 +4,14 @@
 #include "budget/usage.h"
 #include "count/tally.h"
 #include "hakmem/hakmem.h"
-#include "heap/registry.h"
 #include "inspect/module.h"
+#include "inspect/process.h"
 #include "large/large.h"
 #include "large/packed.h"
 #include "os/os.h"
 #include "profile/pprof.h"
 #include "profile/unwind.h"
+#include "threads/registry.h"
 
 #define INTERVAL_MAX ((uint64_t)1 << 40) /* sums of several intervals cannot overflow */
 
@@ -44,7 +45,7 @@ bool profile_start(uint64_t interval) {
     profile.interval = interval;
     profile.start_ns = os_nanoseconds();
     atomic_store_explicit(&pool_shared_id, shared_pool()->id, memory_order_release);
-    atomic_store_explicit(&observers_large_freed, true, memory_order_relaxed);
+    store_relaxed(&observers_large_freed, true);
     tally_sample(TALLY_PROFILE, interval);
   }
   lock_give(&profile.lock);
@@ -143,7 +144,7 @@ static bool forget_sample(void *block) {
   lock_take(&profile.lock);
   bool is_ours = samples_remove(&profile.samples, block);
   if (profile.samples.block_count == 0 && !profile_is_on())
-    atomic_store_explicit(&observers_large_freed, false, memory_order_relaxed); /* frees need no look-up any more */
+    store_relaxed(&observers_large_freed, false); /* frees need no look-up any more */
   lock_give(&profile.lock);
   return is_ours;
 }

@@ -8,8 +8,7 @@
  *     P1  a live sampled block is in the samples, unless they were cleared since or had no memory for it
  *   P2  a block leaves the samples before it can be allocated again
  */
-#ifndef HAK_PROFILE_PROFILE_H
-#define HAK_PROFILE_PROFILE_H
+#pragma once
 
 #include "heap/heap.h"
 #include "inspect/file.h"
@@ -49,5 +48,3 @@ void profile_large_made(void *object, size_t bytes, uintptr_t site);
 void profile_large_freed(void *object);
 bool profile_large_resizing(void *object);
 void profile_large_resized(void *object, bool is_done);
-
-#endif

@@ -55,3 +55,21 @@ void proto_message(struct proto *message, unsigned field, const struct proto *in
   proto_head(message, field, inner->length);
   put_bytes(message, inner->bytes, inner->length);
 }
+
+size_t proto_character_bytes(const char *at) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const unsigned char *c = (const unsigned char *)at;
+  if (*c < 0x80)
+    return 1;
+  if (*c < 0xc2 || *c > 0xf4)
+    return 0;
+  size_t length = *c >= 0xf0 ? 4 : *c >= 0xe0 ? 3 : 2;
+  uint32_t code = *c & (0x7fu >> length);
+  for (size_t i = 1; i < length; i++) {
+    if ((c[i] & 0xc0) != 0x80)
+      return 0;
+    code = code << 6 | (c[i] & 0x3fu);
+  }
+  bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
+  return code >= least[length] && code <= 0x10ffff && !is_surrogate ? length : 0;
+}

@@ -1,8 +1,7 @@
 /* proto.h: builds one message of protocol buffers in a fixed array. The caller provides an array that is large enough;
  * fields that do not fit are left out.
  */
-#ifndef HAK_PROFILE_PROTO_H
-#define HAK_PROFILE_PROTO_H
+#pragma once
 
 #include "base/words.h"
 
@@ -22,4 +21,5 @@ void proto_numbers(struct proto *message, unsigned field, const uint64_t *values
 void proto_head(struct proto *message, unsigned field, size_t length);
 void proto_message(struct proto *message, unsigned field, const struct proto *inner);
 
-#endif
+/* Returns the bytes of the UTF-8 character at `at`; 0 if it is none. Texts are UTF-8. */
+size_t proto_character_bytes(const char *at);

@@ -9,8 +9,7 @@
  *     S2  a stack whose `changed` is after peak_event had `before` live at the peak; any other had its present `live`
  * All zeros: empty.
  */
-#ifndef HAK_PROFILE_SAMPLES_H
-#define HAK_PROFILE_SAMPLES_H
+#pragma once
 
 #include "base/words.h"
 
@@ -72,6 +71,4 @@ size_t samples_bytes(const struct samples *samples);
 
 #ifdef HAK_DEBUG
 bool samples_are_valid(const struct samples *samples);
-#endif
-
 #endif

@@ -130,12 +130,12 @@ static inline uint64_t mix_rule(uint64_t rule, uint64_t generation) {
 
 /* Without such calls, rules are valid for a tenth of a second. */
 static void forget_if_old(void) {
-  if (LIKELY(atomic_load_explicit(&observers_libraries_told, memory_order_relaxed)))
+  if (LIKELY(load_relaxed(&observers_libraries_told)))
     return;
   uint64_t now_ms = os_milliseconds();
-  if (now_ms - atomic_load_explicit(&rules.forgot_ms, memory_order_relaxed) < UNTOLD_MS)
+  if (now_ms - load_relaxed(&rules.forgot_ms) < UNTOLD_MS)
     return;
-  atomic_store_explicit(&rules.forgot_ms, now_ms, memory_order_relaxed);
+  store_relaxed(&rules.forgot_ms, now_ms);
   unwind_forget();
 }
 
@@ -184,18 +184,18 @@ COLD static struct cfi_rule find_rule(uintptr_t place) {
 
 static inline struct cfi_rule rule_of(uintptr_t place) {
   struct cfi_rule rule;
-  uint64_t generation = atomic_load_explicit(&rules.generation, memory_order_relaxed);
+  uint64_t generation = load_relaxed(&rules.generation);
   struct entry *entry = &rules.entries[place * ODD >> RULES_SHIFT];
-  uint64_t bits = atomic_load_explicit(&entry->rule, memory_order_relaxed);
-  uint64_t mixed = atomic_load_explicit(&entry->mixed, memory_order_relaxed);
+  uint64_t bits = load_relaxed(&entry->rule);
+  uint64_t mixed = load_relaxed(&entry->mixed);
   if (LIKELY((mixed ^ mix_rule(bits, generation)) == place)) {
     memcpy(&rule, &bits, sizeof rule);
     return rule;
   }
   rule = find_rule(place);
   memcpy(&bits, &rule, sizeof bits);
-  atomic_store_explicit(&entry->rule, bits, memory_order_relaxed);
-  atomic_store_explicit(&entry->mixed, place ^ mix_rule(bits, generation), memory_order_relaxed);
+  store_relaxed(&entry->rule, bits);
+  store_relaxed(&entry->mixed, place ^ mix_rule(bits, generation));
   return rule;
 }
 

@@ -10,8 +10,7 @@
  *
  * Cost: about 10 ns a frame; a microsecond for the first time at a place, or on a stack that is not the thread's own.
  */
-#ifndef HAK_PROFILE_UNWIND_H
-#define HAK_PROFILE_UNWIND_H
+#pragma once
 
 #include "inspect/stack.h"
 
@@ -25,5 +24,3 @@ unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned most, struct
  * Takes no lock. Where observers_libraries_told (base/observers.h) is not set, the table empties itself ten times a
  * second. */
 void unwind_forget(void);
-
-#endif

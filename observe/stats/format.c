@@ -94,9 +94,7 @@ static void format_text(struct text *text, const struct stats_snapshot *snapshot
 /* --- JSON --- */
 
 static void json_pair(struct text *text, const char *separator, const char *name, uint64_t value) {
-  text_string(text, separator);
-  text_string(text, "\"");
-  text_string(text, name);
+  text_strings(text, separator, "\"", name);
   text_count(text, "\":", value);
 }
 
@@ -107,8 +105,7 @@ static void json_fields(struct text *text, const char *first, const struct stats
 }
 
 static void format_json(struct text *text, const struct stats_snapshot *snapshot) {
-  text_string(text, "{\"hakmem\":\"");
-  text_string(text, snapshot->version);
+  text_strings(text, "{\"hakmem\":\"", snapshot->version);
   json_pair(text, "\",", "schema", STATS_SCHEMA);
   json_pair(text, ",", "pid", snapshot->pid);
   json_fields(text, ",", stats_process_fields, stats_process_field_count, &snapshot->process);
@@ -133,20 +130,12 @@ static void metric_head(struct text *text, const char *family, const struct stat
   for (unsigned i = 0; i < sizeof lines / sizeof lines[0]; i++) {
     if (lines[i][1] == NULL)
       continue;
-    text_string(text, lines[i][0]);
-    text_string(text, STATS_PREFIX);
-    text_string(text, family);
-    text_string(text, field->name);
-    text_string(text, " ");
-    text_string(text, lines[i][1]);
-    text_string(text, "\n");
+    text_strings(text, lines[i][0], STATS_PREFIX, family, field->name, " ", lines[i][1], "\n");
   }
 }
 
 static void metric_name(struct text *text, const char *family, const struct stats_field *field, uint64_t pid) {
-  text_string(text, STATS_PREFIX);
-  text_string(text, family);
-  text_string(text, field->name);
+  text_strings(text, STATS_PREFIX, family, field->name);
   text_count(text, field->kind == STATS_COUNTER ? "_total{pid=\"" : "{pid=\"", pid);
 }
 
@@ -177,9 +166,7 @@ _Static_assert(offsetof(struct hak_class_stats, block_bytes) == 0, "the first ro
 static void format_openmetrics(struct text *text, const struct stats_snapshot *snapshot) {
   text_string(text, "# TYPE " STATS_PREFIX "build_info gauge\n# HELP " STATS_PREFIX "build_info The library.\n");
   text_count(text, STATS_PREFIX "build_info{pid=\"", snapshot->pid);
-  text_string(text, "\",version=\"");
-  text_string(text, snapshot->version);
-  text_string(text, "\"} 1\n");
+  text_strings(text, "\",version=\"", snapshot->version, "\"} 1\n");
   write_metrics(text, stats_process_fields, stats_process_field_count, &snapshot->process, snapshot->pid);
   write_metrics(text, stats_fields, stats_field_count, &snapshot->stats, snapshot->pid);
   class_metrics(text, snapshot);

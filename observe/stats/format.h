@@ -1,6 +1,5 @@
 /* format.h: a snapshot of the counters as text for people, as one JSON object, or as OpenMetrics. */
-#ifndef HAK_STATS_FORMAT_H
-#define HAK_STATS_FORMAT_H
+#pragma once
 
 #include "base/options.h"
 #include "base/text.h"
@@ -24,5 +23,3 @@ bool stats_snapshot_take(struct stats_snapshot *out);
 
 /* mode: not STATS_OFF. */
 void stats_format(struct text *text, enum stats_mode mode, const struct stats_snapshot *snapshot);
-
-#endif

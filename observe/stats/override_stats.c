@@ -8,8 +8,6 @@
 #include <malloc.h>
 #include <stdio.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 #ifdef __GLIBC__
 EXPORT struct mallinfo2 mallinfo2(void) {
   struct hak_stats s;

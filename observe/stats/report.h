@@ -1,6 +1,5 @@
 /* report.h: writes the summary of this process to a descriptor or a file. */
-#ifndef HAK_STATS_REPORT_H
-#define HAK_STATS_REPORT_H
+#pragma once
 
 #include "base/options.h"
 #include "inspect/file.h"
@@ -13,5 +12,3 @@ enum os_file_error stats_report_file(const char *path, enum stats_mode mode);
 
 /* Writes pattern with each "%p" replaced by the number and each "%%" by "%". False if it does not fit. */
 bool stats_path(const char *pattern, uint64_t pid, char *out, size_t out_bytes);
-
-#endif

@@ -6,9 +6,7 @@
 #include "count/tally.h"
 #include "guard/slots.h"
 #include "heap/ids.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
-#include "heap/watch.h"
 #include "inspect/process.h"
 #include "large/large.h"
 #include "large/range.h"
@@ -19,6 +17,8 @@
 #include "pages/superslab.h"
 #include "profile/profile.h"
 #include "reclaim/reclaim.h"
+#include "threads/registry.h"
+#include "threads/watch.h"
 
 #include <errno.h>
 #include <string.h>
@@ -87,17 +87,21 @@ static void add_heaps(struct hak_stats *out) {
 
 /* --- units, extents, large objects --- */
 
-static void add_units(struct hak_stats *out, const struct unit_stats *units) {
-  out->unit_free_bytes = units->resident_free_bytes;
-  out->unit_purged_bytes = units->other_free_bytes;
+static void add_units(struct hak_stats *out) {
+  struct unit_stats units;
+  units_stats(&units);
+  out->unit_free_bytes = units.resident_free_bytes;
+  out->unit_purged_bytes = units.other_free_bytes;
 }
 
-static void add_extents(struct hak_stats *out, const struct extent_stats *extents) {
-  out->extent_free_bytes = extents->resident_free_bytes;
-  out->extent_purged_bytes = extents->other_free_bytes;
-  out->extent_unused_bytes = extents->unused_bytes;
-  out->reserved_bytes = extents->reserved_bytes;
-  out->committed_bytes = extents->committed_bytes;
+static void add_extents(struct hak_stats *out) {
+  struct extent_stats extents;
+  extents_stats(&extents);
+  out->extent_free_bytes = extents.resident_free_bytes;
+  out->extent_purged_bytes = extents.other_free_bytes;
+  out->extent_unused_bytes = extents.unused_bytes;
+  out->reserved_bytes = extents.reserved_bytes;
+  out->committed_bytes = extents.committed_bytes;
 }
 
 static void add_large_parts(struct hak_stats *out, size_t live_bytes, size_t cached_bytes, size_t mapping_bytes) {
@@ -113,6 +117,9 @@ static void add_large(struct hak_stats *out) {
   add_large_parts(out, large.live_bytes, large.cached_bytes, large.mapping_bytes);
   out->large_count = large.live_count;
   out->large_mapping_count = large.mapping_count;
+  out->large_allocations = large.made_count;
+  out->large_frees = large.freed_count;
+  out->stash_hits = large.stash_hits;
 }
 
 static void add_profile(struct hak_stats *out) {
@@ -132,20 +139,16 @@ static void add_guard(struct hak_stats *out) {
 }
 
 static void add_memory(struct hak_stats *out) {
-  struct unit_stats units;
-  struct extent_stats extents;
   add_heaps(out);
-  units_stats(&units);
-  add_units(out, &units);
+  add_units(out);
   add_large(out);
-  extents_stats(&extents);
-  add_extents(out, &extents);
+  add_extents(out);
   out->metadata_bytes = metadata_bytes() + map_bytes();
   add_profile(out);
   add_guard(out);
   out->mapped_bytes = out->committed_bytes + out->large_mapping_bytes + out->metadata_bytes + out->profile_table_bytes +
                       out->guarded_bytes;
-  out->heap_bytes = usage_taken();
+  out->heap_bytes = less(usage_taken(), usage_taken_large()) + out->large_bytes;
   out->heap_peak_bytes = usage_taken_peak();
   out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();
 }
@@ -250,15 +253,11 @@ size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count) {
 #ifdef HAK_DEBUG
 bool stats_parts_hold(void) {
   struct hak_stats held = {0};
-  struct unit_stats units;
-  struct extent_stats extents;
   size_t ended = usage_moves_ended();
   add_heaps(&held);
-  units_stats_locked(&units);
-  add_units(&held, &units);
+  add_units(&held);
   add_large_parts(&held, usage_taken_large(), decay_total(&big_cache_decay), range_mapping_bytes());
-  extents_stats_locked(&extents);
-  add_extents(&held, &extents);
+  add_extents(&held);
   uint64_t sum = stats_parts_sum(&held);
   uint64_t mapped = held.committed_bytes + held.large_mapping_bytes;
   uint64_t moving = usage_moves_begun() - ended;

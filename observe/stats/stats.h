@@ -1,6 +1,5 @@
 /* stats.h: snapshots of what the allocator holds and has done (hakmem/stats.h). */
-#ifndef HAK_STATS_STATS_H
-#define HAK_STATS_STATS_H
+#pragma once
 
 #include "base/words.h"
 
@@ -52,6 +51,4 @@ uint64_t stats_parts_sum(const struct hak_stats *stats);
 #ifdef HAK_DEBUG
 /* Checks "mapped = sum of the parts", within moving_bytes. No thread may be in a slow path. */
 bool stats_parts_hold(void);
-#endif
-
 #endif

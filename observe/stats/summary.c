@@ -27,10 +27,7 @@ static bool report_is_wanted(void) {
 static void report_complain(const char *path, const char *reason) {
   char bytes[OPTION_TEXT_BYTES + 128];
   struct text text = TEXT_IN(bytes);
-  text_string(&text, "hakmem: ");
-  text_string(&text, path);
-  text_string(&text, ": ");
-  text_string(&text, reason);
+  text_strings(&text, "hakmem: ", path, ": ", reason);
   text_string(&text, "; no summary is written\n");
   os_say(bytes);
 }

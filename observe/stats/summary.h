@@ -1,11 +1,8 @@
 /* summary.h: the summary at the program's end, on the stderr of its start, or in a file. */
-#ifndef HAK_STATS_SUMMARY_H
-#define HAK_STATS_SUMMARY_H
+#pragma once
 
 /* Call at program start: makes the file's path absolute, because the program may change its folder. */
 void summary_begin(void);
 /* Call when options about the summary were set: keeps a descriptor for it if one is wanted. */
 void summary_open(void);
 void summary_write(void);
-
-#endif

@@ -32,7 +32,7 @@ make_paper() {
 }
 
 # The words that codespell does not know, and that are right.
-spelled_so=allocatedp
+spelled_so=allocatedp,simpy
 
 make_site() {
   case $* in

@@ -1,13 +1,14 @@
 /* alloc.h: the functions that the names of the family (hak_*, libc's, C++'s) share. C and C++. */
-#ifndef HAK_API_ALLOC_H
-#define HAK_API_ALLOC_H
+#pragma once
 
 #ifndef HAK_NO_INLINE_NAMES
 #define HAK_NO_INLINE_NAMES
 #endif
 #include "hakmem/inline.h"
 
+#include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,6 +60,12 @@ HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);
  * another size. */
 HAK_HIDDEN __attribute__((nothrow)) void free_sized_slow(void *block, size_t size);
 
+/* What a call that fails returns. */
+static inline void *failed(int error) {
+  errno = error;
+  return NULL;
+}
+
 /* The call site, in a function that the program called. */
 #define CALL_SITE ((uintptr_t)__builtin_return_address(0))
 
@@ -71,5 +78,4 @@ HAK_HIDDEN void hak_start(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

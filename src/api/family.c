@@ -3,19 +3,20 @@
 
 #include "base/size_class.h"
 #include "budget/usage.h"
-#include "heap/checked.h"
-#include "heap/private.h"
-#include "heap/registry.h"
+#include "checked/checked.h"
 #include "heap/slow_path.h"
-#include "heap/spare.h"
+#include "large/big_cache.h"
 #include "large/guarded.h"
 #include "large/large.h"
 #include "large/packed.h"
 #include "os/fault.h"
-#include "pages/extent.h"
+#include "pages/arena.h"
 #include "pages/page_map.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
+#include "threads/private.h"
+#include "threads/registry.h"
+#include "threads/spare.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -23,7 +24,7 @@
 
 #define SHRINK_SHARE 2 /* a block stays in place unless less than half of it is asked for */
 
-size_t hak_usable_size(const void *block) {
+NOINLINE size_t hak_usable_size(const void *block) {
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     return checked_size(block, entry);
@@ -34,7 +35,7 @@ size_t hak_usable_size(const void *block) {
   if (entry == ENTRY_GUARDED)
     return observers.guarded_size(block);
   /* Only a large object's first address has a record. */
-  return entry == ENTRY_LARGE && ((uintptr_t)block & (UNIT_BYTES - 1)) == 0 ? large_bytes(block) : 0;
+  return entry == ENTRY_LARGE && large_is_start(block) && large_is_live(block) ? large_bytes(block) : 0;
 }
 
 #define SUBSTITUTE_BYTES 256u
@@ -70,7 +71,7 @@ static void *block_beside(const void *block, size_t size, uintptr_t site) {
   const struct heap *heap = heap_current();
   if (UNLIKELY(heap != NULL && heap_life(heap) != 0))
     return ordinary_block(size, site);
-  return size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc_inlined(size);
+  return size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc(size);
 }
 
 NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site) {
@@ -83,11 +84,11 @@ NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintpt
   if (moved == NULL)
     return NULL;
   memcpy(moved, block, min_size(old_bytes, size));
-  hak_free_inlined(block);
+  hak_free(block);
   return moved;
 }
 
-static void *checked_realloc(void *block, uint32_t entry, size_t size, uintptr_t site) {
+static NOINLINE void *checked_realloc(void *block, uint32_t entry, size_t size, uintptr_t site) {
   bool is_resized;
   size_t bytes = checked_resize(block, entry, size, &is_resized);
   return is_resized ? block : resize_by_copy(block, bytes, size, site);
@@ -97,11 +98,11 @@ static void *packed_realloc(void *block, size_t size, uintptr_t site) {
   size_t bytes = packed_bytes(block);
   if (size == bytes || (!packed_is_sealed && size < bytes && size >= bytes / SHRINK_SHARE))
     return block;
-  bool is_sample = atomic_load_explicit(&observers_large_freed, memory_order_relaxed);
+  bool is_sample = load_relaxed(&observers_large_freed);
   bool is_resized = false;
-  if (!is_sample && slow_path_begin_inlined()) {
+  if (!is_sample && slow_path_begin()) {
     is_resized = packed_resize(block, size);
-    slow_path_end_inlined();
+    slow_path_end();
   }
   return is_resized ? block : resize_by_copy(block, bytes, size, site);
 }
@@ -109,7 +110,7 @@ static void *packed_realloc(void *block, size_t size, uintptr_t site) {
 /* Resizes a large object. The one of a hak_heap leaves the heap's list meanwhile. NULL: nothing changed. */
 static void *large_resized(void *block, size_t bytes, size_t size) {
   struct pool *owner = private_owner(block, ENTRY_LARGE);
-  size_t more = owner != NULL ? large_good_size(size) : 0; /* before the old bytes are given up */
+  size_t more = owner != NULL ? large_length(size) : 0; /* before the old bytes are given up */
   if (UNLIKELY(owner != NULL) && (!private_reserve(owner, less(more, bytes)) || private_object_remove(block) != owner))
     return NULL;
   void *resized = large_resize(block, size);
@@ -121,24 +122,26 @@ static void *large_resized(void *block, size_t bytes, size_t size) {
 }
 
 static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
-  if (((uintptr_t)block & (UNIT_BYTES - 1)) != 0)
+  if (!large_is_start(block))
     fault_not_a_block(block);
+  if (UNLIKELY(!large_is_live(block)))
+    fault_double_free(block);
   size_t bytes = large_bytes(block);
-  if (size <= HAK_SMALL_MAX && size <= bytes && size >= bytes / SHRINK_SHARE) /* from calloc */
+  bool stays = size > HAK_SMALL_MAX || (guarded_is_on && size >= bytes / SHRINK_SHARE);
+  if (!stays && size <= bytes && size >= bytes / SHRINK_SHARE) /* from calloc */
     return block;
   void *resized = NULL;
   int kept = errno;
-  if (size > HAK_SMALL_MAX && slow_path_begin_inlined()) {
-    bool is_sample =
-        UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)) && observers.large_resizing(block);
+  if (stays && slow_path_begin()) {
+    bool is_sample = UNLIKELY(load_relaxed(&observers_large_freed)) && observers.large_resizing(block);
     resized = large_resized(block, bytes, size);
     bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
     if (is_sample)
       observers.large_resized(block, is_changed);
-    if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && is_changed)
+    if (UNLIKELY(load_relaxed(&observers_large_made)) && is_changed)
       observers.large_made(resized, large_bytes(resized), site);
     housekeep();
-    slow_path_end_inlined();
+    slow_path_end();
     background_start_if_due(site, BACKGROUND_ALLOCATES);
     errno = kept; /* the program must not see what the system refused */
   }
@@ -166,15 +169,13 @@ COLD static void *rare_realloc(void *block, uint32_t entry, size_t size, uintptr
 
 void *hak_realloc(void *block, size_t size) {
   if (block == NULL)
-    return hak_malloc_inlined(size);
+    return hak_malloc(size);
   if (UNLIKELY(size == 0)) {
-    hak_free_inlined(block);
+    hak_free(block);
     return NULL;
   }
-  if (UNLIKELY(size > PTRDIFF_MAX)) {
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (UNLIKELY(size > PTRDIFF_MAX))
+    return failed(ENOMEM);
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     return checked_realloc(block, entry, size, CALL_SITE);
@@ -195,18 +196,14 @@ void *hak_heap_realloc(hak_heap *heap, void *block, size_t size) {
 
 void *hak_reallocarray(void *block, size_t count, size_t size) {
   size_t bytes;
-  if (__builtin_mul_overflow(count, size, &bytes)) {
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (__builtin_mul_overflow(count, size, &bytes))
+    return failed(ENOMEM);
   return hak_realloc(block, bytes);
 }
 
 void *hak_aligned_alloc(size_t alignment, size_t size) {
-  if (!is_power_of_two(alignment)) {
-    errno = EINVAL;
-    return NULL;
-  }
+  if (!is_power_of_two(alignment))
+    return failed(EINVAL);
   return aligned_block(alignment, size, CALL_SITE);
 }
 

@@ -2,7 +2,6 @@
 
 #include "base/counters.h"
 #include "base/options.h"
-#include "large/large.h"
 #include "large/range.h"
 #include "os/fault.h"
 
@@ -11,12 +10,12 @@
 static _Atomic bool malloc_is_ours;
 static _Atomic unsigned reports;
 
-void foreign_malloc_is_ours(void) { atomic_store_explicit(&malloc_is_ours, true, memory_order_relaxed); }
+void foreign_malloc_is_ours(void) { store_relaxed(&malloc_is_ours, true); }
 
 COLD void foreign_free(void *block) {
   counter_note(foreign_frees);
   long mode = option_value(OPTION_FOREIGN);
-  bool is_alone = atomic_load_explicit(&malloc_is_ours, memory_order_relaxed) &&
+  bool is_alone = load_relaxed(&malloc_is_ours) &&
                   option_value(OPTION_DEEPBIND) == DEEPBIND_DROP; /* else libc's malloc may serve a library */
   if (!is_alone && !option_is_set(OPTION_FOREIGN))
     mode = FOREIGN_IGNORE;

@@ -2,8 +2,7 @@
  *
  * If malloc is hakmem's in the whole process from its start, a correct program has no such pointer to free. Beside
  * another malloc, it has. */
-#ifndef HAK_API_FOREIGN_H
-#define HAK_API_FOREIGN_H
+#pragma once
 
 #include "base/words.h"
 
@@ -12,5 +11,3 @@ HAK_HIDDEN void foreign_malloc_is_ours(void);
 
 /* Call when the program freed an address outside hakmem's memory. It ends the program, or returns. */
 HAK_HIDDEN void foreign_free(void *block);
-
-#endif

@@ -1,7 +1,8 @@
 /* The slow paths of free. hak_free_slow tries, in this order:
  *
- *   checked block       checked_free_ready, else free_checked_slow
- *   without a lock      free_private: a bin of the hak_heap used last; free_remote: an open envelope
+ *   checked block       checked_free_ready (checked/checked_cache.h), else free_checked_slow
+ *   without a lock      free_remote: an open envelope                  free_stashed: the stash, for large objects
+ *                       free_private: a bin of the hak_heap used last
  *   free_unchecked      own small: bin_overflow -> bin_grow or flush  other pool's: outbox_put
  *                       large: large_free, packed_give                not ours: foreign_free
  */
@@ -10,21 +11,21 @@
 
 #include "base/counters.h"
 #include "base/observers.h"
+#include "checked/checked_cache.h"
 #include "heap/bins.h"
-#include "heap/checked.h"
-#include "heap/deferred.h"
 #include "heap/envelope.h"
-#include "heap/inherited.h"
-#include "heap/private.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
-#include "heap/spare.h"
 #include "large/large.h"
-#include "large/packed.h"
+#include "large/stash.h"
 #include "os/fault.h"
 #include "pages/arena.h"
 #include "pages/page_map.h"
 #include "reclaim/background.h"
+#include "threads/deferred.h"
+#include "threads/inherited.h"
+#include "threads/private.h"
+#include "threads/registry.h"
+#include "threads/spare.h"
 
 #include <errno.h>
 #include <string.h>
@@ -70,7 +71,7 @@ static void free_small(void *block, uint32_t entry) {
     pool_unlock(heap_pool(own));
     housekeep();
   } else {
-    if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed))) {
+    if (UNLIKELY(heap->split_seen != load_relaxed(&split_wanted))) {
       if (pool_lock(heap_pool(heap))) {
         heap_follow_tally(heap);
         pool_unlock(heap_pool(heap));
@@ -85,15 +86,26 @@ static void free_small(void *block, uint32_t entry) {
   }
 }
 
-static bool is_in_unit(const void *block) { return ((uintptr_t)block & (UNIT_BYTES - 1)) != 0; }
+/* Returns the heap's stash if it has one and its frees may fill it, else NULL. */
+static struct stash *stash_for_frees(const struct heap *heap) {
+  return LIKELY(heap_life(heap) == 0) && LIKELY(!load_relaxed(&observers_large_freed)) ? heap->stash : NULL;
+}
 
-static void free_other(void *block, uint32_t entry) {
-  if (entry == ENTRY_LARGE_BODY || (entry == ENTRY_LARGE && is_in_unit(block)))
+/* As free_stashed, in a slow path. */
+static bool free_stashed_swept(void *block) {
+  const struct heap *heap = heap_current();
+  struct stash *stash = heap != NULL ? stash_for_frees(heap) : NULL;
+  return stash != NULL && stash_put_swept(stash, block);
+}
+
+static NOINLINE void free_other(void *block, uint32_t entry) {
+  if (entry == ENTRY_LARGE_BODY || (entry == ENTRY_LARGE && !large_is_start(block)))
     fault_not_a_block(block);
   if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
     fault_double_free(block);
   if (entry == ENTRY_LARGE || entry == ENTRY_PACKED) {
-    free_large(block, entry);
+    if (entry == ENTRY_PACKED || !free_stashed_swept(block))
+      free_large(block, entry);
     housekeep();
   } else if (entry == ENTRY_GUARDED) {
     observers.guarded_free(block, true);
@@ -117,7 +129,7 @@ COLD static void free_deferred(void *block, uint32_t entry) {
     free_other(block, entry);
     return;
   }
-  if ((is_small && !slab_is_block_start(block, entry_class(entry))) || (is_large && is_in_unit(block)))
+  if ((is_small && !slab_is_block_start(block, entry_class(entry))) || (is_large && !large_is_start(block)))
     fault_not_a_block(block);
   if (is_large && large_free_unlocked(block))
     return;
@@ -125,10 +137,11 @@ COLD static void free_deferred(void *block, uint32_t entry) {
   counter_note(frees_deferred);
 }
 
-/* Puts another pool's block into an envelope that stays open, which takes no lock. */
-static inline bool free_remote(void *block, uint32_t entry) {
+/* Puts another pool's block into an envelope that stays open, which takes no lock. An envelope for private pools, for
+ * checked blocks or for samples is never filled this way, so no other question needs to be asked before. */
+static ALWAYS_INLINE bool free_remote(void *block, uint32_t entry) {
   uintptr_t thread = hak_thread;
-  if (UNLIKELY(thread <= THREAD_FLAGS || (thread & THREAD_FLAGS) != 0)) /* no heap, or busy */
+  if (UNLIKELY((thread & THREAD_FLAGS) != 0 || thread == 0)) /* busy, or no heap */
     return false;
   owner_step_begin();
   bool is_put = outbox_put_ready(&((struct heap *)thread)->outbox, block, entry);
@@ -141,7 +154,7 @@ static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t si
   int kept = errno;
   checked_retire(block, entry);
   if (LIKELY(slow_path_begin_inlined())) {
-    if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
+    if (UNLIKELY(load_relaxed(&observers_large_freed)))
       observers.large_freed(block);
     free_retired(block, entry);
     slow_path_end_inlined();
@@ -190,11 +203,41 @@ static NOINLINE void free_slow_from(void *block, uintptr_t site) {
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     free_checked_slow(block, entry, site);
-  else if (!free_private(block, entry) && !free_remote(block, entry))
+  else if (!free_private(block, entry))
     free_unchecked(block, entry, site);
 }
 
+/* Frees an address whose entry was ENTRY_LARGE: a large object goes to the thread's stash, without a lock. */
+static NOINLINE void free_stashed(void *block, uintptr_t site) {
+  const struct heap *heap = heap_if_idle();
+  struct stash *stash = LIKELY(heap != NULL) ? stash_for_frees(heap) : NULL;
+  struct large *range = map_record(block);
+  bool is_put = false;
+  if (LIKELY(stash != NULL) && LIKELY(block == large_object(range))) {
+    owner_step_begin();
+    is_put = stash_put(stash, range, block);
+    owner_step_end();
+  }
+  if (UNLIKELY(!is_put))
+    free_slow_from(block, site);
+}
+
+static NOINLINE void free_checked(void *block, uintptr_t site) {
+  if (!checked_free_ready(block))
+    free_slow_from(block, site);
+}
+
+/* Most of these frees are remote ones, which need no saved registers: what is more comes in functions of its own. */
 NOINLINE void hak_free_slow(void *block) {
-  if (!checked_is_on() || !checked_free_ready(block))
+  if (checked_is_on()) {
+    free_checked(block, CALL_SITE);
+    return;
+  }
+  uint32_t entry = map_entry_quick(block);
+  if (LIKELY(free_remote(block, entry)))
+    return;
+  if (entry == ENTRY_LARGE)
+    free_stashed(block, CALL_SITE);
+  else
     free_slow_from(block, CALL_SITE);
 }

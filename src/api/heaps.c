@@ -1,17 +1,17 @@
-/* hak_heap_*: heaps that the program makes and destroys (heap/private.h). */
+/* hak_heap_*: heaps that the program makes and destroys (threads/private.h). */
 #include "api/alloc.h"
 
 #include "base/counters.h"
 #include "base/size_class.h"
-#include "heap/checked.h"
+#include "checked/checked.h"
 #include "heap/envelope.h"
-#include "heap/private.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
 #include "pages/page_map.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
+#include "threads/private.h"
+#include "threads/registry.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -35,10 +35,8 @@ static void call_end(uintptr_t site) {
 
 hak_heap *hak_heap_new(size_t limit_bytes) {
   int kept = errno, error = checked_is_on() ? ENOTSUP : call_begin();
-  if (error != 0) {
-    errno = error;
-    return NULL;
-  }
+  if (error != 0)
+    return failed(error);
   struct pool *pool = private_make(limit_bytes);
   hak_heap *heap = pool ? private_handle(pool) : NULL;
   call_end(CALL_SITE);
@@ -82,10 +80,8 @@ static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, uns
 static NOINLINE void *heap_malloc_from(hak_heap *heap, size_t size, uintptr_t site) {
   bool zeroed;
   struct pool *pool = private_pool(heap);
-  if (UNLIKELY(size > PTRDIFF_MAX)) {
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (UNLIKELY(size > PTRDIFF_MAX))
+    return failed(ENOMEM);
   size = max_size(size, 1);
   return block_of_heap(pool, size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &zeroed);
 }
@@ -118,10 +114,8 @@ static void *heap_malloc(hak_heap *heap, size_t size, uintptr_t site) {
 void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) {
   size_t bytes;
   bool zeroed;
-  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX)) {
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX))
+    return failed(ENOMEM);
   if (bytes <= HAK_SMALL_MAX) {
     void *block = heap_malloc(heap, bytes, CALL_SITE);
     return block ? memset(block, 0, bytes) : NULL;
@@ -134,16 +128,12 @@ void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) {
 
 void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size) {
   bool zeroed;
-  if (!is_power_of_two(alignment)) {
-    errno = EINVAL;
-    return NULL;
-  }
+  if (!is_power_of_two(alignment))
+    return failed(EINVAL);
   if (alignment <= BLOCK_ALIGNMENT)
     return heap_malloc(heap, size, CALL_SITE);
-  if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX) {
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
+    return failed(ENOMEM);
   unsigned cls = class_aligned(size, alignment);
   if (cls != 0)
     return heap_malloc(heap, class_bytes(cls), CALL_SITE);
@@ -221,23 +211,11 @@ int hak_heap_trim(hak_heap *heap) {
 int hak_heap_stats_get(hak_heap *heap, struct hak_heap_stats *out) {
   int kept = errno;
   struct pool *pool = private_pool(heap);
-  struct private_figures figures;
   *out = (struct hak_heap_stats){0};
   if (call_begin() != 0)
     return EBUSY;
-  bool is_read = private_figures(pool, &figures);
+  bool is_read = private_stats(pool, out);
   slow_path_end();
   errno = kept;
-  if (!is_read)
-    return EBUSY;
-  size_t idle = min_size(figures.bin_bytes + figures.inbox_bytes, figures.taken_bytes);
-  *out = (struct hak_heap_stats){
-      .held_bytes = figures.slab_bytes + figures.object_bytes,
-      .live_bytes = figures.taken_bytes - idle + figures.object_bytes,
-      .large_bytes = figures.object_bytes,
-      .large_count = figures.object_count,
-      .limit_bytes = figures.limit_bytes,
-      .threads = figures.heaps,
-  };
-  return 0;
+  return is_read ? 0 : EBUSY;
 }

@@ -3,12 +3,9 @@
 
 #include "base/observers.h"
 #include "budget/usage.h"
+#include "checked/checked.h"
 #include "heap/bins.h"
-#include "heap/checked.h"
-#include "heap/deferred.h"
 #include "heap/envelope.h"
-#include "heap/private.h"
-#include "heap/registry.h"
 #include "large/large.h"
 #include "large/packed.h"
 #include "os/fault.h"
@@ -18,6 +15,9 @@
 #include "pages/superslab.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
+#include "threads/deferred.h"
+#include "threads/private.h"
+#include "threads/registry.h"
 
 #include <string.h>
 
@@ -35,7 +35,7 @@ void small_deliver(void *block, uint32_t entry) {
 }
 
 void free_large(void *block, uint32_t entry) {
-  if (UNLIKELY(atomic_load_explicit(&observers_large_freed, memory_order_relaxed)))
+  if (UNLIKELY(load_relaxed(&observers_large_freed)))
     observers.large_freed(block);
   if (LIKELY(entry == ENTRY_LARGE)) {
     private_object_remove(block);
@@ -66,7 +66,6 @@ void deferred_finish(void) {
     os_yield();
 }
 
-/* Does periodic work at the end of a slow path, without a lock. */
 static void housekeep_heap(struct heap *heap) {
   heap->slow_calls++;
 #ifdef HAK_DEBUG
@@ -79,15 +78,18 @@ static void housekeep_heap(struct heap *heap) {
   }
 #endif
   reclaim_tick_of_heap(heap);
-  if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0))
+  if (UNLIKELY(heap->slow_calls % SWEEP_PERIOD == 0)) {
     heaps_sweep_next();
-  if (UNLIKELY(atomic_load_explicit(&heap->flush_wanted, memory_order_relaxed))) {
-    atomic_store_explicit(&heap->flush_wanted, false, memory_order_relaxed);
+    if (os_has_nodes())
+      heap_follow_node(heap);
+  }
+  if (UNLIKELY(load_relaxed(&heap->flush_wanted))) {
+    store_relaxed(&heap->flush_wanted, false);
     heap_flush_all(heap);
   }
 }
 
-/* The same for a thread that may have no heap, because it has large objects only. */
+/* The thread may have no heap, because it has large objects only. */
 void housekeep(void) {
   if (UNLIKELY(deferred_waits()))
     deferred_work_off();
@@ -99,7 +101,6 @@ void housekeep(void) {
     observers.tick();
 }
 
-/* Memory is out: gives back all free memory, and free address space too. */
 COLD void memory_release(void) {
   usage_note_refusal();
   struct heap *heap = heap_current();

@@ -2,9 +2,9 @@
 #include "api/alloc.h"
 
 #include "base/counters.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "os/lock.h"
+#include "threads/registry.h"
 
 static struct {
   struct lock lock; /* of the pair */

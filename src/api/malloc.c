@@ -8,19 +8,23 @@
 
 #include "base/counters.h"
 #include "budget/usage.h"
+#include "checked/checked_cache.h"
 #include "heap/bins.h"
-#include "heap/checked.h"
 #include "heap/hands.h"
-#include "heap/inherited.h"
-#include "heap/private.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
-#include "heap/spare.h"
+#include "large/guarded.h"
 #include "large/large.h"
 #include "large/packed.h"
+#include "large/range.h"
+#include "large/stash.h"
 #include "pages/page_map.h"
 #include "pages/superslab.h"
 #include "reclaim/background.h"
+#include "reclaim/due.h"
+#include "threads/inherited.h"
+#include "threads/private.h"
+#include "threads/registry.h"
+#include "threads/spare.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -62,16 +66,47 @@ COLD static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
   return again && *is_begun;
 }
 
+/* From now on the thread's free of such an object may leave the range in its stash. The stashes are open while a thread
+ * looks at what they hold, or while the program is small, and while no observer wants to see each large object. */
+#define STASH_SHARE 2 /* of the bytes that the preset caches */
+#define STASH_DELAY_MS_MIN 100
+
+static void stash_note(void *block, size_t size) {
+  struct heap *heap = heap_of_thread();
+  size_t units = large_stash_units(block, size);
+  if (heap == NULL || heap_life(heap) != 0 || units == 0)
+    return;
+  if (heap->stash == NULL && (heap->stash = stash_make()) == NULL)
+    return;
+  stash_expect(heap->stash, units);
+  if (load_relaxed(&stash_round) != 0)
+    return;
+  size_t bytes_max = ((size_t)option_value(OPTION_LARGE_CACHE_MB) << 20) / STASH_SHARE;
+  if (bytes_max == 0 || option_value(OPTION_TARGET_MB) != 0 ||
+      option_value(OPTION_PURGE_DELAY_MS) < STASH_DELAY_MS_MIN || advice_is_wanted() || sites_are_counted() ||
+      checked_is_on() || guarded_is_on || usage_is_short() || usage_keep_max() != SIZE_MAX ||
+      (!background_is_awake() && due_holds_much()))
+    return;
+  range_offer_kept();
+  stash_open(bytes_max);
+}
+
 static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   struct pool *pool = private_current();
-  size_t reserved = large_good_size(size);
-  if (UNLIKELY(pool != NULL) && !private_reserve(pool, reserved))
-    return NULL;
+  size_t reserved = large_length(size);
+  if (UNLIKELY(pool != NULL)) {
+    if (!private_reserve(pool, reserved))
+      return NULL;
+    alignment =
+        max_size(alignment, (size_t)LARGE_COLORS * CACHE_LINE); /* no room for lines: a limit counts whole ranges */
+  }
   void *block = large_alloc(size, alignment, site, zeroed);
   if (UNLIKELY(pool != NULL))
     private_object_add(pool, block, reserved);
-  if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
+  if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
     observers.large_made(block, large_bytes(block), site);
+  if (LIKELY(pool == NULL && block != NULL && alignment <= BLOCK_ALIGNMENT))
+    stash_note(block, size);
   housekeep();
   return block;
 }
@@ -136,30 +171,36 @@ COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
   if (size > PACKED_BYTES_MAX || alignment > PACKED_BYTES_MAX || private_current() != NULL)
     return NULL;
   void *block = packed_take(size, alignment);
-  if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
+  if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
     observers.large_made(block, packed_bytes(block), site);
   housekeep();
   return block;
 }
 
+#define SLAB_ORDER_LONG 3u         /* slabs from 512 KiB on */
+#define SLAB_BLOCK_BYTES_MAX 2048u /* when memory is tight, longer blocks are packed */
+
 /* Tells whether blocks are packed at all. Packed blocks do not wait in a quarantine, so checked ones are packed from a
- * sixteenth of a limit on. */
-static bool is_packing(void) {
-  return UNLIKELY(usage_is_short()) && (!checked_is_on() || (packed_is_sealed && usage_is_filling()));
+ * sixteenth of a limit on. Those of long slabs, which would wait in none that is longer than one block, are packed from
+ * the start on. */
+static bool is_packing(unsigned order) {
+  return UNLIKELY(usage_is_short()) &&
+         (!checked_is_on() || (packed_is_sealed && (order >= SLAB_ORDER_LONG || usage_is_filling())));
 }
 
 #define PACKED_FIRST 48u /* this many requests for a class without a slab are packed */
 
-/* Tells whether to take a block of a class from slabs. When memory is short, a slab is too much for a few blocks, so
- * the first blocks of a class are packed (large/packed.h). So are all blocks of the longest classes, and when memory is
- * tight all above 2 KiB. */
-static bool slab_pays(struct heap *heap, unsigned cls) {
-  if (LIKELY(!is_packing()) || heap == NULL || private_current() != NULL)
-    return true;
+/* When memory is short, a slab is too much for a few blocks, so the first blocks of a class are packed
+ * (large/packed.h). So are all blocks of the longest classes, and when memory is tight all longer ones. */
+COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls) {
   unsigned order = size_classes[cls].order;
-  if (order == UNIT_ORDER_MAX || (order > 0 && usage_is_tight()))
+  if (heap == NULL || private_current() != NULL)
+    return true;
+  if (order == UNIT_ORDER_MAX || (order >= SLAB_ORDER_LONG && checked_is_on()))
     return false;
-  struct pool *pool = checked_is_on() ? checked_pool(cls) : heap_pool(heap);
+  if (class_bytes(cls) > SLAB_BLOCK_BYTES_MAX && usage_is_tight())
+    return false;
+  struct pool *pool = checked_is_on() ? checked_pool(heap, cls) : heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return true;
   bool pays = pool->slabs.slab_count[cls] > 0 || pool->packed_first[cls] == PACKED_FIRST;
@@ -168,11 +209,14 @@ static bool slab_pays(struct heap *heap, unsigned cls) {
   return pays;
 }
 
-/* Returns a checked block. */
+static bool slab_pays(struct heap *heap, unsigned cls) {
+  return LIKELY(!is_packing(size_classes[cls].order)) || slab_pays_when_short(heap, cls);
+}
+
 static void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
   struct heap *heap = heap_of_thread();
   void *block = NULL;
-  if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)))
+  if (UNLIKELY(load_relaxed(&observers_large_made)))
     block = observers.checked_sample(size, alignment, site);
   if (UNLIKELY(block != NULL)) {
     housekeep();
@@ -186,7 +230,7 @@ static void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_
       return block;
     block = checked_take(heap, cls, size, true); /* units may be free among slabs */
   }
-  if (UNLIKELY(atomic_load_explicit(&observers_large_made, memory_order_relaxed)) && block != NULL)
+  if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
     observers.large_made(block, size, site);
   housekeep();
   return block;
@@ -204,6 +248,8 @@ static void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t sit
     block = small_block(cls, size, site);
   else
     block = packed_block(size, alignment, site);
+  if (UNLIKELY(block == NULL) && usage_is_unread()) /* it may be refused for that alone */
+    return NULL;
   if (UNLIKELY(block == NULL))
     block = block_in_place_of(cls, site);
   if (UNLIKELY(block == NULL))
@@ -215,7 +261,7 @@ static void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t sit
 
 /* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */
 static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
-  void *block = is_packing() ? packed_block(size, alignment, site) : NULL;
+  void *block = is_packing(0) ? packed_block(size, alignment, site) : NULL;
   if (UNLIKELY(block != NULL)) {
     *zeroed = packed_is_sealed;
     return block;
@@ -228,8 +274,27 @@ static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool
   return block;
 }
 
+#define APART_BYTES_MIN ((size_t)16 * 1024) /* longer blocks may be large objects */
+#define APART_FIRST 32u                     /* of a class in the process */
+
+/* Where blocks are checked and large objects guarded, the first blocks of a long class are large objects, too: they lie
+ * between pages without access, and their memory goes back when they are freed. In the cache of a thread it would stay.
+ * A class of which more are asked for is served by slabs, which need no system call and no page fault. Lost counts do no
+ * harm. */
+static bool is_apart(unsigned cls) {
+  static _Atomic uint8_t counts[HAK_CLASS_COUNT];
+  if (LIKELY(!checked_is_on() || class_bytes(cls) <= APART_BYTES_MIN) || !guarded_is_on || usage_is_short())
+    return false;
+  uint8_t count = load_relaxed(&counts[cls]);
+  if (count < APART_FIRST)
+    store_relaxed(&counts[cls], (uint8_t)(count + 1));
+  return count < APART_FIRST;
+}
+
 /* After a refusal, usage_look reads the limits without a lock, and it tries again. */
 void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
+  if (UNLIKELY(cls != 0 && is_apart(cls)))
+    cls = 0;
   void *block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
   if (UNLIKELY(block == NULL) && usage_look())
     block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
@@ -266,16 +331,25 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
 static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   struct heap *heap = heap_current();
   void *block = NULL;
-  if (size - 1 < HAK_SMALL_MAX && heap->split_seen == atomic_load_explicit(&split_wanted, memory_order_relaxed) &&
-      slow_path_begin_inlined()) {
-    struct pool *pool = heap_pool(heap);
-    if (LIKELY(lock_try(&pool->lock))) {
-      block = sample_refill(heap, hak_class_of(size));
-      pool_unlock(pool);
-    }
-    slow_path_end_inlined();
+  if (size - 1 < HAK_SMALL_MAX && heap->split_seen == load_relaxed(&split_wanted) &&
+      LIKELY(hak_thread == (uintptr_t)heap)) { /* no flag is set */
+    bins_step_begin(heap);
+    block = sample_refill(heap, hak_class_of(size));
+    bins_step_end(heap);
   }
   return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
+}
+
+/* Returns a large object of the calling thread's stash, or NULL. */
+static inline void *stashed_block(size_t size, uintptr_t site) {
+  struct heap *heap = heap_if_idle();
+  if (UNLIKELY(heap == NULL) || heap->stash == NULL || UNLIKELY(heap_life(heap) != 0) ||
+      UNLIKELY(load_relaxed(&observers_large_made)))
+    return NULL;
+  owner_step_begin();
+  void *block = stash_take(heap->stash, size, site);
+  owner_step_end();
+  return block;
 }
 
 static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr_t site) {
@@ -283,13 +357,13 @@ static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr
   return block_or_null(size, alignment, checked_class(size, alignment), site, &zeroed);
 }
 
-static inline void *malloc_checked_inlined(size_t size, size_t alignment, uintptr_t site) {
+static ALWAYS_INLINE void *malloc_checked_inlined(size_t size, size_t alignment, uintptr_t site) {
   unsigned cls = checked_class(size, alignment);
   void *block = NULL;
   size = max_size(size, 1);
   if (UNLIKELY(alignment > BLOCK_ALIGNMENT)) /* the class may be much longer */
     size = max_size(size, less(class_bytes(cls), CHECKED_SLACK_MAX));
-  if (LIKELY(cls != 0 && !atomic_load_explicit(&observers_large_made, memory_order_relaxed)))
+  if (LIKELY(cls != 0 && !load_relaxed(&observers_large_made)))
     block = checked_take_ready(cls, size);
   return LIKELY(block != NULL) ? block : malloc_checked_slow(size, alignment, site);
 }
@@ -298,55 +372,84 @@ void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
   return malloc_checked_inlined(size, alignment, site);
 }
 
+/* The same, of the usual alignment and any size. */
+static NOINLINE void *malloc_checked_usual(size_t size, uintptr_t site) {
+  return LIKELY(size <= PTRDIFF_MAX) ? malloc_checked_inlined(size, BLOCK_ALIGNMENT, site)
+                                     : malloc_slow_from(size, site);
+}
+
+static NOINLINE void *malloc_large_slow(size_t size, uintptr_t site) {
+  bool zeroed;
+  return LIKELY(size <= PTRDIFF_MAX) ? block_or_null(size, BLOCK_ALIGNMENT, 0, site, &zeroed) : failed(ENOMEM);
+}
+
+static NOINLINE void *malloc_large(size_t size, uintptr_t site) {
+  void *block = stashed_block(size, site);
+  return LIKELY(block != NULL) ? block : malloc_large_slow(size, site);
+}
+
 /* Callers tail-call this function, so its return address is the program's call site. */
 NOINLINE void *hak_malloc_slow(size_t size) {
-  if (checked_is_on() && LIKELY(size <= PTRDIFF_MAX))
-    return malloc_checked_inlined(size, BLOCK_ALIGNMENT, CALL_SITE);
+  if (checked_is_on())
+    return malloc_checked_usual(size, CALL_SITE);
+  if (size > HAK_SMALL_MAX)
+    return malloc_large(size, CALL_SITE);
   const struct heap *heap = heap_current();
   return UNLIKELY(heap != NULL && heap->split) ? malloc_slow_split(size, CALL_SITE) : malloc_slow_from(size, CALL_SITE);
 }
 
 NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
   bool zeroed;
-  if (UNLIKELY(size > PTRDIFF_MAX)) {
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (UNLIKELY(size > PTRDIFF_MAX))
+    return failed(ENOMEM);
   if (checked_is_on())
     return malloc_checked(size, BLOCK_ALIGNMENT, site);
+  if (size > HAK_SMALL_MAX)
+    return malloc_large(size, site);
   size = max_size(size, 1);
-  return block_or_null(size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &zeroed);
+  return block_or_null(size, BLOCK_ALIGNMENT, hak_class_of(size), site, &zeroed);
 }
 
 void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
   bool zeroed;
-  if (alignment <= BLOCK_ALIGNMENT)
-    return hak_malloc_inlined(size);
-  if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX) {
-    errno = ENOMEM;
-    return NULL;
+  if (alignment > BLOCK_ALIGNMENT) {
+    if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
+      return failed(ENOMEM);
+    if (checked_is_on())
+      return malloc_checked(size, alignment, site);
+    unsigned cls = class_aligned(size, alignment);
+    if (cls == 0)
+      return block_or_null(max_size(size, 1), alignment, 0, site, &zeroed);
+    size = class_bytes(cls);
   }
-  if (checked_is_on())
-    return malloc_checked(size, alignment, site);
-  unsigned cls = class_aligned(size, alignment);
-  if (cls != 0)
-    return hak_malloc_inlined(class_bytes(cls));
-  return block_or_null(max_size(size, 1), alignment, 0, site, &zeroed);
+  return hak_malloc_inlined(size);
+}
+
+/* Tells whether a new block is known to be zero. */
+static bool is_clear(const void *block) {
+  if (!checked_is_on())
+    return false;
+  uint32_t entry = map_entry(block);
+  return entry_is_checked(entry) ? checked.is_zeroed : entry == ENTRY_LARGE; /* large_or_packed cleared it */
 }
 
 void *hak_calloc(size_t count, size_t size) {
   size_t bytes;
-  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX)) {
-    errno = ENOMEM;
-    return NULL;
+  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX))
+    return failed(ENOMEM);
+  if (bytes <= CALLOC_SMALL_MAX || (bytes <= HAK_SMALL_MAX && large_length(bytes) - bytes > bytes / ROUNDING_SHARE)) {
+    void *block = hak_malloc_ready(bytes);
+    if (LIKELY(block != NULL)) {
+      HAK_OWNER_STEPPED();
+      return memset(block, 0, bytes);
+    }
+    block = hak_malloc_slow(bytes);
+    return block == NULL || is_clear(block) ? block : memset(block, 0, bytes);
   }
-  if (bytes <= CALLOC_SMALL_MAX ||
-      (bytes <= HAK_SMALL_MAX && large_good_size(bytes) - bytes > bytes / ROUNDING_SHARE)) {
-    void *block = hak_malloc_inlined(bytes);
-    return block ? memset(block, 0, bytes) : NULL;
-  }
-  bool zeroed;
-  void *block = block_or_null(bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &zeroed);
+  bool zeroed = false;
+  void *block = bytes > HAK_SMALL_MAX && !checked_is_on() ? stashed_block(bytes, CALL_SITE) : NULL;
+  if (block == NULL)
+    block = block_or_null(bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &zeroed);
   if (block && !zeroed)
     large_clear(block, bytes);
   return block;

@@ -1,6 +1,4 @@
 /* hak_option_set and hak_option_get. */
-#include "api/alloc.h"
-
 #include "base/observers.h"
 #include "base/options.h"
 #include "base/text.h"

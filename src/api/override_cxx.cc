@@ -109,13 +109,13 @@ EXPORT void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept
 
 EXPORT void operator delete(void *p) noexcept { hak_free_inlined(p); }
 EXPORT void operator delete[](void *p) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete(void *p, const nothrow_t &) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete[](void *p, const nothrow_t &) noexcept { hak_free_inlined(p); }
+EXPORT void operator delete(void *p, const nothrow_t &) noexcept { hak_free(p); }
+EXPORT void operator delete[](void *p, const nothrow_t &) noexcept { hak_free(p); }
 EXPORT void operator delete(void *p, size_t n) noexcept { give_sized(p, n); }
 EXPORT void operator delete[](void *p, size_t n) noexcept { give_sized(p, n); }
-EXPORT void operator delete(void *p, align_val_t) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete[](void *p, align_val_t) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete(void *p, size_t, align_val_t) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete[](void *p, size_t, align_val_t) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete(void *p, align_val_t, const nothrow_t &) noexcept { hak_free_inlined(p); }
-EXPORT void operator delete[](void *p, align_val_t, const nothrow_t &) noexcept { hak_free_inlined(p); }
+EXPORT void operator delete(void *p, align_val_t) noexcept { hak_free(p); }
+EXPORT void operator delete[](void *p, align_val_t) noexcept { hak_free(p); }
+EXPORT void operator delete(void *p, size_t, align_val_t) noexcept { hak_free(p); }
+EXPORT void operator delete[](void *p, size_t, align_val_t) noexcept { hak_free(p); }
+EXPORT void operator delete(void *p, align_val_t, const nothrow_t &) noexcept { hak_free(p); }
+EXPORT void operator delete[](void *p, align_val_t, const nothrow_t &) noexcept { hak_free(p); }

@@ -5,11 +5,9 @@
 #include "base/words.h"
 #include "os/os.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <stdint.h>
 
-#define EXPORT __attribute__((visibility("default")))
 /* `name` is another name of `function`, which is defined in this file. */
 #define SAME_AS(function) EXPORT __attribute__((alias(#function)))
 
@@ -24,10 +22,8 @@ EXPORT void *calloc(size_t count, size_t size) { return hak_calloc(count, size);
 EXPORT NOINLINE void *realloc(void *block, size_t size) { return hak_realloc(block, size); }
 EXPORT void *reallocarray(void *block, size_t count, size_t size) {
   size_t bytes;
-  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
+    return failed(ENOMEM);
   return realloc(block, bytes);
 }
 EXPORT void *aligned_alloc(size_t alignment, size_t size) { return hak_aligned_alloc(alignment, size); }
@@ -38,10 +34,8 @@ EXPORT size_t malloc_usable_size(void *block) { return hak_usable_size(block); }
 
 /* memalign rounds its alignment up to a power of two, as glibc's does. */
 EXPORT NOINLINE void *memalign(size_t alignment, size_t size) {
-  if (alignment > (size_t)PTRDIFF_MAX + 1) {
-    errno = EINVAL;
-    return NULL;
-  }
+  if (alignment > (size_t)PTRDIFF_MAX + 1)
+    return failed(EINVAL);
   size_t power = BLOCK_ALIGNMENT;
   while (power < alignment)
     power *= 2;
@@ -51,10 +45,8 @@ EXPORT NOINLINE void *memalign(size_t alignment, size_t size) {
 EXPORT void *valloc(size_t size) { return aligned_block(os_page_bytes(), size, CALL_SITE); }
 
 EXPORT void *pvalloc(size_t size) {
-  if (size > PTRDIFF_MAX - os_page_bytes()) {
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (size > PTRDIFF_MAX - os_page_bytes())
+    return failed(ENOMEM);
   return memalign(os_page_bytes(), round_up(max_size(size, 1), os_page_bytes()));
 }
 

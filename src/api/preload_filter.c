@@ -2,18 +2,16 @@
  * has to read before the program installs a filter, and makes only memory calls afterwards (os/filter.h). Programs
  * install filters by prctl, by syscall, or by libseccomp, which calls syscall. Code that enters the kernel by an
  * instruction of its own is not noticed. */
+#include "api/next.h"
 #include "budget/usage.h"
 #include "os/filter.h"
 #include "reclaim/background.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 typedef int prctl_function(int what, ...);
 /* On both architectures the number and five arguments are in registers. The sixth is in a register too, or on the
@@ -26,18 +24,6 @@ typedef int prctl_function(int what, ...);
 #define SIXTH_ARGUMENT , f
 #endif
 typedef long syscall_function(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER);
-
-static _Atomic(prctl_function *) next_prctl;
-static _Atomic(syscall_function *) next_syscall;
-
-__attribute__((constructor)) static void find_next(void) {
-  prctl_function *control;
-  syscall_function *call;
-  *(void **)&control = dlsym(RTLD_NEXT, "prctl");
-  *(void **)&call = dlsym(RTLD_NEXT, "syscall");
-  atomic_store_explicit(&next_prctl, control, memory_order_relaxed);
-  atomic_store_explicit(&next_syscall, call, memory_order_relaxed);
-}
 
 /* A program that only asks whether filters are supported passes no filter, or flags that do not exist. */
 static bool is_filter_by_prctl(long what, long mode, long filter) {
@@ -71,11 +57,7 @@ int control_call(int what, ...) {
   for (unsigned i = 0; i < sizeof a / sizeof *a; i++)
     a[i] = va_arg(list, long);
   va_end(list);
-  prctl_function *next = atomic_load_explicit(&next_prctl, memory_order_relaxed);
-  if (UNLIKELY(next == NULL)) {
-    find_next();
-    next = atomic_load_explicit(&next_prctl, memory_order_relaxed);
-  }
+  prctl_function *next = next_function(NEXT_PRCTL);
   bool is_first = UNLIKELY(is_filter_by_prctl(what, a[0], a[1])) && filter_prepare();
   int result = next(what, a[0], a[1], a[2], a[3]);
   if (UNLIKELY(is_first && result != 0))
@@ -83,22 +65,18 @@ int control_call(int what, ...) {
   return result;
 }
 
-static syscall_function *system_call_of_next(void) { return atomic_load_explicit(&next_syscall, memory_order_relaxed); }
-
 COLD static NOINLINE long filter_by_syscall(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
   bool is_first = filter_prepare();
-  long result = system_call_of_next()(number, a, b, c, d, e SIXTH_ARGUMENT);
+  long result = ((syscall_function *)next_function(NEXT_SYSCALL))(number, a, b, c, d, e SIXTH_ARGUMENT);
   if (is_first && result < 0)
     filter_withdraw();
   return result;
 }
 
 COLD static NOINLINE long rare_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
-  if (system_call_of_next() == NULL)
-    find_next();
   if ((number == SYS_seccomp && is_filter_by_seccomp(a, b, c)) || (number == SYS_prctl && is_filter_by_prctl(a, b, c)))
     return filter_by_syscall(number, a, b, c, d, e SIXTH_ARGUMENT);
-  return system_call_of_next()(number, a, b, c, d, e SIXTH_ARGUMENT);
+  return ((syscall_function *)next_function(NEXT_SYSCALL))(number, a, b, c, d, e SIXTH_ARGUMENT);
 }
 
 /* The type differs from the header's: the arguments are passed on unchanged. */
@@ -107,7 +85,7 @@ EXPORT long system_call(long number, long a, long b, long c, long d, long e SIXT
 /* clone and vfork return twice, maybe on another stack, so this function must leave no frame. tests/surprises checks
  * that the compiler makes it a jump. */
 long system_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
-  syscall_function *next = system_call_of_next();
+  syscall_function *next = load_relaxed(&next_functions[NEXT_SYSCALL]);
   if (UNLIKELY(next == NULL || number == SYS_seccomp || number == SYS_prctl))
     return rare_call(number, a, b, c, d, e SIXTH_ARGUMENT);
   return next(number, a, b, c, d, e SIXTH_ARGUMENT);

@@ -8,38 +8,12 @@
  *
  * mlockall counts reserved address space against RLIMIT_MEMLOCK. So the arenas give back what they only reserved before
  * it. */
-#include "base/words.h"
+#include "api/next.h"
 #include "heap/slow_path.h"
 #include "pages/extent.h"
 #include "reclaim/background.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <sched.h>
-
-enum next { NEXT_UNSHARE, NEXT_SETNS, NEXT__FORK, NEXT_FORK, NEXT_CLONE, NEXT_MLOCKALL, NEXT_COUNT };
-static const char *const names[NEXT_COUNT] = {"unshare", "setns", "_Fork", "fork", "clone", "mlockall"};
-static _Atomic(void *) functions[NEXT_COUNT];
-
-static int is_missing(void) {
-  errno = ENOSYS;
-  return -1;
-}
-
-__attribute__((constructor)) static void find_next(void) {
-  for (unsigned i = 0; i < NEXT_COUNT; i++) {
-    void *found = dlsym(RTLD_NEXT, names[i]);
-    atomic_store_explicit(&functions[i], found ? found : (void *)is_missing, memory_order_relaxed);
-  }
-}
-
-static void *next_function(enum next which) {
-  if (UNLIKELY(atomic_load_explicit(&functions[which], memory_order_relaxed) == NULL))
-    find_next();
-  return atomic_load_explicit(&functions[which], memory_order_relaxed);
-}
-
-#define EXPORT __attribute__((visibility("default")))
 
 EXPORT int unshare(int flags) {
   if (flags &
@@ -61,7 +35,7 @@ EXPORT int _Fork(void) {
 EXPORT COLD int fork(void) {
   int (*libc_fork)(void) = next_function(NEXT_FORK), (*libc__Fork)(void) = next_function(NEXT__FORK);
   if (hak_thread & THREAD_IN_FORK)
-    return background_has_been() && libc__Fork != is_missing ? libc__Fork() : libc_fork();
+    return background_has_been() && libc__Fork != next_is_missing ? libc__Fork() : libc_fork();
   hak_thread |= THREAD_IN_FORK;
   int child = libc_fork();
   hak_thread &= ~(uintptr_t)THREAD_IN_FORK;

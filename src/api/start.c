@@ -7,27 +7,21 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "budget/usage.h"
+#include "checked/checked.h"
 #include "hakmem/hakmem.h"
 #include "heap/bins.h"
-#include "heap/checked.h"
-#include "heap/heap_fork.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "large/guarded.h"
-#include "large/large.h"
 #include "large/packed.h"
-#include "large/range.h"
 #include "os/caller.h"
 #include "os/fault.h"
-#include "os/filter.h"
 #include "os/os.h"
 #include "os/say.h"
 #include "pages/extent.h"
-#include "pages/huge.h"
-#include "pages/metadata.h"
 #include "pages/superslab.h"
 #include "reclaim/background.h"
-#include "reclaim/reclaim.h"
+#include "threads/heap_fork.h"
+#include "threads/registry.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -43,17 +37,11 @@ static void report_bad_option(const char *assignment, size_t name_length, enum o
   name_text.capacity = min_size(name_length + 1, sizeof name);
   text_visible(&name_text, assignment);
   text_visible(&shown, assignment + name_length + 1);
-  text_string(&text, "hakmem: ");
-  text_string(&text, name);
-  if (error != OPTION_UNKNOWN) {
-    text_string(&text, "=");
-    text_string(&text, value);
-    text_string(&text, shown.length + 1 == sizeof value ? "..." : "");
-  }
   if (error == OPTION_UNKNOWN) {
-    text_string(&text, " is no option of hakmem, ignored");
+    text_strings(&text, "hakmem: ", name, " is no option of hakmem, ignored");
   } else {
-    text_string(&text, ": bad value, allowed is ");
+    const char *cut = shown.length + 1 == sizeof value ? "..." : "";
+    text_strings(&text, "hakmem: ", name, "=", value, cut, ": bad value, allowed is ");
     option_allowed(assignment, name_length, &text);
     text_string(&text, "; default kept");
   }
@@ -118,7 +106,7 @@ COLD static void after_fork_in_child(void) {
   owner_step_end();
 }
 
-/* From here on small blocks are checked (heap/checked.h). What was allocated before stays in its slabs. */
+/* From here on small blocks are checked (checked/checked.h). What was allocated before stays in its slabs. */
 static void checks_begin(void) {
   struct pool *pools[CHECKED_POOLS];
   if (option_value(OPTION_CHECKED) != SWITCH_ON || !slow_path_begin())
@@ -137,7 +125,7 @@ static void checks_begin(void) {
 
 /* Under a low limit the slabs of classes that the program may never use cost too much. */
 static void prewarm_bins(void) {
-  if (option_value(OPTION_PREWARM) != PREWARM_ON || usage_is_short() || checked_is_on() || !slow_path_begin())
+  if (option_value(OPTION_PREWARM) != SWITCH_ON || usage_is_short() || checked_is_on() || !slow_path_begin())
     return;
   if (heap_current() != NULL || heap_attach() != NULL)
     bins_prewarm(heap_current());

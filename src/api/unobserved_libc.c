@@ -7,8 +7,6 @@
 #include <malloc.h>
 #include <stdio.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 #ifdef __GLIBC__
 EXPORT struct mallinfo2 mallinfo2(void) {
   size_t taken = usage_taken(), held_free = usage_free();

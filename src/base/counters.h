@@ -3,8 +3,7 @@
  * Any thread may count, in a signal handler too. What refills and flushes count lies in heaps and pools instead
  * (struct heap_counters, pool_counters, slab_counters), so that threads do not contend for it.
  */
-#ifndef HAK_BASE_COUNTERS_H
-#define HAK_BASE_COUNTERS_H
+#pragma once
 
 #include "base/words.h"
 #include "hakmem/stats.h"
@@ -24,8 +23,5 @@ extern struct process_counters {
   ((void)atomic_fetch_add_explicit(&process_counters.name, (change), memory_order_relaxed))
 #define counter_note(name) counter_add(name, 1)
 /* For a counter that changes under one lock only. */
-#define counter_add_locked(name, change)                                                                               \
-  atomic_store_explicit(&process_counters.name, counter_read(name) + (change), memory_order_relaxed)
-#define counter_read(name) atomic_load_explicit(&process_counters.name, memory_order_relaxed)
-
-#endif
+#define counter_add_locked(name, change) store_relaxed(&process_counters.name, counter_read(name) + (change))
+#define counter_read(name) load_relaxed(&process_counters.name)

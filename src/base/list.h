@@ -2,8 +2,7 @@
  * one to each end. Both macros define functions for elements of `struct type` whose members next and previous are the
  * links.
  */
-#ifndef HAK_BASE_LIST_H
-#define HAK_BASE_LIST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -37,5 +36,3 @@
     *(element->previous ? &element->previous->next : &queue->first) = element->next;                                   \
     *(element->next ? &element->next->previous : &queue->last) = element->previous;                                    \
   }
-
-#endif

@@ -3,8 +3,7 @@
  * In a build without observers (HAKMEM_OBSERVE=OFF) entries are NULL. They never change while a program runs. Some
  * entries have a flag in the core that tells whether they are wanted. If the flag is set, the entry exists.
  */
-#ifndef HAK_BASE_OBSERVERS_H
-#define HAK_BASE_OBSERVERS_H
+#pragma once
 
 #include "base/options.h"
 #include "base/words.h"
@@ -75,7 +74,5 @@ static inline bool advice_is_wanted(void) {
   return UNLIKELY(option_value(OPTION_POLICY) != POLICY_OFF) && observers.advice_large_taken != NULL;
 }
 static inline bool sites_are_counted(void) {
-  return UNLIKELY(option_value(OPTION_LIVE) == LIVE_ON) && observers.site_taken != NULL;
+  return UNLIKELY(option_value(OPTION_LIVE) == SWITCH_ON) && observers.site_taken != NULL;
 }
-
-#endif

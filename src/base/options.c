@@ -23,7 +23,6 @@ static char *const texts[OPTION_COUNT] = {
     [OPTION_HEAP_PROFILE_FILE] = heap_profile_file,
 };
 
-/* Other names for values. */
 const struct option_word option_words[] = {
     {OPTION_PROFILE, "MIXED_TINYV3_C7_SAFE", PRESET_SPEED},
     {OPTION_PROFILE, "MIXED_TINYV3_C7_BALANCED", PRESET_BALANCED},
@@ -48,22 +47,22 @@ _Static_assert(LONG_MAX >> RANK_BITS > 0x7fffffff, "values and their rank fit a 
 /* value << RANK_BITS | rank; 0 = not set. Options are independent numbers: no order between them. */
 static _Atomic long values[OPTION_COUNT];
 
-bool option_is_set(enum option option) { return atomic_load_explicit(&values[option], memory_order_relaxed) != 0; }
+bool option_is_set(enum option option) { return load_relaxed(&values[option]) != 0; }
 
 long option_default(enum option option, enum preset preset) { return default_values[option][preset]; }
 
 long option_value(enum option option) {
-  long set = atomic_load_explicit(&values[option], memory_order_relaxed);
+  long set = load_relaxed(&values[option]);
   if (set != 0)
     return set >> RANK_BITS;
-  long preset = atomic_load_explicit(&values[OPTION_PROFILE], memory_order_relaxed);
+  long preset = load_relaxed(&values[OPTION_PROFILE]);
   return option_default(option, preset ? (enum preset)(preset >> RANK_BITS) : HAK_PRESET_DEFAULT);
 }
 
 const char *option_string(enum option option) { return texts[option]; }
 
 static void value_store(enum option option, long value, enum rank rank) {
-  long set = atomic_load_explicit(&values[option], memory_order_relaxed);
+  long set = load_relaxed(&values[option]);
   do
     if ((set & RANKS) > (long)rank)
       return;
@@ -188,15 +187,14 @@ enum option_error option_set(enum option option, const char *value) {
     return OPTION_FIXED; /* its parts are set at start only */
   if (value != NULL)
     return value_parse(option, value, RANK_CALL);
-  atomic_store_explicit(&values[option], 0, memory_order_relaxed);
+  store_relaxed(&values[option], 0);
   return OPTION_OK;
 }
 
 static void write_allowed(enum option option, struct text *text) {
   const struct option_row *row = &option_rows[option];
   for (unsigned i = 0; i < OPTION_CHOICES_MAX && *row->choices[i]; i++) {
-    text_string(text, i ? ", " : "");
-    text_string(text, row->choices[i]);
+    text_strings(text, i ? ", " : "", row->choices[i]);
   }
   if (texts[option])
     text_string(text, "a shorter ");

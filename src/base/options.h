@@ -4,49 +4,21 @@
  * set values at once. A few options are texts, which are set at start only; their number is the text's length.
  * No function makes system calls: api/start.c reads the environment.
  */
-#ifndef HAK_BASE_OPTIONS_H
-#define HAK_BASE_OPTIONS_H
+#pragma once
 
 #include "base/words.h"
 
+#define ROW(option, ...) OPTION_##option,
 enum option {
-  OPTION_PROFILE,
-  OPTION_STATS,
-  OPTION_STATS_PID,
-  OPTION_STATS_FILE,
-  OPTION_BIN_SLOTS,
-  OPTION_BIN_KB_MAX,
-  OPTION_HEAP_KB_MAX,
-  OPTION_POOLS,
-  OPTION_KEEP_MB,
-  OPTION_PURGE_DELAY_MS,
-  OPTION_LARGE_CACHE_MB,
-  OPTION_RESERVE_MB,
-  OPTION_DEEPBIND,
-  OPTION_FOREIGN,
-  OPTION_PURGE,
-  OPTION_TARGET_MB,
-  OPTION_LIMIT_MB,
-  OPTION_CGROUP,
-  OPTION_BACKGROUND,
-  OPTION_HUGE,
-  OPTION_PREWARM,
-  OPTION_POLICY,
-  OPTION_POLICY_FILE,
-  OPTION_COUNTING,
-  OPTION_HEAP_PROFILE,
-  OPTION_HEAP_PROFILE_KB,
-  OPTION_HEAP_PROFILE_FILE,
-  OPTION_CHECKED,
-  OPTION_CANARY,
-  OPTION_ZERO_FREED,
-  OPTION_QUARANTINE,
-  OPTION_RANDOM_ORDER,
-  OPTION_GUARD_PAGES,
-  OPTION_GUARD,
-  OPTION_LIVE,
+#include "base/option_rows.def"
   OPTION_COUNT
 };
+#undef ROW
+
+/* The options that ask for an observer. */
+#define OPTIONS_OF_OBSERVERS                                                                                           \
+  OPTION_STATS, OPTION_STATS_FILE, OPTION_POLICY, OPTION_POLICY_FILE, OPTION_COUNTING, OPTION_HEAP_PROFILE,            \
+      OPTION_HEAP_PROFILE_FILE, OPTION_GUARD, OPTION_LIVE
 
 enum preset { PRESET_SPEED, PRESET_BALANCED, PRESET_LEAN, PRESET_SECURE, PRESET_COUNT };
 
@@ -61,12 +33,9 @@ enum purge_mode { PURGE_DONTNEED, PURGE_FREE, PURGE_OFF };
 enum cgroup_mode { CGROUP_ON, CGROUP_OFF };
 enum background_mode { BACKGROUND_ON, BACKGROUND_OFF };
 enum huge_mode { HUGE_OFF, HUGE_LARGE, HUGE_ALL };
-enum prewarm_mode { PREWARM_OFF, PREWARM_ON };
 enum switch_mode { SWITCH_OFF, SWITCH_ON };
-enum live_mode { LIVE_OFF, LIVE_ON };
 enum policy_mode { POLICY_OFF, POLICY_FROZEN, POLICY_EVOLVING };
 enum heap_profile_mode { HEAP_PROFILE_OFF, HEAP_PROFILE_ON, HEAP_PROFILE_LEAKS };
-enum counting_mode { COUNTING_OFF, COUNTING_ON };
 
 #define OPTION_CHOICES_MAX 6
 #define OPTION_TEXT_BYTES 4096 /* of a text and its terminator */
@@ -132,5 +101,3 @@ void option_allowed(const char *environment, size_t name_length, struct text *te
 /* Writes a value as text that option_set takes. For an option that is a text it writes the text in force, or nothing if
  * value is 0. */
 void option_text(enum option option, long value, struct text *text);
-
-#endif

@@ -4,8 +4,7 @@
  * A probe without a tracer costs one `nop` and the computation of its arguments. So probes stand in slow paths only,
  * and their arguments are values that exist anyway. A build without sys/sdt.h has no probes.
  */
-#ifndef HAK_BASE_PROBE_H
-#define HAK_BASE_PROBE_H
+#pragma once
 
 #if HAK_PROBES
 #define SDT_USE_VARIADIC
@@ -13,6 +12,4 @@
 #define HAK_PROBE(name, ...) STAP_PROBEV(hakmem, name, __VA_ARGS__)
 #else
 #define HAK_PROBE(name, ...) ((void)0)
-#endif
-
 #endif

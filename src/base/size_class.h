@@ -7,8 +7,7 @@
  *   C2  offset / bytes == offset * reciprocal >> RECIPROCAL_SHIFT for every offset inside a slab
  * The table is a constant: valid before any constructor.
  */
-#ifndef HAK_BASE_SIZE_CLASS_H
-#define HAK_BASE_SIZE_CLASS_H
+#pragma once
 
 #include "base/words.h"
 
@@ -31,5 +30,3 @@ static inline size_t class_slab_bytes(unsigned cls) { return UNIT_BYTES << size_
 
 /* Returns the smallest class that holds `size` bytes at multiples of `alignment`, 0 if no class does. */
 unsigned class_aligned(size_t size, size_t alignment);
-
-#endif

@@ -12,6 +12,11 @@ void text_string(struct text *text, const char *string) {
     text_char(text, *string++);
 }
 
+void text_append(struct text *text, const char *const *strings) {
+  while (*strings)
+    text_string(text, *strings++);
+}
+
 void text_visible(struct text *text, const char *string) {
   for (; *string; string++)
     text_char(text, *string >= ' ' && *string < 0x7f ? *string : '?');

@@ -1,7 +1,6 @@
 /* text.h: builds a short text in a fixed buffer, without stdio, locale or allocation. Text that does not fit is cut
  * off. The text is always terminated. */
-#ifndef HAK_BASE_TEXT_H
-#define HAK_BASE_TEXT_H
+#pragma once
 
 #include "base/words.h"
 
@@ -15,6 +14,9 @@ struct text {
 #define TEXT_IN(array) ((struct text){.bytes = ((array)[0] = 0, (array)), .capacity = sizeof(array), .length = 0})
 
 void text_string(struct text *text, const char *string);
+/* Appends several strings. */
+#define text_strings(text, ...) text_append(text, (const char *const[]){__VA_ARGS__, NULL})
+void text_append(struct text *text, const char *const *strings);
 /* Appends text from outside. Control characters, which a terminal would obey, become '?'. */
 void text_visible(struct text *text, const char *string);
 void text_decimal(struct text *text, uint64_t value);
@@ -25,5 +27,3 @@ void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned p
 void text_bytes(struct text *text, uint64_t bytes);
 /* Appends a path, with %p replaced by the process id and %% by %. True if there was a %p. */
 bool text_path(struct text *text, const char *pattern, uint64_t process_id);
-
-#endif

@@ -1,6 +1,5 @@
 /* words.h: the sizes of address space and the small arithmetic that all layers share. */
-#ifndef HAK_BASE_WORDS_H
-#define HAK_BASE_WORDS_H
+#pragma once
 
 #ifndef HAK_NO_INLINE_NAMES
 #define HAK_NO_INLINE_NAMES
@@ -26,10 +25,11 @@
 #define BLOCK_ALIGNMENT ((size_t)16)
 #define CACHE_LINE 64
 
+#define EXPORT __attribute__((visibility("default"))) /* a name of the library */
 #define NOINLINE __attribute__((noinline))
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define COLD __attribute__((cold, noinline))
-/* A zeroed array of which most programs use little or nothing. The shared library (src/hakmem.ld) puts such arrays
+/* A zeroed array of which most programs use little or nothing. The shared library (src/hakmem.ld.in) puts such arrays
  * behind the other variables, so that those share pages. */
 #define SPARSE __attribute__((section(".bss.sparse")))
 #define LIKELY HAK_LIKELY
@@ -55,6 +55,10 @@ static inline size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
 static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
+/* Relaxed accesses order nothing. Those that order others are written out. */
+#define load_relaxed(object) atomic_load_explicit((object), memory_order_relaxed)
+#define store_relaxed(object, value) atomic_store_explicit((object), (value), memory_order_relaxed)
+
 /* SplitMix64 (Steele, Lea and Flood): scatters neighbouring numbers over all 64 bits. */
 #define MIX_STEP UINT64_C(0x9e3779b97f4a7c15)
 static inline uint64_t mix_bits(uint64_t z) {
@@ -62,5 +66,3 @@ static inline uint64_t mix_bits(uint64_t z) {
   z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
   return z ^ z >> 31;
 }
-
-#endif

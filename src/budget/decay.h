@@ -4,8 +4,7 @@
  * An owner has a list by age for each strategy (policy/keep_policy.h). It calls decay_change, under its lock, after
  * each change of a list. The readers take no lock.
  */
-#ifndef HAK_BUDGET_DECAY_H
-#define HAK_BUDGET_DECAY_H
+#pragma once
 
 #include "policy/keep_policy.h"
 
@@ -20,26 +19,24 @@ struct decay {
 };
 
 static inline size_t decay_bytes(const struct decay *decay, enum decider decider) {
-  return atomic_load_explicit(&decay->bytes[decider], memory_order_relaxed);
+  return load_relaxed(&decay->bytes[decider]);
 }
 static inline size_t decay_total(const struct decay *decay) {
   return decay_bytes(decay, BY_PRESET) + decay_bytes(decay, BY_ENGINE);
 }
 /* Returns when the oldest range that the preset decides about was freed; 0: there is none. */
 static inline uint64_t decay_oldest_ms(const struct decay *decay) {
-  return atomic_load_explicit(&decay->oldest_ms[KEEP_BY_PRESET], memory_order_relaxed);
+  return load_relaxed(&decay->oldest_ms[KEEP_BY_PRESET]);
 }
-static inline uint64_t decay_due_ms(const struct decay *decay) {
-  return atomic_load_explicit(&decay->due_ms, memory_order_relaxed);
-}
+static inline uint64_t decay_due_ms(const struct decay *decay) { return load_relaxed(&decay->due_ms); }
 
 /* change: of the bytes in the list; oldest_ms: of the list as it is now. Under the owner's lock: plain stores are
  * enough. */
 void decay_learned(struct decay *decay, size_t change); /* the part of decay_change for the engine's lists */
 static inline void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms) {
   enum decider decider = keep == KEEP_BY_PRESET ? BY_PRESET : BY_ENGINE;
-  atomic_store_explicit(&decay->bytes[decider], decay_bytes(decay, decider) + change, memory_order_relaxed);
-  atomic_store_explicit(&decay->oldest_ms[keep], oldest_ms, memory_order_relaxed);
+  atomic_store_explicit(&decay->bytes[decider], decay_bytes(decay, decider) + change, memory_order_release);
+  store_relaxed(&decay->oldest_ms[keep], oldest_ms);
   if (UNLIKELY(decider == BY_ENGINE))
     decay_learned(decay, change);
 }
@@ -61,5 +58,3 @@ static inline struct purge purge_by_engine(bool only_due, size_t keep_bytes, uin
 
 /* Returns the list whose oldest range goes next; KEEP_LISTS: none goes. The owner's lock is held. */
 unsigned decay_next(const struct decay *decay, struct purge purge);
-
-#endif

@@ -8,9 +8,9 @@
 #include "os/lock.h"
 #include "os/os.h"
 #include "policy/limit_policy.h"
-#include "policy/purge_policy.h"
 
 _Alignas(CACHE_LINE) _Atomic size_t usage_at[USAGE_PLACES];
+struct usage_of_cache usage_of_cache;
 
 static struct {
   _Atomic size_t taken_peak;
@@ -21,8 +21,8 @@ static struct {
   _Atomic uint64_t granted_since_ms;
   _Atomic size_t leaving;       /* in system calls that give pages back */
   _Atomic uint32_t asked_group; /* enum asked */
-  _Atomic size_t resident;      /* of the process, */
-  _Atomic uint64_t resident_ms; /* as it was then */
+  _Atomic size_t resident;      /* of the process, when usage_look read it last */
+  _Atomic uint64_t resident_ms; /* when that was */
   _Atomic uint64_t refused_ms;  /* when memory ran out, 0: never */
   _Alignas(CACHE_LINE) _Atomic size_t learned, freed;
   _Alignas(CACHE_LINE) _Atomic size_t moves_begun, moves_ended;
@@ -42,29 +42,35 @@ static struct {
   _Atomic bool group_read; /* group is constant from then on */
 } limits;
 
-static size_t figure_read(_Atomic size_t *figure) { return atomic_load_explicit(figure, memory_order_relaxed); }
-static void figure_write(_Atomic size_t *figure, size_t value) {
-  atomic_store_explicit(figure, value, memory_order_relaxed);
-}
-static size_t figure_add(_Atomic size_t *figure, size_t bytes) {
-  return atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed) + bytes;
+static void figure_add(_Atomic size_t *figure, size_t bytes) {
+  atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed);
 }
 
 /* Subtracts, down to 0. */
 static void figure_take_back(_Atomic size_t *figure, size_t bytes) {
-  size_t before = figure_read(figure);
+  size_t before = load_relaxed(figure);
   while (!atomic_compare_exchange_weak_explicit(figure, &before, less(before, bytes), memory_order_relaxed,
                                                 memory_order_relaxed))
     ;
 }
 
-size_t usage_taken_large(void) { return figure_read(&usage_at[USAGE_LARGE]); }
-size_t usage_taken(void) { return figure_read(&usage_at[USAGE_SLABS]) + usage_taken_large(); }
-size_t usage_taken_peak(void) { return figure_read(&usage.taken_peak); }
-size_t usage_free(void) { return figure_read(&usage_at[USAGE_FREE]); }
-size_t usage_learned(void) { return figure_read(&usage.learned); }
+static size_t cached_bytes(void) { return load_relaxed(&usage_of_cache.bytes); }
+
+/* The cached bytes are read last, so that what was freed meanwhile is not taken for live. */
+size_t usage_taken_large(void) {
+  size_t bytes = atomic_load_explicit(&usage_at[USAGE_LARGE], memory_order_acquire);
+  return less(bytes, cached_bytes());
+}
+size_t usage_held(void) {
+  return load_relaxed(&usage_at[USAGE_SLABS]) + load_relaxed(&usage_at[USAGE_LARGE]) +
+         load_relaxed(&usage_at[USAGE_FREE]);
+}
+size_t usage_taken(void) { return load_relaxed(&usage_at[USAGE_SLABS]) + usage_taken_large(); }
+size_t usage_taken_peak(void) { return load_relaxed(&usage.taken_peak); }
+size_t usage_free(void) { return load_relaxed(&usage_at[USAGE_FREE]) + cached_bytes(); }
+size_t usage_learned(void) { return load_relaxed(&usage.learned); }
 void usage_freed_add(size_t bytes) { figure_add(&usage.freed, bytes); }
-size_t usage_freed(void) { return figure_read(&usage.freed); }
+size_t usage_freed(void) { return load_relaxed(&usage.freed) + load_relaxed(&usage_of_cache.freed); }
 void usage_learned_add(size_t change) { figure_add(&usage.learned, change); }
 
 /* hak_option_set takes the lock outside of slow paths. Writes only what differs. */
@@ -72,14 +78,14 @@ COLD void usage_in_child(void) {
   lock_reset(&limits.lock);
   if (atomic_load(&usage.asked_group) == BEING_ASKED) /* by a thread that does not exist in the child */
     atomic_store(&usage.asked_group, NOT_ASKED);
-  if (atomic_load_explicit(&usage.resident_ms, memory_order_relaxed) != 0) /* the parent's */
-    atomic_store_explicit(&usage.resident_ms, 0, memory_order_relaxed);
+  if (load_relaxed(&usage.resident_ms) != 0) /* the parent's */
+    store_relaxed(&usage.resident_ms, 0);
   if (atomic_load_explicit(&limits.stale, memory_order_seq_cst))
     usage_limits_apply();
 }
 
 void usage_note_peak(void) {
-  size_t now = usage_taken(), peak = figure_read(&usage.taken_peak);
+  size_t now = usage_taken(), peak = load_relaxed(&usage.taken_peak);
   while (now > peak && !atomic_compare_exchange_weak_explicit(&usage.taken_peak, &peak, now, memory_order_relaxed,
                                                               memory_order_relaxed))
     ;
@@ -89,11 +95,17 @@ void usage_note_peak(void) {
  * move ended sees both counters changed. */
 void usage_move_begin(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_begun, bytes, memory_order_acq_rel); }
 void usage_move_end(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_ended, bytes, memory_order_acq_rel); }
-size_t usage_moves_begun(void) { return atomic_load_explicit(&usage.moves_begun, memory_order_acquire); }
-size_t usage_moves_ended(void) { return atomic_load_explicit(&usage.moves_ended, memory_order_acquire); }
+size_t usage_moves_begun(void) {
+  return atomic_load_explicit(&usage.moves_begun, memory_order_acquire) +
+         atomic_load_explicit(&usage_of_cache.begun, memory_order_acquire);
+}
+size_t usage_moves_ended(void) {
+  return atomic_load_explicit(&usage.moves_ended, memory_order_acquire) +
+         atomic_load_explicit(&usage_of_cache.ended, memory_order_acquire);
+}
 
-size_t usage_limit(void) { return ~figure_read(&usage.limit_complement); }
-size_t usage_high(void) { return ~figure_read(&usage.high_complement); }
+size_t usage_limit(void) { return ~load_relaxed(&usage.limit_complement); }
+size_t usage_high(void) { return ~load_relaxed(&usage.high_complement); }
 
 /* limits.lock is held. */
 static void limits_apply(void) {
@@ -102,10 +114,10 @@ static void limits_apply(void) {
   bool group_read = atomic_load_explicit(&limits.group_read, memory_order_acquire);
   size_t hard = group_read ? limit_hard(option_bytes, limits.group.max_bytes, limits.group.swap_bytes) : own;
   size_t high = group_read ? limits.group.high_bytes : SIZE_MAX;
-  atomic_store_explicit(&usage.limit_of_resident, hard < own, memory_order_relaxed);
+  store_relaxed(&usage.limit_of_resident, hard < own);
   usage_keep_cap(SIZE_MAX); /* the next check of the limits lowers it again */
-  figure_write(&usage.limit_complement, ~hard);
-  figure_write(&usage.high_complement, ~min_size(hard, high));
+  store_relaxed(&usage.limit_complement, ~hard);
+  store_relaxed(&usage.high_complement, ~min_size(hard, high));
 }
 
 /* Try-lock, because signal handlers come here. A thread that finds it taken leaves the work to the holder. */
@@ -124,7 +136,7 @@ COLD static bool read_group(void) {
   if (!atomic_compare_exchange_strong(&usage.asked_group, &not_asked, BEING_ASKED))
     return false;
   if (option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files()) {
-    os_memory_limits_read(&limits.group);
+    os_memory_limits_read("", &limits.group);
     atomic_store_explicit(&limits.group_read, true, memory_order_release);
   }
   atomic_store_explicit(&usage.asked_group, ASKED, memory_order_release);
@@ -136,12 +148,12 @@ COLD static bool read_group(void) {
  * two windows. */
 static void granted_move_on(void) {
   uint64_t now_ms = os_milliseconds();
-  uint64_t since_ms = atomic_load_explicit(&usage.granted_since_ms, memory_order_relaxed);
+  uint64_t since_ms = load_relaxed(&usage.granted_since_ms);
   if (now_ms - since_ms > GRANTED_MS &&
       atomic_compare_exchange_strong_explicit(&usage.granted_since_ms, &since_ms, now_ms, memory_order_relaxed,
                                               memory_order_relaxed)) {
-    size_t granted = figure_read(&usage.granted);
-    figure_write(&usage.granted_before, granted);
+    size_t granted = load_relaxed(&usage.granted);
+    store_relaxed(&usage.granted_before, granted);
     figure_take_back(&usage.granted, granted); /* what others add meanwhile stays */
   }
 }
@@ -149,20 +161,20 @@ static void granted_move_on(void) {
 /* Returns the resident bytes that usage_look read; more than any limit if the reading is too old. */
 static size_t resident_known(void) {
   bool is_recent = os_milliseconds() - atomic_load_explicit(&usage.resident_ms, memory_order_acquire) <= RESIDENT_MS;
-  return is_recent ? figure_read(&usage.resident) : SIZE_MAX / 2;
+  return is_recent ? load_relaxed(&usage.resident) : SIZE_MAX / 2;
 }
 
 /* Adds bytes to a sum that counts against a limit, if they fit together with `counted`. Bytes that do not fit are never
  * added, not even for a moment, because other threads' requests would be refused for them. */
 static bool add_if_admitted(_Atomic size_t *sum, size_t bytes, size_t limit, size_t (*counted)(void)) {
   for (;;) {
-    size_t before = figure_read(sum);
+    size_t before = load_relaxed(sum);
     if (before + bytes < bytes || !limit_admits(limit, counted(), before + bytes))
       return false;
     if (!atomic_compare_exchange_weak_explicit(sum, &before, before + bytes, memory_order_relaxed,
                                                memory_order_relaxed))
       continue;
-    if (limit_admits(limit, counted(), figure_read(sum))) /* what others were promised may have been counted since */
+    if (limit_admits(limit, counted(), load_relaxed(sum))) /* what others were promised may have been counted since */
       return true;
     figure_take_back(sum, bytes);
   }
@@ -170,7 +182,7 @@ static bool add_if_admitted(_Atomic size_t *sum, size_t bytes, size_t limit, siz
 
 /* Pages on their way to the system are not resident any more, but the group is charged for them until the call ends. */
 static size_t resident_and_before(void) {
-  return resident_known() + figure_read(&usage.granted_before) + figure_read(&usage.leaving);
+  return resident_known() + load_relaxed(&usage.granted_before) + load_relaxed(&usage.leaving);
 }
 
 COLD static bool fits_resident(size_t limit, size_t bytes) {
@@ -183,20 +195,21 @@ static bool promise_bytes(size_t limit, size_t bytes) {
   return add_if_admitted(&usage_at[USAGE_PROMISED], bytes, limit, usage_held);
 }
 
+bool usage_is_unread(void) { return load_relaxed(&usage.asked_group) == NOT_ASKED; }
+
 static bool asks_group(size_t bytes) {
-  return UNLIKELY(atomic_load_explicit(&usage.asked_group, memory_order_relaxed) == NOT_ASKED) &&
-         !limit_admits(GROUP_BYTES_MIN, usage_held(), bytes);
+  return UNLIKELY(usage_is_unread()) && !limit_admits(GROUP_BYTES_MIN, usage_held(), bytes);
 }
 
 bool usage_look(void) {
-  if (read_group() || atomic_load_explicit(&usage.asked_group, memory_order_relaxed) == BEING_ASKED)
+  if (read_group() || load_relaxed(&usage.asked_group) == BEING_ASKED)
     return true; /* while another thread reads the group, a request is refused only because of that: it tries again */
-  if (!atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed) || !os_may_read_files())
+  if (!load_relaxed(&usage.limit_of_resident) || !os_may_read_files())
     return false;
   size_t resident = os_resident_of_process();
   if (resident == 0) /* it cannot be read */
     return false;
-  figure_write(&usage.resident, resident);
+  store_relaxed(&usage.resident, resident);
   atomic_store_explicit(&usage.resident_ms, os_milliseconds(), memory_order_release);
   return true;
 }
@@ -207,7 +220,7 @@ bool usage_reserve(size_t bytes) {
   if (asks_group(bytes))
     return false;
   size_t limit = usage_limit();
-  bool of_resident = atomic_load_explicit(&usage.limit_of_resident, memory_order_relaxed);
+  bool of_resident = load_relaxed(&usage.limit_of_resident);
   if (LIKELY(promise_bytes(limit, bytes))) {
     if (UNLIKELY(of_resident)) {
       granted_move_on();
@@ -227,13 +240,12 @@ bool usage_reserve(size_t bytes) {
 #define SHORT_SHARE 4
 #define TIGHT_SHARE 3
 #define FILLING_SHARE 16
-#define SCARCE_SHARE 8
 #define SHORT_MS 10000u
 
-void usage_note_refusal(void) { atomic_store_explicit(&usage.refused_ms, os_milliseconds(), memory_order_relaxed); }
+void usage_note_refusal(void) { store_relaxed(&usage.refused_ms, os_milliseconds()); }
 
 static bool ran_out(void) {
-  uint64_t refused_ms = atomic_load_explicit(&usage.refused_ms, memory_order_relaxed);
+  uint64_t refused_ms = load_relaxed(&usage.refused_ms);
   return UNLIKELY(refused_ms != 0) && os_milliseconds() - refused_ms < SHORT_MS;
 }
 
@@ -246,14 +258,13 @@ bool usage_is_filling(void) { return usage_held() > os_memory_limit() / FILLING_
 
 bool usage_is_tight(void) { return usage_held() > os_memory_limit() / TIGHT_SHARE || ran_out(); }
 
-bool usage_is_scarce(void) {
-  size_t limit = os_memory_limit();
-  return usage_held() > limit - limit / SCARCE_SHARE || ran_out();
-}
+size_t usage_left(void) { return less(os_memory_limit(), usage_taken()); }
 
-void usage_keep_cap(size_t bytes) { figure_write(&usage.keep_cap_complement, ~bytes); }
-size_t usage_keep_max(void) { return ~figure_read(&usage.keep_cap_complement); }
-static size_t keep_by_preset(void) { return purge_keep((size_t)option_value(OPTION_KEEP_MB) << 20, usage_taken()); }
+#define KEEP_SHARE 8u /* this fraction of what is taken may stay as free memory */
+
+void usage_keep_cap(size_t bytes) { store_relaxed(&usage.keep_cap_complement, ~bytes); }
+size_t usage_keep_max(void) { return ~load_relaxed(&usage.keep_cap_complement); }
+static size_t keep_by_preset(void) { return ((size_t)option_value(OPTION_KEEP_MB) << 20) + usage_taken() / KEEP_SHARE; }
 size_t usage_keep(void) { return min_size(usage_keep_max(), keep_by_preset()); }
 size_t usage_keep_learned(void) {
   return min_size(usage_keep_max(), max_size(keep_by_preset(), less(usage_taken_peak(), usage_taken())));
@@ -292,4 +303,10 @@ enum purge_result pages_purge(void *address, size_t size) {
   counter_add(purged_bytes, size);
   HAK_PROBE(purge, address, size, result == PURGE_GONE_LAZILY);
   return result;
+}
+
+size_t pages_purge_inside(const void *begin, const void *end) {
+  uintptr_t pages = round_up((uintptr_t)begin, os_page_bytes());
+  size_t bytes = less(round_down((uintptr_t)end, os_page_bytes()), pages);
+  return bytes > 0 && pages_purge((void *)pages, bytes) != PURGE_REFUSED ? bytes : 0;
 }

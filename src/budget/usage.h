@@ -5,8 +5,7 @@
  *   held   taken + free: what a limit bounds
  * It is lock-free. Each figure is right after each change, but the figures of one moment may not fit together.
  */
-#ifndef HAK_BUDGET_USAGE_H
-#define HAK_BUDGET_USAGE_H
+#pragma once
 
 #include "base/words.h"
 
@@ -24,18 +23,19 @@ enum usage {
   USAGE_LARGE,
   USAGE_PLACES
 };
-/* Counts bytes in another place. `to` rises first, so that the held bytes are never too low. */
+/* Counts bytes in another place. `to` rises first, so that the held bytes are never too low. Release: a reader who sees
+ * a figure changed sees the move begun. */
 extern _Atomic size_t usage_at[USAGE_PLACES];
 void usage_note_peak(void);
 static inline void usage_move(enum usage from, enum usage to, size_t bytes) {
   if (to != USAGE_NOWHERE)
-    atomic_fetch_add_explicit(&usage_at[to], bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&usage_at[to], bytes, memory_order_release);
   if (to >= USAGE_SLABS)
     usage_note_peak();
   if (from == USAGE_LARGE)
     usage_freed_add(bytes);
   if (from != USAGE_NOWHERE)
-    atomic_fetch_sub_explicit(&usage_at[from], bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&usage_at[from], bytes, memory_order_release);
 }
 
 /* Changes the part of the free bytes that the policy engine decides about (policy/keep_policy.h). */
@@ -48,13 +48,39 @@ void usage_move_begin(size_t bytes);
 void usage_move_end(size_t bytes);
 size_t usage_moves_begun(void);
 size_t usage_moves_ended(void);
+/* The same for the BigCache, under its lock: without locked additions. What it holds stays in usage_at[USAGE_LARGE].
+ * Readers subtract it there, and add it to the free bytes. */
+extern struct usage_of_cache {
+  _Atomic size_t begun, ended;
+  _Atomic size_t bytes, freed;
+} usage_of_cache;
+static inline void usage_of_cache_add(_Atomic size_t *sum, size_t change) {
+  atomic_store_explicit(sum, load_relaxed(sum) + change, memory_order_release);
+}
+static inline void usage_move_begin_cached(size_t bytes) { usage_of_cache_add(&usage_of_cache.begun, bytes); }
+static inline void usage_move_end_cached(size_t bytes) { usage_of_cache_add(&usage_of_cache.ended, bytes); }
+/* The range of a live object goes to the cache; it comes back for another object. */
+static inline void usage_cache(size_t bytes) {
+  usage_of_cache_add(&usage_of_cache.bytes, bytes);
+  usage_of_cache_add(&usage_of_cache.freed, bytes);
+}
+static inline void usage_uncache(size_t bytes) {
+  usage_of_cache_add(&usage_of_cache.bytes, -bytes);
+  usage_note_peak();
+}
+/* It leaves the cache to end: its bytes are in USAGE_PROMISED then. */
+static inline void usage_uncache_promised(size_t bytes) {
+  atomic_fetch_add_explicit(&usage_at[USAGE_PROMISED], bytes, memory_order_release);
+  atomic_fetch_sub_explicit(&usage_at[USAGE_LARGE], bytes, memory_order_release);
+  usage_of_cache_add(&usage_of_cache.bytes, -bytes);
+}
 
 size_t usage_taken(void);
 size_t usage_taken_large(void);
 size_t usage_taken_peak(void);
 size_t usage_free(void);
 size_t usage_learned(void);
-static inline size_t usage_held(void) { return usage_taken() + usage_free(); }
+size_t usage_held(void);
 
 /* Tells whether `bytes` more may be held. If so they are promised to the caller, who must move them on from
  * USAGE_PROMISED, to nowhere if they will not be used. Free memory that is used again needs no promise. If the
@@ -65,6 +91,8 @@ bool usage_reserve(size_t bytes);
  * reads the cgroup once, when the heap is about to get big, so small programs make no such system calls. A reading of
  * the resident bytes is valid for a few milliseconds. */
 bool usage_look(void);
+/* Tells whether the cgroup was not read yet, so that a refusal may only mean that usage_look is to be called. */
+bool usage_is_unread(void);
 /* Reads the cgroup now, because a filter will forbid it later. */
 void usage_look_ahead(void);
 /* Return the hard limit in force, and the held bytes from which on free memory should go back; SIZE_MAX for none. */
@@ -80,11 +108,12 @@ bool usage_is_short(void);
 bool usage_is_tight(void);
 /* Tells whether a sixteenth of the limit is held, or memory ran out. */
 bool usage_is_filling(void);
-/* Tells whether an eighth of the limit or less is left, or memory ran out. */
-bool usage_is_scarce(void);
+/* Returns what the system's limit leaves beside the taken bytes. */
+size_t usage_left(void);
 void usage_note_refusal(void);
 
-/* Free bytes that may stay however old (policy/purge_policy.h); never more than the cap. */
+/* Free bytes that may stay however old while the program works: the option `keep_mb`, and an eighth of what is taken;
+ * never more than the cap. */
 size_t usage_keep(void);
 /* Returns the free bytes that may stay if the policy engine decides about some: as many, or as many as do not make the
  * program larger than its peak. */
@@ -104,7 +133,7 @@ enum purge_result {
   PURGE_GONE_LAZILY, /* they may show their old content */
 };
 enum purge_result pages_purge(void *address, size_t size);
+/* The same for the pages that lie wholly in a range. Returns their bytes; 0 if there is none or it was refused. */
+size_t pages_purge_inside(const void *begin, const void *end);
 /* Unmaps. False: too many mappings; nothing changed. */
 bool pages_unmap(void *address, size_t size);
-
-#endif

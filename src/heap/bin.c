@@ -19,6 +19,14 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
  * fourth time, in a crowded pool the eighth. */
 #define LOOKS_TO_GROW_FREED_ONLY 4u
 #define LOOKS_TO_GROW_CROWDED 8u
+/* Blocks that one slow path takes out of the slabs, or puts back, for one class; and those of a longer bin that stay
+ * above what it puts back, so that as many pointers move. */
+#define REFILL_BLOCKS_MAX 128u
+#define FLUSH_BLOCKS_MAX 128u
+#define FLUSH_KEPT_MAX 512u
+/* A refill takes envelopes out of the inbox until this fraction of the bin is full. */
+#define RECEIVED_SHARE 2u
+#define RECEIVED_MAX 16u /* envelopes */
 #define HAND_BYTES ((size_t)32 << 10)
 /* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
 #define SLOTS_MAX_FREED_ONLY 128u
@@ -126,11 +134,12 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
 }
 
 void bin_flush(struct heap *heap, unsigned cls, size_t count) {
-  void **base = heap->bin_state[cls].base;
-  size_t rest = bin_count(heap, cls) - count;
-  slab_set_give(&heap_pool(heap)->slabs, cls, base, count);
-  memmove(base, base + count, rest * sizeof(void *));
-  bin_set_top(heap, cls, base + rest);
+  void **top = bin_of(heap, cls)->top;
+  size_t kept = min_size(bin_count(heap, cls) - count, FLUSH_KEPT_MAX);
+  void **first = top - kept - count;
+  slab_set_give(&heap_pool(heap)->slabs, cls, first, count);
+  memmove(first, first + count, kept * sizeof(void *));
+  bin_set_top(heap, cls, top - count);
   heap->counters.flushes++;
   heap->counters.flushed_blocks += count;
   HAK_PROBE(flush, heap->id, class_bytes(cls), count);
@@ -177,24 +186,31 @@ static bool bin_make_room(struct heap *heap, unsigned cls) {
   return has_room;
 }
 
-/* Pushes received blocks into their bins, and puts those that find no room into the slabs. A block whose entry is not
- * the pool's is a double free: its slab was closed since. */
-static void bins_put_received(struct heap *heap, void **blocks, size_t count) {
+/* Pushes received blocks into their bins, and puts those that find no room into the slabs. True if the wanted class has
+ * enough then. A block whose entry is not the pool's is a double free: its slab was closed since. */
+static bool bins_put_received(struct heap *heap, unsigned wanted_cls, void **blocks, size_t count) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
+  const uint32_t key = slabs->key, split = heap->split;
   size_t left = 0;
   for (size_t i = 0; i < count; i++) {
     void *block = blocks[i];
-    uint32_t entry = map_entry(block);
+    uint32_t entry = __atomic_load_n(map_leaf_entry(map_leaf(block), block), __ATOMIC_RELAXED);
     unsigned cls = entry_class(entry);
-    if (UNLIKELY(!entry_is_of(entry, slabs->key)))
+    if (UNLIKELY(!entry_is_of(entry, key)))
       fault_double_free(block);
-    struct hak_bin *bin = bin_of(heap, cls);
-    if (LIKELY(bin->top != bin->end) || bin_make_room(heap, cls))
+    struct hak_bin *bin = &heap->front.bins[cls ^ split];
+    void **top = bin->top;
+    if (LIKELY(top != bin->end && split == 0)) {
+      *top = block;
+      top_store(bin, top + 1);
+    } else if (top != bin->end || bin_make_room(heap, cls)) {
       bin_push(heap, cls, block);
-    else
+    } else {
       blocks[left++] = block;
+    }
   }
   slab_set_give_mixed(slabs, blocks, left);
+  return bin_count(heap, wanted_cls) >= heap->bin_state[wanted_cls].slots / RECEIVED_SHARE;
 }
 
 void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
@@ -203,7 +219,7 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   if (state->base == NULL && !bin_open(heap, cls))
     return NULL;
   if (inbox_has_mail(heap_pool(heap))) {
-    inbox_drain(heap, bins_put_received);
+    inbox_drain(heap_pool(heap), heap, cls, bins_put_received, RECEIVED_MAX);
     void *block = hak_bin_pop(bin);
     heap->counters.refills_from_inbox += block != NULL;
     if (block)
@@ -220,6 +236,7 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     return count_refill(heap, taken ? only[0] : NULL);
   }
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
+  wanted = min_size(wanted, REFILL_BLOCKS_MAX);
   return count_refill(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
 }
 
@@ -235,17 +252,12 @@ void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->counters.bin_overflows++;
   tally_freed(heap, cls);
   if (!bin_make_room(heap, cls) && bin_count(heap, cls) > 0)
-    bin_flush(heap, cls, (heap->bin_state[cls].slots + 1) / 2);
+    bin_flush(heap, cls, min_size((heap->bin_state[cls].slots + 1) / 2, FLUSH_BLOCKS_MAX));
   bin_put(heap, cls, block);
 }
 
 void bin_shrink(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
-  size_t surplus = bin_surplus(state->low);
-  if (surplus > bin_count(heap, cls))
-    surplus = bin_count(heap, cls);
-  if (surplus > 0)
-    bin_flush(heap, cls, surplus);
   size_t slots = bin_slots_after(state->slots, bin_slots_first(state->slots_initial, class_bytes(cls)), state->high);
   if (slots < state->slots && bin_count(heap, cls) < slots && bin_set_slots(heap, cls, slots))
     heap->counters.bin_shrinks++;

@@ -1,13 +1,12 @@
 /* bin.h: the bin of one class of a heap. The owner calls these, with the lock of its pool held. */
-#ifndef HAK_HEAP_BIN_H
-#define HAK_HEAP_BIN_H
+#pragma once
 
 #include "heap/heap.h"
 #include "os/fault.h"
 
 /* Pushes a block into a full bin. Makes room first: grows the bin, or gives its older half to the slabs. */
 void bin_overflow(struct heap *heap, unsigned cls, void *block);
-/* Pushes into a bin or, if it is full, puts into the slab. */
+/* Pushes a block into its bin or, if the bin is full, puts it into its slab. */
 void bin_put(struct heap *heap, unsigned cls, void *block);
 /* Returns what is ready in the bin and its hand. Any holder of the lock may call it, while the owner may pop. */
 size_t bin_blocks(const struct heap *heap, unsigned cls);
@@ -20,14 +19,14 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls);
 bool bin_fill(struct heap *heap, unsigned cls, size_t wanted);
 /* Gives the `count` oldest blocks of a bin to the slabs. */
 void bin_flush(struct heap *heap, unsigned cls, size_t count);
-/* Makes the array of a bin, the first time. bin_set_slots: moves its blocks into an array of `slots` slots. False when
- * memory is out. bin_close: gives the array of an empty bin back. bin_set_end: call when the heap was split, or is
- * whole again. */
+/* bin_open: makes the array of a bin that has none. bin_set_slots: moves the bin's blocks into an array of `slots`
+ * slots. Both return false when memory is out. bin_close: gives the array of an empty bin back. bin_set_end: call when
+ * the heap was split, or is whole again. */
 bool bin_open(struct heap *heap, unsigned cls);
 bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots);
 void bin_close(struct heap *heap, unsigned cls);
 void bin_set_end(struct heap *heap, unsigned cls);
-/* An idle bin gives blocks back and gets fewer slots. */
+/* A bin that never was a quarter full gets fewer slots. */
 void bin_shrink(struct heap *heap, unsigned cls);
 /* Returns the slots beyond the initial ones, which count against the heap's budget. */
 size_t bin_granted_slots(const struct bin_state *state, size_t slots);
@@ -58,12 +57,12 @@ static inline void tally_level(struct heap *heap, unsigned cls) {
   heap->tally->classes[cls].level = (uint32_t)bin_count(heap, cls);
 }
 
+void bin_set_top_split(struct heap *heap, unsigned cls, void **top); /* the part of bin_set_top for split heaps */
 static inline void bin_set_top(struct heap *heap, unsigned cls, void **top) {
   if (UNLIKELY(heap->split))
-    tally_pushes(heap, cls);
-  top_store(bin_of(heap, cls), top);
-  if (UNLIKELY(heap->split))
-    tally_level(heap, cls);
+    bin_set_top_split(heap, cls, top);
+  else
+    top_store(&heap->front.bins[cls], top);
 }
 
 /* T3: tells whether the bin has no room for a block. */
@@ -83,6 +82,4 @@ static inline size_t hand_count(const struct heap *heap, unsigned cls) {
 #ifdef HAK_DEBUG
 bool bin_is_valid(const struct heap *heap, unsigned cls);
 bool hand_is_valid(const struct heap *heap, unsigned cls);
-#endif
-
 #endif

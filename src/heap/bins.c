@@ -3,11 +3,12 @@
 
 #include "heap/hands.h"
 
-#define TICK_SLOW_CALLS 256  /* slow calls between two checks of all bins, */
-#define FOLLOW_SLOW_CALLS 16 /* and at least between two times that they follow the slabs */
-#define LOOKS_TO_SHRINK 8    /* checks between two decisions to shrink */
+#define CLASSES (HAK_CLASS_COUNT - 1)
+#define STEP_SLOW_CALLS 16 /* slow calls between two looks at a few bins, and at whether the bins should follow */
+#define LOOKS_OF_STEP 8
+#define LOOKS_TO_SHRINK 8 /* looks at a bin between two decisions to shrink */
 
-void bins_prewarm(struct heap *heap) {
+COLD void bins_prewarm(struct heap *heap) {
   lock_take(&heap_pool(heap)->lock);
   for (unsigned cls = 1; cls < HAK_TINY_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base == NULL &&
@@ -17,51 +18,101 @@ void bins_prewarm(struct heap *heap) {
   lock_give(&heap_pool(heap)->lock);
 }
 
+/* The bins follow the slabs, or shrink, in steps: of one slow call each, and of at most this many blocks. */
+#define STEP_BLOCKS_MAX 64u
+#define EMPTY_LOOKS_MAX 64u /* slabs of a class that a step looks at for empty ones */
+
+/* Gives back a part of *left blocks of a bin. Returns how many. */
+static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t most) {
+  size_t part = min_size(min_size(*left, bin_count(heap, cls)), most);
+  *left = part == most ? *left - (uint32_t)part : 0;
+  if (part > 0)
+    bin_flush(heap, cls, part);
+  return part;
+}
+
 /* When the slabs have grown or fallen far, the bins follow: each gives back what it has not needed since the last time.
- * Where the heap grows this is all, because the slabs that close serve other classes. */
-static void bins_follow(struct heap *heap) {
+ * Where the heap grows this is all, because the slabs that close serve other classes. A step goes on where the last one
+ * stopped. */
+static void follow_step(struct heap *heap) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
-  bool grew = slabs->slab_bytes > heap->slab_bytes_seen;
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+  struct bins_work *work = &heap->bins_work;
+  for (size_t given = 0; work->follows < HAK_CLASS_COUNT && given < STEP_BLOCKS_MAX;) {
+    unsigned cls = work->follows;
     struct bin_state *state = &heap->bin_state[cls];
-    if (state->base == NULL)
+    if (work->follow_left == 0 && state->base != NULL) {
+      uint32_t idle = (uint32_t)min_size(state->low, bin_count(heap, cls));
+      work->follow_left = work->is_growing ? idle : (uint32_t)bin_surplus(idle);
+    }
+    given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given);
+    if (work->follow_left > 0)
       continue;
-    size_t idle = min_size(state->low, bin_count(heap, cls));
-    if (idle > 0)
-      bin_flush(heap, cls, grew ? idle : bin_surplus(idle));
-    state->low = (uint32_t)bin_count(heap, cls);
+    if (state->base != NULL)
+      state->low = (uint32_t)bin_count(heap, cls);
+    if (work->is_growing)
+      slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
+    work->follows++;
   }
-  if (grew)
-    slab_set_close_empty(slabs);
+  if (work->follows < HAK_CLASS_COUNT)
+    return;
+  work->follows = 0;
   heap->slab_bytes_seen = slabs->slab_bytes;
+}
+
+static void follow_begin(struct heap *heap) {
+  heap->bins_work.follows = 1;
+  heap->bins_work.follow_left = 0;
+  heap->bins_work.is_growing = heap_pool(heap)->slabs.slab_bytes > heap->slab_bytes_seen;
+}
+
+/* Looks at one bin. At each LOOKS_TO_SHRINKth look it gives back, *most blocks at most, and shrinks. False: it has more
+ * to give back. */
+static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most) {
+  struct bin_state *state = &heap->bin_state[cls];
+  if (decide && heap->split)
+    hand_close(heap, cls); /* it may idle, too */
+  if (state->base == NULL)
+    return true;
+  uint32_t count = (uint32_t)bin_count(heap, cls);
+  state->low = count < state->low ? count : state->low;
+  state->high = count > state->high ? count : state->high;
+  if (!decide)
+    return true;
+  uint32_t *left = &heap->bins_work.look_left;
+  if (*left == 0)
+    *left = (uint32_t)bin_surplus(state->low);
+  *most -= give_back(heap, cls, left, *most);
+  if (*left > 0)
+    return false;
+  bin_shrink(heap, cls);
+  state->low = state->high = (uint32_t)bin_count(heap, cls);
+  state->is_taken_from = false;
+  return true;
+}
+
+/* Looks at the next few bins. It stays at one that has more to give back. */
+static void bins_look(struct heap *heap) {
+  struct bins_work *work = &heap->bins_work;
+  size_t most = STEP_BLOCKS_MAX;
+  for (unsigned i = 0; i < LOOKS_OF_STEP && most > 0; i++) {
+    unsigned round = work->looks / CLASSES, cls = 1 + work->looks % CLASSES;
+    if (!bin_look(heap, cls, round % LOOKS_TO_SHRINK == LOOKS_TO_SHRINK - 1, &most))
+      return;
+    work->looks++;
+  }
 }
 
 /* Fill levels are read at slow calls only. So low and high are estimates, and cost the fast path nothing. */
 void bins_tick(struct heap *heap) {
-  if (++heap->ticks % FOLLOW_SLOW_CALLS != 0)
+  heap->ticks++;
+  if (UNLIKELY(heap->bins_work.follows != 0))
+    follow_step(heap);
+  if (heap->ticks % STEP_SLOW_CALLS != 0)
     return;
-  if (UNLIKELY(bins_should_follow(heap->slab_bytes_seen, heap_pool(heap)->slabs.slab_bytes)))
-    bins_follow(heap);
-  if (heap->ticks % TICK_SLOW_CALLS != 0)
-    return;
-  bool decide = heap->ticks % (TICK_SLOW_CALLS * LOOKS_TO_SHRINK) == 0;
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    struct bin_state *state = &heap->bin_state[cls];
-    if (decide && heap->split)
-      hand_close(heap, cls); /* it may idle, too */
-    if (state->base == NULL)
-      continue;
-    uint32_t count = (uint32_t)bin_count(heap, cls);
-    if (count < state->low)
-      state->low = count;
-    if (count > state->high)
-      state->high = count;
-    if (decide) {
-      bin_shrink(heap, cls);
-      state->low = state->high = (uint32_t)bin_count(heap, cls);
-      state->is_taken_from = false;
-    }
-  }
+  if (heap->bins_work.follows == 0 &&
+      UNLIKELY(bins_should_follow(heap->slab_bytes_seen, heap_pool(heap)->slabs.slab_bytes)))
+    follow_begin(heap);
+  bins_look(heap);
 }
 
 void bins_flush_all(struct heap *heap) {
@@ -76,7 +127,7 @@ void bins_flush_all(struct heap *heap) {
   }
 }
 
-void bins_drop_all(struct heap *heap) {
+COLD void bins_drop_all(struct heap *heap) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     if (heap->split) {
       heap->tally->classes[cls].handed -= hand_count(heap, cls);

@@ -1,6 +1,5 @@
 /* bins.h: the bins of a heap. The owner calls these, with the lock held, unless it says otherwise. */
-#ifndef HAK_HEAP_BINS_H
-#define HAK_HEAP_BINS_H
+#pragma once
 
 #include "heap/bin.h"
 
@@ -20,6 +19,4 @@ struct bins_content bins_content(const struct heap *heap);
 
 #ifdef HAK_DEBUG
 bool heap_is_valid(struct heap *heap);
-#endif
-
 #endif

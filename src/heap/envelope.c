@@ -6,23 +6,20 @@
 #include "heap/envelope.h"
 #include "base/probe.h"
 #include "heap/heap.h"
-#include "os/fault.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
 
 #define ENVELOPE_ORDER 10u
-#define OUTBOX_BYTES_MAX ((size_t)256 * 1024) /* of all open envelopes of a thread; */
-#define CROWD_BYTES_MAX ((size_t)32 * 1024)   /* in a crowded pool */
-#define INBOX_BYTES_MAX ((size_t)256 * 1024)  /* above either bound the sender drains the inbox; */
-#define INBOX_ENVELOPES_MAX 64u               /* envelopes of many senders may be nearly empty */
-#define SENDS_PER_SWEEP 16u                   /* after this many sends per place, half-filled envelopes go too */
+#define OUTBOX_BYTES_MAX ((size_t)256 * 1024) /* of all open envelopes of a thread */
+#define CROWD_BYTES_MAX ((size_t)32 * 1024)   /* the same in a crowded pool */
+#define INBOX_BYTES_MAX ((size_t)256 * 1024)  /* with more the sender drains the inbox */
+#define INBOX_ENVELOPES_MAX 64u               /* likewise: envelopes of many senders may be nearly empty */
+#define EMPTIED_MAX (2 * INBOX_ENVELOPES_MAX) /* that a pool keeps for its next senders */
+/* Envelopes that a sender drains. It adds one each time, so the inbox falls. */
+#define DRAINED_BY_SENDER_MAX 4u
+#define SENDS_PER_SWEEP 16u /* after this many sends per place, half-filled envelopes go too */
 
 _Static_assert(sizeof(struct envelope) <= (size_t)1 << ENVELOPE_ORDER, "an envelope is one metadata piece");
-
-static struct {
-  struct lock lock;
-  struct envelope *first;
-} unused;
 
 /* Envelopes whose blocks are counted, or may be void, are filled by slow paths alone. */
 static bool is_direct(const struct heap *heap, uint32_t owner) { return owner < PRIVATE_FIRST && heap->split == 0; }
@@ -39,12 +36,16 @@ static bool is_void(const struct envelope *envelope) {
   return UNLIKELY(envelope->owner >= PRIVATE_FIRST) && envelope->life != pool_life(pool_by_id(envelope->owner));
 }
 
+/* A pool keeps the envelopes that came to it, for the next senders. So senders to different pools do not contend. */
 static struct envelope *envelope_take(const struct heap *heap, uint32_t owner) {
-  lock_take(&unused.lock);
-  struct envelope *envelope = unused.first;
-  if (envelope)
-    unused.first = envelope->next;
-  lock_give(&unused.lock);
+  struct pool *pool = pool_by_id(owner);
+  lock_take(&pool->emptied.lock);
+  struct envelope *envelope = pool->emptied.first;
+  if (envelope) {
+    pool->emptied.first = envelope->next;
+    OWNER_ADD(pool->emptied.count, -1u);
+  }
+  lock_give(&pool->emptied.lock);
   if (envelope == NULL)
     envelope = metadata_take(ENVELOPE_ORDER);
   if (envelope)
@@ -52,26 +53,44 @@ static struct envelope *envelope_take(const struct heap *heap, uint32_t owner) {
   return envelope;
 }
 
-static void envelopes_give(struct envelope *first, struct envelope *last) {
-  lock_take(&unused.lock);
-  last->next = unused.first;
-  unused.first = first;
-  lock_give(&unused.lock);
-}
-
-void envelopes_trim(void) {
-  lock_take(&unused.lock);
-  struct envelope *envelope = unused.first;
-  unused.first = NULL;
-  lock_give(&unused.lock);
-  for (struct envelope *next; envelope; envelope = next) {
+static void envelopes_end(struct envelope *first) {
+  for (struct envelope *envelope = first, *next; envelope; envelope = next) {
     next = envelope->next;
     metadata_give(envelope, ENVELOPE_ORDER);
   }
 }
 
+static uint32_t emptied_count(const struct pool *pool) { return load_relaxed(&pool->emptied.count); }
+
+static void envelopes_keep(struct pool *pool, struct envelope *first, struct envelope *last, uint32_t count) {
+  lock_take(&pool->emptied.lock);
+  bool room = emptied_count(pool) + count <= EMPTIED_MAX;
+  if (room) {
+    last->next = pool->emptied.first;
+    pool->emptied.first = first;
+    OWNER_ADD(pool->emptied.count, count);
+  }
+  lock_give(&pool->emptied.lock);
+  if (!room)
+    envelopes_end(first);
+}
+
+COLD void envelopes_trim(void) {
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
+    if (emptied_count(pool) == 0) /* a write would copy the page in the child of a fork */
+      continue;
+    lock_take(&pool->emptied.lock);
+    struct envelope *first = pool->emptied.first;
+    pool->emptied.first = NULL;
+    store_relaxed(&pool->emptied.count, 0);
+    lock_give(&pool->emptied.lock);
+    envelopes_end(first);
+  }
+}
+
 void inbox_serve(struct pool *pool) {
-  while (atomic_load_explicit(&pool->inbox, memory_order_seq_cst) != NULL && lock_try(&pool->lock)) {
+  while ((atomic_load_explicit(&pool->inbox, memory_order_seq_cst) != NULL || inbox_has_mail(pool)) &&
+         lock_try(&pool->lock)) {
     inbox_drain_to_slabs(pool);
     lock_give(&pool->lock);
   }
@@ -85,7 +104,7 @@ static void envelope_send(struct envelope *envelope, bool early) {
   struct pool *owner = pool_by_id(envelope->owner);
   size_t bytes = envelope->bytes;
   HAK_PROBE(envelope_send, envelope->owner, envelope->count, bytes);
-  struct envelope *head = atomic_load_explicit(&owner->inbox, memory_order_relaxed);
+  struct envelope *head = load_relaxed(&owner->inbox);
   do
     envelope->next = head;
   while (!atomic_compare_exchange_weak_explicit(&owner->inbox, &head, envelope, memory_order_seq_cst,
@@ -98,7 +117,7 @@ static void envelope_send(struct envelope *envelope, bool early) {
   if (!has_heaps(owner))
     inbox_serve(owner);
   else if (overdue && lock_try(&owner->lock)) {
-    inbox_drain_to_slabs(owner);
+    inbox_drain(owner, NULL, 0, NULL, DRAINED_BY_SENDER_MAX);
     lock_give(&owner->lock);
   }
 }
@@ -106,6 +125,7 @@ static void envelope_send(struct envelope *envelope, bool early) {
 static void envelope_close(struct outbox *outbox, struct envelope **place, bool early) {
   struct envelope *envelope = *place;
   *place = NULL;
+  outbox->last = NULL;
   outbox->sent_since_sweep++;
   OWNER_ADD(outbox->open_bytes, -envelope->bytes);
   OWNER_ADD(outbox->envelopes_sent, 1);
@@ -121,16 +141,17 @@ void outbox_send_all(struct heap *heap) {
   outbox->sent_since_sweep = 0;
 }
 
-void outbox_drop_all(struct heap *heap) {
+COLD void outbox_drop_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
   for (uint32_t i = 0; i < outbox->places; i++)
     outbox->open[i] = NULL;
-  atomic_store_explicit(&outbox->open_bytes, 0, memory_order_relaxed);
+  outbox->last = NULL;
+  store_relaxed(&outbox->open_bytes, 0);
 }
 
 static unsigned places_order(uint32_t places) { return (unsigned)__builtin_ctz(places) + 3; }
 
-void outbox_close(struct heap *heap) {
+COLD void outbox_close(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
   if (outbox->open == NULL)
     return;
@@ -143,7 +164,7 @@ void outbox_close(struct heap *heap) {
 }
 
 /* Doubles the places. Owners that differ modulo n differ modulo 2n, so no two collide. */
-static bool outbox_grow(struct outbox *outbox) {
+COLD static bool outbox_grow(struct outbox *outbox) {
   uint32_t places = outbox->open ? outbox->places * 2 : OUTBOX_PLACES_MIN;
   struct envelope **open = places <= OUTBOX_PLACES_MAX ? metadata_take(places_order(places)) : NULL;
   if (open == NULL)
@@ -227,47 +248,58 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
     }
   }
   const struct envelope *envelope = *place;
+  outbox->last = *place;
   envelope_append(outbox, *place, block, class_bytes(entry_class(entry)));
   if (envelope->count < ENVELOPE_SLOTS && envelope->bytes < ENVELOPE_BYTES_MAX &&
-      atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) < outbox->bytes_max)
+      load_relaxed(&outbox->open_bytes) < outbox->bytes_max)
     return false;
   envelope_close(outbox, place, false);
   return true;
 }
 
-void outbox_count_each(struct heap *heap) {
+COLD void outbox_count_each(struct heap *heap) {
   const struct outbox *outbox = &heap->outbox;
   for (uint32_t i = 0; i < outbox->places; i++)
     if (outbox->open[i])
       outbox->open[i]->direct_max = 0;
 }
 
-static void drain(struct pool *pool, struct heap *heap, envelope_put *put) {
-  struct envelope *first = atomic_exchange_explicit(&pool->inbox, NULL, memory_order_seq_cst);
-  if (first == NULL)
-    return;
-  struct envelope *last = first;
+/* Returns the next received envelope, NULL if there is none. Takes the inbox once: what comes meanwhile may wait. */
+static struct envelope *received_next(struct pool *pool, bool *is_taken) {
+  struct envelope *envelope = load_relaxed(&pool->received);
+  if (envelope == NULL && !*is_taken) {
+    envelope = atomic_exchange_explicit(&pool->inbox, NULL, memory_order_seq_cst);
+    *is_taken = true;
+  }
+  if (envelope != NULL)
+    store_relaxed(&pool->received, envelope->next);
+  return envelope;
+}
+
+void inbox_drain(struct pool *pool, struct heap *heap, unsigned wanted_cls, envelope_put *put, uint32_t most) {
+  struct envelope *first = NULL, *last = NULL, *envelope;
   size_t bytes = 0, blocks = 0;
   uint32_t envelopes = 0;
-  for (struct envelope *envelope = first; envelope; envelope = envelope->next) {
-    last = envelope;
+  bool is_enough = false, is_taken = false;
+  while (!is_enough && envelopes < most && (envelope = received_next(pool, &is_taken)) != NULL) {
     bytes += envelope->bytes;
     blocks += envelope->count;
     envelopes++;
+    envelope->next = first;
+    first = envelope;
+    last = last != NULL ? last : envelope;
     if (is_void(envelope))
       continue;
     if (put)
-      put(heap, envelope->blocks, envelope->count);
+      is_enough = put(heap, wanted_cls, envelope->blocks, envelope->count);
     else
       slab_set_give_mixed(&pool->slabs, envelope->blocks, envelope->count);
   }
+  if (first == NULL)
+    return;
   pool->counters.inbox_drains++;
   pool->counters.inbox_blocks += blocks;
   atomic_fetch_sub_explicit(&pool->inbox_bytes, bytes, memory_order_relaxed);
   atomic_fetch_sub_explicit(&pool->inbox_envelopes, envelopes, memory_order_relaxed);
-  envelopes_give(first, last);
+  envelopes_keep(pool, first, last, envelopes);
 }
-
-void inbox_drain(struct heap *heap, envelope_put *put) { drain(heap_pool(heap), heap, put); }
-
-void inbox_drain_to_slabs(struct pool *pool) { drain(pool, NULL, NULL); }

@@ -1,7 +1,6 @@
 /* envelope.h: remote frees: blocks of other pools go in envelopes from the outbox of the thread that frees them to the
  * inbox of the pool that owns them. */
-#ifndef HAK_HEAP_ENVELOPE_H
-#define HAK_HEAP_ENVELOPE_H
+#pragma once
 
 #include "heap/heap.h"
 #include "pages/page_map.h"
@@ -15,13 +14,12 @@ struct envelope {
   uint16_t count;      /* of blocks */
   uint16_t direct_max; /* outbox_put_ready fills it up to here; 0: only outbox_put fills it */
   size_t bytes;        /* of the blocks */
-  uint64_t life;       /* of the owner (heap/private.h, V2) */
+  uint64_t life;       /* of the owner (threads/private.h, V2) */
   void *blocks[ENVELOPE_SLOTS];
 };
 
-/* The owner of an outbox is the only writer of its sums, so a plain store is enough. */
-#define OWNER_ADD(sum, amount)                                                                                         \
-  atomic_store_explicit(&(sum), atomic_load_explicit(&(sum), memory_order_relaxed) + (amount), memory_order_relaxed)
+/* For a sum with one writer at a time, the owner of an outbox or the holder of a lock: a plain store is enough. */
+#define OWNER_ADD(sum, amount) store_relaxed(&(sum), load_relaxed(&(sum)) + (amount))
 
 static inline void envelope_append(struct outbox *outbox, struct envelope *envelope, void *block, size_t bytes) {
   envelope->blocks[envelope->count++] = block;
@@ -29,20 +27,36 @@ static inline void envelope_append(struct outbox *outbox, struct envelope *envel
   OWNER_ADD(outbox->open_bytes, bytes);
 }
 
+/* In the entry of a tiny class, a multiple of 16 bytes, these bits are the length of its blocks. */
+#define TINY_ENTRY_BYTES ((size_t)0xff << HAK_ENTRY_CLASS_SHIFT)
+_Static_assert(1u << HAK_ENTRY_CLASS_SHIFT == BLOCK_ALIGNMENT, "so a class's number says it");
+
 /* Puts another pool's block, freed by the owner of the outbox, into the open envelope for its owner. False, and no
  * effect, if there is none, if it would become full, or if the free needs more than that. Takes no lock. entry: the
  * block's page-map entry. */
 static inline bool outbox_put_ready(struct outbox *outbox, void *block, uint32_t entry) {
   uint32_t owner = entry_pool_id(entry);
-  if (UNLIKELY(outbox->open == NULL))
+  struct envelope *envelope = outbox->last;
+  if (UNLIKELY(envelope == NULL))
     return false;
-  struct envelope *envelope = outbox->open[owner & (outbox->places - 1)];
-  size_t bytes = class_bytes(entry_class(entry));
-  if (UNLIKELY(envelope == NULL || envelope->owner != owner || envelope->count >= envelope->direct_max ||
-               envelope->bytes + bytes >= ENVELOPE_BYTES_MAX ||
-               atomic_load_explicit(&outbox->open_bytes, memory_order_relaxed) + bytes >= outbox->bytes_max))
+  if (envelope->owner != owner) {
+    envelope = outbox->open[owner & (outbox->places - 1)];
+    if (UNLIKELY(envelope == NULL || envelope->owner != owner))
+      return false;
+    outbox->last = envelope;
+  }
+  if (UNLIKELY(envelope->count >= envelope->direct_max))
     return false;
-  envelope_append(outbox, envelope, block, bytes);
+  size_t bytes = entry & TINY_ENTRY_BYTES;
+  if (UNLIKELY(bytes > HAK_TINY_MAX))
+    bytes = class_bytes(entry_class(entry));
+  size_t in_envelope = envelope->bytes + bytes;
+  size_t open_bytes = load_relaxed(&outbox->open_bytes) + bytes;
+  if (UNLIKELY(in_envelope >= ENVELOPE_BYTES_MAX || open_bytes >= outbox->bytes_max))
+    return false;
+  envelope->blocks[envelope->count++] = block;
+  envelope->bytes = in_envelope;
+  store_relaxed(&outbox->open_bytes, open_bytes);
   return true;
 }
 
@@ -57,19 +71,20 @@ void outbox_close(struct heap *heap);
 void outbox_drop_all(struct heap *heap);
 /* Call when the heap becomes split: outbox_put, which counts, fills all open envelopes from now on. */
 void outbox_count_each(struct heap *heap);
-/* Moves the blocks that a pool received into its slabs, or to where `put` puts those of each envelope for a heap of the
- * pool. The pool's lock is held. */
-typedef void envelope_put(struct heap *heap, void **blocks, size_t count);
-void inbox_drain(struct heap *heap, envelope_put *put);
-void inbox_drain_to_slabs(struct pool *pool);
+/* Calls `put` for the blocks of each envelope that a pool received, for a heap of the pool, until `put` returns true: it
+ * has enough, or for `most` envelopes. put NULL: the blocks go into the slabs. The pool's lock is held. */
+typedef bool envelope_put(struct heap *heap, unsigned wanted_cls, void **blocks, size_t count);
+void inbox_drain(struct pool *pool, struct heap *heap, unsigned wanted_cls, envelope_put *put, uint32_t most);
 /* Drains the inbox until nothing is left or another thread holds the lock. It checks again after giving the lock. So of
  * several threads that push to a pool without heaps, the last holder of the lock leaves nothing behind
  * (tests/model/park.pml). */
 void inbox_serve(struct pool *pool);
 static inline bool inbox_has_mail(struct pool *pool) {
-  return atomic_load_explicit(&pool->inbox, memory_order_relaxed) != NULL;
+  return load_relaxed(&pool->inbox) != NULL || load_relaxed(&pool->received) != NULL;
 }
-/* Gives unused envelopes back to the metadata. */
+static inline void inbox_drain_to_slabs(struct pool *pool) {
+  if (inbox_has_mail(pool))
+    inbox_drain(pool, NULL, 0, NULL, UINT32_MAX);
+}
+/* Gives the emptied envelopes of all pools back to the metadata. */
 void envelopes_trim(void);
-
-#endif

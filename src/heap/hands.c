@@ -48,27 +48,32 @@ void *hand_fill(struct heap *heap, unsigned cls) {
   return block ? block : hak_bin_pop(&heap->front.bins[cls]);
 }
 
+#define STORE(place, value) __atomic_store_n(&(place), value, __ATOMIC_RELAXED)
+
+/* In this order, so that statistics find no more in the bin or the hand than was counted. */
 void *sample_refill(struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
-  struct hak_bin *bin = bin_of(heap, cls), *hand = &heap->front.bins[cls];
+  struct hak_bin *bin = &heap->front.bins[cls ^ HAK_SPLIT], *hand = &heap->front.bins[cls];
   void **base = heap->bin_state[cls].base, **top = bin->top, **blocks_of_hand = hand_base(heap, cls);
   size_t blocks = class->hand_blocks, count = (size_t)(top - base);
-  if (base == NULL || count < blocks || class->until < class->hand_bytes || hand->top != blocks_of_hand)
+  int64_t bytes = class->hand_bytes;
+  if (base == NULL || count < blocks || class->until < bytes || hand->top != blocks_of_hand)
     return NULL;
+  class->until -= bytes;
+  class->until_stratum -= bytes;
+  STORE(class->handed, class->handed + blocks);
+  STORE(class->freed, class->freed + (count - class->level));
+  STORE(class->level, (uint32_t)(count - blocks));
+  atomic_signal_fence(memory_order_release);
   top -= blocks;
   void *block = top[blocks - 1]; /* the others go to the hand */
   memcpy(blocks_of_hand, top, (blocks - 1) * sizeof(void *));
   top_store(bin, top);
   top_store(hand, blocks_of_hand + blocks - 1);
-  class->freed += count - class->level;
-  class->level = (uint32_t)(count - blocks);
-  class->handed += blocks;
-  class->until -= class->hand_bytes;
-  class->until_stratum -= class->hand_bytes;
   return block;
 }
 
-static void split_begin(struct heap *heap) {
+COLD static void split_begin(struct heap *heap) {
   const unsigned last = HAK_CLASS_COUNT - 1;
   if (bin_count(heap, last) > 0)
     bin_flush(heap, last, bin_count(heap, last));
@@ -82,7 +87,7 @@ static void split_begin(struct heap *heap) {
     bin_set_end(heap, last);
 }
 
-static void split_end(struct heap *heap) {
+COLD static void split_end(struct heap *heap) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     tally_pushes(heap, cls);
     hand_close(heap, cls);
@@ -105,11 +110,14 @@ void bins_split(struct heap *heap, bool is_split) {
   heap_set_key(heap, heap->split);
 }
 
-struct class_counts bin_counts(const struct heap *heap, unsigned cls) {
+COLD struct class_counts bin_counts(const struct heap *heap, unsigned cls) {
   const struct class_tally *class = &heap->tally->classes[cls];
-  size_t pushed = heap->split && cls != 0 ? bin_count(heap, cls) - class->level : 0;
+  uint64_t handed = __atomic_load_n(&class->handed, __ATOMIC_RELAXED);
+  uint64_t freed = __atomic_load_n(&class->freed, __ATOMIC_RELAXED);
+  uint32_t level = __atomic_load_n(&class->level, __ATOMIC_RELAXED);
+  size_t pushed = heap->split && cls != 0 ? less(bin_count(heap, cls), level) : 0;
   return (struct class_counts){
-      .allocated = class->handed - (cls != 0 ? hand_count(heap, cls) : 0),
-      .freed = class->freed + pushed + atomic_load_explicit(&class->freed_of_others, memory_order_relaxed),
+      .allocated = less(handed, cls != 0 ? hand_count(heap, cls) : 0),
+      .freed = freed + pushed + load_relaxed(&class->freed_of_others),
   };
 }

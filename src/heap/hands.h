@@ -1,16 +1,16 @@
 /* hands.h: the hands of a split heap (heap/split.h). The owner calls these, with the lock held. */
-#ifndef HAK_HEAP_HANDS_H
-#define HAK_HEAP_HANDS_H
+#pragma once
 
 #include "heap/bin.h"
 
-/* Gives the heap hands, or takes what is in them back into the bins; any memory that takes is there. */
+/* Splits the heap, or makes it whole again: then the blocks in its hands go back to the bins. It cannot fail. */
 void bins_split(struct heap *heap, bool is_split);
 
-/* Refills an empty hand from the top of the bin, and from the slabs if the bin has too few. It ends before the block
- * that is to be a sample. Returns one block; NULL when memory is out. */
+/* Refills an empty hand from the top of the bin, and from the slabs if the bin has too few. The hand gets only blocks
+ * in front of the one that is to be a sample. Returns one block; NULL when memory is out. */
 void *hand_fill(struct heap *heap, unsigned cls);
-/* The same, if that is quick: the bin has enough blocks, and none is a sample. Otherwise NULL. */
+/* The same, if that is quick: the bin has enough blocks, and none is a sample. Otherwise NULL. Call in a step of the
+ * owner (bins_step_begin); it needs no lock. */
 void *sample_refill(struct heap *heap, unsigned cls);
 
 /* Makes the hand of a class empty, whatever is in it. hand_close: moves its blocks back to the bin first. */
@@ -24,5 +24,3 @@ struct class_counts bin_counts(const struct heap *heap, unsigned cls);
 static inline void *bin_refill(struct heap *heap, unsigned cls) {
   return UNLIKELY(heap->split) ? hand_fill(heap, cls) : bin_fill_and_pop(heap, cls);
 }
-
-#endif

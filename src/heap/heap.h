@@ -1,23 +1,24 @@
 /* heap.h: a heap, the state of one thread: a cache of ready blocks in front of a pool (heap/pool.h).
  *
  *   front     bins (thread caches): touched by the owning thread only, without a lock (hakmem/inline.h)
- *   bin_state arrays behind the bins: written by the owner under the pool's lock, read under that lock
+ *   bin_state arrays behind the bins: written by the owner under the pool's lock, read under that lock. One function,
+ *             sample_refill (heap/hands.h), moves blocks between arrays without the lock
  *   outbox    envelopes being filled for other pools: touched by the owner only
  *
- * The owner is the thread that holds the lifeline. Nothing runs at thread exit, so a heap outlives its owner. A thread
- * that takes the lifeline of a dead thread's heap owns the heap with its bins. A starting thread adopts it. Any other
- * thread sweeps it (bins to slabs, envelopes sent), detaches it from its pool and drops the lifeline again.
+ * The owner is the thread that holds the lifeline (os/os.h). Nothing runs at thread exit, so a heap outlives its
+ * owner. A thread that takes the lifeline of a dead thread's heap owns the heap with its bins. A starting thread adopts
+ * it. Any other thread sweeps it (bins to slabs, envelopes sent), detaches it from its pool and drops the lifeline
+ * again.
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
  *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork drops both)
  *   H3  the blocks in a heap's bins are of its pool. The pool changes only while the bins are empty, under the lock of
  *       the pool that the heap leaves
  *   H4  the owner's slow path takes the pool's lock once
  *   H5  heaps are never freed, so a heap id stays valid
- * A thread has one ordinary heap, its home, and one more for each private pool that it uses (heap/private.h).
+ * A thread has one ordinary heap, its home, and one more for each private pool that it uses (threads/private.h).
  * heap_is_valid checks the bins' part of H1, the bins' budget and the pool's slabs.
  */
-#ifndef HAK_HEAP_HEAP_H
-#define HAK_HEAP_HEAP_H
+#pragma once
 
 #include "base/counters.h"
 #include "base/observers.h"
@@ -28,15 +29,25 @@
 #include "policy/bin_policy.h"
 
 struct checked_cache;
+struct stash;
 
 struct bin_state {
   void **base;            /* first slot; NULL until the class is used */
   uint32_t slots;         /* power of two; one of them is the NULL before the first block */
-  uint32_t slots_initial; /* the array has so many at least; a bin with fewer is young */
+  uint32_t slots_initial; /* the array has at least these; a bin with fewer is young */
   uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink */
   uint32_t streak;        /* refills since the last overflow */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
+};
+
+/* How far the periodic work on the bins has come (heap/bins.c). */
+struct bins_work {
+  uint32_t looks;       /* at bins, one after the other, over and over */
+  uint32_t look_left;   /* blocks that the bin is to give back before the next look */
+  uint32_t follow_left; /* likewise, of the bin that follows the slabs now */
+  uint8_t follows;      /* class of that bin; 0: none follows */
+  bool is_growing;      /* the bins follow because the slabs grew */
 };
 
 /* clang-format off */
@@ -55,6 +66,7 @@ struct heap_counters {
 
 struct outbox {
   struct envelope **open; /* NULL until the first remote free */
+  struct envelope *last;  /* an open one, the last that was filled; NULL: none is known */
   uint32_t places;        /* power of two */
   uint32_t sent_since_sweep;
   size_t bytes_max; /* bound on open_bytes */
@@ -68,26 +80,30 @@ struct outbox {
 struct heap {
   struct hak_front front;
   struct bin_state bin_state[HAK_CLASS_COUNT];
-  struct outbox outbox; /* a parked heap has no information up to here, except the key */
+  struct outbox outbox; /* in a parked heap nothing up to here means anything, except the key */
 
   _Alignas(CACHE_LINE) _Atomic uint32_t inside; /* the owner is in a slow path (heap/slow_path.h) */
   uint32_t id;                                  /* const */
   _Atomic(struct pool *) pool;                  /* H3 */
   uintptr_t callback_frame; /* owner only: stack address of the running limit callback; 0: none runs */
   uint32_t slow_calls, ticks;
-  uint32_t inherited_calls;      /* slow calls until inherited_step does something; 0: never (heap/inherited.h) */
-  size_t granted_bytes;          /* of bins, beyond their initial slots */
-  size_t slab_bytes_seen;        /* of the pool, when the bins followed it last */
+  uint32_t inherited_calls; /* slow calls until inherited_step does something; 0: never (threads/inherited.h) */
+  uint8_t looks_away;       /* heap_follow_node */
+  uint8_t moves;
+  size_t granted_bytes;   /* of bins, beyond their initial slots */
+  size_t slab_bytes_seen; /* of the pool, when the bins followed it last */
+  struct bins_work bins_work;
   uint32_t split;                /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;           /* of split_wanted */
   struct tally *tally;           /* NULL until the heap is split for the first time */
   struct checked_cache *checked; /* NULL without the option `checked`, and until the first block */
+  struct stash *stash; /* large/stash.h; owner only; NULL until the thread asks for one length again and again */
   struct heap_counters counters;
   struct lifeline lifeline;
   _Atomic bool is_resting; /* written by the holder of the lifeline: the pages of the bins may have been given back */
   uintptr_t stack_notes[HEAP_STACK_NOTES]; /* owner only: an observer's notes about the owner's stack; zeros: none */
 
-  /* heap/private.h. The owner writes these, `life` under the pool's lock; next_attached belongs to the pool. */
+  /* threads/private.h. The owner writes these, `life` under the pool's lock; next_attached belongs to the pool. */
   _Atomic uint64_t life; /* of the private pool when the heap was attached to it; 0: an ordinary heap */
   struct heap *home;     /* of a heap for a private pool */
   struct heap *privates; /* of a home: the thread's heaps for private pools, by next_private */
@@ -102,12 +118,8 @@ struct heap {
   _Atomic bool flush_wanted; /* a trim asks the owner to empty its bins at its next slow path */
 };
 
-static inline uint64_t heap_life(const struct heap *heap) {
-  return atomic_load_explicit(&heap->life, memory_order_relaxed);
-}
-static inline struct pool *heap_pool(const struct heap *heap) {
-  return atomic_load_explicit(&heap->pool, memory_order_relaxed);
-}
+static inline uint64_t heap_life(const struct heap *heap) { return load_relaxed(&heap->life); }
+static inline struct pool *heap_pool(const struct heap *heap) { return load_relaxed(&heap->pool); }
 
 #define KEY_OF_NONE (UINT32_MAX << HAK_ENTRY_ID_SHIFT) /* of an id that no pool has */
 
@@ -121,7 +133,7 @@ static inline void heap_set_key(struct heap *heap, uint32_t split) {
 
 /* The owner's slow paths call it before they access a bin. The pool's lock is held. */
 static inline void heap_follow_tally(struct heap *heap) {
-  if (UNLIKELY(heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_relaxed)))
+  if (UNLIKELY(heap->split_seen != load_relaxed(&split_wanted)))
     observers.heap_follow(heap);
 }
 
@@ -139,5 +151,3 @@ _Static_assert(THREAD_FLAGS < CACHE_LINE, "heaps are aligned to cache lines, so 
 extern HAK_HIDDEN __thread uintptr_t hak_thread HAK_TLS_MODEL;
 
 static inline struct heap *heap_current(void) { return (struct heap *)(hak_thread & ~(uintptr_t)THREAD_FLAGS); }
-
-#endif

@@ -64,7 +64,7 @@ bool heap_ids_grow(void) {
   if (count == CHUNK_HEAPS * CHUNKS_MAX)
     return false;
   _Atomic(struct chunk *) *chunk = &ids.chunks[count / CHUNK_HEAPS];
-  if (atomic_load_explicit(chunk, memory_order_relaxed) != NULL)
+  if (load_relaxed(chunk) != NULL)
     return true;
   struct chunk *fresh = metadata_take_forever(sizeof *fresh);
   if (fresh != NULL)

@@ -1,7 +1,7 @@
 /* ids.h: all heaps, by their ids, which are 1 .. heap_count, and which of them have owners. Reading takes no lock.
- * Only the holder of a heap's lifeline changes the heap's bit in `owned`. Without the bit its bins are empty. */
-#ifndef HAK_HEAP_IDS_H
-#define HAK_HEAP_IDS_H
+ * Only the holder of a heap's lifeline changes the heap's bit in `owned`. If the bit is not set, the heap's bins are
+ * empty. */
+#pragma once
 
 #include "heap/heap.h"
 
@@ -20,8 +20,6 @@ struct heap *heap_from(uint32_t id, bool owned);
 bool heap_ids_grow(void);
 void heap_ids_add(struct heap *heap);
 
-/* A bit a heap: a thread owns it, or owned it when it died. */
+/* One bit for each heap: a thread owns it, or owned it when it died. */
 void heap_mark_owned(uint32_t id, bool owned);
 bool heap_is_owned(uint32_t id);
-
-#endif

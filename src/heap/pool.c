@@ -15,9 +15,9 @@
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
 
 static struct {
-  struct lock lock;     /* guards new pools, and the choice between pools */
-  uint32_t max_by_cpus; /* 0: not asked yet */
-  uint32_t for_heaps;   /* pools that are not shared */
+  struct lock lock;                /* guards new pools, and the choice between pools */
+  uint32_t max_by_cpus[NODES_MAX]; /* pools of a node; 0: not asked yet */
+  uint32_t for_heaps;              /* pools that are not shared */
   _Atomic uint32_t count, private_count;
   struct pool *unused; /* private ones that were given back */
   struct pool *pools[POOLS_MAX + SHARED_MAX];
@@ -31,6 +31,12 @@ static struct {
 } inherited = {.bytes = SIZE_MAX};
 
 _Atomic uint32_t pool_shared_id;
+static _Atomic size_t heaps_attached; /* the sum of all pools' heaps */
+
+static void heap_attached(struct pool *pool) {
+  atomic_fetch_add_explicit(&pool->heaps, 1, memory_order_seq_cst);
+  atomic_fetch_add_explicit(&heaps_attached, 1, memory_order_relaxed);
+}
 
 uint32_t pool_count(void) { return atomic_load_explicit(&table.count, memory_order_acquire); }
 
@@ -76,7 +82,7 @@ static struct pool *pool_make(bool is_shared) {
 
 /* The table's lock is held. */
 static struct pool *make_private(void) {
-  uint32_t count = atomic_load_explicit(&table.private_count, memory_order_relaxed);
+  uint32_t count = load_relaxed(&table.private_count);
   if (count == PRIVATE_MAX)
     return NULL;
   struct pool ***page = &table.private_pages[count / PRIVATE_PAGE];
@@ -89,7 +95,7 @@ static struct pool *make_private(void) {
   pool->slabs.key = entry_key(pool->id);
   pool->slabs.lists_full = true;
   pool->private_part = (struct private_part *)(pool + 1);
-  atomic_store_explicit(&pool->life, 1, memory_order_relaxed);
+  store_relaxed(&pool->life, 1);
   *private_place(count) = pool;
   atomic_store_explicit(&table.private_count, count + 1, memory_order_release);
   return pool;
@@ -120,51 +126,62 @@ struct pool *pool_make_shared(void) {
   return pool;
 }
 
-static size_t cpus_usable(void) {
-  size_t cpus = os_cpus();
-  if (cpus == 0)
-    cpus = CPUS_UNKNOWN;
-  return option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files() ? min_size(cpus, os_cpu_limit_read()) : cpus;
+/* Nodes and processors are counted when the second thread comes, so a program with one thread makes no system call. */
+COLD static void processors_count(void) {
+  os_nodes_count("");
+  size_t cpus = os_cpus(), usable = cpus ? cpus : CPUS_UNKNOWN;
+  if (option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files())
+    usable = min_size(usable, os_cpu_limit_read(""));
+  for (unsigned node = 0; node < os_nodes(); node++) {
+    size_t share = cpus > 0 && os_has_nodes() ? (usable * os_cpus_of_node(node) + cpus - 1) / cpus : usable;
+    table.max_by_cpus[node] = (uint32_t)min_size(POOLS_PER_CPU * max_size(share, 1), POOLS_MAX);
+  }
 }
 
-/* The processors are counted when the second thread comes, so a program with one thread makes no system call. */
-static uint32_t pools_max(void) {
+/* Returns the node whose pools serve the calling thread. */
+static unsigned node_served(void) {
+  long wanted = option_value(OPTION_POOLS);
+  return os_has_nodes() && (wanted == 0 || wanted >= os_nodes()) ? os_node() : 0;
+}
+
+static uint32_t pools_max(unsigned node) {
   long wanted = option_value(OPTION_POOLS);
   if (wanted != 0)
-    return (uint32_t)wanted;
-  if (table.for_heaps == 0)
-    return 1;
-  if (table.max_by_cpus == 0)
-    table.max_by_cpus = (uint32_t)min_size(POOLS_PER_CPU * cpus_usable(), POOLS_MAX);
-  return table.max_by_cpus;
+    return (uint32_t)max_size((size_t)wanted / os_nodes(), 1);
+  return table.for_heaps == 0 ? 1 : table.max_by_cpus[node];
 }
+
+COLD bool pool_is_far_away(const struct pool *pool) { return pool->node != node_served(); }
 
 NOINLINE bool pool_wait(struct pool *pool) {
   bool is_taken = lock_wait_for(&pool->lock, STUCK_MS);
   if (UNLIKELY(!is_taken))
-    atomic_store_explicit(&pool->is_stuck, true, memory_order_relaxed);
+    store_relaxed(&pool->is_stuck, true);
   return is_taken;
 }
 
 bool pool_is_stuck(struct pool *pool) {
-  if (LIKELY(!atomic_load_explicit(&pool->is_stuck, memory_order_relaxed)))
+  if (LIKELY(!load_relaxed(&pool->is_stuck)))
     return false;
   if (!lock_try(&pool->lock))
     return true;
   pool_unlock(pool);
-  atomic_store_explicit(&pool->is_stuck, false, memory_order_relaxed);
+  store_relaxed(&pool->is_stuck, false);
   return false;
 }
 
 struct pool *pool_attach(void) {
-  struct pool *best = NULL, *reserve = NULL; /* an inherited one, if no pool can be made */
+  struct pool *best = NULL, *reserve = NULL; /* an inherited one or another node's, if no pool can be made */
   uint32_t usable = 0;
   lock_take(&table.lock);
-  uint32_t max = pools_max();
+  if (table.for_heaps > 0 && table.max_by_cpus[0] == 0)
+    processors_count();
+  unsigned node = node_served();
+  uint32_t max = pools_max(node);
   for (struct pool *pool = pool_next(NULL); pool && usable < max; pool = pool_next(pool)) {
     if (pool->is_shared || pool_is_private(pool) || pool_is_stuck(pool))
       continue;
-    if (pool_is_inherited(pool)) {
+    if (pool_is_inherited(pool) || pool->node != node) {
       reserve = pool;
       continue;
     }
@@ -174,20 +191,30 @@ struct pool *pool_attach(void) {
   }
   if (best == NULL || (pool_heaps(best) > 0 && usable < max)) {
     struct pool *made = pool_make(false);
+    if (made)
+      made->node = (uint8_t)node;
     best = made ? made : best ? best : reserve;
   }
   if (best)
-    atomic_fetch_add_explicit(&best->heaps, 1, memory_order_seq_cst);
+    heap_attached(best);
   lock_give(&table.lock);
   return best;
 }
 
-bool pool_detach(struct pool *pool) { return atomic_fetch_sub_explicit(&pool->heaps, 1, memory_order_seq_cst) == 1; }
+bool pool_detach(struct pool *pool) {
+  atomic_fetch_sub_explicit(&heaps_attached, 1, memory_order_relaxed);
+  return atomic_fetch_sub_explicit(&pool->heaps, 1, memory_order_seq_cst) == 1;
+}
+
+void pool_set_heaps(struct pool *pool, uint32_t count) {
+  size_t before = atomic_exchange_explicit(&pool->heaps, count, memory_order_seq_cst);
+  atomic_fetch_add_explicit(&heaps_attached, count - before, memory_order_relaxed);
+}
 
 void pool_list(struct pool *pool, struct heap *heap) {
   heap->next_attached = pool->private_part->attached;
   pool->private_part->attached = heap;
-  atomic_fetch_add_explicit(&pool->heaps, 1, memory_order_seq_cst);
+  heap_attached(pool);
 }
 
 bool pool_unlist(struct pool *pool, struct heap *heap) {
@@ -200,9 +227,7 @@ bool pool_unlist(struct pool *pool, struct heap *heap) {
   return pool_detach(pool);
 }
 
-bool pool_is_inherited(const struct pool *pool) {
-  return pool->id <= atomic_load_explicit(&inherited.pools, memory_order_relaxed);
-}
+bool pool_is_inherited(const struct pool *pool) { return pool->id <= load_relaxed(&inherited.pools); }
 
 COLD size_t pools_inherited_bytes(size_t *at_fork) {
   size_t bytes = 0;
@@ -214,22 +239,17 @@ COLD size_t pools_inherited_bytes(size_t *at_fork) {
 
 COLD void pools_inherit(bool are_inherited) {
   size_t before;
-  atomic_store_explicit(&inherited.pools, are_inherited ? pool_count() : 0, memory_order_relaxed);
+  store_relaxed(&inherited.pools, are_inherited ? pool_count() : 0);
   inherited.bytes = pools_inherited_bytes(&before);
 }
 
 COLD void pools_in_child(struct pool *left) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     if (!pool_is_private(pool) && pool_heaps(pool) != (pool == left)) /* a write would copy the page */
-      atomic_store_explicit(&pool->heaps, pool == left, memory_order_relaxed);
+      pool_set_heaps(pool, pool == left);
 }
 
-size_t pools_heaps(void) {
-  size_t heaps = 0;
-  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    heaps += pool_heaps(pool);
-  return heaps;
-}
+size_t pools_heaps(void) { return load_relaxed(&heaps_attached); }
 
 size_t pools_live_bytes(void) {
   size_t bytes = 0;

@@ -6,19 +6,20 @@
  *
  * A process has about two pools for each CPU that it may use. So the memory in partly filled slabs depends on the
  * number of CPUs, not on the number of threads. A starting thread attaches to the pool with the fewest threads; the
- * first thread is alone in the first pool until others outnumber the pools.
+ * first thread is alone in the first pool until others outnumber the pools. On a machine with several NUMA nodes each
+ * node has its share of the pools, and a thread attaches to a pool of the node that it runs on.
  *   P1  a page-map entry names the pool that owns the slab. Pools are never freed, so a pool's id stays valid
  *   P2  only a holder of the lock reads or writes slabs and takes envelopes out
- *   P3  a holder of one pool's lock only tries another pool's
- *   P4  `heaps` is the number of attached heaps. While it is 0, whoever pushes an envelope drains the inbox
+ *   P3  a thread that holds one pool's lock may try another pool's lock, but does not wait for it
+ *   P4  `heaps` is the number of attached heaps. While it is 0, a thread that pushes an envelope drains the inbox
  *       (tests/model/park.pml)
  */
-#ifndef HAK_HEAP_POOL_H
-#define HAK_HEAP_POOL_H
+#pragma once
 
 #include "base/counters.h"
 #include "base/words.h"
 #include "os/lock.h"
+#include "os/nodes.h"
 #include "pages/page_map.h"
 #include "slab/slab.h"
 
@@ -30,7 +31,7 @@ struct pool_counters {
   POOL_COUNTERS(COUNTER_FIELD)
 };
 
-/* What private pools have more (heap/private.h), under the pool's lock. */
+/* What private pools have more (threads/private.h), under the pool's lock. */
 struct private_part {
   struct pool *next_unused; /* of the pools that were given back */
   struct heap *attached;    /* V3 */
@@ -43,12 +44,14 @@ struct pool {
   _Alignas(CACHE_LINE) struct lock lock;
   uint32_t id;                           /* const */
   bool is_shared;                        /* const: no heap is ever attached; the slabs are used under the lock */
+  uint8_t node;                          /* const: of the threads that attach to it (os/nodes.h) */
   _Atomic uint32_t holes_class;          /* class for the next step of purging holes; 0: none is due */
   uint64_t holes_ms;                     /* when the last walk over the holes began */
   uint8_t packed_first[HAK_CLASS_COUNT]; /* requests that were packed while the class had no slab */
   bool is_purging;                       /* holes of its slabs are being purged */
-  struct private_part *private_part;     /* const: of a pool that the program made (heap/private.h); else NULL */
+  struct private_part *private_part;     /* const: of a pool that the program made (threads/private.h); else NULL */
   struct pool_counters counters;
+  _Atomic(struct envelope *) received; /* taken out of the inbox, not drained yet; changes under the lock */
 
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
   _Atomic size_t inbox_bytes; /* of the blocks in it */
@@ -57,6 +60,12 @@ struct pool {
   _Atomic bool is_stuck; /* a thread waited for the lock in vain */
   /* Which life this is of a private pool, from 1 on; it changes under the lock. 0 in other pools. */
   _Atomic uint64_t life;
+
+  struct {
+    _Alignas(CACHE_LINE) struct lock lock;
+    _Atomic uint32_t count; /* changes under the lock */
+    struct envelope *first;
+  } emptied; /* envelopes for the next senders */
 };
 
 /* All pools, by their ids, which are 1 .. pool_count, and from PRIVATE_FIRST on for private pools. Reading takes no
@@ -71,46 +80,50 @@ struct pool *pool_by_id(uint32_t id);
 struct pool *pool_next(const struct pool *pool);
 
 static inline bool pool_is_private(const struct pool *pool) { return UNLIKELY(pool->id >= PRIVATE_FIRST); }
-static inline uint64_t pool_life(const struct pool *pool) {
-  return atomic_load_explicit(&pool->life, memory_order_relaxed);
-}
+static inline uint64_t pool_life(const struct pool *pool) { return load_relaxed(&pool->life); }
 
-/* Returns the pool with the fewest heaps, maybe a new one, and counts one more there. NULL when memory is out. */
+/* Returns the pool of the thread's node with the fewest heaps, maybe a new one, and counts one more there. Any pool if
+ * there is no memory for one. NULL when memory is out. */
 struct pool *pool_attach(void);
-/* Inherited pools (heap/inherited.h): pool_attach takes one only if there is no memory for another.
+/* Tells whether threads that run where the calling thread does attach to such a pool. */
+bool pool_is_far_away(const struct pool *pool);
+static ALWAYS_INLINE bool pool_is_far(const struct pool *pool) { return os_has_nodes() && pool_is_far_away(pool); }
+/* Inherited pools (threads/inherited.h): pool_attach takes one only if there is no memory for another.
  * pools_inherit(true): all pools of this moment are; false: none is. pools_inherited_bytes: what they have given out;
  * *at_fork: and had at that moment. */
 void pools_inherit(bool are_inherited);
 bool pool_is_inherited(const struct pool *pool);
 size_t pools_inherited_bytes(size_t *at_fork);
-/* Counts one heap less. The caller then serves the inbox if that was the last one (heap/envelope.h). */
+/* Counts one heap less. Returns true if that was the last one: then the caller must serve the inbox
+ * (heap/envelope.h). */
 bool pool_detach(struct pool *pool);
-/* Takes the pool's lock. False after a second of waiting: its holder may have ended, or jumped out of a slow path, and
- * never give it. So malloc and free, and what they call for other threads, lock pools this way. */
+/* The pool's lock is held, or this is the only thread. */
+void pool_set_heaps(struct pool *pool, uint32_t count);
+/* Takes the pool's lock. False after a second of waiting. The lock's holder may have ended, or left a slow path by
+ * longjmp, and will never give the lock then. So malloc and free, and what they call for other threads, lock pools this
+ * way. */
 bool pool_wait(struct pool *pool);
 static inline bool pool_lock(struct pool *pool) { return LIKELY(lock_try(&pool->lock)) || pool_wait(pool); }
 static inline void pool_unlock(struct pool *pool) { lock_give(&pool->lock); }
-/* Lists a heap in its private pool. pool_unlist: true if it was listed, as the last one; false also after the pool's
- * life. The pool's lock is held. */
+/* pool_list: adds a heap to the list of its private pool. pool_unlist: takes it out. Returns true if it was the last
+ * one; false, too, if it was not in the list, because the pool's life is over. The pool's lock is held. */
 void pool_list(struct pool *pool, struct heap *heap);
 bool pool_unlist(struct pool *pool, struct heap *heap);
 /* Tells whether the pool's lock was waited for in vain, and is still held. */
 bool pool_is_stuck(struct pool *pool);
-/* With more heaps in a pool, each keeps less. */
+/* In a pool with more heaps than this, each heap keeps less. */
 #define HEAPS_OF_CROWD 16u
-static inline uint32_t pool_heaps(const struct pool *pool) {
-  return atomic_load_explicit(&pool->heaps, memory_order_relaxed);
-}
+static inline uint32_t pool_heaps(const struct pool *pool) { return load_relaxed(&pool->heaps); }
 static inline bool pool_is_crowded(const struct pool *pool) { return pool_heaps(pool) > HEAPS_OF_CROWD; }
-/* Returns the attached heaps of all pools. Takes no lock. */
+/* Returns the attached heaps of all pools. Takes no lock, and no walk over the pools. */
 size_t pools_heaps(void);
 /* Call in the child of a fork: one heap is left, in this pool, or none if it is NULL. */
 void pools_in_child(struct pool *left);
 
 /* Makes a pool without threads. NULL when memory is out. */
 struct pool *pool_make_shared(void);
-/* Makes a private pool, or takes one that was given back. It has no slab and nobody else has it. NULL when memory is
- * out. */
+/* Makes a private pool, or takes one that was given back. It has no slab, and no other thread uses it. NULL when
+ * memory is out. */
 struct pool *pool_take_private(void);
 void pool_give_private(struct pool *pool);
 /* Returns the private pool with this id, NULL if there is none. */
@@ -118,11 +131,9 @@ struct pool *pool_private_by_id(uint32_t id);
 /* The id of the pool of samples, set by its maker; 0: there is none. */
 extern _Atomic uint32_t pool_shared_id;
 static inline bool entry_is_shared(uint32_t entry) {
-  uint32_t id = atomic_load_explicit(&pool_shared_id, memory_order_relaxed);
+  uint32_t id = load_relaxed(&pool_shared_id);
   return id != 0 && entry_pool_id(entry) == id;
 }
 
 /* Returns the bytes of blocks that slabs have given out, those in bins included. Takes no lock. */
 size_t pools_live_bytes(void);
-
-#endif

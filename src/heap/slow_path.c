@@ -1,6 +1,5 @@
 #include "heap/slow_path.h"
 
-#include "heap/heap_fork.h"
 #include "heap/ids.h"
 #include "os/os.h"
 
@@ -20,7 +19,7 @@ static _Atomic uint32_t lost_without_heap;     /* threads without a heap that ar
 static bool is_inside(const struct heap *heap) {
   return atomic_load_explicit(&heap->inside, memory_order_seq_cst) != 0;
 }
-static bool is_lost(const struct heap *heap) { return atomic_load_explicit(&heap->lost, memory_order_relaxed); }
+static bool is_lost(const struct heap *heap) { return load_relaxed(&heap->lost); }
 
 /* Tells whether the calling thread entered its slow path by this heap. */
 static bool is_of_self(const struct heap *heap) {
@@ -37,12 +36,12 @@ COLD static bool others_are_inside(uint32_t *id, bool with_lost) {
     if (!is_of_self(heap) && is_inside(heap) && (with_lost || !is_lost(heap)))
       return true;
     if (UNLIKELY(is_lost(heap)) && !is_inside(heap)) /* it left its slow path after all */
-      atomic_store_explicit(&heap->lost, false, memory_order_relaxed);
+      store_relaxed(&heap->lost, false);
   }
   uint32_t inside = atomic_load_explicit(&gate.inside_without_heap, memory_order_seq_cst);
-  uint32_t lost = atomic_load_explicit(&lost_without_heap, memory_order_relaxed);
+  uint32_t lost = load_relaxed(&lost_without_heap);
   if (UNLIKELY(lost > inside - own_share()))
-    atomic_store_explicit(&lost_without_heap, lost = inside - own_share(), memory_order_relaxed);
+    store_relaxed(&lost_without_heap, lost = inside - own_share());
   return inside > own_share() + (with_lost ? 0 : lost);
 }
 
@@ -50,10 +49,8 @@ COLD static bool others_are_inside(uint32_t *id, bool with_lost) {
 static void give_up(uint32_t id) {
   for (struct heap *heap; (heap = heap_from(id, true)) != NULL; id = heap->id + 1)
     if (!is_of_self(heap) && is_inside(heap))
-      atomic_store_explicit(&heap->lost, true, memory_order_relaxed);
-  atomic_store_explicit(&lost_without_heap,
-                        atomic_load_explicit(&gate.inside_without_heap, memory_order_relaxed) - own_share(),
-                        memory_order_relaxed);
+      store_relaxed(&heap->lost, true);
+  store_relaxed(&lost_without_heap, load_relaxed(&gate.inside_without_heap) - own_share());
 }
 
 COLD void gate_wake_sleeper(void) { os_futex_wake(&gate.shut); }
@@ -71,7 +68,7 @@ bool gate_shut(void) {
     } else if (os_milliseconds() < until_ms) {
       atomic_fetch_add_explicit(&gate.sleepers, 1, memory_order_seq_cst);
       if (others_are_inside(&id, false))
-        os_futex_wait_for(&gate.shut, atomic_load_explicit(&gate.shut, memory_order_relaxed), LOOK_MS);
+        os_futex_wait_for(&gate.shut, load_relaxed(&gate.shut), LOOK_MS);
       atomic_fetch_sub_explicit(&gate.sleepers, 1, memory_order_relaxed);
     } else {
       if (!interrupts)
@@ -85,7 +82,7 @@ bool gate_shut(void) {
 
 COLD void gate_open(void) {
   hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
-  uint32_t shut = atomic_load_explicit(&gate.shut, memory_order_relaxed);
+  uint32_t shut = load_relaxed(&gate.shut);
   while (
       shut % GATE_LOST != 0 && /* 0 in the child of a handler's fork that interrupted this fork */
       !atomic_compare_exchange_weak_explicit(&gate.shut, &shut, shut - 1, memory_order_release, memory_order_relaxed))
@@ -96,27 +93,27 @@ COLD void gate_open(void) {
  * the fork, its result decides. */
 COLD bool gate_reset(void) {
   uint32_t id = 1;
-  bool is_whole = atomic_load_explicit(&gate.shut, memory_order_relaxed) < GATE_LOST &&
-                  ((hak_thread & THREAD_FORKS_ALONE) != 0 || !others_are_inside(&id, true));
+  bool is_whole =
+      load_relaxed(&gate.shut) < GATE_LOST && ((hak_thread & THREAD_FORKS_ALONE) != 0 || !others_are_inside(&id, true));
   hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
-  _Atomic uint32_t *word = atomic_load_explicit(&watch_word, memory_order_relaxed);
-  atomic_store_explicit(&gate.inside_without_heap, own_share(), memory_order_relaxed);
-  atomic_store_explicit(&gate.sleepers, 0, memory_order_relaxed);
+  _Atomic uint32_t *word = load_relaxed(&watch_word);
+  store_relaxed(&gate.inside_without_heap, own_share());
+  store_relaxed(&gate.sleepers, 0);
   if (word != NULL)
-    atomic_store_explicit(word, !thread_is_busy(), memory_order_relaxed);
+    store_relaxed(word, !thread_is_busy());
   else
-    atomic_store_explicit(&gate.alive, thread_is_busy() ? &never_alive : &always_alive, memory_order_relaxed);
+    store_relaxed(&gate.alive, thread_is_busy() ? &never_alive : &always_alive);
   atomic_store_explicit(&gate.shut, is_whole ? 0 : GATE_LOST, memory_order_release);
   return is_whole;
 }
 
-bool slow_path_begin(void) { return slow_path_begin_inlined(); }
-void slow_path_end(void) { slow_path_end_inlined(); }
+NOINLINE bool slow_path_begin(void) { return slow_path_begin_inlined(); }
+NOINLINE void slow_path_end(void) { slow_path_end_inlined(); }
 
 bool slow_path_begin_patiently(void) {
   uint64_t until_ms = os_milliseconds() + PATIENCE_MS;
   while (!slow_path_begin()) {
-    uint32_t shut = atomic_load_explicit(&gate.shut, memory_order_relaxed);
+    uint32_t shut = load_relaxed(&gate.shut);
     if ((hak_thread & (THREAD_BUSY | THREAD_FORKS)) != 0 || shut >= GATE_LOST || os_milliseconds() > until_ms)
       return false;
     if (shut != 0)
@@ -134,16 +131,15 @@ COLD void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
 /* An emulator may ignore MADV_WIPEONFORK, so the word alone proves nothing. gate_reset also leaves the gate open or
  * lost. */
 COLD bool gate_child_is_prepared(void) {
-  _Atomic uint32_t *word = atomic_load_explicit(&watch_word, memory_order_relaxed);
-  return word != NULL && atomic_load_explicit(word, memory_order_relaxed) != 0 &&
-         atomic_load_explicit(&gate.shut, memory_order_relaxed) % GATE_LOST == 0;
+  _Atomic uint32_t *word = load_relaxed(&watch_word);
+  return word != NULL && load_relaxed(word) != 0 && load_relaxed(&gate.shut) % GATE_LOST == 0;
 }
 
 COLD void gate_child_noticed(void) {
   if (child_prepare != NULL)
     child_prepare();
   else if (gate_reset()) /* before the library's constructor */
-    heaps_in_child();
+    gate_child_heaps();
 }
 
 /* Each thread that enters without a heap comes here, and so does the background thread. From the second thread on, a
@@ -152,7 +148,7 @@ static void watch_begin(void) {
   _Atomic uint32_t *none = NULL, *word = os_map_for_this_process(os_page_bytes());
   if (word == NULL) /* such a child will not be noticed */
     return;
-  atomic_store_explicit(word, 1, memory_order_relaxed);
+  store_relaxed(word, 1);
   if (atomic_compare_exchange_strong_explicit(&watch_word, &none, word, memory_order_acq_rel, memory_order_relaxed))
     atomic_store_explicit(&gate.alive, word, memory_order_release);
   else
@@ -160,7 +156,7 @@ static void watch_begin(void) {
 }
 
 COLD void gate_enter_without_heap(void) {
-  if (heap_count() > 0 && atomic_load_explicit(&watch_word, memory_order_relaxed) == NULL)
+  if (heap_count() > 0 && load_relaxed(&watch_word) == NULL)
     watch_begin();
   atomic_fetch_add_explicit(&gate.inside_without_heap, 1, memory_order_seq_cst);
 }

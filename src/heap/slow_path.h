@@ -7,18 +7,17 @@
  *   W2  Before a fork the gate is shut: slow_path_begin refuses all threads, and gate_shut waits until none is inside.
  *       So at the fork no lock is held and no change is half done.
  *   W3  A refused call does not wait, because its thread may hold a lock of libc that the forking thread waits for. It
- *       gets memory from heap/spare.h. What it frees is deferred (heap/deferred.h).
+ *       gets memory from threads/spare.h. What it frees is deferred (threads/deferred.h).
  * The gate is a readers' lock with one flag for each reader, in its own heap (a "big reader lock"). It costs one atomic
  * exchange on a cache line that the owner's slow path writes anyway.
  */
-#ifndef HAK_HEAP_SLOW_PATH_H
-#define HAK_HEAP_SLOW_PATH_H
+#pragma once
 
 #include "heap/heap.h"
 
 extern struct gate {
   _Atomic uint32_t shut;                 /* forks under way; GATE_LOST: for good */
-  _Atomic uint32_t sleepers;             /* forks that sleep until nobody is inside */
+  _Atomic uint32_t sleepers;             /* forks that sleep until no thread is inside */
   const _Atomic uint32_t *_Atomic alive; /* reads 0 in a child that fork's handlers did not prepare */
   _Alignas(CACHE_LINE) _Atomic uint32_t inside_without_heap;
 } gate;
@@ -27,7 +26,7 @@ COLD void gate_enter_without_heap(void);
 COLD void gate_wake_sleeper(void);
 static inline bool gate_is_of_parent(void) {
   const _Atomic uint32_t *alive = atomic_load_explicit(&gate.alive, memory_order_acquire);
-  return atomic_load_explicit(alive, memory_order_relaxed) == 0;
+  return load_relaxed(alive) == 0;
 }
 
 static inline bool thread_is_busy(void) { return (hak_thread & THREAD_BUSY) != 0; }
@@ -55,7 +54,7 @@ static inline void slow_path_leave(void) {
  * soon. */
 static inline void slow_path_end_inlined(void) {
   slow_path_leave();
-  if (UNLIKELY(atomic_load_explicit(&gate.sleepers, memory_order_relaxed) != 0))
+  if (UNLIKELY(load_relaxed(&gate.sleepers) != 0))
     gate_wake_sleeper();
 }
 
@@ -111,6 +110,22 @@ static inline void owner_step_end(void) {
   HAK_OWNER_STEPPED();
 }
 
+/* The same for a step that changes bins, which are as W1 says meanwhile. The child of a fork drops the bins of threads
+ * that it does not have. */
+static inline void bins_step_begin(struct heap *heap) {
+  hak_thread = (uintptr_t)heap | THREAD_BUSY;
+  atomic_signal_fence(memory_order_seq_cst);
+  hak_self = (struct hak_front *)(uintptr_t)&hak_heap_none;
+  atomic_signal_fence(memory_order_seq_cst);
+}
+static inline void bins_step_end(struct heap *heap) {
+  atomic_signal_fence(memory_order_seq_cst);
+  hak_self = &heap->front;
+  atomic_signal_fence(memory_order_seq_cst);
+  hak_thread = (uintptr_t)heap;
+  HAK_OWNER_STEPPED();
+}
+
 /* Call before a fork: shuts the gate and waits until no other thread is inside. False: one still is. The wait is
  * bounded for two reasons. The caller may fork in a signal handler that interrupted its own slow path, and the thread
  * inside may wait for a lock of that slow path. Or a handler that interrupted the thread inside does not return. */
@@ -125,7 +140,7 @@ bool gate_reset(void);
 /* Sets the function that a slow path calls when it finds that the fork handlers did not prepare this child (_Fork, the
  * clone system call), or did not finish. */
 void gate_child_calls(void (*prepare)(void));
+/* What it calls before the library's constructor has run: prepares the heaps alone (threads/heap_fork.c). */
+extern void (*const gate_child_heaps)(void);
 /* Tells whether such a call has prepared this child already. */
 bool gate_child_is_prepared(void);
-
-#endif

@@ -1,4 +1,4 @@
-#include "heap/heap.h"
+#include "heap/bin.h"
 
 _Atomic uint32_t split_wanted; /* even: nothing is counted */
 
@@ -16,5 +16,11 @@ void tally_freed_of_other(struct heap *heap, unsigned cls) {
   if (heap->split == 0)
     return;
   _Atomic uint64_t *freed = &heap->tally->classes[cls].freed_of_others;
-  atomic_store_explicit(freed, atomic_load_explicit(freed, memory_order_relaxed) + 1, memory_order_relaxed);
+  store_relaxed(freed, load_relaxed(freed) + 1);
+}
+
+void bin_set_top_split(struct heap *heap, unsigned cls, void **top) {
+  tally_pushes(heap, cls);
+  top_store(bin_of(heap, cls), top);
+  tally_level(heap, cls);
 }

@@ -5,7 +5,7 @@
  *   T1  blocks given to malloc = blocks handed out by the slow path - blocks still in the hand
  *   T2  blocks freed by the owner = what the bin's level rose by between two changes by the slow path
  * Blocks go through the hand in the order in which they were freed, several at a time. They are a little colder in the
- * cache than without a split; there is no other cost.
+ * cache than in a heap that is not split. There is no other cost.
  *   T3  front.bins[class] is the hand and front.bins[class ^ HAK_SPLIT] the bin if heap->split is HAK_SPLIT, and the
  *       key says so; else front.bins[class] is the bin. The last class's bin would stand where class 0's hand is: it
  *       has no room for a block, so malloc(0) finds nothing there
@@ -13,24 +13,24 @@
  *       the lock or as the owner; then the owner's next free finds no room and takes the slow path
  * The observer observe/count decides when heaps are split.
  */
-#ifndef HAK_HEAP_SPLIT_H
-#define HAK_HEAP_SPLIT_H
+#pragma once
 
 #include "base/words.h"
 
 struct heap;
 
-#define HAND_MAX 64u
+#define HAND_MAX 32u
 
-/* The counts stay while the heap has no owner. */
+/* The counts stay while the heap has no owner. The owner may write handed, freed and level without the lock
+ * (sample_refill); statistics read them under it. */
 struct class_tally {
   _Alignas(CACHE_LINE) uint64_t handed;
   uint64_t freed;                   /* up to the moment when the bin had `level` blocks */
   _Atomic uint64_t freed_of_others; /* written by the owner, without the lock */
-  int64_t until;                    /* bytes before the next pick, */
-  int64_t until_stratum;            /* and before the next draw */
-  int64_t hand_bytes;               /* of a full hand, */
-  uint32_t hand_blocks;             /* and its blocks */
+  int64_t until;                    /* bytes to allocate before the next block is picked */
+  int64_t until_stratum;            /* bytes to allocate before the next place of a pick is drawn */
+  int64_t hand_bytes;               /* of the blocks of a full hand */
+  uint32_t hand_blocks;             /* blocks of a full hand */
   uint32_t level;                   /* the bin's blocks after the slow path's last change */
 };
 
@@ -56,5 +56,3 @@ void tally_freed_of_other(struct heap *heap, unsigned cls);
 struct class_counts {
   uint64_t allocated, freed;
 };
-
-#endif

@@ -4,16 +4,12 @@
 #include "base/list.h"
 #include "base/probe.h"
 #include "budget/usage.h"
-#include "os/fault.h"
 #include "os/lock.h"
+#include "os/nodes.h"
 #include "os/os.h"
 #include "pages/extent.h"
-#include "pages/metadata.h"
 #include "pages/page_map.h"
 
-#define BUCKETS_MIN 256u
-#define BUCKETS_MAX 65536u
-#define BUCKETS_GROWTH 4u
 #define FIT_SLACK 8u  /* a range serves requests down to 7/8 of its length */
 #define LOOKS_MAX 16u /* ranges of a class tried for a fit */
 
@@ -24,8 +20,6 @@ QUEUE_OF(age_list, large, newer, older)
 
 static struct {
   struct lock lock;
-  uint32_t *buckets;     /* unit numbers; NULL until the first range */
-  uint32_t bucket_count; /* power of two */
   uint32_t count;
   struct large *classes[LARGE_CLASSES]; /* newest first: its pages are most likely in the caches */
   struct age_list ages[KEEP_LISTS];     /* oldest first */
@@ -38,74 +32,22 @@ unsigned large_class_of(size_t units) {
   return class < LARGE_CLASSES ? class : LARGE_CLASSES - 1;
 }
 
-#define SITE_NOTES 1024u /* call sites whose hashes collide share a note */
 #define STEADY_REPEATS 2u
 
-/* class << 8 | repeats, by site */
-static _Atomic uint16_t site_notes[SITE_NOTES];
+_Atomic uint16_t site_notes[SITE_NOTES];
 
-bool site_is_steady(uint32_t site, unsigned class) {
+bool site_is_steady_again(uint32_t site, unsigned class) {
   _Atomic uint16_t *note = &site_notes[site % SITE_NOTES];
-  uint16_t last = atomic_load_explicit(note, memory_order_relaxed);
-  unsigned repeats = last & 0xff;
+  uint16_t last = load_relaxed(note);
+  unsigned repeats = last & SITE_REPEATS_MAX;
   if (last >> 8 != class)
     repeats = 0;
-  else if (repeats < 0xff)
+  else if (repeats < SITE_REPEATS_MAX)
     repeats++;
-  atomic_store_explicit(note, (uint16_t)(class << 8 | repeats), memory_order_relaxed);
+  uint16_t next = (uint16_t)(class << 8 | repeats);
+  if (next != last) /* a habit is only read: threads share the note */
+    store_relaxed(note, next);
   return repeats >= STEADY_REPEATS;
-}
-
-/* FNV-1a (Fowler, Noll, Vo), one byte. */
-static uint32_t hash_on(uint32_t hash, unsigned byte) { return (hash ^ byte) * 16777619u; }
-
-uint32_t site_hash(uintptr_t site) {
-  uint32_t hash = 2166136261u;
-  for (unsigned i = 0; i < sizeof site; i++)
-    hash = hash_on(hash, site >> 8 * i & 0xff);
-  return hash;
-}
-
-static uint32_t *bucket_of(unsigned class, uint32_t site) {
-  return &cache.buckets[hash_on(site, class) & (cache.bucket_count - 1)];
-}
-
-/* The number of a range's first unit. */
-static uint32_t unit_of(const struct large *range) { return (uint32_t)((uintptr_t)range->base >> HAK_UNIT_SHIFT); }
-static struct large *range_of(uint32_t unit) {
-  return unit ? map_record((void *)((uintptr_t)unit << HAK_UNIT_SHIFT)) : NULL;
-}
-_Static_assert(HAK_ADDRESS_BITS - HAK_UNIT_SHIFT <= 32, "a unit number fits a word");
-
-static void chain_add(struct large *range) {
-  uint32_t *bucket = bucket_of(range->class, range->site);
-  range->key_previous = 0;
-  range->key_next = *bucket;
-  if (*bucket)
-    range_of(*bucket)->key_previous = unit_of(range);
-  *bucket = unit_of(range);
-}
-
-static void chain_remove(struct large *range) {
-  if (range->key_previous)
-    range_of(range->key_previous)->key_next = range->key_next;
-  else
-    *bucket_of(range->class, range->site) = range->key_next;
-  if (range->key_next)
-    range_of(range->key_next)->key_previous = range->key_previous;
-}
-
-/* Makes the first table, or a longer one. If memory is out the chains get longer instead. */
-static void table_grow(void) {
-  uint32_t count = cache.buckets ? cache.bucket_count * BUCKETS_GROWTH : BUCKETS_MIN;
-  uint32_t *buckets = metadata_take_forever(count * sizeof *buckets);
-  if (buckets == NULL)
-    return;
-  cache.buckets = buckets;
-  cache.bucket_count = count;
-  for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
-    for (struct large *range = cache.ages[keep].first; range; range = range->newer)
-      chain_add(range);
 }
 
 /* Returns the full time at which a range was freed, from its low bits. */
@@ -114,45 +56,64 @@ static uint64_t freed_ms(const struct large *range) {
   return now_ms - (uint32_t)((uint32_t)now_ms - range->freed_ms);
 }
 
-static void note_change(unsigned keep, size_t more) {
-  const struct large *oldest = cache.ages[keep].first;
-  decay_change(&big_cache_decay, keep, more, oldest ? freed_ms(oldest) : 0);
+static uint64_t oldest_ms(unsigned keep) { return load_relaxed(&big_cache_decay.oldest_ms[keep]); }
+
+/* Returns the range behind which one belongs that was freed at `at`; NULL: it is the oldest. Ranges that waited in a
+ * stash are older than the newest ones. */
+static struct large *age_place(unsigned keep, uint32_t at) {
+  struct large *before = cache.ages[keep].last;
+  for (unsigned looks = 0; before && (int32_t)(at - before->freed_ms) < 0 && looks < LOOKS_MAX; looks++)
+    before = before->older;
+  return before;
 }
 
-static void range_attach(struct large *range) {
-  chain_add(range);
+static void range_attach(struct large *range, uint64_t freed_at_ms) {
+  struct large *before = age_place(range->keep, range->freed_ms);
+  bool is_first = before == NULL;
+  usage_move_begin_cached(large_range_bytes(range));
   class_list_push(&cache.classes[range->class], range);
-  age_list_insert(&cache.ages[range->keep], range, cache.ages[range->keep].last);
+  age_list_insert(&cache.ages[range->keep], range, before);
   cache.count++;
-  usage_move(USAGE_LARGE, USAGE_FREE, large_range_bytes(range));
-  note_change(range->keep, large_range_bytes(range));
-  usage_move_end(large_range_bytes(range));
+  usage_cache(large_range_bytes(range));
+  decay_change(&big_cache_decay, range->keep, large_range_bytes(range),
+               is_first ? freed_at_ms : oldest_ms(range->keep));
+  usage_move_end_cached(large_range_bytes(range));
   counter_add_locked(cache_puts, 1);
 }
 
-static void range_detach(struct large *range, enum usage to) {
-  usage_move_begin(large_range_bytes(range));
-  chain_remove(range);
+static void range_unlink(struct large *range) {
+  const struct large *oldest = cache.ages[range->keep].first;
   class_list_remove(&cache.classes[range->class], range);
   age_list_remove(&cache.ages[range->keep], range);
   cache.count--;
-  usage_move(USAGE_FREE, to, large_range_bytes(range));
-  note_change(range->keep, -large_range_bytes(range));
+  uint64_t since_ms = oldest_ms(range->keep); /* the clock is read only if the oldest range changed */
+  if (oldest == range)
+    since_ms = (oldest = cache.ages[range->keep].first) != NULL ? freed_ms(oldest) : 0;
+  decay_change(&big_cache_decay, range->keep, -large_range_bytes(range), since_ms);
 }
 
-bool big_cache_put(struct large *range, unsigned keep) {
+/* For a new object. */
+static void range_detach(struct large *range) {
+  usage_move_begin_cached(large_range_bytes(range));
+  range_unlink(range);
+  usage_uncache(large_range_bytes(range));
+  usage_move_end_cached(large_range_bytes(range));
+}
+
+/* The caller ends the range, and then the move of its bytes. */
+static void range_detach_to_end(struct large *range) {
+  usage_move_begin(large_range_bytes(range));
+  range_unlink(range);
+  usage_uncache_promised(large_range_bytes(range));
+}
+
+void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
   lock_take(&cache.lock);
-  if (cache.count >= cache.bucket_count && cache.bucket_count < BUCKETS_MAX)
-    table_grow();
-  bool room = cache.buckets != NULL;
-  if (room) {
-    range->class = (uint8_t)large_class_of(range->units);
-    range->keep = (uint8_t)keep;
-    range->freed_ms = (uint32_t)os_milliseconds();
-    range_attach(range);
-  }
+  range->class = (uint8_t)large_class_of(range->units);
+  range->keep = (uint8_t)(keep & 7);
+  range->freed_ms = (uint32_t)freed_ms;
+  range_attach(range, freed_ms);
   lock_give(&cache.lock);
-  return room;
 }
 
 static bool range_fits(const struct large *range, size_t bytes, size_t alignment) {
@@ -160,32 +121,30 @@ static bool range_fits(const struct large *range, size_t bytes, size_t alignment
   return has >= bytes && has - has / FIT_SLACK <= bytes && ((uintptr_t)range->base & (alignment - 1)) == 0;
 }
 
-static struct large *find_range(size_t bytes, size_t alignment, uint32_t site, bool *of_site) {
-  unsigned class = large_class_of(bytes / UNIT_BYTES);
-  *of_site = true;
-  unsigned looks = 0;
-  for (struct large *range = range_of(*bucket_of(class, site)); range && looks < LOOKS_MAX;
-       range = range_of(range->key_next), looks++)
-    if (range->class == class && range->site == site && range_fits(range, bytes, alignment))
-      return range;
-  *of_site = false;
+/* On a machine with several nodes an extent of the thread's node is better than another one, and than a mapping. */
+static struct large *find_range(size_t bytes, size_t alignment) {
+  unsigned class = large_class_of(bytes / UNIT_BYTES), node = os_node();
+  struct large *found = NULL;
   for (unsigned i = class; i <= class + 1 && i < LARGE_CLASSES; i++) {
-    looks = 0;
+    unsigned looks = 0;
     for (struct large *range = cache.classes[i]; range && looks < LOOKS_MAX; range = range->class_next, looks++)
-      if (range_fits(range, bytes, alignment))
-        return range;
+      if (range_fits(range, bytes, alignment)) {
+        if (LIKELY(!os_has_nodes()) || (!range->mapping && extent_node_of(range->base) == node))
+          return range;
+        found = found ? found : range;
+      }
   }
-  return NULL;
+  return found;
 }
 
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
   struct large *range = NULL;
   lock_take(&cache.lock);
   if (cache.count > 0) {
-    bool of_site;
-    range = find_range(bytes, alignment, site, &of_site);
+    range = find_range(bytes, alignment);
     if (range) {
-      range_detach(range, USAGE_LARGE);
+      bool of_site = range->site == site;
+      range_detach(range);
       counter_add_locked(cache_hits, 1);
       counter_add_locked(cache_hits_of_site, of_site);
       HAK_PROBE(cache_hit, range->base, bytes, of_site);
@@ -204,7 +163,7 @@ struct large *big_cache_take_oldest(struct purge purge) {
   unsigned keep = decay_next(&big_cache_decay, purge);
   struct large *range = keep < KEEP_LISTS ? cache.ages[keep].first : NULL;
   if (range)
-    range_detach(range, USAGE_PROMISED);
+    range_detach_to_end(range);
   lock_give(&cache.lock);
   return range;
 }
@@ -225,19 +184,12 @@ struct large *big_cache_take_old(void) {
       range = looks < LOOKS_MAX ? range->newer : NULL;
   }
   if (range)
-    range_detach(range, USAGE_PROMISED);
+    range_detach_to_end(range);
   lock_give(&cache.lock);
   return range;
 }
 
 #ifdef HAK_DEBUG
-static bool in_chain(const struct large *range) {
-  const struct large *at = range_of(*bucket_of(range->class, range->site));
-  while (at && at != range)
-    at = range_of(at->key_next);
-  return at != NULL;
-}
-
 bool big_cache_is_valid(void) {
   bool valid = true;
   size_t bytes = 0, listed_bytes = 0, learned_bytes = 0;
@@ -245,7 +197,7 @@ bool big_cache_is_valid(void) {
   lock_take(&cache.lock);
   for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
     for (struct large *range = cache.ages[keep].first; range; range = range->newer) {
-      valid &= in_chain(range) && map_record(range->base) == range && range->class == large_class_of(range->units) &&
+      valid &= map_record(range->base) == range && range->class == large_class_of(range->units) &&
                map_entry(range->base) == ENTRY_LARGE_FREE && range->keep == keep;
       bytes += large_range_bytes(range);
       learned_bytes += keep == KEEP_BY_PRESET ? 0 : large_range_bytes(range);

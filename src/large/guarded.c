@@ -71,6 +71,12 @@ void guarded_set_size(struct large *range, size_t size) {
     memcpy(range->base + size, &word, sizeof word);
 }
 
+void guarded_resize(struct large *range, size_t size) {
+  size_t kept = min_size(size, range->guarded_size);
+  memset(range->base + kept, 0, body_bytes(size) - kept);
+  guarded_set_size(range, size);
+}
+
 void guarded_check(const struct large *range) {
   const char *end = range->base + range->guarded_size;
   uint64_t word;

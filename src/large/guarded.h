@@ -4,8 +4,7 @@
  * one page. Up to that page's end, a word behind the request depends on the address and a secret. A freed object
  * loses pages and access. Its addresses wait until some others were freed, so that a use of it ends the program by
  * SIGSEGV. */
-#ifndef HAK_LARGE_GUARDED_H
-#define HAK_LARGE_GUARDED_H
+#pragma once
 
 #include "large/big_cache.h"
 
@@ -19,15 +18,18 @@ void guarded_begin(void);
 uint64_t guarded_word(const char *end);
 void guarded_words_begin(void);
 
-/* Returns the bytes from the object's begin to the end of its last unit, and the bytes in front of it. From a sixteenth
- * of a limit of the system on, there are none, because the limit counts them. */
+/* guarded_bytes: returns the bytes from the object's begin to the end of its last unit. guarded_front: returns the
+ * bytes without access in front of it. It returns 0 when a sixteenth of a limit of the system is held, because the
+ * limit counts these bytes. */
 size_t guarded_bytes(size_t size);
 size_t guarded_front(size_t alignment);
 
 /* Maps an object with its guards, zeroed. front: guarded_front's. NULL when memory is out. */
 char *guarded_map(size_t size, size_t alignment, size_t front);
-/* Puts down the size in the range's record, and writes the word behind it. */
+/* Stores the size in the range's record, and writes the word behind the object. */
 void guarded_set_size(struct large *range, size_t size);
+/* The same for a live object, within guarded_room. What its last page shows behind the shorter size is zero. */
+void guarded_resize(struct large *range, size_t size);
 /* Returns the bytes that the program may use in place. */
 size_t guarded_room(const struct large *range);
 /* Ends the program if the word behind the object was changed. */
@@ -36,5 +38,3 @@ void guarded_check(const struct large *range);
 void guarded_end(const struct large *range);
 /* Gives all waiting addresses back. */
 void guarded_release(void);
-
-#endif

@@ -8,7 +8,7 @@
 #include "large/big_cache.h"
 #include "large/guarded.h"
 #include "large/range.h"
-#include "os/fault.h"
+#include "large/stash.h"
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/huge.h"
@@ -25,26 +25,33 @@ static struct large *large_record(const void *object) { return map_record(object
 
 size_t large_bytes(const void *object) {
   const struct large *range = large_record(object);
-  return UNLIKELY(range->guarded) ? range->guarded_size : large_range_bytes(range);
+  return UNLIKELY(range->guarded) ? range->guarded_size : large_range_bytes(range) - large_offset(range);
 }
 
-/* 32 lengths a doubling: an object that grows has some room, and little is lost. */
+bool large_is_start(const void *address) { return address == large_object(large_record(address)); }
+
+bool large_is_live(const void *object) { return !load_relaxed(&large_record(object)->ended); }
+
 size_t large_good_size(size_t size) {
-  size_t units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
-  if (units <= 32 || size >= MAPPING_BYTES_MIN)
-    return units * UNIT_BYTES;
-  size_t step = (size_t)1 << (63 - __builtin_clzl(units - 1) - 5);
-  return round_up(units, step) * UNIT_BYTES;
+  size_t length = large_length(size);
+  return large_has_room(length, size) ? length - LARGE_COLOR_ROOM : length;
+}
+
+/* Returns where an object of this size begins in its range. */
+static uint8_t color_for(const struct large *range, size_t size, size_t alignment) {
+  if (!range->steady || range->guarded || alignment > LARGE_COLOR_ROOM ||
+      !large_has_room(large_range_bytes(range), size))
+    return 0;
+  return large_color_of(range->base) & -(max_size(alignment, CACHE_LINE) / CACHE_LINE) & (LARGE_COLORS - 1);
 }
 
 /* The bytes of the range count as USAGE_LARGE. */
 static void *object_begun(struct large *range) {
   size_t bytes = large_range_bytes(range);
   range->owner = 0;
-  counter_note(large_allocations);
-  usage_move_end(bytes);
+  store_relaxed(&range->ended, false);
   range_entries_set(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-  return range->base;
+  return large_object(range);
 }
 
 static void *object_made(struct large *range, size_t promised) {
@@ -56,6 +63,8 @@ static void *object_made(struct large *range, size_t promised) {
   usage_move(promised > 0 ? USAGE_PROMISED : USAGE_NOWHERE, USAGE_LARGE, bytes);
   if (promised > bytes)
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised - bytes);
+  usage_move_end(bytes);
+  counter_note(large_allocations);
   return object_begun(range);
 }
 
@@ -66,15 +75,20 @@ static size_t mapping_alignment(size_t bytes, size_t alignment) {
 }
 
 void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
-  size_t exact = round_up(size, UNIT_BYTES);
-  size_t bytes = UNLIKELY(usage_is_short()) ? exact : large_good_size(size);
-  alignment = max_size(alignment, UNIT_BYTES);
+  size_t exact = round_up(size, UNIT_BYTES), bytes = large_length(size);
+  size_t range_alignment = max_size(alignment, UNIT_BYTES);
   uint32_t hash = site_hash(site);
-  bool steady = site_is_steady(hash, large_class_of(bytes / UNIT_BYTES));
+  size_t steady_bytes = large_length_steady(size);
+  bool steady = site_is_steady(hash, large_class_of(steady_bytes / UNIT_BYTES));
+  bool is_short = usage_is_short(), has_color = steady && LIKELY(!is_short) && alignment <= LARGE_COLOR_ROOM;
+  if (UNLIKELY(is_short))
+    bytes = exact;
+  else if (has_color && !large_may_be_bare(steady_bytes, size))
+    bytes = steady_bytes;
   *zeroed = false;
   size_t promised = 0;
-  struct large *range =
-      UNLIKELY(guarded_is_on) ? range_guarded(size, alignment, &promised) : big_cache_take(bytes, alignment, hash);
+  struct large *range = UNLIKELY(guarded_is_on) ? range_guarded(size, range_alignment, &promised)
+                                                : big_cache_take(bytes, range_alignment, hash);
   bool is_cached = range != NULL && LIKELY(!guarded_is_on);
   if (UNLIKELY(guarded_is_on && range == NULL)) { /* too many mappings: an object without guards */
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
@@ -82,22 +96,23 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   }
   if (UNLIKELY(range != NULL && range->guarded)) {
     *zeroed = true;
-  } else if (range == NULL && bytes < MAPPING_BYTES_MIN && alignment <= SUPERSLAB_BYTES) {
-    range = range_from_extents(bytes, alignment, zeroed, &promised);
+  } else if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= SUPERSLAB_BYTES) {
+    range = range_from_extents(bytes, has_color ? steady_bytes : bytes, range_alignment, zeroed, &promised);
     if (UNLIKELY(range == NULL && exact < bytes)) {
       usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
       promised = 0;
-      range = range_from_extents(exact, alignment, zeroed, &promised);
+      range = range_from_extents(exact, exact, range_alignment, zeroed, &promised);
     }
   } else if (range == NULL) {
-    range = range_mapped(bytes, mapping_alignment(bytes, alignment), &promised);
+    range = range_mapped(bytes, mapping_alignment(bytes, range_alignment), &promised);
     *zeroed = true;
   }
   if (range) {
     range->site = hash;
     range->caller = advice_is_wanted() ? observers.advice_large_taken(site, large_range_bytes(range)) : 0;
     range->steady = steady;
-    HAK_PROBE(large_alloc, range->base, size, large_range_bytes(range), site);
+    range->color = color_for(range, size, alignment);
+    HAK_PROBE(large_alloc, large_object(range), size, large_range_bytes(range), site);
     if (sites_are_counted())
       observers.site_taken(hash, site, large_range_bytes(range));
   }
@@ -106,7 +121,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
 
 void *large_alloc_extent(size_t bytes, bool *zeroed) {
   size_t promised = 0;
-  struct large *range = range_from_extents(bytes, UNIT_BYTES, zeroed, &promised);
+  struct large *range = range_from_extents(bytes, bytes, UNIT_BYTES, zeroed, &promised);
   if (range && sites_are_counted())
     observers.site_taken(range->site, 0, bytes);
   return object_made(range, promised);
@@ -126,50 +141,48 @@ void *large_alloc_unlocked(size_t size, size_t alignment) {
   return object_made(range, 0);
 }
 
-void large_link_set(void *object, void *link) { large_record(object)->class_previous = link; }
-void *large_link(const void *object) { return large_record(object)->class_previous; }
+COLD void large_link_set(void *object, void *link) { large_record(object)->class_previous = link; }
+COLD void *large_link(const void *object) { return large_record(object)->class_previous; }
 
 static uint32_t unit_number(const void *object) { return (uint32_t)((uintptr_t)object >> HAK_UNIT_SHIFT); }
-static void *object_at(uint32_t unit) { return (void *)((uintptr_t)unit << HAK_UNIT_SHIFT); }
+static void *object_at(uint32_t unit) {
+  return unit != 0 ? large_object(large_record((void *)((uintptr_t)unit << HAK_UNIT_SHIFT))) : NULL;
+}
 _Static_assert(HAK_ADDRESS_BITS - HAK_UNIT_SHIFT <= 32, "a unit's number fits the record");
 
-void large_list_add(void **first, void *object, uint32_t owner) {
+COLD void large_list_add(void **first, void *object, uint32_t owner) {
   struct large *range = large_record(object);
   range->owner = owner;
-  range->key_previous = 0;
-  range->key_next = unit_number(*first);
+  range->list_previous = 0;
+  range->list_next = unit_number(*first);
   if (*first != NULL)
-    large_record(*first)->key_previous = unit_number(object);
+    large_record(*first)->list_previous = unit_number(object);
   *first = object;
 }
 
-void large_list_remove(void **first, void *object) {
+COLD void large_list_remove(void **first, void *object) {
   struct large *range = large_record(object);
-  if (range->key_previous != 0)
-    large_record(object_at(range->key_previous))->key_next = range->key_next;
+  if (range->list_previous != 0)
+    large_record(object_at(range->list_previous))->list_next = range->list_next;
   else
-    *first = object_at(range->key_next);
-  if (range->key_next != 0)
-    large_record(object_at(range->key_next))->key_previous = range->key_previous;
+    *first = object_at(range->list_next);
+  if (range->list_next != 0)
+    large_record(object_at(range->list_next))->list_previous = range->list_previous;
   range->owner = 0;
 }
 
-void *large_list_next(const void *object) { return object_at(large_record(object)->key_next); }
+void *large_list_next(const void *object) { return object_at(large_record(object)->list_next); }
 uint32_t large_owner(const void *object) { return large_record(object)->owner; }
 
 /* Ends an object and gives its range, which counts as USAGE_LARGE still, to the caller. */
 static struct large *object_ended(void *object) {
   if (UNLIKELY(large_record(object)->guarded) && map_entry(object) == ENTRY_LARGE)
     guarded_check(large_record(object));
-  /* Only one thread can change the first entry. For any other this is a double free. */
-  if (!map_entry_change(object, ENTRY_LARGE, ENTRY_LARGE_FREE))
-    fault_double_free(object);
   struct large *range = large_record(object);
+  large_end_mark(range, object);
   size_t bytes = large_range_bytes(range);
   HAK_PROBE(large_free, object, bytes);
-  usage_move_begin(bytes);
-  counter_note(large_frees);
-  range_entries_set(object, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  range_entries_set(range->base, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
   return range;
 }
 
@@ -181,21 +194,24 @@ void large_free(void *object) {
   if (range->mapping && !range->huge && !range->noted && bytes >= MAPPING_BYTES_MIN &&
       option_value(OPTION_HUGE) != HUGE_OFF) {
     range->noted = true;
-    huge_note_mapping(object, bytes);
+    huge_note_mapping(range->base, bytes);
   }
   range_cache_or_end(range);
 }
 
-bool large_free_unlocked(void *object) {
+COLD bool large_free_unlocked(void *object) {
   if (!large_record(object)->spare)
     return false;
-  range_end(object_ended(object), 0, USAGE_LARGE);
+  struct large *range = object_ended(object);
+  range_leaves(range);
+  range_end(range, 0, USAGE_LARGE);
   return true;
 }
 
-void large_clear(void *object, size_t size) {
-  if (size >= PURGE_TO_CLEAR_MIN && os_purge(object, large_bytes(object)))
-    large_record(object)->noted = false;
+COLD void large_clear(void *object, size_t size) {
+  struct large *range = large_record(object);
+  if (size >= PURGE_TO_CLEAR_MIN && os_purge(range->base, large_offset(range) + large_bytes(object)))
+    range->noted = false;
   else
     memset(object, 0, size);
 }
@@ -280,7 +296,7 @@ static bool growth_is_plausible(size_t bytes) {
   return true;
 }
 
-/* Moves the pages of a mapping to a longer range. NULL: unchanged. */
+/* Moves the pages of a mapping to a longer range. Returns where the object is then. NULL: unchanged. */
 static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
   struct map_reserve reserve;
@@ -288,10 +304,10 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
     return NULL;
   struct large moved = *range;
   range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE); /* the system may map another range there at once */
-  char *target = os_move(base, bytes, wanted, UNIT_BYTES);
+  char *target = os_move(base, bytes, wanted);
   if (target != NULL) {
     if (target != base)
-      range_unmapped_note(base);
+      range_unmapped_note(large_object(&moved));
     map_cover_reserved(target, wanted, &reserve);
     *large_record(target) = moved;
     large_record(target)->base = target;
@@ -302,15 +318,15 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
     range_entries_set(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
   else
     range_entries_set(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-  return target;
+  return target != NULL ? large_object(large_record(target)) : NULL;
 }
 
 static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
   if (wanted < bytes)
-    return mapping_cut(range, bytes, wanted) ? range->base : NULL;
+    return mapping_cut(range, bytes, wanted) ? large_object(range) : NULL;
   if (!usage_reserve(wanted - bytes))
     return NULL;
-  void *resized = mapping_extend(range, bytes, wanted) ? range->base : mapping_move(range, bytes, wanted);
+  void *resized = mapping_extend(range, bytes, wanted) ? large_object(range) : mapping_move(range, bytes, wanted);
   usage_move(USAGE_PROMISED, resized ? USAGE_LARGE : USAGE_NOWHERE, wanted - bytes);
   if (resized)
     usage_move_end(wanted - bytes);
@@ -331,27 +347,30 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
       return NULL;
   }
   grown->site = range->site;
+  grown->color = range->color;
   grown->caller = range->caller;
   if (advice_is_wanted())
     observers.advice_large_resized(grown->caller, 0, large_range_bytes(grown));
   if (sites_are_counted())
     observers.site_taken(grown->site, 0, large_range_bytes(grown));
-  memcpy(grown->base, range->base, bytes);
-  large_free(range->base);
-  return grown->base;
+  memcpy(large_object(grown), large_object(range), bytes - large_offset(range));
+  large_free(large_object(range));
+  return large_object(grown);
 }
 
-void *large_resize(void *object, size_t size) {
+COLD void *large_resize(void *object, size_t size) {
   struct large *range = large_record(object);
   size_t bytes = large_range_bytes(range);
   if (UNLIKELY(range->guarded)) {
     guarded_check(range);
     if (size > guarded_room(range) || size < guarded_room(range) / 2)
       return NULL;
-    guarded_set_size(range, size);
+    guarded_resize(range, size);
     return object;
   }
-  size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_good_size(size);
+  size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_length(size);
+  if (range->color != 0 && !large_has_room(wanted, size))
+    wanted += UNIT_BYTES;
   if (wanted == bytes)
     return object;
   range->spare = false; /* its caller may sample it */
@@ -362,11 +381,25 @@ void *large_resize(void *object, size_t size) {
   return extent_resize(range, bytes, wanted) ? object : extent_to_mapping(range, bytes, wanted);
 }
 
+size_t large_stash_units(const void *object, size_t size) {
+  const struct large *range = large_record(object);
+  size_t bytes = large_range_bytes(range), longest = large_length_steady(size);
+  bool fits = bytes == longest || (bytes == longest - UNIT_BYTES && large_may_be_bare(longest, size));
+  return range->steady && !range->guarded && fits ? range->units : 0;
+}
+
 void large_stats(struct large_stats *out) {
+  struct stash_stats stashed;
+  stash_stats(&stashed);
+  uint64_t made = counter_read(large_allocations) + counter_read(cache_hits) + stashed.takes;
+  uint64_t freed = counter_read(large_frees) + counter_read(cache_puts) - range_unstashed_count() + stashed.puts;
   *out = (struct large_stats){
-      .live_count = less(counter_read(large_allocations), counter_read(large_frees)),
-      .live_bytes = usage_taken_large(),
-      .cached_bytes = decay_total(&big_cache_decay),
+      .made_count = made,
+      .freed_count = freed,
+      .stash_hits = stashed.takes,
+      .live_count = less(made, freed),
+      .live_bytes = less(usage_taken_large(), stashed.bytes),
+      .cached_bytes = decay_total(&big_cache_decay) + stashed.bytes,
       .mapping_count = range_mapping_count(),
       .mapping_bytes = range_mapping_bytes(),
   };

@@ -4,12 +4,11 @@
  * grow beyond its extent, they are mappings of their own, which can grow by moving pages. Freed ranges wait in the
  * BigCache (large/big_cache.h). All functions are thread-safe. They hold no lock over system calls, except those of an
  * arena.
- *   L1  the first unit's entry is ENTRY_LARGE while the object lives, ENTRY_LARGE_FREE while it is
- *       cached; its other units' entries are ENTRY_LARGE_BODY, ENTRY_LARGE_FREE while cached
+ *   L1  the first unit's entry is ENTRY_LARGE while the object lives or is stashed (large/stash.h), ENTRY_LARGE_FREE
+ *       while it is cached; its other units' entries are ENTRY_LARGE_BODY, ENTRY_LARGE_FREE while cached
  *   L2  the record of the first unit holds the length
  */
-#ifndef HAK_LARGE_LARGE_H
-#define HAK_LARGE_LARGE_H
+#pragma once
 
 #include "budget/decay.h"
 
@@ -30,8 +29,9 @@ bool large_free_unlocked(void *object);
 void large_link_set(void *object, void *link);
 void *large_link(const void *object);
 
-/* Lists of live objects. Whoever owns a list guards it. owner: not 0; an object in no list has 0. Take an object out
- * before it is freed or resized. */
+/* Lists of live objects. The owner of a list guards it by a lock of its own. owner: a number that is not 0; an object
+ * in no list has 0. Take an object out before it is freed or resized. The links are unit numbers, because the record
+ * has no room for two pointers. */
 void large_list_add(void **first, void *object, uint32_t owner);
 void large_list_remove(void **first, void *object);
 void *large_list_next(const void *object);
@@ -47,17 +47,27 @@ void *large_resize(void *object, size_t size);
 /* Makes an object, which the caller got just now, read as zero. */
 void large_clear(void *object, size_t size);
 
+/* Tells whether an object whose entry is ENTRY_LARGE is live: it may be freed and in a stash. */
+bool large_is_live(const void *object);
+
 /* Usable bytes. */
 size_t large_bytes(const void *object);
 /* Returns the least size that a request is rounded up to. */
 size_t large_good_size(size_t size);
 
+/* Returns the length of the range of an object of `size` bytes, in units, if it may wait in its thread's stash
+ * (large/stash.h) when it is freed, and would be found there; else 0. */
+size_t large_stash_units(const void *object, size_t size);
+
+/* Tells whether the address, whose entry is ENTRY_LARGE, is that of an object and not one inside it. */
+bool large_is_start(const void *address);
+
 struct large_stats {
+  uint64_t made_count, freed_count; /* in all ways */
+  uint64_t stash_hits;
   size_t live_count, live_bytes;
-  size_t cached_bytes;
+  size_t cached_bytes;  /* in the BigCache and in stashes */
   size_t mapping_count; /* objects and cached ranges that are mappings of their own */
   size_t mapping_bytes;
 };
 void large_stats(struct large_stats *out);
-
-#endif

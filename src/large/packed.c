@@ -2,6 +2,7 @@
 
 #include "base/list.h"
 #include "budget/usage.h"
+#include "large/granules.h"
 #include "large/guarded.h"
 #include "large/large.h"
 #include "large/seal.h"
@@ -14,26 +15,16 @@
 
 #include <string.h>
 
-#define GRANULE_BYTES ((size_t)256)
-#define UNIT_GRANULES (UNIT_BYTES / GRANULE_BYTES)
-#define CHUNK_BYTES (62 * UNIT_BYTES) /* long, so that little is lost after the last block; its record is one page */
-#define CHUNK_WORDS (CHUNK_BYTES / GRANULE_BYTES / 64)
 #define SHORT_BYTES ((size_t)1 << 20) /* what the last chunks below a limit hold at least */
+#define LEFT_SHARE 8                  /* a chunk takes this part of what a limit leaves, but at least that */
 #define CHUNK_ORDER 12u
+#define STARTING_ORDER 9u
 #define RUN_LISTS 96u /* by length of the longest free run, in the classes of extents */
 #define LOOKS_MAX 8u  /* chunks of one list tried for a fit */
 
-struct chunk {
-  char *base;        /* const */
-  uint32_t granules; /* const */
-  uint32_t taken;
-  uint32_t longest; /* free run */
-  bool is_purged;   /* its free pages were purged, and nothing changed since */
-  struct chunk *next, *previous;
-  _Atomic uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS]; /* written under the lock */
-};
 STACK_OF(list, chunk, next, previous)
 _Static_assert(sizeof(struct chunk) <= (size_t)1 << CHUNK_ORDER, "a chunk's record is one piece of metadata");
+_Static_assert(CHUNK_WORDS * sizeof(int16_t) <= (size_t)1 << STARTING_ORDER, "so is what it knows of its words");
 _Static_assert(CHUNK_ORDER <= METADATA_ORDER_MAX, "there are such pieces");
 
 static struct {
@@ -45,70 +36,11 @@ static struct {
 
 bool packed_is_sealed;
 
-struct run {
-  size_t first, count;
-};
-
-static uint64_t word_read(const _Atomic uint64_t *words, size_t i) {
-  return atomic_load_explicit(&words[i], memory_order_relaxed);
-}
-
-static bool bit_is_set(const _Atomic uint64_t *words, size_t i) {
-  return (word_read(words, i / 64) >> i % 64 & 1) != 0;
-}
-
-static void bits_set(_Atomic uint64_t *words, struct run run, bool value) {
-  for (size_t i = run.first, end = run.first + run.count; i < end;) {
-    size_t some = min_size(64 - i % 64, end - i);
-    uint64_t mask = (~(uint64_t)0 >> (64 - some)) << i % 64;
-    uint64_t word = word_read(words, i / 64);
-    atomic_store_explicit(&words[i / 64], value ? word | mask : word & ~mask, memory_order_relaxed);
-    i += some;
-  }
-}
-
-/* Returns the first index from `from` on whose bit is `value`; `end` if there is none before it. */
-static size_t bit_find(const _Atomic uint64_t *words, size_t from, size_t end, bool value) {
-  for (size_t i = from; i < end; i = (i / 64 + 1) * 64) {
-    uint64_t bits = (value ? word_read(words, i / 64) : ~word_read(words, i / 64)) >> i % 64;
-    if (bits != 0)
-      return min_size(i + (size_t)__builtin_ctzll(bits), end);
-  }
-  return end;
-}
-
-/* Returns the free run that an index lies in, or ends. */
-static struct run free_run_around(const struct chunk *chunk, size_t index) {
-  size_t first = index, end = bit_find(chunk->used, index, chunk->granules, true);
-  while (first > 0) {
-    size_t word = (first - 1) / 64;
-    uint64_t bits = word_read(chunk->used, word) << (63 - (first - 1) % 64);
-    if (bits != 0) {
-      first -= (size_t)__builtin_clzll(bits);
-      break;
-    }
-    first = word * 64;
-  }
-  return (struct run){.first = first, .count = end - first};
-}
-
-/* Returns the next free run from an index on; an empty run if there is none. */
-static struct run free_run(const struct chunk *chunk, size_t from) {
-  size_t first = bit_find(chunk->used, from, chunk->granules, false);
-  return (struct run){.first = first, .count = bit_find(chunk->used, first, chunk->granules, true) - first};
-}
-
-static size_t longest_run(const struct chunk *chunk) {
-  size_t longest = 0;
-  for (struct run run = free_run(chunk, 0); run.count > 0; run = free_run(chunk, run.first + run.count))
-    longest = max_size(longest, run.count);
-  return longest;
-}
-
 static size_t granules_of(size_t bytes) { return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES; }
 
 static void chunk_enter(struct chunk *chunk) {
   unsigned list = units_class(chunk->longest);
+  hak_assert(list < RUN_LISTS);
   list_push(&packed.lists[list], chunk);
   packed.filled[list / 64] |= (uint64_t)1 << list % 64;
 }
@@ -120,12 +52,12 @@ static void chunk_leave(struct chunk *chunk) {
     packed.filled[list / 64] &= ~((uint64_t)1 << list % 64);
 }
 
-/* All changes of a chunk's granules go through this function. All runs are looked at only if the longest one lost
- * something. */
+/* All changes of a chunk's granules go through this function. */
 static void set_taken(struct chunk *chunk, struct run run, bool value) {
   size_t longest = chunk->longest;
   bool shortens = value && free_run_around(chunk, run.first).count == longest;
   bits_set(chunk->used, run, value);
+  starting_update(chunk, run);
   chunk->taken += (uint32_t)(value ? run.count : -run.count);
   chunk->is_purged = false;
   if (shortens)
@@ -149,17 +81,19 @@ static struct run aligned_part(const struct chunk *chunk, struct run run, size_t
   return (struct run){.first = run.first + skipped, .count = less(run.count, skipped)};
 }
 
-/* Takes a block from the shortest run that is long enough; NULL if none is. */
+/* Returns the first free run whose aligned part has so many granules; an empty run if there is none. */
+static struct run aligned_run_for(const struct chunk *chunk, size_t granules, size_t alignment) {
+  struct run run = free_run(chunk, 0);
+  while (run.count > 0 && aligned_part(chunk, run, alignment).count < granules)
+    run = free_run(chunk, run.first + run.count);
+  return aligned_part(chunk, run, alignment);
+}
+
+/* Takes a block; NULL if no run is long enough. */
 static void *take_from(struct chunk *chunk, size_t granules, size_t alignment) {
-  struct run best = {.count = SIZE_MAX};
-  for (struct run run = free_run(chunk, 0); run.count > 0; run = free_run(chunk, run.first + run.count)) {
-    struct run part = aligned_part(chunk, run, alignment);
-    if (part.count >= granules && part.count < best.count)
-      best = part;
-    if (best.count == granules)
-      break;
-  }
-  if (best.count == SIZE_MAX)
+  struct run best =
+      alignment <= GRANULE_BYTES ? free_run_for(chunk, granules) : aligned_run_for(chunk, granules, alignment);
+  if (best.count < granules)
     return NULL;
   best.count = granules;
   set_end(chunk, best.first + granules - 1, true);
@@ -191,40 +125,51 @@ static _Atomic(struct chunk *) *chunk_word(const char *unit) {
   return (_Atomic(struct chunk *) *)(void *)map_bitmap(unit);
 }
 
-static struct chunk *chunk_of(const void *block) {
-  return atomic_load_explicit(chunk_word(block), memory_order_relaxed);
+static struct chunk *chunk_of(const void *block) { return load_relaxed(chunk_word(block)); }
+
+/* Returns how long a new chunk should be: the shorter, the less the limit leaves, but a few times the first block,
+ * because the free rest of a chunk serves no larger block. */
+static size_t chunk_length(size_t bytes) {
+  size_t least = max_size(usage_left() / LEFT_SHARE, SHORT_BYTES);
+  if (least >= CHUNK_BYTES)
+    return CHUNK_BYTES;
+  size_t blocks = max_size((least + bytes - 1) / bytes, 2);
+  return min_size(round_up(blocks * bytes, UNIT_BYTES), CHUNK_BYTES);
 }
 
-/* Returns how long a new chunk should be. The last ones below a limit are short, a few times the first block, because
- * the free rest of a chunk serves no larger block. */
-static size_t chunk_length(size_t bytes) {
-  if (!usage_is_scarce())
-    return CHUNK_BYTES;
-  size_t blocks = max_size((SHORT_BYTES + bytes - 1) / bytes, 2);
-  return min_size(round_up(blocks * bytes, UNIT_BYTES), CHUNK_BYTES);
+static void record_give(struct chunk *chunk, int16_t *starting) {
+  if (chunk != NULL)
+    metadata_give(chunk, CHUNK_ORDER);
+  if (starting != NULL)
+    metadata_give(starting, STARTING_ORDER);
 }
 
 /* Makes a chunk with room for a block. It is shorter than it should be only if the system refuses. */
 static struct chunk *chunk_make(size_t bytes) {
   struct chunk *chunk = metadata_take(CHUNK_ORDER);
-  if (chunk == NULL)
+  int16_t *starting = metadata_take(STARTING_ORDER);
+  if (chunk == NULL || starting == NULL) {
+    record_give(chunk, starting);
     return NULL;
+  }
   size_t least = round_up(bytes, UNIT_BYTES), length = chunk_length(bytes);
   bool zeroed;
   char *base = large_alloc_extent(length, &zeroed);
   while (base == NULL && length > least)
     base = large_alloc_extent(length = max_size(least, round_down(length / 2, UNIT_BYTES)), &zeroed);
   if (base == NULL) {
-    metadata_give(chunk, CHUNK_ORDER);
+    record_give(chunk, starting);
     return NULL;
   }
   if (packed_is_sealed && !zeroed)
     large_clear(base, length);
-  *chunk = (struct chunk){.base = base, .granules = (uint32_t)(length / GRANULE_BYTES)};
+  *chunk = (struct chunk){.base = base, .granules = (uint32_t)(length / GRANULE_BYTES), .starting = starting};
   for (char *unit = base; unit < base + length; unit += UNIT_BYTES)
-    atomic_store_explicit(chunk_word(unit), chunk, memory_order_relaxed);
+    store_relaxed(chunk_word(unit), chunk);
   map_entries_set(base, length / UNIT_BYTES, ENTRY_PACKED);
   chunk->longest = chunk->granules;
+  memset(starting, 0, CHUNK_WORDS * sizeof *starting);
+  starting[0] = (int16_t)chunk->granules;
   chunk_enter(chunk);
   packed.count++;
   return chunk;
@@ -236,7 +181,7 @@ static void chunk_end(struct chunk *chunk) {
   map_entries_set(chunk->base + UNIT_BYTES, chunk->granules / UNIT_GRANULES - 1, ENTRY_LARGE_BODY);
   map_entries_set(chunk->base, 1, ENTRY_LARGE);
   large_free(chunk->base);
-  metadata_give(chunk, CHUNK_ORDER);
+  record_give(chunk, chunk->starting);
 }
 
 /* --- blocks --- */
@@ -399,6 +344,7 @@ static bool chunk_is_valid(const struct chunk *chunk, unsigned list) {
   for (size_t i = 0; i < CHUNK_WORDS; i++) {
     taken += (size_t)__builtin_popcountll(word_read(chunk->used, i));
     valid &= (word_read(chunk->ends, i) & ~word_read(chunk->used, i)) == 0;
+    valid &= (size_t)chunk->starting[i] == free_run_starting(chunk, i, SIZE_MAX).count;
   }
   return valid && taken == chunk->taken;
 }

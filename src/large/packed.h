@@ -1,19 +1,20 @@
 /* packed.h: blocks side by side without size classes, for use when memory is short.
  *
- * A chunk is a large object of at most 4 MiB, cut into granules of 256 bytes. A block takes as many as it needs, in the
- * shortest run that is long enough. So nothing is lost by rounding, or in slabs with few blocks. Each call costs a lock
- * and a search of a chunk's bitmaps.
+ * A chunk is a large object of at most 4 MiB, cut into granules of 256 bytes. A block takes as many as it needs, in
+ * about the shortest free run that is long enough. So no memory is lost by rounding to size classes, or in slabs with
+ * few blocks. Each call takes a lock, and malloc searches the summary of a chunk (`starting`), so a packed block costs
+ * more time than one of a slab.
  *   P1  the entry of each unit of a chunk is ENTRY_PACKED; the first word of the unit's bitmap points to the chunk's
  *       record
- *   P2  used has a bit for each taken granule, ends for the last granule of each block; ends is a subset of used
+ *   P2  used has a bit for each taken granule, ends for the last granule of each block; ends is a subset of used;
+ *       starting has the longest free run that starts in each word of used
  *   P3  a chunk is in the list of its longest free run; an empty chunk ends
  *   P4  if blocks are sealed (packed_seal_begin), free granules read as zero, unless the program wrote through a stale
  *       pointer; a word stands behind each request (large/guarded.h), and the block's end says where that is
  * packed_is_valid checks P2 and P3. All functions are thread-safe. The lock is taken before all others of large
  * objects.
  */
-#ifndef HAK_LARGE_PACKED_H
-#define HAK_LARGE_PACKED_H
+#pragma once
 
 #include "base/words.h"
 
@@ -42,6 +43,4 @@ size_t packed_purge(void);
 
 #ifdef HAK_DEBUG
 bool packed_is_valid(void);
-#endif
-
 #endif

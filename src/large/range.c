@@ -3,6 +3,7 @@
 #include "base/counters.h"
 #include "base/observers.h"
 #include "large/guarded.h"
+#include "large/stash.h"
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/huge.h"
@@ -12,10 +13,12 @@
 
 static struct {
   _Atomic size_t mapping_count, mapping_bytes;
+  _Atomic uint64_t unstashed_count;
 } figures;
 
 size_t range_mapping_count(void) { return figure_read(&figures.mapping_count); }
 size_t range_mapping_bytes(void) { return figure_read(&figures.mapping_bytes); }
+uint64_t range_unstashed_count(void) { return load_relaxed(&figures.unstashed_count); }
 void range_length_changed(size_t change) { figure_add(&figures.mapping_bytes, change); }
 
 void range_entries_set(char *base, size_t bytes, uint32_t first, uint32_t others) {
@@ -34,21 +37,21 @@ struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge) 
   return range;
 }
 
-/* The addresses of the mappings that ended last. */
+/* The addresses of the objects whose mappings ended last. */
 #define ENDED_COUNT 16u
 static struct {
-  _Atomic(const void *) bases[ENDED_COUNT];
+  _Atomic(const void *) objects[ENDED_COUNT];
   _Atomic unsigned next;
 } ended;
 
-void range_unmapped_note(const void *base) {
+void range_unmapped_note(const void *object) {
   unsigned place = atomic_fetch_add_explicit(&ended.next, 1, memory_order_relaxed) % ENDED_COUNT;
-  atomic_store_explicit(&ended.bases[place], base, memory_order_relaxed);
+  store_relaxed(&ended.objects[place], object);
 }
 
 bool range_was_unmapped(const void *address) {
   for (unsigned i = 0; i < ENDED_COUNT; i++)
-    if (address != NULL && atomic_load_explicit(&ended.bases[i], memory_order_relaxed) == address)
+    if (address != NULL && load_relaxed(&ended.objects[i]) == address)
       return true;
   return false;
 }
@@ -63,7 +66,7 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   figure_add(&figures.mapping_count, (size_t)-1);
   figure_add(&figures.mapping_bytes, -bytes);
   range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE);
-  range_unmapped_note(base);
+  range_unmapped_note(large_object(range));
   if (!pages_unmap(base, bytes)) /* too many mappings: its pages at least */
     os_purge(base, bytes);
   usage_move(from, USAGE_NOWHERE, bytes);
@@ -80,7 +83,7 @@ static void range_end_resident(struct large *range) {
   }
   figure_add(&figures.mapping_count, (size_t)-1);
   figure_add(&figures.mapping_bytes, -bytes);
-  extent_adopt(range->base, bytes, os_milliseconds(), USAGE_PROMISED);
+  extent_adopt(range->base, bytes);
 }
 
 /* Gives the pages of a range back at once and ends it. Returns its bytes, 0 if the system refuses. */
@@ -95,44 +98,70 @@ static size_t range_end_purged(struct large *range, enum usage from) {
   return extent.resident ? 0 : extent.bytes;
 }
 
-static struct extent resident_from_either(enum extent_bank bank, size_t bytes, size_t alignment) {
-  struct extent extent = extent_take_resident(bank, bytes, alignment);
-  return extent.base ? extent : extent_take_resident(EXTENT_BANKS - 1 - bank, bytes, alignment);
+/* The range left a stash, where it counts as USAGE_LARGE. Its bytes begin to move. Returns them. */
+static size_t unstashed(struct large *range) {
+  size_t bytes = large_range_bytes(range);
+  usage_move_begin(bytes);
+  range_entries_set(range->base, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  return bytes;
 }
 
-/* Makes a free extent of one of the oldest cached ranges. Returns its bytes, 0: there is none. */
+/* Makes a free extent of a stashed range. Returns its bytes, 0: there is none. */
+static size_t evict_stashed(void) {
+  struct stash *at = NULL;
+  struct large *range = stash_take_any(STASH_ANY_ROUND, true, &at);
+  if (range == NULL)
+    return 0;
+  size_t bytes = unstashed(range);
+  range_end(range, os_milliseconds(), USAGE_LARGE);
+  return bytes;
+}
+
+/* Makes a free extent of one of the oldest cached ranges, or of a stashed one. Returns its bytes, 0: there is none. */
 static size_t evict_old(void) {
   struct large *oldest = big_cache_take_old();
   if (oldest == NULL)
-    return 0;
+    return evict_stashed();
   size_t bytes = large_range_bytes(oldest);
   counter_note(cache_evictions);
   range_end_resident(oldest);
   return bytes;
 }
 
-/* Takes memory that is held and free before new memory: a resident extent of either bank. If there is none, it evicts
- * cached ranges until there is one. */
+/* Returns the bytes that are kept for large objects. */
+static size_t kept_bytes(void) {
+  return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are_live()) ? stash_bytes() : 0);
+}
+
+/* Takes memory that is held and free before new memory: a resident extent. If there is none, it evicts cached
+ * and stashed ranges until there is one. */
 static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
-  struct extent extent = resident_from_either(bank, bytes, alignment);
-  for (size_t evicted = 0, more;
-       extent.base == NULL && evicted < bytes && decay_total(&big_cache_decay) >= bytes - evicted; evicted += more) {
+  struct extent extent = extent_take_resident_of_any(bank, bytes, alignment);
+  for (size_t evicted = 0, more; extent.base == NULL && evicted < bytes && kept_bytes() >= bytes - evicted;
+       evicted += more) {
     more = evict_old();
     if (more == 0)
       break;
-    extent = resident_from_either(bank, bytes, alignment);
+    extent = extent_take_resident_of_any(bank, bytes, alignment);
   }
   return extent;
 }
 
-struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised) {
+struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed, size_t *promised) {
   enum extent_bank bank = huge_bank_for_large();
   struct extent extent = extent_resident(bank, bytes, alignment);
+  bool is_earned = extent.base == NULL && bank == EXTENT_HUGE && huge_is_earned(bytes);
+  if (extent.base == NULL && !is_earned) /* on huge pages all of a unit more would be resident */
+    bytes = bytes_fresh;
   if (extent.base == NULL && usage_reserve(bytes)) {
     *promised = bytes;
-    extent = extent_take(bank, bytes, alignment);
-    if (extent.base == NULL && bank != EXTENT_PLAIN)
+    if (is_earned)
+      extent = extent_take(EXTENT_HUGE, bytes, alignment);
+    if (extent.base == NULL) {
       extent = extent_take(EXTENT_PLAIN, bytes, alignment);
+      if (extent.base != NULL && !extent.resident)
+        huge_watch(extent.base, bytes);
+    }
   }
   if (extent.base == NULL)
     return NULL;
@@ -220,6 +249,19 @@ static bool is_wanted_again(const struct large *range) {
   return range->steady || (range->mapping && !range->spare && large_range_bytes(range) < MAPPING_BYTES_MIN);
 }
 
+static void cache_range(struct large *range, unsigned keep, size_t cache_max) {
+  big_cache_put(range, keep, os_milliseconds());
+  if (decay_total(&big_cache_decay) > cache_max)
+    cache_shrink(cache_max);
+  else
+    range_offer_kept();
+}
+
+void range_leaves(const struct large *range) {
+  usage_move_begin(large_range_bytes(range));
+  counter_note(large_frees);
+}
+
 void range_cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
   bool is_kept =
@@ -227,14 +269,32 @@ void range_cache_or_end(struct large *range) {
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);
+  if (UNLIKELY(range->guarded) || !is_kept || keep == KEEP_AT_ONCE)
+    range_leaves(range);
   if (UNLIKELY(range->guarded))
     range_end_guarded(range);
   else if (keep == KEEP_AT_ONCE)
     range_end_purged(range, USAGE_LARGE);
-  else if (!is_kept || !big_cache_put(range, keep))
+  else if (!is_kept)
     range_end(range, os_milliseconds(), USAGE_LARGE);
-  else if (decay_total(&big_cache_decay) > cache_max)
-    cache_shrink(cache_max);
-  else if (UNLIKELY(atomic_load_explicit(&extents_evict, memory_order_relaxed) == NULL))
+  else
+    cache_range(range, keep, cache_max);
+}
+
+void range_offer_kept(void) {
+  if (UNLIKELY(load_relaxed(&extents_evict) == NULL))
     atomic_store_explicit(&extents_evict, evict_old, memory_order_release);
+}
+
+void range_evict_stashed(uint32_t before_round, uint64_t freed_ms) {
+  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
+  struct stash *at = NULL;
+  for (struct large *range; (range = stash_take_any(before_round, false, &at)) != NULL;) {
+    size_t bytes = unstashed(range);
+    atomic_fetch_add_explicit(&figures.unstashed_count, 1, memory_order_relaxed);
+    big_cache_put(range, KEEP_BY_PRESET, freed_ms);
+    usage_move_end(bytes);
+  }
+  if (decay_total(&big_cache_decay) > cache_max)
+    cache_shrink(cache_max);
 }

@@ -1,15 +1,14 @@
 /* range.h: the memory of large objects: an extent, or a mapping of its own. A range is made for an object
  * (large/large.h), waits in the BigCache after the object's end, or ends.
  */
-#ifndef HAK_LARGE_RANGE_H
-#define HAK_LARGE_RANGE_H
+#pragma once
 
 #include "budget/usage.h"
 #include "large/big_cache.h"
 
 /* Make a range. NULL when memory is out. *promised: the bytes in USAGE_PROMISED, which the caller must move on in any
  * case. *zeroed: it reads as zero. range_mapped and range_guarded: a new mapping does. */
-struct large *range_from_extents(size_t bytes, size_t alignment, bool *zeroed, size_t *promised);
+struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed, size_t *promised);
 struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised);
 struct large *range_guarded(size_t size, size_t alignment, size_t *promised);
 /* Makes the record of a range that exists. */
@@ -27,15 +26,27 @@ void range_cache_or_end(struct large *range);
  * resident free extents, and the pages of the others go back to the system. Returns the bytes given back. */
 size_t range_evict(struct purge purge);
 
+/* Counts the end of an object whose range does not go to the cache, and begins the move of its bytes. */
+void range_leaves(const struct large *range);
+
+/* Moves stashed ranges (large/stash.h) that were put before this round to the BigCache, as freed at freed_ms. One
+ * thread at a time. */
+void range_evict_stashed(uint32_t before_round, uint64_t freed_ms);
+
+/* Lets slabs and large objects take the memory of kept ranges before new memory. */
+void range_offer_kept(void);
+
 /* Sets the page-map entries of a range: the first unit's, and those of the others. */
 void range_entries_set(char *base, size_t bytes, uint32_t first, uint32_t others);
-/* Notes that a mapping left this address. range_was_unmapped: one did a short time ago. */
-void range_unmapped_note(const void *base);
+/* Notes that the mapping of this object ended. range_was_unmapped: that was a short time ago. */
+void range_unmapped_note(const void *object);
 bool range_was_unmapped(const void *address);
 
 /* Mappings of live objects and cached ranges. range_length_changed: the caller changed the length of one. */
 size_t range_mapping_count(void);
 size_t range_mapping_bytes(void);
+/* Ranges that came from stashes to the cache. */
+uint64_t range_unstashed_count(void);
 void range_length_changed(size_t change);
 
 /* Release and acquire: a reader who sees a sum changed sees the move begun (budget/usage.h). */
@@ -43,5 +54,3 @@ static inline void figure_add(_Atomic size_t *sum, size_t amount) {
   atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel);
 }
 static inline size_t figure_read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
-
-#endif

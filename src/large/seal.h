@@ -3,8 +3,7 @@
  * A seal is the word behind the request (large/guarded.h), and at the block's end the bytes from the request's end on.
  * Requests are at least as long as the link of a deferred free, which must leave the word. The caller holds the lock of
  * the block, or is the only one who knows it. */
-#ifndef HAK_LARGE_SEAL_H
-#define HAK_LARGE_SEAL_H
+#pragma once
 
 #include "base/words.h"
 
@@ -23,5 +22,3 @@ void seal_move(char *block, size_t bytes, size_t wanted, size_t size);
 
 /* Ends the program if free bytes, of whole granules, were written after the free of `block`. */
 void seal_check_is_zero(const char *block, const char *start, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* caller.h: tells whether a call of malloc or free comes from the C library or the loader, which may hold locks
  * then. */
-#ifndef HAK_OS_CALLER_H
-#define HAK_OS_CALLER_H
+#pragma once
 
 #include "base/words.h"
 
@@ -18,5 +17,3 @@ bool os_is_in_namespace_of_program(void);
 /* Tells whether this code and the C library's names lie in the executable, where libraries find them: then malloc is
  * ours in the whole process. */
 bool os_malloc_is_in_program(void);
-
-#endif

@@ -17,18 +17,6 @@
 /* v1 says "no limit" as the largest multiple of its page. */
 #define LIMIT_BYTES_MAX ((size_t)1 << 62)
 
-/* Parses the number at the start of text; SIZE_MAX if it is too large. *rest points behind it. False without digits. */
-static bool number_parse(const char *text, size_t *number, const char **rest) {
-  size_t value = 0;
-  const char *c = text;
-  for (; *c >= '0' && *c <= '9'; c++)
-    if (__builtin_mul_overflow(value, (size_t)10, &value) || __builtin_add_overflow(value, (size_t)(*c - '0'), &value))
-      value = SIZE_MAX; /* too large: further digits do not change it */
-  *number = value;
-  *rest = c;
-  return c > text;
-}
-
 /* Reads a file of one line. False if there is none. */
 static bool value_read(struct os_path *folder, const char *name, char text[VALUE_BYTES]) {
   size_t length = 0;
@@ -49,7 +37,7 @@ size_t os_group_limit(struct os_group *group, const char *name) {
   char text[VALUE_BYTES];
   const char *rest;
   size_t limit = 0;
-  if (!value_read(&group->path, name, text) || !number_parse(text, &limit, &rest) || !is_end(rest))
+  if (!value_read(&group->path, name, text) || !os_number_parse(text, &limit, &rest) || !is_end(rest))
     return SIZE_MAX;
   return limit >= LIMIT_BYTES_MAX ? SIZE_MAX : limit;
 }
@@ -258,22 +246,20 @@ static bool cpus_visit(struct os_group *group, void *argument) {
   if (group->is_first_version)
     return false;
   do {
-    if (value_read(&group->path, "cpu.max", text) && number_parse(text, &run, &rest) && *rest == ' ' &&
-        number_parse(rest + 1, &period, &rest) && is_end(rest) && period > 0)
+    if (value_read(&group->path, "cpu.max", text) && os_number_parse(text, &run, &rest) && *rest == ' ' &&
+        os_number_parse(rest + 1, &period, &rest) && is_end(rest) && period > 0)
       *cpus = min_size(*cpus, run / period + (run % period != 0));
   } while (os_group_up(group));
   return false;
 }
 
-size_t os_cpu_limit_read_under(const char *root) {
+size_t os_cpu_limit_read(const char *root) {
   int kept = errno;
   size_t cpus = SIZE_MAX;
   os_groups_visit(root, "self", cpus_visit, &cpus);
   errno = kept;
   return max_size(cpus, 1);
 }
-
-size_t os_cpu_limit_read(void) { return os_cpu_limit_read_under(""); }
 
 /* Returns all swap of the machine, in bytes; 0 if it is not known. */
 static size_t swap_total_read(const char *root) {
@@ -288,7 +274,7 @@ static size_t swap_total_read(const char *root) {
       continue;
     line += sizeof key - 1;
     line += strspn(line, " ");
-    if (!number_parse(line, &total, &line) || strcmp(line, " kB") != 0 || total > LIMIT_BYTES_MAX / 1024)
+    if (!os_number_parse(line, &total, &line) || strcmp(line, " kB") != 0 || total > LIMIT_BYTES_MAX / 1024)
       total = 0;
     break;
   }
@@ -296,7 +282,7 @@ static size_t swap_total_read(const char *root) {
   return total * 1024;
 }
 
-void os_memory_limits_read_under(const char *root, struct os_memory_limits *out) {
+void os_memory_limits_read(const char *root, struct os_memory_limits *out) {
   int kept = errno;
   struct found found = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
   os_groups_visit(root, "self", limits_visit, &found);
@@ -307,8 +293,6 @@ void os_memory_limits_read_under(const char *root, struct os_memory_limits *out)
   }
   errno = kept;
 }
-
-void os_memory_limits_read(struct os_memory_limits *out) { os_memory_limits_read_under("", out); }
 
 /* Arms a pressure file with a trigger: microseconds of stall in a window of microseconds. An unprivileged process must
  * use windows of two seconds. Takes ownership of fd. */
@@ -338,7 +322,7 @@ static bool pressure_visit(struct os_group *group, void *argument) {
   return *fd >= 0;
 }
 
-int os_pressure_open_under(const char *root) {
+int os_pressure_open(const char *root) {
   int kept = errno, fd = -1;
   os_groups_visit(root, "self", pressure_visit, &fd);
   if (fd < 0) {
@@ -348,8 +332,6 @@ int os_pressure_open_under(const char *root) {
   errno = kept;
   return fd;
 }
-
-int os_pressure_open(void) { return os_pressure_open_under(""); }
 
 void os_pressure_close(int fd) {
   int kept = errno;

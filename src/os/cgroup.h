@@ -3,10 +3,10 @@
  *
  * No function allocates or takes a lock. errno is kept. Any thread may call at any time. The files may be missing or
  * malformed; then there is no limit, and no descriptor. Finding a group takes 20 to 60 system calls and 6 KiB of stack,
- * too much for the start of every small program. os_calls does not count them.
+ * too much for the start of every small program. No counter counts them. `root` is where the file system starts ("":
+ * the real one); tests pass their own.
  */
-#ifndef HAK_OS_CGROUP_H
-#define HAK_OS_CGROUP_H
+#pragma once
 
 #include "os/text_file.h"
 
@@ -17,16 +17,16 @@ struct os_memory_limits {
   size_t high_bytes; /* of memory; beyond it the kernel slows the group down; SIZE_MAX: none */
   size_t swap_bytes; /* that may be swapped out, beyond max_bytes; 0 if there is no max_bytes */
 };
-void os_memory_limits_read(struct os_memory_limits *out);
+void os_memory_limits_read(const char *root, struct os_memory_limits *out);
 /* Returns how many processors the process's group and those above it may use at a time, rounded up (v2). SIZE_MAX: no
  * limit. */
-size_t os_cpu_limit_read(void);
+size_t os_cpu_limit_read(const char *root);
 
 /* Opens a descriptor for os_pressure_poll: memory pressure of the process's group or, if that is not available, of the
  * machine. It is closed on exec and has a high number (os_duplicate_high). Returns -1 if the kernel does not offer or
  * allow it. Pressure means that some thread waited for memory for 15 % of a second or two. The child of a fork shares
  * the descriptor with its parent, and each report reaches one of them only. So the child must open its own. */
-int os_pressure_open(void);
+int os_pressure_open(const char *root);
 
 enum os_pressure {
   OS_PRESSURE_NONE,
@@ -37,11 +37,6 @@ enum os_pressure {
  * cancellation point. */
 enum os_pressure os_pressure_poll(int fd);
 void os_pressure_close(int fd);
-
-/* The same for a file system that starts at `root` ("": the real one). Tests pass their own. */
-void os_memory_limits_read_under(const char *root, struct os_memory_limits *out);
-size_t os_cpu_limit_read_under(const char *root);
-int os_pressure_open_under(const char *root);
 
 /* A group's folder, and the length of the mount in its path. Groups above the mount are not visible. */
 struct os_group {
@@ -57,5 +52,3 @@ void os_groups_visit(const char *root, const char *process, os_group_visit *visi
 bool os_group_up(struct os_group *group);
 /* Returns the limit in a file of the group; SIZE_MAX: none. */
 size_t os_group_limit(struct os_group *group, const char *name);
-
-#endif

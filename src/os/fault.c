@@ -8,11 +8,9 @@
 COLD static void report(const char *before, const void *block, const char *after) {
   char bytes[160];
   struct text text = TEXT_IN(bytes);
-  text_string(&text, "hakmem: ");
-  text_string(&text, before);
+  text_strings(&text, "hakmem: ", before);
   text_hex(&text, (uintptr_t)block);
-  text_string(&text, after);
-  text_string(&text, "\n");
+  text_strings(&text, after, "\n");
   os_say(text.bytes);
 }
 
@@ -39,11 +37,7 @@ void fault_heap_destroyed(const void *heap) { fault("use of heap ", heap, ", whi
 void assert_failed(const char *what, const char *file, int line) {
   char bytes[400];
   struct text text = TEXT_IN(bytes);
-  text_string(&text, "hakmem: internal check failed: ");
-  text_string(&text, what);
-  text_string(&text, " at ");
-  text_string(&text, file);
-  text_string(&text, ":");
+  text_strings(&text, "hakmem: internal check failed: ", what, " at ", file, ":");
   text_decimal(&text, (uint64_t)line);
   text_string(&text, "\n");
   os_say(text.bytes);

@@ -4,8 +4,7 @@
  *            docs/misuse.md says which bug is noticed when.
  * hak_assert A bug of hakmem. Check builds report it.
  */
-#ifndef HAK_OS_FAULT_H
-#define HAK_OS_FAULT_H
+#pragma once
 
 #include "base/words.h"
 
@@ -25,6 +24,4 @@ _Noreturn void assert_failed(const char *what, const char *file, int line);
 #define hak_assert(condition) ((condition) ? (void)0 : assert_failed(#condition, __FILE__, __LINE__))
 #else
 #define hak_assert(condition) ((void)0)
-#endif
-
 #endif

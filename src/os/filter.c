@@ -2,8 +2,6 @@
 
 #include "os/text_file.h"
 
-#include <string.h>
-
 /* Variable of the C library: false once there was a second thread. Not every C library has it. */
 extern char __libc_single_threaded __attribute__((weak));
 
@@ -16,18 +14,16 @@ static bool has_own(void) { return atomic_load_explicit(&own, memory_order_seq_c
 /* Reads the mode from "Seccomp:\t2" in the status file. An unreadable file counts as no filter: failing calls do no
  * harm. */
 static enum inherited read_inherited(void) {
-  static const char key[] = "\nSeccomp:\t";
   char text[4096];
   os_text_head("/proc/self/status", text, sizeof text);
-  const char *line = strstr(text, key);
-  return line && line[sizeof key - 1] != '0' ? INHERITED : INHERITED_NONE;
+  return os_text_field(text, "\nSeccomp:") != 0 ? INHERITED : INHERITED_NONE;
 }
 
 static bool has_inherited(void) {
-  int known = atomic_load_explicit(&inherited, memory_order_relaxed);
+  int known = load_relaxed(&inherited);
   if (known == NOT_ASKED) {
     known = read_inherited();
-    atomic_store_explicit(&inherited, known, memory_order_relaxed);
+    store_relaxed(&inherited, known);
   }
   return known == INHERITED;
 }

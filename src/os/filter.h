@@ -13,8 +13,7 @@
  * installs itself cannot be queried: the query may be the call that it kills for. So os_filter_comes must be called
  * before its installation (api/preload_filter.c).
  */
-#ifndef HAK_OS_FILTER_H
-#define HAK_OS_FILTER_H
+#pragma once
 
 #include "base/words.h"
 
@@ -29,5 +28,3 @@ bool os_filter_is_own(void);
 bool os_filter_own(void);
 /* Call if the kernel refused the filter. */
 void os_filter_refused(void);
-
-#endif

@@ -2,8 +2,7 @@
  * ends; our own wrapper of syscall must not see them. They are no cancellation points. Only files of this folder may
  * include this header.
  */
-#ifndef HAK_OS_KERNEL_H
-#define HAK_OS_KERNEL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ long os_kernel(long number, ...);
 
 struct stat;
 bool os_file_status(int fd, struct stat *status);
-
-#endif

@@ -22,13 +22,13 @@ static bool robust_mutexes_work(void) {
   static _Atomic int known;                                                       /* 1 no, 2 yes */
   if (getauxval(AUXILIARY_RSEQ_FEATURE_SIZE) || getauxval(AUXILIARY_MINSIGSTKSZ)) /* a kernel; no call is needed */
     return true;
-  int state = atomic_load_explicit(&known, memory_order_relaxed);
+  int state = load_relaxed(&known);
   if (state == 0) {
     void *head = NULL;
     size_t length;
     counter_note(calls_other);
     state = os_kernel(SYS_get_robust_list, 0, &head, &length) == 0 ? 2 : 1;
-    atomic_store_explicit(&known, state, memory_order_relaxed);
+    store_relaxed(&known, state);
   }
   return state == 2;
 }
@@ -38,7 +38,7 @@ void lifeline_make(struct lifeline *line) {
   pthread_mutexattr_init(&attributes);
   bool robust = robust_mutexes_work() && pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
                 pthread_mutex_init(&line->mutex, &attributes) == 0;
-  atomic_store_explicit(&line->thread_id, robust ? -1 : 0, memory_order_relaxed);
+  store_relaxed(&line->thread_id, robust ? -1 : 0);
   pthread_mutexattr_destroy(&attributes);
   line->fresh = line->mutex;
 }
@@ -46,8 +46,8 @@ void lifeline_make(struct lifeline *line) {
 /* Copies the mutex as it was made: in the child of a fork each function of the C library costs a page fault. */
 COLD void lifeline_reset(struct lifeline *line) {
   line->mutex = line->fresh;
-  if (atomic_load_explicit(&line->thread_id, memory_order_relaxed) != -1)
-    atomic_store_explicit(&line->thread_id, 0, memory_order_relaxed);
+  if (load_relaxed(&line->thread_id) != -1)
+    store_relaxed(&line->thread_id, 0);
 }
 
 COLD bool lifeline_take(struct lifeline *line) {
@@ -81,8 +81,7 @@ static int mutex_holder(const pthread_mutex_t *mutex) {
  * prepared, the ids are the parent's and prove nothing. */
 bool lifeline_take_left(struct lifeline *line, int process_id) {
   int holder = mutex_holder(&line->mutex);
-  if (atomic_load_explicit(&line->thread_id, memory_order_relaxed) != -1 || holder == 0 ||
-      process_id != os_process_id())
+  if (load_relaxed(&line->thread_id) != -1 || holder == 0 || process_id != os_process_id())
     return false;
   int kept = errno;
   counter_note(calls_other);
@@ -95,7 +94,7 @@ bool lifeline_take_left(struct lifeline *line, int process_id) {
 }
 
 void lifeline_drop(struct lifeline *line) {
-  if (atomic_load_explicit(&line->thread_id, memory_order_relaxed) == -1)
+  if (load_relaxed(&line->thread_id) == -1)
     pthread_mutex_unlock(&line->mutex);
   else
     atomic_store_explicit(&line->thread_id, 0, memory_order_release);
@@ -129,7 +128,7 @@ bool os_main_thread_is_gone(void) {
   static const bool had_list = true;
 #else
   static _Atomic int list_of_process; /* whose main thread was seen to have one */
-  bool had_list = atomic_load_explicit(&list_of_process, memory_order_relaxed) == getpid();
+  bool had_list = load_relaxed(&list_of_process) == getpid();
 #endif
   void *head = NULL;
   size_t length;
@@ -137,7 +136,7 @@ bool os_main_thread_is_gone(void) {
     return false;
 #ifndef __GLIBC__
   if (head != NULL)
-    atomic_store_explicit(&list_of_process, getpid(), memory_order_relaxed);
+    store_relaxed(&list_of_process, getpid());
 #endif
   return head == NULL && had_list;
 }

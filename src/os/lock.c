@@ -7,7 +7,7 @@
 static bool lock_spin(struct lock *lock) {
   for (unsigned i = 0; i < SPINS_MAX; i++) {
     os_spin_hint();
-    if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 && lock_try(lock))
+    if (load_relaxed(&lock->word) == 0 && lock_try(lock))
       return true;
   }
   return false;
@@ -17,7 +17,7 @@ NOINLINE void lock_wait(struct lock *lock) {
   if (lock_spin(lock))
     return;
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
-    os_futex_wait(&lock->word, 2);
+    os_futex_wait_for(&lock->word, 2, UINT64_MAX);
 }
 
 NOINLINE bool lock_wait_for(struct lock *lock, uint64_t timeout_ms) {

@@ -3,8 +3,7 @@
  * All accesses are sequentially consistent. So of two threads, one that pushes and then tries the lock, and one that
  * gives the lock and then looks, at least one sees the other (heap/envelope.c). Values: 0 free, 1 held, 2 held and a
  * thread may sleep (Drepper, "Futexes Are Tricky", mutex 3). */
-#ifndef HAK_OS_LOCK_H
-#define HAK_OS_LOCK_H
+#pragma once
 
 #include "base/words.h"
 
@@ -32,8 +31,6 @@ static inline void lock_give(struct lock *lock) {
 }
 /* Unlocks it in the child of a fork, where the holder does not exist. */
 static inline void lock_reset(struct lock *lock) {
-  if (atomic_load_explicit(&lock->word, memory_order_relaxed) != 0) /* a store would copy the page */
-    atomic_store_explicit(&lock->word, 0, memory_order_relaxed);
+  if (load_relaxed(&lock->word) != 0) /* a store would copy the page */
+    store_relaxed(&lock->word, 0);
 }
-
-#endif

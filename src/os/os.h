@@ -4,8 +4,7 @@
  * otherwise. Functions that can fail return so; errno is then unspecified, and callers that promise errno set it
  * themselves. Calls that manage memory or wait are counted. tests/unit/oom.c links a fake whose n-th call fails.
  */
-#ifndef HAK_OS_OS_H
-#define HAK_OS_OS_H
+#pragma once
 
 #include "base/words.h"
 
@@ -61,22 +60,22 @@ bool os_unmap(void *address, size_t size);
 /* Grows or shrinks a mapping of os_map in place. False: nothing changed. */
 bool os_resize(void *address, size_t size, size_t size_wanted);
 
-/* Lengthens a mapping of os_map and moves its pages to where there is room, at a multiple of `alignment` (at most 2
- * MiB), or of 2 MiB if that costs nothing. Needs no more address space than the difference and 4 MiB. The new part may
- * have any content. NULL when the kernel refuses, for instance after the program changed access rights, locks or advice
- * of a part of the mapping. Then nothing changed. */
-void *os_move(void *address, size_t size, size_t size_wanted, size_t alignment);
+/* Lengthens a mapping of os_map and moves its pages to where there is room, at a multiple of UNIT_BYTES, or of 2 MiB if
+ * that costs nothing. Needs no more address space than the difference and 4 MiB. The new part may have any content.
+ * NULL when the kernel refuses, for instance after the program changed access rights, locks or advice of a part of the
+ * mapping. Then nothing changed. */
+void *os_move(void *address, size_t size, size_t size_wanted);
 
 /* Returns the smaller of RLIMIT_AS and RLIMIT_DATA at the first call, SIZE_MAX without limit. A later query could meet
  * a seccomp filter. A limit that is set later shows as a refused mapping. */
 size_t os_memory_limit(void);
 
-/* os_futex_wait waits while *word == expected; it may return without reason. os_futex_wake wakes one waiter. */
-void os_futex_wait(_Atomic uint32_t *word, uint32_t expected);
+/* os_futex_wait_for waits while *word == expected; it may return without reason. timeout_ms UINT64_MAX: no timeout.
+ * os_futex_wake wakes one waiter. */
 void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
 void os_futex_wake(_Atomic uint32_t *word);
 /* The same for a word that several processes may map. Each of them can wake, even without the right to write.
- * timeout_ms UINT64_MAX: no timeout. Returns true if woken, maybe without reason. */
+ * os_futex_wait_shared returns true if woken, maybe without reason. */
 bool os_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
 void os_futex_wake_shared(_Atomic uint32_t *word);
 /* Tells the processor that this is a spin loop. */
@@ -84,11 +83,8 @@ void os_spin_hint(void);
 
 /* Returns milliseconds since a fixed point, exact to a few milliseconds. Makes no system call. */
 uint64_t os_milliseconds(void);
-/* Return nanoseconds since a fixed point, and since 1970. */
+/* Returns nanoseconds since a fixed point. */
 uint64_t os_nanoseconds(void);
-uint64_t os_epoch_nanoseconds(void);
-/* Returns the CPU time of the calling thread, in nanoseconds. */
-uint64_t os_thread_nanoseconds(void);
 
 /* Duplicates fd, closed on exec, with a number that programs hardly use: the highest below 1,024 or the process's
  * limit. -1 if there is none. */
@@ -113,29 +109,24 @@ int os_thread_id(void);
  * same place (the second thread's first malloc), so filters allow it; it does not ask under one that the program
  * installed. */
 unsigned os_cpus(void);
-
-/* Page faults and peak resident bytes of this process so far. ru_maxrss is wrong here: a process inherits it through
- * exec from the process that started it. */
-struct os_usage {
-  uint64_t faults_minor;
-  uint64_t faults_major;
-  uint64_t resident_peak_bytes;
-};
-void os_usage_read(struct os_usage *out);
+/* The same as a set: sets the first bits, and returns how many. */
+#define OS_CPUS_MAX 8192u
+#define OS_CPU_WORDS (OS_CPUS_MAX / 64)
+size_t os_affinity(unsigned long words[OS_CPU_WORDS]);
 
 /* A lifeline shows other threads whether its holder is alive. A thread holds it until the kernel has ended the thread,
  * after all its destructors. Nothing has to run at thread exit.
  *   lifeline_take   the calling thread takes it; true if no living thread held it. On success everything
  *                   the last holder did is visible. Never waits.
-  *   lifeline_take_left
+ *   lifeline_take_left
  *                   the same for one that looks held, at the price of two system calls. The kernel walks only the
  *                   2,048 robust mutexes that an ending thread locked last, and leaves the others as they are.
  *                   No other thread may try at the same time. process_id: the process that the holder belonged to.
  *   lifeline_drop   the holder gives it up.
-  *   lifeline_make   makes one: no thread holds it.
+ *   lifeline_make   makes one: no thread holds it.
  *   lifeline_reset  remakes one in the child of a fork: no thread holds it.
  *   lifeline_before_fork, lifeline_after_fork
-  *                   the holder calls them around a fork, in parent and child, and holds it in both. In between
+ *                   the holder calls them around a fork, in parent and child, and holds it in both. In between
  *                   no other thread may try to take it. */
 struct lifeline {
   pthread_mutex_t mutex; /* robust: held for life */
@@ -180,5 +171,3 @@ void os_at_thread_end(void (*end)(void *));
 
 /* Fills with random bytes of the system, or where it has none, with what the kernel gave the process at its start. */
 void os_random(void *bytes, size_t size);
-
-#endif

@@ -22,10 +22,6 @@ static void futex_wake(_Atomic uint32_t *word, int operation) {
   os_kernel(SYS_futex, word, operation, 1, NULL, NULL, 0);
 }
 
-void os_futex_wait(_Atomic uint32_t *word, uint32_t expected) {
-  futex_wait(word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, UINT64_MAX);
-}
-
 void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   futex_wait(word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, expected, timeout_ms);
 }
@@ -59,14 +55,10 @@ uint64_t os_milliseconds(void) {
   return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static uint64_t clock_read(clockid_t clock) {
+uint64_t os_nanoseconds(void) {
   struct timespec now;
-  clock_gettime(clock, &now);
+  clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
-
-uint64_t os_nanoseconds(void) { return clock_read(CLOCK_MONOTONIC); }
-uint64_t os_epoch_nanoseconds(void) { return clock_read(CLOCK_REALTIME); }
-uint64_t os_thread_nanoseconds(void) { return clock_read(CLOCK_THREAD_CPUTIME_ID); }
 
 void os_yield(void) { sched_yield(); }

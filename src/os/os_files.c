@@ -68,21 +68,6 @@ size_t os_resident_of_process(void) {
   return (size_t)os_text_field(text, " ") * os_page_bytes(); /* the second number */
 }
 
-void os_usage_read(struct os_usage *out) {
-  struct rusage usage;
-  char text[4096];
-  *out = (struct os_usage){0};
-  if (!os_may_read_files())
-    return;
-  counter_note(calls_other);
-  os_text_head("/proc/self/status", text, sizeof text);
-  out->resident_peak_bytes = os_text_field(text, "VmHWM:") * 1024;
-  if (getrusage(RUSAGE_SELF, &usage) != 0)
-    return;
-  out->faults_minor = (uint64_t)usage.ru_minflt;
-  out->faults_major = (uint64_t)usage.ru_majflt;
-}
-
 void os_random(void *bytes, size_t size) {
   int kept = errno;
   unsigned char *at = bytes;

@@ -12,12 +12,12 @@
 
 size_t os_page_bytes(void) {
   static _Atomic size_t bytes;
-  size_t known = atomic_load_explicit(&bytes, memory_order_relaxed);
+  size_t known = load_relaxed(&bytes);
   if (known == 0) {
     known = getauxval(AT_PAGESZ); /* the auxiliary vector is there before any constructor */
     if (!is_power_of_two(known) || known > UNIT_BYTES)
       known = 4096;
-    atomic_store_explicit(&bytes, known, memory_order_relaxed);
+    store_relaxed(&bytes, known);
   }
   return known;
 }
@@ -25,7 +25,7 @@ size_t os_page_bytes(void) {
 size_t os_memory_limit(void) {
   static _Atomic size_t limit;
   static const int kinds[] = {RLIMIT_AS, RLIMIT_DATA};
-  size_t known = atomic_load_explicit(&limit, memory_order_relaxed);
+  size_t known = load_relaxed(&limit);
   if (UNLIKELY(known == 0)) {
     known = SIZE_MAX;
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -34,7 +34,7 @@ size_t os_memory_limit(void) {
       if (getrlimit(kinds[i], &now) == 0 && now.rlim_cur != RLIM_INFINITY)
         known = min_size(known, max_size((size_t)now.rlim_cur, 1));
     }
-    atomic_store_explicit(&limit, known, memory_order_relaxed);
+    store_relaxed(&limit, known);
   }
   return known;
 }
@@ -149,12 +149,12 @@ void os_huge(void *address, size_t size) {
 
 void os_populate(void *address, size_t size) {
   static _Atomic bool is_refused;
-  if (atomic_load_explicit(&is_refused, memory_order_relaxed) || !os_may_call())
+  if (load_relaxed(&is_refused) || !os_may_call())
     return;
   int kept = errno;
   counter_note(calls_advise);
   if (madvise(address, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL) /* before Linux 5.14 */
-    atomic_store_explicit(&is_refused, true, memory_order_relaxed);
+    store_relaxed(&is_refused, true);
   errno = kept;
 }
 
@@ -201,14 +201,14 @@ static char *move_mapping(char *address, size_t size, size_t size_wanted) {
  * bytes, is aligned. If it is not, the content moves inside the mapping. */
 #define MOVED_ALIGNMENT ((size_t)2 << 20)
 
-void *os_move(void *address, size_t size, size_t size_wanted, size_t alignment) {
-  size_t longer = round_up(size_wanted + alignment, MOVED_ALIGNMENT);
+void *os_move(void *address, size_t size, size_t size_wanted) {
+  size_t longer = round_up(size_wanted + UNIT_BYTES, MOVED_ALIGNMENT);
   if (longer < size_wanted)
     return NULL;
   char *moved = move_mapping(address, size, longer);
   if (moved == NULL)
     return NULL;
-  if (((uintptr_t)moved & (alignment - 1)) != 0) {
+  if (((uintptr_t)moved & (UNIT_BYTES - 1)) != 0) {
     size_t missing = (uintptr_t)moved & (MOVED_ALIGNMENT - 1);
     char *again = move_mapping(moved, longer, longer + missing);
     if (again != NULL) {
@@ -216,7 +216,7 @@ void *os_move(void *address, size_t size, size_t size_wanted, size_t alignment) 
       moved = again;
     }
   }
-  char *aligned = (char *)round_up((uintptr_t)moved, alignment);
+  char *aligned = (char *)round_up((uintptr_t)moved, UNIT_BYTES);
   if (aligned > moved) {
     memmove(aligned, moved, size);
     os_unmap(moved, (size_t)(aligned - moved));

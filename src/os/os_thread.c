@@ -17,15 +17,18 @@
 COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
-#define CPU_WORDS 128u /* 8,192 processors */
+COLD size_t os_affinity(unsigned long words[OS_CPU_WORDS]) {
+  int kept = errno;
+  long bytes = os_filter_is_own() ? -1 : os_kernel(SYS_sched_getaffinity, 0L, OS_CPUS_MAX / 8L, words);
+  errno = kept;
+  return bytes > 0 ? (size_t)bytes * 8 : 0;
+}
 
 COLD unsigned os_cpus(void) {
-  unsigned long words[CPU_WORDS];
-  int kept = errno;
-  long bytes = os_filter_is_own() ? -1 : os_kernel(SYS_sched_getaffinity, 0L, sizeof words, words);
-  errno = kept;
+  unsigned long words[OS_CPU_WORDS];
   unsigned cpus = 0;
-  for (long i = 0; i < bytes / (long)sizeof *words; i++)
+  size_t count = os_affinity(words);
+  for (size_t i = 0; i < count / 64; i++)
     cpus += (unsigned)__builtin_popcountl(words[i]);
   return cpus;
 }

@@ -1,8 +1,7 @@
 /* say.h: messages for people. Writing never kills the process by a signal (SIGPIPE, SIGXFSZ). It gives up when the
  * reader has read nothing for five seconds. errno is kept.
  */
-#ifndef HAK_OS_SAY_H
-#define HAK_OS_SAY_H
+#pragma once
 
 #include "base/words.h"
 
@@ -26,5 +25,3 @@ struct os_quiet {
 };
 void os_quiet_begin(struct os_quiet *quiet);
 void os_quiet_end(const struct os_quiet *quiet);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Files are read by system calls, because open, read, close and poll of the C library are cancellation points.
  */
-#ifndef HAK_OS_TEXT_FILE_H
-#define HAK_OS_TEXT_FILE_H
+#pragma once
 
 #include "base/words.h"
 
@@ -18,6 +17,8 @@ size_t os_text_read(int fd, char *bytes, size_t length);
 
 /* Reads the beginning of a file as a text; "" if it cannot be read. errno is kept. */
 void os_text_head(const char *path, char *text, size_t text_bytes);
+/* Parses the number at the start of text; SIZE_MAX if it is too large. *rest points behind it. False without digits. */
+bool os_number_parse(const char *text, size_t *number, const char **rest);
 /* Returns the number behind a key in a text, after blanks; 0 if there is none. */
 uint64_t os_text_field(const char *text, const char *key);
 
@@ -46,5 +47,3 @@ void os_path_cut(struct os_path *path, size_t length);
 int os_path_open_in(struct os_path *folder, const char *name, int flags);
 /* Opens the file `name` under root; path is overwritten. */
 int os_path_open_under(struct os_path *path, const char *root, const char *name, int flags);
-
-#endif

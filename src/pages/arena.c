@@ -13,25 +13,16 @@
 
 unsigned arena_mark(const void *address) {
   const struct map_row *row = map_covers(address) ? map_row(address) : NULL;
-  for (unsigned bank = 0; row != NULL && bank < MAP_BANKS; bank++)
-    if (atomic_load_explicit(&row->arenas[bank], memory_order_relaxed) >> map_unit_in_row(address) & 1)
-      return bank + 1;
-  return 0;
+  return row ? load_relaxed(&row->arenas[map_unit_in_row(address)]) : 0;
 }
 
 bool address_in_arena(const void *address) { return arena_mark(address) != 0; }
 
 void arena_mark_set(char *base, size_t bytes, unsigned mark) {
   for (char *at = base; at < base + bytes;) {
-    size_t first = map_unit_in_row(at);
-    size_t units = min_size(SUPERSLAB_UNITS - first, (size_t)(base + bytes - at) / UNIT_BYTES);
-    uint32_t mask = (UINT32_MAX >> (SUPERSLAB_UNITS - units)) << first;
-    for (unsigned bank = 0; bank < MAP_BANKS; bank++) {
-      _Atomic uint32_t *set = &map_row(at)->arenas[bank];
-      uint32_t others = atomic_load_explicit(set, memory_order_relaxed) & ~mask;
-      atomic_store_explicit(set, others | (bank + 1 == mark ? mask : 0), memory_order_relaxed);
-    }
-    at += units * UNIT_BYTES;
+    struct map_row *row = map_row(at);
+    for (size_t unit = map_unit_in_row(at); unit < SUPERSLAB_UNITS && at < base + bytes; unit++, at += UNIT_BYTES)
+      store_relaxed(&row->arenas[unit], (uint8_t)mark);
   }
 }
 

@@ -3,10 +3,9 @@
  * Extents are carved from the front of the newest arena of their bank. All functions but the first two are
  * called with the extents' lock held (pages/extent.c), and make system calls under it.
  *   A1  next <= committed <= end, all NULL before the first arena; from next on nothing was given out
- *     A2  the mark of each unit up to committed tells its bank
+ *   A2  the mark of each unit up to committed tells its bank
  */
-#ifndef HAK_PAGES_ARENA_H
-#define HAK_PAGES_ARENA_H
+#pragma once
 
 #include "base/words.h"
 
@@ -33,5 +32,3 @@ bool arena_commit(struct arena *arena, char *until, unsigned mark);
 /* Unmaps the inaccessible rest of the arena. Returns the unused accessible part, *bytes long, which the caller takes
  * over. */
 char *arena_retire(struct arena *arena, size_t *bytes);
-
-#endif

@@ -1,8 +1,8 @@
 #include "pages/extent.h"
 
 #include "base/list.h"
-#include "os/fault.h"
 #include "os/lock.h"
+#include "os/nodes.h"
 #include "os/os.h"
 #include "pages/page_map.h"
 
@@ -26,7 +26,7 @@ STACK_OF(size_list, free_extent, by_size.next, by_size.previous)
 QUEUE_OF(age_list, free_extent, by_age.next, by_age.previous)
 _Static_assert(sizeof(struct free_extent) <= RECORD_BYTES, "a free extent's record fits the leaf");
 
-struct bank {
+struct bank { /* of a node */
   /* [1]: resident ones */
   struct free_extent *lists[2][SIZE_LISTS];
   uint64_t filled[2][SIZE_WORDS]; /* bit i: list i is not empty */
@@ -35,20 +35,38 @@ struct bank {
 
 static struct {
   struct lock lock;
-  struct bank banks[EXTENT_BANKS];
-  struct age_list ages; /* resident ones, oldest first */
-  size_t free_bytes;    /* of all free extents */
+  struct bank banks[EXTENT_BANKS]; /* of node 0 */
+  struct age_list ages;            /* resident ones, oldest first */
+  size_t free_bytes;               /* of all free extents */
 } extents;
+
+static struct bank banks_of_others[NODES_MAX - 1][EXTENT_BANKS] SPARSE;
 
 struct decay extents_decay;
 
 /* --- banks, by address --- */
 
-#define ARENA_MARK(bank) ((unsigned)(bank) + 1) /* 0: no arena */
-_Static_assert(EXTENT_BANKS == MAP_BANKS, "a row has marks for each bank");
+#define ARENA_MARK(bank, node) (EXTENT_BANKS * (node) + (unsigned)(bank) + 1) /* 0: no arena */
+_Static_assert(ARENA_MARK(EXTENT_HUGE, NODES_MAX - 1) <= UINT8_MAX, "a row has a byte for each mark");
 
 enum extent_bank extent_bank_of(const void *address) {
-  return arena_mark(address) == ARENA_MARK(EXTENT_HUGE) ? EXTENT_HUGE : EXTENT_PLAIN;
+  unsigned mark = arena_mark(address);
+  return mark == 0 ? EXTENT_PLAIN : (enum extent_bank)((mark - 1) % EXTENT_BANKS);
+}
+
+unsigned extent_node_of(const void *address) {
+  unsigned mark = arena_mark(address);
+  return mark == 0 ? 0 : (mark - 1) / EXTENT_BANKS;
+}
+
+static struct bank *bank_of(enum extent_bank bank, unsigned node) {
+  return LIKELY(node == 0) ? &extents.banks[bank] : &banks_of_others[node - 1][bank];
+}
+
+static unsigned mark_of(const struct bank *bank) {
+  uintptr_t first = ((uintptr_t)bank - (uintptr_t)extents.banks) / sizeof *bank;
+  uintptr_t others = ((uintptr_t)bank - (uintptr_t)banks_of_others) / sizeof *bank;
+  return (unsigned)(first < EXTENT_BANKS ? ARENA_MARK(first, 0) : ARENA_MARK(others, 1));
 }
 
 /* --- lists --- */
@@ -60,7 +78,7 @@ static unsigned list_of_units(size_t units) {
 
 static struct free_extent *extent_record(const char *unit) { return map_record(unit); }
 static char *last_unit(const struct free_extent *e) { return e->base + e->bytes - UNIT_BYTES; }
-static struct bank *bank_at(const char *address) { return &extents.banks[extent_bank_of(address)]; }
+static struct bank *bank_at(const char *address) { return bank_of(extent_bank_of(address), extent_node_of(address)); }
 
 static void resident_change(size_t change) {
   decay_change(&extents_decay, KEEP_BY_PRESET, change, extents.ages.first ? extents.ages.first->freed_ms : 0);
@@ -123,10 +141,12 @@ static struct extent extent_detach(struct free_extent *e) {
 }
 
 /* Returns the free extent that ends at an address; NULL if there is none. */
-static struct free_extent *free_before(char *base) {
+static NOINLINE struct free_extent *free_before(char *base) {
   return map_entry(base - UNIT_BYTES) == ENTRY_EXTENT ? extent_record(extent_record(base - UNIT_BYTES)->base) : NULL;
 }
-static struct free_extent *free_at(char *base) { return map_entry(base) == ENTRY_EXTENT ? extent_record(base) : NULL; }
+static NOINLINE struct free_extent *free_at(char *base) {
+  return map_entry(base) == ENTRY_EXTENT ? extent_record(base) : NULL;
+}
 
 static bool same_kind(const struct free_extent *e, const struct extent *piece) {
   return e && e->resident == piece->resident && e->zero == piece->zero &&
@@ -161,8 +181,6 @@ void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
 
 /* --- taking --- */
 
-static unsigned mark_of(const struct bank *bank) { return ARENA_MARK(bank - extents.banks); }
-
 static bool bank_commit(struct bank *bank, char *until) { return arena_commit(&bank->arena, until, mark_of(bank)); }
 
 /* Retires the newest arena: its accessible rest becomes a free extent, the inaccessible rest is unmapped. */
@@ -179,7 +197,7 @@ static struct extent bank_carve(struct bank *bank, size_t bytes, size_t alignmen
   char *base = (char *)round_up((uintptr_t)arena->next, alignment);
   if (arena->next == NULL || base > arena->end || (size_t)(arena->end - base) < bytes) {
     bank_retire(bank);
-    if (!arena_reserve(arena, bytes, alignment, bank == &extents.banks[EXTENT_HUGE]))
+    if (!arena_reserve(arena, bytes, alignment, (mark_of(bank) - 1) % EXTENT_BANKS == EXTENT_HUGE))
       return (struct extent){0};
     base = arena->next;
   }
@@ -233,38 +251,56 @@ static struct extent extent_cut(struct free_extent *e, char *base, size_t bytes)
   return whole;
 }
 
-static struct extent take_free(struct bank *bank, bool resident, size_t bytes, size_t alignment) {
+static NOINLINE struct extent take_free(struct bank *bank, bool resident, size_t bytes, size_t alignment) {
   struct free_extent *e = find_extent(bank, resident, bytes, alignment);
   return e ? extent_cut(e, (char *)round_up((uintptr_t)e->base, alignment), bytes) : (struct extent){0};
 }
 
 size_t (*_Atomic extents_evict)(void);
 
-struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
+struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t bytes, size_t alignment) {
   if (decay_total(&extents_decay) < bytes)
     return (struct extent){0};
   lock_take(&extents.lock);
-  struct extent taken = take_free(&extents.banks[bank], true, bytes, alignment);
+  struct extent taken = take_free(bank_of(bank, node), true, bytes, alignment);
+  if (taken.base == NULL)
+    taken = take_free(bank_of(EXTENT_BANKS - 1 - bank, node), true, bytes, alignment);
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
+  return taken;
+}
+
+struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, size_t alignment) {
+  unsigned nodes = os_nodes(), own = os_node();
+  struct extent taken = extent_take_resident(bank, own, bytes, alignment);
+  for (unsigned i = 1; UNLIKELY(i < nodes) && taken.base == NULL; i++)
+    taken = extent_take_resident(bank, (own + i) % nodes, bytes, alignment);
+  return taken;
+}
+
+static struct extent bank_take(struct bank *bank, size_t bytes, size_t alignment) {
+  const char *committed = bank->arena.committed;
+  struct extent taken = take_free(bank, true, bytes, alignment);
+  if (taken.base == NULL)
+    taken = take_free(bank, false, bytes, alignment);
+  if (taken.base == NULL)
+    taken = bank_carve(bank, bytes, alignment);
+  taken.to_probe = taken.base && bank->arena.committed != committed && extent_bank_of(taken.base) == EXTENT_HUGE;
   return taken;
 }
 
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment) {
+  unsigned nodes = os_nodes(), own = os_node();
   lock_take(&extents.lock);
-  const char *committed = extents.banks[bank].arena.committed;
-  struct extent taken = take_free(&extents.banks[bank], true, bytes, alignment);
-  if (taken.base == NULL)
-    taken = take_free(&extents.banks[bank], false, bytes, alignment);
-  if (taken.base == NULL)
-    taken = bank_carve(&extents.banks[bank], bytes, alignment);
-  taken.to_probe = bank == EXTENT_HUGE && taken.base && extents.banks[bank].arena.committed != committed;
+  struct extent taken = bank_take(bank_of(bank, own), bytes, alignment);
+  for (unsigned i = 1; UNLIKELY(i < nodes) && taken.base == NULL; i++)
+    taken = bank_take(bank_of(bank, (own + i) % nodes), bytes, alignment);
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
   return taken;
 }
 
-struct extent extent_take_behind(char *end, size_t bytes) {
+COLD struct extent extent_take_behind(char *end, size_t bytes) {
   struct extent taken = {0};
   lock_take(&extents.lock);
   struct bank *bank = bank_at(end - UNIT_BYTES);
@@ -307,7 +343,7 @@ static size_t purge_oldest(struct purge purge) {
   return extent.resident ? 0 : extent.bytes;
 }
 
-size_t extents_purge(struct purge purge) {
+COLD size_t extents_purge(struct purge purge) {
   size_t purged = 0;
   for (size_t bytes; (bytes = purge_oldest(purge)) > 0;)
     purged += bytes;
@@ -315,19 +351,19 @@ size_t extents_purge(struct purge purge) {
 }
 
 /* Makes a mapping, or a range that was to be unmapped, part of a bank's arenas. */
-static void bank_add(struct bank *bank, struct extent extent, uint64_t freed_ms, enum usage from) {
+static void bank_add(struct bank *bank, struct extent extent, enum usage from) {
   lock_take(&extents.lock);
   arena_mark_set(extent.base, extent.bytes, mark_of(bank));
   bank->arena.reserved_bytes += extent.bytes;
   bank->arena.committed_bytes += extent.bytes;
-  give_piece(extent, freed_ms, from);
+  give_piece(extent, os_milliseconds(), from);
   lock_give(&extents.lock);
 }
 
-void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms, enum usage from) {
+COLD void extent_adopt(char *mapping, size_t bytes) {
   map_entries_set(mapping, bytes / UNIT_BYTES, ENTRY_NONE);
-  bank_add(&extents.banks[EXTENT_PLAIN], (struct extent){.base = mapping, .bytes = bytes, .resident = true}, freed_ms,
-           from);
+  bank_add(bank_of(EXTENT_PLAIN, os_node()), (struct extent){.base = mapping, .bytes = bytes, .resident = true},
+           USAGE_PROMISED);
   usage_move_end(bytes);
 }
 
@@ -335,11 +371,11 @@ void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms, enum usage fro
 COLD static void release_refused(struct bank *bank, struct extent extent) {
   extent.zero = os_purge(extent.base, extent.bytes);
   extent.resident = !extent.zero;
-  bank_add(bank, extent, os_milliseconds(), USAGE_NOWHERE);
+  bank_add(bank, extent, USAGE_NOWHERE);
 }
 
 /* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
-static bool release_one(struct bank *bank, bool resident, size_t bytes_min, size_t grain) {
+COLD static bool release_one(struct bank *bank, bool resident, size_t bytes_min, size_t grain) {
   struct extent extent = {0};
   lock_take(&extents.lock);
   struct free_extent *e = find_extent(bank, resident, bytes_min, grain);
@@ -366,10 +402,10 @@ static bool release_one(struct bank *bank, bool resident, size_t bytes_min, size
 /* Unmaps at most this many short extents at a time, because each leaves a gap between two mappings. */
 #define RELEASED_SHORT_MAX 1000u
 
-bool extents_release(size_t bytes_min) {
+COLD bool extents_release(size_t bytes_min) {
   bool any = false;
-  for (unsigned i = 0; i < EXTENT_BANKS; i++) {
-    struct bank *bank = &extents.banks[i];
+  for (unsigned i = 0; i < EXTENT_BANKS * os_nodes(); i++) {
+    struct bank *bank = bank_of(i % EXTENT_BANKS, i / EXTENT_BANKS);
     lock_take(&extents.lock);
     any |= bank->arena.end > bank->arena.next;
     bank_retire(bank);
@@ -385,27 +421,23 @@ bool extents_release(size_t bytes_min) {
   return any;
 }
 
-void extents_stats_locked(struct extent_stats *out) {
+COLD void extents_stats(struct extent_stats *out) {
+  lock_take(&extents.lock);
   size_t resident = decay_total(&extents_decay);
   *out = (struct extent_stats){.resident_free_bytes = resident, .other_free_bytes = extents.free_bytes - resident};
-  for (unsigned i = 0; i < EXTENT_BANKS; i++) {
-    const struct arena *arena = &extents.banks[i].arena;
+  for (unsigned i = 0; i < EXTENT_BANKS * os_nodes(); i++) {
+    const struct arena *arena = &bank_of(i % EXTENT_BANKS, i / EXTENT_BANKS)->arena;
     out->reserved_bytes += arena->reserved_bytes;
     out->committed_bytes += arena->committed_bytes;
     out->unused_bytes += (size_t)(arena->committed - arena->next);
   }
-}
-
-void extents_stats(struct extent_stats *out) {
-  lock_take(&extents.lock);
-  extents_stats_locked(out);
   lock_give(&extents.lock);
 }
 
 #ifdef HAK_DEBUG
-static bool extent_is_valid(const struct free_extent *e, unsigned bank, bool resident, unsigned list) {
+static bool extent_is_valid(const struct free_extent *e, const struct bank *bank, bool resident, unsigned list) {
   struct extent piece = {.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
-  return e == extent_record(e->base) && e->resident == resident && extent_bank_of(e->base) == bank &&
+  return e == extent_record(e->base) && e->resident == resident && bank_at(e->base) == bank &&
          list_of_units(e->bytes / UNIT_BYTES) == list && extent_record(last_unit(e))->base == e->base &&
          map_entry(e->base) == ENTRY_EXTENT && map_entry(last_unit(e)) == ENTRY_EXTENT &&
          !same_kind(free_at(e->base + e->bytes), &piece) && !same_kind(free_before(e->base), &piece);
@@ -415,13 +447,13 @@ bool extents_are_valid(void) {
   bool valid = true;
   size_t resident_bytes = 0, aged_bytes = 0;
   lock_take(&extents.lock);
-  for (unsigned i = 0; i < EXTENT_BANKS; i++)
+  for (unsigned i = 0; i < EXTENT_BANKS * os_nodes(); i++)
     for (unsigned resident = 0; resident < 2; resident++)
       for (unsigned list = 0; list < SIZE_LISTS; list++) {
-        const struct bank *bank = &extents.banks[i];
+        const struct bank *bank = bank_of(i % EXTENT_BANKS, i / EXTENT_BANKS);
         valid &= (bank->lists[resident][list] != NULL) == (bank->filled[resident][list / 64] >> list % 64 & 1);
         for (struct free_extent *e = bank->lists[resident][list]; e; e = e->by_size.next) {
-          valid &= extent_is_valid(e, i, resident, list);
+          valid &= extent_is_valid(e, bank, resident, list);
           resident_bytes += resident ? e->bytes : 0;
         }
       }

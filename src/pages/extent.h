@@ -2,7 +2,8 @@
  *
  * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent. Free
  * extents are listed by size, and the resident ones by age too. Arenas come in two banks, because the kernel's
- * huge-page flag is best set for whole arenas: each flagged piece would be a mapping of its own.
+ * huge-page flag is best set for whole arenas: each flagged piece would be a mapping of its own. Each node (os/nodes.h)
+ * has two banks of its own: the threads that run there touch their pages first.
  *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
  *       unit's record describes it, the last one's points to its base
  *   E2  no two free extents of one kind (bank, resident, zero) touch
@@ -11,8 +12,7 @@
  * extents_are_valid checks E1 at the ends, E2 and E3; check builds check E4 at each fork (api/start.c). The lock is
  * held over system calls only where an arena is reserved or made accessible.
  */
-#ifndef HAK_PAGES_EXTENT_H
-#define HAK_PAGES_EXTENT_H
+#pragma once
 
 #include "budget/decay.h"
 #include "budget/usage.h"
@@ -37,12 +37,15 @@ struct extent {
 };
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
- * SUPERSLAB_BYTES), resident memory first. The caller sets the entries of all its units. The bytes of a
- * resident one are in USAGE_PROMISED: the caller must move them on, and call usage_move_end (budget/usage.h). */
+ * SUPERSLAB_BYTES), resident memory first, of the node that the thread runs on. Other nodes' memory comes last. The
+ * caller sets the entries of all its units. The bytes of a resident one are in USAGE_PROMISED: the caller must move
+ * them on, and call usage_move_end (budget/usage.h). */
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment);
 
-/* As extent_take, but only resident memory. */
-struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment);
+/* As extent_take, but only resident memory of a node; if this bank has none that fits, the other bank's.
+ * extent_take_resident_of_any: the thread's node first, then the others. */
+struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t bytes, size_t alignment);
+struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, size_t alignment);
 
 /* Makes a resident free extent of one that a cache above this layer keeps; returns its bytes, 0: there is none. The
  * cache sets it when it begins to keep extents. Call without a lock of this folder. */
@@ -55,9 +58,9 @@ struct extent extent_take_behind(char *end, size_t bytes);
  * caller has called usage_move_begin; this function calls usage_move_end. */
 void extent_give(struct extent extent, uint64_t freed_ms, enum usage from);
 
-/* Makes a mapping part of an arena, as a free extent, like extent_give. It consists of whole units, and the page map
- * covers it. */
-void extent_adopt(char *mapping, size_t bytes, uint64_t freed_ms, enum usage from);
+/* Makes a mapping part of an arena, as a free extent that was used just now, like extent_give. Its bytes are in
+ * USAGE_PROMISED. It consists of whole units, and the page map covers it. */
+void extent_adopt(char *mapping, size_t bytes);
 
 /* Gives resident free extents back to the system, oldest first; the preset decides about all of them. One thread at a
  * time (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
@@ -67,8 +70,8 @@ size_t extents_purge(struct purge purge);
  * anything was unmapped. */
 bool extents_release(size_t bytes_min);
 
-/* Returns the bank of an address in an arena. */
 enum extent_bank extent_bank_of(const void *address);
+unsigned extent_node_of(const void *address);
 
 struct extent_stats {
   size_t reserved_bytes;      /* address space of all arenas */
@@ -78,11 +81,8 @@ struct extent_stats {
   size_t unused_bytes;        /* of committed_bytes, where nothing was carved yet */
 };
 void extents_stats(struct extent_stats *out);
-void extents_stats_locked(struct extent_stats *out); /* no thread may be in a slow path */
-extern struct decay extents_decay;                   /* resident ones */
+extern struct decay extents_decay; /* resident ones */
 
 #ifdef HAK_DEBUG
 bool extents_are_valid(void);
-#endif
-
 #endif

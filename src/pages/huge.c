@@ -6,14 +6,26 @@
 #include "os/os.h"
 #include "policy/huge_policy.h"
 
-#define UNFILLED_SHARE 8
+#include <string.h>
+
 #define SLABS_SHARE 4
 #define SMALL_PAGE_BYTES 4096u
 #define NOTED_BYTES_MAX ((size_t)16 << 20) /* of a mapping, because asking what is resident takes time */
 
+#define WATCHED_COUNT 8u
+#define SAMPLES 4u /* of a watched range */
+#define SAMPLE_BYTES UNIT_BYTES
+
+struct watched {
+  const char *base; /* NULL: none */
+  size_t bytes;
+};
+
 static struct {
-  struct lock lock; /* guards state. Try-lock: a missed note is acceptable */
+  struct lock lock; /* guards state, watched and next_watched. Try-lock: a missed note is acceptable */
   struct huge_state state;
+  struct watched watched[WATCHED_COUNT]; /* the last extents of large objects on small pages */
+  unsigned next_watched;
   _Atomic bool dense; /* the last judged mapping was mostly resident */
 } huge;
 
@@ -38,16 +50,53 @@ enum extent_bank huge_bank_for_large(void) {
   return huge_is_wanted(SUPERSLAB_BYTES, true) ? EXTENT_HUGE : EXTENT_PLAIN;
 }
 
-bool huge_for_mapping(size_t bytes) {
-  return atomic_load_explicit(&huge.dense, memory_order_relaxed) && huge_is_wanted(bytes, true);
+void huge_watch(const char *base, size_t bytes) {
+  if (option_value(OPTION_HUGE) == HUGE_OFF || !lock_try(&huge.lock))
+    return;
+  huge.watched[huge.next_watched++ % WATCHED_COUNT] = (struct watched){.base = base, .bytes = bytes};
+  lock_give(&huge.lock);
 }
+
+/* Returns how much of a range was never touched, by samples. None is from its end, which the object may not reach. */
+static size_t untouched_bytes(const struct watched *range) {
+  size_t resident = 0, step = round_down(range->bytes / (SAMPLES + 1), UNIT_BYTES);
+  for (unsigned i = 0; i < SAMPLES; i++)
+    resident += os_resident_bytes(range->base + i * step, SAMPLE_BYTES);
+  return range->bytes - range->bytes / UNIT_BYTES * resident / SAMPLES;
+}
+
+/* Judges the watched ranges together: one may be just about to be written. The lock is held. */
+static void judge_watched(size_t heap_bytes) {
+  size_t bytes = 0, untouched = 0;
+  for (unsigned i = 0; i < WATCHED_COUNT; i++)
+    bytes += huge.watched[i].bytes;
+  for (unsigned i = 0; i < WATCHED_COUNT && untouched <= bytes / HUGE_UNFILLED_SHARE; i++)
+    if (huge.watched[i].base != NULL)
+      untouched += untouched_bytes(&huge.watched[i]);
+  if (huge_note_written(&huge.state, less(bytes, untouched), bytes, heap_bytes))
+    memset(huge.watched, 0, sizeof huge.watched);
+}
+
+bool huge_is_earned(size_t bytes) {
+  if (!lock_try(&huge.lock))
+    return false;
+  bool is_earned = huge_spend(&huge.state, bytes);
+  if (!is_earned && os_may_call()) {
+    judge_watched(usage_taken_large());
+    is_earned = huge_spend(&huge.state, bytes);
+  }
+  lock_give(&huge.lock);
+  return is_earned;
+}
+
+bool huge_for_mapping(size_t bytes) { return load_relaxed(&huge.dense) && huge_is_wanted(bytes, true); }
 
 void huge_probe(char *base) {
   uint64_t start_ns = os_nanoseconds();
   *(volatile char *)base = 0;
   uint64_t elapsed_ns = os_nanoseconds() - start_ns;
   if (lock_try(&huge.lock)) {
-    huge_note_stall(&huge.state, SUPERSLAB_BYTES, elapsed_ns, os_milliseconds());
+    huge_note_stall(&huge.state, elapsed_ns, os_milliseconds());
     lock_give(&huge.lock);
   }
 }
@@ -57,7 +106,7 @@ void huge_note_mapping(const char *base, size_t bytes) {
     return;
   bytes = min_size(bytes, NOTED_BYTES_MAX);
   size_t resident = os_resident_bytes(base, bytes);
-  atomic_store_explicit(&huge.dense, resident >= bytes - bytes / UNFILLED_SHARE, memory_order_relaxed);
+  store_relaxed(&huge.dense, resident >= bytes - bytes / HUGE_UNFILLED_SHARE);
   if (lock_try(&huge.lock)) {
     huge_note_sparse(&huge.state, resident, bytes, os_milliseconds());
     lock_give(&huge.lock);

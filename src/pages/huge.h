@@ -1,7 +1,6 @@
 /* huge.h: whether to ask for huge pages, by the experience so far (policy/huge_policy.h). All functions are thread-safe
  * and never wait. */
-#ifndef HAK_PAGES_HUGE_H
-#define HAK_PAGES_HUGE_H
+#pragma once
 
 #include "pages/extent.h"
 
@@ -9,6 +8,13 @@
  * object fills up a partly used one. */
 enum extent_bank huge_bank_for_superslab(void);
 enum extent_bank huge_bank_for_large(void);
+
+/* Tells whether an extent for a large object that has no pages yet may be on huge pages. It may if others, on small
+ * pages, were seen densely used since; each such sight is good for some bytes. */
+bool huge_is_earned(size_t bytes);
+/* Call when a large object gets an extent on small pages, without pages yet. What is resident of it later is evidence
+ * for huge_is_earned. It may become anything meanwhile. */
+void huge_watch(const char *base, size_t bytes);
 
 /* Tells whether the mapping of a large object may have huge pages. It may once such mappings were seen densely used,
  * because a long, sparse table would become wholly resident. */
@@ -21,5 +27,3 @@ void huge_probe(char *base);
 /* Call when the object in a mapping without huge pages is freed: notes how much of it was used. It takes longer than
  * the mapping's reuse, so once is enough for objects that used the same pages one after another. */
 void huge_note_mapping(const char *base, size_t bytes);
-
-#endif

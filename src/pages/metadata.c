@@ -56,7 +56,7 @@ static void *space_carve(struct space *space, size_t bytes) {
   return piece;
 }
 
-size_t metadata_free_bytes(void) { return atomic_load_explicit(&metadata.free_bytes, memory_order_relaxed); }
+size_t metadata_free_bytes(void) { return load_relaxed(&metadata.free_bytes); }
 
 static void start_once(void) {
   if (metadata.bytes != 0)
@@ -65,9 +65,7 @@ static void start_once(void) {
   metadata.bytes = START_BYTES;
 }
 
-static void free_bytes_add(size_t change) {
-  atomic_store_explicit(&metadata.free_bytes, metadata_free_bytes() + change, memory_order_relaxed);
-}
+static void free_bytes_add(size_t change) { store_relaxed(&metadata.free_bytes, metadata_free_bytes() + change); }
 
 static void push_free(void *piece, unsigned order) {
   free_bytes_add((size_t)1 << order);

@@ -1,7 +1,6 @@
 /* metadata.h: memory for hakmem's own tables: heaps, bin arrays, envelopes. The program never gets this memory. Pieces
  * given back are reused, and for other orders too once a trim has joined them. */
-#ifndef HAK_PAGES_METADATA_H
-#define HAK_PAGES_METADATA_H
+#pragma once
 
 #include "base/words.h"
 
@@ -22,5 +21,3 @@ size_t metadata_free_bytes(void);
 
 /* Bytes taken from the system (a static start area included). */
 size_t metadata_bytes(void);
-
-#endif

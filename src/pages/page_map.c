@@ -18,7 +18,7 @@ static struct {
   _Atomic size_t bytes;
 } chunks;
 
-size_t map_bytes(void) { return atomic_load_explicit(&chunks.bytes, memory_order_relaxed); }
+size_t map_bytes(void) { return load_relaxed(&chunks.bytes); }
 
 static void *chunk_map(size_t bytes, size_t alignment) {
   void *chunk = os_map(bytes, alignment);
@@ -70,9 +70,9 @@ static struct spares {
 
 static void piece_push(struct spares *spares, void *piece) {
   _Atomic(void *) *link = piece;
-  uint64_t top = atomic_load_explicit(&spares->top, memory_order_relaxed);
+  uint64_t top = load_relaxed(&spares->top);
   do
-    atomic_store_explicit(link, top_piece(top), memory_order_relaxed);
+    store_relaxed(link, top_piece(top));
   while (!atomic_compare_exchange_weak_explicit(&spares->top, &top, top_of(piece, top), memory_order_release,
                                                 memory_order_relaxed));
 }
@@ -82,10 +82,10 @@ static void *piece_pop(struct spares *spares) {
   uint64_t top = atomic_load_explicit(&spares->top, memory_order_acquire);
   while (top_piece(top) != NULL) {
     _Atomic(void *) *piece = top_piece(top);
-    void *below = atomic_load_explicit(piece, memory_order_relaxed); /* another thread may have popped it by now */
+    void *below = load_relaxed(piece); /* another thread may have popped it by now */
     if (atomic_compare_exchange_weak_explicit(&spares->top, &top, top_of(below, top + TAG_ONE), memory_order_acquire,
                                               memory_order_acquire)) {
-      atomic_store_explicit(piece, NULL, memory_order_relaxed);
+      store_relaxed(piece, NULL);
       return piece;
     }
   }
@@ -109,7 +109,7 @@ static bool reserve_push(void **first, struct spares *spares) {
   return true;
 }
 
-bool map_reserve(struct map_reserve *reserve, size_t size) {
+COLD bool map_reserve(struct map_reserve *reserve, size_t size) {
   *reserve = (struct map_reserve){0};
   bool done = reserve_push(&reserve->row, &spare_rows);
   for (size_t leaves = (size >> HAK_LEAF_SHIFT) + 2; done && leaves > 0; leaves--)
@@ -119,7 +119,7 @@ bool map_reserve(struct map_reserve *reserve, size_t size) {
   return done;
 }
 
-void map_reserve_end(struct map_reserve *reserve) {
+COLD void map_reserve_end(struct map_reserve *reserve) {
   while (reserve->leaves != NULL)
     piece_push(&spare_leaves, reserve_pop(&reserve->leaves));
   if (reserve->row != NULL)
@@ -145,7 +145,7 @@ static struct map_row **row_place(const void *address) {
 }
 
 /* The leaf exists. */
-static bool row_make(const void *address, struct map_reserve *reserve) {
+COLD static bool row_make(const void *address, struct map_reserve *reserve) {
   struct map_row **place = row_place(address);
   struct map_row *none = __atomic_load_n(place, __ATOMIC_ACQUIRE);
   if (none != NULL && !is_shared(none))
@@ -158,7 +158,7 @@ static bool row_make(const void *address, struct map_reserve *reserve) {
   return true;
 }
 
-static bool leaves_make(const void *address, size_t size, struct map_reserve *reserve) {
+COLD static bool leaves_make(const void *address, size_t size, struct map_reserve *reserve) {
   uintptr_t first = (uintptr_t)address >> HAK_LEAF_SHIFT;
   uintptr_t last = ((uintptr_t)address + size - 1) >> HAK_LEAF_SHIFT;
   if (last >= HAK_MAP_TOP_COUNT || last < first)
@@ -235,20 +235,8 @@ void map_entries_set(const void *address, size_t units, uint32_t entry) {
   }
 }
 
-bool map_entry_change(const void *address, uint32_t from, uint32_t to) {
-  return __atomic_compare_exchange_n(map_leaf_entry(map_leaf(address), address), &from, to, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED);
-}
-
-static void pages_inside_purge(const char *at, const char *end) {
-  char *pages = (char *)round_up((uintptr_t)at, os_page_bytes());
-  char *pages_end = (char *)round_down((uintptr_t)end, os_page_bytes());
-  if (pages < pages_end)
-    pages_purge(pages, (size_t)(pages_end - pages));
-}
-
 /* Rows of neighbours mostly lie side by side. */
-void map_rows_purge(const char *base, size_t bytes) {
+COLD void map_rows_purge(const char *base, size_t bytes) {
   const struct map_row *first = NULL, *next = NULL;
   for (const char *at = (const char *)round_up((uintptr_t)base, SUPERSLAB_BYTES); at + SUPERSLAB_BYTES <= base + bytes;
        at += SUPERSLAB_BYTES) {
@@ -256,10 +244,10 @@ void map_rows_purge(const char *base, size_t bytes) {
     if (row == NULL || is_shared(row))
       continue;
     if (row != next) {
-      pages_inside_purge((const char *)first, (const char *)next);
+      pages_purge_inside(first, next);
       first = row;
     }
     next = row + 1;
   }
-  pages_inside_purge((const char *)first, (const char *)next);
+  pages_purge_inside(first, next);
 }

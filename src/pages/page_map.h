@@ -2,12 +2,12 @@
  *
  *   top[address >> 31]  ->  leaf of those 2 GiB, 144 KiB:
  *        entries[32768]      one word a 64 KiB unit
- *        states[1024]        for each 2 MiB: what heap/checked.c keeps about its blocks, NULL where it keeps nothing
+ *        states[1024]        for each 2 MiB: what checked/checked.c keeps about its blocks, NULL where it keeps nothing
  *        rows[1024]          for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             superslab           the superslab's record (pages/superslab.h)
- *             arenas[]            one bit a unit for each bank: the unit is part of an arena (pages/arena.h)
+ *             arenas[]            one byte a unit: of which bank's arena it is a part (pages/arena.h)
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
  * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped; the pages of the rows
@@ -17,8 +17,7 @@
  *   M1  An entry with a pool id is written only by the holder of that pool's lock, while it opens or closes the slab.
  *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
  */
-#ifndef HAK_PAGES_PAGE_MAP_H
-#define HAK_PAGES_PAGE_MAP_H
+#pragma once
 
 #include "base/words.h"
 
@@ -29,7 +28,7 @@ enum entry_mark {
   ENTRY_LARGE_BODY = 2, /* its other units */
   ENTRY_LARGE_FREE = 3, /* a freed large range; the mark may stay after the range was given up */
   ENTRY_EXTENT = 4,     /* first and last unit of a free extent */
-  ENTRY_SPARE = 5,      /* with a class: a chunk of spare blocks (heap/spare.h) */
+  ENTRY_SPARE = 5,      /* with a class: a chunk of spare blocks (threads/spare.h) */
   ENTRY_PACKED = 6,     /* a unit of a chunk of packed blocks (large/packed.h) */
   ENTRY_GUARDED = 7,    /* a unit of an observer's guarded blocks */
 };
@@ -38,12 +37,10 @@ enum entry_mark {
 #define RECORD_BYTES ((size_t)64)
 #define BITMAP_WORDS ((size_t)64) /* of one unit: 64 KiB / 16 B blocks */
 
-#define MAP_BANKS 2u
-
 struct map_row {
   char records[SUPERSLAB_UNITS][RECORD_BYTES];
   char superslab[RECORD_BYTES];
-  _Alignas(CACHE_LINE) _Atomic uint32_t arenas[MAP_BANKS];
+  _Alignas(CACHE_LINE) _Atomic uint8_t arenas[SUPERSLAB_UNITS];
   _Alignas(CACHE_LINE) uint64_t bitmaps[SUPERSLAB_UNITS][BITMAP_WORDS];
 };
 
@@ -119,6 +116,17 @@ static inline uint32_t map_entry(const void *address) {
   const struct map_row *row = map_leaf_row(leaf, address);
   return row == MAP_ROW_BODY ? ENTRY_LARGE_BODY : row == MAP_ROW_FREE ? ENTRY_LARGE_FREE : ENTRY_NONE;
 }
+/* The same, but in the middle of a long large object ENTRY_NONE. */
+static inline uint32_t map_entry_quick(const void *address) {
+  uintptr_t index = (uintptr_t)address >> HAK_LEAF_SHIFT;
+  if (UNLIKELY(index >= HAK_MAP_TOP_COUNT))
+    return ENTRY_NONE;
+  uintptr_t entries = __atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE);
+  if (UNLIKELY(entries == 0))
+    return ENTRY_NONE;
+  return __atomic_load_n((uint32_t *)(entries + ((uintptr_t)address >> HAK_UNIT_SHIFT) * sizeof(uint32_t)),
+                         __ATOMIC_RELAXED);
+}
 static inline size_t map_unit_in_row(const void *address) {
   return ((uintptr_t)address >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1);
 }
@@ -129,8 +137,6 @@ static inline uint64_t *map_bitmap(const void *address) { return map_row(address
 static inline void *map_superslab_record(const void *address) { return map_row(address)->superslab; }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);
-/* Changes one entry if it is `from`. If several threads try, one succeeds. */
-bool map_entry_change(const void *address, uint32_t from, uint32_t to);
 
 /* Gives back the pages of the rows of a range that is about to be unmapped. No arena, slab or object may use a part of
  * the range, and no other thread may be able to get it yet. The rows may read as zero afterwards. */
@@ -138,5 +144,3 @@ void map_rows_purge(const char *base, size_t bytes);
 
 /* Returns the bytes mapped for leaves and rows. */
 size_t map_bytes(void);
-
-#endif

@@ -7,6 +7,7 @@
 #include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
+#include "os/nodes.h"
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/huge.h"
@@ -30,9 +31,10 @@ struct superslab {
   struct links by_run;
   struct links by_age;
   uint64_t given_ms;      /* when a unit was last given back */
-  uint8_t run_order;      /* its list, NOT_LISTED if no unit is free, */
-  uint8_t resident_order; /* by the longest runs of free and of resident units */
+  uint8_t run_order;      /* longest run of free units; NOT_LISTED if no unit is free */
+  uint8_t resident_order; /* longest run of resident units; both name its list */
   uint8_t keep;           /* its list by age, if any unit is resident */
+  uint8_t node;           /* const: its lists by runs are this node's */
   bool not_zero;          /* after a lazy purge: free units that are not resident may not read as zero */
 };
 _Static_assert(sizeof(struct superslab) <= RECORD_BYTES, "a superslab's record fits the leaf");
@@ -40,17 +42,26 @@ _Static_assert(sizeof(struct superslab) <= RECORD_BYTES, "a superslab's record f
 QUEUE_OF(run_list, superslab, by_run.next, by_run.previous)
 QUEUE_OF(age_list, superslab, by_age.next, by_age.previous)
 
+struct node_lists {
+  struct run_list by_run[UNIT_ORDER_MAX + 1][RESIDENT_ORDERS];
+};
+
 static struct {
   struct lock lock;
-  struct run_list by_run[UNIT_ORDER_MAX + 1][RESIDENT_ORDERS];
+  struct node_lists of_first_node;
   struct age_list resident[KEEP_LISTS];
   size_t count;         /* superslabs */
   size_t outside_bytes; /* of runs outside them */
   size_t taken_bytes, free_bytes;
-  uint64_t opened, closed;
 } units;
 
+static struct node_lists of_other_nodes[NODES_MAX - 1] SPARSE;
+
 struct decay units_decay;
+
+static struct node_lists *lists_of(unsigned node) {
+  return LIKELY(node == 0) ? &units.of_first_node : &of_other_nodes[node - 1];
+}
 
 static uint32_t run_mask(unsigned order) { return order == 5 ? UNITS_ALL : (1u << (1u << order)) - 1; }
 
@@ -62,7 +73,7 @@ static uint32_t runs_in(uint32_t set, unsigned order) {
   return set & aligned[order];
 }
 
-static unsigned longest_run(uint32_t free) {
+static NOINLINE unsigned longest_run(uint32_t free) {
   if (free == 0)
     return NOT_LISTED;
   unsigned order = UNIT_ORDER_MAX;
@@ -86,9 +97,11 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident, enu
   unsigned resident_order = resident ? longest_run(resident) : RESIDENT_NONE;
   if (order != s->run_order || resident_order != s->resident_order) {
     if (s->run_order != NOT_LISTED)
-      run_list_remove(&units.by_run[s->run_order][s->resident_order], s);
-    if (order != NOT_LISTED)
-      run_list_insert(&units.by_run[order][resident_order], s, units.by_run[order][resident_order].last);
+      run_list_remove(&lists_of(s->node)->by_run[s->run_order][s->resident_order], s);
+    if (order != NOT_LISTED) {
+      struct run_list *list = &lists_of(s->node)->by_run[order][resident_order];
+      run_list_insert(list, s, list->last);
+    }
     s->run_order = (uint8_t)order;
     s->resident_order = (uint8_t)resident_order;
   }
@@ -109,11 +122,8 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident, enu
   s->resident = resident;
 }
 
-/* Takes a resident extent of the bank that suits slabs, or else of the other one. */
-static struct extent take_resident(size_t bytes) {
-  enum extent_bank bank = huge_bank_for_superslab();
-  struct extent extent = extent_take_resident(bank, bytes, bytes);
-  return extent.base ? extent : extent_take_resident(EXTENT_BANKS - 1 - bank, bytes, bytes);
+static struct extent take_resident(unsigned node, size_t bytes) {
+  return extent_take_resident(huge_bank_for_superslab(), node, bytes, bytes);
 }
 
 static struct superslab *superslab_open(struct extent extent) {
@@ -125,6 +135,7 @@ static struct superslab *superslab_open(struct extent extent) {
                           .given_ms = os_milliseconds(),
                           .run_order = NOT_LISTED,
                           .keep = KEEP_BY_PRESET,
+                          .node = (uint8_t)extent_node_of(extent.base),
                           .not_zero = !extent.resident && !extent.zero};
   units.count++;
   counter_note(superslabs_opened);
@@ -136,7 +147,7 @@ static struct superslab *superslab_open(struct extent extent) {
 
 /* Call when all units are free: turns the superslab into an extent, which is resident if any unit is. Where a limit
  * leaves no room to count the other units as resident, the superslab stays until it is purged. */
-static void superslab_close(struct superslab *s) {
+COLD static void superslab_close(struct superslab *s) {
   size_t more = s->resident != 0 ? bytes_of(~s->resident) : 0;
   if (more > 0 && !usage_reserve(more))
     return;
@@ -169,14 +180,22 @@ static void *run_outside(struct extent extent, size_t bytes) {
   return extent.base;
 }
 
-/* Takes a run as an extent by itself, because there is no room for a superslab. */
+#define SUPERSLABS_MIN 256u /* that fit into a limit, so that the free units of one are next to nothing */
+
+/* Tells whether to open a superslab. Where memory is short and its limit low, its free units serve no large object. */
+static bool superslab_pays(bool is_short) {
+  return LIKELY(!is_short) || os_memory_limit() / SUPERSLAB_BYTES >= SUPERSLABS_MIN;
+}
+
+/* Takes a run as an extent by itself, because a superslab does not pay, or because there is no room for one. */
 COLD static void *take_outside(unsigned order) {
   size_t bytes = UNIT_BYTES << order;
   if (!usage_reserve(bytes))
     return NULL;
-  struct extent extent = {0};
-  for (unsigned bank = 0; extent.base == NULL && bank < EXTENT_BANKS; bank++)
-    extent = extent_take((enum extent_bank)bank, bytes, bytes);
+  enum extent_bank bank = huge_bank_for_superslab();
+  struct extent extent = extent_take(bank, bytes, bytes);
+  if (extent.base == NULL)
+    extent = extent_take(EXTENT_BANKS - 1 - bank, bytes, bytes);
   void *run = run_outside(extent, bytes);
   if (run == NULL || extent.resident) /* not used, or not needed */
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
@@ -190,21 +209,24 @@ static void give_outside(void *run, unsigned order) {
   extent_give((struct extent){.base = run, .bytes = bytes, .resident = true}, os_milliseconds(), USAGE_SLABS);
 }
 
-/* Finds the superslab with the shortest run that serves. A resident run costs no page faults. */
-static struct superslab *find_resident(unsigned order) {
-  for (unsigned free = order; free <= UNIT_ORDER_MAX; free++)
-    for (unsigned resident = order; resident <= free; resident++)
-      if (units.by_run[free][resident].first)
-        return units.by_run[free][resident].first;
+/* Finds the superslab of a node with the shortest run that serves; is_resident: with a resident one, which costs no
+ * page faults. */
+static ALWAYS_INLINE struct superslab *find_run(unsigned node, unsigned order, bool is_resident) {
+  const struct node_lists *lists = lists_of(node);
+  for (unsigned free = order; free <= UNIT_ORDER_MAX; free++) {
+    unsigned last = is_resident ? free : RESIDENT_NONE;
+    for (unsigned resident = is_resident ? order : 0; resident <= last; resident++)
+      if (lists->by_run[free][resident].first)
+        return lists->by_run[free][resident].first;
+  }
   return NULL;
 }
 
-static struct superslab *find_free(unsigned order) {
-  for (unsigned free = order; free <= UNIT_ORDER_MAX; free++)
-    for (unsigned resident = 0; resident < RESIDENT_ORDERS; resident++)
-      if (units.by_run[free][resident].first)
-        return units.by_run[free][resident].first;
-  return NULL;
+COLD static struct superslab *find_free_of_others(unsigned node, unsigned order) {
+  struct superslab *s = NULL;
+  for (unsigned i = 1; s == NULL && i < os_nodes(); i++)
+    s = find_run((node + i) % os_nodes(), order, false);
+  return s;
 }
 
 /* Takes a run out of a superslab. NULL if a limit does not allow it. */
@@ -228,18 +250,25 @@ static void *take_from(struct superslab *s, unsigned order) {
   return s->base + first * UNIT_BYTES;
 }
 
-/* Takes a run that is resident, wherever it lies. If there is none, cached extents become free until there is one. */
-static void *resident_run(unsigned order) {
+static void *resident_run_of(unsigned node, unsigned order) {
   size_t bytes = UNIT_BYTES << order;
+  struct superslab *s = find_run(node, order, true);
+  if (s == NULL)
+    s = superslab_open(take_resident(node, SUPERSLAB_BYTES));
+  return s ? take_from(s, order) : run_outside(take_resident(node, bytes), bytes);
+}
+
+/* Takes a run that is resident, wherever it lies; of other nodes than the thread's, if there is none there. If there is
+ * none at all, cached extents become free until there is one. */
+static void *resident_run(unsigned node, unsigned order) {
   size_t (*evict)(void) = atomic_load_explicit(&extents_evict, memory_order_acquire);
   for (size_t evicted = 0, more;; evicted += more) {
     lock_take(&units.lock);
-    struct superslab *s = find_resident(order);
-    if (s == NULL)
-      s = superslab_open(take_resident(SUPERSLAB_BYTES));
-    void *run = s ? take_from(s, order) : run_outside(take_resident(bytes), bytes);
+    void *run = resident_run_of(node, order);
+    for (unsigned i = 1; UNLIKELY(i < os_nodes()) && run == NULL; i++)
+      run = resident_run_of((node + i) % os_nodes(), order);
     lock_give(&units.lock);
-    if (run != NULL || evict == NULL || evicted >= bytes || (more = evict()) == 0)
+    if (run != NULL || evict == NULL || evicted >= UNIT_BYTES << order || (more = evict()) == 0)
       return run;
   }
 }
@@ -248,7 +277,8 @@ static void *resident_run(unsigned order) {
  * the way of large objects. */
 static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
   bool is_short = usage_is_short();
-  void *run = is_short ? NULL : resident_run(order);
+  unsigned node = os_node();
+  void *run = is_short ? NULL : resident_run(node, order);
   if (run != NULL) {
     if (UNLIKELY(to_wipe))
       memset(run, 0, UNIT_BYTES << order);
@@ -256,9 +286,13 @@ static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
   }
   bool to_probe = false;
   lock_take(&units.lock);
-  struct superslab *s = find_free(order);
-  if (s == NULL)
+  struct superslab *s = find_run(node, order, false);
+  if (s == NULL && UNLIKELY(is_short))
+    s = find_free_of_others(node, order);
+  if (s == NULL && superslab_pays(is_short))
     s = superslab_open_fresh(&to_probe);
+  if (UNLIKELY(s == NULL))
+    s = find_free_of_others(node, order);
   run = s ? take_from(s, order) : take_outside(order);
   to_populate = to_populate && !is_short && s != NULL && extent_bank_of(s->base) == EXTENT_PLAIN;
   lock_give(&units.lock);
@@ -345,7 +379,7 @@ static size_t superslab_purge(struct superslab *s) {
   return refused ? 0 : bytes_of(mask);
 }
 
-size_t units_purge(struct purge purge) {
+COLD size_t units_purge(struct purge purge) {
   size_t purged = 0;
   lock_take(&units.lock);
   size_t bytes = 1;
@@ -355,7 +389,8 @@ size_t units_purge(struct purge purge) {
   return purged;
 }
 
-void units_stats_locked(struct unit_stats *out) {
+COLD void units_stats(struct unit_stats *out) {
+  lock_take(&units.lock);
   size_t resident = decay_total(&units_decay);
   *out = (struct unit_stats){
       .superslab_bytes = units.count * SUPERSLAB_BYTES + units.outside_bytes,
@@ -363,11 +398,6 @@ void units_stats_locked(struct unit_stats *out) {
       .resident_free_bytes = resident,
       .other_free_bytes = units.free_bytes - resident,
   };
-}
-
-void units_stats(struct unit_stats *out) {
-  lock_take(&units.lock);
-  units_stats_locked(out);
   lock_give(&units.lock);
 }
 
@@ -376,11 +406,15 @@ bool superslabs_are_valid(void) {
   bool valid = true;
   size_t resident_bytes = 0, learned_bytes = 0;
   lock_take(&units.lock);
-  for (unsigned order = 0; order <= UNIT_ORDER_MAX; order++)
-    for (unsigned resident = 0; resident < RESIDENT_ORDERS; resident++)
-      for (struct superslab *s = units.by_run[order][resident].first; s; s = s->by_run.next)
+  for (unsigned list = 0; list < os_nodes() * (UNIT_ORDER_MAX + 1); list++)
+    for (unsigned resident = 0; resident < RESIDENT_ORDERS; resident++) {
+      unsigned node = list / (UNIT_ORDER_MAX + 1), order = list % (UNIT_ORDER_MAX + 1);
+      for (struct superslab *s = lists_of(node)->by_run[order][resident].first; s; s = s->by_run.next)
         valid &= s->run_order == order && longest_run(s->free) == order && (s->resident & ~s->free) == 0 &&
-                 s->resident_order == resident && (s->resident ? longest_run(s->resident) : RESIDENT_NONE) == resident;
+                 s->resident_order == resident &&
+                 (s->resident ? longest_run(s->resident) : RESIDENT_NONE) == resident && s->node == node &&
+                 extent_node_of(s->base) == node;
+    }
   for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
     for (struct superslab *s = units.resident[keep].first; s; s = s->by_age.next) {
       valid &= s->resident != 0 && s->keep == keep;

@@ -11,8 +11,7 @@
  * unless its pages are to go back sooner than an extent's. If a limit leaves no room for a superslab, a run is an
  * extent by itself. superslabs_are_valid checks U1 to U3.
  */
-#ifndef HAK_PAGES_SUPERSLAB_H
-#define HAK_PAGES_SUPERSLAB_H
+#pragma once
 
 #include "budget/decay.h"
 
@@ -43,10 +42,7 @@ struct unit_stats {
   size_t other_free_bytes; /* free units that are not resident */
 };
 void units_stats(struct unit_stats *out);
-void units_stats_locked(struct unit_stats *out); /* no thread may be in a slow path */
 
 #ifdef HAK_DEBUG
 bool superslabs_are_valid(void);
-#endif
-
 #endif

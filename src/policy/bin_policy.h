@@ -1,6 +1,5 @@
 /* bin_policy.h: how many slots a bin (thread cache of one size class) has. Pure: numbers in, numbers out. */
-#ifndef HAK_POLICY_BIN_POLICY_H
-#define HAK_POLICY_BIN_POLICY_H
+#pragma once
 
 #include "base/words.h"
 
@@ -39,5 +38,3 @@ bool bins_should_follow(size_t seen_bytes, size_t slab_bytes);
 /* Returns how many slots the bin should have after that look: half, if a quarter was enough. high: the most blocks it
  * held. */
 size_t bin_slots_after(size_t slots, size_t slots_initial, size_t high);
-
-#endif

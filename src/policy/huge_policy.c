@@ -29,17 +29,34 @@ bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large
          !backs_off(&state->stalls, now_ms) && !backs_off(&state->sparse, now_ms);
 }
 
-void huge_note_stall(struct huge_state *state, size_t bytes, uint64_t elapsed_ns, uint64_t now_ms) {
-  if (bytes == 0)
-    return;
-  uint64_t page_ns = elapsed_ns / max_size(bytes / HUGE_RANGE_BYTES_MIN, 1);
-  if (page_ns <= HUGE_SLOW_NS) {
+bool huge_note_written(struct huge_state *state, size_t resident_bytes, size_t range_bytes, size_t heap_bytes) {
+  if (range_bytes == 0 || resident_bytes < range_bytes - range_bytes / HUGE_UNFILLED_SHARE)
+    return false;
+  size_t most_bytes = HUGE_EARNED_HEAPS * heap_bytes;
+  size_t earned_bytes = range_bytes < most_bytes / HUGE_EARNED_TIMES ? range_bytes * HUGE_EARNED_TIMES : most_bytes;
+  if (state->earned_bytes < earned_bytes)
+    state->earned_bytes = earned_bytes;
+  state->lent_bytes = heap_bytes;
+  return true;
+}
+
+bool huge_spend(struct huge_state *state, size_t range_bytes) {
+  size_t *from =
+      state->earned_bytes > 0 || range_bytes <= HUGE_RANGE_BYTES_MIN ? &state->earned_bytes : &state->lent_bytes;
+  if (*from == 0)
+    return false;
+  *from -= range_bytes < *from ? range_bytes : *from;
+  return true;
+}
+
+void huge_note_stall(struct huge_state *state, uint64_t elapsed_ns, uint64_t now_ms) {
+  if (elapsed_ns <= HUGE_SLOW_NS) {
     state->slow_in_row = 0;
     good_outcome(&state->stalls, now_ms);
     return;
   }
   state->slow_in_row++;
-  if (page_ns <= HUGE_STALL_NS && state->slow_in_row < HUGE_SLOW_MAX)
+  if (elapsed_ns <= HUGE_STALL_NS && state->slow_in_row < HUGE_SLOW_MAX)
     return;
   state->slow_in_row = 0;
   bad_outcome(&state->stalls, now_ms);

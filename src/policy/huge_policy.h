@@ -5,10 +5,12 @@
  * of its own: no huge pages for a second, the next time for two, up to five minutes. A good outcome afterwards halves
  * it.
  *
+ * Large objects need evidence besides: huge pages are earned by ranges on small pages that were seen densely written.
+ * A range on huge pages shows nothing, so some ranges must be on small pages all the time.
+ *
  * The initial state is all zeros. The caller's lock guards it. The rules are for systems with huge pages of 2 MiB;
  * elsewhere the caller passes HUGE_OFF. */
-#ifndef HAK_POLICY_HUGE_POLICY_H
-#define HAK_POLICY_HUGE_POLICY_H
+#pragma once
 
 #include "base/options.h"
 
@@ -34,6 +36,8 @@ struct huge_state {
   struct huge_back_off sparse;
   uint32_t slow_in_row; /* consecutive slow touches */
   uint32_t sparse_more; /* sparse ranges minus well used ones, at least 0 */
+  size_t earned_bytes;  /* huge pages that large objects may still touch */
+  size_t lent_bytes;    /* the same for long ones when nothing is earned: short ones are cheaper evidence */
 };
 
 /* Tells whether this range may have huge pages. large: it is for large objects, not slabs. heap_bytes: the bytes of
@@ -41,12 +45,22 @@ struct huge_state {
 bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large, size_t heap_bytes, size_t range_bytes,
                  uint64_t now_ms);
 
-/* Notes that the first touch of `bytes` on huge pages took elapsed_ns. Call it for quick touches too. Of several huge
- * pages the mean counts; measuring one page is best. */
-void huge_note_stall(struct huge_state *state, size_t bytes, uint64_t elapsed_ns, uint64_t now_ms);
+/* Dense ranges on small pages earn this many times their bytes, but no more than so many times heap_bytes. Heap_bytes
+ * are lent besides, to ranges longer than HUGE_RANGE_BYTES_MIN. If the next objects are sparse, no more than that is
+ * resident for them, and one object. */
+#define HUGE_EARNED_TIMES 32u
+#define HUGE_EARNED_HEAPS 4u
+#define HUGE_UNFILLED_SHARE 8u /* at least 7/8 of a dense range are resident */
+
+/* Notes how much of former ranges on small pages is resident. Returns true if they are dense. */
+bool huge_note_written(struct huge_state *state, size_t resident_bytes, size_t range_bytes, size_t heap_bytes);
+
+/* Takes a range's bytes, or what is left of them, from what was earned, or else lent. False: nothing is left. */
+bool huge_spend(struct huge_state *state, size_t range_bytes);
+
+/* Notes that the first touch of a huge page took elapsed_ns. Call it for quick touches too. */
+void huge_note_stall(struct huge_state *state, uint64_t elapsed_ns, uint64_t now_ms);
 
 /* Notes how much of a range on huge pages is resident, after it had time to fill. Less than half is sparse. Four more
  * sparse ranges than well used ones count as a stall. */
 void huge_note_sparse(struct huge_state *state, size_t resident_bytes, size_t range_bytes, uint64_t now_ms);
-
-#endif

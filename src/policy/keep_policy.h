@@ -1,8 +1,7 @@
 /* keep_policy.h: how long free memory stays resident (decay): as long as the preset says, or by a strategy that the
  * policy engine chose. The owner of free ranges keeps a list by age for each strategy.
  */
-#ifndef HAK_POLICY_KEEP_POLICY_H
-#define HAK_POLICY_KEEP_POLICY_H
+#pragma once
 
 #include "base/words.h"
 
@@ -37,5 +36,3 @@ static inline uint64_t keep_due_ms(unsigned keep, uint64_t freed_ms) {
 
 /* Returns the earlier of two times, where 0 means none. */
 static inline uint64_t keep_earlier_ms(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * "Held" counts against a limit: bytes that the heap has from the system and has not given back. "Live" is the part in
  * the program's blocks, "free" the part that a purge would give back. A limit of SIZE_MAX means none. */
-#ifndef HAK_POLICY_LIMIT_POLICY_H
-#define HAK_POLICY_LIMIT_POLICY_H
+#pragma once
 
 #include "base/words.h"
 
@@ -34,5 +33,3 @@ struct limit_view {
  *   - Over 7/8 of high_bytes, the excess goes; from high_bytes on, all goes.
  *   - Under pressure, all goes. */
 size_t limit_keep(const struct limit_view *view);
-
-#endif

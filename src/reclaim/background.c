@@ -3,14 +3,15 @@
 #include "base/observers.h"
 #include "base/options.h"
 #include "budget/usage.h"
-#include "heap/private.h"
 #include "heap/slow_path.h"
+#include "large/stash.h"
 #include "os/caller.h"
 #include "os/filter.h"
 #include "os/os.h"
 #include "reclaim/due.h"
 #include "reclaim/pressure.h"
 #include "reclaim/reclaim.h"
+#include "threads/private.h"
 
 #include <errno.h>
 
@@ -19,9 +20,9 @@
 #define IDLE_PERIODS 4u    /* after this many periods without a slow path the program is idle */
 #define IDLE_MS_MAX 20000u /* memory that is still free in an idle program then cannot go back (locked pages) */
 #define LOOK_MS_MAX 1000u  /* between two checks of the main thread */
-#define STOP_MS_MAX 1000u  /* the longest wait for the thread's end, */
+#define STOP_MS_MAX 1000u  /* the longest wait for the thread's end */
 #define LOOKS_OF_END 100u
-#define STOP_ASK_MS 20u /* with requests at this interval */
+#define STOP_ASK_MS 20u /* between two requests that it ends */
 #ifdef HAK_TSAN
 #define RELAY_BYTES_MAX 1u /* it makes no tail calls, so every call site is in code of ours */
 #else
@@ -74,8 +75,7 @@ static unsigned idle_rounds(void) {
 static bool is_ending(void) {
   return atomic_load_explicit(&background.holds, memory_order_seq_cst) > 0 ||
          (background.look == NULL && atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0) ||
-         atomic_load_explicit(&background.ending, memory_order_relaxed) ||
-         atomic_load_explicit(&background.stopped_for_good, memory_order_relaxed);
+         load_relaxed(&background.ending) || load_relaxed(&background.stopped_for_good);
 }
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
@@ -93,7 +93,7 @@ static void wait_or_look(enum awake state, uint64_t timeout_ms) {
 static bool main_thread_is_gone(void) {
   if (os_main_thread_is_gone())
     atomic_store_explicit(&background.ending, true, memory_order_seq_cst);
-  return atomic_load_explicit(&background.ending, memory_order_relaxed);
+  return load_relaxed(&background.ending);
 }
 
 /* A slow path sets active, then reads awake. This thread sets awake, then reads active. All four accesses are
@@ -101,7 +101,7 @@ static bool main_thread_is_gone(void) {
 static void sleep_until_woken(void) {
   atomic_store_explicit(awake_word(), ASLEEP, memory_order_seq_cst);
   if (atomic_load_explicit(&background.active, memory_order_seq_cst) || is_ending())
-    atomic_store_explicit(awake_word(), AWAKE, memory_order_relaxed);
+    store_relaxed(awake_word(), AWAKE);
   while (is_awake(ASLEEP) && !is_ending() && !main_thread_is_gone())
     wait_or_look(ASLEEP, LOOK_MS_MAX);
 }
@@ -117,9 +117,10 @@ static void tell_clock(bool is_resting) {
   slow_path_end();
 }
 
-/* Returns a period, or less if something is due sooner. */
+/* Returns half the delay in force, or less if something is due sooner. */
 static uint64_t wait_ms(void) {
-  uint64_t due_ms = reclaim_due_ms(), tick_ms = clock_ms(), now_ms = os_milliseconds(), most_ms = period_ms();
+  uint64_t due_ms = reclaim_due_ms(), tick_ms = clock_ms(), now_ms = os_milliseconds();
+  uint64_t most_ms = max_size(min_size(period_ms(), reclaim_delay_ms() / 2), PERIOD_MS_MIN);
   if (UNLIKELY(tick_ms != 0) && (due_ms == 0 || tick_ms < due_ms))
     due_ms = tick_ms;
   if (LIKELY(due_ms == 0) || due_ms >= now_ms + most_ms)
@@ -142,7 +143,6 @@ static bool may_go_on(void) { return !is_ending(); }
 /* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
 static bool thread_stays(void) { return background.look != NULL || !due_from_frees() || clock_ms() != 0; }
 
-/* Works until nothing is left to do. */
 static void work_until_idle(void) {
   uint64_t active_ms = os_milliseconds(), freed_ms = active_ms;
   unsigned rests = 0;
@@ -158,12 +158,17 @@ static void work_until_idle(void) {
       due_note_freed();
       freed_ms = now_ms;
     }
+    if (stashes_are_used())
+      active_ms = now_ms;
     bool idle = now_ms - active_ms >= idle_ms;
     bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED, may_go_on);
     rests = more ? 0 : rests + 1;
     /* An active program that frees nothing will have nothing to give back later, once nothing is free. */
     bool done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < DUE_FREED_BYTES)) && rests >= idle_rounds();
     if (!done && now_ms - active_ms < idle_ms + 2 * (uint64_t)option_value(OPTION_PURGE_DELAY_MS) + IDLE_MS_MAX)
+      continue;
+    stash_close(); /* no thread checks them while this one is away */
+    if (stash_bytes() > 0)
       continue;
     due_set_undone(false);
     if (!thread_stays())
@@ -178,11 +183,12 @@ static void work_until_idle(void) {
 /* The last store is to the state. After it another thread may start the next thread, or unload the library. */
 static void *thread_run(void *unused) {
   (void)unused;
-  atomic_store_explicit(&background.thread_id, os_thread_id(), memory_order_relaxed);
+  store_relaxed(&background.thread_id, os_thread_id());
   due_set_undone(true);
   atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_seq_cst);
   os_thread_name("hakmem");
   work_until_idle();
+  stash_close();
   tell_clock(true);
   usage_keep_cap(SIZE_MAX); /* no other thread would lift the cap */
   while (atomic_load_explicit(&background.is_started, memory_order_acquire) == 0)
@@ -196,8 +202,8 @@ static void *thread_run(void *unused) {
 /* --- when there is none --- */
 
 static void set_due(bool due) {
-  if (UNLIKELY(due != atomic_load_explicit(&background_is_due, memory_order_relaxed)))
-    atomic_store_explicit(&background_is_due, due, memory_order_relaxed);
+  if (UNLIKELY(due != load_relaxed(&background_is_due)))
+    store_relaxed(&background_is_due, due);
 }
 
 void background_tick(void) {
@@ -205,7 +211,7 @@ void background_tick(void) {
     set_due(due_is_now());
     return;
   }
-  if (!atomic_load_explicit(&background.active, memory_order_relaxed))
+  if (!load_relaxed(&background.active))
     atomic_store_explicit(&background.active, true, memory_order_seq_cst);
   uint32_t asleep = ASLEEP;
   if (UNLIKELY(is_awake(ASLEEP)) &&
@@ -219,9 +225,7 @@ static bool may_start(void) {
   return os_may_start_thread() || (os_may_read_files() && option_is_set(OPTION_BACKGROUND));
 }
 
-static bool is_own_process(void) {
-  return os_process_id() == atomic_load_explicit(&background.pid, memory_order_relaxed);
-}
+static bool is_own_process(void) { return os_process_id() == load_relaxed(&background.pid); }
 
 /* The state is STARTING, and all signals are blocked. */
 static bool make_thread(void) {
@@ -230,13 +234,13 @@ static bool make_thread(void) {
   if (background.thread_is_unjoined)
     os_thread_join(background.thread);
   background.thread_is_unjoined = false;
-  atomic_store_explicit(&background.is_started, 0, memory_order_relaxed);
+  store_relaxed(&background.is_started, 0);
   if (main_thread_is_gone() || is_ending() || atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0 ||
       !os_thread_start(thread_run, &background.thread))
     return false;
   background.thread_is_unjoined = true;
   atomic_store_explicit(&background.is_started, 1, memory_order_release);
-  atomic_store_explicit(&background.has_been, true, memory_order_relaxed);
+  store_relaxed(&background.has_been, true);
   return true;
 }
 
@@ -278,15 +282,15 @@ static bool may_start_for(uintptr_t site, enum background_caller caller) {
 }
 
 COLD void background_start(uintptr_t site, enum background_caller caller) {
-  if (atomic_load_explicit(&background.state, memory_order_relaxed) != BACKGROUND_NONE || !background.prepared ||
-      !is_wanted() || !may_start() || !may_start_for(site, caller) || !is_own_process())
+  if (load_relaxed(&background.state) != BACKGROUND_NONE || !background.prepared || !is_wanted() || !may_start() ||
+      !may_start_for(site, caller) || !is_own_process())
     return;
-  atomic_store_explicit(&background_is_due, false, memory_order_relaxed);
+  store_relaxed(&background_is_due, false);
   if (due_in_small_program() || due_is_big())
     thread_start();
 }
 
-bool background_has_been(void) { return atomic_load_explicit(&background.has_been, memory_order_relaxed); }
+bool background_has_been(void) { return load_relaxed(&background.has_been); }
 
 /* --- stopping it --- */
 
@@ -303,7 +307,7 @@ static void wait_for_end(void) {
   }
   /* The thread is in its last steps in the C library, then in the kernel. Another thread can get its id only much
    * later. */
-  int thread_id = atomic_load_explicit(&background.thread_id, memory_order_relaxed);
+  int thread_id = load_relaxed(&background.thread_id);
   until_ms = due_end_ms() + STOP_MS_MAX;
   for (unsigned looks = 0; thread_id != 0 && os_milliseconds() < until_ms && os_thread_exists(thread_id); looks++) {
     if (looks < LOOKS_OF_END)
@@ -332,7 +336,7 @@ static void hold_thread(_Atomic uint32_t *count) {
   atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
   if (is_ending() &&
       (atomic_load_explicit(&background.state, memory_order_seq_cst) != BACKGROUND_NONE ||
-       atomic_load_explicit(&background.thread_id, memory_order_relaxed) != 0) &&
+       load_relaxed(&background.thread_id) != 0) &&
       is_own_process())
     wait_for_end();
   work_off();
@@ -364,6 +368,7 @@ void background_stop_for_good(void) {
 void background_resume(void) { atomic_store_explicit(&background.stopped_for_good, false, memory_order_seq_cst); }
 
 void background_apply(void) {
+  stash_close(); /* the next large malloc opens them again, if the options allow it */
   if (background.prepared && option_value(OPTION_BACKGROUND) != BACKGROUND_ON)
     background_stop();
 }
@@ -378,7 +383,7 @@ COLD void background_prepare(const uintptr_t *relays) {
   background.relays = relays;
   os_thread_prepare();
   due_begin(os_callers_can_be_told());
-  atomic_store_explicit(&background.pid, os_process_id_at_start(), memory_order_relaxed);
+  store_relaxed(&background.pid, os_process_id_at_start());
   if (os_is_main_thread()) /* in other cases the thread finds out by itself */
     os_at_thread_end(main_thread_ends);
   background.prepared = true;
@@ -410,18 +415,19 @@ void background_before_fork(void) { hold_thread(&background.forks); }
 void background_in_parent(void) { let_go(&background.forks); }
 
 COLD void background_in_child(void) {
+  stash_close();
   pressure_in_child();
   if (background.prepared)
     os_at_thread_end(main_thread_ends); /* the forking thread is the child's main thread */
-  atomic_store_explicit(&background.ending, false, memory_order_relaxed);
-  atomic_store_explicit(&background.holds, 0, memory_order_relaxed);
-  atomic_store_explicit(&background.forks, 0, memory_order_relaxed);
-  atomic_store_explicit(&background.pid, os_process_id(), memory_order_relaxed);
-  atomic_store_explicit(&background.thread_id, 0, memory_order_relaxed);
+  store_relaxed(&background.ending, false);
+  store_relaxed(&background.holds, 0);
+  store_relaxed(&background.forks, 0);
+  store_relaxed(&background.pid, os_process_id());
+  store_relaxed(&background.thread_id, 0);
   background.thread_is_unjoined = false;
   due_in_child();
   set_due(false);
   background.look = NULL;
-  atomic_store_explicit(&background.awake, &own_awake, memory_order_relaxed);
-  atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_relaxed);
+  store_relaxed(&background.awake, &own_awake);
+  store_relaxed(&background.state, BACKGROUND_NONE);
 }

@@ -2,9 +2,9 @@
  *
  * It exists while there is work for it. A slow path starts it in two cases: the process holds 16 MiB, has as much
  * resident, and has freed 1 MiB since the last thread (blocks returned to slabs count); or 4 MiB have a learned decay
- * time (the option `policy`). It does a round every half purge delay. It ends when the program is idle and all free
- * memory went back. It blocks all signals and is named "hakmem". HAKMEM_BACKGROUND=off switches it off; then only slow
- * paths give memory back.
+ * time (the option `policy`). It does a round every half of the purge delay in force. It ends when the program is idle
+ * and all free memory went back. It blocks all signals and is named "hakmem". HAKMEM_BACKGROUND=off switches it off;
+ * then only slow paths give memory back.
  *
  * It is stopped before a fork and before a program changes namespaces. When the stop returns, the kernel does not count
  * the thread any more. It comes back when as much was freed again, or a second later if it had work left. In static
@@ -18,8 +18,7 @@
  * (background_start_if_due). In a static program addresses do not tell, and only allocating starts the thread,
  * without any frees; after a stop when 4 MiB more are held than then, or when as much was freed again.
  */
-#ifndef HAK_RECLAIM_BACKGROUND_H
-#define HAK_RECLAIM_BACKGROUND_H
+#pragma once
 
 #include "base/words.h"
 
@@ -34,7 +33,7 @@ extern _Atomic bool background_is_due;
 enum background_caller { BACKGROUND_ALLOCATES, BACKGROUND_FREES };
 void background_start(uintptr_t site, enum background_caller caller);
 static inline void background_start_if_due(uintptr_t site, enum background_caller caller) {
-  if (UNLIKELY(atomic_load_explicit(&background_is_due, memory_order_relaxed)))
+  if (UNLIKELY(load_relaxed(&background_is_due)))
     background_start(site, caller);
 }
 
@@ -72,5 +71,3 @@ void background_apply(void);
 void background_before_fork(void);
 void background_in_parent(void);
 void background_in_child(void);
-
-#endif

@@ -1,6 +1,7 @@
 #include "reclaim/due.h"
 
 #include "budget/usage.h"
+#include "large/stash.h"
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 
@@ -12,8 +13,8 @@
 /* Lies in .data, as the gate does: a fork writes both, and then one page is copied. */
 static struct {
   _Atomic size_t freed_seen;       /* usage_freed, as the last thread saw it */
-  _Atomic size_t start_bytes;      /* held bytes, */
-  _Atomic size_t start_free_bytes; /* or free bytes, from which on a thread may start; the child of a fork sets them */
+  _Atomic size_t start_bytes;      /* a thread may start from these held bytes on; the child of a fork sets them */
+  _Atomic size_t start_free_bytes; /* or from these free bytes on */
   _Atomic size_t restart_bytes;    /* held bytes; 0 before the first stop (starts_before_frees) */
   _Atomic uint64_t end_ms;         /* when the last thread ended or was stopped */
   _Atomic bool wished;
@@ -24,17 +25,15 @@ static struct {
 void due_begin(bool from_frees) { due.from_frees = from_frees; }
 bool due_from_frees(void) { return due.from_frees; }
 
-void due_wish(bool is_wished) { atomic_store_explicit(&due.wished, is_wished, memory_order_relaxed); }
-void due_set_undone(bool is_undone) { atomic_store_explicit(&due.undone, is_undone, memory_order_relaxed); }
-bool due_has_undone(void) { return atomic_load_explicit(&due.undone, memory_order_relaxed); }
-void due_note_end(void) { atomic_store_explicit(&due.end_ms, os_milliseconds(), memory_order_relaxed); }
-uint64_t due_end_ms(void) { return atomic_load_explicit(&due.end_ms, memory_order_relaxed); }
+void due_wish(bool is_wished) { store_relaxed(&due.wished, is_wished); }
+void due_set_undone(bool is_undone) { store_relaxed(&due.undone, is_undone); }
+bool due_has_undone(void) { return load_relaxed(&due.undone); }
+void due_note_end(void) { store_relaxed(&due.end_ms, os_milliseconds()); }
+uint64_t due_end_ms(void) { return load_relaxed(&due.end_ms); }
 
-bool due_freed_much(void) {
-  return usage_freed() - atomic_load_explicit(&due.freed_seen, memory_order_relaxed) >= DUE_FREED_BYTES;
-}
+bool due_freed_much(void) { return usage_freed() - load_relaxed(&due.freed_seen) >= DUE_FREED_BYTES; }
 
-void due_note_freed(void) { atomic_store_explicit(&due.freed_seen, usage_freed(), memory_order_relaxed); }
+void due_note_freed(void) { store_relaxed(&due.freed_seen, usage_freed()); }
 
 /* Memory with a learned decay time must go back on time, also while the program sleeps, if it is worth a thread. */
 static bool learned_is_due(void) { return UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0; }
@@ -43,17 +42,18 @@ static bool undone_is_due(void) {
   return UNLIKELY(due_has_undone()) && os_milliseconds() - due_end_ms() >= UNDONE_REST_MS;
 }
 
-bool due_in_small_program(void) {
-  return UNLIKELY(atomic_load_explicit(&due.wished, memory_order_relaxed)) || learned_is_due() || undone_is_due();
-}
+bool due_in_small_program(void) { return UNLIKELY(load_relaxed(&due.wished)) || learned_is_due() || undone_is_due(); }
 
-static bool starts_before_frees(void) {
-  return !due.from_frees && usage_held() >= atomic_load_explicit(&due.restart_bytes, memory_order_relaxed);
+static bool starts_before_frees(void) { return !due.from_frees && usage_held() >= load_relaxed(&due.restart_bytes); }
+
+bool due_holds_much(void) {
+  return usage_held() >= load_relaxed(&due.start_bytes) || usage_free() >= load_relaxed(&due.start_free_bytes);
 }
 
 bool due_is_now(void) {
-  bool holds_much = usage_held() >= atomic_load_explicit(&due.start_bytes, memory_order_relaxed) ||
-                    usage_free() >= atomic_load_explicit(&due.start_free_bytes, memory_order_relaxed);
+  bool holds_much = due_holds_much();
+  if (holds_much) /* frees are to be counted until there is a thread */
+    stash_close();
   bool freed_much = due_freed_much();
   if (freed_much && !holds_much) /* a small program will reuse what it freed */
     due_note_freed();
@@ -61,8 +61,8 @@ bool due_is_now(void) {
 }
 
 static void start_above(size_t held_bytes, size_t free_bytes) {
-  atomic_store_explicit(&due.start_bytes, held_bytes, memory_order_relaxed);
-  atomic_store_explicit(&due.start_free_bytes, free_bytes, memory_order_relaxed);
+  store_relaxed(&due.start_bytes, held_bytes);
+  store_relaxed(&due.start_free_bytes, free_bytes);
 }
 
 /* Slabs that are open and hardly used count as held, but do not make a program big. So the resident bytes decide. */
@@ -75,13 +75,13 @@ bool due_is_big(void) {
 
 void due_note_stop(void) {
   due_note_freed();
-  atomic_store_explicit(&due.restart_bytes, usage_held() + START_STEP, memory_order_relaxed);
+  store_relaxed(&due.restart_bytes, usage_held() + START_STEP);
 }
 
 COLD void due_in_child(void) {
   due_note_freed();
   start_above(usage_held() + START_BYTES, max_size(usage_free() + DUE_FREED_BYTES, START_BYTES));
-  atomic_store_explicit(&due.restart_bytes, 0, memory_order_relaxed);
+  store_relaxed(&due.restart_bytes, 0);
   due_set_undone(false);
   due_wish(false);
 }

@@ -1,6 +1,5 @@
 /* due.h: whether there is work for a background thread (reclaim/background.h says when). Sums are read unlocked. */
-#ifndef HAK_RECLAIM_DUE_H
-#define HAK_RECLAIM_DUE_H
+#pragma once
 
 #include "base/words.h"
 
@@ -10,6 +9,8 @@
 void due_begin(bool from_frees);
 bool due_from_frees(void);
 
+/* Tells whether the program holds so much that free memory is a thread's work. */
+bool due_holds_much(void);
 /* Tells whether a thread is due. Call while there is none. */
 bool due_is_now(void);
 /* The reasons that hold however small the program is. */
@@ -32,5 +33,3 @@ void due_note_freed(void);
 /* The thread was stopped: what is freed and taken from now on counts for the next start. */
 void due_note_stop(void);
 void due_in_child(void);
-
-#endif

@@ -12,7 +12,7 @@ static struct {
 } pressure = {.fd = -1};
 
 static void pressure_open(void) {
-  pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open() : -1;
+  pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open("") : -1;
   pressure.file = pressure.fd < 0 ? (struct os_file){0} : os_file_identity(pressure.fd);
 }
 

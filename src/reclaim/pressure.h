@@ -1,7 +1,6 @@
 /* pressure.h: the descriptor by which the background thread learns of memory pressure. Only that thread uses it, and
  * the child of a fork before it has one. */
-#ifndef HAK_RECLAIM_PRESSURE_H
-#define HAK_RECLAIM_PRESSURE_H
+#pragma once
 
 #include "base/words.h"
 
@@ -10,5 +9,3 @@
 bool pressure_came(void);
 /* In the child: a report reaches only one of the processes that share a descriptor. */
 void pressure_in_child(void);
-
-#endif

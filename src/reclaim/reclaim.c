@@ -6,11 +6,10 @@
 #include "budget/usage.h"
 #include "heap/envelope.h"
 #include "heap/pool.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
-#include "large/large.h"
 #include "large/packed.h"
 #include "large/range.h"
+#include "large/stash.h"
 #include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -18,6 +17,7 @@
 #include "pages/metadata.h"
 #include "pages/superslab.h"
 #include "policy/limit_policy.h"
+#include "threads/registry.h"
 
 #define FREE_BYTES_MIN ((size_t)1 << 20) /* less free memory is not worth a round */
 #define PURGE_MARGIN ((size_t)4 << 20) /* a purge goes this far below its bound, so that the next is not due at once */
@@ -26,16 +26,41 @@
 #define LEARNED_IDLE_MS 10000u                /* an idle program keeps nothing for longer, whatever was learned */
 #define TABLES_BYTES_MIN ((size_t)1 << 20)    /* less free metadata stays for the next threads */
 #define LOOK_PERIOD_MS 50u                    /* between two checks of the soft target, which walk over the heaps */
+#define STASH_LOOK_CALLS 16u                  /* slow calls of a heap between two checks whether stashes are due */
 #define HOLES_LOOK_CALLS 256u                 /* slow calls between two checks whether holes are due */
+
+/* The preset's purge delay is the longest. A tenth of it, or 1 ms for each MiB held, is enough as long as what goes back
+ * is little: after so many bytes the full delay holds for a second. So the page faults that a shorter delay causes
+ * take about a hundredth of the time, at 1.2 us a page. A delay that is set holds exactly. */
+#define SOON_SHARE 10u
+#define SOON_MS_MIN ((uint64_t)100)
+#define SOON_BYTES_OF_MS ((size_t)1 << 20)
+#define SOON_BYTES_A_MS (((size_t)32 << 20) / 1000)
 
 static struct {
   struct lock round;                /* held during a round; only trims wait for it */
   _Atomic uint64_t next_look_ms;    /* time of the next check of the limits */
   _Atomic uint64_t learned_look_ms; /* time of the last check for excess memory that the policy engine keeps */
   _Atomic uint64_t holes_ms;        /* time of the last walk over the holes of all heaps */
+  _Atomic uint64_t stashes_ms;      /* when the present round of the stashes began */
+  _Atomic uint64_t soon_ms;         /* the full delay holds until then */
+  uint64_t delay_ms;                /* in force in this round; the round's lock guards it */
 } reclaim;
 
 static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELAY_MS); }
+
+uint64_t reclaim_delay_ms(void) {
+  uint64_t full_ms = delay_ms();
+  if (option_is_set(OPTION_PURGE_DELAY_MS) || os_milliseconds() < load_relaxed(&reclaim.soon_ms))
+    return full_ms;
+  return min_size(full_ms, max_size(max_size(full_ms / SOON_SHARE, SOON_MS_MIN), usage_held() / SOON_BYTES_OF_MS));
+}
+
+/* Call at the end of a round. */
+static void soon_charge(size_t given_back) {
+  if (given_back > 0 && reclaim.delay_ms < delay_ms())
+    store_relaxed(&reclaim.soon_ms, os_milliseconds() + given_back / SOON_BYTES_A_MS);
+}
 
 /* --- free ranges --- */
 
@@ -91,7 +116,7 @@ static size_t purge_free_while(bool (*may_go_on)(void), size_t keep_bytes, uint6
 /* Excess memory may be too young to go back. This limits how often it is checked. */
 static bool learned_is_due(void) {
   uint64_t due_ms = reclaim_due_ms(), now_ms = os_milliseconds();
-  uint64_t looked_ms = atomic_load_explicit(&reclaim.learned_look_ms, memory_order_relaxed);
+  uint64_t looked_ms = load_relaxed(&reclaim.learned_look_ms);
   return (now_ms - looked_ms >= LOOK_PERIOD_MS && learned_is_too_much()) || (due_ms != 0 && now_ms >= due_ms);
 }
 
@@ -108,7 +133,7 @@ static bool free_is_due(void) {
   uint64_t oldest_ms =
       keep_earlier_ms(decay_oldest_ms(&extents_decay),
                       keep_earlier_ms(decay_oldest_ms(&units_decay), decay_oldest_ms(&big_cache_decay)));
-  return free_bytes > usage_keep_max() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= delay_ms());
+  return free_bytes > usage_keep_max() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= reclaim_delay_ms());
 }
 
 /* Returns the exclusive upper bound of times that are at least ago_ms in the past. */
@@ -123,11 +148,32 @@ COLD static size_t purge_due(bool (*may_go_on)(void)) {
   if (free_by_preset() > bound)
     given_back += purge_free_while(may_go_on, less(bound, PURGE_MARGIN), any_time());
   if (learned_is_too_much()) {
-    atomic_store_explicit(&reclaim.learned_look_ms, os_milliseconds(), memory_order_relaxed);
+    store_relaxed(&reclaim.learned_look_ms, os_milliseconds());
     given_back += purge_free(purge_by_engine(false, less(usage_keep_learned(), PURGE_MARGIN),
                                              usage_free() > bound ? any_time() : time_before(delay_ms())));
   }
-  return given_back + purge_free_while(may_go_on, usage_keep(), time_before(delay_ms()));
+  return given_back + purge_free_while(may_go_on, usage_keep(), time_before(reclaim.delay_ms));
+}
+
+/* --- stashes --- */
+
+/* A round lasts about half the purge delay: a little less, so that each round of the background thread ends one. */
+static bool stashes_are_due(void) {
+  return UNLIKELY(stashes_are_live()) && os_milliseconds() - load_relaxed(&reclaim.stashes_ms) >= delay_ms() * 3 / 8;
+}
+
+/* Moves what was not used for a whole round of the stashes to the BigCache. What was put before a round began was free
+ * since its begin at the latest. The lock is held. */
+COLD static void age_stashes(void) {
+  uint64_t began_ms = load_relaxed(&reclaim.stashes_ms);
+  store_relaxed(&reclaim.stashes_ms, os_milliseconds());
+  range_evict_stashed(stash_next_round(), began_ms);
+}
+
+/* Moves all of it. */
+static void empty_stashes(void) {
+  if (UNLIKELY(stashes_are_live()))
+    range_evict_stashed(STASH_ANY_ROUND, os_milliseconds());
 }
 
 /* --- holes in slabs --- */
@@ -138,8 +184,7 @@ static SPARSE struct hole_batch batch; /* too long for a small stack; the round'
 COLD static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
   if (!lock_try(&pool->lock))
     return false;
-  if (inbox_has_mail(pool))
-    inbox_drain_to_slabs(pool);
+  inbox_drain_to_slabs(pool);
   bool more = slab_set_holes_take(&pool->slabs, &batch);
   pool->is_purging = batch.slab_count > 0; /* until they are in their lists again, no thread may end the pool */
   lock_give(&pool->lock);
@@ -160,7 +205,7 @@ COLD static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
 static void hole_search_begin(enum hole_search search) {
   batch.search = search;
   batch.now_ms = (uint32_t)os_milliseconds();
-  batch.delay_ms = (uint32_t)delay_ms();
+  batch.delay_ms = (uint32_t)reclaim.delay_ms;
 }
 
 static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
@@ -168,7 +213,7 @@ static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
   if (option_value(OPTION_PURGE) == PURGE_OFF)
     return 0;
   hole_search_begin(search);
-  atomic_store_explicit(&reclaim.holes_ms, os_milliseconds(), memory_order_relaxed);
+  store_relaxed(&reclaim.holes_ms, os_milliseconds());
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
     batch.class = 1;
     while ((may_go_on == NULL || may_go_on()) && purge_hole_batch(pool, &given_back))
@@ -181,8 +226,7 @@ COLD static void close_empty_slabs(void) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
     if (!lock_try(&pool->lock))
       continue;
-    if (inbox_has_mail(pool))
-      inbox_drain_to_slabs(pool);
+    inbox_drain_to_slabs(pool);
     slab_set_close_empty(&pool->slabs);
     lock_give(&pool->lock);
   }
@@ -209,6 +253,10 @@ COLD static bool look_at_limits(bool under_pressure) {
       .under_pressure = under_pressure,
   };
   usage_keep_cap(limit_keep(&view));
+  if (usage_keep_max() != SIZE_MAX) {
+    stash_close();
+    empty_stashes();
+  }
   view.target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20;
   if (view.target_bytes == 0 || less(view.held_bytes, view.live_bytes) <= view.target_bytes)
     return false;
@@ -224,30 +272,23 @@ static bool limits_matter(void) { return option_value(OPTION_TARGET_MB) != 0 || 
 static bool round_begin(void) {
   if (!lock_try(&reclaim.round))
     return false;
+  reclaim.delay_ms = reclaim_delay_ms();
   counter_note(reclaim_rounds);
   return true;
 }
 static void round_end(void) { lock_give(&reclaim.round); }
 
 void reclaim_tick(void) {
-  if (UNLIKELY(limits_matter()) &&
-      os_milliseconds() >= atomic_load_explicit(&reclaim.next_look_ms, memory_order_relaxed) && round_begin()) {
-    atomic_store_explicit(&reclaim.next_look_ms, os_milliseconds() + LOOK_PERIOD_MS, memory_order_relaxed);
+  if (UNLIKELY(limits_matter()) && os_milliseconds() >= load_relaxed(&reclaim.next_look_ms) && round_begin()) {
+    store_relaxed(&reclaim.next_look_ms, os_milliseconds() + LOOK_PERIOD_MS);
     if (look_at_limits(false))
       purge_holes(HOLES_SETTLED, NULL);
     round_end();
   }
   if (UNLIKELY(free_is_due()) && round_begin()) {
-    purge_due(NULL);
+    soon_charge(purge_due(NULL));
     round_end();
   }
-}
-
-static uint32_t holes_class(struct pool *pool) {
-  return atomic_load_explicit(&pool->holes_class, memory_order_relaxed);
-}
-static void holes_class_set(struct pool *pool, uint32_t class) {
-  atomic_store_explicit(&pool->holes_class, class, memory_order_relaxed);
 }
 
 /* Tells whether a thread begins a walk over the holes of its pool. The background thread walks over holes every half
@@ -257,13 +298,12 @@ static bool holes_are_due(struct pool *pool) {
   if (!lock_try(&pool->lock))
     return false;
   size_t free_bytes = less(pool->slabs.slab_bytes, slab_set_taken_bytes(&pool->slabs));
-  uint64_t now_ms = os_milliseconds();
-  bool is_due = free_bytes >= FREE_BYTES_MIN && free_bytes > usage_keep() &&
-                now_ms - pool->holes_ms >= delay_ms() / 2 &&
-                now_ms - atomic_load_explicit(&reclaim.holes_ms, memory_order_relaxed) >= delay_ms();
+  uint64_t now_ms = os_milliseconds(), due_ms = reclaim_delay_ms();
+  bool is_due = free_bytes >= FREE_BYTES_MIN && free_bytes > usage_keep() && now_ms - pool->holes_ms >= due_ms / 2 &&
+                now_ms - load_relaxed(&reclaim.holes_ms) >= due_ms;
   if (is_due) {
     pool->holes_ms = now_ms;
-    holes_class_set(pool, 1);
+    store_relaxed(&pool->holes_class, 1);
   }
   lock_give(&pool->lock);
   return is_due;
@@ -271,15 +311,22 @@ static bool holes_are_due(struct pool *pool) {
 
 void reclaim_tick_of_heap(const struct heap *heap) {
   struct pool *pool = heap_pool(heap);
-  if (LIKELY(holes_class(pool) == 0) && (LIKELY(heap->slow_calls % HOLES_LOOK_CALLS != 0) || !holes_are_due(pool)))
+  if (UNLIKELY(stashes_are_live()) && heap->slow_calls % STASH_LOOK_CALLS == 0 && stashes_are_due() && round_begin()) {
+    age_stashes();
+    round_end();
+  }
+  if (LIKELY(load_relaxed(&pool->holes_class) == 0) &&
+      (LIKELY(heap->slow_calls % HOLES_LOOK_CALLS != 0) || !holes_are_due(pool)))
     return;
   if (option_value(OPTION_PURGE) == PURGE_OFF || !round_begin())
     return;
   size_t given_back = 0;
   hole_search_begin(HOLES_SETTLED);
-  batch.class = holes_class(pool);
+  batch.class = load_relaxed(&pool->holes_class);
   if (batch.class != 0) /* else another thread has come to the end */
-    holes_class_set(pool, purge_hole_batch(pool, &given_back) && batch.class < HAK_CLASS_COUNT ? batch.class : 0);
+    store_relaxed(&pool->holes_class,
+                  purge_hole_batch(pool, &given_back) && batch.class < HAK_CLASS_COUNT ? batch.class : 0);
+  soon_charge(given_back);
   round_end();
 }
 
@@ -288,6 +335,8 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   bool swept = heaps_sweep_all(false); /* if all threads of the program sleep, no other thread sweeps */
   bool over_target = false;
   size_t given_back = 0;
+  if (stashes_are_due())
+    age_stashes();
   if (limits_matter() || depth == RECLAIM_PRESSED)
     over_target = look_at_limits(depth == RECLAIM_PRESSED);
   else
@@ -295,6 +344,7 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED, may_go_on);
   if (depth == RECLAIM_AGED) {
     given_back += purge_due(may_go_on);
+    soon_charge(given_back);
   } else {
     bool is_idle = depth == RECLAIM_IDLE;
     close_empty_slabs();
@@ -303,8 +353,8 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
                   purge_free(purge_by_engine(false, 0, is_idle ? time_before(LEARNED_IDLE_MS) : any_time()));
     given_back += purge_free_while(may_go_on, 0, is_idle ? time_before(delay_ms()) : any_time());
   }
-  bool more = option_value(OPTION_PURGE) != PURGE_OFF &&
-              (swept || given_back > 0 || usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
+  bool more = option_value(OPTION_PURGE) != PURGE_OFF && (swept || given_back > 0 || stashes_are_live() ||
+                                                          usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
   HAK_PROBE(reclaim_round, (unsigned)depth, given_back, usage_free());
   return more;
 }
@@ -325,6 +375,7 @@ COLD size_t reclaim_trim(size_t keep_bytes) {
   counter_note(trims);
   heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
+  empty_stashes();
   close_empty_slabs();
   size_t given_back = purge_free(purge_by_engine(false, keep_bytes, any_time()));
   given_back += purge_free(purge_by_preset(less(keep_bytes, usage_learned()), any_time()));
@@ -352,6 +403,8 @@ COLD size_t reclaim_pool(struct pool *pool) {
 COLD void reclaim_all(void) {
   heaps_sweep_all(os_may_call());
   lock_take(&reclaim.round);
+  stash_close();
+  empty_stashes();
   close_empty_slabs();
   range_evict(purge_by_engine(false, 0, any_time()));
   units_purge(purge_by_engine(false, 0, any_time()));

@@ -4,13 +4,15 @@
  * Free memory goes through these stations: cached large ranges -> free extents -> the system; free units -> the system;
  * free pages inside slabs (holes) -> the system. One round works at a time. Only a trim waits for it.
  */
-#ifndef HAK_RECLAIM_RECLAIM_H
-#define HAK_RECLAIM_RECLAIM_H
+#pragma once
 
 #include "base/words.h"
 
 /* Call at the end of a slow path, without a lock: does what is due. */
 void reclaim_tick(void);
+
+/* Returns the purge delay in force: the preset's, or less (docs/decisions/0025-one-clock.md). Takes no lock. */
+uint64_t reclaim_delay_ms(void);
 
 /* Returns when the first memory with a learned decay time is to go back; 0: never, or there is none. Takes no lock. */
 uint64_t reclaim_due_ms(void);
@@ -39,5 +41,3 @@ enum reclaim_depth {
 /* Does a round. may_go_on is called every few milliseconds and ends the round by returning false. Returns true if there
  * may be more to do later. */
 bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void));
-
-#endif

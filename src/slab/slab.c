@@ -1,6 +1,5 @@
-#include "slab/slab.h"
+#include "slab/record.h"
 
-#include "base/list.h"
 #include "base/observers.h"
 #include "budget/usage.h"
 #include "os/fault.h"
@@ -19,38 +18,9 @@
 
 #define FREED_STEP ((size_t)64 * 1024) /* freed bytes are reported to usage_freed_add in steps */
 
-struct slab {
-  char *base;                   /* const while open */
-  uint64_t *bitmap;             /* const while open */
-  struct slab *next, *previous; /* in its list */
-  uint32_t free_count;
-  uint32_t list_until; /* list_update is due when free_count exceeds this */
-  uint32_t hint;       /* first word that may have a free block */
-  uint8_t class;
-  uint8_t list;     /* NO_LIST: its holes are being purged, or it is being opened */
-  uint8_t rest;     /* enum slab_rest */
-  uint32_t seen_ms; /* low bits of the time of the look that found it so, if REST_SEEN */
-};
-
-STACK_OF(list, slab, next, previous)
-#define NO_LIST (FULLNESS_LISTS + 1)
-
-/* Has anything been taken or put? Purging holes once is enough until a block is put back. */
-enum slab_rest {
-  REST_NONE, /* since the last look */
-  REST_SEEN, /* not since seen_ms */
-  REST_PURGED,
-  REST_PURGING,         /* from here on: its holes are being purged */
-  REST_PURGING_STIRRED, /* and a block was put back meanwhile */
-};
-
-_Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the leaf");
-_Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
-_Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest blocks fit a unit's bitmap");
-
 /* Under the lock: a plain store is enough. */
 static void taken_bytes_add(struct slab_set *set, size_t bytes) {
-  atomic_store_explicit(&set->taken_bytes, slab_set_taken_bytes(set) + bytes, memory_order_relaxed);
+  store_relaxed(&set->taken_bytes, slab_set_taken_bytes(set) + bytes);
 }
 
 static unsigned list_of(const struct slab *slab) {
@@ -59,19 +29,7 @@ static unsigned list_of(const struct slab *slab) {
   return (slab->free_count - 1) * FULLNESS_LISTS / size_classes[slab->class].block_count;
 }
 
-/* S3 */
-static bool has_list(const struct slab_set *set, unsigned list) {
-  return list < FULLNESS_FULL || (list == FULLNESS_FULL && set->lists_full);
-}
-
-static void list_leave(struct slab_set *set, struct slab *slab) {
-  if (has_list(set, slab->list))
-    list_remove(&set->lists[slab->class][slab->list], slab);
-  slab->list = NO_LIST;
-}
-
-/* Moves the slab to the list for its free_count. */
-static void list_update(struct slab_set *set, struct slab *slab) {
+void slab_list_update(struct slab_set *set, struct slab *slab) {
   unsigned list = list_of(slab);
   unsigned blocks = size_classes[slab->class].block_count;
   if (list == FULLNESS_FULL)
@@ -82,9 +40,9 @@ static void list_update(struct slab_set *set, struct slab *slab) {
     slab->list_until = ((list + 1) * blocks + FULLNESS_LISTS - 1) / FULLNESS_LISTS;
   if (list == slab->list)
     return;
-  list_leave(set, slab);
-  if (has_list(set, list))
-    list_push(&set->lists[slab->class][list], slab);
+  slab_list_leave(set, slab);
+  if (slab_has_list(set, list))
+    slab_list_push(&set->lists[slab->class][list], slab);
   slab->list = (uint8_t)list;
 }
 
@@ -127,13 +85,13 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   set->slab_count[cls]++;
   set->counters.slabs_opened++;
   usage_move_end(class_slab_bytes(cls));
-  list_update(set, slab);
+  slab_list_update(set, slab);
   return slab;
 }
 
 static void slab_close(struct slab_set *set, struct slab *slab) {
   unsigned order = size_classes[slab->class].order;
-  list_leave(set, slab);
+  slab_list_leave(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
   usage_move_begin(UNIT_BYTES << order);
   set->slab_bytes -= UNIT_BYTES << order;
@@ -144,21 +102,18 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   units_give(slab->base, order, keep);
 }
 
-static bool is_empty(const struct slab *slab) { return slab->free_count == size_classes[slab->class].block_count; }
-
-/* Call when free_count exceeds list_until. */
-static NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
+NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
   unsigned cls = slab->class;
   if (slab->rest >= REST_PURGING)
     return; /* slab_set_holes_give will put it into a list */
-  if (is_empty(slab)) {
-    list_leave(set, slab);
+  if (slab_is_empty(slab)) {
+    slab_list_leave(set, slab);
     if (first_partial(set, cls) != NULL || class_slab_bytes(cls) > KEPT_EMPTY_BYTES_MAX) {
       slab_close(set, slab);
       return;
     }
   }
-  list_update(set, slab);
+  slab_list_update(set, slab);
 }
 
 /* Takes min(wanted, free) blocks, ascending, to slots[-1] downwards. */
@@ -194,7 +149,7 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     if (slab == NULL && (taken > 0 || (slab = slab_open(set, cls)) == NULL))
       break;
     taken += take_from(slab, slots - taken, wanted - taken);
-    list_update(set, slab);
+    slab_list_update(set, slab);
   }
   set->counters.refills_from_slab += taken > 0 && set->counters.slabs_opened == opened;
   set->taken_blocks[cls] += taken;
@@ -202,11 +157,6 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
   return taken;
 }
 
-static char *slab_base(const void *block, unsigned order) {
-  return (char *)round_down((uintptr_t)block, UNIT_BYTES << order);
-}
-
-/* Finds the index of the block that starts at an address. False if none starts there. */
 static bool find_index(const void *address, unsigned cls, size_t *index) {
   const struct size_class *class = &size_classes[cls];
   size_t offset = (size_t)((const char *)address - slab_base(address, class->order));
@@ -234,6 +184,7 @@ struct place {
   uint64_t *word; /* of the bitmap */
   size_t index;   /* of the block */
 };
+static inline uint64_t place_bit(struct place place) { return (uint64_t)1 << place.index % 64; }
 
 /* is_own: the block's page-map entry is of the set and the class. */
 static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigned cls, struct map_leaf *leaf,
@@ -250,7 +201,7 @@ static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigne
 
 static ALWAYS_INLINE void put_back(struct slab_set *set, struct place place, void *block) {
   struct slab *slab = place.slab;
-  uint64_t bit = (uint64_t)1 << place.index % 64;
+  uint64_t bit = place_bit(place);
   if (UNLIKELY((*place.word & bit) != 0)) /* so are all bits of a slab that was closed since its place was found */
     fault_double_free(block);
   *place.word |= bit;
@@ -274,12 +225,14 @@ static uint32_t leaf_entry(struct map_leaf *leaf, const void *address) {
   return __atomic_load_n(map_leaf_entry(leaf, address), __ATOMIC_RELAXED);
 }
 
+static ALWAYS_INLINE struct place find_place_of_class(const struct slab_set *set, unsigned cls, void *block) {
+  struct map_leaf *leaf = map_leaf(block);
+  return find_place(set, cls, leaf, block, leaf_entry(leaf, block) == entry_of(set->key, cls));
+}
+
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  const uint32_t entry = entry_of(set->key, cls);
-  for (size_t i = 0; i < count; i++) {
-    struct map_leaf *leaf = map_leaf(blocks[i]);
-    put_back(set, find_place(set, cls, leaf, blocks[i], leaf_entry(leaf, blocks[i]) == entry), blocks[i]);
-  }
+  for (size_t i = 0; i < count; i++)
+    put_back(set, find_place_of_class(set, cls, blocks[i]), blocks[i]);
   set->taken_blocks[cls] -= count;
   count_freed(set, count * class_bytes(cls));
 }
@@ -313,36 +266,34 @@ void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count
 
 /* The bits are set for a moment, to find a block that is there twice. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  unsigned order = size_classes[cls].order;
-  size_t index;
   for (size_t i = 0; i < count; i++) {
-    if (map_entry(blocks[i]) != entry_of(set->key, cls) || !find_index(blocks[i], cls, &index))
-      flush_fault(set, cls, blocks[i]);
-    uint64_t *word = map_bitmap(slab_base(blocks[i], order)) + index / 64;
-    uint64_t bit = (uint64_t)1 << index % 64;
-    if ((*word & bit) != 0)
-      flush_fault(set, cls, blocks[i]);
-    *word |= bit;
+    struct place place = find_place_of_class(set, cls, blocks[i]);
+    if ((*place.word & place_bit(place)) != 0)
+      fault_double_free(blocks[i]);
+    *place.word |= place_bit(place);
   }
   for (size_t i = 0; i < count; i++) {
-    find_index(blocks[i], cls, &index);
-    map_bitmap(slab_base(blocks[i], order))[index / 64] &= ~((uint64_t)1 << index % 64);
+    struct place place = find_place_of_class(set, cls, blocks[i]);
+    *place.word &= ~place_bit(place);
+  }
+}
+
+void slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks) {
+  struct slab *slab = set->lists[cls][FULLNESS_LISTS - 1];
+  for (; slab != NULL && looks > 0; looks--) {
+    struct slab *next = slab->next;
+    if (slab_is_empty(slab))
+      slab_close(set, slab);
+    slab = next;
   }
 }
 
 void slab_set_close_empty(struct slab_set *set) {
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    struct slab *slab = set->lists[cls][FULLNESS_LISTS - 1];
-    while (slab) {
-      struct slab *next = slab->next;
-      if (is_empty(slab))
-        slab_close(set, slab);
-      slab = next;
-    }
-  }
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    slab_set_close_empty_of(set, cls, SIZE_MAX);
 }
 
-void slab_set_close_all(struct slab_set *set) {
+COLD void slab_set_close_all(struct slab_set *set) {
   hak_assert(set->lists_full);
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     for (unsigned list = 0; list <= FULLNESS_FULL; list++)
@@ -353,90 +304,7 @@ void slab_set_close_all(struct slab_set *set) {
   }
   usage_freed_add(set->freed_bytes + slab_set_taken_bytes(set));
   set->freed_bytes = 0;
-  atomic_store_explicit(&set->taken_bytes, 0, memory_order_relaxed);
-}
-
-static bool is_free(const struct slab *slab, size_t index) { return (slab->bitmap[index / 64] >> index % 64 & 1) != 0; }
-
-/* Adds a slab's holes to the batch. False if they do not all fit. */
-static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
-  size_t bytes = class_bytes(slab->class);
-  size_t blocks = size_classes[slab->class].block_count;
-  size_t page = os_page_bytes();
-  unsigned count = batch->hole_count;
-  for (size_t i = 0; i < blocks; i++) {
-    size_t first = i;
-    while (i < blocks && is_free(slab, i))
-      i++;
-    size_t start = round_up(first * bytes, page);
-    size_t end = round_down(i * bytes, page);
-    if (end <= start)
-      continue;
-    if (count == HOLES_MAX)
-      return false;
-    batch->holes[count++] = (struct hole){.start = slab->base + start, .bytes = end - start};
-  }
-  batch->hole_count = count;
-  return true;
-}
-
-/* Was the slab left alone for the delay? Its age counts from the first look that finds it so: from later than its last
- * use, never from earlier. */
-static bool is_settled(struct slab *slab, const struct hole_batch *batch) {
-  if (slab->rest == REST_NONE) {
-    slab->rest = REST_SEEN;
-    slab->seen_ms = batch->now_ms;
-  }
-  return batch->now_ms - slab->seen_ms >= batch->delay_ms;
-}
-
-/* Adds the holes of one list's slabs to the batch. False when the batch is full. */
-static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole_batch *batch) {
-  while (slab) {
-    struct slab *next = slab->next;
-    if (slab->rest != REST_PURGED && (batch->search == HOLES_ALL || is_settled(slab, batch))) {
-      unsigned before = batch->hole_count;
-      if (batch->slab_count == HOLE_SLABS_MAX || !holes_find(slab, batch))
-        return false;
-      if (batch->hole_count == before) {
-        slab->rest = REST_PURGED;
-      } else {
-        list_leave(set, slab);
-        slab->rest = REST_PURGING;
-        batch->slabs[batch->slab_count++] = slab;
-      }
-    }
-    slab = next;
-  }
-  return true;
-}
-
-/* The smaller the blocks, the emptier a slab must be to have whole pages free. */
-static unsigned first_list(unsigned cls, enum hole_search search) {
-  if (search == HOLES_ALL)
-    return 0;
-  size_t in_page = os_page_bytes() / class_bytes(cls);
-  return in_page >= 16 ? 3 : in_page >= 4 ? 2 : in_page >= 2 ? 1 : 0;
-}
-
-bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {
-  batch->slab_count = batch->hole_count = 0;
-  for (; batch->class < HAK_CLASS_COUNT; batch->class++)
-    for (unsigned list = first_list(batch->class, batch->search); list < FULLNESS_LISTS; list++)
-      if (!holes_take_list(set, set->lists[batch->class][list], batch) || batch->slab_count > 0)
-        return true; /* the next batch begins with this list again; purged slabs are skipped */
-  return false;
-}
-
-void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch) {
-  for (unsigned i = 0; i < batch->slab_count; i++) {
-    struct slab *slab = batch->slabs[i];
-    slab->rest = slab->rest == REST_PURGING ? REST_PURGED : REST_NONE;
-    if (is_empty(slab))
-      slab_got_emptier(set, slab);
-    else
-      list_update(set, slab);
-  }
+  store_relaxed(&set->taken_bytes, 0);
 }
 
 #ifdef HAK_DEBUG
@@ -455,7 +323,7 @@ static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, u
 bool slab_holds(const struct slab_set *set, const void *block, unsigned cls) {
   size_t index;
   return map_entry(block) == entry_of(set->key, cls) && find_index(block, cls, &index) &&
-         !is_free(map_record(slab_base(block, size_classes[cls].order)), index);
+         !slab_block_is_free(map_record(slab_base(block, size_classes[cls].order)), index);
 }
 
 bool slab_set_is_valid(const struct slab_set *set) {

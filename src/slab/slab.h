@@ -11,8 +11,7 @@
  *   S5  slab_bytes is the sum of the open slabs' lengths
  * slab_set_is_valid checks S1 to S4 on the slabs in lists.
  */
-#ifndef HAK_SLAB_SLAB_H
-#define HAK_SLAB_SLAB_H
+#pragma once
 
 #include "base/counters.h"
 #include "base/size_class.h"
@@ -45,26 +44,22 @@ struct slab_set {
   _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; any thread may read it */
 };
 
-static inline size_t slab_set_taken_bytes(const struct slab_set *set) {
-  return atomic_load_explicit(&set->taken_bytes, memory_order_relaxed);
-}
+static inline size_t slab_set_taken_bytes(const struct slab_set *set) { return load_relaxed(&set->taken_bytes); }
 
 /* Takes up to `wanted` free blocks of a class and writes them to slots[-1], slots[-2], ... in address order. So popping
  * from the top of a bin walks up through memory. Opens a new slab only if there is no free block at all. Returns how
  * many blocks it took; 0 when memory is out. */
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted);
-
-/* Tells whether the set has a free block of a class. */
 bool slab_set_has_free(const struct slab_set *set, unsigned cls);
 
 /* Puts blocks of one class back; the set must own them. A block that is free already, or an address that is no block,
  * ends the program (os/fault.h). */
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
-/* The same for blocks of several classes. One whose slab was closed since is free already. */
+/* The same for blocks of several classes. A block whose slab was closed meanwhile counts as free. */
 void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count);
 
-/* Looks for blocks of one class, all of the set, that cannot be put back: free ones, one that is there twice, addresses
- * that are no block. Such a block ends the program. Else nothing changes. */
+/* Checks that blocks of one class, all of the set, could be put back. A free block, one that is there twice, or an
+ * address that is no block ends the program. Otherwise nothing changes. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
 /* Set at program start: a slab that is opened reads as zero. */
@@ -77,13 +72,15 @@ static inline bool slab_set_allows(const struct slab_set *set, size_t bytes) {
 
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
+/* The same of one class. It looks at so many slabs. */
+void slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks);
 
-/* Closes all slabs of a set that lists full ones, whatever blocks are taken; no holes are being purged. Nobody may have
- * such a block. */
+/* Closes all slabs of a set that lists full ones, whatever blocks are taken; no holes are being purged. No
+ * thread may use such a block any more. */
 void slab_set_close_all(struct slab_set *set);
 
 /* Holes are OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go back. This
- * takes three steps, because the lock must not be held over the system calls:
+ * takes three steps (slab/holes.c), because the lock must not be held over the system calls:
  *   1  slab_set_holes_take, under the lock: finds holes and takes their slabs out of their lists. Blocks may still be
  *      put back into such a slab, but none is taken out
  *   2  the caller purges batch->holes, without the lock
@@ -100,8 +97,8 @@ enum hole_search {
 struct hole_batch {
   enum hole_search search;
   unsigned class;    /* starts at 1 for each set */
-  uint32_t now_ms;   /* the low bits of the time; for HOLES_SETTLED, */
-  uint32_t delay_ms; /* as this is */
+  uint32_t now_ms;   /* for HOLES_SETTLED: the low bits of the time */
+  uint32_t delay_ms; /* for HOLES_SETTLED: how long a slab must have been left alone */
   unsigned slab_count, hole_count;
   struct slab *slabs[HOLE_SLABS_MAX];
   struct hole {
@@ -114,6 +111,11 @@ struct hole_batch {
 bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch);
 void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch);
 
+/* Returns the begin of the slab of 2^order units that an address lies in. */
+static inline char *slab_base(const void *address, unsigned order) {
+  return (char *)round_down((uintptr_t)address, UNIT_BYTES << order);
+}
+
 /* Tells whether `address`, inside a slab of class cls, is the start of a block. */
 bool slab_is_block_start(const void *address, unsigned cls);
 
@@ -121,6 +123,4 @@ bool slab_is_block_start(const void *address, unsigned cls);
 bool slab_set_is_valid(const struct slab_set *set);
 /* Tells whether this is a block of the set and of class cls that is outside its slab's bitmap. */
 bool slab_holds(const struct slab_set *set, const void *block, unsigned cls);
-#endif
-
 #endif

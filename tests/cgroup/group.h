@@ -1,8 +1,7 @@
 /* group.h: runs the program again in a memory control group of its own, where the machine allows: as root,
  * with a writable cgroup file system that has the memory controller, v1 or v2. Else the test is skipped,
  * and says why. The group is made at the top of what can be seen, and removed afterwards. */
-#ifndef TESTS_CGROUP_GROUP_H
-#define TESTS_CGROUP_GROUP_H
+#pragma once
 
 #include <fcntl.h>
 #include <signal.h>
@@ -147,5 +146,3 @@ static inline void group_run(struct group *group, char **argv) {
   CHECK_SAY(WIFEXITED(status), "ended by signal %d", WTERMSIG(status));
   exit(WEXITSTATUS(status));
 }
-
-#endif

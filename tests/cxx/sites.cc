@@ -42,6 +42,8 @@ static void form(void *(*ask)(), void *(*ask_elsewhere)(), const char *name) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
+  static const char *const options[] = {"HAKMEM_TARGET_MB", "4096", nullptr}; // with a target no thread keeps ranges
+  test_again_with(argv, options);
   CHECK(TEST_HAK(hak_stats_get) != nullptr);
   form(site<0>::one, site<1>::one, "new");
   form(site<0>::many, site<1>::many, "new[]");

@@ -1,8 +1,8 @@
-"""Links in the documents of the tree lead to files and headings that exist.
+"""Links in the documents of the tree lead to files and headings that exist, and no line of prose is too long.
 
     links.py ROOT
 
-Each run also judges links that are wrong, and must refuse them.
+Each run also judges links and lines that are wrong, and must refuse them.
 """
 
 import pathlib
@@ -12,6 +12,7 @@ import tempfile
 
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"```.*?```|^ {4}[^\n]*|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+COLUMNS = 120
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
 
@@ -36,8 +37,20 @@ def wrong_links(root: pathlib.Path, paths: list[pathlib.Path]) -> list[str]:
     return wrong
 
 
+def long_lines(root: pathlib.Path, paths: list[pathlib.Path]) -> list[str]:
+    """Lines over COLUMNS, but for those of tables and code."""
+    wrong = []
+    for path in paths:
+        is_code = False
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            is_code ^= line.startswith("```")
+            if len(line) > COLUMNS and not is_code and not line.lstrip().startswith(("|", "[![")) and line[:4].strip():
+                wrong.append(f"{path.relative_to(root)}: {number}: {len(line)} columns")
+    return wrong
+
+
 def documents(root: pathlib.Path) -> list[pathlib.Path]:
-    folders = (root, *(root / name for name in ("docs", "src", "observe", "tools", "bench", "lab", "tests", "include")))
+    folders = (root, *(root / name for name in ("docs", "src", "observe", "tools", "bench", "lab", "tests", "include", "packaging")))
     return sorted({path for folder in folders for path in (folder.glob("*.md") if folder == root else folder.rglob("*.md"))})
 
 
@@ -47,12 +60,15 @@ def control() -> None:
         (root / "a.md").write_text("# One `word` more\n[a](b.md) [b](a.md#one-word-more) [c](https://a.b/c) `[d](e)`\n")
         (root / "b.md").write_text("[file](c.md) [heading](a.md#two) [here](#three)\n")
         found = wrong_links(root, documents(root))
+        (root / "c.md").write_text(f"{'a ' * COLUMNS}\n| {'b ' * COLUMNS}|\n\n    {'c ' * COLUMNS}\n```\n{'d ' * COLUMNS}\n")
+        too_long = long_lines(root, documents(root))
     assert [line.split(":")[1].strip() for line in found] == ["c.md", "a.md#two", "#three"], found
+    assert too_long == [f"c.md: 1: {2 * COLUMNS} columns"], too_long
 
 
 control()
 tree = pathlib.Path(sys.argv[1]).resolve()
 pages = documents(tree)
-problems = wrong_links(tree, pages)
-print("\n".join(problems) or f"{len(pages)} documents, all links lead somewhere")
+problems = wrong_links(tree, pages) + long_lines(tree, pages)
+print("\n".join(problems) or f"{len(pages)} documents, all links lead somewhere, no line is too long")
 sys.exit(bool(problems) or len(pages) < 20)

@@ -45,7 +45,8 @@ done
 codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
 root=$work/root
 cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null >"$work/sources" || :
-mmdebstrap --quiet --variant=apt --aptopt='Acquire::Retries "5"' --include=libncursesw6 "$codename" "$root" - <"$work/sources" || skip "there is no clean system to be had"
+mmdebstrap --quiet --variant=apt --aptopt='Acquire::Retries "5"' --include=libncursesw6 "$codename" "$root" - \
+  <"$work/sources" 2>"$work/log" || skip "there is no clean system to be had: $(tail -n 1 "$work/log")"
 mkdir "$root/packages" "$root/older"
 cp "$packages"/*.deb "$root/packages"
 cp "$work"/older/*.deb "$root/older"

@@ -46,6 +46,16 @@ if command -v systemd-analyze >/dev/null; then
   sed -i 's/^Environment=L/Environment L/' "$drop_in" # the control
   systemd-analyze verify --root="$root" nap.service >"$root/out" 2>&1
   said hakmem.conf
+  # The unit that docs/deployment.md shows, as it stands there.
+  sed -n '/^    \[Unit\]/,/^    WantedBy/s/^    //p' "${hak%/*}/docs/deployment.md" >"$units/shown.service"
+  grep -q '^MemoryMax=' "$units/shown.service" || fail "docs/deployment.md shows no unit"
+  cp "$root/usr/bin/nap" "$root/usr/bin/python3"
+  printf '[Unit]\nDefaultDependencies=no\n' >"$units/multi-user.target"
+  sed -i 's/^\[Unit\]/&\nDefaultDependencies=no/' "$units/shown.service"
+  systemd-analyze verify --root="$root" shown.service >"$root/out" 2>&1 || fail "systemd refuses the unit shown: $(cat "$root/out")"
+  sed -i 's/^MemoryMax=/&x/' "$units/shown.service" # the control
+  systemd-analyze verify --root="$root" shown.service >"$root/out" 2>&1
+  said 'Invalid memory limit'
 else
   echo "not checked by systemd-analyze, which is not here"
 fi

@@ -3,8 +3,7 @@
  * A call is a byte for what, a byte for which block, and its arguments. A player has slots; a slot holds the number of
  * a record, and a slot's record is touched by this player only.
  */
-#ifndef TESTS_FUZZ_CALLS_H
-#define TESTS_FUZZ_CALLS_H
+#pragma once
 
 #include "fuzz.h"
 
@@ -170,5 +169,3 @@ static inline void player_end(struct player *player) {
     if (player->slots[i] && shadow.records[player->slots[i] - 1].address)
       record_free(player->slots[i] - 1);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * A target ends by a signal when a CHECK fails: then libFuzzer keeps the input. An input that may not be read beyond
  * its end lies at the end of a heap block, so AddressSanitizer sees one byte too far.
  */
-#ifndef TESTS_FUZZ_H
-#define TESTS_FUZZ_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -143,6 +142,4 @@ static inline void fuzz_files_closed(void) {
   for (int i = 0; i < FUZZ_FDS; i++)
     CHECK_SAY(!fuzz_contents[i].at, "a descriptor stayed open");
 }
-#endif
-
 #endif

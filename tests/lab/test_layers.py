@@ -16,6 +16,7 @@ ONLY = {
     "google": {"store"},
     "elftools": {"store"},
     "scipy": {"judge"},
+    "simpy": {"judge"},
 }
 
 

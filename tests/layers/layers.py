@@ -24,7 +24,9 @@ BELOW = {
 }
 BELOW["slab"] = BELOW["large"] = BELOW["pages"] | {"pages"}
 BELOW["heap"] = BELOW["pages"] | {"pages", "slab", "large"}
-BELOW["reclaim"] = BELOW["heap"] | {"heap"}
+BELOW["checked"] = BELOW["heap"] | {"heap"}
+BELOW["threads"] = BELOW["checked"] | {"checked"}
+BELOW["reclaim"] = BELOW["threads"] | {"threads"}
 # The core's top sees the core alone; observers see all of it but the top, and the ones below them.
 BELOW["api"] = BELOW["reclaim"] | {"reclaim"}
 CORE = set(BELOW)
@@ -76,7 +78,7 @@ def faults_in(path, folder, text):
     if folder not in CORE:
         for name in set(HEAP_VARIABLE.findall(text)) | {"heap_current()"}:
             if re.search(rf"(?<!\w){re.escape(name)}->", text):
-                yield f"{path}: {folder} reads a member of {name}: heap/watch.h has functions"
+                yield f"{path}: {folder} reads a member of {name}: threads/watch.h has functions"
     if folder in SYSTEM_FOLDERS | PROGRAMS:
         return
     code = COMMENT.sub(lambda match: "\n" * match.group().count("\n") + " ", text)
@@ -122,6 +124,9 @@ CONTROLS = [
     ("src/budget/a.c", '#include "pages/extent.h"\n', "budget includes pages/extent.h"),
     ("src/heap/a.c", '#include "stats/stats.h"\n', "heap includes stats/stats.h"),
     ("src/heap/a.c", '#include "reclaim/reclaim.h"\n', "heap includes reclaim/reclaim.h"),
+    ("src/heap/a.c", '#include "threads/registry.h"\n', "heap includes threads/registry.h"),
+    ("src/heap/a.c", '#include "checked/checked.h"\n', "heap includes checked/checked.h"),
+    ("src/checked/a.c", '#include "threads/registry.h"\n', "checked includes threads/registry.h"),
     ("src/api/a.c", '#include "stats/stats.h"\n', "api includes stats/stats.h"),
     ("src/large/a.c", '#include "adapt/policy_engine.h"\n', "large includes adapt/policy_engine.h"),
     ("observe/live/a.c", '#include "api/alloc.h"\n', "live includes api/alloc.h"),

@@ -1,14 +1,9 @@
 /* mixed.h: what the tests share that ask for a mixture of sizes in several sets of options. */
-#ifndef TESTS_LIMITS_MIXED_H
-#define TESTS_LIMITS_MIXED_H
+#pragma once
 
 #include "../check.h"
 #include "../child.h"
 #include "../heap_api.h"
-
-struct option_set {
-  const char *name, *value;
-};
 
 /* Small mostly, up to `bytes_max` now and then. */
 static inline size_t mixed_size(uint64_t *seed, size_t bytes_max) {
@@ -18,9 +13,9 @@ static inline size_t mixed_size(uint64_t *seed, size_t bytes_max) {
                      : 300000 + test_random(seed) % (bytes_max - 300000);
 }
 
-/* Runs work(OPTION=VALUE) in each set, in a process of its own, which calls `prepare` first and then starts this
+/* Runs work(set) in each set, "NAME=VALUE ...", in a process of its own, which calls `prepare` first and then starts this
  * program anew, as options are read when a program starts. */
-static inline void mixed_in_sets(const struct option_set *sets, size_t count, char **argv, void (*prepare)(char **),
+static inline void mixed_in_sets(const char *const *sets, size_t count, char **argv, void (*prepare)(char **),
                                  void (*work)(const char *)) {
   const char *options = getenv("TEST_OPTIONS");
   if (options) {
@@ -28,14 +23,15 @@ static inline void mixed_in_sets(const struct option_set *sets, size_t count, ch
     exit(0);
   }
   for (size_t i = 0; i < count; i++) {
-    char name[64];
-    snprintf(name, sizeof name, "%s=%s", sets[i].name, sets[i].value);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+      static char names[256];
+      snprintf(names, sizeof names, "%s", sets[i]);
       prepare(argv);
-      CHECK(setenv(sets[i].name, sets[i].value, 1) == 0);
-      CHECK(setenv("TEST_OPTIONS", name, 1) == 0);
+      for (char *name = strtok(names, " "); name; name = strtok(NULL, " "))
+        CHECK(putenv(name) == 0);
+      CHECK(setenv("TEST_OPTIONS", sets[i], 1) == 0);
       execv(argv[0], argv);
       _exit(2);
     }
@@ -43,8 +39,6 @@ static inline void mixed_in_sets(const struct option_set *sets, size_t count, ch
     CHECK(waitpid(child, &status, 0) == child);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
       test_skip("what is to run out cannot be used up here");
-    CHECK_SAY(status == 0, "%s: status 0x%x", name, status);
+    CHECK_SAY(status == 0, "%s: status 0x%x", sets[i], status);
   }
 }
-
-#endif

@@ -9,9 +9,9 @@
 #define REQUESTS 20000
 #define REFUSED_PERCENT_MAX 1
 
-static const struct option_set option_sets[] = {
-    {"HAKMEM_PROFILE", "balanced"}, {"HAKMEM_PROFILE", "speed"}, {"HAKMEM_PROFILE", "lean"},
-    {"HAKMEM_HUGE", "all"},         {"HAKMEM_HUGE", "off"},      {"HAKMEM_COUNT", "1"},
+static const char *const option_sets[] = {
+    "HAKMEM_PROFILE=balanced", "HAKMEM_PROFILE=speed", "HAKMEM_PROFILE=lean",
+    "HAKMEM_HUGE=all",         "HAKMEM_HUGE=off",      "HAKMEM_COUNT=1",
 };
 #define OPTION_SETS (sizeof option_sets / sizeof option_sets[0])
 

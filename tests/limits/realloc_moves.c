@@ -56,9 +56,10 @@ static void parts(void) {
     CHECK(block != NULL);
     memset(block, round, bytes);
     pin_end(block);
-    CHECK(madvise(block + 8 * MIB, MIB, MADV_DONTDUMP) == 0);
+    char *part = (char *)(((uintptr_t)block + 8 * MIB) & ~(uintptr_t)65535);
+    CHECK(madvise(part, MIB, MADV_DONTDUMP) == 0);
     if (round % 2)
-      CHECK(mlock(block + 32 * MIB, 8192) == 0);
+      CHECK(mlock(part + 24 * MIB, 8192) == 0);
     block = t_realloc(block, 2 * bytes);
     CHECK(block != NULL && block[0] == round && block[bytes - 1] == round);
     t_free(block);

@@ -299,7 +299,8 @@ def children_have_pages_of_their_own(_):
     with running("forkquiet") as process:
         judge_idle(shown(process.pid))
         tool(process.said[1], status=2, said="keeps no live page")
-    with running("rawfork") as process:
+    # Where hakmem's thread was there before, such a child is noticed, and gets a page.
+    with running("rawfork", env=live(HAKMEM_BACKGROUND="off")) as process:
         judge_idle(shown(process.pid))
         tool(process.said[1], status=2, said="was forked from one with a live page")
 

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -106,6 +107,7 @@ static void run_fork(const char *mode) {
   pid_t child = is_raw ? (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) : fork();
   CHECK(child >= 0);
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a judge that gives up kills the parent only, and waits for all writers */
     if (strcmp(mode, "forkquiet") != 0) {
       for (int i = 0; i < 100; i++)
         take(LARGE);

@@ -2,8 +2,7 @@
  *
  * A crime ends the program, or returns. If it returns, verdict says whether it had an effect. After the crime the
  * program goes on with ordinary calls, as programs do, because some crimes are noticed late. */
-#ifndef TESTS_MISUSE_CRIMES_H
-#define TESTS_MISUSE_CRIMES_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -449,5 +448,3 @@ static enum verdict delete_as_aligned(size_t size) {
   cxx_delete_aligned(block, size, 65536 * 2);
   return crowd_goes_on(size, block);
 }
-
-#endif

@@ -1,8 +1,11 @@
 /* What the preset `secure` promises (docs/security.md), one promise a run: each fails without its option.
  *
  *   secure [stale]    no block shows what others left, in threads, after a trim and in the child of a fork
+ *   secure callocs    calloc's blocks are zero, also where freed blocks are not cleared, packed and large ones too
  *   secure wait       freed blocks wait
  *   secure places     each block that is ready is the next one with the same probability
+ *   secure lanes      blocks of threads at work lie in slabs of their own
+ *   secure apart      the first blocks of a long class lie between pages without access
  *   secure packed     blocks that are packed because a limit leaves little have canaries and are cleared, too
  *   secure canaries   they differ between blocks, parent and child, processes; a child keeps those of before a fork */
 #include <math.h>
@@ -17,7 +20,8 @@
 #include "../heap_api.h"
 
 #define FILL 0x5a
-#define QUARANTINE 8 /* the preset's value */
+#define QUARANTINE 8               /* the preset's value */
+#define DRAW_WAIT (QUARANTINE + 1) /* a block is drawn when the one before it is taken */
 
 static void shows_nothing(const unsigned char *block, size_t size) {
   for (size_t i = 0; i < size; i++)
@@ -67,6 +71,25 @@ static void in_threads(void) {
     pthread_join(threads[i], NULL);
 }
 
+/* Blocks that were filled and freed come back by calloc. */
+static void callocs_are_zero(void) {
+  enum { SLOTS = 64, SHIFTS = 19 };
+  static unsigned char *blocks[SLOTS];
+  for (int turn = 0; turn < 20; turn++)
+    for (unsigned shift = 0; shift < SHIFTS; shift++) {
+      size_t size = ((size_t)1 << shift) + (size_t)turn;
+      for (unsigned i = 0; i < SLOTS; i++) {
+        blocks[i] = i % 2 == 0 ? t_malloc(size) : t_calloc(1, size);
+        CHECK(blocks[i] != NULL);
+        if (i % 2 != 0)
+          shows_nothing(blocks[i], size);
+        memset(blocks[i], FILL, size);
+      }
+      for (unsigned i = 0; i < SLOTS; i++)
+        t_free(blocks[i]);
+    }
+}
+
 /* A freed block is not given out before QUARANTINE others of its class were freed. */
 static void freed_blocks_wait(void) {
   for (int turn = 0; turn < 200; turn++) {
@@ -111,7 +134,7 @@ static unsigned number_of(char *block) {
 static unsigned rank_of(unsigned number, long turn, bool by_age) {
   unsigned rank = 0;
   for (unsigned i = 0; i < known.count; i++)
-    if (known.freed[i] < turn - QUARANTINE)
+    if (known.freed[i] < turn - DRAW_WAIT)
       rank += by_age ? known.freed[i] < known.freed[number] : known.blocks[i] < known.blocks[number];
   return rank;
 }
@@ -146,8 +169,8 @@ static void places_are_uniform(void) {
     char *block = t_malloc(100);
     unsigned number = number_of(block);
     if (turn == TURNS) {
-      CHECK_SAY(known.count > QUARANTINE + 1, "%u blocks take turns", known.count);
-      ready = known.count - QUARANTINE;
+      CHECK_SAY(known.count > DRAW_WAIT + 1, "%u blocks take turns", known.count);
+      ready = known.count - DRAW_WAIT;
     }
     if (turn >= TURNS) {
       unsigned age = rank_of(number, turn, true), place = rank_of(number, turn, false);
@@ -163,6 +186,28 @@ static void places_are_uniform(void) {
   judge_draws(by_age, ready, "age");
   judge_draws(by_address, ready, "address");
   judge_draws(by_pair, ready * ready, "ages in turn");
+}
+
+/* --- lanes --- */
+
+enum { UNIT_SHIFT = 16, OF_THREAD = 100 };
+
+static void *take_blocks(void *blocks_of_thread) {
+  uintptr_t *blocks = blocks_of_thread;
+  for (int i = 0; i < OF_THREAD; i++)
+    blocks[i] = (uintptr_t)t_malloc(100);
+  return NULL;
+}
+
+/* The main thread lives meanwhile, so the other one is attached to another pool. */
+static void threads_share_no_slab(void) {
+  static uintptr_t own[OF_THREAD], others[OF_THREAD];
+  take_blocks(own);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, take_blocks, others) == 0 && pthread_join(thread, NULL) == 0);
+  for (int i = 0; i < OF_THREAD; i++)
+    for (int k = 0; k < OF_THREAD; k++)
+      CHECK_SAY(own[i] >> UNIT_SHIFT != others[k] >> UNIT_SHIFT, "two threads have blocks of one slab");
 }
 
 /* --- canaries --- */
@@ -293,7 +338,7 @@ static void write_after_free(char *block) {
     *(char *)test_opaque(t_malloc(PACKED_BYTES)) = 1;
 }
 
-static void ends_by_abort(void (*crime)(char *), char *block) {
+static void ends_by(int wanted, void (*crime)(char *), char *block) {
   int status;
   pid_t child = fork();
   CHECK(child >= 0);
@@ -303,7 +348,7 @@ static void ends_by_abort(void (*crime)(char *), char *block) {
     _exit(0);
   }
   CHECK(waitpid(child, &status, 0) == child);
-  CHECK_SAY(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "status 0x%x", status);
+  CHECK_SAY(WIFSIGNALED(status) && WTERMSIG(status) == wanted, "status 0x%x, not signal %d", status, wanted);
 }
 
 /* Options and limits are read when a program starts. */
@@ -322,15 +367,74 @@ static void packed_blocks_are_checked(char **argv) {
     memset(block, FILL, PACKED_BYTES);
   }
   CHECK(t_usable_size(block) == PACKED_BYTES);
-  ends_by_abort(write_beyond, block);
-  ends_by_abort(free_twice, block);
-  ends_by_abort(write_after_free, block);
+  ends_by(SIGABRT, write_beyond, block);
+  ends_by(SIGABRT, free_twice, block);
+  ends_by(SIGABRT, write_after_free, block);
   block = t_realloc(block, 100);
   CHECK(block != NULL && t_usable_size(block) == 100);
   block = t_realloc(block, PACKED_BYTES);
   CHECK(block != NULL);
   shows_nothing((unsigned char *)block + 100, PACKED_BYTES - 100);
   t_free(block);
+}
+
+/* --- long blocks --- */
+
+#define LONG_BYTES ((size_t)40000)
+#define LONG_FIRST 32
+
+static void read_beyond(char *block) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  (void)*(volatile char *)(((uintptr_t)block + LONG_BYTES + page - 1) / page * page);
+}
+
+static void read_after_free(char *block) {
+  t_free(test_opaque(block));
+  (void)*(volatile char *)test_opaque(block);
+}
+
+static void write_one_beyond(char *block) {
+  block[LONG_BYTES] ^= 1;
+  t_free(test_opaque(block));
+}
+
+/* In its place a block shrinks and grows as far as its last page goes, and shows nothing of before. */
+static void long_block_resized(unsigned char *block) {
+  memset(block, FILL, LONG_BYTES);
+  unsigned char *shorter = t_realloc(block, LONG_BYTES - 100);
+  CHECK(shorter != NULL && t_usable_size(shorter) == LONG_BYTES - 100);
+  unsigned char *longer = t_realloc(shorter, LONG_BYTES + 200);
+  CHECK(longer != NULL && t_usable_size(longer) == LONG_BYTES + 200 && longer[LONG_BYTES - 101] == FILL);
+  shows_nothing(longer + LONG_BYTES - 100, 300);
+  t_free(longer);
+}
+
+/* A class of which many are asked for is served by slabs, where they lie side by side. */
+static void first_long_blocks_lie_apart(void) {
+  enum { MORE = 40 };
+  static char *blocks[MORE];
+  for (int i = 0; i < LONG_FIRST; i++) {
+    char *block = t_malloc(LONG_BYTES);
+    CHECK(block != NULL);
+    shows_nothing((unsigned char *)block, LONG_BYTES);
+    if (i < 3) {
+      ends_by(SIGSEGV, read_beyond, block);
+      ends_by(SIGSEGV, read_after_free, block);
+      ends_by(SIGABRT, write_one_beyond, block);
+      ends_by(SIGABRT, free_twice, block);
+    }
+    if (i == 3)
+      long_block_resized((unsigned char *)block);
+    else
+      t_free(block);
+  }
+  unsigned near = 0;
+  for (int i = 0; i < MORE; i++) {
+    blocks[i] = t_malloc(LONG_BYTES);
+    for (int k = 0; k < i; k++)
+      near += (uintptr_t)(blocks[i] - blocks[k] + 2 * LONG_BYTES) <= 4 * LONG_BYTES;
+  }
+  CHECK_SAY(near > MORE / 2, "%u pairs are near", near);
 }
 
 static void never_stale_anywhere(void) {
@@ -353,8 +457,14 @@ int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "";
   if (strcmp(what, "wait") == 0) {
     freed_blocks_wait();
+  } else if (strcmp(what, "callocs") == 0) {
+    callocs_are_zero();
   } else if (strcmp(what, "places") == 0) {
     places_are_uniform();
+  } else if (strcmp(what, "lanes") == 0) {
+    threads_share_no_slab();
+  } else if (strcmp(what, "apart") == 0) {
+    first_long_blocks_lie_apart();
   } else if (strcmp(what, "packed") == 0) {
     packed_blocks_are_checked(argv);
   } else if (strcmp(what, "canaries") == 0) {

@@ -1,7 +1,6 @@
 /* records.h: the shadow heap that the threads of a model share. TSan's build leaves it out, because its lock would
  * order what hakmem must order. */
-#ifndef TESTS_MODEL_RECORDS_H
-#define TESTS_MODEL_RECORDS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -25,5 +24,3 @@ static void record_leave(uint32_t index) {
   shadow_remove(&shadow, index);
   pthread_mutex_unlock(&shadow_lock);
 }
-
-#endif

@@ -6,8 +6,7 @@
  *   M2  the bytes of a live block are the pattern of its tag
  * shadow_insert checks M1, shadow_verify checks M2.
  */
-#ifndef TESTS_SHADOW_H
-#define TESTS_SHADOW_H
+#pragma once
 
 #include "../check.h"
 #include "../heap_api.h"
@@ -222,5 +221,3 @@ static inline int shadow_resize(struct shadow_record *record, size_t size, uint6
   shadow_keep(record, block, size, tag);
   return 1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* again.h: the calling program once more, with options of hakmem in its environment; what the test needs to know
  * of the library it is linked or loaded with. */
-#ifndef TESTS_RECLAIM_AGAIN_H
-#define TESTS_RECLAIM_AGAIN_H
+#pragma once
 
 #include <dlfcn.h>
 
@@ -30,6 +29,4 @@ static inline void test_again_with(char **argv, const char *const *pairs) {
 #define TEST_HAK(name) (name)
 #else
 #define TEST_HAK(name) ((__typeof__(&name))dlsym(RTLD_DEFAULT, #name))
-#endif
-
 #endif

@@ -137,9 +137,21 @@ static void large_changing(void) {
   for (size_t size = 1; size < 8; size++)
     hak_free(filled(size * MIB + 1));
 }
-static void steady_site(void) {
+static void own_range(void) {
   for (int i = 0; i < 8; i++)
     hak_free(filled(3 * MIB));
+}
+/* More than a thread's stash may hold. */
+static void steady_site(void) {
+  void *blocks[16];
+  set("large_cache_mb", "64");
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < 16; i++)
+      blocks[i] = filled(3 * MIB);
+    for (int i = 0; i < 16; i++)
+      hak_free(blocks[i]);
+  }
+  set("large_cache_mb", NULL);
 }
 static void cache_emptied(void) {
   steady_site();
@@ -319,7 +331,9 @@ static void sampled(void) {
   keep(500, 10);
 }
 static void sampled_without_memory(void) {
-  counted(); /* there is memory for blocks and for counting, not for the profile's tables */
+  counted(); /* there is memory for blocks, for counting and for the pool of samples, not for the profile's tables */
+  CHECK(hak_profile_start((size_t)1 << 40) == 0);
+  hak_profile_stop();
   keep(500, 10);
   atomic_store(&map_refused, true);
   sampled();
@@ -390,6 +404,7 @@ static const struct row {
     ROW(large_frees, large_freed),
     ROW(foreign_frees, foreign),
     ROW(large_allocations, large_freed),
+    ROW(stash_hits, own_range),
     ROW(cache_puts, steady_site),
     ROW(cache_hits, steady_site),
     ROW(cache_hits_of_site, steady_site),

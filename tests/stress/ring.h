@@ -1,7 +1,6 @@
 /* ring.h: a bounded queue of pointers for many producers and consumers, without locks of its own:
  * hand-over is one exchange per cell, so the test orders the threads as little as possible. */
-#ifndef TESTS_RING_H
-#define TESTS_RING_H
+#pragma once
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -34,5 +33,3 @@ static inline void *ring_take(struct ring *ring) {
     sched_yield();
   }
 }
-
-#endif

@@ -27,8 +27,7 @@ static void (*watch(void))(int, siginfo_t *, void *) {
   return action.sa_sigaction;
 }
 
-static void refused_accesses(void **unused) {
-  (void)unused;
+UNIT_TEST(refused_accesses) {
   size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
   volatile char *page = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_true(page != MAP_FAILED);
@@ -66,8 +65,7 @@ static enum os_access_kind kind_in(ucontext_t *context) {
 }
 
 #if defined(__x86_64__)
-static void frames(void **unused) {
-  (void)unused;
+UNIT_TEST(frames) {
   static ucontext_t context;
   context.uc_mcontext.gregs[REG_RIP] = 0x4567;
   context.uc_mcontext.gregs[REG_ERR] = 4; /* by the program */
@@ -88,8 +86,7 @@ static unsigned char *record(unsigned char *at, uint32_t magic, uint32_t bytes, 
 #define SYNDROME 0x45535201u
 #define EXTRA 0x45585401u
 
-static void frames(void **unused) {
-  (void)unused;
+UNIT_TEST(frames) {
   static ucontext_t context;
   static const struct {
     uint64_t syndrome;
@@ -121,10 +118,4 @@ static void frames(void **unused) {
 }
 #endif
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(refused_accesses),
-      cmocka_unit_test(frames),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -18,8 +18,7 @@ static struct bin_limits limits_random(void) {
   };
 }
 
-static void initial_slots_stay_in_their_limits(void **state) {
-  (void)state;
+UNIT_TEST(initial_slots_stay_in_their_limits) {
   for (size_t start = 4; start <= 2048; start++) {
     struct bin_limits limits = {.slots_initial = start};
     size_t before = SIZE_MAX;
@@ -37,8 +36,7 @@ static void initial_slots_stay_in_their_limits(void **state) {
   }
 }
 
-static void doubling_never_passes_a_limit(void **state) {
-  (void)state;
+UNIT_TEST(doubling_never_passes_a_limit) {
   for (unsigned i = 0; i < ROUNDS; i++) {
     struct bin_limits limits = limits_random();
     size_t slots = (size_t)1 << (1 + draw(14)), bytes = class_bytes(1 + (unsigned)draw(HAK_CLASS_COUNT - 2));
@@ -62,8 +60,7 @@ static void doubling_never_passes_a_limit(void **state) {
 }
 
 /* A change of the slabs counts from 4 MiB on; growth from a sixteenth, a fall from a quarter on. */
-static void bins_follow_what_moved_far(void **state) {
-  (void)state;
+UNIT_TEST(bins_follow_what_moved_far) {
   const size_t least = (size_t)4 << 20;
   for (unsigned i = 0; i < ROUNDS; i++) {
     size_t seen = draw((size_t)1 << draw(36)), far = max_size(least, seen / 16), fall = max_size(least, seen / 4);
@@ -76,8 +73,7 @@ static void bins_follow_what_moved_far(void **state) {
   }
 }
 
-static void no_budget_means_no_growth(void **state) {
-  (void)state;
+UNIT_TEST(no_budget_means_no_growth) {
   struct bin_limits none = {.slots_initial = 16};
   struct bin_limits no_heap = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX};
   struct bin_limits ample = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
@@ -99,16 +95,14 @@ static size_t granted_to_all(size_t heaps, size_t heaps_told, size_t used_bytes)
 
 /* Tiny blocks in bins count as taken. So all bins of several heaps are bounded by what the program uses; the bins of
  * one heap are not, and hold a batch of any size. */
-static void bins_of_several_heaps_are_bounded(void **state) {
-  (void)state;
+UNIT_TEST(bins_of_several_heaps_are_bounded) {
   for (size_t heaps = 2; heaps <= 32; heaps *= 2)
     for (size_t used = 0; used <= (size_t)64 << 20; used = used * 2 + (1 << 20))
       assert_true(granted_to_all(heaps, heaps, used) <= ((size_t)1 << 20) + used);
   assert_true(granted_to_all(4, 1, 0) >= (size_t)1 << 30); /* the control: each is told that it is alone */
 }
 
-static void surplus_is_part_of_what_lay_idle(void **state) {
-  (void)state;
+UNIT_TEST(surplus_is_part_of_what_lay_idle) {
   assert_int_equal(bin_surplus(0), 0);
   for (size_t low = 1; low <= BIN_SLOTS_MAX; low++) {
     assert_true(bin_surplus(low) >= 1 && bin_surplus(low) <= low);
@@ -116,8 +110,7 @@ static void surplus_is_part_of_what_lay_idle(void **state) {
   }
 }
 
-static void shrinking_keeps_what_is_used(void **state) {
-  (void)state;
+UNIT_TEST(shrinking_keeps_what_is_used) {
   for (size_t initial = BIN_SLOTS_MIN; initial <= 2048; initial *= 2)
     for (size_t slots = initial; slots <= BIN_SLOTS_MAX; slots *= 2) {
       size_t before = 0;
@@ -133,12 +126,4 @@ static void shrinking_keeps_what_is_used(void **state) {
     }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(initial_slots_stay_in_their_limits), cmocka_unit_test(doubling_never_passes_a_limit),
-      cmocka_unit_test(no_budget_means_no_growth),          cmocka_unit_test(bins_of_several_heaps_are_bounded),
-      cmocka_unit_test(surplus_is_part_of_what_lay_idle),   cmocka_unit_test(shrinking_keeps_what_is_used),
-      cmocka_unit_test(bins_follow_what_moved_far),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -165,8 +165,7 @@ static const struct known {
 #endif
 };
 
-static void known_programs(void **unused) {
-  (void)unused;
+UNIT_TEST(known_programs) {
   struct made made;
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     struct cfi_rule rule;
@@ -178,8 +177,7 @@ static void known_programs(void **unused) {
   }
 }
 
-static void known_looks(void **unused) {
-  (void)unused;
+UNIT_TEST(known_looks) {
   static const struct {
     struct look look;
     enum cfi_cfa cfa;
@@ -207,8 +205,7 @@ static void known_looks(void **unused) {
   }
 }
 
-static void other_places(void **unused) {
-  (void)unused;
+UNIT_TEST(other_places) {
   struct made made;
   struct cfi_rule rule = {.cfa = CFA_GUESSED};
   make(&made, &usual_look, &usual, &known[0].program);
@@ -266,8 +263,7 @@ static struct cfi_bytes copied(const struct os_module_frames *frames, size_t len
   return (struct cfi_bytes){start, guarded.end, start, (uintptr_t)frames->start - (uintptr_t)start};
 }
 
-static void copies_say_the_same(void **unused) {
-  (void)unused;
+UNIT_TEST(copies_say_the_same) {
   struct os_module_frames frames = own();
   struct cfi_bytes original = {frames.start, frames.end, frames.header, 0};
   guard((size_t)(frames.end - frames.start));
@@ -300,8 +296,7 @@ static unsigned find_all(const struct cfi_bytes *bytes) {
 #define STRIDE 3u
 #endif
 
-static void any_byte_wrong(void **unused) {
-  (void)unused;
+UNIT_TEST(any_byte_wrong) {
   struct os_module_frames frames = own();
   size_t length = (size_t)(frames.end - frames.start);
   struct cfi_bytes copy = copied(&frames, length);
@@ -318,8 +313,7 @@ static void any_byte_wrong(void **unused) {
   assert_true(differences > 0);
 }
 
-static void any_end(void **unused) {
-  (void)unused;
+UNIT_TEST(any_end) {
   struct os_module_frames frames = own();
   size_t length = (size_t)(frames.end - frames.start);
   for (size_t kept = 0; kept < length; kept += kept < 64 ? 1 : 11 * STRIDE) {
@@ -328,8 +322,7 @@ static void any_end(void **unused) {
   }
 }
 
-static void noise(void **unused) {
-  (void)unused;
+UNIT_TEST(noise) {
   struct made made;
   uint64_t seed = UNIT_SEED;
   for (unsigned i = 0; i < 20000; i++) {
@@ -346,12 +339,4 @@ static void noise(void **unused) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(known_programs), cmocka_unit_test(known_looks),
-      cmocka_unit_test(other_places),   cmocka_unit_test(copies_say_the_same),
-      cmocka_unit_test(any_byte_wrong), cmocka_unit_test(any_end),
-      cmocka_unit_test(noise),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -4,13 +4,13 @@
  */
 #include "unit.h"
 
+#include "tree.h"
+
 #include "os/cgroup.h"
 #include "os/os.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
-#include <sys/stat.h>
 
 #define NONE SIZE_MAX
 #define MIB ((size_t)1 << 20)
@@ -64,45 +64,8 @@ long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long 
   return __real_os_kernel(number, a, b, c, d, e, f);
 }
 
-/* A tree. */
-
-static char root[64];
-
-static void path_in_root(char *path, size_t bytes, const char *name) {
-  assert_true((size_t)snprintf(path, bytes, "%s%s", root, name) < bytes);
-  for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-    *slash = 0;
-    assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
-    *slash = '/';
-  }
-}
-
-static void put_bytes(const char *name, const void *bytes, size_t length) {
-  char path[4096];
-  path_in_root(path, sizeof path, name);
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, length, file), length);
-  assert_int_equal(fclose(file), 0);
-}
-
-static void put(const char *name, const char *text) { put_bytes(name, text, strlen(text)); }
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk) {
-  (void)status, (void)type, (void)walk;
-  return remove(path);
-}
-
-static void tree_end(void) {
-  if (root[0])
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-  root[0] = 0;
-}
-
 static void tree_begin(const char *cgroup, const char *mountinfo) {
-  tree_end();
-  strcpy(root, "/tmp/hakmem-cgroup-XXXXXX");
-  assert_non_null(mkdtemp(root));
+  tree_made();
   if (cgroup)
     put("/proc/self/cgroup", cgroup);
   if (mountinfo)
@@ -127,7 +90,7 @@ static struct os_memory_limits limits_here(void) {
   struct os_memory_limits limits = {1, 2, 3};
   int free_before = lowest_free_descriptor();
   errno = 4711;
-  os_memory_limits_read_under(root, &limits);
+  os_memory_limits_read(root, &limits);
   assert_int_equal(errno, 4711);
   assert_int_equal(lowest_free_descriptor(), free_before);
   assert_int_equal(world.inherited, 0);
@@ -149,8 +112,7 @@ static void expect_all(size_t max, size_t high, size_t swap) {
 
 static void expect(size_t max, size_t high) { expect_all(max, high, 0); }
 
-static void the_smallest_of_all_groups_above_holds(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(the_smallest_of_all_groups_above_holds, NULL, forget_tree) {
   tree_begin("0::/a/b/c\n", PROC MOUNT_V2);
   expect(NONE, NONE);
   put("/sys/fs/cgroup/a/b/c/memory.max", "104857600\n");
@@ -168,8 +130,7 @@ static void the_smallest_of_all_groups_above_holds(void **state) {
   expect(10 * MIB, 40 * MIB);
 }
 
-static void only_a_number_is_a_limit(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(only_a_number_is_a_limit, NULL, forget_tree) {
   static const struct {
     const char *text;
     size_t limit;
@@ -213,8 +174,7 @@ static void only_a_number_is_a_limit(void **state) {
   }
 }
 
-static void processors_of_a_group_are_rounded_up(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(processors_of_a_group_are_rounded_up, NULL, forget_tree) {
   static const struct {
     const char *text;
     size_t cpus;
@@ -230,24 +190,22 @@ static void processors_of_a_group_are_rounded_up(void **state) {
     tree_begin("3:memory,cpu:/a\n0::/a/b\n", PROC MOUNT_V1 MOUNT_V2);
     put("/sys/fs/cgroup/a/b/cpu.max", rows[i].text);
     errno = 4711;
-    assert_true(os_cpu_limit_read_under(root) == rows[i].cpus);
+    assert_true(os_cpu_limit_read(root) == rows[i].cpus);
     assert_int_equal(errno, 4711);
     put("/sys/fs/cgroup/a/cpu.max", "400000 100000\n");
     world.interrupt = true;
-    assert_true(os_cpu_limit_read_under(root) == min_size(rows[i].cpus, 4));
+    assert_true(os_cpu_limit_read(root) == min_size(rows[i].cpus, 4));
     world.interrupt = false;
   }
 }
 
-static void a_last_line_needs_no_newline(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(a_last_line_needs_no_newline, NULL, forget_tree) {
   tree_begin("3:cpu:/x\n0::/a", PROC "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
   put("/sys/fs/cgroup/a/memory.max", "5000");
   expect(5000, NONE);
 }
 
-static void version_1_alone(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(version_1_alone, NULL, forget_tree) {
   tree_begin(
       "11:cpuset:/no\n4:hugetlb,memory:/docker/id\n3:name=memory:/no\n2:memoryx,xmemory:/no\n1:name=systemd:/no\n",
       PROC "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
@@ -266,8 +224,7 @@ static void version_1_alone(void **state) {
   expect(100 * MIB, NONE);
 }
 
-static void both_versions_beside_each_other(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(both_versions_beside_each_other, NULL, forget_tree) {
   tree_begin("4:memory:/one\n0::/two\n", PROC MOUNT_V1 "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
   put("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "104857600\n");
   put("/sys/fs/cgroup/memory/two/memory.limit_in_bytes", "1\n");
@@ -279,8 +236,7 @@ static void both_versions_beside_each_other(void **state) {
   expect(80 * MIB, 70 * MIB);
 }
 
-static void a_mount_that_shows_a_part(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(a_mount_that_shows_a_part, NULL, forget_tree) {
   static const char *const info = PROC "35 24 0:30 /docker/id /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n";
   tree_begin("0::/docker/id/inner\n", info);
   put("/sys/fs/cgroup/inner/memory.max", "8000\n");
@@ -297,8 +253,7 @@ static void a_mount_that_shows_a_part(void **state) {
   expect(NONE, NONE);
 }
 
-static void namespaces(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(namespaces, NULL, forget_tree) {
   tree_begin("0::/\n", PROC MOUNT_V2); /* our own root */
   put("/sys/fs/cgroup/memory.max", "9000\n");
   put("/sys/fs/cgroup/memory.high", "8000\n");
@@ -326,8 +281,7 @@ static void namespaces(void **state) {
   expect(NONE, NONE);
 }
 
-static void names_with_spaces_and_escapes(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(names_with_spaces_and_escapes, NULL, forget_tree) {
   tree_begin(
       "0::/a b/c:d\\e/\\040\n", PROC
       "35 24 0:30 /a\\040b /mnt\\040x/tab\\011back\\134slash\\12\\1x1 rw master:1 shared:2 - cgroup2 my\\040src rw\n");
@@ -342,8 +296,7 @@ static void names_with_spaces_and_escapes(void **state) {
   expect(300, NONE);
 }
 
-static void long_lines_are_passed_over(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(long_lines_are_passed_over, NULL, forget_tree) {
   static char text[5 * 10000], line[10000];
   for (size_t length = 1900; length < 9000; length += length < 2040 || length > 2060 ? 97 : 1) {
     memset(line, 'x', sizeof line);
@@ -370,8 +323,7 @@ static void long_lines_are_passed_over(void **state) {
   }
 }
 
-static void what_is_missing_is_no_limit(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(what_is_missing_is_no_limit, NULL, forget_tree) {
   tree_begin(NULL, NULL);
   expect(NONE, NONE);
   tree_begin(NULL, PROC MOUNT_V2);
@@ -410,8 +362,7 @@ static void what_is_missing_is_no_limit(void **state) {
   expect(700, NONE);
 }
 
-static void without_mountinfo_the_usual_place(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(without_mountinfo_the_usual_place, NULL, forget_tree) {
   tree_begin("4:memory:/one\n0::/two\n", NULL);
   put("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "700\n");
   expect(700, NONE);
@@ -420,8 +371,7 @@ static void without_mountinfo_the_usual_place(void **state) {
   expect(600, 500);
 }
 
-static void a_hidden_mount_does_no_harm(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(a_hidden_mount_does_no_harm, NULL, forget_tree) {
   tree_begin("0::/a\n", "34 24 0:30 / /hidden rw - cgroup2 cgroup2 rw\n" MOUNT_V2
                         "34 24 0:30 /else /else rw - cgroup2 cgroup2 rw\n" MOUNT_V2);
   put("/sys/fs/cgroup/a/memory.max", "700\n");
@@ -430,8 +380,7 @@ static void a_hidden_mount_does_no_harm(void **state) {
   expect(700, NONE);
 }
 
-static void swap_comes_on_top(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(swap_comes_on_top, NULL, forget_tree) {
   tree_begin("0::/a/b\n", MOUNT_V2);
   put("/proc/meminfo", "MemTotal:       16384 kB\nSwapTotal:       1024 kB\nSwapFree:        5 kB\n");
   expect_all(NONE, NONE, 0); /* no bound to be beyond */
@@ -467,8 +416,7 @@ static void swap_comes_on_top(void **state) {
 }
 
 /* Files of random bytes, and good ones with a few bytes altered: an answer comes, whatever it is. */
-static void any_bytes_are_survived(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(any_bytes_are_survived, NULL, forget_tree) {
   static const char *const names[] = {"/proc/self/cgroup", "/proc/self/mountinfo", "/proc/meminfo",
                                       "/sys/fs/cgroup/a/memory.max"};
   static const char *const texts[] = {"4:memory:/one\n0::/a\n", PROC MOUNT_V1 MOUNT_V2, "SwapTotal: 5 kB\n", "500\n"};
@@ -489,20 +437,19 @@ static void any_bytes_are_survived(void **state) {
     }
     struct os_memory_limits limits = limits_here();
     assert_true(limits.max_bytes != NONE || limits.swap_bytes == 0);
-    int fd = os_pressure_open_under(root);
+    int fd = os_pressure_open(root);
     assert_int_equal(fd, -1);
   }
 }
 
-static void a_root_that_does_not_fit_is_none(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(a_root_that_does_not_fit_is_none, NULL, forget_tree) {
   static char deep[4096];
   struct os_memory_limits limits;
   memset(deep, 'z', sizeof deep - 1);
   deep[0] = '/';
-  os_memory_limits_read_under(deep, &limits);
+  os_memory_limits_read(deep, &limits);
   assert_true(limits.max_bytes == NONE && limits.high_bytes == NONE && limits.swap_bytes == 0);
-  assert_int_equal(os_pressure_open_under(deep), -1);
+  assert_int_equal(os_pressure_open(deep), -1);
 }
 
 /* Pressure: an ordinary file takes what a pressure file would be told. */
@@ -514,7 +461,7 @@ static void expect_armed(const char *name, const char *trigger) {
   char path[4096], text[64] = {0};
   int free_before = lowest_free_descriptor();
   errno = 4711;
-  int fd = os_pressure_open_under(root);
+  int fd = os_pressure_open(root);
   assert_int_equal(errno, 4711);
   if (trigger == NULL) {
     assert_int_equal(fd, -1);
@@ -540,8 +487,7 @@ static void expect_armed(const char *name, const char *trigger) {
 #define MACHINE "/proc/pressure/memory"
 #define GROUP "/sys/fs/cgroup/a/memory.pressure"
 
-static void pressure_of_the_group_comes_first(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(pressure_of_the_group_comes_first, NULL, forget_tree) {
   tree_begin("4:memory:/x\n0::/a\n", MOUNT_V1 MOUNT_V2 MOUNT_V2);
   expect_armed(NULL, NULL);
   put(MACHINE, "");
@@ -572,8 +518,7 @@ static void pressure_of_the_group_comes_first(void **state) {
   expect_armed(MACHINE, TRIGGER);
 }
 
-static void pressure_came_or_did_not_or_its_group_is_gone(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(pressure_came_or_did_not_or_its_group_is_gone, NULL, forget_tree) {
   int ends[2];
   errno = 4711;
   assert_int_equal(os_pressure_poll(-1), OS_PRESSURE_GONE);
@@ -607,12 +552,11 @@ static void pressure_came_or_did_not_or_its_group_is_gone(void **state) {
   assert_int_equal(errno, 4711);
 }
 
-static void this_machine(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(this_machine, NULL, forget_tree) {
   struct os_memory_limits limits;
   int free_before = lowest_free_descriptor();
-  os_memory_limits_read(&limits);
-  int fd = os_pressure_open();
+  os_memory_limits_read("", &limits);
+  int fd = os_pressure_open("");
   print_message("here: max %zu, high %zu, swap %zu, pressure %s\n", limits.max_bytes, limits.high_bytes,
                 limits.swap_bytes, fd >= 0 ? "offered" : "not offered");
   assert_true(limits.max_bytes > MIB); /* or we would not run */
@@ -624,28 +568,4 @@ static void this_machine(void **state) {
   assert_int_equal(lowest_free_descriptor(), free_before);
 }
 
-int main(void) {
-#define TEST(name) cmocka_unit_test_teardown(name, forget_tree)
-  const struct CMUnitTest tests[] = {
-      TEST(the_smallest_of_all_groups_above_holds),
-      TEST(only_a_number_is_a_limit),
-      TEST(processors_of_a_group_are_rounded_up),
-      TEST(a_last_line_needs_no_newline),
-      TEST(version_1_alone),
-      TEST(both_versions_beside_each_other),
-      TEST(a_mount_that_shows_a_part),
-      TEST(namespaces),
-      TEST(names_with_spaces_and_escapes),
-      TEST(long_lines_are_passed_over),
-      TEST(what_is_missing_is_no_limit),
-      TEST(without_mountinfo_the_usual_place),
-      TEST(a_hidden_mount_does_no_harm),
-      TEST(swap_comes_on_top),
-      TEST(any_bytes_are_survived),
-      TEST(a_root_that_does_not_fit_is_none),
-      TEST(pressure_of_the_group_comes_first),
-      TEST(pressure_came_or_did_not_or_its_group_is_gone),
-      TEST(this_machine),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

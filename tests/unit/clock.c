@@ -48,8 +48,7 @@ static size_t drop(size_t size, unsigned kept) {
 
 /* Almost all that the slabs hold is free: nothing goes before the delay, most of it afterwards, with no thread to do
  * it. */
-static void holes_go_by_age(void **state) {
-  (void)state;
+UNIT_TEST(holes_go_by_age) {
   fill(2000);
   size_t bytes = drop(2000, 20);
   uint64_t before = counter_read(purged_bytes);
@@ -67,8 +66,7 @@ static void holes_go_by_age(void **state) {
 }
 
 /* A set that is replaced by one of other sizes, again and again: each finds what the last one left, or the system's. */
-static void nothing_young_goes(void **state) {
-  (void)state;
+UNIT_TEST(nothing_young_goes) {
   static const size_t sizes[] = {3000, 900, 5000, 300, 2000};
   uint64_t before = counter_read(purged_bytes);
   for (unsigned i = 0; i < 5; i++) {
@@ -88,8 +86,7 @@ static void nothing_young_goes(void **state) {
 }
 
 /* More large objects freed than were ever in use at a time: kept for the delay, gone after it. */
-static void nothing_goes_for_a_peak(void **state) {
-  (void)state;
+UNIT_TEST(nothing_goes_for_a_peak) {
   hak_trim(0);
   char *object[8];
   for (unsigned i = 0; i < 8; i++) {
@@ -108,15 +105,43 @@ static void nothing_goes_for_a_peak(void **state) {
   assert_true(usage_free() <= 2 * MIB); /* less is not worth a look */
 }
 
+static void use_and_free(size_t size) {
+  char *object = hak_malloc(size);
+  assert_non_null(object);
+  hak_free(memset(object, 1, size));
+}
+
+static size_t free_after(uint64_t ms) {
+  pass(ms);
+  reclaim_round(RECLAIM_AGED, NULL);
+  return usage_free();
+}
+
+/* The preset's delay is the longest: a little goes after a tenth of it, and then nothing for as long as that much is
+ * worth. */
+UNIT_TEST(a_little_goes_sooner) {
+  hak_trim(0);
+  assert_int_equal(hak_option_set("purge_delay_ms", NULL), 0);
+  use_and_free(8 * MIB);
+  assert_true(free_after(DELAY_MS / 10 - 1) >= 8 * MIB);
+  assert_true(free_after(2) <= 2 * MIB);
+  use_and_free(16 * MIB);
+  assert_true(free_after(DELAY_MS / 10 + 1) >= 16 * MIB); /* 8 MiB of 32 a second: 250 ms */
+  assert_true(free_after(DELAY_MS / 5) <= 2 * MIB);
+  use_and_free(16 * MIB);
+  assert_true(free_after(DELAY_MS / 2 - 10) >= 16 * MIB);
+  assert_true(free_after(20) <= 2 * MIB);
+  assert_int_equal(hak_option_set("purge_delay_ms", "1000"), 0); /* a delay that is set holds exactly */
+  pass(DELAY_MS);
+  use_and_free(8 * MIB);
+  assert_true(free_after(DELAY_MS - 1) >= 8 * MIB);
+  assert_true(free_after(2) <= 2 * MIB);
+}
+
 int main(int argc, char **argv) {
   (void)argv;
   unit_alone();
   unit_option("HAKMEM_PURGE_DELAY_MS", argc > 1 ? "50" : "1000");
   unit_option("HAKMEM_KEEP_MB", "0");
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(holes_go_by_age),
-      cmocka_unit_test(nothing_young_goes),
-      cmocka_unit_test(nothing_goes_for_a_peak),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -102,8 +102,7 @@ static size_t random_bytes(uint64_t *seed) {
   return units * UNIT_BYTES;
 }
 
-static void random_extents_never_overlap(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(random_extents_never_overlap, all_purged, all_purged) {
   static struct piece pieces[PIECES_MAX];
   uint64_t seed = UNIT_SEED;
   unsigned count = 0;
@@ -179,8 +178,7 @@ static void random_extents_never_overlap(void **state) {
 }
 
 /* Whatever the order of giving, neighbours of one kind are one extent: the whole can be had again. */
-static void neighbours_are_joined(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(neighbours_are_joined, all_purged, all_purged) {
   enum { COUNT = 64 };
   static struct piece pieces[COUNT];
   uint64_t seed = UNIT_SEED;
@@ -230,8 +228,7 @@ static void neighbours_are_joined(void **state) {
 }
 
 /* Resident memory is used before memory that must be faulted in, however well that fits. */
-static void resident_extents_are_taken_first(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(resident_extents_are_taken_first, all_purged, all_purged) {
   struct piece big = take(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES), wall1 = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
   struct piece small = take(EXTENT_PLAIN, MIB, UNIT_BYTES), wall2 = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
   tag_write(&big, 1);
@@ -243,10 +240,11 @@ static void resident_extents_are_taken_first(void **state) {
   assert_true(taken.extent.resident);
   assert_true(taken.extent.base >= big.extent.base && taken.extent.base < big.extent.base + big.extent.bytes);
   assert_int_equal(decay_total(&extents_decay), 3 * MIB);
-  assert_null(extent_take_resident(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES).base);
-  assert_null(extent_take_resident(EXTENT_HUGE, MIB, UNIT_BYTES).base);
-  struct extent rest = extent_take_resident(EXTENT_PLAIN, 3 * MIB, UNIT_BYTES);
+  assert_null(extent_take_resident(EXTENT_PLAIN, 0, 4 * MIB, UNIT_BYTES).base);
+  assert_null(extent_take_resident(EXTENT_HUGE, 0, 4 * MIB, UNIT_BYTES).base);
+  struct extent rest = extent_take_resident(EXTENT_HUGE, 0, 3 * MIB, UNIT_BYTES); /* which has none */
   assert_non_null(rest.base);
+  assert_int_equal(extent_bank_of(rest.base), EXTENT_PLAIN);
   assert_true(rest.resident);
   own(&rest);
   assert_int_equal(decay_total(&extents_decay), 0);
@@ -257,8 +255,7 @@ static void resident_extents_are_taken_first(void **state) {
 }
 
 /* Three extents that do not touch, given with times of their own. */
-static void oldest_memory_is_purged_first(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(oldest_memory_is_purged_first, all_purged, all_purged) {
   struct piece pieces[3], walls[2][3];
   for (unsigned i = 0; i < 3; i++) {
     struct piece whole = take(EXTENT_PLAIN, (i + 1) * MIB + 2 * UNIT_BYTES, UNIT_BYTES);
@@ -289,8 +286,7 @@ static void oldest_memory_is_purged_first(void **state) {
     give(&walls[i % 2][i / 2], 1);
 }
 
-static void joined_memory_is_as_old_as_its_youngest_part(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(joined_memory_is_as_old_as_its_youngest_part, all_purged, all_purged) {
   struct piece whole = take(EXTENT_PLAIN, 2 * MIB, UNIT_BYTES), wall = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
   struct piece left = whole, right = whole;
   left.extent.bytes = right.extent.bytes = MIB;
@@ -304,8 +300,7 @@ static void joined_memory_is_as_old_as_its_youngest_part(void **state) {
 }
 
 /* With HAKMEM_PURGE=free, memory that was given back may show its old content, so it is not known to be zero. */
-static void lazily_purged_memory_is_not_zero(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(lazily_purged_memory_is_not_zero, all_purged, all_purged) {
   unit_option("HAKMEM_PURGE", "free");
   struct piece front = take(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES), wall = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
   struct piece piece = front;
@@ -332,8 +327,7 @@ static void lazily_purged_memory_is_not_zero(void **state) {
 }
 
 /* Free memory can be unmapped: its addresses are nobody's then, and what is in use stays. */
-static void free_extents_can_be_released(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(free_extents_can_be_released, all_purged, all_purged) {
   struct piece kept = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
   struct piece gone = take(EXTENT_PLAIN, 20 * MIB, SUPERSLAB_BYTES);
   struct piece huge = take(EXTENT_HUGE, 20 * MIB, SUPERSLAB_BYTES);
@@ -366,8 +360,7 @@ static void free_extents_can_be_released(void **state) {
 
 /* Address space is reserved in arenas, so that the mappings of a big heap are few, and one that is larger than
  * any arena so far gets one of its own. */
-static void arenas_are_few(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(arenas_are_few, all_purged, all_purged) {
   enum { COUNT = 200 };
   static struct piece pieces[COUNT];
   uint64_t reserves = counter_read(arenas_reserved);
@@ -425,8 +418,7 @@ static void *purge_on(void *unused) {
 }
 
 /* One thread purges and releases while others take and give. */
-static void threads_share_the_extents(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(threads_share_the_extents, all_purged, all_purged) {
   struct worker workers[3];
   pthread_t purger;
   atomic_store(&ending, false);
@@ -451,8 +443,7 @@ static size_t rows_resident(const struct map_row *const *rows, size_t count) {
 }
 
 /* So do the tables that describe it, where many slabs have lain. What is used again there is described anew. */
-static void rows_go_with_what_they_describe(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(rows_go_with_what_they_describe, all_purged, all_purged) {
   enum { COUNT = 64 };
   const struct map_row *rows[COUNT];
   struct piece gone = take(EXTENT_PLAIN, COUNT * SUPERSLAB_BYTES, SUPERSLAB_BYTES);
@@ -477,18 +468,5 @@ int main(int argc, char **argv) {
   unit_alone();
   if (argc > 1)
     lie = strcmp(argv[1], "content") == 0 ? LIE_CONTENT : LIE_WIDE;
-#define TEST(f) cmocka_unit_test_setup_teardown(f, all_purged, all_purged)
-  const struct CMUnitTest tests[] = {
-      TEST(random_extents_never_overlap),
-      TEST(neighbours_are_joined),
-      TEST(resident_extents_are_taken_first),
-      TEST(oldest_memory_is_purged_first),
-      TEST(joined_memory_is_as_old_as_its_youngest_part),
-      TEST(lazily_purged_memory_is_not_zero),
-      TEST(free_extents_can_be_released),
-      TEST(rows_go_with_what_they_describe),
-      TEST(arenas_are_few),
-      TEST(threads_share_the_extents),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

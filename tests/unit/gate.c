@@ -52,8 +52,7 @@ static void other_leaves(void) {
 }
 
 /* A fork sleeps soon, so that a thread of lower priority comes to its end; that wakes it. */
-static void a_fork_sleeps_until_the_last_is_out(void **state) {
-  (void)state;
+UNIT_TEST(a_fork_sleeps_until_the_last_is_out) {
   other_enters();
   sleeps = wakes = 0;
   while_asleep = other_leaves;
@@ -71,8 +70,7 @@ static void a_fork_sleeps_until_the_last_is_out(void **state) {
 }
 
 /* Of a refused thread the child may have a copy that says it is inside, for a moment. */
-static void a_passing_flag_loses_no_child(void **state) {
-  (void)state;
+UNIT_TEST(a_passing_flag_loses_no_child) {
   assert_true(gate_shut());
   atomic_store(&other->inside, 1);
   assert_true(gate_reset());
@@ -87,8 +85,7 @@ static void leave_without_heap(void) {
 }
 
 /* A thread without a heap that stays inside is waited for once, and no other fork waits for it. */
-static void who_stays_is_waited_for_once(void **state) {
-  (void)state;
+UNIT_TEST(who_stays_is_waited_for_once) {
   atomic_fetch_add(&gate.inside_without_heap, 1);
   uint64_t before_ms = now_ms;
   assert_false(gate_shut());
@@ -116,10 +113,5 @@ int main(int argc, char **argv) {
   other = unit_heap_attach();
   forker = unit_heap_attach();
   unit_heap_become(forker);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_fork_sleeps_until_the_last_is_out),
-      cmocka_unit_test(a_passing_flag_loses_no_child),
-      cmocka_unit_test(who_stays_is_waited_for_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

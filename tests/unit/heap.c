@@ -2,7 +2,7 @@
 #include "heap/bins.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
-#include "heap/registry.h"
+#include "threads/registry.h"
 #include "unit.h"
 
 #include "os/os.h"
@@ -33,6 +33,16 @@ static size_t granted_in_bins(const struct heap *heap) {
   return bytes;
 }
 
+/* blocks[0..count) of `owner` were freed by `freer`: they must all be home when the inboxes are empty. */
+static void assert_home(struct heap *owner) {
+  lock_take(&heap_pool(owner)->lock);
+  inbox_drain_to_slabs(heap_pool(owner));
+  lock_give(&heap_pool(owner)->lock);
+  assert_int_equal(atomic_load(&heap_pool(owner)->inbox_bytes), 0);
+  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, bins_content(owner).bytes);
+  UNIT_HEAP_VALID(owner);
+}
+
 static void tick(struct heap *heap, unsigned calls) {
   lock_take(&heap_pool(heap)->lock);
   for (unsigned i = 0; i < calls; i++)
@@ -40,8 +50,121 @@ static void tick(struct heap *heap, unsigned calls) {
   lock_give(&heap_pool(heap)->lock);
 }
 
-static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
-  (void)state;
+static void *short_life(void *unused) {
+  (void)unused;
+  void *some[20];
+  for (unsigned i = 0; i < 20; i++)
+    some[i] = hak_malloc(16 + i * 40);
+  for (unsigned i = 0; i < 20; i++)
+    hak_free(some[i]);
+  return NULL;
+}
+
+UNIT_TEST(many_short_threads_need_few_heaps) {
+  if (!unit_ends_are_noticed())
+    skip();
+  unsigned threads = unit_rounds(10000, 1);
+  uint32_t before = heap_count();
+  size_t tables = metadata_bytes();
+  for (unsigned i = 0; i < threads; i++) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, short_life, NULL), 0);
+    pthread_join(thread, NULL);
+  }
+  assert_true(heap_count() <= before + 4);
+  assert_true(metadata_bytes() <= tables + 512 * KIB);
+}
+
+static void *allocate_and_end(void *count) {
+  for (size_t i = 0; i < (size_t)count; i++)
+    blocks[i] = hak_malloc(16 + i % 3000);
+  for (size_t i = 0; i < (size_t)count; i += 2)
+    hak_free(blocks[i]);
+  return heap_current();
+}
+
+static struct heap *thread_that_left(size_t count) {
+  pthread_t thread;
+  void *heap;
+  assert_int_equal(pthread_create(&thread, NULL, allocate_and_end, (void *)count), 0);
+  assert_int_equal(pthread_join(thread, &heap), 0);
+  return heap;
+}
+
+UNIT_TEST(a_dead_threads_heap_is_swept_and_parked) {
+  if (!unit_ends_are_noticed())
+    skip();
+  struct heap *self = unit_heap_attach();
+  struct heap *heap = thread_that_left(2000);
+  heaps_sweep_all(false);
+  assert_true(atomic_load(&heap->parked));
+  assert_int_equal(bins_content(heap).bytes, 0);
+  size_t live = 0;
+  for (size_t i = 1; i < 2000; i += 2)
+    live += class_bytes(hak_class_of(16 + i % 3000));
+  assert_int_equal(heap_pool(heap)->slabs.taken_bytes, live);
+  UNIT_HEAP_VALID(heap);
+  /* What is freed now is drained as soon as it arrives. */
+  for (size_t i = 1; i < 2000; i += 2)
+    hak_free(blocks[i]);
+  outbox_send_all(self);
+  assert_false(inbox_has_mail(heap_pool(heap)));
+  assert_int_equal(heap_pool(heap)->slabs.taken_bytes, 0);
+}
+
+UNIT_TEST(a_new_thread_adopts_a_dead_ones_heap) {
+  if (!unit_ends_are_noticed())
+    skip();
+  struct heap *heap = thread_that_left(1000); /* not swept: bins and all */
+  size_t taken = heap_pool(heap)->slabs.taken_bytes;
+  uint32_t count = heap_count();
+  assert_true(bins_content(heap).bytes > 0);
+  assert_ptr_equal(thread_that_left(0), NULL);
+  for (unsigned i = 0; i < 70; i++)
+    heaps_sweep_next();
+  struct heap *next = thread_that_left(10);
+  assert_int_equal(heap_count(), count);
+  assert_true(next->id <= count);
+  assert_true(taken >= heap_pool(heap)->slabs.taken_bytes);
+}
+
+UNIT_TEST(a_living_threads_heap_is_left_alone) {
+  struct heap *heap = unit_heap_attach();
+  alloc_all(100, 64);
+  free_all(100);
+  size_t ready = bins_content(heap).bytes;
+  assert_true(ready > 0);
+  struct heap *other = unit_heap_attach();
+  assert_ptr_not_equal(other, heap);
+  heaps_sweep_all(false);
+  assert_int_equal(bins_content(heap).bytes, ready);
+  assert_false(atomic_load(&heap->parked));
+}
+
+/* An envelope that a thread had open when it died reaches its owner. */
+static void *free_all_and_end(void *count) {
+  free_all((size_t)count);
+  return heap_current();
+}
+
+UNIT_TEST(open_envelopes_of_a_dead_thread_are_sent) {
+  if (!unit_ends_are_noticed())
+    skip();
+  struct heap *owner = unit_heap_attach();
+  alloc_all(90, 64);
+  lock_take(&heap_pool(owner)->lock);
+  bins_flush_all(owner);
+  lock_give(&heap_pool(owner)->lock);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, free_all_and_end, (void *)90), 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 90 * 64);
+  heaps_sweep_all(false);
+  assert_home(owner);
+  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 0);
+}
+
+UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
   struct heap *heap = unit_heap_attach();
   const size_t sizes[] = {16, 64, 200, 1024, 5000, 40000, 262144};
   uint32_t slots_max = 0;
@@ -57,6 +180,8 @@ static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
     }
   assert_true(heap->counters.bin_growths > 5);
   assert_true(slots_max > 1000);
+  alloc_all(100, 64);
+  free_all(100);
   assert_true(bins_content(heap).bytes > 0 && bins_content(heap).bytes <= heap_pool(heap)->slabs.taken_bytes);
   tick(heap, 40 * LOOKS);
   assert_int_equal(bins_content(heap).bytes, 0);
@@ -68,8 +193,7 @@ static void bins_grow_within_the_budget_and_shrink_when_idle(void **state) {
 }
 
 /* One block in a bin would keep a slab open. */
-static void bins_of_unused_classes_are_emptied_when_the_heap_grows(void **state) {
-  (void)state;
+UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
   struct heap *heap = unit_heap_attach();
   const size_t sizes[] = {40, 1000, 40000, 200000};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -86,8 +210,7 @@ static void bins_of_unused_classes_are_emptied_when_the_heap_grows(void **state)
 }
 
 /* Class by class is freed. Each bin could keep half a MiB. */
-static void bins_fall_with_the_heap(void **state) {
-  (void)state;
+UNIT_TEST(bins_fall_with_the_heap) {
   struct heap *heap = unit_heap_attach();
   const size_t first = 576, bytes = (size_t)6 << 20;
   size_t count = 0;
@@ -102,8 +225,7 @@ static void bins_fall_with_the_heap(void **state) {
 }
 
 /* A bin in steady use keeps its slots through all looks. */
-static void busy_bins_keep_their_slots(void **state) {
-  (void)state;
+UNIT_TEST(busy_bins_keep_their_slots) {
   struct heap *heap = unit_heap_attach();
   unsigned cls = hak_class_of(64);
   for (unsigned round = 0; round < 20; round++) {
@@ -123,18 +245,7 @@ static void busy_bins_keep_their_slots(void **state) {
   heap_flush_all(heap);
 }
 
-/* blocks[0..count) of `owner` were freed by `freer`: they must all be home when the inboxes are empty. */
-static void assert_home(struct heap *owner) {
-  lock_take(&heap_pool(owner)->lock);
-  inbox_drain_to_slabs(heap_pool(owner));
-  lock_give(&heap_pool(owner)->lock);
-  assert_int_equal(atomic_load(&heap_pool(owner)->inbox_bytes), 0);
-  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, bins_content(owner).bytes);
-  UNIT_HEAP_VALID(owner);
-}
-
-static void a_sleeping_owner_pins_nothing(void **state) {
-  (void)state;
+UNIT_TEST(a_sleeping_owner_pins_nothing) {
   const size_t sizes[] = {16, 100, 1000, 10000, 200000};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     struct heap *owner = unit_heap_attach();
@@ -154,8 +265,66 @@ static void a_sleeping_owner_pins_nothing(void **state) {
   }
 }
 
-static void the_owner_takes_its_mail_before_anything_else(void **state) {
-  (void)state;
+static uint32_t emptied(struct heap *owner) { return atomic_load(&heap_pool(owner)->emptied.count); }
+
+/* The envelopes that came to a pool serve its next senders, and a trim gives them back. */
+UNIT_TEST(a_pool_keeps_its_emptied_envelopes) {
+  struct heap *owner = unit_heap_attach(), *other = unit_heap_attach();
+  unit_heap_become(owner);
+  for (unsigned round = 0; round < 3; round++) {
+    alloc_all(1000, 64);
+    struct heap *freer = unit_heap_attach();
+    for (unsigned i = 0; i < 1000; i++) {
+      uint32_t kept = emptied(owner);
+      hak_free(blocks[i]);
+      if (round > 0 && i == 0)
+        assert_int_equal(emptied(owner), kept - 1);
+    }
+    outbox_send_all(freer);
+    assert_home(owner);
+    assert_in_range(emptied(owner), 1, 1000 / ENVELOPE_SLOTS + 1);
+    unit_heap_become(owner);
+  }
+  assert_int_equal(emptied(other), 0);
+  envelopes_trim();
+  assert_int_equal(emptied(owner), 0);
+}
+
+/* A refill takes the envelopes that it needs. The others stay in flight, and count so, until they are drained. */
+UNIT_TEST(a_refill_leaves_what_it_does_not_need) {
+  struct heap *owner = unit_heap_attach();
+  struct pool *pool = heap_pool(owner);
+  alloc_all(2000, 64);
+  struct heap *freer = unit_heap_attach();
+  for (unsigned i = 0; i < 2000; i++)
+    hak_free(blocks[i]);
+  outbox_send_all(freer);
+  unit_heap_become(owner);
+  size_t in_flight = atomic_load(&pool->inbox_bytes), in_bins = bins_content(owner).bytes;
+  heap_flush_all(owner); /* takes the mail too */
+  assert_false(inbox_has_mail(pool));
+  assert_true(in_flight > 100 * KIB && in_bins > 0);
+  alloc_all(2000, 64);
+  unit_heap_become(freer);
+  for (unsigned i = 0; i < 2000; i++)
+    hak_free(blocks[i]);
+  outbox_send_all(freer);
+  unit_heap_become(owner);
+  for (unsigned cls = hak_class_of(64); bin_count(owner, cls) > 0;)
+    assert_non_null(hak_malloc(64));
+  size_t before = atomic_load(&pool->inbox_bytes), taken = pool->slabs.taken_bytes;
+  assert_non_null(hak_malloc(64));
+  size_t after = atomic_load(&pool->inbox_bytes);
+  assert_true(after < before && after >= before / 2);
+  assert_true(inbox_has_mail(pool));
+  assert_int_equal(pool->slabs.taken_bytes, taken); /* no block passed the bitmaps */
+  heap_flush_all(owner);
+  assert_false(inbox_has_mail(pool));
+  assert_int_equal(atomic_load(&pool->inbox_bytes), 0);
+  assert_int_equal(atomic_load(&pool->inbox_envelopes), 0);
+}
+
+UNIT_TEST(the_owner_takes_its_mail_before_anything_else) {
   struct heap *owner = unit_heap_attach();
   alloc_all(100, 64);
   void *mailed[50];
@@ -181,8 +350,7 @@ static void the_owner_takes_its_mail_before_anything_else(void **state) {
 
 /* A thread that frees the blocks of many sleeping owners holds one open envelope for each at most,
  * and a table of them. */
-static void envelopes_of_many_owners_are_bounded(void **state) {
-  (void)state;
+UNIT_TEST(envelopes_of_many_owners_are_bounded) {
   enum { OWNERS = 2 * OUTBOX_PLACES_MAX, EACH = 100 };
   static void *owned[OWNERS][EACH];
   static struct heap *owners[OWNERS];
@@ -196,7 +364,11 @@ static void envelopes_of_many_owners_are_bounded(void **state) {
   for (unsigned i = 0; i < EACH; i++) /* owner by owner, the worst order */
     for (unsigned o = 0; o < OWNERS; o++)
       hak_free(owned[o][i]);
-  assert_true(metadata_bytes() - before <= 2 * OWNERS * KIB + 256 * KIB);
+  size_t sent = 0;
+  for (unsigned o = 0; o < OWNERS; o++)
+    sent += atomic_load(&heap_pool(owners[o])->inbox_envelopes);
+  assert_true(sent <= 3 * OWNERS); /* of sweeps, on their way */
+  assert_true(metadata_bytes() - before <= 4 * OWNERS * KIB + 256 * KIB);
   /* Where two owners share a place, one's blocks go to their slabs without envelopes. */
   assert_true(atomic_load(&freer->outbox.envelopes_sent) < OWNERS * EACH / 8);
   outbox_send_all(freer);
@@ -204,141 +376,58 @@ static void envelopes_of_many_owners_are_bounded(void **state) {
     assert_home(owners[o]);
 }
 
-static void *allocate_and_end(void *count) {
-  for (size_t i = 0; i < (size_t)count; i++)
-    blocks[i] = hak_malloc(16 + i % 3000);
-  for (size_t i = 0; i < (size_t)count; i += 2)
-    hak_free(blocks[i]);
-  return heap_current();
+/* ARCHITECTURE.md, "How much one call does": whatever a bin or an inbox holds, a call moves a part of it. */
+static struct {
+  uint64_t refilled, flushed;
+  uint32_t envelopes;
+} seen, most;
+
+static void note_call(struct heap *heap, struct heap *owner) {
+  uint32_t envelopes = atomic_load(&heap_pool(owner)->inbox_envelopes);
+  most.refilled = max_size(most.refilled, heap->counters.refilled_blocks - seen.refilled);
+  most.flushed = max_size(most.flushed, heap->counters.flushed_blocks - seen.flushed);
+  most.envelopes = (uint32_t)max_size(most.envelopes, less(seen.envelopes, envelopes));
+  seen.refilled = heap->counters.refilled_blocks;
+  seen.flushed = heap->counters.flushed_blocks;
+  seen.envelopes = envelopes;
 }
 
-static struct heap *thread_that_left(size_t count) {
-  pthread_t thread;
-  void *heap;
-  assert_int_equal(pthread_create(&thread, NULL, allocate_and_end, (void *)count), 0);
-  assert_int_equal(pthread_join(thread, &heap), 0);
-  return heap;
-}
-
-static void a_dead_threads_heap_is_swept_and_parked(void **state) {
-  (void)state;
-  if (!unit_ends_are_noticed())
-    skip();
-  struct heap *self = unit_heap_attach();
-  struct heap *heap = thread_that_left(2000);
-  heaps_sweep_all(false);
-  assert_true(atomic_load(&heap->parked));
-  assert_int_equal(bins_content(heap).bytes, 0);
-  size_t live = 0;
-  for (size_t i = 1; i < 2000; i += 2)
-    live += class_bytes(hak_class_of(16 + i % 3000));
-  assert_int_equal(heap_pool(heap)->slabs.taken_bytes, live);
-  UNIT_HEAP_VALID(heap);
-  /* What is freed now is drained as soon as it arrives. */
-  for (size_t i = 1; i < 2000; i += 2)
-    hak_free(blocks[i]);
-  outbox_send_all(self);
-  assert_false(inbox_has_mail(heap_pool(heap)));
-  assert_int_equal(heap_pool(heap)->slabs.taken_bytes, 0);
-}
-
-static void a_new_thread_adopts_a_dead_ones_heap(void **state) {
-  (void)state;
-  if (!unit_ends_are_noticed())
-    skip();
-  struct heap *heap = thread_that_left(1000); /* not swept: bins and all */
-  size_t taken = heap_pool(heap)->slabs.taken_bytes;
-  uint32_t count = heap_count();
-  assert_true(bins_content(heap).bytes > 0);
-  assert_ptr_equal(thread_that_left(0), NULL);
-  for (unsigned i = 0; i < 70; i++)
-    heaps_sweep_next();
-  struct heap *next = thread_that_left(10);
-  assert_int_equal(heap_count(), count);
-  assert_true(next->id <= count);
-  assert_true(taken >= heap_pool(heap)->slabs.taken_bytes);
-}
-
-static void a_living_threads_heap_is_left_alone(void **state) {
-  (void)state;
+UNIT_TEST(one_call_moves_few_blocks) {
+  enum { COUNT = 60000, BLOCKS_MAX = 128, ENVELOPES_OF_SENDER = 4, ENVELOPES_OF_REFILL = 16 };
   struct heap *heap = unit_heap_attach();
-  alloc_all(100, 64);
-  free_all(100);
-  size_t ready = bins_content(heap).bytes;
-  assert_true(ready > 0);
-  struct heap *other = unit_heap_attach();
-  assert_ptr_not_equal(other, heap);
-  heaps_sweep_all(false);
-  assert_int_equal(bins_content(heap).bytes, ready);
-  assert_false(atomic_load(&heap->parked));
-}
-
-/* An envelope that a thread had open when it died reaches its owner. */
-static void *free_all_and_end(void *count) {
-  free_all((size_t)count);
-  return heap_current();
-}
-
-static void open_envelopes_of_a_dead_thread_are_sent(void **state) {
-  (void)state;
-  if (!unit_ends_are_noticed())
-    skip();
-  struct heap *owner = unit_heap_attach();
-  alloc_all(90, 64);
-  lock_take(&heap_pool(owner)->lock);
-  bins_flush_all(owner);
-  lock_give(&heap_pool(owner)->lock);
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, free_all_and_end, (void *)90), 0);
-  pthread_join(thread, NULL);
-  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 90 * 64);
-  heaps_sweep_all(false);
-  assert_home(owner);
-  assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 0);
-}
-
-static void *short_life(void *unused) {
-  (void)unused;
-  void *some[20];
-  for (unsigned i = 0; i < 20; i++)
-    some[i] = hak_malloc(16 + i * 40);
-  for (unsigned i = 0; i < 20; i++)
-    hak_free(some[i]);
-  return NULL;
-}
-
-static void many_short_threads_need_few_heaps(void **state) {
-  (void)state;
-  if (!unit_ends_are_noticed())
-    skip();
-  unsigned threads = unit_rounds(10000, 1);
-  uint32_t before = heap_count();
-  size_t tables = metadata_bytes();
-  for (unsigned i = 0; i < threads; i++) {
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, short_life, NULL), 0);
-    pthread_join(thread, NULL);
+  for (unsigned round = 0; round < 8; round++) {
+    size_t size = round % 2 == 0 ? 16 : 1000;
+    for (size_t i = 0; i < COUNT; i++) {
+      assert_non_null(blocks[i] = hak_malloc(size));
+      note_call(heap, heap);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+      hak_free(blocks[i]);
+      note_call(heap, heap);
+    }
   }
-  assert_true(heap_count() <= before + 4);
-  assert_true(metadata_bytes() <= tables + 512 * KIB);
+  assert_true(heap->bin_state[hak_class_of(16)].slots > 16 * BLOCKS_MAX);
+  assert_in_range(most.refilled, 1, BLOCKS_MAX);
+  assert_in_range(most.flushed, 1, 2 * BLOCKS_MAX); /* its own, of bins that shrink, of bins that follow the slabs */
+  alloc_all(COUNT, 16);
+  struct heap *freer = unit_heap_attach();
+  for (size_t i = 0; i < COUNT; i++) {
+    hak_free(blocks[i]);
+    note_call(freer, heap);
+  }
+  assert_in_range(most.envelopes, 1, ENVELOPES_OF_SENDER);
+  outbox_send_all(freer);
+  unit_heap_become(heap);
+  seen.envelopes = atomic_load(&heap_pool(heap)->inbox_envelopes);
+  for (size_t i = 0; i < 20; i++) {
+    assert_non_null(blocks[i] = hak_malloc(96 + 32 * i));
+    note_call(heap, heap);
+  }
+  assert_in_range(most.envelopes, ENVELOPES_OF_SENDER + 1, ENVELOPES_OF_REFILL);
+  for (size_t i = 0; i < 20; i++)
+    hak_free(blocks[i]);
+  heap_flush_all(heap);
+  UNIT_HEAP_VALID(heap);
 }
 
-int main(void) {
-  unit_alone();
-  const struct CMUnitTest tests[] = {
-      /* first, while few heaps are there */
-      cmocka_unit_test(many_short_threads_need_few_heaps),
-      cmocka_unit_test(a_dead_threads_heap_is_swept_and_parked),
-      cmocka_unit_test(a_new_thread_adopts_a_dead_ones_heap),
-      cmocka_unit_test(a_living_threads_heap_is_left_alone),
-      cmocka_unit_test(open_envelopes_of_a_dead_thread_are_sent),
-      cmocka_unit_test(bins_grow_within_the_budget_and_shrink_when_idle),
-      cmocka_unit_test(busy_bins_keep_their_slots),
-      cmocka_unit_test(a_sleeping_owner_pins_nothing),
-      cmocka_unit_test(the_owner_takes_its_mail_before_anything_else),
-      cmocka_unit_test(envelopes_of_many_owners_are_bounded),
-      cmocka_unit_test(bins_of_unused_classes_are_emptied_when_the_heap_grows),
-      cmocka_unit_test(bins_fall_with_the_heap),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

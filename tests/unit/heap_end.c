@@ -5,8 +5,8 @@
  * Positive controls: with `hasty` the end does not wait for deferred frees, with `torn` it does not see the purge. The
  * test must fail then.
  */
-#include "heap/deferred.h"
-#include "heap/private.h"
+#include "threads/deferred.h"
+#include "threads/private.h"
 #include "unit.h"
 
 #include "api/alloc.h"
@@ -130,8 +130,7 @@ static void end_beside(hak_heap *heap, void (*work)(void)) {
 
 static void work_off(void) { assert_non_null(hak_heap_new(0)); }
 
-static void a_thread_at_deferred_frees_is_waited_for(void **state) {
-  (void)state;
+UNIT_TEST(a_thread_at_deferred_frees_is_waited_for) {
   hak_heap *heap = heap_make();
   for (unsigned i = 0; i < BLOCKS; i++)
     deferred_push(blocks[i], map_entry(blocks[i]));
@@ -141,8 +140,7 @@ static void a_thread_at_deferred_frees_is_waited_for(void **state) {
 
 static void trim(void) { hak_trim(0); }
 
-static void a_purge_of_holes_is_waited_for(void **state) {
-  (void)state;
+UNIT_TEST(a_purge_of_holes_is_waited_for) {
   hak_heap *heap = heap_make();
   for (unsigned i = 0; i < BLOCKS; i++)
     if (i % 64 != 0)
@@ -154,8 +152,7 @@ static void a_purge_of_holes_is_waited_for(void **state) {
   end_beside(heap, trim);
 }
 
-static void the_lock_is_waited_for_but_not_for_ever(void **state) {
-  (void)state;
+UNIT_TEST(the_lock_is_waited_for_but_not_for_ever) {
   hak_heap *heap = heap_make();
   assert_true(lock_try(&pool->lock));
   holds_lock = FOR_EVER;
@@ -173,10 +170,5 @@ int main(int argc, char **argv) {
   is_hasty = argc > 1 && strcmp(argv[1], "hasty") == 0;
   is_torn = argc > 1 && strcmp(argv[1], "torn") == 0;
   unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_thread_at_deferred_frees_is_waited_for),
-      cmocka_unit_test(a_purge_of_holes_is_waited_for),
-      cmocka_unit_test(the_lock_is_waited_for_but_not_for_ever),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -128,8 +128,7 @@ static void *purge_on(void *argument) {
   return NULL;
 }
 
-static void live_blocks_keep_their_contents(void **state) {
-  (void)state;
+UNIT_TEST(live_blocks_keep_their_contents) {
   unit_option("HAKMEM_PURGE_DELAY_MS", "0");
   unit_option("HAKMEM_KEEP_MB", "0");
   pthread_t workers[WORKERS], purgers[2];
@@ -150,8 +149,7 @@ static void live_blocks_keep_their_contents(void **state) {
 }
 
 /* Afterwards every slab is found again, and closes: none stayed out of its list. */
-static void nothing_is_lost(void **state) {
-  (void)state;
+UNIT_TEST(nothing_is_lost) {
   if (!unit_ends_are_noticed())
     skip();
   hak_trim(0);
@@ -184,9 +182,5 @@ int main(int argc, char **argv) {
   }
   if (argc > 1)
     lie = strcmp(argv[1], "wide") == 0 ? LIE_WIDE : LIE_LATE;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(live_blocks_keep_their_contents),
-      cmocka_unit_test(nothing_is_lost),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* huge_policy: small heaps and ranges get none; stalls and sparse ranges end in back-offs that double to five
- * minutes and are halved by good outcomes. */
+ * minutes and are halved by good outcomes; dense ranges earn huge pages for large objects. */
 #include "unit.h"
 
 #include "policy/huge_policy.h"
@@ -23,8 +23,7 @@ static uint64_t wanted_again(const struct huge_state *state, uint64_t now_ms) {
   return then;
 }
 
-static void small_heaps_and_ranges_get_none(void **unused) {
-  (void)unused;
+UNIT_TEST(small_heaps_and_ranges_get_none) {
   struct huge_state state = {0};
   assert_true(huge_wanted(&state, HUGE_ALL, false, HUGE_HEAP_BYTES_MIN, PAGE, START));
   assert_true(huge_wanted(&state, HUGE_ALL, true, SIZE_MAX, SIZE_MAX, UINT64_MAX));
@@ -34,8 +33,7 @@ static void small_heaps_and_ranges_get_none(void **unused) {
   assert_false(huge_wanted(&state, HUGE_ALL, true, 0, 0, START));
 }
 
-static void the_mode_says_for_what(void **unused) {
-  (void)unused;
+UNIT_TEST(the_mode_says_for_what) {
   struct huge_state state = {0};
   assert_true(huge_wanted(&state, HUGE_LARGE, true, HEAP, PAGE, START));
   assert_false(huge_wanted(&state, HUGE_LARGE, false, HEAP, PAGE, START));
@@ -43,58 +41,44 @@ static void the_mode_says_for_what(void **unused) {
   assert_false(huge_wanted(&state, HUGE_OFF, false, HEAP, PAGE, START));
 }
 
-static void clearing_is_no_stall(void **unused) {
-  (void)unused;
+UNIT_TEST(clearing_is_no_stall) {
   struct huge_state state = {0};
   for (unsigned i = 0; i < 900; i++) {
-    huge_note_stall(&state, PAGE, 100 * US + i * US, START + i);
+    huge_note_stall(&state, 100 * US + i * US, START + i);
     assert_true(wanted(&state, START + i));
   }
-  huge_note_stall(&state, 100 * PAGE, 100 * MS, START); /* 1 ms a page */
-  assert_true(wanted(&state, START));
-  huge_note_stall(&state, 0, UINT64_MAX, START); /* nothing was touched */
-  assert_true(wanted(&state, START));
 }
 
-static void one_long_touch_is_a_stall(void **unused) {
-  (void)unused;
+UNIT_TEST(one_long_touch_is_a_stall) {
   struct huge_state state = {0};
-  huge_note_stall(&state, PAGE, HUGE_STALL_NS, START);
+  huge_note_stall(&state, HUGE_STALL_NS, START);
   assert_true(wanted(&state, START));
-  huge_note_stall(&state, PAGE, HUGE_STALL_NS + 1, START);
+  huge_note_stall(&state, HUGE_STALL_NS + 1, START);
   assert_false(wanted(&state, START));
   assert_int_equal(wanted_again(&state, START), START + 1000);
-  struct huge_state of_many = {0};
-  huge_note_stall(&of_many, 100 * PAGE, 100 * HUGE_STALL_NS + 100, START);
-  assert_false(wanted(&of_many, START));
-  struct huge_state of_less = {0}; /* less than a page counts as a page */
-  huge_note_stall(&of_less, 4096, HUGE_STALL_NS + 1, START);
-  assert_false(wanted(&of_less, START));
 }
 
-static void slow_touches_in_a_row_are_a_stall(void **unused) {
-  (void)unused;
+UNIT_TEST(slow_touches_in_a_row_are_a_stall) {
   struct huge_state state = {0};
   for (unsigned i = 0; i < 100; i++) /* a quick one between */
-    huge_note_stall(&state, PAGE, i % HUGE_SLOW_MAX == HUGE_SLOW_MAX - 1 ? MS : HUGE_SLOW_NS + 1, START);
+    huge_note_stall(&state, i % HUGE_SLOW_MAX == HUGE_SLOW_MAX - 1 ? MS : HUGE_SLOW_NS + 1, START);
   for (unsigned i = 0; i < 100; i++) /* the last that are not slow */
-    huge_note_stall(&state, PAGE, HUGE_SLOW_NS, START);
+    huge_note_stall(&state, HUGE_SLOW_NS, START);
   for (unsigned i = 0; i < HUGE_SLOW_MAX; i++) {
     assert_true(wanted(&state, START));
-    huge_note_stall(&state, PAGE, HUGE_SLOW_NS + 1, START);
+    huge_note_stall(&state, HUGE_SLOW_NS + 1, START);
   }
   assert_int_equal(wanted_again(&state, START), START + 1000);
 }
 
-static void back_offs_double_to_five_minutes(void **unused) {
-  (void)unused;
+UNIT_TEST(back_offs_double_to_five_minutes) {
   struct huge_state state = {0};
   uint64_t now = START, span = 1000;
   for (unsigned i = 0; i < 20; i++) {
-    huge_note_stall(&state, PAGE, 50 * MS, now);
-    huge_note_stall(&state, PAGE, 50 * MS, now);            /* another thread, the same stall */
-    huge_note_stall(&state, PAGE, 50 * MS, now + span - 1); /* one that asked before */
-    huge_note_stall(&state, PAGE, MS, now + span - 1);
+    huge_note_stall(&state, 50 * MS, now);
+    huge_note_stall(&state, 50 * MS, now);            /* another thread, the same stall */
+    huge_note_stall(&state, 50 * MS, now + span - 1); /* one that asked before */
+    huge_note_stall(&state, MS, now + span - 1);
     assert_int_equal(wanted_again(&state, now), now + span);
     now += span + 10;
     span = span * 2 < 300000 ? span * 2 : 300000;
@@ -102,27 +86,25 @@ static void back_offs_double_to_five_minutes(void **unused) {
   assert_int_equal(span, 300000);
 }
 
-static void good_touches_halve_the_back_off(void **unused) {
-  (void)unused;
+UNIT_TEST(good_touches_halve_the_back_off) {
   struct huge_state state = {0};
   uint64_t now = START;
   for (unsigned i = 0; i < 4; i++) {
-    huge_note_stall(&state, PAGE, 50 * MS, now);
+    huge_note_stall(&state, 50 * MS, now);
     now = wanted_again(&state, now);
   }
   assert_int_equal(state.stalls.span_ms, 8000);
-  huge_note_stall(&state, PAGE, MS, now); /* 4 s, so the next is 8 s again */
-  huge_note_stall(&state, PAGE, 50 * MS, now);
+  huge_note_stall(&state, MS, now); /* 4 s, so the next is 8 s again */
+  huge_note_stall(&state, 50 * MS, now);
   assert_int_equal(wanted_again(&state, now), now + 8000);
   now += 8000;
   for (unsigned i = 0; i < 4; i++)
-    huge_note_stall(&state, PAGE, MS, now);
-  huge_note_stall(&state, PAGE, 50 * MS, now); /* all forgotten */
+    huge_note_stall(&state, MS, now);
+  huge_note_stall(&state, 50 * MS, now); /* all forgotten */
   assert_int_equal(wanted_again(&state, now), now + 1000);
 }
 
-static void sparse_ranges_count_against(void **unused) {
-  (void)unused;
+UNIT_TEST(sparse_ranges_count_against) {
   struct huge_state state = {0};
   for (unsigned i = 0; i < 100; i++) { /* half is enough; as many sparse as not */
     huge_note_sparse(&state, MIB, PAGE, START);
@@ -137,30 +119,53 @@ static void sparse_ranges_count_against(void **unused) {
   assert_int_equal(wanted_again(&state, START), START + 1000);
   /* Quick touches are no excuse, and well used ranges none for a stall. */
   uint64_t now = START + 1000;
-  huge_note_stall(&state, PAGE, MS, now);
+  huge_note_stall(&state, MS, now);
   assert_int_equal(state.sparse.span_ms, 1000);
   for (unsigned i = 0; i < 4; i++) { /* counted from none again */
     assert_true(wanted(&state, now));
     huge_note_sparse(&state, 1, 3, now);
   }
   assert_int_equal(wanted_again(&state, now), now + 2000);
-  huge_note_stall(&state, PAGE, 50 * MS, now);
+  huge_note_stall(&state, 50 * MS, now);
   now += 2000;
   huge_note_sparse(&state, PAGE, PAGE, now);
   assert_int_equal(state.sparse.span_ms, 1000);
   assert_int_equal(state.stalls.span_ms, 1000);
 }
 
+UNIT_TEST(dense_ranges_earn_huge_pages) {
+  struct huge_state state = {0};
+  assert_false(huge_spend(&state, 0));
+  assert_false(huge_spend(&state, MIB));
+  assert_false(huge_note_written(&state, 0, 0, HEAP)); /* says nothing */
+  assert_false(huge_note_written(&state, 7 * MIB - 1, 8 * MIB, HEAP));
+  assert_false(huge_spend(&state, MIB));
+  assert_true(huge_note_written(&state, 7 * MIB / 8, MIB, HEAP));
+  assert_true(huge_spend(&state, 31 * MIB));
+  assert_true(huge_spend(&state, 30 * MIB)); /* the last may be longer than what is left */
+  assert_false(huge_spend(&state, MIB));
+  assert_false(huge_spend(&state, PAGE));
+  assert_true(huge_spend(&state, PAGE + 1)); /* lent */
+  assert_true(huge_spend(&state, HEAP));
+  assert_false(huge_spend(&state, HEAP));
+  assert_true(huge_note_written(&state, MIB, MIB, 5 * MIB)); /* no more than the heap is good for */
+  assert_int_equal(state.earned_bytes, 20 * MIB);
+  assert_int_equal(state.lent_bytes, 5 * MIB);
+  assert_true(huge_note_written(&state, MIB, MIB, 3 * MIB)); /* what was earned stays */
+  assert_false(huge_note_written(&state, 0, MIB, 10 * MIB));
+  assert_int_equal(state.earned_bytes, 20 * MIB);
+  assert_true(huge_note_written(&state, SIZE_MAX, SIZE_MAX, HEAP));
+  assert_int_equal(state.earned_bytes, 4 * HEAP);
+}
+
 /* Whatever comes: a back-off lasts from one second to five minutes, and ends. */
-static void back_offs_stay_in_their_bounds(void **unused) {
-  (void)unused;
+UNIT_TEST(back_offs_stay_in_their_bounds) {
   struct huge_state state = {0};
   uint64_t seed = UNIT_SEED, now = START;
   for (unsigned i = 0; i < 20000; i++) {
     bool before = wanted(&state, now);
     if (unit_random(&seed) % 2)
-      huge_note_stall(&state, unit_random(&seed) >> (unit_random(&seed) % 64),
-                      unit_random(&seed) >> (unit_random(&seed) % 64), now);
+      huge_note_stall(&state, unit_random(&seed) >> (unit_random(&seed) % 64), now);
     else
       huge_note_sparse(&state, unit_random(&seed) >> (unit_random(&seed) % 64),
                        unit_random(&seed) >> (unit_random(&seed) % 64), now);
@@ -173,17 +178,4 @@ static void back_offs_stay_in_their_bounds(void **unused) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(small_heaps_and_ranges_get_none),
-      cmocka_unit_test(the_mode_says_for_what),
-      cmocka_unit_test(clearing_is_no_stall),
-      cmocka_unit_test(one_long_touch_is_a_stall),
-      cmocka_unit_test(slow_touches_in_a_row_are_a_stall),
-      cmocka_unit_test(back_offs_double_to_five_minutes),
-      cmocka_unit_test(good_touches_halve_the_back_off),
-      cmocka_unit_test(sparse_ranges_count_against),
-      cmocka_unit_test(back_offs_stay_in_their_bounds),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -22,6 +22,7 @@ static struct large_stats stats(void) {
 }
 
 #define SITE_CHANGING 1u /* asks for many sizes */
+#define SITE_STEADY 77u
 #define STEADY_TIMES 16u
 
 static char *alloc(size_t size, size_t alignment) {
@@ -29,12 +30,14 @@ static char *alloc(size_t size, size_t alignment) {
   return large_alloc(size, alignment, SITE_CHANGING, &zeroed);
 }
 
+#define EXACT UNIT_BYTES /* alignment of an object that begins where its range does */
+
 /* From a site that asked for this size many times: what it frees is cached. */
 static char *alloc_steady_zeroed(size_t size, bool *zeroed) {
-  uintptr_t site = 1000 + large_class_of(large_good_size(size) / UNIT_BYTES);
+  uintptr_t site = 1000 + large_class_of(large_length(size) / UNIT_BYTES);
   for (unsigned i = 0; i < STEADY_TIMES; i++)
-    large_free(large_alloc(size, 16, site, zeroed));
-  return large_alloc(size, 16, site, zeroed);
+    large_free(large_alloc(size, EXACT, site, zeroed));
+  return large_alloc(size, EXACT, site, zeroed);
 }
 static char *alloc_steady(size_t size) {
   bool zeroed;
@@ -56,7 +59,8 @@ static void assert_marks(const char *object, size_t bytes, uint32_t first, uint3
 }
 
 static void assert_live(const char *object) {
-  assert_marks(object, large_bytes(object), ENTRY_LARGE, ENTRY_LARGE_BODY);
+  size_t offset = (uintptr_t)object % UNIT_BYTES;
+  assert_marks(object - offset, offset + large_bytes(object), ENTRY_LARGE, ENTRY_LARGE_BODY);
 }
 
 static void assert_not_live(const char *address, size_t bytes) {
@@ -100,17 +104,16 @@ static int nothing_held(void **state) {
   return 0;
 }
 
-static void marks_follow_the_object(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(marks_follow_the_object, nothing_held, nothing_held) {
   const size_t sizes[] = {1, HAK_SMALL_MAX + 1, MIB, 5 * MIB + 1, 30 * MIB, 31 * MIB, MAPPING_BYTES, 50 * MIB + 1};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     bool zeroed;
-    bool mapping = large_good_size(sizes[i]) >= MAPPING_BYTES;
+    bool mapping = large_length(sizes[i]) >= MAPPING_BYTES;
     char *object = large_alloc(sizes[i], 16, 1, &zeroed);
     assert_non_null(object);
     assert_true(zeroed); /* nothing is held that was used */
     size_t bytes = large_bytes(object);
-    assert_int_equal(bytes, large_good_size(sizes[i]));
+    assert_int_equal(bytes, large_length(sizes[i]));
     assert_true(bytes >= sizes[i] && bytes - sizes[i] <= max_size(sizes[i] / 32, UNIT_BYTES));
     assert_live(object);
     assert_int_equal((uintptr_t)object % (mapping ? SUPERSLAB_BYTES : UNIT_BYTES), 0);
@@ -148,9 +151,70 @@ static void marks_follow_the_object(void **state) {
   }
 }
 
+/* Two extents side by side. */
+static void neighbours(size_t bytes, char **left, char **right) {
+  *left = alloc(bytes, 16);
+  for (unsigned i = 0; i < 64; i++) {
+    *right = alloc(bytes, 16);
+    if (*right == *left + bytes)
+      return;
+    if (*left == *right + bytes) {
+      char *swap = *left;
+      *left = *right;
+      *right = swap;
+      return;
+    }
+    large_free(*left);
+    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    *left = *right;
+  }
+  fail_msg("no two extents lie side by side");
+}
+
+/* A cached range of a slab's length comes before fresh memory. */
+UNIT_TEST_BETWEEN(slabs_take_cached_ranges, nothing_held, nothing_held) {
+  char *object = alloc_steady(SUPERSLAB_BYTES);
+  size_t bytes = large_bytes(object);
+  large_free(object);
+  assert_true(stats().cached_bytes >= bytes);
+  char *units = units_take(UNIT_ORDER_MAX, false);
+  assert_true(units >= object && units < object + bytes);
+  assert_true(stats().cached_bytes < bytes);
+  units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
+}
+
+/* A cached mapping that an extent grew into becomes an extent again, whose pages serve slabs and objects. */
+UNIT_TEST_BETWEEN(cached_mappings_serve_anything, nothing_held, nothing_held) {
+  char *object, *neighbour;
+  neighbours(MIB, &object, &neighbour);
+  object = large_resize(object, 5 * MIB);
+  assert_non_null(object);
+  size_t bytes = large_bytes(object);
+  assert_int_equal(stats().mapping_count, 1);
+  pattern_write(object, bytes);
+  large_free(object);
+  assert_int_equal(stats().cached_bytes, bytes);
+  size_t free_bytes = usage_free();
+  char *units = units_take(UNIT_ORDER_MAX, false);
+  assert_true(units >= object && units < object + bytes);
+  assert_int_equal(stats().mapping_count, 0);
+  assert_int_equal(stats().mapping_bytes, 0);
+  assert_int_equal(stats().cached_bytes, 0);
+  assert_int_equal(usage_free(), free_bytes - SUPERSLAB_BYTES);
+  assert_true(address_in_arena(object) && address_in_arena(object + bytes - 1));
+  valid();
+  char *other = alloc(2 * MIB, 16);
+  assert_true(other >= object && other < object + bytes);
+  assert_live(other);
+  large_free(other);
+  units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
+  valid();
+  assert_not_live(object, bytes);
+  large_free(neighbour);
+}
+
 /* Only a mapping can take the place of a long one, so it is not kept for a site that may never ask again. */
-static void long_mappings_are_kept_for_steady_sites_only(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(long_mappings_are_kept_for_steady_sites_only, nothing_held, nothing_held) {
   size_t sizes[] = {MAPPING_BYTES_MIN, 2 * MAPPING_BYTES_MIN};
   bool zeroed;
   for (unsigned i = 0; i < 4; i++) {
@@ -164,8 +228,7 @@ static void long_mappings_are_kept_for_steady_sites_only(void **state) {
   valid();
 }
 
-static void cache_serves_what_fits_closely(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(cache_serves_what_fits_closely, nothing_held, nothing_held) {
   bool zeroed = true;
   char *object = alloc_steady(8 * MIB);
   large_free(object);
@@ -188,8 +251,7 @@ static void cache_serves_what_fits_closely(void **state) {
 }
 
 /* What is held and free is used before more is taken. */
-static void free_memory_is_used_first(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(free_memory_is_used_first, nothing_held, nothing_held) {
   enum { COUNT = 12 };
   char *objects[COUNT];
   extents_release(UNIT_BYTES); /* what other tests left is in pieces */
@@ -207,8 +269,7 @@ static void free_memory_is_used_first(void **state) {
   large_free(merged);
 }
 
-static void cache_looks_at_alignment(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(cache_looks_at_alignment, nothing_held, nothing_held) {
   char *object;
   char *kept[8];
   unsigned count = 0;
@@ -223,8 +284,7 @@ static void cache_looks_at_alignment(void **state) {
     large_free(kept[--count]);
 }
 
-static void cache_is_bounded(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(cache_is_bounded, nothing_held, nothing_held) {
   unit_option("HAKMEM_LARGE_CACHE_MB", "64");
   size_t bytes_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
   char *huge = alloc(bytes_max / 2 + UNIT_BYTES, 16); /* too much for the cache */
@@ -253,19 +313,6 @@ static void cache_is_bounded(void **state) {
   unit_option("HAKMEM_LARGE_CACHE_MB", "512");
 }
 
-/* A cached range of a slab's length comes before fresh memory. */
-static void slabs_take_cached_ranges(void **state) {
-  (void)state;
-  char *object = alloc_steady(SUPERSLAB_BYTES);
-  size_t bytes = large_bytes(object);
-  large_free(object);
-  assert_true(stats().cached_bytes >= bytes);
-  char *units = units_take(UNIT_ORDER_MAX, false);
-  assert_true(units >= object && units < object + bytes);
-  assert_true(stats().cached_bytes < bytes);
-  units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
-}
-
 /* As hak_realloc does it. */
 static char *resized(char *object, size_t size) {
   char *result = large_resize(object, size);
@@ -278,8 +325,7 @@ static char *resized(char *object, size_t size) {
   return copy;
 }
 
-static void growth_and_shrinkage_keep_the_contents(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(growth_and_shrinkage_keep_the_contents, nothing_held, nothing_held) {
   uint64_t seed = UNIT_SEED;
   const size_t mosts[] = {2 * MIB, 12 * MIB, 60 * MIB};
   for (unsigned round = 0; round < unit_rounds(30, 1); round++) {
@@ -318,59 +364,7 @@ static void growth_and_shrinkage_keep_the_contents(void **state) {
   }
 }
 
-/* Two extents side by side. */
-static void neighbours(size_t bytes, char **left, char **right) {
-  *left = alloc(bytes, 16);
-  for (unsigned i = 0; i < 64; i++) {
-    *right = alloc(bytes, 16);
-    if (*right == *left + bytes)
-      return;
-    if (*left == *right + bytes) {
-      char *swap = *left;
-      *left = *right;
-      *right = swap;
-      return;
-    }
-    large_free(*left);
-    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
-    *left = *right;
-  }
-  fail_msg("no two extents lie side by side");
-}
-
-/* A cached mapping that an extent grew into becomes an extent again, whose pages serve slabs and objects. */
-static void cached_mappings_serve_anything(void **state) {
-  (void)state;
-  char *object, *neighbour;
-  neighbours(MIB, &object, &neighbour);
-  object = large_resize(object, 5 * MIB);
-  assert_non_null(object);
-  size_t bytes = large_bytes(object);
-  assert_int_equal(stats().mapping_count, 1);
-  pattern_write(object, bytes);
-  large_free(object);
-  assert_int_equal(stats().cached_bytes, bytes);
-  size_t free_bytes = usage_free();
-  char *units = units_take(UNIT_ORDER_MAX, false);
-  assert_true(units >= object && units < object + bytes);
-  assert_int_equal(stats().mapping_count, 0);
-  assert_int_equal(stats().mapping_bytes, 0);
-  assert_int_equal(stats().cached_bytes, 0);
-  assert_int_equal(usage_free(), free_bytes - SUPERSLAB_BYTES);
-  assert_true(address_in_arena(object) && address_in_arena(object + bytes - 1));
-  valid();
-  char *other = alloc(2 * MIB, 16);
-  assert_true(other >= object && other < object + bytes);
-  assert_live(other);
-  large_free(other);
-  units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
-  valid();
-  assert_not_live(object, bytes);
-  large_free(neighbour);
-}
-
-static void extents_are_resized_in_place(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(extents_are_resized_in_place, nothing_held, nothing_held) {
   char *left, *right;
   neighbours(2 * MIB, &left, &right);
   pattern_write(left, 2 * MIB);
@@ -397,8 +391,7 @@ static void extents_are_resized_in_place(void **state) {
   large_free(left);
 }
 
-static void an_extent_that_cannot_grow_becomes_a_mapping(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(an_extent_that_cannot_grow_becomes_a_mapping, nothing_held, nothing_held) {
   const size_t sizes[] = {3 * MIB, 20 * MIB, 40 * MIB};
   for (unsigned i = 0; i < 3; i++) {
     char *left, *right;
@@ -430,8 +423,7 @@ static void an_extent_that_cannot_grow_becomes_a_mapping(void **state) {
 }
 
 /* The kernel limits a process's mappings: small ones that grow must not use them up. */
-static void grown_mappings_are_limited_in_number(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(grown_mappings_are_limited_in_number, nothing_held, nothing_held) {
   enum { COUNT = 2 * GROWN_COUNT_MAX };
   static char *objects[COUNT], *walls[COUNT];
   unsigned moved = 0;
@@ -452,16 +444,193 @@ static void grown_mappings_are_limited_in_number(void **state) {
   }
 }
 
-static void resizing_within_the_last_unit_changes_nothing(void **state) {
-  (void)state;
+UNIT_TEST_BETWEEN(resizing_within_the_last_unit_changes_nothing, nothing_held, nothing_held) {
   char *object = alloc(MIB, 16);
   assert_ptr_equal(large_resize(object, MIB - UNIT_BYTES + 1), object);
   assert_int_equal(large_bytes(object), MIB);
   large_free(object);
 }
 
-static void alignment_reaches_a_gib(void **state) {
-  (void)state;
+static void free_object(void *object) { hak_free(object); }
+
+/* Objects of a steady site begin in all lines of their first page, and have no fewer bytes than asked for. */
+UNIT_TEST_BETWEEN(objects_begin_in_different_lines, nothing_held, nothing_held) {
+  enum { COUNT = 256 };
+  char *objects[COUNT];
+  unsigned in_line[LARGE_COLORS] = {0}, most = 0;
+  const size_t size = MIB - LARGE_COLOR_ROOM;
+  bool zeroed;
+  for (unsigned i = 0; i < STEADY_TIMES; i++)
+    large_free(large_alloc(size, BLOCK_ALIGNMENT, SITE_STEADY, &zeroed));
+  for (unsigned i = 0; i < COUNT; i++) {
+    objects[i] = large_alloc(size, BLOCK_ALIGNMENT, SITE_STEADY, &zeroed);
+    size_t offset = (uintptr_t)objects[i] % UNIT_BYTES;
+    assert_true(offset <= LARGE_COLOR_ROOM && offset % CACHE_LINE == 0);
+    assert_int_equal(large_bytes(objects[i]), MIB - offset);
+    assert_true(large_is_start(objects[i]) && (offset == 0 || !large_is_start(objects[i] - offset)));
+    most = (unsigned)max_size(most, ++in_line[offset / CACHE_LINE]);
+    memset(objects[i], (int)i, size);
+  }
+  assert_true(most <= 3 * COUNT / LARGE_COLORS);
+  unit_must_die(free_object, objects[0] + CACHE_LINE, "free of ", objects[0] + CACHE_LINE,
+                ", which is not the start of a block");
+  for (unsigned i = 0; i < COUNT; i++) {
+    assert_int_equal(objects[i][0], (char)i);
+    assert_int_equal(objects[i][size - 1], (char)i);
+  }
+  char *object = objects[COUNT - 1], *longer;
+  for (unsigned i = 0; i + 1 < COUNT; i++)
+    large_free(objects[i]);
+  for (size_t bytes = MIB + MIB / 2; bytes <= 64 * MIB; bytes *= 2, object = longer) {
+    longer = large_resize(object, bytes);
+    assert_non_null(longer);
+    assert_true(large_is_start(longer) && large_bytes(longer) >= bytes);
+    assert_int_equal(longer[size - 1], (char)(COUNT - 1));
+    memset(longer + size, 0, bytes - size);
+    assert_ptr_equal(large_resize(longer, bytes), longer);
+  }
+  assert_ptr_equal(large_resize(object, MIB), object);
+  assert_true(large_bytes(object) >= MIB);
+  assert_int_equal(object[size - 1], (char)(COUNT - 1));
+  large_free(object);
+  for (size_t alignment = CACHE_LINE; alignment <= 4096; alignment *= 2) {
+    for (unsigned i = 0; i < 16; i++) {
+      objects[i] = large_alloc(size, alignment, SITE_STEADY, &zeroed);
+      assert_int_equal((uintptr_t)objects[i] % alignment, 0);
+      assert_true(large_bytes(objects[i]) >= size);
+    }
+    for (unsigned i = 0; i < 16; i++)
+      large_free(objects[i]);
+  }
+}
+
+/* The room for that is no more than a unit, and 1/64 of a range. */
+UNIT_TEST_BETWEEN(room_for_lines_is_bounded, nothing_held, nothing_held) {
+  const size_t sizes[] = {HAK_SMALL_MAX + 1, MIB, 2 * MIB, 4 * MIB - UNIT_BYTES, 4 * MIB, 8 * MIB, 64 * MIB};
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    bool zeroed;
+    for (unsigned j = 0; j < STEADY_TIMES; j++)
+      large_free(large_alloc(sizes[i], BLOCK_ALIGNMENT, SITE_STEADY, &zeroed));
+    char *object = large_alloc(sizes[i], BLOCK_ALIGNMENT, SITE_STEADY, &zeroed);
+    size_t length = large_bytes(object) + (uintptr_t)object % UNIT_BYTES;
+    assert_true(large_bytes(object) >= sizes[i]);
+    assert_int_equal(length - large_length(sizes[i]), sizes[i] >= 4 * MIB ? UNIT_BYTES : 0);
+    assert_true(large_good_size(sizes[i]) >= sizes[i] && large_good_size(sizes[i]) <= length);
+    assert_int_equal(large_good_size(large_good_size(sizes[i])), large_good_size(sizes[i]));
+    large_free(object);
+  }
+}
+
+/* A range that would have room for lines for a 32nd of its length gets it in new memory. */
+UNIT_TEST_BETWEEN(new_ranges_of_a_superslab_have_room, nothing_held, nothing_held) {
+  enum { COUNT = 32 };
+  char *objects[COUNT];
+  unsigned longer = 0, in_other_lines = 0;
+  bool zeroed;
+  for (unsigned i = 0; i < COUNT; i++) {
+    objects[i] = large_alloc(SUPERSLAB_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &zeroed);
+    memset(objects[i], (int)i, SUPERSLAB_BYTES);
+    longer += large_bytes(objects[i]) + (uintptr_t)objects[i] % UNIT_BYTES == SUPERSLAB_BYTES + UNIT_BYTES;
+    in_other_lines += (uintptr_t)objects[i] % UNIT_BYTES != 0;
+  }
+  assert_true(longer >= COUNT - 4 && in_other_lines >= longer / 2);
+  for (unsigned i = 0; i < COUNT; i++) {
+    assert_int_equal(objects[i][SUPERSLAB_BYTES - 1], (char)i);
+    large_free(objects[i]);
+  }
+  size_t held = usage_held();
+  for (unsigned i = 0; i < COUNT; i++) /* of either length */
+    objects[i] = large_alloc(SUPERSLAB_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &zeroed);
+  assert_int_equal(usage_held(), held);
+  for (unsigned i = 0; i < COUNT; i++)
+    large_free(objects[i]);
+  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+}
+
+static void assert_all_zero(const unsigned char *block, size_t size) {
+  size_t i = 0;
+  while (i < size && block[i] == 0)
+    i++;
+  if (i < size)
+    fail_msg("byte %zu of %zu is %u", i, size, block[i]);
+}
+
+UNIT_TEST_BETWEEN(impossible_requests_are_refused, nothing_held, nothing_held) {
+  const size_t sizes[] = {(size_t)1 << 50, (size_t)1 << 62, PTRDIFF_MAX};
+  for (unsigned i = 0; i < 3; i++) {
+    assert_null(alloc(sizes[i], 16));
+    assert_null(alloc(sizes[i], (size_t)1 << 62));
+    errno = 0;
+    assert_null(hak_malloc(sizes[i]));
+    assert_int_equal(errno, ENOMEM);
+  }
+  assert_null(alloc(1, (size_t)1 << 62));
+  const size_t lives[] = {MIB, 40 * MIB};
+  for (unsigned i = 0; i < 2; i++) {
+    char *object = alloc(lives[i], 16);
+    pattern_write(object, lives[i]);
+    assert_null(large_resize(object, PTRDIFF_MAX));
+    assert_null(large_resize(object, (size_t)1 << 50));
+    assert_int_equal(large_bytes(object), lives[i]);
+    assert_pattern(object, lives[i]);
+    assert_live(object);
+    large_free(object);
+  }
+}
+
+static void realloc_object(void *object) { hak_free(hak_realloc(object, 5 * MIB)); }
+
+UNIT_TEST_BETWEEN(bugs_end_the_program_with_their_sentence, nothing_held, nothing_held) {
+  char *object = alloc(MIB, 16);
+  static const char inside[] = ", which is not the start of a block";
+  static const char double_free[] = "double free of block ";
+  unit_must_die(free_object, object + 16, "free of ", object + 16, inside);
+  unit_must_die(free_object, object + UNIT_BYTES, "free of ", object + UNIT_BYTES, inside);
+  large_free(object);
+  unit_must_die(free_object, object, double_free, object, "");
+  unit_must_die(free_object, object + UNIT_BYTES, double_free, object + UNIT_BYTES, "");
+  range_evict(purge_by_preset(0, UNIT_ANY_TIME)); /* a free extent */
+  unit_must_die(free_object, object, double_free, object, "");
+  unit_must_die(realloc_object, object, double_free, object, "");
+  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  unit_must_die(free_object, object, double_free, object, "");
+}
+
+static unsigned note_count;
+void __wrap_huge_note_mapping(const char *base, size_t bytes);
+void __wrap_huge_note_mapping(const char *base, size_t bytes) {
+  (void)base;
+  (void)bytes;
+  note_count++;
+}
+
+/* What a mapping has resident is asked at its first free, and again when it may be less or more. */
+UNIT_TEST_BETWEEN(a_kept_mapping_is_noted_once, nothing_held, nothing_held) {
+  const size_t size = MAPPING_BYTES;
+  char *object = alloc_steady(size);
+  unit_option("HAKMEM_HUGE", "large");
+  note_count = 0;
+  large_free(object);
+  assert_int_equal(note_count, 1);
+  char *again = alloc_steady(size); /* takes and frees it many times */
+  assert_ptr_equal(again, object);
+  assert_int_equal(note_count, 1);
+  large_clear(again, size); /* nothing is resident */
+  large_free(again);
+  assert_int_equal(note_count, 2);
+  object = large_resize(alloc_steady(size), 2 * size);
+  assert_non_null(object);
+  assert_int_equal(note_count, 2);
+  large_free(object);
+  assert_int_equal(note_count, 3);
+  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+  large_free(alloc_steady(size)); /* a new range */
+  assert_int_equal(note_count, 4);
+  unit_option("HAKMEM_HUGE", "off");
+}
+
+/* These use the heap, which keeps slabs: they come last. */
+UNIT_TEST(alignment_reaches_a_gib) {
   for (size_t alignment = 16; alignment <= GIB; alignment *= 2) {
     const size_t sizes[] = {1, MIB / 2, 3 * MIB, 40 * MIB};
     for (unsigned i = 0; i < 4; i++) {
@@ -482,17 +651,8 @@ static void alignment_reaches_a_gib(void **state) {
   hak_trim(0);
 }
 
-static void assert_all_zero(const unsigned char *block, size_t size) {
-  size_t i = 0;
-  while (i < size && block[i] == 0)
-    i++;
-  if (i < size)
-    fail_msg("byte %zu of %zu is %u", i, size, block[i]);
-}
-
 /* calloc's memory is zero, wherever it comes from: fresh, cached, a free extent, purged or not. */
-static void calloc_is_zero_after_any_use(void **state) {
-  (void)state;
+UNIT_TEST(calloc_is_zero_after_any_use) {
   static const char *const modes[] = {"dontneed", "free", "off"};
   uint64_t seed = UNIT_SEED;
   for (unsigned mode = 0; mode < 3; mode++) {
@@ -520,53 +680,8 @@ static void calloc_is_zero_after_any_use(void **state) {
   hak_trim(0);
 }
 
-static void impossible_requests_are_refused(void **state) {
-  (void)state;
-  const size_t sizes[] = {(size_t)1 << 50, (size_t)1 << 62, PTRDIFF_MAX};
-  for (unsigned i = 0; i < 3; i++) {
-    assert_null(alloc(sizes[i], 16));
-    assert_null(alloc(sizes[i], (size_t)1 << 62));
-    errno = 0;
-    assert_null(hak_malloc(sizes[i]));
-    assert_int_equal(errno, ENOMEM);
-  }
-  assert_null(alloc(1, (size_t)1 << 62));
-  const size_t lives[] = {MIB, 40 * MIB};
-  for (unsigned i = 0; i < 2; i++) {
-    char *object = alloc(lives[i], 16);
-    pattern_write(object, lives[i]);
-    assert_null(large_resize(object, PTRDIFF_MAX));
-    assert_null(large_resize(object, (size_t)1 << 50));
-    assert_int_equal(large_bytes(object), lives[i]);
-    assert_pattern(object, lives[i]);
-    assert_live(object);
-    large_free(object);
-  }
-}
-
-static void free_object(void *object) { hak_free(object); }
-static void realloc_object(void *object) { hak_free(hak_realloc(object, 5 * MIB)); }
-
-static void bugs_end_the_program_with_their_sentence(void **state) {
-  (void)state;
-  char *object = alloc(MIB, 16);
-  static const char inside[] = ", which is not the start of a block";
-  static const char double_free[] = "double free of block ";
-  unit_must_die(free_object, object + 16, "free of ", object + 16, inside);
-  unit_must_die(free_object, object + UNIT_BYTES, "free of ", object + UNIT_BYTES, inside);
-  large_free(object);
-  unit_must_die(free_object, object, double_free, object, "");
-  unit_must_die(free_object, object + UNIT_BYTES, double_free, object + UNIT_BYTES, "");
-  range_evict(purge_by_preset(0, UNIT_ANY_TIME)); /* a free extent */
-  unit_must_die(free_object, object, double_free, object, "");
-  unit_must_die(realloc_object, object, double_free, object, "");
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
-  unit_must_die(free_object, object, double_free, object, "");
-}
-
 /* Blocks for those that may wait for nothing are mappings of any size: none is kept. */
-static void spare_mappings_are_not_cached(void **state) {
-  (void)state;
+UNIT_TEST(spare_mappings_are_not_cached) {
   size_t cached = decay_total(&big_cache_decay), mapped = range_mapping_bytes();
   void *spare = large_alloc_unlocked(3 * MIB, UNIT_BYTES);
   assert_non_null(spare);
@@ -575,64 +690,4 @@ static void spare_mappings_are_not_cached(void **state) {
   assert_int_equal(range_mapping_bytes(), mapped);
 }
 
-static unsigned note_count;
-void __wrap_huge_note_mapping(const char *base, size_t bytes);
-void __wrap_huge_note_mapping(const char *base, size_t bytes) {
-  (void)base;
-  (void)bytes;
-  note_count++;
-}
-
-/* What a mapping has resident is asked at its first free, and again when it may be less or more. */
-static void a_kept_mapping_is_noted_once(void **state) {
-  (void)state;
-  const size_t size = MAPPING_BYTES;
-  char *object = alloc_steady(size);
-  unit_option("HAKMEM_HUGE", "large");
-  note_count = 0;
-  large_free(object);
-  assert_int_equal(note_count, 1);
-  char *again = alloc_steady(size); /* takes and frees it many times */
-  assert_ptr_equal(again, object);
-  assert_int_equal(note_count, 1);
-  large_clear(again, size); /* nothing is resident */
-  large_free(again);
-  assert_int_equal(note_count, 2);
-  object = large_resize(alloc_steady(size), 2 * size);
-  assert_non_null(object);
-  assert_int_equal(note_count, 2);
-  large_free(object);
-  assert_int_equal(note_count, 3);
-  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
-  large_free(alloc_steady(size)); /* a new range */
-  assert_int_equal(note_count, 4);
-  unit_option("HAKMEM_HUGE", "off");
-}
-
-int main(void) {
-  unit_alone();
-#define TEST(f) cmocka_unit_test_setup_teardown(f, nothing_held, nothing_held)
-  const struct CMUnitTest tests[] = {
-      TEST(marks_follow_the_object),
-      TEST(slabs_take_cached_ranges),
-      TEST(cached_mappings_serve_anything),
-      TEST(long_mappings_are_kept_for_steady_sites_only),
-      TEST(cache_serves_what_fits_closely),
-      TEST(free_memory_is_used_first),
-      TEST(cache_looks_at_alignment),
-      TEST(cache_is_bounded),
-      TEST(growth_and_shrinkage_keep_the_contents),
-      TEST(extents_are_resized_in_place),
-      TEST(an_extent_that_cannot_grow_becomes_a_mapping),
-      TEST(grown_mappings_are_limited_in_number),
-      TEST(resizing_within_the_last_unit_changes_nothing),
-      TEST(a_kept_mapping_is_noted_once),
-      TEST(impossible_requests_are_refused),
-      TEST(bugs_end_the_program_with_their_sentence),
-      /* These use the heap, which keeps slabs. */
-      cmocka_unit_test(alignment_reaches_a_gib),
-      cmocka_unit_test(calloc_is_zero_after_any_use),
-      cmocka_unit_test(spare_mappings_are_not_cached),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

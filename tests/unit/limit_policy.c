@@ -15,8 +15,7 @@ static size_t draw(void) { return (size_t)(unit_random(&seed) >> (unit_random(&s
 
 static size_t draw_to(size_t maximum) { return maximum == SIZE_MAX ? draw() : draw() % (maximum + 1); }
 
-static void the_margin_leaves_at_least_half(void **state) {
-  (void)state;
+UNIT_TEST(the_margin_leaves_at_least_half) {
   assert_int_equal(limit_margin(0), 0);
   assert_int_equal(limit_margin(1), 0);
   assert_int_equal(limit_margin(8 * MIB), 4 * MIB);
@@ -33,8 +32,7 @@ static void the_margin_leaves_at_least_half(void **state) {
   }
 }
 
-static void the_hard_limit_is_the_smaller_of_what_there_is(void **state) {
-  (void)state;
+UNIT_TEST(the_hard_limit_is_the_smaller_of_what_there_is) {
   assert_true(limit_hard(0, SIZE_MAX, 0) == SIZE_MAX);
   assert_true(limit_hard(0, SIZE_MAX, SIZE_MAX) == SIZE_MAX);
   assert_true(limit_hard(100 * MIB, SIZE_MAX, 0) == 100 * MIB); /* as it is, no margin */
@@ -56,8 +54,7 @@ static void the_hard_limit_is_the_smaller_of_what_there_is(void **state) {
   }
 }
 
-static void a_limit_admits_exactly_what_fits(void **state) {
-  (void)state;
+UNIT_TEST(a_limit_admits_exactly_what_fits) {
   assert_true(limit_admits(100, 60, 40));
   assert_false(limit_admits(100, 60, 41));
   assert_true(limit_admits(100, 100, 0));
@@ -75,16 +72,14 @@ static void a_limit_admits_exactly_what_fits(void **state) {
   }
 }
 
-static void without_limits_the_keep_stays(void **state) {
-  (void)state;
+UNIT_TEST(without_limits_the_keep_stays) {
   struct limit_view view = {.held_bytes = GIB, .live_bytes = MIB, .free_bytes = 900 * MIB, .high_bytes = SIZE_MAX};
   assert_true(limit_keep(&view) == SIZE_MAX);
   view.under_pressure = true;
   assert_int_equal(limit_keep(&view), 0);
 }
 
-static void what_is_over_the_target_goes(void **state) {
-  (void)state;
+UNIT_TEST(what_is_over_the_target_goes) {
   /* 100 MiB beyond live, 80 of them free: 60 must go. */
   struct limit_view view = {.held_bytes = 300 * MIB,
                             .live_bytes = 200 * MIB,
@@ -100,8 +95,7 @@ static void what_is_over_the_target_goes(void **state) {
   assert_true(limit_keep(&view) == SIZE_MAX);
 }
 
-static void near_the_high_limit_less_is_kept(void **state) {
-  (void)state;
+UNIT_TEST(near_the_high_limit_less_is_kept) {
   struct limit_view view = {
       .held_bytes = 700 * MIB, .live_bytes = 300 * MIB, .free_bytes = 400 * MIB, .high_bytes = 800 * MIB};
   assert_true(limit_keep(&view) == SIZE_MAX); /* 7/8 exactly */
@@ -119,8 +113,7 @@ static void near_the_high_limit_less_is_kept(void **state) {
   assert_int_equal(limit_keep(&view), 350 * MIB);
 }
 
-static void the_keep_is_monotone_and_enough(void **state) {
-  (void)state;
+UNIT_TEST(the_keep_is_monotone_and_enough) {
   for (unsigned i = 0; i < ROUNDS; i++) {
     struct limit_view view = {.held_bytes = draw(), .target_bytes = draw(), .high_bytes = draw()};
     view.live_bytes = draw_to(view.held_bytes);
@@ -148,15 +141,4 @@ static void the_keep_is_monotone_and_enough(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_margin_leaves_at_least_half),
-      cmocka_unit_test(the_hard_limit_is_the_smaller_of_what_there_is),
-      cmocka_unit_test(a_limit_admits_exactly_what_fits),
-      cmocka_unit_test(without_limits_the_keep_stays),
-      cmocka_unit_test(what_is_over_the_target_goes),
-      cmocka_unit_test(near_the_high_limit_less_is_kept),
-      cmocka_unit_test(the_keep_is_monotone_and_enough),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -115,8 +115,7 @@ static void *own_page(void) {
   return page;
 }
 
-static void nothing_torn_is_taken(void **state) {
-  (void)state;
+UNIT_TEST(nothing_torn_is_taken) {
   pthread_t readers[READERS], writers[WRITERS];
   atomic_store(&time_runs, true);
   for (unsigned i = 0; i < WRITERS; i++)
@@ -135,8 +134,7 @@ static void nothing_torn_is_taken(void **state) {
 }
 
 /* The sequence's rule, around every number where something changes. */
-static void what_is_whole(void **state) {
-  (void)state;
+UNIT_TEST(what_is_whole) {
   for (uint64_t k = 1; k < 4; k++) {
     assert_false(live_is_whole(k, 2 * k - 1)); /* being written */
     assert_true(live_is_whole(k, 2 * k));
@@ -150,8 +148,7 @@ static void what_is_whole(void **state) {
 }
 
 /* Every access of the program to the page stays possible: nobody shortens it, and readers do not write. */
-static void the_page_is_sealed(void **state) {
-  (void)state;
+UNIT_TEST(the_page_is_sealed) {
   struct os_shared shared;
   assert_true(os_shared_make(&shared, "unit", 1, OS_SHARED_READ));
   assert_true(shared.fd >= 512 && shared.bytes == os_page_bytes());
@@ -181,8 +178,7 @@ static void the_page_is_sealed(void **state) {
   close(own);
 }
 
-static void sites_in_page(void **state) {
-  (void)state;
+UNIT_TEST(sites_in_page) {
   struct large_site before, site;
   uint32_t hash = site_hash(0x1234);
   large_site_taken(hash, 0x1234, 1000);
@@ -217,11 +213,5 @@ int main(int argc, char **argv) {
     lie = strcmp(argv[1], "blind") == 0 ? LIE_BLIND : LIE_SILENT;
   unit_option("HAKMEM_LIVE", "on");
   live_start();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_whole),
-      cmocka_unit_test(the_page_is_sealed),
-      cmocka_unit_test(sites_in_page),
-      cmocka_unit_test(nothing_torn_is_taken),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -42,8 +42,7 @@ static void drop(unsigned i) {
   pieces[i].at = NULL;
 }
 
-static void pieces_keep_what_is_in_them(void **state) {
-  (void)state;
+UNIT_TEST(pieces_keep_what_is_in_them) {
   uint64_t seed = UNIT_SEED;
   for (unsigned step = 1; step <= STEPS; step++) {
     unsigned i = (unsigned)(unit_random(&seed) % PIECES);
@@ -66,8 +65,7 @@ static void pieces_keep_what_is_in_them(void **state) {
       drop(i);
 }
 
-static void a_trim_gives_back_what_is_free(void **state) {
-  (void)state;
+UNIT_TEST(a_trim_gives_back_what_is_free) {
   static void *many[20000];
   metadata_trim();
   size_t before = metadata_bytes();
@@ -86,8 +84,7 @@ static void a_trim_gives_back_what_is_free(void **state) {
 }
 
 /* One piece of each chunk is in use: the chunks stay, their pages do not. */
-static void a_trim_reaches_between_pieces(void **state) {
-  (void)state;
+UNIT_TEST(a_trim_reaches_between_pieces) {
   enum { COUNT = 200 };
   static void *many[COUNT], *single[COUNT];
   for (unsigned i = 0; i < COUNT; i++) {
@@ -116,10 +113,5 @@ static void a_trim_reaches_between_pieces(void **state) {
 
 int main(int argc, char **argv) {
   is_wide = argc > 1 && strcmp(argv[1], "wide") == 0;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pieces_keep_what_is_in_them),
-      cmocka_unit_test(a_trim_gives_back_what_is_free),
-      cmocka_unit_test(a_trim_reaches_between_pieces),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

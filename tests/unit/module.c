@@ -20,8 +20,7 @@ static struct os_module module_in(bool library) {
   return module;
 }
 
-static void names_and_offsets(void **unused) {
-  (void)unused;
+UNIT_TEST(names_and_offsets) {
   struct os_module program = module_in(false);
   assert_string_equal(program.name, "unit-module");
   assert_true(program.build != 0);
@@ -36,8 +35,7 @@ static void names_and_offsets(void **unused) {
 #endif
 }
 
-static void what_is_in_no_module(void **unused) {
-  (void)unused;
+UNIT_TEST(what_is_in_no_module) {
   struct os_module module;
   int on_stack = 0;
   char *on_heap = malloc(1);
@@ -67,9 +65,9 @@ static struct seen see(void) {
   return seen;
 }
 
+#ifndef TEST_EMULATED /* what an emulator starts is the emulator */
 /* The control: the addresses did differ. */
-__attribute__((unused)) static void the_same_in_other_processes(void **unused) {
-  (void)unused;
+UNIT_TEST(the_same_in_other_processes) {
   struct seen here = see();
   bool moved = false;
   for (unsigned i = 0; i < 8; i++) {
@@ -92,18 +90,12 @@ __attribute__((unused)) static void the_same_in_other_processes(void **unused) {
   if (!moved)
     print_message("addresses are not random here\n");
 }
+#endif
 
 int main(int count, char **words) {
   if (count == 2) {
     struct seen seen = see();
     return write(atoi(words[1]), &seen, sizeof seen) != sizeof seen;
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(names_and_offsets),
-      cmocka_unit_test(what_is_in_no_module),
-#ifndef TEST_EMULATED /* what an emulator starts is the emulator */
-      cmocka_unit_test(the_same_in_other_processes),
-#endif
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -48,12 +48,12 @@ void *__real_os_map(size_t size, size_t alignment);
 void *__real_os_reserve(size_t size, size_t alignment);
 bool __real_os_commit(void *address, size_t size);
 bool __real_os_resize(void *address, size_t size, size_t size_wanted);
-void *__real_os_move(void *address, size_t size, size_t size_wanted, size_t alignment);
+void *__real_os_move(void *address, size_t size, size_t size_wanted);
 void *__wrap_os_map(size_t size, size_t alignment);
 void *__wrap_os_reserve(size_t size, size_t alignment);
 bool __wrap_os_commit(void *address, size_t size);
 bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
-void *__wrap_os_move(void *address, size_t size, size_t size_wanted, size_t alignment);
+void *__wrap_os_move(void *address, size_t size, size_t size_wanted);
 bool __real_os_unmap(void *address, size_t size);
 bool __wrap_os_unmap(void *address, size_t size);
 
@@ -73,10 +73,10 @@ bool __wrap_os_commit(void *address, size_t size) {
 bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
   return !refused() && __real_os_resize(address, size, size_wanted);
 }
-void *__wrap_os_move(void *address, size_t size, size_t size_wanted, size_t alignment) {
+void *__wrap_os_move(void *address, size_t size, size_t size_wanted) {
   if (refused())
     return lie == LIE_MOVE ? __real_os_map(size_wanted, UNIT_BYTES) : NULL;
-  return __real_os_move(address, size, size_wanted, alignment);
+  return __real_os_move(address, size, size_wanted);
 }
 
 /* The kernel refuses to unmap when there are too many mappings. */

@@ -16,8 +16,11 @@ static enum option_error parse_number(enum option option, long number) {
   return parse(option_rows[option].environment, text);
 }
 
+static const char *row_name = ""; /* of the row that is looked at */
+
 /* In a child a failed condition ends it. */
-#define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
+#define EXPECT(condition)                                                                                              \
+  ((condition) ? (void)0 : (dprintf(2, "line %d: %s: %s\n", __LINE__, row_name, #condition), _exit(1)))
 
 static void passes_in_child(void (*body)(void *)) {
   char said[256];
@@ -26,25 +29,29 @@ static void passes_in_child(void (*body)(void *)) {
     fail_msg("status %d: %s", status, said);
 }
 
-static void rows_are_whole(void **state) {
-  (void)state;
+#define HOLDS(condition)                                                                                               \
+  do {                                                                                                                 \
+    if (!(condition))                                                                                                  \
+      fail_msg("%s: %s", row->name, #condition);                                                                       \
+  } while (0)
+
+UNIT_TEST(rows_are_whole) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
-    assert_true(*row->name != 0);
-    assert_memory_equal(row->environment, "HAKMEM_", 7);
-    assert_int_equal(strlen(row->environment), 7 + strlen(row->name));
-    assert_true(strlen(row->sentence) > 10);
-    assert_true(strlen(row->change) > 10);
-    assert_true(row->minimum <= row->maximum);
+    HOLDS(*row->name != 0);
+    HOLDS(strncmp(row->environment, "HAKMEM_", 7) == 0);
+    HOLDS(strlen(row->environment) == 7 + strlen(row->name));
+    HOLDS(strlen(row->sentence) > 10);
+    HOLDS(strlen(row->change) > 10);
+    HOLDS(row->minimum <= row->maximum);
     for (unsigned p = 0; p < PRESET_COUNT; p++)
-      assert_true(option_default(i, p) >= row->minimum && option_default(i, p) <= row->maximum);
+      HOLDS(option_default(i, p) >= row->minimum && option_default(i, p) <= row->maximum);
     long choices = 0;
     while (choices < OPTION_CHOICES_MAX && *row->choices[choices])
       choices++;
-    if (choices > 0)
-      assert_int_equal(choices, row->maximum + 1);
+    HOLDS(choices == 0 || choices == row->maximum + 1);
     for (unsigned other = 0; other < i; other++)
-      assert_string_not_equal(row->environment, option_rows[other].environment);
+      HOLDS(strcmp(row->environment, option_rows[other].environment) != 0);
   }
 }
 
@@ -58,6 +65,7 @@ static void choices_and_bounds(void *unused) {
   (void)unused;
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
+    row_name = row->name;
     EXPECT(!option_is_set(i));
     for (long choice = 0; choice < OPTION_CHOICES_MAX && *row->choices[choice]; choice++) {
       EXPECT(parse(row->environment, row->choices[choice]) == OPTION_OK);
@@ -85,10 +93,7 @@ static void choices_and_bounds(void *unused) {
   }
 }
 
-static void every_row_takes_its_choices_and_bounds(void **state) {
-  (void)state;
-  passes_in_child(choices_and_bounds);
-}
+UNIT_TEST(every_row_takes_its_choices_and_bounds) { passes_in_child(choices_and_bounds); }
 
 static void bad_values(void *unused) {
   (void)unused;
@@ -111,6 +116,7 @@ static void bad_values(void *unused) {
                                     "9223372036854775808",
                                     "99999999999999999999999999999999999999999999999999999999999999999999"};
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
+    row_name = option_rows[i].name;
     EXPECT(option_string(i) != NULL || parse(option_rows[i].environment, "") == OPTION_OK);
     for (unsigned b = 0; option_string(i) == NULL && b < sizeof bad / sizeof bad[0]; b++)
       EXPECT(parse(option_rows[i].environment, bad[b]) == OPTION_BAD);
@@ -118,13 +124,9 @@ static void bad_values(void *unused) {
   }
 }
 
-static void bad_values_are_refused(void **state) {
-  (void)state;
-  passes_in_child(bad_values);
-}
+UNIT_TEST(bad_values_are_refused) { passes_in_child(bad_values); }
 
-static void unknown_names_are_refused(void **state) {
-  (void)state;
+UNIT_TEST(unknown_names_are_refused) {
   assert_int_equal(parse("HAKMEM_", "1"), OPTION_UNKNOWN);
   assert_int_equal(parse("HAKMEM_STAT", "1"), OPTION_UNKNOWN);
   assert_int_equal(parse("HAKMEM_STATSX", "1"), OPTION_UNKNOWN);
@@ -135,8 +137,10 @@ static void unknown_names_are_refused(void **state) {
 
 static void presets(void *unused) {
   (void)unused;
-  for (unsigned i = 0; i < OPTION_COUNT; i++)
+  for (unsigned i = 0; i < OPTION_COUNT; i++) {
+    row_name = option_rows[i].name;
     EXPECT(option_value(i) == option_default(i, PRESET_BALANCED));
+  }
   for (long preset = 0; preset < PRESET_COUNT; preset++) {
     EXPECT(parse("HAKMEM_PROFILE", option_rows[OPTION_PROFILE].choices[preset]) == OPTION_OK);
     for (unsigned i = 0; i < OPTION_COUNT; i++)
@@ -153,10 +157,7 @@ static void presets(void *unused) {
   EXPECT(option_value(OPTION_KEEP_MB) == 0 && option_is_set(OPTION_KEEP_MB));
 }
 
-static void presets_give_their_column_unless_set(void **state) {
-  (void)state;
-  passes_in_child(presets);
-}
+UNIT_TEST(presets_give_their_column_unless_set) { passes_in_child(presets); }
 
 /* Where off is a choice, no and its like mean it, and yes and its like the first other choice. */
 static void answers(void *unused) {
@@ -166,7 +167,7 @@ static void answers(void *unused) {
     long no, yes;
   } wanted[] = {{OPTION_STATS, STATS_OFF, STATS_TEXT},  {OPTION_PURGE, PURGE_OFF, PURGE_DONTNEED},
                 {OPTION_CGROUP, CGROUP_OFF, CGROUP_ON}, {OPTION_BACKGROUND, BACKGROUND_OFF, BACKGROUND_ON},
-                {OPTION_HUGE, HUGE_OFF, HUGE_LARGE},    {OPTION_PREWARM, PREWARM_OFF, PREWARM_ON}};
+                {OPTION_HUGE, HUGE_OFF, HUGE_LARGE},    {OPTION_PREWARM, SWITCH_OFF, SWITCH_ON}};
   static const char *const words[][5] = {{"off", "no", "false", "0", "False"}, {"on", "yes", "true", "1", "YES"}};
   for (unsigned i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
     for (unsigned w = 0; w < 5; w++) {
@@ -181,10 +182,7 @@ static void answers(void *unused) {
   EXPECT(parse("HAKMEM_KEEP_MB", "off") == OPTION_BAD && parse("HAKMEM_KEEP_MB", "yes") == OPTION_BAD);
 }
 
-static void answers_mean_what_they_say(void **state) {
-  (void)state;
-  passes_in_child(answers);
-}
+UNIT_TEST(answers_mean_what_they_say) { passes_in_child(answers); }
 
 static void aliases(void *unused) {
   (void)unused;
@@ -211,10 +209,7 @@ static void aliases(void *unused) {
   EXPECT(option_set(OPTION_PROFILE, "Secure") == OPTION_FIXED && option_value(OPTION_PROFILE) == PRESET_BALANCED);
 }
 
-static void aliases_are_understood(void **state) {
-  (void)state;
-  passes_in_child(aliases);
-}
+UNIT_TEST(aliases_are_understood) { passes_in_child(aliases); }
 
 static void ranks(void *unused) {
   (void)unused;
@@ -231,10 +226,7 @@ static void ranks(void *unused) {
   EXPECT(!option_is_set(OPTION_PURGE));
 }
 
-static void own_names_beat_aliases_and_calls_beat_both(void **state) {
-  (void)state;
-  passes_in_child(ranks);
-}
+UNIT_TEST(own_names_beat_aliases_and_calls_beat_both) { passes_in_child(ranks); }
 
 static void calls(void *unused) {
   (void)unused;
@@ -260,10 +252,7 @@ static void calls(void *unused) {
   EXPECT(!option_find("HAKMEM_SS_MEM_LEAN", &found));
 }
 
-static void options_are_set_by_name(void **state) {
-  (void)state;
-  passes_in_child(calls);
-}
+UNIT_TEST(options_are_set_by_name) { passes_in_child(calls); }
 
 static void texts(void *unused) {
   (void)unused;
@@ -285,24 +274,9 @@ static void texts(void *unused) {
   EXPECT(parse(name, "") == OPTION_OK && *option_string(OPTION_POLICY_FILE) == 0);
 }
 
-static void texts_are_held(void **state) {
-  (void)state;
-  passes_in_child(texts);
-}
+UNIT_TEST(texts_are_held) { passes_in_child(texts); }
 
 int main(void) {
   option_set(OPTION_POOLS, NULL); /* unit.h has set it */
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_are_whole),
-      cmocka_unit_test(every_row_takes_its_choices_and_bounds),
-      cmocka_unit_test(bad_values_are_refused),
-      cmocka_unit_test(unknown_names_are_refused),
-      cmocka_unit_test(presets_give_their_column_unless_set),
-      cmocka_unit_test(answers_mean_what_they_say),
-      cmocka_unit_test(aliases_are_understood),
-      cmocka_unit_test(own_names_beat_aliases_and_calls_beat_both),
-      cmocka_unit_test(options_are_set_by_name),
-      cmocka_unit_test(texts_are_held),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

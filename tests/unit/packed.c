@@ -67,8 +67,7 @@ static void drop(unsigned i) {
   blocks[i].at = NULL;
 }
 
-static void blocks_keep_their_content(void **state) {
-  (void)state;
+UNIT_TEST(blocks_keep_their_content) {
   uint64_t seed = UNIT_SEED;
   for (unsigned step = 1; step <= STEPS; step++) {
     unsigned i = (unsigned)(unit_random(&seed) % BLOCKS);
@@ -91,8 +90,7 @@ static void blocks_keep_their_content(void **state) {
   assert_int_equal(usage_taken(), 0);
 }
 
-static void little_is_lost(void **state) {
-  (void)state;
+UNIT_TEST(little_is_lost) {
   static void *many[900];
   static const size_t sizes[] = {3000, 33000, 70000, 100000};
   for (unsigned s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
@@ -109,8 +107,7 @@ static void little_is_lost(void **state) {
 
 static void give(void *block) { packed_give(block); }
 
-static void misuse_is_noticed(void **state) {
-  (void)state;
+UNIT_TEST(misuse_is_noticed) {
   char *first = packed_take(5000, 16), *second = packed_take(5000, 16);
   packed_give(second);
   unit_must_die(give, second, "double free of block ", second, "");
@@ -121,10 +118,5 @@ static void misuse_is_noticed(void **state) {
 int main(int argc, char **argv) {
   is_wide = argc > 1 && strcmp(argv[1], "wide") == 0;
   unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(blocks_keep_their_content),
-      cmocka_unit_test(little_is_lost),
-      cmocka_unit_test(misuse_is_noticed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

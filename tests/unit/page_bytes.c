@@ -24,14 +24,14 @@ bool __real_os_commit(void *address, size_t size);
 bool __real_os_purge(void *address, size_t size);
 bool __real_os_unmap(void *address, size_t size);
 bool __real_os_resize(void *address, size_t size, size_t size_wanted);
-void *__real_os_move(void *address, size_t size, size_t size_wanted, size_t alignment);
+void *__real_os_move(void *address, size_t size, size_t size_wanted);
 void *__wrap_os_map(size_t size, size_t alignment);
 void *__wrap_os_reserve(size_t size, size_t alignment);
 bool __wrap_os_commit(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size);
 bool __wrap_os_unmap(void *address, size_t size);
 bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
-void *__wrap_os_move(void *address, size_t size, size_t size_wanted, size_t alignment);
+void *__wrap_os_move(void *address, size_t size, size_t size_wanted);
 
 size_t __wrap_os_page_bytes(void) { return page_bytes; }
 void *__wrap_os_map(size_t size, size_t alignment) {
@@ -58,9 +58,9 @@ bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
   look(address, size | size_wanted);
   return __real_os_resize(address, size, size_wanted);
 }
-void *__wrap_os_move(void *address, size_t size, size_t size_wanted, size_t alignment) {
+void *__wrap_os_move(void *address, size_t size, size_t size_wanted) {
   look(address, size | size_wanted);
-  return __real_os_move(address, size, size_wanted, alignment);
+  return __real_os_move(address, size, size_wanted);
 }
 
 #define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
@@ -155,25 +155,8 @@ static void whole_pages_of(size_t bytes) {
   assert_int_equal(status, 0);
 }
 
-static void pages_of_4_kib(void **state) {
-  (void)state;
-  whole_pages_of(4096);
-}
-static void pages_of_16_kib(void **state) {
-  (void)state;
-  whole_pages_of(16384);
-}
-static void pages_of_64_kib(void **state) {
-  (void)state;
-  whole_pages_of(65536);
-}
+UNIT_TEST(pages_of_4_kib) { whole_pages_of(4096); }
+UNIT_TEST(pages_of_16_kib) { whole_pages_of(16384); }
+UNIT_TEST(pages_of_64_kib) { whole_pages_of(65536); }
 
-int main(void) {
-  unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pages_of_4_kib),
-      cmocka_unit_test(pages_of_16_kib),
-      cmocka_unit_test(pages_of_64_kib),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

@@ -6,8 +6,7 @@
 
 #include <sys/mman.h>
 
-static void foreign_addresses_read_as_none(void **state) {
-  (void)state;
+UNIT_TEST(foreign_addresses_read_as_none) {
   int on_stack = 0;
   static int in_data;
   void *mapped = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -50,8 +49,7 @@ static void foreign_addresses_read_as_none(void **state) {
   munmap(mapped, 1 << 20);
 }
 
-static void covering_refuses_what_is_no_address(void **state) {
-  (void)state;
+UNIT_TEST(covering_refuses_what_is_no_address) {
   size_t before = map_bytes();
   assert_false(map_cover((void *)((uintptr_t)1 << HAK_ADDRESS_BITS), 1));
   assert_false(map_cover((void *)(((uintptr_t)1 << HAK_ADDRESS_BITS) - UNIT_BYTES), 2 * UNIT_BYTES));
@@ -62,8 +60,7 @@ static void covering_refuses_what_is_no_address(void **state) {
 
 #define AROUND 40u /* units on each side of the border */
 
-static void entries_and_records_reach_over_a_border(void **state) {
-  (void)state;
+UNIT_TEST(entries_and_records_reach_over_a_border) {
   char *range = os_reserve(2 * LEAF_BYTES, UNIT_BYTES);
   assert_non_null(range);
   char *border = (char *)round_up((uintptr_t)range + 4 * SUPERSLAB_BYTES, LEAF_BYTES);
@@ -112,8 +109,7 @@ static void entries_and_records_reach_over_a_border(void **state) {
   os_unmap(range, 2 * LEAF_BYTES);
 }
 
-static void marks_belong_to_no_heap(void **state) {
-  (void)state;
+UNIT_TEST(marks_belong_to_no_heap) {
   const uint32_t marks[] = {ENTRY_NONE, ENTRY_LARGE, ENTRY_LARGE_BODY, ENTRY_LARGE_FREE, ENTRY_EXTENT};
   const uint32_t ids[] = {1, 2, 255, 256, 4095, 0xfffff};
   for (unsigned m = 0; m < sizeof marks / sizeof marks[0]; m++) {
@@ -131,8 +127,7 @@ static void marks_belong_to_no_heap(void **state) {
 static void *cover(void *address) { return map_cover(address, UNIT_BYTES) ? map_row(address) : NULL; }
 
 /* A large object far from everything else costs the row of its first unit and a leaf, however long it is. */
-static void an_object_needs_one_row(void **state) {
-  (void)state;
+UNIT_TEST(an_object_needs_one_row) {
   enum { OBJECTS = 64 };
   size_t before = map_bytes();
   for (uintptr_t leaf = 200; leaf < 200 + OBJECTS; leaf++) {
@@ -160,8 +155,7 @@ static void an_object_needs_one_row(void **state) {
 }
 
 /* The marks of an arena are a unit's each. */
-static void marks_reach_over_a_border(void **state) {
-  (void)state;
+UNIT_TEST(marks_reach_over_a_border) {
   char *base = (char *)((uintptr_t)300 << HAK_LEAF_SHIFT) + 5 * UNIT_BYTES;
   const size_t units = 2 * SUPERSLAB_UNITS;
   assert_true(map_cover(base - UNIT_BYTES, (units + 2) * UNIT_BYTES));
@@ -175,8 +169,7 @@ static void marks_reach_over_a_border(void **state) {
 }
 
 /* A request that the system will refuse must not cost tables. */
-static void hopeless_requests_cost_no_leaves(void **state) {
-  (void)state;
+UNIT_TEST(hopeless_requests_cost_no_leaves) {
   char *block = hak_malloc(1 << 20);
   size_t before = map_bytes();
   size_t room = ((size_t)1 << HAK_ADDRESS_BITS) - (uintptr_t)block - LEAF_BYTES;
@@ -186,8 +179,7 @@ static void hopeless_requests_cost_no_leaves(void **state) {
 }
 
 /* Threads that meet at a missing leaf, and row, make one of each. */
-static void a_row_is_made_once(void **state) {
-  (void)state;
+UNIT_TEST(a_row_is_made_once) {
   for (uintptr_t leaf = 100; leaf < 120; leaf++) {
     pthread_t threads[4];
     void *rows[4];
@@ -201,16 +193,4 @@ static void a_row_is_made_once(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(foreign_addresses_read_as_none),
-      cmocka_unit_test(covering_refuses_what_is_no_address),
-      cmocka_unit_test(entries_and_records_reach_over_a_border),
-      cmocka_unit_test(marks_belong_to_no_heap),
-      cmocka_unit_test(a_row_is_made_once),
-      cmocka_unit_test(an_object_needs_one_row),
-      cmocka_unit_test(marks_reach_over_a_border),
-      cmocka_unit_test(hopeless_requests_cost_no_leaves),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -33,8 +33,7 @@ static int64_t sum_of_ratings(const struct policy_arm *arm) {
   return sum;
 }
 
-static void charges_are_exact(void **unused) {
-  (void)unused;
+UNIT_TEST(charges_are_exact) {
   struct policy_arm arm;
   policy_arm_begin(&arm, KEEP_1S);
   uint32_t now_ms = 7;
@@ -51,8 +50,7 @@ static void charges_are_exact(void **unused) {
   assert_int_equal(keep_delay_ms(KEEP_WARM), KEEP_NEVER);
 }
 
-static void what_is_never_asked_for_pays_no_faults(void **unused) {
-  (void)unused;
+UNIT_TEST(what_is_never_asked_for_pays_no_faults) {
   struct policy_arm arm;
   struct policy_costs c = costs();
   policy_arm_begin(&arm, KEEP_10MS);
@@ -66,8 +64,7 @@ static void what_is_never_asked_for_pays_no_faults(void **unused) {
   assert_int_equal(arm.total_acted, arm.total[KEEP_10MS]);
 }
 
-static void parts_of_what_was_freed_are_asked_for(void **unused) {
-  (void)unused;
+UNIT_TEST(parts_of_what_was_freed_are_asked_for) {
   struct policy_arm arm;
   struct policy_costs c = costs();
   policy_arm_begin(&arm, KEEP_WARM);
@@ -111,8 +108,7 @@ static void freed_in_both(struct policy_arm *arm, struct endless *list, const st
   list->pages[list->count++] = pages;
 }
 
-static void merging_changes_no_sums(void **unused) {
-  (void)unused;
+UNIT_TEST(merging_changes_no_sums) {
   static const uint32_t steps_ms[] = {1, 5, 20, 150, 2500};
   static struct endless list;
   struct policy_costs c = costs();
@@ -142,8 +138,7 @@ static void merging_changes_no_sums(void **unused) {
     }
 }
 
-static void an_arm_that_ends_leaves_its_idle_pages(void **unused) {
-  (void)unused;
+UNIT_TEST(an_arm_that_ends_leaves_its_idle_pages) {
   struct policy_arm ending, heir;
   struct policy_costs c = costs();
   policy_arm_begin(&ending, KEEP_1S);
@@ -167,8 +162,7 @@ static void an_arm_that_ends_leaves_its_idle_pages(void **unused) {
 }
 
 /* An arm that is only asked for pages it never had pays nothing and learns nothing; and forgets nothing. */
-static void nothing_is_told_by_nothing(void **unused) {
-  (void)unused;
+UNIT_TEST(nothing_is_told_by_nothing) {
   struct policy_arm arm;
   struct policy_costs c = costs();
   uint32_t now_ms = 0;
@@ -194,8 +188,7 @@ static void nothing_is_told_by_nothing(void **unused) {
   assert_int_equal(policy_strategy_like(UINT32_MAX), KEEP_10S);
 }
 
-static void many_idle_ones_are_merged(void **unused) {
-  (void)unused;
+UNIT_TEST(many_idle_ones_are_merged) {
   struct policy_arm arm;
   struct policy_costs c = costs();
   policy_arm_begin(&arm, KEEP_1S);
@@ -221,15 +214,13 @@ static void leads(uint32_t gap_ms, unsigned pairs, enum keep first, enum keep la
   valid(&arm);
 }
 
-static void the_cheapest_leads(void **unused) {
-  (void)unused;
+UNIT_TEST(the_cheapest_leads) {
   leads(3, 30, KEEP_10MS, KEEP_WARM);
   leads(700, 30, KEEP_1S, KEEP_WARM);
   leads(30000, 30, KEEP_AT_ONCE, KEEP_10MS);
 }
 
-static void equals_do_not_drift(void **unused) {
-  (void)unused;
+UNIT_TEST(equals_do_not_drift) {
   struct policy_arm arm;
   uint32_t now_ms = 0;
   policy_arm_begin(&arm, KEEP_1S);
@@ -248,8 +239,7 @@ static void equals_do_not_drift(void **unused) {
   assert_int_equal(idle.rating[KEEP_AT_ONCE], 0);
 }
 
-static void ratings_are_bounded_and_add_up(void **unused) {
-  (void)unused;
+UNIT_TEST(ratings_are_bounded_and_add_up) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
     struct policy_arm arm;
@@ -275,8 +265,7 @@ static void ratings_are_bounded_and_add_up(void **unused) {
   }
 }
 
-static void a_change_is_followed(void **unused) {
-  (void)unused;
+UNIT_TEST(a_change_is_followed) {
   struct policy_arm arm;
   uint32_t now_ms = 0;
   policy_arm_begin(&arm, KEEP_1S);
@@ -326,8 +315,7 @@ static unsigned events_until_back(uint32_t before_ms, uint32_t after_ms) {
   return start * 2;
 }
 
-static void costs_are_back_soon_after_any_change(void **unused) {
-  (void)unused;
+UNIT_TEST(costs_are_back_soon_after_any_change) {
   static const uint32_t gaps_ms[] = {2, 50, 700, 5000, 30000};
   for (unsigned before = 0; before < 5; before++)
     for (unsigned after = 0; after < 5; after++) {
@@ -338,8 +326,7 @@ static void costs_are_back_soon_after_any_change(void **unused) {
 }
 
 /* Against the best fixed strategy, gaps drawn alike: a few percent, and what it takes to learn. */
-static void regret_is_bounded(void **unused) {
-  (void)unused;
+UNIT_TEST(regret_is_bounded) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 300; round++) {
     struct policy_arm arm;
@@ -354,8 +341,7 @@ static void regret_is_bounded(void **unused) {
 }
 
 /* However often somebody looks, and whatever the padding of the structure holds. */
-static void the_same_events_give_the_same_ratings(void **unused) {
-  (void)unused;
+UNIT_TEST(the_same_events_give_the_same_ratings) {
   struct policy_arm arms[2];
   struct policy_costs c = costs();
   memset(arms, 0x5a, sizeof arms);
@@ -384,8 +370,7 @@ static void the_same_events_give_the_same_ratings(void **unused) {
 
 /* Rent and faults are told of the same pages in the same epoch: a hundred blocks that are asked for together after a
  * long time do not speak for keeping them, though most of those epochs see faults and hardly any time pass. */
-static void bursts_are_judged_whole(void **unused) {
-  (void)unused;
+UNIT_TEST(bursts_are_judged_whole) {
   struct policy_arm arm;
   struct policy_costs c = costs();
   uint32_t now_ms = 0;
@@ -405,8 +390,7 @@ static void bursts_are_judged_whole(void **unused) {
 }
 
 /* Gaps that all strategies from ten milliseconds on bridge: what is done without learning stays. */
-static void equals_stay_at_home(void **unused) {
-  (void)unused;
+UNIT_TEST(equals_stay_at_home) {
   for (unsigned home = KEEP_10MS; home < KEEP_STRATEGIES; home++) {
     struct policy_arm arm;
     uint32_t now_ms = 0;
@@ -424,8 +408,7 @@ static void equals_stay_at_home(void **unused) {
 }
 
 /* Whoever knows the leader can make it pay each time; but not much more than what is done without learning pays. */
-static void an_adversary_gains_little(void **unused) {
-  (void)unused;
+UNIT_TEST(an_adversary_gains_little) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
     struct policy_arm arm;
@@ -446,8 +429,7 @@ static void an_adversary_gains_little(void **unused) {
   }
 }
 
-static void what_others_learned_is_followed_first(void **unused) {
-  (void)unused;
+UNIT_TEST(what_others_learned_is_followed_first) {
   struct policy_arm prior, arm;
   struct policy_costs c = costs();
   uint32_t now_ms = 0;
@@ -469,8 +451,7 @@ static void what_others_learned_is_followed_first(void **unused) {
   assert_int_equal(arm.total[KEEP_WARM], 0);
 }
 
-static void costs_at_their_edges(void **unused) {
-  (void)unused;
+UNIT_TEST(costs_at_their_edges) {
   assert_int_equal(policy_costs_of(500, 0, 0, 1000).rent_64k, 32768);
   assert_int_equal(policy_costs_of(UINT32_MAX, 0, 0, 0).rent_64k, UINT32_MAX);
   struct policy_arm arm;
@@ -484,27 +465,4 @@ static void costs_at_their_edges(void **unused) {
   assert_true(arm.total[KEEP_WARM] > 0);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(charges_are_exact),
-      cmocka_unit_test(what_is_never_asked_for_pays_no_faults),
-      cmocka_unit_test(parts_of_what_was_freed_are_asked_for),
-      cmocka_unit_test(merging_changes_no_sums),
-      cmocka_unit_test(an_arm_that_ends_leaves_its_idle_pages),
-      cmocka_unit_test(nothing_is_told_by_nothing),
-      cmocka_unit_test(many_idle_ones_are_merged),
-      cmocka_unit_test(the_cheapest_leads),
-      cmocka_unit_test(equals_do_not_drift),
-      cmocka_unit_test(ratings_are_bounded_and_add_up),
-      cmocka_unit_test(a_change_is_followed),
-      cmocka_unit_test(costs_are_back_soon_after_any_change),
-      cmocka_unit_test(regret_is_bounded),
-      cmocka_unit_test(the_same_events_give_the_same_ratings),
-      cmocka_unit_test(bursts_are_judged_whole),
-      cmocka_unit_test(equals_stay_at_home),
-      cmocka_unit_test(an_adversary_gains_little),
-      cmocka_unit_test(what_others_learned_is_followed_first),
-      cmocka_unit_test(costs_at_their_edges),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

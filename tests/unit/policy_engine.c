@@ -32,7 +32,7 @@ static struct policy_stats stats(void) {
 
 static char *alloc(uintptr_t site) {
   bool zeroed;
-  char *object = large_alloc(SIZE, 16, site, &zeroed);
+  char *object = large_alloc(SIZE, UNIT_BYTES, site, &zeroed);
   assert_non_null(object);
   if (zeroed)
     for (size_t at = 0; at < SIZE; at += 4096)
@@ -72,8 +72,7 @@ static int end(void **unused) {
   return 0;
 }
 
-static void off_learns_nothing(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(off_learns_nothing, begin, end) {
   policy("off");
   uint64_t matches = stats().totals.epochs;
   habit(0x1000, ROUNDS, 30000);
@@ -83,8 +82,7 @@ static void off_learns_nothing(void **unused) {
   assert_true(decay_total(&big_cache_decay) > 0);
 }
 
-static void what_is_not_asked_for_goes_at_once(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(what_is_not_asked_for_goes_at_once, begin, end) {
   habit(0x2000, ROUNDS, 60000);
   char *object = alloc(0x2000);
   size_t free_bytes = usage_free();
@@ -96,8 +94,7 @@ static void what_is_not_asked_for_goes_at_once(void **unused) {
   assert_true(stats().totals.epochs > 0 && stats().totals.switches > 0);
 }
 
-static void what_is_asked_for_again_soon_stays(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(what_is_asked_for_again_soon_stays, begin, end) {
   habit(0x3000, ROUNDS, 300);
   char *object = alloc(0x3000);
   large_free(object);
@@ -110,15 +107,14 @@ static void what_is_asked_for_again_soon_stays(void **unused) {
 
 static char *mapping(void) {
   bool zeroed;
-  char *object = large_alloc(40 * MIB, 16, 0xa000, &zeroed);
+  char *object = large_alloc(40 * MIB, UNIT_BYTES, 0xa000, &zeroed);
   assert_non_null(object);
   memset(object, 1, 40 * MIB);
   return object;
 }
 
 /* A mapping of 40 MiB, five times what the preset keeps however old: wanted again after 1.7 s, a fault is dearer. */
-static void what_is_large_and_comes_back_is_kept(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(what_is_large_and_comes_back_is_kept, begin, end) {
   assert_int_equal(option_set(OPTION_PURGE_DELAY_MS, "2000"), OPTION_OK);
   char *object = NULL;
   for (unsigned i = 0; i < ROUNDS; i++) {
@@ -134,8 +130,7 @@ static void what_is_large_and_comes_back_is_kept(void **unused) {
 }
 
 /* By usage_keep_learned: by what the preset keeps however old, or by the peak. What is younger than the delay stays. */
-static void what_is_kept_is_bounded_by_the_peak(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(what_is_kept_is_bounded_by_the_peak, begin, end) {
   static char *objects[12];
   bool zeroed;
   for (unsigned site = 0; site < 12; site++)
@@ -144,7 +139,7 @@ static void what_is_kept_is_bounded_by_the_peak(void **unused) {
   for (unsigned i = 0; i < 400; i++) {
     unsigned site = i % 12;
     size_t size = (33 + 4 * site) * MIB;
-    objects[site] = large_alloc(size, 16, 0x9000 + site * 64, &zeroed);
+    objects[site] = large_alloc(size, UNIT_BYTES, 0x9000 + site * 64, &zeroed);
     objects[site][0] = 1;
     large_free(objects[site]);
     reclaim_tick();
@@ -156,8 +151,7 @@ static void what_is_kept_is_bounded_by_the_peak(void **unused) {
   }
 }
 
-static void its_time_ends_too(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(its_time_ends_too, begin, end) {
   habit(0x4000, ROUNDS, 50);
   char *object = alloc(0x4000);
   large_free(object);
@@ -169,8 +163,7 @@ static void its_time_ends_too(void **unused) {
   assert_int_equal(os_resident_bytes(object, SIZE), 0);
 }
 
-static void frozen_keeps_what_was_learned(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(frozen_keeps_what_was_learned, begin, end) {
   habit(0x5000, ROUNDS, 60000);
   policy("frozen");
   struct policy_stats before = stats();
@@ -184,8 +177,7 @@ static void frozen_keeps_what_was_learned(void **unused) {
   assert_int_equal(os_resident_bytes(object, SIZE), 0);
 }
 
-static void limits_and_trims_do_not_wait(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(limits_and_trims_do_not_wait, begin, end) {
   habit(0x6000, ROUNDS, 50);
   large_free(alloc(0x6000));
   assert_true(decay_bytes(&big_cache_decay, BY_ENGINE) >= SIZE);
@@ -202,8 +194,7 @@ static void limits_and_trims_do_not_wait(void **unused) {
   assert_int_equal(option_set(OPTION_LARGE_CACHE_MB, NULL), OPTION_OK);
 }
 
-static void a_purge_that_is_off_keeps_the_pages(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(a_purge_that_is_off_keeps_the_pages, begin, end) {
   habit(0x7000, ROUNDS, 60000);
   assert_int_equal(option_set(OPTION_PURGE, "off"), OPTION_OK);
   char *object = alloc(0x7000);
@@ -214,18 +205,17 @@ static void a_purge_that_is_off_keeps_the_pages(void **unused) {
   assert_int_equal(option_set(OPTION_PURGE, NULL), OPTION_OK);
 }
 
-static void mappings_are_unmapped(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(mappings_are_unmapped, begin, end) {
   bool zeroed;
   for (unsigned i = 0; i < ROUNDS; i++) {
-    char *object = large_alloc(40 * MIB, 16, 0x8000, &zeroed);
+    char *object = large_alloc(40 * MIB, UNIT_BYTES, 0x8000, &zeroed);
     object[0] = 1;
     large_free(object);
     pass(60000);
     reclaim_tick();
   }
   struct large_stats s;
-  char *object = large_alloc(40 * MIB, 16, 0x8000, &zeroed);
+  char *object = large_alloc(40 * MIB, UNIT_BYTES, 0x8000, &zeroed);
   large_free(object);
   pass(101);
   reclaim_tick();
@@ -234,8 +224,7 @@ static void mappings_are_unmapped(void **unused) {
 }
 
 /* Some ranges are cut from others, sizes and gaps change, and everything is found again. */
-static void random_sites(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(random_sites, begin, end) {
   enum { SITES = 200, LIVE = 64 };
   char *live[LIVE] = {0};
   size_t sizes[LIVE] = {0};
@@ -249,7 +238,7 @@ static void random_sites(void **unused) {
     } else {
       bool zeroed;
       sizes[at] = (unit_random(&random) % 16 + 5) * 64 * 1024;
-      live[at] = large_alloc(sizes[at], 16, unit_random(&random) % SITES * 64, &zeroed);
+      live[at] = large_alloc(sizes[at], UNIT_BYTES, unit_random(&random) % SITES * 64, &zeroed);
       assert_true(!zeroed || (live[at][0] == 0 && live[at][sizes[at] - 1] == 0));
       live[at][0] = live[at][sizes[at] - 1] = (char)at;
     }
@@ -271,7 +260,7 @@ static void *customer(void *seed) {
   for (unsigned i = 0; i < unit_rounds(3000, 1); i++) {
     bool zeroed;
     size_t size = (unit_random(&random) % 12 + 5) * 64 * 1024;
-    char *object = large_alloc(size, 16, unit_random(&random) % 300 * 64, &zeroed);
+    char *object = large_alloc(size, UNIT_BYTES, unit_random(&random) % 300 * 64, &zeroed);
     object[0] = object[size - 1] = 1;
     if (unit_random(&random) % 16 == 0)
       pass(unit_random(&random) % 200);
@@ -295,8 +284,7 @@ static void *visitor(void *unused) {
   return unused;
 }
 
-static void many_threads(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(many_threads, begin, end) {
   pthread_t customers[3], other;
   atomic_store(&threads_end, false);
   assert_int_equal(pthread_create(&other, NULL, visitor, NULL), 0);
@@ -311,8 +299,7 @@ static void many_threads(void **unused) {
 }
 
 /* Blocks of four KiB in a burst, then silence: their slabs' pages go long before the profile would look at them. */
-static void slabs_are_learned_by_their_blocks_size(void **unused) {
-  (void)unused;
+UNIT_TEST_BETWEEN(slabs_are_learned_by_their_blocks_size, begin, end) {
   enum { BLOCKS = 1500, BYTES = 4096, ALL = BLOCKS * BYTES };
   static char *blocks[BLOCKS];
   assert_int_equal(option_set(OPTION_BIN_KB_MAX, "0"), OPTION_OK); /* or the bins would have it all */
@@ -340,22 +327,4 @@ static void slabs_are_learned_by_their_blocks_size(void **unused) {
   assert_int_equal(option_set(OPTION_KEEP_MB, NULL), OPTION_OK);
 }
 
-int main(void) {
-  unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(off_learns_nothing, begin, end),
-      cmocka_unit_test_setup_teardown(what_is_not_asked_for_goes_at_once, begin, end),
-      cmocka_unit_test_setup_teardown(what_is_asked_for_again_soon_stays, begin, end),
-      cmocka_unit_test_setup_teardown(what_is_large_and_comes_back_is_kept, begin, end),
-      cmocka_unit_test_setup_teardown(what_is_kept_is_bounded_by_the_peak, begin, end),
-      cmocka_unit_test_setup_teardown(its_time_ends_too, begin, end),
-      cmocka_unit_test_setup_teardown(frozen_keeps_what_was_learned, begin, end),
-      cmocka_unit_test_setup_teardown(limits_and_trims_do_not_wait, begin, end),
-      cmocka_unit_test_setup_teardown(a_purge_that_is_off_keeps_the_pages, begin, end),
-      cmocka_unit_test_setup_teardown(mappings_are_unmapped, begin, end),
-      cmocka_unit_test_setup_teardown(random_sites, begin, end),
-      cmocka_unit_test_setup_teardown(many_threads, begin, end),
-      cmocka_unit_test_setup_teardown(slabs_are_learned_by_their_blocks_size, begin, end),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

@@ -11,7 +11,6 @@
 /* Of the format, as policy_file.h draws it. */
 #define HEAD_BYTES 128u
 #define MODULE_BYTES 32u
-#define RECORD_BYTES_IN_FILE 100u
 #define CHECKSUM_BYTES 8u
 
 /* Judges a file; a control is given another one. */
@@ -82,8 +81,7 @@ static const struct policy_arm *arm_of(const struct policy_table *table, const s
   return NULL;
 }
 
-static void what_is_written_is_read(void **unused) {
-  (void)unused;
+UNIT_TEST(what_is_written_is_read) {
   struct fixture *f = learned(), *again = calloc(1, sizeof *again);
   struct policy_file file;
   assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
@@ -140,8 +138,7 @@ static void what_is_written_is_read(void **unused) {
   end(again);
 }
 
-static void a_full_table_takes_what_fits(void **unused) {
-  (void)unused;
+UNIT_TEST(a_full_table_takes_what_fits) {
   struct fixture *f = learned(), *small = calloc(1, sizeof *small);
   small->places = calloc(1, policy_table_bytes(POLICY_WAYS));
   policy_table_begin(&small->table, small->places, POLICY_WAYS, KEEP_1S);
@@ -202,8 +199,7 @@ static enum policy_file_error careless(struct policy_file *file, const void *byt
   return POLICY_FILE_OK;
 }
 
-static void each_fault_is_noticed(void **unused) {
-  (void)unused;
+UNIT_TEST(each_fault_is_noticed) {
   struct fixture *f = learned();
   assert_int_equal(unnoticed_bits(policy_file_open, f), 0);
   assert_int_equal(unnoticed_bytes(policy_file_open, f), 0);
@@ -259,8 +255,7 @@ static enum policy_file_error with(struct fixture *f, size_t at, const void *val
 
 static enum policy_file_error with32(struct fixture *f, size_t at, uint32_t value) { return with(f, at, &value, 4); }
 
-static void a_right_checksum_does_not_suffice(void **unused) {
-  (void)unused;
+UNIT_TEST(a_right_checksum_does_not_suffice) {
   assert_int_equal(checksum((const unsigned char *)"123456789", 9), 0x995dc9bbdf1939fau); /* known, of CRC-64/XZ */
   struct fixture *f = learned();
   size_t module = HEAD_BYTES, record = HEAD_BYTES + 2 * MODULE_BYTES, rating = record + 64, kind = record + 96;
@@ -293,8 +288,7 @@ static void a_right_checksum_does_not_suffice(void **unused) {
 }
 
 /* Most random bytes fail at the mark; so the mark is right half of the time, and often the checksum. */
-static void random_bytes_are_refused(void **unused) {
-  (void)unused;
+UNIT_TEST(random_bytes_are_refused) {
   uint64_t random = UNIT_SEED;
   struct fixture *f = calloc(1, sizeof *f);
   for (unsigned i = 0; i < 20000; i++) {
@@ -310,8 +304,7 @@ static void random_bytes_are_refused(void **unused) {
   end(f);
 }
 
-static void what_is_no_policy_file_is_foreign(void **unused) {
-  (void)unused;
+UNIT_TEST(what_is_no_policy_file_is_foreign) {
   struct fixture *f = calloc(1, sizeof *f);
   static const char *const texts[] = {"a\n", "hakmem", "Dear diary, today I lost my policy file.\n", "\177ELF"};
   for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -327,8 +320,7 @@ static void what_is_no_policy_file_is_foreign(void **unused) {
   end(f);
 }
 
-static void what_does_not_fit_is_not_written(void **unused) {
-  (void)unused;
+UNIT_TEST(what_does_not_fit_is_not_written) {
   struct fixture *f = learned();
   struct policy_table_costs c = costs();
   struct policy_file_writer writer;
@@ -350,8 +342,7 @@ static void what_does_not_fit_is_not_written(void **unused) {
   end(f);
 }
 
-static void a_fixed_file_has_one_leader(void **unused) {
-  (void)unused;
+UNIT_TEST(a_fixed_file_has_one_leader) {
   struct policy_table_costs c = costs();
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     struct fixture *f = calloc(1, sizeof *f);
@@ -375,16 +366,4 @@ static void a_fixed_file_has_one_leader(void **unused) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_written_is_read),
-      cmocka_unit_test(a_full_table_takes_what_fits),
-      cmocka_unit_test(each_fault_is_noticed),
-      cmocka_unit_test(a_right_checksum_does_not_suffice),
-      cmocka_unit_test(random_bytes_are_refused),
-      cmocka_unit_test(what_is_no_policy_file_is_foreign),
-      cmocka_unit_test(what_does_not_fit_is_not_written),
-      cmocka_unit_test(a_fixed_file_has_one_leader),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -71,7 +71,7 @@ static void large_objects(uint64_t *random) {
     } else {
       size_t bytes = i % 100 == 0 ? (size_t)40 << 20 : (unit_random(random) % 24 + 5) * 65536;
       bool zeroed, is_common = unit_random(random) % 4 == 0;
-      *object = large_alloc(bytes, 16, unit_random(random) % (is_common ? 20 : SITES) * 64 + 64, &zeroed);
+      *object = large_alloc(bytes, UNIT_BYTES, unit_random(random) % (is_common ? 20 : SITES) * 64 + 64, &zeroed);
       assert_non_null(*object);
     }
     now_ms += unit_random(random) % 300 >> unit_random(random) % 9;
@@ -142,8 +142,7 @@ static bool is_same(const struct policy_table *a, const struct policy_table *b, 
   return same;
 }
 
-static void replays_to_the_same(void **unused) {
-  (void)unused;
+UNIT_TEST(replays_to_the_same) {
   static const bool is_same_wanted[] = {[AS_IT_WAS] = true, [ONE_MISSING] = false, [ONE_LATER] = false};
   struct policy_table *table = malloc(sizeof *table);
   assert_non_null(table);
@@ -184,7 +183,4 @@ static int begin(void **unused) {
   return 0;
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(replays_to_the_same)};
-  return cmocka_run_group_tests(tests, begin, NULL);
-}
+int main(void) { return unit_run(begin, NULL); }

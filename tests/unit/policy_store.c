@@ -105,8 +105,7 @@ static void passes_in_child(void (*body)(void *)) {
     fail_msg("status %d: %s", status, said);
 }
 
-static void what_was_learned_comes_back(void **unused) {
-  (void)unused;
+UNIT_TEST(what_was_learned_comes_back) {
   passes_in_child(learns);
   passes_in_child(learns_nothing_more);
 }
@@ -128,7 +127,4 @@ static int end(void **unused) {
   return rmdir(folder);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_learned_comes_back)};
-  return cmocka_run_group_tests(tests, begin, end);
-}
+int main(void) { return unit_run(begin, end); }

@@ -46,8 +46,7 @@ static enum keep reuse(struct fixture *f, uint64_t site, unsigned range, uint32_
   return acted;
 }
 
-static void sites_of_different_temper_are_told_apart(void **unused) {
-  (void)unused;
+UNIT_TEST(sites_of_different_temper_are_told_apart) {
   struct fixture f;
   uint32_t now_ms = 0;
   begin(&f, ARMS);
@@ -63,8 +62,7 @@ static void sites_of_different_temper_are_told_apart(void **unused) {
   end(&f);
 }
 
-static void ranges_are_doublings(void **unused) {
-  (void)unused;
+UNIT_TEST(ranges_are_doublings) {
   assert_int_equal(policy_range(0), 0);
   assert_int_equal(policy_range(16), 0);
   assert_int_equal(policy_range(31), 0);
@@ -75,8 +73,7 @@ static void ranges_are_doublings(void **unused) {
 }
 
 /* Whatever happens to arms, the same events cost the same in sum. */
-static void no_event_is_lost(void **unused) {
-  (void)unused;
+UNIT_TEST(no_event_is_lost) {
   struct fixture f;
   struct policy_table_costs c = costs();
   uint64_t random = UNIT_SEED;
@@ -98,8 +95,7 @@ static void no_event_is_lost(void **unused) {
   end(&f);
 }
 
-static void a_mapping_costs_more_to_give_back(void **unused) {
-  (void)unused;
+UNIT_TEST(a_mapping_costs_more_to_give_back) {
   struct fixture f;
   uint32_t now_ms = 0;
   struct policy_table_costs c = costs();
@@ -112,8 +108,7 @@ static void a_mapping_costs_more_to_give_back(void **unused) {
 }
 
 /* Sites that come once in ten seconds each, and one comes every hundred milliseconds: what one frees the next takes. */
-static void what_one_frees_serves_the_next(void **unused) {
-  (void)unused;
+UNIT_TEST(what_one_frees_serves_the_next) {
   struct fixture f;
   struct policy_table_costs c = costs();
   begin(&f, ARMS);
@@ -140,8 +135,7 @@ static void what_one_frees_serves_the_next(void **unused) {
 
 /* One block, freed and never asked for again, is all that happens in many short runs. */
 /* However often two others free in turn meanwhile. */
-static void a_lender_is_not_forgotten(void **unused) {
-  (void)unused;
+UNIT_TEST(a_lender_is_not_forgotten) {
   struct fixture f;
   struct policy_table_costs c = costs();
   begin(&f, ARMS);
@@ -157,8 +151,7 @@ static void a_lender_is_not_forgotten(void **unused) {
 }
 
 /* What cannot be kept was not, whatever leads; frozen, a site without a place is the rest's. */
-static void who_acts(void **unused) {
-  (void)unused;
+UNIT_TEST(who_acts) {
   struct fixture f;
   struct policy_table_costs c = costs();
   int32_t ratings[KEEP_STRATEGIES] = {0};
@@ -175,8 +168,7 @@ static void who_acts(void **unused) {
   end(&f);
 }
 
-static void short_lives_teach_as_well(void **unused) {
-  (void)unused;
+UNIT_TEST(short_lives_teach_as_well) {
   struct fixture f;
   struct policy_table_costs c = costs();
   for (unsigned is_concluded = 0; is_concluded < 2; is_concluded++) {
@@ -193,8 +185,7 @@ static void short_lives_teach_as_well(void **unused) {
   }
 }
 
-static void warm_sites_keep_their_place(void **unused) {
-  (void)unused;
+UNIT_TEST(warm_sites_keep_their_place) {
   struct fixture f;
   uint32_t now_ms = 0;
   begin(&f, POLICY_WAYS); /* one set */
@@ -212,8 +203,7 @@ static void warm_sites_keep_their_place(void **unused) {
   end(&f);
 }
 
-static void a_hundred_thousand_sites(void **unused) {
-  (void)unused;
+UNIT_TEST(a_hundred_thousand_sites) {
   struct fixture f;
   uint32_t now_ms = 0;
   begin(&f, 2048);
@@ -224,8 +214,7 @@ static void a_hundred_thousand_sites(void **unused) {
   end(&f);
 }
 
-static void what_a_file_says_is_followed_at_once(void **unused) {
-  (void)unused;
+UNIT_TEST(what_a_file_says_is_followed_at_once) {
   struct fixture f;
   uint32_t now_ms = 0;
   int32_t ratings[KEEP_STRATEGIES] = {[KEEP_AT_ONCE] = 3 * POLICY_RATING_MAX, [KEEP_WARM] = INT32_MIN};
@@ -240,19 +229,4 @@ static void what_a_file_says_is_followed_at_once(void **unused) {
   end(&f);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sites_of_different_temper_are_told_apart),
-      cmocka_unit_test(ranges_are_doublings),
-      cmocka_unit_test(no_event_is_lost),
-      cmocka_unit_test(a_mapping_costs_more_to_give_back),
-      cmocka_unit_test(what_one_frees_serves_the_next),
-      cmocka_unit_test(a_lender_is_not_forgotten),
-      cmocka_unit_test(who_acts),
-      cmocka_unit_test(short_lives_teach_as_well),
-      cmocka_unit_test(warm_sites_keep_their_place),
-      cmocka_unit_test(a_hundred_thousand_sites),
-      cmocka_unit_test(what_a_file_says_is_followed_at_once),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -4,7 +4,6 @@
 #include "unit.h"
 
 #include "heap/envelope.h"
-#include "heap/ids.h"
 #include "os/cgroup.h"
 #include "os/os.h"
 
@@ -31,32 +30,7 @@ void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_
 
 static const char *one_pool = "1";
 
-static void sweep(void) {
-  assert_true(slow_path_begin());
-  heaps_sweep_all(false);
-  slow_path_end();
-}
-
-/* Ends what earlier tests left: their heaps are given up, so that a sweep finds them. */
-static void pools_clear(void) {
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    if (atomic_load(&heap->parked))
-      continue;
-    unit_heap_become(heap);
-    assert_true(slow_path_begin());
-    slow_path_part_from_heap();
-    slow_path_end();
-    lifeline_drop(&heap->lifeline);
-  }
-  sweep();
-  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
-    assert_int_equal(atomic_load(&pool->heaps), 0);
-    assert_int_equal(pool->slabs.taken_bytes, 0);
-  }
-}
-
-static void heaps_of_a_pool_free_each_others_blocks(void **state) {
-  (void)state;
+UNIT_TEST(heaps_of_a_pool_free_each_others_blocks) {
   unit_option("HAKMEM_POOLS", one_pool);
   struct heap *taker = unit_heap_attach(), *freer = unit_heap_attach();
   assert_ptr_equal(heap_pool(taker), heap_pool(freer));
@@ -83,7 +57,7 @@ static void heaps_of_a_pool_free_each_others_blocks(void **state) {
     is_same |= again == blocks[i];
   assert_true(is_same);
   hak_free(again);
-  pools_clear();
+  unit_pools_clear();
 }
 
 static void free_in_two_heaps(void *heaps) {
@@ -101,19 +75,17 @@ static void free_in_two_heaps(void *heaps) {
 }
 
 /* The block is in two bins. The second flush finds its bit set. */
-static void a_double_free_through_two_heaps_is_found(void **state) {
-  (void)state;
+UNIT_TEST(a_double_free_through_two_heaps_is_found) {
   unit_option("HAKMEM_POOLS", one_pool);
   struct heap *two[2] = {unit_heap_attach(), unit_heap_attach()};
   unit_heap_become(two[0]);
   assert_non_null(blocks[0] = hak_malloc(BYTES));
   unit_must_die(free_in_two_heaps, two, "double free of block ", blocks[0], "");
   hak_free(blocks[0]);
-  pools_clear();
+  unit_pools_clear();
 }
 
-static void heaps_spread_over_the_pools(void **state) {
-  (void)state;
+UNIT_TEST(heaps_spread_over_the_pools) {
   unit_option("HAKMEM_POOLS", "3");
   uint32_t before = pool_count();
   for (unsigned i = 0; i < 7; i++)
@@ -127,19 +99,18 @@ static void heaps_spread_over_the_pools(void **state) {
   }
   assert_int_equal(most, 3);
   assert_int_equal(least, 2);
-  pools_clear();
+  unit_pools_clear();
   unit_option("HAKMEM_POOLS", "0");
   for (unsigned i = 0; i < 2 * 8192; i++) /* more than two for each processor */
     if (atomic_load(&heap_pool(unit_heap_attach())->heaps) > 1)
       break;
   assert_int_equal(pool_count(), max_size(before > 3 ? before : 3,
-                                          min_size(2 * min_size(os_cpus(), os_cpu_limit_read()), POOLS_MAX)));
-  pools_clear();
+                                          min_size(2 * min_size(os_cpus(), os_cpu_limit_read("")), POOLS_MAX)));
+  unit_pools_clear();
 }
 
 /* A thread that uses a class once holds little of it. */
-static void a_new_bin_holds_few_blocks(void **state) {
-  (void)state;
+UNIT_TEST(a_new_bin_holds_few_blocks) {
   unit_option("HAKMEM_POOLS", one_pool);
   struct heap *heap = unit_heap_attach();
   void *held[BLOCKS];
@@ -152,12 +123,11 @@ static void a_new_bin_holds_few_blocks(void **state) {
   for (unsigned i = 0; i < BLOCKS; i++)
     hak_free(held[i]);
   UNIT_HEAP_VALID(heap);
-  pools_clear();
+  unit_pools_clear();
 }
 
 /* Each of many threads keeps less in its bins and its envelopes. */
-static void a_crowd_keeps_little(void **state) {
-  (void)state;
+UNIT_TEST(a_crowd_keeps_little) {
   unit_option("HAKMEM_POOLS", "2");
   struct heap *heaps[2 * HEAPS_OF_CROWD + 2], *freer = NULL;
   size_t kept_bytes[2];
@@ -178,7 +148,7 @@ static void a_crowd_keeps_little(void **state) {
       hak_free(blocks[i]);
       kept_bytes[round] = max_size(kept_bytes[round], atomic_load(&freer->outbox.open_bytes));
     }
-    pools_clear();
+    unit_pools_clear();
   }
   assert_in_range(kept_bytes[1], 1, 32 * 1024);
   assert_true(kept_bytes[0] > kept_bytes[1]);
@@ -193,8 +163,7 @@ static void *allocate_and_end(void *unused) {
   return heap_pool(heap_current());
 }
 
-static void an_ended_threads_blocks_serve_its_pool(void **state) {
-  (void)state;
+UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
   if (!unit_ends_are_noticed())
     skip();
   unit_option("HAKMEM_POOLS", one_pool);
@@ -211,12 +180,11 @@ static void an_ended_threads_blocks_serve_its_pool(void **state) {
   slow_path_end();
   assert_int_equal(atomic_load(&heap_pool(self)->heaps), 1);
   assert_int_equal(heap_pool(self)->slabs.taken_bytes, 0);
-  pools_clear();
+  unit_pools_clear();
 }
 
 /* The holder of a pool's lock may have ended or jumped out of its slow path. Others of the pool go on elsewhere. */
-static void a_lock_that_is_never_given_stops_no_thread(void **state) {
-  (void)state;
+UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   unit_option("HAKMEM_POOLS", one_pool);
   struct heap *holder = unit_heap_attach(), *other = unit_heap_attach();
   struct pool *pool = heap_pool(other);
@@ -230,27 +198,28 @@ static void a_lock_that_is_never_given_stops_no_thread(void **state) {
   assert_ptr_not_equal(heap_current(), other);
   assert_ptr_not_equal(heap_pool(heap_current()), pool);
   assert_false(atomic_load(&other->parked)); /* a sweep leaves it alone until the lock is free */
-  sweep();
+  unit_sweep();
   assert_false(atomic_load(&other->parked));
   hak_free(blocks[0]); /* by an envelope */
   hak_free(blocks[1]);
   lock_give(&pool->lock);
-  sweep();
+  unit_sweep();
   assert_true(atomic_load(&other->parked));
-  pools_clear();
+  unit_pools_clear();
 }
 
 static void check_child(void *pool) {
   for (struct pool *each = pool_next(NULL); each; each = pool_next(each))
     if (atomic_load(&each->heaps) != (each == pool ? 1 : 0))
       _exit(1);
+  if (pools_heaps() != 1)
+    _exit(3);
   for (unsigned i = 0; i < BLOCKS; i++)
     if ((blocks[i] = hak_malloc(BYTES)) == NULL)
       _exit(2);
 }
 
-static void a_forks_child_keeps_one_heap(void **state) {
-  (void)state;
+UNIT_TEST(a_forks_child_keeps_one_heap) {
   unit_option("HAKMEM_POOLS", "2");
   for (unsigned i = 0; i < 5; i++) {
     unit_heap_attach();
@@ -258,22 +227,12 @@ static void a_forks_child_keeps_one_heap(void **state) {
   }
   char said[200];
   assert_int_equal(unit_in_child(check_child, heap_pool(heap_current()), said, sizeof said), 0);
-  pools_clear();
+  unit_pools_clear();
 }
 
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "apart") == 0)
     one_pool = "1024";
   unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(heaps_of_a_pool_free_each_others_blocks),
-      cmocka_unit_test(a_double_free_through_two_heaps_is_found),
-      cmocka_unit_test(heaps_spread_over_the_pools),
-      cmocka_unit_test(a_new_bin_holds_few_blocks),
-      cmocka_unit_test(a_crowd_keeps_little),
-      cmocka_unit_test(an_ended_threads_blocks_serve_its_pool),
-      cmocka_unit_test(a_lock_that_is_never_given_stops_no_thread),
-      cmocka_unit_test(a_forks_child_keeps_one_heap),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -37,12 +37,12 @@ static void all_is_well(void) { memset(&os, 0, sizeof os); }
 static bool is_due(enum fault fault) { return os.fault == fault && (os.at == 0 || os.calls == os.at); }
 
 long __real_os_kernel(long number, ...);
-int __real_rename(const char *from, const char *to);
-int __real_unlink(const char *name);
+int __real_renameat(int from_fd, const char *from, int to_fd, const char *to);
+int __real_unlinkat(int fd, const char *name, int flags);
 void *__real_os_map(size_t size, size_t alignment);
 long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
-int __wrap_rename(const char *from, const char *to);
-int __wrap_unlink(const char *name);
+int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to);
+int __wrap_unlinkat(int fd, const char *name, int flags);
 void *__wrap_os_map(size_t size, size_t alignment);
 
 long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f) {
@@ -51,7 +51,8 @@ long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long 
     os.calls++;
     return __real_os_kernel(number, a, b, c, d, e, f);
   }
-  if (is_due(FAULT_INTERRUPT) && number != SYS_fdatasync && (was_interrupted = !was_interrupted)) {
+  bool may_wait = number == SYS_openat || number == SYS_read || number == SYS_write;
+  if (is_due(FAULT_INTERRUPT) && may_wait && (was_interrupted = !was_interrupted)) {
     errno = EINTR;
     return -1;
   }
@@ -65,15 +66,15 @@ long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long 
   return __real_os_kernel(number, a, b, c, d, e, f);
 }
 
-int __wrap_rename(const char *from, const char *to) {
+int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to) {
   os.calls++;
   if (!is_due(FAULT_ERROR))
-    return __real_rename(from, to);
+    return __real_renameat(from_fd, from, to_fd, to);
   errno = EIO;
   return -1;
 }
 
-int __wrap_unlink(const char *name) { return __real_unlink(name); }
+int __wrap_unlinkat(int fd, const char *name, int flags) { return __real_unlinkat(fd, name, flags); }
 
 void *__wrap_os_map(size_t size, size_t alignment) {
   return ++os.maps == os.map_at ? NULL : __real_os_map(size, alignment);
@@ -270,8 +271,7 @@ static int end(void **unused) {
 
 /* --- tests --- */
 
-static void written_and_replaced(void **unused) {
-  (void)unused;
+UNIT_TEST(written_and_replaced) {
   struct found found;
   for (unsigned i = 0; i < 2; i++) {
     assert_int_equal(write_it(), OS_FILE_OK);
@@ -281,8 +281,7 @@ static void written_and_replaced(void **unused) {
   assert_true(file_bytes > 50000);
 }
 
-static void damage_is_seen(void **unused) {
-  (void)unused;
+UNIT_TEST(damage_is_seen) {
   struct found found;
   assert_int_equal(write_it(), OS_FILE_OK);
   assert_true(is_whole(&found));
@@ -296,8 +295,7 @@ static void damage_is_seen(void **unused) {
   assert_true(whole(file, file_bytes, &found));
 }
 
-static void the_nth_call_fails(void **unused) {
-  (void)unused;
+UNIT_TEST(the_nth_call_fails) {
   struct found found;
   unsigned calls, refused = 0, with_fewer_mappings = 0;
   const struct pprof_about about = {.version = "hakmem"};
@@ -326,8 +324,7 @@ static void the_nth_call_fails(void **unused) {
   assert_true(refused >= 5 && with_fewer_mappings >= 2);
 }
 
-static void interrupted_and_half_done(void **unused) {
-  (void)unused;
+UNIT_TEST(interrupted_and_half_done) {
   struct found found;
   for (enum fault fault = FAULT_INTERRUPT; fault <= FAULT_SHORT; fault++) {
     put_before();
@@ -338,8 +335,7 @@ static void interrupted_and_half_done(void **unused) {
   }
 }
 
-static void memory_runs_out(void **unused) {
-  (void)unused;
+UNIT_TEST(memory_runs_out) {
   for (unsigned at = 1; at <= 3; at++) { /* what is needed to write, the table of addresses, a larger one */
     put_before();
     os.map_at = at;
@@ -348,8 +344,7 @@ static void memory_runs_out(void **unused) {
   }
 }
 
-static void a_limit_of_file_size_sends_no_signal(void **unused) {
-  (void)unused;
+UNIT_TEST(a_limit_of_file_size_sends_no_signal) {
   struct rlimit kept, limit;
   put_before();
   getrlimit(RLIMIT_FSIZE, &kept);
@@ -362,8 +357,7 @@ static void a_limit_of_file_size_sends_no_signal(void **unused) {
   assert_true(is_as_before() && is_alone());
 }
 
-static void no_such_folder(void **unused) {
-  (void)unused;
+UNIT_TEST(no_such_folder) {
   const struct pprof_about about = {.version = "hakmem"};
   char name[2 * NAME_BYTES];
   snprintf(name, sizeof name, "%s/none/profile", folder);
@@ -372,8 +366,7 @@ static void no_such_folder(void **unused) {
 }
 
 /* Examples of the encoding's documentation, and the bounds. */
-static void the_encoding(void **unused) {
-  (void)unused;
+UNIT_TEST(the_encoding) {
   unsigned char bytes[40];
   struct proto message = PROTO_IN(bytes);
   const uint64_t numbers[] = {3, 270, 86942};
@@ -390,12 +383,4 @@ static void the_encoding(void **unused) {
   assert_true(message.length <= 30);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(written_and_replaced), cmocka_unit_test(damage_is_seen),
-      cmocka_unit_test(the_nth_call_fails),   cmocka_unit_test(interrupted_and_half_done),
-      cmocka_unit_test(memory_runs_out),      cmocka_unit_test(a_limit_of_file_size_sends_no_signal),
-      cmocka_unit_test(no_such_folder),       cmocka_unit_test(the_encoding),
-  };
-  return cmocka_run_group_tests(tests, begin, end);
-}
+int main(void) { return unit_run(begin, end); }

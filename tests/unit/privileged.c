@@ -106,8 +106,7 @@ static bool may_run(void) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void takes_no_option(void **unused) {
-  (void)unused;
+UNIT_TEST(takes_no_option) {
   if (geteuid() != 0) {
     print_message("skipped: only root can make a set-uid program of another user's\n");
     skip();
@@ -137,6 +136,5 @@ int main(int count, char **words) {
   if (count == 2 && strcmp(words[1], "find") == 0)
     return find_options();
   is_plain = count == 2 && strcmp(words[1], "plain") == 0;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(takes_no_option)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -44,8 +44,7 @@ static void expect_within(uint64_t found, uint64_t truth, unsigned percent) {
 
 /* With a sample each 64 KiB the standard deviation is 0.7 %: four of them. Control: a profile that does not hear of
  * frees, or counts each sample once only, is off by more. */
-static void live_bytes_are_true_within_3_percent(void **unused) {
-  (void)unused;
+UNIT_TEST(live_bytes_are_true_within_3_percent) {
   enum { BLOCKS = 400000 };
   static void *blocks[BLOCKS];
   uint64_t random = UNIT_SEED;
@@ -74,8 +73,7 @@ static void live_bytes_are_true_within_3_percent(void **unused) {
   assert_int_equal(hak_profile_stop(), 0);
 }
 
-static void every_allocation_is_a_sample(void **unused) {
-  (void)unused;
+UNIT_TEST(every_allocation_is_a_sample) {
   enum { BLOCKS = 3000 };
   static void *blocks[BLOCKS];
   uint64_t random = UNIT_SEED;
@@ -105,8 +103,7 @@ static uint64_t allocated_objects(void) {
   return objects_1024;
 }
 
-static void large_objects_stay_what_they_are(void **unused) {
-  (void)unused;
+UNIT_TEST(large_objects_stay_what_they_are) {
   start(64 << 10);
   char *object = hak_malloc(MIB);
   for (size_t size = MIB; size < 64 * MIB; size = size * 3 / 2) {
@@ -149,8 +146,7 @@ static void *fill(void *argument) {
 }
 
 /* Threads fill, end, and another one frees. */
-static void anybody_frees(void **unused) {
-  (void)unused;
+UNIT_TEST(anybody_frees) {
   pthread_t threads[4];
   start(5000);
   for (unsigned i = 0; i < 4; i++)
@@ -169,8 +165,7 @@ static void anybody_frees(void **unused) {
 }
 
 /* What was sampled in one profile is freed in the next one, or in none. */
-static void a_profile_begins_empty(void **unused) {
-  (void)unused;
+UNIT_TEST(a_profile_begins_empty) {
   static void *blocks[1000];
   for (unsigned round = 0; round < 20; round++) {
     start(round % 2 ? 1 : 3000);
@@ -195,8 +190,7 @@ static void a_profile_begins_empty(void **unused) {
 }
 
 /* Who asks for hardly any gets hardly any. */
-static void an_interval_without_end(void **unused) {
-  (void)unused;
+UNIT_TEST(an_interval_without_end) {
   static const size_t intervals[] = {SIZE_MAX, (size_t)1 << 63, (size_t)1 << 62, (size_t)1 << 40};
   for (unsigned i = 0; i < 4; i++) {
     start(intervals[i]);
@@ -218,8 +212,7 @@ static void *start_and_stop(void *argument) {
 }
 
 /* However starts and stops meet, the last word counts for heaps and profile. */
-static void starts_and_stops_meet(void **unused) {
-  (void)unused;
+UNIT_TEST(starts_and_stops_meet) {
   pthread_t threads[4];
   for (uintptr_t i = 0; i < 4; i++)
     pthread_create(&threads[i], NULL, start_and_stop, (void *)i);
@@ -230,8 +223,7 @@ static void starts_and_stops_meet(void **unused) {
   assert_false(tally_is_on());
 }
 
-static void a_path_that_does_not_do(void **unused) {
-  (void)unused;
+UNIT_TEST(a_path_that_does_not_do) {
   assert_int_equal(hak_profile_dump("/nonexistent/x"), ENOENT);
   assert_int_equal(hak_profile_dump("/"), EINVAL);
   assert_int_equal(hak_profile_dump(NULL), EINVAL);
@@ -242,8 +234,7 @@ static void free_twice(void *block) {
   hak_free(block);
   hak_free(block);
 }
-static void misuse_is_noticed(void **unused) {
-  (void)unused;
+UNIT_TEST(misuse_is_noticed) {
   static const size_t sizes[] = {100, 5000, MIB};
   char said[512];
   start(1);
@@ -260,16 +251,5 @@ static void misuse_is_noticed(void **unused) {
 int main(void) {
   unit_alone();
   hak_free(hak_malloc(1));
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(live_bytes_are_true_within_3_percent),
-      cmocka_unit_test(every_allocation_is_a_sample),
-      cmocka_unit_test(large_objects_stay_what_they_are),
-      cmocka_unit_test(anybody_frees),
-      cmocka_unit_test(a_profile_begins_empty),
-      cmocka_unit_test(an_interval_without_end),
-      cmocka_unit_test(starts_and_stops_meet),
-      cmocka_unit_test(a_path_that_does_not_do),
-      cmocka_unit_test(misuse_is_noticed),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

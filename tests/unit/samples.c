@@ -175,8 +175,7 @@ static void play(struct samples *samples, struct model *model, uint64_t *seed, u
   }
 }
 
-static void sums_and_peaks(void **unused) {
-  (void)unused;
+UNIT_TEST(sums_and_peaks) {
   static struct model model;
   struct samples samples = {0};
   uint64_t seed = UNIT_SEED;
@@ -197,8 +196,7 @@ static void sums_and_peaks(void **unused) {
   assert_int_equal(samples_bytes(&samples), 0);
 }
 
-static void a_difference_is_seen(void **unused) {
-  (void)unused;
+UNIT_TEST(a_difference_is_seen) {
   static struct model model, other;
   struct samples samples = {0};
   uint64_t seed = UNIT_SEED;
@@ -221,8 +219,7 @@ static void a_difference_is_seen(void **unused) {
 }
 
 /* The peak is the first moment of equals; what a stack had then is told whatever happened to it since. */
-static void the_first_of_equal_peaks(void **unused) {
-  (void)unused;
+UNIT_TEST(the_first_of_equal_peaks) {
   const uintptr_t one[] = {1}, other[] = {2};
   struct samples samples = {0};
   samples_add(&samples, memory, one, 1, (struct sample_weight){10, 1024});
@@ -236,8 +233,7 @@ static void the_first_of_equal_peaks(void **unused) {
 }
 
 /* So many that some have the same hash of 32 bits. */
-static void stacks_of_one_hash(void **unused) {
-  (void)unused;
+UNIT_TEST(stacks_of_one_hash) {
   struct samples samples = {0};
   uint64_t seed = UNIT_SEED;
   const size_t count = 250000;
@@ -250,8 +246,7 @@ static void stacks_of_one_hash(void **unused) {
   samples_clear(&samples);
 }
 
-static void copies_stay(void **unused) {
-  (void)unused;
+UNIT_TEST(copies_stay) {
   static struct model model, kept;
   struct samples samples = {0}, copy;
   uint64_t seed = UNIT_SEED;
@@ -277,8 +272,7 @@ static void copies_stay(void **unused) {
 }
 
 /* Addresses that follow each other fill the table in runs, over its end, too. */
-static void many_blocks(void **unused) {
-  (void)unused;
+UNIT_TEST(many_blocks) {
   const uintptr_t stack[] = {1, 2, 3};
   const struct sample_weight one = {1, 1024};
   struct samples samples = {0};
@@ -307,8 +301,7 @@ static void many_blocks(void **unused) {
 }
 
 /* Onto one that is still there, whose place may be the one before. */
-static void renamed_to_another(void **unused) {
-  (void)unused;
+UNIT_TEST(renamed_to_another) {
   const uintptr_t stack[] = {1};
   const struct sample_weight one = {1, 1024}, two = {2, 1024};
   struct samples samples = {0};
@@ -326,8 +319,7 @@ static void renamed_to_another(void **unused) {
   samples_clear(&samples);
 }
 
-static void deep_stacks_are_cut(void **unused) {
-  (void)unused;
+UNIT_TEST(deep_stacks_are_cut) {
   uintptr_t stack[100];
   struct samples samples = {0};
   for (unsigned i = 0; i < 100; i++)
@@ -355,8 +347,7 @@ static struct sample_weight allocated_in(const struct samples *samples) {
   return allocated;
 }
 
-static void what_finds_no_room_is_one_stack(void **unused) {
-  (void)unused;
+UNIT_TEST(what_finds_no_room_is_one_stack) {
   uintptr_t stack[SAMPLES_DEPTH_MAX] = {0};
   const struct sample_weight one = {1, 1024};
   struct samples samples = {0};
@@ -381,8 +372,7 @@ static void what_finds_no_room_is_one_stack(void **unused) {
 }
 
 /* Each call of os_map fails once, alone or with all that follow. What is offered is recorded or dropped. */
-static void memory_runs_out(void **unused) {
-  (void)unused;
+UNIT_TEST(memory_runs_out) {
   uint64_t dropped = 0, others = 0;
   for (unsigned run = 0; run < 30; run++) {
     struct samples samples = {0};
@@ -411,8 +401,7 @@ static void memory_runs_out(void **unused) {
   assert_true(dropped > 0 && others > 0);
 }
 
-static void what_is_not_there(void **unused) {
-  (void)unused;
+UNIT_TEST(what_is_not_there) {
   struct samples samples = {0};
   size_t cursor = 0;
   assert_false(samples_remove(&samples, memory));
@@ -426,19 +415,4 @@ static void what_is_not_there(void **unused) {
   samples_clear(&samples);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sums_and_peaks),
-      cmocka_unit_test(a_difference_is_seen),
-      cmocka_unit_test(copies_stay),
-      cmocka_unit_test(many_blocks),
-      cmocka_unit_test(deep_stacks_are_cut),
-      cmocka_unit_test(what_finds_no_room_is_one_stack),
-      cmocka_unit_test(memory_runs_out),
-      cmocka_unit_test(what_is_not_there),
-      cmocka_unit_test(the_first_of_equal_peaks),
-      cmocka_unit_test(stacks_of_one_hash),
-      cmocka_unit_test(renamed_to_another),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

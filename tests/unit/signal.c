@@ -103,8 +103,7 @@ static void scenario(void *n) {
   _exit(handled ? 0 : 3);
 }
 
-static void a_handler_may_run_in_any_system_call_of_the_slow_path(void **state) {
-  (void)state;
+UNIT_TEST(a_handler_may_run_in_any_system_call_of_the_slow_path) {
   for (long n = 1;; n++) {
     char said[256];
     int status = unit_in_child(scenario, &n, said, sizeof said);
@@ -146,19 +145,11 @@ static void in_slow_path_by_hand(void *unused) {
 #endif
 }
 
-static void the_slow_path_is_not_entered_twice(void **state) {
-  (void)state;
+UNIT_TEST(the_slow_path_is_not_entered_twice) {
   char said[256];
   int status = unit_in_child(in_slow_path_by_hand, NULL, said, sizeof said);
   assert_string_equal(said, "");
   assert_int_equal(status, 0);
 }
 
-int main(void) {
-  unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_handler_may_run_in_any_system_call_of_the_slow_path),
-      cmocka_unit_test(the_slow_path_is_not_entered_twice),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

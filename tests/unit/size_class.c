@@ -3,8 +3,7 @@
 
 #include "slab/slab.h"
 
-static void sizes_grow_and_are_multiples_of_16(void **state) {
-  (void)state;
+UNIT_TEST(sizes_grow_and_are_multiples_of_16) {
   assert_int_equal(class_bytes(0), 0);
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     assert_true(class_bytes(cls) > class_bytes(cls - 1));
@@ -14,8 +13,7 @@ static void sizes_grow_and_are_multiples_of_16(void **state) {
   assert_int_equal(class_bytes(HAK_CLASS_COUNT - 1), HAK_SMALL_MAX);
 }
 
-static void every_size_gets_the_smallest_class_that_holds_it(void **state) {
-  (void)state;
+UNIT_TEST(every_size_gets_the_smallest_class_that_holds_it) {
   unsigned smallest = 1;
   for (size_t size = 1; size <= HAK_SMALL_MAX; size++) {
     if (class_bytes(smallest) < size)
@@ -25,8 +23,7 @@ static void every_size_gets_the_smallest_class_that_holds_it(void **state) {
   }
 }
 
-static void waste_inside_a_block_is_bounded(void **state) {
-  (void)state;
+UNIT_TEST(waste_inside_a_block_is_bounded) {
   for (size_t size = 129; size <= HAK_SMALL_MAX; size++) {
     size_t waste = class_bytes(hak_class_of(size)) - size;
     if (waste * 8 > size)
@@ -34,8 +31,7 @@ static void waste_inside_a_block_is_bounded(void **state) {
   }
 }
 
-static void slabs_hold_8_blocks_and_tails_stay_below_an_eighth(void **state) {
-  (void)state;
+UNIT_TEST(slabs_hold_8_blocks_and_tails_stay_below_an_eighth) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     const struct size_class *class = &size_classes[cls];
     size_t used = (size_t)class->block_count * class->bytes;
@@ -49,8 +45,7 @@ static void slabs_hold_8_blocks_and_tails_stay_below_an_eighth(void **state) {
 }
 
 /* Around each block's start: the last and first offsets where a wrong quotient would show. */
-static void reciprocal_divides_exactly(void **state) {
-  (void)state;
+UNIT_TEST(reciprocal_divides_exactly) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     const struct size_class *class = &size_classes[cls];
     for (size_t start = 0; start <= class_slab_bytes(cls); start += class->bytes)
@@ -60,8 +55,7 @@ static void reciprocal_divides_exactly(void **state) {
   }
 }
 
-static void only_block_starts_are_block_starts(void **state) {
-  (void)state;
+UNIT_TEST(only_block_starts_are_block_starts) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     uintptr_t base = (uintptr_t)7 << SUPERSLAB_SHIFT;
     size_t bytes = class_bytes(cls), count = size_classes[cls].block_count;
@@ -83,8 +77,7 @@ static unsigned smallest_aligned_class(size_t size, size_t alignment) {
   return 0;
 }
 
-static void class_aligned_is_the_smallest_that_serves_the_alignment(void **state) {
-  (void)state;
+UNIT_TEST(class_aligned_is_the_smallest_that_serves_the_alignment) {
   for (size_t alignment = 1; alignment <= HAK_SMALL_MAX; alignment *= 2) {
     for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
       size_t sizes[] = {class_bytes(cls), class_bytes(cls) + 1, class_bytes(cls) + alignment - 1};
@@ -102,8 +95,7 @@ static void class_aligned_is_the_smallest_that_serves_the_alignment(void **state
   }
 }
 
-static void class_aligned_knows_its_limits(void **state) {
-  (void)state;
+UNIT_TEST(class_aligned_knows_its_limits) {
   assert_int_equal(class_aligned(HAK_SMALL_MAX + 1, 1), 0);
   assert_int_equal(class_aligned(1, HAK_SMALL_MAX * 2), 0);
   assert_int_equal(class_aligned(SIZE_MAX, 16), 0);
@@ -112,16 +104,4 @@ static void class_aligned_knows_its_limits(void **state) {
   assert_int_equal(class_bytes(class_aligned(1, HAK_SMALL_MAX)), HAK_SMALL_MAX);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sizes_grow_and_are_multiples_of_16),
-      cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
-      cmocka_unit_test(waste_inside_a_block_is_bounded),
-      cmocka_unit_test(slabs_hold_8_blocks_and_tails_stay_below_an_eighth),
-      cmocka_unit_test(reciprocal_divides_exactly),
-      cmocka_unit_test(only_block_starts_are_block_starts),
-      cmocka_unit_test(class_aligned_is_the_smallest_that_serves_the_alignment),
-      cmocka_unit_test(class_aligned_knows_its_limits),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

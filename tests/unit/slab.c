@@ -30,8 +30,7 @@ static void shuffle(void **blocks, size_t count, uint64_t seed) {
   }
 }
 
-static void blocks_ascend_from_the_top_of_the_array(void **state) {
-  (void)state;
+UNIT_TEST(blocks_ascend_from_the_top_of_the_array) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     size_t count = size_classes[cls].block_count, bytes = class_bytes(cls), half = count / 2;
     assert_int_equal(slab_set_take(&set, cls, slots + BLOCKS_MAX, half), half);
@@ -75,8 +74,7 @@ static size_t resident_of_untouched(unsigned cls, void **blocks) {
 }
 
 /* A program may leave most of a large block untouched. Of blocks up to a page, each page is needed by one. */
-static void only_slabs_of_small_blocks_are_populated(void **state) {
-  (void)state;
+UNIT_TEST_FIRST(only_slabs_of_small_blocks_are_populated) {
   static void *small[20 * BLOCKS_MAX], *large[20 * BLOCKS_MAX];
   unsigned cls = hak_class_of(128), large_cls = hak_class_of(16384);
   size_t resident = resident_of_untouched(cls, small);
@@ -91,8 +89,7 @@ static void only_slabs_of_small_blocks_are_populated(void **state) {
   assert_int_equal(resident, class_slab_bytes(cls));
 }
 
-static void holes_are_filled_in_address_order(void **state) {
-  (void)state;
+UNIT_TEST(holes_are_filled_in_address_order) {
   unsigned cls = hak_class_of(48);
   size_t count = size_classes[cls].block_count;
   static void *blocks[BLOCKS_MAX], *holes[BLOCKS_MAX];
@@ -117,8 +114,7 @@ static bool in_slab_of(const void *block, const void *other, unsigned cls) {
   return round_down((uintptr_t)block, class_slab_bytes(cls)) == round_down((uintptr_t)other, class_slab_bytes(cls));
 }
 
-static void fullest_slabs_give_first(void **state) {
-  (void)state;
+UNIT_TEST(fullest_slabs_give_first) {
   const unsigned classes[] = {hak_class_of(16), hak_class_of(1024), hak_class_of(5000), hak_class_of(200000)};
   for (unsigned c = 0; c < 4; c++) {
     unsigned cls = classes[c];
@@ -147,8 +143,7 @@ static void fullest_slabs_give_first(void **state) {
 }
 
 /* Of several emptied slabs at most one stays, and of the long ones none. */
-static void emptied_slabs_are_closed(void **state) {
-  (void)state;
+UNIT_TEST(emptied_slabs_are_closed) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls += 9) {
     size_t count = size_classes[cls].block_count;
     static void *blocks[6][BLOCKS_MAX];
@@ -179,8 +174,7 @@ static void emptied_slabs_are_closed(void **state) {
 }
 
 /* Random takes and gives of random classes; each block carries its own address, twice. */
-static void random_use_keeps_blocks_apart(void **state) {
-  (void)state;
+UNIT_TEST(random_use_keeps_blocks_apart) {
   enum { LIVE = 4000 };
   static struct {
     char *block;
@@ -242,8 +236,7 @@ static size_t purge_holes(enum hole_search search, uint32_t now_ms) {
 }
 
 /* Holes are given back and read as zero; live neighbours keep their content. */
-static void holes_can_be_purged(void **state) {
-  (void)state;
+UNIT_TEST(holes_can_be_purged) {
   unsigned cls = hak_class_of(1024);
   size_t count = size_classes[cls].block_count, bytes = class_bytes(cls);
   static void *blocks[BLOCKS_MAX];
@@ -279,8 +272,7 @@ static size_t take_and_give_holes(void (*meanwhile)(void *), void *argument) {
 }
 
 /* Only what nothing was taken from or put into for the delay, and only once. The time's low bits may wrap. */
-static void settled_slabs_are_purged_once(void **state) {
-  (void)state;
+UNIT_TEST(settled_slabs_are_purged_once) {
   unsigned cls = hak_class_of(1024);
   size_t count = size_classes[cls].block_count, kept = count / 8;
   static void *blocks[BLOCKS_MAX];
@@ -311,8 +303,7 @@ static void settled_slabs_are_purged_once(void **state) {
 }
 
 /* More slabs, and more holes, than a batch can take. */
-static void all_holes_of_many_slabs_are_found(void **state) {
-  (void)state;
+UNIT_TEST(all_holes_of_many_slabs_are_found) {
   enum { SLABS = 3 * HOLE_SLABS_MAX };
   unsigned cls = hak_class_of(8192);
   size_t count = size_classes[cls].block_count;
@@ -358,8 +349,7 @@ static void stir(void *argument) {
 }
 
 /* While its holes are purged, blocks may be put into a slab, and none are taken; what was put is found later. */
-static void slabs_may_be_stirred_while_they_are_purged(void **state) {
-  (void)state;
+UNIT_TEST(slabs_may_be_stirred_while_they_are_purged) {
   unsigned cls = hak_class_of(4096);
   size_t count = size_classes[cls].block_count, bytes = class_bytes(cls);
   static void *blocks[BLOCKS_MAX];
@@ -378,8 +368,7 @@ static void slabs_may_be_stirred_while_they_are_purged(void **state) {
 }
 
 /* As an envelope brings them: of several classes, in any order. A batch ends in the middle of what is given. */
-static void blocks_of_several_classes_come_back(void **state) {
-  (void)state;
+UNIT_TEST(blocks_of_several_classes_come_back) {
   enum { CLASSES = 6, EACH = 700, ALL = CLASSES * EACH };
   static const size_t sizes[CLASSES] = {16, 96, 592, 2048, 10000, 40000};
   static void *blocks[ALL];
@@ -406,8 +395,7 @@ static void blocks_of_several_classes_come_back(void **state) {
 }
 
 /* Its full slabs are found. */
-static void a_set_that_lists_full_slabs_closes_all(void **state) {
-  (void)state;
+UNIT_TEST(a_set_that_lists_full_slabs_closes_all) {
   struct slab_set private = {.key = 79u << HAK_ENTRY_ID_SHIFT, .lists_full = true};
   unsigned cls = hak_class_of(4096);
   size_t count = size_classes[cls].block_count;
@@ -435,8 +423,7 @@ static void give(void *argument) {
     slab_set_give_mixed(&set, giving->blocks, giving->count);
 }
 
-static void bugs_end_the_program_with_their_sentence(void **state) {
-  (void)state;
+UNIT_TEST(bugs_end_the_program_with_their_sentence) {
   unsigned cls = hak_class_of(96), other_cls = hak_class_of(112);
   void *blocks[8], *other[1];
   take_all(cls, blocks, 8);
@@ -479,22 +466,4 @@ static void bugs_end_the_program_with_their_sentence(void **state) {
   assert_int_equal(set.taken_bytes, 0);
 }
 
-int main(void) {
-  unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(only_slabs_of_small_blocks_are_populated), /* first: all is fresh */
-      cmocka_unit_test(blocks_ascend_from_the_top_of_the_array),
-      cmocka_unit_test(holes_are_filled_in_address_order),
-      cmocka_unit_test(fullest_slabs_give_first),
-      cmocka_unit_test(emptied_slabs_are_closed),
-      cmocka_unit_test(random_use_keeps_blocks_apart),
-      cmocka_unit_test(holes_can_be_purged),
-      cmocka_unit_test(settled_slabs_are_purged_once),
-      cmocka_unit_test(all_holes_of_many_slabs_are_found),
-      cmocka_unit_test(slabs_may_be_stirred_while_they_are_purged),
-      cmocka_unit_test(blocks_of_several_classes_come_back),
-      cmocka_unit_test(a_set_that_lists_full_slabs_closes_all),
-      cmocka_unit_test(bugs_end_the_program_with_their_sentence),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

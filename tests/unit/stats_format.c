@@ -15,8 +15,7 @@ static struct stats_snapshot longest(void) {
   return snapshot;
 }
 
-static void the_longest_fits(void **state) {
-  (void)state;
+UNIT_TEST(the_longest_fits) {
   static char bytes[STATS_FORMAT_BYTES_MAX];
   static struct stats_snapshot snapshot;
   snapshot = longest();
@@ -32,8 +31,7 @@ static void the_longest_fits(void **state) {
   }
 }
 
-static void paths(void **state) {
-  (void)state;
+UNIT_TEST(paths) {
   static const struct {
     const char *pattern, *path;
   } rows[] = {{"/a", "/a"}, {"/a.%p", "/a.77"}, {"%p%p", "7777"}, {"100%%", "100%"}, {"a%%p", "a%p"},
@@ -47,8 +45,7 @@ static void paths(void **state) {
   assert_false(stats_path("/a/name/%p", UINT64_MAX, path, sizeof path));
 }
 
-static void parts(void **state) {
-  (void)state;
+UNIT_TEST(parts) {
   struct hak_stats stats = {.live_bytes = 1,
                             .bin_bytes = 10,
                             .in_flight_bytes = 100,
@@ -67,11 +64,4 @@ static void parts(void **state) {
   assert_true(stats_parts_sum(&stats) == 11111111111u);
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_longest_fits),
-      cmocka_unit_test(paths),
-      cmocka_unit_test(parts),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

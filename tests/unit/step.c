@@ -10,12 +10,12 @@
 #include "count/tally.h"
 #include "unit.h"
 
+#include "checked/checked.h"
 #include "heap/bins.h"
-#include "heap/checked.h"
-#include "heap/deferred.h"
 #include "heap/ids.h"
 #include "large/large.h"
 #include "pages/page_map.h"
+#include "threads/deferred.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(HAK_TSAN)
 

@@ -28,8 +28,7 @@ static void stop_and_end(void) {
   ends = false;
 }
 
-static void another_process_leaves_no_hold(void **state) {
-  (void)state;
+UNIT_TEST(another_process_leaves_no_hold) {
   assert_true(background_wish());
   hak_free(hak_malloc(1 << 20)); /* the thread is there, or about to be */
   stop_as_another();
@@ -38,7 +37,4 @@ static void another_process_leaves_no_hold(void **state) {
   assert_true(background_wish());
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(another_process_leaves_no_hold)};
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -64,8 +64,7 @@ static void assert_all_free(void) {
 static void *pin(void) { return units_take(0, false); }
 static void unpin(void *unit) { units_give(unit, 0, KEEP_BY_PRESET); }
 
-static void random_runs_never_overlap(void **state) {
-  (void)state;
+UNIT_TEST(random_runs_never_overlap) {
   static struct run runs[RUNS_MAX];
   uint64_t seed = UNIT_SEED;
   unsigned count = 0;
@@ -111,8 +110,7 @@ static void random_runs_never_overlap(void **state) {
 }
 
 /* However many full superslabs there are, and wherever the one free run lies, it is found. */
-static void search_is_complete(void **state) {
-  (void)state;
+UNIT_TEST(search_is_complete) {
   enum { SUPERSLABS = 40, UNITS = SUPERSLABS * SUPERSLAB_UNITS };
   static char *units[UNITS];
   extents_release(SUPERSLAB_BYTES);
@@ -151,8 +149,7 @@ static void search_is_complete(void **state) {
   assert_all_free();
 }
 
-static void used_superslabs_are_preferred_to_empty_ones(void **state) {
-  (void)state;
+UNIT_TEST(used_superslabs_are_preferred_to_empty_ones) {
   char *first = units_take(0, false);
   char *whole = units_take(UNIT_ORDER_MAX, false);
   units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PRESET);
@@ -165,8 +162,7 @@ static void used_superslabs_are_preferred_to_empty_ones(void **state) {
   assert_all_free();
 }
 
-static void purge_keeps_books(void **state) {
-  (void)state;
+UNIT_TEST(purge_keeps_books) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   units_purge(purge_by_preset(0, UNIT_ANY_TIME));
   assert_int_equal(stats().resident_free_bytes, 0);
@@ -193,8 +189,7 @@ static void purge_keeps_books(void **state) {
 }
 
 /* An empty superslab is an extent: resident if one of its units was. */
-static void empty_superslabs_become_extents(void **state) {
-  (void)state;
+UNIT_TEST(empty_superslabs_become_extents) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   void *pinned = pin();
   struct run run = {.base = units_take(2, false), .order = 2};
@@ -219,8 +214,7 @@ static bool in_one_superslab(const char *a, const char *b) {
 }
 
 /* Purged free units beside resident ones: the resident are handed out first. */
-static void resident_units_are_taken_first(void **state) {
-  (void)state;
+UNIT_TEST(resident_units_are_taken_first) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   char *units[SUPERSLAB_UNITS];
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
@@ -237,8 +231,7 @@ static void resident_units_are_taken_first(void **state) {
 }
 
 /* Resident units come before the shorter run of another superslab, and resident extents before units that are not. */
-static void resident_memory_is_taken_first(void **state) {
-  (void)state;
+UNIT_TEST(resident_memory_is_taken_first) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   struct run runs[4];
   for (unsigned i = 0; i < 4; i++)
@@ -265,8 +258,7 @@ static void resident_memory_is_taken_first(void **state) {
 }
 
 /* Three superslabs, all but one unit of each given back at different times. */
-static void oldest_memory_is_purged_first(void **state) {
-  (void)state;
+UNIT_TEST(oldest_memory_is_purged_first) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   struct run runs[3], pins[3];
   for (unsigned i = 0; i < 3; i++) {
@@ -308,8 +300,7 @@ static void unpin_learned(void *unit, enum keep strategy) { units_give(unit, 0, 
 
 /* What was learned decides about a superslab's free units; of one that is wholly free only if that is sooner than an
  * extent's time. */
-static void learned_delays(void **state) {
-  (void)state;
+UNIT_TEST(learned_delays) {
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   char *unit = pin(), *other = pin();
   unpin_learned(unit, KEEP_WARM);
@@ -339,8 +330,7 @@ static void learned_delays(void **state) {
   assert_all_free();
 }
 
-static void empty_superslabs_can_be_released(void **state) {
-  (void)state;
+UNIT_TEST(empty_superslabs_can_be_released) {
   char *unit = units_take(0, false);
   char *whole = units_take(UNIT_ORDER_MAX, false);
   units_give(whole, UNIT_ORDER_MAX, KEEP_BY_PRESET);
@@ -368,8 +358,7 @@ static void empty_superslabs_can_be_released(void **state) {
 }
 
 /* A fresh run, and no other, is populated if the caller asks for it. The control is the run that nobody asks for. */
-static void fresh_runs_are_populated(void **state) {
-  (void)state;
+UNIT_TEST_FIRST(fresh_runs_are_populated) {
   const size_t bytes = UNIT_BYTES << 1;
   char *mapping = os_map(bytes, UNIT_BYTES);
   os_populate(mapping, bytes);
@@ -396,8 +385,7 @@ static bool is_zero(const char *run, size_t bytes) {
 }
 
 /* A run that is to be wiped reads as zero: resident or purged, also if the program wrote to it after the purge. */
-static void wiped_runs_are_zero(void **state) {
-  (void)state;
+UNIT_TEST(wiped_runs_are_zero) {
   const size_t bytes = UNIT_BYTES << 1;
   void *pinned = pin();
   char *first = units_take(1, false);
@@ -418,21 +406,4 @@ static void wiped_runs_are_zero(void **state) {
   UNIT_SUPERSLABS_VALID();
 }
 
-int main(void) {
-  unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fresh_runs_are_populated), /* first: all is fresh */
-      cmocka_unit_test(random_runs_never_overlap),
-      cmocka_unit_test(search_is_complete),
-      cmocka_unit_test(used_superslabs_are_preferred_to_empty_ones),
-      cmocka_unit_test(purge_keeps_books),
-      cmocka_unit_test(wiped_runs_are_zero),
-      cmocka_unit_test(empty_superslabs_become_extents),
-      cmocka_unit_test(resident_units_are_taken_first),
-      cmocka_unit_test(resident_memory_is_taken_first),
-      cmocka_unit_test(oldest_memory_is_purged_first),
-      cmocka_unit_test(learned_delays),
-      cmocka_unit_test(empty_superslabs_can_be_released),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

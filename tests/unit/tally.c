@@ -1,6 +1,7 @@
 /* tally: what was allocated and freed is counted to the block, whoever frees it and whenever counting starts and ends;
  * samples stand for as many bytes as went through; threads that never leave the fast path are reached. */
 #include "count/tally.h"
+#include "heap/bin.h"
 #include "unit.h"
 
 #include "os/os.h"
@@ -91,8 +92,7 @@ static void churn_in_threads(void) {
     pthread_join(threads[i], NULL);
 }
 
-static void every_block_is_counted(void **unused) {
-  (void)unused;
+UNIT_TEST(every_block_is_counted) {
   static struct class_counts before[HAK_CLASS_COUNT];
   count(true);
   churn_in_threads();
@@ -106,8 +106,7 @@ static void every_block_is_counted(void **unused) {
 }
 
 /* Counting starts and ends in the midst of it; between a start and an end all is counted. */
-static void counting_starts_and_ends(void **unused) {
-  (void)unused;
+UNIT_TEST(counting_starts_and_ends) {
   static void *blocks[2000];
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 60; round++) {
@@ -141,8 +140,7 @@ static void counting_starts_and_ends(void **unused) {
 }
 
 /* T3: malloc(0) finds nothing in the last class's bin. */
-static void the_last_class_has_no_bin(void **unused) {
-  (void)unused;
+UNIT_TEST(the_last_class_has_no_bin) {
   void *blocks[64];
   count(true);
   follow();
@@ -177,8 +175,7 @@ static void *free_all(void *unused) {
 }
 
 /* A thread that allocates nothing, and frees what is others'. */
-static void who_only_frees_is_counted(void **unused) {
-  (void)unused;
+UNIT_TEST(who_only_frees_is_counted) {
   static struct class_counts before[HAK_CLASS_COUNT];
   pthread_t thread;
   count(true);
@@ -212,8 +209,7 @@ static void *free_before_and_after(void *unused) {
   return unused;
 }
 
-static void an_open_envelope_is_counted_from_then_on(void **unused) {
-  (void)unused;
+UNIT_TEST(an_open_envelope_is_counted_from_then_on) {
   pthread_t thread;
   for (unsigned i = 0; i < 320; i++)
     handed[i] = hak_malloc(100);
@@ -233,8 +229,7 @@ static void *oscillate(void *argument) {
   return NULL;
 }
 
-static void who_does_not_ask_is_told(void **unused) {
-  (void)unused;
+UNIT_TEST(who_does_not_ask_is_told) {
   pthread_t thread;
   uint64_t seen = 0;
   atomic_store(&is_over, false);
@@ -256,8 +251,7 @@ static void who_does_not_ask_is_told(void **unused) {
 }
 
 /* What is picked stands for what went through: within an interval for each class. */
-static void samples_stand_for_all(void **unused) {
-  (void)unused;
+UNIT_TEST(samples_stand_for_all) {
   static const uint64_t intervals[] = {1, 100, 5000, 65536, 524288};
   struct heap *heap = heap_current();
   uint64_t random = UNIT_SEED;
@@ -303,8 +297,7 @@ static void in_child(void *argument) {
   _exit(found[hak_class_of(100)].allocated - before[hak_class_of(100)].allocated == 1000 ? 0 : 1);
 }
 
-static void a_child_counts_on(void **unused) {
-  (void)unused;
+UNIT_TEST(a_child_counts_on) {
   char said[256];
   count(true);
   follow();
@@ -313,18 +306,41 @@ static void a_child_counts_on(void **unused) {
   follow();
 }
 
+/* Also while another thread holds the pool's lock; and it does not wait. */
+UNIT_TEST(a_hand_is_refilled_without_a_lock) {
+  enum { SIZE = 64, COUNT = 400 };
+  static void *blocks[COUNT];
+  static struct class_counts before[HAK_CLASS_COUNT];
+  unsigned cls = hak_class_of(SIZE);
+  count(true);
+  follow();
+  struct heap *heap = heap_current();
+  for (unsigned round = 0; round < 20; round++) { /* the bin grows */
+    for (unsigned i = 0; i < COUNT; i++)
+      assert_non_null(blocks[i] = hak_malloc(SIZE));
+    for (unsigned i = 0; i < COUNT; i++)
+      hak_free(blocks[i]);
+  }
+  size_t ready = min_size(bin_count(heap, cls), COUNT) / HAND_MAX * HAND_MAX;
+  assert_true(ready >= 3 * HAND_MAX);
+  heaps_counts(before);
+  memset(expected, 0, sizeof expected);
+  expected[cls].allocated = ready;
+  lock_take(&heap_pool(heap)->lock);
+  for (size_t i = 0; i < ready; i++)
+    assert_non_null(blocks[i] = hak_malloc(SIZE));
+  assert_ptr_equal(heap_current(), heap);
+  assert_ptr_equal(hak_self, &heap->front);
+  lock_give(&heap_pool(heap)->lock);
+  expect_counts(before);
+  for (size_t i = 0; i < ready; i++)
+    hak_free(blocks[i]);
+  count(false);
+  follow();
+}
+
 int main(void) {
   unit_alone();
   hak_free(hak_malloc(1));
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_block_is_counted),
-      cmocka_unit_test(counting_starts_and_ends),
-      cmocka_unit_test(the_last_class_has_no_bin),
-      cmocka_unit_test(who_only_frees_is_counted),
-      cmocka_unit_test(who_does_not_ask_is_told),
-      cmocka_unit_test(samples_stand_for_all),
-      cmocka_unit_test(an_open_envelope_is_counted_from_then_on),
-      cmocka_unit_test(a_child_counts_on),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -33,8 +33,7 @@ static const char *units(uint64_t value) {
   return bytes;
 }
 
-static void numbers_read_as_printf_writes_them(void **state) {
-  (void)state;
+UNIT_TEST(numbers_read_as_printf_writes_them) {
   uint64_t seed = UNIT_SEED;
   char wanted[64];
   for (unsigned i = 0; i < 2000; i++) {
@@ -50,8 +49,7 @@ static void numbers_read_as_printf_writes_them(void **state) {
   assert_string_equal(hex(UINT64_MAX), "0xffffffffffffffff");
 }
 
-static void fractions_round_down(void **state) {
-  (void)state;
+UNIT_TEST(fractions_round_down) {
   assert_string_equal(fraction(0, 3, 2), "0.00");
   assert_string_equal(fraction(2, 3, 0), "0");
   assert_string_equal(fraction(2, 3, 4), "0.6666");
@@ -63,8 +61,7 @@ static void fractions_round_down(void **state) {
   assert_string_equal(fraction(UINT64_MAX, (uint64_t)1 << 60, 1), "15.9");
 }
 
-static void bytes_get_their_unit(void **state) {
-  (void)state;
+UNIT_TEST(bytes_get_their_unit) {
   assert_string_equal(units(0), "0 B");
   assert_string_equal(units(1023), "1023 B");
   assert_string_equal(units(1024), "1.0 KiB");
@@ -79,8 +76,7 @@ static void bytes_get_their_unit(void **state) {
 }
 
 /* For every capacity: the text is the beginning of the whole one, terminated, nothing behind it. */
-static void what_does_not_fit_is_cut_off(void **state) {
-  (void)state;
+UNIT_TEST(what_does_not_fit_is_cut_off) {
   static const char whole[] = "abc 184467440737095516150xdeadbeef1.551.5 MiB";
   for (size_t capacity = 1; capacity <= sizeof whole + 3; capacity++) {
     memset(bytes, '#', sizeof bytes);
@@ -100,12 +96,4 @@ static void what_does_not_fit_is_cut_off(void **state) {
   }
 }
 
-int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_read_as_printf_writes_them),
-      cmocka_unit_test(fractions_round_down),
-      cmocka_unit_test(bytes_get_their_unit),
-      cmocka_unit_test(what_does_not_fit_is_cut_off),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN()

@@ -48,8 +48,7 @@ static void *touched(size_t size) {
   return memset(block, 1, size);
 }
 
-static void all_that_is_mapped_refuses(void **state) {
-  (void)state;
+UNIT_TEST(all_that_is_mapped_refuses) {
   static const size_t sizes[] = {16, 5000, 200000, 1000000, 40000000};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     void *block = touched(sizes[i]);
@@ -66,11 +65,24 @@ static void all_that_is_mapped_refuses(void **state) {
   hak_free(grown);
 }
 
-static void the_policy_asks(void **state) {
-  (void)state;
+/* Objects that are hardly written get none, however quick a first touch is. */
+UNIT_TEST(sparse_objects_get_none) {
   if (os_page_bytes() != 4096)
     skip();
-  unit_option("HAKMEM_HUGE", "all");
+  unit_option("HAKMEM_HUGE", "large");
+  for (unsigned i = 0; i < 100; i++) {
+    char *object = hak_malloc(4 * MIB);
+    assert_non_null(object);
+    object[0] = 1;
+    assert_false(has_flag(object, " hg"));
+  }
+}
+
+/* In the same process, before any first touch was slow. */
+UNIT_TEST(the_policy_asks) {
+  if (os_page_bytes() != 4096)
+    skip();
+  unit_option("HAKMEM_HUGE", "large");
   bool asked = false;
   for (unsigned i = 0; i < 64 && !asked; i++)
     asked = has_flag(touched(MIB), " hg");
@@ -85,9 +97,5 @@ int main(int argc, char **argv) {
     puts("skipped: the kernel has no transparent huge pages");
     return 77;
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_that_is_mapped_refuses),
-      cmocka_unit_test(the_policy_asks),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

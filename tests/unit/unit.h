@@ -3,18 +3,18 @@
  *
  * The tests are linked with hakmem_core, so malloc is libc's and hak_malloc is ours.
  */
-#ifndef TESTS_UNIT_UNIT_H
-#define TESTS_UNIT_UNIT_H
+#pragma once
 
 #include "base/options.h"
 #include "base/size_class.h"
 #include "base/words.h"
 #include "budget/usage.h"
 #include "heap/bins.h"
-#include "heap/registry.h"
+#include "heap/ids.h"
 #include "heap/slow_path.h"
 #include "pages/extent.h"
 #include "pages/superslab.h"
+#include "threads/registry.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -60,6 +60,38 @@ static inline uint64_t unit_random(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
+/* UNIT_TEST(name) { ... } is a test. unit_run runs the tests of a program in the order in which they stand; one that
+ * needs a fresh process is UNIT_TEST_FIRST. */
+static struct CMUnitTest unit_tests[64];
+static size_t unit_test_count;
+
+static inline void unit_add(size_t place, struct CMUnitTest test) {
+  if (unit_test_count == sizeof unit_tests / sizeof *unit_tests)
+    abort();
+  memmove(&unit_tests[place + 1], &unit_tests[place], (unit_test_count++ - place) * sizeof test);
+  unit_tests[place] = test;
+}
+
+#define UNIT_TEST_AT(place, test, setup, teardown)                                                                     \
+  static void test(void **);                                                                                           \
+  __attribute__((constructor)) static void test##_add(void) {                                                          \
+    unit_add(place, (struct CMUnitTest)cmocka_unit_test_setup_teardown(test, setup, teardown));                        \
+  }                                                                                                                    \
+  static void test(void **unused __attribute__((unused)))
+#define UNIT_TEST_BETWEEN(test, setup, teardown) UNIT_TEST_AT(unit_test_count, test, setup, teardown)
+#define UNIT_TEST(test) UNIT_TEST_BETWEEN(test, NULL, NULL)
+#define UNIT_TEST_FIRST(test) UNIT_TEST_AT(0, test, NULL, NULL)
+
+static inline int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown) {
+  return _cmocka_run_group_tests("tests", unit_tests, unit_test_count, setup, teardown);
+}
+/* The main of most programs: does `begin`, if anything, and runs the tests. */
+#define UNIT_MAIN(begin)                                                                                               \
+  int main(void) {                                                                                                     \
+    begin;                                                                                                             \
+    return unit_run(NULL, NULL);                                                                                       \
+  }
+
 /* How many times slower this build's code is than the check build's, about. */
 #ifdef TEST_EMULATED
 #define UNIT_SLOWNESS 16u
@@ -85,9 +117,10 @@ static inline void unit_option(const char *environment, const char *value) {
 }
 
 /* The lower layers alone: nobody above them would read the limits when they ask for it. Each heap has a pool of its
- * own, unless a test says otherwise. */
+ * own, unless a test says otherwise, and the machine has one node. */
 __attribute__((constructor)) static void unit_prepare(void) {
   usage_look_ahead();
+  atomic_store(&os_nodes_counted, 1);
   unit_option("HAKMEM_POOLS", "1024");
 }
 
@@ -121,11 +154,39 @@ static inline void unit_heap_become(struct heap *heap) {
   hak_thread = (uintptr_t)heap;
 }
 
+static inline void unit_sweep(void) {
+  assert_true(slow_path_begin());
+  heaps_sweep_all(false);
+  slow_path_end();
+}
+
+/* Ends what earlier tests left: their heaps are given up, so that a sweep finds them. */
+static inline void unit_pools_clear(void) {
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
+    if (atomic_load(&heap->parked))
+      continue;
+    unit_heap_become(heap);
+    assert_true(slow_path_begin());
+    slow_path_part_from_heap();
+    slow_path_end();
+    lifeline_drop(&heap->lifeline);
+  }
+  unit_sweep();
+  assert_int_equal(pools_heaps(), 0);
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
+    assert_int_equal(atomic_load(&pool->heaps), 0);
+    assert_int_equal(pool->slabs.taken_bytes, 0);
+  }
+}
+
 /* The end of a thread can be noticed: not under emulators that do not tell the kernel of robust mutexes. */
 static inline bool unit_ends_are_noticed(void) {
   void *head;
   size_t length;
-  return syscall(SYS_get_robust_list, 0, &head, &length) == 0;
+  bool are_noticed = syscall(SYS_get_robust_list, 0, &head, &length) == 0;
+  if (!are_noticed)
+    print_message("skipped: the emulator has no robust lists, so a thread's end is not noticed\n");
+  return are_noticed;
 }
 
 /* Runs body in a child. Returns its wait status; what it wrote to stderr comes in `said`. A child that
@@ -173,5 +234,3 @@ static inline void unit_must_die(void (*body)(void *), void *argument, const cha
   assert_true(WIFSIGNALED(status));
   assert_int_equal(WTERMSIG(status), SIGABRT);
 }
-
-#endif

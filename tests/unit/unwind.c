@@ -146,8 +146,7 @@ static void look_from_many(struct seen *seen, uint64_t seed, unsigned rounds) {
 
 /* --- ordinary stacks --- */
 
-static void controls(void **unused) {
-  (void)unused;
+UNIT_TEST(controls) {
   struct stack theirs = {{9, 10, 20, 30, 40, 50}, 6};
   struct stack ours = {{7, 20, 30, 40, 50}, 5};
   assert_int_equal(judge(&ours, &theirs), EQUAL);
@@ -165,8 +164,7 @@ static void controls(void **unused) {
   assert_int_equal(judge(&ours, &theirs), WRONG);
 }
 
-static void known_depths(void **unused) {
-  (void)unused;
+UNIT_TEST(known_depths) {
   static plain_function *const plain[] = {plain_with_pointers, plain_without_pointers};
   static struct seen seen;
   for (unsigned kind = 0; kind < 2; kind++) {
@@ -183,15 +181,13 @@ static void known_depths(void **unused) {
   must_be_equal(&seen, seen.walks);
 }
 
-static void many_shapes(void **unused) {
-  (void)unused;
+UNIT_TEST(many_shapes) {
   static struct seen seen;
   look_from_many(&seen, UNIT_SEED, SANITIZED ? 500 : 3000);
   must_be_equal(&seen, SANITIZED ? 500 : 3000);
 }
 
-static void at_most(void **unused) {
-  (void)unused;
+UNIT_TEST(at_most) {
   static struct seen seen;
   uintptr_t three[4] = {0, 0, 0, 77};
   assert_int_equal(unwind_from(0, three, 3, &seen.known), 3);
@@ -211,8 +207,7 @@ static NOINLINE unsigned entered(bool is_found, uintptr_t *site, uintptr_t *addr
   return depth;
 }
 
-static void from_a_site(void **unused) {
-  (void)unused;
+UNIT_TEST(from_a_site) {
   static uintptr_t addresses[MOST];
   struct unwind_stack known = {0};
   uintptr_t site;
@@ -224,8 +219,7 @@ static void from_a_site(void **unused) {
   assert_int_equal(addresses[0], site);
 }
 
-static void nothing_is_allocated(void **unused) {
-  (void)unused;
+UNIT_TEST(nothing_is_allocated) {
 #if COUNTS_ALLOCATIONS
   assert_int_equal(allocations, 0); /* by all walks so far, which met places for the first time */
   is_inside = true;                 /* control */
@@ -261,16 +255,16 @@ static char *stack_with_guard(void) {
 static void drop(char *stack) { munmap(stack, STACK_BYTES + os_page_bytes()); }
 
 /* One thread after the other goes on with what is known of the last one's stack, which is gone. */
-static void threads_one_after_the_other(void **unused) {
-  (void)unused;
+UNIT_TEST(threads_one_after_the_other) {
   static struct seen seen;
   for (unsigned i = 0; i < 6; i++) {
     pthread_t thread;
     pthread_attr_t attributes;
     char *stack = stack_with_guard();
     pthread_attr_init(&attributes);
-    if (i % 2)
-      assert_int_equal(pthread_attr_setstack(&attributes, stack, STACK_BYTES), 0);
+    assert_int_equal(i % 2 ? pthread_attr_setstack(&attributes, stack, STACK_BYTES)
+                           : pthread_attr_setstacksize(&attributes, STACK_BYTES),
+                     0);
     assert_int_equal(pthread_create(&thread, &attributes, look_in_thread, &seen), 0);
     pthread_join(thread, NULL);
     pthread_attr_destroy(&attributes);
@@ -285,12 +279,15 @@ static void *look_often(void *argument) {
   return NULL;
 }
 
-static void threads_together(void **unused) {
-  (void)unused;
+UNIT_TEST(threads_together) {
   static struct seen seen[4];
   pthread_t threads[4];
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  assert_int_equal(pthread_attr_setstacksize(&attributes, STACK_BYTES), 0); /* musl's 128 KiB are too few */
   for (unsigned i = 0; i < 4; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, look_often, &seen[i]), 0);
+    assert_int_equal(pthread_create(&threads[i], &attributes, look_often, &seen[i]), 0);
+  pthread_attr_destroy(&attributes);
   for (unsigned i = 0; i < 200; i++) {
     unwind_forget();
     usleep(100);
@@ -310,8 +307,7 @@ static void look_in_child(void *unused) {
     _exit(1);
 }
 
-static void after_a_fork(void **unused) {
-  (void)unused;
+UNIT_TEST(after_a_fork) {
   char said[256];
   look_from_many(&in_child, UNIT_SEED, 10);
   assert_int_equal(unit_in_child(look_in_child, NULL, said, sizeof said), 0);
@@ -333,8 +329,7 @@ static void on_stack(char *stack, void (*run)(unsigned, unsigned), struct seen *
 }
 
 /* With none known before, and with the thread's own known. */
-static void in_coroutines(void **unused) {
-  (void)unused;
+UNIT_TEST(in_coroutines) {
   static struct seen seen;
   for (unsigned i = 0; i < 4; i++) {
     char *stack = stack_with_guard();
@@ -381,8 +376,7 @@ static void run_on(char *stack, void *(*run)(void *), struct seen *seen) {
 }
 
 /* Also when a thread that is gone had the same stack, whole. */
-static void upper_pages_gone(void **unused) {
-  (void)unused;
+UNIT_TEST(upper_pages_gone) {
   static struct seen seen;
   if (os_page_bytes() > 4096)
     skip();
@@ -406,8 +400,7 @@ static void *look_from_below(void *argument) {
   return NULL;
 }
 
-static void a_guard_page_is_seen(void **unused) {
-  (void)unused;
+UNIT_TEST(a_guard_page_is_seen) {
   static struct seen seen;
   size_t bytes = STACK_BYTES + os_page_bytes();
   below = pages(bytes + STACK_BYTES);
@@ -476,8 +469,7 @@ static void raise_in(void *argument) {
   __asm__ volatile("" : : "r"(argument) : "memory");
 }
 
-static void in_signal_handlers(void **unused) {
-  (void)unused;
+UNIT_TEST(in_signal_handlers) {
   static struct seen seen;
   char *stack = stack_with_guard();
   uint64_t seed = UNIT_SEED;
@@ -528,8 +520,7 @@ static void disturbed(unsigned kinds, bool is_compared, struct seen *seen) {
 
 /* Signals that come at any instruction. backtrace() ends where it does not know its way, and so do we; not always at
  * the same. What is said about stacks that are aligned takes backtrace() where nothing is; we must live on. */
-static void at_any_instruction(void **unused) {
-  (void)unused;
+UNIT_TEST(at_any_instruction) {
   if (SANITIZED)
     skip(); /* there signals come late */
   static struct seen seen, alone;
@@ -600,8 +591,7 @@ static void garbage_in_coroutine(unsigned high, unsigned low) {
 }
 #endif
 
-static void garbage_frame_pointers(void **unused) {
-  (void)unused;
+UNIT_TEST(garbage_frame_pointers) {
   static struct seen seen;
   char *stack = stack_with_guard();
   try_garbage(&seen, stack + STACK_BYTES);
@@ -615,8 +605,7 @@ static void garbage_frame_pointers(void **unused) {
   assert_true(walks > 1000);
 }
 
-static void what_can_be_read(void **unused) {
-  (void)unused;
+UNIT_TEST(what_can_be_read) {
   char *stack = stack_with_guard();
   assert_true(os_page_is_readable((uintptr_t)stack));
   assert_true(os_page_is_readable((uintptr_t)what_can_be_read));
@@ -644,8 +633,7 @@ static void *open_plugin(const char *path, plugin_function **call) {
 }
 
 /* As in programs that hakmem is linked into: nobody says that libraries come and go. */
-static void a_library_that_nobody_told_of(void **unused) {
-  (void)unused;
+UNIT_TEST(a_library_that_nobody_told_of) {
   static struct seen seen;
   plugin_function *small, *large;
   void *library = open_plugin(PLUGIN_SMALL, &small);
@@ -661,8 +649,7 @@ static void a_library_that_nobody_told_of(void **unused) {
 }
 
 /* The second lies where the first one was, and what was known about it is wrong. */
-static void a_library_in_place_of_another(void **unused) {
-  (void)unused;
+UNIT_TEST(a_library_in_place_of_another) {
   static struct seen seen;
   plugin_function *small, *large;
   void *library = open_plugin(PLUGIN_SMALL, &small);
@@ -687,8 +674,7 @@ static void a_library_in_place_of_another(void **unused) {
 unsigned library_walk(uintptr_t *addresses, unsigned most, struct unwind_stack *known);
 
 /* The innermost call is the one that entered the library. */
-static void without_the_library_itself(void **unused) {
-  (void)unused;
+UNIT_TEST(without_the_library_itself) {
   static struct seen seen;
   uintptr_t addresses[MOST];
   unsigned ours = unwind_from(0, seen.ours.addresses, MOST, &seen.known);
@@ -738,8 +724,7 @@ static int wait_for_look(struct dl_phdr_info *info, size_t bytes, void *argument
   return 1;
 }
 
-static void without_the_loaders_lock(void **unused) {
-  (void)unused;
+UNIT_TEST(without_the_loaders_lock) {
   static struct seen seen;
   pthread_t thread;
   unwind_forget();
@@ -777,8 +762,7 @@ static void walk_often(void *argument) {
   seen->walks += atomic_load(&system_calls) != before;
 }
 
-static void no_system_calls_in_the_long_run(void **unused) {
-  (void)unused;
+UNIT_TEST(no_system_calls_in_the_long_run) {
   static struct seen seen;
   plain_without_pointers(10, walk_often, &seen);
 #if defined(TEST_EMULATED)
@@ -800,32 +784,5 @@ int main(void) {
 #ifndef PLUGIN_SMALL
   atomic_store(&observers_libraries_told, true);
 #endif
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(controls),
-      cmocka_unit_test(what_can_be_read),
-      cmocka_unit_test(known_depths),
-      cmocka_unit_test(many_shapes),
-      cmocka_unit_test(at_most),
-      cmocka_unit_test(from_a_site),
-      cmocka_unit_test(threads_one_after_the_other),
-      cmocka_unit_test(threads_together),
-      cmocka_unit_test(after_a_fork),
-#ifdef __GLIBC__
-      cmocka_unit_test(in_coroutines),
-      cmocka_unit_test(upper_pages_gone),
-      cmocka_unit_test(a_guard_page_is_seen),
-#endif
-      cmocka_unit_test(in_signal_handlers),
-      cmocka_unit_test(at_any_instruction),
-      cmocka_unit_test(garbage_frame_pointers),
-#ifdef PLUGIN_SMALL
-      cmocka_unit_test(a_library_that_nobody_told_of),
-      cmocka_unit_test(a_library_in_place_of_another),
-      cmocka_unit_test(without_the_library_itself),
-      cmocka_unit_test(without_the_loaders_lock),
-#endif
-      cmocka_unit_test(no_system_calls_in_the_long_run),
-      cmocka_unit_test(nothing_is_allocated),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return unit_run(NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* unwind_shapes.h: calls of many shapes, compiled with frame pointers and without. */
-#ifndef TESTS_UNIT_UNWIND_SHAPES_H
-#define TESTS_UNIT_UNWIND_SHAPES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ shapes_function shapes_with_pointers, shapes_without_pointers;
 /* The same, each call from the same place in one function. */
 typedef void plain_function(unsigned depth, bottom_function *at_bottom, void *argument);
 plain_function plain_with_pointers, plain_without_pointers;
-
-#endif

@@ -1,11 +1,12 @@
-#include "heap/heap_fork.h"
+#include "threads/heap_fork.h"
 
+#include "checked/checked.h"
 #include "heap/bins.h"
-#include "heap/checked.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
-#include "heap/inherited.h"
-#include "heap/registry.h"
+#include "heap/slow_path.h"
+#include "threads/inherited.h"
+#include "threads/registry.h"
 
 /* Drops bins and outbox of a heap whose owner does not exist in the child: both may be inconsistent, because they
  * change outside slow paths. */
@@ -14,8 +15,8 @@ COLD static void drop_in_child(struct heap *heap) {
   checked_drop(heap);
   outbox_drop_all(heap);
   lifeline_reset(&heap->lifeline);
-  atomic_store_explicit(&heap->inside, 0, memory_order_relaxed);
-  atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
+  store_relaxed(&heap->inside, 0);
+  store_relaxed(&heap->parked, true);
   heap_mark_owned(heap->id, false);
 }
 
@@ -37,7 +38,7 @@ COLD static void privates_in_child(void) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     if (pool_is_private(pool) && pool->private_part->attached != NULL) {
       pool->private_part->attached = NULL;
-      atomic_store_explicit(&pool->heaps, 0, memory_order_relaxed);
+      pool_set_heaps(pool, 0);
     }
   for (struct heap *heap = own_first(); heap; heap = own_next(heap))
     if (heap_life(heap) != 0 && heap_life(heap) == pool_life(heap_pool(heap)))
@@ -62,6 +63,8 @@ COLD void heaps_in_child(void) {
   inherited_in_child(home);
   registry_process_changed();
 }
+
+void (*const gate_child_heaps)(void) = heaps_in_child;
 
 void heaps_before_fork(void) {
   for (struct heap *heap = own_first(); heap; heap = own_next(heap))

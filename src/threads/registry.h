@@ -1,6 +1,5 @@
 /* registry.h: which thread gets which heap, and what becomes of the heaps of dead threads. */
-#ifndef HAK_HEAP_REGISTRY_H
-#define HAK_HEAP_REGISTRY_H
+#pragma once
 
 #include "heap/heap.h"
 
@@ -17,8 +16,11 @@ struct heap *heap_replace(void);
 /* Moves a heap of the calling thread, with empty bins, to a pool that counts it already; NULL: it stays, and its key is
  * set anew. False: it stays, because memory is out or a lock is stuck. */
 bool heap_move(struct heap *heap, struct pool *pool);
-/* Gives the calling thread a heap that is attached to a private pool. Its home must list it (heap/private.h). NULL when
- * memory is out, or if the pool's lock is stuck. */
+/* Moves the calling thread's heap to a pool of the node that the thread runs on, if it has run there for some time.
+ * Call now and then, without a lock. */
+void heap_follow_node(struct heap *heap);
+/* Gives the calling thread a heap that is attached to a private pool. Its home must list it (threads/private.h). NULL
+ * when memory is out, or if the pool's lock is stuck. */
 struct heap *heap_attach_private(struct pool *pool);
 /* Attaches a heap whose private pool's life is over to another private pool. False if a lock is stuck. */
 bool heap_rejoin(struct heap *heap, struct pool *pool);
@@ -44,5 +46,3 @@ void heap_flush_all(struct heap *heap);
 
 /* Call in the child of a fork: from now on the owners are this process's threads. */
 void registry_process_changed(void);
-
-#endif

@@ -1,8 +1,8 @@
-#include "heap/inherited.h"
+#include "threads/inherited.h"
 
 #include "budget/usage.h"
-#include "heap/checked.h"
-#include "heap/registry.h"
+#include "checked/checked.h"
+#include "threads/registry.h"
 
 #define BYTES_MIN ((size_t)8 << 20) /* of the slabs' blocks: a smaller heap is not worth a pool of its own */
 #define CALLS_TO_MOVE 64u           /* slow calls; each free is one until then */

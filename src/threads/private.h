@@ -12,9 +12,8 @@
  *       Only the owner reads the list
  *   V5  a large object of the hak_heap has the pool's id as its owner, and is in the list `objects`, under the pool's
  *       lock
- * Blocks that a refused call gets (heap/spare.h) belong to no pool. */
-#ifndef HAK_HEAP_PRIVATE_H
-#define HAK_HEAP_PRIVATE_H
+ * Blocks that a refused call gets (threads/spare.h) belong to no pool. */
+#pragma once
 
 #include "heap/heap.h"
 
@@ -66,18 +65,11 @@ bool private_forbids(struct pool *pool, size_t size);
 /* Returns the private pool that owns a live block; NULL: none. entry: its page-map entry. Takes no lock. */
 struct pool *private_owner(const void *block, uint32_t entry);
 
-struct private_figures {
-  size_t slab_bytes, taken_bytes, bin_bytes, inbox_bytes;
-  size_t object_bytes, object_count;
-  size_t limit_bytes;
-  uint32_t heaps;
-};
 /* False if the lock is stuck. */
-bool private_figures(struct pool *pool, struct private_figures *out);
+struct hak_heap_stats;
+bool private_stats(struct pool *pool, struct hak_heap_stats *out);
 /* All heaps of the calling thread, which has one, empty their bins. */
 void private_flush_own(void);
 /* The heaps of a pool empty their bins: the caller's at once, others at their next slow paths. Empty slabs are
  * closed. */
 void private_flush(struct pool *pool);
-
-#endif

@@ -3,8 +3,7 @@
  * The process has one list. A push is a compare-and-swap, and a take empties the list, so a push never meets a block
  * that was taken (no ABA). The link lies in the block (also in a packed one) or, for a large object, in its record.
  * Nowhere else does hakmem write to a freed block. */
-#ifndef HAK_HEAP_DEFERRED_H
-#define HAK_HEAP_DEFERRED_H
+#pragma once
 
 #include "pages/page_map.h"
 
@@ -12,11 +11,9 @@
 void deferred_push(void *block, uint32_t entry);
 
 extern _Atomic(void *) deferred_first;
-static inline bool deferred_waits(void) { return atomic_load_explicit(&deferred_first, memory_order_relaxed) != NULL; }
+static inline bool deferred_waits(void) { return load_relaxed(&deferred_first) != NULL; }
 
 /* Takes the whole list. deferred_next returns the block that follows; call it before the block is freed. NULL after the
  * last. */
 void *deferred_take(void);
 void *deferred_next(void *block, uint32_t entry);
-
-#endif

@@ -1,6 +1,5 @@
 /* watch.h: what observers may see of heaps and pools, and ask of them. They do not access the members themselves. */
-#ifndef HAK_HEAP_WATCH_H
-#define HAK_HEAP_WATCH_H
+#pragma once
 
 #include "heap/heap.h"
 
@@ -60,5 +59,3 @@ void *pool_shared_take(struct pool *shared, unsigned cls);
 void pool_shared_give(struct pool *shared, unsigned cls, void *block);
 /* HEAP_STACK_NOTES words for an observer. Only the owner touches them. */
 uintptr_t *heap_stack_notes(struct heap *heap);
-
-#endif

@@ -1,13 +1,14 @@
-#include "heap/private.h"
+#include "threads/private.h"
 
 #include "base/size_class.h"
+#include "hakmem/hakmem.h"
 #include "heap/bins.h"
 #include "heap/envelope.h"
-#include "heap/ids.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
+#include "large/big_cache.h"
 #include "large/large.h"
 #include "os/fault.h"
+#include "threads/registry.h"
 
 #include <string.h>
 
@@ -136,8 +137,8 @@ void private_leave(struct heap *heap) {
 struct heap *private_switch(struct heap *heap) {
   struct heap *before = heap_current();
   owner_step_begin();
-  atomic_store_explicit(&before->is_default, false, memory_order_relaxed);
-  atomic_store_explicit(&heap->is_default, true, memory_order_relaxed);
+  store_relaxed(&before->is_default, false);
+  store_relaxed(&heap->is_default, true);
   thread_become(heap);
   hak_self = &heap->front;
   owner_step_end();
@@ -148,7 +149,7 @@ struct heap *private_switch(struct heap *heap) {
 
 /* Tells whether the heap is the default of a thread that has not ended. The caller's default is none of them. */
 static bool is_default_of_other(struct heap *heap) {
-  if (!atomic_load_explicit(&heap->is_default, memory_order_relaxed))
+  if (!load_relaxed(&heap->is_default))
     return false;
   if (!lifeline_take(&heap->lifeline))
     return true;
@@ -178,7 +179,7 @@ static void count_freed(struct pool *pool) {
     for (const struct heap *each = pool->private_part->attached; each; each = each->next_attached)
       taken = less(taken, bin_blocks(each, cls));
     _Atomic uint64_t *freed = &heap->tally->classes[cls].freed_of_others;
-    atomic_store_explicit(freed, atomic_load_explicit(freed, memory_order_relaxed) + taken, memory_order_relaxed);
+    store_relaxed(freed, load_relaxed(freed) + taken);
   }
 }
 
@@ -193,13 +194,13 @@ bool private_destroy(struct pool *pool, void (*large_end)(void *object)) {
     }
   inbox_drain_to_slabs(pool);
   count_freed(pool);
-  atomic_store_explicit(&pool->life, pool_life(pool) + 1, memory_order_relaxed); /* V2 from here on */
+  store_relaxed(&pool->life, pool_life(pool) + 1); /* V2 from here on */
   for (struct heap *heap = part->attached; heap; heap = heap->next_attached) {
     bins_drop_all(heap);
     heap_set_key(heap, 0);
   }
   part->attached = NULL;
-  atomic_store_explicit(&pool->heaps, 0, memory_order_seq_cst);
+  pool_set_heaps(pool, 0);
   slab_set_close_all(&pool->slabs);
   void *object = part->objects;
   part->objects = NULL;
@@ -219,14 +220,17 @@ bool private_destroy(struct pool *pool, void (*large_end)(void *object)) {
 
 /* --- large objects --- */
 
-bool private_reserve(struct pool *pool, size_t bytes) {
+/* Tells whether the limit allows `bytes` more; counts: then they are counted. False, too, if the lock is stuck. */
+static bool limit_allows(struct pool *pool, size_t bytes, bool counts) {
   if (!pool_lock(pool))
     return false;
   bool is_allowed = slab_set_allows(&pool->slabs, bytes);
-  pool->slabs.other_bytes += is_allowed ? bytes : 0;
+  pool->slabs.other_bytes += is_allowed && counts ? bytes : 0;
   pool_unlock(pool);
   return is_allowed;
 }
+
+bool private_reserve(struct pool *pool, size_t bytes) { return limit_allows(pool, bytes, true); }
 
 void private_object_add(struct pool *pool, void *object, size_t reserved) {
   lock_take(&pool->lock);
@@ -258,12 +262,8 @@ struct pool *private_object_remove(void *object) {
 }
 
 bool private_forbids(struct pool *pool, size_t size) {
-  size_t bytes = size <= HAK_SMALL_MAX ? class_slab_bytes(hak_class_of(max_size(size, 1))) : large_good_size(size);
-  if (!pool_lock(pool))
-    return true;
-  bool is_allowed = slab_set_allows(&pool->slabs, bytes);
-  pool_unlock(pool);
-  return !is_allowed;
+  size_t bytes = size <= HAK_SMALL_MAX ? class_slab_bytes(hak_class_of(max_size(size, 1))) : large_length(size);
+  return !limit_allows(pool, bytes, false);
 }
 
 struct pool *private_owner(const void *block, uint32_t entry) {
@@ -273,20 +273,21 @@ struct pool *private_owner(const void *block, uint32_t entry) {
 
 /* --- figures --- */
 
-bool private_figures(struct pool *pool, struct private_figures *out) {
+bool private_stats(struct pool *pool, struct hak_heap_stats *out) {
   if (!pool_lock(pool))
     return false;
-  *out = (struct private_figures){
-      .slab_bytes = pool->slabs.slab_bytes,
-      .taken_bytes = slab_set_taken_bytes(&pool->slabs),
-      .inbox_bytes = atomic_load_explicit(&pool->inbox_bytes, memory_order_relaxed),
-      .object_bytes = pool->slabs.other_bytes,
-      .object_count = pool->private_part->object_count,
-      .limit_bytes = pool->slabs.limit_bytes,
-      .heaps = pool_heaps(pool),
-  };
+  size_t taken = slab_set_taken_bytes(&pool->slabs), large = pool->slabs.other_bytes;
+  size_t idle = load_relaxed(&pool->inbox_bytes);
   for (const struct heap *heap = pool->private_part->attached; heap; heap = heap->next_attached)
-    out->bin_bytes += bins_content(heap).bytes;
+    idle += bins_content(heap).bytes;
+  *out = (struct hak_heap_stats){
+      .held_bytes = pool->slabs.slab_bytes + large,
+      .live_bytes = less(taken, idle) + large,
+      .large_bytes = large,
+      .large_count = pool->private_part->object_count,
+      .limit_bytes = pool->slabs.limit_bytes,
+      .threads = pool_heaps(pool),
+  };
   pool_unlock(pool);
   return true;
 }
@@ -305,9 +306,8 @@ void private_flush(struct pool *pool) {
   if (!pool_lock(pool))
     return;
   for (struct heap *heap = pool->private_part->attached; heap; heap = heap->next_attached)
-    atomic_store_explicit(&heap->flush_wanted, true, memory_order_relaxed);
-  if (inbox_has_mail(pool))
-    inbox_drain_to_slabs(pool);
+    store_relaxed(&heap->flush_wanted, true);
+  inbox_drain_to_slabs(pool);
   slab_set_close_empty(&pool->slabs);
   pool_unlock(pool);
 }

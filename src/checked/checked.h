@@ -8,13 +8,15 @@
  *   C4  a free block is in a slab's bitmap or in one thread's cache. There the last ones that it freed wait, and any of
  *       the others may be given out next
  * A cache is changed by its owner in an owner's step or a slow path, or by the sweeper of a dead thread's heap. */
-#ifndef HAK_HEAP_CHECKED_H
-#define HAK_HEAP_CHECKED_H
+#pragma once
 
 #include "base/size_class.h"
 #include "heap/heap.h"
 
-#define CHECKED_POOLS 8u /* the classes are spread over these, so that threads seldom wait for one */
+/* The slabs are spread over pools, so that threads seldom wait for one: by the thread's lane, and by class. */
+#define CHECKED_LANES 4u
+#define CLASS_GROUPS 2u
+#define CHECKED_POOLS (CHECKED_LANES * CLASS_GROUPS)
 #define CANARY_BYTES sizeof(uint64_t)
 #define STATE_LIVE 2u /* and above */
 #define CHECKED_SLACK_MAX (UINT16_MAX - STATE_LIVE)
@@ -22,11 +24,9 @@
 /* The id of the first of the pools, whose ids follow each other; 0: off. It is set once, at program start. */
 extern _Atomic uint32_t checked_first_id;
 
-static inline bool checked_is_on(void) {
-  return UNLIKELY(atomic_load_explicit(&checked_first_id, memory_order_relaxed) != 0);
-}
+static inline bool checked_is_on(void) { return UNLIKELY(load_relaxed(&checked_first_id) != 0); }
 static inline bool entry_is_checked(uint32_t entry) {
-  uint32_t first = atomic_load_explicit(&checked_first_id, memory_order_relaxed);
+  uint32_t first = load_relaxed(&checked_first_id);
   return UNLIKELY(first != 0) && entry_pool_id(entry) - first < CHECKED_POOLS;
 }
 
@@ -43,15 +43,11 @@ static inline unsigned checked_class(size_t size, size_t alignment) {
   return LIKELY(alignment <= BLOCK_ALIGNMENT) ? hak_class_of(bytes) : class_aligned(bytes, alignment);
 }
 
-/* Returns a block of the calling thread's cache, or NULL. The block is at most CHECKED_SLACK_MAX longer than `size`. */
-void *checked_take_ready(unsigned cls, size_t size);
-/* The same, but fills the cache, and makes it if the heap has none. may_open: a slab; else the last ready
- * blocks are given out, too, when the slabs have none. NULL when there is none, or memory is out. In a slow path. */
+/* Returns a block of a heap's cache, which it fills, and makes if there is none. The block is at most CHECKED_SLACK_MAX
+ * longer than `size`. may_open: a slab; else the last ready blocks are given out, too, when the slabs have none. NULL
+ * when there is none, or memory is out. In a slow path. */
 void *checked_take(struct heap *heap, unsigned cls, size_t size, bool may_open);
 
-/* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room, or if
- * it is no checked block; then nothing happened. */
-bool checked_free_ready(void *block);
 /* Ends the life of a block; any thread may call it anywhere. A double free, an address that is no block, or a changed
  * canary ends the program. The block must then go to one of the next two. */
 void checked_retire(void *block, uint32_t entry);
@@ -60,8 +56,8 @@ void checked_put(struct heap *heap, void *block, uint32_t entry);
 /* Puts it into its slab. In a slow path. */
 void checked_deliver(void *block, uint32_t entry);
 
-/* Returns the pool of a class's slabs. */
-struct pool *checked_pool(unsigned cls);
+/* Returns the pool from whose slabs the heap takes blocks of a class. heap: NULL for none. */
+struct pool *checked_pool(const struct heap *heap, unsigned cls);
 
 /* Returns the size of the request for a live block; 0 for any other address. */
 size_t checked_size(const void *block, uint32_t entry);
@@ -78,5 +74,3 @@ void checked_in_child(struct heap *self);
 /* Returns the bytes of the blocks in a heap's cache, and what it gave and took of a class. Any thread may call it. */
 size_t checked_cached_bytes(const struct heap *heap);
 struct class_counts checked_counts(const struct heap *heap, unsigned cls);
-
-#endif

@@ -1,4 +1,4 @@
-#include "heap/spare.h"
+#include "threads/spare.h"
 
 #include "base/size_class.h"
 #include "large/large.h"
@@ -45,11 +45,11 @@ static char *chunk_make(unsigned cls) {
   if (chunk == NULL)
     return NULL;
   for (size_t i = 0; i < BITMAP_WORDS; i++) /* a former slab may have left bits */
-    atomic_store_explicit(word_of(chunk, i), 0, memory_order_relaxed);
+    store_relaxed(word_of(chunk, i), 0);
   map_entries_set(chunk, 1, spare_entry(cls));
   char *first = atomic_load_explicit(&chunks[cls], memory_order_acquire);
   do
-    atomic_store_explicit(word_of(chunk, LINK_WORD), (uintptr_t)first, memory_order_relaxed);
+    store_relaxed(word_of(chunk, LINK_WORD), (uintptr_t)first);
   while (
       !atomic_compare_exchange_weak_explicit(&chunks[cls], &first, chunk, memory_order_acq_rel, memory_order_acquire));
   return chunk;
@@ -65,7 +65,7 @@ static void *small_take(unsigned cls) {
     void *block = chunk_take(chunk, cls);
     if (block)
       return block;
-    chunk = (char *)(uintptr_t)atomic_load_explicit(word_of(chunk, LINK_WORD), memory_order_relaxed);
+    chunk = (char *)(uintptr_t)load_relaxed(word_of(chunk, LINK_WORD));
   }
   while ((chunk = chunk_make(cls)) != NULL) {
     void *block = chunk_take(chunk, cls);
@@ -89,7 +89,7 @@ void *spare_take(size_t size, size_t alignment, unsigned cls) {
 static void chunk_restart(char *chunk, unsigned cls) {
   os_purge(chunk, UNIT_BYTES);
   for (size_t i = 0; i < LINK_WORD; i++)
-    atomic_store_explicit(word_of(chunk, i), 0, memory_order_relaxed);
+    store_relaxed(word_of(chunk, i), 0);
   atomic_store_explicit(state_of(chunk), 0, memory_order_release);
   atomic_store_explicit(&ready[cls], chunk, memory_order_release);
 }

@@ -6,11 +6,10 @@
  * What it frees of the inherited pools goes back in envelopes, and is not written to.
  *   I1  from the fork on, threads attach to pools that are not inherited
  *   I2  the inherited pools serve the process again when an eighth of what they had given out at the fork is free, or
- *       when memory is short. So the memory that waits for nobody is bounded
+ *       when memory is short. So the free memory that no thread uses is bounded
  * The thread moves after some slow calls, so a child that soon calls exec does not pay for it.
  */
-#ifndef HAK_HEAP_INHERITED_H
-#define HAK_HEAP_INHERITED_H
+#pragma once
 
 #include "heap/heap.h"
 
@@ -21,5 +20,3 @@ void inherited_in_child(struct heap *home);
 void inherited_step(struct heap *heap);
 /* Lets the inherited pools serve the process again. As above. */
 void inherited_return(struct heap *heap);
-
-#endif

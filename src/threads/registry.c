@@ -4,20 +4,23 @@
 
 #include "base/options.h"
 #include "budget/usage.h"
+#include "checked/checked.h"
 #include "heap/bins.h"
-#include "heap/checked.h"
 #include "heap/envelope.h"
 #include "heap/hands.h"
 #include "heap/ids.h"
-#include "heap/registry.h"
 #include "heap/slow_path.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
+#include "threads/registry.h"
 
 #include <string.h>
 
-#define LOOKS_MAX 64u /* heaps a starting thread looks at before it makes a new one */
+#define LOOKS_MAX 64u   /* heaps a starting thread looks at before it makes a new one */
+#define LOOKS_AWAY 8u   /* in a row at a thread on another node before its heap moves ... */
+#define LOOKS_DOUBLE 4u /* ... and twice as many after each move, up to so many times */
+_Static_assert(LOOKS_AWAY << LOOKS_DOUBLE <= UINT8_MAX, "the count fits");
 
 /* The slot under every empty bin of hak_heap_none. */
 static void *const no_block[1];
@@ -49,12 +52,10 @@ static void privates_begin(struct heap *heap) {
   heap->front.private_heap = NULL;
   heap->front.private_front = (struct hak_front *)(uintptr_t)&hak_heap_none;
   heap->home = heap->privates = heap->next_private = NULL;
-  atomic_store_explicit(&heap->is_default, false, memory_order_relaxed);
+  store_relaxed(&heap->is_default, false);
 }
 
-static void life_set(struct heap *heap, uint64_t life) {
-  atomic_store_explicit(&heap->life, life, memory_order_relaxed);
-}
+static void life_set(struct heap *heap, uint64_t life) { store_relaxed(&heap->life, life); }
 
 static struct heap *heap_create(struct pool *pool) {
   if (!heap_ids_grow())
@@ -65,7 +66,7 @@ static struct heap *heap_create(struct pool *pool) {
   if (heap == NULL)
     return NULL;
   heap->id = heap_count() + 1;
-  atomic_store_explicit(&heap->pool, pool, memory_order_relaxed);
+  store_relaxed(&heap->pool, pool);
   life_set(heap, pool_life(pool));
   heap->front.key = pool->slabs.key;
   bins_begin(heap);
@@ -81,15 +82,20 @@ static bool take_dead(struct heap *heap, bool thoroughly) {
       !(lifeline_take(&heap->lifeline) || (thoroughly && lifeline_take_left(&heap->lifeline, registry.process_id))))
     return false;
   HAK_OWNER_DIED(&heap->front);
-  if (atomic_load_explicit(&heap->inside, memory_order_relaxed) == 0)
+  if (load_relaxed(&heap->inside) == 0)
     return true;
   /* The owner ended inside a slow path (pthread_exit in a signal handler). No thread may use the heap. Keeping the
    * lifeline ensures that none tries. */
-  atomic_store_explicit(&heap->lost, true, memory_order_relaxed);
+  store_relaxed(&heap->lost, true);
   return false;
 }
 
-/* Takes the lifeline of the next heap, from the cursor on, whose owner is dead. adopts: only an ordinary heap. */
+static bool is_adoptable(const struct heap *heap) {
+  return !pool_is_private(heap_pool(heap)) && !pool_is_far(heap_pool(heap));
+}
+
+/* Takes the lifeline of the next heap, from the cursor on, whose owner is dead. adopts: only an ordinary heap, of the
+ * thread's node. */
 static struct heap *take_orphan(uint32_t looks, bool adopts) {
   const struct heap *first = NULL;
   for (; looks > 0; looks--) {
@@ -101,7 +107,7 @@ static struct heap *take_orphan(uint32_t looks, bool adopts) {
     if (first == NULL)
       first = heap;
     registry.cursor = heap->id;
-    if ((!adopts || !pool_is_private(heap_pool(heap))) && take_dead(heap, false))
+    if ((!adopts || is_adoptable(heap)) && take_dead(heap, false))
       return heap;
   }
   return NULL;
@@ -118,24 +124,15 @@ static struct heap *take_parked(void) {
 }
 
 COLD void heap_note_thread(struct heap *heap) {
-  int thread_id = UNLIKELY(option_value(OPTION_LIVE) == LIVE_ON) ? os_thread_id() : 0;
-  atomic_store_explicit(&heap->thread_id, thread_id, memory_order_relaxed);
+  int thread_id = UNLIKELY(option_value(OPTION_LIVE) == SWITCH_ON) ? os_thread_id() : 0;
+  store_relaxed(&heap->thread_id, thread_id);
 }
 
-static bool is_resting(const struct heap *heap) {
-  return atomic_load_explicit(&heap->is_resting, memory_order_relaxed);
-}
+static bool is_resting(const struct heap *heap) { return load_relaxed(&heap->is_resting); }
 
 /* The begin and the end of the part of a heap that has no information while no bin has an array. */
 static char *rest_begin(struct heap *heap) { return (char *)heap->front.bins; }
 static char *rest_end(struct heap *heap) { return (char *)&heap->outbox; }
-
-/* Gives the whole pages of a range back; returns their bytes. */
-static size_t purge_whole_pages(char *begin, char *end) {
-  char *pages = (char *)round_up((uintptr_t)begin, os_page_bytes());
-  size_t bytes = less(round_down((uintptr_t)end, os_page_bytes()), (uintptr_t)pages);
-  return bytes > 0 && pages_purge(pages, bytes) != PURGE_REFUSED ? bytes : 0;
-}
 
 /* Gives back the pages of a heap without an owner. The caller holds its lifeline. */
 static size_t heap_rest(struct heap *heap) {
@@ -149,15 +146,15 @@ static size_t heap_rest(struct heap *heap) {
   struct tally *tally = heap->tally;
   bins_flush_all(heap); /* a fork's child has emptied the bins and left their arrays */
   pool_unlock(pool);
-  size_t bytes = purge_whole_pages(rest_begin(heap), rest_end(heap));
+  size_t bytes = pages_purge_inside(rest_begin(heap), rest_end(heap));
   if (bytes > 0)
-    atomic_store_explicit(&heap->is_resting, true, memory_order_relaxed);
-  return bytes + (tally && bytes > 0 ? purge_whole_pages((char *)tally->hands, (char *)(tally + 1)) : 0);
+    store_relaxed(&heap->is_resting, true);
+  return bytes + (tally && bytes > 0 ? pages_purge_inside(tally->hands, tally + 1) : 0);
 }
 
 static void heap_wake(struct heap *heap) {
   hak_assert(heap->granted_bytes == 0);
-  atomic_store_explicit(&heap->is_resting, false, memory_order_relaxed);
+  store_relaxed(&heap->is_resting, false);
   memset(rest_begin(heap), 0, (size_t)(rest_end(heap) - rest_begin(heap)));
   bins_begin(heap);
 }
@@ -167,10 +164,10 @@ static void heap_wake(struct heap *heap) {
 static void heap_join(struct heap *heap, struct pool *pool) {
   struct pool *left = heap_pool(heap);
   bool is_locked = !pool_is_stuck(left) && pool_lock(left); /* else no thread holds the lock and reads this heap */
-  atomic_store_explicit(&heap->pool, pool, memory_order_relaxed);
+  store_relaxed(&heap->pool, pool);
   life_set(heap, pool_life(pool));
   heap_set_key(heap, heap->split);
-  atomic_store_explicit(&heap->parked, false, memory_order_relaxed);
+  store_relaxed(&heap->parked, false);
   if (is_locked)
     pool_unlock(left);
 }
@@ -204,12 +201,12 @@ static void note_owned(struct heap *heap, uint32_t count) {
   }
 }
 
-/* The calling thread got the heap just now. */
 static void owner_begin(struct heap *heap) {
   if (is_resting(heap))
     heap_wake(heap);
   privates_begin(heap);
   heap->callback_frame = 0; /* the owner may have ended inside a callback */
+  heap->looks_away = heap->moves = 0;
   heap_note_thread(heap);
 }
 
@@ -250,7 +247,7 @@ COLD bool heap_move(struct heap *heap, struct pool *pool) {
   bool is_locked = pool_lock(left), moves = is_locked && pool != NULL;
   if (moves) {
     bins_flush_all(heap);
-    atomic_store_explicit(&heap->pool, pool, memory_order_relaxed);
+    store_relaxed(&heap->pool, pool);
   }
   if (is_locked) {
     heap_set_key(heap, heap->split);
@@ -259,6 +256,21 @@ COLD bool heap_move(struct heap *heap, struct pool *pool) {
   if (pool != NULL && pool_detach(moves ? left : pool))
     inbox_serve(moves ? left : pool);
   return moves;
+}
+
+/* A move empties the bins, and what the thread frees of its old pool takes envelopes from then on. So a thread that the
+ * system moves back and forth keeps its pool, and each move makes the next one later. */
+COLD void heap_follow_node(struct heap *heap) {
+  struct pool *pool = heap_pool(heap);
+  if (pool_is_private(pool) || !pool_is_far(pool)) {
+    heap->looks_away = 0;
+  } else if (++heap->looks_away >= LOOKS_AWAY << heap->moves) {
+    heap->looks_away = 0;
+    heap->moves += heap->moves < LOOKS_DOUBLE;
+    struct pool *near = pool_attach();
+    if (near != NULL)
+      heap_move(heap, near);
+  }
 }
 
 COLD struct heap *heap_attach_private(struct pool *pool) {
@@ -299,8 +311,7 @@ static bool heap_flush(struct heap *heap, bool close_empty, bool *was_last) {
   struct pool *pool = heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return false;
-  if (inbox_has_mail(pool))
-    inbox_drain_to_slabs(pool);
+  inbox_drain_to_slabs(pool);
   bins_flush_all(heap);
   if (close_empty)
     slab_set_close_empty(&pool->slabs);
@@ -319,7 +330,7 @@ void heap_flush_all(struct heap *heap) { heap_flush(heap, true, NULL); }
 void heaps_ask_to_flush(const struct heap *self) {
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
     if (heap != self)
-      atomic_store_explicit(&heap->flush_wanted, true, memory_order_relaxed);
+      store_relaxed(&heap->flush_wanted, true);
 }
 
 /* Parks a dead thread's heap: its blocks return to their slabs, and it waits for a new owner. The caller holds its
@@ -327,12 +338,12 @@ void heaps_ask_to_flush(const struct heap *self) {
 static void heap_park(struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   bool is_private = pool_is_private(pool), was_last = false;
-  bool closes = is_private || atomic_load_explicit(&pool->heaps, memory_order_relaxed) == 1;
+  bool closes = is_private || load_relaxed(&pool->heaps) == 1;
   if (UNLIKELY(!heap_flush(heap, closes, is_private ? &was_last : NULL))) {
     lifeline_drop(&heap->lifeline); /* as it was: the next sweep finds it, once the lock is free */
     return;
   }
-  atomic_store_explicit(&heap->parked, true, memory_order_relaxed);
+  store_relaxed(&heap->parked, true);
   if (is_private ? was_last : pool_detach(pool)) /* see envelope_send */
     inbox_serve(pool);
   counter_note(heaps_swept);

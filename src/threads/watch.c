@@ -1,7 +1,7 @@
-#include "heap/watch.h"
+#include "threads/watch.h"
 
+#include "checked/checked.h"
 #include "heap/bins.h"
-#include "heap/checked.h"
 #include "heap/envelope.h"
 #include "heap/hands.h"
 #include "heap/ids.h"
@@ -28,14 +28,14 @@ void heap_figures(const struct heap *heap, struct heap_figures *out) {
   *out = (struct heap_figures){
       .id = heap->id,
       .pool_id = pool->id,
-      .thread_id = atomic_load_explicit(&heap->thread_id, memory_order_relaxed),
-      .is_parked = atomic_load_explicit(&heap->parked, memory_order_relaxed),
+      .thread_id = load_relaxed(&heap->thread_id),
+      .is_parked = load_relaxed(&heap->parked),
       .bin_blocks = bins.blocks,
       .bin_bytes = bins.bytes,
       .checked_bytes = checked_cached_bytes(heap),
-      .open_bytes = atomic_load_explicit(&heap->outbox.open_bytes, memory_order_relaxed),
-      .envelopes_sent = atomic_load_explicit(&heap->outbox.envelopes_sent, memory_order_relaxed),
-      .remote_frees = atomic_load_explicit(&heap->outbox.remote_frees, memory_order_relaxed),
+      .open_bytes = load_relaxed(&heap->outbox.open_bytes),
+      .envelopes_sent = load_relaxed(&heap->outbox.envelopes_sent),
+      .remote_frees = load_relaxed(&heap->outbox.remote_frees),
       .counters = heap->counters,
   };
   lock_give(&pool->lock);
@@ -45,10 +45,10 @@ void pool_figures(struct pool *pool, struct pool_figures *out) {
   lock_take(&pool->lock);
   *out = (struct pool_figures){
       .id = pool->id,
-      .heaps = atomic_load_explicit(&pool->heaps, memory_order_relaxed),
+      .heaps = load_relaxed(&pool->heaps),
       .slab_bytes = pool->slabs.slab_bytes,
       .taken_bytes = slab_set_taken_bytes(&pool->slabs),
-      .inbox_bytes = atomic_load_explicit(&pool->inbox_bytes, memory_order_relaxed),
+      .inbox_bytes = load_relaxed(&pool->inbox_bytes),
       .counters = pool->counters,
       .slab_counters = pool->slabs.counters,
   };

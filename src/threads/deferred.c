@@ -1,4 +1,4 @@
-#include "heap/deferred.h"
+#include "threads/deferred.h"
 
 #include "large/large.h"
 
@@ -14,7 +14,7 @@ static void link_set(void *block, uint32_t entry, void *next) {
 }
 
 void deferred_push(void *block, uint32_t entry) {
-  void *first = atomic_load_explicit(&deferred_first, memory_order_relaxed);
+  void *first = load_relaxed(&deferred_first);
   do
     link_set(block, entry, first);
   while (!atomic_compare_exchange_weak_explicit(&deferred_first, &first, block, memory_order_release,

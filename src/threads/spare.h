@@ -9,8 +9,7 @@
  *       bitmap
  *   K2  state is (blocks given out, blocks freed), and the second is at most the first
  */
-#ifndef HAK_HEAP_SPARE_H
-#define HAK_HEAP_SPARE_H
+#pragma once
 
 #include "pages/page_map.h"
 
@@ -24,5 +23,3 @@ static inline bool entry_is_spare(uint32_t entry) {
 
 /* Frees a spare block. entry: its page-map entry. Ends the program on a double free, or if it is no block. */
 void spare_give(void *block, uint32_t entry);
-
-#endif

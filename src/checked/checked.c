@@ -1,0 +1,295 @@
+#include "checked/checked_cache.h"
+
+#include "base/options.h"
+#include "budget/usage.h"
+#include "os/os.h"
+#include "pages/metadata.h"
+
+#define READY_MAX 16u
+#define KEPT_MAX 64u  /* ready ones and the reserve */
+#define KEPT_START 4u /* doubles when it is not enough */
+#define RING_MAX 64u
+#define KEPT_BYTES_MAX ((size_t)16 * 1024) /* of a class; at least KEPT_START blocks */
+#define RING_BYTES_MAX ((size_t)64 * 1024) /* of a class; at least one block */
+
+_Atomic uint32_t checked_first_id;
+size_t checked_room;
+
+#define LANE_BYTES_MAX ((size_t)16 * 1024) /* longer blocks would cost more memory than lanes are worth */
+
+/* Threads of different lanes take from different slabs. So they seldom write to states and blocks in one cache line. */
+struct pool *checked_pool(const struct heap *heap, unsigned cls) {
+  bool has_lanes = LIKELY(!usage_is_short()) && heap != NULL && class_bytes(cls) <= LANE_BYTES_MAX;
+  uint32_t lane = has_lanes ? heap_pool(heap)->id % CHECKED_LANES : 0;
+  uint32_t first = load_relaxed(&checked_first_id);
+  return pool_by_id(first + lane * CLASS_GROUPS + cls % CLASS_GROUPS);
+}
+
+static bool cache_open(struct heap *heap) {
+  if (heap->checked == NULL) {
+    struct checked_cache *cache = metadata_take_forever(sizeof *cache);
+    if (cache != NULL)
+      os_random(&cache->random, sizeof cache->random);
+    heap->checked = cache;
+  }
+  return heap->checked != NULL;
+}
+
+static struct kept *reserve_of(const struct checked_class *class) { return class->places + class->mask + 1; }
+static size_t reserve_room(const struct checked_class *class) {
+  return less((size_t)(class->kept_max + 1 - class->ready_max), reserve_count(class));
+}
+
+/* Makes room for more blocks of a class, up to its bound. What there is stays if memory is out. */
+static void class_grow(struct checked_class *class, unsigned cls) {
+  size_t bytes = class_bytes(cls), most = min_size(max_size(KEPT_BYTES_MAX / bytes, KEPT_START), KEPT_MAX);
+  size_t kept_max = min_size(max_size((size_t)class->kept_max * 2, KEPT_START), most);
+  size_t ready_max = min_size(kept_max, READY_MAX) + 1;
+  size_t ring_max = min_size(max_size(RING_BYTES_MAX / bytes, 1), checked.ring_max), count = 1;
+  while (count < ring_max + ready_max)
+    count *= 2;
+  unsigned order = METADATA_ORDER_MIN;
+  size_t behind =
+      max_size(kept_max + 1, 2 * ready_max) - ready_max; /* what fills the ready ones comes by the reserve */
+  while (((size_t)1 << order) < (count + behind) * sizeof(struct kept))
+    order++;
+  struct kept *places = kept_max > class->kept_max ? metadata_take(order) : NULL;
+  if (places == NULL)
+    return;
+  if (class->places != NULL) {
+    for (uint64_t i = count_of(&class->first), end = count_of(&class->end); i != end; i++)
+      places[i & (count - 1)] = *place_of(class, i);
+    memcpy(places + count, reserve_of(class), reserve_count(class) * sizeof *places);
+    metadata_give(class->places, class->order);
+  }
+  class->places = places;
+  class->reciprocal = size_classes[cls].reciprocal;
+  class->block_bytes = (uint32_t)bytes;
+  class->slab_order = size_classes[cls].order;
+  class->mask = (uint16_t)(count - 1);
+  class->limit = (uint16_t)(ring_max + ready_max);
+  class->stay = (uint8_t)((ready_max + 3) / 4);
+  class->ready_max = (uint8_t)ready_max;
+  class->kept_max = (uint8_t)kept_max;
+  class->ring_max = (uint8_t)ring_max;
+  class->order = (uint8_t)order;
+}
+
+/* Draws the next one anew, after the first ready block changed. */
+static void next_draw_again(struct checked_cache *cache, struct checked_class *class) {
+  if (ready_count(class) > 0)
+    next_draw(cache, class, ready_count(class));
+}
+
+NOINLINE bool ready_refill(struct checked_cache *cache, struct checked_class *class) {
+  size_t reserve = reserve_count(class), count = min_size(reserve, less(class->ready_max, ready_count(class)));
+  uint64_t first = count_of(&class->first);
+  if (count == 0)
+    return ready_count(class) > class->stay;
+  for (size_t i = 0; i < count; i++)
+    *place_of(class, --first) = reserve_of(class)[--reserve];
+  reserve_set(class, reserve);
+  count_set(&class->filled, count_of(&class->filled) + count);
+  count_set(&class->first, first);
+  next_draw_again(cache, class);
+  return ready_count(class) > class->stay;
+}
+
+NOINLINE bool ready_shrink(struct checked_cache *cache, struct checked_class *class) {
+  size_t reserve = reserve_count(class), count = min_size(reserve_room(class), class->ready_max / 2);
+  uint64_t first = count_of(&class->first);
+  if (count == 0)
+    return false;
+  for (size_t i = 0; i < count; i++)
+    reserve_of(class)[reserve++] = *place_of(class, first++);
+  count_set(&class->first, first);
+  count_set(&class->filled, count_of(&class->filled) - count);
+  reserve_set(class, reserve);
+  next_draw_again(cache, class);
+  return true;
+}
+
+/* Gives blocks to their pools' slabs. If a pool's lock is never given, its blocks are lost. */
+static void slabs_give(unsigned cls, void **blocks, size_t count) {
+  while (count > 0) {
+    uint32_t id = entry_pool_id(map_entry(blocks[0]));
+    size_t same = 1;
+    for (size_t i = 1; i < count; i++)
+      if (entry_pool_id(map_entry(blocks[i])) == id) {
+        void *block = blocks[i];
+        blocks[i] = blocks[same];
+        blocks[same++] = block;
+      }
+    struct pool *pool = pool_by_id(id);
+    if (pool_lock(pool)) {
+      slab_set_give(&pool->slabs, cls, blocks, same);
+      pool_unlock(pool);
+    }
+    blocks += same;
+    count -= same;
+  }
+}
+
+/* Gives blocks to the slabs: those that are the longest in the reserve, then the ready ones that waited last. The first
+ * ready ones move into their places. */
+static void kept_give(struct checked_class *class, unsigned cls, size_t count) {
+  void *blocks[RING_MAX + KEPT_MAX + 1];
+  size_t reserve = reserve_count(class), of_reserve = min_size(count, reserve), of_ready = count - of_reserve;
+  uint64_t first = count_of(&class->first);
+  for (size_t i = 0; i < of_reserve; i++)
+    blocks[i] = reserve_of(class)[i].block;
+  for (size_t i = 0; i < of_ready; i++) {
+    struct kept *last = place_of(class, class->middle - 1 - i);
+    blocks[of_reserve + i] = last->block;
+    *last = *place_of(class, first + i);
+  }
+  slabs_give(cls, blocks, count);
+  memmove(reserve_of(class), reserve_of(class) + of_reserve, (reserve - of_reserve) * sizeof(struct kept));
+  reserve_set(class, reserve - of_reserve);
+  count_set(&class->first, first + of_ready);
+  count_set(&class->filled, count_of(&class->filled) - of_ready);
+}
+
+/* Takes up to `wanted` blocks that have states to slots[-1] downwards. Returns how many. */
+static size_t take_with_states(struct pool *pool, unsigned cls, void **slots, size_t wanted) {
+  size_t taken = slab_set_take(&pool->slabs, cls, slots, wanted);
+  void **blocks = slots - taken;
+  const char *covered = NULL;
+  for (size_t i = 0; i < taken; i++) {
+    const char *slab = slab_base(blocks[i], size_classes[cls].order);
+    if (slab != covered && !states_cover(slab, cls)) { /* out of memory */
+      slab_set_give(&pool->slabs, cls, blocks, taken);
+      return 0;
+    }
+    covered = slab;
+  }
+  return taken;
+}
+
+/* Fills the reserve, which is empty, for all ready blocks that are missing, or by half. */
+static void reserve_fill(struct heap *heap, struct checked_class *class, unsigned cls) {
+  struct pool *pool = checked_pool(heap, cls);
+  void *slots[KEPT_MAX];
+  size_t wanted = less(max_size(class->ready_max, class->kept_max / 2), ready_count(class));
+  if (!pool_lock(pool))
+    return;
+  size_t taken = take_with_states(pool, cls, slots + wanted, wanted);
+  pool_unlock(pool);
+  void **blocks = slots + wanted - taken;
+  for (size_t i = 0; i < taken; i++)
+    reserve_of(class)[i] = (struct kept){.block = blocks[i], .state = state_of(blocks[i], cls)};
+  reserve_set(class, taken);
+}
+
+static bool slabs_have_free(const struct heap *heap, unsigned cls) {
+  struct pool *pool = checked_pool(heap, cls);
+  if (!pool_lock(pool))
+    return false;
+  bool is_there = slab_set_has_free(&pool->slabs, cls);
+  pool_unlock(pool);
+  return is_there;
+}
+
+void *checked_take(struct heap *heap, unsigned cls, size_t size, bool may_open) {
+  if (!cache_open(heap))
+    return NULL;
+  struct checked_class *class = class_in(heap->checked, cls);
+  if (!ready_refill(heap->checked, class) && (LIKELY(may_open) || slabs_have_free(heap, cls))) {
+    class_grow(class, cls);
+    reserve_fill(heap, class, cls);
+    ready_refill(heap->checked, class);
+  }
+  size_t count = ready_count(class);
+  return count > 0 ? next_take(heap->checked, class, count, size) : NULL;
+}
+
+void checked_deliver(void *block, uint32_t entry) { slabs_give(entry_class(entry), &block, 1); }
+
+void checked_put(struct heap *heap, void *block, uint32_t entry) {
+  unsigned cls = entry_class(entry);
+  struct checked_class *class = cache_open(heap) ? class_in(heap->checked, cls) : NULL;
+  if (class != NULL && !has_room(class) && !ready_shrink(heap->checked, class))
+    class_grow(class, cls);
+  if (class == NULL || class->places == NULL) {
+    checked_deliver(block, entry);
+    return;
+  }
+  if (!has_room(class) && !ready_shrink(heap->checked, class)) {
+    kept_give(class, cls, class->kept_max / 2);
+    if (!ready_shrink(heap->checked, class))
+      next_draw_again(heap->checked, class);
+  }
+  kept_put(class, (struct kept){.block = block, .state = state_of(block, cls)});
+}
+
+static void class_end(struct checked_class *class) {
+  metadata_give(class->places, class->order);
+  class->places = NULL;
+  class->limit = 0;
+  class->stay = class->ready_max = class->kept_max = 0;
+}
+
+void checked_flush(struct heap *heap) {
+  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(heap->checked, cls);
+    if (class->places == NULL)
+      continue;
+    class->middle = count_of(&class->end); /* nothing waits any more */
+    kept_give(class, cls, ready_count(class) + reserve_count(class));
+    class_end(class);
+  }
+}
+
+/* Numbers may be half changed. What was given out and freed keeps its count. */
+void checked_drop(struct heap *heap) {
+  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(heap->checked, cls);
+    if (class->places == NULL)
+      continue;
+    uint64_t given = count_of(&class->first) + count_of(&class->filled), end = count_of(&class->end);
+    count_set(&class->first, end);
+    count_set(&class->filled, given - end);
+    reserve_set(class, 0);
+    class->middle = end;
+    class_end(class);
+  }
+}
+
+void checked_in_child(struct heap *self) {
+  if (!checked_is_on())
+    return;
+  secret_draw();
+  if (self != NULL && self->checked != NULL)
+    os_random(&self->checked->random, sizeof self->checked->random);
+}
+
+/* The owner may change the numbers meanwhile, so the difference may be negative. */
+size_t checked_cached_bytes(const struct heap *heap) {
+  size_t bytes = 0;
+  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    const struct checked_class *class = &heap->checked->classes[cls].of;
+    int64_t blocks = (int64_t)(count_of(&class->end) - count_of(&class->first) + reserve_count(class));
+    bytes += blocks > 0 ? (size_t)blocks * class_bytes(cls) : 0;
+  }
+  return bytes;
+}
+
+struct class_counts checked_counts(const struct heap *heap, unsigned cls) {
+  if (heap->checked == NULL)
+    return (struct class_counts){0};
+  const struct checked_class *class = &heap->checked->classes[cls].of;
+  return (struct class_counts){.allocated = count_of(&class->first) + count_of(&class->filled),
+                               .freed = count_of(&class->end)};
+}
+
+void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
+  checked.has_canary = option_value(OPTION_CANARY) == SWITCH_ON;
+  checked_room = checked.has_canary ? CANARY_BYTES : 0;
+  checked.is_zeroed = option_value(OPTION_ZERO_FREED) == SWITCH_ON;
+  checked.is_random = option_value(OPTION_RANDOM_ORDER) == SWITCH_ON;
+  checked.ring_max = (uint32_t)option_value(OPTION_QUARANTINE);
+  zero_begin();
+  secret_draw();
+  slabs_are_wiped = true;
+  atomic_store_explicit(&checked_first_id, pools[0]->id, memory_order_release);
+}

@@ -1,0 +1,200 @@
+#include "large/stash.h"
+
+#include "pages/metadata.h"
+
+_Atomic uint32_t stash_round, stash_units_max;
+
+#define SHARES_MAX 4u /* however many stashes there are */
+
+static struct {
+  _Atomic(struct stash *) first;
+  _Atomic size_t bytes_max; /* of all */
+  _Atomic uint32_t count;
+  _Atomic uint32_t round; /* the present one, also while the stashes are closed */
+  _Atomic bool live;      /* something may be held */
+  _Atomic bool used;      /* something was put in the last round */
+} stashes;
+
+static struct stash *stashes_first(void) { return atomic_load_explicit(&stashes.first, memory_order_acquire); }
+
+static void share_bytes(void) {
+  size_t shares = min_size(max_size(atomic_load(&stashes.count), 1), SHARES_MAX);
+  store_relaxed(&stash_units_max, (uint32_t)(atomic_load(&stashes.bytes_max) / shares / UNIT_BYTES));
+}
+
+struct stash *stash_make(void) {
+  struct stash *stash = metadata_take_forever(sizeof *stash);
+  if (stash == NULL)
+    return NULL;
+  stash->next_stash = stashes_first();
+  while (!atomic_compare_exchange_weak_explicit(&stashes.first, &stash->next_stash, stash, memory_order_release,
+                                                memory_order_acquire))
+    ;
+  atomic_fetch_add(&stashes.count, 1);
+  share_bytes();
+  return stash;
+}
+
+static uint64_t word_at(const struct stash *stash, unsigned node) { return load_relaxed(&stash->words[node]); }
+static size_t word_units(uint64_t word) { return word >> STASH_UNITS_SHIFT; }
+
+static size_t units_in(const struct stash *stash) {
+  size_t units = 0;
+  for (unsigned node = 1, last = load_relaxed(&stash->node_last); node <= last; node++)
+    units += word_units(word_at(stash, node));
+  return units;
+}
+
+static void sweep_place(struct stash *stash, struct stash_place *place) {
+  unsigned count = 0;
+  uint8_t *link = &place->top;
+  for (unsigned looks = 0; *link != 0 && looks < STASH_RANGES; looks++) {
+    unsigned node = *link;
+    if (word_at(stash, node) != 0) {
+      link = &stash->next[node];
+      count++;
+      continue;
+    }
+    *link = stash->next[node];
+    stash_stepped();
+    stash->next[node] = stash->free;
+    stash_stepped();
+    stash->free = (uint8_t)node;
+  }
+  place->count = (uint8_t)count;
+}
+
+/* Drops the nodes that others have emptied. False: there are none. */
+static bool sweep(struct stash *stash) {
+  uint64_t robbed = load_relaxed(&stash->robbed_units);
+  if (robbed == stash->robbed_seen)
+    return false;
+  stash->robbed_seen = robbed;
+  for (unsigned i = 0; i < STASH_PLACES; i++)
+    sweep_place(stash, &stash->places[i]);
+  stash->held_units = units_in(stash) + robbed;
+  return true;
+}
+
+struct stash_place *stash_place_search(struct stash *stash, size_t units) {
+  unsigned first = stash_hash(units);
+  for (unsigned looks = 0; looks < STASH_PLACES; looks++) {
+    struct stash_place *place = &stash->places[(first + looks) % STASH_PLACES];
+    if (place->units == units)
+      return place;
+    if (place->units == 0)
+      return NULL;
+  }
+  return NULL;
+}
+
+struct large *stash_take_bare(struct stash *stash, size_t length) {
+  return stash_take_length(stash, stash_place_of(stash, length / UNIT_BYTES));
+}
+
+/* Returns a place for a length that has none: one without a length, or an empty one. NULL: all are in use. */
+static struct stash_place *place_for(struct stash *stash, size_t units) {
+  struct stash_place *place = NULL;
+  unsigned i = stash_hash(units);
+  for (unsigned looks = 0; looks < STASH_PLACES; looks++)
+    if ((place = &stash->places[(i + looks) % STASH_PLACES])->units == 0)
+      return place;
+  for (unsigned looks = 0; looks < STASH_PLACES; looks++)
+    if ((place = &stash->places[stash->next_place++ % STASH_PLACES])->top == 0)
+      return place;
+  return NULL;
+}
+
+void stash_expect(struct stash *stash, size_t units) {
+  sweep(stash);
+  struct stash_place *place = stash_place_of(stash, units);
+  if (place == NULL) {
+    place = place_for(stash, units);
+    if (place == NULL)
+      return;
+    *place = (struct stash_place){.units = (uint32_t)units, .class = (uint8_t)large_class_of(units)};
+  }
+  place->wanted += place->wanted < STASH_RANGES;
+}
+
+bool stash_put_swept(struct stash *stash, void *object) {
+  return sweep(stash) && stash_put(stash, map_record(object), object);
+}
+
+static uint32_t present_round(void) { return atomic_load(&stashes.round); }
+
+void stash_open(size_t bytes_max) {
+  uint32_t round = 0;
+  atomic_store(&stashes.bytes_max, min_size(bytes_max, STASH_BYTES_MAX));
+  share_bytes();
+  atomic_compare_exchange_strong(&stashes.round, &round, 1);
+  store_relaxed(&stashes.live, true);
+  do { /* another round may begin meanwhile */
+    round = present_round();
+    atomic_store(&stash_round, round);
+  } while (present_round() != round);
+}
+
+void stash_close(void) {
+  if (UNLIKELY(load_relaxed(&stash_round) != 0))
+    store_relaxed(&stash_round, 0);
+}
+
+/* A thread may have read the round before the stashes were closed, and put a range afterwards. So they count as live
+ * for one more round. */
+uint32_t stash_next_round(void) {
+  uint32_t round = present_round(), next = round + 1 != 0 ? round + 1 : 1;
+  bool is_used = false, is_held = false;
+  for (const struct stash *stash = stashes_first(); stash; stash = stash->next_stash) {
+    is_used |= load_relaxed(&stash->round) == round;
+    is_held |= units_in(stash) != 0;
+  }
+  atomic_store(&stashes.round, next);
+  store_relaxed(&stashes.used, is_used);
+  uint32_t open = atomic_load(&stash_round);
+  if (open == 0 && !is_used && !is_held)
+    store_relaxed(&stashes.live, false);
+  while (open != 0 && !atomic_compare_exchange_weak(&stash_round, &open, is_used || is_held ? next : 0))
+    ;
+  return round;
+}
+
+/* Tells whether the range was put before the round. Older ones are gone long before the low bits repeat, and the two
+ * rounds from this one on are the only later ones. */
+static bool is_before(uint64_t word, uint32_t round) {
+  return round == STASH_ANY_ROUND || ((round - 1 - word) & (STASH_ROUNDS - 1)) < STASH_ROUNDS - 2;
+}
+
+struct large *stash_take_any(uint32_t before_round, bool only_extents, struct stash **at) {
+  size_t units_end = (only_extents ? MAPPING_BYTES_MIN : STASH_BYTES_MAX + UNIT_BYTES) / UNIT_BYTES;
+  for (struct stash *stash = *at != NULL ? *at : stashes_first(); stash; stash = stash->next_stash)
+    for (unsigned node = 1, last = load_relaxed(&stash->node_last); node <= last; node++) {
+      uint64_t word = word_at(stash, node);
+      if (word == 0 || !is_before(word, before_round) || word_units(word) >= units_end ||
+          !atomic_compare_exchange_strong_explicit(&stash->words[node], &word, 0, memory_order_acquire,
+                                                   memory_order_relaxed))
+        continue;
+      atomic_fetch_add_explicit(&stash->robbed_units, word_units(word), memory_order_relaxed);
+      *at = stash;
+      return (struct large *)(word & (((uint64_t)1 << STASH_UNITS_SHIFT) - STASH_ROUNDS));
+    }
+  return NULL;
+}
+
+bool stashes_are_live(void) { return load_relaxed(&stashes.live); }
+bool stashes_are_used(void) { return load_relaxed(&stashes.used); }
+
+void stash_stats(struct stash_stats *out) {
+  *out = (struct stash_stats){0};
+  for (const struct stash *stash = stashes_first(); stash; stash = stash->next_stash) {
+    out->puts += load_relaxed(&stash->puts);
+    out->takes += load_relaxed(&stash->takes);
+    out->bytes += units_in(stash) * UNIT_BYTES;
+  }
+}
+
+size_t stash_bytes(void) {
+  struct stash_stats stats;
+  stash_stats(&stats);
+  return stats.bytes;
+}

@@ -1,0 +1,219 @@
+/* stash.h: freed ranges of large objects that one thread keeps for itself, in front of the BigCache.
+ *
+ * A thread that asks for one length again and again gets its own ranges back without a lock, newest first. Its stash
+ * has a place for each of a few lengths: a chain of ranges. Each malloc that finds no range there gives the place one
+ * more; a free of that length fills it. So a thread that only frees what others allocate keeps nothing.
+ *   T1  Only the owner of the heap puts ranges into its stash and links the chains. Any thread may take a range out, by
+ *       an exchange of its word: the range then belongs to that thread. Its node stays in the chain, empty, until the
+ *       owner comes by.
+ *   T2  A stashed range has its place's length. It counts as USAGE_LARGE, like a live object, and readers subtract what
+ *       all stashes hold. Its entries are those of a live object, too, because 16 neighbours share a cache line of
+ *       entries; only `ended` in its record differs.
+ *   T3  Each word has the round in which the range was put. What was not used for a whole round goes to the BigCache
+ *       (range_evict_stashed), as freed when that round began. So the purge delay holds, also while the owner sleeps.
+ *   T4  Stashes are never freed. The stash of an ended thread is emptied by age, like any other.
+ * The owner's steps leave a stash consistent after each instruction, but for a node in no chain (owner_step_begin). A
+ * range that another thread has in hand at a fork is lost to the child, like an object of that thread.
+ */
+#pragma once
+
+#include "base/options.h"
+#include "base/probe.h"
+#include "large/big_cache.h"
+#include "os/fault.h"
+#include "pages/page_map.h"
+
+#define STASH_PLACES 16u
+#define STASH_PLACES_SHIFT 28u /* of a product of 32 bits */
+#define STASH_RANGES 128u      /* of one stash; node 0 stands for none */
+#define STASH_BYTES_MAX ((size_t)256 << 20)
+
+/* A node's word: the range's record, its length in units above the address, and the round in the low bits. 0: empty. */
+#define STASH_ROUNDS ((uint64_t)RECORD_BYTES)
+#define STASH_UNITS_SHIFT HAK_ADDRESS_BITS
+_Static_assert(STASH_BYTES_MAX / UNIT_BYTES < (size_t)1 << (64 - STASH_UNITS_SHIFT), "a length fits the word");
+_Static_assert(STASH_PLACES == 1u << (32 - STASH_PLACES_SHIFT), "the hash of a length is a place");
+
+struct stash_place {
+  uint32_t units;        /* 0: no length yet */
+  uint8_t top;           /* the node that was filled last */
+  uint8_t count, wanted; /* nodes in the chain; how many it may have */
+  uint8_t class;         /* of the length */
+};
+
+struct stash {
+  /* owner only */
+  _Alignas(CACHE_LINE) struct stash_place places[STASH_PLACES];
+  uint64_t held_units;        /* put and not taken by the owner; less robbed_units: what is held */
+  uint64_t robbed_seen;       /* robbed_units at the last sweep */
+  uint8_t free;               /* the first empty node that is in no chain, by `next` */
+  uint8_t next_place;         /* where to look for a place that may change its length */
+  uint8_t next[STASH_RANGES]; /* in the chain of a place, or of the free nodes */
+  /* the owner writes, all read */
+  _Atomic uint8_t node_last; /* no node behind this one was ever used */
+  _Atomic uint32_t round;    /* in which a range was put last */
+  _Atomic uint64_t puts, takes;
+  struct stash *next_stash; /* const */
+  /* all write */
+  _Alignas(CACHE_LINE) _Atomic uint64_t robbed_units; /* taken by others */
+  _Alignas(CACHE_LINE) _Atomic uint64_t words[STASH_RANGES];
+};
+
+/* The present round; 0: closed, nothing is put. stash_units_max: bound on what one stash holds. */
+extern _Atomic uint32_t stash_round, stash_units_max;
+
+/* Makes a stash; NULL when memory is out. */
+struct stash *stash_make(void);
+
+/* The owner could not take a range of this length: the place for it may hold one more. */
+void stash_expect(struct stash *stash, size_t units);
+
+/* bytes_max: of all stashes, and of one if there is only one. Each of many may hold a quarter. */
+void stash_open(size_t bytes_max);
+/* Call before the last thread that ages the stashes stops. From then on nothing is put into them. They keep what they
+ * hold. */
+void stash_close(void);
+
+/* Begins the next round. Returns the one that ends. If nothing was put for that long and nothing is held, it closes the
+ * stashes. One thread at a time. */
+uint32_t stash_next_round(void);
+/* Takes a range that was put before this round; NULL: there is none. only_extents: and no mapping. *at: the stash where
+ * to begin, NULL: with the first one; then the stash of the range, where the caller may go on. */
+struct large *stash_take_any(uint32_t before_round, bool only_extents, struct stash **at);
+#define STASH_ANY_ROUND UINT32_MAX
+
+/* Tells whether stashes may hold ranges; whether something was put in the round that ended last. */
+bool stashes_are_live(void);
+bool stashes_are_used(void);
+
+struct stash_stats {
+  size_t bytes;
+  uint64_t puts, takes;
+};
+void stash_stats(struct stash_stats *out);
+/* Returns the bytes that all stashes hold. */
+size_t stash_bytes(void);
+
+/* Only one thread can end an object whose entry was ENTRY_LARGE. For any other this is a double free. If the object's
+ * memory serves others by now, the entry tells. */
+static inline void large_end_mark(struct large *range, void *object) {
+  if (UNLIKELY(atomic_exchange_explicit(&range->ended, true, memory_order_acq_rel)) ||
+      UNLIKELY(__atomic_load_n(map_leaf_entry(map_leaf(object), object), __ATOMIC_RELAXED) != ENTRY_LARGE))
+    fault_double_free(object);
+}
+
+static inline void stash_count(_Atomic uint64_t *counter) { store_relaxed(counter, load_relaxed(counter) + 1); }
+
+/* A fork may find the owner between two stores that this separates. */
+static inline void stash_stepped(void) { atomic_signal_fence(memory_order_seq_cst); }
+
+static inline unsigned stash_hash(size_t units) { return (uint32_t)units * (uint32_t)MIX_STEP >> STASH_PLACES_SHIFT; }
+
+/* Returns the place of a length, NULL: it has none. Places are filled in the order of the search. */
+struct stash_place *stash_place_search(struct stash *stash, size_t units);
+static inline struct stash_place *stash_place_of(struct stash *stash, size_t units) {
+  struct stash_place *place = &stash->places[stash_hash(units)];
+  return LIKELY(place->units == units) ? place : stash_place_search(stash, units);
+}
+
+/* Takes the first node out of a place's chain. Returns its range, NULL: another thread took it. */
+static inline struct large *stash_pop(struct stash *stash, struct stash_place *place) {
+  unsigned node = place->top;
+  uint64_t word = atomic_exchange_explicit(&stash->words[node], 0, memory_order_acquire);
+  place->top = stash->next[node];
+  stash_stepped();
+  stash->next[node] = stash->free;
+  stash_stepped();
+  stash->free = (uint8_t)node;
+  place->count--;
+  return (struct large *)(word & (((uint64_t)1 << STASH_UNITS_SHIFT) - STASH_ROUNDS));
+}
+
+/* Takes the newest range of a length. NULL: there is none. A fork may leave a ring of empty nodes. */
+static inline struct large *stash_take_length(struct stash *stash, struct stash_place *place) {
+  struct large *range = NULL;
+  for (unsigned looks = 0; range == NULL && looks < STASH_RANGES; looks++) {
+    if (UNLIKELY(place == NULL) || UNLIKELY(place->top == 0))
+      return NULL;
+    range = stash_pop(stash, place);
+  }
+  return range;
+}
+
+/* The same for objects that may be bare: length is the shorter one. */
+struct large *stash_take_bare(struct stash *stash, size_t length);
+
+/* The owner takes the range that it put last for objects of this length, because its lines are in the caches. Returns
+ * the object or NULL. */
+static inline void *stash_take(struct stash *stash, size_t size, uintptr_t site) {
+  size_t length = large_length_steady(size);
+  struct stash_place *place = stash_place_of(stash, length / UNIT_BYTES);
+  struct large *range = stash_take_length(stash, place);
+  if (UNLIKELY(range == NULL)) {
+    if (!large_may_be_bare(length, size) || (range = stash_take_bare(stash, length - UNIT_BYTES)) == NULL)
+      return NULL;
+  }
+  stash->held_units -= range->units;
+  range->color = large_has_room(large_range_bytes(range), size) ? large_color_of(range->base) : 0;
+  range->site = site_hash(site);
+  range->steady = site_is_steady(range->site, place != NULL ? place->class : large_class_of(length / UNIT_BYTES));
+  store_relaxed(&range->ended, false);
+  stash_count(&stash->takes);
+  HAK_PROBE(large_alloc, large_object(range), size, large_range_bytes(range), site);
+  return large_object(range);
+}
+
+/* Tells whether the object may be put. A mapping must be longer than extents are, so that its length tells what it is,
+ * and large_free is to note first what of it is resident. */
+static inline bool stash_admits_mapping(const struct large *range) {
+  return large_range_bytes(range) >= MAPPING_BYTES_MIN &&
+         (range->huge || range->noted || option_value(OPTION_HUGE) == HUGE_OFF);
+}
+static inline bool stash_admits(const struct large *range) {
+  return range->steady && !range->guarded && (LIKELY(!range->mapping) || stash_admits_mapping(range)) &&
+         range->owner == 0;
+}
+
+/* Returns an empty node that is in no chain; 0: there is none. */
+static inline unsigned stash_node(struct stash *stash) {
+  unsigned node = stash->free;
+  if (node != 0) {
+    stash->free = stash->next[node];
+  } else {
+    node = load_relaxed(&stash->node_last) + 1u;
+    if (node == STASH_RANGES)
+      return 0;
+    store_relaxed(&stash->node_last, (uint8_t)node);
+  }
+  stash_stepped();
+  return LIKELY(load_relaxed(&stash->words[node]) == 0) ? node : 0; /* else a fork found it filled and unlinked */
+}
+
+/* The owner puts an object whose entry was ENTRY_LARGE. False: it must be freed in another way. */
+static inline bool stash_put(struct stash *stash, struct large *range, void *object) {
+  uint32_t round = load_relaxed(&stash_round);
+  if (UNLIKELY(round == 0) || UNLIKELY(!stash_admits(range)))
+    return false;
+  struct stash_place *place = stash_place_of(stash, range->units);
+  if (UNLIKELY(place == NULL) || UNLIKELY(place->count >= place->wanted) ||
+      UNLIKELY(stash->held_units + range->units > load_relaxed(&stash_units_max) + load_relaxed(&stash->robbed_units)))
+    return false;
+  unsigned node = stash_node(stash);
+  if (UNLIKELY(node == 0))
+    return false;
+  HAK_PROBE(large_free, object, large_range_bytes(range));
+  large_end_mark(range, object);
+  uint64_t word = (uintptr_t)range | (uint64_t)range->units << STASH_UNITS_SHIFT | (round & (STASH_ROUNDS - 1));
+  stash->held_units += range->units;
+  place->count++;
+  stash->next[node] = place->top;
+  store_relaxed(&stash->round, round);
+  stash_count(&stash->puts);
+  atomic_store_explicit(&stash->words[node], word, memory_order_release);
+  stash_stepped();
+  place->top = (uint8_t)node;
+  return true;
+}
+
+/* As stash_put, after it failed: first drops the nodes that others have emptied. Such nodes were refused room. */
+bool stash_put_swept(struct stash *stash, void *object);

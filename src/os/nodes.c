@@ -1,0 +1,147 @@
+#include "os/nodes.h"
+
+#include "os/filter.h"
+#include "os/os.h"
+#include "os/text_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#define SYSTEM_NODES_MAX 1024u /* the largest number that the kernel can be built for */
+#define STAT_PROCESSOR 37u     /* fields of /proc/self/stat from the one behind the name to this one */
+
+_Atomic uint32_t os_nodes_counted;
+static uint8_t node_of_cpu[OS_CPUS_MAX] SPARSE;
+
+/* Parses the next range of a list like "0-3,8". False at its end; *text is NULL then if the list is malformed. */
+static bool range_parse(const char **text, size_t *first, size_t *last) {
+  const char *at = *text;
+  if (at == NULL || *at == 0)
+    return false;
+  bool is_good = os_number_parse(at, first, &at);
+  *last = *first;
+  if (is_good && *at == '-')
+    is_good = os_number_parse(at + 1, last, &at) && *last >= *first;
+  if (*at == ',')
+    is_good &= *++at != 0;
+  else
+    is_good &= *at == 0;
+  *text = is_good ? at : NULL;
+  return is_good;
+}
+
+/* Reads a file of one line. NULL if there is none, or if it is too long. */
+static const char *line_read(struct os_lines *in, struct os_path *path, const char *root, const char *name) {
+  if (!os_lines_open(in, os_path_open_under(path, root, name, O_RDONLY)))
+    return NULL;
+  const char *line = os_lines_next(in);
+  os_text_close(in->fd);
+  return line;
+}
+
+static void name_of_node(size_t node, char name[64]) {
+  static const char before[] = "sys/devices/system/node/node", after[] = "/cpulist";
+  char digits[4];
+  size_t count = 0, length = sizeof before - 1;
+  do
+    digits[count++] = (char)('0' + node % 10);
+  while ((node /= 10) > 0);
+  memcpy(name, before, length);
+  while (count > 0)
+    name[length++] = digits[--count];
+  memcpy(name + length, after, sizeof after);
+}
+
+/* Gives the processors in a node's list their number. False if it is malformed, or empty. */
+static bool cpus_number(const char *list, uint8_t number) {
+  size_t first, last;
+  bool any = false;
+  for (; range_parse(&list, &first, &last); any = true)
+    for (size_t cpu = first; cpu <= last && cpu < OS_CPUS_MAX; cpu++)
+      node_of_cpu[cpu] = number;
+  return any && list != NULL;
+}
+
+/* Returns how many nodes have processors, and numbers them; 0 if the system does not tell. */
+static uint32_t nodes_read(struct os_lines *in, struct os_path *path, const char *root) {
+  char list[256], name[64];
+  size_t first, last;
+  uint32_t count = 0;
+  const char *line = line_read(in, path, root, "sys/devices/system/node/has_cpu");
+  if (line == NULL || strlen(line) >= sizeof list)
+    return 0;
+  strcpy(list, line);
+  const char *nodes = list;
+  if (!range_parse(&nodes, &first, &last) || (first == last && nodes && *nodes == 0))
+    return 1;
+  for (nodes = list; range_parse(&nodes, &first, &last);)
+    for (; first <= last; first++, count++) {
+      if (first >= SYSTEM_NODES_MAX)
+        return 0;
+      name_of_node(first, name);
+      line = line_read(in, path, root, name);
+      if (line == NULL || !cpus_number(line, (uint8_t)(count % NODES_MAX)))
+        return 0;
+    }
+  return nodes ? count : 0;
+}
+
+/* Returns the processor that the main thread ran on last: field 39 of its state. The name in brackets may hold
+ * anything. */
+static size_t cpu_of_main(struct os_lines *in, struct os_path *path, const char *root) {
+  const char *line = line_read(in, path, root, "proc/self/stat"), *at = line ? strrchr(line, ')') : NULL;
+  size_t cpu = 0;
+  for (unsigned i = 0; at != NULL && i < STAT_PROCESSOR; i++)
+    at = strchr(at + 1, ' ');
+  return at && os_number_parse(at + 1, &cpu, &at) && cpu < OS_CPUS_MAX ? cpu : 0;
+}
+
+/* What was allocated so far is mostly the main thread's: its node gets number 0. */
+static void first_is_mains(size_t cpu) {
+  uint8_t of_main = node_of_cpu[cpu];
+  for (size_t i = 0; i < OS_CPUS_MAX; i++)
+    if (node_of_cpu[i] == of_main || node_of_cpu[i] == 0)
+      node_of_cpu[i] = node_of_cpu[i] == of_main ? 0 : of_main;
+}
+
+/* Tells whether to ask for a thread's processor takes no system call, or may be one. */
+static bool can_ask(void) {
+#ifdef __x86_64__
+  return getauxval(AT_SYSINFO_EHDR) != 0; /* the vDSO answers */
+#else
+  return os_may_call();
+#endif
+}
+
+COLD void os_nodes_count(const char *root) {
+  struct os_lines in;
+  struct os_path path;
+  if (load_relaxed(&os_nodes_counted) != 0)
+    return;
+  int kept = errno;
+  uint32_t count = os_may_read_files() && can_ask() ? nodes_read(&in, &path, root) : 0;
+  if (count > 1)
+    first_is_mains(cpu_of_main(&in, &path, root));
+  errno = kept;
+  count = count == 0 ? 1 : (uint32_t)min_size(count, NODES_MAX);
+  atomic_store_explicit(&os_nodes_counted, count, memory_order_release);
+}
+
+COLD unsigned os_node_of_thread(void) {
+  int kept = errno;
+  int cpu = can_ask() ? sched_getcpu() : -1;
+  errno = kept;
+  return cpu >= 0 && cpu < (int)OS_CPUS_MAX ? node_of_cpu[cpu] : 0;
+}
+
+COLD unsigned os_cpus_of_node(unsigned node) {
+  unsigned long words[OS_CPU_WORDS];
+  unsigned cpus = 0;
+  size_t count = os_affinity(words);
+  for (size_t cpu = 0; cpu < count; cpu++)
+    cpus += (words[cpu / 64] >> cpu % 64 & 1) && node_of_cpu[cpu] == node;
+  return cpus;
+}

@@ -1,0 +1,30 @@
+/* nodes.h: the NUMA nodes that have processors, and on which of them a thread runs.
+ *
+ * Nodes have numbers from 0 on, without gaps. 0 is the one on which the main thread ran when they were counted. A
+ * machine that does not tell, or tells nonsense, has one node. A processor that goes online later counts for any of
+ * them. No function allocates, takes a lock or changes errno.
+ */
+#pragma once
+
+#include "base/words.h"
+
+#define NODES_MAX 8u /* more nodes share numbers */
+
+extern _Atomic uint32_t os_nodes_counted; /* 0: not yet */
+static ALWAYS_INLINE bool os_has_nodes(void) {
+  return UNLIKELY(atomic_load_explicit(&os_nodes_counted, memory_order_acquire) > 1);
+}
+static ALWAYS_INLINE unsigned os_nodes(void) {
+  return os_has_nodes() ? atomic_load_explicit(&os_nodes_counted, memory_order_relaxed) : 1;
+}
+
+/* Counts the nodes, if they are not counted yet; one thread at a time. One file is read on a machine with one node.
+ * `root` is where the file system starts ("": the real one); tests pass their own. */
+void os_nodes_count(const char *root);
+
+/* Returns the node on which the calling thread runs; 0 if there is one node only. */
+unsigned os_node_of_thread(void);
+static ALWAYS_INLINE unsigned os_node(void) { return os_has_nodes() ? os_node_of_thread() : 0; }
+
+/* As os_cpus, for the processors of one node. */
+unsigned os_cpus_of_node(unsigned node);

@@ -1,0 +1,85 @@
+/* Holes: OS pages that lie wholly in free blocks (slab/slab.h says how they are given back). */
+#include "slab/record.h"
+
+#include "os/os.h"
+
+/* Adds a slab's holes to the batch. False if they do not all fit. */
+static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
+  size_t bytes = class_bytes(slab->class);
+  size_t blocks = size_classes[slab->class].block_count;
+  size_t page = os_page_bytes();
+  unsigned count = batch->hole_count;
+  for (size_t i = 0; i < blocks; i++) {
+    size_t first = i;
+    while (i < blocks && slab_block_is_free(slab, i))
+      i++;
+    size_t start = round_up(first * bytes, page);
+    size_t end = round_down(i * bytes, page);
+    if (end <= start)
+      continue;
+    if (count == HOLES_MAX)
+      return false;
+    batch->holes[count++] = (struct hole){.start = slab->base + start, .bytes = end - start};
+  }
+  batch->hole_count = count;
+  return true;
+}
+
+/* Was the slab left alone for the delay? Its age counts from the first look that finds it so: from later than its last
+ * use, never from earlier. */
+static bool is_settled(struct slab *slab, const struct hole_batch *batch) {
+  if (slab->rest == REST_NONE) {
+    slab->rest = REST_SEEN;
+    slab->seen_ms = batch->now_ms;
+  }
+  return batch->now_ms - slab->seen_ms >= batch->delay_ms;
+}
+
+/* Adds the holes of one list's slabs to the batch. False when the batch is full. */
+static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole_batch *batch) {
+  while (slab) {
+    struct slab *next = slab->next;
+    if (slab->rest != REST_PURGED && (batch->search == HOLES_ALL || is_settled(slab, batch))) {
+      unsigned before = batch->hole_count;
+      if (batch->slab_count == HOLE_SLABS_MAX || !holes_find(slab, batch))
+        return false;
+      if (batch->hole_count == before) {
+        slab->rest = REST_PURGED;
+      } else {
+        slab_list_leave(set, slab);
+        slab->rest = REST_PURGING;
+        batch->slabs[batch->slab_count++] = slab;
+      }
+    }
+    slab = next;
+  }
+  return true;
+}
+
+/* The smaller the blocks, the emptier a slab must be to have whole pages free. */
+static unsigned first_list(unsigned cls, enum hole_search search) {
+  if (search == HOLES_ALL)
+    return 0;
+  size_t in_page = os_page_bytes() / class_bytes(cls);
+  return in_page >= 16 ? 3 : in_page >= 4 ? 2 : in_page >= 2 ? 1 : 0;
+}
+
+COLD bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {
+  batch->slab_count = batch->hole_count = 0;
+  for (; batch->class < HAK_CLASS_COUNT; batch->class++)
+    for (unsigned list = first_list(batch->class, batch->search); list < FULLNESS_LISTS; list++)
+      if (!holes_take_list(set, set->lists[batch->class][list], batch) || batch->slab_count > 0)
+        return true; /* the next batch begins with this list again; purged slabs are skipped */
+  return false;
+}
+
+COLD void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch) {
+  for (unsigned i = 0; i < batch->slab_count; i++) {
+    struct slab *slab = batch->slabs[i];
+    slab->rest = slab->rest == REST_PURGING ? REST_PURGED : REST_NONE;
+    if (slab_is_empty(slab))
+      slab_got_emptier(set, slab);
+    else
+      slab_list_update(set, slab);
+  }
+}

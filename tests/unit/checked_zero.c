@@ -1,0 +1,42 @@
+/* checked_zero: each byte of a block is read, and none beside it, with each kind of vectors. */
+#include "unit.h"
+
+#include "checked/checked_zero.h"
+
+#define SHORT_MAX ((size_t)2304)
+
+static _Alignas(CACHE_LINE) unsigned char memory[CACHE_LINE + HAK_SMALL_MAX + CACHE_LINE];
+
+static void look(size_t offset, size_t bytes, size_t step) {
+  unsigned char *block = memory + offset;
+  memset(memory, 0xff, sizeof memory);
+  memset(block, 0, bytes);
+  if (!block_is_zero(block, bytes))
+    fail_msg("%zu zeros at %zu are none", bytes, offset);
+  for (size_t i = 0; i < bytes; i += step) {
+    block[i] = 1;
+    if (block_is_zero(block, bytes))
+      fail_msg("byte %zu of %zu at %zu is not seen", i, bytes, offset);
+    block[i] = 0;
+  }
+}
+
+static void look_at_all(void) {
+  for (size_t offset = BLOCK_ALIGNMENT; offset <= CACHE_LINE; offset += BLOCK_ALIGNMENT) {
+    for (size_t bytes = BLOCK_ALIGNMENT; bytes <= SHORT_MAX; bytes += BLOCK_ALIGNMENT)
+      look(offset, bytes, bytes < 512 ? 1 : 7);
+    for (unsigned cls = HAK_TINY_CLASS_COUNT; cls < HAK_CLASS_COUNT; cls += 5)
+      look(offset, class_bytes(cls), class_bytes(cls) / 7);
+  }
+}
+
+UNIT_TEST(each_byte_counts) { look_at_all(); }
+
+UNIT_TEST(each_byte_counts_in_wide_vectors) {
+  zero_begin();
+  if (!zero_is_wide)
+    print_message("the processor has no wide vectors\n");
+  look_at_all();
+}
+
+UNIT_MAIN()

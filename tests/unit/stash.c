@@ -1,0 +1,390 @@
+/* stash: a thread's own freed ranges of large objects: who gets them, who takes them away and when, what the figures say.
+ *
+ * Positive controls: with `ageless` no round of the stashes ends; with `kept` nobody can take a stashed range.
+ */
+#include "unit.h"
+
+#include "base/counters.h"
+#include "heap/heap.h"
+#include "large/large.h"
+#include "large/stash.h"
+#include "os/os.h"
+#include "reclaim/due.h"
+#include "reclaim/reclaim.h"
+
+#include <time.h>
+
+#define MIB ((size_t)1 << 20)
+#define RANGE (3 * MIB / 2)
+#define BYTES (RANGE - LARGE_COLOR_ROOM) /* a request that takes such a range */
+#define SHORT round_up(BYTES / 4, UNIT_BYTES)
+#define DELAY_MS 400u
+
+static const char *lie = "";
+
+uint32_t __real_stash_next_round(void);
+uint32_t __wrap_stash_next_round(void);
+uint32_t __wrap_stash_next_round(void) { return strcmp(lie, "ageless") == 0 ? 0 : __real_stash_next_round(); }
+
+struct large *__real_stash_take_any(uint32_t before_round, bool only_extents, struct stash **at);
+struct large *__wrap_stash_take_any(uint32_t before_round, bool only_extents, struct stash **at);
+struct large *__wrap_stash_take_any(uint32_t before_round, bool only_extents, struct stash **at) {
+  return strcmp(lie, "kept") == 0 ? NULL : __real_stash_take_any(before_round, only_extents, at);
+}
+
+static uint64_t takes(void) {
+  struct stash_stats stats;
+  stash_stats(&stats);
+  return stats.takes;
+}
+
+static void pause_ms(unsigned ms) {
+  struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+  nanosleep(&pause, NULL);
+}
+
+/* The only site that asks for these lengths. */
+static __attribute__((noinline)) void *take(size_t bytes) { return unit_opaque(hak_malloc(bytes)); }
+
+/* Asks for `count` objects of a length at a time. */
+static void ask(size_t bytes, unsigned count) {
+  static _Thread_local void *objects[2 * STASH_RANGES];
+  for (unsigned i = 0; i < count; i++) {
+    objects[i] = take(bytes);
+    assert_non_null(objects[i]);
+    memset(objects[i], 1, min_size(bytes, 4096));
+  }
+  for (unsigned i = 0; i < count; i++)
+    hak_free(objects[i]);
+}
+
+static void habit(size_t bytes, unsigned count) {
+  for (unsigned round = 0; round < 6; round++)
+    ask(bytes, count);
+}
+
+/* A program counts as small until it holds more than what it held, and has free, here. The stashes of a small program
+ * may be open without a thread. */
+static int stay_small(void **state) {
+  void *objects[16];
+  for (unsigned i = 0; i < 16; i++)
+    objects[i] = unit_opaque(hak_malloc((20 + 8 * (i & 1)) * MIB)); /* changing, so they become extents */
+  for (unsigned i = 0; i < 16; i++)
+    hak_free(objects[i]);
+  assert_true(usage_free() >= 256 * MIB);
+  (void)state;
+  return due_is_big();
+}
+
+static int empty(void **state) {
+  (void)state;
+  hak_trim(0);
+  assert_int_equal(stash_bytes(), 0);
+  assert_int_equal(usage_taken(), 0);
+  return 0;
+}
+
+UNIT_TEST_BETWEEN(a_thread_gets_its_own_range_back, empty, empty) {
+  habit(BYTES, 1);
+  assert_int_equal(stash_bytes(), RANGE);
+  uint64_t before = takes();
+  char *object = take(BYTES - 100);
+  assert_int_equal(takes() - before, 1);
+  assert_int_equal(stash_bytes(), 0);
+  assert_int_equal(hak_usable_size(object), RANGE - (uintptr_t)object % UNIT_BYTES);
+  memset(object, 7, BYTES);
+  hak_free(object);
+  assert_int_equal(stash_bytes(), RANGE);
+  char *cleared = unit_opaque(hak_calloc(1, BYTES));
+  assert_ptr_equal(cleared, object);
+  for (size_t i = 0; i < BYTES; i++)
+    assert_int_equal(cleared[i], 0);
+  hak_free(cleared); /* the site of calloc has no habit yet */
+  assert_int_equal(stash_bytes(), 0);
+}
+
+UNIT_TEST_BETWEEN(figures_are_right, empty, empty) {
+  habit(BYTES, 4);
+  struct hak_stats stats;
+  assert_int_equal(hak_stats_get(&stats), 0);
+  assert_int_equal(stash_bytes(), 4 * RANGE);
+  assert_int_equal(stats.large_bytes, 0);
+  assert_int_equal(stats.large_count, 0);
+  assert_int_equal(stats.large_cached_bytes, 4 * RANGE);
+  assert_int_equal(stats.large_allocations, stats.large_frees);
+  assert_true(stats.stash_hits > 0);
+  void *object = take(BYTES);
+  assert_int_equal(hak_stats_get(&stats), 0);
+  assert_int_equal(stats.large_bytes, RANGE);
+  assert_int_equal(stats.large_count, 1);
+  assert_int_equal(stats.large_cached_bytes, 3 * RANGE);
+  hak_free(object);
+}
+
+UNIT_TEST_BETWEEN(a_stash_has_an_end, empty, empty) {
+  habit(BYTES / 4, STASH_RANGES + 9);
+  assert_int_equal(stash_bytes(), (STASH_RANGES - 1) * SHORT);
+}
+
+UNIT_TEST_BETWEEN(a_stash_has_an_end_in_bytes, empty, empty) {
+  hak_option_set("large_cache_mb", "16");
+  habit(BYTES, 9);
+  assert_int_equal(stash_bytes(), 5 * RANGE);
+  habit(BYTES, 1); /* what was taken out makes room */
+  assert_int_equal(stash_bytes(), 5 * RANGE);
+  hak_trim(0);
+  habit(BYTES, 9); /* and what others took */
+  assert_int_equal(stash_bytes(), 5 * RANGE);
+  hak_option_set("large_cache_mb", NULL);
+}
+
+UNIT_TEST_BETWEEN(a_hundred_at_a_time_need_no_lock, empty, empty) {
+  habit(BYTES / 4, 100);
+  assert_int_equal(stash_bytes(), 100 * SHORT);
+  uint64_t before = takes(), hits = counter_read(cache_hits), misses = counter_read(cache_misses);
+  habit(BYTES / 4, 100);
+  assert_int_equal(takes() - before, 600);
+  assert_int_equal(counter_read(cache_hits) - hits + counter_read(cache_misses) - misses, 0);
+}
+
+/* Each of a class of its own. */
+static size_t length_number(unsigned i) { return (i < 12 ? i + 5 : 2 * i - 6) * UNIT_BYTES; }
+
+UNIT_TEST_BETWEEN(a_stash_has_places_for_lengths, empty, empty) {
+  enum { LENGTHS = STASH_PLACES, COUNT = 5, UNSTEADY = 2 };
+  void *objects[LENGTHS][COUNT];
+  size_t expected = 0;
+  for (unsigned i = 0; i < LENGTHS; i++) {
+    for (unsigned j = 0; j < COUNT; j++)
+      objects[i][j] = take(length_number(i) - LARGE_COLOR_ROOM);
+    expected += (COUNT - UNSTEADY) * length_number(i);
+  }
+  for (unsigned j = 0; j < COUNT; j++)
+    for (unsigned i = 0; i < LENGTHS; i++)
+      hak_free(objects[i][j]);
+  assert_int_equal(stash_bytes(), expected);
+  uint64_t before = takes();
+  for (unsigned i = 0; i < LENGTHS; i++)
+    ask(length_number(i) - LARGE_COLOR_ROOM, COUNT - UNSTEADY);
+  assert_int_equal(takes() - before, (COUNT - UNSTEADY) * LENGTHS);
+}
+
+UNIT_TEST_BETWEEN(mappings_have_places_too, empty, empty) {
+  habit(40 * MIB, 2);
+  size_t bytes = stash_bytes();
+  assert_true(bytes >= 80 * MIB);
+  void *extent = unit_opaque(hak_malloc(5 * MIB)); /* for which no mapping ends */
+  assert_int_equal(stash_bytes(), bytes);
+  uint64_t before = takes();
+  ask(40 * MIB, 2);
+  assert_int_equal(takes() - before, 2);
+  hak_free(extent);
+}
+
+static void free_again(void *object) { hak_free(object); }
+static void resize_freed(void *object) { (void)!unit_opaque(hak_realloc(object, 2 * BYTES)); }
+
+UNIT_TEST_BETWEEN(a_second_free_is_found, empty, empty) {
+  if (UNIT_TSAN) {
+    print_message("skipped: a process with threads of its own is not forked here\n");
+    skip();
+  }
+  habit(BYTES, 1);
+  char *object = take(BYTES);
+  hak_free(object);
+  assert_int_equal(stash_bytes(), RANGE);
+  assert_int_equal(hak_usable_size(object), 0);
+  unit_must_die(free_again, object, "double free of block ", object, "");
+  unit_must_die(resize_freed, object, "double free of block ", object, "");
+}
+
+UNIT_TEST_BETWEEN(trims_take_it, empty, empty) {
+  habit(BYTES, 5);
+  assert_int_equal(stash_bytes(), 5 * RANGE);
+  hak_trim(0);
+  assert_int_equal(stash_bytes(), 0);
+  assert_int_equal(usage_free(), 0);
+}
+
+UNIT_TEST_BETWEEN(new_memory_is_taken_last, empty, empty) {
+  habit(4 * BYTES, 1);
+  assert_int_equal(stash_bytes(), 4 * RANGE);
+  size_t held = usage_held();
+  void *object = unit_opaque(hak_malloc(3 * BYTES));
+  assert_int_equal(usage_held(), held);
+  hak_free(object);
+}
+
+/* What was not used for the purge delay is with the system soon afterwards, and no sooner. */
+static void wait_until_gone(void) {
+  uint64_t since_ms = os_milliseconds();
+  while (stash_bytes() + usage_free() > 0) {
+    assert_true(os_milliseconds() - since_ms < 10 * DELAY_MS * UNIT_SLOWNESS);
+    pause_ms(DELAY_MS / 8);
+    reclaim_round(RECLAIM_IDLE, NULL);
+  }
+  assert_true(os_milliseconds() - since_ms >= DELAY_MS - 20);
+}
+
+UNIT_TEST_BETWEEN(it_ages, empty, empty) {
+  habit(BYTES, 5);
+  assert_int_equal(stash_bytes(), 5 * RANGE);
+  wait_until_gone();
+  habit(BYTES, 1); /* opens the stashes again */
+  assert_int_equal(stash_bytes(), RANGE);
+  uint64_t before = takes();
+  for (unsigned i = 0; i < 40; i++) { /* what is in use stays */
+    pause_ms(DELAY_MS / 40);
+    reclaim_round(RECLAIM_AGED, NULL);
+    ask(BYTES, 1);
+  }
+  assert_int_equal(takes() - before, 40);
+}
+
+static _Atomic unsigned step;
+
+static void *sleeper(void *argument) {
+  (void)argument;
+  habit(BYTES, 3);
+  atomic_store(&step, 1);
+  while (atomic_load(&step) < 2)
+    pause_ms(1);
+  habit(BYTES, 3);
+  return NULL;
+}
+
+UNIT_TEST_BETWEEN(a_sleeping_thread_keeps_nothing, empty, empty) {
+  pthread_t thread;
+  atomic_store(&step, 0);
+  assert_int_equal(pthread_create(&thread, NULL, sleeper, NULL), 0);
+  while (atomic_load(&step) < 1)
+    pause_ms(1);
+  assert_int_equal(stash_bytes(), 3 * RANGE);
+  wait_until_gone();
+  atomic_store(&step, 2);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(stash_bytes(), 3 * RANGE); /* of a thread that has ended */
+  wait_until_gone();
+}
+
+#define HANDED 64u
+static _Atomic(void *) handed[HANDED];
+
+static void *only_frees(void *argument) {
+  (void)argument;
+  for (unsigned i = 0; i < HANDED; i++) {
+    void *object;
+    while ((object = atomic_exchange(&handed[i], NULL)) == NULL)
+      pause_ms(1);
+    hak_free(object);
+  }
+  return NULL;
+}
+
+UNIT_TEST_BETWEEN(who_only_frees_keeps_nothing, empty, empty) {
+  pthread_t thread;
+  struct stash_stats before, after;
+  stash_stats(&before);
+  assert_int_equal(pthread_create(&thread, NULL, only_frees, NULL), 0);
+  for (unsigned i = 0; i < HANDED; i++)
+    atomic_store(&handed[i], hak_malloc(BYTES / 4));
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  stash_stats(&after);
+  assert_int_equal(after.puts, before.puts);
+}
+
+static void child(void *argument) {
+  void *expected = argument;
+  void *object = take(BYTES);
+  if (object != expected)
+    dprintf(2, "another range\n");
+  hak_free(object);
+  hak_trim(0);
+  if (stash_bytes() + usage_taken() + usage_free() != 0)
+    dprintf(2, "%zu stashed, %zu taken, %zu free\n", stash_bytes(), usage_taken(), usage_free());
+}
+
+UNIT_TEST_BETWEEN(a_forked_child_has_it, empty, empty) {
+  if (UNIT_TSAN) {
+    print_message("skipped: a process with threads of its own is not forked here\n");
+    skip();
+  }
+  habit(BYTES, 1);
+  void *object = take(BYTES);
+  hak_free(object);
+  char said[512];
+  int status = unit_in_child(child, object, said, sizeof said);
+  assert_string_equal(said, "");
+  assert_int_equal(status, 0);
+}
+
+static _Atomic bool ending;
+
+static void *stir(void *argument) {
+  uint64_t seed = (uintptr_t)argument;
+  struct {
+    unsigned char *at;
+    size_t bytes;
+    unsigned char mark;
+  } live[4] = {0};
+  while (!atomic_load(&ending)) {
+    unsigned i = (unsigned)(unit_random(&seed) % 4);
+    if (live[i].at) {
+      for (size_t b = 0; b < live[i].bytes; b += 4096)
+        if (live[i].at[b] != live[i].mark)
+          abort();
+      hak_free(live[i].at);
+    }
+    live[i].bytes = (5 + unit_random(&seed) % 3) * UNIT_BYTES;
+    live[i].mark = (unsigned char)unit_random(&seed);
+    live[i].at = unit_opaque(hak_malloc(live[i].bytes));
+    for (size_t b = 0; live[i].at && b < live[i].bytes; b += 4096)
+      live[i].at[b] = live[i].mark;
+  }
+  for (unsigned i = 0; i < 4; i++)
+    hak_free(live[i].at);
+  return NULL;
+}
+
+UNIT_TEST_BETWEEN(others_take_while_owners_use, empty, empty) {
+  pthread_t threads[4];
+  uint64_t before = takes();
+  atomic_store(&ending, false);
+  for (uintptr_t i = 0; i < 4; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, stir, (void *)(UNIT_SEED + i)), 0);
+  for (unsigned round = 0; round < unit_rounds(100, 20); round++) {
+    pause_ms(5);
+    if (round % 8 == 0)
+      hak_trim(0);
+    else
+      reclaim_round((enum reclaim_depth)(round % 3), NULL);
+  }
+  atomic_store(&ending, true);
+  for (unsigned i = 0; i < 4; i++)
+    assert_int_equal(pthread_join(threads[i], NULL), 0);
+  reclaim_round(RECLAIM_AGED, NULL); /* there is no pressure any more */
+  assert_true(takes() > before);
+  assert_int_equal(load_relaxed(&stash_units_max), STASH_BYTES_MAX / 4 / UNIT_BYTES); /* of each of many */
+}
+
+/* Memory stays short for some time afterwards. */
+UNIT_TEST_BETWEEN(a_limit_finds_it, empty, empty) {
+  habit(BYTES, 6);
+  assert_int_equal(stash_bytes(), 6 * RANGE);
+  hak_option_set("limit_mb", "44"); /* a mapping finds room only if the ranges go */
+  void *object = unit_opaque(hak_malloc(40 * MIB));
+  hak_option_set("limit_mb", NULL);
+  assert_non_null(object);
+  assert_int_equal(stash_bytes(), 0);
+  hak_free(object);
+  habit(BYTES, 1);
+  assert_int_equal(stash_bytes(), 0);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1)
+    lie = argv[1];
+  unit_alone();
+  unit_option("HAKMEM_PURGE_DELAY_MS", "400");
+  return unit_run(stay_small, NULL);
+}
