@@ -9,7 +9,12 @@ if(HAKMEM_CROSS_CXX)
 else()
   set(HAKMEM_CXX OFF CACHE BOOL "" FORCE)
 endif()
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)
+# Programs name the libc that they run with. QEMU's option -L would show it, too, but as a part of / and /usr themselves,
+# and then a program that walks a path step by step does not get to /tmp.
+set(HAKMEM_CROSS_LIB /usr/aarch64-linux-gnu/lib)
+set(CMAKE_EXE_LINKER_FLAGS_INIT
+  "-Wl,--dynamic-linker=${HAKMEM_CROSS_LIB}/ld-linux-aarch64.so.1,--disable-new-dtags,-rpath=${HAKMEM_CROSS_LIB}")
 set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
