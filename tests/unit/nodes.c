@@ -26,7 +26,7 @@ int __wrap_sched_getcpu(void) { return is_blind ? 0 : pretended_cpu >= 0 ? prete
 static struct {
   bool interrupt, by_byte; /* each call fails once with EINTR; reads get a byte at a time */
   bool interrupted;
-  unsigned opened;
+  _Atomic unsigned opened; /* two threads of a test open files */
   int allowed_cpu; /* the only one; -1: what the kernel says */
 } world = {.allowed_cpu = -1};
 
