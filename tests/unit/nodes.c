@@ -27,7 +27,7 @@ static struct {
   bool interrupt, by_byte; /* each call fails once with EINTR; reads get a byte at a time */
   bool interrupted;
   _Atomic unsigned opened; /* two threads of a test open files */
-  int allowed_cpu; /* the only one; -1: what the kernel says */
+  int allowed_cpu;         /* the only one; -1: what the kernel says */
 } world = {.allowed_cpu = -1};
 
 long __real_os_kernel(long number, ...);
