@@ -4,9 +4,9 @@
 #include "heap/hands.h"
 
 #define CLASSES (HAK_CLASS_COUNT - 1)
-#define LOOK_SLOW_CALLS 2    /* slow calls between two looks at a bin */
-#define FOLLOW_SLOW_CALLS 16 /* slow calls between two looks at whether the bins should follow */
-#define LOOKS_TO_SHRINK 8    /* looks at a bin between two decisions to shrink */
+#define STEP_SLOW_CALLS 16 /* slow calls between two looks at a few bins, and at whether the bins should follow */
+#define LOOKS_OF_STEP 8
+#define LOOKS_TO_SHRINK 8 /* looks at a bin between two decisions to shrink */
 
 COLD void bins_prewarm(struct heap *heap) {
   lock_take(&heap_pool(heap)->lock);
@@ -65,9 +65,9 @@ static void follow_begin(struct heap *heap) {
   heap->bins_work.is_growing = heap_pool(heap)->slabs.slab_bytes > heap->slab_bytes_seen;
 }
 
-/* Looks at one bin. At each LOOKS_TO_SHRINKth look it gives back, STEP_BLOCKS_MAX blocks at most, and shrinks. False: it
- * has more to give back. */
-static bool bin_look(struct heap *heap, unsigned cls, bool decide) {
+/* Looks at one bin. At each LOOKS_TO_SHRINKth look it gives back, *most blocks at most, and shrinks. False: it has more
+ * to give back. */
+static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most) {
   struct bin_state *state = &heap->bin_state[cls];
   if (decide && heap->split)
     hand_close(heap, cls); /* it may idle, too */
@@ -81,7 +81,7 @@ static bool bin_look(struct heap *heap, unsigned cls, bool decide) {
   uint32_t *left = &heap->bins_work.look_left;
   if (*left == 0)
     *left = (uint32_t)bin_surplus(state->low);
-  give_back(heap, cls, left, STEP_BLOCKS_MAX);
+  *most -= give_back(heap, cls, left, *most);
   if (*left > 0)
     return false;
   bin_shrink(heap, cls);
@@ -90,12 +90,16 @@ static bool bin_look(struct heap *heap, unsigned cls, bool decide) {
   return true;
 }
 
-/* Looks at the next bin. It stays at one that has more to give back. */
+/* Looks at the next few bins. It stays at one that has more to give back. */
 static void bins_look(struct heap *heap) {
-  uint32_t *looks = &heap->bins_work.looks;
-  unsigned round = *looks / CLASSES, cls = 1 + *looks % CLASSES;
-  if (bin_look(heap, cls, round % LOOKS_TO_SHRINK == LOOKS_TO_SHRINK - 1))
-    ++*looks;
+  struct bins_work *work = &heap->bins_work;
+  size_t most = STEP_BLOCKS_MAX;
+  for (unsigned i = 0; i < LOOKS_OF_STEP && most > 0; i++) {
+    unsigned round = work->looks / CLASSES, cls = 1 + work->looks % CLASSES;
+    if (!bin_look(heap, cls, round % LOOKS_TO_SHRINK == LOOKS_TO_SHRINK - 1, &most))
+      return;
+    work->looks++;
+  }
 }
 
 /* Fill levels are read at slow calls only. So low and high are estimates, and cost the fast path nothing. */
@@ -103,11 +107,12 @@ void bins_tick(struct heap *heap) {
   heap->ticks++;
   if (UNLIKELY(heap->bins_work.follows != 0))
     follow_step(heap);
-  if (heap->ticks % LOOK_SLOW_CALLS == 0)
-    bins_look(heap);
-  if (heap->ticks % FOLLOW_SLOW_CALLS == 0 && heap->bins_work.follows == 0 &&
+  if (heap->ticks % STEP_SLOW_CALLS != 0)
+    return;
+  if (heap->bins_work.follows == 0 &&
       UNLIKELY(bins_should_follow(heap->slab_bytes_seen, heap_pool(heap)->slabs.slab_bytes)))
     follow_begin(heap);
+  bins_look(heap);
 }
 
 void bins_flush_all(struct heap *heap) {
