@@ -28,7 +28,8 @@
   ROW(PART, profile_table_bytes, GAUGE, BYTES, "Tables of the heap profile, as mapped.") \
   ROW(PART, guarded_bytes, GAUGE, BYTES, "Accessible pages of guarded blocks (HAKMEM_GUARD).") \
   ROW(MEMORY, mapped_bytes, GAUGE, BYTES, \
-      "All accessible memory: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes, guarded_bytes.") \
+      "All accessible memory: committed_bytes, large_mapping_bytes, metadata_bytes, profile_table_bytes, " \
+      "guarded_bytes.") \
   ROW(MEMORY, moving_bytes, GAUGE, BYTES, \
       "Upper bound on the accounting error of this snapshot: bytes in transfer while it was taken.") \
   ROW(MEMORY, committed_bytes, GAUGE, BYTES, "The accessible part of the arenas.") \

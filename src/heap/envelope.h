@@ -71,8 +71,8 @@ void outbox_close(struct heap *heap);
 void outbox_drop_all(struct heap *heap);
 /* Call when the heap becomes split: outbox_put, which counts, fills all open envelopes from now on. */
 void outbox_count_each(struct heap *heap);
-/* Calls `put` for the blocks of each envelope that a pool received, for a heap of the pool, until `put` returns true: it
- * has enough, or for `most` envelopes. put NULL: the blocks go into the slabs. The pool's lock is held. */
+/* Calls `put` for the blocks of each envelope that a pool received, for a heap of the pool, until `put` returns true:
+ * it has enough, or for `most` envelopes. put NULL: the blocks go into the slabs. The pool's lock is held. */
 typedef bool envelope_put(struct heap *heap, unsigned wanted_cls, void **blocks, size_t count);
 void inbox_drain(struct pool *pool, struct heap *heap, unsigned wanted_cls, envelope_put *put, uint32_t most);
 /* Drains the inbox until nothing is left or another thread holds the lock. It checks again after giving the lock. So of

@@ -1,5 +1,5 @@
-/* granules.h: the granules of one chunk of packed blocks (large/packed.h), and its runs of free ones. The caller has the
- * lock of packed blocks. */
+/* granules.h: the granules of one chunk of packed blocks (large/packed.h), and its runs of free ones. The caller has
+ * the lock of packed blocks. */
 #pragma once
 
 #include "base/words.h"

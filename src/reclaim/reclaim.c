@@ -29,8 +29,8 @@
 #define STASH_LOOK_CALLS 16u                  /* slow calls of a heap between two checks whether stashes are due */
 #define HOLES_LOOK_CALLS 256u                 /* slow calls between two checks whether holes are due */
 
-/* The preset's purge delay is the longest. A tenth of it, or 1 ms for each MiB held, is enough as long as what goes back
- * is little: after so many bytes the full delay holds for a second. So the page faults that a shorter delay causes
+/* The preset's purge delay is the longest. A tenth of it, or 1 ms for each MiB held, is enough as long as what goes
+ * back is little: after so many bytes the full delay holds for a second. So the page faults that a shorter delay causes
  * take about a hundredth of the time, at 1.2 us a page. A delay that is set holds exactly. */
 #define SOON_SHARE 10u
 #define SOON_MS_MIN ((uint64_t)100)

@@ -267,7 +267,7 @@ static void child(void *unused) {
 
 /* A child of a fork finds the cache whole, and its lock free: a fork waits until nobody is in a slow path. */
 UNIT_TEST_BETWEEN(a_forked_child_finds_it_whole, empty, empty) {
-  if (UNIT_TSAN)
+  if (!unit_forks_are_followed())
     skip();
   _Atomic bool ending = false;
   put(range(2 * MIB, 5), KEEP_BY_PRESET);

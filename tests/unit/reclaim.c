@@ -107,7 +107,7 @@ static void child(void *argument) {
 
 static void children_find_everything_whole(void **state) {
   (void)state;
-  if (UNIT_TSAN) /* cannot follow */
+  if (!unit_forks_are_followed())
     skip();
   uint64_t seed = UNIT_SEED;
   for (unsigned fork = 0; fork < unit_rounds(50, 20); fork++) {

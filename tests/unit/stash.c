@@ -191,10 +191,8 @@ static void free_again(void *object) { hak_free(object); }
 static void resize_freed(void *object) { (void)!unit_opaque(hak_realloc(object, 2 * BYTES)); }
 
 UNIT_TEST_BETWEEN(a_second_free_is_found, empty, empty) {
-  if (UNIT_TSAN) {
-    print_message("skipped: a process with threads of its own is not forked here\n");
+  if (!unit_forks_are_followed())
     skip();
-  }
   habit(BYTES, 1);
   char *object = take(BYTES);
   hak_free(object);
@@ -311,10 +309,8 @@ static void child(void *argument) {
 }
 
 UNIT_TEST_BETWEEN(a_forked_child_has_it, empty, empty) {
-  if (UNIT_TSAN) {
-    print_message("skipped: a process with threads of its own is not forked here\n");
+  if (!unit_forks_are_followed())
     skip();
-  }
   habit(BYTES, 1);
   void *object = take(BYTES);
   hak_free(object);

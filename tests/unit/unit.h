@@ -189,6 +189,13 @@ static inline bool unit_ends_are_noticed(void) {
   return are_noticed;
 }
 
+/* A process with threads may be forked: not under ThreadSanitizer, which cannot follow. */
+static inline bool unit_forks_are_followed(void) {
+  if (UNIT_TSAN)
+    print_message("skipped: a process with threads of its own is not forked here\n");
+  return !UNIT_TSAN;
+}
+
 /* Runs body in a child. Returns its wait status; what it wrote to stderr comes in `said`. A child that
  * hangs is killed. */
 static inline int unit_in_child(void (*body)(void *), void *argument, char *said, size_t said_bytes) {

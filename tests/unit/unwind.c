@@ -228,6 +228,7 @@ UNIT_TEST(nothing_is_allocated) {
   assert_int_equal(allocations, 1);
   allocations = 0;
 #else
+  print_message("skipped: only the calls of glibc's own malloc are counted\n");
   skip();
 #endif
 }
@@ -521,8 +522,10 @@ static void disturbed(unsigned kinds, bool is_compared, struct seen *seen) {
 /* Signals that come at any instruction. backtrace() ends where it does not know its way, and so do we; not always at
  * the same. What is said about stacks that are aligned takes backtrace() where nothing is; we must live on. */
 UNIT_TEST(at_any_instruction) {
-  if (SANITIZED)
-    skip(); /* there signals come late */
+  if (SANITIZED) {
+    print_message("skipped: signals come late under a sanitizer\n");
+    skip();
+  }
   static struct seen seen, alone;
   disturbed(SHAPES_UNALIGNED, true, &seen);
   print_message("%u interrupted places: %u equal, %u shorter, %u longer, %u wrong\n", seen.walks, seen.equal,
