@@ -40,7 +40,7 @@ NOINLINE size_t hak_usable_size(const void *block) {
 
 #define SUBSTITUTE_BYTES 256u
 /* Tells whether a block of `bytes` may have been given for a request of `size`: at least its class, at most what stands
- * in for that (block_in_place_of in malloc.c, the lengths of large objects). */
+ * in for that (block_in_place_of in block.c, the lengths of large objects). */
 static bool size_is_plausible(size_t size, size_t bytes) {
   if (size <= HAK_SMALL_MAX)
     return size <= bytes && bytes <= 2 * class_bytes(hak_class_of(max_size(size, 1))) + SUBSTITUTE_BYTES;

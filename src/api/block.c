@@ -1,0 +1,257 @@
+/* Where the blocks of malloc's slow paths come from: one attempt, without retries.
+ *
+ *   small    bin_refill -> inbox, slabs, units; checked_take where blocks are checked
+ *   large    large_alloc -> BigCache, extents, mappings
+ *   where memory is short   packed_take
+ */
+#include "api/alloc.h"
+
+#include "budget/usage.h"
+#include "checked/checked_cache.h"
+#include "heap/bins.h"
+#include "heap/hands.h"
+#include "large/guarded.h"
+#include "large/large.h"
+#include "large/packed.h"
+#include "large/range.h"
+#include "large/stash.h"
+#include "pages/superslab.h"
+#include "reclaim/background.h"
+#include "reclaim/due.h"
+#include "threads/inherited.h"
+#include "threads/private.h"
+#include "threads/registry.h"
+/* From now on the thread's free of such an object may leave the range in its stash. The stashes are open while a thread
+ * looks at what they hold, or while the program is small, and while no observer wants to see each large object. */
+#define STASH_SHARE 2 /* of the bytes that the preset caches */
+#define STASH_DELAY_MS_MIN 100
+
+static void stash_note(void *block, size_t size) {
+  struct heap *heap = heap_of_thread();
+  size_t units = large_stash_units(block, size);
+  if (heap == NULL || heap_life(heap) != 0 || units == 0)
+    return;
+  if (heap->stash == NULL && (heap->stash = stash_make()) == NULL)
+    return;
+  stash_expect(heap->stash, units);
+  if (load_relaxed(&stash_round) != 0)
+    return;
+  size_t bytes_max = ((size_t)option_value(OPTION_LARGE_CACHE_MB) << 20) / STASH_SHARE;
+  if (bytes_max == 0 || option_value(OPTION_TARGET_MB) != 0 ||
+      option_value(OPTION_PURGE_DELAY_MS) < STASH_DELAY_MS_MIN || advice_is_wanted() || sites_are_counted() ||
+      checked_is_on() || guarded_is_on || usage_is_short() || usage_keep_max() != SIZE_MAX ||
+      (!background_is_awake() && due_holds_much()))
+    return;
+  range_offer_kept();
+  stash_open(bytes_max);
+}
+
+static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+  struct pool *pool = private_current();
+  size_t reserved = large_length(size);
+  if (UNLIKELY(pool != NULL)) {
+    if (!private_reserve(pool, reserved))
+      return NULL;
+    alignment =
+        max_size(alignment, (size_t)LARGE_COLORS * CACHE_LINE); /* no room for lines: a limit counts whole ranges */
+  }
+  void *block = large_alloc(size, alignment, site, zeroed);
+  if (UNLIKELY(pool != NULL))
+    private_object_add(pool, block, reserved);
+  if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
+    observers.large_made(block, large_bytes(block), site);
+  if (LIKELY(pool == NULL && block != NULL && alignment <= BLOCK_ALIGNMENT))
+    stash_note(block, size);
+  housekeep();
+  return block;
+}
+
+static void *small_block(unsigned cls, size_t size, uintptr_t site) {
+  struct heap *heap = heap_of_thread();
+  if (LIKELY(heap != NULL) && UNLIKELY(heap->inherited_calls > 0))
+    inherited_step(heap);
+  while (LIKELY(heap != NULL) && UNLIKELY(!pool_lock(heap_pool(heap))))
+    heap = private_current() == NULL ? heap_replace() : NULL;
+  if (UNLIKELY(heap == NULL))
+    return NULL;
+  heap_follow_tally(heap);
+  void *block = hak_bin_pop(&heap->front.bins[cls]);
+  heap->counters.slow_calls_filled += block != NULL;
+  if (UNLIKELY(block == NULL && heap->split)) {
+    block = observers.small_sample(heap, cls, size, site);
+    if (block) {
+      housekeep();
+      return block;
+    }
+  }
+  if (block == NULL)
+    block = bin_refill(heap, cls);
+  bins_tick(heap);
+  pool_unlock(heap_pool(heap));
+  housekeep();
+  return block;
+}
+
+/* Tells whether a block of the class is free in the pool, or ready in the heap's bin: malloc does not pop from the bin
+ * of a split heap. */
+static bool has_free(struct heap *heap, unsigned cls) {
+  struct pool *pool = heap_pool(heap);
+  if (UNLIKELY(!pool_lock(pool)))
+    return false;
+  bool is_there = slab_set_has_free(&pool->slabs, cls) || bin_blocks(heap, cls) > 0;
+  pool_unlock(pool);
+  return is_there;
+}
+
+#define LARGER_BYTES 256u /* a substitute block may be twice as large plus this */
+
+/* Returns the alignment of all blocks of the class, which is at least what was asked for. */
+static size_t alignment_of(unsigned cls) { return class_bytes(cls) & -class_bytes(cls); }
+
+/* Call when no slab can be opened for a class: returns a free block of a larger class. */
+COLD static void *block_in_place_of(unsigned cls, uintptr_t site) {
+  struct heap *heap = heap_current();
+  for (unsigned other = cls + 1;
+       heap && other < HAK_CLASS_COUNT && class_bytes(other) <= 2 * class_bytes(cls) + LARGER_BYTES; other++)
+    if (class_bytes(other) % alignment_of(cls) == 0 && has_free(heap, other)) {
+      void *block = small_block(other, class_bytes(other), site);
+      if (block != NULL)
+        return block;
+    }
+  return NULL;
+}
+
+/* Returns a packed block (large/packed.h), or NULL. */
+COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
+  if (size > PACKED_BYTES_MAX || alignment > PACKED_BYTES_MAX || private_current() != NULL)
+    return NULL;
+  void *block = packed_take(size, alignment);
+  if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
+    observers.large_made(block, packed_bytes(block), site);
+  housekeep();
+  return block;
+}
+
+#define SLAB_ORDER_LONG 3u         /* slabs from 512 KiB on */
+#define SLAB_BLOCK_BYTES_MAX 2048u /* when memory is tight, longer blocks are packed */
+
+/* Tells whether blocks are packed at all. Packed blocks do not wait in a quarantine, so checked ones are packed from a
+ * sixteenth of a limit on. Those of long slabs, which would wait in none that is longer than one block, are packed from
+ * the start on. */
+static bool is_packing(unsigned order) {
+  return UNLIKELY(usage_is_short()) &&
+         (!checked_is_on() || (packed_is_sealed && (order >= SLAB_ORDER_LONG || usage_is_filling())));
+}
+
+#define PACKED_FIRST 48u /* this many requests for a class without a slab are packed */
+
+/* When memory is short, a slab is too much for a few blocks, so the first blocks of a class are packed
+ * (large/packed.h). So are all blocks of the longest classes, and when memory is tight all longer ones. */
+COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls) {
+  unsigned order = size_classes[cls].order;
+  if (heap == NULL || private_current() != NULL)
+    return true;
+  if (order == UNIT_ORDER_MAX || (order >= SLAB_ORDER_LONG && checked_is_on()))
+    return false;
+  if (class_bytes(cls) > SLAB_BLOCK_BYTES_MAX && usage_is_tight())
+    return false;
+  struct pool *pool = checked_is_on() ? checked_pool(heap, cls) : heap_pool(heap);
+  if (UNLIKELY(!pool_lock(pool)))
+    return true;
+  bool pays = pool->slabs.slab_count[cls] > 0 || pool->packed_first[cls] == PACKED_FIRST;
+  pool->packed_first[cls] += !pays;
+  pool_unlock(pool);
+  return pays;
+}
+
+static bool slab_pays(struct heap *heap, unsigned cls) {
+  return LIKELY(!is_packing(size_classes[cls].order)) || slab_pays_when_short(heap, cls);
+}
+
+static void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
+  struct heap *heap = heap_of_thread();
+  void *block = NULL;
+  if (UNLIKELY(load_relaxed(&observers_large_made)))
+    block = observers.checked_sample(size, alignment, site);
+  if (UNLIKELY(block != NULL)) {
+    housekeep();
+    return block;
+  }
+  bool pays = slab_pays(heap, cls);
+  block = heap ? checked_take(heap, cls, size, pays) : NULL;
+  if (UNLIKELY(block == NULL && packed_is_sealed)) {
+    block = packed_block(size, alignment, site);
+    if (block != NULL || pays)
+      return block;
+    block = checked_take(heap, cls, size, true); /* units may be free among slabs */
+  }
+  if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
+    observers.large_made(block, size, site);
+  housekeep();
+  return block;
+}
+
+/* Returns a block of the class, or an equivalent one. A request for exactly the size of a class may rely on the class's
+ * alignment. */
+static void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
+  if (checked_is_on())
+    return checked_block(cls, size, alignment, site);
+  struct heap *heap = heap_current();
+  alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
+  void *block = NULL;
+  if (LIKELY(slab_pays(heap, cls)) || has_free(heap, cls))
+    block = small_block(cls, size, site);
+  else
+    block = packed_block(size, alignment, site);
+  if (UNLIKELY(block == NULL) && usage_is_unread()) /* it may be refused for that alone */
+    return NULL;
+  if (UNLIKELY(block == NULL))
+    block = block_in_place_of(cls, site);
+  if (UNLIKELY(block == NULL))
+    block = small_block(cls, size, site);
+  if (UNLIKELY(block == NULL))
+    block = packed_block(size, alignment, site);
+  return block;
+}
+
+/* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */
+static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+  void *block = is_packing(0) ? packed_block(size, alignment, site) : NULL;
+  if (UNLIKELY(block != NULL)) {
+    *zeroed = packed_is_sealed;
+    return block;
+  }
+  block = large_block(size, alignment, site, zeroed);
+  if (checked_is_on() && block != NULL && !*zeroed) { /* no block shows what others left */
+    large_clear(block, size);
+    *zeroed = true;
+  }
+  return block;
+}
+
+#define APART_BYTES_MIN ((size_t)16 * 1024) /* longer blocks may be large objects */
+#define APART_FIRST 32u                     /* of a class in the process */
+
+/* Where blocks are checked and large objects guarded, the first blocks of a long class are large objects, too: they lie
+ * between pages without access, and their memory goes back when they are freed. In the cache of a thread it would stay.
+ * A class of which more are asked for is served by slabs, which need no system call and no page fault. Lost counts do
+ * no harm. */
+static bool is_apart(unsigned cls) {
+  static _Atomic uint8_t counts[HAK_CLASS_COUNT];
+  if (LIKELY(!checked_is_on() || class_bytes(cls) <= APART_BYTES_MIN) || !guarded_is_on || usage_is_short())
+    return false;
+  uint8_t count = load_relaxed(&counts[cls]);
+  if (count < APART_FIRST)
+    store_relaxed(&counts[cls], (uint8_t)(count + 1));
+  return count < APART_FIRST;
+}
+
+/* After a refusal, usage_look reads the limits without a lock, and it tries again. */
+void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
+  if (UNLIKELY(cls != 0 && is_apart(cls)))
+    cls = 0;
+  void *block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
+  if (UNLIKELY(block == NULL) && usage_look())
+    block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
+  return block;
+}
