@@ -17,6 +17,8 @@ _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "
 static struct {
   struct lock lock;                /* guards new pools, and the choice between pools */
   uint32_t max_by_cpus[NODES_MAX]; /* pools of a node; 0: not asked yet */
+  unsigned cpus;                   /* that the threads so far may use */
+  size_t cpu_limit;                /* of the process's control groups */
   uint32_t for_heaps;              /* pools that are not shared */
   _Atomic uint32_t count, private_count;
   struct pool *unused; /* private ones that were given back */
@@ -126,12 +128,20 @@ struct pool *pool_make_shared(void) {
   return pool;
 }
 
-/* Nodes and processors are counted when the second thread comes, so a program with one thread makes no system call. */
+/* Counts nodes and processors when the second thread comes, so a program with one thread makes no system call. Threads
+ * may be bound to processors of their own, so each thread that comes later adds those that it may use. */
 COLD static void processors_count(void) {
-  os_nodes_count("");
-  size_t cpus = os_cpus(), usable = cpus ? cpus : CPUS_UNKNOWN;
-  if (option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files())
-    usable = min_size(usable, os_cpu_limit_read(""));
+  bool is_first = table.max_by_cpus[0] == 0;
+  unsigned cpus = os_cpus_add();
+  if (!is_first && cpus == table.cpus)
+    return;
+  if (is_first) {
+    os_nodes_count("");
+    bool has_limit = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files();
+    table.cpu_limit = has_limit ? os_cpu_limit_read("") : SIZE_MAX;
+  }
+  table.cpus = cpus;
+  size_t usable = min_size(cpus ? cpus : CPUS_UNKNOWN, table.cpu_limit);
   for (unsigned node = 0; node < os_nodes(); node++) {
     size_t share = cpus > 0 && os_has_nodes() ? (usable * os_cpus_of_node(node) + cpus - 1) / cpus : usable;
     table.max_by_cpus[node] = (uint32_t)min_size(POOLS_PER_CPU * max_size(share, 1), POOLS_MAX);
@@ -174,7 +184,7 @@ struct pool *pool_attach(void) {
   struct pool *best = NULL, *reserve = NULL; /* an inherited one or another node's, if no pool can be made */
   uint32_t usable = 0;
   lock_take(&table.lock);
-  if (table.for_heaps > 0 && table.max_by_cpus[0] == 0)
+  if (table.for_heaps > 0)
     processors_count();
   unsigned node = node_served();
   uint32_t max = pools_max(node);

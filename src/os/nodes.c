@@ -15,6 +15,7 @@
 
 _Atomic uint32_t os_nodes_counted;
 static uint8_t node_of_cpu[OS_CPUS_MAX] SPARSE;
+static unsigned long cpus_known[OS_CPU_WORDS] SPARSE;
 
 /* Parses the next range of a list like "0-3,8". False at its end; *text is NULL then if the list is malformed. */
 static bool range_parse(const char **text, size_t *first, size_t *last) {
@@ -137,11 +138,20 @@ COLD unsigned os_node_of_thread(void) {
   return cpu >= 0 && cpu < (int)OS_CPUS_MAX ? node_of_cpu[cpu] : 0;
 }
 
-COLD unsigned os_cpus_of_node(unsigned node) {
+COLD unsigned os_cpus_add(void) {
   unsigned long words[OS_CPU_WORDS];
   unsigned cpus = 0;
   size_t count = os_affinity(words);
-  for (size_t cpu = 0; cpu < count; cpu++)
-    cpus += (words[cpu / 64] >> cpu % 64 & 1) && node_of_cpu[cpu] == node;
+  for (size_t i = 0; i < OS_CPU_WORDS; i++) {
+    cpus_known[i] |= i < count / 64 ? words[i] : 0;
+    cpus += (unsigned)__builtin_popcountl(cpus_known[i]);
+  }
+  return cpus;
+}
+
+COLD unsigned os_cpus_of_node(unsigned node) {
+  unsigned cpus = 0;
+  for (size_t cpu = 0; cpu < OS_CPUS_MAX; cpu++)
+    cpus += (cpus_known[cpu / 64] >> cpu % 64 & 1) && node_of_cpu[cpu] == node;
   return cpus;
 }

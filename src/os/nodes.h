@@ -26,5 +26,9 @@ void os_nodes_count(const char *root);
 unsigned os_node_of_thread(void);
 static ALWAYS_INLINE unsigned os_node(void) { return os_has_nodes() ? os_node_of_thread() : 0; }
 
-/* As os_cpus, for the processors of one node. */
+/* Adds the processors that the calling thread may use to those that the threads before it may; returns how many they
+ * are, 0 if the system does not tell. One thread at a time. */
+unsigned os_cpus_add(void);
+
+/* Returns how many of these belong to a node. */
 unsigned os_cpus_of_node(unsigned node);

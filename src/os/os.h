@@ -105,11 +105,9 @@ int os_process_id(void);
 /* Makes no system call if the main thread of a program that has just started asks. */
 int os_process_id_at_start(void);
 int os_thread_id(void);
-/* Returns how many processors the calling thread may use; 0 if the system does not tell. glibc asks the same, in the
- * same place (the second thread's first malloc), so filters allow it; it does not ask under one that the program
- * installed. */
-unsigned os_cpus(void);
-/* The same as a set: sets the first bits, and returns how many. */
+/* Sets a bit for each processor that the calling thread may use, and returns how many bits have a meaning; 0 if the
+ * system does not tell. glibc asks the same, in the same place (the second thread's first malloc), so filters allow it;
+ * it does not ask under one that the program installed. */
 #define OS_CPUS_MAX 8192u
 #define OS_CPU_WORDS (OS_CPUS_MAX / 64)
 size_t os_affinity(unsigned long words[OS_CPU_WORDS]);

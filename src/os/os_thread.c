@@ -24,15 +24,6 @@ COLD size_t os_affinity(unsigned long words[OS_CPU_WORDS]) {
   return bytes > 0 ? (size_t)bytes * 8 : 0;
 }
 
-COLD unsigned os_cpus(void) {
-  unsigned long words[OS_CPU_WORDS];
-  unsigned cpus = 0;
-  size_t count = os_affinity(words);
-  for (size_t i = 0; i < count / 64; i++)
-    cpus += (unsigned)__builtin_popcountl(words[i]);
-  return cpus;
-}
-
 /* Address space of our thread's stack. The C library puts the program's thread-local storage there too. Where address
  * space may be limited, that is measured, and the rest is what the thread needs, several times over. */
 #define STACK_BYTES_MAX ((size_t)1 << 20)

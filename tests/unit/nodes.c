@@ -27,8 +27,8 @@ static struct {
   bool interrupt, by_byte; /* each call fails once with EINTR; reads get a byte at a time */
   bool interrupted;
   _Atomic unsigned opened; /* two threads of a test open files */
-  int allowed_cpu;         /* the only one; -1: what the kernel says */
-} world = {.allowed_cpu = -1};
+  int allowed_cpu;         /* the only one that the calling thread may use */
+} world;
 
 long __real_os_kernel(long number, ...);
 long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
@@ -45,7 +45,7 @@ long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long 
   world.opened += number == SYS_openat;
   if (number == SYS_read && world.by_byte && c > 1)
     c = 1;
-  if (number == SYS_sched_getaffinity && world.allowed_cpu >= 0) {
+  if (number == SYS_sched_getaffinity) {
     memset((void *)(uintptr_t)c, 0, (size_t)b);
     ((unsigned char *)(uintptr_t)c)[world.allowed_cpu / 8] = (unsigned char)(1 << world.allowed_cpu % 8);
     return b;
@@ -93,9 +93,15 @@ static void row_check(void *argument) {
     _exit(10 + (int)os_nodes());
   for (int cpu = 0; cpu < 4 && row->nodes > 1; cpu++) {
     pretended_cpu = world.allowed_cpu = cpu;
-    for (int node = 0; node < (int)row->nodes; node++)
-      if (os_cpus_of_node((unsigned)node) != (node == row->of_cpu[cpu]))
+    if (os_cpus_add() != (unsigned)cpu + 1)
+      _exit(20 + cpu);
+    for (int node = 0; node < (int)row->nodes; node++) {
+      unsigned cpus = 0;
+      for (int other = 0; other <= cpu; other++)
+        cpus += row->of_cpu[other] == node;
+      if (os_cpus_of_node((unsigned)node) != cpus)
         _exit(30 + cpu);
+    }
     if ((int)os_node() != row->of_cpu[cpu])
       _exit(40 + cpu);
   }
@@ -187,23 +193,23 @@ UNIT_TEST(a_thread_gets_a_pool_of_its_node) {
   unit_pools_clear();
 }
 
+/* Threads may be bound to processors of their own: each that comes makes room for two pools more. */
 UNIT_TEST(pools_are_shared_out_by_processors) {
   unit_option("HAKMEM_POOLS", "0");
-  uint32_t before = pool_count();
-  world.allowed_cpu = 1; /* the process may use node 1 only: two pools there; one that runs elsewhere has two too */
-  for (unsigned i = 0; i < 12; i++)
-    heap_on(i % 4 != 0);
-  world.allowed_cpu = -1;
-  assert_int_equal(pool_count(), before); /* there were two on each */
-  unsigned heaps[2] = {0}, least[2] = {12, 12};
-  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
-    heaps[pool->node] += pool_heaps(pool);
-    least[pool->node] = (unsigned)min_size(least[pool->node], pool_heaps(pool));
+  unsigned heaps[2] = {0}, used[2] = {0};
+  for (unsigned i = 0; i < 12; i++) {
+    world.allowed_cpu = i < 6 ? 0 : 2; /* of node 0; both of them */
+    heaps[0] += node_of_heap(heap_on(0)) == 0;
+    if (i % 3 == 0)
+      heaps[1] += node_of_heap(heap_on(1)) == 1; /* a node whose processors no thread may use has two pools */
   }
-  for (unsigned node = 0; node < 2; node++) {
-    assert_int_equal(heaps[node], node == 0 ? 3 : 9);
-    assert_int_equal(least[node], heaps[node] / 2);
-  }
+  world.allowed_cpu = 0;
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+    used[pool->node] += pool_heaps(pool) > 0;
+  assert_int_equal(heaps[0], 12);
+  assert_int_equal(heaps[1], 4);
+  assert_int_equal(used[0], 4);
+  assert_int_equal(used[1], 2);
   unit_pools_clear();
 }
 

@@ -105,7 +105,7 @@ UNIT_TEST(heaps_spread_over_the_pools) {
     if (atomic_load(&heap_pool(unit_heap_attach())->heaps) > 1)
       break;
   assert_int_equal(pool_count(), max_size(before > 3 ? before : 3,
-                                          min_size(2 * min_size(os_cpus(), os_cpu_limit_read("")), POOLS_MAX)));
+                                          min_size(2 * min_size(os_cpus_add(), os_cpu_limit_read("")), POOLS_MAX)));
   unit_pools_clear();
 }
 
