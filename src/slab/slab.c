@@ -230,9 +230,47 @@ static ALWAYS_INLINE struct place find_place_of_class(const struct slab_set *set
   return find_place(set, cls, leaf, block, leaf_entry(leaf, block) == entry_of(set->key, cls));
 }
 
+/* Puts back the first blocks of an array, as many as lie in one slab, but no more than change its list. Returns how
+ * many: at least one. Blocks that are freed one after the other often are neighbours, so the word of the bitmap stays
+ * in a register. */
+static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
+  const struct size_class class = size_classes[cls];
+  struct place place = find_place_of_class(set, cls, blocks[0]);
+  struct slab *slab = place.slab;
+  char *base = slab_base(blocks[0], class.order);
+  size_t most = min_size(count, less(slab->list_until, slab->free_count) + 1), done = 0;
+  size_t offset_max = class.bytes * (class.block_count - (size_t)1), lowest = min_size(slab->hint, place.index / 64);
+  uint64_t word = *place.word;
+  for (;;) {
+    if (UNLIKELY((word & place_bit(place)) != 0)) /* so are all bits of a slab that was closed */
+      fault_double_free(blocks[done]);
+    word |= place_bit(place);
+    if (++done == most)
+      break;
+    size_t offset = (size_t)((char *)blocks[done] - base);
+    size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
+    if (offset > offset_max || index * class.bytes != offset)
+      break; /* find_place tells what it is */
+    if (index / 64 != place.index / 64) {
+      *place.word = word;
+      place.word += (ptrdiff_t)(index / 64 - place.index / 64);
+      word = *place.word;
+      lowest = min_size(lowest, index / 64);
+    }
+    place.index = index;
+  }
+  *place.word = word;
+  slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
+  slab->hint = (uint32_t)lowest;
+  slab->free_count += (uint32_t)done;
+  if (UNLIKELY(slab->free_count > slab->list_until))
+    slab_got_emptier(set, slab);
+  return done;
+}
+
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    put_back(set, find_place_of_class(set, cls, blocks[i]), blocks[i]);
+  for (size_t i = 0; i < count;)
+    i += put_back_run(set, cls, blocks + i, count - i);
   set->taken_blocks[cls] -= count;
   count_freed(set, count * class_bytes(cls));
 }

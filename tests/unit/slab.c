@@ -213,6 +213,33 @@ UNIT_TEST(random_use_keeps_blocks_apart) {
   assert_int_equal(set.slab_bytes, 0);
 }
 
+/* Neighbours up and down, jumps within a slab and to others, in calls of any length. */
+UNIT_TEST(runs_of_blocks_come_back) {
+  static void *blocks[BLOCKS_MAX];
+  static const size_t sizes[] = {16, 48, 1000, 9000};
+  uint64_t seed = UNIT_SEED;
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    unsigned cls = hak_class_of(sizes[i]);
+    size_t count = min_size(3 * (size_t)size_classes[cls].block_count, BLOCKS_MAX);
+    take_all(cls, blocks, count);
+    for (size_t at = 0; at < count; at++) /* half of the blocks change places */
+      if (unit_random(&seed) % 4 == 0) {
+        size_t other = unit_random(&seed) % count;
+        void *block = blocks[at];
+        blocks[at] = blocks[other];
+        blocks[other] = block;
+      }
+    for (size_t given = 0, part; given < count; given += part) {
+      part = min_size(1 + unit_random(&seed) % 300, count - given);
+      slab_set_give(&set, cls, blocks + given, part);
+      UNIT_SLABS_VALID(&set);
+      assert_int_equal(set.taken_blocks[cls], count - given - part);
+    }
+    slab_set_close_empty(&set);
+    assert_int_equal(set.slab_bytes, 0);
+  }
+}
+
 #define DELAY_MS 100u
 
 /* Purges the set's holes as reclaim/reclaim.c does. Returns the bytes. */
@@ -443,12 +470,15 @@ UNIT_TEST(bugs_end_the_program_with_their_sentence) {
   /* Inside a block, and in the tail behind the last. */
   unit_must_die(give, &(struct giving){cls, {first + 16}, 1}, "free of ", first + 16, not_a_block);
   unit_must_die(give, &(struct giving){cls, {first + 1}, 1}, "free of ", first + 1, not_a_block);
+  unit_must_die(give, &(struct giving){cls, {first, first + 97}, 2}, "free of ", first + 97, not_a_block);
   unit_must_die(give, &(struct giving){0, {other[0], first + 1}, 2}, "free of ", first + 1, not_a_block);
   char *tail = first + size_classes[cls].block_count * class_bytes(cls);
   unit_must_die(give, &(struct giving){cls, {tail}, 1}, "free of ", tail, not_a_block);
+  unit_must_die(give, &(struct giving){cls, {first, tail}, 2}, "free of ", tail, not_a_block);
 
   /* The pointer's unit is no slab of this class and set: it was, when the pointer got into a bin. */
   unit_must_die(give, &(struct giving){cls, {other[0]}, 1}, double_free, other[0], "");
+  unit_must_die(give, &(struct giving){cls, {first, other[0]}, 2}, double_free, other[0], "");
   struct slab_set stranger = {.key = 78u << HAK_ENTRY_ID_SHIFT};
   void *foreign[1];
   assert_int_equal(slab_set_take(&stranger, cls, foreign + 1, 1), 1);
