@@ -23,7 +23,6 @@
 #include "threads/registry.h"
 /* From now on the thread's free of such an object may leave the range in its stash. The stashes are open while a thread
  * looks at what they hold, or while the program is small, and while no observer wants to see each large object. */
-#define STASH_SHARE 2 /* of the bytes that the preset caches */
 #define STASH_DELAY_MS_MIN 100
 
 static void stash_note(void *block, size_t size) {

@@ -88,7 +88,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   *zeroed = false;
   size_t promised = 0;
   struct large *range = UNLIKELY(guarded_is_on) ? range_guarded(size, range_alignment, &promised)
-                                                : big_cache_take(bytes, range_alignment, hash);
+                                                : range_kept(bytes, range_alignment, hash);
   bool is_cached = range != NULL && LIKELY(!guarded_is_on);
   if (UNLIKELY(guarded_is_on && range == NULL)) { /* too many mappings: an object without guards */
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
@@ -338,7 +338,7 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
   if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
     return NULL;
   size_t promised = 0;
-  struct large *grown = big_cache_take(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
+  struct large *grown = range_kept(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
   if (grown) {
     object_begun(grown);
   } else {

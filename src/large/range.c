@@ -10,6 +10,8 @@
 #include "pages/page_map.h"
 
 #define CACHED_RANGE_SHARE 2 /* one range may take half of the cache */
+#define STASHED_SLACK 8u     /* a stashed range serves requests down to about 7/8 of its length */
+#define MAPPING_UNITS_MIN (MAPPING_BYTES_MIN / UNIT_BYTES)
 
 static struct {
   _Atomic size_t mapping_count, mapping_bytes;
@@ -109,7 +111,7 @@ static size_t unstashed(struct large *range) {
 /* Makes a free extent of a stashed range. Returns its bytes, 0: there is none. */
 static size_t evict_stashed(void) {
   struct stash *at = NULL;
-  struct large *range = stash_take_any(STASH_ANY_ROUND, true, &at);
+  struct large *range = stash_take_any(STASH_ANY_ROUND, 1, MAPPING_UNITS_MIN - 1, &at);
   if (range == NULL)
     return 0;
   size_t bytes = unstashed(range);
@@ -286,15 +288,43 @@ void range_offer_kept(void) {
     atomic_store_explicit(&extents_evict, evict_old, memory_order_release);
 }
 
-void range_evict_stashed(uint32_t before_round, uint64_t freed_ms) {
+/* Moves a stashed range of such a length to the BigCache. False: there is none. */
+static bool cache_stashed(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at,
+                          uint64_t freed_ms) {
+  struct large *range = stash_take_any(before_round, units_min, units_max, at);
+  if (range == NULL)
+    return false;
+  size_t bytes = unstashed(range);
+  atomic_fetch_add_explicit(&figures.unstashed_count, 1, memory_order_relaxed);
+  big_cache_put(range, KEEP_BY_PRESET, freed_ms);
+  usage_move_end(bytes);
+  return true;
+}
+
+static void evict_stashed_from(uint32_t before_round, size_t units_min, uint64_t freed_ms) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  struct stash *at = NULL;
-  for (struct large *range; (range = stash_take_any(before_round, false, &at)) != NULL;) {
-    size_t bytes = unstashed(range);
-    atomic_fetch_add_explicit(&figures.unstashed_count, 1, memory_order_relaxed);
-    big_cache_put(range, KEEP_BY_PRESET, freed_ms);
-    usage_move_end(bytes);
-  }
+  for (struct stash *at = NULL; cache_stashed(before_round, units_min, SIZE_MAX, &at, freed_ms);)
+    ;
   if (decay_total(&big_cache_decay) > cache_max)
     cache_shrink(cache_max);
+}
+
+void range_evict_stashed(uint32_t before_round, uint64_t freed_ms) { evict_stashed_from(before_round, 1, freed_ms); }
+
+/* No extent ends a stashed mapping, so each thread that works in its turn would leave one behind. */
+COLD static bool cache_stashed_for(size_t bytes) {
+  size_t units = bytes / UNIT_BYTES, cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
+  struct stash *at = NULL;
+  if (cache_stashed(STASH_ANY_ROUND, units, units + units / STASHED_SLACK, &at, os_milliseconds()))
+    return true;
+  if (stash_bytes() + bytes > min_size(cache_max / STASH_SHARE, STASH_BYTES_MAX))
+    evict_stashed_from(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds());
+  return false;
+}
+
+struct large *range_kept(size_t bytes, size_t alignment, uint32_t site) {
+  struct large *range = big_cache_take(bytes, alignment, site);
+  if (LIKELY(range != NULL || bytes < MAPPING_BYTES_MIN) || !stashes_are_live() || !cache_stashed_for(bytes))
+    return range;
+  return big_cache_take(bytes, alignment, site);
 }

@@ -29,8 +29,10 @@ size_t range_evict(struct purge purge);
 /* Counts the end of an object whose range does not go to the cache, and begins the move of its bytes. */
 void range_leaves(const struct large *range);
 
-/* Moves stashed ranges (large/stash.h) that were put before this round to the BigCache, as freed at freed_ms. One
- * thread at a time. */
+/* Takes a range that is kept for objects: as big_cache_take, and a stashed one (large/stash.h) before a new mapping. */
+struct large *range_kept(size_t bytes, size_t alignment, uint32_t site);
+
+/* Moves stashed ranges that were put before this round to the BigCache, as freed at freed_ms. */
 void range_evict_stashed(uint32_t before_round, uint64_t freed_ms);
 
 /* Lets slabs and large objects take the memory of kept ranges before new memory. */

@@ -165,12 +165,11 @@ static bool is_before(uint64_t word, uint32_t round) {
   return round == STASH_ANY_ROUND || ((round - 1 - word) & (STASH_ROUNDS - 1)) < STASH_ROUNDS - 2;
 }
 
-struct large *stash_take_any(uint32_t before_round, bool only_extents, struct stash **at) {
-  size_t units_end = (only_extents ? MAPPING_BYTES_MIN : STASH_BYTES_MAX + UNIT_BYTES) / UNIT_BYTES;
+struct large *stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at) {
   for (struct stash *stash = *at != NULL ? *at : stashes_first(); stash; stash = stash->next_stash)
     for (unsigned node = 1, last = load_relaxed(&stash->node_last); node <= last; node++) {
       uint64_t word = word_at(stash, node);
-      if (word == 0 || !is_before(word, before_round) || word_units(word) >= units_end ||
+      if (word == 0 || !is_before(word, before_round) || word_units(word) < units_min || word_units(word) > units_max ||
           !atomic_compare_exchange_strong_explicit(&stash->words[node], &word, 0, memory_order_acquire,
                                                    memory_order_relaxed))
         continue;

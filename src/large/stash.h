@@ -27,6 +27,7 @@
 #define STASH_PLACES_SHIFT 28u /* of a product of 32 bits */
 #define STASH_RANGES 128u      /* of one stash; node 0 stands for none */
 #define STASH_BYTES_MAX ((size_t)256 << 20)
+#define STASH_SHARE 2u /* of the bytes that the preset caches: all stashes */
 
 /* A node's word: the range's record, its length in units above the address, and the round in the low bits. 0: empty. */
 #define STASH_ROUNDS ((uint64_t)RECORD_BYTES)
@@ -77,9 +78,9 @@ void stash_close(void);
 /* Begins the next round. Returns the one that ends. If nothing was put for that long and nothing is held, it closes the
  * stashes. One thread at a time. */
 uint32_t stash_next_round(void);
-/* Takes a range that was put before this round; NULL: there is none. only_extents: and no mapping. *at: the stash where
- * to begin, NULL: with the first one; then the stash of the range, where the caller may go on. */
-struct large *stash_take_any(uint32_t before_round, bool only_extents, struct stash **at);
+/* Takes a range of so many units that was put before this round; NULL: there is none. *at: the stash where to begin,
+ * NULL: with the first one; then the stash of the range, where the caller may go on. */
+struct large *stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
 #define STASH_ANY_ROUND UINT32_MAX
 
 /* Tells whether stashes may hold ranges; whether something was put in the round that ended last. */

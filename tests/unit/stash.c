@@ -7,6 +7,7 @@
 #include "base/counters.h"
 #include "heap/heap.h"
 #include "large/large.h"
+#include "large/range.h"
 #include "large/stash.h"
 #include "os/os.h"
 #include "reclaim/due.h"
@@ -26,10 +27,10 @@ uint32_t __real_stash_next_round(void);
 uint32_t __wrap_stash_next_round(void);
 uint32_t __wrap_stash_next_round(void) { return strcmp(lie, "ageless") == 0 ? 0 : __real_stash_next_round(); }
 
-struct large *__real_stash_take_any(uint32_t before_round, bool only_extents, struct stash **at);
-struct large *__wrap_stash_take_any(uint32_t before_round, bool only_extents, struct stash **at);
-struct large *__wrap_stash_take_any(uint32_t before_round, bool only_extents, struct stash **at) {
-  return strcmp(lie, "kept") == 0 ? NULL : __real_stash_take_any(before_round, only_extents, at);
+struct large *__real_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
+struct large *__wrap_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
+struct large *__wrap_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at) {
+  return strcmp(lie, "kept") == 0 ? NULL : __real_stash_take_any(before_round, units_min, units_max, at);
 }
 
 /* An emulator holds more than a small program. */
@@ -185,6 +186,52 @@ UNIT_TEST_BETWEEN(mappings_have_places_too, empty, empty) {
   ask(40 * MIB, 2);
   assert_int_equal(takes() - before, 2);
   hak_free(extent);
+}
+
+enum { ASKERS = 12 };
+static struct asker {
+  pthread_t thread;
+  size_t bytes;
+  _Atomic bool has_asked;
+} askers[ASKERS];
+static _Atomic bool askers_end;
+
+static void *asker_run(void *argument) {
+  struct asker *asker = argument;
+  habit(asker->bytes, 1);
+  atomic_store(&asker->has_asked, true);
+  while (!atomic_load(&askers_end))
+    pause_ms(1);
+  return NULL;
+}
+
+/* Threads ask for objects of these lengths in turns, and stay. Returns what is stashed then. */
+static size_t askers_ask(unsigned count, size_t bytes, size_t step) {
+  atomic_store(&askers_end, false);
+  for (unsigned i = 0; i < count; i++) {
+    askers[i].bytes = bytes + i * step;
+    atomic_store(&askers[i].has_asked, false);
+    assert_int_equal(pthread_create(&askers[i].thread, NULL, asker_run, &askers[i]), 0);
+    while (!atomic_load(&askers[i].has_asked))
+      pause_ms(1);
+  }
+  size_t stashed = stash_bytes();
+  atomic_store(&askers_end, true);
+  for (unsigned i = 0; i < count; i++)
+    assert_int_equal(pthread_join(askers[i].thread, NULL), 0);
+  return stashed;
+}
+
+UNIT_TEST_BETWEEN(a_new_mapping_is_taken_last, empty, empty) {
+  size_t one = askers_ask(1, 40 * MIB, 0), mappings = range_mapping_count();
+  assert_true(one >= 40 * MIB);
+  assert_int_equal(askers_ask(ASKERS, 40 * MIB, 0), one);
+  assert_int_equal(range_mapping_count(), mappings);
+}
+
+UNIT_TEST_BETWEEN(mappings_of_all_threads_have_a_bound, empty, empty) {
+  size_t bytes = askers_ask(ASKERS, 33 * MIB, 2 * MIB);
+  assert_true(bytes > 55 * MIB && bytes <= STASH_BYTES_MAX);
 }
 
 static void free_again(void *object) { hak_free(object); }
