@@ -117,10 +117,13 @@ static void tell_clock(bool is_resting) {
   slow_path_end();
 }
 
-/* Returns half the delay in force, or less if something is due sooner. */
+/* Returns half the delay in force, or less if it gets shorter, or if something is due sooner. */
 static uint64_t wait_ms(void) {
   uint64_t due_ms = reclaim_due_ms(), tick_ms = clock_ms(), now_ms = os_milliseconds();
   uint64_t most_ms = max_size(min_size(period_ms(), reclaim_delay_ms() / 2), PERIOD_MS_MIN);
+  uint64_t full_ms = less(reclaim_full_delay_until_ms(), now_ms);
+  if (full_ms != 0)
+    most_ms = min_size(most_ms, max_size(full_ms, PERIOD_MS_MIN));
   if (UNLIKELY(tick_ms != 0) && (due_ms == 0 || tick_ms < due_ms))
     due_ms = tick_ms;
   if (LIKELY(due_ms == 0) || due_ms >= now_ms + most_ms)

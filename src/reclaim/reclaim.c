@@ -29,13 +29,14 @@
 #define STASH_LOOK_CALLS 16u                  /* slow calls of a heap between two checks whether stashes are due */
 #define HOLES_LOOK_CALLS 256u                 /* slow calls between two checks whether holes are due */
 
-/* The preset's purge delay is the longest. A tenth of it, or 1 ms for each MiB held, is enough as long as what goes
+/* The preset's purge delay is the longest. A 20th of it, or 1 ms for each 2 MiB held, is enough as long as what goes
  * back is little: after so many bytes the full delay holds for a second. So the page faults that a shorter delay causes
- * take about a hundredth of the time, at 1.2 us a page. A delay that is set holds exactly. */
-#define SOON_SHARE 10u
-#define SOON_MS_MIN ((uint64_t)100)
-#define SOON_BYTES_OF_MS ((size_t)1 << 20)
-#define SOON_BYTES_A_MS (((size_t)32 << 20) / 1000)
+ * take a few hundredths of the time if the program wants all of it again, at 1.4 us a page, and less than one in most
+ * programs. A delay that is set holds exactly. */
+#define SOON_SHARE 20u
+#define SOON_MS_MIN ((uint64_t)50)
+#define SOON_BYTES_OF_MS ((size_t)2 << 20)
+#define SOON_BYTES_A_MS (((size_t)128 << 20) / 1000)
 
 static struct {
   struct lock round;                /* held during a round; only trims wait for it */
@@ -55,6 +56,8 @@ uint64_t reclaim_delay_ms(void) {
     return full_ms;
   return min_size(full_ms, max_size(max_size(full_ms / SOON_SHARE, SOON_MS_MIN), usage_held() / SOON_BYTES_OF_MS));
 }
+
+uint64_t reclaim_full_delay_until_ms(void) { return load_relaxed(&reclaim.soon_ms); }
 
 /* Call at the end of a round. */
 static void soon_charge(size_t given_back) {

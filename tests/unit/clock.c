@@ -117,19 +117,20 @@ static size_t free_after(uint64_t ms) {
   return usage_free();
 }
 
-/* The preset's delay is the longest: a little goes after a tenth of it, and then nothing for as long as that much is
+/* The preset's delay is the longest: a little goes after a 20th of it, and then nothing for as long as that much is
  * worth. */
 UNIT_TEST(a_little_goes_sooner) {
   hak_trim(0);
   assert_int_equal(hak_option_set("purge_delay_ms", NULL), 0);
   use_and_free(8 * MIB);
-  assert_true(free_after(DELAY_MS / 10 - 1) >= 8 * MIB);
+  assert_true(free_after(DELAY_MS / 20 - 1) >= 8 * MIB);
   assert_true(free_after(2) <= 2 * MIB);
   use_and_free(16 * MIB);
-  assert_true(free_after(DELAY_MS / 10 + 1) >= 16 * MIB); /* 8 MiB of 32 a second: 250 ms */
-  assert_true(free_after(DELAY_MS / 5) <= 2 * MIB);
+  assert_true(free_after(DELAY_MS / 20 + 1) >= 16 * MIB); /* 8 MiB of 128 a second: 62 ms */
+  assert_true(reclaim_full_delay_until_ms() > now_ms);
+  assert_true(free_after(20) <= 2 * MIB);
   use_and_free(16 * MIB);
-  assert_true(free_after(DELAY_MS / 2 - 10) >= 16 * MIB);
+  assert_true(free_after(DELAY_MS / 8 - 10) >= 16 * MIB);
   assert_true(free_after(20) <= 2 * MIB);
   assert_int_equal(hak_option_set("purge_delay_ms", "1000"), 0); /* a delay that is set holds exactly */
   pass(DELAY_MS);
