@@ -222,9 +222,23 @@ static NOINLINE void free_stashed(void *block, uintptr_t site) {
     free_slow_from(block, site);
 }
 
-static NOINLINE void free_checked(void *block, uintptr_t site) {
-  if (!checked_free_ready(block))
+static NOINLINE void free_checked(void *block, uintptr_t site);
+
+static NOINLINE void free_checked_full(void *block, uintptr_t site) {
+  struct checked_spot spot;
+  if (checked_find(block, &spot) && checked_make_room(spot.class))
+    free_checked(block, site);
+  else
     free_slow_from(block, site);
+}
+
+/* Calls little, so that few registers are saved. */
+static NOINLINE void free_checked(void *block, uintptr_t site) {
+  struct checked_spot spot;
+  if (UNLIKELY(!checked_find(block, &spot)))
+    free_slow_from(block, site);
+  else if (UNLIKELY(!checked_free_ready(block, spot)))
+    free_checked_full(block, site);
 }
 
 /* Most of these frees are remote ones, which need no saved registers: what is more comes in functions of its own. */

@@ -102,30 +102,47 @@ static inline void *stashed_block(size_t size, uintptr_t site) {
   return block;
 }
 
-static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr_t site) {
-  bool zeroed;
-  return block_or_null(size, alignment, checked_class(size, alignment), site, &zeroed);
+static ALWAYS_INLINE bool checked_take_ready(unsigned cls, struct kept *taken, size_t *bytes) {
+  struct checked_cache *cache = LIKELY(!load_relaxed(&observers_large_made)) ? cache_if_idle() : NULL;
+  if (UNLIKELY(cache == NULL))
+    return false;
+  struct checked_class *class = class_in(cache, cls);
+  *bytes = class->block_bytes;
+  return checked_take_drawn(cache, class, taken);
 }
 
-static ALWAYS_INLINE void *malloc_checked_inlined(size_t size, size_t alignment, uintptr_t site) {
+static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr_t site) {
   unsigned cls = checked_class(size, alignment);
-  void *block = NULL;
+  bool zeroed;
+  if (cls != 0 && LIKELY(!load_relaxed(&observers_large_made)) && checked_draw(cls))
+    return malloc_checked(size, alignment, site);
+  return block_or_null(size, alignment, cls, site, &zeroed);
+}
+
+NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
+  unsigned cls = checked_class(size, alignment);
+  struct kept taken;
+  size_t bytes;
   size = max_size(size, 1);
   if (UNLIKELY(alignment > BLOCK_ALIGNMENT)) /* the class may be much longer */
     size = max_size(size, less(class_bytes(cls), CHECKED_SLACK_MAX));
-  if (LIKELY(cls != 0 && !load_relaxed(&observers_large_made)))
-    block = checked_take_ready(cls, size);
-  return LIKELY(block != NULL) ? block : malloc_checked_slow(size, alignment, site);
+  if (LIKELY(cls != 0) && LIKELY(checked_take_ready(cls, &taken, &bytes)))
+    return block_begin(taken, bytes, size);
+  return malloc_checked_slow(size, alignment, site);
 }
 
-void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
-  return malloc_checked_inlined(size, alignment, site);
+static NOINLINE void *malloc_checked_other(size_t size, uintptr_t site) {
+  return LIKELY(size <= PTRDIFF_MAX) ? malloc_checked(size, BLOCK_ALIGNMENT, site) : malloc_slow_from(size, site);
 }
 
-/* The same, of the usual alignment and any size. */
+/* Without calls but at its ends, so that no register is saved. */
 static NOINLINE void *malloc_checked_usual(size_t size, uintptr_t site) {
-  return LIKELY(size <= PTRDIFF_MAX) ? malloc_checked_inlined(size, BLOCK_ALIGNMENT, site)
-                                     : malloc_slow_from(size, site);
+  struct kept taken;
+  size_t bytes;
+  if (LIKELY(size - 1 < HAK_TINY_MAX - CANARY_BYTES) &&
+      LIKELY(checked_take_ready((unsigned)((size + checked_room + 15) / 16), &taken, &bytes)))
+    return block_begin(taken, bytes, size);
+  return malloc_checked_other(size, site);
 }
 
 static NOINLINE void *malloc_large_slow(size_t size, uintptr_t site) {

@@ -40,6 +40,18 @@ static size_t reserve_room(const struct checked_class *class) {
   return less((size_t)(class->kept_max + 1 - class->ready_max), reserve_count(class));
 }
 
+static void filled_add(struct checked_cache *cache, const struct checked_class *class, uint64_t count) {
+  size_t cls = (size_t)((const char *)class - (const char *)cache->classes) / sizeof *class;
+  count_set(&cache->filled[cls], count_of(&cache->filled[cls]) + count);
+}
+
+/* Call before the ready blocks change, and next_draw after it. */
+static void next_put_back(struct checked_class *class) {
+  if (class->next.block != NULL)
+    *place_of(class, count_of(&class->first)) = class->next;
+  class->next.block = NULL;
+}
+
 /* Makes room for more blocks of a class, up to its bound. What there is stays if memory is out. */
 static void class_grow(struct checked_class *class, unsigned cls) {
   size_t bytes = class_bytes(cls), most = min_size(max_size(KEPT_BYTES_MAX / bytes, KEPT_START), KEPT_MAX);
@@ -57,56 +69,75 @@ static void class_grow(struct checked_class *class, unsigned cls) {
   if (places == NULL)
     return;
   if (class->places != NULL) {
+    next_put_back(class);
     for (uint64_t i = count_of(&class->first), end = count_of(&class->end); i != end; i++)
       places[i & (count - 1)] = *place_of(class, i);
     memcpy(places + count, reserve_of(class), reserve_count(class) * sizeof *places);
     metadata_give(class->places, class->order);
   }
   class->places = places;
-  class->reciprocal = size_classes[cls].reciprocal;
+  class->inverse = checked_inverses[cls];
   class->block_bytes = (uint32_t)bytes;
   class->slab_order = size_classes[cls].order;
-  class->mask = (uint16_t)(count - 1);
-  class->limit = (uint16_t)(ring_max + ready_max);
-  class->stay = (uint8_t)((ready_max + 3) / 4);
+  class->mask = (uint8_t)(count - 1);
+  class->limit = (uint8_t)(ring_max + ready_max);
+  class->stay = (uint8_t)((ready_max + 3) / 4 - 1);
   class->ready_max = (uint8_t)ready_max;
   class->kept_max = (uint8_t)kept_max;
   class->ring_max = (uint8_t)ring_max;
   class->order = (uint8_t)order;
 }
 
-/* Draws the next one anew, after the first ready block changed. */
-static void next_draw_again(struct checked_cache *cache, struct checked_class *class) {
-  if (ready_count(class) > 0)
-    next_draw(cache, class, ready_count(class));
-}
-
-NOINLINE bool ready_refill(struct checked_cache *cache, struct checked_class *class) {
-  size_t reserve = reserve_count(class), count = min_size(reserve, less(class->ready_max, ready_count(class)));
+/* Makes blocks of the reserve ready, up to as many as may be, and draws the next one. Returns false if too few are. */
+static bool ready_refill(struct checked_cache *cache, struct checked_class *class) {
+  size_t reserve = reserve_count(class), count = min_size(reserve, less(class->ready_max, class->ready));
   uint64_t first = count_of(&class->first);
-  if (count == 0)
-    return ready_count(class) > class->stay;
+  next_put_back(class);
   for (size_t i = 0; i < count; i++)
     *place_of(class, --first) = reserve_of(class)[--reserve];
   reserve_set(class, reserve);
-  count_set(&class->filled, count_of(&class->filled) + count);
+  filled_add(cache, class, count);
   count_set(&class->first, first);
-  next_draw_again(cache, class);
-  return ready_count(class) > class->stay;
+  class->ready += (uint8_t)count;
+  if (class->ready <= class->stay)
+    return false;
+  next_draw(cache, class);
+  return true;
 }
 
-NOINLINE bool ready_shrink(struct checked_cache *cache, struct checked_class *class) {
+/* Moves half of the ready blocks to the reserve. Returns false if it has no room. */
+static bool ready_shrink(struct checked_cache *cache, struct checked_class *class) {
   size_t reserve = reserve_count(class), count = min_size(reserve_room(class), class->ready_max / 2);
   uint64_t first = count_of(&class->first);
   if (count == 0)
     return false;
+  next_put_back(class);
   for (size_t i = 0; i < count; i++)
     reserve_of(class)[reserve++] = *place_of(class, first++);
   count_set(&class->first, first);
-  count_set(&class->filled, count_of(&class->filled) - count);
+  filled_add(cache, class, -(uint64_t)count);
   reserve_set(class, reserve);
-  next_draw_again(cache, class);
+  class->ready -= (uint8_t)count;
+  next_draw(cache, class);
   return true;
+}
+
+bool checked_make_room(struct checked_class *class) {
+  struct checked_cache *cache = cache_if_idle();
+  owner_step_begin();
+  bool is_made = cache != NULL && (has_room(class) || ready_shrink(cache, class));
+  owner_step_end();
+  return is_made;
+}
+
+bool checked_draw(unsigned cls) {
+  struct checked_cache *cache = cache_if_idle();
+  if (cache == NULL)
+    return false;
+  owner_step_begin();
+  bool is_drawn = class_in(cache, cls)->next.block != NULL || ready_refill(cache, class_in(cache, cls));
+  owner_step_end();
+  return is_drawn;
 }
 
 /* Gives blocks to their pools' slabs. If a pool's lock is never given, its blocks are lost. */
@@ -132,14 +163,16 @@ static void slabs_give(unsigned cls, void **blocks, size_t count) {
 
 /* Gives blocks to the slabs: those that are the longest in the reserve, then the ready ones that waited last. The first
  * ready ones move into their places. */
-static void kept_give(struct checked_class *class, unsigned cls, size_t count) {
+static void kept_give(struct checked_cache *cache, unsigned cls, size_t count) {
+  struct checked_class *class = class_in(cache, cls);
   void *blocks[RING_MAX + KEPT_MAX + 1];
   size_t reserve = reserve_count(class), of_reserve = min_size(count, reserve), of_ready = count - of_reserve;
   uint64_t first = count_of(&class->first);
+  next_put_back(class);
   for (size_t i = 0; i < of_reserve; i++)
     blocks[i] = reserve_of(class)[i].block;
   for (size_t i = 0; i < of_ready; i++) {
-    struct kept *last = place_of(class, class->middle - 1 - i);
+    struct kept *last = place_of(class, first + class->ready - 1 - i);
     blocks[of_reserve + i] = last->block;
     *last = *place_of(class, first + i);
   }
@@ -147,7 +180,8 @@ static void kept_give(struct checked_class *class, unsigned cls, size_t count) {
   memmove(reserve_of(class), reserve_of(class) + of_reserve, (reserve - of_reserve) * sizeof(struct kept));
   reserve_set(class, reserve - of_reserve);
   count_set(&class->first, first + of_ready);
-  count_set(&class->filled, count_of(&class->filled) - of_ready);
+  filled_add(cache, class, -(uint64_t)of_ready);
+  class->ready -= (uint8_t)of_ready;
 }
 
 /* Takes up to `wanted` blocks that have states to slots[-1] downwards. Returns how many. */
@@ -170,7 +204,7 @@ static size_t take_with_states(struct pool *pool, unsigned cls, void **slots, si
 static void reserve_fill(struct heap *heap, struct checked_class *class, unsigned cls) {
   struct pool *pool = checked_pool(heap, cls);
   void *slots[KEPT_MAX];
-  size_t wanted = less(max_size(class->ready_max, class->kept_max / 2), ready_count(class));
+  size_t wanted = less(max_size(class->ready_max, class->kept_max / 2), class->ready);
   if (!pool_lock(pool))
     return;
   size_t taken = take_with_states(pool, cls, slots + wanted, wanted);
@@ -199,8 +233,11 @@ void *checked_take(struct heap *heap, unsigned cls, size_t size, bool may_open) 
     reserve_fill(heap, class, cls);
     ready_refill(heap->checked, class);
   }
-  size_t count = ready_count(class);
-  return count > 0 ? next_take(heap->checked, class, count, size) : NULL;
+  if (class->ready == 0)
+    return NULL;
+  if (class->next.block == NULL)
+    next_draw(heap->checked, class);
+  return block_begin(next_take(heap->checked, class), class->block_bytes, size);
 }
 
 void checked_deliver(void *block, uint32_t entry) { slabs_give(entry_class(entry), &block, 1); }
@@ -215,9 +252,8 @@ void checked_put(struct heap *heap, void *block, uint32_t entry) {
     return;
   }
   if (!has_room(class) && !ready_shrink(heap->checked, class)) {
-    kept_give(class, cls, class->kept_max / 2);
-    if (!ready_shrink(heap->checked, class))
-      next_draw_again(heap->checked, class);
+    kept_give(heap->checked, cls, class->kept_max / 2);
+    ready_shrink(heap->checked, class);
   }
   kept_put(class, (struct kept){.block = block, .state = state_of(block, cls)});
 }
@@ -225,8 +261,8 @@ void checked_put(struct heap *heap, void *block, uint32_t entry) {
 static void class_end(struct checked_class *class) {
   metadata_give(class->places, class->order);
   class->places = NULL;
-  class->limit = 0;
-  class->stay = class->ready_max = class->kept_max = 0;
+  class->next.block = NULL;
+  class->limit = class->ready = class->stay = class->ready_max = class->kept_max = 0;
 }
 
 void checked_flush(struct heap *heap) {
@@ -234,8 +270,8 @@ void checked_flush(struct heap *heap) {
     struct checked_class *class = class_in(heap->checked, cls);
     if (class->places == NULL)
       continue;
-    class->middle = count_of(&class->end); /* nothing waits any more */
-    kept_give(class, cls, ready_count(class) + reserve_count(class));
+    class->ready = (uint8_t)(count_of(&class->end) - count_of(&class->first)); /* nothing waits any more */
+    kept_give(heap->checked, cls, class->ready + reserve_count(class));
     class_end(class);
   }
 }
@@ -246,11 +282,10 @@ void checked_drop(struct heap *heap) {
     struct checked_class *class = class_in(heap->checked, cls);
     if (class->places == NULL)
       continue;
-    uint64_t given = count_of(&class->first) + count_of(&class->filled), end = count_of(&class->end);
+    uint64_t end = count_of(&class->end);
+    filled_add(heap->checked, class, count_of(&class->first) - end);
     count_set(&class->first, end);
-    count_set(&class->filled, given - end);
     reserve_set(class, 0);
-    class->middle = end;
     class_end(class);
   }
 }
@@ -278,7 +313,7 @@ struct class_counts checked_counts(const struct heap *heap, unsigned cls) {
   if (heap->checked == NULL)
     return (struct class_counts){0};
   const struct checked_class *class = &heap->checked->classes[cls].of;
-  return (struct class_counts){.allocated = count_of(&class->first) + count_of(&class->filled),
+  return (struct class_counts){.allocated = count_of(&class->first) + count_of(&heap->checked->filled[cls]),
                                .freed = count_of(&class->end)};
 }
 
@@ -288,6 +323,8 @@ void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
   checked.is_zeroed = option_value(OPTION_ZERO_FREED) == SWITCH_ON;
   checked.is_random = option_value(OPTION_RANDOM_ORDER) == SWITCH_ON;
   checked.ring_max = (uint32_t)option_value(OPTION_QUARANTINE);
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    checked_inverses[cls] = UINT64_MAX / class_bytes(cls) + 1;
   zero_begin();
   secret_draw();
   slabs_are_wiped = true;

@@ -4,6 +4,7 @@
 #include "pages/metadata.h"
 
 struct checked_settings checked;
+SPARSE uint64_t checked_inverses[HAK_CLASS_COUNT];
 
 void secret_draw(void) {
   if (checked.older_count == OLDER_MAX)
@@ -60,6 +61,7 @@ bool states_cover(const void *block, unsigned cls) {
 void checked_retire(void *block, uint32_t entry) {
   unsigned cls = entry_class(entry);
   retire(block, class_bytes(cls), state_of(block, cls));
+  block_clear(block, class_bytes(cls));
 }
 
 size_t checked_size(const void *block, uint32_t entry) {
@@ -70,10 +72,11 @@ size_t checked_size(const void *block, uint32_t entry) {
 
 size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized) {
   unsigned cls = entry_class(entry);
-  uint16_t value;
   _Atomic uint16_t *state = state_of(block, cls);
+  uint16_t value = state ? load_relaxed(state) : 0;
   size_t bytes = class_bytes(cls);
-  check_live(block, bytes, state, &value);
+  check_state(block, value);
+  check_canary(block, bytes, value);
   size_t before = size_by(bytes, value);
   size_t room = checked_room;
   *resized = size + room <= bytes && size >= bytes / 2 && bytes - size <= CHECKED_SLACK_MAX;

@@ -36,33 +36,36 @@ struct states {
 /* Makes the array for a block's slab, if it is missing. The lock of the slab's pool is held. False: out of memory. */
 bool states_cover(const void *block, unsigned cls);
 
-/* Returns the state of a block of the class. NULL: the address, in a unit of the class, is not the start of one. The
- * end of a slab, too short for a block, has a state of its own: "never used". */
-static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const void *block, uint64_t reciprocal,
-                                                size_t bytes, unsigned order) {
+/* Divides by one multiplication, and tells whether there is a remainder (Lemire, Kaser and Kurz 2019): with inverse =
+ * 2^64 / bytes, rounded up, the upper half of offset * inverse is the quotient, and the lower half is below the inverse
+ * if and only if there is none. That holds for numbers below 2^32. Of each class; set at program start. */
+extern HAK_HIDDEN uint64_t checked_inverses[HAK_CLASS_COUNT];
+
+/* Returns the state of a block whose class has these values. NULL: the address, in a unit of the class, is not the start
+ * of one. The end of a slab, too short for a block, has a state of its own: "never used". */
+static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const void *block, uint64_t inverse,
+                                                unsigned order) {
   uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << order);
-  size_t offset = (uintptr_t)block - base;
-  size_t index = (size_t)(offset * reciprocal >> RECIPROCAL_SHIFT);
+  __uint128_t product = (__uint128_t)((uintptr_t)block - base) * inverse;
   struct states *states = atomic_load_explicit(map_leaf_states(leaf, block), memory_order_acquire);
-  if (UNLIKELY(index * bytes != offset || states == NULL))
+  if (UNLIKELY((uint64_t)product >= inverse || states == NULL))
     return NULL;
   _Atomic uint16_t *array =
       atomic_load_explicit(&states->units[base >> HAK_UNIT_SHIFT & (SUPERSLAB_UNITS - 1)], memory_order_acquire);
-  return LIKELY(array != NULL) ? array + index : NULL;
+  return LIKELY(array != NULL) ? array + (size_t)(product >> 64) : NULL;
 }
 static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
-  const struct size_class *class = &size_classes[cls];
-  return state_in(map_leaf(block), block, class->reciprocal, class->bytes, class->order);
+  return state_in(map_leaf(block), block, checked_inverses[cls], size_classes[cls].order);
 }
 
 static inline size_t size_by(size_t bytes, uint16_t state) { return bytes - (state - STATE_LIVE); }
 
 /* --- canaries --- */
 
-/* The lowest byte, which a string's end would overwrite first, is not zero. */
+/* The highest byte of the product, which depends on all others, comes first in memory. It is not zero, so that a
+ * string's end is seen. */
 static inline uint64_t canary_of(const char *end, struct secret secret) {
-  uint64_t word = ((uintptr_t)end ^ secret.mask) * secret.factor;
-  return (word ^ word >> 32) | 1;
+  return __builtin_bswap64(((uintptr_t)end ^ secret.mask) * secret.factor) | 1;
 }
 
 static inline void canary_set(char *end) {
@@ -87,34 +90,50 @@ struct kept {
   _Atomic uint16_t *state;
 };
 
-/* Makes a free block live. bytes - size is at most CHECKED_SLACK_MAX. */
-static inline void *block_begin(struct kept kept, size_t bytes, size_t size) {
-  if (LIKELY(checked.is_zeroed) && LIKELY(load_relaxed(kept.state) == 1) && UNLIKELY(!block_is_zero(kept.block, bytes)))
-    fault_written_after_free(kept.block);
+static ALWAYS_INLINE void *block_make_live(struct kept kept, size_t bytes, size_t size) {
   canary_set((char *)kept.block + size);
   store_relaxed(kept.state, (uint16_t)(bytes - size + STATE_LIVE));
   return kept.block;
 }
 
-/* Ends the program unless the block, whose state it is, lives, and its canary is unchanged. */
-static ALWAYS_INLINE void check_live(void *block, size_t bytes, const _Atomic uint16_t *state, uint16_t *value) {
-  if (UNLIKELY(state == NULL))
+/* The same as block_begin for a block that need not be checked, and for others: with vectors of a cache line, and
+ * without. */
+void *block_begin_clear(struct kept kept, size_t bytes, size_t size);
+void *block_begin_wide(struct kept kept, size_t bytes, size_t size);
+void *block_begin_narrow(struct kept kept, size_t bytes, size_t size);
+
+/* Makes a free block live. bytes - size is at most CHECKED_SLACK_MAX. */
+static ALWAYS_INLINE void *block_begin(struct kept kept, size_t bytes, size_t size) {
+  if (UNLIKELY(!checked.is_zeroed) || UNLIKELY(load_relaxed(kept.state) == 0))
+    return block_begin_clear(kept, bytes, size);
+  return LIKELY(zero_is_wide) ? block_begin_wide(kept, bytes, size) : block_begin_narrow(kept, bytes, size);
+}
+
+/* Ends the program unless a block lives that has this value of its state. */
+static ALWAYS_INLINE void check_state(void *block, uint16_t value) {
+  if (UNLIKELY(value == 0))
     fault_not_a_block(block);
-  *value = load_relaxed(state);
-  if (UNLIKELY(*value < STATE_LIVE)) {
-    if (*value == 0)
-      fault_not_a_block(block);
+  if (UNLIKELY(value < STATE_LIVE))
     fault_double_free(block);
-  }
-  if (LIKELY(checked.has_canary) && UNLIKELY(!canary_is_there((char *)block + size_by(bytes, *value))))
+}
+
+static ALWAYS_INLINE void check_canary(void *block, size_t bytes, uint16_t value) {
+  if (LIKELY(checked.has_canary) && UNLIKELY(!canary_is_there((char *)block + size_by(bytes, value))))
     fault_written_beyond(block);
 }
 
+/* Ends the life of a block, which the caller must clear. */
 static ALWAYS_INLINE void retire(void *block, size_t bytes, _Atomic uint16_t *state) {
-  uint16_t value;
-  check_live(block, bytes, state, &value);
-  if (UNLIKELY(!atomic_compare_exchange_strong_explicit(state, &value, 1, memory_order_acq_rel, memory_order_relaxed)))
+  if (UNLIKELY(state == NULL))
+    fault_not_a_block(block);
+  uint16_t value = load_relaxed(state);
+  check_state(block, value);
+  check_canary(block, bytes, value);
+  if (UNLIKELY(atomic_exchange_explicit(state, 1, memory_order_acq_rel) != value))
     fault_double_free(block); /* by two threads at once */
+}
+
+static ALWAYS_INLINE void block_clear(void *block, size_t bytes) {
   if (LIKELY(checked.is_zeroed))
     memset(block, 0, bytes);
 }

@@ -8,26 +8,26 @@
 #define CHECKED_PREFETCH_FREED (4 * CACHE_LINE)
 #define CHECKED_PREFETCH_NEXT (2 * CACHE_LINE)
 
-/* The free blocks of a class in one thread, numbered in a ring of places: from `first` on the ready ones, from `middle`
- * on those in quarantine, up to `end`. Behind the ring lies the reserve, a stack. Without places, nothing can be taken
- * or put. The one at `first` is the next one: it was drawn among the ready ones. Other threads read the numbers;
- * filled: blocks that became ready from the reserve, less those that went there. So first + filled blocks were given
- * out, and `end` were freed. */
+/* The free blocks of a class in one thread, numbered in a ring of places: from `first` on the ready ones, behind them
+ * those in quarantine, up to `end`. Behind the ring lies the reserve, a stack. Without places, nothing can be taken or
+ * put. `next` was drawn among the ready ones. It has no place of its own: the one of `first` is empty meanwhile. Other
+ * threads read the numbers; filled: blocks that became ready from the reserve, less those that went there. So first +
+ * filled blocks were given out, and `end` were freed. */
 struct checked_class {
+  struct kept next; /* block: NULL if none is drawn */
   struct kept *places;
+  uint64_t inverse; /* of block_bytes: see state_in */
   _Atomic uint64_t first, end;
-  uint64_t middle;
-  uint64_t reciprocal; /* of size_classes, as are the next one and slab_order */
   uint32_t block_bytes;
-  uint16_t mask;  /* of a number: its place */
-  uint16_t limit; /* on ready and waiting blocks together */
-  uint8_t stay;   /* so many ready ones stay, so that there is a choice */
+  uint8_t slab_order; /* of size_classes */
+  uint8_t mask;       /* of a number: its place */
+  uint8_t limit;      /* on ready and waiting blocks together */
+  uint8_t ready;      /* blocks, with the next one */
+  uint8_t stay;       /* more ready ones must be there for a draw, so that there is a choice */
   uint8_t ready_max, ring_max;
   uint8_t kept_max; /* on ready blocks and the reserve together */
   uint8_t order;    /* of the piece of metadata that holds the places */
-  uint8_t slab_order;
-  _Atomic uint16_t reserve;
-  _Atomic uint64_t filled;
+  _Atomic uint8_t reserve;
 };
 
 struct checked_cache {
@@ -35,6 +35,7 @@ struct checked_cache {
     _Alignas(CACHE_LINE) struct checked_class of;
   } classes[HAK_CLASS_COUNT];
   uint64_t random;
+  _Atomic uint64_t filled[HAK_CLASS_COUNT];
 };
 _Static_assert(sizeof(struct checked_class) == CACHE_LINE, "a class is one cache line");
 
@@ -47,99 +48,114 @@ static inline uint32_t checked_random_below(struct checked_cache *cache, uint32_
   return (uint32_t)((bits >> 32) * count >> 32);
 }
 
-static inline struct checked_class *class_in(struct checked_cache *cache, unsigned cls) {
-  return &cache->classes[cls].of;
+static ALWAYS_INLINE struct checked_class *class_in(struct checked_cache *cache, unsigned cls) {
+  struct checked_class *class = &cache->classes[cls].of;
+  __asm__("" : "+r"(class)); /* or the compiler would compute it anew from both for each access */
+  return class;
 }
+/* NULL: there is none, or the thread is busy. */
+static ALWAYS_INLINE struct checked_cache *cache_if_idle(void) {
+  const struct heap *heap = heap_if_idle();
+  return LIKELY(heap != NULL) ? heap->checked : NULL;
+}
+
 static inline uint64_t count_of(const _Atomic uint64_t *count) { return load_relaxed(count); }
 static inline void count_set(_Atomic uint64_t *count, uint64_t value) { store_relaxed(count, value); }
 static inline size_t reserve_count(const struct checked_class *class) { return load_relaxed(&class->reserve); }
 static inline void reserve_set(struct checked_class *class, size_t count) {
-  store_relaxed(&class->reserve, (uint16_t)count);
+  store_relaxed(&class->reserve, (uint8_t)count);
 }
 static inline struct kept *place_of(const struct checked_class *class, uint64_t number) {
   return &class->places[number & class->mask];
 }
-static inline size_t ready_count(const struct checked_class *class) {
-  return (size_t)(class->middle - count_of(&class->first));
-}
 
-/* Draws the next one of `count` ready blocks, which is more than 0. It will be written soon. */
-static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_class *class, size_t count) {
+/* Draws the next one of the ready blocks, of which there is one at least. It will be written soon. */
+static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_class *class) {
   uint64_t first = count_of(&class->first);
-  uint32_t drawn = LIKELY(checked.is_random) ? checked_random_below(cache, (uint32_t)count) : (uint32_t)count - 1;
-  struct kept *place = place_of(class, first + drawn), next = *place, *front = place_of(class, first);
-  *place = *front;
-  *front = next;
+  uint32_t count = class->ready;
+  uint32_t drawn = LIKELY(checked.is_random) ? checked_random_below(cache, count) : count - 1;
+  struct kept *place = place_of(class, first + drawn), next = *place;
+  *place = *place_of(class, first);
+  class->next = next;
   for (size_t at = 0; at < CHECKED_PREFETCH_NEXT; at += CACHE_LINE)
     __builtin_prefetch((char *)next.block + at, 1);
   __builtin_prefetch((const void *)next.state, 1);
 }
 
-/* Takes the next block, of `count` ready ones. */
-static ALWAYS_INLINE void *next_take(struct checked_cache *cache, struct checked_class *class, size_t count,
-                                     size_t size) {
-  hak_assert(count > 0 && count == ready_count(class));
-  uint64_t first = count_of(&class->first);
-  struct kept taken = *place_of(class, first);
-  count_set(&class->first, first + 1);
-  if (LIKELY(count > 1))
-    next_draw(cache, class, count - 1);
-  return block_begin(taken, class->block_bytes, size);
+/* Takes the next block, which is drawn, and draws another if there is a choice. */
+static ALWAYS_INLINE struct kept next_take(struct checked_cache *cache, struct checked_class *class) {
+  struct kept taken = class->next;
+  hak_assert(taken.block != NULL && class->ready > 0);
+  count_set(&class->first, count_of(&class->first) + 1);
+  if (LIKELY(--class->ready > class->stay))
+    next_draw(cache, class);
+  else
+    class->next.block = NULL;
+  return taken;
 }
 
 /* Puts a block behind the last one. If the quarantine is full, its oldest block is ready then. */
 static inline void kept_put(struct checked_class *class, struct kept freed) {
-  uint64_t end = count_of(&class->end);
-  hak_assert(end - count_of(&class->first) < class->limit);
+  uint64_t end = count_of(&class->end), count = end - count_of(&class->first);
+  hak_assert(count < class->limit);
   *place_of(class, end) = freed;
   count_set(&class->end, end + 1);
-  class->middle += end - class->middle >= class->ring_max;
+  class->ready += count - class->ready >= class->ring_max;
 }
 
 static inline bool has_room(const struct checked_class *class) {
   return count_of(&class->end) - count_of(&class->first) < class->limit;
 }
 
-/* Makes blocks of the reserve ready, up to as many as may be. Returns false if too few are. */
-bool ready_refill(struct checked_cache *cache, struct checked_class *class);
-/* Moves half of the ready blocks to the reserve. Returns false if it has no room. */
-bool ready_shrink(struct checked_cache *cache, struct checked_class *class);
-
-/* Returns a block of the calling thread's cache, or NULL. The block is at most CHECKED_SLACK_MAX longer than `size`. */
-static ALWAYS_INLINE void *checked_take_ready(unsigned cls, size_t size) {
-  struct heap *heap = heap_if_idle();
-  struct checked_cache *cache = LIKELY(heap != NULL) ? heap->checked : NULL;
-  if (UNLIKELY(cache == NULL))
-    return NULL;
-  struct checked_class *class = class_in(cache, cls);
-  void *block = NULL;
-  owner_step_begin(); /* before the look: a handler may take the last block */
-  if (LIKELY(ready_count(class) > class->stay) || ready_refill(cache, class))
-    block = next_take(cache, class, ready_count(class), size);
+/* Takes a block of a cache, which must be given a state. Nothing is called on the way, so no register is saved. False:
+ * none is drawn. */
+static ALWAYS_INLINE bool checked_take_drawn(struct checked_cache *cache, struct checked_class *class,
+                                             struct kept *taken) {
+  owner_step_begin(); /* before the look: a handler may take the block */
+  bool is_drawn = LIKELY(class->next.block != NULL);
+  if (is_drawn)
+    *taken = next_take(cache, class);
   owner_step_end();
-  return block;
+  return is_drawn;
 }
 
-/* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room, or if
- * it is no checked block; then nothing happened. Blocks must be checked. */
-static ALWAYS_INLINE bool checked_free_ready(void *block) {
-  struct heap *heap = heap_if_idle();
-  struct checked_cache *cache = LIKELY(heap != NULL) ? heap->checked : NULL;
-  if (UNLIKELY(!map_covers(block) || cache == NULL) || UNLIKELY(load_relaxed(&observers_large_freed)))
+/* Makes room for a free, or draws a block for a malloc. False: a slow path must. */
+bool checked_make_room(struct checked_class *class);
+bool checked_draw(unsigned cls);
+
+/* What free finds out about a block for the calling thread's cache. */
+struct checked_spot {
+  struct map_leaf *leaf;
+  struct checked_class *class;
+};
+
+/* False: it is no checked block, or the thread has no cache, or is busy. Blocks must be checked. */
+static ALWAYS_INLINE bool checked_find(const void *block, struct checked_spot *spot) {
+  struct checked_cache *cache = cache_if_idle();
+  if (UNLIKELY(cache == NULL) || UNLIKELY(!map_covers(block)) || UNLIKELY(load_relaxed(&observers_large_freed)))
     return false;
   struct map_leaf *leaf = map_leaf(block);
   uint32_t entry = __atomic_load_n(map_leaf_entry(leaf, block), __ATOMIC_RELAXED);
-  if (UNLIKELY(!entry_is_checked(entry)))
+  if (UNLIKELY(entry_pool_id(entry) - load_relaxed(&checked_first_id) >= CHECKED_POOLS))
     return false;
+  *spot = (struct checked_spot){.leaf = leaf, .class = class_in(cache, entry_class(entry))};
+  return true;
+}
+
+/* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room; then
+ * nothing happened. */
+static ALWAYS_INLINE bool checked_free_ready(void *block, struct checked_spot spot) {
   for (size_t at = 0; at < CHECKED_PREFETCH_FREED; at += CACHE_LINE) /* while the checks wait for state and canary */
     __builtin_prefetch((char *)block + at, 1);
-  struct checked_class *class = class_in(cache, entry_class(entry));
+  struct checked_class *class = spot.class;
   owner_step_begin(); /* before the look: a handler may fill the last place */
-  bool is_kept = LIKELY(has_room(class)) || ready_shrink(cache, class);
-  if (LIKELY(is_kept)) {
-    _Atomic uint16_t *state = state_in(leaf, block, class->reciprocal, class->block_bytes, class->slab_order);
-    retire(block, class->block_bytes, state);
+  bool is_kept = LIKELY(has_room(class));
+  if (is_kept) {
+    size_t bytes = class->block_bytes;
+    _Atomic uint16_t *state = state_in(spot.leaf, block, class->inverse, class->slab_order);
+    retire(block, bytes, state);
     kept_put(class, (struct kept){.block = block, .state = state});
+    block_clear(block, bytes);
   }
   owner_step_end();
   return is_kept;

@@ -1,4 +1,4 @@
-/* checked_zero.h: tells whether a free block reads as zero. */
+/* checked_zero.h: tells whether a free block reads as zero. The length is a multiple of 16. */
 #pragma once
 
 #include "base/words.h"
@@ -7,18 +7,14 @@
 extern HAK_HIDDEN bool zero_is_wide;
 void zero_begin(void);
 
-/* For blocks longer than WIDE_MIN, if zero_is_wide. */
-#define WIDE_MIN ((size_t)128)
+/* By such vectors. */
 bool block_is_zero_wide(const void *block, size_t bytes);
 
 typedef uint64_t vector __attribute__((vector_size(BLOCK_ALIGNMENT), may_alias));
 #define STRIDE 4u /* vectors that are read at a time, from each end */
 
-/* The length is a multiple of 16. The strides from both ends meet or overlap in the middle, so that the loop's end
- * is the only branch. */
+/* The strides from both ends meet or overlap in the middle, so that the loop's end is the only branch. */
 static inline bool block_is_zero(const void *block, size_t bytes) {
-  if (bytes > WIDE_MIN && LIKELY(zero_is_wide))
-    return block_is_zero_wide(block, bytes);
   const vector *at = block, *end = at + bytes / BLOCK_ALIGNMENT;
   vector any = {0, 0};
   if (bytes < STRIDE * BLOCK_ALIGNMENT) {
