@@ -219,7 +219,7 @@ void *hak_calloc(size_t count, size_t size) {
     return block == NULL || is_clear(block) ? block : memset(block, 0, bytes);
   }
   bool zeroed = false;
-  void *block = bytes > HAK_SMALL_MAX && !checked_is_on() ? stashed_block(bytes, CALL_SITE) : NULL;
+  void *block = checked_is_on() ? NULL : stashed_block(bytes, CALL_SITE);
   if (block == NULL)
     block = block_or_null(bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &zeroed);
   if (block && !zeroed)

@@ -176,6 +176,21 @@ UNIT_TEST_BETWEEN(a_stash_has_places_for_lengths, empty, empty) {
   assert_int_equal(takes() - before, (COUNT - UNSTEADY) * LENGTHS);
 }
 
+/* calloc asks for large objects from shorter lengths on than malloc does. */
+UNIT_TEST_BETWEEN(calloc_takes_what_its_frees_left, empty, empty) {
+  enum { ROUNDS = 40, UNSTEADY = 4 };
+  uint64_t before = takes();
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    char *object = unit_opaque(hak_calloc(1, 2 * UNIT_BYTES - 8192));
+    assert_int_equal(map_entry(object), ENTRY_LARGE);
+    assert_int_equal(object[0] | object[UNIT_BYTES], 0);
+    object[0] = object[UNIT_BYTES] = 1;
+    hak_free(object);
+  }
+  assert_in_range(takes() - before, ROUNDS - UNSTEADY, ROUNDS);
+  assert_int_equal(stash_bytes(), 2 * UNIT_BYTES);
+}
+
 UNIT_TEST_BETWEEN(mappings_have_places_too, empty, empty) {
   habit(40 * MIB, 2);
   size_t bytes = stash_bytes();
