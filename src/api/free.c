@@ -1,7 +1,7 @@
 /* The slow paths of free. hak_free_slow tries, in this order:
  *
  *   checked block       checked_free_ready (checked/checked_cache.h), else free_checked_slow
- *   without a lock      free_remote: an open envelope                  free_stashed: the stash, for large objects
+ *   without a lock      free_stashed: the stash, for large objects     free_remote: an open envelope
  *                       free_private: a bin of the hak_heap used last
  *   free_unchecked      own small: bin_overflow -> bin_grow or flush  other pool's: outbox_put
  *                       large: large_free, packed_give                not ours: foreign_free
@@ -207,8 +207,8 @@ static NOINLINE void free_slow_from(void *block, uintptr_t site) {
     free_unchecked(block, entry, site);
 }
 
-/* Frees an address whose entry was ENTRY_LARGE: a large object goes to the thread's stash, without a lock. */
-static NOINLINE void free_stashed(void *block, uintptr_t site) {
+/* As free_stashed, for objects whose place is not at once found, or that have none. */
+static NOINLINE void free_stashed_searching(void *block, uintptr_t site) {
   const struct heap *heap = heap_if_idle();
   struct stash *stash = LIKELY(heap != NULL) ? stash_for_frees(heap) : NULL;
   struct large *range = map_record(block);
@@ -220,6 +220,24 @@ static NOINLINE void free_stashed(void *block, uintptr_t site) {
   }
   if (UNLIKELY(!is_put))
     free_slow_from(block, site);
+}
+
+/* Frees an address whose entry was ENTRY_LARGE: a large object goes to the thread's stash, without a lock. */
+static NOINLINE void free_stashed(void *block, uintptr_t site) {
+  const struct heap *heap = heap_if_idle();
+  struct stash *stash = LIKELY(heap != NULL) ? stash_for_frees(heap) : NULL;
+  if (UNLIKELY(stash == NULL)) {
+    free_slow_from(block, site);
+    return;
+  }
+  struct large *range = map_record(block);
+  bool is_put = false;
+  owner_step_begin();
+  if (LIKELY(block == large_object(range)))
+    is_put = stash_put_again(stash, range, block);
+  owner_step_end();
+  if (UNLIKELY(!is_put))
+    free_stashed_searching(block, site);
 }
 
 static NOINLINE void free_checked(void *block, uintptr_t site);
@@ -248,10 +266,8 @@ NOINLINE void hak_free_slow(void *block) {
     return;
   }
   uint32_t entry = map_entry_quick(block);
-  if (LIKELY(free_remote(block, entry)))
-    return;
   if (entry == ENTRY_LARGE)
     free_stashed(block, CALL_SITE);
-  else
+  else if (UNLIKELY(!free_remote(block, entry)))
     free_slow_from(block, CALL_SITE);
 }

@@ -90,14 +90,21 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
 }
 
-/* Returns a large object of the calling thread's stash, or NULL. */
-static inline void *stashed_block(size_t size, uintptr_t site) {
+/* Returns the calling thread's stash if its mallocs may use it, else NULL. */
+static ALWAYS_INLINE struct stash *stash_for_mallocs(void) {
   struct heap *heap = heap_if_idle();
-  if (UNLIKELY(heap == NULL) || heap->stash == NULL || UNLIKELY(heap_life(heap) != 0) ||
-      UNLIKELY(load_relaxed(&observers_large_made)))
+  return LIKELY(heap != NULL) && LIKELY(heap_life(heap) == 0) && LIKELY(!load_relaxed(&observers_large_made))
+             ? heap->stash
+             : NULL;
+}
+
+/* Returns a large object of the calling thread's stash, or NULL. */
+static NOINLINE void *stashed_block(size_t size, uintptr_t site) {
+  struct stash *stash = stash_for_mallocs();
+  if (stash == NULL)
     return NULL;
   owner_step_begin();
-  void *block = stash_take(heap->stash, size, site);
+  void *block = stash_take(stash, size, site);
   owner_step_end();
   return block;
 }
@@ -150,9 +157,19 @@ static NOINLINE void *malloc_large_slow(size_t size, uintptr_t site) {
   return LIKELY(size <= PTRDIFF_MAX) ? block_or_null(size, BLOCK_ALIGNMENT, 0, site, &zeroed) : failed(ENOMEM);
 }
 
-static NOINLINE void *malloc_large(size_t size, uintptr_t site) {
+static NOINLINE void *malloc_large_searching(size_t size, uintptr_t site) {
   void *block = stashed_block(size, site);
   return LIKELY(block != NULL) ? block : malloc_large_slow(size, site);
+}
+
+static NOINLINE void *malloc_large(size_t size, uintptr_t site) {
+  struct stash *stash = stash_for_mallocs();
+  if (UNLIKELY(stash == NULL))
+    return malloc_large_slow(size, site);
+  owner_step_begin();
+  void *block = stash_take_again(stash, size, site);
+  owner_step_end();
+  return LIKELY(block != NULL) ? block : malloc_large_searching(size, site);
 }
 
 /* Callers tail-call this function, so its return address is the program's call site. */

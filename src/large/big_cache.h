@@ -101,8 +101,9 @@ static inline uint32_t site_hash(uintptr_t site) { return (uint32_t)(site * MIX_
 #define SITE_REPEATS_MAX 0xffu
 extern _Atomic uint16_t site_notes[SITE_NOTES]; /* class << 8 | repeats, by site */
 bool site_is_steady_again(uint32_t site, unsigned class);
+static inline uint16_t site_note_steady(unsigned class) { return (uint16_t)(class << 8 | SITE_REPEATS_MAX); }
 static inline bool site_is_steady(uint32_t site, unsigned class) {
-  bool is_habit = load_relaxed(&site_notes[site % SITE_NOTES]) == (class << 8 | SITE_REPEATS_MAX);
+  bool is_habit = load_relaxed(&site_notes[site % SITE_NOTES]) == site_note_steady(class);
   return LIKELY(is_habit) || site_is_steady_again(site, class);
 }
 

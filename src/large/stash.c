@@ -1,6 +1,9 @@
 #include "large/stash.h"
 
+#include "base/options.h"
 #include "pages/metadata.h"
+
+#include <string.h>
 
 _Atomic uint32_t stash_round, stash_units_max;
 
@@ -76,7 +79,8 @@ static bool sweep(struct stash *stash) {
   return true;
 }
 
-struct stash_place *stash_place_search(struct stash *stash, size_t units) {
+/* Returns the place of a length, NULL: it has none. Places are filled in the order of the search. */
+static struct stash_place *place_of(struct stash *stash, size_t units) {
   unsigned first = stash_hash(units);
   for (unsigned looks = 0; looks < STASH_PLACES; looks++) {
     struct stash_place *place = &stash->places[(first + looks) % STASH_PLACES];
@@ -88,8 +92,46 @@ struct stash_place *stash_place_search(struct stash *stash, size_t units) {
   return NULL;
 }
 
-struct large *stash_take_bare(struct stash *stash, size_t length) {
-  return stash_take_length(stash, stash_place_of(stash, length / UNIT_BYTES));
+/* Takes the newest range of a length. NULL: there is none. A fork may leave a ring of empty nodes. */
+static struct large *take_from(struct stash *stash, struct stash_place *place) {
+  struct large *range = NULL;
+  for (unsigned looks = 0; range == NULL && looks < STASH_RANGES; looks++) {
+    if (place == NULL || place->top == 0)
+      return NULL;
+    range = stash_pop(stash, place);
+  }
+  return range;
+}
+
+/* The next request of this kind may take from the place at once. */
+static void habit_note(struct stash *stash, size_t size, uint32_t site, unsigned class,
+                       const struct stash_place *place) {
+  size_t units = stash_units_of(size);
+  struct stash_habit *habit = stash_habit_of(stash, units, site);
+  habit->units = 0;
+  stash_stepped();
+  habit->site = site;
+  habit->note = site_note_steady(class);
+  habit->place = (uint8_t)(place - stash->places);
+  stash_stepped();
+  habit->units = (uint32_t)units;
+}
+
+void *stash_take(struct stash *stash, size_t size, uintptr_t site) {
+  size_t length = large_length_steady(size);
+  struct stash_place *place = place_of(stash, length / UNIT_BYTES);
+  struct large *range = take_from(stash, place);
+  if (range == NULL && large_may_be_bare(length, size)) {
+    place = place_of(stash, length / UNIT_BYTES - 1);
+    range = take_from(stash, place);
+  }
+  if (range == NULL)
+    return NULL;
+  unsigned class = large_class_of(length / UNIT_BYTES);
+  range->steady = site_is_steady(site_hash(site), class);
+  if (range->steady)
+    habit_note(stash, size, site_hash(site), class, place);
+  return stash_object(stash, range, size, site);
 }
 
 /* Returns a place for a length that has none: one without a length, or an empty one. NULL: all are in use. */
@@ -107,14 +149,29 @@ static struct stash_place *place_for(struct stash *stash, size_t units) {
 
 void stash_expect(struct stash *stash, size_t units) {
   sweep(stash);
-  struct stash_place *place = stash_place_of(stash, units);
+  struct stash_place *place = place_of(stash, units);
   if (place == NULL) {
     place = place_for(stash, units);
     if (place == NULL)
       return;
-    *place = (struct stash_place){.units = (uint32_t)units, .class = (uint8_t)large_class_of(units)};
+    memset(stash->habits, 0, sizeof stash->habits); /* one may be of the place's former length */
+    stash_stepped();
+    *place = (struct stash_place){.units = (uint32_t)units};
   }
   place->wanted += place->wanted < STASH_RANGES;
+}
+
+static bool admits_mapping(const struct large *range) {
+  return large_range_bytes(range) >= MAPPING_BYTES_MIN &&
+         (range->huge || range->noted || option_value(OPTION_HUGE) == HUGE_OFF);
+}
+static bool admits(const struct large *range) {
+  return range->steady && !range->guarded && range->owner == 0 && (!range->mapping || admits_mapping(range));
+}
+
+bool stash_put(struct stash *stash, struct large *range, void *object) {
+  struct stash_place *place = admits(range) ? place_of(stash, range->units) : NULL;
+  return place != NULL && stash_put_at(stash, place, range, object);
 }
 
 bool stash_put_swept(struct stash *stash, void *object) {

@@ -17,7 +17,6 @@
  */
 #pragma once
 
-#include "base/options.h"
 #include "base/probe.h"
 #include "large/big_cache.h"
 #include "os/fault.h"
@@ -39,12 +38,21 @@ struct stash_place {
   uint32_t units;        /* 0: no length yet */
   uint8_t top;           /* the node that was filled last */
   uint8_t count, wanted; /* nodes in the chain; how many it may have */
-  uint8_t class;         /* of the length */
+};
+
+/* Where a steady site's request for so many units was served. Its like needs no search (stash_take_again). */
+#define STASH_HABITS 8u
+struct stash_habit {
+  uint32_t units; /* of the request (stash_units_of), not of the range; 0: none */
+  uint32_t site;  /* hash */
+  uint16_t note;  /* of the site, while it is steady */
+  uint8_t place;
 };
 
 struct stash {
   /* owner only */
   _Alignas(CACHE_LINE) struct stash_place places[STASH_PLACES];
+  struct stash_habit habits[STASH_HABITS];
   uint64_t held_units;        /* put and not taken by the owner; less robbed_units: what is held */
   uint64_t robbed_seen;       /* robbed_units at the last sweep */
   uint8_t free;               /* the first empty node that is in no chain, by `next` */
@@ -110,13 +118,6 @@ static inline void stash_stepped(void) { atomic_signal_fence(memory_order_seq_cs
 
 static inline unsigned stash_hash(size_t units) { return (uint32_t)units * (uint32_t)MIX_STEP >> STASH_PLACES_SHIFT; }
 
-/* Returns the place of a length, NULL: it has none. Places are filled in the order of the search. */
-struct stash_place *stash_place_search(struct stash *stash, size_t units);
-static inline struct stash_place *stash_place_of(struct stash *stash, size_t units) {
-  struct stash_place *place = &stash->places[stash_hash(units)];
-  return LIKELY(place->units == units) ? place : stash_place_search(stash, units);
-}
-
 /* Takes the first node out of a place's chain. Returns its range, NULL: another thread took it. */
 static inline struct large *stash_pop(struct stash *stash, struct stash_place *place) {
   unsigned node = place->top;
@@ -130,49 +131,43 @@ static inline struct large *stash_pop(struct stash *stash, struct stash_place *p
   return (struct large *)(word & (((uint64_t)1 << STASH_UNITS_SHIFT) - STASH_ROUNDS));
 }
 
-/* Takes the newest range of a length. NULL: there is none. A fork may leave a ring of empty nodes. */
-static inline struct large *stash_take_length(struct stash *stash, struct stash_place *place) {
-  struct large *range = NULL;
-  for (unsigned looks = 0; range == NULL && looks < STASH_RANGES; looks++) {
-    if (UNLIKELY(place == NULL) || UNLIKELY(place->top == 0))
-      return NULL;
-    range = stash_pop(stash, place);
-  }
-  return range;
+static inline struct stash_habit *stash_habit_of(struct stash *stash, size_t units, uint32_t site) {
+  return &stash->habits[(site ^ units) % STASH_HABITS];
 }
+/* Whole units below the last byte of a request above a unit: never 0, and right for any size. */
+static inline size_t stash_units_of(size_t size) { return (size - 1) / UNIT_BYTES; }
 
-/* The same for objects that may be bare: length is the shorter one. */
-struct large *stash_take_bare(struct stash *stash, size_t length);
+/* Makes a range that the owner has taken an object. Its color is that of its base already, or 0. */
+static ALWAYS_INLINE void *stash_object(struct stash *stash, struct large *range, size_t size, uintptr_t site) {
+  hak_assert(size <= large_range_bytes(range));
+  stash->held_units -= range->units;
+  if (UNLIKELY(!large_has_room(large_range_bytes(range), size)) || UNLIKELY(range->color == 0))
+    range->color = large_has_room(large_range_bytes(range), size) ? large_color_of(range->base) : 0;
+  range->site = site_hash(site);
+  store_relaxed(&range->ended, false);
+  stash_count(&stash->takes);
+  void *object = large_object(range);
+  HAK_PROBE(large_alloc, object, size, large_range_bytes(range), site);
+  return object;
+}
 
 /* The owner takes the range that it put last for objects of this length, because its lines are in the caches. Returns
  * the object or NULL. */
-static inline void *stash_take(struct stash *stash, size_t size, uintptr_t site) {
-  size_t length = large_length_steady(size);
-  struct stash_place *place = stash_place_of(stash, length / UNIT_BYTES);
-  struct large *range = stash_take_length(stash, place);
-  if (UNLIKELY(range == NULL)) {
-    if (!large_may_be_bare(length, size) || (range = stash_take_bare(stash, length - UNIT_BYTES)) == NULL)
-      return NULL;
-  }
-  stash->held_units -= range->units;
-  range->color = large_has_room(large_range_bytes(range), size) ? large_color_of(range->base) : 0;
-  range->site = site_hash(site);
-  range->steady = site_is_steady(range->site, place != NULL ? place->class : large_class_of(length / UNIT_BYTES));
-  store_relaxed(&range->ended, false);
-  stash_count(&stash->takes);
-  HAK_PROBE(large_alloc, large_object(range), size, large_range_bytes(range), site);
-  return large_object(range);
-}
+void *stash_take(struct stash *stash, size_t size, uintptr_t site);
 
-/* Tells whether the object may be put. A mapping must be longer than extents are, so that its length tells what it is,
- * and large_free is to note first what of it is resident. */
-static inline bool stash_admits_mapping(const struct large *range) {
-  return large_range_bytes(range) >= MAPPING_BYTES_MIN &&
-         (range->huge || range->noted || option_value(OPTION_HUGE) == HUGE_OFF);
-}
-static inline bool stash_admits(const struct large *range) {
-  return range->steady && !range->guarded && (LIKELY(!range->mapping) || stash_admits_mapping(range)) &&
-         range->owner == 0;
+/* The same for a request like a former one. It calls nothing, so it saves no registers. NULL: use stash_take. */
+static ALWAYS_INLINE void *stash_take_again(struct stash *stash, size_t size, uintptr_t site) {
+  uint32_t hash = site_hash(site);
+  size_t units = stash_units_of(size);
+  const struct stash_habit *habit = stash_habit_of(stash, units, hash);
+  if (UNLIKELY(habit->units != units) || UNLIKELY(habit->site != hash) ||
+      UNLIKELY(load_relaxed(&site_notes[hash % SITE_NOTES]) != habit->note))
+    return NULL;
+  struct stash_place *place = &stash->places[habit->place];
+  if (UNLIKELY(place->top == 0))
+    return NULL;
+  struct large *range = stash_pop(stash, place);
+  return LIKELY(range != NULL) ? stash_object(stash, range, size, site) : NULL;
 }
 
 /* Returns an empty node that is in no chain; 0: there is none. */
@@ -190,13 +185,11 @@ static inline unsigned stash_node(struct stash *stash) {
   return LIKELY(load_relaxed(&stash->words[node]) == 0) ? node : 0; /* else a fork found it filled and unlinked */
 }
 
-/* The owner puts an object whose entry was ENTRY_LARGE. False: it must be freed in another way. */
-static inline bool stash_put(struct stash *stash, struct large *range, void *object) {
+/* The owner puts an object into a place for its length. */
+static ALWAYS_INLINE bool stash_put_at(struct stash *stash, struct stash_place *place, struct large *range,
+                                       void *object) {
   uint32_t round = load_relaxed(&stash_round);
-  if (UNLIKELY(round == 0) || UNLIKELY(!stash_admits(range)))
-    return false;
-  struct stash_place *place = stash_place_of(stash, range->units);
-  if (UNLIKELY(place == NULL) || UNLIKELY(place->count >= place->wanted) ||
+  if (UNLIKELY(round == 0) || UNLIKELY(place->count >= place->wanted) ||
       UNLIKELY(stash->held_units + range->units > load_relaxed(&stash_units_max) + load_relaxed(&stash->robbed_units)))
     return false;
   unsigned node = stash_node(stash);
@@ -214,6 +207,18 @@ static inline bool stash_put(struct stash *stash, struct large *range, void *obj
   stash_stepped();
   place->top = (uint8_t)node;
   return true;
+}
+
+/* The owner puts an object whose entry was ENTRY_LARGE. False: it must be freed in another way. */
+bool stash_put(struct stash *stash, struct large *range, void *object);
+
+/* The same without a call, so it saves no registers. False: use stash_put. A mapping must be longer than extents are,
+ * so that its length tells what it is, and large_free is to note first what of it is resident. */
+static ALWAYS_INLINE bool stash_put_again(struct stash *stash, struct large *range, void *object) {
+  struct stash_place *place = &stash->places[stash_hash(range->units)];
+  return LIKELY(place->units == range->units) && range->steady && !range->guarded && range->owner == 0 &&
+         (LIKELY(!range->mapping) || (large_range_bytes(range) >= MAPPING_BYTES_MIN && range->noted)) &&
+         stash_put_at(stash, place, range, object);
 }
 
 /* As stash_put, after it failed: first drops the nodes that others have emptied. Such nodes were refused room. */

@@ -1,6 +1,7 @@
 /* stash: a thread's own freed ranges of large objects: who gets them, who takes them away and when, what the figures say.
  *
- * Positive controls: with `ageless` no round of the stashes ends; with `kept` nobody can take a stashed range.
+ * Positive controls: with `ageless` no round of the stashes ends; with `kept` nobody can take a stashed range; with
+ * `stale` a site's habit outlives the length of its place.
  */
 #include "unit.h"
 
@@ -189,6 +190,39 @@ UNIT_TEST_BETWEEN(calloc_takes_what_its_frees_left, empty, empty) {
   }
   assert_in_range(takes() - before, ROUNDS - UNSTEADY, ROUNDS);
   assert_int_equal(stash_bytes(), 2 * UNIT_BYTES);
+}
+
+static __attribute__((noinline)) void *take_elsewhere(size_t bytes) { return unit_opaque(hak_malloc(bytes + 1)); }
+
+/* A site's habit remembers a place, whose length may change meanwhile. */
+UNIT_TEST_BETWEEN(a_place_may_change_its_length, empty, empty) {
+  enum { UNITS = 60, LENGTHS = 30, COUNT = 4 };
+  const size_t bytes = UNITS * UNIT_BYTES - LARGE_COLOR_ROOM;
+  for (unsigned i = 0; i < SITE_REPEATS_MAX + 9; i++)
+    ask(bytes, 1);
+  struct stash *stash = heap_current()->stash;
+  struct stash_habit habits[STASH_HABITS];
+  struct stash_place *place = NULL;
+  memcpy(habits, stash->habits, sizeof habits);
+  for (unsigned i = 0; i < STASH_HABITS; i++)
+    if (habits[i].units == UNITS - 1)
+      place = &stash->places[habits[i].place];
+  assert_non_null(place);
+  void *object = take(bytes), *objects[COUNT];
+  for (unsigned i = 0; i < LENGTHS && place->units == UNITS; i++) {
+    for (unsigned j = 0; j < COUNT; j++)
+      objects[j] = take_elsewhere(length_number(i) - LARGE_COLOR_ROOM);
+    for (unsigned j = 0; j < COUNT; j++)
+      hak_free(objects[j]);
+  }
+  assert_int_not_equal(place->units, UNITS);
+  assert_int_not_equal(place->top, 0);
+  if (strcmp(lie, "stale") == 0)
+    memcpy(stash->habits, habits, sizeof habits);
+  void *other = take(bytes);
+  assert_true(hak_usable_size(other) >= bytes);
+  hak_free(other);
+  hak_free(object);
 }
 
 UNIT_TEST_BETWEEN(mappings_have_places_too, empty, empty) {
