@@ -301,15 +301,18 @@ static bool cache_stashed(uint32_t before_round, size_t units_min, size_t units_
   return true;
 }
 
-static void evict_stashed_from(uint32_t before_round, size_t units_min, uint64_t freed_ms) {
-  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  for (struct stash *at = NULL; cache_stashed(before_round, units_min, SIZE_MAX, &at, freed_ms);)
-    ;
+static size_t evict_stashed_from(uint32_t before_round, size_t units_min, uint64_t freed_ms, size_t most) {
+  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20, moved = 0;
+  for (struct stash *at = NULL; moved < most && cache_stashed(before_round, units_min, SIZE_MAX, &at, freed_ms);)
+    moved++;
   if (decay_total(&big_cache_decay) > cache_max)
     cache_shrink(cache_max);
+  return moved;
 }
 
-void range_evict_stashed(uint32_t before_round, uint64_t freed_ms) { evict_stashed_from(before_round, 1, freed_ms); }
+size_t range_evict_stashed(uint32_t before_round, uint64_t freed_ms, size_t most) {
+  return evict_stashed_from(before_round, 1, freed_ms, most);
+}
 
 /* No extent ends a stashed mapping, so each thread that works in its turn would leave one behind. */
 COLD static bool cache_stashed_for(size_t bytes) {
@@ -318,7 +321,7 @@ COLD static bool cache_stashed_for(size_t bytes) {
   if (cache_stashed(STASH_ANY_ROUND, units, units + units / STASHED_SLACK, &at, os_milliseconds()))
     return true;
   if (stash_bytes() + bytes > min_size(cache_max / STASH_SHARE, STASH_BYTES_MAX))
-    evict_stashed_from(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds());
+    evict_stashed_from(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds(), SIZE_MAX);
   return false;
 }
 

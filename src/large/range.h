@@ -32,8 +32,9 @@ void range_leaves(const struct large *range);
 /* Takes a range that is kept for objects: as big_cache_take, and a stashed one (large/stash.h) before a new mapping. */
 struct large *range_kept(size_t bytes, size_t alignment, uint32_t site);
 
-/* Moves stashed ranges that were put before this round to the BigCache, as freed at freed_ms. */
-void range_evict_stashed(uint32_t before_round, uint64_t freed_ms);
+/* Moves at most so many stashed ranges that were put before this round to the BigCache, as freed at freed_ms. Returns
+ * how many. */
+size_t range_evict_stashed(uint32_t before_round, uint64_t freed_ms, size_t most);
 
 /* Lets slabs and large objects take the memory of kept ranges before new memory. */
 void range_offer_kept(void);

@@ -27,6 +27,7 @@
 #define TABLES_BYTES_MIN ((size_t)1 << 20)    /* less free metadata stays for the next threads */
 #define LOOK_PERIOD_MS 50u                    /* between two checks of the soft target, which walk over the heaps */
 #define STASH_LOOK_CALLS 16u                  /* slow calls of a heap between two checks whether stashes are due */
+#define STASH_STEP_RANGES 64u                 /* that one of them moves */
 #define HOLES_LOOK_CALLS 256u                 /* slow calls between two checks whether holes are due */
 
 /* The preset's purge delay is the longest. A 20th of it, or 1 ms for each 2 MiB held, is enough as long as what goes
@@ -44,6 +45,8 @@ static struct {
   _Atomic uint64_t learned_look_ms; /* time of the last check for excess memory that the policy engine keeps */
   _Atomic uint64_t holes_ms;        /* time of the last walk over the holes of all heaps */
   _Atomic uint64_t stashes_ms;      /* when the present round of the stashes began */
+  _Atomic uint32_t aged_round;      /* what was put before this round leaves the stashes; 0: all of it has */
+  uint64_t aged_ms;                 /* when the round before began; the round's lock guards it */
   _Atomic uint64_t soon_ms;         /* the full delay holds until then */
   uint64_t delay_ms;                /* in force in this round; the round's lock guards it */
 } reclaim;
@@ -162,21 +165,26 @@ COLD static size_t purge_due(bool (*may_go_on)(void)) {
 
 /* A round lasts about half the purge delay: a little less, so that each round of the background thread ends one. */
 static bool stashes_are_due(void) {
-  return UNLIKELY(stashes_are_live()) && os_milliseconds() - load_relaxed(&reclaim.stashes_ms) >= delay_ms() * 3 / 8;
+  return UNLIKELY(stashes_are_live()) && (load_relaxed(&reclaim.aged_round) != 0 ||
+                                          os_milliseconds() - load_relaxed(&reclaim.stashes_ms) >= delay_ms() * 3 / 8);
 }
 
 /* Moves what was not used for a whole round of the stashes to the BigCache. What was put before a round began was free
- * since its begin at the latest. The lock is held. */
-COLD static void age_stashes(void) {
-  uint64_t began_ms = load_relaxed(&reclaim.stashes_ms);
-  store_relaxed(&reclaim.stashes_ms, os_milliseconds());
-  range_evict_stashed(stash_next_round(), began_ms);
+ * since its begin at the latest. The next call goes on behind so many ranges. The lock is held. */
+COLD static void age_stashes(size_t most) {
+  if (load_relaxed(&reclaim.aged_round) == 0) {
+    reclaim.aged_ms = load_relaxed(&reclaim.stashes_ms);
+    store_relaxed(&reclaim.stashes_ms, os_milliseconds());
+    store_relaxed(&reclaim.aged_round, stash_next_round());
+  }
+  if (range_evict_stashed(load_relaxed(&reclaim.aged_round), reclaim.aged_ms, most) < most)
+    store_relaxed(&reclaim.aged_round, 0);
 }
 
 /* Moves all of it. */
 static void empty_stashes(void) {
   if (UNLIKELY(stashes_are_live()))
-    range_evict_stashed(STASH_ANY_ROUND, os_milliseconds());
+    range_evict_stashed(STASH_ANY_ROUND, os_milliseconds(), SIZE_MAX);
 }
 
 /* --- holes in slabs --- */
@@ -315,7 +323,7 @@ static bool holes_are_due(struct pool *pool) {
 void reclaim_tick_of_heap(const struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   if (UNLIKELY(stashes_are_live()) && heap->slow_calls % STASH_LOOK_CALLS == 0 && stashes_are_due() && round_begin()) {
-    age_stashes();
+    age_stashes(STASH_STEP_RANGES);
     round_end();
   }
   if (LIKELY(load_relaxed(&pool->holes_class) == 0) &&
@@ -339,7 +347,7 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   bool over_target = false;
   size_t given_back = 0;
   if (stashes_are_due())
-    age_stashes();
+    age_stashes(SIZE_MAX);
   if (limits_matter() || depth == RECLAIM_PRESSED)
     over_target = look_at_limits(depth == RECLAIM_PRESSED);
   else

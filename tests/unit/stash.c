@@ -7,6 +7,7 @@
 
 #include "base/counters.h"
 #include "heap/heap.h"
+#include "heap/slow_path.h"
 #include "large/large.h"
 #include "large/range.h"
 #include "large/stash.h"
@@ -339,6 +340,27 @@ UNIT_TEST_BETWEEN(it_ages, empty, empty) {
     ask(BYTES, 1);
   }
   assert_int_equal(takes() - before, 40);
+}
+
+/* Slow calls age what is stashed, too, a few ranges each. */
+UNIT_TEST_BETWEEN(one_call_moves_few, empty, empty) {
+  enum { COUNT = 120, STEP = 64 };
+  habit(BYTES / 4, COUNT);
+  assert_int_equal(stash_bytes(), COUNT * SHORT);
+  struct heap *heap = heap_current();
+  unsigned steps = 0;
+  for (uint64_t since_ms = os_milliseconds(); stash_bytes() > 0;) {
+    size_t before = stash_bytes();
+    assert_true(os_milliseconds() - since_ms < 10 * DELAY_MS * UNIT_SLOWNESS);
+    pause_ms(1);
+    assert_true(slow_path_begin());
+    heap->slow_calls = 1024; /* each of the periods ends */
+    reclaim_tick_of_heap(heap);
+    slow_path_end();
+    assert_true(before - stash_bytes() <= STEP * SHORT);
+    steps += stash_bytes() < before;
+  }
+  assert_int_equal(steps, 2);
 }
 
 static _Atomic unsigned step;
