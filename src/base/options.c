@@ -13,6 +13,19 @@
 static const int default_values[OPTION_COUNT][PRESET_COUNT] = {
 #include "base/option_rows.def"
 };
+#undef EACH
+#undef SAME
+#undef SECURE
+#define EACH(speed, balanced, lean, secure)                                                                            \
+  (HAK_PRESET_DEFAULT == PRESET_SPEED      ? (speed)                                                                   \
+   : HAK_PRESET_DEFAULT == PRESET_BALANCED ? (balanced)                                                                \
+   : HAK_PRESET_DEFAULT == PRESET_LEAN     ? (lean)                                                                    \
+                                           : (secure))
+#define SAME(v) (v)
+#define SECURE(v) EACH(0, 0, 0, v)
+_Atomic int options_in_force[OPTION_COUNT] = {
+#include "base/option_rows.def"
+};
 
 /* The values of options that are texts. */
 static SPARSE char policy_file[OPTION_TEXT_BYTES], stats_file[OPTION_TEXT_BYTES];
@@ -51,12 +64,17 @@ bool option_is_set(enum option option) { return load_relaxed(&values[option]) !=
 
 long option_default(enum option option, enum preset preset) { return default_values[option][preset]; }
 
-long option_value(enum option option) {
-  long set = load_relaxed(&values[option]);
-  if (set != 0)
-    return set >> RANK_BITS;
-  long preset = load_relaxed(&values[OPTION_PROFILE]);
-  return option_default(option, preset ? (enum preset)(preset >> RANK_BITS) : HAK_PRESET_DEFAULT);
+static int value_in_force(enum option option) {
+  long set = atomic_load(&values[option]), preset = atomic_load(&values[OPTION_PROFILE]);
+  return set != 0 ? (int)(set >> RANK_BITS)
+                  : (int)option_default(option, preset ? (enum preset)(preset >> RANK_BITS) : HAK_PRESET_DEFAULT);
+}
+
+/* Call after a change of `values`. Two threads may change them at once: the one that stores last stores what holds. */
+static void values_changed(void) {
+  for (enum option option = 0; option < OPTION_COUNT; option++)
+    for (int value = -1, now; value != (now = value_in_force(option)); value = now)
+      atomic_store(&options_in_force[option], now);
 }
 
 const char *option_string(enum option option) { return texts[option]; }
@@ -66,8 +84,8 @@ static void value_store(enum option option, long value, enum rank rank) {
   do
     if ((set & RANKS) > (long)rank)
       return;
-  while (!atomic_compare_exchange_weak_explicit(&values[option], &set, value << RANK_BITS | (long)rank,
-                                                memory_order_relaxed, memory_order_relaxed));
+  while (!atomic_compare_exchange_weak(&values[option], &set, value << RANK_BITS | (long)rank));
+  values_changed();
 }
 
 static char to_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
@@ -187,7 +205,8 @@ enum option_error option_set(enum option option, const char *value) {
     return OPTION_FIXED; /* its parts are set at start only */
   if (value != NULL)
     return value_parse(option, value, RANK_CALL);
-  store_relaxed(&values[option], 0);
+  atomic_store(&values[option], 0);
+  values_changed();
   return OPTION_OK;
 }
 
