@@ -21,10 +21,11 @@
 #include "threads/inherited.h"
 #include "threads/private.h"
 #include "threads/registry.h"
-/* From now on the thread's free of such an object may leave the range in its stash. The stashes are open while a thread
- * looks at what they hold, or while the program is small, and while no observer wants to see each large object. */
+
 #define STASH_DELAY_MS_MIN 100
 
+/* From now on the thread's free of such an object may leave the range in its stash. The stashes are open while a thread
+ * looks at what they hold, or while the program is small, and while no observer wants to see each large object. */
 static void stash_note(void *block, size_t size) {
   struct heap *heap = heap_of_thread();
   size_t units = large_stash_units(block, size);

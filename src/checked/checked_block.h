@@ -41,8 +41,8 @@ bool states_cover(const void *block, unsigned cls);
  * if and only if there is none. That holds for numbers below 2^32. Of each class; set at program start. */
 extern HAK_HIDDEN uint64_t checked_inverses[HAK_CLASS_COUNT];
 
-/* Returns the state of a block whose class has these values. NULL: the address, in a unit of the class, is not the start
- * of one. The end of a slab, too short for a block, has a state of its own: "never used". */
+/* Returns the state of a block whose class has these values. NULL: the address, in a unit of the class, is not the
+ * start of one. The end of a slab, too short for a block, has a state of its own: "never used". */
 static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const void *block, uint64_t inverse,
                                                 unsigned order) {
   uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << order);

@@ -1,4 +1,5 @@
-/* stash: a thread's own freed ranges of large objects: who gets them, who takes them away and when, what the figures say.
+/* stash: a thread's own freed ranges of large objects: who gets them, who takes them away and when, what the figures
+ * say.
  *
  * Positive controls: with `ageless` no round of the stashes ends; with `kept` nobody can take a stashed range; with
  * `stale` a site's habit outlives the length of its place.
