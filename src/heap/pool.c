@@ -11,6 +11,7 @@
 #define POOLS_PER_CPU 2u
 #define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
+#define ASKS_MAX 8u     /* of so many threads in a row none may use another processor: the others are not asked */
 #define PRIVATE_PAGE 512u
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
 
@@ -18,6 +19,7 @@ static struct {
   struct lock lock;                /* guards new pools, and the choice between pools */
   uint32_t max_by_cpus[NODES_MAX]; /* pools of a node; 0: not asked yet */
   unsigned cpus;                   /* that the threads so far may use */
+  unsigned asked_in_vain;          /* threads in a row */
   size_t cpu_limit;                /* of the process's control groups */
   uint32_t for_heaps;              /* pools that are not shared */
   _Atomic uint32_t count, private_count;
@@ -129,18 +131,21 @@ struct pool *pool_make_shared(void) {
 }
 
 /* Counts nodes and processors when the second thread comes, so a program with one thread makes no system call. Threads
- * may be bound to processors of their own, so each thread that comes later adds those that it may use. */
+ * may be bound to processors of their own, so a later thread that would share a pool adds those that it may use. */
 COLD static void processors_count(void) {
   bool is_first = table.max_by_cpus[0] == 0;
   unsigned cpus = os_cpus_add();
-  if (!is_first && cpus == table.cpus)
+  if (!is_first && cpus == table.cpus) {
+    table.asked_in_vain++;
     return;
+  }
   if (is_first) {
     os_nodes_count("");
     bool has_limit = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files();
     table.cpu_limit = has_limit ? os_cpu_limit_read("") : SIZE_MAX;
   }
   table.cpus = cpus;
+  table.asked_in_vain = 0;
   size_t usable = min_size(cpus ? cpus : CPUS_UNKNOWN, table.cpu_limit);
   for (unsigned node = 0; node < os_nodes(); node++) {
     size_t share = cpus > 0 && os_has_nodes() ? (usable * os_cpus_of_node(node) + cpus - 1) / cpus : usable;
@@ -184,7 +189,7 @@ struct pool *pool_attach(void) {
   struct pool *best = NULL, *reserve = NULL; /* an inherited one or another node's, if no pool can be made */
   uint32_t usable = 0;
   lock_take(&table.lock);
-  if (table.for_heaps > 0)
+  if (table.for_heaps > 0 && table.max_by_cpus[0] == 0)
     processors_count();
   unsigned node = node_served();
   uint32_t max = pools_max(node);
@@ -198,6 +203,11 @@ struct pool *pool_attach(void) {
     usable++;
     if (best == NULL || pool_heaps(pool) < pool_heaps(best))
       best = pool;
+  }
+  bool shares = best != NULL && pool_heaps(best) > 0 && usable == max;
+  if (shares && option_value(OPTION_POOLS) == 0 && table.asked_in_vain < ASKS_MAX) {
+    processors_count();
+    max = pools_max(node);
   }
   if (best == NULL || (pool_heaps(best) > 0 && usable < max)) {
     struct pool *made = pool_make(false);

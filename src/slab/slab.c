@@ -199,17 +199,22 @@ static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigne
   return (struct place){(void *)row->records[unit], row->bitmaps[unit] + index / 64, index};
 }
 
+/* Call after bits were set; none of them is in a word before `lowest`. */
+static ALWAYS_INLINE void note_put_back(struct slab_set *set, struct slab *slab, size_t lowest, size_t count) {
+  slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
+  if (lowest < slab->hint)
+    slab->hint = (uint32_t)lowest;
+  slab->free_count += (uint32_t)count;
+  if (UNLIKELY(slab->free_count > slab->list_until))
+    slab_got_emptier(set, slab);
+}
+
 static ALWAYS_INLINE void put_back(struct slab_set *set, struct place place, void *block) {
-  struct slab *slab = place.slab;
   uint64_t bit = place_bit(place);
   if (UNLIKELY((*place.word & bit) != 0)) /* so are all bits of a slab that was closed since its place was found */
     fault_double_free(block);
   *place.word |= bit;
-  slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
-  if (place.index / 64 < slab->hint)
-    slab->hint = (uint32_t)(place.index / 64);
-  if (UNLIKELY(++slab->free_count > slab->list_until))
-    slab_got_emptier(set, slab);
+  note_put_back(set, place.slab, place.index / 64, 1);
 }
 
 static void count_freed(struct slab_set *set, size_t bytes) {
@@ -239,7 +244,7 @@ static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, voi
   struct slab *slab = place.slab;
   char *base = slab_base(blocks[0], class.order);
   size_t most = min_size(count, less(slab->list_until, slab->free_count) + 1), done = 0;
-  size_t offset_max = class.bytes * (class.block_count - (size_t)1), lowest = min_size(slab->hint, place.index / 64);
+  size_t offset_max = class.bytes * (class.block_count - (size_t)1), lowest = place.index / 64;
   uint64_t word = *place.word;
   for (;;) {
     if (UNLIKELY((word & place_bit(place)) != 0)) /* so are all bits of a slab that was closed */
@@ -260,11 +265,7 @@ static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, voi
     place.index = index;
   }
   *place.word = word;
-  slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
-  slab->hint = (uint32_t)lowest;
-  slab->free_count += (uint32_t)done;
-  if (UNLIKELY(slab->free_count > slab->list_until))
-    slab_got_emptier(set, slab);
+  note_put_back(set, slab, lowest, done);
   return done;
 }
 
