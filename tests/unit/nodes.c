@@ -1,7 +1,7 @@
 /* nodes: NUMA nodes are counted from made-up /sys trees. Then two processors are two nodes, whatever the machine has,
  * and threads that run on either get pools and memory of theirs. Some run on real processors, others on one that
- * sched_getcpu makes up. Controls: `blind`: every thread seems to run on processor 0; `uncounted`: the second node is never
- * counted. The tests must fail then.
+ * sched_getcpu makes up. Controls: `blind`: every thread seems to run on processor 0; `uncounted`: the second node is
+ * never counted. The tests must fail then.
  */
 #include "unit.h"
 
@@ -9,6 +9,7 @@
 #include "os/nodes.h"
 #include "os/os.h"
 #include "pages/page_map.h"
+#include "reclaim/reclaim.h"
 #include "tree.h"
 
 #include <sched.h>
@@ -358,6 +359,7 @@ UNIT_TEST(slow_paths_look) {
 }
 
 struct runner {
+  pthread_barrier_t *both;
   int cpus[2];
   unsigned nodes_seen[2], first, second;
 };
@@ -369,19 +371,29 @@ static bool run_on(int cpu) {
   return sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
+static void give_all_back(void) {
+  assert_true(slow_path_begin());
+  reclaim_all();
+  slow_path_end();
+}
+
 static void *run_on_both(void *argument) {
   struct runner *runner = argument;
   for (unsigned i = 0; i < 2; i++) {
-    if (!run_on(runner->cpus[i]))
-      return NULL;
+    assert_true(run_on(runner->cpus[i]));
     if (i == 0)
       hak_free(hak_malloc(100));
     struct heap *heap = heap_current();
     for (unsigned looks = 0; looks <= LOOKS_FIRST; looks++)
       look(heap);
     runner->nodes_seen[i] = node_of_heap(heap);
+    /* Resident memory of any node comes before fresh memory, so none may be free. */
+    pthread_barrier_wait(runner->both);
+    give_all_back();
+    pthread_barrier_wait(runner->both);
     char *block = hak_malloc(40000);
     *(i == 0 ? &runner->first : &runner->second) = extent_node_of(block);
+    pthread_barrier_wait(runner->both);
     hak_free(block);
   }
   return argument;
@@ -391,18 +403,22 @@ static void *run_on_both(void *argument) {
 UNIT_TEST(threads_on_two_processors) {
   if (!unit_ends_are_noticed())
     skip();
-  struct runner runners[2] = {{.cpus = {0, 1}}, {.cpus = {1, 0}}};
-  pthread_t threads[2];
-  unit_option("HAKMEM_POOLS", "4");
-  for (unsigned i = 0; i < 2; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, run_on_both, &runners[i]), 0);
-  void *done[2];
-  for (unsigned i = 0; i < 2; i++)
-    assert_int_equal(pthread_join(threads[i], &done[i]), 0);
-  if (done[0] == NULL || done[1] == NULL) {
+  cpu_set_t before;
+  assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+  if (!CPU_ISSET(0, &before) || !CPU_ISSET(1, &before)) {
     print_message("skipped: processors 0 and 1 may not be used\n");
     skip();
   }
+  pthread_barrier_t both;
+  struct runner runners[2] = {{.both = &both, .cpus = {0, 1}}, {.both = &both, .cpus = {1, 0}}};
+  pthread_t threads[2];
+  assert_int_equal(pthread_barrier_init(&both, NULL, 2), 0);
+  unit_option("HAKMEM_POOLS", "4");
+  for (unsigned i = 0; i < 2; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, run_on_both, &runners[i]), 0);
+  for (unsigned i = 0; i < 2; i++)
+    assert_int_equal(pthread_join(threads[i], NULL), 0);
+  pthread_barrier_destroy(&both);
   for (unsigned i = 0; i < 2; i++)
     for (unsigned k = 0; k < 2; k++)
       assert_int_equal(runners[i].nodes_seen[k], runners[i].cpus[k]);
