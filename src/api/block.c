@@ -66,7 +66,7 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *ze
   return block;
 }
 
-static void *small_block(unsigned cls, size_t size, uintptr_t site) {
+static ALWAYS_INLINE void *small_block_inlined(unsigned cls, size_t size, uintptr_t site) {
   struct heap *heap = heap_of_thread();
   if (LIKELY(heap != NULL) && UNLIKELY(heap->inherited_calls > 0))
     inherited_step(heap);
@@ -86,10 +86,12 @@ static void *small_block(unsigned cls, size_t size, uintptr_t site) {
   }
   if (block == NULL)
     block = bin_refill(heap, cls);
-  bins_tick(heap);
-  pool_unlock(heap_pool(heap));
-  housekeep();
+  housekeep_of_small(heap);
   return block;
+}
+
+static NOINLINE void *small_block(unsigned cls, size_t size, uintptr_t site) {
+  return small_block_inlined(cls, size, site);
 }
 
 /* Tells whether a block of the class is free in the pool, or ready in the heap's bin: malloc does not pop from the bin
@@ -164,11 +166,11 @@ COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls) {
   return pays;
 }
 
-static bool slab_pays(struct heap *heap, unsigned cls) {
+static ALWAYS_INLINE bool slab_pays(struct heap *heap, unsigned cls) {
   return LIKELY(!is_packing(size_classes[cls].order)) || slab_pays_when_short(heap, cls);
 }
 
-static void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
+static NOINLINE void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
   struct heap *heap = heap_of_thread();
   void *block = NULL;
   if (UNLIKELY(load_relaxed(&observers_large_made)))
@@ -191,31 +193,32 @@ static void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_
   return block;
 }
 
-/* Returns a block of the class, or an equivalent one. A request for exactly the size of a class may rely on the class's
- * alignment. */
-static void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
+/* Call where no slab is to be opened (pays false), or none could be: returns an equivalent block. A request for exactly
+ * the size of a class may rely on the class's alignment. */
+COLD static void *block_when_short(unsigned cls, size_t size, uintptr_t site, bool pays) {
+  size_t alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
+  void *block = pays ? NULL : packed_block(size, alignment, site);
+  if (block == NULL && usage_is_unread()) /* it may be refused for that alone */
+    return NULL;
+  if (block == NULL)
+    block = block_in_place_of(cls, site);
+  if (block == NULL)
+    block = small_block(cls, size, site);
+  return block != NULL ? block : packed_block(size, alignment, site);
+}
+
+/* Returns a block of the class, or an equivalent one. */
+static ALWAYS_INLINE void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
   if (checked_is_on())
     return checked_block(cls, size, alignment, site);
   struct heap *heap = heap_current();
-  alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
-  void *block = NULL;
-  if (LIKELY(slab_pays(heap, cls)) || has_free(heap, cls))
-    block = small_block(cls, size, site);
-  else
-    block = packed_block(size, alignment, site);
-  if (UNLIKELY(block == NULL) && usage_is_unread()) /* it may be refused for that alone */
-    return NULL;
-  if (UNLIKELY(block == NULL))
-    block = block_in_place_of(cls, site);
-  if (UNLIKELY(block == NULL))
-    block = small_block(cls, size, site);
-  if (UNLIKELY(block == NULL))
-    block = packed_block(size, alignment, site);
-  return block;
+  bool pays = LIKELY(slab_pays(heap, cls)) || has_free(heap, cls);
+  void *block = LIKELY(pays) ? small_block_inlined(cls, size, site) : NULL;
+  return LIKELY(block != NULL) ? block : block_when_short(cls, size, site, pays);
 }
 
 /* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */
-static void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+static NOINLINE void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   void *block = is_packing(0) ? packed_block(size, alignment, site) : NULL;
   if (UNLIKELY(block != NULL)) {
     *zeroed = packed_is_sealed;
@@ -250,8 +253,10 @@ static bool is_apart(unsigned cls) {
 void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
   if (UNLIKELY(cls != 0 && is_apart(cls)))
     cls = 0;
-  void *block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
-  if (UNLIKELY(block == NULL) && usage_look())
-    block = cls ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
-  return block;
+  for (bool is_first = true;; is_first = false) {
+    void *block =
+        LIKELY(cls != 0) ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
+    if (LIKELY(block != NULL) || !is_first || !usage_look())
+      return block;
+  }
 }

@@ -67,9 +67,7 @@ static void free_small(void *block, uint32_t entry) {
   } else if (own != NULL) {
     heap_follow_tally(own);
     bin_overflow(own, entry_class(entry), block);
-    bins_tick(own);
-    pool_unlock(heap_pool(own));
-    housekeep();
+    housekeep_of_small(own);
   } else {
     if (UNLIKELY(heap->split_seen != load_relaxed(&split_wanted))) {
       if (pool_lock(heap_pool(heap))) {
@@ -268,6 +266,10 @@ NOINLINE void hak_free_slow(void *block) {
   uint32_t entry = map_entry_quick(block);
   if (entry == ENTRY_LARGE)
     free_stashed(block, CALL_SITE);
-  else if (UNLIKELY(!free_remote(block, entry)))
+  else if (LIKELY(free_remote(block, entry)))
+    return;
+  else if (LIKELY(entry_is_of(entry, HAK_KEY(hak_self)))) /* its bin is full */
+    free_unchecked(block, entry, CALL_SITE);
+  else
     free_slow_from(block, CALL_SITE);
 }

@@ -23,6 +23,7 @@
 
 #define SWEEP_PERIOD 64   /* slow calls of a heap between two searches for a dead thread's heap */
 #define CHECK_PERIOD 1024 /* slow calls between two checks of all structures, in check builds */
+_Static_assert(SWEEP_PERIOD % SLOW_CALLS_PERIOD == 0 && CHECK_PERIOD % SLOW_CALLS_PERIOD == 0, "whole periods");
 
 void small_deliver(void *block, uint32_t entry) {
   if (entry_is_checked(entry)) {
@@ -67,7 +68,6 @@ void deferred_finish(void) {
 }
 
 static void housekeep_heap(struct heap *heap) {
-  heap->slow_calls++;
 #ifdef HAK_DEBUG
   if (heap->slow_calls % CHECK_PERIOD == 0) {
     struct pool *pool = heap_pool(heap);
@@ -89,16 +89,38 @@ static void housekeep_heap(struct heap *heap) {
   }
 }
 
-/* The thread may have no heap, because it has large objects only. */
-void housekeep(void) {
+static NOINLINE void do_what_is_due(struct heap *heap) {
   if (UNLIKELY(deferred_waits()))
     deferred_work_off();
-  if (heap_current())
-    housekeep_heap(heap_current());
+  if (heap != NULL)
+    housekeep_heap(heap);
   reclaim_tick();
   background_tick();
   if (observers.tick != NULL)
     observers.tick();
+}
+
+/* The thread may have no heap, because it has large objects only. */
+void housekeep(void) {
+  struct heap *heap = heap_current();
+  if (heap != NULL)
+    heap->slow_calls++;
+  do_what_is_due(heap);
+}
+
+/* Most of these calls open and close no slab, and no other thread asks for anything. What blocks alone or time make due
+ * waits for the end of a period. */
+void housekeep_of_small(struct heap *own) {
+  struct heap *heap = heap_current();
+  struct pool *pool = heap_pool(own);
+  bins_tick(own);
+  bool has_news = pool->slabs.has_news;
+  pool->slabs.has_news = false;
+  pool_unlock(pool);
+  if (UNLIKELY(++heap->slow_calls % SLOW_CALLS_PERIOD == 0) || UNLIKELY(has_news) ||
+      UNLIKELY(!load_relaxed(&background_is_told)) || UNLIKELY(deferred_waits()) ||
+      UNLIKELY(load_relaxed(&heap->flush_wanted)) || UNLIKELY(load_relaxed(&pool->holes_class) != 0))
+    do_what_is_due(heap);
 }
 
 COLD void memory_release(void) {

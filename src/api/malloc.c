@@ -57,13 +57,12 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
   void *block = NULL;
   bool is_begun = slow_path_begin_inlined();
   *zeroed = false;
-  if (LIKELY(is_begun)) {
-    for (unsigned attempt = 0; block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
-      if (UNLIKELY(attempt > 0) && !may_try_again(attempt, size, &is_begun))
-        break;
-      block = block_attempt(size, alignment, cls, site, zeroed);
-    }
-  }
+  if (LIKELY(is_begun))
+    block = block_attempt(size, alignment, cls, site, zeroed);
+  for (unsigned attempt = 1;
+       UNLIKELY(block == NULL) && is_begun && attempt < ATTEMPTS_MAX && may_try_again(attempt, size, &is_begun);
+       attempt++)
+    block = block_attempt(size, alignment, cls, site, zeroed);
   if (LIKELY(is_begun)) {
     slow_path_end_inlined();
     background_start_if_due(site, BACKGROUND_ALLOCATES);
@@ -172,6 +171,12 @@ static NOINLINE void *malloc_large(size_t size, uintptr_t site) {
   return LIKELY(block != NULL) ? block : malloc_large_searching(size, site);
 }
 
+static ALWAYS_INLINE void *malloc_small(size_t size, uintptr_t site) {
+  bool zeroed;
+  size = max_size(size, 1);
+  return block_or_null(size, BLOCK_ALIGNMENT, hak_class_of(size), site, &zeroed);
+}
+
 /* Callers tail-call this function, so its return address is the program's call site. */
 NOINLINE void *hak_malloc_slow(size_t size) {
   if (checked_is_on())
@@ -179,19 +184,15 @@ NOINLINE void *hak_malloc_slow(size_t size) {
   if (size > HAK_SMALL_MAX)
     return malloc_large(size, CALL_SITE);
   const struct heap *heap = heap_current();
-  return UNLIKELY(heap != NULL && heap->split) ? malloc_slow_split(size, CALL_SITE) : malloc_slow_from(size, CALL_SITE);
+  return UNLIKELY(heap != NULL && heap->split) ? malloc_slow_split(size, CALL_SITE) : malloc_small(size, CALL_SITE);
 }
 
 NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
-  bool zeroed;
   if (UNLIKELY(size > PTRDIFF_MAX))
     return failed(ENOMEM);
   if (checked_is_on())
     return malloc_checked(size, BLOCK_ALIGNMENT, site);
-  if (size > HAK_SMALL_MAX)
-    return malloc_large(size, site);
-  size = max_size(size, 1);
-  return block_or_null(size, BLOCK_ALIGNMENT, hak_class_of(size), site, &zeroed);
+  return size > HAK_SMALL_MAX ? malloc_large(size, site) : malloc_small(size, site);
 }
 
 void *aligned_block(size_t alignment, size_t size, uintptr_t site) {

@@ -76,7 +76,7 @@ extern const struct option_alias option_aliases[];
 extern const size_t option_alias_count;
 
 /* Returns the value in force. Another thread may change it between two calls. */
-extern _Atomic int options_in_force[OPTION_COUNT];
+extern HAK_HIDDEN _Atomic int options_in_force[OPTION_COUNT];
 static inline long option_value(enum option option) { return load_relaxed(&options_in_force[option]); }
 /* Returns true if the option was set, false if it has the preset's value. */
 bool option_is_set(enum option option);

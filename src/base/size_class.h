@@ -23,7 +23,7 @@ struct size_class {
   uint8_t order;        /* log2 of the slab's units */
 };
 
-extern const struct size_class size_classes[HAK_CLASS_COUNT];
+extern HAK_HIDDEN const struct size_class size_classes[HAK_CLASS_COUNT];
 
 static inline size_t class_bytes(unsigned cls) { return size_classes[cls].bytes; }
 static inline size_t class_slab_bytes(unsigned cls) { return UNIT_BYTES << size_classes[cls].order; }

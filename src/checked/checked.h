@@ -22,7 +22,7 @@
 #define CHECKED_SLACK_MAX (UINT16_MAX - STATE_LIVE)
 
 /* The id of the first of the pools, whose ids follow each other; 0: off. It is set once, at program start. */
-extern _Atomic uint32_t checked_first_id;
+extern HAK_HIDDEN _Atomic uint32_t checked_first_id;
 
 static inline bool checked_is_on(void) { return UNLIKELY(load_relaxed(&checked_first_id) != 0); }
 static inline bool entry_is_checked(uint32_t entry) {

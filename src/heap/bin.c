@@ -137,8 +137,12 @@ void bin_flush(struct heap *heap, unsigned cls, size_t count) {
   void **top = bin_of(heap, cls)->top;
   size_t kept = min_size(bin_count(heap, cls) - count, FLUSH_KEPT_MAX);
   void **first = top - kept - count;
-  slab_set_give(&heap_pool(heap)->slabs, cls, first, count);
-  memmove(first, first + count, kept * sizeof(void *));
+  if (count == 1)
+    slab_set_give_one(&heap_pool(heap)->slabs, cls, *first);
+  else
+    slab_set_give(&heap_pool(heap)->slabs, cls, first, count);
+  if (kept > 0)
+    memmove(first, first + count, kept * sizeof(void *));
   bin_set_top(heap, cls, top - count);
   heap->counters.flushes++;
   heap->counters.flushed_blocks += count;
@@ -158,6 +162,14 @@ bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   bin_set_top(heap, cls, state->base + taken);
   HAK_PROBE(refill, heap->id, class_bytes(cls), taken);
   return true;
+}
+
+/* Takes a block that needs no room in its bin. */
+static void *take_one(struct heap *heap, unsigned cls) {
+  void *block = slab_set_take_one(&heap_pool(heap)->slabs, cls);
+  heap->counters.refilled_blocks += block != NULL;
+  HAK_PROBE(refill, heap->id, class_bytes(cls), block != NULL);
+  return block;
 }
 
 /* Counts a refill if it brought a block. */
@@ -229,14 +241,10 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   if (is_due && bin_grow(heap, cls))
     state->streak = 0;
   state->is_taken_from = true;
-  if (state->slots == 1 || bin_is_shut(heap, cls)) { /* no room for a block beside the NULL */
-    void *only[1];
-    size_t taken = slab_set_take(&heap_pool(heap)->slabs, cls, only + 1, 1);
-    heap->counters.refilled_blocks += taken;
-    return count_refill(heap, taken ? only[0] : NULL);
-  }
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
   wanted = min_size(wanted, REFILL_BLOCKS_MAX);
+  if (wanted <= 1 || bin_is_shut(heap, cls))
+    return count_refill(heap, take_one(heap, cls));
   return count_refill(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
 }
 
@@ -244,16 +252,25 @@ void bin_put(struct heap *heap, unsigned cls, void *block) {
   if (bin_make_room(heap, cls))
     bin_push(heap, cls, block);
   else
-    slab_set_give(&heap_pool(heap)->slabs, cls, &block, 1);
+    slab_set_give_one(&heap_pool(heap)->slabs, cls, block);
+}
+
+/* False if the full bin has no slots. */
+static bool bin_give_older_half(struct heap *heap, unsigned cls) {
+  if (UNLIKELY(bin_count(heap, cls) == 0))
+    return false;
+  bin_flush(heap, cls, min_size((heap->bin_state[cls].slots + 1) / 2, FLUSH_BLOCKS_MAX));
+  return true;
 }
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->bin_state[cls].streak = 0;
   heap->counters.bin_overflows++;
   tally_freed(heap, cls);
-  if (!bin_make_room(heap, cls) && bin_count(heap, cls) > 0)
-    bin_flush(heap, cls, min_size((heap->bin_state[cls].slots + 1) / 2, FLUSH_BLOCKS_MAX));
-  bin_put(heap, cls, block);
+  if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older_half(heap, cls)))
+    bin_push(heap, cls, block);
+  else
+    slab_set_give_one(&heap_pool(heap)->slabs, cls, block);
 }
 
 void bin_shrink(struct heap *heap, unsigned cls) {

@@ -4,7 +4,6 @@
 #include "heap/hands.h"
 
 #define CLASSES (HAK_CLASS_COUNT - 1)
-#define STEP_SLOW_CALLS 16 /* slow calls between two looks at a few bins, and at whether the bins should follow */
 #define LOOKS_OF_STEP 8
 #define LOOKS_TO_SHRINK 8 /* looks at a bin between two decisions to shrink */
 
@@ -103,11 +102,10 @@ static void bins_look(struct heap *heap) {
 }
 
 /* Fill levels are read at slow calls only. So low and high are estimates, and cost the fast path nothing. */
-void bins_tick(struct heap *heap) {
-  heap->ticks++;
+NOINLINE void bins_step(struct heap *heap) {
   if (UNLIKELY(heap->bins_work.follows != 0))
     follow_step(heap);
-  if (heap->ticks % STEP_SLOW_CALLS != 0)
+  if (heap->ticks % SLOW_CALLS_PERIOD != 0)
     return;
   if (heap->bins_work.follows == 0 &&
       UNLIKELY(bins_should_follow(heap->slab_bytes_seen, heap_pool(heap)->slabs.slab_bytes)))

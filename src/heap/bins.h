@@ -5,8 +5,12 @@
 
 /* Half fills the bins of the tiny classes that were not used yet; takes the lock itself. */
 void bins_prewarm(struct heap *heap);
-/* Call from time to time: idle bins give blocks back and shrink. */
-void bins_tick(struct heap *heap);
+/* Call at the end of each slow path of a small block. Now and then idle bins give blocks back and shrink. */
+void bins_step(struct heap *heap);
+static inline void bins_tick(struct heap *heap) {
+  if (UNLIKELY(++heap->ticks % SLOW_CALLS_PERIOD == 0) || UNLIKELY(heap->bins_work.follows != 0))
+    bins_step(heap);
+}
 /* Returns all blocks of the bins to the slabs, and gives the arrays back. */
 void bins_flush_all(struct heap *heap);
 /* Drops the blocks of the bins without returning them. */

@@ -76,6 +76,7 @@ struct outbox {
 };
 
 #define HEAP_STACK_NOTES 4u
+#define SLOW_CALLS_PERIOD 16u /* what is not urgent is asked for once in so many slow calls of a heap */
 
 struct heap {
   struct hak_front front;
@@ -138,7 +139,7 @@ static inline void heap_follow_tally(struct heap *heap) {
 }
 
 /* The heap of threads without a heap: its bins are empty, and no entry matches its key. */
-extern const struct hak_front hak_heap_none;
+extern HAK_HIDDEN const struct hak_front hak_heap_none;
 
 /* The calling thread's heap, NULL if it has none yet; the low bits are flags (heap/slow_path.h). */
 #define THREAD_BUSY 1u         /* it is in a slow path, or in a step that a handler must not repeat */

@@ -129,7 +129,7 @@ void pool_give_private(struct pool *pool);
 /* Returns the private pool with this id, NULL if there is none. */
 struct pool *pool_private_by_id(uint32_t id);
 /* The id of the pool of samples, set by its maker; 0: there is none. */
-extern _Atomic uint32_t pool_shared_id;
+extern HAK_HIDDEN _Atomic uint32_t pool_shared_id;
 static inline bool entry_is_shared(uint32_t entry) {
   uint32_t id = load_relaxed(&pool_shared_id);
   return id != 0 && entry_pool_id(entry) == id;

@@ -15,7 +15,7 @@
 
 #include "heap/heap.h"
 
-extern struct gate {
+extern HAK_HIDDEN struct gate {
   _Atomic uint32_t shut;                 /* forks under way; GATE_LOST: for good */
   _Atomic uint32_t sleepers;             /* forks that sleep until no thread is inside */
   const _Atomic uint32_t *_Atomic alive; /* reads 0 in a child that fork's handlers did not prepare */

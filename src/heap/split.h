@@ -45,7 +45,7 @@ struct tally {
 
 /* The version of what all heaps are to do: it changes with each change; odd means split. Each heap follows at its
  * owner's next slow path (observers.heap_follow). */
-extern _Atomic uint32_t split_wanted;
+extern HAK_HIDDEN _Atomic uint32_t split_wanted;
 
 /* tally_allocated: a block was allocated that did not go through the hand. tally_freed: a block was freed that was not
  * pushed to the bin. Both need the lock. tally_freed_of_other: the owner freed another pool's block; no lock. */

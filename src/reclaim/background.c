@@ -32,7 +32,7 @@
 enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
 
-_Atomic bool background_is_due;
+_Atomic bool background_is_due, background_is_told;
 static _Atomic uint32_t own_awake;
 
 /* Lies in .data, as the gate does: a fork writes both, and then one page is copied. */
@@ -42,7 +42,6 @@ static struct {
   _Atomic uint32_t forks;            /* forks under way: likewise, but a thread that others may wake stays */
   _Atomic(_Atomic uint32_t *) awake; /* enum awake; the thread sleeps on this word */
   void (*look)(void);                /* or NULL */
-  _Atomic bool active;               /* a slow path ran since the thread checked */
   _Atomic bool ending;               /* the main thread has ended: no thread from now on */
   _Atomic bool stopped_for_good;     /* likewise, also in children */
   _Atomic int pid;                   /* the process that may have a thread; others share or copied its memory */
@@ -96,11 +95,11 @@ static bool main_thread_is_gone(void) {
   return load_relaxed(&background.ending);
 }
 
-/* A slow path sets active, then reads awake. This thread sets awake, then reads active. All four accesses are
- * sequentially consistent, so one of the two sees the other. */
+/* A slow path sets background_is_told, then reads awake. This thread sets awake, then reads background_is_told. All four
+ * accesses are sequentially consistent, so one of the two sees the other. */
 static void sleep_until_woken(void) {
   atomic_store_explicit(awake_word(), ASLEEP, memory_order_seq_cst);
-  if (atomic_load_explicit(&background.active, memory_order_seq_cst) || is_ending())
+  if (atomic_load_explicit(&background_is_told, memory_order_seq_cst) || is_ending())
     store_relaxed(awake_word(), AWAKE);
   while (is_awake(ASLEEP) && !is_ending() && !main_thread_is_gone())
     wait_or_look(ASLEEP, LOOK_MS_MAX);
@@ -155,7 +154,7 @@ static void work_until_idle(void) {
       return;
     tell_clock(false);
     uint64_t now_ms = os_milliseconds(), idle_ms = IDLE_PERIODS * period_ms();
-    if (atomic_exchange_explicit(&background.active, false, memory_order_relaxed))
+    if (atomic_exchange_explicit(&background_is_told, false, memory_order_relaxed))
       active_ms = now_ms;
     if (due_freed_much()) {
       due_note_freed();
@@ -210,12 +209,12 @@ static void set_due(bool due) {
 }
 
 void background_tick(void) {
+  if (!load_relaxed(&background_is_told))
+    atomic_store_explicit(&background_is_told, true, memory_order_seq_cst);
   if (LIKELY(!background_runs())) {
     set_due(due_is_now());
     return;
   }
-  if (!load_relaxed(&background.active))
-    atomic_store_explicit(&background.active, true, memory_order_seq_cst);
   uint32_t asleep = ASLEEP;
   if (UNLIKELY(is_awake(ASLEEP)) &&
       atomic_compare_exchange_strong_explicit(awake_word(), &asleep, AWAKE, memory_order_seq_cst, memory_order_relaxed))
@@ -407,6 +406,7 @@ bool background_wish(void) {
   if (!background.prepared || !is_wanted())
     return false;
   due_wish(true);
+  store_relaxed(&background_is_told, false);
   return true;
 }
 

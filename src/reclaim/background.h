@@ -24,9 +24,11 @@
 
 /* Call at the end of a slow path: wakes the thread if it sleeps, and notes whether a thread is due. */
 void background_tick(void);
+/* True if a slow path has done so since the thread looked: then a thread that runs needs no other call. */
+extern HAK_HIDDEN _Atomic bool background_is_told;
 
 /* True if work is due and there is no thread. */
-extern _Atomic bool background_is_due;
+extern HAK_HIDDEN _Atomic bool background_is_due;
 
 /* Call after a slow path has ended, without a lock: starts the thread if it is due. site: the program's call of malloc
  * or free. */

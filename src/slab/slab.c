@@ -84,6 +84,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   set->slab_bytes += class_slab_bytes(cls);
   set->slab_count[cls]++;
   set->counters.slabs_opened++;
+  set->has_news = true;
   usage_move_end(class_slab_bytes(cls));
   slab_list_update(set, slab);
   return slab;
@@ -94,6 +95,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   slab_list_leave(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
   usage_move_begin(UNIT_BYTES << order);
+  set->has_news = true;
   set->slab_bytes -= UNIT_BYTES << order;
   set->slab_count[slab->class]--;
   set->counters.slabs_closed++;
@@ -116,6 +118,16 @@ NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
   slab_list_update(set, slab);
 }
 
+/* Call after blocks were taken out: free_count is below its list's range, or it is not (list_of). */
+static void note_taken(struct slab_set *set, struct slab *slab, size_t count) {
+  unsigned blocks = size_classes[slab->class].block_count;
+  slab->free_count -= (uint32_t)count;
+  if (slab->rest == REST_SEEN)
+    slab->rest = REST_NONE;
+  if (slab->free_count == 0 || (slab->free_count - 1) * FULLNESS_LISTS < slab->list * blocks)
+    slab_list_update(set, slab);
+}
+
 /* Takes min(wanted, free) blocks, ascending, to slots[-1] downwards. */
 static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
   size_t count = min_size(wanted, slab->free_count);
@@ -135,10 +147,12 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
       break;
   }
   slab->hint = (uint32_t)word;
-  slab->free_count -= (uint32_t)count;
-  if (slab->rest == REST_SEEN)
-    slab->rest = REST_NONE;
   return count;
+}
+
+static ALWAYS_INLINE void count_taken(struct slab_set *set, unsigned cls, size_t count) {
+  set->taken_blocks[cls] += count;
+  taken_bytes_add(set, count * class_bytes(cls));
 }
 
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted) {
@@ -148,13 +162,33 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     struct slab *slab = first_partial(set, cls);
     if (slab == NULL && (taken > 0 || (slab = slab_open(set, cls)) == NULL))
       break;
-    taken += take_from(slab, slots - taken, wanted - taken);
-    slab_list_update(set, slab);
+    size_t count = take_from(slab, slots - taken, wanted - taken);
+    note_taken(set, slab, count);
+    taken += count;
   }
   set->counters.refills_from_slab += taken > 0 && set->counters.slabs_opened == opened;
-  set->taken_blocks[cls] += taken;
-  taken_bytes_add(set, taken * class_bytes(cls));
+  count_taken(set, cls, taken);
   return taken;
+}
+
+void *slab_set_take_one(struct slab_set *set, unsigned cls) {
+  struct slab *slab = first_partial(set, cls);
+  if (UNLIKELY(slab == NULL)) {
+    if ((slab = slab_open(set, cls)) == NULL)
+      return NULL;
+  } else {
+    set->counters.refills_from_slab++;
+  }
+  count_taken(set, cls, 1);
+  size_t word = slab->hint;
+  while (slab->bitmap[word] == 0)
+    word++;
+  size_t index = word * 64 + (size_t)__builtin_ctzll(slab->bitmap[word]);
+  slab->bitmap[word] &= slab->bitmap[word] - 1;
+  slab->hint = (uint32_t)word;
+  char *block = slab->base + index * class_bytes(cls);
+  note_taken(set, slab, 1);
+  return block;
 }
 
 static bool find_index(const void *address, unsigned cls, size_t *index) {
@@ -217,7 +251,7 @@ static ALWAYS_INLINE void put_back(struct slab_set *set, struct place place, voi
   note_put_back(set, place.slab, place.index / 64, 1);
 }
 
-static void count_freed(struct slab_set *set, size_t bytes) {
+static ALWAYS_INLINE void count_freed(struct slab_set *set, size_t bytes) {
   taken_bytes_add(set, -bytes);
   set->freed_bytes += bytes;
   if (UNLIKELY(set->freed_bytes >= FREED_STEP)) {
@@ -270,10 +304,16 @@ static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, voi
 }
 
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  for (size_t i = 0; i < count;)
-    i += put_back_run(set, cls, blocks + i, count - i);
   set->taken_blocks[cls] -= count;
   count_freed(set, count * class_bytes(cls));
+  for (size_t i = 0; i < count;)
+    i += put_back_run(set, cls, blocks + i, count - i);
+}
+
+void slab_set_give_one(struct slab_set *set, unsigned cls, void *block) {
+  set->taken_blocks[cls]--;
+  count_freed(set, class_bytes(cls));
+  put_back(set, find_place_of_class(set, cls, block), block);
 }
 
 /* Blocks of other threads come from anywhere in the heap, and another processor may have written their slabs' records

@@ -40,6 +40,7 @@ struct slab_set {
   size_t freed_bytes; /* of blocks put back, not reported to usage_freed_add yet */
   size_t limit_bytes; /* no slab is opened beyond; 0: no limit */
   size_t other_bytes; /* what the owner has besides slabs, and counts against the limit */
+  bool has_news;      /* a slab was opened or closed; cleared by the caller who acts on it */
   struct slab_counters counters;
   _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; any thread may read it */
 };
@@ -50,11 +51,13 @@ static inline size_t slab_set_taken_bytes(const struct slab_set *set) { return l
  * from the top of a bin walks up through memory. Opens a new slab only if there is no free block at all. Returns how
  * many blocks it took; 0 when memory is out. */
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted);
+void *slab_set_take_one(struct slab_set *set, unsigned cls); /* the same; NULL when memory is out */
 bool slab_set_has_free(const struct slab_set *set, unsigned cls);
 
 /* Puts blocks of one class back; the set must own them. A block that is free already, or an address that is no block,
  * ends the program (os/fault.h). */
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
+void slab_set_give_one(struct slab_set *set, unsigned cls, void *block);
 /* The same for blocks of several classes. A block whose slab was closed meanwhile counts as free. */
 void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count);
 

@@ -10,7 +10,7 @@
 /* Pushes a block of a slab, a packed block or a large object. entry: the block's page-map entry. */
 void deferred_push(void *block, uint32_t entry);
 
-extern _Atomic(void *) deferred_first;
+extern HAK_HIDDEN _Atomic(void *) deferred_first;
 static inline bool deferred_waits(void) { return load_relaxed(&deferred_first) != NULL; }
 
 /* Takes the whole list. deferred_next returns the block that follows; call it before the block is freed. NULL after the

@@ -141,6 +141,6 @@ void *pool_shared_take(struct pool *shared, unsigned cls) {
 
 void pool_shared_give(struct pool *shared, unsigned cls, void *block) {
   lock_take(&shared->lock);
-  slab_set_give(&shared->slabs, cls, &block, 1);
+  slab_set_give_one(&shared->slabs, cls, block);
   lock_give(&shared->lock);
 }
