@@ -166,7 +166,7 @@ COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls) {
   return pays;
 }
 
-static ALWAYS_INLINE bool slab_pays(struct heap *heap, unsigned cls) {
+static bool slab_pays(struct heap *heap, unsigned cls) {
   return LIKELY(!is_packing(size_classes[cls].order)) || slab_pays_when_short(heap, cls);
 }
 
@@ -211,10 +211,11 @@ COLD static void *block_when_short(unsigned cls, size_t size, uintptr_t site, bo
 static ALWAYS_INLINE void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
   if (checked_is_on())
     return checked_block(cls, size, alignment, site);
-  struct heap *heap = heap_current();
-  bool pays = LIKELY(slab_pays(heap, cls)) || has_free(heap, cls);
-  void *block = LIKELY(pays) ? small_block_inlined(cls, size, site) : NULL;
-  return LIKELY(block != NULL) ? block : block_when_short(cls, size, site, pays);
+  if (UNLIKELY(is_packing(size_classes[cls].order)) && !slab_pays_when_short(heap_current(), cls) &&
+      !has_free(heap_current(), cls))
+    return block_when_short(cls, size, site, false);
+  void *block = small_block_inlined(cls, size, site);
+  return LIKELY(block != NULL) ? block : block_when_short(cls, size, site, true);
 }
 
 /* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */

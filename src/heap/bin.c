@@ -134,18 +134,17 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
 }
 
 void bin_flush(struct heap *heap, unsigned cls, size_t count) {
-  void **top = bin_of(heap, cls)->top;
   size_t kept = min_size(bin_count(heap, cls) - count, FLUSH_KEPT_MAX);
-  void **first = top - kept - count;
+  void **first = bin_of(heap, cls)->top - kept - count;
+  heap->counters.flushes++;
+  heap->counters.flushed_blocks += count;
   if (count == 1)
     slab_set_give_one(&heap_pool(heap)->slabs, cls, *first);
   else
     slab_set_give(&heap_pool(heap)->slabs, cls, first, count);
   if (kept > 0)
     memmove(first, first + count, kept * sizeof(void *));
-  bin_set_top(heap, cls, top - count);
-  heap->counters.flushes++;
-  heap->counters.flushed_blocks += count;
+  bin_set_top(heap, cls, first + kept);
   HAK_PROBE(flush, heap->id, class_bytes(cls), count);
 }
 
@@ -186,7 +185,7 @@ static void bin_push(struct heap *heap, unsigned cls, void *block) {
 
 /* Makes room for one more block if there is none: opens or grows the bin. The frees that fill it take no slow path, and
  * the thread may end with a full bin. So the room counts as freed. */
-static bool bin_make_room(struct heap *heap, unsigned cls) {
+static ALWAYS_INLINE bool bin_make_room(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   size_t slots = state->slots;
   if (state->base == NULL && !bin_open(heap, cls))
@@ -266,7 +265,8 @@ static bool bin_give_older_half(struct heap *heap, unsigned cls) {
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->bin_state[cls].streak = 0;
   heap->counters.bin_overflows++;
-  tally_freed(heap, cls);
+  if (UNLIKELY(heap->split))
+    tally_freed(heap, cls);
   if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older_half(heap, cls)))
     bin_push(heap, cls, block);
   else

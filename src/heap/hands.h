@@ -21,6 +21,6 @@ void hand_close(struct heap *heap, unsigned cls);
 struct class_counts bin_counts(const struct heap *heap, unsigned cls);
 
 /* Fills the bin of a class, or its hand, and pops a block. NULL when memory is out. */
-static inline void *bin_refill(struct heap *heap, unsigned cls) {
+static ALWAYS_INLINE void *bin_refill(struct heap *heap, unsigned cls) {
   return UNLIKELY(heap->split) ? hand_fill(heap, cls) : bin_fill_and_pop(heap, cls);
 }

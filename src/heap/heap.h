@@ -133,7 +133,7 @@ static inline void heap_set_key(struct heap *heap, uint32_t split) {
 }
 
 /* The owner's slow paths call it before they access a bin. The pool's lock is held. */
-static inline void heap_follow_tally(struct heap *heap) {
+static ALWAYS_INLINE void heap_follow_tally(struct heap *heap) {
   if (UNLIKELY(heap->split_seen != load_relaxed(&split_wanted)))
     observers.heap_follow(heap);
 }

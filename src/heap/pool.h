@@ -103,7 +103,7 @@ void pool_set_heaps(struct pool *pool, uint32_t count);
  * longjmp, and will never give the lock then. So malloc and free, and what they call for other threads, lock pools this
  * way. */
 bool pool_wait(struct pool *pool);
-static inline bool pool_lock(struct pool *pool) { return LIKELY(lock_try(&pool->lock)) || pool_wait(pool); }
+static ALWAYS_INLINE bool pool_lock(struct pool *pool) { return LIKELY(lock_try(&pool->lock)) || pool_wait(pool); }
 static inline void pool_unlock(struct pool *pool) { lock_give(&pool->lock); }
 /* pool_list: adds a heap to the list of its private pool. pool_unlist: takes it out. Returns true if it was the last
  * one; false, too, if it was not in the list, because the pool's life is over. The pool's lock is held. */

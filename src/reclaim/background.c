@@ -215,6 +215,7 @@ void background_tick(void) {
     set_due(due_is_now());
     return;
   }
+  set_due(false);
   uint32_t asleep = ASLEEP;
   if (UNLIKELY(is_awake(ASLEEP)) &&
       atomic_compare_exchange_strong_explicit(awake_word(), &asleep, AWAKE, memory_order_seq_cst, memory_order_relaxed))

@@ -255,8 +255,9 @@ static ALWAYS_INLINE void count_freed(struct slab_set *set, size_t bytes) {
   taken_bytes_add(set, -bytes);
   set->freed_bytes += bytes;
   if (UNLIKELY(set->freed_bytes >= FREED_STEP)) {
-    usage_freed_add(set->freed_bytes);
+    size_t freed = set->freed_bytes;
     set->freed_bytes = 0;
+    usage_freed_add(freed);
   }
 }
 
@@ -311,9 +312,9 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
 }
 
 void slab_set_give_one(struct slab_set *set, unsigned cls, void *block) {
+  put_back(set, find_place_of_class(set, cls, block), block);
   set->taken_blocks[cls]--;
   count_freed(set, class_bytes(cls));
-  put_back(set, find_place_of_class(set, cls, block), block);
 }
 
 /* Blocks of other threads come from anywhere in the heap, and another processor may have written their slabs' records

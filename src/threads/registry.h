@@ -6,7 +6,7 @@
 /* Gives the calling thread a heap: that of a dead thread, or a new one. NULL when memory is out. */
 struct heap *heap_attach(void);
 /* Returns the calling thread's heap, which it makes if necessary. */
-static inline struct heap *heap_of_thread(void) {
+static ALWAYS_INLINE struct heap *heap_of_thread(void) {
   struct heap *heap = heap_current();
   return LIKELY(heap != NULL) ? heap : heap_attach();
 }
