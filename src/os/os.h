@@ -46,6 +46,9 @@ void os_restore(void *address, size_t size);
  * must be about to write them. */
 void os_populate(void *address, size_t size);
 
+/* The same with huge pages, if the kernel has some at hand. No other thread may use the first byte meanwhile. */
+void os_populate_huge(void *address, size_t size);
+
 /* Asks for huge pages in a range. */
 void os_huge(void *address, size_t size);
 

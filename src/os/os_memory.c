@@ -158,6 +158,18 @@ void os_populate(void *address, size_t size) {
   errno = kept;
 }
 
+/* The range refuses huge pages again afterwards, so that it stays one mapping with its neighbours, and so that the
+ * kernel does not fill up with huge pages what is purged of it later. */
+void os_populate_huge(void *address, size_t size) {
+  int kept = errno;
+  os_huge(address, size);
+  *(volatile char *)address = 0;
+  os_populate(address, size);
+  counter_note(calls_advise);
+  madvise(address, size, MADV_NOHUGEPAGE);
+  errno = kept;
+}
+
 size_t os_resident_bytes(const void *address, size_t size) {
   if (!os_may_call())
     return 0;

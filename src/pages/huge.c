@@ -91,14 +91,33 @@ bool huge_is_earned(size_t bytes) {
 
 bool huge_for_mapping(size_t bytes) { return load_relaxed(&huge.dense) && huge_is_wanted(bytes, true); }
 
-void huge_probe(char *base) {
-  uint64_t start_ns = os_nanoseconds();
-  *(volatile char *)base = 0;
+static void note_touch(uint64_t start_ns) {
   uint64_t elapsed_ns = os_nanoseconds() - start_ns;
   if (lock_try(&huge.lock)) {
     huge_note_stall(&huge.state, elapsed_ns, os_milliseconds());
     lock_give(&huge.lock);
   }
+}
+
+void huge_probe(char *base) {
+  uint64_t start_ns = os_nanoseconds();
+  *(volatile char *)base = 0;
+  note_touch(start_ns);
+}
+
+bool huge_for_superslab(size_t slab_bytes, size_t dense_bytes) {
+  enum huge_mode mode = (enum huge_mode)option_value(OPTION_HUGE);
+  if (os_page_bytes() != SMALL_PAGE_BYTES || !os_may_call() || !lock_try(&huge.lock))
+    return false;
+  bool yes = huge_wanted_for_slabs(&huge.state, mode, slab_bytes, dense_bytes, os_milliseconds());
+  lock_give(&huge.lock);
+  return yes;
+}
+
+void huge_fill(char *superslab) {
+  uint64_t start_ns = os_nanoseconds();
+  os_populate_huge(superslab, SUPERSLAB_BYTES);
+  note_touch(start_ns);
 }
 
 void huge_note_mapping(const char *base, size_t bytes) {

@@ -16,6 +16,11 @@ bool huge_is_earned(size_t bytes);
  * for huge_is_earned. It may become anything meanwhile. */
 void huge_watch(const char *base, size_t bytes);
 
+/* Tells whether a fresh superslab is to be on huge pages at once; see huge_wanted_for_slabs. */
+bool huge_for_superslab(size_t slab_bytes, size_t dense_bytes);
+/* Makes it resident, and measures the time like huge_probe. The caller owns its first unit. */
+void huge_fill(char *superslab);
+
 /* Tells whether the mapping of a large object may have huge pages. It may once such mappings were seen densely used,
  * because a long, sparse table would become wholly resident. */
 bool huge_for_mapping(size_t bytes);

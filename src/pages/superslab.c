@@ -27,7 +27,7 @@ struct links {
 struct superslab {
   char *base; /* const; NULL while no superslab lies here */
   uint32_t free;
-  uint32_t resident; /* subset of free: not given back to the system since it was used */
+  uint32_t resident; /* subset of free: not given back to the system since it was used, or filled */
   struct links by_run;
   struct links by_age;
   uint64_t given_ms;      /* when a unit was last given back */
@@ -53,6 +53,7 @@ static struct {
   size_t count;         /* superslabs */
   size_t outside_bytes; /* of runs outside them */
   size_t taken_bytes, free_bytes;
+  _Atomic size_t dense_bytes; /* of runs that were to be populated, since the last superslab that was */
 } units;
 
 static struct node_lists of_other_nodes[NODES_MAX - 1] SPARSE;
@@ -273,32 +274,51 @@ static void *resident_run(unsigned node, unsigned order) {
   }
 }
 
+/* Counts a superslab whose first run was just taken as resident, if it is to come on a huge page. Its other units are
+ * the next that are taken. The lock is held. */
+static bool make_dense(struct superslab *s) {
+  size_t bytes = bytes_of(s->free);
+  if (bytes_of(s->resident) > 0 || extent_bank_of(s->base) != EXTENT_PLAIN ||
+      !huge_for_superslab(units.taken_bytes, load_relaxed(&units.dense_bytes)) || !usage_reserve(bytes))
+    return false;
+  store_relaxed(&units.dense_bytes, 0);
+  usage_move_begin(bytes);
+  set_units(s, s->free, s->free, USAGE_PROMISED);
+  usage_move_end(bytes);
+  return true;
+}
+
 /* Resident memory comes first. Where memory is short, the shortest free run does: units in many superslabs would be in
  * the way of large objects. */
 static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
   bool is_short = usage_is_short();
   unsigned node = os_node();
+  if (to_populate)
+    atomic_fetch_add_explicit(&units.dense_bytes, UNIT_BYTES << order, memory_order_relaxed);
   void *run = is_short ? NULL : resident_run(node, order);
   if (run != NULL) {
     if (UNLIKELY(to_wipe))
       memset(run, 0, UNIT_BYTES << order);
     return run;
   }
-  bool to_probe = false;
+  bool to_probe = false, is_fresh = false;
   lock_take(&units.lock);
   struct superslab *s = find_run(node, order, false);
   if (s == NULL && UNLIKELY(is_short))
     s = find_free_of_others(node, order);
   if (s == NULL && superslab_pays(is_short))
-    s = superslab_open_fresh(&to_probe);
+    is_fresh = (s = superslab_open_fresh(&to_probe)) != NULL;
   if (UNLIKELY(s == NULL))
     s = find_free_of_others(node, order);
   run = s ? take_from(s, order) : take_outside(order);
   to_populate = to_populate && !is_short && s != NULL && extent_bank_of(s->base) == EXTENT_PLAIN;
+  bool to_fill = to_populate && is_fresh && run != NULL && make_dense(s);
   lock_give(&units.lock);
   if (UNLIKELY(to_wipe && run != NULL) && !os_purge(run, UNIT_BYTES << order))
     memset(run, 0, UNIT_BYTES << order);
-  if (to_populate && run != NULL)
+  if (to_fill)
+    huge_fill(run);
+  else if (to_populate && run != NULL)
     os_populate(run, UNIT_BYTES << order);
   if (UNLIKELY(to_probe && run != NULL))
     huge_probe(run); /* the first run of a superslab that was opened just now */

@@ -19,7 +19,8 @@
 
 /* Takes a run of 2^order units, covered by the page map. NULL when memory is out. It calls usage_move_begin for the
  * run's bytes, and the caller must call usage_move_end (budget/usage.h). For units_give it is the other way round.
- * to_populate: if the run was never used or was given back, its pages are made resident at once. */
+ * to_populate: if the run was never used or was given back, its pages are made resident at once; those of a whole fresh
+ * superslab, if the policy wants it on a huge page. */
 void *units_take(unsigned order, bool to_populate);
 /* The same, and the run reads as zero. Resident memory is overwritten: to purge it would cost a page fault a page.
  * Other memory is purged once more, because the program may have written to it through a stale pointer. */

@@ -45,6 +45,15 @@ struct huge_state {
 bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large, size_t heap_bytes, size_t range_bytes,
                  uint64_t now_ms);
 
+/* Slabs of small blocks that fill up come on huge pages a superslab at a time, so at most this fraction of their heap
+ * is resident and unused. */
+#define HUGE_SLABS_SHARE 16u
+
+/* Tells whether a fresh superslab may be on a huge page. slab_bytes: of all slabs; dense_bytes: of those that were
+ * opened since the last such superslab because their class, of blocks up to a page, has many full ones. */
+bool huge_wanted_for_slabs(const struct huge_state *state, enum huge_mode mode, size_t slab_bytes, size_t dense_bytes,
+                           uint64_t now_ms);
+
 /* Dense ranges on small pages earn this many times their bytes, but no more than so many times heap_bytes. Heap_bytes
  * are lent besides, to ranges longer than HUGE_RANGE_BYTES_MIN. If the next objects are sparse, no more than that is
  * resident for them, and one object. */

@@ -41,6 +41,19 @@ UNIT_TEST(the_mode_says_for_what) {
   assert_false(huge_wanted(&state, HUGE_OFF, false, HEAP, PAGE, START));
 }
 
+UNIT_TEST(dense_slabs_get_a_superslab_each) {
+  struct huge_state state = {0};
+  const size_t heap = 32 * MIB, dense = PAGE / 8 * 7;
+  assert_true(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START));
+  assert_true(huge_wanted_for_slabs(&state, HUGE_ALL, SIZE_MAX, SIZE_MAX, 0));
+  assert_false(huge_wanted_for_slabs(&state, HUGE_OFF, heap, dense, START));
+  assert_false(huge_wanted_for_slabs(&state, HUGE_LARGE, heap - 1, dense, START)); /* more than a 16th may be unused */
+  assert_false(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense - 1, START));
+  huge_note_stall(&state, 50 * MS, START);
+  assert_false(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START));
+  assert_true(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START + 1000));
+}
+
 UNIT_TEST(clearing_is_no_stall) {
   struct huge_state state = {0};
   for (unsigned i = 0; i < 900; i++) {

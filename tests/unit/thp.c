@@ -15,10 +15,12 @@
 #define MIB ((size_t)1 << 20)
 
 static bool silent;
+static unsigned superslabs_asked; /* for which huge pages were asked */
 
 int __real_madvise(void *address, size_t size, int advice);
 int __wrap_madvise(void *address, size_t size, int advice);
 int __wrap_madvise(void *address, size_t size, int advice) {
+  superslabs_asked += advice == MADV_HUGEPAGE && size == 2 * MIB;
   return silent && advice == MADV_NOHUGEPAGE ? 0 : __real_madvise(address, size, advice);
 }
 
@@ -76,6 +78,34 @@ UNIT_TEST(sparse_objects_get_none) {
     object[0] = 1;
     assert_false(has_flag(object, " hg"));
   }
+}
+
+/* Asks for blocks until a superslab is on huge pages; writes the first byte of each. */
+static char *blocks(size_t size, size_t bytes_max) {
+  char *block = NULL;
+  superslabs_asked = 0;
+  for (size_t bytes = 0; bytes < bytes_max && superslabs_asked == 0; bytes += size) {
+    block = hak_malloc(size);
+    assert_non_null(block);
+    block[0] = 1;
+  }
+  return block;
+}
+
+/* Blocks above a page may have pages that are never written. The range refuses huge pages again afterwards. */
+UNIT_TEST(dense_slabs_are_on_huge_pages) {
+  if (os_page_bytes() != 4096)
+    skip();
+  unit_option("HAKMEM_HUGE", "off");
+  blocks(64, 48 * MIB);
+  assert_int_equal(superslabs_asked, 0);
+  unit_option("HAKMEM_HUGE", "large");
+  blocks(12000, 48 * MIB);
+  assert_int_equal(superslabs_asked, 0);
+  char *block = blocks(64, 128 * MIB);
+  assert_int_equal(superslabs_asked, 1);
+  assert_true(has_flag(block, " nh"));
+  assert_int_equal(os_resident_bytes((char *)round_down((uintptr_t)block, 2 * MIB), 2 * MIB), 2 * MIB);
 }
 
 /* In the same process, before any first touch was slow. */
