@@ -42,18 +42,28 @@ static inline void decay_change(struct decay *decay, unsigned keep, size_t chang
 }
 
 /* What goes back to the system: ranges that the decider decides about, until at most keep_bytes of them are left or the
- * rest was in use at or after before_ms. only_due: of the engine's, only those whose time is over. */
+ * rest was in use at or after before_ms. only_due: of the engine's, only those whose time is over. An owner stops when
+ * it has given back most_bytes, up to a superslab more, or a long cached range more. */
 struct purge {
   enum decider decider;
   bool only_due;
   size_t keep_bytes;
   uint64_t before_ms;
+  size_t most_bytes;
 };
 static inline struct purge purge_by_preset(size_t keep_bytes, uint64_t before_ms) {
-  return (struct purge){.decider = BY_PRESET, .keep_bytes = keep_bytes, .before_ms = before_ms};
+  return (struct purge){.decider = BY_PRESET, .keep_bytes = keep_bytes, .before_ms = before_ms, .most_bytes = SIZE_MAX};
 }
 static inline struct purge purge_by_engine(bool only_due, size_t keep_bytes, uint64_t before_ms) {
-  return (struct purge){.decider = BY_ENGINE, .only_due = only_due, .keep_bytes = keep_bytes, .before_ms = before_ms};
+  return (struct purge){.decider = BY_ENGINE,
+                        .only_due = only_due,
+                        .keep_bytes = keep_bytes,
+                        .before_ms = before_ms,
+                        .most_bytes = SIZE_MAX};
+}
+static inline struct purge purge_at_most(size_t most_bytes, struct purge purge) {
+  purge.most_bytes = most_bytes;
+  return purge;
 }
 
 /* Returns the list whose oldest range goes next; KEEP_LISTS: none goes. The owner's lock is held. */

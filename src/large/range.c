@@ -230,9 +230,11 @@ static size_t release_range(struct large *range, bool is_purged, uint64_t freed_
 }
 
 size_t range_evict(struct purge purge) {
-  size_t given_back = 0;
-  for (struct large *oldest; (oldest = big_cache_take_oldest(purge)) != NULL;)
+  size_t given_back = 0, evicted = 0;
+  for (struct large *oldest; evicted < purge.most_bytes && (oldest = big_cache_take_oldest(purge)) != NULL;) {
+    evicted += large_range_bytes(oldest);
     given_back += release_range(oldest, purge.decider == BY_ENGINE, min_size(purge.before_ms - 1, os_milliseconds()));
+  }
   return given_back;
 }
 

@@ -331,7 +331,8 @@ static size_t purge_oldest(struct purge purge) {
   }
   /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other
    * thread can get it. */
-  size_t bytes = min_size(oldest->bytes, round_up(decay_total(&extents_decay) - purge.keep_bytes, SUPERSLAB_BYTES));
+  size_t most_bytes = min_size(decay_total(&extents_decay) - purge.keep_bytes, purge.most_bytes);
+  size_t bytes = min_size(oldest->bytes, round_up(most_bytes, SUPERSLAB_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   usage_move_begin(bytes);
   lock_give(&extents.lock);
@@ -345,7 +346,7 @@ static size_t purge_oldest(struct purge purge) {
 
 COLD size_t extents_purge(struct purge purge) {
   size_t purged = 0;
-  for (size_t bytes; (bytes = purge_oldest(purge)) > 0;)
+  for (size_t bytes; purged < purge.most_bytes && (bytes = purge_oldest(purge)) > 0;)
     purged += bytes;
   return purged;
 }

@@ -403,7 +403,8 @@ COLD size_t units_purge(struct purge purge) {
   size_t purged = 0;
   lock_take(&units.lock);
   size_t bytes = 1;
-  for (unsigned keep; bytes > 0 && (keep = decay_next(&units_decay, purge)) < KEEP_LISTS; purged += bytes)
+  for (unsigned keep; bytes > 0 && purged < purge.most_bytes && (keep = decay_next(&units_decay, purge)) < KEEP_LISTS;
+       purged += bytes)
     bytes = superslab_purge(units.resident[keep].first);
   lock_give(&units.lock);
   return purged;

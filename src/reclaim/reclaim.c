@@ -22,6 +22,8 @@
 #define FREE_BYTES_MIN ((size_t)1 << 20) /* less free memory is not worth a round */
 #define PURGE_MARGIN ((size_t)4 << 20) /* a purge goes this far below its bound, so that the next is not due at once */
 #define STEP_BYTES ((size_t)8 << 20)   /* between two checks whether to go on */
+#define CALL_BYTES ((size_t)2 << 20)   /* one slow call gives back so much of what is old; 20 us a MiB */
+#define LATE_DELAYS 2u                 /* so long slow calls leave old memory to a background thread that is at work */
 #define RELEASED_BYTES_MIN ((size_t)32 << 20) /* the shortest range to unmap where address space is not limited */
 #define LEARNED_IDLE_MS 10000u                /* an idle program keeps nothing for longer, whatever was learned */
 #define TABLES_BYTES_MIN ((size_t)1 << 20)    /* less free metadata stays for the next threads */
@@ -49,6 +51,8 @@ static struct {
   _Atomic uint32_t aged_round;      /* what was put before this round leaves the stashes; 0: all of it has */
   uint64_t aged_ms;                 /* when the round before began; the round's lock guards it */
   _Atomic uint64_t soon_ms;         /* the full delay holds until then */
+  _Atomic uint64_t round_ms;        /* time of the background thread's last round; 0: none */
+  size_t uncharged_bytes;           /* given back by slow calls that have not come to the end; likewise */
   uint64_t delay_ms;                /* in force in this round; the round's lock guards it */
 } reclaim;
 
@@ -100,7 +104,9 @@ COLD static size_t purge_free(struct purge purge) {
   if (option_value(OPTION_PURGE) == PURGE_OFF || free_now() <= keep_bytes ||
       (purge.decider == BY_ENGINE && LIKELY(usage_learned() == 0)))
     return 0;
+  size_t most_bytes = purge.most_bytes;
   for (const struct owner *owner = owners; owner < owners + sizeof owners / sizeof *owners; owner++) {
+    purge.most_bytes = less(most_bytes, given_back);
     purge.keep_bytes = less(keep_bytes, less(free_now(), decay_bytes(owner->decay, purge.decider)));
     if (decay_bytes(owner->decay, purge.decider) > purge.keep_bytes)
       given_back += owner->purge(purge);
@@ -108,10 +114,10 @@ COLD static size_t purge_free(struct purge purge) {
   return given_back;
 }
 
-/* As purge_free, in steps; may_go_on NULL: in one step. */
-static size_t purge_free_while(bool (*may_go_on)(void), size_t keep_bytes, uint64_t before_ms) {
+/* As purge_free, in steps; may_go_on NULL: in one step of at most most_bytes. */
+static size_t purge_free_while(bool (*may_go_on)(void), size_t most_bytes, size_t keep_bytes, uint64_t before_ms) {
   if (may_go_on == NULL)
-    return purge_free(purge_by_preset(keep_bytes, before_ms));
+    return purge_free(purge_at_most(most_bytes, purge_by_preset(keep_bytes, before_ms)));
   size_t given_back = 0, step;
   do {
     step = purge_free(purge_by_preset(max_size(keep_bytes, less(free_by_preset(), STEP_BYTES)), before_ms));
@@ -127,6 +133,17 @@ static bool learned_is_due(void) {
   return (now_ms - looked_ms >= LOOK_PERIOD_MS && learned_is_too_much()) || (due_ms != 0 && now_ms >= due_ms);
 }
 
+/* Where the background thread did a round not long ago, the next one does what is old, unless it comes late. */
+COLD static bool thread_will_do(uint64_t age_ms, uint64_t delay_now_ms) {
+  return os_milliseconds() - load_relaxed(&reclaim.round_ms) < delay_now_ms * LATE_DELAYS &&
+         age_ms < delay_now_ms * LATE_DELAYS;
+}
+
+static bool is_old(uint64_t age_ms) {
+  uint64_t delay_now_ms = reclaim_delay_ms();
+  return UNLIKELY(age_ms >= delay_now_ms) && !thread_will_do(age_ms, delay_now_ms);
+}
+
 /* Reads without locks. An error of one range does not matter. */
 static bool free_is_due(void) {
   if (UNLIKELY(usage_learned() > 0) && learned_is_due())
@@ -140,7 +157,7 @@ static bool free_is_due(void) {
   uint64_t oldest_ms =
       keep_earlier_ms(decay_oldest_ms(&extents_decay),
                       keep_earlier_ms(decay_oldest_ms(&units_decay), decay_oldest_ms(&big_cache_decay)));
-  return free_bytes > usage_keep_max() || (oldest_ms != 0 && os_milliseconds() - oldest_ms >= reclaim_delay_ms());
+  return free_bytes > usage_keep_max() || (oldest_ms != 0 && is_old(os_milliseconds() - oldest_ms));
 }
 
 /* Returns the exclusive upper bound of times that are at least ago_ms in the past. */
@@ -149,17 +166,29 @@ static uint64_t time_before(uint64_t ago_ms) {
   return now_ms - (ago_ms < now_ms ? ago_ms : now_ms) + 1;
 }
 
-COLD static size_t purge_due(bool (*may_go_on)(void)) {
-  size_t given_back = purge_free(purge_by_engine(true, 0, any_time()));
+/* What exceeds a bound, a limit's or that of what was learned, goes at once; of the rest at most most_bytes. */
+COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes) {
+  size_t given_back = purge_free(purge_at_most(most_bytes, purge_by_engine(true, 0, any_time())));
   size_t bound = usage_keep_max();
   if (free_by_preset() > bound)
-    given_back += purge_free_while(may_go_on, less(bound, PURGE_MARGIN), any_time());
+    given_back += purge_free_while(may_go_on, SIZE_MAX, less(bound, PURGE_MARGIN), any_time());
   if (learned_is_too_much()) {
     store_relaxed(&reclaim.learned_look_ms, os_milliseconds());
     given_back += purge_free(purge_by_engine(false, less(usage_keep_learned(), PURGE_MARGIN),
                                              usage_free() > bound ? any_time() : time_before(delay_ms())));
   }
-  return given_back + purge_free_while(may_go_on, usage_keep(), time_before(reclaim.delay_ms));
+  return given_back +
+         purge_free_while(may_go_on, less(most_bytes, given_back), usage_keep(), time_before(reclaim.delay_ms));
+}
+
+/* A slow call does some of what is due, and the next ones the rest. The charge is for all of it: before its end the
+ * short delay stays in force. The round's lock is held. */
+COLD static void purge_some_of_due(void) {
+  reclaim.uncharged_bytes += purge_due(NULL, CALL_BYTES);
+  if (free_is_due())
+    return;
+  soon_charge(reclaim.uncharged_bytes);
+  reclaim.uncharged_bytes = 0;
 }
 
 /* --- stashes --- */
@@ -298,7 +327,7 @@ void reclaim_tick(void) {
     round_end();
   }
   if (UNLIKELY(free_is_due()) && round_begin()) {
-    soon_charge(purge_due(NULL));
+    purge_some_of_due();
     round_end();
   }
 }
@@ -355,7 +384,7 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
     usage_keep_cap(SIZE_MAX); /* the pressure is over */
   given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED, may_go_on);
   if (depth == RECLAIM_AGED) {
-    given_back += purge_due(may_go_on);
+    given_back += purge_due(may_go_on, SIZE_MAX);
     soon_charge(given_back);
   } else {
     bool is_idle = depth == RECLAIM_IDLE;
@@ -363,7 +392,7 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
     trim_tables(TABLES_BYTES_MIN);
     given_back += purge_free(purge_by_engine(true, 0, any_time())) +
                   purge_free(purge_by_engine(false, 0, is_idle ? time_before(LEARNED_IDLE_MS) : any_time()));
-    given_back += purge_free_while(may_go_on, 0, is_idle ? time_before(delay_ms()) : any_time());
+    given_back += purge_free_while(may_go_on, SIZE_MAX, 0, is_idle ? time_before(delay_ms()) : any_time());
   }
   bool more = option_value(OPTION_PURGE) != PURGE_OFF && (swept || given_back > 0 || stashes_are_live() ||
                                                           usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
@@ -375,6 +404,7 @@ COLD bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   if (!slow_path_begin())
     return true;
   bool more = true;
+  store_relaxed(&reclaim.round_ms, os_milliseconds());
   if (round_begin()) {
     more = work_round(depth, may_go_on);
     round_end();

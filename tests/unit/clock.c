@@ -1,7 +1,8 @@
 /* clock: memory goes back because of its age. What was used within the delay stays, however much of the heap it is and
  * however much more than was ever in use at a time; what is older goes, holes in slabs too. Time is made by the test.
  *
- * Positive control: with `early` the delay is a twentieth of what the test takes it for. The test must fail then.
+ * Positive controls: with `early` the delay is a twentieth of what the test takes it for. With `all` one call gives
+ * back everything that is due. The test must fail then.
  */
 #include "unit.h"
 
@@ -17,6 +18,14 @@ static _Atomic uint64_t now_ms = 1000000;
 
 uint64_t __wrap_os_milliseconds(void);
 uint64_t __wrap_os_milliseconds(void) { return atomic_load(&now_ms); }
+
+static bool all_at_once;
+
+size_t __real_extents_purge(struct purge purge);
+size_t __wrap_extents_purge(struct purge purge);
+size_t __wrap_extents_purge(struct purge purge) {
+  return __real_extents_purge(all_at_once ? purge_at_most(SIZE_MAX, purge) : purge);
+}
 
 static void pass(uint64_t ms) { atomic_fetch_add(&now_ms, ms); }
 
@@ -139,10 +148,38 @@ UNIT_TEST(a_little_goes_sooner) {
   assert_true(free_after(2) <= 2 * MIB);
 }
 
+/* Returns the bytes that one slow call gives back. */
+static size_t given_back_by_call(void) {
+  uint64_t before = counter_read(purged_bytes);
+  reclaim_tick();
+  return counter_read(purged_bytes) - before;
+}
+
+/* What is due goes a little in each slow call, and all of it after some. Where the background thread does
+ * rounds it is left to that thread, unless it comes late. */
+UNIT_TEST(one_call_gives_back_little) {
+  enum { OBJECTS = 32, CALLS = 40 };
+  char *object[OBJECTS];
+  hak_trim(0);
+  for (unsigned i = 0; i < OBJECTS; i++)
+    memset(object[i] = hak_malloc(2 * MIB), 1, 2 * MIB);
+  for (unsigned i = 0; i < OBJECTS; i++)
+    hak_free(object[i]);
+  reclaim_round(RECLAIM_AGED, NULL); /* as the thread does */
+  pass(DELAY_MS);
+  assert_true(usage_free() >= OBJECTS * 2 * MIB);
+  assert_int_equal(given_back_by_call(), 0);
+  pass(DELAY_MS);
+  assert_in_range(given_back_by_call(), 1, 4 * MIB);
+  for (unsigned i = 0; i < CALLS; i++)
+    assert_in_range(given_back_by_call(), 0, 4 * MIB);
+  assert_true(usage_free() < 2 * MIB); /* less is not worth a look */
+}
+
 int main(int argc, char **argv) {
-  (void)argv;
   unit_alone();
-  unit_option("HAKMEM_PURGE_DELAY_MS", argc > 1 ? "50" : "1000");
+  all_at_once = argc > 1 && strcmp(argv[1], "all") == 0;
+  unit_option("HAKMEM_PURGE_DELAY_MS", argc > 1 && !all_at_once ? "50" : "1000");
   unit_option("HAKMEM_KEEP_MB", "0");
   return unit_run(NULL, NULL);
 }
