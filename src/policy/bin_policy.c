@@ -8,7 +8,7 @@
  * taken, too, so a whole share would bound nothing. All together may then grow by 1 MiB and as much as is in use. */
 #define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
 #define SEVERAL_SHARE 2
-#define MID_SHARE 16
+#define MID_SHARE 8
 #define FOLLOW_GROWTH_SHARE 16
 #define FOLLOW_FALL_SHARE 4
 #define FOLLOW_BYTES_MIN ((size_t)4 << 20)
