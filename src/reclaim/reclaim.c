@@ -28,10 +28,10 @@
 #define LEARNED_IDLE_MS 10000u                /* an idle program keeps nothing for longer, whatever was learned */
 #define TABLES_BYTES_MIN ((size_t)1 << 20)    /* less free metadata stays for the next threads */
 #define LOOK_PERIOD_MS 50u                    /* between two checks of the soft target, which walk over the heaps */
-#define STASH_LOOK_CALLS 16u                  /* slow calls of a heap between two checks whether stashes are due */
+#define STASH_LOOK_CALLS SLOW_CALLS_PERIOD    /* slow calls of a heap between two checks whether stashes are due */
 #define STASH_STEP_RANGES 64u                 /* that one of them moves */
 #define HOLES_LOOK_CALLS 256u                 /* slow calls between two checks whether holes are due */
-_Static_assert(STASH_LOOK_CALLS % SLOW_CALLS_PERIOD == 0 && HOLES_LOOK_CALLS % SLOW_CALLS_PERIOD == 0, "whole periods");
+_Static_assert(HOLES_LOOK_CALLS % SLOW_CALLS_PERIOD == 0, "whole periods");
 
 /* The preset's purge delay is the longest. A 20th of it, or 1 ms for each 2 MiB held, is enough as long as what goes
  * back is little: after so many bytes the full delay holds for a second. So the page faults that a shorter delay causes
