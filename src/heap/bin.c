@@ -148,6 +148,11 @@ void bin_flush(struct heap *heap, unsigned cls, size_t count) {
   HAK_PROBE(flush, heap->id, class_bytes(cls), count);
 }
 
+static ALWAYS_INLINE void note_refill(struct heap *heap, unsigned cls, size_t count) {
+  heap->counters.refilled_blocks += count;
+  HAK_PROBE(refill, heap->id, class_bytes(cls), count);
+}
+
 bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   struct bin_state *state = &heap->bin_state[cls];
   /* The array's upper end is free: take into it downwards, then the bin's top is the lowest block. */
@@ -157,17 +162,16 @@ bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
     return false;
   if (taken < wanted)
     memmove(state->base, slots_end - taken, taken * sizeof(void *));
-  heap->counters.refilled_blocks += taken;
   bin_set_top(heap, cls, state->base + taken);
-  HAK_PROBE(refill, heap->id, class_bytes(cls), taken);
+  note_refill(heap, cls, taken);
   return true;
 }
 
 /* Takes a block that needs no room in its bin. */
 static void *take_one(struct heap *heap, unsigned cls) {
   void *block = slab_set_take_one(&heap_pool(heap)->slabs, cls);
-  heap->counters.refilled_blocks += block != NULL;
-  HAK_PROBE(refill, heap->id, class_bytes(cls), block != NULL);
+  if (LIKELY(block != NULL))
+    note_refill(heap, cls, 1);
   return block;
 }
 
