@@ -7,10 +7,7 @@ void tally_allocated(struct heap *heap, unsigned cls, int count) {
     heap->tally->classes[cls].handed += (uint64_t)count;
 }
 
-void tally_freed(struct heap *heap, unsigned cls) {
-  if (heap->split)
-    heap->tally->classes[cls].freed++;
-}
+void tally_freed(struct heap *heap, unsigned cls) { heap->tally->classes[cls].freed++; }
 
 void tally_freed_of_other(struct heap *heap, unsigned cls) {
   if (heap->split == 0)

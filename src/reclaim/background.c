@@ -95,8 +95,8 @@ static bool main_thread_is_gone(void) {
   return load_relaxed(&background.ending);
 }
 
-/* A slow path sets background_is_told, then reads awake. This thread sets awake, then reads background_is_told. All four
- * accesses are sequentially consistent, so one of the two sees the other. */
+/* A slow path sets background_is_told, then reads awake. This thread sets awake, then reads background_is_told. All
+ * four accesses are sequentially consistent, so one of the two sees the other. */
 static void sleep_until_woken(void) {
   atomic_store_explicit(awake_word(), ASLEEP, memory_order_seq_cst);
   if (atomic_load_explicit(&background_is_told, memory_order_seq_cst) || is_ending())
