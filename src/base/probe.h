@@ -11,5 +11,7 @@
 #include <sys/sdt.h>
 #define HAK_PROBE(name, ...) STAP_PROBEV(hakmem, name, __VA_ARGS__)
 #else
-#define HAK_PROBE(name, ...) ((void)0)
+/* Uses the arguments, so that no variable or parameter is left over, and evaluates none. */
+static inline void probe_arguments(int none, ...) { (void)none; }
+#define HAK_PROBE(name, ...) (0 ? probe_arguments(0, __VA_ARGS__) : (void)0)
 #endif

@@ -33,10 +33,14 @@ def arguments_of_documents(text):
     return {name: len(arguments.split(",")) for name, arguments in ROW.findall(text)}
 
 
+def paths_of_sources(root):
+    return sorted([*root.glob("src/*/*.c"), *root.glob("observe/*/*.c")])
+
+
 def arguments_of_sources(root):
     """The number of arguments of each probe; brackets inside an argument may hold commas."""
     found = {}
-    for path in sorted([*root.glob("src/*/*.c"), *root.glob("observe/*/*.c")]):
+    for path in paths_of_sources(root):
         for name, arguments in PROBE.findall(path.read_text()):
             assert name not in found, f"probe {name} stands twice"
             found[name] = len(re.sub(r"\([^()]*\)", "", arguments).split(","))
@@ -93,8 +97,8 @@ def no_probe_in_the_fast_path():
     assert probes_inside(places, functions, all_names), "no function is found that has one"
 
 
-def code_of(source, text, probes, folder):
-    """The instructions of the fast functions of a source, with what they refer to."""
+def compiled(source, text, probes, folder):
+    """The object of a source with that text, by the compiler and the flags of the build."""
     entry = next(e for e in json.loads(COMMANDS.read_text()) if e["file"].endswith(source))
     words = [w for w in entry["command"].split() if not w.startswith("-DHAK_PROBES")]
     made, out = folder / Path(source).name, folder / "made.o"
@@ -104,7 +108,13 @@ def code_of(source, text, probes, folder):
     words = [
         w for i, w in enumerate(words) if not w.startswith("-M") and (i == 0 or words[i - 1] not in ("-MT", "-MF"))
     ]
-    run(*words, *probes, "-I", ROOT / "src/api", cwd=entry["directory"])
+    run(*words, *probes, "-I", (ROOT / source).parent, cwd=entry["directory"])
+    return out
+
+
+def code_of(source, text, probes, folder):
+    """The instructions of the fast functions of a source, with what they refer to."""
+    out = compiled(source, text, probes, folder)
     parts = re.split(r"^[0-9a-f]+ <(.+)>:\n", run("objdump", "-dr", "--no-show-raw-insn", out), flags=re.MULTILINE)
     return {name: body for name, body in zip(parts[1::2], parts[2::2]) if name in FAST + FAST_ALIASES}
 
@@ -127,6 +137,24 @@ def the_fast_path_is_the_same_code():
         assert wrong.count("HAK_PROBE(free") == 1
         control = code_of(FAST_SOURCES[0], wrong, ["-DHAK_PROBES=1"], folder)
         assert control["hak_free"] != code_of(FAST_SOURCES[0], wrong, [], folder)["hak_free"]
+
+
+def sources_build_without_probes():
+    """A system without sys/sdt.h builds every source that has a probe: nothing is left over that only a probe uses."""
+    built = {entry["file"] for entry in json.loads(COMMANDS.read_text())}
+    texts = {path: path.read_text() for path in paths_of_sources(ROOT) if str(path) in built}
+    texts = {path: text for path, text in texts.items() if PROBE.search(text)}
+    assert len(texts) >= 8, texts.keys()
+    with tempfile.TemporaryDirectory() as name:
+        for path, text in texts.items():
+            compiled(path.relative_to(ROOT).as_posix(), text, [], Path(name))
+        left_over = text + "\nstatic inline void left_over(int unused) {}\n"
+        try:
+            compiled(path.relative_to(ROOT).as_posix(), left_over, [], Path(name))
+        except subprocess.CalledProcessError as refused:
+            assert "unused" in refused.stderr, refused.stderr
+        else:
+            raise AssertionError("a parameter that is left over is not refused")
 
 
 def script_of(names):
@@ -192,7 +220,8 @@ def main():
     if "stapsdt" not in run("readelf", "-n", LIBRARY):
         print("skipped: built without sys/sdt.h")
         sys.exit(77)
-    for case in (tables_agree, no_probe_in_the_fast_path, the_fast_path_is_the_same_code, bpftrace_sees_them):
+    cases = (tables_agree, no_probe_in_the_fast_path, the_fast_path_is_the_same_code, sources_build_without_probes)
+    for case in (*cases, bpftrace_sees_them):
         said = case()
         print(f"{case.__name__}: {said or 'ok'}")
 
