@@ -24,11 +24,11 @@ HAK_HIDDEN void *resize_by_copy(void *block, size_t old_bytes, size_t size, uint
 /* As malloc_slow_from, where blocks are checked. Any alignment that is a power of two. */
 HAK_HIDDEN void *malloc_checked(size_t size, size_t alignment, uintptr_t site);
 
-/* Does periodic work. Call at the end of a slow path, without a lock. housekeep_of_small: of one for a small block;
- * `own` is the heap whose bin was changed. The lock of its pool is held, and given. */
+/* Does periodic work. Call at the end of a slow path, without a lock. housekeep_of_small: of one for a small block of a
+ * class; `own` is the heap whose bin was changed. The lock of its pool is held, and given. */
 struct heap;
 HAK_HIDDEN void housekeep(void);
-HAK_HIDDEN void housekeep_of_small(struct heap *own);
+HAK_HIDDEN void housekeep_of_small(struct heap *own, unsigned cls);
 
 /* Tries once to allocate a block of class cls, or a large object if cls is 0, from the present heap of the calling
  * thread, which is in a slow path. */

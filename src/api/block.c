@@ -86,7 +86,7 @@ static ALWAYS_INLINE void *small_block_inlined(unsigned cls, size_t size, uintpt
   }
   if (block == NULL)
     block = bin_refill(heap, cls);
-  housekeep_of_small(heap);
+  housekeep_of_small(heap, cls);
   return block;
 }
 

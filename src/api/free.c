@@ -67,7 +67,7 @@ static void free_small(void *block, uint32_t entry) {
   } else if (own != NULL) {
     heap_follow_tally(own);
     bin_overflow(own, entry_class(entry), block);
-    housekeep_of_small(own);
+    housekeep_of_small(own, entry_class(entry));
   } else {
     if (UNLIKELY(heap->split_seen != load_relaxed(&split_wanted))) {
       if (pool_lock(heap_pool(heap))) {

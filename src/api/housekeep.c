@@ -110,10 +110,10 @@ void housekeep(void) {
 
 /* Most of these calls open and close no slab, and no other thread asks for anything. What blocks alone or time make due
  * waits for the end of a period. */
-void housekeep_of_small(struct heap *own) {
+void housekeep_of_small(struct heap *own, unsigned cls) {
   struct heap *heap = heap_current();
   struct pool *pool = heap_pool(own);
-  bins_tick(own);
+  bins_tick(own, class_bytes(cls));
   bool has_news = pool->slabs.has_news;
   pool->slabs.has_news = false;
   pool_unlock(pool);

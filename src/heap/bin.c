@@ -133,12 +133,14 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   return true;
 }
 
-void bin_flush(struct heap *heap, unsigned cls, size_t count) {
+void bin_flush(struct heap *heap, unsigned cls, size_t count, bool are_freed) {
   size_t kept = min_size(bin_count(heap, cls) - count, FLUSH_KEPT_MAX);
   void **first = bin_of(heap, cls)->top - kept - count;
   heap->counters.flushes++;
   heap->counters.flushed_blocks += count;
-  if (count == 1)
+  if (UNLIKELY(!are_freed))
+    slab_set_give_unused(&heap_pool(heap)->slabs, cls, first, count);
+  else if (count == 1)
     slab_set_give_one(&heap_pool(heap)->slabs, cls, *first);
   else
     slab_set_give(&heap_pool(heap)->slabs, cls, first, count);
@@ -262,7 +264,7 @@ void bin_put(struct heap *heap, unsigned cls, void *block) {
 static bool bin_give_older_half(struct heap *heap, unsigned cls) {
   if (UNLIKELY(bin_count(heap, cls) == 0))
     return false;
-  bin_flush(heap, cls, min_size((heap->bin_state[cls].slots + 1) / 2, FLUSH_BLOCKS_MAX));
+  bin_flush(heap, cls, min_size((heap->bin_state[cls].slots + 1) / 2, FLUSH_BLOCKS_MAX), true);
   return true;
 }
 

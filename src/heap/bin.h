@@ -17,8 +17,8 @@ size_t bin_blocks(const struct heap *heap, unsigned cls);
 void *bin_fill_and_pop(struct heap *heap, unsigned cls);
 /* Fills up to `wanted` slots of an empty bin from the slabs. False when memory is out. */
 bool bin_fill(struct heap *heap, unsigned cls, size_t wanted);
-/* Gives the `count` oldest blocks of a bin to the slabs. */
-void bin_flush(struct heap *heap, unsigned cls, size_t count);
+/* Gives the `count` oldest blocks of a bin to the slabs. are_freed: they count as freed (usage_freed). */
+void bin_flush(struct heap *heap, unsigned cls, size_t count, bool are_freed);
 /* bin_open: makes the array of a bin that has none. bin_set_slots: moves the bin's blocks into an array of `slots`
  * slots. Both return false when memory is out. bin_close: gives the array of an empty bin back. bin_set_end: call when
  * the heap was split, or is whole again. */

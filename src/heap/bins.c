@@ -22,17 +22,17 @@ COLD void bins_prewarm(struct heap *heap) {
 #define EMPTY_LOOKS_MAX 64u /* slabs of a class that a step looks at for empty ones */
 
 /* Gives back a part of *left blocks of a bin. Returns how many. */
-static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t most) {
+static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t most, bool are_freed) {
   size_t part = min_size(min_size(*left, bin_count(heap, cls)), most);
   *left = part == most ? *left - (uint32_t)part : 0;
   if (part > 0)
-    bin_flush(heap, cls, part);
+    bin_flush(heap, cls, part, are_freed);
   return part;
 }
 
 /* When the slabs have grown or fallen far, the bins follow: each gives back what it has not needed since the last time.
- * Where the heap grows this is all, because the slabs that close serve other classes. A step goes on where the last one
- * stopped. */
+ * Where the heap grows this is all, because the slabs that close serve other classes, and it does not count as freed: a
+ * program that only grows has nothing for a background thread. A step goes on where the last one stopped. */
 static void follow_step(struct heap *heap) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   struct bins_work *work = &heap->bins_work;
@@ -43,7 +43,7 @@ static void follow_step(struct heap *heap) {
       uint32_t idle = (uint32_t)min_size(state->low, bin_count(heap, cls));
       work->follow_left = work->is_growing ? idle : (uint32_t)bin_surplus(idle);
     }
-    given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given);
+    given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given, !work->is_growing);
     if (work->follow_left > 0)
       continue;
     if (state->base != NULL)
@@ -52,16 +52,18 @@ static void follow_step(struct heap *heap) {
       slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
     work->follows++;
   }
-  if (work->follows < HAK_CLASS_COUNT)
-    return;
-  work->follows = 0;
-  heap->slab_bytes_seen = slabs->slab_bytes;
+  if (work->follows == HAK_CLASS_COUNT)
+    work->follows = 0;
 }
 
+/* What the slabs have now is what they are compared with next: slabs that close as the bins follow, and are opened
+ * again, are no growth. */
 static void follow_begin(struct heap *heap) {
+  size_t slab_bytes = heap_pool(heap)->slabs.slab_bytes;
   heap->bins_work.follows = 1;
   heap->bins_work.follow_left = 0;
-  heap->bins_work.is_growing = heap_pool(heap)->slabs.slab_bytes > heap->slab_bytes_seen;
+  heap->bins_work.is_growing = slab_bytes > heap->slab_bytes_seen;
+  heap->slab_bytes_seen = slab_bytes;
 }
 
 /* Looks at one bin. At each LOOKS_TO_SHRINKth look it gives back, *most blocks at most, and shrinks. False: it has more
@@ -80,7 +82,7 @@ static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most)
   uint32_t *left = &heap->bins_work.look_left;
   if (*left == 0)
     *left = (uint32_t)bin_surplus(state->low);
-  *most -= give_back(heap, cls, left, *most);
+  *most -= give_back(heap, cls, left, *most, true);
   if (*left > 0)
     return false;
   bin_shrink(heap, cls);
@@ -105,8 +107,9 @@ static void bins_look(struct heap *heap) {
 NOINLINE void bins_step(struct heap *heap) {
   if (UNLIKELY(heap->bins_work.follows != 0))
     follow_step(heap);
-  if (heap->ticks % SLOW_CALLS_PERIOD != 0)
+  if (heap->ticks < SLOW_CALLS_PERIOD)
     return;
+  heap->ticks = 0;
   if (heap->bins_work.follows == 0 &&
       UNLIKELY(bins_should_follow(heap->slab_bytes_seen, heap_pool(heap)->slabs.slab_bytes)))
     follow_begin(heap);
@@ -120,7 +123,7 @@ void bins_flush_all(struct heap *heap) {
     if (heap->bin_state[cls].base == NULL)
       continue;
     if (bin_count(heap, cls) > 0)
-      bin_flush(heap, cls, bin_count(heap, cls));
+      bin_flush(heap, cls, bin_count(heap, cls), true);
     bin_close(heap, cls);
   }
 }

@@ -5,10 +5,14 @@
 
 /* Half fills the bins of the tiny classes that were not used yet; takes the lock itself. */
 void bins_prewarm(struct heap *heap);
-/* Call at the end of each slow path of a small block. Now and then idle bins give blocks back and shrink. */
+/* Call at the end of each slow path of a small block, which has so many bytes. Now and then idle bins give blocks back
+ * and shrink: once in SLOW_CALLS_PERIOD ticks. Long blocks count for more, because more bytes idle in their bins, and
+ * their slow calls are fewer. */
+#define TICK_BYTES ((size_t)32 << 10)
 void bins_step(struct heap *heap);
-static inline void bins_tick(struct heap *heap) {
-  if (UNLIKELY(++heap->ticks % SLOW_CALLS_PERIOD == 0) || UNLIKELY(heap->bins_work.follows != 0))
+static inline void bins_tick(struct heap *heap, size_t block_bytes) {
+  heap->ticks += 1 + (uint32_t)(block_bytes / TICK_BYTES);
+  if (UNLIKELY(heap->ticks >= SLOW_CALLS_PERIOD) || UNLIKELY(heap->bins_work.follows != 0))
     bins_step(heap);
 }
 /* Returns all blocks of the bins to the slabs, and gives the arrays back. */

@@ -76,7 +76,7 @@ void *sample_refill(struct heap *heap, unsigned cls) {
 COLD static void split_begin(struct heap *heap) {
   const unsigned last = HAK_CLASS_COUNT - 1;
   if (bin_count(heap, last) > 0)
-    bin_flush(heap, last, bin_count(heap, last));
+    bin_flush(heap, last, bin_count(heap, last), true);
   heap->split = HAK_SPLIT;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     *bin_of(heap, cls) = heap->front.bins[cls];

@@ -87,12 +87,13 @@ struct heap {
   uint32_t id;                                  /* const */
   _Atomic(struct pool *) pool;                  /* H3 */
   uintptr_t callback_frame; /* owner only: stack address of the running limit callback; 0: none runs */
-  uint32_t slow_calls, ticks;
+  uint32_t slow_calls;
+  uint32_t ticks;           /* since the last look at the bins (bins_tick) */
   uint32_t inherited_calls; /* slow calls until inherited_step does something; 0: never (threads/inherited.h) */
   uint8_t looks_away;       /* heap_follow_node */
   uint8_t moves;
   size_t granted_bytes;   /* of bins, beyond their initial slots */
-  size_t slab_bytes_seen; /* of the pool, when the bins followed it last */
+  size_t slab_bytes_seen; /* of the pool, when the bins began to follow it last */
   struct bins_work bins_work;
   uint32_t split;                /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;           /* of split_wanted */

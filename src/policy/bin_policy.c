@@ -4,14 +4,15 @@
 /* The grown bins of a heap may hold this much plus what the heap works with. So a batch of any size that is allocated
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
-/* Several heaps share that much for tiny blocks, and each holds half of what it works with: blocks in bins count as
- * taken, too, so a whole share would bound nothing. All together may then grow by 1 MiB and as much as is in use. */
+/* For blocks above 1 KiB it is half of what the heap works with: blocks in bins count as taken, too, so a whole share
+ * would bound nothing. The same holds for several heaps, which share the 512 KiB for tiny blocks. All together may then
+ * grow by 1 MiB and as much as is in use. */
 #define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
-#define SEVERAL_SHARE 2
-#define MID_SHARE 8
-#define FOLLOW_GROWTH_SHARE 16
+#define BOUNDED_SHARE 2
+#define FOLLOW_GROWTH_SHARE 32
+#define FOLLOW_GROWTH_MIN ((size_t)512 << 10)
 #define FOLLOW_FALL_SHARE 4
-#define FOLLOW_BYTES_MIN ((size_t)4 << 20)
+#define FOLLOW_FALL_MIN ((size_t)4 << 20)
 #define FIRST_SHARE 4
 #define FIRST_BYTES_MIN ((size_t)512)
 
@@ -36,19 +37,19 @@ bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_
   size_t bytes = slots * block_bytes; /* added by doubling */
   size_t budget = HEAP_BYTES_MIN + taken_bytes;
   if (block_bytes > HAK_TINY_MAX)
-    budget = HEAP_BYTES_MIN + taken_bytes / MID_SHARE;
+    budget = HEAP_BYTES_MIN + taken_bytes / BOUNDED_SHARE;
   else if (heaps > 1)
-    budget = max_size(HEAP_BYTES_MIN / heaps, SEVERAL_BYTES_MIN) + taken_bytes / SEVERAL_SHARE;
+    budget = max_size(HEAP_BYTES_MIN / heaps, SEVERAL_BYTES_MIN) + taken_bytes / BOUNDED_SHARE;
   budget = min_size(limits->heap_bytes_max, budget);
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
 }
 
-/* So far that sets which come and go, and what the bins give back and take again, do not count. A fall must be larger,
- * because what is freed now is often allocated again. */
+/* Growth counts early: what lies idle in bins then keeps slabs open that would serve it. A fall must be larger, because
+ * what is freed now is often allocated again. */
 bool bins_should_follow(size_t seen_bytes, size_t slab_bytes) {
   size_t grown = less(slab_bytes, seen_bytes), fallen = less(seen_bytes, slab_bytes);
-  return grown > max_size(seen_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_BYTES_MIN) ||
-         fallen > max_size(seen_bytes / FOLLOW_FALL_SHARE, FOLLOW_BYTES_MIN);
+  return grown > max_size(seen_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN) ||
+         fallen > max_size(seen_bytes / FOLLOW_FALL_SHARE, FOLLOW_FALL_MIN);
 }
 
 size_t bin_surplus(size_t low) { return (low + 1) / 2; }

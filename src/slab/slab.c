@@ -251,8 +251,7 @@ static ALWAYS_INLINE void put_back(struct slab_set *set, struct place place, voi
   note_put_back(set, place.slab, place.index / 64, 1);
 }
 
-static ALWAYS_INLINE void count_freed(struct slab_set *set, size_t bytes) {
-  taken_bytes_add(set, -bytes);
+static ALWAYS_INLINE void note_freed(struct slab_set *set, size_t bytes) {
   set->freed_bytes += bytes;
   if (UNLIKELY(set->freed_bytes >= FREED_STEP)) {
     size_t freed = set->freed_bytes;
@@ -304,17 +303,23 @@ static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, voi
   return done;
 }
 
-void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
+void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
   set->taken_blocks[cls] -= count;
-  count_freed(set, count * class_bytes(cls));
+  taken_bytes_add(set, -(count * class_bytes(cls)));
   for (size_t i = 0; i < count;)
     i += put_back_run(set, cls, blocks + i, count - i);
+}
+
+void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
+  slab_set_give_unused(set, cls, blocks, count);
+  note_freed(set, count * class_bytes(cls));
 }
 
 void slab_set_give_one(struct slab_set *set, unsigned cls, void *block) {
   put_back(set, find_place_of_class(set, cls, block), block);
   set->taken_blocks[cls]--;
-  count_freed(set, class_bytes(cls));
+  taken_bytes_add(set, -class_bytes(cls));
+  note_freed(set, class_bytes(cls));
 }
 
 /* Blocks of other threads come from anywhere in the heap, and another processor may have written their slabs' records
@@ -336,7 +341,8 @@ static void give_batch(struct slab_set *set, void *const *blocks, size_t count) 
   }
   for (size_t i = 0; i < count; i++)
     put_back(set, places[i], blocks[i]);
-  count_freed(set, bytes);
+  taken_bytes_add(set, -bytes);
+  note_freed(set, bytes);
 }
 
 void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count) {

@@ -23,7 +23,7 @@ STRICT = ["cat", "/dev/null"]
 OTHERS = [["date"], ["sort", "/etc/passwd"], ["sed", "-n", "1p", "/etc/passwd"], ["sh", "-c", "echo; true"]]
 MIXED = LIBRARY.parent.parent / "bin" / "random_mixed"
 if MIXED.exists():
-    OTHERS.append([str(MIXED), "20000", "400", "1"])
+    OTHERS.append([str(MIXED), "4000000", "400", "1"])
 
 
 def output(*words):

@@ -59,11 +59,12 @@ UNIT_TEST(doubling_never_passes_a_limit) {
   }
 }
 
-/* A change of the slabs counts from 4 MiB on; growth from a sixteenth, a fall from a quarter on. */
+/* Growth of the slabs counts from 512 KiB and a 32nd on, a fall from 4 MiB and a quarter on. */
 UNIT_TEST(bins_follow_what_moved_far) {
-  const size_t least = (size_t)4 << 20;
+  const size_t least = (size_t)512 << 10, least_fall = (size_t)4 << 20;
   for (unsigned i = 0; i < ROUNDS; i++) {
-    size_t seen = draw((size_t)1 << draw(36)), far = max_size(least, seen / 16), fall = max_size(least, seen / 4);
+    size_t seen = draw((size_t)1 << draw(36)), far = max_size(least, seen / 32);
+    size_t fall = max_size(least_fall, seen / 4);
     assert_false(bins_should_follow(seen, seen + draw(far)));
     assert_true(bins_should_follow(seen, seen + far + 1 + draw(far)));
     if (seen > fall) {

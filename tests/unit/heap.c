@@ -43,12 +43,14 @@ static void assert_home(struct heap *owner) {
   UNIT_HEAP_VALID(owner);
 }
 
-static void tick(struct heap *heap, unsigned calls) {
+static void tick_of(struct heap *heap, unsigned calls, size_t block_bytes) {
   lock_take(&heap_pool(heap)->lock);
   for (unsigned i = 0; i < calls; i++)
-    bins_tick(heap);
+    bins_tick(heap, block_bytes);
   lock_give(&heap_pool(heap)->lock);
 }
+
+static void tick(struct heap *heap, unsigned calls) { tick_of(heap, calls, 0); }
 
 static void *short_life(void *unused) {
   (void)unused;
@@ -243,6 +245,44 @@ UNIT_TEST(busy_bins_keep_their_slots) {
   }
   assert_int_equal(heap->bin_state[cls].slots, slots);
   heap_flush_all(heap);
+}
+
+/* Idle bins are emptied after a number of bytes, too: a program of long blocks makes few slow calls. */
+UNIT_TEST(slow_calls_for_long_blocks_count_for_more) {
+  struct heap *heap = unit_heap_attach();
+  unsigned calls[2];
+  for (unsigned i = 0; i < 2; i++) {
+    size_t bytes = i == 0 ? 100 : 200000;
+    alloc_all(100, 64);
+    free_all(100);
+    assert_true(bins_content(heap).bytes > 0);
+    for (calls[i] = 0; bins_content(heap).bytes > 0 && calls[i] < 40 * LOOKS; calls[i]++)
+      tick_of(heap, 1, bytes);
+    assert_int_equal(bins_content(heap).bytes, 0);
+  }
+  assert_in_range(calls[1], 1, calls[0] / 4);
+  UNIT_HEAP_VALID(heap);
+}
+
+/* Slabs that close as the bins follow, and are opened again, do not make them follow once more: a steady mixture of
+ * sizes would lose its ready blocks again and again. */
+UNIT_TEST(bins_follow_growth_once) {
+  enum { LIVE = 200, SIZES = 48000 };
+  struct heap *heap = unit_heap_attach();
+  uint64_t random = UNIT_SEED;
+  for (unsigned i = 0; i < LIVE; i++)
+    assert_non_null(blocks[i] = hak_malloc(16 + unit_random(&random) % SIZES));
+  uint64_t flushed = 0;
+  for (unsigned i = 0; i < 40 * LOOKS; i++) {
+    unsigned place = (unsigned)(unit_random(&random) % LIVE);
+    hak_free(blocks[place]);
+    assert_non_null(blocks[place] = hak_malloc(16 + unit_random(&random) % SIZES));
+    if (i == 20 * LOOKS)
+      flushed = heap->counters.flushed_blocks;
+  }
+  assert_true(heap->counters.flushed_blocks - flushed < 20 * LOOKS / 4);
+  free_all(LIVE);
+  UNIT_HEAP_VALID(heap);
 }
 
 UNIT_TEST(a_sleeping_owner_pins_nothing) {
