@@ -193,11 +193,11 @@ static NOINLINE void *checked_block(unsigned cls, size_t size, size_t alignment,
   return block;
 }
 
-/* Call where no slab is to be opened (pays false), or none could be: returns an equivalent block. A request for exactly
+/* Call where no slab is to be opened, or none could be (is_tried): returns an equivalent block. A request for exactly
  * the size of a class may rely on the class's alignment. */
-COLD static void *block_when_short(unsigned cls, size_t size, uintptr_t site, bool pays) {
+COLD static void *block_when_short(unsigned cls, size_t size, uintptr_t site, bool is_tried) {
   size_t alignment = size == class_bytes(cls) ? alignment_of(cls) : BLOCK_ALIGNMENT;
-  void *block = pays ? NULL : packed_block(size, alignment, site);
+  void *block = is_tried ? NULL : packed_block(size, alignment, site);
   if (block == NULL && usage_is_unread()) /* it may be refused for that alone */
     return NULL;
   if (block == NULL)
@@ -211,8 +211,7 @@ COLD static void *block_when_short(unsigned cls, size_t size, uintptr_t site, bo
 static ALWAYS_INLINE void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
   if (checked_is_on())
     return checked_block(cls, size, alignment, site);
-  if (UNLIKELY(is_packing(size_classes[cls].order)) && !slab_pays_when_short(heap_current(), cls) &&
-      !has_free(heap_current(), cls))
+  if (UNLIKELY(!slab_pays(heap_current(), cls)) && !has_free(heap_current(), cls))
     return block_when_short(cls, size, site, false);
   void *block = small_block_inlined(cls, size, site);
   return LIKELY(block != NULL) ? block : block_when_short(cls, size, site, true);

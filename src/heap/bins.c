@@ -1,6 +1,7 @@
 /* All bins of a heap. */
 #include "heap/bins.h"
 
+#include "budget/usage.h"
 #include "heap/hands.h"
 
 #define CLASSES (HAK_CLASS_COUNT - 1)
@@ -19,7 +20,7 @@ COLD void bins_prewarm(struct heap *heap) {
 
 /* The bins follow the slabs, or shrink, in steps: of one slow call each, and of at most this many blocks. */
 #define STEP_BLOCKS_MAX 64u
-#define EMPTY_LOOKS_MAX 64u /* slabs of a class that a step looks at for empty ones */
+#define EMPTY_LOOKS_MAX 32u /* slabs of a class that a step looks at for empty ones; they count as blocks */
 
 /* Gives back a part of *left blocks of a bin. Returns how many. */
 static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t most, bool are_freed) {
@@ -31,11 +32,13 @@ static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t 
 }
 
 /* When the slabs have grown or fallen far, the bins follow: each gives back what it has not needed since the last time.
- * Where the heap grows this is all, because the slabs that close serve other classes, and it does not count as freed: a
- * program that only grows has nothing for a background thread. A step goes on where the last one stopped. */
+ * Where the heap grows this is all, because the slabs that close serve other classes. It does not count as freed there,
+ * except for those slabs: a program that only grows needs no background thread. A step goes on where the last one
+ * stopped. */
 static void follow_step(struct heap *heap) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   struct bins_work *work = &heap->bins_work;
+  size_t slab_bytes = slabs->slab_bytes;
   for (size_t given = 0; work->follows < HAK_CLASS_COUNT && given < STEP_BLOCKS_MAX;) {
     unsigned cls = work->follows;
     struct bin_state *state = &heap->bin_state[cls];
@@ -49,15 +52,17 @@ static void follow_step(struct heap *heap) {
     if (state->base != NULL)
       state->low = (uint32_t)bin_count(heap, cls);
     if (work->is_growing)
-      slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
+      given += slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
     work->follows++;
   }
+  if (work->is_growing)
+    usage_freed_add(less(slab_bytes, slabs->slab_bytes));
   if (work->follows == HAK_CLASS_COUNT)
     work->follows = 0;
 }
 
 /* What the slabs have now is what they are compared with next: slabs that close as the bins follow, and are opened
- * again, are no growth. */
+ * again, are no growth, unless they were so many that it was a fall. */
 static void follow_begin(struct heap *heap) {
   size_t slab_bytes = heap_pool(heap)->slabs.slab_bytes;
   heap->bins_work.follows = 1;

@@ -5,11 +5,11 @@
 
 /* Half fills the bins of the tiny classes that were not used yet; takes the lock itself. */
 void bins_prewarm(struct heap *heap);
-/* Call at the end of each slow path of a small block, which has so many bytes. Now and then idle bins give blocks back
- * and shrink: once in SLOW_CALLS_PERIOD ticks. Long blocks count for more, because more bytes idle in their bins, and
- * their slow calls are fewer. */
 #define TICK_BYTES ((size_t)32 << 10)
 void bins_step(struct heap *heap);
+/* Call at the end of each slow path of a small block. block_bytes: its length. Now and then idle bins give blocks back
+ * and shrink: once in SLOW_CALLS_PERIOD ticks. Long blocks count for more, because more bytes idle in their bins, and
+ * their slow calls are fewer. */
 static inline void bins_tick(struct heap *heap, size_t block_bytes) {
   heap->ticks += 1 + (uint32_t)(block_bytes / TICK_BYTES);
   if (UNLIKELY(heap->ticks >= SLOW_CALLS_PERIOD) || UNLIKELY(heap->bins_work.follows != 0))

@@ -11,7 +11,7 @@
 #define POOLS_PER_CPU 2u
 #define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
-#define ASKS_MAX 8u     /* of so many threads in a row none may use another processor: the others are not asked */
+#define ASKS_MAX 8u /* if so many threads in a row bring no new processor, only each that doubles the heaps is asked */
 #define PRIVATE_PAGE 512u
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
 
@@ -205,7 +205,8 @@ struct pool *pool_attach(void) {
       best = pool;
   }
   bool shares = best != NULL && pool_heaps(best) > 0 && usable == max;
-  if (shares && option_value(OPTION_POOLS) == 0 && table.asked_in_vain < ASKS_MAX) {
+  bool asks = table.asked_in_vain < ASKS_MAX || is_power_of_two(pools_heaps());
+  if (shares && option_value(OPTION_POOLS) == 0 && asks) {
     processors_count();
     max = pools_max(node);
   }

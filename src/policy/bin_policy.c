@@ -4,11 +4,13 @@
 /* The grown bins of a heap may hold this much plus what the heap works with. So a batch of any size that is allocated
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
-/* For blocks above 1 KiB it is half of what the heap works with: blocks in bins count as taken, too, so a whole share
- * would bound nothing. The same holds for several heaps, which share the 512 KiB for tiny blocks. All together may then
- * grow by 1 MiB and as much as is in use. */
+/* Several heaps share that much, and each holds half of what it works with: blocks in bins count as taken, too, so a
+ * whole share would bound nothing. All together may then grow by 1 MiB and as much as is in use. Blocks above 1 KiB
+ * have the half with one heap, too, and leave an eighth to tiny blocks with several. A bin that has no slot gets its
+ * first within HEAP_BYTES_MIN: a thread that uses one long buffer again and again finds it there. */
 #define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
 #define BOUNDED_SHARE 2
+#define TINY_SHARE 8
 #define FOLLOW_GROWTH_SHARE 32
 #define FOLLOW_GROWTH_MIN ((size_t)512 << 10)
 #define FOLLOW_FALL_SHARE 4
@@ -35,11 +37,13 @@ size_t bin_slots_first(size_t slots_initial, size_t block_bytes) {
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
                     size_t taken_bytes, size_t heaps) {
   size_t bytes = slots * block_bytes; /* added by doubling */
-  size_t budget = HEAP_BYTES_MIN + taken_bytes;
-  if (block_bytes > HAK_TINY_MAX)
-    budget = HEAP_BYTES_MIN + taken_bytes / BOUNDED_SHARE;
-  else if (heaps > 1)
-    budget = max_size(HEAP_BYTES_MIN / heaps, SEVERAL_BYTES_MIN) + taken_bytes / BOUNDED_SHARE;
+  bool is_tiny = block_bytes <= HAK_TINY_MAX, is_one = heaps <= 1;
+  size_t budget = is_one ? HEAP_BYTES_MIN : max_size(HEAP_BYTES_MIN / heaps, SEVERAL_BYTES_MIN);
+  budget += is_tiny && is_one ? taken_bytes : taken_bytes / BOUNDED_SHARE;
+  if (!is_tiny && !is_one)
+    budget -= budget / TINY_SHARE;
+  if (slots == BIN_SLOTS_MIN)
+    budget = max_size(budget, HEAP_BYTES_MIN);
   budget = min_size(limits->heap_bytes_max, budget);
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
 }

@@ -407,7 +407,7 @@ bool background_wish(void) {
   if (!background.prepared || !is_wanted())
     return false;
   due_wish(true);
-  store_relaxed(&background_is_told, false);
+  atomic_store_explicit(&background_is_told, false, memory_order_release); /* who reads it sees the wish */
   return true;
 }
 

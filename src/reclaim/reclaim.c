@@ -52,7 +52,7 @@ static struct {
   uint64_t aged_ms;                 /* when the round before began; the round's lock guards it */
   _Atomic uint64_t soon_ms;         /* the full delay holds until then */
   _Atomic uint64_t round_ms;        /* time of the background thread's last round; 0: none */
-  size_t uncharged_bytes;           /* given back by slow calls that have not come to the end; likewise */
+  size_t uncharged_bytes;           /* given back by slow calls, and not charged yet; the round's lock guards it */
   uint64_t delay_ms;                /* in force in this round; the round's lock guards it */
 } reclaim;
 
@@ -67,8 +67,10 @@ uint64_t reclaim_delay_ms(void) {
 
 uint64_t reclaim_full_delay_until_ms(void) { return load_relaxed(&reclaim.soon_ms); }
 
-/* Call at the end of a round. */
+/* Call at the end of a round. What slow calls gave back before, and did not charge, is charged with it. */
 static void soon_charge(size_t given_back) {
+  given_back += reclaim.uncharged_bytes;
+  reclaim.uncharged_bytes = 0;
   if (given_back > 0 && reclaim.delay_ms < delay_ms())
     store_relaxed(&reclaim.soon_ms, os_milliseconds() + given_back / SOON_BYTES_A_MS);
 }
@@ -185,10 +187,8 @@ COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes) {
  * short delay stays in force. The round's lock is held. */
 COLD static void purge_some_of_due(void) {
   reclaim.uncharged_bytes += purge_due(NULL, CALL_BYTES);
-  if (free_is_due())
-    return;
-  soon_charge(reclaim.uncharged_bytes);
-  reclaim.uncharged_bytes = 0;
+  if (!free_is_due())
+    soon_charge(0);
 }
 
 /* --- stashes --- */
@@ -336,7 +336,7 @@ void reclaim_tick(void) {
  * purge delay. Without that thread the pool's threads do it as often, unless less is free than may stay however
  * old. */
 static bool holes_are_due(struct pool *pool) {
-  if (!lock_try(&pool->lock))
+  if (option_value(OPTION_PURGE) == PURGE_OFF || !lock_try(&pool->lock))
     return false;
   size_t free_bytes = less(pool->slabs.slab_bytes, slab_set_taken_bytes(&pool->slabs));
   uint64_t now_ms = os_milliseconds(), due_ms = reclaim_delay_ms();
@@ -359,6 +359,8 @@ void reclaim_tick_of_heap(const struct heap *heap) {
   if (LIKELY(load_relaxed(&pool->holes_class) == 0) &&
       (LIKELY(heap->slow_calls % HOLES_LOOK_CALLS != 0) || !holes_are_due(pool)))
     return;
+  if (option_value(OPTION_PURGE) == PURGE_OFF)
+    store_relaxed(&pool->holes_class, 0); /* the option changed during a walk */
   if (option_value(OPTION_PURGE) == PURGE_OFF || !round_begin())
     return;
   size_t given_back = 0;

@@ -8,7 +8,7 @@
 
 #include "base/words.h"
 
-/* Call at the end of a slow path, without a lock: does what is due. */
+/* Call at the end of a slow path, without a lock: does a part of what is due, or leaves it to the background thread. */
 void reclaim_tick(void);
 
 /* Returns the purge delay in force: the preset's, or less (docs/decisions/0025-one-clock.md). Takes no lock. */

@@ -118,7 +118,7 @@ NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
   slab_list_update(set, slab);
 }
 
-/* Call after blocks were taken out: free_count is below its list's range, or it is not (list_of). */
+/* Call after blocks were taken out. Moves the slab if its free_count left its list's range downwards (list_of). */
 static void note_taken(struct slab_set *set, struct slab *slab, size_t count) {
   unsigned blocks = size_classes[slab->class].block_count;
   slab->free_count -= (uint32_t)count;
@@ -364,14 +364,16 @@ void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, siz
   }
 }
 
-void slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks) {
+size_t slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_max) {
   struct slab *slab = set->lists[cls][FULLNESS_LISTS - 1];
-  for (; slab != NULL && looks > 0; looks--) {
+  size_t looks = 0;
+  for (; slab != NULL && looks < looks_max; looks++) {
     struct slab *next = slab->next;
     if (slab_is_empty(slab))
       slab_close(set, slab);
     slab = next;
   }
+  return looks;
 }
 
 void slab_set_close_empty(struct slab_set *set) {

@@ -77,8 +77,8 @@ static inline bool slab_set_allows(const struct slab_set *set, size_t bytes) {
 
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
-/* The same of one class. It looks at so many slabs. */
-void slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks);
+/* The same of one class. It looks at so many slabs at most, and returns at how many it did. */
+size_t slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_max);
 
 /* Closes all slabs of a set that lists full ones, whatever blocks are taken; no holes are being purged. No
  * thread may use such a block any more. */

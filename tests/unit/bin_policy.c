@@ -85,22 +85,30 @@ UNIT_TEST(no_budget_means_no_growth) {
 }
 
 /* Grows the bins of equal heaps that hold all they were granted, as far as they may. Returns what all were granted. */
-static size_t granted_to_all(size_t heaps, size_t heaps_told, size_t used_bytes) {
+static size_t granted_to_all(size_t heaps, size_t heaps_told, size_t used_bytes, size_t step) {
   struct bin_limits ample = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
-  const size_t step = 256, grown_max = (size_t)1 << 30; /* one more slot is granted at a time, in many bins */
+  const size_t grown_max = (size_t)1 << 30; /* two more slots of half a `step` are granted at a time, in many bins */
   size_t granted = 0;
-  while (granted < grown_max && bin_may_double(&ample, 1, step, granted, used_bytes / heaps + granted, heaps_told))
+  while (granted < grown_max && bin_may_double(&ample, 2, step / 2, granted, used_bytes / heaps + granted, heaps_told))
     granted += step;
   return granted * heaps;
 }
 
-/* Tiny blocks in bins count as taken. So all bins of several heaps are bounded by what the program uses; the bins of
- * one heap are not, and hold a batch of any size. */
+/* Blocks in bins count as taken. So all bins of several heaps are bounded by what the program uses; those for tiny blocks
+ * of one heap are not, and hold a batch of any size. Longer blocks leave tiny ones a part. */
 UNIT_TEST(bins_of_several_heaps_are_bounded) {
-  for (size_t heaps = 2; heaps <= 32; heaps *= 2)
-    for (size_t used = 0; used <= (size_t)64 << 20; used = used * 2 + (1 << 20))
-      assert_true(granted_to_all(heaps, heaps, used) <= ((size_t)1 << 20) + used);
-  assert_true(granted_to_all(4, 1, 0) >= (size_t)1 << 30); /* the control: each is told that it is alone */
+  const size_t tiny = 256, mid = 4096;
+  for (size_t heaps = 1; heaps <= 32; heaps *= 2)
+    for (size_t used = 0; used <= (size_t)64 << 20; used = used * 2 + (1 << 20)) {
+      size_t of_mid = granted_to_all(heaps, heaps, used, mid);
+      assert_true(of_mid <= ((size_t)1 << 20) + used);
+      if (heaps == 1)
+        continue;
+      size_t of_tiny = granted_to_all(heaps, heaps, used, tiny);
+      assert_true(of_tiny <= ((size_t)1 << 20) + used);
+      assert_true(of_mid <= of_tiny - of_tiny / 8); /* a part is left to tiny blocks */
+    }
+  assert_true(granted_to_all(4, 1, 0, tiny) >= (size_t)1 << 30); /* the control: each is told that it is alone */
 }
 
 UNIT_TEST(surplus_is_part_of_what_lay_idle) {
