@@ -31,8 +31,9 @@ bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_
 /* Returns how many blocks a bin should give back that never held fewer than `low` blocks since the last look. */
 size_t bin_surplus(size_t low);
 
-/* Tells whether the slabs grew or fell so much since the bins began to follow them last (`seen_bytes`) that the bins should
- * follow again. Then each gives back what it did not need meanwhile, so that slabs close and serve other classes. */
+/* Tells whether the slabs grew or fell so much since the bins began to follow them last (`seen_bytes`) that the bins
+ * should follow again. Then each gives back what it did not need meanwhile, so that slabs close and serve other
+ * classes. */
 bool bins_should_follow(size_t seen_bytes, size_t slab_bytes);
 
 /* Returns how many slots the bin should have after that look: half, if a quarter was enough. high: the most blocks it

@@ -209,7 +209,7 @@ static void set_due(bool due) {
 }
 
 void background_tick(void) {
-  if (!load_relaxed(&background_is_told))
+  if (!atomic_load_explicit(&background_is_told, memory_order_acquire)) /* a wish before it is seen below */
     atomic_store_explicit(&background_is_told, true, memory_order_seq_cst);
   if (LIKELY(!background_runs())) {
     set_due(due_is_now());
@@ -407,7 +407,7 @@ bool background_wish(void) {
   if (!background.prepared || !is_wanted())
     return false;
   due_wish(true);
-  atomic_store_explicit(&background_is_told, false, memory_order_release); /* who reads it sees the wish */
+  atomic_store_explicit(&background_is_told, false, memory_order_release);
   return true;
 }
 
