@@ -184,7 +184,7 @@ COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes) {
 }
 
 /* A slow call does some of what is due, and the next ones the rest. The charge is for all of it: before its end the
- * short delay stays in force. The round's lock is held. */
+ * short delay stays in force, unless another round ends first. The round's lock is held. */
 COLD static void purge_some_of_due(void) {
   reclaim.uncharged_bytes += purge_due(NULL, CALL_BYTES);
   if (!free_is_due())
@@ -359,9 +359,11 @@ void reclaim_tick_of_heap(const struct heap *heap) {
   if (LIKELY(load_relaxed(&pool->holes_class) == 0) &&
       (LIKELY(heap->slow_calls % HOLES_LOOK_CALLS != 0) || !holes_are_due(pool)))
     return;
-  if (option_value(OPTION_PURGE) == PURGE_OFF)
-    store_relaxed(&pool->holes_class, 0); /* the option changed during a walk */
-  if (option_value(OPTION_PURGE) == PURGE_OFF || !round_begin())
+  if (UNLIKELY(option_value(OPTION_PURGE) == PURGE_OFF)) { /* it changed during a walk */
+    store_relaxed(&pool->holes_class, 0);
+    return;
+  }
+  if (!round_begin())
     return;
   size_t given_back = 0;
   hole_search_begin(HOLES_SETTLED);

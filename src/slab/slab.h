@@ -58,10 +58,10 @@ bool slab_set_has_free(const struct slab_set *set, unsigned cls);
  * ends the program (os/fault.h). */
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 void slab_set_give_one(struct slab_set *set, unsigned cls, void *block);
-/* The same for blocks that the program did not free just now: they do not count as freed (usage_freed). */
-void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 /* The same for blocks of several classes. A block whose slab was closed meanwhile counts as free. */
 void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count);
+/* As slab_set_give, for blocks that the program did not free just now: they do not count as freed (usage_freed). */
+void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
 /* Checks that blocks of one class, all of the set, could be put back. A free block, one that is there twice, or an
  * address that is no block ends the program. Otherwise nothing changes. */

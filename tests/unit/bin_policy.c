@@ -94,8 +94,8 @@ static size_t granted_to_all(size_t heaps, size_t heaps_told, size_t used_bytes,
   return granted * heaps;
 }
 
-/* Blocks in bins count as taken. So all bins of several heaps are bounded by what the program uses; those for tiny blocks
- * of one heap are not, and hold a batch of any size. Longer blocks leave tiny ones a part. */
+/* Blocks in bins count as taken. So all bins of several heaps are bounded by what the program uses; those for tiny
+ * blocks of one heap are not, and hold a batch of any size. Longer blocks leave tiny ones a part. */
 UNIT_TEST(bins_of_several_heaps_are_bounded) {
   const size_t tiny = 256, mid = 4096;
   for (size_t heaps = 1; heaps <= 32; heaps *= 2)
