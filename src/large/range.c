@@ -167,12 +167,13 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
   }
   if (extent.base == NULL)
     return NULL;
-  if (UNLIKELY(extent.to_probe))
-    huge_probe(extent.base);
+  bool has_huge = extent_bank_of(extent.base) == EXTENT_HUGE;
+  if (has_huge && !extent.resident)
+    huge_probe(extent.base, extent.bytes);
   *zeroed = extent.zero;
   if (extent.resident)
     *promised += extent.bytes;
-  return range_made(extent.base, extent.bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE);
+  return range_made(extent.base, extent.bytes, false, has_huge);
 }
 
 struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
@@ -189,7 +190,7 @@ struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
   bool has_huge = huge_for_mapping(bytes);
   if (has_huge) {
     os_huge(base, bytes); /* whole: a mapping in two parts could not be moved */
-    huge_probe(base);
+    huge_probe(base, bytes);
   }
   return range_made(base, bytes, true, has_huge);
 }

@@ -279,14 +279,10 @@ struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, s
 }
 
 static struct extent bank_take(struct bank *bank, size_t bytes, size_t alignment) {
-  const char *committed = bank->arena.committed;
   struct extent taken = take_free(bank, true, bytes, alignment);
   if (taken.base == NULL)
     taken = take_free(bank, false, bytes, alignment);
-  if (taken.base == NULL)
-    taken = bank_carve(bank, bytes, alignment);
-  taken.to_probe = taken.base && bank->arena.committed != committed && extent_bank_of(taken.base) == EXTENT_HUGE;
-  return taken;
+  return taken.base != NULL ? taken : bank_carve(bank, bytes, alignment);
 }
 
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment) {

@@ -33,7 +33,6 @@ struct extent {
   size_t bytes;
   bool resident; /* used since it was purged, if ever */
   bool zero;     /* reads as zero */
-  bool to_probe; /* maybe the first use of huge pages: call huge_probe (pages/huge.h) */
 };
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to

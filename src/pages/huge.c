@@ -99,9 +99,12 @@ static void note_touch(uint64_t start_ns) {
   }
 }
 
-void huge_probe(char *base) {
+void huge_probe(char *base, size_t bytes) {
+  size_t offset = -(uintptr_t)base & (SUPERSLAB_BYTES - 1);
+  if (offset >= bytes) /* the object before it touched this page */
+    return;
   uint64_t start_ns = os_nanoseconds();
-  *(volatile char *)base = 0;
+  *(volatile char *)(base + offset) = 0;
   note_touch(start_ns);
 }
 

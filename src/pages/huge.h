@@ -25,9 +25,9 @@ void huge_fill(char *superslab);
  * because a long, sparse table would become wholly resident. */
 bool huge_for_mapping(size_t bytes);
 
-/* Touches the first page of an unused range on huge pages and measures the time. It shows whether the kernel has huge
- * pages at hand. The caller owns the range and holds no lock but that of its own heap. */
-void huge_probe(char *base);
+/* Touches the first huge page that begins in an unused range on huge pages, and measures the time. It shows whether the
+ * kernel has huge pages at hand. The caller owns the range and holds no lock but that of its own heap. */
+void huge_probe(char *base, size_t bytes);
 
 /* Call when the object in a mapping without huge pages is freed: notes how much of it was used. It takes longer than
  * the mapping's reuse, so once is enough for objects that used the same pages one after another. */

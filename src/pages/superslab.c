@@ -162,12 +162,11 @@ COLD static void superslab_close(struct superslab *s) {
   extent_give(extent, s->given_ms, extent.resident ? USAGE_PROMISED : USAGE_NOWHERE);
 }
 
-static struct superslab *superslab_open_fresh(bool *to_probe) {
+static struct superslab *superslab_open_fresh(void) {
   enum extent_bank bank = huge_bank_for_superslab();
   struct extent extent = extent_take(bank, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
   if (extent.base == NULL && bank != EXTENT_PLAIN)
     extent = extent_take(EXTENT_PLAIN, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
-  *to_probe = extent.to_probe;
   return superslab_open(extent);
 }
 
@@ -301,13 +300,13 @@ static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
       memset(run, 0, UNIT_BYTES << order);
     return run;
   }
-  bool to_probe = false, is_fresh = false;
+  bool is_fresh = false;
   lock_take(&units.lock);
   struct superslab *s = find_run(node, order, false);
   if (s == NULL && UNLIKELY(is_short))
     s = find_free_of_others(node, order);
   if (s == NULL && superslab_pays(is_short))
-    is_fresh = (s = superslab_open_fresh(&to_probe)) != NULL;
+    is_fresh = (s = superslab_open_fresh()) != NULL;
   if (UNLIKELY(s == NULL))
     s = find_free_of_others(node, order);
   run = s ? take_from(s, order) : take_outside(order);
@@ -320,8 +319,8 @@ static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
     huge_fill(run);
   else if (to_populate && run != NULL)
     os_populate(run, UNIT_BYTES << order);
-  if (UNLIKELY(to_probe && run != NULL))
-    huge_probe(run); /* the first run of a superslab that was opened just now */
+  else if (UNLIKELY(is_fresh && run != NULL && extent_bank_of(s->base) == EXTENT_HUGE))
+    huge_probe(run, UNIT_BYTES << order);
   return run;
 }
 

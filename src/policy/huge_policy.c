@@ -1,22 +1,21 @@
 #include "policy/huge_policy.h"
 
 #define SPARSE_MORE_MAX 4
-#define SPAN_MS_MIN ((uint64_t)1000)
 #define SPAN_MS_MAX ((uint64_t)5 * 60 * 1000)
 
 static bool backs_off(const struct huge_back_off *back_off, uint64_t now_ms) { return now_ms < back_off->until_ms; }
 
-static void good_outcome(struct huge_back_off *back_off, uint64_t now_ms) {
+static void good_outcome(struct huge_back_off *back_off, uint64_t span_ms_min, uint64_t now_ms) {
   if (backs_off(back_off, now_ms)) /* the range was asked for before the back-off */
     return;
-  back_off->span_ms = back_off->span_ms >= 2 * SPAN_MS_MIN ? back_off->span_ms / 2 : 0;
+  back_off->span_ms = back_off->span_ms >= 2 * span_ms_min ? back_off->span_ms / 2 : 0;
 }
 
 /* Several threads may see the same stall; it counts once. */
-static void bad_outcome(struct huge_back_off *back_off, uint64_t now_ms) {
+static void bad_outcome(struct huge_back_off *back_off, uint64_t span_ms_min, uint64_t now_ms) {
   if (backs_off(back_off, now_ms))
     return;
-  uint64_t span_ms = back_off->span_ms == 0 ? SPAN_MS_MIN : back_off->span_ms * 2;
+  uint64_t span_ms = back_off->span_ms == 0 ? span_ms_min : back_off->span_ms * 2;
   back_off->span_ms = span_ms < SPAN_MS_MAX ? span_ms : SPAN_MS_MAX;
   back_off->until_ms = now_ms + back_off->span_ms;
 }
@@ -59,14 +58,14 @@ bool huge_spend(struct huge_state *state, size_t range_bytes) {
 void huge_note_stall(struct huge_state *state, uint64_t elapsed_ns, uint64_t now_ms) {
   if (elapsed_ns <= HUGE_SLOW_NS) {
     state->slow_in_row = 0;
-    good_outcome(&state->stalls, now_ms);
+    good_outcome(&state->stalls, HUGE_STALL_SPAN_MS, now_ms);
     return;
   }
   state->slow_in_row++;
   if (elapsed_ns <= HUGE_STALL_NS && state->slow_in_row < HUGE_SLOW_MAX)
     return;
   state->slow_in_row = 0;
-  bad_outcome(&state->stalls, now_ms);
+  bad_outcome(&state->stalls, HUGE_STALL_SPAN_MS, now_ms);
 }
 
 void huge_note_sparse(struct huge_state *state, size_t resident_bytes, size_t range_bytes, uint64_t now_ms) {
@@ -75,11 +74,11 @@ void huge_note_sparse(struct huge_state *state, size_t resident_bytes, size_t ra
   if (resident_bytes >= range_bytes - range_bytes / 2) {
     if (state->sparse_more > 0)
       state->sparse_more--;
-    good_outcome(&state->sparse, now_ms);
+    good_outcome(&state->sparse, HUGE_SPARSE_SPAN_MS, now_ms);
     return;
   }
   if (++state->sparse_more < SPARSE_MORE_MAX)
     return;
   state->sparse_more = 0;
-  bad_outcome(&state->sparse, now_ms);
+  bad_outcome(&state->sparse, HUGE_SPARSE_SPAN_MS, now_ms);
 }

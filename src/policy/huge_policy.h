@@ -2,8 +2,7 @@
  *
  * Huge pages have two costs. The kernel may have to compact memory first, and the program waits meanwhile; the time of
  * a first touch shows this. And a range that is little used still takes 2 MiB per huge page. Each cost has a back-off
- * of its own: no huge pages for a second, the next time for two, up to five minutes. A good outcome afterwards halves
- * it.
+ * of its own, a time without huge pages. It doubles each time, up to five minutes. A good outcome afterwards halves it.
  *
  * Large objects need evidence besides: huge pages are earned by ranges on small pages that were seen densely written.
  * A range on huge pages shows nothing, so some ranges must be on small pages all the time.
@@ -24,6 +23,10 @@
 #define HUGE_STALL_NS ((uint64_t)4000 * 1000)
 #define HUGE_SLOW_NS ((uint64_t)1500 * 1000)
 #define HUGE_SLOW_MAX 2
+
+/* The first back-off after a stall, of which the stall is about a sixteenth, and after sparse ranges. */
+#define HUGE_STALL_SPAN_MS ((uint64_t)64)
+#define HUGE_SPARSE_SPAN_MS ((uint64_t)1000)
 
 /* No huge pages until until_ms. span_ms: the length of the last back-off, halved by each good outcome since. */
 struct huge_back_off {

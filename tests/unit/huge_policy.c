@@ -51,7 +51,7 @@ UNIT_TEST(dense_slabs_get_a_superslab_each) {
   assert_false(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense - 1, START));
   huge_note_stall(&state, 50 * MS, START);
   assert_false(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START));
-  assert_true(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START + 1000));
+  assert_true(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START + HUGE_STALL_SPAN_MS));
 }
 
 UNIT_TEST(clearing_is_no_stall) {
@@ -68,7 +68,7 @@ UNIT_TEST(one_long_touch_is_a_stall) {
   assert_true(wanted(&state, START));
   huge_note_stall(&state, HUGE_STALL_NS + 1, START);
   assert_false(wanted(&state, START));
-  assert_int_equal(wanted_again(&state, START), START + 1000);
+  assert_int_equal(wanted_again(&state, START), START + HUGE_STALL_SPAN_MS);
 }
 
 UNIT_TEST(slow_touches_in_a_row_are_a_stall) {
@@ -81,12 +81,12 @@ UNIT_TEST(slow_touches_in_a_row_are_a_stall) {
     assert_true(wanted(&state, START));
     huge_note_stall(&state, HUGE_SLOW_NS + 1, START);
   }
-  assert_int_equal(wanted_again(&state, START), START + 1000);
+  assert_int_equal(wanted_again(&state, START), START + HUGE_STALL_SPAN_MS);
 }
 
 UNIT_TEST(back_offs_double_to_five_minutes) {
   struct huge_state state = {0};
-  uint64_t now = START, span = 1000;
+  uint64_t now = START, span = HUGE_STALL_SPAN_MS;
   for (unsigned i = 0; i < 20; i++) {
     huge_note_stall(&state, 50 * MS, now);
     huge_note_stall(&state, 50 * MS, now);            /* another thread, the same stall */
@@ -106,15 +106,15 @@ UNIT_TEST(good_touches_halve_the_back_off) {
     huge_note_stall(&state, 50 * MS, now);
     now = wanted_again(&state, now);
   }
-  assert_int_equal(state.stalls.span_ms, 8000);
-  huge_note_stall(&state, MS, now); /* 4 s, so the next is 8 s again */
+  assert_int_equal(state.stalls.span_ms, 8 * HUGE_STALL_SPAN_MS);
+  huge_note_stall(&state, MS, now); /* half, so the next is as long again */
   huge_note_stall(&state, 50 * MS, now);
-  assert_int_equal(wanted_again(&state, now), now + 8000);
-  now += 8000;
+  assert_int_equal(wanted_again(&state, now), now + 8 * HUGE_STALL_SPAN_MS);
+  now += 8 * HUGE_STALL_SPAN_MS;
   for (unsigned i = 0; i < 4; i++)
     huge_note_stall(&state, MS, now);
   huge_note_stall(&state, 50 * MS, now); /* all forgotten */
-  assert_int_equal(wanted_again(&state, now), now + 1000);
+  assert_int_equal(wanted_again(&state, now), now + HUGE_STALL_SPAN_MS);
 }
 
 UNIT_TEST(sparse_ranges_count_against) {
@@ -129,21 +129,21 @@ UNIT_TEST(sparse_ranges_count_against) {
     huge_note_sparse(&state, MIB - 1, PAGE, START);
     huge_note_sparse(&state, 0, 0, START); /* says nothing */
   }
-  assert_int_equal(wanted_again(&state, START), START + 1000);
+  assert_int_equal(wanted_again(&state, START), START + HUGE_SPARSE_SPAN_MS);
   /* Quick touches are no excuse, and well used ranges none for a stall. */
-  uint64_t now = START + 1000;
+  uint64_t now = START + HUGE_SPARSE_SPAN_MS;
   huge_note_stall(&state, MS, now);
-  assert_int_equal(state.sparse.span_ms, 1000);
+  assert_int_equal(state.sparse.span_ms, HUGE_SPARSE_SPAN_MS);
   for (unsigned i = 0; i < 4; i++) { /* counted from none again */
     assert_true(wanted(&state, now));
     huge_note_sparse(&state, 1, 3, now);
   }
-  assert_int_equal(wanted_again(&state, now), now + 2000);
+  assert_int_equal(wanted_again(&state, now), now + 2 * HUGE_SPARSE_SPAN_MS);
   huge_note_stall(&state, 50 * MS, now);
-  now += 2000;
+  now += 2 * HUGE_SPARSE_SPAN_MS;
   huge_note_sparse(&state, PAGE, PAGE, now);
-  assert_int_equal(state.sparse.span_ms, 1000);
-  assert_int_equal(state.stalls.span_ms, 1000);
+  assert_int_equal(state.sparse.span_ms, HUGE_SPARSE_SPAN_MS);
+  assert_int_equal(state.stalls.span_ms, HUGE_STALL_SPAN_MS);
 }
 
 UNIT_TEST(dense_ranges_earn_huge_pages) {
@@ -171,7 +171,7 @@ UNIT_TEST(dense_ranges_earn_huge_pages) {
   assert_int_equal(state.earned_bytes, 4 * HEAP);
 }
 
-/* Whatever comes: a back-off lasts from one second to five minutes, and ends. */
+/* Whatever comes: a back-off is at least its first length, at most five minutes, and ends. */
 UNIT_TEST(back_offs_stay_in_their_bounds) {
   struct huge_state state = {0};
   uint64_t seed = UNIT_SEED, now = START;
@@ -183,7 +183,7 @@ UNIT_TEST(back_offs_stay_in_their_bounds) {
       huge_note_sparse(&state, unit_random(&seed) >> (unit_random(&seed) % 64),
                        unit_random(&seed) >> (unit_random(&seed) % 64), now);
     if (before && !wanted(&state, now)) {
-      assert_false(wanted(&state, now + 999));
+      assert_false(wanted(&state, now + HUGE_STALL_SPAN_MS - 1));
       assert_true(wanted(&state, now + 300000));
     }
     assert_true(state.stalls.span_ms <= 300000 && state.sparse.span_ms <= 300000);

@@ -7,6 +7,8 @@
 
 #include "budget/usage.h"
 #include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "pages/huge.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
 
@@ -80,7 +82,7 @@ UNIT_TEST(sparse_objects_get_none) {
   }
 }
 
-/* A first touch that the machine's other work made slow stops huge pages for a second, the next one for longer. */
+/* A first touch that the machine's other work made slow stops huge pages for a while, the next one for longer. */
 #define WAITS_MAX 300u
 static void wait_a_little(void) { usleep(200000); }
 
@@ -114,6 +116,18 @@ UNIT_TEST(dense_slabs_are_on_huge_pages) {
   assert_int_equal(superslabs_asked, 1);
   assert_true(has_flag(block, " nh"));
   assert_int_equal(os_resident_bytes((char *)round_down((uintptr_t)block, 2 * MIB), 2 * MIB), 2 * MIB);
+}
+
+/* Only the first touch of a huge page says something, and only that page is touched. */
+UNIT_TEST(a_probe_touches_the_first_huge_page_that_begins) {
+  char *base = os_map(4 * MIB, 2 * MIB);
+  assert_non_null(base);
+  huge_probe(base + UNIT_BYTES, 2 * MIB - UNIT_BYTES);
+  assert_int_equal(os_resident_bytes(base, 4 * MIB), 0);
+  huge_probe(base + UNIT_BYTES, 3 * MIB);
+  assert_int_equal(os_resident_bytes(base, 2 * MIB), 0);
+  assert_int_equal(os_resident_bytes(base + 2 * MIB, 2 * MIB), os_page_bytes());
+  os_unmap(base, 4 * MIB);
 }
 
 UNIT_TEST(the_policy_asks) {
