@@ -23,6 +23,7 @@
 #include <string.h>
 
 #define SHRINK_SHARE 2 /* a block stays in place unless less than half of it is asked for */
+#define GROWTH_SHARE 4 /* a block that moves grows by a quarter at least */
 
 NOINLINE size_t hak_usable_size(const void *block) {
   uint32_t entry = map_entry(block);
@@ -86,6 +87,16 @@ NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintpt
   memcpy(moved, block, min_size(old_bytes, size));
   hak_free(block);
   return moved;
+}
+
+/* Moves a block of a slab that grows. A block that grows in small steps would be copied for each size class on its way:
+ * classes up to 1 KiB are 16 B apart. The pages of what is not asked for yet are touched only if it is used. */
+static NOINLINE void *grow_by_copy(void *block, uint32_t entry, size_t old_bytes, size_t size, uintptr_t site) {
+  size_t ahead = min_size(old_bytes + old_bytes / GROWTH_SHARE, HAK_SMALL_MAX);
+  void *moved = NULL;
+  if (size < ahead && private_owner(block, entry) == NULL && !usage_is_short())
+    moved = resize_by_copy(block, old_bytes, ahead, site);
+  return moved != NULL ? moved : resize_by_copy(block, old_bytes, size, site);
 }
 
 static NOINLINE void *checked_realloc(void *block, uint32_t entry, size_t size, uintptr_t site) {
@@ -186,7 +197,8 @@ void *hak_realloc(void *block, size_t size) {
     return block;
   if (!entry_is_spare(entry) && !slab_is_block_start(block, entry_class(entry)))
     fault_not_a_block(block);
-  return resize_by_copy(block, bytes, size, CALL_SITE);
+  return size > bytes ? grow_by_copy(block, entry, bytes, size, CALL_SITE)
+                      : resize_by_copy(block, bytes, size, CALL_SITE);
 }
 
 /* Both calls are jumps, so they see the program's call site. */
