@@ -29,6 +29,7 @@ static struct {
   bool interrupted;
   _Atomic unsigned opened; /* two threads of a test open files */
   int allowed_cpu;         /* the only one that the calling thread may use */
+  unsigned asked;          /* how often */
 } world;
 
 long __real_os_kernel(long number, ...);
@@ -47,6 +48,7 @@ long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long 
   if (number == SYS_read && world.by_byte && c > 1)
     c = 1;
   if (number == SYS_sched_getaffinity) {
+    world.asked++;
     memset((void *)(uintptr_t)c, 0, (size_t)b);
     ((unsigned char *)(uintptr_t)c)[world.allowed_cpu / 8] = (unsigned char)(1 << world.allowed_cpu % 8);
     return b;
@@ -162,6 +164,29 @@ UNIT_TEST_BETWEEN(nodes_are_counted, NULL, forget_tree) {
     assert_int_equal(status, 0);
   }
   world.interrupt = world.by_byte = false;
+}
+
+/* Threads come that may use a second processor, later a third one. Attaches one after the other. */
+static void threads_come(void *unused) {
+  enum { SECOND = 13, THIRD = 30, THREADS = 50 };
+  (void)unused;
+  unit_option("HAKMEM_POOLS", "0");
+  for (unsigned i = 1; i <= THREADS; i++) {
+    world.allowed_cpu = i < SECOND ? 0 : i < THIRD ? 1 : 2;
+    unit_heap_attach();
+    if (i < SECOND && pool_count() > 2)
+      _exit(1);
+    if (i == 2 * SECOND && pool_count() != 4)
+      _exit(2);
+  }
+  _exit(pool_count() != 6 ? 3 : world.asked > THREADS * 2 / 3 ? 4 : 0);
+}
+
+/* After many threads in a row that brought no new processor, most are not asked for theirs. Whoever doubles the threads
+ * is: a new processor makes room for two pools more until there are twice as many threads. */
+UNIT_TEST(processors_that_come_late_are_found) {
+  char said[100];
+  assert_int_equal(unit_in_child(threads_come, NULL, said, sizeof said), 0);
 }
 
 /* From here on there are two nodes. */
