@@ -74,6 +74,34 @@ UNIT_TEST(holes_go_by_age) {
   hak_trim(0);
 }
 
+static bool walk_is_due(void) { return load_relaxed(&heap_pool(heap_current())->holes_class) != 0; }
+
+/* A walk over holes that is due makes each slow path ask for it. Without purges none begins, and one that has begun
+ * ends with the next slow call. */
+UNIT_TEST(no_walk_stays_due_without_purges) {
+  enum { CALLS = 2000 };
+  fill(2000);
+  drop(2000, 20);
+  pass(DELAY_MS);
+  slow_calls(CALLS); /* a walk sees the slabs for the first time, and purges none */
+  pass(DELAY_MS);
+  assert_int_equal(hak_option_set("purge", "off"), 0);
+  for (unsigned i = 0; i < CALLS; i++) {
+    slow_calls(1);
+    assert_false(walk_is_due());
+  }
+  assert_int_equal(hak_option_set("purge", NULL), 0);
+  for (unsigned i = 0; i < CALLS && !walk_is_due(); i++)
+    slow_calls(1);
+  assert_true(walk_is_due());
+  assert_int_equal(hak_option_set("purge", "off"), 0);
+  slow_calls(1);
+  assert_false(walk_is_due());
+  assert_int_equal(hak_option_set("purge", NULL), 0);
+  drop(2000, 0);
+  hak_trim(0);
+}
+
 /* A set that is replaced by one of other sizes, again and again: each finds what the last one left, or the system's. */
 UNIT_TEST(nothing_young_goes) {
   static const size_t sizes[] = {3000, 900, 5000, 300, 2000};
