@@ -204,6 +204,49 @@ UNIT_TEST(one_call_gives_back_little) {
   assert_true(usage_free() < 2 * MIB); /* less is not worth a look */
 }
 
+/* Frees that much, and lets it grow old enough for the short delay. No round was lately. */
+static void free_and_age(size_t bytes) {
+  pass(20 * DELAY_MS);
+  char *object[64];
+  for (size_t i = 0; i < bytes / (2 * MIB); i++)
+    memset(object[i] = hak_malloc(2 * MIB), 1, 2 * MIB);
+  for (size_t i = 0; i < bytes / (2 * MIB); i++)
+    hak_free(object[i]);
+  pass(DELAY_MS / 5);
+}
+
+/* The full delay holds for as long as these bytes are worth, give or take what the heap keeps besides. */
+static void assert_charged(size_t bytes) {
+  size_t rate = 128 * MIB / 1000;
+  assert_in_range(reclaim_full_delay_until_ms() - now_ms, (bytes - 2 * MIB) / rate, (bytes + 2 * MIB) / rate);
+}
+
+/* What slow calls gave back is charged once: by their last one, or by a round that comes between. */
+UNIT_TEST(each_byte_is_charged_once) {
+  enum { BYTES = 64 << 20, CALLS = 40 };
+  hak_trim(0);
+  assert_int_equal(hak_option_set("purge_delay_ms", NULL), 0);
+  for (unsigned way = 0; way < 2; way++) {
+    free_and_age(BYTES);
+    size_t given_back = 0;
+    for (unsigned i = 0; i < CALLS / 4; i++)
+      given_back += given_back_by_call();
+    assert_in_range(given_back, BYTES / 4, BYTES / 2);
+    assert_true(reclaim_full_delay_until_ms() < now_ms); /* the calls have not come to the end */
+    if (way == 0)
+      for (unsigned i = 0; i < CALLS; i++)
+        given_back_by_call();
+    else
+      reclaim_round(RECLAIM_AGED, NULL);
+    assert_charged(BYTES);
+    free_and_age(BYTES / 4);
+    for (unsigned i = 0; i < CALLS; i++)
+      given_back_by_call();
+    assert_charged(BYTES / 4);
+  }
+  assert_int_equal(hak_option_set("purge_delay_ms", "1000"), 0);
+}
+
 int main(int argc, char **argv) {
   unit_alone();
   all_at_once = argc > 1 && strcmp(argv[1], "all") == 0;
