@@ -178,7 +178,7 @@ bool stash_put_swept(struct stash *stash, void *object) {
   return sweep(stash) && stash_put(stash, map_record(object), object);
 }
 
-static uint32_t present_round(void) { return atomic_load(&stashes.round); }
+uint32_t stash_present_round(void) { return atomic_load(&stashes.round); }
 
 void stash_open(size_t bytes_max) {
   uint32_t round = 0;
@@ -187,9 +187,9 @@ void stash_open(size_t bytes_max) {
   atomic_compare_exchange_strong(&stashes.round, &round, 1);
   store_relaxed(&stashes.live, true);
   do { /* another round may begin meanwhile */
-    round = present_round();
+    round = stash_present_round();
     atomic_store(&stash_round, round);
-  } while (present_round() != round);
+  } while (stash_present_round() != round);
 }
 
 void stash_close(void) {
@@ -199,8 +199,8 @@ void stash_close(void) {
 
 /* A thread may have read the round before the stashes were closed, and put a range afterwards. So they count as live
  * for one more round. */
-uint32_t stash_next_round(void) {
-  uint32_t round = present_round(), next = round + 1 != 0 ? round + 1 : 1;
+void stash_next_round(void) {
+  uint32_t round = stash_present_round(), next = round + 1 != 0 ? round + 1 : 1;
   bool is_used = false, is_held = false;
   for (const struct stash *stash = stashes_first(); stash; stash = stash->next_stash) {
     is_used |= load_relaxed(&stash->round) == round;
@@ -213,7 +213,6 @@ uint32_t stash_next_round(void) {
     store_relaxed(&stashes.live, false);
   while (open != 0 && !atomic_compare_exchange_weak(&stash_round, &open, is_used || is_held ? next : 0))
     ;
-  return round;
 }
 
 /* Tells whether the range was put before the round. Older ones are gone long before the low bits repeat, and the two

@@ -83,9 +83,10 @@ void stash_open(size_t bytes_max);
  * hold. */
 void stash_close(void);
 
-/* Begins the next round. Returns the one that ends. If nothing was put for that long and nothing is held, it closes the
- * stashes. One thread at a time. */
-uint32_t stash_next_round(void);
+/* Returns the present round, also while the stashes are closed. */
+uint32_t stash_present_round(void);
+/* Ends it. If nothing was put during it and nothing is held, closes the stashes. One thread at a time. */
+void stash_next_round(void);
 /* Takes a range of so many units that was put before this round; NULL: there is none. *at: the stash where to begin,
  * NULL: with the first one; then the stash of the range, where the caller may go on. */
 struct large *stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);

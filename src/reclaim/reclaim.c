@@ -48,8 +48,6 @@ static struct {
   _Atomic uint64_t learned_look_ms; /* time of the last check for excess memory that the policy engine keeps */
   _Atomic uint64_t holes_ms;        /* time of the last walk over the holes of all heaps */
   _Atomic uint64_t stashes_ms;      /* when the present round of the stashes began */
-  _Atomic uint32_t aged_round;      /* what was put before this round leaves the stashes; 0: all of it has */
-  uint64_t aged_ms;                 /* when the round before began; the round's lock guards it */
   _Atomic uint64_t soon_ms;         /* the full delay holds until then */
   _Atomic uint64_t round_ms;        /* time of the background thread's last round; 0: none */
   size_t uncharged_bytes;           /* given back by slow calls, and not charged yet; the round's lock guards it */
@@ -193,22 +191,19 @@ COLD static void purge_some_of_due(void) {
 
 /* --- stashes --- */
 
-/* A round lasts about half the purge delay: a little less, so that each round of the background thread ends one. */
+/* A round of the stashes lasts about half the purge delay: a little less, so that each round of the background thread
+ * ends one. */
 static bool stashes_are_due(void) {
-  return UNLIKELY(stashes_are_live()) && (load_relaxed(&reclaim.aged_round) != 0 ||
-                                          os_milliseconds() - load_relaxed(&reclaim.stashes_ms) >= delay_ms() * 3 / 8);
+  return UNLIKELY(stashes_are_live()) && os_milliseconds() - load_relaxed(&reclaim.stashes_ms) >= delay_ms() * 3 / 8;
 }
 
-/* Moves what was not used for a whole round of the stashes to the BigCache. What was put before a round began was free
- * since its begin at the latest. The next call goes on behind so many ranges. The lock is held. */
+/* Moves at most so many ranges that were put before the present round of the stashes to the BigCache: they were free
+ * since its begin at the latest. When none is left, the next round begins. The lock is held. */
 COLD static void age_stashes(size_t most) {
-  if (load_relaxed(&reclaim.aged_round) == 0) {
-    reclaim.aged_ms = load_relaxed(&reclaim.stashes_ms);
-    store_relaxed(&reclaim.stashes_ms, os_milliseconds());
-    store_relaxed(&reclaim.aged_round, stash_next_round());
-  }
-  if (range_evict_stashed(load_relaxed(&reclaim.aged_round), reclaim.aged_ms, most) < most)
-    store_relaxed(&reclaim.aged_round, 0);
+  if (range_evict_stashed(stash_present_round(), load_relaxed(&reclaim.stashes_ms), most) == most)
+    return;
+  stash_next_round();
+  store_relaxed(&reclaim.stashes_ms, os_milliseconds());
 }
 
 /* Moves all of it. */

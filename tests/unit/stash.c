@@ -26,9 +26,12 @@
 
 static const char *lie = "";
 
-uint32_t __real_stash_next_round(void);
-uint32_t __wrap_stash_next_round(void);
-uint32_t __wrap_stash_next_round(void) { return strcmp(lie, "ageless") == 0 ? 0 : __real_stash_next_round(); }
+void __real_stash_next_round(void);
+void __wrap_stash_next_round(void);
+void __wrap_stash_next_round(void) {
+  if (strcmp(lie, "ageless") != 0)
+    __real_stash_next_round();
+}
 
 struct large *__real_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
 struct large *__wrap_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
