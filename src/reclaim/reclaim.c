@@ -43,15 +43,12 @@ _Static_assert(HOLES_LOOK_CALLS % SLOW_CALLS_PERIOD == 0, "whole periods");
 #define SOON_BYTES_A_MS (((size_t)128 << 20) / 1000)
 
 static struct {
-  struct lock round;                /* held during a round; only trims wait for it */
-  _Atomic uint64_t next_look_ms;    /* time of the next check of the limits */
-  _Atomic uint64_t learned_look_ms; /* time of the last check for excess memory that the policy engine keeps */
-  _Atomic uint64_t holes_ms;        /* time of the last walk over the holes of all heaps */
-  _Atomic uint64_t stashes_ms;      /* when the present round of the stashes began */
-  _Atomic uint64_t soon_ms;         /* the full delay holds until then */
-  _Atomic uint64_t round_ms;        /* time of the background thread's last round; 0: none */
-  size_t uncharged_bytes;           /* given back by slow calls, and not charged yet; the round's lock guards it */
-  uint64_t delay_ms;                /* in force in this round; the round's lock guards it */
+  struct lock round;             /* held during a round; only trims wait for it */
+  _Atomic uint64_t next_look_ms; /* when slow calls look at the limits and at excess that was learned again */
+  _Atomic uint64_t stashes_ms;   /* when the present round of the stashes began */
+  _Atomic uint64_t soon_ms;      /* the full delay holds until then */
+  _Atomic uint64_t thread_ms;    /* when the background thread began its last round; 0: never */
+  size_t uncharged_bytes;        /* given back by slow calls, and not charged yet; the round's lock guards it */
 } reclaim;
 
 static uint64_t delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELAY_MS); }
@@ -65,11 +62,11 @@ uint64_t reclaim_delay_ms(void) {
 
 uint64_t reclaim_full_delay_until_ms(void) { return load_relaxed(&reclaim.soon_ms); }
 
-/* Call at the end of a round. What slow calls gave back before, and did not charge, is charged with it. */
-static void soon_charge(size_t given_back) {
+/* Call at the end of a round, which had this delay. What slow calls gave back before, and did not charge, is charged with it. */
+static void soon_charge(size_t given_back, uint64_t round_delay_ms) {
   given_back += reclaim.uncharged_bytes;
   reclaim.uncharged_bytes = 0;
-  if (given_back > 0 && reclaim.delay_ms < delay_ms())
+  if (given_back > 0 && round_delay_ms < delay_ms())
     store_relaxed(&reclaim.soon_ms, os_milliseconds() + given_back / SOON_BYTES_A_MS);
 }
 
@@ -126,22 +123,19 @@ static size_t purge_free_while(bool (*may_go_on)(void), size_t most_bytes, size_
   return given_back;
 }
 
-/* Excess memory may be too young to go back. This limits how often it is checked. */
 static bool learned_is_due(void) {
-  uint64_t due_ms = reclaim_due_ms(), now_ms = os_milliseconds();
-  uint64_t looked_ms = load_relaxed(&reclaim.learned_look_ms);
-  return (now_ms - looked_ms >= LOOK_PERIOD_MS && learned_is_too_much()) || (due_ms != 0 && now_ms >= due_ms);
+  uint64_t due_ms = reclaim_due_ms();
+  return due_ms != 0 && os_milliseconds() >= due_ms;
+}
+
+static bool thread_did_round(uint64_t within_ms) {
+  return os_milliseconds() - load_relaxed(&reclaim.thread_ms) < within_ms;
 }
 
 /* Where the background thread did a round not long ago, the next one does what is old, unless it comes late. */
-COLD static bool thread_will_do(uint64_t age_ms, uint64_t delay_now_ms) {
-  return os_milliseconds() - load_relaxed(&reclaim.round_ms) < delay_now_ms * LATE_DELAYS &&
-         age_ms < delay_now_ms * LATE_DELAYS;
-}
-
 static bool is_old(uint64_t age_ms) {
-  uint64_t delay_now_ms = reclaim_delay_ms();
-  return UNLIKELY(age_ms >= delay_now_ms) && !thread_will_do(age_ms, delay_now_ms);
+  uint64_t delay_now_ms = reclaim_delay_ms(), late_ms = delay_now_ms * LATE_DELAYS;
+  return UNLIKELY(age_ms >= delay_now_ms) && (age_ms >= late_ms || !thread_did_round(late_ms));
 }
 
 /* Reads without locks. An error of one range does not matter. */
@@ -167,26 +161,24 @@ static uint64_t time_before(uint64_t ago_ms) {
 }
 
 /* What exceeds a bound, a limit's or that of what was learned, goes at once; of the rest at most most_bytes. */
-COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes) {
+COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes, uint64_t round_delay_ms) {
   size_t given_back = purge_free(purge_at_most(most_bytes, purge_by_engine(true, 0, any_time())));
   size_t bound = usage_keep_max();
   if (free_by_preset() > bound)
     given_back += purge_free_while(may_go_on, SIZE_MAX, less(bound, PURGE_MARGIN), any_time());
-  if (learned_is_too_much()) {
-    store_relaxed(&reclaim.learned_look_ms, os_milliseconds());
+  if (learned_is_too_much())
     given_back += purge_free(purge_by_engine(false, less(usage_keep_learned(), PURGE_MARGIN),
                                              usage_free() > bound ? any_time() : time_before(delay_ms())));
-  }
   return given_back +
-         purge_free_while(may_go_on, less(most_bytes, given_back), usage_keep(), time_before(reclaim.delay_ms));
+         purge_free_while(may_go_on, less(most_bytes, given_back), usage_keep(), time_before(round_delay_ms));
 }
 
 /* A slow call does some of what is due, and the next ones the rest. The charge is for all of it: before its end the
  * short delay stays in force, unless another round ends first. The round's lock is held. */
-COLD static void purge_some_of_due(void) {
-  reclaim.uncharged_bytes += purge_due(NULL, CALL_BYTES);
+COLD static void purge_some_of_due(uint64_t round_delay_ms) {
+  reclaim.uncharged_bytes += purge_due(NULL, CALL_BYTES, round_delay_ms);
   if (!free_is_due())
-    soon_charge(0);
+    soon_charge(0, round_delay_ms);
 }
 
 /* --- stashes --- */
@@ -238,18 +230,17 @@ COLD static bool purge_hole_batch(struct pool *pool, size_t *given_back) {
   return more;
 }
 
-static void hole_search_begin(enum hole_search search) {
+static void hole_search_begin(enum hole_search search, uint64_t round_delay_ms) {
   batch.search = search;
   batch.now_ms = (uint32_t)os_milliseconds();
-  batch.delay_ms = (uint32_t)reclaim.delay_ms;
+  batch.delay_ms = (uint32_t)round_delay_ms;
 }
 
-static size_t purge_holes(enum hole_search search, bool (*may_go_on)(void)) {
+static size_t purge_holes(enum hole_search search, uint64_t round_delay_ms, bool (*may_go_on)(void)) {
   size_t given_back = 0;
   if (option_value(OPTION_PURGE) == PURGE_OFF)
     return 0;
-  hole_search_begin(search);
-  store_relaxed(&reclaim.holes_ms, os_milliseconds());
+  hole_search_begin(search, round_delay_ms);
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
     batch.class = 1;
     while ((may_go_on == NULL || may_go_on()) && purge_hole_batch(pool, &given_back))
@@ -303,28 +294,35 @@ COLD static bool look_at_limits(bool under_pressure) {
 
 static bool limits_matter(void) { return option_value(OPTION_TARGET_MB) != 0 || usage_high() != SIZE_MAX; }
 
+/* Both may exceed a bound for a while: limits between two looks, and what was learned while it is too young to go. */
+static bool look_is_due(void) {
+  return (UNLIKELY(limits_matter()) || UNLIKELY(learned_is_too_much())) &&
+         os_milliseconds() >= load_relaxed(&reclaim.next_look_ms);
+}
+
 /* --- entries --- */
 
 static bool round_begin(void) {
   if (!lock_try(&reclaim.round))
     return false;
-  reclaim.delay_ms = reclaim_delay_ms();
   counter_note(reclaim_rounds);
   return true;
 }
 static void round_end(void) { lock_give(&reclaim.round); }
 
 void reclaim_tick(void) {
-  if (UNLIKELY(limits_matter()) && os_milliseconds() >= load_relaxed(&reclaim.next_look_ms) && round_begin()) {
+  bool looks = look_is_due();
+  if ((LIKELY(!looks) && LIKELY(!free_is_due())) || !round_begin())
+    return;
+  uint64_t round_delay_ms = reclaim_delay_ms();
+  if (looks) {
     store_relaxed(&reclaim.next_look_ms, os_milliseconds() + LOOK_PERIOD_MS);
-    if (look_at_limits(false))
-      purge_holes(HOLES_SETTLED, NULL);
-    round_end();
+    if (limits_matter() && look_at_limits(false))
+      purge_holes(HOLES_SETTLED, round_delay_ms, NULL);
   }
-  if (UNLIKELY(free_is_due()) && round_begin()) {
-    purge_some_of_due();
-    round_end();
-  }
+  if (free_is_due() || (looks && learned_is_too_much()))
+    purge_some_of_due(round_delay_ms);
+  round_end();
 }
 
 /* Tells whether a thread begins a walk over the holes of its pool. The background thread walks over holes every half
@@ -336,7 +334,7 @@ static bool holes_are_due(struct pool *pool) {
   size_t free_bytes = less(pool->slabs.slab_bytes, slab_set_taken_bytes(&pool->slabs));
   uint64_t now_ms = os_milliseconds(), due_ms = reclaim_delay_ms();
   bool is_due = free_bytes >= FREE_BYTES_MIN && free_bytes > usage_keep() && now_ms - pool->holes_ms >= due_ms / 2 &&
-                now_ms - load_relaxed(&reclaim.holes_ms) >= due_ms;
+                !thread_did_round(due_ms);
   if (is_due) {
     pool->holes_ms = now_ms;
     store_relaxed(&pool->holes_class, 1);
@@ -360,18 +358,21 @@ void reclaim_tick_of_heap(const struct heap *heap) {
   }
   if (!round_begin())
     return;
+  uint64_t round_delay_ms = reclaim_delay_ms();
   size_t given_back = 0;
-  hole_search_begin(HOLES_SETTLED);
+  hole_search_begin(HOLES_SETTLED, round_delay_ms);
   batch.class = load_relaxed(&pool->holes_class);
   if (batch.class != 0) /* else another thread has come to the end */
     store_relaxed(&pool->holes_class,
                   purge_hole_batch(pool, &given_back) && batch.class < HAK_CLASS_COUNT ? batch.class : 0);
-  soon_charge(given_back);
+  soon_charge(given_back, round_delay_ms);
   round_end();
 }
 
 /* The round's lock is held. */
 COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
+  uint64_t round_delay_ms = reclaim_delay_ms();
+  store_relaxed(&reclaim.thread_ms, os_milliseconds());
   bool swept = heaps_sweep_all(false); /* if all threads of the program sleep, no other thread sweeps */
   bool over_target = false;
   size_t given_back = 0;
@@ -381,10 +382,11 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
     over_target = look_at_limits(depth == RECLAIM_PRESSED);
   else
     usage_keep_cap(SIZE_MAX); /* the pressure is over */
-  given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED, may_go_on);
+  given_back += purge_holes(depth == RECLAIM_PRESSED || over_target ? HOLES_ALL : HOLES_SETTLED, round_delay_ms,
+                            may_go_on);
   if (depth == RECLAIM_AGED) {
-    given_back += purge_due(may_go_on, SIZE_MAX);
-    soon_charge(given_back);
+    given_back += purge_due(may_go_on, SIZE_MAX, round_delay_ms);
+    soon_charge(given_back, round_delay_ms);
   } else {
     bool is_idle = depth == RECLAIM_IDLE;
     close_empty_slabs();
@@ -403,7 +405,6 @@ COLD bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   if (!slow_path_begin())
     return true;
   bool more = true;
-  store_relaxed(&reclaim.round_ms, os_milliseconds());
   if (round_begin()) {
     more = work_round(depth, may_go_on);
     round_end();
@@ -421,7 +422,7 @@ COLD size_t reclaim_trim(size_t keep_bytes) {
   size_t given_back = purge_free(purge_by_engine(false, keep_bytes, any_time()));
   given_back += purge_free(purge_by_preset(less(keep_bytes, usage_learned()), any_time()));
   if (keep_bytes == 0)
-    given_back += purge_holes(HOLES_ALL, NULL) + trim_tables(0);
+    given_back += purge_holes(HOLES_ALL, 0, NULL) + trim_tables(0);
   lock_give(&reclaim.round);
   if (keep_bytes == 0 && option_value(OPTION_PURGE) != PURGE_OFF)
     extents_release(os_memory_limit() == SIZE_MAX ? RELEASED_BYTES_MIN : UNIT_BYTES);
@@ -433,7 +434,7 @@ COLD size_t reclaim_pool(struct pool *pool) {
   if (option_value(OPTION_PURGE) == PURGE_OFF)
     return 0;
   lock_take(&reclaim.round);
-  hole_search_begin(HOLES_ALL);
+  hole_search_begin(HOLES_ALL, 0);
   batch.class = 1;
   while (purge_hole_batch(pool, &given_back))
     ;
