@@ -8,6 +8,7 @@
 #include "os/caller.h"
 #include "os/filter.h"
 #include "os/os.h"
+#include "policy/keep_policy.h"
 #include "reclaim/due.h"
 #include "reclaim/pressure.h"
 #include "reclaim/reclaim.h"
@@ -35,23 +36,25 @@ enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
 _Atomic bool background_is_due, background_is_told;
 static _Atomic uint32_t own_awake;
 
-/* Lies in .data, as the gate does: a fork writes both, and then one page is copied. */
+/* There is one thread at most.
+ *   B1  Who changes `state` from NONE to STARTING owns what is marked * until it is NONE again.
+ *   B2  The started thread sets NONE only after is_joinable is set: the starting thread has written `thread` then.
+ *   B3  While a request for no thread is pending (is_ending), none is started, and a running one ends soon.
+ * Lies in .data, as the gate does: a fork writes both, and then one page is copied. */
 static struct {
-  _Atomic uint32_t state;            /* enum background_state; while STARTING, the starting thread owns it */
+  _Atomic uint32_t state;            /* enum background_state */
   _Atomic uint32_t holds;            /* requests for no thread: none is started, and a running one ends */
   _Atomic uint32_t forks;            /* forks under way: likewise, but a thread that others may wake stays */
   _Atomic(_Atomic uint32_t *) awake; /* enum awake; the thread sleeps on this word */
-  void (*look)(void);                /* or NULL */
+  void (*look)(void);                /* * or NULL */
   _Atomic bool ending;               /* the main thread has ended: no thread from now on */
   _Atomic bool stopped_for_good;     /* likewise, also in children */
   _Atomic int pid;                   /* the process that may have a thread; others share or copied its memory */
   _Atomic int thread_id;             /* of the last thread; 0: the kernel does not count it any more */
-  _Atomic uint32_t is_started;       /* the starting thread has written the next two fields */
-  pthread_t thread;                  /* the last thread; both fields belong to the starting thread */
-  bool thread_is_unjoined;           /* the C library still keeps its stack */
+  pthread_t thread;                  /* * the last thread */
+  _Atomic uint32_t is_joinable;      /* * `thread` is written, and the C library keeps its stack */
   _Atomic bool has_been;
-  const uintptr_t *relays;
-  bool prepared;
+  const uintptr_t *relays; /* NULL: background_prepare was not called yet */
 } background = {.awake = &own_awake};
 
 static _Atomic uint32_t *awake_word(void) { return atomic_load_explicit(&background.awake, memory_order_acquire); }
@@ -61,8 +64,7 @@ static bool background_runs(void) {
 }
 
 static uint64_t period_ms(void) {
-  uint64_t half_ms = (uint64_t)option_value(OPTION_PURGE_DELAY_MS) / 2;
-  return half_ms < PERIOD_MS_MIN ? PERIOD_MS_MIN : half_ms > PERIOD_MS_MAX ? PERIOD_MS_MAX : half_ms;
+  return min_size(max_size((size_t)option_value(OPTION_PURGE_DELAY_MS) / 2, PERIOD_MS_MIN), PERIOD_MS_MAX);
 }
 
 /* Returns after how many rounds without a find the work is done. By then unchanged slabs were seen so for the purge
@@ -70,6 +72,8 @@ static uint64_t period_ms(void) {
 static unsigned idle_rounds(void) {
   return 2 + (unsigned)(((uint64_t)option_value(OPTION_PURGE_DELAY_MS) + period_ms() - 1) / period_ms());
 }
+
+static bool is_prepared(void) { return background.relays != NULL; }
 
 static bool is_ending(void) {
   return atomic_load_explicit(&background.holds, memory_order_seq_cst) > 0 ||
@@ -118,16 +122,11 @@ static void tell_clock(bool is_resting) {
 
 /* Returns half the delay in force, or less if it gets shorter, or if something is due sooner. */
 static uint64_t wait_ms(void) {
-  uint64_t due_ms = reclaim_due_ms(), tick_ms = clock_ms(), now_ms = os_milliseconds();
-  uint64_t most_ms = max_size(min_size(period_ms(), reclaim_delay_ms() / 2), PERIOD_MS_MIN);
-  uint64_t full_ms = less(reclaim_full_delay_until_ms(), now_ms);
-  if (full_ms != 0)
-    most_ms = min_size(most_ms, max_size(full_ms, PERIOD_MS_MIN));
-  if (UNLIKELY(tick_ms != 0) && (due_ms == 0 || tick_ms < due_ms))
-    due_ms = tick_ms;
-  if (LIKELY(due_ms == 0) || due_ms >= now_ms + most_ms)
-    return most_ms;
-  return due_ms < now_ms + PERIOD_MS_MIN ? PERIOD_MS_MIN : due_ms - now_ms;
+  uint64_t now_ms = os_milliseconds(), half_ms = min_size(period_ms(), reclaim_delay_ms() / 2);
+  uint64_t next_ms = keep_earlier_ms(reclaim_due_ms(), clock_ms()), full_ms = reclaim_full_delay_until_ms();
+  if (full_ms > now_ms)
+    next_ms = keep_earlier_ms(next_ms, full_ms);
+  return max_size(next_ms != 0 ? min_size(half_ms, less(next_ms, now_ms)) : half_ms, PERIOD_MS_MIN);
 }
 
 /* Waits a period. True if the system became short of memory meanwhile. */
@@ -154,20 +153,19 @@ static void work_until_idle(void) {
       return;
     tell_clock(false);
     uint64_t now_ms = os_milliseconds(), idle_ms = IDLE_PERIODS * period_ms();
-    if (atomic_exchange_explicit(&background_is_told, false, memory_order_relaxed))
+    if (atomic_exchange_explicit(&background_is_told, false, memory_order_relaxed) || stashes_are_used())
       active_ms = now_ms;
     if (due_freed_much()) {
       due_note_freed();
       freed_ms = now_ms;
     }
-    if (stashes_are_used())
-      active_ms = now_ms;
     bool idle = now_ms - active_ms >= idle_ms;
     bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED, may_go_on);
     rests = more ? 0 : rests + 1;
     /* An active program that frees nothing will have nothing to give back later, once nothing is free. */
-    bool done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < DUE_FREED_BYTES)) && rests >= idle_rounds();
-    if (!done && now_ms - active_ms < idle_ms + 2 * (uint64_t)option_value(OPTION_PURGE_DELAY_MS) + IDLE_MS_MAX)
+    bool is_done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < DUE_FREED_BYTES)) && rests >= idle_rounds();
+    uint64_t stuck_ms = idle_ms + 2 * (uint64_t)option_value(OPTION_PURGE_DELAY_MS) + IDLE_MS_MAX;
+    if (!is_done && now_ms - active_ms < stuck_ms)
       continue;
     stash_close(); /* no thread checks them while this one is away */
     if (stash_bytes() > 0)
@@ -182,7 +180,16 @@ static void work_until_idle(void) {
   }
 }
 
-/* The last store is to the state. After it another thread may start the next thread, or unload the library. */
+static bool state_take(void) {
+  uint32_t none = BACKGROUND_NONE;
+  return atomic_compare_exchange_strong(&background.state, &none, BACKGROUND_STARTING);
+}
+/* After this another thread may start the next thread, or unload the library. */
+static void state_give(void) {
+  atomic_store(&background.state, BACKGROUND_NONE);
+  os_futex_wake(&background.state);
+}
+
 static void *thread_run(void *unused) {
   (void)unused;
   store_relaxed(&background.thread_id, os_thread_id());
@@ -193,11 +200,10 @@ static void *thread_run(void *unused) {
   stash_close();
   tell_clock(true);
   usage_keep_cap(SIZE_MAX); /* no other thread would lift the cap */
-  while (atomic_load_explicit(&background.is_started, memory_order_acquire) == 0)
-    os_futex_wait_for(&background.is_started, 0, 1);
+  while (atomic_load_explicit(&background.is_joinable, memory_order_acquire) == 0)
+    os_futex_wait_for(&background.is_joinable, 0, 1);
   due_note_end();
-  atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
-  os_futex_wake(&background.state);
+  state_give();
   return NULL;
 }
 
@@ -234,15 +240,13 @@ static bool is_own_process(void) { return os_process_id() == load_relaxed(&backg
 static bool make_thread(void) {
   atomic_store_explicit(awake_word(), AWAKE, memory_order_seq_cst);
   due_wish(false);
-  if (background.thread_is_unjoined)
+  if (load_relaxed(&background.is_joinable) != 0)
     os_thread_join(background.thread);
-  background.thread_is_unjoined = false;
-  store_relaxed(&background.is_started, 0);
+  store_relaxed(&background.is_joinable, 0);
   if (main_thread_is_gone() || is_ending() || atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0 ||
       !os_thread_start(thread_run, &background.thread))
     return false;
-  background.thread_is_unjoined = true;
-  atomic_store_explicit(&background.is_started, 1, memory_order_release);
+  atomic_store_explicit(&background.is_joinable, 1, memory_order_release);
   store_relaxed(&background.has_been, true);
   return true;
 }
@@ -250,21 +254,17 @@ static bool make_thread(void) {
 /* Only this function starts the thread. Signals are blocked, because a handler on this thread could not wait for the
  * end of the start. */
 static void thread_start(void) {
-  uint32_t none = BACKGROUND_NONE;
   struct os_signals before;
   os_signals_block(&before);
   struct heap *heap = heap_current(); /* what the C library allocates for the thread belongs to no hak_heap */
   bool switches = heap != NULL && heap_life(heap) != 0;
   if (switches)
     private_switch(private_home());
-  if (atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_seq_cst,
-                                              memory_order_relaxed) &&
-      !make_thread()) {
+  if (state_take() && !make_thread()) {
     /* As after a thread's end: the next one is due when more was freed. */
     due_note_freed();
     due_note_end();
-    atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
-    os_futex_wake(&background.state);
+    state_give();
   }
   if (switches)
     private_switch(heap);
@@ -285,7 +285,7 @@ static bool may_start_for(uintptr_t site, enum background_caller caller) {
 }
 
 COLD void background_start(uintptr_t site, enum background_caller caller) {
-  if (load_relaxed(&background.state) != BACKGROUND_NONE || !background.prepared || !is_wanted() || !may_start() ||
+  if (load_relaxed(&background.state) != BACKGROUND_NONE || !is_prepared() || !is_wanted() || !may_start() ||
       !may_start_for(site, caller) || !is_own_process())
     return;
   store_relaxed(&background_is_due, false);
@@ -372,7 +372,7 @@ void background_resume(void) { atomic_store_explicit(&background.stopped_for_goo
 
 void background_apply(void) {
   stash_close(); /* the next large malloc opens them again, if the options allow it */
-  if (background.prepared && option_value(OPTION_BACKGROUND) != BACKGROUND_ON)
+  if (is_prepared() && option_value(OPTION_BACKGROUND) != BACKGROUND_ON)
     background_stop();
 }
 
@@ -383,28 +383,25 @@ static void main_thread_ends(void *unused) {
 }
 
 COLD void background_prepare(const uintptr_t *relays) {
-  background.relays = relays;
   os_thread_prepare();
   due_begin(os_callers_can_be_told());
   store_relaxed(&background.pid, os_process_id_at_start());
   if (os_is_main_thread()) /* in other cases the thread finds out by itself */
     os_at_thread_end(main_thread_ends);
-  background.prepared = true;
+  background.relays = relays;
 }
 
 bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
-  uint32_t none = BACKGROUND_NONE;
-  if (!atomic_compare_exchange_strong_explicit(&background.state, &none, BACKGROUND_STARTING, memory_order_seq_cst,
-                                               memory_order_relaxed))
+  if (!state_take())
     return false;
   background.look = look;
   atomic_store_explicit(&background.awake, word, memory_order_release);
-  atomic_store_explicit(&background.state, BACKGROUND_NONE, memory_order_seq_cst);
+  state_give();
   return true;
 }
 
 bool background_wish(void) {
-  if (!background.prepared || !is_wanted())
+  if (!is_prepared() || !is_wanted())
     return false;
   due_wish(true);
   atomic_store_explicit(&background_is_told, false, memory_order_release);
@@ -421,14 +418,14 @@ void background_in_parent(void) { let_go(&background.forks); }
 COLD void background_in_child(void) {
   stash_close();
   pressure_in_child();
-  if (background.prepared)
+  if (is_prepared())
     os_at_thread_end(main_thread_ends); /* the forking thread is the child's main thread */
   store_relaxed(&background.ending, false);
   store_relaxed(&background.holds, 0);
   store_relaxed(&background.forks, 0);
   store_relaxed(&background.pid, os_process_id());
   store_relaxed(&background.thread_id, 0);
-  background.thread_is_unjoined = false;
+  store_relaxed(&background.is_joinable, 0);
   due_in_child();
   set_due(false);
   background.look = NULL;
