@@ -26,48 +26,47 @@ STACK_OF(size_list, free_extent, by_size.next, by_size.previous)
 QUEUE_OF(age_list, free_extent, by_age.next, by_age.previous)
 _Static_assert(sizeof(struct free_extent) <= RECORD_BYTES, "a free extent's record fits the leaf");
 
-struct bank { /* of a node */
-  /* [1]: resident ones */
-  struct free_extent *lists[2][SIZE_LISTS];
-  uint64_t filled[2][SIZE_WORDS]; /* bit i: list i is not empty */
+/* Banks are numbered, node by node. The mark of an arena is the number of its bank plus one. */
+struct bank {
+  struct free_extent *lists[2][SIZE_LISTS]; /* [1]: resident ones */
+  uint64_t filled[2][SIZE_WORDS];           /* bit i: list i is not empty */
   struct arena arena;
 };
 
 static struct {
   struct lock lock;
-  struct bank banks[EXTENT_BANKS]; /* of node 0 */
+  struct bank banks[EXTENT_BANKS]; /* of node 0, apart from the others: most machines have no others */
   struct age_list ages;            /* resident ones, oldest first */
   size_t free_bytes;               /* of all free extents */
 } extents;
 
-static struct bank banks_of_others[NODES_MAX - 1][EXTENT_BANKS] SPARSE;
+static struct bank banks_of_others[EXTENT_BANKS * (NODES_MAX - 1)] SPARSE;
+_Static_assert(EXTENT_BANKS *NODES_MAX <= UINT8_MAX, "a row has a byte for each mark");
 
 struct decay extents_decay;
 
-/* --- banks, by address --- */
+/* --- banks --- */
 
-#define ARENA_MARK(bank, node) (EXTENT_BANKS * (node) + (unsigned)(bank) + 1) /* 0: no arena */
-_Static_assert(ARENA_MARK(EXTENT_HUGE, NODES_MAX - 1) <= UINT8_MAX, "a row has a byte for each mark");
+static unsigned banks_count(void) { return EXTENT_BANKS * os_nodes(); }
+static unsigned bank_number(enum extent_bank bank, unsigned node) { return EXTENT_BANKS * node + bank; }
+static unsigned bank_mark(unsigned number) { return number + 1; }
+
+static struct bank *bank_numbered(unsigned number) {
+  return LIKELY(number < EXTENT_BANKS) ? &extents.banks[number] : &banks_of_others[number - EXTENT_BANKS];
+}
+
+/* An address outside all arenas counts to the first bank. */
+static unsigned bank_number_at(const void *address) {
+  unsigned mark = arena_mark(address);
+  return mark == 0 ? 0 : mark - 1;
+}
 
 enum extent_bank extent_bank_of(const void *address) {
-  unsigned mark = arena_mark(address);
-  return mark == 0 ? EXTENT_PLAIN : (enum extent_bank)((mark - 1) % EXTENT_BANKS);
+  return (enum extent_bank)(bank_number_at(address) % EXTENT_BANKS);
 }
+unsigned extent_node_of(const void *address) { return bank_number_at(address) / EXTENT_BANKS; }
 
-unsigned extent_node_of(const void *address) {
-  unsigned mark = arena_mark(address);
-  return mark == 0 ? 0 : (mark - 1) / EXTENT_BANKS;
-}
-
-static struct bank *bank_of(enum extent_bank bank, unsigned node) {
-  return LIKELY(node == 0) ? &extents.banks[bank] : &banks_of_others[node - 1][bank];
-}
-
-static unsigned mark_of(const struct bank *bank) {
-  uintptr_t first = ((uintptr_t)bank - (uintptr_t)extents.banks) / sizeof *bank;
-  uintptr_t others = ((uintptr_t)bank - (uintptr_t)banks_of_others) / sizeof *bank;
-  return (unsigned)(first < EXTENT_BANKS ? ARENA_MARK(first, 0) : ARENA_MARK(others, 1));
-}
+static struct bank *bank_at(const char *address) { return bank_numbered(bank_number_at(address)); }
 
 /* --- lists --- */
 
@@ -77,15 +76,14 @@ static unsigned list_of_units(size_t units) {
 }
 
 static struct free_extent *extent_record(const char *unit) { return map_record(unit); }
+static struct extent extent_of(const struct free_extent *e) {
+  return (struct extent){.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
+}
 static char *last_unit(const struct free_extent *e) { return e->base + e->bytes - UNIT_BYTES; }
-static struct bank *bank_at(const char *address) { return bank_of(extent_bank_of(address), extent_node_of(address)); }
 
 static void resident_change(size_t change) {
   decay_change(&extents_decay, KEEP_BY_PRESET, change, extents.ages.first ? extents.ages.first->freed_ms : 0);
 }
-
-/* Free extents that are not resident are counted nowhere. */
-static enum usage usage_of_free(bool resident) { return resident ? USAGE_FREE : USAGE_NOWHERE; }
 
 /* Counts a part of an extent that was detached. */
 static void usage_arrive(bool resident, enum usage to, size_t bytes) {
@@ -137,7 +135,7 @@ static struct extent extent_detach(struct free_extent *e) {
   }
   map_entries_set(e->base, 1, ENTRY_NONE);
   map_entries_set(last_unit(e), 1, ENTRY_NONE);
-  return (struct extent){.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
+  return extent_of(e);
 }
 
 /* Returns the free extent that ends at an address; NULL if there is none. */
@@ -153,23 +151,24 @@ static bool same_kind(const struct free_extent *e, const struct extent *piece) {
          arena_mark(e->base) == arena_mark(piece->base);
 }
 
-/* The lock is held. */
+/* Joins a free neighbour, if it is of the same kind. Both are as old as the younger one then. */
+static void join_neighbour(struct extent *piece, uint64_t *freed_ms, struct free_extent *neighbour) {
+  if (!same_kind(neighbour, piece))
+    return;
+  *freed_ms = max_size(*freed_ms, neighbour->freed_ms);
+  struct extent joined = extent_detach(neighbour);
+  piece->base = joined.base < piece->base ? joined.base : piece->base;
+  piece->bytes += joined.bytes;
+}
+
+/* The lock is held. Free extents that are not resident are counted nowhere. */
 static void give_piece(struct extent piece, uint64_t freed_ms, enum usage from) {
-  struct free_extent *before = free_before(piece.base);
-  struct free_extent *behind = free_at(piece.base + piece.bytes);
   size_t own_bytes = piece.bytes;
-  if (same_kind(behind, &piece)) {
-    freed_ms = freed_ms > behind->freed_ms ? freed_ms : behind->freed_ms;
-    piece.bytes += extent_detach(behind).bytes;
-  }
-  if (same_kind(before, &piece)) {
-    freed_ms = freed_ms > before->freed_ms ? freed_ms : before->freed_ms;
-    piece.bytes += before->bytes;
-    piece.base = extent_detach(before).base;
-  }
+  join_neighbour(&piece, &freed_ms, free_at(piece.base + piece.bytes));
+  join_neighbour(&piece, &freed_ms, free_before(piece.base));
   extent_attach(piece, freed_ms);
   usage_arrive(piece.resident, USAGE_FREE, piece.bytes - own_bytes);
-  usage_move(from, usage_of_free(piece.resident), own_bytes);
+  usage_move(from, piece.resident ? USAGE_FREE : USAGE_NOWHERE, own_bytes);
 }
 
 void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
@@ -181,8 +180,6 @@ void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
 
 /* --- taking --- */
 
-static bool bank_commit(struct bank *bank, char *until) { return arena_commit(&bank->arena, until, mark_of(bank)); }
-
 /* Retires the newest arena: its accessible rest becomes a free extent, the inaccessible rest is unmapped. */
 static void bank_retire(struct bank *bank) {
   struct extent rest = {.zero = true};
@@ -192,16 +189,17 @@ static void bank_retire(struct bank *bank) {
 }
 
 /* Carves an extent from the front of the newest arena, or of a new one. */
-static struct extent bank_carve(struct bank *bank, size_t bytes, size_t alignment) {
+static struct extent bank_carve(unsigned number, size_t bytes, size_t alignment) {
+  struct bank *bank = bank_numbered(number);
   struct arena *arena = &bank->arena;
   char *base = (char *)round_up((uintptr_t)arena->next, alignment);
   if (arena->next == NULL || base > arena->end || (size_t)(arena->end - base) < bytes) {
     bank_retire(bank);
-    if (!arena_reserve(arena, bytes, alignment, (mark_of(bank) - 1) % EXTENT_BANKS == EXTENT_HUGE))
+    if (!arena_reserve(arena, bytes, alignment, number % EXTENT_BANKS == EXTENT_HUGE))
       return (struct extent){0};
     base = arena->next;
   }
-  if (!bank_commit(bank, base + bytes))
+  if (!arena_commit(arena, base + bytes, bank_mark(number)))
     return (struct extent){0};
   if (base > arena->next)
     give_piece((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, 0,
@@ -262,9 +260,9 @@ struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t 
   if (decay_total(&extents_decay) < bytes)
     return (struct extent){0};
   lock_take(&extents.lock);
-  struct extent taken = take_free(bank_of(bank, node), true, bytes, alignment);
+  struct extent taken = take_free(bank_numbered(bank_number(bank, node)), true, bytes, alignment);
   if (taken.base == NULL)
-    taken = take_free(bank_of(EXTENT_BANKS - 1 - bank, node), true, bytes, alignment);
+    taken = take_free(bank_numbered(bank_number(EXTENT_BANKS - 1 - bank, node)), true, bytes, alignment);
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
   return taken;
@@ -272,25 +270,26 @@ struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t 
 
 struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, size_t alignment) {
   unsigned nodes = os_nodes(), own = os_node();
-  struct extent taken = extent_take_resident(bank, own, bytes, alignment);
-  for (unsigned i = 1; UNLIKELY(i < nodes) && taken.base == NULL; i++)
+  struct extent taken = {0};
+  for (unsigned i = 0; i < nodes && taken.base == NULL; i++)
     taken = extent_take_resident(bank, (own + i) % nodes, bytes, alignment);
   return taken;
 }
 
-static struct extent bank_take(struct bank *bank, size_t bytes, size_t alignment) {
+static struct extent bank_take(unsigned number, size_t bytes, size_t alignment) {
+  struct bank *bank = bank_numbered(number);
   struct extent taken = take_free(bank, true, bytes, alignment);
   if (taken.base == NULL)
     taken = take_free(bank, false, bytes, alignment);
-  return taken.base != NULL ? taken : bank_carve(bank, bytes, alignment);
+  return taken.base != NULL ? taken : bank_carve(number, bytes, alignment);
 }
 
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment) {
   unsigned nodes = os_nodes(), own = os_node();
+  struct extent taken = {0};
   lock_take(&extents.lock);
-  struct extent taken = bank_take(bank_of(bank, own), bytes, alignment);
-  for (unsigned i = 1; UNLIKELY(i < nodes) && taken.base == NULL; i++)
-    taken = bank_take(bank_of(bank, (own + i) % nodes), bytes, alignment);
+  for (unsigned i = 0; i < nodes && taken.base == NULL; i++)
+    taken = bank_take(bank_number(bank, (own + i) % nodes), bytes, alignment);
   usage_move_begin(taken.bytes);
   lock_give(&extents.lock);
   return taken;
@@ -299,15 +298,16 @@ struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment)
 COLD struct extent extent_take_behind(char *end, size_t bytes) {
   struct extent taken = {0};
   lock_take(&extents.lock);
-  struct bank *bank = bank_at(end - UNIT_BYTES);
-  if (end == bank->arena.next) {
-    if ((size_t)(bank->arena.end - end) >= bytes && bank_commit(bank, end + bytes)) {
-      bank->arena.next += bytes;
+  unsigned number = bank_number_at(end - UNIT_BYTES);
+  struct arena *arena = &bank_numbered(number)->arena;
+  if (end == arena->next) {
+    if ((size_t)(arena->end - end) >= bytes && arena_commit(arena, end + bytes, bank_mark(number))) {
+      arena->next += bytes;
       taken = (struct extent){.base = end, .bytes = bytes, .zero = true};
     }
   } else {
     struct free_extent *e = free_at(end);
-    if (e && e->bytes >= bytes && bank_at(end) == bank)
+    if (e && e->bytes >= bytes && bank_number_at(end) == number)
       taken = extent_cut(e, end, bytes);
   }
   usage_move_begin(taken.bytes);
@@ -348,9 +348,10 @@ COLD size_t extents_purge(struct purge purge) {
 }
 
 /* Makes a mapping, or a range that was to be unmapped, part of a bank's arenas. */
-static void bank_add(struct bank *bank, struct extent extent, enum usage from) {
+static void bank_add(unsigned number, struct extent extent, enum usage from) {
+  struct bank *bank = bank_numbered(number);
   lock_take(&extents.lock);
-  arena_mark_set(extent.base, extent.bytes, mark_of(bank));
+  arena_mark_set(extent.base, extent.bytes, bank_mark(number));
   bank->arena.reserved_bytes += extent.bytes;
   bank->arena.committed_bytes += extent.bytes;
   give_piece(extent, os_milliseconds(), from);
@@ -359,20 +360,21 @@ static void bank_add(struct bank *bank, struct extent extent, enum usage from) {
 
 COLD void extent_adopt(char *mapping, size_t bytes) {
   map_entries_set(mapping, bytes / UNIT_BYTES, ENTRY_NONE);
-  bank_add(bank_of(EXTENT_PLAIN, os_node()), (struct extent){.base = mapping, .bytes = bytes, .resident = true},
+  bank_add(bank_number(EXTENT_PLAIN, os_node()), (struct extent){.base = mapping, .bytes = bytes, .resident = true},
            USAGE_PROMISED);
   usage_move_end(bytes);
 }
 
 /* The system refused to unmap the range: it becomes a free extent again, without its pages. */
-COLD static void release_refused(struct bank *bank, struct extent extent) {
+COLD static void release_refused(unsigned number, struct extent extent) {
   extent.zero = os_purge(extent.base, extent.bytes);
   extent.resident = !extent.zero;
-  bank_add(bank, extent, USAGE_NOWHERE);
+  bank_add(number, extent, USAGE_NOWHERE);
 }
 
 /* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
-COLD static bool release_one(struct bank *bank, bool resident, size_t bytes_min, size_t grain) {
+COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, size_t grain) {
+  struct bank *bank = bank_numbered(number);
   struct extent extent = {0};
   lock_take(&extents.lock);
   struct free_extent *e = find_extent(bank, resident, bytes_min, grain);
@@ -392,7 +394,7 @@ COLD static bool release_one(struct bank *bank, bool resident, size_t bytes_min,
   map_rows_purge(extent.base, extent.bytes); /* as long as the range is ours */
   if (os_unmap(extent.base, extent.bytes))
     return true;
-  release_refused(bank, extent); /* too many mappings */
+  release_refused(number, extent); /* too many mappings */
   return false;
 }
 
@@ -401,17 +403,17 @@ COLD static bool release_one(struct bank *bank, bool resident, size_t bytes_min,
 
 COLD bool extents_release(size_t bytes_min) {
   bool any = false;
-  for (unsigned i = 0; i < EXTENT_BANKS * os_nodes(); i++) {
-    struct bank *bank = bank_of(i % EXTENT_BANKS, i / EXTENT_BANKS);
+  for (unsigned i = 0; i < banks_count(); i++) {
+    struct bank *bank = bank_numbered(i);
     lock_take(&extents.lock);
     any |= bank->arena.end > bank->arena.next;
     bank_retire(bank);
     lock_give(&extents.lock);
     for (unsigned resident = 0; resident < 2; resident++) {
-      while (release_one(bank, resident, max_size(bytes_min, SUPERSLAB_BYTES), SUPERSLAB_BYTES))
+      while (release_one(i, resident, max_size(bytes_min, SUPERSLAB_BYTES), SUPERSLAB_BYTES))
         any = true;
       for (unsigned n = 0; bytes_min < SUPERSLAB_BYTES && n < RELEASED_SHORT_MAX; n++, any = true)
-        if (!release_one(bank, resident, bytes_min, UNIT_BYTES))
+        if (!release_one(i, resident, bytes_min, UNIT_BYTES))
           break;
     }
   }
@@ -422,8 +424,8 @@ COLD void extents_stats(struct extent_stats *out) {
   lock_take(&extents.lock);
   size_t resident = decay_total(&extents_decay);
   *out = (struct extent_stats){.resident_free_bytes = resident, .other_free_bytes = extents.free_bytes - resident};
-  for (unsigned i = 0; i < EXTENT_BANKS * os_nodes(); i++) {
-    const struct arena *arena = &bank_of(i % EXTENT_BANKS, i / EXTENT_BANKS)->arena;
+  for (unsigned i = 0; i < banks_count(); i++) {
+    const struct arena *arena = &bank_numbered(i)->arena;
     out->reserved_bytes += arena->reserved_bytes;
     out->committed_bytes += arena->committed_bytes;
     out->unused_bytes += (size_t)(arena->committed - arena->next);
@@ -433,7 +435,7 @@ COLD void extents_stats(struct extent_stats *out) {
 
 #ifdef HAK_DEBUG
 static bool extent_is_valid(const struct free_extent *e, const struct bank *bank, bool resident, unsigned list) {
-  struct extent piece = {.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
+  struct extent piece = extent_of(e);
   return e == extent_record(e->base) && e->resident == resident && bank_at(e->base) == bank &&
          list_of_units(e->bytes / UNIT_BYTES) == list && extent_record(last_unit(e))->base == e->base &&
          map_entry(e->base) == ENTRY_EXTENT && map_entry(last_unit(e)) == ENTRY_EXTENT &&
@@ -444,10 +446,10 @@ bool extents_are_valid(void) {
   bool valid = true;
   size_t resident_bytes = 0, aged_bytes = 0;
   lock_take(&extents.lock);
-  for (unsigned i = 0; i < EXTENT_BANKS * os_nodes(); i++)
+  for (unsigned i = 0; i < banks_count(); i++)
     for (unsigned resident = 0; resident < 2; resident++)
       for (unsigned list = 0; list < SIZE_LISTS; list++) {
-        const struct bank *bank = bank_of(i % EXTENT_BANKS, i / EXTENT_BANKS);
+        const struct bank *bank = bank_numbered(i);
         valid &= (bank->lists[resident][list] != NULL) == (bank->filled[resident][list / 64] >> list % 64 & 1);
         for (struct free_extent *e = bank->lists[resident][list]; e; e = e->by_size.next) {
           valid &= extent_is_valid(e, bank, resident, list);
