@@ -76,13 +76,12 @@ static unsigned idle_rounds(void) {
 static bool is_prepared(void) { return background.relays != NULL; }
 
 static bool is_ending(void) {
-  return atomic_load_explicit(&background.holds, memory_order_seq_cst) > 0 ||
-         (background.look == NULL && atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0) ||
+  return atomic_load(&background.holds) > 0 || (background.look == NULL && atomic_load(&background.forks) > 0) ||
          load_relaxed(&background.ending) || load_relaxed(&background.stopped_for_good);
 }
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
-static bool is_awake(enum awake state) { return atomic_load_explicit(awake_word(), memory_order_seq_cst) == state; }
+static bool is_awake(enum awake state) { return atomic_load(awake_word()) == state; }
 
 static void wait_or_look(enum awake state, uint64_t timeout_ms) {
   if (os_futex_wait_shared(awake_word(), state, timeout_ms) && is_awake(state) && background.look != NULL &&
@@ -95,15 +94,15 @@ static void wait_or_look(enum awake state, uint64_t timeout_ms) {
 /* The thread must not keep the process alive after the main thread has ended. */
 static bool main_thread_is_gone(void) {
   if (os_main_thread_is_gone())
-    atomic_store_explicit(&background.ending, true, memory_order_seq_cst);
+    atomic_store(&background.ending, true);
   return load_relaxed(&background.ending);
 }
 
 /* A slow path sets background_is_told, then reads awake. This thread sets awake, then reads background_is_told. All
  * four accesses are sequentially consistent, so one of the two sees the other. */
 static void sleep_until_woken(void) {
-  atomic_store_explicit(awake_word(), ASLEEP, memory_order_seq_cst);
-  if (atomic_load_explicit(&background_is_told, memory_order_seq_cst) || is_ending())
+  atomic_store(awake_word(), ASLEEP);
+  if (atomic_load(&background_is_told) || is_ending())
     store_relaxed(awake_word(), AWAKE);
   while (is_awake(ASLEEP) && !is_ending() && !main_thread_is_gone())
     wait_or_look(ASLEEP, LOOK_MS_MAX);
@@ -132,7 +131,7 @@ static uint64_t wait_ms(void) {
 /* Waits a period. True if the system became short of memory meanwhile. */
 static bool wait_period(void) {
   if (!is_awake(AWAKE) && !is_ending()) /* another process that can write the word changed it (raw clone, Linux 5.0) */
-    atomic_store_explicit(awake_word(), AWAKE, memory_order_seq_cst);
+    atomic_store(awake_word(), AWAKE);
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
   for (; now_ms < until_ms && is_awake(AWAKE) && !is_ending() && !main_thread_is_gone(); now_ms = os_milliseconds())
     wait_or_look(AWAKE, min_size(until_ms - now_ms, LOOK_MS_MAX));
@@ -194,7 +193,7 @@ static void *thread_run(void *unused) {
   (void)unused;
   store_relaxed(&background.thread_id, os_thread_id());
   due_set_undone(true);
-  atomic_store_explicit(&background.state, BACKGROUND_RUNS, memory_order_seq_cst);
+  atomic_store(&background.state, BACKGROUND_RUNS);
   os_thread_name("hakmem");
   work_until_idle();
   stash_close();
@@ -216,15 +215,14 @@ static void set_due(bool due) {
 
 void background_tick(void) {
   if (!atomic_load_explicit(&background_is_told, memory_order_acquire)) /* a wish before it is seen below */
-    atomic_store_explicit(&background_is_told, true, memory_order_seq_cst);
+    atomic_store(&background_is_told, true);
   if (LIKELY(!background_runs())) {
     set_due(due_is_now());
     return;
   }
   set_due(false);
   uint32_t asleep = ASLEEP;
-  if (UNLIKELY(is_awake(ASLEEP)) &&
-      atomic_compare_exchange_strong_explicit(awake_word(), &asleep, AWAKE, memory_order_seq_cst, memory_order_relaxed))
+  if (UNLIKELY(is_awake(ASLEEP)) && atomic_compare_exchange_strong(awake_word(), &asleep, AWAKE))
     os_futex_wake_shared(awake_word());
 }
 
@@ -238,12 +236,12 @@ static bool is_own_process(void) { return os_process_id() == load_relaxed(&backg
 
 /* The state is STARTING, and all signals are blocked. */
 static bool make_thread(void) {
-  atomic_store_explicit(awake_word(), AWAKE, memory_order_seq_cst);
+  atomic_store(awake_word(), AWAKE);
   due_wish(false);
   if (load_relaxed(&background.is_joinable) != 0)
     os_thread_join(background.thread);
   store_relaxed(&background.is_joinable, 0);
-  if (main_thread_is_gone() || is_ending() || atomic_load_explicit(&background.forks, memory_order_seq_cst) > 0 ||
+  if (main_thread_is_gone() || is_ending() || atomic_load(&background.forks) > 0 ||
       !os_thread_start(thread_run, &background.thread))
     return false;
   atomic_store_explicit(&background.is_joinable, 1, memory_order_release);
@@ -301,8 +299,8 @@ bool background_has_been(void) { return load_relaxed(&background.has_been); }
 static void wait_for_end(void) {
   uint64_t until_ms = os_milliseconds() + STOP_MS_MAX;
   uint32_t state;
-  while ((state = atomic_load_explicit(&background.state, memory_order_seq_cst)) != BACKGROUND_NONE) {
-    atomic_store_explicit(awake_word(), SHALL_END, memory_order_seq_cst);
+  while ((state = atomic_load(&background.state)) != BACKGROUND_NONE) {
+    atomic_store(awake_word(), SHALL_END);
     os_futex_wake_shared(awake_word());
     if (thread_is_busy() || os_milliseconds() >= until_ms)
       return;
@@ -336,10 +334,8 @@ static void work_off(void) {
 /* Adds a request for no thread to a counter: holds or forks. */
 static void hold_thread(_Atomic uint32_t *count) {
   int kept = errno;
-  atomic_fetch_add_explicit(count, 1, memory_order_seq_cst);
-  if (is_ending() &&
-      (atomic_load_explicit(&background.state, memory_order_seq_cst) != BACKGROUND_NONE ||
-       load_relaxed(&background.thread_id) != 0) &&
+  atomic_fetch_add(count, 1);
+  if (is_ending() && (atomic_load(&background.state) != BACKGROUND_NONE || load_relaxed(&background.thread_id) != 0) &&
       is_own_process())
     wait_for_end();
   work_off();
@@ -349,9 +345,9 @@ static void hold_thread(_Atomic uint32_t *count) {
 static void let_go(_Atomic uint32_t *count) {
   due_note_stop();
   set_due(false);
-  uint32_t holds = atomic_load_explicit(count, memory_order_seq_cst);
+  uint32_t holds = atomic_load(count);
   while (holds > 0 && /* 0 in the child of a handler's fork that interrupted this one's call */
-         !atomic_compare_exchange_weak_explicit(count, &holds, holds - 1, memory_order_seq_cst, memory_order_relaxed))
+         !atomic_compare_exchange_weak(count, &holds, holds - 1))
     ;
 }
 
@@ -364,11 +360,11 @@ void background_stop(void) {
 }
 
 void background_stop_for_good(void) {
-  atomic_store_explicit(&background.stopped_for_good, true, memory_order_seq_cst);
+  atomic_store(&background.stopped_for_good, true);
   background_stop();
 }
 
-void background_resume(void) { atomic_store_explicit(&background.stopped_for_good, false, memory_order_seq_cst); }
+void background_resume(void) { atomic_store(&background.stopped_for_good, false); }
 
 void background_apply(void) {
   stash_close(); /* the next large malloc opens them again, if the options allow it */
@@ -378,7 +374,7 @@ void background_apply(void) {
 
 static void main_thread_ends(void *unused) {
   (void)unused;
-  atomic_store_explicit(&background.ending, true, memory_order_seq_cst);
+  atomic_store(&background.ending, true);
   background_stop();
 }
 

@@ -154,11 +154,6 @@ uint64_t reclaim_due_ms(void) {
   return UNLIKELY(due_ms != 0) && !purge_is_on() ? 0 : due_ms;
 }
 
-static bool learned_is_due(void) {
-  uint64_t due_ms = reclaim_due_ms();
-  return due_ms != 0 && os_milliseconds() >= due_ms;
-}
-
 /* R3. What exceeds the bound may be too young to go. So slow calls ask for it by look_is_due. */
 static bool learned_is_too_much(void) { return usage_learned() > 0 && usage_free() > usage_keep_learned(); }
 
@@ -170,7 +165,8 @@ static bool is_old(uint64_t age_ms) {
 
 /* Tells whether R1, R2 or R4 takes something. Reads without locks. An error of one range does not matter. */
 static bool free_is_due(void) {
-  if (UNLIKELY(usage_learned() > 0) && learned_is_due())
+  uint64_t learned_ms = UNLIKELY(usage_learned() > 0) ? reclaim_due_ms() : 0;
+  if (UNLIKELY(learned_ms != 0) && os_milliseconds() >= learned_ms)
     return true;
   size_t free_bytes = free_by_preset();
   if (LIKELY(free_bytes < FREE_BYTES_MIN) || free_bytes <= usage_keep())

@@ -2,13 +2,15 @@
  * and memory pressure ask for it.
  *
  * Free memory goes through these stations: cached large ranges -> free extents -> the system; free units -> the system;
- * free pages inside slabs (holes) -> the system. One round works at a time. Only a trim waits for it.
+ * free pages inside slabs (holes) -> the system. One round works at a time. Only a trim, and a request that found no
+ * memory, wait for it. The rules stand at the top of reclaim.c. Call what gives back in a slow path, without a lock;
+ * reclaim_round begins a slow path of its own.
  */
 #pragma once
 
 #include "base/words.h"
 
-/* Call at the end of a slow path, without a lock: does a part of what is due, or leaves it to the background thread. */
+/* Call at the end of a slow path: does a part of what is due, or leaves it to the background thread. */
 void reclaim_tick(void);
 
 /* Returns the purge delay in force: the preset's, or less (docs/decisions/0025-one-clock.md). Takes no lock. */
@@ -19,8 +21,8 @@ uint64_t reclaim_full_delay_until_ms(void);
 /* Returns when the first memory with a learned decay time is to go back; 0: never, or there is none. Takes no lock. */
 uint64_t reclaim_due_ms(void);
 
-/* Called by the owner of a heap at the end of a slow path, without a lock: purges some of the holes of its pool that
- * are due, where no background thread does. */
+/* Called by the owner of a heap at the end of a slow path: moves some of what is due out of the stashes, and purges some
+ * of the holes of its pool that are due, where no background thread does. */
 struct heap;
 struct pool;
 void reclaim_tick_of_heap(const struct heap *heap);
@@ -40,6 +42,6 @@ enum reclaim_depth {
   RECLAIM_IDLE,    /* the program is idle: all that was free for the purge delay */
   RECLAIM_PRESSED, /* the system is short of memory: all that is free */
 };
-/* Does a round. may_go_on is called every few milliseconds and ends the round by returning false. Returns true if there
- * may be more to do later. */
+/* Does a round. may_go_on, if not NULL, is called every few milliseconds and ends the round by returning false. Returns
+ * true if there may be more to do later. */
 bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void));
