@@ -39,12 +39,14 @@ extern "C" {
 #define HAK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Size classes: 1..64 are multiples of 16 up to 1 KiB, then 8 classes a doubling up to 256 KiB.
+/* Size classes: 1..64 are multiples of 16 up to 1 KiB, then 8 classes a doubling up to 8 KiB, then 4 up to 256 KiB.
  * Class 0 is never used: its bin stays empty, so malloc(0) takes the slow path. */
 #define HAK_TINY_MAX ((size_t)1024)
+#define HAK_MID_MAX ((size_t)8 * 1024)
 #define HAK_SMALL_MAX ((size_t)256 * 1024)
 #define HAK_TINY_CLASS_COUNT 65u
-#define HAK_CLASS_COUNT 129u
+#define HAK_LONG_CLASS_FIRST (HAK_TINY_CLASS_COUNT + 3 * 8)
+#define HAK_CLASS_COUNT (HAK_LONG_CLASS_FIRST + 5 * 4)
 #define HAK_BIN_COUNT 256u /* one for each value of an entry's class bits (F5) */
 #define HAK_SPLIT 128u
 
@@ -114,16 +116,24 @@ void __tsan_release(void *);
 #endif
 #define HAK_OWNER_STEPPED() HAK_STEPPED(hak_self)
 
-/* Class of a size in HAK_TINY_MAX + 1 .. HAK_SMALL_MAX: the octave by bit scan, an eighth by the
- * next three bits. */
+/* Class of a size in HAK_TINY_MAX + 1 .. HAK_MID_MAX: the octave by bit scan, an eighth by the next three bits. */
 static inline unsigned hak_class_of_mid(size_t size) {
   size_t n = size - 1;
   unsigned octave = 63u - (unsigned)__builtin_clzl(n);
   return HAK_TINY_CLASS_COUNT + (octave - 10) * 8 + ((unsigned)(n >> (octave - 3)) & 7);
 }
 
+/* Class of a size in HAK_MID_MAX + 1 .. HAK_SMALL_MAX: a quarter of the octave by the next two bits. */
+static inline unsigned hak_class_of_long(size_t size) {
+  size_t n = size - 1;
+  unsigned octave = 63u - (unsigned)__builtin_clzl(n);
+  return HAK_LONG_CLASS_FIRST + (octave - 13) * 4 + ((unsigned)(n >> (octave - 2)) & 3);
+}
+
 static inline unsigned hak_class_of(size_t size) {
-  return size <= HAK_TINY_MAX ? (unsigned)((size + 15) / 16) : hak_class_of_mid(size);
+  if (size <= HAK_TINY_MAX)
+    return (unsigned)((size + 15) / 16);
+  return size <= HAK_MID_MAX ? hak_class_of_mid(size) : hak_class_of_long(size);
 }
 
 /* Pops a ready block, NULL from an empty bin. */
@@ -139,8 +149,10 @@ static inline void *hak_bin_pop(struct hak_bin *bin) {
 static inline void *hak_front_pop(struct hak_front *heap, size_t size) {
   if (HAK_LIKELY(size <= HAK_TINY_MAX))
     return hak_bin_pop(&heap->bins[(size + 15) / 16]);
-  if (HAK_LIKELY(size <= HAK_SMALL_MAX))
+  if (HAK_LIKELY(size <= HAK_MID_MAX))
     return hak_bin_pop(&heap->bins[hak_class_of_mid(size)]);
+  if (HAK_LIKELY(size <= HAK_SMALL_MAX))
+    return hak_bin_pop(&heap->bins[hak_class_of_long(size)]);
   return NULL;
 }
 

@@ -22,11 +22,16 @@
   CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12),                       \
       CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15), CLASS((base) / 8 * 16)
 
-const struct size_class size_classes[HAK_CLASS_COUNT] = {
-    {.bytes = 0}, TINY16(1),    TINY16(17),    TINY16(33),    TINY16(49),    OCTAVE(1024),  OCTAVE(2048),
-    OCTAVE(4096), OCTAVE(8192), OCTAVE(16384), OCTAVE(32768), OCTAVE(65536), OCTAVE(131072)};
+/* The four classes above it. */
+#define LONG_OCTAVE(base) CLASS((base) / 4 * 5), CLASS((base) / 4 * 6), CLASS((base) / 4 * 7), CLASS((base) / 4 * 8)
 
-_Static_assert(sizeof size_classes / sizeof size_classes[0] == 1 + 64 + 8 * 8, "one row a class");
+/* Long classes are few, so that what one program frees serves its next sizes (docs/decisions/0054-fewer-long-classes.md). */
+const struct size_class size_classes[HAK_CLASS_COUNT] = {
+    {.bytes = 0},       TINY16(1),          TINY16(17),         TINY16(33),        TINY16(49),
+    OCTAVE(1024),       OCTAVE(2048),       OCTAVE(4096),       LONG_OCTAVE(8192), LONG_OCTAVE(16384),
+    LONG_OCTAVE(32768), LONG_OCTAVE(65536), LONG_OCTAVE(131072)};
+
+_Static_assert(sizeof size_classes / sizeof size_classes[0] == 1 + 64 + 3 * 8 + 5 * 4, "one row a class");
 _Static_assert((UNIT_BYTES << 5) == SUPERSLAB_BYTES, "the longest slab is a superslab");
 
 unsigned class_aligned(size_t size, size_t alignment) {

@@ -39,9 +39,8 @@ _Static_assert(SUPERSLAB_BYTES / UNIT_BYTES == SUPERSLAB_UNITS, "a superslab's u
 _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "64-bit systems only");
 _Static_assert(sizeof(struct hak_bin) == 1 << HAK_ENTRY_CLASS_SHIFT, "an entry's class part is a bin's offset");
 _Static_assert(HAK_ENTRY_END <= 1 << HAK_ENTRY_ID_SHIFT, "classes stay below heap ids");
-_Static_assert((HAK_SPLIT ^ (HAK_CLASS_COUNT - 2)) < HAK_BIN_COUNT && (HAK_SPLIT ^ 1) >= HAK_CLASS_COUNT &&
-                   (HAK_SPLIT ^ (HAK_CLASS_COUNT - 1)) == 0,
-               "a split heap's bins are no other's hands, but the last class's is that of class 0");
+_Static_assert(HAK_CLASS_COUNT <= HAK_SPLIT && HAK_CLASS_COUNT + HAK_SPLIT <= HAK_BIN_COUNT,
+               "a split heap's bins are no other class's hands");
 
 static inline uintptr_t round_up(uintptr_t value, size_t power_of_two) {
   return (value + power_of_two - 1) & ~(uintptr_t)(power_of_two - 1);

@@ -56,7 +56,7 @@ void hand_set_size(struct heap *heap, unsigned cls) {
 
 void bin_set_end(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
-  bin_of(heap, cls)->end = state->base + (bin_is_shut(heap, cls) ? 0 : state->slots - 1);
+  bin_of(heap, cls)->end = state->base + state->slots - 1;
   if (UNLIKELY(heap->split))
     hand_set_size(heap, cls);
 }
@@ -124,7 +124,7 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_limits all = bin_limits_read();
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
-  if (bin_is_shut(heap, cls) || (slots >= SLOTS_MAX_FREED_ONLY && !state->is_taken_from) ||
+  if ((slots >= SLOTS_MAX_FREED_ONLY && !state->is_taken_from) ||
       !bin_may_double(&all, slots, bytes, heap->granted_bytes, taken_bytes(heap), pools_heaps()) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
@@ -248,7 +248,7 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   state->is_taken_from = true;
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
   wanted = min_size(wanted, REFILL_BLOCKS_MAX);
-  if (wanted <= 1 || bin_is_shut(heap, cls))
+  if (wanted <= 1)
     return count_refill(heap, take_one(heap, cls));
   return count_refill(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
 }
@@ -306,6 +306,6 @@ bool hand_is_valid(const struct heap *heap, unsigned cls) {
   for (size_t i = 0, count = hand_count(heap, cls); i < count; i++)
     if (!slab_holds(&heap_pool(heap)->slabs, hand_base(heap, cls)[i], cls))
       return false;
-  return !bin_is_shut(heap, cls) || bin_count(heap, cls) == 0;
+  return true;
 }
 #endif

@@ -65,11 +65,6 @@ static inline void bin_set_top(struct heap *heap, unsigned cls, void **top) {
     top_store(&heap->front.bins[cls], top);
 }
 
-/* T3: tells whether the bin has no room for a block. */
-static inline bool bin_is_shut(const struct heap *heap, unsigned cls) {
-  return heap->split && cls == HAK_CLASS_COUNT - 1;
-}
-
 static inline void **hand_base(const struct heap *heap, unsigned cls) { return heap->tally->hands[cls] + 1; }
 
 static inline size_t hand_count(const struct heap *heap, unsigned cls) {

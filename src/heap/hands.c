@@ -74,17 +74,12 @@ void *sample_refill(struct heap *heap, unsigned cls) {
 }
 
 COLD static void split_begin(struct heap *heap) {
-  const unsigned last = HAK_CLASS_COUNT - 1;
-  if (bin_count(heap, last) > 0)
-    bin_flush(heap, last, bin_count(heap, last), true);
   heap->split = HAK_SPLIT;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     *bin_of(heap, cls) = heap->front.bins[cls];
     hand_open(heap, cls);
     tally_level(heap, cls);
   }
-  if (heap->bin_state[last].base)
-    bin_set_end(heap, last);
 }
 
 COLD static void split_end(struct heap *heap) {
@@ -95,11 +90,9 @@ COLD static void split_end(struct heap *heap) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     struct hak_bin *bin = bin_of(heap, cls);
     heap->front.bins[cls] = *bin;
-    *bin = cls == HAK_CLASS_COUNT - 1 ? hak_heap_none.bins[0] : (struct hak_bin){0};
+    *bin = (struct hak_bin){0};
   }
   heap->split = 0;
-  if (heap->bin_state[HAK_CLASS_COUNT - 1].base)
-    bin_set_end(heap, HAK_CLASS_COUNT - 1);
 }
 
 void bins_split(struct heap *heap, bool is_split) {

@@ -11,7 +11,7 @@
 #define POOLS_PER_CPU 2u
 #define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
-#define ASKS_MAX 8u /* if so many threads in a row bring no new processor, only each that doubles the heaps is asked */
+#define ASKS_MAX 8u /* if so many threads in a row bring no new processor, the next is asked when the heaps doubled */
 #define PRIVATE_PAGE 512u
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
 
@@ -20,6 +20,7 @@ static struct {
   uint32_t max_by_cpus[NODES_MAX]; /* pools of a node; 0: not asked yet */
   unsigned cpus;                   /* that the threads so far may use */
   unsigned asked_in_vain;          /* threads in a row */
+  size_t heaps_asked;              /* heaps when a thread was asked last */
   size_t cpu_limit;                /* of the process's control groups */
   uint32_t for_heaps;              /* pools that are not shared */
   _Atomic uint32_t count, private_count;
@@ -135,6 +136,7 @@ struct pool *pool_make_shared(void) {
 COLD static void processors_count(void) {
   bool is_first = table.max_by_cpus[0] == 0;
   unsigned cpus = os_cpus_add();
+  table.heaps_asked = pools_heaps();
   if (!is_first && cpus == table.cpus) {
     table.asked_in_vain++;
     return;
@@ -205,7 +207,7 @@ struct pool *pool_attach(void) {
       best = pool;
   }
   bool shares = best != NULL && pool_heaps(best) > 0 && usable == max;
-  bool asks = table.asked_in_vain < ASKS_MAX || is_power_of_two(pools_heaps());
+  bool asks = table.asked_in_vain < ASKS_MAX || pools_heaps() >= 2 * table.heaps_asked;
   if (shares && option_value(OPTION_POOLS) == 0 && asks) {
     processors_count();
     max = pools_max(node);

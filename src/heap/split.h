@@ -7,8 +7,7 @@
  * Blocks go through the hand in the order in which they were freed, several at a time. They are a little colder in the
  * cache than in a heap that is not split. There is no other cost.
  *   T3  front.bins[class] is the hand and front.bins[class ^ HAK_SPLIT] the bin if heap->split is HAK_SPLIT, and the
- *       key says so; else front.bins[class] is the bin. The last class's bin would stand where class 0's hand is: it
- *       has no room for a block, so malloc(0) finds nothing there
+ *       key says so; else front.bins[class] is the bin
  *   T4  only the owner splits its heap, in a slow path, under the lock. A thread that wants a split sets the key, under
  *       the lock or as the owner; then the owner's next free finds no room and takes the slow path
  * The observer observe/count decides when heaps are split.

@@ -168,7 +168,7 @@ UNIT_TEST_BETWEEN(nodes_are_counted, NULL, forget_tree) {
 
 /* Threads come that may use a second processor, later a third one. Attaches one after the other. */
 static void threads_come(void *unused) {
-  enum { SECOND = 13, THIRD = 30, THREADS = 50 };
+  enum { SECOND = 13, THIRD = 30, THREADS = 64 };
   (void)unused;
   unit_option("HAKMEM_POOLS", "0");
   for (unsigned i = 1; i <= THREADS; i++) {
@@ -369,7 +369,7 @@ UNIT_TEST(a_heap_follows_its_thread) {
 
 /* Without a look of the test's own: some thousand slow calls. */
 UNIT_TEST(slow_paths_look) {
-  enum { BLOCKS = 3000, ROUNDS = 200 };
+  enum { BLOCKS = 12000, ROUNDS = 200 };
   static void *blocks[BLOCKS];
   struct heap *heap = heap_on(0);
   pretended_cpu = 1;

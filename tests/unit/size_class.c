@@ -26,8 +26,9 @@ UNIT_TEST(every_size_gets_the_smallest_class_that_holds_it) {
 UNIT_TEST(waste_inside_a_block_is_bounded) {
   for (size_t size = 129; size <= HAK_SMALL_MAX; size++) {
     size_t waste = class_bytes(hak_class_of(size)) - size;
-    if (waste * 8 > size)
-      fail_msg("size %zu wastes %zu bytes, over an eighth", size, waste);
+    size_t share = size <= HAK_MID_MAX ? 8 : 4;
+    if (waste * share > size)
+      fail_msg("size %zu wastes %zu bytes, over 1/%zu", size, waste, share);
   }
 }
 
