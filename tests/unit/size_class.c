@@ -105,4 +105,29 @@ UNIT_TEST(class_aligned_knows_its_limits) {
   assert_int_equal(class_bytes(class_aligned(1, HAK_SMALL_MAX)), HAK_SMALL_MAX);
 }
 
+/* A quarter more each time: 1.25^25 is above 256. A block that shrinks gets what was asked for. */
+UNIT_TEST(a_block_that_grows_in_steps_is_copied_rarely) {
+  enum { FIRST = 1000, COPIES_MAX = 25 };
+  unsigned char *block = hak_malloc(FIRST);
+  size_t usable = hak_usable_size(block);
+  unsigned copies = 0;
+  memset(block, 7, FIRST);
+  for (size_t size = FIRST + 1; size <= HAK_SMALL_MAX; size++) {
+    block = hak_realloc(block, size);
+    assert_non_null(block);
+    block[size - 1] = 7;
+    if (hak_usable_size(block) == usable)
+      continue;
+    copies++;
+    assert_true(hak_usable_size(block) >= min_size(usable + usable / 4, HAK_SMALL_MAX));
+    usable = hak_usable_size(block);
+    for (size_t i = 0; i < size; i++)
+      assert_int_equal(block[i], 7);
+  }
+  assert_in_range(copies, 1, COPIES_MAX);
+  block = hak_realloc(block, FIRST);
+  assert_int_equal(hak_usable_size(block), class_bytes(hak_class_of(FIRST)));
+  hak_free(block);
+}
+
 UNIT_MAIN()
