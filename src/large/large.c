@@ -333,8 +333,9 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
   return resized;
 }
 
-/* An extent that cannot grow where it lies becomes a mapping, once. NULL: unchanged. */
-static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted) {
+/* An extent that cannot grow where it lies moves to resident memory with room behind it, or becomes a mapping. NULL:
+ * unchanged. */
+static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
   if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
     return NULL;
   size_t promised = 0;
@@ -342,7 +343,9 @@ static void *extent_to_mapping(struct large *range, size_t bytes, size_t wanted)
   if (grown) {
     object_begun(grown);
   } else {
-    grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), &promised);
+    grown = wanted < MAPPING_BYTES_MIN ? range_with_room(wanted, &promised) : NULL;
+    if (grown == NULL)
+      grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), &promised);
     if (object_made(grown, promised) == NULL)
       return NULL;
   }
@@ -373,12 +376,13 @@ COLD void *large_resize(void *object, size_t size) {
     wanted += UNIT_BYTES;
   if (wanted == bytes)
     return object;
-  range->spare = false; /* its caller may sample it */
+  range->spare = false;  /* its caller may sample it */
+  range->steady = false; /* the site asks for the first length again, not for this one */
   if (wanted > bytes)
     range->noted = false;
   if (range->mapping)
     return mapping_resize(range, bytes, wanted);
-  return extent_resize(range, bytes, wanted) ? object : extent_to_mapping(range, bytes, wanted);
+  return extent_resize(range, bytes, wanted) ? object : extent_move(range, bytes, wanted);
 }
 
 size_t large_stash_units(const void *object, size_t size) {

@@ -176,6 +176,21 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
   return range_made(extent.base, extent.bytes, false, has_huge);
 }
 
+struct large *range_with_room(size_t bytes, size_t *promised) {
+  enum extent_bank bank = huge_bank_for_large();
+  struct extent extent = extent_resident(bank, bytes + bytes, UNIT_BYTES), room = extent;
+  if (extent.base != NULL) {
+    extent.bytes = bytes;
+    room.base += bytes;
+    room.bytes -= bytes;
+    extent_give(room, os_milliseconds(), USAGE_PROMISED);
+  } else {
+    extent = extent_resident(bank, bytes, UNIT_BYTES);
+  }
+  *promised = extent.bytes;
+  return extent.base == NULL ? NULL : range_made(extent.base, bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE);
+}
+
 struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
   if (!usage_reserve(bytes))
     return NULL;

@@ -153,6 +153,7 @@ UNIT_TEST_BETWEEN(marks_follow_the_object, nothing_held, nothing_held) {
 
 /* Two extents side by side. */
 static void neighbours(size_t bytes, char **left, char **right) {
+  extents_release(UNIT_BYTES); /* what other tests left is in pieces */
   *left = alloc(bytes, 16);
   for (unsigned i = 0; i < 64; i++) {
     *right = alloc(bytes, 16);
@@ -211,6 +212,29 @@ UNIT_TEST_BETWEEN(cached_mappings_serve_anything, nothing_held, nothing_held) {
   valid();
   assert_not_live(object, bytes);
   large_free(neighbour);
+}
+
+/* Whatever length an object has when it ends, the next one that grows takes its memory on the way. */
+UNIT_TEST_BETWEEN(objects_that_grow_take_what_others_left, nothing_held, nothing_held) {
+  enum { ROUNDS = 60 };
+  bool zeroed;
+  size_t longest[ROUNDS];
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    longest[round] = (2 + round * 5 % 7) * MIB;
+    char *object = large_alloc(400000, 16, 4712, &zeroed);
+    for (size_t size = 400000; size < longest[round]; size += size / 8) {
+      char *grown = large_resize(object, size);
+      if (grown == NULL) { /* as hak_realloc does */
+        grown = large_alloc(size, 16, 4713, &zeroed);
+        large_free(object);
+      }
+      object = grown;
+      assert_non_null(object);
+    }
+    large_free(object);
+    assert_in_range(usage_held(), 1, 32 * MIB);
+    valid();
+  }
 }
 
 /* Only a mapping can take the place of a long one, so it is not kept for a site that may never ask again. */
