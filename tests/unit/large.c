@@ -214,27 +214,13 @@ UNIT_TEST_BETWEEN(cached_mappings_serve_anything, nothing_held, nothing_held) {
   large_free(neighbour);
 }
 
-/* Whatever length an object has when it ends, the next one that grows takes its memory on the way. */
-UNIT_TEST_BETWEEN(objects_that_grow_take_what_others_left, nothing_held, nothing_held) {
-  enum { ROUNDS = 60 };
-  bool zeroed;
-  size_t longest[ROUNDS];
-  for (unsigned round = 0; round < ROUNDS; round++) {
-    longest[round] = (2 + round * 5 % 7) * MIB;
-    char *object = large_alloc(400000, 16, 4712, &zeroed);
-    for (size_t size = 400000; size < longest[round]; size += size / 8) {
-      char *grown = large_resize(object, size);
-      if (grown == NULL) { /* as hak_realloc does */
-        grown = large_alloc(size, 16, 4713, &zeroed);
-        large_free(object);
-      }
-      object = grown;
-      assert_non_null(object);
-    }
-    large_free(object);
-    assert_in_range(usage_held(), 1, 32 * MIB);
-    valid();
-  }
+/* Its site asks for the first length again. */
+UNIT_TEST_BETWEEN(a_resized_object_is_not_kept_for_its_site, nothing_held, nothing_held) {
+  char *object = alloc_steady(2 * MIB);
+  object = large_resize(object, 2 * MIB - 3 * UNIT_BYTES);
+  assert_non_null(object);
+  large_free(object);
+  assert_int_equal(stats().cached_bytes, 0);
 }
 
 /* Only a mapping can take the place of a long one, so it is not kept for a site that may never ask again. */

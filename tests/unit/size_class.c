@@ -1,6 +1,7 @@
 /* size_class: the table and the arithmetic around it, exhaustively. */
 #include "unit.h"
 
+#include "budget/usage.h"
 #include "slab/slab.h"
 
 UNIT_TEST(sizes_grow_and_are_multiples_of_16) {
@@ -128,6 +129,22 @@ UNIT_TEST(a_block_that_grows_in_steps_is_copied_rarely) {
   block = hak_realloc(block, FIRST);
   assert_int_equal(hak_usable_size(block), class_bytes(hak_class_of(FIRST)));
   hak_free(block);
+}
+
+/* One block lives at a time. Whatever length it has at its end, the next one takes its memory on the way. */
+UNIT_TEST(blocks_that_grow_leave_little_behind) {
+  enum { ROUNDS = 200 };
+  static const struct {
+    size_t longest, share, step;
+  } rows[] = {{4000000, 8, 0}, {8000000, SIZE_MAX, 10000}, {1000000, SIZE_MAX, 4096}, {500000, SIZE_MAX, 1000}};
+  for (unsigned row = 0; row < sizeof rows / sizeof rows[0]; row++)
+    for (unsigned round = 0; round < ROUNDS; round++) {
+      void *block = NULL;
+      for (size_t size = 1000; size < rows[row].longest; size += size / rows[row].share + rows[row].step)
+        assert_non_null(block = hak_realloc(block, size));
+      hak_free(block);
+      assert_in_range(usage_held(), 1, 32 << 20);
+    }
 }
 
 UNIT_MAIN()
