@@ -19,7 +19,7 @@
 /* From this size on, an extent that must move to grow becomes a mapping, which grows without copying. */
 #define GROWN_BYTES_MIN ((size_t)1 << 20)
 #define GROWN_COUNT_MAX 256u                  /* at most this many, because the kernel limits the number of mappings */
-#define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing */
+#define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing if few were used */
 
 static struct large *large_record(const void *object) { return map_record(object); }
 
@@ -210,7 +210,8 @@ COLD bool large_free_unlocked(void *object) {
 
 COLD void large_clear(void *object, size_t size) {
   struct large *range = large_record(object);
-  if (size >= PURGE_TO_CLEAR_MIN && os_purge(range->base, large_offset(range) + large_bytes(object)))
+  size_t bytes = large_range_bytes(range);
+  if (size >= PURGE_TO_CLEAR_MIN && !huge_is_dense(range->base, bytes) && os_purge(range->base, bytes))
     range->noted = false;
   else
     memset(object, 0, size);

@@ -10,7 +10,6 @@
 
 #define SLABS_SHARE 4
 #define SMALL_PAGE_BYTES 4096u
-#define NOTED_BYTES_MAX ((size_t)16 << 20) /* of a mapping, because asking what is resident takes time */
 
 #define WATCHED_COUNT 8u
 #define SAMPLES 4u /* of a watched range */
@@ -57,12 +56,16 @@ void huge_watch(const char *base, size_t bytes) {
   lock_give(&huge.lock);
 }
 
-/* Returns how much of a range was never touched, by samples. None is from its end, which the object may not reach. */
-static size_t untouched_bytes(const struct watched *range) {
-  size_t resident = 0, step = round_down(range->bytes / (SAMPLES + 1), UNIT_BYTES);
+/* None of the samples is from the end, which the object may not reach. */
+static size_t untouched_bytes(const char *base, size_t bytes) {
+  size_t resident = 0, step = round_down(bytes / (SAMPLES + 1), UNIT_BYTES);
   for (unsigned i = 0; i < SAMPLES; i++)
-    resident += os_resident_bytes(range->base + i * step, SAMPLE_BYTES);
-  return range->bytes - range->bytes / UNIT_BYTES * resident / SAMPLES;
+    resident += os_resident_bytes(base + i * step, SAMPLE_BYTES);
+  return bytes - bytes / UNIT_BYTES * resident / SAMPLES;
+}
+
+bool huge_is_dense(const char *base, size_t bytes) {
+  return os_may_call() && untouched_bytes(base, bytes) <= bytes / HUGE_UNFILLED_SHARE;
 }
 
 /* Judges the watched ranges together: one may be just about to be written. The lock is held. */
@@ -72,7 +75,7 @@ static void judge_watched(size_t heap_bytes) {
     bytes += huge.watched[i].bytes;
   for (unsigned i = 0; i < WATCHED_COUNT && untouched <= bytes / HUGE_UNFILLED_SHARE; i++)
     if (huge.watched[i].base != NULL)
-      untouched += untouched_bytes(&huge.watched[i]);
+      untouched += untouched_bytes(huge.watched[i].base, huge.watched[i].bytes);
   if (huge_note_written(&huge.state, less(bytes, untouched), bytes, heap_bytes))
     memset(huge.watched, 0, sizeof huge.watched);
 }
@@ -126,8 +129,7 @@ void huge_fill(char *superslab) {
 void huge_note_mapping(const char *base, size_t bytes) {
   if (!os_may_call())
     return;
-  bytes = min_size(bytes, NOTED_BYTES_MAX);
-  size_t resident = os_resident_bytes(base, bytes);
+  size_t resident = less(bytes, untouched_bytes(base, bytes));
   store_relaxed(&huge.dense, resident >= bytes - bytes / HUGE_UNFILLED_SHARE);
   if (lock_try(&huge.lock)) {
     huge_note_sparse(&huge.state, resident, bytes, os_milliseconds());

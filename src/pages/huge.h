@@ -29,6 +29,9 @@ bool huge_for_mapping(size_t bytes);
  * kernel has huge pages at hand. The caller owns the range and holds no lock but that of its own heap. */
 void huge_probe(char *base, size_t bytes);
 
+/* Tells whether at least 7/8 of a range is resident, by samples. False where the system may not be asked. */
+bool huge_is_dense(const char *base, size_t bytes);
+
 /* Call when the object in a mapping without huge pages is freed: notes how much of it was used. It takes longer than
  * the mapping's reuse, so once is enough for objects that used the same pages one after another. */
 void huge_note_mapping(const char *base, size_t bytes);

@@ -639,6 +639,20 @@ UNIT_TEST_BETWEEN(a_kept_mapping_is_noted_once, nothing_held, nothing_held) {
   unit_option("HAKMEM_HUGE", "off");
 }
 
+/* Long objects are purged to clear them, unless nearly all of it is resident: then its next use would be as dense. */
+UNIT_TEST_BETWEEN(dense_objects_are_cleared_in_place, nothing_held, nothing_held) {
+  const size_t size = 40 * MIB;
+  char *object = alloc_steady(size);
+  for (unsigned is_dense = 0; is_dense < 2; is_dense++) {
+    memset(object, 1, is_dense ? size : size / 2);
+    large_clear(object, size);
+    assert_int_equal(os_resident_bytes(object, size), is_dense ? size : 0);
+    for (size_t i = 0; i < size; i += os_page_bytes())
+      assert_int_equal(object[i], 0);
+  }
+  large_free(object);
+}
+
 /* These use the heap, which keeps slabs: they come last. */
 UNIT_TEST(alignment_reaches_a_gib) {
   for (size_t alignment = 16; alignment <= GIB; alignment *= 2) {
