@@ -25,7 +25,7 @@
 /* The four classes above it. */
 #define LONG_OCTAVE(base) CLASS((base) / 4 * 5), CLASS((base) / 4 * 6), CLASS((base) / 4 * 7), CLASS((base) / 4 * 8)
 
-/* Long classes are few, so that what one program frees serves its next sizes (docs/decisions/0054-fewer-long-classes.md). */
+/* Long classes are few, so that what a program frees serves its next sizes (decision 0054). */
 const struct size_class size_classes[HAK_CLASS_COUNT] = {
     {.bytes = 0},       TINY16(1),          TINY16(17),         TINY16(33),        TINY16(49),
     OCTAVE(1024),       OCTAVE(2048),       OCTAVE(4096),       LONG_OCTAVE(8192), LONG_OCTAVE(16384),

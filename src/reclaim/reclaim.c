@@ -27,7 +27,7 @@
  *       cap, however young.
  *   R4  Beyond usage_keep what the preset decides about goes if it was unused for the delay in force.
  * free_is_due asks for them, purge_due does them. Holes go if their slab was left alone for the delay in force. Stashed
- * ranges go to the BigCache if they were not used for a whole round of the stashes. Slow calls do all this in parts, the
+ * ranges go to the BigCache if they were not used for a whole round of the stashes. Slow calls do this in parts, the
  * background thread in whole rounds. Pressure, an idle program, trims and requests without memory take more: their
  * entries at the end say what.
  */
@@ -47,7 +47,7 @@ _Static_assert(HOLES_LOOK_CALLS % SLOW_CALLS_PERIOD == 0, "whole periods");
 /* The clock of all rules. One thread at a time does a round: it holds `round`. Only trims, and requests without memory,
  * wait for it. The holder writes the times; all threads read them without the lock.
  *   C1  A round works with one delay, the one in force at its begin.
- *   C2  The full delay is in force until full_until_ms. A round that gave something back with a shorter delay is charged
+ *   C2  The full delay is in force until full_until_ms. A round that gave memory back with a shorter delay is charged
  *       for it: it sets that time. Slow calls that share a round's work are charged together, when no more is due.
  *   C3  While thread_ms is recent the background thread is at work, and slow calls leave old memory to it.
  */

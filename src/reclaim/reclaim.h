@@ -21,8 +21,8 @@ uint64_t reclaim_full_delay_until_ms(void);
 /* Returns when the first memory with a learned decay time is to go back; 0: never, or there is none. Takes no lock. */
 uint64_t reclaim_due_ms(void);
 
-/* Called by the owner of a heap at the end of a slow path: moves some of what is due out of the stashes, and purges some
- * of the holes of its pool that are due, where no background thread does. */
+/* Called by the owner of a heap at the end of a slow path: moves some of what is due out of the stashes, and purges
+ * some of the holes of its pool that are due, where no background thread does. */
 struct heap;
 struct pool;
 void reclaim_tick_of_heap(const struct heap *heap);
