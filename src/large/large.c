@@ -16,7 +16,8 @@
 
 #include <string.h>
 
-/* From this size on, an extent that must move to grow becomes a mapping, which grows without copying. */
+/* From this size on, an extent that must move to grow moves to resident memory with room, or becomes a mapping, which
+ * grows without copying. */
 #define GROWN_BYTES_MIN ((size_t)1 << 20)
 #define GROWN_COUNT_MAX 256u                  /* at most this many, because the kernel limits the number of mappings */
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing if few were used */

@@ -12,7 +12,7 @@
 #define SMALL_PAGE_BYTES 4096u
 
 #define WATCHED_COUNT 8u
-#define SAMPLES 4u /* of a watched range */
+#define SAMPLES 4u /* of a range */
 #define SAMPLE_BYTES UNIT_BYTES
 
 struct watched {
@@ -56,7 +56,8 @@ void huge_watch(const char *base, size_t bytes) {
   lock_give(&huge.lock);
 }
 
-/* None of the samples is from the end, which the object may not reach. */
+/* Returns how much of a range was never touched, by samples; all of it where the system may not be asked. No sample is
+ * from its end, which the object may not reach. */
 static size_t untouched_bytes(const char *base, size_t bytes) {
   size_t resident = 0, step = round_down(bytes / (SAMPLES + 1), UNIT_BYTES);
   for (unsigned i = 0; i < SAMPLES; i++)
@@ -65,7 +66,7 @@ static size_t untouched_bytes(const char *base, size_t bytes) {
 }
 
 bool huge_is_dense(const char *base, size_t bytes) {
-  return os_may_call() && untouched_bytes(base, bytes) <= bytes / HUGE_UNFILLED_SHARE;
+  return untouched_bytes(base, bytes) <= bytes / HUGE_UNFILLED_SHARE;
 }
 
 /* Judges the watched ranges together: one may be just about to be written. The lock is held. */

@@ -4,7 +4,7 @@
 #include "unit.h"
 
 #include "heap/envelope.h"
-#include "os/cgroup.h"
+#include "os/nodes.h"
 #include "os/os.h"
 
 #define BLOCKS 200
