@@ -147,15 +147,19 @@ static bool is_packing(unsigned order) {
 
 #define PACKED_FIRST 48u /* this many requests for a class without a slab are packed */
 
+#define ROUNDING_SHARE 8u /* long classes round up by more than this fraction, short ones never */
+
 /* When memory is short, a slab is too much for a few blocks, so the first blocks of a class are packed
- * (large/packed.h). So are all blocks of the longest classes, and when memory is tight all longer ones. */
-COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls) {
+ * (large/packed.h). So are all blocks of the longest classes, those that their class rounds up by much, and when memory
+ * is tight all longer ones. */
+COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls, size_t size) {
   unsigned order = size_classes[cls].order;
   if (heap == NULL || private_current() != NULL)
     return true;
   if (order == UNIT_ORDER_MAX || (order >= SLAB_ORDER_LONG && checked_is_on()))
     return false;
-  if (class_bytes(cls) > SLAB_BLOCK_BYTES_MAX && usage_is_tight())
+  size_t bytes = class_bytes(cls);
+  if (bytes > SLAB_BLOCK_BYTES_MAX && (usage_is_tight() || bytes - size > bytes / ROUNDING_SHARE))
     return false;
   struct pool *pool = checked_is_on() ? checked_pool(heap, cls) : heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
@@ -166,8 +170,8 @@ COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls) {
   return pays;
 }
 
-static bool slab_pays(struct heap *heap, unsigned cls) {
-  return LIKELY(!is_packing(size_classes[cls].order)) || slab_pays_when_short(heap, cls);
+static bool slab_pays(struct heap *heap, unsigned cls, size_t size) {
+  return LIKELY(!is_packing(size_classes[cls].order)) || slab_pays_when_short(heap, cls, size);
 }
 
 static NOINLINE void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
@@ -179,7 +183,7 @@ static NOINLINE void *checked_block(unsigned cls, size_t size, size_t alignment,
     housekeep();
     return block;
   }
-  bool pays = slab_pays(heap, cls);
+  bool pays = slab_pays(heap, cls, size);
   block = heap ? checked_take(heap, cls, size, pays) : NULL;
   if (UNLIKELY(block == NULL && packed_is_sealed)) {
     block = packed_block(size, alignment, site);
@@ -211,7 +215,7 @@ COLD static void *block_when_short(unsigned cls, size_t size, uintptr_t site, bo
 static ALWAYS_INLINE void *block_of(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
   if (checked_is_on())
     return checked_block(cls, size, alignment, site);
-  if (UNLIKELY(!slab_pays(heap_current(), cls)) && !has_free(heap_current(), cls))
+  if (UNLIKELY(!slab_pays(heap_current(), cls, size)) && !has_free(heap_current(), cls))
     return block_when_short(cls, size, site, false);
   void *block = small_block_inlined(cls, size, site);
   return LIKELY(block != NULL) ? block : block_when_short(cls, size, site, true);
