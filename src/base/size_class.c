@@ -17,21 +17,22 @@
    .order = ORDER(size)}
 #define TINY4(n) CLASS((n) * 16), CLASS(((n) + 1) * 16), CLASS(((n) + 2) * 16), CLASS(((n) + 3) * 16)
 #define TINY16(n) TINY4(n), TINY4((n) + 4), TINY4((n) + 8), TINY4((n) + 12)
-/* The eight classes above `base`, a power of two. */
-#define OCTAVE(base)                                                                                                   \
-  CLASS((base) / 8 * 9), CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12),                       \
-      CLASS((base) / 8 * 13), CLASS((base) / 8 * 14), CLASS((base) / 8 * 15), CLASS((base) / 8 * 16)
+/* The eight classes above `base`, a power of two, and all but the first of them. */
+#define OCTAVE_REST(base)                                                                                              \
+  CLASS((base) / 8 * 10), CLASS((base) / 8 * 11), CLASS((base) / 8 * 12), CLASS((base) / 8 * 13),                      \
+      CLASS((base) / 8 * 14), CLASS((base) / 8 * 15), CLASS((base) / 8 * 16)
+#define OCTAVE(base) CLASS((base) / 8 * 9), OCTAVE_REST(base)
 
 /* The four classes above it. */
 #define LONG_OCTAVE(base) CLASS((base) / 4 * 5), CLASS((base) / 4 * 6), CLASS((base) / 4 * 7), CLASS((base) / 4 * 8)
 
 /* Long classes are few, so that what a program frees serves its next sizes (decision 0054). */
 const struct size_class size_classes[HAK_CLASS_COUNT] = {
-    {.bytes = 0},       TINY16(1),          TINY16(17),         TINY16(33),        TINY16(49),
-    OCTAVE(1024),       OCTAVE(2048),       OCTAVE(4096),       LONG_OCTAVE(8192), LONG_OCTAVE(16384),
-    LONG_OCTAVE(32768), LONG_OCTAVE(65536), LONG_OCTAVE(131072)};
+    {.bytes = 0},      TINY16(1),          TINY16(17),         TINY16(33),         TINY16(49),
+    TINY4(65),         TINY4(69),          OCTAVE_REST(1024),  OCTAVE(2048),       OCTAVE(4096),
+    LONG_OCTAVE(8192), LONG_OCTAVE(16384), LONG_OCTAVE(32768), LONG_OCTAVE(65536), LONG_OCTAVE(131072)};
 
-_Static_assert(sizeof size_classes / sizeof size_classes[0] == 1 + 64 + 3 * 8 + 5 * 4, "one row a class");
+_Static_assert(sizeof size_classes / sizeof size_classes[0] == 1 + 72 + 3 * 8 - 1 + 5 * 4, "one row a class");
 _Static_assert((UNIT_BYTES << 5) == SUPERSLAB_BYTES, "the longest slab is a superslab");
 
 unsigned class_aligned(size_t size, size_t alignment) {
