@@ -24,6 +24,11 @@ UNIT_TEST(every_size_gets_the_smallest_class_that_holds_it) {
   }
 }
 
+UNIT_TEST(one_kib_and_a_header_is_hardly_rounded_up) {
+  for (size_t header = 0; header <= 128; header++)
+    assert_true(class_bytes(hak_class_of(1024 + header)) < 1024 + header + BLOCK_ALIGNMENT);
+}
+
 UNIT_TEST(waste_inside_a_block_is_bounded) {
   for (size_t size = 129; size <= HAK_SMALL_MAX; size++) {
     size_t waste = class_bytes(hak_class_of(size)) - size;
