@@ -58,6 +58,12 @@ bool range_was_unmapped(const void *address) {
   return false;
 }
 
+/* Counts the end of a mapping. */
+static void mapping_ended(const struct large *range) {
+  figure_add(&figures.mapping_count, (size_t)-1);
+  figure_add(&figures.mapping_bytes, -large_range_bytes(range));
+}
+
 size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   char *base = range->base;
   size_t bytes = large_range_bytes(range);
@@ -65,12 +71,15 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
     extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, freed_ms, from);
     return 0;
   }
-  figure_add(&figures.mapping_count, (size_t)-1);
-  figure_add(&figures.mapping_bytes, -bytes);
-  range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE);
+  mapping_ended(range);
   range_unmapped_note(large_object(range));
-  if (!pages_unmap(base, bytes)) /* too many mappings: its pages at least */
-    os_purge(base, bytes);
+  if (UNLIKELY(range->guarded)) {
+    guarded_end(range);
+  } else {
+    range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE);
+    if (!pages_unmap(base, bytes)) /* too many mappings: its pages at least */
+      os_purge(base, bytes);
+  }
   usage_move(from, USAGE_NOWHERE, bytes);
   usage_move_end(bytes);
   return bytes;
@@ -83,8 +92,7 @@ static void range_end_resident(struct large *range) {
     range_end(range, os_milliseconds(), USAGE_PROMISED);
     return;
   }
-  figure_add(&figures.mapping_count, (size_t)-1);
-  figure_add(&figures.mapping_bytes, -bytes);
+  mapping_ended(range);
   extent_adopt(range->base, bytes);
 }
 
@@ -229,16 +237,6 @@ struct large *range_guarded(size_t size, size_t alignment, size_t *promised) {
   return range;
 }
 
-static void range_end_guarded(struct large *range) {
-  size_t bytes = large_range_bytes(range);
-  figure_add(&figures.mapping_count, (size_t)-1);
-  figure_add(&figures.mapping_bytes, -bytes);
-  range_unmapped_note(range->base);
-  guarded_end(range);
-  usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes);
-  usage_move_end(bytes);
-}
-
 /* Ends a range after it was taken out of the cache. */
 static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {
   counter_note(cache_evictions);
@@ -289,16 +287,15 @@ void range_cache_or_end(struct large *range) {
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);
-  if (UNLIKELY(range->guarded) || !is_kept || keep == KEEP_AT_ONCE)
-    range_leaves(range);
-  if (UNLIKELY(range->guarded))
-    range_end_guarded(range);
-  else if (keep == KEEP_AT_ONCE)
-    range_end_purged(range, USAGE_LARGE);
-  else if (!is_kept)
-    range_end(range, os_milliseconds(), USAGE_LARGE);
-  else
+  if (is_kept && keep != KEEP_AT_ONCE) {
     cache_range(range, keep, cache_max);
+    return;
+  }
+  range_leaves(range);
+  if (keep == KEEP_AT_ONCE)
+    range_end_purged(range, USAGE_LARGE);
+  else
+    range_end(range, os_milliseconds(), USAGE_LARGE);
 }
 
 void range_offer_kept(void) {
