@@ -55,15 +55,12 @@ static void *object_begun(struct large *range) {
   return large_object(range);
 }
 
-static void *object_made(struct large *range, size_t promised) {
-  if (range == NULL) {
-    usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
+/* from: where the bytes of a new range are counted. */
+static void *object_made(struct large *range, enum usage from) {
+  if (range == NULL)
     return NULL;
-  }
   size_t bytes = large_range_bytes(range);
-  usage_move(promised > 0 ? USAGE_PROMISED : USAGE_NOWHERE, USAGE_LARGE, bytes);
-  if (promised > bytes)
-    usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised - bytes);
+  usage_move(from, USAGE_LARGE, bytes);
   usage_move_end(bytes);
   counter_note(large_allocations);
   return object_begun(range);
@@ -87,25 +84,17 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   else if (has_color && !large_may_be_bare(steady_bytes, size))
     bytes = steady_bytes;
   *zeroed = false;
-  size_t promised = 0;
-  struct large *range = UNLIKELY(guarded_is_on) ? range_guarded(size, range_alignment, &promised)
-                                                : range_kept(bytes, range_alignment, hash);
+  struct large *range =
+      UNLIKELY(guarded_is_on) ? range_guarded(size, range_alignment) : range_kept(bytes, range_alignment, hash);
   bool is_cached = range != NULL && LIKELY(!guarded_is_on);
-  if (UNLIKELY(guarded_is_on && range == NULL)) { /* too many mappings: an object without guards */
-    usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
-    promised = 0;
-  }
   if (UNLIKELY(range != NULL && range->guarded)) {
     *zeroed = true;
   } else if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= SUPERSLAB_BYTES) {
-    range = range_from_extents(bytes, has_color ? steady_bytes : bytes, range_alignment, zeroed, &promised);
-    if (UNLIKELY(range == NULL && exact < bytes)) {
-      usage_move(USAGE_PROMISED, USAGE_NOWHERE, promised);
-      promised = 0;
-      range = range_from_extents(exact, exact, range_alignment, zeroed, &promised);
-    }
-  } else if (range == NULL) {
-    range = range_mapped(bytes, mapping_alignment(bytes, range_alignment), &promised);
+    range = range_from_extents(bytes, has_color ? steady_bytes : bytes, range_alignment, zeroed);
+    if (UNLIKELY(range == NULL && exact < bytes))
+      range = range_from_extents(exact, exact, range_alignment, zeroed);
+  } else if (range == NULL) { /* also without guards, if there are too many mappings */
+    range = range_mapped(bytes, mapping_alignment(bytes, range_alignment));
     *zeroed = true;
   }
   if (range) {
@@ -117,29 +106,24 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
     if (sites_are_counted())
       observers.site_taken(hash, site, large_range_bytes(range));
   }
-  return is_cached ? object_begun(range) : object_made(range, promised);
+  return is_cached ? object_begun(range) : object_made(range, USAGE_PROMISED);
 }
 
 void *large_alloc_extent(size_t bytes, bool *zeroed) {
-  size_t promised = 0;
-  struct large *range = range_from_extents(bytes, bytes, UNIT_BYTES, zeroed, &promised);
+  struct large *range = range_from_extents(bytes, bytes, UNIT_BYTES, zeroed);
   if (range && sites_are_counted())
     observers.site_taken(range->site, 0, bytes);
-  return object_made(range, promised);
+  return object_made(range, USAGE_PROMISED);
 }
 
 void *large_alloc_unlocked(size_t size, size_t alignment) {
   size_t bytes = round_up(size, UNIT_BYTES);
-  char *base = os_map(bytes, mapping_alignment(bytes, alignment));
+  char *base = range_map(bytes, mapping_alignment(bytes, alignment));
   if (base == NULL)
     return NULL;
-  if (!map_cover_object(base, bytes)) {
-    os_unmap(base, bytes);
-    return NULL;
-  }
   struct large *range = range_made(base, bytes, true, false);
   range->spare = true;
-  return object_made(range, 0);
+  return object_made(range, USAGE_NOWHERE);
 }
 
 COLD void large_link_set(void *object, void *link) { large_record(object)->class_previous = link; }
@@ -340,15 +324,14 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
 static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
   if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
     return NULL;
-  size_t promised = 0;
   struct large *grown = range_kept(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
   if (grown) {
     object_begun(grown);
   } else {
-    grown = wanted < MAPPING_BYTES_MIN ? range_with_room(wanted, &promised) : NULL;
+    grown = wanted < MAPPING_BYTES_MIN ? range_with_room(wanted) : NULL;
     if (grown == NULL)
-      grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES), &promised);
-    if (object_made(grown, promised) == NULL)
+      grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES));
+    if (object_made(grown, USAGE_PROMISED) == NULL)
       return NULL;
   }
   grown->site = range->site;

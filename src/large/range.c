@@ -157,14 +157,13 @@ static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t
   return extent;
 }
 
-struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed, size_t *promised) {
+struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed) {
   enum extent_bank bank = huge_bank_for_large();
   struct extent extent = extent_resident(bank, bytes, alignment);
   bool is_earned = extent.base == NULL && bank == EXTENT_HUGE && huge_is_earned(bytes);
   if (extent.base == NULL && !is_earned) /* on huge pages all of a unit more would be resident */
     bytes = bytes_fresh;
   if (extent.base == NULL && usage_reserve(bytes)) {
-    *promised = bytes;
     if (is_earned)
       extent = extent_take(EXTENT_HUGE, bytes, alignment);
     if (extent.base == NULL) {
@@ -172,6 +171,8 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
       if (extent.base != NULL && !extent.resident)
         huge_watch(extent.base, bytes);
     }
+    if (extent.base == NULL || extent.resident) /* not used, or not needed */
+      usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
   }
   if (extent.base == NULL)
     return NULL;
@@ -179,35 +180,36 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
   if (has_huge && !extent.resident)
     huge_probe(extent.base, extent.bytes);
   *zeroed = extent.zero;
-  if (extent.resident)
-    *promised += extent.bytes;
   return range_made(extent.base, extent.bytes, false, has_huge);
 }
 
-struct large *range_with_room(size_t bytes, size_t *promised) {
+struct large *range_with_room(size_t bytes) {
   enum extent_bank bank = huge_bank_for_large();
   struct extent extent = extent_resident(bank, bytes + bytes, UNIT_BYTES), room = extent;
   if (extent.base != NULL) {
-    extent.bytes = bytes;
     room.base += bytes;
     room.bytes -= bytes;
     extent_give(room, os_milliseconds(), USAGE_PROMISED);
   } else {
     extent = extent_resident(bank, bytes, UNIT_BYTES);
   }
-  *promised = extent.bytes;
   return extent.base == NULL ? NULL : range_made(extent.base, bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE);
 }
 
-struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
+char *range_map(size_t bytes, size_t alignment) {
+  char *base = os_map(bytes, alignment);
+  if (base == NULL || map_cover_object(base, bytes))
+    return base;
+  os_unmap(base, bytes);
+  return NULL;
+}
+
+struct large *range_mapped(size_t bytes, size_t alignment) {
   if (!usage_reserve(bytes))
     return NULL;
-  *promised = bytes;
-  char *base = os_map(bytes, alignment);
-  if (base == NULL)
-    return NULL;
-  if (!map_cover_object(base, bytes)) {
-    os_unmap(base, bytes);
+  char *base = range_map(bytes, alignment);
+  if (base == NULL) {
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
     return NULL;
   }
   bool has_huge = huge_for_mapping(bytes);
@@ -218,16 +220,15 @@ struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised) {
   return range_made(base, bytes, true, has_huge);
 }
 
-struct large *range_guarded(size_t size, size_t alignment, size_t *promised) {
+struct large *range_guarded(size_t size, size_t alignment) {
   size_t bytes = guarded_bytes(size), front = guarded_front(alignment);
   if (size > PTRDIFF_MAX / 2 || !usage_reserve(bytes))
     return NULL;
-  *promised = bytes;
   char *base = guarded_map(size, alignment, front);
-  if (base == NULL)
-    return NULL;
-  if (!map_cover_object(base, bytes)) {
-    os_unmap(base - front, front + bytes);
+  if (base == NULL || !map_cover_object(base, bytes)) {
+    if (base != NULL)
+      os_unmap(base - front, front + bytes);
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
     return NULL;
   }
   struct large *range = range_made(base, bytes, true, false);

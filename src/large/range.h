@@ -6,14 +6,16 @@
 #include "budget/usage.h"
 #include "large/big_cache.h"
 
-/* Make a range. NULL when memory is out. *promised: the bytes in USAGE_PROMISED, which the caller must move on in any
- * case. *zeroed: it reads as zero. range_mapped and range_guarded: a new mapping does. */
-struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed, size_t *promised);
-struct large *range_mapped(size_t bytes, size_t alignment, size_t *promised);
+/* Make a range, whose bytes are in USAGE_PROMISED: the caller must move them on. NULL when memory is out. *zeroed: it
+ * reads as zero. range_mapped and range_guarded: a new mapping does. */
+struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed);
+struct large *range_mapped(size_t bytes, size_t alignment);
 /* For an object that grows, of resident memory only. As much memory behind the range is free as well, if there is such
  * an extent. So what earlier objects left as they grew serves the next one, which asks for other lengths on its way. */
-struct large *range_with_room(size_t bytes, size_t *promised);
-struct large *range_guarded(size_t size, size_t alignment, size_t *promised);
+struct large *range_with_room(size_t bytes);
+struct large *range_guarded(size_t size, size_t alignment);
+/* Maps memory for a range, with the page map's leaves and row for it. */
+char *range_map(size_t bytes, size_t alignment);
 /* Makes the record of a range that exists. */
 struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge);
 
