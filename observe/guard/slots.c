@@ -176,6 +176,7 @@ void slot_end(struct slot *slot, bool is_inside) {
 
 void slots_in_child(void) { lock_reset(&region.lock); }
 
-void slots_figures(struct slots_figures *out) {
-  *out = (struct slots_figures){.bytes = load_relaxed(&region.bytes), .blocks = load_relaxed(&region.blocks)};
+void slots_stats(struct hak_stats *out) {
+  out->guarded_bytes = load_relaxed(&region.bytes);
+  out->guarded_blocks = load_relaxed(&region.blocks);
 }

@@ -62,7 +62,6 @@ void slot_end(struct slot *slot, bool is_inside);
 
 void slots_in_child(void);
 
-struct slots_figures {
-  size_t bytes, blocks;
-};
-void slots_figures(struct slots_figures *out);
+/* Sets the rows guarded_bytes and guarded_blocks. */
+struct hak_stats;
+void slots_stats(struct hak_stats *out);

@@ -13,10 +13,10 @@
 #define CHUNK_BYTES 4096u
 
 /* Reads the kernel's sums over all mappings, in lines "KEY: N kB". */
-static void read_sums(struct os_process *out) {
+static void read_sums(struct hak_process_stats *out) {
   char text[CHUNK_BYTES];
   os_text_head("/proc/self/smaps_rollup", text, sizeof text);
-  out->resident_bytes = os_text_field(text, "\nRss:") * 1024;
+  out->rss_bytes = os_text_field(text, "\nRss:") * 1024;
   out->lazy_free_bytes = os_text_field(text, "\nLazyFree:") * 1024;
   out->huge_page_bytes = os_text_field(text, "\nAnonHugePages:") * 1024;
   out->swap_bytes = os_text_field(text, "\nSwap:") * 1024;
@@ -37,27 +37,27 @@ static uint64_t count_mappings(void) {
 }
 
 /* ru_maxrss is no peak of this process: it inherits the value through exec from the process that started it. */
-static void read_usage(struct os_process *out) {
+static void read_usage(struct hak_process_stats *out) {
   char text[CHUNK_BYTES];
   struct rusage usage;
   os_text_head("/proc/self/status", text, sizeof text);
-  out->resident_peak_bytes = os_text_field(text, "VmHWM:") * 1024;
+  out->rss_peak_bytes = os_text_field(text, "VmHWM:") * 1024;
   if (getrusage(RUSAGE_SELF, &usage) == 0) {
     out->faults_minor = (uint64_t)usage.ru_minflt;
     out->faults_major = (uint64_t)usage.ru_majflt;
   }
 }
 
-void os_process_read(struct os_process *out) {
+void os_process_read(struct hak_process_stats *out) {
   int kept = errno;
-  *out = (struct os_process){0};
+  *out = (struct hak_process_stats){0};
   if (!os_may_read_files())
     return;
   counter_note(calls_other);
   read_usage(out);
   read_sums(out);
-  if (out->resident_bytes == 0) /* an old kernel lacks the file, or the process may not read it */
-    out->resident_bytes = os_resident_of_process();
+  if (out->rss_bytes == 0) /* an old kernel lacks the file, or the process may not read it */
+    out->rss_bytes = os_resident_of_process();
   out->mapping_count = count_mappings();
   errno = kept;
 }

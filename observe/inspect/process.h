@@ -2,16 +2,9 @@
 #pragma once
 
 #include "base/words.h"
+#include "hakmem/stats.h"
 
-struct os_process {
-  uint64_t resident_bytes, resident_peak_bytes;
-  uint64_t lazy_free_bytes; /* given back by os_purge_lazily and not taken by the kernel yet */
-  uint64_t huge_page_bytes;
-  uint64_t swap_bytes;
-  uint64_t mapping_count;
-  uint64_t faults_minor, faults_major;
-};
-void os_process_read(struct os_process *out);
+void os_process_read(struct hak_process_stats *out);
 
 /* Returns nanoseconds since 1970. */
 uint64_t os_epoch_nanoseconds(void);

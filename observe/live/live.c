@@ -149,11 +149,8 @@ static void put_row_count(_Atomic uint64_t *words, enum table table, size_t rows
 }
 
 static void write_totals(_Atomic uint64_t *words) {
-  for (size_t i = 0; i < stats_field_count; i++) {
-    uint64_t value;
-    memcpy(&value, (const char *)&live.stats + stats_fields[i].offset, sizeof value);
-    put_word(rows_of(words, TABLE_TOTALS) + i, value);
-  }
+  for (size_t i = 0; i < stats_field_count; i++)
+    put_word(rows_of(words, TABLE_TOTALS) + i, stats_value(&live.stats, &stats_fields[i]));
   put_row_count(words, TABLE_TOTALS, 1);
 }
 

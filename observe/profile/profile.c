@@ -83,14 +83,12 @@ static enum os_file_error write_copy(const char *path, int fd, uint64_t *end) {
 enum os_file_error profile_write(const char *path) { return write_copy(path, -1, NULL); }
 enum os_file_error profile_write_at(int fd, uint64_t *end) { return write_copy(NULL, fd, end); }
 
-void profile_stats(struct profile_stats *out) {
+void profile_stats(struct hak_stats *out) {
   lock_take(&profile.lock);
-  *out = (struct profile_stats){
-      .live_bytes = profile.samples.live.bytes,
-      .samples = profile.samples.block_count,
-      .dropped_bytes = profile.samples.dropped.bytes,
-      .table_bytes = samples_bytes(&profile.samples),
-  };
+  out->profile_live_bytes = profile.samples.live.bytes;
+  out->profile_samples = profile.samples.block_count;
+  out->profile_dropped_bytes = profile.samples.dropped.bytes;
+  out->profile_table_bytes = samples_bytes(&profile.samples);
   lock_give(&profile.lock);
 }
 

@@ -31,11 +31,9 @@ enum os_file_error profile_write(const char *path);
 /* Writes it into an open file, from *end on. Sets *end to the end of the profile. */
 enum os_file_error profile_write_at(int fd, uint64_t *end);
 
-/* Bytes that live samples stand for; number of samples; bytes of dropped samples; bytes mapped for tables. */
-struct profile_stats {
-  uint64_t live_bytes, samples, dropped_bytes, table_bytes;
-};
-void profile_stats(struct profile_stats *out);
+/* Sets the rows profile_*. */
+struct hak_stats;
+void profile_stats(struct hak_stats *out);
 
 /* Adds a block that another observer has given for a pick. */
 void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site);

@@ -122,30 +122,14 @@ static void add_large(struct hak_stats *out) {
   out->stash_hits = large.stash_hits;
 }
 
-static void add_profile(struct hak_stats *out) {
-  struct profile_stats profile;
-  profile_stats(&profile);
-  out->profile_table_bytes = profile.table_bytes;
-  out->profile_samples = profile.samples;
-  out->profile_live_bytes = profile.live_bytes;
-  out->profile_dropped_bytes = profile.dropped_bytes;
-}
-
-static void add_guard(struct hak_stats *out) {
-  struct slots_figures guard;
-  slots_figures(&guard);
-  out->guarded_bytes = guard.bytes;
-  out->guarded_blocks = guard.blocks;
-}
-
 static void add_memory(struct hak_stats *out) {
   add_heaps(out);
   add_units(out);
   add_large(out);
   add_extents(out);
   out->metadata_bytes = metadata_bytes() + map_bytes();
-  add_profile(out);
-  add_guard(out);
+  profile_stats(out);
+  slots_stats(out);
   out->mapped_bytes = out->committed_bytes + out->large_mapping_bytes + out->metadata_bytes + out->profile_table_bytes +
                       out->guarded_bytes;
   out->heap_bytes = less(usage_taken(), usage_taken_large()) + out->large_bytes;
@@ -205,20 +189,7 @@ int hak_stats_get(struct hak_stats *out) {
   return 0;
 }
 
-void hak_process_stats_get(struct hak_process_stats *out) {
-  struct os_process process;
-  os_process_read(&process);
-  *out = (struct hak_process_stats){
-      .rss_bytes = process.resident_bytes,
-      .rss_peak_bytes = process.resident_peak_bytes,
-      .lazy_free_bytes = process.lazy_free_bytes,
-      .huge_page_bytes = process.huge_page_bytes,
-      .swap_bytes = process.swap_bytes,
-      .mapping_count = process.mapping_count,
-      .faults_minor = process.faults_minor,
-      .faults_major = process.faults_major,
-  };
-}
+void hak_process_stats_get(struct hak_process_stats *out) { os_process_read(out); }
 
 /* --- classes --- */
 

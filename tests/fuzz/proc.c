@@ -26,7 +26,7 @@ static void maps_read(void) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   unsigned char id[OS_MAPS_ID_BYTES];
   const char *found;
-  struct os_process process;
+  struct hak_process_stats process;
   whole = (struct fuzz_input){data, data + size};
   if (size == 0)
     return 0;

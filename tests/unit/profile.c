@@ -10,8 +10,8 @@
 
 #define MIB ((size_t)1 << 20)
 
-static struct profile_stats stats(void) {
-  struct profile_stats found;
+static struct hak_stats stats(void) {
+  struct hak_stats found;
   profile_stats(&found);
   return found;
 }
@@ -56,20 +56,20 @@ UNIT_TEST(live_bytes_are_true_within_3_percent) {
     blocks[at] = hak_malloc(some_size(&random));
   }
   size_t truth = live_bytes() - before;
-  struct profile_stats found = stats();
+  struct hak_stats found = stats();
   assert_true(truth > 300 * MIB);
-  assert_int_equal(found.dropped_bytes, 0);
-  assert_true(found.samples > truth / MIB);
-  expect_within(found.live_bytes, truth, 3);
+  assert_int_equal(found.profile_dropped_bytes, 0);
+  assert_true(found.profile_samples > truth / MIB);
+  expect_within(found.profile_live_bytes, truth, 3);
   for (unsigned i = 0; i < BLOCKS; i += 2) { /* half of them, whose share is what it is */
     hak_free(blocks[i]);
     blocks[i] = NULL;
   }
-  expect_within(stats().live_bytes, live_bytes() - before, 5);
+  expect_within(stats().profile_live_bytes, live_bytes() - before, 5);
   for (unsigned i = 0; i < BLOCKS; i++)
     hak_free(blocks[i]);
-  assert_int_equal(stats().live_bytes, 0); /* none was forgotten */
-  assert_int_equal(stats().samples, 0);
+  assert_int_equal(stats().profile_live_bytes, 0); /* none was forgotten */
+  assert_int_equal(stats().profile_samples, 0);
   assert_int_equal(hak_profile_stop(), 0);
 }
 
@@ -84,12 +84,12 @@ UNIT_TEST(every_allocation_is_a_sample) {
     memset(blocks[i], 1, hak_usable_size(blocks[i]));
     bytes += hak_usable_size(blocks[i]);
   }
-  assert_int_equal(stats().samples, BLOCKS);
-  assert_int_equal(stats().live_bytes, bytes);
+  assert_int_equal(stats().profile_samples, BLOCKS);
+  assert_int_equal(stats().profile_live_bytes, bytes);
   for (unsigned i = 0; i < BLOCKS; i++) {
     bytes -= hak_usable_size(blocks[i]);
     hak_free(blocks[i]);
-    assert_int_equal(stats().live_bytes, bytes);
+    assert_int_equal(stats().profile_live_bytes, bytes);
   }
   hak_profile_stop();
 }
@@ -108,27 +108,27 @@ UNIT_TEST(large_objects_stay_what_they_are) {
   char *object = hak_malloc(MIB);
   for (size_t size = MIB; size < 64 * MIB; size = size * 3 / 2) {
     assert_non_null(object = hak_realloc(object, size));
-    assert_int_equal(stats().samples, 1);
-    assert_int_equal(stats().live_bytes, large_bytes(object));
+    assert_int_equal(stats().profile_samples, 1);
+    assert_int_equal(stats().profile_live_bytes, large_bytes(object));
   }
   assert_non_null(object = hak_realloc(object, 300000));
-  assert_int_equal(stats().live_bytes, large_bytes(object));
+  assert_int_equal(stats().profile_live_bytes, large_bytes(object));
   uint64_t events = allocated_objects();
   for (unsigned i = 0; i < 100; i++) /* nothing changes: nothing is allocated */
     assert_ptr_equal(hak_realloc(object, 300000 + i), object);
   assert_int_equal(allocated_objects(), events);
   assert_int_equal(hak_option_set("limit_mb", "80"), 0);
   assert_null(hak_realloc(object, 512 * MIB)); /* fails: as before */
-  assert_int_equal(stats().samples, 1);
-  assert_int_equal(stats().live_bytes, large_bytes(object));
+  assert_int_equal(stats().profile_samples, 1);
+  assert_int_equal(stats().profile_live_bytes, large_bytes(object));
   assert_int_equal(hak_option_set("limit_mb", NULL), 0);
   hak_free(object);
-  assert_int_equal(stats().samples, 0);
+  assert_int_equal(stats().profile_samples, 0);
   void *aligned;
   assert_int_equal(hak_posix_memalign(&aligned, 4 * MIB, 1), 0);
-  assert_int_equal(stats().samples, 1);
+  assert_int_equal(stats().profile_samples, 1);
   hak_free(aligned);
-  assert_int_equal(stats().samples, 0);
+  assert_int_equal(stats().profile_samples, 0);
   hak_profile_stop();
 }
 
@@ -153,14 +153,14 @@ UNIT_TEST(anybody_frees) {
     pthread_create(&threads[i], NULL, fill, blocks_of_others[i]);
   for (unsigned i = 0; i < 4; i++)
     pthread_join(threads[i], NULL);
-  assert_true(stats().samples > 100);
+  assert_true(stats().profile_samples > 100);
   for (unsigned i = 0; i < 4; i++)
     for (unsigned at = 0; at < 2000; at++) {
       hak_free(blocks_of_others[i][at]);
       blocks_of_others[i][at] = NULL;
     }
-  assert_int_equal(stats().samples, 0);
-  assert_int_equal(stats().live_bytes, 0);
+  assert_int_equal(stats().profile_samples, 0);
+  assert_int_equal(stats().profile_live_bytes, 0);
   hak_profile_stop();
 }
 
@@ -169,22 +169,22 @@ UNIT_TEST(a_profile_begins_empty) {
   static void *blocks[1000];
   for (unsigned round = 0; round < 20; round++) {
     start(round % 2 ? 1 : 3000);
-    assert_int_equal(stats().samples, 0);
+    assert_int_equal(stats().profile_samples, 0);
     for (unsigned i = 0; i < 1000; i++) {
       hak_free(blocks[i]);
       blocks[i] = hak_malloc(500 + i);
     }
-    assert_true(stats().samples > 0);
+    assert_true(stats().profile_samples > 0);
     if (round % 3 == 0)
       hak_profile_stop();
   }
   hak_profile_stop();
-  uint64_t samples = stats().samples;
+  uint64_t samples = stats().profile_samples;
   hak_free(hak_malloc(MIB)); /* nothing is sampled */
-  assert_int_equal(stats().samples, samples);
+  assert_int_equal(stats().profile_samples, samples);
   for (unsigned i = 0; i < 1000; i++)
     hak_free(blocks[i]);
-  assert_int_equal(stats().samples, 0);
+  assert_int_equal(stats().profile_samples, 0);
   UNIT_HEAP_VALID(heap_current());
   UNIT_SUPERSLABS_VALID();
 }
@@ -196,8 +196,8 @@ UNIT_TEST(an_interval_without_end) {
     start(intervals[i]);
     for (unsigned block = 0; block < 10000; block++)
       hak_free(unit_opaque(hak_malloc(5000)));
-    assert_int_equal(stats().samples, 0);
-    assert_int_equal(stats().live_bytes, 0);
+    assert_int_equal(stats().profile_samples, 0);
+    assert_int_equal(stats().profile_live_bytes, 0);
   }
   hak_profile_stop();
 }
