@@ -180,7 +180,7 @@ static bool load(const char *path) {
     struct policy_module module = policy_file_module(&file, i);
     policy_note_module(run.modules, module.tag, module.name);
   }
-  policy_file_apply(&file, &run.table);
+  policy_file_merge(&file, &run.table);
   free(bytes);
   return true;
 }

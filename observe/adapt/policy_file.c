@@ -199,35 +199,20 @@ enum policy_file_error policy_file_open(struct policy_file *file, const void *co
   return POLICY_FILE_OK;
 }
 
-static void apply_record(const struct policy_record *record, struct policy_table *table) {
-  enum keep leader = (enum keep)record->leader;
-  if (record->kind == POLICY_RECORD_SITE)
-    policy_table_learned(table, record->site, record->range, record->rating, leader, record->epochs);
-  else
-    policy_arm_begin_rated(record->kind == POLICY_RECORD_PRIOR ? &table->priors[record->range]
-                                                               : &table->rests[record->range],
-                           record->rating, leader, record->epochs);
-}
-
-void policy_file_apply(const struct policy_file *file, struct policy_table *table) {
-  for (uint32_t i = 0; i < file->record_count; i++) {
-    struct policy_record record = policy_file_record(file, i);
-    apply_record(&record, table);
-  }
-}
-
-static const struct policy_arm *arm_of(const struct policy_record *record, const struct policy_table *table) {
-  if (record->kind == POLICY_RECORD_SITE)
-    return policy_table_arm_of(table, record->site, record->range);
-  return record->kind == POLICY_RECORD_PRIOR ? &table->priors[record->range] : &table->rests[record->range];
-}
-
 void policy_file_merge(const struct policy_file *file, struct policy_table *table) {
   for (uint32_t i = 0; i < file->record_count; i++) {
     struct policy_record record = policy_file_record(file, i);
-    const struct policy_arm *arm = arm_of(&record, table);
-    if (arm == NULL || arm->epochs < record.epochs)
-      apply_record(&record, table);
+    enum keep leader = (enum keep)record.leader;
+    bool is_site = record.kind == POLICY_RECORD_SITE;
+    struct policy_arm *shared =
+        record.kind == POLICY_RECORD_PRIOR ? &table->priors[record.range] : &table->rests[record.range];
+    const struct policy_arm *arm = is_site ? policy_table_arm_of(table, record.site, record.range) : shared;
+    if (arm != NULL && arm->epochs >= record.epochs)
+      continue;
+    if (is_site)
+      policy_table_learned(table, record.site, record.range, record.rating, leader, record.epochs);
+    else
+      policy_arm_begin_rated(shared, record.rating, leader, record.epochs);
   }
 }
 
@@ -296,8 +281,8 @@ void policy_file_add_record(struct policy_file_writer *writer, const struct poli
   writer->record_count++;
 }
 
-struct policy_record policy_record_of(const struct policy_arm *arm, enum policy_record_kind kind, uint64_t site,
-                                      unsigned range) {
+static void add_arm(struct policy_file_writer *writer, const struct policy_arm *arm, enum policy_record_kind kind,
+                    uint64_t site, unsigned range) {
   struct policy_record record = {
       .site = site,
       .total_acted = arm->total_acted,
@@ -309,12 +294,6 @@ struct policy_record policy_record_of(const struct policy_arm *arm, enum policy_
   };
   memcpy(record.total, arm->total, sizeof record.total);
   memcpy(record.rating, arm->rating, sizeof record.rating);
-  return record;
-}
-
-static void add_arm(struct policy_file_writer *writer, const struct policy_arm *arm, enum policy_record_kind kind,
-                    uint64_t site, unsigned range) {
-  struct policy_record record = policy_record_of(arm, kind, site, range);
   if (arm->epochs > 0)
     policy_file_add_record(writer, &record);
 }

@@ -44,10 +44,6 @@ struct policy_record {
   uint8_t kind, range, leader;
 };
 
-/* Returns the record of an arm. site: 0 unless the kind is POLICY_RECORD_SITE. */
-struct policy_record policy_record_of(const struct policy_arm *arm, enum policy_record_kind kind, uint64_t site,
-                                      unsigned range);
-
 /* --- reading --- */
 
 struct policy_file {
@@ -66,10 +62,8 @@ enum policy_file_error policy_file_open(struct policy_file *file, const void *by
 struct policy_module policy_file_module(const struct policy_file *file, uint32_t i);
 struct policy_record policy_file_record(const struct policy_file *file, uint32_t i);
 
-/* Puts the file's content into a table. Entries whose set is full are left out. */
-void policy_file_apply(const struct policy_file *file, struct policy_table *table);
-
-/* Merges a file that another process has written: of each arm the version with more epochs stays. */
+/* Puts the file's content into a table: of each arm the version with more epochs stays. Entries whose set is full are
+ * left out. */
 void policy_file_merge(const struct policy_file *file, struct policy_table *table);
 
 /* --- writing: begin, modules, records, end --- */

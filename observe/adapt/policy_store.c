@@ -39,7 +39,8 @@ static const char *words_of(enum policy_file_error error) {
   return words[error];
 }
 
-static void note_modules(struct policy_state *view, const struct policy_file *found) {
+static void merge_file(struct policy_state *view, const struct policy_file *found) {
+  policy_file_merge(found, &view->table);
   for (uint32_t i = 0; i < found->module_count; i++) {
     struct policy_module module = policy_file_module(found, i);
     policy_note_module(view->modules, module.tag, module.name);
@@ -49,8 +50,7 @@ static void note_modules(struct policy_state *view, const struct policy_file *fo
 static void apply_file(const struct policy_file *found) {
   struct policy_state *view = policy_open();
   if (view) {
-    policy_file_apply(found, &view->table);
-    note_modules(view, found);
+    merge_file(view, found);
     file.epochs_before = epochs_of(&view->table);
   }
   policy_close();
@@ -134,10 +134,8 @@ static size_t encode_file(void *bytes, const struct policy_file *others, const c
   size_t length = 0;
   struct policy_state *view = policy_open();
   if (view) {
-    if (others) {
-      policy_file_merge(others, &view->table);
-      note_modules(view, others);
-    }
+    if (others)
+      merge_file(view, others);
     policy_file_begin(&writer, bytes, READ_BYTES_MAX, &view->costs, by);
     add_everything(&writer, view);
     length = policy_file_end(&writer);

@@ -114,7 +114,7 @@ UNIT_TEST(what_is_written_is_read) {
 
   /* Applied, all of it has its place, and decides at once. */
   table_begin(again);
-  policy_file_apply(&file, &again->table);
+  policy_file_merge(&file, &again->table);
   for (uint32_t i = 0; i < file.record_count; i++) {
     struct policy_record record = policy_file_record(&file, i);
     const struct policy_arm *arm = arm_of(&again->table, &record);
@@ -144,7 +144,7 @@ UNIT_TEST(a_full_table_takes_what_fits) {
   policy_table_begin(&small->table, small->places, POLICY_WAYS, KEEP_1S);
   struct policy_file file;
   assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
-  policy_file_apply(&file, &small->table);
+  policy_file_merge(&file, &small->table);
   assert_int_equal(small->table.taken_count, POLICY_WAYS);
   end(f);
   end(small);
@@ -353,7 +353,7 @@ UNIT_TEST(a_fixed_file_has_one_leader) {
     f->length = policy_file_end(&writer);
     assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
     table_begin(f);
-    policy_file_apply(&file, &f->table);
+    policy_file_merge(&file, &f->table);
     assert_int_equal(f->table.taken_count, 0);
     for (unsigned range = 0; range < POLICY_RANGES; range++) {
       int64_t sum = 0;
