@@ -2,7 +2,7 @@
  * the lock of packed blocks. */
 #pragma once
 
-#include "base/words.h"
+#include "base/bits.h"
 
 #define GRANULE_BYTES ((size_t)256)
 #define UNIT_GRANULES (UNIT_BYTES / GRANULE_BYTES)
@@ -17,39 +17,13 @@ struct chunk {
   bool is_purged;   /* its free pages were purged, and nothing changed since */
   struct chunk *next, *previous;
   int16_t *starting; /* const: for each word of `used`, the longest free run that starts there; 0: none does */
-  _Atomic uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS]; /* written under the lock */
+  uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS]; /* written under the lock, read without one */
 };
 _Static_assert(CHUNK_BYTES / GRANULE_BYTES < INT16_MAX, "a run's length");
 
 struct run {
   size_t first, count;
 };
-
-static inline uint64_t word_read(const _Atomic uint64_t *words, size_t i) { return load_relaxed(&words[i]); }
-
-static inline bool bit_is_set(const _Atomic uint64_t *words, size_t i) {
-  return (word_read(words, i / 64) >> i % 64 & 1) != 0;
-}
-
-static inline void bits_set(_Atomic uint64_t *words, struct run run, bool value) {
-  for (size_t i = run.first, end = run.first + run.count; i < end;) {
-    size_t some = min_size(64 - i % 64, end - i);
-    uint64_t mask = (~(uint64_t)0 >> (64 - some)) << i % 64;
-    uint64_t word = word_read(words, i / 64);
-    store_relaxed(&words[i / 64], value ? word | mask : word & ~mask);
-    i += some;
-  }
-}
-
-/* Returns the first index from `from` on whose bit is `value`; `end` if there is none before it. */
-static inline size_t bit_find(const _Atomic uint64_t *words, size_t from, size_t end, bool value) {
-  for (size_t i = from; i < end; i = (i / 64 + 1) * 64) {
-    uint64_t bits = (value ? word_read(words, i / 64) : ~word_read(words, i / 64)) >> i % 64;
-    if (bits != 0)
-      return min_size(i + (size_t)__builtin_ctzll(bits), end);
-  }
-  return end;
-}
 
 /* Returns the free run that an index lies in, or ends. */
 static inline struct run free_run_around(const struct chunk *chunk, size_t index) {

@@ -42,21 +42,20 @@ static void chunk_enter(struct chunk *chunk) {
   unsigned list = units_class(chunk->longest);
   hak_assert(list < RUN_LISTS);
   list_push(&packed.lists[list], chunk);
-  packed.filled[list / 64] |= (uint64_t)1 << list % 64;
+  bits_set(packed.filled, list, 1, true);
 }
 
 static void chunk_leave(struct chunk *chunk) {
   unsigned list = units_class(chunk->longest);
   list_remove(&packed.lists[list], chunk);
-  if (packed.lists[list] == NULL)
-    packed.filled[list / 64] &= ~((uint64_t)1 << list % 64);
+  bits_set(packed.filled, list, 1, packed.lists[list] != NULL);
 }
 
 /* All changes of a chunk's granules go through this function. */
 static void set_taken(struct chunk *chunk, struct run run, bool value) {
   size_t longest = chunk->longest;
   bool shortens = value && free_run_around(chunk, run.first).count == longest;
-  bits_set(chunk->used, run, value);
+  bits_set(chunk->used, run.first, run.count, value);
   starting_update(chunk, run);
   chunk->taken += (uint32_t)(value ? run.count : -run.count);
   chunk->is_purged = false;
@@ -71,9 +70,7 @@ static void set_taken(struct chunk *chunk, struct run run, bool value) {
   chunk_enter(chunk);
 }
 
-static void set_end(struct chunk *chunk, size_t index, bool value) {
-  bits_set(chunk->ends, (struct run){.first = index, .count = 1}, value);
-}
+static void set_end(struct chunk *chunk, size_t index, bool value) { bits_set(chunk->ends, index, 1, value); }
 
 static struct run aligned_part(const struct chunk *chunk, struct run run, size_t alignment) {
   uintptr_t at = (uintptr_t)chunk->base + run.first * GRANULE_BYTES;
@@ -102,18 +99,13 @@ static void *take_from(struct chunk *chunk, size_t granules, size_t alignment) {
 }
 
 static void *take_block(size_t granules, size_t alignment) {
-  unsigned list = units_class(granules);
-  for (unsigned word = list / 64; word < sizeof packed.filled / sizeof packed.filled[0]; word++) {
-    uint64_t lists = packed.filled[word];
-    if (word == list / 64)
-      lists &= ~(uint64_t)0 << list % 64;
-    for (; lists != 0; lists &= lists - 1) {
-      struct chunk *chunk = packed.lists[word * 64 + (unsigned)__builtin_ctzll(lists)];
-      for (unsigned looks = 0; chunk != NULL && looks < LOOKS_MAX; looks++, chunk = chunk->next) {
-        void *block = chunk->longest >= granules ? take_from(chunk, granules, alignment) : NULL;
-        if (block != NULL)
-          return block;
-      }
+  for (size_t list = units_class(granules); (list = bit_find(packed.filled, list, RUN_LISTS, true)) < RUN_LISTS;
+       list++) {
+    struct chunk *chunk = packed.lists[list];
+    for (unsigned looks = 0; chunk != NULL && looks < LOOKS_MAX; looks++, chunk = chunk->next) {
+      void *block = chunk->longest >= granules ? take_from(chunk, granules, alignment) : NULL;
+      if (block != NULL)
+        return block;
     }
   }
   return NULL;

@@ -1,5 +1,6 @@
 #include "pages/extent.h"
 
+#include "base/bits.h"
 #include "base/list.h"
 #include "os/lock.h"
 #include "os/nodes.h"
@@ -8,7 +9,6 @@
 
 /* One list for each class of length. The last one includes all longer extents. */
 #define SIZE_LISTS 192u
-#define SIZE_WORDS (SIZE_LISTS / 64)
 #define LOOKS_MAX 8u /* extents of one list tried for a fit */
 
 struct links {
@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct free_extent) <= RECORD_BYTES, "a free extent's reco
 /* Banks are numbered, node by node. The mark of an arena is the number of its bank plus one. */
 struct bank {
   struct free_extent *lists[2][SIZE_LISTS]; /* [1]: resident ones */
-  uint64_t filled[2][SIZE_WORDS];           /* bit i: list i is not empty */
+  uint64_t filled[2][SIZE_LISTS / 64];      /* bit i: list i is not empty */
   struct arena arena;
 };
 
@@ -110,7 +110,7 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
   struct bank *bank = bank_at(e->base);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
   size_list_push(&bank->lists[e->resident][list], e);
-  bank->filled[e->resident][list / 64] |= (uint64_t)1 << list % 64;
+  bits_set(bank->filled[e->resident], list, 1, true);
   extents.free_bytes += e->bytes;
   if (e->resident) {
     age_insert(e);
@@ -125,8 +125,7 @@ static struct extent extent_detach(struct free_extent *e) {
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
   struct free_extent **first = &bank->lists[e->resident][list];
   size_list_remove(first, e);
-  if (*first == NULL)
-    bank->filled[e->resident][list / 64] &= ~((uint64_t)1 << list % 64);
+  bits_set(bank->filled[e->resident], list, 1, *first != NULL);
   extents.free_bytes -= e->bytes;
   if (e->resident) {
     age_list_remove(&extents.ages, e);
@@ -216,17 +215,13 @@ static bool extent_fits(const struct free_extent *e, size_t bytes, size_t alignm
 /* Finds a free extent that fits, in the lists of the smallest possible sizes. It tries only some extents of each list.
  * In lists where every extent fits it takes the first. */
 static struct free_extent *find_extent(const struct bank *bank, bool resident, size_t bytes, size_t alignment) {
-  unsigned list = list_of_units(bytes / UNIT_BYTES);
-  for (unsigned word = list / 64; word < SIZE_WORDS; word++) {
-    uint64_t lists = bank->filled[resident][word];
-    if (word == list / 64)
-      lists &= ~(uint64_t)0 << list % 64;
-    for (; lists != 0; lists &= lists - 1) {
-      struct free_extent *e = bank->lists[resident][word * 64 + (unsigned)__builtin_ctzll(lists)];
-      for (unsigned looks = 0; e && looks < LOOKS_MAX; looks++, e = e->by_size.next)
-        if (extent_fits(e, bytes, alignment))
-          return e;
-    }
+  const uint64_t *filled = bank->filled[resident];
+  size_t list = list_of_units(bytes / UNIT_BYTES);
+  for (; (list = bit_find(filled, list, SIZE_LISTS, true)) < SIZE_LISTS; list++) {
+    struct free_extent *e = bank->lists[resident][list];
+    for (unsigned looks = 0; e && looks < LOOKS_MAX; looks++, e = e->by_size.next)
+      if (extent_fits(e, bytes, alignment))
+        return e;
   }
   return NULL;
 }
@@ -450,7 +445,7 @@ bool extents_are_valid(void) {
     for (unsigned resident = 0; resident < 2; resident++)
       for (unsigned list = 0; list < SIZE_LISTS; list++) {
         const struct bank *bank = bank_numbered(i);
-        valid &= (bank->lists[resident][list] != NULL) == (bank->filled[resident][list / 64] >> list % 64 & 1);
+        valid &= (bank->lists[resident][list] != NULL) == bit_is_set(bank->filled[resident], list);
         for (struct free_extent *e = bank->lists[resident][list]; e; e = e->by_size.next) {
           valid &= extent_is_valid(e, bank, resident, list);
           resident_bytes += resident ? e->bytes : 0;

@@ -1,5 +1,6 @@
 #include "pages/metadata.h"
 
+#include "base/bits.h"
 #include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"
@@ -191,28 +192,15 @@ static struct chunk *chunk_of(const void *piece) { return (struct chunk *)round_
 static size_t line_of(const void *piece) { return ((uintptr_t)piece & (CHUNK_BYTES - 1)) / CACHE_LINE; }
 
 static void mark_free(const void *piece, size_t bytes) {
-  struct chunk *chunk = chunk_of(piece);
-  for (size_t line = line_of(piece), end = line + bytes / CACHE_LINE; line < end; line++)
-    chunk->free[line / 64] |= (uint64_t)1 << line % 64;
-}
-
-/* Returns the first line from `line` on whose bit is `is_free`, or CHUNK_LINES. */
-static size_t line_find(const struct chunk *chunk, size_t line, bool is_free) {
-  while (line < CHUNK_LINES) {
-    uint64_t bits = (is_free ? chunk->free[line / 64] : ~chunk->free[line / 64]) >> line % 64;
-    if (bits != 0)
-      return line + (size_t)__builtin_ctzl(bits);
-    line = (line / 64 + 1) * 64;
-  }
-  return CHUNK_LINES;
+  bits_set(chunk_of(piece)->free, line_of(piece), bytes / CACHE_LINE, true);
 }
 
 /* Gives back the pages of a chunk's free runs and keeps the runs for later. */
 static size_t chunk_trim(struct chunk *chunk) {
   size_t given_back = 0, page = os_page_bytes();
   for (size_t line = 0;;) {
-    size_t first = line_find(chunk, line, true);
-    line = line_find(chunk, first, false);
+    size_t first = bit_find(chunk->free, line, CHUNK_LINES, true);
+    line = bit_find(chunk->free, first, CHUNK_LINES, false);
     if (first == CHUNK_LINES)
       break;
     char *at = (char *)chunk + first * CACHE_LINE, *end = (char *)chunk + line * CACHE_LINE;
@@ -257,7 +245,7 @@ size_t metadata_trim(void) {
   size_t given_back = 0;
   for (struct chunk *chunk = chunks, *next; chunk; chunk = next) {
     next = chunk->next;
-    bool is_unused = line_find(chunk, HEADER_BYTES / CACHE_LINE, false) == CHUNK_LINES;
+    bool is_unused = bit_find(chunk->free, HEADER_BYTES / CACHE_LINE, CHUNK_LINES, false) == CHUNK_LINES;
     bool is_gone = is_unused && os_unmap(chunk, CHUNK_BYTES);
     if (is_gone)
       given_back += CHUNK_BYTES;
