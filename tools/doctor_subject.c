@@ -217,10 +217,11 @@ const char *doctor_file(const struct doctor *doctor, const char *path, char seen
 
 void doctor_modules(struct doctor *doctor, doctor_visit *visit, void *argument) {
   char path[PATH_MAX], last[PATH_MAX] = "";
+  struct os_maps maps;
   struct os_mapping mapping;
   snprintf(path, sizeof path, "%s%s/maps", doctor->root, doctor->proc);
-  struct os_maps maps = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
-  while (maps.fd >= 0 && os_maps_next(&maps, &mapping))
+  bool is_open = os_maps_open_at(&maps, open(path, O_RDONLY | O_CLOEXEC));
+  while (is_open && os_maps_next(&maps, &mapping))
     if (mapping.is_executable && *mapping.name == '/' && strcmp(mapping.name, last) != 0 &&
         path_set(last, mapping.name))
       visit(doctor, last, argument);

@@ -50,12 +50,12 @@ int live_find_file(int folder, const char *name, int flags) {
 }
 
 bool live_maps_file(int folder, const char *name) {
-  struct os_maps maps = {.fd = openat(folder, "maps", O_RDONLY | O_CLOEXEC)};
+  struct os_maps maps;
   struct os_mapping mapping;
   char link[LINK_BYTES];
-  bool found = false;
+  bool is_open = os_maps_open_at(&maps, openat(folder, "maps", O_RDONLY | O_CLOEXEC)), found = false;
   link_of(name, link);
-  while (maps.fd >= 0 && !found && os_maps_next(&maps, &mapping))
+  while (is_open && !found && os_maps_next(&maps, &mapping))
     found = strcmp(mapping.name, link) == 0;
   os_maps_close(&maps);
   return found;

@@ -328,12 +328,13 @@ void live_thread_name(const struct live_process *process, uint64_t thread_id, ch
 }
 
 void live_place(const struct live_process *process, uint64_t address, char place[LIVE_PLACE]) {
-  struct os_maps maps = {.fd = openat(process->folder, "maps", O_RDONLY | O_CLOEXEC)};
+  struct os_maps maps;
   struct os_mapping mapping;
   char file[4096] = "";
   uint64_t base = 0;
   snprintf(place, LIVE_PLACE, "0x%jx", (uintmax_t)address);
-  while (maps.fd >= 0 && os_maps_next(&maps, &mapping)) {
+  bool is_open = os_maps_open_at(&maps, openat(process->folder, "maps", O_RDONLY | O_CLOEXEC));
+  while (is_open && os_maps_next(&maps, &mapping)) {
     if (strcmp(mapping.name, file) != 0) {
       snprintf(file, sizeof file, "%s", mapping.name);
       base = mapping.start - mapping.offset;

@@ -19,46 +19,22 @@
 
 /* --- the list --- */
 
+bool os_maps_open_at(struct os_maps *maps, int fd) {
+  return os_lines_open(&maps->lines, fd, maps->bytes, sizeof maps->bytes);
+}
+
 bool os_maps_open(struct os_maps *maps) {
   int kept = errno;
-  maps->fd = os_text_open("/proc/self/maps", O_RDONLY);
-  maps->at = maps->end = 0;
+  bool is_open = os_maps_open_at(maps, os_text_open("/proc/self/maps", O_RDONLY));
   errno = kept;
-  return maps->fd >= 0;
+  return is_open;
 }
 
 void os_maps_close(struct os_maps *maps) {
   int kept = errno;
-  if (maps->fd >= 0)
-    os_text_close(maps->fd);
-  maps->fd = -1;
+  if (maps->lines.fd >= 0)
+    os_text_close(maps->lines.fd);
   errno = kept;
-}
-
-static bool read_more(struct os_maps *maps) {
-  memmove(maps->bytes, maps->bytes + maps->at, maps->end - maps->at);
-  maps->end -= maps->at;
-  maps->at = 0;
-  size_t got = os_text_read(maps->fd, maps->bytes + maps->end, sizeof maps->bytes - maps->end);
-  maps->end += got;
-  return got > 0;
-}
-
-/* Returns the next line, terminated; NULL at the end. */
-static char *next_line(struct os_maps *maps) {
-  for (;;) {
-    char *line = maps->bytes + maps->at;
-    char *line_end = memchr(line, '\n', maps->end - maps->at);
-    if (line_end == NULL && maps->end - maps->at == sizeof maps->bytes)
-      line_end = maps->bytes + maps->end - 1; /* the line is cut; its rest is skipped, because it does not parse */
-    if (line_end) {
-      *line_end = 0;
-      maps->at = (size_t)(line_end + 1 - maps->bytes);
-      return line;
-    }
-    if (!read_more(maps))
-      return NULL;
-  }
 }
 
 /* Parses the hexadecimal number at *at and steps over it and over `behind`, which must follow. */
@@ -101,7 +77,7 @@ bool os_maps_next(struct os_maps *maps, struct os_mapping *out) {
   int kept = errno;
   char *line;
   do
-    line = next_line(maps);
+    line = os_lines_next(&maps->lines);
   while (line && !mapping_of(line, out));
   errno = kept;
   return line != NULL;

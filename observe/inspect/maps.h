@@ -5,9 +5,9 @@
  */
 #pragma once
 
-#include "base/words.h"
+#include "os/text_file.h"
 
-#define OS_MAPS_BYTES ((size_t)8 << 10) /* longer lines are cut: a path has 4 KiB at most */
+#define OS_MAPS_BYTES ((size_t)8 << 10) /* longer lines are skipped: a path has 4 KiB at most */
 
 struct os_mapping {
   uintptr_t start, limit;
@@ -17,13 +17,13 @@ struct os_mapping {
 };
 
 struct os_maps {
-  int fd;
-  size_t at, end; /* the part of bytes that was not returned yet */
+  struct os_lines lines;
   char bytes[OS_MAPS_BYTES];
 };
 
-/* Opens this process's list. For another one set fd, to -1 if it cannot be opened. */
+/* Opens this process's list. os_maps_open_at: another one's, given by a descriptor; -1: it cannot be opened. */
 bool os_maps_open(struct os_maps *maps);
+bool os_maps_open_at(struct os_maps *maps, int fd);
 bool os_maps_next(struct os_maps *maps, struct os_mapping *out);
 void os_maps_close(struct os_maps *maps);
 

@@ -174,6 +174,7 @@ struct search {
   struct groups groups;
   struct os_group group;
   struct os_lines in;
+  char line[OS_LINE_BYTES];
   os_group_visit *visit;
   void *argument;
 };
@@ -203,11 +204,12 @@ void os_groups_visit(const char *root, const char *process, os_group_visit *visi
   search.visit = visit;
   search.argument = argument;
   search.groups.name[HIERARCHY_V1][0] = search.groups.name[HIERARCHY_V2][0] = 0;
-  if (!os_lines_open(&search.in, groups_open(path, root, process)))
+  if (!os_lines_open(&search.in, groups_open(path, root, process), search.line, sizeof search.line))
     return;
   groups_read(&search.groups, &search.in);
   os_text_close(search.in.fd);
-  if (os_lines_open(&search.in, os_path_open_under(path, root, "proc/self/mountinfo", O_RDONLY))) {
+  int mounts = os_path_open_under(path, root, "proc/self/mountinfo", O_RDONLY);
+  if (os_lines_open(&search.in, mounts, search.line, sizeof search.line)) {
     for (char *line; !over && (line = os_lines_next(&search.in)) != NULL;)
       over = mount_parse(line, &mount) && mount_visit(&search, root, &mount);
     os_text_close(search.in.fd);
@@ -266,8 +268,9 @@ static size_t swap_total_read(const char *root) {
   static const char key[] = "SwapTotal:";
   struct os_lines in;
   struct os_path path;
+  char bytes[OS_LINE_BYTES];
   size_t total = 0;
-  if (!os_lines_open(&in, os_path_open_under(&path, root, "proc/meminfo", O_RDONLY)))
+  if (!os_lines_open(&in, os_path_open_under(&path, root, "proc/meminfo", O_RDONLY), bytes, sizeof bytes))
     return 0;
   for (const char *line; (line = os_lines_next(&in)) != NULL;) {
     if (strncmp(line, key, sizeof key - 1) != 0)

@@ -35,11 +35,12 @@ static bool range_parse(const char **text, size_t *first, size_t *last) {
 }
 
 /* Reads a file of one line. NULL if there is none, or if it is too long. */
-static const char *line_read(struct os_lines *in, struct os_path *path, const char *root, const char *name) {
-  if (!os_lines_open(in, os_path_open_under(path, root, name, O_RDONLY)))
+static const char *line_read(char bytes[OS_LINE_BYTES], struct os_path *path, const char *root, const char *name) {
+  struct os_lines in;
+  if (!os_lines_open(&in, os_path_open_under(path, root, name, O_RDONLY), bytes, OS_LINE_BYTES))
     return NULL;
-  const char *line = os_lines_next(in);
-  os_text_close(in->fd);
+  const char *line = os_lines_next(&in);
+  os_text_close(in.fd);
   return line;
 }
 
@@ -67,11 +68,11 @@ static bool cpus_number(const char *list, uint8_t number) {
 }
 
 /* Returns how many nodes have processors, and numbers them; 0 if the system does not tell. */
-static uint32_t nodes_read(struct os_lines *in, struct os_path *path, const char *root) {
+static uint32_t nodes_read(char bytes[OS_LINE_BYTES], struct os_path *path, const char *root) {
   char list[256], name[64];
   size_t first, last;
   uint32_t count = 0;
-  const char *line = line_read(in, path, root, "sys/devices/system/node/has_cpu");
+  const char *line = line_read(bytes, path, root, "sys/devices/system/node/has_cpu");
   if (line == NULL || strlen(line) >= sizeof list)
     return 0;
   strcpy(list, line);
@@ -83,7 +84,7 @@ static uint32_t nodes_read(struct os_lines *in, struct os_path *path, const char
       if (first >= SYSTEM_NODES_MAX)
         return 0;
       name_of_node(first, name);
-      line = line_read(in, path, root, name);
+      line = line_read(bytes, path, root, name);
       if (line == NULL || !cpus_number(line, (uint8_t)(count % NODES_MAX)))
         return 0;
     }
@@ -92,8 +93,8 @@ static uint32_t nodes_read(struct os_lines *in, struct os_path *path, const char
 
 /* Returns the processor that the main thread ran on last: field 39 of its state. The name in brackets may hold
  * anything. */
-static size_t cpu_of_main(struct os_lines *in, struct os_path *path, const char *root) {
-  const char *line = line_read(in, path, root, "proc/self/stat"), *at = line ? strrchr(line, ')') : NULL;
+static size_t cpu_of_main(char bytes[OS_LINE_BYTES], struct os_path *path, const char *root) {
+  const char *line = line_read(bytes, path, root, "proc/self/stat"), *at = line ? strrchr(line, ')') : NULL;
   size_t cpu = 0;
   for (unsigned i = 0; at != NULL && i < STAT_PROCESSOR; i++)
     at = strchr(at + 1, ' ');
@@ -118,14 +119,14 @@ static bool can_ask(void) {
 }
 
 COLD void os_nodes_count(const char *root) {
-  struct os_lines in;
+  char bytes[OS_LINE_BYTES];
   struct os_path path;
   if (load_relaxed(&os_nodes_counted) != 0)
     return;
   int kept = errno;
-  uint32_t count = os_may_read_files() && can_ask() ? nodes_read(&in, &path, root) : 0;
+  uint32_t count = os_may_read_files() && can_ask() ? nodes_read(bytes, &path, root) : 0;
   if (count > 1)
-    first_is_mains(cpu_of_main(&in, &path, root));
+    first_is_mains(cpu_of_main(bytes, &path, root));
   errno = kept;
   count = count == 0 ? 1 : (uint32_t)min_size(count, NODES_MAX);
   atomic_store_explicit(&os_nodes_counted, count, memory_order_release);

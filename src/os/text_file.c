@@ -72,12 +72,12 @@ char *os_lines_next(struct os_lines *in) {
       in->passing_over = false;
       continue;
     }
-    if (held == OS_LINE_BYTES - 1)
+    if (held == in->capacity - 1)
       in->passing_over = true;
     if (in->passing_over)
       held = 0;
     memmove(in->bytes, line, held);
-    size_t got = os_text_read(in->fd, in->bytes + held, OS_LINE_BYTES - 1 - held);
+    size_t got = os_text_read(in->fd, in->bytes + held, in->capacity - 1 - held);
     in->begin = 0;
     in->end = held + got;
     if (got == 0) {
@@ -114,9 +114,7 @@ int os_path_open_under(struct os_path *path, const char *root, const char *name,
   return os_path_append(path, root) ? os_path_open_in(path, name, flags) : -1;
 }
 
-bool os_lines_open(struct os_lines *in, int fd) {
-  in->fd = fd;
-  in->begin = in->end = 0;
-  in->passing_over = false;
+bool os_lines_open(struct os_lines *in, int fd, char *bytes, size_t capacity) {
+  *in = (struct os_lines){.fd = fd, .bytes = bytes, .capacity = capacity};
   return fd >= 0;
 }

@@ -6,7 +6,7 @@
 
 #include "base/words.h"
 
-#define OS_LINE_BYTES 2048 /* longer lines are skipped: mounts of many layers have such */
+#define OS_LINE_BYTES 2048 /* of an array for lines; mounts of many layers have longer ones */
 #define OS_PATH_BYTES 2048
 
 /* Closed on exec; -1 if there is none. */
@@ -22,16 +22,17 @@ bool os_number_parse(const char *text, size_t *number, const char **rest);
 /* Returns the number behind a key in a text, after blanks; 0 if there is none. */
 uint64_t os_text_field(const char *text, const char *key);
 
-/* A file read by lines. */
+/* A file read by lines, through an array of the caller's. Longer lines are skipped. */
 struct os_lines {
   int fd;
+  char *bytes;
+  size_t capacity;
   size_t begin, end; /* of what is in bytes and not yet taken */
   bool passing_over; /* the rest of a line that is too long is skipped */
-  char bytes[OS_LINE_BYTES];
 };
 
 /* False if fd is none. */
-bool os_lines_open(struct os_lines *in, int fd);
+bool os_lines_open(struct os_lines *in, int fd, char *bytes, size_t capacity);
 /* Returns the next line, terminated and valid until the next call; NULL after the last. */
 char *os_lines_next(struct os_lines *in);
 
