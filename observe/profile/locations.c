@@ -3,11 +3,10 @@
 #include "os/os.h"
 
 #define LOCATIONS_START ((size_t)4096) /* a multiple of any page */
-#define FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
 static struct location *place_of(const struct locations *locations, uintptr_t address) {
   size_t mask = locations->capacity - 1;
-  size_t i = (address * FACTOR >> 32) & mask;
+  size_t i = (address * MIX_STEP >> 32) & mask;
   while (locations->places[i].number != 0 && locations->places[i].address != address)
     i = (i + 1) & mask;
   return &locations->places[i];

@@ -7,7 +7,6 @@
 #define PLACES_START ((size_t)4096)
 #define BLOCKS_START ((size_t)2048)
 #define GRAIN 8u /* of stacks in a chunk */
-#define FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
 /* A block in the table; address 0: free. */
 struct sample_block {
@@ -29,17 +28,17 @@ _Static_assert(sizeof(struct sample_stack) + SAMPLES_DEPTH_MAX * sizeof(uintptr_
 /* A table is full at three quarters. */
 static bool is_full(size_t count, size_t capacity) { return count >= capacity - capacity / 4; }
 
+static size_t table_bytes(size_t entries, size_t entry_bytes) {
+  return round_up(entries * entry_bytes, os_page_bytes());
+}
+
 static void *table_map(size_t entries, size_t entry_bytes) {
-  return os_map(round_up(entries * entry_bytes, os_page_bytes()), os_page_bytes());
+  return os_map(table_bytes(entries, entry_bytes), os_page_bytes());
 }
 
 static void table_unmap(void *table, size_t entries, size_t entry_bytes) {
   if (table)
-    os_unmap(table, round_up(entries * entry_bytes, os_page_bytes()));
-}
-
-static size_t table_bytes(size_t entries, size_t entry_bytes) {
-  return round_up(entries * entry_bytes, os_page_bytes());
+    os_unmap(table, table_bytes(entries, entry_bytes));
 }
 
 /* --- stacks --- */
@@ -47,7 +46,7 @@ static size_t table_bytes(size_t entries, size_t entry_bytes) {
 static uint32_t stack_hash(const uintptr_t *addresses, unsigned depth) {
   uint64_t hash = depth;
   for (unsigned i = 0; i < depth; i++) {
-    hash = (hash ^ addresses[i]) * FACTOR;
+    hash = (hash ^ addresses[i]) * MIX_STEP;
     hash ^= hash >> 32;
   }
   return (uint32_t)hash;
@@ -181,7 +180,7 @@ struct sample_weight samples_at_peak(const struct samples *samples, const struct
 
 /* --- blocks --- */
 
-static size_t block_home(uintptr_t address, size_t capacity) { return (address * FACTOR >> 32) & (capacity - 1); }
+static size_t block_home(uintptr_t address, size_t capacity) { return (address * MIX_STEP >> 32) & (capacity - 1); }
 
 /* Returns the place of this block, or a free one; NULL without a table. */
 static struct sample_block *block_of(const struct samples *samples, uintptr_t address) {

@@ -122,10 +122,8 @@ static struct {
   _Atomic uint64_t forgot_ms;
 } rules SPARSE;
 
-#define ODD UINT64_C(0x9e3779b97f4a7c15)
-
 static inline uint64_t mix_rule(uint64_t rule, uint64_t generation) {
-  return (rule + generation * ODD) * (ODD ^ 0xff0);
+  return (rule + generation * MIX_STEP) * (MIX_STEP ^ 0xff0);
 }
 
 /* Without such calls, rules are valid for a tenth of a second. */
@@ -185,7 +183,7 @@ COLD static struct cfi_rule find_rule(uintptr_t place) {
 static inline struct cfi_rule rule_of(uintptr_t place) {
   struct cfi_rule rule;
   uint64_t generation = load_relaxed(&rules.generation);
-  struct entry *entry = &rules.entries[place * ODD >> RULES_SHIFT];
+  struct entry *entry = &rules.entries[place * MIX_STEP >> RULES_SHIFT];
   uint64_t bits = load_relaxed(&entry->rule);
   uint64_t mixed = load_relaxed(&entry->mixed);
   if (LIKELY((mixed ^ mix_rule(bits, generation)) == place)) {

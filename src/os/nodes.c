@@ -1,5 +1,6 @@
 #include "os/nodes.h"
 
+#include "base/text.h"
 #include "os/filter.h"
 #include "os/os.h"
 #include "os/text_file.h"
@@ -44,19 +45,6 @@ static const char *line_read(char bytes[OS_LINE_BYTES], struct os_path *path, co
   return line;
 }
 
-static void name_of_node(size_t node, char name[64]) {
-  static const char before[] = "sys/devices/system/node/node", after[] = "/cpulist";
-  char digits[4];
-  size_t count = 0, length = sizeof before - 1;
-  do
-    digits[count++] = (char)('0' + node % 10);
-  while ((node /= 10) > 0);
-  memcpy(name, before, length);
-  while (count > 0)
-    name[length++] = digits[--count];
-  memcpy(name + length, after, sizeof after);
-}
-
 /* Gives the processors in a node's list their number. False if it is malformed, or empty. */
 static bool cpus_number(const char *list, uint8_t number) {
   size_t first, last;
@@ -69,7 +57,7 @@ static bool cpus_number(const char *list, uint8_t number) {
 
 /* Returns how many nodes have processors, and numbers them; 0 if the system does not tell. */
 static uint32_t nodes_read(char bytes[OS_LINE_BYTES], struct os_path *path, const char *root) {
-  char list[256], name[64];
+  char list[256], file[64];
   size_t first, last;
   uint32_t count = 0;
   const char *line = line_read(bytes, path, root, "sys/devices/system/node/has_cpu");
@@ -83,8 +71,11 @@ static uint32_t nodes_read(char bytes[OS_LINE_BYTES], struct os_path *path, cons
     for (; first <= last; first++, count++) {
       if (first >= SYSTEM_NODES_MAX)
         return 0;
-      name_of_node(first, name);
-      line = line_read(bytes, path, root, name);
+      struct text name = TEXT_IN(file);
+      text_string(&name, "sys/devices/system/node/node");
+      text_decimal(&name, first);
+      text_string(&name, "/cpulist");
+      line = line_read(bytes, path, root, file);
       if (line == NULL || !cpus_number(line, (uint8_t)(count % NODES_MAX)))
         return 0;
     }

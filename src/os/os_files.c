@@ -74,7 +74,7 @@ void os_random(void *bytes, size_t size) {
   long got = os_may_read_files() ? os_kernel(SYS_getrandom, bytes, size, 1L) : -1; /* GRND_NONBLOCK */
   const unsigned char *given = (const unsigned char *)getauxval(AT_RANDOM);
   for (size_t i = got > 0 ? (size_t)got : 0; i < size; i++) {
-    uint64_t mixed = (os_nanoseconds() + i) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = (os_nanoseconds() + i) * MIX_STEP;
     at[i] = (unsigned char)(mixed >> 32) ^ (given ? given[i % 16] : 0);
   }
   errno = kept;

@@ -50,12 +50,11 @@ bool os_number_parse(const char *text, size_t *number, const char **rest) {
 
 uint64_t os_text_field(const char *text, const char *key) {
   const char *found = strstr(text, key);
-  uint64_t number = 0;
+  size_t number = 0;
   if (found == NULL)
     return 0;
   found += strlen(key);
-  for (found += strspn(found, " \t"); *found >= '0' && *found <= '9'; found++)
-    number = number * 10 + (uint64_t)(*found - '0');
+  os_number_parse(found + strspn(found, " \t"), &number, &found);
   return number;
 }
 
