@@ -28,9 +28,7 @@ static enum control_result start_profile(uint64_t interval) {
     return CONTROL_UNKNOWN;
   if (profile_is_on())
     return CONTROL_IS_ON;
-  bool is_started = profile_start(interval);
-  tally_broadcast();
-  return is_started ? CONTROL_DONE : CONTROL_NO_MEMORY;
+  return profile_start(interval) ? CONTROL_DONE : CONTROL_NO_MEMORY;
 }
 
 static enum control_result stop_profile(void) {

@@ -3,7 +3,6 @@
 
 #include "base/options.h"
 #include "base/text.h"
-#include "count/tally.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "inspect/file.h"
@@ -21,19 +20,11 @@
 static SPARSE char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute; %p stands for the process id */
 static int process_of_start;
 
-/* This does not split the calling thread's heap, because a signal handler may have interrupted this thread's malloc.
- * The heaps' keys tell all threads. */
-static bool profile_begin_sampling(uint64_t interval) {
-  bool is_started = profile_start(interval);
-  tally_broadcast();
-  return is_started;
-}
-
 int hak_profile_start(size_t interval_bytes) {
   int kept = errno;
   if (!slow_path_begin_patiently())
     return EBUSY;
-  bool is_started = profile_begin_sampling(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
+  bool is_started = profile_start(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
   slow_path_end();
   errno = kept;
   return is_started ? 0 : ENOMEM;
@@ -95,7 +86,7 @@ void heap_profile_begin(void) {
   bool is_all = mode == HEAP_PROFILE_LEAKS && !option_is_set(OPTION_HEAP_PROFILE_KB);
   uint64_t interval = is_all ? 1 : (uint64_t)option_value(OPTION_HEAP_PROFILE_KB) << 10;
   struct heap *heap = heap_current();
-  if (profile_begin_sampling(interval ? interval : 1) && heap)
+  if (profile_start(interval ? interval : 1) && heap)
     heap_follow_at_once(heap); /* this thread is in no malloc */
   slow_path_end();
 }
@@ -129,7 +120,7 @@ void heap_profile_end(void) {
     return;
   }
   if (is_leaks)
-    leaks_report(os_say);
+    leaks_report();
   if (path_wanted[0])
     write_wanted();
   slow_path_end();

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "inspect/module.h"
+#include "os/say.h"
 #include "profile/profile.h"
 #include "profile/samples.h"
 
@@ -27,17 +28,17 @@ static void amount_text(struct text *text, struct sample_weight weight) {
   text_string(text, weight.objects_1024 < 1536 ? " block" : " blocks");
 }
 
-static void stack_report(const struct sample_stack *stack, void (*say)(const char *)) {
+static void stack_report(const struct sample_stack *stack) {
   char bytes[512];
   struct text text = TEXT_IN(bytes);
   text_string(&text, "hakmem:   ");
   amount_text(&text, stack->live);
   text_string(&text, " from\n");
-  say(bytes);
+  os_say(bytes);
   for (unsigned i = 0; i < stack->depth && i < FRAMES_SHOWN; i++) {
     text = TEXT_IN(bytes);
     frame_text(&text, sample_stack_addresses(stack)[i]);
-    say(bytes);
+    os_say(bytes);
   }
 }
 
@@ -61,7 +62,7 @@ static unsigned find_biggest(const struct samples *samples, const struct sample_
   return kept;
 }
 
-void leaks_report(void (*say)(const char *sentence)) {
+void leaks_report(void) {
   struct samples copy = {0};
   uint64_t interval, start_ns;
   const struct sample_stack *found[STACKS_SHOWN];
@@ -69,7 +70,7 @@ void leaks_report(void (*say)(const char *sentence)) {
   char bytes[256];
   struct text text = TEXT_IN(bytes);
   if (!profile_copy(&copy, &interval, &start_ns)) {
-    say("hakmem: no memory to say what is live at the end\n");
+    os_say("hakmem: no memory to say what is live at the end\n");
     return;
   }
   unsigned kept = find_biggest(&copy, found, &count);
@@ -79,8 +80,8 @@ void leaks_report(void (*say)(const char *sentence)) {
   text_decimal(&text, count);
   text_strings(&text, count == 1 ? " stack" : " stacks", interval > 1 ? ", estimated by samples" : "");
   text_string(&text, count > kept ? "; the biggest:\n" : "\n");
-  say(bytes);
+  os_say(bytes);
   for (unsigned i = 0; i < kept; i++)
-    stack_report(found[i], say);
+    stack_report(found[i]);
   samples_clear(&copy);
 }

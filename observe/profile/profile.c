@@ -49,6 +49,7 @@ bool profile_start(uint64_t interval) {
     tally_sample(TALLY_PROFILE, interval);
   }
   lock_give(&profile.lock);
+  tally_broadcast();
   return is_ready;
 }
 

@@ -15,7 +15,9 @@
 #include "pages/page_map.h"
 #include "profile/samples.h"
 
-/* Begins an empty profile with this sampling interval in bytes (1: every allocation). False: no memory. */
+/* Begins an empty profile with this sampling interval in bytes (1: every allocation). False: no memory. The heaps' keys
+ * tell all threads. The calling thread's heap is not split at once, because a signal handler may have interrupted its
+ * malloc. */
 bool profile_start(uint64_t interval);
 /* Ends the sampling. Samples stay in the profile until their blocks are freed. */
 void profile_stop(void);
