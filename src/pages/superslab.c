@@ -52,7 +52,7 @@ static struct {
   struct age_list resident[KEEP_LISTS];
   size_t count;         /* superslabs */
   size_t outside_bytes; /* of runs outside them */
-  size_t taken_bytes, free_bytes;
+  size_t taken_bytes;
   _Atomic size_t dense_bytes; /* of runs that were to be populated, since the last superslab that was */
 } units;
 
@@ -118,7 +118,6 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident, enu
     if (fewer > 0)
       usage_move(USAGE_FREE, other, fewer);
   }
-  units.free_bytes += bytes_of(free) - bytes_of(s->free);
   s->free = free;
   s->resident = resident;
 }
@@ -411,12 +410,12 @@ COLD size_t units_purge(struct purge purge) {
 
 COLD void units_stats(struct unit_stats *out) {
   lock_take(&units.lock);
-  size_t resident = decay_total(&units_decay);
+  size_t resident = decay_total(&units_decay), superslab_bytes = units.count * SUPERSLAB_BYTES + units.outside_bytes;
   *out = (struct unit_stats){
-      .superslab_bytes = units.count * SUPERSLAB_BYTES + units.outside_bytes,
+      .superslab_bytes = superslab_bytes,
       .taken_bytes = units.taken_bytes,
       .resident_free_bytes = resident,
-      .other_free_bytes = units.free_bytes - resident,
+      .other_free_bytes = superslab_bytes - units.taken_bytes - resident,
   };
   lock_give(&units.lock);
 }
