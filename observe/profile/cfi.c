@@ -65,20 +65,13 @@ static uintptr_t take_pointer(struct cfi_reader *reader, unsigned encoding, cons
 
 /* --- entries --- */
 
-struct common { /* a CIE: the part that several functions share */
-  uint64_t code_unit;
-  int64_t data_unit;
-  uint64_t return_register;
-  unsigned pointers; /* the encoding of the functions' pointers */
+/* An FDE, with the CIE that several functions share. */
+struct function {
+  struct cfi_program program;
+  uintptr_t size;
+  unsigned pointers; /* their encoding */
   bool has_sizes;    /* augmentations begin with their length */
   bool is_signal;
-  struct cfi_reader program;
-};
-
-struct function { /* an FDE */
-  struct common common;
-  uintptr_t start, size;
-  struct cfi_reader program;
 };
 
 /* Returns a reader for the content of the entry at `at`. */
@@ -91,11 +84,11 @@ static struct cfi_reader entry_at(const struct cfi_bytes *bytes, const unsigned 
 }
 
 static void take_augmentation(struct cfi_reader *reader, const struct cfi_bytes *bytes, const char *letters,
-                              struct common *common) {
+                              struct function *function) {
   for (; *letters && !reader->is_short; letters++) {
     switch (*letters) {
     case 'R':
-      common->pointers = cfi_take_byte(reader);
+      function->pointers = cfi_take_byte(reader);
       break;
     case 'P':
       take_pointer(reader, cfi_take_byte(reader), bytes);
@@ -104,7 +97,7 @@ static void take_augmentation(struct cfi_reader *reader, const struct cfi_bytes 
       cfi_take_byte(reader);
       break;
     case 'S':
-      common->is_signal = true;
+      function->is_signal = true;
       break;
     case 'B': /* the key that signs return addresses */
     case 'G': /* tagged stacks */
@@ -115,9 +108,10 @@ static void take_augmentation(struct cfi_reader *reader, const struct cfi_bytes 
   }
 }
 
-static bool common_at(const struct cfi_bytes *bytes, const unsigned char *at, struct common *common) {
+/* Reads the CIE. */
+static bool common_at(const struct cfi_bytes *bytes, const unsigned char *at, struct function *function) {
   struct cfi_reader reader = entry_at(bytes, at);
-  *common = (struct common){.pointers = POINTER_ABSOLUTE};
+  *function = (struct function){.pointers = POINTER_ABSOLUTE};
   if (cfi_take_fixed(&reader, 4) != 0) /* not a common entry */
     return false;
   unsigned version = cfi_take_byte(&reader);
@@ -128,19 +122,19 @@ static bool common_at(const struct cfi_bytes *bytes, const unsigned char *at, st
     return false;
   if (version == 4 && cfi_take_fixed(&reader, 2) != sizeof(void *)) /* and no segments */
     return false;
-  common->code_unit = cfi_take_unsigned(&reader);
-  common->data_unit = cfi_take_signed(&reader);
-  common->return_register = version == 1 ? cfi_take_byte(&reader) : cfi_take_unsigned(&reader);
-  common->has_sizes = *letters == 'z';
-  if (common->has_sizes) {
+  function->program.code_unit = cfi_take_unsigned(&reader);
+  function->program.data_unit = cfi_take_signed(&reader);
+  uint64_t return_register = version == 1 ? cfi_take_byte(&reader) : cfi_take_unsigned(&reader);
+  function->has_sizes = *letters == 'z';
+  if (function->has_sizes) {
     struct cfi_reader augmentation = cfi_take_block(&reader, cfi_take_unsigned(&reader));
-    take_augmentation(&augmentation, bytes, (const char *)letters + 1, common);
+    take_augmentation(&augmentation, bytes, (const char *)letters + 1, function);
     reader.is_short |= augmentation.is_short;
   } else if (*letters) {
     return false;
   }
-  common->program = reader;
-  return !reader.is_short && common->return_register == CFI_REGISTER_RETURN;
+  function->program.common = reader;
+  return !reader.is_short && return_register == CFI_REGISTER_RETURN;
 }
 
 static bool function_at(const struct cfi_bytes *bytes, const unsigned char *at, struct function *function) {
@@ -149,13 +143,13 @@ static bool function_at(const struct cfi_bytes *bytes, const unsigned char *at, 
   uint64_t back = cfi_take_fixed(&reader, 4);
   if (reader.is_short || back == 0 || back > (size_t)(here - bytes->start))
     return false;
-  if (!common_at(bytes, here - back, &function->common) || (function->common.pointers & POINTER_INDIRECT) != 0)
+  if (!common_at(bytes, here - back, function) || (function->pointers & POINTER_INDIRECT) != 0)
     return false;
-  function->start = take_pointer(&reader, function->common.pointers, bytes);
-  function->size = take_number(&reader, function->common.pointers & POINTER_FORMAT);
-  if (function->common.has_sizes)
+  function->program.start = take_pointer(&reader, function->pointers, bytes);
+  function->size = take_number(&reader, function->pointers & POINTER_FORMAT);
+  if (function->has_sizes)
     cfi_take_block(&reader, cfi_take_unsigned(&reader));
-  function->program = reader;
+  function->program.function = reader;
   return !reader.is_short;
 }
 
@@ -212,17 +206,8 @@ bool cfi_find(const struct cfi_bytes *bytes, uintptr_t place, struct cfi_rule *r
     *rule = (struct cfi_rule){.cfa = CFA_END};
     return true;
   }
-  if (place - function.start >= function.size)
+  if (place - function.program.start >= function.size)
     return false;
-  if (function.common.is_signal) {
-    *rule = (struct cfi_rule){.cfa = CFA_SIGNAL};
-    return true;
-  }
-  *rule = cfi_program_rule(&(struct cfi_program){.common = function.common.program,
-                                                 .function = function.program,
-                                                 .code_unit = function.common.code_unit,
-                                                 .data_unit = function.common.data_unit,
-                                                 .start = function.start},
-                           place);
+  *rule = function.is_signal ? (struct cfi_rule){.cfa = CFA_SIGNAL} : cfi_program_rule(&function.program, place);
   return true;
 }
