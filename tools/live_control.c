@@ -5,8 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,14 +19,7 @@
 #define ANSWER_BYTES_MAX ((size_t)1 << 32)
 #define NS_OF_MS 1000000u
 
-__attribute__((format(printf, 2, 3))) static bool wrong(struct control *control, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  vsnprintf(control->live.sentence, sizeof control->live.sentence, format, list);
-  va_end(list);
-  control->live.problem = LIVE_UNREADABLE;
-  return false;
-}
+#define wrong(control, ...) live_wrong(&(control)->live, LIVE_UNREADABLE, __VA_ARGS__)
 
 /* --- waiting --- */
 
@@ -55,9 +46,7 @@ static bool is_patient(struct patience *patience) {
 static bool is_sound(struct control *control) {
   long pid = control->live.pid;
   struct stat status;
-  int seals = fcntl(control->fd, F_GET_SEALS);
-  if (!live_is_plain_memory(control->fd) || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
-      fstat(control->fd, &status) != 0 || status.st_size < (off_t)sizeof *control->page)
+  if (!live_is_safe(control->fd) || fstat(control->fd, &status) != 0 || status.st_size < (off_t)sizeof *control->page)
     return wrong(control, "where process %ld takes commands is damaged", pid);
   void *page = mmap(NULL, sizeof *control->page, PROT_READ | PROT_WRITE, MAP_SHARED, control->fd, 0);
   if (page == MAP_FAILED)
@@ -120,11 +109,8 @@ static bool move_stage(struct control *control, uint64_t from, uint64_t to) {
 static bool nobody_comes(struct control *control) {
   long pid = control->live.pid;
   char state = live_state(&control->live);
-  if (state == 'Z') {
-    wrong(control, "process %ld has ended", pid);
-    control->live.problem = LIVE_ENDED;
-    return false;
-  }
+  if (state == 'Z')
+    return live_wrong(&control->live, LIVE_ENDED, "process %ld has ended", pid);
   if (state == 'T' || state == 't')
     return wrong(control, "process %ld is stopped, and nothing was done", pid);
   return wrong(control,

@@ -61,9 +61,10 @@ bool live_maps_file(int folder, const char *name) {
   return found;
 }
 
-bool live_is_plain_memory(int fd) {
+bool live_is_safe(int fd) {
   struct statfs status;
-  return fstatfs(fd, &status) == 0 && status.f_type != HUGETLBFS_MAGIC;
+  int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstatfs(fd, &status) == 0 && status.f_type != HUGETLBFS_MAGIC;
 }
 
 const char *live_proc_text(int folder, const char *name, char *text, size_t text_bytes) {

@@ -22,8 +22,7 @@
 #define TAKES_MAX 1000u
 #define NAP_NS 500000
 
-__attribute__((format(printf, 3, 4))) static bool wrong(struct live_process *process, enum live_problem problem,
-                                                        const char *format, ...) {
+bool live_wrong(struct live_process *process, enum live_problem problem, const char *format, ...) {
   va_list list;
   va_start(list, format);
   vsnprintf(process->sentence, sizeof process->sentence, format, list);
@@ -106,45 +105,44 @@ static bool names_are_sound(const struct live_process *process) {
 static bool copy_head(struct live_process *process) {
   const struct live_head *head = &process->head;
   if (process->page_bytes < sizeof *head)
-    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is too short", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is too short", process->pid);
   memcpy(&process->head, process->page, sizeof *head);
   if (memcmp(head->mark, LIVE_MARK, sizeof head->mark) != 0)
-    return wrong(process, LIVE_UNREADABLE, "what process %ld calls its live page is none", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "what process %ld calls its live page is none", process->pid);
   if (head->layout != LIVE_LAYOUT)
-    return wrong(process, LIVE_UNREADABLE,
-                 "the live page of process %ld has layout %u, and this program reads layout %u: they are of different "
-                 "versions",
-                 process->pid, head->layout, LIVE_LAYOUT);
+    return live_wrong(
+        process, LIVE_UNREADABLE,
+        "the live page of process %ld has layout %u, and this program reads layout %u: they are of different "
+        "versions",
+        process->pid, head->layout, LIVE_LAYOUT);
   if (!head_is_sound(head, process->page_bytes))
-    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
   make_printable(process->head.version);
   if (head->pid != own_pid(process))
-    return wrong(process, LIVE_UNREADABLE,
-                 "process %ld was forked from one with a live page and has taken no memory since: it has none yet",
-                 process->pid);
+    return live_wrong(process, LIVE_UNREADABLE,
+                      "process %ld was forked from one with a live page and has taken no memory since: it has none yet",
+                      process->pid);
   process->names = malloc(head->slot_at[0]);
   process->words = calloc(head->slot_words, sizeof *process->words);
   process->spare = calloc(head->slot_words, sizeof *process->spare);
   if (process->names == NULL || process->words == NULL || process->spare == NULL)
-    return wrong(process, LIVE_UNREADABLE, "no memory for the live page of process %ld", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "no memory for the live page of process %ld", process->pid);
   memcpy(process->names, process->page, head->slot_at[0]);
   if (!names_are_sound(process))
-    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
   return true;
 }
 
-/* Checks the seals: reading a page that is truncated would kill this program by a signal. */
 static bool map_page(struct live_process *process, int fd) {
   struct stat status;
-  int seals = fcntl(fd, F_GET_SEALS);
-  if (!live_is_plain_memory(fd) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return wrong(process, LIVE_UNREADABLE,
-                 "what process %ld calls its live page is none: it is not sealed, or of huge pages", process->pid);
+  if (!live_is_safe(fd))
+    return live_wrong(process, LIVE_UNREADABLE,
+                      "what process %ld calls its live page is none: it is not sealed, or of huge pages", process->pid);
   if (fstat(fd, &status) != 0 || (size_t)status.st_size > PAGE_BYTES_MAX || status.st_size == 0)
-    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld has no sensible length", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld has no sensible length", process->pid);
   void *page = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
   if (page == MAP_FAILED)
-    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld: %m", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld: %m", process->pid);
   process->page = page;
   process->page_bytes = (size_t)status.st_size;
   return copy_head(process);
@@ -152,16 +150,16 @@ static bool map_page(struct live_process *process, int fd) {
 
 static bool no_page(struct live_process *process, int why) {
   if (live_state(process) == 'Z')
-    return wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
+    return live_wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
   if (why == LIVE_FIND_DENIED)
-    return wrong(process, LIVE_UNREADABLE,
-                 "not permitted to look at process %ld: it is another user's, or runs with raised privileges",
-                 process->pid);
+    return live_wrong(process, LIVE_UNREADABLE,
+                      "not permitted to look at process %ld: it is another user's, or runs with raised privileges",
+                      process->pid);
   if (live_maps_file(process->folder, LIVE_FILE_NAME))
-    return wrong(process, LIVE_UNREADABLE, "process %ld has closed the descriptor of its live page", process->pid);
-  return wrong(process, LIVE_UNREADABLE,
-               "process %ld keeps no live page: it is not on hakmem, or HAKMEM_LIVE=1 is not in its environment",
-               process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "process %ld has closed the descriptor of its live page", process->pid);
+  return live_wrong(process, LIVE_UNREADABLE,
+                    "process %ld keeps no live page: it is not on hakmem, or HAKMEM_LIVE=1 is not in its environment",
+                    process->pid);
 }
 
 bool live_open(struct live_process *process, long pid) {
@@ -170,7 +168,7 @@ bool live_open(struct live_process *process, long pid) {
   snprintf(path, sizeof path, "/proc/%ld", pid);
   process->folder = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
   if (process->folder < 0)
-    return wrong(process, LIVE_UNREADABLE, "there is no process %ld", pid);
+    return live_wrong(process, LIVE_UNREADABLE, "there is no process %ld", pid);
   int fd = live_find_file(process->folder, LIVE_FILE_NAME, O_RDONLY);
   bool opened = fd >= 0 ? map_page(process, fd) : no_page(process, fd);
   if (fd >= 0)
@@ -251,13 +249,13 @@ bool live_take(struct live_process *process) {
   for (unsigned i = 0; i < TAKES_MAX && result == TORN; i++)
     result = copy_once(process);
   if (live_state(process) == 'Z')
-    return wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
+    return live_wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
   if (result == TORN)
-    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld does not hold still", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld does not hold still", process->pid);
   if (result == NOTHING)
-    return wrong(process, LIVE_UNREADABLE, "process %ld has not written its live page yet", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "process %ld has not written its live page yet", process->pid);
   if (result == DAMAGED)
-    return wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
   return true;
 }
 

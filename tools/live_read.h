@@ -24,6 +24,10 @@ struct live_process {
   char sentence[LIVE_SENTENCE]; /* of the problem */
 };
 
+/* Notes a problem and its sentence. Returns false. */
+__attribute__((format(printf, 3, 4))) bool live_wrong(struct live_process *process, enum live_problem problem,
+                                                      const char *format, ...);
+
 /* Opens a process's page. False: sentence and problem say why; then do not call live_close. */
 bool live_open(struct live_process *process, long pid);
 void live_close(struct live_process *process);
