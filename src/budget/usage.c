@@ -65,6 +65,7 @@ size_t usage_held(void) {
   return load_relaxed(&usage_at[USAGE_SLABS]) + load_relaxed(&usage_at[USAGE_LARGE]) +
          load_relaxed(&usage_at[USAGE_FREE]);
 }
+size_t usage_tables(void) { return load_relaxed(&usage_at[USAGE_TABLES]); }
 size_t usage_taken(void) { return load_relaxed(&usage_at[USAGE_SLABS]) + usage_taken_large(); }
 size_t usage_taken_peak(void) { return load_relaxed(&usage.taken_peak); }
 size_t usage_free(void) { return load_relaxed(&usage_at[USAGE_FREE]) + cached_bytes(); }
@@ -190,9 +191,11 @@ COLD static bool fits_resident(size_t limit, size_t bytes) {
   return add_if_admitted(&usage.granted, bytes, limit, resident_and_before);
 }
 
+static size_t held_and_tables(void) { return usage_held() + usage_tables(); }
+
 /* A promise counts from the moment it is made, so two threads never get the same bytes. */
 static bool promise_bytes(size_t limit, size_t bytes) {
-  return add_if_admitted(&usage_at[USAGE_PROMISED], bytes, limit, usage_held);
+  return add_if_admitted(&usage_at[USAGE_PROMISED], bytes, limit, held_and_tables);
 }
 
 bool usage_is_unread(void) { return load_relaxed(&usage.asked_group) == NOT_ASKED; }

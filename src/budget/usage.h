@@ -2,7 +2,8 @@
  *
  *   taken  slabs and live large objects
  *   free   resident and not taken: free units, free extents, cached large ranges
- *   held   taken + free: what a limit bounds
+ *   held   taken + free: what a limit bounds, together with the tables
+ *   tables pieces of metadata: they grow with the heap where blocks are checked
  * It is lock-free. Each figure is right after each change, but the figures of one moment may not fit together.
  */
 #pragma once
@@ -18,6 +19,7 @@ size_t usage_freed(void);
 enum usage {
   USAGE_NOWHERE,  /* with the system */
   USAGE_PROMISED, /* by usage_reserve, or on their way from one place to another: they count against the limit */
+  USAGE_TABLES,   /* likewise */
   USAGE_FREE,
   USAGE_SLABS, /* from here on: taken */
   USAGE_LARGE,
@@ -81,6 +83,7 @@ size_t usage_taken_peak(void);
 size_t usage_free(void);
 size_t usage_learned(void);
 size_t usage_held(void);
+size_t usage_tables(void);
 
 /* Tells whether `bytes` more may be held. If so they are promised to the caller, who must move them on from
  * USAGE_PROMISED, to nowhere if they will not be used. Free memory that is used again needs no promise. If the

@@ -110,6 +110,7 @@ static bool chunk_map(struct space *out) {
   chunk->next = metadata.chunks;
   metadata.chunks = chunk;
   metadata.bytes += CHUNK_BYTES;
+  usage_move(USAGE_NOWHERE, USAGE_TABLES, CHUNK_BYTES); /* even beyond the limit: what is held needs its tables */
   *out = (struct space){.next = (char *)chunk + HEADER_BYTES, .end = (char *)chunk + CHUNK_BYTES};
   return true;
 }
@@ -254,6 +255,7 @@ size_t metadata_trim(void) {
     lock_take(&metadata.lock);
     if (is_gone) {
       metadata.bytes -= CHUNK_BYTES;
+      usage_move(USAGE_TABLES, USAGE_NOWHERE, CHUNK_BYTES);
     } else {
       chunk->next = metadata.chunks;
       metadata.chunks = chunk;

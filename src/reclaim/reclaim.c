@@ -309,7 +309,7 @@ COLD static bool look_at_limits(bool under_pressure) {
       .held_bytes = usage_held(),
       .live_bytes = pools_live_bytes() + usage_taken_large(),
       .free_bytes = usage_free(),
-      .high_bytes = usage_high(),
+      .high_bytes = less(usage_high(), usage_tables()),
       .under_pressure = under_pressure,
   };
   usage_keep_cap(limit_keep(&view));
