@@ -13,6 +13,7 @@
 #include "reclaim/pressure.h"
 #include "reclaim/reclaim.h"
 #include "threads/private.h"
+#include "threads/registry.h"
 
 #include <errno.h>
 
@@ -22,6 +23,7 @@
 #define IDLE_MS_MAX 20000u /* memory that is still free in an idle program then cannot go back (locked pages) */
 #define LOOK_MS_MAX 1000u  /* between two checks of the main thread */
 #define STOP_MS_MAX 1000u  /* the longest wait for the thread's end */
+#define KEPT_BYTES_MIN ((size_t)16 << 20) /* by bins: then the thread waits for the end of their threads */
 #define LOOKS_OF_END 100u
 #define STOP_ASK_MS 20u /* between two requests that it ends */
 #ifdef HAK_TSAN
@@ -98,14 +100,37 @@ static bool main_thread_is_gone(void) {
   return load_relaxed(&background.ending);
 }
 
+/* Nothing tells of a thread's end (docs/decisions/0001-no-thread-exit-code.md). If all others sleep then, only this
+ * thread finds what it left. */
+static bool threads_ended(void) {
+  if (!slow_path_begin())
+    return false;
+  bool swept = heaps_sweep_all(false);
+  slow_path_end();
+  return swept;
+}
+
+/* Blocks in bins count with what is free in the slabs that they keep open. */
+static bool threads_keep_much(void) {
+  if (pools_heaps() <= 1 || !slow_path_begin())
+    return false;
+  size_t open_bytes = less(usage_held(), usage_taken_large() + pools_live_bytes()), bin_bytes = heaps_kept_bytes();
+  slow_path_end();
+  return open_bytes + bin_bytes >= KEPT_BYTES_MIN;
+}
+
 /* A slow path sets background_is_told, then reads awake. This thread sets awake, then reads background_is_told. All
  * four accesses are sequentially consistent, so one of the two sees the other. */
 static void sleep_until_woken(void) {
+  uint32_t asleep = ASLEEP;
   atomic_store(awake_word(), ASLEEP);
   if (atomic_load(&background_is_told) || is_ending())
     store_relaxed(awake_word(), AWAKE);
-  while (is_awake(ASLEEP) && !is_ending() && !main_thread_is_gone())
+  while (is_awake(ASLEEP) && !is_ending() && !main_thread_is_gone()) {
     wait_or_look(ASLEEP, LOOK_MS_MAX);
+    if (is_awake(ASLEEP) && threads_ended())
+      atomic_compare_exchange_strong(awake_word(), &asleep, AWAKE);
+  }
 }
 
 static uint64_t clock_ms(void) { return observers.clock_ms != NULL ? observers.clock_ms() : 0; }
@@ -141,7 +166,9 @@ static bool wait_period(void) {
 static bool may_go_on(void) { return !is_ending(); }
 
 /* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
-static bool thread_stays(void) { return background.look != NULL || !due_from_frees() || clock_ms() != 0; }
+static bool thread_stays(bool idle) {
+  return background.look != NULL || !due_from_frees() || clock_ms() != 0 || (idle && threads_keep_much());
+}
 
 static void work_until_idle(void) {
   uint64_t active_ms = os_milliseconds(), freed_ms = active_ms;
@@ -170,11 +197,12 @@ static void work_until_idle(void) {
     if (stash_bytes() > 0)
       continue;
     due_set_undone(false);
-    if (!thread_stays())
+    if (!thread_stays(idle))
       return;
     if (idle) {
       tell_clock(true);
       sleep_until_woken();
+      due_set_undone(is_awake(AWAKE));
     }
   }
 }

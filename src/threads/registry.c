@@ -380,6 +380,19 @@ bool heaps_sweep_all(bool thoroughly) {
   return swept;
 }
 
+size_t heaps_kept_bytes(void) {
+  size_t bytes = 0;
+  for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true)) {
+    struct pool *pool = heap_pool(heap);
+    if (!pool_lock(pool))
+      continue;
+    if (heap_pool(heap) == pool) /* else it has moved */
+      bytes += bins_content(heap).bytes + checked_cached_bytes(heap);
+    pool_unlock(pool);
+  }
+  return bytes;
+}
+
 bool heaps_of_others(void) {
   const struct heap *heap = heap_from(1, true);
   return heap != NULL && (heap != heap_current() || heap_from(heap->id + 1, true) != NULL);

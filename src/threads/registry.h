@@ -33,6 +33,8 @@ void heap_note_thread(struct heap *heap);
 void heaps_sweep_next(void);
 /* Sweeps all of them; if thoroughly, also those whose lifelines the kernel did not mark. True if there was one. */
 bool heaps_sweep_all(bool thoroughly);
+/* Returns how much the bins of all heaps hold, or a little less. In a slow path, without a lock. */
+size_t heaps_kept_bytes(void);
 /* Tells whether there is a heap, other than the caller's, that has an owner or is not swept. */
 bool heaps_of_others(void);
 /* Gives back the pages of heaps without an owner. Returns the bytes. */

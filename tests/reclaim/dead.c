@@ -1,4 +1,7 @@
-/* Threads that freed all they had end, and then the program does nothing: what they left in their bins goes back. */
+/* Threads that freed all they had end, and then the program does nothing: what they left in their bins goes back.
+ *     dead            they end at once
+ *     dead asleep     they end when the program has been idle for longer than the background thread works
+ */
 #include <pthread.h>
 
 #include "again.h"
@@ -9,7 +12,10 @@
 #define SIZE_MAX_EACH ((size_t)32 << 10)
 #define SHARE_PERCENT 8
 
-static pthread_barrier_t all_have;
+#define ASLEEP_SECONDS 7
+
+static pthread_barrier_t all_have, all_end;
+static int are_asleep;
 
 static void *work(void *seed_of) {
   uint64_t seed = (uintptr_t)seed_of;
@@ -28,6 +34,8 @@ static void *work(void *seed_of) {
     while (count > 0)
       t_free(blocks[--count]);
   }
+  if (are_asleep)
+    pthread_barrier_wait(&all_end);
   return NULL;
 }
 
@@ -35,15 +43,21 @@ int main(int argc, char **argv) {
   const char *const options[] = {"HAKMEM_BACKGROUND", "on", NULL};
   test_again_with(argv, options);
   test_begin(argc, argv);
+  are_asleep = argc > 1 && strcmp(argv[1], "asleep") == 0;
   if (!TEST_RSS_COUNTS)
     test_skip("RSS is not the heap's alone here");
   pthread_t threads[THREADS];
   CHECK(pthread_barrier_init(&all_have, NULL, THREADS + 1) == 0);
+  CHECK(pthread_barrier_init(&all_end, NULL, THREADS + 1) == 0);
   long start_kib = test_rss_kib();
   for (uintptr_t i = 0; i < THREADS; i++)
     CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
   pthread_barrier_wait(&all_have);
   long full_kib = test_rss_kib() - start_kib, kib = full_kib;
+  if (are_asleep) {
+    sleep(ASLEEP_SECONDS);
+    pthread_barrier_wait(&all_end);
+  }
   for (int i = 0; i < THREADS; i++)
     CHECK(pthread_join(threads[i], NULL) == 0);
   double start = test_seconds();
