@@ -2,8 +2,9 @@
  *
  *   taken  slabs and live large objects
  *   free   resident and not taken: free units, free extents, cached large ranges
- *   held   taken + free: what a limit bounds, together with the tables
- *   tables pieces of metadata: they grow with the heap where blocks are checked
+ *   held   taken + free
+ *   tables pieces of metadata, which grow with the heap where blocks are checked
+ * A limit bounds held + tables.
  * It is lock-free. Each figure is right after each change, but the figures of one moment may not fit together.
  */
 #pragma once
@@ -19,7 +20,7 @@ size_t usage_freed(void);
 enum usage {
   USAGE_NOWHERE,  /* with the system */
   USAGE_PROMISED, /* by usage_reserve, or on their way from one place to another: they count against the limit */
-  USAGE_TABLES,   /* likewise */
+  USAGE_TABLES,   /* pieces of metadata: they count against the limit, but are not held */
   USAGE_FREE,
   USAGE_SLABS, /* from here on: taken */
   USAGE_LARGE,

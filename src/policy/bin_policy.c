@@ -5,7 +5,7 @@
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
 /* Several heaps share that much, and each holds half of what it works with: blocks in bins count as taken, too, so a
- * whole share would bound nothing. All together may then grow by 1 MiB and as much as is in use. Blocks above 1 KiB
+ * whole share would bound nothing. All together may then grow by 1 MiB and as much as is in use. Blocks above 1152 B
  * have the half with one heap, too, and leave an eighth to tiny blocks with several. A bin that has no slot gets its
  * first within HEAP_BYTES_MIN: a thread that uses one long buffer again and again finds it there. */
 #define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
