@@ -100,9 +100,9 @@ static size_t size_small(uint64_t *seed) { return 1000 + test_random(seed) % 800
 /* Small mostly. The last of these, of up to 5 MB, may leave as much. */
 static size_t size_any(uint64_t *seed) { return mixed_size(seed, 5300000); }
 
-/* With --long; else the fewer, the more a filling leaves over what is asked for. The last object of up to 5 MB that fits
- * depends on the process's other mappings too: with 24 seeds one object less was enough to miss the bound. With secure and
- * the heap profile the mean of 24 was 90.2 %, that of 200 is 90.5. */
+/* With --long; else the fewer, the more a filling leaves over what is asked for. The last object of up to 5 MB that
+ * fits depends on the process's other mappings too: with 24 seeds one object less was enough to miss the bound. With
+ * secure and the heap profile the mean of 24 was 90.2 %, that of 200 is 90.5. */
 #define SEEDS_MAX 48
 
 static const struct filling {
