@@ -1,5 +1,9 @@
 /* One bin (a thread cache of one class): a refill fills half of the slots from the slabs, an overflow may double the
- * bin, an idle bin shrinks. */
+ * bin, an idle bin shrinks.
+ *
+ * A bin needs more slots than REFILL_BLOCKS_MAX and FLUSH_BLOCKS_MAX for one purpose: to hold what is freed now and
+ * allocated again soon. So it doubles once for each turn from allocating to freeing. A program that only frees fills no
+ * more than it did before, and its last blocks pin few slabs. */
 #include "heap/bin.h"
 
 #include "base/options.h"
@@ -13,8 +17,9 @@
 
 _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX, "the biggest bin has an array");
 
-#define REFILLS_TO_GROW 16 /* after this many refills without a flush the bin is too small */
-#define REFILLS_TO_FILL 3  /* after this many refills in a row nothing is freed, so a refill fills all slots */
+#define REFILLS_TO_GROW 16                           /* after this many refills without a flush the bin is too small */
+#define SLOTS_MAX_OF_REFILLS (2 * REFILL_BLOCKS_MAX) /* a longer bin makes refills no rarer */
+#define REFILLS_TO_FILL 3 /* after this many refills in a row nothing is freed, so a refill fills all slots */
 /* A young bin grows the first time that it is empty again or full; if the thread only frees blocks of the class the
  * fourth time, in a crowded pool the eighth. */
 #define LOOKS_TO_GROW_FREED_ONLY 4u
@@ -189,6 +194,16 @@ static void bin_push(struct heap *heap, unsigned cls, void *block) {
   bin_set_top(heap, cls, top + 1);
 }
 
+static bool bin_grow_full(struct heap *heap, unsigned cls) {
+  struct bin_state *state = &heap->bin_state[cls];
+  if (is_young(state))
+    return young_may_grow(heap, state) && bin_grow(heap, cls);
+  if (state->has_grown_full || !bin_grow(heap, cls))
+    return false;
+  state->has_grown_full = true;
+  return true;
+}
+
 /* Makes room for one more block if there is none: opens or grows the bin. The frees that fill it take no slow path, and
  * the thread may end with a full bin. So the room counts as freed. */
 static ALWAYS_INLINE bool bin_make_room(struct heap *heap, unsigned cls) {
@@ -196,8 +211,7 @@ static ALWAYS_INLINE bool bin_make_room(struct heap *heap, unsigned cls) {
   size_t slots = state->slots;
   if (state->base == NULL && !bin_open(heap, cls))
     return false;
-  bool has_room = bin_of(heap, cls)->top != bin_of(heap, cls)->end ||
-                  ((!is_young(state) || young_may_grow(heap, state)) && bin_grow(heap, cls));
+  bool has_room = bin_of(heap, cls)->top != bin_of(heap, cls)->end || bin_grow_full(heap, cls);
   if (UNLIKELY(state->slots != slots))
     usage_freed_add((state->slots - slots) * class_bytes(cls));
   return has_room;
@@ -242,7 +256,9 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     if (block)
       return count_refill(heap, block);
   }
-  bool is_due = is_young(state) ? young_may_grow(heap, state) : ++state->streak >= REFILLS_TO_GROW;
+  state->has_grown_full = false;
+  bool is_due = is_young(state) ? young_may_grow(heap, state)
+                                : ++state->streak >= REFILLS_TO_GROW && state->slots < SLOTS_MAX_OF_REFILLS;
   if (is_due && bin_grow(heap, cls))
     state->streak = 0;
   state->is_taken_from = true;

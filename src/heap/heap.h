@@ -38,6 +38,7 @@ struct bin_state {
   uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink */
   uint32_t streak;        /* refills since the last overflow */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
+  bool has_grown_full;    /* it grew because it was full, and had no refill since; never a young one */
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
 };
 

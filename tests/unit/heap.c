@@ -171,8 +171,8 @@ UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
   struct heap *heap = unit_heap_attach();
   const size_t sizes[] = {16, 64, 200, 1024, 5000, 40000, 262144};
   uint32_t slots_max = 0;
-  for (unsigned round = 0; round < 6; round++)
-    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    for (unsigned round = 0; round < 6; round++) {
       size_t count = min_size(8000, (16u << 20) / sizes[i]);
       alloc_all(count, sizes[i]);
       free_all(count);
@@ -234,19 +234,37 @@ UNIT_TEST(bins_fall_with_the_heap) {
   UNIT_HEAP_VALID(heap);
 }
 
+/* What the bins keep of blocks that are freed in any order pins slabs. A turn from allocating to freeing doubles them. */
+UNIT_TEST(bins_grow_once_for_each_turn_to_freeing) {
+  enum { COUNT = 60000 };
+  struct heap *heap = unit_heap_attach();
+  const struct bin_state *state = &heap->bin_state[hak_class_of(64)];
+  uint32_t slots = 0;
+  for (unsigned turn = 0; turn < 4; turn++) {
+    alloc_all(COUNT, 64);
+    uint32_t before = state->slots;
+    free_all(COUNT);
+    assert_true(turn == 0 || before == slots);
+    assert_int_equal(state->slots, 2 * before);
+    slots = state->slots;
+  }
+  assert_in_range(slots, 1024, 4096);
+  UNIT_HEAP_VALID(heap);
+}
+
 /* A bin in steady use keeps its slots through all looks. */
 UNIT_TEST(busy_bins_keep_their_slots) {
   struct heap *heap = unit_heap_attach();
-  unsigned cls = hak_class_of(64);
+  unsigned cls = hak_class_of(32);
   for (unsigned round = 0; round < 20; round++) {
-    alloc_all(2000, 64);
+    alloc_all(2000, 32);
     free_all(2000);
   }
   uint32_t slots = heap->bin_state[cls].slots;
   assert_true(slots >= 2000);
   for (unsigned i = 0; i < 4 * LOOKS; i++) {
     if (i % 100 == 0)
-      alloc_all(2000, 64);
+      alloc_all(2000, 32);
     if (i % 100 == 50)
       free_all(2000);
     tick(heap, 1);
@@ -443,8 +461,8 @@ static void note_call(struct heap *heap, struct heap *owner) {
 UNIT_TEST(one_call_moves_few_blocks) {
   enum { COUNT = 60000, BLOCKS_MAX = 128, ENVELOPES_OF_SENDER = 4, ENVELOPES_OF_REFILL = 16 };
   struct heap *heap = unit_heap_attach();
-  for (unsigned round = 0; round < 8; round++) {
-    size_t size = round % 2 == 0 ? 16 : 1000;
+  for (unsigned round = 0; round < 10; round++) {
+    size_t size = round < 4 ? 1000 : 16;
     for (size_t i = 0; i < COUNT; i++) {
       assert_non_null(blocks[i] = hak_malloc(size));
       note_call(heap, heap);
