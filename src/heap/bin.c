@@ -194,14 +194,17 @@ static void bin_push(struct heap *heap, unsigned cls, void *block) {
   bin_set_top(heap, cls, top + 1);
 }
 
+/* Returns how many blocks the refills since the last overflow brought, at most. */
+static size_t refilled_blocks(const struct bin_state *state) { return (size_t)state->streak * REFILL_BLOCKS_MAX; }
+
+/* Grows a full bin. Another overflow without a refill between grows no bin but a young one. */
 static bool bin_grow_full(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   if (is_young(state))
     return young_may_grow(heap, state) && bin_grow(heap, cls);
-  if (state->has_grown_full || !bin_grow(heap, cls))
-    return false;
-  state->has_grown_full = true;
-  return true;
+  size_t refilled = refilled_blocks(state);
+  state->streak = 0;
+  return refilled > 0 && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
 }
 
 /* Makes room for one more block if there is none: opens or grows the bin. The frees that fill it take no slow path, and
@@ -256,11 +259,13 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     if (block)
       return count_refill(heap, block);
   }
-  state->has_grown_full = false;
   bool is_due = is_young(state) ? young_may_grow(heap, state)
                                 : ++state->streak >= REFILLS_TO_GROW && state->slots < SLOTS_MAX_OF_REFILLS;
   if (is_due && bin_grow(heap, cls))
     state->streak = 0;
+  else if (UNLIKELY(!bin_may_be_long(state->slots, class_bytes(cls), refilled_blocks(state))) &&
+           bin_set_slots(heap, cls, state->slots / 2))
+    heap->counters.bin_shrinks++;
   state->is_taken_from = true;
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
   wanted = min_size(wanted, REFILL_BLOCKS_MAX);
@@ -285,7 +290,6 @@ static bool bin_give_older_half(struct heap *heap, unsigned cls) {
 }
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
-  heap->bin_state[cls].streak = 0;
   heap->counters.bin_overflows++;
   if (UNLIKELY(heap->split))
     tally_freed(heap, cls);

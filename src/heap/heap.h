@@ -36,9 +36,8 @@ struct bin_state {
   uint32_t slots;         /* power of two; one of them is the NULL before the first block */
   uint32_t slots_initial; /* the array has at least these; a bin with fewer is young */
   uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink */
-  uint32_t streak;        /* refills since the last overflow */
+  uint32_t streak;        /* refills since the last overflow; 0 in a young bin */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
-  bool has_grown_full;    /* it grew because it was full, and had no refill since; never a young one */
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
 };
 

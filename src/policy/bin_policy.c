@@ -11,6 +11,8 @@
 #define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
 #define BOUNDED_SHARE 2
 #define TINY_SHARE 8
+#define SHORT_BYTES_MAX ((size_t)128 << 10)
+#define LONG_SHARE 4
 #define FOLLOW_GROWTH_SHARE 32
 #define FOLLOW_GROWTH_MIN ((size_t)512 << 10)
 #define FOLLOW_FALL_SHARE 4
@@ -46,6 +48,10 @@ bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_
     budget = max_size(budget, HEAP_BYTES_MIN);
   budget = min_size(limits->heap_bytes_max, budget);
   return slots < BIN_SLOTS_MAX && bytes <= limits->bin_bytes_max && granted_bytes + bytes <= budget;
+}
+
+bool bin_may_be_long(size_t slots, size_t block_bytes, size_t refilled) {
+  return block_bytes > HAK_TINY_MAX || slots * block_bytes <= SHORT_BYTES_MAX || refilled <= slots * LONG_SHARE;
 }
 
 /* Growth counts early: what lies idle in bins then keeps slabs open that would serve it. A fall must be larger, because

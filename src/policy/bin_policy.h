@@ -28,6 +28,13 @@ size_t bin_slots_first(size_t slots_initial, size_t block_bytes);
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
                     size_t taken_bytes, size_t heaps);
 
+/* Tells whether a bin of `slots` slots is not too long for its use. A bin gives the blocks out in the reverse of the
+ * order in which it got them. With each turn from freeing to allocating a long one shuffles them anew, and what the
+ * program allocates together lies ever further apart. Blocks that pass through their slabs come back in the order of
+ * their addresses. So a bin of tiny blocks is longer than a part of the second-level cache only if it then holds a good
+ * part of what the thread allocates in a turn. refilled: the blocks that the refills of this turn brought. */
+bool bin_may_be_long(size_t slots, size_t block_bytes, size_t refilled);
+
 /* Returns how many blocks a bin should give back that never held fewer than `low` blocks since the last look. */
 size_t bin_surplus(size_t low);
 

@@ -138,6 +138,11 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
   for (;; word++) {
     uint64_t bits = slab->bitmap[word];
     char *first = slab->base + word * 64 * bytes;
+    if (bits == ~(uint64_t)0 && slot - last >= 64) { /* as in a fresh slab: no bit is looked for */
+      for (size_t i = 0; i < 64; i++, first += bytes)
+        *--slot = first;
+      bits = 0;
+    }
     while (bits != 0 && slot != last) {
       *--slot = first + (size_t)__builtin_ctzll(bits) * bytes;
       bits &= bits - 1;
@@ -269,36 +274,51 @@ static ALWAYS_INLINE struct place find_place_of_class(const struct slab_set *set
   return find_place(set, cls, leaf, block, leaf_entry(leaf, block) == entry_of(set->key, cls));
 }
 
+/* Returns how many blocks at the start of an array lie `step` bytes apart, each from the one before. */
+static ALWAYS_INLINE size_t neighbours(void *const *blocks, size_t most, ptrdiff_t step) {
+  size_t count = 1;
+  while (count < most && (char *)blocks[count] - (char *)blocks[count - 1] == step)
+    count++;
+  return count;
+}
+
 /* Puts back the first blocks of an array, as many as lie in one slab, but no more than change its list. Returns how
- * many: at least one. Blocks that are freed one after the other often are neighbours, so the word of the bitmap stays
- * in a register. */
+ * many: at least one. Blocks that are freed one after the other often are neighbours, upwards or downwards: those in one
+ * word of the bitmap are put back at once. */
 static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
   const struct size_class class = size_classes[cls];
+  const ptrdiff_t step = (ptrdiff_t)class.bytes;
   struct place place = find_place_of_class(set, cls, blocks[0]);
   struct slab *slab = place.slab;
   char *base = slab_base(blocks[0], class.order);
   size_t most = min_size(count, less(slab->list_until, slab->free_count) + 1), done = 0;
   size_t offset_max = class.bytes * (class.block_count - (size_t)1), lowest = place.index / 64;
-  uint64_t word = *place.word;
   for (;;) {
-    if (UNLIKELY((word & place_bit(place)) != 0)) /* so are all bits of a slab that was closed */
-      fault_double_free(blocks[done]);
-    word |= place_bit(place);
-    if (++done == most)
+    size_t bit = place.index % 64, low = bit, run = 1, left = most - done;
+    ptrdiff_t gap = left > 1 ? (char *)blocks[done + 1] - (char *)blocks[done] : 0;
+    if (gap == step) { /* the next slab may begin where this one ends */
+      run = neighbours(blocks + done, min_size(left, min_size(64 - bit, class.block_count - place.index)), step);
+    } else if (gap == -step) {
+      run = neighbours(blocks + done, min_size(left, bit + 1), -step);
+      low = bit + 1 - run;
+    }
+    uint64_t bits = ~(uint64_t)0 >> (64 - run) << low, both = *place.word & bits;
+    if (UNLIKELY(both != 0)) { /* so are all bits of a slab that was closed */
+      size_t clash = (size_t)__builtin_ctzll(both);
+      fault_double_free(blocks[done + (low == bit ? clash - bit : bit - clash)]);
+    }
+    *place.word |= bits;
+    done += run;
+    if (done == most)
       break;
     size_t offset = (size_t)((char *)blocks[done] - base);
     size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
     if (offset > offset_max || index * class.bytes != offset)
       break; /* find_place tells what it is */
-    if (index / 64 != place.index / 64) {
-      *place.word = word;
-      place.word += (ptrdiff_t)(index / 64 - place.index / 64);
-      word = *place.word;
-      lowest = min_size(lowest, index / 64);
-    }
+    place.word += (ptrdiff_t)(index / 64 - place.index / 64);
     place.index = index;
+    lowest = min_size(lowest, index / 64);
   }
-  *place.word = word;
   note_put_back(set, slab, lowest, done);
   return done;
 }

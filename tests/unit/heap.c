@@ -238,10 +238,10 @@ UNIT_TEST(bins_fall_with_the_heap) {
 UNIT_TEST(bins_grow_once_for_each_turn_to_freeing) {
   enum { COUNT = 60000 };
   struct heap *heap = unit_heap_attach();
-  const struct bin_state *state = &heap->bin_state[hak_class_of(64)];
+  const struct bin_state *state = &heap->bin_state[hak_class_of(16)];
   uint32_t slots = 0;
   for (unsigned turn = 0; turn < 4; turn++) {
-    alloc_all(COUNT, 64);
+    alloc_all(COUNT, 16);
     uint32_t before = state->slots;
     free_all(COUNT);
     assert_true(turn == 0 || before == slots);
@@ -250,6 +250,22 @@ UNIT_TEST(bins_grow_once_for_each_turn_to_freeing) {
   }
   assert_in_range(slots, 1024, 4096);
   UNIT_HEAP_VALID(heap);
+}
+
+/* A long bin shuffles its blocks. It must hold a good part of what a turn allocates. */
+UNIT_TEST(bins_are_long_where_they_hold_a_good_part_of_a_turn) {
+  enum { TURNS = 10, SHORT_SLOTS = 2048 };
+  static const size_t counts[] = {60000, 10000, 60000}, slots_max[] = {SHORT_SLOTS, 8 * SHORT_SLOTS, SHORT_SLOTS};
+  struct heap *heap = unit_heap_attach();
+  const struct bin_state *state = &heap->bin_state[hak_class_of(64)];
+  for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+      alloc_all(counts[i], 64);
+      free_all(counts[i]);
+    }
+    assert_in_range(state->slots, i == 1 ? 2 * SHORT_SLOTS : SHORT_SLOTS, slots_max[i]);
+    UNIT_HEAP_VALID(heap);
+  }
 }
 
 /* A bin in steady use keeps its slots through all looks. */

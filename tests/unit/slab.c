@@ -63,7 +63,6 @@ UNIT_TEST(blocks_ascend_from_the_top_of_the_array) {
   }
 }
 
-/* After holes appear, the lowest come first again. */
 /* Takes the blocks of 20 slabs and touches none. Returns what is resident of the last slab. */
 static size_t resident_of_untouched(unsigned cls, void **blocks) {
   size_t count = size_classes[cls].block_count;
@@ -89,6 +88,41 @@ UNIT_TEST_FIRST(only_slabs_of_small_blocks_are_populated) {
   assert_int_equal(resident, class_slab_bytes(cls));
 }
 
+static int by_address(const void *a, const void *b) {
+  const char *x = *(char *const *)a, *y = *(char *const *)b;
+  return (x > y) - (x < y);
+}
+
+/* Neighbours in memory may belong to two slabs. Some blocks of each are put back before, and some after, so that it is
+ * not the slab's list that ends a run. */
+UNIT_TEST(runs_of_neighbours_end_with_their_slab) {
+  static void *blocks[4 * BLOCKS_MAX], *parts[3][4 * BLOCKS_MAX];
+  static const unsigned part_of[] = {1, 0, 2, 1};
+  unsigned crossed = 0;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    size_t count = size_classes[cls].block_count * (size_t)4;
+    for (unsigned way = 0; way < 2; way++) {
+      size_t counts[3] = {0};
+      take_all(cls, blocks, count);
+      qsort(blocks, count, sizeof blocks[0], by_address);
+      for (size_t i = 0; i < count; i++) {
+        unsigned part = part_of[i % 4];
+        parts[part][counts[part]++] = blocks[way == 0 ? i : count - 1 - i];
+        crossed += i > 0 && i % 4 == 0 && i % size_classes[cls].block_count == 0 &&
+                   (size_t)((char *)blocks[i] - (char *)blocks[i - 1]) == class_bytes(cls);
+      }
+      for (unsigned part = 0; part < 3; part++) {
+        slab_set_give(&set, cls, parts[part], counts[part]);
+        UNIT_SLABS_VALID(&set);
+      }
+    }
+    assert_int_equal(set.taken_bytes, 0);
+    slab_set_close_empty(&set);
+  }
+  assert_true(crossed > 0);
+}
+
+/* After holes appear, the lowest come first again. */
 UNIT_TEST(holes_are_filled_in_address_order) {
   unsigned cls = hak_class_of(48);
   size_t count = size_classes[cls].block_count;
@@ -438,7 +472,7 @@ UNIT_TEST(a_set_that_lists_full_slabs_closes_all) {
 
 struct giving {
   unsigned cls; /* 0: of any */
-  void *blocks[2];
+  void *blocks[4];
   size_t count;
 };
 
@@ -464,6 +498,13 @@ UNIT_TEST(bugs_end_the_program_with_their_sentence) {
   unit_must_die(give, &(struct giving){0, {first, first}, 2}, double_free, first, "");
   slab_set_give(&set, cls, blocks + 3, 1);
   unit_must_die(give, &(struct giving){cls, {blocks[3]}, 1}, double_free, blocks[3], "");
+  for (unsigned i = 0; i < 4; i++) { /* among neighbours, in each place of a run, in both directions */
+    struct giving up = {.cls = cls, .count = 4}, down = up;
+    for (unsigned k = 0; k < 4; k++)
+      up.blocks[k] = down.blocks[3 - k] = blocks[3 - i + k];
+    unit_must_die(give, &up, double_free, blocks[3], "");
+    unit_must_die(give, &down, double_free, blocks[3], "");
+  }
   char *unborn = first + 20 * class_bytes(cls);
   unit_must_die(give, &(struct giving){cls, {unborn}, 1}, double_free, unborn, "");
 
