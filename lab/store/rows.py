@@ -108,6 +108,13 @@ class Writer:
             with contextlib.suppress(OSError):
                 file.close()
 
+    def keep(self, **fields) -> None:
+        """As write. If the row cannot be stored, measuring goes on: the tables are worth having."""
+        try:
+            self.write(**fields)
+        except OSError as error:
+            self.stop(f"rows are no longer stored: {error.strerror}")
+
     def write(
         self, *, command: Iterable[str], library: str | None, result: dict, settings: Mapping[str, str] = {}, **fields
     ) -> Row:

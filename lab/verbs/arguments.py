@@ -104,6 +104,16 @@ def writer(path: pathlib.Path | None, context: Context) -> Writer:
         raise ValueError(f"--json: {path}: {error.strerror}") from None
 
 
+def conclude(problems: Iterable[str], stopped: str, is_failed: bool) -> None:
+    """The end of a measuring verb. stopped: what is said if it was; else ""."""
+    lost = [problem for problem in problems if problem]
+    for sentence in (*lost, stopped):
+        if sentence:
+            say(sentence)
+    if stopped or is_failed or lost:
+        raise typer.Exit(130 if stopped else 1)
+
+
 def open_console(context: Context):
     """What a measuring verb prints to; it begins with the machine, and whether that has other work."""
     from lab.show import tables

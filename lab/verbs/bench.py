@@ -96,14 +96,9 @@ def run(
         outcomes, is_stopped = _measure(measuring, chosen, found, subject, out)
     want_goals = "goals" in (names or [])
     _conclude(outcomes, out, want_goals, tiny)
-    if writer.problem:
-        arguments.say(writer.problem)
-    if is_stopped:
-        arguments.say(f"stopped after {len(outcomes)} of {len(chosen)} rows")
-        raise typer.Exit(130)
     failed = any(series.problem and not series.absent for outcome in outcomes for series in outcome.series)
-    if failed or writer.problem:
-        raise typer.Exit(1)
+    stopped = f"stopped after {len(outcomes)} of {len(chosen)} rows" if is_stopped else ""
+    arguments.conclude([writer.problem], stopped, failed)
 
 
 def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
@@ -111,16 +106,13 @@ def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result
     where = writer.context.machine
     if row.huge_pages and not measuring.is_tiny:
         where = where.model_copy(update={"thp": row.huge_pages})
-    try:
-        writer.write(
-            kind="bench", machine=where, work=row.name, command=measuring.words(entry.series.command), seed=measuring.seed,
-            allocator=entry.series.name, library="inlined" if is_inlined else entry.allocator.library,
-            version="" if is_inlined else entry.allocator.version,
-            settings=measuring.settings | dict(entry.allocator.settings) | entry.settings, run=run,
-            n=measuring.runs_of(row), cpu_pinned=measuring.pinned(row), clock=measuring.clock(row), load=machine.load(),
-            is_tiny=measuring.is_tiny, result=result)  # fmt: skip
-    except OSError as error:  # measuring goes on: the tables are worth having
-        writer.stop(f"rows are no longer stored: {error.strerror}")
+    writer.keep(
+        kind="bench", machine=where, work=row.name, command=measuring.words(entry.series.command), seed=measuring.seed,
+        allocator=entry.series.name, library="inlined" if is_inlined else entry.allocator.library,
+        version="" if is_inlined else entry.allocator.version,
+        settings=measuring.settings | dict(entry.allocator.settings) | entry.settings, run=run,
+        n=measuring.runs_of(row), cpu_pinned=measuring.pinned(row), clock=measuring.clock(row), load=machine.load(),
+        is_tiny=measuring.is_tiny, result=result)  # fmt: skip
 
 
 def _measure(measuring: rounds.Rounds, chosen, found, subject: str, out) -> tuple[list[Outcome], bool]:

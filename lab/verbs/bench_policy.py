@@ -4,8 +4,6 @@ import functools
 import pathlib
 from dataclasses import dataclass, field
 
-import typer
-
 from lab.judge import policy as judge
 from lab.run import allocators, machine, policy, rounds
 from lab.show import policy as show
@@ -69,13 +67,7 @@ def run(
     out.print(show.goal_table(goals, is_judged=not is_tiny))
     part = f"on {len(works)} of {len(policy.WORKS)} workloads, " if len(works) < len(policy.WORKS) else ""
     out.print("tiny: no goal is judged" if is_tiny else part + judge.verdict(goals))
-    if writer.problem:
-        arguments.say(writer.problem)
-    if is_stopped:
-        arguments.say("stopped before the end")
-        raise typer.Exit(130)
-    if found.is_failed or writer.problem:
-        raise typer.Exit(1)
+    arguments.conclude([writer.problem], "stopped before the end" if is_stopped else "", found.is_failed)
 
 
 def _model(bench: policy.Bench, works: list[str], writer: Writer, found: Found) -> None:
@@ -93,8 +85,9 @@ def _model(bench: policy.Bench, works: list[str], writer: Writer, found: Found) 
         result = costs.result | {judge.SHORT + key: value for key, value in short.result.items()}
         if recovered is not None:
             result["recovered"] = judge.stored(recovered)
-        _write(writer, work=work, command=["policy_simulate", work], allocator=judge.MODELLED, library=None, run=1, n=1,
-               is_tiny=bench.is_tiny, result=result)  # fmt: skip
+        writer.keep(
+            kind="policy", work=work, command=["policy_simulate", work], allocator=judge.MODELLED, library=None, run=1, n=1,
+            is_tiny=bench.is_tiny, result=result)  # fmt: skip
 
 
 def _measure(turns: policy.Turns, others: rounds.Rounds, works: list[str], is_overhead: bool, found: Found) -> None:
@@ -115,15 +108,8 @@ def _measure(turns: policy.Turns, others: rounds.Rounds, works: list[str], is_ov
 
 
 def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
-    _write(
-        writer, work=row.name, command=entry.series.command.split(), seed=measuring.seed, allocator=entry.series.name,
-        library=entry.allocator.library, version=entry.allocator.version, run=run, n=measuring.runs_of(row),
-        settings=measuring.settings | dict(entry.allocator.settings), load=machine.load(), is_tiny=measuring.is_tiny,
-        result=result)  # fmt: skip
-
-
-def _write(writer: Writer, **fields) -> None:
-    try:
-        writer.write(kind="policy", **fields)
-    except OSError as error:  # measuring goes on: the tables are worth having
-        writer.stop(f"rows are no longer stored: {error.strerror}")
+    writer.keep(
+        kind="policy", work=row.name, command=entry.series.command.split(), seed=measuring.seed,
+        allocator=entry.series.name, library=entry.allocator.library, version=entry.allocator.version, run=run,
+        n=measuring.runs_of(row), settings=measuring.settings | dict(entry.allocator.settings), load=machine.load(),
+        is_tiny=measuring.is_tiny, result=result)  # fmt: skip

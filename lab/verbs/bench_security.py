@@ -3,9 +3,6 @@
 import functools
 import pathlib
 
-import typer
-
-from lab.judge.outcome import Outcome
 from lab.run import machine, rounds, security
 from lab.run.allocators import Allocator
 from lab.show import security as show
@@ -32,18 +29,8 @@ def run(found: list[Allocator], subject: str, measuring: rounds.Rounds, writer: 
         except KeyboardInterrupt:
             is_stopped = True
     out.print("\n", show.table(counts, problems, outcome))
-    if writer.problem:
-        arguments.say(writer.problem)
-    if is_stopped:
-        arguments.say("stopped before the end")
-        raise typer.Exit(130)
-    if _is_failed(outcome, problems) or writer.problem:
-        raise typer.Exit(1)
-
-
-def _is_failed(outcome: Outcome, problems: dict[str, str]) -> bool:
-    """Something went wrong that is more than an allocator that is not installed."""
-    return any((problems.get(series.name) or series.problem) and not series.absent for series in outcome.series)
+    failed = any((problems.get(series.name) or series.problem) and not series.absent for series in outcome.series)
+    arguments.conclude([writer.problem], "stopped before the end" if is_stopped else "", failed)
 
 
 def check(build: pathlib.Path, words: list[str]) -> None:
@@ -60,9 +47,6 @@ def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result
 
 
 def _write(writer: Writer, measuring: rounds.Rounds, entry: rounds.Entry, **fields) -> None:
-    try:
-        writer.write(kind="security", allocator=entry.allocator.name, library=entry.allocator.library,
-                     version=entry.allocator.version, settings=measuring.settings | dict(entry.allocator.settings),
-                     load=machine.load(), is_tiny=measuring.is_tiny, **fields)  # fmt: skip
-    except OSError as error:  # measuring goes on: the table is worth having
-        writer.stop(f"rows are no longer stored: {error.strerror}")
+    writer.keep(kind="security", allocator=entry.allocator.name, library=entry.allocator.library,
+                version=entry.allocator.version, settings=measuring.settings | dict(entry.allocator.settings),
+                load=machine.load(), is_tiny=measuring.is_tiny, **fields)  # fmt: skip

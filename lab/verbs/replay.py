@@ -77,14 +77,9 @@ def run(
     samples.close()
     out.print("\n", show.outcome(outcome, "" if cpu is None else f", CPU {cpu}"))
     out.print(show.LEGEND)
-    lost = [problem for problem in (writer.problem, samples.problem) if problem]
-    for problem in lost:
-        arguments.say(problem)
-    if is_stopped:
-        arguments.say("stopped; what was measured until then is above")
-        raise typer.Exit(130)
-    if lost or any(series.problem and not series.absent for series in outcome.series):
-        raise typer.Exit(1)
+    failed = any(series.problem and not series.absent for series in outcome.series)
+    stopped = "stopped; what was measured until then is above" if is_stopped else ""
+    arguments.conclude([writer.problem, samples.problem], stopped, failed)
 
 
 class Samples:
@@ -129,13 +124,10 @@ def _check_memory(file: pathlib.Path, sums: allocations.Tally) -> None:
 
 def _keep(writer: Writer, samples: Samples, of: replay.Replays, allocator, run: int, result: dict, rows: list) -> None:
     work = of.outcome.work
-    try:
-        writer.write(
-            kind="replay", work=work, command=["replay", work], allocator=allocator.name, library=allocator.library,
-            version=allocator.version, settings=dict(allocator.settings), run=run, n=of.runs, cpu_pinned=of.cpu,
-            load=machine.load(), result=result)  # fmt: skip
-    except OSError as error:
-        writer.stop(f"rows are no longer stored: {error.strerror}")
+    writer.keep(
+        kind="replay", work=work, command=["replay", work], allocator=allocator.name, library=allocator.library,
+        version=allocator.version, settings=dict(allocator.settings), run=run, n=of.runs, cpu_pinned=of.cpu,
+        load=machine.load(), result=result)  # fmt: skip
     samples.write((allocator.name, run, *row) for row in rows)
 
 
