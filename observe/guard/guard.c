@@ -109,23 +109,21 @@ static bool start(uint64_t interval) {
 }
 
 int hak_guard_start(size_t interval_bytes) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return EBUSY;
   bool is_started = start(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
   slow_path_end();
-  errno = kept;
   return is_started ? 0 : ENOMEM;
 }
 
 int hak_guard_stop(void) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return EBUSY;
   store_relaxed(&guard_interval, 0);
   tally_sample(TALLY_GUARD, 0);
   slow_path_end();
-  errno = kept;
   return 0;
 }
 

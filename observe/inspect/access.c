@@ -2,7 +2,6 @@
 
 #include "os/os.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <ucontext.h>
@@ -71,12 +70,11 @@ static void pass_on(int number, siginfo_t *info, void *context) {
 }
 
 static void fault_handle(int number, siginfo_t *info, void *context) {
-  int kept = errno;
   if (info->si_code > 0) { /* not sent by a process */
+    KEEP_ERRNO;
     struct os_access access = access_of(info, context);
     look_at(&access);
   }
-  errno = kept;
   pass_on(number, info, context);
 }
 

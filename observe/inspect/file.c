@@ -66,10 +66,9 @@ static int file_open(int folder, const char *path, int flags, int mode) {
 
 /* Keeps errno. -1: none. */
 static void file_close(int fd) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (fd >= 0)
     os_kernel(SYS_close, fd);
-  errno = kept;
 }
 
 static enum os_file_error read_open(int fd, char *bytes, size_t capacity, size_t *length) {
@@ -93,11 +92,10 @@ static enum os_file_error read_open(int fd, char *bytes, size_t capacity, size_t
 }
 
 enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, size_t *length) {
-  int kept = errno;
+  KEEP_ERRNO;
   int fd = file_open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0); /* does not wait for the writer of a pipe */
   enum os_file_error error = fd < 0 ? error_of(errno) : read_open(fd, bytes, capacity, length);
   file_close(fd);
-  errno = kept;
   return error;
 }
 
@@ -200,26 +198,23 @@ static enum os_file_error part_begin(struct os_file_part *part, const char *path
 }
 
 enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
-  int kept = errno;
+  KEEP_ERRNO;
   enum os_file_error error = part_begin(part, path);
   if (error) {
     file_close(part->folder_fd);
     part->folder_fd = -1;
   }
-  errno = kept;
   return error;
 }
 
 enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t at) {
-  int kept = errno;
+  KEEP_ERRNO;
   part->path = NULL;
   part->folder_fd = -1;
   part->fd = fd;
   part->file = os_file_identity(fd);
   part->length = at;
-  enum os_file_error error = lseek(fd, (off_t)at, SEEK_SET) < 0 ? error_of(errno) : OS_FILE_OK;
-  errno = kept;
-  return error;
+  return lseek(fd, (off_t)at, SEEK_SET) < 0 ? error_of(errno) : OS_FILE_OK;
 }
 
 static bool is_still_open(const struct os_file_part *part) { return os_file_is(part->fd, part->file); }
@@ -241,12 +236,11 @@ static enum os_file_error part_add(struct os_file_part *part, const char *bytes,
 }
 
 enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct os_quiet quiet; /* beyond the file size limit: an error, no signal */
   os_quiet_begin(&quiet);
   enum os_file_error error = part_add(part, bytes, length);
   os_quiet_end(&quiet);
-  errno = kept;
   return error;
 }
 
@@ -269,10 +263,9 @@ static enum os_file_error part_end(struct os_file_part *part, enum os_file_error
 }
 
 enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error) {
-  int kept = errno;
+  KEEP_ERRNO;
   error = part_end(part, error);
   file_close(part->folder_fd);
-  errno = kept;
   return error;
 }
 
@@ -285,20 +278,17 @@ enum os_file_error os_file_replace(const char *path, const void *bytes, size_t l
 }
 
 bool os_path_absolute(const char *path, char *out, size_t out_bytes) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct text text = {.bytes = out, .capacity = out_bytes};
   *out = 0;
   if (*path != '/') {
     long length = os_kernel(SYS_getcwd, out, out_bytes); /* the terminator included */
-    if (length < 2 || *out != '/') {                     /* or the folder is unreachable */
-      errno = kept;
+    if (length < 2 || *out != '/')                       /* or the folder is unreachable */
       return false;
-    }
     text.length = (size_t)length - 1;
     if (text.length > 1)
       text_string(&text, "/");
   }
   text_string(&text, path);
-  errno = kept;
   return text.length + 1 < out_bytes;
 }

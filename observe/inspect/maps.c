@@ -24,17 +24,14 @@ bool os_maps_open_at(struct os_maps *maps, int fd) {
 }
 
 bool os_maps_open(struct os_maps *maps) {
-  int kept = errno;
-  bool is_open = os_maps_open_at(maps, os_text_open("/proc/self/maps", O_RDONLY));
-  errno = kept;
-  return is_open;
+  KEEP_ERRNO;
+  return os_maps_open_at(maps, os_text_open("/proc/self/maps", O_RDONLY));
 }
 
 void os_maps_close(struct os_maps *maps) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (maps->lines.fd >= 0)
     os_text_close(maps->lines.fd);
-  errno = kept;
 }
 
 /* Parses the hexadecimal number at *at and steps over it and over `behind`, which must follow. */
@@ -74,12 +71,11 @@ static bool mapping_of(char *line, struct os_mapping *out) {
 }
 
 bool os_maps_next(struct os_maps *maps, struct os_mapping *out) {
-  int kept = errno;
+  KEEP_ERRNO;
   char *line;
   do
     line = os_lines_next(&maps->lines);
   while (line && !mapping_of(line, out));
-  errno = kept;
   return line != NULL;
 }
 
@@ -146,7 +142,7 @@ static size_t id_of(const struct image *image, unsigned char *id) {
 }
 
 size_t os_maps_build_id(uintptr_t start, unsigned char id[OS_MAPS_ID_BYTES]) {
-  int kept = errno;
+  KEEP_ERRNO;
   size_t length = 0;
   int memory = os_text_open("/proc/self/mem", O_RDONLY);
   struct image image;
@@ -154,7 +150,6 @@ size_t os_maps_build_id(uintptr_t start, unsigned char id[OS_MAPS_ID_BYTES]) {
     length = id_of(&image, id);
   if (memory >= 0)
     os_text_close(memory);
-  errno = kept;
   return length;
 }
 

@@ -163,10 +163,9 @@ bool os_module_find(uintptr_t address, struct os_module *out) {
 }
 
 void os_module_program(char *path, size_t bytes) {
-  int kept = errno;
+  KEEP_ERRNO;
   long length = os_may_read_files() ? os_kernel(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, bytes) : 0;
   path[length > 0 && (size_t)length < bytes ? length : 0] = 0;
-  errno = kept;
 }
 
 /* The readable segment that holds the address. */

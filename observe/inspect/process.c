@@ -5,7 +5,6 @@
 #include "os/os.h"
 #include "os/text_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -49,7 +48,7 @@ static void read_usage(struct hak_process_stats *out) {
 }
 
 void os_process_read(struct hak_process_stats *out) {
-  int kept = errno;
+  KEEP_ERRNO;
   *out = (struct hak_process_stats){0};
   if (!os_may_read_files())
     return;
@@ -59,7 +58,6 @@ void os_process_read(struct hak_process_stats *out) {
   if (out->rss_bytes == 0) /* an old kernel lacks the file, or the process may not read it */
     out->rss_bytes = os_resident_of_process();
   out->mapping_count = count_mappings();
-  errno = kept;
 }
 
 static uint64_t clock_read(clockid_t clock) {

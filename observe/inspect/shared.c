@@ -53,7 +53,9 @@ static void *map_file(int fd, size_t bytes, enum os_shared_use use) {
   return NULL;
 }
 
-static bool make_shared(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
+bool os_shared_make(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
+  KEEP_ERRNO;
+  *out = (struct os_shared){.fd = -1};
   int low = memory_file(name);
   if (low < 0)
     return false;
@@ -71,31 +73,21 @@ static bool make_shared(struct os_shared *out, const char *name, size_t bytes, e
   return true;
 }
 
-bool os_shared_make(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
-  int kept = errno;
-  *out = (struct os_shared){.fd = -1};
-  bool made = make_shared(out, name, bytes, use);
-  errno = kept;
-  return made;
-}
-
 bool os_shared_is_open(const struct os_shared *shared) { return os_file_is(shared->fd, shared->file); }
 
 void os_shared_drop(struct os_shared *shared) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (shared->base != NULL) {
     munmap(shared->base, shared->bytes);
     if (os_shared_is_open(shared))
       os_kernel(SYS_close, shared->fd);
   }
   *shared = (struct os_shared){.fd = -1};
-  errno = kept;
 }
 
 void os_shared_empty(const struct os_shared *shared) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (os_shared_is_open(shared))
     os_kernel(SYS_fallocate, shared->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)shared->bytes,
               (off_t)(INT64_MAX - (int64_t)shared->bytes));
-  errno = kept;
 }

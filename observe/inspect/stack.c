@@ -22,9 +22,8 @@ uintptr_t os_stack_end(void) {
 
 bool os_alternate_stack(uintptr_t address, uintptr_t *end) {
   stack_t stack = {.ss_flags = SS_DISABLE};
-  int kept = errno;
+  KEEP_ERRNO;
   bool is_told = os_may_read_files() && os_kernel(SYS_sigaltstack, NULL, &stack) == 0;
-  errno = kept;
   uintptr_t start = (uintptr_t)stack.ss_sp;
   *end = start + stack.ss_size;
   return is_told && (stack.ss_flags & SS_DISABLE) == 0 && address >= start && address < *end;
@@ -35,10 +34,8 @@ bool os_alternate_stack(uintptr_t address, uintptr_t *end) {
 #define SIGNAL_SET_BYTES 8
 
 static bool kernel_reads(uintptr_t address) {
-  int kept = errno;
-  bool fault = os_kernel(SYS_rt_sigprocmask, NOTHING_TO_DO, address, NULL, SIGNAL_SET_BYTES) == -1 && errno == EFAULT;
-  errno = kept;
-  return !fault;
+  KEEP_ERRNO;
+  return os_kernel(SYS_rt_sigprocmask, NOTHING_TO_DO, address, NULL, SIGNAL_SET_BYTES) != -1 || errno != EFAULT;
 }
 
 /* An emulator may check `how` first. Then no page counts as readable. */
@@ -60,9 +57,8 @@ bool os_page_is_readable(uintptr_t address) {
 bool os_copy(uintptr_t address, void *copy, size_t bytes) {
   if (!os_may_read_files())
     return false;
-  int kept = errno;
+  KEEP_ERRNO;
   struct iovec from = {.iov_base = (void *)address, .iov_len = bytes}, to = {.iov_base = copy, .iov_len = bytes};
   long copied = os_kernel(SYS_process_vm_readv, (long)os_process_id(), &to, 1L, &from, 1L, 0L);
-  errno = kept;
   return copied == (long)bytes;
 }

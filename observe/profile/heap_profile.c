@@ -21,22 +21,20 @@ static SPARSE char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute; %p stands 
 static int process_of_start;
 
 int hak_profile_start(size_t interval_bytes) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return EBUSY;
   bool is_started = profile_start(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
   slow_path_end();
-  errno = kept;
   return is_started ? 0 : ENOMEM;
 }
 
 int hak_profile_stop(void) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return EBUSY;
   profile_stop();
   slow_path_end();
-  errno = kept;
   return 0;
 }
 
@@ -57,14 +55,13 @@ static int errno_of(enum os_file_error error) {
 }
 
 int hak_profile_dump(const char *path) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (path == NULL)
     return EINVAL;
   if (!slow_path_begin_patiently())
     return EBUSY;
   enum os_file_error error = profile_write(path);
   slow_path_end();
-  errno = kept;
   return errno_of(error);
 }
 

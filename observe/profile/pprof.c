@@ -8,7 +8,6 @@
 #include "profile/locations.h"
 #include "profile/proto.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* Field numbers of profile.proto. */
@@ -315,7 +314,7 @@ static enum os_file_error write_content(struct writer *w, const struct samples *
 
 enum os_file_error pprof_write(const char *path, int fd, uint64_t *end, const struct samples *samples,
                                const struct pprof_about *about) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
   enum os_file_error error = w == NULL ? OS_FILE_NO_MEMORY
                              : path    ? os_file_begin(&w->file, path)
@@ -326,6 +325,5 @@ enum os_file_error pprof_write(const char *path, int fd, uint64_t *end, const st
     *end = w->file.length;
   if (w)
     os_unmap(w, WRITER_BYTES);
-  errno = kept;
   return error;
 }

@@ -179,13 +179,12 @@ void stats_take(struct hak_stats *out) {
 }
 
 int hak_stats_get(struct hak_stats *out) {
-  int kept = errno;
+  KEEP_ERRNO;
   *out = (struct hak_stats){0};
   if (!slow_path_begin_patiently())
     return EBUSY;
   stats_take(out);
   slow_path_end();
-  errno = kept;
   return 0;
 }
 
@@ -212,12 +211,11 @@ size_t stats_classes_take(struct hak_class_stats *out, size_t count) {
 }
 
 size_t hak_stats_classes_get(struct hak_class_stats *out, size_t count) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return 0;
   size_t written = stats_classes_take(out, count);
   slow_path_end();
-  errno = kept;
   return written;
 }
 

@@ -230,7 +230,7 @@ int hak_posix_memalign(void **out, size_t alignment, size_t size) {
 }
 
 int hak_trim(size_t keep_bytes) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return 0;
   struct heap *heap = heap_current();
@@ -239,6 +239,5 @@ int hak_trim(size_t keep_bytes) {
   heaps_ask_to_flush(heap);
   size_t given_back = reclaim_trim(keep_bytes);
   slow_path_end();
-  errno = kept;
   return given_back > 0;
 }

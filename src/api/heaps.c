@@ -162,7 +162,7 @@ static void large_end(void *object) { free_large(object, ENTRY_LARGE); }
 int hak_heap_destroy(hak_heap *heap) {
   if (heap == NULL)
     return 0;
-  int kept = errno;
+  KEEP_ERRNO;
   struct pool *pool = private_pool(heap);
   if (heap_current() != NULL && private_handle(heap_pool(heap_current())) == heap)
     hak_heap_set_default(NULL, NULL);
@@ -172,12 +172,11 @@ int hak_heap_destroy(hak_heap *heap) {
   deferred_finish();
   bool is_done = private_destroy(pool, large_end);
   call_end(CALL_SITE);
-  errno = kept;
   return is_done ? 0 : EBUSY;
 }
 
 int hak_heap_set_default(hak_heap *heap, hak_heap **before) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct pool *pool = heap ? private_pool(heap) : NULL;
   int error = call_begin();
   if (error != 0)
@@ -187,7 +186,6 @@ int hak_heap_set_default(hak_heap *heap, hak_heap **before) {
     outbox_send_all(present);
   struct pool *pool_before = private_current();
   call_end(CALL_SITE);
-  errno = kept;
   if (wanted == NULL)
     return ENOMEM;
   private_switch(wanted);
@@ -197,25 +195,23 @@ int hak_heap_set_default(hak_heap *heap, hak_heap **before) {
 }
 
 int hak_heap_trim(hak_heap *heap) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct pool *pool = private_pool(heap);
   if (call_begin() != 0)
     return 0;
   private_flush(pool);
   size_t given_back = reclaim_pool(pool);
   call_end(CALL_SITE);
-  errno = kept;
   return given_back > 0;
 }
 
 int hak_heap_stats_get(hak_heap *heap, struct hak_heap_stats *out) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct pool *pool = private_pool(heap);
   *out = (struct hak_heap_stats){0};
   if (call_begin() != 0)
     return EBUSY;
   bool is_read = private_stats(pool, out);
   slow_path_end();
-  errno = kept;
   return is_read ? 0 : EBUSY;
 }

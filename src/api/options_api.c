@@ -18,12 +18,11 @@ int hak_option_set(const char *name, const char *value) {
   enum option_error error = option_set(option, value);
   if (error != OPTION_OK)
     return error == OPTION_FIXED ? EPERM : EINVAL;
-  int kept = errno;
+  KEEP_ERRNO;
   usage_limits_apply();
   if (observers.options_changed != NULL)
     observers.options_changed();
   background_apply();
-  errno = kept;
   return 0;
 }
 

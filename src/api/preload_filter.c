@@ -35,12 +35,10 @@ static bool is_filter_by_seccomp(long operation, long flags, long filter) {
 
 /* Prepares for a filter. True if it is the first one. */
 static bool filter_prepare(void) {
-  int kept = errno;
+  KEEP_ERRNO;
   usage_look_ahead();
   background_stop_for_good();
-  bool is_first = os_filter_comes();
-  errno = kept;
-  return is_first;
+  return os_filter_comes();
 }
 
 static void filter_withdraw(void) {

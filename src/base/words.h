@@ -6,6 +6,7 @@
 #endif
 #include "hakmem/inline.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,6 +54,10 @@ static inline bool is_power_of_two(size_t value) { return value != 0 && (value &
 static inline size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
 static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+/* At the end of the function or block errno is what it is here, whatever was called between. */
+#define KEEP_ERRNO __attribute__((cleanup(errno_restore), unused)) const int errno_kept = errno
+static ALWAYS_INLINE void errno_restore(const int *kept) { errno = *kept; }
 
 /* Relaxed accesses order nothing. Those that order others are written out. */
 #define load_relaxed(object) atomic_load_explicit((object), memory_order_relaxed)

@@ -256,10 +256,9 @@ static bool cpus_visit(struct os_group *group, void *argument) {
 }
 
 size_t os_cpu_limit_read(const char *root) {
-  int kept = errno;
+  KEEP_ERRNO;
   size_t cpus = SIZE_MAX;
   os_groups_visit(root, "self", cpus_visit, &cpus);
-  errno = kept;
   return max_size(cpus, 1);
 }
 
@@ -286,7 +285,7 @@ static size_t swap_total_read(const char *root) {
 }
 
 void os_memory_limits_read(const char *root, struct os_memory_limits *out) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct found found = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
   os_groups_visit(root, "self", limits_visit, &found);
   *out = (struct os_memory_limits){.max_bytes = found.max_bytes, .high_bytes = found.high_bytes};
@@ -294,7 +293,6 @@ void os_memory_limits_read(const char *root, struct os_memory_limits *out) {
     size_t beyond = found.both_bytes - min_size(found.both_bytes, found.max_bytes);
     out->swap_bytes = min_size(min_size(found.swap_bytes, beyond), swap_total_read(root));
   }
-  errno = kept;
 }
 
 /* Arms a pressure file with a trigger: microseconds of stall in a window of microseconds. An unprivileged process must
@@ -326,24 +324,23 @@ static bool pressure_visit(struct os_group *group, void *argument) {
 }
 
 int os_pressure_open(const char *root) {
-  int kept = errno, fd = -1;
+  KEEP_ERRNO;
+  int fd = -1;
   os_groups_visit(root, "self", pressure_visit, &fd);
   if (fd < 0) {
     struct os_path path;
     fd = pressure_arm(os_path_open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));
   }
-  errno = kept;
   return fd;
 }
 
 void os_pressure_close(int fd) {
-  int kept = errno;
+  KEEP_ERRNO;
   os_text_close(fd);
-  errno = kept;
 }
 
 enum os_pressure os_pressure_poll(int fd) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct pollfd watched = {.fd = fd, .events = POLLPRI};
   struct timespec at_once = {.tv_sec = 0, .tv_nsec = 0};
   long ready;
@@ -352,7 +349,6 @@ enum os_pressure os_pressure_poll(int fd) {
   do { /* a pending signal interrupts even a call that does not wait */
     ready = os_kernel(SYS_ppoll, &watched, 1, &at_once, NULL, 0);
   } while (ready < 0 && errno == EINTR);
-  errno = kept;
   if (ready == 0)
     return OS_PRESSURE_NONE;
   /* A dead trigger reports POLLPRI too, together with an error. */

@@ -83,10 +83,9 @@ bool lifeline_take_left(struct lifeline *line, int process_id) {
   int holder = mutex_holder(&line->mutex);
   if (load_relaxed(&line->thread_id) != -1 || holder == 0 || process_id != os_process_id())
     return false;
-  int kept = errno;
+  KEEP_ERRNO;
   counter_note(calls_other);
   bool is_gone = os_kernel(SYS_tgkill, (long)process_id, (long)holder, 0L) != 0 && errno == ESRCH;
-  errno = kept;
   if (!is_gone || mutex_holder(&line->mutex) != holder)
     return false;
   lifeline_reset(line);

@@ -5,7 +5,6 @@
 #include "os/os.h"
 #include "os/text_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
@@ -114,19 +113,17 @@ COLD void os_nodes_count(const char *root) {
   struct os_path path;
   if (load_relaxed(&os_nodes_counted) != 0)
     return;
-  int kept = errno;
+  KEEP_ERRNO;
   uint32_t count = os_may_read_files() && can_ask() ? nodes_read(bytes, &path, root) : 0;
   if (count > 1)
     first_is_mains(cpu_of_main(bytes, &path, root));
-  errno = kept;
   count = count == 0 ? 1 : (uint32_t)min_size(count, NODES_MAX);
   atomic_store_explicit(&os_nodes_counted, count, memory_order_release);
 }
 
 COLD unsigned os_node_of_thread(void) {
-  int kept = errno;
+  KEEP_ERRNO;
   int cpu = can_ask() ? sched_getcpu() : -1;
-  errno = kept;
   return cpu >= 0 && cpu < (int)OS_CPUS_MAX ? node_of_cpu[cpu] : 0;
 }
 

@@ -4,7 +4,6 @@
 
 #include "os/kernel.h"
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -29,16 +28,13 @@ void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeo
 void os_futex_wake(_Atomic uint32_t *word) { futex_wake(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG); }
 
 bool os_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
-  int kept = errno;
-  long result = futex_wait(word, FUTEX_WAIT, expected, timeout_ms);
-  errno = kept;
-  return result == 0;
+  KEEP_ERRNO;
+  return futex_wait(word, FUTEX_WAIT, expected, timeout_ms) == 0;
 }
 
 void os_futex_wake_shared(_Atomic uint32_t *word) {
-  int kept = errno;
+  KEEP_ERRNO;
   futex_wake(word, FUTEX_WAKE);
-  errno = kept;
 }
 
 void os_spin_hint(void) {

@@ -6,7 +6,6 @@
 #include "os/kernel.h"
 #include "os/text_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -19,14 +18,11 @@
 #define DESCRIPTORS_OURS 32    /* the highest of these numbers are used */
 
 int os_duplicate_high(int fd) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct rlimit limit = {.rlim_cur = DESCRIPTORS_USUAL};
   getrlimit(RLIMIT_NOFILE, &limit);
   long most = (long)min_size(limit.rlim_cur, DESCRIPTORS_USUAL);
-  int duplicate =
-      (int)os_kernel(SYS_fcntl, (long)fd, (long)F_DUPFD_CLOEXEC, most - min_size(DESCRIPTORS_OURS, most / 2));
-  errno = kept;
-  return duplicate;
+  return (int)os_kernel(SYS_fcntl, (long)fd, (long)F_DUPFD_CLOEXEC, most - min_size(DESCRIPTORS_OURS, most / 2));
 }
 
 /* Makes the call that the C library makes, because a filter from before the program allows that one. On both
@@ -37,9 +33,8 @@ bool os_file_status(int fd, struct stat *status) {
 
 struct os_file os_file_identity(int fd) {
   struct stat status;
-  int kept = errno;
+  KEEP_ERRNO;
   bool known = os_file_status(fd, &status);
-  errno = kept;
   return known ? (struct os_file){.device = status.st_dev, .inode = status.st_ino} : (struct os_file){0};
 }
 
@@ -69,7 +64,7 @@ size_t os_resident_of_process(void) {
 }
 
 void os_random(void *bytes, size_t size) {
-  int kept = errno;
+  KEEP_ERRNO;
   unsigned char *at = bytes;
   long got = os_may_read_files() ? os_kernel(SYS_getrandom, bytes, size, 1L) : -1; /* GRND_NONBLOCK */
   const unsigned char *given = (const unsigned char *)getauxval(AT_RANDOM);
@@ -77,5 +72,4 @@ void os_random(void *bytes, size_t size) {
     uint64_t mixed = (os_nanoseconds() + i) * MIX_STEP;
     at[i] = (unsigned char)(mixed >> 32) ^ (given ? given[i % 16] : 0);
   }
-  errno = kept;
 }

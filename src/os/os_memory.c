@@ -151,23 +151,21 @@ void os_populate(void *address, size_t size) {
   static _Atomic bool is_refused;
   if (load_relaxed(&is_refused) || !os_may_call())
     return;
-  int kept = errno;
+  KEEP_ERRNO;
   counter_note(calls_advise);
   if (madvise(address, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL) /* before Linux 5.14 */
     store_relaxed(&is_refused, true);
-  errno = kept;
 }
 
 /* The range refuses huge pages again afterwards, so that it stays one mapping with its neighbours, and so that the
  * kernel does not fill up with huge pages what is purged of it later. */
 void os_populate_huge(void *address, size_t size) {
-  int kept = errno;
+  KEEP_ERRNO;
   os_huge(address, size);
   *(volatile char *)address = 0;
   os_populate(address, size);
   counter_note(calls_advise);
   madvise(address, size, MADV_NOHUGEPAGE);
-  errno = kept;
 }
 
 size_t os_resident_bytes(const void *address, size_t size) {

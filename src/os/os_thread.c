@@ -6,7 +6,6 @@
 #include "os/kernel.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <signal.h>
 #include <string.h>
@@ -18,9 +17,8 @@ COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_g
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
 COLD size_t os_affinity(unsigned long words[OS_CPU_WORDS]) {
-  int kept = errno;
+  KEEP_ERRNO;
   long bytes = os_filter_is_own() ? -1 : os_kernel(SYS_sched_getaffinity, 0L, OS_CPUS_MAX / 8L, words);
-  errno = kept;
   return bytes > 0 ? (size_t)bytes * 8 : 0;
 }
 

@@ -77,7 +77,7 @@ static void write_all(int fd, const char *bytes, size_t length, bool asks) {
 }
 
 void os_write(int fd, const char *bytes, size_t length) {
-  int kept = errno;
+  KEEP_ERRNO;
   struct os_quiet quiet;
   bool asks = os_may_read_files();
   if (asks)
@@ -85,7 +85,6 @@ void os_write(int fd, const char *bytes, size_t length) {
   write_all(fd, bytes, length, asks);
   if (asks)
     os_quiet_end(&quiet);
-  errno = kept;
 }
 
 static struct os_file remembered;
@@ -127,8 +126,7 @@ void os_say_remember(void) {
 void os_say_prepare(void) { was_there = is_there(); }
 
 void os_say(const char *sentence) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (*sentence && (os_may_read_files() ? is_there() : was_there))
     os_write(2, sentence, strlen(sentence));
-  errno = kept;
 }

@@ -26,7 +26,8 @@ size_t os_text_read(int fd, char *bytes, size_t length) {
 }
 
 void os_text_head(const char *path, char *text, size_t text_bytes) {
-  int kept = errno, fd = os_text_open(path, O_RDONLY);
+  KEEP_ERRNO;
+  int fd = os_text_open(path, O_RDONLY);
   size_t length = 0;
   if (fd >= 0) {
     for (size_t got = 1; got > 0 && length < text_bytes - 1; length += got)
@@ -34,7 +35,6 @@ void os_text_head(const char *path, char *text, size_t text_bytes) {
     os_text_close(fd);
   }
   text[length] = 0;
-  errno = kept;
 }
 
 bool os_number_parse(const char *text, size_t *number, const char **rest) {

@@ -15,8 +15,6 @@
 #include "threads/private.h"
 #include "threads/registry.h"
 
-#include <errno.h>
-
 #define PERIOD_MS_MIN 50u
 #define PERIOD_MS_MAX 5000u
 #define IDLE_PERIODS 4u    /* after this many periods without a slow path the program is idle */
@@ -361,13 +359,12 @@ static void work_off(void) {
 
 /* Adds a request for no thread to a counter: holds or forks. */
 static void hold_thread(_Atomic uint32_t *count) {
-  int kept = errno;
+  KEEP_ERRNO;
   atomic_fetch_add(count, 1);
   if (is_ending() && (atomic_load(&background.state) != BACKGROUND_NONE || load_relaxed(&background.thread_id) != 0) &&
       is_own_process())
     wait_for_end();
   work_off();
-  errno = kept;
 }
 
 static void let_go(_Atomic uint32_t *count) {
