@@ -214,9 +214,7 @@ void policy_close(void) { policy_leave(); }
 
 #ifdef HAK_DEBUG
 bool policy_is_valid(void) {
-  lock_take(&engine.lock);
-  bool valid = engine.state != ENGINE_READY || policy_table_is_valid(&engine.view.table);
-  lock_give(&engine.lock);
-  return valid;
+  HOLD_LOCK(&engine.lock);
+  return engine.state != ENGINE_READY || policy_table_is_valid(&engine.view.table);
 }
 #endif

@@ -314,7 +314,7 @@ static bool page_make(void) {
 void live_start(void) {
   if (option_value(OPTION_LIVE) != SWITCH_ON)
     return;
-  lock_take(&live.lock);
+  HOLD_LOCK(&live.lock);
   if (heap_current())
     heap_note_thread(heap_current());
   if (page_make()) {
@@ -322,7 +322,6 @@ void live_start(void) {
     atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
     background_wish(); /* so that a process that allocates little and sleeps can be read too */
   }
-  lock_give(&live.lock);
 }
 
 /* The lock is held. */

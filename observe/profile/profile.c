@@ -54,19 +54,17 @@ bool profile_start(uint64_t interval) {
 }
 
 void profile_stop(void) {
-  lock_take(&profile.lock);
+  HOLD_LOCK(&profile.lock);
   tally_sample(TALLY_PROFILE, 0);
-  lock_give(&profile.lock);
 }
 
 bool profile_was_started(void) { return atomic_load_explicit(&pool_shared_id, memory_order_acquire) != 0; }
 
 bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) {
-  lock_take(&profile.lock);
+  HOLD_LOCK(&profile.lock);
   bool is_copied = samples_copy_stacks(copy, &profile.samples);
   *interval = profile.interval;
   *start_ns = profile.start_ns;
-  lock_give(&profile.lock);
   return is_copied;
 }
 
@@ -85,12 +83,11 @@ enum os_file_error profile_write(const char *path) { return write_copy(path, -1,
 enum os_file_error profile_write_at(int fd, uint64_t *end) { return write_copy(NULL, fd, end); }
 
 void profile_stats(struct hak_stats *out) {
-  lock_take(&profile.lock);
+  HOLD_LOCK(&profile.lock);
   out->profile_live_bytes = profile.samples.live.bytes;
   out->profile_samples = profile.samples.block_count;
   out->profile_dropped_bytes = profile.samples.dropped.bytes;
   out->profile_table_bytes = samples_bytes(&profile.samples);
-  lock_give(&profile.lock);
 }
 
 /* --- samples --- */
@@ -110,9 +107,8 @@ void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, u
   unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, (struct unwind_stack *)heap_stack_notes(heap));
   struct sample_weight weight = weight_of(bytes, picks, heap_tally(heap)->interval);
   HAK_PROBE(sample, block, bytes, weight.bytes, depth);
-  lock_take(&profile.lock);
+  HOLD_LOCK(&profile.lock);
   samples_add(&profile.samples, block, addresses, depth, weight);
-  lock_give(&profile.lock);
 }
 
 /* Takes the block. When memory is short, a slab of the shared pool would be too much for a few samples. */
@@ -140,11 +136,10 @@ void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uint
 }
 
 static bool forget_sample(void *block) {
-  lock_take(&profile.lock);
+  HOLD_LOCK(&profile.lock);
   bool is_ours = samples_remove(&profile.samples, block);
   if (profile.samples.block_count == 0 && !profile_is_on())
     store_relaxed(&observers_large_freed, false); /* frees need no look-up any more */
-  lock_give(&profile.lock);
   return is_ours;
 }
 
@@ -176,17 +171,14 @@ void profile_large_freed(void *object) { forget_sample(object); }
 static void *address_aside(void *object) { return (char *)object + 1; }
 
 bool profile_large_resizing(void *object) {
-  lock_take(&profile.lock);
-  bool is_ours = samples_rename(&profile.samples, object, address_aside(object));
-  lock_give(&profile.lock);
-  return is_ours;
+  HOLD_LOCK(&profile.lock);
+  return samples_rename(&profile.samples, object, address_aside(object));
 }
 
 void profile_large_resized(void *object, bool is_done) {
-  lock_take(&profile.lock);
+  HOLD_LOCK(&profile.lock);
   if (is_done)
     samples_remove(&profile.samples, address_aside(object));
   else
     samples_rename(&profile.samples, address_aside(object), object);
-  lock_give(&profile.lock);
 }

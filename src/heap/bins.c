@@ -9,13 +9,12 @@
 #define LOOKS_TO_SHRINK 8 /* looks at a bin between two decisions to shrink */
 
 COLD void bins_prewarm(struct heap *heap) {
-  lock_take(&heap_pool(heap)->lock);
+  HOLD_LOCK(&heap_pool(heap)->lock);
   for (unsigned cls = 1; cls < HAK_TINY_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base == NULL &&
         (!bin_open(heap, cls) || !bin_set_slots(heap, cls, heap->bin_state[cls].slots_initial) ||
          !bin_fill(heap, cls, heap->bin_state[cls].slots / 2)))
       break;
-  lock_give(&heap_pool(heap)->lock);
 }
 
 /* The bins follow the slabs, or shrink, in steps: of one slow call each, and of at most this many blocks. */

@@ -107,28 +107,23 @@ static struct pool *make_private(void) {
 }
 
 struct pool *pool_take_private(void) {
-  lock_take(&table.lock);
+  HOLD_LOCK(&table.lock);
   struct pool *pool = table.unused;
-  if (pool != NULL)
-    table.unused = pool->private_part->next_unused;
-  else
-    pool = make_private();
-  lock_give(&table.lock);
+  if (pool == NULL)
+    return make_private();
+  table.unused = pool->private_part->next_unused;
   return pool;
 }
 
 void pool_give_private(struct pool *pool) {
-  lock_take(&table.lock);
+  HOLD_LOCK(&table.lock);
   pool->private_part->next_unused = table.unused;
   table.unused = pool;
-  lock_give(&table.lock);
 }
 
 struct pool *pool_make_shared(void) {
-  lock_take(&table.lock);
-  struct pool *pool = pool_make(true);
-  lock_give(&table.lock);
-  return pool;
+  HOLD_LOCK(&table.lock);
+  return pool_make(true);
 }
 
 /* Counts nodes and processors when the second thread comes, so a program with one thread makes no system call. Threads
@@ -190,7 +185,7 @@ bool pool_is_stuck(struct pool *pool) {
 struct pool *pool_attach(void) {
   struct pool *best = NULL, *reserve = NULL; /* an inherited one or another node's, if no pool can be made */
   uint32_t usable = 0;
-  lock_take(&table.lock);
+  HOLD_LOCK(&table.lock);
   if (table.for_heaps > 0 && table.max_by_cpus[0] == 0)
     processors_count();
   unsigned node = node_served();
@@ -220,7 +215,6 @@ struct pool *pool_attach(void) {
   }
   if (best)
     heap_attached(best);
-  lock_give(&table.lock);
   return best;
 }
 

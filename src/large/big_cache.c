@@ -108,12 +108,11 @@ static void range_detach_to_end(struct large *range) {
 }
 
 void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
-  lock_take(&cache.lock);
+  HOLD_LOCK(&cache.lock);
   range->class = (uint8_t)large_class_of(range->units);
   range->keep = (uint8_t)(keep & 7);
   range->freed_ms = (uint32_t)freed_ms;
   range_attach(range, freed_ms);
-  lock_give(&cache.lock);
 }
 
 static bool range_fits(const struct large *range, size_t bytes, size_t alignment) {
@@ -139,7 +138,7 @@ static struct large *find_range(size_t bytes, size_t alignment) {
 
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
   struct large *range = NULL;
-  lock_take(&cache.lock);
+  HOLD_LOCK(&cache.lock);
   if (cache.count > 0) {
     range = find_range(bytes, alignment);
     if (range) {
@@ -154,17 +153,15 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
     counter_add_locked(cache_misses, 1);
     HAK_PROBE(cache_miss, bytes, cache.count);
   }
-  lock_give(&cache.lock);
   return range;
 }
 
 struct large *big_cache_take_oldest(struct purge purge) {
-  lock_take(&cache.lock);
+  HOLD_LOCK(&cache.lock);
   unsigned keep = decay_next(&big_cache_decay, purge);
   struct large *range = keep < KEEP_LISTS ? cache.ages[keep].first : NULL;
   if (range)
     range_detach_to_end(range);
-  lock_give(&cache.lock);
   return range;
 }
 
@@ -176,7 +173,7 @@ static bool serves_as_extent(const struct large *range) {
 struct large *big_cache_take_old(void) {
   if (decay_total(&big_cache_decay) == 0)
     return NULL;
-  lock_take(&cache.lock);
+  HOLD_LOCK(&cache.lock);
   struct large *range = NULL;
   for (unsigned i = 0; range == NULL && i < KEEP_LISTS; i++) {
     range = cache.ages[(KEEP_BY_PRESET + i) % KEEP_LISTS].first; /* the preset's first, KEEP_WARM last */
@@ -185,7 +182,6 @@ struct large *big_cache_take_old(void) {
   }
   if (range)
     range_detach_to_end(range);
-  lock_give(&cache.lock);
   return range;
 }
 
@@ -194,7 +190,7 @@ bool big_cache_is_valid(void) {
   bool valid = true;
   size_t bytes = 0, listed_bytes = 0, learned_bytes = 0;
   uint32_t count = 0;
-  lock_take(&cache.lock);
+  HOLD_LOCK(&cache.lock);
   for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
     for (struct large *range = cache.ages[keep].first; range; range = range->newer) {
       valid &= map_record(range->base) == range && range->class == large_class_of(range->units) &&
@@ -208,7 +204,6 @@ bool big_cache_is_valid(void) {
     for (struct large *range = cache.classes[class]; range; range = range->class_next)
       listed_bytes += large_range_bytes(range);
   valid &= bytes == decay_total(&big_cache_decay) && listed_bytes == bytes && count == cache.count;
-  lock_give(&cache.lock);
   return valid;
 }
 #endif

@@ -180,9 +180,8 @@ static void chunk_end(struct chunk *chunk) {
 
 void packed_seal_begin(void) {
   guarded_words_begin();
-  lock_take(&packed.lock);
+  HOLD_LOCK(&packed.lock);
   packed_is_sealed = packed.count == 0;
-  lock_give(&packed.lock);
 }
 
 static size_t granules_for(size_t size) {
@@ -250,7 +249,7 @@ void packed_give(void *block) {
 
 bool packed_resize(void *block, size_t size) {
   size_t wanted = granules_for(size);
-  lock_take(&packed.lock);
+  HOLD_LOCK(&packed.lock);
   struct chunk *chunk = chunk_of(block);
   struct run run = run_of(chunk, block);
   size_t end = run.first + run.count;
@@ -267,7 +266,6 @@ bool packed_resize(void *block, size_t size) {
     else
       set_taken(chunk, (struct run){.first = run.first + wanted, .count = run.count - wanted}, false);
   }
-  lock_give(&packed.lock);
   return fits;
 }
 
@@ -322,10 +320,9 @@ static size_t chunk_purge(struct chunk *chunk) {
 size_t packed_purge(void) {
   size_t given_back = 0;
   struct chunk *chunk;
-  lock_take(&packed.lock);
+  HOLD_LOCK(&packed.lock);
   for (size_t left = packed.count; left > 0 && (chunk = chunk_to_purge()) != NULL; left--)
     given_back += chunk_purge(chunk);
-  lock_give(&packed.lock);
   return given_back;
 }
 
@@ -343,11 +340,10 @@ static bool chunk_is_valid(const struct chunk *chunk, unsigned list) {
 
 bool packed_is_valid(void) {
   bool valid = true;
-  lock_take(&packed.lock);
+  HOLD_LOCK(&packed.lock);
   for (unsigned list = 0; list < RUN_LISTS; list++)
     for (const struct chunk *chunk = packed.lists[list]; chunk; chunk = chunk->next)
       valid &= chunk_is_valid(chunk, list);
-  lock_give(&packed.lock);
   return valid;
 }
 #endif

@@ -29,6 +29,14 @@ static inline void lock_give(struct lock *lock) {
   if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_seq_cst) == 2))
     lock_wake(lock);
 }
+/* Takes a lock, and gives it at the end of the function or block, after what it returns was computed. */
+#define HOLD_LOCK(address)                                                                                             \
+  __attribute__((cleanup(lock_let_go), unused)) struct lock *const lock_held = lock_taken(address)
+static inline struct lock *lock_taken(struct lock *lock) {
+  lock_take(lock);
+  return lock;
+}
+static inline void lock_let_go(struct lock *const *held) { lock_give(*held); }
 /* Unlocks it in the child of a fork, where the holder does not exist. */
 static inline void lock_reset(struct lock *lock) {
   if (load_relaxed(&lock->word) != 0) /* a store would copy the page */

@@ -254,12 +254,11 @@ size_t (*_Atomic extents_evict)(void);
 struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t bytes, size_t alignment) {
   if (decay_total(&extents_decay) < bytes)
     return (struct extent){0};
-  lock_take(&extents.lock);
+  HOLD_LOCK(&extents.lock);
   struct extent taken = take_free(bank_numbered(bank_number(bank, node)), true, bytes, alignment);
   if (taken.base == NULL)
     taken = take_free(bank_numbered(bank_number(EXTENT_BANKS - 1 - bank, node)), true, bytes, alignment);
   usage_move_begin(taken.bytes);
-  lock_give(&extents.lock);
   return taken;
 }
 
@@ -282,17 +281,16 @@ static struct extent bank_take(unsigned number, size_t bytes, size_t alignment) 
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment) {
   unsigned nodes = os_nodes(), own = os_node();
   struct extent taken = {0};
-  lock_take(&extents.lock);
+  HOLD_LOCK(&extents.lock);
   for (unsigned i = 0; i < nodes && taken.base == NULL; i++)
     taken = bank_take(bank_number(bank, (own + i) % nodes), bytes, alignment);
   usage_move_begin(taken.bytes);
-  lock_give(&extents.lock);
   return taken;
 }
 
 COLD struct extent extent_take_behind(char *end, size_t bytes) {
   struct extent taken = {0};
-  lock_take(&extents.lock);
+  HOLD_LOCK(&extents.lock);
   unsigned number = bank_number_at(end - UNIT_BYTES);
   struct arena *arena = &bank_numbered(number)->arena;
   if (end == arena->next) {
@@ -306,7 +304,6 @@ COLD struct extent extent_take_behind(char *end, size_t bytes) {
       taken = extent_cut(e, end, bytes);
   }
   usage_move_begin(taken.bytes);
-  lock_give(&extents.lock);
   return taken;
 }
 
@@ -345,12 +342,11 @@ COLD size_t extents_purge(struct purge purge) {
 /* Makes a mapping, or a range that was to be unmapped, part of a bank's arenas. */
 static void bank_add(unsigned number, struct extent extent, enum usage from) {
   struct bank *bank = bank_numbered(number);
-  lock_take(&extents.lock);
+  HOLD_LOCK(&extents.lock);
   arena_mark_set(extent.base, extent.bytes, bank_mark(number));
   bank->arena.reserved_bytes += extent.bytes;
   bank->arena.committed_bytes += extent.bytes;
   give_piece(extent, os_milliseconds(), from);
-  lock_give(&extents.lock);
 }
 
 COLD void extent_adopt(char *mapping, size_t bytes) {
@@ -416,7 +412,7 @@ COLD bool extents_release(size_t bytes_min) {
 }
 
 COLD void extents_stats(struct extent_stats *out) {
-  lock_take(&extents.lock);
+  HOLD_LOCK(&extents.lock);
   size_t resident = decay_total(&extents_decay);
   *out = (struct extent_stats){.resident_free_bytes = resident, .other_free_bytes = extents.free_bytes - resident};
   for (unsigned i = 0; i < banks_count(); i++) {
@@ -425,7 +421,6 @@ COLD void extents_stats(struct extent_stats *out) {
     out->committed_bytes += arena->committed_bytes;
     out->unused_bytes += (size_t)(arena->committed - arena->next);
   }
-  lock_give(&extents.lock);
 }
 
 #ifdef HAK_DEBUG
@@ -440,7 +435,7 @@ static bool extent_is_valid(const struct free_extent *e, const struct bank *bank
 bool extents_are_valid(void) {
   bool valid = true;
   size_t resident_bytes = 0, aged_bytes = 0;
-  lock_take(&extents.lock);
+  HOLD_LOCK(&extents.lock);
   for (unsigned i = 0; i < banks_count(); i++)
     for (unsigned resident = 0; resident < 2; resident++)
       for (unsigned list = 0; list < SIZE_LISTS; list++) {
@@ -454,7 +449,6 @@ bool extents_are_valid(void) {
   for (struct free_extent *e = extents.ages.first; e; e = e->by_age.next)
     aged_bytes += e->bytes;
   valid &= resident_bytes == decay_total(&extents_decay) && aged_bytes == resident_bytes;
-  lock_give(&extents.lock);
   return valid;
 }
 #endif

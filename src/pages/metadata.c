@@ -141,10 +141,8 @@ static void *take_forever(size_t bytes) {
 }
 
 void *metadata_take_forever(size_t bytes) {
-  lock_take(&metadata.lock);
-  void *piece = take_forever(bytes);
-  lock_give(&metadata.lock);
-  return piece;
+  HOLD_LOCK(&metadata.lock);
+  return take_forever(bytes);
 }
 
 static void *take_piece(unsigned order) {
@@ -170,16 +168,13 @@ static void *take_piece(unsigned order) {
 
 void *metadata_take(unsigned order) {
   hak_assert(order >= METADATA_ORDER_MIN && order <= METADATA_ORDER_MAX);
-  lock_take(&metadata.lock);
-  void *piece = take_piece(order);
-  lock_give(&metadata.lock);
-  return piece;
+  HOLD_LOCK(&metadata.lock);
+  return take_piece(order);
 }
 
 void metadata_give(void *piece, unsigned order) {
-  lock_take(&metadata.lock);
+  HOLD_LOCK(&metadata.lock);
   push_free(piece, order);
-  lock_give(&metadata.lock);
 }
 
 /* --- trim --- */
@@ -266,8 +261,6 @@ size_t metadata_trim(void) {
 }
 
 size_t metadata_bytes(void) {
-  lock_take(&metadata.lock);
-  size_t bytes = metadata.bytes;
-  lock_give(&metadata.lock);
-  return bytes;
+  HOLD_LOCK(&metadata.lock);
+  return metadata.bytes;
 }

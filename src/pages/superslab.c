@@ -348,11 +348,10 @@ static bool goes_sooner(const struct superslab *s) {
 }
 
 void units_give(void *run, unsigned order, unsigned keep) {
-  lock_take(&units.lock);
+  HOLD_LOCK(&units.lock);
   struct superslab *s = map_superslab_record(run);
   if (UNLIKELY(s->base == NULL)) {
     give_outside(run, order);
-    lock_give(&units.lock);
     return;
   }
   uint32_t mask = run_mask(order) << (((uintptr_t)run >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1));
@@ -363,7 +362,6 @@ void units_give(void *run, unsigned order, unsigned keep) {
   usage_move_end(UNIT_BYTES << order);
   if (s->free == UNITS_ALL && !goes_sooner(s))
     superslab_close(s);
-  lock_give(&units.lock);
 }
 
 /* Purges a superslab's resident free units. The lock is held, but not over the system calls. Returns the bytes, 0 if
@@ -399,17 +397,16 @@ static size_t superslab_purge(struct superslab *s) {
 
 COLD size_t units_purge(struct purge purge) {
   size_t purged = 0;
-  lock_take(&units.lock);
+  HOLD_LOCK(&units.lock);
   size_t bytes = 1;
   for (unsigned keep; bytes > 0 && purged < purge.most_bytes && (keep = decay_next(&units_decay, purge)) < KEEP_LISTS;
        purged += bytes)
     bytes = superslab_purge(units.resident[keep].first);
-  lock_give(&units.lock);
   return purged;
 }
 
 COLD void units_stats(struct unit_stats *out) {
-  lock_take(&units.lock);
+  HOLD_LOCK(&units.lock);
   size_t resident = decay_total(&units_decay), superslab_bytes = units.count * SUPERSLAB_BYTES + units.outside_bytes;
   *out = (struct unit_stats){
       .superslab_bytes = superslab_bytes,
@@ -417,14 +414,13 @@ COLD void units_stats(struct unit_stats *out) {
       .resident_free_bytes = resident,
       .other_free_bytes = superslab_bytes - units.taken_bytes - resident,
   };
-  lock_give(&units.lock);
 }
 
 #ifdef HAK_DEBUG
 bool superslabs_are_valid(void) {
   bool valid = true;
   size_t resident_bytes = 0, learned_bytes = 0;
-  lock_take(&units.lock);
+  HOLD_LOCK(&units.lock);
   for (unsigned list = 0; list < os_nodes() * (UNIT_ORDER_MAX + 1); list++)
     for (unsigned resident = 0; resident < RESIDENT_ORDERS; resident++) {
       unsigned node = list / (UNIT_ORDER_MAX + 1), order = list % (UNIT_ORDER_MAX + 1);
@@ -442,7 +438,6 @@ bool superslabs_are_valid(void) {
       learned_bytes += keep == KEEP_BY_PRESET ? 0 : bytes_of(s->resident);
     }
   valid &= resident_bytes == decay_total(&units_decay) && learned_bytes == decay_bytes(&units_decay, BY_ENGINE);
-  lock_give(&units.lock);
   return valid;
 }
 #endif

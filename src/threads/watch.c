@@ -42,7 +42,7 @@ void heap_figures(const struct heap *heap, struct heap_figures *out) {
 }
 
 void pool_figures(struct pool *pool, struct pool_figures *out) {
-  lock_take(&pool->lock);
+  HOLD_LOCK(&pool->lock);
   *out = (struct pool_figures){
       .id = pool->id,
       .heaps = load_relaxed(&pool->heaps),
@@ -52,7 +52,6 @@ void pool_figures(struct pool *pool, struct pool_figures *out) {
       .counters = pool->counters,
       .slab_counters = pool->slabs.counters,
   };
-  lock_give(&pool->lock);
 }
 
 void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
@@ -133,14 +132,12 @@ void heap_follow_at_once(struct heap *heap) {
 
 void *pool_shared_take(struct pool *shared, unsigned cls) {
   void *block[1];
-  lock_take(&shared->lock);
+  HOLD_LOCK(&shared->lock);
   size_t taken = slab_set_take(&shared->slabs, cls, block + 1, 1);
-  lock_give(&shared->lock);
   return taken ? block[0] : NULL;
 }
 
 void pool_shared_give(struct pool *shared, unsigned cls, void *block) {
-  lock_take(&shared->lock);
+  HOLD_LOCK(&shared->lock);
   slab_set_give_one(&shared->slabs, cls, block);
-  lock_give(&shared->lock);
 }
