@@ -85,10 +85,10 @@ UNIT_TEST_BETWEEN(ranges_fit_closely_and_are_aligned, empty, empty) {
   uint64_t seed = UNIT_SEED;
   static struct large *ranges[500];
   for (unsigned i = 0; i < 500; i++)
-    put(ranges[i] = range((1 + unit_random(&seed) % 300) * UNIT_BYTES, i % 7), KEEP_BY_PRESET);
+    put(ranges[i] = range((1 + test_random(&seed) % 300) * UNIT_BYTES, i % 7), KEEP_BY_PRESET);
   for (unsigned i = 0; i < 3000; i++) {
-    size_t bytes = (1 + unit_random(&seed) % 300) * UNIT_BYTES;
-    size_t alignment = UNIT_BYTES << unit_random(&seed) % 5;
+    size_t bytes = (1 + test_random(&seed) % 300) * UNIT_BYTES;
+    size_t alignment = UNIT_BYTES << test_random(&seed) % 5;
     struct large *taken = big_cache_take(bytes, alignment, i % 7);
     if (taken == NULL)
       continue;
@@ -181,15 +181,15 @@ UNIT_TEST_BETWEEN(random_use_loses_nothing, empty, empty) {
     shadow[i].cached = false;
   }
   for (unsigned step = 0; step < unit_rounds(60000, 1); step++) {
-    unsigned i = (unsigned)(unit_random(&seed) % RANGES);
+    unsigned i = (unsigned)(test_random(&seed) % RANGES);
     struct large *out = NULL;
     if (!shadow[i].cached) {
-      shadow[i].range->site = (uint32_t)(unit_random(&seed) % 50);
+      shadow[i].range->site = (uint32_t)(test_random(&seed) % 50);
       put(shadow[i].range, KEEP_BY_PRESET);
       shadow[i].cached = true;
       cached_bytes += large_range_bytes(shadow[i].range);
-    } else if (unit_random(&seed) % 4) {
-      out = big_cache_take((1 + i % 40) * UNIT_BYTES, UNIT_BYTES, (uint32_t)(unit_random(&seed) % 50));
+    } else if (test_random(&seed) % 4) {
+      out = big_cache_take((1 + i % 40) * UNIT_BYTES, UNIT_BYTES, (uint32_t)(test_random(&seed) % 50));
     } else {
       out = big_cache_take_oldest(purge_by_preset(cached_bytes / 2, UNIT_ANY_TIME));
     }
@@ -211,13 +211,13 @@ static void *churn(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   struct large *mine[8] = {0};
   for (unsigned step = 0; step < unit_rounds(50000, 1); step++) {
-    struct large **place = &mine[unit_random(&seed) % 8];
+    struct large **place = &mine[test_random(&seed) % 8];
     if (*place) {
       assert_int_equal((*place)->freed_ms, 12345); /* nobody else got it meanwhile */
       put(*place, KEEP_BY_PRESET);
       *place = NULL;
     } else {
-      *place = unit_random(&seed) % 16 ? big_cache_take(MIB, UNIT_BYTES, (uint32_t)seed % 8)
+      *place = test_random(&seed) % 16 ? big_cache_take(MIB, UNIT_BYTES, (uint32_t)seed % 8)
                                        : big_cache_take_oldest(purge_by_preset(0, UNIT_ANY_TIME));
       if (*place)
         (*place)->freed_ms = 12345;

@@ -8,7 +8,7 @@
 
 static uint64_t seed = UNIT_SEED;
 
-static size_t draw(size_t maximum) { return (size_t)(unit_random(&seed) % (maximum + 1)); }
+static size_t draw(size_t maximum) { return (size_t)(test_random(&seed) % (maximum + 1)); }
 
 static struct bin_limits limits_random(void) {
   return (struct bin_limits){

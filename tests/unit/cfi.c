@@ -241,7 +241,7 @@ static void read_behind(void *unused) {
 /* From the header on: what is before belongs to others. */
 static struct os_module_frames own(void) {
   struct os_module_frames frames;
-  assert_true(os_module_frames_find((uintptr_t)unit_opaque((void *)(uintptr_t)known_programs), &frames));
+  assert_true(os_module_frames_find((uintptr_t)test_opaque((void *)(uintptr_t)known_programs), &frames));
   assert_true(frames.header >= frames.start && frames.header < frames.end);
   frames.start = frames.header;
   return frames;
@@ -251,9 +251,9 @@ static struct os_module_frames own(void) {
 static const uintptr_t *places(void) {
   static uintptr_t places[PLACES];
   uint64_t seed = UNIT_SEED;
-  uintptr_t around = (uintptr_t)unit_opaque((void *)(uintptr_t)known_programs);
+  uintptr_t around = (uintptr_t)test_opaque((void *)(uintptr_t)known_programs);
   for (unsigned i = 0; i < PLACES; i++)
-    places[i] = i == 0 ? around : around - 4000 + unit_random(&seed) % 8000;
+    places[i] = i == 0 ? around : around - 4000 + test_random(&seed) % 8000;
   return places;
 }
 
@@ -326,10 +326,10 @@ UNIT_TEST(noise) {
   struct made made;
   uint64_t seed = UNIT_SEED;
   for (unsigned i = 0; i < 20000; i++) {
-    struct program program = known[unit_random(&seed) % 8].program;
+    struct program program = known[test_random(&seed) % 8].program;
     program.length = sizeof program.bytes;
     for (size_t at = 0; at < sizeof program.bytes; at++)
-      program.bytes[at] = (unsigned char)unit_random(&seed);
+      program.bytes[at] = (unsigned char)test_random(&seed);
     make(&made, &usual_look, i % 2 ? &usual : &program, &program);
     struct cfi_rule rule;
     unsigned char *start = guarded.end - made.length;

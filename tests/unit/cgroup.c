@@ -428,11 +428,11 @@ UNIT_TEST_BETWEEN(any_bytes_are_survived, NULL, forget_tree) {
     for (unsigned i = 0; i < 4; i++) {
       size_t length = strlen(texts[i]);
       memcpy(bytes, texts[i], length);
-      if (unit_random(&seed) % 8 == 0)
-        length = unit_random(&seed) % sizeof bytes;
-      for (size_t changes = unit_random(&seed) % (length > 500 ? length : 4); changes > 0 && length > 0; changes--)
-        bytes[unit_random(&seed) % length] =
-            unit_random(&seed) % 4 ? common[unit_random(&seed) % (sizeof common - 1)] : (char)unit_random(&seed);
+      if (test_random(&seed) % 8 == 0)
+        length = test_random(&seed) % sizeof bytes;
+      for (size_t changes = test_random(&seed) % (length > 500 ? length : 4); changes > 0 && length > 0; changes--)
+        bytes[test_random(&seed) % length] =
+            test_random(&seed) % 4 ? common[test_random(&seed) % (sizeof common - 1)] : (char)test_random(&seed);
       put_bytes(names[i], bytes, length);
     }
     struct os_memory_limits limits = limits_here();

@@ -98,7 +98,7 @@ static int all_purged(void **state) {
 #define PIECES_MAX 300u
 
 static size_t random_bytes(uint64_t *seed) {
-  size_t units = 1 + unit_random(seed) % (unit_random(seed) % 4 ? 20 : 400);
+  size_t units = 1 + test_random(seed) % (test_random(seed) % 4 ? 20 : 400);
   return units * UNIT_BYTES;
 }
 
@@ -107,17 +107,17 @@ UNIT_TEST_BETWEEN(random_extents_never_overlap, all_purged, all_purged) {
   uint64_t seed = UNIT_SEED;
   unsigned count = 0;
   for (unsigned step = 0; step < unit_rounds(5000, 20); step++) {
-    unsigned dice = (unsigned)(unit_random(&seed) % 100);
+    unsigned dice = (unsigned)(test_random(&seed) % 100);
     size_t free_before = decay_total(&extents_decay);
     if (count < PIECES_MAX && (count == 0 || dice < (step / 1000 % 2 ? 40 : 55))) {
-      enum extent_bank bank = unit_random(&seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
-      size_t alignment = UNIT_BYTES << unit_random(&seed) % 6;
+      enum extent_bank bank = test_random(&seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
+      size_t alignment = UNIT_BYTES << test_random(&seed) % 6;
       struct piece piece = take(bank, random_bytes(&seed), alignment);
       assert_int_equal(decay_total(&extents_decay), free_before - (piece.extent.resident ? piece.extent.bytes : 0));
-      tag_write(&piece, unit_random(&seed));
+      tag_write(&piece, test_random(&seed));
       pieces[count++] = piece;
     } else if (dice < 60) { /* a longer one, if what lies behind is free */
-      struct piece *piece = &pieces[unit_random(&seed) % count];
+      struct piece *piece = &pieces[test_random(&seed) % count];
       char *end = piece->extent.base + piece->extent.bytes;
       struct extent more = extent_take_behind(end, random_bytes(&seed));
       if (more.base != NULL) {
@@ -131,9 +131,9 @@ UNIT_TEST_BETWEEN(random_extents_never_overlap, all_purged, all_purged) {
         tag_write(piece, piece->tag);
       }
     } else if (dice < 68) { /* a part of one goes: front, end or middle */
-      struct piece *piece = &pieces[unit_random(&seed) % count];
+      struct piece *piece = &pieces[test_random(&seed) % count];
       size_t units = piece->extent.bytes / UNIT_BYTES;
-      size_t first = unit_random(&seed) % units, length = 1 + unit_random(&seed) % (units - first);
+      size_t first = test_random(&seed) % units, length = 1 + test_random(&seed) % (units - first);
       tag_check(piece);
       struct piece part = *piece, rest = *piece;
       part.extent.base += first * UNIT_BYTES;
@@ -151,7 +151,7 @@ UNIT_TEST_BETWEEN(random_extents_never_overlap, all_purged, all_purged) {
       else if (piece->extent.bytes == 0)
         *piece = pieces[--count];
     } else {
-      unsigned i = (unsigned)(unit_random(&seed) % count);
+      unsigned i = (unsigned)(test_random(&seed) % count);
       tag_check(&pieces[i]);
       give(&pieces[i], os_milliseconds());
       assert_int_equal(decay_total(&extents_decay), free_before + pieces[i].extent.bytes);
@@ -159,7 +159,7 @@ UNIT_TEST_BETWEEN(random_extents_never_overlap, all_purged, all_purged) {
     }
     assert_int_equal(usage_free(), decay_total(&extents_decay));
     if (step % 700 == 17) {
-      size_t keep = unit_random(&seed) % 2 ? decay_total(&extents_decay) / 2 : 0;
+      size_t keep = test_random(&seed) % 2 ? decay_total(&extents_decay) / 2 : 0;
       size_t before = decay_total(&extents_decay);
       size_t purged = extents_purge(purge_by_preset(keep, UNIT_ANY_TIME));
       assert_int_equal(decay_total(&extents_decay), before - purged);
@@ -194,7 +194,7 @@ UNIT_TEST_BETWEEN(neighbours_are_joined, all_purged, all_purged) {
       pieces[i].extent.bytes = 3 * UNIT_BYTES;
     }
     for (unsigned i = COUNT; i > 1; i--) {
-      unsigned j = (unsigned)(unit_random(&seed) % i);
+      unsigned j = (unsigned)(test_random(&seed) % i);
       struct piece swap = pieces[i - 1];
       pieces[i - 1] = pieces[j];
       pieces[j] = swap;
@@ -388,15 +388,15 @@ static void *work(void *argument) {
   enum { LIVE = 24 };
   struct piece live[LIVE] = {0};
   for (unsigned step = 0; step < unit_rounds(1000, 20); step++) {
-    struct piece *piece = &live[unit_random(&worker->seed) % LIVE];
+    struct piece *piece = &live[test_random(&worker->seed) % LIVE];
     if (piece->extent.base) {
       tag_check(piece);
       give(piece, os_milliseconds());
       piece->extent.base = NULL;
     } else {
-      enum extent_bank bank = unit_random(&worker->seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
-      *piece = take(bank, random_bytes(&worker->seed), UNIT_BYTES << unit_random(&worker->seed) % 6);
-      tag_write(piece, unit_random(&worker->seed));
+      enum extent_bank bank = test_random(&worker->seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
+      *piece = take(bank, random_bytes(&worker->seed), UNIT_BYTES << test_random(&worker->seed) % 6);
+      tag_write(piece, test_random(&worker->seed));
     }
   }
   for (unsigned i = 0; i < LIVE; i++)

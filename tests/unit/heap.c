@@ -313,12 +313,12 @@ UNIT_TEST(bins_follow_growth_once) {
   struct heap *heap = unit_heap_attach();
   uint64_t random = UNIT_SEED;
   for (unsigned i = 0; i < LIVE; i++)
-    assert_non_null(blocks[i] = hak_malloc(16 + unit_random(&random) % SIZES));
+    assert_non_null(blocks[i] = hak_malloc(16 + test_random(&random) % SIZES));
   uint64_t flushed = 0;
   for (unsigned i = 0; i < 40 * LOOKS; i++) {
-    unsigned place = (unsigned)(unit_random(&random) % LIVE);
+    unsigned place = (unsigned)(test_random(&random) % LIVE);
     hak_free(blocks[place]);
-    assert_non_null(blocks[place] = hak_malloc(16 + unit_random(&random) % SIZES));
+    assert_non_null(blocks[place] = hak_malloc(16 + test_random(&random) % SIZES));
     if (i == 20 * LOOKS)
       flushed = heap->counters.flushed_blocks;
   }

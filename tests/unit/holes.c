@@ -68,8 +68,8 @@ static void check(struct block *block) {
 
 static struct block *make(uint64_t *seed) {
   static const size_t sizes_max[] = {64, 300, 1200, 1200, 5000, 5000, 20000, 200000};
-  size_t size = sizeof(struct block) + unit_random(seed) % sizes_max[unit_random(seed) % 8];
-  if (unit_random(seed) % 512 == 0)
+  size_t size = sizeof(struct block) + test_random(seed) % sizes_max[test_random(seed) % 8];
+  if (test_random(seed) % 512 == 0)
     size += HAK_SMALL_MAX;
   struct block *block = hak_malloc(size);
   if (block == NULL)
@@ -93,11 +93,11 @@ static void *work(void *argument) {
   uint64_t seed = UNIT_SEED + (uintptr_t)argument;
   static __thread struct block *live[LIVE];
   for (unsigned step = 0; step < unit_rounds(100000, 20) && !atomic_load(&broken); step++) {
-    unsigned i = (unsigned)(unit_random(&seed) % LIVE);
+    unsigned i = (unsigned)(test_random(&seed) % LIVE);
     bool shrinks = step / 8192 % 2; /* many are freed, then taken again: into the holes */
-    unsigned dice = (unsigned)(unit_random(&seed) % 100);
+    unsigned dice = (unsigned)(test_random(&seed) % 100);
     if (dice < 10) {
-      drop(atomic_exchange(&shared[unit_random(&seed) % SHARED], make(&seed)));
+      drop(atomic_exchange(&shared[test_random(&seed) % SHARED], make(&seed)));
     } else if (dice < 15) {
       if (live[i])
         check(live[i]);
@@ -114,14 +114,14 @@ static void *work(void *argument) {
 static void *purge_on(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   while (!atomic_load(&ending)) {
-    struct timespec pause = {.tv_nsec = (long)(unit_random(&seed) % 300000)};
+    struct timespec pause = {.tv_nsec = (long)(test_random(&seed) % 300000)};
     nanosleep(&pause, NULL);
-    if (unit_random(&seed) % 3)
-      reclaim_round((enum reclaim_depth)(unit_random(&seed) % 3), NULL);
+    if (test_random(&seed) % 3)
+      reclaim_round((enum reclaim_depth)(test_random(&seed) % 3), NULL);
     else
       hak_trim(0);
 #ifdef HAK_DEBUG
-    if (unit_random(&seed) % 16 == 0 && (!superslabs_are_valid() || !extents_are_valid()))
+    if (test_random(&seed) % 16 == 0 && (!superslabs_are_valid() || !extents_are_valid()))
       atomic_store(&broken, true);
 #endif
   }

@@ -177,17 +177,17 @@ UNIT_TEST(back_offs_stay_in_their_bounds) {
   uint64_t seed = UNIT_SEED, now = START;
   for (unsigned i = 0; i < 20000; i++) {
     bool before = wanted(&state, now);
-    if (unit_random(&seed) % 2)
-      huge_note_stall(&state, unit_random(&seed) >> (unit_random(&seed) % 64), now);
+    if (test_random(&seed) % 2)
+      huge_note_stall(&state, test_random(&seed) >> (test_random(&seed) % 64), now);
     else
-      huge_note_sparse(&state, unit_random(&seed) >> (unit_random(&seed) % 64),
-                       unit_random(&seed) >> (unit_random(&seed) % 64), now);
+      huge_note_sparse(&state, test_random(&seed) >> (test_random(&seed) % 64),
+                       test_random(&seed) >> (test_random(&seed) % 64), now);
     if (before && !wanted(&state, now)) {
       assert_false(wanted(&state, now + HUGE_STALL_SPAN_MS - 1));
       assert_true(wanted(&state, now + 300000));
     }
     assert_true(state.stalls.span_ms <= 300000 && state.sparse.span_ms <= 300000);
-    now += unit_random(&seed) % 5000;
+    now += test_random(&seed) % 5000;
   }
 }
 

@@ -345,7 +345,7 @@ UNIT_TEST_BETWEEN(growth_and_shrinkage_keep_the_contents, nothing_held, nothing_
     pattern_write(object, bytes);
     pattern_write(neighbour, MIB);
     for (unsigned i = 0; i < 12; i++) {
-      size_t size = HAK_SMALL_MAX + 1 + unit_random(&seed) % mosts[round % 3];
+      size_t size = HAK_SMALL_MAX + 1 + test_random(&seed) % mosts[round % 3];
       char *before = object;
       object = resized(object, size);
       size_t now = large_bytes(object);
@@ -664,7 +664,7 @@ UNIT_TEST(alignment_reaches_a_gib) {
       assert_live(object);
       object[0] = object[sizes[i] - 1] = 1;
       large_free(object);
-      char *block = unit_opaque(hak_aligned_alloc(alignment, sizes[i]));
+      char *block = test_opaque(hak_aligned_alloc(alignment, sizes[i]));
       assert_non_null(block);
       assert_int_equal((uintptr_t)block & (alignment - 1), 0);
       memset(block, 1, min_size(sizes[i], MIB));
@@ -682,12 +682,12 @@ UNIT_TEST(calloc_is_zero_after_any_use) {
   for (unsigned mode = 0; mode < 3; mode++) {
     unit_option("HAKMEM_PURGE", modes[mode]);
     for (unsigned round = 0; round < unit_rounds(40, 1); round++) {
-      size_t size = 65537 + unit_random(&seed) % (round % 8 ? 3 * MIB : 40 * MIB);
+      size_t size = 65537 + test_random(&seed) % (round % 8 ? 3 * MIB : 40 * MIB);
       unsigned char *block = hak_calloc(size, 1);
       assert_non_null(block);
       assert_all_zero(block, size);
       memset(block, 0xff, hak_usable_size(block));
-      size_t kept = HAK_SMALL_MAX + 1 + unit_random(&seed) % size;
+      size_t kept = HAK_SMALL_MAX + 1 + test_random(&seed) % size;
       block = hak_realloc(block, kept);
       memset(block, 0xff, hak_usable_size(block));
       hak_free(block);

@@ -11,7 +11,7 @@
 static uint64_t seed = UNIT_SEED;
 
 /* Small, huge and everything between. */
-static size_t draw(void) { return (size_t)(unit_random(&seed) >> (unit_random(&seed) % 64)); }
+static size_t draw(void) { return (size_t)(test_random(&seed) >> (test_random(&seed) % 64)); }
 
 static size_t draw_to(size_t maximum) { return maximum == SIZE_MAX ? draw() : draw() % (maximum + 1); }
 

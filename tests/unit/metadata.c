@@ -25,10 +25,10 @@ static struct {
 } pieces[PIECES];
 
 static void fill(unsigned i, uint64_t *seed) {
-  unsigned draw = (unsigned)(unit_random(seed) % 100);
+  unsigned draw = (unsigned)(test_random(seed) % 100);
   pieces[i].order = METADATA_ORDER_MIN + (draw < 90 ? draw % 6 : draw % (METADATA_ORDER_MAX - METADATA_ORDER_MIN + 1));
   pieces[i].at = metadata_take(pieces[i].order);
-  pieces[i].mark = (unsigned char)unit_random(seed);
+  pieces[i].mark = (unsigned char)test_random(seed);
   assert_non_null(pieces[i].at);
   assert_int_equal((uintptr_t)pieces[i].at % CACHE_LINE, 0);
   memset(pieces[i].at, pieces[i].mark, (size_t)1 << pieces[i].order);
@@ -45,7 +45,7 @@ static void drop(unsigned i) {
 UNIT_TEST(pieces_keep_what_is_in_them) {
   uint64_t seed = UNIT_SEED;
   for (unsigned step = 1; step <= STEPS; step++) {
-    unsigned i = (unsigned)(unit_random(&seed) % PIECES);
+    unsigned i = (unsigned)(test_random(&seed) % PIECES);
     if (pieces[i].at)
       drop(i);
     else

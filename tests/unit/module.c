@@ -10,8 +10,8 @@ extern char **environ;
 static int code_of_this_program(int x) { return x + 1; }
 
 static uintptr_t address_in(bool library) {
-  return library ? (uintptr_t)unit_opaque((void *)(uintptr_t)print_error)
-                 : (uintptr_t)unit_opaque((void *)(uintptr_t)code_of_this_program);
+  return library ? (uintptr_t)test_opaque((void *)(uintptr_t)print_error)
+                 : (uintptr_t)test_opaque((void *)(uintptr_t)code_of_this_program);
 }
 
 static struct os_module module_in(bool library) {

@@ -151,7 +151,7 @@ static void hold_zeroed(struct holder *holder, size_t size) {
 
 static void hold_aligned(struct holder *holder, size_t alignment, size_t size) {
   errno = 0;
-  void *block = unit_opaque(hak_aligned_alloc(alignment, size));
+  void *block = test_opaque(hak_aligned_alloc(alignment, size));
   EXPECT(((uintptr_t)block & (alignment - 1)) == 0);
   hold(holder, block, size);
 }

@@ -32,14 +32,14 @@ static void check(unsigned i) {
 }
 
 static size_t random_size(uint64_t *seed) {
-  size_t octave = unit_random(seed) % 11;
-  return 1 + unit_random(seed) % ((size_t)256 << octave);
+  size_t octave = test_random(seed) % 11;
+  return 1 + test_random(seed) % ((size_t)256 << octave);
 }
 
 static void fill(unsigned i, uint64_t *seed) {
-  size_t alignment = unit_random(seed) % 4 == 0 ? (size_t)256 << unit_random(seed) % 11 : 16;
+  size_t alignment = test_random(seed) % 4 == 0 ? (size_t)256 << test_random(seed) % 11 : 16;
   blocks[i].size = random_size(seed);
-  blocks[i].mark = (unsigned char)unit_random(seed);
+  blocks[i].mark = (unsigned char)test_random(seed);
   blocks[i].at = packed_take(blocks[i].size, alignment);
   assert_non_null(blocks[i].at);
   assert_int_equal((uintptr_t)blocks[i].at % alignment, 0);
@@ -70,10 +70,10 @@ static void drop(unsigned i) {
 UNIT_TEST(blocks_keep_their_content) {
   uint64_t seed = UNIT_SEED;
   for (unsigned step = 1; step <= STEPS; step++) {
-    unsigned i = (unsigned)(unit_random(&seed) % BLOCKS);
+    unsigned i = (unsigned)(test_random(&seed) % BLOCKS);
     if (blocks[i].at == NULL)
       fill(i, &seed);
-    else if (unit_random(&seed) % 4 == 0)
+    else if (test_random(&seed) % 4 == 0)
       resize(i, &seed);
     else
       drop(i);

@@ -90,7 +90,7 @@ static void use_heap(void) {
   static unsigned char *blocks[COUNT];
   uint64_t seed = UNIT_SEED;
   for (unsigned i = 0; i < COUNT; i++) {
-    size_t size = 16 + unit_random(&seed) % (i % 30 ? 4000 : 900000);
+    size_t size = 16 + test_random(&seed) % (i % 30 ? 4000 : 900000);
     EXPECT((blocks[i] = hak_malloc(size)) != NULL);
     memset(blocks[i], (int)i, size);
   }
@@ -111,7 +111,7 @@ static void use_heap(void) {
     hak_free(blocks[i]);
   }
   for (size_t alignment = 16; alignment <= 1 << 22; alignment *= 2) {
-    void *block = unit_opaque(hak_aligned_alloc(alignment, alignment + 7));
+    void *block = test_opaque(hak_aligned_alloc(alignment, alignment + 7));
     EXPECT(block != NULL && ((uintptr_t)block & (alignment - 1)) == 0);
     hak_free(block);
   }
@@ -123,11 +123,11 @@ static void use_family(void) {
 #ifdef UNIT_FAMILY
   const size_t sizes[] = {0, 1, 4095, 4096, 4097, 65537, 300000};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    void *block = unit_opaque(valloc(sizes[i]));
+    void *block = test_opaque(valloc(sizes[i]));
     EXPECT(block != NULL && ((uintptr_t)block & (page_bytes - 1)) == 0);
     EXPECT(malloc_usable_size(block) >= sizes[i]);
     free(block);
-    block = unit_opaque(pvalloc(sizes[i]));
+    block = test_opaque(pvalloc(sizes[i]));
     EXPECT(block != NULL && ((uintptr_t)block & (page_bytes - 1)) == 0);
     EXPECT(malloc_usable_size(block) >= round_up(sizes[i], page_bytes));
     free(block);

@@ -121,8 +121,8 @@ UNIT_TEST(merging_changes_no_sums) {
       policy_arm_begin(&arm, KEEP_1S);
       for (unsigned i = 0; i < 10000; i++, now_ms += steps_ms[step]) {
         freed_in_both(&arm, &list, &c, 16, now_ms);
-        if (takes_some && unit_random(&random) % 2) { /* the newest, in both */
-          uint32_t age_ms = (uint32_t)(unit_random(&random) % 30);
+        if (takes_some && test_random(&random) % 2) { /* the newest, in both */
+          uint32_t age_ms = (uint32_t)(test_random(&random) % 30);
           endless_until(&list, &c, list.freed_ms[--list.count], 16, now_ms += age_ms, true);
           policy_arm_taken(&arm, NULL, &c, 16, now_ms);
         }
@@ -243,18 +243,18 @@ UNIT_TEST(ratings_are_bounded_and_add_up) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
     struct policy_arm arm;
-    uint32_t now_ms = (uint32_t)unit_random(&random); /* the clock wraps in some */
-    policy_arm_begin(&arm, (enum keep)(unit_random(&random) % KEEP_STRATEGIES));
+    uint32_t now_ms = (uint32_t)test_random(&random); /* the clock wraps in some */
+    policy_arm_begin(&arm, (enum keep)(test_random(&random) % KEEP_STRATEGIES));
     bool at_bound = false;
     for (unsigned i = 0; i < 500; i++) {
-      struct policy_costs c = policy_costs_of((uint32_t)(unit_random(&random) >> (32 + unit_random(&random) % 32)), 60,
-                                              800, (uint32_t)(1 + unit_random(&random) % 20000));
-      uint32_t pages = (uint32_t)unit_random(&random) >> unit_random(&random) % 32;
-      if (unit_random(&random) & 1)
+      struct policy_costs c = policy_costs_of((uint32_t)(test_random(&random) >> (32 + test_random(&random) % 32)), 60,
+                                              800, (uint32_t)(1 + test_random(&random) % 20000));
+      uint32_t pages = (uint32_t)test_random(&random) >> test_random(&random) % 32;
+      if (test_random(&random) & 1)
         policy_arm_freed(&arm, NULL, &c, pages, true, now_ms);
       else
         policy_arm_taken(&arm, NULL, &c, pages, now_ms);
-      now_ms += (uint32_t)(unit_random(&random) % 100000 >> unit_random(&random) % 20);
+      now_ms += (uint32_t)(test_random(&random) % 100000 >> test_random(&random) % 20);
       for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
         assert_in_range(arm.rating[strategy] + POLICY_RATING_MAX, 0, 2 * POLICY_RATING_MAX);
         at_bound |= abs(arm.rating[strategy]) == POLICY_RATING_MAX;
@@ -331,10 +331,10 @@ UNIT_TEST(regret_is_bounded) {
   for (unsigned round = 0; round < 300; round++) {
     struct policy_arm arm;
     uint32_t now_ms = 0;
-    unsigned spread = 1 + (unsigned)(unit_random(&random) % 16), shift = (unsigned)(unit_random(&random) % spread);
+    unsigned spread = 1 + (unsigned)(test_random(&random) % 16), shift = (unsigned)(test_random(&random) % spread);
     policy_arm_begin(&arm, KEEP_1S);
     for (unsigned i = 0; i < 2000; i++)
-      reuse(&arm, &now_ms, (uint32_t)(1u << shift) + (uint32_t)(unit_random(&random) % (1u << spread)));
+      reuse(&arm, &now_ms, (uint32_t)(1u << shift) + (uint32_t)(test_random(&random) % (1u << spread)));
     uint64_t best = arm.total[policy_best_fixed(arm.total)];
     assert_true(arm.total_acted <= best + best / 5 + 30 * (uint64_t)PAGES * 500);
   }
@@ -350,13 +350,13 @@ UNIT_TEST(the_same_events_give_the_same_ratings) {
     uint32_t now_ms = 0;
     policy_arm_begin(&arms[copy], KEEP_1S);
     for (unsigned i = 0; i < 5000; i++) {
-      uint32_t gap_ms = (uint32_t)(unit_random(&random) % 3000), pages = (uint32_t)(unit_random(&random) % 700);
+      uint32_t gap_ms = (uint32_t)(test_random(&random) % 3000), pages = (uint32_t)(test_random(&random) % 700);
       for (uint32_t look_ms = 0; copy == 1 && look_ms < gap_ms; look_ms += 1 + gap_ms / 7) {
         struct policy_arm figures = arms[copy];
         policy_arm_tick(&figures, &c, now_ms + look_ms);
       }
       now_ms += gap_ms;
-      if (unit_random(&random) & 1)
+      if (test_random(&random) & 1)
         policy_arm_freed(&arms[copy], NULL, &c, pages, true, now_ms);
       else
         policy_arm_taken(&arms[copy], NULL, &c, pages, now_ms);
@@ -413,14 +413,14 @@ UNIT_TEST(an_adversary_gains_little) {
   for (unsigned round = 0; round < 200; round++) {
     struct policy_arm arm;
     uint32_t now_ms = 0;
-    unsigned moody = (unsigned)(unit_random(&random) % 32);
-    enum keep home = (enum keep)(KEEP_10MS + unit_random(&random) % 4);
+    unsigned moody = (unsigned)(test_random(&random) % 32);
+    enum keep home = (enum keep)(KEEP_10MS + test_random(&random) % 4);
     policy_arm_begin(&arm, home);
     for (unsigned i = 0; i < 3000; i++) {
       uint32_t kept_ms = keep_delay_ms(policy_arm_leader(&arm, NULL));
       uint32_t gap_ms = kept_ms < 4000 ? kept_ms + kept_ms / 4 + 2 : 20000;
-      if (moody < 24 && unit_random(&random) % 32 < moody)
-        gap_ms = (uint32_t)(unit_random(&random) % 20000 >> unit_random(&random) % 16);
+      if (moody < 24 && test_random(&random) % 32 < moody)
+        gap_ms = (uint32_t)(test_random(&random) % 20000 >> test_random(&random) % 16);
       reuse(&arm, &now_ms, gap_ms);
       /* What is idle when the limit is passed may cost as much as the longest gap does. */
       uint64_t most = arm.total[home] + arm.total[home] / 32 + 4ull * arm.stake + 22ull * PAGES * 500;

@@ -230,19 +230,19 @@ UNIT_TEST_BETWEEN(random_sites, begin, end) {
   size_t sizes[LIVE] = {0};
   uint64_t random = UNIT_SEED;
   for (unsigned i = 0; i < unit_rounds(4000, 1); i++) {
-    unsigned at = (unsigned)(unit_random(&random) % LIVE);
+    unsigned at = (unsigned)(test_random(&random) % LIVE);
     if (live[at]) {
       assert_int_equal(live[at][sizes[at] - 1], (char)at);
       large_free(live[at]);
       live[at] = NULL;
     } else {
       bool zeroed;
-      sizes[at] = (unit_random(&random) % 16 + 5) * 64 * 1024;
-      live[at] = large_alloc(sizes[at], UNIT_BYTES, unit_random(&random) % SITES * 64, &zeroed);
+      sizes[at] = (test_random(&random) % 16 + 5) * 64 * 1024;
+      live[at] = large_alloc(sizes[at], UNIT_BYTES, test_random(&random) % SITES * 64, &zeroed);
       assert_true(!zeroed || (live[at][0] == 0 && live[at][sizes[at] - 1] == 0));
       live[at][0] = live[at][sizes[at] - 1] = (char)at;
     }
-    pass(unit_random(&random) % 500 >> unit_random(&random) % 9);
+    pass(test_random(&random) % 500 >> test_random(&random) % 9);
     reclaim_tick();
     if (i % 64 == 0)
       valid();
@@ -259,11 +259,11 @@ static void *customer(void *seed) {
   uint64_t random = (uintptr_t)seed;
   for (unsigned i = 0; i < unit_rounds(3000, 1); i++) {
     bool zeroed;
-    size_t size = (unit_random(&random) % 12 + 5) * 64 * 1024;
-    char *object = large_alloc(size, UNIT_BYTES, unit_random(&random) % 300 * 64, &zeroed);
+    size_t size = (test_random(&random) % 12 + 5) * 64 * 1024;
+    char *object = large_alloc(size, UNIT_BYTES, test_random(&random) % 300 * 64, &zeroed);
     object[0] = object[size - 1] = 1;
-    if (unit_random(&random) % 16 == 0)
-      pass(unit_random(&random) % 200);
+    if (test_random(&random) % 16 == 0)
+      pass(test_random(&random) % 200);
     reclaim_tick();
     large_free(object);
   }

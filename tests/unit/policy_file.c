@@ -292,9 +292,9 @@ UNIT_TEST(random_bytes_are_refused) {
   uint64_t random = UNIT_SEED;
   struct fixture *f = calloc(1, sizeof *f);
   for (unsigned i = 0; i < 20000; i++) {
-    f->length = 20 + unit_random(&random) % 700;
+    f->length = 20 + test_random(&random) % 700;
     for (size_t at = 0; at < f->length; at++)
-      f->bytes[at] = (unsigned char)unit_random(&random);
+      f->bytes[at] = (unsigned char)test_random(&random);
     if (i % 2)
       memcpy(f->bytes, "hakpol\r\n\1\0\0\0\6\0\0\0\40\0\0\0\4\0\0", 23);
     if (i % 4 > 1)

@@ -64,17 +64,17 @@ static void large_objects(uint64_t *random) {
   enum { SITES = 3000, LIVE = 48 }; /* more than the table has room for */
   void *live[LIVE] = {0};
   for (unsigned i = 0; i < 12000; i++) {
-    void **object = &live[unit_random(random) % LIVE];
+    void **object = &live[test_random(random) % LIVE];
     if (*object) {
       large_free(*object);
       *object = NULL;
     } else {
-      size_t bytes = i % 100 == 0 ? (size_t)40 << 20 : (unit_random(random) % 24 + 5) * 65536;
-      bool zeroed, is_common = unit_random(random) % 4 == 0;
-      *object = large_alloc(bytes, UNIT_BYTES, unit_random(random) % (is_common ? 20 : SITES) * 64 + 64, &zeroed);
+      size_t bytes = i % 100 == 0 ? (size_t)40 << 20 : (test_random(random) % 24 + 5) * 65536;
+      bool zeroed, is_common = test_random(random) % 4 == 0;
+      *object = large_alloc(bytes, UNIT_BYTES, test_random(random) % (is_common ? 20 : SITES) * 64 + 64, &zeroed);
       assert_non_null(*object);
     }
-    now_ms += unit_random(random) % 300 >> unit_random(random) % 9;
+    now_ms += test_random(random) % 300 >> test_random(random) % 9;
   }
   for (unsigned i = 0; i < LIVE; i++)
     if (live[i])
@@ -86,7 +86,7 @@ static void small_blocks(uint64_t *random) {
   static void *blocks[BLOCKS];
   for (unsigned turn = 0; turn < 6; turn++) {
     for (unsigned i = 0; i < BLOCKS; i++)
-      assert_non_null(blocks[i] = hak_malloc((size_t)1 << (4 + unit_random(random) % 9)));
+      assert_non_null(blocks[i] = hak_malloc((size_t)1 << (4 + test_random(random) % 9)));
     now_ms += 20;
     for (unsigned i = 0; i < BLOCKS; i++)
       hak_free(blocks[i]);

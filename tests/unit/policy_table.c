@@ -82,8 +82,8 @@ UNIT_TEST(no_event_is_lost) {
   begin(&f, ARMS);
   uint64_t warm_ns = 0;
   for (unsigned i = 0; i < 20000; i++, freed++) {
-    policy_table_freed(&f.table, &c, (uint32_t)(unit_random(&random) % 1000), 0, PAGES, true, now_ms);
-    uint32_t step_ms = (uint32_t)(unit_random(&random) % 3);
+    policy_table_freed(&f.table, &c, (uint32_t)(test_random(&random) % 1000), 0, PAGES, true, now_ms);
+    uint32_t step_ms = (uint32_t)(test_random(&random) % 3);
     now_ms += step_ms;
     warm_ns += (freed + 1) * PAGES * step_ms / 2;
   }

@@ -64,7 +64,7 @@ static void free_in_two_heaps(void *heaps) {
   struct heap **two = heaps;
   for (unsigned i = 0; i < 2; i++) {
     unit_heap_become(two[i]);
-    hak_free(unit_opaque(blocks[0]));
+    hak_free(test_opaque(blocks[0]));
   }
   for (unsigned i = 0; i < 2; i++) {
     unit_heap_become(two[i]);

@@ -26,14 +26,14 @@ static size_t live_bytes(void) {
 /* The thread follows at its next free. */
 static void start(size_t interval) {
   assert_int_equal(hak_profile_start(interval), 0);
-  hak_free(unit_opaque(hak_malloc(1)));
+  hak_free(test_opaque(hak_malloc(1)));
 }
 
 static size_t some_size(uint64_t *random) {
-  uint64_t kind = unit_random(random) % 1024;
+  uint64_t kind = test_random(random) % 1024;
   if (kind < 980)
-    return 1 + unit_random(random) % 2000;
-  return kind < 1023 ? 1 + unit_random(random) % 60000 : 1 + unit_random(random) % (2 * MIB);
+    return 1 + test_random(random) % 2000;
+  return kind < 1023 ? 1 + test_random(random) % 60000 : 1 + test_random(random) % (2 * MIB);
 }
 
 static void expect_within(uint64_t found, uint64_t truth, unsigned percent) {
@@ -51,7 +51,7 @@ UNIT_TEST(live_bytes_are_true_within_3_percent) {
   size_t before = live_bytes();
   start(64 << 10);
   for (unsigned i = 0; i < 2 * BLOCKS; i++) { /* each is replaced once on average */
-    size_t at = unit_random(&random) % BLOCKS;
+    size_t at = test_random(&random) % BLOCKS;
     hak_free(blocks[at]);
     blocks[at] = hak_malloc(some_size(&random));
   }
@@ -195,7 +195,7 @@ UNIT_TEST(an_interval_without_end) {
   for (unsigned i = 0; i < 4; i++) {
     start(intervals[i]);
     for (unsigned block = 0; block < 10000; block++)
-      hak_free(unit_opaque(hak_malloc(5000)));
+      hak_free(test_opaque(hak_malloc(5000)));
     assert_int_equal(stats().profile_samples, 0);
     assert_int_equal(stats().profile_live_bytes, 0);
   }

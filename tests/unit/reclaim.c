@@ -25,10 +25,10 @@ static _Atomic bool ending;
 static void *reclaim_on(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   while (!atomic_load(&ending)) {
-    reclaim_round((enum reclaim_depth)(unit_random(&seed) % 3), NULL);
-    if (unit_random(&seed) % 4 == 0)
-      hak_trim(unit_random(&seed) % 2 ? 0 : 1 << 20);
-    struct timespec pause = {.tv_nsec = (long)(unit_random(&seed) % 200000)};
+    reclaim_round((enum reclaim_depth)(test_random(&seed) % 3), NULL);
+    if (test_random(&seed) % 4 == 0)
+      hak_trim(test_random(&seed) % 2 ? 0 : 1 << 20);
+    struct timespec pause = {.tv_nsec = (long)(test_random(&seed) % 200000)};
     nanosleep(&pause, NULL);
   }
   return NULL;
@@ -52,8 +52,8 @@ static void drop(unsigned i) {
 
 static void take(unsigned i, uint64_t *seed) {
   static const size_t sizes_max[] = {200, 1500, 5000, 40000, 300000, 3000000};
-  unsigned dice = (unsigned)(unit_random(seed) % 128);
-  live[i].size = 1 + unit_random(seed) % sizes_max[dice < 60    ? 0
+  unsigned dice = (unsigned)(test_random(seed) % 128);
+  live[i].size = 1 + test_random(seed) % sizes_max[dice < 60    ? 0
                                                    : dice < 110 ? 1
                                                    : dice < 122 ? 2
                                                    : dice < 126 ? 3
@@ -67,9 +67,9 @@ static void take(unsigned i, uint64_t *seed) {
 
 static void stir(uint64_t *seed, unsigned steps) {
   for (unsigned n = 0; n < steps; n++) {
-    unsigned i = (unsigned)(unit_random(seed) % LIVE);
+    unsigned i = (unsigned)(test_random(seed) % LIVE);
     drop(i);
-    if (unit_random(seed) % 3)
+    if (test_random(seed) % 3)
       take(i, seed);
   }
 }

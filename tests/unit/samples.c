@@ -60,7 +60,7 @@ static char memory[2]; /* what blocks are is their address */
 /* Scattered: some are looked for in the same place. */
 static const void *block_at(unsigned number) {
   uint64_t seed = number;
-  return (const void *)(uintptr_t)(unit_random(&seed) >> 20 << 4);
+  return (const void *)(uintptr_t)(test_random(&seed) >> 20 << 4);
 }
 
 /* Stacks that begin alike, end alike, or are another's beginning. */
@@ -73,7 +73,7 @@ static void model_begin(struct model *model) {
     struct stack_model *stack = &model->stacks[i];
     stack->depth = i;
     for (unsigned at = 0; at < i; at++)
-      stack->addresses[at] = i % 4 == 0 ? 0x1000 + at : unit_random(&seed) >> 17;
+      stack->addresses[at] = i % 4 == 0 ? 0x1000 + at : test_random(&seed) >> 17;
   }
 }
 
@@ -152,17 +152,17 @@ static bool agree(const struct samples *samples, const struct model *model) {
 /* --- tests --- */
 
 static struct sample_weight weight_of(uint64_t *seed) {
-  uint64_t bytes = 1 + unit_random(seed) % 5000;
-  return (struct sample_weight){bytes, 1024 + unit_random(seed) % 4096};
+  uint64_t bytes = 1 + test_random(seed) % 5000;
+  return (struct sample_weight){bytes, 1024 + test_random(seed) % 4096};
 }
 
 /* One event for both. It tends to fill for a while, then to empty, so that the peak is set and left again and again. */
 static void play(struct samples *samples, struct model *model, uint64_t *seed, unsigned event) {
-  unsigned block = unit_random(seed) % BLOCKS, other = unit_random(seed) % BLOCKS;
-  unsigned kind = unit_random(seed) % 8, adds = event / 4000 % 2 ? 2 : 5;
+  unsigned block = test_random(seed) % BLOCKS, other = test_random(seed) % BLOCKS;
+  unsigned kind = test_random(seed) % 8, adds = event / 4000 % 2 ? 2 : 5;
   struct sample_weight weight = weight_of(seed);
   if (kind < adds) {
-    unsigned stack = unit_random(seed) % STACKS;
+    unsigned stack = test_random(seed) % STACKS;
     assert_true(
         samples_add(samples, block_at(block), model->stacks[stack].addresses, model->stacks[stack].depth, weight));
     model_add(model, block, stack, weight);
@@ -170,7 +170,7 @@ static void play(struct samples *samples, struct model *model, uint64_t *seed, u
     assert_int_equal(samples_remove(samples, block_at(block)), model->blocks[block].stack < STACKS);
     model_remove(model, block);
   } else {
-    other = unit_random(seed) % 4 ? other : block;
+    other = test_random(seed) % 4 ? other : block;
     assert_int_equal(samples_rename(samples, block_at(block), block_at(other)), model_rename(model, block, other));
   }
 }
@@ -238,7 +238,7 @@ UNIT_TEST(stacks_of_one_hash) {
   uint64_t seed = UNIT_SEED;
   const size_t count = 250000;
   for (size_t i = 0; i < count; i++) {
-    uintptr_t address = unit_random(&seed);
+    uintptr_t address = test_random(&seed);
     samples_add(&samples, memory, &address, 1, (struct sample_weight){1, 1024});
   }
   assert_int_equal(samples.stack_count, count);
@@ -381,12 +381,12 @@ UNIT_TEST(memory_runs_out) {
     os.first = 1 + run / 2;
     os.alone = run % 2;
     for (unsigned i = 1; i <= 8000; i++) {
-      uintptr_t stack[60] = {unit_random(&seed) % 5000};
-      struct sample_weight weight = {1 + unit_random(&seed) % 100, 1024};
+      uintptr_t stack[60] = {test_random(&seed) % 5000};
+      struct sample_weight weight = {1 + test_random(&seed) % 100, 1024};
       samples_add(&samples, (void *)(uintptr_t)(i * 16), stack, 60, weight);
       offered += weight.bytes;
       if (i % 4 == 0)
-        samples_remove(&samples, (void *)(uintptr_t)(unit_random(&seed) % i * 16));
+        samples_remove(&samples, (void *)(uintptr_t)(test_random(&seed) % i * 16));
       if (i % 64 == 0)
         samples_rename(&samples, (void *)(uintptr_t)(i * 16), (void *)(uintptr_t)(i * 16 + 8));
     }

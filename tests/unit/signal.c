@@ -47,7 +47,7 @@ static void allocate_and_free(void) {
   }
   hak_free(hak_malloc(300000)); /* an odd number of units */
   for (size_t alignment = 32; alignment <= HAK_SMALL_MAX; alignment *= 2) {
-    char *block = unit_opaque(hak_aligned_alloc(alignment, 10));
+    char *block = test_opaque(hak_aligned_alloc(alignment, 10));
     char *odd = hak_malloc(300000);
     if (block == NULL || ((uintptr_t)block & (alignment - 1)) != 0)
       _exit(2);

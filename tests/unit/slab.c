@@ -23,7 +23,7 @@ static void take_all(unsigned cls, void **out, size_t count) {
 
 static void shuffle(void **blocks, size_t count, uint64_t seed) {
   for (size_t i = count; i > 1; i--) {
-    size_t j = unit_random(&seed) % i;
+    size_t j = test_random(&seed) % i;
     void *swap = blocks[i - 1];
     blocks[i - 1] = blocks[j];
     blocks[j] = swap;
@@ -131,7 +131,7 @@ UNIT_TEST(holes_are_filled_in_address_order) {
   uint64_t seed = UNIT_SEED;
   size_t hole_count = 0;
   for (size_t i = 0; i < count; i++)
-    if (unit_random(&seed) % 3 == 0)
+    if (test_random(&seed) % 3 == 0)
       holes[hole_count++] = blocks[i];
   shuffle(holes, hole_count, seed);
   slab_set_give(&set, cls, holes, hole_count);
@@ -217,8 +217,8 @@ UNIT_TEST(random_use_keeps_blocks_apart) {
   uint64_t seed = UNIT_SEED;
   size_t count = 0, bytes = 0;
   for (unsigned step = 0; step < 40000; step++) {
-    if (count < LIVE && (count == 0 || unit_random(&seed) % 100 < 55)) {
-      unsigned cls = 1 + (unsigned)(unit_random(&seed) % (unit_random(&seed) % 8 ? 64 : HAK_CLASS_COUNT - 1));
+    if (count < LIVE && (count == 0 || test_random(&seed) % 100 < 55)) {
+      unsigned cls = 1 + (unsigned)(test_random(&seed) % (test_random(&seed) % 8 ? 64 : HAK_CLASS_COUNT - 1));
       size_t got = slab_set_take(&set, cls, slots + BLOCKS_MAX, 1);
       assert_int_equal(got, 1);
       char *block = slots[BLOCKS_MAX - 1];
@@ -228,7 +228,7 @@ UNIT_TEST(random_use_keeps_blocks_apart) {
       live[count++].cls = cls;
       bytes += class_bytes(cls);
     } else {
-      size_t i = unit_random(&seed) % count;
+      size_t i = test_random(&seed) % count;
       char *block = live[i].block;
       size_t block_bytes = class_bytes(live[i].cls);
       assert_memory_equal(block, &live[i].block, sizeof block);
@@ -257,14 +257,14 @@ UNIT_TEST(runs_of_blocks_come_back) {
     size_t count = min_size(3 * (size_t)size_classes[cls].block_count, BLOCKS_MAX);
     take_all(cls, blocks, count);
     for (size_t at = 0; at < count; at++) /* half of the blocks change places */
-      if (unit_random(&seed) % 4 == 0) {
-        size_t other = unit_random(&seed) % count;
+      if (test_random(&seed) % 4 == 0) {
+        size_t other = test_random(&seed) % count;
         void *block = blocks[at];
         blocks[at] = blocks[other];
         blocks[other] = block;
       }
     for (size_t given = 0, part; given < count; given += part) {
-      part = min_size(1 + unit_random(&seed) % 300, count - given);
+      part = min_size(1 + test_random(&seed) % 300, count - given);
       slab_set_give(&set, cls, blocks + given, part);
       UNIT_SLABS_VALID(&set);
       assert_int_equal(set.taken_blocks[cls], count - given - part);
@@ -438,7 +438,7 @@ UNIT_TEST(blocks_of_several_classes_come_back) {
     take_all(hak_class_of(sizes[i]), blocks + (size_t)i * EACH, EACH);
   shuffle(blocks, ALL, 27);
   for (size_t given = 0, count; given < ALL; given += count) {
-    count = unit_random(&seed) % 40;
+    count = test_random(&seed) % 40;
     count = count < ALL - given ? count : ALL - given;
     size_t bytes = 0, before = set.taken_bytes;
     for (size_t i = 0; i < count; i++)

@@ -57,7 +57,7 @@ static void pause_ms(unsigned ms) {
 }
 
 /* The only site that asks for these lengths. */
-static __attribute__((noinline)) void *take(size_t bytes) { return unit_opaque(hak_malloc(bytes)); }
+static __attribute__((noinline)) void *take(size_t bytes) { return test_opaque(hak_malloc(bytes)); }
 
 /* Asks for `count` objects of a length at a time. */
 static void ask(size_t bytes, unsigned count) {
@@ -81,7 +81,7 @@ static void habit(size_t bytes, unsigned count) {
 static int stay_small(void **state) {
   void *objects[16];
   for (unsigned i = 0; i < 16; i++)
-    objects[i] = unit_opaque(hak_malloc((20 + 8 * (i & 1)) * MIB)); /* changing, so they become extents */
+    objects[i] = test_opaque(hak_malloc((20 + 8 * (i & 1)) * MIB)); /* changing, so they become extents */
   for (unsigned i = 0; i < 16; i++)
     hak_free(objects[i]);
   assert_true(usage_free() >= 256 * MIB);
@@ -108,7 +108,7 @@ UNIT_TEST_BETWEEN(a_thread_gets_its_own_range_back, empty, empty) {
   memset(object, 7, BYTES);
   hak_free(object);
   assert_int_equal(stash_bytes(), RANGE);
-  char *cleared = unit_opaque(hak_calloc(1, BYTES));
+  char *cleared = test_opaque(hak_calloc(1, BYTES));
   assert_ptr_equal(cleared, object);
   for (size_t i = 0; i < BYTES; i++)
     assert_int_equal(cleared[i], 0);
@@ -187,7 +187,7 @@ UNIT_TEST_BETWEEN(calloc_takes_what_its_frees_left, empty, empty) {
   enum { ROUNDS = 40, UNSTEADY = 4 };
   uint64_t before = takes();
   for (unsigned round = 0; round < ROUNDS; round++) {
-    char *object = unit_opaque(hak_calloc(1, 2 * UNIT_BYTES - 8192));
+    char *object = test_opaque(hak_calloc(1, 2 * UNIT_BYTES - 8192));
     assert_int_equal(map_entry(object), ENTRY_LARGE);
     assert_int_equal(object[0] | object[UNIT_BYTES], 0);
     object[0] = object[UNIT_BYTES] = 1;
@@ -197,7 +197,7 @@ UNIT_TEST_BETWEEN(calloc_takes_what_its_frees_left, empty, empty) {
   assert_int_equal(stash_bytes(), 2 * UNIT_BYTES);
 }
 
-static __attribute__((noinline)) void *take_elsewhere(size_t bytes) { return unit_opaque(hak_malloc(bytes + 1)); }
+static __attribute__((noinline)) void *take_elsewhere(size_t bytes) { return test_opaque(hak_malloc(bytes + 1)); }
 
 /* A site's habit remembers a place, whose length may change meanwhile. */
 UNIT_TEST_BETWEEN(a_place_may_change_its_length, empty, empty) {
@@ -234,7 +234,7 @@ UNIT_TEST_BETWEEN(mappings_have_places_too, empty, empty) {
   habit(40 * MIB, 2);
   size_t bytes = stash_bytes();
   assert_true(bytes >= 80 * MIB);
-  void *extent = unit_opaque(hak_malloc(5 * MIB)); /* for which no mapping ends */
+  void *extent = test_opaque(hak_malloc(5 * MIB)); /* for which no mapping ends */
   assert_int_equal(stash_bytes(), bytes);
   uint64_t before = takes();
   ask(40 * MIB, 2);
@@ -289,7 +289,7 @@ UNIT_TEST_BETWEEN(mappings_of_all_threads_have_a_bound, empty, empty) {
 }
 
 static void free_again(void *object) { hak_free(object); }
-static void resize_freed(void *object) { (void)!unit_opaque(hak_realloc(object, 2 * BYTES)); }
+static void resize_freed(void *object) { (void)!test_opaque(hak_realloc(object, 2 * BYTES)); }
 
 UNIT_TEST_BETWEEN(a_second_free_is_found, empty, empty) {
   if (!unit_forks_are_followed())
@@ -315,7 +315,7 @@ UNIT_TEST_BETWEEN(new_memory_is_taken_last, empty, empty) {
   habit(4 * BYTES, 1);
   assert_int_equal(stash_bytes(), 4 * RANGE);
   size_t held = usage_held();
-  void *object = unit_opaque(hak_malloc(3 * BYTES));
+  void *object = test_opaque(hak_malloc(3 * BYTES));
   assert_int_equal(usage_held(), held);
   hak_free(object);
 }
@@ -452,16 +452,16 @@ static void *stir(void *argument) {
     unsigned char mark;
   } live[4] = {0};
   while (!atomic_load(&ending)) {
-    unsigned i = (unsigned)(unit_random(&seed) % 4);
+    unsigned i = (unsigned)(test_random(&seed) % 4);
     if (live[i].at) {
       for (size_t b = 0; b < live[i].bytes; b += 4096)
         if (live[i].at[b] != live[i].mark)
           abort();
       hak_free(live[i].at);
     }
-    live[i].bytes = (5 + unit_random(&seed) % 3) * UNIT_BYTES;
-    live[i].mark = (unsigned char)unit_random(&seed);
-    live[i].at = unit_opaque(hak_malloc(live[i].bytes));
+    live[i].bytes = (5 + test_random(&seed) % 3) * UNIT_BYTES;
+    live[i].mark = (unsigned char)test_random(&seed);
+    live[i].at = test_opaque(hak_malloc(live[i].bytes));
     for (size_t b = 0; live[i].at && b < live[i].bytes; b += 4096)
       live[i].at[b] = live[i].mark;
   }
@@ -496,7 +496,7 @@ UNIT_TEST_BETWEEN(a_limit_finds_it, empty, empty) {
   habit(BYTES, 6);
   assert_int_equal(stash_bytes(), 6 * RANGE);
   hak_option_set("limit_mb", "44"); /* a mapping finds room only if the ranges go */
-  void *object = unit_opaque(hak_malloc(40 * MIB));
+  void *object = test_opaque(hak_malloc(40 * MIB));
   hak_option_set("limit_mb", NULL);
   assert_non_null(object);
   assert_int_equal(stash_bytes(), 0);

@@ -70,19 +70,19 @@ UNIT_TEST(random_runs_never_overlap) {
   unsigned count = 0;
   size_t taken = 0;
   for (unsigned step = 0; step < 30000; step++) {
-    if (count < RUNS_MAX && (count == 0 || unit_random(&seed) % 100 < (step / 3000 % 2 ? 40 : 60))) {
-      struct run run = {.order = (unsigned)(unit_random(&seed) % (UNIT_ORDER_MAX + 1))};
+    if (count < RUNS_MAX && (count == 0 || test_random(&seed) % 100 < (step / 3000 % 2 ? 40 : 60))) {
+      struct run run = {.order = (unsigned)(test_random(&seed) % (UNIT_ORDER_MAX + 1))};
       run.base = units_take(run.order, false);
       assert_non_null(run.base);
       assert_int_equal((uintptr_t)run.base & ((UNIT_BYTES << run.order) - 1), 0);
       assert_true(address_in_arena(run.base) && map_covers(run.base + (UNIT_BYTES << run.order) - 1));
       taken += UNIT_BYTES << run.order;
-      tag_write(&run, unit_random(&seed));
+      tag_write(&run, test_random(&seed));
       runs[count++] = run;
     } else {
-      unsigned i = (unsigned)(unit_random(&seed) % count);
+      unsigned i = (unsigned)(test_random(&seed) % count);
       tag_check(&runs[i]);
-      units_give(runs[i].base, runs[i].order, (unsigned)(unit_random(&seed) % KEEP_LISTS));
+      units_give(runs[i].base, runs[i].order, (unsigned)(test_random(&seed) % KEEP_LISTS));
       taken -= UNIT_BYTES << runs[i].order;
       runs[i] = runs[--count];
     }
@@ -102,7 +102,7 @@ UNIT_TEST(random_runs_never_overlap) {
   }
   while (count > 0) {
     tag_check(&runs[--count]);
-    units_give(runs[count].base, runs[count].order, (unsigned)(unit_random(&seed) % KEEP_LISTS));
+    units_give(runs[count].base, runs[count].order, (unsigned)(test_random(&seed) % KEEP_LISTS));
   }
   UNIT_SUPERSLABS_VALID();
   units_purge(purge_by_engine(false, 0, UNIT_ANY_TIME));

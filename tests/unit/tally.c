@@ -41,9 +41,9 @@ static void expect_counts(const struct class_counts *before) {
 
 /* Sizes of all classes, most of them small. */
 static size_t some_size(uint64_t *random) {
-  uint64_t kind = unit_random(random) % 64;
+  uint64_t kind = test_random(random) % 64;
   size_t most = kind < 56 ? 1024 : kind < 63 ? 16384 : HAK_SMALL_MAX;
-  return 1 + unit_random(random) % most;
+  return 1 + test_random(random) % most;
 }
 
 static void *churn(void *argument) {
@@ -53,7 +53,7 @@ static void *churn(void *argument) {
   size_t sizes[LIVE] = {0};
   uint64_t random = (uintptr_t)argument;
   for (unsigned i = 0; i < 100000; i++) {
-    unsigned at = (unsigned)(unit_random(&random) % LIVE);
+    unsigned at = (unsigned)(test_random(&random) % LIVE);
     if (blocks[at]) {
       own[hak_class_of(sizes[at])].freed++;
       hak_free(blocks[at]);
@@ -64,7 +64,7 @@ static void *churn(void *argument) {
     own[hak_class_of(sizes[at])].allocated++;
     if (i % 16 == 0) { /* and one for another thread: of one class, as it has no size */
       own[hak_class_of(48)].allocated++;
-      void *theirs = atomic_exchange(&handed_over[unit_random(&random) % 64], hak_malloc(48));
+      void *theirs = atomic_exchange(&handed_over[test_random(&random) % 64], hak_malloc(48));
       own[hak_class_of(48)].freed += theirs != NULL;
       hak_free(theirs);
     }
@@ -224,7 +224,7 @@ static _Atomic bool is_over;
 static void *oscillate(void *argument) {
   (void)argument;
   while (!atomic_load(&is_over))
-    hak_free(unit_opaque(hak_malloc(64)));
+    hak_free(test_opaque(hak_malloc(64)));
   return NULL;
 }
 
@@ -261,7 +261,7 @@ UNIT_TEST(samples_stand_for_all) {
     for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls += 8) {
       uint64_t bytes = 0, estimated = 0, asked = 0;
       for (unsigned block = 0; block < 20000; block++) {
-        size_t size = cls ? class_bytes(cls) : HAK_SMALL_MAX + unit_random(&random) % HAK_SMALL_MAX;
+        size_t size = cls ? class_bytes(cls) : HAK_SMALL_MAX + test_random(&random) % HAK_SMALL_MAX;
         lock_take(&heap_pool(heap)->lock);
         uint32_t picks = tally_picks(heap, cls, size);
         if (picks == 0 && cls != 0) { /* as the hand does */
@@ -291,7 +291,7 @@ static void in_child(void *argument) {
   static struct class_counts before[HAK_CLASS_COUNT];
   heaps_counts(before);
   for (unsigned i = 0; i < 1000; i++)
-    hak_free(unit_opaque(hak_malloc(100)));
+    hak_free(test_opaque(hak_malloc(100)));
   heaps_counts(found);
   _exit(found[hak_class_of(100)].allocated - before[hak_class_of(100)].allocated == 1000 ? 0 : 1);
 }

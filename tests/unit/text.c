@@ -37,7 +37,7 @@ UNIT_TEST(numbers_read_as_printf_writes_them) {
   uint64_t seed = UNIT_SEED;
   char wanted[64];
   for (unsigned i = 0; i < 2000; i++) {
-    uint64_t value = unit_random(&seed) >> (i % 64);
+    uint64_t value = test_random(&seed) >> (i % 64);
     snprintf(wanted, sizeof wanted, "%llu", (unsigned long long)value);
     assert_string_equal(decimal(value), wanted);
     snprintf(wanted, sizeof wanted, "0x%llx", (unsigned long long)value);

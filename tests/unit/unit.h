@@ -1,5 +1,5 @@
-/* unit.h: what the unit tests share: cmocka, the core's own headers, a seeded generator, several
- * heaps in one thread, and functions that must end the process.
+/* unit.h: what the unit tests share: cmocka, check.h, the core's own headers, several heaps in
+ * one thread, and functions that must end the process.
  *
  * The tests are linked with hakmem_core, so malloc is libc's and hak_malloc is ours.
  */
@@ -31,6 +31,8 @@
 
 #include <cmocka.h>
 
+#include "../check.h"
+
 /* Whole-structure checks, where the build has them. */
 #ifdef HAK_DEBUG
 #define UNIT_HEAP_VALID(heap) assert_true(heap_is_valid(heap))
@@ -44,21 +46,7 @@
 #define UNIT_SLABS_VALID(set) ((void)(set))
 #endif
 
-#ifdef HAK_TSAN
-#define UNIT_TSAN 1
-#else
-#define UNIT_TSAN 0
-#endif
-
 #define UNIT_SEED 20251u
-
-/* splitmix64 */
-static inline uint64_t unit_random(uint64_t *state) {
-  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 
 /* UNIT_TEST(name) { ... } is a test. unit_run runs the tests of a program in the order in which they stand; one that
  * needs a fresh process is UNIT_TEST_FIRST. */
@@ -132,12 +120,6 @@ static inline void unit_alone(void) {
   unit_option("HAKMEM_HUGE", "off");
 }
 
-/* The compiler knows what aligned_alloc promises, and takes a test of that for true. */
-static inline void *unit_opaque(void *pointer) {
-  __asm__ volatile("" : "+r"(pointer) : : "memory");
-  return pointer;
-}
-
 /* A heap of its own for what the calling thread does next. The thread keeps the lifelines of all
  * heaps it got, so to the rest of the program they are so many living threads. */
 static inline struct heap *unit_heap_attach(void) {
@@ -191,9 +173,9 @@ static inline bool unit_ends_are_noticed(void) {
 
 /* A process with threads may be forked: not under ThreadSanitizer, which cannot follow. */
 static inline bool unit_forks_are_followed(void) {
-  if (UNIT_TSAN)
+  if (TEST_TSAN)
     print_message("skipped: a process with threads of its own is not forked here\n");
-  return !UNIT_TSAN;
+  return !TEST_TSAN;
 }
 
 /* Runs body in a child. Returns its wait status; what it wrote to stderr comes in `said`. A child that

@@ -139,7 +139,7 @@ static shapes_function *const all_shapes[] = {shapes_with_pointers, shapes_witho
 /* Stops at the first difference. */
 static void look_from_many(struct seen *seen, uint64_t seed, unsigned rounds) {
   for (unsigned i = 0; i < rounds && seen->equal == seen->walks; i++) {
-    uint64_t drawn = unit_random(&seed);
+    uint64_t drawn = test_random(&seed);
     all_shapes[i % 2]((unsigned)(drawn % 12), SHAPES_ALL, drawn, look, seen);
   }
 }
@@ -223,7 +223,7 @@ UNIT_TEST(nothing_is_allocated) {
 #if COUNTS_ALLOCATIONS
   assert_int_equal(allocations, 0); /* by all walks so far, which met places for the first time */
   is_inside = true;                 /* control */
-  free(unit_opaque(malloc(1)));
+  free(test_opaque(malloc(1)));
   is_inside = false;
   assert_int_equal(allocations, 1);
   allocations = 0;
@@ -356,14 +356,14 @@ static void look_after_loss(void *argument) {
 
 static NOINLINE void with_room(void *argument) {
   char room[64 << 10];
-  unit_opaque(room);
+  test_opaque(room);
   plain_without_pointers(40, look_after_loss, argument);
-  unit_opaque(room);
+  test_opaque(room);
 }
 
 static void losing_coroutine(unsigned high, unsigned low) {
   with_room((struct seen *)((uintptr_t)high << 32 | low));
-  unit_opaque(&high);
+  test_opaque(&high);
 }
 
 static void run_on(char *stack, void *(*run)(void *), struct seen *seen) {
@@ -478,7 +478,7 @@ UNIT_TEST(in_signal_handlers) {
   handler_compares = true;
   for (unsigned i = 0; i < 100 && seen.equal == seen.walks; i++) {
     handle(SIGUSR1, i % 2 ? stack : NULL, WAY(i / 4));
-    all_shapes[i / 2 % 2](i % 7, SHAPES_ALL, unit_random(&seed), raise_in, NULL);
+    all_shapes[i / 2 % 2](i % 7, SHAPES_ALL, test_random(&seed), raise_in, NULL);
   }
   handle(SIGUSR1, NULL, WAY(0));
   drop(stack);
@@ -512,7 +512,7 @@ static void disturbed(unsigned kinds, bool is_compared, struct seen *seen) {
   atomic_store(&is_over, false);
   assert_int_equal(pthread_create(&disturber, NULL, disturb, &self), 0);
   for (unsigned i = 0; os_milliseconds() - start < 500 && seen->wrong == 0; i++)
-    all_shapes[i % 2](i % 5, kinds, unit_random(&seed), touch, &touched);
+    all_shapes[i % 2](i % 5, kinds, test_random(&seed), touch, &touched);
   atomic_store(&is_over, true);
   pthread_join(disturber, NULL);
   handle(SIGUSR2, NULL, WAY(0));
@@ -584,7 +584,7 @@ static void try_garbage(struct seen *seen, char *unreadable) {
   for (unsigned i = 0; i < sizeof garbage / sizeof garbage[0]; i++)
     call_with_frame_pointer(walk, seen, garbage[i]);
   for (unsigned i = 0; i < 1000; i++)
-    call_with_frame_pointer(walk, seen, here - 2000 + unit_random(&seed) % 8000);
+    call_with_frame_pointer(walk, seen, here - 2000 + test_random(&seed) % 8000);
 }
 
 #ifdef __GLIBC__
@@ -687,7 +687,7 @@ UNIT_TEST(without_the_library_itself) {
   assert_true(os_module_find(seen.ours.addresses[0], &program));
   assert_true(os_module_find(addresses[0], &caller));
   assert_int_equal(caller.build, program.build);
-  assert_true(os_module_find((uintptr_t)unit_opaque((void *)(uintptr_t)library_walk), &library)); /* control */
+  assert_true(os_module_find((uintptr_t)test_opaque((void *)(uintptr_t)library_walk), &library)); /* control */
   assert_true(library.build != program.build);
 }
 
