@@ -19,12 +19,10 @@ static _Atomic uint64_t now_ms = 1000000;
 uint64_t __wrap_os_milliseconds(void);
 uint64_t __wrap_os_milliseconds(void) { return atomic_load(&now_ms); }
 
-static bool all_at_once;
-
 size_t __real_extents_purge(struct purge purge);
 size_t __wrap_extents_purge(struct purge purge);
 size_t __wrap_extents_purge(struct purge purge) {
-  return __real_extents_purge(all_at_once ? purge_at_most(SIZE_MAX, purge) : purge);
+  return __real_extents_purge(unit_lies("all") ? purge_at_most(SIZE_MAX, purge) : purge);
 }
 
 static void pass(uint64_t ms) { atomic_fetch_add(&now_ms, ms); }
@@ -247,10 +245,10 @@ UNIT_TEST(each_byte_is_charged_once) {
   assert_int_equal(hak_option_set("purge_delay_ms", "1000"), 0);
 }
 
-int main(int argc, char **argv) {
+static void begin(void) {
   unit_alone();
-  all_at_once = argc > 1 && strcmp(argv[1], "all") == 0;
-  unit_option("HAKMEM_PURGE_DELAY_MS", argc > 1 && !all_at_once ? "50" : "1000");
+  unit_option("HAKMEM_PURGE_DELAY_MS", *unit_word && !unit_lies("all") ? "50" : "1000");
   unit_option("HAKMEM_KEEP_MB", "0");
-  return unit_run(NULL, NULL);
 }
+
+UNIT_MAIN(begin())

@@ -15,15 +15,12 @@
 
 #define MIB ((size_t)1 << 20)
 
-enum lie { LIE_NONE, LIE_CONTENT, LIE_WIDE };
-static enum lie lie;
-
 bool __real_os_purge(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size) {
-  if (lie == LIE_WIDE && address_in_arena(address)) /* the tables' pages are their own matter */
+  if (unit_lies("wide") && address_in_arena(address)) /* the tables' pages are their own matter */
     size += os_page_bytes();
-  return lie == LIE_CONTENT || __real_os_purge(address, size);
+  return unit_lies("content") || __real_os_purge(address, size);
 }
 
 static struct extent_stats stats(void) {
@@ -464,9 +461,4 @@ UNIT_TEST_BETWEEN(rows_go_with_what_they_describe, all_purged, all_purged) {
   UNIT_EXTENTS_VALID();
 }
 
-int main(int argc, char **argv) {
-  unit_alone();
-  if (argc > 1)
-    lie = strcmp(argv[1], "content") == 0 ? LIE_CONTENT : LIE_WIDE;
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

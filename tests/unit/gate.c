@@ -5,7 +5,6 @@
 
 #include "os/os.h"
 
-static bool is_deaf;
 static uint64_t now_ms = 1000;
 static unsigned sleeps, wakes;
 static struct heap *forker, *other;
@@ -44,7 +43,7 @@ static void other_enters(void) {
 }
 
 static void other_leaves(void) {
-  if (is_deaf)
+  if (unit_lies("deaf"))
     return;
   hak_thread = (uintptr_t)other | THREAD_BUSY;
   slow_path_end();
@@ -107,11 +106,11 @@ UNIT_TEST(who_stays_is_waited_for_once) {
   gate_open();
 }
 
-int main(int argc, char **argv) {
-  is_deaf = argc > 1 && strcmp(argv[1], "deaf") == 0;
+static void begin(void) {
   unit_alone();
   other = unit_heap_attach();
   forker = unit_heap_attach();
   unit_heap_become(forker);
-  return unit_run(NULL, NULL);
 }
+
+UNIT_MAIN(begin())

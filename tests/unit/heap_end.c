@@ -17,7 +17,6 @@
 
 enum stage { IDLE, ARMED, STOPPED, RELEASED, DONE };
 
-static bool is_hasty, is_torn;
 static _Atomic enum stage stage; /* of the other thread */
 static _Atomic unsigned yields;
 static __thread bool is_other;
@@ -47,7 +46,7 @@ void *__wrap_deferred_next(void *block, uint32_t entry) {
 void __real_deferred_finish(void);
 void __wrap_deferred_finish(void);
 void __wrap_deferred_finish(void) {
-  if (!is_hasty)
+  if (!unit_lies("hasty"))
     __real_deferred_finish();
 }
 
@@ -117,7 +116,7 @@ static void end_beside(hak_heap *heap, void (*work)(void)) {
   assert_int_equal(pthread_create(&thread, NULL, other_runs, (void *)(uintptr_t)work), 0);
   wait_for(STOPPED);
   assert_int_equal(atomic_load(&stage), STOPPED); /* else it met nothing of the heap */
-  if (is_torn)
+  if (unit_lies("torn"))
     pool->is_purging = false;
   assert_int_equal(hak_heap_destroy(heap), 0);
   assert_true(atomic_load(&yields) > 0);
@@ -166,9 +165,4 @@ UNIT_TEST(the_lock_is_waited_for_but_not_for_ever) {
   assert_true(pool_life(pool) == life + 1);
 }
 
-int main(int argc, char **argv) {
-  is_hasty = argc > 1 && strcmp(argv[1], "hasty") == 0;
-  is_torn = argc > 1 && strcmp(argv[1], "torn") == 0;
-  unit_alone();
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

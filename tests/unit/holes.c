@@ -15,8 +15,6 @@
 
 #include <time.h>
 
-enum lie { LIE_NONE, LIE_WIDE, LIE_LATE };
-static enum lie lie;
 static _Atomic uint64_t purges;
 
 bool __real_os_purge(void *address, size_t size);
@@ -27,14 +25,14 @@ bool __wrap_os_purge(void *address, size_t size) {
     size_t size;
   } last;
   atomic_fetch_add(&purges, 1);
-  if (lie == LIE_LATE) {
+  if (unit_lies("late")) {
     if (last.address)
       __real_os_purge(last.address, last.size);
     last.address = address;
     last.size = size;
     return true;
   }
-  return __real_os_purge(address, size + (lie == LIE_WIDE ? os_page_bytes() : 0));
+  return __real_os_purge(address, size + (unit_lies("wide") ? os_page_bytes() : 0));
 }
 
 #define WORKERS 3u
@@ -60,7 +58,7 @@ static void check(struct block *block) {
     if (block->words[i] != word(block, i)) {
       if (!atomic_exchange(&broken, true))
         print_message("word %zu of %zu at %p\n", i, count, (void *)block);
-      if (lie) /* seen; memory that is damaged further may hang */
+      if (*unit_word) /* seen; memory that is damaged further may hang */
         _exit(1);
       return;
     }
@@ -174,13 +172,12 @@ static void gives_up(int number) {
   _exit(1);
 }
 
-int main(int argc, char **argv) {
+static void begin(void) {
   unit_alone();
-  if (argc > 1) { /* what is damaged may also hang */
+  if (*unit_word) { /* what is damaged may also hang */
     signal(SIGALRM, gives_up);
     alarm(30);
   }
-  if (argc > 1)
-    lie = strcmp(argv[1], "wide") == 0 ? LIE_WIDE : LIE_LATE;
-  return unit_run(NULL, NULL);
 }
+
+UNIT_MAIN(begin())

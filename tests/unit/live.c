@@ -20,8 +20,6 @@
 #define READ_NS 400000000u
 #define SNAPSHOTS_MIN 10u
 
-static enum { LIE_NONE, LIE_BLIND, LIE_SILENT } lie;
-
 static _Atomic uint64_t now_ms = 1000000;
 static _Atomic bool time_runs;
 
@@ -53,7 +51,7 @@ static bool slot_is_whole(const struct live_process *process) {
 }
 
 static void read_once(struct live_process *process, uint64_t *last) {
-  if (lie == LIE_BLIND) {
+  if (unit_lies("blind")) {
     if (!slot_is_whole(process))
       atomic_store(&is_torn, true);
     return;
@@ -119,7 +117,7 @@ UNIT_TEST(nothing_torn_is_taken) {
   pthread_t readers[READERS], writers[WRITERS];
   atomic_store(&time_runs, true);
   for (unsigned i = 0; i < WRITERS; i++)
-    pthread_create(&writers[i], NULL, lie == LIE_SILENT && i == 0 ? scribble : write_snapshots, own_page());
+    pthread_create(&writers[i], NULL, unit_lies("silent") && i == 0 ? scribble : write_snapshots, own_page());
   for (unsigned i = 0; i < READERS; i++)
     pthread_create(&readers[i], NULL, read_snapshots, NULL);
   for (unsigned i = 0; i < READERS; i++)
@@ -207,11 +205,10 @@ UNIT_TEST(sites_in_page) {
   assert_int_equal(site.live_count, 0);
 }
 
-int main(int argc, char **argv) {
+static void begin(void) {
   unit_alone();
-  if (argc > 1)
-    lie = strcmp(argv[1], "blind") == 0 ? LIE_BLIND : LIE_SILENT;
   unit_option("HAKMEM_LIVE", "on");
   live_start();
-  return unit_run(NULL, NULL);
 }
+
+UNIT_MAIN(begin())

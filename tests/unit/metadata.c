@@ -10,12 +10,10 @@
 #define STEPS_A_TRIM 6000
 #define KIB ((size_t)1024)
 
-static bool is_wide;
-
 bool __real_os_purge(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size) {
-  return __real_os_purge(address, size + (is_wide ? os_page_bytes() : 0));
+  return __real_os_purge(address, size + (unit_lies("wide") ? os_page_bytes() : 0));
 }
 
 static struct {
@@ -111,7 +109,4 @@ UNIT_TEST(a_trim_reaches_between_pieces) {
   }
 }
 
-int main(int argc, char **argv) {
-  is_wide = argc > 1 && strcmp(argv[1], "wide") == 0;
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN()

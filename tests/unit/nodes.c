@@ -17,12 +17,13 @@
 #define MIB ((size_t)1 << 20)
 #define LOOKS_FIRST 8u /* of heap_follow_node, before its first move */
 
-static bool is_blind, is_never_counted;
 static __thread int pretended_cpu = -1;
 
 int __real_sched_getcpu(void);
 int __wrap_sched_getcpu(void);
-int __wrap_sched_getcpu(void) { return is_blind ? 0 : pretended_cpu >= 0 ? pretended_cpu : __real_sched_getcpu(); }
+int __wrap_sched_getcpu(void) {
+  return unit_lies("blind") ? 0 : pretended_cpu >= 0 ? pretended_cpu : __real_sched_getcpu();
+}
 
 static struct {
   bool interrupt, by_byte; /* each call fails once with EINTR; reads get a byte at a time */
@@ -192,7 +193,7 @@ UNIT_TEST(processors_that_come_late_are_found) {
 /* From here on there are two nodes. */
 UNIT_TEST_BETWEEN(two_nodes, NULL, forget_tree) {
   tree_of_two();
-  atomic_store(&os_nodes_counted, is_never_counted ? 1 : 0);
+  atomic_store(&os_nodes_counted, unit_lies("uncounted") ? 1 : 0);
   os_nodes_count(root);
   assert_int_equal(os_nodes(), 2);
 }
@@ -518,9 +519,4 @@ UNIT_TEST(cached_ranges_serve_their_node_first) {
     assert_ptr_equal(big_cache_take(MIB, UNIT_BYTES, 0), ranges[taken[i]]);
 }
 
-int main(int argc, char **argv) {
-  is_blind = argc > 1 && strcmp(argv[1], "blind") == 0;
-  is_never_counted = argc > 1 && strcmp(argv[1], "uncounted") == 0;
-  unit_alone();
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

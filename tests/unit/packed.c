@@ -11,12 +11,10 @@
 #define STEPS unit_rounds(60000, 1)
 #define STEPS_A_PURGE 3000
 
-static bool is_wide;
-
 bool __real_os_purge(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size);
 bool __wrap_os_purge(void *address, size_t size) {
-  return __real_os_purge(address, size + (is_wide ? os_page_bytes() : 0));
+  return __real_os_purge(address, size + (unit_lies("wide") ? os_page_bytes() : 0));
 }
 
 static struct {
@@ -115,8 +113,4 @@ UNIT_TEST(misuse_is_noticed) {
   packed_give(first);
 }
 
-int main(int argc, char **argv) {
-  is_wide = argc > 1 && strcmp(argv[1], "wide") == 0;
-  unit_alone();
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

@@ -28,10 +28,10 @@ void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_
     __real_os_futex_wait_for(word, expected, timeout_ms);
 }
 
-static const char *one_pool = "1";
+static const char *one_pool(void) { return unit_lies("apart") ? "1024" : "1"; }
 
 UNIT_TEST(heaps_of_a_pool_free_each_others_blocks) {
-  unit_option("HAKMEM_POOLS", one_pool);
+  unit_option("HAKMEM_POOLS", one_pool());
   struct heap *taker = unit_heap_attach(), *freer = unit_heap_attach();
   assert_ptr_equal(heap_pool(taker), heap_pool(freer));
   assert_ptr_not_equal(taker, freer);
@@ -76,7 +76,7 @@ static void free_in_two_heaps(void *heaps) {
 
 /* The block is in two bins. The second flush finds its bit set. */
 UNIT_TEST(a_double_free_through_two_heaps_is_found) {
-  unit_option("HAKMEM_POOLS", one_pool);
+  unit_option("HAKMEM_POOLS", one_pool());
   struct heap *two[2] = {unit_heap_attach(), unit_heap_attach()};
   unit_heap_become(two[0]);
   assert_non_null(blocks[0] = hak_malloc(BYTES));
@@ -110,7 +110,7 @@ UNIT_TEST(heaps_spread_over_the_pools) {
 
 /* A thread that uses a class once holds little of it. */
 UNIT_TEST(a_new_bin_holds_few_blocks) {
-  unit_option("HAKMEM_POOLS", one_pool);
+  unit_option("HAKMEM_POOLS", one_pool());
   struct heap *heap = unit_heap_attach();
   void *held[BLOCKS];
   uint64_t refills = heap->counters.refills;
@@ -165,7 +165,7 @@ static void *allocate_and_end(void *unused) {
 UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
   if (!unit_ends_are_noticed())
     skip();
-  unit_option("HAKMEM_POOLS", one_pool);
+  unit_option("HAKMEM_POOLS", one_pool());
   struct heap *self = unit_heap_attach();
   pthread_t thread;
   void *pool;
@@ -184,7 +184,7 @@ UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
 
 /* The holder of a pool's lock may have ended or jumped out of its slow path. Others of the pool go on elsewhere. */
 UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
-  unit_option("HAKMEM_POOLS", one_pool);
+  unit_option("HAKMEM_POOLS", one_pool());
   struct heap *holder = unit_heap_attach(), *other = unit_heap_attach();
   struct pool *pool = heap_pool(other);
   assert_ptr_equal(heap_pool(holder), pool);
@@ -229,9 +229,4 @@ UNIT_TEST(a_forks_child_keeps_one_heap) {
   unit_pools_clear();
 }
 
-int main(int argc, char **argv) {
-  if (argc > 1 && strcmp(argv[1], "apart") == 0)
-    one_pool = "1024";
-  unit_alone();
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN(unit_alone())

@@ -24,19 +24,17 @@
 #define SHORT round_up(BYTES / 4, UNIT_BYTES)
 #define DELAY_MS 400u
 
-static const char *lie = "";
-
 void __real_stash_next_round(void);
 void __wrap_stash_next_round(void);
 void __wrap_stash_next_round(void) {
-  if (strcmp(lie, "ageless") != 0)
+  if (!unit_lies("ageless"))
     __real_stash_next_round();
 }
 
 struct large *__real_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
 struct large *__wrap_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
 struct large *__wrap_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at) {
-  return strcmp(lie, "kept") == 0 ? NULL : __real_stash_take_any(before_round, units_min, units_max, at);
+  return unit_lies("kept") ? NULL : __real_stash_take_any(before_round, units_min, units_max, at);
 }
 
 /* An emulator holds more than a small program. */
@@ -222,7 +220,7 @@ UNIT_TEST_BETWEEN(a_place_may_change_its_length, empty, empty) {
   }
   assert_int_not_equal(place->units, UNITS);
   assert_int_not_equal(place->top, 0);
-  if (strcmp(lie, "stale") == 0)
+  if (unit_lies("stale"))
     memcpy(stash->habits, habits, sizeof habits);
   void *other = take(bytes);
   assert_true(hak_usable_size(other) >= bytes);
@@ -506,8 +504,7 @@ UNIT_TEST_BETWEEN(a_limit_finds_it, empty, empty) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1)
-    lie = argv[1];
+  unit_word = argc > 1 ? argv[1] : "";
   held_before = __real_os_resident_of_process();
   unit_alone();
   unit_option("HAKMEM_PURGE_DELAY_MS", "400");

@@ -16,14 +16,13 @@
 
 #define MIB ((size_t)1 << 20)
 
-static bool silent;
 static unsigned superslabs_asked; /* for which huge pages were asked */
 
 int __real_madvise(void *address, size_t size, int advice);
 int __wrap_madvise(void *address, size_t size, int advice);
 int __wrap_madvise(void *address, size_t size, int advice) {
   superslabs_asked += advice == MADV_HUGEPAGE && size == 2 * MIB;
-  return silent && advice == MADV_NOHUGEPAGE ? 0 : __real_madvise(address, size, advice);
+  return unit_lies("silent") && advice == MADV_NOHUGEPAGE ? 0 : __real_madvise(address, size, advice);
 }
 
 /* Has the mapping that an address lies in this flag? */
@@ -152,9 +151,8 @@ UNIT_TEST(the_policy_asks) {
 }
 
 int main(int argc, char **argv) {
-  (void)argv;
+  unit_word = argc > 1 ? argv[1] : "";
   unit_alone();
-  silent = argc > 1;
   if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0) {
     puts("skipped: the kernel has no transparent huge pages");
     return 77;

@@ -73,9 +73,15 @@ static inline void unit_add(size_t place, struct CMUnitTest test) {
 static inline int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown) {
   return _cmocka_run_group_tests("tests", unit_tests, unit_test_count, setup, teardown);
 }
+
+/* A positive control has a word on its command line. Then something lies, and the test must fail. */
+static const char *unit_word = "";
+static inline bool unit_lies(const char *word) { return strcmp(unit_word, word) == 0; }
+
 /* The main of most programs: does `begin`, if anything, and runs the tests. */
 #define UNIT_MAIN(begin)                                                                                               \
-  int main(void) {                                                                                                     \
+  int main(int argc, char **argv) {                                                                                    \
+    unit_word = argc > 1 ? argv[1] : "";                                                                               \
     begin;                                                                                                             \
     return unit_run(NULL, NULL);                                                                                       \
   }
