@@ -1,11 +1,11 @@
 /* free keeps errno, whatever it has to do: cached, flushed, unmapped, from another thread, and where
  * its system calls fail. Allocation that succeeds leaves errno alone too, also where the system refused something on
  * the way. posix_memalign that fails sets it, as glibc's does. */
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 static void freed(void *block) {
   errno = 4242;
@@ -64,9 +64,7 @@ int main(int argc, char **argv) {
   freed(aligned);
   aligned = blocks;
   CHECK(t_posix_memalign(&aligned, 4096, PTRDIFF_MAX - 65536) == ENOMEM && errno == ENOMEM && aligned == blocks);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, stranger, blocks) == 0);
-  pthread_join(thread, NULL);
+  test_thread_run(stranger, blocks);
   puts("errno_kept: ok");
   return 0;
 }

@@ -7,9 +7,9 @@
  *   memory_max churn       sizes of all kinds come and go; who gets NULL frees half
  *
  * Every page given is written to. */
-#include <pthread.h>
 
 #include "../chain.h"
+#include "../threads.h"
 #include "group.h"
 
 #define LIMIT_BYTES ((size_t)256 << 20)
@@ -101,11 +101,7 @@ static void *run_thread(void *argument) {
 }
 
 static void run_threads(void) {
-  pthread_t threads[THREADS];
-  for (uintptr_t i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, run_thread, (void *)(i + 1)) == 0);
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(THREADS, run_thread, (void *)(uintptr_t)1, 1);
   void *block = chain_block(EXPECTED_BYTES);
   CHECK_SAY(block != NULL, "%zu bytes after everything was freed", EXPECTED_BYTES);
   t_free(block);

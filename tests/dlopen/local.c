@@ -2,9 +2,9 @@
  * malloc: several times, from threads that outlive a dlclose. argv[1] is libhakmem.so, argv[2] how it is opened. What
  * libc's malloc gave is foreign to it and must be ignored. */
 #include <dlfcn.h>
-#include <pthread.h>
 
 #include "../check.h"
+#include "../threads.h"
 
 struct heap {
   void *handle;
@@ -65,11 +65,9 @@ int main(int argc, char **argv) {
   for (int n = 0; n < 4; n++) {
     heap_open(argv[1], argv[2]);
     pthread_t threads[3];
-    for (int i = 0; i < 3; i++)
-      CHECK(pthread_create(&threads[i], NULL, worker, NULL) == 0);
+    test_threads_start(threads, 3, worker, NULL, 0);
     heap_use();
-    for (int i = 0; i < 3; i++)
-      pthread_join(threads[i], NULL);
+    test_threads_join(threads, 3);
     CHECK(dlclose(heap.handle) == 0);
   }
   puts("local: ok");

@@ -1,10 +1,10 @@
 /* A plugin that allocates is opened, used and closed many times, by several threads, and with
  * RTLD_DEEPBIND, which makes it prefer libc's own symbols; blocks cross both ways. argv[1] is the plugin. */
 #include <dlfcn.h>
-#include <pthread.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 static const char *plugin_path;
 
@@ -60,12 +60,7 @@ int main(int argc, char **argv) {
     plugin_use(RTLD_LOCAL | RTLD_DEEPBIND, 0);
 #endif
   }
-  pthread_t threads[3];
-  for (int i = 0; i < 3; i++) {
-    CHECK(pthread_create(&threads[i], NULL, worker, (void *)(intptr_t)test_rounds(30, 20)) == 0);
-  }
-  for (int i = 0; i < 3; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(3, worker, (void *)(intptr_t)test_rounds(30, 20), 0);
   /* Left open: its destructor frees at exit. */
   CHECK(dlopen(plugin_path, RTLD_NOW) != NULL);
   puts("reload: ok");

@@ -2,10 +2,10 @@
  * hakmem_core or the static library: the functions are called by their names. */
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #include <hakmem/hakmem.h>
 
-#include <pthread.h>
 #include <sys/wait.h>
 
 #define MIB ((size_t)1 << 20)
@@ -184,11 +184,7 @@ static void *sets_and_gets(void *number) {
 
 static void threads_see_whole_values(void) {
   set("purge_delay_ms", "10");
-  pthread_t threads[THREADS];
-  for (uintptr_t i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, sets_and_gets, (void *)i) == 0);
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(THREADS, sets_and_gets, NULL, 1);
   set("purge_delay_ms", NULL);
 }
 

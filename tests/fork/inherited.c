@@ -1,11 +1,11 @@
 /* The child of a fork that works with its parent's heap: it copies few of the shared pages, it does not grow as it
  * replaces all blocks, it uses what it has freed when memory is short, and no block is lost or given out twice. */
-#include <pthread.h>
 #include <sys/resource.h>
 
 #include "../check.h"
 #include "../child.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 enum { BLOCKS = 48 * 1024, BYTES_LEAST = 16, BYTES_MOST = 1024, STEP = 10007 };
 enum { CHANGES = 2000, FAULTS_MOST = CHANGES * 2 / 3 };
@@ -110,12 +110,8 @@ static void *replace_share(void *share) {
 }
 
 static void has_threads(void) {
-  pthread_t threads[4];
   replace(1, BLOCKS / 50, STEP, test_seed + 4);
-  for (size_t i = 0; i < 4; i++)
-    CHECK(pthread_create(&threads[i], NULL, replace_share, (void *)(uintptr_t)i) == 0);
-  for (size_t i = 0; i < 4; i++)
-    CHECK(pthread_join(threads[i], NULL) == 0);
+  test_threads_run(4, replace_share, NULL, 1);
   check_all();
 }
 

@@ -1,11 +1,11 @@
 /* vfork + exec, posix_spawn, popen and system from several threads at once, while others allocate. */
-#include <pthread.h>
 #include <spawn.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 extern char **environ;
 static _Atomic int ending;
@@ -70,17 +70,12 @@ static void *spawner(void *argument) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   alarm(test_long ? 1000 : TEST_PATIENCE_SECONDS);
-  pthread_t allocators[2], spawners[3];
-  for (int i = 0; i < 2; i++)
-    CHECK(pthread_create(&allocators[i], NULL, allocator, (void *)(uintptr_t)(i + 1)) == 0);
+  pthread_t allocators[2];
+  test_threads_start(allocators, 2, allocator, (void *)(uintptr_t)1, 1);
   long rounds = test_rounds(20, 20);
-  for (int i = 0; i < 3; i++)
-    CHECK(pthread_create(&spawners[i], NULL, spawner, (void *)(intptr_t)rounds) == 0);
-  for (int i = 0; i < 3; i++)
-    pthread_join(spawners[i], NULL);
+  test_threads_run(3, spawner, (void *)(intptr_t)rounds, 0);
   atomic_store(&ending, 1);
-  for (int i = 0; i < 2; i++)
-    pthread_join(allocators[i], NULL);
+  test_threads_join(allocators, 2);
   puts("spawn: ok");
   return 0;
 }

@@ -1,13 +1,13 @@
 /* Threads allocate, free and hand over all the time while the main thread forks. Every child frees
  * blocks of all origins, allocates, starts a thread, and ends with 0. Every other child first gives back what the
  * parent's threads left to it. A hang ends by SIGALRM. */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/wait.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define THREADS 3
 #define SHARED 256
@@ -91,8 +91,7 @@ int main(int argc, char **argv) {
   for (long n = 0; n < BALLAST_SHARE; n++)
     ballast_stir(n);
   pthread_t threads[THREADS];
-  for (int i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(i + 1)) == 0);
+  test_threads_start(threads, THREADS, worker, (void *)(uintptr_t)1, 1);
   for (long n = test_rounds(100, 60); n > 0; n--) {
     alarm(TEST_PATIENCE_SECONDS);
     ballast_stir(n);
@@ -119,8 +118,7 @@ int main(int argc, char **argv) {
     CHECK_SAY(status == 0, "child ended with status 0x%x", status);
   }
   atomic_store(&ending, 1);
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_join(threads, THREADS);
   puts("storm: ok");
   return 0;
 }

@@ -1,10 +1,10 @@
 /* The child of a fork starts a thread and ends its first one by pthread_exit, which walks the C library's list of the
  * robust mutexes that the thread holds. The heap's must be in it once: musl keeps that list over a fork. */
 #include <fcntl.h>
-#include <pthread.h>
 
 #include "../child.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define BLOCKS 200
 
@@ -78,9 +78,7 @@ int main(int argc, char **argv) {
   allocate();
   test_in_child(child_ends);
   test_in_child(child_forks);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, forks, NULL) == 0);
-  pthread_join(thread, NULL);
+  test_thread_run(forks, NULL);
   forks(NULL); /* and again where a child was forked before */
   puts("thread_exit: ok");
   return 0;

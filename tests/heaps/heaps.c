@@ -1,13 +1,13 @@
 /* Heaps that a program makes: what is allocated in one belongs to it until it is destroyed, whoever frees, resizes
  * or asks; limits, defaults, ended threads, forks. Compiled against hak_*, so that the heap under test is hakmem in
  * every flavour. */
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/wait.h>
 
 #include <hakmem/hakmem.h>
 
 #include "../check.h"
+#include "../threads.h"
 
 #define BLOCKS 3000u
 #define LARGE_BYTES ((size_t)3 << 20)
@@ -54,12 +54,6 @@ static void *free_blocks(void *how) {
   return NULL;
 }
 
-static void in_thread(void *(*work)(void *), void *argument) {
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, work, argument) == 0);
-  CHECK(pthread_join(thread, NULL) == 0);
-}
-
 static struct hak_stats process_stats(void) {
   struct hak_stats stats;
   CHECK(hak_stats_get(&stats) == 0);
@@ -84,9 +78,9 @@ static void all_ends_at_once(void) {
 static void frees_of_any_thread(void) {
   hak_heap *heap = heap_new(0);
   fill(heap);
-  in_thread(free_blocks, NULL);
+  test_thread_run(free_blocks, NULL);
   fill(heap);
-  in_thread(free_blocks, heap);
+  test_thread_run(free_blocks, heap);
   fill(heap);
   free_blocks(heap);
   /* Two threads have freed blocks and ended. What they had under way is swept, here or at this moment by the background
@@ -263,8 +257,7 @@ static void *work_in_turns(void *unused) {
 static void threads_follow_from_heap_to_heap(void) {
   pthread_t threads[THREADS];
   CHECK(pthread_barrier_init(&barrier, NULL, THREADS + 1) == 0);
-  for (int i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, work_in_turns, NULL) == 0);
+  test_threads_start(threads, THREADS, work_in_turns, NULL, 0);
   for (int turn = 0; turn < 20; turn++) {
     shared = heap_new(0);
     void *blocks_of_main[10];
@@ -277,8 +270,7 @@ static void threads_follow_from_heap_to_heap(void) {
     CHECK(stats_of(shared).threads == THREADS + 1);
     CHECK(hak_heap_destroy(shared) == 0);
   }
-  for (int i = 0; i < THREADS; i++)
-    CHECK(pthread_join(threads[i], NULL) == 0);
+  test_threads_join(threads, THREADS);
 }
 
 /* More heaps than a thread has bins for, all alive. */

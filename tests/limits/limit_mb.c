@@ -5,10 +5,10 @@
  *     limit_mb random       sizes of all kinds, realloc and calloc, by three threads
  *     limit_mb callback     when, how often and on which thread it is called
  */
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include "../reclaim/again.h"
+#include "../threads.h"
 
 #define LIMIT_MB 64
 #define LIMIT_TEXT "64"
@@ -108,12 +108,8 @@ static void *random_use(void *argument) {
 }
 
 static void threads_at_random(void) {
-  pthread_t threads[3];
   long before_kib = test_rss_kib();
-  for (uintptr_t i = 0; i < 3; i++)
-    CHECK(pthread_create(&threads[i], NULL, random_use, (void *)(i + test_seed)) == 0);
-  for (int i = 0; i < 3; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(3, random_use, (void *)(uintptr_t)test_seed, 1);
   CHECK(refusals > 0);
   CHECK_SAY(!TEST_RSS_COUNTS || test_status_kib("VmHWM:") - before_kib < (LIMIT_MB + 24) * 1024, "peak %ld KiB more",
             test_status_kib("VmHWM:") - before_kib);
@@ -190,9 +186,7 @@ static void callback(void) {
     }
     seen.answer = 0;
   }
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, ask_in_thread, NULL) == 0);
-  pthread_join(thread, NULL);
+  test_thread_run(ask_in_thread, NULL);
   /* For small blocks, too. */
   seen.allocates = 0;
   seen.calls = 0;

@@ -1,9 +1,10 @@
 /* HAKMEM_LIMIT_MB: a request that does not fit is refused, and nobody else's with it. One thread asks for more than the
  * limit all the time; the others together use a small part of it and get all they ask for. */
-#include <pthread.h>
+
 #include <stdatomic.h>
 
 #include "../reclaim/again.h"
+#include "../threads.h"
 
 #define LIMIT_MB 256
 #define LIMIT_TEXT "256"
@@ -36,15 +37,13 @@ int main(int argc, char **argv) {
   test_again_with(argv, options);
   test_begin(argc, argv);
   pthread_t threads[THREADS];
-  for (uintptr_t i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, uses_little, (void *)(i * 1000)) == 0);
+  test_threads_start(threads, THREADS, uses_little, NULL, 1000);
   while (working > 0) {
     CHECK(t_malloc(2 * LIMIT_MB * MIB) == NULL);
     for (int i = 0; i < 1000; i++)
       CHECK(t_malloc(HOPELESS_BYTES) == NULL);
   }
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_join(threads, THREADS);
   CHECK_SAY(refused == 0, "%ld of %ld requests refused", refused, asked);
   puts("limit refused: ok");
   return 0;

@@ -10,8 +10,8 @@
  *     many N MIB   N threads with a heap each, MIB of memory all together
  */
 #include "../check.h"
+#include "../threads.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -71,15 +71,13 @@ static void wait_for_end(void) {
 static void run_threads(int count, void *(*body)(void *)) {
   static pthread_t threads[512];
   CHECK(count > 0 && count <= 512);
-  for (int i = 0; i < count; i++)
-    CHECK(pthread_create(&threads[i], NULL, body, (void *)(uintptr_t)(i + 1)) == 0);
+  test_threads_start(threads, count, body, (void *)(uintptr_t)1, 1);
   if (body == hold)
     pthread_barrier_wait(&all_hold);
   puts("ready");
   wait_for_end();
   atomic_store(&is_over, true);
-  for (int i = 0; i < count; i++)
-    CHECK(pthread_join(threads[i], NULL) == 0);
+  test_threads_join(threads, count);
 }
 
 static void hold_memory(void) {

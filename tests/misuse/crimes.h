@@ -4,13 +4,13 @@
  * program goes on with ordinary calls, as programs do, because some crimes are noticed late. */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 enum verdict { UNNOTICED, HARMLESS };
 typedef enum verdict crime_function(size_t size);
@@ -73,12 +73,6 @@ static enum verdict crowd_goes_on(size_t size, const char *spared) {
   crowd_end(size, spared);
   go_on(size);
   return UNNOTICED;
-}
-
-static void thread_do(void *(*function)(void *), void *argument) {
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, function, argument) == 0);
-  pthread_join(thread, NULL);
 }
 
 static void *free_in_thread(void *block) {
@@ -177,14 +171,14 @@ static enum verdict double_after_reuse(size_t size) {
 static enum verdict double_other_thread(size_t size) {
   char *block = victim(size);
   t_free(block);
-  thread_do(free_in_thread, test_opaque(block));
+  test_thread_run(free_in_thread, test_opaque(block));
   return crowd_goes_on(size, block);
 }
 
 static enum verdict double_by_strangers(size_t size) {
   char *block = victim(size);
-  thread_do(free_in_thread, block);
-  thread_do(free_in_thread, test_opaque(block));
+  test_thread_run(free_in_thread, block);
+  test_thread_run(free_in_thread, test_opaque(block));
   return crowd_goes_on(size, block);
 }
 
@@ -265,7 +259,7 @@ static void *inside_in_thread(void *address) { return free_in_thread(address); }
 static enum verdict free_inside_other_thread(size_t size) {
   char *block = victim(size);
   tell(block + 16);
-  thread_do(inside_in_thread, test_opaque(block + 16));
+  test_thread_run(inside_in_thread, test_opaque(block + 16));
   t_trim(0);
   return crowd_goes_on(size, NULL);
 }

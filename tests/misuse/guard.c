@@ -3,7 +3,6 @@
  *
  *   guard          all
  *   guard control  expects another sentence: must fail */
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -16,6 +15,7 @@
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define PAGE 4096 /* a multiple of 16, at most a page: its block ends at a page's end or begins at its start */
 #define SEEN 0x5e
@@ -104,8 +104,7 @@ static void *free_in_thread(void *block) {
 }
 static void freed_by_thread(void) {
   unsigned char *block = block_of(100);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, free_in_thread, block) == 0 && pthread_join(thread, NULL) == 0);
+  test_thread_run(free_in_thread, block);
   touch(block);
 }
 

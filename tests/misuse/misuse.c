@@ -50,7 +50,7 @@ static void go_straight(void) {
   for (int i = 0; i < 5; i++) {
     char *block = t_malloc(sizes[i]);
     block = t_realloc(block, sizes[i] * 2);
-    thread_do(free_in_thread, block);
+    test_thread_run(free_in_thread, block);
     t_free(t_malloc(sizes[i]));
     t_free(t_aligned_alloc(4096, 8192));
     t_trim(0);

@@ -9,7 +9,6 @@
  *   secure packed     blocks that are packed because a limit leaves little have canaries and are cleared, too
  *   secure canaries   they differ between blocks, parent and child, processes; a child keeps those of before a fork */
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/personality.h>
@@ -18,6 +17,7 @@
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define FILL 0x5a
 #define QUARANTINE 8               /* the preset's value */
@@ -63,13 +63,7 @@ static void *never_stale(void *seed_of_thread) {
   return NULL;
 }
 
-static void in_threads(void) {
-  pthread_t threads[3];
-  for (uintptr_t i = 0; i < 3; i++)
-    CHECK(pthread_create(&threads[i], NULL, never_stale, (void *)i) == 0);
-  for (int i = 0; i < 3; i++)
-    pthread_join(threads[i], NULL);
-}
+static void in_threads(void) { test_threads_run(3, never_stale, NULL, 1); }
 
 /* Blocks that were filled and freed come back by calloc. */
 static void callocs_are_zero(void) {
@@ -203,8 +197,7 @@ static void *take_blocks(void *blocks_of_thread) {
 static void threads_share_no_slab(void) {
   static uintptr_t own[OF_THREAD], others[OF_THREAD];
   take_blocks(own);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, take_blocks, others) == 0 && pthread_join(thread, NULL) == 0);
+  test_thread_run(take_blocks, others);
   for (int i = 0; i < OF_THREAD; i++)
     for (int k = 0; k < OF_THREAD; k++)
       CHECK_SAY(own[i] >> UNIT_SHIFT != others[k] >> UNIT_SHIFT, "two threads have blocks of one slab");

@@ -4,10 +4,10 @@
  *
  * A thread that uses a heap, or a block in it, holds the heap's lock for reading; one that destroys it, for writing. */
 #include <hakmem/hakmem.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "../threads.h"
 #include "records.h"
 
 #define THREADS 4u
@@ -149,12 +149,8 @@ int main(int argc, char **argv) {
   }
   operations = test_rounds(12000, 60);
   for (int round = 0; round < 2; round++, test_seed++) {
-    pthread_t threads[THREADS];
     uint64_t seed = test_seed;
-    for (uint32_t i = 0; i < THREADS; i++)
-      CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)i) == 0);
-    for (uint32_t i = 0; i < THREADS; i++)
-      pthread_join(threads[i], NULL);
+    test_threads_run(THREADS, worker, NULL, 1);
     for (uint32_t i = 0; i < MAILBOXES; i++)
       atomic_store(&mailboxes[i], 0);
     for (uint8_t i = 1; i <= HEAPS; i++)

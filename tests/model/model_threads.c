@@ -3,10 +3,10 @@
  *
  * The address-ordered shadow is shared under a lock, which orders the threads. Under TSan that order
  * would hide races of the heap, so there blocks are checked by content only. */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "../threads.h"
 #include "records.h"
 
 #define THREADS 4u
@@ -59,12 +59,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   operations = test_rounds(20000, 60);
   for (int round = 0; round < 3; round++, test_seed++) {
-    pthread_t threads[THREADS];
-    for (uint32_t i = 0; i < THREADS; i++) {
-      CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)i) == 0);
-    }
-    for (uint32_t i = 0; i < THREADS; i++)
-      pthread_join(threads[i], NULL);
+    test_threads_run(THREADS, worker, NULL, 1);
     for (uint32_t i = 0; i < MAILBOXES; i++) {
       uint32_t index = atomic_exchange(&mailboxes[i], 0);
       if (index && shadow.records[index - 1].address)

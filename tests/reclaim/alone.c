@@ -8,9 +8,9 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 
+#include "../threads.h"
 #include "again.h"
 
 #define BLOCKS 60000
@@ -125,8 +125,7 @@ static void *load(void *path) {
 }
 
 static void loads_in_worker(char *path) {
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, load, path) == 0 && pthread_join(thread, NULL) == 0);
+  test_thread_run(load, path);
   churn();
   wait_for_threads(2);
 }

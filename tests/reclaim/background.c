@@ -12,13 +12,13 @@
  * In a static program it comes with 16 MiB, and sleeps instead of ending.
  */
 #include <dirent.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "../child.h"
+#include "../threads.h"
 #include "again.h"
 
 #define MIB ((size_t)1 << 20)
@@ -245,11 +245,7 @@ static void *forks(void *unused) {
   return NULL;
 }
 
-static void forks_in_thread(void) {
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, forks, NULL) == 0);
-  pthread_join(thread, NULL);
-}
+static void forks_in_thread(void) { test_thread_run(forks, NULL); }
 
 static void ends_raw(void) {
   pid_t child = fork();

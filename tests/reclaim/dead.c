@@ -2,8 +2,8 @@
  *     dead            they end at once
  *     dead asleep     they end when the program has been idle for longer than the background thread works
  */
-#include <pthread.h>
 
+#include "../threads.h"
 #include "again.h"
 
 #define THREADS 64
@@ -50,16 +50,14 @@ int main(int argc, char **argv) {
   CHECK(pthread_barrier_init(&all_have, NULL, THREADS + 1) == 0);
   CHECK(pthread_barrier_init(&all_end, NULL, THREADS + 1) == 0);
   long start_kib = test_rss_kib();
-  for (uintptr_t i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
+  test_threads_start(threads, THREADS, work, (void *)(uintptr_t)1, 1);
   pthread_barrier_wait(&all_have);
   long full_kib = test_rss_kib() - start_kib, kib = full_kib;
   if (are_asleep) {
     sleep(ASLEEP_SECONDS);
     pthread_barrier_wait(&all_end);
   }
-  for (int i = 0; i < THREADS; i++)
-    CHECK(pthread_join(threads[i], NULL) == 0);
+  test_threads_join(threads, THREADS);
   double start = test_seconds();
   while (kib > full_kib * SHARE_PERCENT / 100 && test_seconds() - start < TEST_PATIENCE_SECONDS) {
     usleep(200000);

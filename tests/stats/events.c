@@ -4,6 +4,7 @@
  * Positive control: with `deaf`, nothing is caused; a CHECK must fail.
  */
 #include "../check.h"
+#include "../threads.h"
 
 #include <hakmem/hakmem.h>
 
@@ -13,7 +14,6 @@
 #include "pages/metadata.h"
 #include "pages/superslab.h"
 
-#include <pthread.h>
 #include <sys/wait.h>
 
 #define MIB ((size_t)1 << 20)
@@ -181,12 +181,6 @@ static void read_while_moving(void) {
 
 /* --- other threads --- */
 
-static void in_thread(void *(*run)(void *), void *argument) {
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, run, argument) == 0);
-  CHECK(pthread_join(thread, NULL) == 0);
-}
-
 static void *take_one(void *out) {
   *(void **)out = filled(1000);
   return NULL;
@@ -196,11 +190,11 @@ static void *take_and_drop(void *unused) {
   return unused;
 }
 static void thread_of_old(void) {
-  in_thread(take_and_drop, NULL);
-  in_thread(take_and_drop, NULL);
+  test_thread_run(take_and_drop, NULL);
+  test_thread_run(take_and_drop, NULL);
 }
 static void thread_ended(void) {
-  in_thread(take_and_drop, NULL);
+  test_thread_run(take_and_drop, NULL);
   hak_trim(0);
 }
 static pthread_barrier_t together;
@@ -211,17 +205,13 @@ static void *take_together(void *unused) {
   return unused;
 }
 static void threads_together(void) {
-  pthread_t threads[8];
   pthread_barrier_init(&together, NULL, 8);
-  for (int i = 0; i < 8; i++)
-    CHECK(pthread_create(&threads[i], NULL, take_together, NULL) == 0);
-  for (int i = 0; i < 8; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(8, take_together, NULL, 0);
 }
 static void free_of_other(void) {
   void *block;
   hak_free(test_opaque(hak_malloc(1))); /* else this thread would adopt the other's heap */
-  in_thread(take_one, &block);
+  test_thread_run(take_one, &block);
   hak_free(block);
 }
 static void *free_all(void *unused) {
@@ -230,7 +220,7 @@ static void *free_all(void *unused) {
 }
 static void freed_elsewhere(void) {
   keep(48, 5000);
-  in_thread(free_all, NULL);
+  test_thread_run(free_all, NULL);
   keep(48, 5000);
 }
 static void *free_without_memory(void *block) {
@@ -239,7 +229,7 @@ static void *free_without_memory(void *block) {
   atomic_store(&metadata_refused, false);
   return NULL;
 }
-static void freed_by_hand(void) { in_thread(free_without_memory, filled(1000)); }
+static void freed_by_hand(void) { test_thread_run(free_without_memory, filled(1000)); }
 
 static int refuse(size_t wanted_bytes, void *context) {
   (void)wanted_bytes, (void)context;
@@ -254,11 +244,7 @@ static void two_at_a_lock(void) {
   struct hak_stats stats;
   uint64_t before = 0;
   for (int i = 0; i < 500; i++) {
-    pthread_t threads[4];
-    for (int j = 0; j < 4; j++)
-      CHECK(pthread_create(&threads[j], NULL, contend, NULL) == 0);
-    for (int j = 0; j < 4; j++)
-      pthread_join(threads[j], NULL);
+    test_threads_run(4, contend, NULL, 0);
     hak_stats_get(&stats);
     if (i > 0 && stats.calls_futex > before)
       return;

@@ -4,8 +4,8 @@
  * Positive control: with `units`, `extents` or `large`, the reading forgets a part; a CHECK must fail.
  */
 #include "../reclaim/again.h"
+#include "../threads.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 
@@ -117,8 +117,7 @@ static void fork_and_check(void) {
 static void run_threads(long snapshots, int may_fork) {
   pthread_t threads[THREADS];
   atomic_store(&ending, 0);
-  for (uintptr_t i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
+  test_threads_start(threads, THREADS, work, (void *)(uintptr_t)1, 1);
   for (long i = 0; i < snapshots; i++) {
     check("while threads run", 0);
     if (may_fork && i % 32 == 31)
@@ -127,8 +126,7 @@ static void run_threads(long snapshots, int may_fork) {
       usleep(200);
   }
   atomic_store(&ending, 1);
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_join(threads, THREADS);
 }
 
 int main(int argc, char **argv) {

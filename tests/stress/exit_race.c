@@ -1,10 +1,10 @@
 /* Threads exit at the very moment others free their blocks; new threads take over at the same time.
  * A maker posts a batch of its blocks and ends without waiting; takers free from batches of makers that
  * are alive, ending or dead. */
-#include <pthread.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 #include "ring.h"
 
 #define BATCH 64
@@ -55,22 +55,17 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   waves = test_rounds(1200, 600);
   pthread_t takers[TAKERS], makers[MAKERS_AT_ONCE];
-  for (int i = 0; i < TAKERS; i++)
-    CHECK(pthread_create(&takers[i], NULL, taker, NULL) == 0);
-  for (int i = 0; i < MAKERS_AT_ONCE; i++) {
-    CHECK(pthread_create(&makers[i], NULL, maker, (void *)(uintptr_t)(i + 1)) == 0);
-  }
+  test_threads_start(takers, TAKERS, taker, NULL, 0);
+  test_threads_start(makers, MAKERS_AT_ONCE, maker, (void *)(uintptr_t)1, 1);
   for (long wave = 0; wave < waves; wave++) {
     int i = (int)(wave % MAKERS_AT_ONCE);
     pthread_join(makers[i], NULL);
     CHECK(pthread_create(&makers[i], NULL, maker, (void *)(uintptr_t)(wave + 10)) == 0);
   }
-  for (int i = 0; i < MAKERS_AT_ONCE; i++)
-    pthread_join(makers[i], NULL);
+  test_threads_join(makers, MAKERS_AT_ONCE);
   for (int i = 0; i < TAKERS; i++)
     ring_give(&ring, &end_mark);
-  for (int i = 0; i < TAKERS; i++)
-    pthread_join(takers[i], NULL);
+  test_threads_join(takers, TAKERS);
 #ifdef TEST_CORE
   struct hak_stats stats;
   hak_stats_get(&stats);

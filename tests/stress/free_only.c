@@ -1,8 +1,8 @@
 /* One thread that only frees, many that only allocate: memory stays near what is live. */
-#include <pthread.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define PRODUCERS 16
 #define BLOCK_BYTES 400
@@ -49,12 +49,9 @@ int main(int argc, char **argv) {
   CHECK(pthread_barrier_init(&made, NULL, PRODUCERS + 1) == 0);
   CHECK(pthread_barrier_init(&freed, NULL, PRODUCERS + 1) == 0);
   long before = test_rss_kib();
-  pthread_t producers[PRODUCERS], taker;
+  pthread_t taker;
   CHECK(pthread_create(&taker, NULL, consumer, NULL) == 0);
-  for (int i = 0; i < PRODUCERS; i++)
-    CHECK(pthread_create(&producers[i], NULL, producer, (void *)(uintptr_t)i) == 0);
-  for (int i = 0; i < PRODUCERS; i++)
-    pthread_join(producers[i], NULL);
+  test_threads_run(PRODUCERS, producer, NULL, 1);
   pthread_join(taker, NULL);
   long peak = test_status_kib("VmHWM:") - before;
   long live = (long)PRODUCERS * blocks_per_batch * BLOCK_BYTES / 1024;

@@ -2,9 +2,9 @@
  * options are back, the heap is as usable as before. A limit may make malloc return NULL. */
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -99,8 +99,7 @@ int main(int argc, char **argv) {
 #endif
   CHECK(option_set != NULL);
   pthread_t threads[THREADS];
-  for (uintptr_t i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, works, (void *)i) == 0);
+  test_threads_start(threads, THREADS, works, NULL, 1);
   uint64_t seed = test_seed;
   while (atomic_load(&working) > 0) {
     const struct change *change = &changes[test_random(&seed) % CHANGES];
@@ -112,8 +111,7 @@ int main(int argc, char **argv) {
       t_trim(0);
     usleep(100);
   }
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_join(threads, THREADS);
   for (unsigned i = 0; i < CHANGES; i++)
     set(changes[i].name, NULL);
   for (int i = 0; i < 1000; i++) {

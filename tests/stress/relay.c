@@ -1,10 +1,10 @@
 /* Generations of threads: each takes over the blocks of the dead generation before it, verifies and
  * frees half of them, allocates replacements and dies. Every block is freed by a stranger, most after
  * the death of the thread that made it. */
-#include <pthread.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define LINES 4
 #define BLOCKS 2000
@@ -61,12 +61,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < LINES; i++)
     relays[i].seed = test_seed + (uint64_t)i * 77;
   for (long generation = 0; generation < generations; generation++) {
-    pthread_t threads[LINES];
     /* The lines rotate, so the blocks of one thread are spread over several successors. */
-    for (int i = 0; i < LINES; i++)
-      CHECK(pthread_create(&threads[i], NULL, runner, &relays[i]) == 0);
-    for (int i = 0; i < LINES; i++)
-      pthread_join(threads[i], NULL);
+    test_threads_run(LINES, runner, relays, sizeof *relays);
     for (int i = 0; i < BLOCKS; i += 2) {
       struct block kept = relays[0].blocks[i];
       for (int line = 0; line + 1 < LINES; line++)

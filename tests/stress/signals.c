@@ -3,7 +3,6 @@
  * out of malloc: the process lives, and stays small.
  *
  * Nothing is promised to a handler that interrupts the few instructions of the fast path; there it does nothing. */
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,6 +13,7 @@
 
 #include "../child.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #ifndef sigev_notify_thread_id /* glibc before 2.38 */
 #define sigev_notify_thread_id _sigev_un._tid
@@ -134,11 +134,7 @@ static void storm(void) {
   alarm((unsigned)test_rounds(TEST_PATIENCE_SECONDS, 5));
   struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_RESTART};
   CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
-  pthread_t threads[THREADS];
-  for (uintptr_t i = 0; i < THREADS; i++)
-    CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(THREADS, work, (void *)(uintptr_t)1, 1);
   for (int i = 0; i < 64; i++)
     block_drop(shared[i]);
 }

@@ -1,8 +1,8 @@
 /* Many short-lived threads: memory stays flat, and heaps are taken over rather than piled up. */
-#include <pthread.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define AT_ONCE 4
 #define BLOCKS 200
@@ -23,12 +23,7 @@ static void *worker(void *argument) {
 
 static void threads_run(long waves) {
   for (long wave = 0; wave < waves; wave++) {
-    pthread_t threads[AT_ONCE];
-    for (int i = 0; i < AT_ONCE; i++) {
-      CHECK(pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)(wave * AT_ONCE + i + 1)) == 0);
-    }
-    for (int i = 0; i < AT_ONCE; i++)
-      pthread_join(threads[i], NULL);
+    test_threads_run(AT_ONCE, worker, (void *)(uintptr_t)(wave * AT_ONCE + 1), 1);
   }
 }
 

@@ -1,10 +1,10 @@
 /* malloc and free in every round of pthread key destructors, in any order relative to the allocator's
  * own end of thread; and a thread that only frees, in the last round. */
 #include <limits.h>
-#include <pthread.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #ifndef PTHREAD_DESTRUCTOR_ITERATIONS
 #define PTHREAD_DESTRUCTOR_ITERATIONS 4
@@ -69,9 +69,7 @@ static void free_in_last_round(void) {
   state.last_round_only = 1;
   for (int i = 0; i < KEYS; i++)
     state.kept[state.kept_count++] = t_malloc((size_t)i * 300 + 8);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, thread_run, &state) == 0);
-  pthread_join(thread, NULL);
+  test_thread_run(thread_run, &state);
   CHECK(state.kept_count == 0);
 }
 
@@ -82,9 +80,7 @@ int main(int argc, char **argv) {
   for (long n = test_rounds(400, 400); n > 0; n--) {
     static struct state state;
     memset(&state, 0, sizeof state);
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, thread_run, &state) == 0);
-    pthread_join(thread, NULL);
+    test_thread_run(thread_run, &state);
     for (int i = 0; i < state.kept_count; i++) {
       for (int j = 0; j < KEPT_BYTES; j++)
         CHECK(((char *)state.kept[i])[j] == KEPT_BYTE);

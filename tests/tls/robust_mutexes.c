@@ -1,9 +1,9 @@
 /* A thread ends with more robust mutexes of its own than the kernel looks at when a thread ends (2,048, the ones locked
  * last). Its heap is not lost: a trim finds it, and its memory serves other threads. */
-#include <pthread.h>
 
 #include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define MUTEXES 3000
 #define BLOCKS 4000
@@ -36,9 +36,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   long before = test_rss_kib();
   for (int round = 0; round < ROUNDS; round++) {
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, work, mutexes[round]) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    test_thread_run(work, mutexes[round]);
     t_trim(0);
   }
   long rise = test_rss_kib() - before;

@@ -232,11 +232,7 @@ static void *churn(void *argument) {
 UNIT_TEST_BETWEEN(threads_share_the_cache, empty, empty) {
   for (unsigned i = 0; i < 20; i++)
     put(range(MIB, i % 8), KEEP_BY_PRESET);
-  pthread_t threads[3];
-  for (uintptr_t i = 0; i < 3; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
-  for (unsigned i = 0; i < 3; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(3, churn, (void *)(uintptr_t)1, 1);
   assert_int_equal(decay_total(&big_cache_decay), 20 * MIB);
 }
 

@@ -70,9 +70,7 @@ UNIT_TEST(many_short_threads_need_few_heaps) {
   uint32_t before = heap_count();
   size_t tables = metadata_bytes();
   for (unsigned i = 0; i < threads; i++) {
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, short_life, NULL), 0);
-    pthread_join(thread, NULL);
+    test_thread_run(short_life, NULL);
   }
   assert_true(heap_count() <= before + 4);
   assert_true(metadata_bytes() <= tables + 512 * KIB);
@@ -158,9 +156,7 @@ UNIT_TEST(open_envelopes_of_a_dead_thread_are_sent) {
   lock_take(&heap_pool(owner)->lock);
   bins_flush_all(owner);
   lock_give(&heap_pool(owner)->lock);
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, free_all_and_end, (void *)90), 0);
-  pthread_join(thread, NULL);
+  test_thread_run(free_all_and_end, (void *)90);
   assert_int_equal(heap_pool(owner)->slabs.taken_bytes, 90 * 64);
   heaps_sweep_all(false);
   assert_home(owner);

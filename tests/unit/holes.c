@@ -129,16 +129,11 @@ static void *purge_on(void *argument) {
 UNIT_TEST(live_blocks_keep_their_contents) {
   unit_option("HAKMEM_PURGE_DELAY_MS", "0");
   unit_option("HAKMEM_KEEP_MB", "0");
-  pthread_t workers[WORKERS], purgers[2];
-  for (uintptr_t i = 0; i < 2; i++)
-    assert_int_equal(pthread_create(&purgers[i], NULL, purge_on, (void *)(i + 1)), 0);
-  for (uintptr_t i = 0; i < WORKERS; i++)
-    assert_int_equal(pthread_create(&workers[i], NULL, work, (void *)i), 0);
-  for (unsigned i = 0; i < WORKERS; i++)
-    pthread_join(workers[i], NULL);
+  pthread_t purgers[2];
+  test_threads_start(purgers, 2, purge_on, (void *)(uintptr_t)1, 1);
+  test_threads_run(WORKERS, work, NULL, 1);
   atomic_store(&ending, true);
-  for (unsigned i = 0; i < 2; i++)
-    pthread_join(purgers[i], NULL);
+  test_threads_join(purgers, 2);
   assert_false(atomic_load(&broken));
   assert_true(atomic_load(&purges) > 500);
   for (unsigned i = 0; i < SHARED; i++)

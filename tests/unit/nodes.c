@@ -437,13 +437,9 @@ UNIT_TEST(threads_on_two_processors) {
   }
   pthread_barrier_t both;
   struct runner runners[2] = {{.both = &both, .cpus = {0, 1}}, {.both = &both, .cpus = {1, 0}}};
-  pthread_t threads[2];
   assert_int_equal(pthread_barrier_init(&both, NULL, 2), 0);
   unit_option("HAKMEM_POOLS", "4");
-  for (unsigned i = 0; i < 2; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, run_on_both, &runners[i]), 0);
-  for (unsigned i = 0; i < 2; i++)
-    assert_int_equal(pthread_join(threads[i], NULL), 0);
+  test_threads_run(2, run_on_both, runners, sizeof *runners);
   pthread_barrier_destroy(&both);
   for (unsigned i = 0; i < 2; i++)
     for (unsigned k = 0; k < 2; k++)

@@ -183,8 +183,7 @@ UNIT_TEST(a_row_is_made_once) {
   for (uintptr_t leaf = 100; leaf < 120; leaf++) {
     pthread_t threads[4];
     void *rows[4];
-    for (unsigned i = 0; i < 4; i++)
-      assert_int_equal(pthread_create(&threads[i], NULL, cover, (void *)(leaf << HAK_LEAF_SHIFT)), 0);
+    test_threads_start(threads, 4, cover, (void *)(leaf << HAK_LEAF_SHIFT), 0);
     for (unsigned i = 0; i < 4; i++)
       pthread_join(threads[i], &rows[i]);
     assert_non_null(rows[0]);

@@ -285,13 +285,10 @@ static void *visitor(void *unused) {
 }
 
 UNIT_TEST_BETWEEN(many_threads, begin, end) {
-  pthread_t customers[3], other;
+  pthread_t other;
   atomic_store(&threads_end, false);
   assert_int_equal(pthread_create(&other, NULL, visitor, NULL), 0);
-  for (uintptr_t i = 0; i < 3; i++)
-    assert_int_equal(pthread_create(&customers[i], NULL, customer, (void *)(i + 1)), 0);
-  for (unsigned i = 0; i < 3; i++)
-    pthread_join(customers[i], NULL);
+  test_threads_run(3, customer, (void *)(uintptr_t)1, 1);
   atomic_store(&threads_end, true);
   pthread_join(other, NULL);
   policy("evolving");

@@ -472,8 +472,7 @@ UNIT_TEST_BETWEEN(others_take_while_owners_use, empty, empty) {
   pthread_t threads[4];
   uint64_t before = takes();
   atomic_store(&ending, false);
-  for (uintptr_t i = 0; i < 4; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, stir, (void *)(UNIT_SEED + i)), 0);
+  test_threads_start(threads, 4, stir, (void *)(uintptr_t)UNIT_SEED, 1);
   for (unsigned round = 0; round < unit_rounds(100, 20); round++) {
     pause_ms(5);
     if (round % 8 == 0)
@@ -482,8 +481,7 @@ UNIT_TEST_BETWEEN(others_take_while_owners_use, empty, empty) {
       reclaim_round((enum reclaim_depth)(round % 3), NULL);
   }
   atomic_store(&ending, true);
-  for (unsigned i = 0; i < 4; i++)
-    assert_int_equal(pthread_join(threads[i], NULL), 0);
+  test_threads_join(threads, 4);
   reclaim_round(RECLAIM_AGED, NULL); /* there is no pressure any more */
   assert_true(takes() > before);
   assert_int_equal(load_relaxed(&stash_units_max), STASH_BYTES_MAX / 4 / UNIT_BYTES); /* of each of many */

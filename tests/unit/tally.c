@@ -84,13 +84,7 @@ static void *churn(void *argument) {
   return NULL;
 }
 
-static void churn_in_threads(void) {
-  pthread_t threads[THREADS];
-  for (size_t i = 0; i < THREADS; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(UNIT_SEED + i)), 0);
-  for (size_t i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
-}
+static void churn_in_threads(void) { test_threads_run(THREADS, churn, (void *)(uintptr_t)UNIT_SEED, 1); }
 
 UNIT_TEST(every_block_is_counted) {
   static struct class_counts before[HAK_CLASS_COUNT];

@@ -17,7 +17,6 @@
 #include "threads/registry.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -31,7 +30,7 @@
 
 #include <cmocka.h>
 
-#include "../check.h"
+#include "../threads.h"
 
 /* Whole-structure checks, where the build has them. */
 #ifdef HAK_DEBUG

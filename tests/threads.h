@@ -1,0 +1,31 @@
+/* threads.h: several threads that do the same. Thread i gets `first` as its argument, plus i times `step`: step is 1 for
+ * numbers, the size of an element for an array, and 0 if all get the same.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "check.h"
+
+#define TEST_THREADS_MAX 64
+
+static inline void test_threads_start(pthread_t *threads, size_t count, void *(*work)(void *), const void *first,
+                                      size_t step) {
+  for (size_t i = 0; i < count; i++)
+    CHECK(pthread_create(&threads[i], NULL, work, (void *)((uintptr_t)first + i * step)) == 0);
+}
+
+static inline void test_threads_join(const pthread_t *threads, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* Waits for their ends, too. */
+static inline void test_threads_run(size_t count, void *(*work)(void *), const void *first, size_t step) {
+  pthread_t threads[TEST_THREADS_MAX];
+  CHECK(count <= TEST_THREADS_MAX);
+  test_threads_start(threads, count, work, first, step);
+  test_threads_join(threads, count);
+}
+
+static inline void test_thread_run(void *(*work)(void *), void *argument) { test_threads_run(1, work, argument, 0); }
