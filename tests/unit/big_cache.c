@@ -271,8 +271,7 @@ UNIT_TEST_BETWEEN(a_forked_child_finds_it_whole, empty, empty) {
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, put_and_take, &ending), 0);
   for (unsigned i = 0; i < unit_rounds(200, 1); i++) {
-    char said[256];
-    assert_int_equal(unit_in_child(child, NULL, said, sizeof said), 0);
+    unit_passes_in_child(child, NULL);
   }
   atomic_store(&ending, true);
   pthread_join(thread, NULL);

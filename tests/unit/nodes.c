@@ -185,10 +185,7 @@ static void threads_come(void *unused) {
 
 /* After many threads in a row that brought no new processor, most are not asked for theirs. Whoever doubles the threads
  * is: a new processor makes room for two pools more until there are twice as many threads. */
-UNIT_TEST(processors_that_come_late_are_found) {
-  char said[100];
-  assert_int_equal(unit_in_child(threads_come, NULL, said, sizeof said), 0);
-}
+UNIT_TEST(processors_that_come_late_are_found) { unit_passes_in_child(threads_come, NULL); }
 
 /* From here on there are two nodes. */
 UNIT_TEST_BETWEEN(two_nodes, NULL, forget_tree) {
@@ -488,8 +485,7 @@ static void child_check(void *unused) {
 
 UNIT_TEST(a_forks_child_knows_the_nodes) {
   heap_on(0);
-  char said[200];
-  assert_int_equal(unit_in_child(child_check, NULL, said, sizeof said), 0);
+  unit_passes_in_child(child_check, NULL);
   unit_pools_clear();
 }
 

@@ -82,9 +82,6 @@ void *__wrap_os_move(void *address, size_t size, size_t size_wanted) {
 /* The kernel refuses to unmap when there are too many mappings. */
 bool __wrap_os_unmap(void *address, size_t size) { return !refused() && __real_os_unmap(address, size); }
 
-/* In the child a failed condition ends it. */
-#define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
-
 struct live {
   unsigned char *block;
   size_t size;
@@ -127,12 +124,12 @@ static void verify(const struct live *live, size_t bytes) {
 /* Takes the result of an allocating call, made after errno became 0. */
 static bool hold(struct holder *holder, void *block, size_t size) {
   if (block == NULL) {
-    EXPECT(errno == ENOMEM);
+    CHECK(errno == ENOMEM);
     holder->refusals++;
     return false;
   }
-  EXPECT(holder->count < LIVE_MAX);
-  EXPECT(hak_usable_size(block) >= size);
+  CHECK(holder->count < LIVE_MAX);
+  CHECK(hak_usable_size(block) >= size);
   struct live *live = &holder->live[holder->count++];
   *live = (struct live){block, size, (unsigned char)(holder->count * 7 + 1)};
   fill(live);
@@ -145,14 +142,14 @@ static void hold_zeroed(struct holder *holder, size_t size) {
   errno = 0;
   unsigned char *block = hak_calloc(size / 8, 8);
   for (size_t i = 0; block && i < size / 8 * 8; i = next_place(i))
-    EXPECT(block[i] == 0);
+    CHECK(block[i] == 0);
   hold(holder, block, size / 8 * 8);
 }
 
 static void hold_aligned(struct holder *holder, size_t alignment, size_t size) {
   errno = 0;
   void *block = test_opaque(hak_aligned_alloc(alignment, size));
-  EXPECT(((uintptr_t)block & (alignment - 1)) == 0);
+  CHECK(((uintptr_t)block & (alignment - 1)) == 0);
   hold(holder, block, size);
 }
 
@@ -163,7 +160,7 @@ static void resize(struct holder *holder, unsigned i, size_t size) {
   errno = 0;
   unsigned char *block = hak_realloc(live->block, size);
   if (block == NULL) {
-    EXPECT(errno == ENOMEM);
+    CHECK(errno == ENOMEM);
     holder->refusals++;
     verify(live, live->size);
     return;
@@ -180,7 +177,7 @@ static void drop(struct holder *holder, unsigned i) {
   verify(&holder->live[i], holder->live[i].size);
   errno = 4711;
   hak_free(holder->live[i].block);
-  EXPECT(errno == 4711);
+  CHECK(errno == 4711);
   holder->live[i] = holder->live[--holder->count];
 }
 
@@ -222,8 +219,8 @@ static void *thread_body(void *argument) {
 static void run_thread(size_t index) {
   pthread_t thread;
   use_up_tables();
-  EXPECT(pthread_create(&thread, NULL, thread_body, (void *)index) == 0);
-  EXPECT(pthread_join(thread, NULL) == 0);
+  CHECK(pthread_create(&thread, NULL, thread_body, (void *)index) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
 }
 
 static void small_and_mid(void) {
@@ -315,12 +312,12 @@ static void books_must_be_whole(void) {
 #ifdef HAK_DEBUG
     struct heap *heap = heap_by_id(id);
     lock_take(&heap_pool(heap)->lock);
-    EXPECT(heap_is_valid(heap));
+    CHECK(heap_is_valid(heap));
     lock_give(&heap_pool(heap)->lock);
 #endif
   }
 #ifdef HAK_DEBUG
-  EXPECT(superslabs_are_valid() && extents_are_valid() && big_cache_is_valid());
+  CHECK(superslabs_are_valid() && extents_are_valid() && big_cache_is_valid());
 #endif
 }
 
@@ -357,7 +354,7 @@ static void scenario(void *argument) {
   mappings();
   cached();
   run_thread(0);
-  EXPECT(mine.refusals + handed_over.refusals + of_thread[0].refusals == 0);
+  CHECK(mine.refusals + handed_over.refusals + of_thread[0].refusals == 0);
   struct holder *holders[] = {&mine, &handed_over, &of_thread[0], &of_thread[1], &of_thread[2]};
   for (unsigned i = 0; i < sizeof holders / sizeof holders[0]; i++)
     while (holders[i]->count > 0)

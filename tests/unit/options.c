@@ -18,16 +18,8 @@ static enum option_error parse_number(enum option option, long number) {
 
 static const char *row_name = ""; /* of the row that is looked at */
 
-/* In a child a failed condition ends it. */
-#define EXPECT(condition)                                                                                              \
-  ((condition) ? (void)0 : (dprintf(2, "line %d: %s: %s\n", __LINE__, row_name, #condition), _exit(1)))
-
-static void passes_in_child(void (*body)(void *)) {
-  char said[256];
-  int status = unit_in_child(body, NULL, said, sizeof said);
-  if (said[0] || status != 0)
-    fail_msg("status %d: %s", status, said);
-}
+/* In a child. */
+#define EXPECT(condition) CHECK_SAY(condition, "%s", row_name)
 
 #define HOLDS(condition)                                                                                               \
   do {                                                                                                                 \
@@ -93,7 +85,7 @@ static void choices_and_bounds(void *unused) {
   }
 }
 
-UNIT_TEST(every_row_takes_its_choices_and_bounds) { passes_in_child(choices_and_bounds); }
+UNIT_TEST(every_row_takes_its_choices_and_bounds) { unit_passes_in_child(choices_and_bounds, NULL); }
 
 static void bad_values(void *unused) {
   (void)unused;
@@ -124,7 +116,7 @@ static void bad_values(void *unused) {
   }
 }
 
-UNIT_TEST(bad_values_are_refused) { passes_in_child(bad_values); }
+UNIT_TEST(bad_values_are_refused) { unit_passes_in_child(bad_values, NULL); }
 
 UNIT_TEST(unknown_names_are_refused) {
   assert_int_equal(parse("HAKMEM_", "1"), OPTION_UNKNOWN);
@@ -157,7 +149,7 @@ static void presets(void *unused) {
   EXPECT(option_value(OPTION_KEEP_MB) == 0 && option_is_set(OPTION_KEEP_MB));
 }
 
-UNIT_TEST(presets_give_their_column_unless_set) { passes_in_child(presets); }
+UNIT_TEST(presets_give_their_column_unless_set) { unit_passes_in_child(presets, NULL); }
 
 /* Where off is a choice, no and its like mean it, and yes and its like the first other choice. */
 static void answers(void *unused) {
@@ -182,7 +174,7 @@ static void answers(void *unused) {
   EXPECT(parse("HAKMEM_KEEP_MB", "off") == OPTION_BAD && parse("HAKMEM_KEEP_MB", "yes") == OPTION_BAD);
 }
 
-UNIT_TEST(answers_mean_what_they_say) { passes_in_child(answers); }
+UNIT_TEST(answers_mean_what_they_say) { unit_passes_in_child(answers, NULL); }
 
 static void aliases(void *unused) {
   (void)unused;
@@ -209,7 +201,7 @@ static void aliases(void *unused) {
   EXPECT(option_set(OPTION_PROFILE, "Secure") == OPTION_FIXED && option_value(OPTION_PROFILE) == PRESET_BALANCED);
 }
 
-UNIT_TEST(aliases_are_understood) { passes_in_child(aliases); }
+UNIT_TEST(aliases_are_understood) { unit_passes_in_child(aliases, NULL); }
 
 static void ranks(void *unused) {
   (void)unused;
@@ -226,7 +218,7 @@ static void ranks(void *unused) {
   EXPECT(!option_is_set(OPTION_PURGE));
 }
 
-UNIT_TEST(own_names_beat_aliases_and_calls_beat_both) { passes_in_child(ranks); }
+UNIT_TEST(own_names_beat_aliases_and_calls_beat_both) { unit_passes_in_child(ranks, NULL); }
 
 static void calls(void *unused) {
   (void)unused;
@@ -252,7 +244,7 @@ static void calls(void *unused) {
   EXPECT(!option_find("HAKMEM_SS_MEM_LEAN", &found));
 }
 
-UNIT_TEST(options_are_set_by_name) { passes_in_child(calls); }
+UNIT_TEST(options_are_set_by_name) { unit_passes_in_child(calls, NULL); }
 
 static void texts(void *unused) {
   (void)unused;
@@ -274,7 +266,7 @@ static void texts(void *unused) {
   EXPECT(parse(name, "") == OPTION_OK && *option_string(OPTION_POLICY_FILE) == 0);
 }
 
-UNIT_TEST(texts_are_held) { passes_in_child(texts); }
+UNIT_TEST(texts_are_held) { unit_passes_in_child(texts, NULL); }
 
 int main(void) {
   option_set(OPTION_POOLS, NULL); /* unit.h has set it */

@@ -14,38 +14,35 @@
 static char folder[256], path[300];
 static unsigned char bytes[MIB];
 
-/* In a child a failed condition ends it. */
-#define EXPECT(condition) ((condition) ? (void)0 : (dprintf(2, "line %d: %s\n", __LINE__, #condition), _exit(1)))
-
 static void habit(uintptr_t caller) {
   for (unsigned i = 0; i < ROUNDS; i++)
     policy_large_freed(policy_large_taken(caller, MIB), MIB, true);
 }
 
-static void policy(const char *value) { EXPECT(option_set(OPTION_POLICY, value) == OPTION_OK); }
+static void policy(const char *value) { CHECK(option_set(OPTION_POLICY, value) == OPTION_OK); }
 
 static void read_silently(void) {
   char said[512];
   struct text complaint = TEXT_IN(said);
   policy_store_read(&complaint);
-  EXPECT(complaint.length == 0);
+  CHECK(complaint.length == 0);
 }
 
 static void write_silently(void) {
   char said[512];
   struct text complaint = TEXT_IN(said);
   policy_store_write("test", &complaint);
-  EXPECT(complaint.length == 0);
+  CHECK(complaint.length == 0);
 }
 
 static bool is_there(void) { return access(path, F_OK) == 0; }
 
 static void file_read(struct policy_file *file) {
   FILE *stream = fopen(path, "rb");
-  EXPECT(stream != NULL);
+  CHECK(stream != NULL);
   size_t length = fread(bytes, 1, sizeof bytes, stream);
   fclose(stream);
-  EXPECT(policy_file_open(file, bytes, length) == POLICY_FILE_OK);
+  CHECK(policy_file_open(file, bytes, length) == POLICY_FILE_OK);
 }
 
 static unsigned sites_with(const struct policy_file *file, bool tagged) {
@@ -64,21 +61,21 @@ static void learns(void *unused) {
   policy("evolving");
   read_silently();
   write_silently();
-  EXPECT(!is_there()); /* nothing was learned */
+  CHECK(!is_there()); /* nothing was learned */
   habit(NO_MODULE);
   habit((uintptr_t)learns);
   policy("frozen");
   write_silently();
   policy("off");
   write_silently();
-  EXPECT(!is_there());
+  CHECK(!is_there());
   policy("evolving");
   write_silently();
   policy_stats(&stats);
-  EXPECT(stats.arms == 2);
+  CHECK(stats.arms == 2);
   file_read(&file);
-  EXPECT(sites_with(&file, true) == 1 && sites_with(&file, false) == 0);
-  EXPECT(file.module_count == 1 && strstr(policy_file_module(&file, 0).name, "unit-policy_store") != NULL);
+  CHECK(sites_with(&file, true) == 1 && sites_with(&file, false) == 0);
+  CHECK(file.module_count == 1 && strstr(policy_file_module(&file, 0).name, "unit-policy_store") != NULL);
 }
 
 static void learns_nothing_more(void *unused) {
@@ -88,26 +85,19 @@ static void learns_nothing_more(void *unused) {
   policy("evolving");
   read_silently();
   policy_stats(&stats);
-  EXPECT(stats.arms == 1);
+  CHECK(stats.arms == 1);
   unlink(path);
   write_silently();
-  EXPECT(!is_there());
+  CHECK(!is_there());
   habit(NO_MODULE);
   write_silently();
   file_read(&file);
-  EXPECT(sites_with(&file, true) == 1 && file.module_count == 1); /* as read, not as met */
-}
-
-static void passes_in_child(void (*body)(void *)) {
-  char said[512];
-  int status = unit_in_child(body, NULL, said, sizeof said);
-  if (said[0] || status != 0)
-    fail_msg("status %d: %s", status, said);
+  CHECK(sites_with(&file, true) == 1 && file.module_count == 1); /* as read, not as met */
 }
 
 UNIT_TEST(what_was_learned_comes_back) {
-  passes_in_child(learns);
-  passes_in_child(learns_nothing_more);
+  unit_passes_in_child(learns, NULL);
+  unit_passes_in_child(learns_nothing_more, NULL);
 }
 
 static int begin(void **unused) {

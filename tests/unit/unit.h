@@ -215,6 +215,14 @@ static inline int unit_in_child(void (*body)(void *), void *argument, char *said
   return status;
 }
 
+/* body must come to its end in a child, without a word. There CHECK ends the child. */
+static inline void unit_passes_in_child(void (*body)(void *), void *argument) {
+  char said[512];
+  int status = unit_in_child(body, argument, said, sizeof said);
+  if (said[0] || status != 0)
+    fail_msg("status 0x%x: %s", (unsigned)status, said);
+}
+
 /* body must end the process with exactly this sentence and SIGABRT. */
 static inline void unit_must_die(void (*body)(void *), void *argument, const char *before, const void *block,
                                  const char *after) {
