@@ -57,11 +57,7 @@ static enum os_file_error error_of(int number) {
 
 /* Files are used by system calls, because open, read, write and close of the C library are cancellation points. */
 static int file_open(int folder, const char *path, int flags, int mode) {
-  long fd;
-  do
-    fd = os_kernel(SYS_openat, folder, path, flags | O_CLOEXEC | O_NOCTTY, mode);
-  while (fd < 0 && errno == EINTR);
-  return (int)fd;
+  return (int)os_kernel_again(SYS_openat, folder, path, flags | O_CLOEXEC | O_NOCTTY, mode);
 }
 
 /* Keeps errno. -1: none. */
@@ -79,9 +75,7 @@ static enum os_file_error read_open(int fd, char *bytes, size_t capacity, size_t
     return OS_FILE_IRREGULAR;
   *length = 0;
   while (*length < capacity) {
-    long got = os_kernel(SYS_read, fd, bytes + *length, capacity - *length);
-    if (got < 0 && errno == EINTR)
-      continue;
+    long got = os_kernel_again(SYS_read, fd, bytes + *length, capacity - *length);
     if (got < 0)
       return error_of(errno);
     if (got == 0)
@@ -224,9 +218,7 @@ static enum os_file_error part_add(struct os_file_part *part, const char *bytes,
   if (part->path == NULL && !is_still_open(part))
     return OS_FILE_REFUSED;
   while (length > 0) {
-    long written = os_kernel(SYS_write, part->fd, bytes, length);
-    if (written < 0 && errno == EINTR)
-      continue;
+    long written = os_kernel_again(SYS_write, part->fd, bytes, length);
     if (written <= 0)
       return written < 0 ? error_of(errno) : OS_FILE_NO_SPACE;
     bytes += written;

@@ -83,10 +83,7 @@ bool os_maps_next(struct os_maps *maps, struct os_mapping *out) {
 
 /* Reads through /proc/self/mem: if another thread has unmapped the range, the kernel returns an error. */
 static size_t peek_memory(int memory, uintptr_t address, void *bytes, size_t length) {
-  long got;
-  do
-    got = os_kernel(SYS_pread64, memory, bytes, length, address);
-  while (got < 0 && errno == EINTR);
+  long got = os_kernel_again(SYS_pread64, memory, bytes, length, address);
   return got > 0 ? (size_t)got : 0;
 }
 

@@ -4,7 +4,6 @@
 #include "os/os.h"
 #include "os/text_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
@@ -302,11 +301,8 @@ static int pressure_arm(int fd) {
   if (fd < 0)
     return -1;
   for (unsigned i = 0; i < sizeof triggers / sizeof triggers[0]; i++) {
-    long length = (long)strlen(triggers[i]) + 1, written; /* the terminator belongs to it */
-    do {
-      written = os_kernel(SYS_write, fd, triggers[i], length);
-    } while (written < 0 && errno == EINTR);
-    if (written == length) {
+    long length = (long)strlen(triggers[i]) + 1; /* the terminator belongs to it */
+    if (os_kernel_again(SYS_write, fd, triggers[i], length) == length) {
       int high = os_duplicate_high(fd);
       os_text_close(fd);
       return high;
@@ -343,12 +339,10 @@ enum os_pressure os_pressure_poll(int fd) {
   KEEP_ERRNO;
   struct pollfd watched = {.fd = fd, .events = POLLPRI};
   struct timespec at_once = {.tv_sec = 0, .tv_nsec = 0};
-  long ready;
   if (fd < 0)
     return OS_PRESSURE_GONE;
-  do { /* a pending signal interrupts even a call that does not wait */
-    ready = os_kernel(SYS_ppoll, &watched, 1, &at_once, NULL, 0);
-  } while (ready < 0 && errno == EINTR);
+  /* A pending signal interrupts even a call that does not wait. */
+  long ready = os_kernel_again(SYS_ppoll, &watched, 1, &at_once, NULL, 0);
   if (ready == 0)
     return OS_PRESSURE_NONE;
   /* A dead trigger reports POLLPRI too, together with an error. */

@@ -44,11 +44,8 @@ void os_quiet_end(const struct os_quiet *quiet) {
 static bool is_writable(int fd) {
   struct pollfd watched = {.fd = fd, .events = POLLOUT};
   struct timespec patience = {.tv_sec = PATIENCE_S};
-  long ready;
-  do /* the kernel leaves what remains of the time */
-    ready = os_kernel(SYS_ppoll, &watched, 1L, &patience, NULL, 0L);
-  while (ready < 0 && errno == EINTR);
-  return ready != 0; /* if poll fails, the write will show */
+  /* The kernel leaves what remains of the time. If poll fails, the write will show. */
+  return os_kernel_again(SYS_ppoll, &watched, 1L, &patience, NULL, 0L) != 0;
 }
 
 /* Writes as much as possible without blocking, in one piece, because several processes may write reports into one pipe.

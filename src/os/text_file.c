@@ -2,26 +2,18 @@
 
 #include "os/kernel.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
 
 int os_text_open(const char *path, int flags) {
-  long fd;
-  do {
-    fd = os_kernel(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
-  } while (fd < 0 && errno == EINTR);
-  return (int)fd;
+  return (int)os_kernel_again(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
 }
 
 void os_text_close(int fd) { os_kernel(SYS_close, fd); }
 
 size_t os_text_read(int fd, char *bytes, size_t length) {
-  long got;
-  do {
-    got = os_kernel(SYS_read, fd, bytes, length);
-  } while (got < 0 && errno == EINTR);
+  long got = os_kernel_again(SYS_read, fd, bytes, length);
   return got < 0 ? 0 : (size_t)got;
 }
 
