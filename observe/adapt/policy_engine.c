@@ -63,20 +63,18 @@ static struct trial measure_once(void) {
   return took;
 }
 
-static uint64_t min_ns(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* Takes the quickest of several trials, because the others were disturbed. Bounds limit the effect of a jumping
  * clock. */
 static struct policy_table_costs measure_costs(uint32_t break_even_ms) {
   struct trial best = measure_once();
   for (unsigned i = 1; i < TRIALS; i++) {
     struct trial next = measure_once();
-    best = (struct trial){min_ns(best.map, next.map), min_ns(best.touch, next.touch), min_ns(best.purge, next.purge),
-                          min_ns(best.purge_nothing, next.purge_nothing)};
+    best = (struct trial){min_size(best.map, next.map), min_size(best.touch, next.touch),
+                          min_size(best.purge, next.purge), min_size(best.purge_nothing, next.purge_nothing)};
   }
   uint64_t pages = TRIAL_BYTES / os_page_bytes();
   return policy_table_costs_of(clamp_ns(best.touch / pages, 100, 20000),
-                               clamp_ns((best.purge - min_ns(best.purge, best.purge_nothing)) / pages, 10, 5000),
+                               clamp_ns((best.purge - min_size(best.purge, best.purge_nothing)) / pages, 10, 5000),
                                clamp_ns(best.purge_nothing, 100, 50000), clamp_ns(best.map, 200, 100000),
                                break_even_ms);
 }
@@ -126,10 +124,9 @@ COLD static void begin(uint32_t break_even_ms) {
   engine.state = ENGINE_READY;
 }
 
-/* Takes the lock. Returns true if there is a table. Updates the costs to the purge delay in force. */
-static bool policy_enter(void) {
+/* The lock is held. Returns true if there is a table. Updates the costs to the purge delay in force. */
+static bool is_ready(void) {
   uint32_t break_even_ms = (uint32_t)option_value(OPTION_PURGE_DELAY_MS);
-  lock_take(&engine.lock);
   if (UNLIKELY(engine.state == ENGINE_NOTHING))
     begin(break_even_ms);
   if (UNLIKELY(engine.break_even_ms != break_even_ms)) {
@@ -141,11 +138,9 @@ static bool policy_enter(void) {
   return engine.state == ENGINE_READY;
 }
 
-static void policy_leave(void) { lock_give(&engine.lock); }
-
 static bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
 
-/* Call between policy_enter and policy_leave, if there is a table. */
+/* The lock is held, and there is a table. */
 static void note_taken(uint64_t site, size_t size, size_t bytes) {
   if (policy_is_evolving())
     policy_table_taken(&engine.view.table, &engine.view.costs, site, policy_range(size), pages_of(bytes), now_ms());
@@ -160,57 +155,57 @@ static unsigned keep_of(uint64_t site, size_t size, size_t bytes, bool is_kept) 
 }
 
 uint64_t policy_large_taken(uintptr_t caller, size_t bytes) {
-  uint64_t site = 0;
-  if (policy_enter()) {
-    site = site_at(caller);
-    note_taken(site, bytes, bytes);
-  }
-  policy_leave();
+  HOLD_LOCK(&engine.lock);
+  if (!is_ready())
+    return 0;
+  uint64_t site = site_at(caller);
+  note_taken(site, bytes, bytes);
   return site;
 }
 
 void policy_large_resized(uint64_t site, size_t bytes, size_t wanted) {
-  bool is_ready = policy_enter();
-  if (is_ready && wanted > bytes)
+  HOLD_LOCK(&engine.lock);
+  if (!is_ready())
+    return;
+  if (wanted > bytes)
     note_taken(site, wanted, wanted - bytes);
-  else if (is_ready)
+  else
     keep_of(site, bytes, bytes - wanted, false); /* the end that is cut off: it goes its way already */
-  policy_leave();
 }
 
 unsigned policy_large_freed(uint64_t site, size_t bytes, bool is_kept) {
-  unsigned keep = policy_enter() ? keep_of(site, bytes, bytes, is_kept) : KEEP_BY_PRESET;
-  policy_leave();
-  return keep;
+  HOLD_LOCK(&engine.lock);
+  return is_ready() ? keep_of(site, bytes, bytes, is_kept) : KEEP_BY_PRESET;
 }
 
 void policy_small_taken(size_t block_bytes, size_t slab_bytes) {
-  if (policy_enter())
+  HOLD_LOCK(&engine.lock);
+  if (is_ready())
     note_taken(POLICY_SITE_SMALL, block_bytes, slab_bytes);
-  policy_leave();
 }
 
 unsigned policy_small_freed(size_t block_bytes, size_t slab_bytes) {
-  unsigned keep = policy_enter() ? keep_of(POLICY_SITE_SMALL, block_bytes, slab_bytes, true) : KEEP_BY_PRESET;
-  policy_leave();
-  return keep;
+  HOLD_LOCK(&engine.lock);
+  return is_ready() ? keep_of(POLICY_SITE_SMALL, block_bytes, slab_bytes, true) : KEEP_BY_PRESET;
 }
 
 /* --- figures --- */
 
 void policy_stats(struct policy_stats *out) {
   *out = (struct policy_stats){0};
-  lock_take(&engine.lock);
-  if (engine.state == ENGINE_READY) {
-    out->arms = engine.view.table.taken_count;
-    out->totals = policy_totals(&engine.view.table, &engine.view.costs, now_ms());
-  }
-  policy_leave();
+  HOLD_LOCK(&engine.lock);
+  if (engine.state != ENGINE_READY)
+    return;
+  out->arms = engine.view.table.taken_count;
+  out->totals = policy_totals(&engine.view.table, &engine.view.costs, now_ms());
 }
 
-struct policy_state *policy_open(void) { return policy_enter() ? &engine.view : NULL; }
+struct policy_state *policy_open(void) {
+  lock_take(&engine.lock);
+  return is_ready() ? &engine.view : NULL;
+}
 
-void policy_close(void) { policy_leave(); }
+void policy_close(void) { lock_give(&engine.lock); }
 
 #ifdef HAK_DEBUG
 bool policy_is_valid(void) {
