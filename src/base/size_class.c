@@ -41,7 +41,7 @@ unsigned class_aligned(size_t size, size_t alignment) {
   size_t rounded = round_up(max_size(size, 1), alignment);
   while (rounded <= HAK_SMALL_MAX) {
     unsigned cls = hak_class_of(rounded);
-    if (class_bytes(cls) % alignment == 0) /* a slab is longer than its blocks, and aligned to its length */
+    if ((class_bytes(cls) & (alignment - 1)) == 0) /* a slab is longer than its blocks, and aligned to its length */
       return cls;
     rounded = round_up(class_bytes(cls) + 1, alignment);
   }
