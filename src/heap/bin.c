@@ -17,9 +17,8 @@
 
 _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX, "the biggest bin has an array");
 
-#define REFILLS_TO_GROW 16                           /* after this many refills without a flush the bin is too small */
-#define SLOTS_MAX_OF_REFILLS (2 * REFILL_BLOCKS_MAX) /* a longer bin makes refills no rarer */
-#define REFILLS_TO_FILL 3 /* after this many refills in a row nothing is freed, so a refill fills all slots */
+#define REFILLS_TO_GROW 16 /* after this many refills without a flush the bin is too small */
+#define REFILLS_TO_FILL 3  /* after this many refills in a row nothing is freed, so a refill fills all slots */
 /* A young bin grows the first time that it is empty again or full; if the thread only frees blocks of the class the
  * fourth time, in a crowded pool the eighth. */
 #define LOOKS_TO_GROW_FREED_ONLY 4u
@@ -29,6 +28,7 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define REFILL_BLOCKS_MAX 128u
 #define FLUSH_BLOCKS_MAX 128u
 #define FLUSH_KEPT_MAX 512u
+#define SLOTS_MAX_OF_REFILLS (2 * REFILL_BLOCKS_MAX) /* a longer bin makes refills no rarer */
 /* A refill takes envelopes out of the inbox until this fraction of the bin is full. */
 #define RECEIVED_SHARE 2u
 #define RECEIVED_MAX 16u /* envelopes */

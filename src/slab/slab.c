@@ -283,8 +283,8 @@ static ALWAYS_INLINE size_t neighbours(void *const *blocks, size_t most, ptrdiff
 }
 
 /* Puts back the first blocks of an array, as many as lie in one slab, but no more than change its list. Returns how
- * many: at least one. Blocks that are freed one after the other often are neighbours, upwards or downwards: those in one
- * word of the bitmap are put back at once. */
+ * many: at least one. Blocks that are freed one after the other often are neighbours, upwards or downwards. Those in
+ * one word of the bitmap are put back at once. */
 static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
   const struct size_class class = size_classes[cls];
   const ptrdiff_t step = (ptrdiff_t)class.bytes;
