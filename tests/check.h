@@ -103,6 +103,12 @@ static inline uint64_t test_random(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
+/* TEST_WRAP(type, name, parameters) { ... } takes the place of a function that the linker wraps (--wrap), where another
+ * object file calls it. The function itself is __real_NAME. */
+#define TEST_WRAP(type, name, ...)                                                                                     \
+  type __real_##name(__VA_ARGS__);                                                                                     \
+  type __wrap_##name(__VA_ARGS__)
+
 /* Hides a value from the optimiser and from warnings about deliberate misuse. */
 static inline void *test_opaque(void *pointer) {
   __asm__ volatile("" : "+r"(pointer) : : "memory");

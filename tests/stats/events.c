@@ -24,37 +24,27 @@ static _Atomic bool purge_refused, metadata_refused, map_refused;
 static bool frees_while_read, is_deaf;
 static void *moving;
 
-uint64_t __real_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void) { return __real_os_milliseconds() + atomic_load(&later_ms); }
+TEST_WRAP(uint64_t, os_milliseconds, void) { return __real_os_milliseconds() + atomic_load(&later_ms); }
 static void pass(uint64_t ms) { atomic_fetch_add(&later_ms, ms); }
 
-bool __real_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size) {
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
   return !atomic_load(&purge_refused) && __real_os_purge(address, size);
 }
 
-void *__real_os_map(size_t size, size_t alignment);
-void *__wrap_os_map(size_t size, size_t alignment);
-void *__wrap_os_map(size_t size, size_t alignment) {
+TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   return atomic_load(&map_refused) ? NULL : __real_os_map(size, alignment);
 }
 
-void *__real_metadata_take(unsigned order);
-void *__wrap_metadata_take(unsigned order);
-void *__wrap_metadata_take(unsigned order) {
+TEST_WRAP(void *, metadata_take, unsigned order) {
   return atomic_load(&metadata_refused) ? NULL : __real_metadata_take(order);
 }
 
-void __real_units_stats(struct unit_stats *out);
-void __wrap_units_stats(struct unit_stats *out);
 static void *free_moving(void *unused) {
   hak_free(moving);
   moving = NULL;
   return unused;
 }
-void __wrap_units_stats(struct unit_stats *out) {
+TEST_WRAP(void, units_stats, struct unit_stats *out) {
   __real_units_stats(out);
   pthread_t thread; /* the one that reads is in a slow path */
   if (frees_while_read && pthread_create(&thread, NULL, free_moving, NULL) == 0)

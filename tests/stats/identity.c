@@ -16,23 +16,17 @@
 
 static const char *lie = "";
 
-void __real_units_stats(struct unit_stats *out);
-void __real_extents_stats(struct extent_stats *out);
-void __real_large_stats(struct large_stats *out);
-void __wrap_units_stats(struct unit_stats *out);
-void __wrap_extents_stats(struct extent_stats *out);
-void __wrap_large_stats(struct large_stats *out);
-void __wrap_units_stats(struct unit_stats *out) {
+TEST_WRAP(void, units_stats, struct unit_stats *out) {
   __real_units_stats(out);
   if (strcmp(lie, "units") == 0)
     out->other_free_bytes = 0;
 }
-void __wrap_extents_stats(struct extent_stats *out) {
+TEST_WRAP(void, extents_stats, struct extent_stats *out) {
   __real_extents_stats(out);
   if (strcmp(lie, "extents") == 0)
     out->unused_bytes = 0;
 }
-void __wrap_large_stats(struct large_stats *out) {
+TEST_WRAP(void, large_stats, struct large_stats *out) {
   __real_large_stats(out);
   if (strcmp(lie, "large") == 0)
     out->mapping_bytes = 0;

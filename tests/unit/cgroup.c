@@ -31,10 +31,7 @@ static struct {
   long polled_ms; /* for which the last one asked to wait */
 } world;
 
-long __real_os_kernel(long number, ...);
-long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
-
-long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f) {
+TEST_WRAP(long, os_kernel, long number, long a, long b, long c, long d, long e, long f) {
   bool slow = number == SYS_openat || number == SYS_read || number == SYS_write || number == SYS_ppoll;
   if (slow && world.interrupt) {
     world.interrupted = !world.interrupted;

@@ -16,12 +16,9 @@
 
 static _Atomic uint64_t now_ms = 1000000;
 
-uint64_t __wrap_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void) { return atomic_load(&now_ms); }
+TEST_WRAP(uint64_t, os_milliseconds, void) { return atomic_load(&now_ms); }
 
-size_t __real_extents_purge(struct purge purge);
-size_t __wrap_extents_purge(struct purge purge);
-size_t __wrap_extents_purge(struct purge purge) {
+TEST_WRAP(size_t, extents_purge, struct purge purge) {
   return __real_extents_purge(unit_lies("all") ? purge_at_most(SIZE_MAX, purge) : purge);
 }
 

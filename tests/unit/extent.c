@@ -15,9 +15,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-bool __real_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size) {
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
   if (unit_lies("wide") && address_in_arena(address)) /* the tables' pages are their own matter */
     size += os_page_bytes();
   return unit_lies("content") || __real_os_purge(address, size);

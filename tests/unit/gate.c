@@ -10,11 +10,9 @@ static unsigned sleeps, wakes;
 static struct heap *forker, *other;
 static void (*while_asleep)(void);
 
-uint64_t __wrap_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void) { return now_ms; }
+TEST_WRAP(uint64_t, os_milliseconds, void) { return now_ms; }
 
-void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
-void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   assert_int_equal(atomic_load(word), expected);
   sleeps++;
   now_ms += timeout_ms;
@@ -25,8 +23,7 @@ void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_
   hak_self = &forker->front;
 }
 
-void __wrap_os_futex_wake(_Atomic uint32_t *word);
-void __wrap_os_futex_wake(_Atomic uint32_t *word) {
+TEST_WRAP(void, os_futex_wake, _Atomic uint32_t *word) {
   assert_ptr_equal(word, &gate.shut);
   wakes++;
 }

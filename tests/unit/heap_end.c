@@ -36,32 +36,24 @@ static void stop_once(void) {
     wait_for(RELEASED);
 }
 
-void *__real_deferred_next(void *block, uint32_t entry);
-void *__wrap_deferred_next(void *block, uint32_t entry);
-void *__wrap_deferred_next(void *block, uint32_t entry) {
+TEST_WRAP(void *, deferred_next, void *block, uint32_t entry) {
   stop_once();
   return __real_deferred_next(block, entry);
 }
 
-void __real_deferred_finish(void);
-void __wrap_deferred_finish(void);
-void __wrap_deferred_finish(void) {
+TEST_WRAP(void, deferred_finish, void) {
   if (!unit_lies("hasty"))
     __real_deferred_finish();
 }
 
-bool __real_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size) {
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
   if (entry_pool_id(map_entry(blocks[0])) == pool->id && pool->is_purging)
     stop_once();
   return __real_os_purge(address, size);
 }
 
 /* The end waits: nothing has ended yet. */
-void __real_os_yield(void);
-void __wrap_os_yield(void);
-void __wrap_os_yield(void) {
+TEST_WRAP(void, os_yield, void) {
   enum stage stopped = STOPPED;
   if (!is_other) {
     assert_true(pool_life(pool) == life);
@@ -73,12 +65,9 @@ void __wrap_os_yield(void) {
 
 static uint64_t now_ms = 1000;
 static enum { NOBODY, FOR_EVER, FOR_A_SLEEP } holds_lock; /* this thread itself */
-uint64_t __wrap_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void) { return now_ms; }
+TEST_WRAP(uint64_t, os_milliseconds, void) { return now_ms; }
 
-void __real_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
-void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
-void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   if (holds_lock == NOBODY || word != &pool->lock.word) {
     __real_os_futex_wait_for(word, expected, timeout_ms);
     return;

@@ -17,9 +17,7 @@
 
 static _Atomic uint64_t purges;
 
-bool __real_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size) {
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
   static __thread struct {
     void *address;
     size_t size;

@@ -607,8 +607,7 @@ UNIT_TEST_BETWEEN(bugs_end_the_program_with_their_sentence, nothing_held, nothin
 }
 
 static unsigned note_count;
-void __wrap_huge_note_mapping(const char *base, size_t bytes);
-void __wrap_huge_note_mapping(const char *base, size_t bytes) {
+TEST_WRAP(void, huge_note_mapping, const char *base, size_t bytes) {
   (void)base;
   (void)bytes;
   note_count++;

@@ -23,8 +23,7 @@
 static _Atomic uint64_t now_ms = 1000000;
 static _Atomic bool time_runs;
 
-uint64_t __wrap_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void) {
+TEST_WRAP(uint64_t, os_milliseconds, void) {
   return atomic_load(&time_runs) ? atomic_fetch_add(&now_ms, 100000) : atomic_load(&now_ms);
 }
 

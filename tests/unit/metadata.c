@@ -10,9 +10,7 @@
 #define STEPS_A_TRIM 6000
 #define KIB ((size_t)1024)
 
-bool __real_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size) {
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
   return __real_os_purge(address, size + (unit_lies("wide") ? os_page_bytes() : 0));
 }
 

@@ -19,9 +19,7 @@
 
 static __thread int pretended_cpu = -1;
 
-int __real_sched_getcpu(void);
-int __wrap_sched_getcpu(void);
-int __wrap_sched_getcpu(void) {
+TEST_WRAP(int, sched_getcpu, void) {
   return unit_lies("blind") ? 0 : pretended_cpu >= 0 ? pretended_cpu : __real_sched_getcpu();
 }
 
@@ -33,10 +31,7 @@ static struct {
   unsigned asked;          /* how often */
 } world;
 
-long __real_os_kernel(long number, ...);
-long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
-
-long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f) {
+TEST_WRAP(long, os_kernel, long number, long a, long b, long c, long d, long e, long f) {
   bool is_file = number == SYS_openat || number == SYS_read;
   if (is_file && world.interrupt) {
     world.interrupted = !world.interrupted;

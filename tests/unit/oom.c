@@ -44,20 +44,7 @@ static bool refused(void) {
   return os.fault == FAULT_ALWAYS || n < os.first + (os.fault == FAULT_SOME ? SOME : 1);
 }
 
-void *__real_os_map(size_t size, size_t alignment);
-void *__real_os_reserve(size_t size, size_t alignment);
-bool __real_os_commit(void *address, size_t size);
-bool __real_os_resize(void *address, size_t size, size_t size_wanted);
-void *__real_os_move(void *address, size_t size, size_t size_wanted);
-void *__wrap_os_map(size_t size, size_t alignment);
-void *__wrap_os_reserve(size_t size, size_t alignment);
-bool __wrap_os_commit(void *address, size_t size);
-bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
-void *__wrap_os_move(void *address, size_t size, size_t size_wanted);
-bool __real_os_unmap(void *address, size_t size);
-bool __wrap_os_unmap(void *address, size_t size);
-
-void *__wrap_os_map(size_t size, size_t alignment) {
+TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   static _Atomic(void *) last;
   if (refused())
     return lie == LIE_MAP ? atomic_load(&last) : NULL;
@@ -66,21 +53,23 @@ void *__wrap_os_map(size_t size, size_t alignment) {
     atomic_store(&last, mapped);
   return mapped;
 }
-void *__wrap_os_reserve(size_t size, size_t alignment) { return refused() ? NULL : __real_os_reserve(size, alignment); }
-bool __wrap_os_commit(void *address, size_t size) {
+TEST_WRAP(void *, os_reserve, size_t size, size_t alignment) {
+  return refused() ? NULL : __real_os_reserve(size, alignment);
+}
+TEST_WRAP(bool, os_commit, void *address, size_t size) {
   return refused() ? lie == LIE_COMMIT : __real_os_commit(address, size);
 }
-bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
+TEST_WRAP(bool, os_resize, void *address, size_t size, size_t size_wanted) {
   return !refused() && __real_os_resize(address, size, size_wanted);
 }
-void *__wrap_os_move(void *address, size_t size, size_t size_wanted) {
+TEST_WRAP(void *, os_move, void *address, size_t size, size_t size_wanted) {
   if (refused())
     return lie == LIE_MOVE ? __real_os_map(size_wanted, UNIT_BYTES) : NULL;
   return __real_os_move(address, size, size_wanted);
 }
 
 /* The kernel refuses to unmap when there are too many mappings. */
-bool __wrap_os_unmap(void *address, size_t size) { return !refused() && __real_os_unmap(address, size); }
+TEST_WRAP(bool, os_unmap, void *address, size_t size) { return !refused() && __real_os_unmap(address, size); }
 
 struct live {
   unsigned char *block;

@@ -39,13 +39,6 @@ static bool refused(void) {
 }
 
 long __real_os_kernel(long number, ...);
-int __real_renameat(int from_fd, const char *from, int to_fd, const char *to);
-int __real_unlinkat(int fd, const char *name, int flags);
-int __real_fchmod(int fd, mode_t mode);
-long __wrap_os_kernel(long number, ...);
-int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to);
-int __wrap_unlinkat(int fd, const char *name, int flags);
-int __wrap_fchmod(int fd, mode_t mode);
 
 static long opened(const long *a) {
   const char *name = (const char *)a[1];
@@ -67,7 +60,7 @@ static long moved(long number, const long *a) {
   return __real_os_kernel(number, a[0], a[1], half ? (a[2] + 1) / 2 : a[2]);
 }
 
-long __wrap_os_kernel(long number, ...) {
+TEST_WRAP(long, os_kernel, long number, ...) {
   va_list list;
   long a[6];
   va_start(list, number);
@@ -88,11 +81,11 @@ long __wrap_os_kernel(long number, ...) {
   return number == SYS_read || number == SYS_write ? moved(number, a) : __real_os_kernel(number, a[0]);
 }
 
-int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to) {
+TEST_WRAP(int, renameat, int from_fd, const char *from, int to_fd, const char *to) {
   return refused() ? -1 : os.in_place ? 0 : __real_renameat(from_fd, from, to_fd, to);
 }
-int __wrap_fchmod(int fd, mode_t mode) { return refused() ? -1 : __real_fchmod(fd, mode); }
-int __wrap_unlinkat(int fd, const char *name, int flags) {
+TEST_WRAP(int, fchmod, int fd, mode_t mode) { return refused() ? -1 : __real_fchmod(fd, mode); }
+TEST_WRAP(int, unlinkat, int fd, const char *name, int flags) {
   os.calls++;
   if (is_due(FAULT_DEATH))
     _exit(0);

@@ -11,9 +11,7 @@
 #define STEPS unit_rounds(60000, 1)
 #define STEPS_A_PURGE 3000
 
-bool __real_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size) {
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
   return __real_os_purge(address, size + (unit_lies("wide") ? os_page_bytes() : 0));
 }
 

@@ -17,48 +17,32 @@ static void look(const void *address, size_t size) {
   calls_in_parts += (((uintptr_t)address | size) & (page_bytes - 1)) != 0;
 }
 
-size_t __wrap_os_page_bytes(void);
-void *__real_os_map(size_t size, size_t alignment);
-void *__real_os_reserve(size_t size, size_t alignment);
-bool __real_os_commit(void *address, size_t size);
-bool __real_os_purge(void *address, size_t size);
-bool __real_os_unmap(void *address, size_t size);
-bool __real_os_resize(void *address, size_t size, size_t size_wanted);
-void *__real_os_move(void *address, size_t size, size_t size_wanted);
-void *__wrap_os_map(size_t size, size_t alignment);
-void *__wrap_os_reserve(size_t size, size_t alignment);
-bool __wrap_os_commit(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size);
-bool __wrap_os_unmap(void *address, size_t size);
-bool __wrap_os_resize(void *address, size_t size, size_t size_wanted);
-void *__wrap_os_move(void *address, size_t size, size_t size_wanted);
-
-size_t __wrap_os_page_bytes(void) { return page_bytes; }
-void *__wrap_os_map(size_t size, size_t alignment) {
+TEST_WRAP(size_t, os_page_bytes, void) { return page_bytes; }
+TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   look((void *)alignment, size);
   return __real_os_map(size, alignment);
 }
-void *__wrap_os_reserve(size_t size, size_t alignment) {
+TEST_WRAP(void *, os_reserve, size_t size, size_t alignment) {
   look((void *)alignment, size);
   return __real_os_reserve(size, alignment);
 }
-bool __wrap_os_commit(void *address, size_t size) {
+TEST_WRAP(bool, os_commit, void *address, size_t size) {
   look(address, size);
   return __real_os_commit(address, size);
 }
-bool __wrap_os_purge(void *address, size_t size) {
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
   look(address, size);
   return __real_os_purge(address, size);
 }
-bool __wrap_os_unmap(void *address, size_t size) {
+TEST_WRAP(bool, os_unmap, void *address, size_t size) {
   look(address, size);
   return __real_os_unmap(address, size);
 }
-bool __wrap_os_resize(void *address, size_t size, size_t size_wanted) {
+TEST_WRAP(bool, os_resize, void *address, size_t size, size_t size_wanted) {
   look(address, size | size_wanted);
   return __real_os_resize(address, size, size_wanted);
 }
-void *__wrap_os_move(void *address, size_t size, size_t size_wanted) {
+TEST_WRAP(void *, os_move, void *address, size_t size, size_t size_wanted) {
   look(address, size | size_wanted);
   return __real_os_move(address, size, size_wanted);
 }

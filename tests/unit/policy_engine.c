@@ -17,8 +17,7 @@
 
 static _Atomic uint64_t now_ms = 1000000;
 
-uint64_t __wrap_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void) { return atomic_load(&now_ms); }
+TEST_WRAP(uint64_t, os_milliseconds, void) { return atomic_load(&now_ms); }
 
 static void pass(uint64_t ms) { atomic_fetch_add(&now_ms, ms); }
 

@@ -12,8 +12,7 @@
 
 static uint64_t now_ms = UINT32_MAX - 20000; /* 32 bits wrap on the way */
 
-uint64_t __wrap_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void) { return now_ms; }
+TEST_WRAP(uint64_t, os_milliseconds, void) { return now_ms; }
 
 /* --- the recorder --- */
 
@@ -31,29 +30,20 @@ static void note(bool is_taken, uint64_t site, size_t size, size_t bytes, bool i
       .site = site, .size = size, .bytes = bytes, .ms = (uint32_t)now_ms, .is_taken = is_taken, .is_kept = is_kept};
 }
 
-uint64_t __real_policy_large_taken(uintptr_t caller, size_t bytes);
-unsigned __real_policy_large_freed(uint64_t site, size_t bytes, bool is_kept);
-void __real_policy_small_taken(size_t block_bytes, size_t slab_bytes);
-unsigned __real_policy_small_freed(size_t block_bytes, size_t slab_bytes);
-uint64_t __wrap_policy_large_taken(uintptr_t caller, size_t bytes);
-unsigned __wrap_policy_large_freed(uint64_t site, size_t bytes, bool is_kept);
-void __wrap_policy_small_taken(size_t block_bytes, size_t slab_bytes);
-unsigned __wrap_policy_small_freed(size_t block_bytes, size_t slab_bytes);
-
-uint64_t __wrap_policy_large_taken(uintptr_t caller, size_t bytes) {
+TEST_WRAP(uint64_t, policy_large_taken, uintptr_t caller, size_t bytes) {
   uint64_t site = __real_policy_large_taken(caller, bytes);
   note(true, site, bytes, bytes, true);
   return site;
 }
-unsigned __wrap_policy_large_freed(uint64_t site, size_t bytes, bool is_kept) {
+TEST_WRAP(unsigned, policy_large_freed, uint64_t site, size_t bytes, bool is_kept) {
   note(false, site, bytes, bytes, is_kept);
   return __real_policy_large_freed(site, bytes, is_kept);
 }
-void __wrap_policy_small_taken(size_t block_bytes, size_t slab_bytes) {
+TEST_WRAP(void, policy_small_taken, size_t block_bytes, size_t slab_bytes) {
   note(true, POLICY_SITE_SMALL, block_bytes, slab_bytes, true);
   __real_policy_small_taken(block_bytes, slab_bytes);
 }
-unsigned __wrap_policy_small_freed(size_t block_bytes, size_t slab_bytes) {
+TEST_WRAP(unsigned, policy_small_freed, size_t block_bytes, size_t slab_bytes) {
   note(false, POLICY_SITE_SMALL, block_bytes, slab_bytes, true);
   return __real_policy_small_freed(block_bytes, slab_bytes);
 }

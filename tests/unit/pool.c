@@ -15,13 +15,9 @@ static bool clock_moves;
 static uint64_t waited_ms;
 static void *blocks[BLOCKS];
 
-uint64_t __real_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void);
-uint64_t __wrap_os_milliseconds(void) { return __real_os_milliseconds() + waited_ms; }
+TEST_WRAP(uint64_t, os_milliseconds, void) { return __real_os_milliseconds() + waited_ms; }
 
-void __real_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
-void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms);
-void __wrap_os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   if (clock_moves)
     waited_ms += timeout_ms;
   else

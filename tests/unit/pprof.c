@@ -36,16 +36,7 @@ static void all_is_well(void) { memset(&os, 0, sizeof os); }
 
 static bool is_due(enum fault fault) { return os.fault == fault && (os.at == 0 || os.calls == os.at); }
 
-long __real_os_kernel(long number, ...);
-int __real_renameat(int from_fd, const char *from, int to_fd, const char *to);
-int __real_unlinkat(int fd, const char *name, int flags);
-void *__real_os_map(size_t size, size_t alignment);
-long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
-int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to);
-int __wrap_unlinkat(int fd, const char *name, int flags);
-void *__wrap_os_map(size_t size, size_t alignment);
-
-long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f) {
+TEST_WRAP(long, os_kernel, long number, long a, long b, long c, long d, long e, long f) {
   static bool was_interrupted;
   if (number == SYS_close || os.fault == FAULT_NONE) {
     os.calls++;
@@ -66,7 +57,7 @@ long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long 
   return __real_os_kernel(number, a, b, c, d, e, f);
 }
 
-int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to) {
+TEST_WRAP(int, renameat, int from_fd, const char *from, int to_fd, const char *to) {
   os.calls++;
   if (!is_due(FAULT_ERROR))
     return __real_renameat(from_fd, from, to_fd, to);
@@ -74,9 +65,7 @@ int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to) {
   return -1;
 }
 
-int __wrap_unlinkat(int fd, const char *name, int flags) { return __real_unlinkat(fd, name, flags); }
-
-void *__wrap_os_map(size_t size, size_t alignment) {
+TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   return ++os.maps == os.map_at ? NULL : __real_os_map(size, alignment);
 }
 

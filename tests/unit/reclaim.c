@@ -17,9 +17,7 @@
 
 static bool lie;
 
-bool __real_gate_shut(void);
-bool __wrap_gate_shut(void);
-bool __wrap_gate_shut(void) { return lie || __real_gate_shut(); }
+TEST_WRAP(bool, gate_shut, void) { return lie || __real_gate_shut(); }
 
 static _Atomic bool ending;
 

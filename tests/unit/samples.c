@@ -20,9 +20,7 @@ static struct {
   long calls;
 } os;
 
-void *__real_os_map(size_t size, size_t alignment);
-void *__wrap_os_map(size_t size, size_t alignment);
-void *__wrap_os_map(size_t size, size_t alignment) {
+TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   os.calls++;
   bool is_refused = os.first != 0 && (os.alone ? os.calls == os.first : os.calls >= os.first);
   return is_refused ? NULL : __real_os_map(size, alignment);

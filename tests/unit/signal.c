@@ -17,16 +17,11 @@ static void interrupt(void) {
     raise(SIGUSR1);
 }
 
-bool __real_os_commit(void *address, size_t size);
-bool __real_os_purge(void *address, size_t size);
-bool __wrap_os_commit(void *address, size_t size);
-bool __wrap_os_purge(void *address, size_t size);
-
-bool __wrap_os_commit(void *address, size_t size) {
+TEST_WRAP(bool, os_commit, void *address, size_t size) {
   interrupt();
   return __real_os_commit(address, size);
 }
-bool __wrap_os_purge(void *address, size_t size) {
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
   interrupt();
   return __real_os_purge(address, size);
 }

@@ -24,24 +24,19 @@
 #define SHORT round_up(BYTES / 4, UNIT_BYTES)
 #define DELAY_MS 400u
 
-void __real_stash_next_round(void);
-void __wrap_stash_next_round(void);
-void __wrap_stash_next_round(void) {
+TEST_WRAP(void, stash_next_round, void) {
   if (!unit_lies("ageless"))
     __real_stash_next_round();
 }
 
-struct large *__real_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
-struct large *__wrap_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
-struct large *__wrap_stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at) {
+TEST_WRAP(struct large *, stash_take_any, uint32_t before_round, size_t units_min, size_t units_max,
+          struct stash **at) {
   return unit_lies("kept") ? NULL : __real_stash_take_any(before_round, units_min, units_max, at);
 }
 
 /* An emulator holds more than a small program. */
 static size_t held_before;
-size_t __real_os_resident_of_process(void);
-size_t __wrap_os_resident_of_process(void);
-size_t __wrap_os_resident_of_process(void) { return __real_os_resident_of_process() - held_before; }
+TEST_WRAP(size_t, os_resident_of_process, void) { return __real_os_resident_of_process() - held_before; }
 
 static uint64_t takes(void) {
   struct stash_stats stats;

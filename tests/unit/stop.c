@@ -7,9 +7,7 @@
 static bool is_another, ends;
 static jmp_buf end;
 
-int __real_os_process_id(void);
-int __wrap_os_process_id(void);
-int __wrap_os_process_id(void) {
+TEST_WRAP(int, os_process_id, void) {
   if (ends)
     longjmp(end, 1);
   return __real_os_process_id() + is_another;

@@ -18,9 +18,7 @@
 
 static unsigned superslabs_asked; /* for which huge pages were asked */
 
-int __real_madvise(void *address, size_t size, int advice);
-int __wrap_madvise(void *address, size_t size, int advice);
-int __wrap_madvise(void *address, size_t size, int advice) {
+TEST_WRAP(int, madvise, void *address, size_t size, int advice) {
   superslabs_asked += advice == MADV_HUGEPAGE && size == 2 * MIB;
   return unit_lies("silent") && advice == MADV_NOHUGEPAGE ? 0 : __real_madvise(address, size, advice);
 }

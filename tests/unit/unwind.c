@@ -34,9 +34,7 @@
 static _Atomic long system_calls;
 static _Thread_local bool is_inside; /* of a call of unwind */
 
-long __real_os_kernel(long number, ...);
-long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f);
-long __wrap_os_kernel(long number, long a, long b, long c, long d, long e, long f) {
+TEST_WRAP(long, os_kernel, long number, long a, long b, long c, long d, long e, long f) {
   atomic_fetch_add(&system_calls, 1);
   return __real_os_kernel(number, a, b, c, d, e, f);
 }
@@ -461,7 +459,7 @@ static void handle(int number, char *stack, enum way way) {
   assert_int_equal(sigaltstack(&alternate, NULL), 0);
   assert_int_equal(sigaction(number, &action, NULL), 0);
   if (way == WAY_OF_OURS)
-    assert_int_equal(__real_os_kernel(SYS_rt_sigaction, number, &kernel_action, NULL, 8), 0);
+    assert_int_equal(__real_os_kernel(SYS_rt_sigaction, number, (long)&kernel_action, 0, 8, 0, 0), 0);
 }
 
 static void raise_in(void *argument) {
