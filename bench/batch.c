@@ -19,8 +19,6 @@ int main(int argc, char **argv) {
                         .param_count = PARAMS};
   bench_arguments(&bench, argc, argv);
   const uint64_t count = params[COUNT].value, rounds = params[ROUNDS].value, size_min = params[MIN].value;
-  if (size_min > params[MAX].value)
-    bench_refuse(&bench, "MIN %ju is over MAX %ju", (uintmax_t)size_min, (uintmax_t)params[MAX].value);
   const uint64_t span = params[MAX].value - size_min + 1;
 
   enum { FIFO, LIFO, RANDOM, ORDERS };

@@ -94,6 +94,11 @@ void bench_arguments(struct bench *bench, int argc, char **argv) {
     p->value = value;
   }
   soak_open(bench);
+  for (size_t i = 1; i < bench->param_count; i++) {
+    const struct bench_param *p = &bench->params[i - 1];
+    if (strncmp(p->name, "MIN", 3) == 0 && p->value > p[1].value)
+      bench_refuse(bench, "%s %ju is over %s %ju", p->name, (uintmax_t)p->value, p[1].name, (uintmax_t)p[1].value);
+  }
 }
 
 void *bench_table(struct bench *bench, size_t count, size_t item_bytes) {

@@ -18,7 +18,8 @@
 
 enum { BENCH_EXTRAS_MAX = 12 };
 
-/* One positional argument, in the order of the command line; those left out keep their value. */
+/* One positional argument, in the order of the command line; those left out keep their value. One whose name begins
+ * with MIN must not be over the next one. */
 struct bench_param {
   const char *name;  /* as printed; lower case in the JSON object */
   uint64_t value;    /* the default, then what was given */

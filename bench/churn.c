@@ -20,8 +20,6 @@ int main(int argc, char **argv) {
                         .repeats = true};
   bench_arguments(&bench, argc, argv);
   const uint64_t live = params[LIVE].value, ops = params[OPS].value, size_min = params[MIN].value;
-  if (size_min > params[MAX].value)
-    bench_refuse(&bench, "MIN %ju is over MAX %ju", (uintmax_t)size_min, (uintmax_t)params[MAX].value);
   const uint64_t span = params[MAX].value - size_min + 1;
   unsigned char **blocks = bench_table(&bench, live, sizeof *blocks);
   uint64_t random = bench_seed(params[SEED].value, 0), size_sum = 0;

@@ -59,9 +59,6 @@ int main(int argc, char **argv) {
                         .repeats = true};
   bench_arguments(&bench, argc, argv);
   const uint64_t live = params[LIVE].value, ops = params[OPS].value, site_count = params[SITES].value;
-  if (params[MIN_KIB].value > params[MAX_KIB].value)
-    bench_refuse(&bench, "MIN_KIB %ju is over MAX_KIB %ju", (uintmax_t)params[MIN_KIB].value,
-                 (uintmax_t)params[MAX_KIB].value);
   const double size_min = (double)params[MIN_KIB].value * 1024;
   const double doublings = log2((double)params[MAX_KIB].value / (double)params[MIN_KIB].value);
   const uint64_t move_every = live / 4 + 1, swing = live * 4;

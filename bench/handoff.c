@@ -103,8 +103,6 @@ int main(int argc, char **argv) {
   const uint32_t capacity = (uint32_t)params[QUEUE].value;
   batch = params[BATCH].value;
   size_min = params[MIN].value;
-  if (size_min > params[MAX].value)
-    bench_refuse(&bench, "MIN %ju is over MAX %ju", (uintmax_t)size_min, (uintmax_t)params[MAX].value);
   span = params[MAX].value - size_min + 1;
 
   blocks = bench_table(&bench, capacity * batch, sizeof *blocks);

@@ -72,8 +72,6 @@ int main(int argc, char **argv) {
   const uint64_t threads = params[THREADS].value, lives = params[LIVES].value;
   chunks = params[CHUNKS].value;
   size_min = params[MIN].value;
-  if (size_min > params[MAX].value)
-    bench_refuse(&bench, "MIN %ju is over MAX %ju", (uintmax_t)size_min, (uintmax_t)params[MAX].value);
   span = params[MAX].value - size_min + 1;
   pthread_attr_init(&detached);
   pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);

@@ -74,8 +74,6 @@ int main(int argc, char **argv) {
   bench_arguments(&bench, argc, argv);
   const uint64_t children = params[CHILDREN].value;
   struct server server = {.size_min = params[MIN].value, .changes = params[CHANGES].value, .seed = params[SEED].value};
-  if (server.size_min > params[MAX].value)
-    bench_refuse(&bench, "MIN %ju is over MAX %ju", (uintmax_t)server.size_min, (uintmax_t)params[MAX].value);
   server.span = params[MAX].value - server.size_min + 1;
   server.count = (params[LIVE_MIB].value << 20) / ((server.size_min + params[MAX].value) / 2 + 1) | 1;
   while (server.count % STEP == 0)

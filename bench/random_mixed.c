@@ -129,8 +129,6 @@ int main(int argc, char **argv) {
   uint64_t args[PARAMS];
   for (int i = 0; i < PARAMS; i++)
     args[i] = params[i].value;
-  if (args[MIN] > args[MAX])
-    bench_refuse(&bench, "MIN %ju is over MAX %ju", (uintmax_t)args[MIN], (uintmax_t)args[MAX]);
   if (bench.flag_given && args[MAX] > IDEAL_SIZE_MAX)
     bench_refuse(&bench, "--ideal serves up to %d bytes", IDEAL_SIZE_MAX);
 

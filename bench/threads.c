@@ -46,8 +46,6 @@ int main(int argc, char **argv) {
   const uint64_t count = params[COUNT].value, at_once = params[AT_ONCE].value;
   block_count = params[BLOCKS].value;
   size_min = params[MIN].value;
-  if (size_min > params[MAX].value)
-    bench_refuse(&bench, "MIN %ju is over MAX %ju", (uintmax_t)size_min, (uintmax_t)params[MAX].value);
   span = params[MAX].value - size_min + 1;
 
   struct job *jobs = bench_table(&bench, at_once, sizeof *jobs);
