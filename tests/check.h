@@ -145,18 +145,22 @@ static inline void test_alarm_every(long microseconds) {
   CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
 }
 
+/* Reads to the end, or until there are so many bytes. Returns how many there are. */
+static inline size_t test_read(int fd, void *bytes, size_t bytes_max) {
+  size_t held = 0;
+  for (ssize_t got; held < bytes_max && (got = read(fd, (char *)bytes + held, bytes_max - held)) > 0;)
+    held += (size_t)got;
+  return held;
+}
+
 /* A field of /proc/self/status in KiB, such as "VmRSS:"; 0 when it is not there. Allocates nothing: it is asked for where
  * memory is out, too. */
 static inline long test_status_kib(const char *field) {
   char text[8192];
-  size_t held = 0;
-  ssize_t got;
   int status = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   CHECK(status >= 0);
-  while (held < sizeof text - 1 && (got = read(status, text + held, sizeof text - 1 - held)) > 0)
-    held += (size_t)got;
+  text[test_read(status, text, sizeof text - 1)] = 0;
   CHECK(close(status) == 0);
-  text[held] = 0;
   const char *at = strstr(text, field);
   return at ? strtol(at + strlen(field), NULL, 10) : 0;
 }

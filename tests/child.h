@@ -1,4 +1,4 @@
-/* child.h: what may hang is done in a child, so that a test can say that it does. */
+/* child.h: children of tests. What may hang is done in one, so that a test can say that it does. */
 #pragma once
 
 #include <signal.h>
@@ -6,10 +6,45 @@
 
 #include "check.h"
 
-/* Runs `work` in a child; a CHECK fails unless it returns. Ends what the child started, too. */
-static inline void test_in_child(void (*work)(void)) {
+static inline pid_t test_fork(void) {
   pid_t child = fork();
   CHECK(child >= 0);
+  return child;
+}
+
+/* Waits for a child's end. */
+static inline void test_child_passes(pid_t child) {
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK_SAY(status == 0, "status 0x%x", status);
+}
+
+/* Runs `work` in a child. Returns its wait status; what it wrote to stderr comes in `said`. */
+static inline int test_child_says(void (*work)(void *), void *argument, char *said, size_t said_bytes) {
+  int ends[2], status;
+  pid_t ended;
+  CHECK(pipe(ends) == 0);
+  fflush(NULL);
+  pid_t child = test_fork();
+  if (child == 0) {
+    dup2(ends[1], 2);
+    close(ends[0]);
+    close(ends[1]);
+    work(argument);
+    _exit(0);
+  }
+  close(ends[1]);
+  said[test_read(ends[0], said, said_bytes - 1)] = 0;
+  close(ends[0]);
+  while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
+    ;
+  CHECK(ended == child);
+  return status;
+}
+
+/* Runs `work` in a child; a CHECK fails unless it returns. Ends what the child started, too. */
+static inline void test_in_child(void (*work)(void)) {
+  pid_t child = test_fork();
   if (child == 0) {
     setpgid(0, 0);
     work();

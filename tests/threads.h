@@ -28,4 +28,10 @@ static inline void test_threads_run(size_t count, void *(*work)(void *), const v
   test_threads_join(threads, count);
 }
 
-static inline void test_thread_run(void *(*work)(void *), void *argument) { test_threads_run(1, work, argument, 0); }
+/* Runs one, and returns what it returned. */
+static inline void *test_thread_run(void *(*work)(void *), void *argument) {
+  pthread_t thread;
+  void *result;
+  CHECK(pthread_create(&thread, NULL, work, argument) == 0 && pthread_join(thread, &result) == 0);
+  return result;
+}

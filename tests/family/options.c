@@ -1,12 +1,10 @@
 /* hak_option_set and hak_option_get: names, values, errno values; they take effect, and are taken back. Linked, with
  * hakmem_core or the static library: the functions are called by their names. */
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 #include "../threads.h"
 
 #include <hakmem/hakmem.h>
-
-#include <sys/wait.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -129,32 +127,20 @@ static void takes_effect(void) {
   set("large_cache_mb", NULL);
 }
 
+static void change_and_end(void *values) {
+  const char *const *value = values;
+  set("stats", value[0]);
+  if (value[1])
+    set("stats", value[1]);
+  close(2);
+  exit(0);
+}
+
 /* A summary that is asked for while the program runs is printed, one that is called off is not. */
 static size_t said_by_child(const char *first, const char *second, char *said, size_t said_bytes) {
-  int ends[2];
-  CHECK(pipe(ends) == 0);
-  fflush(NULL);
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    dup2(ends[1], 2);
-    close(ends[0]);
-    close(ends[1]);
-    set("stats", first);
-    if (second)
-      set("stats", second);
-    close(2);
-    exit(0);
-  }
-  close(ends[1]);
-  size_t length = 0;
-  for (ssize_t got; length + 1 < said_bytes && (got = read(ends[0], said + length, said_bytes - length - 1)) > 0;)
-    length += (size_t)got;
-  said[length] = 0;
-  close(ends[0]);
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
-  return length;
+  const char *values[] = {first, second};
+  CHECK(test_child_says(change_and_end, values, said, said_bytes) == 0);
+  return strlen(said);
 }
 
 static void summary_follows(void) {

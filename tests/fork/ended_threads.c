@@ -3,9 +3,8 @@
  *     ended_threads counted   with HAKMEM_COUNT=1, where a heap has much more state */
 #include <pthread.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 #include "../reclaim/again.h"
 
@@ -38,8 +37,7 @@ static void threads_run(void) {
 static long faults_of_fork(void) {
   struct rusage usage;
   int status;
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0)
     _exit(0);
   CHECK(wait4(child, &status, 0, &usage) == child && status == 0);

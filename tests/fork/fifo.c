@@ -28,14 +28,12 @@ static void *work(void *unused) {
 }
 
 static void fork_and_wait(void) {
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     t_free(t_malloc(5000));
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
 }
 
 static bool spins;

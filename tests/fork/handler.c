@@ -12,8 +12,7 @@ static long wanted;
 
 static void handle(int number) {
   (void)number;
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     char *report = t_malloc(5000);
     CHECK(report != NULL);
@@ -21,9 +20,7 @@ static void handle(int number) {
     t_free(report);
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child);
-  CHECK_SAY(status == 0, "status 0x%x", status);
+  test_child_passes(child);
   if (++forks == wanted)
     test_alarm_every(0);
 }

@@ -4,13 +4,13 @@
 #include <dlfcn.h>
 #include <locale.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <pwd.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "../child.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define FORKS 20
 #define WORKERS 2
@@ -120,25 +120,21 @@ static void *(*waits)(void *);
 static void fork_on(void) {
   pthread_t threads[WORKERS + FLUSHERS];
   static uint64_t seeds[WORKERS];
-  for (int i = 0; i < WORKERS; i++) {
+  for (int i = 0; i < WORKERS; i++)
     seeds[i] = test_seed + (uint64_t)i;
-    CHECK(pthread_create(&threads[i], NULL, holds, &seeds[i]) == 0);
-  }
-  for (int i = 0; waits && i < FLUSHERS; i++)
-    CHECK(pthread_create(&threads[WORKERS + i], NULL, waits, NULL) == 0);
+  test_threads_start(threads, WORKERS, holds, seeds, sizeof *seeds);
+  if (waits)
+    test_threads_start(threads + WORKERS, FLUSHERS, waits, NULL, 0);
   uint64_t seed = 77;
   for (long n = test_rounds(FORKS, 10); n > 0; n--) {
     allocate(&seed);
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0) {
       for (int i = 0; i < 20; i++)
         allocate(&seed);
       _exit(0);
     }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_SAY(status == 0, "status 0x%x", status);
+    test_child_passes(child);
   }
   _exit(0); /* the others may hold any lock */
 }

@@ -40,9 +40,7 @@ static void forks(void) {
       block = t_malloc(BLOCK_BYTES);
       _exit(block == NULL);
     }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_SAY(status == 0, "status 0x%x", status);
+    test_child_passes(child);
     if (i % 2)
       t_free(block);
   }

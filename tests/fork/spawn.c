@@ -1,9 +1,8 @@
 /* vfork + exec, posix_spawn, popen and system from several threads at once, while others allocate. */
 #include <spawn.h>
 #include <stdatomic.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 #include "../threads.h"
 
@@ -18,12 +17,6 @@ static void *allocator(void *argument) {
     t_free(block);
   }
   return NULL;
-}
-
-static void wait_for(pid_t child) {
-  int status;
-  CHECK(waitpid(child, &status, 0) == child);
-  CHECK_SAY(status == 0, "status 0x%x", status);
 }
 
 /* The child runs on the parent's memory and thread state until it is another program. */
@@ -52,9 +45,9 @@ static void *spawner(void *argument) {
   for (long n = (intptr_t)argument; n > 0; n--) {
     pid_t child = vfork_exec(words);
     CHECK(child > 0);
-    wait_for(child);
+    test_child_passes(child);
     CHECK(posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ) == 0);
-    wait_for(child);
+    test_child_passes(child);
     streams_lock();
     FILE *pipe = popen("echo hello", "r");
     CHECK_SAY(pipe != NULL, "errno %d", errno);

@@ -3,9 +3,8 @@
  * parent's threads left to it. A hang ends by SIGALRM. */
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 #include "../threads.h"
 
@@ -97,25 +96,20 @@ int main(int argc, char **argv) {
     ballast_stir(n);
     if (n % 16 == 0)
       t_trim(0);
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0) {
       child_run(n % 2 == 0);
       if (n % 8 == 0) { /* a fork from the forked child */
-        pid_t grandchild = fork();
-        CHECK(grandchild >= 0);
+        pid_t grandchild = test_fork();
         if (grandchild == 0) {
           child_run(n % 16 == 0);
           _exit(0);
         }
-        int status;
-        CHECK(waitpid(grandchild, &status, 0) == grandchild && status == 0);
+        test_child_passes(grandchild);
       }
       _exit(0);
     }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_SAY(status == 0, "child ended with status 0x%x", status);
+    test_child_passes(child);
   }
   atomic_store(&ending, 1);
   test_threads_join(threads, THREADS);

@@ -2,7 +2,7 @@
  * child of a fork goes on with the same heap. */
 #include "calls.h"
 
-#include <sys/wait.h>
+#include "../child.h"
 
 enum { FORK_ONE_IN = 16 }; /* a fork costs as much as thousands of calls */
 
@@ -12,8 +12,7 @@ static void play(struct player *player, bool may_fork) {
     if (player_step(player, &slot) != CALL_OTHER || !may_fork)
       continue;
     may_fork = false;
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0) {
       play(player, false);
       player_end(player);

@@ -2,11 +2,10 @@
  * or asks; limits, defaults, ended threads, forks. Compiled against hak_*, so that the heap under test is hakmem in
  * every flavour. */
 #include <stdbool.h>
-#include <sys/wait.h>
 
 #include <hakmem/hakmem.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../threads.h"
 
 #define BLOCKS 3000u
@@ -139,9 +138,7 @@ static void realloc_keeps_the_heap(void) {
     block = hak_heap_realloc(heap, block, size * 2);
     size_t live = stats_of(heap).live_bytes;
     CHECK(live >= size * 2);
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, grow, block) == 0);
-    CHECK(pthread_join(thread, (void **)&block) == 0);
+    block = test_thread_run(grow, block);
     CHECK_SAY(stats_of(heap).live_bytes >= size * 6, "%zu of %zu", stats_of(heap).live_bytes, size * 6);
     CHECK(block[size < 100 ? size - 1 : 99] == 7);
     block = hak_realloc(block, size);
@@ -344,8 +341,7 @@ static void the_child_of_a_fork_has_the_heaps(void) {
   hak_heap *heap = heap_new(0), *default_heap = heap_new(0);
   fill(heap);
   CHECK(hak_heap_set_default(default_heap, NULL) == 0);
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     check_filled();
     free_blocks(heap);
@@ -357,8 +353,7 @@ static void the_child_of_a_fork_has_the_heaps(void) {
     fill(heap);
     _exit(hak_heap_destroy(heap));
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
   check_filled();
   CHECK(hak_heap_destroy(heap) == 0 && hak_heap_destroy(default_heap) == 0);
 }
@@ -384,8 +379,7 @@ static void deferred_frees_end_with_the_heap(void) {
     fill(heap);
     uint64_t deferred = process_stats().frees_deferred;
     freed_in_fork = BLOCKS / 2;
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     CHECK(hak_heap_destroy(heap) == 0);
     heap = heap_new(0);
     fill(heap);
@@ -398,8 +392,7 @@ static void deferred_frees_end_with_the_heap(void) {
     CHECK_SAY(deferred > 0 && deferred <= BLOCKS / 2, "%llu", (unsigned long long)deferred);
     if (child == 0)
       _exit(0);
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    test_child_passes(child);
   }
 }
 

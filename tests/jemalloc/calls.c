@@ -3,11 +3,10 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
 #include <jemalloc/jemalloc.h>
 
-#include "../check.h"
+#include "../child.h"
 
 size_t malloc_usable_size(void *block);
 
@@ -234,8 +233,7 @@ static void test_child(void) {
     READ("stats.allocated", allocated);
     _exit(block != NULL && allocated >= 1 << 20 ? 0 : 1);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
 }
 
 int main(int argc, char **argv) {

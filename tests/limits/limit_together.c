@@ -1,9 +1,9 @@
 /* HAKMEM_LIMIT_MB: threads that ask at the same moment, each for what would fit, together get no more than the
  * limit. */
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "../reclaim/again.h"
+#include "../threads.h"
 
 #define LIMIT_MB 256
 #define LIMIT_TEXT "256"
@@ -28,7 +28,7 @@ static void judge(void) {
   CHECK_SAY(held <= LIMIT_MB * MIB, "%zu bytes held, with blocks of %zu", held, request.bytes);
 }
 
-static void *asks(void *judges) {
+static void *asks(void *number) {
   void *blocks[BLOCKS];
   for (long round = test_rounds(60, 25); round > 0; round--) {
     pthread_barrier_wait(&barrier);
@@ -38,7 +38,7 @@ static void *asks(void *judges) {
         taken_bytes += request.bytes;
     }
     pthread_barrier_wait(&barrier);
-    if (judges) {
+    if (number == NULL) {
       judge();
       taken_bytes = 0;
     }
@@ -55,12 +55,8 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
   for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
-    pthread_t threads[THREADS];
     request = requests[k];
-    for (uintptr_t i = 0; i < THREADS; i++)
-      CHECK(pthread_create(&threads[i], NULL, asks, i == 0 ? &request : NULL) == 0);
-    for (int i = 0; i < THREADS; i++)
-      pthread_join(threads[i], NULL);
+    test_threads_run(THREADS, asks, NULL, 1);
   }
   puts("limit together: ok");
   return 0;

@@ -23,8 +23,7 @@ static inline void mixed_in_sets(const char *const *sets, size_t count, char **a
     exit(0);
   }
   for (size_t i = 0; i < count; i++) {
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0) {
       static char names[256];
       snprintf(names, sizeof names, "%s", sets[i]);

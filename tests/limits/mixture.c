@@ -138,8 +138,7 @@ static size_t bytes_until_full(unsigned i, uint64_t seed) {
   int ends[2], status;
   size_t got = 0;
   CHECK(pipe(ends) == 0);
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     static char draw[64];
     snprintf(draw, sizeof draw, "TEST_DRAW=%u %" PRIu64 " %d", i, seed, ends[1]);

@@ -3,9 +3,8 @@
  * class would take a slow path for as long as the heap stays there. In children that fill the heap to other lengths. */
 #include <malloc.h>
 #include <stdbool.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 
 #define LENGTHS 64
 #define STEP_BYTES ((size_t)128 << 10)
@@ -30,8 +29,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   for (size_t i = 0; i < LENGTHS; i++) {
     int status;
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0)
       _exit(!is_served_by_its_class(FIRST_BYTES + i * STEP_BYTES));
     CHECK(waitpid(child, &status, 0) == child);

@@ -8,12 +8,11 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #include <hakmem/hakmem.h>
 #include <hakmem/stats.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 #include "../threads.h"
 
@@ -87,8 +86,7 @@ static void written_before(void) {
 }
 static void in_child_of_fork(void) {
   unsigned char *block = block_of(100);
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   int status = 0;
   if (child == 0) {
     t_free(test_opaque(block));
@@ -345,28 +343,18 @@ static void check_stacks(const char *output, const struct crime *crime) {
             crime->name);
 }
 
+/* A sentence goes to the stderr of the start. */
+static void commit_in_program(void *argument) {
+  const struct crime *crime = argument;
+  limit_space(crime);
+  execl("/proc/self/exe", "guard", "--commit", crime->name, (char *)NULL);
+  _exit(1);
+}
+
 static void judge(const struct crime *crime, bool is_control) {
   static char output[1 << 16], wanted[512];
-  int pipes[2], status;
-  size_t length = 0;
   told->handled = 0;
-  CHECK(pipe(pipes) == 0);
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    dup2(pipes[1], 2);
-    close(pipes[1]);
-    limit_space(crime);
-    execl("/proc/self/exe", "guard", "--commit", crime->name,
-          (char *)NULL); /* a sentence goes to the stderr of the start */
-    _exit(1);
-  }
-  close(pipes[1]);
-  for (ssize_t got; (got = read(pipes[0], output + length, sizeof output - 1 - length)) > 0;)
-    length += (size_t)got;
-  output[length] = 0;
-  close(pipes[0]);
-  CHECK(waitpid(child, &status, 0) == child);
+  int status = test_child_says(commit_in_program, (void *)(uintptr_t)crime, output, sizeof output);
   CHECK_SAY(crime->end == SEEN ? WIFEXITED(status) && WEXITSTATUS(status) == SEEN
                                : WIFSIGNALED(status) && WTERMSIG(status) == crime->end,
             "%s: status 0x%x: %s", crime->name, status, output);

@@ -3,11 +3,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <sys/wait.h>
 
 #include <hakmem/hakmem.h>
 
-#include "../check.h"
+#include "../child.h"
 
 static hak_heap *heap;
 static bool is_innocent;
@@ -127,23 +126,11 @@ static bool says_so(const struct crime *crime, const char *said) {
   return false;
 }
 
+static void commit(void *crime) { ((const struct crime *)crime)->commit(); }
+
 static void judge(const struct crime *crime) {
-  int ends[2], status;
-  char said[400] = "";
-  CHECK(pipe(ends) == 0);
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    dup2(ends[1], 2);
-    crime->commit();
-    _exit(0);
-  }
-  close(ends[1]);
-  size_t length = 0;
-  for (ssize_t got; (got = read(ends[0], said + length, sizeof said - 1 - length)) > 0;)
-    length += (size_t)got;
-  close(ends[0]);
-  CHECK(waitpid(child, &status, 0) == child);
+  char said[400];
+  int status = test_child_says(commit, (void *)(uintptr_t)crime, said, sizeof said);
   CHECK_SAY(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && says_so(crime, said), "%s: status 0x%x, stderr: %s",
             crime->name, status, said);
 }

@@ -7,8 +7,8 @@
  * A sentence must be all that the child writes on stderr, and the child must end by SIGABRT. */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 
+#include "../child.h"
 #include "crimes.h"
 
 #define SMALL 40
@@ -170,8 +170,7 @@ static unsigned patience_s = 20;
 static void commit_in_child(const struct crime *crime, struct seen *seen) {
   int error_pipe[2];
   CHECK(pipe(tell_pipe) == 0 && pipe(error_pipe) == 0);
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     CHECK(dup2(error_pipe[1], 2) == 2);
     close(error_pipe[0]);
@@ -189,10 +188,7 @@ static void commit_in_child(const struct crime *crime, struct seen *seen) {
   close(tell_pipe[1]);
   close(error_pipe[1]);
   memset(seen, 0, sizeof *seen);
-  size_t length = 0;
-  ssize_t got;
-  while ((got = read(error_pipe[0], seen->said + length, sizeof seen->said - 1 - length)) > 0)
-    length += (size_t)got;
+  test_read(error_pipe[0], seen->said, sizeof seen->said - 1);
   while (read(tell_pipe[0], &seen->address, sizeof seen->address) > 0)
     ; /* the last one counts */
   close(tell_pipe[0]);

@@ -13,9 +13,8 @@
 #include <stdbool.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 #include "../threads.h"
 
@@ -217,8 +216,7 @@ static void canaries_differ(void) {
   static char *blocks[BLOCKS];
   int result[2];
   CHECK(pipe(result) == 0);
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   for (int i = 0; i < BLOCKS; i++)
     blocks[i] = t_malloc(1000);
   if (child == 0) {
@@ -239,8 +237,7 @@ static void canaries_differ(void) {
       CHECK(canary_behind(blocks[i], 1000) != pair[1]);
     }
   close(result[0]);
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
   CHECK_SAY(same_place > 0, "no address is in both processes");
   for (int i = 0; i < BLOCKS; i++)
     t_free(blocks[i]);
@@ -259,10 +256,9 @@ static void canaries_write(int fd) {
 static void canaries_of_processes(void) {
   static uint64_t pairs[2][APART][2];
   for (int i = 0; i < 2; i++) {
-    int result[2], status;
+    int result[2];
     CHECK(pipe(result) == 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0) {
       dup2(result[1], 1);
       personality(ADDR_NO_RANDOMIZE);
@@ -270,11 +266,9 @@ static void canaries_of_processes(void) {
       _exit(1);
     }
     close(result[1]);
-    size_t got = 0;
-    for (ssize_t n; (n = read(result[0], (char *)pairs[i] + got, sizeof pairs[i] - got)) > 0;)
-      got += (size_t)n;
+    CHECK(test_read(result[0], pairs[i], sizeof pairs[i]) == sizeof pairs[i]);
     close(result[0]);
-    CHECK(waitpid(child, &status, 0) == child && status == 0 && got == sizeof pairs[i]);
+    test_child_passes(child);
   }
   unsigned same_place = 0;
   for (int i = 0; i < APART; i++)
@@ -293,8 +287,7 @@ static void forks_go_on(int depth) {
   char *blocks[BLOCKS];
   for (int i = 0; i < BLOCKS; i++)
     blocks[i] = t_malloc((size_t)i * 100 + 1);
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     if (depth > 0)
       forks_go_on(depth - 1);
@@ -302,8 +295,7 @@ static void forks_go_on(int depth) {
       t_free(blocks[i]);
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
   for (int i = 0; i < BLOCKS; i++)
     t_free(blocks[i]);
 }
@@ -333,8 +325,7 @@ static void write_after_free(char *block) {
 
 static void ends_by(int wanted, void (*crime)(char *), char *block) {
   int status;
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     close(2);
     crime(block);
@@ -433,14 +424,12 @@ static void first_long_blocks_lie_apart(void) {
 static void never_stale_anywhere(void) {
   never_stale(NULL);
   in_threads();
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     never_stale((void *)9);
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
 }
 
 int main(int argc, char **argv) {

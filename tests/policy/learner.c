@@ -8,10 +8,9 @@
  *     address       says where its code lies
  *     exit N        ends with N
  */
-#include "../check.h"
+#include "../child.h"
 
 #include <fcntl.h>
-#include <sys/wait.h>
 
 #define MIB ((size_t)1 << 20)
 #define PAUSE_US 1000
@@ -39,8 +38,7 @@ static void rounds(void *(*take)(void), int count) {
 static void go_on_as_child(void) {
   int status;
   fflush(NULL);
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0)
     return;
   CHECK(waitpid(child, &status, 0) == child);

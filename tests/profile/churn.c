@@ -6,9 +6,8 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 
 #define SHARED 512
@@ -84,8 +83,7 @@ static void *libraries_come_and_go(void *argument) {
 static void *processes_fork(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   while (!atomic_load(&is_over)) {
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0) {
       alarm(TEST_PATIENCE_SECONDS / 2);
       for (int i = 0; i < 300; i++)
@@ -93,9 +91,7 @@ static void *processes_fork(void *argument) {
       CHECK(start(20000) == 0 && stop() == 0);
       _exit(0);
     }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child ended with 0x%x", (unsigned)status);
+    test_child_passes(child);
     atomic_fetch_add(&rounds[2], 1);
     usleep(2000);
   }

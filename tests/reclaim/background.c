@@ -15,7 +15,6 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "../child.h"
 #include "../threads.h"
@@ -185,8 +184,7 @@ static void forked(void) {
     if (i % 2 == 0) /* else it may have just started */
       CHECK(wait_for_threads(1));
     forked_at = test_seconds();
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     CHECK(threads_counted() == 1);
     grow(MIB); /* slow calls that allocate do not bring it back */
     CHECK(threads_counted() == 1);
@@ -221,8 +219,7 @@ static void *go_on(void *main_thread) {
 
 static void exits(void) {
   for (int others = 0; others < 2; others++) {
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0) {
       static pthread_t self;
       pthread_t thread;
@@ -240,8 +237,7 @@ static void exits(void) {
 
 static void *forks(void *unused) {
   (void)unused;
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     grow(60 * MIB);
     churn(20 * MIB);
@@ -255,8 +251,7 @@ static void *forks(void *unused) {
 static void forks_in_thread(void) { test_thread_run(forks, NULL); }
 
 static void ends_raw(void) {
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     grow(60 * MIB);
     churn(20 * MIB);
@@ -270,13 +265,10 @@ static volatile sig_atomic_t handled;
 
 static void fork_in_handler(int number) {
   (void)number;
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0)
     _exit(0);
-  int status;
-  CHECK(waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
+  test_child_passes(child);
   if (++handled == HANDLER_FORKS)
     test_alarm_every(0);
 }
@@ -289,12 +281,10 @@ static void forks_in_handler(void) {
     churn(4 * MIB);
 #if !defined(TEST_CORE) &&                                                                                             \
     !defined(TEST_STATIC) /* there fork is libc's alone, and waits for itself (preload_process.c) */
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = test_fork();
     if (child == 0)
       _exit(0);
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    test_child_passes(child);
 #endif
   }
 }
@@ -309,8 +299,7 @@ static void *wait_and_end(void *main_thread) {
  * threads, ours too, then wait for it for ever when they end. */
 static int threads_of_child_can_end(void) {
   int status = 1;
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     static pthread_t self, thread;
     self = pthread_self();

@@ -4,8 +4,8 @@
  */
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
+#include "../child.h"
 #include "again.h"
 
 #define MIB ((size_t)1 << 20)
@@ -45,15 +45,12 @@ static void let_it_look(void) {
 }
 
 static void check_after_fork(int number) {
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     check_open(number);
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child);
-  CHECK_SAY(status == 0, "status 0x%x", status);
+  test_child_passes(child);
   check_open(number);
 }
 

@@ -37,15 +37,13 @@ int main(int argc, char **argv) {
   for (int i = 0; i < BLOCKS; i++)
     t_free(blocks[i]);
   usleep(200000);
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     sleep_until_small("the child", most_kib);
     _exit(0);
   }
   sleep_until_small("the parent", most_kib);
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
   puts("forked: ok");
   return 0;
 }

@@ -3,7 +3,7 @@
  *
  * Positive control: with `deaf`, nothing is caused; a CHECK must fail.
  */
-#include "../check.h"
+#include "../child.h"
 #include "../threads.h"
 
 #include <hakmem/hakmem.h>
@@ -13,8 +13,6 @@
 #include "os/os.h"
 #include "pages/metadata.h"
 #include "pages/superslab.h"
-
-#include <sys/wait.h>
 
 #define MIB ((size_t)1 << 20)
 #define TOUCH_BYTES 4096
@@ -462,8 +460,7 @@ static void fast_path_check(void) {
 }
 
 static void run_alone(void (*check)(const struct row *), const struct row *row) {
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     check(row);
     _exit(0);

@@ -3,11 +3,11 @@
  *
  * Positive control: with `units`, `extents` or `large`, the reading forgets a part; a CHECK must fail.
  */
+#include "../child.h"
 #include "../reclaim/again.h"
 #include "../threads.h"
 
 #include <stdatomic.h>
-#include <sys/wait.h>
 
 #ifdef TEST_CORE
 #include "large/large.h"
@@ -93,8 +93,7 @@ static void *work(void *argument) {
 
 /* What was on its way when the other threads were lost stays moving. */
 static void fork_and_check(void) {
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     uint64_t seed = 99;
     check("in a child", 0);
@@ -103,9 +102,7 @@ static void fork_and_check(void) {
     check("in a child that works", 0);
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child);
-  CHECK_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %x", (unsigned)status);
+  test_child_passes(child);
 }
 
 static void run_threads(long snapshots, int may_fork) {

@@ -1,10 +1,8 @@
 /* Options change all the time while threads allocate and free: contents stay, and when everything is freed and the
  * options are back, the heap is as usable as before. A limit may make malloc return NULL. */
-#include "../check.h"
-#include "../heap_api.h"
+#include "../reclaim/again.h"
 #include "../threads.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -13,8 +11,7 @@
 /* The kernel orders the end of one thread's mapping before another's at the same address; TSan does not know. */
 #define BIG_MAX (TEST_TSAN ? 60 << 10 : 4 << 20)
 
-typedef int option_set_function(const char *name, const char *value);
-static option_set_function *option_set;
+static __typeof__(&hak_option_set) option_set;
 
 /* What may change while a program runs; the values of one option stand together. */
 static const struct change {
@@ -92,11 +89,7 @@ static void set(const char *name, const char *value) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-#ifdef TEST_CORE
-  option_set = hak_option_set;
-#else
-  *(void **)&option_set = dlsym(RTLD_DEFAULT, "hak_option_set");
-#endif
+  option_set = TEST_HAK(hak_option_set);
   CHECK(option_set != NULL);
   pthread_t threads[THREADS];
   test_threads_start(threads, THREADS, works, NULL, 1);

@@ -1,15 +1,12 @@
 /* A signal handler sets options while the program that it interrupts allocates and sets options, too: neither waits
  * for the other. */
-#include <dlfcn.h>
-
 #include "../child.h"
-#include "../heap_api.h"
+#include "../reclaim/again.h"
 
 #define PERIOD_US 200
 #define BLOCKS 100
 
-typedef int option_set_function(const char *name, const char *value);
-static option_set_function *option_set;
+static __typeof__(&hak_option_set) option_set;
 static volatile sig_atomic_t handled;
 static long wanted;
 
@@ -46,11 +43,7 @@ static void set_and_allocate(void) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-#ifdef TEST_CORE
-  option_set = hak_option_set;
-#else
-  *(void **)&option_set = dlsym(RTLD_DEFAULT, "hak_option_set");
-#endif
+  option_set = TEST_HAK(hak_option_set);
   CHECK(option_set != NULL);
   test_in_child(set_and_allocate);
   puts("options in handler: ok");

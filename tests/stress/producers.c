@@ -1,8 +1,6 @@
 /* Producers and consumers, 1-1, 2-2 and 4-4: every block is freed by another thread than its maker's. */
-#include <pthread.h>
-
-#include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 #include "ring.h"
 
 static struct ring ring;
@@ -38,14 +36,12 @@ static void *consumer(void *argument) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   messages = test_rounds(60000, 400);
-  for (int pairs = 1; pairs <= 4; pairs *= 2) {
+  for (size_t pairs = 1; pairs <= 4; pairs *= 2) {
     pthread_t makers[4], takers[4];
-    for (int i = 0; i < pairs; i++) {
-      CHECK(pthread_create(&makers[i], NULL, producer, (void *)(uintptr_t)(i + 1)) == 0);
-      CHECK(pthread_create(&takers[i], NULL, consumer, NULL) == 0);
-    }
-    for (int i = 0; i < pairs; i++)
-      pthread_join(makers[i], NULL), pthread_join(takers[i], NULL);
+    test_threads_start(makers, pairs, producer, (void *)1, 1);
+    test_threads_start(takers, pairs, consumer, NULL, 0);
+    test_threads_join(makers, pairs);
+    test_threads_join(takers, pairs);
   }
   puts("producers: ok");
   return 0;

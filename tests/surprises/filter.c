@@ -18,12 +18,11 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #ifdef HAVE_LIBSECCOMP
 #include <seccomp.h>
 #endif
 
-#include "../check.h"
+#include "../child.h"
 
 #define BIG ((size_t)64 << 20)
 #define PIECE ((size_t)64 << 10)
@@ -159,14 +158,12 @@ static void forked(void) {
   forks = 1;
   twice();
   filter_by_prctl();
-  pid_t child = fork();
-  CHECK(child >= 0);
+  pid_t child = test_fork();
   if (child == 0) {
     twice();
     _exit(0);
   }
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
   twice();
 }
 static void strict(void) {

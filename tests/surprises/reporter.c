@@ -9,9 +9,8 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 
 static void *report(void *unused) {
   (void)unused;
@@ -32,8 +31,7 @@ static void full(void) {
   pid_t child = fork();
   if (child == 0)
     _exit(test_opaque(malloc(1000)) == NULL);
-  int status;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  test_child_passes(child);
   CHECK_SAY(test_seconds() - begun < 3, "the fork waited for the report");
   pthread_join(thread, NULL);
 }

@@ -69,9 +69,8 @@ UNIT_TEST(many_short_threads_need_few_heaps) {
   unsigned threads = unit_rounds(10000, 1);
   uint32_t before = heap_count();
   size_t tables = metadata_bytes();
-  for (unsigned i = 0; i < threads; i++) {
+  for (unsigned i = 0; i < threads; i++)
     test_thread_run(short_life, NULL);
-  }
   assert_true(heap_count() <= before + 4);
   assert_true(metadata_bytes() <= tables + 512 * KIB);
 }
@@ -84,13 +83,7 @@ static void *allocate_and_end(void *count) {
   return heap_current();
 }
 
-static struct heap *thread_that_left(size_t count) {
-  pthread_t thread;
-  void *heap;
-  assert_int_equal(pthread_create(&thread, NULL, allocate_and_end, (void *)count), 0);
-  assert_int_equal(pthread_join(thread, &heap), 0);
-  return heap;
-}
+static struct heap *thread_that_left(size_t count) { return test_thread_run(allocate_and_end, (void *)count); }
 
 UNIT_TEST(a_dead_threads_heap_is_swept_and_parked) {
   if (!unit_ends_are_noticed())

@@ -454,10 +454,7 @@ static void *end_on(void *cpu) {
 UNIT_TEST(a_thread_adopts_a_heap_of_its_node) {
   if (!unit_ends_are_noticed())
     skip();
-  pthread_t thread;
-  void *ended;
-  assert_int_equal(pthread_create(&thread, NULL, end_on, (void *)1), 0);
-  assert_int_equal(pthread_join(thread, &ended), 0);
+  const void *ended = test_thread_run(end_on, (void *)1);
   assert_ptr_not_equal(heap_on(0), ended);
   assert_ptr_equal(heap_on(1), ended);
   unit_pools_clear();

@@ -163,11 +163,7 @@ UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
     skip();
   unit_option("HAKMEM_POOLS", one_pool());
   struct heap *self = unit_heap_attach();
-  pthread_t thread;
-  void *pool;
-  assert_int_equal(pthread_create(&thread, NULL, allocate_and_end, NULL), 0);
-  assert_int_equal(pthread_join(thread, &pool), 0);
-  assert_ptr_equal(pool, heap_pool(self));
+  assert_ptr_equal(test_thread_run(allocate_and_end, NULL), heap_pool(self));
   assert_int_equal(atomic_load(&heap_pool(self)->heaps), 2);
   assert_true(heap_pool(self)->slabs.taken_bytes > 0);
   assert_true(slow_path_begin());

@@ -147,12 +147,8 @@ static void *fill(void *argument) {
 
 /* Threads fill, end, and another one frees. */
 UNIT_TEST(anybody_frees) {
-  pthread_t threads[4];
   start(5000);
-  for (unsigned i = 0; i < 4; i++)
-    pthread_create(&threads[i], NULL, fill, blocks_of_others[i]);
-  for (unsigned i = 0; i < 4; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(4, fill, blocks_of_others, sizeof *blocks_of_others);
   assert_true(stats().profile_samples > 100);
   for (unsigned i = 0; i < 4; i++)
     for (unsigned at = 0; at < 2000; at++) {
@@ -213,11 +209,7 @@ static void *start_and_stop(void *argument) {
 
 /* However starts and stops meet, the last word counts for heaps and profile. */
 UNIT_TEST(starts_and_stops_meet) {
-  pthread_t threads[4];
-  for (uintptr_t i = 0; i < 4; i++)
-    pthread_create(&threads[i], NULL, start_and_stop, (void *)i);
-  for (unsigned i = 0; i < 4; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_run(4, start_and_stop, NULL, 1);
   assert_int_equal(tally_is_on(), profile_is_on());
   hak_profile_stop();
   assert_false(tally_is_on());

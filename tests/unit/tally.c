@@ -170,15 +170,13 @@ static void *free_all(void *unused) {
 /* A thread that allocates nothing, and frees what is others'. */
 UNIT_TEST(who_only_frees_is_counted) {
   static struct class_counts before[HAK_CLASS_COUNT];
-  pthread_t thread;
   count(true);
   follow();
   heaps_counts(before);
   memset(expected, 0, sizeof expected);
   for (unsigned i = 0; i < HANDED; i++)
     handed[i] = hak_malloc(100);
-  assert_int_equal(pthread_create(&thread, NULL, free_all, NULL), 0);
-  pthread_join(thread, NULL);
+  test_thread_run(free_all, NULL);
   expected[hak_class_of(100)] = (struct class_counts){HANDED, HANDED};
   expect_counts(before);
   count(false);
@@ -203,11 +201,9 @@ static void *free_before_and_after(void *unused) {
 }
 
 UNIT_TEST(an_open_envelope_is_counted_from_then_on) {
-  pthread_t thread;
   for (unsigned i = 0; i < 320; i++)
     handed[i] = hak_malloc(100);
-  assert_int_equal(pthread_create(&thread, NULL, free_before_and_after, NULL), 0);
-  pthread_join(thread, NULL);
+  test_thread_run(free_before_and_after, NULL);
   count(false);
   follow();
 }

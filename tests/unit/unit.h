@@ -25,11 +25,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "../child.h"
 #include "../threads.h"
 
 /* Whole-structure checks, where the build has them. */
@@ -183,36 +183,21 @@ static inline bool unit_forks_are_followed(void) {
   return !TEST_TSAN;
 }
 
-/* Runs body in a child. Returns its wait status; what it wrote to stderr comes in `said`. A child that
- * hangs is killed. */
+struct unit_body {
+  void (*run)(void *);
+  void *argument;
+};
+static inline void unit_body_run(void *body) {
+  for (int number = 1; number < 32; number++) /* cmocka's handlers would go on with its next test */
+    signal(number, SIG_DFL);
+  alarm(200);
+  ((struct unit_body *)body)->run(((struct unit_body *)body)->argument);
+}
+
+/* As test_child_says. A child that hangs is killed. */
 static inline int unit_in_child(void (*body)(void *), void *argument, char *said, size_t said_bytes) {
-  int ends[2];
-  if (pipe(ends) != 0)
-    abort();
-  fflush(NULL);
-  pid_t child = fork();
-  if (child < 0)
-    abort();
-  if (child == 0) {
-    for (int number = 1; number < 32; number++) /* cmocka's handlers would go on with its next test */
-      signal(number, SIG_DFL);
-    alarm(200);
-    dup2(ends[1], 2);
-    close(ends[0]);
-    close(ends[1]);
-    body(argument);
-    _exit(0);
-  }
-  close(ends[1]);
-  size_t length = 0;
-  for (ssize_t got; length + 1 < said_bytes && (got = read(ends[0], said + length, said_bytes - length - 1)) > 0;)
-    length += (size_t)got;
-  said[length] = 0;
-  close(ends[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-    ;
-  return status;
+  struct unit_body both = {.run = body, .argument = argument};
+  return test_child_says(unit_body_run, &both, said, said_bytes);
 }
 
 /* body must come to its end in a child, without a word. There CHECK ends the child. */
