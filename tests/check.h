@@ -42,6 +42,8 @@
 #define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition, NULL))
 #define CHECK_SAY(condition, ...) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__))
 
+#define MIB ((size_t)1 << 20)
+
 /* How a program ends when a CHECK failed; a fuzzer keeps the input only if it ends by a signal. */
 #ifndef TEST_FAILED
 #define TEST_FAILED() _exit(1)

@@ -6,8 +6,6 @@
 
 #include <hakmem/hakmem.h>
 
-#define MIB ((size_t)1 << 20)
-
 static void is(const char *name, const char *wanted) {
   char value[HAK_OPTION_BYTES];
   errno = 77;

@@ -5,7 +5,6 @@
 #include "../check.h"
 #include "../heap_api.h"
 
-#define MIB ((size_t)1 << 20)
 #define BLOCKS 1500
 #define RESIDENT_KIB_EACH 24
 #define MAPPED_KIB_EACH 160

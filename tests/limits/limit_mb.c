@@ -12,7 +12,6 @@
 
 #define LIMIT_MB 64
 #define LIMIT_TEXT "64"
-#define MIB ((size_t)1 << 20)
 #define TOO_MUCH ((LIMIT_MB + 1) * MIB)
 #define BLOCKS_MAX (2 << 20)
 

@@ -8,7 +8,6 @@
 
 #define LIMIT_MB 256
 #define LIMIT_TEXT "256"
-#define MIB ((size_t)1 << 20)
 #define HOPELESS_BYTES ((size_t)4 << 40) /* nothing is given back for it, so that many can be asked for */
 #define THREADS 3
 #define LIVE 12

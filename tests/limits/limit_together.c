@@ -7,7 +7,6 @@
 
 #define LIMIT_MB 256
 #define LIMIT_TEXT "256"
-#define MIB ((size_t)1 << 20)
 #define THREADS 32
 #define BLOCKS 40
 

@@ -8,7 +8,6 @@
 #include "../check.h"
 #include "../heap_api.h"
 
-#define MIB ((size_t)1 << 20)
 #define BLOCK_BYTES 10000
 #define BLOCKS_MIN 240
 

@@ -12,7 +12,6 @@
 #include "../chain.h"
 #include "mixed.h"
 
-#define MIB ((size_t)1 << 20)
 #define LIMIT_BYTES (96 * MIB)
 #define LIVE_BYTES_MAX (LIMIT_BYTES / 100 * LIVE_PERCENT)
 #define LIVE_PERCENT 55

@@ -5,8 +5,6 @@
 #include "../child.h"
 #include "../heap_api.h"
 
-#define MIB ((size_t)1 << 20)
-
 static size_t size;
 
 static void use(void) {

@@ -4,7 +4,6 @@
 #include "../check.h"
 #include "../heap_api.h"
 
-#define MIB ((size_t)1 << 20)
 #define BLOCK_BYTES (64 * MIB)
 #define TOO_MUCH (1024 * MIB)
 #define REFUSALS 50

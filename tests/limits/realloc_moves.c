@@ -10,8 +10,6 @@
 #include "../check.h"
 #include "../heap_api.h"
 
-#define MIB ((size_t)1 << 20)
-
 /* Nothing right above a mapping: then it would grow where it lies. */
 static void pin_end(char *block) {
   char *end = (char *)(((uintptr_t)block + t_usable_size(block) + 4095) & ~(uintptr_t)4095);

@@ -19,7 +19,6 @@ typedef enum verdict crime_function(size_t size);
 static void (*tell)(const void *address);
 
 #define CROWD 48 /* blocks around the victim */
-#define MIB ((size_t)1 << 20)
 #define FILL 0x5a
 
 static char *crowd[CROWD];

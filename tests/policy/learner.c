@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 
-#define MIB ((size_t)1 << 20)
 #define PAUSE_US 1000
 
 static __attribute__((noinline)) void *take_a(void) {

@@ -20,7 +20,6 @@
 #include "../threads.h"
 #include "again.h"
 
-#define MIB ((size_t)1 << 20)
 #define HANDLER_FORKS 150
 
 /* Threads of this process called hakmem; *id gets one's. Opens files by hand: fopen allocates. */

@@ -8,7 +8,6 @@
 #include "../child.h"
 #include "again.h"
 
-#define MIB ((size_t)1 << 20)
 #define BLOCKS 40
 #define DESCRIPTORS 1024
 #define OTHER_DESCRIPTOR 100

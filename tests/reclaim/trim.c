@@ -7,7 +7,6 @@
 
 #define THREADS 4
 #define COUNT 20000
-#define MIB ((size_t)1 << 20)
 #define KEPT_EACH 50
 #define BINS_KIB (9 * 1024L) /* a thread's bins hold no more */
 

@@ -14,7 +14,6 @@
 #include "pages/metadata.h"
 #include "pages/superslab.h"
 
-#define MIB ((size_t)1 << 20)
 #define TOUCH_BYTES 4096
 
 static _Atomic uint64_t later_ms;

@@ -9,8 +9,6 @@
 
 #include <time.h>
 
-#define MIB ((size_t)1 << 20)
-
 static void valid(void) {
 #ifdef HAK_DEBUG
   assert_true(big_cache_is_valid());

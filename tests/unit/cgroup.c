@@ -13,7 +13,6 @@
 #include <poll.h>
 
 #define NONE SIZE_MAX
-#define MIB ((size_t)1 << 20)
 #define PROC "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
 #define MOUNT_V2 "35 24 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 #define MOUNT_V1 "36 31 0:33 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"

@@ -11,7 +11,6 @@
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 
-#define MIB ((size_t)1 << 20)
 #define DELAY_MS 1000u
 
 static _Atomic uint64_t now_ms = 1000000;

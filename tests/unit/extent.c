@@ -13,8 +13,6 @@
 
 #include <time.h>
 
-#define MIB ((size_t)1 << 20)
-
 TEST_WRAP(bool, os_purge, void *address, size_t size) {
   if (unit_lies("wide") && address_in_arena(address)) /* the tables' pages are their own matter */
     size += os_page_bytes();

@@ -4,7 +4,6 @@
 
 #include "policy/huge_policy.h"
 
-#define MIB ((size_t)1 << 20)
 #define HEAP (100 * MIB)
 #define PAGE (2 * MIB)
 #define US ((uint64_t)1000)

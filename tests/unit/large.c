@@ -10,7 +10,6 @@
 #include "os/os.h"
 #include "pages/page_map.h"
 
-#define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 #define MAPPING_BYTES (32 * MIB) /* objects from here on are mappings */
 #define GROWN_COUNT_MAX 256u     /* extents that became mappings */

@@ -5,7 +5,6 @@
 #include "policy/limit_policy.h"
 
 #define ROUNDS 20000
-#define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 
 static uint64_t seed = UNIT_SEED;

@@ -14,7 +14,6 @@
 
 #include <sched.h>
 
-#define MIB ((size_t)1 << 20)
 #define LOOKS_FIRST 8u /* of heap_follow_node, before its first move */
 
 static __thread int pretended_cpu = -1;

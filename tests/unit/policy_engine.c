@@ -11,7 +11,6 @@
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 
-#define MIB ((size_t)1 << 20)
 #define SIZE MIB
 #define ROUNDS 40u
 

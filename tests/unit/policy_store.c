@@ -7,7 +7,6 @@
 #include "adapt/policy_store.h"
 #include "base/text.h"
 
-#define MIB ((size_t)1 << 20)
 #define ROUNDS 40u
 #define NO_MODULE ((uintptr_t)0x1000) /* an address where nothing lies */
 

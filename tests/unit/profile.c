@@ -8,8 +8,6 @@
 #include "large/large.h"
 #include "profile/profile.h"
 
-#define MIB ((size_t)1 << 20)
-
 static struct hak_stats stats(void) {
   struct hak_stats found;
   profile_stats(&found);

@@ -18,7 +18,6 @@
 
 #include <time.h>
 
-#define MIB ((size_t)1 << 20)
 #define RANGE (3 * MIB / 2)
 #define BYTES (RANGE - LARGE_COLOR_ROOM) /* a request that takes such a range */
 #define SHORT round_up(BYTES / 4, UNIT_BYTES)

@@ -14,8 +14,6 @@
 
 #include <sys/mman.h>
 
-#define MIB ((size_t)1 << 20)
-
 static unsigned superslabs_asked; /* for which huge pages were asked */
 
 TEST_WRAP(int, madvise, void *address, size_t size, int advice) {
