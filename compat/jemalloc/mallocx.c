@@ -83,9 +83,7 @@ EXPORT void *rallocx(void *block, size_t size, int flags) {
 
 /* Blocks are not resized without moving: the present size is the answer. */
 EXPORT size_t xallocx(void *block, size_t size, size_t extra, int flags) {
-  (void)size;
-  (void)extra;
-  (void)flags;
+  (void)size, (void)extra, (void)flags;
   return hak_usable_size(block);
 }
 
@@ -100,8 +98,7 @@ EXPORT void dallocx(void *block, int flags) {
 }
 
 EXPORT void sdallocx(void *block, size_t size, int flags) {
-  (void)size;
-  (void)flags;
+  (void)size, (void)flags;
   hak_free(block);
 }
 

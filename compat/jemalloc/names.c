@@ -62,28 +62,26 @@ static uint64_t figure_of(enum figure which) {
 
 /* --- reading ---- */
 
-#define READER(name) static int name(const struct row *row, const size_t *mib, union name_value *value)
-#define WRITER(name) static int name(const struct row *row, const size_t *mib, union name_value value)
-#define UNUSED_HERE ((void)row, (void)mib)
+/* Most need only some of these. */
+#define UNUSED __attribute__((unused))
+#define READER(name) static int name(const struct row *row UNUSED, const size_t *mib UNUSED, union name_value *value)
+#define WRITER(name)                                                                                                   \
+  static int name(const struct row *row UNUSED, const size_t *mib UNUSED, union name_value value UNUSED)
 
 READER(read_constant) {
-  (void)mib;
   *value = row->constant;
   return 0;
 }
 READER(read_figure) {
-  (void)mib;
   value->size = figure_of((enum figure)row->constant.number);
   return 0;
 }
 READER(read_epoch) {
-  UNUSED_HERE;
   figure_of(ALLOCATED);
   value->u64 = atomic_load(&epoch);
   return 0;
 }
 WRITER(write_epoch) {
-  UNUSED_HERE, (void)value;
   figures_refresh();
   return 0;
 }
@@ -94,17 +92,12 @@ static bool option_is(const char *name, const char *wanted) {
 }
 
 READER(read_background) {
-  UNUSED_HERE;
   value->is_true = option_is("background", "on");
   return 0;
 }
-WRITER(write_background) {
-  UNUSED_HERE;
-  return hak_option_set("background", value.is_true ? "on" : "off");
-}
+WRITER(write_background) { return hak_option_set("background", value.is_true ? "on" : "off"); }
 
 READER(read_decay) {
-  UNUSED_HERE;
   char text[HAK_OPTION_BYTES];
   value->ssize = -1;
   if (!option_is("purge", "off") && hak_option_get("purge_delay_ms", text, sizeof text) == 0)
@@ -112,7 +105,6 @@ READER(read_decay) {
   return 0;
 }
 WRITER(write_decay) {
-  UNUSED_HERE;
   char text[HAK_OPTION_BYTES];
   if (value.ssize < -1)
     return EFAULT;
@@ -127,16 +119,11 @@ WRITER(write_decay) {
 /* --- threads and their caches ---- */
 
 READER(read_thread_arena) {
-  UNUSED_HERE;
   value->number = arena_of_thread();
   return 0;
 }
-WRITER(write_thread_arena) {
-  UNUSED_HERE;
-  return arena_enter(value.number);
-}
+WRITER(write_thread_arena) { return arena_enter(value.number); }
 WRITER(flush) {
-  UNUSED_HERE, (void)value;
   hak_trim(SIZE_MAX); /* empties bins, gives nothing back */
   return 0;
 }
@@ -144,14 +131,10 @@ WRITER(flush) {
 /* A thread has one cache. Others get numbers, and nothing is kept for them. */
 static _Atomic unsigned caches;
 READER(make_cache) {
-  UNUSED_HERE;
   value->number = atomic_fetch_add(&caches, 1) % 4094;
   return 0;
 }
-WRITER(end_cache) {
-  UNUSED_HERE, (void)value;
-  return 0;
-}
+WRITER(end_cache) { return 0; }
 
 /* --- arenas ---- */
 
@@ -162,12 +145,10 @@ static bool means_all(size_t arena) { return arena == MALLCTL_ARENAS_ALL || aren
 static bool is_arena(size_t arena) { return arena < ARENAS_MAX && arena_exists((unsigned)arena); }
 
 READER(read_initialized) {
-  (void)row;
   value->is_true = is_arena(ARENA);
   return ARENA < arena_count() || means_all(ARENA) ? 0 : ENOENT;
 }
 WRITER(purge) {
-  (void)row, (void)value;
   if (ARENA == 0 || means_all(ARENA))
     hak_trim(0);
   else if (is_arena(ARENA))
@@ -177,32 +158,22 @@ WRITER(purge) {
   return 0;
 }
 WRITER(decay) { /* gives back what is beyond what may stay: the delay has its own clock */
-  (void)row, (void)value;
   return means_all(ARENA) || is_arena(ARENA) ? 0 : ENOENT;
 }
-WRITER(reset) {
-  (void)row, (void)value;
-  return ARENA < ARENAS_MAX ? arena_end((unsigned)ARENA, true) : ENOENT;
-}
-WRITER(destroy) {
-  (void)row, (void)value;
-  return ARENA < ARENAS_MAX ? arena_end((unsigned)ARENA, false) : ENOENT;
-}
+WRITER(reset) { return ARENA < ARENAS_MAX ? arena_end((unsigned)ARENA, true) : ENOENT; }
+WRITER(destroy) { return ARENA < ARENAS_MAX ? arena_end((unsigned)ARENA, false) : ENOENT; }
 READER(read_arena_decay) { return means_all(ARENA) || is_arena(ARENA) ? read_decay(row, mib, value) : ENOENT; }
 WRITER(write_arena_decay) { return means_all(ARENA) || ARENA == 0 ? write_decay(row, mib, value) : EFAULT; }
 
 READER(read_arena_count) {
-  UNUSED_HERE;
   value->number = arena_count();
   return 0;
 }
 READER(make_arena) {
-  UNUSED_HERE;
   value->number = arena_make();
   return value->number != 0 ? 0 : EAGAIN;
 }
 READER(read_page) {
-  UNUSED_HERE;
   value->size = PAGE_BYTES;
   return 0;
 }
@@ -236,20 +207,17 @@ READER(read_arena_figure) {
 static _Atomic int profiling = -1; /* -1: as the options say */
 
 READER(read_profiling) {
-  UNUSED_HERE;
   int now = atomic_load(&profiling);
   value->is_true = now == -1 ? !option_is("heap_profile", "off") : now != 0;
   return 0;
 }
 WRITER(write_profiling) {
-  UNUSED_HERE;
   int error = value.is_true ? hak_profile_start(0) : hak_profile_stop();
   if (error == 0)
     atomic_store(&profiling, value.is_true);
   return error == 0 ? 0 : EFAULT;
 }
 WRITER(dump) {
-  UNUSED_HERE;
   static _Atomic unsigned dumps;
   char own[64];
   if (value.text == NULL)
