@@ -69,11 +69,9 @@ static void free_small(void *block, uint32_t entry) {
     bin_overflow(own, entry_class(entry), block);
     housekeep_of_small(own, entry_class(entry));
   } else {
-    if (UNLIKELY(heap->split_seen != load_relaxed(&split_wanted))) {
-      if (pool_lock(heap_pool(heap))) {
-        heap_follow_tally(heap);
-        pool_unlock(heap_pool(heap));
-      }
+    if (UNLIKELY(heap->split_seen != load_relaxed(&split_wanted)) && pool_lock(heap_pool(heap))) {
+      heap_follow_tally(heap);
+      pool_unlock(heap_pool(heap));
     }
     if (UNLIKELY(heap->split))
       tally_freed_of_other(heap, entry_class(entry));

@@ -212,9 +212,8 @@ enum option_error option_set(enum option option, const char *value) {
 
 static void write_allowed(enum option option, struct text *text) {
   const struct option_row *row = &option_rows[option];
-  for (unsigned i = 0; i < OPTION_CHOICES_MAX && *row->choices[i]; i++) {
+  for (unsigned i = 0; i < OPTION_CHOICES_MAX && *row->choices[i]; i++)
     text_strings(text, i ? ", " : "", row->choices[i]);
-  }
   if (texts[option])
     text_string(text, "a shorter ");
   else if (*row->choices[0] == 0) {

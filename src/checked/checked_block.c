@@ -35,11 +35,9 @@ static struct states *states_made(const void *block) {
 
 bool states_cover(const void *block, unsigned cls) {
   char *base = slab_base(block, size_classes[cls].order);
-  size_t bytes = (class_slab_bytes(cls) / class_bytes(cls) + 1) * sizeof(uint16_t); /* 1: the end, if any */
-  if (class_slab_bytes(cls) % class_bytes(cls) == 0)
-    bytes -= sizeof(uint16_t);
+  size_t count = (class_slab_bytes(cls) + class_bytes(cls) - 1) / class_bytes(cls); /* blocks, and the end, if any */
   unsigned order = METADATA_ORDER_MIN;
-  while ((size_t)1 << order < bytes)
+  while ((size_t)1 << order < count * sizeof(uint16_t))
     order++;
   struct states *states = states_made(base);
   if (UNLIKELY(states == NULL))

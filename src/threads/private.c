@@ -32,11 +32,8 @@ struct pool *private_pool(const struct hak_heap *handle) {
 
 struct pool *private_make(size_t limit_bytes) {
   struct pool *pool = pool_take_private();
-  if (pool == NULL)
+  if (pool == NULL || !pool_lock(pool)) /* a pool with a stuck lock is given up */
     return NULL;
-  if (!pool_lock(pool)) { /* it is given up */
-    return NULL;
-  }
   pool->slabs.limit_bytes = limit_bytes;
   pool_unlock(pool);
   return pool;

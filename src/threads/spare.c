@@ -57,22 +57,15 @@ static char *chunk_make(unsigned cls) {
 
 static void *small_take(unsigned cls) {
   char *chunk = atomic_load_explicit(&ready[cls], memory_order_acquire);
-  void *ready_block = chunk ? chunk_take(chunk, cls) : NULL;
-  if (ready_block)
-    return ready_block;
+  void *block = chunk ? chunk_take(chunk, cls) : NULL;
   chunk = atomic_load_explicit(&chunks[cls], memory_order_acquire);
-  for (unsigned looks = 0; chunk != NULL && looks < LOOKS_MAX; looks++) {
-    void *block = chunk_take(chunk, cls);
-    if (block)
-      return block;
+  for (unsigned looks = 0; block == NULL && chunk != NULL && looks < LOOKS_MAX; looks++) {
+    block = chunk_take(chunk, cls);
     chunk = (char *)(uintptr_t)load_relaxed(word_of(chunk, LINK_WORD));
   }
-  while ((chunk = chunk_make(cls)) != NULL) {
-    void *block = chunk_take(chunk, cls);
-    if (block)
-      return block;
-  }
-  return NULL;
+  while (block == NULL && (chunk = chunk_make(cls)) != NULL)
+    block = chunk_take(chunk, cls);
+  return block;
 }
 
 void *spare_take(size_t size, size_t alignment, unsigned cls) {
