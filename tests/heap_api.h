@@ -33,9 +33,6 @@
 int hak_trim(size_t keep_bytes);
 #define t_trim hak_trim
 #else
-static inline int t_trim(size_t keep_bytes) {
-  (void)keep_bytes;
-  return 0;
-}
+static inline int t_trim(size_t keep_bytes) { return 0; }
 #endif
 #endif

@@ -138,10 +138,7 @@ size_t hak_usable_size(const void *block) {
   return usable;
 }
 
-int hak_trim(size_t keep_bytes) {
-  (void)keep_bytes;
-  return 0;
-}
+int hak_trim(size_t keep_bytes) { return 0; }
 
 int hak_stats_get(struct hak_stats *out) {
   memset(out, 0, sizeof *out);
@@ -149,8 +146,6 @@ int hak_stats_get(struct hak_stats *out) {
 }
 
 int hak_option_set(const char *name, const char *value) {
-  (void)name;
-  (void)value;
   if (MUTANT == OPTION_LOCK)
     pthread_mutex_lock(&lock);
   for (volatile int i = 0; MUTANT == OPTION_LOCK && i < 1000; i++) { /* a handler surely comes in that time */
@@ -160,7 +155,4 @@ int hak_option_set(const char *name, const char *value) {
   return 0;
 }
 
-void hak_limit_callback_set(hak_limit_callback callback, void *context) {
-  (void)callback;
-  (void)context;
-}
+void hak_limit_callback_set(hak_limit_callback callback, void *context) {}

@@ -53,7 +53,6 @@ static void heap_use(void) {
 }
 
 static void *worker(void *argument) {
-  (void)argument;
   for (int i = 0; i < 30; i++)
     heap_use();
   return NULL;

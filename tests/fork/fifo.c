@@ -15,7 +15,6 @@ static _Atomic bool stop;
 static _Atomic unsigned long frees;
 
 static void *work(void *unused) {
-  (void)unused;
   static char *blocks[BLOCKS];
   while (!atomic_load(&stop)) {
     for (int i = 0; i < BLOCKS; i++)

@@ -11,7 +11,6 @@ static volatile sig_atomic_t forks;
 static long wanted;
 
 static void handle(int number) {
-  (void)number;
   pid_t child = test_fork();
   if (child == 0) {
     char *report = t_malloc(5000);

@@ -35,7 +35,6 @@ static void allocate(uint64_t *seed) {
 
 #ifdef __GLIBC__
 static ssize_t cookie_write(void *cookie, const char *bytes, size_t length) {
-  (void)bytes;
   allocate(cookie);
   return (ssize_t)length;
 }

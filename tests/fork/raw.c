@@ -32,7 +32,6 @@ static void churn(char **list, int count, size_t bytes) {
 }
 
 static int be_child(void *unused) {
-  (void)unused;
   alarm(TEST_PATIENCE_SECONDS); /* ends a child that hangs */
   churn(childs, CHILD_BLOCKS, BLOCK_BYTES);
   for (int i = 0; i < 20; i++)

@@ -27,7 +27,6 @@ static void *worker(void *argument) {
 }
 
 static void *child_thread(void *argument) {
-  (void)argument;
   uint64_t seed = 99;
   void *blocks[200];
   for (int i = 0; i < 200; i++) {

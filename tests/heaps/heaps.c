@@ -237,7 +237,6 @@ static hak_heap *shared;
 
 /* Threads that use one heap, then the next one: what they have of the first is void. */
 static void *work_in_turns(void *unused) {
-  (void)unused;
   for (int turn = 0; turn < 20; turn++) {
     pthread_barrier_wait(&barrier);
     void *mine[100], *outside = hak_malloc(200);
@@ -295,7 +294,6 @@ static void many_heaps_of_a_thread(void) {
 
 /* Blocks of a destroyed heap that are still in another thread's envelopes do not reach the next heap at that place. */
 static void *free_then_wait(void *unused) {
-  (void)unused;
   for (int turn = 0; turn < 10; turn++) {
     pthread_barrier_wait(&barrier);
     for (int i = 0; i < 20; i++) /* too few for an envelope to be sent */

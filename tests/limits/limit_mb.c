@@ -148,7 +148,6 @@ static int give_up(size_t wanted_bytes, void *context) {
 }
 
 static void *ask_in_thread(void *unused) {
-  (void)unused;
   seen.calls = 0;
   CHECK(t_malloc(TOO_MUCH) == NULL && errno == ENOMEM);
   CHECK(seen.calls == 1 && pthread_equal(seen.thread, pthread_self()));

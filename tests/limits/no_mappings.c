@@ -47,7 +47,7 @@ static void work(const char *options) {
   CHECK_SAY(refused <= REQUESTS / 100 * REFUSED_PERCENT_MAX, "%s: %ld of %d refused", options, refused, REQUESTS);
 }
 
-static void nothing(char **argv) { (void)argv; }
+static void nothing(char **argv) {}
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);

@@ -50,7 +50,6 @@ static void *work(void *argument) {
 static pthread_barrier_t all_hold;
 
 static void *hold(void *unused) {
-  (void)unused;
   const size_t large = (size_t)8 << 20;
   for (size_t i = 0; i < 2000; i++)
     take(1 + i % SIZES * 16);

@@ -121,12 +121,10 @@ static void exit_seen(int number, siginfo_t *info, void *context) {
   _exit(number == SIGSEGV && context && has_mask && info->si_addr == told->block + page ? SEEN : 1);
 }
 static void jump_back(int number, siginfo_t *info, void *context) {
-  (void)number, (void)info, (void)context;
   told->handled++;
   siglongjmp(back, 1);
 }
 static void fault_again(int number, siginfo_t *info, void *context) {
-  (void)number, (void)info, (void)context;
   told->handled++;
   touch(told->block + page); /* SIGSEGV is blocked here: the kernel ends the program */
 }
@@ -158,7 +156,6 @@ static void handler_that_faults(void) {
 static unsigned char alternate[1 << 16];
 static void exit_if_alternate(int number, siginfo_t *info, void *context) {
   unsigned char here;
-  (void)number, (void)info, (void)context;
   volatile unsigned char *at = &here;
   _exit(at > alternate && at < alternate + sizeof alternate ? SEEN : 1);
 }

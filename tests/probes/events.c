@@ -14,7 +14,6 @@
 static void *blocks[BLOCKS];
 
 static void *free_all(void *unused) {
-  (void)unused;
   for (unsigned i = 0; i < BLOCKS; i++)
     free(blocks[i]);
   return NULL;

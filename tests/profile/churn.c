@@ -66,7 +66,6 @@ static void *threads_come_and_go(void *argument) {
 }
 
 static void *libraries_come_and_go(void *argument) {
-  (void)argument;
   while (!atomic_load(&is_over)) {
     void *library = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
     if (library)

@@ -94,7 +94,6 @@ static void joins(void) {
 }
 
 static void *stay(void *unused) {
-  (void)unused;
   while (pause() != 0) /* setuid interrupts it */
     ;
   return NULL;
@@ -131,7 +130,7 @@ static void loads_in_worker(char *path) {
 }
 
 #else
-static void loads_in_worker(char *path) { (void)path; }
+static void loads_in_worker(char *path) {}
 #endif
 
 int main(int argc, char **argv) {

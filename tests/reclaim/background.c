@@ -235,7 +235,6 @@ static void exits(void) {
 }
 
 static void *forks(void *unused) {
-  (void)unused;
   pid_t child = test_fork();
   if (child == 0) {
     grow(60 * MIB);
@@ -263,7 +262,6 @@ static void ends_raw(void) {
 static volatile sig_atomic_t handled;
 
 static void fork_in_handler(int number) {
-  (void)number;
   pid_t child = test_fork();
   if (child == 0)
     _exit(0);

@@ -218,10 +218,7 @@ static void *free_without_memory(void *block) {
 }
 static void freed_by_hand(void) { test_thread_run(free_without_memory, filled(1000)); }
 
-static int refuse(size_t wanted_bytes, void *context) {
-  (void)wanted_bytes, (void)context;
-  return 0;
-}
+static int refuse(size_t wanted_bytes, void *context) { return 0; }
 static void *contend(void *unused) {
   for (int i = 0; i < 20000; i++)
     hak_limit_callback_set(NULL, NULL);
@@ -469,10 +466,7 @@ static void run_alone(void (*check)(const struct row *), const struct row *row) 
   CHECK_SAY(status == 0, "%s: the process ended with %x", row ? row->name : "the fast path", (unsigned)status);
 }
 
-static void fast_path_row(const struct row *unused) {
-  (void)unused;
-  fast_path_check();
-}
+static void fast_path_row(const struct row *unused) { fast_path_check(); }
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);

@@ -38,7 +38,6 @@ static void *maker(void *argument) {
 }
 
 static void *taker(void *argument) {
-  (void)argument;
   for (;;) {
     struct batch *batch = ring_take(&ring);
     if ((void *)batch == &end_mark)

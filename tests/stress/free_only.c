@@ -27,7 +27,6 @@ static void *producer(void *argument) {
 
 /* The producers' blocks are freed in turns, so that the frees of all owners interleave. */
 static void *consumer(void *argument) {
-  (void)argument;
   for (int batch = 0; batch < batches; batch++) {
     pthread_barrier_wait(&made);
     for (int i = 0; i < blocks_per_batch; i++) {

@@ -18,7 +18,6 @@ static void set_all(const char *keep_mb, const char *limit_mb) {
 }
 
 static void handle(int number) {
-  (void)number;
   set_all("8", "1000");
   if (++handled == wanted)
     test_alarm_every(0);

@@ -20,7 +20,6 @@ static void *producer(void *argument) {
 }
 
 static void *consumer(void *argument) {
-  (void)argument;
   for (long i = 0; i < messages; i++) {
     size_t *block = ring_take(&ring);
     size_t size = block[0];

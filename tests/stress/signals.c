@@ -76,7 +76,6 @@ static _Thread_local uint64_t handler_seed;
 static _Atomic long handled;
 
 static void handle(int number, siginfo_t *info, void *context) {
-  (void)number, (void)info;
   if (interrupts_fast_path(context))
     return;
   int kept = errno;
@@ -160,10 +159,7 @@ static void every(long microseconds, void (*handler)(int)) {
   test_alarm_every(microseconds);
 }
 
-static void leave(int number) {
-  (void)number;
-  exit(0);
-}
+static void leave(int number) { exit(0); }
 
 static void exit_in_handler(void) {
   every(200, leave);
@@ -174,7 +170,6 @@ static sigjmp_buf before;
 static volatile sig_atomic_t jumps;
 
 static void jump(int number) {
-  (void)number;
   jumps++;
   siglongjmp(before, 1);
 }

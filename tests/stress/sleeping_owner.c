@@ -20,7 +20,6 @@ static void blocks_make(void) {
 }
 
 static void *owner(void *argument) {
-  (void)argument;
   blocks_make();
   pthread_barrier_wait(&made);
   pthread_barrier_wait(&finished);

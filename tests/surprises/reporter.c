@@ -13,7 +13,6 @@
 #include "../child.h"
 
 static void *report(void *unused) {
-  (void)unused;
   malloc_stats();
   return NULL;
 }

@@ -13,7 +13,6 @@ static volatile bool is_real;
 
 static void look(const struct os_access *access) { seen = *access; }
 static void handler_before(int number) {
-  (void)number;
   if (is_real)
     siglongjmp(back, 1);
 }

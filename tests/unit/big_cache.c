@@ -39,7 +39,6 @@ static void put(struct large *range, unsigned keep) {
 }
 
 static int empty(void **state) {
-  (void)state;
   while (big_cache_take_oldest(purge_by_preset(0, UNIT_ANY_TIME)))
     ;
   assert_int_equal(decay_total(&big_cache_decay), 0);
@@ -247,7 +246,6 @@ static void *put_and_take(void *ending) {
 }
 
 static void child(void *unused) {
-  (void)unused;
   alarm(100);
   struct large *taken = big_cache_take(2 * MIB, UNIT_BYTES, 5);
   if (taken == NULL)

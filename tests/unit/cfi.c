@@ -233,10 +233,7 @@ static void guard(size_t bytes) {
   assert_int_equal(mprotect(guarded.end, os_page_bytes(), PROT_NONE), 0);
 }
 
-static void read_behind(void *unused) {
-  (void)unused;
-  (void)*(volatile unsigned char *)guarded.end;
-}
+static void read_behind(void *unused) { (void)*(volatile unsigned char *)guarded.end; }
 
 /* From the header on: what is before belongs to others. */
 static struct os_module_frames own(void) {

@@ -69,7 +69,6 @@ static void tree_begin(const char *cgroup, const char *mountinfo) {
 }
 
 static int forget_tree(void **state) {
-  (void)state;
   memset(&world, 0, sizeof world);
   tree_end();
   return 0;

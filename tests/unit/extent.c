@@ -79,7 +79,6 @@ static void give(const struct piece *piece, uint64_t freed_ms) {
 }
 
 static int all_purged(void **state) {
-  (void)state;
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   assert_int_equal(decay_total(&extents_decay), 0);
   assert_int_equal(decay_oldest_ms(&extents_decay), 0);
@@ -401,7 +400,6 @@ static void *work(void *argument) {
 }
 
 static void *purge_on(void *unused) {
-  (void)unused;
   while (!atomic_load(&ending)) {
     extents_purge(purge_by_preset(decay_total(&extents_decay) / 2, UNIT_ANY_TIME));
     UNIT_EXTENTS_VALID();

@@ -54,7 +54,6 @@ static void tick_of(struct heap *heap, unsigned calls, size_t block_bytes) {
 static void tick(struct heap *heap, unsigned calls) { tick_of(heap, calls, 0); }
 
 static void *short_life(void *unused) {
-  (void)unused;
   void *some[20];
   for (unsigned i = 0; i < 20; i++)
     some[i] = hak_malloc(16 + i * 40);

@@ -89,7 +89,6 @@ static void valid(void) {
 }
 
 static int nothing_held(void **state) {
-  (void)state;
   forget_habits();
   range_evict(purge_by_preset(0, UNIT_ANY_TIME));
   extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
@@ -606,11 +605,7 @@ UNIT_TEST_BETWEEN(bugs_end_the_program_with_their_sentence, nothing_held, nothin
 }
 
 static unsigned note_count;
-TEST_WRAP(void, huge_note_mapping, const char *base, size_t bytes) {
-  (void)base;
-  (void)bytes;
-  note_count++;
-}
+TEST_WRAP(void, huge_note_mapping, const char *base, size_t bytes) { note_count++; }
 
 /* What a mapping has resident is asked at its first free, and again when it may be less or more. */
 UNIT_TEST_BETWEEN(a_kept_mapping_is_noted_once, nothing_held, nothing_held) {

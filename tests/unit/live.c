@@ -31,7 +31,6 @@ static _Atomic bool is_over, is_torn;
 static _Atomic uint64_t taken;
 
 static void *write_snapshots(void *unused) {
-  (void)unused;
   while (!atomic_load(&is_over)) {
     void *block = hak_malloc(400000); /* takes a slow path */
     assert_non_null(block);
@@ -74,7 +73,6 @@ static void read_once(struct live_process *process, uint64_t *last) {
 }
 
 static void *read_snapshots(void *unused) {
-  (void)unused;
   struct live_process process;
   uint64_t last = 0, until_ns = os_nanoseconds() + READ_NS;
   if (!live_open(&process, getpid()))

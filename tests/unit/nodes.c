@@ -64,7 +64,6 @@ static void tree_of_two(void) {
 }
 
 static int forget_tree(void **state) {
-  (void)state;
   tree_end();
   return 0;
 }
@@ -164,7 +163,6 @@ UNIT_TEST_BETWEEN(nodes_are_counted, NULL, forget_tree) {
 /* Threads come that may use a second processor, later a third one. Attaches one after the other. */
 static void threads_come(void *unused) {
   enum { SECOND = 13, THIRD = 30, THREADS = 64 };
-  (void)unused;
   unit_option("HAKMEM_POOLS", "0");
   for (unsigned i = 1; i <= THREADS; i++) {
     world.allowed_cpu = i < SECOND ? 0 : i < THIRD ? 1 : 2;
@@ -460,7 +458,6 @@ UNIT_TEST(a_thread_adopts_a_heap_of_its_node) {
 }
 
 static void child_check(void *unused) {
-  (void)unused;
   if (os_nodes() != 2)
     _exit(1);
   pretended_cpu = 1;

@@ -389,20 +389,10 @@ static void run_all(enum fault fault) {
   }
 }
 
-static void one_call_fails(void **state) {
-  (void)state;
-  run_all(FAULT_ONCE);
-}
-static void a_few_calls_fail(void **state) {
-  (void)state;
-  run_all(FAULT_SOME);
-}
-static void memory_stays_out(void **state) {
-  (void)state;
-  run_all(FAULT_ALWAYS);
-}
+static void one_call_fails(void **state) { run_all(FAULT_ONCE); }
+static void a_few_calls_fail(void **state) { run_all(FAULT_SOME); }
+static void memory_stays_out(void **state) { run_all(FAULT_ALWAYS); }
 static int with_tables_used_up(void **state) {
-  (void)state;
   tables_used_up = true;
   return 0;
 }

@@ -54,7 +54,6 @@ static void in_capitals(char *out, const char *word) {
 }
 
 static void choices_and_bounds(void *unused) {
-  (void)unused;
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     row_name = row->name;
@@ -88,7 +87,6 @@ static void choices_and_bounds(void *unused) {
 UNIT_TEST(every_row_takes_its_choices_and_bounds) { unit_passes_in_child(choices_and_bounds, NULL); }
 
 static void bad_values(void *unused) {
-  (void)unused;
   static const char *const bad[] = {" ",
                                     "-1",
                                     "+1",
@@ -128,7 +126,6 @@ UNIT_TEST(unknown_names_are_refused) {
 }
 
 static void presets(void *unused) {
-  (void)unused;
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     row_name = option_rows[i].name;
     EXPECT(option_value(i) == option_default(i, PRESET_BALANCED));
@@ -153,7 +150,6 @@ UNIT_TEST(presets_give_their_column_unless_set) { unit_passes_in_child(presets, 
 
 /* Where off is a choice, no and its like mean it, and yes and its like the first other choice. */
 static void answers(void *unused) {
-  (void)unused;
   static const struct {
     enum option option;
     long no, yes;
@@ -177,7 +173,6 @@ static void answers(void *unused) {
 UNIT_TEST(answers_mean_what_they_say) { unit_passes_in_child(answers, NULL); }
 
 static void aliases(void *unused) {
-  (void)unused;
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "0") == OPTION_OK && !option_is_set(OPTION_PROFILE));
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "2") == OPTION_BAD && parse("HAKMEM_SS_MEM_LEAN", "lean") == OPTION_BAD);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_LEAN);
@@ -204,7 +199,6 @@ static void aliases(void *unused) {
 UNIT_TEST(aliases_are_understood) { unit_passes_in_child(aliases, NULL); }
 
 static void ranks(void *unused) {
-  (void)unused;
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK);
   EXPECT(parse("HAKMEM_PROFILE", "speed") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_SPEED);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_SPEED);
@@ -221,7 +215,6 @@ static void ranks(void *unused) {
 UNIT_TEST(own_names_beat_aliases_and_calls_beat_both) { unit_passes_in_child(ranks, NULL); }
 
 static void calls(void *unused) {
-  (void)unused;
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     enum option found = OPTION_COUNT;
@@ -247,7 +240,6 @@ static void calls(void *unused) {
 UNIT_TEST(options_are_set_by_name) { unit_passes_in_child(calls, NULL); }
 
 static void texts(void *unused) {
-  (void)unused;
   const char *name = option_rows[OPTION_POLICY_FILE].environment;
   static char longest[OPTION_TEXT_BYTES + 1];
   struct text shown = TEXT_IN(longest);

@@ -131,7 +131,6 @@ static unsigned names(bool remove) {
 }
 
 static int begin(void **unused) {
-  (void)unused;
   for (size_t i = 0; i < FILE_BYTES; i++) {
     before[i] = (unsigned char)(i * 7);
     after[i] = (unsigned char)(i * 5 + 1);
@@ -144,7 +143,6 @@ static int begin(void **unused) {
 }
 
 static int end(void **unused) {
-  (void)unused;
   all_is_well();
   names(true);
   unlink(path);
@@ -182,10 +180,7 @@ UNIT_TEST(the_nth_call_fails) {
   assert_int_equal(failures, folders + 6); /* open, write, sync, permissions, close, rename */
 }
 
-static void dies(void *unused) {
-  (void)unused;
-  os_file_replace(path, after, FILE_BYTES);
-}
+static void dies(void *unused) { os_file_replace(path, after, FILE_BYTES); }
 
 /* How often a process that dies at a call leaves a file that is neither. */
 static unsigned torn_files(bool in_place) {
@@ -446,7 +441,6 @@ UNIT_TEST(into_an_open_file) {
 }
 
 static void limited(void *unused) {
-  (void)unused;
   struct rlimit limit = {100, 100};
   if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || os_file_replace(path, after, FILE_BYTES) != OS_FILE_NO_SPACE)
     _exit(1);
@@ -460,7 +454,6 @@ UNIT_TEST(a_limit_of_file_size_sends_no_signal) {
 }
 
 static void gone_folder(void *unused) {
-  (void)unused;
   char name[NAME_BYTES + 8], out[NAME_BYTES];
   snprintf(name, sizeof name, "%.200s/gone", folder);
   if (mkdir(name, 0700) != 0 || chdir(name) != 0 || rmdir(name) != 0 || os_path_absolute("a", out, sizeof out) ||

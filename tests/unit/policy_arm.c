@@ -22,7 +22,6 @@ static void valid(const struct policy_arm *arm) {
 #ifdef HAK_DEBUG
   assert_true(policy_arm_is_valid(arm));
 #else
-  (void)arm;
 #endif
 }
 

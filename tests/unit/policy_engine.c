@@ -56,12 +56,10 @@ static void valid(void) {
 }
 
 static int begin(void **unused) {
-  (void)unused;
   policy("evolving");
   return 0;
 }
 static int end(void **unused) {
-  (void)unused;
   valid();
   policy(NULL);
   reclaim_trim(0);

@@ -152,7 +152,6 @@ UNIT_TEST(replays_to_the_same) {
 }
 
 static int begin(void **unused) {
-  (void)unused;
   unit_alone();
   assert_int_equal(option_set(OPTION_POLICY, "evolving"), OPTION_OK);
   uint64_t random = UNIT_SEED;

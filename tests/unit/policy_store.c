@@ -54,7 +54,6 @@ static unsigned sites_with(const struct policy_file *file, bool tagged) {
 }
 
 static void learns(void *unused) {
-  (void)unused;
   struct policy_file file;
   struct policy_stats stats;
   policy("evolving");
@@ -78,7 +77,6 @@ static void learns(void *unused) {
 }
 
 static void learns_nothing_more(void *unused) {
-  (void)unused;
   struct policy_file file;
   struct policy_stats stats;
   policy("evolving");
@@ -100,7 +98,6 @@ UNIT_TEST(what_was_learned_comes_back) {
 }
 
 static int begin(void **unused) {
-  (void)unused;
   snprintf(folder, sizeof folder, "%.200s/hakmem-learned-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
   if (mkdtemp(folder) == NULL)
     return -1;
@@ -111,7 +108,6 @@ static int begin(void **unused) {
 }
 
 static int end(void **unused) {
-  (void)unused;
   unlink(path);
   return rmdir(folder);
 }

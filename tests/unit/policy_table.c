@@ -29,7 +29,6 @@ static void valid(const struct fixture *f) {
 #ifdef HAK_DEBUG
   assert_true(policy_table_is_valid(&f->table));
 #else
-  (void)f;
 #endif
 }
 

@@ -150,7 +150,6 @@ UNIT_TEST(a_crowd_keeps_little) {
 }
 
 static void *allocate_and_end(void *unused) {
-  (void)unused;
   for (unsigned i = 0; i < BLOCKS; i++)
     blocks[i] = hak_malloc(16 + i * 20);
   for (unsigned i = 0; i < BLOCKS; i++)

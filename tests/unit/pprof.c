@@ -234,7 +234,6 @@ static bool is_whole(struct found *found) {
 }
 
 static int begin(void **unused) {
-  (void)unused;
   static char blocks[STACKS];
   strcpy(folder, "/tmp/hakmem-pprof-XXXXXX");
   assert_non_null(mkdtemp(folder));
@@ -251,7 +250,6 @@ static int begin(void **unused) {
 }
 
 static int end(void **unused) {
-  (void)unused;
   unlink(path);
   rmdir(folder);
   samples_clear(&samples);

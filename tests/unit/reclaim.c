@@ -105,7 +105,6 @@ static void child(void *argument) {
 }
 
 static void children_find_everything_whole(void **state) {
-  (void)state;
   if (!unit_forks_are_followed())
     skip();
   uint64_t seed = UNIT_SEED;
@@ -116,7 +115,6 @@ static void children_find_everything_whole(void **state) {
 }
 
 static void threads_trim_at_a_time(void **state) {
-  (void)state;
   uint64_t seed = UNIT_SEED + 1;
   for (unsigned round = 0; round < unit_rounds(20, 20); round++) {
     stir(&seed, 3000);
@@ -125,14 +123,12 @@ static void threads_trim_at_a_time(void **state) {
 }
 
 static void everything_goes_back(void **state) {
-  (void)state;
   for (unsigned i = 0; i < LIVE; i++)
     drop(i);
   atomic_store(&ending, true);
 }
 
 static void rounds_keep_what_is_asked_for(void **state) {
-  (void)state;
   enum { COUNT = 40, BYTES = 1 << 20 };
   static void *blocks[COUNT];
   for (unsigned i = 0; i < COUNT; i++)
@@ -149,7 +145,6 @@ static void rounds_keep_what_is_asked_for(void **state) {
 
 /* Memory that is free goes at once under pressure, but what is freed afterwards may stay again. */
 static void pressure_passes(void **state) {
-  (void)state;
   reclaim_round(RECLAIM_AGED, NULL);
   size_t keep = usage_keep();
   assert_true(keep >= (size_t)512 << 20);
@@ -163,7 +158,6 @@ static void pressure_passes(void **state) {
 }
 
 int main(int argc, char **argv) {
-  (void)argv;
   unit_alone();
   lie = argc > 1;
   pthread_t threads[3];

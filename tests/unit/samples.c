@@ -30,7 +30,6 @@ static void valid(const struct samples *samples) {
 #ifdef HAK_DEBUG
   assert_true(samples_are_valid(samples));
 #else
-  (void)samples;
 #endif
 }
 

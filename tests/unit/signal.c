@@ -52,7 +52,6 @@ static void allocate_and_free(void) {
 }
 
 static void handler(int number) {
-  (void)number;
   int kept = errno;
   allocate_and_free();
   for (unsigned i = 0; i < 64; i++)
@@ -112,7 +111,6 @@ UNIT_TEST(a_handler_may_run_in_any_system_call_of_the_slow_path) {
 }
 
 static void in_slow_path_by_hand(void *unused) {
-  (void)unused;
   alarm(100);
   void *blocks[1000];
   for (unsigned i = 0; i < 1000; i++)

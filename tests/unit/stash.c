@@ -77,12 +77,10 @@ static int stay_small(void **state) {
   for (unsigned i = 0; i < 16; i++)
     hak_free(objects[i]);
   assert_true(usage_free() >= 256 * MIB);
-  (void)state;
   return due_is_big();
 }
 
 static int empty(void **state) {
-  (void)state;
   hak_trim(0);
   assert_int_equal(stash_bytes(), 0);
   assert_int_equal(usage_taken(), 0);
@@ -364,7 +362,6 @@ UNIT_TEST_BETWEEN(one_call_moves_few, empty, empty) {
 static _Atomic unsigned step;
 
 static void *sleeper(void *argument) {
-  (void)argument;
   habit(BYTES, 3);
   atomic_store(&step, 1);
   while (atomic_load(&step) < 2)
@@ -391,7 +388,6 @@ UNIT_TEST_BETWEEN(a_sleeping_thread_keeps_nothing, empty, empty) {
 static _Atomic(void *) handed[HANDED];
 
 static void *only_frees(void *argument) {
-  (void)argument;
   for (unsigned i = 0; i < HANDED; i++) {
     void *object;
     while ((object = atomic_exchange(&handed[i], NULL)) == NULL)

@@ -97,7 +97,6 @@ static void act_checked(void) {
 }
 
 static void on_step(int number) {
-  (void)number;
   steps++;
   if (!thread_is_busy() && !is_checked)
     return;
@@ -254,7 +253,6 @@ static void end(void) {
 }
 
 static void scenario(void *unused) {
-  (void)unused;
   alarm(300);
   unit_option("HAKMEM_PROFILE", "lean"); /* gives back at once */
   unit_option("HAKMEM_BACKGROUND", "off");
@@ -275,7 +273,6 @@ static void scenario(void *unused) {
 }
 
 static void scenario_checked(void *unused) {
-  (void)unused;
   alarm(300);
   unit_option("HAKMEM_PROFILE", "secure");
   struct pool *pools[CHECKED_POOLS];
@@ -297,18 +294,11 @@ static void in_child(void (*steps_of)(void *)) {
   assert_int_equal(status, 0);
 }
 
-static void a_handler_may_act_at_each_instruction(void **state) {
-  (void)state;
-  in_child(scenario);
-}
+static void a_handler_may_act_at_each_instruction(void **state) { in_child(scenario); }
 
-static void a_handler_may_act_while_blocks_are_checked(void **state) {
-  (void)state;
-  in_child(scenario_checked);
-}
+static void a_handler_may_act_while_blocks_are_checked(void **state) { in_child(scenario_checked); }
 
 int main(int argc, char **argv) {
-  (void)argv;
   is_open = argc > 1;
   unit_alone();
   const struct CMUnitTest tests[] = {

@@ -212,7 +212,6 @@ static _Atomic bool is_over;
 
 /* Never leaves the fast path. */
 static void *oscillate(void *argument) {
-  (void)argument;
   while (!atomic_load(&is_over))
     hak_free(test_opaque(hak_malloc(64)));
   return NULL;
@@ -277,7 +276,6 @@ UNIT_TEST(samples_stand_for_all) {
 
 /* A child counts on: its own, and what was counted before. */
 static void in_child(void *argument) {
-  (void)argument;
   static struct class_counts before[HAK_CLASS_COUNT];
   heaps_counts(before);
   for (unsigned i = 0; i < 1000; i++)

@@ -29,7 +29,6 @@ static inline void put_bytes(const char *name, const void *bytes, size_t length)
 static inline void put(const char *name, const char *text) { put_bytes(name, text, strlen(text)); }
 
 static inline int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk) {
-  (void)status, (void)type, (void)walk;
   return remove(path);
 }
 

@@ -300,7 +300,6 @@ UNIT_TEST(threads_together) {
 static struct seen in_child;
 
 static void look_in_child(void *unused) {
-  (void)unused;
   look_from_many(&in_child, UNIT_SEED, 50);
   if (in_child.equal != in_child.walks || in_child.walks < 60)
     _exit(1);
@@ -418,7 +417,6 @@ static bool handler_compares;
 static _Atomic bool is_busy;
 
 static void look_in_handler(int number) {
-  (void)number;
   int kept = errno;
   if (!atomic_exchange(&is_busy, true)) {
     (handler_compares ? look : walk)(handler_seen);
@@ -690,10 +688,7 @@ UNIT_TEST(without_the_library_itself) {
 
 static sem_t wanted, done;
 
-static int pass(struct dl_phdr_info *info, size_t bytes, void *argument) {
-  (void)info, (void)bytes, (void)argument;
-  return 1;
-}
+static int pass(struct dl_phdr_info *info, size_t bytes, void *argument) { return 1; }
 
 static void *look_when_wanted(void *argument) {
   sem_wait(&wanted);
@@ -717,7 +712,6 @@ static bool was_done, control_was_done;
 
 /* The loader's lock is held, by this thread. */
 static int wait_for_look(struct dl_phdr_info *info, size_t bytes, void *argument) {
-  (void)info, (void)bytes, (void)argument;
   sem_post(&wanted);
   was_done = is_done(160);
   control_was_done = is_done(3);
