@@ -8,11 +8,10 @@
 #include "fuzz.h"
 
 #define SHADOW_FULL_BYTES 4096u
-#include "../model/shadow.h"
+#include "../model/records.h"
 #include "base/options.h"
 #include "hakmem/stats.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum { CALLS_SLOTS = 64, CALLS_LIVE_BYTES_MAX = 24 << 20 };
@@ -24,29 +23,6 @@ struct player {
   uint32_t slots[CALLS_SLOTS]; /* record + 1; 0: none */
   size_t live_bytes;           /* of what it made; blocks may go to other players */
 };
-
-static struct shadow shadow;
-static pthread_mutex_t shadow_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static inline void record_enter(uint32_t index) {
-  pthread_mutex_lock(&shadow_lock);
-  shadow_insert(&shadow, index);
-  pthread_mutex_unlock(&shadow_lock);
-}
-
-static inline void record_leave(uint32_t index) {
-  pthread_mutex_lock(&shadow_lock);
-  shadow_remove(&shadow, index);
-  pthread_mutex_unlock(&shadow_lock);
-}
-
-static inline void record_free(uint32_t index) {
-  struct shadow_record *record = &shadow.records[index];
-  shadow_check(record);
-  record_leave(index);
-  t_free(record->address);
-  record->address = NULL;
-}
 
 /* Three bytes: any scale up to 4 MiB, with exact low bits. */
 static inline size_t player_size(struct player *player) {

@@ -16,14 +16,6 @@
 static _Atomic uint32_t mailboxes[MAILBOXES]; /* record index + 1, 0 = empty */
 static long operations;
 
-static void record_free(uint32_t index) {
-  struct shadow_record *record = &shadow.records[index];
-  shadow_check(record);
-  record_leave(index);
-  t_free(record->address);
-  record->address = NULL;
-}
-
 /* A thread owns a set of record indices; an exchange with a mailbox trades one index for another, so
  * a record is always in exactly one hand. */
 static void *worker(void *argument) {
