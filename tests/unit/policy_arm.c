@@ -8,11 +8,16 @@
 #define BREAK_EVEN_MS 1000u
 #define PAGES 500u
 
-static struct policy_costs costs(void) { return policy_costs_of(500, 60, 800, BREAK_EVEN_MS); }
+static struct policy_costs c; /* of all tests but two */
+
+static struct policy_arm arm_led_by(enum keep leader) {
+  struct policy_arm arm;
+  policy_arm_begin(&arm, leader);
+  return arm;
+}
 
 /* One pair of events: freed, and asked for again after gap_ms. */
 static void reuse(struct policy_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
-  struct policy_costs c = costs();
   policy_arm_freed(arm, NULL, &c, PAGES, true, *now_ms);
   *now_ms += gap_ms;
   policy_arm_taken(arm, NULL, &c, PAGES, *now_ms);
@@ -21,7 +26,6 @@ static void reuse(struct policy_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
 static void valid(const struct policy_arm *arm) {
 #ifdef HAK_DEBUG
   assert_true(policy_arm_is_valid(arm));
-#else
 #endif
 }
 
@@ -33,8 +37,7 @@ static int64_t sum_of_ratings(const struct policy_arm *arm) {
 }
 
 UNIT_TEST(charges_are_exact) {
-  struct policy_arm arm;
-  policy_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm = arm_led_by(KEEP_1S);
   uint32_t now_ms = 7;
   reuse(&arm, &now_ms, 50);
   /* A page's rent is 500 ns / 1000 ms; purging 500 pages takes 800 + 500 * 60, faulting them in 500 * 500. */
@@ -50,9 +53,7 @@ UNIT_TEST(charges_are_exact) {
 }
 
 UNIT_TEST(what_is_never_asked_for_pays_no_faults) {
-  struct policy_arm arm;
-  struct policy_costs c = costs();
-  policy_arm_begin(&arm, KEEP_10MS);
+  struct policy_arm arm = arm_led_by(KEEP_10MS);
   policy_arm_freed(&arm, NULL, &c, PAGES, true, 0);
   policy_arm_tick(&arm, &c, 100000);
   assert_int_equal(arm.total[KEEP_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
@@ -64,9 +65,7 @@ UNIT_TEST(what_is_never_asked_for_pays_no_faults) {
 }
 
 UNIT_TEST(parts_of_what_was_freed_are_asked_for) {
-  struct policy_arm arm;
-  struct policy_costs c = costs();
-  policy_arm_begin(&arm, KEEP_WARM);
+  struct policy_arm arm = arm_led_by(KEEP_WARM);
   policy_arm_freed(&arm, NULL, &c, 100, true, 0);
   policy_arm_freed(&arm, NULL, &c, 50, true, 20);
   /* The newest first: 50 idle for 0 ms, 30 of those idle for 20 ms. The other 70 stay idle. */
@@ -110,14 +109,12 @@ static void freed_in_both(struct policy_arm *arm, struct endless *list, const st
 UNIT_TEST(merging_changes_no_sums) {
   static const uint32_t steps_ms[] = {1, 5, 20, 150, 2500};
   static struct endless list;
-  struct policy_costs c = costs();
   uint64_t random = UNIT_SEED;
   for (unsigned step = 0; step < sizeof steps_ms / sizeof *steps_ms; step++)
     for (unsigned takes_some = 0; takes_some < 2; takes_some++) {
-      struct policy_arm arm;
       uint32_t now_ms = 0;
       memset(&list, 0, sizeof list);
-      policy_arm_begin(&arm, KEEP_1S);
+      struct policy_arm arm = arm_led_by(KEEP_1S);
       for (unsigned i = 0; i < 10000; i++, now_ms += steps_ms[step]) {
         freed_in_both(&arm, &list, &c, 16, now_ms);
         if (takes_some && test_random(&random) % 2) { /* the newest, in both */
@@ -139,7 +136,6 @@ UNIT_TEST(merging_changes_no_sums) {
 
 UNIT_TEST(an_arm_that_ends_leaves_its_idle_pages) {
   struct policy_arm ending, heir;
-  struct policy_costs c = costs();
   policy_arm_begin(&ending, KEEP_1S);
   policy_arm_begin(&heir, KEEP_1S);
   uint64_t pages = 0;
@@ -162,10 +158,8 @@ UNIT_TEST(an_arm_that_ends_leaves_its_idle_pages) {
 
 /* An arm that is only asked for pages it never had pays nothing and learns nothing; and forgets nothing. */
 UNIT_TEST(nothing_is_told_by_nothing) {
-  struct policy_arm arm;
-  struct policy_costs c = costs();
   uint32_t now_ms = 0;
-  policy_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm = arm_led_by(KEEP_1S);
   for (unsigned i = 0; i < 100; i++)
     reuse(&arm, &now_ms, 700);
   struct policy_arm before = arm;
@@ -188,9 +182,7 @@ UNIT_TEST(nothing_is_told_by_nothing) {
 }
 
 UNIT_TEST(many_idle_ones_are_merged) {
-  struct policy_arm arm;
-  struct policy_costs c = costs();
-  policy_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm = arm_led_by(KEEP_1S);
   uint64_t pages = 0;
   for (uint32_t i = 0; i < 1000; i++, pages += 3)
     policy_arm_freed(&arm, NULL, &c, 3, true, i);
@@ -203,9 +195,8 @@ UNIT_TEST(many_idle_ones_are_merged) {
 
 /* Expects the leader after so many pairs of events with this gap. */
 static void leads(uint32_t gap_ms, unsigned pairs, enum keep first, enum keep last) {
-  struct policy_arm arm;
   uint32_t now_ms = 0;
-  policy_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm = arm_led_by(KEEP_1S);
   for (unsigned i = 0; i < pairs; i++)
     reuse(&arm, &now_ms, gap_ms);
   assert_in_range(arm.leader, first, last);
@@ -220,9 +211,8 @@ UNIT_TEST(the_cheapest_leads) {
 }
 
 UNIT_TEST(equals_do_not_drift) {
-  struct policy_arm arm;
   uint32_t now_ms = 0;
-  policy_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm = arm_led_by(KEEP_1S);
   for (unsigned i = 0; i < 10000; i++)
     reuse(&arm, &now_ms, 5); /* all but the first cost the same */
   for (unsigned strategy = KEEP_100MS; strategy < KEEP_STRATEGIES; strategy++)
@@ -241,9 +231,8 @@ UNIT_TEST(equals_do_not_drift) {
 UNIT_TEST(ratings_are_bounded_and_add_up) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
-    struct policy_arm arm;
     uint32_t now_ms = (uint32_t)test_random(&random); /* the clock wraps in some */
-    policy_arm_begin(&arm, (enum keep)(test_random(&random) % KEEP_STRATEGIES));
+    struct policy_arm arm = arm_led_by((enum keep)(test_random(&random) % KEEP_STRATEGIES));
     bool at_bound = false;
     for (unsigned i = 0; i < 500; i++) {
       struct policy_costs c = policy_costs_of((uint32_t)(test_random(&random) >> (32 + test_random(&random) % 32)), 60,
@@ -265,9 +254,8 @@ UNIT_TEST(ratings_are_bounded_and_add_up) {
 }
 
 UNIT_TEST(a_change_is_followed) {
-  struct policy_arm arm;
   uint32_t now_ms = 0;
-  policy_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm = arm_led_by(KEEP_1S);
   for (unsigned i = 0; i < 5000; i++)
     reuse(&arm, &now_ms, 2);
   assert_true(arm.leader >= KEEP_10MS);
@@ -297,9 +285,8 @@ static bool is_near_the_best(const struct seen *from, const struct seen *to) {
 static unsigned events_until_back(uint32_t before_ms, uint32_t after_ms) {
   enum { PAIRS = 300, WINDOW = 24 };
   static struct seen seen[PAIRS + 1];
-  struct policy_arm arm;
   uint32_t now_ms = 0;
-  policy_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm = arm_led_by(KEEP_1S);
   for (unsigned i = 0; i < PAIRS; i++)
     reuse(&arm, &now_ms, before_ms);
   for (unsigned i = 0; i <= PAIRS; i++) {
@@ -328,10 +315,9 @@ UNIT_TEST(costs_are_back_soon_after_any_change) {
 UNIT_TEST(regret_is_bounded) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 300; round++) {
-    struct policy_arm arm;
     uint32_t now_ms = 0;
     unsigned spread = 1 + (unsigned)(test_random(&random) % 16), shift = (unsigned)(test_random(&random) % spread);
-    policy_arm_begin(&arm, KEEP_1S);
+    struct policy_arm arm = arm_led_by(KEEP_1S);
     for (unsigned i = 0; i < 2000; i++)
       reuse(&arm, &now_ms, (uint32_t)(1u << shift) + (uint32_t)(test_random(&random) % (1u << spread)));
     uint64_t best = arm.total[policy_best_fixed(arm.total)];
@@ -342,7 +328,6 @@ UNIT_TEST(regret_is_bounded) {
 /* However often somebody looks, and whatever the padding of the structure holds. */
 UNIT_TEST(the_same_events_give_the_same_ratings) {
   struct policy_arm arms[2];
-  struct policy_costs c = costs();
   memset(arms, 0x5a, sizeof arms);
   for (unsigned copy = 0; copy < 2; copy++) {
     uint64_t random = UNIT_SEED;
@@ -370,10 +355,8 @@ UNIT_TEST(the_same_events_give_the_same_ratings) {
 /* Rent and faults are told of the same pages in the same epoch: a hundred blocks that are asked for together after a
  * long time do not speak for keeping them, though most of those epochs see faults and hardly any time pass. */
 UNIT_TEST(bursts_are_judged_whole) {
-  struct policy_arm arm;
-  struct policy_costs c = costs();
   uint32_t now_ms = 0;
-  policy_arm_begin(&arm, KEEP_1S);
+  struct policy_arm arm = arm_led_by(KEEP_1S);
   for (unsigned burst = 0; burst < 10; burst++) {
     for (unsigned i = 0; i < 100; i++)
       policy_arm_freed(&arm, NULL, &c, PAGES, true, now_ms);
@@ -391,9 +374,8 @@ UNIT_TEST(bursts_are_judged_whole) {
 /* Gaps that all strategies from ten milliseconds on bridge: what is done without learning stays. */
 UNIT_TEST(equals_stay_at_home) {
   for (unsigned home = KEEP_10MS; home < KEEP_STRATEGIES; home++) {
-    struct policy_arm arm;
     uint32_t now_ms = 0;
-    policy_arm_begin(&arm, (enum keep)home);
+    struct policy_arm arm = arm_led_by((enum keep)home);
     for (unsigned i = 0; i < 500; i++)
       reuse(&arm, &now_ms, 3);
     assert_int_equal(arm.leader, home);
@@ -410,11 +392,10 @@ UNIT_TEST(equals_stay_at_home) {
 UNIT_TEST(an_adversary_gains_little) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
-    struct policy_arm arm;
     uint32_t now_ms = 0;
     unsigned moody = (unsigned)(test_random(&random) % 32);
     enum keep home = (enum keep)(KEEP_10MS + test_random(&random) % 4);
-    policy_arm_begin(&arm, home);
+    struct policy_arm arm = arm_led_by(home);
     for (unsigned i = 0; i < 3000; i++) {
       uint32_t kept_ms = keep_delay_ms(policy_arm_leader(&arm, NULL));
       uint32_t gap_ms = kept_ms < 4000 ? kept_ms + kept_ms / 4 + 2 : 20000;
@@ -430,7 +411,6 @@ UNIT_TEST(an_adversary_gains_little) {
 
 UNIT_TEST(what_others_learned_is_followed_first) {
   struct policy_arm prior, arm;
-  struct policy_costs c = costs();
   uint32_t now_ms = 0;
   policy_arm_begin(&prior, KEEP_1S);
   for (unsigned site = 0; site < 20; site++) {
@@ -453,9 +433,8 @@ UNIT_TEST(what_others_learned_is_followed_first) {
 UNIT_TEST(costs_at_their_edges) {
   assert_int_equal(policy_costs_of(500, 0, 0, 1000).rent_64k, 32768);
   assert_int_equal(policy_costs_of(UINT32_MAX, 0, 0, 0).rent_64k, UINT32_MAX);
-  struct policy_arm arm;
   struct policy_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
-  policy_arm_begin(&arm, KEEP_WARM);
+  struct policy_arm arm = arm_led_by(KEEP_WARM);
   for (unsigned i = 0; i < 100; i++) {
     policy_arm_freed(&arm, NULL, &c, 1u << 20, true, i * 100000);
     policy_arm_taken(&arm, NULL, &c, 1u << 20, i * 100000 + 50000);
@@ -464,4 +443,4 @@ UNIT_TEST(costs_at_their_edges) {
   assert_true(arm.total[KEEP_WARM] > 0);
 }
 
-UNIT_MAIN()
+UNIT_MAIN(c = policy_costs_of(500, 60, 800, BREAK_EVEN_MS))

@@ -16,9 +16,7 @@
 /* Judges a file; a control is given another one. */
 typedef enum policy_file_error judge(struct policy_file *file, const void *bytes, size_t length);
 
-static struct policy_table_costs costs(void) {
-  return (struct policy_table_costs){policy_costs_of(500, 60, 800, 1000), policy_costs_of(500, 60, 3300, 1000), 21};
-}
+static struct policy_table_costs c;
 
 struct fixture {
   struct policy_table table;
@@ -35,7 +33,6 @@ static void table_begin(struct fixture *f) {
 
 static void write_table(struct fixture *f) {
   struct policy_file_writer writer;
-  struct policy_table_costs c = costs();
   policy_file_begin(&writer, f->bytes, sizeof f->bytes, &c, "hakmem 1.2.3");
   policy_file_add_module(&writer, 0xabcdef, "libfirst.so.1");
   policy_file_add_module(&writer, 0x123456, "a name that is too long for its place, and \n ends");
@@ -49,7 +46,6 @@ static struct fixture *learned(void) {
   struct fixture *f = calloc(1, sizeof *f);
   assert_non_null(f);
   table_begin(f);
-  struct policy_table_costs c = costs();
   uint32_t now_ms = 0;
   for (unsigned i = 0; i < 4000; i++) {
     uint64_t number = i % 20;
@@ -87,7 +83,6 @@ UNIT_TEST(what_is_written_is_read) {
   assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
   assert_string_equal(file.writer, "hakmem 1.2.3");
   assert_int_equal(file.epoch_events, POLICY_EPOCH_EVENTS);
-  struct policy_table_costs c = costs();
   assert_memory_equal(&file.costs.part, &c.part, sizeof c.part);
   assert_memory_equal(&file.costs.mapping, &c.mapping, sizeof c.mapping);
   assert_int_equal(file.costs.mapping_range, c.mapping_range);
@@ -322,7 +317,6 @@ UNIT_TEST(what_is_no_policy_file_is_foreign) {
 
 UNIT_TEST(what_does_not_fit_is_not_written) {
   struct fixture *f = learned();
-  struct policy_table_costs c = costs();
   struct policy_file_writer writer;
   size_t whole = f->length;
   for (size_t capacity = 0; capacity <= whole; capacity++) {
@@ -343,7 +337,6 @@ UNIT_TEST(what_does_not_fit_is_not_written) {
 }
 
 UNIT_TEST(a_fixed_file_has_one_leader) {
-  struct policy_table_costs c = costs();
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
     struct fixture *f = calloc(1, sizeof *f);
     struct policy_file_writer writer;
@@ -366,4 +359,5 @@ UNIT_TEST(a_fixed_file_has_one_leader) {
   }
 }
 
-UNIT_MAIN()
+UNIT_MAIN((c = (struct policy_table_costs){policy_costs_of(500, 60, 800, 1000), policy_costs_of(500, 60, 3300, 1000),
+                                           21}))

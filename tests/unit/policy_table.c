@@ -9,10 +9,7 @@
 
 #define MAPPING_RANGE 20u
 
-static struct policy_table_costs costs(void) {
-  return (struct policy_table_costs){policy_costs_of(500, 60, 800, 1000), policy_costs_of(500, 60, 3300, 1000),
-                                     MAPPING_RANGE};
-}
+static struct policy_table_costs c;
 
 struct fixture {
   struct policy_table table;
@@ -28,7 +25,6 @@ static void begin(struct fixture *f, uint32_t arms) {
 static void valid(const struct fixture *f) {
 #ifdef HAK_DEBUG
   assert_true(policy_table_is_valid(&f->table));
-#else
 #endif
 }
 
@@ -38,7 +34,6 @@ static void end(struct fixture *f) {
 }
 
 static enum keep reuse(struct fixture *f, uint64_t site, unsigned range, uint32_t *now_ms, uint32_t gap_ms) {
-  struct policy_table_costs c = costs();
   enum keep acted = policy_table_freed(&f->table, &c, site, range, PAGES, true, *now_ms);
   *now_ms += gap_ms;
   policy_table_taken(&f->table, &c, site, range, PAGES, *now_ms);
@@ -74,7 +69,6 @@ UNIT_TEST(ranges_are_doublings) {
 /* Whatever happens to arms, the same events cost the same in sum. */
 UNIT_TEST(no_event_is_lost) {
   struct fixture f;
-  struct policy_table_costs c = costs();
   uint64_t random = UNIT_SEED;
   uint32_t now_ms = 0;
   uint64_t freed = 0;
@@ -97,7 +91,6 @@ UNIT_TEST(no_event_is_lost) {
 UNIT_TEST(a_mapping_costs_more_to_give_back) {
   struct fixture f;
   uint32_t now_ms = 0;
-  struct policy_table_costs c = costs();
   begin(&f, ARMS);
   reuse(&f, 1, MAPPING_RANGE - 1, &now_ms, 0);
   assert_int_equal(policy_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + (60 + 500) * PAGES);
@@ -109,7 +102,6 @@ UNIT_TEST(a_mapping_costs_more_to_give_back) {
 /* Sites that come once in ten seconds each, and one comes every hundred milliseconds: what one frees the next takes. */
 UNIT_TEST(what_one_frees_serves_the_next) {
   struct fixture f;
-  struct policy_table_costs c = costs();
   begin(&f, ARMS);
   for (uint32_t i = 0; i < 400; i++) {
     policy_table_taken(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100);
@@ -136,7 +128,6 @@ UNIT_TEST(what_one_frees_serves_the_next) {
 /* However often two others free in turn meanwhile. */
 UNIT_TEST(a_lender_is_not_forgotten) {
   struct fixture f;
-  struct policy_table_costs c = costs();
   begin(&f, ARMS);
   policy_table_freed(&f.table, &c, 3, 0, 1000, true, 0);
   for (unsigned i = 0; i < 50; i++) {
@@ -152,7 +143,6 @@ UNIT_TEST(a_lender_is_not_forgotten) {
 /* What cannot be kept was not, whatever leads; frozen, a site without a place is the rest's. */
 UNIT_TEST(who_acts) {
   struct fixture f;
-  struct policy_table_costs c = costs();
   int32_t ratings[KEEP_STRATEGIES] = {0};
   begin(&f, POLICY_WAYS);
   assert_true(policy_table_learned(&f.table, 5, 0, ratings, KEEP_10S, 9));
@@ -169,7 +159,6 @@ UNIT_TEST(who_acts) {
 
 UNIT_TEST(short_lives_teach_as_well) {
   struct fixture f;
-  struct policy_table_costs c = costs();
   for (unsigned is_concluded = 0; is_concluded < 2; is_concluded++) {
     begin(&f, ARMS);
     assert_int_equal(policy_table_freed(&f.table, &c, 1, 0, PAGES, true, 0), KEEP_1S);
@@ -228,4 +217,5 @@ UNIT_TEST(what_a_file_says_is_followed_at_once) {
   end(&f);
 }
 
-UNIT_MAIN()
+UNIT_MAIN((c = (struct policy_table_costs){policy_costs_of(500, 60, 800, 1000), policy_costs_of(500, 60, 3300, 1000),
+                                           MAPPING_RANGE}))
