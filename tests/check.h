@@ -140,6 +140,8 @@ static inline double test_seconds(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+static inline void test_pause_ms(long ms) { usleep((useconds_t)ms * 1000); }
+
 /* SIGALRM each so many microseconds; 0: no more. A handler that takes longer than that leaves the program no time, so
  * call test_alarm_every(0) in it once it came often enough. */
 static inline void test_alarm_every(long microseconds) {

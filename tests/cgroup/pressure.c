@@ -71,8 +71,7 @@ static int pressure_now(int fd) {
 
 /* A program at work: an idle one would give its memory back anyway. */
 static void work_for(long ms) {
-  static const struct timespec pause = {.tv_nsec = 10000000};
-  for (double end = test_seconds() + (double)ms * 1e-3; test_seconds() < end; nanosleep(&pause, NULL))
+  for (double end = test_seconds() + (double)ms * 1e-3; test_seconds() < end; test_pause_ms(10))
     for (size_t size = 40000; size < 400000; size += 10000)
       t_free(test_opaque(t_malloc(size)));
 }

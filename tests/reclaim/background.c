@@ -43,15 +43,10 @@ static int hakmem_threads(int *id) {
   return count;
 }
 
-static void pause_ms(long ms) {
-  struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-  nanosleep(&pause, NULL);
-}
-
 /* Waits until there are so many; true if there are. */
 static int wait_for_threads(int wanted) {
   int id;
-  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; test_seconds() < end; pause_ms(20))
+  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; test_seconds() < end; test_pause_ms(20))
     if (hakmem_threads(&id) == wanted)
       return 1;
   return 0;
@@ -122,12 +117,12 @@ static void churn(size_t bytes) {
 static void start(void) {
   int id = 0;
   churn(6 * MIB);
-  pause_ms(200);
+  test_pause_ms(200);
   CHECK(hakmem_threads(&id) == 0);
   t_trim(0); /* the bins give back what they hold of that while the program is small, not step by step later */
   CHECK(hakmem_threads(&id) == 0);
   grow(40 * MIB);
-  pause_ms(200);
+  test_pause_ms(200);
   CHECK(hakmem_threads(&id) == is_static());
   for (int i = 0; i < 2; i++) {
     churn(20 * MIB);
@@ -135,7 +130,7 @@ static void start(void) {
     CHECK(hakmem_threads(&id) == 1);
     all_signals_are_blocked(id);
     churn(20 * MIB);
-    pause_ms(200);
+    test_pause_ms(200);
     CHECK(hakmem_threads(&id) == 1);
     if (!is_static())
       CHECK(wait_for_threads(0));
@@ -147,7 +142,7 @@ static void off(void) {
   for (int i = 0; i < 4; i++) {
     grow(20 * MIB);
     churn(20 * MIB);
-    pause_ms(100);
+    test_pause_ms(100);
     CHECK(hakmem_threads(&id) == 0);
   }
   CHECK(TEST_HAK(hak_option_set)("background", "on") == 0);
@@ -161,7 +156,7 @@ static void off(void) {
 static void wait_for(pid_t child) {
   int status = 0;
   pid_t ended = 0;
-  for (double end = test_seconds() + 2 * TEST_PATIENCE_SECONDS; ended == 0 && test_seconds() < end; pause_ms(10)) {
+  for (double end = test_seconds() + 2 * TEST_PATIENCE_SECONDS; ended == 0 && test_seconds() < end; test_pause_ms(10)) {
     ended = waitpid(child, &status, WNOHANG);
     CHECK(ended >= 0);
   }
@@ -191,7 +186,7 @@ static void forked(void) {
       _exit(0);
     if (child == 0) {
       churn(8 * MIB);
-      pause_ms(200);
+      test_pause_ms(200);
       CHECK(hakmem_threads(&id) == 0);
       grow(40 * MIB);
       churn(20 * MIB);
@@ -199,7 +194,7 @@ static void forked(void) {
       _exit(0);
     }
     if (i == 19) {
-      pause_ms(200);
+      test_pause_ms(200);
       CHECK(hakmem_threads(&id) == 0 || test_seconds() - forked_at >= UNDONE_REST_SECONDS);
     }
     wait_for(child);
@@ -303,7 +298,8 @@ static int threads_of_child_can_end(void) {
     CHECK(pthread_create(&thread, NULL, wait_and_end, &self) == 0);
     pthread_exit(NULL);
   }
-  for (double end = test_seconds() + 1; waitpid(child, &status, WNOHANG) == 0 && test_seconds() < end; pause_ms(10))
+  for (double end = test_seconds() + 1; waitpid(child, &status, WNOHANG) == 0 && test_seconds() < end;
+       test_pause_ms(10))
     ;
   kill(child, SIGKILL);
   return status == 0;

@@ -10,11 +10,6 @@
 #define ROUNDS 12
 #define SHARE_PERCENT 80
 
-static void pause_ms(long ms) {
-  struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-  nanosleep(&pause, NULL);
-}
-
 int main(int argc, char **argv) {
   bool is_off = argc > 1 && strcmp(argv[1], "off") == 0;
   const char *const options[] = {"HAKMEM_POLICY", is_off ? "off" : "evolving", "HAKMEM_PURGE_DELAY_MS", "20", NULL};
@@ -35,14 +30,14 @@ int main(int argc, char **argv) {
       CHECK(blocks[i][BYTES - 1] == i + 1);
       t_free(blocks[i]);
     }
-    pause_ms(150);
+    test_pause_ms(150);
   }
   double start = test_seconds();
   const long freed_kib = (long)(COUNT * BYTES / 1024);
   long gone_kib = full_kib - test_rss_kib();
   while (gone_kib < freed_kib * SHARE_PERCENT / 100 &&
          test_seconds() - start < (is_off ? 1.0 : TEST_PATIENCE_SECONDS)) {
-    pause_ms(100);
+    test_pause_ms(100);
     gone_kib = full_kib - test_rss_kib(); /* (this reads a file; only that allocates) */
   }
   CHECK_SAY(gone_kib >= freed_kib * SHARE_PERCENT / 100, "%ld of %ld KiB went back", gone_kib, freed_kib);

@@ -7,8 +7,6 @@
 #include "os/os.h"
 #include "pages/page_map.h"
 
-#include <time.h>
-
 static void valid(void) {
 #ifdef HAK_DEBUG
   assert_true(big_cache_is_valid());
@@ -117,12 +115,11 @@ UNIT_TEST_BETWEEN(many_ranges_are_all_found, empty, empty) {
 }
 
 UNIT_TEST_BETWEEN(the_oldest_go_first, empty, empty) {
-  struct timespec pause = {.tv_nsec = 30000000};
   struct large *ranges[4];
   uint64_t put_ms[4];
   for (unsigned i = 0; i < 4; i++) {
     put(ranges[i] = range((i + 1) * MIB, i), KEEP_BY_PRESET);
-    nanosleep(&pause, NULL);
+    test_pause_ms(30);
     put_ms[i] = os_milliseconds();
   }
   assert_true(decay_oldest_ms(&big_cache_decay) > 0 && decay_oldest_ms(&big_cache_decay) <= put_ms[0]);
@@ -137,7 +134,7 @@ UNIT_TEST_BETWEEN(the_oldest_go_first, empty, empty) {
   assert_int_equal(decay_total(&big_cache_decay), 4 * MIB);
   /* A range that was used in between is young again. */
   assert_ptr_equal(big_cache_take(4 * MIB, UNIT_BYTES, 3), ranges[3]);
-  nanosleep(&pause, NULL);
+  test_pause_ms(30);
   uint64_t now_ms = os_milliseconds();
   put(ranges[3], KEEP_BY_PRESET);
   assert_true(decay_oldest_ms(&big_cache_decay) >= now_ms);

@@ -13,8 +13,6 @@
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 
-#include <time.h>
-
 static _Atomic uint64_t purges;
 
 TEST_WRAP(bool, os_purge, void *address, size_t size) {
@@ -110,8 +108,7 @@ static void *work(void *argument) {
 static void *purge_on(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   while (!atomic_load(&ending)) {
-    struct timespec pause = {.tv_nsec = (long)(test_random(&seed) % 300000)};
-    nanosleep(&pause, NULL);
+    usleep((useconds_t)(test_random(&seed) % 300));
     if (test_random(&seed) % 3)
       reclaim_round((enum reclaim_depth)(test_random(&seed) % 3), NULL);
     else

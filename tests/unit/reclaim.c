@@ -27,8 +27,7 @@ static void *reclaim_on(void *argument) {
     reclaim_round((enum reclaim_depth)(test_random(&seed) % 3), NULL);
     if (test_random(&seed) % 4 == 0)
       hak_trim(test_random(&seed) % 2 ? 0 : 1 << 20);
-    struct timespec pause = {.tv_nsec = (long)(test_random(&seed) % 200000)};
-    nanosleep(&pause, NULL);
+    usleep((useconds_t)(test_random(&seed) % 200));
   }
   return NULL;
 }

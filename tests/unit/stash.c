@@ -16,8 +16,6 @@
 #include "reclaim/due.h"
 #include "reclaim/reclaim.h"
 
-#include <time.h>
-
 #define RANGE (3 * MIB / 2)
 #define BYTES (RANGE - LARGE_COLOR_ROOM) /* a request that takes such a range */
 #define SHORT round_up(BYTES / 4, UNIT_BYTES)
@@ -41,11 +39,6 @@ static uint64_t takes(void) {
   struct stash_stats stats;
   stash_stats(&stats);
   return stats.takes;
-}
-
-static void pause_ms(unsigned ms) {
-  struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-  nanosleep(&pause, NULL);
 }
 
 /* The only site that asks for these lengths. */
@@ -247,7 +240,7 @@ static void *asker_run(void *argument) {
   habit(asker->bytes, 1);
   atomic_store(&asker->has_asked, true);
   while (!atomic_load(&askers_end))
-    pause_ms(1);
+    test_pause_ms(1);
   return NULL;
 }
 
@@ -259,7 +252,7 @@ static size_t askers_ask(unsigned count, size_t bytes, size_t step) {
     atomic_store(&askers[i].has_asked, false);
     assert_int_equal(pthread_create(&askers[i].thread, NULL, asker_run, &askers[i]), 0);
     while (!atomic_load(&askers[i].has_asked))
-      pause_ms(1);
+      test_pause_ms(1);
   }
   size_t stashed = stash_bytes();
   atomic_store(&askers_end, true);
@@ -317,7 +310,7 @@ static void wait_until_gone(void) {
   uint64_t since_ms = os_milliseconds();
   while (stash_bytes() + usage_free() > 0) {
     assert_true(os_milliseconds() - since_ms < 10 * DELAY_MS * UNIT_SLOWNESS);
-    pause_ms(DELAY_MS / 8);
+    test_pause_ms(DELAY_MS / 8);
     reclaim_round(RECLAIM_IDLE, NULL);
   }
   assert_true(os_milliseconds() - since_ms >= DELAY_MS - 20);
@@ -331,7 +324,7 @@ UNIT_TEST_BETWEEN(it_ages, empty, empty) {
   assert_int_equal(stash_bytes(), RANGE);
   uint64_t before = takes();
   for (unsigned i = 0; i < 40; i++) { /* what is in use stays */
-    pause_ms(DELAY_MS / 40);
+    test_pause_ms(DELAY_MS / 40);
     reclaim_round(RECLAIM_AGED, NULL);
     ask(BYTES, 1);
   }
@@ -348,7 +341,7 @@ UNIT_TEST_BETWEEN(one_call_moves_few, empty, empty) {
   for (uint64_t since_ms = os_milliseconds(); stash_bytes() > 0;) {
     size_t before = stash_bytes();
     assert_true(os_milliseconds() - since_ms < 10 * DELAY_MS * UNIT_SLOWNESS);
-    pause_ms(1);
+    test_pause_ms(1);
     assert_true(slow_path_begin());
     heap->slow_calls = 1024; /* each of the periods ends */
     reclaim_tick_of_heap(heap);
@@ -365,7 +358,7 @@ static void *sleeper(void *argument) {
   habit(BYTES, 3);
   atomic_store(&step, 1);
   while (atomic_load(&step) < 2)
-    pause_ms(1);
+    test_pause_ms(1);
   habit(BYTES, 3);
   return NULL;
 }
@@ -375,7 +368,7 @@ UNIT_TEST_BETWEEN(a_sleeping_thread_keeps_nothing, empty, empty) {
   atomic_store(&step, 0);
   assert_int_equal(pthread_create(&thread, NULL, sleeper, NULL), 0);
   while (atomic_load(&step) < 1)
-    pause_ms(1);
+    test_pause_ms(1);
   assert_int_equal(stash_bytes(), 3 * RANGE);
   wait_until_gone();
   atomic_store(&step, 2);
@@ -391,7 +384,7 @@ static void *only_frees(void *argument) {
   for (unsigned i = 0; i < HANDED; i++) {
     void *object;
     while ((object = atomic_exchange(&handed[i], NULL)) == NULL)
-      pause_ms(1);
+      test_pause_ms(1);
     hak_free(object);
   }
   return NULL;
@@ -463,7 +456,7 @@ UNIT_TEST_BETWEEN(others_take_while_owners_use, empty, empty) {
   atomic_store(&ending, false);
   test_threads_start(threads, 4, stir, (void *)(uintptr_t)UNIT_SEED, 1);
   for (unsigned round = 0; round < unit_rounds(100, 20); round++) {
-    pause_ms(5);
+    test_pause_ms(5);
     if (round % 8 == 0)
       hak_trim(0);
     else

@@ -5,8 +5,6 @@
 #include "os/os.h"
 #include "pages/page_map.h"
 
-#include <time.h>
-
 #define RUNS_MAX 400u
 
 struct run {
@@ -268,12 +266,11 @@ UNIT_TEST(oldest_memory_is_purged_first) {
     tag_write(&pins[i], 200 + i);
   }
   const size_t bytes = SUPERSLAB_BYTES / 2;
-  struct timespec pause = {.tv_nsec = 60000000};
   const unsigned given[] = {1, 0, 2};
   uint64_t when_ms[3];
   for (unsigned i = 0; i < 3; i++) {
     units_give(runs[given[i]].base, runs[given[i]].order, KEEP_BY_PRESET);
-    nanosleep(&pause, NULL);
+    test_pause_ms(60);
     when_ms[i] = os_milliseconds();
     assert_true(decay_oldest_ms(&units_decay) <= when_ms[0] && decay_oldest_ms(&units_decay) > 0);
   }
