@@ -2,7 +2,6 @@
 
 #include "base/options.h"
 #include "heap/ids.h"
-#include "heap/slow_path.h"
 #include "inspect/process.h"
 #include "inspect/shared.h"
 #include "live/control.h"

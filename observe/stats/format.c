@@ -1,7 +1,6 @@
 #include "stats/format.h"
 
 #include "hakmem/hakmem.h"
-#include "heap/bins.h"
 #include "heap/slow_path.h"
 #include "os/os.h"
 

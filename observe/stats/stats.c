@@ -10,7 +10,6 @@
 #include "inspect/process.h"
 #include "large/large.h"
 #include "large/range.h"
-#include "os/os.h"
 #include "pages/extent.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"

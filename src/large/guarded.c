@@ -1,6 +1,5 @@
 #include "large/guarded.h"
 
-#include "base/options.h"
 #include "budget/usage.h"
 #include "os/fault.h"
 #include "os/lock.h"

@@ -4,7 +4,6 @@
 #include "heap/bins.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
-#include "heap/slow_path.h"
 #include "threads/inherited.h"
 #include "threads/registry.h"
 
