@@ -121,16 +121,12 @@ bool top_sample_at(const struct top_data *data, unsigned back, struct top_sample
 }
 
 double top_rate(const struct top_data *data, const char *total) {
-  struct live_rows totals = live_table(&data->process, "totals");
-  if (data->previous_ns == 0 || totals.count == 0 || data->snapshot_ns <= data->previous_ns)
+  struct live_rows now = live_table(&data->process, "totals"), before = now;
+  if (data->previous_ns == 0 || now.count == 0 || data->snapshot_ns <= data->previous_ns)
     return 0;
-  for (uint32_t column = 0; column < totals.columns; column++) {
-    if (strcmp(live_column_name(&data->process, totals.table, column), total) != 0)
-      continue;
-    uint64_t now = totals.words[column], before = data->previous[totals.table->words_at + 1 + column];
-    return now > before ? (double)(now - before) * 1e9 / (double)(data->snapshot_ns - data->previous_ns) : 0;
-  }
-  return 0;
+  before.words = data->previous + now.table->words_at + 1;
+  uint64_t more = less(live_value(&data->process, &now, 0, total), live_value(&data->process, &before, 0, total));
+  return (double)more * 1e9 / (double)(data->snapshot_ns - data->previous_ns);
 }
 
 /* --- rows --- */
@@ -219,13 +215,10 @@ void top_cell(const struct top_data *data, const struct top_row *row, unsigned c
   char size[LIVE_SIZE];
   switch (form->kind) {
   case TOP_SIZE:
-    if (data->view == TOP_PURGE) {
+    if (data->view == TOP_PURGE && strcmp(purge_names[row->row], "purged_bytes") != 0)
       snprintf(text, TOP_CELL, "%.0f", value);
-      if (strcmp(purge_names[row->row], "purged_bytes") == 0)
-        format_amount(purge_names[row->row], value, text);
-    } else {
+    else
       snprintf(text, TOP_CELL, "%s", live_size((uint64_t)value, size));
-    }
     break;
   case TOP_SHARE:
     snprintf(text, TOP_CELL, "%.0f %%", value);

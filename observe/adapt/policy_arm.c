@@ -62,8 +62,7 @@ void policy_arm_begin_rated(struct policy_arm *arm, const int32_t *ratings, enum
 
 static void charge_strategy(struct policy_arm *arm, unsigned strategy, uint64_t ns) {
   arm->total[strategy] += ns;
-  uint64_t epoch = arm->epoch[strategy] + ns;
-  arm->epoch[strategy] = epoch > EPOCH_MAX ? EPOCH_MAX : epoch;
+  arm->epoch[strategy] = min_size(arm->epoch[strategy] + ns, EPOCH_MAX);
 }
 
 /* Returns the rent of the first idle_ms. It is computed from the start, so the difference of two such sums does not
@@ -137,9 +136,7 @@ static int32_t match_gain(const struct policy_arm *arm, unsigned first, unsigned
   if (both == 0)
     return 0;
   int64_t score = (int64_t)(arm->epoch[second] * SCORE_ONE / both);
-  uint64_t weight = both * (WEIGHT_ONE / 2) / arm->stake;
-  if (weight > WEIGHT_MAX)
-    weight = WEIGHT_MAX;
+  uint64_t weight = min_size(both * (WEIGHT_ONE / 2) / arm->stake, WEIGHT_MAX);
   int64_t won = (score - (int64_t)expected_score(arm->rating[first] - arm->rating[second])) * (int64_t)weight;
   return (int32_t)(won * GAIN * POLICY_POINT / ((int64_t)SCORE_ONE * WEIGHT_ONE * (KEEP_STRATEGIES - 1)));
 }
@@ -166,20 +163,18 @@ static void choose_leader(struct policy_arm *arm) {
 static uint64_t epoch_stake(const struct policy_arm *arm) {
   uint64_t least = arm->epoch[0], most = arm->epoch[0], sum = 0;
   for (unsigned strategy = 1; strategy < KEEP_STRATEGIES; strategy++) {
-    least = arm->epoch[strategy] < least ? arm->epoch[strategy] : least;
-    most = arm->epoch[strategy] > most ? arm->epoch[strategy] : most;
+    least = min_size(least, arm->epoch[strategy]);
+    most = max_size(most, arm->epoch[strategy]);
   }
-  uint64_t cap = STAKE_CAP * least > most / STAKE_FLOOR ? STAKE_CAP * least : most / STAKE_FLOOR;
+  uint64_t cap = max_size(STAKE_CAP * least, most / STAKE_FLOOR);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    sum += arm->epoch[strategy] < cap ? arm->epoch[strategy] : cap;
+    sum += min_size(arm->epoch[strategy], cap);
   return sum / KEEP_STRATEGIES;
 }
 
 static void play_epoch(struct policy_arm *arm) {
   uint64_t mean = epoch_stake(arm);
-  arm->stake = arm->stake == 0 ? mean : (arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE;
-  if (arm->stake == 0)
-    arm->stake = 1;
+  arm->stake = max_size(arm->stake == 0 ? mean : (arm->stake * (STAKE_SHARE - 1) + mean) / STAKE_SHARE, 1);
   int32_t won[KEEP_STRATEGIES] = {0};
   for (unsigned first = 0; first < KEEP_STRATEGIES; first++)
     for (unsigned second = first + 1; second < KEEP_STRATEGIES; second++) {
