@@ -3,6 +3,7 @@
 A test finds this module by sys.path.insert(0, str(Path(__file__).resolve().parents[1])).
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -12,6 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_S = 200  # for what hangs, on a machine that does much else
+
+
+def arguments(*names, **options):
+    """The command line's, by name; an option has what argparse is to know of it."""
+    parser = argparse.ArgumentParser()
+    for name in names:
+        parser.add_argument(name)
+    for name, known in options.items():
+        parser.add_argument(f"--{name}", **known)
+    return parser.parse_args()
 
 
 def run(*cases):

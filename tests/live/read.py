@@ -4,7 +4,6 @@ read.py TOOL LIBRARY WORKER [--linked WORKER]
 Each run first shows that the judges refuse what is wrong.
 """
 
-import argparse
 import fcntl
 import functools
 import json
@@ -30,29 +29,11 @@ NOBODY = 65534
 LARGE, LARGE_COUNT, SMALL, SMALL_COUNT = 1 << 20, 32, 64, 65536
 
 # live/live_page.h
-MARK, LAYOUT_AT, BYTES_AT, SLOT_AT, WORDS_AT, PID_AT, VERSION_AT, SEQUENCE_AT = (
-    b"hakmem live page",
-    16,
-    20,
-    24,
-    32,
-    40,
-    56,
-    184,
-)
+MARK = b"hakmem live page"
+LAYOUT_AT, BYTES_AT, SLOT_AT, WORDS_AT, PID_AT, VERSION_AT, SEQUENCE_AT = 16, 20, 24, 32, 40, 56, 184
 F_ADD_SEALS, F_GET_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 1034, 2, 4, 16
 
-
-def arguments():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tool")
-    parser.add_argument("library")
-    parser.add_argument("worker")
-    parser.add_argument("--linked")
-    return parser.parse_args()
-
-
-ARGUMENTS = arguments()
+ARGUMENTS = cases.arguments("tool", "library", "worker", linked={})
 
 
 def live(**more):

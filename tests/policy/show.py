@@ -4,7 +4,6 @@ show.py TOOL LIBRARY LEARNER [--recorded RECORDER SIMULATOR]
 Each run first shows that the judges refuse what is wrong.
 """
 
-import argparse
 import functools
 import json
 import os
@@ -18,18 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cases
 
 STRATEGIES = ("at_once", "10ms", "100ms", "1s", "10s", "warm")
-
-
-def arguments():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tool")
-    parser.add_argument("library")
-    parser.add_argument("learner")
-    parser.add_argument("--recorded", nargs=2)
-    return parser.parse_args()
-
-
-ARGUMENTS = arguments()
+ARGUMENTS = cases.arguments("tool", "library", "learner", recorded={"nargs": 2})
 
 
 def on_hakmem(mode="evolving", **more):
