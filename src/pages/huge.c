@@ -56,9 +56,11 @@ void huge_watch(const char *base, size_t bytes) {
   lock_give(&huge.lock);
 }
 
-/* Returns how much of a range was never touched, by samples; all of it where the system may not be asked. No sample is
- * from its end, which the object may not reach. */
+/* Returns how much of a range was never touched; all of it where the system may not be asked. Of a range that is longer
+ * than the samples, by these. None is from its end, which the object may not reach. */
 static size_t untouched_bytes(const char *base, size_t bytes) {
+  if (bytes <= SAMPLES * SAMPLE_BYTES)
+    return bytes - os_resident_bytes(base, bytes);
   size_t resident = 0, step = round_down(bytes / (SAMPLES + 1), UNIT_BYTES);
   for (unsigned i = 0; i < SAMPLES; i++)
     resident += os_resident_bytes(base + i * step, SAMPLE_BYTES);

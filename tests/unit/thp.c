@@ -83,6 +83,8 @@ UNIT_TEST(sparse_objects_get_none) {
     object[0] = 1;
     assert_false(has_flag(object, " hg"));
   }
+  for (unsigned i = 0; i < 400; i++) /* the half of a short range */
+    assert_false(has_flag(touched(UNIT_BYTES + 2048), " hg"));
 }
 
 /* A first touch that the machine's other work made slow stops huge pages for a while, the next one for longer. */
