@@ -54,7 +54,7 @@ static const char help[] =
     "Costs come from a table, so they are the same everywhere: 60 ns to give a page back, 800 ns a call, 2500 ns more "
     "for\n"
     "a mapping (from 32 MiB on), pages of 4096 bytes.\n"
-    "Left out: blocks of 256 KiB and less, and the slabs they lie in, whose lives are not in a trace; a realloc that\n"
+    "Left out: blocks of 64 KiB and less, and the slabs they lie in, whose lives are not in a trace; a realloc that\n"
     "keeps a block large counts as growth where it lies, so as no event; an exec counts as freeing all blocks.\n";
 
 __attribute__((format(printf, 1, 2))) static int refuse(const char *format, ...) {

@@ -12,7 +12,7 @@ static const char *const group_heads[STATS_GROUPS] = {
     [STATS_REFILL] = "Refills\n\nA malloc that finds its bin empty tries these sources in order: the inbox, the heap's "
                      "slabs, a new slab made\nof free units, a new superslab made of a free extent, an arena.",
     [STATS_FREE] = "Frees\n\nWhat free does when it does not push the block into a bin.",
-    [STATS_LARGE] = "Large objects\n\nObjects above 256 KiB, and those aligned to more than a size class can be.",
+    [STATS_LARGE] = "Large objects\n\nObjects above 64 KiB, and those aligned to more than a size class can be.",
     [STATS_COUNTED] =
         "Counted and sampled\n\nBlocks are counted with `HAKMEM_COUNT=1`, and while a heap profile samples "
         "them\n([profiling.md](profiling.md)).",

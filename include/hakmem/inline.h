@@ -40,14 +40,14 @@ extern "C" {
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Size classes: 1..72 are multiples of 16 up to 1152 bytes, so that 1 KiB with a header is hardly rounded up. Then
- * follow the rest of 8 classes a doubling up to 8 KiB, then 4 up to 256 KiB. Class 0 is never used: its bin stays
+ * follow the rest of 8 classes a doubling up to 8 KiB, then 4 up to 64 KiB. Class 0 is never used: its bin stays
  * empty, so malloc(0) takes the slow path. */
 #define HAK_TINY_MAX ((size_t)1024 / 8 * 9)
 #define HAK_MID_MAX ((size_t)8 * 1024)
-#define HAK_SMALL_MAX ((size_t)256 * 1024)
+#define HAK_SMALL_MAX ((size_t)64 * 1024)
 #define HAK_TINY_CLASS_COUNT 73u
 #define HAK_LONG_CLASS_FIRST (HAK_TINY_CLASS_COUNT + 3 * 8 - 1)
-#define HAK_CLASS_COUNT (HAK_LONG_CLASS_FIRST + 5 * 4)
+#define HAK_CLASS_COUNT (HAK_LONG_CLASS_FIRST + 3 * 4)
 #define HAK_BIN_COUNT 256u /* one for each value of an entry's class bits (F5) */
 #define HAK_SPLIT 128u
 

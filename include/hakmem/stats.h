@@ -153,6 +153,6 @@ struct hak_class_stats {
 };
 
 /* Size classes with slabs, at most. */
-#define HAK_STATS_CLASSES 115
+#define HAK_STATS_CLASSES 107
 
 #endif

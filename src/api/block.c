@@ -138,11 +138,10 @@ COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
 #define SLAB_BLOCK_BYTES_MAX 2048u /* when memory is tight, longer blocks are packed */
 
 /* Tells whether blocks are packed at all. Packed blocks do not wait in a quarantine, so checked ones are packed from a
- * sixteenth of a limit on. Those of long slabs, which would wait in none that is longer than one block, are packed from
- * the start on. */
-static bool is_packing(unsigned order) {
-  return UNLIKELY(usage_is_short()) &&
-         (!checked_is_on() || (packed_is_sealed && (order >= SLAB_ORDER_LONG || usage_is_filling())));
+ * sixteenth of a limit on. Long ones, which would wait in none that is longer than one block, are packed from the start
+ * on: those of long slabs, and short large objects. */
+static bool is_packing(bool is_long) {
+  return UNLIKELY(usage_is_short()) && (!checked_is_on() || (packed_is_sealed && (is_long || usage_is_filling())));
 }
 
 #define PACKED_FIRST 48u /* this many requests for a class without a slab are packed */
@@ -150,13 +149,12 @@ static bool is_packing(unsigned order) {
 #define ROUNDING_SHARE 8u /* long classes round up by more than this fraction, short ones never */
 
 /* When memory is short, a slab is too much for a few blocks, so the first blocks of a class are packed
- * (large/packed.h). So are all blocks of the longest classes, those that their class rounds up by much, and when memory
- * is tight all longer ones. */
+ * (large/packed.h). So are those that their class rounds up by much, and when memory is tight all longer ones. */
 COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls, size_t size) {
   unsigned order = size_classes[cls].order;
   if (heap == NULL || private_current() != NULL)
     return true;
-  if (order == UNIT_ORDER_MAX || (order >= SLAB_ORDER_LONG && checked_is_on()))
+  if (order >= SLAB_ORDER_LONG && checked_is_on())
     return false;
   size_t bytes = class_bytes(cls);
   if (bytes > SLAB_BLOCK_BYTES_MAX && (usage_is_tight() || bytes - size > bytes / ROUNDING_SHARE))
@@ -171,7 +169,7 @@ COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls, size_t si
 }
 
 static bool slab_pays(struct heap *heap, unsigned cls, size_t size) {
-  return LIKELY(!is_packing(size_classes[cls].order)) || slab_pays_when_short(heap, cls, size);
+  return LIKELY(!is_packing(size_classes[cls].order >= SLAB_ORDER_LONG)) || slab_pays_when_short(heap, cls, size);
 }
 
 static NOINLINE void *checked_block(unsigned cls, size_t size, size_t alignment, uintptr_t site) {
@@ -223,7 +221,7 @@ static ALWAYS_INLINE void *block_of(unsigned cls, size_t size, size_t alignment,
 
 /* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */
 static NOINLINE void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
-  void *block = is_packing(0) ? packed_block(size, alignment, site) : NULL;
+  void *block = is_packing(size <= LARGE_SHORT_UNITS * UNIT_BYTES) ? packed_block(size, alignment, site) : NULL;
   if (UNLIKELY(block != NULL)) {
     *zeroed = packed_is_sealed;
     return block;

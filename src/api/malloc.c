@@ -210,11 +210,6 @@ void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
   return hak_malloc_inlined(size);
 }
 
-/* Above this calloc takes a large object. Its pages are often known to be zero and cost nothing until they are used. A
- * block of a slab would have to be cleared, which makes it resident. */
-#define CALLOC_SMALL_MAX ((size_t)64 * 1024)
-#define ROUNDING_SHARE 8 /* unless that rounds it up by more than this fraction */
-
 /* Tells whether a new block is known to be zero. */
 static bool is_clear(const void *block) {
   if (!checked_is_on())
@@ -227,7 +222,7 @@ void *hak_calloc(size_t count, size_t size) {
   size_t bytes;
   if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX))
     return failed(ENOMEM);
-  if (bytes <= CALLOC_SMALL_MAX || (bytes <= HAK_SMALL_MAX && large_length(bytes) - bytes > bytes / ROUNDING_SHARE)) {
+  if (bytes <= HAK_SMALL_MAX) {
     void *block = hak_malloc_ready(bytes);
     if (LIKELY(block != NULL)) {
       HAK_OWNER_STEPPED();

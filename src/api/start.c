@@ -139,6 +139,7 @@ static const uintptr_t relays[] = {(uintptr_t)hak_calloc, (uintptr_t)hak_realloc
 __attribute__((constructor(101))) void hak_start(void) {
   gate_child_calls(after_fork_in_child);
   options_read();
+  background_apply(); /* other constructors may have allocated large objects, with the default options */
   if (os_malloc_is_in_program())
     foreign_malloc_is_ours();
   usage_limits_apply();

@@ -13,7 +13,7 @@
 
 /* C2 (Granlund and Montgomery 1994, theorem 4.2): with reciprocal = floor(2^s / d) + 1 the excess
  * e = reciprocal * d - 2^s is at most d, and the quotient is exact while offset * e < 2^s.
- * offset < 2^21 and d <= 2^18 give 2^39. */
+ * offset < 2^21 and d <= 2^16 give 2^37. */
 #define RECIPROCAL_SHIFT 40
 
 struct size_class {

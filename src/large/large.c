@@ -374,7 +374,7 @@ size_t large_stash_units(const void *object, size_t size) {
   const struct large *range = large_record(object);
   size_t bytes = large_range_bytes(range), longest = large_length_steady(size);
   bool fits = bytes == longest || (bytes == longest - UNIT_BYTES && large_may_be_bare(longest, size));
-  return range->steady && !range->guarded && fits ? range->units : 0;
+  return large_is_stashable(range) && !range->guarded && fits ? range->units : 0;
 }
 
 void large_stats(struct large_stats *out) {

@@ -158,7 +158,10 @@ void stash_expect(struct stash *stash, size_t units) {
     stash_stepped();
     *place = (struct stash_place){.units = (uint32_t)units};
   }
-  place->wanted += place->wanted < STASH_RANGES;
+  if (place->was_full) {
+    place->was_full = false;
+    place->wanted = (uint8_t)min_size(2u * place->wanted + 1u, STASH_RANGES);
+  }
 }
 
 static bool admits_mapping(const struct large *range) {
@@ -166,7 +169,8 @@ static bool admits_mapping(const struct large *range) {
          (range->huge || range->noted || option_value(OPTION_HUGE) == HUGE_OFF);
 }
 static bool admits(const struct large *range) {
-  return range->steady && !range->guarded && range->owner == 0 && (!range->mapping || admits_mapping(range));
+  return large_is_stashable(range) && !range->guarded && range->owner == 0 &&
+         (!range->mapping || admits_mapping(range));
 }
 
 bool stash_put(struct stash *stash, struct large *range, void *object) {

@@ -1,8 +1,9 @@
 /* stash.h: freed ranges of large objects that one thread keeps for itself, in front of the BigCache.
  *
  * A thread that asks for one length again and again gets its own ranges back without a lock, newest first. Its stash
- * has a place for each of a few lengths: a chain of ranges. Each malloc that finds no range there gives the place one
- * more; a free of that length fills it. So a thread that only frees what others allocate keeps nothing.
+ * has a place for each of a few lengths: a chain of ranges. A place that was full at a free and is empty at a malloc may
+ * hold twice as many, and one more. So a thread that only frees what others allocate keeps nothing, nor does one that
+ * allocates and frees once.
  *   T1  Only the owner of the heap puts ranges into its stash and links the chains. Any thread may take a range out, by
  *       an exchange of its word: the range then belongs to that thread. Its node stays in the chain, empty, until the
  *       owner comes by.
@@ -38,6 +39,7 @@ struct stash_place {
   uint32_t units;        /* 0: no length yet */
   uint8_t top;           /* the node that was filled last */
   uint8_t count, wanted; /* nodes in the chain; how many it may have */
+  bool was_full;         /* a free found no room, since `wanted` was raised */
 };
 
 /* Where a steady site's request for so many units was served. Its like needs no search (stash_take_again). */
@@ -74,7 +76,7 @@ extern _Atomic uint32_t stash_round, stash_units_max;
 /* Makes a stash; NULL when memory is out. */
 struct stash *stash_make(void);
 
-/* The owner could not take a range of this length: the place for it may hold one more. */
+/* The owner could not take a range of this length: the place for it grows if a free found it full before. */
 void stash_expect(struct stash *stash, size_t units);
 
 /* bytes_max: of all stashes, and of one if there is only one. Each of many may hold a quarter. */
@@ -190,7 +192,11 @@ static inline unsigned stash_node(struct stash *stash) {
 static ALWAYS_INLINE bool stash_put_at(struct stash *stash, struct stash_place *place, struct large *range,
                                        void *object) {
   uint32_t round = load_relaxed(&stash_round);
-  if (UNLIKELY(round == 0) || UNLIKELY(place->count >= place->wanted) ||
+  if (UNLIKELY(place->count >= place->wanted)) {
+    place->was_full = true;
+    return false;
+  }
+  if (UNLIKELY(round == 0) ||
       UNLIKELY(stash->held_units + range->units > load_relaxed(&stash_units_max) + load_relaxed(&stash->robbed_units)))
     return false;
   unsigned node = stash_node(stash);
@@ -217,7 +223,7 @@ bool stash_put(struct stash *stash, struct large *range, void *object);
  * so that its length tells what it is, and large_free is to note first what of it is resident. */
 static ALWAYS_INLINE bool stash_put_again(struct stash *stash, struct large *range, void *object) {
   struct stash_place *place = &stash->places[stash_hash(range->units)];
-  return LIKELY(place->units == range->units) && range->steady && !range->guarded && range->owner == 0 &&
+  return LIKELY(place->units == range->units) && large_is_stashable(range) && !range->guarded && range->owner == 0 &&
          (LIKELY(!range->mapping) || (large_range_bytes(range) >= MAPPING_BYTES_MIN && range->noted)) &&
          stash_put_at(stash, place, range, object);
 }

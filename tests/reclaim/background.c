@@ -76,7 +76,7 @@ static int is_static(void) {
 
 /* Blocks of many sizes, written. */
 static void grow(size_t bytes) {
-  for (size_t size = 1000; bytes > 0; size = size > 200000 ? 1000 : size * 2) {
+  for (size_t size = 1000; bytes > 0; size = size > 30000 ? 1000 : size * 2) {
     char *block = t_malloc(size);
     CHECK(block != NULL);
     memset(block, 1, size);

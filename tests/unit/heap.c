@@ -157,7 +157,7 @@ UNIT_TEST(open_envelopes_of_a_dead_thread_are_sent) {
 
 UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
   struct heap *heap = unit_heap_attach();
-  const size_t sizes[] = {16, 64, 200, 1024, 5000, 40000, 262144};
+  const size_t sizes[] = {16, 64, 200, 1024, 5000, 40000, 65536};
   uint32_t slots_max = 0;
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
     for (unsigned round = 0; round < 6; round++) {
@@ -187,7 +187,7 @@ UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
  * count as freed: there is something for the background thread. */
 UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
   struct heap *heap = unit_heap_attach();
-  const size_t sizes[] = {40, 1000, 40000, 200000};
+  const size_t sizes[] = {40, 1000, 40000, 60000};
   size_t slab_bytes = 0;
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     hak_free(hak_malloc(sizes[i]));

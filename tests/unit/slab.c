@@ -149,7 +149,7 @@ static bool in_slab_of(const void *block, const void *other, unsigned cls) {
 }
 
 UNIT_TEST(fullest_slabs_give_first) {
-  const unsigned classes[] = {hak_class_of(16), hak_class_of(1024), hak_class_of(5000), hak_class_of(200000)};
+  const unsigned classes[] = {hak_class_of(16), hak_class_of(1024), hak_class_of(5000), hak_class_of(60000)};
   for (unsigned c = 0; c < 4; c++) {
     unsigned cls = classes[c];
     size_t count = size_classes[cls].block_count;
