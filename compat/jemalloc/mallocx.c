@@ -109,5 +109,5 @@ EXPORT size_t nallocx(size_t size, int flags) {
   unsigned cls = class_aligned(size, alignment);
   if (cls != 0)
     return class_bytes(cls);
-  return size > HAK_SMALL_MAX ? hak_good_size(size) : size;
+  return hak_good_size(max_size(size, HAK_SMALL_MAX + 1));
 }

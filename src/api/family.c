@@ -139,7 +139,7 @@ static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
     fault_double_free(block);
   size_t bytes = large_bytes(block);
   bool stays = size > HAK_SMALL_MAX || (guarded_is_on && size >= bytes / SHRINK_SHARE);
-  if (!stays && size <= bytes && size >= bytes / SHRINK_SHARE) /* from calloc */
+  if (!stays && size <= bytes && size >= bytes / SHRINK_SHARE)
     return block;
   void *resized = NULL;
   int kept = errno;

@@ -1,6 +1,6 @@
 /* big_cache.h: the BigCache: freed ranges of large objects, ready for the next request.
  *
- * It is for call sites that ask for one size class again and again. A cached range serves only its class; a free extent
+ * It is for call sites that ask for one size class again and again, and for what was long in a stash. A cached range serves only its class; a free extent
  * can be cut and joined, which serves call sites with changing sizes better. The range of a class that was freed last
  * comes first, whichever site freed it. The caller bounds the cache in bytes and in age. The cache takes no memory; a
  * range's record describes it.

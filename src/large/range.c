@@ -220,9 +220,11 @@ struct large *range_mapped(size_t bytes, size_t alignment) {
   return range_made(base, bytes, true, has_huge);
 }
 
+#define GUARDED_MAX 8192u /* at most this many, because the kernel limits the number of mappings */
+
 struct large *range_guarded(size_t size, size_t alignment) {
   size_t bytes = guarded_bytes(size), front = guarded_front(alignment);
-  if (size > PTRDIFF_MAX / 2 || !usage_reserve(bytes))
+  if (size > PTRDIFF_MAX / 2 || range_mapping_count() >= GUARDED_MAX || !usage_reserve(bytes))
     return NULL;
   char *base = guarded_map(size, alignment, front);
   if (base == NULL || !map_cover_object(base, bytes)) {

@@ -179,7 +179,11 @@ bool stash_put(struct stash *stash, struct large *range, void *object) {
 }
 
 bool stash_put_swept(struct stash *stash, void *object) {
-  return sweep(stash) && stash_put(stash, map_record(object), object);
+  struct large *range = map_record(object);
+  if (!sweep(stash) || !stash_put(stash, range, object))
+    return false;
+  place_of(stash, range->units)->was_full = false; /* only emptied nodes were in the way */
+  return true;
 }
 
 uint32_t stash_present_round(void) { return atomic_load(&stashes.round); }

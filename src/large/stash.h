@@ -170,7 +170,10 @@ static ALWAYS_INLINE void *stash_take_again(struct stash *stash, size_t size, ui
   if (UNLIKELY(place->top == 0))
     return NULL;
   struct large *range = stash_pop(stash, place);
-  return LIKELY(range != NULL) ? stash_object(stash, range, size, site) : NULL;
+  if (UNLIKELY(range == NULL))
+    return NULL;
+  range->steady = true; /* it may have been another site's */
+  return stash_object(stash, range, size, site);
 }
 
 /* Returns an empty node that is in no chain; 0: there is none. */

@@ -56,7 +56,7 @@ def test():
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "templates.cc").write_text(SOURCE)
         output = app.same(
-            ["g++", "-std=c++17", "-O1", "-frandom-seed=1", "-S", "-o", "-", "templates.cc"], 24 << 20, cwd=folder
+            ["g++", "-std=c++17", "-O1", "-frandom-seed=1", "-S", "-o", "-", "templates.cc"], 16 << 20, cwd=folder
         )
     app.check(output.count(b"\n") > 10000, "hardly any output")
     return f"g++: ok ({len(output)} bytes of assembler)"

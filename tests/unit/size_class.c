@@ -111,7 +111,7 @@ UNIT_TEST(class_aligned_knows_its_limits) {
   assert_int_equal(class_bytes(class_aligned(1, HAK_SMALL_MAX)), HAK_SMALL_MAX);
 }
 
-/* A quarter more each time: 1.25^25 is above 256. A block that shrinks gets what was asked for. */
+/* A quarter more each time: 1.25^25 is above 64. A block that shrinks gets what was asked for. */
 UNIT_TEST(a_block_that_grows_in_steps_is_copied_rarely) {
   enum { FIRST = 1000, COPIES_MAX = 25 };
   unsigned char *block = hak_malloc(FIRST);
