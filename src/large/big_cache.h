@@ -1,9 +1,9 @@
 /* big_cache.h: the BigCache: freed ranges of large objects, ready for the next request.
  *
- * It is for call sites that ask for one size class again and again, and for what was long in a stash. A cached range serves only its class; a free extent
- * can be cut and joined, which serves call sites with changing sizes better. The range of a class that was freed last
- * comes first, whichever site freed it. The caller bounds the cache in bytes and in age. The cache takes no memory; a
- * range's record describes it.
+ * It is for call sites that ask for one size class again and again, and for what was long in a stash. A cached range
+ * serves only its class; a free extent can be cut and joined, which serves call sites with changing sizes better. The
+ * range of a class that was freed last comes first, whichever site freed it. The caller bounds the cache in bytes and
+ * in age. The cache takes no memory; a range's record describes it.
  *   B1  a cached range is in the list of its class, and in one of the lists by age
  *   B2  big_cache_decay has the sum of their sizes, count is their number; usage_free counts the bytes
  * big_cache_is_valid checks both. All functions take the cache's lock.

@@ -180,9 +180,10 @@ bool stash_put(struct stash *stash, struct large *range, void *object) {
 
 bool stash_put_swept(struct stash *stash, void *object) {
   struct large *range = map_record(object);
-  if (!sweep(stash) || !stash_put(stash, range, object))
+  struct stash_place *place = place_of(stash, range->units); /* once it is put, others may take it */
+  if (place == NULL || !sweep(stash) || !stash_put(stash, range, object))
     return false;
-  place_of(stash, range->units)->was_full = false; /* only emptied nodes were in the way */
+  place->was_full = false; /* only emptied nodes were in the way */
   return true;
 }
 
