@@ -131,8 +131,9 @@ static void add_memory(struct hak_stats *out) {
   slots_stats(out);
   out->mapped_bytes = out->committed_bytes + out->large_mapping_bytes + out->metadata_bytes + out->profile_table_bytes +
                       out->guarded_bytes;
-  out->heap_bytes = less(usage_taken(), usage_taken_large()) + out->large_bytes;
+  /* Slabs and large objects are read at two times: their sum may be higher than the two ever were together. */
   out->heap_peak_bytes = usage_taken_peak();
+  out->heap_bytes = min_size(less(usage_taken(), usage_taken_large()) + out->large_bytes, out->heap_peak_bytes);
   out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();
 }
 
