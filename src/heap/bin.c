@@ -54,7 +54,7 @@ static bool is_young(const struct bin_state *state) { return state->slots < stat
 void hand_set_size(struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
   const struct bin_state *state = &heap->bin_state[cls];
-  size_t most = min_size(is_young(state) ? (state->slots + 1) / 2 : state->slots, HAND_MAX);
+  size_t most = min_size((state->slots + 1) / 2, HAND_MAX);
   class->hand_blocks = (uint32_t)max_size(min_size(HAND_BYTES / class_bytes(cls), most), 1);
   class->hand_bytes = (int64_t)(class->hand_blocks * class_bytes(cls));
 }
@@ -204,7 +204,8 @@ static bool bin_grow_full(struct heap *heap, unsigned cls) {
     return young_may_grow(heap, state) && bin_grow(heap, cls);
   size_t refilled = refilled_blocks(state);
   state->streak = 0;
-  return refilled > 0 && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
+  bool is_turn = refilled > 0 || (heap->split && state->slots <= HAND_MAX); /* hands empty it seldom */
+  return is_turn && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
 }
 
 /* Makes room for one more block if there is none: opens or grows the bin. The frees that fill it take no slow path, and

@@ -31,7 +31,7 @@ void bin_shrink(struct heap *heap, unsigned cls);
 /* Returns the slots beyond the initial ones, which count against the heap's budget. */
 size_t bin_granted_slots(const struct bin_state *state, size_t slots);
 /* Sets how many blocks a hand gets: few, so that recently freed blocks are used next, enough to make the slow path
- * rare, and no more than a bin holds, or half of a young bin. */
+ * rare, and no more than half of a bin. */
 void hand_set_size(struct heap *heap, unsigned cls);
 
 /* In a split heap malloc pops from another array, the hand (heap/split.h). */
