@@ -165,11 +165,6 @@ struct large *big_cache_take_oldest(struct purge purge) {
   return range;
 }
 
-/* A long mapping stays one: only a mapping can take its place. */
-static bool serves_as_extent(const struct large *range) {
-  return !range->mapping || (!range->huge && large_range_bytes(range) < MAPPING_BYTES_MIN);
-}
-
 struct large *big_cache_take_old(void) {
   if (decay_total(&big_cache_decay) == 0)
     return NULL;
@@ -177,7 +172,7 @@ struct large *big_cache_take_old(void) {
   struct large *range = NULL;
   for (unsigned i = 0; range == NULL && i < KEEP_LISTS; i++) {
     range = cache.ages[(KEEP_BY_PRESET + i) % KEEP_LISTS].first; /* the preset's first, KEEP_WARM last */
-    for (unsigned looks = 0; range && !serves_as_extent(range); looks++)
+    for (unsigned looks = 0; range && range->mapping; looks++)
       range = looks < LOOKS_MAX ? range->newer : NULL;
   }
   if (range)

@@ -31,6 +31,7 @@ struct large {
   bool guarded : 1;                  /* between pages without access (large/guarded.h) */
   bool steady : 1;                   /* its site asked for this class several times in a row */
   bool noted : 1;                    /* huge_note_mapping saw it since it was made, grew or was purged */
+  bool was_long : 1;                 /* a mapping that was longer than extents are */
   _Atomic bool ended;                /* set by the one free of the object, which may be in a stash (large/stash.h) */
   uint32_t list_next, list_previous; /* while the object lives: unit numbers of the objects in its list, 0: none */
   union {
@@ -128,8 +129,8 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
 /* Takes the oldest range that goes. NULL if all may stay. */
 struct large *big_cache_take_oldest(struct purge purge);
 
-/* Takes one of the oldest ranges that is an extent, or may become one: a mapping as short as extents are. Those that
- * the preset decides about come first. NULL if there is none. */
+/* Takes one of the oldest ranges that is an extent. Those that the preset decides about come first. NULL if there is
+ * none. */
 struct large *big_cache_take_old(void);
 
 extern struct decay big_cache_decay;

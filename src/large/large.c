@@ -243,9 +243,15 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
   return more.base != NULL;
 }
 
-/* Cuts a mapping. If the rest is short enough for an extent, it is better copied there, because mappings are scarce. */
+/* Cuts a mapping. One that may be an extent becomes one, so that its end stays ready for what grows next. If the rest of
+ * another is short, it is better copied, because mappings are scarce. */
 static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
+  range->was_long |= bytes >= MAPPING_BYTES_MIN;
+  if (range_become_extent(range)) {
+    range_entries_set(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+    return extent_resize(range, bytes, wanted);
+  }
   if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
     return false;
   map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);

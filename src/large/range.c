@@ -85,15 +85,17 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   return bytes;
 }
 
-/* As range_end for one that the cache kept, but a mapping becomes an extent too, so that its pages serve anything. */
-static void range_end_resident(struct large *range) {
+COLD bool range_become_extent(struct large *range) {
   size_t bytes = large_range_bytes(range);
-  if (!range->mapping || !map_cover(range->base, bytes)) {
-    range_end(range, os_milliseconds(), USAGE_PROMISED);
-    return;
-  }
+  if (range->huge || range->spare || range->guarded || range->was_long || bytes >= MAPPING_BYTES_MIN ||
+      !map_cover(range->base, bytes))
+    return false;
+  usage_move_begin(bytes);
   mapping_ended(range);
   extent_adopt(range->base, bytes);
+  range->mapping = false;
+  usage_move_end(bytes);
+  return true;
 }
 
 /* Gives the pages of a range back at once and ends it. Returns its bytes, 0 if the system refuses. */
@@ -134,7 +136,7 @@ static size_t evict_old(void) {
     return evict_stashed();
   size_t bytes = large_range_bytes(oldest);
   counter_note(cache_evictions);
-  range_end_resident(oldest);
+  range_end(oldest, os_milliseconds(), USAGE_PROMISED);
   return bytes;
 }
 
@@ -264,12 +266,6 @@ static void cache_shrink(size_t cache_max) {
     release_range(range, false, os_milliseconds());
 }
 
-/* A freed range waits for the next request if its site asked for this size several times in a row. So does a mapping as
- * short as extents are, because it may become one. A longer one would only add to the peak. */
-static bool is_wanted_again(const struct large *range) {
-  return range->steady || (range->mapping && !range->spare && large_range_bytes(range) < MAPPING_BYTES_MIN);
-}
-
 static void cache_range(struct large *range, unsigned keep, size_t cache_max) {
   big_cache_put(range, keep, os_milliseconds());
   if (decay_total(&big_cache_decay) > cache_max)
@@ -285,8 +281,9 @@ void range_leaves(const struct large *range) {
 
 void range_cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  bool is_kept =
-      !range->guarded && is_wanted_again(range) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
+  if (UNLIKELY(range->mapping) && range_become_extent(range))
+    map_entries_set(range->base, range->units, ENTRY_LARGE_FREE);
+  bool is_kept = !range->guarded && range->steady && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);

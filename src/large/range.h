@@ -19,11 +19,16 @@ char *range_map(size_t bytes, size_t alignment);
 /* Makes the record of a range that exists. */
 struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge);
 
+/* Makes an extent of a mapping that never was longer than extents are, so that its pages serve anything. A longer one
+ * would be missed: the next object that grows as far needs a mapping again. The content stays; set the entries then.
+ * False: unchanged. */
+bool range_become_extent(struct large *range);
+
 /* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the
  * bytes unmapped. */
 size_t range_end(struct large *range, uint64_t freed_ms, enum usage from);
 /* Caches the range of an object that ended if its site asks for one size; ends it otherwise. For changing sizes a
- * cached range would hardly fit again. Spare ranges are mappings of any size, and each mapping makes forks slower:
+ * cached range would hardly fit again. A short mapping becomes an extent first. Spare ranges are mappings of any size, and each mapping makes forks slower:
  * they end at once. */
 void range_cache_or_end(struct large *range);
 

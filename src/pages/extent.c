@@ -35,9 +35,9 @@ struct bank {
 
 static struct {
   struct lock lock;
-  struct bank banks[EXTENT_BANKS]; /* of node 0, apart from the others: most machines have no others */
   struct age_list ages;            /* resident ones, oldest first */
   size_t free_bytes;               /* of all free extents */
+  struct bank banks[EXTENT_BANKS]; /* of node 0, apart from the others: most machines have no others */
 } extents;
 
 static struct bank banks_of_others[EXTENT_BANKS * (NODES_MAX - 1)] SPARSE;
@@ -255,9 +255,9 @@ struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t 
   if (decay_total(&extents_decay) < bytes)
     return (struct extent){0};
   HOLD_LOCK(&extents.lock);
-  struct extent taken = take_free(bank_numbered(bank_number(bank, node)), true, bytes, alignment);
-  if (taken.base == NULL)
-    taken = take_free(bank_numbered(bank_number(EXTENT_BANKS - 1 - bank, node)), true, bytes, alignment);
+  struct extent taken = {0};
+  for (unsigned i = 0; i < EXTENT_BANKS && taken.base == NULL; i++)
+    taken = take_free(bank_numbered(bank_number((bank + i) % EXTENT_BANKS, node)), true, bytes, alignment);
   usage_move_begin(taken.bytes);
   return taken;
 }
@@ -270,11 +270,15 @@ struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, s
   return taken;
 }
 
+static struct extent take_of_bank(unsigned number, size_t bytes, size_t alignment) {
+  struct extent taken = take_free(bank_numbered(number), true, bytes, alignment);
+  return taken.base != NULL ? taken : take_free(bank_numbered(number), false, bytes, alignment);
+}
+
 static struct extent bank_take(unsigned number, size_t bytes, size_t alignment) {
-  struct bank *bank = bank_numbered(number);
-  struct extent taken = take_free(bank, true, bytes, alignment);
-  if (taken.base == NULL)
-    taken = take_free(bank, false, bytes, alignment);
+  struct extent taken = take_of_bank(number, bytes, alignment);
+  if (taken.base == NULL && number % EXTENT_BANKS == EXTENT_PLAIN)
+    taken = take_of_bank(number + EXTENT_ADOPTED, bytes, alignment);
   return taken.base != NULL ? taken : bank_carve(number, bytes, alignment);
 }
 
@@ -309,6 +313,43 @@ COLD struct extent extent_take_behind(char *end, size_t bytes) {
 
 /* --- giving back to the system --- */
 
+static void bank_add(unsigned number, char *base, size_t bytes) {
+  struct bank *bank = bank_numbered(number);
+  HOLD_LOCK(&extents.lock);
+  arena_mark_set(base, bytes, bank_mark(number));
+  bank->arena.reserved_bytes += bytes;
+  bank->arena.committed_bytes += bytes;
+}
+
+COLD void extent_adopt(char *mapping, size_t bytes) {
+  bank_add(bank_number(EXTENT_ADOPTED, os_node()), mapping, bytes);
+}
+
+/* Takes a detached extent out of its arena. The lock is held. */
+COLD static void release_begin(unsigned number, struct extent extent) {
+  struct bank *bank = bank_numbered(number);
+  usage_arrive(extent.resident, USAGE_NOWHERE, extent.bytes);
+  arena_mark_set(extent.base, extent.bytes, 0);
+  map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
+  bank->arena.reserved_bytes -= extent.bytes;
+  bank->arena.committed_bytes -= extent.bytes;
+}
+
+/* Unmaps it. If the system refuses (too many mappings), it becomes a free extent again, without its pages. */
+COLD static bool release_end(unsigned number, struct extent extent) {
+  map_rows_purge(extent.base, extent.bytes); /* as long as the range is ours */
+  if (pages_unmap(extent.base, extent.bytes))
+    return true;
+  extent.zero = os_purge(extent.base, extent.bytes);
+  extent.resident = !extent.zero;
+  bank_add(number, extent.base, extent.bytes);
+  usage_move_begin(extent.bytes);
+  extent_give(extent, os_milliseconds(), USAGE_NOWHERE);
+  return false;
+}
+
+#define UNMAPPED_BYTES_MIN ((size_t)1 << 20) /* each shorter extent would leave a gap between two mappings */
+
 /* Purges the oldest resident extent. Returns its bytes, 0 when nothing is left to do. */
 static size_t purge_oldest(struct purge purge) {
   lock_take(&extents.lock);
@@ -317,11 +358,18 @@ static size_t purge_oldest(struct purge purge) {
     lock_give(&extents.lock);
     return 0;
   }
-  /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other
-   * thread can get it. */
+  /* Purges no more than necessary; the front stays, but not of what is unmapped. During the system call the extent
+   * counts as taken, so no other thread can get it. */
+  unsigned number = bank_number_at(oldest->base);
+  bool to_unmap = number % EXTENT_BANKS == EXTENT_ADOPTED && oldest->bytes >= UNMAPPED_BYTES_MIN;
   size_t most_bytes = min_size(decay_total(&extents_decay) - purge.keep_bytes, purge.most_bytes);
-  size_t bytes = min_size(oldest->bytes, round_up(most_bytes, SUPERSLAB_BYTES));
+  size_t bytes = to_unmap ? oldest->bytes : min_size(oldest->bytes, round_up(most_bytes, SUPERSLAB_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
+  if (UNLIKELY(to_unmap)) {
+    release_begin(number, extent);
+    lock_give(&extents.lock);
+    return release_end(number, extent) ? bytes : 0;
+  }
   usage_move_begin(bytes);
   lock_give(&extents.lock);
   enum purge_result result = pages_purge(extent.base, extent.bytes);
@@ -339,54 +387,18 @@ COLD size_t extents_purge(struct purge purge) {
   return purged;
 }
 
-/* Makes a mapping, or a range that was to be unmapped, part of a bank's arenas. */
-static void bank_add(unsigned number, struct extent extent, enum usage from) {
-  struct bank *bank = bank_numbered(number);
-  HOLD_LOCK(&extents.lock);
-  arena_mark_set(extent.base, extent.bytes, bank_mark(number));
-  bank->arena.reserved_bytes += extent.bytes;
-  bank->arena.committed_bytes += extent.bytes;
-  give_piece(extent, os_milliseconds(), from);
-}
-
-COLD void extent_adopt(char *mapping, size_t bytes) {
-  map_entries_set(mapping, bytes / UNIT_BYTES, ENTRY_NONE);
-  bank_add(bank_number(EXTENT_PLAIN, os_node()), (struct extent){.base = mapping, .bytes = bytes, .resident = true},
-           USAGE_PROMISED);
-  usage_move_end(bytes);
-}
-
-/* The system refused to unmap the range: it becomes a free extent again, without its pages. */
-COLD static void release_refused(unsigned number, struct extent extent) {
-  extent.zero = os_purge(extent.base, extent.bytes);
-  extent.resident = !extent.zero;
-  bank_add(number, extent, USAGE_NOWHERE);
-}
-
 /* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
 COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, size_t grain) {
-  struct bank *bank = bank_numbered(number);
   struct extent extent = {0};
   lock_take(&extents.lock);
-  struct free_extent *e = find_extent(bank, resident, bytes_min, grain);
+  struct free_extent *e = find_extent(bank_numbered(number), resident, bytes_min, grain);
   if (e) {
     char *base = (char *)round_up((uintptr_t)e->base, grain);
-    size_t bytes = round_down((uintptr_t)(e->base + e->bytes), grain) - (uintptr_t)base;
-    extent = extent_cut(e, base, bytes);
-    usage_arrive(extent.resident, USAGE_NOWHERE, bytes);
-    arena_mark_set(extent.base, extent.bytes, 0);
-    map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
-    bank->arena.reserved_bytes -= extent.bytes;
-    bank->arena.committed_bytes -= extent.bytes;
+    extent = extent_cut(e, base, round_down((uintptr_t)(e->base + e->bytes), grain) - (uintptr_t)base);
+    release_begin(number, extent);
   }
   lock_give(&extents.lock);
-  if (extent.base == NULL)
-    return false;
-  map_rows_purge(extent.base, extent.bytes); /* as long as the range is ours */
-  if (os_unmap(extent.base, extent.bytes))
-    return true;
-  release_refused(number, extent); /* too many mappings */
-  return false;
+  return extent.base != NULL && release_end(number, extent);
 }
 
 /* Unmaps at most this many short extents at a time, because each leaves a gap between two mappings. */

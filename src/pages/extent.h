@@ -1,9 +1,10 @@
 /* extent.h: the address space that superslabs and large objects are made of.
  *
  * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent. Free
- * extents are listed by size, and the resident ones by age too. Arenas come in two banks, because the kernel's
- * huge-page flag is best set for whole arenas: each flagged piece would be a mapping of its own. Each node (os/nodes.h)
- * has two banks of its own: the threads that run there touch their pages first.
+ * extents are listed by size, and the resident ones by age too. Arenas come in banks, because the kernel's huge-page
+ * flag is best set for whole arenas: each flagged piece would be a mapping of its own. The adopted bank's arenas were
+ * mappings of large objects. Their free extents are unmapped by age, and not purged, because more of them come.
+ * Each node (os/nodes.h) has banks of its own: the threads that run there touch their pages first.
  *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
  *       unit's record describes it, the last one's points to its base
  *   E2  no two free extents of one kind (bank, resident, zero) touch
@@ -18,7 +19,7 @@
 #include "budget/usage.h"
 #include "pages/arena.h"
 
-enum extent_bank { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_BANKS };
+enum extent_bank { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_ADOPTED, EXTENT_BANKS };
 
 /* Returns the class of a length: one class for each length up to 8 units, then 8 per doubling, rounded down. */
 static inline unsigned units_class(size_t units) {
@@ -35,13 +36,13 @@ struct extent {
   bool zero;     /* reads as zero */
 };
 
-/* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to
- * SUPERSLAB_BYTES), resident memory first, of the node that the thread runs on. Other nodes' memory comes last. The
+/* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to SUPERSLAB_BYTES) of the plain
+ * or the huge bank, resident memory first, of the node that the thread runs on. Other nodes' memory comes last. The
  * caller sets the entries of all its units. The bytes of a resident one are in USAGE_PROMISED: the caller must move
  * them on, and call usage_move_end (budget/usage.h). */
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment);
 
-/* As extent_take, but only resident memory of a node; if this bank has none that fits, the other bank's.
+/* As extent_take, but only resident memory of a node; if this bank has none that fits, the other banks'.
  * extent_take_resident_of_any: the thread's node first, then the others. */
 struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t bytes, size_t alignment);
 struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, size_t alignment);
@@ -57,8 +58,8 @@ struct extent extent_take_behind(char *end, size_t bytes);
  * caller has called usage_move_begin; this function calls usage_move_end. */
 void extent_give(struct extent extent, uint64_t freed_ms, enum usage from);
 
-/* Makes a mapping part of an arena, as a free extent that was used just now, like extent_give. Its bytes are in
- * USAGE_PROMISED. It consists of whole units, and the page map covers it. */
+/* Makes an arena of a mapping. Its owner goes on to own it, as if extent_take had returned it. It consists of whole
+ * units, and the page map covers it. */
 void extent_adopt(char *mapping, size_t bytes);
 
 /* Gives resident free extents back to the system, oldest first; the preset decides about all of them. One thread at a

@@ -194,7 +194,7 @@ COLD static void *take_outside(unsigned order) {
   enum extent_bank bank = huge_bank_for_superslab();
   struct extent extent = extent_take(bank, bytes, bytes);
   if (extent.base == NULL)
-    extent = extent_take(EXTENT_BANKS - 1 - bank, bytes, bytes);
+    extent = extent_take(bank == EXTENT_PLAIN ? EXTENT_HUGE : EXTENT_PLAIN, bytes, bytes);
   void *run = run_outside(extent, bytes);
   if (run == NULL || extent.resident) /* not used, or not needed */
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
@@ -276,7 +276,7 @@ static void *resident_run(unsigned node, unsigned order) {
  * the next that are taken. The lock is held. */
 static bool make_dense(struct superslab *s) {
   size_t bytes = bytes_of(s->free);
-  if (bytes_of(s->resident) > 0 || extent_bank_of(s->base) != EXTENT_PLAIN ||
+  if (bytes_of(s->resident) > 0 || extent_bank_of(s->base) == EXTENT_HUGE ||
       !huge_for_superslab(units.taken_bytes, load_relaxed(&units.dense_bytes)) || !usage_reserve(bytes))
     return false;
   store_relaxed(&units.dense_bytes, 0);
@@ -309,7 +309,7 @@ static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
   if (UNLIKELY(s == NULL))
     s = find_free_of_others(node, order);
   run = s ? take_from(s, order) : take_outside(order);
-  to_populate = to_populate && !is_short && s != NULL && extent_bank_of(s->base) == EXTENT_PLAIN;
+  to_populate = to_populate && !is_short && s != NULL && extent_bank_of(s->base) != EXTENT_HUGE;
   bool to_fill = to_populate && is_fresh && run != NULL && make_dense(s);
   lock_give(&units.lock);
   if (UNLIKELY(to_wipe && run != NULL) && !os_purge(run, UNIT_BYTES << order))

@@ -182,8 +182,9 @@ UNIT_TEST_BETWEEN(slabs_take_cached_ranges, nothing_held, nothing_held) {
   units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
 }
 
-/* A cached mapping that an extent grew into becomes an extent again, whose pages serve slabs and objects. */
-UNIT_TEST_BETWEEN(cached_mappings_serve_anything, nothing_held, nothing_held) {
+/* A mapping that an extent grew into becomes an extent when its object ends, so that its pages serve slabs and
+ * objects. */
+UNIT_TEST_BETWEEN(freed_mappings_serve_anything, nothing_held, nothing_held) {
   char *object, *neighbour;
   neighbours(MIB, &object, &neighbour);
   object = large_resize(object, 5 * MIB);
@@ -192,15 +193,14 @@ UNIT_TEST_BETWEEN(cached_mappings_serve_anything, nothing_held, nothing_held) {
   assert_int_equal(stats().mapping_count, 1);
   pattern_write(object, bytes);
   large_free(object);
-  assert_int_equal(stats().cached_bytes, bytes);
-  size_t free_bytes = usage_free();
-  char *units = units_take(UNIT_ORDER_MAX, false);
-  assert_true(units >= object && units < object + bytes);
   assert_int_equal(stats().mapping_count, 0);
   assert_int_equal(stats().mapping_bytes, 0);
   assert_int_equal(stats().cached_bytes, 0);
-  assert_int_equal(usage_free(), free_bytes - SUPERSLAB_BYTES);
   assert_true(address_in_arena(object) && address_in_arena(object + bytes - 1));
+  size_t free_bytes = usage_free();
+  char *units = units_take(UNIT_ORDER_MAX, false);
+  assert_true(units >= object && units < object + bytes);
+  assert_int_equal(usage_free(), free_bytes - SUPERSLAB_BYTES);
   valid();
   char *other = alloc(2 * MIB, 16);
   assert_true(other >= object && other < object + bytes);
@@ -210,6 +210,64 @@ UNIT_TEST_BETWEEN(cached_mappings_serve_anything, nothing_held, nothing_held) {
   valid();
   assert_not_live(object, bytes);
   large_free(neighbour);
+}
+
+/* By half each time, from less than 1 MiB to 4 MiB and back. */
+static char *grow_and_shrink(char *object) {
+  size_t size = 64 * 1024;
+  for (; size < 4 * MIB; size += size / 2) {
+    char *grown = large_resize(object, size);
+    if (grown == NULL) { /* as realloc does */
+      grown = alloc(size, 16);
+      memcpy(grown, object, min_size(large_bytes(object), size));
+      large_free(object);
+    }
+    object = grown;
+    pattern_write(object, size);
+  }
+  while ((size = size / 3 * 2) > 64 * 1024) {
+    assert_ptr_equal(large_resize(object, size), object);
+    assert_live(object);
+    assert_pattern(object, size);
+  }
+  return object;
+}
+
+/* What one growth leaves serves the next. */
+UNIT_TEST_BETWEEN(growth_uses_what_growth_left, nothing_held, nothing_held) {
+  char *object, *neighbour;
+  neighbours(MIB, &object, &neighbour);
+  size_t held = 0;
+  for (unsigned round = 0; round < 40; round++) {
+    object = grow_and_shrink(object);
+    valid();
+    large_free(object);
+    object = alloc(MIB, 16);
+    held = round == 3 ? usage_held() : held;
+  }
+  assert_true(held > 0 && usage_held() <= held + 4 * MIB);
+  large_free(object);
+  large_free(neighbour);
+}
+
+/* Also if it grows anew after all free memory went back: the address space goes too. */
+UNIT_TEST_BETWEEN(address_space_of_growth_goes_back, nothing_held, nothing_held) {
+  char *left, *object, *right;
+  neighbours(3 * MIB, &left, &right);
+  assert_ptr_equal(large_resize(left, 2 * MIB), left); /* leaves a gap of 1 MiB, which fits the object */
+  size_t reserved = 0;
+  for (unsigned round = 0; round < 40; round++) {
+    object = alloc(MIB, 16);
+    assert_ptr_equal(object, left + 2 * MIB);
+    large_free(grow_and_shrink(object));
+    extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+    struct extent_stats extents;
+    extents_stats(&extents);
+    reserved = round == 3 ? extents.reserved_bytes : reserved;
+    assert_true(round <= 3 || extents.reserved_bytes <= reserved + 4 * MIB);
+  }
+  large_free(left);
+  large_free(right);
 }
 
 /* Its site asks for the first length again. */
