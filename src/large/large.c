@@ -243,8 +243,8 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
   return more.base != NULL;
 }
 
-/* Cuts a mapping. One that may be an extent becomes one, so that its end stays ready for what grows next. If the rest of
- * another is short, it is better copied, because mappings are scarce. */
+/* Cuts a mapping. One that may be an extent becomes one, so that its end stays ready for what grows next. If the rest
+ * of another is short, it is better copied, because mappings are scarce. */
 static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
   range->was_long |= bytes >= MAPPING_BYTES_MIN;
