@@ -10,6 +10,7 @@ SIZES_LARGE = (1024, 2048, 4096, 8192)
 LARSON = tuple((threads, chunks) for threads in (1, 2, 8) for chunks in (256, 1024))
 BATCHES = (("1k", 1000, 4000), ("10k", 10000, 400), ("100k", 100000, 40))  # name, blocks, rounds
 PAIRS = ((1, 1), (2, 2), (4, 4))
+DRAWS = tuple((1, draw) for draw in range(8)) + tuple((4, draw) for draw in range(8, 12))  # threads, shape
 # What looks inside a program, by the variables that switch it on: what that costs.
 LOOKED_INTO = {
     "off": (),
@@ -110,6 +111,14 @@ def _rows():
     yield Row(
         "shift-window", "shift", "shift 100 6000000 SEED 512 8192 --window", "shift 1 20000 SEED 512 8192 --window"
     )
+    for threads, draw in DRAWS:
+        yield Row(
+            f"drawn-{draw}",
+            "drawn",
+            f"drawn {draw} SEED {threads}",
+            f"drawn {draw} SEED {threads} 2",
+            threads=threads > 1,
+        )
     yield Row("startup", "startup", "startup 300", "startup 3", children=True)
     yield from _latency_rows()
     yield from _memory_rows()

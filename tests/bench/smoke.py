@@ -21,6 +21,7 @@ PROGRAMS = {
     "batch": ["2000", "4"],
     "threads": ["200"],
     "shift": ["4", "30000"],
+    "drawn": ["3", "1", "2", "8"],
     "startup": ["3"],
     "latency": ["20000", "100", "7", "16", "1024", "2", "1000", "256"],
     "vm": ["2097152", "4", "3"],
@@ -74,7 +75,7 @@ def main():
     if os.path.exists(os.path.join(folder, "random_mixed_fast")):
         fast = run(folder, "random_mixed_fast", PROGRAMS["random_mixed"])
         assert fast["hash"] == run(folder, "random_mixed", PROGRAMS["random_mixed"])["hash"], "the FAST build's hash"
-    for program in ("random_mixed", "churn", "large_mix", "cold_churn", "idle_return", "prefork"):
+    for program in ("random_mixed", "churn", "large_mix", "cold_churn", "idle_return", "prefork", "drawn"):
         plain = run(folder, program, PROGRAMS[program])
         broken = run(folder, program, PROGRAMS[program], mutant)
         assert plain["hash"] != broken["hash"], f"{program}: blocks handed out twice do not show in the hash"
