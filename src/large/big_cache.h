@@ -31,7 +31,7 @@ struct large {
   bool guarded : 1;                  /* between pages without access (large/guarded.h) */
   bool steady : 1;                   /* its site asked for this class several times in a row */
   bool noted : 1;                    /* huge_note_mapping saw it since it was made, grew or was purged */
-  bool was_long : 1;                 /* a mapping that was longer than extents are */
+  bool stays_mapping : 1;            /* no extent can serve its like, which would leave one more each time */
   _Atomic bool ended;                /* set by the one free of the object, which may be in a stash (large/stash.h) */
   uint32_t list_next, list_previous; /* while the object lives: unit numbers of the objects in its list, 0: none */
   union {

@@ -95,6 +95,8 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
       range = range_from_extents(exact, exact, range_alignment, zeroed);
   } else if (range == NULL) { /* also without guards, if there are too many mappings */
     range = range_mapped(bytes, mapping_alignment(bytes, range_alignment));
+    if (range)
+      range->stays_mapping = true;
     *zeroed = true;
   }
   if (range) {
@@ -247,11 +249,9 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
  * of another is short, it is better copied, because mappings are scarce. */
 static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
-  range->was_long |= bytes >= MAPPING_BYTES_MIN;
-  if (range_become_extent(range)) {
-    range_entries_set(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  range->stays_mapping |= bytes >= MAPPING_BYTES_MIN;
+  if (range_become_extent(range, ENTRY_LARGE, ENTRY_LARGE_BODY))
     return extent_resize(range, bytes, wanted);
-  }
   if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
     return false;
   map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);

@@ -85,17 +85,22 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   return bytes;
 }
 
-COLD bool range_become_extent(struct large *range) {
+COLD bool range_become_extent(struct large *range, uint32_t first, uint32_t others) {
   size_t bytes = large_range_bytes(range);
-  if (range->huge || range->spare || range->guarded || range->was_long || bytes >= MAPPING_BYTES_MIN ||
-      !map_cover(range->base, bytes))
+  if (range->huge || range->spare || range->guarded || range->stays_mapping || bytes >= MAPPING_BYTES_MIN)
+    return false;
+  bool is_covered = map_cover(range->base, bytes);
+  range_entries_set(range->base, bytes, first, others); /* rows of one entry for all may have gone */
+  if (!is_covered)
     return false;
   usage_move_begin(bytes);
-  mapping_ended(range);
-  extent_adopt(range->base, bytes);
-  range->mapping = false;
+  if (extent_adopt(range->base, bytes)) {
+    mapping_ended(range);
+    range_unmapped_note(large_object(range));
+    range->mapping = false;
+  }
   usage_move_end(bytes);
-  return true;
+  return !range->mapping;
 }
 
 /* Gives the pages of a range back at once and ends it. Returns its bytes, 0 if the system refuses. */
@@ -279,11 +284,18 @@ void range_leaves(const struct large *range) {
   counter_note(large_frees);
 }
 
+/* A freed range waits for the next request if its site asked for this size several times in a row. So does a mapping as
+ * short as extents are. A longer one would only add to the peak. */
+static bool is_wanted_again(const struct large *range) {
+  return range->steady || (range->mapping && !range->spare && large_range_bytes(range) < MAPPING_BYTES_MIN);
+}
+
 void range_cache_or_end(struct large *range) {
   size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  if (UNLIKELY(range->mapping) && range_become_extent(range))
-    map_entries_set(range->base, range->units, ENTRY_LARGE_FREE);
-  bool is_kept = !range->guarded && range->steady && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
+  if (UNLIKELY(range->mapping))
+    range_become_extent(range, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  bool is_kept =
+      !range->guarded && is_wanted_again(range) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);

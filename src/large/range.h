@@ -19,10 +19,9 @@ char *range_map(size_t bytes, size_t alignment);
 /* Makes the record of a range that exists. */
 struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge);
 
-/* Makes an extent of a mapping that never was longer than extents are, so that its pages serve anything. A longer one
- * would be missed: the next object that grows as far needs a mapping again. The content stays; set the entries then.
- * False: unchanged. */
-bool range_become_extent(struct large *range);
+/* Makes an extent of a mapping, so that its pages serve anything, unless it stays a mapping (struct large) or there are
+ * too many such extents. The content stays. first, others: its entries. False: unchanged. */
+bool range_become_extent(struct large *range, uint32_t first, uint32_t others);
 
 /* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the
  * bytes unmapped. */

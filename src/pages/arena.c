@@ -26,6 +26,10 @@ void arena_mark_set(char *base, size_t bytes, unsigned mark) {
   }
 }
 
+size_t arena_neighbours(const char *base, size_t bytes, unsigned mark) {
+  return (size_t)(arena_mark(base - UNIT_BYTES) == mark) + (arena_mark(base + bytes) == mark);
+}
+
 static size_t whole_superslabs(size_t bytes) { return round_up(bytes, SUPERSLAB_BYTES); }
 
 /* A new arena is as long as all arenas before it together, so a small program reserves little. It is shorter where

@@ -14,6 +14,8 @@
 unsigned arena_mark(const void *address);
 bool address_in_arena(const void *address);
 void arena_mark_set(char *base, size_t bytes, unsigned mark);
+/* Returns on how many sides of a range, 0 to 2, memory with this mark begins. */
+size_t arena_neighbours(const char *base, size_t bytes, unsigned mark);
 
 /* The newest arena of a bank, and sums over all arenas of the bank. */
 struct arena {

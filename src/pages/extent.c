@@ -37,6 +37,7 @@ static struct {
   struct lock lock;
   struct age_list ages;            /* resident ones, oldest first */
   size_t free_bytes;               /* of all free extents */
+  size_t islands;                  /* connected pieces of adopted arenas */
   struct bank banks[EXTENT_BANKS]; /* of node 0, apart from the others: most machines have no others */
 } extents;
 
@@ -313,42 +314,65 @@ COLD struct extent extent_take_behind(char *end, size_t bytes) {
 
 /* --- giving back to the system --- */
 
+/* Adopted arenas as long as they touch no other. Each is a mapping at least, and there may not be many of these. */
+#define ISLANDS_MAX 256u
+
+/* The lock is held. */
 static void bank_add(unsigned number, char *base, size_t bytes) {
   struct bank *bank = bank_numbered(number);
-  HOLD_LOCK(&extents.lock);
+  if (number % EXTENT_BANKS == EXTENT_ADOPTED)
+    extents.islands += 1 - arena_neighbours(base, bytes, bank_mark(number));
   arena_mark_set(base, bytes, bank_mark(number));
   bank->arena.reserved_bytes += bytes;
   bank->arena.committed_bytes += bytes;
 }
 
-COLD void extent_adopt(char *mapping, size_t bytes) {
+COLD bool extent_adopt(char *mapping, size_t bytes) {
+  HOLD_LOCK(&extents.lock);
+  if (extents.islands >= ISLANDS_MAX)
+    return false;
   bank_add(bank_number(EXTENT_ADOPTED, os_node()), mapping, bytes);
+  return true;
 }
 
 /* Takes a detached extent out of its arena. The lock is held. */
 COLD static void release_begin(unsigned number, struct extent extent) {
   struct bank *bank = bank_numbered(number);
-  usage_arrive(extent.resident, USAGE_NOWHERE, extent.bytes);
+  if (number % EXTENT_BANKS == EXTENT_ADOPTED)
+    extents.islands -= 1 - arena_neighbours(extent.base, extent.bytes, bank_mark(number));
   arena_mark_set(extent.base, extent.bytes, 0);
   map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
   bank->arena.reserved_bytes -= extent.bytes;
   bank->arena.committed_bytes -= extent.bytes;
 }
 
-/* Unmaps it. If the system refuses (too many mappings), it becomes a free extent again, without its pages. */
-COLD static bool release_end(unsigned number, struct extent extent) {
+/* Unmaps it. If the system refuses (too many mappings), it becomes a free extent again, without its pages. False: it is
+ * still mapped. *is_gone: its pages are not resident any more. */
+COLD static bool release_end(unsigned number, struct extent extent, bool *is_gone) {
+  enum usage from = extent.resident ? USAGE_PROMISED : USAGE_NOWHERE;
   map_rows_purge(extent.base, extent.bytes); /* as long as the range is ours */
-  if (pages_unmap(extent.base, extent.bytes))
-    return true;
-  extent.zero = os_purge(extent.base, extent.bytes);
+  if (pages_unmap(extent.base, extent.bytes)) {
+    usage_arrive(extent.resident, USAGE_NOWHERE, extent.bytes);
+    return *is_gone = true;
+  }
+  *is_gone = extent.zero = os_purge(extent.base, extent.bytes);
   extent.resident = !extent.zero;
-  bank_add(number, extent.base, extent.bytes);
   usage_move_begin(extent.bytes);
-  extent_give(extent, os_milliseconds(), USAGE_NOWHERE);
+  lock_take(&extents.lock);
+  bank_add(number, extent.base, extent.bytes);
+  give_piece(extent, os_milliseconds(), from);
+  lock_give(&extents.lock);
+  usage_move_end(extent.bytes);
   return false;
 }
 
-#define UNMAPPED_BYTES_MIN ((size_t)1 << 20) /* each shorter extent would leave a gap between two mappings */
+#define GAP_BYTES_MIN ((size_t)1 << 20) /* what lies between others is worth a further mapping from this size on */
+
+static bool is_to_unmap(const struct free_extent *e) {
+  unsigned number = bank_number_at(e->base);
+  return number % EXTENT_BANKS == EXTENT_ADOPTED &&
+         (e->bytes >= GAP_BYTES_MIN || arena_neighbours(e->base, e->bytes, bank_mark(number)) < 2);
+}
 
 /* Purges the oldest resident extent. Returns its bytes, 0 when nothing is left to do. */
 static size_t purge_oldest(struct purge purge) {
@@ -358,17 +382,19 @@ static size_t purge_oldest(struct purge purge) {
     lock_give(&extents.lock);
     return 0;
   }
-  /* Purges no more than necessary; the front stays, but not of what is unmapped. During the system call the extent
-   * counts as taken, so no other thread can get it. */
+  /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other
+   * thread can get it. */
   unsigned number = bank_number_at(oldest->base);
-  bool to_unmap = number % EXTENT_BANKS == EXTENT_ADOPTED && oldest->bytes >= UNMAPPED_BYTES_MIN;
+  bool to_unmap = is_to_unmap(oldest);
   size_t most_bytes = min_size(decay_total(&extents_decay) - purge.keep_bytes, purge.most_bytes);
-  size_t bytes = to_unmap ? oldest->bytes : min_size(oldest->bytes, round_up(most_bytes, SUPERSLAB_BYTES));
+  size_t bytes = min_size(oldest->bytes, round_up(most_bytes, SUPERSLAB_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   if (UNLIKELY(to_unmap)) {
+    bool is_gone;
     release_begin(number, extent);
     lock_give(&extents.lock);
-    return release_end(number, extent) ? bytes : 0;
+    release_end(number, extent, &is_gone);
+    return is_gone ? bytes : 0;
   }
   usage_move_begin(bytes);
   lock_give(&extents.lock);
@@ -390,6 +416,7 @@ COLD size_t extents_purge(struct purge purge) {
 /* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
 COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, size_t grain) {
   struct extent extent = {0};
+  bool is_gone;
   lock_take(&extents.lock);
   struct free_extent *e = find_extent(bank_numbered(number), resident, bytes_min, grain);
   if (e) {
@@ -398,7 +425,7 @@ COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, s
     release_begin(number, extent);
   }
   lock_give(&extents.lock);
-  return extent.base != NULL && release_end(number, extent);
+  return extent.base != NULL && release_end(number, extent, &is_gone);
 }
 
 /* Unmaps at most this many short extents at a time, because each leaves a gap between two mappings. */

@@ -3,8 +3,8 @@
  * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent. Free
  * extents are listed by size, and the resident ones by age too. Arenas come in banks, because the kernel's huge-page
  * flag is best set for whole arenas: each flagged piece would be a mapping of its own. The adopted bank's arenas were
- * mappings of large objects. Their free extents are unmapped by age, and not purged, because more of them come.
- * Each node (os/nodes.h) has banks of its own: the threads that run there touch their pages first.
+ * mappings of large objects. Their free extents are unmapped by age, because more of them come; only short ones between
+ * others are purged. Each node (os/nodes.h) has banks of its own: the threads that run there touch their pages first.
  *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
  *       unit's record describes it, the last one's points to its base
  *   E2  no two free extents of one kind (bank, resident, zero) touch
@@ -58,9 +58,9 @@ struct extent extent_take_behind(char *end, size_t bytes);
  * caller has called usage_move_begin; this function calls usage_move_end. */
 void extent_give(struct extent extent, uint64_t freed_ms, enum usage from);
 
-/* Makes an arena of a mapping. Its owner goes on to own it, as if extent_take had returned it. It consists of whole
- * units, and the page map covers it. */
-void extent_adopt(char *mapping, size_t bytes);
+/* Makes an arena of a mapping, of the node that the thread runs on. Its owner goes on to own it, as if extent_take had
+ * returned it. It consists of whole units, and the page map covers it. False: such arenas are in too many pieces. */
+bool extent_adopt(char *mapping, size_t bytes);
 
 /* Gives resident free extents back to the system, oldest first; the preset decides about all of them. One thread at a
  * time (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */

@@ -270,6 +270,69 @@ UNIT_TEST_BETWEEN(address_space_of_growth_goes_back, nothing_held, nothing_held)
   large_free(right);
 }
 
+static unsigned mappings(void) {
+  unsigned count = 0;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  assert_non_null(maps);
+  for (int c; (c = fgetc(maps)) != EOF;)
+    count += c == '\n';
+  fclose(maps);
+  return count;
+}
+
+/* What lives on in adopted arenas keeps few mappings: others that shrink are copied, as before. */
+UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
+  enum { COUNT = 800 };
+  static char *objects[COUNT];
+  unsigned before = mappings(), cut = 0;
+  for (unsigned i = 0; i < COUNT; i++) {
+    char *object = alloc(MIB, 16), *wall = alloc(MIB, 16); /* mostly neighbours */
+    char *grown = large_resize(object, 3 * MIB);
+    objects[i] = grown ? grown : object;
+    char *shrunk = large_resize(objects[i], 2 * UNIT_BYTES);
+    if (shrunk == NULL) {
+      large_free(objects[i]);
+      objects[i] = alloc(2 * UNIT_BYTES, 16);
+    } else {
+      cut++;
+    }
+    large_free(wall);
+    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  }
+  assert_true(cut > 64 && mappings() < before + COUNT / 2);
+  for (unsigned i = 0; i < COUNT; i++)
+    large_free(objects[i]);
+}
+
+/* What no extent can serve stays a mapping, and is used again. */
+UNIT_TEST_BETWEEN(wide_alignments_are_served_by_what_they_left, nothing_held, nothing_held) {
+  for (unsigned i = 0; i < 64; i++) {
+    char *object = alloc((i % 4 + 1) * MIB, 4 * MIB);
+    assert_int_equal((uintptr_t)object % (4 * MIB), 0);
+    large_free(object);
+  }
+  assert_true(usage_held() <= 16 * MIB);
+}
+
+/* A purge of adopted arenas keeps what it is to keep, too. */
+UNIT_TEST_BETWEEN(purge_of_adopted_memory_is_bounded, nothing_held, nothing_held) {
+  char *object, *wall;
+  neighbours(MIB, &object, &wall);
+  object = large_resize(object, 30 * MIB);
+  assert_non_null(object);
+  large_free(object);
+  size_t before = usage_free(), keep = 10 * MIB, step = 3 * MIB;
+  struct purge purge = purge_by_preset(keep, UNIT_ANY_TIME);
+  purge.most_bytes = step;
+  size_t purged = extents_purge(purge);
+  assert_true(purged >= step && purged <= 2 * SUPERSLAB_BYTES + MIB); /* 1 MiB of it before the object moved */
+  assert_int_equal(usage_free(), before - purged);
+  extents_purge(purge_by_preset(keep, UNIT_ANY_TIME));
+  assert_true(usage_free() <= keep && usage_free() > keep - SUPERSLAB_BYTES);
+  large_free(wall);
+}
+
 /* Its site asks for the first length again. */
 UNIT_TEST_BETWEEN(a_resized_object_is_not_kept_for_its_site, nothing_held, nothing_held) {
   char *object = alloc_steady(2 * MIB);
