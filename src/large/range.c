@@ -284,21 +284,17 @@ void range_leaves(const struct large *range) {
   counter_note(large_frees);
 }
 
-/* A freed range waits for the next request if its site asked for this size several times in a row. So does a mapping as
- * short as extents are. A longer one would only add to the peak. */
-static bool is_wanted_again(const struct large *range) {
-  return range->steady || (range->mapping && !range->spare && large_range_bytes(range) < MAPPING_BYTES_MIN);
-}
-
+/* A freed range waits for the next request if its site asked for this size several times in a row. So does a mapping
+ * that stays one, unless it is longer than extents are: a long one would only add to the peak. */
 void range_cache_or_end(struct large *range) {
-  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
-  if (UNLIKELY(range->mapping))
-    range_become_extent(range, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
-  bool is_kept =
-      !range->guarded && is_wanted_again(range) && large_range_bytes(range) <= cache_max / CACHED_RANGE_SHARE;
+  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20, bytes = large_range_bytes(range);
+  bool may_be_kept = !range->guarded && bytes <= cache_max / CACHED_RANGE_SHARE, is_kept = may_be_kept && range->steady;
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
-    keep = observers.advice_large_freed(range->caller, large_range_bytes(range), is_kept);
+    keep = observers.advice_large_freed(range->caller, bytes, is_kept);
+  if (UNLIKELY(range->mapping) && keep != KEEP_AT_ONCE &&
+      !range_become_extent(range, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE))
+    is_kept |= may_be_kept && !range->spare && bytes < MAPPING_BYTES_MIN;
   if (is_kept && keep != KEEP_AT_ONCE) {
     cache_range(range, keep, cache_max);
     return;

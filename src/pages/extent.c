@@ -314,8 +314,7 @@ COLD struct extent extent_take_behind(char *end, size_t bytes) {
 
 /* --- giving back to the system --- */
 
-/* Adopted arenas as long as they touch no other. Each is a mapping at least, and there may not be many of these. */
-#define ISLANDS_MAX 256u
+#define ISLANDS_MAX 256u /* each is a mapping, of which the kernel allows a limited number */
 
 /* The lock is held. */
 static void bank_add(unsigned number, char *base, size_t bytes) {
@@ -366,7 +365,7 @@ COLD static bool release_end(unsigned number, struct extent extent, bool *is_gon
   return false;
 }
 
-#define GAP_BYTES_MIN ((size_t)1 << 20) /* what lies between others is worth a further mapping from this size on */
+#define GAP_BYTES_MIN ((size_t)1 << 20) /* a gap between others makes one mapping more */
 
 static bool is_to_unmap(const struct free_extent *e) {
   unsigned number = bank_number_at(e->base);
