@@ -46,22 +46,21 @@ static void draw(uint64_t number) {
   double least = between(&random, 8, 4000), most = fmin(least * between(&random, 1.01, 1000), SIZE_LIMIT);
   double mean = (most - least) / log(most / least);
   double live_bytes = between(&random, 2e6, 1.5e8);
-  shape = (struct shape){
-      .size_min = least,
-      .size_max = most,
-      .live = (uint64_t)fmin(fmax(live_bytes / mean / (double)threads, 8), 400000),
-      .resized = often(&random, 0.5, 0.8),
-      .grown = 0.5 + share(&random) / 2,
-      .factor = 1 + share(&random),
-      .cleared = often(&random, 0.5, 0.5),
-      .aligned = often(&random, 0.7, 0.3),
-      .order = (enum order)(bench_random(&random) % ORDERS),
-      .written = share(&random) < 0.5 ? 1 : share(&random) * 0.3,
-      .phases = share(&random) < 0.6 ? 1 : 1 + bench_random(&random) % PHASES_MAX,
-      .shift = share(&random) < 0.5 ? 1 : between(&random, 0.3, 3),
-      .crossed = threads > 1 ? often(&random, 0.4, 0.9) : 0,
-      .shared = 1 + (uint64_t)between(&random, 1, 2000),
-  };
+  /* A statement each: the compiler chooses the order of the initializers of a struct. */
+  shape.size_min = least;
+  shape.size_max = most;
+  shape.live = (uint64_t)fmin(fmax(live_bytes / mean / (double)threads, 8), 400000);
+  shape.phases = share(&random) < 0.6 ? 1 : 1 + bench_random(&random) % PHASES_MAX;
+  shape.shared = 1 + (uint64_t)between(&random, 1, 2000);
+  shape.resized = often(&random, 0.5, 0.8);
+  shape.grown = 0.5 + share(&random) / 2;
+  shape.factor = 1 + share(&random);
+  shape.cleared = often(&random, 0.5, 0.5);
+  shape.aligned = often(&random, 0.7, 0.3);
+  shape.crossed = threads > 1 ? often(&random, 0.4, 0.9) : 0;
+  shape.written = share(&random) < 0.5 ? 1 : share(&random) * 0.3;
+  shape.shift = share(&random) < 0.5 ? 1 : between(&random, 0.3, 3);
+  shape.order = (enum order)(bench_random(&random) % ORDERS);
   for (uint64_t phase = 0; phase < shape.phases; phase++) {
     for (unsigned i = 0; i < SIZES; i++)
       sizes[phase][i] = (size_t)between(&random, least, most);
@@ -127,8 +126,12 @@ static bool resize(struct slot *slot, uint64_t *random, const size_t *phase_size
   double factor = share(random) < shape.grown ? shape.factor : 1 / shape.factor;
   size_t before = slot->size, size = (size_t)((double)before * factor) + 1;
   size = (double)size > 4 * shape.size_max ? phase_sizes[0] : size;
+  size_t kept = before < size ? before : size;
+  uint64_t kept_marks = bench_marks(slot->block, kept);
   slot->block = bench_block(realloc(slot->block, size));
   slot->size = size;
+  if (bench_marks(slot->block, kept) != kept_marks)
+    bench_die("realloc lost the content of a block of %zu bytes", before);
   return size > before;
 }
 

@@ -79,11 +79,12 @@ def main():
         plain = run(folder, program, PROGRAMS[program])
         broken = run(folder, program, PROGRAMS[program], mutant)
         assert plain["hash"] != broken["hash"], f"{program}: blocks handed out twice do not show in the hash"
-    try:
-        run(folder, "realloc_grow", PROGRAMS["realloc_grow"], mutant)
-        raise AssertionError("realloc_grow: lost content goes unnoticed")
-    except AssertionError as refusal:
-        assert "realloc lost the content" in str(refusal), refusal
+    for program, arguments in (("realloc_grow", PROGRAMS["realloc_grow"]), ("drawn", ["4", "1", "1", "20"])):
+        try:
+            run(folder, program, arguments, mutant)
+            raise AssertionError(f"{program}: lost content goes unnoticed")
+        except AssertionError as refusal:
+            assert "realloc lost the content" in str(refusal), refusal
     readings(folder, mapping)
     print(f"bench: ok ({len(PROGRAMS)} programs)")
 
