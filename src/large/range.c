@@ -124,9 +124,9 @@ static size_t unstashed(struct large *range) {
 }
 
 /* Makes a free extent of a stashed range. Returns its bytes, 0: there is none. */
-static size_t evict_stashed(void) {
+static size_t evict_stashed(size_t units_min) {
   struct stash *at = NULL;
-  struct large *range = stash_take_any(STASH_ANY_ROUND, 1, MAPPING_UNITS_MIN - 1, &at);
+  struct large *range = stash_take_any(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, &at);
   if (range == NULL)
     return 0;
   size_t bytes = unstashed(range);
@@ -134,29 +134,36 @@ static size_t evict_stashed(void) {
   return bytes;
 }
 
-/* Makes a free extent of one of the oldest cached ranges, or of a stashed one. Returns its bytes, 0: there is none. */
-static size_t evict_old(void) {
+/* Makes a free extent of one of the oldest cached ranges, or of a stashed one of at least units_min. Returns its bytes,
+ * 0: there is none. */
+static size_t evict_from(size_t units_min) {
   struct large *oldest = big_cache_take_old();
   if (oldest == NULL)
-    return evict_stashed();
+    return evict_stashed(units_min);
   size_t bytes = large_range_bytes(oldest);
   counter_note(cache_evictions);
   range_end(oldest, os_milliseconds(), USAGE_PROMISED);
   return bytes;
 }
 
+static size_t evict_old(void) { return evict_from(1); }
+
 /* Returns the bytes that are kept for large objects. */
 static size_t kept_bytes(void) {
   return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are_live()) ? stash_bytes() : 0);
 }
 
-/* Takes memory that is held and free before new memory: a resident extent. If there is none, it evicts cached
- * and stashed ranges until there is one. */
+/* Takes memory that is held and free before new memory: a resident extent. If there is none, it evicts cached and
+ * stashed ranges, which join their neighbours. Of short stashed ranges it evicts no more than it needs: two lengths that
+ * are in turn in use would cut up each other's. EVICTIONS_A_UNIT: more would take longer than the page faults of fresh
+ * memory. */
+#define EVICTIONS_A_UNIT 8u
 static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   struct extent extent = extent_take_resident_of_any(bank, bytes, alignment);
-  for (size_t evicted = 0, more; extent.base == NULL && evicted < bytes && kept_bytes() >= bytes - evicted;
-       evicted += more) {
-    more = evict_old();
+  size_t evicted = 0, more;
+  for (size_t left = bytes / UNIT_BYTES * EVICTIONS_A_UNIT;
+       extent.base == NULL && left > 0 && evicted + kept_bytes() >= bytes; left--, evicted += more) {
+    more = evict_from(evicted < bytes ? 1 : LARGE_SHORT_UNITS + 1);
     if (more == 0)
       break;
     extent = extent_take_resident_of_any(bank, bytes, alignment);
@@ -192,7 +199,7 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
 
 struct large *range_with_room(size_t bytes) {
   enum extent_bank bank = huge_bank_for_large();
-  struct extent extent = extent_resident(bank, bytes + bytes, UNIT_BYTES), room = extent;
+  struct extent extent = extent_take_resident_of_any(bank, bytes + bytes, UNIT_BYTES), room = extent;
   if (extent.base != NULL) {
     room.base += bytes;
     room.bytes -= bytes;

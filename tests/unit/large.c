@@ -250,6 +250,22 @@ UNIT_TEST_BETWEEN(growth_uses_what_growth_left, nothing_held, nothing_held) {
   large_free(neighbour);
 }
 
+/* Ranges of a length that is not asked for any more serve longer objects: they join, though their site was steady. */
+UNIT_TEST_BETWEEN(lengths_of_the_past_serve_longer_objects, nothing_held, nothing_held) {
+  enum { OBJECTS_MAX = 6, UNITS_MAX = 100 };
+  for (unsigned round = 0, state = 1; round < 400; round++) {
+    char *objects[OBJECTS_MAX];
+    state = state * 1103515245 + 12345;
+    size_t units = 2 + (state >> 16) % (UNITS_MAX - 1), count = 2 + (state >> 8) % (OBJECTS_MAX - 1);
+    for (unsigned i = 0; i < count; i++)
+      objects[i] = alloc(units * UNIT_BYTES, 16);
+    for (unsigned i = 0; i < count; i++)
+      large_free(objects[i]);
+  }
+  valid();
+  assert_true(usage_held() <= (size_t)2 * OBJECTS_MAX * UNITS_MAX * UNIT_BYTES);
+}
+
 /* Also if it grows anew after all free memory went back: the address space goes too. */
 UNIT_TEST_BETWEEN(address_space_of_growth_goes_back, nothing_held, nothing_held) {
   char *left, *object, *right;
