@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <stdio.h>
-#include <string.h>
 
 #define SPACE_BYTES_MIN ((uint64_t)1 << 30) /* less is soon used up */
 #define OWN_DESCRIPTORS 101u /* descriptors of the summary and of memory pressure have numbers from 100 on */

@@ -5,7 +5,6 @@
 #include "tools/live_find.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdarg.h>

@@ -2,7 +2,6 @@
 
 #include "inspect/file.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 

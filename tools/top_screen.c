@@ -5,7 +5,6 @@
 #include <curses.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LINE = 512, GRAPH_AT = 4, GRAPH_ROWS = 5, EIGHTHS = 8, LABEL = 11 };
 

@@ -15,7 +15,6 @@
 #include "large/packed.h"
 #include "large/range.h"
 #include "large/stash.h"
-#include "pages/superslab.h"
 #include "reclaim/background.h"
 #include "reclaim/due.h"
 #include "threads/inherited.h"

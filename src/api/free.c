@@ -28,7 +28,6 @@
 #include "threads/spare.h"
 
 #include <errno.h>
-#include <string.h>
 
 /* Frees a block that checked_retire has checked. */
 static void free_retired(void *block, uint32_t entry) {

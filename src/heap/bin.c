@@ -12,6 +12,7 @@
 #include "heap/envelope.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
+#include "policy/bin_policy.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 
 #include "budget/usage.h"
 #include "heap/hands.h"
+#include "policy/bin_policy.h"
 
 #define CLASSES (HAK_CLASS_COUNT - 1)
 #define LOOKS_OF_STEP 8

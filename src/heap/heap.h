@@ -26,7 +26,6 @@
 #include "heap/pool.h"
 #include "heap/split.h"
 #include "os/os.h"
-#include "policy/bin_policy.h"
 
 struct checked_cache;
 struct stash;

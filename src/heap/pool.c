@@ -5,7 +5,6 @@
 #include "os/cgroup.h"
 #include "os/fault.h"
 #include "os/filter.h"
-#include "os/os.h"
 #include "pages/metadata.h"
 
 #define POOLS_PER_CPU 2u

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define GROUP_BYTES 1024 /* the name of a group, with those of all above it */
 #define VALUE_BYTES 32

@@ -1,6 +1,6 @@
 #include "os/kernel.h"
 
-#include "os/os.h"
+#include "base/words.h"
 
 #include <errno.h>
 #include <stdarg.h>

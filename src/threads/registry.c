@@ -12,7 +12,6 @@
 #include "heap/slow_path.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
-#include "pages/page_map.h"
 #include "threads/registry.h"
 
 #include <string.h>

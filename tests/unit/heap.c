@@ -8,6 +8,7 @@
 #include "os/os.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
+#include "policy/bin_policy.h"
 #include "reclaim/due.h"
 
 #define KIB ((size_t)1024)
