@@ -235,7 +235,7 @@ static void *take_from(struct superslab *s, unsigned order) {
     runs = runs_in(s->free, order);
   unsigned first = (unsigned)__builtin_ctz(runs);
   uint32_t mask = run_mask(order) << first;
-  size_t more = (size_t)__builtin_popcount(mask & ~s->resident) * UNIT_BYTES;
+  size_t more = bytes_of(mask & ~s->resident);
   if (more > 0 && !usage_reserve(more)) {
     if (s->free == UNITS_ALL)
       superslab_close(s);
@@ -276,7 +276,7 @@ static void *resident_run(unsigned node, unsigned order) {
  * the next that are taken. The lock is held. */
 static bool make_dense(struct superslab *s) {
   size_t bytes = bytes_of(s->free);
-  if (bytes_of(s->resident) > 0 || extent_bank_of(s->base) == EXTENT_HUGE ||
+  if (s->resident != 0 || extent_bank_of(s->base) == EXTENT_HUGE ||
       !huge_for_superslab(units.taken_bytes, load_relaxed(&units.dense_bytes)) || !usage_reserve(bytes))
     return false;
   store_relaxed(&units.dense_bytes, 0);
@@ -354,7 +354,7 @@ void units_give(void *run, unsigned order, unsigned keep) {
     give_outside(run, order);
     return;
   }
-  uint32_t mask = run_mask(order) << (((uintptr_t)run >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1));
+  uint32_t mask = run_mask(order) << map_unit_in_row(run);
   hak_assert((s->free & mask) == 0);
   note_given(s, keep);
   set_units(s, s->free | mask, s->resident | mask, USAGE_SLABS);
@@ -376,8 +376,7 @@ static size_t superslab_purge(struct superslab *s) {
   for (uint32_t left = mask; left != 0;) {
     uint32_t lowest = left & -left;
     uint32_t run = left & ~(left + lowest); /* the ones from the lowest up to the first gap */
-    enum purge_result result =
-        pages_purge(s->base + (size_t)__builtin_ctz(run) * UNIT_BYTES, (size_t)__builtin_popcount(run) * UNIT_BYTES);
+    enum purge_result result = pages_purge(s->base + (size_t)__builtin_ctz(run) * UNIT_BYTES, bytes_of(run));
     zero &= result == PURGE_GONE;
     refused |= result == PURGE_REFUSED;
     left &= ~run;

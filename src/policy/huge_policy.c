@@ -16,7 +16,7 @@ static void bad_outcome(struct huge_back_off *back_off, uint64_t span_ms_min, ui
   if (backs_off(back_off, now_ms))
     return;
   uint64_t span_ms = back_off->span_ms == 0 ? span_ms_min : back_off->span_ms * 2;
-  back_off->span_ms = span_ms < SPAN_MS_MAX ? span_ms : SPAN_MS_MAX;
+  back_off->span_ms = min_size(span_ms, SPAN_MS_MAX);
   back_off->until_ms = now_ms + back_off->span_ms;
 }
 
@@ -40,8 +40,7 @@ bool huge_note_written(struct huge_state *state, size_t resident_bytes, size_t r
     return false;
   size_t most_bytes = HUGE_EARNED_HEAPS * heap_bytes;
   size_t earned_bytes = range_bytes < most_bytes / HUGE_EARNED_TIMES ? range_bytes * HUGE_EARNED_TIMES : most_bytes;
-  if (state->earned_bytes < earned_bytes)
-    state->earned_bytes = earned_bytes;
+  state->earned_bytes = max_size(state->earned_bytes, earned_bytes);
   state->lent_bytes = heap_bytes;
   return true;
 }
@@ -51,7 +50,7 @@ bool huge_spend(struct huge_state *state, size_t range_bytes) {
       state->earned_bytes > 0 || range_bytes <= HUGE_RANGE_BYTES_MIN ? &state->earned_bytes : &state->lent_bytes;
   if (*from == 0)
     return false;
-  *from -= range_bytes < *from ? range_bytes : *from;
+  *from = less(*from, range_bytes);
   return true;
 }
 
