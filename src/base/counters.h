@@ -23,5 +23,5 @@ extern struct process_counters {
   ((void)atomic_fetch_add_explicit(&process_counters.name, (change), memory_order_relaxed))
 #define counter_note(name) counter_add(name, 1)
 /* For a counter that changes under one lock only. */
-#define counter_add_locked(name, change) store_relaxed(&process_counters.name, counter_read(name) + (change))
+#define counter_add_locked(name, change) add_as_owner(&process_counters.name, (change))
 #define counter_read(name) load_relaxed(&process_counters.name)

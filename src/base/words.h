@@ -62,6 +62,8 @@ static ALWAYS_INLINE void errno_restore(const int *kept) { errno = *kept; }
 /* Relaxed accesses order nothing. Those that order others are written out. */
 #define load_relaxed(object) atomic_load_explicit((object), memory_order_relaxed)
 #define store_relaxed(object, value) atomic_store_explicit((object), (value), memory_order_relaxed)
+/* Adds to a sum with one writer at a time, its owner or the holder of a lock: a plain store is enough. */
+#define add_as_owner(sum, amount) store_relaxed((sum), load_relaxed(sum) + (amount))
 
 /* SplitMix64 (Steele, Lea and Flood): scatters neighbouring numbers over all 64 bits. */
 #define MIX_STEP UINT64_C(0x9e3779b97f4a7c15)

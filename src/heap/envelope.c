@@ -43,7 +43,7 @@ static struct envelope *envelope_take(const struct heap *heap, uint32_t owner) {
   struct envelope *envelope = pool->emptied.first;
   if (envelope) {
     pool->emptied.first = envelope->next;
-    OWNER_ADD(pool->emptied.count, -1u);
+    add_as_owner(&pool->emptied.count, -1u);
   }
   lock_give(&pool->emptied.lock);
   if (envelope == NULL)
@@ -68,7 +68,7 @@ static void envelopes_keep(struct pool *pool, struct envelope *first, struct env
   if (room) {
     last->next = pool->emptied.first;
     pool->emptied.first = first;
-    OWNER_ADD(pool->emptied.count, count);
+    add_as_owner(&pool->emptied.count, count);
   }
   lock_give(&pool->emptied.lock);
   if (!room)
@@ -127,9 +127,9 @@ static void envelope_close(struct outbox *outbox, struct envelope **place, bool 
   *place = NULL;
   outbox->last = NULL;
   outbox->sent_since_sweep++;
-  OWNER_ADD(outbox->open_bytes, -envelope->bytes);
-  OWNER_ADD(outbox->envelopes_sent, 1);
-  OWNER_ADD(outbox->remote_frees, envelope->count);
+  add_as_owner(&outbox->open_bytes, -envelope->bytes);
+  add_as_owner(&outbox->envelopes_sent, 1);
+  add_as_owner(&outbox->remote_frees, envelope->count);
   envelope_send(envelope, early);
 }
 
@@ -235,7 +235,7 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   uint32_t owner = entry_pool_id(entry);
   struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
   if (place != NULL && *place != NULL && is_void(*place)) {
-    OWNER_ADD(outbox->open_bytes, -(*place)->bytes);
+    add_as_owner(&outbox->open_bytes, -(*place)->bytes);
     envelope_begin(*place, heap, (*place)->owner);
   }
   if (place == NULL || *place == NULL || (*place)->owner != owner) {

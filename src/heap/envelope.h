@@ -18,13 +18,10 @@ struct envelope {
   void *blocks[ENVELOPE_SLOTS];
 };
 
-/* For a sum with one writer at a time, the owner of an outbox or the holder of a lock: a plain store is enough. */
-#define OWNER_ADD(sum, amount) store_relaxed(&(sum), load_relaxed(&(sum)) + (amount))
-
 static inline void envelope_append(struct outbox *outbox, struct envelope *envelope, void *block, size_t bytes) {
   envelope->blocks[envelope->count++] = block;
   envelope->bytes += bytes;
-  OWNER_ADD(outbox->open_bytes, bytes);
+  add_as_owner(&outbox->open_bytes, bytes);
 }
 
 /* In the entry of a tiny class, a multiple of 16 bytes, these bits are the length of its blocks. */

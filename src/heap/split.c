@@ -10,10 +10,8 @@ void tally_allocated(struct heap *heap, unsigned cls, int count) {
 void tally_freed(struct heap *heap, unsigned cls) { heap->tally->classes[cls].freed++; }
 
 void tally_freed_of_other(struct heap *heap, unsigned cls) {
-  if (heap->split == 0)
-    return;
-  _Atomic uint64_t *freed = &heap->tally->classes[cls].freed_of_others;
-  store_relaxed(freed, load_relaxed(freed) + 1);
+  if (heap->split)
+    add_as_owner(&heap->tally->classes[cls].freed_of_others, 1);
 }
 
 void bin_set_top_split(struct heap *heap, unsigned cls, void **top) {

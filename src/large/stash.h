@@ -114,8 +114,6 @@ static inline void large_end_mark(struct large *range, void *object) {
     fault_double_free(object);
 }
 
-static inline void stash_count(_Atomic uint64_t *counter) { store_relaxed(counter, load_relaxed(counter) + 1); }
-
 /* A fork may find the owner between two stores that this separates. */
 static inline void stash_stepped(void) { atomic_signal_fence(memory_order_seq_cst); }
 
@@ -148,7 +146,7 @@ static ALWAYS_INLINE void *stash_object(struct stash *stash, struct large *range
     range->color = large_has_room(large_range_bytes(range), size) ? large_color_of(range->base) : 0;
   range->site = site_hash(site);
   store_relaxed(&range->ended, false);
-  stash_count(&stash->takes);
+  add_as_owner(&stash->takes, 1);
   void *object = large_object(range);
   HAK_PROBE(large_alloc, object, size, large_range_bytes(range), site);
   return object;
@@ -212,7 +210,7 @@ static ALWAYS_INLINE bool stash_put_at(struct stash *stash, struct stash_place *
   place->count++;
   stash->next[node] = place->top;
   store_relaxed(&stash->round, round);
-  stash_count(&stash->puts);
+  add_as_owner(&stash->puts, 1);
   atomic_store_explicit(&stash->words[node], word, memory_order_release);
   stash_stepped();
   place->top = (uint8_t)node;

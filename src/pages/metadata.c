@@ -66,10 +66,8 @@ static void start_once(void) {
   metadata.bytes = START_BYTES;
 }
 
-static void free_bytes_add(size_t change) { store_relaxed(&metadata.free_bytes, metadata_free_bytes() + change); }
-
 static void push_free(void *piece, unsigned order) {
-  free_bytes_add((size_t)1 << order);
+  add_as_owner(&metadata.free_bytes, (size_t)1 << order);
   memcpy(piece, &metadata.free[order], sizeof(void *));
   metadata.free[order] = piece;
 }
@@ -150,7 +148,7 @@ static void *take_piece(unsigned order) {
   void *piece = metadata.free[order];
   if (piece != NULL) {
     memcpy(&metadata.free[order], piece, sizeof(void *));
-    free_bytes_add(-bytes);
+    add_as_owner(&metadata.free_bytes, -bytes);
     return piece;
   }
   start_once();
@@ -223,7 +221,7 @@ size_t metadata_trim(void) {
   metadata.chunks = NULL;
   metadata.areas = NULL;
   memset(metadata.free, 0, sizeof metadata.free);
-  free_bytes_add(-metadata_free_bytes());
+  store_relaxed(&metadata.free_bytes, 0);
   lock_give(&metadata.lock);
   /* No other thread can reach these lists. */
   for (struct area *area = areas, *next; area; area = next) {

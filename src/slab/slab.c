@@ -18,11 +18,6 @@
 
 #define FREED_STEP ((size_t)64 * 1024) /* freed bytes are reported to usage_freed_add in steps */
 
-/* Under the lock: a plain store is enough. */
-static void taken_bytes_add(struct slab_set *set, size_t bytes) {
-  store_relaxed(&set->taken_bytes, slab_set_taken_bytes(set) + bytes);
-}
-
 static unsigned list_of(const struct slab *slab) {
   if (slab->free_count == 0)
     return FULLNESS_FULL;
@@ -157,7 +152,7 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
 
 static ALWAYS_INLINE void count_taken(struct slab_set *set, unsigned cls, size_t count) {
   set->taken_blocks[cls] += count;
-  taken_bytes_add(set, count * class_bytes(cls));
+  add_as_owner(&set->taken_bytes, count * class_bytes(cls));
 }
 
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted) {
@@ -325,7 +320,7 @@ static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, voi
 
 void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
   set->taken_blocks[cls] -= count;
-  taken_bytes_add(set, -(count * class_bytes(cls)));
+  add_as_owner(&set->taken_bytes, -(count * class_bytes(cls)));
   for (size_t i = 0; i < count;)
     i += put_back_run(set, cls, blocks + i, count - i);
 }
@@ -338,7 +333,7 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
 void slab_set_give_one(struct slab_set *set, unsigned cls, void *block) {
   put_back(set, find_place_of_class(set, cls, block), block);
   set->taken_blocks[cls]--;
-  taken_bytes_add(set, -class_bytes(cls));
+  add_as_owner(&set->taken_bytes, -class_bytes(cls));
   note_freed(set, class_bytes(cls));
 }
 
@@ -361,7 +356,7 @@ static void give_batch(struct slab_set *set, void *const *blocks, size_t count) 
   }
   for (size_t i = 0; i < count; i++)
     put_back(set, places[i], blocks[i]);
-  taken_bytes_add(set, -bytes);
+  add_as_owner(&set->taken_bytes, -bytes);
   note_freed(set, bytes);
 }
 

@@ -175,8 +175,7 @@ static void count_freed(struct pool *pool) {
     size_t taken = pool->slabs.taken_blocks[cls];
     for (const struct heap *each = pool->private_part->attached; each; each = each->next_attached)
       taken = less(taken, bin_blocks(each, cls));
-    _Atomic uint64_t *freed = &heap->tally->classes[cls].freed_of_others;
-    store_relaxed(freed, load_relaxed(freed) + taken);
+    add_as_owner(&heap->tally->classes[cls].freed_of_others, taken);
   }
 }
 
