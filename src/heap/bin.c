@@ -230,7 +230,7 @@ static bool bins_put_received(struct heap *heap, unsigned wanted_cls, void **blo
   size_t left = 0;
   for (size_t i = 0; i < count; i++) {
     void *block = blocks[i];
-    uint32_t entry = __atomic_load_n(map_leaf_entry(map_leaf(block), block), __ATOMIC_RELAXED);
+    uint32_t entry = map_leaf_read(map_leaf(block), block);
     unsigned cls = entry_class(entry);
     if (UNLIKELY(!entry_is_of(entry, key)))
       fault_double_free(block);

@@ -110,7 +110,7 @@ size_t stash_bytes(void);
  * memory serves others by now, the entry tells. */
 static inline void large_end_mark(struct large *range, void *object) {
   if (UNLIKELY(atomic_exchange_explicit(&range->ended, true, memory_order_acq_rel)) ||
-      UNLIKELY(__atomic_load_n(map_leaf_entry(map_leaf(object), object), __ATOMIC_RELAXED) != ENTRY_LARGE))
+      UNLIKELY(map_leaf_read(map_leaf(object), object) != ENTRY_LARGE))
     fault_double_free(object);
 }
 

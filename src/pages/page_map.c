@@ -141,7 +141,7 @@ static bool leaf_make(uintptr_t index, struct map_reserve *reserve) {
 }
 
 static struct map_row **row_place(const void *address) {
-  return &map_leaf(address)->rows[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)];
+  return &map_leaf(address)->rows[map_superslab_in_leaf(address)];
 }
 
 /* The leaf exists. */

@@ -96,12 +96,18 @@ static inline struct map_leaf *map_leaf(const void *address) {
 static inline uint32_t *map_leaf_entry(struct map_leaf *leaf, const void *address) {
   return &leaf->entries[((uintptr_t)address >> HAK_UNIT_SHIFT) & (LEAF_UNITS - 1)];
 }
+/* Reads it; in the middle of a long large object it is ENTRY_NONE. */
+static inline uint32_t map_leaf_read(struct map_leaf *leaf, const void *address) {
+  return __atomic_load_n(map_leaf_entry(leaf, address), __ATOMIC_RELAXED);
+}
+static inline size_t map_superslab_in_leaf(const void *address) {
+  return ((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1);
+}
 static inline struct map_row *map_leaf_row(struct map_leaf *leaf, const void *address) {
-  return __atomic_load_n(&leaf->rows[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)],
-                         __ATOMIC_ACQUIRE);
+  return __atomic_load_n(&leaf->rows[map_superslab_in_leaf(address)], __ATOMIC_ACQUIRE);
 }
 static inline _Atomic(void *) *map_leaf_states(struct map_leaf *leaf, const void *address) {
-  return &leaf->states[((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1)];
+  return &leaf->states[map_superslab_in_leaf(address)];
 }
 static inline _Atomic(void *) *map_states(const void *address) { return map_leaf_states(map_leaf(address), address); }
 static inline struct map_row *map_row(const void *address) { return map_leaf_row(map_leaf(address), address); }
@@ -110,7 +116,7 @@ static inline uint32_t map_entry(const void *address) {
   if (!map_covers(address))
     return ENTRY_NONE;
   struct map_leaf *leaf = map_leaf(address);
-  uint32_t entry = __atomic_load_n(map_leaf_entry(leaf, address), __ATOMIC_RELAXED);
+  uint32_t entry = map_leaf_read(leaf, address);
   if (LIKELY(entry != ENTRY_NONE))
     return entry;
   const struct map_row *row = map_leaf_row(leaf, address);

@@ -260,13 +260,9 @@ static ALWAYS_INLINE void note_freed(struct slab_set *set, size_t bytes) {
   }
 }
 
-static uint32_t leaf_entry(struct map_leaf *leaf, const void *address) {
-  return __atomic_load_n(map_leaf_entry(leaf, address), __ATOMIC_RELAXED);
-}
-
 static ALWAYS_INLINE struct place find_place_of_class(const struct slab_set *set, unsigned cls, void *block) {
   struct map_leaf *leaf = map_leaf(block);
-  return find_place(set, cls, leaf, block, leaf_entry(leaf, block) == entry_of(set->key, cls));
+  return find_place(set, cls, leaf, block, map_leaf_read(leaf, block) == entry_of(set->key, cls));
 }
 
 /* Returns how many blocks at the start of an array lie `step` bytes apart, each from the one before. */
@@ -346,7 +342,7 @@ static void give_batch(struct slab_set *set, void *const *blocks, size_t count) 
   size_t bytes = 0;
   for (size_t i = 0; i < count; i++) {
     struct map_leaf *leaf = map_leaf(blocks[i]);
-    uint32_t entry = leaf_entry(leaf, blocks[i]);
+    uint32_t entry = map_leaf_read(leaf, blocks[i]);
     unsigned cls = entry_class(entry);
     places[i] = find_place(set, cls, leaf, blocks[i], entry_is_of(entry, set->key));
     __builtin_prefetch(places[i].slab, 1);
