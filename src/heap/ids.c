@@ -24,15 +24,15 @@ static struct chunk *chunk_of(uint32_t id) {
   return atomic_load_explicit(&ids.chunks[(id - 1) / CHUNK_HEAPS], memory_order_acquire);
 }
 
-static inline struct heap *heap_of(uint32_t id) { return chunk_of(id)->heaps[(id - 1) % CHUNK_HEAPS]; }
-
 struct heap *heap_by_id(uint32_t id) {
   hak_assert(id >= 1 && id <= heap_count());
-  return heap_of(id);
+  return chunk_of(id)->heaps[(id - 1) % CHUNK_HEAPS];
 }
 
+static _Atomic uint64_t *owned_word(uint32_t id) { return &chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS]; }
+
 void heap_mark_owned(uint32_t id, bool owned) {
-  _Atomic uint64_t *word = &chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS];
+  _Atomic uint64_t *word = owned_word(id);
   uint64_t bit = (uint64_t)1 << (id - 1) % WORD_HEAPS;
   if (owned)
     atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
@@ -41,20 +41,17 @@ void heap_mark_owned(uint32_t id, bool owned) {
 }
 
 bool heap_is_owned(uint32_t id) {
-  const _Atomic uint64_t *word = &chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS];
-  return (atomic_load_explicit(word, memory_order_acquire) >> (id - 1) % WORD_HEAPS & 1) != 0;
+  return (atomic_load_explicit(owned_word(id), memory_order_acquire) >> (id - 1) % WORD_HEAPS & 1) != 0;
 }
 
-/* Returns the first heap from `id` on whose bit is `owned`; NULL if there is none. */
 COLD struct heap *heap_from(uint32_t id, bool owned) {
   for (uint32_t count = heap_count(); id <= count; id = (id - 1) / WORD_HEAPS * WORD_HEAPS + WORD_HEAPS + 1) {
-    uint64_t bits =
-        atomic_load_explicit(&chunk_of(id)->owned[(id - 1) % CHUNK_HEAPS / WORD_HEAPS], memory_order_acquire);
+    uint64_t bits = atomic_load_explicit(owned_word(id), memory_order_acquire);
     bits = (owned ? bits : ~bits) >> (id - 1) % WORD_HEAPS;
     if (bits == 0)
       continue;
     id += (uint32_t)__builtin_ctzl(bits);
-    return id <= count ? heap_of(id) : NULL;
+    return id <= count ? heap_by_id(id) : NULL;
   }
   return NULL;
 }
