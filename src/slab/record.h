@@ -1,6 +1,7 @@
 /* record.h: the record of a slab, and its list. Only this folder includes it. The lock of the slab's pool is held. */
 #pragma once
 
+#include "base/bits.h"
 #include "base/list.h"
 #include "pages/page_map.h"
 #include "slab/slab.h"
@@ -38,9 +39,7 @@ static inline bool slab_is_empty(const struct slab *slab) {
   return slab->free_count == size_classes[slab->class].block_count;
 }
 
-static inline bool slab_block_is_free(const struct slab *slab, size_t index) {
-  return (slab->bitmap[index / 64] >> index % 64 & 1) != 0;
-}
+static inline bool slab_block_is_free(const struct slab *slab, size_t index) { return bit_is_set(slab->bitmap, index); }
 
 /* S3 */
 static inline bool slab_has_list(const struct slab_set *set, unsigned list) {

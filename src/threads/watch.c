@@ -131,10 +131,8 @@ void heap_follow_at_once(struct heap *heap) {
 }
 
 void *pool_shared_take(struct pool *shared, unsigned cls) {
-  void *block[1];
   HOLD_LOCK(&shared->lock);
-  size_t taken = slab_set_take(&shared->slabs, cls, block + 1, 1);
-  return taken ? block[0] : NULL;
+  return slab_set_take_one(&shared->slabs, cls);
 }
 
 void pool_shared_give(struct pool *shared, unsigned cls, void *block) {
