@@ -35,7 +35,7 @@ static void stash_note(void *block, size_t size) {
   stash_expect(heap->stash, units);
   if (load_relaxed(&stash_round) != 0)
     return;
-  size_t bytes_max = ((size_t)option_value(OPTION_LARGE_CACHE_MB) << 20) / STASH_SHARE;
+  size_t bytes_max = range_cache_max() / STASH_SHARE;
   if (bytes_max == 0 || option_value(OPTION_TARGET_MB) != 0 ||
       option_value(OPTION_PURGE_DELAY_MS) < STASH_DELAY_MS_MIN || advice_is_wanted() || sites_are_counted() ||
       checked_is_on() || guarded_is_on || usage_is_short() || usage_keep_max() != SIZE_MAX ||

@@ -18,6 +18,12 @@ static struct {
   _Atomic uint64_t unstashed_count;
 } figures;
 
+/* Release and acquire: a reader who sees a sum changed sees the move begun (budget/usage.h). */
+static void figure_add(_Atomic size_t *sum, size_t amount) {
+  atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel);
+}
+static size_t figure_read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
+
 size_t range_mapping_count(void) { return figure_read(&figures.mapping_count); }
 size_t range_mapping_bytes(void) { return figure_read(&figures.mapping_bytes); }
 uint64_t range_unstashed_count(void) { return load_relaxed(&figures.unstashed_count); }
@@ -269,20 +275,23 @@ size_t range_evict(struct purge purge) {
   return given_back;
 }
 
-/* Evicts while more is cached than the preset allows. Ranges that the preset decides about go first. */
-static void cache_shrink(size_t cache_max) {
+/* Evicts while more is cached than the preset allows. Ranges that the preset decides about go first. False: no more is
+ * cached than that. */
+static bool cache_shrink(void) {
+  size_t cache_max = range_cache_max();
+  if (decay_total(&big_cache_decay) <= cache_max)
+    return false;
   range_evict(purge_by_preset(less(cache_max, decay_bytes(&big_cache_decay, BY_ENGINE)), UINT64_MAX));
   struct large *range;
   while (decay_total(&big_cache_decay) > cache_max &&
          (range = big_cache_take_oldest(purge_by_engine(false, 0, UINT64_MAX))) != NULL)
     release_range(range, false, os_milliseconds());
+  return true;
 }
 
-static void cache_range(struct large *range, unsigned keep, size_t cache_max) {
+static void cache_range(struct large *range, unsigned keep) {
   big_cache_put(range, keep, os_milliseconds());
-  if (decay_total(&big_cache_decay) > cache_max)
-    cache_shrink(cache_max);
-  else
+  if (!cache_shrink())
     range_offer_kept();
 }
 
@@ -294,7 +303,7 @@ void range_leaves(const struct large *range) {
 /* A freed range waits for the next request if its site asked for this size several times in a row. So does a mapping
  * that stays one, unless it is longer than extents are: a long one would only add to the peak. */
 void range_cache_or_end(struct large *range) {
-  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20, bytes = large_range_bytes(range);
+  size_t cache_max = range_cache_max(), bytes = large_range_bytes(range);
   bool may_be_kept = !range->guarded && bytes <= cache_max / CACHED_RANGE_SHARE, is_kept = may_be_kept && range->steady;
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
@@ -303,7 +312,7 @@ void range_cache_or_end(struct large *range) {
       !range_become_extent(range, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE))
     is_kept |= may_be_kept && !range->spare && bytes < MAPPING_BYTES_MIN;
   if (is_kept && keep != KEEP_AT_ONCE) {
-    cache_range(range, keep, cache_max);
+    cache_range(range, keep);
     return;
   }
   range_leaves(range);
@@ -332,11 +341,10 @@ static bool cache_stashed(uint32_t before_round, size_t units_min, size_t units_
 }
 
 static size_t evict_stashed_from(uint32_t before_round, size_t units_min, uint64_t freed_ms, size_t most) {
-  size_t cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20, moved = 0;
+  size_t moved = 0;
   for (struct stash *at = NULL; moved < most && cache_stashed(before_round, units_min, SIZE_MAX, &at, freed_ms);)
     moved++;
-  if (decay_total(&big_cache_decay) > cache_max)
-    cache_shrink(cache_max);
+  cache_shrink();
   return moved;
 }
 
@@ -346,11 +354,11 @@ size_t range_evict_stashed(uint32_t before_round, uint64_t freed_ms, size_t most
 
 /* No extent ends a stashed mapping, so each thread that works in its turn would leave one behind. */
 COLD static bool cache_stashed_for(size_t bytes) {
-  size_t units = bytes / UNIT_BYTES, cache_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
+  size_t units = bytes / UNIT_BYTES;
   struct stash *at = NULL;
   if (cache_stashed(STASH_ANY_ROUND, units, units + units / STASHED_SLACK, &at, os_milliseconds()))
     return true;
-  if (stash_bytes() + bytes > min_size(cache_max / STASH_SHARE, STASH_BYTES_MAX))
+  if (stash_bytes() + bytes > min_size(range_cache_max() / STASH_SHARE, STASH_BYTES_MAX))
     evict_stashed_from(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds(), SIZE_MAX);
   return false;
 }

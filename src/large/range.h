@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "base/options.h"
 #include "budget/usage.h"
 #include "large/big_cache.h"
 
@@ -45,6 +46,9 @@ struct large *range_kept(size_t bytes, size_t alignment, uint32_t site);
  * how many. */
 size_t range_evict_stashed(uint32_t before_round, uint64_t freed_ms, size_t most);
 
+/* Returns how many bytes of freed ranges the BigCache may hold: the option `large_cache_mb`. */
+static inline size_t range_cache_max(void) { return (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20; }
+
 /* Lets slabs and large objects take the memory of kept ranges before new memory. */
 void range_offer_kept(void);
 
@@ -57,12 +61,6 @@ bool range_was_unmapped(const void *address);
 /* Mappings of live objects and cached ranges. range_length_changed: the caller changed the length of one. */
 size_t range_mapping_count(void);
 size_t range_mapping_bytes(void);
+void range_length_changed(size_t change);
 /* Ranges that came from stashes to the cache. */
 uint64_t range_unstashed_count(void);
-void range_length_changed(size_t change);
-
-/* Release and acquire: a reader who sees a sum changed sees the move begun (budget/usage.h). */
-static inline void figure_add(_Atomic size_t *sum, size_t amount) {
-  atomic_fetch_add_explicit(sum, amount, memory_order_acq_rel);
-}
-static inline size_t figure_read(_Atomic size_t *sum) { return atomic_load_explicit(sum, memory_order_acquire); }
