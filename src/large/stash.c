@@ -59,10 +59,7 @@ static void sweep_place(struct stash *stash, struct stash_place *place) {
       continue;
     }
     *link = stash->next[node];
-    stash_stepped();
-    stash->next[node] = stash->free;
-    stash_stepped();
-    stash->free = (uint8_t)node;
+    stash_node_free(stash, node);
   }
   place->count = (uint8_t)count;
 }
@@ -240,7 +237,7 @@ struct large *stash_take_any(uint32_t before_round, size_t units_min, size_t uni
         continue;
       atomic_fetch_add_explicit(&stash->robbed_units, word_units(word), memory_order_relaxed);
       *at = stash;
-      return (struct large *)(word & (((uint64_t)1 << STASH_UNITS_SHIFT) - STASH_ROUNDS));
+      return stash_range(word);
     }
   return NULL;
 }

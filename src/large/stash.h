@@ -117,6 +117,19 @@ static inline void large_end_mark(struct large *range, void *object) {
 /* A fork may find the owner between two stores that this separates. */
 static inline void stash_stepped(void) { atomic_signal_fence(memory_order_seq_cst); }
 
+/* Returns the range of a node's word, NULL from an empty one. */
+static inline struct large *stash_range(uint64_t word) {
+  return (struct large *)(word & (((uint64_t)1 << STASH_UNITS_SHIFT) - STASH_ROUNDS));
+}
+
+/* Puts a node that was taken out of its chain to those that are in none. */
+static inline void stash_node_free(struct stash *stash, unsigned node) {
+  stash_stepped();
+  stash->next[node] = stash->free;
+  stash_stepped();
+  stash->free = (uint8_t)node;
+}
+
 static inline unsigned stash_hash(size_t units) { return (uint32_t)units * (uint32_t)MIX_STEP >> STASH_PLACES_SHIFT; }
 
 /* Takes the first node out of a place's chain. Returns its range, NULL: another thread took it. */
@@ -124,12 +137,9 @@ static inline struct large *stash_pop(struct stash *stash, struct stash_place *p
   unsigned node = place->top;
   uint64_t word = atomic_exchange_explicit(&stash->words[node], 0, memory_order_acquire);
   place->top = stash->next[node];
-  stash_stepped();
-  stash->next[node] = stash->free;
-  stash_stepped();
-  stash->free = (uint8_t)node;
+  stash_node_free(stash, node);
   place->count--;
-  return (struct large *)(word & (((uint64_t)1 << STASH_UNITS_SHIFT) - STASH_ROUNDS));
+  return stash_range(word);
 }
 
 static inline struct stash_habit *stash_habit_of(struct stash *stash, size_t units, uint32_t site) {
