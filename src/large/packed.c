@@ -193,8 +193,7 @@ void *packed_take(size_t size, size_t alignment) {
   lock_take(&packed.lock);
   void *block = take_block(granules, alignment);
   if (block == NULL) {
-    size_t room = alignment > UNIT_BYTES ? granules * GRANULE_BYTES + alignment : granules * GRANULE_BYTES;
-    struct chunk *chunk = chunk_make(room);
+    struct chunk *chunk = chunk_make(granules * GRANULE_BYTES + (alignment > UNIT_BYTES ? alignment : 0));
     block = chunk ? take_from(chunk, granules, alignment) : NULL;
   }
   lock_give(&packed.lock);
@@ -306,12 +305,11 @@ static size_t chunk_purge(struct chunk *chunk) {
     bool is_gone = pages_purge(chunk->base + pages.first * GRANULE_BYTES, pages.count * GRANULE_BYTES) != PURGE_REFUSED;
     given_back += is_gone ? pages.count * GRANULE_BYTES : 0;
     lock_take(&packed.lock);
-    if (chunk->taken == pages.count) { /* all other blocks were freed meanwhile */
-      give_run(chunk, pages);
-      return given_back;
-    }
+    bool ends = chunk->taken == pages.count; /* all other blocks were freed meanwhile */
     give_run(chunk, pages);
-    run = (struct run){.first = pages.first, .count = pages.count};
+    if (ends)
+      return given_back;
+    run = pages;
   }
   chunk->is_purged = true;
   return given_back;
