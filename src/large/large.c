@@ -38,6 +38,11 @@ size_t large_good_size(size_t size) {
   return large_has_room(length, size) ? length - LARGE_COLOR_ROOM : length;
 }
 
+/* Tells whether an object that is resized may be a mapping of this length. */
+static bool may_be_mapping(size_t bytes) {
+  return bytes >= MAPPING_BYTES_MIN || (bytes >= GROWN_BYTES_MIN && range_mapping_count() < GROWN_COUNT_MAX);
+}
+
 /* Returns where an object of this size begins in its range. */
 static uint8_t color_for(const struct large *range, size_t size, size_t alignment) {
   if (!range->steady || range->guarded || alignment > LARGE_COLOR_ROOM ||
@@ -163,9 +168,9 @@ uint32_t large_owner(const void *object) { return large_record(object)->owner; }
 
 /* Ends an object and gives its range, which counts as USAGE_LARGE still, to the caller. */
 static struct large *object_ended(void *object) {
-  if (UNLIKELY(large_record(object)->guarded) && map_entry(object) == ENTRY_LARGE)
-    guarded_check(large_record(object));
   struct large *range = large_record(object);
+  if (UNLIKELY(range->guarded) && map_entry(object) == ENTRY_LARGE)
+    guarded_check(range);
   large_end_mark(range, object);
   size_t bytes = large_range_bytes(range);
   HAK_PROBE(large_free, object, bytes);
@@ -252,7 +257,7 @@ static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   range->stays_mapping |= bytes >= MAPPING_BYTES_MIN;
   if (range_become_extent(range, ENTRY_LARGE, ENTRY_LARGE_BODY))
     return extent_resize(range, bytes, wanted);
-  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
+  if (!may_be_mapping(wanted))
     return false;
   map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
   if (!pages_unmap(base + wanted, bytes - wanted)) {
@@ -306,11 +311,9 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
     length_changed(large_record(target), bytes, wanted);
   }
   map_reserve_end(&reserve);
-  if (target != NULL)
-    range_entries_set(target, wanted, ENTRY_LARGE, ENTRY_LARGE_BODY);
-  else
-    range_entries_set(base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
-  return target != NULL ? large_object(large_record(target)) : NULL;
+  struct large *present = target != NULL ? large_record(target) : range;
+  range_entries_set(present->base, large_range_bytes(present), ENTRY_LARGE, ENTRY_LARGE_BODY);
+  return target != NULL ? large_object(present) : NULL;
 }
 
 static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
@@ -328,7 +331,7 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
 /* An extent that cannot grow where it lies moves to resident memory with room behind it, or becomes a mapping. NULL:
  * unchanged. */
 static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
-  if (wanted < GROWN_BYTES_MIN || (wanted < MAPPING_BYTES_MIN && range_mapping_count() >= GROWN_COUNT_MAX))
+  if (!may_be_mapping(wanted))
     return NULL;
   struct large *grown = range_kept(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
   if (grown) {
