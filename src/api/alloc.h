@@ -34,6 +34,9 @@ HAK_HIDDEN void housekeep_of_small(struct heap *own, unsigned cls);
  * thread, which is in a slow path. */
 HAK_HIDDEN void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed);
 
+/* A block of a larger class may stand in for one of a class that gets no slab, if it is at most this long. */
+#define SUBSTITUTE_BYTES_MAX(bytes) (2 * (bytes) + 256)
+
 /* Memory is out: gives back all free memory, and free address space too. In a slow path. */
 HAK_HIDDEN void memory_release(void);
 

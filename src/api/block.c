@@ -51,8 +51,8 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *ze
   if (UNLIKELY(pool != NULL)) {
     if (!private_reserve(pool, reserved))
       return NULL;
-    alignment =
-        max_size(alignment, (size_t)LARGE_COLORS * CACHE_LINE); /* no room for lines: a limit counts whole ranges */
+    /* No room for lines, because a limit counts whole ranges. */
+    alignment = max_size(alignment, (size_t)LARGE_COLORS * CACHE_LINE);
   }
   void *block = large_alloc(size, alignment, site, zeroed);
   if (UNLIKELY(pool != NULL))
@@ -104,16 +104,14 @@ static bool has_free(struct heap *heap, unsigned cls) {
   return is_there;
 }
 
-#define LARGER_BYTES 256u /* a substitute block may be twice as large plus this */
-
 /* Returns the alignment of all blocks of the class, which is at least what was asked for. */
 static size_t alignment_of(unsigned cls) { return class_bytes(cls) & -class_bytes(cls); }
 
 /* Call when no slab can be opened for a class: returns a free block of a larger class. */
 COLD static void *block_in_place_of(unsigned cls, uintptr_t site) {
   struct heap *heap = heap_current();
-  for (unsigned other = cls + 1;
-       heap && other < HAK_CLASS_COUNT && class_bytes(other) <= 2 * class_bytes(cls) + LARGER_BYTES; other++)
+  size_t bytes_max = SUBSTITUTE_BYTES_MAX(class_bytes(cls));
+  for (unsigned other = cls + 1; heap && other < HAK_CLASS_COUNT && class_bytes(other) <= bytes_max; other++)
     if (class_bytes(other) % alignment_of(cls) == 0 && has_free(heap, other)) {
       void *block = small_block(other, class_bytes(other), site);
       if (block != NULL)

@@ -39,12 +39,11 @@ NOINLINE size_t hak_usable_size(const void *block) {
   return entry == ENTRY_LARGE && large_is_start(block) && large_is_live(block) ? large_bytes(block) : 0;
 }
 
-#define SUBSTITUTE_BYTES 256u
 /* Tells whether a block of `bytes` may have been given for a request of `size`: at least its class, at most what stands
  * in for that (block_in_place_of in block.c, the lengths of large objects). */
 static bool size_is_plausible(size_t size, size_t bytes) {
   if (size <= HAK_SMALL_MAX)
-    return size <= bytes && bytes <= 2 * class_bytes(hak_class_of(max_size(size, 1))) + SUBSTITUTE_BYTES;
+    return size <= bytes && bytes <= SUBSTITUTE_BYTES_MAX(class_bytes(hak_class_of(max_size(size, 1))));
   return size <= bytes && bytes <= size + size / 2 + UNIT_BYTES;
 }
 
