@@ -3,18 +3,12 @@
 
 #include "base/words.h"
 
-enum next {
-  NEXT_UNSHARE,
-  NEXT_SETNS,
-  NEXT__FORK,
-  NEXT_FORK,
-  NEXT_CLONE,
-  NEXT_MLOCKALL,
-  NEXT_DLOPEN,
-  NEXT_PRCTL,
-  NEXT_SYSCALL,
-  NEXT_COUNT
-};
+/* clang-format off */
+#define NEXT_FUNCTIONS(DO) \
+  DO(unshare) DO(setns) DO(_Fork) DO(fork) DO(clone) DO(mlockall) DO(dlopen) DO(prctl) DO(syscall)
+/* clang-format on */
+#define NEXT_NUMBER(name) NEXT_##name,
+enum next { NEXT_FUNCTIONS(NEXT_NUMBER) NEXT_COUNT };
 extern _Atomic(void *) next_functions[NEXT_COUNT];
 
 /* Looks for all of them. It runs at program start. Other constructors may call a wrapper earlier. */

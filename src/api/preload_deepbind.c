@@ -19,5 +19,5 @@ EXPORT void *dlopen(const char *path, int flags) {
     flags &= ~RTLD_DEEPBIND;
   if (path != NULL && *path != 0 && observers.libraries_changed != NULL) /* without a path: the program, which stays */
     observers.libraries_changed();
-  return ((void *(*)(const char *, int))next_function(NEXT_DLOPEN))(path, flags);
+  return ((void *(*)(const char *, int))next_function(NEXT_dlopen))(path, flags);
 }

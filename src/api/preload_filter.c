@@ -55,7 +55,7 @@ int control_call(int what, ...) {
   for (unsigned i = 0; i < sizeof a / sizeof *a; i++)
     a[i] = va_arg(list, long);
   va_end(list);
-  prctl_function *next = next_function(NEXT_PRCTL);
+  prctl_function *next = next_function(NEXT_prctl);
   bool is_first = UNLIKELY(is_filter_by_prctl(what, a[0], a[1])) && filter_prepare();
   int result = next(what, a[0], a[1], a[2], a[3]);
   if (UNLIKELY(is_first && result != 0))
@@ -65,7 +65,7 @@ int control_call(int what, ...) {
 
 COLD static NOINLINE long filter_by_syscall(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
   bool is_first = filter_prepare();
-  long result = ((syscall_function *)next_function(NEXT_SYSCALL))(number, a, b, c, d, e SIXTH_ARGUMENT);
+  long result = ((syscall_function *)next_function(NEXT_syscall))(number, a, b, c, d, e SIXTH_ARGUMENT);
   if (is_first && result < 0)
     filter_withdraw();
   return result;
@@ -74,7 +74,7 @@ COLD static NOINLINE long filter_by_syscall(long number, long a, long b, long c,
 COLD static NOINLINE long rare_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
   if ((number == SYS_seccomp && is_filter_by_seccomp(a, b, c)) || (number == SYS_prctl && is_filter_by_prctl(a, b, c)))
     return filter_by_syscall(number, a, b, c, d, e SIXTH_ARGUMENT);
-  return ((syscall_function *)next_function(NEXT_SYSCALL))(number, a, b, c, d, e SIXTH_ARGUMENT);
+  return ((syscall_function *)next_function(NEXT_syscall))(number, a, b, c, d, e SIXTH_ARGUMENT);
 }
 
 /* The type differs from the header's: the arguments are passed on unchanged. */
@@ -83,7 +83,7 @@ EXPORT long system_call(long number, long a, long b, long c, long d, long e SIXT
 /* clone and vfork return twice, maybe on another stack, so this function must leave no frame. tests/surprises checks
  * that the compiler makes it a jump. */
 long system_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
-  syscall_function *next = load_relaxed(&next_functions[NEXT_SYSCALL]);
+  syscall_function *next = load_relaxed(&next_functions[NEXT_syscall]);
   if (UNLIKELY(next == NULL || number == SYS_seccomp || number == SYS_prctl))
     return rare_call(number, a, b, c, d, e SIXTH_ARGUMENT);
   return next(number, a, b, c, d, e SIXTH_ARGUMENT);

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 
+#define NEXT_NAME(name) #name,
+
 _Atomic(void *) next_functions[NEXT_COUNT];
 
 int next_is_missing(void) {
@@ -11,8 +13,7 @@ int next_is_missing(void) {
 }
 
 __attribute__((constructor)) void next_find(void) {
-  static const char names[NEXT_COUNT][9] = {"unshare",  "setns",  "_Fork", "fork",   "clone",
-                                            "mlockall", "dlopen", "prctl", "syscall"};
+  static const char names[NEXT_COUNT][9] = {NEXT_FUNCTIONS(NEXT_NAME)};
   for (unsigned i = 0; i < NEXT_COUNT; i++) {
     void *found = dlsym(RTLD_NEXT, names[i]);
     store_relaxed(&next_functions[i], found ? found : (void *)next_is_missing);

@@ -16,24 +16,24 @@
 #include <sched.h>
 
 EXPORT int unshare(int flags) {
-  if (flags &
-      (CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND)) /* other flags work with any number of threads */
+  /* Other flags work with any number of threads. */
+  if (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND))
     background_stop();
-  return ((int (*)(int))next_function(NEXT_UNSHARE))(flags);
+  return ((int (*)(int))next_function(NEXT_unshare))(flags);
 }
 
 EXPORT int setns(int fd, int kind) {
   background_stop();
-  return ((int (*)(int, int))next_function(NEXT_SETNS))(fd, kind);
+  return ((int (*)(int, int))next_function(NEXT_setns))(fd, kind);
 }
 
 EXPORT int _Fork(void) {
   background_stop();
-  return ((int (*)(void))next_function(NEXT__FORK))();
+  return ((int (*)(void))next_function(NEXT__Fork))();
 }
 
 EXPORT COLD int fork(void) {
-  int (*libc_fork)(void) = next_function(NEXT_FORK), (*libc__Fork)(void) = next_function(NEXT__FORK);
+  int (*libc_fork)(void) = next_function(NEXT_fork), (*libc__Fork)(void) = next_function(NEXT__Fork);
   if (hak_thread & THREAD_IN_FORK)
     return background_has_been() && libc__Fork != next_is_missing ? libc__Fork() : libc_fork();
   hak_thread |= THREAD_IN_FORK;
@@ -47,7 +47,7 @@ EXPORT int mlockall(int flags) {
     extents_release(UNIT_BYTES);
     slow_path_end();
   }
-  return ((int (*)(int))next_function(NEXT_MLOCKALL))(flags);
+  return ((int (*)(int))next_function(NEXT_mlockall))(flags);
 }
 
 /* The header's clone is variadic: the flags tell whether the last three arguments exist. The C library reads only
@@ -59,5 +59,5 @@ int hak_clone(int (*run)(void *), void *stack, int flags, void *argument, void *
               void *child_id) {
   if ((flags & CLONE_VM) == 0)
     background_stop();
-  return ((clone_function *)next_function(NEXT_CLONE))(run, stack, flags, argument, parent_id, storage, child_id);
+  return ((clone_function *)next_function(NEXT_clone))(run, stack, flags, argument, parent_id, storage, child_id);
 }
