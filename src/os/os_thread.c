@@ -71,6 +71,7 @@ void os_thread_name(const char *name) {
   if (os_may_call())
     pthread_setname_np(pthread_self(), name);
 }
+
 /* This is no cancellation point, because allocating is none. */
 void os_thread_join(pthread_t thread) {
 #ifdef HAK_TSAN

@@ -122,8 +122,7 @@ static bool forever_map(size_t bytes) {
   }
   if (mapping == NULL)
     return false;
-  if (mapping !=
-      metadata.forever.end) /* if the new mapping does not follow the last one, the last one's rest is lost */
+  if (mapping != metadata.forever.end) /* it does not follow the last one, whose rest is lost */
     metadata.forever.next = mapping;
   metadata.forever.end = mapping + wanted;
   metadata.bytes += wanted;
