@@ -192,14 +192,6 @@ static struct heap *heap_with_pool(void) {
   return heap;
 }
 
-/* The registry's lock is held. count: heaps before this one was sought. */
-static void note_owned(struct heap *heap, uint32_t count) {
-  if (heap && heap_count() == count) {
-    heap_mark_owned(heap->id, true);
-    counter_note(heaps_adopted);
-  }
-}
-
 static void owner_begin(struct heap *heap) {
   if (is_resting(heap))
     heap_wake(heap);
@@ -209,20 +201,32 @@ static void owner_begin(struct heap *heap) {
   heap_note_thread(heap);
 }
 
-struct heap *heap_attach(void) {
+/* Returns a heap for the calling thread: of a private pool, or (NULL) an ordinary one. *is_locked: its pool's lock is
+ * held. Taking the lock makes all changes that were made under it visible. If it is stuck, no other thread reads the
+ * heap. */
+static struct heap *heap_begin(struct pool *pool, bool *is_locked) {
   lock_take(&registry.lock);
   uint32_t count = heap_count();
-  struct heap *heap = take_orphan(LOOKS_MAX, true);
-  if (heap == NULL)
+  struct heap *heap = pool != NULL ? heap_of_pool(pool) : take_orphan(LOOKS_MAX, true);
+  if (heap == NULL && pool == NULL)
     heap = heap_with_pool();
-  note_owned(heap, count);
+  if (heap != NULL && heap_count() == count) { /* else it is new */
+    heap_mark_owned(heap->id, true);
+    counter_note(heaps_adopted);
+  }
   lock_give(&registry.lock);
   if (heap == NULL)
     return NULL;
-  /* Taking the lock makes all changes that were made under it visible. If it is stuck, no other thread reads the
-   * heap. */
-  bool is_locked = pool_lock(heap_pool(heap));
+  *is_locked = pool_lock(heap_pool(heap));
   owner_begin(heap);
+  return heap;
+}
+
+struct heap *heap_attach(void) {
+  bool is_locked;
+  struct heap *heap = heap_begin(NULL, &is_locked);
+  if (heap == NULL)
+    return NULL;
   if (is_locked)
     pool_unlock(heap_pool(heap));
   hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS);
@@ -273,15 +277,10 @@ COLD void heap_follow_node(struct heap *heap) {
 }
 
 COLD struct heap *heap_attach_private(struct pool *pool) {
-  lock_take(&registry.lock);
-  uint32_t count = heap_count();
-  struct heap *heap = heap_of_pool(pool);
-  note_owned(heap, count);
-  lock_give(&registry.lock);
+  bool is_locked;
+  struct heap *heap = heap_begin(pool, &is_locked);
   if (heap == NULL)
     return NULL;
-  bool is_locked = pool_lock(pool);
-  owner_begin(heap);
   if (is_locked) {
     heap->split_seen = 0; /* samples are taken from ordinary heaps only */
     pool_list(pool, heap);
