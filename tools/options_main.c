@@ -83,7 +83,7 @@ static const char before_table[] =
     "changes nothing. A program with raised privileges (set-uid) reads no environment.\n"
     "\n"
     "| option | values | speed | balanced | lean | secure | may change | what it does |\n"
-    "|---|---|---|---|---|---|---|\n";
+    "|---|---|---|---|---|---|---|---|\n";
 
 static const char before_changes[] =
     "\n"
