@@ -102,6 +102,5 @@ const char *doctor_base_name(const char *path) {
 
 /* "Max open files            1024                 1048576              files" */
 uint64_t doctor_limit(const struct doctor *doctor, const char *name) {
-  const char *text = doctor_read(doctor, "%s/limits", doctor->proc);
-  return doctor_line_number(text, name);
+  return doctor_line_number(doctor_read(doctor, "%s/limits", doctor->proc), name);
 }

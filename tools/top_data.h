@@ -21,7 +21,7 @@ struct top_column {
 struct top_form {
   char key;
   const char *name;
-  const char *table; /* NULL: rows are totals, by name (top_purge_names) */
+  const char *table; /* NULL: rows are some of the totals, by name */
   struct top_column columns[TOP_COLUMNS];
   unsigned sorted_by; /* at first */
 };

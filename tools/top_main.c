@@ -174,9 +174,9 @@ static void terminal_end(void) {
   delscreen(terminal);
 }
 
-/* On failure data has the status and the sentence. */
+/* Shows a process. If it has ended since it was listed, the list comes again. */
 static enum next look_at(struct top_screen *screen, struct top_data *data, long pid) {
-  enum next next = NEXT_LIST; /* it ended between the list and here */
+  enum next next = NEXT_LIST;
   if (top_open(data, pid)) {
     screen->first_row = 0;
     next = show_process(screen, data);
