@@ -9,6 +9,7 @@
 #include "os/filter.h"
 #include "os/os.h"
 #include "policy/keep_policy.h"
+#include "reclaim/delay.h"
 #include "reclaim/due.h"
 #include "reclaim/pressure.h"
 #include "reclaim/reclaim.h"
@@ -63,15 +64,11 @@ static bool background_runs(void) {
   return atomic_load_explicit(&background.state, memory_order_acquire) == BACKGROUND_RUNS;
 }
 
-static uint64_t period_ms(void) {
-  return min_size(max_size((size_t)option_value(OPTION_PURGE_DELAY_MS) / 2, PERIOD_MS_MIN), PERIOD_MS_MAX);
-}
+static uint64_t period_ms(void) { return min_size(max_size(delay_full_ms() / 2, PERIOD_MS_MIN), PERIOD_MS_MAX); }
 
 /* Returns after how many rounds without a find the work is done. By then unchanged slabs were seen so for the purge
  * delay. */
-static unsigned idle_rounds(void) {
-  return 2 + (unsigned)(((uint64_t)option_value(OPTION_PURGE_DELAY_MS) + period_ms() - 1) / period_ms());
-}
+static unsigned idle_rounds(void) { return 2 + (unsigned)((delay_full_ms() + period_ms() - 1) / period_ms()); }
 
 static bool is_prepared(void) { return background.relays != NULL; }
 
@@ -144,8 +141,8 @@ static void tell_clock(bool is_resting) {
 
 /* Returns half the delay in force, or less if it gets shorter, or if something is due sooner. */
 static uint64_t wait_ms(void) {
-  uint64_t now_ms = os_milliseconds(), half_ms = min_size(period_ms(), reclaim_delay_ms() / 2);
-  uint64_t next_ms = keep_earlier_ms(reclaim_due_ms(), clock_ms()), full_ms = reclaim_full_delay_until_ms();
+  uint64_t now_ms = os_milliseconds(), half_ms = min_size(period_ms(), delay_in_force_ms() / 2);
+  uint64_t next_ms = keep_earlier_ms(reclaim_due_ms(), clock_ms()), full_ms = delay_full_until_ms();
   if (full_ms > now_ms)
     next_ms = keep_earlier_ms(next_ms, full_ms);
   return max_size(next_ms != 0 ? min_size(half_ms, less(next_ms, now_ms)) : half_ms, PERIOD_MS_MIN);
@@ -188,7 +185,7 @@ static void work_until_idle(void) {
     rests = more ? 0 : rests + 1;
     /* An active program that frees nothing will have nothing to give back later, once nothing is free. */
     bool is_done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < DUE_FREED_BYTES)) && rests >= idle_rounds();
-    uint64_t stuck_ms = idle_ms + 2 * (uint64_t)option_value(OPTION_PURGE_DELAY_MS) + IDLE_MS_MAX;
+    uint64_t stuck_ms = idle_ms + 2 * delay_full_ms() + IDLE_MS_MAX;
     if (!is_done && now_ms - active_ms < stuck_ms)
       continue;
     stash_close(); /* no thread checks them while this one is away */

@@ -17,6 +17,7 @@
 #include "pages/metadata.h"
 #include "pages/superslab.h"
 #include "policy/limit_policy.h"
+#include "reclaim/delay.h"
 #include "threads/registry.h"
 
 /* Free ranges are cached large ranges, free extents and free units. The preset decides about most of them, the policy
@@ -47,17 +48,15 @@ _Static_assert(HOLES_LOOK_CALLS % SLOW_CALLS_PERIOD == 0, "whole periods");
 /* The clock of all rules. One thread at a time does a round: it holds `round`. Only trims, and requests without memory,
  * wait for it. The holder writes the times; all threads read them without the lock.
  *   C1  A round works with one delay, the one in force at its begin.
- *   C2  The full delay is in force until full_until_ms. A round that gave memory back with a shorter delay is charged
- *       for it: it sets that time. Slow calls that share a round's work are charged together, when no more is due.
+ *   C2  A round that gave memory back with a shorter delay than the full one is charged for it (reclaim/delay.h). Slow
+ *       calls that share a round's work are charged together, when no more is due.
  *   C3  While thread_ms is recent the background thread is at work, and slow calls leave old memory to it.
  */
 static struct {
   struct lock round;
-  size_t uncharged_bytes;         /* given back by slow calls and not charged yet; under the lock */
-  _Atomic uint64_t full_until_ms; /* C2 */
-  _Atomic uint64_t thread_ms;     /* when the background thread began its last round; 0: never */
-  _Atomic uint64_t next_look_ms;  /* when slow calls look at bounds again (look_is_due) */
-  _Atomic uint64_t stashes_ms;    /* when the present round of the stashes began */
+  _Atomic uint64_t thread_ms;    /* when the background thread began its last round; 0: never */
+  _Atomic uint64_t next_look_ms; /* when slow calls look at bounds again (look_is_due) */
+  _Atomic uint64_t stashes_ms;   /* when the present round of the stashes began */
 } reclaim;
 
 static bool round_begin(void) {
@@ -75,36 +74,6 @@ static bool thread_did_round(uint64_t within_ms) {
 static bool goes_on(bool (*may_go_on)(void)) { return may_go_on == NULL || may_go_on(); }
 
 static bool purge_is_on(void) { return option_value(OPTION_PURGE) != PURGE_OFF; }
-
-/* --- the delay in force --- */
-
-/* The preset's purge delay is the longest. A 20th of it, or 1 ms for each 2 MiB held, is enough as long as what goes
- * back is little: after so many bytes the full delay holds for a second. So the page faults that a shorter delay causes
- * take a few hundredths of the time if the program wants all of it again, at 1.4 us a page, and less than one in most
- * programs. A delay that is set holds exactly. */
-#define SHORT_SHARE 20u
-#define SHORT_MS_MIN ((uint64_t)50)
-#define SHORT_BYTES_OF_MS ((size_t)2 << 20)
-#define CHARGED_BYTES_OF_MS (((size_t)128 << 20) / 1000)
-
-static uint64_t full_delay_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELAY_MS); }
-
-uint64_t reclaim_delay_ms(void) {
-  uint64_t full_ms = full_delay_ms();
-  if (option_is_set(OPTION_PURGE_DELAY_MS) || os_milliseconds() < load_relaxed(&reclaim.full_until_ms))
-    return full_ms;
-  return min_size(full_ms, max_size(max_size(full_ms / SHORT_SHARE, SHORT_MS_MIN), usage_held() / SHORT_BYTES_OF_MS));
-}
-
-uint64_t reclaim_full_delay_until_ms(void) { return load_relaxed(&reclaim.full_until_ms); }
-
-/* Call at the end of a round that worked with this delay. It is charged for what slow calls gave back before, too. */
-static void delay_charge(size_t given_back, uint64_t delay_ms) {
-  given_back += reclaim.uncharged_bytes;
-  reclaim.uncharged_bytes = 0;
-  if (given_back > 0 && delay_ms < full_delay_ms())
-    store_relaxed(&reclaim.full_until_ms, os_milliseconds() + given_back / CHARGED_BYTES_OF_MS);
-}
 
 /* Returns a bound for struct purge: what was used before it was unused for so long; 0: what is free now. What is freed
  * during a round is left for the next one, so the round ends. */
@@ -159,7 +128,7 @@ static bool learned_is_too_much(void) { return usage_learned() > 0 && usage_free
 
 /* R4, for slow calls: the background thread does it, unless it comes late. */
 static bool is_old(uint64_t age_ms) {
-  uint64_t delay_ms = reclaim_delay_ms(), late_ms = delay_ms * LATE_DELAYS;
+  uint64_t delay_ms = delay_in_force_ms(), late_ms = delay_ms * LATE_DELAYS;
   return UNLIKELY(age_ms >= delay_ms) && (age_ms >= late_ms || !thread_did_round(late_ms));
 }
 
@@ -185,7 +154,7 @@ COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes, uint64_
     given_back += purge_in_steps(may_go_on, purge_by_preset(less(cap_bytes, PURGE_MARGIN), unused_for(0)));
   if (learned_is_too_much())
     given_back += purge_free(purge_by_engine(false, less(usage_keep_learned(), PURGE_MARGIN),
-                                             unused_for(usage_free() > cap_bytes ? 0 : full_delay_ms())));
+                                             unused_for(usage_free() > cap_bytes ? 0 : delay_full_ms())));
   struct purge aged = purge_by_preset(usage_keep(), unused_for(delay_ms));
   return given_back + purge_in_steps(may_go_on, purge_at_most(less(most_bytes, given_back), aged));
 }
@@ -196,7 +165,7 @@ COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes, uint64_
  * ends one. */
 static bool stashes_are_due(void) {
   return UNLIKELY(stashes_are_live()) &&
-         os_milliseconds() - load_relaxed(&reclaim.stashes_ms) >= full_delay_ms() * 3 / 8;
+         os_milliseconds() - load_relaxed(&reclaim.stashes_ms) >= delay_full_ms() * 3 / 8;
 }
 
 /* Moves at most so many ranges that were put before the present round of the stashes to the BigCache: they were free
@@ -269,7 +238,7 @@ static bool holes_begin_if_due(struct pool *pool) {
   if (!purge_is_on() || !lock_try(&pool->lock))
     return false;
   size_t free_bytes = less(pool->slabs.slab_bytes, slab_set_taken_bytes(&pool->slabs));
-  uint64_t now_ms = os_milliseconds(), delay_ms = reclaim_delay_ms();
+  uint64_t now_ms = os_milliseconds(), delay_ms = delay_in_force_ms();
   bool is_due = free_bytes >= FREE_BYTES_MIN && free_bytes > usage_keep() && now_ms - pool->holes_ms >= delay_ms / 2 &&
                 !thread_did_round(delay_ms);
   if (is_due) {
@@ -339,14 +308,14 @@ void reclaim_tick(void) {
   bool looks = look_is_due();
   if ((LIKELY(!looks) && LIKELY(!free_is_due())) || !round_begin())
     return;
-  uint64_t delay_ms = reclaim_delay_ms();
+  uint64_t delay_ms = delay_in_force_ms();
   if (looks) {
     store_relaxed(&reclaim.next_look_ms, os_milliseconds() + LOOK_PERIOD_MS);
     if (limits_matter() && look_at_limits(false))
       purge_holes(HOLES_SETTLED, delay_ms, NULL);
   }
   if (free_is_due() || (looks && learned_is_too_much()))
-    reclaim.uncharged_bytes += purge_due(NULL, CALL_BYTES, delay_ms);
+    delay_owe(purge_due(NULL, CALL_BYTES, delay_ms));
   if (!free_is_due())
     delay_charge(0, delay_ms);
   round_end();
@@ -363,7 +332,7 @@ static void tick_stashes(void) {
 static void tick_holes(struct pool *pool) {
   if (!round_begin())
     return;
-  uint64_t delay_ms = reclaim_delay_ms();
+  uint64_t delay_ms = delay_in_force_ms();
   size_t given_back = 0;
   hole_search_begin(HOLES_SETTLED, delay_ms);
   unsigned class = load_relaxed(&pool->holes_class);
@@ -387,7 +356,7 @@ void reclaim_tick_of_heap(const struct heap *heap) {
 /* Aged: R1 to R4. Idle: no range stays that was unused for the full delay, a learned one for LEARNED_IDLE_MS. Pressed:
  * nothing stays. The lock is held. */
 COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
-  uint64_t delay_ms = reclaim_delay_ms();
+  uint64_t delay_ms = delay_in_force_ms();
   store_relaxed(&reclaim.thread_ms, os_milliseconds());
   bool swept = heaps_sweep_all(false); /* if all threads of the program sleep, no other thread sweeps */
   if (stashes_are_due())
@@ -402,7 +371,7 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
     trim_tables(TABLES_BYTES_MIN);
     given_back += purge_free(purge_by_engine(true, 0, unused_for(0)));
     given_back += purge_free(purge_by_engine(false, 0, unused_for(is_pressed ? 0 : LEARNED_IDLE_MS)));
-    given_back += purge_in_steps(may_go_on, purge_by_preset(0, unused_for(is_pressed ? 0 : full_delay_ms())));
+    given_back += purge_in_steps(may_go_on, purge_by_preset(0, unused_for(is_pressed ? 0 : delay_full_ms())));
   }
   bool more = purge_is_on() && (swept || given_back > 0 || stashes_are_live() ||
                                 usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));

@@ -13,11 +13,6 @@
 /* Call at the end of a slow path: does a part of what is due, or leaves it to the background thread. */
 void reclaim_tick(void);
 
-/* Returns the purge delay in force: the preset's, or less (docs/decisions/0025-one-clock.md). Takes no lock. */
-uint64_t reclaim_delay_ms(void);
-/* Returns until when that is the full one, because something went back sooner. */
-uint64_t reclaim_full_delay_until_ms(void);
-
 /* Returns when the first memory with a learned decay time is to go back; 0: never, or there is none. Takes no lock. */
 uint64_t reclaim_due_ms(void);
 

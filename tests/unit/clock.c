@@ -9,6 +9,7 @@
 #include "base/counters.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "reclaim/delay.h"
 #include "reclaim/reclaim.h"
 
 #define DELAY_MS 1000u
@@ -158,7 +159,7 @@ UNIT_TEST(a_little_goes_sooner) {
   assert_true(free_after(2) <= 2 * MIB);
   use_and_free(16 * MIB);
   assert_true(free_after(DELAY_MS / 20 + 1) >= 16 * MIB); /* 8 MiB of 128 a second: 62 ms */
-  assert_true(reclaim_full_delay_until_ms() > now_ms);
+  assert_true(delay_full_until_ms() > now_ms);
   assert_true(free_after(20) <= 2 * MIB);
   use_and_free(16 * MIB);
   assert_true(free_after(DELAY_MS / 8 - 10) >= 16 * MIB);
@@ -212,7 +213,7 @@ static void free_and_age(size_t bytes) {
 /* The full delay holds for as long as these bytes are worth, give or take what the heap keeps besides. */
 static void assert_charged(size_t bytes) {
   size_t rate = 128 * MIB / 1000;
-  assert_in_range(reclaim_full_delay_until_ms() - now_ms, (bytes - 2 * MIB) / rate, (bytes + 2 * MIB) / rate);
+  assert_in_range(delay_full_until_ms() - now_ms, (bytes - 2 * MIB) / rate, (bytes + 2 * MIB) / rate);
 }
 
 /* What slow calls gave back is charged once: by their last one, or by a round that comes between. */
@@ -226,7 +227,7 @@ UNIT_TEST(each_byte_is_charged_once) {
     for (unsigned i = 0; i < CALLS / 4; i++)
       given_back += given_back_by_call();
     assert_in_range(given_back, BYTES / 4, BYTES / 2);
-    assert_true(reclaim_full_delay_until_ms() < now_ms); /* the calls have not come to the end */
+    assert_true(delay_full_until_ms() < now_ms); /* the calls have not come to the end */
     if (way == 0)
       for (unsigned i = 0; i < CALLS; i++)
         given_back_by_call();

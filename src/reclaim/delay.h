@@ -1,0 +1,21 @@
+/* delay.h: the purge delay (decay time) in force: how long free memory stays resident after its last use.
+ *
+ * The option `purge_delay_ms` is the longest, the full delay. A 20th of it, or 1 ms for each 2 MiB held, is enough as
+ * long as what goes back is little: after so many bytes the full delay holds for a second. So the page faults that a
+ * shorter delay causes take a few hundredths of the time if the program wants all of it again, at 1.4 us a page, and
+ * less than one in most programs (docs/decisions/0025-one-clock.md). A delay that is set holds exactly.
+ */
+#pragma once
+
+#include "base/options.h"
+
+static inline uint64_t delay_full_ms(void) { return (uint64_t)option_value(OPTION_PURGE_DELAY_MS); }
+/* Returns the delay in force. Takes no lock. */
+uint64_t delay_in_force_ms(void);
+/* Returns until when that is the full one, because something went back sooner. Takes no lock. */
+uint64_t delay_full_until_ms(void);
+
+/* For the thread that does a round (reclaim/reclaim.c). delay_charge: the round, which worked with this delay, ends.
+ * delay_owe: a part of it gave so much back; that is charged with the rest. */
+void delay_owe(size_t given_back);
+void delay_charge(size_t given_back, uint64_t delay_ms);
