@@ -9,7 +9,7 @@ enum inherited { NOT_ASKED, INHERITED_NONE, INHERITED };
 static _Atomic int inherited;
 static _Atomic bool own;
 
-static bool has_own(void) { return atomic_load_explicit(&own, memory_order_seq_cst); }
+bool os_filter_is_own(void) { return atomic_load_explicit(&own, memory_order_seq_cst); }
 
 /* Reads the mode from "Seccomp:\t2" in the status file. An unreadable file counts as no filter: failing calls do no
  * harm. */
@@ -28,13 +28,11 @@ static bool has_inherited(void) {
   return known == INHERITED;
 }
 
-COLD bool os_may_read_files(void) { return !has_own(); }
-bool os_may_call(void) { return !has_own() && !has_inherited(); }
+COLD bool os_may_read_files(void) { return !os_filter_is_own(); }
+bool os_may_call(void) { return !os_filter_is_own() && !has_inherited(); }
 bool os_may_start_thread(void) {
-  return os_may_call() || (!has_own() && &__libc_single_threaded != NULL && !__libc_single_threaded);
+  return os_may_call() || (!os_filter_is_own() && &__libc_single_threaded != NULL && !__libc_single_threaded);
 }
-
-bool os_filter_is_own(void) { return has_own(); }
 
 bool os_filter_own(void) {
   has_inherited(); /* it cannot be read later */

@@ -129,7 +129,8 @@ static bool forever_map(size_t bytes) {
   return true;
 }
 
-static void *take_forever(size_t bytes) {
+void *metadata_take_forever(size_t bytes) {
+  HOLD_LOCK(&metadata.lock);
   start_once();
   bytes = round_up(bytes, CACHE_LINE);
   if (space_left(&metadata.start) >= bytes)
@@ -137,12 +138,9 @@ static void *take_forever(size_t bytes) {
   return space_left(&metadata.forever) >= bytes || forever_map(bytes) ? space_carve(&metadata.forever, bytes) : NULL;
 }
 
-void *metadata_take_forever(size_t bytes) {
+void *metadata_take(unsigned order) {
+  hak_assert(order >= METADATA_ORDER_MIN && order <= METADATA_ORDER_MAX);
   HOLD_LOCK(&metadata.lock);
-  return take_forever(bytes);
-}
-
-static void *take_piece(unsigned order) {
   size_t bytes = (size_t)1 << order;
   void *piece = metadata.free[order];
   if (piece != NULL) {
@@ -161,12 +159,6 @@ static void *take_piece(unsigned order) {
   keep_rest(metadata.pieces.next, metadata.pieces.end);
   metadata.pieces = next;
   return space_carve(&metadata.pieces, bytes);
-}
-
-void *metadata_take(unsigned order) {
-  hak_assert(order >= METADATA_ORDER_MIN && order <= METADATA_ORDER_MAX);
-  HOLD_LOCK(&metadata.lock);
-  return take_piece(order);
 }
 
 void metadata_give(void *piece, unsigned order) {

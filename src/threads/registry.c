@@ -54,8 +54,6 @@ static void privates_begin(struct heap *heap) {
   store_relaxed(&heap->is_default, false);
 }
 
-static void life_set(struct heap *heap, uint64_t life) { store_relaxed(&heap->life, life); }
-
 static struct heap *heap_create(struct pool *pool) {
   if (!heap_ids_grow())
     return NULL;
@@ -66,7 +64,7 @@ static struct heap *heap_create(struct pool *pool) {
     return NULL;
   heap->id = heap_count() + 1;
   store_relaxed(&heap->pool, pool);
-  life_set(heap, pool_life(pool));
+  store_relaxed(&heap->life, pool_life(pool));
   heap->front.key = pool->slabs.key;
   bins_begin(heap);
   lifeline_make(&heap->lifeline);
@@ -164,7 +162,7 @@ static void heap_join(struct heap *heap, struct pool *pool) {
   struct pool *left = heap_pool(heap);
   bool is_locked = !pool_is_stuck(left) && pool_lock(left); /* else no thread holds the lock and reads this heap */
   store_relaxed(&heap->pool, pool);
-  life_set(heap, pool_life(pool));
+  store_relaxed(&heap->life, pool_life(pool));
   heap_set_key(heap, heap->split);
   store_relaxed(&heap->parked, false);
   if (is_locked)
@@ -296,7 +294,7 @@ COLD bool heap_rejoin(struct heap *heap, struct pool *pool) {
   heap_join(heap, pool);
   lock_give(&registry.lock);
   if (!pool_lock(pool)) {
-    life_set(heap, 0);
+    store_relaxed(&heap->life, 0);
     return false;
   }
   pool_list(pool, heap);
