@@ -13,26 +13,25 @@
 
 static const char *status_of(const struct doctor *doctor) { return doctor_read(doctor, "%s/status", doctor->proc); }
 
-void doctor_look_address_space(struct doctor *doctor) {
-  uint64_t limit = doctor_limit(doctor, "Max address space");
+static void look_space(const struct doctor *doctor, const char *name, const char *what, const char *effect,
+                       const char *todo) {
+  uint64_t limit = doctor_limit(doctor, name);
   if (limit == UINT64_MAX)
-    doctor_report(SEVERITY_OK, "addresses are not limited");
+    doctor_report(SEVERITY_OK, "%s not limited", what);
   else
-    doctor_report(limit < SPACE_BYTES_MIN ? SEVERITY_WARNING : SEVERITY_NOTE,
-                  "addresses are limited to %s (ulimit -v): hakmem reserves less at a time, and malloc returns NULL at "
-                  "the limit\nulimit -v unlimited, and HAKMEM_LIMIT_MB, which counts memory",
-                  doctor_bytes(limit));
+    doctor_report(limit < SPACE_BYTES_MIN ? SEVERITY_WARNING : SEVERITY_NOTE, "%s limited to %s %s\n%s", what,
+                  doctor_bytes(limit), effect, todo);
+}
+
+void doctor_look_address_space(struct doctor *doctor) {
+  look_space(doctor, "Max address space", "addresses are",
+             "(ulimit -v): hakmem reserves less at a time, and malloc returns NULL at the limit",
+             "ulimit -v unlimited, and HAKMEM_LIMIT_MB, which counts memory");
 }
 
 void doctor_look_data(struct doctor *doctor) {
-  uint64_t limit = doctor_limit(doctor, "Max data size");
-  if (limit == UINT64_MAX)
-    doctor_report(SEVERITY_OK, "writable memory is not limited");
-  else
-    doctor_report(limit < SPACE_BYTES_MIN ? SEVERITY_WARNING : SEVERITY_NOTE,
-                  "writable memory is limited to %s (ulimit -d), what hakmem holds included\nulimit -d unlimited, and "
-                  "HAKMEM_LIMIT_MB",
-                  doctor_bytes(limit));
+  look_space(doctor, "Max data size", "writable memory is", "(ulimit -d), what hakmem holds included",
+             "ulimit -d unlimited, and HAKMEM_LIMIT_MB");
 }
 
 void doctor_look_descriptors(struct doctor *doctor) {
