@@ -21,7 +21,7 @@ bool tally_is_on(void);
 
 extern _Atomic bool tally_broadcast_pending;
 
-/* Makes this heap follow tally_wanted. Only the owner calls it, in a slow path, with the lock. */
+/* Makes this heap follow split_wanted (heap/split.h). Only the owner calls it, in a slow path, with the lock. */
 void tally_follow(struct heap *heap);
 
 /* Returns how often a block of this many bytes, which is about to be allocated, is picked; 0: it is no sample. The lock

@@ -1,12 +1,11 @@
-/* caller.h: tells whether a call of malloc or free comes from the C library or the loader, which may hold locks
- * then. */
+/* caller.h: tells whether a call of malloc or free comes from the C library or the loader, which may hold locks then;
+ * and where this code is loaded. */
 #pragma once
 
 #include "base/words.h"
 
-/* Prepares os_is_c_library; call at library start. Calls of malloc and free from the C library or the loader may
- * come under their locks. Returns false if addresses do not tell, as in a static program. Where malloc is not ours, no
- * call comes from there. */
+/* Prepares os_is_c_library; call at library start. Returns false if addresses do not tell, as in a static program.
+ * Where malloc is not ours, no call comes from there. */
 bool os_callers_can_be_told(void);
 /* Tells whether the address lies in the C library or the loader. */
 bool os_is_c_library(uintptr_t address);
