@@ -82,11 +82,10 @@ bool gate_shut(void) {
 
 COLD void gate_open(void) {
   hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
-  uint32_t shut = load_relaxed(&gate.shut);
-  while (
-      shut % GATE_LOST != 0 && /* 0 in the child of a handler's fork that interrupted this fork */
-      !atomic_compare_exchange_weak_explicit(&gate.shut, &shut, shut - 1, memory_order_release, memory_order_relaxed))
-    ;
+  /* No fork is under way in the child of a handler's fork that interrupted this fork. */
+  for (uint32_t shut = load_relaxed(&gate.shut); shut % GATE_LOST != 0;)
+    if (atomic_compare_exchange_weak_explicit(&gate.shut, &shut, shut - 1, memory_order_release, memory_order_relaxed))
+      break;
 }
 
 /* A refused thread sets its flag for a moment, and the child may have a copy of that. So if gate_shut was called before

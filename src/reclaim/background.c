@@ -367,10 +367,10 @@ static void hold_thread(_Atomic uint32_t *count) {
 static void let_go(_Atomic uint32_t *count) {
   due_note_stop();
   set_due(false);
-  uint32_t holds = atomic_load(count);
-  while (holds > 0 && /* 0 in the child of a handler's fork that interrupted this one's call */
-         !atomic_compare_exchange_weak(count, &holds, holds - 1))
-    ;
+  /* It is 0 in the child of a handler's fork that interrupted this one's call. */
+  for (uint32_t holds = atomic_load(count); holds > 0;)
+    if (atomic_compare_exchange_weak(count, &holds, holds - 1))
+      break;
 }
 
 /* A process that shares our memory changes nothing, because the request would stay if it ended here. */
