@@ -27,6 +27,10 @@ extern HAK_HIDDEN const struct size_class size_classes[HAK_CLASS_COUNT];
 
 static inline size_t class_bytes(unsigned cls) { return size_classes[cls].bytes; }
 static inline size_t class_slab_bytes(unsigned cls) { return UNIT_BYTES << size_classes[cls].order; }
+/* Returns the index of the block that an offset inside a slab lies in (C2). */
+static inline size_t class_index(const struct size_class *class, size_t offset) {
+  return (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
+}
 
 /* Returns the smallest class with `size` bytes at multiples of `alignment` (a power of two); 0 if there is none. */
 unsigned class_aligned(size_t size, size_t alignment);

@@ -194,7 +194,7 @@ void *slab_set_take_one(struct slab_set *set, unsigned cls) {
 static bool find_index(const void *address, unsigned cls, size_t *index) {
   const struct size_class *class = &size_classes[cls];
   size_t offset = (size_t)((const char *)address - slab_base(address, class->order));
-  *index = (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
+  *index = class_index(class, offset);
   return *index * class->bytes == offset && *index < class->block_count;
 }
 
@@ -225,9 +225,9 @@ static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigne
                                              void *block, bool is_own) {
   const struct size_class class = size_classes[cls];
   struct map_row *row = map_leaf_row(leaf, block);
-  size_t unit = map_unit_in_row(block) & ~(((size_t)1 << class.order) - 1);
+  size_t unit = round_down(map_unit_in_row(block), (size_t)1 << class.order);
   size_t offset = (uintptr_t)block & ((UNIT_BYTES << class.order) - 1);
-  size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
+  size_t index = class_index(&class, offset);
   if (UNLIKELY(!is_own || index * class.bytes != offset || index >= class.block_count))
     flush_fault(set, cls, block);
   return (struct place){(void *)row->records[unit], row->bitmaps[unit] + index / 64, index};
@@ -303,7 +303,7 @@ static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, voi
     if (done == most)
       break;
     size_t offset = (size_t)((char *)blocks[done] - base);
-    size_t index = (size_t)(offset * class.reciprocal >> RECIPROCAL_SHIFT);
+    size_t index = class_index(&class, offset);
     if (offset > offset_max || index * class.bytes != offset)
       break; /* find_place tells what it is */
     place.word += (ptrdiff_t)(index / 64 - place.index / 64);

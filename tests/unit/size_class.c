@@ -57,7 +57,7 @@ UNIT_TEST(reciprocal_divides_exactly) {
     const struct size_class *class = &size_classes[cls];
     for (size_t start = 0; start <= class_slab_bytes(cls); start += class->bytes)
       for (size_t offset = start < 2 ? 0 : start - 2; offset <= start + 2 && offset < class_slab_bytes(cls); offset++)
-        if (offset * class->reciprocal >> RECIPROCAL_SHIFT != offset / class->bytes)
+        if (class_index(class, offset) != offset / class->bytes)
           fail_msg("class %u, offset %zu", cls, offset);
   }
 }
