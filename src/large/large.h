@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "budget/decay.h"
+#include "base/words.h"
 
 /* Allocates an object. size in 1..PTRDIFF_MAX, alignment a power of two. site: the call site, 0 if not known. Sets
  * *zeroed if the memory is known to read as zero. NULL when memory is out. */
