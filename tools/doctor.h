@@ -63,8 +63,8 @@ bool doctor_of_command(struct doctor *doctor, char problem[DOCTOR_SENTENCE]);
 __attribute__((format(printf, 2, 3))) char *doctor_read(const struct doctor *doctor, const char *format, ...);
 /* The same with its length, because it may contain zeros. */
 char *doctor_read_bytes(const char *path, size_t *length);
-/* Reads the number that the file begins with; UINT64_MAX if there is none. */
-__attribute__((format(printf, 2, 3))) uint64_t doctor_read_number(const struct doctor *doctor, const char *format, ...);
+/* Returns the number that the text begins with; UINT64_MAX if there is none, or no text. */
+uint64_t doctor_number(const char *text);
 /* Returns what follows `key` at the beginning of a line, after blanks; NULL if there is no such line. */
 const char *doctor_line(const char *text, const char *key);
 /* The number there, UINT64_MAX if there is none. */

@@ -12,8 +12,8 @@
 
 /* Returns what the group holds and cannot drop, without files that were not used recently. */
 static uint64_t held_bytes(const struct doctor *doctor, const char *folder, bool is_first_version) {
-  uint64_t held =
-      doctor_read_number(doctor, "%s/%s", folder, is_first_version ? "memory.usage_in_bytes" : "memory.current");
+  uint64_t held = doctor_number(
+      doctor_read(doctor, "%s/%s", folder, is_first_version ? "memory.usage_in_bytes" : "memory.current"));
   uint64_t files = doctor_line_number(doctor_read(doctor, "%s/memory.stat", folder),
                                       is_first_version ? "total_inactive_file " : "inactive_file ");
   return held == UINT64_MAX || files == UINT64_MAX ? held : held - (files < held ? files : held);

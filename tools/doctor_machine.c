@@ -58,7 +58,7 @@ void doctor_look_compaction(struct doctor *doctor) {
 }
 
 void doctor_look_overcommit(struct doctor *doctor) {
-  uint64_t mode = doctor_read_number(doctor, "/proc/sys/vm/overcommit_memory");
+  uint64_t mode = doctor_number(doctor_read(doctor, "/proc/sys/vm/overcommit_memory"));
   const char *memory = doctor_read(doctor, "/proc/meminfo");
   uint64_t limit = doctor_line_number(memory, "CommitLimit:"), promised = doctor_line_number(memory, "Committed_AS:");
   if (mode == UINT64_MAX)
@@ -105,7 +105,7 @@ void doctor_look_swap(struct doctor *doctor) {
 }
 
 void doctor_look_randomisation(struct doctor *doctor) {
-  uint64_t mode = doctor_read_number(doctor, "/proc/sys/kernel/randomize_va_space");
+  uint64_t mode = doctor_number(doctor_read(doctor, "/proc/sys/kernel/randomize_va_space"));
   const char *personality = doctor_read(doctor, "%s/personality", doctor->proc);
   unsigned bits = 0;
   bool is_off = personality && sscanf(personality, "%x", &bits) == 1 && (bits & NO_RANDOMISATION);
@@ -119,7 +119,7 @@ void doctor_look_randomisation(struct doctor *doctor) {
 }
 
 void doctor_look_mappings(struct doctor *doctor) {
-  uint64_t most = doctor_read_number(doctor, "/proc/sys/vm/max_map_count"), count = 0;
+  uint64_t most = doctor_number(doctor_read(doctor, "/proc/sys/vm/max_map_count")), count = 0;
   if (most == UINT64_MAX)
     return;
   for (const char *at = doctor->maps; at && *at; at++)

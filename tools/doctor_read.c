@@ -28,34 +28,21 @@ char *doctor_read_bytes(const char *path, size_t *length) {
   return bytes;
 }
 
-static char *read_list(const struct doctor *doctor, const char *format, va_list list) {
+char *doctor_read(const struct doctor *doctor, const char *format, ...) {
   char path[PATH_MAX];
-  int length = snprintf(path, sizeof path, "%s", doctor->root);
-  vsnprintf(path + length, sizeof path - (size_t)length, format, list);
   size_t bytes;
+  int length = snprintf(path, sizeof path, "%s", doctor->root);
+  va_list list;
+  va_start(list, format);
+  vsnprintf(path + length, sizeof path - (size_t)length, format, list);
+  va_end(list);
   return doctor_read_bytes(path, &bytes);
 }
 
-char *doctor_read(const struct doctor *doctor, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  char *text = read_list(doctor, format, list);
-  va_end(list);
-  return text;
-}
-
-static uint64_t number_in(const char *text) {
+uint64_t doctor_number(const char *text) {
   if (text == NULL || *text < '0' || *text > '9')
     return UINT64_MAX;
   return strtoull(text, NULL, 10); /* what is too large is UINT64_MAX */
-}
-
-uint64_t doctor_read_number(const struct doctor *doctor, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  char *text = read_list(doctor, format, list);
-  va_end(list);
-  return number_in(text);
 }
 
 const char *doctor_line(const char *text, const char *key) {
@@ -68,7 +55,7 @@ const char *doctor_line(const char *text, const char *key) {
   return NULL;
 }
 
-uint64_t doctor_line_number(const char *text, const char *key) { return number_in(doctor_line(text, key)); }
+uint64_t doctor_line_number(const char *text, const char *key) { return doctor_number(doctor_line(text, key)); }
 
 unsigned doctor_percent(uint64_t part, uint64_t whole) {
   if (part == UINT64_MAX || whole == UINT64_MAX)
