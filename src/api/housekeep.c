@@ -9,6 +9,7 @@
 #include "large/large.h"
 #include "large/packed.h"
 #include "os/fault.h"
+#include "os/filter.h"
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/page_map.h"
@@ -125,6 +126,8 @@ void housekeep_of_small(struct heap *own, unsigned cls) {
 
 COLD void memory_release(void) {
   usage_note_refusal();
+  if (os_may_call())
+    os_memory_limit_read();
   struct heap *heap = heap_current();
   if (heap)
     heap_flush_all(heap);

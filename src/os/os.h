@@ -69,9 +69,11 @@ bool os_resize(void *address, size_t size, size_t size_wanted);
  * mapping. Then nothing changed. */
 void *os_move(void *address, size_t size, size_t size_wanted);
 
-/* Returns the smaller of RLIMIT_AS and RLIMIT_DATA at the first call, SIZE_MAX without limit. A later query could meet
- * a seccomp filter. A limit that is set later shows as a refused mapping. */
+/* Returns the smaller of RLIMIT_AS and RLIMIT_DATA, SIZE_MAX without limit, as it was when os_memory_limit_read or this
+ * function asked last: it asks at its first call only, because a seccomp filter may forbid it later. */
 size_t os_memory_limit(void);
+/* Call when the system refused memory and os_may_call: the limit may have been set since. */
+void os_memory_limit_read(void);
 
 /* os_futex_wait_for waits while *word == expected; it may return without reason. timeout_ms UINT64_MAX: no timeout.
  * os_futex_wake wakes one waiter. */

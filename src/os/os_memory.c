@@ -22,21 +22,24 @@ size_t os_page_bytes(void) {
   return known;
 }
 
-size_t os_memory_limit(void) {
-  static _Atomic size_t limit;
+static _Atomic size_t memory_limit;
+
+void os_memory_limit_read(void) {
   static const int kinds[] = {RLIMIT_AS, RLIMIT_DATA};
-  size_t known = load_relaxed(&limit);
-  if (UNLIKELY(known == 0)) {
-    known = SIZE_MAX;
-    for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-      struct rlimit now;
-      counter_note(calls_other);
-      if (getrlimit(kinds[i], &now) == 0 && now.rlim_cur != RLIM_INFINITY)
-        known = min_size(known, max_size((size_t)now.rlim_cur, 1));
-    }
-    store_relaxed(&limit, known);
+  size_t limit = SIZE_MAX;
+  for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    struct rlimit now;
+    counter_note(calls_other);
+    if (getrlimit(kinds[i], &now) == 0 && now.rlim_cur != RLIM_INFINITY)
+      limit = min_size(limit, max_size((size_t)now.rlim_cur, 1));
   }
-  return known;
+  store_relaxed(&memory_limit, limit);
+}
+
+size_t os_memory_limit(void) {
+  if (UNLIKELY(load_relaxed(&memory_limit) == 0))
+    os_memory_limit_read();
+  return load_relaxed(&memory_limit);
 }
 
 #ifndef MADV_POPULATE_WRITE /* older headers */
