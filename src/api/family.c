@@ -131,13 +131,16 @@ static void *large_resized(void *block, size_t bytes, size_t size) {
   return resized;
 }
 
+/* A large object that shrinks to at least this stays one, of one unit: it grows again without being copied. */
+#define UNIT_KEPT_MIN (HAK_SMALL_MAX / 4 * 3)
+
 static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
   if (!large_is_start(block))
     fault_not_a_block(block);
   if (UNLIKELY(!large_is_live(block)))
     fault_double_free(block);
   size_t bytes = large_bytes(block);
-  bool stays = size > HAK_SMALL_MAX || (guarded_is_on && size >= bytes / SHRINK_SHARE);
+  bool stays = size >= UNIT_KEPT_MIN || (guarded_is_on && size >= bytes / SHRINK_SHARE);
   if (!stays && size <= bytes && size >= bytes / SHRINK_SHARE)
     return block;
   void *resized = NULL;

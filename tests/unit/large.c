@@ -844,4 +844,20 @@ UNIT_TEST(spare_mappings_are_not_cached) {
   assert_int_equal(range_mapping_bytes(), mapped);
 }
 
+/* One that shrinks to most of a unit stays large, so it grows again in place. */
+UNIT_TEST(what_shrinks_to_a_unit_grows_in_place) {
+  char *object = hak_malloc(70000);
+  unsigned moves = 0;
+  for (unsigned i = 0; i < 20; i++) {
+    char *resized = hak_realloc(object, i % 2 == 0 ? 60000 : 70000);
+    assert_non_null(resized);
+    moves += resized != object;
+    object = resized;
+  }
+  assert_true(moves <= 1);
+  object = hak_realloc(object, 40000); /* but less is a block of its class */
+  assert_int_equal(hak_usable_size(object), hak_good_size(40000));
+  hak_free(object);
+}
+
 UNIT_MAIN(unit_alone())
