@@ -41,7 +41,7 @@ uint32_t large_owner(const void *object);
 void large_free(void *object);
 
 /* Resizes an object in place, by moving pages, or for growing extents by copying into a mapping. NULL: nothing changed,
- * and the caller must copy. */
+ * and the caller must copy; so also where a short rest of a long object would stay. */
 void *large_resize(void *object, size_t size);
 
 /* Makes an object, which the caller got just now, read as zero. */

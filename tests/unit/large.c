@@ -305,10 +305,10 @@ UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
     char *object = alloc(MIB, 16), *wall = alloc(MIB, 16); /* mostly neighbours */
     char *grown = large_resize(object, 3 * MIB);
     objects[i] = grown ? grown : object;
-    char *shrunk = large_resize(objects[i], 2 * UNIT_BYTES);
+    char *shrunk = large_resize(objects[i], 4 * UNIT_BYTES);
     if (shrunk == NULL) {
       large_free(objects[i]);
-      objects[i] = alloc(2 * UNIT_BYTES, 16);
+      objects[i] = alloc(4 * UNIT_BYTES, 16);
     } else {
       cut++;
     }
@@ -319,6 +319,18 @@ UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
   assert_true(cut > 64 && mappings() < before + COUNT / 2);
   for (unsigned i = 0; i < COUNT; i++)
     large_free(objects[i]);
+}
+
+/* A short rest of a long object would lie in a gap of its own: it is copied, whatever the object was. */
+UNIT_TEST_BETWEEN(what_shrinks_far_is_copied, nothing_held, nothing_held) {
+  char *extent = alloc(9 * MIB, 16), *mapping = alloc(40 * MIB, 16);
+  assert_null(large_resize(extent, 2 * UNIT_BYTES));
+  assert_null(large_resize(mapping, 2 * UNIT_BYTES));
+  assert_true(large_bytes(extent) >= 9 * MIB && large_bytes(mapping) >= 40 * MIB);
+  assert_ptr_equal(large_resize(extent, MIB), extent);
+  assert_ptr_equal(large_resize(mapping, 2 * MIB), mapping);
+  large_free(extent);
+  large_free(mapping);
 }
 
 /* What no extent can serve stays a mapping, and is used again. */
