@@ -129,10 +129,9 @@ static size_t unstashed(struct large *range) {
   return bytes;
 }
 
-/* Makes a free extent of a stashed range. Returns its bytes, 0: there is none. */
-static size_t evict_stashed(size_t units_min) {
-  struct stash *at = NULL;
-  struct large *range = stash_take_any(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, &at);
+/* Makes a free extent of a stashed range. Returns its bytes, 0: there is none. at: as of stash_take_any. */
+static size_t evict_stashed(size_t units_min, struct stash **at) {
+  struct large *range = stash_take_any(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, at);
   if (range == NULL)
     return 0;
   size_t bytes = unstashed(range);
@@ -141,18 +140,21 @@ static size_t evict_stashed(size_t units_min) {
 }
 
 /* Makes a free extent of one of the oldest cached ranges, or of a stashed one of at least units_min. Returns its bytes,
- * 0: there is none. */
-static size_t evict_from(size_t units_min) {
+ * 0: there is none. at: as of stash_take_any. */
+static size_t evict_from(size_t units_min, struct stash **at) {
   struct large *oldest = big_cache_take_old();
   if (oldest == NULL)
-    return evict_stashed(units_min);
+    return evict_stashed(units_min, at);
   size_t bytes = large_range_bytes(oldest);
   counter_note(cache_evictions);
   range_end(oldest, os_milliseconds(), USAGE_PROMISED);
   return bytes;
 }
 
-static size_t evict_old(void) { return evict_from(1); }
+static size_t evict_old(void) {
+  struct stash *at = NULL;
+  return evict_from(1, &at);
+}
 
 /* Returns the bytes that are kept for large objects. */
 static size_t kept_bytes(void) {
@@ -166,10 +168,12 @@ static size_t kept_bytes(void) {
 #define EVICTIONS_A_UNIT 8u
 static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   struct extent extent = extent_take_resident_of_any(bank, bytes, alignment);
+  if (extent.base != NULL || kept_bytes() < bytes)
+    return extent;
+  struct stash *at = NULL;
   size_t evicted = 0, more;
-  for (size_t left = bytes / UNIT_BYTES * EVICTIONS_A_UNIT;
-       extent.base == NULL && left > 0 && evicted + kept_bytes() >= bytes; left--, evicted += more) {
-    more = evict_from(evicted < bytes ? 1 : LARGE_SHORT_UNITS + 1);
+  for (size_t left = bytes / UNIT_BYTES * EVICTIONS_A_UNIT; extent.base == NULL && left > 0; left--, evicted += more) {
+    more = evict_from(evicted < bytes ? 1 : LARGE_SHORT_UNITS + 1, &at);
     if (more == 0)
       break;
     extent = extent_take_resident_of_any(bank, bytes, alignment);
