@@ -131,8 +131,9 @@ static void *large_resized(void *block, size_t bytes, size_t size) {
   return resized;
 }
 
-/* A large object that shrinks to at least this stays one, of one unit: it grows again without being copied. */
-#define UNIT_KEPT_MIN (HAK_SMALL_MAX / 4 * 3)
+/* A large object that shrinks to more than this stays one, of one unit: it grows again without being copied. A class of
+ * blocks has whole units there as well. */
+#define UNIT_KEPT_MIN (HAK_SMALL_MAX / 8 * 7)
 
 static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
   if (!large_is_start(block))
@@ -140,12 +141,17 @@ static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
   if (UNLIKELY(!large_is_live(block)))
     fault_double_free(block);
   size_t bytes = large_bytes(block);
-  bool stays = size >= UNIT_KEPT_MIN || (guarded_is_on && size >= bytes / SHRINK_SHARE);
+  bool stays = size > UNIT_KEPT_MIN || (guarded_is_on && size >= bytes / SHRINK_SHARE);
   if (!stays && size <= bytes && size >= bytes / SHRINK_SHARE)
     return block;
+  if (!stays || UNLIKELY(large_would_pin(block, size))) {
+    void *moved = resize_by_copy(block, bytes, size, site);
+    if (moved != block) /* else memory is out: it shrinks in place */
+      return moved;
+  }
   void *resized = NULL;
   int kept = errno;
-  if (stays && slow_path_begin()) {
+  if (slow_path_begin()) {
     bool is_sample = UNLIKELY(load_relaxed(&observers_large_freed)) && observers.large_resizing(block);
     resized = large_resized(block, bytes, size);
     bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);

@@ -9,7 +9,6 @@
 #include "large/large.h"
 #include "large/packed.h"
 #include "os/fault.h"
-#include "os/filter.h"
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/page_map.h"
@@ -126,8 +125,7 @@ void housekeep_of_small(struct heap *own, unsigned cls) {
 
 COLD void memory_release(void) {
   usage_note_refusal();
-  if (os_may_call())
-    os_memory_limit_read();
+  os_memory_limit_ask_again();
   struct heap *heap = heap_current();
   if (heap)
     heap_flush_all(heap);

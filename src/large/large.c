@@ -20,7 +20,7 @@
  * grows without copying. */
 #define GROWN_BYTES_MIN ((size_t)1 << 20)
 #define GROWN_COUNT_MAX 256u                  /* at most this many, because the kernel limits the number of mappings */
-#define PIN_SHARE 16u                         /* a short range that a resize leaves of a long one is below this share */
+#define PIN_SHARE 16u                         /* what a resize leaves of a long range is short below this share */
 #define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing if few were used */
 
 static struct large *large_record(const void *object) { return map_record(object); }
@@ -356,12 +356,6 @@ static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
   return large_object(grown);
 }
 
-/* Tells whether what is left would lie alone in a long gap, which neither joins others nor is unmapped as long as it
- * lives. It is better copied. */
-static bool would_pin(size_t bytes, size_t wanted) {
-  return wanted <= LARGE_SHORT_UNITS * UNIT_BYTES && wanted < bytes / PIN_SHARE;
-}
-
 COLD void *large_resize(void *object, size_t size) {
   struct large *range = large_record(object);
   size_t bytes = large_range_bytes(range);
@@ -377,8 +371,6 @@ COLD void *large_resize(void *object, size_t size) {
     wanted += UNIT_BYTES;
   if (wanted == bytes)
     return object;
-  if (would_pin(bytes, wanted))
-    return NULL;
   range->spare = false;  /* its caller may sample it */
   range->steady = false; /* the site asks for the first length again, not for this one */
   if (wanted > bytes)
@@ -386,6 +378,15 @@ COLD void *large_resize(void *object, size_t size) {
   if (range->mapping)
     return mapping_resize(range, bytes, wanted);
   return extent_resize(range, bytes, wanted) ? object : extent_move(range, bytes, wanted);
+}
+
+COLD bool large_would_pin(const void *object, size_t size) {
+  const struct large *range = large_record(object);
+  size_t wanted = large_length(size), bytes = large_range_bytes(range);
+  if (wanted > LARGE_SHORT_UNITS * UNIT_BYTES || wanted >= bytes / PIN_SHARE || range->owner != 0 || range->guarded ||
+      range->stays_mapping || bytes >= MAPPING_BYTES_MIN || usage_is_short())
+    return false;
+  return (range->mapping || extent_bank_of(range->base) == EXTENT_ADOPTED) && extent_islands_are_many();
 }
 
 size_t large_stash_units(const void *object, size_t size) {

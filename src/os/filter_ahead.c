@@ -6,7 +6,7 @@
 /* Reads ahead what later calls ask for; they then use the stored values. */
 static void ask_ahead(void) {
   struct lifeline line;
-  os_memory_limit();
+  os_memory_limit_ask_again();
   os_say_prepare();
   lifeline_make(&line);
 }

@@ -69,11 +69,13 @@ bool os_resize(void *address, size_t size, size_t size_wanted);
  * mapping. Then nothing changed. */
 void *os_move(void *address, size_t size, size_t size_wanted);
 
-/* Returns the smaller of RLIMIT_AS and RLIMIT_DATA, SIZE_MAX without limit, as it was when os_memory_limit_read or this
- * function asked last: it asks at its first call only, because a seccomp filter may forbid it later. */
+/* Returns the smaller of RLIMIT_AS and RLIMIT_DATA, SIZE_MAX without limit, as it was when it was asked for last: by the
+ * first call, and if there was a limit, a second ago at most, unless the program has a seccomp filter of its own. */
 size_t os_memory_limit(void);
-/* Call when the system refused memory and os_may_call: the limit may have been set since. */
-void os_memory_limit_read(void);
+/* Call when the system refused memory, and before a filter comes: a limit may have been set. */
+void os_memory_limit_ask_again(void);
+/* Tells whether the kernel commits no more memory than it has (vm.overcommit_memory=2). Reads a file. */
+bool os_commit_is_strict(void);
 
 /* os_futex_wait_for waits while *word == expected; it may return without reason. timeout_ms UINT64_MAX: no timeout.
  * os_futex_wake wakes one waiter. */

@@ -3,6 +3,7 @@
 #include "os/os.h"
 
 #include "os/filter.h"
+#include "os/text_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -22,9 +23,14 @@ size_t os_page_bytes(void) {
   return known;
 }
 
-static _Atomic size_t memory_limit;
+#define LIMIT_VALID_MS 1000u /* the program may lift a limit again */
 
-void os_memory_limit_read(void) {
+static struct {
+  _Atomic size_t bytes; /* 0: not asked yet */
+  _Atomic uint64_t asked_ms;
+} memory_limit;
+
+static void memory_limit_ask(void) {
   static const int kinds[] = {RLIMIT_AS, RLIMIT_DATA};
   size_t limit = SIZE_MAX;
   for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -33,13 +39,28 @@ void os_memory_limit_read(void) {
     if (getrlimit(kinds[i], &now) == 0 && now.rlim_cur != RLIM_INFINITY)
       limit = min_size(limit, max_size((size_t)now.rlim_cur, 1));
   }
-  store_relaxed(&memory_limit, limit);
+  store_relaxed(&memory_limit.asked_ms, os_milliseconds());
+  store_relaxed(&memory_limit.bytes, limit);
+}
+
+void os_memory_limit_ask_again(void) {
+  if (!os_filter_is_own())
+    memory_limit_ask();
 }
 
 size_t os_memory_limit(void) {
-  if (UNLIKELY(load_relaxed(&memory_limit) == 0))
-    os_memory_limit_read();
-  return load_relaxed(&memory_limit);
+  size_t known = load_relaxed(&memory_limit.bytes);
+  if (UNLIKELY(known == 0))
+    memory_limit_ask();
+  else if (UNLIKELY(known != SIZE_MAX) && os_milliseconds() - load_relaxed(&memory_limit.asked_ms) >= LIMIT_VALID_MS)
+    os_memory_limit_ask_again();
+  return load_relaxed(&memory_limit.bytes);
+}
+
+COLD bool os_commit_is_strict(void) {
+  char mode[2];
+  os_text_head("/proc/sys/vm/overcommit_memory", mode, sizeof mode);
+  return mode[0] == '2';
 }
 
 #ifndef MADV_POPULATE_WRITE /* older headers */

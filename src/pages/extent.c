@@ -88,6 +88,13 @@ COLD bool extent_adopt(char *mapping, size_t bytes) {
   return true;
 }
 
+#define ISLANDS_MANY (ISLANDS_MAX / 8)
+
+COLD bool extent_islands_are_many(void) {
+  HOLD_LOCK(&extents_lock);
+  return bank_islands() >= ISLANDS_MANY;
+}
+
 /* Unmaps it. If the system refuses (too many mappings), it becomes a free extent again, without its pages. False: it is
  * still mapped. *is_gone: its pages are not resident any more. */
 COLD static bool release_end(unsigned number, struct extent extent, bool *is_gone) {

@@ -62,6 +62,8 @@ void extent_give(struct extent extent, uint64_t freed_ms, enum usage from);
 /* Makes an arena of a mapping, of the node that the thread runs on. Its owner goes on to own it, as if extent_take had
  * returned it. It consists of whole units, and the page map covers it. False: such arenas are in too many pieces. */
 bool extent_adopt(char *mapping, size_t bytes);
+/* Tells whether an eighth of the pieces that may be is reached. */
+bool extent_islands_are_many(void);
 
 /* Gives resident free extents back to the system, oldest first; the preset decides about all of them. One thread at a
  * time (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */

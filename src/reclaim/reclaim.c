@@ -407,10 +407,9 @@ static size_t purge_all_but(size_t keep_bytes) {
   return given_back + purge_free(purge_by_preset(less(keep_bytes, usage_learned()), unused_for(0)));
 }
 
-/* Without a limit of address space the mappings may be what is short, and a short gap makes one more. */
-COLD static void release_address_space(void) {
-  extents_release(os_memory_limit() == SIZE_MAX ? RELEASED_BYTES_MIN : UNIT_BYTES);
-}
+/* Returns the length of the shortest range to unmap. Without a limit the mappings may be what is short, and a short gap
+ * makes one more. */
+COLD static size_t released_bytes_min(void) { return os_memory_limit() == SIZE_MAX ? RELEASED_BYTES_MIN : UNIT_BYTES; }
 
 COLD size_t reclaim_trim(size_t keep_bytes) {
   counter_note(trims);
@@ -420,7 +419,7 @@ COLD size_t reclaim_trim(size_t keep_bytes) {
     given_back += purge_holes(HOLES_ALL, 0, NULL) + trim_tables(0);
   round_end();
   if (keep_bytes == 0 && purge_is_on())
-    release_address_space();
+    extents_release(released_bytes_min());
   return given_back;
 }
 
@@ -439,5 +438,5 @@ COLD void reclaim_all(void) {
   range_evict(purge_by_preset(0, unused_for(0)));
   purge_all_but(0);
   round_end();
-  release_address_space();
+  extents_release(os_filter_is_own() || os_commit_is_strict() ? UNIT_BYTES : released_bytes_min());
 }

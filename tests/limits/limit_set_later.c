@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
   struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
   char **blocks = mmap(NULL, PLACES * sizeof *blocks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(blocks != MAP_FAILED);
-  t_free(t_malloc(100));
+  t_free(t_malloc(BLOCK_BYTES_MAX)); /* for which the library asks whether there is a limit */
   CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
   size_t first = fill(blocks, &seed), got = 0;
   for (unsigned round = 1; round < ROUNDS; round++)

@@ -12,6 +12,8 @@
 #include "reclaim/delay.h"
 #include "reclaim/reclaim.h"
 
+#include <sys/resource.h>
+
 #define DELAY_MS 1000u
 
 static _Atomic uint64_t now_ms = 1000000;
@@ -240,6 +242,26 @@ UNIT_TEST(each_byte_is_charged_once) {
     assert_charged(BYTES / 4);
   }
   assert_int_equal(hak_option_set("purge_delay_ms", "1000"), 0);
+}
+
+/* A limit that the program lifts again is forgotten after a second. Nothing is asked for where there is none. */
+UNIT_TEST(a_lifted_limit_is_forgotten) {
+  struct rlimit free, limit;
+  assert_int_equal(getrlimit(RLIMIT_DATA, &free), 0);
+  os_memory_limit_ask_again();
+  if (os_memory_limit() != SIZE_MAX)
+    skip();
+  limit = (struct rlimit){(rlim_t)1 << 40, free.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+  pass(10000);
+  assert_int_equal(os_memory_limit(), SIZE_MAX);
+  os_memory_limit_ask_again();
+  assert_int_equal(os_memory_limit(), (size_t)1 << 40);
+  assert_int_equal(setrlimit(RLIMIT_DATA, &free), 0);
+  pass(999);
+  assert_int_equal(os_memory_limit(), (size_t)1 << 40);
+  pass(1);
+  assert_int_equal(os_memory_limit(), SIZE_MAX);
 }
 
 static void begin(void) {

@@ -300,15 +300,16 @@ static unsigned mappings(void) {
 UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
   enum { COUNT = 800 };
   static char *objects[COUNT];
-  unsigned before = mappings(), cut = 0;
+  unsigned before = mappings(), cut = 0, pins = 0;
   for (unsigned i = 0; i < COUNT; i++) {
     char *object = alloc(MIB, 16), *wall = alloc(MIB, 16); /* mostly neighbours */
     char *grown = large_resize(object, 3 * MIB);
     objects[i] = grown ? grown : object;
-    char *shrunk = large_resize(objects[i], 4 * UNIT_BYTES);
+    pins += large_would_pin(objects[i], 2 * UNIT_BYTES);
+    char *shrunk = large_resize(objects[i], 2 * UNIT_BYTES);
     if (shrunk == NULL) {
       large_free(objects[i]);
-      objects[i] = alloc(4 * UNIT_BYTES, 16);
+      objects[i] = alloc(2 * UNIT_BYTES, 16);
     } else {
       cut++;
     }
@@ -317,20 +318,9 @@ UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
     extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   }
   assert_true(cut > 64 && mappings() < before + COUNT / 2);
+  assert_true(pins > 0 && pins < COUNT - 16); /* not the first ones */
   for (unsigned i = 0; i < COUNT; i++)
     large_free(objects[i]);
-}
-
-/* A short rest of a long object would lie in a gap of its own: it is copied, whatever the object was. */
-UNIT_TEST_BETWEEN(what_shrinks_far_is_copied, nothing_held, nothing_held) {
-  char *extent = alloc(9 * MIB, 16), *mapping = alloc(40 * MIB, 16);
-  assert_null(large_resize(extent, 2 * UNIT_BYTES));
-  assert_null(large_resize(mapping, 2 * UNIT_BYTES));
-  assert_true(large_bytes(extent) >= 9 * MIB && large_bytes(mapping) >= 40 * MIB);
-  assert_ptr_equal(large_resize(extent, MIB), extent);
-  assert_ptr_equal(large_resize(mapping, 2 * MIB), mapping);
-  large_free(extent);
-  large_free(mapping);
 }
 
 /* What no extent can serve stays a mapping, and is used again. */
@@ -870,6 +860,18 @@ UNIT_TEST(what_shrinks_to_a_unit_grows_in_place) {
   object = hak_realloc(object, 40000); /* but less is a block of its class */
   assert_int_equal(hak_usable_size(object), hak_good_size(40000));
   hak_free(object);
+}
+
+/* Where there is no memory for a copy, it shrinks in place. */
+UNIT_TEST(what_shrinks_without_memory_shrinks_in_place) {
+  hak_heap *heap = hak_heap_new(MIB);
+  char *object = hak_heap_malloc(heap, MIB);
+  assert_non_null(object);
+  object[0] = 7;
+  object = hak_heap_realloc(heap, object, 100);
+  assert_true(object != NULL && object[0] == 7 && hak_usable_size(object) <= UNIT_BYTES);
+  assert_non_null(hak_heap_malloc(heap, MIB / 2));
+  hak_heap_destroy(heap);
 }
 
 UNIT_MAIN(unit_alone())
