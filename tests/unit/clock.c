@@ -249,8 +249,10 @@ UNIT_TEST(a_lifted_limit_is_forgotten) {
   struct rlimit free, limit;
   assert_int_equal(getrlimit(RLIMIT_DATA, &free), 0);
   os_memory_limit_ask_again();
-  if (os_memory_limit() != SIZE_MAX)
+  if (os_memory_limit() != SIZE_MAX) {
+    print_message("skipped: memory is limited already\n");
     skip();
+  }
   limit = (struct rlimit){(rlim_t)1 << 40, free.rlim_max};
   assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
   pass(10000);
