@@ -162,9 +162,9 @@ static size_t kept_bytes(void) {
 }
 
 /* Takes memory that is held and free before new memory: a resident extent. If there is none, it evicts cached and
- * stashed ranges, which join their neighbours. Of short stashed ranges it evicts no more than it needs: two lengths that
- * are in turn in use would cut up each other's. EVICTIONS_A_UNIT: more would take longer than the page faults of fresh
- * memory. */
+ * stashed ranges, which join their neighbours. Once it has evicted as much as it needs, it leaves short stashed ranges
+ * alone: two lengths that are in use in turn would cut up each other's. EVICTIONS_A_UNIT: more would take longer than
+ * the page faults of fresh memory. */
 #define EVICTIONS_A_UNIT 8u
 static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   struct extent extent = extent_take_resident_of_any(bank, bytes, alignment);
