@@ -70,7 +70,7 @@ bool os_resize(void *address, size_t size, size_t size_wanted);
 void *os_move(void *address, size_t size, size_t size_wanted);
 
 /* Returns the smaller of RLIMIT_AS and RLIMIT_DATA, SIZE_MAX without limit, as it was when it was asked for last: by
- * the first call, and if there was a limit, a second ago at most, unless the program has a seccomp filter of its own. */
+ * the first call, and if there was a limit, a second ago at most, unless the program has a filter of its own. */
 size_t os_memory_limit(void);
 /* Call when the system refused memory, and before a filter comes: a limit may have been set. */
 void os_memory_limit_ask_again(void);
