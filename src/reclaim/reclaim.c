@@ -438,5 +438,6 @@ COLD void reclaim_all(void) {
   range_evict(purge_by_preset(0, unused_for(0)));
   purge_all_but(0);
   round_end();
+  /* Under the program's own filter the limit is not known, and a strict kernel counts what is mapped. */
   extents_release(os_filter_is_own() || os_commit_is_strict() ? UNIT_BYTES : released_bytes_min());
 }
