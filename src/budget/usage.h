@@ -31,6 +31,8 @@ enum usage {
 extern _Atomic size_t usage_at[USAGE_PLACES];
 void usage_note_peak(void);
 static inline void usage_move(enum usage from, enum usage to, size_t bytes) {
+  if (from == to)
+    return;
   if (to != USAGE_NOWHERE)
     atomic_fetch_add_explicit(&usage_at[to], bytes, memory_order_release);
   if (to >= USAGE_SLABS)

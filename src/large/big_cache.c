@@ -20,7 +20,7 @@ QUEUE_OF(age_list, large, newer, older)
 
 static struct {
   struct lock lock;
-  uint32_t count;
+  _Atomic uint32_t count;
   struct large *classes[LARGE_CLASSES]; /* newest first: its pages are most likely in the caches */
   struct age_list ages[KEEP_LISTS];     /* oldest first */
 } cache;
@@ -73,7 +73,7 @@ static void range_attach(struct large *range, uint64_t freed_at_ms) {
   usage_move_begin_cached(large_range_bytes(range));
   class_list_push(&cache.classes[range->class], range);
   age_list_insert(&cache.ages[range->keep], range, before);
-  cache.count++;
+  add_as_owner(&cache.count, 1);
   usage_cache(large_range_bytes(range));
   decay_change(&big_cache_decay, range->keep, large_range_bytes(range),
                is_first ? freed_at_ms : oldest_ms(range->keep));
@@ -85,7 +85,7 @@ static void range_unlink(struct large *range) {
   const struct large *oldest = cache.ages[range->keep].first;
   class_list_remove(&cache.classes[range->class], range);
   age_list_remove(&cache.ages[range->keep], range);
-  cache.count--;
+  add_as_owner(&cache.count, -1u);
   uint64_t since_ms = oldest_ms(range->keep); /* the clock is read only if the oldest range changed */
   if (oldest == range)
     since_ms = (oldest = cache.ages[range->keep].first) != NULL ? freed_ms(oldest) : 0;
@@ -136,22 +136,24 @@ static struct large *find_range(size_t bytes, size_t alignment) {
   return found;
 }
 
-struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
-  struct large *range = NULL;
+static struct large *take_fit(size_t bytes, size_t alignment, uint32_t site) {
   HOLD_LOCK(&cache.lock);
-  if (cache.count > 0) {
-    range = find_range(bytes, alignment);
-    if (range) {
-      bool of_site = range->site == site;
-      range_detach(range);
-      counter_add_locked(cache_hits, 1);
-      counter_add_locked(cache_hits_of_site, of_site);
-      HAK_PROBE(cache_hit, range->base, bytes, of_site);
-    }
-  }
+  struct large *range = find_range(bytes, alignment);
+  if (range == NULL)
+    return NULL;
+  bool of_site = range->site == site;
+  range_detach(range);
+  counter_add_locked(cache_hits, 1);
+  counter_add_locked(cache_hits_of_site, of_site);
+  HAK_PROBE(cache_hit, range->base, bytes, of_site);
+  return range;
+}
+
+struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
+  struct large *range = decay_total(&big_cache_decay) > 0 ? take_fit(bytes, alignment, site) : NULL;
   if (range == NULL) {
-    counter_add_locked(cache_misses, 1);
-    HAK_PROBE(cache_miss, bytes, cache.count);
+    counter_note(cache_misses);
+    HAK_PROBE(cache_miss, bytes, load_relaxed(&cache.count));
   }
   return range;
 }
@@ -198,7 +200,7 @@ bool big_cache_is_valid(void) {
   for (unsigned class = 0; class < LARGE_CLASSES; class++)
     for (struct large *range = cache.classes[class]; range; range = range->class_next)
       listed_bytes += large_range_bytes(range);
-  valid &= bytes == decay_total(&big_cache_decay) && listed_bytes == bytes && count == cache.count;
+  valid &= bytes == decay_total(&big_cache_decay) && listed_bytes == bytes && count == load_relaxed(&cache.count);
   return valid;
 }
 #endif

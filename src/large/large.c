@@ -61,13 +61,10 @@ static void *object_begun(struct large *range) {
   return large_object(range);
 }
 
-/* from: where the bytes of a new range are counted. */
-static void *object_made(struct large *range, enum usage from) {
+/* Makes an object of a new range; NULL if there is none. */
+static void *object_made(struct large *range) {
   if (range == NULL)
     return NULL;
-  size_t bytes = large_range_bytes(range);
-  usage_move(from, USAGE_LARGE, bytes);
-  usage_move_end(bytes);
   counter_note(large_allocations);
   return object_begun(range);
 }
@@ -114,14 +111,14 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
     if (sites_are_counted())
       observers.site_taken(hash, site, large_range_bytes(range));
   }
-  return is_cached ? object_begun(range) : object_made(range, USAGE_PROMISED);
+  return is_cached ? object_begun(range) : object_made(range);
 }
 
 void *large_alloc_extent(size_t bytes, bool *zeroed) {
   struct large *range = range_from_extents(bytes, bytes, UNIT_BYTES, zeroed);
   if (range && sites_are_counted())
     observers.site_taken(range->site, 0, bytes);
-  return object_made(range, USAGE_PROMISED);
+  return object_made(range);
 }
 
 void *large_alloc_unlocked(size_t size, size_t alignment) {
@@ -129,9 +126,9 @@ void *large_alloc_unlocked(size_t size, size_t alignment) {
   char *base = range_map(bytes, mapping_alignment(bytes, alignment));
   if (base == NULL)
     return NULL;
-  struct large *range = range_made(base, bytes, true, false);
+  struct large *range = range_made(base, bytes, true, false, USAGE_NOWHERE);
   range->spare = true;
-  return object_made(range, USAGE_NOWHERE);
+  return object_made(range);
 }
 
 COLD void large_link_set(void *object, void *link) { large_record(object)->class_previous = link; }
@@ -243,10 +240,11 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
     map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
     length_changed(range, bytes, wanted);
   }
-  usage_move(USAGE_PROMISED, more.base ? USAGE_LARGE : USAGE_NOWHERE, wanted - bytes);
-  if (more.base)
+  if (more.base != NULL) {
+    usage_move(more.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_LARGE, wanted - bytes);
     usage_move_end(wanted - bytes);
-  if (more.resident) /* was held before: it needed no promise */
+  }
+  if (more.base == NULL || more.resident) /* not used, or not needed */
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, wanted - bytes);
   return more.base != NULL;
 }
@@ -341,7 +339,7 @@ static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
     grown = wanted < MAPPING_BYTES_MIN ? range_with_room(wanted) : NULL;
     if (grown == NULL)
       grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES));
-    if (object_made(grown, USAGE_PROMISED) == NULL)
+    if (object_made(grown) == NULL)
       return NULL;
   }
   grown->site = range->site;

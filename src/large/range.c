@@ -31,10 +31,10 @@ void range_length_changed(size_t change) { figure_add(&figures.mapping_bytes, ch
 
 void range_entries_set(char *base, size_t bytes, uint32_t first, uint32_t others) {
   map_entries_set(base + UNIT_BYTES, bytes / UNIT_BYTES - 1, others);
-  map_entries_set(base, 1, first);
+  map_entry_set(base, first);
 }
 
-struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge) {
+struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, enum usage from) {
   struct large *range = map_record(base);
   *range = (struct large){.base = base, .units = (uint32_t)(bytes / UNIT_BYTES), .mapping = mapping, .huge = has_huge};
   if (mapping) {
@@ -42,6 +42,8 @@ struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge) 
     figure_add(&figures.mapping_count, 1);
     figure_add(&figures.mapping_bytes, bytes);
   }
+  usage_move(from, USAGE_LARGE, bytes);
+  usage_move_end(bytes);
   return range;
 }
 
@@ -204,7 +206,7 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
   if (has_huge && !extent.resident)
     huge_probe(extent.base, extent.bytes);
   *zeroed = extent.zero;
-  return range_made(extent.base, extent.bytes, false, has_huge);
+  return range_made(extent.base, extent.bytes, false, has_huge, extent.resident ? USAGE_FREE : USAGE_PROMISED);
 }
 
 struct large *range_with_room(size_t bytes) {
@@ -213,11 +215,13 @@ struct large *range_with_room(size_t bytes) {
   if (extent.base != NULL) {
     room.base += bytes;
     room.bytes -= bytes;
-    extent_give(room, os_milliseconds(), USAGE_PROMISED);
+    extent_give(room, os_milliseconds(), USAGE_FREE);
   } else {
     extent = extent_resident(bank, bytes, UNIT_BYTES);
   }
-  return extent.base == NULL ? NULL : range_made(extent.base, bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE);
+  if (extent.base == NULL)
+    return NULL;
+  return range_made(extent.base, bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE, USAGE_FREE);
 }
 
 char *range_map(size_t bytes, size_t alignment) {
@@ -241,7 +245,7 @@ struct large *range_mapped(size_t bytes, size_t alignment) {
     os_huge(base, bytes); /* whole: a mapping in two parts could not be moved */
     huge_probe(base, bytes);
   }
-  return range_made(base, bytes, true, has_huge);
+  return range_made(base, bytes, true, has_huge, USAGE_PROMISED);
 }
 
 #define GUARDED_MAX 8192u /* at most this many, because the kernel limits the number of mappings */
@@ -257,7 +261,7 @@ struct large *range_guarded(size_t size, size_t alignment) {
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
     return NULL;
   }
-  struct large *range = range_made(base, bytes, true, false);
+  struct large *range = range_made(base, bytes, true, false, USAGE_PROMISED);
   range->guarded = true;
   range->guard_front = front;
   guarded_set_size(range, size);

@@ -7,7 +7,7 @@
 #include "budget/usage.h"
 #include "large/big_cache.h"
 
-/* Make a range, whose bytes are in USAGE_PROMISED: the caller must move them on. NULL when memory is out. *zeroed: it
+/* Make a range, whose bytes are in USAGE_LARGE. NULL when memory is out. *zeroed: it
  * reads as zero. range_mapped and range_guarded: a new mapping does. range_guarded makes some thousand at most. */
 struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed);
 struct large *range_mapped(size_t bytes, size_t alignment);
@@ -17,8 +17,8 @@ struct large *range_with_room(size_t bytes);
 struct large *range_guarded(size_t size, size_t alignment);
 /* Maps memory for a range, with the page map's leaves and row for it. */
 char *range_map(size_t bytes, size_t alignment);
-/* Makes the record of a range that exists. */
-struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge);
+/* Makes the record of a range that exists. from: where its bytes are counted. An extent's have begun to move. */
+struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, enum usage from);
 
 /* Makes an extent of a mapping, so that its pages serve anything, unless it stays a mapping (struct large) or there are
  * too many such extents. The content stays. first, others: its entries. False: unchanged. */

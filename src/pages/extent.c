@@ -69,7 +69,7 @@ COLD struct extent extent_take_behind(char *end, size_t bytes) {
     }
   } else {
     struct free_extent *e = bank_free_at(end);
-    if (e && e->bytes >= bytes && bank_number_at(end) == number)
+    if (e && e->bytes >= bytes && e->bank == number)
       taken = bank_cut(e, end, bytes);
   }
   usage_move_begin(taken.bytes);
@@ -98,10 +98,11 @@ COLD bool extent_islands_are_many(void) {
 /* Unmaps it. If the system refuses (too many mappings), it becomes a free extent again, without its pages. False: it is
  * still mapped. *is_gone: its pages are not resident any more. */
 COLD static bool release_end(unsigned number, struct extent extent, bool *is_gone) {
-  enum usage from = extent.resident ? USAGE_PROMISED : USAGE_NOWHERE;
+  enum usage from = extent.resident ? USAGE_FREE : USAGE_NOWHERE;
   map_rows_purge(extent.base, extent.bytes); /* as long as the range is ours */
   if (pages_unmap(extent.base, extent.bytes)) {
-    bank_count_part(extent.resident, USAGE_NOWHERE, extent.bytes);
+    if (extent.resident)
+      usage_move(USAGE_FREE, USAGE_NOWHERE, extent.bytes);
     return *is_gone = true;
   }
   *is_gone = extent.zero = os_purge(extent.base, extent.bytes);
@@ -118,9 +119,8 @@ COLD static bool release_end(unsigned number, struct extent extent, bool *is_gon
 #define GAP_BYTES_MIN ((size_t)1 << 20) /* a gap between others makes one mapping more */
 
 static bool is_to_unmap(const struct free_extent *e) {
-  unsigned number = bank_number_at(e->base);
-  return number % EXTENT_BANKS == EXTENT_ADOPTED &&
-         (e->bytes >= GAP_BYTES_MIN || arena_neighbours(e->base, e->bytes, bank_mark(number)) < 2);
+  return e->bank % EXTENT_BANKS == EXTENT_ADOPTED &&
+         (e->bytes >= GAP_BYTES_MIN || arena_neighbours(e->base, e->bytes, bank_mark(e->bank)) < 2);
 }
 
 /* Purges the oldest resident extent. Returns its bytes, 0 when nothing is left to do. */
@@ -133,7 +133,7 @@ static size_t purge_oldest(struct purge purge) {
   }
   /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other
    * thread can get it. */
-  unsigned number = bank_number_at(oldest->base);
+  unsigned number = oldest->bank;
   bool to_unmap = is_to_unmap(oldest);
   size_t most_bytes = min_size(decay_total(&extents_decay) - purge.keep_bytes, purge.most_bytes);
   size_t bytes = min_size(oldest->bytes, round_up(most_bytes, SUPERSLAB_BYTES));
@@ -151,7 +151,7 @@ static size_t purge_oldest(struct purge purge) {
   extent.resident = result == PURGE_REFUSED;
   extent.zero = result == PURGE_GONE;
   /* A refused extent counts as used just now, so that it is not tried again at once. */
-  extent_give(extent, extent.resident ? os_milliseconds() : 0, USAGE_PROMISED);
+  extent_give(extent, extent.resident ? os_milliseconds() : 0, USAGE_FREE);
   return extent.resident ? 0 : extent.bytes;
 }
 

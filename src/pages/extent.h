@@ -39,7 +39,7 @@ struct extent {
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to SUPERSLAB_BYTES) of the plain
  * or the huge bank, resident memory first, of the node that the thread runs on. Other nodes' memory comes last. The
- * caller sets the entries of all its units. The bytes of a resident one are in USAGE_PROMISED: the caller must move
+ * caller sets the entries of all its units. The bytes of a resident one are in USAGE_FREE still: the caller must move
  * them on, and call usage_move_end (budget/usage.h). */
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment);
 

@@ -56,8 +56,6 @@ size_t bank_free_bytes(void) { return extents.free_bytes; }
 struct free_extent *bank_oldest(void) { return extents.ages.first; }
 size_t bank_islands(void) { return extents.islands; }
 
-static struct bank *bank_at(const char *address) { return bank_numbered(bank_number_at(address)); }
-
 /* --- lists --- */
 
 static unsigned list_of_units(size_t units) {
@@ -84,14 +82,18 @@ static void age_insert(struct free_extent *e) {
 }
 
 /* The caller moves the bytes of a resident one to USAGE_FREE. */
-static void extent_attach(struct extent piece, uint64_t freed_ms) {
+static void extent_attach(unsigned number, struct extent piece, uint64_t freed_ms) {
   struct free_extent *e = extent_record(piece.base);
-  *e = (struct free_extent){
-      .base = piece.base, .bytes = piece.bytes, .freed_ms = freed_ms, .resident = piece.resident, .zero = piece.zero};
+  *e = (struct free_extent){.base = piece.base,
+                            .bytes = piece.bytes,
+                            .freed_ms = freed_ms,
+                            .resident = piece.resident,
+                            .zero = piece.zero,
+                            .bank = (uint8_t)number};
   extent_record(last_unit(e))->base = e->base;
-  map_entries_set(e->base, 1, ENTRY_EXTENT);
-  map_entries_set(last_unit(e), 1, ENTRY_EXTENT);
-  struct bank *bank = bank_at(e->base);
+  map_entry_set(e->base, ENTRY_EXTENT);
+  map_entry_set(last_unit(e), ENTRY_EXTENT);
+  struct bank *bank = bank_numbered(number);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
   size_list_push(&bank->lists[e->resident][list], e);
   bits_set(bank->filled[e->resident], list, 1, true);
@@ -103,9 +105,9 @@ static void extent_attach(struct extent piece, uint64_t freed_ms) {
 }
 
 /* Removes a free extent from its lists and clears its end marks. The entries between stay as the last owner left
- * them. The bytes of a resident one are in USAGE_PROMISED then. */
+ * them. */
 static struct extent extent_detach(struct free_extent *e) {
-  struct bank *bank = bank_at(e->base);
+  struct bank *bank = bank_numbered(e->bank);
   unsigned list = list_of_units(e->bytes / UNIT_BYTES);
   struct free_extent **first = &bank->lists[e->resident][list];
   size_list_remove(first, e);
@@ -114,10 +116,9 @@ static struct extent extent_detach(struct free_extent *e) {
   if (e->resident) {
     age_list_remove(&extents.ages, e);
     resident_change(-e->bytes);
-    usage_move(USAGE_FREE, USAGE_PROMISED, e->bytes);
   }
-  map_entries_set(e->base, 1, ENTRY_NONE);
-  map_entries_set(last_unit(e), 1, ENTRY_NONE);
+  map_entry_set(e->base, ENTRY_NONE);
+  map_entry_set(last_unit(e), ENTRY_NONE);
   return extent_of(e);
 }
 
@@ -129,14 +130,13 @@ NOINLINE struct free_extent *bank_free_at(char *base) {
   return map_entry(base) == ENTRY_EXTENT ? extent_record(base) : NULL;
 }
 
-static bool same_kind(const struct free_extent *e, const struct extent *piece) {
-  return e && e->resident == piece->resident && e->zero == piece->zero &&
-         arena_mark(e->base) == arena_mark(piece->base);
+static bool same_kind(const struct free_extent *e, unsigned number, const struct extent *piece) {
+  return e && e->resident == piece->resident && e->zero == piece->zero && e->bank == number;
 }
 
 /* Joins a free neighbour, if it is of the same kind. Both are as old as the younger one then. */
-static void join_neighbour(struct extent *piece, uint64_t *freed_ms, struct free_extent *neighbour) {
-  if (!same_kind(neighbour, piece))
+static void join_neighbour(unsigned number, struct extent *piece, uint64_t *freed_ms, struct free_extent *neighbour) {
+  if (!same_kind(neighbour, number, piece))
     return;
   *freed_ms = max_size(*freed_ms, neighbour->freed_ms);
   struct extent joined = extent_detach(neighbour);
@@ -146,10 +146,10 @@ static void join_neighbour(struct extent *piece, uint64_t *freed_ms, struct free
 
 void bank_give(struct extent piece, uint64_t freed_ms, enum usage from) {
   size_t own_bytes = piece.bytes;
-  join_neighbour(&piece, &freed_ms, bank_free_at(piece.base + piece.bytes));
-  join_neighbour(&piece, &freed_ms, free_before(piece.base));
-  extent_attach(piece, freed_ms);
-  bank_count_part(piece.resident, USAGE_FREE, piece.bytes - own_bytes);
+  unsigned number = bank_number_at(piece.base);
+  join_neighbour(number, &piece, &freed_ms, bank_free_at(piece.base + piece.bytes));
+  join_neighbour(number, &piece, &freed_ms, free_before(piece.base));
+  extent_attach(number, piece, freed_ms);
   usage_move(from, piece.resident ? USAGE_FREE : USAGE_NOWHERE, own_bytes);
 }
 
@@ -204,16 +204,16 @@ struct free_extent *bank_find(unsigned number, bool resident, size_t bytes, size
 
 struct extent bank_cut(struct free_extent *e, char *base, size_t bytes) {
   uint64_t freed_ms = e->freed_ms;
+  unsigned number = e->bank;
   struct extent whole = extent_detach(e);
   struct extent left = whole, right = whole;
   left.bytes = (size_t)(base - whole.base);
   right.base = base + bytes;
   right.bytes = whole.bytes - left.bytes - bytes;
   if (left.bytes > 0)
-    extent_attach(left, freed_ms);
+    extent_attach(number, left, freed_ms);
   if (right.bytes > 0)
-    extent_attach(right, freed_ms);
-  bank_count_part(whole.resident, USAGE_FREE, left.bytes + right.bytes);
+    extent_attach(number, right, freed_ms);
   whole.base = base;
   whole.bytes = bytes;
   return whole;
@@ -248,10 +248,11 @@ COLD void bank_remove(unsigned number, struct extent extent) {
 #ifdef HAK_DEBUG
 static bool extent_is_valid(const struct free_extent *e, const struct bank *bank, bool resident, unsigned list) {
   struct extent piece = extent_of(e);
-  return e == extent_record(e->base) && e->resident == resident && bank_at(e->base) == bank &&
+  return e == extent_record(e->base) && e->resident == resident && bank_numbered(e->bank) == bank &&
+         e->bank == bank_number_at(e->base) &&
          list_of_units(e->bytes / UNIT_BYTES) == list && extent_record(last_unit(e))->base == e->base &&
          map_entry(e->base) == ENTRY_EXTENT && map_entry(last_unit(e)) == ENTRY_EXTENT &&
-         !same_kind(bank_free_at(e->base + e->bytes), &piece) && !same_kind(free_before(e->base), &piece);
+         !same_kind(bank_free_at(e->base + e->bytes), e->bank, &piece) && !same_kind(free_before(e->base), e->bank, &piece);
 }
 
 bool extents_are_valid(void) {

@@ -17,6 +17,7 @@ struct free_extent {
   struct free_links by_size, by_age;
   uint64_t freed_ms;
   bool resident, zero;
+  uint8_t bank; /* its number */
 };
 
 extern struct lock extents_lock;
@@ -39,17 +40,11 @@ void bank_give(struct extent piece, uint64_t freed_ms, enum usage from);
 struct free_extent *bank_find(unsigned number, bool resident, size_t bytes, size_t alignment);
 /* Returns the free extent that begins at an address; NULL if there is none. */
 struct free_extent *bank_free_at(char *base);
-/* Takes [base, base + bytes) out of a free extent. The rest on both sides stays free. The bytes of a resident one are
- * in USAGE_PROMISED then. */
+/* Takes [base, base + bytes) out of a free extent. The rest on both sides stays free. The bytes of a resident one still
+ * count as free. */
 struct extent bank_cut(struct free_extent *e, char *base, size_t bytes);
 /* The same of one that bank_find returns. Its base is NULL if there is none. */
 struct extent bank_take_free(unsigned number, bool resident, size_t bytes, size_t alignment);
-
-/* Counts a part of an extent that was taken out. */
-static inline void bank_count_part(bool resident, enum usage to, size_t bytes) {
-  if (resident && bytes > 0)
-    usage_move(USAGE_PROMISED, to, bytes);
-}
 
 /* Carves an extent from the front of the newest arena, or of a new one. Its base is NULL if the system refuses. */
 struct extent bank_carve(unsigned number, size_t bytes, size_t alignment);

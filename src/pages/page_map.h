@@ -143,6 +143,10 @@ static inline uint64_t *map_bitmap(const void *address) { return map_row(address
 static inline void *map_superslab_record(const void *address) { return map_row(address)->superslab; }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);
+/* The same for one unit of an arena, or the first one of an object: its row is never a shared one. */
+static inline void map_entry_set(const void *address, uint32_t entry) {
+  __atomic_store_n(map_leaf_entry(map_leaf(address), address), entry, __ATOMIC_RELAXED);
+}
 
 /* Gives back the pages of the rows of a range that is about to be unmapped. No arena, slab or object may use a part of
  * the range, and no other thread may be able to get it yet. The rows may read as zero afterwards. */

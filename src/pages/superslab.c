@@ -139,7 +139,7 @@ static struct superslab *superslab_open(struct extent extent) {
                           .not_zero = !extent.resident && !extent.zero};
   units.count++;
   counter_note(superslabs_opened);
-  set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0, USAGE_PROMISED);
+  set_units(s, UNITS_ALL, extent.resident ? UNITS_ALL : 0, USAGE_FREE);
   usage_move_end(SUPERSLAB_BYTES);
   HAK_PROBE(superslab_take, s->base, extent.resident);
   return s;
@@ -154,11 +154,13 @@ COLD static void superslab_close(struct superslab *s) {
   struct extent extent = {.base = s->base, .bytes = SUPERSLAB_BYTES, .resident = s->resident != 0};
   extent.zero = !extent.resident && !s->not_zero;
   usage_move_begin(SUPERSLAB_BYTES);
-  set_units(s, 0, 0, USAGE_PROMISED);
+  set_units(s, 0, 0, USAGE_FREE);
+  if (more > 0)
+    usage_move(USAGE_PROMISED, USAGE_FREE, more);
   s->base = NULL;
   units.count--;
   counter_note(superslabs_closed);
-  extent_give(extent, s->given_ms, extent.resident ? USAGE_PROMISED : USAGE_NOWHERE);
+  extent_give(extent, s->given_ms, extent.resident ? USAGE_FREE : USAGE_NOWHERE);
 }
 
 static struct superslab *superslab_open_fresh(void) {
@@ -169,13 +171,13 @@ static struct superslab *superslab_open_fresh(void) {
   return superslab_open(extent);
 }
 
-/* Makes a run of an extent, which is in USAGE_PROMISED. */
+/* Makes a run of an extent. One that is not resident is in USAGE_PROMISED. */
 static void *run_outside(struct extent extent, size_t bytes) {
   if (extent.base == NULL)
     return NULL;
   units.taken_bytes += bytes;
   units.outside_bytes += bytes;
-  usage_move(USAGE_PROMISED, USAGE_SLABS, bytes);
+  usage_move(extent.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_SLABS, bytes);
   return extent.base;
 }
 

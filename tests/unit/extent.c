@@ -31,9 +31,11 @@ struct piece {
   uint64_t tag;
 };
 
-/* Marks as a large object's: what is taken is never taken for a free extent. */
+/* Marks as a large object's: what is taken is never taken for a free extent. It is counted nowhere. */
 static void own(const struct extent *extent) {
   map_entries_set(extent->base, extent->bytes / UNIT_BYTES, ENTRY_LARGE_BODY);
+  if (extent->resident)
+    usage_move(USAGE_FREE, USAGE_NOWHERE, extent->bytes);
 }
 
 static void tag_write(struct piece *piece, uint64_t tag) {
