@@ -51,11 +51,13 @@ static void print_text(void) {
            row->sentence);
     print_values(i, "", " | ");
     printf("; default %s", value_text(i, defaults[HAK_PRESET_DEFAULT]));
-    if (defaults[PRESET_SPEED] != defaults[PRESET_BALANCED] || defaults[PRESET_LEAN] != defaults[PRESET_BALANCED]) {
-      printf(" (speed %s", value_text(i, defaults[PRESET_SPEED]));
-      printf(", lean %s)", value_text(i, defaults[PRESET_LEAN]));
-    }
-    printf("%s\n", row->time == OPTION_AT_START ? "; at start only" : "");
+    const char *before = " (";
+    for (unsigned p = 0; p < PRESET_COUNT; p++)
+      if (defaults[p] != defaults[HAK_PRESET_DEFAULT]) {
+        printf("%s%s %s", before, option_rows[OPTION_PROFILE].choices[p], value_text(i, defaults[p]));
+        before = ", ";
+      }
+    printf("%s%s\n", *before == ',' ? ")" : "", row->time == OPTION_AT_START ? "; at start only" : "");
   }
   for (unsigned i = 0; i < option_alias_count; i++) {
     const struct option_alias *alias = &option_aliases[i];

@@ -48,7 +48,7 @@ char *guarded_map(size_t size, size_t alignment, size_t front) {
   if (total < size)
     return NULL;
   char *start = os_reserve(total, alignment);
-  if (start == NULL && waiting.next > 0) {
+  if (start == NULL) {
     guarded_release();
     start = os_reserve(total, alignment);
   }

@@ -249,10 +249,10 @@ COLD void bank_remove(unsigned number, struct extent extent) {
 static bool extent_is_valid(const struct free_extent *e, const struct bank *bank, bool resident, unsigned list) {
   struct extent piece = extent_of(e);
   return e == extent_record(e->base) && e->resident == resident && bank_numbered(e->bank) == bank &&
-         e->bank == bank_number_at(e->base) &&
-         list_of_units(e->bytes / UNIT_BYTES) == list && extent_record(last_unit(e))->base == e->base &&
-         map_entry(e->base) == ENTRY_EXTENT && map_entry(last_unit(e)) == ENTRY_EXTENT &&
-         !same_kind(bank_free_at(e->base + e->bytes), e->bank, &piece) && !same_kind(free_before(e->base), e->bank, &piece);
+         e->bank == bank_number_at(e->base) && list_of_units(e->bytes / UNIT_BYTES) == list &&
+         extent_record(last_unit(e))->base == e->base && map_entry(e->base) == ENTRY_EXTENT &&
+         map_entry(last_unit(e)) == ENTRY_EXTENT && !same_kind(bank_free_at(e->base + e->bytes), e->bank, &piece) &&
+         !same_kind(free_before(e->base), e->bank, &piece);
 }
 
 bool extents_are_valid(void) {

@@ -54,6 +54,12 @@ gives 'PROFILE speed' HAKMEM_SS_MEM_LEAN=1 HAKMEM_PROFILE=speed
 gives 'TARGET_MB 5' HAKMEM_SS_MEM_LEAN_TARGET_MB=6 HAKMEM_TARGET_MB=5
 gives 'TARGET_MB 5' HAKMEM_TARGET_MB=5 HAKMEM_SS_MEM_LEAN_TARGET_MB=6
 
+# Each preset whose value differs from the default one's is named.
+"$tool" | grep -q '; default 1024 (speed 2048, lean 32, secure 512)$' || {
+  echo "FAILED: the presets' values of HAKMEM_BIN_KB_MAX: $("$tool" | grep -A2 BIN_KB_MAX | tail -1)"
+  bad=1
+}
+
 says "hakmem: HAKMEM_NONSENSE is no option of hakmem, ignored $all" HAKMEM_NONSENSE=1
 says "hakmem: HAKMEM_KEEP_MB=many: bad value, allowed is 0 to 16777216 MiB; default kept $all" HAKMEM_KEEP_MB=many
 says "hakmem: HAKMEM_SS_MEM_LEAN=7: bad value, allowed is off, on; default kept $all" HAKMEM_SS_MEM_LEAN=7
