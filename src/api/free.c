@@ -81,15 +81,16 @@ static void free_small(void *block, uint32_t entry) {
   }
 }
 
-/* Returns the heap's stash if it has one and its frees may fill it, else NULL. */
+/* Returns the stash of a heap, or of none (NULL), if its frees may fill it, else NULL. */
 static struct stash *stash_for_frees(const struct heap *heap) {
-  return LIKELY(heap_life(heap) == 0) && LIKELY(!load_relaxed(&observers_large_freed)) ? heap->stash : NULL;
+  return LIKELY(heap != NULL) && LIKELY(heap_life(heap) == 0) && LIKELY(!load_relaxed(&observers_large_freed))
+             ? heap->stash
+             : NULL;
 }
 
 /* As free_stashed, in a slow path. */
 static bool free_stashed_swept(void *block) {
-  const struct heap *heap = heap_current();
-  struct stash *stash = heap != NULL ? stash_for_frees(heap) : NULL;
+  struct stash *stash = stash_for_frees(heap_current());
   return stash != NULL && stash_put_swept(stash, block);
 }
 
@@ -204,8 +205,7 @@ static NOINLINE void free_slow_from(void *block, uintptr_t site) {
 
 /* As free_stashed, for objects whose place is not at once found, or that have none. */
 static NOINLINE void free_stashed_searching(void *block, uintptr_t site) {
-  const struct heap *heap = heap_if_idle();
-  struct stash *stash = LIKELY(heap != NULL) ? stash_for_frees(heap) : NULL;
+  struct stash *stash = stash_for_frees(heap_if_idle());
   struct large *range = map_record(block);
   bool is_put = false;
   if (LIKELY(stash != NULL) && LIKELY(block == large_object(range))) {
@@ -219,8 +219,7 @@ static NOINLINE void free_stashed_searching(void *block, uintptr_t site) {
 
 /* Frees an address whose entry was ENTRY_LARGE: a large object goes to the thread's stash, without a lock. */
 static NOINLINE void free_stashed(void *block, uintptr_t site) {
-  const struct heap *heap = heap_if_idle();
-  struct stash *stash = LIKELY(heap != NULL) ? stash_for_frees(heap) : NULL;
+  struct stash *stash = stash_for_frees(heap_if_idle());
   if (UNLIKELY(stash == NULL)) {
     free_slow_from(block, site);
     return;
