@@ -60,7 +60,7 @@ void hand_set_size(struct heap *heap, unsigned cls) {
   class->hand_bytes = (int64_t)(class->hand_blocks * class_bytes(cls));
 }
 
-void bin_set_end(struct heap *heap, unsigned cls) {
+static void bin_set_end(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   bin_of(heap, cls)->end = state->base + state->slots - 1;
   if (UNLIKELY(heap->split))

@@ -20,12 +20,10 @@ bool bin_fill(struct heap *heap, unsigned cls, size_t wanted);
 /* Gives the `count` oldest blocks of a bin to the slabs. are_freed: they count as freed (usage_freed). */
 void bin_flush(struct heap *heap, unsigned cls, size_t count, bool are_freed);
 /* bin_open: makes the array of a bin that has none. bin_set_slots: moves the bin's blocks into an array of `slots`
- * slots. Both return false when memory is out. bin_close: gives the array of an empty bin back. bin_set_end: call when
- * the heap was split, or is whole again. */
+ * slots. Both return false when memory is out. bin_close: gives the array of an empty bin back. */
 bool bin_open(struct heap *heap, unsigned cls);
 bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots);
 void bin_close(struct heap *heap, unsigned cls);
-void bin_set_end(struct heap *heap, unsigned cls);
 /* A bin that never was a quarter full gets fewer slots. */
 void bin_shrink(struct heap *heap, unsigned cls);
 /* Returns the slots beyond the initial ones, which count against the heap's budget. */
