@@ -5,6 +5,7 @@
 #include "heap/envelope.h"
 #include "heap/ids.h"
 #include "threads/inherited.h"
+#include "threads/private.h"
 #include "threads/registry.h"
 
 /* Drops bins and outbox of a heap whose owner does not exist in the child: both may be inconsistent, because they
@@ -20,13 +21,9 @@ COLD static void drop_in_child(struct heap *heap) {
 }
 
 /* The calling thread's heaps: its home, then those for private pools. */
-static struct heap *own_first(void) {
-  struct heap *heap = heap_current();
-  return heap && heap->home ? heap->home : heap;
-}
 static struct heap *own_next(const struct heap *heap) { return heap->home ? heap->next_private : heap->privates; }
 static bool is_own(const struct heap *heap) {
-  const struct heap *each = own_first();
+  const struct heap *each = private_home();
   while (each != NULL && each != heap)
     each = own_next(each);
   return each != NULL;
@@ -39,14 +36,14 @@ COLD static void privates_in_child(void) {
       pool->private_part->attached = NULL;
       pool_set_heaps(pool, 0);
     }
-  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
+  for (struct heap *heap = private_home(); heap; heap = own_next(heap))
     if (heap_life(heap) != 0 && heap_life(heap) == pool_life(heap_pool(heap)))
       pool_list(heap_pool(heap), heap);
 }
 
 /* The work is proportional to the number of threads at the fork, because it skips heaps without an owner. */
 COLD void heaps_in_child(void) {
-  struct heap *home = own_first();
+  struct heap *home = private_home();
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
     if (!is_own(heap))
       drop_in_child(heap);
@@ -66,11 +63,11 @@ COLD void heaps_in_child(void) {
 void (*const gate_child_heaps)(void) = heaps_in_child;
 
 void heaps_before_fork(void) {
-  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
+  for (struct heap *heap = private_home(); heap; heap = own_next(heap))
     lifeline_before_fork(&heap->lifeline);
 }
 
 void heaps_in_parent(void) {
-  for (struct heap *heap = own_first(); heap; heap = own_next(heap))
+  for (struct heap *heap = private_home(); heap; heap = own_next(heap))
     lifeline_after_fork(&heap->lifeline, false);
 }

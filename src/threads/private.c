@@ -41,9 +41,6 @@ struct pool *private_make(size_t limit_bytes) {
 
 /* --- the heaps of a thread --- */
 
-static struct heap *home_of(struct heap *heap) { return heap->home ? heap->home : heap; }
-struct heap *private_home(void) { return home_of(heap_current()); }
-
 static bool is_over(const struct heap *heap) { return heap_life(heap) != pool_life(heap_pool(heap)); }
 
 static void front_set(struct hak_front *front, const struct hak_heap *handle, struct hak_front *private_front) {

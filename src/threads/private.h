@@ -34,8 +34,11 @@ void private_leave(struct heap *heap);
 /* The calling thread's fast path finds the heap by this handle. */
 void private_remember(struct heap *heap, const struct hak_heap *handle);
 
-/* Returns the ordinary heap of the calling thread, which has one. */
-struct heap *private_home(void);
+/* Returns the ordinary heap of the calling thread; NULL: it has none. */
+static inline struct heap *private_home(void) {
+  struct heap *heap = heap_current();
+  return heap != NULL && heap->home != NULL ? heap->home : heap;
+}
 /* Makes one of the thread's heaps its default. Call outside slow paths. Returns the heap that was the default. */
 struct heap *private_switch(struct heap *heap);
 
