@@ -140,6 +140,7 @@ static ALWAYS_INLINE void heap_follow_tally(struct heap *heap) {
 
 /* The heap of threads without a heap: its bins are empty, and no entry matches its key. */
 extern HAK_HIDDEN const struct hak_front hak_heap_none;
+#define FRONT_OF_NONE ((struct hak_front *)(uintptr_t)&hak_heap_none) /* as hak_self takes it; nothing writes there */
 
 /* The calling thread's heap, NULL if it has none yet; the low bits are flags (heap/slow_path.h). */
 #define THREAD_BUSY 1u         /* it is in a slow path, or in a step that a handler must not repeat */

@@ -44,7 +44,7 @@ static inline void slow_path_leave(void) {
   else
     atomic_fetch_sub_explicit(&gate.inside_without_heap, 1, memory_order_release);
   atomic_signal_fence(memory_order_seq_cst);
-  hak_self = heap ? &heap->front : (struct hak_front *)(uintptr_t)&hak_heap_none;
+  hak_self = heap ? &heap->front : FRONT_OF_NONE;
   atomic_signal_fence(memory_order_seq_cst); /* W1: the bins are consistent before a handler may use them */
   hak_thread &= ~(uintptr_t)(THREAD_BUSY | THREAD_WITHOUT_HEAP);
   HAK_OWNER_STEPPED();
@@ -67,7 +67,7 @@ static inline bool slow_path_begin_inlined(void) {
   struct heap *heap = heap_current();
   hak_thread |= heap ? THREAD_BUSY : THREAD_BUSY | THREAD_WITHOUT_HEAP;
   atomic_signal_fence(memory_order_seq_cst); /* W1: a handler is refused before the bins change */
-  hak_self = (struct hak_front *)(uintptr_t)&hak_heap_none;
+  hak_self = FRONT_OF_NONE;
   if (LIKELY(heap != NULL))
     atomic_exchange_explicit(&heap->inside, 1, memory_order_seq_cst);
   else
@@ -115,7 +115,7 @@ static inline void owner_step_end(void) {
 static inline void bins_step_begin(struct heap *heap) {
   hak_thread = (uintptr_t)heap | THREAD_BUSY;
   atomic_signal_fence(memory_order_seq_cst);
-  hak_self = (struct hak_front *)(uintptr_t)&hak_heap_none;
+  hak_self = FRONT_OF_NONE;
   atomic_signal_fence(memory_order_seq_cst);
 }
 static inline void bins_step_end(struct heap *heap) {

@@ -50,12 +50,11 @@ static void front_set(struct hak_front *front, const struct hak_heap *handle, st
 
 /* The heap will be attached to another pool: the thread's fast path forgets it. */
 static void heap_forget(struct heap *home, const struct heap *heap) {
-  struct hak_front *none = (struct hak_front *)(uintptr_t)&hak_heap_none;
   if (home->front.private_front == &heap->front)
-    front_set(&home->front, NULL, none);
+    front_set(&home->front, NULL, FRONT_OF_NONE);
   for (struct heap *each = home->privates; each; each = each->next_private)
     if (each->front.private_front == &heap->front)
-      front_set(&each->front, NULL, none);
+      front_set(&each->front, NULL, FRONT_OF_NONE);
 }
 
 void private_remember(struct heap *heap, const struct hak_heap *handle) {

@@ -28,10 +28,10 @@ static void *const no_block[1];
 const struct hak_front hak_heap_none = {
     .key = KEY_OF_NONE,
     .bins = {[0 ... HAK_CLASS_COUNT - 1] = NO_BIN}, /* no key leads to the others */
-    .private_front = (struct hak_front *)(uintptr_t)&hak_heap_none,
+    .private_front = FRONT_OF_NONE,
 };
 
-__thread struct hak_front *hak_self HAK_TLS_MODEL = (struct hak_front *)&hak_heap_none;
+__thread struct hak_front *hak_self HAK_TLS_MODEL = FRONT_OF_NONE;
 __thread uintptr_t hak_thread HAK_TLS_MODEL;
 
 /* The lock orders starting threads, sweeps and forks, and guards new ids (heap/ids.h). */
@@ -49,7 +49,7 @@ static void bins_begin(struct heap *heap) {
 /* A heap that is new to its thread knows no private ones. */
 static void privates_begin(struct heap *heap) {
   heap->front.private_heap = NULL;
-  heap->front.private_front = (struct hak_front *)(uintptr_t)&hak_heap_none;
+  heap->front.private_front = FRONT_OF_NONE;
   heap->home = heap->privates = heap->next_private = NULL;
   store_relaxed(&heap->is_default, false);
 }
