@@ -20,12 +20,10 @@ COLD static void drop_in_child(struct heap *heap) {
   heap_mark_owned(heap->id, false);
 }
 
-/* The calling thread's heaps: its home, then those for private pools. */
-static struct heap *own_next(const struct heap *heap) { return heap->home ? heap->next_private : heap->privates; }
 static bool is_own(const struct heap *heap) {
   const struct heap *each = private_home();
   while (each != NULL && each != heap)
-    each = own_next(each);
+    each = private_next(each);
   return each != NULL;
 }
 
@@ -36,7 +34,7 @@ COLD static void privates_in_child(void) {
       pool->private_part->attached = NULL;
       pool_set_heaps(pool, 0);
     }
-  for (struct heap *heap = private_home(); heap; heap = own_next(heap))
+  for (struct heap *heap = private_home(); heap; heap = private_next(heap))
     if (heap_life(heap) != 0 && heap_life(heap) == pool_life(heap_pool(heap)))
       pool_list(heap_pool(heap), heap);
 }
@@ -51,7 +49,7 @@ COLD void heaps_in_child(void) {
   privates_in_child();
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     inbox_serve(pool);
-  for (struct heap *heap = home; heap; heap = own_next(heap)) {
+  for (struct heap *heap = home; heap; heap = private_next(heap)) {
     lifeline_after_fork(&heap->lifeline, true);
     heap_note_thread(heap);
   }
@@ -63,11 +61,11 @@ COLD void heaps_in_child(void) {
 void (*const gate_child_heaps)(void) = heaps_in_child;
 
 void heaps_before_fork(void) {
-  for (struct heap *heap = private_home(); heap; heap = own_next(heap))
+  for (struct heap *heap = private_home(); heap; heap = private_next(heap))
     lifeline_before_fork(&heap->lifeline);
 }
 
 void heaps_in_parent(void) {
-  for (struct heap *heap = private_home(); heap; heap = own_next(heap))
+  for (struct heap *heap = private_home(); heap; heap = private_next(heap))
     lifeline_after_fork(&heap->lifeline, false);
 }

@@ -50,9 +50,7 @@ static void front_set(struct hak_front *front, const struct hak_heap *handle, st
 
 /* The heap will be attached to another pool: the thread's fast path forgets it. */
 static void heap_forget(struct heap *home, const struct heap *heap) {
-  if (home->front.private_front == &heap->front)
-    front_set(&home->front, NULL, FRONT_OF_NONE);
-  for (struct heap *each = home->privates; each; each = each->next_private)
+  for (struct heap *each = home; each; each = private_next(each))
     if (each->front.private_front == &heap->front)
       front_set(&each->front, NULL, FRONT_OF_NONE);
 }
@@ -285,9 +283,7 @@ bool private_stats(struct pool *pool, struct hak_heap_stats *out) {
 }
 
 void private_flush_own(void) {
-  struct heap *home = private_home();
-  heap_flush_all(home);
-  for (struct heap *heap = home->privates; heap; heap = heap->next_private)
+  for (struct heap *heap = private_home(); heap; heap = private_next(heap))
     heap_flush_all(heap);
 }
 

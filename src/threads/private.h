@@ -39,6 +39,10 @@ static inline struct heap *private_home(void) {
   struct heap *heap = heap_current();
   return heap != NULL && heap->home != NULL ? heap->home : heap;
 }
+/* Walks over a thread's heaps: the home comes first, then those for private pools (V4). NULL after the last. */
+static inline struct heap *private_next(const struct heap *heap) {
+  return heap->home ? heap->next_private : heap->privates;
+}
 /* Makes one of the thread's heaps its default. Call outside slow paths. Returns the heap that was the default. */
 struct heap *private_switch(struct heap *heap);
 
