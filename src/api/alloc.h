@@ -75,8 +75,8 @@ static inline void *failed(int error) {
 /* The call site, in a function that the program called. */
 #define CALL_SITE ((uintptr_t)__builtin_return_address(0))
 
-/* Calls the program's limit callback, because a request of `size` bytes found no memory. True if there is one and it
- * returned 1. The slow path is left during the call; *is_begun: it was entered again. */
+/* Calls the program's limit callback, because a request of `size` bytes found no memory. True if there is one, it
+ * returned 1, and the slow path, which is left during the call, was entered again (*is_begun). */
 HAK_HIDDEN bool limit_callback_call(size_t size, bool *is_begun);
 
 /* Reads options from the environment and sets up fork handlers. The library's constructor calls it once. */

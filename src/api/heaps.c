@@ -53,7 +53,7 @@ static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, uns
   *zeroed = false;
   for (unsigned attempt = 0; is_begun && block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
     bool forbids = attempt > 0 && private_forbids(pool, size);
-    if (attempt == 2 && (forbids || !limit_callback_call(size, &is_begun) || !is_begun))
+    if (attempt == 2 && (forbids || !limit_callback_call(size, &is_begun)))
       break;
     struct heap *heap = private_heap(pool);
     if (heap == NULL)

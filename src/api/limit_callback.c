@@ -42,5 +42,5 @@ bool limit_callback_call(size_t size, bool *is_begun) {
   int freed = callback(size, context);
   *is_begun = slow_path_begin();
   heap_current()->callback_frame = 0; /* the callback may have got another heap (heap_replace) */
-  return freed == 1;
+  return freed == 1 && *is_begun;
 }

@@ -46,9 +46,9 @@ COLD static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
     return true;
   }
   bool again = limit_callback_call(size, is_begun);
-  if (again && *is_begun) /* the freed memory may be held in a shape that does not fit */
+  if (again) /* the freed memory may be held in a shape that does not fit */
     memory_release();
-  return again && *is_begun;
+  return again;
 }
 
 /* As block_attempt with retries. Keeps errno on success, sets ENOMEM on failure. */
