@@ -1,9 +1,7 @@
 #include "jemalloc/names.h"
 
-#include "base/text.h"
 #include "jemalloc/arenas.h"
 #include "jemalloc/jemalloc.h"
-#include "os/os.h"
 
 #include <errno.h>
 #include <sched.h>

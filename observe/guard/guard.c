@@ -15,7 +15,6 @@
 #include "profile/profile.h"
 #include "profile/unwind.h"
 #include "reclaim/background.h"
-#include "threads/registry.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 #include "inspect/access.h"
 
-#include "os/os.h"
-
 #include <signal.h>
 #include <string.h>
 #include <ucontext.h>

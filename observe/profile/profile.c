@@ -6,7 +6,6 @@
 #include "hakmem/hakmem.h"
 #include "inspect/module.h"
 #include "inspect/process.h"
-#include "large/large.h"
 #include "large/packed.h"
 #include "os/os.h"
 #include "profile/pprof.h"

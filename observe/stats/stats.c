@@ -3,7 +3,6 @@
 #include "adapt/policy_engine.h"
 #include "base/counters.h"
 #include "budget/usage.h"
-#include "count/tally.h"
 #include "guard/slots.h"
 #include "heap/ids.h"
 #include "heap/slow_path.h"
@@ -16,7 +15,6 @@
 #include "pages/superslab.h"
 #include "profile/profile.h"
 #include "reclaim/reclaim.h"
-#include "threads/registry.h"
 #include "threads/watch.h"
 
 #include <errno.h>

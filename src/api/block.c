@@ -7,8 +7,7 @@
 #include "api/alloc.h"
 
 #include "budget/usage.h"
-#include "checked/checked_cache.h"
-#include "heap/bins.h"
+#include "checked/checked.h"
 #include "heap/hands.h"
 #include "large/guarded.h"
 #include "large/large.h"

@@ -12,7 +12,7 @@
 #include "base/counters.h"
 #include "base/observers.h"
 #include "checked/checked_cache.h"
-#include "heap/bins.h"
+#include "heap/bin.h"
 #include "heap/envelope.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
@@ -23,7 +23,6 @@
 #include "reclaim/background.h"
 #include "threads/deferred.h"
 #include "threads/inherited.h"
-#include "threads/private.h"
 #include "threads/registry.h"
 #include "threads/spare.h"
 

@@ -1,6 +1,5 @@
 /* Alignments: bad ones are EINVAL, any power of two is served or ENOMEM, up to 1 GiB here; realloc and
  * free work on aligned blocks. */
-#include <sys/resource.h>
 
 #include "../check.h"
 #include "../heap_api.h"

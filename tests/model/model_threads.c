@@ -4,7 +4,6 @@
  * The address-ordered shadow is shared under a lock, which orders the threads. Under TSan that order
  * would hide races of the heap, so there blocks are checked by content only. */
 #include <stdatomic.h>
-#include <sys/mman.h>
 
 #include "../threads.h"
 #include "records.h"

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
 
 #include "../child.h"
 #include "../heap_api.h"

@@ -1,6 +1,5 @@
 /* HAKMEM_PURGE: how free memory goes back, by what the kernel was asked for, and that contents stay right.
  *     purge_mode off | free | dontneed */
-#include <pthread.h>
 
 #include "again.h"
 

@@ -8,7 +8,6 @@
 
 #include <hakmem/hakmem.h>
 
-#include "heap/bins.h"
 #include "heap/slow_path.h"
 #include "os/os.h"
 #include "pages/metadata.h"

@@ -11,9 +11,6 @@
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/prctl.h>

@@ -7,7 +7,6 @@
 #include "tree.h"
 
 #include "os/cgroup.h"
-#include "os/os.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -5,9 +5,7 @@
 #include "threads/registry.h"
 #include "unit.h"
 
-#include "os/os.h"
 #include "pages/metadata.h"
-#include "pages/page_map.h"
 #include "policy/bin_policy.h"
 #include "reclaim/due.h"
 

@@ -9,7 +9,6 @@
 #include "unit.h"
 
 #include "budget/usage.h"
-#include "large/large.h"
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 

@@ -10,7 +10,6 @@
  * out memory twice). The test must fail then.
  *     unit-oom commit | move | map
  */
-#include "heap/bins.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
 #include "unit.h"

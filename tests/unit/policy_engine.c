@@ -7,7 +7,6 @@
 #include "hakmem/hakmem.h"
 #include "large/big_cache.h"
 #include "large/large.h"
-#include "large/range.h"
 #include "os/os.h"
 #include "reclaim/reclaim.h"
 

@@ -3,7 +3,6 @@
  * of its own. The test must fail then. */
 #include "unit.h"
 
-#include "heap/envelope.h"
 #include "os/nodes.h"
 #include "os/os.h"
 

@@ -14,7 +14,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #define FILE_BYTES_MAX ((size_t)16 << 20)
 #define STACKS 300u

@@ -9,8 +9,6 @@
 
 #include "budget/usage.h"
 #include "large/big_cache.h"
-#include "large/large.h"
-#include "os/os.h"
 #include "reclaim/reclaim.h"
 
 #include <time.h>

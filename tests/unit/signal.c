@@ -3,7 +3,6 @@
  * with the mark of the slow path set by hand, for cases that make no system call. */
 #include "unit.h"
 
-#include "heap/bins.h"
 #include "os/os.h"
 
 #include <sys/resource.h>

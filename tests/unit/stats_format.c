@@ -1,7 +1,6 @@
 /* format: the longest report of each kind fits; a file's pattern; the table's sums. */
 #include "unit.h"
 
-#include "heap/bins.h"
 #include "stats/format.h"
 #include "stats/report.h"
 

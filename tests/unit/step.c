@@ -11,9 +11,7 @@
 #include "unit.h"
 
 #include "checked/checked.h"
-#include "heap/bins.h"
 #include "heap/ids.h"
-#include "large/large.h"
 #include "pages/page_map.h"
 #include "threads/deferred.h"
 

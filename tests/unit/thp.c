@@ -5,7 +5,6 @@
  */
 #include "unit.h"
 
-#include "budget/usage.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "pages/huge.h"
