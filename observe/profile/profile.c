@@ -150,12 +150,9 @@ void profile_shared_give(void *block, uint32_t entry) {
 void profile_large_made(void *object, size_t bytes, uintptr_t site) {
   if (!profile_is_on())
     return;
-  struct heap *heap = heap_current();
-  if (heap == NULL) {
-    heap = heap_attach();
-    if (heap == NULL)
-      return;
-  }
+  struct heap *heap = heap_of_thread();
+  if (heap == NULL)
+    return;
   heap_lock(heap);
   heap_follow_tally(heap);
   uint32_t picks = tally_picks(heap, 0, bytes);

@@ -21,7 +21,7 @@
 static int call_begin(void) {
   if (!slow_path_begin_inlined() && !slow_path_begin_patiently())
     return EBUSY;
-  if (heap_current() != NULL || heap_attach() != NULL)
+  if (heap_of_thread() != NULL)
     return 0;
   slow_path_end();
   return ENOMEM;

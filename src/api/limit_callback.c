@@ -23,9 +23,7 @@ void hak_limit_callback_set(hak_limit_callback callback, void *context) {
 }
 
 bool limit_callback_call(size_t size, bool *is_begun) {
-  struct heap *heap = heap_current();
-  if (heap == NULL) /* a thread that had no small block so far */
-    heap = heap_attach();
+  struct heap *heap = heap_of_thread();
   /* A callback that allocates in vain is not called again. If the stack is shorter than at its call, a jump left it. */
   uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
   if (heap == NULL || (heap->callback_frame != 0 && frame < heap->callback_frame))

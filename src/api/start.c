@@ -127,7 +127,7 @@ static void checks_begin(void) {
 static void prewarm_bins(void) {
   if (option_value(OPTION_PREWARM) != SWITCH_ON || usage_is_short() || checked_is_on() || !slow_path_begin())
     return;
-  if (heap_current() != NULL || heap_attach() != NULL)
+  if (heap_of_thread() != NULL)
     bins_prewarm(heap_current());
   slow_path_end();
 }
