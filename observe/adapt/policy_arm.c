@@ -60,9 +60,11 @@ void policy_arm_begin_rated(struct policy_arm *arm, const int32_t *ratings, enum
 
 /* --- costs --- */
 
-static void charge_strategy(struct policy_arm *arm, unsigned strategy, uint64_t ns) {
+/* acted: the strategy that was followed, so what it costs is the arm's own cost too. */
+static void charge_strategy(struct policy_arm *arm, unsigned strategy, unsigned acted, uint64_t ns) {
   arm->total[strategy] += ns;
   arm->epoch[strategy] = min_size(arm->epoch[strategy] + ns, EPOCH_MAX);
+  arm->total_acted += strategy == acted ? ns : 0;
 }
 
 /* Returns the rent of the first idle_ms. It is computed from the start, so the difference of two such sums does not
@@ -93,12 +95,8 @@ static void charge_idle(struct policy_arm *arm, const struct policy_costs *costs
                         uint32_t now_ms) {
   if (idle->charged_ms == now_ms)
     return;
-  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
-    uint64_t ns = idle_ns(costs, idle, strategy, now_ms);
-    charge_strategy(arm, strategy, ns);
-    if (strategy == idle->acted)
-      arm->total_acted += ns;
-  }
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
+    charge_strategy(arm, strategy, idle->acted, idle_ns(costs, idle, strategy, now_ms));
 }
 
 void policy_arm_tick(struct policy_arm *arm, const struct policy_costs *costs, uint32_t now_ms) {
@@ -286,10 +284,7 @@ enum keep policy_arm_freed(struct policy_arm *arm, struct policy_arm *prior, con
   if (pages == 0)
     return acted;
   policy_arm_tick(arm, costs, now_ms);
-  uint64_t at_once_ns = purge_ns(costs, pages, 1);
-  charge_strategy(arm, KEEP_AT_ONCE, at_once_ns);
-  if (acted == KEEP_AT_ONCE)
-    arm->total_acted += at_once_ns;
+  charge_strategy(arm, KEEP_AT_ONCE, acted, purge_ns(costs, pages, 1));
   struct policy_idle *newest = arm->idle_count > 0 ? &arm->idle[arm->idle_count - 1] : NULL;
   if (newest && newest->freed_ms == now_ms && newest->acted == acted && newest->pages <= UINT32_MAX - pages &&
       newest->calls < UINT16_MAX) {
@@ -324,13 +319,9 @@ uint32_t policy_arm_lend(struct policy_arm *arm, const struct policy_costs *cost
     struct policy_idle reused = cut_newest(arm, pages);
     uint64_t fault_ns = (uint64_t)reused.pages * costs->fault_ns;
     charge_idle(arm, costs, &reused, now_ms);
-    for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++) {
-      if (now_ms - reused.freed_ms < keep_delay_ms(strategy))
-        continue;
-      charge_strategy(arm, strategy, fault_ns);
-      if (strategy == reused.acted)
-        arm->total_acted += fault_ns;
-    }
+    for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
+      if (now_ms - reused.freed_ms >= keep_delay_ms(strategy))
+        charge_strategy(arm, strategy, reused.acted, fault_ns);
     pages -= reused.pages;
   }
   return pages;
