@@ -114,6 +114,13 @@ static void churn(size_t bytes) {
     t_free(blocks[i]);
 }
 
+/* Makes the program grow, and the thread start. */
+static void begin_thread(size_t bytes) {
+  grow(bytes);
+  churn(20 * MIB);
+  CHECK(wait_for_threads(1));
+}
+
 static void start(void) {
   int id = 0;
   churn(6 * MIB);
@@ -188,9 +195,7 @@ static void forked(void) {
       churn(8 * MIB);
       test_pause_ms(200);
       CHECK(hakmem_threads(&id) == 0);
-      grow(40 * MIB);
-      churn(20 * MIB);
-      CHECK(wait_for_threads(1));
+      begin_thread(40 * MIB);
       _exit(0);
     }
     if (i == 19) {
@@ -218,9 +223,7 @@ static void exits(void) {
       static pthread_t self;
       pthread_t thread;
       self = pthread_self();
-      grow(60 * MIB);
-      churn(20 * MIB);
-      CHECK(wait_for_threads(1));
+      begin_thread(60 * MIB);
       if (others)
         CHECK(pthread_create(&thread, NULL, go_on, &self) == 0);
       pthread_exit(NULL); /* the process ends with its last thread, with 0 */
@@ -229,30 +232,26 @@ static void exits(void) {
   }
 }
 
-static void *forks(void *unused) {
+/* The child's only thread besides ours ends. */
+static void fork_and_end(int is_raw) {
   pid_t child = test_fork();
   if (child == 0) {
-    grow(60 * MIB);
-    churn(20 * MIB);
-    CHECK(wait_for_threads(1));
-    pthread_exit(NULL); /* the child's only thread besides ours */
+    begin_thread(60 * MIB);
+    if (is_raw)
+      syscall(SYS_exit, 0); /* of this thread only */
+    pthread_exit(NULL);
   }
   wait_for(child);
+}
+
+static void *forks(void *unused) {
+  fork_and_end(0);
   return NULL;
 }
 
 static void forks_in_thread(void) { test_thread_run(forks, NULL); }
 
-static void ends_raw(void) {
-  pid_t child = test_fork();
-  if (child == 0) {
-    grow(60 * MIB);
-    churn(20 * MIB);
-    CHECK(wait_for_threads(1));
-    syscall(SYS_exit, 0); /* of this thread only */
-  }
-  wait_for(child);
-}
+static void ends_raw(void) { fork_and_end(1); }
 
 static volatile sig_atomic_t handled;
 
