@@ -123,9 +123,9 @@ static uint64_t clock_read(clockid_t id) {
 uint64_t bench_clock_ns(void) { return clock_read(CLOCK_MONOTONIC); }
 uint64_t bench_cpu_ns(void) { return clock_read(CLOCK_PROCESS_CPUTIME_ID); }
 
-uint64_t bench_status_kb(const char *field) { return bench_file_kb("/proc/self/status", field); }
+uint64_t bench_status_kb(const char *field) { return bench_file_number("/proc/self/status", field); }
 
-uint64_t bench_file_kb(const char *path, const char *field) {
+uint64_t bench_file_number(const char *path, const char *field) {
   char text[8192];
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
@@ -136,14 +136,14 @@ uint64_t bench_file_kb(const char *path, const char *field) {
     return 0;
   text[length] = 0;
   const char *at = strstr(text, field);
-  uint64_t kb = 0;
+  uint64_t number = 0;
   if (!at)
     return 0;
   for (at += strlen(field); *at && !isdigit((unsigned char)*at); at++) {
   }
   for (; isdigit((unsigned char)*at); at++)
-    kb = kb * 10 + (uint64_t)(*at - '0');
-  return kb;
+    number = number * 10 + (uint64_t)(*at - '0');
+  return number;
 }
 
 uint64_t bench_faults(void) {

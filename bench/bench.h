@@ -88,9 +88,10 @@ void bench_join(pthread_t thread);
 
 /* A field of /proc/self/status in KiB, read without the allocator; 0 when it is not there. */
 uint64_t bench_status_kb(const char *field);
-uint64_t bench_file_kb(const char *path, const char *field); /* the same of another file of that form */
-uint64_t bench_faults(void);                                 /* minor page faults of the process so far */
-uint64_t bench_cpu_ns(void);                                 /* of all threads */
+/* The same for another file: the first number behind `field`. */
+uint64_t bench_file_number(const char *path, const char *field);
+uint64_t bench_faults(void); /* minor page faults of the process so far */
+uint64_t bench_cpu_ns(void); /* of all threads */
 void bench_sleep_ns(uint64_t ns);
 uint64_t bench_clock_ns(void);
 

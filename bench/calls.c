@@ -1,32 +1,21 @@
 #include "calls.h"
 
+#include "bench.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #if __has_include(<linux/perf_event.h>)
 #include <linux/perf_event.h>
 
-/* The number that a short file begins with; 0 when it cannot be read. Does not use the allocator. */
-static uint64_t file_number(const char *path) {
-  char text[32] = "";
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return 0;
-  ssize_t length = read(fd, text, sizeof text - 1);
-  close(fd);
-  return length > 0 ? strtoull(text, NULL, 10) : 0;
-}
-
 int calls_open(enum calls_from from, const char **why) {
   static const char *const paths[] = {"/sys/kernel/tracing/events/raw_syscalls/sys_enter/id",
                                       "/sys/kernel/debug/tracing/events/raw_syscalls/sys_enter/id"};
   uint64_t id = 0;
   for (size_t i = 0; !id && i < sizeof paths / sizeof *paths; i++)
-    id = file_number(paths[i]);
+    id = bench_file_number(paths[i], "");
   if (!id) {
     *why = "no tracepoint raw_syscalls:sys_enter here (root and tracefs?)";
     return -1;

@@ -45,7 +45,7 @@ static uint64_t serve(const struct server *server, uint64_t number) {
 static uint64_t smaps_kb(pid_t pid, const char *field) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
-  uint64_t kb = bench_file_kb(path, field);
+  uint64_t kb = bench_file_number(path, field);
   if (!kb)
     bench_die("no %s in %s", field, path);
   return kb;
