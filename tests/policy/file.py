@@ -28,9 +28,8 @@ KEPT = "what was learned is not kept"
 
 
 def environment(path, mode="evolving", **more):
-    own = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
-    own |= {"LD_PRELOAD": LIBRARY, "HAKMEM_POLICY": mode, "HAKMEM_POLICY_FILE": str(path)}
-    return own | {"HAKMEM_PURGE_DELAY_MS": "50"} | more
+    policy_options = {"HAKMEM_POLICY": mode, "HAKMEM_POLICY_FILE": str(path), "HAKMEM_PURGE_DELAY_MS": "50"}
+    return cases.environment(LD_PRELOAD=LIBRARY, **(policy_options | more))
 
 
 def run(path, *steps, mode="evolving", status=0, said=(), **options):
