@@ -11,7 +11,7 @@
 #define LIVE 400u
 #define LAST (HAK_CLASS_COUNT - 1)
 
-static struct class_counts expected[HAK_CLASS_COUNT], found[HAK_CLASS_COUNT];
+static struct class_counts before[HAK_CLASS_COUNT], expected[HAK_CLASS_COUNT], found[HAK_CLASS_COUNT];
 
 static void count(bool is_counting) {
   assert_int_equal(option_set(OPTION_COUNTING, is_counting ? "on" : "off"), OPTION_OK);
@@ -27,7 +27,19 @@ static void follow(void) {
   lock_give(&heap_pool(heap)->lock);
 }
 
-static void expect_counts(const struct class_counts *before) {
+/* Starts or ends counting, and this thread follows. */
+static void count_here(bool is_counting) {
+  count(is_counting);
+  follow();
+}
+
+/* What is expected counts from here on. */
+static void expect_from_here(void) {
+  heaps_counts(before);
+  memset(expected, 0, sizeof expected);
+}
+
+static void expect_counts(void) {
   heaps_counts(found);
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
     if (found[cls].allocated - before[cls].allocated != expected[cls].allocated ||
@@ -87,16 +99,15 @@ static void *churn(void *argument) {
 static void churn_in_threads(void) { test_threads_run(THREADS, churn, (void *)(uintptr_t)UNIT_SEED, 1); }
 
 UNIT_TEST(every_block_is_counted) {
-  static struct class_counts before[HAK_CLASS_COUNT];
   count(true);
   churn_in_threads();
-  expect_counts(before);
+  expect_counts();
   count(false);
   memcpy(before, found, sizeof before);
   memset(expected, 0, sizeof expected);
   churn_in_threads(); /* the same heaps, off */
   memset(expected, 0, sizeof expected);
-  expect_counts(before); /* control: nothing is counted then */
+  expect_counts(); /* control: nothing is counted then */
 }
 
 /* Counting starts and ends in the midst of it; between a start and an end all is counted. */
@@ -104,16 +115,13 @@ UNIT_TEST(counting_starts_and_ends) {
   static void *blocks[2000];
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 60; round++) {
-    static struct class_counts before[HAK_CLASS_COUNT];
     for (unsigned i = 0; i < 2000; i++)
       if (round == 0 || i % 3 == round % 3) {
         hak_free(blocks[i]);
         blocks[i] = hak_malloc(some_size(&random));
       }
-    count(true);
-    follow();
-    heaps_counts(before);
-    memset(expected, 0, sizeof expected);
+    count_here(true);
+    expect_from_here();
     for (unsigned i = 0; i < 2000; i++) {
       unsigned cls = entry_class(map_entry(blocks[i]));
       size_t bytes = class_bytes(cls);
@@ -123,9 +131,8 @@ UNIT_TEST(counting_starts_and_ends) {
       blocks[i] = hak_malloc(bytes);
     }
     follow();
-    expect_counts(before);
-    count(false);
-    follow();
+    expect_counts();
+    count_here(false);
     assert_int_equal(heap_current()->split, 0);
     assert_int_equal(heap_current()->front.key, heap_pool(heap_current())->slabs.key);
   }
@@ -135,11 +142,8 @@ UNIT_TEST(counting_starts_and_ends) {
 
 UNIT_TEST(the_first_and_the_last_class_are_counted) {
   void *blocks[64];
-  count(true);
-  follow();
-  static struct class_counts before[HAK_CLASS_COUNT];
-  heaps_counts(before);
-  memset(expected, 0, sizeof expected);
+  count_here(true);
+  expect_from_here();
   for (unsigned round = 0; round < 200; round++) {
     for (unsigned i = 0; i < 64; i++)
       assert_non_null(blocks[i] = hak_malloc(i % 2 ? HAK_SMALL_MAX : 0));
@@ -153,9 +157,8 @@ UNIT_TEST(the_first_and_the_last_class_are_counted) {
     expected[1].freed += 32;
     UNIT_HEAP_VALID(heap_current());
   }
-  expect_counts(before);
-  count(false);
-  follow();
+  expect_counts();
+  count_here(false);
 }
 
 #define HANDED 5000u
@@ -169,34 +172,27 @@ static void *free_all(void *unused) {
 
 /* A thread that allocates nothing, and frees what is others'. */
 UNIT_TEST(who_only_frees_is_counted) {
-  static struct class_counts before[HAK_CLASS_COUNT];
-  count(true);
-  follow();
-  heaps_counts(before);
-  memset(expected, 0, sizeof expected);
+  count_here(true);
+  expect_from_here();
   for (unsigned i = 0; i < HANDED; i++)
     handed[i] = hak_malloc(100);
   test_thread_run(free_all, NULL);
   expected[hak_class_of(100)] = (struct class_counts){HANDED, HANDED};
-  expect_counts(before);
-  count(false);
-  follow();
+  expect_counts();
+  count_here(false);
 }
 
 /* Has an envelope open when counting begins. */
 static void *free_before_and_after(void *unused) {
-  static struct class_counts before[HAK_CLASS_COUNT];
   for (unsigned i = 0; i < 300; i++) /* the first ones may end an envelope of the heap's last owner */
     hak_free(handed[i]);
   assert_true(heap_current()->outbox.open_bytes > 0);
-  count(true);
-  follow();
-  heaps_counts(before);
-  memset(expected, 0, sizeof expected);
+  count_here(true);
+  expect_from_here();
   for (unsigned i = 300; i < 320; i++)
     hak_free(handed[i]);
   expected[hak_class_of(100)] = (struct class_counts){0, 20};
-  expect_counts(before);
+  expect_counts();
   return unused;
 }
 
@@ -204,8 +200,7 @@ UNIT_TEST(an_open_envelope_is_counted_from_then_on) {
   for (unsigned i = 0; i < 320; i++)
     handed[i] = hak_malloc(100);
   test_thread_run(free_before_and_after, NULL);
-  count(false);
-  follow();
+  count_here(false);
 }
 
 static _Atomic bool is_over;
@@ -276,7 +271,6 @@ UNIT_TEST(samples_stand_for_all) {
 
 /* A child counts on: its own, and what was counted before. */
 static void in_child(void *argument) {
-  static struct class_counts before[HAK_CLASS_COUNT];
   heaps_counts(before);
   for (unsigned i = 0; i < 1000; i++)
     hak_free(test_opaque(hak_malloc(100)));
@@ -285,21 +279,17 @@ static void in_child(void *argument) {
 }
 
 UNIT_TEST(a_child_counts_on) {
-  count(true);
-  follow();
+  count_here(true);
   unit_passes_in_child(in_child, NULL);
-  count(false);
-  follow();
+  count_here(false);
 }
 
 /* Also while another thread holds the pool's lock; and it does not wait. */
 UNIT_TEST(a_hand_is_refilled_without_a_lock) {
   enum { SIZE = 64, COUNT = 400 };
   static void *blocks[COUNT];
-  static struct class_counts before[HAK_CLASS_COUNT];
   unsigned cls = hak_class_of(SIZE);
-  count(true);
-  follow();
+  count_here(true);
   struct heap *heap = heap_current();
   for (unsigned round = 0; round < 400; round++) { /* those of other tests shrink, and the bin grows */
     for (unsigned i = 0; i < COUNT; i++)
@@ -309,8 +299,7 @@ UNIT_TEST(a_hand_is_refilled_without_a_lock) {
   }
   size_t ready = min_size(bin_count(heap, cls), COUNT) / HAND_MAX * HAND_MAX;
   assert_true(ready >= 3 * HAND_MAX);
-  heaps_counts(before);
-  memset(expected, 0, sizeof expected);
+  expect_from_here();
   expected[cls].allocated = ready;
   lock_take(&heap_pool(heap)->lock);
   for (size_t i = 0; i < ready; i++)
@@ -318,11 +307,10 @@ UNIT_TEST(a_hand_is_refilled_without_a_lock) {
   assert_ptr_equal(heap_current(), heap);
   assert_ptr_equal(hak_self, &heap->front);
   lock_give(&heap_pool(heap)->lock);
-  expect_counts(before);
+  expect_counts();
   for (size_t i = 0; i < ready; i++)
     hak_free(blocks[i]);
-  count(false);
-  follow();
+  count_here(false);
 }
 
 /* A steady mixture stays in bins and hands. Before its bins could grow, a quarter of the frees was flushed. */
@@ -330,8 +318,7 @@ UNIT_TEST(a_split_heap_keeps_its_blocks) {
   enum { LIVE_BLOCKS = 400, WARM = 300000, STEPS = 600000 };
   static void *blocks[LIVE_BLOCKS];
   uint64_t random = UNIT_SEED, before = 0;
-  count(true);
-  follow();
+  count_here(true);
   struct heap *heap = heap_current();
   for (unsigned step = 0; step < WARM + STEPS; step++) {
     if (step == WARM)
@@ -343,8 +330,7 @@ UNIT_TEST(a_split_heap_keeps_its_blocks) {
   uint64_t flushed = heap->counters.flushed_blocks - before;
   for (unsigned i = 0; i < LIVE_BLOCKS; i++)
     hak_free(blocks[i]);
-  count(false);
-  follow();
+  count_here(false);
   if (flushed > STEPS / 1000)
     fail_msg("%llu of %u blocks were flushed", (unsigned long long)flushed, STEPS);
 }
