@@ -2,11 +2,10 @@
 
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.run import foreground, process, program
+from lab.run import foreground, outputs, process, program
 from lab.store.profile import GZIP
 
 ENDING = ".pb.gz"
@@ -20,20 +19,10 @@ class Profiling:
     period_kb: int
     library: pathlib.Path  # libhakmem.so
 
-    def children(self) -> list[pathlib.Path]:
-        """The profiles of other processes than the first."""
-        pattern = re.compile(re.escape(self.out.name) + r"\.[0-9]+")
-        return sorted(path for path in self.out.parent.iterdir() if pattern.fullmatch(path.name))
-
 
 def default_out(words: Sequence[str]) -> pathlib.Path:
     """CMD.pb.gz in the working folder, or CMD-2.pb.gz and so on: a name that no profile has."""
-    stem, number = os.path.basename(words[0]).replace("%", "_"), 1
-    while True:
-        out = pathlib.Path(f"{stem}{ENDING}" if number == 1 else f"{stem}-{number}{ENDING}")
-        if not os.path.lexists(out) and not Profiling(words, out, 0, out).children():
-            return out
-        number += 1
+    return outputs.unused(os.path.basename(words[0]).replace("%", "_"), ENDING)
 
 
 def prepare(profiling: Profiling, is_forced: bool = False) -> None:
@@ -47,14 +36,8 @@ def prepare(profiling: Profiling, is_forced: bool = False) -> None:
         raise ValueError(f"{out.parent} is no folder that can be written to")
     if os.path.lexists(out) and not out.is_file():
         raise ValueError(f"{out} is not a file")
-    there = ([out] if out.exists() else []) + profiling.children()
-    for path in there:
-        with path.open("rb") as file:
-            head = file.read(len(GZIP))
-        if head not in (b"", GZIP):
-            raise ValueError(f"{path} is there and is no profile; it is not overwritten")
-        if head and not is_forced:
-            raise ValueError(f"{path} is there and is not overwritten; --force does that")
+    there = ([out] if out.exists() else []) + outputs.of_others(out)
+    outputs.check_overwritten(there, GZIP, "profile", is_forced)
     for path in there:
         path.unlink()
 

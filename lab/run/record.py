@@ -3,12 +3,11 @@ foreground; only its environment has more in it."""
 
 import os
 import pathlib
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.run import foreground, process, program
+from lab.run import foreground, outputs, process, program
 
 MARK = b"hak\x1a"  # how a trace begins
 
@@ -21,22 +20,10 @@ class Recording:
     is_with_children: bool
     library: pathlib.Path  # libhakrecord.so
 
-    def children(self) -> list[pathlib.Path]:
-        """The traces of other processes than the first."""
-        pattern = re.compile(re.escape(self.out.name) + r"\.[0-9]+")
-        if not self.out.parent.is_dir():
-            return []
-        return sorted(path for path in self.out.parent.iterdir() if pattern.fullmatch(path.name))
-
 
 def default_out(words: Sequence[str]) -> pathlib.Path:
     """CMD.trace in the working folder, or CMD-2.trace and so on: a name that no recording has."""
-    stem, number = os.path.basename(words[0]), 1
-    while True:
-        out = pathlib.Path(f"{stem}.trace" if number == 1 else f"{stem}-{number}.trace")
-        if not os.path.lexists(out) and not Recording(words, out, 0, False, out).children():
-            return out
-        number += 1
+    return outputs.unused(os.path.basename(words[0]), ".trace")
 
 
 def prepare(recording: Recording, is_forced: bool = False) -> None:
@@ -45,17 +32,11 @@ def prepare(recording: Recording, is_forced: bool = False) -> None:
         raise ValueError(f"no {recording.library}; run: hak build")
     if recording.out.exists() and not recording.out.is_file():
         raise ValueError(f"{recording.out} is not a file")
-    there = [recording.out] if recording.out.exists() else []
-    there += recording.children()
-    for path in there:
-        with path.open("rb") as file:
-            head = file.read(len(MARK))
-        if head not in (b"", MARK):
-            raise ValueError(f"{path} is there and is no trace; it is not overwritten")
-        if head and not is_forced:
-            raise ValueError(f"{path} is there and is not overwritten; --force does that")
+    others = outputs.of_others(recording.out)
+    there = ([recording.out] if recording.out.exists() else []) + others
+    outputs.check_overwritten(there, MARK, "trace", is_forced)
     recording.out.write_bytes(b"")
-    for path in recording.children():
+    for path in others:
         path.unlink()
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.judge import stacks
-from lab.run import foreground, names, program
+from lab.run import foreground, names, outputs, program
 from lab.run import profile as run_profile
 from lab.store import profile as stored
 from lab.verbs import arguments
@@ -64,7 +64,7 @@ def run(
 
 def _after(profiling: run_profile.Profiling, file: str, kind: Kind, flame: pathlib.Path | None) -> None:
     """Says what there is. The program has ended: nothing that is wrong here changes its exit status."""
-    there = [path for path in (profiling.out, *profiling.children()) if path.exists()]
+    there = [path for path in (profiling.out, *outputs.of_others(profiling.out)) if path.exists()]
     if profiling.out not in there:
         reason = program.why_no_preload(file)
         why = f"{file} {reason}" if reason else "CMD was killed, or did not end by exit, or did not use malloc"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lab.run import foreground, program, record
+from lab.run import foreground, outputs, program, record
 from lab.store import trace
 from lab.verbs import arguments
 
@@ -41,7 +41,7 @@ def run(
         record.prepare(recording, force)
     status = record.run(recording, file)
     sys.stdout.flush()
-    for path in [recording.out, *recording.children()]:
+    for path in [recording.out, *outputs.of_others(recording.out)]:
         _report(path, build, file if path == recording.out else "")
     raise typer.Exit(foreground.end_as(status))
 
