@@ -133,9 +133,9 @@ COLD static void *packed_block(size_t size, size_t alignment, uintptr_t site) {
 #define SLAB_ORDER_LONG 3u         /* slabs from 512 KiB on */
 #define SLAB_BLOCK_BYTES_MAX 2048u /* when memory is tight, longer blocks are packed */
 
-/* Tells whether blocks are packed at all. Packed blocks do not wait in a quarantine, so checked ones are packed from a
- * sixteenth of a limit on. Long ones, which would wait in none that is longer than one block, are packed from the start
- * on: those of long slabs, and short large objects. */
+/* Tells whether blocks are packed at all. Packed blocks have no quarantine, so checked blocks are packed only from a
+ * sixteenth of a limit on. Long ones (of long slabs, and short large objects) are packed from the start: the quarantine
+ * of their class would have one place at most. */
 static bool is_packing(bool is_long) {
   return UNLIKELY(usage_is_short()) && (!checked_is_on() || (packed_is_sealed && (is_long || usage_is_filling())));
 }

@@ -22,8 +22,8 @@ struct checked_class {
   uint8_t slab_order; /* of size_classes */
   uint8_t mask;       /* of a number: its place */
   uint8_t limit;      /* on ready and waiting blocks together */
-  uint8_t ready;      /* blocks, with the next one */
-  uint8_t stay;       /* more ready ones must be there for a draw, so that there is a choice */
+  uint8_t ready;      /* blocks, the next one included */
+  uint8_t stay;       /* a draw needs more ready blocks than these, so that there is a choice */
   uint8_t ready_max, ring_max;
   uint8_t kept_max; /* on ready blocks and the reserve together */
   uint8_t order;    /* of the piece of metadata that holds the places */

@@ -7,7 +7,7 @@
 extern HAK_HIDDEN bool zero_is_wide;
 void zero_begin(void);
 
-/* By such vectors. */
+/* As block_is_zero, by such vectors. */
 bool block_is_zero_wide(const void *block, size_t bytes);
 
 typedef uint64_t vector __attribute__((vector_size(BLOCK_ALIGNMENT), may_alias));

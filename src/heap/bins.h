@@ -5,8 +5,9 @@
 
 /* Half fills the bins of the tiny classes that were not used yet; takes the lock itself. */
 void bins_prewarm(struct heap *heap);
-#define TICK_BYTES ((size_t)32 << 10)
+/* Does a step of the periodic work on the bins (bins_tick). */
 void bins_step(struct heap *heap);
+#define TICK_BYTES ((size_t)32 << 10)
 /* Call at the end of each slow path of a small block. block_bytes: its length. Now and then idle bins give blocks back
  * and shrink: once in SLOW_CALLS_PERIOD ticks. Long blocks count for more, because more bytes idle in their bins, and
  * their slow calls are fewer. */

@@ -89,10 +89,10 @@ struct heap {
   uint32_t slow_calls;
   uint32_t ticks;           /* since the last look at the bins (bins_tick) */
   uint32_t inherited_calls; /* slow calls until inherited_step does something; 0: never (threads/inherited.h) */
-  uint8_t looks_away;       /* heap_follow_node */
-  uint8_t moves;
-  size_t granted_bytes;   /* of bins, beyond their initial slots */
-  size_t slab_bytes_seen; /* of the pool, when the bins began to follow it last */
+  uint8_t looks_away;       /* in a row at a thread on another node (heap_follow_node) */
+  uint8_t moves;            /* to the pools of other nodes, up to a bound */
+  size_t granted_bytes;     /* of bins, beyond their initial slots */
+  size_t slab_bytes_seen;   /* of the pool, when the bins began to follow it last */
   struct bins_work bins_work;
   uint32_t split;                /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;           /* of split_wanted */

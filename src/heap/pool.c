@@ -10,7 +10,7 @@
 #define POOLS_PER_CPU 2u
 #define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
-#define ASKS_MAX 8u /* if so many threads in a row bring no new processor, the next is asked when the heaps doubled */
+#define ASKS_MAX 8u /* threads in a row without a new processor; then the next is asked once the heaps have doubled */
 #define PRIVATE_PAGE 512u
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
 

@@ -40,7 +40,7 @@ size_t os_group_limit(struct os_group *group, const char *name) {
   return limit >= LIMIT_BYTES_MAX ? SIZE_MAX : limit;
 }
 
-/* Is word in a list of words with commas between? */
+/* Tells whether a word is in a list of words with commas between. */
 static bool list_has(const char *list, const char *word) {
   size_t length = strlen(word);
   for (;; list++) {

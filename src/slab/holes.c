@@ -25,8 +25,8 @@ static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
   return true;
 }
 
-/* Was the slab left alone for the delay? Its age counts from the first look that finds it so: from later than its last
- * use, never from earlier. */
+/* Tells whether the slab was left alone for the delay. Its age counts from the first look after its last use, so it is
+ * never older than that. */
 static bool is_settled(struct slab *slab, const struct hole_batch *batch) {
   if (slab->rest == REST_NONE) {
     slab->rest = REST_SEEN;

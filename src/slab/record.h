@@ -22,11 +22,12 @@ struct slab {
 STACK_OF(slab_list, slab, next, previous)
 #define NO_LIST (FULLNESS_LISTS + 1)
 
-/* Has anything been taken or put? Purging holes once is enough until a block is put back. */
+/* Whether the slab is in use, and whether its holes are purged. Purging them once is enough until a block is put back.
+ */
 enum slab_rest {
-  REST_NONE, /* since the last look */
-  REST_SEEN, /* not since seen_ms */
-  REST_PURGED,
+  REST_NONE,            /* a block was taken or put back since the last look */
+  REST_SEEN,            /* none was since seen_ms */
+  REST_PURGED,          /* the holes are purged, and no block was put back since */
   REST_PURGING,         /* from here on: its holes are being purged */
   REST_PURGING_STIRRED, /* and a block was put back meanwhile */
 };

@@ -3,10 +3,10 @@
  * A slab is 2^order units (base/size_class.h). Its record and its bitmap lie in the page map; nothing is stored in its
  * blocks. Who may touch them: only a thread that holds the owning pool's lock. All functions here need it.
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
- *   S2  class does not change between slab_open and slab_close; each unit's entry names the set's
- *       pool and the class for as long
- *   S3  a slab is in exactly one list of its class, by fullness; one whose holes are being purged is in none, nor is
- *       a full one, unless the set lists them: so a block that comes back to a full slab touches no other record
+ *   S2  between slab_open and slab_close the class does not change, and each unit's entry names the set's pool and the
+ *       class
+ *   S3  a slab is in exactly one list of its class, by fullness. One whose holes are being purged is in none. Nor is a
+ *       full one, unless the set lists them: so a block that comes back to a full slab touches no other record
  *   S4  no word of the bitmap before hint has a bit set
  *   S5  slab_bytes is the sum of the open slabs' lengths
  * slab_set_is_valid checks S1 to S4 on the slabs in lists.
@@ -80,8 +80,8 @@ void slab_set_close_empty(struct slab_set *set);
 /* The same of one class. It looks at so many slabs at most, and returns at how many it did. */
 size_t slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_max);
 
-/* Closes all slabs of a set that lists full ones, whatever blocks are taken; no holes are being purged. No
- * thread may use such a block any more. */
+/* Closes all slabs, even those with blocks that are taken, which no thread may use any more. The set lists full slabs,
+ * and no holes are being purged. */
 void slab_set_close_all(struct slab_set *set);
 
 /* Holes are OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go back. This
@@ -112,7 +112,8 @@ struct hole_batch {
   } holes[HOLES_MAX];
 };
 
-/* Skips slabs that have no new holes since their last purge. False when all classes are done. */
+/* Fills the batch with slabs, but not with those that have no new holes since their last purge. False when all classes
+ * are done. */
 bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch);
 void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch);
 
