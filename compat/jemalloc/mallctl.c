@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 /* Programs set these two. The first is not obeyed. */
 EXPORT const char *malloc_conf;
 EXPORT void (*malloc_message)(void *context, const char *text);

@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 static size_t alignment_of(int flags) { return (size_t)1 << (flags & 63); }
 
 /* Sets *arena if the flags name one. */

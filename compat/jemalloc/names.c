@@ -225,26 +225,15 @@ WRITER(dump) {
 
 /* --- the table, by groups ---- */
 
-#define BOOL(name, value)                                                                                              \
+#define FIXED(name, type, reader, ...)                                                                                 \
   {                                                                                                                    \
-    name, TYPE_BOOL, read_constant, NULL, false, { .is_true = (value) }                                                \
+    name, type, reader, NULL, false, { __VA_ARGS__ }                                                                   \
   }
-#define TEXT(name, value)                                                                                              \
-  {                                                                                                                    \
-    name, TYPE_TEXT, read_constant, NULL, false, { .text = (value) }                                                   \
-  }
-#define SIZE(name, value)                                                                                              \
-  {                                                                                                                    \
-    name, TYPE_SIZE, read_constant, NULL, false, { .size = (value) }                                                   \
-  }
-#define NUMBER(name, value)                                                                                            \
-  {                                                                                                                    \
-    name, TYPE_UNSIGNED, read_constant, NULL, false, { .number = (value) }                                             \
-  }
-#define FIGURE(name, reader, which)                                                                                    \
-  {                                                                                                                    \
-    name, TYPE_SIZE, reader, NULL, false, { .number = (which) }                                                        \
-  }
+#define BOOL(name, value) FIXED(name, TYPE_BOOL, read_constant, .is_true = (value))
+#define TEXT(name, value) FIXED(name, TYPE_TEXT, read_constant, .text = (value))
+#define SIZE(name, value) FIXED(name, TYPE_SIZE, read_constant, .size = (value))
+#define NUMBER(name, value) FIXED(name, TYPE_UNSIGNED, read_constant, .number = (value))
+#define FIGURE(name, reader, which) FIXED(name, TYPE_SIZE, reader, .number = (which))
 #define LIVE(name, type, reader, writer) {name, type, reader, writer, false, {0}}
 #define ACTION(name, writer) {name, TYPE_NONE, NULL, writer, false, {0}}
 
