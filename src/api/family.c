@@ -88,13 +88,36 @@ NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintpt
   return moved;
 }
 
-/* Moves a block of a slab that grows. A block that grows in small steps would be copied for each size class on its way:
- * classes up to 1 KiB are 16 B apart. The pages of what is not asked for yet are touched only if it is used. */
-static NOINLINE void *grow_by_copy(void *block, uint32_t entry, size_t old_bytes, size_t size, uintptr_t site) {
+/* Returns what to ask for when a block of a slab moves. One that grows in small steps would be copied for each size
+ * class on its way: classes up to 1 KiB are 16 B apart. The pages of what is not asked for yet are touched only if it is
+ * used. */
+static size_t size_ahead(const void *block, uint32_t entry, size_t old_bytes, size_t size) {
   size_t ahead = min_size(old_bytes + old_bytes / GROWTH_SHARE, HAK_SMALL_MAX);
-  void *moved = NULL;
-  if (size < ahead && private_owner(block, entry) == NULL && !usage_is_short())
-    moved = resize_by_copy(block, old_bytes, ahead, site);
+  bool grows = size > old_bytes && size < ahead;
+  return grows && private_owner(block, entry) == NULL && !usage_is_short() ? ahead : size;
+}
+
+/* GCC copies what it knows to be short by rep movs, which takes long to begin. */
+static ALWAYS_INLINE void copy_by_library(void *to, const void *from, size_t bytes) {
+  __asm__("" : "+r"(bytes));
+  memcpy(to, from, bytes);
+}
+
+/* Moves a block of the pool that the thread's bins are of to a block that a bin has ready: the fast paths of malloc and
+ * free, without a call. NULL: nothing changed. */
+static ALWAYS_INLINE void *move_to_ready(void *block, uint32_t entry, size_t old_bytes, size_t size) {
+  void *moved = entry_is_of(entry, HAK_KEY(hak_self)) ? hak_malloc_ready(size) : NULL;
+  if (UNLIKELY(moved == NULL))
+    return NULL;
+  HAK_OWNER_STEPPED();
+  copy_by_library(moved, block, min_size(old_bytes, size));
+  if (UNLIKELY(!hak_free_ready(block)))
+    hak_free_slow(block);
+  return moved;
+}
+
+static NOINLINE void *move_by_copy(void *block, size_t old_bytes, size_t ahead, size_t size, uintptr_t site) {
+  void *moved = ahead != size ? resize_by_copy(block, old_bytes, ahead, site) : NULL;
   return moved != NULL ? moved : resize_by_copy(block, old_bytes, size, site);
 }
 
@@ -140,6 +163,8 @@ static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
     fault_not_a_block(block);
   if (UNLIKELY(!large_is_live(block)))
     fault_double_free(block);
+  if (size > UNIT_KEPT_MIN && large_keeps_length(block, size))
+    return block;
   size_t bytes = large_bytes(block);
   bool stays = size > UNIT_KEPT_MIN || (guarded_is_on && size >= bytes / SHRINK_SHARE);
   if (!stays && size <= bytes && size >= bytes / SHRINK_SHARE)
@@ -205,8 +230,9 @@ void *hak_realloc(void *block, size_t size) {
     return block;
   if (!entry_is_spare(entry) && !slab_is_block_start(block, entry_class(entry)))
     fault_not_a_block(block);
-  return size > bytes ? grow_by_copy(block, entry, bytes, size, CALL_SITE)
-                      : resize_by_copy(block, bytes, size, CALL_SITE);
+  size_t ahead = size_ahead(block, entry, bytes, size);
+  void *moved = move_to_ready(block, entry, bytes, ahead);
+  return LIKELY(moved != NULL) ? moved : move_by_copy(block, bytes, ahead, size, CALL_SITE);
 }
 
 /* Both calls are jumps, so they see the program's call site. */

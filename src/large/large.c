@@ -354,6 +354,17 @@ static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
   return large_object(grown);
 }
 
+/* Returns the length that a range without guards has after a resize. */
+static size_t length_resized(const struct large *range, size_t size) {
+  size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_length(size);
+  return wanted + (range->color != 0 && !large_has_room(wanted, size) ? UNIT_BYTES : 0);
+}
+
+bool large_keeps_length(const void *object, size_t size) {
+  const struct large *range = large_record(object);
+  return !range->guarded && length_resized(range, size) == large_range_bytes(range);
+}
+
 COLD void *large_resize(void *object, size_t size) {
   struct large *range = large_record(object);
   size_t bytes = large_range_bytes(range);
@@ -364,9 +375,7 @@ COLD void *large_resize(void *object, size_t size) {
     guarded_resize(range, size);
     return object;
   }
-  size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_length(size);
-  if (range->color != 0 && !large_has_room(wanted, size))
-    wanted += UNIT_BYTES;
+  size_t wanted = length_resized(range, size);
   if (wanted == bytes)
     return object;
   range->spare = false;  /* its caller may sample it */

@@ -43,6 +43,8 @@ void large_free(void *object);
 /* Resizes an object in place, by moving pages, or for growing extents by copying into a mapping. NULL: nothing changed,
  * and the caller must copy. */
 void *large_resize(void *object, size_t size);
+/* Tells whether a resize would change nothing. */
+bool large_keeps_length(const void *object, size_t size);
 /* Tells whether an object that shrinks in place would lie in front of a gap that is not unmapped as long as it lives,
  * while there are many such gaps. It is better copied then. */
 bool large_would_pin(const void *object, size_t size);

@@ -460,9 +460,18 @@ UNIT_TEST_BETWEEN(cache_is_bounded, nothing_held, nothing_held) {
   unit_option("HAKMEM_LARGE_CACHE_MB", "512");
 }
 
+/* As large_resize. What large_keeps_length tells before is true. */
+static char *resize(char *object, size_t size) {
+  bool keeps = large_keeps_length(object, size);
+  size_t before = large_bytes(object);
+  char *result = large_resize(object, size);
+  assert_int_equal(keeps, result == object && large_bytes(object) == before);
+  return result;
+}
+
 /* As hak_realloc does it. */
 static char *resized(char *object, size_t size) {
-  char *result = large_resize(object, size);
+  char *result = resize(object, size);
   if (result)
     return result;
   char *copy = alloc(size, 16);
@@ -593,7 +602,8 @@ UNIT_TEST_BETWEEN(grown_mappings_are_limited_in_number, nothing_held, nothing_he
 
 UNIT_TEST_BETWEEN(resizing_within_the_last_unit_changes_nothing, nothing_held, nothing_held) {
   char *object = alloc(MIB, 16);
-  assert_ptr_equal(large_resize(object, MIB - UNIT_BYTES + 1), object);
+  assert_true(large_keeps_length(object, MIB - UNIT_BYTES + 1) && !large_keeps_length(object, MIB - UNIT_BYTES));
+  assert_ptr_equal(resize(object, MIB - UNIT_BYTES + 1), object);
   assert_int_equal(large_bytes(object), MIB);
   large_free(object);
 }
@@ -629,14 +639,16 @@ UNIT_TEST_BETWEEN(objects_begin_in_different_lines, nothing_held, nothing_held) 
   for (unsigned i = 0; i + 1 < COUNT; i++)
     large_free(objects[i]);
   for (size_t bytes = MIB + MIB / 2; bytes <= 64 * MIB; bytes *= 2, object = longer) {
-    longer = large_resize(object, bytes);
+    longer = resize(object, bytes);
     assert_non_null(longer);
     assert_true(large_is_start(longer) && large_bytes(longer) >= bytes);
     assert_int_equal(longer[size - 1], (char)(COUNT - 1));
     memset(longer + size, 0, bytes - size);
-    assert_ptr_equal(large_resize(longer, bytes), longer);
+    for (size_t less = 0; less <= 2 * UNIT_BYTES; less += UNIT_BYTES / 8)
+      assert_ptr_equal(resize(longer, bytes - less), longer);
+    assert_ptr_equal(resize(longer, bytes), longer);
   }
-  assert_ptr_equal(large_resize(object, MIB), object);
+  assert_ptr_equal(resize(object, MIB), object);
   assert_true(large_bytes(object) >= MIB);
   assert_int_equal(object[size - 1], (char)(COUNT - 1));
   large_free(object);
