@@ -89,8 +89,8 @@ NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintpt
 }
 
 /* Returns what to ask for when a block of a slab moves. One that grows in small steps would be copied for each size
- * class on its way: classes up to 1 KiB are 16 B apart. The pages of what is not asked for yet are touched only if it is
- * used. */
+ * class on its way: classes up to 1 KiB are 16 B apart. The pages of what is not asked for yet are touched only if it
+ * is used. */
 static size_t size_ahead(const void *block, uint32_t entry, size_t old_bytes, size_t size) {
   size_t ahead = min_size(old_bytes + old_bytes / GROWTH_SHARE, HAK_SMALL_MAX);
   bool grows = size > old_bytes && size < ahead;
@@ -103,8 +103,8 @@ static ALWAYS_INLINE void copy_by_library(void *to, const void *from, size_t byt
   memcpy(to, from, bytes);
 }
 
-/* Moves a block of the pool that the thread's bins are of to a block that a bin has ready: the fast paths of malloc and
- * free, without a call. NULL: nothing changed. */
+/* Moves a block to one that a bin of the thread has ready, if both are of one pool, by the fast paths of malloc and
+ * free. NULL: nothing changed. */
 static ALWAYS_INLINE void *move_to_ready(void *block, uint32_t entry, size_t old_bytes, size_t size) {
   void *moved = entry_is_of(entry, HAK_KEY(hak_self)) ? hak_malloc_ready(size) : NULL;
   if (UNLIKELY(moved == NULL))
