@@ -101,7 +101,9 @@ static size_t size_any(uint64_t *seed) { return mixed_size(seed, 5300000); }
 
 /* With --long; else the fewer, the more a filling leaves over what is asked for. The last object of up to 5 MB that
  * fits depends on the process's other mappings too: with 24 seeds one object less was enough to miss the bound. With
- * secure and the heap profile the mean of 24 was 90.2 %, that of 200 is 90.5. */
+ * secure and the heap profile the mean of 24 was 90.2 %, that of 200 is 90.5. With secure and a thread of hakmem's own
+ * (live), chance moves the mean of 12 seeds of 1 to 9 kB between 89.4 and 89.8 %. So a mean that falls short is
+ * measured again with all seeds, whose mean moves half as far. */
 #define SEEDS_MAX 48
 
 static const struct filling {
@@ -117,8 +119,8 @@ static const struct filling {
 
 static char **arguments;
 
-/* Draws the sizes of fillings[i] until a request is refused, and writes the bytes until then. `draw` is "i seed end", end
- * a descriptor. */
+/* Draws the sizes of fillings[i] until a request is refused, and writes the bytes until then. `draw` is "i seed end",
+ * end a descriptor. */
 static int fill_once(const char *draw) {
   unsigned i;
   uint64_t seed;
@@ -152,18 +154,25 @@ static size_t bytes_until_full(unsigned i, uint64_t seed) {
   return got;
 }
 
+static size_t mean_until_full(const char *options, unsigned i, size_t seeds) {
+  size_t got = 0;
+  for (uint64_t seed = 0; seed < seeds; seed++)
+    got += bytes_until_full(i, test_seed + seed) / seeds;
+  printf("mixture %s: %s: %zu of %zu bytes, %zu seeds\n", options, fillings[i].sizes, got, LIMIT_BYTES, seeds);
+  fflush(stdout);
+  return got;
+}
+
 static void fill(const char *options) {
   for (unsigned i = 0; i < sizeof fillings / sizeof fillings[0]; i++) {
     const struct filling *filling = &fillings[i];
-    size_t seeds = test_long ? SEEDS_MAX : filling->seeds, got = 0;
+    size_t seeds = test_long ? SEEDS_MAX : filling->seeds, wanted = LIMIT_BYTES / 1000 * filling->permille;
     if (seeds == SEEDS_MAX && !test_long && strstr(options, "HAKMEM_PROFILE") == NULL)
       continue;
-    for (uint64_t seed = 0; seed < seeds; seed++)
-      got += bytes_until_full(i, test_seed + seed) / seeds;
-    printf("mixture %s: %s: %zu of %zu bytes\n", options, filling->sizes, got, LIMIT_BYTES);
-    fflush(stdout);
-    CHECK_SAY(got >= LIMIT_BYTES / 1000 * filling->permille, "%s: %s: %zu bytes of %zu", options, filling->sizes, got,
-              LIMIT_BYTES);
+    size_t got = mean_until_full(options, i, seeds);
+    if (got < wanted && seeds < SEEDS_MAX)
+      got = mean_until_full(options, i, SEEDS_MAX);
+    CHECK_SAY(got >= wanted, "%s: %s: %zu bytes of %zu", options, filling->sizes, got, LIMIT_BYTES);
   }
 }
 
