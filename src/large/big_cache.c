@@ -149,6 +149,7 @@ static struct large *take_fit(size_t bytes, size_t alignment, uint32_t site) {
   return range;
 }
 
+/* Takes no lock where nothing is cached. A range that is put at this moment is missed. */
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
   struct large *range = decay_total(&big_cache_decay) > 0 ? take_fit(bytes, alignment, site) : NULL;
   if (range == NULL) {
