@@ -18,7 +18,7 @@ USES = 120_000  # simulated uses of shared things, of all threads together
 USES_OF_A_THREAD = 200  # at least
 
 ALL = "process"  # one for all threads
-OWN = "own pool"  # threads have a pool each while there are at most two for each core
+OWN = "own pool"  # threads have a pool each while there is at most one for each core
 OTHER = "other pool"  # of another thread, drawn for each use
 
 

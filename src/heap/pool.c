@@ -7,7 +7,6 @@
 #include "os/filter.h"
 #include "pages/metadata.h"
 
-#define POOLS_PER_CPU 2u
 #define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
 #define ASKS_MAX 8u /* threads in a row without a new processor; then the next is asked once the heaps have doubled */
@@ -145,7 +144,7 @@ COLD static void processors_count(void) {
   size_t usable = min_size(cpus ? cpus : CPUS_UNKNOWN, table.cpu_limit);
   for (unsigned node = 0; node < os_nodes(); node++) {
     size_t share = cpus > 0 && os_has_nodes() ? (usable * os_cpus_of_node(node) + cpus - 1) / cpus : usable;
-    table.max_by_cpus[node] = (uint32_t)min_size(POOLS_PER_CPU * max_size(share, 1), POOLS_MAX);
+    table.max_by_cpus[node] = (uint32_t)min_size(max_size(share, 1), POOLS_MAX);
   }
 }
 
@@ -181,40 +180,50 @@ bool pool_is_stuck(struct pool *pool) {
   return false;
 }
 
-struct pool *pool_attach(void) {
-  struct pool *best = NULL, *reserve = NULL; /* an inherited one or another node's, if no pool can be made */
+/* Returns the pool of the node with the fewest heaps among its first `max`, if it has as many or one of them has no
+ * heap; else NULL. *reserve: an inherited one, another node's, or one that has heaps; unchanged if there is none. */
+static struct pool *pool_with_room(unsigned node, uint32_t max, struct pool **reserve) {
+  struct pool *best = NULL;
   uint32_t usable = 0;
-  HOLD_LOCK(&table.lock);
-  if (table.for_heaps > 0 && table.max_by_cpus[0] == 0)
-    processors_count();
-  unsigned node = node_served();
-  uint32_t max = pools_max(node);
   for (struct pool *pool = pool_next(NULL); pool && usable < max; pool = pool_next(pool)) {
     if (pool->is_shared || pool_is_private(pool) || pool_is_stuck(pool))
       continue;
     if (pool_is_inherited(pool) || pool->node != node) {
-      reserve = pool;
+      *reserve = pool;
       continue;
     }
     usable++;
     if (best == NULL || pool_heaps(pool) < pool_heaps(best))
       best = pool;
   }
-  bool shares = best != NULL && pool_heaps(best) > 0 && usable == max;
-  bool asks = table.asked_in_vain < ASKS_MAX || pools_heaps() >= 2 * table.heaps_asked;
-  if (shares && option_value(OPTION_POOLS) == 0 && asks) {
+  if (best == NULL || usable == max || pool_heaps(best) == 0)
+    return best;
+  *reserve = best;
+  return NULL;
+}
+
+struct pool *pool_attach(void) {
+  struct pool *reserve = NULL; /* if no pool can be made */
+  HOLD_LOCK(&table.lock);
+  if (table.for_heaps > 0 && table.max_by_cpus[0] == 0)
     processors_count();
-    max = pools_max(node);
+  unsigned node = node_served();
+  struct pool *pool = pool_with_room(node, pools_max(node), &reserve);
+  bool asks = table.asked_in_vain < ASKS_MAX || pools_heaps() >= 2 * table.heaps_asked;
+  if (pool != NULL && pool_heaps(pool) > 0 && option_value(OPTION_POOLS) == 0 && asks) {
+    processors_count();
+    pool = pool_with_room(node, pools_max(node), &reserve);
   }
-  if (best == NULL || (pool_heaps(best) > 0 && usable < max)) {
-    struct pool *made = pool_make(false);
-    if (made)
-      made->node = (uint8_t)node;
-    best = made ? made : best ? best : reserve;
+  if (pool == NULL) {
+    pool = pool_make(false);
+    if (pool)
+      pool->node = (uint8_t)node;
+    else
+      pool = reserve;
   }
-  if (best)
-    heap_attached(best);
-  return best;
+  if (pool)
+    heap_attached(pool);
+  return pool;
 }
 
 bool pool_detach(struct pool *pool) {

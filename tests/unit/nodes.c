@@ -167,16 +167,16 @@ static void threads_come(void *unused) {
   for (unsigned i = 1; i <= THREADS; i++) {
     world.allowed_cpu = i < SECOND ? 0 : i < THIRD ? 1 : 2;
     unit_heap_attach();
-    if (i < SECOND && pool_count() > 2)
+    if (i < SECOND && pool_count() > 1)
       _exit(1);
-    if (i == 2 * SECOND && pool_count() != 4)
+    if (i == 2 * SECOND && pool_count() != 2)
       _exit(2);
   }
-  _exit(pool_count() != 6 ? 3 : world.asked > THREADS * 2 / 3 ? 4 : 0);
+  _exit(pool_count() != 3 ? 3 : world.asked > THREADS * 2 / 3 ? 4 : 0);
 }
 
 /* After many threads in a row that brought no new processor, most are not asked for theirs. Whoever doubles the threads
- * is: a new processor makes room for two pools more until there are twice as many threads. */
+ * is: a new processor makes room for a pool more until there are twice as many threads. */
 UNIT_TEST(processors_that_come_late_are_found) { unit_passes_in_child(threads_come, NULL); }
 
 /* From here on there are two nodes. */
@@ -209,7 +209,7 @@ UNIT_TEST(a_thread_gets_a_pool_of_its_node) {
   unit_pools_clear();
 }
 
-/* Threads may be bound to processors of their own: each that comes makes room for two pools more. */
+/* Threads may be bound to processors of their own: each that comes makes room for a pool more. */
 UNIT_TEST(pools_are_shared_out_by_processors) {
   unit_option("HAKMEM_POOLS", "0");
   unsigned heaps[2] = {0}, used[2] = {0};
@@ -217,15 +217,15 @@ UNIT_TEST(pools_are_shared_out_by_processors) {
     world.allowed_cpu = i < 6 ? 0 : 2; /* of node 0; both of them */
     heaps[0] += node_of_heap(heap_on(0)) == 0;
     if (i % 3 == 0)
-      heaps[1] += node_of_heap(heap_on(1)) == 1; /* a node whose processors no thread may use has two pools */
+      heaps[1] += node_of_heap(heap_on(1)) == 1; /* a node whose processors no thread may use has one pool */
   }
   world.allowed_cpu = 0;
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     used[pool->node] += pool_heaps(pool) > 0;
   assert_int_equal(heaps[0], 12);
   assert_int_equal(heaps[1], 4);
-  assert_int_equal(used[0], 4);
-  assert_int_equal(used[1], 2);
+  assert_int_equal(used[0], 2);
+  assert_int_equal(used[1], 1);
   unit_pools_clear();
 }
 
