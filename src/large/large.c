@@ -354,9 +354,14 @@ static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
   return large_object(grown);
 }
 
+/* A mapping keeps its length if that is up to an eighth too long, as when it was taken for an extent's length, or came
+ * from the BigCache. A cut would make an extent of it, which the next growth would have to copy. */
+static bool mapping_fits(size_t bytes, size_t exact) { return bytes >= exact && bytes - exact <= exact / 8; }
+
 /* Returns the length that a range without guards has after a resize. */
 static size_t length_resized(const struct large *range, size_t size) {
-  size_t wanted = range->mapping ? round_up(size, UNIT_BYTES) : large_length(size);
+  size_t bytes = large_range_bytes(range), exact = round_up(size, UNIT_BYTES);
+  size_t wanted = !range->mapping ? large_length(size) : mapping_fits(bytes, exact) ? bytes : exact;
   return wanted + (range->color != 0 && !large_has_room(wanted, size) ? UNIT_BYTES : 0);
 }
 

@@ -547,6 +547,26 @@ UNIT_TEST_BETWEEN(extents_are_resized_in_place, nothing_held, nothing_held) {
   large_free(left);
 }
 
+/* A string that a program appends to by a page at a time is copied once. From then on the system moves its pages. */
+UNIT_TEST_BETWEEN(what_grows_by_small_steps_stays_a_mapping, nothing_held, nothing_held) {
+  char *left, *right;
+  neighbours(5 * MIB, &left, &right);
+  pattern_write(left, 5 * MIB);
+  uint64_t made = counter_read(large_allocations);
+  for (size_t size = 5 * MIB; size <= 17 * MIB; size += 4096) {
+    char *grown = large_resize(left, size);
+    assert_non_null(grown);
+    left = grown;
+  }
+  assert_int_equal(counter_read(large_allocations) - made, 1);
+  assert_false(address_in_arena(left));
+  assert_int_equal(stats().mapping_count, 1);
+  assert_live(left);
+  assert_pattern(left, 5 * MIB);
+  large_free(left);
+  large_free(right);
+}
+
 UNIT_TEST_BETWEEN(an_extent_that_cannot_grow_becomes_a_mapping, nothing_held, nothing_held) {
   const size_t sizes[] = {3 * MIB, 20 * MIB, 40 * MIB};
   for (unsigned i = 0; i < 3; i++) {
