@@ -60,11 +60,9 @@ static void class_grow(struct checked_class *class, unsigned cls) {
   size_t ring_max = min_size(max_size(RING_BYTES_MAX / bytes, 1), checked.ring_max), count = 1;
   while (count < ring_max + ready_max)
     count *= 2;
-  unsigned order = METADATA_ORDER_MIN;
-  size_t behind =
-      max_size(kept_max + 1, 2 * ready_max) - ready_max; /* what fills the ready ones comes by the reserve */
-  while (((size_t)1 << order) < (count + behind) * sizeof(struct kept))
-    order++;
+  /* What fills the ready ones comes by the reserve. */
+  size_t behind = max_size(kept_max + 1, 2 * ready_max) - ready_max;
+  unsigned order = metadata_order((count + behind) * sizeof(struct kept));
   struct kept *places = kept_max > class->kept_max ? metadata_take(order) : NULL;
   if (places == NULL)
     return;

@@ -36,9 +36,7 @@ static struct states *states_made(const void *block) {
 bool states_cover(const void *block, unsigned cls) {
   char *base = slab_base(block, size_classes[cls].order);
   size_t count = (class_slab_bytes(cls) + class_bytes(cls) - 1) / class_bytes(cls); /* blocks, and the end, if any */
-  unsigned order = METADATA_ORDER_MIN;
-  while ((size_t)1 << order < count * sizeof(uint16_t))
-    order++;
+  unsigned order = metadata_order(count * sizeof(uint16_t));
   struct states *states = states_made(base);
   if (UNLIKELY(states == NULL))
     return false;

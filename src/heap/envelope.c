@@ -9,7 +9,6 @@
 #include "pages/metadata.h"
 #include "pages/page_map.h"
 
-#define ENVELOPE_ORDER 10u
 #define OUTBOX_BYTES_MAX ((size_t)256 * 1024) /* of all open envelopes of a thread */
 #define CROWD_BYTES_MAX ((size_t)32 * 1024)   /* the same in a crowded pool */
 #define INBOX_BYTES_MAX ((size_t)256 * 1024)  /* with more the sender drains the inbox */
@@ -18,8 +17,6 @@
 /* Envelopes that a sender drains. It adds one each time, so the inbox falls. */
 #define DRAINED_BY_SENDER_MAX 4u
 #define SENDS_PER_SWEEP 16u /* after this many sends per place, half-filled envelopes go too */
-
-_Static_assert(sizeof(struct envelope) <= (size_t)1 << ENVELOPE_ORDER, "an envelope is one metadata piece");
 
 /* Envelopes whose blocks are counted, or may be void, are filled by slow paths alone. */
 static bool is_direct(const struct heap *heap, uint32_t owner) { return owner < PRIVATE_FIRST && heap->split == 0; }
@@ -47,7 +44,7 @@ static struct envelope *envelope_take(const struct heap *heap, uint32_t owner) {
   }
   lock_give(&pool->emptied.lock);
   if (envelope == NULL)
-    envelope = metadata_take(ENVELOPE_ORDER);
+    envelope = metadata_take(metadata_order(sizeof *envelope));
   if (envelope)
     envelope_begin(envelope, heap, owner);
   return envelope;
@@ -56,7 +53,7 @@ static struct envelope *envelope_take(const struct heap *heap, uint32_t owner) {
 static void envelopes_end(struct envelope *first) {
   for (struct envelope *envelope = first, *next; envelope; envelope = next) {
     next = envelope->next;
-    metadata_give(envelope, ENVELOPE_ORDER);
+    metadata_give(envelope, metadata_order(sizeof *envelope));
   }
 }
 
@@ -149,7 +146,7 @@ COLD void outbox_drop_all(struct heap *heap) {
   store_relaxed(&outbox->open_bytes, 0);
 }
 
-static unsigned places_order(uint32_t places) { return (unsigned)__builtin_ctz(places) + 3; }
+static unsigned places_order(uint32_t places) { return metadata_order(places * sizeof(struct envelope *)); }
 
 COLD void outbox_close(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;

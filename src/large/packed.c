@@ -17,15 +17,12 @@
 
 #define SHORT_BYTES ((size_t)1 << 20) /* what the last chunks below a limit hold at least */
 #define LEFT_SHARE 8                  /* a chunk takes this part of what a limit leaves, but at least that */
-#define CHUNK_ORDER 12u
-#define STARTING_ORDER 9u
+#define STARTING_BYTES (CHUNK_WORDS * sizeof(int16_t))
 #define RUN_LISTS 96u /* by length of the longest free run, in the classes of extents */
 #define LOOKS_MAX 8u  /* chunks of one list tried for a fit */
 
 STACK_OF(list, chunk, next, previous)
-_Static_assert(sizeof(struct chunk) <= (size_t)1 << CHUNK_ORDER, "a chunk's record is one piece of metadata");
-_Static_assert(CHUNK_WORDS * sizeof(int16_t) <= (size_t)1 << STARTING_ORDER, "so is what it knows of its words");
-_Static_assert(CHUNK_ORDER <= METADATA_ORDER_MAX, "there are such pieces");
+_Static_assert(sizeof(struct chunk) <= (size_t)1 << METADATA_ORDER_MAX, "a chunk's record is one piece of metadata");
 
 static struct {
   struct lock lock;
@@ -131,15 +128,15 @@ static size_t chunk_length(size_t bytes) {
 
 static void record_give(struct chunk *chunk, int16_t *starting) {
   if (chunk != NULL)
-    metadata_give(chunk, CHUNK_ORDER);
+    metadata_give(chunk, metadata_order(sizeof *chunk));
   if (starting != NULL)
-    metadata_give(starting, STARTING_ORDER);
+    metadata_give(starting, metadata_order(STARTING_BYTES));
 }
 
 /* Makes a chunk with room for a block. It is shorter than it should be only if the system refuses. */
 static struct chunk *chunk_make(size_t bytes) {
-  struct chunk *chunk = metadata_take(CHUNK_ORDER);
-  int16_t *starting = metadata_take(STARTING_ORDER);
+  struct chunk *chunk = metadata_take(metadata_order(sizeof *chunk));
+  int16_t *starting = metadata_take(metadata_order(STARTING_BYTES));
   if (chunk == NULL || starting == NULL) {
     record_give(chunk, starting);
     return NULL;
@@ -160,7 +157,7 @@ static struct chunk *chunk_make(size_t bytes) {
     store_relaxed(chunk_word(unit), chunk);
   map_entries_set(base, length / UNIT_BYTES, ENTRY_PACKED);
   chunk->longest = chunk->granules;
-  memset(starting, 0, CHUNK_WORDS * sizeof *starting);
+  memset(starting, 0, STARTING_BYTES);
   starting[0] = (int16_t)chunk->granules;
   chunk_enter(chunk);
   packed.count++;

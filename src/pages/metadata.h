@@ -12,6 +12,10 @@ void *metadata_take_forever(size_t bytes);
 #define METADATA_ORDER_MAX 17 /* the array of the biggest bin */
 void *metadata_take(unsigned order);
 void metadata_give(void *piece, unsigned order);
+/* Returns the order of the shortest piece that holds so many bytes. */
+static inline unsigned metadata_order(size_t bytes) {
+  return bytes <= (size_t)1 << METADATA_ORDER_MIN ? METADATA_ORDER_MIN : 64u - (unsigned)__builtin_clzl(bytes - 1);
+}
 
 /* Joins free pieces and gives their pages back to the system. Returns the bytes. One thread at a time, in a slow
  * path. */
