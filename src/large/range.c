@@ -115,12 +115,7 @@ COLD bool range_become_extent(struct large *range, uint32_t first, uint32_t othe
 static size_t range_end_purged(struct large *range, enum usage from) {
   if (range->mapping)
     return range_end(range, 0, from);
-  struct extent extent = {.base = range->base, .bytes = large_range_bytes(range)};
-  enum purge_result result = pages_purge(extent.base, extent.bytes);
-  extent.resident = result == PURGE_REFUSED;
-  extent.zero = result == PURGE_GONE;
-  extent_give(extent, os_milliseconds(), from);
-  return extent.resident ? 0 : extent.bytes;
+  return extent_give_purged((struct extent){.base = range->base, .bytes = large_range_bytes(range)}, from);
 }
 
 /* The range left a stash, where it counts as USAGE_LARGE. Its bytes begin to move. Returns them. */

@@ -12,6 +12,14 @@ void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
   usage_move_end(extent.bytes);
 }
 
+size_t extent_give_purged(struct extent extent, enum usage from) {
+  enum purge_result result = pages_purge(extent.base, extent.bytes);
+  extent.resident = result == PURGE_REFUSED;
+  extent.zero = result == PURGE_GONE;
+  extent_give(extent, os_milliseconds(), from);
+  return extent.resident ? 0 : extent.bytes;
+}
+
 /* --- taking --- */
 
 size_t (*_Atomic extents_evict)(void);
@@ -147,12 +155,7 @@ static size_t purge_oldest(struct purge purge) {
   }
   usage_move_begin(bytes);
   lock_give(&extents_lock);
-  enum purge_result result = pages_purge(extent.base, extent.bytes);
-  extent.resident = result == PURGE_REFUSED;
-  extent.zero = result == PURGE_GONE;
-  /* A refused extent counts as used just now, so that it is not tried again at once. */
-  extent_give(extent, extent.resident ? os_milliseconds() : 0, USAGE_FREE);
-  return extent.resident ? 0 : extent.bytes;
+  return extent_give_purged(extent, USAGE_FREE);
 }
 
 COLD size_t extents_purge(struct purge purge) {

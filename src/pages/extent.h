@@ -58,6 +58,9 @@ struct extent extent_take_behind(char *end, size_t bytes);
 /* Takes back an extent, or any part of one. freed_ms: when it was last used; from: where its bytes are counted. The
  * caller has called usage_move_begin; this function calls usage_move_end. */
 void extent_give(struct extent extent, uint64_t freed_ms, enum usage from);
+/* The same, and gives its pages back to the system first. Returns its bytes; 0 if the system refuses: then it counts as
+ * used just now, so that it is not tried again at once. */
+size_t extent_give_purged(struct extent extent, enum usage from);
 
 /* Makes an arena of a mapping, of the node that the thread runs on. Its owner goes on to own it, as if extent_take had
  * returned it. It consists of whole units, and the page map covers it. False: such arenas are in too many pieces. */
