@@ -137,10 +137,6 @@ NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
   return malloc_checked_slow(size, alignment, site);
 }
 
-static NOINLINE void *malloc_checked_other(size_t size, uintptr_t site) {
-  return LIKELY(size <= PTRDIFF_MAX) ? malloc_checked(size, BLOCK_ALIGNMENT, site) : malloc_slow_from(size, site);
-}
-
 /* Without calls but at its ends, so that no register is saved. */
 static NOINLINE void *malloc_checked_usual(size_t size, uintptr_t site) {
   struct kept taken;
@@ -148,7 +144,7 @@ static NOINLINE void *malloc_checked_usual(size_t size, uintptr_t site) {
   if (LIKELY(size - 1 < HAK_TINY_MAX - CANARY_BYTES) &&
       LIKELY(checked_take_ready((unsigned)((size + checked_room + 15) / 16), &taken, &bytes)))
     return block_begin(taken, bytes, size);
-  return malloc_checked_other(size, site);
+  return malloc_slow_from(size, site);
 }
 
 static NOINLINE void *malloc_large_slow(size_t size, uintptr_t site) {
