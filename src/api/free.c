@@ -2,7 +2,7 @@
  *
  *   checked block       checked_free_ready (checked/checked_cache.h), else free_checked_slow
  *   without a lock      free_stashed: the stash, for large objects     free_remote: an open envelope
- *                       free_private: a bin of the hak_heap used last
+ *                       hak_front_push: a bin of the hak_heap used last
  *   free_unchecked      own small: bin_overflow -> bin_grow or flush  other pool's: outbox_put
  *                       large: large_free, packed_give                not ours: foreign_free
  */
@@ -176,29 +176,13 @@ static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site)
   errno = kept;
 }
 
-/* Pushes a block of the hak_heap that the thread used last into the thread's bin for it. */
-static bool free_private(void *block, uint32_t entry) {
-  struct hak_front *front = hak_self->private_front;
-  uint32_t bin_offset = entry ^ HAK_KEY(front);
-  if (LIKELY(bin_offset >= HAK_ENTRY_END))
-    return false;
-  struct hak_bin *bin = (struct hak_bin *)(void *)((char *)front->bins + bin_offset);
-  void **top = __atomic_load_n(&bin->top, __ATOMIC_RELAXED);
-  if (top == bin->end)
-    return false;
-  __atomic_store_n(top, block, __ATOMIC_RELAXED);
-  __atomic_store_n(&bin->top, top + 1, __ATOMIC_RELAXED);
-  HAK_STEPPED(front);
-  return true;
-}
-
 static NOINLINE void free_slow_from(void *block, uintptr_t site) {
   if (block == NULL)
     return;
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     free_checked_slow(block, entry, site);
-  else if (!free_private(block, entry))
+  else if (LIKELY(!hak_front_push(&hak_self->private_front, block))) /* no block of the hak_heap used last */
     free_unchecked(block, entry, site);
 }
 
