@@ -15,27 +15,16 @@
 /* v1 says "no limit" as the largest multiple of its page. */
 #define LIMIT_BYTES_MAX ((size_t)1 << 62)
 
-/* Reads a file of one line. False if there is none. */
-static bool value_read(struct os_path *folder, const char *name, char text[VALUE_BYTES]) {
-  size_t length = 0;
-  int fd = os_path_open_in(folder, name, O_RDONLY);
-  if (fd < 0)
-    return false;
-  for (size_t got = 1; got > 0 && length < VALUE_BYTES - 1 && (length == 0 || text[length - 1] != '\n'); length += got)
-    got = os_text_read(fd, text + length, VALUE_BYTES - 1 - length);
-  os_text_close(fd);
-  text[length] = 0;
-  return true;
+static const char *value_read(struct os_path *folder, const char *name, char bytes[VALUE_BYTES]) {
+  return os_line_read(os_path_open_in(folder, name, O_RDONLY), bytes, VALUE_BYTES);
 }
 
-static bool is_end(const char *text) { return *text == 0 || strcmp(text, "\n") == 0; }
-
-/* Reads a limit's file: a number of bytes and a newline. Anything else, "max" and "-1" included, means no limit. */
+/* Reads a limit's file: a number of bytes. Anything else, "max" and "-1" included, means no limit. */
 size_t os_group_limit(struct os_group *group, const char *name) {
-  char text[VALUE_BYTES];
-  const char *rest;
+  char bytes[VALUE_BYTES];
+  const char *text = value_read(&group->path, name, bytes);
   size_t limit = 0;
-  if (!value_read(&group->path, name, text) || !os_number_parse(text, &limit, &rest) || !is_end(rest))
+  if (text == NULL || !os_number_parse(text, &limit, &text) || *text != 0)
     return SIZE_MAX;
   return limit >= LIMIT_BYTES_MAX ? SIZE_MAX : limit;
 }
@@ -240,14 +229,14 @@ static bool limits_visit(struct os_group *group, void *argument) {
 
 /* Reads cpu.max: the time that the group may run in each period ("max": any), and the period. */
 static bool cpus_visit(struct os_group *group, void *argument) {
-  char text[VALUE_BYTES];
-  const char *rest;
+  char bytes[VALUE_BYTES];
   size_t *cpus = argument, run = 0, period = 0;
   if (group->is_first_version)
     return false;
   do {
-    if (value_read(&group->path, "cpu.max", text) && os_number_parse(text, &run, &rest) && *rest == ' ' &&
-        os_number_parse(rest + 1, &period, &rest) && is_end(rest) && period > 0)
+    const char *text = value_read(&group->path, "cpu.max", bytes);
+    if (text != NULL && os_number_parse(text, &run, &text) && *text == ' ' &&
+        os_number_parse(text + 1, &period, &text) && *text == 0 && period > 0)
       *cpus = min_size(*cpus, run / period + (run % period != 0));
   } while (os_group_up(group));
   return false;

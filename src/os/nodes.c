@@ -34,14 +34,8 @@ static bool range_parse(const char **text, size_t *first, size_t *last) {
   return is_good;
 }
 
-/* Reads a file of one line. NULL if there is none, or if it is too long. */
 static const char *line_read(char bytes[OS_LINE_BYTES], struct os_path *path, const char *root, const char *name) {
-  struct os_lines in;
-  if (!os_lines_open(&in, os_path_open_under(path, root, name, O_RDONLY), bytes, OS_LINE_BYTES))
-    return NULL;
-  const char *line = os_lines_next(&in);
-  os_text_close(in.fd);
-  return line;
+  return os_line_read(os_path_open_under(path, root, name, O_RDONLY), bytes, OS_LINE_BYTES);
 }
 
 /* Gives the processors in a node's list their number. False if it is malformed, or empty. */

@@ -109,3 +109,12 @@ bool os_lines_open(struct os_lines *in, int fd, char *bytes, size_t capacity) {
   *in = (struct os_lines){.fd = fd, .bytes = bytes, .capacity = capacity};
   return fd >= 0;
 }
+
+char *os_line_read(int fd, char *bytes, size_t capacity) {
+  struct os_lines in;
+  if (!os_lines_open(&in, fd, bytes, capacity))
+    return NULL;
+  char *line = os_lines_next(&in);
+  os_text_close(fd);
+  return line;
+}
