@@ -5,7 +5,6 @@
 #include "large/granules.h"
 #include "large/guarded.h"
 #include "large/large.h"
-#include "large/seal.h"
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -173,6 +172,56 @@ static void chunk_end(struct chunk *chunk) {
   record_give(chunk, chunk->starting);
 }
 
+/* --- seals --- */
+
+/* A sealed block ends in a word behind the request (large/guarded.h), and in the number of bytes from the request's end
+ * on. Requests are at least as long as the link of a deferred free, which must leave the word. */
+#define SEAL_BYTES (sizeof(uint64_t) + sizeof(uint32_t))
+#define SEALED_BYTES_MIN sizeof(void *)
+
+/* Seals a block of `bytes`, of which the request has `size`: from SEALED_BYTES_MIN up to bytes - SEAL_BYTES. */
+static void seal_set(char *block, size_t bytes, size_t size) {
+  uint32_t slack = (uint32_t)(bytes - size);
+  uint64_t word = guarded_word(block + size);
+  memcpy(block + size, &word, sizeof word);
+  memcpy(block + bytes - sizeof slack, &slack, sizeof slack);
+}
+
+/* Returns the size of the request; 0 if the seal is broken. */
+static size_t seal_size(const char *block, size_t bytes) {
+  uint32_t slack;
+  uint64_t word;
+  memcpy(&slack, block + bytes - sizeof slack, sizeof slack);
+  if (slack < SEAL_BYTES || slack > bytes - SEALED_BYTES_MIN)
+    return 0;
+  memcpy(&word, block + bytes - slack, sizeof word);
+  return word == guarded_word(block + bytes - slack) ? bytes - slack : 0;
+}
+
+/* Ends the program if free bytes, of whole granules, were written after the free of `block`. */
+static void check_is_zero(const char *block, const char *start, size_t bytes) {
+  uint64_t any = 0, word;
+  for (size_t i = 0; i < bytes; i += sizeof word) {
+    memcpy(&word, start + i, sizeof word);
+    any |= word;
+  }
+  if (any != 0)
+    fault_written_after_free(block);
+}
+
+/* Moves the seal of a block of `bytes` that gets `wanted` of them. What lies behind the shorter size is zero then. A
+ * broken seal, or a change of the bytes that come to the block, ends the program. */
+static void seal_move(char *block, size_t bytes, size_t wanted, size_t size) {
+  size_t before = seal_size(block, bytes);
+  if (before == 0)
+    fault_written_beyond(block);
+  if (wanted > bytes)
+    check_is_zero(block, block + bytes, wanted - bytes);
+  before = min_size(before, size);
+  memset(block + before, 0, bytes - before);
+  seal_set(block, wanted, max_size(size, SEALED_BYTES_MIN));
+}
+
 /* --- blocks --- */
 
 void packed_seal_begin(void) {
@@ -195,7 +244,7 @@ void *packed_take(size_t size, size_t alignment) {
   }
   lock_give(&packed.lock);
   if (packed_is_sealed && block != NULL) {
-    seal_check_is_zero(block, block, granules * GRANULE_BYTES);
+    check_is_zero(block, block, granules * GRANULE_BYTES);
     seal_set(block, granules * GRANULE_BYTES, max_size(size, SEALED_BYTES_MIN));
   }
   return block;
