@@ -79,6 +79,10 @@ static inline void *failed(int error) {
  * returned 1, and the slow path, which is left during the call, was entered again (*is_begun). */
 HAK_HIDDEN bool limit_callback_call(size_t size, bool *is_begun);
 
+/* Call at program start, if malloc is hakmem's in the whole process: then a correct program has no pointer to free that
+ * hakmem did not allocate (docs/decisions/0031). Until then such pointers are ignored. */
+HAK_HIDDEN void foreign_malloc_is_ours(void);
+
 /* Reads options from the environment and sets up fork handlers. The library's constructor calls it once. */
 HAK_HIDDEN void hak_start(void);
 

@@ -7,15 +7,16 @@
  *                       large: large_free, packed_give                not ours: foreign_free
  */
 #include "api/alloc.h"
-#include "api/foreign.h"
 
 #include "base/counters.h"
 #include "base/observers.h"
+#include "base/options.h"
 #include "checked/checked_cache.h"
 #include "heap/bin.h"
 #include "heap/envelope.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
+#include "large/range.h"
 #include "large/stash.h"
 #include "os/fault.h"
 #include "pages/arena.h"
@@ -91,6 +92,31 @@ static struct stash *stash_for_frees(const struct heap *heap) {
 static bool free_stashed_swept(void *block) {
   struct stash *stash = stash_for_frees(heap_current());
   return stash != NULL && stash_put_swept(stash, block);
+}
+
+#define REPORTS_MAX 10u
+
+static _Atomic bool malloc_is_ours;
+
+void foreign_malloc_is_ours(void) { store_relaxed(&malloc_is_ours, true); }
+
+/* The address is outside hakmem's memory. Ends the program, or returns. */
+COLD static void foreign_free(void *block) {
+  static _Atomic unsigned reports;
+  counter_note(foreign_frees);
+  long mode = option_value(OPTION_FOREIGN);
+  bool is_alone = load_relaxed(&malloc_is_ours) &&
+                  option_value(OPTION_DEEPBIND) == DEEPBIND_DROP; /* else libc's malloc may serve a library */
+  if (!is_alone && !option_is_set(OPTION_FOREIGN))
+    mode = FOREIGN_IGNORE;
+  if (mode == FOREIGN_IGNORE)
+    return;
+  if (mode == FOREIGN_ABORT && range_was_unmapped(block))
+    fault_double_free(block);
+  if (mode == FOREIGN_ABORT)
+    fault_foreign(block);
+  if (atomic_fetch_add_explicit(&reports, 1, memory_order_relaxed) < REPORTS_MAX)
+    fault_foreign_reported(block);
 }
 
 static NOINLINE void free_other(void *block, uint32_t entry) {

@@ -1,6 +1,6 @@
 /* The shared library may be preloaded or linked, and then malloc is ours in the whole process. Or it was opened by
  * dlopen for private use, beside another malloc. The names of the program's own scope tell. */
-#include "api/foreign.h"
+#include "api/alloc.h"
 #include "os/caller.h"
 
 #include <dlfcn.h>

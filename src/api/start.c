@@ -2,7 +2,6 @@
  * later apply from then on. */
 #include "api/alloc.h"
 
-#include "api/foreign.h"
 #include "base/observers.h"
 #include "base/options.h"
 #include "base/text.h"
