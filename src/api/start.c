@@ -19,7 +19,6 @@
 #include "pages/extent.h"
 #include "pages/superslab.h"
 #include "reclaim/background.h"
-#include "threads/heap_fork.h"
 #include "threads/registry.h"
 
 #include <pthread.h>

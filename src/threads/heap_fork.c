@@ -1,4 +1,5 @@
-#include "threads/heap_fork.h"
+/* What becomes of the heaps at a fork. */
+#include "threads/registry.h"
 
 #include "checked/checked.h"
 #include "heap/bins.h"
@@ -6,7 +7,6 @@
 #include "heap/ids.h"
 #include "threads/inherited.h"
 #include "threads/private.h"
-#include "threads/registry.h"
 
 /* Drops bins and outbox of a heap whose owner does not exist in the child: both may be inconsistent, because they
  * change outside slow paths. */

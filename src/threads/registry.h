@@ -46,5 +46,13 @@ void heaps_ask_to_flush(const struct heap *self);
  * pool's lock. */
 void heap_flush_all(struct heap *heap);
 
-/* Call in the child of a fork: from now on the owners are this process's threads. */
+/* --- forks (heap_fork.c) --- */
+
+/* Call before a fork, and after it in the parent, while the gate is shut (heap/slow_path.h). */
+void heaps_before_fork(void);
+void heaps_in_parent(void);
+/* Call in the child: it has one thread, and keeps that thread's heaps only. Memory that other threads change outside
+ * slow paths was copied page by page while they ran. So their bins and outboxes may be inconsistent, and are dropped. */
+void heaps_in_child(void);
+/* For heaps_in_child: from now on the owners are this process's threads. */
 void registry_process_changed(void);
