@@ -11,7 +11,7 @@
  * A filter that was there at program start allows files to be opened, read and closed, because the loader does that.
  * The first question other than os_may_read_files looks for it in /proc/self/status, once. A filter that the program
  * installs itself cannot be queried: the query may be the call that it kills for. So os_filter_comes must be called
- * before its installation (api/preload_filter.c).
+ * before its installation (api/preload.c).
  */
 #pragma once
 

@@ -270,8 +270,7 @@ static void forks_in_handler(void) {
   test_alarm_every(5000);
   while (handled < HANDLER_FORKS) {
     churn(4 * MIB);
-#if !defined(TEST_CORE) &&                                                                                             \
-    !defined(TEST_STATIC) /* there fork is libc's alone, and waits for itself (preload_process.c) */
+#if !defined(TEST_CORE) && !defined(TEST_STATIC) /* there fork is libc's alone, and waits for itself (api/preload.c) */
     pid_t child = test_fork();
     if (child == 0)
       _exit(0);
