@@ -4,6 +4,7 @@
 #include "budget/usage.h"
 #include "os/os.h"
 #include "pages/metadata.h"
+#include "pages/superslab.h"
 
 #define READY_MAX 16u
 #define KEPT_MAX 64u  /* ready ones and the reserve */
@@ -325,6 +326,6 @@ void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
     checked_inverses[cls] = UINT64_MAX / class_bytes(cls) + 1;
   zero_begin();
   secret_draw();
-  slabs_are_wiped = true;
+  units_are_wiped = true;
   atomic_store_explicit(&checked_first_id, pools[0]->id, memory_order_release);
 }

@@ -59,6 +59,7 @@ static struct {
 static struct node_lists of_other_nodes[NODES_MAX - 1] SPARSE;
 
 struct decay units_decay;
+bool units_are_wiped;
 
 static struct node_lists *lists_of(unsigned node) {
   return LIKELY(node == 0) ? &units.of_first_node : &of_other_nodes[node - 1];
@@ -290,14 +291,14 @@ static bool make_dense(struct superslab *s) {
 
 /* Resident memory comes first. Where memory is short, the shortest free run does: units in many superslabs would be in
  * the way of large objects. */
-static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
+void *units_take(unsigned order, bool to_populate) {
   bool is_short = usage_is_short();
   unsigned node = os_node();
   if (to_populate)
     atomic_fetch_add_explicit(&units.dense_bytes, UNIT_BYTES << order, memory_order_relaxed);
   void *run = is_short ? NULL : resident_run(node, order);
   if (run != NULL) {
-    if (UNLIKELY(to_wipe))
+    if (UNLIKELY(units_are_wiped))
       memset(run, 0, UNIT_BYTES << order);
     return run;
   }
@@ -314,7 +315,7 @@ static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
   to_populate = to_populate && !is_short && s != NULL && extent_bank_of(s->base) != EXTENT_HUGE;
   bool to_fill = to_populate && is_fresh && run != NULL && make_dense(s);
   lock_give(&units.lock);
-  if (UNLIKELY(to_wipe && run != NULL) && !os_purge(run, UNIT_BYTES << order))
+  if (UNLIKELY(units_are_wiped && run != NULL) && !os_purge(run, UNIT_BYTES << order))
     memset(run, 0, UNIT_BYTES << order);
   if (to_fill)
     huge_fill(run);
@@ -324,9 +325,6 @@ static void *take_run(unsigned order, bool to_populate, bool to_wipe) {
     huge_probe(run, UNIT_BYTES << order);
   return run;
 }
-
-void *units_take(unsigned order, bool to_populate) { return take_run(order, to_populate, false); }
-void *units_take_wiped(unsigned order, bool to_populate) { return take_run(order, to_populate, true); }
 
 /* Moves the superslab to the end of a list by age, because it was in use just now. */
 static void note_given(struct superslab *s, unsigned keep) {

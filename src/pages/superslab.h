@@ -22,9 +22,10 @@
  * to_populate: if the run was never used or was given back, its pages are made resident at once; those of a whole fresh
  * superslab, if the policy wants it on a huge page. */
 void *units_take(unsigned order, bool to_populate);
-/* The same, and the run reads as zero. Resident memory is overwritten: to purge it would cost a page fault a page.
- * Other memory is purged once more, because the program may have written to it through a stale pointer. */
-void *units_take_wiped(unsigned order, bool to_populate);
+/* Set at program start: each run that is taken reads as zero. Resident memory is overwritten: to purge it would cost a
+ * page fault a page. Other memory is purged once more, because the program may have written to it through a stale
+ * pointer. */
+extern bool units_are_wiped;
 
 /* Takes a run back. Its pages stay resident until units_purge. keep: the strategy that decides when they go
  * (policy/keep_policy.h). The strategy of the last run given back holds for the whole superslab. */

@@ -50,14 +50,11 @@ static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
 
 bool slab_set_has_free(const struct slab_set *set, unsigned cls) { return first_partial(set, cls) != NULL; }
 
-bool slabs_are_wiped;
-
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
   bool is_growing = set->slab_count[cls] >= POPULATE_SHARE && class->bytes <= os_page_bytes() &&
                     class_slab_bytes(cls) <= POPULATE_BYTES_MAX;
-  void *(*take)(unsigned, bool) = UNLIKELY(slabs_are_wiped) ? units_take_wiped : units_take;
-  char *base = slab_set_allows(set, class_slab_bytes(cls)) ? take(class->order, is_growing) : NULL;
+  char *base = slab_set_allows(set, class_slab_bytes(cls)) ? units_take(class->order, is_growing) : NULL;
   if (base == NULL)
     return NULL;
   if (advice_is_wanted())

@@ -67,9 +67,6 @@ void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *block
  * address that is no block ends the program. Otherwise nothing changes. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
-/* Set at program start: a slab that is opened reads as zero. */
-extern bool slabs_are_wiped;
-
 /* Tells whether the limit allows `bytes` more. */
 static inline bool slab_set_allows(const struct slab_set *set, size_t bytes) {
   return LIKELY(set->limit_bytes == 0) || bytes <= less(less(set->limit_bytes, set->other_bytes), set->slab_bytes);

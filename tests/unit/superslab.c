@@ -388,16 +388,18 @@ UNIT_TEST(wiped_runs_are_zero) {
   char *first = units_take(1, false);
   memset(first, 1, bytes);
   units_give(first, 1, KEEP_BY_PRESET);
-  char *resident = units_take_wiped(1, false);
+  units_are_wiped = true;
+  char *resident = units_take(1, false);
   assert_ptr_equal(resident, first);
   assert_true(is_zero(resident, bytes));
   memset(resident, 2, bytes);
   units_give(resident, 1, KEEP_BY_PRESET);
   units_purge(purge_by_preset(0, UNIT_ANY_TIME));
   memset(resident, 3, bytes); /* through a stale pointer */
-  char *purged = units_take_wiped(1, true);
+  char *purged = units_take(1, true);
   assert_ptr_equal(purged, first);
   assert_true(is_zero(purged, bytes));
+  units_are_wiped = false;
   units_give(purged, 1, KEEP_BY_PRESET);
   unpin(pinned);
   UNIT_SUPERSLABS_VALID();
