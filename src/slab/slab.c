@@ -270,33 +270,38 @@ static ALWAYS_INLINE size_t neighbours(void *const *blocks, size_t most, ptrdiff
   return count;
 }
 
+/* Puts back the first blocks of an array: the one at `place` and its neighbours, upwards or downwards, that have their
+ * bits in the same word, `most` together. Returns how many. */
+static ALWAYS_INLINE size_t put_back_word(const struct size_class *class, struct place place, void *const *blocks,
+                                          size_t most) {
+  const ptrdiff_t step = (ptrdiff_t)class->bytes, gap = most > 1 ? (char *)blocks[1] - (char *)blocks[0] : 0;
+  size_t bit = place.index % 64, low = bit, run = 1;
+  if (gap == step) { /* the next slab may begin where this one ends */
+    run = neighbours(blocks, min_size(most, min_size(64 - bit, class->block_count - place.index)), step);
+  } else if (gap == -step) {
+    run = neighbours(blocks, min_size(most, bit + 1), -step);
+    low = bit + 1 - run;
+  }
+  uint64_t bits = ~(uint64_t)0 >> (64 - run) << low, both = *place.word & bits;
+  if (UNLIKELY(both != 0)) { /* so are all bits of a slab that was closed */
+    size_t clash = (size_t)__builtin_ctzll(both);
+    fault_double_free(blocks[low == bit ? clash - bit : bit - clash]);
+  }
+  *place.word |= bits;
+  return run;
+}
+
 /* Puts back the first blocks of an array, as many as lie in one slab, but no more than change its list. Returns how
- * many: at least one. Blocks that are freed one after the other often are neighbours, upwards or downwards. Those in
- * one word of the bitmap are put back at once. */
+ * many: at least one. Blocks that are freed one after the other often are neighbours. */
 static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
   const struct size_class class = size_classes[cls];
-  const ptrdiff_t step = (ptrdiff_t)class.bytes;
   struct place place = find_place_of_class(set, cls, blocks[0]);
   struct slab *slab = place.slab;
   char *base = slab_base(blocks[0], class.order);
   size_t most = min_size(count, less(slab->list_until, slab->free_count) + 1), done = 0;
   size_t offset_max = class.bytes * (class.block_count - (size_t)1), lowest = place.index / 64;
   for (;;) {
-    size_t bit = place.index % 64, low = bit, run = 1, left = most - done;
-    ptrdiff_t gap = left > 1 ? (char *)blocks[done + 1] - (char *)blocks[done] : 0;
-    if (gap == step) { /* the next slab may begin where this one ends */
-      run = neighbours(blocks + done, min_size(left, min_size(64 - bit, class.block_count - place.index)), step);
-    } else if (gap == -step) {
-      run = neighbours(blocks + done, min_size(left, bit + 1), -step);
-      low = bit + 1 - run;
-    }
-    uint64_t bits = ~(uint64_t)0 >> (64 - run) << low, both = *place.word & bits;
-    if (UNLIKELY(both != 0)) { /* so are all bits of a slab that was closed */
-      size_t clash = (size_t)__builtin_ctzll(both);
-      fault_double_free(blocks[done + (low == bit ? clash - bit : bit - clash)]);
-    }
-    *place.word |= bits;
-    done += run;
+    done += put_back_word(&class, place, blocks + done, most - done);
     if (done == most)
       break;
     size_t offset = (size_t)((char *)blocks[done] - base);
