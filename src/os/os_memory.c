@@ -78,6 +78,11 @@ static char mappings;
 #define KERNEL_ORDERS_ACQUIRE() ((void)0)
 #endif
 
+static bool advise(void *address, size_t size, int advice) {
+  counter_note(calls_advise);
+  return madvise(address, size, advice) == 0;
+}
+
 /* MAP_NORESERVE is not used, so the kernel refuses here what it can never back, and no OOM kill comes later. hint: the
  * preferred address. */
 static void *map_near(uintptr_t hint, size_t size, int protection) {
@@ -118,10 +123,8 @@ static void *map_aligned(size_t size, size_t alignment, int protection) {
  * resident. A short mapping says so too, because the kernel joins neighbours. os_huge takes it back. */
 static void *map_plain(size_t size, size_t alignment, int protection) {
   void *p = map_aligned(size, alignment, protection);
-  if (p != NULL) {
-    counter_note(calls_advise);
-    madvise(p, size, MADV_NOHUGEPAGE);
-  }
+  if (p != NULL)
+    advise(p, size, MADV_NOHUGEPAGE);
   return p;
 }
 
@@ -149,26 +152,13 @@ bool os_seal(void *address, size_t size) {
   return mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
-bool os_purge(void *address, size_t size) {
-  counter_note(calls_advise);
-  return madvise(address, size, MADV_DONTNEED) == 0;
-}
-
-bool os_purge_lazily(void *address, size_t size) {
-  counter_note(calls_advise);
-  return madvise(address, size, MADV_FREE) == 0;
-}
+bool os_purge(void *address, size_t size) { return advise(address, size, MADV_DONTNEED); }
+bool os_purge_lazily(void *address, size_t size) { return advise(address, size, MADV_FREE); }
+void os_huge(void *address, size_t size) { advise(address, size, MADV_HUGEPAGE); }
 
 void os_restore(void *address, size_t size) {
-  counter_note(calls_protect);
-  mprotect(address, size, PROT_READ | PROT_WRITE);
-  counter_note(calls_advise);
-  madvise(address, size, MADV_DOFORK);
-}
-
-void os_huge(void *address, size_t size) {
-  counter_note(calls_advise);
-  madvise(address, size, MADV_HUGEPAGE);
+  os_commit(address, size);
+  advise(address, size, MADV_DOFORK);
 }
 
 void os_populate(void *address, size_t size) {
@@ -176,8 +166,7 @@ void os_populate(void *address, size_t size) {
   if (load_relaxed(&is_refused) || !os_may_call())
     return;
   KEEP_ERRNO;
-  counter_note(calls_advise);
-  if (madvise(address, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL) /* before Linux 5.14 */
+  if (!advise(address, size, MADV_POPULATE_WRITE) && errno == EINVAL) /* before Linux 5.14 */
     store_relaxed(&is_refused, true);
 }
 
@@ -188,8 +177,7 @@ void os_populate_huge(void *address, size_t size) {
   os_huge(address, size);
   *(volatile char *)address = 0;
   os_populate(address, size);
-  counter_note(calls_advise);
-  madvise(address, size, MADV_NOHUGEPAGE);
+  advise(address, size, MADV_NOHUGEPAGE);
 }
 
 size_t os_resident_bytes(const void *address, size_t size) {
