@@ -8,6 +8,8 @@
 #include "heap/slow_path.h"
 #include "os/caller.h"
 #include "os/filter.h"
+#include "os/os.h"
+#include "os/say.h"
 #include "pages/extent.h"
 #include "reclaim/background.h"
 
@@ -181,11 +183,18 @@ static bool is_filter_by_seccomp(long operation, long flags, long filter) {
   return operation == SECCOMP_SET_MODE_STRICT ? flags == 0 : operation == SECCOMP_SET_MODE_FILTER && filter != 0;
 }
 
-/* Prepares for a filter. True if it is the first one. */
+/* Prepares for a filter. True if it is the first one. Reads ahead what later calls ask for; they then use the stored
+ * values. */
 static bool filter_prepare(void) {
   KEEP_ERRNO;
+  struct lifeline line;
   usage_look_ahead();
   background_stop_for_good();
+  if (os_filter_is_own())
+    return false;
+  os_memory_limit_ask_again();
+  os_say_prepare();
+  lifeline_make(&line);
   return os_filter_comes();
 }
 

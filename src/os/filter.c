@@ -34,7 +34,7 @@ bool os_may_start_thread(void) {
   return os_may_call() || (!os_filter_is_own() && &__libc_single_threaded != NULL && !__libc_single_threaded);
 }
 
-bool os_filter_own(void) {
+bool os_filter_comes(void) {
   has_inherited(); /* it cannot be read later */
   return !atomic_exchange_explicit(&own, true, memory_order_seq_cst);
 }

@@ -11,7 +11,7 @@
  * A filter that was there at program start allows files to be opened, read and closed, because the loader does that.
  * The first question other than os_may_read_files looks for it in /proc/self/status, once. A filter that the program
  * installs itself cannot be queried: the query may be the call that it kills for. So os_filter_comes must be called
- * before its installation (api/preload.c).
+ * before its installation, after what later calls ask for was asked once more (api/preload.c).
  */
 #pragma once
 
@@ -21,10 +21,9 @@ bool os_may_read_files(void);
 bool os_may_call(void);
 bool os_may_start_thread(void);
 
-/* Call before the program installs a filter. False: it has installed one before. */
-bool os_filter_comes(void); /* os/filter_ahead.c */
-/* Its parts: tells whether the program has installed one; notes that it is about to. False: it had. */
+/* Tells whether the program has installed a filter. */
 bool os_filter_is_own(void);
-bool os_filter_own(void);
+/* Call before it installs one. False: it has installed one before. */
+bool os_filter_comes(void);
 /* Call if the kernel refused the filter. */
 void os_filter_refused(void);
