@@ -5,7 +5,6 @@
 #include "inspect/module.h"
 #include "os/os.h"
 #include "profile/gzip.h"
-#include "profile/locations.h"
 #include "profile/proto.h"
 
 #include <string.h>
@@ -41,8 +40,9 @@ enum { FUNCTION_ID = 1, FUNCTION_NAME = 2, FUNCTION_SYSTEM_NAME = 3 };
 
 #define FIGURES 6u
 #define SAMPLE_BYTES_MAX ((SAMPLES_DEPTH_MAX + FIGURES + 4) * PROTO_VARINT_BYTES_MAX)
-#define MESSAGE_BYTES_MAX 128u /* all other messages have few numbers */
-#define RANGES_MAX 2048u       /* code in further mappings gets no mapping */
+#define MESSAGE_BYTES_MAX 128u         /* all other messages have few numbers */
+#define RANGES_MAX 2048u               /* code in further mappings gets no mapping */
+#define LOCATIONS_START ((size_t)4096) /* a multiple of any page */
 
 /* A mapping for address look-up; the array is sorted by address. */
 struct range {
@@ -52,6 +52,16 @@ struct range {
 
 /* Addresses that stand for places without an address. */
 static const char place_of_others, place_of_nothing;
+
+/* Numbers for addresses: 1, 2, 3, ... in the order of the first request. A struct of zeros is empty. */
+struct location {
+  uintptr_t address;
+  uint64_t number; /* 0: the place is free */
+};
+struct locations {
+  struct location *places; /* open addressing */
+  size_t capacity, count;
+};
 
 struct writer {
   struct os_file_part file;
@@ -63,6 +73,46 @@ struct writer {
   struct range ranges[RANGES_MAX];
   struct os_maps maps;
 };
+
+/* --- numbers of addresses --- */
+
+static struct location *place_of(const struct locations *locations, uintptr_t address) {
+  size_t mask = locations->capacity - 1;
+  size_t i = (address * MIX_STEP >> 32) & mask;
+  while (locations->places[i].number != 0 && locations->places[i].address != address)
+    i = (i + 1) & mask;
+  return &locations->places[i];
+}
+
+static void locations_clear(struct locations *locations) {
+  if (locations->places)
+    os_unmap(locations->places, locations->capacity * sizeof *locations->places);
+  *locations = (struct locations){0};
+}
+
+static bool locations_grow(struct locations *locations) {
+  struct locations grown = {.capacity = locations->capacity ? 2 * locations->capacity : LOCATIONS_START,
+                            .count = locations->count};
+  grown.places = os_map(grown.capacity * sizeof *grown.places, os_page_bytes());
+  if (grown.places == NULL)
+    return false;
+  for (size_t i = 0; i < locations->capacity; i++)
+    if (locations->places[i].number != 0)
+      *place_of(&grown, locations->places[i].address) = locations->places[i];
+  locations_clear(locations);
+  *locations = grown;
+  return true;
+}
+
+/* Returns the number of an address, a new one if `count` has grown. 0: no memory. */
+static uint64_t locations_number(struct locations *locations, uintptr_t address) {
+  if (locations->count >= locations->capacity / 2 && !locations_grow(locations))
+    return 0;
+  struct location *place = place_of(locations, address);
+  if (place->number == 0)
+    *place = (struct location){address, ++locations->count};
+  return place->number;
+}
 
 /* --- pieces --- */
 
