@@ -52,7 +52,8 @@ void heap_flush_all(struct heap *heap);
 void heaps_before_fork(void);
 void heaps_in_parent(void);
 /* Call in the child: it has one thread, and keeps that thread's heaps only. Memory that other threads change outside
- * slow paths was copied page by page while they ran. So their bins and outboxes may be inconsistent, and are dropped. */
+ * slow paths was copied page by page while they ran. So their bins and outboxes may be inconsistent: they are
+ * dropped. */
 void heaps_in_child(void);
 /* For heaps_in_child: from now on the owners are this process's threads. */
 void registry_process_changed(void);
