@@ -1,5 +1,5 @@
-/* What the shared library does to the program that it is preloaded to: it looks for the place of malloc, and wraps some
- * functions of the C library. The wrapped functions are those that the libraries after this one define. */
+/* What the shared library does to the program that it is preloaded to: it finds out whose malloc the program uses, and
+ * wraps some functions of the C library. The wrapped functions are those that the libraries after this one define. */
 #include "api/alloc.h"
 
 #include "base/observers.h"

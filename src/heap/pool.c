@@ -180,8 +180,8 @@ bool pool_is_stuck(struct pool *pool) {
   return false;
 }
 
-/* Returns the pool of the node with the fewest heaps among its first `max`, if it has as many or one of them has no
- * heap; else NULL. *reserve: an inherited one, another node's, or one that has heaps; unchanged if there is none. */
+/* Returns the pool with the fewest heaps among the first `max` of a node; NULL if the node has fewer, and all of them
+ * have heaps. *reserve: an inherited one, another node's, or one that has heaps; unchanged if there is none. */
 static struct pool *pool_with_room(unsigned node, uint32_t max, struct pool **reserve) {
   struct pool *best = NULL;
   uint32_t usable = 0;
@@ -205,12 +205,13 @@ static struct pool *pool_with_room(unsigned node, uint32_t max, struct pool **re
 struct pool *pool_attach(void) {
   struct pool *reserve = NULL; /* if no pool can be made */
   HOLD_LOCK(&table.lock);
-  if (table.for_heaps > 0 && table.max_by_cpus[0] == 0)
+  bool is_counted = table.for_heaps > 0 && table.max_by_cpus[0] == 0;
+  if (is_counted)
     processors_count();
   unsigned node = node_served();
   struct pool *pool = pool_with_room(node, pools_max(node), &reserve);
   bool asks = table.asked_in_vain < ASKS_MAX || pools_heaps() >= 2 * table.heaps_asked;
-  if (pool != NULL && pool_heaps(pool) > 0 && option_value(OPTION_POOLS) == 0 && asks) {
+  if (pool != NULL && pool_heaps(pool) > 0 && option_value(OPTION_POOLS) == 0 && asks && !is_counted) {
     processors_count();
     pool = pool_with_room(node, pools_max(node), &reserve);
   }

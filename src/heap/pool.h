@@ -4,7 +4,7 @@
  *   inbox     envelopes (batches of remote frees) from threads of other pools: pushed without a lock, drained under the
  *             lock
  *
- * A process has at most one pool for each CPU that it may use. So the memory in partly filled slabs depends on the
+ * A process has about one pool for each CPU that it may use. So the memory in partly filled slabs depends on the
  * number of CPUs, not on the number of threads. A starting thread attaches to the pool with the fewest threads; the
  * first thread is alone in the first pool until others outnumber the pools. On a machine with several NUMA nodes each
  * node has its share of the pools, and a thread attaches to a pool of the node that it runs on.

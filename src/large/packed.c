@@ -179,6 +179,8 @@ static void chunk_end(struct chunk *chunk) {
 #define SEAL_BYTES (sizeof(uint64_t) + sizeof(uint32_t))
 #define SEALED_BYTES_MIN sizeof(void *)
 
+/* The caller holds the lock of the block, or is the only one who knows it. */
+
 /* Seals a block of `bytes`, of which the request has `size`: from SEALED_BYTES_MIN up to bytes - SEAL_BYTES. */
 static void seal_set(char *block, size_t bytes, size_t size) {
   uint32_t slack = (uint32_t)(bytes - size);

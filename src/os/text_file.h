@@ -35,7 +35,8 @@ struct os_lines {
 bool os_lines_open(struct os_lines *in, int fd, char *bytes, size_t capacity);
 /* Returns the next line, terminated and valid until the next call; NULL after the last. */
 char *os_lines_next(struct os_lines *in);
-/* Closes fd, which may be none, and returns the file's first line. NULL if there is none, or if it is too long. */
+/* For files of one line: closes fd, which may be none, and returns the line. NULL if there is none, or if it is too
+ * long. */
 char *os_line_read(int fd, char *bytes, size_t capacity);
 
 /* Paths: text that must fit. */
