@@ -186,6 +186,7 @@ static void *take_one(struct heap *heap, unsigned cls) {
 /* Counts a refill if it brought a block. */
 static void *count_refill(struct heap *heap, void *block) {
   heap->counters.refills += block != NULL;
+  heap->overflow_balance -= OVERFLOWS_OF_REFILL;
   return block;
 }
 
@@ -293,6 +294,7 @@ static bool bin_give_older_half(struct heap *heap, unsigned cls) {
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->counters.bin_overflows++;
+  heap->overflow_balance++;
   if (UNLIKELY(heap->split))
     tally_freed(heap, cls);
   if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older_half(heap, cls)))

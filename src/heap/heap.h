@@ -74,6 +74,7 @@ struct outbox {
   _Atomic uint64_t envelopes_sent, remote_frees;
 };
 
+#define OVERFLOWS_OF_REFILL 8
 #define HEAP_STACK_NOTES 4u
 #define SLOW_CALLS_PERIOD 16u /* what is not urgent is asked for once in so many slow calls of a heap */
 
@@ -91,6 +92,8 @@ struct heap {
   uint32_t inherited_calls; /* slow calls until inherited_step does something; 0: never (threads/inherited.h) */
   uint8_t looks_away;       /* in a row at a thread on another node (heap_follow_node) */
   uint8_t moves;            /* to the pools of other nodes, up to a bound */
+  bool is_apart;            /* it was moved once because of its overflow_balance */
+  int64_t overflow_balance; /* overflows less OVERFLOWS_OF_REFILL times the refills (heap_part_if_due) */
   size_t granted_bytes;     /* of bins, beyond their initial slots */
   size_t slab_bytes_seen;   /* of the pool, when the bins began to follow it last */
   struct bins_work bins_work;

@@ -180,9 +180,10 @@ bool pool_is_stuck(struct pool *pool) {
   return false;
 }
 
-/* Returns the pool with the fewest heaps among the first `max` of a node; NULL if the node has fewer, and all of them
- * have heaps. *reserve: an inherited one, another node's, or one that has heaps; unchanged if there is none. */
-static struct pool *pool_with_room(unsigned node, uint32_t max, struct pool **reserve) {
+/* Returns the pool with the fewest heaps among the first `max` of a node: of several the first one. left: not this one,
+ * and of several the last one; NULL: none was left. Returns NULL if the node has fewer than `max`, and all of them have
+ * heaps. *reserve: an inherited one, another node's, or one that has heaps; unchanged if there is none. */
+static struct pool *pool_with_room(unsigned node, uint32_t max, const struct pool *left, struct pool **reserve) {
   struct pool *best = NULL;
   uint32_t usable = 0;
   for (struct pool *pool = pool_next(NULL); pool && usable < max; pool = pool_next(pool)) {
@@ -193,13 +194,21 @@ static struct pool *pool_with_room(unsigned node, uint32_t max, struct pool **re
       continue;
     }
     usable++;
-    if (best == NULL || pool_heaps(pool) < pool_heaps(best))
+    if (pool != left && (best == NULL || pool_heaps(pool) < pool_heaps(best) + (left != NULL)))
       best = pool;
   }
   if (best == NULL || usable == max || pool_heaps(best) == 0)
     return best;
   *reserve = best;
   return NULL;
+}
+
+/* Makes a pool of a node. NULL when memory is out, or there are too many. The table's lock is held. */
+static struct pool *pool_make_for(unsigned node) {
+  struct pool *pool = pool_make(false);
+  if (pool)
+    pool->node = (uint8_t)node;
+  return pool;
 }
 
 struct pool *pool_attach(void) {
@@ -209,19 +218,28 @@ struct pool *pool_attach(void) {
   if (is_counted)
     processors_count();
   unsigned node = node_served();
-  struct pool *pool = pool_with_room(node, pools_max(node), &reserve);
+  struct pool *pool = pool_with_room(node, pools_max(node), NULL, &reserve);
   bool asks = table.asked_in_vain < ASKS_MAX || pools_heaps() >= 2 * table.heaps_asked;
   if (pool != NULL && pool_heaps(pool) > 0 && option_value(OPTION_POOLS) == 0 && asks && !is_counted) {
     processors_count();
-    pool = pool_with_room(node, pools_max(node), &reserve);
+    pool = pool_with_room(node, pools_max(node), NULL, &reserve);
   }
-  if (pool == NULL) {
-    pool = pool_make(false);
-    if (pool)
-      pool->node = (uint8_t)node;
-    else
-      pool = reserve;
-  }
+  if (pool == NULL && (pool = pool_make_for(node)) == NULL)
+    pool = reserve;
+  if (pool)
+    heap_attached(pool);
+  return pool;
+}
+
+COLD struct pool *pool_attach_apart(const struct pool *left) {
+  struct pool *reserve = NULL;
+  HOLD_LOCK(&table.lock);
+  if (option_value(OPTION_POOLS) != 0)
+    return NULL;
+  unsigned node = node_served();
+  struct pool *pool = pool_with_room(node, PARTS * pools_max(node), left, &reserve);
+  if (pool == NULL)
+    pool = pool_make_for(node);
   if (pool)
     heap_attached(pool);
   return pool;

@@ -6,8 +6,9 @@
  *
  * A process has about one pool for each CPU that it may use. So the memory in partly filled slabs depends on the
  * number of CPUs, not on the number of threads. A starting thread attaches to the pool with the fewest threads; the
- * first thread is alone in the first pool until others outnumber the pools. On a machine with several NUMA nodes each
- * node has its share of the pools, and a thread attaches to a pool of the node that it runs on.
+ * first thread is alone in the first pool until others outnumber the pools. A thread that only frees what others of its
+ * pool allocate moves to another one, once (heap_part_if_due). On a machine with several NUMA nodes each node has its
+ * share of the pools, and a thread attaches to a pool of the node that it runs on.
  *   P1  a page-map entry names the pool that owns the slab. Pools are never freed, so a pool's id stays valid
  *   P2  only a holder of the lock reads or writes slabs and takes envelopes out
  *   P3  a thread that holds one pool's lock may try another pool's lock, but does not wait for it
@@ -85,6 +86,10 @@ static inline uint64_t pool_life(const struct pool *pool) { return load_relaxed(
 /* Returns the pool of the thread's node with the fewest heaps, maybe a new one, and counts one more there. Any pool if
  * there is no memory for one. NULL when memory is out. */
 struct pool *pool_attach(void);
+/* The same for a heap that leaves its pool, of up to PARTS times as many pools: one in which few heaps allocate. NULL if
+ * there is none, or if the option `pools` says how many there are. */
+#define PARTS 2u
+struct pool *pool_attach_apart(const struct pool *left);
 /* Tells whether threads that run where the calling thread does attach to such a pool. */
 bool pool_is_far_away(const struct pool *pool);
 static ALWAYS_INLINE bool pool_is_far(const struct pool *pool) { return os_has_nodes() && pool_is_far_away(pool); }

@@ -327,16 +327,9 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
   return resized;
 }
 
-/* Returns the length that a range without guards has after a resize, as a mapping or as an extent. */
-static size_t length_resized(const struct large *range, size_t size, bool is_mapping) {
-  size_t wanted = is_mapping ? round_up(size, UNIT_BYTES) : large_length(size);
-  return wanted + (range->color != 0 && !large_has_room(wanted, size) ? UNIT_BYTES : 0);
-}
-
-/* An extent that cannot grow where it lies moves to resident memory with room behind it, or becomes a mapping. With an
- * extent's length the mapping would be cut by the next request of a little more, and be an extent again. NULL:
+/* An extent that cannot grow where it lies moves to resident memory with room behind it, or becomes a mapping. NULL:
  * unchanged. */
-static void *extent_move(struct large *range, size_t bytes, size_t wanted, size_t size) {
+static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
   if (!may_be_mapping(wanted))
     return NULL;
   struct large *grown = range_kept(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
@@ -344,10 +337,8 @@ static void *extent_move(struct large *range, size_t bytes, size_t wanted, size_
     object_begun(grown);
   } else {
     grown = wanted < MAPPING_BYTES_MIN ? range_with_room(wanted) : NULL;
-    if (grown == NULL) {
-      size_t exact = length_resized(range, size, true);
-      grown = range_mapped(exact, mapping_alignment(exact, UNIT_BYTES));
-    }
+    if (grown == NULL)
+      grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES));
     if (object_made(grown) == NULL)
       return NULL;
   }
@@ -363,10 +354,19 @@ static void *extent_move(struct large *range, size_t bytes, size_t wanted, size_
   return large_object(grown);
 }
 
+/* Returns the length that a range without guards has after a resize. A mapping has whole units, but one that was an
+ * extent has an extent's length. It keeps that as long as an extent would: a cut would make an extent of it, which the
+ * next growth would have to copy. */
+static size_t length_resized(const struct large *range, size_t size) {
+  size_t bytes = large_range_bytes(range), exact = round_up(size, UNIT_BYTES), wanted = large_length(size);
+  if (range->mapping)
+    wanted = exact <= bytes && bytes <= wanted ? bytes : exact;
+  return wanted + (range->color != 0 && !large_has_room(wanted, size) ? UNIT_BYTES : 0);
+}
 
 bool large_keeps_length(const void *object, size_t size) {
   const struct large *range = large_record(object);
-  return !range->guarded && length_resized(range, size, range->mapping) == large_range_bytes(range);
+  return !range->guarded && length_resized(range, size) == large_range_bytes(range);
 }
 
 COLD void *large_resize(void *object, size_t size) {
@@ -379,7 +379,7 @@ COLD void *large_resize(void *object, size_t size) {
     guarded_resize(range, size);
     return object;
   }
-  size_t wanted = length_resized(range, size, range->mapping);
+  size_t wanted = length_resized(range, size);
   if (wanted == bytes)
     return object;
   range->spare = false;  /* its caller may sample it */
@@ -388,7 +388,7 @@ COLD void *large_resize(void *object, size_t size) {
     range->noted = false;
   if (range->mapping)
     return mapping_resize(range, bytes, wanted);
-  return extent_resize(range, bytes, wanted) ? object : extent_move(range, bytes, wanted, size);
+  return extent_resize(range, bytes, wanted) ? object : extent_move(range, bytes, wanted);
 }
 
 COLD bool large_would_pin(const void *object, size_t size) {

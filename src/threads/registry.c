@@ -21,6 +21,8 @@
 #define LOOKS_DOUBLE 4u /* ... and twice as many after each move, up to so many times */
 _Static_assert(LOOKS_AWAY << LOOKS_DOUBLE <= UINT8_MAX, "the count fits");
 
+#define OVERFLOWS_TO_PART 64
+
 /* The slot under every empty bin of hak_heap_none. */
 static void *const no_block[1];
 #define NO_BIN {.top = (void **)no_block + 1, .end = (void **)no_block + 1}
@@ -196,6 +198,8 @@ static void owner_begin(struct heap *heap) {
   privates_begin(heap);
   heap->callback_frame = 0; /* the owner may have ended inside a callback */
   heap->looks_away = heap->moves = 0;
+  heap->is_apart = false;
+  heap->overflow_balance = 0;
   heap_note_thread(heap);
 }
 
@@ -272,6 +276,23 @@ COLD void heap_follow_node(struct heap *heap) {
     if (near != NULL)
       heap_move(heap, near);
   }
+}
+
+/* A thread that frees what others of its pool allocate contends with them for the slabs. From another pool it sends
+ * envelopes, which their refills take. A thread that frees what it allocated once has as many refills as overflows. */
+COLD static void heap_part(struct heap *heap) {
+  struct pool *pool = heap_pool(heap);
+  if (pool_is_private(pool) || pool_heaps(pool) < 2)
+    return;
+  heap->is_apart = true;
+  struct pool *other = pool_attach_apart(pool);
+  if (other != NULL)
+    heap_move(heap, other);
+}
+
+void heap_part_if_due(struct heap *heap) {
+  if (UNLIKELY(heap->overflow_balance >= OVERFLOWS_TO_PART) && !heap->is_apart)
+    heap_part(heap);
 }
 
 COLD struct heap *heap_attach_private(struct pool *pool) {

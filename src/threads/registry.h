@@ -19,6 +19,8 @@ bool heap_move(struct heap *heap, struct pool *pool);
 /* Moves the calling thread's heap to a pool of the node that the thread runs on, if it has run there for some time.
  * Call now and then, without a lock. */
 void heap_follow_node(struct heap *heap);
+/* Moves the calling thread's heap out of a pool whose other threads allocate what this one frees. Call as above. */
+void heap_part_if_due(struct heap *heap);
 /* Gives the calling thread a heap that is attached to a private pool. Its home must list it (threads/private.h). NULL
  * when memory is out, or if the pool's lock is stuck. */
 struct heap *heap_attach_private(struct pool *pool);

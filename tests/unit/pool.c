@@ -105,6 +105,60 @@ UNIT_TEST(heaps_spread_over_the_pools) {
   unit_pools_clear();
 }
 
+/* One heap allocates so many blocks, and the other frees them. */
+static void hand_over(struct heap *taker, struct heap *freer, unsigned rounds) {
+  for (unsigned round = 0; round < rounds; round++) {
+    unit_heap_become(taker);
+    for (unsigned i = 0; i < BLOCKS; i++)
+      assert_non_null(blocks[i] = hak_malloc(BYTES));
+    unit_heap_become(freer);
+    for (unsigned i = 0; i < BLOCKS; i++)
+      hak_free(blocks[i]);
+  }
+}
+
+/* Two heaps of one pool. Returns the pool. */
+static struct pool *two_of_a_pool(struct heap *two[2]) {
+  two[0] = unit_heap_attach();
+  do
+    two[1] = unit_heap_attach();
+  while (heap_pool(two[1]) != heap_pool(two[0]));
+  return heap_pool(two[0]);
+}
+
+#define ROUNDS_TO_PART 1000
+
+/* A thread that only frees what the others of its pool allocate gets another pool. Others stay. */
+UNIT_TEST(a_thread_that_only_frees_leaves_its_pool) {
+  struct heap *two[2];
+  unit_option("HAKMEM_POOLS", unit_lies("apart") ? "1024" : "0");
+  struct pool *pool = unit_lies("apart") ? NULL : two_of_a_pool(two);
+  assert_non_null(pool);
+  hand_over(two[0], two[0], ROUNDS_TO_PART);
+  hand_over(two[1], two[1], ROUNDS_TO_PART);
+  for (unsigned i = 0; i < ROUNDS_TO_PART; i++) /* in turns */
+    hand_over(two[i % 2], two[1 - i % 2], 1);
+  assert_ptr_equal(heap_pool(two[0]), pool);
+  assert_ptr_equal(heap_pool(two[1]), pool);
+  uint32_t heaps = pool_heaps(pool);
+  hand_over(two[0], two[1], ROUNDS_TO_PART);
+  assert_ptr_equal(heap_pool(two[0]), pool);
+  assert_ptr_not_equal(heap_pool(two[1]), pool);
+  assert_int_equal(pool_heaps(pool), heaps - 1);
+  assert_true(atomic_load(&two[1]->outbox.envelopes_sent) > 0);
+  UNIT_HEAP_VALID(two[0]);
+  UNIT_HEAP_VALID(two[1]);
+  struct pool *second = heap_pool(two[1]);
+  hand_over(two[0], two[1], ROUNDS_TO_PART); /* once */
+  assert_ptr_equal(heap_pool(two[1]), second);
+  unit_pools_clear();
+  unit_option("HAKMEM_POOLS", "1"); /* is obeyed */
+  pool = two_of_a_pool(two);
+  hand_over(two[0], two[1], ROUNDS_TO_PART);
+  assert_ptr_equal(heap_pool(two[1]), pool);
+  unit_pools_clear();
+}
+
 /* A thread that uses a class once holds little of it. */
 UNIT_TEST(a_new_bin_holds_few_blocks) {
   unit_option("HAKMEM_POOLS", one_pool());
