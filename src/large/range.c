@@ -303,8 +303,8 @@ void range_leaves(const struct large *range) {
   counter_note(large_frees);
 }
 
-/* A freed range waits for the next request if its site asked for this size several times in a row. So does a mapping
- * that stays one, unless it is longer than extents are: a long one would only add to the peak. */
+/* A freed range waits for the next request if its site asked for this size several times in a row. So does a mapping of
+ * which no extent can be made, unless it is or was longer than extents are: that would only add to the peak. */
 void range_cache_or_end(struct large *range) {
   size_t cache_max = range_cache_max(), bytes = large_range_bytes(range);
   bool may_be_kept = !range->guarded && bytes <= cache_max / CACHED_RANGE_SHARE, is_kept = may_be_kept && range->steady;
@@ -313,7 +313,7 @@ void range_cache_or_end(struct large *range) {
     keep = observers.advice_large_freed(range->caller, bytes, is_kept);
   if (UNLIKELY(range->mapping) && keep != KEEP_AT_ONCE &&
       !range_become_extent(range, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE))
-    is_kept |= may_be_kept && !range->spare && bytes < MAPPING_BYTES_MIN;
+    is_kept |= may_be_kept && !range->spare && !range->stays_mapping && bytes < MAPPING_BYTES_MIN;
   if (is_kept && keep != KEEP_AT_ONCE) {
     cache_range(range, keep);
     return;
