@@ -123,7 +123,13 @@ struct heap {
 };
 
 static inline uint64_t heap_life(const struct heap *heap) { return load_relaxed(&heap->life); }
-static inline struct pool *heap_pool(const struct heap *heap) { return load_relaxed(&heap->pool); }
+/* A heap may move to a pool that was made just now, which other threads then see first by this heap. */
+static inline struct pool *heap_pool(const struct heap *heap) {
+  return atomic_load_explicit(&heap->pool, memory_order_acquire);
+}
+static inline void heap_set_pool(struct heap *heap, struct pool *pool) {
+  atomic_store_explicit(&heap->pool, pool, memory_order_release);
+}
 
 #define KEY_OF_NONE (UINT32_MAX << HAK_ENTRY_ID_SHIFT) /* of an id that no pool has */
 

@@ -65,7 +65,7 @@ static struct heap *heap_create(struct pool *pool) {
   if (heap == NULL)
     return NULL;
   heap->id = heap_count() + 1;
-  store_relaxed(&heap->pool, pool);
+  heap_set_pool(heap, pool);
   store_relaxed(&heap->life, pool_life(pool));
   heap->front.key = pool->slabs.key;
   bins_begin(heap);
@@ -163,7 +163,7 @@ static void heap_wake(struct heap *heap) {
 static void heap_join(struct heap *heap, struct pool *pool) {
   struct pool *left = heap_pool(heap);
   bool is_locked = !pool_is_stuck(left) && pool_lock(left); /* else no thread holds the lock and reads this heap */
-  store_relaxed(&heap->pool, pool);
+  heap_set_pool(heap, pool);
   store_relaxed(&heap->life, pool_life(pool));
   heap_set_key(heap, heap->split);
   store_relaxed(&heap->parked, false);
@@ -252,7 +252,7 @@ COLD bool heap_move(struct heap *heap, struct pool *pool) {
   bool is_locked = pool_lock(left), moves = is_locked && pool != NULL;
   if (moves) {
     bins_flush_all(heap);
-    store_relaxed(&heap->pool, pool);
+    heap_set_pool(heap, pool);
   }
   if (is_locked) {
     heap_set_key(heap, heap->split);
