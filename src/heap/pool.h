@@ -86,8 +86,8 @@ static inline uint64_t pool_life(const struct pool *pool) { return load_relaxed(
 /* Returns the pool of the thread's node with the fewest heaps, maybe a new one, and counts one more there. Any pool if
  * there is no memory for one. NULL when memory is out. */
 struct pool *pool_attach(void);
-/* The same for a heap that leaves its pool, of up to PARTS times as many pools: one in which few heaps allocate. NULL if
- * there is none, or if the option `pools` says how many there are. */
+/* The same for a heap that leaves its pool, of up to PARTS times as many pools. NULL if there is none, or if the option
+ * `pools` says how many there are. */
 #define PARTS 2u
 struct pool *pool_attach_apart(const struct pool *left);
 /* Tells whether threads that run where the calling thread does attach to such a pool. */
