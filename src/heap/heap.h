@@ -74,7 +74,7 @@ struct outbox {
   _Atomic uint64_t envelopes_sent, remote_frees;
 };
 
-#define OVERFLOWS_OF_REFILL 8
+#define OVERFLOWS_OF_REFILL 8 /* that a refill makes up for (overflow_balance) */
 #define HEAP_STACK_NOTES 4u
 #define SLOW_CALLS_PERIOD 16u /* what is not urgent is asked for once in so many slow calls of a heap */
 

@@ -232,12 +232,12 @@ struct pool *pool_attach(void) {
 }
 
 COLD struct pool *pool_attach_apart(const struct pool *left) {
-  struct pool *reserve = NULL;
+  struct pool *ignored = NULL;
   HOLD_LOCK(&table.lock);
   if (option_value(OPTION_POOLS) != 0)
     return NULL;
   unsigned node = node_served();
-  struct pool *pool = pool_with_room(node, PARTS * pools_max(node), left, &reserve);
+  struct pool *pool = pool_with_room(node, PARTS * pools_max(node), left, &ignored);
   if (pool == NULL)
     pool = pool_make_for(node);
   if (pool)

@@ -21,7 +21,7 @@
 #define LOOKS_DOUBLE 4u /* ... and twice as many after each move, up to so many times */
 _Static_assert(LOOKS_AWAY << LOOKS_DOUBLE <= UINT8_MAX, "the count fits");
 
-#define OVERFLOWS_TO_PART 64
+#define OVERFLOWS_TO_PART 64 /* overflow_balance of a heap that leaves its pool */
 
 /* The slot under every empty bin of hak_heap_none. */
 static void *const no_block[1];
