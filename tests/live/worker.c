@@ -12,6 +12,7 @@
 #include "../check.h"
 #include "../threads.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -67,6 +68,14 @@ static void wait_for_end(void) {
     ;
 }
 
+/* Slow paths, as a program has them now and then: without a background thread, they write the snapshots. */
+static void stir_until_end(void) {
+  fflush(stdout);
+  struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+  while (poll(&input, 1, 40) == 0)
+    free(test_opaque(calloc(1, LARGE)));
+}
+
 static void run_threads(int count, void *(*body)(void *)) {
   static pthread_t threads[512];
   CHECK(count > 0 && count <= 512);
@@ -86,7 +95,6 @@ static void hold_memory(void) {
     take(LARGE);
 }
 
-/* Slow paths after the rests between two snapshots are over, as a program has them now and then. */
 static void stir(void) {
   for (int i = 0; i < 4; i++) {
     usleep(40000);
@@ -105,19 +113,22 @@ static void run_fork(const char *mode) {
   CHECK(child >= 0);
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a judge that gives up kills the parent only, and waits for all writers */
-    if (strcmp(mode, "forkquiet") != 0) {
-      for (int i = 0; i < 100; i++)
-        take(LARGE);
-      stir();
-    }
+    bool is_quiet = strcmp(mode, "forkquiet") == 0;
+    for (int i = 0; i < 100 && !is_quiet; i++)
+      take(LARGE);
     CHECK(write(ends[1], "x", 1) == 1);
+    while (!is_quiet)
+      stir();
     for (;;)
       pause();
   }
   char said;
   CHECK(read(ends[0], &said, 1) == 1);
   printf("ready %ld\n", (long)child);
-  wait_for_end();
+  if (is_raw)
+    stir_until_end();
+  else
+    wait_for_end();
   kill(child, SIGKILL);
   CHECK(waitpid(child, NULL, 0) == child);
 }
@@ -145,13 +156,17 @@ int main(int argc, char **argv) {
   } else if (strcmp(mode, "exec") == 0) {
     run_exec(argv[0]);
   } else {
-    if (strcmp(mode, "close") == 0)
+    bool is_close = strcmp(mode, "close") == 0;
+    if (is_close)
       for (int fd = 3; fd < 1024; fd++)
         close(fd);
     hold_memory();
     stir();
     puts("ready");
-    wait_for_end();
+    if (is_close)
+      stir_until_end();
+    else
+      wait_for_end();
   }
   return 0;
 }
