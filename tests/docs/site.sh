@@ -5,30 +5,33 @@ set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
-cp -r "$1/build/lab-venv" "$work/lab-venv" 2>/dev/null || { echo "skipped: the lab's environment is not there"; exit 77; }
+[ -d "$1/build/lab-venv" ] || { echo "skipped: the lab's environment is not there"; exit 77; }
 mkdir -p "$work/tree/build"
 (cd "$1" && git ls-files -z | tar --null -T - -cf -) | tar -xf - -C "$work/tree"
-mv "$work/lab-venv" "$work/tree/build"
-hak=$work/tree/hak
+ln -s "$(realpath "$1/build/lab-venv")" "$work/tree/build"
+hak=$work/tree/hak heaps=$work/tree/docs/heaps.md
+
+# The controls. A misspelled word ends a build before its links are looked at.
+refused() { # refused SENTENCE...
+  cp "$heaps" "$work/kept"
+  printf '%s\n' "$@" >>"$heaps"
+  if "$hak" docs >"$work/log" 2>&1; then fail "'$*' is not noticed"; fi
+  cp "$work/kept" "$heaps"
+}
+told() { grep -q "$1" "$work/log" || fail "$1 is not noticed: $(cat "$work/log")"; }
+refused "This word is mispelled."
+told mispelled
+refused "See [that](nowhere.md), and [that](live.md#no-such-heading)."
+told nowhere.md
+told no-such-heading
+
 page=$("$hak" docs 2>"$work/log") || fail "hak docs: $(cat "$work/log")"
 folder=${page%/*}
 for file in index.html docs/index.html docs/decisions/index.html docs/heaps.html scorecard/index.html search/search_index.json; do
   [ -s "$folder/$file" ] || fail "there is no $file"
 done
 
-# The controls.
-refused() { # refused TEXT SENTENCE
-  cp "$1/docs/heaps.md" "$work/kept"
-  echo "$2" >>"$1/docs/heaps.md"
-  if "$hak" docs >"$work/log" 2>&1; then fail "'$2' is not noticed"; fi
-  cp "$work/kept" "$1/docs/heaps.md"
-}
-refused "$work/tree" "See [that](nowhere.md)."
-refused "$work/tree" "See [that](live.md#no-such-heading)."
-refused "$work/tree" "This word is mispelled."
-
 command -v chromium >/dev/null || { echo "skipped: there is no chromium"; exit 77; }
-"$hak" docs >/dev/null 2>&1
 python3 -m http.server -b 127.0.0.1 -d "$folder" 18091 >/dev/null 2>&1 &
 server=$!
 trap 'kill $server; rm -rf "$work"' EXIT
