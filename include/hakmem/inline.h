@@ -17,10 +17,12 @@
  *   F3  Only the thread that owns a heap touches its bins; no atomic operation, no lock, no access
  *       to the block. (The accesses are relaxed atomics so that statistics may look at them; they
  *       compile to plain moves.)
- *   F4  A page-map entry is `pool id << 12 | class << 4` for the 64 KiB unit around an address, and 0
- *       where hakmem has no slab. entry ^ key is below HAK_ENTRY_END exactly when the block is small
- *       and belongs to this heap's pool, and is the offset of its bin then: one compare decides owner,
- *       large, foreign.
+ *   F4  A page-map entry is `pool id << 16 | kind of pool << 12 | class << 4` for the 64 KiB unit
+ *       around an address, and of kind 0 where hakmem has no slab. The ordinary pools of a NUMA node
+ *       are of one kind, which is the key of their heaps. The entry's low half ^ key is below
+ *       HAK_ENTRY_END exactly when the block is small and of a pool of that kind, and is the offset of
+ *       its bin then: one compare decides kind, large, foreign. So a bin may hold blocks of several
+ *       pools. The key of a heap for a private pool is a whole entry's, which no half matches.
  *   F5  In a split heap (heap/split.h) the key has HAK_SPLIT in its class bits: free pushes to
  *       bins[class ^ HAK_SPLIT], while malloc pops from bins[class] what the slow path has put
  *       there. So it is known how much was allocated, without an instruction here.
@@ -51,9 +53,10 @@ extern "C" {
 #define HAK_BIN_COUNT 256u /* one for each value of an entry's class bits (F5) */
 #define HAK_SPLIT 128u
 
-/* F4. A pool id has 20 bits, a class the 8 below; 16 is the size of a bin. */
+/* F4. A pool id has 16 bits, a kind the 4 below, a class the next 8; 16 is the size of a bin. */
 #define HAK_ENTRY_CLASS_SHIFT 4
-#define HAK_ENTRY_ID_SHIFT 12
+#define HAK_ENTRY_KIND_SHIFT 12
+#define HAK_ENTRY_ID_SHIFT 16
 #define HAK_ENTRY_END (HAK_BIN_COUNT << HAK_ENTRY_CLASS_SHIFT)
 
 #define HAK_UNIT_SHIFT 16
@@ -72,7 +75,7 @@ struct hak_bin {
 
 /* The part of a heap that the fast path sees. */
 struct hak_front {
-  uint32_t key; /* pool id << HAK_ENTRY_ID_SHIFT; with HAK_SPLIT << HAK_ENTRY_CLASS_SHIFT if it is to be split */
+  uint32_t key;                       /* F4; with HAK_SPLIT << HAK_ENTRY_CLASS_SHIFT if it is to be split */
   struct hak_bin bins[HAK_BIN_COUNT]; /* from HAK_CLASS_COUNT on zeros, which have no room, if the heap is not split */
   /* The hak_heap that the thread used last, and the front of the thread's bins for it (threads/private.h). */
   const struct hak_heap *private_heap;
@@ -167,8 +170,15 @@ static inline void *hak_malloc_inlined(size_t size) {
   return block;
 }
 
-/* Pushes a block to its bin in the heap at *front. Returns 0 if the slow path must free it. */
-static inline int hak_front_push(struct hak_front *const *front, void *block) {
+/* The low half of a page-map entry, which is its first one in memory. */
+typedef uint16_t hak_half_entry __attribute__((may_alias));
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "entries are read by their first half"
+#endif
+
+/* Pushes a block to its bin in the heap at *front. is_private: the whole entry must match the key, as that of a private
+ * pool's heap. Returns 0 if the slow path must free it. */
+static inline int hak_front_push(struct hak_front *const *front, void *block, int is_private) {
   uintptr_t address = (uintptr_t)block;
   uintptr_t leaf = address >> HAK_LEAF_SHIFT;
   if (HAK_UNLIKELY(leaf >= HAK_MAP_TOP_COUNT))
@@ -177,7 +187,9 @@ static inline int hak_front_push(struct hak_front *const *front, void *block) {
   if (HAK_UNLIKELY(entries == 0)) /* NULL usually ends here; the unit at 0 is never ours in any case */
     return 0;
   struct hak_front *heap = *front;
-  uint32_t entry = __atomic_load_n((uint32_t *)(entries + (address >> HAK_UNIT_SHIFT) * 4), __ATOMIC_RELAXED);
+  uintptr_t place = entries + (address >> HAK_UNIT_SHIFT) * 4;
+  uint32_t entry = is_private ? __atomic_load_n((uint32_t *)place, __ATOMIC_RELAXED)
+                              : __atomic_load_n((hak_half_entry *)place, __ATOMIC_RELAXED);
   uint32_t bin_offset = entry ^ HAK_KEY(heap);
   if (HAK_UNLIKELY(bin_offset >= HAK_ENTRY_END))
     return 0;
@@ -191,7 +203,7 @@ static inline int hak_front_push(struct hak_front *const *front, void *block) {
   return 1;
 }
 
-static inline int hak_free_ready(void *block) { return hak_front_push(&hak_self, block); }
+static inline int hak_free_ready(void *block) { return hak_front_push(&hak_self, block, 0); }
 
 static inline void hak_free_inlined(void *block) {
   if (HAK_UNLIKELY(!hak_free_ready(block)))

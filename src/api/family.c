@@ -103,10 +103,10 @@ static ALWAYS_INLINE void copy_by_library(void *to, const void *from, size_t byt
   memcpy(to, from, bytes);
 }
 
-/* Moves a block to one that a bin of the thread has ready, if both are of one pool, by the fast paths of malloc and
+/* Moves a block to one that a bin of the thread has ready, if both are of one kind of pool, by the fast paths of malloc and
  * free. NULL: nothing changed. */
 static ALWAYS_INLINE void *move_to_ready(void *block, uint32_t entry, size_t old_bytes, size_t size) {
-  void *moved = entry_is_of(entry, HAK_KEY(hak_self)) ? hak_malloc_ready(size) : NULL;
+  void *moved = front_takes(hak_self, entry) ? hak_malloc_ready(size) : NULL;
   if (UNLIKELY(moved == NULL))
     return NULL;
   HAK_OWNER_STEPPED();

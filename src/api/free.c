@@ -208,7 +208,7 @@ static NOINLINE void free_slow_from(void *block, uintptr_t site) {
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     free_checked_slow(block, entry, site);
-  else if (LIKELY(!hak_front_push(&hak_self->private_front, block))) /* no block of the hak_heap used last */
+  else if (LIKELY(!hak_front_push(&hak_self->private_front, block, true))) /* no block of the hak_heap used last */
     free_unchecked(block, entry, site);
 }
 
@@ -273,8 +273,9 @@ NOINLINE void hak_free_slow(void *block) {
     free_stashed(block, CALL_SITE);
   else if (LIKELY(free_remote(block, entry)))
     return;
-  else if (LIKELY(entry_is_of(entry, HAK_KEY(hak_self)))) /* its bin is full */
-    free_unchecked(block, entry, CALL_SITE);
-  else
+  else if (LIKELY(front_takes(hak_self, entry))) { /* its bin is full, or a private pool's */
+    if (!hak_front_push(&hak_self, block, true))
+      free_unchecked(block, entry, CALL_SITE);
+  } else
     free_slow_from(block, CALL_SITE);
 }

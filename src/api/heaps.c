@@ -142,7 +142,7 @@ void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size) {
 
 void hak_heap_free(hak_heap *heap, void *block) {
   struct hak_front *self = hak_self;
-  if (UNLIKELY(self->private_heap != heap) || UNLIKELY(!hak_front_push(&self->private_front, block)))
+  if (UNLIKELY(self->private_heap != heap) || UNLIKELY(!hak_front_push(&self->private_front, block, true)))
     hak_free(block);
 }
 

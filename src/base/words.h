@@ -39,7 +39,7 @@
 _Static_assert(SUPERSLAB_BYTES / UNIT_BYTES == SUPERSLAB_UNITS, "a superslab's units fit one 32-bit mask");
 _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "64-bit systems only");
 _Static_assert(sizeof(struct hak_bin) == 1 << HAK_ENTRY_CLASS_SHIFT, "an entry's class part is a bin's offset");
-_Static_assert(HAK_ENTRY_END <= 1 << HAK_ENTRY_ID_SHIFT, "classes stay below heap ids");
+_Static_assert(HAK_ENTRY_END <= 1 << HAK_ENTRY_KIND_SHIFT, "classes stay below kinds");
 _Static_assert(HAK_CLASS_COUNT <= HAK_SPLIT && HAK_CLASS_COUNT + HAK_SPLIT <= HAK_BIN_COUNT,
                "a split heap's bins are no other class's hands");
 

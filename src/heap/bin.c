@@ -139,21 +139,53 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   return true;
 }
 
-void bin_flush(struct heap *heap, unsigned cls, size_t count, bool are_freed) {
-  size_t kept = min_size(bin_count(heap, cls) - count, FLUSH_KEPT_MAX);
-  void **first = bin_of(heap, cls)->top - kept - count;
-  heap->counters.flushes++;
-  heap->counters.flushed_blocks += count;
+/* Puts those of the blocks into envelopes that are of other pools. The rest moves to the front of the array: first
+ * those of the heap's pool, whose number is returned, then `*stuck` ones of others, which stay because memory is out. A
+ * block that was freed twice may be in no slab by now: it counts as the pool's, where it is noticed. */
+static size_t send_others(struct heap *heap, unsigned cls, void **blocks, size_t count, size_t *stuck) {
+  const uint32_t own = entry_of(heap_pool(heap)->slabs.key, cls);
+  size_t owned = 0, end = 0;
+  for (size_t i = 0; i < count; i++) {
+    void *block = blocks[i];
+    uint32_t entry = map_entry(block);
+    if (LIKELY(entry == own) || !entries_are_alike(entry, own)) {
+      blocks[end++] = blocks[owned];
+      blocks[owned++] = block;
+    } else if (!outbox_put_locked(heap, block, entry)) {
+      blocks[end++] = block;
+    }
+  }
+  *stuck = end - owned;
+  return owned;
+}
+
+/* Tells whether the heap's bins may hold blocks of other pools. */
+static bool has_others(const struct heap *heap) { return pool_count() > 1 && heap_life(heap) == 0; }
+
+static void give_own(struct heap *heap, unsigned cls, void **blocks, size_t count, bool are_freed) {
+  struct slab_set *slabs = &heap_pool(heap)->slabs;
   if (UNLIKELY(!are_freed))
-    slab_set_give_unused(&heap_pool(heap)->slabs, cls, first, count);
+    slab_set_give_unused(slabs, cls, blocks, count);
   else if (count == 1)
-    slab_set_give_one(&heap_pool(heap)->slabs, cls, *first);
+    slab_set_give_one(slabs, cls, *blocks);
   else
-    slab_set_give(&heap_pool(heap)->slabs, cls, first, count);
+    slab_set_give(slabs, cls, blocks, count);
+}
+
+void bin_flush(struct heap *heap, unsigned cls, size_t count, bool are_freed) {
+  size_t kept = min_size(bin_count(heap, cls) - count, FLUSH_KEPT_MAX), own = count, stuck = 0;
+  void **first = bin_of(heap, cls)->top - kept - count;
+  if (has_others(heap))
+    own = send_others(heap, cls, first, count, &stuck);
+  heap->counters.flushes++;
+  heap->counters.flushed_blocks += count - stuck;
+  give_own(heap, cls, first, own, are_freed);
+  if (UNLIKELY(stuck > 0))
+    memmove(first, first + own, stuck * sizeof(void *));
   if (kept > 0)
-    memmove(first, first + count, kept * sizeof(void *));
-  bin_set_top(heap, cls, first + kept);
-  HAK_PROBE(flush, heap->id, class_bytes(cls), count);
+    memmove(first + stuck, first + count, kept * sizeof(void *));
+  bin_set_top(heap, cls, first + stuck + kept);
+  HAK_PROBE(flush, heap->id, class_bytes(cls), count - stuck);
 }
 
 static ALWAYS_INLINE void note_refill(struct heap *heap, unsigned cls, size_t count) {
@@ -278,18 +310,19 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
 }
 
 void bin_put(struct heap *heap, unsigned cls, void *block) {
+  size_t stuck;
   if (bin_make_room(heap, cls))
     bin_push(heap, cls, block);
-  else
+  else if (!has_others(heap) || send_others(heap, cls, &block, 1, &stuck) == 1)
     slab_set_give_one(&heap_pool(heap)->slabs, cls, block);
 }
 
-/* False if the full bin has no slots. */
+/* False if there is no room after it. */
 static bool bin_give_older_half(struct heap *heap, unsigned cls) {
   if (UNLIKELY(bin_count(heap, cls) == 0))
     return false;
   bin_flush(heap, cls, min_size((heap->bin_state[cls].slots + 1) / 2, FLUSH_BLOCKS_MAX), true);
-  return true;
+  return LIKELY(bin_of(heap, cls)->top != bin_of(heap, cls)->end);
 }
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
@@ -313,6 +346,14 @@ void bin_shrink(struct heap *heap, unsigned cls) {
 size_t bin_blocks(const struct heap *heap, unsigned cls) { return bin_count(heap, cls) + hand_count(heap, cls); }
 
 #ifdef HAK_DEBUG
+/* The bitmap of another pool's slab is not read without that pool's lock. */
+static bool holds(const struct heap *heap, const void *block, unsigned cls) {
+  const struct slab_set *slabs = &heap_pool(heap)->slabs;
+  uint32_t entry = map_entry(block), own = entry_of(slabs->key, cls);
+  return entry == own || !has_others(heap) ? slab_holds(slabs, block, cls)
+                                           : entries_are_alike(entry, own) && slab_is_block_start(block, cls);
+}
+
 bool bin_is_valid(const struct heap *heap, unsigned cls) {
   const struct bin_state *state = &heap->bin_state[cls];
   if (state->base == NULL)
@@ -321,14 +362,14 @@ bool bin_is_valid(const struct heap *heap, unsigned cls) {
   if (state->base[-1] != NULL || count >= state->slots)
     return false;
   for (size_t i = 0; i < count; i++)
-    if (!slab_holds(&heap_pool(heap)->slabs, state->base[i], cls))
+    if (!holds(heap, state->base[i], cls))
       return false;
   return true;
 }
 
 bool hand_is_valid(const struct heap *heap, unsigned cls) {
   for (size_t i = 0, count = hand_count(heap, cls); i < count; i++)
-    if (!slab_holds(&heap_pool(heap)->slabs, hand_base(heap, cls)[i], cls))
+    if (!holds(heap, hand_base(heap, cls)[i], cls))
       return false;
   return true;
 }

@@ -6,7 +6,8 @@
 
 /* Pushes a block into a full bin. Makes room first: grows the bin, or gives its older half to the slabs. */
 void bin_overflow(struct heap *heap, unsigned cls, void *block);
-/* Pushes a block into its bin or, if the bin is full, puts it into its slab. */
+/* Pushes a block into its bin or, if the bin is full, puts it into its slab, or into an envelope for another pool. If
+ * memory is out for the envelope, and that pool's lock is taken, the block is lost. */
 void bin_put(struct heap *heap, unsigned cls, void *block);
 /* Returns what is ready in the bin and its hand. Any holder of the lock may call it, while the owner may pop. */
 size_t bin_blocks(const struct heap *heap, unsigned cls);
@@ -17,7 +18,8 @@ size_t bin_blocks(const struct heap *heap, unsigned cls);
 void *bin_fill_and_pop(struct heap *heap, unsigned cls);
 /* Fills up to `wanted` slots of an empty bin from the slabs. False when memory is out. */
 bool bin_fill(struct heap *heap, unsigned cls, size_t wanted);
-/* Gives the `count` oldest blocks of a bin to the slabs. are_freed: they count as freed (usage_freed). */
+/* Takes the `count` oldest blocks out of a bin: those of its pool go to the slabs, those of others into envelopes. If
+ * memory is out for those, they stay. are_freed: they count as freed (usage_freed). */
 void bin_flush(struct heap *heap, unsigned cls, size_t count, bool are_freed);
 /* bin_open: makes the array of a bin that has none. bin_set_slots: moves the bin's blocks into an array of `slots`
  * slots. Both return false when memory is out. bin_close: gives the array of an empty bin back. */

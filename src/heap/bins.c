@@ -121,7 +121,8 @@ NOINLINE void bins_step(struct heap *heap) {
   bins_look(heap);
 }
 
-void bins_flush_all(struct heap *heap) {
+bool bins_flush_all(struct heap *heap) {
+  bool is_empty = true;
   for (unsigned cls = 1; heap->split && cls < HAK_CLASS_COUNT; cls++)
     hand_close(heap, cls);
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
@@ -129,8 +130,12 @@ void bins_flush_all(struct heap *heap) {
       continue;
     if (bin_count(heap, cls) > 0)
       bin_flush(heap, cls, bin_count(heap, cls), true);
-    bin_close(heap, cls);
+    if (LIKELY(bin_count(heap, cls) == 0))
+      bin_close(heap, cls);
+    else
+      is_empty = false;
   }
+  return is_empty;
 }
 
 COLD void bins_drop_all(struct heap *heap) {

@@ -16,8 +16,8 @@ static inline void bins_tick(struct heap *heap, size_t block_bytes) {
   if (UNLIKELY(heap->ticks >= SLOW_CALLS_PERIOD) || UNLIKELY(heap->bins_work.follows != 0))
     bins_step(heap);
 }
-/* Returns all blocks of the bins to the slabs, and gives the arrays back. */
-void bins_flush_all(struct heap *heap);
+/* Empties the bins as bin_flush does, and gives the arrays back. False if some are not empty, because memory is out. */
+bool bins_flush_all(struct heap *heap);
 /* Drops the blocks of the bins without returning them. */
 void bins_drop_all(struct heap *heap);
 /* Returns what is ready in the bins. Any holder of the lock may call it, while the owner may pop. */

@@ -227,7 +227,8 @@ static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) 
   return true;
 }
 
-bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
+/* Returns false if memory is out. It waits for no pool's lock. */
+static bool outbox_try(struct heap *heap, void *block, uint32_t entry, bool *is_sent) {
   struct outbox *outbox = &heap->outbox;
   uint32_t owner = entry_pool_id(entry);
   struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
@@ -237,21 +238,40 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
   }
   if (place == NULL || *place == NULL || (*place)->owner != owner) {
     if (place != NULL && *place != NULL && deliver_at_once(outbox, block, entry))
-      return false;
-    place = outbox_open(heap, owner);
-    if (place == NULL) {
-      block_deliver(block, entry);
       return true;
-    }
+    place = outbox_open(heap, owner);
+    if (place == NULL)
+      return false;
   }
   const struct envelope *envelope = *place;
   outbox->last = *place;
   envelope_append(outbox, *place, block, class_bytes(entry_class(entry)));
   if (envelope->count < ENVELOPE_SLOTS && envelope->bytes < ENVELOPE_BYTES_MAX &&
       load_relaxed(&outbox->open_bytes) < outbox->bytes_max)
-    return false;
+    return true;
   envelope_close(outbox, place, false);
+  *is_sent = true;
   return true;
+}
+
+bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
+  bool is_sent = false;
+  if (UNLIKELY(!outbox_try(heap, block, entry, &is_sent))) {
+    block_deliver(block, entry);
+    return true;
+  }
+  return is_sent;
+}
+
+bool outbox_put_locked(struct heap *heap, void *block, uint32_t entry) {
+  bool is_sent;
+  if (LIKELY(outbox_try(heap, block, entry, &is_sent)))
+    return true;
+  struct pool *owner = pool_by_id(entry_pool_id(entry));
+  bool is_locked = lock_try(&owner->lock);
+  if (is_locked)
+    deliver_and_give_lock(owner, block, entry);
+  return is_locked;
 }
 
 COLD void outbox_count_each(struct heap *heap) {

@@ -11,8 +11,9 @@
  * again.
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
  *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork drops both)
- *   H3  the blocks in a heap's bins are of its pool. The pool changes only while the bins are empty, under the lock of
- *       the pool that the heap leaves
+ *   H3  the blocks in a heap's bins are of its pool or, in an ordinary heap, of pools of the same kind. They leave the
+ *       bins into the slabs of its pool, or into envelopes. The pool changes only while the bins are empty, under the
+ *       lock of the pool that the heap leaves
  *   H4  the owner's slow path takes the pool's lock once
  *   H5  heaps are never freed, so a heap id stays valid
  * A thread has one ordinary heap, its home, and one more for each private pool that it uses (threads/private.h).
@@ -131,13 +132,22 @@ static inline void heap_set_pool(struct heap *heap, struct pool *pool) {
   atomic_store_explicit(&heap->pool, pool, memory_order_release);
 }
 
-#define KEY_OF_NONE (UINT32_MAX << HAK_ENTRY_ID_SHIFT) /* of an id that no pool has */
+#define KEY_OF_NONE ((uint32_t)KIND_NONE << HAK_ENTRY_KIND_SHIFT)
+/* Returns the key of the heaps of a pool (hakmem/inline.h, F4). */
+static inline uint32_t pool_front_key(const struct pool *pool) {
+  return pool_is_private(pool) ? pool->slabs.key : (uint16_t)pool->slabs.key;
+}
+/* Tells whether the bins of a heap take the blocks with this entry. */
+static inline bool front_takes(const struct hak_front *front, uint32_t entry) {
+  uint32_t key = HAK_KEY(front);
+  return entry_is_of(key >> HAK_ENTRY_ID_SHIFT != 0 ? entry : (uint16_t)entry, key);
+}
 
 /* Sets the key. split: HAK_SPLIT or 0. The pool's lock is held; the owner may read the key at the same time. */
 static inline void heap_set_key(struct heap *heap, uint32_t split) {
   struct pool *pool = heap_pool(heap);
   bool is_attached = LIKELY(heap_life(heap) == pool_life(pool));
-  __atomic_store_n(&heap->front.key, is_attached ? pool->slabs.key ^ split << HAK_ENTRY_CLASS_SHIFT : KEY_OF_NONE,
+  __atomic_store_n(&heap->front.key, is_attached ? pool_front_key(pool) ^ split << HAK_ENTRY_CLASS_SHIFT : KEY_OF_NONE,
                    __ATOMIC_RELAXED);
 }
 

@@ -11,7 +11,7 @@
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
 #define ASKS_MAX 8u /* threads in a row without a new processor; then the next is asked once the heaps have doubled */
 #define PRIVATE_PAGE 512u
-_Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "hak_heap_none's id is no pool's");
+_Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "an entry has room for each id");
 
 static struct {
   struct lock lock;                /* guards new pools, and the choice between pools */
@@ -21,6 +21,7 @@ static struct {
   size_t heaps_asked;              /* heaps when a thread was asked last */
   size_t cpu_limit;                /* of the process's control groups */
   uint32_t for_heaps;              /* pools that are not shared */
+  uint32_t generation;             /* how often pools were inherited */
   _Atomic uint32_t count, private_count;
   struct pool *unused; /* private ones that were given back */
   struct pool *pools[POOLS_MAX + SHARED_MAX];
@@ -67,16 +68,24 @@ struct pool *pool_next(const struct pool *pool) {
   return pool_private_by_id(id < PRIVATE_FIRST ? PRIVATE_FIRST : id);
 }
 
-/* The table's lock is held. */
-static struct pool *pool_make(bool is_shared) {
+/* Threads of different nodes do not keep each other's blocks. Nor does the child of a fork keep those that it inherited
+ * (threads/inherited.h). Where kinds run out, some of them do. */
+static unsigned kind_of_node(unsigned node) {
+  return KIND_ORDINARY + (table.generation * os_nodes() + node) % KINDS_ORDINARY;
+}
+
+/* Makes a pool of a node, or one that is shared. NULL when memory is out, or there are too many. The table's lock is
+ * held. */
+static struct pool *pool_make(bool is_shared, unsigned node) {
   uint32_t count = pool_count();
   bool has_place = is_shared ? count - table.for_heaps < SHARED_MAX : table.for_heaps < POOLS_MAX;
   struct pool *pool = has_place ? metadata_take_forever(sizeof *pool) : NULL;
   if (pool == NULL)
     return NULL;
   pool->id = count + 1;
-  pool->slabs.key = entry_key(pool->id);
+  pool->slabs.key = entry_key(pool->id, is_shared ? KIND_SHARED : kind_of_node(node));
   pool->is_shared = is_shared;
+  pool->node = (uint8_t)node;
   table.for_heaps += !is_shared;
   table.pools[count] = pool;
   atomic_store_explicit(&table.count, count + 1, memory_order_release);
@@ -95,7 +104,7 @@ static struct pool *make_private(void) {
   if (pool == NULL)
     return NULL;
   pool->id = PRIVATE_FIRST + count;
-  pool->slabs.key = entry_key(pool->id);
+  pool->slabs.key = entry_key(pool->id, KIND_PRIVATE);
   pool->slabs.lists_full = true;
   pool->private_part = (struct private_part *)(pool + 1);
   store_relaxed(&pool->life, 1);
@@ -121,7 +130,7 @@ void pool_give_private(struct pool *pool) {
 
 struct pool *pool_make_shared(void) {
   HOLD_LOCK(&table.lock);
-  return pool_make(true);
+  return pool_make(true, 0);
 }
 
 /* Counts nodes and processors when the second thread comes, so a program with one thread makes no system call. Threads
@@ -203,14 +212,6 @@ static struct pool *pool_with_room(unsigned node, uint32_t max, const struct poo
   return NULL;
 }
 
-/* Makes a pool of a node. NULL when memory is out, or there are too many. The table's lock is held. */
-static struct pool *pool_make_for(unsigned node) {
-  struct pool *pool = pool_make(false);
-  if (pool)
-    pool->node = (uint8_t)node;
-  return pool;
-}
-
 struct pool *pool_attach(void) {
   struct pool *reserve = NULL; /* if no pool can be made */
   HOLD_LOCK(&table.lock);
@@ -224,7 +225,7 @@ struct pool *pool_attach(void) {
     processors_count();
     pool = pool_with_room(node, pools_max(node), NULL, &reserve);
   }
-  if (pool == NULL && (pool = pool_make_for(node)) == NULL)
+  if (pool == NULL && (pool = pool_make(false, node)) == NULL)
     pool = reserve;
   if (pool)
     heap_attached(pool);
@@ -239,7 +240,7 @@ COLD struct pool *pool_attach_apart(const struct pool *left) {
   unsigned node = node_served();
   struct pool *pool = pool_with_room(node, PARTS * pools_max(node), left, &ignored);
   if (pool == NULL)
-    pool = pool_make_for(node);
+    pool = pool_make(false, node);
   if (pool)
     heap_attached(pool);
   return pool;
@@ -284,6 +285,7 @@ COLD size_t pools_inherited_bytes(size_t *at_fork) {
 COLD void pools_inherit(bool are_inherited) {
   size_t before;
   store_relaxed(&inherited.pools, are_inherited ? pool_count() : 0);
+  table.generation += are_inherited;
   inherited.bytes = pools_inherited_bytes(&before);
 }
 

@@ -21,7 +21,16 @@
 
 #include "base/words.h"
 
-/* Entries with id 0 are marks. They never match a heap's key, because pool ids begin at 1. */
+/* Kinds of pools (hakmem/inline.h, F4). Entries of kind 0 are marks. They never match a heap's key. */
+enum entry_kind {
+  KIND_MARK = 0,
+  KIND_ORDINARY = 1, /* from here on, the pools of threads: blocks of one kind may be in the same bins */
+  KIND_SHARED = 13,  /* no bin takes their blocks */
+  KIND_PRIVATE = 14, /* only bins of that very pool do */
+  KIND_NONE = 15,    /* of no pool */
+};
+#define KINDS_ORDINARY ((unsigned)KIND_SHARED - KIND_ORDINARY)
+
 enum entry_mark {
   ENTRY_NONE = 0,       /* not ours, or a free unit of a superslab */
   ENTRY_LARGE = 1,      /* first unit of a large object */
@@ -57,11 +66,15 @@ struct map_leaf {
   _Atomic(void *) states[LEAF_SUPERSLABS];
 };
 
-static inline uint32_t entry_key(uint32_t pool_id) { return pool_id << HAK_ENTRY_ID_SHIFT; }
+static inline uint32_t entry_key(uint32_t pool_id, unsigned kind) {
+  return pool_id << HAK_ENTRY_ID_SHIFT | kind << HAK_ENTRY_KIND_SHIFT;
+}
 static inline uint32_t entry_of(uint32_t key, unsigned cls) { return key | cls << HAK_ENTRY_CLASS_SHIFT; }
 static inline unsigned entry_class(uint32_t entry) { return entry >> HAK_ENTRY_CLASS_SHIFT & 0xff; }
 static inline uint32_t entry_pool_id(uint32_t entry) { return entry >> HAK_ENTRY_ID_SHIFT; }
 static inline bool entry_is_of(uint32_t entry, uint32_t key) { return (entry ^ key) < HAK_ENTRY_END; }
+/* Tells whether two entries are of the same kind and class. */
+static inline bool entries_are_alike(uint32_t entry, uint32_t other) { return (uint16_t)(entry ^ other) == 0; }
 
 /* map_cover makes the missing leaves and rows for a range, map_cover_object the row of a large object's first unit
  * only. They never wait. False when memory is out; what was made stays. */

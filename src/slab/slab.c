@@ -363,15 +363,24 @@ void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count
     give_batch(set, blocks + i, min_size(count - i, MIXED_BATCH));
 }
 
+static bool is_of_other(const struct slab_set *set, unsigned cls, const void *block) {
+  uint32_t entry = map_entry(block), own = entry_of(set->key, cls);
+  return entry != own && entries_are_alike(entry, own);
+}
+
 /* The bits are set for a moment, to find a block that is there twice. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
   for (size_t i = 0; i < count; i++) {
+    if (UNLIKELY(is_of_other(set, cls, blocks[i])))
+      continue;
     struct place place = find_place_of_class(set, cls, blocks[i]);
     if ((*place.word & place_bit(place)) != 0)
       fault_double_free(blocks[i]);
     *place.word |= place_bit(place);
   }
   for (size_t i = 0; i < count; i++) {
+    if (UNLIKELY(is_of_other(set, cls, blocks[i])))
+      continue;
     struct place place = find_place_of_class(set, cls, blocks[i]);
     *place.word &= ~place_bit(place);
   }

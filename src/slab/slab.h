@@ -63,7 +63,8 @@ void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count
 /* As slab_set_give, for blocks that the program did not free just now: they do not count as freed (usage_freed). */
 void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
-/* Checks that blocks of one class, all of the set, could be put back. A free block, one that is there twice, or an
+/* Checks that the blocks of one class that are the set's could be put back; those of other sets of its kind are left
+ * out. A free block, one that is there twice, or an
  * address that is no block ends the program. Otherwise nothing changes. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 

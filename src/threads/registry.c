@@ -67,7 +67,7 @@ static struct heap *heap_create(struct pool *pool) {
   heap->id = heap_count() + 1;
   heap_set_pool(heap, pool);
   store_relaxed(&heap->life, pool_life(pool));
-  heap->front.key = pool->slabs.key;
+  heap->front.key = pool_front_key(pool);
   bins_begin(heap);
   lifeline_make(&heap->lifeline);
   lifeline_take(&heap->lifeline);
@@ -143,8 +143,10 @@ static size_t heap_rest(struct heap *heap) {
     heap->split_seen = 0; /* the next owner does what is wanted then */
   }
   struct tally *tally = heap->tally;
-  bins_flush_all(heap); /* a fork's child has emptied the bins and left their arrays */
+  bool is_empty = bins_flush_all(heap); /* a fork's child has emptied the bins and left their arrays */
   pool_unlock(pool);
+  if (!is_empty)
+    return 0;
   size_t bytes = pages_purge_inside(rest_begin(heap), rest_end(heap));
   if (bytes > 0)
     store_relaxed(&heap->is_resting, true);
@@ -249,11 +251,9 @@ COLD struct heap *heap_replace(void) {
 
 COLD bool heap_move(struct heap *heap, struct pool *pool) {
   struct pool *left = heap_pool(heap);
-  bool is_locked = pool_lock(left), moves = is_locked && pool != NULL;
-  if (moves) {
-    bins_flush_all(heap);
+  bool is_locked = pool_lock(left), moves = is_locked && pool != NULL && bins_flush_all(heap);
+  if (moves)
     heap_set_pool(heap, pool);
-  }
   if (is_locked) {
     heap_set_key(heap, heap->split);
     pool_unlock(left);

@@ -99,7 +99,7 @@ UNIT_TEST(a_dead_threads_heap_is_swept_and_parked) {
   /* What is freed now is drained as soon as it arrives. */
   for (size_t i = 1; i < 2000; i += 2)
     hak_free(blocks[i]);
-  outbox_send_all(self);
+  heap_flush_all(self); /* its bins keep some */
   assert_false(inbox_has_mail(heap_pool(heap)));
   assert_int_equal(heap_pool(heap)->slabs.taken_bytes, 0);
 }

@@ -203,6 +203,8 @@ UNIT_TEST(a_thread_gets_a_pool_of_its_node) {
   }
   for (unsigned i = 0; i < 8; i++) /* two pools a node */
     assert_int_equal(pool_heaps(heap_pool(heaps[i])), 2);
+  for (unsigned i = 1; i < 8; i++) /* bins keep no blocks of other nodes */
+    assert_int_equal(entries_are_alike(heap_pool(heaps[i])->slabs.key, heap_pool(heaps[0])->slabs.key), i % 2 == 0);
   unit_pools_clear();
   unit_option("HAKMEM_POOLS", "1"); /* fewer than nodes */
   assert_ptr_equal(heap_pool(heap_on(0)), heap_pool(heap_on(1)));

@@ -72,7 +72,7 @@ UNIT_TEST(entries_and_records_reach_over_a_border) {
 
   for (unsigned i = 0; i < 2 * AROUND; i++) {
     char *unit = first + i * UNIT_BYTES;
-    map_entries_set(unit, 1, entry_of(entry_key(1 + i), i % HAK_CLASS_COUNT));
+    map_entries_set(unit, 1, entry_of(entry_key(1 + i, KIND_ORDINARY), i % HAK_CLASS_COUNT));
     memset(map_record(unit), (int)i, RECORD_BYTES);
     memset(map_bitmap(unit), (int)i + 1, BITMAP_WORDS * sizeof(uint64_t));
     if (((uintptr_t)unit & (SUPERSLAB_BYTES - 1)) == 0)
@@ -88,8 +88,8 @@ UNIT_TEST(entries_and_records_reach_over_a_border) {
     assert_int_equal(entry, *map_leaf_entry(leaf, unit + 12345));
     assert_int_equal(entry_pool_id(entry), 1 + i);
     assert_int_equal(entry_class(entry), i % HAK_CLASS_COUNT);
-    assert_true(entry_is_of(entry, entry_key(1 + i)));
-    assert_false(entry_is_of(entry, entry_key(2 + i)));
+    assert_true(entry_is_of(entry, entry_key(1 + i, KIND_ORDINARY)));
+    assert_false(entry_is_of(entry, entry_key(2 + i, KIND_ORDINARY)));
     assert_ptr_equal(row->records[map_unit_in_row(unit)], map_record(unit));
     assert_ptr_equal(row->bitmaps[map_unit_in_row(unit)], map_bitmap(unit));
     memset(expected, (int)i, sizeof expected);
@@ -109,19 +109,30 @@ UNIT_TEST(entries_and_records_reach_over_a_border) {
   os_unmap(range, 2 * LEAF_BYTES);
 }
 
-UNIT_TEST(marks_belong_to_no_heap) {
+UNIT_TEST(bins_take_blocks_of_their_kind) {
   const uint32_t marks[] = {ENTRY_NONE, ENTRY_LARGE, ENTRY_LARGE_BODY, ENTRY_LARGE_FREE, ENTRY_EXTENT};
-  const uint32_t ids[] = {1, 2, 255, 256, 4095, 0xfffff};
-  for (unsigned m = 0; m < sizeof marks / sizeof marks[0]; m++) {
-    assert_int_equal(entry_pool_id(marks[m]), 0);
-    for (unsigned i = 0; i < sizeof ids / sizeof ids[0]; i++)
-      assert_false(entry_is_of(marks[m], entry_key(ids[i])));
-    assert_false(entry_is_of(marks[m], hak_heap_none.key));
+  const uint32_t ids[] = {1, 2, 255, 256, 4095, 0xffff};
+  const unsigned kinds[] = {KIND_ORDINARY, KIND_SHARED - 1, KIND_SHARED, KIND_PRIVATE};
+  const unsigned id_count = sizeof ids / sizeof ids[0], kind_count = sizeof kinds / sizeof kinds[0];
+  for (unsigned own = 0; own < id_count * kind_count; own++) {
+    unsigned kind = kinds[own / id_count];
+    uint32_t key = entry_key(ids[own % id_count], kind);
+    struct hak_front front = {.key = kind == KIND_PRIVATE ? key : (uint16_t)key};
+    for (unsigned m = 0; m < sizeof marks / sizeof marks[0]; m++) {
+      assert_int_equal(entry_pool_id(marks[m]), 0);
+      assert_false(front_takes(&front, marks[m]));
+      assert_false(front_takes(&hak_heap_none, marks[m]));
+    }
+    for (unsigned other = 0; other < id_count * kind_count; other++)
+      for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+        unsigned other_kind = kinds[other / id_count];
+        uint32_t entry = entry_of(entry_key(ids[other % id_count], other_kind), cls);
+        assert_int_equal(entry_is_of(entry, key), own == other);
+        assert_int_equal(front_takes(&front, entry), kind == KIND_PRIVATE ? own == other : kind == other_kind);
+        assert_int_equal(entries_are_alike(entry, entry_of(key, cls)), kind == other_kind);
+        assert_false(front_takes(&hak_heap_none, entry));
+      }
   }
-  for (unsigned i = 0; i < sizeof ids / sizeof ids[0]; i++)
-    for (unsigned j = 0; j < sizeof ids / sizeof ids[0]; j++)
-      for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
-        assert_int_equal(entry_is_of(entry_of(entry_key(ids[i]), cls), entry_key(ids[j])), i == j);
 }
 
 static void *cover(void *address) { return map_cover(address, UNIT_BYTES) ? map_row(address) : NULL; }

@@ -1,10 +1,12 @@
-/* Pools: several heaps take from and free into the slabs of one pool; how heaps are distributed; what happens when
- * threads end, when a pool's lock is never given, and in the child of a fork. Control `apart`: each heap has a pool
- * of its own. The test must fail then. */
+/* Pools: several heaps take from and free into the slabs of one pool, and keep blocks of other pools; how heaps are
+ * distributed; what happens when threads end, when a pool's lock is never given, and in the child of a fork. Controls
+ * `apart`: each heap has a pool of its own; `strange`: bins take no block of another pool. The test must fail then. */
 #include "unit.h"
 
+#include "heap/envelope.h"
 #include "os/nodes.h"
 #include "os/os.h"
+#include "pages/metadata.h"
 
 #define BLOCKS 200
 #define BYTES 64u
@@ -15,6 +17,9 @@ static uint64_t waited_ms;
 static void *blocks[BLOCKS];
 
 TEST_WRAP(uint64_t, os_milliseconds, void) { return __real_os_milliseconds() + waited_ms; }
+
+static bool has_no_metadata;
+TEST_WRAP(void *, metadata_take, unsigned order) { return has_no_metadata ? NULL : __real_metadata_take(order); }
 
 TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   if (clock_moves)
@@ -77,6 +82,126 @@ UNIT_TEST(a_double_free_through_two_heaps_is_found) {
   assert_non_null(blocks[0] = hak_malloc(BYTES));
   unit_must_die(free_in_two_heaps, two, "double free of block ", blocks[0], "");
   hak_free(blocks[0]);
+  unit_pools_clear();
+}
+
+/* Two heaps of two pools. The first one has allocated blocks[0..BLOCKS), the second one has a bin for them. */
+static void two_pools(struct heap *two[2]) {
+  unit_option("HAKMEM_POOLS", "2");
+  for (unsigned i = 0; i < 2; i++) {
+    two[i] = unit_heap_attach();
+    for (unsigned j = 0; j < BLOCKS; j++)
+      assert_non_null(blocks[j] = hak_malloc(BYTES));
+    for (unsigned j = 0; j < BLOCKS; j++)
+      hak_free(blocks[j]);
+  }
+  assert_ptr_not_equal(heap_pool(two[0]), heap_pool(two[1]));
+  assert_true(entries_are_alike(heap_pool(two[0])->slabs.key, heap_pool(two[1])->slabs.key));
+  if (unit_lies("strange"))
+    two[1]->front.key = KEY_OF_NONE;
+  unit_heap_become(two[0]);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    assert_non_null(blocks[i] = hak_malloc(BYTES));
+  unit_heap_become(two[1]);
+}
+
+static void flush_current(void) {
+  assert_true(slow_path_begin());
+  heap_flush_all(heap_current());
+  slow_path_end();
+}
+
+/* Tells how many of the blocks a bin holds that are another pool's. */
+static size_t others_in_bin(const struct heap *heap) {
+  const struct hak_bin *bin = &heap->front.bins[hak_class_of(BYTES)];
+  size_t count = 0;
+  for (void **slot = bin->top - 1; *slot != NULL; slot--)
+    count += entry_pool_id(map_entry(*slot)) != heap_pool(heap)->id;
+  return count;
+}
+
+UNIT_TEST(bins_keep_blocks_of_other_pools) {
+  struct heap *two[2];
+  two_pools(two);
+  void *last = NULL;
+  for (unsigned i = 0; i < BLOCKS; i++) {
+    hak_free(blocks[i]);
+    last = others_in_bin(two[1]) == i + 1 ? blocks[i] : last;
+  }
+  assert_non_null(last);
+  size_t kept = others_in_bin(two[1]), open = atomic_load(&two[1]->outbox.open_bytes) / BYTES;
+  assert_true(kept > 0);
+  assert_int_equal(kept + open + atomic_load(&two[1]->outbox.remote_frees), BLOCKS); /* no room: in envelopes */
+  UNIT_HEAP_VALID(two[1]);
+  assert_ptr_equal(hak_malloc(BYTES), last);
+  assert_int_equal(others_in_bin(two[1]), kept - 1);
+  hak_free(last);
+
+  /* An overflow by its own pool's block makes room: the others go into envelopes, its own into slabs. */
+  void *own[BLOCKS];
+  for (unsigned i = 0; i < BLOCKS; i++)
+    assert_non_null(own[i] = hak_malloc(BYTES));
+  for (unsigned i = 0; i < BLOCKS; i++)
+    hak_free(own[i]);
+  UNIT_HEAP_VALID(two[1]);
+  flush_current();
+  UNIT_HEAP_VALID(two[1]);
+  assert_int_equal(heap_pool(two[1])->slabs.taken_bytes, 0);
+  unit_heap_become(two[0]);
+  flush_current();
+  assert_int_equal(heap_pool(two[0])->slabs.taken_bytes, 0);
+  unit_pools_clear();
+}
+
+/* Blocks of others leave a bin by envelopes. If there is no memory for one, and their pool's lock is taken, they
+ * stay. */
+UNIT_TEST(blocks_of_others_stay_if_memory_is_out) {
+  struct heap *two[2];
+  two_pools(two);
+  for (unsigned i = 0; i < 4; i++)
+    hak_free(blocks[i]);
+  size_t kept = others_in_bin(two[1]);
+  assert_int_equal(kept, 4);
+  has_no_metadata = true;
+  lock_take(&heap_pool(two[0])->lock);
+  flush_current();
+  assert_int_equal(others_in_bin(two[1]), kept);
+  assert_int_equal(bins_content(two[1]).blocks, kept);
+  UNIT_HEAP_VALID(two[1]);
+  struct pool *left = heap_pool(two[1]);
+  assert_true(slow_path_begin());
+  assert_false(heap_move(two[1], pool_attach())); /* not with blocks in its bins */
+  slow_path_end();
+  assert_ptr_equal(heap_pool(two[1]), left);
+  pool_unlock(heap_pool(two[0]));
+  flush_current(); /* straight into their slabs */
+  assert_int_equal(bins_content(two[1]).blocks, 0);
+  assert_int_equal(heap_pool(two[0])->slabs.taken_bytes, (BLOCKS - kept) * BYTES + bins_content(two[0]).bytes);
+  has_no_metadata = false;
+  for (unsigned i = 4; i < BLOCKS; i++)
+    hak_free(blocks[i]);
+  unit_pools_clear();
+}
+
+static void free_in_two_pools(void *heaps) {
+  struct heap **two = heaps;
+  for (unsigned i = 0; i < 2; i++) {
+    unit_heap_become(two[i]);
+    hak_free(test_opaque(blocks[0]));
+  }
+  for (unsigned i = 2; i > 0; i--) {
+    unit_heap_become(two[i - 1]);
+    flush_current();
+  }
+}
+
+/* The block is in two bins, of two pools. */
+UNIT_TEST(a_double_free_through_two_pools_is_found) {
+  struct heap *two[2];
+  two_pools(two);
+  unit_must_die(free_in_two_pools, two, "double free of block ", blocks[0], "");
+  for (unsigned i = 0; i < BLOCKS; i++)
+    hak_free(blocks[i]);
   unit_pools_clear();
 }
 

@@ -130,7 +130,7 @@ static bool malloc_is_slow(size_t size) {
   return size > HAK_SMALL_MAX || hak_self->bins[hak_class_of(size)].top[-1] == NULL;
 }
 static bool free_is_slow(void *block) {
-  uint32_t offset = map_entry(block) ^ hak_self->key;
+  uint32_t offset = (uint16_t)map_entry(block) ^ hak_self->key;
   struct hak_bin *bin = (struct hak_bin *)(void *)((char *)hak_self->bins + offset);
   return offset >= HAK_ENTRY_END || bin->top == bin->end;
 }
