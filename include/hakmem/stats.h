@@ -60,10 +60,10 @@
   ROW(REFILL, bin_growths, COUNTER, TIMES, "A bin's array was doubled.") \
   ROW(REFILL, bin_shrinks, COUNTER, TIMES, "A bin's array was made shorter.") \
   ROW(FREE, bin_overflows, COUNTER, TIMES, "free found the bin full, or not there yet.") \
-  ROW(FREE, flushes, COUNTER, TIMES, "A bin returned blocks to slabs.") \
-  ROW(FREE, flushed_blocks, COUNTER, BLOCKS, "Blocks that bins returned to slabs.") \
+  ROW(FREE, flushes, COUNTER, TIMES, "A bin returned blocks to slabs or, in envelopes, to other pools.") \
+  ROW(FREE, flushed_blocks, COUNTER, BLOCKS, "Blocks that bins returned so.") \
   ROW(FREE, remote_frees, COUNTER, BLOCKS, \
-      "Blocks of other pools that were sent to their owners in envelopes (batches).") \
+      "Blocks of other pools that found no room in bins, and were sent to their owners in envelopes (batches).") \
   ROW(FREE, envelopes_sent, COUNTER, TIMES, "An envelope (a batch of remote frees) was sent.") \
   ROW(FREE, inbox_drains, COUNTER, TIMES, "A pool took the remote frees out of its inbox.") \
   ROW(FREE, inbox_blocks, COUNTER, BLOCKS, "Blocks taken out of inboxes.") \

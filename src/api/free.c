@@ -3,7 +3,7 @@
  *   checked block       checked_free_ready (checked/checked_cache.h), else free_checked_slow
  *   without a lock      free_stashed: the stash, for large objects     free_remote: an open envelope
  *                       hak_front_push: a bin of the hak_heap used last
- *   free_unchecked      own small: bin_overflow -> bin_grow or flush  other pool's: outbox_put
+ *   free_unchecked      own small: bin_overflow -> bin_grow or flush  other pool's, no room: outbox_put
  *                       large: large_free, packed_give                not ours: foreign_free
  */
 #include "api/alloc.h"
@@ -271,11 +271,12 @@ NOINLINE void hak_free_slow(void *block) {
   uint32_t entry = map_entry_quick(block);
   if (entry == ENTRY_LARGE)
     free_stashed(block, CALL_SITE);
+  else if (UNLIKELY(front_is_private(hak_self)) && hak_front_push(&hak_self, block, true))
+    return;
   else if (LIKELY(free_remote(block, entry)))
     return;
-  else if (LIKELY(front_takes(hak_self, entry))) { /* its bin is full, or a private pool's */
-    if (!hak_front_push(&hak_self, block, true))
-      free_unchecked(block, entry, CALL_SITE);
-  } else
+  else if (LIKELY(front_takes(hak_self, entry))) /* its bin is full */
+    free_unchecked(block, entry, CALL_SITE);
+  else
     free_slow_from(block, CALL_SITE);
 }

@@ -1,5 +1,5 @@
 /* One bin (a thread cache of one class): a refill fills half of the slots from the slabs, an overflow may double the
- * bin, an idle bin shrinks.
+ * bin, an idle bin shrinks. Blocks of other pools come by free, and leave in envelopes (docs/decisions/0064).
  *
  * A bin needs more slots than REFILL_BLOCKS_MAX and FLUSH_BLOCKS_MAX for one purpose: to hold what is freed now and
  * allocated again soon. So it doubles once for each turn from allocating to freeing. A program that only frees fills no
@@ -32,7 +32,8 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define SLOTS_MAX_OF_REFILLS (2 * REFILL_BLOCKS_MAX) /* a longer bin makes refills no rarer */
 /* A refill takes envelopes out of the inbox until this fraction of the bin is full. */
 #define RECEIVED_SHARE 2u
-#define RECEIVED_MAX 16u /* envelopes */
+#define RECEIVED_MAX 16u   /* envelopes */
+#define POOLS_ASKED_MAX 4u /* for their free blocks, before a slab is opened */
 #define HAND_BYTES ((size_t)32 << 10)
 /* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
 #define SLOTS_MAX_FREED_ONLY 128u
@@ -193,11 +194,40 @@ static ALWAYS_INLINE void note_refill(struct heap *heap, unsigned cls, size_t co
   HAK_PROBE(refill, heap->id, class_bytes(cls), count);
 }
 
+/* Takes up to `wanted` free blocks of the pools behind the heap's to slots[-1] downwards, so that its pool need not open
+ * a slab. Its lock is held, so another one is only tried (heap/pool.h, P3). */
+static NOINLINE size_t take_of_others(const struct heap *heap, unsigned cls, void **slots, size_t wanted) {
+  const struct pool *own = heap_pool(heap);
+  uint32_t count = pool_count();
+  size_t taken = 0;
+  for (uint32_t i = 1; taken == 0 && i < count && i <= POOLS_ASKED_MAX; i++) {
+    struct pool *pool = pool_by_id((own->id - 1 + i) % count + 1);
+    if (!entries_are_alike(pool->slabs.key, own->slabs.key) || !lock_try(&pool->lock))
+      continue;
+    if (slab_set_has_free(&pool->slabs, cls))
+      taken = slab_set_take(&pool->slabs, cls, slots, wanted);
+    lock_give(&pool->lock);
+    if (UNLIKELY(pool_heaps(pool) == 0)) /* an envelope may have come meanwhile */
+      inbox_serve(pool);
+  }
+  return taken;
+}
+
+/* Tells whether to ask other pools for a class: for long blocks, of which a slab is much memory. Short ones would go back
+ * and forth between pools, and their cache lines too. Not for blocks that a fork's child inherited
+ * (threads/inherited.h). */
+static ALWAYS_INLINE bool asks_others(const struct heap *heap, unsigned cls) {
+  return UNLIKELY(!slab_set_has_free(&heap_pool(heap)->slabs, cls)) && class_bytes(cls) > HAK_TINY_MAX &&
+         has_others(heap) && heap->inherited_calls == 0;
+}
+
 bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   struct bin_state *state = &heap->bin_state[cls];
   /* The array's upper end is free: take into it downwards, then the bin's top is the lowest block. */
   void **slots_end = state->base + wanted;
-  size_t taken = slab_set_take(&heap_pool(heap)->slabs, cls, slots_end, wanted);
+  size_t taken = asks_others(heap, cls) ? take_of_others(heap, cls, slots_end, wanted) : 0;
+  if (taken == 0)
+    taken = slab_set_take(&heap_pool(heap)->slabs, cls, slots_end, wanted);
   if (taken == 0)
     return false;
   if (taken < wanted)
@@ -209,7 +239,9 @@ bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
 
 /* Takes a block that needs no room in its bin. */
 static void *take_one(struct heap *heap, unsigned cls) {
-  void *block = slab_set_take_one(&heap_pool(heap)->slabs, cls);
+  void *block = NULL;
+  if (!asks_others(heap, cls) || take_of_others(heap, cls, &block + 1, 1) == 0)
+    block = slab_set_take_one(&heap_pool(heap)->slabs, cls);
   if (LIKELY(block != NULL))
     note_refill(heap, cls, 1);
   return block;

@@ -4,7 +4,7 @@
 #include "heap/heap.h"
 #include "os/fault.h"
 
-/* Pushes a block into a full bin. Makes room first: grows the bin, or gives its older half to the slabs. */
+/* Pushes a block into a full bin. Makes room first: grows the bin, or flushes its older half. */
 void bin_overflow(struct heap *heap, unsigned cls, void *block);
 /* Pushes a block into its bin or, if the bin is full, puts it into its slab, or into an envelope for another pool. If
  * memory is out for the envelope, and that pool's lock is taken, the block is lost. */

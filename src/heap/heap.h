@@ -7,8 +7,8 @@
  *
  * The owner is the thread that holds the lifeline (os/os.h). Nothing runs at thread exit, so a heap outlives its
  * owner. A thread that takes the lifeline of a dead thread's heap owns the heap with its bins. A starting thread adopts
- * it. Any other thread sweeps it (bins to slabs, envelopes sent), detaches it from its pool and drops the lifeline
- * again.
+ * it. Any other thread sweeps it (bins to slabs and envelopes, which are sent), detaches it from its pool and drops the
+ * lifeline again.
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
  *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork drops both)
  *   H3  the blocks in a heap's bins are of its pool or, in an ordinary heap, of pools of the same kind. They leave the
@@ -137,10 +137,10 @@ static inline void heap_set_pool(struct heap *heap, struct pool *pool) {
 static inline uint32_t pool_front_key(const struct pool *pool) {
   return pool_is_private(pool) ? pool->slabs.key : (uint16_t)pool->slabs.key;
 }
+static inline bool front_is_private(const struct hak_front *front) { return HAK_KEY(front) >> HAK_ENTRY_ID_SHIFT != 0; }
 /* Tells whether the bins of a heap take the blocks with this entry. */
 static inline bool front_takes(const struct hak_front *front, uint32_t entry) {
-  uint32_t key = HAK_KEY(front);
-  return entry_is_of(key >> HAK_ENTRY_ID_SHIFT != 0 ? entry : (uint16_t)entry, key);
+  return entry_is_of(front_is_private(front) ? entry : (uint16_t)entry, HAK_KEY(front));
 }
 
 /* Sets the key. split: HAK_SPLIT or 0. The pool's lock is held; the owner may read the key at the same time. */

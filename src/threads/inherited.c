@@ -11,8 +11,7 @@
 #define POOLS_MOST 64u              /* a chain of forks makes no more */
 
 COLD void inherited_in_child(struct heap *home) {
-  if (home == NULL || slab_set_taken_bytes(&heap_pool(home)->slabs) < BYTES_MIN || pool_count() >= POOLS_MOST ||
-      checked_is_on())
+  if (home == NULL || pools_live_bytes() < BYTES_MIN || pool_count() >= POOLS_MOST || checked_is_on())
     return;
   pools_inherit(true);
   home->inherited_calls = CALLS_TO_MOVE;

@@ -14,7 +14,7 @@
 
 #define HEAPS_OF_THREAD_MAX 16u /* for private pools; the one that was used least recently makes room */
 
-#define HANDLE_ID_BITS 20 /* as in an entry; the life lies above */
+#define HANDLE_ID_BITS 20 /* the life lies above */
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX <= 1u << HANDLE_ID_BITS, "a handle has room for each id");
 
 /* --- handles --- */

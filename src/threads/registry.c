@@ -323,13 +323,14 @@ COLD bool heap_rejoin(struct heap *heap, struct pool *pool) {
   return true;
 }
 
-/* False: the pool's lock is stuck. was_last: NULL, or the heap leaves its private pool. */
+/* False: the pool's lock is stuck, or blocks of others stay in the bins. was_last: NULL, or the heap leaves its private
+ * pool. */
 static bool heap_flush(struct heap *heap, bool close_empty, bool *was_last) {
   struct pool *pool = heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return false;
   inbox_drain_to_slabs(pool);
-  bins_flush_all(heap);
+  bool is_empty = bins_flush_all(heap);
   if (close_empty)
     slab_set_close_empty(&pool->slabs);
   if (was_last != NULL) {
@@ -339,7 +340,7 @@ static bool heap_flush(struct heap *heap, bool close_empty, bool *was_last) {
   pool_unlock(pool);
   checked_flush(heap);
   outbox_close(heap);
-  return true;
+  return is_empty;
 }
 
 void heap_flush_all(struct heap *heap) { heap_flush(heap, true, NULL); }
@@ -357,7 +358,7 @@ static void heap_park(struct heap *heap) {
   bool is_private = pool_is_private(pool), was_last = false;
   bool closes = is_private || load_relaxed(&pool->heaps) == 1;
   if (UNLIKELY(!heap_flush(heap, closes, is_private ? &was_last : NULL))) {
-    lifeline_drop(&heap->lifeline); /* as it was: the next sweep finds it, once the lock is free */
+    lifeline_drop(&heap->lifeline); /* the next sweep finds it */
     return;
   }
   store_relaxed(&heap->parked, true);

@@ -1,6 +1,8 @@
 /* The child of a fork that works with its parent's heap: it copies few of the shared pages, it does not grow as it
  * replaces all blocks, it uses what it has freed when memory is short, and no block is lost or given out twice. */
+#include <semaphore.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "../check.h"
 #include "../child.h"
@@ -124,11 +126,34 @@ static void has_children(void) {
   check_all();
 }
 
-int main(int argc, char **argv) {
+static void fill_all(void) {
   uint64_t seed = test_seed;
-  test_begin(argc, argv);
   for (size_t i = 0; i < BLOCKS; i++)
     place_fill(i, &seed);
+}
+
+static sem_t filled;
+
+static void *fill_and_sleep(void *unused) {
+  fill_all();
+  CHECK(sem_post(&filled) == 0);
+  for (;;)
+    pause();
+}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  if (argc > 1 && strcmp(argv[1], "worker") == 0) { /* the thread that forks has a small heap itself */
+    t_free(t_malloc(1));
+    CHECK(sem_init(&filled, 0, 0) == 0);
+    pthread_t worker;
+    test_threads_start(&worker, 1, fill_and_sleep, NULL, 0);
+    CHECK(sem_wait(&filled) == 0);
+    test_in_child(copies_few_pages);
+    test_in_child(stays_small);
+    return 0;
+  }
+  fill_all();
   if (argc > 1 && strcmp(argv[1], "threads") == 0) {
     test_in_child(has_threads);
     return 0;

@@ -7,7 +7,8 @@
  *
  * One pool is looked at, with two heaps. Threads 0 and 1 own them at first. They allocate, free into their own bins
  * also what the other one allocated, and die without a word, bins full or empty. Two threads of other pools
- * hold blocks of this one, free them through envelopes (of one block here), drain the inbox themselves when they get the
+ * hold blocks of this one, in the program or in their own bins, which no other thread touches: to the model that is one
+ * place, their hand. They free them through envelopes (of one block here), drain the inbox themselves when they get the
  * lock, and adopt heaps (keep them) or sweep them (flush the bin under the lock, drop the lifeline) once their owners
  * are dead.
  *

@@ -124,6 +124,7 @@ UNIT_TEST(bins_keep_blocks_of_other_pools) {
   struct heap *two[2];
   two_pools(two);
   void *last = NULL;
+  uint64_t sent = atomic_load(&two[1]->outbox.remote_frees);
   for (unsigned i = 0; i < BLOCKS; i++) {
     hak_free(blocks[i]);
     last = others_in_bin(two[1]) == i + 1 ? blocks[i] : last;
@@ -131,7 +132,8 @@ UNIT_TEST(bins_keep_blocks_of_other_pools) {
   assert_non_null(last);
   size_t kept = others_in_bin(two[1]), open = atomic_load(&two[1]->outbox.open_bytes) / BYTES;
   assert_true(kept > 0);
-  assert_int_equal(kept + open + atomic_load(&two[1]->outbox.remote_frees), BLOCKS); /* no room: in envelopes */
+  sent = atomic_load(&two[1]->outbox.remote_frees) - sent;
+  assert_int_equal(kept + open + sent, BLOCKS); /* what finds no room takes an envelope */
   UNIT_HEAP_VALID(two[1]);
   assert_ptr_equal(hak_malloc(BYTES), last);
   assert_int_equal(others_in_bin(two[1]), kept - 1);
@@ -151,6 +153,41 @@ UNIT_TEST(bins_keep_blocks_of_other_pools) {
   flush_current();
   assert_int_equal(heap_pool(two[0])->slabs.taken_bytes, 0);
   unit_pools_clear();
+}
+
+/* A pool without a free block of a long class takes those of another before it opens a slab, unless that pool's lock is
+ * taken. */
+UNIT_TEST(free_blocks_of_other_pools_serve) {
+  enum { MANY = 2000 }; /* more than a slab has */
+  static void *held[MANY];
+  for (unsigned is_short = 0; is_short < 2; is_short++) {
+    size_t bytes = is_short ? LONG_BYTES : 2 * LONG_BYTES;
+    struct heap *two[2];
+    unit_option("HAKMEM_POOLS", "2");
+    for (unsigned i = 0; i < 2; i++)
+      two[i] = unit_heap_attach();
+    unit_heap_become(two[0]);
+    for (unsigned i = 0; i < BLOCKS; i++)
+      assert_non_null(blocks[i] = hak_malloc(bytes));
+    for (unsigned i = 1; i < BLOCKS; i++)
+      hak_free(blocks[i]);
+    flush_current();
+    unit_heap_become(two[1]);
+    uint64_t opened = heap_pool(two[1])->slabs.counters.slabs_opened;
+    size_t taken = slab_set_taken_bytes(&heap_pool(two[0])->slabs);
+    lock_take(&heap_pool(two[0])->lock);
+    held[0] = hak_malloc(bytes);
+    assert_int_equal(heap_pool(two[1])->slabs.counters.slabs_opened, opened + 1);
+    lock_give(&heap_pool(two[0])->lock);
+    for (unsigned i = 1; i < MANY; i++)
+      assert_non_null(held[i] = hak_malloc(bytes));
+    assert_int_equal(slab_set_taken_bytes(&heap_pool(two[0])->slabs) > taken, !is_short);
+    UNIT_HEAP_VALID(two[1]);
+    hak_free(blocks[0]);
+    for (unsigned i = 0; i < MANY; i++)
+      hak_free(held[i]);
+    unit_pools_clear();
+  }
 }
 
 /* Blocks of others leave a bin by envelopes. If there is no memory for one, and their pool's lock is taken, they
@@ -179,6 +216,37 @@ UNIT_TEST(blocks_of_others_stay_if_memory_is_out) {
   assert_int_equal(heap_pool(two[0])->slabs.taken_bytes, (BLOCKS - kept) * BYTES + bins_content(two[0]).bytes);
   has_no_metadata = false;
   for (unsigned i = 4; i < BLOCKS; i++)
+    hak_free(blocks[i]);
+  unit_pools_clear();
+}
+
+static void part_from_heap(struct heap *heap) {
+  unit_heap_become(heap);
+  assert_true(slow_path_begin());
+  slow_path_part_from_heap();
+  slow_path_end();
+  lifeline_drop(&heap->lifeline);
+}
+
+/* A heap with such blocks is not parked: its next owner may belong to any pool. */
+UNIT_TEST(a_dead_heap_keeps_blocks_that_stay) {
+  struct heap *two[2];
+  two_pools(two);
+  hak_free(blocks[0]);
+  assert_int_equal(others_in_bin(two[1]), 1);
+  has_no_metadata = true;
+  lock_take(&heap_pool(two[0])->lock);
+  part_from_heap(two[1]);
+  unit_heap_become(two[0]);
+  unit_sweep();
+  assert_false(atomic_load(&two[1]->parked));
+  assert_int_equal(others_in_bin(two[1]), 1);
+  pool_unlock(heap_pool(two[0]));
+  has_no_metadata = false;
+  unit_sweep();
+  assert_true(atomic_load(&two[1]->parked));
+  assert_int_equal(bins_content(two[1]).blocks, 0);
+  for (unsigned i = 1; i < BLOCKS; i++)
     hak_free(blocks[i]);
   unit_pools_clear();
 }

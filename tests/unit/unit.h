@@ -141,6 +141,18 @@ static inline void unit_heap_become(struct heap *heap) {
   hak_thread = (uintptr_t)heap;
 }
 
+/* Meanwhile the pool of the calling thread's heap takes no free blocks of other pools. */
+static inline void unit_others_lock(void) {
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+    if (pool != heap_pool(heap_current()))
+      lock_take(&pool->lock);
+}
+static inline void unit_others_unlock(void) {
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+    if (pool != heap_pool(heap_current()))
+      lock_give(&pool->lock);
+}
+
 static inline void unit_sweep(void) {
   assert_true(slow_path_begin());
   heaps_sweep_all(false);
