@@ -103,8 +103,8 @@ static ALWAYS_INLINE void copy_by_library(void *to, const void *from, size_t byt
   memcpy(to, from, bytes);
 }
 
-/* Moves a block to one that a bin of the thread has ready, if both are of one kind of pool, by the fast paths of malloc and
- * free. NULL: nothing changed. */
+/* Moves a block to one that a bin of the thread has ready, if both are of one kind of pool, by the fast paths of malloc
+ * and free. NULL: nothing changed. */
 static ALWAYS_INLINE void *move_to_ready(void *block, uint32_t entry, size_t old_bytes, size_t size) {
   void *moved = front_takes(hak_self, entry) ? hak_malloc_ready(size) : NULL;
   if (UNLIKELY(moved == NULL))

@@ -194,8 +194,8 @@ static ALWAYS_INLINE void note_refill(struct heap *heap, unsigned cls, size_t co
   HAK_PROBE(refill, heap->id, class_bytes(cls), count);
 }
 
-/* Takes up to `wanted` free blocks of the pools behind the heap's to slots[-1] downwards, so that its pool need not open
- * a slab. Its lock is held, so another one is only tried (heap/pool.h, P3). */
+/* Takes up to `wanted` free blocks of the pools behind the heap's to slots[-1] downwards, so that its pool need not
+ * open a slab. Its lock is held, so another one is only tried (heap/pool.h, P3). */
 static NOINLINE size_t take_of_others(const struct heap *heap, unsigned cls, void **slots, size_t wanted) {
   const struct pool *own = heap_pool(heap);
   uint32_t count = pool_count();
@@ -213,8 +213,8 @@ static NOINLINE size_t take_of_others(const struct heap *heap, unsigned cls, voi
   return taken;
 }
 
-/* Tells whether to ask other pools for a class: for long blocks, of which a slab is much memory. Short ones would go back
- * and forth between pools, and their cache lines too. Not for blocks that a fork's child inherited
+/* Tells whether to ask other pools for a class: for long blocks, of which a slab is much memory. Short ones would go
+ * back and forth between pools, and their cache lines too. Not for blocks that a fork's child inherited
  * (threads/inherited.h). */
 static ALWAYS_INLINE bool asks_others(const struct heap *heap, unsigned cls) {
   return UNLIKELY(!slab_set_has_free(&heap_pool(heap)->slabs, cls)) && class_bytes(cls) > HAK_TINY_MAX &&

@@ -59,8 +59,8 @@ static inline bool outbox_put_ready(struct outbox *outbox, void *block, uint32_t
 
 /* The same for any block of another pool. No lock may be held. entry: as above. True if an envelope was sent. */
 bool outbox_put(struct heap *heap, void *block, uint32_t entry);
-/* The same while the lock of the heap's pool is held. False, and no effect, if memory is out and the owner's lock is not
- * free. */
+/* The same while the lock of the heap's pool is held. False, and no effect, if memory is out and the owner's lock is
+ * not free. */
 bool outbox_put_locked(struct heap *heap, void *block, uint32_t entry);
 /* Slow fallback without memory for a heap or an envelope: frees the block straight into the owner's slab, under its
  * lock. */
