@@ -206,9 +206,7 @@ static NOINLINE size_t take_of_others(const struct heap *heap, unsigned cls, voi
       continue;
     if (slab_set_has_free(&pool->slabs, cls))
       taken = slab_set_take(&pool->slabs, cls, slots, wanted);
-    lock_give(&pool->lock);
-    if (UNLIKELY(pool_heaps(pool) == 0)) /* an envelope may have come meanwhile */
-      inbox_serve(pool);
+    inbox_unlock(pool);
   }
   return taken;
 }
@@ -217,8 +215,8 @@ static NOINLINE size_t take_of_others(const struct heap *heap, unsigned cls, voi
  * back and forth between pools, and their cache lines too. Not for blocks that a fork's child inherited
  * (threads/inherited.h). */
 static ALWAYS_INLINE bool asks_others(const struct heap *heap, unsigned cls) {
-  return UNLIKELY(!slab_set_has_free(&heap_pool(heap)->slabs, cls)) && class_bytes(cls) > HAK_TINY_MAX &&
-         has_others(heap) && heap->inherited_calls == 0;
+  return class_bytes(cls) > HAK_TINY_MAX && UNLIKELY(has_others(heap)) && heap->inherited_calls == 0 &&
+         !slab_set_has_free(&heap_pool(heap)->slabs, cls);
 }
 
 bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {

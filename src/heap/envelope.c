@@ -198,14 +198,17 @@ static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner)
   return *place ? place : NULL;
 }
 
-/* Frees a block straight into its slab; the owner's lock is held, and given. Another thread may have pushed meanwhile,
- * while this one held the lock of a pool without heaps. */
+void inbox_unlock(struct pool *pool) {
+  lock_give(&pool->lock);
+  if (UNLIKELY(!has_heaps(pool)))
+    inbox_serve(pool);
+}
+
+/* Frees a block straight into its slab; the owner's lock is held, and given. */
 static void deliver_and_give_lock(struct pool *owner, void *block, uint32_t entry) {
   slab_set_give_one(&owner->slabs, entry_class(entry), block);
   owner->counters.frees_by_hand++;
-  lock_give(&owner->lock);
-  if (UNLIKELY(!has_heaps(owner)))
-    inbox_serve(owner);
+  inbox_unlock(owner);
 }
 
 COLD void block_deliver(void *block, uint32_t entry) {

@@ -79,6 +79,9 @@ void inbox_drain(struct pool *pool, struct heap *heap, unsigned wanted_cls, enve
  * several threads that push to a pool without heaps, the last holder of the lock leaves nothing behind
  * (tests/model/park.pml). */
 void inbox_serve(struct pool *pool);
+/* Gives the lock of a pool that the thread's heap is not attached to. Where it has no heaps, another thread may have
+ * pushed an envelope meanwhile, and not got the lock: so the inbox is drained. */
+void inbox_unlock(struct pool *pool);
 static inline bool inbox_has_mail(struct pool *pool) {
   return load_relaxed(&pool->inbox) != NULL || load_relaxed(&pool->received) != NULL;
 }
