@@ -143,10 +143,8 @@ static size_t heap_rest(struct heap *heap) {
     heap->split_seen = 0; /* the next owner does what is wanted then */
   }
   struct tally *tally = heap->tally;
-  bool is_empty = bins_flush_all(heap); /* a fork's child has emptied the bins and left their arrays */
+  bins_flush_all(heap); /* they are empty; a fork's child has left their arrays */
   pool_unlock(pool);
-  if (!is_empty)
-    return 0;
   size_t bytes = pages_purge_inside(rest_begin(heap), rest_end(heap));
   if (bytes > 0)
     store_relaxed(&heap->is_resting, true);
