@@ -26,7 +26,9 @@
  *   F5  In a split heap (heap/split.h) the key has HAK_SPLIT in its class bits: free pushes to
  *       bins[class ^ HAK_SPLIT], while malloc pops from bins[class] what the slow path has put
  *       there. So it is known how much was allocated, without an instruction here.
- * Cost on x86-64, preloaded: malloc 14 instructions up to 1152 bytes, free 24.
+ *   F6  Nearly all blocks lie in the leaf that was made first. free compares with its number, which does
+ *       not wait for a load, and looks up other leaves.
+ * Cost on x86-64, preloaded: malloc 14 instructions up to 1152 bytes, free 21.
  */
 #ifndef HAKMEM_INLINE_H
 #define HAKMEM_INLINE_H
@@ -60,7 +62,7 @@ extern "C" {
 #define HAK_ENTRY_END (HAK_BIN_COUNT << HAK_ENTRY_CLASS_SHIFT)
 
 #define HAK_UNIT_SHIFT 16
-#define HAK_LEAF_SHIFT 31
+#define HAK_LEAF_SHIFT 32
 #if defined(__x86_64__)
 #define HAK_ADDRESS_BITS 47
 #else
@@ -91,9 +93,14 @@ struct hak_front {
 #endif
 extern HAK_HIDDEN __thread struct hak_front *hak_self HAK_TLS_MODEL;
 
-/* Page map, upper level: for each 2 GiB of address space 0 or the address of its leaf's entries,
+/* Page map, upper level: for each 4 GiB of address space 0 or the address of its leaf's entries,
  * biased so that unit number (address >> 16) is the index. */
 extern HAK_HIDDEN uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
+
+/* F6. The leaf that was made first, and its word of hak_map_top. Before, index matches no address. */
+extern HAK_HIDDEN struct hak_map_home {
+  uintptr_t index, entries;
+} __attribute__((aligned(64))) hak_map_home;
 
 HAK_HIDDEN void *hak_malloc_slow(size_t size);
 HAK_HIDDEN void hak_free_slow(void *block) __attribute__((nothrow));
@@ -180,12 +187,15 @@ typedef uint16_t hak_half_entry __attribute__((may_alias));
  * pool's heap. Returns 0 if the slow path must free it. */
 static inline int hak_front_push(struct hak_front *const *front, void *block, int is_private) {
   uintptr_t address = (uintptr_t)block;
-  uintptr_t leaf = address >> HAK_LEAF_SHIFT;
-  if (HAK_UNLIKELY(leaf >= HAK_MAP_TOP_COUNT))
-    return 0;
-  uintptr_t entries = __atomic_load_n(&hak_map_top[leaf], __ATOMIC_RELAXED);
-  if (HAK_UNLIKELY(entries == 0)) /* NULL usually ends here; the unit at 0 is never ours in any case */
-    return 0;
+  uintptr_t index = address >> HAK_LEAF_SHIFT;
+  uintptr_t entries = hak_map_home.entries;
+  if (HAK_UNLIKELY(index != hak_map_home.index)) {
+    if (HAK_UNLIKELY(index >= HAK_MAP_TOP_COUNT))
+      return 0;
+    entries = __atomic_load_n(&hak_map_top[index], __ATOMIC_RELAXED);
+    if (HAK_UNLIKELY(entries == 0)) /* NULL usually ends here; the unit at 0 is never ours in any case */
+      return 0;
+  }
   struct hak_front *heap = *front;
   uintptr_t place = entries + (address >> HAK_UNIT_SHIFT) * 4;
   uint32_t entry = is_private ? __atomic_load_n((uint32_t *)place, __ATOMIC_RELAXED)

@@ -7,10 +7,15 @@
 SPARSE uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
 SPARSE struct map_row map_rows_shared[2];
 
+#define INDEX_NONE UINTPTR_MAX
+struct hak_map_home hak_map_home = {.index = INDEX_NONE};
+static _Atomic uintptr_t home_index = INDEX_NONE; /* of the leaf that is or will be the first one */
+
 static bool is_shared(const struct map_row *row) { return row == MAP_ROW_BODY || row == MAP_ROW_FREE; }
 
 /* Leaves and rows come from the front of a chunk. `next` is the begin of the newest chunk's free part, which ends at
- * the next multiple of CHUNK_BYTES. If `next` is a multiple itself, nothing is left. */
+ * the next multiple of CHUNK_BYTES. If `next` is a multiple itself, nothing is left. The first chunk is longer: it holds
+ * the first leaf. A later leaf is a mapping of its own. */
 #define CHUNK_BYTES ((size_t)256 * 1024)
 
 static struct {
@@ -37,21 +42,23 @@ static void *piece_take(size_t bytes) {
         return (void *)next;
       continue;
     }
-    /* A later leaf is a mapping of its own, and leaves the chunk's rest to rows. */
-    void *chunk = bytes > CHUNK_BYTES / 2 && next != 0 ? NULL : chunk_map(CHUNK_BYTES, CHUNK_BYTES);
-    if (chunk == NULL) /* or a limit is near: map no more than needed */
+    size_t chunk_bytes = round_up(bytes, CHUNK_BYTES);
+    void *chunk = bytes > CHUNK_BYTES && next != 0 ? NULL : chunk_map(chunk_bytes, CHUNK_BYTES);
+    if (chunk == NULL) /* a later leaf, or a limit is near: map no more than needed */
       return chunk_map(round_up(bytes, os_page_bytes()), os_page_bytes());
     if (atomic_compare_exchange_strong_explicit(&chunks.next, &next, (uintptr_t)chunk + bytes, memory_order_acq_rel,
                                                 memory_order_acquire))
       return chunk;
-    os_unmap(chunk, CHUNK_BYTES);
-    atomic_fetch_sub_explicit(&chunks.bytes, CHUNK_BYTES, memory_order_relaxed);
+    os_unmap(chunk, chunk_bytes);
+    atomic_fetch_sub_explicit(&chunks.bytes, chunk_bytes, memory_order_relaxed);
   }
 }
 
 _Static_assert(sizeof(struct map_leaf) % CACHE_LINE == 0 && sizeof(struct map_row) % CACHE_LINE == 0,
                "pieces stay aligned");
-_Static_assert(sizeof(struct map_leaf) < CHUNK_BYTES, "a chunk's end is never a piece's, but where it is full");
+_Static_assert(sizeof(struct map_leaf) > CHUNK_BYTES && sizeof(struct map_leaf) % CHUNK_BYTES != 0 &&
+                   sizeof(struct map_row) < CHUNK_BYTES,
+               "a chunk's end is never a piece's, but where it is full");
 
 /* A stack of spare pieces, linked by their first words, which are zero otherwise. A tag in `top` changes with each pop,
  * so that a compare-and-swap fails if a piece was popped and pushed again (ABA). The tag has 22 bits: addresses have at
@@ -126,17 +133,26 @@ COLD void map_reserve_end(struct map_reserve *reserve) {
     piece_push(&spare_rows, reserve_pop(&reserve->row));
 }
 
-/* reserve: NULL, or the reserve that the leaf comes from; then this cannot fail. */
+/* reserve: NULL, or the reserve that the leaf comes from; then this cannot fail. The home leaf is settled before it
+ * gets into hak_map_top, so no thread has a block in it before. Threads that meet here store the same values. */
 static bool leaf_make(uintptr_t index, struct map_reserve *reserve) {
-  uintptr_t none = 0;
+  uintptr_t none = 0, home = INDEX_NONE;
   if (__atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE) != 0)
     return true;
   struct map_leaf *leaf = reserve ? reserve_pop(&reserve->leaves) : piece_pop(&spare_leaves);
   if (leaf == NULL)
     return false;
-  if (!__atomic_compare_exchange_n(&hak_map_top[index], &none, (uintptr_t)leaf - map_bias(index), false,
-                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+  uintptr_t entries = (uintptr_t)leaf - map_bias(index);
+  bool is_home = atomic_compare_exchange_strong(&home_index, &home, index) || home == index;
+  if (!__atomic_compare_exchange_n(is_home ? &hak_map_home.entries : &hak_map_top[index], &none, entries, false,
+                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     piece_push(&spare_leaves, leaf); /* another thread was faster */
+    entries = none;
+  }
+  if (is_home) {
+    __atomic_store_n(&hak_map_home.index, index, __ATOMIC_RELEASE);
+    __atomic_store_n(&hak_map_top[index], entries, __ATOMIC_RELEASE);
+  }
   return true;
 }
 

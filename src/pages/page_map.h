@@ -1,9 +1,9 @@
 /* page_map.h: maps any address to hakmem's data about it.
  *
- *   top[address >> 31]  ->  leaf of those 2 GiB, 144 KiB:
- *        entries[32768]      one word a 64 KiB unit
- *        states[1024]        for each 2 MiB: what checked/checked.c keeps about its blocks, NULL where it keeps nothing
- *        rows[1024]          for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
+ *   top[address >> 32]  ->  leaf of those 4 GiB, 288 KiB:
+ *        entries[65536]      one word a 64 KiB unit
+ *        states[2048]        for each 2 MiB: what checked/checked.c keeps about its blocks, NULL where it keeps nothing
+ *        rows[2048]          for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             superslab           the superslab's record (pages/superslab.h)

@@ -23,6 +23,7 @@ UNIT_TEST(foreign_addresses_read_as_none) {
       (uintptr_t)mapped,
       (uintptr_t)on_heap,
       (uintptr_t)hak_map_top,
+      (uintptr_t)&hak_map_home,
       ((uintptr_t)1 << HAK_ADDRESS_BITS) - 1,
       (uintptr_t)1 << HAK_ADDRESS_BITS,
       (uintptr_t)1 << 47,
@@ -162,7 +163,7 @@ UNIT_TEST(an_object_needs_one_row) {
     assert_int_equal(map_entry(end - 1), ENTRY_NONE);
     assert_null(map_row(base + SUPERSLAB_BYTES));
   }
-  assert_true(map_bytes() - before <= OBJECTS * (size_t)192 * 1024);
+  assert_true(map_bytes() - before <= OBJECTS * (sizeof(struct map_leaf) + 64 * (size_t)1024));
 }
 
 /* The marks of an arena are a unit's each. */
@@ -202,5 +203,53 @@ UNIT_TEST(a_row_is_made_once) {
       assert_ptr_equal(rows[i], rows[0]);
   }
 }
+
+#define HOMES 400u /* two leaves from here on are made at the same time */
+
+static void *cover_and_look(void *number) {
+  uintptr_t index = HOMES + (uintptr_t)number % 2;
+  void *unit = (void *)(index << HAK_LEAF_SHIFT);
+  CHECK(map_cover(unit, UNIT_BYTES));
+  CHECK(hak_map_home.index != index || hak_map_home.entries == hak_map_top[index]);
+  CHECK(map_entry(unit) == ENTRY_NONE);
+  return NULL;
+}
+
+static void settle_home(void) {
+  test_threads_run(4, cover_and_look, NULL, 1);
+  CHECK(hak_map_home.index - HOMES < 2);
+  if (unit_lies("moved"))
+    hak_map_home.index ^= 1;
+  CHECK(hak_map_home.entries == hak_map_top[hak_map_home.index]);
+  CHECK(hak_map_top[HOMES] != 0 && hak_map_top[HOMES + 1] != 0);
+}
+
+/* Threads that meet at the first leaves agree which one is the home leaf. */
+UNIT_TEST_FIRST(the_first_leaf_is_the_home_leaf) {
+  for (unsigned i = unit_rounds(200, 50); i > 0; i--)
+    test_in_child(settle_home);
+}
+
+static void use_other_leaves(void) {
+  enum { COUNT = 2000 };
+  static unsigned char *blocks[COUNT];
+  uint64_t seed = UNIT_SEED;
+  CHECK(map_cover((void *)((uintptr_t)HOMES << HAK_LEAF_SHIFT), UNIT_BYTES));
+  for (unsigned i = 0; i < 50 * COUNT; i++) {
+    unsigned char **block = &blocks[test_random(&seed) % COUNT];
+    CHECK(*block == NULL || **block == (unsigned char)(block - blocks));
+    hak_free(*block);
+    *block = hak_malloc(1 + test_random(&seed) % 5000);
+    CHECK(*block != NULL);
+    **block = (unsigned char)(block - blocks);
+  }
+  for (unsigned i = 0; i < COUNT; i++) {
+    CHECK((uintptr_t)blocks[i] >> HAK_LEAF_SHIFT != hak_map_home.index);
+    CHECK(hak_free_ready(blocks[i]) || hak_malloc_ready(hak_usable_size(blocks[i])) != NULL); /* or the bin was full */
+  }
+}
+
+/* Bins take the blocks of other leaves as well. */
+UNIT_TEST_FIRST(blocks_lie_outside_the_home_leaf) { test_in_child(use_other_leaves); }
 
 UNIT_MAIN()
