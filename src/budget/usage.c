@@ -287,9 +287,22 @@ static enum purge_result purge_pages(void *address, size_t size, long mode) {
   return os_purge(address, size) ? PURGE_GONE : PURGE_REFUSED;
 }
 
+/* Where only a part of a huge page was given back, the kernel charges the group for all of it, until it looks for
+ * memory. It may look in vain, and kill. The neighbours of the part were resident with it. */
+static void split_huge_at_ends(uintptr_t begin, uintptr_t end) {
+  if (LIKELY(!load_relaxed(&usage.limit_of_resident)) || option_value(OPTION_HUGE) == HUGE_OFF)
+    return;
+  if (begin % SUPERSLAB_BYTES != 0)
+    os_huge_split((void *)(begin - os_page_bytes()));
+  if (end % SUPERSLAB_BYTES != 0)
+    os_huge_split((void *)end);
+}
+
 bool pages_unmap(void *address, size_t size) {
   figure_add(&usage.leaving, size);
   bool is_done = os_unmap(address, size);
+  if (is_done)
+    split_huge_at_ends((uintptr_t)address, (uintptr_t)address + size);
   figure_add(&usage.leaving, -size);
   return is_done;
 }
@@ -297,6 +310,8 @@ bool pages_unmap(void *address, size_t size) {
 enum purge_result pages_purge(void *address, size_t size) {
   figure_add(&usage.leaving, size);
   enum purge_result result = purge_pages(address, size, option_value(OPTION_PURGE));
+  if (result == PURGE_GONE)
+    split_huge_at_ends((uintptr_t)address, (uintptr_t)address + size);
   figure_add(&usage.leaving, -size);
   if (result == PURGE_REFUSED) {
     counter_note(purges_refused);

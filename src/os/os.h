@@ -52,6 +52,10 @@ void os_populate_huge(void *address, size_t size);
 /* Asks for huge pages in a range. */
 void os_huge(void *address, size_t size);
 
+/* Splits the huge page around a resident page, if only a part of it is still mapped. Else nothing happens, but that the
+ * kernel takes the page for one that is seldom used. Needs Linux 5.4. */
+void os_huge_split(void *page);
+
 /* Return the resident bytes of a range, and of the whole process. */
 size_t os_resident_bytes(const void *address, size_t size);
 size_t os_resident_of_process(void);

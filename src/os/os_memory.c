@@ -63,6 +63,9 @@ COLD bool os_commit_is_strict(void) {
   return mode[0] == '2';
 }
 
+#ifndef MADV_COLD /* older headers */
+#define MADV_COLD 20
+#endif
 #ifndef MADV_POPULATE_WRITE /* older headers */
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -155,6 +158,11 @@ bool os_seal(void *address, size_t size) {
 bool os_purge(void *address, size_t size) { return advise(address, size, MADV_DONTNEED); }
 bool os_purge_lazily(void *address, size_t size) { return advise(address, size, MADV_FREE); }
 void os_huge(void *address, size_t size) { advise(address, size, MADV_HUGEPAGE); }
+
+void os_huge_split(void *page) {
+  KEEP_ERRNO;
+  advise(page, os_page_bytes(), MADV_COLD);
+}
 
 void os_restore(void *address, size_t size) {
   os_commit(address, size);

@@ -35,6 +35,23 @@ static inline int group_has(const struct group *group, const char *file) {
   return access(path, F_OK) == 0;
 }
 
+/* Returns the bytes that the group is charged for. */
+static inline size_t group_charged(const char *folder) {
+  static const char *const files[] = {"memory.current", "memory.usage_in_bytes"};
+  size_t bytes = 0;
+  for (unsigned i = 0; i < 2 && bytes == 0; i++) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+    FILE *file = fopen(path, "r");
+    if (file) {
+      CHECK(fscanf(file, "%zu", &bytes) == 1);
+      fclose(file);
+    }
+  }
+  CHECK(bytes > 0);
+  return bytes;
+}
+
 /* Is word one of the words in text, between spaces, commas and line ends? */
 static inline int group_listed(const char *text, const char *word) {
   size_t length = strlen(word);
@@ -121,7 +138,7 @@ static inline void group_make(struct group *group, size_t limit_bytes) {
     group_write(group->folder, "memory.swap.max", "0");
 }
 
-/* Runs the program again in the group, with TEST_LIMITED set. Ends when it does; it must end with 0. */
+/* Runs the program again in the group, with the group's folder in TEST_LIMITED. Ends when it does; it must end with 0. */
 static inline void group_run(struct group *group, char **argv) {
   enum { CANNOT_JOIN = 78 };
   int status = 0;
@@ -131,7 +148,7 @@ static inline void group_run(struct group *group, char **argv) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
         !group_write(group->folder, "cgroup.procs", "0"))
       _exit(CANNOT_JOIN);
-    setenv("TEST_LIMITED", "1", 1);
+    setenv("TEST_LIMITED", group->folder, 1);
     execv(argv[0], argv);
     _exit(CANNOT_JOIN);
   }
