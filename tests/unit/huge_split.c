@@ -1,6 +1,7 @@
 /* huge_split: where the group has a limit, what is given back of a huge page is not charged any more.
  *
- * Positive control: with `whole` no huge page is split. */
+ * Positive control: with `whole` no huge page is split.
+ */
 #include "unit.h"
 
 #include "../cgroup/group.h"
