@@ -13,7 +13,7 @@ import types
 import lab.__main__
 
 
-def hak(*words, variables=None, cwd=None, input="", timeout=100, preexec_fn=None):
+def hak(*words, variables=None, cwd=None, input="", timeout=300, preexec_fn=None):
     """Runs hak WORD... with these variables in its environment: an object with returncode, stdout and stderr."""
     words = list(map(str, words))
     with contextlib.suppress(ImportError):  # `hak nonsense` says so itself
