@@ -270,16 +270,16 @@ static ALWAYS_INLINE size_t neighbours(void *const *blocks, size_t most, ptrdiff
   return count;
 }
 
-/* Puts back the first blocks of an array: the one at `place` and its neighbours, upwards or downwards, that have their
- * bits in the same word, `most` together. Returns how many. */
-static ALWAYS_INLINE size_t put_back_word(const struct size_class *class, struct place place, void *const *blocks,
-                                          size_t most) {
-  const ptrdiff_t step = (ptrdiff_t)class->bytes, gap = most > 1 ? (char *)blocks[1] - (char *)blocks[0] : 0;
-  size_t bit = place.index % 64, low = bit, run = 1;
-  if (gap == step) { /* the next slab may begin where this one ends */
-    run = neighbours(blocks, min_size(most, min_size(64 - bit, class->block_count - place.index)), step);
-  } else if (gap == -step) {
-    run = neighbours(blocks, min_size(most, bit + 1), -step);
+/* Puts back the first blocks of an array: the one at `place` and its neighbours, upwards (step > 0) or downwards, that
+ * have their bits in the same word. Returns how many: at most `most`. */
+static NOINLINE size_t put_back_neighbours(struct slab_set *set, struct place place, void *const *blocks, size_t most,
+                                           ptrdiff_t step) {
+  size_t bit = place.index % 64, low = bit, run;
+  if (step > 0) { /* the next slab may begin where this one ends */
+    size_t block_count = size_classes[place.slab->class].block_count;
+    run = neighbours(blocks, min_size(most, min_size(64 - bit, block_count - place.index)), step);
+  } else {
+    run = neighbours(blocks, min_size(most, bit + 1), step);
     low = bit + 1 - run;
   }
   uint64_t bits = ~(uint64_t)0 >> (64 - run) << low, both = *place.word & bits;
@@ -288,39 +288,28 @@ static ALWAYS_INLINE size_t put_back_word(const struct size_class *class, struct
     fault_double_free(blocks[low == bit ? clash - bit : bit - clash]);
   }
   *place.word |= bits;
+  note_put_back(set, place.slab, place.index / 64, run);
   return run;
 }
 
-/* Puts back the first blocks of an array, as many as lie in one slab, but no more than change its list. Returns how
- * many: at least one. Blocks that are freed one after the other often are neighbours. */
-static ALWAYS_INLINE size_t put_back_run(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  const struct size_class class = size_classes[cls];
-  struct place place = find_place_of_class(set, cls, blocks[0]);
-  struct slab *slab = place.slab;
-  char *base = slab_base(blocks[0], class.order);
-  size_t most = min_size(count, less(slab->list_until, slab->free_count) + 1), done = 0;
-  size_t offset_max = class.bytes * (class.block_count - (size_t)1), lowest = place.index / 64;
-  for (;;) {
-    done += put_back_word(&class, place, blocks + done, most - done);
-    if (done == most)
-      break;
-    size_t offset = (size_t)((char *)blocks[done] - base);
-    size_t index = class_index(&class, offset);
-    if (offset > offset_max || index * class.bytes != offset)
-      break; /* find_place tells what it is */
-    place.word += (ptrdiff_t)(index / 64 - place.index / 64);
-    place.index = index;
-    lowest = min_size(lowest, index / 64);
-  }
-  note_put_back(set, slab, lowest, done);
-  return done;
-}
-
 void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
+  const uint32_t entry = entry_of(set->key, cls);
+  const ptrdiff_t step = (ptrdiff_t)class_bytes(cls);
   set->taken_blocks[cls] -= count;
   add_as_owner(&set->taken_bytes, -(count * class_bytes(cls)));
-  for (size_t i = 0; i < count;)
-    i += put_back_run(set, cls, blocks + i, count - i);
+  for (size_t i = 0; i < count;) {
+    void *block = blocks[i];
+    struct map_leaf *leaf = map_leaf(block);
+    struct place place = find_place(set, cls, leaf, block, map_leaf_read(leaf, block) == entry);
+    /* Blocks that are freed one after the other often are neighbours. */
+    ptrdiff_t gap = i + 1 < count ? (char *)blocks[i + 1] - (char *)block : 0;
+    if (gap == step || gap == -step) {
+      i += put_back_neighbours(set, place, blocks + i, count - i, gap);
+    } else {
+      put_back(set, place, block);
+      i++;
+    }
+  }
 }
 
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
