@@ -5,10 +5,9 @@
  *             sample_refill (heap/hands.h), moves blocks between arrays without the lock
  *   outbox    envelopes being filled for other pools: touched by the owner only
  *
- * The owner is the thread that holds the lifeline (os/os.h). Nothing runs at thread exit, so a heap outlives its
- * owner. A thread that takes the lifeline of a dead thread's heap owns the heap with its bins. A starting thread adopts
- * it. Any other thread sweeps it (bins to slabs and envelopes, which are sent), detaches it from its pool and drops the
- * lifeline again.
+ * The owner is the thread that holds the lifeline (os/os.h). Nothing runs at thread exit, so a heap outlives its owner.
+ * A thread that takes the lifeline of a dead thread's heap adopts the heap, or sweeps it: empties it, detaches it from
+ * its pool and drops the lifeline again (docs/decisions/0023).
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
  *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork drops both)
  *   H3  the blocks in a heap's bins are of its pool or, in an ordinary heap, of pools of the same kind. They leave the

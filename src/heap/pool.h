@@ -4,11 +4,9 @@
  *   inbox     envelopes (batches of remote frees) from threads of other pools: pushed without a lock, drained under the
  *             lock
  *
- * A process has about one pool for each CPU that it may use. So the memory in partly filled slabs depends on the
- * number of CPUs, not on the number of threads. A starting thread attaches to the pool with the fewest threads; the
- * first thread is alone in the first pool until others outnumber the pools. A thread that only frees what others of its
- * pool allocate moves to another one, once (heap_part_if_due). On a machine with several NUMA nodes each node has its
- * share of the pools, and a thread attaches to a pool of the node that it runs on.
+ * A process has about one pool for each CPU that it may use, so the memory in partly filled slabs does not depend on
+ * the number of threads (docs/decisions/0030). A starting thread attaches to the pool of its NUMA node with the fewest
+ * heaps. The first thread is alone in the first pool until others outnumber the pools.
  *   P1  a page-map entry names the pool that owns the slab. Pools are never freed, so a pool's id stays valid
  *   P2  only a holder of the lock reads or writes slabs and takes envelopes out
  *   P3  a thread that holds one pool's lock may try another pool's lock, but does not wait for it

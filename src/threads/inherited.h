@@ -1,9 +1,8 @@
 /* inherited.h: the child of a fork leaves its parent's slabs alone.
  *
- * Parent and child share the pages of the heap until one of the two writes to them. A block that the child frees is on
- * top of its bin. So the next malloc returns it, the program writes to it, and the kernel copies a page for one block.
- * Therefore a child that works with a large heap attaches its thread to a fresh pool, where new blocks lie together.
- * What it frees of the inherited pools goes back in envelopes, and is not written to: they are of another kind.
+ * When the child writes to a block that it shares with its parent, the kernel copies a page. So a child that works with
+ * a large heap attaches its thread to a fresh pool (docs/decisions/0040). What it frees of the inherited pools goes back
+ * in envelopes, and is not written to: they are of another kind.
  *   I1  from the fork on, threads attach to pools that are not inherited
  *   I2  the inherited pools serve the process again when an eighth of what they had given out at the fork is free, or
  *       when memory is short. So the free memory that no thread uses is bounded
