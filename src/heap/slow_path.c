@@ -10,11 +10,12 @@
 #define PATIENCE_MS 1000u  /* of slow_path_begin_patiently */
 #define GATE_LOST 0x10000u /* more than the forks at any time */
 
-static const _Atomic uint32_t always_alive = 1, never_alive = 0;
+static _Atomic uint32_t unwatched = 1; /* stands for a word in memory that a child finds zeroed */
 
-struct gate gate = {.alive = &always_alive};
-static _Atomic(_Atomic uint32_t *) watch_word; /* in memory that a child finds zeroed; NULL: none yet */
-static _Atomic uint32_t lost_without_heap;     /* threads without a heap that are inside for good */
+struct gate gate = {.alive = &unwatched};
+static _Atomic uint32_t lost_without_heap; /* threads without a heap that are inside for good */
+
+static bool gate_is_watched(void) { return load_relaxed(&gate.alive) != &unwatched; }
 
 static bool is_inside(const struct heap *heap) {
   return atomic_load_explicit(&heap->inside, memory_order_seq_cst) != 0;
@@ -95,13 +96,9 @@ COLD bool gate_reset(void) {
   bool is_whole =
       load_relaxed(&gate.shut) < GATE_LOST && ((hak_thread & THREAD_FORKS_ALONE) != 0 || !others_are_inside(&id, true));
   hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
-  _Atomic uint32_t *word = load_relaxed(&watch_word);
   store_relaxed(&gate.inside_without_heap, own_share());
   store_relaxed(&gate.sleepers, 0);
-  if (word != NULL)
-    store_relaxed(word, !thread_is_busy());
-  else
-    store_relaxed(&gate.alive, thread_is_busy() ? &never_alive : &always_alive);
+  store_relaxed(load_relaxed(&gate.alive), !thread_is_busy());
   atomic_store_explicit(&gate.shut, is_whole ? 0 : GATE_LOST, memory_order_release);
   return is_whole;
 }
@@ -130,8 +127,7 @@ COLD void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
 /* An emulator may ignore MADV_WIPEONFORK, so the word alone proves nothing. gate_reset also leaves the gate open or
  * lost. */
 COLD bool gate_child_is_prepared(void) {
-  _Atomic uint32_t *word = load_relaxed(&watch_word);
-  return word != NULL && load_relaxed(word) != 0 && load_relaxed(&gate.shut) % GATE_LOST == 0;
+  return gate_is_watched() && !gate_is_of_parent() && load_relaxed(&gate.shut) % GATE_LOST == 0;
 }
 
 COLD void gate_child_noticed(void) {
@@ -144,18 +140,16 @@ COLD void gate_child_noticed(void) {
 /* Each thread that enters without a heap comes here, and so does the background thread. From the second thread on, a
  * child may lack a thread. */
 static void watch_begin(void) {
-  _Atomic uint32_t *none = NULL, *word = os_map_for_this_process(os_page_bytes());
+  _Atomic uint32_t *none = &unwatched, *word = os_map_for_this_process(os_page_bytes());
   if (word == NULL) /* such a child will not be noticed */
     return;
   store_relaxed(word, 1);
-  if (atomic_compare_exchange_strong_explicit(&watch_word, &none, word, memory_order_acq_rel, memory_order_relaxed))
-    atomic_store_explicit(&gate.alive, word, memory_order_release);
-  else
+  if (!atomic_compare_exchange_strong_explicit(&gate.alive, &none, word, memory_order_release, memory_order_relaxed))
     os_unmap(word, os_page_bytes());
 }
 
 COLD void gate_enter_without_heap(void) {
-  if (heap_count() > 0 && load_relaxed(&watch_word) == NULL)
+  if (heap_count() > 0 && !gate_is_watched())
     watch_begin();
   atomic_fetch_add_explicit(&gate.inside_without_heap, 1, memory_order_seq_cst);
 }

@@ -16,16 +16,16 @@
 #include "heap/heap.h"
 
 extern HAK_HIDDEN struct gate {
-  _Atomic uint32_t shut;                 /* forks under way; GATE_LOST: for good */
-  _Atomic uint32_t sleepers;             /* forks that sleep until no thread is inside */
-  const _Atomic uint32_t *_Atomic alive; /* reads 0 in a child that fork's handlers did not prepare */
+  _Atomic uint32_t shut;           /* forks under way; GATE_LOST: for good */
+  _Atomic uint32_t sleepers;       /* forks that sleep until no thread is inside */
+  _Atomic uint32_t *_Atomic alive; /* reads 0 in a child that fork's handlers did not prepare */
   _Alignas(CACHE_LINE) _Atomic uint32_t inside_without_heap;
 } gate;
 COLD void gate_child_noticed(void);
 COLD void gate_enter_without_heap(void);
 COLD void gate_wake_sleeper(void);
 static inline bool gate_is_of_parent(void) {
-  const _Atomic uint32_t *alive = atomic_load_explicit(&gate.alive, memory_order_acquire);
+  _Atomic uint32_t *alive = atomic_load_explicit(&gate.alive, memory_order_acquire);
   return load_relaxed(alive) == 0;
 }
 
