@@ -44,14 +44,19 @@ static bool list_has(const char *list, const char *word) {
 /* The hierarchy of v2, and the one of v1 that has the memory controller. If both exist, only one of them has limits. */
 enum hierarchy { HIERARCHY_V1, HIERARCHY_V2, HIERARCHIES };
 
-/* The group of this process in each hierarchy, as seen from the root of its cgroup namespace; "" if it has none. */
-struct groups {
-  char name[HIERARCHIES][GROUP_BYTES];
+/* The buffers of a search, about 6 KiB. */
+struct search {
+  char names[HIERARCHIES][GROUP_BYTES]; /* the group of the process, seen from its namespace's root; "": none */
+  struct os_group group;
+  struct os_lines in;
+  char line[OS_LINE_BYTES];
+  os_group_visit *visit;
+  void *argument;
 };
 
 /* Reads /proc/self/cgroup: "4:cpu,memory:/a/group", "0::/a/group". A name has no newline and is not escaped. */
-static void groups_read(struct groups *groups, struct os_lines *in) {
-  for (char *line; (line = os_lines_next(in)) != NULL;) {
+static void names_read(struct search *search) {
+  for (char *line; (line = os_lines_next(&search->in)) != NULL;) {
     char *controllers = strchr(line, ':');
     char *name = controllers ? strchr(controllers + 1, ':') : NULL;
     if (name == NULL || name[1] != '/' || strlen(name + 1) >= GROUP_BYTES)
@@ -62,7 +67,7 @@ static void groups_read(struct groups *groups, struct os_lines *in) {
       hierarchy = HIERARCHY_V2;
     else if (!list_has(controllers, "memory"))
       continue;
-    memcpy(groups->name[hierarchy], name, strlen(name) + 1);
+    memcpy(search->names[hierarchy], name, strlen(name) + 1);
   }
 }
 
@@ -91,13 +96,10 @@ static bool folder_find(struct os_group *group, const char *root, const char *mo
 }
 
 bool os_group_up(struct os_group *group) {
-  struct os_path *path = &group->path;
-  if (path->length <= group->mount_length)
+  const char *below = group->path.bytes + group->mount_length, *slash = strrchr(below, '/');
+  if (*below == 0)
     return false;
-  do {
-    path->length--;
-  } while (path->length > group->mount_length && path->bytes[path->length] != '/');
-  os_path_cut(path, path->length);
+  os_path_cut(&group->path, group->mount_length + (slash ? (size_t)(slash - below) : 0));
   return true;
 }
 
@@ -156,19 +158,9 @@ static bool mount_parse(char *line, struct mount *mount) {
   return root[0] == '/' && point[0] == '/';
 }
 
-/* The buffers of a search, about 6 KiB. */
-struct search {
-  struct groups groups;
-  struct os_group group;
-  struct os_lines in;
-  char line[OS_LINE_BYTES];
-  os_group_visit *visit;
-  void *argument;
-};
-
 /* Returns true if visit ended the search. */
 static bool mount_visit(struct search *search, const char *root, const struct mount *mount) {
-  const char *name = search->groups.name[mount->hierarchy];
+  const char *name = search->names[mount->hierarchy];
   search->group.is_first_version = mount->hierarchy == HIERARCHY_V1;
   return name[0] != 0 && folder_find(&search->group, root, mount->point, mount->root, name) &&
          search->visit(&search->group, search->argument);
@@ -190,10 +182,10 @@ void os_groups_visit(const char *root, const char *process, os_group_visit *visi
   bool over = false;
   search.visit = visit;
   search.argument = argument;
-  search.groups.name[HIERARCHY_V1][0] = search.groups.name[HIERARCHY_V2][0] = 0;
+  search.names[HIERARCHY_V1][0] = search.names[HIERARCHY_V2][0] = 0;
   if (!os_lines_open(&search.in, groups_open(path, root, process), search.line, sizeof search.line))
     return;
-  groups_read(&search.groups, &search.in);
+  names_read(&search);
   os_text_close(search.in.fd);
   int mounts = os_path_open_under(path, root, "proc/self/mountinfo", O_RDONLY);
   if (os_lines_open(&search.in, mounts, search.line, sizeof search.line)) {
