@@ -1,8 +1,8 @@
 /* inherited.h: the child of a fork leaves its parent's slabs alone.
  *
  * When the child writes to a block that it shares with its parent, the kernel copies a page. So a child that works with
- * a large heap attaches its thread to a fresh pool (docs/decisions/0040). What it frees of the inherited pools goes back
- * in envelopes, and is not written to: they are of another kind.
+ * a large heap attaches its thread to a fresh pool (docs/decisions/0040). What it frees of the inherited pools goes
+ * back in envelopes, and is not written to: they are of another kind.
  *   I1  from the fork on, threads attach to pools that are not inherited
  *   I2  the inherited pools serve the process again when an eighth of what they had given out at the fork is free, or
  *       when memory is short. So the free memory that no thread uses is bounded
