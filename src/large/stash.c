@@ -191,11 +191,11 @@ void stash_open(size_t bytes_max) {
   atomic_store(&stashes.bytes_max, min_size(bytes_max, STASH_BYTES_MAX));
   share_bytes();
   atomic_compare_exchange_strong(&stashes.round, &round, 1);
-  store_relaxed(&stashes.live, true);
   do { /* another round may begin meanwhile */
     round = stash_present_round();
     atomic_store(&stash_round, round);
   } while (stash_present_round() != round);
+  atomic_store(&stashes.live, true); /* last: a round that ends now looks whether they are open afterwards */
 }
 
 void stash_close(void) {
@@ -215,8 +215,11 @@ void stash_next_round(void) {
   atomic_store(&stashes.round, next);
   store_relaxed(&stashes.used, is_used);
   uint32_t open = atomic_load(&stash_round);
-  if (open == 0 && !is_used && !is_held)
-    store_relaxed(&stashes.live, false);
+  if (open == 0 && !is_used && !is_held) {
+    atomic_store(&stashes.live, false);
+    if (UNLIKELY(atomic_load(&stash_round) != 0)) /* opened meanwhile */
+      atomic_store(&stashes.live, true);
+  }
   while (open != 0 && !atomic_compare_exchange_weak(&stash_round, &open, is_used || is_held ? next : 0))
     ;
 }

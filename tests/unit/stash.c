@@ -495,6 +495,39 @@ UNIT_TEST_BETWEEN(others_take_while_owners_use, empty, empty) {
   assert_int_equal(load_relaxed(&stash_units_max), STASH_BYTES_MAX / 4 / UNIT_BYTES); /* of each of many */
 }
 
+/* Opens the stashes once for each step that the main thread announces. */
+static _Atomic unsigned announced, opened;
+static void *opener(void *unused) {
+  (void)unused;
+  for (unsigned step = 0; !atomic_load(&ending);) {
+    if (atomic_load(&announced) == step)
+      continue;
+    stash_open(STASH_BYTES_MAX);
+    atomic_store(&opened, ++step);
+  }
+  return NULL;
+}
+
+/* A round that finds nothing ends while a thread opens the stashes: those that are open count as live. */
+UNIT_TEST_BETWEEN(a_round_ends_while_they_open, empty, empty) {
+  pthread_t thread;
+  atomic_store(&ending, false);
+  test_threads_start(&thread, 1, opener, NULL, 0);
+  for (unsigned step = 1; step <= unit_rounds(100000, 1000); step++) {
+    stash_close();
+    __real_stash_next_round();
+    atomic_store(&announced, step);
+    for (volatile unsigned wait = step % 128; wait > 0; wait--)
+      ;
+    __real_stash_next_round();
+    while (atomic_load(&opened) != step)
+      ;
+    assert_true(load_relaxed(&stash_round) == 0 || stashes_are_live());
+  }
+  atomic_store(&ending, true);
+  test_threads_join(&thread, 1);
+}
+
 /* Memory stays short for some time afterwards. */
 UNIT_TEST_BETWEEN(a_limit_finds_it, empty, empty) {
   habit(BYTES, 6);
