@@ -1,4 +1,4 @@
-"""The verdict is right: an allocator that was slowed is slower, each time. A copy of the same library is no difference.
+"""The verdict is right: an allocator that was slowed is slower, never faster. A copy of the same library is no difference.
 The level that lab/judge/stats.py states leaves one comparison in fifty, so a difference counts if it is found twice.
 Where other work disturbs the machine the interval gets wide and the verdict is "no difference": then the comparison is
 made again, as a reader of such a verdict would."""
