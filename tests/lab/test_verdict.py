@@ -1,7 +1,7 @@
-"""The verdict is right: an allocator that was slowed is slower, never faster. A copy of the same library is no difference.
-The level that lab/judge/stats.py states leaves one comparison in fifty, so a difference counts if it is found twice.
-Where other work disturbs the machine the interval gets wide and the verdict is "no difference": then the comparison is
-made again, as a reader of such a verdict would."""
+"""The verdict is right: an allocator that was slowed is slower, never faster. A copy of the same library is no
+difference. The level that lab/judge/stats.py states leaves one comparison in fifty, so a difference counts if it is
+found twice. Where other work disturbs the machine the interval gets wide and the verdict is "no difference": then the
+comparison is made again, as a reader of such a verdict would."""
 
 import os
 import shutil
@@ -11,7 +11,8 @@ from lab.judge.outcome import RATE
 from lab.run import allocators, workloads
 
 TIMES = 4
-# Of the comparison of two allocators that differ: 3 of 13 pairs that were disturbed, on one side, are enough to hide it.
+# Of the comparison of two allocators that differ: 3 of 13 pairs that were disturbed, on one side, are enough to hide
+# that.
 TRIES = 3
 # One pair may lie apart on each side, and the interval holds the median at 99.7 %.
 RUNS = 13
