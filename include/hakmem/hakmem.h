@@ -13,7 +13,8 @@
  * Signal handlers: none of the functions is async-signal-safe.
  *   - A handler that interrupts a slow path gets memory. What it frees is freed later. Nothing is damaged.
  *   - A handler may interrupt the few instructions with which malloc takes a block from a bin or free puts one back.
- *     If it allocates then, it may get a block that the program gets too.
+ *     If it allocates then, it may get a block that the program gets too. While another thread trims, this is far more
+ *     likely: the handler's call then empties the bins that the interrupted call uses.
  *   - A handler that jumps out of a slow path (longjmp) leaves its thread with slow calls for good.
  *
  * Memory: sizes are bytes. A function that returns memory returns NULL and sets errno to ENOMEM when memory is out,

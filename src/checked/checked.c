@@ -183,22 +183,6 @@ static void kept_give(struct checked_cache *cache, unsigned cls, size_t count) {
   class->ready -= (uint8_t)of_ready;
 }
 
-/* Takes up to `wanted` blocks that have states to slots[-1] downwards. Returns how many. */
-static size_t take_with_states(struct pool *pool, unsigned cls, void **slots, size_t wanted) {
-  size_t taken = slab_set_take(&pool->slabs, cls, slots, wanted);
-  void **blocks = slots - taken;
-  const char *covered = NULL;
-  for (size_t i = 0; i < taken; i++) {
-    const char *slab = slab_base(blocks[i], size_classes[cls].order);
-    if (slab != covered && !states_cover(slab, cls)) { /* out of memory */
-      slab_set_give(&pool->slabs, cls, blocks, taken);
-      return 0;
-    }
-    covered = slab;
-  }
-  return taken;
-}
-
 /* Fills the reserve, which is empty, for all ready blocks that are missing, or by half. */
 static void reserve_fill(struct heap *heap, struct checked_class *class, unsigned cls) {
   struct pool *pool = checked_pool(heap, cls);
@@ -206,7 +190,7 @@ static void reserve_fill(struct heap *heap, struct checked_class *class, unsigne
   size_t wanted = less(max_size(class->ready_max, class->kept_max / 2), class->ready);
   if (!pool_lock(pool))
     return;
-  size_t taken = take_with_states(pool, cls, slots + wanted, wanted);
+  size_t taken = slab_set_take(&pool->slabs, cls, slots + wanted, wanted);
   pool_unlock(pool);
   void **blocks = slots + wanted - taken;
   for (size_t i = 0; i < taken; i++)
@@ -327,5 +311,7 @@ void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
   zero_begin();
   secret_draw();
   units_are_wiped = true;
+  for (unsigned i = 0; i < CHECKED_POOLS; i++)
+    pools[i]->slabs.has_states = true;
   atomic_store_explicit(&checked_first_id, pools[0]->id, memory_order_release);
 }

@@ -1,7 +1,6 @@
 #include "checked/checked_block.h"
 
 #include "os/os.h"
-#include "pages/metadata.h"
 
 struct checked_settings checked;
 SPARSE uint64_t checked_inverses[HAK_CLASS_COUNT];
@@ -20,38 +19,6 @@ bool canary_is_older(const char *end, uint64_t word) {
     if (word == canary_of(end, checked.older[i]))
       return true;
   return false;
-}
-
-static struct states *states_made(const void *block) {
-  _Atomic(void *) *place = map_states(block);
-  void *none = NULL, *there = atomic_load_explicit(place, memory_order_acquire);
-  if (LIKELY(there != NULL))
-    return there;
-  void *states = metadata_take_forever(sizeof(struct states));
-  if (states == NULL || atomic_compare_exchange_strong(place, &none, states))
-    return states;
-  return none; /* another thread made one at the same time; this one is lost */
-}
-
-bool states_cover(const void *block, unsigned cls) {
-  char *base = slab_base(block, size_classes[cls].order);
-  size_t count = (class_slab_bytes(cls) + class_bytes(cls) - 1) / class_bytes(cls); /* blocks, and the end, if any */
-  unsigned order = metadata_order(count * sizeof(uint16_t));
-  struct states *states = states_made(base);
-  if (UNLIKELY(states == NULL))
-    return false;
-  size_t unit = map_unit_in_row(base);
-  _Atomic uint16_t *array = load_relaxed(&states->units[unit]);
-  if (LIKELY(array != NULL && states->orders[unit] >= order))
-    return true;
-  _Atomic uint16_t *longer = metadata_take(order);
-  if (longer != NULL)
-    memset((void *)longer, 0, (size_t)1 << order);
-  atomic_store_explicit(&states->units[unit], longer, memory_order_release);
-  if (array != NULL)
-    metadata_give((void *)array, states->orders[unit]);
-  states->orders[unit] = (uint8_t)order;
-  return longer != NULL;
 }
 
 void checked_retire(void *block, uint32_t entry) {

@@ -26,16 +26,6 @@ void secret_draw(void);
 
 /* --- states --- */
 
-/* The states of 2 MiB: an array for each slab, at its first unit. The table is made when needed, for good. An array is
- * replaced when the unit serves a class of more blocks. Then none of its blocks lives. */
-struct states {
-  _Atomic(_Atomic uint16_t *) units[SUPERSLAB_UNITS];
-  uint8_t orders[SUPERSLAB_UNITS]; /* of the pieces of metadata, under the lock of the slab's pool */
-};
-
-/* Makes the array for a block's slab, if it is missing. The lock of the slab's pool is held. False: out of memory. */
-bool states_cover(const void *block, unsigned cls);
-
 /* Divides by one multiplication, and tells whether there is a remainder (Lemire, Kaser and Kurz 2019): with inverse =
  * 2^64 / bytes, rounded up, the upper half of offset * inverse is the quotient, and the lower half is below the inverse
  * if and only if there is none. That holds for numbers below 2^32. Of each class; set at program start. */
@@ -47,12 +37,11 @@ static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const voi
                                                 unsigned order) {
   uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << order);
   __uint128_t product = (__uint128_t)((uintptr_t)block - base) * inverse;
-  struct states *states = atomic_load_explicit(map_leaf_states(leaf, block), memory_order_acquire);
-  if (UNLIKELY((uint64_t)product >= inverse || states == NULL))
+  if (UNLIKELY((uint64_t)product >= inverse))
     return NULL;
-  _Atomic uint16_t *array =
-      atomic_load_explicit(&states->units[base >> HAK_UNIT_SHIFT & (SUPERSLAB_UNITS - 1)], memory_order_acquire);
-  return LIKELY(array != NULL) ? array + (size_t)(product >> 64) : NULL;
+  _Atomic uint16_t *states =
+      atomic_load_explicit(map_row_states(map_leaf_row(leaf, block), (void *)base), memory_order_acquire);
+  return LIKELY(states != NULL) ? states + (size_t)(product >> 64) : NULL;
 }
 static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
   return state_in(map_leaf(block), block, checked_inverses[cls], size_classes[cls].order);

@@ -1,13 +1,13 @@
 /* page_map.h: maps any address to hakmem's data about it.
  *
- *   top[address >> 32]  ->  leaf of those 4 GiB, 288 KiB:
+ *   top[address >> 32]  ->  leaf of those 4 GiB, 272 KiB:
  *        entries[65536]      one word a 64 KiB unit
- *        states[2048]        for each 2 MiB: what checked/checked.c keeps about its blocks, NULL where it keeps nothing
  *        rows[2048]          for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             superslab           the superslab's record (pages/superslab.h)
  *             arenas[]            one byte a unit: of which bank's arena it is a part (pages/arena.h)
+ *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
  * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped; the pages of the rows
@@ -50,6 +50,7 @@ struct map_row {
   char records[SUPERSLAB_UNITS][RECORD_BYTES];
   char superslab[RECORD_BYTES];
   _Alignas(CACHE_LINE) _Atomic uint8_t arenas[SUPERSLAB_UNITS];
+  _Alignas(CACHE_LINE) _Atomic(_Atomic uint16_t *) states[SUPERSLAB_UNITS];
   _Alignas(CACHE_LINE) uint64_t bitmaps[SUPERSLAB_UNITS][BITMAP_WORDS];
 };
 
@@ -63,7 +64,6 @@ extern HAK_HIDDEN struct map_row map_rows_shared[2];
 struct map_leaf {
   uint32_t entries[LEAF_UNITS];
   struct map_row *rows[LEAF_SUPERSLABS];
-  _Atomic(void *) states[LEAF_SUPERSLABS];
 };
 
 static inline uint32_t entry_key(uint32_t pool_id, unsigned kind) {
@@ -119,10 +119,6 @@ static inline size_t map_superslab_in_leaf(const void *address) {
 static inline struct map_row *map_leaf_row(struct map_leaf *leaf, const void *address) {
   return __atomic_load_n(&leaf->rows[map_superslab_in_leaf(address)], __ATOMIC_ACQUIRE);
 }
-static inline _Atomic(void *) *map_leaf_states(struct map_leaf *leaf, const void *address) {
-  return &leaf->states[map_superslab_in_leaf(address)];
-}
-static inline _Atomic(void *) *map_states(const void *address) { return map_leaf_states(map_leaf(address), address); }
 static inline struct map_row *map_row(const void *address) { return map_leaf_row(map_leaf(address), address); }
 /* Returns the entry of the unit around an address; ENTRY_NONE for any address outside hakmem's memory. */
 static inline uint32_t map_entry(const void *address) {
@@ -153,6 +149,9 @@ static inline size_t map_unit_in_row(const void *address) {
 /* These need the row too. */
 static inline void *map_record(const void *address) { return map_row(address)->records[map_unit_in_row(address)]; }
 static inline uint64_t *map_bitmap(const void *address) { return map_row(address)->bitmaps[map_unit_in_row(address)]; }
+static inline _Atomic(_Atomic uint16_t *) *map_row_states(struct map_row *row, const void *address) {
+  return &row->states[map_unit_in_row(address)];
+}
 static inline void *map_superslab_record(const void *address) { return map_row(address)->superslab; }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);

@@ -4,8 +4,11 @@
 #include "budget/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "pages/metadata.h"
 #include "pages/page_map.h"
 #include "pages/superslab.h"
+
+#include <string.h>
 
 /* An empty slab up to this length stays open if its class has no other free block. Otherwise a program whose demand
  * varies around a slab's end would open and close a slab all the time. */
@@ -50,6 +53,28 @@ static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
 
 bool slab_set_has_free(const struct slab_set *set, unsigned cls) { return first_partial(set, cls) != NULL; }
 
+/* --- states: a word for each block of a slab, and one for its end if that is too short for a block --- */
+
+static unsigned states_order(unsigned cls) {
+  return metadata_order((class_slab_bytes(cls) + class_bytes(cls) - 1) / class_bytes(cls) * sizeof(uint16_t));
+}
+
+/* False: out of memory. */
+COLD static bool states_open(const char *base, unsigned cls) {
+  unsigned order = states_order(cls);
+  _Atomic uint16_t *states = metadata_take(order);
+  if (states != NULL)
+    memset((void *)states, 0, (size_t)1 << order);
+  atomic_store_explicit(map_row_states(map_row(base), base), states, memory_order_release);
+  return states != NULL;
+}
+
+COLD static void states_close(const char *base, unsigned cls) {
+  metadata_give((void *)atomic_exchange(map_row_states(map_row(base), base), NULL), states_order(cls));
+}
+
+/* --- opening and closing --- */
+
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
   bool is_growing = set->slab_count[cls] >= POPULATE_SHARE && class->bytes <= os_page_bytes() &&
@@ -57,6 +82,10 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   char *base = slab_set_allows(set, class_slab_bytes(cls)) ? units_take(class->order, is_growing) : NULL;
   if (base == NULL)
     return NULL;
+  if (UNLIKELY(set->has_states) && !states_open(base, cls)) {
+    units_give(base, class->order, KEEP_BY_PRESET);
+    return NULL;
+  }
   if (advice_is_wanted())
     observers.advice_slab_opened(class->bytes, class_slab_bytes(cls));
   struct slab *slab = map_record(base);
@@ -86,6 +115,8 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   unsigned order = size_classes[slab->class].order;
   slab_list_leave(set, slab);
   map_entries_set(slab->base, (size_t)1 << order, ENTRY_NONE);
+  if (UNLIKELY(set->has_states))
+    states_close(slab->base, slab->class);
   usage_move_begin(UNIT_BYTES << order);
   set->has_news = true;
   set->slab_bytes -= UNIT_BYTES << order;

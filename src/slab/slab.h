@@ -36,6 +36,7 @@ struct slab_set {
 
   uint32_t key;       /* const: entry_key of the owning pool */
   bool lists_full;    /* const: of a set whose slabs may be closed all at once */
+  bool has_states;    /* const: each open slab has an array of its blocks' states (checked/checked.h) */
   size_t slab_bytes;  /* of open slabs */
   size_t freed_bytes; /* of blocks put back, not reported to usage_freed_add yet */
   size_t limit_bytes; /* no slab is opened beyond; 0: no limit */

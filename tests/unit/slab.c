@@ -2,12 +2,16 @@
 #include "unit.h"
 
 #include "os/os.h"
+#include "pages/metadata.h"
 #include "pages/page_map.h"
 
 #define BLOCKS_MAX 4096u
 
 static struct slab_set set = {.key = 77u << HAK_ENTRY_ID_SHIFT};
 static void *slots[BLOCKS_MAX];
+
+static bool no_map; /* the system gives nothing */
+TEST_WRAP(void *, os_map, size_t bytes, size_t alignment) { return no_map ? NULL : __real_os_map(bytes, alignment); }
 
 /* Takes exactly `count` blocks; block i in address order is in out[i] if they are of one slab. */
 static void take_all(unsigned cls, void **out, size_t count) {
@@ -61,6 +65,66 @@ UNIT_TEST(blocks_ascend_from_the_top_of_the_array) {
     assert_int_equal(set.slab_bytes, 0);
     assert_true(map_entry(base) == ENTRY_NONE || map_entry(base) == ENTRY_EXTENT);
   }
+}
+
+static _Atomic uint16_t *states_at(const char *base) { return *map_row_states(map_row(base), base); }
+
+/* An open slab has a state for each block, and for the end; all are zero at first. Under the control, others than its
+ * own go back. */
+UNIT_TEST(states_live_as_long_as_their_slab) {
+  struct slab_set checked = {.key = 79u << HAK_ENTRY_ID_SHIFT, .has_states = true};
+  size_t used_before = 0;
+  for (unsigned turn = 0; turn < 2; turn++) {
+    for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+      size_t count = size_classes[cls].block_count;
+      assert_int_equal(slab_set_take(&checked, cls, slots + BLOCKS_MAX, count), count);
+      const char *base = slots[BLOCKS_MAX - 1];
+      for (size_t i = 0; i * class_bytes(cls) < class_slab_bytes(cls); i++) {
+        assert_int_equal(states_at(base)[i], 0);
+        states_at(base)[i] = 1;
+      }
+      if (unit_lies("states"))
+        *map_row_states(map_row(base), base) = metadata_take(METADATA_ORDER_MAX);
+      slab_set_give(&checked, cls, slots + BLOCKS_MAX - count, count);
+      slab_set_close_empty(&checked);
+      assert_null(states_at(base));
+    }
+    size_t used = metadata_bytes() - metadata_free_bytes();
+    assert_true(turn == 0 || used <= used_before);
+    used_before = used;
+  }
+}
+
+/* Without memory for the states the slab is not opened; its units stay free. */
+UNIT_TEST(no_slab_opens_without_states) {
+  struct slab_set checked = {.key = 79u << HAK_ENTRY_ID_SHIFT, .has_states = true};
+  unsigned cls = hak_class_of(16);
+  assert_int_equal(slab_set_take(&checked, cls, slots + BLOCKS_MAX, 1), 1);
+  void *block = slots[BLOCKS_MAX - 1], *none = NULL, **pieces = &none;
+  slab_set_give_one(&checked, cls, block);
+  slab_set_close_empty(&checked);
+  size_t taken_bytes = usage_taken();
+  no_map = true;
+  for (unsigned order = METADATA_ORDER_MIN; order <= METADATA_ORDER_MAX; order++) {
+    for (void **piece; (piece = metadata_take(order)) != NULL; pieces = piece) {
+      piece[0] = pieces;
+      piece[1] = (void *)(uintptr_t)order;
+    }
+  }
+  assert_int_equal(slab_set_take(&checked, cls, slots + BLOCKS_MAX, 1), 0);
+  assert_null(slab_set_take_one(&checked, cls));
+  assert_int_equal(checked.slab_bytes, 0);
+  assert_int_equal(usage_taken(), taken_bytes);
+  while (pieces != &none) {
+    void **piece = pieces;
+    pieces = piece[0];
+    metadata_give(piece, (unsigned)(uintptr_t)piece[1]);
+  }
+  no_map = false;
+  assert_int_equal(slab_set_take(&checked, cls, slots + BLOCKS_MAX, 1), 1);
+  slab_set_give_one(&checked, cls, slots[BLOCKS_MAX - 1]);
+  slab_set_close_empty(&checked);
+  UNIT_SUPERSLABS_VALID();
 }
 
 /* Takes the blocks of 20 slabs and touches none. Returns what is resident of the last slab. */
