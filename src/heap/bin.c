@@ -324,6 +324,10 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     if (block)
       return count_refill(heap, block);
   }
+  if (UNLIKELY(state->idle > 0)) {
+    state->patience = bin_patience_after(state->idle, state->patience);
+    state->idle = 0;
+  }
   bool is_due = is_young(state) ? young_may_grow(heap, state)
                                 : ++state->streak >= REFILLS_TO_GROW && state->slots < SLOTS_MAX_OF_REFILLS;
   if (is_due && bin_grow(heap, cls))

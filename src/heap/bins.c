@@ -31,31 +31,46 @@ static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t 
   return part;
 }
 
-/* When the slabs have grown or fallen far, the bins follow: each gives back what it has not needed since the last time.
- * Where the heap grows this is all, because the slabs that close serve other classes. It does not count as freed there,
- * except for those slabs: a program that only grows needs no background thread. A step goes on where the last one
- * stopped. */
+/* Call once each time that a bin follows openings or growth. */
+static bool idles_too_long(struct bin_state *state) {
+  bool is_idle = bin_idles_too_long(state->idle, state->patience);
+  state->idle += state->idle < UINT8_MAX;
+  return is_idle;
+}
+
+/* Returns how many blocks a bin gives back as it follows. */
+static uint32_t follow_blocks(struct heap *heap, unsigned cls, enum bins_follow follow) {
+  struct bin_state *state = &heap->bin_state[cls];
+  uint32_t count = (uint32_t)bin_count(heap, cls), unneeded = (uint32_t)min_size(state->low, count);
+  if (follow == FOLLOW_FALL)
+    return (uint32_t)bin_surplus(unneeded);
+  return idles_too_long(state) ? count : follow == FOLLOW_GROWTH ? unneeded : 0;
+}
+
+/* The bins follow the slabs (enum bins_follow). Where slabs are opened this is all, because the slabs that close serve
+ * other classes. It does not count as freed there, except for those slabs: a program that only grows needs no
+ * background thread. A step goes on where the last one stopped. */
 static void follow_step(struct heap *heap) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   struct bins_work *work = &heap->bins_work;
+  enum bins_follow follow = work->reason;
   size_t slab_bytes = slabs->slab_bytes;
-  for (size_t given = 0; work->follows < HAK_CLASS_COUNT && given < STEP_BLOCKS_MAX;) {
+  for (size_t given = 0; work->follows < HAK_CLASS_COUNT && given < STEP_BLOCKS_MAX; work->follows++) {
     unsigned cls = work->follows;
     struct bin_state *state = &heap->bin_state[cls];
-    if (work->follow_left == 0 && state->base != NULL) {
-      uint32_t idle = (uint32_t)min_size(state->low, bin_count(heap, cls));
-      work->follow_left = work->is_growing ? idle : (uint32_t)bin_surplus(idle);
-    }
-    given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given, !work->is_growing);
-    if (work->follow_left > 0)
+    if (work->follow_left == 0 && state->base != NULL)
+      work->follow_left = follow_blocks(heap, cls, follow);
+    if (work->follow_left == 0 && follow == FOLLOW_OPENING)
       continue;
+    given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given, follow == FOLLOW_FALL);
+    if (work->follow_left > 0)
+      break;
     if (state->base != NULL)
       state->low = (uint32_t)bin_count(heap, cls);
-    if (work->is_growing)
+    if (follow != FOLLOW_FALL)
       given += slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
-    work->follows++;
   }
-  if (work->is_growing)
+  if (follow != FOLLOW_FALL)
     usage_freed_add(less(slab_bytes, slabs->slab_bytes));
   if (work->follows == HAK_CLASS_COUNT)
     work->follows = 0;
@@ -63,12 +78,18 @@ static void follow_step(struct heap *heap) {
 
 /* What the slabs have now is what they are compared with next: slabs that close as the bins follow, and are opened
  * again, are no growth, unless they were so many that it was a fall. */
-static void follow_begin(struct heap *heap) {
-  size_t slab_bytes = heap_pool(heap)->slabs.slab_bytes;
+static void follow_if_due(struct heap *heap) {
+  const struct slab_set *slabs = &heap_pool(heap)->slabs;
+  enum bins_follow follow =
+      bins_follow(heap->slab_bytes_seen, slabs->slab_bytes, slabs->opened_bytes - heap->opened_bytes_seen);
+  if (LIKELY(follow == FOLLOW_NOTHING))
+    return;
+  heap->bins_work.reason = (uint8_t)follow;
   heap->bins_work.follows = 1;
   heap->bins_work.follow_left = 0;
-  heap->bins_work.is_growing = slab_bytes > heap->slab_bytes_seen;
-  heap->slab_bytes_seen = slab_bytes;
+  heap->opened_bytes_seen = slabs->opened_bytes;
+  if (follow != FOLLOW_OPENING)
+    heap->slab_bytes_seen = slabs->slab_bytes;
 }
 
 /* Looks at one bin. At each LOOKS_TO_SHRINKth look it gives back, *most blocks at most, and shrinks. False: it has more
@@ -80,7 +101,10 @@ static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most)
   if (state->base == NULL)
     return true;
   uint32_t count = (uint32_t)bin_count(heap, cls);
-  state->low = count < state->low ? count : state->low;
+  if (count < state->low) {
+    state->low = count;
+    state->idle = 0;
+  }
   state->high = count > state->high ? count : state->high;
   if (!decide)
     return true;
@@ -115,9 +139,8 @@ NOINLINE void bins_step(struct heap *heap) {
   if (heap->ticks < SLOW_CALLS_PERIOD)
     return;
   heap->ticks = 0;
-  if (heap->bins_work.follows == 0 &&
-      UNLIKELY(bins_should_follow(heap->slab_bytes_seen, heap_pool(heap)->slabs.slab_bytes)))
-    follow_begin(heap);
+  if (heap->bins_work.follows == 0)
+    follow_if_due(heap);
   bins_look(heap);
 }
 

@@ -38,6 +38,8 @@ struct bin_state {
   uint32_t streak;        /* refills since the last overflow; 0 in a young bin */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
+  uint8_t idle;           /* how often the bins followed openings or growth since this one was last seen in use */
+  uint8_t patience;       /* log2 of how often it may idle (bin_idles_too_long) */
 };
 
 /* How far the periodic work on the bins has come (heap/bins.c). */
@@ -46,7 +48,7 @@ struct bins_work {
   uint32_t look_left;   /* blocks that the bin is to give back before the next look */
   uint32_t follow_left; /* likewise, of the bin that follows the slabs now */
   uint8_t follows;      /* class of that bin; 0: none follows */
-  bool is_growing;      /* the bins follow because the slabs grew */
+  uint8_t reason;       /* why it follows: enum bins_follow */
 };
 
 /* clang-format off */
@@ -95,7 +97,8 @@ struct heap {
   bool is_apart;            /* it was moved once because of its overflow_balance */
   int64_t overflow_balance; /* overflows less OVERFLOWS_OF_REFILL times the refills (heap_part_if_due) */
   size_t granted_bytes;     /* of bins, beyond their initial slots */
-  size_t slab_bytes_seen;   /* of the pool, when the bins began to follow it last */
+  size_t slab_bytes_seen;   /* of the pool, when its slabs had grown or fallen so far that the bins followed */
+  size_t opened_bytes_seen; /* of the pool, when the bins began to follow it last */
   struct bins_work bins_work;
   uint32_t split;                /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;           /* of split_wanted */

@@ -17,6 +17,8 @@
 #define FOLLOW_GROWTH_MIN ((size_t)512 << 10)
 #define FOLLOW_FALL_SHARE 4
 #define FOLLOW_FALL_MIN ((size_t)4 << 20)
+#define PATIENCE_MAX 7  /* a bin counts up to 255 times */
+#define REGRET_SHARE 4u /* blocks that are needed after less than so many times the patience went too early */
 #define FIRST_SHARE 4
 #define FIRST_BYTES_MIN ((size_t)512)
 
@@ -56,10 +58,22 @@ bool bin_may_be_long(size_t slots, size_t block_bytes, size_t refilled) {
 
 /* Growth counts early: what lies idle in bins then keeps slabs open that would serve it. A fall must be larger, because
  * what is freed now is often allocated again. */
-bool bins_should_follow(size_t seen_bytes, size_t slab_bytes) {
-  size_t grown = less(slab_bytes, seen_bytes), fallen = less(seen_bytes, slab_bytes);
-  return grown > max_size(seen_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN) ||
-         fallen > max_size(seen_bytes / FOLLOW_FALL_SHARE, FOLLOW_FALL_MIN);
+enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes, size_t opened_bytes) {
+  if (less(slab_bytes, seen_bytes) > max_size(seen_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN))
+    return FOLLOW_GROWTH;
+  if (less(seen_bytes, slab_bytes) > max_size(seen_bytes / FOLLOW_FALL_SHARE, FOLLOW_FALL_MIN))
+    return FOLLOW_FALL;
+  return opened_bytes > max_size(slab_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN) ? FOLLOW_OPENING : FOLLOW_NOTHING;
+}
+
+bool bin_idles_too_long(uint8_t idle, uint8_t patience) { return idle >= 1u << patience; }
+
+uint8_t bin_patience_after(uint8_t idle, uint8_t patience) {
+  if (!bin_idles_too_long(idle, patience))
+    return patience;
+  if (idle < REGRET_SHARE << patience)
+    return patience < PATIENCE_MAX ? patience + 1 : patience;
+  return patience > 0 ? patience - 1 : 0;
 }
 
 size_t bin_surplus(size_t low) { return (low + 1) / 2; }

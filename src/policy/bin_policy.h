@@ -38,10 +38,23 @@ bool bin_may_be_long(size_t slots, size_t block_bytes, size_t refilled);
 /* Returns how many blocks a bin should give back that never held fewer than `low` blocks since the last look. */
 size_t bin_surplus(size_t low);
 
-/* Tells whether the slabs grew or fell so much since the bins began to follow them last (`seen_bytes`) that the bins
- * should follow again. Then each gives back what it did not need meanwhile, so that slabs close and serve other
- * classes. */
-bool bins_should_follow(size_t seen_bytes, size_t slab_bytes);
+/* What the slabs did that the bins should follow, so that slabs close and serve other classes. */
+enum bins_follow {
+  FOLLOW_NOTHING,
+  FOLLOW_FALL,    /* each bin gives back half of what it did not need since it followed a fall or growth last */
+  FOLLOW_OPENING, /* slabs were opened, and as many closed: bins that idle too long give back all */
+  FOLLOW_GROWTH,  /* likewise, and each other bin gives back all that it did not need */
+};
+
+/* slab_bytes: of the open slabs; seen_bytes: when the bins followed a fall or growth last. opened_bytes: of the slabs
+ * that were opened since the bins followed at all. */
+enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes, size_t opened_bytes);
+
+/* Tells whether a bin idles too long that was not used while the bins followed openings or growth so often. */
+bool bin_idles_too_long(uint8_t idle, uint8_t patience);
+/* Returns the patience of a bin that is refilled after it idled. It grows if the bin had to give its blocks back too
+ * early, and falls if not. So the bin of a class that a steady program seldom uses keeps its blocks. */
+uint8_t bin_patience_after(uint8_t idle, uint8_t patience);
 
 /* Returns how many slots the bin should have after that look: half, if a quarter was enough. high: the most blocks it
  * held. */

@@ -59,18 +59,49 @@ UNIT_TEST(doubling_never_passes_a_limit) {
   }
 }
 
-/* Growth of the slabs counts from 512 KiB and a 32nd on, a fall from 4 MiB and a quarter on. */
+/* Growth of the slabs counts from 512 KiB and a 32nd on, a fall from 4 MiB and a quarter on. Without either, slabs that
+ * were opened count as growth does. */
 UNIT_TEST(bins_follow_what_moved_far) {
   const size_t least = (size_t)512 << 10, least_fall = (size_t)4 << 20;
   for (unsigned i = 0; i < ROUNDS; i++) {
     size_t seen = draw((size_t)1 << draw(36)), far = max_size(least, seen / 32);
     size_t fall = max_size(least_fall, seen / 4);
-    assert_false(bins_should_follow(seen, seen + draw(far)));
-    assert_true(bins_should_follow(seen, seen + far + 1 + draw(far)));
+    size_t opened = draw((size_t)1 << draw(36)), now = seen + draw(far);
+    assert_int_equal(bins_follow(seen, now, 0), FOLLOW_NOTHING);
+    assert_int_equal(bins_follow(seen, now, max_size(least, now / 32) + 1 + opened), FOLLOW_OPENING);
+    assert_int_equal(bins_follow(seen, now, draw(max_size(least, now / 32))), FOLLOW_NOTHING);
+    assert_int_equal(bins_follow(seen, seen + far + 1 + draw(far), opened), FOLLOW_GROWTH);
     if (seen > fall) {
-      assert_false(bins_should_follow(seen, seen - draw(fall)));
-      assert_true(bins_should_follow(seen, draw(seen - fall - 1)));
+      assert_int_equal(bins_follow(seen, seen - draw(fall), 0), FOLLOW_NOTHING);
+      assert_int_equal(bins_follow(seen, draw(seen - fall - 1), opened), FOLLOW_FALL);
     }
+  }
+}
+
+/* A class comes back after it idled so often, again and again. If it comes back soon its bin keeps its blocks after a
+ * few times. If it comes back late the bin never does. */
+UNIT_TEST(bins_learn_how_long_to_idle) {
+  enum { TIMES = 100, SOON = 4, PATIENCE_MAX = 7 };
+  for (uint8_t idle = 0; idle < UINT8_MAX; idle++) {
+    uint8_t patience = 0;
+    unsigned emptied = 0;
+    for (unsigned i = 0; i < TIMES; i++) {
+      emptied += bin_idles_too_long(idle, patience);
+      patience = bin_patience_after(idle, patience);
+    }
+    if (idle < SOON)
+      assert_in_range(emptied, idle > 0, 2);
+    else
+      assert_int_equal(emptied, TIMES);
+  }
+  for (uint8_t patience = 0; patience <= PATIENCE_MAX; patience++) {
+    uint8_t least = (uint8_t)(1u << patience);
+    assert_false(bin_idles_too_long((uint8_t)(least - 1), patience));
+    assert_int_equal(bin_patience_after((uint8_t)(least - 1), patience), patience);
+    assert_true(bin_idles_too_long(least, patience));
+    assert_int_equal(bin_patience_after(least, patience), min_size(patience + 1u, PATIENCE_MAX));
+    if (SOON * least <= UINT8_MAX)
+      assert_int_equal(bin_patience_after((uint8_t)(SOON * least), patience), less(patience, 1));
   }
 }
 

@@ -318,6 +318,45 @@ UNIT_TEST(bins_follow_growth_once) {
   UNIT_HEAP_VALID(heap);
 }
 
+/* Opens and closes slabs of another class. */
+static void open_others(size_t bytes) {
+  alloc_all(bytes / 1000, 1000);
+  free_all(bytes / 1000);
+}
+
+/* The slabs have grown as far as they will. What the bin of one phase holds goes back in the next one. */
+UNIT_TEST(bins_of_the_last_phase_pin_no_slabs) {
+  struct heap *heap = unit_heap_attach();
+  unsigned cls = hak_class_of(100);
+  for (unsigned turn = 0; turn < 4; turn++) {
+    alloc_all(10000, 100);
+    free_all(10000);
+    assert_true(bin_blocks(heap, cls) > 0);
+    for (unsigned i = 0; i < 10; i++)
+      open_others(1000000);
+    assert_int_equal(bin_blocks(heap, cls), 0);
+    assert_int_equal(heap_pool(heap)->slabs.slab_count[cls], 0);
+  }
+  heap_flush_all(heap);
+}
+
+/* A class that is used now and then keeps its blocks after a few times. */
+UNIT_TEST(bins_learn_to_wait_for_the_next_use) {
+  struct heap *heap = unit_heap_attach();
+  unsigned cls = hak_class_of(100);
+  unsigned emptied = 0, emptied_late = 0;
+  for (unsigned turn = 0; turn < 60; turn++) {
+    hak_free(hak_malloc(100));
+    open_others(1500000);
+    bool is_empty = bin_blocks(heap, cls) == 0;
+    emptied += is_empty;
+    emptied_late += is_empty && turn >= 30;
+  }
+  assert_in_range(emptied, 1, 15);
+  assert_in_range(emptied_late, 0, 3);
+  heap_flush_all(heap);
+}
+
 UNIT_TEST(a_sleeping_owner_pins_nothing) {
   const size_t sizes[] = {16, 100, 1000, 10000, 200000};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
