@@ -203,8 +203,6 @@ static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site)
 }
 
 static NOINLINE void free_slow_from(void *block, uintptr_t site) {
-  if (block == NULL)
-    return;
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     free_checked_slow(block, entry, site);
@@ -264,6 +262,8 @@ static NOINLINE void free_checked(void *block, uintptr_t site) {
 
 /* Most of these frees are remote ones, which need no saved registers: what is more comes in functions of its own. */
 NOINLINE void hak_free_slow(void *block) {
+  if (block == NULL) /* of which some programs free many */
+    return;
   if (checked_is_on()) {
     free_checked(block, CALL_SITE);
     return;
