@@ -324,10 +324,6 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     if (block)
       return count_refill(heap, block);
   }
-  if (UNLIKELY(state->idle > 0)) {
-    state->patience = bin_patience_after(state->idle, state->patience);
-    state->idle = 0;
-  }
   bool is_due = is_young(state) ? young_may_grow(heap, state)
                                 : ++state->streak >= REFILLS_TO_GROW && state->slots < SLOTS_MAX_OF_REFILLS;
   if (is_due && bin_grow(heap, cls))
@@ -335,7 +331,7 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   else if (UNLIKELY(!bin_may_be_long(state->slots, class_bytes(cls), refilled_blocks(state))) &&
            bin_set_slots(heap, cls, state->slots / 2))
     heap->counters.bin_shrinks++;
-  state->is_taken_from = true;
+  state->is_taken_from = state->is_used = true;
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
   wanted = min_size(wanted, REFILL_BLOCKS_MAX);
   if (wanted <= 1)

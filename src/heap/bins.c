@@ -7,7 +7,8 @@
 
 #define CLASSES (HAK_CLASS_COUNT - 1)
 #define LOOKS_OF_STEP 8
-#define LOOKS_TO_SHRINK 8 /* looks at a bin between two decisions to shrink */
+#define LOOKS_TO_SHRINK 8  /* looks at a bin between two decisions to shrink */
+#define LOOKS_TO_FOLLOW 4u /* to know that a bin idles */
 
 COLD void bins_prewarm(struct heap *heap) {
   HOLD_LOCK(&heap_pool(heap)->lock);
@@ -31,20 +32,16 @@ static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t 
   return part;
 }
 
-/* Call once each time that a bin follows openings or growth. */
-static bool idles_too_long(struct bin_state *state) {
-  bool is_idle = bin_idles_too_long(state->idle, state->patience);
-  state->idle += state->idle < UINT8_MAX;
-  return is_idle;
-}
-
 /* Returns how many blocks a bin gives back as it follows. */
-static uint32_t follow_blocks(struct heap *heap, unsigned cls, enum bins_follow follow) {
-  struct bin_state *state = &heap->bin_state[cls];
+static uint32_t follow_blocks(const struct heap *heap, unsigned cls, enum bins_follow follow) {
+  const struct bin_state *state = &heap->bin_state[cls];
+  const struct slab_set *slabs = &heap_pool(heap)->slabs;
   uint32_t count = (uint32_t)bin_count(heap, cls), unneeded = (uint32_t)min_size(state->low, count);
   if (follow == FOLLOW_FALL)
     return (uint32_t)bin_surplus(unneeded);
-  return idles_too_long(state) ? count : follow == FOLLOW_GROWTH ? unneeded : 0;
+  bool pins = !state->is_used && bin_pins_slabs(count, slabs->taken_blocks[cls], class_bytes(cls),
+                                                slabs->slab_count[cls], class_slab_bytes(cls));
+  return pins ? count : follow == FOLLOW_GROWTH ? unneeded : 0;
 }
 
 /* The bins follow the slabs (enum bins_follow). Where slabs are opened this is all, because the slabs that close serve
@@ -60,6 +57,7 @@ static void follow_step(struct heap *heap) {
     struct bin_state *state = &heap->bin_state[cls];
     if (work->follow_left == 0 && state->base != NULL)
       work->follow_left = follow_blocks(heap, cls, follow);
+    state->is_used &= follow == FOLLOW_FALL;
     if (work->follow_left == 0 && follow == FOLLOW_OPENING)
       continue;
     given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given, follow == FOLLOW_FALL);
@@ -80,15 +78,19 @@ static void follow_step(struct heap *heap) {
  * again, are no growth, unless they were so many that it was a fall. */
 static void follow_if_due(struct heap *heap) {
   const struct slab_set *slabs = &heap_pool(heap)->slabs;
-  enum bins_follow follow =
-      bins_follow(heap->slab_bytes_seen, slabs->slab_bytes, slabs->opened_bytes - heap->opened_bytes_seen);
+  struct bins_work *work = &heap->bins_work;
+  bool was_looked = work->looks - work->looks_seen >= LOOKS_TO_FOLLOW * CLASSES;
+  size_t opened_bytes = was_looked ? slabs->opened_bytes - heap->opened_bytes_seen : 0;
+  enum bins_follow follow = bins_follow(heap->slab_bytes_seen, slabs->slab_bytes, opened_bytes);
   if (LIKELY(follow == FOLLOW_NOTHING))
     return;
-  heap->bins_work.reason = (uint8_t)follow;
-  heap->bins_work.follows = 1;
-  heap->bins_work.follow_left = 0;
+  work->reason = (uint8_t)follow;
+  work->follows = 1;
+  work->follow_left = 0;
   heap->opened_bytes_seen = slabs->opened_bytes;
-  if (follow != FOLLOW_OPENING)
+  if (follow == FOLLOW_OPENING)
+    work->looks_seen = work->looks;
+  else
     heap->slab_bytes_seen = slabs->slab_bytes;
 }
 
@@ -103,7 +105,7 @@ static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most)
   uint32_t count = (uint32_t)bin_count(heap, cls);
   if (count < state->low) {
     state->low = count;
-    state->idle = 0;
+    state->is_used = true;
   }
   state->high = count > state->high ? count : state->high;
   if (!decide)

@@ -38,13 +38,13 @@ struct bin_state {
   uint32_t streak;        /* refills since the last overflow; 0 in a young bin */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
-  uint8_t idle;           /* how often the bins followed openings or growth since this one was last seen in use */
-  uint8_t patience;       /* log2 of how often it may idle (bin_idles_too_long) */
+  bool is_used;           /* refilled, or seen to hold fewer blocks, since the bins followed openings or growth */
 };
 
 /* How far the periodic work on the bins has come (heap/bins.c). */
 struct bins_work {
   uint32_t looks;       /* at bins, one after the other, over and over */
+  uint32_t looks_seen;  /* when the bins began to follow openings last */
   uint32_t look_left;   /* blocks that the bin is to give back before the next look */
   uint32_t follow_left; /* likewise, of the bin that follows the slabs now */
   uint8_t follows;      /* class of that bin; 0: none follows */

@@ -17,8 +17,11 @@
 #define FOLLOW_GROWTH_MIN ((size_t)512 << 10)
 #define FOLLOW_FALL_SHARE 4
 #define FOLLOW_FALL_MIN ((size_t)4 << 20)
-#define PATIENCE_MAX 7  /* a bin counts up to 255 times */
-#define REGRET_SHARE 4u /* blocks that are needed after less than so many times the patience went too early */
+/* A bin pins slabs if the program holds no more blocks of the class than the bin does: else they would stay open
+ * anyway. And the bin holds a quarter of them at most: a program that comes back to a class in turn finds most of its
+ * blocks in a fuller one. */
+#define PINNED_TAKEN_MAX 2
+#define PINNED_SHARE 4
 #define FIRST_SHARE 4
 #define FIRST_BYTES_MIN ((size_t)512)
 
@@ -66,14 +69,9 @@ enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes, size_t opened
   return opened_bytes > max_size(slab_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN) ? FOLLOW_OPENING : FOLLOW_NOTHING;
 }
 
-bool bin_idles_too_long(uint8_t idle, uint8_t patience) { return idle >= 1u << patience; }
-
-uint8_t bin_patience_after(uint8_t idle, uint8_t patience) {
-  if (!bin_idles_too_long(idle, patience))
-    return patience;
-  if (idle < REGRET_SHARE << patience)
-    return patience < PATIENCE_MAX ? patience + 1 : patience;
-  return patience > 0 ? patience - 1 : 0;
+bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes) {
+  return slabs > 1 && taken_blocks <= blocks * PINNED_TAKEN_MAX &&
+         blocks * block_bytes * PINNED_SHARE <= slabs * slab_bytes;
 }
 
 size_t bin_surplus(size_t low) { return (low + 1) / 2; }

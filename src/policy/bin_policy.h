@@ -42,19 +42,17 @@ size_t bin_surplus(size_t low);
 enum bins_follow {
   FOLLOW_NOTHING,
   FOLLOW_FALL,    /* each bin gives back half of what it did not need since it followed a fall or growth last */
-  FOLLOW_OPENING, /* slabs were opened, and as many closed: bins that idle too long give back all */
+  FOLLOW_OPENING, /* slabs were opened, and as many closed: bins that idle and pin slabs give back all */
   FOLLOW_GROWTH,  /* likewise, and each other bin gives back all that it did not need */
 };
 
 /* slab_bytes: of the open slabs; seen_bytes: when the bins followed a fall or growth last. opened_bytes: of the slabs
- * that were opened since the bins followed at all. */
+ * that were opened since the bins followed at all; 0 if it is not known yet which bins idle. */
 enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes, size_t opened_bytes);
 
-/* Tells whether a bin idles too long that was not used while the bins followed openings or growth so often. */
-bool bin_idles_too_long(uint8_t idle, uint8_t patience);
-/* Returns the patience of a bin that is refilled after it idled. It grows if the bin had to give its blocks back too
- * early, and falls if not. So the bin of a class that a steady program seldom uses keeps its blocks. */
-uint8_t bin_patience_after(uint8_t idle, uint8_t patience);
+/* Tells whether the slabs of a class are open for little but what a bin holds, which is little of them. taken_blocks:
+ * those of the class outside the slabs, the bin's included. */
+bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes);
 
 /* Returns how many slots the bin should have after that look: half, if a quarter was enough. high: the most blocks it
  * held. */

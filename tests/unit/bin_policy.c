@@ -78,31 +78,16 @@ UNIT_TEST(bins_follow_what_moved_far) {
   }
 }
 
-/* A class comes back after it idled so often, again and again. If it comes back soon its bin keeps its blocks after a
- * few times. If it comes back late the bin never does. */
-UNIT_TEST(bins_learn_how_long_to_idle) {
-  enum { TIMES = 100, SOON = 4, PATIENCE_MAX = 7 };
-  for (uint8_t idle = 0; idle < UINT8_MAX; idle++) {
-    uint8_t patience = 0;
-    unsigned emptied = 0;
-    for (unsigned i = 0; i < TIMES; i++) {
-      emptied += bin_idles_too_long(idle, patience);
-      patience = bin_patience_after(idle, patience);
-    }
-    if (idle < SOON)
-      assert_in_range(emptied, idle > 0, 2);
-    else
-      assert_int_equal(emptied, TIMES);
-  }
-  for (uint8_t patience = 0; patience <= PATIENCE_MAX; patience++) {
-    uint8_t least = (uint8_t)(1u << patience);
-    assert_false(bin_idles_too_long((uint8_t)(least - 1), patience));
-    assert_int_equal(bin_patience_after((uint8_t)(least - 1), patience), patience);
-    assert_true(bin_idles_too_long(least, patience));
-    assert_int_equal(bin_patience_after(least, patience), min_size(patience + 1u, PATIENCE_MAX));
-    if (SOON * least <= UINT8_MAX)
-      assert_int_equal(bin_patience_after((uint8_t)(SOON * least), patience), less(patience, 1));
-  }
+/* A bin pins slabs if hardly anything else does. It must be little of them, and not of one slab. */
+UNIT_TEST(bins_pin_what_nothing_else_holds_open) {
+  const size_t slab_bytes = UNIT_BYTES, block_bytes = 256, blocks = 256; /* of a slab */
+  assert_true(bin_pins_slabs(blocks, blocks, block_bytes, 4, slab_bytes));
+  assert_false(bin_pins_slabs(blocks, blocks, block_bytes, 3, slab_bytes));
+  assert_true(bin_pins_slabs(blocks, 2 * blocks, block_bytes, 4, slab_bytes));
+  assert_false(bin_pins_slabs(blocks, 2 * blocks + 1, block_bytes, 4, slab_bytes));
+  assert_true(bin_pins_slabs(1, 1, block_bytes, 2, slab_bytes));
+  assert_false(bin_pins_slabs(1, 1, block_bytes, 1, slab_bytes));
+  assert_false(bin_pins_slabs(0, 1, block_bytes, 2, slab_bytes));
 }
 
 UNIT_TEST(no_budget_means_no_growth) {

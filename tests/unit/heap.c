@@ -318,10 +318,20 @@ UNIT_TEST(bins_follow_growth_once) {
   UNIT_HEAP_VALID(heap);
 }
 
-/* Opens and closes slabs of another class. */
-static void open_others(size_t bytes) {
-  alloc_all(bytes / 1000, 1000);
-  free_all(bytes / 1000);
+/* Opens and closes slabs of one class after the other, 1 MB each, until all bins were looked at some times. */
+static void open_others(struct heap *heap) {
+  for (uint32_t looks = heap->bins_work.looks; heap->bins_work.looks - looks < 16 * HAK_CLASS_COUNT;)
+    for (size_t bytes = 1024; bytes <= 8192; bytes += bytes / 4) {
+      alloc_all(1000000 / bytes, bytes);
+      free_all(1000000 / bytes);
+    }
+}
+
+/* Frees in an order that leaves blocks of all slabs in the bin. */
+static void free_scattered(size_t count) {
+  for (size_t first = 0; first < 100; first++)
+    for (size_t i = first; i < count; i += 100)
+      hak_free(blocks[i]);
 }
 
 /* The slabs have grown as far as they will. What the bin of one phase holds goes back in the next one. */
@@ -330,30 +340,30 @@ UNIT_TEST(bins_of_the_last_phase_pin_no_slabs) {
   unsigned cls = hak_class_of(100);
   for (unsigned turn = 0; turn < 4; turn++) {
     alloc_all(10000, 100);
-    free_all(10000);
+    free_scattered(10000);
     assert_true(bin_blocks(heap, cls) > 0);
-    for (unsigned i = 0; i < 10; i++)
-      open_others(1000000);
+    open_others(heap);
     assert_int_equal(bin_blocks(heap, cls), 0);
     assert_int_equal(heap_pool(heap)->slabs.slab_count[cls], 0);
   }
   heap_flush_all(heap);
 }
 
-/* A class that is used now and then keeps its blocks after a few times. */
-UNIT_TEST(bins_learn_to_wait_for_the_next_use) {
+/* The same, but live blocks hold the slabs open, too. */
+UNIT_TEST(bins_that_pin_no_slabs_keep_their_blocks) {
+  static void *live[10000];
   struct heap *heap = unit_heap_attach();
-  unsigned cls = hak_class_of(100);
-  unsigned emptied = 0, emptied_late = 0;
-  for (unsigned turn = 0; turn < 60; turn++) {
-    hak_free(hak_malloc(100));
-    open_others(1500000);
-    bool is_empty = bin_blocks(heap, cls) == 0;
-    emptied += is_empty;
-    emptied_late += is_empty && turn >= 30;
-  }
-  assert_in_range(emptied, 1, 15);
-  assert_in_range(emptied_late, 0, 3);
+  open_others(heap);
+  alloc_all(10000, 100);
+  for (unsigned i = 0; i < sizeof live / sizeof live[0]; i++)
+    assert_non_null(live[i] = hak_malloc(100));
+  open_others(heap); /* no growth is left to follow */
+  alloc_all(10000, 100);
+  free_scattered(10000);
+  open_others(heap);
+  assert_true(bin_blocks(heap, hak_class_of(100)) > 0);
+  for (unsigned i = 0; i < sizeof live / sizeof live[0]; i++)
+    hak_free(live[i]);
   heap_flush_all(heap);
 }
 
