@@ -57,3 +57,7 @@ static inline void slab_list_leave(struct slab_set *set, struct slab *slab) {
 void slab_list_update(struct slab_set *set, struct slab *slab);
 /* Call when free_count exceeds list_until. */
 void slab_got_emptier(struct slab_set *set, struct slab *slab);
+
+/* Makes the array of states for a slab of a set that has them; all are 0. False: out of memory. */
+bool states_open(const char *base, unsigned cls);
+void states_close(const char *base, unsigned cls);
