@@ -9,6 +9,7 @@
 #include "large/guarded.h"
 #include "large/range.h"
 #include "large/stash.h"
+#include "os/filter.h"
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/huge.h"
@@ -19,9 +20,17 @@
 /* From this size on, an extent that must move to grow moves to resident memory with room, or becomes a mapping, which
  * grows without copying. */
 #define GROWN_BYTES_MIN ((size_t)1 << 20)
-#define GROWN_COUNT_MAX 256u                  /* at most this many, because the kernel limits the number of mappings */
-#define PIN_SHARE 16u                         /* what a resize leaves of a long range is short below this share */
-#define PURGE_TO_CLEAR_MIN ((size_t)32 << 20) /* above, zeroed pages on demand beat clearing if few were used */
+#define GROWN_COUNT_MAX 256u /* at most this many, because the kernel limits the number of mappings */
+#define PIN_SHARE 16u        /* what a resize leaves of a long range is short below this share */
+
+/* To clear a range of which few pages are resident, it is purged: a range that was cleared is resident as a whole, and a
+ * purge costs a fault for each page that is used again. */
+#define SPARSE_BYTES_MIN ((size_t)128 << 10) /* from this length on, if at most a quarter is resident */
+#define SPARSE_SHARE 4u
+#define SPARSE_HEAP_MIN ((size_t)1 << 20) /* of large objects. Fewer are in the processor's caches: clearing is cheap */
+#define LONG_BYTES_MIN ((size_t)32 << 20) /* from this length on, unless nearly all is resident */
+#define DENSE_LOOKS 4u                    /* after so many ranges in a row that were not sparse, */
+#define DENSE_TURNS 16u                   /* one of so many is looked at, because the look is a system call */
 
 static struct large *large_record(const void *object) { return map_record(object); }
 
@@ -198,13 +207,27 @@ COLD bool large_free_unlocked(void *object) {
   return true;
 }
 
-COLD void large_clear(void *object, size_t size) {
-  struct large *range = large_record(object);
-  size_t bytes = large_range_bytes(range);
-  if (size >= PURGE_TO_CLEAR_MIN && !huge_is_dense(range->base, bytes) && os_purge(range->base, bytes))
+/* Tells whether a range is to be purged to clear it. */
+static bool is_sparse(const char *base, size_t bytes) {
+  static _Atomic unsigned dense_count; /* ranges since the last sparse one; an update may be lost */
+  if (bytes >= LONG_BYTES_MIN)
+    return !huge_is_dense(base, bytes);
+  if (bytes < SPARSE_BYTES_MIN || usage_taken_large() < SPARSE_HEAP_MIN || !os_may_call())
+    return false;
+  unsigned count = load_relaxed(&dense_count);
+  bool is_looked_at = count < DENSE_LOOKS || count % DENSE_TURNS == 0;
+  bool sparse = is_looked_at && os_resident_bytes(base, bytes) <= bytes / SPARSE_SHARE;
+  store_relaxed(&dense_count, sparse ? 0 : count + 1);
+  return sparse;
+}
+
+COLD void large_clear(void *block, size_t size) {
+  struct large *range = map_entry(block) == ENTRY_LARGE ? large_record(block) : NULL;
+  if (range != NULL && is_sparse(range->base, large_range_bytes(range)) &&
+      os_purge(range->base, large_range_bytes(range)))
     range->noted = false;
   else
-    memset(object, 0, size);
+    memset(block, 0, size);
 }
 
 /* --- resizing --- */

@@ -808,17 +808,50 @@ UNIT_TEST_BETWEEN(a_kept_mapping_is_noted_once, nothing_held, nothing_held) {
   unit_option("HAKMEM_HUGE", "off");
 }
 
+/* Writes the first part of an object, clears the object, and returns what is resident then. */
+static size_t resident_when_cleared(char *object, size_t size, size_t written) {
+  memset(object, 1, written);
+  large_clear(object, size);
+  size_t resident = os_resident_bytes(object, size);
+  for (size_t i = 0; i < size; i += os_page_bytes())
+    assert_int_equal(object[i], 0);
+  return resident;
+}
+
 /* Long objects are purged to clear them, unless nearly all of it is resident: then its next use would be as dense. */
 UNIT_TEST_BETWEEN(dense_objects_are_cleared_in_place, nothing_held, nothing_held) {
   const size_t size = 40 * MIB;
   char *object = alloc_steady(size);
-  for (unsigned is_dense = 0; is_dense < 2; is_dense++) {
-    memset(object, 1, is_dense ? size : size / 2);
-    large_clear(object, size);
-    assert_int_equal(os_resident_bytes(object, size), is_dense ? size : 0);
-    for (size_t i = 0; i < size; i += os_page_bytes())
-      assert_int_equal(object[i], 0);
+  assert_int_equal(resident_when_cleared(object, size, size / 2), 0);
+  assert_int_equal(resident_when_cleared(object, size, size), size);
+  large_free(object);
+}
+
+/* Shorter ones are purged if a quarter of their pages is resident at most, and if there are 1 MiB of large objects. */
+UNIT_TEST_BETWEEN(sparse_objects_are_purged, nothing_held, nothing_held) {
+  const size_t size = MIB / 2;
+  char *object = alloc(size, UNIT_BYTES), *shortest = alloc(UNIT_BYTES, UNIT_BYTES);
+  assert_int_equal(resident_when_cleared(object, size, size / 8), size);
+  char *others = alloc(MIB, UNIT_BYTES);
+  assert_true(os_purge(object, size));
+  assert_int_equal(resident_when_cleared(object, size, size / 4), 0);
+  assert_int_equal(resident_when_cleared(shortest, UNIT_BYTES, 1), UNIT_BYTES);
+  assert_true(os_purge(object, size));
+  assert_int_equal(resident_when_cleared(object, size, size / 2), size);
+  for (unsigned i = 0; i < 32; i++)
+    assert_int_equal(resident_when_cleared(object, size, size), size);
+  unsigned looks = 0; /* from the fifth on, one of 16 is looked at */
+  for (unsigned i = 0; i < 16; i++) {
+    assert_true(os_purge(object, size));
+    looks += resident_when_cleared(object, size, size / 8) == 0;
+    if (looks == 0)
+      continue;
+    assert_true(os_purge(object, size));
+    assert_int_equal(resident_when_cleared(object, size, size / 8), 0);
   }
+  assert_int_not_equal(looks, 0);
+  large_free(others);
+  large_free(shortest);
   large_free(object);
 }
 
