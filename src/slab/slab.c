@@ -269,49 +269,49 @@ static ALWAYS_INLINE struct place find_place_of_class(const struct slab_set *set
   return find_place(set, cls, leaf, block, map_leaf_read(leaf, block) == entry_of(set->key, cls));
 }
 
-/* Returns how many blocks at the start of an array lie `step` bytes apart, each from the one before. */
-static ALWAYS_INLINE size_t neighbours(void *const *blocks, size_t most, ptrdiff_t step) {
-  size_t count = 1;
-  while (count < most && (char *)blocks[count] - (char *)blocks[count - 1] == step)
-    count++;
-  return count;
-}
+/* Blocks that are freed one after the other often lie near each other: the nodes of a tree, or a row of blocks. If the
+ * next one is so many blocks away at most, it is looked for in the same word of the bitmap. */
+#define NEAR_BLOCKS 16u
 
-/* Puts back the first blocks of an array: the one at `place` and its neighbours, upwards (step > 0) or downwards, that
- * have their bits in the same word. Returns how many: at most `most`. */
-static NOINLINE size_t put_back_neighbours(struct slab_set *set, struct place place, void *const *blocks, size_t most,
-                                           ptrdiff_t step) {
-  size_t bit = place.index % 64, low = bit, run;
-  if (step > 0) { /* the next slab may begin where this one ends */
-    size_t block_count = size_classes[place.slab->class].block_count;
-    run = neighbours(blocks, min_size(most, min_size(64 - bit, block_count - place.index)), step);
-  } else {
-    run = neighbours(blocks, min_size(most, bit + 1), step);
-    low = bit + 1 - run;
+/* Puts back the first blocks of an array: the one at `place`, and those after it that have their bits in the same word.
+ * Returns how many: at most `most`. */
+static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct place place, void *const *blocks,
+                                     size_t most) {
+  const struct size_class class = size_classes[cls];
+  const char *first = (const char *)blocks[0] - place.index % 64 * class.bytes; /* of the word */
+  size_t bytes = min_size(64, class.block_count - round_down(place.index, 64)) * class.bytes, count = 1;
+  uint64_t bits = place_bit(place), before = *place.word;
+  for (; count < most; count++) {
+    size_t offset = (size_t)((const char *)blocks[count] - first);
+    if (offset >= bytes)
+      break;
+    size_t index = class_index(&class, offset);
+    if (UNLIKELY(index * class.bytes != offset))
+      break; /* find_place reports it */
+    uint64_t bit = (uint64_t)1 << index;
+    if (UNLIKELY((bits & bit) != 0))
+      fault_double_free(blocks[count]);
+    bits |= bit;
   }
-  uint64_t bits = ~(uint64_t)0 >> (64 - run) << low, both = *place.word & bits;
-  if (UNLIKELY(both != 0)) { /* so are all bits of a slab that was closed */
-    size_t clash = (size_t)__builtin_ctzll(both);
-    fault_double_free(blocks[low == bit ? clash - bit : bit - clash]);
-  }
-  *place.word |= bits;
-  note_put_back(set, place.slab, place.index / 64, run);
-  return run;
+  if (UNLIKELY((before & bits) != 0)) /* so are all bits of a slab that was closed */
+    fault_double_free((void *)(first + (size_t)__builtin_ctzll(before & bits) * class.bytes));
+  *place.word = before | bits;
+  note_put_back(set, place.slab, place.index / 64, count);
+  return count;
 }
 
 void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
   const uint32_t entry = entry_of(set->key, cls);
-  const ptrdiff_t step = (ptrdiff_t)class_bytes(cls);
+  const size_t near_bytes = NEAR_BLOCKS * class_bytes(cls);
   set->taken_blocks[cls] -= count;
   add_as_owner(&set->taken_bytes, -(count * class_bytes(cls)));
   for (size_t i = 0; i < count;) {
     void *block = blocks[i];
     struct map_leaf *leaf = map_leaf(block);
     struct place place = find_place(set, cls, leaf, block, map_leaf_read(leaf, block) == entry);
-    /* Blocks that are freed one after the other often are neighbours. */
-    ptrdiff_t gap = i + 1 < count ? (char *)blocks[i + 1] - (char *)block : 0;
-    if (gap == step || gap == -step) {
-      i += put_back_neighbours(set, place, blocks + i, count - i, gap);
+    size_t gap = i + 1 < count ? (size_t)((char *)blocks[i + 1] - (char *)block) : near_bytes;
+    if (gap + near_bytes < 2 * near_bytes) {
+      i += put_back_word(set, cls, place, blocks + i, count - i);
     } else {
       put_back(set, place, block);
       i++;

@@ -157,25 +157,28 @@ static int by_address(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Neighbours in memory may belong to two slabs. Some blocks of each are put back before, and some after, so that it is
- * not the slab's list that ends a run. */
-UNIT_TEST(runs_of_neighbours_end_with_their_slab) {
+/* Near blocks in memory may belong to two slabs. Some blocks of each are put back before, and some after, so that it is
+ * not the slab's list that ends a run: upwards, downwards, and in no order. */
+#define SHUFFLED ((size_t)24) /* blocks in a row */
+UNIT_TEST(runs_of_near_blocks_end_with_their_slab) {
   static void *blocks[4 * BLOCKS_MAX], *parts[3][4 * BLOCKS_MAX];
   static const unsigned part_of[] = {1, 0, 2, 1};
   unsigned crossed = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     size_t count = size_classes[cls].block_count * (size_t)4;
-    for (unsigned way = 0; way < 2; way++) {
+    for (unsigned way = 0; way < 3; way++) {
       size_t counts[3] = {0};
       take_all(cls, blocks, count);
       qsort(blocks, count, sizeof blocks[0], by_address);
       for (size_t i = 0; i < count; i++) {
         unsigned part = part_of[i % 4];
-        parts[part][counts[part]++] = blocks[way == 0 ? i : count - 1 - i];
+        parts[part][counts[part]++] = blocks[way == 1 ? count - 1 - i : i];
         crossed += i > 0 && i % 4 == 0 && i % size_classes[cls].block_count == 0 &&
                    (size_t)((char *)blocks[i] - (char *)blocks[i - 1]) == class_bytes(cls);
       }
       for (unsigned part = 0; part < 3; part++) {
+        for (size_t i = 0; way == 2 && i < counts[part]; i += SHUFFLED)
+          shuffle(parts[part] + i, min_size(SHUFFLED, counts[part] - i), UNIT_SEED + i);
         slab_set_give(&set, cls, parts[part], counts[part]);
         UNIT_SLABS_VALID(&set);
       }
@@ -569,6 +572,10 @@ UNIT_TEST(bugs_end_the_program_with_their_sentence) {
     unit_must_die(give, &up, double_free, blocks[3], "");
     unit_must_die(give, &down, double_free, blocks[3], "");
   }
+  struct giving apart = {cls, {blocks[5], blocks[1], blocks[3]}, 3},
+                twice = {cls, {blocks[5], blocks[1], blocks[5]}, 3};
+  unit_must_die(give, &apart, double_free, blocks[3], "");
+  unit_must_die(give, &twice, double_free, blocks[5], "");
   char *unborn = first + 20 * class_bytes(cls);
   unit_must_die(give, &(struct giving){cls, {unborn}, 1}, double_free, unborn, "");
 
