@@ -58,7 +58,7 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *ze
     private_object_add(pool, block, reserved);
   if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
     observers.large_made(block, large_bytes(block), site);
-  if (LIKELY(pool == NULL && block != NULL && alignment <= BLOCK_ALIGNMENT))
+  if (LIKELY(pool == NULL && block != NULL && alignment <= UNIT_BYTES))
     stash_note(block, size);
   housekeep();
   return block;

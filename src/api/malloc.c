@@ -98,12 +98,12 @@ static ALWAYS_INLINE struct stash *stash_for_mallocs(void) {
 }
 
 /* Returns a large object of the calling thread's stash, or NULL. */
-static NOINLINE void *stashed_block(size_t size, uintptr_t site) {
+static NOINLINE void *stashed_block(size_t size, size_t alignment, uintptr_t site) {
   struct stash *stash = stash_for_mallocs();
   if (stash == NULL)
     return NULL;
   owner_step_begin();
-  void *block = stash_take(stash, size, site);
+  void *block = stash_take(stash, size, alignment, site);
   owner_step_end();
   return block;
 }
@@ -153,7 +153,7 @@ static NOINLINE void *malloc_large_slow(size_t size, uintptr_t site) {
 }
 
 static NOINLINE void *malloc_large_searching(size_t size, uintptr_t site) {
-  void *block = stashed_block(size, site);
+  void *block = stashed_block(size, BLOCK_ALIGNMENT, site);
   return LIKELY(block != NULL) ? block : malloc_large_slow(size, site);
 }
 
@@ -191,8 +191,13 @@ NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
   return size > HAK_SMALL_MAX ? malloc_large(size, site) : malloc_small(size, site);
 }
 
-void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
+static NOINLINE void *aligned_large(size_t size, size_t alignment, uintptr_t site) {
   bool zeroed;
+  void *block = alignment <= UNIT_BYTES ? stashed_block(size, alignment, site) : NULL;
+  return LIKELY(block != NULL) ? block : block_or_null(size, alignment, 0, site, &zeroed);
+}
+
+void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
   if (alignment > BLOCK_ALIGNMENT) {
     if (size > PTRDIFF_MAX || alignment > PTRDIFF_MAX)
       return failed(ENOMEM);
@@ -200,7 +205,7 @@ void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
       return malloc_checked(size, alignment, site);
     unsigned cls = class_aligned(size, alignment);
     if (cls == 0)
-      return block_or_null(max_size(size, 1), alignment, 0, site, &zeroed);
+      return aligned_large(max_size(size, 1), alignment, site);
     size = class_bytes(cls);
   }
   return hak_malloc_inlined(size);
@@ -228,7 +233,7 @@ void *hak_calloc(size_t count, size_t size) {
     return block == NULL || is_clear(block) ? block : memset(block, 0, bytes);
   }
   bool zeroed = false;
-  void *block = checked_is_on() ? NULL : stashed_block(bytes, CALL_SITE);
+  void *block = checked_is_on() ? NULL : stashed_block(bytes, BLOCK_ALIGNMENT, CALL_SITE);
   if (block == NULL)
     block = block_or_null(bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &zeroed);
   if (block && !zeroed)

@@ -89,8 +89,9 @@ static inline bool large_may_be_bare(size_t length, size_t size) {
   return length > LARGE_COLOR_SHARE_MAX * UNIT_BYTES && length <= LARGE_COLOR_SHARE * UNIT_BYTES &&
          !large_has_room(length - UNIT_BYTES, size);
 }
-static inline uint8_t large_color_of(const char *base) {
-  return ((uintptr_t)base >> HAK_UNIT_SHIFT) * MIX_STEP >> 58 & (LARGE_COLORS - 1);
+static inline uint8_t large_color_of(const char *base, size_t alignment) {
+  uint64_t color = ((uintptr_t)base >> HAK_UNIT_SHIFT) * MIX_STEP >> 58;
+  return color & -(max_size(alignment, CACHE_LINE) / CACHE_LINE) & (LARGE_COLORS - 1);
 }
 static inline size_t large_offset(const struct large *range) { return range->color * (size_t)CACHE_LINE; }
 static inline char *large_object(const struct large *range) { return range->base + large_offset(range); }

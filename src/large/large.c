@@ -55,10 +55,8 @@ static bool may_be_mapping(size_t bytes) {
 
 /* Returns where an object of this size begins in its range. */
 static uint8_t color_for(const struct large *range, size_t size, size_t alignment) {
-  if (!range->steady || range->guarded || alignment > LARGE_COLOR_ROOM ||
-      !large_has_room(large_range_bytes(range), size))
-    return 0;
-  return large_color_of(range->base) & -(max_size(alignment, CACHE_LINE) / CACHE_LINE) & (LARGE_COLORS - 1);
+  bool has_color = range->steady && !range->guarded && large_has_room(large_range_bytes(range), size);
+  return has_color ? large_color_of(range->base, alignment) : 0;
 }
 
 /* The bytes of the range count as USAGE_LARGE. */

@@ -114,7 +114,7 @@ static void habit_note(struct stash *stash, size_t size, uint32_t site, unsigned
   habit->units = (uint32_t)units;
 }
 
-void *stash_take(struct stash *stash, size_t size, uintptr_t site) {
+void *stash_take(struct stash *stash, size_t size, size_t alignment, uintptr_t site) {
   size_t length = large_length_steady(size);
   struct stash_place *place = place_of(stash, length / UNIT_BYTES);
   struct large *range = take_from(stash, place);
@@ -128,7 +128,7 @@ void *stash_take(struct stash *stash, size_t size, uintptr_t site) {
   range->steady = site_is_steady(site_hash(site), class);
   if (range->steady)
     habit_note(stash, size, site_hash(site), class, place);
-  return stash_object(stash, range, size, site);
+  return stash_object(stash, range, size, alignment, site);
 }
 
 /* Returns a place for a length that has none: one without a length, or an empty one. NULL: all are in use. */

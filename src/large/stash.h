@@ -148,12 +148,15 @@ static inline struct stash_habit *stash_habit_of(struct stash *stash, size_t uni
 /* Whole units below the last byte of a request above a unit: never 0, and right for any size. */
 static inline size_t stash_units_of(size_t size) { return (size - 1) / UNIT_BYTES; }
 
-/* Makes a range that the owner has taken an object. Its color is that of its base already, or 0. */
-static ALWAYS_INLINE void *stash_object(struct stash *stash, struct large *range, size_t size, uintptr_t site) {
-  hak_assert(size <= large_range_bytes(range));
+/* Makes a range that the owner has taken an object. alignment: at most UNIT_BYTES. A color that it has already is that
+ * of its base, maybe for another alignment. */
+static ALWAYS_INLINE void *stash_object(struct stash *stash, struct large *range, size_t size, size_t alignment,
+                                        uintptr_t site) {
+  hak_assert(size <= large_range_bytes(range) && alignment <= UNIT_BYTES);
   stash->held_units -= range->units;
-  if (UNLIKELY(!large_has_room(large_range_bytes(range), size)) || UNLIKELY(range->color == 0))
-    range->color = large_has_room(large_range_bytes(range), size) ? large_color_of(range->base) : 0;
+  bool has_room = large_has_room(large_range_bytes(range), size);
+  if (UNLIKELY(!has_room) || UNLIKELY(range->color == 0) || alignment > CACHE_LINE)
+    range->color = has_room ? large_color_of(range->base, alignment) : 0;
   range->site = site_hash(site);
   store_relaxed(&range->ended, false);
   add_as_owner(&stash->takes, 1);
@@ -163,8 +166,8 @@ static ALWAYS_INLINE void *stash_object(struct stash *stash, struct large *range
 }
 
 /* The owner takes the range that it put last for objects of this length, because its lines are in the caches. Returns
- * the object or NULL. */
-void *stash_take(struct stash *stash, size_t size, uintptr_t site);
+ * the object or NULL. alignment: at most UNIT_BYTES. */
+void *stash_take(struct stash *stash, size_t size, size_t alignment, uintptr_t site);
 
 /* The same for a request like a former one. It calls nothing, so it saves no registers. NULL: use stash_take. */
 static ALWAYS_INLINE void *stash_take_again(struct stash *stash, size_t size, uintptr_t site) {
@@ -181,7 +184,7 @@ static ALWAYS_INLINE void *stash_take_again(struct stash *stash, size_t size, ui
   if (UNLIKELY(range == NULL))
     return NULL;
   range->steady = true; /* it may have been another site's */
-  return stash_object(stash, range, size, site);
+  return stash_object(stash, range, size, BLOCK_ALIGNMENT, site);
 }
 
 /* Returns an empty node that is in no chain; 0: there is none. */

@@ -206,6 +206,23 @@ UNIT_TEST_BETWEEN(calloc_takes_what_its_frees_left, empty, empty) {
   assert_int_equal(stash_bytes(), 2 * UNIT_BYTES);
 }
 
+/* Up to that of a range's begin. */
+UNIT_TEST_BETWEEN(aligned_objects_come_from_it, empty, empty) {
+  for (size_t alignment = BLOCK_ALIGNMENT; alignment <= 2 * UNIT_BYTES; alignment *= 2) {
+    uint64_t before = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+      before = takes();
+      char *object = test_opaque(hak_aligned_alloc(alignment, BYTES));
+      assert_non_null(object);
+      assert_int_equal((uintptr_t)object & (alignment - 1), 0);
+      assert_true(hak_usable_size(object) >= BYTES);
+      object[0] = object[BYTES - 1] = 1;
+      hak_free(object);
+    }
+    assert_int_equal(takes() - before, alignment <= UNIT_BYTES);
+  }
+}
+
 static __attribute__((noinline)) void *take_elsewhere(size_t bytes) { return test_opaque(hak_malloc(bytes + 1)); }
 
 /* A site's habit remembers a place, whose length may change meanwhile. */
