@@ -47,8 +47,7 @@ static struct bin_limits bin_limits_read(void) {
 }
 
 static unsigned array_order(const struct bin_state *state, size_t slots) {
-  unsigned order = (unsigned)__builtin_ctzl(max_size(slots, state->slots_initial)) + 3;
-  return order < METADATA_ORDER_MIN ? METADATA_ORDER_MIN : order;
+  return metadata_order(max_size(slots, state->slots_initial) * sizeof(void *));
 }
 
 static bool is_young(const struct bin_state *state) { return state->slots < state->slots_initial; }
