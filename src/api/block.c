@@ -24,9 +24,9 @@
 
 /* From now on the thread's free of such an object may leave the range in its stash. The stashes are open while a thread
  * looks at what they hold, or while the program is small, and while no observer wants to see each large object. */
-static void stash_note(void *block, size_t size) {
+static void stash_note(void *block, size_t size, size_t alignment) {
   struct heap *heap = heap_of_thread();
-  size_t units = large_stash_units(block, size);
+  size_t units = large_stash_units(block, size, alignment);
   if (heap == NULL || heap_life(heap) != 0 || units == 0)
     return;
   if (heap->stash == NULL && (heap->stash = stash_make()) == NULL)
@@ -59,7 +59,7 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *ze
   if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
     observers.large_made(block, large_bytes(block), site);
   if (LIKELY(pool == NULL && block != NULL && alignment <= UNIT_BYTES))
-    stash_note(block, size);
+    stash_note(block, size, alignment);
   housekeep();
   return block;
 }

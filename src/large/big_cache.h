@@ -80,9 +80,10 @@ static inline bool large_is_stashable(const struct large *range) {
 static inline bool large_has_room(size_t length, size_t size) { return length - size >= LARGE_COLOR_ROOM; }
 /* Returns the longest range for a request of a steady site. One that gets its room for more than a 64th of its length
  * may also have a unit less (large_may_be_bare), as on huge pages, where all of that unit would be resident. */
-static inline size_t large_length_steady(size_t size) {
+static inline size_t large_length_steady(size_t size, size_t alignment) {
   size_t length = large_length(size);
-  bool is_longer = !large_has_room(length, size) && length >= LARGE_COLOR_SHARE_MAX * UNIT_BYTES;
+  bool is_longer =
+      alignment <= LARGE_COLOR_ROOM && !large_has_room(length, size) && length >= LARGE_COLOR_SHARE_MAX * UNIT_BYTES;
   return length + (is_longer ? UNIT_BYTES : 0);
 }
 static inline bool large_may_be_bare(size_t length, size_t size) {

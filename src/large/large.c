@@ -23,14 +23,23 @@
 #define GROWN_COUNT_MAX 256u /* at most this many, because the kernel limits the number of mappings */
 #define PIN_SHARE 16u        /* what a resize leaves of a long range is short below this share */
 
-/* To clear a range of which few pages are resident, it is purged: a range that was cleared is resident as a whole, and a
- * purge costs a fault for each page that is used again. */
-#define SPARSE_BYTES_MIN ((size_t)128 << 10) /* from this length on, if at most a quarter is resident */
-#define SPARSE_SHARE 4u
+/* To clear a range of which few pages are resident, it is purged: a purge costs a fault for each page that is used
+ * again, but a range that was cleared is resident as a whole. While sparse ranges are the rule, MIXED_SHARE may be
+ * resident, because ranges that were cleared leave their pages to later ones. */
+#define SPARSE_BYTES_MIN ((size_t)128 << 10) /* from this length on, if at most 1/SPARSE_SHARE is resident */
+#define SPARSE_SHARE 32u
+#define MIXED_SHARE 4u
 #define SPARSE_HEAP_MIN ((size_t)1 << 20) /* of large objects. Fewer are in the processor's caches: clearing is cheap */
 #define LONG_BYTES_MIN ((size_t)32 << 20) /* from this length on, unless nearly all is resident */
-#define DENSE_LOOKS 4u                    /* after so many ranges in a row that were not sparse, */
-#define DENSE_TURNS 16u                   /* one of so many is looked at, because the look is a system call */
+
+/* The balance of sparse ranges: each counts 1, each other one DENSE_COST. From SPARSE_RULE on they are the rule. Below
+ * 0 it is the number of others in a row. After DENSE_LOOKS none is looked at, because that is a system call, until there
+ * were DENSE_TURNS. */
+#define SPARSE_RULE 4
+#define SPARSE_MAX 8
+#define DENSE_COST 2
+#define DENSE_LOOKS 4
+#define DENSE_TURNS 20
 
 static struct large *large_record(const void *object) { return map_record(object); }
 
@@ -86,7 +95,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   size_t exact = round_up(size, UNIT_BYTES), bytes = large_length(size);
   size_t range_alignment = max_size(alignment, UNIT_BYTES);
   uint32_t hash = site_hash(site);
-  size_t steady_bytes = large_length_steady(size);
+  size_t steady_bytes = large_length_steady(size, alignment);
   bool steady = site_is_steady(hash, large_class_of(steady_bytes / UNIT_BYTES));
   bool is_short = usage_is_short(), has_color = steady && LIKELY(!is_short) && alignment <= LARGE_COLOR_ROOM;
   if (UNLIKELY(is_short))
@@ -205,21 +214,31 @@ COLD bool large_free_unlocked(void *object) {
   return true;
 }
 
+static int balance_after(int balance, bool sparse) {
+  if (sparse)
+    return balance < 0 ? 1 : balance < SPARSE_MAX ? balance + 1 : balance;
+  if (balance > 0)
+    return balance > DENSE_COST ? balance - DENSE_COST : 0;
+  return balance > -DENSE_TURNS ? balance - 1 : -DENSE_LOOKS;
+}
+
 /* Tells whether a range is to be purged to clear it. */
 static bool is_sparse(const char *base, size_t bytes) {
-  static _Atomic unsigned dense_count; /* ranges since the last sparse one; an update may be lost */
+  static _Atomic int balance; /* an update may be lost */
   if (bytes >= LONG_BYTES_MIN)
     return !huge_is_dense(base, bytes);
   if (bytes < SPARSE_BYTES_MIN || usage_taken_large() < SPARSE_HEAP_MIN || !os_may_call())
     return false;
-  unsigned count = load_relaxed(&dense_count);
-  bool is_looked_at = count < DENSE_LOOKS || count % DENSE_TURNS == 0;
-  bool sparse = is_looked_at && os_resident_bytes(base, bytes) <= bytes / SPARSE_SHARE;
-  store_relaxed(&dense_count, sparse ? 0 : count + 1);
-  return sparse;
+  int before = load_relaxed(&balance);
+  bool is_looked_at = before > -DENSE_LOOKS || before == -DENSE_TURNS;
+  size_t resident = is_looked_at ? os_resident_bytes(base, bytes) : bytes;
+  bool sparse = resident <= bytes / SPARSE_SHARE;
+  store_relaxed(&balance, balance_after(before, sparse));
+  return sparse || (before >= SPARSE_RULE && resident <= bytes / MIXED_SHARE);
 }
 
 COLD void large_clear(void *block, size_t size) {
+  KEEP_ERRNO;
   struct large *range = map_entry(block) == ENTRY_LARGE ? large_record(block) : NULL;
   if (range != NULL && is_sparse(range->base, large_range_bytes(range)) &&
       os_purge(range->base, large_range_bytes(range)))
@@ -421,9 +440,9 @@ COLD bool large_would_pin(const void *object, size_t size) {
   return (range->mapping || extent_bank_of(range->base) == EXTENT_ADOPTED) && extent_islands_are_many();
 }
 
-size_t large_stash_units(const void *object, size_t size) {
+size_t large_stash_units(const void *object, size_t size, size_t alignment) {
   const struct large *range = large_record(object);
-  size_t bytes = large_range_bytes(range), longest = large_length_steady(size);
+  size_t bytes = large_range_bytes(range), longest = large_length_steady(size, alignment);
   bool fits = bytes == longest || (bytes == longest - UNIT_BYTES && large_may_be_bare(longest, size));
   return large_is_stashable(range) && !range->guarded && fits ? range->units : 0;
 }

@@ -62,7 +62,7 @@ size_t large_good_size(size_t size);
 
 /* Returns the length of the range of an object of `size` bytes, in units, if it may wait in its thread's stash
  * (large/stash.h) when it is freed, and would be found there; else 0. */
-size_t large_stash_units(const void *object, size_t size);
+size_t large_stash_units(const void *object, size_t size, size_t alignment);
 
 /* Tells whether the address, whose entry is ENTRY_LARGE, is that of an object and not one inside it. */
 bool large_is_start(const void *address);

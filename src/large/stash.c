@@ -115,7 +115,7 @@ static void habit_note(struct stash *stash, size_t size, uint32_t site, unsigned
 }
 
 void *stash_take(struct stash *stash, size_t size, size_t alignment, uintptr_t site) {
-  size_t length = large_length_steady(size);
+  size_t length = large_length_steady(size, alignment);
   struct stash_place *place = place_of(stash, length / UNIT_BYTES);
   struct large *range = take_from(stash, place);
   if (range == NULL && large_may_be_bare(length, size)) {

@@ -206,21 +206,26 @@ UNIT_TEST_BETWEEN(calloc_takes_what_its_frees_left, empty, empty) {
   assert_int_equal(stash_bytes(), 2 * UNIT_BYTES);
 }
 
-/* Up to that of a range's begin. */
-UNIT_TEST_BETWEEN(aligned_objects_come_from_it, empty, empty) {
-  for (size_t alignment = BLOCK_ALIGNMENT; alignment <= 2 * UNIT_BYTES; alignment *= 2) {
-    uint64_t before = 0;
-    for (unsigned round = 0; round < ROUNDS; round++) {
-      before = takes();
-      char *object = test_opaque(hak_aligned_alloc(alignment, BYTES));
-      assert_non_null(object);
-      assert_int_equal((uintptr_t)object & (alignment - 1), 0);
-      assert_true(hak_usable_size(object) >= BYTES);
-      object[0] = object[BYTES - 1] = 1;
-      hak_free(object);
-    }
-    assert_int_equal(takes() - before, alignment <= UNIT_BYTES);
+static void ask_aligned(size_t alignment, size_t bytes) {
+  uint64_t before = 0;
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    before = takes();
+    char *object = test_opaque(hak_aligned_alloc(alignment, bytes));
+    assert_non_null(object);
+    assert_int_equal((uintptr_t)object & (alignment - 1), 0);
+    assert_true(hak_usable_size(object) >= bytes);
+    object[0] = object[bytes - 1] = 1;
+    hak_free(object);
   }
+  assert_int_equal(takes() - before, alignment <= UNIT_BYTES);
+}
+
+/* Up to the alignment of a range's begin, with room for colors and without. */
+UNIT_TEST_BETWEEN(aligned_objects_come_from_it, empty, empty) {
+  static const size_t sizes[] = {UNIT_BYTES + 1, BYTES, 2 * MIB, 3 * MIB, 4 * MIB, 6 * MIB};
+  for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t alignment = BLOCK_ALIGNMENT; alignment <= 2 * UNIT_BYTES; alignment *= 2)
+      ask_aligned(alignment, sizes[i]);
 }
 
 static __attribute__((noinline)) void *take_elsewhere(size_t bytes) { return test_opaque(hak_malloc(bytes + 1)); }
