@@ -34,10 +34,19 @@ def one_line(text: str, *parts: str) -> bool:
 # --- programs -------------------------------------------------------------------------------------------
 
 
+# One of ten pairs that other work disturbs hides that an allocator is slower. The comparison is made again then, as in
+# test_verdict.
+TRIES = 3
+
+
 def test_slow_is_slower_large_is_larger_and_libc_twice_is_the_same(hak, made):
-    done = hak("--runs", 10, "--against", f"slow={made}/slow.so,large={made}/large.so,again={LIBC}", "--same-output",
-               "--", made / "work")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    for _ in range(TRIES):
+        done = hak("--runs", 10, "--against", f"slow={made}/slow.so,large={made}/large.so,again={LIBC}",
+                   "--same-output", "--", made / "work")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert not one_line(done.stdout, "slow", "faster")
+        if one_line(done.stdout, "slow", "slower"):
+            break
     values = figures(hak.rows())
     level = recommend.level(3)
 
