@@ -24,7 +24,7 @@
 #define PIN_SHARE 16u        /* what a resize leaves of a long range is short below this share */
 
 /* To clear a range of which few pages are resident, it is purged: a purge costs a fault for each page that is used
- * again, but a range that was cleared is resident as a whole. While sparse ranges are the rule, MIXED_SHARE may be
+ * again, but a range that was cleared is resident as a whole. While sparse ranges are the rule, 1/MIXED_SHARE may be
  * resident, because ranges that were cleared leave their pages to later ones. */
 #define SPARSE_BYTES_MIN ((size_t)128 << 10) /* from this length on, if at most 1/SPARSE_SHARE is resident */
 #define SPARSE_SHARE 32u
@@ -33,8 +33,8 @@
 #define LONG_BYTES_MIN ((size_t)32 << 20) /* from this length on, unless nearly all is resident */
 
 /* The balance of sparse ranges: each counts 1, each other one DENSE_COST. From SPARSE_RULE on they are the rule. Below
- * 0 it is the number of others in a row. After DENSE_LOOKS none is looked at, because that is a system call, until there
- * were DENSE_TURNS. */
+ * 0 it is the number of others in a row. After DENSE_LOOKS none is looked at until there were DENSE_TURNS, because a
+ * look is a system call. */
 #define SPARSE_RULE 4
 #define SPARSE_MAX 8
 #define DENSE_COST 2
