@@ -5,7 +5,6 @@
  * flag is best set for whole arenas: each flagged piece would be a mapping of its own. The adopted bank's arenas were
  * mappings of large objects. Their free extents are unmapped by age, because more of them come; only short ones between
  * others are purged. Each node (os/nodes.h) has banks of its own: the threads that run there touch their pages first.
- * pages/extent_bank.h has the lists and the arenas.
  *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
  *       unit's record describes it, the last one's points to its base
  *   E2  no two free extents of one kind (bank, resident, zero) touch
