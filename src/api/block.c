@@ -32,7 +32,7 @@ static void stash_note(void *block, size_t size, size_t alignment) {
   if (heap->stash == NULL && (heap->stash = stash_make()) == NULL)
     return;
   stash_expect(heap->stash, units);
-  if (load_relaxed(&stash_round) != 0)
+  if (stashes_are(STASHES_OPEN))
     return;
   size_t bytes_max = range_cache_max() / STASH_SHARE;
   if (bytes_max == 0 || option_value(OPTION_TARGET_MB) != 0 ||

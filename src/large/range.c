@@ -155,7 +155,7 @@ static size_t evict_old(void) {
 
 /* Returns the bytes that are kept for large objects. */
 static size_t kept_bytes(void) {
-  return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are_live()) ? stash_bytes() : 0);
+  return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are(STASHES_LIVE)) ? stash_bytes() : 0);
 }
 
 /* Takes memory that is held and free before new memory: a resident extent. If there is none, it evicts cached and
@@ -368,7 +368,7 @@ COLD static bool cache_stashed_for(size_t bytes) {
 
 struct large *range_kept(size_t bytes, size_t alignment, uint32_t site) {
   struct large *range = big_cache_take(bytes, alignment, site);
-  if (LIKELY(range != NULL || bytes < MAPPING_BYTES_MIN) || !stashes_are_live() || !cache_stashed_for(bytes))
+  if (LIKELY(range != NULL || bytes < MAPPING_BYTES_MIN) || !stashes_are(STASHES_LIVE) || !cache_stashed_for(bytes))
     return range;
   return big_cache_take(bytes, alignment, site);
 }

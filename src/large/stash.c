@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-_Atomic uint32_t stash_round, stash_units_max;
+_Atomic uint32_t stashes_state, stash_units_max;
 
 #define SHARES_MAX 4u /* however many stashes there are */
 
@@ -13,9 +13,6 @@ static struct {
   _Atomic(struct stash *) first;
   _Atomic size_t bytes_max; /* of all */
   _Atomic uint32_t count;
-  _Atomic uint32_t round; /* the present one, also while the stashes are closed */
-  _Atomic bool live;      /* something may be held */
-  _Atomic bool used;      /* something was put in the last round */
 } stashes;
 
 static struct stash *stashes_first(void) { return atomic_load_explicit(&stashes.first, memory_order_acquire); }
@@ -184,44 +181,36 @@ bool stash_put_swept(struct stash *stash, void *object) {
   return true;
 }
 
-uint32_t stash_present_round(void) { return atomic_load(&stashes.round); }
-
 void stash_open(size_t bytes_max) {
-  uint32_t round = 0;
   atomic_store(&stashes.bytes_max, min_size(bytes_max, STASH_BYTES_MAX));
   share_bytes();
-  atomic_compare_exchange_strong(&stashes.round, &round, 1);
-  do { /* another round may begin meanwhile */
-    round = stash_present_round();
-    atomic_store(&stash_round, round);
-  } while (stash_present_round() != round);
-  atomic_store(&stashes.live, true); /* last: a round that ends now looks whether they are open afterwards */
+  atomic_fetch_or(&stashes_state, STASHES_OPEN | STASHES_LIVE);
 }
 
 void stash_close(void) {
-  if (UNLIKELY(load_relaxed(&stash_round) != 0))
-    store_relaxed(&stash_round, 0);
+  if (UNLIKELY(stashes_are(STASHES_OPEN)))
+    atomic_fetch_and(&stashes_state, ~STASHES_OPEN);
 }
 
-/* A thread may have read the round before the stashes were closed, and put a range afterwards. So they count as live
+/* A thread may have read the state before the stashes were closed, and put a range afterwards. So they count as live
  * for one more round. */
 void stash_next_round(void) {
-  uint32_t round = stash_present_round(), next = round + 1 != 0 ? round + 1 : 1;
+  uint32_t state = atomic_load(&stashes_state), next;
   bool is_used = false, is_held = false;
   for (const struct stash *stash = stashes_first(); stash; stash = stash->next_stash) {
-    is_used |= load_relaxed(&stash->round) == round;
+    uint32_t last_put = load_relaxed(&stash->last_put);
+    is_used |= last_put != 0 && ((last_put ^ state) & STASHES_ROUND) == 0;
     is_held |= units_in(stash) != 0;
   }
-  atomic_store(&stashes.round, next);
-  store_relaxed(&stashes.used, is_used);
-  uint32_t open = atomic_load(&stash_round);
-  if (open == 0 && !is_used && !is_held) {
-    atomic_store(&stashes.live, false);
-    if (UNLIKELY(atomic_load(&stash_round) != 0)) /* opened meanwhile */
-      atomic_store(&stashes.live, true);
-  }
-  while (open != 0 && !atomic_compare_exchange_weak(&stash_round, &open, is_used || is_held ? next : 0))
-    ;
+  do {
+    next = (state + 1) & STASHES_ROUND;
+    if (is_used)
+      next |= STASHES_USED;
+    if (is_used || is_held)
+      next |= state & STASHES_OPEN; /* otherwise they close */
+    if (is_used || is_held || (state & STASHES_OPEN) != 0)
+      next |= STASHES_LIVE;
+  } while (!atomic_compare_exchange_weak(&stashes_state, &state, next));
 }
 
 /* Tells whether the range was put before the round. Older ones are gone long before the low bits repeat, and the two
@@ -244,9 +233,6 @@ struct large *stash_take_any(uint32_t before_round, size_t units_min, size_t uni
     }
   return NULL;
 }
-
-bool stashes_are_live(void) { return load_relaxed(&stashes.live); }
-bool stashes_are_used(void) { return load_relaxed(&stashes.used); }
 
 void stash_stats(struct stash_stats *out) {
   *out = (struct stash_stats){0};

@@ -62,7 +62,7 @@ struct stash {
   uint8_t next[STASH_RANGES]; /* in the chain of a place, or of the free nodes */
   /* the owner writes, all read */
   _Atomic uint8_t node_last; /* no node behind this one was ever used */
-  _Atomic uint32_t round;    /* in which a range was put last */
+  _Atomic uint32_t last_put; /* stashes_state when a range was put last; 0: none was */
   _Atomic uint64_t puts, takes;
   struct stash *next_stash; /* const */
   /* all write */
@@ -70,8 +70,16 @@ struct stash {
   _Alignas(CACHE_LINE) _Atomic uint64_t words[STASH_RANGES];
 };
 
-/* The present round; 0: closed, nothing is put. stash_units_max: bound on what one stash holds. */
-extern _Atomic uint32_t stash_round, stash_units_max;
+/* The present round, and flags. */
+extern _Atomic uint32_t stashes_state;
+#define STASHES_OPEN 0x80000000u /* ranges may be put */
+#define STASHES_LIVE 0x40000000u /* some may be held */
+#define STASHES_USED 0x20000000u /* one was put in the round that ended last */
+#define STASHES_ROUND (STASHES_USED - 1)
+static inline bool stashes_are(uint32_t flag) { return (load_relaxed(&stashes_state) & flag) != 0; }
+static inline uint32_t stash_present_round(void) { return load_relaxed(&stashes_state) & STASHES_ROUND; }
+
+extern _Atomic uint32_t stash_units_max; /* bound on what one stash holds */
 
 /* Makes a stash; NULL when memory is out. */
 struct stash *stash_make(void);
@@ -85,18 +93,12 @@ void stash_open(size_t bytes_max);
  * hold. */
 void stash_close(void);
 
-/* Returns the present round, also while the stashes are closed. */
-uint32_t stash_present_round(void);
-/* Ends it. If nothing was put during it and nothing is held, closes the stashes. One thread at a time. */
+/* Ends the present round. If nothing was put during it and nothing is held, closes the stashes. One thread at a time. */
 void stash_next_round(void);
 /* Takes a range of so many units that was put before this round; NULL: there is none. *at: the stash where to begin,
  * NULL: with the first one; then the stash of the range, where the caller may go on. */
 struct large *stash_take_any(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at);
 #define STASH_ANY_ROUND UINT32_MAX
-
-/* Tells whether stashes may hold ranges; whether something was put in the round that ended last. */
-bool stashes_are_live(void);
-bool stashes_are_used(void);
 
 struct stash_stats {
   size_t bytes;
@@ -205,12 +207,12 @@ static inline unsigned stash_node(struct stash *stash) {
 /* The owner puts an object into a place for its length. */
 static ALWAYS_INLINE bool stash_put_at(struct stash *stash, struct stash_place *place, struct large *range,
                                        void *object) {
-  uint32_t round = load_relaxed(&stash_round);
+  uint32_t state = load_relaxed(&stashes_state);
   if (UNLIKELY(place->count >= place->wanted)) {
     place->was_full = true;
     return false;
   }
-  if (UNLIKELY(round == 0) ||
+  if (UNLIKELY((state & STASHES_OPEN) == 0) ||
       UNLIKELY(stash->held_units + range->units > load_relaxed(&stash_units_max) + load_relaxed(&stash->robbed_units)))
     return false;
   unsigned node = stash_node(stash);
@@ -218,11 +220,11 @@ static ALWAYS_INLINE bool stash_put_at(struct stash *stash, struct stash_place *
     return false;
   HAK_PROBE(large_free, object, large_range_bytes(range));
   large_end_mark(range, object);
-  uint64_t word = (uintptr_t)range | (uint64_t)range->units << STASH_UNITS_SHIFT | (round & (STASH_ROUNDS - 1));
+  uint64_t word = (uintptr_t)range | (uint64_t)range->units << STASH_UNITS_SHIFT | (state & (STASH_ROUNDS - 1));
   stash->held_units += range->units;
   place->count++;
   stash->next[node] = place->top;
-  store_relaxed(&stash->round, round);
+  store_relaxed(&stash->last_put, state);
   add_as_owner(&stash->puts, 1);
   atomic_store_explicit(&stash->words[node], word, memory_order_release);
   stash_stepped();

@@ -174,7 +174,7 @@ static void work_until_idle(void) {
       return;
     tell_clock(false);
     uint64_t now_ms = os_milliseconds(), idle_ms = IDLE_PERIODS * period_ms();
-    if (atomic_exchange_explicit(&background_is_told, false, memory_order_relaxed) || stashes_are_used())
+    if (atomic_exchange_explicit(&background_is_told, false, memory_order_relaxed) || stashes_are(STASHES_USED))
       active_ms = now_ms;
     if (due_freed_much()) {
       due_note_freed();

@@ -164,7 +164,7 @@ COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes, uint64_
 /* A round of the stashes lasts about half the purge delay: a little less, so that each round of the background thread
  * ends one. */
 static bool stashes_are_due(void) {
-  return UNLIKELY(stashes_are_live()) &&
+  return UNLIKELY(stashes_are(STASHES_LIVE)) &&
          os_milliseconds() - load_relaxed(&reclaim.stashes_ms) >= delay_full_ms() * 3 / 8;
 }
 
@@ -179,7 +179,7 @@ COLD static void age_stashes(size_t most) {
 
 /* Moves all of it. */
 static void empty_stashes(void) {
-  if (UNLIKELY(stashes_are_live()))
+  if (UNLIKELY(stashes_are(STASHES_LIVE)))
     range_evict_stashed(STASH_ANY_ROUND, os_milliseconds(), SIZE_MAX);
 }
 
@@ -373,7 +373,7 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
     given_back += purge_free(purge_by_engine(false, 0, unused_for(is_pressed ? 0 : LEARNED_IDLE_MS)));
     given_back += purge_in_steps(may_go_on, purge_by_preset(0, unused_for(is_pressed ? 0 : delay_full_ms())));
   }
-  bool more = purge_is_on() && (swept || given_back > 0 || stashes_are_live() ||
+  bool more = purge_is_on() && (swept || given_back > 0 || stashes_are(STASHES_LIVE) ||
                                 usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
   HAK_PROBE(reclaim_round, (unsigned)depth, given_back, usage_free());
   return more;

@@ -546,7 +546,7 @@ UNIT_TEST_BETWEEN(a_round_ends_while_they_open, empty, empty) {
     __real_stash_next_round();
     while (atomic_load(&opened) != step)
       sched_yield();
-    assert_true(load_relaxed(&stash_round) == 0 || stashes_are_live());
+    assert_true(!stashes_are(STASHES_OPEN) || stashes_are(STASHES_LIVE));
   }
   atomic_store(&ending, true);
   test_threads_join(&thread, 1);
