@@ -38,7 +38,7 @@ struct large {
     struct large *class_next; /* while cached */
     uint64_t caller;          /* while the object lives: its call site in the form of adapt/policy_engine.h */
   };
-  struct large *class_previous;
+  struct large *class_previous; /* while the object lives: large_link's */
   union {
     struct large *newer; /* while cached */
     size_t guarded_size; /* of a guarded object */

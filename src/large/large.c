@@ -147,8 +147,7 @@ void *large_alloc_unlocked(size_t size, size_t alignment) {
   return object_made(range);
 }
 
-COLD void large_link_set(void *object, void *link) { large_record(object)->class_previous = link; }
-COLD void *large_link(const void *object) { return large_record(object)->class_previous; }
+COLD void *large_link(void *object) { return &large_record(object)->class_previous; }
 
 static uint32_t unit_number(const void *object) { return (uint32_t)((uintptr_t)object >> HAK_UNIT_SHIFT); }
 static void *object_at(uint32_t unit) {

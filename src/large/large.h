@@ -25,9 +25,8 @@ void *large_alloc_unlocked(size_t size, size_t alignment);
 /* Frees such an object without a lock. False: it is none, or was resized. */
 bool large_free_unlocked(void *object);
 
-/* A word of a live object's record for the caller's use. */
-void large_link_set(void *object, void *link);
-void *large_link(const void *object);
+/* Returns a place in a live object's record for a pointer of the caller's. */
+void *large_link(void *object);
 
 /* Lists of live objects. The owner of a list guards it by a lock of its own. owner: a number that is not 0; an object
  * in no list has 0. Take an object out before it is freed or resized. The links are unit numbers, because the record

@@ -6,17 +6,12 @@
 
 _Atomic(void *) deferred_first;
 
-static void link_set(void *block, uint32_t entry, void *next) {
-  if (entry == ENTRY_LARGE)
-    large_link_set(block, next);
-  else
-    memcpy(block, &next, sizeof next);
-}
+static void *link_place(void *block, uint32_t entry) { return entry == ENTRY_LARGE ? large_link(block) : block; }
 
 void deferred_push(void *block, uint32_t entry) {
   void *first = load_relaxed(&deferred_first);
   do
-    link_set(block, entry, first);
+    memcpy(link_place(block, entry), &first, sizeof first);
   while (!atomic_compare_exchange_weak_explicit(&deferred_first, &first, block, memory_order_release,
                                                 memory_order_relaxed));
 }
@@ -25,8 +20,6 @@ void *deferred_take(void) { return atomic_exchange_explicit(&deferred_first, NUL
 
 void *deferred_next(void *block, uint32_t entry) {
   void *next;
-  if (entry == ENTRY_LARGE)
-    return large_link(block);
-  memcpy(&next, block, sizeof next);
+  memcpy(&next, link_place(block, entry), sizeof next);
   return next;
 }
