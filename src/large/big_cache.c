@@ -67,17 +67,21 @@ static struct large *age_place(unsigned keep, uint32_t at) {
   return before;
 }
 
-static void range_attach(struct large *range, uint64_t freed_at_ms) {
-  struct large *before = age_place(range->keep, range->freed_ms);
-  bool is_first = before == NULL;
-  usage_move_begin_cached(large_range_bytes(range));
+void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
+  size_t bytes = large_range_bytes(range);
+  HOLD_LOCK(&cache.lock);
+  range->class = (uint8_t)large_class_of(range->units);
+  range->keep = (uint8_t)(keep & 7);
+  range->freed_ms = (uint32_t)freed_ms;
+  struct large *before = age_place(keep, range->freed_ms);
+  uint64_t since_ms = before == NULL ? freed_ms : oldest_ms(keep);
+  usage_move_begin_cached(bytes);
   class_list_push(&cache.classes[range->class], range);
-  age_list_insert(&cache.ages[range->keep], range, before);
+  age_list_insert(&cache.ages[keep], range, before);
   add_as_owner(&cache.count, 1);
-  usage_cache(large_range_bytes(range));
-  decay_change(&big_cache_decay, range->keep, large_range_bytes(range),
-               is_first ? freed_at_ms : oldest_ms(range->keep));
-  usage_move_end_cached(large_range_bytes(range));
+  usage_cache(bytes);
+  decay_change(&big_cache_decay, keep, bytes, since_ms);
+  usage_move_end_cached(bytes);
   counter_add_locked(cache_puts, 1);
 }
 
@@ -105,14 +109,6 @@ static void range_detach_to_end(struct large *range) {
   usage_move_begin(large_range_bytes(range));
   range_unlink(range);
   usage_uncache_promised(large_range_bytes(range));
-}
-
-void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
-  HOLD_LOCK(&cache.lock);
-  range->class = (uint8_t)large_class_of(range->units);
-  range->keep = (uint8_t)(keep & 7);
-  range->freed_ms = (uint32_t)freed_ms;
-  range_attach(range, freed_ms);
 }
 
 static bool range_fits(const struct large *range, size_t bytes, size_t alignment) {
