@@ -118,6 +118,12 @@ static size_t range_end_purged(struct large *range, enum usage from) {
   return extent_give_purged((struct extent){.base = range->base, .bytes = large_range_bytes(range)}, from);
 }
 
+/* Ends a range after it was taken out of the cache. */
+static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {
+  counter_note(cache_evictions);
+  return is_purged ? range_end_purged(range, USAGE_PROMISED) : range_end(range, freed_ms, USAGE_PROMISED);
+}
+
 /* The range left a stash, where it counts as USAGE_LARGE. Its bytes begin to move. Returns them. */
 static size_t unstashed(struct large *range) {
   size_t bytes = large_range_bytes(range);
@@ -143,8 +149,7 @@ static size_t evict_from(size_t units_min, struct stash **at) {
   if (oldest == NULL)
     return evict_stashed(units_min, at);
   size_t bytes = large_range_bytes(oldest);
-  counter_note(cache_evictions);
-  range_end(oldest, os_milliseconds(), USAGE_PROMISED);
+  release_range(oldest, false, os_milliseconds());
   return bytes;
 }
 
@@ -263,12 +268,6 @@ struct large *range_guarded(size_t size, size_t alignment) {
   return range;
 }
 
-/* Ends a range after it was taken out of the cache. */
-static size_t release_range(struct large *range, bool is_purged, uint64_t freed_ms) {
-  counter_note(cache_evictions);
-  return is_purged ? range_end_purged(range, USAGE_PROMISED) : range_end(range, freed_ms, USAGE_PROMISED);
-}
-
 size_t range_evict(struct purge purge) {
   size_t given_back = 0, evicted = 0;
   for (struct large *oldest; evicted < purge.most_bytes && (oldest = big_cache_take_oldest(purge)) != NULL;) {
@@ -292,12 +291,6 @@ static bool cache_shrink(void) {
   return true;
 }
 
-static void cache_range(struct large *range, unsigned keep) {
-  big_cache_put(range, keep, os_milliseconds());
-  if (!cache_shrink())
-    range_offer_kept();
-}
-
 void range_leaves(const struct large *range) {
   usage_move_begin(large_range_bytes(range));
   counter_note(large_frees);
@@ -315,7 +308,9 @@ void range_cache_or_end(struct large *range) {
       !range_become_extent(range, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE))
     is_kept |= may_be_kept && !range->spare && !range->stays_mapping && bytes < MAPPING_BYTES_MIN;
   if (is_kept && keep != KEEP_AT_ONCE) {
-    cache_range(range, keep);
+    big_cache_put(range, keep, os_milliseconds());
+    if (!cache_shrink())
+      range_offer_kept();
     return;
   }
   range_leaves(range);
@@ -343,16 +338,12 @@ static bool cache_stashed(uint32_t before_round, size_t units_min, size_t units_
   return true;
 }
 
-static size_t evict_stashed_from(uint32_t before_round, size_t units_min, uint64_t freed_ms, size_t most) {
+size_t range_evict_stashed(uint32_t before_round, size_t units_min, uint64_t freed_ms, size_t most) {
   size_t moved = 0;
   for (struct stash *at = NULL; moved < most && cache_stashed(before_round, units_min, SIZE_MAX, &at, freed_ms);)
     moved++;
   cache_shrink();
   return moved;
-}
-
-size_t range_evict_stashed(uint32_t before_round, uint64_t freed_ms, size_t most) {
-  return evict_stashed_from(before_round, 1, freed_ms, most);
 }
 
 /* No extent ends a stashed mapping, so each thread that works in its turn would leave one behind. */
@@ -362,13 +353,13 @@ COLD static bool cache_stashed_for(size_t bytes) {
   if (cache_stashed(STASH_ANY_ROUND, units, units + units / STASHED_SLACK, &at, os_milliseconds()))
     return true;
   if (stash_bytes() + bytes > min_size(range_cache_max() / STASH_SHARE, STASH_BYTES_MAX))
-    evict_stashed_from(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds(), SIZE_MAX);
+    range_evict_stashed(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds(), SIZE_MAX);
   return false;
 }
 
 struct large *range_kept(size_t bytes, size_t alignment, uint32_t site) {
   struct large *range = big_cache_take(bytes, alignment, site);
-  if (LIKELY(range != NULL || bytes < MAPPING_BYTES_MIN) || !stashes_are(STASHES_LIVE) || !cache_stashed_for(bytes))
-    return range;
-  return big_cache_take(bytes, alignment, site);
+  if (range == NULL && UNLIKELY(bytes >= MAPPING_BYTES_MIN) && stashes_are(STASHES_LIVE) && cache_stashed_for(bytes))
+    range = big_cache_take(bytes, alignment, site);
+  return range;
 }

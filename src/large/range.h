@@ -42,9 +42,9 @@ void range_leaves(const struct large *range);
 /* Takes a range that is kept for objects: as big_cache_take, and a stashed one (large/stash.h) before a new mapping. */
 struct large *range_kept(size_t bytes, size_t alignment, uint32_t site);
 
-/* Moves at most so many stashed ranges that were put before this round to the BigCache, as freed at freed_ms. Returns
- * how many. */
-size_t range_evict_stashed(uint32_t before_round, uint64_t freed_ms, size_t most);
+/* Moves at most so many stashed ranges of at least units_min that were put before this round to the BigCache, as freed
+ * at freed_ms. Returns how many. */
+size_t range_evict_stashed(uint32_t before_round, size_t units_min, uint64_t freed_ms, size_t most);
 
 /* Returns how many bytes of freed ranges the BigCache may hold: the option `large_cache_mb`. */
 static inline size_t range_cache_max(void) { return (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20; }

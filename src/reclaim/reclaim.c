@@ -171,7 +171,7 @@ static bool stashes_are_due(void) {
 /* Moves at most so many ranges that were put before the present round of the stashes to the BigCache: they were free
  * since its begin at the latest. When none is left, the next round begins. The lock is held. */
 COLD static void age_stashes(size_t most) {
-  if (range_evict_stashed(stash_present_round(), load_relaxed(&reclaim.stashes_ms), most) == most)
+  if (range_evict_stashed(stash_present_round(), 1, load_relaxed(&reclaim.stashes_ms), most) == most)
     return;
   stash_next_round();
   store_relaxed(&reclaim.stashes_ms, os_milliseconds());
@@ -180,7 +180,7 @@ COLD static void age_stashes(size_t most) {
 /* Moves all of it. */
 static void empty_stashes(void) {
   if (UNLIKELY(stashes_are(STASHES_LIVE)))
-    range_evict_stashed(STASH_ANY_ROUND, os_milliseconds(), SIZE_MAX);
+    range_evict_stashed(STASH_ANY_ROUND, 1, os_milliseconds(), SIZE_MAX);
 }
 
 /* --- holes in slabs --- */
