@@ -262,24 +262,23 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   }
 }
 
-static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
+static void extent_cut(struct large *range, size_t bytes, size_t wanted) {
+  struct extent rest = {.base = range->base + wanted, .bytes = bytes - wanted, .resident = true};
+  map_entries_set(rest.base, rest.bytes / UNIT_BYTES, ENTRY_LARGE_FREE);
+  usage_move_begin(rest.bytes);
+  extent_give(rest, os_milliseconds(), USAGE_LARGE);
+  length_changed(range, bytes, wanted);
+}
+
+/* Lengthens an extent where it lies. */
+static bool extent_extend(struct large *range, size_t bytes, size_t wanted) {
   char *end = range->base + bytes;
-  if (wanted < bytes) {
-    map_entries_set(range->base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_FREE);
-    usage_move_begin(bytes - wanted);
-    extent_give((struct extent){.base = range->base + wanted, .bytes = bytes - wanted, .resident = true},
-                os_milliseconds(), USAGE_LARGE);
-    length_changed(range, bytes, wanted);
-    return true;
-  }
   if (!usage_reserve(wanted - bytes))
     return false;
   struct extent more = extent_take_behind(end, wanted - bytes);
-  if (more.base) {
+  if (more.base != NULL) {
     map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
     length_changed(range, bytes, wanted);
-  }
-  if (more.base != NULL) {
     usage_move(more.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_LARGE, wanted - bytes);
     usage_move_end(wanted - bytes);
   }
@@ -293,8 +292,10 @@ static bool extent_resize(struct large *range, size_t bytes, size_t wanted) {
 static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
   range->stays_mapping |= bytes >= MAPPING_BYTES_MIN;
-  if (range_become_extent(range, ENTRY_LARGE, ENTRY_LARGE_BODY))
-    return extent_resize(range, bytes, wanted);
+  if (range_become_extent(range, ENTRY_LARGE, ENTRY_LARGE_BODY)) {
+    extent_cut(range, bytes, wanted);
+    return true;
+  }
   if (!may_be_mapping(wanted))
     return false;
   map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
@@ -344,14 +345,14 @@ static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
     if (target != base)
       range_unmapped_note(large_object(&moved));
     map_cover_reserved(target, wanted, &reserve);
-    *large_record(target) = moved;
-    large_record(target)->base = target;
-    length_changed(large_record(target), bytes, wanted);
+    range = large_record(target);
+    *range = moved;
+    range->base = target;
+    length_changed(range, bytes, wanted);
   }
   map_reserve_end(&reserve);
-  struct large *present = target != NULL ? large_record(target) : range;
-  range_entries_set(present->base, large_range_bytes(present), ENTRY_LARGE, ENTRY_LARGE_BODY);
-  return target != NULL ? large_object(present) : NULL;
+  range_entries_set(range->base, large_range_bytes(range), ENTRY_LARGE, ENTRY_LARGE_BODY);
+  return target != NULL ? large_object(range) : NULL;
 }
 
 static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
@@ -427,7 +428,10 @@ COLD void *large_resize(void *object, size_t size) {
     range->noted = false;
   if (range->mapping)
     return mapping_resize(range, bytes, wanted);
-  return extent_resize(range, bytes, wanted) ? object : extent_move(range, bytes, wanted);
+  if (wanted > bytes)
+    return extent_extend(range, bytes, wanted) ? object : extent_move(range, bytes, wanted);
+  extent_cut(range, bytes, wanted);
+  return object;
 }
 
 COLD bool large_would_pin(const void *object, size_t size) {
