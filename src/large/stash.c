@@ -1,6 +1,5 @@
 #include "large/stash.h"
 
-#include "base/options.h"
 #include "pages/metadata.h"
 
 #include <string.h>
@@ -158,17 +157,8 @@ void stash_expect(struct stash *stash, size_t units) {
   }
 }
 
-static bool admits_mapping(const struct large *range) {
-  return large_range_bytes(range) >= MAPPING_BYTES_MIN &&
-         (range->huge || range->noted || option_value(OPTION_HUGE) == HUGE_OFF);
-}
-static bool admits(const struct large *range) {
-  return large_is_stashable(range) && !range->guarded && range->owner == 0 &&
-         (!range->mapping || admits_mapping(range));
-}
-
 bool stash_put(struct stash *stash, struct large *range, void *object) {
-  struct stash_place *place = admits(range) ? place_of(stash, range->units) : NULL;
+  struct stash_place *place = stash_admits(range) ? place_of(stash, range->units) : NULL;
   return place != NULL && stash_put_at(stash, place, range, object);
 }
 

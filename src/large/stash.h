@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include "base/options.h"
 #include "base/probe.h"
 #include "large/big_cache.h"
 #include "os/fault.h"
@@ -232,16 +233,21 @@ static ALWAYS_INLINE bool stash_put_at(struct stash *stash, struct stash_place *
   return true;
 }
 
+/* Tells whether a live object's range may be in a stash. A mapping must be longer than extents are, so that its length
+ * tells what it is, and large_free is to note first what of it is resident. */
+static ALWAYS_INLINE bool stash_admits(const struct large *range) {
+  return large_is_stashable(range) && !range->guarded && range->owner == 0 &&
+         (LIKELY(!range->mapping) || (large_range_bytes(range) >= MAPPING_BYTES_MIN &&
+                                      (range->noted || range->huge || option_value(OPTION_HUGE) == HUGE_OFF)));
+}
+
 /* The owner puts an object whose entry was ENTRY_LARGE. False: it must be freed in another way. */
 bool stash_put(struct stash *stash, struct large *range, void *object);
 
-/* The same without a call, so it saves no registers. False: use stash_put. A mapping must be longer than extents are,
- * so that its length tells what it is, and large_free is to note first what of it is resident. */
+/* The same without a call, so it saves no registers. False: use stash_put. */
 static ALWAYS_INLINE bool stash_put_again(struct stash *stash, struct large *range, void *object) {
   struct stash_place *place = &stash->places[stash_hash(range->units)];
-  return LIKELY(place->units == range->units) && large_is_stashable(range) && !range->guarded && range->owner == 0 &&
-         (LIKELY(!range->mapping) || (large_range_bytes(range) >= MAPPING_BYTES_MIN && range->noted)) &&
-         stash_put_at(stash, place, range, object);
+  return LIKELY(place->units == range->units) && stash_admits(range) && stash_put_at(stash, place, range, object);
 }
 
 /* As stash_put, after it failed: first drops the nodes that others have emptied. Such nodes were refused room. */
