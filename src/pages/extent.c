@@ -367,23 +367,23 @@ COLD bool extent_islands_are_many(void) {
 /* --- giving back to the system --- */
 
 /* Unmaps an extent that was removed from its bank. If the system refuses (too many mappings), it becomes a free extent
- * again, without its pages. False: it is still mapped. *is_gone: its pages are not resident any more. */
-COLD static bool release_end(unsigned number, struct extent extent, bool *is_gone) {
-  enum usage from = extent.resident ? USAGE_FREE : USAGE_NOWHERE;
-  map_rows_purge(extent.base, extent.bytes); /* as long as the range is ours */
-  if (pages_unmap(extent.base, extent.bytes)) {
-    if (extent.resident)
-      usage_move(USAGE_FREE, USAGE_NOWHERE, extent.bytes);
-    return *is_gone = true;
+ * again, without its pages if it may. False: it is still mapped. */
+COLD static bool extent_unmap(unsigned number, struct extent *extent) {
+  enum usage from = extent->resident ? USAGE_FREE : USAGE_NOWHERE;
+  map_rows_purge(extent->base, extent->bytes); /* as long as the range is ours */
+  if (pages_unmap(extent->base, extent->bytes)) {
+    usage_move(from, USAGE_NOWHERE, extent->bytes);
+    extent->resident = false;
+    return true;
   }
-  *is_gone = extent.zero = os_purge(extent.base, extent.bytes);
-  extent.resident = !extent.zero;
-  usage_move_begin(extent.bytes);
+  extent->zero = os_purge(extent->base, extent->bytes);
+  extent->resident = !extent->zero;
+  usage_move_begin(extent->bytes);
   lock_take(&extents.lock);
-  bank_add(number, extent.base, extent.bytes);
-  bank_give(extent, os_milliseconds(), from);
+  bank_add(number, extent->base, extent->bytes);
+  bank_give(*extent, os_milliseconds(), from);
   lock_give(&extents.lock);
-  usage_move_end(extent.bytes);
+  usage_move_end(extent->bytes);
   return false;
 }
 
@@ -410,11 +410,10 @@ static size_t purge_oldest(struct purge purge) {
   size_t bytes = min_size(oldest->bytes, round_up(most_bytes, SUPERSLAB_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   if (UNLIKELY(to_unmap)) {
-    bool is_gone;
     bank_remove(number, extent);
     lock_give(&extents.lock);
-    release_end(number, extent, &is_gone);
-    return is_gone ? bytes : 0;
+    extent_unmap(number, &extent);
+    return extent.resident ? 0 : bytes;
   }
   usage_move_begin(bytes);
   lock_give(&extents.lock);
@@ -431,7 +430,6 @@ COLD size_t extents_purge(struct purge purge) {
 /* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
 COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, size_t grain) {
   struct extent extent = {0};
-  bool is_gone;
   lock_take(&extents.lock);
   struct free_extent *e = bank_find(number, resident, bytes_min, grain);
   if (e) {
@@ -440,7 +438,7 @@ COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, s
     bank_remove(number, extent);
   }
   lock_give(&extents.lock);
-  return extent.base != NULL && release_end(number, extent, &is_gone);
+  return extent.base != NULL && extent_unmap(number, &extent);
 }
 
 /* Unmaps at most this many short extents at a time, because each leaves a gap between two mappings. */
