@@ -10,6 +10,7 @@
 #include "hakmem/hakmem.h"
 #include "heap/bins.h"
 #include "heap/slow_path.h"
+#include "large/big_cache.h"
 #include "large/guarded.h"
 #include "large/packed.h"
 #include "os/caller.h"

@@ -2,7 +2,7 @@
 #include "large/large.h"
 
 #include "budget/usage.h"
-#include "large/big_cache.h"
+#include "large/record.h"
 #include "os/filter.h"
 #include "os/os.h"
 #include "pages/huge.h"

@@ -6,7 +6,7 @@
  * SIGSEGV. */
 #pragma once
 
-#include "large/big_cache.h"
+#include "large/record.h"
 
 /* Tells whether new large objects are guarded. Call guarded_begin at program start if the option
  * asks for it. */

@@ -5,8 +5,8 @@
 #include "heap/bins.h"
 #include "heap/envelope.h"
 #include "heap/slow_path.h"
-#include "large/big_cache.h"
 #include "large/large.h"
+#include "large/record.h"
 #include "os/fault.h"
 #include "threads/registry.h"
 
