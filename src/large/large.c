@@ -83,13 +83,11 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
     bytes = exact;
   else if (has_color && !large_may_be_bare(steady_bytes, size))
     bytes = steady_bytes;
-  *zeroed = false;
   struct large *range =
       UNLIKELY(guarded_is_on) ? range_guarded(size, range_alignment) : range_kept(bytes, range_alignment, hash);
   bool is_cached = range != NULL && LIKELY(!guarded_is_on);
-  if (UNLIKELY(range != NULL && range->guarded)) {
-    *zeroed = true;
-  } else if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= SUPERSLAB_BYTES) {
+  *zeroed = range != NULL && range->guarded;
+  if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= SUPERSLAB_BYTES) {
     range = range_from_extents(bytes, has_color ? steady_bytes : bytes, range_alignment, zeroed);
     if (UNLIKELY(range == NULL && exact < bytes))
       range = range_from_extents(exact, exact, range_alignment, zeroed);
