@@ -8,8 +8,7 @@
 
 #include "large/record.h"
 
-/* Tells whether new large objects are guarded. Call guarded_begin at program start if the option
- * asks for it. */
+/* Tells whether new large objects are guarded. Call guarded_begin at program start if the option asks for it. */
 extern bool guarded_is_on;
 void guarded_begin(void);
 

@@ -32,8 +32,6 @@ static struct {
 
 bool packed_is_sealed;
 
-static size_t granules_of(size_t bytes) { return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES; }
-
 static void chunk_enter(struct chunk *chunk) {
   unsigned list = units_class(chunk->longest);
   hak_assert(list < RUN_LISTS);
@@ -233,7 +231,8 @@ void packed_seal_begin(void) {
 }
 
 static size_t granules_for(size_t size) {
-  return granules_of(packed_is_sealed ? max_size(size, SEALED_BYTES_MIN) + SEAL_BYTES : size);
+  size_t bytes = packed_is_sealed ? max_size(size, SEALED_BYTES_MIN) + SEAL_BYTES : size;
+  return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES;
 }
 
 void *packed_take(size_t size, size_t alignment) {

@@ -65,7 +65,7 @@ static struct node_lists *lists_of(unsigned node) {
   return LIKELY(node == 0) ? &units.of_first_node : &of_other_nodes[node - 1];
 }
 
-static uint32_t run_mask(unsigned order) { return order == 5 ? UNITS_ALL : (1u << (1u << order)) - 1; }
+static uint32_t run_mask(unsigned order) { return UNITS_ALL >> (SUPERSLAB_UNITS - (1u << order)); }
 
 /* Returns a set in which bit i means: the 2^order units from i on are all in `set`, and i is a multiple of 2^order. */
 static uint32_t runs_in(uint32_t set, unsigned order) {
