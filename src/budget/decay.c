@@ -1,16 +1,15 @@
 #include "budget/decay.h"
 
-#include "budget/usage.h"
 #include "os/os.h"
 
-void decay_learned(struct decay *decay, size_t change) {
-  usage_learned_add(change);
+uint64_t decay_due_ms(const struct decay *decay) {
   uint64_t due_ms = 0;
-  for (unsigned i = 0; i < KEEP_BY_PRESET; i++) {
-    uint64_t list_ms = load_relaxed(&decay->oldest_ms[i]);
-    due_ms = keep_earlier_ms(due_ms, list_ms != 0 ? keep_due_ms(i, list_ms) : 0);
+  for (unsigned keep = 0; keep < KEEP_BY_PRESET; keep++) {
+    uint64_t oldest_ms = load_relaxed(&decay->oldest_ms[keep]);
+    if (oldest_ms != 0)
+      due_ms = keep_earlier_ms(due_ms, keep_due_ms(keep, oldest_ms));
   }
-  store_relaxed(&decay->due_ms, due_ms);
+  return due_ms;
 }
 
 unsigned decay_next(const struct decay *decay, struct purge purge) {

@@ -6,16 +6,14 @@
  */
 #pragma once
 
+#include "budget/usage.h"
 #include "policy/keep_policy.h"
-
-#include <stdatomic.h>
 
 enum decider { BY_PRESET, BY_ENGINE, DECIDERS };
 
 struct decay {
   _Atomic size_t bytes[DECIDERS];
   _Atomic uint64_t oldest_ms[KEEP_LISTS]; /* when the oldest range of the list was freed, 0: it is empty */
-  _Atomic uint64_t due_ms;                /* when the first range that the engine decides about is to go, 0: never */
 };
 
 static inline size_t decay_bytes(const struct decay *decay, enum decider decider) {
@@ -28,17 +26,17 @@ static inline size_t decay_total(const struct decay *decay) {
 static inline uint64_t decay_oldest_ms(const struct decay *decay) {
   return load_relaxed(&decay->oldest_ms[KEEP_BY_PRESET]);
 }
-static inline uint64_t decay_due_ms(const struct decay *decay) { return load_relaxed(&decay->due_ms); }
+/* Returns when the first range that the engine decides about is to go; 0: never. */
+uint64_t decay_due_ms(const struct decay *decay);
 
 /* change: of the bytes in the list; oldest_ms: of the list as it is now. Under the owner's lock: plain stores are
  * enough. */
-void decay_learned(struct decay *decay, size_t change); /* the part of decay_change for the engine's lists */
 static inline void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms) {
   enum decider decider = keep == KEEP_BY_PRESET ? BY_PRESET : BY_ENGINE;
   atomic_store_explicit(&decay->bytes[decider], decay_bytes(decay, decider) + change, memory_order_release);
   store_relaxed(&decay->oldest_ms[keep], oldest_ms);
   if (UNLIKELY(decider == BY_ENGINE))
-    decay_learned(decay, change);
+    usage_learned_add(change);
 }
 
 /* What goes back to the system: ranges that the decider decides about, until at most keep_bytes of them are left or the
