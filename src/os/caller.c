@@ -8,10 +8,12 @@
 
 #define LIBRARIES_MAX 8u /* libc, ld.so; on older systems libpthread and libdl too */
 
+struct span {
+  uintptr_t start, end;
+};
+
 static struct {
-  struct {
-    uintptr_t start, end;
-  } list[LIBRARIES_MAX];
+  struct span list[LIBRARIES_MAX];
   unsigned count;
 } libraries;
 
@@ -30,28 +32,27 @@ static bool is_c_library(const char *path) {
   return false;
 }
 
-/* Sets start and end to the addresses of a loaded object. */
-static void object_span(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end) {
-  uintptr_t low = UINTPTR_MAX, high = 0;
-  for (size_t i = info->dlpi_phnum; i-- > 0;)
+static bool span_has(struct span span, uintptr_t address) { return address >= span.start && address < span.end; }
+
+/* Returns the addresses of a loaded object. */
+static struct span object_span(const struct dl_phdr_info *info) {
+  struct span span = {.start = UINTPTR_MAX, .end = 0};
+  for (size_t i = 0; i < info->dlpi_phnum; i++)
     if (info->dlpi_phdr[i].p_type == PT_LOAD) {
-      low = min_size(low, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-      high = max_size(high, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+      uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+      span.start = min_size(span.start, start);
+      span.end = max_size(span.end, start + info->dlpi_phdr[i].p_memsz);
     }
-  *start = low;
-  *end = high;
+  return span;
 }
 
 static int library_note(struct dl_phdr_info *info, size_t size, void *unused) {
   (void)size, (void)unused;
-  uintptr_t low, high;
   if (!is_c_library(info->dlpi_name ? info->dlpi_name : "") && info->dlpi_addr != getauxval(AT_BASE))
     return 0;
-  object_span(info, &low, &high);
-  if (low < high && libraries.count < LIBRARIES_MAX) {
-    libraries.list[libraries.count].start = low;
-    libraries.list[libraries.count++].end = high;
-  }
+  struct span span = object_span(info);
+  if (span.start < span.end && libraries.count < LIBRARIES_MAX)
+    libraries.list[libraries.count++] = span;
   return 0;
 }
 
@@ -67,20 +68,20 @@ bool os_callers_can_be_told(void) {
 
 bool os_is_c_library(uintptr_t address) {
   for (unsigned i = 0; i < libraries.count; i++)
-    if (address >= libraries.list[i].start && address < libraries.list[i].end)
+    if (span_has(libraries.list[i], address))
       return true;
   return false;
 }
 
 struct first_object {
-  uintptr_t start, end;
+  struct span span;
   bool is_program;
 };
 
 static int first_note(struct dl_phdr_info *info, size_t size, void *found) {
   (void)size;
   struct first_object *first = found;
-  object_span(info, &first->start, &first->end);
+  first->span = object_span(info);
   first->is_program = (uintptr_t)info->dlpi_phdr == getauxval(AT_PHDR);
   return 1;
 }
@@ -106,6 +107,5 @@ bool os_malloc_is_in_program(void) {
   if (os_malloc_is_ours == NULL)
     return false;
   struct first_object first = first_object();
-  uintptr_t here = (uintptr_t)first_note;
-  return first.is_program && here >= first.start && here < first.end && libraries_find_malloc();
+  return first.is_program && span_has(first.span, (uintptr_t)first_note) && libraries_find_malloc();
 }
