@@ -43,6 +43,12 @@ void lifeline_make(struct lifeline *line) {
   line->fresh = line->mutex;
 }
 
+/* The kernel takes the process's id too, so a thread of another process that got this id does not count. */
+static bool thread_is_gone(int process_id, int thread_id) {
+  counter_note(calls_other);
+  return os_kernel(SYS_tgkill, (long)process_id, (long)thread_id, 0L) != 0 && errno == ESRCH;
+}
+
 /* Copies the mutex as it was made: in the child of a fork each function of the C library costs a page fault. */
 COLD void lifeline_reset(struct lifeline *line) {
   line->mutex = line->fresh;
@@ -58,13 +64,10 @@ COLD bool lifeline_take(struct lifeline *line) {
       pthread_mutex_consistent(&line->mutex);
     return result == 0 || result == EOWNERDEAD;
   }
-  if (holder != 0) {
-    counter_note(calls_other);
-    if (os_kernel(SYS_tgkill, (long)getpid(), (long)holder, 0L) == 0 || errno != ESRCH)
-      return false;
-  }
-  return atomic_compare_exchange_strong_explicit(&line->thread_id, &holder, (int)os_kernel(SYS_gettid),
-                                                 memory_order_acq_rel, memory_order_relaxed);
+  if (holder != 0 && !thread_is_gone(getpid(), holder))
+    return false;
+  return atomic_compare_exchange_strong_explicit(&line->thread_id, &holder, os_thread_id(), memory_order_acq_rel,
+                                                 memory_order_relaxed);
 }
 
 /* Returns the holder's thread id. The kernel and the C library agree on the word of a robust mutex that has it. */
@@ -77,16 +80,13 @@ static int mutex_holder(const pthread_mutex_t *mutex) {
   return __atomic_load_n(word, __ATOMIC_RELAXED) & FUTEX_TID_MASK;
 }
 
-/* tgkill takes process and thread id, so a thread of another process does not count. In a child that no fork handler
- * prepared, the ids are the parent's and prove nothing. */
+/* In a child that no fork handler prepared, the ids are the parent's and prove nothing. */
 bool lifeline_take_left(struct lifeline *line, int process_id) {
   int holder = mutex_holder(&line->mutex);
   if (load_relaxed(&line->thread_id) != -1 || holder == 0 || process_id != os_process_id())
     return false;
   KEEP_ERRNO;
-  counter_note(calls_other);
-  bool is_gone = os_kernel(SYS_tgkill, (long)process_id, (long)holder, 0L) != 0 && errno == ESRCH;
-  if (!is_gone || mutex_holder(&line->mutex) != holder)
+  if (!thread_is_gone(process_id, holder) || mutex_holder(&line->mutex) != holder)
     return false;
   lifeline_reset(line);
   return lifeline_take(line);
