@@ -49,11 +49,11 @@ static bool is_writable(int fd) {
 }
 
 /* Writes as much as possible without blocking, in one piece, because several processes may write reports into one pipe.
- * Writes one chunk where the kernel cannot do that. */
-static long write_some(int fd, const char *bytes, size_t length) {
+ * Writes one chunk where the kernel cannot do that, or may not be asked. */
+static long write_some(int fd, const char *bytes, size_t length, bool asks) {
   struct iovec whole = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
   long written = -1;
-  if (length > CHUNK_BYTES)
+  if (asks && length > CHUNK_BYTES)
     written = os_kernel(SYS_pwritev2, (long)fd, &whole, 1L, -1L, -1L, (long)RWF_NOWAIT);
   return written > 0 ? written : os_kernel(SYS_write, (long)fd, bytes, min_size(length, CHUNK_BYTES));
 }
@@ -62,8 +62,7 @@ static void write_all(int fd, const char *bytes, size_t length, bool asks) {
   while (length > 0) {
     if (asks && !is_writable(fd))
       return;
-    long written =
-        asks ? write_some(fd, bytes, length) : os_kernel(SYS_write, (long)fd, bytes, min_size(length, CHUNK_BYTES));
+    long written = write_some(fd, bytes, length, asks);
     if (written < 0 && (errno == EINTR || (errno == EAGAIN && asks)))
       continue;
     if (written <= 0)
@@ -101,7 +100,6 @@ static bool is_there(void) {
     return status.st_dev == remembered.device && status.st_ino == remembered.inode;
   if ((os_kernel(SYS_fcntl, 2L, (long)F_GETFD) & FD_CLOEXEC) != 0)
     return false;
-  long flags = os_kernel(SYS_fcntl, 2L, (long)F_GETFL);
   switch (status.st_mode & S_IFMT) {
   case S_IFCHR:
   case S_IFIFO:
@@ -109,7 +107,7 @@ static bool is_there(void) {
   case S_IFSOCK:
     return is_local_socket(2);
   case S_IFREG:
-    return (flags & O_ACCMODE) == O_WRONLY || status.st_nlink == 0;
+    return (os_kernel(SYS_fcntl, 2L, (long)F_GETFL) & O_ACCMODE) == O_WRONLY || status.st_nlink == 0;
   default:
     return false;
   }
