@@ -1,6 +1,6 @@
 /* kernel.h: system calls that bypass all libraries. Another preloaded library may have ended already when the process
- * ends; our own wrapper of syscall must not see them. They are no cancellation points. Only files of this folder may
- * include this header.
+ * ends; our own wrapper of syscall must not see them. They are no cancellation points. Only this folder and
+ * observe/inspect include this header.
  */
 #pragma once
 

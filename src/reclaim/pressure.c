@@ -41,7 +41,6 @@ bool pressure_came(void) {
 }
 
 COLD void pressure_in_child(void) {
-  if (pressure.fd >= 0)
-    pressure_close();
+  pressure_close();
   pressure.was_asked_for = false;
 }
