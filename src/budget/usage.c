@@ -110,15 +110,15 @@ size_t usage_high(void) { return ~load_relaxed(&usage.high_complement); }
 
 /* limits.lock is held. */
 static void limits_apply(void) {
+  struct os_memory_limits group = {.max_bytes = SIZE_MAX, .high_bytes = SIZE_MAX};
+  if (atomic_load_explicit(&limits.group_read, memory_order_acquire))
+    group = limits.group;
   size_t option_bytes = (size_t)option_value(OPTION_LIMIT_MB) << 20;
-  size_t own = limit_hard(option_bytes, SIZE_MAX, 0);
-  bool group_read = atomic_load_explicit(&limits.group_read, memory_order_acquire);
-  size_t hard = group_read ? limit_hard(option_bytes, limits.group.max_bytes, limits.group.swap_bytes) : own;
-  size_t high = group_read ? limits.group.high_bytes : SIZE_MAX;
-  store_relaxed(&usage.limit_of_resident, hard < own);
+  size_t hard = limit_hard(option_bytes, group.max_bytes, group.swap_bytes);
+  store_relaxed(&usage.limit_of_resident, hard < limit_hard(option_bytes, SIZE_MAX, 0));
   usage_keep_cap(SIZE_MAX); /* the next check of the limits lowers it again */
   store_relaxed(&usage.limit_complement, ~hard);
-  store_relaxed(&usage.high_complement, ~min_size(hard, high));
+  store_relaxed(&usage.high_complement, ~min_size(hard, group.high_bytes));
 }
 
 /* Try-lock, because signal handlers come here. A thread that finds it taken leaves the work to the holder. */
