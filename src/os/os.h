@@ -9,6 +9,7 @@
 #include "base/words.h"
 
 #include <pthread.h>
+#include <sys/select.h> /* sigset_t; signal.h includes too much */
 
 /* Returns the bytes of an OS page, 4 KiB to 64 KiB. Asks the system once. */
 size_t os_page_bytes(void);
@@ -164,11 +165,8 @@ bool os_thread_exists(int thread_id);
 void os_yield(void);
 
 /* Block all signals of the calling thread but the C library's own; restore what was blocked before. */
-struct os_signals {
-  unsigned long words[128 / sizeof(unsigned long)]; /* a sigset_t; its header includes too much */
-};
-void os_signals_block(struct os_signals *before);
-void os_signals_restore(const struct os_signals *before);
+void os_signals_block(sigset_t *before);
+void os_signals_restore(const sigset_t *before);
 
 bool os_is_main_thread(void);
 /* Tells whether the main thread has ended while other threads live on. False where the system cannot tell. */

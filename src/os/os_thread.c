@@ -89,20 +89,13 @@ bool os_thread_exists(int thread_id) {
   return os_kernel(SYS_tgkill, (long)getpid(), (long)thread_id, 0L) == 0;
 }
 
-_Static_assert(sizeof(struct os_signals) >= sizeof(sigset_t), "a mask fits");
-
-void os_signals_block(struct os_signals *before) {
-  sigset_t all, set;
+void os_signals_block(sigset_t *before) {
+  sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &set);
-  memcpy(before, &set, sizeof set);
+  pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
-void os_signals_restore(const struct os_signals *before) {
-  sigset_t set;
-  memcpy(&set, before, sizeof set);
-  pthread_sigmask(SIG_SETMASK, &set, NULL);
-}
+void os_signals_restore(const sigset_t *before) { pthread_sigmask(SIG_SETMASK, before, NULL); }
 
 #define MAIN_STACK_BYTES_MAX ((uintptr_t)64 << 20) /* the kernel keeps other mappings farther from it */
 

@@ -275,7 +275,7 @@ static bool make_thread(void) {
 /* Only this function starts the thread. Signals are blocked, because a handler on this thread could not wait for the
  * end of the start. */
 static void thread_start(void) {
-  struct os_signals before;
+  sigset_t before;
   os_signals_block(&before);
   struct heap *heap = heap_current(); /* what the C library allocates for the thread belongs to no hak_heap */
   bool switches = heap != NULL && heap_life(heap) != 0;
