@@ -78,10 +78,10 @@ static bool is_ending(void) {
 }
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
-static bool is_awake(enum awake state) { return atomic_load(awake_word()) == state; }
+static bool awake_is(enum awake state) { return atomic_load(awake_word()) == state; }
 
 static void wait_or_look(enum awake state, uint64_t timeout_ms) {
-  if (os_futex_wait_shared(awake_word(), state, timeout_ms) && is_awake(state) && background.look != NULL &&
+  if (os_futex_wait_shared(awake_word(), state, timeout_ms) && awake_is(state) && background.look != NULL &&
       slow_path_begin()) {
     background.look();
     slow_path_end();
@@ -121,9 +121,9 @@ static void sleep_until_woken(void) {
   atomic_store(awake_word(), ASLEEP);
   if (atomic_load(&background_is_told) || is_ending())
     store_relaxed(awake_word(), AWAKE);
-  while (is_awake(ASLEEP) && !is_ending() && !main_thread_is_gone()) {
+  while (awake_is(ASLEEP) && !is_ending() && !main_thread_is_gone()) {
     wait_or_look(ASLEEP, LOOK_MS_MAX);
-    if (is_awake(ASLEEP) && threads_ended())
+    if (awake_is(ASLEEP) && threads_ended())
       atomic_compare_exchange_strong(awake_word(), &asleep, AWAKE);
   }
 }
@@ -150,10 +150,10 @@ static uint64_t wait_ms(void) {
 
 /* Waits a period. True if the system became short of memory meanwhile. */
 static bool wait_period(void) {
-  if (!is_awake(AWAKE) && !is_ending()) /* another process that can write the word changed it (raw clone, Linux 5.0) */
+  if (!awake_is(AWAKE) && !is_ending()) /* another process that can write the word changed it (raw clone, Linux 5.0) */
     atomic_store(awake_word(), AWAKE);
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
-  for (; now_ms < until_ms && is_awake(AWAKE) && !is_ending() && !main_thread_is_gone(); now_ms = os_milliseconds())
+  for (; now_ms < until_ms && awake_is(AWAKE) && !is_ending() && !main_thread_is_gone(); now_ms = os_milliseconds())
     wait_or_look(AWAKE, min_size(until_ms - now_ms, LOOK_MS_MAX));
   return !is_ending() && pressure_came();
 }
@@ -197,7 +197,7 @@ static void work_until_idle(void) {
     if (idle) {
       tell_clock(true);
       sleep_until_woken();
-      due_set_undone(is_awake(AWAKE));
+      due_set_undone(awake_is(AWAKE));
     }
   }
 }
@@ -245,7 +245,7 @@ void background_tick(void) {
   }
   set_due(false);
   uint32_t asleep = ASLEEP;
-  if (UNLIKELY(is_awake(ASLEEP)) && atomic_compare_exchange_strong(awake_word(), &asleep, AWAKE))
+  if (UNLIKELY(awake_is(ASLEEP)) && atomic_compare_exchange_strong(awake_word(), &asleep, AWAKE))
     os_futex_wake_shared(awake_word());
 }
 
@@ -426,7 +426,7 @@ bool background_wish(void) {
   return true;
 }
 
-bool background_is_awake(void) { return background_runs() && is_awake(AWAKE); }
+bool background_is_awake(void) { return background_runs() && awake_is(AWAKE); }
 
 bool background_watches(void) { return background_runs() && background.look != NULL; }
 
