@@ -2,20 +2,23 @@
 
 #include "base/text.h"
 #include "os/filter.h"
-#include "os/os.h"
+#include "os/kernel.h"
 #include "os/text_file.h"
 
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 
+#define CPUS_MAX 8192u
+#define CPU_WORDS (CPUS_MAX / 64)
 #define SYSTEM_NODES_MAX 1024u /* the largest number that the kernel can be built for */
 #define STAT_PROCESSOR 37u     /* fields of /proc/self/stat from the one behind the name to this one */
 
 _Atomic uint32_t os_nodes_counted;
-static uint8_t node_of_cpu[OS_CPUS_MAX] SPARSE;
-static unsigned long cpus_known[OS_CPU_WORDS] SPARSE;
+static uint8_t node_of_cpu[CPUS_MAX] SPARSE;
+static unsigned long cpus_known[CPU_WORDS] SPARSE;
 
 /* Parses the next range of a list like "0-3,8". False at its end; *text is NULL then if the list is malformed. */
 static bool range_parse(const char **text, size_t *first, size_t *last) {
@@ -43,7 +46,7 @@ static bool cpus_number(const char *list, uint8_t number) {
   size_t first, last;
   bool any = false;
   for (; range_parse(&list, &first, &last); any = true)
-    for (size_t cpu = first; cpu <= last && cpu < OS_CPUS_MAX; cpu++)
+    for (size_t cpu = first; cpu <= last && cpu < CPUS_MAX; cpu++)
       node_of_cpu[cpu] = number;
   return any && list != NULL;
 }
@@ -82,13 +85,13 @@ static size_t cpu_of_main(char bytes[OS_LINE_BYTES], struct os_path *path, const
   size_t cpu = 0;
   for (unsigned i = 0; at != NULL && i < STAT_PROCESSOR; i++)
     at = strchr(at + 1, ' ');
-  return at && os_number_parse(at + 1, &cpu, &at) && cpu < OS_CPUS_MAX ? cpu : 0;
+  return at && os_number_parse(at + 1, &cpu, &at) && cpu < CPUS_MAX ? cpu : 0;
 }
 
 /* What was allocated so far is mostly the main thread's: its node gets number 0. */
 static void first_is_mains(size_t cpu) {
   uint8_t of_main = node_of_cpu[cpu];
-  for (size_t i = 0; i < OS_CPUS_MAX; i++)
+  for (size_t i = 0; i < CPUS_MAX; i++)
     if (node_of_cpu[i] == of_main || node_of_cpu[i] == 0)
       node_of_cpu[i] = node_of_cpu[i] == of_main ? 0 : of_main;
 }
@@ -118,15 +121,18 @@ COLD void os_nodes_count(const char *root) {
 COLD unsigned os_node_of_thread(void) {
   KEEP_ERRNO;
   int cpu = can_ask() ? sched_getcpu() : -1;
-  return cpu >= 0 && cpu < (int)OS_CPUS_MAX ? node_of_cpu[cpu] : 0;
+  return cpu >= 0 && cpu < (int)CPUS_MAX ? node_of_cpu[cpu] : 0;
 }
 
+/* glibc asks the same at the second thread's first malloc, so filters that are there before allow it. */
 COLD unsigned os_cpus_add(void) {
-  unsigned long words[OS_CPU_WORDS];
+  KEEP_ERRNO;
+  unsigned long words[CPU_WORDS];
+  long bytes = os_filter_is_own() ? -1 : os_kernel(SYS_sched_getaffinity, 0L, (long)sizeof words, words);
+  size_t count = bytes > 0 ? (size_t)bytes / sizeof words[0] : 0;
   unsigned cpus = 0;
-  size_t count = os_affinity(words);
-  for (size_t i = 0; i < OS_CPU_WORDS; i++) {
-    cpus_known[i] |= i < count / 64 ? words[i] : 0;
+  for (size_t i = 0; i < CPU_WORDS; i++) {
+    cpus_known[i] |= i < count ? words[i] : 0;
     cpus += (unsigned)__builtin_popcountl(cpus_known[i]);
   }
   return cpus;
@@ -134,7 +140,7 @@ COLD unsigned os_cpus_add(void) {
 
 COLD unsigned os_cpus_of_node(unsigned node) {
   unsigned cpus = 0;
-  for (size_t cpu = 0; cpu < OS_CPUS_MAX; cpu++)
+  for (size_t cpu = 0; cpu < CPUS_MAX; cpu++)
     cpus += (cpus_known[cpu / 64] >> cpu % 64 & 1) && node_of_cpu[cpu] == node;
   return cpus;
 }

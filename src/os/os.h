@@ -117,12 +117,6 @@ int os_process_id(void);
 /* Makes no system call if the main thread of a program that has just started asks. */
 int os_process_id_at_start(void);
 int os_thread_id(void);
-/* Sets a bit for each processor that the calling thread may use, and returns how many bits have a meaning; 0 if the
- * system does not tell. glibc asks the same at the second thread's first malloc, so filters that are there before allow
- * it. It does not ask under one that the program installed. */
-#define OS_CPUS_MAX 8192u
-#define OS_CPU_WORDS (OS_CPUS_MAX / 64)
-size_t os_affinity(unsigned long words[OS_CPU_WORDS]);
 
 /* A lifeline shows other threads whether its holder is alive. A thread holds it until the kernel has ended the thread,
  * after all its destructors. Nothing has to run at thread exit.

@@ -16,12 +16,6 @@
 COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
-COLD size_t os_affinity(unsigned long words[OS_CPU_WORDS]) {
-  KEEP_ERRNO;
-  long bytes = os_filter_is_own() ? -1 : os_kernel(SYS_sched_getaffinity, 0L, OS_CPUS_MAX / 8L, words);
-  return bytes > 0 ? (size_t)bytes * 8 : 0;
-}
-
 /* Address space of our thread's stack. The C library puts the program's thread-local storage there too. Where address
  * space may be limited, that is measured, and the rest is what the thread needs, several times over. */
 #define STACK_BYTES_MAX ((size_t)1 << 20)
