@@ -134,16 +134,10 @@ static enum option_error parse_choice(enum option option, const char *text, long
 }
 
 static enum option_error parse_number(const struct option_row *row, const char *text, long *out) {
-  long value = 0;
-  if (*text == 0)
-    return OPTION_BAD;
-  for (; *text; text++) {
-    if (*text < '0' || *text > '9' || value > row->maximum)
-      return OPTION_BAD;
-    value = value * 10 + (*text - '0');
-  }
-  *out = value;
-  return value >= row->minimum && value <= row->maximum ? OPTION_OK : OPTION_BAD;
+  size_t value;
+  bool is_number = text_number_parse(text, &value, &text) && *text == 0;
+  *out = (long)value;
+  return is_number && value >= (size_t)row->minimum && value <= (size_t)row->maximum ? OPTION_OK : OPTION_BAD;
 }
 
 static enum option_error parse_text(enum option option, const char *text, long *out) {

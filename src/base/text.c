@@ -87,3 +87,14 @@ bool text_path(struct text *text, const char *pattern, uint64_t process_id) {
   }
   return has_id;
 }
+
+bool text_number_parse(const char *text, size_t *number, const char **rest) {
+  size_t value = 0;
+  const char *c = text;
+  for (; *c >= '0' && *c <= '9'; c++)
+    if (__builtin_mul_overflow(value, (size_t)10, &value) || __builtin_add_overflow(value, (size_t)(*c - '0'), &value))
+      value = SIZE_MAX; /* too large: further digits do not change it */
+  *number = value;
+  *rest = c;
+  return c > text;
+}

@@ -1,5 +1,5 @@
 /* text.h: builds a short text in a fixed buffer, without stdio, locale or allocation. Text that does not fit is cut
- * off. The text is always terminated. */
+ * off. The text is always terminated. The last function reads a number. */
 #pragma once
 
 #include "base/words.h"
@@ -27,3 +27,6 @@ void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned p
 void text_bytes(struct text *text, uint64_t bytes);
 /* Appends a path, with %p replaced by the process id and %% by %. True if there was a %p. */
 bool text_path(struct text *text, const char *pattern, uint64_t process_id);
+
+/* Parses the number at the start of text; SIZE_MAX if it is too large. *rest points behind it. False without digits. */
+bool text_number_parse(const char *text, size_t *number, const char **rest);

@@ -1,5 +1,6 @@
 #include "os/cgroup.h"
 
+#include "base/text.h"
 #include "os/kernel.h"
 #include "os/os.h"
 #include "os/text_file.h"
@@ -24,7 +25,7 @@ size_t os_group_limit(struct os_group *group, const char *name) {
   char bytes[VALUE_BYTES];
   const char *text = value_read(&group->path, name, bytes);
   size_t limit = 0;
-  if (text == NULL || !os_number_parse(text, &limit, &text) || *text != 0)
+  if (text == NULL || !text_number_parse(text, &limit, &text) || *text != 0)
     return SIZE_MAX;
   return limit >= LIMIT_BYTES_MAX ? SIZE_MAX : limit;
 }
@@ -227,8 +228,8 @@ static bool cpus_visit(struct os_group *group, void *argument) {
     return false;
   do {
     const char *text = value_read(&group->path, "cpu.max", bytes);
-    if (text != NULL && os_number_parse(text, &run, &text) && *text == ' ' &&
-        os_number_parse(text + 1, &period, &text) && *text == 0 && period > 0)
+    if (text != NULL && text_number_parse(text, &run, &text) && *text == ' ' &&
+        text_number_parse(text + 1, &period, &text) && *text == 0 && period > 0)
       *cpus = min_size(*cpus, run / period + (run % period != 0));
   } while (os_group_up(group));
   return false;
@@ -255,7 +256,7 @@ static size_t swap_total_read(const char *root) {
       continue;
     line += sizeof key - 1;
     line += strspn(line, " ");
-    if (!os_number_parse(line, &total, &line) || strcmp(line, " kB") != 0 || total > LIMIT_BYTES_MAX / 1024)
+    if (!text_number_parse(line, &total, &line) || strcmp(line, " kB") != 0 || total > LIMIT_BYTES_MAX / 1024)
       total = 0;
     break;
   }

@@ -25,10 +25,10 @@ static bool range_parse(const char **text, size_t *first, size_t *last) {
   const char *at = *text;
   if (at == NULL || *at == 0)
     return false;
-  bool is_good = os_number_parse(at, first, &at);
+  bool is_good = text_number_parse(at, first, &at);
   *last = *first;
   if (is_good && *at == '-')
-    is_good = os_number_parse(at + 1, last, &at) && *last >= *first;
+    is_good = text_number_parse(at + 1, last, &at) && *last >= *first;
   if (*at == ',')
     is_good &= *++at != 0;
   else
@@ -85,7 +85,7 @@ static size_t cpu_of_main(char bytes[OS_LINE_BYTES], struct os_path *path, const
   size_t cpu = 0;
   for (unsigned i = 0; at != NULL && i < STAT_PROCESSOR; i++)
     at = strchr(at + 1, ' ');
-  return at && os_number_parse(at + 1, &cpu, &at) && cpu < CPUS_MAX ? cpu : 0;
+  return at && text_number_parse(at + 1, &cpu, &at) && cpu < CPUS_MAX ? cpu : 0;
 }
 
 /* What was allocated so far is mostly the main thread's: its node gets number 0. */

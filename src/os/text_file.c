@@ -1,5 +1,6 @@
 #include "os/text_file.h"
 
+#include "base/text.h"
 #include "os/kernel.h"
 
 #include <fcntl.h>
@@ -29,24 +30,13 @@ void os_text_head(const char *path, char *text, size_t text_bytes) {
   text[length] = 0;
 }
 
-bool os_number_parse(const char *text, size_t *number, const char **rest) {
-  size_t value = 0;
-  const char *c = text;
-  for (; *c >= '0' && *c <= '9'; c++)
-    if (__builtin_mul_overflow(value, (size_t)10, &value) || __builtin_add_overflow(value, (size_t)(*c - '0'), &value))
-      value = SIZE_MAX; /* too large: further digits do not change it */
-  *number = value;
-  *rest = c;
-  return c > text;
-}
-
 uint64_t os_text_field(const char *text, const char *key) {
   const char *found = strstr(text, key);
   size_t number = 0;
   if (found == NULL)
     return 0;
   found += strlen(key);
-  os_number_parse(found + strspn(found, " \t"), &number, &found);
+  text_number_parse(found + strspn(found, " \t"), &number, &found);
   return number;
 }
 

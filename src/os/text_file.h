@@ -17,8 +17,6 @@ size_t os_text_read(int fd, char *bytes, size_t length);
 
 /* Reads the beginning of a file as a text; "" if it cannot be read. errno is kept. */
 void os_text_head(const char *path, char *text, size_t text_bytes);
-/* Parses the number at the start of text; SIZE_MAX if it is too large. *rest points behind it. False without digits. */
-bool os_number_parse(const char *text, size_t *number, const char **rest);
 /* Returns the number behind a key in a text, after blanks; 0 if there is none. */
 uint64_t os_text_field(const char *text, const char *key);
 
