@@ -38,9 +38,10 @@ enum asked { NOT_ASKED, BEING_ASKED, ASKED }; /* whether the cgroup was read; AS
 static struct {
   struct lock lock; /* a leaf; only tried */
   _Atomic bool stale;
-  struct os_memory_limits group;
-  _Atomic bool group_read; /* group is constant from then on */
+  struct os_memory_limits group; /* constant from ASKED on */
 } limits;
+
+#define NO_LIMITS ((struct os_memory_limits){.max_bytes = SIZE_MAX, .high_bytes = SIZE_MAX})
 
 static void figure_add(_Atomic size_t *figure, size_t bytes) {
   atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed);
@@ -110,9 +111,8 @@ size_t usage_high(void) { return ~load_relaxed(&usage.high_complement); }
 
 /* limits.lock is held. */
 static void limits_apply(void) {
-  struct os_memory_limits group = {.max_bytes = SIZE_MAX, .high_bytes = SIZE_MAX};
-  if (atomic_load_explicit(&limits.group_read, memory_order_acquire))
-    group = limits.group;
+  bool is_known = atomic_load_explicit(&usage.asked_group, memory_order_acquire) == ASKED;
+  struct os_memory_limits group = is_known ? limits.group : NO_LIMITS;
   size_t option_bytes = (size_t)option_value(OPTION_LIMIT_MB) << 20;
   size_t hard = limit_hard(option_bytes, group.max_bytes, group.swap_bytes);
   store_relaxed(&usage.limit_of_resident, hard < limit_hard(option_bytes, SIZE_MAX, 0));
@@ -136,10 +136,9 @@ COLD static bool read_group(void) {
   uint32_t not_asked = NOT_ASKED;
   if (!atomic_compare_exchange_strong(&usage.asked_group, &not_asked, BEING_ASKED))
     return false;
-  if (option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files()) {
+  limits.group = NO_LIMITS;
+  if (option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files())
     os_memory_limits_read("", &limits.group);
-    atomic_store_explicit(&limits.group_read, true, memory_order_release);
-  }
   atomic_store_explicit(&usage.asked_group, ASKED, memory_order_release);
   usage_limits_apply();
   return true;
