@@ -52,6 +52,9 @@ static inline void *next_function(enum next which) {
   return load_relaxed(&next_functions[which]);
 }
 
+/* The same by its name, with the type that a header or this file declares. */
+#define NEXT(name) ((__typeof__(name) *)next_function(NEXT_##name))
+
 /* --- whose malloc it is --- */
 
 /* The shared library may be preloaded or linked, and then malloc is ours in the whole process. Or it was opened by
@@ -94,7 +97,7 @@ EXPORT void *dlopen(const char *path, int flags) {
     flags &= ~RTLD_DEEPBIND;
   if (path != NULL && *path != 0 && observers.libraries_changed != NULL) /* without a path: the program, which stays */
     observers.libraries_changed();
-  return ((void *(*)(const char *, int))next_function(NEXT_dlopen))(path, flags);
+  return NEXT(dlopen)(path, flags);
 }
 
 /* --- threads and forks --- */
@@ -113,21 +116,21 @@ EXPORT int unshare(int flags) {
   /* Other flags work with any number of threads. */
   if (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND))
     background_stop();
-  return ((int (*)(int))next_function(NEXT_unshare))(flags);
+  return NEXT(unshare)(flags);
 }
 
 EXPORT int setns(int fd, int kind) {
   background_stop();
-  return ((int (*)(int, int))next_function(NEXT_setns))(fd, kind);
+  return NEXT(setns)(fd, kind);
 }
 
 EXPORT int _Fork(void) {
   background_stop();
-  return ((int (*)(void))next_function(NEXT__Fork))();
+  return NEXT(_Fork)();
 }
 
 EXPORT COLD int fork(void) {
-  int (*libc_fork)(void) = next_function(NEXT_fork), (*libc__Fork)(void) = next_function(NEXT__Fork);
+  __typeof__(fork) *libc_fork = NEXT(fork), *libc__Fork = NEXT(_Fork);
   if (hak_thread & THREAD_IN_FORK)
     return background_has_been() && libc__Fork != next_is_missing ? libc__Fork() : libc_fork();
   hak_thread |= THREAD_IN_FORK;
@@ -141,7 +144,7 @@ EXPORT int mlockall(int flags) {
     extents_release(UNIT_BYTES);
     slow_path_end();
   }
-  return ((int (*)(int))next_function(NEXT_mlockall))(flags);
+  return NEXT(mlockall)(flags);
 }
 
 /* The header's clone is variadic: the flags tell whether the last three arguments exist. The C library reads only
@@ -163,7 +166,6 @@ int hak_clone(int (*run)(void *), void *stack, int flags, void *argument, void *
  * install filters by prctl, by syscall, or by libseccomp, which calls syscall. Code that enters the kernel by an
  * instruction of its own is not noticed. */
 
-typedef int prctl_function(int what, ...);
 /* On both architectures the number and five arguments are in registers. The sixth is in a register too, or on the
  * stack, where a jump leaves it. */
 #if defined(__x86_64__)
@@ -212,7 +214,7 @@ int control_call(int what, ...) {
   for (unsigned i = 0; i < sizeof a / sizeof *a; i++)
     a[i] = va_arg(list, long);
   va_end(list);
-  prctl_function *next = next_function(NEXT_prctl);
+  __typeof__(prctl) *next = NEXT(prctl);
   bool is_first = UNLIKELY(is_filter_by_prctl(what, a[0], a[1])) && filter_prepare();
   int result = next(what, a[0], a[1], a[2], a[3]);
   if (UNLIKELY(is_first && result != 0))
@@ -220,7 +222,7 @@ int control_call(int what, ...) {
   return result;
 }
 
-COLD static NOINLINE long filter_by_syscall(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
+COLD static long filter_by_syscall(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
   bool is_first = filter_prepare();
   long result = ((syscall_function *)next_function(NEXT_syscall))(number, a, b, c, d, e SIXTH_ARGUMENT);
   if (is_first && result < 0)
@@ -228,7 +230,7 @@ COLD static NOINLINE long filter_by_syscall(long number, long a, long b, long c,
   return result;
 }
 
-COLD static NOINLINE long rare_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
+COLD static long rare_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
   if ((number == SYS_seccomp && is_filter_by_seccomp(a, b, c)) || (number == SYS_prctl && is_filter_by_prctl(a, b, c)))
     return filter_by_syscall(number, a, b, c, d, e SIXTH_ARGUMENT);
   return ((syscall_function *)next_function(NEXT_syscall))(number, a, b, c, d, e SIXTH_ARGUMENT);
