@@ -43,13 +43,13 @@ static size_t reserve_room(const struct checked_class *class) {
 
 static void filled_add(struct checked_cache *cache, const struct checked_class *class, uint64_t count) {
   size_t cls = (size_t)((const char *)class - (const char *)cache->classes) / sizeof *class;
-  count_set(&cache->filled[cls], count_of(&cache->filled[cls]) + count);
+  add_as_owner(&cache->filled[cls], count);
 }
 
 /* Call before the ready blocks change, and next_draw after it. */
 static void next_put_back(struct checked_class *class) {
   if (class->next.block != NULL)
-    *place_of(class, count_of(&class->first)) = class->next;
+    *place_of(class, load_relaxed(&class->first)) = class->next;
   class->next.block = NULL;
 }
 
@@ -69,7 +69,7 @@ static void class_grow(struct checked_class *class, unsigned cls) {
     return;
   if (class->places != NULL) {
     next_put_back(class);
-    for (uint64_t i = count_of(&class->first), end = count_of(&class->end); i != end; i++)
+    for (uint64_t i = load_relaxed(&class->first), end = load_relaxed(&class->end); i != end; i++)
       places[i & (count - 1)] = *place_of(class, i);
     memcpy(places + count, reserve_of(class), reserve_count(class) * sizeof *places);
     metadata_give(class->places, class->order);
@@ -90,13 +90,13 @@ static void class_grow(struct checked_class *class, unsigned cls) {
 /* Makes blocks of the reserve ready, up to as many as may be, and draws the next one. Returns false if too few are. */
 static bool ready_refill(struct checked_cache *cache, struct checked_class *class) {
   size_t reserve = reserve_count(class), count = min_size(reserve, less(class->ready_max, class->ready));
-  uint64_t first = count_of(&class->first);
+  uint64_t first = load_relaxed(&class->first);
   next_put_back(class);
   for (size_t i = 0; i < count; i++)
     *place_of(class, --first) = reserve_of(class)[--reserve];
   reserve_set(class, reserve);
   filled_add(cache, class, count);
-  count_set(&class->first, first);
+  store_relaxed(&class->first, first);
   class->ready += (uint8_t)count;
   if (class->ready <= class->stay)
     return false;
@@ -107,13 +107,13 @@ static bool ready_refill(struct checked_cache *cache, struct checked_class *clas
 /* Moves half of the ready blocks to the reserve. Returns false if it has no room. */
 static bool ready_shrink(struct checked_cache *cache, struct checked_class *class) {
   size_t reserve = reserve_count(class), count = min_size(reserve_room(class), class->ready_max / 2);
-  uint64_t first = count_of(&class->first);
+  uint64_t first = load_relaxed(&class->first);
   if (count == 0)
     return false;
   next_put_back(class);
   for (size_t i = 0; i < count; i++)
     reserve_of(class)[reserve++] = *place_of(class, first++);
-  count_set(&class->first, first);
+  store_relaxed(&class->first, first);
   filled_add(cache, class, -(uint64_t)count);
   reserve_set(class, reserve);
   class->ready -= (uint8_t)count;
@@ -166,7 +166,7 @@ static void kept_give(struct checked_cache *cache, unsigned cls, size_t count) {
   struct checked_class *class = class_in(cache, cls);
   void *blocks[RING_MAX + KEPT_MAX + 1];
   size_t reserve = reserve_count(class), of_reserve = min_size(count, reserve), of_ready = count - of_reserve;
-  uint64_t first = count_of(&class->first);
+  uint64_t first = load_relaxed(&class->first);
   next_put_back(class);
   for (size_t i = 0; i < of_reserve; i++)
     blocks[i] = reserve_of(class)[i].block;
@@ -178,7 +178,7 @@ static void kept_give(struct checked_cache *cache, unsigned cls, size_t count) {
   slabs_give(cls, blocks, count);
   memmove(reserve_of(class), reserve_of(class) + of_reserve, (reserve - of_reserve) * sizeof(struct kept));
   reserve_set(class, reserve - of_reserve);
-  count_set(&class->first, first + of_ready);
+  store_relaxed(&class->first, first + of_ready);
   filled_add(cache, class, -(uint64_t)of_ready);
   class->ready -= (uint8_t)of_ready;
 }
@@ -253,7 +253,7 @@ void checked_flush(struct heap *heap) {
     struct checked_class *class = class_in(heap->checked, cls);
     if (class->places == NULL)
       continue;
-    class->ready = (uint8_t)(count_of(&class->end) - count_of(&class->first)); /* nothing waits any more */
+    class->ready = (uint8_t)ring_count(class); /* nothing waits any more */
     kept_give(heap->checked, cls, class->ready + reserve_count(class));
     class_end(class);
   }
@@ -265,9 +265,8 @@ void checked_drop(struct heap *heap) {
     struct checked_class *class = class_in(heap->checked, cls);
     if (class->places == NULL)
       continue;
-    uint64_t end = count_of(&class->end);
-    filled_add(heap->checked, class, count_of(&class->first) - end);
-    count_set(&class->first, end);
+    filled_add(heap->checked, class, -ring_count(class));
+    store_relaxed(&class->first, load_relaxed(&class->end));
     reserve_set(class, 0);
     class_end(class);
   }
@@ -286,7 +285,7 @@ size_t checked_cached_bytes(const struct heap *heap) {
   size_t bytes = 0;
   for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
     const struct checked_class *class = &heap->checked->classes[cls].of;
-    int64_t blocks = (int64_t)(count_of(&class->end) - count_of(&class->first) + reserve_count(class));
+    int64_t blocks = (int64_t)(ring_count(class) + reserve_count(class));
     bytes += blocks > 0 ? (size_t)blocks * class_bytes(cls) : 0;
   }
   return bytes;
@@ -296,8 +295,8 @@ struct class_counts checked_counts(const struct heap *heap, unsigned cls) {
   if (heap->checked == NULL)
     return (struct class_counts){0};
   const struct checked_class *class = &heap->checked->classes[cls].of;
-  return (struct class_counts){.allocated = count_of(&class->first) + count_of(&heap->checked->filled[cls]),
-                               .freed = count_of(&class->end)};
+  return (struct class_counts){.allocated = load_relaxed(&class->first) + load_relaxed(&heap->checked->filled[cls]),
+                               .freed = load_relaxed(&class->end)};
 }
 
 void checked_begin(struct pool *const pools[CHECKED_POOLS]) {

@@ -59,8 +59,6 @@ static ALWAYS_INLINE struct checked_cache *cache_if_idle(void) {
   return LIKELY(heap != NULL) ? heap->checked : NULL;
 }
 
-static inline uint64_t count_of(const _Atomic uint64_t *count) { return load_relaxed(count); }
-static inline void count_set(_Atomic uint64_t *count, uint64_t value) { store_relaxed(count, value); }
 static inline size_t reserve_count(const struct checked_class *class) { return load_relaxed(&class->reserve); }
 static inline void reserve_set(struct checked_class *class, size_t count) {
   store_relaxed(&class->reserve, (uint8_t)count);
@@ -71,7 +69,7 @@ static inline struct kept *place_of(const struct checked_class *class, uint64_t 
 
 /* Draws the next one of the ready blocks, of which there is one at least. It will be written soon. */
 static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_class *class) {
-  uint64_t first = count_of(&class->first);
+  uint64_t first = load_relaxed(&class->first);
   uint32_t count = class->ready;
   uint32_t drawn = LIKELY(checked.is_random) ? checked_random_below(cache, count) : count - 1;
   struct kept *place = place_of(class, first + drawn), next = *place;
@@ -86,7 +84,7 @@ static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_
 static ALWAYS_INLINE struct kept next_take(struct checked_cache *cache, struct checked_class *class) {
   struct kept taken = class->next;
   hak_assert(taken.block != NULL && class->ready > 0);
-  count_set(&class->first, count_of(&class->first) + 1);
+  add_as_owner(&class->first, 1);
   if (LIKELY(--class->ready > class->stay))
     next_draw(cache, class);
   else
@@ -96,16 +94,18 @@ static ALWAYS_INLINE struct kept next_take(struct checked_cache *cache, struct c
 
 /* Puts a block behind the last one. If the quarantine is full, its oldest block is ready then. */
 static inline void kept_put(struct checked_class *class, struct kept freed) {
-  uint64_t end = count_of(&class->end), count = end - count_of(&class->first);
+  uint64_t end = load_relaxed(&class->end), count = end - load_relaxed(&class->first);
   hak_assert(count < class->limit);
   *place_of(class, end) = freed;
-  count_set(&class->end, end + 1);
+  store_relaxed(&class->end, end + 1);
   class->ready += count - class->ready >= class->ring_max;
 }
 
-static inline bool has_room(const struct checked_class *class) {
-  return count_of(&class->end) - count_of(&class->first) < class->limit;
+/* Returns how many blocks are ready or wait in quarantine. */
+static inline uint64_t ring_count(const struct checked_class *class) {
+  return load_relaxed(&class->end) - load_relaxed(&class->first);
 }
+static inline bool has_room(const struct checked_class *class) { return ring_count(class) < class->limit; }
 
 /* Takes a block of a cache, which must be given a state. Nothing is called on the way, so no register is saved. False:
  * none is drawn. */
