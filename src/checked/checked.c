@@ -20,7 +20,7 @@ size_t checked_room;
 
 /* Threads of different lanes take from different slabs. So they seldom write to states and blocks in one cache line. */
 struct pool *checked_pool(const struct heap *heap, unsigned cls) {
-  bool has_lanes = LIKELY(!usage_is_short()) && heap != NULL && class_bytes(cls) <= LANE_BYTES_MAX;
+  bool has_lanes = LIKELY(!usage_is_short()) && class_bytes(cls) <= LANE_BYTES_MAX;
   uint32_t lane = has_lanes ? heap_pool(heap)->id % CHECKED_LANES : 0;
   uint32_t first = load_relaxed(&checked_first_id);
   return pool_by_id(first + lane * CLASS_GROUPS + cls % CLASS_GROUPS);

@@ -56,7 +56,7 @@ void checked_put(struct heap *heap, void *block, uint32_t entry);
 /* Puts it into its slab. In a slow path. */
 void checked_deliver(void *block, uint32_t entry);
 
-/* Returns the pool from whose slabs the heap takes blocks of a class. heap: NULL for none. */
+/* Returns the pool from whose slabs the heap takes blocks of a class. */
 struct pool *checked_pool(const struct heap *heap, unsigned cls);
 
 /* Returns the size of the request for a live block; 0 for any other address. */

@@ -46,8 +46,7 @@ size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized) {
   if (*resized) {
     char *end = (char *)block + min_size(size, before);
     memset(end, 0, min_size((size_t)((char *)block + before + room - end), bytes));
-    canary_set((char *)block + size);
-    store_relaxed(state, (uint16_t)(bytes - size + STATE_LIVE));
+    block_make_live((struct kept){.block = block, .state = state}, bytes, size);
   }
   return before;
 }
