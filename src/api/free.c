@@ -29,16 +29,6 @@
 
 #include <errno.h>
 
-/* Frees a block that checked_retire has checked. */
-static void free_retired(void *block, uint32_t entry) {
-  struct heap *heap = heap_of_thread();
-  if (heap != NULL)
-    checked_put(heap, block, entry);
-  else
-    checked_deliver(block, entry);
-  housekeep();
-}
-
 /* Returns the heap that the calling thread used last for a hak_heap, if the block is of its pool, else NULL. */
 static struct heap *private_of(const struct heap *heap, uint32_t entry) {
   struct hak_front *front = heap->front.private_front;
@@ -177,7 +167,12 @@ static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t si
   if (LIKELY(slow_path_begin_inlined())) {
     if (UNLIKELY(load_relaxed(&observers_large_freed)))
       observers.large_freed(block);
-    free_retired(block, entry);
+    struct heap *heap = heap_of_thread();
+    if (heap != NULL)
+      checked_put(heap, block, entry);
+    else
+      checked_deliver(block, entry);
+    housekeep();
     slow_path_end_inlined();
     background_start_if_due(site, BACKGROUND_FREES);
   } else {
