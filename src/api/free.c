@@ -27,8 +27,6 @@
 #include "threads/registry.h"
 #include "threads/spare.h"
 
-#include <errno.h>
-
 /* Returns the heap that the calling thread used last for a hak_heap, if the block is of its pool, else NULL. */
 static struct heap *private_of(const struct heap *heap, uint32_t entry) {
   struct hak_front *front = heap->front.private_front;
@@ -162,7 +160,7 @@ static ALWAYS_INLINE bool free_remote(void *block, uint32_t entry) {
 
 /* Frees a checked block by a slow path, or later. */
 static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t site) {
-  int kept = errno;
+  KEEP_ERRNO;
   checked_retire(block, entry);
   if (LIKELY(slow_path_begin_inlined())) {
     if (UNLIKELY(load_relaxed(&observers_large_freed)))
@@ -179,11 +177,10 @@ static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t si
     deferred_push(block, entry);
     counter_note(frees_deferred);
   }
-  errno = kept;
 }
 
 static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site) {
-  int kept = errno;
+  KEEP_ERRNO;
   if (LIKELY(slow_path_begin_inlined())) {
     if (LIKELY(entry_pool_id(entry) != 0))
       free_small(block, entry);
@@ -194,7 +191,6 @@ static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site)
   } else {
     free_deferred(block, entry);
   }
-  errno = kept;
 }
 
 static NOINLINE void free_slow_from(void *block, uintptr_t site) {
