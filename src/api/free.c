@@ -69,16 +69,9 @@ static void free_small(void *block, uint32_t entry) {
   }
 }
 
-/* Returns the stash of a heap, or of none (NULL), if its frees may fill it, else NULL. */
-static struct stash *stash_for_frees(const struct heap *heap) {
-  return LIKELY(heap != NULL) && LIKELY(heap_life(heap) == 0) && LIKELY(!load_relaxed(&observers_large_freed))
-             ? heap->stash
-             : NULL;
-}
-
 /* As free_stashed, in a slow path. */
 static bool free_stashed_swept(void *block) {
-  struct stash *stash = stash_for_frees(heap_current());
+  struct stash *stash = heap_stash(heap_current(), &observers_large_freed);
   return stash != NULL && stash_put_swept(stash, block);
 }
 
@@ -203,7 +196,7 @@ static NOINLINE void free_slow_from(void *block, uintptr_t site) {
 
 /* As free_stashed, for objects whose place is not at once found, or that have none. */
 static NOINLINE void free_stashed_searching(void *block, uintptr_t site) {
-  struct stash *stash = stash_for_frees(heap_if_idle());
+  struct stash *stash = heap_stash(heap_if_idle(), &observers_large_freed);
   struct large *range = map_record(block);
   bool is_put = false;
   if (LIKELY(stash != NULL) && LIKELY(block == large_object(range))) {
@@ -217,7 +210,7 @@ static NOINLINE void free_stashed_searching(void *block, uintptr_t site) {
 
 /* Frees an address whose entry was ENTRY_LARGE: a large object goes to the thread's stash, without a lock. */
 static NOINLINE void free_stashed(void *block, uintptr_t site) {
-  struct stash *stash = stash_for_frees(heap_if_idle());
+  struct stash *stash = heap_stash(heap_if_idle(), &observers_large_freed);
   if (UNLIKELY(stash == NULL)) {
     free_slow_from(block, site);
     return;

@@ -89,17 +89,9 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
 }
 
-/* Returns the calling thread's stash if its mallocs may use it, else NULL. */
-static ALWAYS_INLINE struct stash *stash_for_mallocs(void) {
-  struct heap *heap = heap_if_idle();
-  return LIKELY(heap != NULL) && LIKELY(heap_life(heap) == 0) && LIKELY(!load_relaxed(&observers_large_made))
-             ? heap->stash
-             : NULL;
-}
-
 /* Returns a large object of the calling thread's stash, or NULL. */
 static NOINLINE void *stashed_block(size_t size, size_t alignment, uintptr_t site) {
-  struct stash *stash = stash_for_mallocs();
+  struct stash *stash = heap_stash(heap_if_idle(), &observers_large_made);
   if (stash == NULL)
     return NULL;
   owner_step_begin();
@@ -158,7 +150,7 @@ static NOINLINE void *malloc_large_searching(size_t size, uintptr_t site) {
 }
 
 static NOINLINE void *malloc_large(size_t size, uintptr_t site) {
-  struct stash *stash = stash_for_mallocs();
+  struct stash *stash = heap_stash(heap_if_idle(), &observers_large_made);
   if (UNLIKELY(stash == NULL))
     return malloc_large_slow(size, site);
   owner_step_begin();
