@@ -4,6 +4,7 @@
 #include "base/counters.h"
 #include "heap/slow_path.h"
 #include "os/lock.h"
+#include "threads/private.h"
 #include "threads/registry.h"
 
 static struct {
@@ -23,10 +24,10 @@ void hak_limit_callback_set(hak_limit_callback callback, void *context) {
 }
 
 bool limit_callback_call(size_t size, bool *is_begun) {
-  struct heap *heap = heap_of_thread();
+  struct heap *home = heap_of_thread() != NULL ? private_home() : NULL;
   /* A callback that allocates in vain is not called again. If the stack is shorter than at its call, a jump left it. */
   uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-  if (heap == NULL || (heap->callback_frame != 0 && frame < heap->callback_frame))
+  if (home == NULL || (home->callback_frame != 0 && frame < home->callback_frame))
     return false;
   lock_take(&limit.lock);
   hak_limit_callback callback = limit.callback;
@@ -34,11 +35,11 @@ bool limit_callback_call(size_t size, bool *is_begun) {
   lock_give(&limit.lock);
   if (callback == NULL)
     return false;
-  heap->callback_frame = frame;
+  home->callback_frame = frame;
   counter_note(limit_callbacks);
   slow_path_end(); /* the callback frees */
   int freed = callback(size, context);
   *is_begun = slow_path_begin();
-  heap_current()->callback_frame = 0; /* the callback may have got another heap (heap_replace) */
+  private_home()->callback_frame = 0; /* the callback may have got another heap (heap_replace) */
   return freed == 1 && *is_begun;
 }

@@ -88,7 +88,7 @@ struct heap {
   _Alignas(CACHE_LINE) _Atomic uint32_t inside; /* the owner is in a slow path (heap/slow_path.h) */
   uint32_t id;                                  /* const */
   _Atomic(struct pool *) pool;                  /* H3 */
-  uintptr_t callback_frame; /* owner only: stack address of the running limit callback; 0: none runs */
+  uintptr_t callback_frame; /* of a home, owner only: stack address of the running limit callback; 0: none runs */
   uint32_t slow_calls;
   uint32_t ticks;           /* since the last look at the bins (bins_tick) */
   uint32_t inherited_calls; /* slow calls until inherited_step does something; 0: never (threads/inherited.h) */

@@ -120,9 +120,10 @@ static volatile struct {
   size_t wanted;
   pthread_t thread;
   void *context;
-  char *reserve; /* what it can give up */
-  int answer;    /* without a reserve */
-  int allocates; /* in vain, inside */
+  char *reserve;  /* what it can give up */
+  int answer;     /* without a reserve */
+  int allocates;  /* in vain, inside */
+  hak_heap *heap; /* which it makes the thread's default, if it is not NULL */
 } seen;
 
 static int give_up(size_t wanted_bytes, void *context) {
@@ -132,6 +133,8 @@ static int give_up(size_t wanted_bytes, void *context) {
   seen.wanted = wanted_bytes;
   seen.context = context;
   seen.thread = pthread_self();
+  if (seen.heap)
+    CHECK(TEST_HAK(hak_heap_set_default)(seen.heap, NULL) == 0);
   if (seen.allocates) {
     CHECK(t_malloc(TOO_MUCH) == NULL && errno == ENOMEM); /* must not call this again */
     char *small = t_malloc(100);
@@ -184,6 +187,15 @@ static void callback(void) {
     }
     seen.answer = 0;
   }
+  /* It is the thread's, whichever heap is the default. */
+  seen.heap = TEST_HAK(hak_heap_new)(0);
+  CHECK(seen.heap != NULL);
+  for (int round = 0; round < 2; round++) {
+    seen.calls = 0;
+    CHECK(t_malloc(TOO_MUCH) == NULL && errno == ENOMEM && seen.calls == 1);
+    CHECK(TEST_HAK(hak_heap_set_default)(NULL, NULL) == 0);
+  }
+  seen.heap = NULL;
   test_thread_run(ask_in_thread, NULL);
   /* For small blocks, too. */
   seen.allocates = 0;
