@@ -1,5 +1,4 @@
 /* hakmem-live: prints what a process with HAKMEM_LIVE=1 holds, while it runs. */
-#include "hakmem/hakmem.h"
 #include "tools/live_metrics.h"
 #include "tools/live_print.h"
 #include "tools/tool.h"
@@ -75,7 +74,6 @@ static int list_processes(enum form form) {
 }
 
 int main(int count, char **arguments) {
-  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
   bool is_json = false, is_metrics = count > 1 && strcmp(arguments[1], "--openmetrics") == 0;
   const char *word;
   long pid;

@@ -1,6 +1,5 @@
 /* hakmem-policy: shows what hakmem has learned about a program's call sites, from a process or a file. */
 #include "adapt/strategy_words.h"
-#include "hakmem/hakmem.h"
 #include "tools/policy_disk.h"
 #include "tools/policy_view.h"
 #include "tools/tool.h"
@@ -66,7 +65,6 @@ static int write_fixed(const char *strategy_name, const char *path) {
 }
 
 int main(int count, char **arguments) {
-  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
   bool is_json = false;
   const char *words[3];
   if (tool_begin("hakmem-policy", usage, count, arguments))

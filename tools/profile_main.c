@@ -1,5 +1,4 @@
 /* hakmem-profile: starts, writes and stops a heap profile of a process with HAKMEM_LIVE=1, from outside. */
-#include "hakmem/hakmem.h"
 #include "tools/live_control.h"
 #include "tools/live_print.h"
 #include "tools/tool.h"
@@ -192,7 +191,6 @@ static bool take_words(struct wish *wish, char **words, int count) {
 }
 
 int main(int count, char **arguments) {
-  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
   if (tool_begin("hakmem-profile", usage, count, arguments))
     return tool_end(0);
   struct wish wish = {.pid = -1, .kb = KB_DEFAULT, .wait_s = WAIT_DEFAULT_S};

@@ -1,5 +1,4 @@
 /* hakmem-stats: converts a report of hakmem's counters; prints the pages that describe them. */
-#include "hakmem/hakmem.h"
 #include "tools/stats_page.h"
 #include "tools/stats_read.h"
 #include "tools/tool.h"
@@ -47,7 +46,6 @@ int main(int count, char **arguments) {
     enum stats_mode mode;
   } forms[] = {{"--text", STATS_TEXT}, {"--json", STATS_JSON}, {"--openmetrics", STATS_OPENMETRICS}};
   enum stats_mode mode = STATS_TEXT;
-  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
   if (tool_begin("hakmem-stats", usage, count, arguments))
     return tool_end(0);
   int at = 1, status = 0;

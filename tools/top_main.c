@@ -1,5 +1,4 @@
 /* hakmem-top: shows a process with HAKMEM_LIVE=1 in a terminal, while it runs. */
-#include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "tools/tool.h"
 #include "tools/top_screen.h"
@@ -207,8 +206,7 @@ static int run_view(long pid) {
 }
 
 int main(int count, char **arguments) {
-  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
-  (void)setlocale(LC_ALL, "");    // NOLINT(concurrency-mt-unsafe): one thread
+  (void)setlocale(LC_ALL, ""); // NOLINT(concurrency-mt-unsafe): one thread
   const char *word;
   long pid = 0;
   if (tool_begin("hakmem-top", usage, count, arguments))
