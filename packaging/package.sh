@@ -44,15 +44,9 @@ package_deb() {
 # A wheel for any Python 3 of this machine's libc, or a later one, by pip's packages in an environment of their own.
 package_wheel() {
   need python3=python3 cmake=cmake g++=g++
-  python3 -c 'import ensurepip' 2>/dev/null || need no-ensurepip=python3-venv
-  python=$home/build/wheel/bin/python3 wanted=$home/packaging/python/requirements.txt
-  if ! cmp -s "$wanted" "$home/build/wheel/installed.txt"; then
-    rm -rf "$home/build/wheel"
-    if ! { python3 -m venv "$home/build/wheel" && "$python" -m pip -q --disable-pip-version-check install -r "$wanted" >&2; }; then
-      die "could not install what makes wheels"
-    fi
-    cp "$wanted" "$home/build/wheel/installed.txt"
-  fi
+  need_python
+  python=$home/build/wheel/bin/python3
+  python_environment "$home/build/wheel" "$home/packaging/python/requirements.txt" || die "could not install what makes wheels"
   copy_sources "$work/sources"
   # Its own build folder in $work; the tag names the libc that auditwheel finds is needed.
   if ! {

@@ -76,16 +76,8 @@ need_fuzzer() {
 
 # The formatter and the linter, at their pinned versions.
 install_checkers() {
-  lint=$home/build/lint
-  wanted=$home/tests/lint/requirements.txt
-  ! cmp -s "$wanted" "$lint/installed.txt" || return 0
-  say "installing clang-format and clang-tidy from PyPI"
-  rm -rf "$lint"
-  if python3 -m venv "$lint" && "$lint/bin/python3" -m pip -q --disable-pip-version-check install -r "$wanted" >&2; then
-    cp "$wanted" "$lint/installed.txt"
-  else
+  python_environment "$home/build/lint" "$home/tests/lint/requirements.txt" "clang-format and clang-tidy" ||
     say "could not install them; the tests that need them will say so"
-  fi
 }
 
 # The test library's source, for the builds that the distribution has no package for. The package

@@ -3,18 +3,11 @@
 
 # mkdocs and weasyprint, in an environment of their own.
 site_environment() {
-  need python3=python3
-  python3 -c 'import ensurepip' 2>/dev/null || need no-ensurepip=python3-venv
-  site=$home/build/site wanted=$home/packaging/site/requirements.txt
+  need_python
+  site=$home/build/site
   bin=$site/venv/bin
-  ! cmp -s "$wanted" "$site/installed.txt" || return 0
-  rm -rf "$site"
-  mkdir -p "$site"
-  say "installing mkdocs and weasyprint from PyPI"
-  if ! { python3 -m venv "$site/venv" && "$bin/python3" -m pip -q --disable-pip-version-check install -r "$wanted" >&2; }; then
+  python_environment "$site/venv" "$home/packaging/site/requirements.txt" "mkdocs and weasyprint" ||
     die "could not install what makes the site"
-  fi
-  cp "$wanted" "$site/installed.txt"
 }
 
 # The technical report. Two of one commit are the same.
