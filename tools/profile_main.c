@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define KB_DEFAULT 512
@@ -63,44 +62,9 @@ static int create_file(const struct wish *wish, const struct control *control, c
   return fd;
 }
 
-static bool copy_answer(struct control *control, int fd, int *error) {
-  size_t length;
-  void *bytes = control_answer(control, &length);
-  bool is_copied = bytes && tool_write(fd, bytes, length);
-  *error = bytes ? errno : 0;
-  free(bytes);
-  return is_copied;
-}
-
-static int report_failure(const struct control *control, const char *path, int error) {
-  errno = error;
-  return error ? tool_complain(2, "%s: %m", path)
-               : tool_complain((int)control->live.problem, "%s", control->live.sentence);
-}
-
-static int report_written(struct control *control, const char *path, int fd) {
-  struct stat status;
-  int error;
-  bool is_copied = copy_answer(control, fd, &error);
-  if (is_copied && fstat(fd, &status) == 0 && close(fd) == 0) {
-    char size[LIVE_SIZE];
-    printf("%s: %s; to look at it: hak profile top %s, or go tool pprof -http=: %s\n", path,
-           live_size((uint64_t)status.st_size, size), path, path);
-    return 0;
-  }
-  error = is_copied ? errno : error;
-  unlink(path);
-  return report_failure(control, path, error);
-}
-
-static int dump_to_stdout(struct control *control) {
-  int error;
-  return copy_answer(control, STDOUT_FILENO, &error) ? 0 : report_failure(control, "stdout", error);
-}
-
 /* Creates the file first: if that fails, no command is sent. */
 static int dump_profile(const struct wish *wish, struct control *control) {
-  char path[4096 + 64];
+  char path[4096 + 64] = "stdout", size[LIVE_SIZE];
   bool is_stdout = wish->out && strcmp(wish->out, "-") == 0;
   if (wish->out && strlen(wish->out) >= sizeof path)
     return tool_complain(2, "--out: the name is too long");
@@ -108,12 +72,23 @@ static int dump_profile(const struct wish *wish, struct control *control) {
   if (fd < 0)
     return errno == EEXIST ? tool_complain(2, "%s is there and is not overwritten", path)
                            : tool_complain(2, "%s: %m", path);
-  if (!control_ask(control, CONTROL_DUMP, 0, (uint64_t)wish->wait_s * 1000)) {
-    if (!is_stdout)
-      unlink(path);
-    return tool_complain((int)control->live.problem, "%s", control->live.sentence);
-  }
-  return is_stdout ? dump_to_stdout(control) : report_written(control, path, fd);
+  size_t length;
+  void *bytes =
+      control_ask(control, CONTROL_DUMP, 0, (uint64_t)wish->wait_s * 1000) ? control_answer(control, &length) : NULL;
+  int status = 0;
+  if (bytes == NULL)
+    status = tool_complain((int)control->live.problem, "%s", control->live.sentence);
+  else if (!tool_write(fd, bytes, length) || (!is_stdout && close(fd) != 0))
+    status = tool_complain(2, "%s: %m", path);
+  free(bytes);
+  if (is_stdout)
+    return status;
+  if (status != 0)
+    unlink(path);
+  else
+    printf("%s: %s; to look at it: hak profile top %s, or go tool pprof -http=: %s\n", path, live_size(length, size),
+           path, path);
+  return status;
 }
 
 /* --- start and stop --- */
