@@ -62,8 +62,8 @@ static bool is_sound(struct control *control) {
 }
 
 /* Locks the file. The kernel releases the lock when this program ends. */
-static bool lock_page(struct control *control, uint64_t wait_ms) {
-  struct patience patience = patience_of(wait_ms);
+static bool lock_page(struct control *control) {
+  struct patience patience = patience_of(control->wait_ms);
   while (flock(control->fd, LOCK_EX | LOCK_NB) != 0)
     if ((errno != EWOULDBLOCK && errno != EINTR) || !is_patient(&patience))
       return wrong(control, "somebody else asks process %ld for something; try again later", control->live.pid);
@@ -71,11 +71,11 @@ static bool lock_page(struct control *control, uint64_t wait_ms) {
 }
 
 bool control_open(struct control *control, long pid, uint64_t wait_ms) {
-  *control = (struct control){.fd = -1};
+  *control = (struct control){.fd = -1, .wait_ms = wait_ms};
   if (!live_open(&control->live, pid))
     return false;
   control->fd = live_find_file(control->live.folder, CONTROL_FILE_NAME, O_RDWR);
-  bool is_open = control->fd >= 0 ? is_sound(control) && lock_page(control, wait_ms)
+  bool is_open = control->fd >= 0 ? is_sound(control) && lock_page(control)
                                   : wrong(control, "process %ld takes no commands: %s", pid,
                                           control->fd == LIVE_FIND_DENIED ? "it is another user's"
                                                                           : "it has closed the descriptor for them, "
@@ -120,8 +120,8 @@ static bool nobody_comes(struct control *control) {
 }
 
 /* Withdraws the pending command of a client that has ended, or waits until a running one is finished. */
-static bool clear_command(struct control *control, uint64_t wait_ms) {
-  struct patience patience = patience_of(wait_ms);
+static bool clear_command(struct control *control) {
+  struct patience patience = patience_of(control->wait_ms);
   for (;;) {
     uint64_t stage = stage_of(control), is_free = control_staged(stage, CONTROL_FREE);
     if (stage == is_free)
@@ -161,26 +161,27 @@ static bool is_answered(struct control *control, enum control_verb verb) {
   }
 }
 
-bool control_ask(struct control *control, enum control_verb verb, uint64_t interval_bytes, uint64_t wait_ms) {
-  if (!clear_command(control, wait_ms))
+bool control_ask(struct control *control, enum control_verb verb, uint64_t interval_bytes) {
+  if (!clear_command(control))
     return false;
   struct control_page *page = control->page;
   uint64_t asked = stage_of(control) + CONTROL_STAGES + CONTROL_ASKED;
   atomic_store_explicit(&page->verb, (uint64_t)verb, memory_order_relaxed);
   atomic_store_explicit(&page->interval_bytes, interval_bytes, memory_order_relaxed);
   atomic_store_explicit(&page->stage, asked, memory_order_release);
-  struct patience patience = patience_of(wait_ms);
+  struct patience patience = patience_of(control->wait_ms);
   do
     live_wake(&control->live);
   while (is_patient(&patience) && stage_of(control) == asked);
   if (move_stage(control, asked, control_staged(asked, CONTROL_FREE)))
     return nobody_comes(control);
   uint64_t taken = control_staged(asked, CONTROL_TAKEN);
-  for (patience = patience_of(WORK_MS_MAX); stage_of(control) == taken;)
-    if (live_state(&control->live) == 'Z' || !is_patient(&patience))
-      return live_state(&control->live) == 'Z'
-                 ? nobody_comes(control)
-                 : wrong(control, "process %ld has begun and is not done after a minute", control->live.pid);
+  for (patience = patience_of(WORK_MS_MAX); stage_of(control) == taken;) {
+    if (live_state(&control->live) == 'Z')
+      return nobody_comes(control);
+    if (!is_patient(&patience))
+      return wrong(control, "process %ld has begun and is not done after a minute", control->live.pid);
+  }
   if (stage_of(control) != control_staged(asked, CONTROL_FREE))
     return wrong(control, "somebody else wrote over what process %ld was asked", control->live.pid);
   return is_answered(control, verb);
@@ -188,7 +189,9 @@ bool control_ask(struct control *control, enum control_verb verb, uint64_t inter
 
 /* --- the answer --- */
 
-void *control_answer(struct control *control, size_t *length) {
+void *control_answer(struct control *control, enum control_verb verb, size_t *length) {
+  if (!control_ask(control, verb, 0))
+    return NULL;
   *length = atomic_load_explicit(&control->page->answer_bytes, memory_order_relaxed);
   char *bytes = *length <= ANSWER_BYTES_MAX ? malloc(*length + 1) : NULL;
   for (size_t at = 0; bytes && at < *length;) {

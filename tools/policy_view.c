@@ -54,9 +54,9 @@ bool policy_view_of_file(struct policy_view *view, const char *path, char proble
 bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_VIEW_SENTENCE]) {
   struct control control;
   struct policy_file file;
-  bool is_open = control_open(&control, pid, WAIT_MS), is_shown = false;
+  bool is_shown = false;
   size_t length;
-  void *bytes = is_open && control_ask(&control, CONTROL_POLICY, 0, WAIT_MS) ? control_answer(&control, &length) : NULL;
+  void *bytes = control_open(&control, pid, WAIT_MS) ? control_answer(&control, CONTROL_POLICY, &length) : NULL;
   if (bytes == NULL)
     snprintf(problem, POLICY_VIEW_SENTENCE, "%s", control.live.sentence);
   else if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
@@ -64,8 +64,7 @@ bool policy_view_of_process(struct policy_view *view, long pid, char problem[POL
   else
     is_shown = view_of(view, &file, problem);
   free(bytes);
-  if (is_open)
-    control_close(&control);
+  control_close(&control);
   if (is_shown)
     view->is_process = true;
   return is_shown;

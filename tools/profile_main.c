@@ -73,8 +73,7 @@ static int dump_profile(const struct wish *wish, struct control *control) {
     return errno == EEXIST ? tool_complain(2, "%s is there and is not overwritten", path)
                            : tool_complain(2, "%s: %m", path);
   size_t length;
-  void *bytes =
-      control_ask(control, CONTROL_DUMP, 0, (uint64_t)wish->wait_s * 1000) ? control_answer(control, &length) : NULL;
+  void *bytes = control_answer(control, CONTROL_DUMP, &length);
   int status = 0;
   if (bytes == NULL)
     status = tool_complain((int)control->live.problem, "%s", control->live.sentence);
@@ -95,7 +94,7 @@ static int dump_profile(const struct wish *wish, struct control *control) {
 
 static int start_or_stop(const struct wish *wish, struct control *control) {
   uint64_t interval = wish->kb ? (uint64_t)wish->kb << 10 : 1;
-  if (!control_ask(control, wish->verb, interval, (uint64_t)wish->wait_s * 1000))
+  if (!control_ask(control, wish->verb, interval))
     return tool_complain((int)control->live.problem, "%s", control->live.sentence);
   if (wish->verb == CONTROL_STOP)
     printf("process %ld: no more samples; hak profile dump %ld still writes the profile\n", wish->pid, wish->pid);
