@@ -1,6 +1,5 @@
 /* hakmem-policy: shows what hakmem has learned about a program's call sites, from a process or a file. */
 #include "adapt/strategy_words.h"
-#include "tools/policy_disk.h"
 #include "tools/policy_view.h"
 #include "tools/tool.h"
 
@@ -24,7 +23,7 @@ static const char usage[] = "hakmem-policy show [--json] PID|FILE\n"
 static bool is_number(const char *word) { return *word != 0 && word[strspn(word, "0123456789")] == 0; }
 
 static int show_policy(const char *name, bool is_json) {
-  char problem[POLICY_VIEW_SENTENCE];
+  char problem[POLICY_DISK_SENTENCE];
   struct policy_view view;
   bool is_shown = false;
   if (is_number(name)) {

@@ -2,7 +2,6 @@
 
 #include "adapt/strategy_words.h"
 #include "tools/live_control.h"
-#include "tools/policy_disk.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -10,8 +9,6 @@
 #include <string.h>
 
 #define WAIT_MS 3000u
-
-_Static_assert((int)POLICY_DISK_SENTENCE <= (int)POLICY_VIEW_SENTENCE, "its sentences fit");
 
 /* --- a file, or the answer of a process, which is one --- */
 
@@ -27,10 +24,22 @@ static void add_up(struct policy_view *view, const struct policy_record *record)
   view->totals.switches += record->switches;
 }
 
-static bool view_of(struct policy_view *view, const struct policy_file *file, char problem[POLICY_VIEW_SENTENCE]) {
+/* Sorts by cost, highest first; further keys make the order independent of addresses. */
+static int by_cost(const void *left, const void *right) {
+  const struct policy_record *a = left, *b = right;
+  if (a->total_acted != b->total_acted)
+    return a->total_acted > b->total_acted ? -1 : 1;
+  if (a->kind != b->kind)
+    return a->kind < b->kind ? -1 : 1;
+  if (a->site != b->site)
+    return a->site < b->site ? -1 : 1;
+  return a->range < b->range ? -1 : a->range > b->range;
+}
+
+static bool view_of(struct policy_view *view, const struct policy_file *file, char problem[POLICY_DISK_SENTENCE]) {
   *view = (struct policy_view){.costs = file->costs, .records = calloc(file->record_count + 1, sizeof *view->records)};
   if (view->records == NULL) {
-    snprintf(problem, POLICY_VIEW_SENTENCE, "no memory for %u records", file->record_count);
+    snprintf(problem, POLICY_DISK_SENTENCE, "no memory for %u records", file->record_count);
     return false;
   }
   memcpy(view->writer, file->writer, sizeof view->writer);
@@ -40,10 +49,11 @@ static bool view_of(struct policy_view *view, const struct policy_file *file, ch
     view->records[view->record_count++] = policy_file_record(file, i);
     add_up(view, &view->records[i]);
   }
+  qsort(view->records, view->record_count, sizeof *view->records, by_cost);
   return true;
 }
 
-bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_VIEW_SENTENCE]) {
+bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_DISK_SENTENCE]) {
   struct policy_file file;
   void *bytes = policy_disk_read(path, &file, problem);
   bool is_shown = bytes && view_of(view, &file, problem);
@@ -51,22 +61,21 @@ bool policy_view_of_file(struct policy_view *view, const char *path, char proble
   return is_shown;
 }
 
-bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_VIEW_SENTENCE]) {
+bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_DISK_SENTENCE]) {
   struct control control;
   struct policy_file file;
   bool is_shown = false;
   size_t length;
   void *bytes = control_open(&control, pid, WAIT_MS) ? control_answer(&control, CONTROL_POLICY, &length) : NULL;
   if (bytes == NULL)
-    snprintf(problem, POLICY_VIEW_SENTENCE, "%s", control.live.sentence);
+    snprintf(problem, POLICY_DISK_SENTENCE, "%s", control.live.sentence);
   else if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
-    snprintf(problem, POLICY_VIEW_SENTENCE, "process %ld: its hakmem is of another version", pid);
+    snprintf(problem, POLICY_DISK_SENTENCE, "process %ld: its hakmem is of another version", pid);
   else
     is_shown = view_of(view, &file, problem);
   free(bytes);
   control_close(&control);
-  if (is_shown)
-    view->is_process = true;
+  view->is_process = is_shown;
   return is_shown;
 }
 
@@ -126,18 +135,6 @@ static int rating_points(int32_t rating) {
 }
 
 /* --- for people --- */
-
-/* Sorts by cost, highest first; further keys make the order independent of addresses. */
-static int by_cost(const void *left, const void *right) {
-  const struct policy_record *a = left, *b = right;
-  if (a->total_acted != b->total_acted)
-    return a->total_acted > b->total_acted ? -1 : 1;
-  if (a->kind != b->kind)
-    return a->kind < b->kind ? -1 : 1;
-  if (a->site != b->site)
-    return a->site < b->site ? -1 : 1;
-  return a->range < b->range ? -1 : a->range > b->range;
-}
 
 static double ms_of_ns(uint64_t ns) { return (double)ns / 1e6; }
 
@@ -224,7 +221,6 @@ static void print_totals(const struct policy_view *view) {
 }
 
 void policy_view_print(const struct policy_view *view) {
-  qsort(view->records, view->record_count, sizeof *view->records, by_cost);
   bool has_arms = view->arms || view->totals.acted;
   if (has_arms)
     print_arms(view);
@@ -293,7 +289,6 @@ static void print_records(const struct policy_view *view, bool are_priors) {
 void policy_view_print_json(const struct policy_view *view) {
   const struct policy_totals *totals = &view->totals;
   const struct policy_costs *part = &view->costs.part;
-  qsort(view->records, view->record_count, sizeof *view->records, by_cost);
   printf("{\"source\":\"%s\",\"writer\":", view->is_process ? "process" : "file");
   tool_print_json(view->is_process ? NULL : view->writer);
   printf(",\"costs\":{\"fault_ns\":%u,\"purge_page_ns\":%u,\"purge_call_ns\":%u,"

@@ -1,13 +1,11 @@
 /* policy_view.h: what was learned, from a process or a file, for `hakmem-policy show`. */
 #pragma once
 
-#include "adapt/policy_file.h"
 #include "adapt/policy_state.h"
-
-enum { POLICY_VIEW_SENTENCE = 384 };
+#include "tools/policy_disk.h"
 
 struct policy_view {
-  struct policy_record *records; /* from malloc */
+  struct policy_record *records; /* from malloc, the most costly first */
   size_t record_count;
   struct policy_module modules[POLICY_MODULES];
   size_t module_count;
@@ -19,9 +17,9 @@ struct policy_view {
 };
 
 /* Asks a process with HAKMEM_LIVE=1. False: `problem` says why. */
-bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_VIEW_SENTENCE]);
+bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_DISK_SENTENCE]);
 
-bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_VIEW_SENTENCE]);
+bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_DISK_SENTENCE]);
 
 void policy_view_print(const struct policy_view *view);
 void policy_view_print_json(const struct policy_view *view);
