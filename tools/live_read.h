@@ -19,7 +19,7 @@ struct live_process {
   struct live_head head; /* a checked copy from the time of opening */
   char *names;           /* of the columns, up to slot 0 */
   uint64_t *words;       /* the last snapshot that was taken whole */
-  uint64_t *spare;       /* as long */
+  uint64_t *spare;       /* as long; after live_take the snapshot that was taken before */
   enum live_problem problem;
   char sentence[LIVE_SENTENCE]; /* of the problem */
 };
@@ -28,7 +28,7 @@ struct live_process {
 __attribute__((format(printf, 3, 4))) bool live_wrong(struct live_process *process, enum live_problem problem,
                                                       const char *format, ...);
 
-/* Opens a process's page. False: sentence and problem say why; then do not call live_close. */
+/* Opens a process's page. False: sentence and problem say why, and nothing stays open; to close it again does no harm. */
 bool live_open(struct live_process *process, long pid);
 void live_close(struct live_process *process);
 

@@ -59,19 +59,16 @@ bool top_open(struct top_data *data, long pid) {
   *data = (struct top_data){.view = TOP_CLASSES};
   for (unsigned view = 0; view < TOP_VIEWS; view++)
     data->sorted_by[view] = top_forms[view].sorted_by;
-  data->is_open = live_open(&data->process, pid);
-  if (!data->is_open)
+  if (!live_open(&data->process, pid))
     return false;
   data->previous = calloc(data->process.head.slot_words, sizeof *data->previous);
   return data->previous != NULL;
 }
 
 void top_close(struct top_data *data) {
-  if (data->is_open)
-    live_close(&data->process);
+  live_close(&data->process);
   free(data->previous);
   data->previous = NULL;
-  data->is_open = false;
 }
 
 static uint64_t snapshot_ns(const struct top_data *data) {
@@ -81,29 +78,22 @@ static uint64_t snapshot_ns(const struct top_data *data) {
 
 /* The former snapshot stays until there is a newer one. */
 static bool take_snapshot(struct top_data *data) {
-  size_t bytes = data->process.head.slot_words * sizeof(uint64_t);
-  uint64_t *before = malloc(bytes);
-  if (before)
-    memcpy(before, data->process.words, bytes);
   live_ask(&data->process, FRESH_WAIT_MS);
-  bool taken = live_take(&data->process);
+  if (!live_take(&data->process))
+    return false;
   uint64_t now_ns = snapshot_ns(data);
-  if (taken && before && now_ns != data->snapshot_ns) {
-    memcpy(data->previous, before, bytes);
+  if (now_ns != data->snapshot_ns) {
+    memcpy(data->previous, data->process.spare, data->process.head.slot_words * sizeof *data->previous);
     data->previous_ns = data->snapshot_ns;
     data->snapshot_ns = now_ns;
   }
-  free(before);
-  return taken;
+  return true;
 }
 
 void top_refresh(struct top_data *data) {
   uint64_t begun_ns = os_nanoseconds();
-  if (data->has_ended || !take_snapshot(data)) {
-    data->has_ended = data->has_ended || data->process.problem == LIVE_ENDED;
+  if (data->process.problem == LIVE_ENDED || !take_snapshot(data))
     return;
-  }
-  data->has_snapshot = true;
   live_kernel(&data->process, &data->kernel);
   data->samples[data->sample_count++ % TOP_SAMPLES] =
       (struct top_sample){.live_bytes = live_total(&data->process, "live_bytes"),
@@ -180,13 +170,9 @@ void top_arrange(struct top_data *data) {
   qsort_r(data->rows, data->row_count, sizeof *data->rows, by_value, data);
 }
 
-static void format_amount(const char *name, double value, char text[TOP_CELL]) {
-  char size[LIVE_SIZE];
-  size_t length = strlen(name);
-  if (length > 6 && strcmp(name + length - 6, "_bytes") == 0)
-    snprintf(text, TOP_CELL, "%s", live_size((uint64_t)value, size));
-  else
-    snprintf(text, TOP_CELL, value > 0 && value < 10 ? "%.1f" : "%.0f", value);
+/* The view `purge` counts in all its rows but one. */
+static bool is_size(const struct top_data *data, const struct top_row *row) {
+  return data->view != TOP_PURGE || strcmp(purge_names[row->row], "purged_bytes") == 0;
 }
 
 static void place_text(const struct top_data *data, uint64_t address, char text[TOP_CELL]) {
@@ -215,10 +201,11 @@ void top_cell(const struct top_data *data, const struct top_row *row, unsigned c
   char size[LIVE_SIZE];
   switch (form->kind) {
   case TOP_SIZE:
-    if (data->view == TOP_PURGE && strcmp(purge_names[row->row], "purged_bytes") != 0)
-      snprintf(text, TOP_CELL, "%.0f", value);
-    else
+  case TOP_RATE:
+    if (is_size(data, row))
       snprintf(text, TOP_CELL, "%s", live_size((uint64_t)value, size));
+    else
+      snprintf(text, TOP_CELL, form->kind == TOP_RATE && value > 0 && value < 10 ? "%.1f" : "%.0f", value);
     break;
   case TOP_SHARE:
     snprintf(text, TOP_CELL, "%.0f %%", value);
@@ -231,9 +218,6 @@ void top_cell(const struct top_data *data, const struct top_row *row, unsigned c
     break;
   case TOP_NAME:
     snprintf(text, TOP_CELL, "%s", purge_names[row->row]);
-    break;
-  case TOP_RATE:
-    format_amount(purge_names[row->row], value, text);
     break;
   default:
     snprintf(text, TOP_CELL, "%.0f", value);

@@ -38,10 +38,9 @@ struct top_row {
 
 struct top_data {
   struct live_process process;
-  bool is_open, has_snapshot, has_ended;
   struct live_kernel kernel;
   struct top_sample samples[TOP_SAMPLES]; /* a ring */
-  unsigned sample_count;                  /* so far */
+  unsigned sample_count;                  /* so far; 0: there was no snapshot yet */
   uint64_t *previous;                     /* the totals of the snapshot before */
   uint64_t snapshot_ns, previous_ns;
   enum top_view view;

@@ -99,7 +99,7 @@ static enum next show_process(struct top_screen *screen, struct top_data *data) 
     if (key == ERR || key == KEY_RESIZE)
       continue;
     key_pressed(screen, data, key);
-    if (data->has_snapshot)
+    if (data->sample_count > 0)
       top_arrange(data);
   }
 }

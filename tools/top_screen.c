@@ -170,7 +170,7 @@ void top_draw(const struct top_screen *screen, const struct top_data *data) {
     draw_graph(screen, data);
     draw_table(screen, data);
   }
-  if (data->has_ended)
+  if (data->process.problem == LIVE_ENDED)
     draw_line(LINES - 1, A_REVERSE, " the process has ended; l list, q quit");
   else
     draw_line(LINES - 1, A_REVERSE, " q quit  h help  < > sort  r reverse  + - speed  l list");
