@@ -62,7 +62,8 @@ bool top_open(struct top_data *data, long pid) {
   if (!live_open(&data->process, pid))
     return false;
   data->previous = calloc(data->process.head.slot_words, sizeof *data->previous);
-  return data->previous != NULL;
+  return data->previous ||
+         live_wrong(&data->process, LIVE_UNREADABLE, "no memory for the live page of process %ld", pid);
 }
 
 void top_close(struct top_data *data) {
