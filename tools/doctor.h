@@ -1,6 +1,6 @@
 /* doctor.h: what the parts of hakmem-doctor share.
  *
- * A check is a row of doctor_checks. It inspects the subject (a process, a program that is to run, or the machine
+ * A check is a row of DOCTOR_CHECKS. It inspects the subject (a process, a program that is to run, or the machine
  * alone) and reports its findings, one line each. It skips what it cannot read.
  */
 #pragma once
@@ -37,16 +37,18 @@ struct doctor {
   struct doctor_group group;
 };
 
-struct doctor_check {
-  const char *name;
-  void (*look)(struct doctor *doctor);
-  const char *sentence; /* what it looks at */
-};
-extern const struct doctor_check doctor_checks[];
-extern const unsigned doctor_check_count;
-
 /* Reports a finding of the running check: "what is so\nwhat to do". The second line may be missing. */
 __attribute__((format(printf, 2, 3))) void doctor_report(enum severity severity, const char *format, ...);
+
+/* Runs the checks. False: there was no memory for all findings. */
+bool doctor_run(struct doctor *doctor);
+bool doctor_found_problem(void);
+/* Prints one line per finding, the worst first; with `all` also what is in order. */
+void doctor_print(bool all);
+/* Prints one JSON object with everything. */
+void doctor_print_json(const struct doctor *doctor);
+/* Prints what each check looks at. */
+void doctor_print_checks(void);
 
 /* Prints a report that hakmem wrote about a misuse, or about leaks, with the names of functions. Returns the exit
  * status. "-": stdin. */

@@ -1,5 +1,5 @@
 /* hakmem-doctor: finds what keeps a program from running well, or at all, on hakmem. */
-#include "tools/doctor_report.h"
+#include "tools/doctor.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
@@ -21,16 +21,6 @@ static const char usage[] =
     "  --crash    prints a report of HAKMEM_GUARD or of leaks, from FILE (-: stdin), with the names of functions\n"
     "A line is a finding: problem, warning or note, the check's name, what is so, what to do.\n"
     "Exit status: 0 no problem, 1 a problem, 2 wrong usage.\n";
-
-#define CHECK_ROW(function, name, sentence) {name, doctor_look_##function, sentence},
-const struct doctor_check doctor_checks[] = {DOCTOR_CHECKS(CHECK_ROW)};
-const unsigned doctor_check_count = sizeof doctor_checks / sizeof doctor_checks[0];
-
-static int print_checks(void) {
-  for (unsigned i = 0; i < doctor_check_count; i++)
-    printf("%-16s %s\n", doctor_checks[i].name, doctor_checks[i].sentence);
-  return 0;
-}
 
 struct choices {
   bool all, json, checks;
@@ -93,8 +83,7 @@ static int subject_diagnose(struct doctor *doctor, const struct choices *choices
     return tool_complain(2, "%s", problem);
   doctor_take_options(doctor);
   doctor_find_group(doctor);
-  doctor_run(doctor);
-  if (!doctor_is_complete())
+  if (!doctor_run(doctor))
     return tool_complain(2, "no memory for the findings");
   if (choices->json)
     doctor_print_json(doctor);
@@ -112,6 +101,10 @@ int main(int count, char **arguments) {
   if (status != 0)
     return status;
   if (choices.crash)
-    return tool_end(doctor_print_crash(choices.crash));
-  return tool_end(choices.checks ? print_checks() : subject_diagnose(&doctor, &choices));
+    status = doctor_print_crash(choices.crash);
+  else if (choices.checks)
+    doctor_print_checks();
+  else
+    status = subject_diagnose(&doctor, &choices);
+  return tool_end(status);
 }

@@ -1,7 +1,6 @@
-/* doctor_report.c: the findings, and how they are printed. */
-#include "tools/doctor_report.h"
-
+/* doctor_report.c: runs the checks and prints their findings. */
 #include "profile/proto.h"
+#include "tools/doctor.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +8,15 @@
 #include <string.h>
 
 #define FINDING_BYTES (2 * PATH_MAX)
+
+static const struct check {
+  const char *name;
+  void (*look)(struct doctor *doctor);
+  const char *sentence; /* what it looks at */
+} checks[] = {
+#define CHECK_ROW(function, name, sentence) {name, doctor_look_##function, sentence},
+    DOCTOR_CHECKS(CHECK_ROW)};
+#define CHECKS (sizeof checks / sizeof *checks)
 
 struct finding {
   struct finding *next;
@@ -40,21 +48,17 @@ void doctor_report(enum severity severity, const char *format, ...) {
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  char *todo = strrchr(format, '\n') ? strrchr(text, '\n') : NULL;
-  size_t length = strlen(text);
+  const char *todo = strrchr(format, '\n') ? strrchr(text, '\n') : NULL;
+  size_t length = strlen(text), what_length = todo ? (size_t)(todo - text) : length;
+  make_printable(text);
   struct finding *finding = malloc(sizeof *finding + length + 1);
   if (finding == NULL) {
     findings.is_incomplete = true;
     return;
   }
   memcpy(finding->what, text, length + 1);
-  finding->todo = finding->what + length;
-  if (todo) {
-    finding->what[todo - text] = 0;
-    finding->todo = finding->what + (todo - text) + 1;
-    make_printable(finding->what + (todo - text) + 1);
-  }
-  make_printable(finding->what);
+  finding->what[what_length] = 0;
+  finding->todo = finding->what + what_length + (todo != NULL);
   finding->severity = severity;
   finding->check = findings.check;
   finding->next = NULL;
@@ -63,15 +67,20 @@ void doctor_report(enum severity severity, const char *format, ...) {
   findings.count[severity]++;
 }
 
-void doctor_run(struct doctor *doctor) {
-  for (unsigned i = 0; i < doctor_check_count; i++) {
-    findings.check = doctor_checks[i].name;
-    doctor_checks[i].look(doctor);
+bool doctor_run(struct doctor *doctor) {
+  for (size_t i = 0; i < CHECKS; i++) {
+    findings.check = checks[i].name;
+    checks[i].look(doctor);
   }
+  return !findings.is_incomplete;
 }
 
 bool doctor_found_problem(void) { return findings.count[SEVERITY_PROBLEM] > 0; }
-bool doctor_is_complete(void) { return !findings.is_incomplete; }
+
+void doctor_print_checks(void) {
+  for (size_t i = 0; i < CHECKS; i++)
+    printf("%-16s %s\n", checks[i].name, checks[i].sentence);
+}
 
 static void print_count(unsigned count, const char *word, const char *end) {
   printf("%u %s%s%s", count, word, count == 1 ? "" : "s", end);
