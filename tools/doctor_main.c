@@ -27,15 +27,6 @@ struct choices {
   const char *crash; /* NULL, or a report's file */
 };
 
-/* The option of that name; NULL if there is none. */
-static bool *choice_find(struct choices *choices, const char *name) {
-  if (strcmp(name, "--checks") == 0)
-    return &choices->checks;
-  if (strcmp(name, "--all") == 0)
-    return &choices->all;
-  return strcmp(name, "--json") == 0 ? &choices->json : NULL;
-}
-
 /* Parses the arguments after the options. */
 static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
   if (is_command && *words == NULL)
@@ -55,19 +46,27 @@ static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
 
 /* Returns 0, or the exit status. --root is for tests: the folder that contains /proc, /sys and /etc. */
 static int arguments_parse(struct doctor *doctor, struct choices *choices, char **word) {
+  const struct {
+    const char *name;
+    bool *choice;
+    const char **path; /* for an option with a value */
+  } options[] = {
+      {"--all", &choices->all, NULL},     {"--json", &choices->json, NULL},      {"--checks", &choices->checks, NULL},
+      {"--crash", NULL, &choices->crash}, {"--library", NULL, &doctor->library}, {"--root", NULL, &doctor->root},
+  };
+  const size_t count = sizeof options / sizeof *options;
   for (word++; *word && **word == '-' && strcmp(*word, "--") != 0; word++) {
-    bool *choice = choice_find(choices, *word);
-    bool is_root = strcmp(*word, "--root") == 0, is_crash = strcmp(*word, "--crash") == 0;
-    if (choice)
-      *choice = true;
-    else if (!is_root && !is_crash && strcmp(*word, "--library") != 0)
+    size_t i = 0;
+    while (i < count && strcmp(*word, options[i].name) != 0)
+      i++;
+    if (i == count)
       return tool_refuse("unknown option '%s'", *word);
+    if (options[i].choice)
+      *options[i].choice = true;
     else if (word[1] == NULL)
       return tool_complain(2, "%s needs a path", *word);
-    else if (is_crash)
-      choices->crash = *++word;
     else
-      *(is_root ? &doctor->root : &doctor->library) = *++word;
+      *options[i].path = *++word;
   }
   bool is_command = *word && strcmp(*word, "--") == 0;
   return subject_parse(doctor, word + is_command, is_command);
