@@ -13,38 +13,36 @@ static const struct stats_field resident = {
     .name = "rss_bytes", .kind = STATS_GAUGE, .unit = "bytes", .sentence = "Resident memory of the whole process."};
 
 struct figures {
+  struct figures *next;
   char labels[2 * LIVE_COMMAND + 48];
-  uint64_t *values;
+  uint64_t values[];
 };
-static struct figures *all;
-static size_t count;
+static struct figures *first, **last = &first;
 static bool is_short; /* of memory */
 
 void live_metrics_add(struct live_process *process, void *context) {
   (void)context;
   struct live_kernel kernel;
   char command[2 * LIVE_COMMAND], *to = command;
-  struct figures *longer = realloc(all, (count + 1) * sizeof *all);
-  uint64_t *values = malloc((1 + stats_field_count) * sizeof *values);
-  is_short |= longer == NULL || values == NULL;
-  all = longer ? longer : all;
-  if (longer == NULL || values == NULL) {
-    free(values);
+  struct figures *figures = malloc(sizeof *figures + (1 + stats_field_count) * sizeof *figures->values);
+  if (figures == NULL) {
+    is_short = true;
     return;
   }
   live_kernel(process, &kernel);
   for (const char *from = kernel.command; *from; from++) {
     if (*from == '"' || *from == '\\')
       *to++ = '\\';
-    *to++ = *from >= ' ' && *from <= '~' ? *from : '?';
+    *to++ = *from;
   }
   *to = 0;
-  struct figures *figures = &all[count++];
-  figures->values = values;
   snprintf(figures->labels, sizeof figures->labels, "{pid=\"%ld\",command=\"%s\"}", process->pid, command);
-  values[0] = kernel.resident_bytes;
+  figures->values[0] = kernel.resident_bytes;
   for (size_t i = 0; i < stats_field_count; i++)
-    values[i + 1] = live_total(process, stats_fields[i].name);
+    figures->values[i + 1] = live_total(process, stats_fields[i].name);
+  figures->next = NULL;
+  *last = figures;
+  last = &figures->next;
 }
 
 static void print_family(const struct stats_field *field, size_t column) {
@@ -53,9 +51,9 @@ static void print_family(const struct stats_field *field, size_t column) {
   if (strcmp(field->unit, "bytes") == 0)
     printf("# UNIT " STATS_PREFIX "%s bytes\n", field->name);
   printf("# HELP " STATS_PREFIX "%s %s\n", field->name, field->sentence);
-  for (size_t i = 0; i < count; i++)
-    printf(STATS_PREFIX "%s%s%s %" PRIu64 "\n", field->name, is_counter ? "_total" : "", all[i].labels,
-           all[i].values[column]);
+  for (const struct figures *figures = first; figures; figures = figures->next)
+    printf(STATS_PREFIX "%s%s%s %" PRIu64 "\n", field->name, is_counter ? "_total" : "", figures->labels,
+           figures->values[column]);
 }
 
 int live_metrics_print(void) {
