@@ -66,12 +66,3 @@ bool live_is_safe(int fd) {
   int seals = fcntl(fd, F_GET_SEALS);
   return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstatfs(fd, &status) == 0 && status.f_type != HUGETLBFS_MAGIC;
 }
-
-const char *live_proc_text(int folder, const char *name, char *text, size_t text_bytes) {
-  int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
-  ssize_t length = fd < 0 ? 0 : read(fd, text, text_bytes - 1);
-  if (fd >= 0)
-    close(fd);
-  text[length < 0 ? 0 : length] = 0;
-  return text;
-}

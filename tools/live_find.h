@@ -18,6 +18,3 @@ bool live_maps_file(int folder, const char *name);
 /* Tells whether no access to a mapping of the file kills this program by a signal: nobody can truncate the file, and it
  * is not of huge pages, of which the system may have none left. */
 bool live_is_safe(int fd);
-
-/* Reads a small file of the folder as a text; "" if it cannot be read. */
-const char *live_proc_text(int folder, const char *name, char *text, size_t text_bytes);

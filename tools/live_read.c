@@ -40,16 +40,33 @@ static void make_printable(char *text) {
       *text = '?';
 }
 
+/* Reads a small file of the process's folder as a text; "" if it cannot be read. */
+static const char *proc_text(const struct live_process *process, const char *name, char *text, size_t text_bytes) {
+  int fd = openat(process->folder, name, O_RDONLY | O_CLOEXEC);
+  ssize_t length = fd < 0 ? 0 : read(fd, text, text_bytes - 1);
+  if (fd >= 0)
+    close(fd);
+  text[length < 0 ? 0 : length] = 0;
+  return text;
+}
+
+/* Reads the name of the process, or of one of its threads. */
+static void read_command(const struct live_process *process, const char *file, char command[LIVE_COMMAND]) {
+  proc_text(process, file, command, LIVE_COMMAND);
+  command[strcspn(command, "\n")] = 0;
+  make_printable(command);
+}
+
 char live_state(const struct live_process *process) {
   char text[1024];
-  const char *end = strrchr(live_proc_text(process->folder, "stat", text, sizeof text), ')');
+  const char *end = strrchr(proc_text(process, "stat", text, sizeof text), ')');
   return (char)(end == NULL || end[1] == 0 || end[2] == 'X' ? 'Z' : end[2]);
 }
 
 /* Returns the process id in its innermost namespace, which is the one that the process knows. */
 static uint64_t own_pid(const struct live_process *process) {
   char text[4096];
-  const char *line = strstr(live_proc_text(process->folder, "status", text, sizeof text), "\nNSpid:");
+  const char *line = strstr(proc_text(process, "status", text, sizeof text), "\nNSpid:");
   uint64_t pid = (uint64_t)process->pid;
   if (line == NULL)
     return pid;
@@ -303,12 +320,10 @@ double live_age_s(const struct live_process *process) {
 void live_kernel(const struct live_process *process, struct live_kernel *out) {
   char text[1024];
   *out = (struct live_kernel){0};
-  const char *pages = strchr(live_proc_text(process->folder, "statm", text, sizeof text), ' ');
+  const char *pages = strchr(proc_text(process, "statm", text, sizeof text), ' ');
   out->resident_bytes = pages ? strtoull(pages, NULL, 10) * (uint64_t)os_page_bytes() : 0;
-  live_proc_text(process->folder, "comm", out->command, sizeof out->command);
-  out->command[strcspn(out->command, "\n")] = 0;
-  make_printable(out->command);
-  const char *at = strrchr(live_proc_text(process->folder, "stat", text, sizeof text), ')');
+  read_command(process, "comm", out->command);
+  const char *at = strrchr(proc_text(process, "stat", text, sizeof text), ')');
   for (unsigned field = 2; at && field < 20; field++) /* of proc(5) */
     at = strchr(at + 1, ' ');
   out->threads = at ? (unsigned)strtoul(at, NULL, 10) : 0;
@@ -317,9 +332,7 @@ void live_kernel(const struct live_process *process, struct live_kernel *out) {
 void live_thread_name(const struct live_process *process, uint64_t thread_id, char name[LIVE_COMMAND]) {
   char path[64];
   snprintf(path, sizeof path, "task/%ju/comm", (uintmax_t)thread_id);
-  live_proc_text(process->folder, path, name, LIVE_COMMAND);
-  name[strcspn(name, "\n")] = 0;
-  make_printable(name);
+  read_command(process, path, name);
   if (*name == 0)
     memcpy(name, "-", 2);
 }
