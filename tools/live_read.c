@@ -333,8 +333,6 @@ void live_thread_name(const struct live_process *process, uint64_t thread_id, ch
   char path[64];
   snprintf(path, sizeof path, "task/%ju/comm", (uintmax_t)thread_id);
   read_command(process, path, name);
-  if (*name == 0)
-    memcpy(name, "-", 2);
 }
 
 void live_place(const struct live_process *process, uint64_t address, char place[LIVE_PLACE]) {

@@ -65,7 +65,7 @@ struct live_kernel {
   char command[LIVE_COMMAND];
 };
 void live_kernel(const struct live_process *process, struct live_kernel *out);
-/* The name of one of its threads, "-" if it has none of that number. */
+/* The name of one of its threads, "" if it has none of that number. */
 void live_thread_name(const struct live_process *process, uint64_t thread_id, char name[LIVE_COMMAND]);
 /* Writes "libfoo.so+0x1234", with the offset that addr2line takes; "0x1234" for an address in no file. */
 void live_place(const struct live_process *process, uint64_t address, char place[LIVE_PLACE]);

@@ -190,7 +190,7 @@ static void place_text(const struct top_data *data, uint64_t address, char text[
 static void thread_text(const struct top_data *data, uint64_t thread_id, char text[TOP_CELL]) {
   char name[LIVE_COMMAND];
   live_thread_name(&data->process, thread_id, name);
-  if (thread_id == 0 || strcmp(name, "-") == 0)
+  if (*name == 0)
     snprintf(text, TOP_CELL, "none");
   else
     snprintf(text, TOP_CELL, "%.11s %ju", name, (uintmax_t)thread_id);
