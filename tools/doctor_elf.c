@@ -1,6 +1,5 @@
 #include "tools/doctor_elf.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -27,28 +26,27 @@ static const char *string_at(const struct elf *elf, uint64_t offset) {
   return from && memchr(from, 0, elf->length - offset) ? (const char *)from : NULL;
 }
 
-static bool header_read(const struct elf *elf, Elf64_Ehdr *header) { return copy_at(elf, 0, header, sizeof *header); }
-
-static bool segment_read(const struct elf *elf, const Elf64_Ehdr *header, unsigned i, Elf64_Phdr *segment) {
+static bool segment_read(const struct elf *elf, unsigned i, Elf64_Phdr *segment) {
+  const Elf64_Ehdr *header = &elf->header;
   return i < header->e_phnum && header->e_phentsize >= sizeof *segment &&
          copy_at(elf, header->e_phoff + (uint64_t)i * header->e_phentsize, segment, sizeof *segment);
 }
 
 /* Returns an address's offset in the file; UINT64_MAX if it has none. */
-static uint64_t offset_of(const struct elf *elf, const Elf64_Ehdr *header, uint64_t address) {
+static uint64_t offset_of(const struct elf *elf, uint64_t address) {
   Elf64_Phdr segment;
-  for (unsigned i = 0; segment_read(elf, header, i, &segment); i++)
+  for (unsigned i = 0; segment_read(elf, i, &segment); i++)
     if (segment.p_type == PT_LOAD && address >= segment.p_vaddr && address - segment.p_vaddr < segment.p_filesz)
       return segment.p_offset + (address - segment.p_vaddr);
   return UINT64_MAX;
 }
 
-static void needed_read(struct elf *elf, const Elf64_Ehdr *header, const Elf64_Phdr *dynamic) {
+static void needed_read(struct elf *elf, const Elf64_Phdr *dynamic) {
   Elf64_Dyn entry;
   uint64_t strings = UINT64_MAX, count = dynamic->p_filesz / sizeof entry;
   for (uint64_t i = 0; i < count && copy_at(elf, dynamic->p_offset + i * sizeof entry, &entry, sizeof entry); i++)
     if (entry.d_tag == DT_STRTAB)
-      strings = offset_of(elf, header, entry.d_un.d_ptr);
+      strings = offset_of(elf, entry.d_un.d_ptr);
   for (uint64_t i = 0; i < count && copy_at(elf, dynamic->p_offset + i * sizeof entry, &entry, sizeof entry); i++) {
     const char *name = entry.d_tag == DT_NEEDED && strings < elf->length && entry.d_un.d_val < elf->length
                            ? string_at(elf, strings + entry.d_un.d_val)
@@ -59,15 +57,12 @@ static void needed_read(struct elf *elf, const Elf64_Ehdr *header, const Elf64_P
 }
 
 static void segments_read(struct elf *elf) {
-  Elf64_Ehdr header;
   Elf64_Phdr segment;
-  if (!header_read(elf, &header))
-    return;
-  for (unsigned i = 0; segment_read(elf, &header, i, &segment); i++)
+  for (unsigned i = 0; segment_read(elf, i, &segment); i++)
     if (segment.p_type == PT_INTERP)
       elf->interpreter = string_at(elf, segment.p_offset);
     else if (segment.p_type == PT_DYNAMIC)
-      needed_read(elf, &header, &segment);
+      needed_read(elf, &segment);
 }
 
 bool elf_open(struct elf *elf, const char *path) {
@@ -94,92 +89,84 @@ bool elf_open(struct elf *elf, const char *path) {
   bool is_little = ident[EI_DATA] == ELFDATA2LSB;
   const unsigned char *machine = ident + EI_NIDENT + sizeof(Elf32_Half); /* at the same place in both classes */
   elf->machine = (unsigned)machine[!is_little] | (unsigned)machine[is_little] << 8;
-  if (elf->bits == 64 && is_little)
+  if (elf->bits == 64 && is_little && copy_at(elf, 0, &elf->header, sizeof elf->header))
     segments_read(elf);
   return true;
 }
 
-static bool section_read(const struct elf *elf, const Elf64_Ehdr *header, unsigned i, Elf64_Shdr *section) {
+/* --- functions --- */
+
+static bool section_read(const struct elf *elf, unsigned i, Elf64_Shdr *section) {
+  const Elf64_Ehdr *header = &elf->header;
   return i < header->e_shnum && header->e_shentsize >= sizeof *section &&
          copy_at(elf, header->e_shoff + (uint64_t)i * header->e_shentsize, section, sizeof *section);
 }
 
-/* A table of symbols, and the number of the one to read next. */
-struct symbols {
+/* A walk over the tables of symbols, at first all zeros. */
+struct walk {
   Elf64_Shdr table, strings;
-  uint64_t next;
+  uint64_t symbol;  /* of the table, to read next */
+  unsigned section; /* to read next */
 };
 
-/* Steps to the next table, from section *i on. False: there is none. */
-static bool symbols_next(const struct elf *elf, const Elf64_Ehdr *header, unsigned *i, struct symbols *symbols) {
-  symbols->next = 0;
-  while (section_read(elf, header, (*i)++, &symbols->table))
-    if ((symbols->table.sh_type == SHT_SYMTAB || symbols->table.sh_type == SHT_DYNSYM) &&
-        section_read(elf, header, symbols->table.sh_link, &symbols->strings))
+static bool table_next(const struct elf *elf, struct walk *walk) {
+  walk->symbol = 0;
+  while (section_read(elf, walk->section++, &walk->table))
+    if ((walk->table.sh_type == SHT_SYMTAB || walk->table.sh_type == SHT_DYNSYM) &&
+        section_read(elf, walk->table.sh_link, &walk->strings))
       return true;
   return false;
 }
 
 /* Steps to the next function that the file defines. */
-static bool function_next(const struct elf *elf, struct symbols *symbols, Elf64_Sym *symbol) {
-  const Elf64_Shdr *table = &symbols->table;
-  for (; symbols->next < table->sh_size / sizeof *symbol; symbols->next++) {
-    if (!copy_at(elf, table->sh_offset + symbols->next * sizeof *symbol, symbol, sizeof *symbol))
-      return false;
-    unsigned type = ELF64_ST_TYPE(symbol->st_info);
-    if (symbol->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) ||
-        symbol->st_name >= symbols->strings.sh_size)
-      continue;
-    symbols->next++;
-    return true;
-  }
+static bool function_next(const struct elf *elf, struct walk *walk, Elf64_Sym *symbol) {
+  do
+    while (walk->symbol < walk->table.sh_size / sizeof *symbol &&
+           copy_at(elf, walk->table.sh_offset + walk->symbol * sizeof *symbol, symbol, sizeof *symbol)) {
+      unsigned type = ELF64_ST_TYPE(symbol->st_info);
+      walk->symbol++;
+      if (symbol->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_GNU_IFUNC) &&
+          symbol->st_name < walk->strings.sh_size)
+        return true;
+    }
+  while (table_next(elf, walk));
   return false;
-}
-
-static bool tables_read(const struct elf *elf, Elf64_Ehdr *header) {
-  return elf->is_elf && elf->bits == 64 && header_read(elf, header);
 }
 
 enum elf_symbol elf_defines(const struct elf *elf, const char *name) {
   enum elf_symbol found = ELF_SYMBOL_NONE;
   size_t length = strlen(name) + 1;
-  Elf64_Ehdr header;
-  struct symbols symbols;
+  struct walk walk = {.section = 0};
   Elf64_Sym symbol;
-  unsigned section = 0;
-  while (tables_read(elf, &header) && symbols_next(elf, &header, &section, &symbols))
-    while (function_next(elf, &symbols, &symbol)) {
-      const unsigned char *text = bytes_at(elf, symbols.strings.sh_offset + symbol.st_name, length);
-      if (text == NULL || memcmp(text, name, length) != 0)
-        continue;
-      if (symbols.table.sh_type == SHT_DYNSYM)
-        return ELF_SYMBOL_EXPORTED;
-      found = ELF_SYMBOL_INSIDE;
-    }
+  while (function_next(elf, &walk, &symbol)) {
+    const unsigned char *text = bytes_at(elf, walk.strings.sh_offset + symbol.st_name, length);
+    if (text == NULL || memcmp(text, name, length) != 0)
+      continue;
+    if (walk.table.sh_type == SHT_DYNSYM)
+      return ELF_SYMBOL_EXPORTED;
+    found = ELF_SYMBOL_INSIDE;
+  }
   return found;
 }
 
 /* The address that the first segment asks for. */
-static uint64_t first_address(const struct elf *elf, const Elf64_Ehdr *header) {
+static uint64_t first_address(const struct elf *elf) {
   Elf64_Phdr segment;
-  for (unsigned i = 0; segment_read(elf, header, i, &segment); i++)
+  for (unsigned i = 0; segment_read(elf, i, &segment); i++)
     if (segment.p_type == PT_LOAD)
       return segment.p_vaddr & ~(uint64_t)0xfff;
   return 0;
 }
 
 const char *elf_function_at(const struct elf *elf, uint64_t offset, uint64_t *inside) {
-  Elf64_Ehdr header;
-  struct symbols symbols;
+  uint64_t address = offset + first_address(elf);
+  struct walk walk = {.section = 0};
   Elf64_Sym symbol;
-  unsigned section = 0;
-  while (tables_read(elf, &header) && symbols_next(elf, &header, &section, &symbols))
-    while (function_next(elf, &symbols, &symbol)) {
-      uint64_t address = offset + first_address(elf, &header);
-      *inside = address - symbol.st_value;
-      if (address >= symbol.st_value && *inside < symbol.st_size)
-        return string_at(elf, symbols.strings.sh_offset + symbol.st_name);
-    }
+  while (function_next(elf, &walk, &symbol)) {
+    *inside = address - symbol.st_value;
+    if (address >= symbol.st_value && *inside < symbol.st_size)
+      return string_at(elf, walk.strings.sh_offset + symbol.st_name);
+  }
   return NULL;
 }
 

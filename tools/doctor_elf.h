@@ -1,6 +1,7 @@
 /* doctor_elf.h: reads the ELF file of a program or library. It validates everything in the file. */
 #pragma once
 
+#include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +14,8 @@ struct elf {
   bool is_elf;
   unsigned bits;           /* 32 or 64 */
   unsigned machine;        /* EM_... */
-  const char *interpreter; /* the loader, NULL if there is none; this and the following are for 64 bits only */
+  Elf64_Ehdr header;       /* this and the following are zeros in files of 32 bits, or of the other byte order */
+  const char *interpreter; /* the loader, NULL if there is none */
   const char *needed[ELF_NEEDED_MAX];
   unsigned needed_count;
 };
