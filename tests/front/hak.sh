@@ -107,6 +107,11 @@ if [ $# -gt 1 ]; then
   "$hak" help test | grep -q -e '--all' || fail "help test: $("$hak" help test)"
   expect 2 '' 'unknown option --nonsense' "$hak" test --all --nonsense
   expect 2 '' "unknown preset 'nonsense'" "$hak" test --long --preset nonsense
+  presets=$(sed -n 's/.*"configurePreset": "\([a-z0-9]*\)".*/\1/p' "${hak%/*}/CMakePresets.json")
+  for preset in $presets; do
+    "$hak" help build | grep -qw "$preset" || fail "help build has no $preset"
+    sed -n '/^verb_build/,/^}/p' "$hak" | grep -qw "$preset" || fail "build does not take $preset"
+  done
   chosen() { sh -c 'all=$1 long=$2; . "$3"; select_labels "$4"; echo "$only $without $presets_quick"' x "$@"; }
   run_sh=${hak%/*}/tests/run.sh
   for row in '||release|. ^(all|long)$' '1||release|. ^(long)$' '1|1|release|. ' '||check|. ^(apps|bench|lint|all|long)$' \
