@@ -34,6 +34,10 @@ refused 2 "unknown profile 'fast'" enable --root "$root" --profile fast nap
 refused 1 'no unit none.service' enable --root "$root" none
 refused 1 'is not enabled' disable --root "$root" nap
 refused 2 'unknown option' disable --profile lean nap
+mkdir -p "$root/etc/systemd/system"
+: >"${drop_in%/*}" # where the folder of the drop-in should be
+writable=yes refused 1 'cannot write' enable --root "$root" nap
+rm "${drop_in%/*}"
 
 enabled --profile lean nap
 said 'hak doctor says of .*/usr/bin/nap'
