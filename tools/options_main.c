@@ -18,16 +18,16 @@ static const char usage[] =
     "  --markdown   prints docs/options.md, which does not depend on the environment\n";
 
 /* The text stays until the next call. */
-static const char *value_text(unsigned option, long value) {
+static const char *value_text(enum option option, long value) {
   static char bytes[OPTION_TEXT_BYTES];
   struct text text = TEXT_IN(bytes);
-  option_text((enum option)option, value, &text);
+  option_text(option, value, &text);
   return text.length ? bytes : "none";
 }
 
-static void print_values(unsigned option, const char *quote, const char *separator) {
+static void print_values(enum option option, const char *quote, const char *separator) {
   const struct option_row *row = &option_rows[option];
-  if (option_string((enum option)option)) {
+  if (option_string(option)) {
     printf("a %s", row->unit);
     return;
   }
@@ -40,19 +40,18 @@ static void print_values(unsigned option, const char *quote, const char *separat
 }
 
 static void print_text(void) {
-  for (unsigned i = 0; i < OPTION_COUNT; i++) {
+  for (enum option i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     long defaults[PRESET_COUNT];
-    for (unsigned p = 0; p < PRESET_COUNT; p++)
-      defaults[p] = option_default((enum option)i, (enum preset)p);
-    printf("%-24s %s", row->environment, value_text(i, option_value((enum option)i)));
-    const char *unit = option_string((enum option)i) ? "" : row->unit;
-    printf("%s%s%s\n    %s\n    ", *unit ? " " : "", unit, option_is_set((enum option)i) ? " (set)" : "",
-           row->sentence);
+    for (enum preset p = 0; p < PRESET_COUNT; p++)
+      defaults[p] = option_default(i, p);
+    printf("%-24s %s", row->environment, value_text(i, option_value(i)));
+    const char *unit = option_string(i) ? "" : row->unit;
+    printf("%s%s%s\n    %s\n    ", *unit ? " " : "", unit, option_is_set(i) ? " (set)" : "", row->sentence);
     print_values(i, "", " | ");
     printf("; default %s", value_text(i, defaults[HAK_PRESET_DEFAULT]));
     const char *before = " (";
-    for (unsigned p = 0; p < PRESET_COUNT; p++)
+    for (enum preset p = 0; p < PRESET_COUNT; p++)
       if (defaults[p] != defaults[HAK_PRESET_DEFAULT]) {
         printf("%s%s %s", before, option_rows[OPTION_PROFILE].choices[p], value_text(i, defaults[p]));
         before = ", ";
@@ -61,9 +60,11 @@ static void print_text(void) {
   }
   for (unsigned i = 0; i < option_alias_count; i++) {
     const struct option_alias *alias = &option_aliases[i];
-    printf("%s: %s%s", alias->environment, alias->value_if_yes ? "1 is " : "is ",
-           option_rows[alias->option].environment);
-    printf("%s%s\n", alias->value_if_yes ? "=" : "", alias->value_if_yes ? alias->value_if_yes : "");
+    const char *own = option_rows[alias->option].environment;
+    if (alias->value_if_yes)
+      printf("%s: 1 is %s=%s\n", alias->environment, own, alias->value_if_yes);
+    else
+      printf("%s: is %s\n", alias->environment, own);
   }
 }
 
@@ -111,18 +112,18 @@ static const char before_aliases[] = "\n"
 
 static void print_markdown(void) {
   fputs(before_table, stdout);
-  for (unsigned i = 0; i < OPTION_COUNT; i++) {
+  for (enum option i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     printf("| `%s` | ", row->environment);
     print_values(i, "`", ", ");
-    for (unsigned p = 0; p < PRESET_COUNT; p++)
-      printf(" | %s", i != OPTION_PROFILE       ? value_text(i, option_default((enum option)i, (enum preset)p))
+    for (enum preset p = 0; p < PRESET_COUNT; p++)
+      printf(" | %s", i != OPTION_PROFILE       ? value_text(i, option_default(i, p))
                       : p == HAK_PRESET_DEFAULT ? "default"
                                                 : "");
     printf(" | %s | %s |\n", row->time == OPTION_AT_START ? "at start" : "any time", row->sentence);
   }
   fputs(before_changes, stdout);
-  for (unsigned i = 0; i < OPTION_COUNT; i++)
+  for (enum option i = 0; i < OPTION_COUNT; i++)
     printf("| `%s` | %s%s |\n", option_rows[i].name, option_rows[i].time == OPTION_AT_START ? "At start only. " : "",
            option_rows[i].change);
   fputs(before_aliases, stdout);

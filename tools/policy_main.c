@@ -3,7 +3,6 @@
 #include "tools/policy_view.h"
 #include "tools/tool.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char usage[] = "hakmem-policy show [--json] PID|FILE\n"
