@@ -71,6 +71,15 @@ check_failed(const char *file, int line, const char *condition, const char *form
   TEST_FAILED();
 }
 
+/* What the call gives, which must not be NULL. */
+#define CHECK_GOT(call) check_got(call, __FILE__, __LINE__, #call)
+
+static inline void *check_got(void *got, const char *file, int line, const char *call) {
+  if (got == NULL)
+    check_failed(file, line, call, "NULL");
+  return got;
+}
+
 __attribute__((noreturn)) static inline void test_skip(const char *reason) {
   printf("skipped: %s\n", reason);
   fflush(stdout);

@@ -25,8 +25,7 @@ int main(int argc, char **argv) {
   freed(NULL);
   for (size_t size = 0; size < (size_t)600 << 20; size = size * 3 + 1) {
     errno = 4242;
-    void *block = t_malloc(size);
-    CHECK(block != NULL);
+    void *block = CHECK_GOT(t_malloc(size));
     CHECK_SAY(errno == 4242, "errno %d after malloc(%zu)", errno, size);
     if (size)
       ((char *)block)[size - 1] = 1;
@@ -46,15 +45,13 @@ int main(int argc, char **argv) {
     blocks[i] = t_malloc((size_t)i * 1000);
   /* The pages of a block that the program changed a part of cannot be moved: it is copied. */
   for (size_t size = (size_t)2 << 20; size < (size_t)200 << 20; size *= 3) {
-    char *block = t_malloc(size);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(size));
     char *page = (char *)(((uintptr_t)block + size / 2) & ~(uintptr_t)65535);
     CHECK(madvise(page, 65536, MADV_DONTFORK) == 0);
     CHECK(madvise(page, 65536, MADV_DOFORK) == 0 && madvise(page, 65536, MADV_RANDOM) == 0);
     mmap(block + t_usable_size(block), 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     errno = 4242;
-    block = t_realloc(block, size * 2);
-    CHECK(block != NULL);
+    block = CHECK_GOT(t_realloc(block, size * 2));
     CHECK_SAY(errno == 4242, "errno %d after realloc(%zu)", errno, size * 2);
     freed(block);
   }

@@ -14,13 +14,11 @@ static void verify(const unsigned char *block, size_t size) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  unsigned char *block = t_realloc(NULL, 100);
-  CHECK(block != NULL);
+  unsigned char *block = CHECK_GOT(t_realloc(NULL, 100));
   errno = 0;
   CHECK(t_realloc(block, 0) == NULL); /* frees, as glibc */
   CHECK(errno == 0);
-  block = t_realloc(NULL, 0);
-  CHECK(block != NULL);
+  block = CHECK_GOT(t_realloc(NULL, 0));
   t_free(block);
   block = t_reallocarray(NULL, 10, 10);
   CHECK(block && t_usable_size(block) >= 100);

@@ -11,8 +11,7 @@ int main(int argc, char **argv) {
     int count = size < 5000 ? COUNT : 8;
     unsigned char *blocks[COUNT];
     for (int i = 0; i < count; i++) {
-      blocks[i] = i % 2 ? t_malloc(size) : t_calloc(1, size);
-      CHECK(blocks[i] != NULL);
+      blocks[i] = CHECK_GOT(i % 2 ? t_malloc(size) : t_calloc(1, size));
       size_t usable = t_usable_size(blocks[i]);
       CHECK_SAY(usable >= size, "%zu of %zu", usable, size);
       memset(blocks[i], i, usable);

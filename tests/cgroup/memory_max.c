@@ -56,16 +56,14 @@ static void run_fill(size_t size) {
 
 /* What is asked for first meets the limit too. */
 static void run_first(void) {
-  void *block = chain_block(100);
-  CHECK(block != NULL);
+  void *block = CHECK_GOT(chain_block(100));
   all_ways_to_ask_for_too_much(block);
   t_free(block);
   block = chain_block(EXPECTED_BYTES);
   CHECK_SAY(block != NULL, "%zu bytes of %zu", EXPECTED_BYTES, LIMIT_BYTES);
   CHECK(t_malloc(EXPECTED_BYTES) == NULL);
   t_free(block);
-  block = chain_block(EXPECTED_BYTES);
-  CHECK(block != NULL);
+  block = CHECK_GOT(chain_block(EXPECTED_BYTES));
   t_free(block);
   puts("memory_max first: ok");
 }

@@ -80,8 +80,7 @@ static void keep_memory(void) {
   static void *blocks[KEPT_KIB * 1024 / BLOCK_BYTES];
   size_t count = sizeof blocks / sizeof blocks[0];
   for (size_t i = 0; i < count; i++) {
-    blocks[i] = t_malloc(BLOCK_BYTES);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
     memset(blocks[i], 1, BLOCK_BYTES);
   }
   for (size_t i = 0; i < count; i++)

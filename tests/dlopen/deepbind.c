@@ -19,8 +19,7 @@ int main(int argc, char **argv) {
   CHECK(make && copies);
   for (int i = 0; i < 1000; i++) {
     size_t size = (size_t)i * 331 + 1;
-    unsigned char *block = make(size);
-    CHECK(block != NULL);
+    unsigned char *block = CHECK_GOT(make(size));
     block[size - 1] = 0xa5;
     if (getenv("TEST_EXPECT_HAKMEM")) {
       size_t usable = t_usable_size(block); /* 0: libc's, or enough: the plugin's calls came to hakmem */

@@ -23,8 +23,7 @@ static void plugin_use(int flags, int blocks_cross) {
   int (*copies)(void) = (int (*)(void))function(plugin, "plugin_copies");
   CHECK(copies());
   for (size_t size = 1; size < 2000000; size = size * 3 + 1) {
-    char *block = make(size);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(make(size));
     block[size - 1] = 5;
     block = resize(block, size + 1000);
     CHECK(block != NULL && block[size - 1] == 5);
@@ -33,8 +32,7 @@ static void plugin_use(int flags, int blocks_cross) {
       continue;
     t_free(make(size));
     release(t_malloc(size));
-    block = t_malloc(size);
-    CHECK(block != NULL);
+    block = CHECK_GOT(t_malloc(size));
     block[0] = 9;
     block = resize(block, size * 2);
     CHECK(block != NULL && block[0] == 9);

@@ -9,11 +9,11 @@ int main(int argc, char **argv) {
 #else
   static void *blocks[3000], *large[3];
   for (int i = 0; i < 3000; i++)
-    CHECK((blocks[i] = malloc((size_t)i)) != NULL);
+    blocks[i] = CHECK_GOT(malloc((size_t)i));
   for (int i = 0; i < 2900; i++)
     free(blocks[i]);
   for (int i = 0; i < 3; i++)
-    CHECK((large[i] = malloc((size_t)5 << 20)) != NULL);
+    large[i] = CHECK_GOT(malloc((size_t)5 << 20));
   CHECK(malloc_info(1, stdout) != 0); /* options must be 0 */
   CHECK(malloc_info(0, stdout) == 0);
   fflush(stdout);

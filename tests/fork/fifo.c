@@ -18,7 +18,7 @@ static void *work(void *unused) {
   static char *blocks[BLOCKS];
   while (!atomic_load(&stop)) {
     for (int i = 0; i < BLOCKS; i++)
-      CHECK((blocks[i] = t_malloc(3000 + (size_t)i * 60)) != NULL);
+      blocks[i] = CHECK_GOT(t_malloc(3000 + (size_t)i * 60));
     for (int i = 0; i < BLOCKS; i++)
       t_free(blocks[i]);
     atomic_fetch_add(&frees, BLOCKS);

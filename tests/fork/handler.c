@@ -13,8 +13,7 @@ static long wanted;
 static void handle(int number) {
   pid_t child = test_fork();
   if (child == 0) {
-    char *report = t_malloc(5000);
-    CHECK(report != NULL);
+    char *report = CHECK_GOT(t_malloc(5000));
     report[0] = report[4999] = 1;
     t_free(report);
     _exit(0);
@@ -31,8 +30,7 @@ static void allocate(void) {
   test_alarm_every(PERIOD_US);
   while (forks < wanted) {
     for (int i = 0; i < BLOCKS; i++) {
-      blocks[i] = t_malloc(BLOCK_BYTES);
-      CHECK(blocks[i] != NULL);
+      blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
       blocks[i][0] = (char)i;
     }
     for (int i = 0; i < BLOCKS; i++) {

@@ -20,8 +20,7 @@ static struct place {
 
 static void place_fill(size_t i, uint64_t *random) {
   size_t size = BYTES_LEAST + test_random(random) % (BYTES_MOST - BYTES_LEAST + 1);
-  unsigned char *block = t_malloc(size);
-  CHECK(block != NULL);
+  unsigned char *block = CHECK_GOT(t_malloc(size));
   memcpy(block, &i, sizeof i);
   block[size - 1] = (unsigned char)i;
   places[i] = (struct place){block, size};

@@ -24,8 +24,7 @@ static void allocate(uint64_t *seed) {
   static _Thread_local void *kept[KEPT];
   for (int i = 0; i < 40; i++) {
     size_t size = test_random(seed) % 64 ? test_random(seed) % 4000 + 1 : test_random(seed) % 400000 + 1;
-    char *block = t_malloc(size);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(size));
     block[0] = block[size - 1] = 1;
     void **place = &kept[test_random(seed) % KEPT];
     t_free(*place);
@@ -40,8 +39,7 @@ static ssize_t cookie_write(void *cookie, const char *bytes, size_t length) {
 }
 
 static void *streams(void *seed) {
-  FILE *stream = fopencookie(seed, "w", (cookie_io_functions_t){.write = cookie_write});
-  CHECK(stream != NULL);
+  FILE *stream = CHECK_GOT(fopencookie(seed, "w", (cookie_io_functions_t){.write = cookie_write}));
   while (!atomic_load(&ending)) {
     CHECK(fputs("some words", stream) >= 0);
     CHECK(fflush(stream) == 0);

@@ -21,8 +21,7 @@ static char *blocks[HEAP_BLOCKS], *childs[CHILD_BLOCKS];
 
 static void churn(char **list, int count, size_t bytes) {
   for (int i = 0; i < count; i++) {
-    list[i] = t_malloc(bytes);
-    CHECK(list[i] != NULL);
+    list[i] = CHECK_GOT(t_malloc(bytes));
     memset(list[i], i, bytes);
   }
   for (int i = 0; i < count; i++) {
@@ -95,8 +94,7 @@ int main(int argc, char **argv) {
       idle();
   }
   for (int i = 0; i < HEAP_BLOCKS; i++) {
-    blocks[i] = t_malloc(BLOCK_BYTES);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
     memset(blocks[i], i, BLOCK_BYTES);
   }
   for (long round = test_rounds(40, 10); round > 0; round--) {

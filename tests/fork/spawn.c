@@ -12,8 +12,7 @@ static _Atomic int ending;
 static void *allocator(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   while (!atomic_load_explicit(&ending, memory_order_relaxed)) {
-    void *block = t_malloc(test_random(&seed) % 5000 + 1);
-    CHECK(block != NULL);
+    void *block = CHECK_GOT(t_malloc(test_random(&seed) % 5000 + 1));
     t_free(block);
   }
   return NULL;

@@ -18,8 +18,7 @@ static void *worker(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   while (!atomic_load_explicit(&ending, memory_order_relaxed)) {
     size_t size = test_random(&seed) % 64 ? test_random(&seed) % 3000 + 1 : test_random(&seed) % 600000 + 1;
-    char *block = t_malloc(size);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(size));
     block[0] = block[size - 1] = 1;
     t_free(atomic_exchange(&shared[test_random(&seed) % SHARED], block));
   }
@@ -29,10 +28,8 @@ static void *worker(void *argument) {
 static void *child_thread(void *argument) {
   uint64_t seed = 99;
   void *blocks[200];
-  for (int i = 0; i < 200; i++) {
-    blocks[i] = t_malloc(test_random(&seed) % 5000);
-    CHECK(blocks[i] != NULL);
-  }
+  for (int i = 0; i < 200; i++)
+    blocks[i] = CHECK_GOT(t_malloc(test_random(&seed) % 5000));
   for (int i = 0; i < 200; i++)
     t_free(blocks[i]);
   return NULL;
@@ -48,8 +45,7 @@ static void ballast_stir(long n) {
   for (int i = 0; i < BALLAST; i++)
     if (i % BALLAST_SHARE == n % BALLAST_SHARE) {
       t_free(ballast[i]);
-      ballast[i] = t_malloc(BALLAST_BYTES - (size_t)i * 1000);
-      CHECK(ballast[i] != NULL);
+      ballast[i] = CHECK_GOT(t_malloc(BALLAST_BYTES - (size_t)i * 1000));
       memset(ballast[i], i, BALLAST_BYTES / 2);
     }
 }
@@ -76,8 +72,7 @@ static void child_run(bool trims_first) {
     pthread_join(thread, NULL);
   }
   for (int i = 0; i < 2000; i++) {
-    char *block = t_malloc((size_t)i * 7 % 2500 + 1);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc((size_t)i * 7 % 2500 + 1));
     block[0] = 1;
     t_free(atomic_exchange(&shared[i % SHARED], block));
   }

@@ -11,8 +11,7 @@
 static void allocate(void) {
   unsigned char *blocks[BLOCKS];
   for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = t_malloc(100);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(100));
     memset(blocks[i], i, 100);
   }
   for (int i = 0; i < BLOCKS; i++) {

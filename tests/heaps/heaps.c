@@ -20,18 +20,14 @@ static struct hak_heap_stats stats_of(hak_heap *heap) {
   return stats;
 }
 
-static hak_heap *heap_new(size_t limit_bytes) {
-  hak_heap *heap = hak_heap_new(limit_bytes);
-  CHECK(heap != NULL);
-  return heap;
-}
+static hak_heap *heap_new(size_t limit_bytes) { return CHECK_GOT(hak_heap_new(limit_bytes)); }
 
 /* Sizes of every kind, the last ones large. */
 static size_t size_of(unsigned i) { return i % 100 == 99 ? LARGE_BYTES / (i / 100 % 8 + 1) : 1 + i * 7919u % 3000; }
 
 static void fill(hak_heap *heap) {
   for (unsigned i = 0; i < BLOCKS; i++) {
-    CHECK((blocks[i] = hak_heap_malloc(heap, size_of(i))) != NULL);
+    blocks[i] = CHECK_GOT(hak_heap_malloc(heap, size_of(i)));
     memset(blocks[i], (int)i, size_of(i) < 4096 ? size_of(i) : 4096);
     CHECK(hak_usable_size(blocks[i]) >= size_of(i));
   }
@@ -178,7 +174,7 @@ static void limits_hold(void) {
     CHECK_SAY(large == 4, "%zu", large);
     CHECK(hak_realloc(blocks[0], (size_t)2 << 20) == NULL && hak_heap_malloc(heap, 3000) == NULL);
     hak_free(blocks[1]);
-    CHECK((blocks[0] = hak_realloc(blocks[0], (size_t)2 << 20)) != NULL);
+    blocks[0] = CHECK_GOT(hak_realloc(blocks[0], (size_t)2 << 20));
     for (size_t i = 0; i < large; i++)
       if (i != 1)
         hak_free(blocks[i]);
@@ -191,7 +187,7 @@ static void the_default_is_switched(void) {
   hak_heap *first = heap_new(0), *second = heap_new(0), *before = first;
   CHECK(hak_heap_set_default(first, &before) == 0 && before == NULL);
   for (unsigned i = 0; i < BLOCKS; i++)
-    CHECK((blocks[i] = hak_malloc(size_of(i))) != NULL);
+    blocks[i] = CHECK_GOT(hak_malloc(size_of(i)));
   CHECK(stats_of(first).large_count == BLOCKS / 100);
   CHECK(hak_heap_malloc(second, 100) != NULL && hak_heap_malloc(first, 100) != NULL);
   CHECK(hak_heap_set_default(second, &before) == 0 && before == first);
@@ -241,7 +237,7 @@ static void *work_in_turns(void *unused) {
     pthread_barrier_wait(&barrier);
     void *mine[100], *outside = hak_malloc(200);
     for (int i = 0; i < 100; i++)
-      CHECK((mine[i] = hak_heap_malloc(shared, (size_t)(i * 37 + 1))) != NULL);
+      mine[i] = CHECK_GOT(hak_heap_malloc(shared, (size_t)(i * 37 + 1)));
     for (int i = 0; i < 100; i += 2)
       hak_free(mine[i]);
     hak_free(outside);
@@ -275,7 +271,7 @@ static void many_heaps_of_a_thread(void) {
   char *first[100];
   for (int i = 0; i < 100; i++) {
     heaps[i] = heap_new(0);
-    CHECK((first[i] = hak_heap_malloc(heaps[i], 100)) != NULL);
+    first[i] = CHECK_GOT(hak_heap_malloc(heaps[i], 100));
     memset(first[i], i, 100);
   }
   for (int turn = 0; turn < 3; turn++)

@@ -162,8 +162,7 @@ static void *in_arena(void *argument) {
   READ("thread.arena", now);
   CHECK(now == arena);
   free(malloc(100));
-  void *block = mallocx(100, MALLOCX_ARENA(0) | MALLOCX_TCACHE_NONE);
-  CHECK(block != NULL);
+  void *block = CHECK_GOT(mallocx(100, MALLOCX_ARENA(0) | MALLOCX_TCACHE_NONE));
   CHECK(write_unsigned("thread.arena", 0) == 0);
   return block;
 }
@@ -191,8 +190,7 @@ static void test_arenas(void) {
   CHECK_SAY(small >= 5000000 && small < 20000000, "%zu", small);
   snprintf(name, sizeof name, "arena.%u.reset", arena);
   CHECK(mallctl(name, NULL, NULL, NULL, 0) == 0);
-  char *again = mallocx(5000, MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE);
-  CHECK(again != NULL);
+  CHECK(mallocx(5000, MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE) != NULL);
   snprintf(name, sizeof name, "arena.%u.destroy", arena);
   CHECK(mallctl(name, NULL, NULL, NULL, 0) == 0);
   memset(kept, 1, 100);

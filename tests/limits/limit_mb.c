@@ -53,8 +53,7 @@ static void fill_and_free(size_t size) {
         t_free(blocks[i]);
     }
     if (round % 2) { /* half of them: there is room again at once */
-      char *again = t_malloc(size);
-      CHECK(again != NULL);
+      char *again = CHECK_GOT(t_malloc(size));
       t_free(again);
       for (size_t i = 0; i < count; i += 2)
         t_free(blocks[i]);
@@ -171,8 +170,7 @@ static void callback(void) {
     seen.allocates = allocates;
     /* It gives up what the request needs: that succeeds. */
     seen.calls = 0;
-    seen.reserve = t_malloc(40 * MIB);
-    CHECK(seen.reserve != NULL);
+    seen.reserve = CHECK_GOT(t_malloc(40 * MIB));
     some = t_malloc(50 * MIB);
     CHECK_SAY(some != NULL && seen.calls == 1 && seen.reserve == NULL, "%p after %d calls", (void *)some, seen.calls);
     CHECK(seen.wanted == 50 * MIB && seen.context == &context && pthread_equal(seen.thread, pthread_self()));
@@ -200,8 +198,7 @@ static void callback(void) {
   /* For small blocks, too. */
   seen.allocates = 0;
   seen.calls = 0;
-  seen.reserve = t_malloc(20 * MIB);
-  CHECK(seen.reserve != NULL);
+  seen.reserve = CHECK_GOT(t_malloc(20 * MIB));
   size_t count = 0, at_call = 0;
   char *block;
   for (; count < BLOCKS_MAX && (block = t_malloc(1000)) != NULL; count++) {
@@ -215,8 +212,7 @@ static void callback(void) {
   CHECK(t_malloc(1000) == NULL && seen.calls == 2);
   while (count > 0)
     t_free(blocks[--count]);
-  some = t_malloc(50 * MIB);
-  CHECK(some != NULL);
+  some = CHECK_GOT(t_malloc(50 * MIB));
   t_free(some);
 }
 

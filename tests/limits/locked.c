@@ -36,8 +36,7 @@ static void limit_and_lock(void) {
 
 /* Preloaded, what is only reserved goes before. */
 static void lock_late(void) {
-  char *block = t_malloc(100);
-  CHECK(block != NULL);
+  char *block = CHECK_GOT(t_malloc(100));
   block[0] = 1;
   limit_and_lock();
   CHECK(block[0] == 1);

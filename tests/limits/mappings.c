@@ -11,8 +11,7 @@ static char *blocks[BLOCKS], *large[LARGE_BLOCKS];
 static long mappings(void) {
   char text[4096];
   long lines = 0;
-  FILE *maps = fopen("/proc/self/maps", "r");
-  CHECK(maps != NULL);
+  FILE *maps = CHECK_GOT(fopen("/proc/self/maps", "r"));
   while (fgets(text, sizeof text, maps))
     lines++;
   fclose(maps);
@@ -20,8 +19,7 @@ static long mappings(void) {
 }
 
 static char *block_make(size_t size) {
-  char *block = t_malloc(size);
-  CHECK(block != NULL);
+  char *block = CHECK_GOT(t_malloc(size));
   block[0] = block[size - 1] = 1;
   return block;
 }

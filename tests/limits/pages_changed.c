@@ -9,8 +9,7 @@ static size_t size;
 
 static void use(void) {
   for (int i = 0; i < 4; i++) {
-    char *block = t_malloc(size);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(size));
     memset(block, 3, size);
   }
 }
@@ -19,8 +18,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   for (size = 2 * MIB; size < 80 * MIB; size *= 2) {
     for (int is_protected = 0; is_protected < 2; is_protected++) {
-      char *block = t_aligned_alloc(4096, size);
-      CHECK(block != NULL);
+      char *block = CHECK_GOT(t_aligned_alloc(4096, size));
       memset(block, 1, size);
       CHECK((is_protected ? mprotect(block, size, PROT_NONE) : madvise(block, size, MADV_DONTFORK)) == 0);
       t_free(block);

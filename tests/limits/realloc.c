@@ -13,8 +13,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   if (TEST_SANITIZED)
     test_skip("a sanitizer maps memory of its own");
-  char *block = t_malloc(BLOCK_BYTES);
-  CHECK(block != NULL);
+  char *block = CHECK_GOT(t_malloc(BLOCK_BYTES));
   memset(block, 7, BLOCK_BYTES);
   struct rlimit limit;
   CHECK(getrlimit(RLIMIT_DATA, &limit) == 0);

@@ -27,8 +27,7 @@ static void limit_to(size_t bytes_more) {
 static void limited(void) {
   const size_t before = 500 * MIB, after = 1000 * MIB;
   long start_kib = test_status_kib("VmSize:");
-  char *block = t_malloc(before);
-  CHECK(block != NULL);
+  char *block = CHECK_GOT(t_malloc(before));
   for (size_t i = 0; i < before; i += 4096)
     block[i] = (char)(i >> 12);
   pin_end(block);
@@ -50,8 +49,7 @@ static void parts(void) {
   const size_t bytes = 64 * MIB;
   long most_kib = 0;
   for (int round = 0; round < 12; round++) {
-    char *block = t_malloc(bytes);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(bytes));
     memset(block, round, bytes);
     pin_end(block);
     char *part = (char *)(((uintptr_t)block + 8 * MIB) & ~(uintptr_t)65535);

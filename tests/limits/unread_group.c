@@ -17,7 +17,7 @@
 static bool is_served_by_its_class(size_t fill_bytes) {
   static void *larger[LARGER_COUNT];
   for (unsigned i = 0; i < LARGER_COUNT; i++)
-    CHECK((larger[i] = malloc(LARGER)) != NULL);
+    larger[i] = CHECK_GOT(malloc(LARGER));
   for (unsigned i = 0; i < LARGER_COUNT; i += 2) /* no slab becomes empty */
     free(larger[i]);
   for (size_t filled = 0; filled < fill_bytes; filled += SMALL)

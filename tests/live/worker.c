@@ -32,8 +32,7 @@ static _Atomic(void *) shared[SHARED];
 static size_t many_bytes;
 
 static void *take(size_t bytes) {
-  char *block = test_opaque(malloc(bytes));
-  CHECK(block != NULL);
+  char *block = CHECK_GOT(test_opaque(malloc(bytes)));
   block[0] = 1;
   return block;
 }

@@ -25,11 +25,7 @@ static char *crowd[CROWD];
 
 static unsigned crowd_count(size_t size) { return size > 65536 ? 3 : CROWD; }
 
-static char *block_new(size_t size) {
-  char *block = test_opaque(t_malloc(size));
-  CHECK(block != NULL);
-  return block;
-}
+static char *block_new(size_t size) { return CHECK_GOT(test_opaque(t_malloc(size))); }
 
 static char *block_filled(size_t size) {
   char *block = block_new(size);
@@ -425,7 +421,7 @@ WEAK void cxx_delete_aligned(void *block, size_t size, size_t alignment) __asm__
 
 static enum verdict delete_as(size_t size, size_t claimed) {
   for (unsigned i = 0; i < crowd_count(size); i++)
-    CHECK((crowd[i] = test_opaque(cxx_new(size))) != NULL);
+    crowd[i] = CHECK_GOT(test_opaque(cxx_new(size)));
   char *block = crowd[crowd_count(size) / 2];
   tell(block);
   cxx_delete_sized(block, test_opaque_size(claimed));

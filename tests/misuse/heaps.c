@@ -139,9 +139,9 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   is_innocent = argc > 1 && strcmp(argv[1], "innocent") == 0;
   CHECK(hak_option_set("foreign", "abort") == 0);
-  CHECK((heap = hak_heap_new(0)) != NULL);
-  CHECK((small = hak_heap_malloc(heap, 100)) != NULL);
-  CHECK((large = hak_heap_malloc(heap, (size_t)3 << 20)) != NULL);
+  heap = CHECK_GOT(hak_heap_new(0));
+  small = CHECK_GOT(hak_heap_malloc(heap, 100));
+  large = CHECK_GOT(hak_heap_malloc(heap, (size_t)3 << 20));
   for (size_t i = 0; i < sizeof crimes / sizeof *crimes; i++)
     judge(&crimes[i]);
   printf("misuse of heaps: ok (%zu crimes)\n", sizeof crimes / sizeof *crimes);

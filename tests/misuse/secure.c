@@ -72,8 +72,7 @@ static void callocs_are_zero(void) {
     for (unsigned shift = 0; shift < SHIFTS; shift++) {
       size_t size = ((size_t)1 << shift) + (size_t)turn;
       for (unsigned i = 0; i < SLOTS; i++) {
-        blocks[i] = i % 2 == 0 ? t_malloc(size) : t_calloc(1, size);
-        CHECK(blocks[i] != NULL);
+        blocks[i] = CHECK_GOT(i % 2 == 0 ? t_malloc(size) : t_calloc(1, size));
         if (i % 2 != 0)
           shows_nothing(blocks[i], size);
         memset(blocks[i], FILL, size);
@@ -345,8 +344,7 @@ static void packed_blocks_are_checked(char **argv) {
   }
   char *block = NULL;
   for (size_t held = 0; held < LIMIT_BYTES / 4; held += PACKED_BYTES) {
-    block = t_malloc(PACKED_BYTES);
-    CHECK(block != NULL);
+    block = CHECK_GOT(t_malloc(PACKED_BYTES));
     shows_nothing((unsigned char *)block, PACKED_BYTES);
     memset(block, FILL, PACKED_BYTES);
   }
@@ -356,8 +354,7 @@ static void packed_blocks_are_checked(char **argv) {
   ends_by(SIGABRT, write_after_free, block);
   block = t_realloc(block, 100);
   CHECK(block != NULL && t_usable_size(block) == 100);
-  block = t_realloc(block, PACKED_BYTES);
-  CHECK(block != NULL);
+  block = CHECK_GOT(t_realloc(block, PACKED_BYTES));
   shows_nothing((unsigned char *)block + 100, PACKED_BYTES - 100);
   t_free(block);
 }
@@ -398,8 +395,7 @@ static void first_long_blocks_lie_apart(void) {
   enum { MORE = 40 };
   static char *blocks[MORE];
   for (int i = 0; i < LONG_FIRST; i++) {
-    char *block = t_malloc(LONG_BYTES);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(LONG_BYTES));
     shows_nothing((unsigned char *)block, LONG_BYTES);
     if (i < 3) {
       ends_by(SIGSEGV, read_beyond, block);

@@ -49,8 +49,7 @@ static void record_begin(uint32_t index, uint8_t number, uint64_t *seed) {
     CHECK(shadow_allocate(record, &request));
     CHECK(heap == NULL || hak_heap_set_default(NULL, NULL) == 0);
   } else if (test_random(seed) % 8 == 0) {
-    unsigned char *block = hak_heap_calloc(heap, 1, size);
-    CHECK(block != NULL);
+    unsigned char *block = CHECK_GOT(hak_heap_calloc(heap, 1, size));
     for (size_t i = 0; i < size; i++)
       CHECK(block[i] == 0);
     shadow_keep(record, block, size, test_random(seed));
@@ -60,8 +59,7 @@ static void record_begin(uint32_t index, uint8_t number, uint64_t *seed) {
     CHECK(block != NULL && (uintptr_t)block % alignment == 0);
     shadow_keep(record, block, size, test_random(seed));
   } else {
-    void *block = hak_heap_malloc(heap, size);
-    CHECK(block != NULL);
+    void *block = CHECK_GOT(hak_heap_malloc(heap, size));
     shadow_keep(record, block, size, test_random(seed));
   }
   record_enter(index);
@@ -72,8 +70,7 @@ static void record_resize(uint32_t index, hak_heap *heap, uint64_t *seed) {
   size_t size = shadow_size(seed) + 1;
   shadow_check(record);
   record_leave(index);
-  void *block = heap ? hak_heap_realloc(heap, record->address, size) : t_realloc(record->address, size);
-  CHECK(block != NULL);
+  void *block = CHECK_GOT(heap ? hak_heap_realloc(heap, record->address, size) : t_realloc(record->address, size));
   shadow_verify(&before, block, before.size < size ? before.size : size);
   shadow_keep(record, block, size, test_random(seed));
   record_enter(index);
@@ -90,7 +87,7 @@ static void heap_destroy(uint8_t number) {
       atomic_store(&heap_of[index], NO_HEAP);
     }
   CHECK(hak_heap_destroy(heaps[number].heap) == 0);
-  CHECK((heaps[number].heap = hak_heap_new(0)) != NULL);
+  heaps[number].heap = CHECK_GOT(hak_heap_new(0));
   pthread_rwlock_unlock(&heaps[number].lock);
 }
 

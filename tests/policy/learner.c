@@ -26,8 +26,7 @@ static __attribute__((noinline)) void *take_b(void) {
 
 static void rounds(void *(*take)(void), int count) {
   for (int i = 0; i < count; i++) {
-    char *block = take();
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(take());
     block[0] = block[MIB - 1] = 1;
     free(block);
     usleep(PAUSE_US);

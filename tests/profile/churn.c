@@ -39,8 +39,7 @@ static void allocate(uint64_t *seed, int depth) {
     return;
   }
   size_t size = test_random(seed) % 256 ? test_random(seed) % 3000 + 1 : test_random(seed) % 900000 + 1;
-  char *block = t_malloc(size);
-  CHECK(block != NULL);
+  char *block = CHECK_GOT(t_malloc(size));
   block[0] = block[size - 1] = 1;
   if (test_random(seed) % 64 == 0)
     block = t_realloc(block, size * 2);
@@ -99,8 +98,7 @@ static void *processes_fork(void *argument) {
 /* gzip's magic; that it is whole is for readers to say (pprof.py), here that it is no part. */
 static void check_file(const char *path) {
   unsigned char head[3] = {0};
-  FILE *file = fopen(path, "rb");
-  CHECK(file != NULL);
+  FILE *file = CHECK_GOT(fopen(path, "rb"));
   CHECK(fread(head, 1, sizeof head, file) == sizeof head && head[0] == 0x1f && head[1] == 0x8b);
   fclose(file);
 }

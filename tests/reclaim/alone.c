@@ -24,8 +24,7 @@ static void (*give)(void *);
 static void churn(void) {
   static char *blocks[BLOCKS];
   for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = take(BLOCK_BYTES);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(take(BLOCK_BYTES));
     memset(blocks[i], 1, BLOCK_BYTES);
   }
   for (int i = 0; i < BLOCKS; i++)
@@ -35,8 +34,7 @@ static void churn(void) {
 /* How many threads there are; how many of them have this user, if it is wanted. */
 static int threads(unsigned user, int *of_user) {
   int count = 0;
-  DIR *tasks = opendir("/proc/self/task");
-  CHECK(tasks != NULL);
+  DIR *tasks = CHECK_GOT(opendir("/proc/self/task"));
   for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
     char path[300], line[256];
     unsigned id = user + 1;

@@ -25,8 +25,7 @@
 /* Threads of this process called hakmem; *id gets one's. Opens files by hand: fopen allocates. */
 static int hakmem_threads(int *id) {
   int count = 0;
-  DIR *tasks = opendir("/proc/self/task");
-  CHECK(tasks != NULL);
+  DIR *tasks = CHECK_GOT(opendir("/proc/self/task"));
   for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
     char path[300], name[64] = "";
     snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
@@ -55,8 +54,7 @@ static int wait_for_threads(int wanted) {
 /* Without an allocator's help: what the kernel counts. */
 static int threads_counted(void) {
   char text[1024];
-  FILE *file = fopen("/proc/self/stat", "r");
-  CHECK(file != NULL);
+  FILE *file = CHECK_GOT(fopen("/proc/self/stat", "r"));
   size_t length = fread(text, 1, sizeof text - 1, file);
   fclose(file);
   text[length] = 0;
@@ -77,8 +75,7 @@ static int is_static(void) {
 /* Blocks of many sizes, written. */
 static void grow(size_t bytes) {
   for (size_t size = 1000; bytes > 0; size = size > 30000 ? 1000 : size * 2) {
-    char *block = t_malloc(size);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(size));
     memset(block, 1, size);
     bytes -= bytes < size ? bytes : size;
   }
@@ -88,8 +85,7 @@ static void all_signals_are_blocked(int id) {
   char path[64], line[256];
   unsigned long long blocked = 0;
   snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
-  FILE *status = fopen(path, "r");
-  CHECK(status != NULL);
+  FILE *status = CHECK_GOT(fopen(path, "r"));
   while (fgets(line, sizeof line, status))
     if (strncmp(line, "SigBlk:", 7) == 0)
       blocked = strtoull(line + 7, NULL, 16);
@@ -106,8 +102,7 @@ static void churn(size_t bytes) {
   static char *blocks[64 * MIB / 1000];
   size_t count = bytes / 1000;
   for (size_t i = 0; i < count; i++) {
-    blocks[i] = t_malloc(1000);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(1000));
     memset(blocks[i], 1, 1000);
   }
   for (size_t i = 0; i < count; i++)

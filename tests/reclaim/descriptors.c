@@ -58,8 +58,7 @@ int main(int argc, char **argv) {
   test_again_with(argv, options);
   test_begin(argc, argv);
   for (int i = 0; i < BLOCKS; i++) {
-    char *block = t_malloc(MIB);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(MIB));
     memset(block, 1, MIB);
   }
   let_it_look(); /* or starts it */

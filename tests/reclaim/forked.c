@@ -29,8 +29,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   first_kib = taken_kib();
   for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = t_malloc(BLOCK_BYTES);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
     memset(blocks[i], 1, BLOCK_BYTES);
   }
   long most_kib = taken_kib();

@@ -41,8 +41,7 @@ int main(int argc, char **argv) {
   for (size_t k = 0; k < kind_count; k++) {
     blocks[k] = t_malloc((size_t)kinds[k].count * sizeof(char *));
     for (int i = 0; i < kinds[k].count; i++) {
-      blocks[k][i] = t_malloc(kinds[k].size);
-      CHECK(blocks[k][i] != NULL);
+      blocks[k][i] = CHECK_GOT(t_malloc(kinds[k].size));
       memset(blocks[k][i], i, kinds[k].size);
     }
   }

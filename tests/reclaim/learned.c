@@ -21,8 +21,7 @@ int main(int argc, char **argv) {
   long full_kib = 0;
   for (int round = 0; round < ROUNDS; round++) {
     for (int i = 0; i < COUNT; i++) {
-      blocks[i] = t_malloc(BYTES);
-      CHECK(blocks[i] != NULL);
+      blocks[i] = CHECK_GOT(t_malloc(BYTES));
       memset(blocks[i], i + 1, BYTES);
     }
     full_kib = test_rss_kib();

@@ -20,8 +20,7 @@ int main(int argc, char **argv) {
       t_free(block);
       if (round % 2)
         t_trim(0);
-      block = t_calloc(sizes[s], 1);
-      CHECK(block != NULL);
+      block = CHECK_GOT(t_calloc(sizes[s], 1));
       for (size_t b = 0; b < sizes[s]; b++)
         CHECK_SAY(block[b] == 0, "byte %zu of %zu", b, sizes[s]);
       memset(block, 0xff, sizes[s]);

@@ -11,8 +11,7 @@ static void work(uint64_t seed) {
   for (int round = 0; round < 3; round++) {
     for (int i = 0; i < COUNT; i++) {
       size_t size = 100 + test_random(&seed) % (i % 50 ? 5000 : 2000000);
-      unsigned char *block = i % 3 ? t_malloc(size) : t_calloc(size, 1);
-      CHECK(block != NULL);
+      unsigned char *block = CHECK_GOT(i % 3 ? t_malloc(size) : t_calloc(size, 1));
       for (size_t b = 0; i % 3 == 0 && b < size; b++)
         CHECK(block[b] == 0);
       memset(block, i | 1, size);

@@ -18,12 +18,12 @@ static void use(int thread) {
   char **blocks = live[thread];
   for (int i = 0; i < COUNT; i++) {
     size_t size = 1 + (size_t)i * 7919 % 3000;
-    CHECK((blocks[i] = t_malloc(size)) != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(size));
     memset(blocks[i], thread + 1, size);
   }
   char *large[60];
   for (int i = 0; i < 60; i++) {
-    CHECK((large[i] = t_malloc(MIB / 2)) != NULL);
+    large[i] = CHECK_GOT(t_malloc(MIB / 2));
     memset(large[i], 1, MIB / 2);
   }
   for (int i = 0; i < 60; i++)

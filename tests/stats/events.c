@@ -51,8 +51,7 @@ static void set(const char *name, const char *value) { CHECK(hak_option_set(name
 
 /* All its objects have one call site. */
 __attribute__((noinline)) static void *filled(size_t size) {
-  char *block = hak_malloc(size);
-  CHECK(block != NULL);
+  char *block = CHECK_GOT(hak_malloc(size));
   for (size_t at = 0; at < size; at += TOUCH_BYTES)
     block[at] = 1;
   return block;
@@ -151,8 +150,7 @@ static void mapping_ended(void) {
 }
 static void mapping_grown(void) {
   void *block = filled(64 * MIB);
-  block = hak_realloc(block, 100 * MIB);
-  CHECK(block != NULL);
+  block = CHECK_GOT(hak_realloc(block, 100 * MIB));
   hak_free(block);
 }
 static void many_large(void) {
@@ -244,8 +242,7 @@ static void foreign(void) {
 static void interrupted(void) {
   void *early = filled(1000);
   CHECK(slow_path_begin());
-  void *block = hak_malloc(MIB); /* as a signal handler would */
-  CHECK(block != NULL);
+  void *block = CHECK_GOT(hak_malloc(MIB)); /* as a signal handler would */
   hak_free(block);
   hak_free(early);
   slow_path_end();

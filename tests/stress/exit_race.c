@@ -22,14 +22,12 @@ static char end_mark;
 static void *maker(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   for (int n = 0; n < 8; n++) {
-    struct batch *batch = t_malloc(sizeof *batch);
-    CHECK(batch != NULL);
+    struct batch *batch = CHECK_GOT(t_malloc(sizeof *batch));
     for (int i = 0; i < BATCH; i++) {
       size_t size = test_random(&seed) % 200 + 1;
       if (i == 0 && n == 0)
         size = 300000;
-      batch->blocks[i] = t_malloc(size);
-      CHECK(batch->blocks[i] != NULL);
+      batch->blocks[i] = CHECK_GOT(t_malloc(size));
       memset(batch->blocks[i], 0x5a, size < 200 ? size : 200);
     }
     ring_give(&ring, batch);

@@ -15,8 +15,7 @@ static void *producer(void *argument) {
   void **mine = handed[(uintptr_t)argument];
   for (int batch = 0; batch < batches; batch++) {
     for (int i = 0; i < blocks_per_batch; i++) {
-      mine[i] = t_malloc(BLOCK_BYTES);
-      CHECK(mine[i] != NULL);
+      mine[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
       memset(mine[i], batch, BLOCK_BYTES);
     }
     pthread_barrier_wait(&made);

@@ -22,8 +22,7 @@ static void *exchange(void *argument) {
   uint64_t seed = test_seed + (uintptr_t)argument;
   for (int i = 0; i < BLOCKS; i++) {
     size_t size = test_random(&seed) % SIZE_MAX_DRAWN + 1;
-    char *block = t_malloc(size);
-    CHECK(block != NULL);
+    char *block = CHECK_GOT(t_malloc(size));
     memset(block, 1, size);
     t_free(__atomic_exchange_n(&places[test_random(&seed) % PLACES], block, __ATOMIC_ACQ_REL));
   }

@@ -108,8 +108,7 @@ int main(int argc, char **argv) {
   for (unsigned i = 0; i < CHANGES; i++)
     set(changes[i].name, NULL);
   for (int i = 0; i < 1000; i++) {
-    void *block = t_malloc((size_t)1 << i % 20);
-    CHECK(block != NULL);
+    void *block = CHECK_GOT(t_malloc((size_t)1 << i % 20));
     t_free(block);
   }
   puts("options: ok");

@@ -34,8 +34,7 @@ static void set_and_allocate(void) {
       continue;
     for (size_t i = 0; i < BLOCKS; i++) {
       t_free(blocks[i]);
-      blocks[i] = t_malloc(1 + (i * 7919 + round) % (i % 10 ? 3000 : 400000));
-      CHECK(blocks[i] != NULL);
+      blocks[i] = CHECK_GOT(t_malloc(1 + (i * 7919 + round) % (i % 10 ? 3000 : 400000)));
     }
   }
 }

@@ -10,8 +10,7 @@ static void *producer(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   for (long i = 0; i < messages; i++) {
     size_t size = test_random(&seed) % 2000 + sizeof(size_t);
-    size_t *block = t_malloc(size);
-    CHECK(block != NULL);
+    size_t *block = CHECK_GOT(t_malloc(size));
     block[0] = size;
     ((unsigned char *)block)[size - 1] = (unsigned char)(size == sizeof(size_t) ? size >> 56 : size);
     ring_give(&ring, block);

@@ -24,8 +24,7 @@ static struct relay relays[LINES];
 
 static void block_make(struct block *block, uint64_t *seed) {
   block->size = test_random(seed) % 64 == 0 ? test_random(seed) % 300000 + 1 : test_random(seed) % 1500 + 1;
-  block->address = t_malloc(block->size);
-  CHECK(block->address != NULL);
+  block->address = CHECK_GOT(t_malloc(block->size));
   block->address[0] = (unsigned char)block->size;
   block->address[block->size - 1] = (unsigned char)(block->size >> 3);
   if (block->size == 1)

@@ -48,8 +48,7 @@ static _Atomic uint64_t marks;
 static struct block *_Atomic shared[64];
 
 static struct block *block_make(size_t bytes) {
-  struct block *block = t_malloc(bytes + sizeof *block);
-  CHECK(block != NULL);
+  struct block *block = CHECK_GOT(t_malloc(bytes + sizeof *block));
   block->words = bytes / sizeof(uint64_t);
   block->mark = atomic_fetch_add(&marks, 1);
   for (size_t i = 0; i < block->words; i += i < 8 ? 1 : 61)
@@ -180,12 +179,10 @@ static void jump_out(void) {
   if (jumps < test_rounds(400, 6))
     stir();
   every(0, SIG_IGN);
-  void *block = t_malloc(100);
-  CHECK(block != NULL);
+  void *block = CHECK_GOT(t_malloc(100));
   t_free(block);
   for (long n = test_rounds(70000, 3); n > 0; n--) { /* more than a process may have mappings */
-    char *large = t_malloc(300000);
-    CHECK(large != NULL);
+    char *large = CHECK_GOT(t_malloc(300000));
     large[0] = 1;
     t_free(large);
   }

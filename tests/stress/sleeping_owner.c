@@ -13,8 +13,7 @@ static pthread_barrier_t made, finished;
 
 static void blocks_make(void) {
   for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = t_malloc(BLOCK_BYTES);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
     memset(blocks[i], i, BLOCK_BYTES);
   }
 }

@@ -12,8 +12,7 @@ static void *worker(void *argument) {
   char *blocks[BLOCKS];
   for (int i = 0; i < BLOCKS; i++) {
     size_t size = test_random(&seed) % 1000 + 1;
-    blocks[i] = t_malloc(size);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(size));
     blocks[i][0] = blocks[i][size - 1] = (char)i;
   }
   for (int i = 0; i < BLOCKS; i++)

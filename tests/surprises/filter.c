@@ -32,17 +32,14 @@ static void *small[SMALL_COUNT];
 static void grow_and_shrink(size_t bytes) {
   size_t count = bytes / PIECE;
   for (size_t i = 0; i < count; i++) {
-    pieces[i] = test_opaque(malloc(PIECE - 100));
-    CHECK(pieces[i] != NULL);
+    pieces[i] = CHECK_GOT(test_opaque(malloc(PIECE - 100)));
     memset(pieces[i], 1, PIECE - 100);
   }
   for (size_t i = 0; i < SMALL_COUNT; i++) {
-    small[i] = test_opaque(malloc(16 + i % 900));
-    CHECK(small[i] != NULL);
+    small[i] = CHECK_GOT(test_opaque(malloc(16 + i % 900)));
     memset(small[i], 2, 16);
   }
-  char *mapping = test_opaque(malloc(bytes * 3 / 4));
-  CHECK(mapping != NULL);
+  char *mapping = CHECK_GOT(test_opaque(malloc(bytes * 3 / 4)));
   memset(mapping, 3, bytes * 3 / 4);
   mapping = realloc(mapping, bytes);
   CHECK(mapping != NULL && mapping[bytes * 3 / 4 - 1] == 3);

@@ -9,8 +9,7 @@ static char *from_preinit, *from_constructor, *at_exit;
 static void preinit(void) {
   t_free(NULL);
   CHECK(t_usable_size(NULL) == 0);
-  from_preinit = t_malloc(100);
-  CHECK(from_preinit != NULL);
+  from_preinit = CHECK_GOT(t_malloc(100));
   memset(from_preinit, 1, 100);
   void *zeroed = t_calloc(10, 10);
   CHECK(zeroed != NULL && *(char *)zeroed == 0);
@@ -29,8 +28,7 @@ __attribute__((constructor(102))) static void constructor_first(void) {
   CHECK(stages == 1);
   from_preinit = t_realloc(from_preinit, 100000);
   CHECK(from_preinit != NULL && from_preinit[0] == 1 && from_preinit[99] == 1);
-  from_constructor = t_malloc(1000000);
-  CHECK(from_constructor != NULL);
+  from_constructor = CHECK_GOT(t_malloc(1000000));
   from_constructor[999999] = 3;
   stages++;
 }
@@ -38,16 +36,14 @@ __attribute__((constructor(102))) static void constructor_first(void) {
 static void handler(void) {
   CHECK(at_exit[0] == 7);
   t_free(at_exit);
-  at_exit = t_malloc(5000);
-  CHECK(at_exit != NULL);
+  at_exit = CHECK_GOT(t_malloc(5000));
   at_exit[0] = 8;
 }
 
 __attribute__((destructor(101))) static void destructor_last(void) {
   CHECK(at_exit[0] == 8);
   t_free(at_exit);
-  void *block = t_malloc(300000);
-  CHECK(block != NULL);
+  void *block = CHECK_GOT(t_malloc(300000));
   t_free(block);
   /* Seen by the runner through the exit status: everything above ran. */
   _exit(stages == 2 ? 0 : 1);
@@ -59,8 +55,7 @@ int main(int argc, char **argv) {
   CHECK(from_constructor[999999] == 3);
   t_free(from_preinit);
   t_free(from_constructor);
-  at_exit = t_malloc(50);
-  CHECK(at_exit != NULL);
+  at_exit = CHECK_GOT(t_malloc(50));
   at_exit[0] = 7;
   CHECK(atexit(handler) == 0);
   puts("early: ok");

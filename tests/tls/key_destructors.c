@@ -32,16 +32,13 @@ static void destructor(void *argument) {
     rounds_seen_most = round;
   if (!state->last_round_only) {
     for (int i = 0; i < 100; i++) {
-      char *block = t_malloc((size_t)i * 37 + 1);
-      CHECK(block != NULL);
+      char *block = CHECK_GOT(t_malloc((size_t)i * 37 + 1));
       block[0] = 1;
       t_free(block);
     }
-    void *large = t_malloc(400000);
-    CHECK(large != NULL);
+    void *large = CHECK_GOT(t_malloc(400000));
     t_free(large);
-    char *kept = t_malloc(KEPT_BYTES);
-    CHECK(kept != NULL);
+    char *kept = CHECK_GOT(t_malloc(KEPT_BYTES));
     memset(kept, KEPT_BYTE, KEPT_BYTES);
     state->kept[state->kept_count++] = kept;
   }

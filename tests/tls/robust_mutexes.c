@@ -21,8 +21,7 @@ static void *work(void *argument) {
   CHECK(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
   CHECK(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0);
   for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = t_malloc(BLOCK_BYTES);
-    CHECK(blocks[i] != NULL);
+    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
     memset(blocks[i], 1, BLOCK_BYTES);
   }
   for (int i = 0; i < MUTEXES; i++)

@@ -73,7 +73,7 @@ static void use_heap(void) {
   uint64_t seed = UNIT_SEED;
   for (unsigned i = 0; i < COUNT; i++) {
     size_t size = 16 + test_random(&seed) % (i % 30 ? 4000 : 900000);
-    CHECK((blocks[i] = hak_malloc(size)) != NULL);
+    blocks[i] = CHECK_GOT(hak_malloc(size));
     memset(blocks[i], (int)i, size);
   }
   for (unsigned i = 0; i < COUNT; i++)

@@ -37,8 +37,7 @@ static void write_silently(void) {
 static bool is_there(void) { return access(path, F_OK) == 0; }
 
 static void file_read(struct policy_file *file) {
-  FILE *stream = fopen(path, "rb");
-  CHECK(stream != NULL);
+  FILE *stream = CHECK_GOT(fopen(path, "rb"));
   size_t length = fread(bytes, 1, sizeof bytes, stream);
   fclose(stream);
   CHECK(policy_file_open(file, bytes, length) == POLICY_FILE_OK);
