@@ -34,10 +34,8 @@ int main(int argc, char **argv) {
   void *blocks[500];
   for (int round = 0; round < 40; round++) { /* enough to overflow bins and evict cached ranges */
     size_t size = (size_t)round * 20000 + 10;
-    for (int i = 0; i < 500; i++) {
-      blocks[i] = t_malloc(i % 50 ? size % 4000 : size);
-      CHECK(blocks[i]);
-    }
+    for (int i = 0; i < 500; i++)
+      blocks[i] = CHECK_GOT(t_malloc(i % 50 ? size % 4000 : size));
     for (int i = 0; i < 500; i++)
       freed(blocks[i]);
   }

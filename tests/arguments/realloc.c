@@ -23,29 +23,25 @@ int main(int argc, char **argv) {
   block = t_reallocarray(NULL, 10, 10);
   CHECK(block && t_usable_size(block) >= 100);
   fill(block, 0, 100);
-  block = t_reallocarray(block, 100, 100);
-  CHECK(block);
+  block = CHECK_GOT(t_reallocarray(block, 100, 100));
   verify(block, 100);
   t_free(block);
 
   /* The same size, and any size up to the usable one, always works and keeps the contents. */
   for (size_t size = 1; size < 5000000; size = size * 5 / 4 + 1) {
-    block = t_malloc(size);
-    CHECK(block);
+    block = CHECK_GOT(t_malloc(size));
     fill(block, 0, size);
     size_t usable = t_usable_size(block);
     block = t_realloc(block, usable);
     CHECK(block && t_usable_size(block) >= usable);
     verify(block, size);
-    block = t_realloc(block, size);
-    CHECK(block);
+    block = CHECK_GOT(t_realloc(block, size));
     verify(block, size);
     t_free(block);
   }
   /* Grown in steps from 1 byte to 24 MiB and shrunk back: contents follow. */
   size_t size = 1;
-  block = t_malloc(size);
-  CHECK(block);
+  block = CHECK_GOT(t_malloc(size));
   fill(block, 0, size);
   while (size < (size_t)24 << 20) {
     size_t next = size + size / 2 + 1;
@@ -69,8 +65,7 @@ int main(int argc, char **argv) {
   for (size = 1; size < 40000; size += 13) {
     t_free(others[size % 64]);
     others[size % 64] = t_malloc(size);
-    block = t_realloc(block, size + 13);
-    CHECK(block);
+    block = CHECK_GOT(t_realloc(block, size + 13));
     fill(block, size, size + 13);
   }
   verify(block, size);
@@ -82,8 +77,7 @@ int main(int argc, char **argv) {
   enum { SHRUNK = 40 };
   void *shrunk[SHRUNK];
   for (int i = 0; i < SHRUNK; i++) {
-    shrunk[i] = t_malloc(2000000);
-    CHECK(shrunk[i]);
+    shrunk[i] = CHECK_GOT(t_malloc(2000000));
     memset(shrunk[i], 1, 2000000);
     shrunk[i] = t_realloc(shrunk[i], 100);
     CHECK(shrunk[i] && *(char *)shrunk[i] == 1);

@@ -14,8 +14,7 @@ int main(int argc, char **argv) {
   static void *blocks[COUNT];
   struct mallinfo2 before = mallinfo2();
   for (int i = 0; i < COUNT; i++) {
-    blocks[i] = malloc(SIZE);
-    CHECK(blocks[i]);
+    blocks[i] = CHECK_GOT(malloc(SIZE));
     memset(blocks[i], 1, SIZE);
   }
   struct mallinfo2 full = mallinfo2();
@@ -27,8 +26,7 @@ int main(int argc, char **argv) {
   struct mallinfo2 empty = mallinfo2();
   CHECK_SAY(empty.uordblks < before.uordblks + asked / 20, "uordblks %zu after free, %zu before", empty.uordblks,
             before.uordblks);
-  void *large = malloc((size_t)50 << 20);
-  CHECK(large);
+  void *large = CHECK_GOT(malloc((size_t)50 << 20));
   struct mallinfo2 with_large = mallinfo2();
   CHECK_SAY(with_large.hblks == empty.hblks + 1, "hblks %zu, was %zu", with_large.hblks, empty.hblks);
   CHECK(with_large.hblkhd >= empty.hblkhd + ((size_t)50 << 20));

@@ -9,8 +9,7 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   static char *blocks[COUNT];
   for (int i = 0; i < COUNT; i++) {
-    blocks[i] = t_malloc(SIZE);
-    CHECK(blocks[i]);
+    blocks[i] = CHECK_GOT(t_malloc(SIZE));
     memset(blocks[i], i, SIZE);
   }
   long full = test_rss_kib();

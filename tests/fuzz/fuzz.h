@@ -45,8 +45,7 @@ static inline struct fuzz_input fuzz_part(struct fuzz_input *input, uint8_t mark
 /* A copy with a zero byte behind. The caller frees it. */
 static inline char *fuzz_text(struct fuzz_input input) {
   size_t length = (size_t)(input.end - input.at);
-  char *text = malloc(length + 1);
-  CHECK(text);
+  char *text = CHECK_GOT(malloc(length + 1));
   if (length)
     memcpy(text, input.at, length);
   text[length] = 0;

@@ -46,8 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   read_file(data, size);
   if (size < 8)
     return 0;
-  uint8_t *mended = malloc(size);
-  CHECK(mended);
+  uint8_t *mended = CHECK_GOT(malloc(size));
   memcpy(mended, data, size);
   uint64_t checksum = checksum_of(mended, size - 8);
   memcpy(mended + size - 8, &checksum, 8);
