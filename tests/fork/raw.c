@@ -8,9 +8,8 @@
  * argv[2] on: options of hakmem, NAME=VALUE each, for the environment.
  */
 #include <sched.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 
 #define HEAP_BLOCKS 64000
@@ -41,15 +40,8 @@ static int be_child(void *unused) {
 extern pid_t _Fork(void) __attribute__((weak)); /* not in every libc */
 
 static void wait_for(pid_t child) {
-  int status = 0;
-  pid_t ended = 0;
   CHECK(child >= 0);
-  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; ended == 0 && test_seconds() < end; usleep(1000)) {
-    ended = waitpid(child, &status, WNOHANG);
-    CHECK(ended >= 0);
-  }
-  CHECK_SAY(ended == child, "it hangs");
-  CHECK_SAY(status == 0, "status 0x%x", status);
+  test_child_passes_within(child, TEST_PATIENCE_SECONDS);
 }
 
 /* A program that does nothing gets small. */
@@ -101,7 +93,7 @@ int main(int argc, char **argv) {
     churn(childs, CHILD_BLOCKS, BLOCK_BYTES); /* something is due to be given back */
     wait_for(child_begin(kind));
   }
-  pid_t child = fork(); /* whatever a child left behind, a fork must not wait for it */
+  pid_t child = test_fork(); /* whatever a child left behind, a fork must not wait for it */
   if (child == 0)
     _exit(be_child(NULL));
   wait_for(child);

@@ -155,18 +155,8 @@ static void off(void) {
   CHECK(TEST_SANITIZED || threads_counted() == own);
 }
 
-static void wait_for(pid_t child) {
-  int status = 0;
-  pid_t ended = 0;
-  for (double end = test_seconds() + 2 * TEST_PATIENCE_SECONDS; ended == 0 && test_seconds() < end; test_pause_ms(10)) {
-    ended = waitpid(child, &status, WNOHANG);
-    CHECK(ended >= 0);
-  }
-  if (ended == 0)
-    kill(child, SIGKILL);
-  CHECK_SAY(ended == child, "the process does not end");
-  CHECK_SAY(status == 0, "status 0x%x", status);
-}
+/* The child may wait itself for what does not come. */
+static void wait_for(pid_t child) { test_child_passes_within(child, 2 * TEST_PATIENCE_SECONDS); }
 
 /* A thread that a fork stopped in the middle of its work may come back after so long (reclaim/due.c). */
 #define UNDONE_REST_SECONDS 1.0
