@@ -157,8 +157,7 @@ static enum verdict double_after_reuse(size_t size) {
   t_free(block);
   char *other = block_filled(size);
   t_free(test_opaque(block));
-  char *third = block_filled(size);
-  CHECK_SAY(third != NULL, "no memory");
+  block_filled(size);
   t_free(other);
   return crowd_goes_on(size, block);
 }
@@ -195,13 +194,16 @@ static enum verdict realloc_in_place_of_freed(size_t size) {
 
 /* --- frees of what is no block --- */
 
-static enum verdict free_it(size_t size, void *address) {
-  char *block = victim(size);
+static enum verdict free_address(size_t size, void *address) {
   tell(address);
   t_free(test_opaque(address));
   t_trim(0);
-  (void)block;
   return crowd_goes_on(size, NULL);
+}
+
+static enum verdict free_it(size_t size, void *address) {
+  victim(size);
+  return free_address(size, address);
 }
 
 static char static_bytes[256] __attribute__((aligned(64)));
@@ -237,24 +239,17 @@ static enum verdict free_empty_place(size_t size) {
   return free_it(size, (char *)(((uintptr_t)block | (2 * MIB - 1)) + 1 - 65536));
 }
 
-static enum verdict free_inside(size_t size, ptrdiff_t offset) {
-  char *block = victim(size);
-  tell(block + offset);
-  t_free(test_opaque(block + offset));
-  t_trim(0);
-  return crowd_goes_on(size, NULL);
-}
+static enum verdict free_inside(size_t size, ptrdiff_t offset) { return free_address(size, victim(size) + offset); }
 
 static enum verdict free_inside_1(size_t size) { return free_inside(size, 1); }
 static enum verdict free_inside_16(size_t size) { return free_inside(size, 16); }
 static enum verdict free_inside_middle(size_t size) { return free_inside(size, (ptrdiff_t)(size / 2 & ~(size_t)15)); }
 static enum verdict free_before(size_t size) { return free_inside(size, -16); }
 
-static void *inside_in_thread(void *address) { return free_in_thread(address); }
 static enum verdict free_inside_other_thread(size_t size) {
   char *block = victim(size);
   tell(block + 16);
-  test_thread_run(inside_in_thread, test_opaque(block + 16));
+  test_thread_run(free_in_thread, test_opaque(block + 16));
   t_trim(0);
   return crowd_goes_on(size, NULL);
 }
@@ -313,23 +308,20 @@ static enum verdict write_freed_reused(size_t size) {
   return hit ? UNNOTICED : HARMLESS;
 }
 
-static enum verdict read_freed(size_t size) {
-  char *block = victim(size);
-  memset(block, FILL, size);
-  t_free(block);
-  const volatile char *stale = test_opaque(block);
-  unsigned seen = 0;
-  for (size_t i = 0; i < size; i++)
-    seen += stale[i] == FILL;
-  crowd_goes_on(size, block);
-  return seen > 0 ? UNNOTICED : HARMLESS;
-}
-
-static unsigned stale_in(const char *block, size_t size) {
+/* How many bytes show what was in a block. */
+static unsigned stale_in(const volatile char *block, size_t size) {
   unsigned seen = 0;
   for (size_t i = 0; i < size; i++)
     seen += block[i] == FILL;
   return seen;
+}
+
+static enum verdict read_freed(size_t size) {
+  char *block = victim(size);
+  t_free(block);
+  unsigned seen = stale_in(test_opaque(block), size);
+  crowd_goes_on(size, block);
+  return seen > 0 ? UNNOTICED : HARMLESS;
 }
 
 /* New blocks after many were freed: what do they show? */
@@ -412,9 +404,7 @@ static enum verdict place_foreseen(size_t size) {
 
 /* --- the wrong kind of delete --- */
 
-#ifdef __GNUC__
 #define WEAK __attribute__((weak))
-#endif
 WEAK void *cxx_new(size_t size) __asm__("_Znwm");
 WEAK void cxx_delete_sized(void *block, size_t size) __asm__("_ZdlPvm");
 WEAK void cxx_delete_aligned(void *block, size_t size, size_t alignment) __asm__("_ZdlPvmSt11align_val_t");

@@ -1,12 +1,11 @@
 /* What ends a program that uses a heap after its destruction, and with which sentence (docs/misuse.md). Each crime is
  * committed in a child. With `innocent` the children commit none: the test must fail then. */
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 
 #include <hakmem/hakmem.h>
 
 #include "../child.h"
+#include "../threads.h"
 
 static hak_heap *heap;
 static bool is_innocent;
@@ -43,9 +42,8 @@ static void *destroy_in_thread(void *unused) {
 
 /* The thread has blocks of the heap in its bins. */
 static void allocate_after_another_destroyed_it(void) {
-  pthread_t thread;
   CHECK(hak_heap_malloc(heap, 100) != NULL);
-  CHECK(pthread_create(&thread, NULL, destroy_in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  test_thread_run(destroy_in_thread, NULL);
   hak_heap_malloc(heap, 100);
 }
 

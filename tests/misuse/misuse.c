@@ -167,38 +167,28 @@ struct seen {
 
 static unsigned patience_s = 20;
 
-static void commit_in_child(const struct crime *crime, struct seen *seen) {
-  int error_pipe[2];
-  CHECK(pipe(tell_pipe) == 0 && pipe(error_pipe) == 0);
-  pid_t child = test_fork();
-  if (child == 0) {
-    CHECK(dup2(error_pipe[1], 2) == 2);
-    close(error_pipe[0]);
-    alarm(patience_s);
-    signal(SIGSEGV, SIG_DFL); /* sanitizers have handlers that say something */
-    signal(SIGBUS, SIG_DFL);
-    tell = tell_judge;
-    if (getenv("HAKMEM_PROFILE")) { /* a program with options speaks on the stderr that it began with */
-      CHECK(dup2(tell_pipe[1], TELL_FD) == TELL_FD);
-      execl("/proc/self/exe", "misuse", crime->name, "--commit", (char *)NULL);
-      _exit(NOT_COMMITTED_STATUS);
-    }
-    _exit(crime->commit(crime->size) == HARMLESS ? HARMLESS_STATUS : 0);
+static void commit_and_tell(void *argument) {
+  const struct crime *crime = argument;
+  alarm(patience_s);
+  signal(SIGSEGV, SIG_DFL); /* sanitizers have handlers that say something */
+  signal(SIGBUS, SIG_DFL);
+  tell = tell_judge;
+  if (getenv("HAKMEM_PROFILE")) { /* a program with options speaks on the stderr that it began with */
+    CHECK(dup2(tell_pipe[1], TELL_FD) == TELL_FD);
+    execl("/proc/self/exe", "misuse", crime->name, "--commit", (char *)NULL);
+    _exit(NOT_COMMITTED_STATUS);
   }
+  _exit(crime->commit(crime->size) == HARMLESS ? HARMLESS_STATUS : 0);
+}
+
+static void commit_in_child(const struct crime *crime, struct seen *seen) {
+  CHECK(pipe(tell_pipe) == 0);
+  seen->address = 0;
+  seen->status = test_child_says(commit_and_tell, (void *)(uintptr_t)crime, seen->said, sizeof seen->said);
   close(tell_pipe[1]);
-  close(error_pipe[1]);
-  memset(seen, 0, sizeof *seen);
-  test_read(error_pipe[0], seen->said, sizeof seen->said - 1);
   while (read(tell_pipe[0], &seen->address, sizeof seen->address) > 0)
     ; /* the last one counts */
   close(tell_pipe[0]);
-  close(error_pipe[0]);
-  CHECK(waitpid(child, &seen->status, 0) == child);
-  if (TEST_EMULATED) { /* the emulator adds a line of its own */
-    char *line = strstr(seen->said, "qemu: ");
-    if (line)
-      *line = 0;
-  }
 }
 
 static bool says(const struct seen *seen, enum outcome outcome) {
