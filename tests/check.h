@@ -166,9 +166,9 @@ static inline size_t test_read(int fd, void *bytes, size_t bytes_max) {
   return held;
 }
 
-/* A field of /proc/self/status in KiB, such as "VmRSS:"; 0 when it is not there. Allocates nothing: it is asked for where
- * memory is out, too. */
-static inline long test_status_kib(const char *field) {
+/* A number of /proc/self/status: "Threads:", or KiB, as "VmRSS:" is; 0 when it is not there. Allocates nothing: it is
+ * asked for where memory is out, too. */
+static inline long test_status(const char *field) {
   char text[8192];
   int status = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   CHECK(status >= 0);
@@ -178,7 +178,20 @@ static inline long test_status_kib(const char *field) {
   return at ? strtol(at + strlen(field), NULL, 10) : 0;
 }
 
-static inline long test_rss_kib(void) { return test_status_kib("VmRSS:"); }
+static inline long test_rss_kib(void) { return test_status("VmRSS:"); }
+
+/* How many mappings the process has. */
+static inline long test_mappings(void) {
+  char text[4096];
+  long lines = 0;
+  int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  CHECK(maps >= 0);
+  for (size_t length; (length = test_read(maps, text, sizeof text)) > 0;)
+    for (size_t i = 0; i < length; i++)
+      lines += text[i] == '\n';
+  CHECK(close(maps) == 0);
+  return lines;
+}
 
 #ifdef TEST_STATIC
 TEST_C size_t hak_usable_size(const void *block);

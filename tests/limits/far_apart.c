@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
     between_bytes = 4096;
   }
   t_free(t_malloc(block_bytes));
-  long resident_kib = test_rss_kib(), mapped_kib = test_status_kib("VmSize:");
+  long resident_kib = test_rss_kib(), mapped_kib = test_status("VmSize:");
   for (int i = 0; i < BLOCKS; i++) {
     blocks[i] = t_malloc(block_bytes);
     between[i] = mmap(NULL, between_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
       test_skip("the system has too little address space");
   }
   resident_kib = test_rss_kib() - resident_kib;
-  mapped_kib = test_status_kib("VmSize:") - mapped_kib - BLOCKS * (long)((block_bytes + between_bytes) / 1024);
+  mapped_kib = test_status("VmSize:") - mapped_kib - BLOCKS * (long)((block_bytes + between_bytes) / 1024);
   CHECK_SAY(resident_kib < BLOCKS * RESIDENT_KIB_EACH, "%ld KiB resident for %d blocks", resident_kib, BLOCKS);
   CHECK_SAY(mapped_kib < BLOCKS * MAPPED_KIB_EACH, "%ld KiB of address space for %d blocks", mapped_kib, BLOCKS);
   for (int i = 0; i < BLOCKS; i++) {

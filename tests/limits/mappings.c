@@ -8,16 +8,6 @@
 
 static char *blocks[BLOCKS], *large[LARGE_BLOCKS];
 
-static long mappings(void) {
-  char text[4096];
-  long lines = 0;
-  FILE *maps = CHECK_GOT(fopen("/proc/self/maps", "r"));
-  while (fgets(text, sizeof text, maps))
-    lines++;
-  fclose(maps);
-  return lines;
-}
-
 static char *block_make(size_t size) {
   char *block = CHECK_GOT(t_malloc(size));
   block[0] = block[size - 1] = 1;
@@ -26,7 +16,7 @@ static char *block_make(size_t size) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  long before = mappings(), most = 0;
+  long before = test_mappings(), most = 0;
   uint64_t seed = test_seed;
   for (long round = test_rounds(20, 20); round > 0; round--) {
     for (int i = 0; i < BLOCKS; i++) {
@@ -41,7 +31,7 @@ int main(int argc, char **argv) {
     }
     if (round % 4 == 0)
       t_trim(0);
-    long now = mappings() - before;
+    long now = test_mappings() - before;
     most = now > most ? now : most;
   }
   /* A live large block may be a mapping of its own, with one beside it that is kept for reuse. */
@@ -51,7 +41,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < LARGE_BLOCKS; i++)
     t_free(large[i]);
   t_trim(0);
-  long after = mappings() - before;
+  long after = test_mappings() - before;
   CHECK_SAY(after < 100, "%ld mappings more after all was freed", after);
   printf("mappings: ok (%ld at most, %ld at the end)\n", most, after);
   return 0;

@@ -19,12 +19,12 @@ int main(int argc, char **argv) {
   CHECK(getrlimit(RLIMIT_DATA, &limit) == 0);
   limit.rlim_cur = 400 * MIB;
   CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
-  long before_kib = test_status_kib("VmSize:");
+  long before_kib = test_status("VmSize:");
   for (int i = 0; i < REFUSALS; i++) {
     errno = 0;
     CHECK(test_opaque(t_realloc(block, TOO_MUCH)) == NULL && errno == ENOMEM);
   }
-  long grown_kib = test_status_kib("VmSize:") - before_kib;
+  long grown_kib = test_status("VmSize:") - before_kib;
   CHECK_SAY(grown_kib < SLACK_KIB, "the address space grew by %ld KiB", grown_kib);
   for (size_t i = 0; i < BLOCK_BYTES; i += 1000)
     CHECK(block[i] == 7);

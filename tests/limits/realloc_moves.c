@@ -20,13 +20,13 @@ static void pin_end(char *block) {
 static void limit_to(size_t bytes_more) {
   struct rlimit limit;
   CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-  limit.rlim_cur = (size_t)test_status_kib("VmSize:") * 1024 + bytes_more;
+  limit.rlim_cur = (size_t)test_status("VmSize:") * 1024 + bytes_more;
   CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
 static void limited(void) {
   const size_t before = 500 * MIB, after = 1000 * MIB;
-  long start_kib = test_status_kib("VmSize:");
+  long start_kib = test_status("VmSize:");
   char *block = CHECK_GOT(t_malloc(before));
   for (size_t i = 0; i < before; i += 4096)
     block[i] = (char)(i >> 12);
@@ -41,7 +41,7 @@ static void limited(void) {
   block[after - 1] = 1;
   t_free(block);
   t_trim(0);
-  long left_kib = test_status_kib("VmSize:") - start_kib;
+  long left_kib = test_status("VmSize:") - start_kib;
   CHECK_SAY(left_kib < 8 * 1024, "%ld KiB of address space are left", left_kib);
 }
 
@@ -60,7 +60,7 @@ static void parts(void) {
     CHECK(block != NULL && block[0] == round && block[bytes - 1] == round);
     t_free(block);
     t_trim(0);
-    long now_kib = test_status_kib("VmSize:");
+    long now_kib = test_status("VmSize:");
     if (round < 4)
       most_kib = now_kib > most_kib ? now_kib : most_kib;
     else

@@ -52,17 +52,7 @@ static int wait_for_threads(int wanted) {
 }
 
 /* Without an allocator's help: what the kernel counts. */
-static int threads_counted(void) {
-  char text[1024];
-  FILE *file = CHECK_GOT(fopen("/proc/self/stat", "r"));
-  size_t length = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[length] = 0;
-  const char *at = strrchr(text, ')') + 1;
-  for (int field = 2; field < 19; field++)
-    at = strchr(at + 1, ' ');
-  return atoi(at);
-}
+static long threads_counted(void) { return test_status("Threads:"); }
 
 static int is_static(void) {
 #ifdef TEST_CORE
@@ -140,7 +130,8 @@ static void start(void) {
 }
 
 static void off(void) {
-  int id, own = threads_counted();
+  int id;
+  long own = threads_counted();
   for (int i = 0; i < 4; i++) {
     grow(20 * MIB);
     churn(20 * MIB);

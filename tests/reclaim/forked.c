@@ -10,13 +10,7 @@
 static void *blocks[BLOCKS];
 static long first_kib; /* resident before: the program itself, and what a sanitizer needs */
 
-static long taken_kib(void) {
-  long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  CHECK(file != NULL && fscanf(file, "%*s %ld", &pages) == 1);
-  fclose(file);
-  return pages * (sysconf(_SC_PAGESIZE) / 1024) - first_kib;
-}
+static long taken_kib(void) { return test_rss_kib() - first_kib; }
 
 static void sleep_until_small(const char *who, long from_kib) {
   for (double end = test_seconds() + TEST_PATIENCE_SECONDS; test_seconds() < end; usleep(100000))

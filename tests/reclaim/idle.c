@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
   long gone_kib = 0;
   while (test_seconds() - start < limit) {
     test_pause_ms(200);
-    gone_kib = full_kib - test_rss_kib(); /* (this reads a file; only that allocates) */
+    gone_kib = full_kib - test_rss_kib();
     if (gone_kib >= releasable_kib * SHARE_PERCENT / 100)
       break;
   }

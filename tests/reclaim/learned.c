@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
   while (gone_kib < freed_kib * SHARE_PERCENT / 100 &&
          test_seconds() - start < (is_off ? 1.0 : TEST_PATIENCE_SECONDS)) {
     test_pause_ms(100);
-    gone_kib = full_kib - test_rss_kib(); /* (this reads a file; only that allocates) */
+    gone_kib = full_kib - test_rss_kib();
   }
   CHECK_SAY(gone_kib >= freed_kib * SHARE_PERCENT / 100, "%ld of %ld KiB went back", gone_kib, freed_kib);
   printf("learned: ok, %ld of %ld KiB in %.1f s\n", gone_kib, freed_kib, test_seconds() - start);

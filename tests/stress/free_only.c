@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
   CHECK(pthread_create(&taker, NULL, consumer, NULL) == 0);
   test_threads_run(PRODUCERS, producer, NULL, 1);
   pthread_join(taker, NULL);
-  long peak = test_status_kib("VmHWM:") - before;
+  long peak = test_status("VmHWM:") - before;
   long live = (long)PRODUCERS * blocks_per_batch * BLOCK_BYTES / 1024;
   /* Slack: 1.3 x live, and 6 MiB for thread stacks, slabs opened and envelopes under way. */
   CHECK_SAY(!TEST_RSS_COUNTS || peak < live * 13 / 10 + 6144, "peak RSS %ld KiB for %ld KiB live", peak, live);

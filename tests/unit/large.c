@@ -294,21 +294,12 @@ UNIT_TEST_BETWEEN(address_space_of_growth_goes_back, nothing_held, nothing_held)
   large_free(right);
 }
 
-static unsigned mappings(void) {
-  unsigned count = 0;
-  FILE *maps = fopen("/proc/self/maps", "r");
-  assert_non_null(maps);
-  for (int c; (c = fgetc(maps)) != EOF;)
-    count += c == '\n';
-  fclose(maps);
-  return count;
-}
-
 /* What lives on in adopted arenas keeps few mappings: others that shrink are copied, as before. */
 UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
   enum { COUNT = 800 };
   static char *objects[COUNT];
-  unsigned before = mappings(), cut = 0, pins = 0;
+  unsigned cut = 0, pins = 0;
+  long before = test_mappings();
   for (unsigned i = 0; i < COUNT; i++) {
     char *object = alloc(MIB, 16), *wall = alloc(MIB, 16); /* mostly neighbours */
     char *grown = large_resize(object, 3 * MIB);
@@ -325,7 +316,7 @@ UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
     range_evict(purge_by_preset(0, UNIT_ANY_TIME));
     extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
   }
-  assert_true(cut > 64 && mappings() < before + COUNT / 2);
+  assert_true(cut > 64 && test_mappings() < before + COUNT / 2);
   assert_true(pins > 0 && pins < COUNT - 16); /* not the first ones */
   for (unsigned i = 0; i < COUNT; i++)
     large_free(objects[i]);
