@@ -20,6 +20,16 @@ static inline void test_threads_join(const pthread_t *threads, size_t count) {
     CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+/* For many threads: their stacks have so many bytes, and where the system allows fewer threads the test is skipped. */
+static inline void test_threads_start_small(pthread_t *threads, size_t count, size_t stack_bytes,
+                                            void *(*work)(void *)) {
+  pthread_attr_t attributes;
+  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, stack_bytes) == 0);
+  for (size_t i = 0; i < count; i++)
+    if (pthread_create(&threads[i], &attributes, work, (void *)(i + 1)) != 0)
+      test_skip("the system allows fewer threads");
+}
+
 /* Waits for their ends, too. */
 static inline void test_threads_run(size_t count, void *(*work)(void *), const void *first, size_t step) {
   pthread_t threads[TEST_THREADS_MAX];

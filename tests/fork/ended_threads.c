@@ -1,12 +1,11 @@
 /* A fork's child does no work for the threads that ended: it touches few pages of theirs.
  *     ended_threads           as the options are
  *     ended_threads counted   with HAKMEM_COUNT=1, where a heap has much more state */
-#include <pthread.h>
 #include <sys/resource.h>
 
 #include "../child.h"
-#include "../heap_api.h"
 #include "../reclaim/again.h"
+#include "../threads.h"
 
 #define THREADS 1000
 #define STACK_BYTES (64 * 1024)
@@ -23,14 +22,9 @@ static void *work(void *unused) {
 
 static void threads_run(void) {
   static pthread_t threads[THREADS];
-  pthread_attr_t attributes;
-  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0);
   CHECK(pthread_barrier_init(&all_are_there, NULL, THREADS) == 0);
-  for (int i = 0; i < THREADS; i++)
-    if (pthread_create(&threads[i], &attributes, work, NULL) != 0)
-      test_skip("the system allows fewer threads");
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_start_small(threads, THREADS, STACK_BYTES, work);
+  test_threads_join(threads, THREADS);
 }
 
 /* Page faults of a child that does nothing. */

@@ -2,10 +2,8 @@
  *     many_threads          they end, then a trim
  *     many_threads idle     they end, and nobody calls anything: the background thread gives it back
  */
-#include <pthread.h>
-
-#include "../check.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define THREADS 2000
 #define BLOCKS 200
@@ -33,14 +31,9 @@ static void *exchange(void *argument) {
 }
 
 static void threads_run(void) {
-  pthread_attr_t attributes;
-  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0);
   CHECK(pthread_barrier_init(&all_allocated, NULL, THREADS) == 0);
-  for (int i = 0; i < THREADS; i++)
-    if (pthread_create(&threads[i], &attributes, exchange, (void *)(uintptr_t)(i + 1)) != 0)
-      test_skip("the system allows fewer threads");
-  for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+  test_threads_start_small(threads, THREADS, STACK_BYTES, exchange);
+  test_threads_join(threads, THREADS);
   for (int i = 0; i < PLACES; i++)
     t_free(places[i]);
 }
