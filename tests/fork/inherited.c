@@ -2,9 +2,7 @@
  * replaces all blocks, it uses what it has freed when memory is short, and no block is lost or given out twice. */
 #include <semaphore.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "../check.h"
 #include "../child.h"
 #include "../heap_api.h"
 #include "../threads.h"
@@ -42,13 +40,7 @@ static void replace(size_t first, size_t count, size_t stride, uint64_t seed) {
   }
 }
 
-static void check_all(void) {
-  uint64_t seed = test_seed;
-  for (size_t i = 0; i < BLOCKS; i++) {
-    place_empty(i);
-    place_fill(i, &seed);
-  }
-}
+static void check_all(void) { replace(0, BLOCKS, 1, test_seed); }
 
 static long faults(void) {
   struct rusage usage;
@@ -103,12 +95,8 @@ static void uses_what_it_freed(void) {
 
 static void *replace_share(void *share) {
   size_t quarter = (size_t)(uintptr_t)share;
-  uint64_t seed = test_seed + quarter;
-  for (int round = 0; round < 3; round++)
-    for (size_t i = quarter; i < BLOCKS; i += 4) {
-      place_empty(i);
-      place_fill(i, &seed);
-    }
+  for (unsigned round = 0; round < 3; round++)
+    replace(quarter, BLOCKS / 4, 4, test_seed + quarter + 4 * round);
   return NULL;
 }
 

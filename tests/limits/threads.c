@@ -1,37 +1,26 @@
 /* Memory runs out in several threads at once under RLIMIT_AS: each gets NULL at some point, none crashes,
  * and after all freed, each gets memory again. */
-#include <pthread.h>
 #include <sys/resource.h>
 
-#include "../check.h"
-#include "../heap_api.h"
+#include "../chain.h"
+#include "../threads.h"
 
 #define THREADS 4
 
 static void *worker(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   for (int round = 0; round < 3; round++) {
-    void **chain = NULL;
+    struct link *chain = NULL;
     int refused = 0;
-    for (long got = 0; got < (long)512 << 20;) {
+    for (size_t got = 0; got < 512 * MIB && refused <= 20;) {
       size_t size = test_random(&seed) % 100 ? test_random(&seed) % 60000 + 8 : test_random(&seed) % 4000000 + 8;
-      void **block = t_malloc(size);
-      if (!block) {
-        CHECK(errno == ENOMEM);
-        if (++refused > 20)
-          break;
-        continue;
-      }
-      *block = chain;
-      chain = block;
-      got += (long)size;
+      if (chain_add(&chain, size))
+        got += size;
+      else
+        refused++;
     }
     CHECK(refused > 0);
-    while (chain) {
-      void **next = *chain;
-      t_free(chain);
-      chain = next;
-    }
+    chain_drain(chain);
   }
   return NULL;
 }
@@ -49,11 +38,9 @@ int main(int argc, char **argv) {
   pthread_attr_t attributes;
   pthread_t threads[THREADS];
   CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, 256 << 10) == 0);
-  for (int i = 0; i < THREADS; i++) {
-    CHECK(pthread_create(&threads[i], &attributes, worker, (void *)(uintptr_t)(i + 1)) == 0);
-  }
   for (int i = 0; i < THREADS; i++)
-    pthread_join(threads[i], NULL);
+    CHECK(pthread_create(&threads[i], &attributes, worker, (void *)(uintptr_t)(i + 1)) == 0);
+  test_threads_join(threads, THREADS);
   void *block = t_malloc((size_t)100 << 20);
   CHECK_SAY(block != NULL, "100 MiB after everything was freed");
   t_free(block);
