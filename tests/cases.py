@@ -5,6 +5,7 @@ A test finds this module by sys.path.insert(0, str(Path(__file__).resolve().pare
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,18 @@ def run(*cases):
         with tempfile.TemporaryDirectory() as folder:
             case(Path(folder))
         print(f"{case.__name__}: ok, {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def skip(why):
+    """Ends the test; the summary shows this one line."""
+    print("skipped:", " ".join(why.split()))
+    sys.exit(77)
+
+
+def need(*programs):
+    for program in programs:
+        if shutil.which(program) is None:
+            skip(f"{program} is not installed")
 
 
 def refuses(kinds, judge, *arguments):

@@ -5,14 +5,17 @@ Each script is called with the path of libhakmem.so. It ends with 0, with 1 when
 or with 77 and a reason when the program is not installed.
 
 That hakmem really served the program is read from the report it prints at exit (HAKMEM_STATS=json): a program
-without one, or with hardly any memory in it, fails. `proof` below is that gate, and `control` shows at every
-start that it refuses a run without the library.
+without one, or with hardly any memory in it, fails. `proof` below is that gate; every start shows that it
+refuses a run without the library.
 """
 import json
 import os
-import shutil
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import cases
+from cases import need, skip  # noqa: F401  for the tests
 
 LIBRARY = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 MARK = b'{"hakmem":'
@@ -28,20 +31,9 @@ class Run:
         self.stderr = b"".join(line for line in lines if not line.startswith(MARK))
 
 
-def need(*programs):
-    for program in programs:
-        if shutil.which(program) is None:
-            print(f"skipped: {program} is not installed")
-            sys.exit(77)
-
-
 def environment(on_hakmem, extra=None):
-    result = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
-    result.update({"LC_ALL": "C.UTF-8", "TZ": "UTC"})
-    if on_hakmem:
-        result.update({"LD_PRELOAD": LIBRARY, "HAKMEM_STATS": "json"})
-    result.update(extra or {})
-    return result
+    ours = {"LD_PRELOAD": LIBRARY, "HAKMEM_STATS": "json"} if on_hakmem else {}
+    return cases.environment(LC_ALL="C.UTF-8", TZ="UTC", **ours) | (extra or {})
 
 
 def run(command, on_hakmem, cwd=None, extra=None, stdin=b"", only_first=False, timeout=240):
@@ -79,17 +71,9 @@ def same(command, heap_bytes_min, **options):
     return ours.stdout
 
 
-def control():
-    try:
-        proof(run(["/bin/sh", "-c", "echo"], False), 1)
-    except AssertionError:
-        return
-    raise AssertionError("the control was not refused")
-
-
 def main(test):
     try:
-        control()
+        cases.refuses(AssertionError, proof, run(["/bin/sh", "-c", "echo"], False), 1)
         print(test())
     except (AssertionError, subprocess.TimeoutExpired) as failure:
         print(f"FAILED: {failure}")

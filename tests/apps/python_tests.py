@@ -13,8 +13,7 @@ def interpreter():
         probe = subprocess.run([python, "-c", "import test.test_json"], capture_output=True, check=False)
         if probe.returncode == 0:
             return python
-    print("skipped: no python3 with its test modules (Debian package libpython3-testsuite)")
-    sys.exit(77)
+    app.skip("no python3 with its test modules (Debian package libpython3-testsuite)")
 
 
 def outcome(python, on_hakmem, modules):

@@ -3,7 +3,6 @@
 doctor.py TOOL COMPILER [--library LIBRARY]
 """
 
-import argparse
 import itertools
 import json
 import os
@@ -13,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import cases
 from tree import GROUP, HUGE, OLD_GROUP, PID, Programs, Tree
 
 NOBODY = 65534
@@ -20,15 +21,7 @@ NET_RAW = bytes.fromhex("0100000200200000000000000000000000000000")  # a file ca
 BROKEN_FILES = 150
 
 
-def arguments():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tool")
-    parser.add_argument("compiler")
-    parser.add_argument("--library")
-    return parser.parse_args()
-
-
-ARGUMENTS = arguments()
+ARGUMENTS = cases.arguments("tool", "compiler", library={})
 
 
 def tool(*words, env=None, status=(0, 1), **options):
@@ -405,10 +398,10 @@ def crash_reports(made):
 
 
 def main():
-    cases = (processes, programs, libraries, real_processes, wrong_usage, print_outs, broken_files, crash_reports)
+    judged = (processes, programs, libraries, real_processes, wrong_usage, print_outs, broken_files, crash_reports)
     with tempfile.TemporaryDirectory() as folder:
         made = Programs(folder, ARGUMENTS.compiler)
-        seen = set(itertools.chain.from_iterable(run(case, made) for case in cases))
+        seen = set(itertools.chain.from_iterable(run(case, made) for case in judged))
     checks = {line.split()[0] for line in tool("--checks").stdout.decode().splitlines()}
     assert seen == checks, f"without a case: {checks - seen}; unknown: {seen - checks}"
 

@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,9 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import cases
 
 TOOL, LIBRARY, DASHBOARD = sys.argv[1:]
 
@@ -98,10 +100,7 @@ def main(folder: pathlib.Path, started: list) -> None:
     print(f"{len(wanted)} queries answered")
 
 
-for program in ("prometheus", "redis-server", "redis-cli"):
-    if shutil.which(program) is None:
-        print(f"skipped: there is no {program}")
-        sys.exit(77)
+cases.need("prometheus", "redis-server", "redis-cli")
 running = []
 with tempfile.TemporaryDirectory() as name:
     try:

@@ -14,6 +14,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from cases import need, skip
+
 HEAP = """
 import os, sys, time
 blocks = [bytearray(100_000) for _ in range(700)] + [bytes([i % 256]) * 1000 for i in range(64_000)]
@@ -60,11 +63,6 @@ else:
 )
 
 
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
-
-
 def run(library, *words):
     # The small blocks are malloc's, too.
     environment = dict(os.environ, LD_PRELOAD=library, PYTHONMALLOC="malloc")
@@ -102,8 +100,7 @@ def main():
         "unshare": ["unshare", "-U", "true"],
         "bwrap": ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "true"],
     }[kind]
-    if shutil.which(words[0]) is None:
-        skip(f"no {words[0]}")
+    need(words[0])
     if subprocess.run(words, capture_output=True).returncode:
         skip(f"{' '.join(words)} fails without hakmem, too")
     judge(run(library, python_of_today() or sys.executable, "-c", START, *words), "before 2\n")

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
-from cases import environment  # noqa: E402
+import cases  # noqa: E402
 
 from lab.run import huge_pages  # noqa: E402
 
@@ -29,7 +29,7 @@ FROM c WHERE n<20000) INSERT INTO t SELECT n,hex(n*n)||'some words' FROM c;COMMI
 def peak_kib(build, words, preload):
     """Of the program, started by one that is smaller than it."""
     reading, writing = os.pipe()
-    own = environment() | {"HAKMEM_STATS": "off"}
+    own = cases.environment() | {"HAKMEM_STATS": "off"}
     command = [str(build / "measure"), "--env", f"LD_PRELOAD={preload}", str(writing), *words]
     subprocess.run(command, env=own, check=True, pass_fds=(writing,), stdout=subprocess.DEVNULL)
     os.close(writing)
@@ -55,8 +55,7 @@ def judge(found):
 def main():
     library, silent, build = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     if why := huge_pages.missing():
-        print(f"skipped: {why}")
-        sys.exit(77)
+        cases.skip(why)
     works = {
         "nothing": ["/bin/true"],
         "mixed": [str(build / "random_mixed"), "500000", "400", "1"],
@@ -68,17 +67,11 @@ def main():
     try:
         lies = peaks(build, works, f"{silent}:{library}")
     except huge_pages.Refused as refused:
-        print(f"skipped: {refused}")
-        sys.exit(77)
+        cases.skip(str(refused))
     print("without refusals:", lies)
     if max(found["always"] - found["never"] for found in lies.values()) < HUGE_KIB:
-        print("skipped: the kernel gives no huge pages here")
-        sys.exit(77)
-    try:
-        judge(lies)
-        sys.exit("the judge took the control for right")
-    except AssertionError:
-        pass
+        cases.skip("the kernel gives no huge pages here")
+    cases.refuses(AssertionError, judge, lies)
     found = peaks(build, works, library)
     print("hakmem:", found)
     judge(found)

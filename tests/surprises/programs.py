@@ -9,19 +9,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from cases import need, skip
+
 LIBRARY, CASE = sys.argv[1:3]
 NOBODY = 65534
-
-
-def skip(why):
-    print("skipped:", " ".join(why.split()))  # one line, which the summary shows
-    sys.exit(77)
-
-
-def need(*programs):
-    for program in programs:
-        if shutil.which(program) is None:
-            skip(f"{program} is not installed")
 
 
 def run(words, library=None, **more):

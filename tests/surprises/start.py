@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import cases
+
 LIBRARY, PROGRAM, GROWING, DEPLOYMENT = sys.argv[1:5]
 MEMORY = {"mmap", "munmap", "mprotect", "madvise", "mremap", "brk"}
 ASKED_ONCE = {"prlimit64": 2}  # RLIMIT_AS and RLIMIT_DATA, with the first reservation; libc asks for another limit
@@ -114,12 +117,9 @@ def look_at_big():
     check(found & {"openat", "read"}, f"the judge saw no files being read: {found}")
 
 
-if shutil.which("strace") is None:
-    print("strace is not installed")
-    sys.exit(77)
+cases.need("strace")
 if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
-    print("strace may not trace here")
-    sys.exit(77)
+    cases.skip("strace may not trace here")
 look_at_small()
 look_at_pages()
 look_at_constructors()
