@@ -31,6 +31,7 @@ LARGE, LARGE_COUNT, SMALL, SMALL_COUNT = 1 << 20, 32, 64, 65536
 # live/live_page.h
 MARK = b"hakmem live page"
 LAYOUT_AT, BYTES_AT, SLOT_AT, WORDS_AT, PID_AT, VERSION_AT, SEQUENCE_AT = 16, 20, 24, 32, 40, 56, 184
+PROT_BOTH = mmap.PROT_READ | mmap.PROT_WRITE
 F_ADD_SEALS, F_GET_SEALS, SEAL_SHRINK, SEAL_GROW, SEAL_FUTURE_WRITE = 1033, 1034, 2, 4, 16
 
 ARGUMENTS = cases.arguments("tool", "library", "worker", linked={})
@@ -214,22 +215,10 @@ def nobody_else_writes(_):
         with path.open("rb+", buffering=0) as page:
             seals = fcntl.fcntl(page, F_GET_SEALS)
             for bytes_wanted in (0, 1, 1 << 20):
-                try:
-                    page.truncate(bytes_wanted)
-                    sys.exit("the page's length is not sealed")
-                except PermissionError:
-                    pass
+                cases.refuses(PermissionError, page.truncate, bytes_wanted)
             if seals & SEAL_FUTURE_WRITE:
-                try:
-                    page.write(b"x")
-                    sys.exit("a reader wrote to the page")
-                except PermissionError:
-                    pass
-                try:
-                    mmap.mmap(page.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-                    sys.exit("a reader mapped the page to write to it")
-                except PermissionError:
-                    pass
+                cases.refuses(PermissionError, page.write, b"x")
+                cases.refuses(PermissionError, mmap.mmap, page.fileno(), 0, mmap.MAP_SHARED, PROT_BOTH)
             else:
                 print("this kernel cannot seal writing")
         judge_idle(shown(process.pid))

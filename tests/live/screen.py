@@ -6,10 +6,10 @@ screen.py TOP LIBRARY WORKER
 import functools
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -69,16 +69,8 @@ class Terminal:
         subprocess.run(["tmux", "-L", self.name, "kill-server"], check=False, capture_output=True)
 
 
-def start(*words):
-    process = subprocess.Popen(
-        [WORKER, *map(str, words)],
-        env=environment(LD_PRELOAD=LIBRARY, HAKMEM_LIVE="1"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline().startswith("ready")
-    return process
+def worker():
+    return cases.running(WORKER, "idle", env=environment(LD_PRELOAD=LIBRARY, HAKMEM_LIVE="1"))
 
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -117,10 +109,8 @@ def judge_80x24(lines, pid):
 refuses = functools.partial(cases.refuses, (AssertionError, ValueError, StopIteration))
 
 
-def the_screen_is_as_expected():
-    process = start("idle")
-    terminal = Terminal([TOP, process.pid])
-    try:
+def the_screen_is_as_expected(_):
+    with worker() as process, closing(Terminal([TOP, process.pid])) as terminal:
         lines = terminal.shows("blocks of", "64 B", "█")
         judge_80x24(lines, process.pid)
         refuses(judge_80x24, [*lines[:12], lines[13], lines[12], *lines[14:]], process.pid)
@@ -133,9 +123,6 @@ def the_screen_is_as_expected():
         terminal.shows("the process has ended")
         terminal.press("q")
         terminal.shows("status 0")
-    finally:
-        terminal.close()
-        process.kill()
 
 
 def keys(terminal, process):
@@ -189,49 +176,27 @@ def sizes_of_terminals(terminal):
         assert ("heap over" in lines[3]) == (rows > 11), lines
 
 
-def without_a_library_of_characters():
+def without_a_library_of_characters(_):
     """A terminal that knows ASCII only."""
-    process = start("idle")
-    terminal = Terminal([TOP, process.pid], LANG="C", LC_ALL="C")
-    try:
+    with worker() as process, closing(Terminal([TOP, process.pid], LANG="C", LC_ALL="C")) as terminal:
         lines = terminal.shows("blocks of", "#")
         assert all(line.isascii() for line in lines), lines
-    finally:
-        terminal.close()
-        process.kill()
 
 
-def fails(*command, said, status=2, **more):
-    result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(**more), timeout=200)
-    assert result.returncode == status and result.stderr.count("\n") == 1 and said in result.stderr, result
-    assert result.stdout == "", result
+def fails(*words, said):
+    assert cases.tool(TOP, *words, said=said, status=2, env=environment()) == ""
 
 
-def what_cannot_be_shown():
-    process = start("idle")
-    try:
-        fails(TOP, str(process.pid), said="needs a terminal")
-        fails(TOP, "x", said="'x' is no process id")
-        fails(TOP, "1", "2", said="one argument too many")
-        fails(TOP, "999999999", said="there is no process 999999999")
-        terminal = Terminal(["env", "TERM=nonsense", TOP, process.pid])
-        try:
+def what_cannot_be_shown(_):
+    with worker() as process:
+        fails(process.pid, said="needs a terminal")
+        fails("x", said="'x' is no process id")
+        fails("1", "2", said="one argument too many")
+        fails("999999999", said="there is no process 999999999")
+        with closing(Terminal(["env", "TERM=nonsense", TOP, process.pid])) as terminal:
             terminal.shows("this terminal is not known", "status 2")
-        finally:
-            terminal.close()
-    finally:
-        process.kill()
-
-
-def main():
-    if shutil.which("tmux") is None:
-        print("tmux is not installed")
-        sys.exit(77)
-    for case in (the_screen_is_as_expected, without_a_library_of_characters, what_cannot_be_shown):
-        begun = time.monotonic()
-        case()
-        print(f"{case.__name__}: ok, {time.monotonic() - begun:.1f} s", flush=True)
 
 
 TOP, LIBRARY, WORKER = sys.argv[1:4]
-main()
+cases.need("tmux")
+cases.run(the_screen_is_as_expected, without_a_library_of_characters, what_cannot_be_shown)

@@ -241,14 +241,9 @@ def many_at_once(folder):
 
 def who_ends_last_keeps_what_others_learned(folder):
     path = folder / "f"
-    with subprocess.Popen(
-        [LEARNER, *LEARNS, "wait"], env=environment(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
+    with cases.running(LEARNER, *LEARNS, "wait", env=environment(path)):
         run(path, *OTHER)
         others = policy.read(path.read_bytes()).sites()
-        process.communicate(timeout=200)
-        assert process.returncode == 0
     both = policy.read(path.read_bytes()).sites()
     run(folder / "g", *LEARNS)
     own = policy.read((folder / "g").read_bytes()).sites()

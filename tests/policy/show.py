@@ -25,6 +25,11 @@ def on_hakmem(mode="evolving", **more):
     return cases.environment(**fixed | more)
 
 
+def learner(*steps, mode="evolving", **more):
+    """The program, when it has learned and waits."""
+    return cases.running(ARGUMENTS.learner, *steps, "wait", env=on_hakmem(mode, **more))
+
+
 def tool(*words, **options):
     return cases.tool(ARGUMENTS.tool, *words, **options)
 
@@ -75,18 +80,14 @@ refuses = functools.partial(cases.refuses, AssertionError)
 
 def what_is_shown_is_what_is_saved(folder):
     path = folder / "file"
-    with cases.running(
-        ARGUMENTS.learner, "a", "24", "b", "24", "wait", env=on_hakmem(HAKMEM_POLICY_FILE=str(path))
-    ) as process:
+    with learner("a", "24", "b", "24", HAKMEM_POLICY_FILE=str(path)) as process:
         found = shown(process.pid)
         table = tool("show", process.pid)
     content = policy.read(path.read_bytes())
     judge_same(ratings(json.loads(tool("show", "--json", path))), content)
     # The end of a program concludes matches that were open; who only reads the file has what is in it.
     assert ratings(found).keys() == ratings(json.loads(tool("show", "--json", path))).keys()
-    with cases.running(
-        ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem("frozen", HAKMEM_POLICY_FILE=str(path))
-    ) as process:
+    with learner("a", "24", mode="frozen", HAKMEM_POLICY_FILE=str(path)) as process:
         frozen = ratings(shown(process.pid))
     judge_same(frozen, content)
     ours = [arm for arm in found["arms"] if arm["kind"] == "site"]
@@ -105,9 +106,7 @@ def a_fixed_strategy_leads_everywhere(folder):
     path = folder / "file"
     for name in STRATEGIES:
         tool("fixed", name, path)
-        with cases.running(
-            ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem("frozen", HAKMEM_POLICY_FILE=str(path))
-        ) as process:
+        with learner("a", "24", mode="frozen", HAKMEM_POLICY_FILE=str(path)) as process:
             found = shown(process.pid)
             assert len(found["priors"]) == 32 and {prior["leader"] for prior in found["priors"]} == {name}, name
             assert all(arm["kind"] == "rest" for arm in found["arms"]), found["arms"]
@@ -116,9 +115,9 @@ def a_fixed_strategy_leads_everywhere(folder):
 
 
 def who_cannot_be_shown(_):
-    with cases.running(ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem(HAKMEM_LIVE="0")) as process:
+    with learner("a", "24", HAKMEM_LIVE="0") as process:
         tool("show", process.pid, status=1, said="HAKMEM_LIVE=1 is not in its environment")
-    with cases.running(ARGUMENTS.learner, "a", "24", "wait", env=on_hakmem("off")) as process:
+    with learner("a", "24", mode="off") as process:
         tool("show", process.pid, status=1, said="has learned nothing: HAKMEM_POLICY is off")
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
