@@ -37,7 +37,7 @@ static void put(struct large *range, unsigned keep) {
 }
 
 static int empty(void **state) {
-  while (big_cache_take_oldest(purge_by_preset(0, UNIT_ANY_TIME)))
+  while (big_cache_take_oldest(UNIT_EVERYTHING))
     ;
   assert_int_equal(decay_total(&big_cache_decay), 0);
   assert_int_equal(decay_oldest_ms(&big_cache_decay), 0);
@@ -210,7 +210,7 @@ static void *churn(void *argument) {
       *place = NULL;
     } else {
       *place = test_random(&seed) % 16 ? big_cache_take(MIB, UNIT_BYTES, (uint32_t)seed % 8)
-                                       : big_cache_take_oldest(purge_by_preset(0, UNIT_ANY_TIME));
+                                       : big_cache_take_oldest(UNIT_EVERYTHING);
       if (*place)
         (*place)->freed_ms = 12345;
     }

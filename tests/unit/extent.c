@@ -81,7 +81,7 @@ static void give(const struct piece *piece, uint64_t freed_ms) {
 }
 
 static int all_purged(void **state) {
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   assert_int_equal(decay_total(&extents_decay), 0);
   assert_int_equal(decay_oldest_ms(&extents_decay), 0);
   assert_int_equal(usage_free(), 0);
@@ -196,18 +196,18 @@ UNIT_TEST_BETWEEN(neighbours_are_joined, all_purged, all_purged) {
     size_t free_before = decay_total(&extents_decay);
     for (unsigned i = 0; i < COUNT; i++) {
       if (round % 3 == 2 && i == COUNT / 2)
-        extents_purge(purge_by_preset(0, UNIT_ANY_TIME)); /* half of them are of the other kind, and stay apart */
+        extents_purge(UNIT_EVERYTHING); /* half of them are of the other kind, and stay apart */
       give(&pieces[i], os_milliseconds());
     }
     UNIT_EXTENTS_VALID();
     if (round % 3 == 1) {
-      extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+      extents_purge(UNIT_EVERYTHING);
       assert_int_equal(decay_total(&extents_decay), 0);
     } else if (round % 3 == 0) {
       assert_int_equal(decay_total(&extents_decay), free_before + whole.extent.bytes);
     }
     if (round % 3 == 2) { /* not joined until the rest is purged, too */
-      extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+      extents_purge(UNIT_EVERYTHING);
       UNIT_EXTENTS_VALID();
     }
     size_t committed = stats().committed_bytes;
@@ -228,7 +228,7 @@ UNIT_TEST_BETWEEN(resident_extents_are_taken_first, all_purged, all_purged) {
   tag_write(&big, 1);
   tag_write(&small, 2);
   give(&small, 1);
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   give(&big, 1);
   struct piece taken = take(EXTENT_PLAIN, MIB, UNIT_BYTES);
   assert_true(taken.extent.resident);
@@ -275,7 +275,7 @@ UNIT_TEST_BETWEEN(oldest_memory_is_purged_first, all_purged, all_purged) {
   assert_zero(&pieces[1].extent);
   tag_check(&pieces[2]);
   assert_int_equal(decay_oldest_ms(&extents_decay), 3000);
-  assert_int_equal(extents_purge(purge_by_preset(0, UNIT_ANY_TIME)), 3 * MIB);
+  assert_int_equal(extents_purge(UNIT_EVERYTHING), 3 * MIB);
   for (unsigned i = 0; i < 6; i++)
     give(&walls[i % 2][i / 2], 1);
 }
@@ -304,7 +304,7 @@ UNIT_TEST_BETWEEN(lazily_purged_memory_is_not_zero, all_purged, all_purged) {
   tag_write(&front, 76);
   tag_write(&piece, 77);
   give(&piece, 1);
-  assert_int_equal(extents_purge(purge_by_preset(0, UNIT_ANY_TIME)), 3 * MIB);
+  assert_int_equal(extents_purge(UNIT_EVERYTHING), 3 * MIB);
   assert_int_equal(decay_total(&extents_decay), 0);
   unit_option("HAKMEM_PURGE", "dontneed");
   struct extent again = extent_take_behind(piece.extent.base, 3 * MIB);
@@ -366,7 +366,7 @@ UNIT_TEST_BETWEEN(arenas_are_few, all_purged, all_purged) {
   give(&giant, 1);
   for (unsigned i = 0; i < COUNT; i++)
     give(&pieces[i], 1);
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   while (extents_release(SUPERSLAB_BYTES))
     ;
 }

@@ -49,7 +49,7 @@ static char *alloc_steady(size_t size) {
 static void forget_habits(void) {
   for (unsigned i = 0; i < 8; i++) {
     large_free(alloc(HAK_SMALL_MAX + 1 + i % 2 * MIB, 16));
-    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(UNIT_EVERYTHING);
   }
 }
 
@@ -93,8 +93,8 @@ static void valid(void) {
 
 static int nothing_held(void **state) {
   forget_habits();
-  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  range_evict(UNIT_EVERYTHING);
+  extents_purge(UNIT_EVERYTHING);
   valid();
   assert_int_equal(stats().cached_bytes, 0);
   assert_int_equal(stats().live_count, 0);
@@ -127,8 +127,8 @@ UNIT_TEST_BETWEEN(marks_follow_the_object, nothing_held, nothing_held) {
     memset(object, 1, bytes);
     large_free(object);
     assert_not_live(object, bytes);
-    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
-    extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(UNIT_EVERYTHING);
+    extents_purge(UNIT_EVERYTHING);
 
     object = alloc_steady(sizes[i]);
     assert_live(object);
@@ -138,7 +138,7 @@ UNIT_TEST_BETWEEN(marks_follow_the_object, nothing_held, nothing_held) {
     assert_int_equal(usage_taken(), 0);
     assert_int_equal(usage_free(), bytes);
     valid();
-    assert_int_equal(range_evict(purge_by_preset(0, UNIT_ANY_TIME)), mapping ? bytes : 0);
+    assert_int_equal(range_evict(UNIT_EVERYTHING), mapping ? bytes : 0);
     assert_int_equal(usage_free(), mapping ? 0 : bytes);
     if (mapping) {
       assert_marks(object, bytes, ENTRY_NONE, ENTRY_NONE);
@@ -146,7 +146,7 @@ UNIT_TEST_BETWEEN(marks_follow_the_object, nothing_held, nothing_held) {
       assert_int_equal(map_entry(object), ENTRY_EXTENT);
       assert_int_equal(map_entry(object + bytes - UNIT_BYTES), ENTRY_EXTENT);
       assert_not_live(object, bytes);
-      assert_int_equal(extents_purge(purge_by_preset(0, UNIT_ANY_TIME)), bytes);
+      assert_int_equal(extents_purge(UNIT_EVERYTHING), bytes);
     }
     valid();
   }
@@ -167,7 +167,7 @@ static void neighbours(size_t bytes, char **left, char **right) {
       return;
     }
     large_free(*left);
-    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(UNIT_EVERYTHING);
     *left = *right;
   }
   fail_msg("no two extents lie side by side");
@@ -284,7 +284,7 @@ UNIT_TEST_BETWEEN(address_space_of_growth_goes_back, nothing_held, nothing_held)
     object = alloc(MIB, 16);
     assert_ptr_equal(object, left + 2 * MIB);
     large_free(grow_and_shrink(object, 4 * MIB));
-    extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+    extents_purge(UNIT_EVERYTHING);
     struct extent_stats extents;
     extents_stats(&extents);
     reserved = round == 3 ? extents.reserved_bytes : reserved;
@@ -313,8 +313,8 @@ UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
       cut++;
     }
     large_free(wall);
-    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
-    extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(UNIT_EVERYTHING);
+    extents_purge(UNIT_EVERYTHING);
   }
   assert_true(cut > 64 && test_mappings() < before + COUNT / 2);
   assert_true(pins > 0 && pins < COUNT - 16); /* not the first ones */
@@ -370,7 +370,7 @@ UNIT_TEST_BETWEEN(long_mappings_are_kept_for_steady_sites_only, nothing_held, no
   }
   large_free(alloc_steady(sizes[1]));
   assert_int_equal(stats().cached_bytes, sizes[1]);
-  assert_int_equal(range_evict(purge_by_preset(0, UNIT_ANY_TIME)), sizes[1]);
+  assert_int_equal(range_evict(UNIT_EVERYTHING), sizes[1]);
   valid();
 }
 
@@ -508,14 +508,14 @@ UNIT_TEST_BETWEEN(growth_and_shrinkage_keep_the_contents, nothing_held, nothing_
       assert_int_equal(stats().live_count, 2);
       assert_int_equal(usage_taken(), bytes + MIB);
       if (i % 4 == 1)
-        range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+        range_evict(UNIT_EVERYTHING);
       if (i % 4 == 3)
-        extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+        extents_purge(UNIT_EVERYTHING);
       valid();
     }
     large_free(neighbour);
     large_free(object);
-    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(UNIT_EVERYTHING);
   }
 }
 
@@ -536,7 +536,7 @@ UNIT_TEST_BETWEEN(extents_are_resized_in_place, nothing_held, nothing_held) {
   assert_int_equal(usage_taken(), 4 * MIB);
   assert_pattern(right, 2 * MIB);
   large_free(right);
-  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+  range_evict(UNIT_EVERYTHING);
   assert_ptr_equal(large_resize(left, 3 * MIB + MIB / 2), left);
   assert_live(left);
   assert_pattern(left, MIB);
@@ -592,7 +592,7 @@ UNIT_TEST_BETWEEN(an_extent_that_cannot_grow_becomes_a_mapping, nothing_held, no
     assert_pattern(grown, MIB);
     large_free(grown);
     large_free(right);
-    range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+    range_evict(UNIT_EVERYTHING);
     assert_int_equal(stats().mapping_count, 0);
   }
 }
@@ -722,7 +722,7 @@ UNIT_TEST_BETWEEN(new_ranges_of_a_superslab_have_room, nothing_held, nothing_hel
   assert_int_equal(usage_held(), held);
   for (unsigned i = 0; i < COUNT; i++)
     large_free(objects[i]);
-  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+  range_evict(UNIT_EVERYTHING);
 }
 
 static void assert_all_zero(const unsigned char *block, size_t size) {
@@ -767,10 +767,10 @@ UNIT_TEST_BETWEEN(bugs_end_the_program_with_their_sentence, nothing_held, nothin
   large_free(object);
   unit_must_die(free_object, object, double_free, object, "");
   unit_must_die(free_object, object + UNIT_BYTES, double_free, object + UNIT_BYTES, "");
-  range_evict(purge_by_preset(0, UNIT_ANY_TIME)); /* a free extent */
+  range_evict(UNIT_EVERYTHING); /* a free extent */
   unit_must_die(free_object, object, double_free, object, "");
   unit_must_die(realloc_object, object, double_free, object, "");
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   unit_must_die(free_object, object, double_free, object, "");
 }
 
@@ -796,7 +796,7 @@ UNIT_TEST_BETWEEN(a_kept_mapping_is_noted_once, nothing_held, nothing_held) {
   assert_int_equal(note_count, 2);
   large_free(object);
   assert_int_equal(note_count, 3);
-  range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+  range_evict(UNIT_EVERYTHING);
   large_free(alloc_steady(size)); /* a new range */
   assert_int_equal(note_count, 4);
   unit_option("HAKMEM_HUGE", "off");
@@ -911,7 +911,7 @@ UNIT_TEST(calloc_is_zero_after_any_use) {
       memset(dirty, 0xff, 10000);
       hak_free(dirty);
       if (round % 3 == 1)
-        range_evict(purge_by_preset(0, UNIT_ANY_TIME));
+        range_evict(UNIT_EVERYTHING);
       if (round % 5 == 2)
         hak_trim(0);
     }

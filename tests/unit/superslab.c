@@ -161,8 +161,8 @@ UNIT_TEST(used_superslabs_are_preferred_to_empty_ones) {
 }
 
 UNIT_TEST(purge_keeps_books) {
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
-  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
+  units_purge(UNIT_EVERYTHING);
   assert_int_equal(stats().resident_free_bytes, 0);
   assert_int_equal(usage_free(), 0);
   void *pinned = pin();
@@ -176,8 +176,8 @@ UNIT_TEST(purge_keeps_books) {
   assert_int_equal(usage_free(), free_before + bytes);
   assert_int_equal(units_purge(purge_by_preset(free_before + bytes, UNIT_ANY_TIME)), 0); /* so much may stay */
   assert_int_equal(units_purge(purge_by_preset(0, before_ms)), 0);                       /* too young */
-  assert_int_equal(units_purge(purge_by_preset(0, UNIT_ANY_TIME)), free_before + bytes);
-  assert_int_equal(units_purge(purge_by_preset(0, UNIT_ANY_TIME)), 0);
+  assert_int_equal(units_purge(UNIT_EVERYTHING), free_before + bytes);
+  assert_int_equal(units_purge(UNIT_EVERYTHING), 0);
   assert_int_equal(stats().resident_free_bytes, 0);
   assert_int_equal(usage_free(), 0);
   UNIT_SUPERSLABS_VALID();
@@ -188,12 +188,12 @@ UNIT_TEST(purge_keeps_books) {
 
 /* An empty superslab is an extent: resident if one of its units was. */
 UNIT_TEST(empty_superslabs_become_extents) {
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   void *pinned = pin();
   struct run run = {.base = units_take(2, false), .order = 2};
   tag_write(&run, 7);
   units_give(run.base, run.order, KEEP_BY_PRESET);
-  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  units_purge(UNIT_EVERYTHING);
   size_t superslabs = stats().superslab_bytes;
   assert_int_equal(superslabs, SUPERSLAB_BYTES);
   assert_int_equal(usage_free(), 0);
@@ -202,7 +202,7 @@ UNIT_TEST(empty_superslabs_become_extents) {
   assert_int_equal(stats().resident_free_bytes, 0);
   assert_int_equal(decay_total(&extents_decay), SUPERSLAB_BYTES);
   assert_int_equal(usage_free(), SUPERSLAB_BYTES);
-  assert_int_equal(extents_purge(purge_by_preset(0, UNIT_ANY_TIME)), SUPERSLAB_BYTES);
+  assert_int_equal(extents_purge(UNIT_EVERYTHING), SUPERSLAB_BYTES);
   assert_int_equal(usage_free(), 0);
   UNIT_SUPERSLABS_VALID();
 }
@@ -213,12 +213,12 @@ static bool in_one_superslab(const char *a, const char *b) {
 
 /* Purged free units beside resident ones: the resident are handed out first. */
 UNIT_TEST(resident_units_are_taken_first) {
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   char *units[SUPERSLAB_UNITS];
   for (unsigned i = 0; i < SUPERSLAB_UNITS; i++)
     units[i] = units_take(0, false);
   units_give(units[3], 0, KEEP_BY_PRESET);
-  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  units_purge(UNIT_EVERYTHING);
   units_give(units[20], 0, KEEP_BY_PRESET); /* of one superslab or not, the only resident ones */
   assert_ptr_equal(units_take(0, false), units[20]);
   assert_int_equal(stats().resident_free_bytes, 0);
@@ -230,7 +230,7 @@ UNIT_TEST(resident_units_are_taken_first) {
 
 /* Resident units come before the shorter run of another superslab, and resident extents before units that are not. */
 UNIT_TEST(resident_memory_is_taken_first) {
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   struct run runs[4];
   for (unsigned i = 0; i < 4; i++)
     runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1, false), .order = UNIT_ORDER_MAX - 1};
@@ -238,7 +238,7 @@ UNIT_TEST(resident_memory_is_taken_first) {
   char *whole = units_take(UNIT_ORDER_MAX, false);
   char *quarter = units_take(UNIT_ORDER_MAX - 2, false);
   units_give(runs[0].base, runs[0].order, KEEP_BY_PRESET);
-  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  units_purge(UNIT_EVERYTHING);
   units_give(runs[2].base, runs[2].order, KEEP_BY_PRESET);
   char *from_units = units_take(0, false);
   assert_true(in_one_superslab(from_units, runs[3].base));
@@ -257,7 +257,7 @@ UNIT_TEST(resident_memory_is_taken_first) {
 
 /* Three superslabs, all but one unit of each given back at different times. */
 UNIT_TEST(oldest_memory_is_purged_first) {
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   struct run runs[3], pins[3];
   for (unsigned i = 0; i < 3; i++) {
     runs[i] = (struct run){.base = units_take(UNIT_ORDER_MAX - 1, false), .order = UNIT_ORDER_MAX - 1};
@@ -283,7 +283,7 @@ UNIT_TEST(oldest_memory_is_purged_first) {
   tag_check(&runs[2]);
   assert_int_equal(runs[0].base[0], 0);
   assert_true(decay_oldest_ms(&units_decay) >= when_ms[1]);
-  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  units_purge(UNIT_EVERYTHING);
   assert_int_equal(decay_oldest_ms(&units_decay), 0);
   UNIT_SUPERSLABS_VALID();
   for (unsigned i = 0; i < 3; i++) {
@@ -298,14 +298,14 @@ static void unpin_learned(void *unit, enum keep strategy) { units_give(unit, 0, 
 /* What was learned decides about a superslab's free units; of one that is wholly free only if that is sooner than an
  * extent's time. */
 UNIT_TEST(learned_delays) {
-  extents_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  extents_purge(UNIT_EVERYTHING);
   char *unit = pin(), *other = pin();
   unpin_learned(unit, KEEP_WARM);
   assert_int_equal(decay_bytes(&units_decay, BY_ENGINE), stats().resident_free_bytes);
   assert_true(decay_bytes(&units_decay, BY_ENGINE) >= UNIT_BYTES);
   assert_int_equal(decay_due_ms(&units_decay), 0);
   assert_int_equal(decay_oldest_ms(&units_decay), 0);
-  assert_int_equal(units_purge(purge_by_preset(0, UNIT_ANY_TIME)), 0); /* not the profile's */
+  assert_int_equal(units_purge(UNIT_EVERYTHING), 0); /* not the profile's */
   assert_int_equal(units_purge(purge_by_engine(true, 0, UNIT_ANY_TIME)), 0);
   unit = pin();
   unpin_learned(unit, KEEP_10S);
@@ -394,7 +394,7 @@ UNIT_TEST(wiped_runs_are_zero) {
   assert_true(is_zero(resident, bytes));
   memset(resident, 2, bytes);
   units_give(resident, 1, KEEP_BY_PRESET);
-  units_purge(purge_by_preset(0, UNIT_ANY_TIME));
+  units_purge(UNIT_EVERYTHING);
   memset(resident, 3, bytes); /* through a stale pointer */
   char *purged = units_take(1, true);
   assert_ptr_equal(purged, first);

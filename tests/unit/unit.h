@@ -101,8 +101,9 @@ static inline unsigned unit_rounds(unsigned quick, unsigned times) {
   return getenv("UNIT_LONG") ? quick * times : quick > UNIT_SLOWNESS ? quick / UNIT_SLOWNESS : 1;
 }
 
-/* Purges what was freed at any time. */
+/* Purges what was freed at any time; keeps nothing. */
 #define UNIT_ANY_TIME UINT64_MAX
+#define UNIT_EVERYTHING purge_by_preset(0, UNIT_ANY_TIME)
 
 static inline void unit_option(const char *environment, const char *value) {
   if (options_parse(environment, strlen(environment), value) != OPTION_OK)
