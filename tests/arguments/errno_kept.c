@@ -3,7 +3,6 @@
  * the way. posix_memalign that fails sets it, as glibc's does. */
 #include <sys/mman.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 

@@ -3,7 +3,6 @@
  * libc's malloc gave is foreign to it and must be ignored. */
 #include <dlfcn.h>
 
-#include "../check.h"
 #include "../threads.h"
 
 struct heap {

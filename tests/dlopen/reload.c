@@ -2,7 +2,6 @@
  * RTLD_DEEPBIND, which makes it prefer libc's own symbols; blocks cross both ways. argv[1] is the plugin. */
 #include <dlfcn.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 

@@ -1,7 +1,6 @@
 /* mixed.h: what the tests share that ask for a mixture of sizes in several sets of options. */
 #pragma once
 
-#include "../check.h"
 #include "../child.h"
 #include "../heap_api.h"
 

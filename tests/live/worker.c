@@ -9,7 +9,6 @@
  *     close        closes all descriptors behind stderr, then is idle
  *     many N MIB   N threads with a heap each, MIB of memory all together
  */
-#include "../check.h"
 #include "../threads.h"
 
 #include <poll.h>

@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 

@@ -20,12 +20,6 @@
 #define SEEN 0x5e
 #define TOLD_FD 100 /* of the file that parent and child map */
 
-int hak_guard_start(size_t interval_bytes);
-int hak_guard_stop(void);
-int hak_profile_start(size_t interval_bytes);
-int hak_profile_stop(void);
-int hak_stats_get(struct hak_stats *out);
-
 /* What a child tells its parent, besides its output. */
 static struct {
   unsigned char *volatile block;

@@ -2,7 +2,6 @@
  * A maker posts a batch of its blocks and ends without waiting; takers free from batches of makers that
  * are alive, ending or dead. */
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 #include "ring.h"

@@ -1,6 +1,5 @@
 /* One thread that only frees, many that only allocate: memory stays near what is live. */
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 

@@ -2,7 +2,6 @@
  * frees half of them, allocates replacements and dies. Every block is freed by a stranger, most after
  * the death of the thread that made it. */
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 

@@ -1,6 +1,5 @@
 /* Many short-lived threads: memory stays flat, and heaps are taken over rather than piled up. */
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 

@@ -2,7 +2,6 @@
  * own end of thread; and a thread that only frees, in the last round. */
 #include <limits.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 

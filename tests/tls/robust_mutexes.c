@@ -1,7 +1,6 @@
 /* A thread ends with more robust mutexes of its own than the kernel looks at when a thread ends (2,048, the ones locked
  * last). Its heap is not lost: a trim finds it, and its memory serves other threads. */
 
-#include "../check.h"
 #include "../heap_api.h"
 #include "../threads.h"
 
