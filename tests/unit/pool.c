@@ -219,14 +219,6 @@ UNIT_TEST(blocks_of_others_stay_if_memory_is_out) {
   unit_pools_clear();
 }
 
-static void part_from_heap(struct heap *heap) {
-  unit_heap_become(heap);
-  assert_true(slow_path_begin());
-  slow_path_part_from_heap();
-  slow_path_end();
-  lifeline_drop(&heap->lifeline);
-}
-
 /* A heap with such blocks is not parked: its next owner may belong to any pool. */
 UNIT_TEST(a_dead_heap_keeps_blocks_that_stay) {
   struct heap *two[2];
@@ -235,7 +227,7 @@ UNIT_TEST(a_dead_heap_keeps_blocks_that_stay) {
   assert_int_equal(others_in_bin(two[1]), 1);
   has_no_metadata = true;
   lock_take(&heap_pool(two[0])->lock);
-  part_from_heap(two[1]);
+  unit_heap_give_up(two[1]);
   unit_heap_become(two[0]);
   unit_sweep();
   assert_false(atomic_load(&two[1]->parked));

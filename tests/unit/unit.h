@@ -160,17 +160,20 @@ static inline void unit_sweep(void) {
   slow_path_end();
 }
 
-/* Ends what earlier tests left: their heaps are given up, so that a sweep finds them. */
+/* As if the heap's thread had ended: a sweep finds the heap. */
+static inline void unit_heap_give_up(struct heap *heap) {
+  unit_heap_become(heap);
+  assert_true(slow_path_begin());
+  slow_path_part_from_heap();
+  slow_path_end();
+  lifeline_drop(&heap->lifeline);
+}
+
+/* Ends what earlier tests left. */
 static inline void unit_pools_clear(void) {
-  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    if (atomic_load(&heap->parked))
-      continue;
-    unit_heap_become(heap);
-    assert_true(slow_path_begin());
-    slow_path_part_from_heap();
-    slow_path_end();
-    lifeline_drop(&heap->lifeline);
-  }
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
+    if (!atomic_load(&heap->parked))
+      unit_heap_give_up(heap);
   unit_sweep();
   assert_int_equal(pools_heaps(), 0);
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
