@@ -55,15 +55,16 @@ static void end_by_default(int number, const siginfo_t *info) {
 }
 
 static void pass_on(int number, siginfo_t *info, void *context) {
-  if (before.sa_flags & SA_SIGINFO) {
-    before.sa_sigaction(number, info, context);
-  } else if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && info->si_code > 0)) {
+  struct sigaction former = before;
+  if (former.sa_handler == SIG_DFL || (former.sa_handler == SIG_IGN && info->si_code > 0)) {
     end_by_default(number, info); /* the kernel lets no program ignore its own faults */
-  } else if (before.sa_handler != SIG_IGN) {
-    void (*handler)(int) = before.sa_handler;
-    if (before.sa_flags & (int)SA_RESETHAND)
-      before.sa_handler = SIG_DFL;
-    handler(number);
+  } else if (former.sa_handler != SIG_IGN) {
+    if (former.sa_flags & (int)SA_RESETHAND)
+      before = (struct sigaction){.sa_handler = SIG_DFL};
+    if (former.sa_flags & SA_SIGINFO)
+      former.sa_sigaction(number, info, context);
+    else
+      former.sa_handler(number);
   }
 }
 

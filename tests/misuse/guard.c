@@ -147,6 +147,16 @@ static void handler_that_faults(void) {
   CHECK(hak_guard_start(1) == 0);
   touch(block_of(page) + page);
 }
+/* One for a single signal: the second ends the program. */
+static void return_once(int number, siginfo_t *info, void *context) {
+  if (told->handled++ > 0)
+    _exit(1);
+}
+static void handler_for_one(void) {
+  install(return_once, (int)SA_RESETHAND);
+  CHECK(hak_guard_start(1) == 0);
+  touch(block_of(page) + page);
+}
 static unsigned char alternate[1 << 16];
 static void exit_if_alternate(int number, siginfo_t *info, void *context) {
   unsigned char here;
@@ -275,6 +285,7 @@ static const struct crime {
     {"handler_after", handler_after, NULL, SEEN},
     {"handler_that_jumps", handler_that_jumps, "overflow", SEEN},
     {"handler_that_faults", handler_that_faults, "overflow", SIGSEGV},
+    {"handler_for_one", handler_for_one, "overflow", SIGSEGV},
     {"handler_on_own_stack", handler_on_own_stack, "overflow", SEEN},
     {"other_fault", other_fault, NULL, SIGSEGV},
     {"sent_and_ignored", sent_and_ignored, NULL, SEEN},
