@@ -71,54 +71,39 @@ static const char *column_name(const struct table_form *form, uint32_t column) {
   return form->columns ? form->columns[column] : stats_fields[column].name;
 }
 
-/* Writes the names of the columns into the page. With page NULL it only returns their total length. */
-static uint32_t names_write(char *page, struct live_table *tables, uint32_t at) {
+/* Fills in an empty head, except the page's length. Returns the bytes that the page needs. */
+static size_t head_fill(struct live_head *head) {
+  uint32_t names_end = sizeof *head, words = LIVE_HEADER_WORDS;
   for (unsigned i = 0; i < TABLE_COUNT; i++) {
-    if (tables)
-      tables[i].names_at = at;
-    for (uint32_t column = 0; column < columns_of(&forms[i]); column++) {
-      const char *name = column_name(&forms[i], column);
-      size_t bytes = strlen(name) + 1;
-      if (page)
-        memcpy(page + at, name, bytes);
-      at += (uint32_t)bytes;
-    }
+    const struct table_form *form = &forms[i];
+    struct live_table *table = &head->tables[i];
+    memcpy(table->name, form->name, strlen(form->name));
+    table->columns = columns_of(form);
+    table->rows_max = form->rows_max;
+    table->names_at = names_end;
+    table->words_at = words;
+    for (uint32_t column = 0; column < table->columns; column++)
+      names_end += (uint32_t)strlen(column_name(form, column)) + 1;
+    words += 1 + table->columns * table->rows_max;
   }
-  return at;
-}
-
-static uint32_t slot_words(struct live_table *tables) {
-  uint32_t words = LIVE_HEADER_WORDS;
-  for (unsigned i = 0; i < TABLE_COUNT; i++) {
-    if (tables)
-      tables[i].words_at = words;
-    words += 1 + columns_of(&forms[i]) * forms[i].rows_max;
-  }
-  return words;
-}
-
-static void head_write(struct live_head *head, size_t page_bytes) {
+  uint32_t slot_bytes = (uint32_t)round_up(words * sizeof(uint64_t), CACHE_LINE);
   memcpy(head->mark, LIVE_MARK, sizeof head->mark);
   head->layout = LIVE_LAYOUT;
-  head->page_bytes = (uint32_t)page_bytes;
+  head->slot_at[0] = (uint32_t)round_up(names_end, CACHE_LINE);
+  head->slot_at[1] = head->slot_at[0] + slot_bytes;
+  head->slot_words = words;
   head->table_count = TABLE_COUNT;
-  head->pid = (uint64_t)live.pid;
+  head->pid = (uint64_t)os_process_id();
   head->made_ns = os_nanoseconds();
   memcpy(head->version, hak_version(), min_size(strlen(hak_version()), LIVE_VERSION_BYTES - 1));
-  for (unsigned i = 0; i < TABLE_COUNT; i++) {
-    memcpy(head->tables[i].name, forms[i].name, strlen(forms[i].name));
-    head->tables[i].columns = columns_of(&forms[i]);
-    head->tables[i].rows_max = forms[i].rows_max;
-  }
-  uint32_t names_end = names_write((char *)head, head->tables, sizeof *head);
-  head->slot_words = slot_words(head->tables);
-  head->slot_at[0] = (uint32_t)round_up(names_end, CACHE_LINE);
-  head->slot_at[1] = (uint32_t)round_up(head->slot_at[0] + head->slot_words * sizeof(uint64_t), CACHE_LINE);
+  return head->slot_at[1] + slot_bytes;
 }
 
-static size_t bytes_needed(void) {
-  return round_up(names_write(NULL, NULL, sizeof(struct live_head)), CACHE_LINE) +
-         2 * round_up(slot_words(NULL) * sizeof(uint64_t), CACHE_LINE);
+static void names_write(struct live_head *head) {
+  char *at = (char *)(head + 1);
+  for (unsigned i = 0; i < TABLE_COUNT; i++)
+    for (uint32_t column = 0; column < columns_of(&forms[i]); column++)
+      at = stpcpy(at, column_name(&forms[i], column)) + 1;
 }
 
 /* --- a snapshot --- */
@@ -292,10 +277,15 @@ static void look_when_woken(void) {
  * file for commands cannot be made, the page is still made. */
 static bool page_make(void) {
   struct os_shared made, control;
-  if (live.makes == MAKES_MAX || !os_shared_make(&made, LIVE_FILE_NAME, bytes_needed(), OS_SHARED_READ))
+  struct live_head filled = {0};
+  size_t bytes = head_fill(&filled);
+  if (live.makes == MAKES_MAX || !os_shared_make(&made, LIVE_FILE_NAME, bytes, OS_SHARED_READ))
     return false;
   live.makes++;
   struct live_head *head = made.base;
+  filled.page_bytes = (uint32_t)made.bytes;
+  memcpy(head, &filled, sizeof filled);
+  names_write(head);
   if (!background_watch(&head->awake, look_when_woken)) {
     os_shared_drop(&made);
     return false;
@@ -306,7 +296,6 @@ static bool page_make(void) {
   live.shared = made;
   live.head = head;
   live.pid = os_process_id();
-  head_write(head, made.bytes);
   return true;
 }
 
