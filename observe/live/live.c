@@ -234,11 +234,6 @@ static void snapshot_write(void) {
   put_row_count(words, TABLE_MOMENT, 1);
   put_word(words + LIVE_CHECKSUM, checksum_of(words));
   atomic_store_explicit(&head->sequence, 2 * snapshot, memory_order_release);
-}
-
-static void refresh_page(void) {
-  uint64_t worked_ns = os_thread_nanoseconds();
-  snapshot_write();
   store_relaxed(&live.cost_ns, os_thread_nanoseconds() - worked_ns);
   store_relaxed(&live.written_ms, os_milliseconds());
 }
@@ -269,7 +264,7 @@ static void look_when_woken(void) {
   if (!is_due(0, LOOK_SHARE) || !lock_try(&live.lock))
     return;
   if (live.pid == os_process_id())
-    refresh_page();
+    snapshot_write();
   lock_give(&live.lock);
 }
 
@@ -306,7 +301,7 @@ void live_start(void) {
   if (heap_current())
     heap_note_thread(heap_current());
   if (page_make()) {
-    refresh_page();
+    snapshot_write();
     atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
     background_wish(); /* so that a process that allocates little and sleeps can be read too */
   }
@@ -328,7 +323,7 @@ void live_refresh_in_slow_path(void) {
   if (!is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE)) {
     /* another thread was quicker */
   } else if (page_is_in_order()) {
-    refresh_page();
+    snapshot_write();
     atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
   } else {
     store_relaxed(&live.written_ms, os_milliseconds()); /* tries again after a while */
