@@ -77,12 +77,11 @@ void control_serve(const struct os_shared *shared) {
   uint64_t asked = atomic_load_explicit(&page->stage, memory_order_acquire);
   if (control_stage_of(asked) == CONTROL_FREE)
     return;
-  uint64_t is_free = control_staged(asked, CONTROL_FREE), taken = control_staged(asked, CONTROL_TAKEN);
-  if (control_stage_of(asked) != CONTROL_ASKED)
-    taken = is_free;
-  if (!atomic_compare_exchange_strong_explicit(&page->stage, &asked, taken, memory_order_acq_rel,
+  bool is_asked = control_stage_of(asked) == CONTROL_ASKED;
+  uint64_t next = control_staged(asked, is_asked ? CONTROL_TAKEN : CONTROL_FREE);
+  if (!atomic_compare_exchange_strong_explicit(&page->stage, &asked, next, memory_order_acq_rel,
                                                memory_order_relaxed) ||
-      taken == is_free)
+      !is_asked)
     return;
   uint64_t verb = load_relaxed(&page->verb);
   uint64_t interval = load_relaxed(&page->interval_bytes);
@@ -90,5 +89,5 @@ void control_serve(const struct os_shared *shared) {
   struct answer answer = carry_out(shared, verb, interval);
   store_relaxed(&page->answer_bytes, answer.bytes);
   store_relaxed(&page->result, (uint64_t)answer.result);
-  atomic_store_explicit(&page->stage, is_free, memory_order_release);
+  atomic_store_explicit(&page->stage, control_staged(asked, CONTROL_FREE), memory_order_release);
 }
