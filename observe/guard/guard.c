@@ -9,7 +9,6 @@
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "inspect/access.h"
-#include "inspect/module.h"
 #include "os/os.h"
 #include "os/say.h"
 #include "profile/profile.h"
@@ -175,16 +174,15 @@ static bool is_ours(struct heap *heap, size_t bytes, uint32_t picks) {
 }
 
 static void note_stack(struct slot_stack *stack, uintptr_t site, struct unwind_stack *known) {
-  uintptr_t innermost = os_module_is_own_library((uintptr_t)&guard_free) ? 0 : site;
   stack->thread = os_thread_id();
-  stack->depth = unwind_from(innermost, stack->addresses, SLOT_DEPTH_MAX, known);
+  stack->depth = unwind_from(site, stack->addresses, SLOT_DEPTH_MAX, known);
 }
 
 static struct slot *guarded_slot(struct heap *heap, size_t size, size_t alignment, uintptr_t site) {
   struct slot *slot = slot_take(size, alignment);
   if (slot == NULL)
     return NULL;
-  note_stack(&slot->allocated, site, (struct unwind_stack *)heap_stack_notes(heap));
+  note_stack(&slot->allocated, site, heap_stack_notes(heap));
   slot->is_in_profile = false;
   slot_publish(slot);
   return slot;
@@ -255,7 +253,7 @@ void guard_free(void *block, bool is_inside) {
   const char *written = slot_written(slot);
   if (written)
     end_program(MISUSE_WRITTEN, slot, (uintptr_t)written);
-  note_stack(&slot->freed, 0, heap ? (struct unwind_stack *)heap_stack_notes(heap) : &unknown);
+  note_stack(&slot->freed, 0, heap ? heap_stack_notes(heap) : &unknown);
   if (heap && !checked_is_on())
     tally_freed_of_other(heap, hak_class_of(slot->size));
   slot_end(slot, is_inside);

@@ -4,7 +4,6 @@
 #include "budget/usage.h"
 #include "count/tally.h"
 #include "hakmem/hakmem.h"
-#include "inspect/module.h"
 #include "inspect/process.h"
 #include "large/packed.h"
 #include "os/os.h"
@@ -102,8 +101,7 @@ static struct sample_weight weight_of(size_t bytes, uint32_t picks, uint64_t int
 
 void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, uintptr_t site) {
   uintptr_t addresses[SAMPLES_DEPTH_MAX];
-  uintptr_t innermost = os_module_is_own_library((uintptr_t)&profile_start) ? 0 : site;
-  unsigned depth = unwind_from(innermost, addresses, SAMPLES_DEPTH_MAX, (struct unwind_stack *)heap_stack_notes(heap));
+  unsigned depth = unwind_from(site, addresses, SAMPLES_DEPTH_MAX, heap_stack_notes(heap));
   struct sample_weight weight = weight_of(bytes, picks, heap_tally(heap)->interval);
   HAK_PROBE(sample, block, bytes, weight.bytes, depth);
   HOLD_LOCK(&profile.lock);

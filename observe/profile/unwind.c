@@ -305,6 +305,8 @@ NOINLINE unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned mos
   struct walk walk = {.at = frame_here()};
   unsigned depth = 0;
   bool is_inside = true;
+  if (os_module_is_own_library((uintptr_t)&unwind_from))
+    site = 0;
   forget_if_old();
   walk_begin(&walk, known);
   for (unsigned steps = 0; depth < most && steps < most + OWN_FRAMES_MAX && walk_step(&walk); steps++) {

@@ -15,8 +15,8 @@
 #include "inspect/stack.h"
 
 /* Writes the return addresses of the calling thread's stack, innermost first, and returns how many. The innermost is
- * `site`, where the program called hakmem. If site is 0, it is the first outside hakmem's library or, if hakmem is part
- * of the program, that of this call. For code that a signal interrupted it is the next instruction's address plus 1, so
+ * the first outside hakmem's library. If hakmem is part of the program, it is `site`, where the program called hakmem,
+ * or that of this call if site is 0. For code that a signal interrupted it is the next instruction's address plus 1, so
  * that address - 1 lies inside the function, as for return addresses. */
 unsigned unwind_from(uintptr_t site, uintptr_t *addresses, unsigned most, struct unwind_stack *known);
 

@@ -20,7 +20,7 @@ static struct pool *lock_pool_of(const struct heap *heap) {
 
 void heap_lock(struct heap *heap) { lock_take(&heap_pool(heap)->lock); }
 void heap_unlock(struct heap *heap) { lock_give(&heap_pool(heap)->lock); }
-uintptr_t *heap_stack_notes(struct heap *heap) { return heap->stack_notes; }
+void *heap_stack_notes(struct heap *heap) { return heap->stack_notes; }
 
 void heap_figures(const struct heap *heap, struct heap_figures *out) {
   struct pool *pool = lock_pool_of(heap);

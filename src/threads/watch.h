@@ -58,4 +58,4 @@ void heap_follow_at_once(struct heap *heap);
 void *pool_shared_take(struct pool *shared, unsigned cls);
 void pool_shared_give(struct pool *shared, unsigned cls, void *block);
 /* HEAP_STACK_NOTES words for an observer. Only the owner touches them. */
-uintptr_t *heap_stack_notes(struct heap *heap);
+void *heap_stack_notes(struct heap *heap);
