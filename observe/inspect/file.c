@@ -156,7 +156,8 @@ static const char *last_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-static enum os_file_error part_begin(struct os_file_part *part, const char *path) {
+enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
+  KEEP_ERRNO;
   struct stat status = {0}, folder;
   size_t length = strlen(path);
   const char *last = last_name(path);
@@ -189,16 +190,6 @@ static enum os_file_error part_begin(struct os_file_part *part, const char *path
   text_string(&name, ".part");
   part->fd = file_open(part->folder_fd, part->name, O_WRONLY | O_CREAT | O_EXCL, part->replaces ? 0600 : 0666);
   return part->fd < 0 ? error_of(errno) : OS_FILE_OK;
-}
-
-enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
-  KEEP_ERRNO;
-  enum os_file_error error = part_begin(part, path);
-  if (error) {
-    file_close(part->folder_fd);
-    part->folder_fd = -1;
-  }
-  return error;
 }
 
 enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t at) {

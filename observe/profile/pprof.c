@@ -366,14 +366,14 @@ enum os_file_error pprof_write(const char *path, int fd, uint64_t *end, const st
                                const struct pprof_about *about) {
   KEEP_ERRNO;
   struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
-  enum os_file_error error = w == NULL ? OS_FILE_NO_MEMORY
-                             : path    ? os_file_begin(&w->file, path)
-                                       : os_file_begin_at(&w->file, fd, *end);
-  if (w && error == OS_FILE_OK)
-    error = os_file_end(&w->file, write_content(w, samples, about));
-  if (w && path == NULL)
+  if (w == NULL)
+    return OS_FILE_NO_MEMORY;
+  enum os_file_error error = path ? os_file_begin(&w->file, path) : os_file_begin_at(&w->file, fd, *end);
+  if (!error)
+    error = write_content(w, samples, about);
+  error = os_file_end(&w->file, error);
+  if (path == NULL)
     *end = w->file.length;
-  if (w)
-    os_unmap(w, WRITER_BYTES);
+  os_unmap(w, WRITER_BYTES);
   return error;
 }
