@@ -104,12 +104,6 @@ static void save_by_expression(struct machine *machine, uint64_t number, struct 
   rule_save(machine, number, is_from_fp ? SAVED_FROM_FP : SAVED_LOST, is_from_fp ? offset : 0);
 }
 
-static void base_by_register(struct machine *machine, uint64_t number, int64_t offset) {
-  machine->row.base = BASE_REGISTER;
-  machine->row.base_register = number;
-  machine->row.base_offset = offset;
-}
-
 static void remember_state(struct machine *machine) {
   if (machine->remembered_count < REMEMBERED_MAX)
     machine->remembered[machine->remembered_count++] = machine->row;
@@ -158,19 +152,18 @@ enum {
 };
 
 static void step_base(struct machine *machine, struct cfi_reader *reader, unsigned step) {
-  uint64_t number = machine->row.base_register;
-  int64_t offset = machine->row.base_offset;
+  struct row *row = &machine->row;
   if (step == STEP_BASE_EXPRESSION) {
     base_by_expression(machine, cfi_take_block(reader, cfi_take_unsigned(reader)));
     return;
   }
+  row->base = BASE_REGISTER;
   if (step == STEP_BASE || step == STEP_BASE_SIGNED || step == STEP_BASE_REGISTER)
-    number = cfi_take_unsigned(reader);
+    row->base_register = cfi_take_unsigned(reader);
   if (step == STEP_BASE || step == STEP_BASE_OFFSET)
-    offset = (int64_t)cfi_take_unsigned(reader);
+    row->base_offset = (int64_t)cfi_take_unsigned(reader);
   else if (step == STEP_BASE_SIGNED || step == STEP_BASE_OFFSET_SIGNED)
-    offset = scaled_offset(machine, (uint64_t)cfi_take_signed(reader));
-  base_by_register(machine, number, offset);
+    row->base_offset = scaled_offset(machine, (uint64_t)cfi_take_signed(reader));
 }
 
 static void step_register(struct machine *machine, struct cfi_reader *reader, unsigned step) {
