@@ -184,32 +184,27 @@ static size_t block_home(uintptr_t address, size_t capacity) { return (address *
 
 /* Returns the place of this block, or a free one; NULL without a table. */
 static struct sample_block *block_of(const struct samples *samples, uintptr_t address) {
-  size_t mask = samples->block_capacity - 1;
   if (samples->block_capacity == 0)
     return NULL;
-  size_t i = block_home(address, samples->block_capacity);
+  size_t mask = samples->block_capacity - 1, i = block_home(address, samples->block_capacity);
   while (samples->blocks[i].address != 0 && samples->blocks[i].address != address)
     i = (i + 1) & mask;
   return &samples->blocks[i];
 }
 
 static bool blocks_grow(struct samples *samples) {
+  struct sample_block *former = samples->blocks;
   size_t before = samples->block_capacity;
   size_t capacity = before ? 2 * before : BLOCKS_START;
   struct sample_block *blocks = capacity <= SAMPLES_BLOCKS_MAX ? table_map(capacity, sizeof *blocks) : NULL;
   if (blocks == NULL)
     return false;
-  for (size_t i = 0; i < before; i++) {
-    size_t to = block_home(samples->blocks[i].address, capacity);
-    if (samples->blocks[i].address == 0)
-      continue;
-    while (blocks[to].address != 0)
-      to = (to + 1) & (capacity - 1);
-    blocks[to] = samples->blocks[i];
-  }
-  table_unmap(samples->blocks, before, sizeof *blocks);
   samples->blocks = blocks;
   samples->block_capacity = capacity;
+  for (size_t i = 0; i < before; i++)
+    if (former[i].address != 0)
+      *block_of(samples, former[i].address) = former[i];
+  table_unmap(former, before, sizeof *former);
   return true;
 }
 
