@@ -30,10 +30,7 @@ bool profile_is_on(void) { return tally_interval(TALLY_PROFILE) != 0; }
 
 bool profile_start(uint64_t interval) {
   interval = min_size(interval, INTERVAL_MAX);
-  lock_take(&profile.lock);
-  bool is_first = shared_pool() == NULL;
-  lock_give(&profile.lock);
-  struct pool *pool = is_first ? pool_make_shared() : NULL; /* takes locks */
+  struct pool *pool = shared_pool() == NULL ? pool_make_shared() : NULL; /* takes locks */
   lock_take(&profile.lock);
   if (shared_pool() == NULL)
     atomic_store_explicit(&profile.pool, pool, memory_order_release);
