@@ -22,15 +22,6 @@ static inline uintptr_t os_thread_pointer(void) {
  * two system calls. */
 uintptr_t os_stack_end(void);
 
-/* What is known about one thread's stack, kept with the thread's heap (profile/unwind.h); zeros: nothing. Another
- * thread may continue with it after the owner has ended. [low, high) can be read from the stack pointer on; below the
- * stack pointer pages may be missing. */
-struct unwind_stack {
-  uintptr_t thread; /* the owner (os_thread_pointer) */
-  uintptr_t low, high;
-  uintptr_t floor; /* below this the thread's own stack does not reach; 0: not known */
-};
-
 /* Finds the end of the alternate signal stack that the address lies on. False: the kernel knows of none there. */
 bool os_alternate_stack(uintptr_t address, uintptr_t *end);
 

@@ -12,7 +12,16 @@
  */
 #pragma once
 
-#include "inspect/stack.h"
+#include "base/words.h"
+
+/* What is known about one thread's stack, kept with the thread's heap; zeros: nothing. Another thread may continue with
+ * it after the owner has ended. [low, high) can be read from the stack pointer on; below the stack pointer pages may be
+ * missing. */
+struct unwind_stack {
+  uintptr_t thread; /* the owner (os_thread_pointer) */
+  uintptr_t low, high;
+  uintptr_t floor; /* below this the thread's own stack does not reach; 0: not known */
+};
 
 /* Writes the return addresses of the calling thread's stack, innermost first, and returns how many. The innermost is
  * the first outside hakmem's library. If hakmem is part of the program, it is `site`, where the program called hakmem,
