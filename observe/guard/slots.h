@@ -6,7 +6,8 @@
  * filled with a byte that is checked at the free. A freed block's pages go back and lose access. At most half of the
  * slots are in use, and a free one is drawn among the older half of the free ones: so at least SLOTS / 4 other blocks
  * are freed before a slot is used again.
- *   G1  a slot's state is changed to FREE_NEXT by one thread only, by an atomic exchange; it keeps its texts until then
+ *   G1  only one thread changes a slot's state to SLOT_ENDING, by an atomic exchange; block and stacks stay until the
+ *       slot is used again
  *   G2  the lock is taken in slow paths only, and only tried; under it, the heap profile's is taken
  */
 #pragma once

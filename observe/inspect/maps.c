@@ -6,7 +6,6 @@
 #include "os/text_file.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <string.h>
