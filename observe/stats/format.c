@@ -122,15 +122,16 @@ static void format_json(struct text *text, const struct stats_snapshot *snapshot
 
 /* The output is also valid in Prometheus' own text format, where UNIT and EOF are comments. The label pid tells several
  * processes' files apart. */
+static void metric_line(struct text *text, const char *what, const char *family, const struct stats_field *field,
+                        const char *words) {
+  text_strings(text, what, STATS_PREFIX, family, field->name, " ", words, "\n");
+}
+
 static void metric_head(struct text *text, const char *family, const struct stats_field *field) {
-  const char *const lines[][2] = {{"# TYPE ", field->kind == STATS_COUNTER ? "counter" : "gauge"},
-                                  {"# UNIT ", strcmp(field->unit, "bytes") == 0 ? "bytes" : NULL},
-                                  {"# HELP ", field->sentence}};
-  for (unsigned i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-    if (lines[i][1] == NULL)
-      continue;
-    text_strings(text, lines[i][0], STATS_PREFIX, family, field->name, " ", lines[i][1], "\n");
-  }
+  metric_line(text, "# TYPE ", family, field, field->kind == STATS_COUNTER ? "counter" : "gauge");
+  if (strcmp(field->unit, "bytes") == 0)
+    metric_line(text, "# UNIT ", family, field, "bytes");
+  metric_line(text, "# HELP ", family, field, field->sentence);
 }
 
 static void metric_name(struct text *text, const char *family, const struct stats_field *field, uint64_t pid) {
