@@ -202,11 +202,9 @@ enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t 
   return lseek(fd, (off_t)at, SEEK_SET) < 0 ? error_of(errno) : OS_FILE_OK;
 }
 
-static bool is_still_open(const struct os_file_part *part) { return os_file_is(part->fd, part->file); }
-
 static enum os_file_error part_add(struct os_file_part *part, const char *bytes, size_t length) {
   part->length += length;
-  if (part->path == NULL && !is_still_open(part))
+  if (part->path == NULL && !os_file_is(part->fd, part->file))
     return OS_FILE_REFUSED;
   while (length > 0) {
     long written = os_kernel_again(SYS_write, part->fd, bytes, length);

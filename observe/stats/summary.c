@@ -27,8 +27,7 @@ static bool report_is_wanted(void) {
 static void report_complain(const char *path, const char *reason) {
   char bytes[OPTION_TEXT_BYTES + 128];
   struct text text = TEXT_IN(bytes);
-  text_strings(&text, "hakmem: ", path, ": ", reason);
-  text_string(&text, "; no summary is written\n");
+  text_strings(&text, "hakmem: ", path, ": ", reason, "; no summary is written\n");
   os_say(bytes);
 }
 
