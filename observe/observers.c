@@ -43,13 +43,6 @@ static void policy_write(void) {
   os_say(policy_complaint);
 }
 
-static void live_begin(void) {
-  if (!slow_path_begin())
-    return;
-  live_start();
-  slow_path_end();
-}
-
 /* Most programs ask for nothing. Then neither start nor end touches the observers' pages. */
 static bool is_any_wanted(void) {
   static const unsigned char options[] = {OPTIONS_OF_OBSERVERS};

@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "heap/ids.h"
+#include "heap/slow_path.h"
 #include "inspect/process.h"
 #include "inspect/shared.h"
 #include "live/control.h"
@@ -294,10 +295,10 @@ static bool page_make(void) {
   return true;
 }
 
-void live_start(void) {
-  if (option_value(OPTION_LIVE) != SWITCH_ON)
+void live_begin(void) {
+  if (option_value(OPTION_LIVE) != SWITCH_ON || !slow_path_begin())
     return;
-  HOLD_LOCK(&live.lock);
+  lock_take(&live.lock);
   if (heap_current())
     heap_note_thread(heap_current());
   if (page_make()) {
@@ -305,6 +306,8 @@ void live_start(void) {
     atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
     background_wish(); /* so that a process that allocates little and sleeps can be read too */
   }
+  lock_give(&live.lock);
+  slow_path_end();
 }
 
 /* The lock is held. */

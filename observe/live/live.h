@@ -12,8 +12,8 @@
 
 #include "base/words.h"
 
-/* Call after the options were read, in a slow path. */
-void live_start(void);
+/* Call after the options were read. */
+void live_begin(void);
 
 /* Call at the end of a slow path, without a lock. */
 enum live_state { LIVE_NONE, LIVE_KEPT, LIVE_FORKED }; /* FORKED: this child has no page yet */

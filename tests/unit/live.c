@@ -205,7 +205,7 @@ UNIT_TEST(sites_in_page) {
 static void begin(void) {
   unit_alone();
   unit_option("HAKMEM_LIVE", "on");
-  live_start();
+  live_begin();
 }
 
 UNIT_MAIN(begin())
