@@ -119,7 +119,6 @@ struct heap {
   struct heap *entered;    /* the heap by which the thread entered the slow path that uses this one */
   _Atomic bool is_default; /* malloc uses it */
 
-  _Atomic bool parked;       /* swept, without an owner, and attached to no pool */
   _Atomic int thread_id;     /* of the last owner, for the option `live`; 0: not known */
   _Atomic bool lost;         /* its owner stays inside a slow path for good */
   _Atomic bool flush_wanted; /* a trim asks the owner to empty its bins at its next slow path */

@@ -20,6 +20,7 @@ struct heap *heap_from(uint32_t id, bool owned);
 bool heap_ids_grow(void);
 void heap_ids_add(struct heap *heap);
 
-/* One bit for each heap: a thread owns it, or owned it when it died. */
+/* One bit for each heap: a thread owns it, or owned it when it died. The other heaps are *parked*: swept, without an
+ * owner, and attached to no pool. */
 void heap_mark_owned(uint32_t id, bool owned);
 bool heap_is_owned(uint32_t id);

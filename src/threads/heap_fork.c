@@ -16,7 +16,6 @@ COLD static void drop_in_child(struct heap *heap) {
   outbox_drop_all(heap);
   lifeline_reset(&heap->lifeline);
   store_relaxed(&heap->inside, 0);
-  store_relaxed(&heap->parked, true);
   heap_mark_owned(heap->id, false);
 }
 

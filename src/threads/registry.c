@@ -1,7 +1,7 @@
 /* The registry: all heaps, and their assignment to threads. */
-#include "base/counters.h"
-#include "heap/heap.h"
+#include "threads/registry.h"
 
+#include "base/counters.h"
 #include "base/options.h"
 #include "budget/usage.h"
 #include "checked/checked.h"
@@ -12,7 +12,6 @@
 #include "heap/slow_path.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
-#include "threads/registry.h"
 
 #include <string.h>
 
@@ -166,7 +165,6 @@ static void heap_join(struct heap *heap, struct pool *pool) {
   heap_set_pool(heap, pool);
   store_relaxed(&heap->life, pool_life(pool));
   heap_set_key(heap, heap->split);
-  store_relaxed(&heap->parked, false);
   if (is_locked)
     pool_unlock(left);
 }
@@ -359,7 +357,6 @@ static void heap_park(struct heap *heap) {
     lifeline_drop(&heap->lifeline); /* the next sweep finds it */
     return;
   }
-  store_relaxed(&heap->parked, true);
   if (is_private ? was_last : pool_detach(pool)) /* see envelope_send */
     inbox_serve(pool);
   counter_note(heaps_swept);

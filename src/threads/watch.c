@@ -29,7 +29,7 @@ void heap_figures(const struct heap *heap, struct heap_figures *out) {
       .id = heap->id,
       .pool_id = pool->id,
       .thread_id = load_relaxed(&heap->thread_id),
-      .is_parked = load_relaxed(&heap->parked),
+      .is_parked = !heap_is_owned(heap->id),
       .bin_blocks = bins.blocks,
       .bin_bytes = bins.bytes,
       .checked_bytes = checked_cached_bytes(heap),

@@ -92,7 +92,7 @@ UNIT_TEST(a_dead_threads_heap_is_swept_and_parked) {
   heaps_sweep_all(false);
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     inbox_drain_to_slabs(pool);
-  assert_true(atomic_load(&heap->parked));
+  assert_false(heap_is_owned(heap->id));
   assert_int_equal(bins_content(heap).bytes, 0);
   for (size_t i = 1; i < 2000; i += 2)
     live += class_bytes(hak_class_of(16 + i % 3000));
@@ -132,7 +132,7 @@ UNIT_TEST(a_living_threads_heap_is_left_alone) {
   assert_ptr_not_equal(other, heap);
   heaps_sweep_all(false);
   assert_int_equal(bins_content(heap).bytes, ready);
-  assert_false(atomic_load(&heap->parked));
+  assert_true(heap_is_owned(heap->id));
 }
 
 /* An envelope that a thread had open when it died reaches its owner. */

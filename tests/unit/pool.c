@@ -230,12 +230,12 @@ UNIT_TEST(a_dead_heap_keeps_blocks_that_stay) {
   unit_heap_give_up(two[1]);
   unit_heap_become(two[0]);
   unit_sweep();
-  assert_false(atomic_load(&two[1]->parked));
+  assert_true(heap_is_owned(two[1]->id));
   assert_int_equal(others_in_bin(two[1]), 1);
   pool_unlock(heap_pool(two[0]));
   has_no_metadata = false;
   unit_sweep();
-  assert_true(atomic_load(&two[1]->parked));
+  assert_false(heap_is_owned(two[1]->id));
   assert_int_equal(bins_content(two[1]).blocks, 0);
   for (unsigned i = 1; i < BLOCKS; i++)
     hak_free(blocks[i]);
@@ -413,14 +413,14 @@ UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   assert_true(waited_ms >= 500);
   assert_ptr_not_equal(heap_current(), other);
   assert_ptr_not_equal(heap_pool(heap_current()), pool);
-  assert_false(atomic_load(&other->parked)); /* a sweep leaves it alone until the lock is free */
+  assert_true(heap_is_owned(other->id)); /* a sweep leaves it alone until the lock is free */
   unit_sweep();
-  assert_false(atomic_load(&other->parked));
+  assert_true(heap_is_owned(other->id));
   hak_free(blocks[0]); /* by an envelope */
   hak_free(blocks[1]);
   lock_give(&pool->lock);
   unit_sweep();
-  assert_true(atomic_load(&other->parked));
+  assert_false(heap_is_owned(other->id));
   unit_pools_clear();
 }
 

@@ -172,7 +172,7 @@ static inline void unit_heap_give_up(struct heap *heap) {
 /* Ends what earlier tests left. */
 static inline void unit_pools_clear(void) {
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
-    if (!atomic_load(&heap->parked))
+    if (heap_is_owned(heap->id))
       unit_heap_give_up(heap);
   unit_sweep();
   assert_int_equal(pools_heaps(), 0);
