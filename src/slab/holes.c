@@ -9,12 +9,10 @@ static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
   size_t blocks = size_classes[slab->class].block_count;
   size_t page = os_page_bytes();
   unsigned count = batch->hole_count;
-  for (size_t i = 0; i < blocks; i++) {
-    size_t first = i;
-    while (i < blocks && slab_block_is_free(slab, i))
-      i++;
+  for (size_t first, behind = 0; (first = bit_find(slab->bitmap, behind, blocks, true)) < blocks;) {
+    behind = bit_find(slab->bitmap, first, blocks, false);
     size_t start = round_up(first * bytes, page);
-    size_t end = round_down(i * bytes, page);
+    size_t end = round_down(behind * bytes, page);
     if (end <= start)
       continue;
     if (count == HOLES_MAX)
@@ -41,7 +39,7 @@ static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole
     struct slab *next = slab->next;
     if (slab->rest != REST_PURGED && (batch->search == HOLES_ALL || is_settled(slab, batch))) {
       unsigned before = batch->hole_count;
-      if (batch->slab_count == HOLE_SLABS_MAX || !holes_find(slab, batch))
+      if (!holes_find(slab, batch))
         return false;
       if (batch->hole_count == before) {
         slab->rest = REST_PURGED;
@@ -77,9 +75,6 @@ COLD void slab_set_holes_give(struct slab_set *set, const struct hole_batch *bat
   for (unsigned i = 0; i < batch->slab_count; i++) {
     struct slab *slab = batch->slabs[i];
     slab->rest = slab->rest == REST_PURGING ? REST_PURGED : REST_NONE;
-    if (slab_is_empty(slab))
-      slab_got_emptier(set, slab);
-    else
-      slab_list_update(set, slab);
+    slab_got_emptier(set, slab);
   }
 }

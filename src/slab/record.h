@@ -11,7 +11,7 @@ struct slab {
   uint64_t *bitmap;             /* const while open */
   struct slab *next, *previous; /* in its list */
   uint32_t free_count;
-  uint32_t list_until; /* slab_list_update is due when free_count exceeds this */
+  uint32_t list_until; /* slab_got_emptier is due when free_count exceeds this */
   uint32_t hint;       /* first word that may have a free block */
   uint8_t class;
   uint8_t list;     /* NO_LIST: its holes are being purged, or it is being opened */
@@ -40,8 +40,6 @@ static inline bool slab_is_empty(const struct slab *slab) {
   return slab->free_count == size_classes[slab->class].block_count;
 }
 
-static inline bool slab_block_is_free(const struct slab *slab, size_t index) { return bit_is_set(slab->bitmap, index); }
-
 /* S3 */
 static inline bool slab_has_list(const struct slab_set *set, unsigned list) {
   return list < FULLNESS_FULL || (list == FULLNESS_FULL && set->lists_full);
@@ -53,9 +51,8 @@ static inline void slab_list_leave(struct slab_set *set, struct slab *slab) {
   slab->list = NO_LIST;
 }
 
-/* Moves the slab to the list for its free_count. */
-void slab_list_update(struct slab_set *set, struct slab *slab);
-/* Call when free_count exceeds list_until. */
+/* Moves the slab to the list for its free_count, or closes it if it is empty. Call when free_count exceeds list_until,
+ * and after its holes were purged. */
 void slab_got_emptier(struct slab_set *set, struct slab *slab);
 
 /* Makes the array of states for a slab of a set that has them; all are 0. False: out of memory. */

@@ -24,7 +24,8 @@ static unsigned list_of(const struct slab *slab) {
   return (slab->free_count - 1) * FULLNESS_LISTS / size_classes[slab->class].block_count;
 }
 
-void slab_list_update(struct slab_set *set, struct slab *slab) {
+/* Moves the slab to the list for its free_count. */
+static void slab_list_update(struct slab_set *set, struct slab *slab) {
   unsigned list = list_of(slab);
   unsigned blocks = size_classes[slab->class].block_count;
   if (list == FULLNESS_FULL)
@@ -429,7 +430,7 @@ static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, u
 bool slab_holds(const struct slab_set *set, const void *block, unsigned cls) {
   size_t index;
   return map_entry(block) == entry_of(set->key, cls) && find_index(block, cls, &index) &&
-         !slab_block_is_free(map_record(slab_base(block, size_classes[cls].order)), index);
+         !bit_is_set(map_bitmap(slab_base(block, size_classes[cls].order)), index);
 }
 
 bool slab_set_is_valid(const struct slab_set *set) {

@@ -66,8 +66,8 @@ void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count
 void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
 /* Checks that the blocks of one class that are the set's could be put back; those of other sets of its kind are left
- * out. A free block, one that is there twice, or an
- * address that is no block ends the program. Otherwise nothing changes. */
+ * out. A free block, one that is there twice, or an address that is no block ends the program. Otherwise nothing
+ * changes. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
 
 /* Tells whether the limit allows `bytes` more. */
@@ -92,7 +92,6 @@ void slab_set_close_all(struct slab_set *set);
  *   3  slab_set_holes_give, under the lock: puts the slabs into their lists again
  * All three must happen in one slow path, so that no fork comes between. */
 #define HOLES_MAX 512u /* more than the longest slab can have */
-#define HOLE_SLABS_MAX 512u
 
 enum hole_search {
   HOLES_ALL,     /* of every slab */
@@ -105,7 +104,7 @@ struct hole_batch {
   uint32_t now_ms;   /* for HOLES_SETTLED: the low bits of the time */
   uint32_t delay_ms; /* for HOLES_SETTLED: how long a slab must have been left alone */
   unsigned slab_count, hole_count;
-  struct slab *slabs[HOLE_SLABS_MAX];
+  struct slab *slabs[HOLES_MAX]; /* each has a hole at least */
   struct hole {
     char *start;
     size_t bytes;

@@ -432,7 +432,7 @@ UNIT_TEST(settled_slabs_are_purged_once) {
 
 /* More slabs, and more holes, than a batch can take. */
 UNIT_TEST(all_holes_of_many_slabs_are_found) {
-  enum { SLABS = 3 * HOLE_SLABS_MAX };
+  enum { SLABS = 3 * HOLES_MAX };
   unsigned cls = hak_class_of(8192);
   size_t count = size_classes[cls].block_count;
   static void *blocks[SLABS][64];
