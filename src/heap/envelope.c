@@ -180,19 +180,23 @@ COLD static bool outbox_grow(struct outbox *outbox) {
   return true;
 }
 
+static bool sweep_is_due(const struct outbox *outbox) {
+  return outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places;
+}
+
 /* Returns the place for an owner, with an open envelope in it; NULL when memory is out. */
 static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner) {
   struct outbox *outbox = &heap->outbox;
-  if (outbox->places && outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places)
+  if (sweep_is_due(outbox))
     outbox_send_all(heap);
-  while (outbox->open == NULL || (outbox->open[owner & (outbox->places - 1)] != NULL)) {
+  while (outbox->open == NULL || *outbox_place(outbox, owner) != NULL) {
     if (outbox_grow(outbox))
       continue;
     if (outbox->open == NULL)
       return NULL;
-    envelope_close(outbox, &outbox->open[owner & (outbox->places - 1)], true);
+    envelope_close(outbox, outbox_place(outbox, owner), true);
   }
-  struct envelope **place = &outbox->open[owner & (outbox->places - 1)];
+  struct envelope **place = outbox_place(outbox, owner);
   outbox->bytes_max = pool_is_crowded(heap_pool(heap)) ? CROWD_BYTES_MAX : OUTBOX_BYTES_MAX;
   *place = envelope_take(heap, owner);
   return *place ? place : NULL;
@@ -217,38 +221,42 @@ COLD void block_deliver(void *block, uint32_t entry) {
   deliver_and_give_lock(owner, block, entry);
 }
 
-/* With more owners than places, envelopes would be sent nearly empty. So if the place of an owner is taken, the block
- * goes straight into the owner's slab, if the owner's lock is free. From time to time all places are emptied. */
-static bool deliver_at_once(struct outbox *outbox, void *block, uint32_t entry) {
-  if (outbox->places < OUTBOX_PLACES_MAX || outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places)
-    return false;
+/* The same if the owner's lock is free; else false. */
+static bool deliver_at_once(void *block, uint32_t entry) {
   struct pool *owner = pool_by_id(entry_pool_id(entry));
-  if (!lock_try(&owner->lock))
-    return false;
-  deliver_and_give_lock(owner, block, entry);
-  outbox->sent_since_sweep++;
-  return true;
+  bool is_locked = lock_try(&owner->lock);
+  if (is_locked)
+    deliver_and_give_lock(owner, block, entry);
+  return is_locked;
 }
 
 /* Returns false if memory is out. It waits for no pool's lock. */
 static bool outbox_try(struct heap *heap, void *block, uint32_t entry, bool *is_sent) {
   struct outbox *outbox = &heap->outbox;
   uint32_t owner = entry_pool_id(entry);
-  struct envelope **place = outbox->open ? &outbox->open[owner & (outbox->places - 1)] : NULL;
-  if (place != NULL && *place != NULL && is_void(*place)) {
-    add_as_owner(&outbox->open_bytes, -(*place)->bytes);
-    envelope_begin(*place, heap, (*place)->owner);
+  struct envelope **place = outbox->open ? outbox_place(outbox, owner) : NULL;
+  struct envelope *envelope = place ? *place : NULL;
+  if (envelope != NULL && is_void(envelope)) {
+    add_as_owner(&outbox->open_bytes, -envelope->bytes);
+    envelope_begin(envelope, heap, envelope->owner);
   }
-  if (place == NULL || *place == NULL || (*place)->owner != owner) {
-    if (place != NULL && *place != NULL && deliver_at_once(outbox, block, entry))
+  if (envelope == NULL || envelope->owner != owner) {
+    /* With more owners than places, envelopes would be sent nearly empty. From time to time all places are emptied. */
+    bool has_many = envelope != NULL && outbox->places == OUTBOX_PLACES_MAX && !sweep_is_due(outbox);
+    if (has_many && deliver_at_once(block, entry)) {
+      outbox->sent_since_sweep++;
       return true;
+    }
     place = outbox_open(heap, owner);
     if (place == NULL)
       return false;
+    envelope = *place;
   }
-  const struct envelope *envelope = *place;
-  outbox->last = *place;
-  envelope_append(outbox, *place, block, class_bytes(entry_class(entry)));
+  size_t bytes = class_bytes(entry_class(entry));
+  outbox->last = envelope;
+  envelope->blocks[envelope->count++] = block;
+  envelope->bytes += bytes;
+  add_as_owner(&outbox->open_bytes, bytes);
   if (envelope->count < ENVELOPE_SLOTS && envelope->bytes < ENVELOPE_BYTES_MAX &&
       load_relaxed(&outbox->open_bytes) < outbox->bytes_max)
     return true;
@@ -268,13 +276,7 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
 
 bool outbox_put_locked(struct heap *heap, void *block, uint32_t entry) {
   bool is_sent;
-  if (LIKELY(outbox_try(heap, block, entry, &is_sent)))
-    return true;
-  struct pool *owner = pool_by_id(entry_pool_id(entry));
-  bool is_locked = lock_try(&owner->lock);
-  if (is_locked)
-    deliver_and_give_lock(owner, block, entry);
-  return is_locked;
+  return LIKELY(outbox_try(heap, block, entry, &is_sent)) || deliver_at_once(block, entry);
 }
 
 COLD void outbox_count_each(struct heap *heap) {

@@ -18,10 +18,9 @@ struct envelope {
   void *blocks[ENVELOPE_SLOTS];
 };
 
-static inline void envelope_append(struct outbox *outbox, struct envelope *envelope, void *block, size_t bytes) {
-  envelope->blocks[envelope->count++] = block;
-  envelope->bytes += bytes;
-  add_as_owner(&outbox->open_bytes, bytes);
+/* Returns the place for an owner. The outbox has places. */
+static inline struct envelope **outbox_place(const struct outbox *outbox, uint32_t owner) {
+  return &outbox->open[owner & (outbox->places - 1)];
 }
 
 /* In the entry of a tiny class, a multiple of 16 bytes, these bits are the length of its blocks. */
@@ -37,7 +36,7 @@ static inline bool outbox_put_ready(struct outbox *outbox, void *block, uint32_t
   if (UNLIKELY(envelope == NULL))
     return false;
   if (envelope->owner != owner) {
-    envelope = outbox->open[owner & (outbox->places - 1)];
+    envelope = *outbox_place(outbox, owner);
     if (UNLIKELY(envelope == NULL || envelope->owner != owner))
       return false;
     outbox->last = envelope;
