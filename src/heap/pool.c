@@ -290,9 +290,13 @@ COLD void pools_inherit(bool are_inherited) {
 }
 
 COLD void pools_in_child(struct pool *left) {
-  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    if (!pool_is_private(pool) && pool_heaps(pool) != (pool == left)) /* a write would copy the page */
-      pool_set_heaps(pool, pool == left);
+  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
+    if (pool_heaps(pool) == (pool == left)) /* a write would copy the page */
+      continue;
+    pool_set_heaps(pool, pool == left);
+    if (pool_is_private(pool))
+      pool->private_part->attached = NULL;
+  }
 }
 
 size_t pools_heaps(void) { return load_relaxed(&heaps_attached); }

@@ -120,7 +120,7 @@ static inline uint32_t pool_heaps(const struct pool *pool) { return load_relaxed
 static inline bool pool_is_crowded(const struct pool *pool) { return pool_heaps(pool) > HEAPS_OF_CROWD; }
 /* Returns the attached heaps of all pools. Takes no lock, and no walk over the pools. */
 size_t pools_heaps(void);
-/* Call in the child of a fork: one heap is left, in this pool, or none if it is NULL. */
+/* Call in the child of a fork: one heap is left, in this ordinary pool, or none if it is NULL. */
 void pools_in_child(struct pool *left);
 
 /* Makes a pool without threads. NULL when memory is out. */

@@ -26,18 +26,6 @@ static bool is_own(const struct heap *heap) {
   return each != NULL;
 }
 
-/* Heaps that are attached to private pools in the child are the calling thread's. */
-COLD static void privates_in_child(void) {
-  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    if (pool_is_private(pool) && pool->private_part->attached != NULL) {
-      pool->private_part->attached = NULL;
-      pool_set_heaps(pool, 0);
-    }
-  for (struct heap *heap = private_home(); heap; heap = private_next(heap))
-    if (heap_life(heap) != 0 && heap_life(heap) == pool_life(heap_pool(heap)))
-      pool_list(heap_pool(heap), heap);
-}
-
 /* The work is proportional to the number of threads at the fork, because it skips heaps without an owner. */
 COLD void heaps_in_child(void) {
   struct heap *home = private_home();
@@ -45,7 +33,9 @@ COLD void heaps_in_child(void) {
     if (!is_own(heap))
       drop_in_child(heap);
   pools_in_child(home ? heap_pool(home) : NULL);
-  privates_in_child();
+  for (struct heap *heap = home ? home->privates : NULL; heap; heap = heap->next_private)
+    if (heap_life(heap) == pool_life(heap_pool(heap)))
+      pool_list(heap_pool(heap), heap);
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     inbox_serve(pool);
   for (struct heap *heap = home; heap; heap = private_next(heap)) {
