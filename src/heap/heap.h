@@ -178,3 +178,5 @@ _Static_assert(THREAD_FLAGS < CACHE_LINE, "heaps are aligned to cache lines, so 
 extern HAK_HIDDEN __thread uintptr_t hak_thread HAK_TLS_MODEL;
 
 static inline struct heap *heap_current(void) { return (struct heap *)(hak_thread & ~(uintptr_t)THREAD_FLAGS); }
+/* The heap becomes the calling thread's present one. */
+static inline void thread_become(struct heap *heap) { hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS); }

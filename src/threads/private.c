@@ -113,8 +113,6 @@ struct heap *private_heap(struct pool *pool) {
   return heap;
 }
 
-static void thread_become(struct heap *heap) { hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS); }
-
 void private_enter(struct heap *heap) {
   heap->entered = heap_current();
   thread_become(heap);

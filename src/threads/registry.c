@@ -201,10 +201,9 @@ static void owner_begin(struct heap *heap) {
   heap_note_thread(heap);
 }
 
-/* Returns a heap for the calling thread: of a private pool, or (NULL) an ordinary one. *is_locked: its pool's lock is
- * held. Taking the lock makes all changes that were made under it visible. If it is stuck, no other thread reads the
- * heap. */
-static struct heap *heap_begin(struct pool *pool, bool *is_locked) {
+/* Returns a heap for the calling thread: of a private pool, which lists it, or (NULL) an ordinary one. Taking the pool's
+ * lock makes all changes that were made under it visible. If it is stuck, no other thread reads an ordinary heap. */
+static struct heap *heap_begin(struct pool *pool) {
   lock_take(&registry.lock);
   uint32_t count = heap_count();
   struct heap *heap = pool != NULL ? heap_of_pool(pool) : take_orphan(LOOKS_MAX, true);
@@ -217,21 +216,29 @@ static struct heap *heap_begin(struct pool *pool, bool *is_locked) {
   lock_give(&registry.lock);
   if (heap == NULL)
     return NULL;
-  *is_locked = pool_lock(heap_pool(heap));
+  bool is_locked = pool_lock(heap_pool(heap));
   owner_begin(heap);
+  if (!is_locked && pool != NULL) {
+    lifeline_drop(&heap->lifeline); /* a sweep finds it */
+    return NULL;
+  }
+  if (pool != NULL) {
+    heap->split_seen = 0; /* samples are taken from ordinary heaps only */
+    pool_list(pool, heap);
+  }
+  if (is_locked)
+    pool_unlock(heap_pool(heap));
   return heap;
 }
 
 struct heap *heap_attach(void) {
-  bool is_locked;
-  struct heap *heap = heap_begin(NULL, &is_locked);
-  if (heap == NULL)
-    return NULL;
-  if (is_locked)
-    pool_unlock(heap_pool(heap));
-  hak_thread = (uintptr_t)heap | (hak_thread & THREAD_FLAGS);
+  struct heap *heap = heap_begin(NULL);
+  if (heap != NULL)
+    thread_become(heap);
   return heap;
 }
+
+COLD struct heap *heap_attach_private(struct pool *pool) { return heap_begin(pool); }
 
 COLD struct heap *heap_replace(void) {
   struct heap *heap = heap_current(), *privates = heap->privates;
@@ -291,21 +298,6 @@ void heap_part_if_due(struct heap *heap) {
     heap_part(heap);
 }
 
-COLD struct heap *heap_attach_private(struct pool *pool) {
-  bool is_locked;
-  struct heap *heap = heap_begin(pool, &is_locked);
-  if (heap == NULL)
-    return NULL;
-  if (is_locked) {
-    heap->split_seen = 0; /* samples are taken from ordinary heaps only */
-    pool_list(pool, heap);
-    pool_unlock(pool);
-    return heap;
-  }
-  lifeline_drop(&heap->lifeline); /* a sweep finds it */
-  return NULL;
-}
-
 COLD bool heap_rejoin(struct heap *heap, struct pool *pool) {
   lock_take(&registry.lock);
   heap_join(heap, pool);
@@ -352,7 +344,7 @@ void heaps_ask_to_flush(const struct heap *self) {
 static void heap_park(struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   bool is_private = pool_is_private(pool), was_last = false;
-  bool closes = is_private || load_relaxed(&pool->heaps) == 1;
+  bool closes = is_private || pool_heaps(pool) == 1;
   if (UNLIKELY(!heap_flush(heap, closes, is_private ? &was_last : NULL))) {
     lifeline_drop(&heap->lifeline); /* the next sweep finds it */
     return;
