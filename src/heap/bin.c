@@ -358,7 +358,7 @@ void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->counters.bin_overflows++;
   heap->overflow_balance++;
   if (UNLIKELY(heap->split))
-    tally_freed(heap, cls);
+    heap->tally->classes[cls].freed++; /* tally_pushes does not see it */
   if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older_half(heap, cls)))
     bin_push(heap, cls, block);
   else

@@ -148,9 +148,9 @@ NOINLINE void bins_step(struct heap *heap) {
 
 bool bins_flush_all(struct heap *heap) {
   bool is_empty = true;
-  for (unsigned cls = 1; heap->split && cls < HAK_CLASS_COUNT; cls++)
-    hand_close(heap, cls);
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    if (heap->split)
+      hand_close(heap, cls);
     if (heap->bin_state[cls].base == NULL)
       continue;
     if (bin_count(heap, cls) > 0)

@@ -46,11 +46,9 @@ struct tally {
  * owner's next slow path (observers.heap_follow). */
 extern HAK_HIDDEN _Atomic uint32_t split_wanted;
 
-/* tally_allocated: a block was allocated that did not go through the hand. tally_freed: a block was freed that was not
- * pushed to the bin; the heap is split. Both need the lock. tally_freed_of_other: the owner freed another pool's block;
- * no lock. */
+/* tally_allocated: a block was allocated that did not go through the hand; the lock is held. tally_freed_of_other: the
+ * owner freed another pool's block; no lock. */
 void tally_allocated(struct heap *heap, unsigned cls, int count);
-void tally_freed(struct heap *heap, unsigned cls);
 void tally_freed_of_other(struct heap *heap, unsigned cls);
 
 struct class_counts {
