@@ -82,7 +82,7 @@ static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
   void *block = NULL;
   if (size - 1 < HAK_SMALL_MAX && heap->split_seen == load_relaxed(&split_wanted) &&
       LIKELY(hak_thread == (uintptr_t)heap)) { /* no flag is set */
-    bins_step_begin(heap);
+    bins_step_begin();
     block = sample_refill(heap, hak_class_of(size));
     bins_step_end(heap);
   }
