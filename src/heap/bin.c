@@ -38,14 +38,6 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 /* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
 #define SLOTS_MAX_FREED_ONLY 128u
 
-static struct bin_limits bin_limits_read(void) {
-  return (struct bin_limits){
-      .slots_initial = (size_t)option_value(OPTION_BIN_SLOTS),
-      .bin_bytes_max = (size_t)option_value(OPTION_BIN_KB_MAX) << 10,
-      .heap_bytes_max = (size_t)option_value(OPTION_HEAP_KB_MAX) << 10,
-  };
-}
-
 static unsigned array_order(const struct bin_state *state, size_t slots) {
   return metadata_order(max_size(slots, state->slots_initial) * sizeof(void *));
 }
@@ -93,8 +85,7 @@ bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
 }
 
 bool bin_open(struct heap *heap, unsigned cls) {
-  struct bin_limits all = bin_limits_read();
-  size_t slots = bin_slots_initial(&all, class_bytes(cls));
+  size_t slots = bin_slots_initial((size_t)option_value(OPTION_BIN_SLOTS), class_bytes(cls));
   heap->bin_state[cls].slots_initial = (uint32_t)slots;
   return bin_set_slots(heap, cls, bin_slots_first(slots, class_bytes(cls)));
 }
@@ -127,11 +118,14 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   if (is_young(state))
     return bin_set_slots(heap, cls, state->slots * (size_t)2);
-  struct bin_limits all = bin_limits_read();
+  struct bin_limits limits = {
+      .bin_bytes_max = (size_t)option_value(OPTION_BIN_KB_MAX) << 10,
+      .heap_bytes_max = (size_t)option_value(OPTION_HEAP_KB_MAX) << 10,
+  };
   size_t bytes = class_bytes(cls);
   size_t slots = state->slots;
   if ((slots >= SLOTS_MAX_FREED_ONLY && !state->is_taken_from) ||
-      !bin_may_double(&all, slots, bytes, heap->granted_bytes, taken_bytes(heap), pools_heaps()) ||
+      !bin_may_double(&limits, slots, bytes, heap->granted_bytes, taken_bytes(heap), pools_heaps()) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
   slab_set_check(&heap_pool(heap)->slabs, cls, state->base, bin_count(heap, cls)); /* once for each doubling */

@@ -25,9 +25,9 @@
 #define FIRST_SHARE 4
 #define FIRST_BYTES_MIN ((size_t)512)
 
-size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes) {
+size_t bin_slots_initial(size_t slots_max, size_t block_bytes) {
   size_t slots = BIN_SLOTS_MIN;
-  while (slots * 2 <= limits->slots_initial) /* an option may be no power of two */
+  while (slots * 2 <= slots_max) /* an option may be no power of two */
     slots *= 2;
   while (slots > BIN_SLOTS_MIN && (slots - 1) * block_bytes > INITIAL_BYTES_MAX)
     slots /= 2;

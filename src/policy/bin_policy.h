@@ -4,7 +4,6 @@
 #include "base/words.h"
 
 struct bin_limits {
-  size_t slots_initial;
   size_t bin_bytes_max;  /* a bin that could hold more does not double */
   size_t heap_bytes_max; /* all grown bins of a heap together */
 };
@@ -14,9 +13,8 @@ struct bin_limits {
 #define BIN_SLOTS_MAX ((size_t)16384)
 #define BIN_SLOTS_MIN ((size_t)1)
 
-/* Returns the slots of a bin that is used and has not grown: slots_initial, or fewer if the blocks would exceed 16
- * KiB. */
-size_t bin_slots_initial(const struct bin_limits *limits, size_t block_bytes);
+/* Returns the slots of a bin that is used and has not grown: slots_max, or fewer if the blocks would exceed 16 KiB. */
+size_t bin_slots_initial(size_t slots_max, size_t block_bytes);
 
 /* Returns the slots of a new bin, which has few until it is used again: so threads that use many classes a little hold
  * few blocks. They make up some cache lines, so threads seldom share one. */

@@ -12,7 +12,6 @@ static size_t draw(size_t maximum) { return (size_t)(test_random(&seed) % (maxim
 
 static struct bin_limits limits_random(void) {
   return (struct bin_limits){
-      .slots_initial = (size_t)1 << (2 + draw(9)),
       .bin_bytes_max = draw((size_t)1 << draw(30)),
       .heap_bytes_max = draw((size_t)1 << draw(34)),
   };
@@ -20,10 +19,9 @@ static struct bin_limits limits_random(void) {
 
 UNIT_TEST(initial_slots_stay_in_their_limits) {
   for (size_t start = 4; start <= 2048; start++) {
-    struct bin_limits limits = {.slots_initial = start};
     size_t before = SIZE_MAX;
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-      size_t slots = bin_slots_initial(&limits, class_bytes(cls));
+      size_t slots = bin_slots_initial(start, class_bytes(cls));
       assert_true(is_power_of_two(slots));
       assert_true(slots >= BIN_SLOTS_MIN && slots <= start);
       assert_true(slots == BIN_SLOTS_MIN || slots * class_bytes(cls) <= START_BYTES_MAX);
@@ -91,9 +89,9 @@ UNIT_TEST(bins_pin_what_nothing_else_holds_open) {
 }
 
 UNIT_TEST(no_budget_means_no_growth) {
-  struct bin_limits none = {.slots_initial = 16};
-  struct bin_limits no_heap = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX};
-  struct bin_limits ample = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
+  struct bin_limits none = {0};
+  struct bin_limits no_heap = {.bin_bytes_max = SIZE_MAX};
+  struct bin_limits ample = {.bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
   assert_false(bin_may_double(&none, 2, 16, 0, 1 << 30, 1));
   assert_false(bin_may_double(&no_heap, 2, 16, 0, 1 << 30, 1));
   assert_true(bin_may_double(&ample, BIN_SLOTS_MAX / 2, 16, 0, 1 << 30, 1));
@@ -102,7 +100,7 @@ UNIT_TEST(no_budget_means_no_growth) {
 
 /* Grows the bins of equal heaps that hold all they were granted, as far as they may. Returns what all were granted. */
 static size_t granted_to_all(size_t heaps, size_t heaps_told, size_t used_bytes, size_t step) {
-  struct bin_limits ample = {.slots_initial = 16, .bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
+  struct bin_limits ample = {.bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
   const size_t grown_max = (size_t)1 << 30; /* two more slots of half a `step` are granted at a time, in many bins */
   size_t granted = 0;
   while (granted < grown_max && bin_may_double(&ample, 2, step / 2, granted, used_bytes / heaps + granted, heaps_told))

@@ -25,11 +25,10 @@ static void free_all(size_t count) {
 }
 
 static size_t granted_in_bins(const struct heap *heap) {
-  struct bin_limits limits = {.slots_initial = (size_t)option_value(OPTION_BIN_SLOTS)};
-  size_t bytes = 0;
+  size_t slots_max = (size_t)option_value(OPTION_BIN_SLOTS), bytes = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base)
-      bytes += less(heap->bin_state[cls].slots, bin_slots_initial(&limits, class_bytes(cls))) * class_bytes(cls);
+      bytes += less(heap->bin_state[cls].slots, bin_slots_initial(slots_max, class_bytes(cls))) * class_bytes(cls);
   return bytes;
 }
 
