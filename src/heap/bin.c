@@ -379,20 +379,11 @@ static bool holds(const struct heap *heap, const void *block, unsigned cls) {
 
 bool bin_is_valid(const struct heap *heap, unsigned cls) {
   const struct bin_state *state = &heap->bin_state[cls];
-  if (state->base == NULL)
-    return true;
-  size_t count = bin_count(heap, cls);
-  if (state->base[-1] != NULL || count >= state->slots)
+  size_t count = bin_count(heap, cls), in_hand = hand_count(heap, cls);
+  if (state->base != NULL && (state->base[-1] != NULL || count >= state->slots))
     return false;
-  for (size_t i = 0; i < count; i++)
-    if (!holds(heap, state->base[i], cls))
-      return false;
-  return true;
-}
-
-bool hand_is_valid(const struct heap *heap, unsigned cls) {
-  for (size_t i = 0, count = hand_count(heap, cls); i < count; i++)
-    if (!holds(heap, hand_base(heap, cls)[i], cls))
+  for (size_t i = 0; i < count + in_hand; i++)
+    if (!holds(heap, i < count ? state->base[i] : hand_base(heap, cls)[i - count], cls))
       return false;
   return true;
 }

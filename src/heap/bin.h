@@ -75,6 +75,5 @@ static inline size_t hand_count(const struct heap *heap, unsigned cls) {
 }
 
 #ifdef HAK_DEBUG
-bool bin_is_valid(const struct heap *heap, unsigned cls);
-bool hand_is_valid(const struct heap *heap, unsigned cls);
+bool bin_is_valid(const struct heap *heap, unsigned cls); /* the bin and its hand */
 #endif

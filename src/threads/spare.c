@@ -8,7 +8,7 @@
 #define SPARE_BYTES_MAX ((size_t)16 * 1024) /* so that a chunk has several blocks */
 #define STATE_WORD (BITMAP_WORDS - 1)
 #define LINK_WORD (BITMAP_WORDS - 2)
-#define BLOCKS_MAX ((uint32_t)(64 * LINK_WORD)) /* the bits before the link */
+#define BLOCKS_MAX (64 * LINK_WORD) /* the bits before the link */
 
 #define FREED_ONE ((uint64_t)1 << 32)
 static uint32_t given_count(uint64_t state) { return (uint32_t)state; }
@@ -24,10 +24,7 @@ static _Atomic uint64_t *word_of(const char *chunk, size_t index) {
 }
 static _Atomic uint64_t *state_of(const char *chunk) { return word_of(chunk, STATE_WORD); }
 
-static uint32_t blocks_in(unsigned cls) {
-  size_t blocks = UNIT_BYTES / class_bytes(cls);
-  return blocks > BLOCKS_MAX ? BLOCKS_MAX : (uint32_t)blocks;
-}
+static uint32_t blocks_in(unsigned cls) { return (uint32_t)min_size(UNIT_BYTES / class_bytes(cls), BLOCKS_MAX); }
 
 static uint32_t spare_entry(unsigned cls) { return entry_of(0, cls) | ENTRY_SPARE; }
 
