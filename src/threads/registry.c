@@ -47,14 +47,6 @@ static void bins_begin(struct heap *heap) {
     heap->front.bins[cls] = hak_heap_none.bins[cls];
 }
 
-/* A heap that is new to its thread knows no private ones. */
-static void privates_begin(struct heap *heap) {
-  heap->front.private_heap = NULL;
-  heap->front.private_front = FRONT_OF_NONE;
-  heap->home = heap->privates = heap->next_private = NULL;
-  store_relaxed(&heap->is_default, false);
-}
-
 static struct heap *heap_create(struct pool *pool) {
   if (!heap_ids_grow())
     return NULL;
@@ -193,7 +185,10 @@ static struct heap *heap_with_pool(void) {
 static void owner_begin(struct heap *heap) {
   if (is_resting(heap))
     heap_wake(heap);
-  privates_begin(heap);
+  heap->front.private_heap = NULL;
+  heap->front.private_front = FRONT_OF_NONE;
+  heap->home = heap->privates = heap->next_private = NULL;
+  store_relaxed(&heap->is_default, false);
   heap->callback_frame = 0; /* the owner may have ended inside a callback */
   heap->looks_away = heap->moves = 0;
   heap->is_apart = false;
@@ -275,9 +270,7 @@ COLD void heap_follow_node(struct heap *heap) {
   } else if (++heap->looks_away >= LOOKS_AWAY << heap->moves) {
     heap->looks_away = 0;
     heap->moves += heap->moves < LOOKS_DOUBLE;
-    struct pool *near = pool_attach();
-    if (near != NULL)
-      heap_move(heap, near);
+    heap_move(heap, pool_attach());
   }
 }
 
