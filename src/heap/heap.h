@@ -137,6 +137,8 @@ static ALWAYS_INLINE struct stash *heap_stash(const struct heap *heap, const _At
 static inline void heap_set_pool(struct heap *heap, struct pool *pool) {
   atomic_store_explicit(&heap->pool, pool, memory_order_release);
 }
+/* Tells whether the life of the heap's private pool is over (threads/private.h, V2). */
+static inline bool heap_is_over(const struct heap *heap) { return heap_life(heap) != pool_life(heap_pool(heap)); }
 
 #define KEY_OF_NONE ((uint32_t)KIND_NONE << HAK_ENTRY_KIND_SHIFT)
 /* Returns the key of the heaps of a pool (hakmem/inline.h, F4). */
@@ -151,10 +153,8 @@ static inline bool front_takes(const struct hak_front *front, uint32_t entry) {
 
 /* Sets the key. split: HAK_SPLIT or 0. The pool's lock is held; the owner may read the key at the same time. */
 static inline void heap_set_key(struct heap *heap, uint32_t split) {
-  struct pool *pool = heap_pool(heap);
-  bool is_attached = LIKELY(heap_life(heap) == pool_life(pool));
-  __atomic_store_n(&heap->front.key, is_attached ? pool_front_key(pool) ^ split << HAK_ENTRY_CLASS_SHIFT : KEY_OF_NONE,
-                   __ATOMIC_RELAXED);
+  uint32_t key = pool_front_key(heap_pool(heap)) ^ split << HAK_ENTRY_CLASS_SHIFT;
+  __atomic_store_n(&heap->front.key, UNLIKELY(heap_is_over(heap)) ? KEY_OF_NONE : key, __ATOMIC_RELAXED);
 }
 
 /* The owner's slow paths call it before they access a bin. The pool's lock is held. */

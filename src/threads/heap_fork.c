@@ -34,7 +34,7 @@ COLD void heaps_in_child(void) {
       drop_in_child(heap);
   pools_in_child(home ? heap_pool(home) : NULL);
   for (struct heap *heap = home ? home->privates : NULL; heap; heap = heap->next_private)
-    if (heap_life(heap) == pool_life(heap_pool(heap)))
+    if (!heap_is_over(heap))
       pool_list(heap_pool(heap), heap);
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     inbox_serve(pool);

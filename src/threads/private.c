@@ -41,8 +41,6 @@ struct pool *private_make(size_t limit_bytes) {
 
 /* --- the heaps of a thread --- */
 
-static bool is_over(const struct heap *heap) { return heap_life(heap) != pool_life(heap_pool(heap)); }
-
 static void front_set(struct hak_front *front, const struct hak_heap *handle, struct hak_front *private_front) {
   front->private_heap = handle;
   front->private_front = private_front;
@@ -77,7 +75,7 @@ static struct heap *list_make_room(struct heap *home) {
   unsigned count = 0;
   struct heap *oldest = NULL;
   for (struct heap *heap = home->privates; heap; heap = heap->next_private, count++) {
-    if (is_over(heap))
+    if (heap_is_over(heap))
       return heap;
     if (heap != heap_current())
       oldest = heap;
@@ -91,7 +89,7 @@ static struct heap *list_make_room(struct heap *home) {
 
 struct heap *private_heap(struct pool *pool) {
   struct heap *home = private_home(), *heap = home->privates;
-  while (heap != NULL && (heap_pool(heap) != pool || is_over(heap)))
+  while (heap != NULL && (heap_pool(heap) != pool || heap_is_over(heap)))
     heap = heap->next_private;
   if (heap == NULL) {
     heap = list_make_room(home);
@@ -287,7 +285,7 @@ void private_flush_own(void) {
 
 void private_flush(struct pool *pool) {
   for (struct heap *heap = private_home()->privates; heap; heap = heap->next_private)
-    if (heap_pool(heap) == pool && !is_over(heap))
+    if (heap_pool(heap) == pool && !heap_is_over(heap))
       heap_flush_all(heap);
   if (!pool_lock(pool))
     return;
