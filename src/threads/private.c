@@ -219,14 +219,13 @@ static bool limit_allows(struct pool *pool, size_t bytes, bool counts) {
 bool private_reserve(struct pool *pool, size_t bytes) { return limit_allows(pool, bytes, true); }
 
 void private_object_add(struct pool *pool, void *object, size_t reserved) {
-  lock_take(&pool->lock);
+  HOLD_LOCK(&pool->lock);
   pool->slabs.other_bytes -= reserved;
-  if (object != NULL) {
-    large_list_add(&pool->private_part->objects, object, pool->id);
-    pool->private_part->object_count++;
-    pool->slabs.other_bytes += large_bytes(object);
-  }
-  pool_unlock(pool);
+  if (object == NULL)
+    return;
+  large_list_add(&pool->private_part->objects, object, pool->id);
+  pool->private_part->object_count++;
+  pool->slabs.other_bytes += large_bytes(object);
 }
 
 /* If two threads free the object, the one that comes second finds another record. It leaves that alone, and
@@ -236,15 +235,13 @@ struct pool *private_object_remove(void *object) {
   struct pool *pool = owner != 0 ? pool_private_by_id(owner) : NULL;
   if (LIKELY(pool == NULL))
     return NULL;
-  lock_take(&pool->lock);
-  bool is_there = map_entry(object) == ENTRY_LARGE && large_owner(object) == owner;
-  if (is_there) {
-    large_list_remove(&pool->private_part->objects, object);
-    pool->private_part->object_count--;
-    pool->slabs.other_bytes -= large_bytes(object);
-  }
-  pool_unlock(pool);
-  return is_there ? pool : NULL;
+  HOLD_LOCK(&pool->lock);
+  if (map_entry(object) != ENTRY_LARGE || large_owner(object) != owner)
+    return NULL;
+  large_list_remove(&pool->private_part->objects, object);
+  pool->private_part->object_count--;
+  pool->slabs.other_bytes -= large_bytes(object);
+  return pool;
 }
 
 bool private_forbids(struct pool *pool, size_t size) {

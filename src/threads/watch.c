@@ -58,12 +58,11 @@ void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
     classes[cls] = (struct class_figures){0};
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
-    lock_take(&pool->lock);
+    HOLD_LOCK(&pool->lock);
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
       classes[cls].slabs += pool->slabs.slab_count[cls];
       classes[cls].taken_blocks += pool->slabs.taken_blocks[cls];
     }
-    lock_give(&pool->lock);
   }
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     struct pool *pool = lock_pool_of(heap);
@@ -125,9 +124,8 @@ struct tally *heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_
 }
 
 void heap_follow_at_once(struct heap *heap) {
-  heap_lock(heap);
+  HOLD_LOCK(&heap_pool(heap)->lock);
   heap_follow_tally(heap);
-  heap_unlock(heap);
 }
 
 void *pool_shared_take(struct pool *shared, unsigned cls) {
