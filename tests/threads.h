@@ -1,5 +1,5 @@
-/* threads.h: several threads that do the same. Thread i gets `first` as its argument, plus i times `step`: step is 1 for
- * numbers, the size of an element for an array, and 0 if all get the same.
+/* threads.h: several threads that do the same. Thread i gets `first` as its argument, plus i times `step`: step is 1
+ * for numbers, the size of an element for an array, and 0 if all get the same.
  */
 #pragma once
 

@@ -28,7 +28,8 @@ struct live_process {
 __attribute__((format(printf, 3, 4))) bool live_wrong(struct live_process *process, enum live_problem problem,
                                                       const char *format, ...);
 
-/* Opens a process's page. False: sentence and problem say why, and nothing stays open; to close it again does no harm. */
+/* Opens a process's page. False: sentence and problem say why, and nothing stays open; to close it again does
+ * no harm. */
 bool live_open(struct live_process *process, long pid);
 void live_close(struct live_process *process);
 

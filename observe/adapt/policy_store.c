@@ -128,7 +128,8 @@ static bool has_learned(void) {
   return has;
 }
 
-/* Returns the bytes of the file, 0 if it does not fit in READ_BYTES_MAX. others: the file's present content, or NULL. */
+/* Returns the bytes of the file, 0 if it does not fit in READ_BYTES_MAX. others: the file's present content,
+ * or NULL. */
 static size_t encode_file(void *bytes, const struct policy_file *others, const char *by) {
   struct policy_file_writer writer;
   size_t length = 0;

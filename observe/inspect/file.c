@@ -146,7 +146,8 @@ static int folder_open(char path[PATH_MAX], struct stat *folder) {
   return -1;
 }
 
-/* Tells whether a file is another user's in a folder where everybody may make files. That user would own the new file. */
+/* Tells whether a file is another user's in a folder where everybody may make files. That user would own the
+ * new file. */
 static bool is_planted(const struct stat *file, const struct stat *folder) {
   return file->st_uid != geteuid() && (folder->st_mode & S_IWOTH) != 0 && file->st_uid != folder->st_uid;
 }

@@ -94,7 +94,8 @@ void stash_open(size_t bytes_max);
  * hold. */
 void stash_close(void);
 
-/* Ends the present round. If nothing was put during it and nothing is held, closes the stashes. One thread at a time. */
+/* Ends the present round. If nothing was put during it and nothing is held, closes the stashes. One thread at
+ * a time. */
 void stash_next_round(void);
 /* Takes a range of so many units that was put before this round; NULL: there is none. *at: the stash where to begin,
  * NULL: with the first one; then the stash of the range, where the caller may go on. */

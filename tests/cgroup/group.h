@@ -138,7 +138,8 @@ static inline void group_make(struct group *group, size_t limit_bytes) {
     group_write(group->folder, "memory.swap.max", "0");
 }
 
-/* Runs the program again in the group, with the group's folder in TEST_LIMITED. Ends when it does; it must end with 0. */
+/* Runs the program again in the group, with the group's folder in TEST_LIMITED. Ends when it does; it must end
+ * with 0. */
 static inline void group_run(struct group *group, char **argv) {
   enum { CANNOT_JOIN = 78 };
   int status = 0;

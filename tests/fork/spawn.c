@@ -28,8 +28,9 @@ __attribute__((noinline)) static pid_t vfork_exec(char *const *words) {
   return child;
 }
 
-/* musl closes a stream's descriptor before it takes the stream out of its list. popen in another thread gets the number,
- * finds the old stream in the list, and closes its own pipe in the child: EBADF. So there one thread at a time has one. */
+/* musl closes a stream's descriptor before it takes the stream out of its list. popen in another thread gets the
+ * number, finds the old stream in the list, and closes its own pipe in the child: EBADF. So there one thread at a time
+ * has one. */
 #ifdef __GLIBC__
 static void streams_lock(void) {}
 static void streams_unlock(void) {}

@@ -12,8 +12,8 @@ static inline size_t mixed_size(uint64_t *seed, size_t bytes_max) {
                      : 300000 + test_random(seed) % (bytes_max - 300000);
 }
 
-/* Runs work(set) in each set, "NAME=VALUE ...", in a process of its own, which calls `prepare` first and then starts this
- * program anew, as options are read when a program starts. */
+/* Runs work(set) in each set, "NAME=VALUE ...", in a process of its own, which calls `prepare` first and then starts
+ * this program anew, as options are read when a program starts. */
 static inline void mixed_in_sets(const char *const *sets, size_t count, char **argv, void (*prepare)(char **),
                                  void (*work)(const char *)) {
   const char *options = getenv("TEST_OPTIONS");

@@ -224,7 +224,8 @@ UNIT_TEST(bins_fall_with_the_heap) {
   UNIT_HEAP_VALID(heap);
 }
 
-/* What the bins keep of blocks that are freed in any order pins slabs. A turn from allocating to freeing doubles them. */
+/* What the bins keep of blocks that are freed in any order pins slabs. A turn from allocating to freeing
+ * doubles them. */
 UNIT_TEST(bins_grow_once_for_each_turn_to_freeing) {
   enum { COUNT = 60000 };
   struct heap *heap = unit_heap_attach();

@@ -269,8 +269,8 @@ UNIT_TEST(replacing) {
   assert_int_equal(names(false), 1);
 }
 
-/* In a folder where everybody may make files, the user who makes the file first would own what a process of root writes.
- * In other folders the owner stays. */
+/* In a folder where everybody may make files, the user who makes the file first would own what a process of root
+ * writes. In other folders the owner stays. */
 UNIT_TEST(files_of_others) {
   enum { OTHER = 65534 };
   struct stat status;
