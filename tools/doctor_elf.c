@@ -119,7 +119,7 @@ static bool table_next(const struct elf *elf, struct walk *walk) {
 
 /* Steps to the next function that the file defines. */
 static bool function_next(const struct elf *elf, struct walk *walk, Elf64_Sym *symbol) {
-  do
+  do {
     while (walk->symbol < walk->table.sh_size / sizeof *symbol &&
            copy_at(elf, walk->table.sh_offset + walk->symbol * sizeof *symbol, symbol, sizeof *symbol)) {
       unsigned type = ELF64_ST_TYPE(symbol->st_info);
@@ -128,7 +128,7 @@ static bool function_next(const struct elf *elf, struct walk *walk, Elf64_Sym *s
           symbol->st_name < walk->strings.sh_size)
         return true;
     }
-  while (table_next(elf, walk));
+  } while (table_next(elf, walk));
   return false;
 }
 

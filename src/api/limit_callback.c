@@ -40,6 +40,8 @@ bool limit_callback_call(size_t size, bool *is_begun) {
   slow_path_end(); /* the callback frees */
   int freed = callback(size, context);
   *is_begun = slow_path_begin();
-  private_home()->callback_frame = 0; /* the callback may have got another heap (heap_replace) */
+  home = heap_current() != NULL ? private_home() : NULL; /* the callback may have got another heap, or none */
+  if (home != NULL)
+    home->callback_frame = 0;
   return freed == 1 && *is_begun;
 }

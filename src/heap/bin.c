@@ -377,14 +377,19 @@ static bool holds(const struct heap *heap, const void *block, unsigned cls) {
                                            : entries_are_alike(entry, own) && slab_is_block_start(block, cls);
 }
 
+static bool holds_all(const struct heap *heap, void *const *blocks, size_t count, unsigned cls) {
+  for (size_t i = 0; i < count; i++)
+    if (!holds(heap, blocks[i], cls))
+      return false;
+  return true;
+}
+
 bool bin_is_valid(const struct heap *heap, unsigned cls) {
   const struct bin_state *state = &heap->bin_state[cls];
   size_t count = bin_count(heap, cls), in_hand = hand_count(heap, cls);
   if (state->base != NULL && (state->base[-1] != NULL || count >= state->slots))
     return false;
-  for (size_t i = 0; i < count + in_hand; i++)
-    if (!holds(heap, i < count ? state->base[i] : hand_base(heap, cls)[i - count], cls))
-      return false;
-  return true;
+  return holds_all(heap, state->base, count, cls) &&
+         (in_hand == 0 || holds_all(heap, hand_base(heap, cls), in_hand, cls));
 }
 #endif

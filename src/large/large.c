@@ -208,7 +208,8 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   }
 }
 
-static void extent_cut(struct large *range, size_t bytes, size_t wanted) {
+/* Cuts an object that is an extent. */
+static void object_cut(struct large *range, size_t bytes, size_t wanted) {
   struct extent rest = {.base = range->base + wanted, .bytes = bytes - wanted, .resident = true};
   map_entries_set(rest.base, rest.bytes / UNIT_BYTES, ENTRY_LARGE_FREE);
   usage_move_begin(rest.bytes);
@@ -216,8 +217,8 @@ static void extent_cut(struct large *range, size_t bytes, size_t wanted) {
   length_changed(range, bytes, wanted);
 }
 
-/* Lengthens an extent where it lies. */
-static bool extent_extend(struct large *range, size_t bytes, size_t wanted) {
+/* Lengthens one where it lies. */
+static bool object_extend(struct large *range, size_t bytes, size_t wanted) {
   char *end = range->base + bytes;
   if (!usage_reserve(wanted - bytes))
     return false;
@@ -239,7 +240,7 @@ static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
   range->stays_mapping |= bytes >= MAPPING_BYTES_MIN;
   if (range_become_extent(range, ENTRY_LARGE, ENTRY_LARGE_BODY)) {
-    extent_cut(range, bytes, wanted);
+    object_cut(range, bytes, wanted);
     return true;
   }
   if (!may_be_mapping(wanted))
@@ -315,7 +316,7 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
 
 /* An extent that cannot grow where it lies moves to resident memory with room behind it, or becomes a mapping. NULL:
  * unchanged. */
-static void *extent_move(struct large *range, size_t bytes, size_t wanted) {
+static void *object_move(struct large *range, size_t bytes, size_t wanted) {
   if (!may_be_mapping(wanted))
     return NULL;
   struct large *grown = range_kept(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
@@ -375,8 +376,8 @@ COLD void *large_resize(void *object, size_t size) {
   if (range->mapping)
     return mapping_resize(range, bytes, wanted);
   if (wanted > bytes)
-    return extent_extend(range, bytes, wanted) ? object : extent_move(range, bytes, wanted);
-  extent_cut(range, bytes, wanted);
+    return object_extend(range, bytes, wanted) ? object : object_move(range, bytes, wanted);
+  object_cut(range, bytes, wanted);
   return object;
 }
 

@@ -63,7 +63,7 @@ struct stash {
   uint8_t next[STASH_RANGES]; /* in the chain of a place, or of the free nodes */
   /* the owner writes, all read */
   _Atomic uint8_t node_last; /* no node behind this one was ever used */
-  _Atomic uint32_t last_put; /* stashes_state when a range was put last; 0: none was */
+  _Atomic uint32_t last_put; /* stashes_state when a range was put last, which then was open; 0: none was */
   _Atomic uint64_t puts, takes;
   struct stash *next_stash; /* const */
   /* all write */

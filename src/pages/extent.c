@@ -68,7 +68,7 @@ enum extent_bank extent_bank_of(const void *address) {
 }
 unsigned extent_node_of(const void *address) { return bank_number_at(address) / EXTENT_BANKS; }
 
-/* --- lists, cutting and carving: with the lock held --- */
+/* --- lists: with the lock held --- */
 
 static unsigned list_of_units(size_t units) {
   unsigned list = units_class(units);
@@ -167,7 +167,7 @@ static void bank_give(struct extent piece, uint64_t freed_ms, enum usage from) {
   usage_move(from, piece.resident ? USAGE_FREE : USAGE_NOWHERE, own_bytes);
 }
 
-/* --- cutting and carving --- */
+/* --- cutting and carving: the same --- */
 
 /* Retires the newest arena: its accessible rest becomes a free extent, the inaccessible rest is unmapped. */
 static void bank_retire(unsigned number) {

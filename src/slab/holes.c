@@ -9,9 +9,10 @@ static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
   size_t blocks = size_classes[slab->class].block_count;
   size_t page = os_page_bytes();
   unsigned count = batch->hole_count;
-  for (size_t first, behind = 0; (first = bit_find(slab->bitmap, behind, blocks, true)) < blocks;) {
-    behind = bit_find(slab->bitmap, first, blocks, false);
-    size_t start = round_up(first * bytes, page);
+  for (size_t i = bit_find(slab->bitmap, 0, blocks, true), behind; i < blocks;
+       i = bit_find(slab->bitmap, behind, blocks, true)) {
+    behind = bit_find(slab->bitmap, i, blocks, false);
+    size_t start = round_up(i * bytes, page);
     size_t end = round_down(behind * bytes, page);
     if (end <= start)
       continue;

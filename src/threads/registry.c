@@ -214,7 +214,7 @@ static struct heap *heap_begin(struct pool *pool) {
     return NULL;
   bool is_locked = pool_lock(heap_pool(heap));
   owner_begin(heap);
-  if (!is_locked && pool != NULL) {
+  if (UNLIKELY(!is_locked) && pool != NULL) {
     lifeline_drop(&heap->lifeline); /* a sweep finds it */
     return NULL;
   }
@@ -222,7 +222,7 @@ static struct heap *heap_begin(struct pool *pool) {
     heap->split_seen = 0; /* samples are taken from ordinary heaps only */
     pool_list(pool, heap);
   }
-  if (is_locked)
+  if (LIKELY(is_locked))
     pool_unlock(heap_pool(heap));
   return heap;
 }
