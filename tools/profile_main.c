@@ -107,37 +107,37 @@ static int start_or_stop(const struct wish *wish, struct control *control) {
 
 /* --- what is wanted --- */
 
-static bool take_value(struct wish *wish, const char *name, const char *value) {
+static int option_taken(struct wish *wish, const char *name, const char *value) {
   if (strcmp(name, "--kb") == 0 && wish->verb == CONTROL_START)
-    return tool_number(value, KB_MAX, &wish->kb) ||
-           tool_complain(2, "--kb takes 0 to %d, not '%s'", KB_MAX, value) == 0;
+    return tool_number(value, KB_MAX, &wish->kb) ? 0 : tool_complain(2, "--kb takes 0 to %d, not '%s'", KB_MAX, value);
   if (strcmp(name, "--wait") == 0)
-    return tool_number(value, WAIT_MAX_S, &wish->wait_s) ||
-           tool_complain(2, "--wait takes 0 to %d seconds, not '%s'", WAIT_MAX_S, value) == 0;
+    return tool_number(value, WAIT_MAX_S, &wish->wait_s)
+               ? 0
+               : tool_complain(2, "--wait takes 0 to %d seconds, not '%s'", WAIT_MAX_S, value);
   if (strcmp(name, "--out") == 0 && wish->verb == CONTROL_DUMP) {
     wish->out = value;
-    return *value || tool_complain(2, "--out takes the name of a file") == 0;
+    return *value ? 0 : tool_complain(2, "--out takes the name of a file");
   }
-  return tool_refuse("unknown option '%s'", name) == 0;
+  return tool_refuse("unknown option '%s'", name);
 }
 
-static bool needs_value(const char *word) {
+static bool takes_value(const char *word) {
   return strcmp(word, "--kb") == 0 || strcmp(word, "--wait") == 0 || strcmp(word, "--out") == 0;
 }
 
-/* Takes an option, as --name value or --name=value. `words` is what follows it, and steps over its value. */
-static bool take_option(struct wish *wish, const char *word, char ***words) {
+/* Parses an option, as --name value or --name=value. Returns how many words it took, 0 after an error message. */
+static int take_option(struct wish *wish, char **words, int count) {
   char name[16];
-  const char *equals = strchr(word, '=');
-  if (equals && (size_t)(equals - word) < sizeof name) {
-    snprintf(name, sizeof name, "%.*s", (int)(equals - word), word);
-    return take_value(wish, name, equals + 1);
+  const char *equals = strchr(words[0], '=');
+  if (equals && (size_t)(equals - words[0]) < sizeof name) {
+    snprintf(name, sizeof name, "%.*s", (int)(equals - words[0]), words[0]);
+    return option_taken(wish, name, equals + 1) == 0 ? 1 : 0;
   }
-  if (**words)
-    return take_value(wish, word, *(*words)++);
-  if (needs_value(word))
-    return tool_complain(2, "%s needs a value", word) == 0;
-  return take_value(wish, word, "");
+  if (takes_value(words[0]) && count < 2) {
+    tool_complain(2, "%s needs a value", words[0]);
+    return 0;
+  }
+  return option_taken(wish, words[0], count > 1 ? words[1] : "") == 0 ? 2 : 0;
 }
 
 static bool take_pid(struct wish *wish, const char *word) {
@@ -146,18 +146,20 @@ static bool take_pid(struct wish *wish, const char *word) {
   return tool_pid(word, &wish->pid);
 }
 
-/* False after a complaint, as in the functions above. */
-static bool take_words(struct wish *wish, char **words) {
+static bool take_words(struct wish *wish, char **words, int count) {
   static const char *const verbs[] = {[CONTROL_START] = "start", [CONTROL_DUMP] = "dump", [CONTROL_STOP] = "stop"};
-  for (enum control_verb verb = CONTROL_START; *words && verb <= CONTROL_STOP; verb++)
-    if (strcmp(*words, verbs[verb]) == 0)
+  for (enum control_verb verb = CONTROL_START; count > 0 && verb <= CONTROL_STOP; verb++)
+    if (strcmp(words[0], verbs[verb]) == 0)
       wish->verb = verb;
   if (wish->verb == 0)
     return tool_refuse("takes start, dump or stop, and a PID") == 0;
-  for (words++; *words;) {
-    const char *word = *words++;
-    if (!(*word == '-' ? take_option(wish, word, &words) : take_pid(wish, word)))
+  for (int i = 1; i < count;) {
+    int used = 1;
+    if (words[i][0] == '-' && (used = take_option(wish, words + i, count - i)) == 0)
       return false;
+    if (words[i][0] != '-' && !take_pid(wish, words[i]))
+      return false;
+    i += used;
   }
   return wish->pid >= 0 || tool_complain(2, "takes a PID; hak stats lists the processes") == 0;
 }
@@ -166,7 +168,7 @@ int main(int count, char **arguments) {
   if (tool_begin("hakmem-profile", usage, count, arguments))
     return tool_end(0);
   struct wish wish = {.pid = -1, .kb = KB_DEFAULT, .wait_s = WAIT_DEFAULT_S};
-  if (!take_words(&wish, arguments + 1))
+  if (!take_words(&wish, arguments + 1, count - 1))
     return 2;
   struct control control;
   if (!control_open(&control, wish.pid, (uint64_t)wish.wait_s * 1000))
