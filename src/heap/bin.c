@@ -61,6 +61,19 @@ static void bin_set_end(struct heap *heap, unsigned cls) {
 
 size_t bin_granted_slots(const struct bin_state *state, size_t slots) { return less(slots, state->slots_initial); }
 
+static _Atomic size_t granted_bytes; /* the sum of all heaps' granted_bytes */
+
+size_t bins_granted_bytes(void) { return load_relaxed(&granted_bytes); }
+
+/* Call before a bin's slots change to this number. */
+static void grant(struct heap *heap, unsigned cls, size_t slots) {
+  const struct bin_state *state = &heap->bin_state[cls];
+  size_t before = bin_granted_slots(state, state->slots);
+  size_t bytes = (bin_granted_slots(state, slots) - before) * class_bytes(cls); /* fewer: the difference wraps around */
+  heap->granted_bytes += bytes;
+  atomic_fetch_add_explicit(&granted_bytes, bytes, memory_order_relaxed);
+}
+
 bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
   struct bin_state *state = &heap->bin_state[cls];
   size_t count = bin_count(heap, cls);
@@ -78,7 +91,7 @@ bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
     state->base = array + 1;
     top_store(bin_of(heap, cls), state->base + count); /* as many as before */
   }
-  heap->granted_bytes += (bin_granted_slots(state, slots) - bin_granted_slots(state, state->slots)) * class_bytes(cls);
+  grant(heap, cls, slots);
   state->slots = (uint32_t)slots;
   bin_set_end(heap, cls);
   return true;
@@ -94,16 +107,10 @@ void bin_close(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   void **array = state->base - 1;
   unsigned order = array_order(state, state->slots);
-  heap->granted_bytes -= bin_granted_slots(state, state->slots) * class_bytes(cls);
+  grant(heap, cls, 0);
   *bin_of(heap, cls) = hak_heap_none.bins[cls];
   *state = (struct bin_state){0};
   metadata_give(array, order);
-}
-
-/* Returns the heap's share of the blocks that its pool's slabs have given out. */
-static size_t taken_bytes(const struct heap *heap) {
-  struct pool *pool = heap_pool(heap);
-  return slab_set_taken_bytes(&pool->slabs) / max_size(pool_heaps(pool), 1);
 }
 
 /* Call when a young bin is found empty or full. */
@@ -114,18 +121,27 @@ static bool young_may_grow(const struct heap *heap, struct bin_state *state) {
   return ++state->looks % looks == 0;
 }
 
-static bool bin_grow(struct heap *heap, unsigned cls) {
-  struct bin_state *state = &heap->bin_state[cls];
-  if (is_young(state))
-    return bin_set_slots(heap, cls, state->slots * (size_t)2);
+/* Tells whether there is a budget for a bin's next doubling: of the heap, or of a steady bin that all heaps share. */
+static bool has_budget(const struct heap *heap, unsigned cls) {
+  struct pool *pool = heap_pool(heap);
   struct bin_limits limits = {
       .bin_bytes_max = (size_t)option_value(OPTION_BIN_KB_MAX) << 10,
       .heap_bytes_max = (size_t)option_value(OPTION_HEAP_KB_MAX) << 10,
   };
-  size_t bytes = class_bytes(cls);
+  const struct bin_state *state = &heap->bin_state[cls];
+  size_t bytes = class_bytes(cls), taken_bytes = slab_set_taken_bytes(&pool->slabs);
+  size_t share = taken_bytes / max_size(pool_heaps(pool), 1);
+  return bin_may_double(&limits, state->slots, bytes, heap->granted_bytes, share, pools_heaps()) ||
+         bin_may_double_steadily(&limits, state->slots, bytes, state->turns, heap->granted_bytes, bins_granted_bytes(),
+                                 taken_bytes);
+}
+
+static bool bin_grow(struct heap *heap, unsigned cls) {
+  struct bin_state *state = &heap->bin_state[cls];
   size_t slots = state->slots;
-  if ((slots >= SLOTS_MAX_FREED_ONLY && !state->is_taken_from) ||
-      !bin_may_double(&limits, slots, bytes, heap->granted_bytes, taken_bytes(heap), pools_heaps()) ||
+  if (is_young(state))
+    return bin_set_slots(heap, cls, slots * 2);
+  if ((slots >= SLOTS_MAX_FREED_ONLY && !state->is_taken_from) || !has_budget(heap, cls) ||
       !bin_set_slots(heap, cls, slots * 2))
     return false;
   slab_set_check(&heap_pool(heap)->slabs, cls, state->base, bin_count(heap, cls)); /* once for each doubling */
@@ -262,6 +278,7 @@ static bool bin_grow_full(struct heap *heap, unsigned cls) {
   size_t refilled = refilled_blocks(state);
   state->streak = 0;
   bool is_turn = refilled > 0 || (heap->split && state->slots <= HAND_MAX); /* hands empty it seldom */
+  state->turns += is_turn && state->turns < UINT8_MAX;
   return is_turn && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
 }
 

@@ -30,6 +30,8 @@ void bin_close(struct heap *heap, unsigned cls);
 void bin_shrink(struct heap *heap, unsigned cls);
 /* Returns the slots beyond the initial ones, which count against the heap's budget. */
 size_t bin_granted_slots(const struct bin_state *state, size_t slots);
+/* Returns the bytes of those slots in all bins of all heaps. Takes no lock. */
+size_t bins_granted_bytes(void);
 /* Sets how many blocks a hand gets: few, so that recently freed blocks are used next, enough to make the slow path
  * rare, and no more than half of a bin. */
 void hand_set_size(struct heap *heap, unsigned cls);

@@ -58,6 +58,7 @@ static void follow_step(struct heap *heap) {
     if (work->follow_left == 0 && state->base != NULL)
       work->follow_left = follow_blocks(heap, cls, follow);
     state->is_used &= follow == FOLLOW_FALL;
+    state->turns = 0;
     if (work->follow_left == 0 && follow == FOLLOW_OPENING)
       continue;
     given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given, follow == FOLLOW_FALL);

@@ -183,6 +183,53 @@ UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
   UNIT_HEAP_VALID(heap);
 }
 
+static size_t granted_to_heaps(void) {
+  struct heap *heap;
+  size_t bytes = 0;
+  for (uint32_t id = 1; (heap = heap_from(id, true)) != NULL; id = heap->id + 1)
+    bytes += heap->granted_bytes;
+  return bytes;
+}
+
+static unsigned turns_of_bins(const struct heap *heap) {
+  unsigned turns = 0;
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    turns += heap->bin_state[cls].turns;
+  return turns;
+}
+
+/* Replaces blocks of a set in random order. */
+static void replace_blocks(size_t count, size_t least, size_t most, unsigned times) {
+  uint64_t seed = UNIT_SEED;
+  for (unsigned i = 0; i < times; i++) {
+    void **block = &blocks[test_random(&seed) % count];
+    hak_free(*block);
+    assert_non_null(*block = hak_malloc(least + test_random(&seed) % (most - least)));
+  }
+}
+
+UNIT_TEST(bins_of_a_steady_set_may_hold_more_until_the_slabs_grow) {
+  enum { COUNT = 100, GROWTH = 4000 };
+  struct heap *heap = unit_heap_attach();
+  size_t budget = 512 * KIB + (size_t)COUNT * 34000 / 2; /* of a heap that is not steady */
+  alloc_all(COUNT, 20000);
+  replace_blocks(COUNT, 4096, 34000, 1000);
+  assert_true(heap->granted_bytes <= budget);
+  replace_blocks(COUNT, 4096, 34000, 100000);
+  assert_true(heap->granted_bytes > budget && heap->granted_bytes <= 8 * KIB * KIB + 2 * budget);
+  assert_int_equal(bins_granted_bytes(), granted_to_heaps());
+  for (unsigned i = 0; turns_of_bins(heap) == 0 && i < 100; i++)
+    replace_blocks(COUNT, 4096, 34000, 1000);
+  assert_true(turns_of_bins(heap) > 0);
+  free_all(COUNT);
+  alloc_all(GROWTH, 3000);
+  assert_int_equal(turns_of_bins(heap), 0);
+  free_all(GROWTH);
+  heap_flush_all(heap);
+  assert_int_equal(bins_granted_bytes(), granted_to_heaps());
+  UNIT_HEAP_VALID(heap);
+}
+
 /* One block in a bin would keep a slab open. What goes back to slabs here was freed long ago, but the slabs that close
  * count as freed: there is something for the background thread. */
 UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
