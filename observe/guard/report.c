@@ -9,6 +9,7 @@
 #define PATH_BYTES 4096u
 #define REPORT_BYTES ((size_t)24 << 10)
 #define FRAMES_MAX 64u
+#define AWAIT_MS 1000u /* bounded, because a fault in the report would wait for itself */
 
 /* Written by one thread only, the first to report. */
 static struct {
@@ -17,7 +18,8 @@ static struct {
   struct unwind_stack known;
 } scratch SPARSE;
 static SPARSE char program[PATH_BYTES];
-static _Atomic bool is_reported;
+enum { REPORT_NONE, REPORT_BEGUN, REPORT_SAID };
+static _Atomic uint32_t report_state;
 
 void report_prepare(void) { os_module_program(program, sizeof program); }
 
@@ -121,9 +123,22 @@ static void text_stack_here(struct text *text, const char *what, const struct os
   text_stack(text, what, os_thread_id(), scratch.addresses + first, depth - first);
 }
 
+/* The caller is about to end the program. Each thread that is woken wakes the next. */
+static void report_await(void) {
+  uint64_t until_ms = os_milliseconds() + AWAIT_MS;
+  while (load_relaxed(&report_state) == REPORT_BEGUN && os_milliseconds() < until_ms)
+    os_futex_wait_for(&report_state, REPORT_BEGUN, AWAIT_MS);
+  os_futex_wake(&report_state);
+}
+
 void report_misuse(enum misuse misuse, const struct slot *slot, uintptr_t address, const struct os_access *access) {
-  if (atomic_exchange_explicit(&is_reported, true, memory_order_relaxed))
+  uint32_t state = REPORT_NONE;
+  if (!atomic_compare_exchange_strong_explicit(&report_state, &state, REPORT_BEGUN, memory_order_acquire,
+                                               memory_order_acquire)) {
+    if (state == REPORT_BEGUN)
+      report_await();
     return;
+  }
   struct text text = TEXT_IN(scratch.text);
   text_what(&text, misuse, slot, address, access);
   text_stack_here(&text, access ? "accessed" : "freed", access);
@@ -132,4 +147,6 @@ void report_misuse(enum misuse misuse, const struct slot *slot, uintptr_t addres
                slot->freed.addresses, slot->freed.depth);
   text_stack(&text, "allocated", slot->allocated.thread, slot->allocated.addresses, slot->allocated.depth);
   os_say(scratch.text);
+  atomic_store_explicit(&report_state, REPORT_SAID, memory_order_release);
+  os_futex_wake(&report_state);
 }

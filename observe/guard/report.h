@@ -11,5 +11,5 @@ void report_prepare(void);
 
 /* Writes the report on stderr, in one piece, allocating nothing: what happened at the address, the stack of this
  * call (or of the access, if it is not NULL), of the free and of the allocation. Only the first call in the process
- * does. */
+ * does. Others return when that is written, or after a second. */
 void report_misuse(enum misuse misuse, const struct slot *slot, uintptr_t address, const struct os_access *access);

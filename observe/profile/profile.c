@@ -14,6 +14,7 @@
 #define INTERVAL_MAX ((uint64_t)1 << 40) /* sums of several intervals cannot overflow */
 
 static struct {
+  struct lock start_lock; /* before any other lock */
   struct lock lock;
   struct samples samples;
   _Atomic(struct pool *) pool; /* of the samples; set once */
@@ -29,6 +30,7 @@ bool profile_is_on(void) { return tally_interval(TALLY_PROFILE) != 0; }
 /* --- start and end --- */
 
 bool profile_start(uint64_t interval) {
+  HOLD_LOCK(&profile.start_lock); /* or two first calls would make two pools */
   interval = min_size(interval, INTERVAL_MAX);
   struct pool *pool = shared_pool() == NULL ? pool_make_shared() : NULL; /* takes locks */
   lock_take(&profile.lock);

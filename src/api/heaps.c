@@ -56,12 +56,12 @@ static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, uns
     if (attempt == 2 && (forbids || !limit_callback_call(size, &is_begun)))
       break;
     struct heap *heap = private_heap(pool);
-    if (heap == NULL)
-      continue;
-    if (attempt > 0)
+    if (attempt > 0 && heap != NULL)
       heap_flush_all(heap);
     if (attempt > 0 && !forbids)
       memory_release();
+    if (heap == NULL && (heap = private_heap(pool)) == NULL)
+      continue;
     private_enter(heap);
     block = block_attempt(size, alignment, cls, site, zeroed);
     private_leave(heap);

@@ -100,6 +100,25 @@ static void freed_by_thread(void) {
   touch(block);
 }
 
+/* Threads that misuse memory at the same time: the program ends after the report of the first. */
+static pthread_barrier_t together;
+static void *free_twice(void *ignored) {
+  unsigned char *block = test_opaque(t_malloc(100));
+  t_free(test_opaque(block));
+  pthread_barrier_wait(&together);
+  t_free(test_opaque(block));
+  return NULL;
+}
+static void several_threads(void) {
+  enum { THREADS = 8 };
+  pthread_t threads[THREADS];
+  pthread_barrier_init(&together, NULL, THREADS);
+  for (int i = 0; i < THREADS; i++)
+    CHECK(pthread_create(&threads[i], NULL, free_twice, NULL) == 0);
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+}
+
 /* --- handlers --- */
 
 static sigjmp_buf back;
@@ -281,6 +300,7 @@ static const struct crime {
      SIGABRT},
     {"in_child_of_fork", in_child_of_fork, "use after free: write at %p, at byte 0 of block %p of 100 bytes", SEEN},
     {"freed_by_thread", freed_by_thread, "use after free: write at %p, at byte 0 of block %p of 100 bytes", SIGSEGV},
+    {"several_threads", several_threads, "double free of block", SIGABRT},
     {"handler_before", handler_before, "overflow: write at %q, 1 byte beyond the end of block %p of %n bytes", SEEN},
     {"handler_after", handler_after, NULL, SEEN},
     {"handler_that_jumps", handler_that_jumps, "overflow", SEEN},
