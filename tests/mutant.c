@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "hakmem/hakmem.h"
 
@@ -28,6 +29,9 @@ enum mutant {
   GUARDED,         /* each block is a mapping with a page behind it that faults */
   OPTION_LOCK,     /* a lock around the options, held while limits are computed */
   RESERVING,       /* a realloc in vain leaves address space reserved */
+  FORK_WAITS,      /* fork's handlers, and the program's end, wait for the lock */
+  FORK_PAGES,      /* a fork's child writes to a page for each block that was given out */
+  RAW_FORK,        /* a child that fork's handlers did not prepare waits for ever */
 };
 
 extern const char test_is_control;
@@ -46,6 +50,52 @@ static int frees_nothing(void) {
   return MUTANT == OVERLAP || MUTANT == ALIGNMENT || MUTANT == SCRIBBLE || MUTANT == LEAK || MUTANT == GUARDED;
 }
 
+static void lock_take(void) {
+  if (MUTANT == FORK_LOCK || MUTANT == FORK_WAITS)
+    pthread_mutex_lock(&lock);
+}
+
+static void lock_give(void) {
+  if (MUTANT == FORK_LOCK || MUTANT == FORK_WAITS)
+    pthread_mutex_unlock(&lock);
+}
+
+static pid_t prepared; /* the process that fork's handlers know */
+
+static void prepare_child(void) { prepared = getpid(); }
+
+static void wait_if_unprepared(void) {
+  while (MUTANT == RAW_FORK && getpid() != prepared)
+    pause();
+}
+
+enum { TOUCHED_PAGES = 4096 };
+static char *touched;
+
+static void touch_pages(void) {
+  for (unsigned i = 0; i < calls && i < TOUCHED_PAGES; i++)
+    touched[(size_t)i * 4096] = 1;
+}
+
+__attribute__((constructor)) static void begin(void) {
+  if (MUTANT == FORK_WAITS)
+    pthread_atfork(lock_take, lock_give, lock_give);
+  if (MUTANT == RAW_FORK) {
+    prepare_child();
+    pthread_atfork(NULL, NULL, prepare_child);
+  }
+  if (MUTANT == FORK_PAGES) {
+    touched = mmap(NULL, TOUCHED_PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(touched, TOUCHED_PAGES * 4096, MADV_NOHUGEPAGE);
+    pthread_atfork(NULL, NULL, touch_pages);
+  }
+}
+
+__attribute__((destructor)) static void end(void) {
+  if (MUTANT == FORK_WAITS)
+    lock_take();
+}
+
 void *hak_malloc(size_t size) {
   if (MUTANT == STINGY && atomic_fetch_add(&given_bytes, size) > (size_t)64 << 20) {
     errno = ENOMEM;
@@ -58,11 +108,12 @@ void *hak_malloc(size_t size) {
     char *pages = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return pages == MAP_FAILED || mprotect(pages + bytes, 4096, PROT_NONE) != 0 ? NULL : pages;
   }
-  if (MUTANT == FORK_LOCK)
-    pthread_mutex_lock(&lock);
+  if (MUTANT == FORK_PAGES)
+    calls++;
+  wait_if_unprepared();
+  lock_take();
   void *block = malloc(size);
-  if (MUTANT == FORK_LOCK)
-    pthread_mutex_unlock(&lock);
+  lock_give();
   if (MUTANT == ALIGNMENT && due())
     return (char *)block + 8;
   if (MUTANT == SCRIBBLE && due() && previous)
@@ -99,11 +150,9 @@ void *hak_reallocarray(void *block, size_t count, size_t size) {
 void hak_free(void *block) {
   if (frees_nothing())
     return;
-  if (MUTANT == FORK_LOCK)
-    pthread_mutex_lock(&lock);
+  lock_take();
   free(block);
-  if (MUTANT == FORK_LOCK)
-    pthread_mutex_unlock(&lock);
+  lock_give();
   if (MUTANT == ERRNO)
     errno = EINVAL;
 }
