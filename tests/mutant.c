@@ -32,6 +32,7 @@ enum mutant {
   FORK_WAITS,      /* fork's handlers, and the program's end, wait for the lock */
   FORK_PAGES,      /* a fork's child writes to a page for each block that was given out */
   RAW_FORK,        /* a child that fork's handlers did not prepare waits for ever */
+  REENTERED,       /* a signal handler gets the block that malloc is about to return */
 };
 
 extern const char test_is_control;
@@ -47,7 +48,8 @@ static int due(void) { return ++calls % 997 == 0; }
 
 /* libc's free would find the faults of these and end the program before the test says anything. */
 static int frees_nothing(void) {
-  return MUTANT == OVERLAP || MUTANT == ALIGNMENT || MUTANT == SCRIBBLE || MUTANT == LEAK || MUTANT == GUARDED;
+  return MUTANT == OVERLAP || MUTANT == ALIGNMENT || MUTANT == SCRIBBLE || MUTANT == LEAK || MUTANT == GUARDED ||
+         MUTANT == REENTERED;
 }
 
 static void lock_take(void) {
@@ -96,6 +98,21 @@ __attribute__((destructor)) static void end(void) {
     lock_take();
 }
 
+/* A signal handler may run in the system call, where the block is not taken yet. No block is used again. */
+static void *reentered_malloc(size_t size) {
+  enum { CHUNK_BYTES = 64 << 20 };
+  static __thread char *unused, *end;
+  size = (size + 15) & ~(size_t)15;
+  if ((size_t)(end - unused) < size) {
+    unused = mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    end = unused + CHUNK_BYTES;
+  }
+  char *block = unused;
+  getppid();
+  unused = block + size;
+  return block;
+}
+
 void *hak_malloc(size_t size) {
   if (MUTANT == STINGY && atomic_fetch_add(&given_bytes, size) > (size_t)64 << 20) {
     errno = ENOMEM;
@@ -108,6 +125,8 @@ void *hak_malloc(size_t size) {
     char *pages = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return pages == MAP_FAILED || mprotect(pages + bytes, 4096, PROT_NONE) != 0 ? NULL : pages;
   }
+  if (MUTANT == REENTERED)
+    return reentered_malloc(size);
   if (MUTANT == FORK_PAGES)
     calls++;
   wait_if_unprepared();
@@ -148,6 +167,8 @@ void *hak_reallocarray(void *block, size_t count, size_t size) {
 }
 
 void hak_free(void *block) {
+  if (MUTANT == REENTERED && block)
+    memset(block, 0xff, 16); /* as the links of a free block would */
   if (frees_nothing())
     return;
   lock_take();
