@@ -29,6 +29,8 @@ enum mutant {
   GUARDED,         /* each block is a mapping with a page behind it that faults */
   OPTION_LOCK,     /* a lock around the options, held while limits are computed */
   RESERVING,       /* a realloc in vain leaves address space reserved */
+  GREEDY,          /* each malloc maps 16 MiB beside its block */
+  TOUCHING,        /* the same, and some of their pages are written */
   FORK_WAITS,      /* fork's handlers, and the program's end, wait for the lock */
   FORK_PAGES,      /* a fork's child writes to a page for each block that was given out */
   RAW_FORK,        /* a child that fork's handlers did not prepare waits for ever */
@@ -124,6 +126,17 @@ void *hak_malloc(size_t size) {
     size_t bytes = (size + 4095) / 4096 * 4096;
     char *pages = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return pages == MAP_FAILED || mprotect(pages + bytes, 4096, PROT_NONE) != 0 ? NULL : pages;
+  }
+  if (MUTANT == GREEDY || MUTANT == TOUCHING) {
+    size_t bytes = (size_t)16 << 20;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char *beside = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (beside == MAP_FAILED) {
+      errno = ENOMEM;
+      return NULL;
+    }
+    if (MUTANT == TOUCHING)
+      memset(beside, 1, (size_t)64 << 10);
   }
   if (MUTANT == REENTERED)
     return reentered_malloc(size);
