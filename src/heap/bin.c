@@ -35,6 +35,8 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define RECEIVED_MAX 16u   /* envelopes */
 #define POOLS_ASKED_MAX 4u /* for their free blocks, before a slab is opened */
 #define HAND_BYTES ((size_t)32 << 10)
+#define STEADY_TURNS 8u /* to know that a set of blocks is steady */
+#define LIMIT_SHARE 16u
 /* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
 #define SLOTS_MAX_FREED_ONLY 128u
 
@@ -121,7 +123,13 @@ static bool young_may_grow(const struct heap *heap, struct bin_state *state) {
   return ++state->looks % looks == 0;
 }
 
-/* Tells whether there is a budget for a bin's next doubling: of the heap, or of a steady bin that all heaps share. */
+/* Tells whether the heap's bins may have more than its own budget. What lies in bins cannot be had by other threads
+ * where memory runs out. */
+static bool may_have_more(const struct heap *heap) {
+  return heap_pool(heap)->slabs.limit_bytes == 0 && !usage_is_filling() && usage_held() <= usage_limit() / LIMIT_SHARE;
+}
+
+/* Tells whether a budget has room for a bin's next doubling: the heap's own, or that of all bins of steady sets. */
 static bool has_budget(const struct heap *heap, unsigned cls) {
   struct pool *pool = heap_pool(heap);
   struct bin_limits limits = {
@@ -132,8 +140,10 @@ static bool has_budget(const struct heap *heap, unsigned cls) {
   size_t bytes = class_bytes(cls), taken_bytes = slab_set_taken_bytes(&pool->slabs);
   size_t share = taken_bytes / max_size(pool_heaps(pool), 1);
   return bin_may_double(&limits, state->slots, bytes, heap->granted_bytes, share, pools_heaps()) ||
-         bin_may_double_steadily(&limits, state->slots, bytes, state->turns, heap->granted_bytes, bins_granted_bytes(),
-                                 taken_bytes);
+         (state->turns >= STEADY_TURNS &&
+          bin_may_double_steadily(&limits, state->slots, bytes, heap->granted_bytes, bins_granted_bytes(),
+                                  taken_bytes) &&
+          may_have_more(heap));
 }
 
 static bool bin_grow(struct heap *heap, unsigned cls) {
@@ -278,7 +288,6 @@ static bool bin_grow_full(struct heap *heap, unsigned cls) {
   size_t refilled = refilled_blocks(state);
   state->streak = 0;
   bool is_turn = refilled > 0 || (heap->split && state->slots <= HAND_MAX); /* hands empty it seldom */
-  state->turns += is_turn && state->turns < UINT8_MAX;
   return is_turn && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
 }
 
@@ -370,6 +379,8 @@ void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->overflow_balance++;
   if (UNLIKELY(heap->split))
     heap->tally->classes[cls].freed++; /* tally_pushes does not see it */
+  struct bin_state *state = &heap->bin_state[cls];
+  state->turns += state->streak > 0 && state->turns < STEADY_TURNS;
   if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older_half(heap, cls)))
     bin_push(heap, cls, block);
   else

@@ -38,7 +38,7 @@ struct bin_state {
   uint32_t streak;        /* refills since the last overflow; 0 in a young bin */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
-  uint8_t turns;          /* how often it was full after refills since it followed the slabs, up to 255 */
+  uint8_t turns;          /* how often it was full after refills since it followed the slabs, up to STEADY_TURNS */
   bool is_used;           /* refilled, or seen to hold fewer blocks, since the bins followed openings or growth */
 };
 

@@ -11,10 +11,9 @@
 #define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
 #define BOUNDED_SHARE 2
 #define TINY_SHARE 8
-/* What comes and goes in turns, while no slab is opened, is no memory that the next phase of a program lacks. So there
- * all bins together may have this much and half of what a pool's threads work with (docs/decisions/0067). */
-#define STEADY_BYTES_MIN ((size_t)4 << 20)
-#define STEADY_TURNS 8u
+/* What comes and goes in turns, while the slabs stay as they are, is no memory that the next phase of a program lacks.
+ * So there all bins together may have this much and half of what the pool gave out (docs/decisions/0067). */
+#define STEADY_BYTES_MIN ((size_t)2 << 20)
 #define SHORT_BYTES_MAX ((size_t)128 << 10)
 #define LONG_SHARE 4
 #define FOLLOW_GROWTH_SHARE 32
@@ -62,10 +61,10 @@ bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_
   return is_within(limits, slots, bytes, granted_bytes) && granted_bytes + bytes <= budget;
 }
 
-bool bin_may_double_steadily(const struct bin_limits *limits, size_t slots, size_t block_bytes, unsigned turns,
-                             size_t granted_bytes, size_t all_granted_bytes, size_t taken_bytes) {
+bool bin_may_double_steadily(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
+                             size_t all_granted_bytes, size_t taken_bytes) {
   size_t bytes = slots * block_bytes;
-  return turns >= STEADY_TURNS && block_bytes > HAK_TINY_MAX && is_within(limits, slots, bytes, granted_bytes) &&
+  return block_bytes > HAK_TINY_MAX && is_within(limits, slots, bytes, granted_bytes) &&
          all_granted_bytes + bytes <= STEADY_BYTES_MIN + taken_bytes / BOUNDED_SHARE;
 }
 

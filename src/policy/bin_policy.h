@@ -26,11 +26,10 @@ size_t bin_slots_first(size_t slots_initial, size_t block_bytes);
 bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
                     size_t taken_bytes, size_t heaps);
 
-/* Tells whether a bin may double that was full `turns` times, each time after refills, since the slabs last changed: the
- * thread frees and allocates a steady set of blocks, whose sizes vary. all_granted_bytes: what the bins of all heaps
- * were granted. taken_bytes: of the blocks outside the slabs of the heap's pool. */
-bool bin_may_double_steadily(const struct bin_limits *limits, size_t slots, size_t block_bytes, unsigned turns,
-                             size_t granted_bytes, size_t all_granted_bytes, size_t taken_bytes);
+/* Tells whether a bin may double that serves a steady set of blocks. all_granted_bytes: what the bins of all heaps were
+ * granted. taken_bytes: of the blocks outside the slabs of the heap's pool. Blocks in bins count as taken, too. */
+bool bin_may_double_steadily(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
+                             size_t all_granted_bytes, size_t taken_bytes);
 
 /* Tells whether a bin of `slots` slots is not too long for its use. A bin gives the blocks out in the reverse of the
  * order in which it got them. With each turn from freeing to allocating a long one shuffles them anew, and what the

@@ -126,26 +126,25 @@ UNIT_TEST(bins_of_several_heaps_are_bounded) {
 }
 
 /* Grows the bins of steady heaps that hold all they were granted, as far as they may. Returns what all were granted. */
-static size_t granted_to_steady(size_t used_bytes, size_t block_bytes, unsigned turns) {
+static size_t granted_to_steady(size_t used_bytes, size_t block_bytes) {
   struct bin_limits ample = {.bin_bytes_max = SIZE_MAX, .heap_bytes_max = SIZE_MAX};
   size_t granted = 0;
-  while (bin_may_double_steadily(&ample, 2, block_bytes, turns, 0, granted, used_bytes + granted))
+  while (bin_may_double_steadily(&ample, 2, block_bytes, 0, granted, used_bytes + granted))
     granted += 2 * block_bytes;
   return granted;
 }
 
 UNIT_TEST(steady_bins_have_more_and_are_bounded_together) {
-  const size_t mid = 4096, turns = 8;
+  const size_t mid = 4096;
   for (size_t used = 0; used <= (size_t)64 << 20; used = used * 2 + (1 << 20)) {
-    size_t granted = granted_to_steady(used, mid, turns);
-    assert_true(granted > granted_to_all(1, 1, used, mid) && granted <= ((size_t)8 << 20) + used);
-    assert_int_equal(granted_to_steady(used, mid, turns - 1), 0);
-    assert_int_equal(granted_to_steady(used, HAK_TINY_MAX, UINT8_MAX), 0);
+    size_t granted = granted_to_steady(used, mid);
+    assert_true(granted > granted_to_all(1, 1, used, mid) && granted <= ((size_t)4 << 20) + used);
+    assert_int_equal(granted_to_steady(used, HAK_TINY_MAX), 0);
   }
   struct bin_limits limits = {.bin_bytes_max = 4 * mid, .heap_bytes_max = 8 * mid};
-  assert_true(bin_may_double_steadily(&limits, 4, mid, turns, 4 * mid, 0, 0));
-  assert_false(bin_may_double_steadily(&limits, 8, mid, turns, 0, 0, 0));
-  assert_false(bin_may_double_steadily(&limits, 4, mid, turns, 5 * mid, 0, 0));
+  assert_true(bin_may_double_steadily(&limits, 4, mid, 4 * mid, 0, 0));
+  assert_false(bin_may_double_steadily(&limits, 8, mid, 0, 0, 0));
+  assert_false(bin_may_double_steadily(&limits, 4, mid, 5 * mid, 0, 0));
 }
 
 UNIT_TEST(surplus_is_part_of_what_lay_idle) {
