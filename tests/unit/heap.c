@@ -183,6 +183,32 @@ UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
   UNIT_HEAP_VALID(heap);
 }
 
+/* One block in a bin would keep a slab open. What goes back to slabs here was freed long ago, but the slabs that close
+ * count as freed: there is something for the background thread. */
+UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
+  struct heap *heap = unit_heap_attach();
+  const size_t sizes[] = {40, 1000, 40000, 60000};
+  size_t slab_bytes = 0;
+  unit_others_lock();
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    hak_free(hak_malloc(sizes[i]));
+    assert_true(bin_blocks(heap, hak_class_of(sizes[i])) > 0);
+    slab_bytes += class_slab_bytes(hak_class_of(sizes[i]));
+  }
+  due_note_freed();
+  size_t freed_bytes = usage_freed();
+  alloc_all(16 << 10, KIB);
+  assert_int_equal(usage_freed() - freed_bytes, slab_bytes);
+  assert_true(due_freed_much());
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    assert_int_equal(bin_blocks(heap, hak_class_of(sizes[i])), 0);
+    assert_int_equal(heap_pool(heap)->slabs.slab_count[hak_class_of(sizes[i])], 0);
+  }
+  free_all(16 << 10);
+  UNIT_HEAP_VALID(heap);
+  unit_others_unlock();
+}
+
 static size_t granted_to_heaps(void) {
   struct heap *heap;
   size_t bytes = 0;
@@ -245,32 +271,6 @@ UNIT_TEST(bins_of_a_steady_set_hold_no_more_near_a_limit) {
   free_all(COUNT);
   heap_flush_all(heap);
   UNIT_HEAP_VALID(heap);
-}
-
-/* One block in a bin would keep a slab open. What goes back to slabs here was freed long ago, but the slabs that close
- * count as freed: there is something for the background thread. */
-UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
-  struct heap *heap = unit_heap_attach();
-  const size_t sizes[] = {40, 1000, 40000, 60000};
-  size_t slab_bytes = 0;
-  unit_others_lock();
-  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    hak_free(hak_malloc(sizes[i]));
-    assert_true(bin_blocks(heap, hak_class_of(sizes[i])) > 0);
-    slab_bytes += class_slab_bytes(hak_class_of(sizes[i]));
-  }
-  due_note_freed();
-  size_t freed_bytes = usage_freed();
-  alloc_all(16 << 10, KIB);
-  assert_int_equal(usage_freed() - freed_bytes, slab_bytes);
-  assert_true(due_freed_much());
-  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    assert_int_equal(bin_blocks(heap, hak_class_of(sizes[i])), 0);
-    assert_int_equal(heap_pool(heap)->slabs.slab_count[hak_class_of(sizes[i])], 0);
-  }
-  free_all(16 << 10);
-  UNIT_HEAP_VALID(heap);
-  unit_others_unlock();
 }
 
 /* Class by class is freed. Each bin could keep half a MiB. */
