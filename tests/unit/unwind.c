@@ -648,24 +648,31 @@ UNIT_TEST(a_library_that_nobody_told_of) {
 
 /* The second lies where the first one was, and what was known about it is wrong. */
 UNIT_TEST(a_library_in_place_of_another) {
+  enum { TRIES = 5 };
   static struct seen seen;
   plugin_function *small, *large;
-  void *library = open_plugin(PLUGIN_SMALL, &small);
-  small(look, &seen);
-  must_be_equal(&seen, 1);
-  assert_int_equal(dlclose(library), 0);
-  library = open_plugin(PLUGIN_LARGE, &large);
-  if ((uintptr_t)large == (uintptr_t)small) {
-    large(look, &seen); /* control */
-    assert_int_equal(seen.equal, 1);
-    seen.walks--;
-    seen.wrong = 0;
-  } else {
-    print_message("the libraries lie at different addresses\n");
+  void *library = NULL;
+  for (unsigned try = 0, equal = 2; equal == 2; try++) { /* else it was forgotten meanwhile, seen once under load */
+    assert_true(try < TRIES);
+    if (library != NULL)
+      dlclose(library);
+    unwind_forget();
+    seen = (struct seen){0};
+    library = open_plugin(PLUGIN_SMALL, &small);
+    small(look, &seen);
+    must_be_equal(&seen, 1);
+    assert_int_equal(dlclose(library), 0);
+    library = open_plugin(PLUGIN_LARGE, &large);
+    if ((uintptr_t)large == (uintptr_t)small)
+      large(look, &seen); /* control */
+    else
+      print_message("the libraries lie at different addresses\n");
+    equal = seen.equal;
   }
+  seen = (struct seen){0};
   unwind_forget();
   large(look, &seen);
-  must_be_equal(&seen, 2);
+  must_be_equal(&seen, 1);
   dlclose(library);
 }
 
