@@ -36,7 +36,7 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define POOLS_ASKED_MAX 4u /* for their free blocks, before a slab is opened */
 #define HAND_BYTES ((size_t)32 << 10)
 #define STEADY_TURNS 8u /* to know that a set of blocks is steady */
-#define LIMIT_SHARE 16u
+#define LIMIT_SHARE 16u /* its bins hold more while at most this part of a limit is held */
 /* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
 #define SLOTS_MAX_FREED_ONLY 128u
 
@@ -68,7 +68,7 @@ static _Atomic size_t granted_bytes; /* the sum of all heaps' granted_bytes */
 size_t bins_granted_bytes(void) { return load_relaxed(&granted_bytes); }
 
 /* Call before a bin's slots change to this number. */
-static void grant(struct heap *heap, unsigned cls, size_t slots) {
+static void grant_slots(struct heap *heap, unsigned cls, size_t slots) {
   const struct bin_state *state = &heap->bin_state[cls];
   size_t before = bin_granted_slots(state, state->slots);
   size_t bytes = (bin_granted_slots(state, slots) - before) * class_bytes(cls); /* fewer: the difference wraps around */
@@ -93,7 +93,7 @@ bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
     state->base = array + 1;
     top_store(bin_of(heap, cls), state->base + count); /* as many as before */
   }
-  grant(heap, cls, slots);
+  grant_slots(heap, cls, slots);
   state->slots = (uint32_t)slots;
   bin_set_end(heap, cls);
   return true;
@@ -109,7 +109,7 @@ void bin_close(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   void **array = state->base - 1;
   unsigned order = array_order(state, state->slots);
-  grant(heap, cls, 0);
+  grant_slots(heap, cls, 0);
   *bin_of(heap, cls) = hak_heap_none.bins[cls];
   *state = (struct bin_state){0};
   metadata_give(array, order);

@@ -210,9 +210,8 @@ UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
 }
 
 static size_t granted_to_heaps(void) {
-  struct heap *heap;
   size_t bytes = 0;
-  for (uint32_t id = 1; (heap = heap_from(id, true)) != NULL; id = heap->id + 1)
+  for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap))
     bytes += heap->granted_bytes;
   return bytes;
 }
