@@ -106,7 +106,9 @@ HAK_HIDDEN void *hak_malloc_slow(size_t size);
 HAK_HIDDEN void hak_free_slow(void *block) __attribute__((nothrow));
 
 /* The kernel orders all that a thread did before the adoption of its heap by another one (os/os.h,
- * lifelines). ThreadSanitizer cannot see that, so its builds are told after each step of an owner. */
+ * lifelines). ThreadSanitizer cannot see that, so its builds are told after each step of an owner.
+ *
+ * HAK_PLAIN_LOAD reads what another thread may set at the same time. An atomic load would be an instruction more. */
 #if defined(__SANITIZE_THREAD__)
 #define HAK_TSAN 1
 #elif defined(__has_feature)
@@ -119,13 +121,14 @@ void __tsan_acquire(void *);
 void __tsan_release(void *);
 #define HAK_STEPPED(front) __tsan_release(front)
 #define HAK_OWNER_DIED(front) __tsan_acquire(front)
-#define HAK_KEY(front) __atomic_load_n(&(front)->key, __ATOMIC_RELAXED)
+#define HAK_PLAIN_LOAD(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
 #else
 #define HAK_STEPPED(front) ((void)0)
 #define HAK_OWNER_DIED(front) ((void)0)
-#define HAK_KEY(front) ((front)->key) /* another thread may set it; an atomic load would be an instruction more */
+#define HAK_PLAIN_LOAD(place) (place)
 #endif
 #define HAK_OWNER_STEPPED() HAK_STEPPED(hak_self)
+#define HAK_KEY(front) HAK_PLAIN_LOAD((front)->key)
 
 /* Class of a size in HAK_TINY_MAX + 1 .. HAK_MID_MAX: the octave by bit scan, an eighth by the next three bits. */
 static inline unsigned hak_class_of_mid(size_t size) {
@@ -188,8 +191,8 @@ typedef uint16_t hak_half_entry __attribute__((may_alias));
 static inline int hak_front_push(struct hak_front *const *front, void *block, int is_private) {
   uintptr_t address = (uintptr_t)block;
   uintptr_t index = address >> HAK_LEAF_SHIFT;
-  uintptr_t entries = hak_map_home.entries;
-  if (HAK_UNLIKELY(index != hak_map_home.index)) {
+  uintptr_t entries = HAK_PLAIN_LOAD(hak_map_home.entries);
+  if (HAK_UNLIKELY(index != HAK_PLAIN_LOAD(hak_map_home.index))) {
     if (HAK_UNLIKELY(index >= HAK_MAP_TOP_COUNT))
       return 0;
     entries = __atomic_load_n(&hak_map_top[index], __ATOMIC_RELAXED);

@@ -210,7 +210,8 @@ static void *cover_and_look(void *number) {
   uintptr_t index = HOMES + (uintptr_t)number % 2;
   void *unit = (void *)(index << HAK_LEAF_SHIFT);
   CHECK(map_cover(unit, UNIT_BYTES));
-  CHECK(hak_map_home.index != index || hak_map_home.entries == hak_map_top[index]);
+  CHECK(HAK_PLAIN_LOAD(hak_map_home.index) != index ||
+        HAK_PLAIN_LOAD(hak_map_home.entries) == HAK_PLAIN_LOAD(hak_map_top[index]));
   CHECK(map_entry(unit) == ENTRY_NONE);
   return NULL;
 }
