@@ -31,8 +31,8 @@ HAK_HIDDEN void housekeep(void);
 HAK_HIDDEN void housekeep_of_small(struct heap *own, unsigned cls);
 
 /* Tries once to allocate a block of class cls, or a large object if cls is 0, from the present heap of the calling
- * thread, which is in a slow path. */
-HAK_HIDDEN void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed);
+ * thread, which is in a slow path. *dirty: as large_alloc, for a large object. */
+HAK_HIDDEN void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, size_t *dirty);
 
 /* A block of a larger class may stand in for one of a class that gets no slab, if it is at most this long. */
 #define SUBSTITUTE_BYTES_MAX(bytes) (2 * (bytes) + 256)

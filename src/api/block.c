@@ -44,7 +44,7 @@ static void stash_note(void *block, size_t size, size_t alignment) {
   stash_open(bytes_max);
 }
 
-static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+static void *large_block(size_t size, size_t alignment, uintptr_t site, size_t *dirty) {
   struct pool *pool = private_current();
   size_t reserved = large_length(size);
   if (UNLIKELY(pool != NULL)) {
@@ -53,7 +53,7 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, bool *ze
     /* No room for lines, because a limit counts whole ranges. */
     alignment = max_size(alignment, (size_t)LARGE_COLORS * CACHE_LINE);
   }
-  void *block = large_alloc(size, alignment, site, zeroed);
+  void *block = large_alloc(size, alignment, site, dirty);
   if (UNLIKELY(pool != NULL))
     private_object_add(pool, block, reserved);
   if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
@@ -230,17 +230,17 @@ static bool short_is_packed(size_t size) {
 }
 
 /* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */
-static NOINLINE void *large_or_packed(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+static NOINLINE void *large_or_packed(size_t size, size_t alignment, uintptr_t site, size_t *dirty) {
   bool is_packed = is_packing(size <= LARGE_SHORT_UNITS * UNIT_BYTES) || short_is_packed(size);
   void *block = is_packed ? packed_block(size, alignment, site) : NULL;
   if (UNLIKELY(block != NULL)) {
-    *zeroed = packed_is_sealed;
+    *dirty = packed_is_sealed ? 0 : SIZE_MAX;
     return block;
   }
-  block = large_block(size, alignment, site, zeroed);
-  if (checked_is_on() && block != NULL && !*zeroed) { /* no block shows what others left */
-    large_clear(block, size);
-    *zeroed = true;
+  block = large_block(size, alignment, site, dirty);
+  if (checked_is_on() && block != NULL && *dirty > 0) { /* no block shows what others left */
+    large_clear(block, min_size(*dirty, size));
+    *dirty = 0;
   }
   return block;
 }
@@ -263,12 +263,12 @@ static bool is_apart(unsigned cls) {
 }
 
 /* After a refusal, usage_look reads the limits without a lock, and it tries again. */
-void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
+void *block_attempt(size_t size, size_t alignment, unsigned cls, uintptr_t site, size_t *dirty) {
   if (UNLIKELY(cls != 0 && is_apart(cls)))
     cls = 0;
   for (bool is_first = true;; is_first = false) {
     void *block =
-        LIKELY(cls != 0) ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, zeroed);
+        LIKELY(cls != 0) ? block_of(cls, size, alignment, site) : large_or_packed(size, alignment, site, dirty);
     if (LIKELY(block != NULL) || !is_first || !usage_look())
       return block;
   }

@@ -46,11 +46,11 @@ hak_heap *hak_heap_new(size_t limit_bytes) {
 
 /* As block_or_null (api/malloc.c), for a hak_heap. The program's callback runs while the thread has its own default. */
 static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, unsigned cls, uintptr_t site,
-                           bool *zeroed) {
+                           size_t *dirty) {
   int kept = errno, error = call_begin();
   bool is_begun = error == 0;
   void *block = NULL;
-  *zeroed = false;
+  *dirty = SIZE_MAX;
   for (unsigned attempt = 0; is_begun && block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
     bool forbids = attempt > 0 && private_forbids(pool, size);
     if (attempt == 2 && (forbids || !limit_callback_call(size, &is_begun)))
@@ -63,7 +63,7 @@ static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, uns
     if (heap == NULL && (heap = private_heap(pool)) == NULL)
       continue;
     private_enter(heap);
-    block = block_attempt(size, alignment, cls, site, zeroed);
+    block = block_attempt(size, alignment, cls, site, dirty);
     private_leave(heap);
     private_remember(heap, private_handle(pool));
   }
@@ -78,12 +78,12 @@ static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, uns
 }
 
 static NOINLINE void *heap_malloc_from(hak_heap *heap, size_t size, uintptr_t site) {
-  bool zeroed;
+  size_t dirty;
   struct pool *pool = private_pool(heap);
   if (UNLIKELY(size > PTRDIFF_MAX))
     return failed(ENOMEM);
   size = max_size(size, 1);
-  return block_of_heap(pool, size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &zeroed);
+  return block_of_heap(pool, size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &dirty);
 }
 
 /* hak_heap_malloc jumps here, so the return address is the program's call site. */
@@ -113,21 +113,21 @@ static void *heap_malloc(hak_heap *heap, size_t size, uintptr_t site) {
 
 void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) {
   size_t bytes;
-  bool zeroed;
+  size_t dirty;
   if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX))
     return failed(ENOMEM);
   if (bytes <= HAK_SMALL_MAX) {
     void *block = heap_malloc(heap, bytes, CALL_SITE);
     return block ? memset(block, 0, bytes) : NULL;
   }
-  void *block = block_of_heap(private_pool(heap), bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &zeroed);
-  if (block && !zeroed)
-    large_clear(block, bytes);
+  void *block = block_of_heap(private_pool(heap), bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &dirty);
+  if (block != NULL && dirty > 0)
+    large_clear(block, min_size(dirty, bytes));
   return block;
 }
 
 void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size) {
-  bool zeroed;
+  size_t dirty;
   if (!is_power_of_two(alignment))
     return failed(EINVAL);
   if (alignment <= BLOCK_ALIGNMENT)
@@ -137,7 +137,7 @@ void *hak_heap_aligned_alloc(hak_heap *heap, size_t alignment, size_t size) {
   unsigned cls = class_aligned(size, alignment);
   if (cls != 0)
     return heap_malloc(heap, class_bytes(cls), CALL_SITE);
-  return block_of_heap(private_pool(heap), max_size(size, 1), alignment, 0, CALL_SITE, &zeroed);
+  return block_of_heap(private_pool(heap), max_size(size, 1), alignment, 0, CALL_SITE, &dirty);
 }
 
 void hak_heap_free(hak_heap *heap, void *block) {

@@ -52,17 +52,17 @@ COLD static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
 }
 
 /* As block_attempt with retries. Keeps errno on success, sets ENOMEM on failure. */
-static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_t site, bool *zeroed) {
+static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_t site, size_t *dirty) {
   int kept = errno;
   void *block = NULL;
   bool is_begun = slow_path_begin_inlined();
-  *zeroed = false;
+  *dirty = SIZE_MAX;
   if (LIKELY(is_begun))
-    block = block_attempt(size, alignment, cls, site, zeroed);
+    block = block_attempt(size, alignment, cls, site, dirty);
   for (unsigned attempt = 1;
        UNLIKELY(block == NULL) && is_begun && attempt < ATTEMPTS_MAX && may_try_again(attempt, size, &is_begun);
        attempt++)
-    block = block_attempt(size, alignment, cls, site, zeroed);
+    block = block_attempt(size, alignment, cls, site, dirty);
   if (LIKELY(is_begun)) {
     slow_path_end_inlined();
     background_start_if_due(site, BACKGROUND_ALLOCATES);
@@ -111,10 +111,10 @@ static ALWAYS_INLINE bool checked_take_ready(unsigned cls, struct kept *taken, s
 
 static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr_t site) {
   unsigned cls = checked_class(size, alignment);
-  bool zeroed;
+  size_t dirty;
   if (cls != 0 && LIKELY(!load_relaxed(&observers_large_made)) && checked_draw(cls))
     return malloc_checked(size, alignment, site);
-  return block_or_null(size, alignment, cls, site, &zeroed);
+  return block_or_null(size, alignment, cls, site, &dirty);
 }
 
 NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
@@ -140,8 +140,8 @@ static NOINLINE void *malloc_checked_usual(size_t size, uintptr_t site) {
 }
 
 static NOINLINE void *malloc_large_slow(size_t size, uintptr_t site) {
-  bool zeroed;
-  return LIKELY(size <= PTRDIFF_MAX) ? block_or_null(size, BLOCK_ALIGNMENT, 0, site, &zeroed) : failed(ENOMEM);
+  size_t dirty;
+  return LIKELY(size <= PTRDIFF_MAX) ? block_or_null(size, BLOCK_ALIGNMENT, 0, site, &dirty) : failed(ENOMEM);
 }
 
 static NOINLINE void *malloc_large_searching(size_t size, uintptr_t site) {
@@ -160,9 +160,9 @@ static NOINLINE void *malloc_large(size_t size, uintptr_t site) {
 }
 
 static ALWAYS_INLINE void *malloc_small(size_t size, uintptr_t site) {
-  bool zeroed;
+  size_t dirty;
   size = max_size(size, 1);
-  return block_or_null(size, BLOCK_ALIGNMENT, hak_class_of(size), site, &zeroed);
+  return block_or_null(size, BLOCK_ALIGNMENT, hak_class_of(size), site, &dirty);
 }
 
 /* Callers tail-call this function, so its return address is the program's call site. */
@@ -184,9 +184,9 @@ NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
 }
 
 static NOINLINE void *aligned_large(size_t size, size_t alignment, uintptr_t site) {
-  bool zeroed;
+  size_t dirty;
   void *block = alignment <= UNIT_BYTES ? stashed_block(size, alignment, site) : NULL;
-  return LIKELY(block != NULL) ? block : block_or_null(size, alignment, 0, site, &zeroed);
+  return LIKELY(block != NULL) ? block : block_or_null(size, alignment, 0, site, &dirty);
 }
 
 void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
@@ -224,11 +224,11 @@ void *hak_calloc(size_t count, size_t size) {
     block = hak_malloc_slow(bytes);
     return block == NULL || is_clear(block) ? block : memset(block, 0, bytes);
   }
-  bool zeroed = false;
+  size_t dirty = SIZE_MAX;
   void *block = checked_is_on() ? NULL : stashed_block(bytes, BLOCK_ALIGNMENT, CALL_SITE);
   if (block == NULL)
-    block = block_or_null(bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &zeroed);
-  if (block && !zeroed)
-    large_clear(block, bytes);
+    block = block_or_null(bytes, BLOCK_ALIGNMENT, 0, CALL_SITE, &dirty);
+  if (block != NULL && dirty > 0)
+    large_clear(block, min_size(dirty, bytes));
   return block;
 }

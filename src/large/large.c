@@ -72,7 +72,7 @@ static size_t mapping_alignment(size_t bytes, size_t alignment) {
   return max_size(alignment, bytes >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES);
 }
 
-void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
+void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) {
   size_t exact = round_up(size, UNIT_BYTES), bytes = large_length(size);
   size_t range_alignment = max_size(alignment, UNIT_BYTES);
   uint32_t hash = site_hash(site);
@@ -86,16 +86,16 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   struct large *range =
       UNLIKELY(guarded_is_on) ? range_guarded(size, range_alignment) : range_kept(bytes, range_alignment, hash);
   bool is_cached = range != NULL && LIKELY(!guarded_is_on);
-  *zeroed = range != NULL && range->guarded;
+  *dirty = range != NULL && range->guarded ? 0 : SIZE_MAX;
   if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= SUPERSLAB_BYTES) {
-    range = range_from_extents(bytes, has_color ? steady_bytes : bytes, range_alignment, zeroed);
+    range = range_from_extents(bytes, has_color ? steady_bytes : bytes, range_alignment, dirty);
     if (UNLIKELY(range == NULL && exact < bytes))
-      range = range_from_extents(exact, exact, range_alignment, zeroed);
+      range = range_from_extents(exact, exact, range_alignment, dirty);
   } else if (range == NULL) { /* also without guards, if there are too many mappings */
     range = range_mapped(bytes, mapping_alignment(bytes, range_alignment));
     if (range)
       range->stays_mapping = true;
-    *zeroed = true;
+    *dirty = 0;
   }
   if (range) {
     range->site = hash;
@@ -109,8 +109,8 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, bool *zeroed) {
   return is_cached ? object_begun(range) : object_made(range);
 }
 
-void *large_alloc_extent(size_t bytes, bool *zeroed) {
-  struct large *range = range_from_extents(bytes, bytes, UNIT_BYTES, zeroed);
+void *large_alloc_extent(size_t bytes, size_t *dirty) {
+  struct large *range = range_from_extents(bytes, bytes, UNIT_BYTES, dirty);
   if (range && sites_are_counted())
     observers.site_taken(range->site, 0, bytes);
   return object_made(range);

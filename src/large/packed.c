@@ -139,16 +139,16 @@ static struct chunk *chunk_make(size_t bytes) {
     return NULL;
   }
   size_t least = round_up(bytes, UNIT_BYTES), length = chunk_length(bytes);
-  bool zeroed;
-  char *base = large_alloc_extent(length, &zeroed);
+  size_t dirty;
+  char *base = large_alloc_extent(length, &dirty);
   while (base == NULL && length > least)
-    base = large_alloc_extent(length = max_size(least, round_down(length / 2, UNIT_BYTES)), &zeroed);
+    base = large_alloc_extent(length = max_size(least, round_down(length / 2, UNIT_BYTES)), &dirty);
   if (base == NULL) {
     record_give(chunk, starting);
     return NULL;
   }
-  if (packed_is_sealed && !zeroed)
-    large_clear(base, length);
+  if (packed_is_sealed && dirty > 0)
+    large_clear(base, min_size(dirty, length));
   *chunk = (struct chunk){.base = base, .granules = (uint32_t)(length / GRANULE_BYTES), .starting = starting};
   for (char *unit = base; unit < base + length; unit += UNIT_BYTES)
     store_relaxed(chunk_word(unit), chunk);

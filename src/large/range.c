@@ -183,7 +183,7 @@ static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t
   return extent;
 }
 
-struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed) {
+struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, size_t *dirty) {
   enum extent_bank bank = huge_bank_for_large();
   struct extent extent = extent_resident(bank, bytes, alignment);
   bool is_earned = extent.base == NULL && bank == EXTENT_HUGE && huge_is_earned(bytes);
@@ -195,7 +195,7 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
     if (extent.base == NULL) {
       extent = extent_take(EXTENT_PLAIN, bytes, alignment);
       if (extent.base != NULL && !extent.resident)
-        huge_watch(extent.base, bytes);
+        huge_watch(extent.base + extent.front, bytes - extent.front);
     }
     if (extent.base == NULL || extent.resident) /* not used, or not needed */
       usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
@@ -204,8 +204,8 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
     return NULL;
   bool has_huge = extent_bank_of(extent.base) == EXTENT_HUGE;
   if (has_huge && !extent.resident)
-    huge_probe(extent.base, extent.bytes);
-  *zeroed = extent.zero;
+    huge_probe(extent.base + extent.front, extent.bytes - extent.front);
+  *dirty = extent.zero ? extent.front : extent.bytes;
   return range_made(extent.base, extent.bytes, false, has_huge, extent.resident ? USAGE_FREE : USAGE_PROMISED);
 }
 

@@ -7,9 +7,9 @@
 #include "budget/usage.h"
 #include "large/big_cache.h"
 
-/* Make a range, whose bytes are in USAGE_LARGE. NULL when memory is out. *zeroed: it reads as zero. range_mapped and
- * range_guarded: a new mapping does. range_guarded makes some thousand at most. */
-struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, bool *zeroed);
+/* Make a range, whose bytes are in USAGE_LARGE. NULL when memory is out. *dirty: so many of its bytes, from the first
+ * on, may not read as zero. Of range_mapped and range_guarded all do. range_guarded makes some thousand at most. */
+struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, size_t *dirty);
 struct large *range_mapped(size_t bytes, size_t alignment);
 /* For an object that grows, of resident memory only. As much memory behind the range is free as well, if there is such
  * an extent. So what earlier objects left as they grew serves the next one, which asks for other lengths on its way. */

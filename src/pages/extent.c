@@ -266,15 +266,52 @@ struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, s
   return taken;
 }
 
-static struct extent take_of_bank(unsigned number, size_t bytes, size_t alignment) {
-  struct extent taken = bank_take_free(number, true, bytes, alignment);
-  return taken.base != NULL ? taken : bank_take_free(number, false, bytes, alignment);
+/* Takes the memory behind a resident free extent that is too short, and the extent with it. Its base is NULL if what
+ * lies behind is too short, or in use. */
+static struct extent take_with_behind(struct free_extent *e, unsigned number, size_t bytes) {
+  struct arena *arena = &bank_numbered(number)->arena;
+  char *end = e->base + e->bytes;
+  size_t more = bytes - e->bytes;
+  struct free_extent *behind = free_at(end);
+  struct extent taken = {.base = e->base, .bytes = bytes, .zero = true, .front = e->bytes};
+  if (behind != NULL && !behind->resident && behind->bank == number && behind->bytes >= more)
+    taken.zero = extent_cut(behind, end, more).zero;
+  else if (end == arena->next && (size_t)(arena->end - end) >= more &&
+           arena_commit(arena, end + more, bank_mark(number)))
+    arena->next += more;
+  else
+    return (struct extent){0};
+  extent_detach(e);
+  usage_move_begin(taken.front);
+  usage_move(USAGE_FREE, USAGE_NOWHERE, taken.front);
+  usage_move_end(taken.front);
+  return taken;
+}
+
+/* Takes what begins with a resident extent, a long one first, and goes on with memory that is not, so that less memory
+ * becomes resident. Tries one extent of each list. */
+static struct extent bank_take_partly_resident(unsigned number, size_t bytes) {
+  struct free_extent *const *lists = bank_numbered(number)->lists[true];
+  struct extent taken = {0};
+  for (unsigned list = list_of_units(bytes / UNIT_BYTES); list > 0 && taken.base == NULL; list--)
+    if (lists[list] != NULL && lists[list]->bytes < bytes)
+      taken = take_with_behind(lists[list], number, bytes);
+  return taken;
 }
 
 static struct extent bank_take(unsigned number, size_t bytes, size_t alignment) {
-  struct extent taken = take_of_bank(number, bytes, alignment);
+  struct extent taken = bank_take_free(number, true, bytes, alignment);
+  if (taken.base == NULL && alignment == UNIT_BYTES)
+    taken = bank_take_partly_resident(number, bytes);
+  if (taken.base == NULL)
+    taken = bank_take_free(number, false, bytes, alignment);
+  return taken;
+}
+
+static struct extent bank_take_or_carve(unsigned number, size_t bytes, size_t alignment) {
+  struct extent taken = bank_take(number, bytes, alignment);
   if (taken.base == NULL && number % EXTENT_BANKS == EXTENT_PLAIN)
-    taken = take_of_bank(number + EXTENT_ADOPTED, bytes, alignment);
+    taken = bank_take(number + EXTENT_ADOPTED, bytes, alignment);
   return taken.base != NULL ? taken : bank_carve(number, bytes, alignment);
 }
 
@@ -283,7 +320,7 @@ struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment)
   struct extent taken = {0};
   HOLD_LOCK(&extents.lock);
   for (unsigned i = 0; i < nodes && taken.base == NULL; i++)
-    taken = bank_take(bank_number(bank, (own + i) % nodes), bytes, alignment);
+    taken = bank_take_or_carve(bank_number(bank, (own + i) % nodes), bytes, alignment);
   usage_move_begin(taken.bytes);
   return taken;
 }

@@ -33,11 +33,13 @@ struct extent {
   char *base; /* NULL: none */
   size_t bytes;
   bool resident; /* used since it was purged, if ever */
-  bool zero;     /* reads as zero */
+  bool zero;     /* reads as zero, from its front on */
+  size_t front;  /* bytes at its begin that were resident when it was taken, though it counts as one that is not */
 };
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to SUPERSLAB_BYTES) of the plain
- * or the huge bank, resident memory first, of the node that the thread runs on. Other nodes' memory comes last. The
+ * or the huge bank, of the node that the thread runs on. Other nodes' memory comes last. Resident memory comes first,
+ * then what begins with resident memory: such an extent has a front, and is not counted in USAGE_FREE any more. The
  * caller sets the entries of all its units. The bytes of a resident one are in USAGE_FREE still: the caller must move
  * them on, and call usage_move_end (budget/usage.h). */
 struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment);

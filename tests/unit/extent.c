@@ -54,7 +54,7 @@ static void tag_check(const struct piece *piece) {
 }
 
 static void assert_zero(const struct extent *extent) {
-  for (size_t i = 0; i < extent->bytes; i += 4096) {
+  for (size_t i = extent->front; i < extent->bytes; i += 4096) {
     assert_int_equal(extent->base[i], 0);
     assert_int_equal(extent->base[i + 4095], 0);
   }
@@ -107,7 +107,8 @@ UNIT_TEST_BETWEEN(random_extents_never_overlap, all_purged, all_purged) {
       enum extent_bank bank = test_random(&seed) % 4 == 0 ? EXTENT_HUGE : EXTENT_PLAIN;
       size_t alignment = UNIT_BYTES << test_random(&seed) % 6;
       struct piece piece = take(bank, random_bytes(&seed), alignment);
-      assert_int_equal(decay_total(&extents_decay), free_before - (piece.extent.resident ? piece.extent.bytes : 0));
+      assert_int_equal(decay_total(&extents_decay),
+                       free_before - (piece.extent.resident ? piece.extent.bytes : piece.extent.front));
       tag_write(&piece, test_random(&seed));
       pieces[count++] = piece;
     } else if (dice < 60) { /* a longer one, if what lies behind is free */
@@ -246,6 +247,46 @@ UNIT_TEST_BETWEEN(resident_extents_are_taken_first, all_purged, all_purged) {
   give(&taken, 1);
   give(&wall1, 1);
   give(&wall2, 1);
+}
+
+/* What begins with resident memory, and goes on with purged memory or the unused end of the arena, is taken before
+ * memory that is not resident at all. */
+UNIT_TEST_BETWEEN(long_extents_begin_with_resident_memory, all_purged, all_purged) {
+  extents_release(UNIT_BYTES); /* so that all are carved in a row */
+  struct piece first = take(EXTENT_PLAIN, 2 * MIB, UNIT_BYTES), second = take(EXTENT_PLAIN, 3 * MIB, UNIT_BYTES);
+  struct piece wall = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES), last = take(EXTENT_PLAIN, 2 * MIB, UNIT_BYTES);
+  assert_ptr_equal(second.extent.base, first.extent.base + 2 * MIB);
+  tag_write(&first, 1);
+  tag_write(&second, 2);
+  tag_write(&wall, 3);
+  tag_write(&last, 4);
+  give(&second, 1);
+  extents_purge(UNIT_EVERYTHING);
+  give(&first, 1);
+
+  struct piece taken = take(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES); /* of the five that are free there */
+  assert_ptr_equal(taken.extent.base, first.extent.base);
+  assert_true(!taken.extent.resident && taken.extent.zero);
+  assert_int_equal(taken.extent.front, 2 * MIB);
+  assert_int_equal(usage_free(), 0);
+  assert_int_equal(decay_total(&extents_decay), 0);
+  UNIT_EXTENTS_VALID();
+  tag_write(&taken, 5);
+  give(&last, 1);
+  struct piece longest = take(EXTENT_PLAIN, 7 * MIB, UNIT_BYTES); /* nothing was carved behind it */
+  assert_ptr_equal(longest.extent.base, last.extent.base);
+  assert_int_equal(longest.extent.front, 2 * MIB);
+  tag_write(&longest, 6);
+  tag_check(&taken);
+  tag_check(&wall);
+  UNIT_EXTENTS_VALID();
+
+  give(&longest, 1);
+  struct piece aligned = take(EXTENT_PLAIN, 16 * MIB, SUPERSLAB_BYTES); /* only at multiples of a unit */
+  assert_int_equal(aligned.extent.front, 0);
+  give(&aligned, 1);
+  give(&taken, 1);
+  give(&wall, 1);
 }
 
 /* Three extents that do not touch, given with times of their own. */

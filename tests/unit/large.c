@@ -28,22 +28,22 @@ static struct large_stats stats(void) {
 #define STEADY_TIMES 16u
 
 static char *alloc(size_t size, size_t alignment) {
-  bool zeroed;
-  return large_alloc(size, alignment, SITE_CHANGING, &zeroed);
+  size_t dirty;
+  return large_alloc(size, alignment, SITE_CHANGING, &dirty);
 }
 
 #define EXACT UNIT_BYTES /* alignment of an object that begins where its range does */
 
 /* From a site that asked for this size many times: what it frees is cached. */
-static char *alloc_steady_zeroed(size_t size, bool *zeroed) {
+static char *alloc_steady_dirty(size_t size, size_t *dirty) {
   uintptr_t site = 1000 + large_class_of(large_length(size) / UNIT_BYTES);
   for (unsigned i = 0; i < STEADY_TIMES; i++)
-    large_free(large_alloc(size, EXACT, site, zeroed));
-  return large_alloc(size, EXACT, site, zeroed);
+    large_free(large_alloc(size, EXACT, site, dirty));
+  return large_alloc(size, EXACT, site, dirty);
 }
 static char *alloc_steady(size_t size) {
-  bool zeroed;
-  return alloc_steady_zeroed(size, &zeroed);
+  size_t dirty;
+  return alloc_steady_dirty(size, &dirty);
 }
 /* So that the site of alloc has no habit. */
 static void forget_habits(void) {
@@ -108,11 +108,11 @@ static int nothing_held(void **state) {
 UNIT_TEST_BETWEEN(marks_follow_the_object, nothing_held, nothing_held) {
   const size_t sizes[] = {1, HAK_SMALL_MAX + 1, MIB, 5 * MIB + 1, 30 * MIB, 31 * MIB, MAPPING_BYTES, 50 * MIB + 1};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    bool zeroed;
+    size_t dirty;
     bool mapping = large_length(sizes[i]) >= MAPPING_BYTES;
-    char *object = large_alloc(sizes[i], 16, 1, &zeroed);
+    char *object = large_alloc(sizes[i], 16, 1, &dirty);
     assert_non_null(object);
-    assert_true(zeroed); /* nothing is held that was used */
+    assert_int_equal(dirty, 0); /* nothing is held that was used */
     size_t bytes = large_bytes(object);
     assert_int_equal(bytes, large_length(sizes[i]));
     assert_true(bytes >= sizes[i] && bytes - sizes[i] <= max_size(sizes[i] / 32, UNIT_BYTES));
@@ -362,9 +362,9 @@ UNIT_TEST_BETWEEN(a_resized_object_is_not_kept_for_its_site, nothing_held, nothi
 /* Only a mapping can take the place of a long one, so it is not kept for a site that may never ask again. */
 UNIT_TEST_BETWEEN(long_mappings_are_kept_for_steady_sites_only, nothing_held, nothing_held) {
   size_t sizes[] = {MAPPING_BYTES_MIN, 2 * MAPPING_BYTES_MIN};
-  bool zeroed;
+  size_t dirty;
   for (unsigned i = 0; i < 4; i++) {
-    large_free(large_alloc(sizes[i % 2], 16, 4711, &zeroed));
+    large_free(large_alloc(sizes[i % 2], 16, 4711, &dirty));
     assert_int_equal(stats().cached_bytes, 0);
     assert_int_equal(usage_held(), 0);
   }
@@ -375,13 +375,13 @@ UNIT_TEST_BETWEEN(long_mappings_are_kept_for_steady_sites_only, nothing_held, no
 }
 
 UNIT_TEST_BETWEEN(cache_serves_what_fits_closely, nothing_held, nothing_held) {
-  bool zeroed = true;
+  size_t dirty = 0;
   char *object = alloc_steady(8 * MIB);
   large_free(object);
   assert_int_equal(stats().cached_bytes, 8 * MIB);
-  char *same = large_alloc(8 * MIB - MIB / 2, 16, 2, &zeroed);
+  char *same = large_alloc(8 * MIB - MIB / 2, 16, 2, &dirty);
   assert_ptr_equal(same, object);
-  assert_false(zeroed);
+  assert_int_not_equal(dirty, 0);
   assert_int_equal(large_bytes(same), 8 * MIB); /* the whole range */
   assert_live(same);
   assert_int_equal(stats().cached_bytes, 0);
@@ -389,7 +389,7 @@ UNIT_TEST_BETWEEN(cache_serves_what_fits_closely, nothing_held, nothing_held) {
   object = alloc_steady(8 * MIB);
   large_free(object);
   /* A quarter would be wasted: the range is given up and cut. */
-  char *small = large_alloc(6 * MIB, 16, 2, &zeroed);
+  char *small = large_alloc(6 * MIB, 16, 2, &dirty);
   assert_int_equal(large_bytes(small), 6 * MIB);
   assert_int_equal(stats().cached_bytes, 0);
   assert_int_equal(usage_held(), 8 * MIB);
@@ -635,11 +635,11 @@ UNIT_TEST_BETWEEN(objects_begin_in_different_lines, nothing_held, nothing_held) 
   char *objects[COUNT];
   unsigned in_line[LARGE_COLORS] = {0}, most = 0;
   const size_t size = MIB - LARGE_COLOR_ROOM;
-  bool zeroed;
+  size_t dirty;
   for (unsigned i = 0; i < STEADY_TIMES; i++)
-    large_free(large_alloc(size, BLOCK_ALIGNMENT, SITE_STEADY, &zeroed));
+    large_free(large_alloc(size, BLOCK_ALIGNMENT, SITE_STEADY, &dirty));
   for (unsigned i = 0; i < COUNT; i++) {
-    objects[i] = large_alloc(size, BLOCK_ALIGNMENT, SITE_STEADY, &zeroed);
+    objects[i] = large_alloc(size, BLOCK_ALIGNMENT, SITE_STEADY, &dirty);
     size_t offset = (uintptr_t)objects[i] % UNIT_BYTES;
     assert_true(offset <= LARGE_COLOR_ROOM && offset % CACHE_LINE == 0);
     assert_int_equal(large_bytes(objects[i]), MIB - offset);
@@ -673,7 +673,7 @@ UNIT_TEST_BETWEEN(objects_begin_in_different_lines, nothing_held, nothing_held) 
   large_free(object);
   for (size_t alignment = CACHE_LINE; alignment <= 4096; alignment *= 2) {
     for (unsigned i = 0; i < 16; i++) {
-      objects[i] = large_alloc(size, alignment, SITE_STEADY, &zeroed);
+      objects[i] = large_alloc(size, alignment, SITE_STEADY, &dirty);
       assert_int_equal((uintptr_t)objects[i] % alignment, 0);
       assert_true(large_bytes(objects[i]) >= size);
     }
@@ -686,10 +686,10 @@ UNIT_TEST_BETWEEN(objects_begin_in_different_lines, nothing_held, nothing_held) 
 UNIT_TEST_BETWEEN(room_for_lines_is_bounded, nothing_held, nothing_held) {
   const size_t sizes[] = {HAK_SMALL_MAX + 1, MIB, 2 * MIB, 4 * MIB - UNIT_BYTES, 4 * MIB, 8 * MIB, 64 * MIB};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    bool zeroed;
+    size_t dirty;
     for (unsigned j = 0; j < STEADY_TIMES; j++)
-      large_free(large_alloc(sizes[i], BLOCK_ALIGNMENT, SITE_STEADY, &zeroed));
-    char *object = large_alloc(sizes[i], BLOCK_ALIGNMENT, SITE_STEADY, &zeroed);
+      large_free(large_alloc(sizes[i], BLOCK_ALIGNMENT, SITE_STEADY, &dirty));
+    char *object = large_alloc(sizes[i], BLOCK_ALIGNMENT, SITE_STEADY, &dirty);
     size_t length = large_bytes(object) + (uintptr_t)object % UNIT_BYTES;
     assert_true(large_bytes(object) >= sizes[i]);
     assert_int_equal(length - large_length(sizes[i]), sizes[i] >= 4 * MIB ? UNIT_BYTES : 0);
@@ -704,9 +704,9 @@ UNIT_TEST_BETWEEN(new_ranges_of_a_superslab_have_room, nothing_held, nothing_hel
   enum { COUNT = 32 };
   char *objects[COUNT];
   unsigned longer = 0, in_other_lines = 0;
-  bool zeroed;
+  size_t dirty;
   for (unsigned i = 0; i < COUNT; i++) {
-    objects[i] = large_alloc(SUPERSLAB_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &zeroed);
+    objects[i] = large_alloc(SUPERSLAB_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &dirty);
     memset(objects[i], (int)i, SUPERSLAB_BYTES);
     longer += large_bytes(objects[i]) + (uintptr_t)objects[i] % UNIT_BYTES == SUPERSLAB_BYTES + UNIT_BYTES;
     in_other_lines += (uintptr_t)objects[i] % UNIT_BYTES != 0;
@@ -718,7 +718,7 @@ UNIT_TEST_BETWEEN(new_ranges_of_a_superslab_have_room, nothing_held, nothing_hel
   }
   size_t held = usage_held();
   for (unsigned i = 0; i < COUNT; i++) /* of either length */
-    objects[i] = large_alloc(SUPERSLAB_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &zeroed);
+    objects[i] = large_alloc(SUPERSLAB_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &dirty);
   assert_int_equal(usage_held(), held);
   for (unsigned i = 0; i < COUNT; i++)
     large_free(objects[i]);
@@ -918,6 +918,31 @@ UNIT_TEST(calloc_is_zero_after_any_use) {
   }
   unit_option("HAKMEM_PURGE", "dontneed");
   hak_trim(0);
+}
+
+/* An object that begins with used memory and ends with fresh memory: calloc writes to the used part only. */
+UNIT_TEST_BETWEEN(calloc_leaves_fresh_memory_alone, nothing_held, nothing_held) {
+  forget_habits();
+  extents_release(UNIT_BYTES);
+  char *used = alloc(2 * MIB, EXACT);
+  memset(used, 0xff, 2 * MIB);
+  hak_free(used);
+  size_t dirty;
+  char *object = large_alloc(8 * MIB, EXACT, SITE_CHANGING, &dirty);
+  assert_ptr_equal(object, used);
+  assert_int_equal(dirty, 2 * MIB);
+  large_free(object);
+  range_evict(UNIT_EVERYTHING);
+  extents_purge(UNIT_EVERYTHING);
+
+  used = alloc(2 * MIB, EXACT);
+  memset(used, 0xff, 2 * MIB);
+  hak_free(used);
+  object = hak_calloc(8, MIB);
+  assert_ptr_equal(object, used);
+  assert_int_equal(os_resident_bytes(object + 2 * MIB, 6 * MIB), 0);
+  assert_all_zero((unsigned char *)object, 8 * MIB);
+  hak_free(object);
 }
 
 /* Blocks for those that may wait for nothing are mappings of any size: none is kept. */

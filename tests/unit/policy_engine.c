@@ -28,10 +28,10 @@ static struct policy_stats stats(void) {
 }
 
 static char *alloc(uintptr_t site) {
-  bool zeroed;
-  char *object = large_alloc(SIZE, UNIT_BYTES, site, &zeroed);
+  size_t dirty;
+  char *object = large_alloc(SIZE, UNIT_BYTES, site, &dirty);
   assert_non_null(object);
-  if (zeroed)
+  if (dirty == 0)
     for (size_t at = 0; at < SIZE; at += 4096)
       assert_int_equal(object[at], 0);
   memset(object, 1, SIZE);
@@ -101,8 +101,8 @@ UNIT_TEST_BETWEEN(what_is_asked_for_again_soon_stays, begin, end) {
 }
 
 static char *mapping(void) {
-  bool zeroed;
-  char *object = large_alloc(40 * MIB, UNIT_BYTES, 0xa000, &zeroed);
+  size_t dirty;
+  char *object = large_alloc(40 * MIB, UNIT_BYTES, 0xa000, &dirty);
   assert_non_null(object);
   memset(object, 1, 40 * MIB);
   return object;
@@ -127,14 +127,14 @@ UNIT_TEST_BETWEEN(what_is_large_and_comes_back_is_kept, begin, end) {
 /* By usage_keep_learned: by what the preset keeps however old, or by the peak. What is younger than the delay stays. */
 UNIT_TEST_BETWEEN(what_is_kept_is_bounded_by_the_peak, begin, end) {
   static char *objects[12];
-  bool zeroed;
+  size_t dirty;
   for (unsigned site = 0; site < 12; site++)
     habit(0x9000 + site * 64, 8, 300);
   reclaim_trim(0);
   for (unsigned i = 0; i < 400; i++) {
     unsigned site = i % 12;
     size_t size = (33 + 4 * site) * MIB;
-    objects[site] = large_alloc(size, UNIT_BYTES, 0x9000 + site * 64, &zeroed);
+    objects[site] = large_alloc(size, UNIT_BYTES, 0x9000 + site * 64, &dirty);
     objects[site][0] = 1;
     large_free(objects[site]);
     reclaim_tick();
@@ -201,16 +201,16 @@ UNIT_TEST_BETWEEN(a_purge_that_is_off_keeps_the_pages, begin, end) {
 }
 
 UNIT_TEST_BETWEEN(mappings_are_unmapped, begin, end) {
-  bool zeroed;
+  size_t dirty;
   for (unsigned i = 0; i < ROUNDS; i++) {
-    char *object = large_alloc(40 * MIB, UNIT_BYTES, 0x8000, &zeroed);
+    char *object = large_alloc(40 * MIB, UNIT_BYTES, 0x8000, &dirty);
     object[0] = 1;
     large_free(object);
     pass(60000);
     reclaim_tick();
   }
   struct large_stats s;
-  char *object = large_alloc(40 * MIB, UNIT_BYTES, 0x8000, &zeroed);
+  char *object = large_alloc(40 * MIB, UNIT_BYTES, 0x8000, &dirty);
   large_free(object);
   pass(101);
   reclaim_tick();
@@ -231,10 +231,10 @@ UNIT_TEST_BETWEEN(random_sites, begin, end) {
       large_free(live[at]);
       live[at] = NULL;
     } else {
-      bool zeroed;
+      size_t dirty;
       sizes[at] = (test_random(&random) % 16 + 5) * 64 * 1024;
-      live[at] = large_alloc(sizes[at], UNIT_BYTES, test_random(&random) % SITES * 64, &zeroed);
-      assert_true(!zeroed || (live[at][0] == 0 && live[at][sizes[at] - 1] == 0));
+      live[at] = large_alloc(sizes[at], UNIT_BYTES, test_random(&random) % SITES * 64, &dirty);
+      assert_true(dirty > 0 || (live[at][0] == 0 && live[at][sizes[at] - 1] == 0));
       live[at][0] = live[at][sizes[at] - 1] = (char)at;
     }
     pass(test_random(&random) % 500 >> test_random(&random) % 9);
@@ -253,9 +253,9 @@ static _Atomic bool threads_end;
 static void *customer(void *seed) {
   uint64_t random = (uintptr_t)seed;
   for (unsigned i = 0; i < unit_rounds(3000, 1); i++) {
-    bool zeroed;
+    size_t dirty;
     size_t size = (test_random(&random) % 12 + 5) * 64 * 1024;
-    char *object = large_alloc(size, UNIT_BYTES, test_random(&random) % 300 * 64, &zeroed);
+    char *object = large_alloc(size, UNIT_BYTES, test_random(&random) % 300 * 64, &dirty);
     object[0] = object[size - 1] = 1;
     if (test_random(&random) % 16 == 0)
       pass(test_random(&random) % 200);

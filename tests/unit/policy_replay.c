@@ -60,8 +60,9 @@ static void large_objects(uint64_t *random) {
       *object = NULL;
     } else {
       size_t bytes = i % 100 == 0 ? (size_t)40 << 20 : (test_random(random) % 24 + 5) * 65536;
-      bool zeroed, is_common = test_random(random) % 4 == 0;
-      *object = large_alloc(bytes, UNIT_BYTES, test_random(random) % (is_common ? 20 : SITES) * 64 + 64, &zeroed);
+      bool is_common = test_random(random) % 4 == 0;
+      size_t dirty;
+      *object = large_alloc(bytes, UNIT_BYTES, test_random(random) % (is_common ? 20 : SITES) * 64 + 64, &dirty);
       assert_non_null(*object);
     }
     now_ms += test_random(random) % 300 >> test_random(random) % 9;
