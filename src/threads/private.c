@@ -134,7 +134,8 @@ struct heap *private_switch(struct heap *heap) {
 
 /* --- the end --- */
 
-/* Tells whether the heap is the default of a thread that has not ended. The caller's default is none of them. */
+/* Tells whether the heap is the default of a thread that has not ended. The caller's default is none of them. Call
+ * between heaps_hold and heaps_let_go: a thread that sweeps the heap holds its lifeline, too. */
 static bool is_default_of_other(struct heap *heap) {
   if (!load_relaxed(&heap->is_default))
     return false;
@@ -155,6 +156,19 @@ static bool lock_whole(struct pool *pool) {
   return false;
 }
 
+/* Locks the pool as above. False, too, if it is the default of another thread. */
+static bool lock_to_end(struct pool *pool) {
+  heaps_hold();
+  bool is_locked = lock_whole(pool), is_used = false;
+  struct heap *heap = is_locked ? pool->private_part->attached : NULL;
+  for (; heap && !is_used; heap = heap->next_attached)
+    is_used = is_default_of_other(heap);
+  if (is_used)
+    pool_unlock(pool);
+  heaps_let_go();
+  return is_locked && !is_used;
+}
+
 /* Counts the blocks that end now as freed, where the thread's heap counts. Blocks that other threads have freed, and
  * that are on their way, were counted by them. */
 static void count_freed(struct pool *pool) {
@@ -171,13 +185,8 @@ static void count_freed(struct pool *pool) {
 
 bool private_destroy(struct pool *pool, void (*large_end)(void *object)) {
   struct private_part *part = pool->private_part;
-  if (!lock_whole(pool))
+  if (!lock_to_end(pool))
     return false;
-  for (struct heap *heap = part->attached; heap; heap = heap->next_attached)
-    if (is_default_of_other(heap)) {
-      pool_unlock(pool);
-      return false;
-    }
   inbox_drain_to_slabs(pool);
   count_freed(pool);
   store_relaxed(&pool->life, pool_life(pool) + 1); /* V2 from here on */

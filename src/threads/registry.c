@@ -72,8 +72,10 @@ static bool take_dead(struct heap *heap, bool thoroughly) {
       !(lifeline_take(&heap->lifeline) || (thoroughly && lifeline_take_left(&heap->lifeline, registry.process_id))))
     return false;
   HAK_OWNER_DIED(&heap->front);
-  if (load_relaxed(&heap->inside) == 0)
+  if (load_relaxed(&heap->inside) == 0) {
+    store_relaxed(&heap->is_default, false); /* private_destroy cannot take the lifeline to see that */
     return true;
+  }
   /* The owner ended inside a slow path (pthread_exit in a signal handler). No thread may use the heap. Keeping the
    * lifeline ensures that none tries. */
   store_relaxed(&heap->lost, true);
@@ -356,6 +358,9 @@ COLD bool heap_release(struct heap *heap) {
   heap_park(heap); /* if the lock is stuck now, a sweep does it */
   return true;
 }
+
+void heaps_hold(void) { lock_take(&registry.lock); }
+void heaps_let_go(void) { lock_give(&registry.lock); }
 
 void heaps_sweep_next(void) {
   if (!lock_try(&registry.lock))

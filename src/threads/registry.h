@@ -31,6 +31,10 @@ bool heap_rejoin(struct heap *heap, struct pool *pool);
 bool heap_release(struct heap *heap);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
+/* Between these no thread takes the heap of a dead one: is_default, and whether the lifeline is free, fit together. No
+ * pool's lock is held at the first. */
+void heaps_hold(void);
+void heaps_let_go(void);
 /* Looks at one heap, from where the last call stopped, and sweeps it if its thread is dead. */
 void heaps_sweep_next(void);
 /* Sweeps all of them; if thoroughly, also those whose lifelines the kernel did not mark. True if there was one. */

@@ -227,6 +227,35 @@ static void a_default_of_another_thread_stays(void) {
     CHECK(hak_heap_destroy(heap) == 0);
 }
 
+static _Atomic bool is_swept_enough;
+
+static void *sweep(void *unused) {
+  while (!is_swept_enough)
+    hak_trim(0);
+  return unused;
+}
+
+static void *default_to_the_end(void *heap) {
+  CHECK(hak_heap_set_default(heap, NULL) == 0);
+  CHECK(hak_malloc(100) != NULL);
+  return NULL;
+}
+
+/* Also while another thread is about to sweep what the thread left. */
+static void a_default_of_an_ended_thread_does_not(void) {
+  pthread_t sweeper;
+  if (TEST_EMULATED)
+    return;
+  CHECK(pthread_create(&sweeper, NULL, sweep, NULL) == 0);
+  for (unsigned turn = 0; turn < 300; turn++) {
+    hak_heap *heap = heap_new(0);
+    test_thread_run(default_to_the_end, heap);
+    CHECK_SAY(hak_heap_destroy(heap) == 0, "turn %u", turn);
+  }
+  is_swept_enough = true;
+  CHECK(pthread_join(sweeper, NULL) == 0);
+}
+
 #define THREADS 4
 
 static hak_heap *shared;
@@ -405,6 +434,7 @@ int main(int argc, char **argv) {
   limits_hold();
   the_default_is_switched();
   a_default_of_another_thread_stays();
+  a_default_of_an_ended_thread_does_not();
   threads_follow_from_heap_to_heap();
   many_heaps_of_a_thread();
   envelopes_of_a_destroyed_heap_are_void();
