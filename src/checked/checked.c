@@ -26,14 +26,16 @@ struct pool *checked_pool(const struct heap *heap, unsigned cls) {
   return pool_by_id(first + lane * CLASS_GROUPS + cls % CLASS_GROUPS);
 }
 
+/* Makes the cache if there is none. Other threads may read its counts at once (checked_cached_bytes). */
 static bool cache_open(struct heap *heap) {
-  if (heap->checked == NULL) {
-    struct checked_cache *cache = metadata_take_forever(sizeof *cache);
-    if (cache != NULL)
-      os_random(&cache->random, sizeof cache->random);
-    heap->checked = cache;
-  }
-  return heap->checked != NULL;
+  if (LIKELY(cache_of(heap) != NULL))
+    return true;
+  struct checked_cache *cache = metadata_take_forever(sizeof *cache);
+  if (cache == NULL)
+    return false;
+  os_random(&cache->random, sizeof cache->random);
+  atomic_store_explicit(&heap->checked, cache, memory_order_release);
+  return true;
 }
 
 static struct kept *reserve_of(const struct checked_class *class) { return class->places + class->mask + 1; }
@@ -210,33 +212,33 @@ static bool slabs_have_free(const struct heap *heap, unsigned cls) {
 void *checked_take(struct heap *heap, unsigned cls, size_t size, bool may_open) {
   if (!cache_open(heap))
     return NULL;
-  struct checked_class *class = class_in(heap->checked, cls);
-  if (!ready_refill(heap->checked, class) && (LIKELY(may_open) || slabs_have_free(heap, cls))) {
+  struct checked_class *class = class_in(cache_of(heap), cls);
+  if (!ready_refill(cache_of(heap), class) && (LIKELY(may_open) || slabs_have_free(heap, cls))) {
     class_grow(class, cls);
     reserve_fill(heap, class, cls);
-    ready_refill(heap->checked, class);
+    ready_refill(cache_of(heap), class);
   }
   if (class->ready == 0)
     return NULL;
   if (class->next.block == NULL)
-    next_draw(heap->checked, class);
-  return block_begin(next_take(heap->checked, class), class->block_bytes, size);
+    next_draw(cache_of(heap), class);
+  return block_begin(next_take(cache_of(heap), class), class->block_bytes, size);
 }
 
 void checked_deliver(void *block, uint32_t entry) { slabs_give(entry_class(entry), &block, 1); }
 
 void checked_put(struct heap *heap, void *block, uint32_t entry) {
   unsigned cls = entry_class(entry);
-  struct checked_class *class = cache_open(heap) ? class_in(heap->checked, cls) : NULL;
-  if (class != NULL && !has_room(class) && !ready_shrink(heap->checked, class))
+  struct checked_class *class = cache_open(heap) ? class_in(cache_of(heap), cls) : NULL;
+  if (class != NULL && !has_room(class) && !ready_shrink(cache_of(heap), class))
     class_grow(class, cls);
   if (class == NULL || class->places == NULL) {
     checked_deliver(block, entry);
     return;
   }
-  if (!has_room(class) && !ready_shrink(heap->checked, class)) {
-    kept_give(heap->checked, cls, class->kept_max / 2);
-    ready_shrink(heap->checked, class);
+  if (!has_room(class) && !ready_shrink(cache_of(heap), class)) {
+    kept_give(cache_of(heap), cls, class->kept_max / 2);
+    ready_shrink(cache_of(heap), class);
   }
   kept_put(class, (struct kept){.block = block, .state = state_of(block, cls)});
 }
@@ -249,23 +251,23 @@ static void class_end(struct checked_class *class) {
 }
 
 void checked_flush(struct heap *heap) {
-  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
-    struct checked_class *class = class_in(heap->checked, cls);
+  for (unsigned cls = 1; cache_of(heap) != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(cache_of(heap), cls);
     if (class->places == NULL)
       continue;
     class->ready = (uint8_t)ring_count(class); /* nothing waits any more */
-    kept_give(heap->checked, cls, class->ready + reserve_count(class));
+    kept_give(cache_of(heap), cls, class->ready + reserve_count(class));
     class_end(class);
   }
 }
 
 /* Numbers may be half changed. What was given out and freed keeps its count. */
 void checked_drop(struct heap *heap) {
-  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
-    struct checked_class *class = class_in(heap->checked, cls);
+  for (unsigned cls = 1; cache_of(heap) != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(cache_of(heap), cls);
     if (class->places == NULL)
       continue;
-    filled_add(heap->checked, class, -ring_count(class));
+    filled_add(cache_of(heap), class, -ring_count(class));
     store_relaxed(&class->first, load_relaxed(&class->end));
     reserve_set(class, 0);
     class_end(class);
@@ -276,15 +278,22 @@ void checked_in_child(struct heap *self) {
   if (!checked_is_on())
     return;
   secret_draw();
-  if (self != NULL && self->checked != NULL)
-    os_random(&self->checked->random, sizeof self->checked->random);
+  struct checked_cache *cache = self != NULL ? cache_of(self) : NULL;
+  if (cache != NULL)
+    os_random(&cache->random, sizeof cache->random);
+}
+
+/* For any thread. */
+static const struct checked_cache *cache_to_read(const struct heap *heap) {
+  return atomic_load_explicit(&heap->checked, memory_order_acquire);
 }
 
 /* The owner may change the numbers meanwhile, so the difference may be negative. */
 size_t checked_cached_bytes(const struct heap *heap) {
+  const struct checked_cache *cache = cache_to_read(heap);
   size_t bytes = 0;
-  for (unsigned cls = 1; heap->checked != NULL && cls < HAK_CLASS_COUNT; cls++) {
-    const struct checked_class *class = &heap->checked->classes[cls].of;
+  for (unsigned cls = 1; cache != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    const struct checked_class *class = &cache->classes[cls].of;
     int64_t blocks = (int64_t)(ring_count(class) + reserve_count(class));
     bytes += blocks > 0 ? (size_t)blocks * class_bytes(cls) : 0;
   }
@@ -292,10 +301,11 @@ size_t checked_cached_bytes(const struct heap *heap) {
 }
 
 struct class_counts checked_counts(const struct heap *heap, unsigned cls) {
-  if (heap->checked == NULL)
+  const struct checked_cache *cache = cache_to_read(heap);
+  if (cache == NULL)
     return (struct class_counts){0};
-  const struct checked_class *class = &heap->checked->classes[cls].of;
-  return (struct class_counts){.allocated = load_relaxed(&class->first) + load_relaxed(&heap->checked->filled[cls]),
+  const struct checked_class *class = &cache->classes[cls].of;
+  return (struct class_counts){.allocated = load_relaxed(&class->first) + load_relaxed(&cache->filled[cls]),
                                .freed = load_relaxed(&class->end)};
 }
 

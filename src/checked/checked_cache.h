@@ -53,10 +53,12 @@ static ALWAYS_INLINE struct checked_class *class_in(struct checked_cache *cache,
   __asm__("" : "+r"(class)); /* or the compiler would compute it anew from both for each access */
   return class;
 }
+/* For the owner. NULL: it has none yet. */
+static ALWAYS_INLINE struct checked_cache *cache_of(const struct heap *heap) { return load_relaxed(&heap->checked); }
 /* NULL: there is none, or the thread is busy. */
 static ALWAYS_INLINE struct checked_cache *cache_if_idle(void) {
   const struct heap *heap = heap_if_idle();
-  return LIKELY(heap != NULL) ? heap->checked : NULL;
+  return LIKELY(heap != NULL) ? cache_of(heap) : NULL;
 }
 
 static inline size_t reserve_count(const struct checked_class *class) { return load_relaxed(&class->reserve); }

@@ -101,10 +101,10 @@ struct heap {
   size_t slab_bytes_seen;   /* of the pool, when its slabs had grown or fallen so far that the bins followed */
   size_t opened_bytes_seen; /* of the pool, when the bins began to follow it last */
   struct bins_work bins_work;
-  uint32_t split;                /* HAK_SPLIT or 0 (heap/split.h) */
-  uint32_t split_seen;           /* of split_wanted */
-  struct tally *tally;           /* NULL until the heap is split for the first time */
-  struct checked_cache *checked; /* NULL without the option `checked`, and until the first block */
+  uint32_t split;                          /* HAK_SPLIT or 0 (heap/split.h) */
+  uint32_t split_seen;                     /* of split_wanted */
+  struct tally *tally;                     /* NULL until the heap is split for the first time */
+  _Atomic(struct checked_cache *) checked; /* NULL without the option `checked`, and until the first block */
   struct stash *stash; /* large/stash.h; owner only; NULL until the thread asks for one length again and again */
   struct heap_counters counters;
   struct lifeline lifeline;
