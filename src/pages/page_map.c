@@ -60,8 +60,9 @@ _Static_assert(sizeof(struct map_leaf) > CHUNK_BYTES && sizeof(struct map_leaf) 
                    sizeof(struct map_row) < CHUNK_BYTES,
                "a chunk's end is never a piece's, but where it is full");
 
-/* A stack of spare pieces, linked by their first words, which are zero otherwise. A tag in `top` changes with each pop,
- * so that a compare-and-swap fails if a piece was popped and pushed again (ABA). The tag has 22 bits: addresses have at
+/* A stack of spare pieces, linked by a word that is zero otherwise. A thread may read the link of a piece that another
+ * one has popped and uses by now, so it is a word that all access atomically. A tag in `top` changes with each pop, so
+ * that a compare-and-swap fails if a piece was popped and pushed again (ABA). The tag has 22 bits: addresses have at
  * most 48, and pieces begin at a cache line. */
 #define TAG_SHIFT 42
 #define TAG_ONE ((uint64_t)1 << TAG_SHIFT)
@@ -72,11 +73,16 @@ static uint64_t top_of(const void *piece, uint64_t tag) {
 
 static struct spares {
   _Atomic uint64_t top;
-  const size_t bytes;
-} spare_leaves = {.bytes = sizeof(struct map_leaf)}, spare_rows = {.bytes = sizeof(struct map_row)};
+  const size_t bytes, link_at;
+} spare_leaves = {.bytes = sizeof(struct map_leaf), .link_at = offsetof(struct map_leaf, rows)},
+  spare_rows = {.bytes = sizeof(struct map_row), .link_at = offsetof(struct map_row, states)};
+
+static _Atomic(void *) *link_of(const struct spares *spares, void *piece) {
+  return (_Atomic(void *) *)(void *)((char *)piece + spares->link_at);
+}
 
 static void piece_push(struct spares *spares, void *piece) {
-  _Atomic(void *) *link = piece;
+  _Atomic(void *) *link = link_of(spares, piece);
   uint64_t top = load_relaxed(&spares->top);
   do
     store_relaxed(link, top_piece(top));
@@ -88,11 +94,11 @@ static void piece_push(struct spares *spares, void *piece) {
 static void *piece_pop(struct spares *spares) {
   uint64_t top = atomic_load_explicit(&spares->top, memory_order_acquire);
   while (top_piece(top) != NULL) {
-    _Atomic(void *) *piece = top_piece(top);
-    void *below = load_relaxed(piece); /* another thread may have popped it by now */
+    void *piece = top_piece(top);
+    void *below = load_relaxed(link_of(spares, piece)); /* another thread may have popped it by now */
     if (atomic_compare_exchange_weak_explicit(&spares->top, &top, top_of(below, top + TAG_ONE), memory_order_acquire,
                                               memory_order_acquire)) {
-      store_relaxed(piece, NULL);
+      store_relaxed(link_of(spares, piece), NULL);
       return piece;
     }
   }
@@ -100,18 +106,18 @@ static void *piece_pop(struct spares *spares) {
 }
 
 /* Pieces of a reserve are linked in the same way. */
-static void *reserve_pop(void **first) {
-  void **piece = *first;
-  *first = *piece;
-  *piece = NULL;
+static void *reserve_pop(void **first, const struct spares *spares) {
+  void *piece = *first;
+  *first = load_relaxed(link_of(spares, piece));
+  store_relaxed(link_of(spares, piece), NULL);
   return piece;
 }
 
 static bool reserve_push(void **first, struct spares *spares) {
-  void **piece = piece_pop(spares);
+  void *piece = piece_pop(spares);
   if (piece == NULL)
     return false;
-  *piece = *first;
+  store_relaxed(link_of(spares, piece), *first);
   *first = piece;
   return true;
 }
@@ -128,9 +134,9 @@ COLD bool map_reserve(struct map_reserve *reserve, size_t size) {
 
 COLD void map_reserve_end(struct map_reserve *reserve) {
   while (reserve->leaves != NULL)
-    piece_push(&spare_leaves, reserve_pop(&reserve->leaves));
+    piece_push(&spare_leaves, reserve_pop(&reserve->leaves, &spare_leaves));
   if (reserve->row != NULL)
-    piece_push(&spare_rows, reserve_pop(&reserve->row));
+    piece_push(&spare_rows, reserve_pop(&reserve->row, &spare_rows));
 }
 
 /* reserve: NULL, or the reserve that the leaf comes from; then this cannot fail. The home leaf is settled before it
@@ -139,7 +145,7 @@ static bool leaf_make(uintptr_t index, struct map_reserve *reserve) {
   uintptr_t none = 0, home = INDEX_NONE;
   if (__atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE) != 0)
     return true;
-  struct map_leaf *leaf = reserve ? reserve_pop(&reserve->leaves) : piece_pop(&spare_leaves);
+  struct map_leaf *leaf = reserve ? reserve_pop(&reserve->leaves, &spare_leaves) : piece_pop(&spare_leaves);
   if (leaf == NULL)
     return false;
   uintptr_t entries = (uintptr_t)leaf - map_bias(index);
@@ -166,7 +172,7 @@ COLD static bool row_make(const void *address, struct map_reserve *reserve) {
   struct map_row *none = __atomic_load_n(place, __ATOMIC_ACQUIRE);
   if (none != NULL && !is_shared(none))
     return true;
-  struct map_row *row = reserve ? reserve_pop(&reserve->row) : piece_pop(&spare_rows);
+  struct map_row *row = reserve ? reserve_pop(&reserve->row, &spare_rows) : piece_pop(&spare_rows);
   if (row == NULL)
     return false;
   if (!__atomic_compare_exchange_n(place, &none, row, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))

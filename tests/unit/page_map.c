@@ -204,6 +204,22 @@ UNIT_TEST(a_row_is_made_once) {
   }
 }
 
+static void *reserve_again_and_again(void *unused) {
+  for (unsigned i = unit_rounds(80000, 10); i > 0; i--) {
+    struct map_reserve reserve;
+    CHECK(map_reserve(&reserve, SUPERSLAB_BYTES));
+    struct map_row *row = reserve.row;
+    CHECK(row->superslab[0] == 0);
+    row->superslab[0] = row->records[0][0] = 1; /* as if it were used */
+    row->superslab[0] = row->records[0][0] = 0;
+    map_reserve_end(&reserve);
+  }
+  return unused;
+}
+
+/* No two have the same piece. A thread may look at a piece's link while another one uses the piece. */
+UNIT_TEST(pieces_go_to_one_thread_each) { test_threads_run(4, reserve_again_and_again, NULL, 0); }
+
 #define HOMES 400u /* two leaves from here on are made at the same time */
 
 static void *cover_and_look(void *number) {
