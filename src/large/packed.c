@@ -339,26 +339,29 @@ static struct run whole_pages(const struct chunk *chunk, struct run run) {
 }
 
 /* Purges a chunk. The lock is held, but not over the system calls; the pages count as taken meanwhile. Other blocks
- * keep the chunk alive. */
+ * keep the chunk alive. What other threads free meanwhile may lie in front of these pages: the next purge takes it. */
 static size_t chunk_purge(struct chunk *chunk) {
   size_t given_back = 0;
+  bool is_changed = false;
   for (struct run run = free_run(chunk, 0); run.count > 0; run = free_run(chunk, run.first + run.count)) {
     struct run pages = whole_pages(chunk, run);
     if (pages.count == 0)
       continue;
     set_end(chunk, pages.first + pages.count - 1, true);
     set_taken(chunk, pages, true);
+    chunk->is_purged = true;
     lock_give(&packed.lock);
     bool is_gone = pages_purge(chunk->base + pages.first * GRANULE_BYTES, pages.count * GRANULE_BYTES) != PURGE_REFUSED;
     given_back += is_gone ? pages.count * GRANULE_BYTES : 0;
     lock_take(&packed.lock);
+    is_changed |= !chunk->is_purged;
     bool ends = chunk->taken == pages.count; /* all other blocks were freed meanwhile */
     give_run(chunk, pages);
     if (ends)
       return given_back;
     run = pages;
   }
-  chunk->is_purged = true;
+  chunk->is_purged = !is_changed;
   return given_back;
 }
 

@@ -11,7 +11,13 @@
 #define STEPS unit_rounds(60000, 1)
 #define STEPS_A_PURGE 3000
 
+static void *freed_during_purge; /* by another thread, as it were */
+
 TEST_WRAP(bool, os_purge, void *address, size_t size) {
+  void *block = freed_during_purge;
+  freed_during_purge = NULL;
+  if (block != NULL)
+    packed_give(block);
   return __real_os_purge(address, size + (unit_lies("wide") ? os_page_bytes() : 0));
 }
 
@@ -99,6 +105,24 @@ UNIT_TEST(little_is_lost) {
       packed_give(many[i]);
     assert_int_equal(usage_taken(), 0);
   }
+}
+
+UNIT_TEST(what_is_freed_during_a_purge_goes_with_the_next) {
+  const size_t bytes = 2 * os_page_bytes();
+  char *blocks_in_order[4];
+  for (unsigned i = 0; i < 4; i++)
+    blocks_in_order[i] = packed_take(bytes, os_page_bytes());
+  for (unsigned i = 1; i < 4; i++)
+    assert_true(blocks_in_order[i] > blocks_in_order[i - 1]);
+  packed_purge();
+  packed_give(blocks_in_order[2]);
+  freed_during_purge = blocks_in_order[0];
+  size_t given_back = packed_purge(); /* with the rest of the chunk */
+  assert_null(freed_during_purge);
+  assert_int_equal(packed_purge(), given_back + bytes);
+  assert_int_equal(packed_purge(), 0);
+  packed_give(blocks_in_order[1]);
+  packed_give(blocks_in_order[3]);
 }
 
 static void give(void *block) { packed_give(block); }
