@@ -202,7 +202,7 @@ COLD static unsigned purge_hole_batch(struct pool *pool, unsigned class, size_t 
   batch.class = class;
   bool more = slab_set_holes_take(&pool->slabs, &batch);
   pool->is_purging = batch.slab_count > 0; /* until they are in their lists again, no thread may end the pool */
-  lock_give(&pool->lock);
+  inbox_unlock(pool);
   for (unsigned i = 0; i < batch.hole_count; i++) {
     if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
       *given_back += batch.holes[i].bytes;
@@ -212,7 +212,7 @@ COLD static unsigned purge_hole_batch(struct pool *pool, unsigned class, size_t 
     lock_take(&pool->lock);
     slab_set_holes_give(&pool->slabs, &batch);
     pool->is_purging = false;
-    lock_give(&pool->lock);
+    inbox_unlock(pool);
   }
   return more ? batch.class : 0;
 }
@@ -257,7 +257,7 @@ COLD static void close_empty_slabs(void) {
       continue;
     inbox_drain_to_slabs(pool);
     slab_set_close_empty(&pool->slabs);
-    lock_give(&pool->lock);
+    inbox_unlock(pool);
   }
 }
 

@@ -150,7 +150,7 @@ static bool lock_whole(struct pool *pool) {
   while (pool_lock(pool)) {
     if (!pool->is_purging)
       return true;
-    pool_unlock(pool);
+    inbox_unlock(pool);
     os_yield();
   }
   return false;
@@ -164,7 +164,7 @@ static bool lock_to_end(struct pool *pool) {
   for (; heap && !is_used; heap = heap->next_attached)
     is_used = is_default_of_other(heap);
   if (is_used)
-    pool_unlock(pool);
+    inbox_unlock(pool);
   heaps_let_go();
   return is_locked && !is_used;
 }
@@ -244,13 +244,15 @@ struct pool *private_object_remove(void *object) {
   struct pool *pool = owner != 0 ? pool_private_by_id(owner) : NULL;
   if (LIKELY(pool == NULL))
     return NULL;
-  HOLD_LOCK(&pool->lock);
-  if (map_entry(object) != ENTRY_LARGE || large_owner(object) != owner)
-    return NULL;
-  large_list_remove(&pool->private_part->objects, object);
-  pool->private_part->object_count--;
-  pool->slabs.other_bytes -= large_bytes(object);
-  return pool;
+  lock_take(&pool->lock);
+  bool is_listed = map_entry(object) == ENTRY_LARGE && large_owner(object) == owner;
+  if (is_listed) {
+    large_list_remove(&pool->private_part->objects, object);
+    pool->private_part->object_count--;
+    pool->slabs.other_bytes -= large_bytes(object);
+  }
+  inbox_unlock(pool);
+  return is_listed ? pool : NULL;
 }
 
 bool private_forbids(struct pool *pool, size_t size) {
@@ -280,7 +282,7 @@ bool private_stats(struct pool *pool, struct hak_heap_stats *out) {
       .limit_bytes = pool->slabs.limit_bytes,
       .threads = pool_heaps(pool),
   };
-  pool_unlock(pool);
+  inbox_unlock(pool);
   return true;
 }
 
@@ -299,5 +301,5 @@ void private_flush(struct pool *pool) {
     store_relaxed(&heap->flush_wanted, true);
   inbox_drain_to_slabs(pool);
   slab_set_close_empty(&pool->slabs);
-  pool_unlock(pool);
+  inbox_unlock(pool);
 }

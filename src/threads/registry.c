@@ -137,7 +137,7 @@ static size_t heap_rest(struct heap *heap) {
   }
   struct tally *tally = heap->tally;
   bins_flush_all(heap); /* they are empty; a fork's child has left their arrays */
-  pool_unlock(pool);
+  inbox_unlock(pool);
   size_t bytes = pages_purge_inside(rest_begin(heap), rest_end(heap));
   if (bytes > 0)
     store_relaxed(&heap->is_resting, true);
@@ -160,7 +160,7 @@ static void heap_join(struct heap *heap, struct pool *pool) {
   store_relaxed(&heap->life, pool_life(pool));
   heap_set_key(heap, heap->split);
   if (is_locked)
-    pool_unlock(left);
+    inbox_unlock(left);
 }
 
 /* The registry's lock is held. */
@@ -392,7 +392,7 @@ size_t heaps_kept_bytes(void) {
       continue;
     if (heap_pool(heap) == pool) /* else it has moved */
       bytes += bins_content(heap).bytes + checked_cached_bytes(heap);
-    pool_unlock(pool);
+    inbox_unlock(pool);
   }
   return bytes;
 }

@@ -14,7 +14,7 @@ static struct pool *lock_pool_of(const struct heap *heap) {
     lock_take(&pool->lock);
     if (LIKELY(heap_pool(heap) == pool))
       return pool;
-    lock_give(&pool->lock);
+    inbox_unlock(pool);
   }
 }
 
@@ -38,11 +38,11 @@ void heap_figures(const struct heap *heap, struct heap_figures *out) {
       .remote_frees = load_relaxed(&heap->outbox.remote_frees),
       .counters = heap->counters,
   };
-  lock_give(&pool->lock);
+  inbox_unlock(pool);
 }
 
 void pool_figures(struct pool *pool, struct pool_figures *out) {
-  HOLD_LOCK(&pool->lock);
+  lock_take(&pool->lock);
   *out = (struct pool_figures){
       .id = pool->id,
       .heaps = load_relaxed(&pool->heaps),
@@ -52,23 +52,25 @@ void pool_figures(struct pool *pool, struct pool_figures *out) {
       .counters = pool->counters,
       .slab_counters = pool->slabs.counters,
   };
+  inbox_unlock(pool);
 }
 
 void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
     classes[cls] = (struct class_figures){0};
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
-    HOLD_LOCK(&pool->lock);
+    lock_take(&pool->lock);
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
       classes[cls].slabs += pool->slabs.slab_count[cls];
       classes[cls].taken_blocks += pool->slabs.taken_blocks[cls];
     }
+    inbox_unlock(pool);
   }
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     struct pool *pool = lock_pool_of(heap);
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
       classes[cls].bin_blocks = min_size(classes[cls].bin_blocks + bin_blocks(heap, cls), classes[cls].taken_blocks);
-    lock_give(&pool->lock);
+    inbox_unlock(pool);
   }
 }
 
@@ -83,7 +85,7 @@ void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]) {
       out[cls].allocated += counts.allocated + of_cache.allocated;
       out[cls].freed += counts.freed + of_cache.freed;
     }
-    lock_give(&pool->lock);
+    inbox_unlock(pool);
   }
 }
 
@@ -99,7 +101,7 @@ void heaps_split_ask(void) {
     uint32_t wanted = atomic_load_explicit(&split_wanted, memory_order_acquire);
     if (heap->split_seen != wanted && wanted % 2 != 0)
       heap_set_key(heap, HAK_SPLIT);
-    lock_give(&pool->lock);
+    inbox_unlock(pool);
   }
 }
 

@@ -7,6 +7,9 @@
 #include "os/nodes.h"
 #include "os/os.h"
 #include "pages/metadata.h"
+#include "threads/watch.h"
+
+#include <stdatomic.h>
 
 #define BLOCKS 200
 #define BYTES 64u
@@ -396,6 +399,59 @@ UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
   slow_path_end();
   assert_int_equal(atomic_load(&heap_pool(self)->heaps), 1);
   assert_int_equal(heap_pool(self)->slabs.taken_bytes, 0);
+  unit_pools_clear();
+}
+
+#define LEFT_BLOCKS 2000
+
+static void *left_blocks[LEFT_BLOCKS];
+
+static void *leave_blocks(void *unused) {
+  for (unsigned i = 0; i < LEFT_BLOCKS; i++)
+    left_blocks[i] = hak_malloc(LONG_BYTES);
+  return unused;
+}
+
+static _Atomic bool is_looked_enough;
+
+static void *look_at_pools(void *unused) {
+  while (!is_looked_enough)
+    for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
+      struct pool_figures figures;
+      CHECK(slow_path_begin());
+      pool_figures(pool, &figures);
+      heaps_kept_bytes();
+      slow_path_end();
+    }
+  return unused;
+}
+
+/* A thread that sends an envelope to a pool without heaps cannot drain it while another one holds the pool's lock. Then
+ * that one does. */
+UNIT_TEST(mail_to_a_pool_without_heaps_does_not_stay) {
+  if (!unit_ends_are_noticed())
+    skip();
+  unit_option("HAKMEM_POOLS", "2");
+  struct heap *self = unit_heap_attach();
+  unit_heap_become(self);
+  for (unsigned round = unit_rounds(1200, 10); round > 0; round--) {
+    pthread_t looker;
+    test_thread_run(leave_blocks, NULL);
+    assert_true(slow_path_begin());
+    heaps_sweep_all(false);
+    slow_path_end();
+    is_looked_enough = false;
+    test_threads_start(&looker, 1, look_at_pools, NULL, 0);
+    for (unsigned i = 0; i < LEFT_BLOCKS; i++)
+      hak_free(left_blocks[i]);
+    assert_true(slow_path_begin());
+    heap_flush_all(self);
+    slow_path_end();
+    is_looked_enough = true;
+    test_threads_join(&looker, 1);
+    for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
+      assert_true(pool == heap_pool(self) || !inbox_has_mail(pool));
+  }
   unit_pools_clear();
 }
 
