@@ -42,7 +42,7 @@ UNIT_TEST(refused_accesses) {
     }
     assert_int_equal(seen.address, (uintptr_t)page + 5);
     assert_true(seen.place != 0);
-#ifdef TEST_EMULATED
+#if TEST_EMULATED
     if (seen.kind == OS_ACCESS_UNKNOWN) {
       print_message("the emulator gives no syndrome\n");
       continue;

@@ -287,7 +287,7 @@ static unsigned find_all(const struct cfi_bytes *bytes) {
   return found;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(TEST_EMULATED)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || TEST_EMULATED
 #define STRIDE 53u
 #else
 #define STRIDE 3u

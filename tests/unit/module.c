@@ -28,7 +28,7 @@ UNIT_TEST(names_and_offsets) {
   assert_true(os_module_find(address_in(false) + 1, &next));
   assert_int_equal(next.build, program.build);
   assert_int_equal(next.offset, program.offset + 1);
-#if defined(__GLIBC__) && !defined(TEST_EMULATED) /* those programs are static */
+#if defined(__GLIBC__) && !TEST_EMULATED /* those programs are static */
   struct os_module library = module_in(true);
   assert_non_null(strstr(library.name, "libcmocka.so"));
   assert_true(library.build != program.build);
@@ -65,7 +65,7 @@ static struct seen see(void) {
   return seen;
 }
 
-#ifndef TEST_EMULATED /* what an emulator starts is the emulator */
+#if !TEST_EMULATED /* what an emulator starts is the emulator */
 /* The control: the addresses did differ. */
 UNIT_TEST(the_same_in_other_processes) {
   struct seen here = see();

@@ -86,7 +86,7 @@ static inline bool unit_lies(const char *word) { return strcmp(unit_word, word) 
   }
 
 /* How many times slower this build's code is than the check build's, about. */
-#ifdef TEST_EMULATED
+#if TEST_EMULATED
 #define UNIT_SLOWNESS 16u
 #elif defined(HAK_TSAN)
 #define UNIT_SLOWNESS 8u

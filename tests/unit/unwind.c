@@ -39,7 +39,7 @@ TEST_WRAP(long, os_kernel, long number, long a, long b, long c, long d, long e, 
   return __real_os_kernel(number, a, b, c, d, e, f);
 }
 
-#if defined(__GLIBC__) && !SANITIZED && !defined(TEST_EMULATED)
+#if defined(__GLIBC__) && !SANITIZED && !TEST_EMULATED
 #define COUNTS_ALLOCATIONS 1
 static _Atomic long allocations;
 void *__libc_malloc(size_t bytes);
@@ -443,7 +443,7 @@ struct kernel_action {
 
 /* An emulator's own way out is in no module. */
 enum way { WAY_OF_LIBRARY, WAY_OF_OURS };
-#ifdef TEST_EMULATED
+#if TEST_EMULATED
 #define WAY(number) ((void)(number), WAY_OF_OURS)
 #else
 #define WAY(number) ((number) % 2 ? WAY_OF_OURS : WAY_OF_LIBRARY)
@@ -768,7 +768,7 @@ static void walk_often(void *argument) {
 UNIT_TEST(no_system_calls_in_the_long_run) {
   static struct seen seen;
   plain_without_pointers(10, walk_often, &seen);
-#if defined(TEST_EMULATED)
+#if TEST_EMULATED
   if (!os_page_is_readable((uintptr_t)&seen))
     skip();
 #endif
