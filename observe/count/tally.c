@@ -22,12 +22,15 @@ bool tally_is_on(void) { return atomic_load_explicit(&split_wanted, memory_order
 
 static bool is_counting(void) { return option_value(OPTION_COUNTING) == SWITCH_ON || interval_wanted() != 0; }
 
+/* Two threads may change at once what is wanted, and a signal handler may interrupt this. The one that changes
+ * split_wanted last looks again, so that what holds then is in force. */
 static void count_change(void) {
-  uint32_t wanted = load_relaxed(&split_wanted);
-  while (!atomic_compare_exchange_weak_explicit(&split_wanted, &wanted, wanted + (is_counting() == wanted % 2 ? 2 : 1),
-                                                memory_order_release, memory_order_relaxed))
-    ;
-  atomic_store_explicit(&tally_broadcast_pending, true, memory_order_release);
+  do {
+    uint32_t wanted = load_relaxed(&split_wanted);
+    while (!atomic_compare_exchange_weak(&split_wanted, &wanted, wanted + (is_counting() == wanted % 2 ? 2 : 1)))
+      ;
+    atomic_store_explicit(&tally_broadcast_pending, true, memory_order_release);
+  } while (is_counting() != tally_is_on());
   if (is_counting())
     heap_split_ask();
 }
@@ -38,11 +41,16 @@ void tally_apply(void) {
 }
 
 /* Where blocks are checked, the core asks for samples by the flag for large objects. */
+static bool are_large_wanted(void) {
+  return tally_interval(TALLY_PROFILE) != 0 || (tally_interval(TALLY_GUARD) != 0 && checked_is_on());
+}
+
+/* The thread that stores last stores what holds. */
 void tally_sample(enum tally_user user, uint64_t interval) {
   uint64_t before = interval_wanted();
-  store_relaxed(&intervals[user], interval);
-  store_relaxed(&observers_large_made,
-                tally_interval(TALLY_PROFILE) != 0 || (tally_interval(TALLY_GUARD) != 0 && checked_is_on()));
+  atomic_store(&intervals[user], interval);
+  for (bool are_wanted = !are_large_wanted(), now; are_wanted != (now = are_large_wanted()); are_wanted = now)
+    atomic_store(&observers_large_made, now);
   if (interval_wanted() != before)
     count_change();
 }
