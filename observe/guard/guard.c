@@ -42,13 +42,16 @@ static bool has_windows(void) { return wanted_interval() >= WINDOWS_FROM; }
 
 /* --- windows --- */
 
+/* What is wanted may change meanwhile, as by hak_guard_stop: the thread that sets it last sets what holds. */
 static void set_window(enum window window) {
-  uint64_t interval = wanted_interval();
-  uint64_t wait_ms = window == WINDOW_CLOSED ? PERIOD_MS - WINDOW_MS : WINDOW_MS;
+  uint64_t wait_ms = window == WINDOW_CLOSED ? PERIOD_MS - WINDOW_MS : WINDOW_MS, interval;
   store_relaxed(&guard.window, window);
   store_relaxed(&guard.window_samples, WINDOW_SAMPLES);
   store_relaxed(&guard.next_ms, os_milliseconds() + wait_ms);
-  tally_sample(TALLY_GUARD, window == WINDOW_CLOSED ? 0 : window == WINDOW_OPEN ? interval / WINDOW_SHARE : interval);
+  do {
+    interval = atomic_load(&guard_interval);
+    tally_sample(TALLY_GUARD, window == WINDOW_CLOSED ? 0 : window == WINDOW_OPEN ? interval / WINDOW_SHARE : interval);
+  } while (atomic_load(&guard_interval) != interval);
 }
 
 uint64_t guard_clock_ms(void) { return has_windows() ? load_relaxed(&guard.next_ms) : 0; }
@@ -98,7 +101,7 @@ static bool start(uint64_t interval) {
   os_random(&random, sizeof random);
   store_relaxed(&guard.random, random);
   report_prepare();
-  store_relaxed(&guard_interval, min_size(interval, INTERVAL_MAX));
+  atomic_store(&guard_interval, min_size(interval, INTERVAL_MAX));
   set_window(WINDOW_REST);
   tally_broadcast();
   if (has_windows())
@@ -119,7 +122,7 @@ int hak_guard_stop(void) {
   KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return EBUSY;
-  store_relaxed(&guard_interval, 0);
+  atomic_store(&guard_interval, 0);
   tally_sample(TALLY_GUARD, 0);
   slow_path_end();
   return 0;
