@@ -16,9 +16,15 @@ static struct {
 
 static struct stash *stashes_first(void) { return atomic_load_explicit(&stashes.first, memory_order_acquire); }
 
-static void share_bytes(void) {
+static uint32_t units_of_share(void) {
   size_t shares = min_size(max_size(atomic_load(&stashes.count), 1), SHARES_MAX);
-  store_relaxed(&stash_units_max, (uint32_t)(atomic_load(&stashes.bytes_max) / shares / UNIT_BYTES));
+  return (uint32_t)(atomic_load(&stashes.bytes_max) / shares / UNIT_BYTES);
+}
+
+/* Call after a change. Two threads may make or open stashes at once: the one that stores last stores what holds. */
+static void share_bytes(void) {
+  for (uint32_t units = UINT32_MAX, now; units != (now = units_of_share()); units = now)
+    atomic_store(&stash_units_max, now);
 }
 
 struct stash *stash_make(void) {
