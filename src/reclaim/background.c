@@ -47,7 +47,7 @@ static struct {
   _Atomic uint32_t holds;            /* requests for no thread: none is started, and a running one ends */
   _Atomic uint32_t forks;            /* forks under way: likewise, but a thread that others may wake stays */
   _Atomic(_Atomic uint32_t *) awake; /* enum awake; the thread sleeps on this word */
-  void (*look)(void);                /* * or NULL */
+  void (*_Atomic look)(void);        /* * or NULL; all threads read whether it is */
   _Atomic bool ending;               /* the main thread has ended: no thread from now on */
   _Atomic bool stopped_for_good;     /* likewise, also in children */
   _Atomic int pid;                   /* the process that may have a thread; others share or copied its memory */
@@ -70,10 +70,13 @@ static uint64_t period_ms(void) { return min_size(max_size(delay_full_ms() / 2, 
  * delay. */
 static unsigned idle_rounds(void) { return 2 + (unsigned)((delay_full_ms() + period_ms() - 1) / period_ms()); }
 
+/* Tells whether others may wake the thread. */
+static bool has_look(void) { return load_relaxed(&background.look) != NULL; }
+
 static bool is_prepared(void) { return background.relays != NULL; }
 
 static bool is_ending(void) {
-  return atomic_load(&background.holds) > 0 || (background.look == NULL && atomic_load(&background.forks) > 0) ||
+  return atomic_load(&background.holds) > 0 || (!has_look() && atomic_load(&background.forks) > 0) ||
          load_relaxed(&background.ending) || load_relaxed(&background.stopped_for_good);
 }
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
@@ -81,9 +84,9 @@ static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROU
 static bool awake_is(enum awake state) { return atomic_load(awake_word()) == state; }
 
 static void wait_or_look(enum awake state, uint64_t timeout_ms) {
-  if (os_futex_wait_shared(awake_word(), state, timeout_ms) && awake_is(state) && background.look != NULL &&
-      slow_path_begin()) {
-    background.look();
+  if (os_futex_wait_shared(awake_word(), state, timeout_ms) && awake_is(state) && has_look() && slow_path_begin()) {
+    void (*look)(void) = load_relaxed(&background.look);
+    look();
     slow_path_end();
   }
 }
@@ -162,7 +165,7 @@ static bool may_go_on(void) { return !is_ending(); }
 
 /* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
 static bool thread_stays(bool idle) {
-  return background.look != NULL || !due_from_frees() || clock_ms() != 0 || (idle && threads_keep_much());
+  return has_look() || !due_from_frees() || clock_ms() != 0 || (idle && threads_keep_much());
 }
 
 static void work_until_idle(void) {
@@ -412,7 +415,7 @@ COLD void background_prepare(const uintptr_t *relays) {
 bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
   if (!state_take())
     return false;
-  background.look = look;
+  store_relaxed(&background.look, look);
   atomic_store_explicit(&background.awake, word, memory_order_release);
   state_give();
   return true;
@@ -428,7 +431,7 @@ bool background_wish(void) {
 
 bool background_is_awake(void) { return background_runs() && awake_is(AWAKE); }
 
-bool background_watches(void) { return background_runs() && background.look != NULL; }
+bool background_watches(void) { return background_runs() && has_look(); }
 
 void background_before_fork(void) { hold_thread(&background.forks); }
 void background_in_parent(void) { let_go(&background.forks); }
@@ -446,7 +449,7 @@ COLD void background_in_child(void) {
   store_relaxed(&background.is_joinable, 0);
   due_in_child();
   set_due(false);
-  background.look = NULL;
+  store_relaxed(&background.look, NULL);
   store_relaxed(&background.awake, &own_awake);
   store_relaxed(&background.state, BACKGROUND_NONE);
 }
