@@ -9,6 +9,7 @@
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "inspect/access.h"
+#include "os/lock.h"
 #include "os/os.h"
 #include "os/say.h"
 #include "profile/profile.h"
@@ -29,6 +30,7 @@
 enum window { WINDOW_REST, WINDOW_OPEN, WINDOW_CLOSED }; /* REST: open for long, with the whole interval */
 
 static struct {
+  struct lock start_lock; /* before any other lock */
   _Atomic uint32_t window;
   _Atomic uint32_t window_samples; /* left in this window */
   _Atomic uint64_t next_ms;        /* the window changes then */
@@ -95,6 +97,7 @@ static _Noreturn void end_program(enum misuse misuse, const struct slot *slot, u
 
 /* While memory is short there are no samples, so the slots wait for the first one. */
 static bool start(uint64_t interval) {
+  HOLD_LOCK(&guard.start_lock); /* the handler and the report are prepared by one thread */
   if ((!usage_is_short() && !slots_make()) || !os_access_watch(look_at_access))
     return false;
   uint64_t random;
