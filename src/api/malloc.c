@@ -120,7 +120,7 @@ static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr
 NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
   unsigned cls = checked_class(size, alignment);
   struct kept taken;
-  size_t bytes;
+  size_t bytes = 0;
   size = max_size(size, 1);
   if (UNLIKELY(alignment > BLOCK_ALIGNMENT)) /* the class may be much longer */
     size = max_size(size, less(class_bytes(cls), CHECKED_SLACK_MAX));
@@ -132,7 +132,7 @@ NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
 /* Without calls but at its ends, so that no register is saved. */
 static NOINLINE void *malloc_checked_usual(size_t size, uintptr_t site) {
   struct kept taken;
-  size_t bytes;
+  size_t bytes = 0;
   if (LIKELY(size - 1 < HAK_TINY_MAX - CANARY_BYTES) &&
       LIKELY(checked_take_ready((unsigned)((size + checked_room + 15) / 16), &taken, &bytes)))
     return block_begin(taken, bytes, size);
