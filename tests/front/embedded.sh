@@ -1,5 +1,6 @@
 #!/bin/sh
 # embedded.sh SOURCE: hakmem as a part of another project's build, by FetchContent; the project installs its own only.
+# Also with the flags of distributions, which ask for LTO.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -17,4 +18,10 @@ done
 cmake --install "$work/build" >/dev/null
 (cd "$work/tree" && find . -type f) >"$work/log"
 [ "$(cat "$work/log")" = ./bin/program-core ] || fail "installed"
+
+cmake -G Ninja -S "${0%/*}/project" -B "$work/lto" -DHAKMEM_SOURCE="$1" -DHAKMEM_OBSERVE=OFF -DCMAKE_BUILD_TYPE=None \
+  -DCMAKE_C_FLAGS=-flto=auto -DCMAKE_CXX_FLAGS=-flto=auto >"$work/log" 2>&1 || fail "with LTO: cannot be configured"
+cmake --build "$work/lto" --target program-hakmem >"$work/log" 2>&1 || fail "with LTO: cannot be built"
+"$work/lto/program-hakmem" >"$work/log"
+[ "$(cat "$work/log")" = '1 1' ] || fail "with LTO: program-hakmem"
 echo "hakmem is built as a part of another project"
