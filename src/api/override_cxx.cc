@@ -18,7 +18,11 @@ std::new_handler hak_get_new_handler() __asm__("_ZSt15get_new_handlerv") RUNTIME
 void hak_throw_bad_alloc() __asm__("_ZSt17__throw_bad_allocv") RUNTIME;
 }
 
+#ifdef HAK_CXX_RUNTIME_LINKED
+#define EXPORT __attribute__((visibility("default"), weak)) // a program may bring some of the operators itself
+#else
 #define EXPORT __attribute__((visibility("default")))
+#endif
 
 namespace {
 
