@@ -31,6 +31,9 @@ else
 fi
 "${CC:-cc}" -static "$program" -o "$work/static" "-I$work/tree/include" "${lib%.so}.a" -pthread
 says '1 1' "$work/static"
+# With LTO the linker learns late that a program calls malloc.
+"${CC:-cc}" -flto -Wl,-u,malloc "${program%/*}/plain.c" -o "$work/plain" "${lib%.so}.a" -pthread
+says 1 "$work/plain"
 # jemalloc's calls, for a program that was written for jemalloc. Some builds have no such library.
 if [ -e "${lib%.so}-jemalloc.so" ]; then
   "${CC:-cc}" -D_GNU_SOURCE -fno-builtin "$here/../jemalloc/calls.c" -o "$work/jemalloc" "-I$work/tree/include/hakmem" "-L${lib%/*}" \
@@ -43,6 +46,9 @@ cmake --build "$work/project" >"$work/log" || fail "$(cat "$work/log")"
 says '1 1' "$work/project/program-hakmem"
 says '1 1' "$work/project/program-static"
 says '1 0' "$work/project/program-core"
+cmake "$work/project" -DCMAKE_C_FLAGS=-flto >"$work/log" || fail "$(cat "$work/log")"
+cmake --build "$work/project" >"$work/log" || fail "$(cat "$work/log")"
+says 1 "$work/project/program-plain"
 cmake "$work/project" -DHAKMEM_WANTED=9 >"$work/log" 2>&1 && fail "find_package took it for version 9"
 grep -q 'version: 0' "$work/log" || fail "find_package of version 9 said: $(cat "$work/log")"
 
