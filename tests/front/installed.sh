@@ -26,6 +26,9 @@ if command -v pkg-config >/dev/null; then
   # shellcheck disable=SC2046  # words
   "${CC:-cc}" "$program" -o "$work/by-pkg-config" $(pkg-config --cflags --libs hakmem)
   says '1 1' "$work/by-pkg-config"
+  # shellcheck disable=SC2046  # words
+  "${CC:-cc}" -flto -Wl,--as-needed "${program%/*}/plain.c" -o "$work/plain" $(pkg-config --cflags --libs hakmem)
+  says 1 "$work/plain"
 else
   echo "not checked with pkg-config, which is not here"
 fi
@@ -48,7 +51,8 @@ says '1 1' "$work/project/program-static"
 says '1 0' "$work/project/program-core"
 cmake "$work/project" -DCMAKE_C_FLAGS=-flto >"$work/log" || fail "$(cat "$work/log")"
 cmake --build "$work/project" >"$work/log" || fail "$(cat "$work/log")"
-says 1 "$work/project/program-plain"
+says 1 "$work/project/plain-hakmem"
+says 1 "$work/project/plain-static"
 cmake "$work/project" -DHAKMEM_WANTED=9 >"$work/log" 2>&1 && fail "find_package took it for version 9"
 grep -q 'version: 0' "$work/log" || fail "find_package of version 9 said: $(cat "$work/log")"
 
