@@ -49,8 +49,10 @@ static bool are_large_wanted(void) {
 void tally_sample(enum tally_user user, uint64_t interval) {
   uint64_t before = interval_wanted();
   atomic_store(&intervals[user], interval);
-  for (bool are_wanted = !are_large_wanted(), now; are_wanted != (now = are_large_wanted()); are_wanted = now)
-    atomic_store(&observers_large_made, now);
+  bool are_wanted;
+  do
+    atomic_store(&observers_large_made, are_wanted = are_large_wanted());
+  while (are_wanted != are_large_wanted());
   if (interval_wanted() != before)
     count_change();
 }

@@ -23,8 +23,10 @@ static uint32_t units_of_share(void) {
 
 /* Call after a change. Two threads may make or open stashes at once: the one that stores last stores what holds. */
 static void share_bytes(void) {
-  for (uint32_t units = UINT32_MAX, now; units != (now = units_of_share()); units = now)
-    atomic_store(&stash_units_max, now);
+  uint32_t units;
+  do
+    atomic_store(&stash_units_max, units = units_of_share());
+  while (units != units_of_share());
 }
 
 struct stash *stash_make(void) {
