@@ -56,6 +56,9 @@ says 1 "$work/project/plain-static"
 cmake "$work/project" -DHAKMEM_WANTED=9 >"$work/log" 2>&1 && fail "find_package took it for version 9"
 grep -q 'version: 0' "$work/log" || fail "find_package of version 9 said: $(cat "$work/log")"
 
+# gdb needs the section (src/hakmem.ld.in).
+readelf -SW "$lib" | grep -q ' \.text  *PROGBITS' || fail "the library has no section .text"
+
 # Run time needs libc only; the C++ operators do not bring libstdc++ in.
 needed=$(readelf -d "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | tr '\n' ' ')
 case $needed in

@@ -93,7 +93,7 @@ def fix(missing, gone):
 
 
 cases.need("valgrind", "nm", "readelf")
-functions, start, elsewhere = symbols(), sections(r"\.text\.start"), sections(r"\.text(?:\.rare)?")
+functions, start, elsewhere = symbols(), sections(r"\.text\.start"), sections(r"\.text\.rare")
 if not start:
     cases.skip("the linker made no section .text.start")
 names = listed()
