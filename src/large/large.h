@@ -13,8 +13,8 @@
 #include "base/words.h"
 
 /* Allocates an object. size in 1..PTRDIFF_MAX, alignment a power of two. site: the call site, 0 if not known.
- * *dirty: so many of its bytes, from the first on, may not read as zero; it may be more than it has. NULL when memory is
- * out. */
+ * *dirty: so many of its bytes, from the first on, may not read as zero; it may be more than it has. NULL when memory
+ * is out. */
 void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty);
 
 /* Allocates an extent of exactly this many bytes, whole units, for large/packed.h. NULL when memory is out. */
