@@ -26,16 +26,15 @@ struct pool *checked_pool(const struct heap *heap, unsigned cls) {
   return pool_by_id(first + lane * CLASS_GROUPS + cls % CLASS_GROUPS);
 }
 
-/* Makes the cache if there is none. Other threads may read its counts at once (checked_cached_bytes). */
-static bool cache_open(struct heap *heap) {
-  if (LIKELY(cache_of(heap) != NULL))
-    return true;
-  struct checked_cache *cache = metadata_take_forever(sizeof *cache);
-  if (cache == NULL)
-    return false;
+/* Returns the heap's cache, which it makes if there is none; NULL: memory is out. Other threads may read its counts at
+ * once (checked_cached_bytes). */
+static struct checked_cache *cache_open(struct heap *heap) {
+  struct checked_cache *cache = cache_of(heap);
+  if (LIKELY(cache != NULL) || (cache = metadata_take_forever(sizeof *cache)) == NULL)
+    return cache;
   os_random(&cache->random, sizeof cache->random);
   atomic_store_explicit(&heap->checked, cache, memory_order_release);
-  return true;
+  return cache;
 }
 
 static struct kept *reserve_of(const struct checked_class *class) { return class->places + class->mask + 1; }
@@ -210,35 +209,37 @@ static bool slabs_have_free(const struct heap *heap, unsigned cls) {
 }
 
 void *checked_take(struct heap *heap, unsigned cls, size_t size, bool may_open) {
-  if (!cache_open(heap))
+  struct checked_cache *cache = cache_open(heap);
+  if (cache == NULL)
     return NULL;
-  struct checked_class *class = class_in(cache_of(heap), cls);
-  if (!ready_refill(cache_of(heap), class) && (LIKELY(may_open) || slabs_have_free(heap, cls))) {
+  struct checked_class *class = class_in(cache, cls);
+  if (!ready_refill(cache, class) && (LIKELY(may_open) || slabs_have_free(heap, cls))) {
     class_grow(class, cls);
     reserve_fill(heap, class, cls);
-    ready_refill(cache_of(heap), class);
+    ready_refill(cache, class);
   }
   if (class->ready == 0)
     return NULL;
   if (class->next.block == NULL)
-    next_draw(cache_of(heap), class);
-  return block_begin(next_take(cache_of(heap), class), class->block_bytes, size);
+    next_draw(cache, class);
+  return block_begin(next_take(cache, class), class->block_bytes, size);
 }
 
 void checked_deliver(void *block, uint32_t entry) { slabs_give(entry_class(entry), &block, 1); }
 
 void checked_put(struct heap *heap, void *block, uint32_t entry) {
   unsigned cls = entry_class(entry);
-  struct checked_class *class = cache_open(heap) ? class_in(cache_of(heap), cls) : NULL;
-  if (class != NULL && !has_room(class) && !ready_shrink(cache_of(heap), class))
+  struct checked_cache *cache = cache_open(heap);
+  struct checked_class *class = cache != NULL ? class_in(cache, cls) : NULL;
+  if (class != NULL && !has_room(class) && !ready_shrink(cache, class))
     class_grow(class, cls);
   if (class == NULL || class->places == NULL) {
     checked_deliver(block, entry);
     return;
   }
-  if (!has_room(class) && !ready_shrink(cache_of(heap), class)) {
-    kept_give(cache_of(heap), cls, class->kept_max / 2);
-    ready_shrink(cache_of(heap), class);
+  if (!has_room(class) && !ready_shrink(cache, class)) {
+    kept_give(cache, cls, class->kept_max / 2);
+    ready_shrink(cache, class);
   }
   kept_put(class, (struct kept){.block = block, .state = state_of(block, cls)});
 }
@@ -251,23 +252,25 @@ static void class_end(struct checked_class *class) {
 }
 
 void checked_flush(struct heap *heap) {
-  for (unsigned cls = 1; cache_of(heap) != NULL && cls < HAK_CLASS_COUNT; cls++) {
-    struct checked_class *class = class_in(cache_of(heap), cls);
+  struct checked_cache *cache = cache_of(heap);
+  for (unsigned cls = 1; cache != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(cache, cls);
     if (class->places == NULL)
       continue;
     class->ready = (uint8_t)ring_count(class); /* nothing waits any more */
-    kept_give(cache_of(heap), cls, class->ready + reserve_count(class));
+    kept_give(cache, cls, class->ready + reserve_count(class));
     class_end(class);
   }
 }
 
 /* Numbers may be half changed. What was given out and freed keeps its count. */
 void checked_drop(struct heap *heap) {
-  for (unsigned cls = 1; cache_of(heap) != NULL && cls < HAK_CLASS_COUNT; cls++) {
-    struct checked_class *class = class_in(cache_of(heap), cls);
+  struct checked_cache *cache = cache_of(heap);
+  for (unsigned cls = 1; cache != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(cache, cls);
     if (class->places == NULL)
       continue;
-    filled_add(cache_of(heap), class, -ring_count(class));
+    filled_add(cache, class, -ring_count(class));
     store_relaxed(&class->first, load_relaxed(&class->end));
     reserve_set(class, 0);
     class_end(class);

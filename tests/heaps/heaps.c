@@ -244,7 +244,7 @@ static void *default_to_the_end(void *heap) {
 /* Also while another thread is about to sweep what the thread left. */
 static void a_default_of_an_ended_thread_does_not(void) {
   pthread_t sweeper;
-  if (TEST_EMULATED)
+  if (TEST_EMULATED) /* likewise */
     return;
   CHECK(pthread_create(&sweeper, NULL, sweep, NULL) == 0);
   for (unsigned turn = 0; turn < 300; turn++) {
