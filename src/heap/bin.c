@@ -159,49 +159,29 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
   return true;
 }
 
-/* Puts those of the blocks into envelopes that are of other pools. The rest moves to the front of the array: first
- * those of the heap's pool, whose number is returned, then `*stuck` ones of others, which stay because memory is out. A
- * block that was freed twice may be in no slab by now: it counts as the pool's, where it is noticed. */
-static size_t send_others(struct heap *heap, unsigned cls, void **blocks, size_t count, size_t *stuck) {
-  const uint32_t own = entry_of(heap_pool(heap)->slabs.key, cls);
-  size_t owned = 0, end = 0;
-  for (size_t i = 0; i < count; i++) {
-    void *block = blocks[i];
-    uint32_t entry = map_entry(block);
-    if (LIKELY(entry == own) || !entries_are_alike(entry, own)) {
-      blocks[end++] = blocks[owned];
-      blocks[owned++] = block;
-    } else if (!outbox_put_locked(heap, block, entry)) {
-      blocks[end++] = block;
-    }
-  }
-  *stuck = end - owned;
-  return owned;
-}
-
 /* Tells whether the heap's bins may hold blocks of other pools. */
 static bool has_others(const struct heap *heap) { return pool_count() > 1 && heap_life(heap) == 0; }
 
-static void give_own(struct heap *heap, unsigned cls, void **blocks, size_t count, bool are_freed) {
+/* Puts blocks back: those of the heap's pool into its slabs, those of others into envelopes. Returns how many of those
+ * stay, because memory is out. They move to the front of the array. are_freed: as of slab_set_give_own. */
+static size_t give_blocks(struct heap *heap, unsigned cls, void **blocks, size_t count, bool are_freed) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
-  if (UNLIKELY(!are_freed))
-    slab_set_give_unused(slabs, cls, blocks, count);
-  else if (count == 1)
-    slab_set_give_one(slabs, cls, *blocks);
-  else
-    slab_set_give(slabs, cls, blocks, count);
+  size_t stuck = 0;
+  for (size_t i = 0; (i += slab_set_give_own(slabs, cls, blocks + i, count - i, are_freed)) < count; i++) {
+    if (UNLIKELY(!has_others(heap)))
+      fault_double_free(blocks[i]);
+    if (UNLIKELY(!outbox_put_locked(heap, blocks[i], map_entry(blocks[i]))))
+      blocks[stuck++] = blocks[i];
+  }
+  return stuck;
 }
 
 void bin_flush(struct heap *heap, unsigned cls, size_t count, bool are_freed) {
-  size_t kept = min_size(bin_count(heap, cls) - count, FLUSH_KEPT_MAX), own = count, stuck = 0;
+  size_t kept = min_size(bin_count(heap, cls) - count, FLUSH_KEPT_MAX);
   void **first = bin_of(heap, cls)->top - kept - count;
-  if (has_others(heap))
-    own = send_others(heap, cls, first, count, &stuck);
+  size_t stuck = give_blocks(heap, cls, first, count, are_freed);
   heap->counters.flushes++;
   heap->counters.flushed_blocks += count - stuck;
-  give_own(heap, cls, first, own, are_freed);
-  if (UNLIKELY(stuck > 0))
-    memmove(first, first + own, stuck * sizeof(void *));
   if (kept > 0)
     memmove(first + stuck, first + count, kept * sizeof(void *));
   bin_set_top(heap, cls, first + stuck + kept);
@@ -359,11 +339,10 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
 }
 
 void bin_put(struct heap *heap, unsigned cls, void *block) {
-  size_t stuck;
   if (bin_make_room(heap, cls))
     bin_push(heap, cls, block);
-  else if (!has_others(heap) || send_others(heap, cls, &block, 1, &stuck) == 1)
-    slab_set_give_one(&heap_pool(heap)->slabs, cls, block);
+  else
+    give_blocks(heap, cls, &block, 1, true);
 }
 
 /* False if there is no room after it. */

@@ -301,28 +301,36 @@ static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct 
   return count;
 }
 
-void slab_set_give_unused(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  const uint32_t entry = entry_of(set->key, cls);
-  const size_t near_bytes = NEAR_BLOCKS * class_bytes(cls);
-  set->taken_blocks[cls] -= count;
-  add_as_owner(&set->taken_bytes, -(count * class_bytes(cls)));
-  for (size_t i = 0; i < count;) {
-    void *block = blocks[i];
-    struct map_leaf *leaf = map_leaf(block);
-    struct place place = find_place(set, cls, leaf, block, map_leaf_read(leaf, block) == entry);
-    size_t gap = i + 1 < count ? (size_t)((char *)blocks[i + 1] - (char *)block) : near_bytes;
+size_t slab_set_give_own(struct slab_set *set, unsigned cls, void *const *blocks, size_t count, bool are_freed) {
+  const uint32_t own = entry_of(set->key, cls);
+  const size_t bytes = class_bytes(cls), near_bytes = NEAR_BLOCKS * bytes;
+  size_t given = 0;
+  while (given < count) {
+    void *const *block = blocks + given;
+    struct map_leaf *leaf = map_leaf(*block);
+    uint32_t entry = map_leaf_read(leaf, *block);
+    if (UNLIKELY(entry != own) && entries_are_alike(entry, own))
+      break;
+    struct place place = find_place(set, cls, leaf, *block, entry == own);
+    size_t gap = given + 1 < count ? (size_t)((char *)block[1] - (char *)block[0]) : near_bytes;
     if (gap + near_bytes < 2 * near_bytes) {
-      i += put_back_word(set, cls, place, blocks + i, count - i);
+      given += put_back_word(set, cls, place, block, count - given);
     } else {
-      put_back(set, place, block);
-      i++;
+      put_back(set, place, *block);
+      given++;
     }
   }
+  set->taken_blocks[cls] -= given;
+  add_as_owner(&set->taken_bytes, -(given * bytes));
+  if (are_freed)
+    note_freed(set, given * bytes);
+  return given;
 }
 
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  slab_set_give_unused(set, cls, blocks, count);
-  note_freed(set, count * class_bytes(cls));
+  size_t given = slab_set_give_own(set, cls, blocks, count, true);
+  if (UNLIKELY(given < count))
+    fault_double_free(blocks[given]);
 }
 
 void slab_set_give_one(struct slab_set *set, unsigned cls, void *block) {
