@@ -64,7 +64,7 @@ bool bin_may_double(const struct bin_limits *limits, size_t slots, size_t block_
 bool bin_may_double_steadily(const struct bin_limits *limits, size_t slots, size_t block_bytes, size_t granted_bytes,
                              size_t all_granted_bytes, size_t taken_bytes) {
   size_t bytes = slots * block_bytes;
-  return block_bytes > HAK_TINY_MAX && is_within(limits, slots, bytes, granted_bytes) &&
+  return is_within(limits, slots, bytes, granted_bytes) &&
          all_granted_bytes + bytes <= STEADY_BYTES_MIN + taken_bytes / BOUNDED_SHARE;
 }
 

@@ -139,7 +139,8 @@ UNIT_TEST(steady_bins_have_more_and_are_bounded_together) {
   for (size_t used = 0; used <= (size_t)64 << 20; used = used * 2 + (1 << 20)) {
     size_t granted = granted_to_steady(used, mid);
     assert_true(granted > granted_to_all(1, 1, used, mid) && granted <= ((size_t)4 << 20) + used);
-    assert_int_equal(granted_to_steady(used, HAK_TINY_MAX), 0);
+    size_t of_tiny = granted_to_steady(used, 64);
+    assert_true(of_tiny > granted_to_all(8, 8, used, 64) && of_tiny <= ((size_t)4 << 20) + used);
   }
   struct bin_limits limits = {.bin_bytes_max = 4 * mid, .heap_bytes_max = 8 * mid};
   assert_true(bin_may_double_steadily(&limits, 4, mid, 4 * mid, 0, 0));
