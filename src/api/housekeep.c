@@ -39,8 +39,11 @@ void free_large(void *block, uint32_t entry) {
   if (UNLIKELY(load_relaxed(&observers_large_freed)))
     observers.large_freed(block);
   if (LIKELY(entry == ENTRY_LARGE)) {
+    size_t bytes = large_bytes(block);
     private_object_remove(block);
     large_free(block);
+    if (LIKELY(heap_current() != NULL))
+      bins_after_large(heap_current(), bytes);
   } else {
     packed_give(block);
   }
@@ -117,6 +120,8 @@ void housekeep_of_small(struct heap *own, unsigned cls) {
   bins_tick(own, class_bytes(cls));
   bool has_news = pool->slabs.has_news;
   pool->slabs.has_news = false;
+  if (UNLIKELY(has_news))
+    bins_unpin(own, HAK_CLASS_COUNT, class_slab_bytes(cls));
   pool_unlock(pool);
   if (UNLIKELY(++heap->slow_calls % SLOW_CALLS_PERIOD == 0) || UNLIKELY(has_news) ||
       UNLIKELY(!load_relaxed(&background_is_told)) || UNLIKELY(deferred_waits()) ||

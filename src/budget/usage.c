@@ -62,12 +62,12 @@ size_t usage_taken_large(void) {
   size_t bytes = atomic_load_explicit(&usage_at[USAGE_LARGE], memory_order_acquire);
   return less(bytes, cached_bytes());
 }
+size_t usage_slabs(void) { return load_relaxed(&usage_at[USAGE_SLABS]); }
 size_t usage_held(void) {
-  return load_relaxed(&usage_at[USAGE_SLABS]) + load_relaxed(&usage_at[USAGE_LARGE]) +
-         load_relaxed(&usage_at[USAGE_FREE]);
+  return usage_slabs() + load_relaxed(&usage_at[USAGE_LARGE]) + load_relaxed(&usage_at[USAGE_FREE]);
 }
 size_t usage_tables(void) { return load_relaxed(&usage_at[USAGE_TABLES]); }
-size_t usage_taken(void) { return load_relaxed(&usage_at[USAGE_SLABS]) + usage_taken_large(); }
+size_t usage_taken(void) { return usage_slabs() + usage_taken_large(); }
 size_t usage_taken_peak(void) { return load_relaxed(&usage.taken_peak); }
 size_t usage_free(void) { return load_relaxed(&usage_at[USAGE_FREE]) + cached_bytes(); }
 size_t usage_learned(void) { return load_relaxed(&usage.learned); }

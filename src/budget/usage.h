@@ -87,6 +87,7 @@ size_t usage_free(void);
 size_t usage_learned(void);
 size_t usage_held(void);
 size_t usage_tables(void);
+size_t usage_slabs(void);
 
 /* Tells whether `bytes` more may be held. If so they are promised to the caller, who must move them on from
  * USAGE_PROMISED, to nowhere if they will not be used. Free memory that is used again needs no promise. If the

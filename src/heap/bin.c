@@ -330,7 +330,7 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   else if (UNLIKELY(!bin_may_be_long(state->slots, class_bytes(cls), refilled_blocks(state))) &&
            bin_set_slots(heap, cls, state->slots / 2))
     heap->counters.bin_shrinks++;
-  state->is_taken_from = state->is_used = true;
+  state->is_taken_from = true;
   size_t wanted = state->streak >= REFILLS_TO_FILL ? state->slots - 1 : (state->slots + 1) / 2;
   wanted = min_size(wanted, REFILL_BLOCKS_MAX);
   if (wanted <= 1)

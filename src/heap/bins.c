@@ -7,8 +7,7 @@
 
 #define CLASSES (HAK_CLASS_COUNT - 1)
 #define LOOKS_OF_STEP 8
-#define LOOKS_TO_SHRINK 8  /* looks at a bin between two decisions to shrink */
-#define LOOKS_TO_FOLLOW 4u /* to know that a bin idles */
+#define LOOKS_TO_SHRINK 8 /* looks at a bin between two decisions to shrink */
 
 COLD void bins_prewarm(struct heap *heap) {
   HOLD_LOCK(&heap_pool(heap)->lock);
@@ -32,44 +31,30 @@ static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t 
   return part;
 }
 
-/* Returns how many blocks a bin gives back as it follows. */
-static uint32_t follow_blocks(const struct heap *heap, unsigned cls, enum bins_follow follow) {
-  const struct bin_state *state = &heap->bin_state[cls];
-  const struct slab_set *slabs = &heap_pool(heap)->slabs;
-  uint32_t count = (uint32_t)bin_count(heap, cls), unneeded = (uint32_t)min_size(state->low, count);
-  if (follow == FOLLOW_FALL)
-    return (uint32_t)bin_surplus(unneeded);
-  bool pins = !state->is_used && bin_pins_slabs(count, slabs->taken_blocks[cls], class_bytes(cls),
-                                                slabs->slab_count[cls], class_slab_bytes(cls));
-  return pins ? count : follow == FOLLOW_GROWTH ? unneeded : 0;
-}
-
-/* The bins follow the slabs (enum bins_follow). Where slabs are opened this is all, because the slabs that close serve
- * other classes. It does not count as freed there, except for those slabs: a program that only grows needs no
- * background thread. A step goes on where the last one stopped. */
+/* The bins follow the slabs (enum bins_follow). Where the slabs have grown it does not count as freed, except for those
+ * that close: a program that only grows needs no background thread. A step goes on where the last one stopped. */
 static void follow_step(struct heap *heap) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   struct bins_work *work = &heap->bins_work;
-  enum bins_follow follow = work->reason;
+  bool is_fall = work->reason == FOLLOW_FALL;
   size_t slab_bytes = slabs->slab_bytes;
   for (size_t given = 0; work->follows < HAK_CLASS_COUNT && given < STEP_BLOCKS_MAX; work->follows++) {
     unsigned cls = work->follows;
     struct bin_state *state = &heap->bin_state[cls];
-    if (work->follow_left == 0 && state->base != NULL)
-      work->follow_left = follow_blocks(heap, cls, follow);
-    state->is_used &= follow == FOLLOW_FALL;
+    if (work->follow_left == 0 && state->base != NULL) {
+      size_t unneeded = min_size(state->low, bin_count(heap, cls));
+      work->follow_left = (uint32_t)(is_fall ? bin_surplus(unneeded) : unneeded);
+    }
     state->turns = 0;
-    if (work->follow_left == 0 && follow == FOLLOW_OPENING)
-      continue;
-    given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given, follow == FOLLOW_FALL);
+    given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given, is_fall);
     if (work->follow_left > 0)
       break;
     if (state->base != NULL)
       state->low = (uint32_t)bin_count(heap, cls);
-    if (follow != FOLLOW_FALL)
+    if (!is_fall)
       given += slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
   }
-  if (follow != FOLLOW_FALL)
+  if (!is_fall)
     usage_freed_add(less(slab_bytes, slabs->slab_bytes));
   if (work->follows == HAK_CLASS_COUNT)
     work->follows = 0;
@@ -78,21 +63,52 @@ static void follow_step(struct heap *heap) {
 /* What the slabs have now is what they are compared with next: slabs that close as the bins follow, and are opened
  * again, are no growth, unless they were so many that it was a fall. */
 static void follow_if_due(struct heap *heap) {
-  const struct slab_set *slabs = &heap_pool(heap)->slabs;
+  size_t slab_bytes = heap_pool(heap)->slabs.slab_bytes;
   struct bins_work *work = &heap->bins_work;
-  bool was_looked = work->looks - work->looks_seen >= LOOKS_TO_FOLLOW * CLASSES;
-  size_t opened_bytes = was_looked ? slabs->opened_bytes - heap->opened_bytes_seen : 0;
-  enum bins_follow follow = bins_follow(heap->slab_bytes_seen, slabs->slab_bytes, opened_bytes);
+  enum bins_follow follow = bins_follow(heap->slab_bytes_seen, slab_bytes);
   if (LIKELY(follow == FOLLOW_NOTHING))
     return;
   work->reason = (uint8_t)follow;
   work->follows = 1;
   work->follow_left = 0;
-  heap->opened_bytes_seen = slabs->opened_bytes;
-  if (follow == FOLLOW_OPENING)
-    work->looks_seen = work->looks;
-  else
-    heap->slab_bytes_seen = slabs->slab_bytes;
+  heap->slab_bytes_seen = slab_bytes;
+}
+
+#define UNPIN_SHARE 512u /* bytes for each block: eight blocks a page take about as long as its page fault */
+
+size_t bins_unpin(struct heap *heap, unsigned classes, size_t bytes) {
+  struct slab_set *slabs = &heap_pool(heap)->slabs;
+  const size_t most = bytes / UNPIN_SHARE;
+  size_t given = 0;
+  if (LIKELY(!slabs_are_mostly_free(slabs->slab_bytes, slab_set_taken_bytes(slabs))))
+    return 0;
+  for (unsigned cls = 1; cls < classes && given < most; cls++) {
+    uint32_t left = (uint32_t)bin_count(heap, cls);
+    if (left == 0 || !bin_pins_slabs(left, slabs->taken_blocks[cls], class_bytes(cls), slabs->slab_count[cls],
+                                     class_slab_bytes(cls)))
+      continue;
+    heap->bin_state[cls].turns = 0;
+    given += give_back(heap, cls, &left, most - given, true);
+    slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
+  }
+  return given;
+}
+
+#define UNPIN_BYTES_MIN ((size_t)1 << 20) /* that became free in slabs since a look that found nothing */
+
+/* Takes no lock, so it is not exact: other pools' slabs count, too. */
+static size_t free_in_slabs(struct heap *heap) {
+  return less(usage_slabs(), slab_set_taken_bytes(&heap_pool(heap)->slabs));
+}
+
+void bins_after_large(struct heap *heap, size_t bytes) {
+  size_t free_bytes = free_in_slabs(heap);
+  heap->slab_free_seen = min_size(heap->slab_free_seen, free_bytes);
+  if (LIKELY(free_bytes - heap->slab_free_seen < UNPIN_BYTES_MIN) || UNLIKELY(!pool_lock(heap_pool(heap))))
+    return;
+  bool is_found = bins_unpin(heap, HAK_TINY_CLASS_COUNT, bytes) > 0;
+  heap->slab_free_seen = is_found ? 0 : free_bytes;
+  pool_unlock(heap_pool(heap));
 }
 
 /* Looks at one bin. At each LOOKS_TO_SHRINKth look it gives back, *most blocks at most, and shrinks. False: it has more
@@ -104,10 +120,7 @@ static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most)
   if (state->base == NULL)
     return true;
   uint32_t count = (uint32_t)bin_count(heap, cls);
-  if (count < state->low) {
-    state->low = count;
-    state->is_used = true;
-  }
+  state->low = (uint32_t)min_size(state->low, count);
   state->high = count > state->high ? count : state->high;
   if (!decide)
     return true;

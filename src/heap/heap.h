@@ -39,13 +39,11 @@ struct bin_state {
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
   uint8_t turns;          /* how often it was full after refills since it followed the slabs, up to STEADY_TURNS */
-  bool is_used;           /* refilled, or seen to hold fewer blocks, since the bins followed openings or growth */
 };
 
 /* How far the periodic work on the bins has come (heap/bins.c). */
 struct bins_work {
   uint32_t looks;       /* at bins, one after the other, over and over */
-  uint32_t looks_seen;  /* when the bins began to follow openings last */
   uint32_t look_left;   /* blocks that the bin is to give back before the next look */
   uint32_t follow_left; /* likewise, of the bin that follows the slabs now */
   uint8_t follows;      /* class of that bin; 0: none follows */
@@ -99,7 +97,7 @@ struct heap {
   int64_t overflow_balance; /* overflows less OVERFLOWS_OF_REFILL times the refills (heap_part_if_due) */
   size_t granted_bytes;     /* of bins, beyond their initial slots */
   size_t slab_bytes_seen;   /* of the pool, when its slabs had grown or fallen so far that the bins followed */
-  size_t opened_bytes_seen; /* of the pool, when the bins began to follow it last */
+  size_t slab_free_seen;    /* at a look for bins that pin slabs which found none, or less since; 0: it found some */
   struct bins_work bins_work;
   uint32_t split;                          /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;                     /* of split_wanted */

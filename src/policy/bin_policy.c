@@ -20,11 +20,12 @@
 #define FOLLOW_GROWTH_MIN ((size_t)512 << 10)
 #define FOLLOW_FALL_SHARE 4
 #define FOLLOW_FALL_MIN ((size_t)4 << 20)
-/* A bin pins slabs if the program holds no more blocks of the class than the bin does: else they would stay open
- * anyway. And the bin holds a quarter of them at most: a program that comes back to a class in turn finds most of its
- * blocks in a fuller one. */
-#define PINNED_TAKEN_MAX 2
-#define PINNED_SHARE 4
+/* A bin pins slabs if they would close without it, at least half of them: each live block keeps one open at most. And
+ * the bin holds half of them at most: a program that comes back to a class in turn finds most of its blocks in a fuller
+ * one. */
+#define PINNED_SHARE 2
+#define MOSTLY_SHARE 2
+#define MOSTLY_MIN ((size_t)512 << 10)
 #define FIRST_SHARE 4
 #define FIRST_BYTES_MIN ((size_t)512)
 
@@ -74,17 +75,21 @@ bool bin_may_be_long(size_t slots, size_t block_bytes, size_t refilled) {
 
 /* Growth counts early: what lies idle in bins then keeps slabs open that would serve it. A fall must be larger, because
  * what is freed now is often allocated again. */
-enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes, size_t opened_bytes) {
+enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes) {
   if (less(slab_bytes, seen_bytes) > max_size(seen_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN))
     return FOLLOW_GROWTH;
   if (less(seen_bytes, slab_bytes) > max_size(seen_bytes / FOLLOW_FALL_SHARE, FOLLOW_FALL_MIN))
     return FOLLOW_FALL;
-  return opened_bytes > max_size(slab_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN) ? FOLLOW_OPENING : FOLLOW_NOTHING;
+  return FOLLOW_NOTHING;
+}
+
+bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes) {
+  return less(slab_bytes, taken_bytes) > max_size(slab_bytes / MOSTLY_SHARE, MOSTLY_MIN);
 }
 
 bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes) {
-  return slabs > 1 && taken_blocks <= blocks * PINNED_TAKEN_MAX &&
-         blocks * block_bytes * PINNED_SHARE <= slabs * slab_bytes;
+  return slabs > 1 && less(taken_blocks, blocks) <= slabs / PINNED_SHARE &&
+         blocks * block_bytes <= slabs * slab_bytes / PINNED_SHARE;
 }
 
 size_t bin_surplus(size_t low) { return (low + 1) / 2; }

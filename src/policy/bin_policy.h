@@ -44,17 +44,19 @@ size_t bin_surplus(size_t low);
 /* What the slabs did that the bins should follow, so that slabs close and serve other classes. */
 enum bins_follow {
   FOLLOW_NOTHING,
-  FOLLOW_FALL,    /* each bin gives back half of what it did not need since it followed a fall or growth last */
-  FOLLOW_OPENING, /* slabs were opened, and as many closed: bins that idle and pin slabs give back all */
-  FOLLOW_GROWTH,  /* likewise, and each other bin gives back all that it did not need */
+  FOLLOW_FALL,   /* each bin gives back half of what it did not need since it followed last */
+  FOLLOW_GROWTH, /* each bin gives back all of it */
 };
 
-/* slab_bytes: of the open slabs; seen_bytes: when the bins followed a fall or growth last. opened_bytes: of the slabs
- * that were opened since the bins followed at all; 0 if it is not known yet which bins idle. */
-enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes, size_t opened_bytes);
+/* slab_bytes: of the open slabs; seen_bytes: when the bins followed last. */
+enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes);
 
-/* Tells whether the slabs of a class are open for little but what a bin holds, which is little of them. taken_blocks:
- * those of the class outside the slabs, the bin's included. */
+/* Tells whether so much of a pool's slabs is free that bins which pin slabs should give back. taken_bytes: of the
+ * blocks outside the slabs. */
+bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes);
+
+/* Tells whether at least half of a class's slabs are open for nothing but what a bin holds, which is half of their
+ * blocks at most. taken_blocks: those of the class outside the slabs, the bin's included. */
 bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes);
 
 /* Returns how many slots the bin should have after that look: half, if a quarter was enough. high: the most blocks it

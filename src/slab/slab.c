@@ -79,7 +79,6 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     slab->bitmap[whole_words] = ((uint64_t)1 << class->block_count % 64) - 1;
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
-  set->opened_bytes += class_slab_bytes(cls);
   set->slab_count[cls]++;
   set->counters.slabs_opened++;
   set->has_news = true;

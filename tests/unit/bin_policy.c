@@ -57,35 +57,42 @@ UNIT_TEST(doubling_never_passes_a_limit) {
   }
 }
 
-/* Growth of the slabs counts from 512 KiB and a 32nd on, a fall from 4 MiB and a quarter on. Without either, slabs that
- * were opened count as growth does. */
+/* Growth of the slabs counts from 512 KiB and a 32nd on, a fall from 4 MiB and a quarter on. */
 UNIT_TEST(bins_follow_what_moved_far) {
   const size_t least = (size_t)512 << 10, least_fall = (size_t)4 << 20;
   for (unsigned i = 0; i < ROUNDS; i++) {
     size_t seen = draw((size_t)1 << draw(36)), far = max_size(least, seen / 32);
     size_t fall = max_size(least_fall, seen / 4);
-    size_t opened = draw((size_t)1 << draw(36)), now = seen + draw(far);
-    assert_int_equal(bins_follow(seen, now, 0), FOLLOW_NOTHING);
-    assert_int_equal(bins_follow(seen, now, max_size(least, now / 32) + 1 + opened), FOLLOW_OPENING);
-    assert_int_equal(bins_follow(seen, now, draw(max_size(least, now / 32))), FOLLOW_NOTHING);
-    assert_int_equal(bins_follow(seen, seen + far + 1 + draw(far), opened), FOLLOW_GROWTH);
+    assert_int_equal(bins_follow(seen, seen + draw(far)), FOLLOW_NOTHING);
+    assert_int_equal(bins_follow(seen, seen + far + 1 + draw(far)), FOLLOW_GROWTH);
     if (seen > fall) {
-      assert_int_equal(bins_follow(seen, seen - draw(fall), 0), FOLLOW_NOTHING);
-      assert_int_equal(bins_follow(seen, draw(seen - fall - 1), opened), FOLLOW_FALL);
+      assert_int_equal(bins_follow(seen, seen - draw(fall)), FOLLOW_NOTHING);
+      assert_int_equal(bins_follow(seen, draw(seen - fall - 1)), FOLLOW_FALL);
     }
   }
 }
 
-/* A bin pins slabs if hardly anything else does. It must be little of them, and not of one slab. */
+/* Half of them, and more than 512 KiB. More that is taken never makes it so. */
+UNIT_TEST(slabs_are_mostly_free_from_half_on) {
+  const size_t least = (size_t)512 << 10;
+  assert_false(slabs_are_mostly_free(least, 0));
+  assert_true(slabs_are_mostly_free(least + 1, 0));
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    size_t bytes = 4 * least + draw((size_t)1 << draw(36)), taken = draw(bytes);
+    assert_int_equal(slabs_are_mostly_free(bytes, taken), bytes - taken > bytes / 2);
+    assert_true(slabs_are_mostly_free(bytes, draw(taken)) || !slabs_are_mostly_free(bytes, taken));
+  }
+}
+
+/* A bin pins slabs if at least half of them would close without it. It must be half of them at most, and not of one. */
 UNIT_TEST(bins_pin_what_nothing_else_holds_open) {
   const size_t slab_bytes = UNIT_BYTES, block_bytes = 256, blocks = 256; /* of a slab */
-  assert_true(bin_pins_slabs(blocks, blocks, block_bytes, 4, slab_bytes));
-  assert_false(bin_pins_slabs(blocks, blocks, block_bytes, 3, slab_bytes));
-  assert_true(bin_pins_slabs(blocks, 2 * blocks, block_bytes, 4, slab_bytes));
-  assert_false(bin_pins_slabs(blocks, 2 * blocks + 1, block_bytes, 4, slab_bytes));
-  assert_true(bin_pins_slabs(1, 1, block_bytes, 2, slab_bytes));
+  assert_true(bin_pins_slabs(blocks, blocks, block_bytes, 2, slab_bytes));
+  assert_false(bin_pins_slabs(blocks + 1, blocks + 1, block_bytes, 2, slab_bytes));
+  assert_true(bin_pins_slabs(blocks, blocks + 4, block_bytes, 8, slab_bytes));
+  assert_false(bin_pins_slabs(blocks, blocks + 5, block_bytes, 8, slab_bytes));
+  assert_true(bin_pins_slabs(1, 2, block_bytes, 2, slab_bytes));
   assert_false(bin_pins_slabs(1, 1, block_bytes, 1, slab_bytes));
-  assert_false(bin_pins_slabs(0, 1, block_bytes, 2, slab_bytes));
 }
 
 UNIT_TEST(no_budget_means_no_growth) {

@@ -309,7 +309,7 @@ UNIT_TEST(bins_grow_once_for_each_turn_to_freeing) {
 /* A long bin shuffles its blocks. It must hold a good part of what a turn allocates. */
 UNIT_TEST(bins_are_long_where_they_hold_a_good_part_of_a_turn) {
   enum { TURNS = 10, SHORT_SLOTS = 2048 };
-  static const size_t counts[] = {60000, 10000, 60000}, slots_max[] = {SHORT_SLOTS, 8 * SHORT_SLOTS, SHORT_SLOTS};
+  static const size_t counts[] = {60000, 3000, 60000}, slots_max[] = {SHORT_SLOTS, 8 * SHORT_SLOTS, SHORT_SLOTS};
   struct heap *heap = unit_heap_attach();
   const struct bin_state *state = &heap->bin_state[hak_class_of(64)];
   for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -407,7 +407,8 @@ UNIT_TEST(bins_of_the_last_phase_pin_no_slabs) {
     assert_true(bin_blocks(heap, cls) > 0);
     open_others(heap);
     assert_int_equal(bin_blocks(heap, cls), 0);
-    assert_int_equal(heap_pool(heap)->slabs.slab_count[cls], 0);
+    assert_in_range(heap_pool(heap)->slabs.slab_count[cls], 0,
+                    1); /* an empty one may wait for the class's next block */
   }
   heap_flush_all(heap);
 }
@@ -428,6 +429,27 @@ UNIT_TEST(bins_that_pin_no_slabs_keep_their_blocks) {
   for (unsigned i = 0; i < sizeof live / sizeof live[0]; i++)
     hak_free(live[i]);
   heap_flush_all(heap);
+}
+
+/* A large object that ends makes bins give back, too, though nothing is opened: its like finds the memory of the slabs.
+ * A program frees a table of this kind when its entries are gone. */
+UNIT_TEST(bins_pin_no_slabs_when_a_large_object_ends) {
+  struct heap *heap = unit_heap_attach();
+  unsigned cls = hak_class_of(100);
+  for (unsigned is_large = 0; is_large <= 1;
+       is_large++) { /* the control: a short one is too little to make up for it */
+    void *object = hak_malloc(is_large ? 4 * KIB * KIB : 70 * KIB);
+    assert_non_null(object);
+    alloc_all(20000, 100);
+    free_scattered(20000);
+    size_t blocks_before = bin_blocks(heap, cls);
+    assert_true(blocks_before > 0 && heap_pool(heap)->slabs.slab_count[cls] > 8);
+    hak_free(object);
+    assert_true(is_large ? bin_blocks(heap, cls) == 0 : bin_blocks(heap, cls) + 2 * UNIT_BYTES / 512 >= blocks_before);
+    assert_true(is_large ? heap_pool(heap)->slabs.slab_count[cls] <= 1 : bin_blocks(heap, cls) > 0);
+  }
+  heap_flush_all(heap);
+  UNIT_HEAP_VALID(heap);
 }
 
 UNIT_TEST(a_sleeping_owner_pins_nothing) {
