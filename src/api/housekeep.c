@@ -121,7 +121,7 @@ void housekeep_of_small(struct heap *own, unsigned cls) {
   bool has_news = pool->slabs.has_news;
   pool->slabs.has_news = false;
   if (UNLIKELY(has_news))
-    bins_unpin(own, HAK_CLASS_COUNT, class_slab_bytes(cls));
+    bins_unpin(own);
   pool_unlock(pool);
   if (UNLIKELY(++heap->slow_calls % SLOW_CALLS_PERIOD == 0) || UNLIKELY(has_news) ||
       UNLIKELY(!load_relaxed(&background_is_told)) || UNLIKELY(deferred_waits()) ||

@@ -162,8 +162,8 @@ static bool bin_grow(struct heap *heap, unsigned cls) {
 /* Tells whether the heap's bins may hold blocks of other pools. */
 static bool has_others(const struct heap *heap) { return pool_count() > 1 && heap_life(heap) == 0; }
 
-/* Puts blocks back: those of the heap's pool into its slabs, those of others into envelopes. Returns how many of those
- * stay, because memory is out. They move to the front of the array. are_freed: as of slab_set_give_own. */
+/* Puts blocks back: those of the heap's pool into its slabs, those of others into envelopes. Returns how many stay
+ * because memory is out for an envelope. They move to the front of the array. are_freed: as of slab_set_give_own. */
 static size_t give_blocks(struct heap *heap, unsigned cls, void **blocks, size_t count, bool are_freed) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   size_t stuck = 0;

@@ -74,41 +74,44 @@ static void follow_if_due(struct heap *heap) {
   heap->slab_bytes_seen = slab_bytes;
 }
 
-#define UNPIN_SHARE 512u /* bytes for each block: eight blocks a page take about as long as its page fault */
+#define UNPIN_BLOCKS_MAX 128u        /* that bins give back where slabs were opened or closed */
+#define UNPIN_BLOCKS_MAX_LARGE 4096u /* likewise after a large object */
+#define UNPIN_SHARE 512u /* bytes of a large object for each block: eight a page take about as long as its page fault */
 
-size_t bins_unpin(struct heap *heap, unsigned classes, size_t bytes) {
+/* Tells whether slabs closed. Only those count as freed. */
+static bool unpin(struct heap *heap, unsigned classes, size_t most) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
-  const size_t most = bytes / UNPIN_SHARE;
-  size_t given = 0;
-  if (LIKELY(!slabs_are_mostly_free(slabs->slab_bytes, slab_set_taken_bytes(slabs))))
-    return 0;
+  size_t given = 0, slab_bytes = slabs->slab_bytes;
+  uint64_t closed = slabs->counters.slabs_closed;
+  if (LIKELY(!slabs_are_mostly_free(slab_bytes, slab_set_taken_bytes(slabs))))
+    return false;
   for (unsigned cls = 1; cls < classes && given < most; cls++) {
     uint32_t left = (uint32_t)bin_count(heap, cls);
     if (left == 0 || !bin_pins_slabs(left, slabs->taken_blocks[cls], class_bytes(cls), slabs->slab_count[cls],
                                      class_slab_bytes(cls)))
       continue;
-    heap->bin_state[cls].turns = 0;
-    given += give_back(heap, cls, &left, most - given, true);
-    slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
+    given += give_back(heap, cls, &left, most - given, false);
+    given += slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
   }
-  return given;
+  usage_freed_add(less(slab_bytes, slabs->slab_bytes));
+  return slabs->counters.slabs_closed != closed;
 }
+
+void bins_unpin(struct heap *heap) { unpin(heap, HAK_CLASS_COUNT, UNPIN_BLOCKS_MAX); }
 
 #define UNPIN_BYTES_MIN ((size_t)1 << 20) /* that became free in slabs since a look that found nothing */
 
-/* Takes no lock, so it is not exact: other pools' slabs count, too. */
-static size_t free_in_slabs(struct heap *heap) {
-  return less(usage_slabs(), slab_set_taken_bytes(&heap_pool(heap)->slabs));
-}
-
 void bins_after_large(struct heap *heap, size_t bytes) {
-  size_t free_bytes = free_in_slabs(heap);
+  struct pool *pool = heap_pool(heap);
+  size_t free_bytes = less(usage_slabs(), slab_set_taken_bytes(&pool->slabs)); /* other pools' slabs count, too */
   heap->slab_free_seen = min_size(heap->slab_free_seen, free_bytes);
-  if (LIKELY(free_bytes - heap->slab_free_seen < UNPIN_BYTES_MIN) || UNLIKELY(!pool_lock(heap_pool(heap))))
+  if (LIKELY(free_bytes - heap->slab_free_seen < UNPIN_BYTES_MIN) || heap->inherited_calls > 0 ||
+      !lock_try(&pool->lock))
     return;
-  bool is_found = bins_unpin(heap, HAK_TINY_CLASS_COUNT, bytes) > 0;
+  size_t most = min_size(bytes / UNPIN_SHARE, UNPIN_BLOCKS_MAX_LARGE);
+  bool is_found = unpin(heap, HAK_TINY_CLASS_COUNT, most);
   heap->slab_free_seen = is_found ? 0 : free_bytes;
-  pool_unlock(heap_pool(heap));
+  pool_unlock(pool);
 }
 
 /* Looks at one bin. At each LOOKS_TO_SHRINKth look it gives back, *most blocks at most, and shrinks. False: it has more

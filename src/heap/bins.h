@@ -16,11 +16,10 @@ static inline void bins_tick(struct heap *heap, size_t block_bytes) {
   if (UNLIKELY(heap->ticks >= SLOW_CALLS_PERIOD) || UNLIKELY(heap->bins_work.follows != 0))
     bins_step(heap);
 }
-/* Where the slabs are mostly free, bins of the classes below `classes` that are what keeps slabs open give back, a
- * number of blocks that is bounded by the bytes. So slabs close before fresh memory is taken for another class or a
- * large object. Returns how many. Call when slabs were opened or closed. bins_after_large: call when a large object of
- * so many bytes was freed; takes the lock itself. */
-size_t bins_unpin(struct heap *heap, unsigned classes, size_t bytes);
+/* Where the slabs are mostly free, bins that are all that keeps slabs open give back, so that the slabs close and serve
+ * other classes and large objects. Call when slabs were opened or closed, with the lock held. */
+void bins_unpin(struct heap *heap);
+/* The same for tiny blocks. Call when a large object of so many bytes was freed, without a lock. */
 void bins_after_large(struct heap *heap, size_t bytes);
 /* Empties the bins as bin_flush does, and gives the arrays back. False if some are not empty, because memory is out. */
 bool bins_flush_all(struct heap *heap);

@@ -97,7 +97,7 @@ struct heap {
   int64_t overflow_balance; /* overflows less OVERFLOWS_OF_REFILL times the refills (heap_part_if_due) */
   size_t granted_bytes;     /* of bins, beyond their initial slots */
   size_t slab_bytes_seen;   /* of the pool, when its slabs had grown or fallen so far that the bins followed */
-  size_t slab_free_seen;    /* at a look for bins that pin slabs which found none, or less since; 0: it found some */
+  size_t slab_free_seen;    /* bytes free in slabs when bins_after_large looked in vain, or less since; else 0 */
   struct bins_work bins_work;
   uint32_t split;                          /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;                     /* of split_wanted */

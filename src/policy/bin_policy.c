@@ -22,10 +22,11 @@
 #define FOLLOW_FALL_MIN ((size_t)4 << 20)
 /* A bin pins slabs if they would close without it, at least half of them: each live block keeps one open at most. And
  * the bin holds half of them at most: a program that comes back to a class in turn finds most of its blocks in a fuller
- * one. */
+ * one. A few slabs are not worth it: classes that take turns would open and close them each time. */
 #define PINNED_SHARE 2
+#define PINNED_FEW 4
 #define MOSTLY_SHARE 2
-#define MOSTLY_MIN ((size_t)512 << 10)
+#define MOSTLY_MIN ((size_t)2 << 20)
 #define FIRST_SHARE 4
 #define FIRST_BYTES_MIN ((size_t)512)
 
@@ -88,7 +89,7 @@ bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes) {
 }
 
 bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes) {
-  return slabs > 1 && less(taken_blocks, blocks) <= slabs / PINNED_SHARE &&
+  return slabs > PINNED_FEW && less(taken_blocks, blocks) <= slabs / PINNED_SHARE &&
          blocks * block_bytes <= slabs * slab_bytes / PINNED_SHARE;
 }
 

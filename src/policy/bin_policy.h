@@ -52,7 +52,7 @@ enum bins_follow {
 enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes);
 
 /* Tells whether so much of a pool's slabs is free that bins which pin slabs should give back. taken_bytes: of the
- * blocks outside the slabs. */
+ * blocks outside the slabs, those in bins, too. */
 bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes);
 
 /* Tells whether at least half of a class's slabs are open for nothing but what a bin holds, which is half of their

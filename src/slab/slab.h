@@ -62,7 +62,7 @@ void slab_set_give_one(struct slab_set *set, unsigned cls, void *block);
 /* The same for blocks of several classes. A block whose slab was closed meanwhile counts as free. */
 void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count);
 /* As slab_set_give, but ends at the first block that another set of its kind owns. Returns how many it put back.
- * are_freed: the program freed them just now, so they count as freed (usage_freed). */
+ * are_freed: they count as freed (usage_freed). */
 size_t slab_set_give_own(struct slab_set *set, unsigned cls, void *const *blocks, size_t count, bool are_freed);
 
 /* Checks that the blocks of one class that are the set's could be put back; those of other sets of its kind are left

@@ -72,9 +72,9 @@ UNIT_TEST(bins_follow_what_moved_far) {
   }
 }
 
-/* Half of them, and more than 512 KiB. More that is taken never makes it so. */
+/* Half of them, and more than 2 MiB. More that is taken never makes it so. */
 UNIT_TEST(slabs_are_mostly_free_from_half_on) {
-  const size_t least = (size_t)512 << 10;
+  const size_t least = (size_t)2 << 20;
   assert_false(slabs_are_mostly_free(least, 0));
   assert_true(slabs_are_mostly_free(least + 1, 0));
   for (unsigned i = 0; i < ROUNDS; i++) {
@@ -84,15 +84,15 @@ UNIT_TEST(slabs_are_mostly_free_from_half_on) {
   }
 }
 
-/* A bin pins slabs if at least half of them would close without it. It must be half of them at most, and not of one. */
+/* A bin pins slabs if at least half of them would close without it. It must be half of them at most, and not of a few. */
 UNIT_TEST(bins_pin_what_nothing_else_holds_open) {
   const size_t slab_bytes = UNIT_BYTES, block_bytes = 256, blocks = 256; /* of a slab */
-  assert_true(bin_pins_slabs(blocks, blocks, block_bytes, 2, slab_bytes));
-  assert_false(bin_pins_slabs(blocks + 1, blocks + 1, block_bytes, 2, slab_bytes));
+  assert_true(bin_pins_slabs(3 * blocks, 3 * blocks, block_bytes, 6, slab_bytes));
+  assert_false(bin_pins_slabs(3 * blocks + 1, 3 * blocks + 1, block_bytes, 6, slab_bytes));
   assert_true(bin_pins_slabs(blocks, blocks + 4, block_bytes, 8, slab_bytes));
   assert_false(bin_pins_slabs(blocks, blocks + 5, block_bytes, 8, slab_bytes));
-  assert_true(bin_pins_slabs(1, 2, block_bytes, 2, slab_bytes));
-  assert_false(bin_pins_slabs(1, 1, block_bytes, 1, slab_bytes));
+  assert_true(bin_pins_slabs(1, 1, block_bytes, 5, slab_bytes));
+  assert_false(bin_pins_slabs(1, 1, block_bytes, 4, slab_bytes));
 }
 
 UNIT_TEST(no_budget_means_no_growth) {
