@@ -9,12 +9,12 @@
 
 #include <stdatomic.h>
 
+static const char *lie = "";
+
 #ifdef TEST_CORE
 #include "large/large.h"
 #include "pages/extent.h"
 #include "pages/superslab.h"
-
-static const char *lie = "";
 
 TEST_WRAP(void, units_stats, struct unit_stats *out) {
   __real_units_stats(out);
@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
   CHECK(mapping != NULL && small != NULL);
   check("after two blocks", 1);
   for (int round = 0; round < 3; round++) {
-    run_threads(test_rounds(400, 20), !TEST_TSAN && !TEST_EMULATED);
+    run_threads(test_rounds(400, 20), !TEST_TSAN && !TEST_EMULATED && *lie == 0); /* a fork may find the lie first */
     check("at rest", 1);
     t_trim(0);
     check("after a trim", 1);

@@ -407,9 +407,9 @@ UNIT_TEST(bins_of_the_last_phase_pin_no_slabs) {
   for (unsigned turn = 0; turn < 4; turn++) {
     alloc_all(40000, 100);
     free_scattered(40000);
-    assert_true(bin_blocks(heap, cls) > few && *slabs > few);
+    assert_true(bin_blocks(heap, cls) > 2 * few && *slabs > few);
     open_others(heap);
-    assert_true(bin_blocks(heap, cls) < few && *slabs <= few);
+    assert_true(bin_blocks(heap, cls) <= 2 * few && *slabs <= few);
   }
   heap_flush_all(heap);
 }
