@@ -168,7 +168,7 @@ static size_t give_blocks(struct heap *heap, unsigned cls, void **blocks, size_t
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   size_t stuck = 0;
   for (size_t i = 0; (i += slab_set_give_own(slabs, cls, blocks + i, count - i, are_freed)) < count; i++) {
-    if (UNLIKELY(!has_others(heap)))
+    if (UNLIKELY(!has_others(heap))) /* freed twice: its slab was closed meanwhile, and is another pool's now */
       fault_double_free(blocks[i]);
     if (UNLIKELY(!outbox_put_locked(heap, blocks[i], map_entry(blocks[i]))))
       blocks[stuck++] = blocks[i];

@@ -439,8 +439,7 @@ UNIT_TEST(bins_that_pin_no_slabs_keep_their_blocks) {
 UNIT_TEST(bins_pin_no_slabs_when_a_large_object_ends) {
   struct heap *heap = unit_heap_attach();
   unsigned cls = hak_class_of(100);
-  for (unsigned is_large = 0; is_large <= 1;
-       is_large++) { /* the control: a short one is too little to make up for it */
+  for (unsigned is_large = 0; is_large <= 1; is_large++) { /* the control: a short one makes them give back a part */
     void *object = hak_malloc(is_large ? 4 * KIB * KIB : 70 * KIB);
     assert_non_null(object);
     alloc_all(40000, 100);
