@@ -182,9 +182,8 @@ NOINLINE bool pool_wait(struct pool *pool) {
 bool pool_is_stuck(struct pool *pool) {
   if (LIKELY(!load_relaxed(&pool->is_stuck)))
     return false;
-  if (!lock_try(&pool->lock))
+  if (lock_is_held(&pool->lock))
     return true;
-  pool_unlock(pool);
   store_relaxed(&pool->is_stuck, false);
   return false;
 }

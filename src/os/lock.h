@@ -21,6 +21,8 @@ static inline bool lock_try(struct lock *lock) {
   return atomic_compare_exchange_strong_explicit(&lock->word, &free_word, 1, memory_order_seq_cst,
                                                  memory_order_seq_cst);
 }
+/* For a moment only, unless the holder is known to be stuck. */
+static inline bool lock_is_held(const struct lock *lock) { return load_relaxed(&lock->word) != 0; }
 static inline void lock_take(struct lock *lock) {
   if (UNLIKELY(!lock_try(lock)))
     lock_wait(lock);
@@ -39,6 +41,6 @@ static inline struct lock *lock_taken(struct lock *lock) {
 static inline void lock_let_go(struct lock *const *held) { lock_give(*held); }
 /* Unlocks it in the child of a fork, where the holder does not exist. */
 static inline void lock_reset(struct lock *lock) {
-  if (load_relaxed(&lock->word) != 0) /* a store would copy the page */
+  if (lock_is_held(lock)) /* a store would copy the page */
     store_relaxed(&lock->word, 0);
 }

@@ -263,12 +263,13 @@ static bool is_own_process(void) { return os_process_id() == load_relaxed(&backg
 /* The state is STARTING, and all signals are blocked. */
 static bool make_thread(void) {
   atomic_store(awake_word(), AWAKE);
-  due_wish(false);
   if (load_relaxed(&background.is_joinable) != 0)
     os_thread_join(background.thread);
   store_relaxed(&background.is_joinable, 0);
-  if (main_thread_is_gone() || is_ending() || atomic_load(&background.forks) > 0 ||
-      !os_thread_start(thread_run, &background.thread))
+  if (main_thread_is_gone() || is_ending() || atomic_load(&background.forks) > 0)
+    return false;
+  due_wish(false); /* also if no thread can start: the next slow path would try again in vain */
+  if (!os_thread_start(thread_run, &background.thread))
     return false;
   atomic_store_explicit(&background.is_joinable, 1, memory_order_release);
   store_relaxed(&background.has_been, true);

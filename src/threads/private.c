@@ -221,20 +221,21 @@ static bool limit_allows(struct pool *pool, size_t bytes, bool counts) {
     return false;
   bool is_allowed = slab_set_allows(&pool->slabs, bytes);
   pool->slabs.other_bytes += is_allowed && counts ? bytes : 0;
-  pool_unlock(pool);
+  inbox_unlock(pool);
   return is_allowed;
 }
 
 bool private_reserve(struct pool *pool, size_t bytes) { return limit_allows(pool, bytes, true); }
 
 void private_object_add(struct pool *pool, void *object, size_t reserved) {
-  HOLD_LOCK(&pool->lock);
+  lock_take(&pool->lock);
   pool->slabs.other_bytes -= reserved;
-  if (object == NULL)
-    return;
-  large_list_add(&pool->private_part->objects, object, pool->id);
-  pool->private_part->object_count++;
-  pool->slabs.other_bytes += large_bytes(object);
+  if (object != NULL) {
+    large_list_add(&pool->private_part->objects, object, pool->id);
+    pool->private_part->object_count++;
+    pool->slabs.other_bytes += large_bytes(object);
+  }
+  inbox_unlock(pool);
 }
 
 /* If two threads free the object, the one that comes second finds another record. It leaves that alone, and
