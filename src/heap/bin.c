@@ -3,7 +3,10 @@
  *
  * A bin needs more slots than REFILL_BLOCKS_MAX and FLUSH_BLOCKS_MAX for one purpose: to hold what is freed now and
  * allocated again soon. So it doubles once for each turn from allocating to freeing. A program that only frees fills no
- * more than it did before, and its last blocks pin few slabs. */
+ * more than it did before, and its last blocks pin few slabs.
+ *
+ * A long row of frees drains a bin: at each overflow it gives back more than it got, and `end` comes down, so that few
+ * slots are in force until the next refill (docs/decisions/0071). */
 #include "heap/bin.h"
 
 #include "base/options.h"
@@ -29,6 +32,8 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define REFILL_BLOCKS_MAX 128u
 #define FLUSH_BLOCKS_MAX 128u
 #define FLUSH_KEPT_MAX 512u
+#define DRAINED_SLOTS 64u /* in force at least */
+#define STREAK_MAX (1 << 20)
 #define SLOTS_MAX_OF_REFILLS (2 * REFILL_BLOCKS_MAX) /* a longer bin makes refills no rarer */
 /* A refill takes envelopes out of the inbox until this fraction of the bin is full. */
 #define RECEIVED_SHARE 2u
@@ -258,7 +263,16 @@ static void bin_push(struct heap *heap, unsigned cls, void *block) {
 }
 
 /* Returns how many blocks the refills since the last overflow brought, at most. */
-static size_t refilled_blocks(const struct bin_state *state) { return (size_t)state->streak * REFILL_BLOCKS_MAX; }
+static size_t refilled_blocks(const struct bin_state *state) {
+  return state->streak > 0 ? (size_t)state->streak * REFILL_BLOCKS_MAX : 0;
+}
+
+static size_t flush_blocks(size_t slots) { return min_size((slots + 1) / 2, FLUSH_BLOCKS_MAX); }
+
+/* Returns how many blocks left the bin since its last refill, about. */
+static size_t dropped_blocks(const struct bin_state *state) {
+  return state->streak < 0 ? (size_t)-state->streak * flush_blocks(state->slots) : 0;
+}
 
 /* Grows a full bin. Another overflow without a refill between grows no bin but a young one. */
 static bool bin_grow_full(struct heap *heap, unsigned cls) {
@@ -266,7 +280,7 @@ static bool bin_grow_full(struct heap *heap, unsigned cls) {
   if (is_young(state))
     return young_may_grow(heap, state) && bin_grow(heap, cls);
   size_t refilled = refilled_blocks(state);
-  state->streak = 0;
+  state->streak = refilled > 0 ? -1 : state->streak - (state->streak > -STREAK_MAX);
   bool is_turn = refilled > 0 || (heap->split && state->slots <= HAND_MAX); /* hands empty it seldom */
   return is_turn && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
 }
@@ -316,6 +330,10 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   struct hak_bin *bin = bin_of(heap, cls);
   if (state->base == NULL && !bin_open(heap, cls))
     return NULL;
+  if (state->streak < 0) {
+    state->streak = 0;
+    bin_set_end(heap, cls);
+  }
   if (inbox_has_mail(heap_pool(heap))) {
     inbox_drain(heap_pool(heap), heap, cls, bins_put_received, RECEIVED_MAX);
     void *block = hak_bin_pop(bin);
@@ -323,8 +341,10 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     if (block)
       return count_refill(heap, block);
   }
+  if (!is_young(state))
+    state->streak += state->streak < STREAK_MAX;
   bool is_due = is_young(state) ? young_may_grow(heap, state)
-                                : ++state->streak >= REFILLS_TO_GROW && state->slots < SLOTS_MAX_OF_REFILLS;
+                                : state->streak >= REFILLS_TO_GROW && state->slots < SLOTS_MAX_OF_REFILLS;
   if (is_due && bin_grow(heap, cls))
     state->streak = 0;
   else if (UNLIKELY(!bin_may_be_long(state->slots, class_bytes(cls), refilled_blocks(state))) &&
@@ -345,12 +365,23 @@ void bin_put(struct heap *heap, unsigned cls, void *block) {
     give_blocks(heap, cls, &block, 1, true);
 }
 
-/* False if there is no room after it. */
-static bool bin_give_older_half(struct heap *heap, unsigned cls) {
-  if (UNLIKELY(bin_count(heap, cls) == 0))
+/* Makes room in a full bin: the older half goes, or all of DRAINED_SLOTS if it drains, but at most FLUSH_BLOCKS_MAX
+ * blocks and those beyond its new end. False if there is no room after it. */
+static bool bin_give_older(struct heap *heap, unsigned cls) {
+  struct bin_state *state = &heap->bin_state[cls];
+  struct hak_bin *bin = bin_of(heap, cls);
+  size_t count = bin_count(heap, cls), given = flush_blocks(count + 1), lowered = 0;
+  if (UNLIKELY(count == 0))
     return false;
-  bin_flush(heap, cls, min_size((heap->bin_state[cls].slots + 1) / 2, FLUSH_BLOCKS_MAX), true);
-  return LIKELY(bin_of(heap, cls)->top != bin_of(heap, cls)->end);
+  if (UNLIKELY(bin_drains(state->slots, class_bytes(cls), dropped_blocks(state))) && !heap->split) {
+    lowered = min_size(less(count + 1, max_size(DRAINED_SLOTS, state->slots_initial)), FLUSH_BLOCKS_MAX);
+    given = min_size(FLUSH_BLOCKS_MAX + lowered, count);
+    state->high = state->slots; /* the thread may need them all in its next turn */
+  }
+  bin_flush(heap, cls, given, true);
+  if (LIKELY(lowered < (size_t)(bin->end - bin->top))) /* else memory is out for envelopes */
+    bin->end -= lowered;
+  return LIKELY(bin->top != bin->end);
 }
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
@@ -360,7 +391,7 @@ void bin_overflow(struct heap *heap, unsigned cls, void *block) {
     heap->tally->classes[cls].freed++; /* tally_pushes does not see it */
   struct bin_state *state = &heap->bin_state[cls];
   state->turns += state->streak > 0 && state->turns < STEADY_TURNS;
-  if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older_half(heap, cls)))
+  if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older(heap, cls)))
     bin_push(heap, cls, block);
   else
     slab_set_give_one(&heap_pool(heap)->slabs, cls, block);

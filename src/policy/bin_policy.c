@@ -74,6 +74,10 @@ bool bin_may_be_long(size_t slots, size_t block_bytes, size_t refilled) {
   return block_bytes > HAK_TINY_MAX || slots * block_bytes <= SHORT_BYTES_MAX || refilled <= slots * LONG_SHARE;
 }
 
+bool bin_drains(size_t slots, size_t block_bytes, size_t dropped) {
+  return block_bytes <= HAK_TINY_MAX && dropped >= slots * LONG_SHARE;
+}
+
 /* Growth counts early: what lies idle in bins then keeps slabs open that would serve it. A fall must be larger, because
  * what is freed now is often allocated again. */
 enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes) {

@@ -38,6 +38,11 @@ bool bin_may_double_steadily(const struct bin_limits *limits, size_t slots, size
  * part of what the thread allocates in a turn. refilled: the blocks that the refills of this turn brought. */
 bool bin_may_be_long(size_t slots, size_t block_bytes, size_t refilled);
 
+/* Tells whether a bin should be nearly empty when the thread allocates again, because frees without a refill between
+ * went far beyond what it holds: then it holds a small part of what comes next, from anywhere. dropped: the blocks that
+ * left it since its last refill. */
+bool bin_drains(size_t slots, size_t block_bytes, size_t dropped);
+
 /* Returns how many blocks a bin should give back that never held fewer than `low` blocks since the last look. */
 size_t bin_surplus(size_t low);
 

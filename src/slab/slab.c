@@ -224,22 +224,23 @@ struct place {
 };
 static inline uint64_t place_bit(struct place place) { return (uint64_t)1 << place.index % 64; }
 
-/* is_own: the block's page-map entry is of the set and the class. */
+/* slab_bytes: class_slab_bytes(cls). is_own: the block's page-map entry is of the set and the class. */
 static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigned cls, struct map_leaf *leaf,
-                                             void *block, bool is_own) {
-  const struct size_class class = size_classes[cls];
+                                             char *block, size_t slab_bytes, bool is_own) {
+  const struct size_class *class = &size_classes[cls];
   struct map_row *row = map_leaf_row(leaf, block);
-  size_t unit = round_down(map_unit_in_row(block), (size_t)1 << class.order);
-  size_t offset = (uintptr_t)block & ((UNIT_BYTES << class.order) - 1);
-  size_t index = class_index(&class, offset);
-  if (UNLIKELY(!is_own || index * class.bytes != offset || index >= class.block_count))
+  size_t offset = (uintptr_t)block & (slab_bytes - 1);
+  size_t unit = map_unit_in_row(block - offset);
+  size_t index = class_index(class, offset);
+  if (UNLIKELY(!is_own || index * class->bytes != offset || index >= class->block_count))
     flush_fault(set, cls, block);
   return (struct place){(void *)row->records[unit], row->bitmaps[unit] + index / 64, index};
 }
 
 /* Call after bits were set; none of them is in a word before `lowest`. */
 static ALWAYS_INLINE void note_put_back(struct slab_set *set, struct slab *slab, size_t lowest, size_t count) {
-  slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
+  if (UNLIKELY(slab->rest != REST_NONE))
+    slab->rest = slab->rest < REST_PURGING ? REST_NONE : REST_PURGING_STIRRED;
   if (lowest < slab->hint)
     slab->hint = (uint32_t)lowest;
   slab->free_count += (uint32_t)count;
@@ -266,21 +267,22 @@ static ALWAYS_INLINE void note_freed(struct slab_set *set, size_t bytes) {
 
 static ALWAYS_INLINE struct place find_place_of_class(const struct slab_set *set, unsigned cls, void *block) {
   struct map_leaf *leaf = map_leaf(block);
-  return find_place(set, cls, leaf, block, map_leaf_read(leaf, block) == entry_of(set->key, cls));
+  bool is_own = map_leaf_read(leaf, block) == entry_of(set->key, cls);
+  return find_place(set, cls, leaf, block, class_slab_bytes(cls), is_own);
 }
 
 /* Blocks that are freed one after the other often lie near each other: the nodes of a tree, or a row of blocks. If the
  * next one is so many blocks away at most, it is looked for in the same word of the bitmap. */
 #define NEAR_BLOCKS 16u
 
-/* Puts back the first blocks of an array: the one at `place`, and those after it that have their bits in the same word.
- * Returns how many: at most `most`. */
-static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct place place, void *const *blocks,
-                                     size_t most) {
+/* Puts back the first blocks of an array: the one with this index in the slab, and those after it that have their bits
+ * in the same word. Returns how many: at most `most`. */
+static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct slab *slab, size_t place,
+                                     void *const *blocks, size_t most) {
   const struct size_class class = size_classes[cls];
-  const char *first = (const char *)blocks[0] - place.index % 64 * class.bytes; /* of the word */
-  size_t bytes = min_size(64, class.block_count - round_down(place.index, 64)) * class.bytes, count = 1;
-  uint64_t bits = place_bit(place), before = *place.word;
+  const char *first = (const char *)blocks[0] - place % 64 * class.bytes; /* of the word */
+  size_t bytes = min_size(64, class.block_count - round_down(place, 64)) * class.bytes, count = 1;
+  uint64_t *word = slab->bitmap + place / 64, bits = (uint64_t)1 << place % 64, before = *word;
   for (; count < most; count++) {
     size_t offset = (size_t)((const char *)blocks[count] - first);
     if (offset >= bytes)
@@ -295,27 +297,30 @@ static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct 
   }
   if (UNLIKELY((before & bits) != 0)) /* so are all bits of a slab that was closed */
     fault_double_free((void *)(first + (size_t)__builtin_ctzll(before & bits) * class.bytes));
-  *place.word = before | bits;
-  note_put_back(set, place.slab, place.index / 64, count);
+  *word = before | bits;
+  note_put_back(set, slab, place / 64, count);
   return count;
 }
 
 size_t slab_set_give_own(struct slab_set *set, unsigned cls, void *const *blocks, size_t count, bool are_freed) {
   const uint32_t own = entry_of(set->key, cls);
-  const size_t bytes = class_bytes(cls), near_bytes = NEAR_BLOCKS * bytes;
+  const size_t bytes = class_bytes(cls), slab_bytes = class_slab_bytes(cls), near_bytes = NEAR_BLOCKS * bytes;
   size_t given = 0;
   while (given < count) {
-    void *const *block = blocks + given;
-    struct map_leaf *leaf = map_leaf(*block);
-    uint32_t entry = map_leaf_read(leaf, *block);
-    if (UNLIKELY(entry != own) && entries_are_alike(entry, own))
-      break;
-    struct place place = find_place(set, cls, leaf, *block, entry == own);
-    size_t gap = given + 1 < count ? (size_t)((char *)block[1] - (char *)block[0]) : near_bytes;
+    char *block = blocks[given];
+    struct map_leaf *leaf = map_leaf(block);
+    uint32_t entry = map_leaf_read(leaf, block);
+    if (UNLIKELY(entry != own)) {
+      if (entries_are_alike(entry, own))
+        break;
+      flush_fault(set, cls, block);
+    }
+    struct place place = find_place(set, cls, leaf, block, slab_bytes, true);
+    size_t gap = given + 1 < count ? (size_t)((char *)blocks[given + 1] - block) : near_bytes;
     if (gap + near_bytes < 2 * near_bytes) {
-      given += put_back_word(set, cls, place, block, count - given);
+      given += put_back_word(set, cls, place.slab, place.index, blocks + given, count - given);
     } else {
-      put_back(set, place, *block);
+      put_back(set, place, block);
       given++;
     }
   }
@@ -350,7 +355,7 @@ static void give_batch(struct slab_set *set, void *const *blocks, size_t count) 
     struct map_leaf *leaf = map_leaf(blocks[i]);
     uint32_t entry = map_leaf_read(leaf, blocks[i]);
     unsigned cls = entry_class(entry);
-    places[i] = find_place(set, cls, leaf, blocks[i], entry_is_of(entry, set->key));
+    places[i] = find_place(set, cls, leaf, blocks[i], class_slab_bytes(cls), entry_is_of(entry, set->key));
     __builtin_prefetch(places[i].slab, 1);
     __builtin_prefetch(places[i].word, 1);
     set->taken_blocks[cls]--;
