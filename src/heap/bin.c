@@ -280,7 +280,8 @@ static bool bin_grow_full(struct heap *heap, unsigned cls) {
   if (is_young(state))
     return young_may_grow(heap, state) && bin_grow(heap, cls);
   size_t refilled = refilled_blocks(state);
-  state->streak = refilled > 0 ? -1 : state->streak - (state->streak > -STREAK_MAX);
+  if (refilled > 0)
+    state->streak = 0;
   bool is_turn = refilled > 0 || (heap->split && state->slots <= HAND_MAX); /* hands empty it seldom */
   return is_turn && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
 }
@@ -330,7 +331,7 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   struct hak_bin *bin = bin_of(heap, cls);
   if (state->base == NULL && !bin_open(heap, cls))
     return NULL;
-  if (state->streak < 0) {
+  if (state->streak < 0) { /* it may have drained */
     state->streak = 0;
     bin_set_end(heap, cls);
   }
@@ -373,6 +374,7 @@ static bool bin_give_older(struct heap *heap, unsigned cls) {
   size_t count = bin_count(heap, cls), given = flush_blocks(count + 1), lowered = 0;
   if (UNLIKELY(count == 0))
     return false;
+  state->streak -= !is_young(state) && state->streak > -STREAK_MAX;
   if (UNLIKELY(bin_drains(state->slots, class_bytes(cls), dropped_blocks(state))) && !heap->split) {
     lowered = min_size(less(count + 1, max_size(DRAINED_SLOTS, state->slots_initial)), FLUSH_BLOCKS_MAX);
     given = min_size(FLUSH_BLOCKS_MAX + lowered, count);

@@ -35,8 +35,8 @@ struct bin_state {
   uint32_t slots;         /* power of two; one of them is the NULL before the first block */
   uint32_t slots_initial; /* the array has at least these; a bin with fewer is young */
   uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink */
-  int32_t streak;         /* refills since the last overflow, or as a negative number overflows since the last refill;
-                             0 in a young bin */
+  int32_t streak;         /* refills since the last overflow, or as a negative number flushes since the last refill;
+                             young bins do not count */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
   uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
   uint8_t turns;          /* how often it was full after refills since it followed the slabs, up to STEADY_TURNS */

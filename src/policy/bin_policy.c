@@ -16,6 +16,7 @@
 #define STEADY_BYTES_MIN ((size_t)2 << 20)
 #define SHORT_BYTES_MAX ((size_t)128 << 10)
 #define LONG_SHARE 4
+#define DRAINED_BYTES_MAX 256u /* a page has room for 16 at least, a slab for 256, so that it opens and closes seldom */
 #define FOLLOW_GROWTH_SHARE 32
 #define FOLLOW_GROWTH_MIN ((size_t)512 << 10)
 #define FOLLOW_FALL_SHARE 4
@@ -75,7 +76,7 @@ bool bin_may_be_long(size_t slots, size_t block_bytes, size_t refilled) {
 }
 
 bool bin_drains(size_t slots, size_t block_bytes, size_t dropped) {
-  return block_bytes <= HAK_TINY_MAX && dropped >= slots * LONG_SHARE;
+  return block_bytes <= DRAINED_BYTES_MAX && dropped >= slots * LONG_SHARE;
 }
 
 /* Growth counts early: what lies idle in bins then keeps slabs open that would serve it. A fall must be larger, because
