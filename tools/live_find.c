@@ -8,6 +8,7 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -26,6 +27,20 @@ static bool is_link_to(int folder, const char *name, const char *link) {
   return length == (ssize_t)strlen(link) && memcmp(target, link, (size_t)length) == 0;
 }
 
+/* Opens the file behind a descriptor in the list. The process may have closed it since its link was read, and got its
+ * number for another file: then LIVE_FIND_NONE. */
+static int open_link(int list_fd, const char *name, const char *link, int flags) {
+  struct stat opened, listed;
+  int fd = openat(list_fd, name, flags | O_CLOEXEC | O_NONBLOCK); /* a pipe may have such a name */
+  if (fd < 0)
+    return none_or_denied();
+  if (is_link_to(list_fd, name, link) && fstat(fd, &opened) == 0 && fstatat(list_fd, name, &listed, 0) == 0 &&
+      opened.st_dev == listed.st_dev && opened.st_ino == listed.st_ino)
+    return fd;
+  close(fd);
+  return LIVE_FIND_NONE;
+}
+
 int live_find_file(int folder, const char *name, int flags) {
   char link[LINK_BYTES];
   link_of(name, link);
@@ -40,11 +55,8 @@ int live_find_file(int folder, const char *name, int flags) {
   int found = LIVE_FIND_NONE;
   for (struct dirent *entry;
        found == LIVE_FIND_NONE && (entry = readdir(list)) != NULL;) // NOLINT(concurrency-mt-unsafe): one thread
-    if (is_link_to(list_fd, entry->d_name, link)) {
-      found = openat(list_fd, entry->d_name, flags | O_CLOEXEC | O_NONBLOCK); /* a pipe may have such a name */
-      if (found < 0)
-        found = none_or_denied();
-    }
+    if (is_link_to(list_fd, entry->d_name, link))
+      found = open_link(list_fd, entry->d_name, link, flags);
   closedir(list);
   return found;
 }

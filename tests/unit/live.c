@@ -9,6 +9,7 @@
 #include "live/large_sites.h"
 #include "live/live.h"
 #include "os/os.h"
+#include "tools/live_find.h"
 #include "tools/live_read.h"
 
 #include <fcntl.h>
@@ -25,6 +26,19 @@ static _Atomic bool time_runs;
 
 TEST_WRAP(uint64_t, os_milliseconds, void) {
   return atomic_load(&time_runs) ? atomic_fetch_add(&now_ms, 100000) : atomic_load(&now_ms);
+}
+
+/* A descriptor whose number is given to another file once its link was read; -1: none. */
+static _Atomic int passing = -1;
+
+TEST_WRAP(ssize_t, readlinkat, int folder, const char *restrict name, char *restrict target, size_t bytes) {
+  ssize_t length = __real_readlinkat(folder, name, target, bytes);
+  int number = atomic_load(&passing);
+  if (number >= 0 && strtol(name, NULL, 10) == number) {
+    atomic_store(&passing, -1);
+    dup2(STDERR_FILENO, number);
+  }
+  return length;
 }
 
 static _Atomic bool is_over, is_torn;
@@ -126,6 +140,21 @@ UNIT_TEST(nothing_torn_is_taken) {
   assert_false(atomic_load(&is_torn));
   print_message("%ju snapshots taken\n", (uintmax_t)atomic_load(&taken));
   assert_true(atomic_load(&taken) > SNAPSHOTS_MIN);
+}
+
+/* A process that reads live pages has descriptors of them for a moment. Their numbers are other files' next. */
+UNIT_TEST(a_descriptor_that_passes_is_no_page) {
+  struct live_process process;
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d", getpid());
+  int folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), number = live_find_file(folder, LIVE_FILE_NAME, O_RDONLY);
+  assert_in_range(number, 0, 511); /* the page's own one comes behind it */
+  atomic_store(&passing, number);
+  assert_true(live_open(&process, getpid()));
+  assert_int_equal(atomic_load(&passing), -1);
+  live_close(&process);
+  close(number);
+  close(folder);
 }
 
 /* The sequence's rule, around every number where something changes. */
