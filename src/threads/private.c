@@ -35,7 +35,7 @@ struct pool *private_make(size_t limit_bytes) {
   if (pool == NULL || !pool_lock(pool)) /* a pool with a stuck lock is given up */
     return NULL;
   pool->slabs.limit_bytes = limit_bytes;
-  pool_unlock(pool);
+  inbox_unlock(pool);
   return pool;
 }
 
