@@ -40,17 +40,20 @@ NOINLINE size_t hak_usable_size(const void *block) {
 }
 
 /* Tells whether a block of `bytes` may have been given for a request of `size`: at least its class, at most what stands
- * in for that (block_in_place_of in block.c, the lengths of large objects). */
-static bool size_is_plausible(size_t size, size_t bytes) {
-  if (size <= HAK_SMALL_MAX)
-    return size <= bytes && bytes <= SUBSTITUTE_BYTES_MAX(class_bytes(hak_class_of(max_size(size, 1))));
-  return size <= bytes && bytes <= size + size / 2 + UNIT_BYTES;
+ * in for that (block_in_place_of in block.c, a large object of one unit, the lengths of large objects). */
+static bool size_is_plausible(size_t size, size_t bytes, bool is_large) {
+  if (size > HAK_SMALL_MAX)
+    return size <= bytes && bytes <= size + size / 2 + UNIT_BYTES;
+  size_t most = is_large ? UNIT_BYTES : SUBSTITUTE_BYTES_MAX(class_bytes(hak_class_of(max_size(size, 1))));
+  return size <= bytes && bytes <= most;
 }
 
 NOINLINE void free_sized_slow(void *block, size_t size) {
   size_t bytes = hak_usable_size(block);
-  bool is_exact = entry_is_checked(map_entry(block));
-  if (UNLIKELY(bytes != 0 && (is_exact ? bytes != max_size(size, 1) : !size_is_plausible(size, bytes))))
+  uint32_t entry = map_entry(block);
+  bool is_exact = entry_is_checked(entry);
+  if (UNLIKELY(bytes != 0 &&
+               (is_exact ? bytes != max_size(size, 1) : !size_is_plausible(size, bytes, entry == ENTRY_LARGE))))
     fault_delete_size(block);
   hak_free_slow(block);
 }

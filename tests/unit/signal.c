@@ -3,6 +3,7 @@
  * with the mark of the slow path set by hand, for cases that make no system call. */
 #include "unit.h"
 
+#include "api/alloc.h"
 #include "os/os.h"
 
 #include <sys/resource.h>
@@ -40,6 +41,12 @@ static void allocate_and_free(void) {
     hak_free(more);
   }
   hak_free(hak_malloc(300000)); /* an odd number of units */
+  for (size_t size = 16; size < 200000; size += size / 4) { /* what stands in for a block is longer than its class */
+    void *block = hak_malloc(size);
+    if (block == NULL)
+      _exit(1);
+    free_sized_slow(block, size);
+  }
   for (size_t alignment = 32; alignment <= HAK_SMALL_MAX; alignment *= 2) {
     char *block = test_opaque(hak_aligned_alloc(alignment, 10));
     char *odd = hak_malloc(300000);
