@@ -97,13 +97,19 @@ COLD static void after_fork_in_parent(void) {
 
 /* A signal handler that interrupts this finds the thread busy. So does a handler that forked while its thread was in a
  * slow path; the thread's next slow path calls this function again. */
-COLD static void after_fork_in_child(void) {
+COLD static void begin_in_child(bool is_noticed) {
   if (gate_child_is_prepared() || !gate_reset() || thread_is_busy())
     return;
   owner_step_begin();
   prepare_child();
+  if (is_noticed)
+    registry_process_noticed();
+  gate_admit();
   owner_step_end();
 }
+
+COLD static void after_fork_in_child(void) { begin_in_child(false); }
+COLD static void noticed_in_child(void) { begin_in_child(true); }
 
 /* From here on small blocks are checked (checked/checked.h). What was allocated before stays in its slabs. */
 static void checks_begin(void) {
@@ -136,7 +142,7 @@ static const uintptr_t relays[] = {(uintptr_t)hak_calloc, (uintptr_t)hak_realloc
                                    (uintptr_t)aligned_block, 0};
 
 __attribute__((constructor(101))) void hak_start(void) {
-  gate_child_calls(after_fork_in_child);
+  gate_child_calls(noticed_in_child);
   options_read();
   background_apply(); /* other constructors may have allocated large objects, with the default options */
   if (os_malloc_is_in_program())

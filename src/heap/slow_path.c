@@ -98,10 +98,12 @@ COLD bool gate_reset(void) {
   hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
   store_relaxed(&gate.inside_without_heap, own_share());
   store_relaxed(&gate.sleepers, 0);
-  store_relaxed(load_relaxed(&gate.alive), !thread_is_busy());
+  store_relaxed(load_relaxed(&gate.alive), !is_whole && !thread_is_busy());
   atomic_store_explicit(&gate.shut, is_whole ? 0 : GATE_LOST, memory_order_release);
   return is_whole;
 }
+
+COLD void gate_admit(void) { atomic_store_explicit(load_relaxed(&gate.alive), 1, memory_order_release); }
 
 NOINLINE bool slow_path_begin(void) { return slow_path_begin_inlined(); }
 NOINLINE void slow_path_end(void) { slow_path_end_inlined(); }
@@ -130,11 +132,18 @@ COLD bool gate_child_is_prepared(void) {
   return gate_is_watched() && !gate_is_of_parent() && load_relaxed(&gate.shut) % GATE_LOST == 0;
 }
 
-COLD void gate_child_noticed(void) {
+/* The heap of the child's first thread is one of those that the other threads know. So only that thread can tell which
+ * heaps have no owner any more. False: another thread calls. */
+COLD bool gate_child_noticed(void) {
+  if (!os_is_first_thread())
+    return false;
   if (child_prepare != NULL)
     child_prepare();
-  else if (gate_reset()) /* before the library's constructor */
+  else if (gate_reset()) { /* before the library's constructor */
     gate_child_heaps();
+    gate_admit();
+  }
+  return true;
 }
 
 /* Each thread that enters without a heap comes here, and so does the background thread. From the second thread on, a

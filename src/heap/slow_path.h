@@ -21,7 +21,7 @@ extern HAK_HIDDEN struct gate {
   _Atomic uint32_t *_Atomic alive; /* reads 0 in a child that fork's handlers did not prepare */
   _Alignas(CACHE_LINE) _Atomic uint32_t inside_without_heap;
 } gate;
-COLD void gate_child_noticed(void);
+COLD bool gate_child_noticed(void);
 COLD void gate_enter_without_heap(void);
 COLD void gate_wake_sleeper(void);
 static inline bool gate_is_of_parent(void) {
@@ -58,12 +58,13 @@ static inline void slow_path_end_inlined(void) {
     gate_wake_sleeper();
 }
 
-/* Returns false if the thread is in a slow path already (then this is a signal handler), or during a fork. */
+/* Returns false if the thread is in a slow path already (then this is a signal handler), or during a fork, or in a
+ * child whose first thread has not prepared it yet. */
 static inline bool slow_path_begin_inlined(void) {
   if (UNLIKELY(thread_is_busy()))
     return false;
-  if (UNLIKELY(gate_is_of_parent()))
-    gate_child_noticed();
+  if (UNLIKELY(gate_is_of_parent()) && !gate_child_noticed())
+    return false;
   struct heap *heap = heap_current();
   hak_thread |= heap ? THREAD_BUSY : THREAD_BUSY | THREAD_WITHOUT_HEAP;
   atomic_signal_fence(memory_order_seq_cst); /* W1: a handler is refused before the bins change */
@@ -133,6 +134,8 @@ void gate_open(void);
  * gate stays shut: data may be half changed, and the child uses spare memory only. If the calling thread is inside (it
  * forked in a signal handler), its next slow path prepares the child. */
 bool gate_reset(void);
+/* Call when the child is prepared, after a gate_reset that returned true. Until then slow paths are refused. */
+void gate_admit(void);
 
 /* Sets the function that a slow path calls when it finds that the fork handlers did not prepare this child (_Fork, the
  * clone system call), or did not finish. */

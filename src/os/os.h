@@ -117,6 +117,10 @@ int os_process_id(void);
 /* Makes no system call if the main thread of a program that has just started asks. */
 int os_process_id_at_start(void);
 int os_thread_id(void);
+/* Tells whether the process began with the calling thread; also true under a filter. */
+bool os_is_first_thread(void);
+/* Returns the calling thread's id as the C library knows it, which after clone(2) is the parent's; 0: unknown. */
+int os_thread_number(void);
 
 /* A lifeline shows other threads whether its holder is alive. A thread holds it until the kernel has ended the thread,
  * after all its destructors. Nothing has to run at thread exit.

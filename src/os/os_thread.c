@@ -16,6 +16,11 @@
 COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
+COLD bool os_is_first_thread(void) {
+  int process_id = os_process_id();
+  return process_id == 0 || process_id == os_thread_id();
+}
+
 /* Address space of our thread's stack. The C library puts the program's thread-local storage there too. Where address
  * space may be limited, that is measured, and the rest is what the thread needs, several times over. */
 #define STACK_BYTES_MAX ((size_t)1 << 20)
@@ -99,8 +104,8 @@ bool os_is_main_thread(void) {
   return (uintptr_t)getauxval(AT_RANDOM) - (uintptr_t)&here < MAIN_STACK_BYTES_MAX;
 }
 
-/* Returns the calling thread's id as the C library knows it: it writes the id into a mutex that records its owner. */
-static int own_thread_number(void) {
+/* The C library writes the id into a mutex that records its owner. */
+int os_thread_number(void) {
   pthread_mutexattr_t attributes;
   pthread_mutex_t mutex;
   pthread_mutexattr_init(&attributes);
@@ -119,7 +124,7 @@ static int own_thread_number(void) {
 }
 
 int os_process_id_at_start(void) {
-  int number = os_is_main_thread() ? own_thread_number() : 0;
+  int number = os_is_main_thread() ? os_thread_number() : 0;
   return number > 0 ? number : os_process_id();
 }
 

@@ -47,7 +47,12 @@ COLD void heaps_in_child(void) {
   registry_process_changed();
 }
 
-void (*const gate_child_heaps)(void) = heaps_in_child;
+static void heaps_in_noticed_child(void) {
+  heaps_in_child();
+  registry_process_noticed();
+}
+
+void (*const gate_child_heaps)(void) = heaps_in_noticed_child;
 
 void heaps_before_fork(void) {
   for (struct heap *heap = private_home(); heap; heap = private_next(heap))

@@ -421,3 +421,8 @@ size_t heaps_rest(void) {
 }
 
 void registry_process_changed(void) { registry.process_id = os_process_id(); }
+
+COLD void registry_process_noticed(void) {
+  int number = os_thread_number(); /* the process's, if the C library knows that this is another one */
+  registry.process_id = number > 0 ? number : -1;
+}

@@ -63,3 +63,6 @@ void heaps_in_parent(void);
 void heaps_in_child(void);
 /* For heaps_in_child: from now on the owners are this process's threads. */
 void registry_process_changed(void);
+/* Call afterwards in a child that no fork handler prepared. In that of clone(2) robust mutexes get the parent's thread
+ * id, so no owner that looks dead for that alone counts as dead. */
+void registry_process_noticed(void);

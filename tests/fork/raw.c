@@ -1,12 +1,15 @@
 /* Children that no fork handler knows of, in a program with a big heap of which memory is given back: they allocate,
  * free and end, and so does the parent after them.
  *     raw _Fork     with a copy of the memory
+ *     raw clone     the same by clone, after which the C library believes that the thread is the parent's; and the child
+ *                   has a second thread, which gives memory back all the time
  *     raw vm        clone with CLONE_VM and CLONE_VFORK: in the parent's memory, while the parent waits
  *     raw vfork     the same
  * A child in the parent's memory comes before the parent is big, and is so itself: the thread that gives memory back
  * must not be started there, or the parent never gets one.
  * argv[2] on: options of hakmem, NAME=VALUE each, for the environment.
  */
+#include <pthread.h>
 #include <sched.h>
 
 #include "../child.h"
@@ -37,6 +40,29 @@ static int be_child(void *unused) {
   return 0;
 }
 
+static void *trim(void *is_over) {
+  do {
+    t_free(CHECK_GOT(t_malloc(BLOCK_BYTES)));
+    t_trim(0);
+  } while (!__atomic_load_n((int *)is_over, __ATOMIC_ACQUIRE));
+  return NULL;
+}
+
+/* Another thread gives memory back meanwhile. */
+static void beside_trims(int (*run)(void *)) {
+  pthread_t other;
+  int is_over = 0;
+  CHECK(pthread_create(&other, NULL, trim, &is_over) == 0);
+  run(NULL);
+  __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+  CHECK(pthread_join(other, NULL) == 0);
+}
+
+static int be_child_of_two(void *unused) {
+  beside_trims(be_child);
+  return 0;
+}
+
 extern pid_t _Fork(void) __attribute__((weak)); /* not in every libc */
 
 static void wait_for(pid_t child) {
@@ -57,6 +83,8 @@ static pid_t child_begin(const char *kind) {
   static char stack[1 << 20] __attribute__((aligned(64)));
   if (strcmp(kind, "vm") == 0)
     return clone(be_child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+  if (strcmp(kind, "clone") == 0)
+    return clone(be_child_of_two, stack + sizeof stack, SIGCHLD, NULL);
   pid_t child = strcmp(kind, "vfork") == 0 ? vfork() : _Fork();
   if (child == 0)
     _exit(be_child(NULL));
@@ -80,7 +108,9 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   if (strcmp(kind, "_Fork") == 0 && _Fork == NULL)
     test_skip("this libc has no _Fork");
-  if (strcmp(kind, "_Fork") != 0) {
+  if (strcmp(kind, "clone") == 0)
+    beside_trims(be_child); /* children are noticed from the second thread on */
+  if (kind[0] == 'v') {
     wait_for(child_begin(kind));
     if (argc == 2 && TEST_RSS_COUNTS)
       idle();

@@ -71,6 +71,7 @@ UNIT_TEST(a_passing_flag_loses_no_child) {
   atomic_store(&other->inside, 1);
   assert_true(gate_reset());
   atomic_store(&other->inside, 0);
+  gate_admit();
   assert_true(slow_path_begin());
   slow_path_end();
 }

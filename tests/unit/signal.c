@@ -40,7 +40,7 @@ static void allocate_and_free(void) {
       _exit(1);
     hak_free(more);
   }
-  hak_free(hak_malloc(300000)); /* an odd number of units */
+  hak_free(hak_malloc(300000));                             /* an odd number of units */
   for (size_t size = 16; size < 200000; size += size / 4) { /* what stands in for a block is longer than its class */
     void *block = hak_malloc(size);
     if (block == NULL)
