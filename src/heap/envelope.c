@@ -208,27 +208,18 @@ void inbox_unlock(struct pool *pool) {
     inbox_serve(pool);
 }
 
-/* Frees a block straight into its slab; the owner's lock is held, and given. */
-static void deliver_and_give_lock(struct pool *owner, void *block, uint32_t entry) {
+/* Frees a block straight into its slab. False: the owner's lock is taken; waits: for good. */
+static bool deliver(void *block, uint32_t entry, bool waits) {
+  struct pool *owner = pool_by_id(entry_pool_id(entry));
+  if (waits ? pool_is_stuck(owner) || !pool_lock(owner) : !lock_try(&owner->lock))
+    return false;
   slab_set_give_one(&owner->slabs, entry_class(entry), block);
   owner->counters.frees_by_hand++;
   inbox_unlock(owner);
+  return true;
 }
 
-COLD void block_deliver(void *block, uint32_t entry) {
-  struct pool *owner = pool_by_id(entry_pool_id(entry));
-  lock_take(&owner->lock);
-  deliver_and_give_lock(owner, block, entry);
-}
-
-/* The same if the owner's lock is free; else false. */
-static bool deliver_at_once(void *block, uint32_t entry) {
-  struct pool *owner = pool_by_id(entry_pool_id(entry));
-  bool is_locked = lock_try(&owner->lock);
-  if (is_locked)
-    deliver_and_give_lock(owner, block, entry);
-  return is_locked;
-}
+COLD void block_deliver(void *block, uint32_t entry) { deliver(block, entry, true); }
 
 /* Returns false if memory is out. It waits for no pool's lock. */
 static bool outbox_try(struct heap *heap, void *block, uint32_t entry, bool *is_sent) {
@@ -243,7 +234,7 @@ static bool outbox_try(struct heap *heap, void *block, uint32_t entry, bool *is_
   if (envelope == NULL || envelope->owner != owner) {
     /* With more owners than places, envelopes would be sent nearly empty. From time to time all places are emptied. */
     bool has_many = envelope != NULL && outbox->places == OUTBOX_PLACES_MAX && !sweep_is_due(outbox);
-    if (has_many && deliver_at_once(block, entry)) {
+    if (has_many && deliver(block, entry, false)) {
       outbox->sent_since_sweep++;
       return true;
     }
@@ -276,7 +267,7 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
 
 bool outbox_put_locked(struct heap *heap, void *block, uint32_t entry) {
   bool is_sent;
-  return LIKELY(outbox_try(heap, block, entry, &is_sent)) || deliver_at_once(block, entry);
+  return LIKELY(outbox_try(heap, block, entry, &is_sent)) || deliver(block, entry, false);
 }
 
 COLD void outbox_count_each(struct heap *heap) {

@@ -62,7 +62,7 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry);
  * not free. */
 bool outbox_put_locked(struct heap *heap, void *block, uint32_t entry);
 /* Slow fallback without memory for a heap or an envelope: frees the block straight into the owner's slab, under its
- * lock. */
+ * lock. If that is never given, the block is lost. */
 void block_deliver(void *block, uint32_t entry);
 /* Sends all open envelopes. outbox_close also gives the table back. */
 void outbox_send_all(struct heap *heap);

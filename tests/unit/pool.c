@@ -455,6 +455,11 @@ UNIT_TEST(mail_to_a_pool_without_heaps_does_not_stay) {
   unit_pools_clear();
 }
 
+static void deliver_from(unsigned i) {
+  for (; i < BLOCKS; i++)
+    block_deliver(blocks[i], map_entry(blocks[i]));
+}
+
 /* The holder of a pool's lock may have ended or jumped out of its slow path. Others of the pool go on elsewhere. */
 UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   unit_option("HAKMEM_POOLS", one_pool());
@@ -462,6 +467,8 @@ UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   struct pool *pool = heap_pool(other);
   assert_ptr_equal(heap_pool(holder), pool);
   assert_non_null(blocks[0] = hak_malloc(BYTES)); /* fills a bin of `other` */
+  for (unsigned i = 2; i < BLOCKS; i++)
+    assert_non_null(blocks[i] = hak_malloc(LONG_BYTES));
   lock_take(&pool->lock);
   clock_moves = true;
   assert_non_null(blocks[1] = hak_malloc(BYTES * 5));
@@ -474,7 +481,13 @@ UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   assert_true(heap_is_owned(other->id));
   hak_free(blocks[0]); /* by an envelope */
   hak_free(blocks[1]);
+  waited_ms = 0;
+  clock_moves = true;
+  deliver_from(2); /* frees that were deferred: they are lost, after one wait for all of them */
+  clock_moves = false;
+  assert_true(waited_ms < 5000);
   lock_give(&pool->lock);
+  deliver_from(2);
   unit_sweep();
   assert_false(heap_is_owned(other->id));
   unit_pools_clear();
