@@ -10,27 +10,52 @@
 #define LINK_WORD (BITMAP_WORDS - 2)
 #define BLOCKS_MAX (64 * LINK_WORD) /* the bits before the link */
 
+/* A chunk's state. Retired: no block is given out any more. */
 #define FREED_ONE ((uint64_t)1 << 32)
-static uint32_t given_count(uint64_t state) { return (uint32_t)state; }
+#define RETIRED ((uint64_t)1 << 31)
+static uint32_t given_count(uint64_t state) { return (uint32_t)(state & (RETIRED - 1)); }
 static uint32_t freed_count(uint64_t state) { return (uint32_t)(state >> 32); }
+static bool is_over(uint64_t state) { return (state & RETIRED) != 0 && given_count(state) == freed_count(state); }
 
-#define LOOKS_MAX 16u /* chunks tried for one with room */
-
-/* The chunks of each class, newest first; and the chunk that was last seen with room. */
-static _Atomic(char *) chunks[HAK_CLASS_COUNT], ready[HAK_CLASS_COUNT];
+/* The chunk that each class is served from; and a stack of unused ones, whose top has in its low bits how often it has
+ * changed. */
+static _Atomic(char *) present[HAK_CLASS_COUNT];
+static _Atomic uintptr_t unused[HAK_CLASS_COUNT];
+#define CHANGES ((uintptr_t)UNIT_BYTES - 1)
 
 static _Atomic uint64_t *word_of(const char *chunk, size_t index) {
   return (_Atomic uint64_t *)(void *)(map_bitmap(chunk) + index);
 }
 static _Atomic uint64_t *state_of(const char *chunk) { return word_of(chunk, STATE_WORD); }
+static _Atomic uint64_t *link_of(const char *chunk) { return word_of(chunk, LINK_WORD); }
 
 static uint32_t blocks_in(unsigned cls) { return (uint32_t)min_size(UNIT_BYTES / class_bytes(cls), BLOCKS_MAX); }
 
 static uint32_t spare_entry(unsigned cls) { return entry_of(0, cls) | ENTRY_SPARE; }
 
+static bool unused_change(unsigned cls, uintptr_t *top, const char *chunk) {
+  return atomic_compare_exchange_weak_explicit(&unused[cls], top, (uintptr_t)chunk | ((*top + 1) & CHANGES),
+                                               memory_order_acq_rel, memory_order_acquire);
+}
+
+static void unused_push(char *chunk, unsigned cls) {
+  uintptr_t top = atomic_load_explicit(&unused[cls], memory_order_acquire);
+  do
+    store_relaxed(link_of(chunk), top & ~CHANGES);
+  while (!unused_change(cls, &top, chunk));
+}
+
+static char *unused_pop(unsigned cls) {
+  uintptr_t top = atomic_load_explicit(&unused[cls], memory_order_acquire);
+  while ((top & ~CHANGES) != 0)
+    if (unused_change(cls, &top, (char *)(uintptr_t)load_relaxed(link_of((char *)(top & ~CHANGES)))))
+      return (char *)(top & ~CHANGES);
+  return NULL;
+}
+
 static void *chunk_take(char *chunk, unsigned cls) {
   uint64_t state = atomic_load_explicit(state_of(chunk), memory_order_acquire);
-  while (given_count(state) < blocks_in(cls))
+  while ((state & RETIRED) == 0 && given_count(state) < blocks_in(cls))
     if (atomic_compare_exchange_weak_explicit(state_of(chunk), &state, state + 1, memory_order_acq_rel,
                                               memory_order_acquire))
       return chunk + given_count(state) * class_bytes(cls);
@@ -44,25 +69,39 @@ static char *chunk_make(unsigned cls) {
   for (size_t i = 0; i < BITMAP_WORDS; i++) /* a former slab may have left bits */
     store_relaxed(word_of(chunk, i), 0);
   map_entries_set(chunk, 1, spare_entry(cls));
-  char *first = atomic_load_explicit(&chunks[cls], memory_order_acquire);
-  do
-    store_relaxed(word_of(chunk, LINK_WORD), (uintptr_t)first);
-  while (
-      !atomic_compare_exchange_weak_explicit(&chunks[cls], &first, chunk, memory_order_acq_rel, memory_order_acquire));
   return chunk;
 }
 
+/* All blocks that were given out came back, and no other is. No other thread reads the bits before the chunk is
+ * taken. */
+static void chunk_over(char *chunk, unsigned cls) {
+  os_purge(chunk, UNIT_BYTES);
+  for (size_t i = 0; i < LINK_WORD; i++)
+    store_relaxed(word_of(chunk, i), 0);
+  atomic_store_explicit(state_of(chunk), 0, memory_order_release);
+  unused_push(chunk, cls);
+}
+
+static void chunk_retire(char *chunk, unsigned cls) {
+  if (is_over(atomic_fetch_or_explicit(state_of(chunk), RETIRED, memory_order_acq_rel) | RETIRED))
+    chunk_over(chunk, cls);
+}
+
+/* The thread that replaces the present chunk retires it. Of several the others keep theirs for later. */
 static void *small_take(unsigned cls) {
-  char *chunk = atomic_load_explicit(&ready[cls], memory_order_acquire);
-  void *block = chunk ? chunk_take(chunk, cls) : NULL;
-  chunk = atomic_load_explicit(&chunks[cls], memory_order_acquire);
-  for (unsigned looks = 0; block == NULL && chunk != NULL && looks < LOOKS_MAX; looks++) {
-    block = chunk_take(chunk, cls);
-    chunk = (char *)(uintptr_t)load_relaxed(word_of(chunk, LINK_WORD));
+  for (;;) {
+    char *chunk = atomic_load_explicit(&present[cls], memory_order_acquire), *next;
+    void *block = chunk != NULL ? chunk_take(chunk, cls) : NULL;
+    if (block != NULL)
+      return block;
+    if ((next = unused_pop(cls)) == NULL && (next = chunk_make(cls)) == NULL)
+      return NULL;
+    if (!atomic_compare_exchange_strong_explicit(&present[cls], &chunk, next, memory_order_acq_rel,
+                                                 memory_order_relaxed))
+      unused_push(next, cls);
+    else if (chunk != NULL)
+      chunk_retire(chunk, cls);
   }
-  while (block == NULL && (chunk = chunk_make(cls)) != NULL)
-    block = chunk_take(chunk, cls);
-  return block;
 }
 
 void *spare_take(size_t size, size_t alignment, unsigned cls) {
@@ -75,15 +114,6 @@ void *spare_take(size_t size, size_t alignment, unsigned cls) {
   return large_alloc_unlocked(size, alignment);
 }
 
-/* The last block came back. No other thread reads the bits until the state is set. */
-static void chunk_restart(char *chunk, unsigned cls) {
-  os_purge(chunk, UNIT_BYTES);
-  for (size_t i = 0; i < LINK_WORD; i++)
-    store_relaxed(word_of(chunk, i), 0);
-  atomic_store_explicit(state_of(chunk), 0, memory_order_release);
-  atomic_store_explicit(&ready[cls], chunk, memory_order_release);
-}
-
 void spare_give(void *block, uint32_t entry) {
   size_t at = (uintptr_t)block & (UNIT_BYTES - 1), bytes = class_bytes(entry_class(entry));
   char *chunk = (char *)block - at;
@@ -94,6 +124,6 @@ void spare_give(void *block, uint32_t entry) {
   if (atomic_fetch_or_explicit(word_of(chunk, index / 64), bit, memory_order_acq_rel) & bit)
     fault_double_free(block);
   uint64_t state = atomic_fetch_add_explicit(state_of(chunk), FREED_ONE, memory_order_acq_rel) + FREED_ONE;
-  if (freed_count(state) == blocks_in(entry_class(entry)))
-    chunk_restart(chunk, entry_class(entry));
+  if (is_over(state))
+    chunk_over(chunk, entry_class(entry));
 }

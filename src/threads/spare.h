@@ -1,13 +1,15 @@
 /* spare.h: spare memory, for calls that must not wait: those of a signal handler that interrupted a slow path, and
  * those that come during a fork (heap/slow_path.h, W3).
  *
- * Small blocks are cut from chunks of one unit, in order, by one compare-and-swap. A chunk serves one size class. It
- * starts again when all its blocks were given out and freed. It is never given back, so it can be read at any time.
+ * Small blocks are cut from chunks of one unit, in order, by one compare-and-swap. A chunk serves one size class. When
+ * no block is left, another one takes its place, and when its blocks are freed it waits to be used again. It is never
+ * given back, so it can be read at any time.
  * Longer blocks are mappings, and otherwise ordinary large objects. No function takes a lock, so they may be called
  * anywhere, by any thread, in the child of any fork.
  *   K1  a chunk's entry is spare_entry(class); its state, its link and a bit for each freed block lie in the unit's
  *       bitmap
- *   K2  state is (blocks given out, blocks freed), and the second is at most the first
+ *   K2  state is (blocks given out, retired, blocks freed); the last is at most the first. A retired chunk of which both
+ *       are equal goes to the stack of unused ones: the free, or the retirement, that made it so puts it there
  */
 #pragma once
 
