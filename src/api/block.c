@@ -239,7 +239,7 @@ static NOINLINE void *large_or_packed(size_t size, size_t alignment, uintptr_t s
   }
   block = large_block(size, alignment, site, dirty);
   if (checked_is_on() && block != NULL && *dirty > 0) { /* no block shows what others left */
-    large_clear(block, min_size(*dirty, size));
+    large_clear(block, min_size(*dirty, large_bytes(block)));
     *dirty = 0;
   }
   return block;

@@ -183,6 +183,8 @@ static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
     bool is_sample = UNLIKELY(load_relaxed(&observers_large_freed)) && observers.large_resizing(block);
     resized = large_resized(block, bytes, size);
     bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
+    if (UNLIKELY(checked_is_on()) && resized != NULL) /* no block shows what others left */
+      memset((char *)resized + bytes, 0, less(large_bytes(resized), bytes));
     if (is_sample)
       observers.large_resized(block, is_changed);
     if (UNLIKELY(load_relaxed(&observers_large_made)) && is_changed)

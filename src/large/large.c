@@ -341,13 +341,15 @@ static void *object_move(struct large *range, size_t bytes, size_t wanted) {
   return large_object(grown);
 }
 
-/* Returns the length that a range without guards has after a resize. A mapping has whole units, but one that was an
- * extent has an extent's length. It keeps that as long as an extent would: a cut would make an extent of it, which the
- * next growth would have to copy. */
+/* Returns the length that a range without guards has after a resize. A mapping has whole units, an extent an extent's
+ * length. Both keep what lies between: fresh extents have whole units as well, and the cut of a mapping that was an
+ * extent would make an extent of it, which the next growth would have to copy. */
 static size_t length_resized(const struct large *range, size_t size) {
   size_t bytes = large_range_bytes(range), exact = round_up(size, UNIT_BYTES), wanted = large_length(size);
-  if (range->mapping)
-    wanted = exact <= bytes && bytes <= wanted ? bytes : exact;
+  if (exact <= bytes && bytes <= wanted)
+    wanted = bytes;
+  else if (range->mapping)
+    wanted = exact;
   return wanted + (range->color != 0 && !large_has_room(wanted, size) ? UNIT_BYTES : 0);
 }
 

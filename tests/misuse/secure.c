@@ -2,6 +2,7 @@
  *
  *   secure [stale]    no block shows what others left, in threads, after a trim and in the child of a fork
  *   secure callocs    calloc's blocks are zero, also where freed blocks are not cleared, packed and large ones too
+ *   secure long       large objects without guard pages show nothing up to their usable size, and what they grow by
  *   secure wait       freed blocks wait
  *   secure places     each block that is ready is the next one with the same probability
  *   secure lanes      blocks of threads at work lie in slabs of their own
@@ -63,6 +64,26 @@ static void *never_stale(void *seed_of_thread) {
 }
 
 static void in_threads(void) { test_threads_run(3, never_stale, NULL, 1); }
+
+/* The size of the request is not known there, so what a shrunk object grows by again may show the program's own bytes. */
+static void long_ones_show_nothing(void) {
+  for (size_t size = 3000000; size > 300000; size -= size / 40) {
+    for (int i = 0; i < 3; i++) { /* cached, then as free memory */
+      unsigned char *block = CHECK_GOT(t_malloc(size + size / 50));
+      memset(block, FILL, t_usable_size(block));
+      t_free(block);
+      block = CHECK_GOT(t_malloc(size));
+      shows_nothing(block, t_usable_size(block));
+      for (size_t grown = size; grown < 2 * size; grown += size / 9) {
+        size_t before = t_usable_size(block);
+        memset(block, FILL, before);
+        block = CHECK_GOT(t_realloc(block, grown));
+        shows_nothing(block + before, t_usable_size(block) > before ? t_usable_size(block) - before : 0);
+      }
+      t_free(block);
+    }
+  }
+}
 
 /* Blocks that were filled and freed come back by calloc. */
 static void callocs_are_zero(void) {
@@ -437,6 +458,8 @@ int main(int argc, char **argv) {
     freed_blocks_wait();
   } else if (strcmp(what, "callocs") == 0) {
     callocs_are_zero();
+  } else if (strcmp(what, "long") == 0) {
+    long_ones_show_nothing();
   } else if (strcmp(what, "places") == 0) {
     places_are_uniform();
   } else if (strcmp(what, "lanes") == 0) {

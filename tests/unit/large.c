@@ -983,4 +983,20 @@ UNIT_TEST(what_shrinks_without_memory_shrinks_in_place) {
   hak_heap_destroy(heap);
 }
 
+static void resize_to_the_same_size(void *unused) {
+  (void)unused;
+  usage_note_refusal();
+  assert_true(usage_is_short());
+  for (size_t size = 300000; size < 8 * MIB; size += size / 16) {
+    unsigned char *object = hak_malloc(size);
+    size_t bytes = large_bytes(object);
+    if (hak_realloc(object, size) != object || hak_realloc(object, size - 1) != object || large_bytes(object) != bytes)
+      _exit(1);
+    hak_free(object);
+  }
+}
+
+/* Where memory is short, extents have whole units, not the length of a class. */
+UNIT_TEST(a_resize_to_the_same_size_changes_nothing) { unit_passes_in_child(resize_to_the_same_size, NULL); }
+
 UNIT_MAIN(unit_alone())
