@@ -71,8 +71,7 @@ static void *block_beside(const void *block, size_t size, uintptr_t site) {
   struct pool *owner = private_owner(block, map_entry(block));
   if (UNLIKELY(owner != NULL))
     return private_block(owner, size, site);
-  const struct heap *heap = heap_current();
-  if (UNLIKELY(heap != NULL && heap_life(heap) != 0))
+  if (UNLIKELY(private_current() != NULL))
     return ordinary_block(size, site);
   return size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc(size);
 }

@@ -164,7 +164,7 @@ int hak_heap_destroy(hak_heap *heap) {
     return 0;
   KEEP_ERRNO;
   struct pool *pool = private_pool(heap);
-  if (heap_current() != NULL && private_handle(heap_pool(heap_current())) == heap)
+  if (private_current() == pool)
     hak_heap_set_default(NULL, NULL);
   int error = call_begin();
   if (error != 0)

@@ -56,7 +56,6 @@ void hand_set_size(struct heap *heap, unsigned cls) {
   const struct bin_state *state = &heap->bin_state[cls];
   size_t most = min_size((state->slots + 1) / 2, HAND_MAX);
   class->hand_blocks = (uint32_t)max_size(min_size(HAND_BYTES / class_bytes(cls), most), 1);
-  class->hand_bytes = (int64_t)(class->hand_blocks * class_bytes(cls));
 }
 
 static void bin_set_end(struct heap *heap, unsigned cls) {
@@ -223,29 +222,33 @@ static ALWAYS_INLINE bool asks_others(const struct heap *heap, unsigned cls) {
          !slab_set_has_free(&heap_pool(heap)->slabs, cls);
 }
 
+/* As slab_set_take. */
+static size_t take_blocks(struct heap *heap, unsigned cls, void **slots, size_t wanted) {
+  size_t taken = asks_others(heap, cls) ? take_of_others(heap, cls, slots, wanted) : 0;
+  if (taken == 0)
+    taken = slab_set_take(&heap_pool(heap)->slabs, cls, slots, wanted);
+  if (LIKELY(taken != 0))
+    note_refill(heap, cls, taken);
+  return taken;
+}
+
 bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   struct bin_state *state = &heap->bin_state[cls];
   /* The array's upper end is free: take into it downwards, then the bin's top is the lowest block. */
   void **slots_end = state->base + wanted;
-  size_t taken = asks_others(heap, cls) ? take_of_others(heap, cls, slots_end, wanted) : 0;
-  if (taken == 0)
-    taken = slab_set_take(&heap_pool(heap)->slabs, cls, slots_end, wanted);
+  size_t taken = take_blocks(heap, cls, slots_end, wanted);
   if (taken == 0)
     return false;
   if (taken < wanted)
     memmove(state->base, slots_end - taken, taken * sizeof(void *));
   bin_set_top(heap, cls, state->base + taken);
-  note_refill(heap, cls, taken);
   return true;
 }
 
 /* Takes a block that needs no room in its bin. */
 static void *take_one(struct heap *heap, unsigned cls) {
   void *block = NULL;
-  if (!asks_others(heap, cls) || take_of_others(heap, cls, &block + 1, 1) == 0)
-    block = slab_set_take_one(&heap_pool(heap)->slabs, cls);
-  if (LIKELY(block != NULL))
-    note_refill(heap, cls, 1);
+  take_blocks(heap, cls, &block + 1, 1);
   return block;
 }
 
@@ -396,7 +399,7 @@ void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older(heap, cls)))
     bin_push(heap, cls, block);
   else
-    slab_set_give_one(&heap_pool(heap)->slabs, cls, block);
+    slab_set_give(&heap_pool(heap)->slabs, cls, &block, 1);
 }
 
 void bin_shrink(struct heap *heap, unsigned cls) {

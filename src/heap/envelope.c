@@ -213,7 +213,7 @@ static bool deliver(void *block, uint32_t entry, bool waits) {
   struct pool *owner = pool_by_id(entry_pool_id(entry));
   if (waits ? pool_is_stuck(owner) || !pool_lock(owner) : !lock_try(&owner->lock))
     return false;
-  slab_set_give_one(&owner->slabs, entry_class(entry), block);
+  slab_set_give(&owner->slabs, entry_class(entry), &block, 1);
   owner->counters.frees_by_hand++;
   inbox_unlock(owner);
   return true;

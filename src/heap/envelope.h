@@ -56,7 +56,8 @@ static inline bool outbox_put_ready(struct outbox *outbox, void *block, uint32_t
   return true;
 }
 
-/* The same for any block of another pool. No lock may be held. entry: as above. True if an envelope was sent. */
+/* The same for any block of another pool. No lock may be held. entry: as above. True if an envelope was sent,
+ * or none could be opened and the block went straight to its slab. */
 bool outbox_put(struct heap *heap, void *block, uint32_t entry);
 /* The same while the lock of the heap's pool is held. False, and no effect, if memory is out and the owner's lock is
  * not free. */

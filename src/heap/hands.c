@@ -56,7 +56,7 @@ void *sample_refill(struct heap *heap, unsigned cls) {
   struct hak_bin *bin = &heap->front.bins[cls ^ HAK_SPLIT], *hand = &heap->front.bins[cls];
   void **base = heap->bin_state[cls].base, **top = bin->top, **blocks_of_hand = hand_base(heap, cls);
   size_t blocks = class->hand_blocks, count = (size_t)(top - base);
-  int64_t bytes = class->hand_bytes;
+  int64_t bytes = (int64_t)(blocks * class_bytes(cls));
   if (base == NULL || count < blocks || class->until < bytes || hand->top != blocks_of_hand)
     return NULL;
   class->until -= bytes;

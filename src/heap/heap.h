@@ -34,7 +34,7 @@ struct bin_state {
   void **base;            /* first slot; NULL until the class is used */
   uint32_t slots;         /* power of two; one of them is the NULL before the first block */
   uint32_t slots_initial; /* the array has at least these; a bin with fewer is young */
-  uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink */
+  uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink, or step of a follow */
   int32_t streak;         /* refills since the last overflow, or as a negative number flushes since the last refill;
                              young bins do not count */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
@@ -83,7 +83,8 @@ struct outbox {
 struct heap {
   struct hak_front front;
   struct bin_state bin_state[HAK_CLASS_COUNT];
-  struct outbox outbox; /* in a parked heap nothing up to here means anything, except the key */
+  /* in a parked heap nothing up to here means anything, except the key */
+  struct outbox outbox;
 
   _Alignas(CACHE_LINE) _Atomic uint32_t inside; /* the owner is in a slow path (heap/slow_path.h) */
   uint32_t id;                                  /* const */
@@ -94,7 +95,6 @@ struct heap {
   uint32_t inherited_calls; /* slow calls until inherited_step does something; 0: never (threads/inherited.h) */
   uint8_t looks_away;       /* in a row at a thread on another node (heap_follow_node) */
   uint8_t moves;            /* to the pools of other nodes, up to a bound */
-  bool is_apart;            /* it was moved once because of its overflow_balance */
   int64_t overflow_balance; /* overflows less OVERFLOWS_OF_REFILL times the refills (heap_part_if_due) */
   size_t granted_bytes;     /* of bins, beyond their initial slots */
   size_t slab_bytes_seen;   /* of the pool, when its slabs had grown or fallen so far that the bins followed */

@@ -273,19 +273,21 @@ bool pool_unlist(struct pool *pool, struct heap *heap) {
 
 bool pool_is_inherited(const struct pool *pool) { return pool->id <= load_relaxed(&inherited.pools); }
 
-COLD size_t pools_inherited_bytes(size_t *at_fork) {
+static size_t inherited_bytes(void) {
   size_t bytes = 0;
   for (struct pool *pool = pool_next(NULL); pool && pool_is_inherited(pool); pool = pool_next(pool))
     bytes += slab_set_taken_bytes(&pool->slabs);
-  *at_fork = inherited.bytes;
   return bytes;
 }
 
+COLD bool pools_inherited_freed(unsigned share) {
+  return inherited_bytes() < inherited.bytes - inherited.bytes / share;
+}
+
 COLD void pools_inherit(bool are_inherited) {
-  size_t before;
   store_relaxed(&inherited.pools, are_inherited ? pool_count() : 0);
   table.generation += are_inherited;
-  inherited.bytes = pools_inherited_bytes(&before);
+  inherited.bytes = inherited_bytes();
 }
 
 COLD void pools_in_child(struct pool *left) {

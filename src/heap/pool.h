@@ -30,7 +30,7 @@ struct pool_counters {
   POOL_COUNTERS(COUNTER_FIELD)
 };
 
-/* What private pools have more (threads/private.h), under the pool's lock. */
+/* What private pools have more (threads/private.h), under the pool's lock; next_unused under the table's. */
 struct private_part {
   struct pool *next_unused; /* of the pools that were given back */
   struct heap *attached;    /* V3 */
@@ -92,11 +92,11 @@ struct pool *pool_attach_apart(const struct pool *left);
 bool pool_is_far_away(const struct pool *pool);
 static ALWAYS_INLINE bool pool_is_far(const struct pool *pool) { return os_has_nodes() && pool_is_far_away(pool); }
 /* Inherited pools (threads/inherited.h): pool_attach takes one only if there is no memory for another.
- * pools_inherit(true): all pools of this moment are; false: none is. pools_inherited_bytes: what they have given out;
- * *at_fork: and had at that moment. */
+ * pools_inherit(true): all pools of this moment are; false: none is. pools_inherited_freed: more than 1/share of what
+ * they had given out at that moment came back. */
 void pools_inherit(bool are_inherited);
 bool pool_is_inherited(const struct pool *pool);
-size_t pools_inherited_bytes(size_t *at_fork);
+bool pools_inherited_freed(unsigned share);
 /* Counts one heap less. Returns true if that was the last one: then the caller must serve the inbox
  * (heap/envelope.h). */
 bool pool_detach(struct pool *pool);

@@ -28,7 +28,6 @@ struct class_tally {
   _Atomic uint64_t freed_of_others; /* written by the owner, without the lock */
   int64_t until;                    /* bytes to allocate before the next block is picked */
   int64_t until_stratum;            /* bytes to allocate before the next place of a pick is drawn */
-  int64_t hand_bytes;               /* of the blocks of a full hand */
   uint32_t hand_blocks;             /* blocks of a full hand */
   uint32_t level;                   /* the bin's blocks after the slow path's last change */
 };

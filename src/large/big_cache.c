@@ -21,16 +21,11 @@ QUEUE_OF(age_list, large, newer, older)
 static struct {
   struct lock lock;
   _Atomic uint32_t count;
-  struct large *classes[LARGE_CLASSES]; /* newest first: its pages are most likely in the caches */
+  struct large *classes[UNITS_CLASSES]; /* newest first: its pages are most likely in the caches */
   struct age_list ages[KEEP_LISTS];     /* oldest first */
 } cache;
 
 struct decay big_cache_decay;
-
-unsigned large_class_of(size_t units) {
-  unsigned class = units_class(units);
-  return class < LARGE_CLASSES ? class : LARGE_CLASSES - 1;
-}
 
 #define STEADY_REPEATS 2u
 
@@ -70,7 +65,7 @@ static struct large *age_place(unsigned keep, uint32_t at) {
 void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
   size_t bytes = large_range_bytes(range);
   HOLD_LOCK(&cache.lock);
-  range->class = (uint8_t)large_class_of(range->units);
+  range->class = (uint8_t)units_class(range->units);
   range->keep = (uint8_t)(keep & 7);
   range->freed_ms = (uint32_t)freed_ms;
   struct large *before = age_place(keep, range->freed_ms);
@@ -118,9 +113,9 @@ static bool range_fits(const struct large *range, size_t bytes, size_t alignment
 
 /* On a machine with several nodes an extent of the thread's node is better than another one, and than a mapping. */
 static struct large *find_range(size_t bytes, size_t alignment) {
-  unsigned class = large_class_of(bytes / UNIT_BYTES), node = os_node();
+  unsigned class = units_class(bytes / UNIT_BYTES), node = os_node();
   struct large *found = NULL;
-  for (unsigned i = class; i <= class + 1 && i < LARGE_CLASSES; i++) {
+  for (unsigned i = class; i <= class + 1 && i < UNITS_CLASSES; i++) {
     unsigned looks = 0;
     for (struct large *range = cache.classes[i]; range && looks < LOOKS_MAX; range = range->class_next, looks++)
       if (range_fits(range, bytes, alignment)) {
@@ -187,14 +182,14 @@ bool big_cache_is_valid(void) {
   HOLD_LOCK(&cache.lock);
   for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
     for (struct large *range = cache.ages[keep].first; range; range = range->newer) {
-      valid &= map_record(range->base) == range && range->class == large_class_of(range->units) &&
+      valid &= map_record(range->base) == range && range->class == units_class(range->units) &&
                map_entry(range->base) == ENTRY_LARGE_FREE && range->keep == keep;
       bytes += large_range_bytes(range);
       learned_bytes += keep == KEEP_BY_PRESET ? 0 : large_range_bytes(range);
       count++;
     }
   valid &= learned_bytes == decay_bytes(&big_cache_decay, BY_ENGINE);
-  for (unsigned class = 0; class < LARGE_CLASSES; class++)
+  for (unsigned class = 0; class < UNITS_CLASSES; class++)
     for (struct large *range = cache.classes[class]; range; range = range->class_next)
       listed_bytes += large_range_bytes(range);
   valid &= bytes == decay_total(&big_cache_decay) && listed_bytes == bytes && count == load_relaxed(&cache.count);

@@ -13,10 +13,6 @@
 #include "budget/decay.h"
 #include "large/record.h"
 
-/* Classes of length (pages/extent.h). The last one includes all longer ones. */
-#define LARGE_CLASSES 208u
-unsigned large_class_of(size_t units);
-
 /* Returns the hash of a call site, as a range stores it: the upper half of the product depends on all bits of the
  * address (Fibonacci hashing). */
 static inline uint32_t site_hash(uintptr_t site) { return (uint32_t)(site * MIX_STEP >> 32); }

@@ -42,6 +42,24 @@ size_t guarded_bytes(size_t size) { return round_up(body_bytes(size) + os_page_b
 size_t guarded_front(size_t alignment) { return usage_is_filling() ? 0 : max_size(alignment, UNIT_BYTES); }
 size_t guarded_room(const struct large *range) { return body_bytes(range->guarded_size); }
 
+static void span_end(const struct span *span) {
+  if (span->start == NULL)
+    return;
+  map_entries_set(span->base, span->bytes / UNIT_BYTES, ENTRY_NONE);
+  os_unmap(span->start, span->front + span->bytes);
+}
+
+/* Gives all waiting addresses back. */
+static void guarded_release(void) {
+  for (uint32_t i = 0; i < WAITING_MAX; i++) {
+    lock_take(&waiting.lock);
+    struct span span = waiting.spans[i];
+    waiting.spans[i] = (struct span){0};
+    lock_give(&waiting.lock);
+    span_end(&span);
+  }
+}
+
 char *guarded_map(size_t size, size_t alignment, size_t front) {
   size_t total = front + guarded_bytes(size);
   alignment = max_size(alignment, UNIT_BYTES);
@@ -86,13 +104,6 @@ void guarded_check(const struct large *range) {
     fault_written_beyond(range->base);
 }
 
-static void span_end(const struct span *span) {
-  if (span->start == NULL)
-    return;
-  map_entries_set(span->base, span->bytes / UNIT_BYTES, ENTRY_NONE);
-  os_unmap(span->start, span->front + span->bytes);
-}
-
 void guarded_end(const struct large *range) {
   struct span span = {.front = range->guard_front, .bytes = large_range_bytes(range), .base = range->base};
   span.start = span.base - span.front;
@@ -104,14 +115,4 @@ void guarded_end(const struct large *range) {
     span = oldest;
   }
   span_end(&span);
-}
-
-void guarded_release(void) {
-  for (uint32_t i = 0; i < WAITING_MAX; i++) {
-    lock_take(&waiting.lock);
-    struct span span = waiting.spans[i];
-    waiting.spans[i] = (struct span){0};
-    lock_give(&waiting.lock);
-    span_end(&span);
-  }
 }

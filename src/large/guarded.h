@@ -35,5 +35,3 @@ size_t guarded_room(const struct large *range);
 void guarded_check(const struct large *range);
 /* Takes pages and access from a freed object. Its entries are ENTRY_LARGE_FREE, and some time later ENTRY_NONE. */
 void guarded_end(const struct large *range);
-/* Gives all waiting addresses back. */
-void guarded_release(void);

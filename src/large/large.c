@@ -77,7 +77,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) 
   size_t range_alignment = max_size(alignment, UNIT_BYTES);
   uint32_t hash = site_hash(site);
   size_t steady_bytes = large_length_steady(size, alignment);
-  bool steady = site_is_steady(hash, large_class_of(steady_bytes / UNIT_BYTES));
+  bool steady = site_is_steady(hash, units_class(steady_bytes / UNIT_BYTES));
   bool is_short = usage_is_short(), has_color = steady && LIKELY(!is_short);
   if (UNLIKELY(is_short))
     bytes = exact;

@@ -1,8 +1,8 @@
 /* large.h: large objects: above HAK_SMALL_MAX, or aligned more than a size class can be.
  *
  * Up to 32 MiB they are extents (pages/extent.h), from the same arenas as superslabs. Above, and where an object must
- * grow beyond its extent, they are mappings of their own, which can grow by moving pages. Freed ranges wait in the
- * BigCache (large/big_cache.h). All functions are thread-safe. They hold no lock over system calls, except those of an
+ * grow beyond its extent and no resident memory serves, they are mappings of their own, which can grow by moving pages.
+ * Freed ranges wait in the thread's stash (large/stash.h) and in the BigCache (large/big_cache.h). All functions are thread-safe. They hold no lock over system calls, except those of an
  * arena.
  *   L1  the first unit's entry is ENTRY_LARGE while the object lives or is stashed (large/stash.h), ENTRY_LARGE_FREE
  *       while it is cached; its other units' entries are ENTRY_LARGE_BODY, ENTRY_LARGE_FREE while cached
@@ -40,8 +40,8 @@ uint32_t large_owner(const void *object);
 /* Frees an object. Its entry was ENTRY_LARGE. If two threads free one object, one of them ends the program. */
 void large_free(void *object);
 
-/* Resizes an object in place, by moving pages, or for growing extents by copying into a mapping. NULL: nothing changed,
- * and the caller must copy. */
+/* Resizes an object in place, by moving pages, or for growing extents by copying into another range. NULL: nothing
+ * changed, and the caller must copy. */
 void *large_resize(void *object, size_t size);
 /* Tells whether a resize would change nothing. */
 bool large_keeps_length(const void *object, size_t size);

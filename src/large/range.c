@@ -184,7 +184,7 @@ static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t
 }
 
 struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, size_t *dirty) {
-  enum extent_bank bank = huge_bank_for_large();
+  enum extent_bank bank = huge_bank(true);
   struct extent extent = extent_resident(bank, bytes, alignment);
   bool is_earned = extent.base == NULL && bank == EXTENT_HUGE && huge_is_earned(bytes);
   if (extent.base == NULL && !is_earned) /* on huge pages all of a unit more would be resident */
@@ -210,7 +210,7 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
 }
 
 struct large *range_with_room(size_t bytes) {
-  enum extent_bank bank = huge_bank_for_large();
+  enum extent_bank bank = huge_bank(true);
   struct extent extent = extent_take_resident_of_any(bank, bytes + bytes, UNIT_BYTES), room = extent;
   if (extent.base != NULL) {
     room.base += bytes;

@@ -1,5 +1,6 @@
 #include "large/stash.h"
 
+#include "pages/extent.h"
 #include "pages/metadata.h"
 
 #include <string.h>
@@ -128,7 +129,7 @@ void *stash_take(struct stash *stash, size_t size, size_t alignment, uintptr_t s
   }
   if (range == NULL)
     return NULL;
-  unsigned class = large_class_of(length / UNIT_BYTES);
+  unsigned class = units_class(length / UNIT_BYTES);
   range->steady = site_is_steady(site_hash(site), class);
   if (range->steady)
     habit_note(stash, size, site_hash(site), class, place);

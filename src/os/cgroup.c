@@ -311,11 +311,6 @@ int os_pressure_open(const char *root) {
   return fd;
 }
 
-void os_pressure_close(int fd) {
-  KEEP_ERRNO;
-  os_text_close(fd);
-}
-
 enum os_pressure os_pressure_poll(int fd) {
   KEEP_ERRNO;
   struct pollfd watched = {.fd = fd, .events = POLLPRI};

@@ -1,8 +1,8 @@
 /* lock.h: a mutex of one word. It spins a little, then sleeps on a futex. A zero word is unlocked.
  *
- * All accesses are sequentially consistent. So of two threads, one that pushes and then tries the lock, and one that
- * gives the lock and then looks, at least one sees the other (heap/envelope.c). Values: 0 free, 1 held, 2 held and a
- * thread may sleep (Drepper, "Futexes Are Tricky", mutex 3). */
+ * lock_try and lock_give are sequentially consistent. So of two threads, one that pushes and then tries the lock, and
+ * one that gives the lock and then looks, at least one sees the other (heap/envelope.c). Values: 0 free, 1 held, 2 held
+ * and a thread may sleep (Drepper, "Futexes Are Tricky", mutex 3). */
 #pragma once
 
 #include "base/words.h"

@@ -7,8 +7,6 @@
 #include "os/os.h"
 #include "pages/page_map.h"
 
-/* One list for each class of length. The last one includes all longer extents. */
-#define SIZE_LISTS 192u
 #define LOOKS_MAX 8u /* extents of one list tried for a fit */
 
 struct free_links {
@@ -28,8 +26,8 @@ QUEUE_OF(age_list, free_extent, by_age.next, by_age.previous)
 _Static_assert(sizeof(struct free_extent) <= RECORD_BYTES, "a free extent's record fits the leaf");
 
 struct bank {
-  struct free_extent *lists[2][SIZE_LISTS]; /* [1]: resident ones */
-  uint64_t filled[2][SIZE_LISTS / 64];      /* bit i: list i is not empty */
+  struct free_extent *lists[2][UNITS_CLASSES]; /* [1]: resident ones */
+  uint64_t filled[2][UNITS_CLASSES / 64];      /* bit i: list i is not empty */
   struct arena arena;
 };
 
@@ -70,11 +68,6 @@ unsigned extent_node_of(const void *address) { return bank_number_at(address) / 
 
 /* --- lists: with the lock held --- */
 
-static unsigned list_of_units(size_t units) {
-  unsigned list = units_class(units);
-  return list < SIZE_LISTS ? list : SIZE_LISTS - 1;
-}
-
 static struct free_extent *extent_record(const char *unit) { return map_record(unit); }
 static struct extent extent_of(const struct free_extent *e) {
   return (struct extent){.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
@@ -106,7 +99,7 @@ static void extent_attach(unsigned number, struct extent piece, uint64_t freed_m
   map_entry_set(e->base, ENTRY_EXTENT);
   map_entry_set(last_unit(e), ENTRY_EXTENT);
   struct bank *bank = bank_numbered(number);
-  unsigned list = list_of_units(e->bytes / UNIT_BYTES);
+  unsigned list = units_class(e->bytes / UNIT_BYTES);
   size_list_push(&bank->lists[e->resident][list], e);
   bits_set(bank->filled[e->resident], list, 1, true);
   extents.free_bytes += e->bytes;
@@ -120,7 +113,7 @@ static void extent_attach(unsigned number, struct extent piece, uint64_t freed_m
  * them. */
 static struct extent extent_detach(struct free_extent *e) {
   struct bank *bank = bank_numbered(e->bank);
-  unsigned list = list_of_units(e->bytes / UNIT_BYTES);
+  unsigned list = units_class(e->bytes / UNIT_BYTES);
   struct free_extent **first = &bank->lists[e->resident][list];
   size_list_remove(first, e);
   bits_set(bank->filled[e->resident], list, 1, *first != NULL);
@@ -208,8 +201,8 @@ static bool extent_fits(const struct free_extent *e, size_t bytes, size_t alignm
 static struct free_extent *bank_find(unsigned number, bool resident, size_t bytes, size_t alignment) {
   const struct bank *bank = bank_numbered(number);
   const uint64_t *filled = bank->filled[resident];
-  size_t list = list_of_units(bytes / UNIT_BYTES);
-  for (; (list = bit_find(filled, list, SIZE_LISTS, true)) < SIZE_LISTS; list++) {
+  size_t list = units_class(bytes / UNIT_BYTES);
+  for (; (list = bit_find(filled, list, UNITS_CLASSES, true)) < UNITS_CLASSES; list++) {
     struct free_extent *e = bank->lists[resident][list];
     for (unsigned looks = 0; e && looks < LOOKS_MAX; looks++, e = e->by_size.next)
       if (extent_fits(e, bytes, alignment))
@@ -266,21 +259,30 @@ struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, s
   return taken;
 }
 
-/* Takes the memory behind a resident free extent that is too short, and the extent with it. Its base is NULL if what
- * lies behind is too short, or in use. */
-static struct extent take_with_behind(struct free_extent *e, unsigned number, size_t bytes) {
+/* Takes `bytes` of a bank from an address on, of a free extent or of what was not carved yet. Its base is NULL if that
+ * is too short, or in use. */
+static struct extent bank_take_at(unsigned number, char *at, size_t bytes) {
   struct arena *arena = &bank_numbered(number)->arena;
-  char *end = e->base + e->bytes;
-  size_t more = bytes - e->bytes;
-  struct free_extent *behind = free_at(end);
-  struct extent taken = {.base = e->base, .bytes = bytes, .zero = true, .front = e->bytes};
-  if (behind != NULL && !behind->resident && behind->bank == number && behind->bytes >= more)
-    taken.zero = extent_cut(behind, end, more).zero;
-  else if (end == arena->next && (size_t)(arena->end - end) >= more &&
-           arena_commit(arena, end + more, bank_mark(number)))
-    arena->next += more;
-  else
+  struct free_extent *e = free_at(at);
+  if (e != NULL && e->bank == number && e->bytes >= bytes)
+    return extent_cut(e, at, bytes);
+  if (at != arena->next || (size_t)(arena->end - at) < bytes || !arena_commit(arena, at + bytes, bank_mark(number)))
     return (struct extent){0};
+  arena->next += bytes;
+  return (struct extent){.base = at, .bytes = bytes, .zero = true};
+}
+
+/* Takes a resident free extent that is too short, with memory behind it that is not resident. Its base is NULL if there
+ * is no such memory. */
+static struct extent take_with_behind(struct free_extent *e, unsigned number, size_t bytes) {
+  const struct free_extent *behind = free_at(e->base + e->bytes);
+  struct extent taken = {.base = e->base, .bytes = bytes, .front = e->bytes};
+  if (behind != NULL && behind->resident) /* of another bank */
+    return (struct extent){0};
+  struct extent more = bank_take_at(number, e->base + e->bytes, bytes - e->bytes);
+  if (more.base == NULL)
+    return more;
+  taken.zero = more.zero;
   extent_detach(e);
   usage_move_begin(taken.front);
   usage_move(USAGE_FREE, USAGE_NOWHERE, taken.front);
@@ -293,7 +295,7 @@ static struct extent take_with_behind(struct free_extent *e, unsigned number, si
 static struct extent bank_take_partly_resident(unsigned number, size_t bytes) {
   struct free_extent *const *lists = bank_numbered(number)->lists[true];
   struct extent taken = {0};
-  for (unsigned list = list_of_units(bytes / UNIT_BYTES); list > 0 && taken.base == NULL; list--)
+  for (unsigned list = units_class(bytes / UNIT_BYTES); list > 0 && taken.base == NULL; list--)
     if (lists[list] != NULL && lists[list]->bytes < bytes)
       taken = take_with_behind(lists[list], number, bytes);
   return taken;
@@ -326,20 +328,8 @@ struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment)
 }
 
 COLD struct extent extent_take_behind(char *end, size_t bytes) {
-  struct extent taken = {0};
   HOLD_LOCK(&extents.lock);
-  unsigned number = bank_number_at(end - UNIT_BYTES);
-  struct arena *arena = &bank_numbered(number)->arena;
-  if (end == arena->next) {
-    if ((size_t)(arena->end - end) >= bytes && arena_commit(arena, end + bytes, bank_mark(number))) {
-      arena->next += bytes;
-      taken = (struct extent){.base = end, .bytes = bytes, .zero = true};
-    }
-  } else {
-    struct free_extent *e = free_at(end);
-    if (e && e->bytes >= bytes && e->bank == number)
-      taken = extent_cut(e, end, bytes);
-  }
+  struct extent taken = bank_take_at(bank_number_at(end - UNIT_BYTES), end, bytes);
   usage_move_begin(taken.bytes);
   return taken;
 }
@@ -516,7 +506,7 @@ COLD void extents_stats(struct extent_stats *out) {
 static bool extent_is_valid(const struct free_extent *e, const struct bank *bank, bool resident, unsigned list) {
   struct extent piece = extent_of(e);
   return e == extent_record(e->base) && e->resident == resident && bank_numbered(e->bank) == bank &&
-         e->bank == bank_number_at(e->base) && list_of_units(e->bytes / UNIT_BYTES) == list &&
+         e->bank == bank_number_at(e->base) && units_class(e->bytes / UNIT_BYTES) == list &&
          extent_record(last_unit(e))->base == e->base && map_entry(e->base) == ENTRY_EXTENT &&
          map_entry(last_unit(e)) == ENTRY_EXTENT && !same_kind(free_at(e->base + e->bytes), e->bank, &piece) &&
          !same_kind(free_before(e->base), e->bank, &piece);
@@ -528,7 +518,7 @@ bool extents_are_valid(void) {
   HOLD_LOCK(&extents.lock);
   for (unsigned i = 0; i < bank_count(); i++)
     for (unsigned resident = 0; resident < 2; resident++)
-      for (unsigned list = 0; list < SIZE_LISTS; list++) {
+      for (unsigned list = 0; list < UNITS_CLASSES; list++) {
         const struct bank *bank = bank_numbered(i);
         valid &= (bank->lists[resident][list] != NULL) == bit_is_set(bank->filled[resident], list);
         for (struct free_extent *e = bank->lists[resident][list]; e; e = e->by_size.next) {

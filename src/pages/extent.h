@@ -21,12 +21,15 @@
 
 enum extent_bank { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_ADOPTED, EXTENT_BANKS };
 
-/* Returns the class of a length: one class for each length up to 8 units, then 8 per doubling, rounded down. */
+/* Returns the class of a length: one class for each length up to 8 units, then 8 per doubling, rounded down. The last
+ * one has all longer ones, too. */
+#define UNITS_CLASSES 192u
 static inline unsigned units_class(size_t units) {
   if (units < 8)
     return (unsigned)units;
-  unsigned octave = 63u - (unsigned)__builtin_clzl(units);
-  return 8 * (octave - 2) + ((unsigned)(units >> (octave - 3)) & 7);
+  unsigned octave = 63u - (unsigned)__builtin_clzl(units),
+           class = 8 * (octave - 2) + ((unsigned)(units >> (octave - 3)) & 7);
+  return class < UNITS_CLASSES ? class : UNITS_CLASSES - 1;
 }
 
 struct extent {

@@ -41,12 +41,8 @@ static bool huge_is_wanted(size_t bytes, bool is_large) {
   return yes;
 }
 
-enum extent_bank huge_bank_for_superslab(void) {
-  return huge_is_wanted(SUPERSLAB_BYTES, false) ? EXTENT_HUGE : EXTENT_PLAIN;
-}
-
-enum extent_bank huge_bank_for_large(void) {
-  return huge_is_wanted(SUPERSLAB_BYTES, true) ? EXTENT_HUGE : EXTENT_PLAIN;
+enum extent_bank huge_bank(bool is_large) {
+  return huge_is_wanted(SUPERSLAB_BYTES, is_large) ? EXTENT_HUGE : EXTENT_PLAIN;
 }
 
 void huge_watch(const char *base, size_t bytes) {

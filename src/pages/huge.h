@@ -4,10 +4,9 @@
 
 #include "pages/extent.h"
 
-/* Return the bank for a superslab, and for a large object that is an extent. Large objects share huge pages: the next
+/* Returns the bank for a superslab, or for a large object that is an extent. Large objects share huge pages: the next
  * object fills up a partly used one. */
-enum extent_bank huge_bank_for_superslab(void);
-enum extent_bank huge_bank_for_large(void);
+enum extent_bank huge_bank(bool is_large);
 
 /* Tells whether an extent for a large object that has no pages yet may be on huge pages. It may if others, on small
  * pages, were seen densely used since; each such sight is good for some bytes. */

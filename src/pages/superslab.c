@@ -124,7 +124,7 @@ static void set_units(struct superslab *s, uint32_t free, uint32_t resident, enu
 }
 
 static struct extent take_resident(unsigned node, size_t bytes) {
-  return extent_take_resident(huge_bank_for_superslab(), node, bytes, bytes);
+  return extent_take_resident(huge_bank(false), node, bytes, bytes);
 }
 
 static struct superslab *superslab_open(struct extent extent) {
@@ -165,7 +165,7 @@ COLD static void superslab_close(struct superslab *s) {
 }
 
 static struct superslab *superslab_open_fresh(void) {
-  enum extent_bank bank = huge_bank_for_superslab();
+  enum extent_bank bank = huge_bank(false);
   struct extent extent = extent_take(bank, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
   if (extent.base == NULL && bank != EXTENT_PLAIN)
     extent = extent_take(EXTENT_PLAIN, SUPERSLAB_BYTES, SUPERSLAB_BYTES);
@@ -194,7 +194,7 @@ COLD static void *take_outside(unsigned order) {
   size_t bytes = UNIT_BYTES << order;
   if (!usage_reserve(bytes))
     return NULL;
-  enum extent_bank bank = huge_bank_for_superslab();
+  enum extent_bank bank = huge_bank(false);
   struct extent extent = extent_take(bank, bytes, bytes);
   if (extent.base == NULL)
     extent = extent_take(bank == EXTENT_PLAIN ? EXTENT_HUGE : EXTENT_PLAIN, bytes, bytes);

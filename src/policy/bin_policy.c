@@ -100,6 +100,6 @@ bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size
 
 size_t bin_surplus(size_t low) { return (low + 1) / 2; }
 
-size_t bin_slots_after(size_t slots, size_t slots_initial, size_t high) {
-  return slots > slots_initial && high * 4 < slots ? slots / 2 : slots;
+size_t bin_slots_after(size_t slots, size_t slots_least, size_t high) {
+  return slots > slots_least && high * 4 < slots ? slots / 2 : slots;
 }

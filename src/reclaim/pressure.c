@@ -23,7 +23,7 @@ static bool pressure_is_ours(void) {
 
 static void pressure_close(void) {
   if (pressure_is_ours())
-    os_pressure_close(pressure.fd);
+    os_text_close(pressure.fd);
   pressure.fd = -1;
 }
 

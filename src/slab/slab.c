@@ -154,11 +154,6 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
   return count;
 }
 
-static ALWAYS_INLINE void count_taken(struct slab_set *set, unsigned cls, size_t count) {
-  set->taken_blocks[cls] += count;
-  add_as_owner(&set->taken_bytes, count * class_bytes(cls));
-}
-
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted) {
   size_t taken = 0;
   uint64_t opened = set->counters.slabs_opened;
@@ -171,28 +166,14 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     taken += count;
   }
   set->counters.refills_from_slab += taken > 0 && set->counters.slabs_opened == opened;
-  count_taken(set, cls, taken);
+  set->taken_blocks[cls] += taken;
+  add_as_owner(&set->taken_bytes, taken * class_bytes(cls));
   return taken;
 }
 
-void *slab_set_take_one(struct slab_set *set, unsigned cls) {
-  struct slab *slab = first_partial(set, cls);
-  if (UNLIKELY(slab == NULL)) {
-    if ((slab = slab_open(set, cls)) == NULL)
-      return NULL;
-  } else {
-    set->counters.refills_from_slab++;
-  }
-  count_taken(set, cls, 1);
-  size_t word = slab->hint;
-  while (slab->bitmap[word] == 0)
-    word++;
-  size_t index = word * 64 + (size_t)__builtin_ctzll(slab->bitmap[word]);
-  slab->bitmap[word] &= slab->bitmap[word] - 1;
-  slab->hint = (uint32_t)word;
-  char *block = slab->base + index * class_bytes(cls);
-  note_taken(set, slab, 1);
-  return block;
+/* Returns the begin of the slab of 2^order units that an address lies in. */
+static char *slab_base(const void *address, unsigned order) {
+  return (char *)round_down((uintptr_t)address, UNIT_BYTES << order);
 }
 
 static bool find_index(const void *address, unsigned cls, size_t *index) {
@@ -335,13 +316,6 @@ void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size
   size_t given = slab_set_give_own(set, cls, blocks, count, true);
   if (UNLIKELY(given < count))
     fault_double_free(blocks[given]);
-}
-
-void slab_set_give_one(struct slab_set *set, unsigned cls, void *block) {
-  put_back(set, find_place_of_class(set, cls, block), block);
-  set->taken_blocks[cls]--;
-  add_as_owner(&set->taken_bytes, -class_bytes(cls));
-  note_freed(set, class_bytes(cls));
 }
 
 /* Blocks of other threads come from anywhere in the heap, and another processor may have written their slabs' records

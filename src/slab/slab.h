@@ -52,13 +52,11 @@ static inline size_t slab_set_taken_bytes(const struct slab_set *set) { return l
  * from the top of a bin walks up through memory. Opens a new slab only if there is no free block at all. Returns how
  * many blocks it took; 0 when memory is out. */
 size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wanted);
-void *slab_set_take_one(struct slab_set *set, unsigned cls); /* the same; NULL when memory is out */
 bool slab_set_has_free(const struct slab_set *set, unsigned cls);
 
 /* Puts blocks of one class back; the set must own them. A block that is free already, or an address that is no block,
  * ends the program (os/fault.h). */
 void slab_set_give(struct slab_set *set, unsigned cls, void *const *blocks, size_t count);
-void slab_set_give_one(struct slab_set *set, unsigned cls, void *block);
 /* The same for blocks of several classes. A block whose slab was closed meanwhile counts as free. */
 void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count);
 /* As slab_set_give, but ends at the first block that another set of its kind owns. Returns how many it put back.
@@ -115,11 +113,6 @@ struct hole_batch {
  * are done. */
 bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch);
 void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch);
-
-/* Returns the begin of the slab of 2^order units that an address lies in. */
-static inline char *slab_base(const void *address, unsigned order) {
-  return (char *)round_down((uintptr_t)address, UNIT_BYTES << order);
-}
 
 /* Tells whether `address`, inside a slab of class cls, is the start of a block. */
 bool slab_is_block_start(const void *address, unsigned cls);

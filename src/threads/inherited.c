@@ -25,17 +25,12 @@ COLD void inherited_return(struct heap *heap) {
   heap_move(heap, has_moved ? pool_attach() : NULL);
 }
 
-static bool is_much_free(void) {
-  size_t at_fork, bytes = pools_inherited_bytes(&at_fork);
-  return bytes < at_fork - at_fork / SHARE_FREE;
-}
-
 COLD void inherited_step(struct heap *heap) {
   if (--heap->inherited_calls > 0)
     return;
   heap->inherited_calls = CALLS_TO_LOOK;
   bool returns = pool_is_inherited(heap_pool(heap)) ? usage_is_short() || !heap_move(heap, pool_attach())
-                                                    : is_much_free() || usage_is_short();
+                                                    : pools_inherited_freed(SHARE_FREE) || usage_is_short();
   if (returns)
     inherited_return(heap);
 }

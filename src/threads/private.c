@@ -98,7 +98,7 @@ struct heap *private_heap(struct pool *pool) {
       if (!heap_rejoin(heap, pool))
         return NULL;
     } else {
-      heap = heap_attach_private(pool);
+      heap = heap_begin(pool);
       if (heap == NULL)
         return NULL;
       list_push(home, heap);

@@ -193,7 +193,6 @@ static void owner_begin(struct heap *heap) {
   store_relaxed(&heap->is_default, false);
   heap->callback_frame = 0; /* the owner may have ended inside a callback */
   heap->looks_away = heap->moves = 0;
-  heap->is_apart = false;
   heap->overflow_balance = 0;
   heap_note_thread(heap);
 }
@@ -201,7 +200,7 @@ static void owner_begin(struct heap *heap) {
 /* Returns a heap for the calling thread: of a private pool, which lists it, or (NULL) an ordinary one. Taking the
  * pool's lock makes all changes that were made under it visible. If it is stuck, no other thread reads an ordinary
  * heap. */
-static struct heap *heap_begin(struct pool *pool) {
+struct heap *heap_begin(struct pool *pool) {
   lock_take(&registry.lock);
   uint32_t count = heap_count();
   struct heap *heap = pool != NULL ? heap_of_pool(pool) : take_orphan(LOOKS_MAX, true);
@@ -235,8 +234,6 @@ struct heap *heap_attach(void) {
     thread_become(heap);
   return heap;
 }
-
-COLD struct heap *heap_attach_private(struct pool *pool) { return heap_begin(pool); }
 
 COLD struct heap *heap_replace(void) {
   struct heap *heap = heap_current(), *privates = heap->privates;
@@ -283,14 +280,14 @@ COLD static void heap_part(struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   if (pool_is_private(pool) || pool_heaps(pool) < 2)
     return;
-  heap->is_apart = true;
+  heap->overflow_balance = INT64_MIN / 2; /* it moves for that once */
   struct pool *other = pool_attach_apart(pool);
   if (other != NULL)
     heap_move(heap, other);
 }
 
 void heap_part_if_due(struct heap *heap) {
-  if (UNLIKELY(heap->overflow_balance >= OVERFLOWS_TO_PART) && !heap->is_apart)
+  if (UNLIKELY(heap->overflow_balance >= OVERFLOWS_TO_PART))
     heap_part(heap);
 }
 

@@ -23,7 +23,7 @@ void heap_follow_node(struct heap *heap);
 void heap_part_if_due(struct heap *heap);
 /* Gives the calling thread a heap that is attached to a private pool. Its home must list it (threads/private.h). NULL
  * when memory is out, or if the pool's lock is stuck. */
-struct heap *heap_attach_private(struct pool *pool);
+struct heap *heap_begin(struct pool *pool);
 /* Attaches a heap whose private pool's life is over to another private pool. False if a lock is stuck. */
 bool heap_rejoin(struct heap *heap, struct pool *pool);
 /* The calling thread gives up one of its heaps, which is not its present one. False: it keeps it, because the pool's

@@ -132,10 +132,12 @@ void heap_follow_at_once(struct heap *heap) {
 
 void *pool_shared_take(struct pool *shared, unsigned cls) {
   HOLD_LOCK(&shared->lock);
-  return slab_set_take_one(&shared->slabs, cls);
+  void *block = NULL;
+  slab_set_take(&shared->slabs, cls, &block + 1, 1);
+  return block;
 }
 
 void pool_shared_give(struct pool *shared, unsigned cls, void *block) {
   HOLD_LOCK(&shared->lock);
-  slab_set_give_one(&shared->slabs, cls, block);
+  slab_set_give(&shared->slabs, cls, &block, 1);
 }

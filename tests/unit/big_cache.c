@@ -49,15 +49,15 @@ static int empty(void **state) {
 UNIT_TEST_BETWEEN(classes_are_eight_a_doubling, empty, empty) {
   unsigned last = 0;
   for (size_t units = 1; units < 100000; units++) {
-    unsigned class = large_class_of(units);
+    unsigned class = units_class(units);
     assert_true(class == last || class == last + 1);
-    assert_true(class < LARGE_CLASSES);
+    assert_true(class < UNITS_CLASSES);
     last = class;
   }
   for (size_t units = 8; units <= (size_t)1 << 20; units *= 2)
-    assert_int_equal(large_class_of(units * 2) - large_class_of(units), 8);
+    assert_int_equal(units_class(units * 2) - units_class(units), 8);
   for (unsigned bit = 0; bit < 64; bit++)
-    assert_true(large_class_of((size_t)1 << bit) < LARGE_CLASSES);
+    assert_true(units_class((size_t)1 << bit) < UNITS_CLASSES);
 }
 
 UNIT_TEST_BETWEEN(the_newest_of_a_length_comes_first, empty, empty) {

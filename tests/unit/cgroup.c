@@ -469,7 +469,7 @@ static void expect_armed(const char *name, const char *trigger) {
     fclose(file);
     assert_string_equal(text, trigger);
     errno = 4711;
-    os_pressure_close(fd);
+    os_text_close(fd);
     assert_int_equal(errno, 4711);
     for (fd = 100; fd < 110; fd++)
       assert_int_equal(fcntl(fd, F_GETFD), -1);
@@ -557,7 +557,7 @@ UNIT_TEST_BETWEEN(this_machine, NULL, forget_tree) {
   if (fd >= 0) {
     assert_true(fd >= 100);
     assert_int_not_equal(os_pressure_poll(fd), OS_PRESSURE_GONE);
-    os_pressure_close(fd);
+    os_text_close(fd);
   }
   assert_int_equal(lowest_free_descriptor(), free_before);
 }

@@ -36,7 +36,7 @@ static char *alloc(size_t size, size_t alignment) {
 
 /* From a site that asked for this size many times: what it frees is cached. */
 static char *alloc_steady_dirty(size_t size, size_t *dirty) {
-  uintptr_t site = 1000 + large_class_of(large_length(size) / UNIT_BYTES);
+  uintptr_t site = 1000 + units_class(large_length(size) / UNIT_BYTES);
   for (unsigned i = 0; i < STEADY_TIMES; i++)
     large_free(large_alloc(size, EXACT, site, dirty));
   return large_alloc(size, EXACT, site, dirty);
