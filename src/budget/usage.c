@@ -82,9 +82,6 @@ COLD void usage_in_child(void) {
     atomic_store(&usage.asked_group, NOT_ASKED);
   if (load_relaxed(&usage.leaving) != 0) /* threads that freed without a slow path are not in the child */
     store_relaxed(&usage.leaving, 0);
-  size_t moves_begun = load_relaxed(&usage.moves_begun);
-  if (load_relaxed(&usage.moves_ended) != moves_begun)
-    store_relaxed(&usage.moves_ended, moves_begun);
   if (load_relaxed(&usage.resident_ms) != 0) /* the parent's */
     store_relaxed(&usage.resident_ms, 0);
   if (atomic_load_explicit(&limits.stale, memory_order_seq_cst))
