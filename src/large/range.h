@@ -27,9 +27,9 @@ bool range_become_extent(struct large *range, uint32_t first, uint32_t others);
 /* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the
  * bytes unmapped. */
 size_t range_end(struct large *range, uint64_t freed_ms, enum usage from);
-/* Caches the range of an object that ended, or ends it. For changing sizes a cached range would hardly fit again. A short
- * mapping becomes an extent first. Spare ranges are mappings of any size, and each mapping makes forks slower: they end
- * at once. */
+/* Caches the range of an object that ended, or ends it. For changing sizes a cached range would hardly fit again. A
+ * short mapping becomes an extent first. Spare ranges are mappings of any size, and each mapping makes forks slower:
+ * they end at once. */
 void range_cache_or_end(struct large *range);
 
 /* Evicts cached ranges, oldest first. Mappings are unmapped. Of extents, those that the preset decides about become

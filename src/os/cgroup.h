@@ -1,10 +1,10 @@
 /* cgroup.h: the limits of the control groups (memory: v1, v2 or both; processors: v2), and reports of memory pressure
  * (PSI).
  *
- * No function allocates or takes a lock. errno is kept, but not by os_groups_visit and what it calls. Any thread may call at any time. The files may be missing or
- * malformed; then there is no limit, and no descriptor. Finding a group takes 20 to 60 system calls and 6 KiB of stack,
- * too much for the start of every small program. No counter counts them. `root` is where the file system starts ("":
- * the real one); tests pass their own.
+ * No function allocates or takes a lock. errno is kept, but not by os_groups_visit and what it calls. Any thread may
+ * call at any time. The files may be missing or malformed; then there is no limit, and no descriptor. Finding a group
+ * takes 20 to 60 system calls and 6 KiB of stack, too much for the start of every small program. No counter counts
+ * them. `root` is where the file system starts ("": the real one); tests pass their own.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ int os_pressure_open(const char *root);
 enum os_pressure {
   OS_PRESSURE_NONE,
   OS_PRESSURE_CAME,
-  OS_PRESSURE_GONE /* the group was removed, or it is no such descriptor: close it (os_text_close) and do not ask it again */
+  OS_PRESSURE_GONE /* the group was removed, or it is no such descriptor: close it, and do not ask again */
 };
 /* Tells whether there was pressure since the last call. At most one report comes every second or two. It is no
  * cancellation point. */

@@ -64,6 +64,6 @@ bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes);
  * blocks at most. taken_blocks: those of the class outside the slabs, the bin's included. */
 bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes);
 
-/* Returns how many slots the bin should have after a look (bins_tick): half, if a quarter was enough, but not fewer than
- * slots_least. high: the most blocks it held. */
+/* Returns how many slots the bin should have after a look (bins_tick): half, if a quarter was enough, but not fewer
+ * than slots_least. high: the most blocks it held. */
 size_t bin_slots_after(size_t slots, size_t slots_least, size_t high);

@@ -8,8 +8,8 @@
  * anywhere, by any thread, in the child of any fork.
  *   K1  a chunk's entry is spare_entry(class); its state, its link and a bit for each freed block lie in the unit's
  *       bitmap
- *   K2  state is (blocks given out, retired, blocks freed); the last is at most the first. A retired chunk of which both
- *       are equal goes to the stack of unused ones: the free, or the retirement, that made it so puts it there
+ *   K2  state is (blocks given out, retired, blocks freed); the last is at most the first. A retired chunk of which
+ *       both are equal goes to the stack of unused ones: the free, or the retirement, that made it so puts it there
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* Children that no fork handler knows of, in a program with a big heap of which memory is given back: they allocate,
  * free and end, and so does the parent after them.
  *     raw _Fork     with a copy of the memory
- *     raw clone     the same by clone, after which the C library believes that the thread is the parent's; and the child
- *                   has a second thread, which gives memory back all the time
+ *     raw clone     the same by clone, after which the C library believes that the thread is the parent's; and the
+ *                   child has a second thread, which gives memory back all the time
  *     raw vm        clone with CLONE_VM and CLONE_VFORK: in the parent's memory, while the parent waits
  *     raw vfork     the same
  * A child in the parent's memory comes before the parent is big, and is so itself: the thread that gives memory back

@@ -65,7 +65,8 @@ static void *never_stale(void *seed_of_thread) {
 
 static void in_threads(void) { test_threads_run(3, never_stale, NULL, 1); }
 
-/* The size of the request is not known there, so what a shrunk object grows by again may show the program's own bytes. */
+/* The size of the request is not known there, so what a shrunk object grows by again may show the program's own
+ * bytes. */
 static void long_ones_show_nothing(void) {
   for (size_t size = 3000000; size > 300000; size -= size / 40) {
     for (int i = 0; i < 3; i++) { /* cached, then as free memory */

@@ -1,5 +1,5 @@
-/* Spare memory: what was freed is found again, however much one fork's wait took; threads take and free in chunks of one
- * class, each other's blocks too, and no block is given out twice. */
+/* Spare memory: what was freed is found again, however much one fork's wait took; threads take and free in chunks of
+ * one class, each other's blocks too, and no block is given out twice. */
 #include "unit.h"
 
 #include "budget/usage.h"
