@@ -143,14 +143,14 @@ static void *packed_realloc(void *block, size_t size, uintptr_t site) {
 }
 
 /* Resizes a large object. The one of a hak_heap leaves the heap's list meanwhile. NULL: nothing changed. */
-static void *large_resized(void *block, size_t bytes, size_t size) {
+static void *large_resized(void *block, size_t bytes, size_t size, bool *is_dirty) {
   struct pool *owner = private_owner(block, ENTRY_LARGE);
   size_t more = owner != NULL ? large_length(size) : 0; /* before the old bytes are given up */
   if (UNLIKELY(owner != NULL) && (!private_reserve(owner, less(more, bytes)) || private_object_remove(block) != owner))
     return NULL;
-  void *resized = large_resize(block, size);
+  void *resized = large_resize(block, size, is_dirty);
   if (UNLIKELY(resized == NULL) && usage_look())
-    resized = large_resize(block, size);
+    resized = large_resize(block, size, is_dirty);
   if (UNLIKELY(owner != NULL))
     private_object_add(owner, resized ? resized : block, less(more, bytes));
   return resized;
@@ -180,9 +180,10 @@ static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
   int kept = errno;
   if (slow_path_begin()) {
     bool is_sample = UNLIKELY(load_relaxed(&observers_large_freed)) && observers.large_resizing(block);
-    resized = large_resized(block, bytes, size);
+    bool is_dirty = false;
+    resized = large_resized(block, bytes, size, &is_dirty);
     bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
-    if (UNLIKELY(checked_is_on()) && resized != NULL) /* no block shows what others left */
+    if (UNLIKELY(checked_is_on()) && is_dirty) /* no block shows what others left */
       memset((char *)resized + bytes, 0, less(large_bytes(resized), bytes));
     if (is_sample)
       observers.large_resized(block, is_changed);

@@ -101,10 +101,12 @@ COLD static void begin_in_child(bool is_noticed) {
   if (gate_child_is_prepared() || !gate_reset() || thread_is_busy())
     return;
   owner_step_begin();
-  prepare_child();
-  if (is_noticed)
-    registry_process_noticed();
-  gate_admit();
+  if (!gate_child_is_prepared()) { /* by a handler that came before this step */
+    prepare_child();
+    if (is_noticed)
+      registry_process_noticed();
+    gate_admit();
+  }
   owner_step_end();
 }
 

@@ -10,7 +10,7 @@
 #define PATIENCE_MS 1000u  /* of slow_path_begin_patiently */
 #define GATE_LOST 0x10000u /* more than the forks at any time */
 
-static _Atomic uint32_t unwatched = 1; /* stands for a word in memory that a child finds zeroed */
+static _Atomic uint32_t unwatched = GATE_ADMITS; /* stands for a word in memory that a child finds zeroed */
 
 struct gate gate = {.alive = &unwatched};
 static _Atomic uint32_t lost_without_heap; /* threads without a heap that are inside for good */
@@ -98,12 +98,17 @@ COLD bool gate_reset(void) {
   hak_thread &= ~(uintptr_t)(THREAD_FORKS | THREAD_FORKS_ALONE);
   store_relaxed(&gate.inside_without_heap, own_share());
   store_relaxed(&gate.sleepers, 0);
-  store_relaxed(load_relaxed(&gate.alive), !is_whole && !thread_is_busy());
+  enum gate_alive alive = thread_is_busy() ? GATE_OF_PARENT : is_whole ? GATE_PREPARES : GATE_ADMITS;
+  store_relaxed(load_relaxed(&gate.alive), alive);
   atomic_store_explicit(&gate.shut, is_whole ? 0 : GATE_LOST, memory_order_release);
   return is_whole;
 }
 
-COLD void gate_admit(void) { atomic_store_explicit(load_relaxed(&gate.alive), 1, memory_order_release); }
+COLD void gate_admit(void) {
+  uint32_t prepares = GATE_PREPARES;
+  atomic_compare_exchange_strong_explicit(load_relaxed(&gate.alive), &prepares, GATE_ADMITS, memory_order_release,
+                                          memory_order_relaxed);
+}
 
 NOINLINE bool slow_path_begin(void) { return slow_path_begin_inlined(); }
 NOINLINE void slow_path_end(void) { slow_path_end_inlined(); }
@@ -132,17 +137,26 @@ COLD bool gate_child_is_prepared(void) {
   return gate_is_watched() && !gate_is_of_parent() && load_relaxed(&gate.shut) % GATE_LOST == 0;
 }
 
-/* The heap of the child's first thread is one of those that the other threads know. So only that thread can tell which
- * heaps have no owner any more. False: another thread calls. */
+/* The child's first thread is the one that forked. Under a filter the kernel must not be asked; but a thread that was
+ * made in the child has no heap before it has come here. */
+static bool is_forker(void) {
+  int process_id = os_process_id();
+  return process_id != 0 ? process_id == os_thread_id() : heap_current() != NULL || heap_count() == 0;
+}
+
+/* Only the thread that forked knows which heap it uses, and so which ones have no owner any more. False: another thread
+ * calls. A signal handler may fork during the preparation, and its child is back here then: it is prepared next. */
 COLD bool gate_child_noticed(void) {
-  if (!os_is_first_thread())
+  if (!is_forker())
     return false;
-  if (child_prepare != NULL)
-    child_prepare();
-  else if (gate_reset()) { /* before the library's constructor */
-    gate_child_heaps();
-    gate_admit();
-  }
+  do {
+    if (child_prepare != NULL) {
+      child_prepare();
+    } else if (gate_reset()) { /* before the library's constructor */
+      gate_child_heaps();
+      gate_admit();
+    }
+  } while (gate_is_of_parent());
   return true;
 }
 
@@ -152,7 +166,7 @@ static void watch_begin(void) {
   _Atomic uint32_t *none = &unwatched, *word = os_map_for_this_process(os_page_bytes());
   if (word == NULL) /* such a child will not be noticed */
     return;
-  store_relaxed(word, 1);
+  store_relaxed(word, GATE_ADMITS);
   if (!atomic_compare_exchange_strong_explicit(&gate.alive, &none, word, memory_order_release, memory_order_relaxed))
     os_unmap(word, os_page_bytes());
 }

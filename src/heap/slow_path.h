@@ -15,10 +15,16 @@
 
 #include "heap/heap.h"
 
+enum gate_alive {
+  GATE_OF_PARENT, /* reads so in each new child: it is not prepared */
+  GATE_ADMITS,
+  GATE_PREPARES,
+};
+
 extern HAK_HIDDEN struct gate {
   _Atomic uint32_t shut;           /* forks under way; GATE_LOST: for good */
   _Atomic uint32_t sleepers;       /* forks that sleep until no thread is inside */
-  _Atomic uint32_t *_Atomic alive; /* reads 0 in a child that fork's handlers did not prepare */
+  _Atomic uint32_t *_Atomic alive; /* enum gate_alive */
   _Alignas(CACHE_LINE) _Atomic uint32_t inside_without_heap;
 } gate;
 COLD bool gate_child_noticed(void);
@@ -26,7 +32,7 @@ COLD void gate_enter_without_heap(void);
 COLD void gate_wake_sleeper(void);
 static inline bool gate_is_of_parent(void) {
   _Atomic uint32_t *alive = atomic_load_explicit(&gate.alive, memory_order_acquire);
-  return load_relaxed(alive) == 0;
+  return atomic_load_explicit(alive, memory_order_acquire) != GATE_ADMITS;
 }
 
 static inline bool thread_is_busy(void) { return (hak_thread & THREAD_BUSY) != 0; }
@@ -134,7 +140,8 @@ void gate_open(void);
  * gate stays shut: data may be half changed, and the child uses spare memory only. If the calling thread is inside (it
  * forked in a signal handler), its next slow path prepares the child. */
 bool gate_reset(void);
-/* Call when the child is prepared, after a gate_reset that returned true. Until then slow paths are refused. */
+/* Call when the child is prepared, after a gate_reset that returned true. Until then slow paths are refused. It has no
+ * effect in the child of a fork that came in between (in a signal handler): that one is not prepared. */
 void gate_admit(void);
 
 /* Sets the function that a slow path calls when it finds that the fork handlers did not prepare this child (_Fork, the

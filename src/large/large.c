@@ -218,7 +218,7 @@ static void object_cut(struct large *range, size_t bytes, size_t wanted) {
 }
 
 /* Lengthens one where it lies. */
-static bool object_extend(struct large *range, size_t bytes, size_t wanted) {
+static bool object_extend(struct large *range, size_t bytes, size_t wanted, bool *is_dirty) {
   char *end = range->base + bytes;
   if (!usage_reserve(wanted - bytes))
     return false;
@@ -226,6 +226,7 @@ static bool object_extend(struct large *range, size_t bytes, size_t wanted) {
   if (more.base != NULL) {
     map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
     length_changed(range, bytes, wanted);
+    *is_dirty = !more.zero;
     usage_move(more.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_LARGE, wanted - bytes);
     usage_move_end(wanted - bytes);
   }
@@ -316,14 +317,16 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
 
 /* An extent that cannot grow where it lies moves to resident memory with room behind it, or becomes a mapping. NULL:
  * unchanged. */
-static void *object_move(struct large *range, size_t bytes, size_t wanted) {
+static void *object_move(struct large *range, size_t bytes, size_t wanted, bool *is_dirty) {
   if (!may_be_mapping(wanted))
     return NULL;
   struct large *grown = range_kept(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
   if (grown) {
     object_begun(grown);
+    *is_dirty = true;
   } else {
     grown = wanted < MAPPING_BYTES_MIN ? range_with_room(wanted) : NULL;
+    *is_dirty = grown != NULL;
     if (grown == NULL)
       grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES));
     if (object_made(grown) == NULL)
@@ -358,8 +361,9 @@ bool large_keeps_length(const void *object, size_t size) {
   return !range->guarded && length_resized(range, size) == large_range_bytes(range);
 }
 
-COLD void *large_resize(void *object, size_t size) {
+COLD void *large_resize(void *object, size_t size, bool *is_dirty) {
   struct large *range = large_record(object);
+  *is_dirty = false;
   size_t bytes = large_range_bytes(range);
   if (UNLIKELY(range->guarded)) {
     guarded_check(range);
@@ -378,7 +382,7 @@ COLD void *large_resize(void *object, size_t size) {
   if (range->mapping)
     return mapping_resize(range, bytes, wanted);
   if (wanted > bytes)
-    return object_extend(range, bytes, wanted) ? object : object_move(range, bytes, wanted);
+    return object_extend(range, bytes, wanted, is_dirty) ? object : object_move(range, bytes, wanted, is_dirty);
   object_cut(range, bytes, wanted);
   return object;
 }

@@ -40,9 +40,9 @@ uint32_t large_owner(const void *object);
 /* Frees an object. Its entry was ENTRY_LARGE. If two threads free one object, one of them ends the program. */
 void large_free(void *object);
 
-/* Resizes an object in place, by moving pages, or for growing extents by copying into another range. NULL: nothing
- * changed, and the caller must copy. */
-void *large_resize(void *object, size_t size);
+/* Resizes an object in place, by moving pages, or for growing extents by copying into another range. *is_dirty: what it
+ * got may not read as zero. NULL: nothing changed, and the caller must copy. */
+void *large_resize(void *object, size_t size, bool *is_dirty);
 /* Tells whether a resize would change nothing. */
 bool large_keeps_length(const void *object, size_t size);
 /* Tells whether an object that shrinks in place would lie in front of a gap that is not unmapped as long as it lives,

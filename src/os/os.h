@@ -117,8 +117,6 @@ int os_process_id(void);
 /* Makes no system call if the main thread of a program that has just started asks. */
 int os_process_id_at_start(void);
 int os_thread_id(void);
-/* Tells whether the process began with the calling thread; also true under a filter. */
-bool os_is_first_thread(void);
 /* Returns the calling thread's id as the C library knows it, which after clone(2) is the parent's; 0: unknown. */
 int os_thread_number(void);
 

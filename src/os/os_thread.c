@@ -16,11 +16,6 @@
 COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
-COLD bool os_is_first_thread(void) {
-  int process_id = os_process_id();
-  return process_id == 0 || process_id == os_thread_id();
-}
-
 /* Address space of our thread's stack. The C library puts the program's thread-local storage there too. Where address
  * space may be limited, that is measured, and the rest is what the thread needs, several times over. */
 #define STACK_BYTES_MAX ((size_t)1 << 20)

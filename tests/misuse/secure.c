@@ -84,6 +84,10 @@ static void long_ones_show_nothing(void) {
       t_free(block);
     }
   }
+  unsigned char *sparse = CHECK_GOT(t_malloc((size_t)64 << 20));
+  sparse = CHECK_GOT(t_realloc(sparse, (size_t)256 << 20));
+  CHECK_SAY(!TEST_RSS_COUNTS || test_rss_kib() < 128 * 1024, "%ld KiB", test_rss_kib());
+  t_free(sparse);
 }
 
 /* Blocks that were filled and freed come back by calloc. */

@@ -76,6 +76,19 @@ UNIT_TEST(a_passing_flag_loses_no_child) {
   slow_path_end();
 }
 
+/* A signal handler may fork while a child is prepared. Its child goes on with that, but has threads less of its own. */
+UNIT_TEST(the_child_of_a_preparation_is_not_admitted) {
+  assert_true(gate_shut());
+  assert_true(gate_reset());
+  assert_true(gate_is_of_parent());
+  atomic_store(gate.alive, GATE_OF_PARENT);
+  gate_admit();
+  assert_true(gate_is_of_parent());
+  assert_true(gate_reset());
+  gate_admit();
+  assert_false(gate_is_of_parent());
+}
+
 static void leave_without_heap(void) {
   atomic_fetch_sub(&gate.inside_without_heap, 1);
   while_asleep = NULL;

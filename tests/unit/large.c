@@ -17,6 +17,11 @@
 #define MAPPING_BYTES (32 * MIB) /* objects from here on are mappings */
 #define GROWN_COUNT_MAX 256u     /* extents that became mappings */
 
+static void *resize_at_once(void *object, size_t size) {
+  bool is_dirty;
+  return large_resize(object, size, &is_dirty);
+}
+
 static struct large_stats stats(void) {
   struct large_stats s;
   large_stats(&s);
@@ -190,7 +195,7 @@ UNIT_TEST_BETWEEN(slabs_take_cached_ranges, nothing_held, nothing_held) {
 UNIT_TEST_BETWEEN(freed_mappings_serve_anything, nothing_held, nothing_held) {
   char *object, *neighbour;
   neighbours(MIB, &object, &neighbour);
-  object = large_resize(object, 5 * MIB);
+  object = resize_at_once(object, 5 * MIB);
   assert_non_null(object);
   size_t bytes = large_bytes(object);
   assert_int_equal(stats().mapping_count, 1);
@@ -219,7 +224,7 @@ UNIT_TEST_BETWEEN(freed_mappings_serve_anything, nothing_held, nothing_held) {
 static char *grow_and_shrink(char *object, size_t most) {
   size_t size = 64 * 1024;
   for (; size < most; size += size / 2) {
-    char *grown = large_resize(object, size);
+    char *grown = resize_at_once(object, size);
     if (grown == NULL) { /* as realloc does */
       grown = alloc(size, 16);
       memcpy(grown, object, min_size(large_bytes(object), size));
@@ -229,7 +234,7 @@ static char *grow_and_shrink(char *object, size_t most) {
     pattern_write(object, size);
   }
   while ((size = size / 3 * 2) > 64 * 1024) {
-    assert_ptr_equal(large_resize(object, size), object);
+    assert_ptr_equal(resize_at_once(object, size), object);
     assert_live(object);
     assert_pattern(object, size);
   }
@@ -278,7 +283,7 @@ UNIT_TEST_BETWEEN(lengths_of_the_past_serve_longer_objects, nothing_held, nothin
 UNIT_TEST_BETWEEN(address_space_of_growth_goes_back, nothing_held, nothing_held) {
   char *left, *object, *right;
   neighbours(3 * MIB, &left, &right);
-  assert_ptr_equal(large_resize(left, 2 * MIB), left); /* leaves a gap of 1 MiB, which fits the object */
+  assert_ptr_equal(resize_at_once(left, 2 * MIB), left); /* leaves a gap of 1 MiB, which fits the object */
   size_t reserved = 0;
   for (unsigned round = 0; round < 40; round++) {
     object = alloc(MIB, 16);
@@ -302,10 +307,10 @@ UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
   long before = test_mappings();
   for (unsigned i = 0; i < COUNT; i++) {
     char *object = alloc(MIB, 16), *wall = alloc(MIB, 16); /* mostly neighbours */
-    char *grown = large_resize(object, 3 * MIB);
+    char *grown = resize_at_once(object, 3 * MIB);
     objects[i] = grown ? grown : object;
     pins += large_would_pin(objects[i], 2 * UNIT_BYTES);
-    char *shrunk = large_resize(objects[i], 2 * UNIT_BYTES);
+    char *shrunk = resize_at_once(objects[i], 2 * UNIT_BYTES);
     if (shrunk == NULL) {
       large_free(objects[i]);
       objects[i] = alloc(2 * UNIT_BYTES, 16);
@@ -336,7 +341,7 @@ UNIT_TEST_BETWEEN(wide_alignments_are_served_by_what_they_left, nothing_held, no
 UNIT_TEST_BETWEEN(purge_of_adopted_memory_is_bounded, nothing_held, nothing_held) {
   char *object, *wall;
   neighbours(MIB, &object, &wall);
-  object = large_resize(object, 30 * MIB);
+  object = resize_at_once(object, 30 * MIB);
   assert_non_null(object);
   large_free(object);
   size_t before = usage_free(), keep = 10 * MIB, step = 3 * MIB;
@@ -353,7 +358,7 @@ UNIT_TEST_BETWEEN(purge_of_adopted_memory_is_bounded, nothing_held, nothing_held
 /* Its site asks for the first length again. */
 UNIT_TEST_BETWEEN(a_resized_object_is_not_kept_for_its_site, nothing_held, nothing_held) {
   char *object = alloc_steady(2 * MIB);
-  object = large_resize(object, 2 * MIB - 3 * UNIT_BYTES);
+  object = resize_at_once(object, 2 * MIB - 3 * UNIT_BYTES);
   assert_non_null(object);
   large_free(object);
   assert_int_equal(stats().cached_bytes, 0);
@@ -463,7 +468,7 @@ UNIT_TEST_BETWEEN(cache_is_bounded, nothing_held, nothing_held) {
 static char *resize(char *object, size_t size) {
   bool keeps = large_keeps_length(object, size);
   size_t before = large_bytes(object);
-  char *result = large_resize(object, size);
+  char *result = resize_at_once(object, size);
   assert_int_equal(keeps, result == object && large_bytes(object) == before);
   return result;
 }
@@ -524,20 +529,20 @@ UNIT_TEST_BETWEEN(extents_are_resized_in_place, nothing_held, nothing_held) {
   neighbours(2 * MIB, &left, &right);
   pattern_write(left, 2 * MIB);
   pattern_write(right, 2 * MIB);
-  assert_ptr_equal(large_resize(left, MIB), left); /* shrunk: the tail is free */
+  assert_ptr_equal(resize_at_once(left, MIB), left); /* shrunk: the tail is free */
   assert_int_equal(large_bytes(left), MIB);
   assert_live(left);
   assert_not_live(left + MIB, MIB);
   assert_int_equal(usage_taken(), 3 * MIB);
   assert_true(decay_total(&extents_decay) >= MIB);
-  assert_ptr_equal(large_resize(left, 2 * MIB), left); /* grown into it again */
+  assert_ptr_equal(resize_at_once(left, 2 * MIB), left); /* grown into it again */
   assert_live(left);
   assert_pattern(left, MIB);
   assert_int_equal(usage_taken(), 4 * MIB);
   assert_pattern(right, 2 * MIB);
   large_free(right);
   range_evict(UNIT_EVERYTHING);
-  assert_ptr_equal(large_resize(left, 3 * MIB + MIB / 2), left);
+  assert_ptr_equal(resize_at_once(left, 3 * MIB + MIB / 2), left);
   assert_live(left);
   assert_pattern(left, MIB);
   assert_int_equal(usage_taken(), 3 * MIB + MIB / 2);
@@ -553,7 +558,7 @@ UNIT_TEST_BETWEEN(what_grows_by_small_steps_stays_a_mapping, nothing_held, nothi
   pattern_write(left, 5 * MIB);
   uint64_t made = counter_read(large_allocations);
   for (size_t size = 5 * MIB; size <= 17 * MIB; size += 4096) {
-    char *grown = large_resize(left, size);
+    char *grown = resize_at_once(left, size);
     assert_non_null(grown);
     left = grown;
   }
@@ -572,7 +577,7 @@ UNIT_TEST_BETWEEN(an_extent_that_cannot_grow_becomes_a_mapping, nothing_held, no
     char *left, *right;
     neighbours(2 * MIB, &left, &right);
     pattern_write(left, 2 * MIB);
-    char *grown = large_resize(left, sizes[i]);
+    char *grown = resize_at_once(left, sizes[i]);
     assert_non_null(grown);
     assert_false(address_in_arena(grown));
     assert_int_equal(stats().mapping_count, 1);
@@ -580,12 +585,12 @@ UNIT_TEST_BETWEEN(an_extent_that_cannot_grow_becomes_a_mapping, nothing_held, no
     assert_live(grown);
     assert_pattern(grown, 2 * MIB);
     assert_not_live(left, 2 * MIB);
-    grown = large_resize(grown, 100 * MIB); /* by moving pages, or in place */
+    grown = resize_at_once(grown, 100 * MIB); /* by moving pages, or in place */
     assert_non_null(grown);
     assert_live(grown);
     assert_pattern(grown, 2 * MIB);
     pattern_write(grown, 100 * MIB);
-    assert_ptr_equal(large_resize(grown, MIB), grown); /* a mapping shrinks where it lies, to any size */
+    assert_ptr_equal(resize_at_once(grown, MIB), grown); /* a mapping shrinks where it lies, to any size */
     assert_int_equal(large_bytes(grown), MIB);
     assert_live(grown);
     assert_marks(grown + MIB, 99 * MIB, ENTRY_NONE, ENTRY_NONE);
@@ -607,7 +612,7 @@ UNIT_TEST_BETWEEN(grown_mappings_are_limited_in_number, nothing_held, nothing_he
     walls[i] = alloc(MIB / 2, 16);
   }
   for (unsigned i = 0; i < COUNT; i++) {
-    char *grown = large_resize(objects[i], 3 * MIB);
+    char *grown = resize_at_once(objects[i], 3 * MIB);
     moved += grown != NULL && grown != objects[i];
     if (grown)
       objects[i] = grown;
@@ -747,8 +752,8 @@ UNIT_TEST_BETWEEN(impossible_requests_are_refused, nothing_held, nothing_held) {
   for (unsigned i = 0; i < 2; i++) {
     char *object = alloc(lives[i], 16);
     pattern_write(object, lives[i]);
-    assert_null(large_resize(object, PTRDIFF_MAX));
-    assert_null(large_resize(object, (size_t)1 << 50));
+    assert_null(resize_at_once(object, PTRDIFF_MAX));
+    assert_null(resize_at_once(object, (size_t)1 << 50));
     assert_int_equal(large_bytes(object), lives[i]);
     assert_pattern(object, lives[i]);
     assert_live(object);
@@ -791,7 +796,7 @@ UNIT_TEST_BETWEEN(a_kept_mapping_is_noted_once, nothing_held, nothing_held) {
   large_clear(again, size); /* nothing is resident */
   large_free(again);
   assert_int_equal(note_count, 2);
-  object = large_resize(alloc_steady(size), 2 * size);
+  object = resize_at_once(alloc_steady(size), 2 * size);
   assert_non_null(object);
   assert_int_equal(note_count, 2);
   large_free(object);
