@@ -27,8 +27,8 @@ enum extent_bank { EXTENT_PLAIN, EXTENT_HUGE, EXTENT_ADOPTED, EXTENT_BANKS };
 static inline unsigned units_class(size_t units) {
   if (units < 8)
     return (unsigned)units;
-  unsigned octave = 63u - (unsigned)__builtin_clzl(units),
-           class = 8 * (octave - 2) + ((unsigned)(units >> (octave - 3)) & 7);
+  unsigned octave = 63u - (unsigned)__builtin_clzl(units);
+  unsigned class = 8 * (octave - 2) + ((unsigned)(units >> (octave - 3)) & 7);
   return class < UNITS_CLASSES ? class : UNITS_CLASSES - 1;
 }
 
