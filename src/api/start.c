@@ -96,7 +96,8 @@ COLD static void after_fork_in_parent(void) {
 }
 
 /* A signal handler that interrupts this finds the thread busy. So does a handler that forked while its thread was in a
- * slow path; the thread's next slow path calls this function again. */
+ * slow path; the thread's next slow path calls this function again. is_noticed: no handler of a fork calls, but a slow
+ * path that found the child unprepared. */
 COLD static void begin_in_child(bool is_noticed) {
   if (gate_child_is_prepared() || !gate_reset() || thread_is_busy())
     return;

@@ -34,7 +34,8 @@ struct bin_state {
   void **base;            /* first slot; NULL until the class is used */
   uint32_t slots;         /* power of two; one of them is the NULL before the first block */
   uint32_t slots_initial; /* the array has at least these; a bin with fewer is young */
-  uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink, or step of a follow */
+  uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink; low: or since the bin
+                             followed the slabs */
   int32_t streak;         /* refills since the last overflow, or as a negative number flushes since the last refill;
                              young bins do not count */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
@@ -83,7 +84,7 @@ struct outbox {
 struct heap {
   struct hak_front front;
   struct bin_state bin_state[HAK_CLASS_COUNT];
-  /* in a parked heap nothing up to here means anything, except the key */
+  /* In a parked heap nothing up to here means anything, except the key. */
   struct outbox outbox;
 
   _Alignas(CACHE_LINE) _Atomic uint32_t inside; /* the owner is in a slow path (heap/slow_path.h) */

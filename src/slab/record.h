@@ -34,6 +34,7 @@ enum slab_rest {
 
 _Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record fits the leaf");
 _Static_assert(HAK_CLASS_COUNT <= 256, "a class fits its byte");
+_Static_assert(UNIT_BYTES / BLOCK_ALIGNMENT <= BITMAP_WORDS * 64, "the smallest blocks fit a unit's bitmap");
 
 static inline bool slab_is_empty(const struct slab *slab) {
   return slab->free_count == size_classes[slab->class].block_count;

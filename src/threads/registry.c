@@ -197,9 +197,8 @@ static void owner_begin(struct heap *heap) {
   heap_note_thread(heap);
 }
 
-/* Returns a heap for the calling thread: of a private pool, which lists it, or (NULL) an ordinary one. Taking the
- * pool's lock makes all changes that were made under it visible. If it is stuck, no other thread reads an ordinary
- * heap. */
+/* Taking the pool's lock makes all changes that were made under it visible. If it is stuck, no other thread reads an
+ * ordinary heap. */
 struct heap *heap_begin(struct pool *pool) {
   lock_take(&registry.lock);
   uint32_t count = heap_count();

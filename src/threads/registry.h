@@ -21,8 +21,8 @@ bool heap_move(struct heap *heap, struct pool *pool);
 void heap_follow_node(struct heap *heap);
 /* Moves the calling thread's heap out of a pool whose other threads allocate what this one frees. Call as above. */
 void heap_part_if_due(struct heap *heap);
-/* Gives the calling thread a heap that is attached to a private pool. Its home must list it (threads/private.h). NULL
- * when memory is out, or if the pool's lock is stuck. */
+/* Returns a heap for the calling thread: of a private pool, which lists it, so the thread's home must list it, too
+ * (threads/private.h); or (NULL) an ordinary one. NULL when memory is out, or if a private pool's lock is stuck. */
 struct heap *heap_begin(struct pool *pool);
 /* Attaches a heap whose private pool's life is over to another private pool. False if a lock is stuck. */
 bool heap_rejoin(struct heap *heap, struct pool *pool);

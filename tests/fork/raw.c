@@ -9,11 +9,11 @@
  * must not be started there, or the parent never gets one.
  * argv[2] on: options of hakmem, NAME=VALUE each, for the environment.
  */
-#include <pthread.h>
 #include <sched.h>
 
 #include "../child.h"
 #include "../heap_api.h"
+#include "../threads.h"
 
 #define HEAP_BLOCKS 64000
 #define BLOCK_BYTES 1000
@@ -48,18 +48,13 @@ static void *trim(void *is_over) {
   return NULL;
 }
 
-/* Another thread gives memory back meanwhile. */
-static void beside_trims(int (*run)(void *)) {
+static int be_child_of_two(void *unused) {
   pthread_t other;
   int is_over = 0;
   CHECK(pthread_create(&other, NULL, trim, &is_over) == 0);
-  run(NULL);
+  be_child(NULL);
   __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
   CHECK(pthread_join(other, NULL) == 0);
-}
-
-static int be_child_of_two(void *unused) {
-  beside_trims(be_child);
   return 0;
 }
 
@@ -108,8 +103,8 @@ int main(int argc, char **argv) {
   test_begin(argc, argv);
   if (strcmp(kind, "_Fork") == 0 && _Fork == NULL)
     test_skip("this libc has no _Fork");
-  if (strcmp(kind, "clone") == 0)
-    beside_trims(be_child); /* children are noticed from the second thread on */
+  if (strcmp(kind, "clone") == 0) /* children are noticed from the second thread on */
+    test_thread_run(trim, &(int){1});
   if (kind[0] == 'v') {
     wait_for(child_begin(kind));
     if (argc == 2 && TEST_RSS_COUNTS)
