@@ -183,8 +183,9 @@ static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t
   return extent;
 }
 
+/* Between objects of a wide alignment lie gaps, which would be resident on huge pages. */
 struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignment, size_t *dirty) {
-  enum extent_bank bank = huge_bank(true);
+  enum extent_bank bank = alignment > UNIT_BYTES ? EXTENT_PLAIN : huge_bank(true);
   struct extent extent = extent_resident(bank, bytes, alignment);
   bool is_earned = extent.base == NULL && bank == EXTENT_HUGE && huge_is_earned(bytes);
   if (extent.base == NULL && !is_earned) /* on huge pages all of a unit more would be resident */

@@ -15,7 +15,7 @@ static void good_outcome(struct huge_back_off *back_off, uint64_t span_ms_min, u
 static void bad_outcome(struct huge_back_off *back_off, uint64_t span_ms_min, uint64_t now_ms) {
   if (backs_off(back_off, now_ms))
     return;
-  uint64_t span_ms = back_off->span_ms == 0 ? span_ms_min : back_off->span_ms * 2;
+  uint64_t span_ms = max_size(back_off->span_ms * 2, span_ms_min);
   back_off->span_ms = min_size(span_ms, SPAN_MS_MAX);
   back_off->until_ms = now_ms + back_off->span_ms;
 }
@@ -64,7 +64,8 @@ void huge_note_stall(struct huge_state *state, uint64_t elapsed_ns, uint64_t now
   if (elapsed_ns <= HUGE_STALL_NS && state->slow_in_row < HUGE_SLOW_MAX)
     return;
   state->slow_in_row = 0;
-  bad_outcome(&state->stalls, HUGE_STALL_SPAN_MS, now_ms);
+  uint64_t span_ms = elapsed_ns / 1000000 * HUGE_STALL_TIMES;
+  bad_outcome(&state->stalls, max_size(min_size(span_ms, HUGE_STALL_SPAN_MS_MAX), HUGE_STALL_SPAN_MS), now_ms);
 }
 
 void huge_note_sparse(struct huge_state *state, size_t resident_bytes, size_t range_bytes, uint64_t now_ms) {

@@ -24,8 +24,11 @@
 #define HUGE_SLOW_NS ((uint64_t)1500 * 1000)
 #define HUGE_SLOW_MAX 2
 
-/* The first back-off after a stall, of which the stall is about a sixteenth, and after sparse ranges. */
+/* The first back-off after a stall is HUGE_STALL_TIMES as long as the stall, within these bounds: a process that was
+ * stopped meanwhile saw no stall. Then the first one after sparse ranges. */
+#define HUGE_STALL_TIMES 16u
 #define HUGE_STALL_SPAN_MS ((uint64_t)64)
+#define HUGE_STALL_SPAN_MS_MAX ((uint64_t)1024)
 #define HUGE_SPARSE_SPAN_MS ((uint64_t)1000)
 
 /* No huge pages until until_ms. span_ms: the length of the last back-off, halved by each good outcome since. */

@@ -8,6 +8,7 @@
 #define PAGE (2 * MIB)
 #define US ((uint64_t)1000)
 #define MS ((uint64_t)1000 * 1000)
+#define STALL (HUGE_STALL_NS + 1) /* the shortest */
 #define START ((uint64_t)5000) /* the clock's, ms */
 
 static bool wanted(const struct huge_state *state, uint64_t now_ms) {
@@ -48,7 +49,7 @@ UNIT_TEST(dense_slabs_get_a_superslab_each) {
   assert_false(huge_wanted_for_slabs(&state, HUGE_OFF, heap, dense, START));
   assert_false(huge_wanted_for_slabs(&state, HUGE_LARGE, heap - 1, dense, START)); /* more than a 16th may be unused */
   assert_false(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense - 1, START));
-  huge_note_stall(&state, 50 * MS, START);
+  huge_note_stall(&state, STALL, START);
   assert_false(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START));
   assert_true(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START + HUGE_STALL_SPAN_MS));
 }
@@ -87,9 +88,9 @@ UNIT_TEST(back_offs_double_to_five_minutes) {
   struct huge_state state = {0};
   uint64_t now = START, span = HUGE_STALL_SPAN_MS;
   for (unsigned i = 0; i < 20; i++) {
-    huge_note_stall(&state, 50 * MS, now);
-    huge_note_stall(&state, 50 * MS, now);            /* another thread, the same stall */
-    huge_note_stall(&state, 50 * MS, now + span - 1); /* one that asked before */
+    huge_note_stall(&state, STALL, now);
+    huge_note_stall(&state, STALL, now);            /* another thread, the same stall */
+    huge_note_stall(&state, STALL, now + span - 1); /* one that asked before */
     huge_note_stall(&state, MS, now + span - 1);
     assert_int_equal(wanted_again(&state, now), now + span);
     now += span + 10;
@@ -98,21 +99,35 @@ UNIT_TEST(back_offs_double_to_five_minutes) {
   assert_int_equal(span, 300000);
 }
 
+/* A stall costs a sixteenth of the time until the next one, if it does not look as if the process was stopped. */
+UNIT_TEST(longer_stalls_stop_huge_pages_for_longer) {
+  struct huge_state state = {0};
+  uint64_t now = START;
+  huge_note_stall(&state, 20 * MS, now);
+  now += 16 * 20;
+  assert_int_equal(wanted_again(&state, START), now);
+  huge_note_stall(&state, STALL, now);
+  assert_int_equal(wanted_again(&state, now), now + 2 * 16 * 20);
+  struct huge_state stopped = {0};
+  huge_note_stall(&stopped, 3600 * 1000 * MS, START);
+  assert_int_equal(wanted_again(&stopped, START), START + HUGE_STALL_SPAN_MS_MAX);
+}
+
 UNIT_TEST(good_touches_halve_the_back_off) {
   struct huge_state state = {0};
   uint64_t now = START;
   for (unsigned i = 0; i < 4; i++) {
-    huge_note_stall(&state, 50 * MS, now);
+    huge_note_stall(&state, STALL, now);
     now = wanted_again(&state, now);
   }
   assert_int_equal(state.stalls.span_ms, 8 * HUGE_STALL_SPAN_MS);
   huge_note_stall(&state, MS, now); /* half, so the next is as long again */
-  huge_note_stall(&state, 50 * MS, now);
+  huge_note_stall(&state, STALL, now);
   assert_int_equal(wanted_again(&state, now), now + 8 * HUGE_STALL_SPAN_MS);
   now += 8 * HUGE_STALL_SPAN_MS;
   for (unsigned i = 0; i < 4; i++)
     huge_note_stall(&state, MS, now);
-  huge_note_stall(&state, 50 * MS, now); /* all forgotten */
+  huge_note_stall(&state, STALL, now); /* all forgotten */
   assert_int_equal(wanted_again(&state, now), now + HUGE_STALL_SPAN_MS);
 }
 
@@ -138,7 +153,7 @@ UNIT_TEST(sparse_ranges_count_against) {
     huge_note_sparse(&state, 1, 3, now);
   }
   assert_int_equal(wanted_again(&state, now), now + 2 * HUGE_SPARSE_SPAN_MS);
-  huge_note_stall(&state, 50 * MS, now);
+  huge_note_stall(&state, STALL, now);
   now += 2 * HUGE_SPARSE_SPAN_MS;
   huge_note_sparse(&state, PAGE, PAGE, now);
   assert_int_equal(state.sparse.span_ms, HUGE_SPARSE_SPAN_MS);
