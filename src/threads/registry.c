@@ -348,12 +348,8 @@ static void heap_park(struct heap *heap) {
   lifeline_drop(&heap->lifeline);
 }
 
-COLD bool heap_release(struct heap *heap) {
-  if (pool_is_stuck(heap_pool(heap)))
-    return false;
-  heap_park(heap); /* if the lock is stuck now, a sweep does it */
-  return true;
-}
+/* If the pool's lock is stuck now, a sweep does it. */
+COLD void heap_release(struct heap *heap) { heap_park(heap); }
 
 void heaps_hold(void) { lock_take(&registry.lock); }
 void heaps_let_go(void) { lock_give(&registry.lock); }

@@ -26,9 +26,9 @@ void heap_part_if_due(struct heap *heap);
 struct heap *heap_begin(struct pool *pool);
 /* Attaches a heap whose private pool's life is over to another private pool. False if a lock is stuck. */
 bool heap_rejoin(struct heap *heap, struct pool *pool);
-/* The calling thread gives up one of its heaps, which is not its present one. False: it keeps it, because the pool's
- * lock is stuck. */
-bool heap_release(struct heap *heap);
+/* The calling thread gives up one of its heaps, which is not its present one. At the return it may be another thread's,
+ * so the thread's list must be without it. */
+void heap_release(struct heap *heap);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
 /* Between these no thread takes the heap of a dead one: is_default, and whether the lifeline is free, fit together. No

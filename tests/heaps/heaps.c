@@ -317,6 +317,30 @@ static void many_heaps_of_a_thread(void) {
   }
 }
 
+#define TURN_HEAPS 20u /* more than a thread has bins for */
+#define TURNS 40000u
+
+static void *use_heaps_in_turn(void *unused) {
+  (void)unused;
+  hak_heap *heaps[TURN_HEAPS];
+  char *kept[TURN_HEAPS] = {0};
+  for (unsigned i = 0; i < TURN_HEAPS; i++)
+    heaps[i] = heap_new(0);
+  for (unsigned turn = 0; turn < TURNS; turn++) {
+    unsigned i = turn % TURN_HEAPS;
+    CHECK(kept[i] == NULL || memcmp(kept[i], &heaps[i], sizeof heaps[i]) == 0);
+    hak_heap_free(heaps[i], kept[i]);
+    kept[i] = CHECK_GOT(hak_heap_malloc(heaps[i], 100));
+    memcpy(kept[i], &heaps[i], sizeof heaps[i]);
+  }
+  for (unsigned i = 0; i < TURN_HEAPS; i++)
+    CHECK(hak_heap_destroy(heaps[i]) == 0);
+  return NULL;
+}
+
+/* Each thread gives up bins for a heap of its own in each turn, and others take them at once. */
+static void threads_use_many_heaps_in_turn(void) { test_threads_run(8, use_heaps_in_turn, NULL, 0); }
+
 /* Blocks of a destroyed heap that are still in another thread's envelopes do not reach the next heap at that place. */
 static void *free_then_wait(void *unused) {
   for (int turn = 0; turn < 10; turn++) {
@@ -437,6 +461,7 @@ int main(int argc, char **argv) {
   a_default_of_an_ended_thread_does_not();
   threads_follow_from_heap_to_heap();
   many_heaps_of_a_thread();
+  threads_use_many_heaps_in_turn();
   envelopes_of_a_destroyed_heap_are_void();
   the_child_of_a_fork_has_the_heaps();
   if (is_registered)
