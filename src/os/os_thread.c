@@ -16,11 +16,12 @@
 COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
-/* Address space of our thread's stack. The C library puts the program's thread-local storage there too. Where address
- * space may be limited, that is measured, and the rest is what the thread needs, several times over. */
-#define STACK_BYTES_MAX ((size_t)1 << 20)
+/* Address space of our thread's stack. glibc puts the program's thread-local storage there too, so the rest must be
+ * what the thread needs, several times over. glibc tells how much a thread takes; where it does not, and where address
+ * space may be limited, the modules' segments are added up. */
+#define STACK_BYTES_USUAL ((size_t)1 << 20)
 #define STACK_BYTES_OWN ((size_t)128 << 10)
-static size_t stack_bytes = STACK_BYTES_MAX;
+static size_t stack_bytes = STACK_BYTES_USUAL;
 
 static int thread_local_add(struct dl_phdr_info *info, size_t size, void *sum) {
   (void)size;
@@ -32,17 +33,22 @@ static int thread_local_add(struct dl_phdr_info *info, size_t size, void *sum) {
 
 typedef int thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 static thread_create *library_create = pthread_create;
+typedef size_t least_stack(const pthread_attr_t *);
+static least_stack *library_least; /* or NULL */
 
 void os_thread_prepare(void) {
 #ifndef HAK_TSAN /* ThreadSanitizer must see our threads */
-  void *found = dlsym(RTLD_NEXT, "pthread_create");
+  void *found = dlsym(RTLD_NEXT, "pthread_create"), *least = dlsym(RTLD_NEXT, "__pthread_get_minstack");
   if (found)
     memcpy(&library_create, &found, sizeof found);
+  memcpy(&library_least, &least, sizeof least);
 #endif
-  if (os_memory_limit() != SIZE_MAX) {
+  bool is_limited = os_memory_limit() != SIZE_MAX;
+  if (is_limited || library_least == NULL) {
     size_t bytes = STACK_BYTES_OWN;
     dl_iterate_phdr(thread_local_add, &bytes);
-    stack_bytes = min_size(round_up(bytes, os_page_bytes()), STACK_BYTES_MAX);
+    bytes = round_up(bytes, os_page_bytes());
+    stack_bytes = is_limited ? bytes : max_size(bytes, STACK_BYTES_USUAL);
   }
 }
 
@@ -55,7 +61,8 @@ bool os_thread_start(void *(*run)(void *), pthread_t *out) {
 #endif
   if (os_may_call())
     pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-  pthread_attr_setstacksize(&attributes, stack_bytes);
+  size_t least = library_least != NULL ? library_least(&attributes) + STACK_BYTES_OWN : 0;
+  pthread_attr_setstacksize(&attributes, max_size(stack_bytes, round_up(least, os_page_bytes())));
   int result = library_create(out, &attributes, run, NULL);
   pthread_attr_destroy(&attributes);
   return result == 0;

@@ -1,0 +1,35 @@
+/* A program with much thread-local storage, which lies in the stack of hakmem's thread, too: the thread runs, and what
+ * the program freed goes back while it sleeps. WIDE_BYTES is about the thread's usual stack; wider.c has more. */
+#include "../check.h"
+#include "../heap_api.h"
+
+#ifndef WIDE_BYTES
+#define WIDE_BYTES (((size_t)1 << 20) - 10000)
+#endif
+
+#define BLOCKS 3000
+#define BLOCK_BYTES 60000
+
+__thread volatile char wide[WIDE_BYTES];
+
+int main(int argc, char **argv) {
+  static char *blocks[BLOCKS];
+  test_begin(argc, argv);
+  if (!TEST_RSS_COUNTS)
+    test_skip("RSS is not the heap's alone here");
+  wide[0] = 1;
+  for (int i = 0; i < BLOCKS; i++) {
+    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
+    memset(blocks[i], i, BLOCK_BYTES);
+  }
+  long full_kib = test_rss_kib(), gone_kib = 0, wanted_kib = (long)BLOCKS * BLOCK_BYTES / 1024 * 85 / 100;
+  for (int i = 0; i < BLOCKS; i++)
+    t_free(blocks[i]);
+  for (double start = test_seconds(); gone_kib < wanted_kib && test_seconds() - start < TEST_PATIENCE_SECONDS;) {
+    test_pause_ms(200);
+    gone_kib = full_kib - test_rss_kib();
+  }
+  CHECK_SAY(gone_kib >= wanted_kib, "%ld of %ld KiB went back", gone_kib, wanted_kib);
+  puts("wide: ok");
+  return 0;
+}

@@ -1,0 +1,2 @@
+#define WIDE_BYTES ((size_t)3 << 20)
+#include "wide.c"
