@@ -4,8 +4,14 @@
 #include <string.h>
 #include <ucontext.h>
 
+/* A handler that the program installs may call the one that it replaced, which may be ours. So each call of
+ * os_access_watch that finds such a handler installs another of ours, which replaced that one; else the two would call
+ * each other for ever. Those behind the last share it. */
+#define LEVELS 4u
+
 static void (*look_at)(const struct os_access *access);
-static struct sigaction before;
+static struct sigaction before[LEVELS]; /* what each of ours replaced */
+static unsigned levels_used;
 
 #if defined(__x86_64__)
 #define ERROR_WRITE 2 /* of a page fault */
@@ -54,13 +60,13 @@ static void end_by_default(int number, const siginfo_t *info) {
     raise(number);
 }
 
-static void pass_on(int number, siginfo_t *info, void *context) {
-  struct sigaction former = before;
+static void pass_on(unsigned level, int number, siginfo_t *info, void *context) {
+  struct sigaction former = before[level];
   if (former.sa_handler == SIG_DFL || (former.sa_handler == SIG_IGN && info->si_code > 0)) {
     end_by_default(number, info); /* the kernel lets no program ignore its own faults */
   } else if (former.sa_handler != SIG_IGN) {
     if (former.sa_flags & (int)SA_RESETHAND)
-      before = (struct sigaction){.sa_handler = SIG_DFL};
+      before[level] = (struct sigaction){.sa_handler = SIG_DFL};
     if (former.sa_flags & SA_SIGINFO)
       former.sa_sigaction(number, info, context);
     else
@@ -68,25 +74,35 @@ static void pass_on(int number, siginfo_t *info, void *context) {
   }
 }
 
-static void fault_handle(int number, siginfo_t *info, void *context) {
+static void fault_handle(unsigned level, int number, siginfo_t *info, void *context) {
   if (info->si_code > 0) { /* not sent by a process */
     KEEP_ERRNO;
     struct os_access access = access_of(info, context);
     look_at(&access);
   }
-  pass_on(number, info, context);
+  pass_on(level, number, info, context);
 }
+
+typedef void fault_handler(int number, siginfo_t *info, void *context);
+static void handle_0(int number, siginfo_t *info, void *context) { fault_handle(0, number, info, context); }
+static void handle_1(int number, siginfo_t *info, void *context) { fault_handle(1, number, info, context); }
+static void handle_2(int number, siginfo_t *info, void *context) { fault_handle(2, number, info, context); }
+static void handle_3(int number, siginfo_t *info, void *context) { fault_handle(3, number, info, context); }
+static fault_handler *const handlers[LEVELS] = {handle_0, handle_1, handle_2, handle_3};
 
 bool os_access_watch(void (*look)(const struct os_access *access)) {
   struct sigaction present, ours;
   if (sigaction(SIGSEGV, NULL, &present) != 0)
     return false;
-  if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == fault_handle)
-    return true;
+  for (unsigned level = 0; level < LEVELS; level++)
+    if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == handlers[level])
+      return true;
+  unsigned level = levels_used < LEVELS ? levels_used : LEVELS - 1;
   look_at = look;
-  before = present;
+  before[level] = present;
   ours = (struct sigaction){.sa_mask = present.sa_mask};
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (present.sa_flags & (SA_RESTART | SA_NODEFER));
-  ours.sa_sigaction = fault_handle;
+  ours.sa_sigaction = handlers[level];
+  levels_used = level + 1;
   return sigaction(SIGSEGV, &ours, NULL) == 0;
 }

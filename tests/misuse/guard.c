@@ -189,6 +189,19 @@ static void handler_on_own_stack(void) {
   CHECK(hak_guard_start(1) == 0);
   touch(block_of(page) + page);
 }
+/* One that calls the handler that it replaced, which was ours; the next of ours replaces this one. */
+static struct sigaction replaced;
+static void call_replaced(int number, siginfo_t *info, void *context) {
+  if (told->handled++ > 0)
+    _exit(1);
+  replaced.sa_sigaction(number, info, context);
+}
+static void handler_that_passes_on(void) {
+  CHECK(sigaction(SIGSEGV, NULL, &replaced) == 0);
+  install(call_replaced, 0);
+  CHECK(hak_guard_start(1) == 0);
+  touch(block_of(page) + page);
+}
 /* A fault that is not ours, and signals that were sent. */
 static void other_fault(void) { touch(test_opaque((void *)64)); } /* UBSan looks for NULL itself */
 static void sent_and_ignored(void) {
@@ -307,6 +320,7 @@ static const struct crime {
     {"handler_that_faults", handler_that_faults, "overflow", SIGSEGV},
     {"handler_for_one", handler_for_one, "overflow", SIGSEGV},
     {"handler_on_own_stack", handler_on_own_stack, "overflow", SEEN},
+    {"handler_that_passes_on", handler_that_passes_on, "overflow", SIGSEGV},
     {"other_fault", other_fault, NULL, SIGSEGV},
     {"sent_and_ignored", sent_and_ignored, NULL, SEEN},
     {"sent", sent, NULL, SIGSEGV},
