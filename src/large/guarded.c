@@ -60,10 +60,10 @@ static void guarded_release(void) {
   }
 }
 
-char *guarded_map(size_t size, size_t alignment, size_t front) {
-  size_t total = front + guarded_bytes(size);
+char *guarded_map(size_t size, size_t room, size_t alignment, size_t front) {
+  size_t total = front + guarded_bytes(room);
   alignment = max_size(alignment, UNIT_BYTES);
-  if (total < size)
+  if (total < room)
     return NULL;
   char *start = os_reserve(total, alignment);
   if (start == NULL) {
@@ -88,9 +88,16 @@ void guarded_set_size(struct large *range, size_t size) {
     memcpy(range->base + size, &word, sizeof word);
 }
 
+bool guarded_reach(struct large *range, size_t size) {
+  size_t room = guarded_room(range), wanted = body_bytes(size);
+  return wanted <= room || (wanted + os_page_bytes() <= large_range_bytes(range) &&
+                            os_commit(range->base + room, wanted - room));
+}
+
+/* Pages behind the former room are fresh, or show what the object left there before it shrank. */
 void guarded_resize(struct large *range, size_t size) {
   size_t kept = min_size(size, range->guarded_size);
-  memset(range->base + kept, 0, body_bytes(size) - kept);
+  memset(range->base + kept, 0, min_size(body_bytes(size), guarded_room(range)) - kept);
   guarded_set_size(range, size);
 }
 

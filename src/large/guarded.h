@@ -23,11 +23,15 @@ void guarded_words_begin(void);
 size_t guarded_bytes(size_t size);
 size_t guarded_front(size_t alignment);
 
-/* Maps an object with its guards, zeroed. front: guarded_front's. NULL when memory is out. */
-char *guarded_map(size_t size, size_t alignment, size_t front);
+/* Maps an object with its guards, zeroed. front: guarded_front's. room: it may grow to so many bytes where it lies;
+ * until then what is behind it has no access. NULL when memory is out. */
+char *guarded_map(size_t size, size_t room, size_t alignment, size_t front);
 /* Stores the size in the range's record, and writes the word behind the object. */
 void guarded_set_size(struct large *range, size_t size);
-/* The same for a live object, within guarded_room. What its last page shows behind the shorter size is zero. */
+/* Makes the pages for a size accessible, within the room that was asked for. False: it has no such room. */
+bool guarded_reach(struct large *range, size_t size);
+/* As guarded_set_size, for a live object, after guarded_reach. What its last page shows behind the shorter size is
+ * zero. */
 void guarded_resize(struct large *range, size_t size);
 /* Returns the bytes that the program may use in place. */
 size_t guarded_room(const struct large *range);

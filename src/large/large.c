@@ -84,7 +84,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) 
   else if (has_color && !large_may_be_bare(steady_bytes, size))
     bytes = steady_bytes;
   struct large *range =
-      UNLIKELY(guarded_is_on) ? range_guarded(size, range_alignment) : range_kept(bytes, range_alignment, hash);
+      UNLIKELY(guarded_is_on) ? range_guarded(size, size, range_alignment) : range_kept(bytes, range_alignment, hash);
   bool is_cached = range != NULL && LIKELY(!guarded_is_on);
   *dirty = range != NULL && range->guarded ? 0 : SIZE_MAX;
   if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= SUPERSLAB_BYTES) {
@@ -344,6 +344,25 @@ static void *object_move(struct large *range, size_t bytes, size_t wanted, bool 
   return large_object(grown);
 }
 
+#define GUARDED_AHEAD_SHARE 4u /* a guarded object that moves to grow gets room to grow by this fraction */
+
+/* A guarded object that cannot grow where it lies is copied, for its guards cannot be moved with it. With room ahead
+ * one that grows in small steps is copied seldom. NULL: unchanged. */
+static void *guarded_move(struct large *range, size_t size) {
+  struct large *grown = range_guarded(size, size + size / GUARDED_AHEAD_SHARE, UNIT_BYTES);
+  if (object_made(grown) == NULL)
+    return NULL;
+  grown->site = range->site;
+  grown->caller = range->caller;
+  if (advice_is_wanted())
+    observers.advice_large_resized(grown->caller, 0, large_range_bytes(grown));
+  if (sites_are_counted())
+    observers.site_taken(grown->site, 0, large_range_bytes(grown));
+  memcpy(large_object(grown), large_object(range), range->guarded_size);
+  large_free(large_object(range));
+  return large_object(grown);
+}
+
 /* Returns the length that a range without guards has after a resize. A mapping has whole units, an extent an extent's
  * length. Both keep what lies between: fresh extents have whole units as well, and the cut of a mapping that was an
  * extent would make an extent of it, which the next growth would have to copy. */
@@ -367,8 +386,10 @@ COLD void *large_resize(void *object, size_t size, bool *is_dirty) {
   size_t bytes = large_range_bytes(range);
   if (UNLIKELY(range->guarded)) {
     guarded_check(range);
-    if (size > guarded_room(range) || size < guarded_room(range) / 2)
+    if (size < guarded_room(range) / 2)
       return NULL;
+    if (!guarded_reach(range, size))
+      return guarded_move(range, size);
     guarded_resize(range, size);
     return object;
   }

@@ -251,11 +251,11 @@ struct large *range_mapped(size_t bytes, size_t alignment) {
 
 #define GUARDED_MAX 8192u /* at most this many, because the kernel limits the number of mappings */
 
-struct large *range_guarded(size_t size, size_t alignment) {
-  size_t bytes = guarded_bytes(size), front = guarded_front(alignment);
-  if (size > PTRDIFF_MAX / 2 || range_mapping_count() >= GUARDED_MAX || !usage_reserve(bytes))
+struct large *range_guarded(size_t size, size_t room, size_t alignment) {
+  size_t bytes = guarded_bytes(room), front = guarded_front(alignment);
+  if (room > PTRDIFF_MAX / 2 || range_mapping_count() >= GUARDED_MAX || !usage_reserve(bytes))
     return NULL;
-  char *base = guarded_map(size, alignment, front);
+  char *base = guarded_map(size, room, alignment, front);
   if (base == NULL || !map_cover_object(base, bytes)) {
     if (base != NULL)
       os_unmap(base - front, front + bytes);

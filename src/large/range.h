@@ -14,7 +14,7 @@ struct large *range_mapped(size_t bytes, size_t alignment);
 /* For an object that grows, of resident memory only. As much memory behind the range is free as well, if there is such
  * an extent. So what earlier objects left as they grew serves the next one, which asks for other lengths on its way. */
 struct large *range_with_room(size_t bytes);
-struct large *range_guarded(size_t size, size_t alignment);
+struct large *range_guarded(size_t size, size_t room, size_t alignment);
 /* Maps memory for a range, with the page map's leaves and row for it. */
 char *range_map(size_t bytes, size_t alignment);
 /* Makes the record of a range that exists. from: where its bytes are counted. An extent's have begun to move. */

@@ -390,9 +390,11 @@ static void packed_blocks_are_checked(char **argv) {
 #define LONG_BYTES ((size_t)40000)
 #define LONG_FIRST 32
 
+static size_t long_bytes = LONG_BYTES;
+
 static void read_beyond(char *block) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  (void)*(volatile char *)(((uintptr_t)block + LONG_BYTES + page - 1) / page * page);
+  (void)*(volatile char *)(((uintptr_t)block + long_bytes + page - 1) / page * page);
 }
 
 static void read_after_free(char *block) {
@@ -401,7 +403,7 @@ static void read_after_free(char *block) {
 }
 
 static void write_one_beyond(char *block) {
-  block[LONG_BYTES] ^= 1;
+  block[long_bytes] ^= 1;
   t_free(test_opaque(block));
 }
 
@@ -443,6 +445,31 @@ static void first_long_blocks_lie_apart(void) {
   CHECK_SAY(near > MORE / 2, "%u pairs are near", near);
 }
 
+/* One that grows in small steps is seldom copied, and what is behind it has no access at any time. */
+static void long_block_grows(void) {
+  enum { STEP = 65536 - 100, STEPS = 500, MOVES_MAX = 50 };
+  unsigned moves = 0;
+  char *block = CHECK_GOT(t_malloc(long_bytes = STEP));
+  for (int i = 1; i <= STEPS; i++) {
+    memset(block + long_bytes - STEP, i, STEP);
+    char *longer = CHECK_GOT(t_realloc(block, long_bytes + STEP));
+    moves += longer != block;
+    block = longer;
+    shows_nothing((unsigned char *)block + long_bytes, STEP);
+    long_bytes += STEP;
+    CHECK(t_usable_size(block) == long_bytes);
+    for (int k = 1; k <= i; k++)
+      CHECK(block[(size_t)(k - 1) * STEP] == (char)k && block[(size_t)k * STEP - 1] == (char)k);
+    if (i % 100 != 0)
+      continue;
+    ends_by(SIGSEGV, read_beyond, block);
+    ends_by(SIGSEGV, read_after_free, block);
+    ends_by(SIGABRT, write_one_beyond, block);
+  }
+  CHECK_SAY(moves <= MOVES_MAX, "it moved %u times", moves);
+  t_free(block);
+}
+
 static void never_stale_anywhere(void) {
   never_stale(NULL);
   in_threads();
@@ -471,6 +498,7 @@ int main(int argc, char **argv) {
     threads_share_no_slab();
   } else if (strcmp(what, "apart") == 0) {
     first_long_blocks_lie_apart();
+    long_block_grows();
   } else if (strcmp(what, "packed") == 0) {
     packed_blocks_are_checked(argv);
   } else if (strcmp(what, "canaries") == 0) {
