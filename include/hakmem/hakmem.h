@@ -96,9 +96,10 @@ HAK_API int hak_option_get(const char *name, char *value, size_t size);
 /* Sets the function that malloc calls when a request of wanted_bytes fails: the system has no memory, or the hard limit
  * (HAKMEM_LIMIT_MB, or the cgroup's) leaves none. The callback frees memory and returns 1, then the request is tried
  * once more; or it returns 0. It may allocate. It runs on the requesting thread, which may hold locks of the program,
- * and is not called again while it runs on that thread. Compilers assume that malloc calls nothing back, so variables
- * that the callback shares with its program must be atomic or volatile. NULL removes the callback. A call in a signal
- * handler that interrupted a slow path has no effect. */
+ * and is not called again while it runs on that thread; after a longjmp out of it, not by calls deeper in the stack.
+ * Compilers assume that malloc calls nothing back, so variables that the callback shares with its program must be
+ * atomic or volatile. NULL removes the callback. A call in a signal handler that interrupted a slow path has no
+ * effect. */
 typedef int (*hak_limit_callback)(size_t wanted_bytes, void *context);
 HAK_API void hak_limit_callback_set(hak_limit_callback callback, void *context);
 

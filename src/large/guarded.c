@@ -90,8 +90,8 @@ void guarded_set_size(struct large *range, size_t size) {
 
 bool guarded_reach(struct large *range, size_t size) {
   size_t room = guarded_room(range), wanted = body_bytes(size);
-  return wanted <= room || (wanted + os_page_bytes() <= large_range_bytes(range) &&
-                            os_commit(range->base + room, wanted - room));
+  return wanted <= room ||
+         (wanted + os_page_bytes() <= large_range_bytes(range) && os_commit(range->base + room, wanted - room));
 }
 
 /* Pages behind the former room are fresh, or show what the object left there before it shrank. */

@@ -315,6 +315,19 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
   return resized;
 }
 
+/* Moves an object of so many bytes to a longer range. */
+static void *object_copied(struct large *grown, struct large *range, size_t bytes) {
+  grown->site = range->site;
+  grown->caller = range->caller;
+  if (advice_is_wanted())
+    observers.advice_large_resized(grown->caller, 0, large_range_bytes(grown));
+  if (sites_are_counted())
+    observers.site_taken(grown->site, 0, large_range_bytes(grown));
+  memcpy(large_object(grown), large_object(range), bytes);
+  large_free(large_object(range));
+  return large_object(grown);
+}
+
 /* An extent that cannot grow where it lies moves to resident memory with room behind it, or becomes a mapping. NULL:
  * unchanged. */
 static void *object_move(struct large *range, size_t bytes, size_t wanted, bool *is_dirty) {
@@ -332,16 +345,8 @@ static void *object_move(struct large *range, size_t bytes, size_t wanted, bool 
     if (object_made(grown) == NULL)
       return NULL;
   }
-  grown->site = range->site;
   grown->color = range->color;
-  grown->caller = range->caller;
-  if (advice_is_wanted())
-    observers.advice_large_resized(grown->caller, 0, large_range_bytes(grown));
-  if (sites_are_counted())
-    observers.site_taken(grown->site, 0, large_range_bytes(grown));
-  memcpy(large_object(grown), large_object(range), bytes - large_offset(range));
-  large_free(large_object(range));
-  return large_object(grown);
+  return object_copied(grown, range, bytes - large_offset(range));
 }
 
 #define GUARDED_AHEAD_SHARE 4u /* a guarded object that moves to grow gets room to grow by this fraction */
@@ -352,15 +357,7 @@ static void *guarded_move(struct large *range, size_t size) {
   struct large *grown = range_guarded(size, size + size / GUARDED_AHEAD_SHARE, UNIT_BYTES);
   if (object_made(grown) == NULL)
     return NULL;
-  grown->site = range->site;
-  grown->caller = range->caller;
-  if (advice_is_wanted())
-    observers.advice_large_resized(grown->caller, 0, large_range_bytes(grown));
-  if (sites_are_counted())
-    observers.site_taken(grown->site, 0, large_range_bytes(grown));
-  memcpy(large_object(grown), large_object(range), range->guarded_size);
-  large_free(large_object(range));
-  return large_object(grown);
+  return object_copied(grown, range, range->guarded_size);
 }
 
 /* Returns the length that a range without guards has after a resize. A mapping has whole units, an extent an extent's

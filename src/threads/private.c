@@ -83,7 +83,7 @@ static struct heap *list_make_room(struct heap *home) {
   if (count >= HEAPS_OF_THREAD_MAX && !pool_is_stuck(heap_pool(oldest))) {
     heap_forget(home, oldest);
     list_remove(home, oldest);
-    heap_release(oldest); /* the last step: from then on it may be another thread's */
+    heap_park(oldest); /* the last step: from then on it may be another thread's */
   }
   return NULL;
 }

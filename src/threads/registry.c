@@ -331,9 +331,8 @@ void heaps_ask_to_flush(const struct heap *self) {
       store_relaxed(&heap->flush_wanted, true);
 }
 
-/* Parks a dead thread's heap: its blocks return to their slabs, and it waits for a new owner. The caller holds its
- * lifeline. Slabs that are empty then are closed if no thread would use them. */
-static void heap_park(struct heap *heap) {
+/* Slabs that are empty then are closed if no thread would use them. */
+void heap_park(struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   bool is_private = pool_is_private(pool), was_last = false;
   bool closes = is_private || pool_heaps(pool) == 1;
@@ -347,9 +346,6 @@ static void heap_park(struct heap *heap) {
   heap_mark_owned(heap->id, false);
   lifeline_drop(&heap->lifeline);
 }
-
-/* If the pool's lock is stuck now, a sweep does it. */
-COLD void heap_release(struct heap *heap) { heap_park(heap); }
 
 void heaps_hold(void) { lock_take(&registry.lock); }
 void heaps_let_go(void) { lock_give(&registry.lock); }

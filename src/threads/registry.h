@@ -26,9 +26,10 @@ void heap_part_if_due(struct heap *heap);
 struct heap *heap_begin(struct pool *pool);
 /* Attaches a heap whose private pool's life is over to another private pool. False if a lock is stuck. */
 bool heap_rejoin(struct heap *heap, struct pool *pool);
-/* The calling thread gives up one of its heaps, which is not its present one. At the return it may be another thread's,
- * so the thread's list must be without it. */
-void heap_release(struct heap *heap);
+/* Parks a heap: its blocks return to their slabs, and it waits for a new owner. The caller holds its lifeline: a dead
+ * thread's, or its own, but not of its present heap. At the return the heap may be another thread's, so no list of the
+ * caller's may have it. If the pool's lock is stuck, a sweep does it later. */
+void heap_park(struct heap *heap);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
 /* Between these no thread takes the heap of a dead one: is_default, and whether the lifeline is free, fit together. No

@@ -9,7 +9,7 @@
 #define US ((uint64_t)1000)
 #define MS ((uint64_t)1000 * 1000)
 #define STALL (HUGE_STALL_NS + 1) /* the shortest */
-#define START ((uint64_t)5000) /* the clock's, ms */
+#define START ((uint64_t)5000)    /* the clock's, ms */
 
 static bool wanted(const struct huge_state *state, uint64_t now_ms) {
   return huge_wanted(state, HUGE_ALL, false, HEAP, PAGE, now_ms);
