@@ -2,7 +2,10 @@
 
 #include "budget/usage.h"
 #include "os/fault.h"
+#include "os/lock.h"
 #include "os/os.h"
+
+#include <string.h>
 
 SPARSE uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
 SPARSE struct map_row map_rows_shared[2];
@@ -60,99 +63,73 @@ _Static_assert(sizeof(struct map_leaf) > CHUNK_BYTES && sizeof(struct map_leaf) 
                    sizeof(struct map_row) < CHUNK_BYTES,
                "a chunk's end is never a piece's, but where it is full");
 
-/* A stack of spare pieces, linked by a word that is zero otherwise. A thread may read the link of a piece that another
- * one has popped and uses by now, so it is a word that all access atomically. A tag in `top` changes with each pop, so
- * that a compare-and-swap fails if a piece was popped and pushed again (ABA). The tag has 22 bits: addresses have at
- * most 48, and pieces begin at a cache line. */
-#define TAG_SHIFT 42
-#define TAG_ONE ((uint64_t)1 << TAG_SHIFT)
-static void *top_piece(uint64_t top) { return (void *)((top & (TAG_ONE - 1)) * CACHE_LINE); }
-static uint64_t top_of(const void *piece, uint64_t tag) {
-  return (uintptr_t)piece / CACHE_LINE | (tag & ~(TAG_ONE - 1));
+/* Pieces that no reserve needs at present, for the next ones. Here and in a reserve they are linked by their first
+ * words, which are zero otherwise. */
+static struct {
+  struct lock lock;
+  void *leaves, *rows;
+} spares;
+
+static void piece_push(void **first, void *piece) {
+  memcpy(piece, first, sizeof *first);
+  *first = piece;
 }
 
-static struct spares {
-  _Atomic uint64_t top;
-  const size_t bytes, link_at;
-} spare_leaves = {.bytes = sizeof(struct map_leaf), .link_at = offsetof(struct map_leaf, rows)},
-  spare_rows = {.bytes = sizeof(struct map_row), .link_at = offsetof(struct map_row, states)};
-
-static _Atomic(void *) *link_of(const struct spares *spares, void *piece) {
-  return (_Atomic(void *) *)(void *)((char *)piece + spares->link_at);
-}
-
-static void piece_push(struct spares *spares, void *piece) {
-  _Atomic(void *) *link = link_of(spares, piece);
-  uint64_t top = load_relaxed(&spares->top);
-  do
-    store_relaxed(link, top_piece(top));
-  while (!atomic_compare_exchange_weak_explicit(&spares->top, &top, top_of(piece, top), memory_order_release,
-                                                memory_order_relaxed));
-}
-
-/* Pops a zeroed leaf or row; NULL from an empty stack. */
-static void *piece_pop(struct spares *spares) {
-  uint64_t top = atomic_load_explicit(&spares->top, memory_order_acquire);
-  while (top_piece(top) != NULL) {
-    void *piece = top_piece(top);
-    void *below = load_relaxed(link_of(spares, piece)); /* another thread may have popped it by now */
-    if (atomic_compare_exchange_weak_explicit(&spares->top, &top, top_of(below, top + TAG_ONE), memory_order_acquire,
-                                              memory_order_acquire)) {
-      store_relaxed(link_of(spares, piece), NULL);
-      return piece;
-    }
-  }
-  return piece_take(spares->bytes);
-}
-
-/* Pieces of a reserve are linked in the same way. */
-static void *reserve_pop(void **first, const struct spares *spares) {
+/* NULL: there is none. */
+static void *piece_pop(void **first) {
   void *piece = *first;
-  *first = load_relaxed(link_of(spares, piece));
-  store_relaxed(link_of(spares, piece), NULL);
+  if (piece != NULL) {
+    memcpy(first, piece, sizeof *first);
+    memset(piece, 0, sizeof *first);
+  }
   return piece;
 }
 
-static bool reserve_push(void **first, struct spares *spares) {
-  void *piece = piece_pop(spares);
-  if (piece == NULL)
+static bool reserve_piece(void **first, void **spare, size_t bytes) {
+  lock_take(&spares.lock);
+  void *piece = piece_pop(spare);
+  lock_give(&spares.lock);
+  if (piece == NULL && (piece = piece_take(bytes)) == NULL)
     return false;
-  store_relaxed(link_of(spares, piece), *first);
-  *first = piece;
+  piece_push(first, piece);
   return true;
 }
 
 COLD bool map_reserve(struct map_reserve *reserve, size_t size) {
   *reserve = (struct map_reserve){0};
-  bool done = reserve_push(&reserve->row, &spare_rows);
+  bool done = reserve_piece(&reserve->row, &spares.rows, sizeof(struct map_row));
   for (size_t leaves = (size >> HAK_LEAF_SHIFT) + 2; done && leaves > 0; leaves--)
-    done = reserve_push(&reserve->leaves, &spare_leaves);
+    done = reserve_piece(&reserve->leaves, &spares.leaves, sizeof(struct map_leaf));
   if (!done)
     map_reserve_end(reserve);
   return done;
 }
 
 COLD void map_reserve_end(struct map_reserve *reserve) {
+  HOLD_LOCK(&spares.lock);
   while (reserve->leaves != NULL)
-    piece_push(&spare_leaves, reserve_pop(&reserve->leaves, &spare_leaves));
+    piece_push(&spares.leaves, piece_pop(&reserve->leaves));
   if (reserve->row != NULL)
-    piece_push(&spare_rows, reserve_pop(&reserve->row, &spare_rows));
+    piece_push(&spares.rows, piece_pop(&reserve->row));
 }
 
-/* reserve: NULL, or the reserve that the leaf comes from; then this cannot fail. The home leaf is settled before it
- * gets into hak_map_top, so no thread has a block in it before. Threads that meet here store the same values. */
+/* reserve: NULL, or the reserve that the leaf comes from; then this cannot fail. If another thread is faster, a leaf of
+ * no reserve is lost: it is address space, of which no page was touched, and that happens once a leaf. The same holds
+ * for rows. The home leaf is settled before it gets into hak_map_top, so no thread has a block in it before. Threads
+ * that meet here store the same values. */
 static bool leaf_make(uintptr_t index, struct map_reserve *reserve) {
   uintptr_t none = 0, home = INDEX_NONE;
   if (__atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE) != 0)
     return true;
-  struct map_leaf *leaf = reserve ? reserve_pop(&reserve->leaves, &spare_leaves) : piece_pop(&spare_leaves);
+  struct map_leaf *leaf = reserve ? piece_pop(&reserve->leaves) : piece_take(sizeof *leaf);
   if (leaf == NULL)
     return false;
   uintptr_t entries = (uintptr_t)leaf - map_bias(index);
   bool is_home = atomic_compare_exchange_strong(&home_index, &home, index) || home == index;
   if (!__atomic_compare_exchange_n(is_home ? &hak_map_home.entries : &hak_map_top[index], &none, entries, false,
                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-    piece_push(&spare_leaves, leaf); /* another thread was faster */
+    if (reserve)
+      piece_push(&reserve->leaves, leaf);
     entries = none;
   }
   if (is_home) {
@@ -172,11 +149,11 @@ COLD static bool row_make(const void *address, struct map_reserve *reserve) {
   struct map_row *none = __atomic_load_n(place, __ATOMIC_ACQUIRE);
   if (none != NULL && !is_shared(none))
     return true;
-  struct map_row *row = reserve ? reserve_pop(&reserve->row, &spare_rows) : piece_pop(&spare_rows);
+  struct map_row *row = reserve ? piece_pop(&reserve->row) : piece_take(sizeof *row);
   if (row == NULL)
     return false;
-  if (!__atomic_compare_exchange_n(place, &none, row, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-    piece_push(&spare_rows, row);
+  if (!__atomic_compare_exchange_n(place, &none, row, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && reserve)
+    piece_push(&reserve->row, row);
   return true;
 }
 

@@ -12,8 +12,8 @@
  *
  * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped; the pages of the rows
  * of released address space go. Each 2 MiB of an arena has a row; a mapping of a large object has the row of its first
- * unit only. Any thread may look up any address at any time: without a leaf or a slab the entry is 0. Everything here
- * is lock-free.
+ * unit only. Any thread may look up any address at any time: without a leaf or a slab the entry is 0. Only
+ * map_reserve and map_reserve_end take a lock.
  *   M1  An entry with a pool id is written only by the holder of that pool's lock, while it opens or closes the slab.
  *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
  */

@@ -217,7 +217,7 @@ static void *reserve_again_and_again(void *unused) {
   return unused;
 }
 
-/* No two have the same piece. A thread may look at a piece's link while another one uses the piece. */
+/* No two have the same piece. */
 UNIT_TEST(pieces_go_to_one_thread_each) { test_threads_run(4, reserve_again_and_again, NULL, 0); }
 
 #define HOMES 400u /* two leaves from here on are made at the same time */
