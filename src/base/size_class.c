@@ -11,7 +11,7 @@
   (SERVES(bytes, 0) ? 0 : SERVES(bytes, 1) ? 1 : SERVES(bytes, 2) ? 2 : SERVES(bytes, 3) ? 3 : SERVES(bytes, 4) ? 4 : 5)
 
 #define CLASS(size)                                                                                                    \
-  {.reciprocal = ((uint64_t)1 << RECIPROCAL_SHIFT) / (size) + 1,                                                       \
+  {.inverse = UINT64_MAX / (size) + 1,                                                                                 \
    .bytes = (size),                                                                                                    \
    .block_count = (uint16_t)((UNIT_BYTES << ORDER(size)) / (size)),                                                    \
    .order = ORDER(size)}

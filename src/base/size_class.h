@@ -4,20 +4,16 @@
  * into blocks from offset 0. So a class serves an alignment up to the slab's length if its size is a
  * multiple of the alignment.
  *   C1  bytes is a multiple of BLOCK_ALIGNMENT and grows with c
- *   C2  offset / bytes == offset * reciprocal >> RECIPROCAL_SHIFT for every offset inside a slab
+ *   C2  of offset * inverse the upper 64 bits are offset / bytes, and the lower ones are below the inverse if and only
+ *       if the remainder is 0, for every offset inside a slab
  * The table is a constant: valid before any constructor.
  */
 #pragma once
 
 #include "base/words.h"
 
-/* C2 (Granlund and Montgomery 1994, theorem 4.2): with reciprocal = floor(2^s / d) + 1 the excess
- * e = reciprocal * d - 2^s is at most d, and the quotient is exact while offset * e < 2^s.
- * offset < 2^21 and d <= 2^16 give 2^37. */
-#define RECIPROCAL_SHIFT 40
-
 struct size_class {
-  uint64_t reciprocal;
+  uint64_t inverse;     /* 2^64 / bytes, rounded up: C2 holds below 2^32 (Lemire, Kaser and Kurz 2019) */
   uint32_t bytes;       /* block size */
   uint16_t block_count; /* blocks in a slab */
   uint8_t order;        /* log2 of the slab's units */
@@ -27,9 +23,11 @@ extern HAK_HIDDEN const struct size_class size_classes[HAK_CLASS_COUNT];
 
 static inline size_t class_bytes(unsigned cls) { return size_classes[cls].bytes; }
 static inline size_t class_slab_bytes(unsigned cls) { return UNIT_BYTES << size_classes[cls].order; }
-/* Returns the index of the block that an offset inside a slab lies in (C2). */
-static inline size_t class_index(const struct size_class *class, size_t offset) {
-  return (size_t)(offset * class->reciprocal >> RECIPROCAL_SHIFT);
+/* Sets the index of the block that an offset inside a slab lies in. False: it is not the block's start (C2). */
+static ALWAYS_INLINE bool block_index(uint64_t inverse, size_t offset, size_t *index) {
+  __uint128_t product = (__uint128_t)offset * inverse;
+  *index = (size_t)(product >> 64);
+  return (uint64_t)product < inverse;
 }
 
 /* Returns the smallest class with `size` bytes at multiples of `alignment` (a power of two); 0 if there is none. */

@@ -76,7 +76,7 @@ static void class_grow(struct checked_class *class, unsigned cls) {
     metadata_give(class->places, class->order);
   }
   class->places = places;
-  class->inverse = checked_inverses[cls];
+  class->inverse = size_classes[cls].inverse;
   class->block_bytes = (uint32_t)bytes;
   class->slab_order = size_classes[cls].order;
   class->mask = (uint8_t)(count - 1);
@@ -318,8 +318,6 @@ void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
   checked.is_zeroed = option_value(OPTION_ZERO_FREED) == SWITCH_ON;
   checked.is_random = option_value(OPTION_RANDOM_ORDER) == SWITCH_ON;
   checked.ring_max = (uint32_t)option_value(OPTION_QUARANTINE);
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
-    checked_inverses[cls] = UINT64_MAX / class_bytes(cls) + 1;
   zero_begin();
   secret_draw();
   units_are_wiped = true;

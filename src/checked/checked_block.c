@@ -3,7 +3,6 @@
 #include "os/os.h"
 
 struct checked_settings checked;
-SPARSE uint64_t checked_inverses[HAK_CLASS_COUNT];
 
 void secret_draw(void) {
   if (checked.older_count == OLDER_MAX)

@@ -26,25 +26,20 @@ void secret_draw(void);
 
 /* --- states --- */
 
-/* Divides by one multiplication, and tells whether there is a remainder (Lemire, Kaser and Kurz 2019): with inverse =
- * 2^64 / bytes, rounded up, the upper half of offset * inverse is the quotient, and the lower half is below the inverse
- * if and only if there is none. That holds for numbers below 2^32. Of each class; set at program start. */
-extern HAK_HIDDEN uint64_t checked_inverses[HAK_CLASS_COUNT];
-
 /* Returns the state of a block whose class has these values. NULL: the address, in a unit of the class, is not the
  * start of one. The end of a slab, too short for a block, has a state of its own: "never used". */
 static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const void *block, uint64_t inverse,
                                                 unsigned order) {
   uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << order);
-  __uint128_t product = (__uint128_t)((uintptr_t)block - base) * inverse;
-  if (UNLIKELY((uint64_t)product >= inverse))
+  size_t index;
+  if (UNLIKELY(!block_index(inverse, (uintptr_t)block - base, &index)))
     return NULL;
   _Atomic uint16_t *states =
       atomic_load_explicit(map_row_states(map_leaf_row(leaf, block), (void *)base), memory_order_acquire);
-  return LIKELY(states != NULL) ? states + (size_t)(product >> 64) : NULL;
+  return LIKELY(states != NULL) ? states + index : NULL;
 }
 static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
-  return state_in(map_leaf(block), block, checked_inverses[cls], size_classes[cls].order);
+  return state_in(map_leaf(block), block, size_classes[cls].inverse, size_classes[cls].order);
 }
 
 static inline size_t size_by(size_t bytes, uint16_t state) { return bytes - (state - STATE_LIVE); }

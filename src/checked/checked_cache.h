@@ -16,7 +16,7 @@
 struct checked_class {
   struct kept next; /* block: NULL if none is drawn */
   struct kept *places;
-  uint64_t inverse; /* of block_bytes: see state_in */
+  uint64_t inverse; /* of size_classes */
   _Atomic uint64_t first, end;
   uint32_t block_bytes;
   uint8_t slab_order; /* of size_classes */

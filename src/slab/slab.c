@@ -179,8 +179,7 @@ static char *slab_base(const void *address, unsigned order) {
 static bool find_index(const void *address, unsigned cls, size_t *index) {
   const struct size_class *class = &size_classes[cls];
   size_t offset = (size_t)((const char *)address - slab_base(address, class->order));
-  *index = class_index(class, offset);
-  return *index * class->bytes == offset && *index < class->block_count;
+  return block_index(class->inverse, offset, index) && *index < class->block_count;
 }
 
 bool slab_is_block_start(const void *address, unsigned cls) {
@@ -211,9 +210,8 @@ static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigne
   const struct size_class *class = &size_classes[cls];
   struct map_row *row = map_leaf_row(leaf, block);
   size_t offset = (uintptr_t)block & (slab_bytes - 1);
-  size_t unit = map_unit_in_row(block - offset);
-  size_t index = class_index(class, offset);
-  if (UNLIKELY(!is_own || index * class->bytes != offset || index >= class->block_count))
+  size_t unit = map_unit_in_row(block - offset), index;
+  if (UNLIKELY(!is_own || !block_index(class->inverse, offset, &index) || index >= class->block_count))
     flush_fault(set, cls, block);
   return (struct place){(void *)row->records[unit], row->bitmaps[unit] + index / 64, index};
 }
@@ -268,8 +266,8 @@ static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct 
     size_t offset = (size_t)((const char *)blocks[count] - first);
     if (offset >= bytes)
       break;
-    size_t index = class_index(&class, offset);
-    if (UNLIKELY(index * class.bytes != offset))
+    size_t index;
+    if (UNLIKELY(!block_index(class.inverse, offset, &index)))
       break; /* find_place reports it */
     uint64_t bit = (uint64_t)1 << index;
     if (UNLIKELY((bits & bit) != 0))

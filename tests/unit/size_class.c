@@ -52,12 +52,14 @@ UNIT_TEST(slabs_hold_8_blocks_and_tails_stay_below_an_eighth) {
 }
 
 /* Around each block's start: the last and first offsets where a wrong quotient would show. */
-UNIT_TEST(reciprocal_divides_exactly) {
+UNIT_TEST(the_inverse_divides_exactly) {
+  size_t index;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     const struct size_class *class = &size_classes[cls];
     for (size_t start = 0; start <= class_slab_bytes(cls); start += class->bytes)
       for (size_t offset = start < 2 ? 0 : start - 2; offset <= start + 2 && offset < class_slab_bytes(cls); offset++)
-        if (class_index(class, offset) != offset / class->bytes)
+        if (block_index(class->inverse, offset, &index) != (offset % class->bytes == 0) ||
+            index != offset / class->bytes)
           fail_msg("class %u, offset %zu", cls, offset);
   }
 }
