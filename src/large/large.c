@@ -49,21 +49,15 @@ static uint8_t color_for(const struct large *range, size_t size, size_t alignmen
   return has_color ? large_color_of(range->base, alignment) : 0;
 }
 
-/* The bytes of the range count as USAGE_LARGE. */
+/* Makes an object of a range, whose bytes count as USAGE_LARGE; NULL if there is none. */
 static void *object_begun(struct large *range) {
+  if (range == NULL)
+    return NULL;
   size_t bytes = large_range_bytes(range);
   range->owner = 0;
   store_relaxed(&range->ended, false);
   range_entries_set(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
   return large_object(range);
-}
-
-/* Makes an object of a new range; NULL if there is none. */
-static void *object_made(struct large *range) {
-  if (range == NULL)
-    return NULL;
-  counter_note(large_allocations);
-  return object_begun(range);
 }
 
 /* --- objects --- */
@@ -85,7 +79,6 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) 
     bytes = steady_bytes;
   struct large *range =
       UNLIKELY(guarded_is_on) ? range_guarded(size, size, range_alignment) : range_kept(bytes, range_alignment, hash);
-  bool is_cached = range != NULL && LIKELY(!guarded_is_on);
   *dirty = range != NULL && range->guarded ? 0 : SIZE_MAX;
   if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= SUPERSLAB_BYTES) {
     range = range_from_extents(bytes, has_color ? steady_bytes : bytes, range_alignment, dirty);
@@ -106,14 +99,14 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) 
     if (sites_are_counted())
       observers.site_taken(hash, site, large_range_bytes(range));
   }
-  return is_cached ? object_begun(range) : object_made(range);
+  return object_begun(range);
 }
 
 void *large_alloc_extent(size_t bytes, size_t *dirty) {
   struct large *range = range_from_extents(bytes, bytes, UNIT_BYTES, dirty);
   if (range && sites_are_counted())
     observers.site_taken(range->site, 0, bytes);
-  return object_made(range);
+  return object_begun(range);
 }
 
 void *large_alloc_unlocked(size_t size, size_t alignment) {
@@ -123,7 +116,7 @@ void *large_alloc_unlocked(size_t size, size_t alignment) {
     return NULL;
   struct large *range = range_made(base, bytes, true, false, USAGE_NOWHERE);
   range->spare = true;
-  return object_made(range);
+  return object_begun(range);
 }
 
 COLD void *large_link(void *object) { return &large_record(object)->class_previous; }
@@ -334,17 +327,13 @@ static void *object_move(struct large *range, size_t bytes, size_t wanted, bool 
   if (!may_be_mapping(wanted))
     return NULL;
   struct large *grown = range_kept(wanted, UNIT_BYTES, range->site); /* the range of an earlier growth may fit */
-  if (grown) {
-    object_begun(grown);
-    *is_dirty = true;
-  } else {
-    grown = wanted < MAPPING_BYTES_MIN ? range_with_room(wanted) : NULL;
-    *is_dirty = grown != NULL;
-    if (grown == NULL)
-      grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES));
-    if (object_made(grown) == NULL)
-      return NULL;
-  }
+  if (grown == NULL && wanted < MAPPING_BYTES_MIN)
+    grown = range_with_room(wanted);
+  *is_dirty = grown != NULL;
+  if (grown == NULL)
+    grown = range_mapped(wanted, mapping_alignment(wanted, UNIT_BYTES));
+  if (object_begun(grown) == NULL)
+    return NULL;
   grown->color = range->color;
   return object_copied(grown, range, bytes - large_offset(range));
 }
@@ -355,7 +344,7 @@ static void *object_move(struct large *range, size_t bytes, size_t wanted, bool 
  * one that grows in small steps is copied seldom. NULL: unchanged. */
 static void *guarded_move(struct large *range, size_t size) {
   struct large *grown = range_guarded(size, size + size / GUARDED_AHEAD_SHARE, UNIT_BYTES);
-  if (object_made(grown) == NULL)
+  if (object_begun(grown) == NULL)
     return NULL;
   return object_copied(grown, range, range->guarded_size);
 }

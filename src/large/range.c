@@ -44,6 +44,7 @@ struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, 
   }
   usage_move(from, USAGE_LARGE, bytes);
   usage_move_end(bytes);
+  counter_note(large_allocations);
   return range;
 }
 

@@ -17,7 +17,8 @@ struct large *range_with_room(size_t bytes);
 struct large *range_guarded(size_t size, size_t room, size_t alignment);
 /* Maps memory for a range, with the page map's leaves and row for it. */
 char *range_map(size_t bytes, size_t alignment);
-/* Makes the record of a range that exists. from: where its bytes are counted. An extent's have begun to move. */
+/* Makes the record of a range that exists, and counts an object. from: where its bytes are counted. An extent's have
+ * begun to move. */
 struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, enum usage from);
 
 /* Makes an extent of a mapping, so that its pages serve anything, unless it stays a mapping (struct large) or there are
