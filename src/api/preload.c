@@ -190,7 +190,7 @@ static bool is_filter_by_seccomp(long operation, long flags, long filter) {
 static bool filter_prepare(void) {
   KEEP_ERRNO;
   struct lifeline line;
-  usage_look_ahead();
+  usage_look();
   background_stop_for_good();
   if (os_filter_is_own())
     return false;

@@ -218,8 +218,6 @@ bool usage_look(void) {
   return true;
 }
 
-void usage_look_ahead(void) { read_group(); }
-
 bool usage_reserve(size_t bytes) {
   if (asks_group(bytes))
     return false;

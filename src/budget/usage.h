@@ -95,13 +95,11 @@ size_t usage_slabs(void);
  * It never waits for a lock, and reads no files, because callers hold locks. */
 bool usage_reserve(size_t bytes);
 /* Call without a lock after a refusal: reads what usage_reserve needs and returns true if another try makes sense. It
- * reads the cgroup once, when the heap is about to get big, so small programs make no such system calls. A reading of
- * the resident bytes is valid for a few milliseconds. */
+ * reads the cgroup once, when the heap is about to get big, so small programs make no such system calls; or before a
+ * filter comes that will forbid it. A reading of the resident bytes is valid for a few milliseconds. */
 bool usage_look(void);
 /* Tells whether the cgroup was not read yet, so that a refusal may only mean that usage_look is to be called. */
 bool usage_is_unread(void);
-/* Reads the cgroup now, because a filter will forbid it later. */
-void usage_look_ahead(void);
 /* Return the hard limit in force, and the held bytes from which on free memory should go back; SIZE_MAX for none. */
 size_t usage_limit(void);
 size_t usage_high(void);

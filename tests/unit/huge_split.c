@@ -84,6 +84,6 @@ int main(int argc, char **argv) {
     group_make(&group, LIMIT_BYTES);
     group_run(&group, argv);
   }
-  usage_look_ahead();
+  usage_look();
   return unit_run(NULL, NULL);
 }

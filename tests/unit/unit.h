@@ -113,7 +113,7 @@ static inline void unit_option(const char *environment, const char *value) {
 /* The lower layers alone: nobody above them would read the limits when they ask for it. Each heap has a pool of its
  * own, unless a test says otherwise, and the machine has one node. */
 __attribute__((constructor)) static void unit_prepare(void) {
-  usage_look_ahead();
+  usage_look();
   atomic_store(&os_nodes_counted, 1);
   unit_option("HAKMEM_POOLS", "1024");
 }
