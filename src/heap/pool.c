@@ -100,13 +100,12 @@ static struct pool *make_private(void) {
   struct pool ***page = &table.private_pages[count / PRIVATE_PAGE];
   if (*page == NULL)
     *page = metadata_take_forever(PRIVATE_PAGE * sizeof **page);
-  struct pool *pool = *page ? metadata_take_forever(sizeof *pool + sizeof *pool->private_part) : NULL;
+  struct pool *pool = *page ? metadata_take_forever(sizeof *pool) : NULL;
   if (pool == NULL)
     return NULL;
   pool->id = PRIVATE_FIRST + count;
   pool->slabs.key = entry_key(pool->id, KIND_PRIVATE);
   pool->slabs.lists_full = true;
-  pool->private_part = (struct private_part *)(pool + 1);
   store_relaxed(&pool->life, 1);
   *private_place(count) = pool;
   atomic_store_explicit(&table.private_count, count + 1, memory_order_release);
@@ -118,13 +117,13 @@ struct pool *pool_take_private(void) {
   struct pool *pool = table.unused;
   if (pool == NULL)
     return make_private();
-  table.unused = pool->private_part->next_unused;
+  table.unused = pool->next_unused;
   return pool;
 }
 
 void pool_give_private(struct pool *pool) {
   HOLD_LOCK(&table.lock);
-  pool->private_part->next_unused = table.unused;
+  pool->next_unused = table.unused;
   table.unused = pool;
 }
 
@@ -256,13 +255,13 @@ void pool_set_heaps(struct pool *pool, uint32_t count) {
 }
 
 void pool_list(struct pool *pool, struct heap *heap) {
-  heap->next_attached = pool->private_part->attached;
-  pool->private_part->attached = heap;
+  heap->next_attached = pool->attached;
+  pool->attached = heap;
   heap_attached(pool);
 }
 
 bool pool_unlist(struct pool *pool, struct heap *heap) {
-  struct heap **link = &pool->private_part->attached;
+  struct heap **link = &pool->attached;
   while (*link != NULL && *link != heap)
     link = &(*link)->next_attached;
   if (*link == NULL)
@@ -296,7 +295,7 @@ COLD void pools_in_child(struct pool *left) {
       continue;
     pool_set_heaps(pool, pool == left);
     if (pool_is_private(pool))
-      pool->private_part->attached = NULL;
+      pool->attached = NULL;
   }
 }
 

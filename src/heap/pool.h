@@ -30,14 +30,6 @@ struct pool_counters {
   POOL_COUNTERS(COUNTER_FIELD)
 };
 
-/* What private pools have more (threads/private.h), under the pool's lock; next_unused under the table's. */
-struct private_part {
-  struct pool *next_unused; /* of the pools that were given back */
-  struct heap *attached;    /* V3 */
-  void *objects;            /* V5; their bytes are slabs.other_bytes */
-  size_t object_count;
-};
-
 struct pool {
   struct slab_set slabs;
   _Alignas(CACHE_LINE) struct lock lock;
@@ -48,9 +40,12 @@ struct pool {
   uint64_t holes_ms;                     /* when the last walk over the holes began */
   uint8_t packed_first[HAK_CLASS_COUNT]; /* requests that were packed while the class had no slab */
   bool is_purging;                       /* holes of its slabs are being purged */
-  struct private_part *private_part;     /* const: of a pool that the program made (threads/private.h); else NULL */
   struct pool_counters counters;
   _Atomic(struct envelope *) received; /* taken out of the inbox, not drained yet; changes under the lock */
+  /* Of a private pool (threads/private.h), under the lock: */
+  struct heap *attached; /* V3 */
+  void *objects;         /* V5; their bytes are slabs.other_bytes */
+  size_t object_count;
 
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;
   _Atomic size_t inbox_bytes; /* of the blocks in it */
@@ -59,6 +54,7 @@ struct pool {
   _Atomic bool is_stuck; /* a thread waited for the lock in vain */
   /* Which life this is of a private pool, from 1 on; it changes under the lock. 0 in other pools. */
   _Atomic uint64_t life;
+  struct pool *next_unused; /* private pools that were given back, under the table's lock */
 
   struct {
     _Alignas(CACHE_LINE) struct lock lock;

@@ -162,7 +162,7 @@ static bool lock_whole(struct pool *pool) {
 static bool lock_to_end(struct pool *pool) {
   heaps_hold();
   bool is_locked = lock_whole(pool), is_used = false;
-  struct heap *heap = is_locked ? pool->private_part->attached : NULL;
+  struct heap *heap = is_locked ? pool->attached : NULL;
   for (; heap && !is_used; heap = heap->next_attached)
     is_used = is_default_of_other(heap);
   if (is_used)
@@ -179,29 +179,28 @@ static void count_freed(struct pool *pool) {
     return;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     size_t taken = pool->slabs.taken_blocks[cls];
-    for (const struct heap *each = pool->private_part->attached; each; each = each->next_attached)
+    for (const struct heap *each = pool->attached; each; each = each->next_attached)
       taken = less(taken, bin_blocks(each, cls));
     add_as_owner(&heap->tally->classes[cls].freed_of_others, taken);
   }
 }
 
 bool private_destroy(struct pool *pool, void (*large_end)(void *object)) {
-  struct private_part *part = pool->private_part;
   if (!lock_to_end(pool))
     return false;
   inbox_drain_to_slabs(pool);
   count_freed(pool);
   store_relaxed(&pool->life, pool_life(pool) + 1); /* V2 from here on */
-  for (struct heap *heap = part->attached; heap; heap = heap->next_attached) {
+  for (struct heap *heap = pool->attached; heap; heap = heap->next_attached) {
     bins_drop_all(heap);
     heap_set_key(heap, 0);
   }
-  part->attached = NULL;
+  pool->attached = NULL;
   pool_set_heaps(pool, 0);
   slab_set_close_all(&pool->slabs);
-  void *object = part->objects;
-  part->objects = NULL;
-  part->object_count = 0;
+  void *object = pool->objects;
+  pool->objects = NULL;
+  pool->object_count = 0;
   pool->slabs.other_bytes = pool->slabs.limit_bytes = 0;
   memset(pool->packed_first, 0, sizeof pool->packed_first);
   pool_unlock(pool);
@@ -233,8 +232,8 @@ void private_object_add(struct pool *pool, void *object, size_t reserved) {
   lock_take(&pool->lock);
   pool->slabs.other_bytes -= reserved;
   if (object != NULL) {
-    large_list_add(&pool->private_part->objects, object, pool->id);
-    pool->private_part->object_count++;
+    large_list_add(&pool->objects, object, pool->id);
+    pool->object_count++;
     pool->slabs.other_bytes += large_bytes(object);
   }
   inbox_unlock(pool);
@@ -250,8 +249,8 @@ struct pool *private_object_remove(void *object) {
   lock_take(&pool->lock);
   bool is_listed = map_entry(object) == ENTRY_LARGE && large_owner(object) == owner;
   if (is_listed) {
-    large_list_remove(&pool->private_part->objects, object);
-    pool->private_part->object_count--;
+    large_list_remove(&pool->objects, object);
+    pool->object_count--;
     pool->slabs.other_bytes -= large_bytes(object);
   }
   inbox_unlock(pool);
@@ -275,13 +274,13 @@ bool private_stats(struct pool *pool, struct hak_heap_stats *out) {
     return false;
   size_t taken = slab_set_taken_bytes(&pool->slabs), large = pool->slabs.other_bytes;
   size_t idle = load_relaxed(&pool->inbox_bytes);
-  for (const struct heap *heap = pool->private_part->attached; heap; heap = heap->next_attached)
+  for (const struct heap *heap = pool->attached; heap; heap = heap->next_attached)
     idle += bins_content(heap).bytes;
   *out = (struct hak_heap_stats){
       .held_bytes = pool->slabs.slab_bytes + large,
       .live_bytes = less(taken, idle) + large,
       .large_bytes = large,
-      .large_count = pool->private_part->object_count,
+      .large_count = pool->object_count,
       .limit_bytes = pool->slabs.limit_bytes,
       .threads = pool_heaps(pool),
   };
@@ -300,7 +299,7 @@ void private_flush(struct pool *pool) {
       heap_flush_all(heap);
   if (!pool_lock(pool))
     return;
-  for (struct heap *heap = pool->private_part->attached; heap; heap = heap->next_attached)
+  for (struct heap *heap = pool->attached; heap; heap = heap->next_attached)
     store_relaxed(&heap->flush_wanted, true);
   inbox_drain_to_slabs(pool);
   slab_set_close_empty(&pool->slabs);
