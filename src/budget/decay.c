@@ -2,6 +2,8 @@
 
 #include "os/os.h"
 
+struct decay big_cache_decay;
+
 uint64_t decay_due_ms(const struct decay *decay) {
   uint64_t due_ms = 0;
   for (unsigned keep = 0; keep < KEEP_BY_PRESET; keep++) {

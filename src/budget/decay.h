@@ -9,18 +9,19 @@
 #include "budget/usage.h"
 #include "policy/keep_policy.h"
 
-enum decider { BY_PRESET, BY_ENGINE, DECIDERS };
+enum decider { BY_PRESET, BY_ENGINE };
 
 struct decay {
-  _Atomic size_t bytes[DECIDERS];
+  _Atomic size_t bytes, learned;          /* all; of these, what the engine decides about */
   _Atomic uint64_t oldest_ms[KEEP_LISTS]; /* when the oldest range of the list was freed, 0: it is empty */
 };
 
+extern struct decay big_cache_decay; /* what the BigCache holds (large/big_cache.h); usage.c reads it */
+
+static inline size_t decay_total(const struct decay *decay) { return load_relaxed(&decay->bytes); }
 static inline size_t decay_bytes(const struct decay *decay, enum decider decider) {
-  return load_relaxed(&decay->bytes[decider]);
-}
-static inline size_t decay_total(const struct decay *decay) {
-  return decay_bytes(decay, BY_PRESET) + decay_bytes(decay, BY_ENGINE);
+  size_t learned = load_relaxed(&decay->learned);
+  return decider == BY_ENGINE ? learned : less(decay_total(decay), learned);
 }
 /* Returns when the oldest range that the preset decides about was freed; 0: there is none. */
 static inline uint64_t decay_oldest_ms(const struct decay *decay) {
@@ -32,11 +33,12 @@ uint64_t decay_due_ms(const struct decay *decay);
 /* change: of the bytes in the list; oldest_ms: of the list as it is now. Under the owner's lock: plain stores are
  * enough. */
 static inline void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms) {
-  enum decider decider = keep == KEEP_BY_PRESET ? BY_PRESET : BY_ENGINE;
-  atomic_store_explicit(&decay->bytes[decider], decay_bytes(decay, decider) + change, memory_order_release);
+  atomic_store_explicit(&decay->bytes, decay_total(decay) + change, memory_order_release);
   store_relaxed(&decay->oldest_ms[keep], oldest_ms);
-  if (UNLIKELY(decider == BY_ENGINE))
+  if (UNLIKELY(keep != KEEP_BY_PRESET)) {
+    add_as_owner(&decay->learned, change);
     usage_learned_add(change);
+  }
 }
 
 /* What goes back to the system: ranges that the decider decides about, until at most keep_bytes of them are left or the

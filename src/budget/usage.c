@@ -3,6 +3,7 @@
 #include "base/counters.h"
 #include "base/options.h"
 #include "base/probe.h"
+#include "budget/decay.h"
 #include "os/cgroup.h"
 #include "os/filter.h"
 #include "os/lock.h"
@@ -10,7 +11,6 @@
 #include "policy/limit_policy.h"
 
 _Alignas(CACHE_LINE) _Atomic size_t usage_at[USAGE_PLACES];
-struct usage_of_cache usage_of_cache;
 
 static struct {
   _Atomic size_t taken_peak;
@@ -55,12 +55,10 @@ static void figure_take_back(_Atomic size_t *figure, size_t bytes) {
     ;
 }
 
-static size_t cached_bytes(void) { return load_relaxed(&usage_of_cache.bytes); }
-
 /* The cached bytes are read last, so that what was freed meanwhile is not taken for live. */
 size_t usage_taken_large(void) {
   size_t bytes = atomic_load_explicit(&usage_at[USAGE_LARGE], memory_order_acquire);
-  return less(bytes, cached_bytes());
+  return less(bytes, decay_total(&big_cache_decay));
 }
 size_t usage_slabs(void) { return load_relaxed(&usage_at[USAGE_SLABS]); }
 size_t usage_held(void) {
@@ -69,10 +67,10 @@ size_t usage_held(void) {
 size_t usage_tables(void) { return load_relaxed(&usage_at[USAGE_TABLES]); }
 size_t usage_taken(void) { return usage_slabs() + usage_taken_large(); }
 size_t usage_taken_peak(void) { return load_relaxed(&usage.taken_peak); }
-size_t usage_free(void) { return load_relaxed(&usage_at[USAGE_FREE]) + cached_bytes(); }
+size_t usage_free(void) { return load_relaxed(&usage_at[USAGE_FREE]) + decay_total(&big_cache_decay); }
 size_t usage_learned(void) { return load_relaxed(&usage.learned); }
 void usage_freed_add(size_t bytes) { figure_add(&usage.freed, bytes); }
-size_t usage_freed(void) { return load_relaxed(&usage.freed) + load_relaxed(&usage_of_cache.freed); }
+size_t usage_freed(void) { return load_relaxed(&usage.freed); }
 void usage_learned_add(size_t change) { figure_add(&usage.learned, change); }
 
 /* hak_option_set takes the lock outside of slow paths. Writes only what differs. */
@@ -99,14 +97,8 @@ void usage_note_peak(void) {
  * move ended sees both counters changed. */
 void usage_move_begin(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_begun, bytes, memory_order_acq_rel); }
 void usage_move_end(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_ended, bytes, memory_order_acq_rel); }
-size_t usage_moves_begun(void) {
-  return atomic_load_explicit(&usage.moves_begun, memory_order_acquire) +
-         atomic_load_explicit(&usage_of_cache.begun, memory_order_acquire);
-}
-size_t usage_moves_ended(void) {
-  return atomic_load_explicit(&usage.moves_ended, memory_order_acquire) +
-         atomic_load_explicit(&usage_of_cache.ended, memory_order_acquire);
-}
+size_t usage_moves_begun(void) { return atomic_load_explicit(&usage.moves_begun, memory_order_acquire); }
+size_t usage_moves_ended(void) { return atomic_load_explicit(&usage.moves_ended, memory_order_acquire); }
 
 size_t usage_limit(void) { return ~load_relaxed(&usage.limit_complement); }
 size_t usage_high(void) { return ~load_relaxed(&usage.high_complement); }

@@ -23,7 +23,7 @@ enum usage {
   USAGE_TABLES,   /* pieces of metadata: they count against the limit, but are not held */
   USAGE_FREE,
   USAGE_SLABS, /* from here on: taken */
-  USAGE_LARGE,
+  USAGE_LARGE, /* readers take off what the BigCache holds (big_cache_decay), and add it to the free bytes */
   USAGE_PLACES
 };
 /* Counts bytes in another place. `to` rises first, so that the held bytes are never too low. Release: a reader who sees
@@ -53,32 +53,6 @@ void usage_move_begin(size_t bytes);
 void usage_move_end(size_t bytes);
 size_t usage_moves_begun(void);
 size_t usage_moves_ended(void);
-/* The same for the BigCache, under its lock: without locked additions. What it holds stays in usage_at[USAGE_LARGE].
- * Readers subtract it there, and add it to the free bytes. */
-extern struct usage_of_cache {
-  _Atomic size_t begun, ended;
-  _Atomic size_t bytes, freed;
-} usage_of_cache;
-static inline void usage_of_cache_add(_Atomic size_t *sum, size_t change) {
-  atomic_store_explicit(sum, load_relaxed(sum) + change, memory_order_release);
-}
-static inline void usage_move_begin_cached(size_t bytes) { usage_of_cache_add(&usage_of_cache.begun, bytes); }
-static inline void usage_move_end_cached(size_t bytes) { usage_of_cache_add(&usage_of_cache.ended, bytes); }
-/* The range of a live object goes to the cache; it comes back for another object. */
-static inline void usage_cache(size_t bytes) {
-  usage_of_cache_add(&usage_of_cache.bytes, bytes);
-  usage_of_cache_add(&usage_of_cache.freed, bytes);
-}
-static inline void usage_uncache(size_t bytes) {
-  usage_of_cache_add(&usage_of_cache.bytes, -bytes);
-  usage_note_peak();
-}
-/* It leaves the cache to end: its bytes are in USAGE_PROMISED then. */
-static inline void usage_uncache_promised(size_t bytes) {
-  atomic_fetch_add_explicit(&usage_at[USAGE_PROMISED], bytes, memory_order_release);
-  atomic_fetch_sub_explicit(&usage_at[USAGE_LARGE], bytes, memory_order_release);
-  usage_of_cache_add(&usage_of_cache.bytes, -bytes);
-}
 
 size_t usage_taken(void);
 size_t usage_taken_large(void);

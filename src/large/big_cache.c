@@ -25,8 +25,6 @@ static struct {
   struct age_list ages[KEEP_LISTS];     /* oldest first */
 } cache;
 
-struct decay big_cache_decay;
-
 #define STEADY_REPEATS 2u
 
 _Atomic uint16_t site_notes[SITE_NOTES];
@@ -70,13 +68,11 @@ void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
   range->freed_ms = (uint32_t)freed_ms;
   struct large *before = age_place(keep, range->freed_ms);
   uint64_t since_ms = before == NULL ? freed_ms : oldest_ms(keep);
-  usage_move_begin_cached(bytes);
   class_list_push(&cache.classes[range->class], range);
   age_list_insert(&cache.ages[keep], range, before);
   add_as_owner(&cache.count, 1);
-  usage_cache(bytes);
   decay_change(&big_cache_decay, keep, bytes, since_ms);
-  usage_move_end_cached(bytes);
+  usage_freed_add(bytes);
   counter_add_locked(cache_puts, 1);
 }
 
@@ -91,19 +87,13 @@ static void range_unlink(struct large *range) {
   decay_change(&big_cache_decay, range->keep, -large_range_bytes(range), since_ms);
 }
 
-/* For a new object. */
-static void range_detach(struct large *range) {
-  usage_move_begin_cached(large_range_bytes(range));
-  range_unlink(range);
-  usage_uncache(large_range_bytes(range));
-  usage_move_end_cached(large_range_bytes(range));
-}
-
-/* The caller ends the range, and then the move of its bytes. */
+/* The caller ends the range, and then the move of its bytes, which counted as freed when they came. */
 static void range_detach_to_end(struct large *range) {
-  usage_move_begin(large_range_bytes(range));
+  size_t bytes = large_range_bytes(range);
+  usage_move_begin(bytes);
+  atomic_fetch_add_explicit(&usage_at[USAGE_PROMISED], bytes, memory_order_release);
+  atomic_fetch_sub_explicit(&usage_at[USAGE_LARGE], bytes, memory_order_release);
   range_unlink(range);
-  usage_uncache_promised(large_range_bytes(range));
 }
 
 static bool range_fits(const struct large *range, size_t bytes, size_t alignment) {
@@ -133,7 +123,8 @@ static struct large *take_fit(size_t bytes, size_t alignment, uint32_t site) {
   if (range == NULL)
     return NULL;
   bool of_site = range->site == site;
-  range_detach(range);
+  range_unlink(range);
+  usage_note_peak();
   counter_add_locked(cache_hits, 1);
   counter_add_locked(cache_hits_of_site, of_site);
   HAK_PROBE(cache_hit, range->base, bytes, of_site);

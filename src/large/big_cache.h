@@ -47,8 +47,6 @@ struct large *big_cache_take_oldest(struct purge purge);
  * none. */
 struct large *big_cache_take_old(void);
 
-extern struct decay big_cache_decay;
-
 #ifdef HAK_DEBUG
 bool big_cache_is_valid(void);
 #endif

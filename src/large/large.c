@@ -415,13 +415,16 @@ void large_stats(struct large_stats *out) {
   stash_stats(&stashed);
   uint64_t made = counter_read(large_allocations) + counter_read(cache_hits) + stashed.takes;
   uint64_t freed = counter_read(large_frees) + counter_read(cache_puts) - range_unstashed_count() + stashed.puts;
+  /* From one reading of the cached bytes, so that both parts add up while ranges come and go. */
+  size_t bytes = atomic_load_explicit(&usage_at[USAGE_LARGE], memory_order_acquire);
+  size_t cached_bytes = decay_total(&big_cache_decay) + stashed.bytes;
   *out = (struct large_stats){
       .made_count = made,
       .freed_count = freed,
       .stash_hits = stashed.takes,
       .live_count = less(made, freed),
-      .live_bytes = less(usage_taken_large(), stashed.bytes),
-      .cached_bytes = decay_total(&big_cache_decay) + stashed.bytes,
+      .live_bytes = less(bytes, cached_bytes),
+      .cached_bytes = cached_bytes,
       .mapping_count = range_mapping_count(),
       .mapping_bytes = range_mapping_bytes(),
   };
