@@ -64,14 +64,8 @@ void tally_broadcast(void) {
 
 /* --- samples --- */
 
-/* Marsaglia, Xorshift RNGs, 2003. */
 static uint64_t random_below(struct tally *tally, uint64_t below) {
-  uint64_t x = tally->random;
-  x ^= x << 13;
-  x ^= x >> 7;
-  x ^= x << 17;
-  tally->random = x;
-  return (uint64_t)((unsigned __int128)x * below >> 64);
+  return (uint64_t)((unsigned __int128)mix_bits(tally->random += MIX_STEP) * below >> 64);
 }
 
 static void samples_begin(struct tally *tally, uint64_t interval) {
@@ -108,7 +102,7 @@ uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes) {
 static struct tally *tally_make(uint32_t heap_id) {
   struct tally *tally = metadata_take_forever(sizeof *tally);
   if (tally)
-    tally->random = (os_nanoseconds() ^ (uint64_t)heap_id << 32) | 1;
+    tally->random = os_nanoseconds() ^ (uint64_t)heap_id << 32;
   return tally;
 }
 
