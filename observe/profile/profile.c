@@ -17,45 +17,43 @@ static struct {
   struct lock start_lock; /* before any other lock */
   struct lock lock;
   struct samples samples;
-  _Atomic(struct pool *) pool; /* of the samples; set once */
-  uint64_t interval;           /* 0: never started */
+  uint64_t interval; /* 0: never started */
   uint64_t start_ns;
 } profile SPARSE;
 
 _Static_assert(sizeof(struct unwind_stack) == HEAP_STACK_NOTES * sizeof(uintptr_t), "a heap has room for it");
 
-static struct pool *shared_pool(void) { return atomic_load_explicit(&profile.pool, memory_order_acquire); }
 bool profile_is_on(void) { return tally_interval(TALLY_PROFILE) != 0; }
+bool profile_was_started(void) { return atomic_load_explicit(&pool_shared_id, memory_order_acquire) != 0; }
+/* The pool of the samples. A profile was started. */
+static struct pool *shared_pool(void) {
+  return pool_by_id(atomic_load_explicit(&pool_shared_id, memory_order_acquire));
+}
 
 /* --- start and end --- */
 
 bool profile_start(uint64_t interval) {
   HOLD_LOCK(&profile.start_lock); /* or two first calls would make two pools */
   interval = min_size(interval, INTERVAL_MAX);
-  struct pool *pool = shared_pool() == NULL ? pool_make_shared() : NULL; /* takes locks */
+  struct pool *pool = profile_was_started() ? shared_pool() : pool_make_shared(); /* takes locks */
+  if (pool == NULL)
+    return false;
   lock_take(&profile.lock);
-  if (shared_pool() == NULL)
-    atomic_store_explicit(&profile.pool, pool, memory_order_release);
-  bool is_ready = shared_pool() != NULL;
-  if (is_ready) {
-    samples_clear(&profile.samples);
-    profile.interval = interval;
-    profile.start_ns = os_nanoseconds();
-    atomic_store_explicit(&pool_shared_id, shared_pool()->id, memory_order_release);
-    store_relaxed(&observers_large_freed, true);
-    tally_sample(TALLY_PROFILE, interval);
-  }
+  samples_clear(&profile.samples);
+  profile.interval = interval;
+  profile.start_ns = os_nanoseconds();
+  atomic_store_explicit(&pool_shared_id, pool->id, memory_order_release);
+  store_relaxed(&observers_large_freed, true);
+  tally_sample(TALLY_PROFILE, interval);
   lock_give(&profile.lock);
   tally_broadcast();
-  return is_ready;
+  return true;
 }
 
 void profile_stop(void) {
   HOLD_LOCK(&profile.lock);
   tally_sample(TALLY_PROFILE, 0);
 }
-
-bool profile_was_started(void) { return atomic_load_explicit(&pool_shared_id, memory_order_acquire) != 0; }
 
 bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) {
   HOLD_LOCK(&profile.lock);
