@@ -47,7 +47,7 @@ static struct {
   void *free[METADATA_ORDER_MAX + 1];
   size_t bytes;
   _Atomic size_t free_bytes; /* of the pieces in the lists; written under the lock */
-} metadata;
+} metadata = {.start = {.next = start_area, .end = start_area + START_BYTES}, .bytes = START_BYTES};
 
 static size_t space_left(const struct space *space) { return (size_t)(space->end - space->next); }
 
@@ -58,13 +58,6 @@ static void *space_carve(struct space *space, size_t bytes) {
 }
 
 size_t metadata_free_bytes(void) { return load_relaxed(&metadata.free_bytes); }
-
-static void start_once(void) {
-  if (metadata.bytes != 0)
-    return;
-  metadata.start = (struct space){.next = start_area, .end = start_area + START_BYTES};
-  metadata.bytes = START_BYTES;
-}
 
 static void push_free(void *piece, unsigned order) {
   add_as_owner(&metadata.free_bytes, (size_t)1 << order);
@@ -131,7 +124,6 @@ static bool forever_map(size_t bytes) {
 
 void *metadata_take_forever(size_t bytes) {
   HOLD_LOCK(&metadata.lock);
-  start_once();
   bytes = round_up(bytes, CACHE_LINE);
   if (space_left(&metadata.start) >= bytes)
     return space_carve(&metadata.start, bytes);
@@ -148,7 +140,6 @@ void *metadata_take(unsigned order) {
     add_as_owner(&metadata.free_bytes, -bytes);
     return piece;
   }
-  start_once();
   if (space_left(&metadata.pieces) >= bytes)
     return space_carve(&metadata.pieces, bytes);
   if (space_left(&metadata.start) >= bytes)
