@@ -6,7 +6,6 @@
 #include "budget/decay.h"
 #include "os/cgroup.h"
 #include "os/filter.h"
-#include "os/lock.h"
 #include "os/os.h"
 #include "policy/limit_policy.h"
 
@@ -36,8 +35,7 @@ _Static_assert(RESIDENT_MS < GRANTED_MS, "what was given out since the reading i
 enum asked { NOT_ASKED, BEING_ASKED, ASKED }; /* whether the cgroup was read; ASKED too if a filter forbids reading */
 
 static struct {
-  struct lock lock; /* a leaf; only tried */
-  _Atomic bool stale;
+  _Atomic uint32_t begun, done;  /* how often limits_apply was */
   struct os_memory_limits group; /* constant from ASKED on */
 } limits;
 
@@ -73,17 +71,19 @@ void usage_freed_add(size_t bytes) { figure_add(&usage.freed, bytes); }
 size_t usage_freed(void) { return load_relaxed(&usage.freed); }
 void usage_learned_add(size_t change) { figure_add(&usage.learned, change); }
 
-/* hak_option_set takes the lock outside of slow paths. Writes only what differs. */
+/* Writes only what differs. */
 COLD void usage_in_child(void) {
-  lock_reset(&limits.lock);
   if (atomic_load(&usage.asked_group) == BEING_ASKED) /* by a thread that does not exist in the child */
     atomic_store(&usage.asked_group, NOT_ASKED);
   if (load_relaxed(&usage.leaving) != 0) /* threads that freed without a slow path are not in the child */
     store_relaxed(&usage.leaving, 0);
   if (load_relaxed(&usage.resident_ms) != 0) /* the parent's */
     store_relaxed(&usage.resident_ms, 0);
-  if (atomic_load_explicit(&limits.stale, memory_order_seq_cst))
+  uint32_t begun = atomic_load(&limits.begun);
+  if (atomic_load(&limits.done) != begun) { /* by hak_option_set, outside of slow paths: that thread is not here */
+    atomic_store(&limits.done, begun);
     usage_limits_apply();
+  }
 }
 
 void usage_note_peak(void) {
@@ -103,7 +103,6 @@ size_t usage_moves_ended(void) { return atomic_load_explicit(&usage.moves_ended,
 size_t usage_limit(void) { return ~load_relaxed(&usage.limit_complement); }
 size_t usage_high(void) { return ~load_relaxed(&usage.high_complement); }
 
-/* limits.lock is held. */
 static void limits_apply(void) {
   bool is_known = atomic_load_explicit(&usage.asked_group, memory_order_acquire) == ASKED;
   struct os_memory_limits group = is_known ? limits.group : NO_LIMITS;
@@ -115,14 +114,15 @@ static void limits_apply(void) {
   store_relaxed(&usage.high_complement, ~min_size(hard, group.high_bytes));
 }
 
-/* Try-lock, because signal handlers come here. A thread that finds it taken leaves the work to the holder. */
+/* Signal handlers come here, too. A thread that stores last, while another one has begun meanwhile, begins again: so
+ * what holds then is stored last. */
 COLD void usage_limits_apply(void) {
-  atomic_store_explicit(&limits.stale, true, memory_order_seq_cst);
-  while (atomic_load_explicit(&limits.stale, memory_order_seq_cst) && lock_try(&limits.lock)) {
-    atomic_store_explicit(&limits.stale, false, memory_order_seq_cst);
+  uint32_t number;
+  do {
+    number = atomic_fetch_add(&limits.begun, 1) + 1;
     limits_apply();
-    lock_give(&limits.lock);
-  }
+    atomic_fetch_add(&limits.done, 1);
+  } while (atomic_load(&limits.begun) != number);
 }
 
 /* Other threads go on meanwhile as if there were no group. False: another thread reads it, or has read it. */
