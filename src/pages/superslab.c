@@ -50,9 +50,8 @@ static struct {
   struct lock lock;
   struct node_lists of_first_node;
   struct age_list resident[KEEP_LISTS];
-  size_t count;         /* superslabs */
-  size_t outside_bytes; /* of runs outside them */
-  size_t taken_bytes;
+  size_t count;               /* superslabs */
+  size_t outside_bytes;       /* of runs outside them */
   _Atomic size_t dense_bytes; /* of runs that were to be populated, since the last superslab that was */
 } units;
 
@@ -176,7 +175,6 @@ static struct superslab *superslab_open_fresh(void) {
 static void *run_outside(struct extent extent, size_t bytes) {
   if (extent.base == NULL)
     return NULL;
-  units.taken_bytes += bytes;
   units.outside_bytes += bytes;
   usage_move(extent.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_SLABS, bytes);
   return extent.base;
@@ -206,7 +204,6 @@ COLD static void *take_outside(unsigned order) {
 
 static void give_outside(void *run, unsigned order) {
   size_t bytes = UNIT_BYTES << order;
-  units.taken_bytes -= bytes;
   units.outside_bytes -= bytes;
   extent_give((struct extent){.base = run, .bytes = bytes, .resident = true}, os_milliseconds(), USAGE_SLABS);
 }
@@ -245,7 +242,6 @@ static void *take_from(struct superslab *s, unsigned order) {
     return NULL;
   }
   usage_move_begin(UNIT_BYTES << order);
-  units.taken_bytes += UNIT_BYTES << order;
   set_units(s, s->free & ~mask, s->resident & ~mask, USAGE_SLABS);
   if (more > 0)
     usage_move(USAGE_PROMISED, USAGE_SLABS, more);
@@ -280,7 +276,7 @@ static void *resident_run(unsigned node, unsigned order) {
 static bool make_dense(struct superslab *s) {
   size_t bytes = bytes_of(s->free);
   if (s->resident != 0 || extent_bank_of(s->base) == EXTENT_HUGE ||
-      !huge_for_superslab(units.taken_bytes, load_relaxed(&units.dense_bytes)) || !usage_reserve(bytes))
+      !huge_for_superslab(usage_slabs(), load_relaxed(&units.dense_bytes)) || !usage_reserve(bytes))
     return false;
   store_relaxed(&units.dense_bytes, 0);
   usage_move_begin(bytes);
@@ -358,7 +354,6 @@ void units_give(void *run, unsigned order, unsigned keep) {
   hak_assert((s->free & mask) == 0);
   note_given(s, keep);
   set_units(s, s->free | mask, s->resident | mask, USAGE_SLABS);
-  units.taken_bytes -= UNIT_BYTES << order;
   usage_move_end(UNIT_BYTES << order);
   if (s->free == UNITS_ALL && !goes_sooner(s))
     superslab_close(s);
@@ -409,9 +404,8 @@ COLD void units_stats(struct unit_stats *out) {
   size_t resident = decay_total(&units_decay), superslab_bytes = units.count * SUPERSLAB_BYTES + units.outside_bytes;
   *out = (struct unit_stats){
       .superslab_bytes = superslab_bytes,
-      .taken_bytes = units.taken_bytes,
       .resident_free_bytes = resident,
-      .other_free_bytes = superslab_bytes - units.taken_bytes - resident,
+      .other_free_bytes = superslab_bytes - usage_slabs() - resident, /* they change under this lock */
   };
 }
 

@@ -39,7 +39,6 @@ extern struct decay units_decay; /* resident free units; a superslab is as old a
 
 struct unit_stats {
   size_t superslab_bytes; /* all superslabs, and runs outside them */
-  size_t taken_bytes;
   size_t resident_free_bytes;
   size_t other_free_bytes; /* free units that are not resident */
 };

@@ -45,14 +45,14 @@ static void tag_check(const struct run *run) {
  * accessible for it. */
 static void assert_all_free(void) {
   size_t before = committed(), count = before / SUPERSLAB_BYTES;
-  assert_int_equal(stats().taken_bytes, 0);
+  assert_int_equal(usage_slabs(), 0);
   assert_int_equal(stats().superslab_bytes, 0);
   assert_int_equal(stats().resident_free_bytes, 0);
   void **wholes = calloc(count, sizeof *wholes);
   for (size_t i = 0; i < count; i++)
     assert_non_null(wholes[i] = units_take(UNIT_ORDER_MAX, false));
   assert_int_equal(committed(), before);
-  assert_int_equal(stats().taken_bytes, before);
+  assert_int_equal(usage_slabs(), before);
   for (size_t i = 0; i < count; i++)
     units_give(wholes[i], UNIT_ORDER_MAX, KEEP_BY_PRESET);
   free(wholes);
@@ -94,7 +94,7 @@ UNIT_TEST(random_runs_never_overlap) {
       assert_int_equal(decay_due_ms(&units_decay), 0);
     }
     if (step % 500 == 0) {
-      assert_int_equal(stats().taken_bytes, taken);
+      assert_int_equal(usage_slabs(), taken);
       UNIT_SUPERSLABS_VALID();
     }
   }
