@@ -10,7 +10,7 @@
 #define LEVELS 4u
 
 static void (*look_at)(const struct os_access *access);
-static struct sigaction before[LEVELS]; /* what each of ours replaced */
+static struct sigaction before[LEVELS] SPARSE; /* what each of ours replaced */
 static unsigned levels_used;
 
 #if defined(__x86_64__)
