@@ -6,7 +6,8 @@
 
 /* A handler that the program installs may call the one that it replaced, which may be ours. So each call of
  * os_access_watch that finds such a handler installs another of ours, which replaced that one; else the two would call
- * each other for ever. Those behind the last share it. */
+ * each other for ever. When all are in use, the last one is installed again, and the program's last handler is not
+ * called. */
 #define LEVELS 4u
 
 static void (*look_at)(const struct os_access *access);
@@ -97,12 +98,13 @@ bool os_access_watch(void (*look)(const struct os_access *access)) {
   for (unsigned level = 0; level < LEVELS; level++)
     if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == handlers[level])
       return true;
-  unsigned level = levels_used < LEVELS ? levels_used : LEVELS - 1;
+  bool is_new = levels_used < LEVELS;
+  unsigned level = is_new ? levels_used++ : LEVELS - 1;
   look_at = look;
-  before[level] = present;
+  if (is_new)
+    before[level] = present;
   ours = (struct sigaction){.sa_mask = present.sa_mask};
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (present.sa_flags & (SA_RESTART | SA_NODEFER));
   ours.sa_sigaction = handlers[level];
-  levels_used = level + 1;
   return sigaction(SIGSEGV, &ours, NULL) == 0;
 }

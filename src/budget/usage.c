@@ -114,15 +114,16 @@ static void limits_apply(void) {
   store_relaxed(&usage.high_complement, ~min_size(hard, group.high_bytes));
 }
 
-/* Signal handlers come here, too. A thread that stores last, while another one has begun meanwhile, begins again: so
- * what holds then is stored last. */
+/* Signal handlers come here, too. A thread that has stored begins again if another one began meanwhile. So what holds
+ * then is stored last, and if all have done, that is in force. */
 COLD void usage_limits_apply(void) {
-  uint32_t number;
+  uint32_t begun;
+  atomic_fetch_add(&limits.begun, 1);
   do {
-    number = atomic_fetch_add(&limits.begun, 1) + 1;
+    begun = atomic_load(&limits.begun);
     limits_apply();
-    atomic_fetch_add(&limits.done, 1);
-  } while (atomic_load(&limits.begun) != number);
+  } while (atomic_load(&limits.begun) != begun);
+  atomic_fetch_add(&limits.done, 1);
 }
 
 /* Other threads go on meanwhile as if there were no group. False: another thread reads it, or has read it. */

@@ -88,17 +88,16 @@ void guarded_set_size(struct large *range, size_t size) {
     memcpy(range->base + size, &word, sizeof word);
 }
 
-bool guarded_reach(struct large *range, size_t size) {
-  size_t room = guarded_room(range), wanted = body_bytes(size);
-  return wanted <= room ||
-         (wanted + os_page_bytes() <= large_range_bytes(range) && os_commit(range->base + room, wanted - room));
-}
-
-/* Pages behind the former room are fresh, or show what the object left there before it shrank. */
-void guarded_resize(struct large *range, size_t size) {
-  size_t kept = min_size(size, range->guarded_size);
-  memset(range->base + kept, 0, min_size(body_bytes(size), guarded_room(range)) - kept);
+bool guarded_resize(struct large *range, size_t size) {
+  size_t pages = guarded_room(range), wanted = body_bytes(size), kept = min_size(size, range->guarded_size);
+  bool is_beyond = wanted + os_page_bytes() > large_range_bytes(range);
+  if (wanted > pages && (is_beyond || !os_commit(range->base + pages, wanted - pages)))
+    return false;
+  if (wanted < pages && os_seal(range->base + wanted, pages - wanted))
+    pages = wanted;
+  memset(range->base + kept, 0, pages - kept);
   guarded_set_size(range, size);
+  return true;
 }
 
 void guarded_check(const struct large *range) {

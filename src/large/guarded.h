@@ -28,11 +28,9 @@ size_t guarded_front(size_t alignment);
 char *guarded_map(size_t size, size_t room, size_t alignment, size_t front);
 /* Stores the size in the range's record, and writes the word behind the object. */
 void guarded_set_size(struct large *range, size_t size);
-/* Makes the pages for a size accessible, within the room that was asked for. False: it has no such room. */
-bool guarded_reach(struct large *range, size_t size);
-/* As guarded_set_size, for a live object, after guarded_reach. What its last page shows behind the shorter size is
- * zero. */
-void guarded_resize(struct large *range, size_t size);
+/* The same for a live object that becomes longer or shorter where it lies. What it shows behind the shorter of both
+ * sizes is zero. Pages that it leaves have no access. False: it has no room, or the system refuses; nothing changed. */
+bool guarded_resize(struct large *range, size_t size);
 /* Returns the bytes that the program may use in place. */
 size_t guarded_room(const struct large *range);
 /* Ends the program if the word behind the object was changed. */

@@ -339,11 +339,13 @@ static void *object_move(struct large *range, size_t bytes, size_t wanted, bool 
 }
 
 #define GUARDED_AHEAD_SHARE 4u /* a guarded object that moves to grow gets room to grow by this fraction */
+#define GUARDED_LIMIT_SHARE 4u /* while at most this part of a limit is held, because the room is held, too */
 
 /* A guarded object that cannot grow where it lies is copied, for its guards cannot be moved with it. With room ahead
  * one that grows in small steps is copied seldom. NULL: unchanged. */
 static void *guarded_move(struct large *range, size_t size) {
-  struct large *grown = range_guarded(size, size + size / GUARDED_AHEAD_SHARE, UNIT_BYTES);
+  bool has_room = !usage_is_filling() && usage_held() <= usage_limit() / GUARDED_LIMIT_SHARE;
+  struct large *grown = range_guarded(size, has_room ? size + size / GUARDED_AHEAD_SHARE : size, UNIT_BYTES);
   if (object_begun(grown) == NULL)
     return NULL;
   return object_copied(grown, range, range->guarded_size);
@@ -372,12 +374,9 @@ COLD void *large_resize(void *object, size_t size, bool *is_dirty) {
   size_t bytes = large_range_bytes(range);
   if (UNLIKELY(range->guarded)) {
     guarded_check(range);
-    if (size < guarded_room(range) / 2)
+    if (guarded_bytes(size) < bytes / 2)
       return NULL;
-    if (!guarded_reach(range, size))
-      return guarded_move(range, size);
-    guarded_resize(range, size);
-    return object;
+    return guarded_resize(range, size) ? object : guarded_move(range, size);
   }
   size_t wanted = length_resized(range, size);
   if (wanted == bytes)

@@ -38,10 +38,13 @@ static least_stack *library_least; /* or NULL */
 
 void os_thread_prepare(void) {
 #ifndef HAK_TSAN /* ThreadSanitizer must see our threads */
-  void *found = dlsym(RTLD_NEXT, "pthread_create"), *least = dlsym(RTLD_NEXT, "__pthread_get_minstack");
+  void *found = dlsym(RTLD_NEXT, "pthread_create");
   if (found)
     memcpy(&library_create, &found, sizeof found);
+#ifdef __GLIBC__ /* in others the program would see the look-up's dlerror */
+  void *least = dlsym(RTLD_NEXT, "__pthread_get_minstack");
   memcpy(&library_least, &least, sizeof least);
+#endif
 #endif
   bool is_limited = os_memory_limit() != SIZE_MAX;
   if (is_limited || library_least == NULL) {

@@ -445,7 +445,8 @@ static void first_long_blocks_lie_apart(void) {
   CHECK_SAY(near > MORE / 2, "%u pairs are near", near);
 }
 
-/* One that grows in small steps is seldom copied, and what is behind it has no access at any time. */
+/* One that grows in small steps is seldom copied, and what is behind it has no access at any time, also when it
+ * shrank. Grown again, it shows nothing of before. */
 static void long_block_grows(void) {
   enum { STEP = 65536 - 100, STEPS = 500, MOVES_MAX = 50 };
   unsigned moves = 0;
@@ -467,6 +468,14 @@ static void long_block_grows(void) {
     ends_by(SIGABRT, write_one_beyond, block);
   }
   CHECK_SAY(moves <= MOVES_MAX, "it moved %u times", moves);
+  size_t full = long_bytes, shorter = full / 10 * 6, longer = full / 10 * 9;
+  block = CHECK_GOT(t_realloc(block, long_bytes = shorter));
+  ends_by(SIGSEGV, read_beyond, block);
+  ends_by(SIGABRT, write_one_beyond, block);
+  block = CHECK_GOT(t_realloc(block, long_bytes = longer));
+  shows_nothing((unsigned char *)block + shorter, longer - shorter);
+  ends_by(SIGSEGV, read_beyond, block);
+  CHECK(block[0] == 1);
   t_free(block);
 }
 
