@@ -7,9 +7,15 @@
 #define SHORT_MS_MIN ((uint64_t)50)
 #define SHORT_BYTES_OF_MS ((size_t)2 << 20)
 #define CHARGED_BYTES_OF_MS (((size_t)128 << 20) / 1000)
+#define WANTED_BYTES_OF_MS (((size_t)16 << 20) / 1000)
 
 static _Atomic uint64_t full_until_ms;
-static size_t owed_bytes; /* the round's lock guards it */
+
+static struct {
+  size_t owed_bytes;
+  size_t sum_bytes; /* given back sooner than after the full delay, less WANTED_BYTES_OF_MS since */
+  uint64_t sum_ms;  /* when that was so */
+} given;            /* the round's lock guards it */
 
 uint64_t delay_in_force_ms(void) {
   uint64_t full_ms = delay_full_ms();
@@ -20,11 +26,23 @@ uint64_t delay_in_force_ms(void) {
 
 uint64_t delay_full_until_ms(void) { return load_relaxed(&full_until_ms); }
 
-void delay_owe(size_t given_back) { owed_bytes += given_back; }
+void delay_owe(size_t given_back) { given.owed_bytes += given_back; }
+
+/* Returns for how long the full delay holds. What went back in all, beyond the most that was ever in use at once, was
+ * wanted again. */
+static uint64_t hold_ms(size_t given_back, uint64_t now_ms) {
+  uint64_t forgotten_bytes = (now_ms - given.sum_ms) * WANTED_BYTES_OF_MS;
+  given.sum_bytes = less(given.sum_bytes, forgotten_bytes) + given_back;
+  given.sum_ms = now_ms;
+  size_t wanted_bytes = less(given.sum_bytes, usage_taken_peak());
+  return max_size(given_back / CHARGED_BYTES_OF_MS, wanted_bytes / WANTED_BYTES_OF_MS);
+}
 
 void delay_charge(size_t given_back, uint64_t delay_ms) {
-  given_back += owed_bytes;
-  owed_bytes = 0;
-  if (given_back > 0 && delay_ms < delay_full_ms())
-    store_relaxed(&full_until_ms, os_milliseconds() + given_back / CHARGED_BYTES_OF_MS);
+  given_back += given.owed_bytes;
+  given.owed_bytes = 0;
+  if (given_back == 0 || delay_ms >= delay_full_ms())
+    return;
+  uint64_t now_ms = os_milliseconds();
+  store_relaxed(&full_until_ms, now_ms + hold_ms(given_back, now_ms));
 }

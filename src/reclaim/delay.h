@@ -3,7 +3,8 @@
  * The option `purge_delay_ms` is the longest, the full delay. A 20th of it, or 1 ms for each 2 MiB held, is enough as
  * long as what goes back is little: after so many bytes the full delay holds for a second. So the page faults that a
  * shorter delay causes take a few hundredths of the time if the program wants all of it again, at 1.4 us a page, and
- * less than one in most programs (docs/decisions/0025-one-clock.md). A delay that is set holds exactly.
+ * less than one in most programs (docs/decisions/0025-one-clock.md). If the program does want it again, which the sum
+ * of what went back shows, the full delay holds for eight times as long. A delay that is set holds exactly.
  */
 #pragma once
 

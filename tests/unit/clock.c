@@ -244,6 +244,25 @@ UNIT_TEST(each_byte_is_charged_once) {
   assert_int_equal(hak_option_set("purge_delay_ms", "1000"), 0);
 }
 
+/* A program that pauses, and then wants again what went back in the pause, soon finds it resident. */
+UNIT_TEST(what_is_wanted_again_goes_seldom) {
+  enum { OBJECTS = 32, TURNS = 40, GONE_MAX = TURNS / 4 };
+  hak_trim(0);
+  assert_int_equal(hak_option_set("purge_delay_ms", NULL), 0);
+  pass(60 * DELAY_MS);
+  unsigned gone = 0;
+  for (unsigned turn = 0; turn < TURNS; turn++) {
+    char *object[OBJECTS];
+    for (unsigned i = 0; i < OBJECTS; i++)
+      memset(object[i] = hak_malloc(2 * MIB), 1, 2 * MIB);
+    for (unsigned i = 0; i < OBJECTS; i++)
+      hak_free(object[i]);
+    gone += free_after(DELAY_MS / 2) < OBJECTS * MIB;
+  }
+  assert_in_range(gone, 2, GONE_MAX); /* each second time if only 128 MiB a second count */
+  assert_int_equal(hak_option_set("purge_delay_ms", "1000"), 0);
+}
+
 /* A limit that the program lifts again is forgotten after a second. Nothing is asked for where there is none. */
 UNIT_TEST(a_lifted_limit_is_forgotten) {
   struct rlimit free, limit;
