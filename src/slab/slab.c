@@ -211,7 +211,7 @@ static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigne
   struct map_row *row = map_leaf_row(leaf, block);
   size_t offset = (uintptr_t)block & (slab_bytes - 1);
   size_t unit = map_unit_in_row(block - offset), index;
-  if (UNLIKELY(!is_own || !block_index(class->inverse, offset, &index) || index >= class->block_count))
+  if (UNLIKELY(!block_index(class->inverse, offset, &index) || !is_own || index >= class->block_count))
     flush_fault(set, cls, block);
   return (struct place){(void *)row->records[unit], row->bitmaps[unit] + index / 64, index};
 }
