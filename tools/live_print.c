@@ -48,8 +48,7 @@ static void print_totals(const struct live_process *process, const struct live_k
   print_size("ready in bins", live_total(process, "bin_bytes"), "");
   print_size("on the way home", live_total(process, "in_flight_bytes"), "freed by other threads");
   print_size("free in slabs", live_total(process, "slab_free_bytes"), "");
-  print_size("free units, extents", live_total(process, "unit_free_bytes") + live_total(process, "extent_free_bytes"),
-             "resident");
+  print_size("free extents", live_total(process, "extent_free_bytes"), "resident");
   print_size("large, cached", live_total(process, "large_cached_bytes"), "");
   print_size("hakmem's own tables", live_total(process, "metadata_bytes"), "mapped");
   print_size("given back so far", live_total(process, "purged_bytes"), "");

@@ -10,7 +10,7 @@ static const char *const group_heads[STATS_GROUPS] = {
     [STATS_MEMORY] = "Other views of memory",
     [STATS_HEAP] = "Heaps\n\nA heap is the state that one thread allocates from. It outlives the thread.",
     [STATS_REFILL] = "Refills\n\nA malloc that finds its bin empty tries these sources in order: the inbox, the heap's "
-                     "slabs, a new slab made\nof free units, a new superslab made of a free extent, an arena.",
+                     "slabs, a new slab made\nof a free extent, an arena.",
     [STATS_FREE] = "Frees\n\nWhat free does when it does not push the block into a bin.",
     [STATS_LARGE] = "Large objects\n\nObjects above 64 KiB, and those aligned to more than a size class can be.",
     [STATS_COUNTED] =
@@ -54,12 +54,12 @@ static const char after_tables[] =
     "\n"
     "| field | is |\n"
     "|---|---|\n"
-    "| `arena` | `heap_bytes` - `large_bytes` + `unit_free_bytes` |\n"
+    "| `arena` | `heap_bytes` - `large_bytes` + `extent_free_bytes` |\n"
     "| `uordblks` | `live_bytes` - `large_bytes` |\n"
     "| `fordblks` | `arena` - `uordblks` |\n"
     "| `fsmblks` | `bin_bytes` |\n"
     "| `hblks`, `hblkhd` | `large_count`, `large_bytes` |\n"
-    "| `keepcost` | `unit_free_bytes` + `large_cached_bytes` |\n"
+    "| `keepcost` | `extent_free_bytes` + `large_cached_bytes` |\n"
     "\n"
     "`mallinfo` has the same fields as ints; a value that does not fit is INT_MAX. The other fields are 0.\n";
 

@@ -22,7 +22,7 @@ static void figures_take(void) {
   struct hak_stats s;
   if (hak_stats_get(&s) != 0)
     return;
-  uint64_t unused = s.unit_purged_bytes + s.extent_purged_bytes + s.extent_unused_bytes;
+  uint64_t unused = s.extent_purged_bytes + s.extent_unused_bytes;
   uint64_t used = s.mapped_bytes - min_size(s.mapped_bytes, unused + s.metadata_bytes);
   uint64_t active = round_up(max_size(s.heap_bytes, s.live_bytes), PAGE_BYTES);
   const uint64_t now[FIGURES] = {
@@ -32,7 +32,7 @@ static void figures_take(void) {
       [RESIDENT] = max_size(used, active),
       [MAPPED] = max_size(used, active) + s.metadata_bytes,
       [RETAINED] = s.reserved_bytes - min_size(s.reserved_bytes, s.committed_bytes) + unused,
-      [DIRTY] = s.unit_free_bytes + s.extent_free_bytes + s.large_cached_bytes,
+      [DIRTY] = s.extent_free_bytes + s.large_cached_bytes,
       [LARGE] = s.large_bytes,
   };
   for (unsigned i = 0; i < FIGURES; i++)

@@ -18,8 +18,6 @@
   ROW(PART, bin_bytes, GAUGE, BYTES, "Blocks ready in the bins (thread caches) of the heaps.") \
   ROW(PART, in_flight_bytes, GAUGE, BYTES, "Remote frees on the way to the pools that own the blocks.") \
   ROW(PART, slab_free_bytes, GAUGE, BYTES, "Free blocks in slabs, and slab tails that no block fits into.") \
-  ROW(PART, unit_free_bytes, GAUGE, BYTES, "Free units of superslabs that were used and not given back since.") \
-  ROW(PART, unit_purged_bytes, GAUGE, BYTES, "Free units of superslabs that were given back or never used.") \
   ROW(PART, extent_free_bytes, GAUGE, BYTES, "Free extents that were used and not given back since.") \
   ROW(PART, extent_purged_bytes, GAUGE, BYTES, "Free extents that were given back or never used.") \
   ROW(PART, extent_unused_bytes, GAUGE, BYTES, "Accessible ends of the arenas that were never used.") \
@@ -51,10 +49,8 @@
   ROW(REFILL, refilled_blocks, COUNTER, BLOCKS, "Blocks that slabs gave to bins.") \
   ROW(REFILL, refills_from_inbox, COUNTER, TIMES, "Remote frees filled the bin.") \
   ROW(REFILL, refills_from_slab, COUNTER, TIMES, "Open slabs of the pool filled the bin.") \
-  ROW(REFILL, slabs_opened, COUNTER, TIMES, "No slab of the pool had a free block, so free units became one.") \
-  ROW(REFILL, slabs_closed, COUNTER, TIMES, "An empty slab became free units.") \
-  ROW(REFILL, superslabs_opened, COUNTER, TIMES, "No superslab had free units, so a free extent became one.") \
-  ROW(REFILL, superslabs_closed, COUNTER, TIMES, "An empty superslab became a free extent.") \
+  ROW(REFILL, slabs_opened, COUNTER, TIMES, "No slab of the pool had a free block, so an extent became one.") \
+  ROW(REFILL, slabs_closed, COUNTER, TIMES, "An empty slab became a free extent.") \
   ROW(REFILL, arena_commits, COUNTER, TIMES, "No free extent served, so more of an arena was made accessible.") \
   ROW(REFILL, arenas_reserved, COUNTER, TIMES, "No arena served, so address space was reserved.") \
   ROW(REFILL, bin_growths, COUNTER, TIMES, "A bin's array was doubled.") \

@@ -36,11 +36,10 @@ SHARED = (
     Shared("pool's lock", OWN, {"refills": 1, "flushes": 1}, 250),
     Shared("pool's inbox", OTHER, {"envelopes_sent": 1}, 60),
     Shared("pool's emptied envelopes", OTHER, {"envelopes_sent": 1}, 30),
-    Shared("superslabs' lock", ALL, {"slabs_opened": 1, "slabs_closed": 1}, 150),
     Shared(
         "sums of memory held", ALL, {"slabs_opened": 2, "slabs_closed": 2, "large_allocations": 2, "large_frees": 2}, 10
     ),
-    Shared("extents' lock", ALL, {"superslabs_opened": 1, "superslabs_closed": 1}, 200),
+    Shared("extents' lock", ALL, {"slabs_opened": 1, "slabs_closed": 1}, 150),
     Shared("BigCache's lock", ALL, {"cache_puts": 1, "cache_hits": 1, "cache_misses": 1}, 80),
     Shared("metadata's lock", ALL, {"bin_growths": 2, "bin_shrinks": 2}, 60),
     Shared("registry's lock", ALL, {"heaps_adopted": 1, "heaps_swept": 1}, 300),

@@ -12,7 +12,7 @@
 EXPORT struct mallinfo2 mallinfo2(void) {
   struct hak_stats s;
   hak_stats_get(&s);
-  size_t slab_bytes = s.heap_bytes - min_size(s.heap_bytes, s.large_bytes) + s.unit_free_bytes;
+  size_t slab_bytes = s.heap_bytes - min_size(s.heap_bytes, s.large_bytes) + s.extent_free_bytes;
   size_t slab_live = s.live_bytes - min_size(s.live_bytes, s.large_bytes);
   return (struct mallinfo2){
       .arena = slab_bytes,
@@ -21,7 +21,7 @@ EXPORT struct mallinfo2 mallinfo2(void) {
       .uordblks = slab_live,
       .fordblks = slab_bytes - min_size(slab_bytes, slab_live),
       .fsmblks = s.bin_bytes,
-      .keepcost = s.unit_free_bytes + s.large_cached_bytes,
+      .keepcost = s.extent_free_bytes + s.large_cached_bytes,
   };
 }
 

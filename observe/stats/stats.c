@@ -12,7 +12,6 @@
 #include "pages/extent.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
-#include "pages/superslab.h"
 #include "profile/profile.h"
 #include "reclaim/reclaim.h"
 #include "threads/watch.h"
@@ -82,14 +81,7 @@ static void add_heaps(struct hak_stats *out) {
   out->live_bytes += taken - in_bins - in_flight;
 }
 
-/* --- units, extents, large objects --- */
-
-static void add_units(struct hak_stats *out) {
-  struct unit_stats units;
-  units_stats(&units);
-  out->unit_free_bytes = units.resident_free_bytes;
-  out->unit_purged_bytes = units.other_free_bytes;
-}
+/* --- extents, large objects --- */
 
 static void add_extents(struct hak_stats *out) {
   struct extent_stats extents;
@@ -121,7 +113,6 @@ static void add_large(struct hak_stats *out) {
 
 static void add_memory(struct hak_stats *out) {
   add_heaps(out);
-  add_units(out);
   add_large(out);
   add_extents(out);
   out->metadata_bytes = metadata_bytes() + map_bytes();
@@ -222,7 +213,6 @@ bool stats_parts_hold(void) {
   struct hak_stats held = {0};
   size_t ended = usage_moves_ended();
   add_heaps(&held);
-  add_units(&held);
   add_large_parts(&held, usage_taken_large(), decay_total(&big_cache_decay), range_mapping_bytes());
   add_extents(&held);
   uint64_t sum = stats_parts_sum(&held);

@@ -12,7 +12,6 @@
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/page_map.h"
-#include "pages/superslab.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 #include "threads/deferred.h"
@@ -75,7 +74,7 @@ static void housekeep_heap(struct heap *heap) {
   if (heap->slow_calls % CHECK_PERIOD == 0) {
     struct pool *pool = heap_pool(heap);
     lock_take(&pool->lock);
-    hak_assert(heap_is_valid(heap) && superslabs_are_valid());
+    hak_assert(heap_is_valid(heap) && extents_are_valid());
     pool_unlock(pool);
     hak_assert(extents_are_valid() && packed_is_valid());
   }

@@ -18,7 +18,6 @@
 #include "os/os.h"
 #include "os/say.h"
 #include "pages/extent.h"
-#include "pages/superslab.h"
 #include "reclaim/background.h"
 #include "threads/registry.h"
 
@@ -84,8 +83,7 @@ static void before_fork(void) {
   bool is_quiet = gate_shut() && !thread_is_busy();
   if (is_quiet)
     heaps_before_fork();
-  hak_assert(!is_quiet ||
-             usage_free() == decay_total(&units_decay) + decay_total(&extents_decay) + decay_total(&big_cache_decay));
+  hak_assert(!is_quiet || usage_free() == decay_total(&extents_decay) + decay_total(&big_cache_decay));
   hak_assert(!is_quiet || observers.parts_hold == NULL || observers.parts_hold());
 }
 

@@ -32,7 +32,7 @@ const struct size_class size_classes[HAK_CLASS_COUNT] = {
     OCTAVE_REST(1024), OCTAVE(2048), OCTAVE(4096), LONG_OCTAVE(8192), LONG_OCTAVE(16384), LONG_OCTAVE(32768)};
 
 _Static_assert(sizeof size_classes / sizeof size_classes[0] == 1 + 72 + 3 * 8 - 1 + 3 * 4, "one row a class");
-_Static_assert((UNIT_BYTES << 5) == SUPERSLAB_BYTES, "each slab fits a superslab");
+_Static_assert((UNIT_BYTES << 5) == ROW_BYTES, "each slab fits a row");
 _Static_assert(HAK_SMALL_MAX == UNIT_BYTES, "a large object has more than a unit (stash_units_of)");
 
 unsigned class_aligned(size_t size, size_t alignment) {

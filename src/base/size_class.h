@@ -1,6 +1,6 @@
 /* size_class.h: the only table of size classes.
  *
- * A slab of class c is `1 << order` units long, aligned to its length inside its superslab, and cut
+ * A slab of class c is `1 << order` units long, aligned to its length, and cut
  * into blocks from offset 0. So a class serves an alignment up to the slab's length if its size is a
  * multiple of the alignment.
  *   C1  bytes is a multiple of BLOCK_ALIGNMENT and grows with c

@@ -12,15 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A unit is the granule of the page map. A superslab is 32 units, the granule in which units are taken from arenas, and
- * one huge page on x86-64 and on aarch64 with 4 KiB pages. A leaf is the range that one page-map leaf covers. */
+/* A unit is the granule of the page map. A row is the range that one row of the page map covers: 32 units, and one huge
+ * page on x86-64 and on aarch64 with 4 KiB pages. A leaf is the range that one page-map leaf covers. */
 #define UNIT_BYTES ((size_t)1 << HAK_UNIT_SHIFT)
-#define SUPERSLAB_SHIFT 21
-#define SUPERSLAB_BYTES ((size_t)1 << SUPERSLAB_SHIFT)
-#define SUPERSLAB_UNITS 32u
+#define ROW_SHIFT 21
+#define ROW_BYTES ((size_t)1 << ROW_SHIFT)
+#define ROW_UNITS 32u
 #define LEAF_BYTES ((size_t)1 << HAK_LEAF_SHIFT)
 #define LEAF_UNITS ((size_t)1 << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT))
-#define LEAF_SUPERSLABS ((size_t)1 << (HAK_LEAF_SHIFT - SUPERSLAB_SHIFT))
+#define LEAF_ROWS ((size_t)1 << (HAK_LEAF_SHIFT - ROW_SHIFT))
 
 #define MAPPING_BYTES_MIN ((size_t)32 << 20) /* large objects from here on are mappings of their own */
 #define BLOCK_ALIGNMENT ((size_t)16)
@@ -36,7 +36,7 @@
 #define LIKELY HAK_LIKELY
 #define UNLIKELY HAK_UNLIKELY
 
-_Static_assert(SUPERSLAB_BYTES / UNIT_BYTES == SUPERSLAB_UNITS, "a superslab's units fit one 32-bit mask");
+_Static_assert(ROW_BYTES / UNIT_BYTES == ROW_UNITS, "a row is 32 units");
 _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "64-bit systems only");
 _Static_assert(sizeof(struct hak_bin) == 1 << HAK_ENTRY_CLASS_SHIFT, "an entry's class part is a bin's offset");
 _Static_assert(HAK_ENTRY_END <= 1 << HAK_ENTRY_KIND_SHIFT, "classes stay below kinds");

@@ -1,4 +1,4 @@
-/* decay.h: the free resident bytes of one owner (cached large ranges, extents, or units), by what decides how long they
+/* decay.h: the free resident bytes of one owner (cached large ranges, or extents), by what decides how long they
  * stay: the preset or the policy engine. Both are purged by one rule.
  *
  * An owner has a list by age for each strategy (policy/keep_policy.h). It calls decay_change, under its lock, after
@@ -43,7 +43,7 @@ static inline void decay_change(struct decay *decay, unsigned keep, size_t chang
 
 /* What goes back to the system: ranges that the decider decides about, until at most keep_bytes of them are left or the
  * rest was in use at or after before_ms. only_due: of the engine's, only those whose time is over. An owner stops when
- * it has given back most_bytes, up to a superslab more, or a long cached range more. */
+ * it has given back most_bytes, up to 2 MiB more, or a long cached range more. */
 struct purge {
   enum decider decider;
   bool only_due;

@@ -284,9 +284,9 @@ static enum purge_result purge_pages(void *address, size_t size, long mode) {
 static void split_huge_at_ends(uintptr_t begin, uintptr_t end) {
   if (LIKELY(!load_relaxed(&usage.limit_of_resident)) || option_value(OPTION_HUGE) == HUGE_OFF)
     return;
-  if (begin % SUPERSLAB_BYTES != 0)
+  if (begin % ROW_BYTES != 0)
     os_huge_split((void *)(begin - os_page_bytes()));
-  if (end % SUPERSLAB_BYTES != 0)
+  if (end % ROW_BYTES != 0)
     os_huge_split((void *)end);
 }
 

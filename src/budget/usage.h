@@ -1,7 +1,7 @@
 /* usage.h: how much memory is held, and how much of it may stay when it is free.
  *
  *   taken  slabs and live large objects
- *   free   resident and not taken: free units, free extents, cached large ranges
+ *   free   resident and not taken: free extents, cached large ranges
  *   held   taken + free
  *   tables pieces of metadata, which grow with the heap where blocks are checked
  * A limit bounds held + tables.

@@ -4,7 +4,7 @@
 #include "budget/usage.h"
 #include "os/os.h"
 #include "pages/metadata.h"
-#include "pages/superslab.h"
+#include "pages/run.h"
 
 #define READY_MAX 16u
 #define KEPT_MAX 64u  /* ready ones and the reserve */
@@ -320,7 +320,7 @@ void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
   checked.ring_max = (uint32_t)option_value(OPTION_QUARANTINE);
   zero_begin();
   secret_draw();
-  units_are_wiped = true;
+  runs_are_wiped = true;
   for (unsigned i = 0; i < CHECKED_POOLS; i++)
     pools[i]->slabs.has_states = true;
   atomic_store_explicit(&checked_first_id, pools[0]->id, memory_order_release);

@@ -63,7 +63,7 @@ static void *object_begun(struct large *range) {
 /* --- objects --- */
 
 static size_t mapping_alignment(size_t bytes, size_t alignment) {
-  return max_size(alignment, bytes >= SUPERSLAB_BYTES ? SUPERSLAB_BYTES : UNIT_BYTES);
+  return max_size(alignment, bytes >= ROW_BYTES ? ROW_BYTES : UNIT_BYTES);
 }
 
 void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) {
@@ -80,7 +80,7 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) 
   struct large *range =
       UNLIKELY(guarded_is_on) ? range_guarded(size, size, range_alignment) : range_kept(bytes, range_alignment, hash);
   *dirty = range != NULL && range->guarded ? 0 : SIZE_MAX;
-  if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= SUPERSLAB_BYTES) {
+  if (range == NULL && bytes < MAPPING_BYTES_MIN && range_alignment <= ROW_BYTES) {
     range = range_from_extents(bytes, has_color ? steady_bytes : bytes, range_alignment, dirty);
     if (UNLIKELY(range == NULL && exact < bytes))
       range = range_from_extents(exact, exact, range_alignment, dirty);

@@ -1,6 +1,6 @@
 /* large.h: large objects: above HAK_SMALL_MAX, or aligned more than a size class can be.
  *
- * Up to 32 MiB they are extents (pages/extent.h), from the same arenas as superslabs. Above, and where an object must
+ * Up to 32 MiB they are extents (pages/extent.h), from the same arenas as slabs. Above, and where an object must
  * grow beyond its extent and no resident memory serves, they are mappings of their own, which can grow by moving
  * pages. Freed ranges wait in the thread's stash (large/stash.h) and in the BigCache (large/big_cache.h). All functions
  * are thread-safe. They hold no lock over system calls, except those of an arena.

@@ -48,7 +48,7 @@ static inline size_t large_range_bytes(const struct large *range) { return range
  * lost. */
 static inline size_t large_length(size_t size) {
   size_t units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
-  if (units <= SUPERSLAB_UNITS || size >= MAPPING_BYTES_MIN)
+  if (units <= ROW_UNITS || size >= MAPPING_BYTES_MIN)
     return units * UNIT_BYTES;
   return round_up(units, (size_t)1 << (63 - __builtin_clzl(units - 1) - 5)) * UNIT_BYTES;
 }

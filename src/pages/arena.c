@@ -21,7 +21,7 @@ bool address_in_arena(const void *address) { return arena_mark(address) != 0; }
 void arena_mark_set(char *base, size_t bytes, unsigned mark) {
   for (char *at = base; at < base + bytes;) {
     struct map_row *row = map_row(at);
-    for (size_t unit = map_unit_in_row(at); unit < SUPERSLAB_UNITS && at < base + bytes; unit++, at += UNIT_BYTES)
+    for (size_t unit = map_unit_in_row(at); unit < ROW_UNITS && at < base + bytes; unit++, at += UNIT_BYTES)
       store_relaxed(&row->arenas[unit], (uint8_t)mark);
   }
 }
@@ -30,22 +30,22 @@ size_t arena_neighbours(const char *base, size_t bytes, unsigned mark) {
   return (size_t)(arena_mark(base - UNIT_BYTES) == mark) + (arena_mark(base + bytes) == mark);
 }
 
-static size_t whole_superslabs(size_t bytes) { return round_up(bytes, SUPERSLAB_BYTES); }
+static size_t whole_rows(size_t bytes) { return round_up(bytes, ROW_BYTES); }
 
 /* A new arena is as long as all arenas before it together, so a small program reserves little. It is shorter where
  * address space is limited, so that mappings keep a share. If the system refuses, it gets shorter step by step, down to
  * bytes_min. */
 bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool has_huge) {
   size_t limit = os_memory_limit();
-  size_t needed = whole_superslabs(bytes_min);
-  size_t more = max_size(ARENA_BYTES_MIN, whole_superslabs(arena->reserved_bytes));
+  size_t needed = whole_rows(bytes_min);
+  size_t more = max_size(ARENA_BYTES_MIN, whole_rows(arena->reserved_bytes));
   size_t size = min_size((size_t)option_value(OPTION_RESERVE_MB) << 20, more);
   if (limit != SIZE_MAX)
-    size = min_size(size, round_down(limit / 64, SUPERSLAB_BYTES));
+    size = min_size(size, round_down(limit / 64, ROW_BYTES));
   size = max_size(size, needed);
   char *base = NULL;
-  while ((base = os_reserve(size, SUPERSLAB_BYTES)) == NULL && size > needed)
-    size = max_size(whole_superslabs(size / 8), needed);
+  while ((base = os_reserve(size, ROW_BYTES)) == NULL && size > needed)
+    size = max_size(whole_rows(size / 8), needed);
   if (base == NULL) {
     size = bytes_min;
     base = os_reserve(size, alignment);
@@ -67,8 +67,8 @@ bool arena_commit(struct arena *arena, char *until, unsigned mark) {
     return true;
   size_t left = (size_t)(arena->end - arena->committed);
   size_t exact = (size_t)(until - arena->committed);
-  size_t needed = min_size(left, round_up((uintptr_t)until, SUPERSLAB_BYTES) - (uintptr_t)arena->committed);
-  size_t ahead = whole_superslabs(min_size(arena->committed_bytes / COMMIT_SHARE, COMMIT_BYTES_MAX));
+  size_t needed = min_size(left, round_up((uintptr_t)until, ROW_BYTES) - (uintptr_t)arena->committed);
+  size_t ahead = whole_rows(min_size(arena->committed_bytes / COMMIT_SHARE, COMMIT_BYTES_MAX));
   size_t step = min_size(left, max_size(needed, ahead));
   while (!os_commit(arena->committed, step)) {
     if (step == exact)

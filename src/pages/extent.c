@@ -18,6 +18,7 @@ struct free_extent {
   struct free_links by_size, by_age;
   uint64_t freed_ms;
   bool resident, zero;
+  uint8_t keep; /* its list by age, if it is resident */
   uint8_t bank; /* its number */
 };
 
@@ -33,10 +34,10 @@ struct bank {
 
 static struct {
   struct lock lock;
-  struct age_list ages;            /* resident ones, oldest first */
-  size_t free_bytes;               /* of all free extents */
-  size_t islands;                  /* connected pieces of adopted arenas */
-  struct bank banks[EXTENT_BANKS]; /* of node 0, apart from the others: most machines have no others */
+  struct age_list ages[KEEP_LISTS]; /* resident ones, oldest first */
+  size_t free_bytes;                /* of all free extents */
+  size_t islands;                   /* connected pieces of adopted arenas */
+  struct bank banks[EXTENT_BANKS];  /* of node 0, apart from the others: most machines have no others */
 } extents;
 
 static struct bank banks_of_others[EXTENT_BANKS * (NODES_MAX - 1)] SPARSE;
@@ -72,28 +73,38 @@ static struct free_extent *extent_record(const char *unit) { return map_record(u
 static struct extent extent_of(const struct free_extent *e) {
   return (struct extent){.base = e->base, .bytes = e->bytes, .resident = e->resident, .zero = e->zero};
 }
+/* How long a free extent's pages stay, and since when. */
+struct stay {
+  uint64_t freed_ms;
+  unsigned keep;
+};
+static struct stay stay_of(const struct free_extent *e) {
+  return (struct stay){.freed_ms = e->freed_ms, .keep = e->keep};
+}
 static char *last_unit(const struct free_extent *e) { return e->base + e->bytes - UNIT_BYTES; }
 
-static void resident_change(size_t change) {
-  decay_change(&extents_decay, KEEP_BY_PRESET, change, extents.ages.first ? extents.ages.first->freed_ms : 0);
+static void resident_change(unsigned keep, size_t change) {
+  const struct free_extent *oldest = extents.ages[keep].first;
+  decay_change(&extents_decay, keep, change, oldest ? oldest->freed_ms : 0);
 }
 
 /* Inserts by age. Mostly this appends; an extent with an older time goes further to the front. */
 static void age_insert(struct free_extent *e) {
-  struct free_extent *before = extents.ages.last;
+  struct free_extent *before = extents.ages[e->keep].last;
   for (unsigned looks = 0; before && before->freed_ms > e->freed_ms && looks < LOOKS_MAX; looks++)
     before = before->by_age.previous;
-  age_list_insert(&extents.ages, e, before);
+  age_list_insert(&extents.ages[e->keep], e, before);
 }
 
 /* The caller moves the bytes of a resident one to USAGE_FREE. */
-static void extent_attach(unsigned number, struct extent piece, uint64_t freed_ms) {
+static void extent_attach(unsigned number, struct extent piece, struct stay stay) {
   struct free_extent *e = extent_record(piece.base);
   *e = (struct free_extent){.base = piece.base,
                             .bytes = piece.bytes,
-                            .freed_ms = freed_ms,
+                            .freed_ms = stay.freed_ms,
                             .resident = piece.resident,
                             .zero = piece.zero,
+                            .keep = (uint8_t)stay.keep,
                             .bank = (uint8_t)number};
   extent_record(last_unit(e))->base = e->base;
   map_entry_set(e->base, ENTRY_EXTENT);
@@ -105,7 +116,7 @@ static void extent_attach(unsigned number, struct extent piece, uint64_t freed_m
   extents.free_bytes += e->bytes;
   if (e->resident) {
     age_insert(e);
-    resident_change(e->bytes);
+    resident_change(e->keep, e->bytes);
   }
 }
 
@@ -119,8 +130,8 @@ static struct extent extent_detach(struct free_extent *e) {
   bits_set(bank->filled[e->resident], list, 1, *first != NULL);
   extents.free_bytes -= e->bytes;
   if (e->resident) {
-    age_list_remove(&extents.ages, e);
-    resident_change(-e->bytes);
+    age_list_remove(&extents.ages[e->keep], e);
+    resident_change(e->keep, -e->bytes);
   }
   map_entry_set(e->base, ENTRY_NONE);
   map_entry_set(last_unit(e), ENTRY_NONE);
@@ -140,23 +151,28 @@ static bool same_kind(const struct free_extent *e, unsigned number, const struct
   return e && e->resident == piece->resident && e->zero == piece->zero && e->bank == number;
 }
 
-/* Joins a free neighbour, if it is of the same kind. Both are as old as the younger one then. */
-static void join_neighbour(unsigned number, struct extent *piece, uint64_t *freed_ms, struct free_extent *neighbour) {
+/* Joins a free neighbour, if it is of the same kind. Both are as old as the younger one then, and stay as long as the
+ * longer one. */
+static void join_neighbour(unsigned number, struct extent *piece, struct stay *stay, struct free_extent *neighbour) {
   if (!same_kind(neighbour, number, piece))
     return;
-  *freed_ms = max_size(*freed_ms, neighbour->freed_ms);
+  stay->freed_ms = max_size(stay->freed_ms, neighbour->freed_ms);
+  if (neighbour->bytes > piece->bytes)
+    stay->keep = neighbour->keep;
   struct extent joined = extent_detach(neighbour);
   piece->base = joined.base < piece->base ? joined.base : piece->base;
   piece->bytes += joined.bytes;
 }
 
+#define NO_STAY ((struct stay){.keep = KEEP_BY_PRESET}) /* of one without pages */
+
 /* Makes a free extent, joined with its free neighbours. One that is not resident is counted nowhere. */
-static void bank_give(struct extent piece, uint64_t freed_ms, enum usage from) {
+static void bank_give(struct extent piece, struct stay stay, enum usage from) {
   size_t own_bytes = piece.bytes;
   unsigned number = bank_number_at(piece.base);
-  join_neighbour(number, &piece, &freed_ms, free_at(piece.base + piece.bytes));
-  join_neighbour(number, &piece, &freed_ms, free_before(piece.base));
-  extent_attach(number, piece, freed_ms);
+  join_neighbour(number, &piece, &stay, free_at(piece.base + piece.bytes));
+  join_neighbour(number, &piece, &stay, free_before(piece.base));
+  extent_attach(number, piece, stay);
   usage_move(from, piece.resident ? USAGE_FREE : USAGE_NOWHERE, own_bytes);
 }
 
@@ -168,7 +184,7 @@ static void bank_retire(unsigned number) {
   struct extent rest = {.zero = true};
   rest.base = arena_retire(&bank->arena, &rest.bytes);
   if (rest.bytes > 0)
-    bank_give(rest, 0, USAGE_NOWHERE);
+    bank_give(rest, NO_STAY, USAGE_NOWHERE);
 }
 
 /* Carves an extent from the front of the newest arena, or of a new one. Its base is NULL if the system refuses. */
@@ -185,7 +201,7 @@ static struct extent bank_carve(unsigned number, size_t bytes, size_t alignment)
   if (!arena_commit(arena, base + bytes, bank_mark(number)))
     return (struct extent){0};
   if (base > arena->next)
-    bank_give((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, 0,
+    bank_give((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, NO_STAY,
               USAGE_NOWHERE);
   arena->next = base + bytes;
   return (struct extent){.base = base, .bytes = bytes, .zero = true};
@@ -214,7 +230,7 @@ static struct free_extent *bank_find(unsigned number, bool resident, size_t byte
 /* Takes [base, base + bytes) out of a free extent. The rest on both sides stays free. The bytes of a resident one still
  * count as free. */
 static struct extent extent_cut(struct free_extent *e, char *base, size_t bytes) {
-  uint64_t freed_ms = e->freed_ms;
+  struct stay stay = stay_of(e);
   unsigned number = e->bank;
   struct extent whole = extent_detach(e);
   struct extent left = whole, right = whole;
@@ -222,9 +238,9 @@ static struct extent extent_cut(struct free_extent *e, char *base, size_t bytes)
   right.base = base + bytes;
   right.bytes = whole.bytes - left.bytes - bytes;
   if (left.bytes > 0)
-    extent_attach(number, left, freed_ms);
+    extent_attach(number, left, stay);
   if (right.bytes > 0)
-    extent_attach(number, right, freed_ms);
+    extent_attach(number, right, stay);
   whole.base = base;
   whole.bytes = bytes;
   return whole;
@@ -336,11 +352,15 @@ COLD struct extent extent_take_behind(char *end, size_t bytes) {
 
 /* --- giving --- */
 
-void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
+void extent_give_to_keep(struct extent extent, unsigned keep, uint64_t freed_ms, enum usage from) {
   lock_take(&extents.lock);
-  bank_give(extent, freed_ms, from);
+  bank_give(extent, (struct stay){.freed_ms = freed_ms, .keep = keep}, from);
   lock_give(&extents.lock);
   usage_move_end(extent.bytes);
+}
+
+void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
+  extent_give_to_keep(extent, KEEP_BY_PRESET, freed_ms, from);
 }
 
 size_t extent_give_purged(struct extent extent, enum usage from) {
@@ -408,7 +428,7 @@ COLD static bool extent_unmap(unsigned number, struct extent *extent) {
   usage_move_begin(extent->bytes);
   lock_take(&extents.lock);
   bank_add(number, extent->base, extent->bytes);
-  bank_give(*extent, os_milliseconds(), from);
+  bank_give(*extent, (struct stay){.freed_ms = os_milliseconds(), .keep = KEEP_BY_PRESET}, from);
   lock_give(&extents.lock);
   usage_move_end(extent->bytes);
   return false;
@@ -424,17 +444,18 @@ static bool is_to_unmap(const struct free_extent *e) {
 /* Purges the oldest resident extent. Returns its bytes, 0 when nothing is left to do. */
 static size_t purge_oldest(struct purge purge) {
   lock_take(&extents.lock);
-  struct free_extent *oldest = extents.ages.first;
-  if (decay_next(&extents_decay, purge) == KEEP_LISTS) {
+  unsigned keep = decay_next(&extents_decay, purge);
+  if (keep == KEEP_LISTS) {
     lock_give(&extents.lock);
     return 0;
   }
+  struct free_extent *oldest = extents.ages[keep].first;
   /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other
    * thread can get it. */
   unsigned number = oldest->bank;
   bool to_unmap = is_to_unmap(oldest);
-  size_t most_bytes = min_size(decay_total(&extents_decay) - purge.keep_bytes, purge.most_bytes);
-  size_t bytes = min_size(oldest->bytes, round_up(most_bytes, SUPERSLAB_BYTES));
+  size_t most_bytes = min_size(decay_bytes(&extents_decay, purge.decider) - purge.keep_bytes, purge.most_bytes);
+  size_t bytes = min_size(oldest->bytes, round_up(most_bytes, ROW_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   if (UNLIKELY(to_unmap)) {
     bank_remove(number, extent);
@@ -480,9 +501,9 @@ COLD bool extents_release(size_t bytes_min) {
     bank_retire(i);
     lock_give(&extents.lock);
     for (unsigned resident = 0; resident < 2; resident++) {
-      while (release_one(i, resident, max_size(bytes_min, SUPERSLAB_BYTES), SUPERSLAB_BYTES))
+      while (release_one(i, resident, max_size(bytes_min, ROW_BYTES), ROW_BYTES))
         any = true;
-      for (unsigned n = 0; bytes_min < SUPERSLAB_BYTES && n < RELEASED_SHORT_MAX; n++, any = true)
+      for (unsigned n = 0; bytes_min < ROW_BYTES && n < RELEASED_SHORT_MAX; n++, any = true)
         if (!release_one(i, resident, bytes_min, UNIT_BYTES))
           break;
     }
@@ -514,7 +535,7 @@ static bool extent_is_valid(const struct free_extent *e, const struct bank *bank
 
 bool extents_are_valid(void) {
   bool valid = true;
-  size_t resident_bytes = 0, aged_bytes = 0;
+  size_t resident_bytes = 0, aged_bytes = 0, learned_bytes = 0;
   HOLD_LOCK(&extents.lock);
   for (unsigned i = 0; i < bank_count(); i++)
     for (unsigned resident = 0; resident < 2; resident++)
@@ -526,9 +547,14 @@ bool extents_are_valid(void) {
           resident_bytes += resident ? e->bytes : 0;
         }
       }
-  for (struct free_extent *e = extents.ages.first; e; e = e->by_age.next)
-    aged_bytes += e->bytes;
-  valid &= resident_bytes == decay_total(&extents_decay) && aged_bytes == resident_bytes;
+  for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
+    for (struct free_extent *e = extents.ages[keep].first; e; e = e->by_age.next) {
+      valid &= e->keep == keep;
+      aged_bytes += e->bytes;
+      learned_bytes += keep == KEEP_BY_PRESET ? 0 : e->bytes;
+    }
+  valid &= resident_bytes == decay_total(&extents_decay) && aged_bytes == resident_bytes &&
+           learned_bytes == decay_bytes(&extents_decay, BY_ENGINE);
   return valid;
 }
 #endif

@@ -1,4 +1,4 @@
-/* extent.h: the address space that superslabs and large objects are made of.
+/* extent.h: the address space that slabs and large objects are made of.
  *
  * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent. Free
  * extents are listed by size, and the resident ones by age too. Arenas come in banks, because the kernel's huge-page
@@ -40,7 +40,7 @@ struct extent {
   size_t front;  /* bytes at its begin that were resident when it was taken, though it counts as one that is not */
 };
 
-/* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to SUPERSLAB_BYTES) of the plain
+/* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to ROW_BYTES) of the plain
  * or the huge bank, of the node that the thread runs on. Other nodes' memory comes last. Resident memory comes first,
  * then what begins with resident memory: such an extent has a front, and is not counted in USAGE_FREE any more. The
  * caller sets the entries of all its units. The bytes of a resident one are in USAGE_FREE still: the caller must move
@@ -62,6 +62,8 @@ struct extent extent_take_behind(char *end, size_t bytes);
 /* Takes back an extent, or any part of one. freed_ms: when it was last used; from: where its bytes are counted. The
  * caller has called usage_move_begin; this function calls usage_move_end. */
 void extent_give(struct extent extent, uint64_t freed_ms, enum usage from);
+/* The same with the strategy that decides how long its pages stay (policy/keep_policy.h); else the preset does. */
+void extent_give_to_keep(struct extent extent, unsigned keep, uint64_t freed_ms, enum usage from);
 /* The same, and gives its pages back to the system first. Returns its bytes; 0 if the system refuses: then it counts as
  * used just now, so that it is not tried again at once. */
 size_t extent_give_purged(struct extent extent, enum usage from);
@@ -72,8 +74,7 @@ bool extent_adopt(char *mapping, size_t bytes);
 /* Tells whether an eighth of the pieces that may be is reached. */
 bool extent_islands_are_many(void);
 
-/* Gives resident free extents back to the system, oldest first; the preset decides about all of them. One thread at a
- * time (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
+/* Gives resident free extents back to the system, oldest first. One thread at a time (reclaim/reclaim.h). Holds no lock over the system calls. Returns the bytes given back. */
 size_t extents_purge(struct purge purge);
 
 /* Unmaps free extents of at least bytes_min, and the unused ends of the arenas. Call when address space is out. True if

@@ -41,9 +41,7 @@ static bool huge_is_wanted(size_t bytes, bool is_large) {
   return yes;
 }
 
-enum extent_bank huge_bank(bool is_large) {
-  return huge_is_wanted(SUPERSLAB_BYTES, is_large) ? EXTENT_HUGE : EXTENT_PLAIN;
-}
+enum extent_bank huge_bank(bool is_large) { return huge_is_wanted(ROW_BYTES, is_large) ? EXTENT_HUGE : EXTENT_PLAIN; }
 
 void huge_watch(const char *base, size_t bytes) {
   if (option_value(OPTION_HUGE) == HUGE_OFF || !lock_try(&huge.lock))
@@ -102,7 +100,7 @@ static void note_touch(uint64_t start_ns) {
 }
 
 void huge_probe(char *base, size_t bytes) {
-  size_t offset = -(uintptr_t)base & (SUPERSLAB_BYTES - 1);
+  size_t offset = -(uintptr_t)base & (ROW_BYTES - 1);
   if (offset >= bytes) /* the object before it touched this page */
     return;
   uint64_t start_ns = os_nanoseconds();
@@ -110,7 +108,7 @@ void huge_probe(char *base, size_t bytes) {
   note_touch(start_ns);
 }
 
-bool huge_for_superslab(size_t slab_bytes, size_t dense_bytes) {
+bool huge_for_slabs(size_t slab_bytes, size_t dense_bytes) {
   enum huge_mode mode = (enum huge_mode)option_value(OPTION_HUGE);
   if (os_page_bytes() != SMALL_PAGE_BYTES || !os_may_call() || !lock_try(&huge.lock))
     return false;
@@ -119,9 +117,9 @@ bool huge_for_superslab(size_t slab_bytes, size_t dense_bytes) {
   return yes;
 }
 
-void huge_fill(char *superslab) {
+void huge_fill(char *base) {
   uint64_t start_ns = os_nanoseconds();
-  os_populate_huge(superslab, SUPERSLAB_BYTES);
+  os_populate_huge(base, ROW_BYTES);
   note_touch(start_ns);
 }
 

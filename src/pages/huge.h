@@ -4,7 +4,7 @@
 
 #include "pages/extent.h"
 
-/* Returns the bank for a superslab, or for a large object that is an extent. Large objects share huge pages: the next
+/* Returns the bank for a slab, or for a large object that is an extent. Large objects share huge pages: the next
  * object fills up a partly used one. */
 enum extent_bank huge_bank(bool is_large);
 
@@ -15,10 +15,10 @@ bool huge_is_earned(size_t bytes);
  * for huge_is_earned. It may become anything meanwhile. */
 void huge_watch(const char *base, size_t bytes);
 
-/* Tells whether a fresh superslab is to be on huge pages at once; see huge_wanted_for_slabs. */
-bool huge_for_superslab(size_t slab_bytes, size_t dense_bytes);
-/* Makes it resident, and measures the time like huge_probe. The caller owns its first unit. */
-void huge_fill(char *superslab);
+/* Tells whether fresh slabs are to be on a huge page at once; see huge_wanted_for_slabs. */
+bool huge_for_slabs(size_t slab_bytes, size_t dense_bytes);
+/* Makes a huge page resident, and measures the time like huge_probe. The caller owns its first unit. */
+void huge_fill(char *base);
 
 /* Tells whether the mapping of a large object may have huge pages. It may once such mappings were seen densely used,
  * because a long, sparse table would become wholly resident. */

@@ -139,9 +139,7 @@ static bool leaf_make(uintptr_t index, struct map_reserve *reserve) {
   return true;
 }
 
-static struct map_row **row_place(const void *address) {
-  return &map_leaf(address)->rows[map_superslab_in_leaf(address)];
-}
+static struct map_row **row_place(const void *address) { return &map_leaf(address)->rows[map_row_in_leaf(address)]; }
 
 /* The leaf exists. */
 COLD static bool row_make(const void *address, struct map_reserve *reserve) {
@@ -181,9 +179,9 @@ void map_cover_reserved(const void *address, size_t size, struct map_reserve *re
 bool map_cover(const void *address, size_t size) {
   if (!leaves_make(address, size, NULL))
     return false;
-  uintptr_t last = ((uintptr_t)address + size - 1) >> SUPERSLAB_SHIFT;
-  for (uintptr_t at = (uintptr_t)address >> SUPERSLAB_SHIFT; at <= last; at++)
-    if (!row_make((void *)(at << SUPERSLAB_SHIFT), NULL))
+  uintptr_t last = ((uintptr_t)address + size - 1) >> ROW_SHIFT;
+  for (uintptr_t at = (uintptr_t)address >> ROW_SHIFT; at <= last; at++)
+    if (!row_make((void *)(at << ROW_SHIFT), NULL))
       return false;
   return true;
 }
@@ -197,7 +195,7 @@ static void entries_write(const char *at, size_t units, uint32_t entry) {
 static bool entries_are_none(const char *at) {
   const uint32_t *first = map_leaf_entry(map_leaf(at), at);
   uint32_t any = 0;
-  for (size_t i = 0; i < SUPERSLAB_UNITS; i++)
+  for (size_t i = 0; i < ROW_UNITS; i++)
     any |= __atomic_load_n(&first[i], __ATOMIC_RELAXED);
   return any == ENTRY_NONE;
 }
@@ -206,7 +204,7 @@ static bool entries_are_none(const char *at) {
  * entries change, all are written. */
 static void entries_set_in_row(const char *at, size_t units, uint32_t entry) {
   struct map_row **place = row_place(at), *row = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-  bool is_whole = units == SUPERSLAB_UNITS;
+  bool is_whole = units == ROW_UNITS;
   bool may_share = is_whole && (entry == ENTRY_LARGE_BODY || entry == ENTRY_LARGE_FREE);
   if (may_share && (is_shared(row) || (row == NULL && entries_are_none(at))) &&
       __atomic_compare_exchange_n(place, &row, entry == ENTRY_LARGE_BODY ? MAP_ROW_BODY : MAP_ROW_FREE, false,
@@ -214,7 +212,7 @@ static void entries_set_in_row(const char *at, size_t units, uint32_t entry) {
     return;
   if (is_shared(row)) {
     if (!is_whole)
-      entries_write((const char *)round_down((uintptr_t)at, SUPERSLAB_BYTES), SUPERSLAB_UNITS,
+      entries_write((const char *)round_down((uintptr_t)at, ROW_BYTES), ROW_UNITS,
                     row == MAP_ROW_BODY ? ENTRY_LARGE_BODY : ENTRY_LARGE_FREE);
     __atomic_store_n(place, NULL, __ATOMIC_RELEASE);
     if (is_whole && entry == ENTRY_NONE)
@@ -227,7 +225,7 @@ void map_entries_set(const void *address, size_t units, uint32_t entry) {
   const char *at = address;
   while (units > 0) {
     hak_assert(map_covers(at));
-    size_t some = min_size(units, SUPERSLAB_UNITS - map_unit_in_row(at));
+    size_t some = min_size(units, ROW_UNITS - map_unit_in_row(at));
     entries_set_in_row(at, some, entry);
     at += some * UNIT_BYTES;
     units -= some;
@@ -237,8 +235,8 @@ void map_entries_set(const void *address, size_t units, uint32_t entry) {
 /* Rows of neighbours mostly lie side by side. */
 COLD void map_rows_purge(const char *base, size_t bytes) {
   const struct map_row *first = NULL, *next = NULL;
-  for (const char *at = (const char *)round_up((uintptr_t)base, SUPERSLAB_BYTES); at + SUPERSLAB_BYTES <= base + bytes;
-       at += SUPERSLAB_BYTES) {
+  for (const char *at = (const char *)round_up((uintptr_t)base, ROW_BYTES); at + ROW_BYTES <= base + bytes;
+       at += ROW_BYTES) {
     const struct map_row *row = map_row(at);
     if (row == NULL || is_shared(row))
       continue;

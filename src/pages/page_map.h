@@ -5,7 +5,6 @@
  *        rows[2048]          for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
- *             superslab           the superslab's record (pages/superslab.h)
  *             arenas[]            one byte a unit: of which bank's arena it is a part (pages/arena.h)
  *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
@@ -32,7 +31,7 @@ enum entry_kind {
 #define KINDS_ORDINARY ((unsigned)KIND_SHARED - KIND_ORDINARY)
 
 enum entry_mark {
-  ENTRY_NONE = 0,       /* not ours, or a free unit of a superslab */
+  ENTRY_NONE = 0,       /* not ours, or between the ends of a free extent */
   ENTRY_LARGE = 1,      /* first unit of a large object */
   ENTRY_LARGE_BODY = 2, /* its other units */
   ENTRY_LARGE_FREE = 3, /* a freed large range; the mark may stay after the range was given up */
@@ -47,11 +46,10 @@ enum entry_mark {
 #define BITMAP_WORDS ((size_t)64) /* of one unit: 64 KiB / 16 B blocks */
 
 struct map_row {
-  char records[SUPERSLAB_UNITS][RECORD_BYTES];
-  char superslab[RECORD_BYTES];
-  _Alignas(CACHE_LINE) _Atomic uint8_t arenas[SUPERSLAB_UNITS];
-  _Alignas(CACHE_LINE) _Atomic(_Atomic uint16_t *) states[SUPERSLAB_UNITS];
-  _Alignas(CACHE_LINE) uint64_t bitmaps[SUPERSLAB_UNITS][BITMAP_WORDS];
+  char records[ROW_UNITS][RECORD_BYTES];
+  _Alignas(CACHE_LINE) _Atomic uint8_t arenas[ROW_UNITS];
+  _Alignas(CACHE_LINE) _Atomic(_Atomic uint16_t *) states[ROW_UNITS];
+  _Alignas(CACHE_LINE) uint64_t bitmaps[ROW_UNITS][BITMAP_WORDS];
 };
 
 /* Shared rows stand for 2 MiB that lie wholly inside one large object. Their entries are not written and read as
@@ -63,7 +61,7 @@ extern HAK_HIDDEN struct map_row map_rows_shared[2];
 
 struct map_leaf {
   uint32_t entries[LEAF_UNITS];
-  struct map_row *rows[LEAF_SUPERSLABS];
+  struct map_row *rows[LEAF_ROWS];
 };
 
 static inline uint32_t entry_key(uint32_t pool_id, unsigned kind) {
@@ -113,11 +111,11 @@ static inline uint32_t *map_leaf_entry(struct map_leaf *leaf, const void *addres
 static inline uint32_t map_leaf_read(struct map_leaf *leaf, const void *address) {
   return __atomic_load_n(map_leaf_entry(leaf, address), __ATOMIC_RELAXED);
 }
-static inline size_t map_superslab_in_leaf(const void *address) {
-  return ((uintptr_t)address >> SUPERSLAB_SHIFT) & (LEAF_SUPERSLABS - 1);
+static inline size_t map_row_in_leaf(const void *address) {
+  return ((uintptr_t)address >> ROW_SHIFT) & (LEAF_ROWS - 1);
 }
 static inline struct map_row *map_leaf_row(struct map_leaf *leaf, const void *address) {
-  return __atomic_load_n(&leaf->rows[map_superslab_in_leaf(address)], __ATOMIC_ACQUIRE);
+  return __atomic_load_n(&leaf->rows[map_row_in_leaf(address)], __ATOMIC_ACQUIRE);
 }
 static inline struct map_row *map_row(const void *address) { return map_leaf_row(map_leaf(address), address); }
 /* Returns the entry of the unit around an address; ENTRY_NONE for any address outside hakmem's memory. */
@@ -143,7 +141,7 @@ static inline uint32_t map_entry_quick(const void *address) {
                          __ATOMIC_RELAXED);
 }
 static inline size_t map_unit_in_row(const void *address) {
-  return ((uintptr_t)address >> HAK_UNIT_SHIFT) & (SUPERSLAB_UNITS - 1);
+  return ((uintptr_t)address >> HAK_UNIT_SHIFT) & (ROW_UNITS - 1);
 }
 
 /* These need the row too. */
@@ -152,7 +150,6 @@ static inline uint64_t *map_bitmap(const void *address) { return map_row(address
 static inline _Atomic(_Atomic uint16_t *) *map_row_states(struct map_row *row, const void *address) {
   return &row->states[map_unit_in_row(address)];
 }
-static inline void *map_superslab_record(const void *address) { return map_row(address)->superslab; }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);
 /* The same for one unit of an arena, or the first one of an object: its row is never a shared one. */

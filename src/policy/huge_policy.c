@@ -30,8 +30,8 @@ bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large
 
 bool huge_wanted_for_slabs(const struct huge_state *state, enum huge_mode mode, size_t slab_bytes, size_t dense_bytes,
                            uint64_t now_ms) {
-  return mode != HUGE_OFF && slab_bytes / HUGE_SLABS_SHARE >= SUPERSLAB_BYTES &&
-         dense_bytes >= SUPERSLAB_BYTES - SUPERSLAB_BYTES / HUGE_UNFILLED_SHARE && !backs_off(&state->stalls, now_ms) &&
+  return mode != HUGE_OFF && slab_bytes / HUGE_SLABS_SHARE >= ROW_BYTES &&
+         dense_bytes >= ROW_BYTES - ROW_BYTES / HUGE_UNFILLED_SHARE && !backs_off(&state->stalls, now_ms) &&
          !backs_off(&state->sparse, now_ms);
 }
 

@@ -15,7 +15,7 @@
 
 /* Heaps and ranges smaller than these get no huge pages. */
 #define HUGE_HEAP_BYTES_MIN ((size_t)8 << 20)
-#define HUGE_RANGE_BYTES_MIN SUPERSLAB_BYTES
+#define HUGE_RANGE_BYTES_MIN ROW_BYTES
 
 /* The first touch of a huge page is a stall if it takes longer than HUGE_STALL_NS, or if it is the HUGE_SLOW_MAX-th in
  * a row that takes longer than HUGE_SLOW_NS. Clearing 2 MiB takes 0.1 to 1 ms, touching 512 small pages about 0.8
@@ -51,12 +51,12 @@ struct huge_state {
 bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large, size_t heap_bytes, size_t range_bytes,
                  uint64_t now_ms);
 
-/* Slabs of small blocks that fill up come on huge pages a superslab at a time, so at most this fraction of their heap
+/* Slabs of small blocks that fill up come on one huge page after another, so at most this fraction of their heap
  * is resident and unused. */
 #define HUGE_SLABS_SHARE 16u
 
-/* Tells whether a fresh superslab may be on a huge page. slab_bytes: of all slabs; dense_bytes: of those that were
- * opened since the last such superslab because their class, of blocks up to a page, has many full ones. */
+/* Tells whether fresh slabs may be on a huge page. slab_bytes: of all slabs; dense_bytes: of those that were
+ * opened since the last such page because their class, of blocks up to a page, has many full ones. */
 bool huge_wanted_for_slabs(const struct huge_state *state, enum huge_mode mode, size_t slab_bytes, size_t dense_bytes,
                            uint64_t now_ms);
 

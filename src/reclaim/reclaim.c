@@ -15,12 +15,11 @@
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/metadata.h"
-#include "pages/superslab.h"
 #include "policy/limit_policy.h"
 #include "reclaim/delay.h"
 #include "threads/registry.h"
 
-/* Free ranges are cached large ranges, free extents and free units. The preset decides about most of them, the policy
+/* Free ranges are cached large ranges and free extents. The preset decides about most of them, the policy
  * engine about the learned ones. They go back to the system by four rules, oldest first.
  *   R1  A learned range goes when its own time is over.
  *   R2  Beyond the cap (usage_keep_max) what the preset decides about goes, however young.
@@ -88,7 +87,7 @@ static size_t free_by_preset(void) { return less(usage_free(), usage_learned());
 static const struct owner {
   const struct decay *decay;
   size_t (*purge)(struct purge purge);
-} owners[] = {{&big_cache_decay, range_evict}, {&extents_decay, extents_purge}, {&units_decay, units_purge}};
+} owners[] = {{&big_cache_decay, range_evict}, {&extents_decay, extents_purge}};
 
 /* Purges free memory, oldest first. Here keep_bytes is compared with the free bytes of all owners: those that the
  * preset decides about; for the policy engine, those of both. */
@@ -119,7 +118,7 @@ static size_t purge_in_steps(bool (*may_go_on)(void), struct purge purge) {
 
 /* Returns when R1 takes the first learned range; 0: there is none. */
 uint64_t reclaim_due_ms(void) {
-  uint64_t due_ms = keep_earlier_ms(decay_due_ms(&big_cache_decay), decay_due_ms(&units_decay));
+  uint64_t due_ms = keep_earlier_ms(decay_due_ms(&big_cache_decay), decay_due_ms(&extents_decay));
   return UNLIKELY(due_ms != 0) && !purge_is_on() ? 0 : due_ms;
 }
 
@@ -140,9 +139,7 @@ static bool free_is_due(void) {
   size_t free_bytes = free_by_preset();
   if (LIKELY(free_bytes < FREE_BYTES_MIN) || free_bytes <= usage_keep())
     return false;
-  uint64_t oldest_ms =
-      keep_earlier_ms(decay_oldest_ms(&extents_decay),
-                      keep_earlier_ms(decay_oldest_ms(&units_decay), decay_oldest_ms(&big_cache_decay)));
+  uint64_t oldest_ms = keep_earlier_ms(decay_oldest_ms(&extents_decay), decay_oldest_ms(&big_cache_decay));
   return free_bytes > usage_keep_max() || (oldest_ms != 0 && is_old(os_milliseconds() - oldest_ms));
 }
 

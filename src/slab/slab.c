@@ -5,7 +5,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "pages/page_map.h"
-#include "pages/superslab.h"
+#include "pages/run.h"
 
 /* An empty slab up to this length stays open if its class has no other free block. Otherwise a program whose demand
  * varies around a slab's end would open and close a slab all the time. */
@@ -55,11 +55,11 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
   bool is_growing = set->slab_count[cls] >= POPULATE_SHARE && class->bytes <= os_page_bytes() &&
                     class_slab_bytes(cls) <= POPULATE_BYTES_MAX;
-  char *base = slab_set_allows(set, class_slab_bytes(cls)) ? units_take(class->order, is_growing) : NULL;
+  char *base = slab_set_allows(set, class_slab_bytes(cls)) ? run_take(class->order, is_growing) : NULL;
   if (base == NULL)
     return NULL;
   if (UNLIKELY(set->has_states) && !states_open(base, cls)) {
-    units_give(base, class->order, KEEP_BY_PRESET);
+    run_give(base, class->order, KEEP_BY_PRESET);
     return NULL;
   }
   if (advice_is_wanted())
@@ -100,7 +100,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   set->counters.slabs_closed++;
   unsigned keep =
       advice_is_wanted() ? observers.advice_slab_closed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PRESET;
-  units_give(slab->base, order, keep);
+  run_give(slab->base, order, keep);
 }
 
 NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {

@@ -37,7 +37,7 @@ def check(xml, info):
     near(mmapped, info["large"])
     numbers = {element.get("name"): int(element.get("value")) for element in root.iter("hakmem")}
     near(numbers["live_bytes"], live)
-    near(free + numbers["unit_free_bytes"], info["free"])  # mallinfo2's arena has the unused units in it
+    near(free + numbers["extent_free_bytes"], info["free"])  # mallinfo2's arena has the free extents in it
     assert int(one(root, "total", "mmap").get("count")) == info["large_count"]
 
 

@@ -10,8 +10,8 @@
 
 #include "heap/slow_path.h"
 #include "os/os.h"
+#include "pages/extent.h"
 #include "pages/metadata.h"
-#include "pages/superslab.h"
 
 #define TOUCH_BYTES 4096
 
@@ -40,8 +40,8 @@ static void *free_moving(void *unused) {
   moving = NULL;
   return unused;
 }
-TEST_WRAP(void, units_stats, struct unit_stats *out) {
-  __real_units_stats(out);
+TEST_WRAP(void, extents_stats, struct extent_stats *out) {
+  __real_extents_stats(out);
   pthread_t thread; /* the one that reads is in a slow path */
   if (frees_while_read && pthread_create(&thread, NULL, free_moving, NULL) == 0)
     pthread_join(thread, NULL);
@@ -91,14 +91,6 @@ static void small_come_and_go(void) {
 static void slabs_and_trim(void) {
   small_come_and_go();
   hak_trim(0);
-}
-static void some_slabs_stay(void) {
-  drop();
-  hak_trim(0);
-  keep(2000, 3000);
-  for (int i = 1; i < kept_count; i++)
-    hak_free(kept[i]);
-  kept_count = 1;
 }
 static void holes(void) {
   many_small();
@@ -325,8 +317,6 @@ static const struct row {
     ROW(bin_blocks, block_freed),
     ROW(in_flight_bytes, free_of_other),
     ROW(slab_free_bytes, one_block),
-    ROW(unit_free_bytes, some_slabs_stay),
-    ROW(unit_purged_bytes, one_block),
     ROW(extent_free_bytes, large_changing),
     ROW(extent_purged_bytes, slabs_and_trim),
     ROW(extent_unused_bytes, one_large),
@@ -353,8 +343,6 @@ static const struct row {
     ROW(refills_from_slab, many_small),
     ROW(slabs_opened, many_small),
     ROW(slabs_closed, slabs_and_trim),
-    ROW(superslabs_opened, many_small),
-    ROW(superslabs_closed, slabs_and_trim),
     ROW(arena_commits, many_large),
     ROW(arenas_reserved, many_large),
     ROW(bin_growths, small_come_and_go),

@@ -20,12 +20,12 @@ int main(int argc, char **argv) {
     TEST_HAK(hak_stats_get)(&s);
     struct mallinfo2 m = mallinfo2();
     struct mallinfo narrow = mallinfo();
-    CHECK(m.arena == s.heap_bytes - s.large_bytes + s.unit_free_bytes);
+    CHECK(m.arena == s.heap_bytes - s.large_bytes + s.extent_free_bytes);
     CHECK(m.uordblks == s.live_bytes - s.large_bytes);
     CHECK(m.fordblks == m.arena - m.uordblks);
     CHECK(m.fsmblks == s.bin_bytes);
     CHECK(m.hblks == s.large_count && m.hblkhd == s.large_bytes);
-    CHECK(m.keepcost == s.unit_free_bytes + s.large_cached_bytes);
+    CHECK(m.keepcost == s.extent_free_bytes + s.large_cached_bytes);
     CHECK(m.ordblks == 0 && m.smblks == 0 && m.usmblks == 0);
     CHECK((size_t)narrow.arena == m.arena && (size_t)narrow.uordblks == m.uordblks);
     /* The classes are the slabs. */

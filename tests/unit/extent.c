@@ -163,7 +163,7 @@ UNIT_TEST_BETWEEN(random_extents_never_overlap, all_purged, all_purged) {
     if (step % 500 == 0)
       UNIT_EXTENTS_VALID();
     if (step % 2500 == 1200)
-      extents_release(SUPERSLAB_BYTES);
+      extents_release(ROW_BYTES);
   }
   while (count > 0) {
     tag_check(&pieces[--count]);
@@ -177,8 +177,8 @@ UNIT_TEST_BETWEEN(neighbours_are_joined, all_purged, all_purged) {
   enum { COUNT = 64 };
   static struct piece pieces[COUNT];
   uint64_t seed = UNIT_SEED;
-  extents_release(SUPERSLAB_BYTES);
-  struct piece whole = take(EXTENT_PLAIN, COUNT * 3 * UNIT_BYTES, SUPERSLAB_BYTES);
+  extents_release(ROW_BYTES);
+  struct piece whole = take(EXTENT_PLAIN, COUNT * 3 * UNIT_BYTES, ROW_BYTES);
   struct piece wall = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
   tag_write(&whole, 1);
   tag_write(&wall, 2);
@@ -212,7 +212,7 @@ UNIT_TEST_BETWEEN(neighbours_are_joined, all_purged, all_purged) {
       UNIT_EXTENTS_VALID();
     }
     size_t committed = stats().committed_bytes;
-    struct piece again = take(EXTENT_PLAIN, whole.extent.bytes, SUPERSLAB_BYTES);
+    struct piece again = take(EXTENT_PLAIN, whole.extent.bytes, ROW_BYTES);
     assert_ptr_equal(again.extent.base, whole.extent.base);
     assert_int_equal(stats().committed_bytes, committed);
     tag_write(&again, round);
@@ -282,7 +282,7 @@ UNIT_TEST_BETWEEN(long_extents_begin_with_resident_memory, all_purged, all_purge
   UNIT_EXTENTS_VALID();
 
   give(&longest, 1);
-  struct piece aligned = take(EXTENT_PLAIN, 16 * MIB, SUPERSLAB_BYTES); /* only at multiples of a unit */
+  struct piece aligned = take(EXTENT_PLAIN, 16 * MIB, ROW_BYTES); /* only at multiples of a unit */
   assert_int_equal(aligned.extent.front, 0);
   give(&aligned, 1);
   give(&taken, 1);
@@ -364,20 +364,20 @@ UNIT_TEST_BETWEEN(lazily_purged_memory_is_not_zero, all_purged, all_purged) {
 /* Free memory can be unmapped: its addresses are nobody's then, and what is in use stays. */
 UNIT_TEST_BETWEEN(free_extents_can_be_released, all_purged, all_purged) {
   struct piece kept = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
-  struct piece gone = take(EXTENT_PLAIN, 20 * MIB, SUPERSLAB_BYTES);
-  struct piece huge = take(EXTENT_HUGE, 20 * MIB, SUPERSLAB_BYTES);
+  struct piece gone = take(EXTENT_PLAIN, 20 * MIB, ROW_BYTES);
+  struct piece huge = take(EXTENT_HUGE, 20 * MIB, ROW_BYTES);
   tag_write(&kept, 5);
   tag_write(&gone, 6);
   tag_write(&huge, 7);
   give(&gone, 1);
   give(&huge, 1);
   struct extent_stats before = stats();
-  assert_true(extents_release(SUPERSLAB_BYTES));
-  assert_false(extents_release(SUPERSLAB_BYTES));
+  assert_true(extents_release(ROW_BYTES));
+  assert_false(extents_release(ROW_BYTES));
   struct extent_stats after = stats();
   assert_true(before.reserved_bytes - after.reserved_bytes >= 40 * MIB);
   assert_true(before.reserved_bytes - after.reserved_bytes >= before.committed_bytes - after.committed_bytes);
-  assert_true(decay_total(&extents_decay) < SUPERSLAB_BYTES);
+  assert_true(decay_total(&extents_decay) < ROW_BYTES);
   assert_int_equal(usage_free(), decay_total(&extents_decay));
   assert_false(address_in_arena(gone.extent.base));
   assert_false(address_in_arena(huge.extent.base + 20 * MIB - 1));
@@ -402,13 +402,13 @@ UNIT_TEST_BETWEEN(arenas_are_few, all_purged, all_purged) {
   for (unsigned i = 0; i < COUNT; i++)
     pieces[i] = take(EXTENT_PLAIN, 10 * MIB, UNIT_BYTES);
   assert_true(counter_read(arenas_reserved) - reserves < 30);
-  struct piece giant = take(EXTENT_PLAIN, (size_t)3 << 30, SUPERSLAB_BYTES);
+  struct piece giant = take(EXTENT_PLAIN, (size_t)3 << 30, ROW_BYTES);
   giant.extent.base[0] = giant.extent.base[giant.extent.bytes - 1] = 1;
   give(&giant, 1);
   for (unsigned i = 0; i < COUNT; i++)
     give(&pieces[i], 1);
   extents_purge(UNIT_EVERYTHING);
-  while (extents_release(SUPERSLAB_BYTES))
+  while (extents_release(ROW_BYTES))
     ;
 }
 
@@ -446,7 +446,7 @@ static void *purge_on(void *unused) {
   while (!atomic_load(&ending)) {
     extents_purge(purge_by_preset(decay_total(&extents_decay) / 2, UNIT_ANY_TIME));
     UNIT_EXTENTS_VALID();
-    extents_release(SUPERSLAB_BYTES);
+    extents_release(ROW_BYTES);
   }
   return NULL;
 }
@@ -480,18 +480,18 @@ static size_t rows_resident(const struct map_row *const *rows, size_t count) {
 UNIT_TEST_BETWEEN(rows_go_with_what_they_describe, all_purged, all_purged) {
   enum { COUNT = 64 };
   const struct map_row *rows[COUNT];
-  struct piece gone = take(EXTENT_PLAIN, COUNT * SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+  struct piece gone = take(EXTENT_PLAIN, COUNT * ROW_BYTES, ROW_BYTES);
   for (size_t i = 0; i < COUNT; i++) {
-    char *at = gone.extent.base + i * SUPERSLAB_BYTES;
+    char *at = gone.extent.base + i * ROW_BYTES;
     rows[i] = map_row(at);
-    for (size_t unit = 0; unit < SUPERSLAB_UNITS; unit++)
+    for (size_t unit = 0; unit < ROW_UNITS; unit++)
       memset(map_bitmap(at + unit * UNIT_BYTES), 1, BITMAP_WORDS * sizeof(uint64_t));
   }
   assert_true(rows_resident(rows, COUNT) >= COUNT * sizeof(struct map_row));
   give(&gone, 1);
-  assert_true(extents_release(SUPERSLAB_BYTES));
+  assert_true(extents_release(ROW_BYTES));
   assert_true(rows_resident(rows, COUNT) < COUNT * sizeof(struct map_row) / 4);
-  gone = take(EXTENT_PLAIN, COUNT * SUPERSLAB_BYTES, SUPERSLAB_BYTES);
+  gone = take(EXTENT_PLAIN, COUNT * ROW_BYTES, ROW_BYTES);
   tag_write(&gone, 8);
   tag_check(&gone);
   give(&gone, 1);

@@ -113,7 +113,7 @@ static void *purge_on(void *argument) {
     else
       hak_trim(0);
 #ifdef HAK_DEBUG
-    if (test_random(&seed) % 16 == 0 && (!superslabs_are_valid() || !extents_are_valid()))
+    if (test_random(&seed) % 16 == 0 && (!extents_are_valid()))
       atomic_store(&broken, true);
 #endif
   }

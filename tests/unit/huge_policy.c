@@ -41,7 +41,7 @@ UNIT_TEST(the_mode_says_for_what) {
   assert_false(huge_wanted(&state, HUGE_OFF, false, HEAP, PAGE, START));
 }
 
-UNIT_TEST(dense_slabs_get_a_superslab_each) {
+UNIT_TEST(dense_slabs_get_a_huge_page_each) {
   struct huge_state state = {0};
   const size_t heap = 32 * MIB, dense = PAGE / 8 * 7;
   assert_true(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START));

@@ -9,7 +9,7 @@
 
 #define LIMIT_BYTES ((size_t)256 << 20)
 #define PAGES 32u
-#define BYTES (PAGES * SUPERSLAB_BYTES)
+#define BYTES (PAGES * ROW_BYTES)
 #define OTHER_BYTES ((size_t)4 << 20) /* page tables, and pages that the kernel has ready for the group */
 
 TEST_WRAP(void, os_huge_split, void *page) {
@@ -19,7 +19,7 @@ TEST_WRAP(void, os_huge_split, void *page) {
 
 /* Fills huge pages. */
 static char *filled(void) {
-  char *base = os_map(BYTES, SUPERSLAB_BYTES);
+  char *base = os_map(BYTES, ROW_BYTES);
   assert_non_null(base);
   os_huge(base, BYTES);
   memset(base, 1, BYTES);
@@ -28,8 +28,8 @@ static char *filled(void) {
 
 static void other_half_stays(const char *base, size_t offset) {
   for (unsigned i = 0; i < PAGES; i++)
-    for (size_t at = 0; at < SUPERSLAB_BYTES / 2; at += 1024)
-      assert_int_equal(base[i * SUPERSLAB_BYTES + offset + at], 1);
+    for (size_t at = 0; at < ROW_BYTES / 2; at += 1024)
+      assert_int_equal(base[i * ROW_BYTES + offset + at], 1);
 }
 
 static size_t charged(void) { return group_charged(getenv("TEST_LIMITED")); }
@@ -39,14 +39,14 @@ UNIT_TEST(purged_halves_are_not_charged) {
   char *base = filled();
   assert_true(charged() > before + BYTES - OTHER_BYTES);
   for (unsigned i = 0; i < PAGES; i++) /* the first half, and the second */
-    assert_int_equal(pages_purge(base + i * SUPERSLAB_BYTES, SUPERSLAB_BYTES / 2), PURGE_GONE);
+    assert_int_equal(pages_purge(base + i * ROW_BYTES, ROW_BYTES / 2), PURGE_GONE);
   assert_true(charged() < before + BYTES / 2 + OTHER_BYTES);
-  other_half_stays(base, SUPERSLAB_BYTES / 2);
+  other_half_stays(base, ROW_BYTES / 2);
   assert_true(pages_unmap(base, BYTES));
 
   base = filled();
   for (unsigned i = 0; i < PAGES; i++)
-    assert_int_equal(pages_purge(base + i * SUPERSLAB_BYTES + SUPERSLAB_BYTES / 2, SUPERSLAB_BYTES / 2), PURGE_GONE);
+    assert_int_equal(pages_purge(base + i * ROW_BYTES + ROW_BYTES / 2, ROW_BYTES / 2), PURGE_GONE);
   assert_true(charged() < before + BYTES / 2 + OTHER_BYTES);
   other_half_stays(base, 0);
   assert_true(pages_unmap(base, BYTES));
@@ -56,11 +56,11 @@ UNIT_TEST(unmapped_halves_are_not_charged) {
   size_t before = charged();
   char *base = filled();
   for (unsigned i = 0; i < PAGES; i++)
-    assert_true(pages_unmap(base + i * SUPERSLAB_BYTES, SUPERSLAB_BYTES / 2));
+    assert_true(pages_unmap(base + i * ROW_BYTES, ROW_BYTES / 2));
   assert_true(charged() < before + BYTES / 2 + OTHER_BYTES);
-  other_half_stays(base, SUPERSLAB_BYTES / 2);
+  other_half_stays(base, ROW_BYTES / 2);
   for (unsigned i = 0; i < PAGES; i++)
-    assert_true(pages_unmap(base + i * SUPERSLAB_BYTES + SUPERSLAB_BYTES / 2, SUPERSLAB_BYTES / 2));
+    assert_true(pages_unmap(base + i * ROW_BYTES + ROW_BYTES / 2, ROW_BYTES / 2));
 }
 
 static bool has_huge_pages(void) {

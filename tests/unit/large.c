@@ -122,7 +122,7 @@ UNIT_TEST_BETWEEN(marks_follow_the_object, nothing_held, nothing_held) {
     assert_int_equal(bytes, large_length(sizes[i]));
     assert_true(bytes >= sizes[i] && bytes - sizes[i] <= max_size(sizes[i] / 32, UNIT_BYTES));
     assert_live(object);
-    assert_int_equal((uintptr_t)object % (mapping ? SUPERSLAB_BYTES : UNIT_BYTES), 0);
+    assert_int_equal((uintptr_t)object % (mapping ? ROW_BYTES : UNIT_BYTES), 0);
     assert_int_equal(stats().mapping_count, mapping);
     assert_int_equal(address_in_arena(object), !mapping);
     for (size_t b = 0; b < bytes; b += 1000)
@@ -180,14 +180,14 @@ static void neighbours(size_t bytes, char **left, char **right) {
 
 /* A cached range of a slab's length comes before fresh memory. */
 UNIT_TEST_BETWEEN(slabs_take_cached_ranges, nothing_held, nothing_held) {
-  char *object = alloc_steady(SUPERSLAB_BYTES);
+  char *object = alloc_steady(ROW_BYTES);
   size_t bytes = large_bytes(object);
   large_free(object);
   assert_true(stats().cached_bytes >= bytes);
-  char *units = units_take(UNIT_ORDER_MAX, false);
+  char *units = run_take(RUN_ORDER_MAX, false);
   assert_true(units >= object && units < object + bytes);
   assert_true(stats().cached_bytes < bytes);
-  units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
+  run_give(units, RUN_ORDER_MAX, KEEP_BY_PRESET);
 }
 
 /* A mapping that an extent grew into becomes an extent when its object ends, so that its pages serve slabs and
@@ -206,15 +206,15 @@ UNIT_TEST_BETWEEN(freed_mappings_serve_anything, nothing_held, nothing_held) {
   assert_int_equal(stats().cached_bytes, 0);
   assert_true(address_in_arena(object) && address_in_arena(object + bytes - 1));
   size_t free_bytes = usage_free();
-  char *units = units_take(UNIT_ORDER_MAX, false);
+  char *units = run_take(RUN_ORDER_MAX, false);
   assert_true(units >= object && units < object + bytes);
-  assert_int_equal(usage_free(), free_bytes - SUPERSLAB_BYTES);
+  assert_int_equal(usage_free(), free_bytes - ROW_BYTES);
   valid();
   char *other = alloc(2 * MIB, 16);
   assert_true(other >= object && other < object + bytes);
   assert_live(other);
   large_free(other);
-  units_give(units, UNIT_ORDER_MAX, KEEP_BY_PRESET);
+  run_give(units, RUN_ORDER_MAX, KEEP_BY_PRESET);
   valid();
   assert_not_live(object, bytes);
   large_free(neighbour);
@@ -348,10 +348,10 @@ UNIT_TEST_BETWEEN(purge_of_adopted_memory_is_bounded, nothing_held, nothing_held
   struct purge purge = purge_by_preset(keep, UNIT_ANY_TIME);
   purge.most_bytes = step;
   size_t purged = extents_purge(purge);
-  assert_true(purged >= step && purged <= 2 * SUPERSLAB_BYTES + MIB); /* 1 MiB of it before the object moved */
+  assert_true(purged >= step && purged <= 2 * ROW_BYTES + MIB); /* 1 MiB of it before the object moved */
   assert_int_equal(usage_free(), before - purged);
   extents_purge(purge_by_preset(keep, UNIT_ANY_TIME));
-  assert_true(usage_free() <= keep && usage_free() > keep - SUPERSLAB_BYTES);
+  assert_true(usage_free() <= keep && usage_free() > keep - ROW_BYTES);
   large_free(wall);
 }
 
@@ -705,25 +705,25 @@ UNIT_TEST_BETWEEN(room_for_lines_is_bounded, nothing_held, nothing_held) {
 }
 
 /* A range that would have room for lines for a 32nd of its length gets it in new memory. */
-UNIT_TEST_BETWEEN(new_ranges_of_a_superslab_have_room, nothing_held, nothing_held) {
+UNIT_TEST_BETWEEN(new_ranges_of_a_row_have_room, nothing_held, nothing_held) {
   enum { COUNT = 32 };
   char *objects[COUNT];
   unsigned longer = 0, in_other_lines = 0;
   size_t dirty;
   for (unsigned i = 0; i < COUNT; i++) {
-    objects[i] = large_alloc(SUPERSLAB_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &dirty);
-    memset(objects[i], (int)i, SUPERSLAB_BYTES);
-    longer += large_bytes(objects[i]) + (uintptr_t)objects[i] % UNIT_BYTES == SUPERSLAB_BYTES + UNIT_BYTES;
+    objects[i] = large_alloc(ROW_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &dirty);
+    memset(objects[i], (int)i, ROW_BYTES);
+    longer += large_bytes(objects[i]) + (uintptr_t)objects[i] % UNIT_BYTES == ROW_BYTES + UNIT_BYTES;
     in_other_lines += (uintptr_t)objects[i] % UNIT_BYTES != 0;
   }
   assert_true(longer >= COUNT - 4 && in_other_lines >= longer / 2);
   for (unsigned i = 0; i < COUNT; i++) {
-    assert_int_equal(objects[i][SUPERSLAB_BYTES - 1], (char)i);
+    assert_int_equal(objects[i][ROW_BYTES - 1], (char)i);
     large_free(objects[i]);
   }
   size_t held = usage_held();
   for (unsigned i = 0; i < COUNT; i++) /* of either length */
-    objects[i] = large_alloc(SUPERSLAB_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &dirty);
+    objects[i] = large_alloc(ROW_BYTES, BLOCK_ALIGNMENT, SITE_STEADY, &dirty);
   assert_int_equal(usage_held(), held);
   for (unsigned i = 0; i < COUNT; i++)
     large_free(objects[i]);
@@ -912,7 +912,7 @@ UNIT_TEST(calloc_is_zero_after_any_use) {
       block = hak_realloc(block, kept);
       memset(block, 0xff, hak_usable_size(block));
       hak_free(block);
-      unsigned char *dirty = hak_malloc(10000); /* superslabs are extents as well */
+      unsigned char *dirty = hak_malloc(10000); /* runs of slabs are extents as well */
       memset(dirty, 0xff, 10000);
       hak_free(dirty);
       if (round % 3 == 1)

@@ -233,7 +233,7 @@ UNIT_TEST(pools_are_shared_out_by_processors) {
 
 static char *unit_on(int cpu) {
   pretended_cpu = cpu;
-  char *unit = units_take(0, false);
+  char *unit = run_take(0, false);
   assert_non_null(unit);
   usage_move_end(UNIT_BYTES);
   *unit = 1;
@@ -242,7 +242,7 @@ static char *unit_on(int cpu) {
 
 static void unit_give(char *unit) {
   usage_move_begin(UNIT_BYTES);
-  units_give(unit, 0, KEEP_BY_PRESET);
+  run_give(unit, 0, KEEP_BY_PRESET);
 }
 
 UNIT_TEST(units_come_from_the_nodes_own_memory) {
@@ -252,12 +252,12 @@ UNIT_TEST(units_come_from_the_nodes_own_memory) {
     units[i % 2][i / 2] = unit_on(i % 2 != 0);
     assert_int_equal(extent_node_of(units[i % 2][i / 2]), i % 2);
   }
-  UNIT_SUPERSLABS_VALID();
+  UNIT_EXTENTS_VALID();
   /* Each node's resident units serve it first; then the other's, before fresh memory. */
   for (unsigned node = 0; node < 2; node++)
     for (unsigned i = 0; i < 5; i++)
       unit_give(units[node][3 * i]);
-  size_t resident = decay_total(&units_decay);
+  size_t resident = decay_total(&extents_decay);
   for (unsigned i = 0; i < 5; i++) {
     units[1][3 * i] = unit_on(1);
     assert_int_equal(extent_node_of(units[1][3 * i]), 1);
@@ -266,17 +266,17 @@ UNIT_TEST(units_come_from_the_nodes_own_memory) {
     units[0][3 * i] = unit_on(1);
     assert_int_equal(extent_node_of(units[0][3 * i]), 0);
   }
-  assert_int_equal(decay_total(&units_decay), resident - 10 * UNIT_BYTES);
+  assert_int_equal(decay_total(&extents_decay), resident - 10 * UNIT_BYTES);
   char *fresh = unit_on(1);
   assert_int_equal(extent_node_of(fresh), 1);
   unit_give(fresh);
-  UNIT_SUPERSLABS_VALID();
+  UNIT_EXTENTS_VALID();
   for (unsigned i = 0; i < 40; i++)
     unit_give(units[i % 2][i / 2]);
-  UNIT_SUPERSLABS_VALID();
+  UNIT_EXTENTS_VALID();
 }
 
-/* Whole superslabs become extents, which are not joined across nodes and serve their node first. */
+/* Extents are not joined across nodes, and serve their node first. */
 UNIT_TEST(extents_serve_their_node_first) {
   enum { COUNT = 6 };
   char *objects[2][COUNT];

@@ -48,7 +48,7 @@ TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   if (refused())
     return lie == LIE_MAP ? atomic_load(&last) : NULL;
   void *mapped = __real_os_map(size, alignment);
-  if (size < SUPERSLAB_BYTES) /* not the page map's leaves */
+  if (size < ROW_BYTES) /* not the page map's leaves */
     atomic_store(&last, mapped);
   return mapped;
 }
@@ -285,8 +285,8 @@ static void hand_over(unsigned blocks) {
   }
 }
 
-/* More superslabs than one commit step, then gone again. */
-static void many_superslabs(void) {
+/* More slabs than one commit step has, then gone again. */
+static void many_slabs(void) {
   unsigned first = mine.count;
   for (unsigned i = 0; i < 100; i++)
     HOLD(&mine, 250000, hak_malloc(250000));
@@ -305,7 +305,7 @@ static void books_must_be_whole(void) {
 #endif
   }
 #ifdef HAK_DEBUG
-  CHECK(superslabs_are_valid() && extents_are_valid() && big_cache_is_valid());
+  CHECK(extents_are_valid() && big_cache_is_valid());
 #endif
 }
 
@@ -322,7 +322,7 @@ static void scenario(void *argument) {
   bins_grow();
   hand_over(300);
   run_thread(1);
-  many_superslabs();
+  many_slabs();
   verify_all(&mine);
   verify_all(&of_thread[0]);
   while (of_thread[0].count > 0) /* a dead thread's blocks */

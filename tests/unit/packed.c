@@ -100,7 +100,7 @@ UNIT_TEST(little_is_lost) {
     for (unsigned i = 0; i < count; i++)
       many[i] = packed_take(sizes[s], 16);
     if (count < 900)
-      assert_true(usage_taken() < sizes[s] * count + 5 * SUPERSLAB_BYTES / 2);
+      assert_true(usage_taken() < sizes[s] * count + 5 * ROW_BYTES / 2);
     for (unsigned i = 0; i < count; i++)
       packed_give(many[i]);
     assert_int_equal(usage_taken(), 0);

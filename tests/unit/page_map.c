@@ -64,7 +64,7 @@ UNIT_TEST(covering_refuses_what_is_no_address) {
 UNIT_TEST(entries_and_records_reach_over_a_border) {
   char *range = os_reserve(2 * LEAF_BYTES, UNIT_BYTES);
   assert_non_null(range);
-  char *border = (char *)round_up((uintptr_t)range + 4 * SUPERSLAB_BYTES, LEAF_BYTES);
+  char *border = (char *)round_up((uintptr_t)range + 4 * ROW_BYTES, LEAF_BYTES);
   char *first = border - AROUND * UNIT_BYTES;
   assert_true(map_cover(first, 2 * AROUND * UNIT_BYTES));
   size_t before = map_bytes();
@@ -76,8 +76,6 @@ UNIT_TEST(entries_and_records_reach_over_a_border) {
     map_entries_set(unit, 1, entry_of(entry_key(1 + i, KIND_ORDINARY), i % HAK_CLASS_COUNT));
     memset(map_record(unit), (int)i, RECORD_BYTES);
     memset(map_bitmap(unit), (int)i + 1, BITMAP_WORDS * sizeof(uint64_t));
-    if (((uintptr_t)unit & (SUPERSLAB_BYTES - 1)) == 0)
-      memset(map_superslab_record(unit), (int)i + 2, RECORD_BYTES);
   }
   for (unsigned i = 0; i < 2 * AROUND; i++) {
     char *unit = first + i * UNIT_BYTES;
@@ -97,9 +95,6 @@ UNIT_TEST(entries_and_records_reach_over_a_border) {
     assert_memory_equal(map_record(unit), expected, RECORD_BYTES);
     memset(expected, (int)i + 1, sizeof expected);
     assert_memory_equal(map_bitmap(unit), expected, sizeof expected);
-    memset(expected, (int)i + 2, sizeof expected);
-    if (((uintptr_t)unit & (SUPERSLAB_BYTES - 1)) == 0)
-      assert_memory_equal(map_superslab_record(unit), expected, RECORD_BYTES);
   }
   assert_int_equal(map_entry(first - 1), ENTRY_NONE);
   assert_int_equal(map_entry(border + AROUND * UNIT_BYTES), ENTRY_NONE);
@@ -143,25 +138,25 @@ UNIT_TEST(an_object_needs_one_row) {
   enum { OBJECTS = 64 };
   size_t before = map_bytes();
   for (uintptr_t leaf = 200; leaf < 200 + OBJECTS; leaf++) {
-    char *base = (char *)(leaf << HAK_LEAF_SHIFT) + 3 * SUPERSLAB_BYTES;
+    char *base = (char *)(leaf << HAK_LEAF_SHIFT) + 3 * ROW_BYTES;
     assert_true(map_cover_object(base, LEAF_BYTES / 2));
     map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_BODY);
     assert_non_null(map_row(base));
-    assert_ptr_equal(map_row(base + SUPERSLAB_BYTES), MAP_ROW_BODY);
-    assert_false(address_in_arena(base + SUPERSLAB_BYTES));
+    assert_ptr_equal(map_row(base + ROW_BYTES), MAP_ROW_BODY);
+    assert_false(address_in_arena(base + ROW_BYTES));
     assert_int_equal(map_entry(base + LEAF_BYTES / 2 - 1), ENTRY_LARGE_BODY);
     map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_FREE);
     assert_int_equal(map_entry(base + LEAF_BYTES / 2 - 1), ENTRY_LARGE_FREE);
     map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_BODY);
     /* Cut in the middle of 2 MiB. */
-    char *end = base + 9 * SUPERSLAB_BYTES + 5 * UNIT_BYTES;
-    map_entries_set(end, LEAF_BYTES / 2 / UNIT_BYTES - 9 * SUPERSLAB_UNITS - 5, ENTRY_NONE);
-    for (size_t i = 0; i < 12 * SUPERSLAB_UNITS; i++)
+    char *end = base + 9 * ROW_BYTES + 5 * UNIT_BYTES;
+    map_entries_set(end, LEAF_BYTES / 2 / UNIT_BYTES - 9 * ROW_UNITS - 5, ENTRY_NONE);
+    for (size_t i = 0; i < 12 * ROW_UNITS; i++)
       assert_int_equal(map_entry(base + i * UNIT_BYTES), base + i * UNIT_BYTES < end ? ENTRY_LARGE_BODY : ENTRY_NONE);
     assert_null(map_row(end));
-    map_entries_set(base, 9 * SUPERSLAB_UNITS + 5, ENTRY_NONE);
+    map_entries_set(base, 9 * ROW_UNITS + 5, ENTRY_NONE);
     assert_int_equal(map_entry(end - 1), ENTRY_NONE);
-    assert_null(map_row(base + SUPERSLAB_BYTES));
+    assert_null(map_row(base + ROW_BYTES));
   }
   assert_true(map_bytes() - before <= OBJECTS * (sizeof(struct map_leaf) + 64 * (size_t)1024));
 }
@@ -169,7 +164,7 @@ UNIT_TEST(an_object_needs_one_row) {
 /* The marks of an arena are a unit's each. */
 UNIT_TEST(marks_reach_over_a_border) {
   char *base = (char *)((uintptr_t)300 << HAK_LEAF_SHIFT) + 5 * UNIT_BYTES;
-  const size_t units = 2 * SUPERSLAB_UNITS;
+  const size_t units = 2 * ROW_UNITS;
   assert_true(map_cover(base - UNIT_BYTES, (units + 2) * UNIT_BYTES));
   arena_mark_set(base, units * UNIT_BYTES, 1);
   arena_mark_set(base + 7 * UNIT_BYTES, 30 * UNIT_BYTES, 2);
@@ -186,7 +181,7 @@ UNIT_TEST(hopeless_requests_cost_no_leaves) {
   size_t before = map_bytes();
   size_t room = ((size_t)1 << HAK_ADDRESS_BITS) - (uintptr_t)block - LEAF_BYTES;
   char *grown = hak_realloc(block, room); /* runs into the stack */
-  assert_true(map_bytes() - before <= SUPERSLAB_BYTES);
+  assert_true(map_bytes() - before <= ROW_BYTES);
   hak_free(grown ? grown : block);
 }
 
@@ -207,11 +202,11 @@ UNIT_TEST(a_row_is_made_once) {
 static void *reserve_again_and_again(void *unused) {
   for (unsigned i = unit_rounds(80000, 10); i > 0; i--) {
     struct map_reserve reserve;
-    CHECK(map_reserve(&reserve, SUPERSLAB_BYTES));
+    CHECK(map_reserve(&reserve, ROW_BYTES));
     struct map_row *row = reserve.row;
-    CHECK(row->superslab[0] == 0);
-    row->superslab[0] = row->records[0][0] = 1; /* as if it were used */
-    row->superslab[0] = row->records[0][0] = 0;
+    CHECK(load_relaxed(&row->arenas[0]) == 0);
+    store_relaxed(&row->arenas[0], 1), row->records[0][0] = 1; /* as if it were used */
+    store_relaxed(&row->arenas[0], 0), row->records[0][0] = 0;
     map_reserve_end(&reserve);
   }
   return unused;

@@ -180,7 +180,7 @@ UNIT_TEST(a_profile_begins_empty) {
     hak_free(blocks[i]);
   assert_int_equal(stats().profile_samples, 0);
   UNIT_HEAP_VALID(heap_current());
-  UNIT_SUPERSLABS_VALID();
+  UNIT_EXTENTS_VALID();
 }
 
 /* Who asks for hardly any gets hardly any. */

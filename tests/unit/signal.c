@@ -68,7 +68,7 @@ static void handler(int number) {
 
 #define LIVE 1200u
 
-/* In a child for each n: takes and purges superslabs. Exits with 3 when there is no n-th call. */
+/* In a child for each n: takes and purges extents. Exits with 3 when there is no n-th call. */
 static void scenario(void *n) {
   static unsigned char *live[LIVE];
   static const size_t sizes[] = {16, 700, 20000, 262144};
@@ -94,10 +94,10 @@ static void scenario(void *n) {
           _exit(1);
       hak_free(live[i]);
     }
-    extents_release(SUPERSLAB_BYTES);
+    extents_release(ROW_BYTES);
   }
 #ifdef HAK_DEBUG
-  if (!heap_is_valid(heap_current()) || !superslabs_are_valid() || !extents_are_valid())
+  if (!heap_is_valid(heap_current()) || !extents_are_valid())
     _exit(1);
 #endif
   _exit(handled ? 0 : 3);

@@ -42,7 +42,7 @@ UNIT_TEST(slabs_hold_8_blocks_and_tails_stay_below_an_eighth) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     const struct size_class *class = &size_classes[cls];
     size_t used = (size_t)class->block_count * class->bytes;
-    assert_true(class->order <= UNIT_ORDER_MAX);
+    assert_true(class->order <= RUN_ORDER_MAX);
     assert_true(class->block_count >= 8);
     assert_true(class->block_count <= 64 * 64); /* bits of one unit's bitmap */
     assert_true(used <= class_slab_bytes(cls));
@@ -66,7 +66,7 @@ UNIT_TEST(the_inverse_divides_exactly) {
 
 UNIT_TEST(only_block_starts_are_block_starts) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    uintptr_t base = (uintptr_t)7 << SUPERSLAB_SHIFT;
+    uintptr_t base = (uintptr_t)7 << ROW_SHIFT;
     size_t bytes = class_bytes(cls), count = size_classes[cls].block_count;
     for (size_t index = 0; index < count; index++) {
       assert_true(slab_is_block_start((void *)(base + index * bytes), cls));

@@ -123,7 +123,7 @@ UNIT_TEST(no_slab_opens_without_states) {
   assert_int_equal(slab_set_take(&checked, cls, slots + BLOCKS_MAX, 1), 1);
   slab_set_give(&checked, cls, slots + BLOCKS_MAX - 1, 1);
   slab_set_close_empty(&checked);
-  UNIT_SUPERSLABS_VALID();
+  UNIT_EXTENTS_VALID();
 }
 
 /* Takes the blocks of 20 slabs and touches none. Returns what is resident of the last slab. */
@@ -253,7 +253,7 @@ UNIT_TEST(emptied_slabs_are_closed) {
     for (unsigned i = 0; i < 6; i++)
       slab_set_give(&set, cls, blocks[i], count);
     assert_true(set.slab_bytes <= class_slab_bytes(cls));
-    if (class_slab_bytes(cls) == SUPERSLAB_BYTES)
+    if (class_slab_bytes(cls) == ROW_BYTES)
       assert_int_equal(set.slab_bytes, 0);
     /* A program at a slab's edge does not open and close one all the time. */
     if (class_slab_bytes(cls) <= 4 * UNIT_BYTES) {

@@ -230,7 +230,7 @@ static void end(void) {
   for (uint32_t id = 1; id <= heap_count(); id++)
     if (!heap_is_valid(heap_by_id(id)))
       _exit(6);
-  if (!superslabs_are_valid() || !extents_are_valid())
+  if (!extents_are_valid())
     _exit(6);
 #endif
   size_t taken = 0;

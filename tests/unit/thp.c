@@ -13,10 +13,10 @@
 
 #include <sys/mman.h>
 
-static unsigned superslabs_asked; /* for which huge pages were asked */
+static unsigned pages_asked; /* for which huge pages were asked */
 
 TEST_WRAP(int, madvise, void *address, size_t size, int advice) {
-  superslabs_asked += advice == MADV_HUGEPAGE && size == 2 * MIB;
+  pages_asked += advice == MADV_HUGEPAGE && size == 2 * MIB;
   return unit_lies("silent") && advice == MADV_NOHUGEPAGE ? 0 : __real_madvise(address, size, advice);
 }
 
@@ -90,11 +90,11 @@ UNIT_TEST(sparse_objects_get_none) {
 #define WAITS_MAX 300u
 static void wait_a_little(void) { usleep(200000); }
 
-/* Asks for blocks until a superslab is on huge pages; writes the first byte of each. */
+/* Asks for blocks until slabs are on a huge page; writes the first byte of each. */
 static char *blocks(size_t size, size_t bytes_max) {
   char *block = NULL;
-  superslabs_asked = 0;
-  for (size_t bytes = 0; bytes < bytes_max && superslabs_asked == 0; bytes += size) {
+  pages_asked = 0;
+  for (size_t bytes = 0; bytes < bytes_max && pages_asked == 0; bytes += size) {
     block = hak_malloc(size);
     assert_non_null(block);
     block[0] = 1;
@@ -108,16 +108,16 @@ UNIT_TEST(dense_slabs_are_on_huge_pages) {
     skip();
   unit_option("HAKMEM_HUGE", "off");
   blocks(64, 48 * MIB);
-  assert_int_equal(superslabs_asked, 0);
+  assert_int_equal(pages_asked, 0);
   unit_option("HAKMEM_HUGE", "large");
   blocks(12000, 48 * MIB);
-  assert_int_equal(superslabs_asked, 0);
+  assert_int_equal(pages_asked, 0);
   char *block = blocks(64, 128 * MIB);
-  for (unsigned waits = 0; waits < WAITS_MAX && superslabs_asked == 0; waits++) {
+  for (unsigned waits = 0; waits < WAITS_MAX && pages_asked == 0; waits++) {
     wait_a_little();
     block = blocks(64, 4 * MIB);
   }
-  assert_int_equal(superslabs_asked, 1);
+  assert_int_equal(pages_asked, 1);
   assert_true(has_flag(block, " nh"));
   assert_int_equal(os_resident_bytes((char *)round_down((uintptr_t)block, 2 * MIB), 2 * MIB), 2 * MIB);
 }

@@ -13,7 +13,7 @@
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 #include "pages/extent.h"
-#include "pages/superslab.h"
+#include "pages/run.h"
 #include "threads/registry.h"
 
 #include <errno.h>
@@ -35,12 +35,10 @@
 /* Whole-structure checks, where the build has them. */
 #ifdef HAK_DEBUG
 #define UNIT_HEAP_VALID(heap) assert_true(heap_is_valid(heap))
-#define UNIT_SUPERSLABS_VALID() assert_true(superslabs_are_valid() && extents_are_valid())
 #define UNIT_EXTENTS_VALID() assert_true(extents_are_valid())
 #define UNIT_SLABS_VALID(set) assert_true(slab_set_is_valid(set))
 #else
 #define UNIT_HEAP_VALID(heap) ((void)(heap))
-#define UNIT_SUPERSLABS_VALID() ((void)0)
 #define UNIT_EXTENTS_VALID() ((void)0)
 #define UNIT_SLABS_VALID(set) ((void)(set))
 #endif

@@ -1,0 +1,85 @@
+#include "pages/run.h"
+
+#include "base/probe.h"
+#include "os/os.h"
+#include "pages/extent.h"
+#include "pages/huge.h"
+
+#include <string.h>
+
+bool runs_are_wiped;
+
+static _Atomic size_t dense_bytes; /* of runs that were to be populated, since the last huge page that was */
+
+/* Takes resident memory. If there is none, kept ranges become free until there is some. */
+static struct extent take_resident(size_t bytes) {
+  size_t (*evict)(void) = atomic_load_explicit(&extents_evict, memory_order_acquire);
+  struct extent extent = extent_take_resident_of_any(EXTENT_PLAIN, bytes, bytes);
+  for (size_t evicted = 0, more; extent.base == NULL && evict != NULL && evicted < bytes; evicted += more) {
+    if ((more = evict()) == 0)
+      break;
+    extent = extent_take_resident_of_any(EXTENT_PLAIN, bytes, bytes);
+  }
+  return extent;
+}
+
+/* Takes memory that is in USAGE_PROMISED, or in USAGE_FREE if it is resident after all. */
+static struct extent take_reserved(enum extent_bank bank, size_t bytes) {
+  if (!usage_reserve(bytes))
+    return (struct extent){0};
+  struct extent extent = extent_take(bank, bytes, bytes);
+  if (extent.base == NULL && bank != EXTENT_PLAIN)
+    extent = extent_take(EXTENT_PLAIN, bytes, bytes);
+  if (extent.base == NULL || extent.resident) /* not used, or not needed */
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
+  return extent;
+}
+
+/* Takes a run with the huge page around it. Counts the rest of that as resident: it is what runs take next. */
+COLD static struct extent take_dense(size_t bytes) {
+  struct extent extent = take_reserved(EXTENT_PLAIN, ROW_BYTES), rest = extent;
+  if (extent.base == NULL)
+    return extent;
+  store_relaxed(&dense_bytes, 0);
+  rest.base += bytes;
+  rest.bytes -= bytes;
+  rest.resident = true;
+  extent_give(rest, os_milliseconds(), extent.resident ? USAGE_FREE : USAGE_PROMISED);
+  extent.bytes = bytes;
+  return extent;
+}
+
+void *run_take(unsigned order, bool to_populate) {
+  size_t bytes = UNIT_BYTES << order;
+  if (to_populate)
+    atomic_fetch_add_explicit(&dense_bytes, bytes, memory_order_relaxed);
+  struct extent extent = take_resident(bytes);
+  bool is_dense = false;
+  if (extent.base == NULL) {
+    to_populate = to_populate && !usage_is_short();
+    is_dense = to_populate && bytes < ROW_BYTES && huge_for_slabs(usage_slabs(), load_relaxed(&dense_bytes)) &&
+               (extent = take_dense(bytes)).base != NULL;
+    if (!is_dense)
+      extent = take_reserved(huge_bank(false), bytes);
+    if (extent.base == NULL)
+      return NULL;
+  }
+  usage_move(extent.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_SLABS, bytes);
+  HAK_PROBE(run_take, extent.base, bytes, extent.resident);
+  if (UNLIKELY(runs_are_wiped) && (extent.resident || !os_purge(extent.base, bytes)))
+    memset(extent.base, 0, bytes);
+  if (extent.resident)
+    return extent.base;
+  if (is_dense)
+    huge_fill(extent.base);
+  else if (extent_bank_of(extent.base) == EXTENT_HUGE)
+    huge_probe(extent.base, bytes);
+  else if (to_populate)
+    os_populate(extent.base, bytes);
+  return extent.base;
+}
+
+void run_give(void *run, unsigned order, unsigned keep) {
+  struct extent extent = {.base = run, .bytes = UNIT_BYTES << order, .resident = true};
+  extent_give_to_keep(extent, keep, os_milliseconds(), USAGE_SLABS);
+}
