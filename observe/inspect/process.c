@@ -37,10 +37,8 @@ static uint64_t count_mappings(void) {
 
 /* ru_maxrss is no peak of this process: it inherits the value through exec from the process that started it. */
 static void read_usage(struct hak_process_stats *out) {
-  char text[CHUNK_BYTES];
   struct rusage usage;
-  os_text_head("/proc/self/status", text, sizeof text);
-  out->rss_peak_bytes = os_text_field(text, "VmHWM:") * 1024;
+  out->rss_peak_bytes = os_file_field("/proc/self/status", "VmHWM:") * 1024;
   if (getrusage(RUSAGE_SELF, &usage) == 0) {
     out->faults_minor = (uint64_t)usage.ru_minflt;
     out->faults_major = (uint64_t)usage.ru_majflt;

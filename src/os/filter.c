@@ -14,9 +14,7 @@ bool os_filter_is_own(void) { return atomic_load_explicit(&own, memory_order_seq
 /* Reads the mode from "Seccomp:\t2" in the status file. An unreadable file counts as no filter: failing calls do no
  * harm. */
 static enum inherited read_inherited(void) {
-  char text[4096];
-  os_text_head("/proc/self/status", text, sizeof text);
-  return os_text_field(text, "\nSeccomp:") != 0 ? INHERITED : INHERITED_NONE;
+  return os_file_field("/proc/self/status", "Seccomp:") != 0 ? INHERITED : INHERITED_NONE;
 }
 
 static bool has_inherited(void) {

@@ -95,6 +95,22 @@ int os_path_open_under(struct os_path *path, const char *root, const char *name,
   return os_path_append(path, root) ? os_path_open_in(path, name, flags) : -1;
 }
 
+uint64_t os_file_field(const char *path, const char *key) {
+  KEEP_ERRNO;
+  char bytes[OS_LINE_BYTES];
+  struct os_lines in;
+  size_t number = 0, length = strlen(key);
+  if (!os_lines_open(&in, os_text_open(path, O_RDONLY), bytes, sizeof bytes))
+    return 0;
+  const char *line = os_lines_next(&in);
+  while (line != NULL && strncmp(line, key, length) != 0)
+    line = os_lines_next(&in);
+  if (line != NULL)
+    text_number_parse(line + length + strspn(line + length, " \t"), &number, &line);
+  os_text_close(in.fd);
+  return number;
+}
+
 bool os_lines_open(struct os_lines *in, int fd, char *bytes, size_t capacity) {
   *in = (struct os_lines){.fd = fd, .bytes = bytes, .capacity = capacity};
   return fd >= 0;

@@ -7,8 +7,10 @@
  *   fork       and then it forks
  *   strict     prctl's strict mode (read, write, exit): what is mapped is given and taken
  *   inherited  the filter is there before the program; its own are installed in it, too
+ *   groups     the same for a user of many groups, whose list is long in /proc/PID/status; as root
  *   control    a call that the filter does not let through must end the process
  */
+#include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdbool.h>
@@ -168,6 +170,27 @@ static void strict(void) {
   syscall(SYS_exit, 0);
 }
 static void filtered_from_start(void) { twice(); }
+
+/* The program starts anew with a filter. */
+static int run_inherited(const char *program_path) {
+  struct sock_fprog filter = filter_of_own(true);
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+  execv(program_path, (char *[]){(char *)(uintptr_t)program_path, "filtered", NULL});
+  return 1;
+}
+
+#define GROUPS 2000
+
+static int run_of_many_groups(const char *program_path) {
+  gid_t groups[GROUPS];
+  for (unsigned i = 0; i < GROUPS; i++)
+    groups[i] = 1000000000u + i;
+  if (setgroups(GROUPS, groups) != 0) {
+    puts("only root can take groups");
+    return 77;
+  }
+  return run_inherited(program_path);
+}
 static void control(void) {
   filter_by_prctl();
   syscall(SYS_getppid);
@@ -184,12 +207,10 @@ static const struct mode {
 
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "";
-  if (strcmp(mode, "inherited") == 0) { /* the program starts anew with a filter */
-    struct sock_fprog filter = filter_of_own(true);
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
-    execv(argv[0], (char *[]){argv[0], "filtered", NULL});
-    return 1;
-  }
+  if (strcmp(mode, "inherited") == 0)
+    return run_inherited(argv[0]);
+  if (strcmp(mode, "groups") == 0)
+    return run_of_many_groups(argv[0]);
   for (size_t i = 0; i < COUNT(modes); i++)
     if (strcmp(modes[i].name, mode) == 0) {
       modes[i].run();

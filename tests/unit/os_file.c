@@ -4,6 +4,7 @@
 #include "unit.h"
 
 #include "inspect/file.h"
+#include "os/text_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -451,6 +452,19 @@ UNIT_TEST(a_limit_of_file_size_sends_no_signal) {
   unit_passes_in_child(limited, NULL);
   assert_int_equal(content(), 1);
   assert_int_equal(names(false), 1);
+}
+
+UNIT_TEST(a_field_behind_a_long_line) {
+  static const char text[] = "\nKey:\t12 kB\nKey: 13\nnone:\n";
+  char bytes[4 * OS_LINE_BYTES];
+  memset(bytes, '7', sizeof bytes);
+  memcpy(bytes, "Key", 3);
+  memcpy(bytes + sizeof bytes - sizeof text, text, sizeof text);
+  assert_int_equal(os_file_replace(path, bytes, sizeof bytes - 1), OS_FILE_OK);
+  assert_int_equal(os_file_field(path, "Key:"), 12);
+  assert_int_equal(os_file_field(path, "none:"), 0);
+  assert_int_equal(os_file_field(path, "other:"), 0);
+  assert_int_equal(os_file_field("/none/such", "Key:"), 0);
 }
 
 static void gone_folder(void *unused) {
