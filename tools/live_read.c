@@ -65,12 +65,16 @@ char live_state(const struct live_process *process) {
 
 /* Returns the process id in its innermost namespace, which is the one that the process knows. */
 static uint64_t own_pid(const struct live_process *process) {
-  char text[4096];
-  const char *line = strstr(proc_text(process, "status", text, sizeof text), "\nNSpid:");
+  static const char key[] = "NSpid:";
+  char bytes[OS_LINE_BYTES];
+  struct os_lines in;
   uint64_t pid = (uint64_t)process->pid;
-  if (line == NULL)
+  if (!os_lines_open(&in, openat(process->folder, "status", O_RDONLY | O_CLOEXEC), bytes, sizeof bytes))
     return pid;
-  for (const char *at = line + strlen("\nNSpid:"); *at && *at != '\n';) {
+  const char *line = os_lines_next(&in); /* the line of the groups, which comes before, may be of any length */
+  while (line && strncmp(line, key, sizeof key - 1) != 0)
+    line = os_lines_next(&in);
+  for (const char *at = line ? line + sizeof key - 1 : ""; *at;) {
     char *end;
     uint64_t number = strtoull(at, &end, 10);
     if (end == at)
@@ -78,6 +82,7 @@ static uint64_t own_pid(const struct live_process *process) {
     pid = number;
     at = end;
   }
+  close(in.fd);
   return pid;
 }
 

@@ -326,6 +326,18 @@ def raised_privileges(folder):
         tool(process.pid, status=2, said="keeps no live page")
 
 
+def a_user_of_many_groups(_):
+    """The groups are a long line of /proc/PID/status, before the one of the process's id in its own namespace."""
+    if os.getuid() != 0 or not shutil.which("unshare"):
+        print("no root, or no unshare: not tried")
+        return
+    groups = list(range(10**9, 10**9 + 2000))
+    words = ["--pid", "--fork", "--kill-child", ARGUMENTS.worker, "idle"]
+    with running(*words, program="unshare", extra_groups=groups) as process:
+        child = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        shown(int(child))
+
+
 @contextmanager
 def offered(data, seals=SEAL_SHRINK | SEAL_GROW):
     """This process offers a page with these bytes."""
@@ -432,6 +444,7 @@ def main():
         another_program_has_none,
         a_closed_descriptor,
         raised_privileges,
+        a_user_of_many_groups,
         a_small_process_that_sleeps_is_shown,
         what_is_not_in_order,
     ]
