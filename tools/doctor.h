@@ -18,7 +18,8 @@ enum severity { SEVERITY_OK, SEVERITY_NOTE, SEVERITY_WARNING, SEVERITY_PROBLEM, 
 struct doctor_group {
   char folder[PATH_MAX];
   bool is_first_version;
-  uint64_t limit_bytes, swap_bytes, held_bytes; /* of the group whose limit is the smallest; UINT64_MAX: none */
+  uint64_t limit_bytes, held_bytes; /* of the group whose limit is the smallest; UINT64_MAX: none */
+  uint64_t swap_bytes, both_bytes;  /* the smallest limits of swap (v2), and of memory and swap together (v1) */
 };
 
 struct doctor {
@@ -82,6 +83,8 @@ const char *doctor_base_name(const char *path);
 uint64_t doctor_limit(const struct doctor *doctor, const char *name);
 /* Finds the subject's memory group. */
 void doctor_find_group(struct doctor *doctor);
+/* Returns what hakmem may hold by its option, 0 if that is not set, and by the group with its swap; UINT64_MAX: any. */
+uint64_t doctor_hard_limit(const struct doctor *doctor, uint64_t option_bytes);
 /* Sets this program's options from the subject's environment. */
 void doctor_take_options(struct doctor *doctor);
 

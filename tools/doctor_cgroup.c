@@ -19,7 +19,8 @@ static uint64_t held_bytes(const struct doctor *doctor, const char *folder, bool
   return held == UINT64_MAX || files == UINT64_MAX ? held : held - (files < held ? files : held);
 }
 
-/* Keeps the group if it, or one above it, has the smallest limit so far; if none has a limit, for its pressure. */
+/* Keeps the group if it, or one above it, has the smallest limit so far; if none has a limit, for its pressure. Limits
+ * of swap hold wherever they are (os/cgroup.h). */
 static bool keep_group(struct os_group *group, void *argument) {
   struct doctor *doctor = argument;
   struct doctor_group *kept = &doctor->group;
@@ -29,14 +30,14 @@ static bool keep_group(struct os_group *group, void *argument) {
     snprintf(kept->folder, sizeof kept->folder, "%s", folder);
   do {
     uint64_t limit = os_group_limit(group, is_first_version ? "memory.limit_in_bytes" : "memory.max");
+    if (is_first_version)
+      kept->both_bytes = min_size(kept->both_bytes, os_group_limit(group, "memory.memsw.limit_in_bytes"));
+    else
+      kept->swap_bytes = min_size(kept->swap_bytes, os_group_limit(group, "memory.swap.max"));
     if (limit >= kept->limit_bytes)
       continue;
-    uint64_t both = is_first_version ? os_group_limit(group, "memory.memsw.limit_in_bytes") : UINT64_MAX;
     snprintf(kept->folder, sizeof kept->folder, "%s", folder);
     kept->limit_bytes = limit;
-    kept->swap_bytes = !is_first_version    ? os_group_limit(group, "memory.swap.max")
-                       : both == UINT64_MAX ? both
-                                            : both - limit;
     kept->held_bytes = held_bytes(doctor, folder, is_first_version);
     kept->is_first_version = is_first_version;
   } while (os_group_up(group));
@@ -44,14 +45,16 @@ static bool keep_group(struct os_group *group, void *argument) {
 }
 
 void doctor_find_group(struct doctor *doctor) {
-  doctor->group = (struct doctor_group){.limit_bytes = UINT64_MAX, .held_bytes = UINT64_MAX};
+  doctor->group = (struct doctor_group){
+      .limit_bytes = UINT64_MAX, .swap_bytes = UINT64_MAX, .both_bytes = UINT64_MAX, .held_bytes = UINT64_MAX};
   os_groups_visit(doctor->root, doctor->proc + strlen("/proc/"), keep_group, doctor);
 }
 
-static uint64_t swap_bytes(const struct doctor *doctor) {
+uint64_t doctor_hard_limit(const struct doctor *doctor, uint64_t option_bytes) {
+  const struct doctor_group *group = &doctor->group;
   uint64_t total = doctor_line_number(doctor_read(doctor, "/proc/meminfo"), "SwapTotal:");
-  total = total == UINT64_MAX ? 0 : total * 1024;
-  return doctor->group.swap_bytes < total ? doctor->group.swap_bytes : total;
+  uint64_t swap = min_size(total == UINT64_MAX ? 0 : total * 1024, group->swap_bytes);
+  return limit_hard(option_bytes, group->limit_bytes, min_size(swap, less(group->both_bytes, group->limit_bytes)));
 }
 
 static void look_kills(const struct doctor *doctor) {
@@ -101,12 +104,15 @@ void doctor_look_group(struct doctor *doctor) {
     doctor_report(SEVERITY_OK, "no control group limits memory");
     return;
   }
-  size_t own = limit_hard((size_t)option_value(OPTION_LIMIT_MB) << 20, group->limit_bytes, swap_bytes(doctor));
+  uint64_t own = doctor_hard_limit(doctor, (uint64_t)option_value(OPTION_LIMIT_MB) << 20);
   if (doctor_percent(group->held_bytes, group->limit_bytes) >= NEAR_PERCENT)
     doctor_report(
         SEVERITY_WARNING,
         "the control group holds %s of %s: it is near its limit\nraise the limit of %s, or HAKMEM_PROFILE=lean",
         doctor_bytes(group->held_bytes), doctor_bytes(group->limit_bytes), group->folder);
+  else if (option_value(OPTION_CGROUP) == CGROUP_OFF)
+    doctor_report(SEVERITY_OK, "the control group may hold %s, at which hakmem does not look",
+                  doctor_bytes(group->limit_bytes));
   else
     doctor_report(SEVERITY_OK, "the control group may hold %s; malloc returns NULL when hakmem holds %s",
                   doctor_bytes(group->limit_bytes), doctor_bytes(own));

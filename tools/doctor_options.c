@@ -2,7 +2,6 @@
  * expected. */
 #include "base/options.h"
 #include "base/text.h"
-#include "policy/limit_policy.h"
 #include "tools/doctor.h"
 
 #include <stdio.h>
@@ -145,7 +144,7 @@ static void look_aliases(const struct doctor *doctor) {
 
 void doctor_look_option_pairs(struct doctor *doctor) {
   long bin_kb = option_value(OPTION_BIN_KB_MAX), heap_kb = option_value(OPTION_HEAP_KB_MAX);
-  uint64_t group = limit_hard(0, doctor->group.limit_bytes, 0);
+  uint64_t group = doctor_hard_limit(doctor, 0);
   uint64_t own = (uint64_t)option_value(OPTION_LIMIT_MB) << 20;
   look_pairs();
   look_aliases(doctor);

@@ -84,6 +84,7 @@ def process_cases(made):
         old = {"processes": "1000", "open files": "1024", "locked memory": "8388608"}.get(name, "unlimited")
         return change("proc/PROC/limits", line + old.ljust(20), line + str(value).ljust(20))
 
+    no_swap = write("sys/fs/cgroup/memory.swap.max", "0\n")  # in a group above
     copies, huge, status = two_copies(made), f"{HUGE}/enabled", "proc/PROC/status"
     never = "always madvise [never]\n"
     many = "".join(f"{i}\n" for i in range(5))
@@ -106,7 +107,8 @@ def process_cases(made):
         ("option-pairs", "warning", "nothing to go by", variables(HAKMEM_POLICY="frozen")),
         ("option-pairs", "warning", "above HAKMEM_HEAP_KB_MAX", variables(HAKMEM_BIN_KB_MAX="9000")),
         ("option-pairs", "warning", "beside HAKMEM_STATS", variables(HAKMEM_SS_OS_STATS="1", HAKMEM_STATS="off")),
-        ("option-pairs", "note", "480 MiB", variables(HAKMEM_LIMIT_MB="5000")),
+        ("option-pairs", "note", "4.0 GiB", variables(HAKMEM_LIMIT_MB="5000")),
+        ("option-pairs", "note", "480 MiB", both(no_swap, variables(HAKMEM_LIMIT_MB="500"))),
         ("policy-file", "warning", "makes none", variables(HAKMEM_POLICY="frozen", HAKMEM_POLICY_FILE="/none/x")),
         ("policy-file", "warning", "be written", variables(HAKMEM_POLICY="evolving", HAKMEM_POLICY_FILE="/none/x")),
         ("policy-file", "note", "whole path", variables(HAKMEM_POLICY="evolving", HAKMEM_POLICY_FILE="x")),
@@ -183,6 +185,24 @@ def process_cases(made):
     ]
 
 
+def fine_cases():
+    """Words of a finding that is no bad one, and what is changed: then there is no bad one at all."""
+
+    def write(path, text):
+        return lambda tree: tree.write(path, text)
+
+    def variables(**values):
+        return lambda tree: tree.variables.update(values)
+
+    return [
+        # The swap that the group may use counts, as in hakmem; another group's limit of swap holds, too.
+        ("malloc returns NULL when hakmem holds 4.0 GiB", variables()),
+        ("malloc returns NULL when hakmem holds 1000 MiB", variables(HAKMEM_LIMIT_MB="1000")),
+        ("malloc returns NULL when hakmem holds 480 MiB", write("sys/fs/cgroup/memory.swap.max", "0\n")),
+        ("at which hakmem does not look", variables(HAKMEM_CGROUP="off", HAKMEM_LIMIT_MB="1000")),
+    ]
+
+
 def two_copies(made):
     copies = [made.folder / "one/libhakmem.so", made.folder / "two/libhakmem.so"]
     for copy in copies:
@@ -206,6 +226,9 @@ def processes(made):
     assert bad(clean) == [], bad(clean)
     first = judged("v1", Tree.first_version)
     assert bad(first) == [] and any("may hold 256 MiB" in f["what"] for f in first), first
+    for number, (words, change) in enumerate(fine_cases()):
+        findings = judged(f"fine{number}", change)
+        assert bad(findings) == [] and any(words in f["what"] for f in findings), f"{words}: {findings}"
     seen = set()
     for number, (check, severity, words, change) in enumerate(process_cases(made), 1):
         findings = bad(judged(number, change))
