@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #define SPACE_BYTES_MIN ((uint64_t)1 << 30) /* less is soon used up */
-#define OWN_DESCRIPTORS 101u /* descriptors of the summary and of memory pressure have numbers from 100 on */
+#define DESCRIPTORS_MIN 8u /* hakmem's own, four at most, have numbers in the upper half (os_duplicate_high) */
 #define NEAR_PERCENT 90
 #define LOCKED_NEAR_PERCENT 80
 #define CAPABILITY_LOCK 14 /* CAP_IPC_LOCK */
@@ -36,11 +36,11 @@ void doctor_look_data(struct doctor *doctor) {
 
 void doctor_look_descriptors(struct doctor *doctor) {
   uint64_t limit = doctor_limit(doctor, "Max open files");
-  if (limit <= OWN_DESCRIPTORS)
+  if (limit < DESCRIPTORS_MIN)
     doctor_report(
         SEVERITY_WARNING,
-        "the process may have %llu files open (ulimit -n): there is no place for hakmem's two, so no summary at "
-        "exit and no word of memory pressure\nulimit -n 256 or more",
+        "the process may have %llu files open (ulimit -n): there is hardly a place for hakmem's own, so there may be "
+        "no summary at exit and no word of memory pressure\nulimit -n 256 or more",
         (unsigned long long)limit);
   else
     doctor_report(SEVERITY_OK, "files can be opened");

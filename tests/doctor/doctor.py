@@ -161,7 +161,7 @@ def process_cases(made):
         ("address-space", "warning", "400 MiB", limit("address space", 400 << 20)),
         ("data", "note", "2.0 GiB", limit("data size", 2 << 30)),
         ("data", "warning", "400 MiB", limit("data size", 400 << 20)),
-        ("descriptors", "warning", "no place", limit("open files", 64)),
+        ("descriptors", "warning", "hardly a place", limit("open files", 7)),
         ("threads", "warning", "3 of at most 3", limit("processes", 3)),
         ("locked", "note", "does not go back", change(status, "VmLck:\t       0", "VmLck:\t    4000")),
         ("locked", "warning", "of at most 8.0 MiB", change(status, "VmLck:\t       0", "VmLck:\t    8000")),
@@ -200,6 +200,7 @@ def fine_cases():
         ("malloc returns NULL when hakmem holds 1000 MiB", variables(HAKMEM_LIMIT_MB="1000")),
         ("malloc returns NULL when hakmem holds 480 MiB", write("sys/fs/cgroup/memory.swap.max", "0\n")),
         ("at which hakmem does not look", variables(HAKMEM_CGROUP="off", HAKMEM_LIMIT_MB="1000")),
+        ("files can be opened", lambda tree: tree.change("proc/PROC/limits", "1024     ", "8        ")),
     ]
 
 
@@ -348,6 +349,11 @@ def real_processes(_made):
             findings = [f for f in diagnosis(process.pid) if f["check"] == "loaded"]
             assert [f["severity"] for f in findings] == ["ok" if is_there else "problem"], findings
             process.communicate(b"\n", timeout=200)
+    # The summary of a process that may have as few files open as the doctor finds enough.
+    few = "ulimit -n 8; exec /bin/true"
+    env = {"LD_PRELOAD": ARGUMENTS.library, "HAKMEM_STATS": "text"}
+    result = subprocess.run(["/bin/sh", "-c", few], check=True, capture_output=True, env=env, timeout=200)
+    assert b"hakmem: peak RSS" in result.stderr, result
     return set()
 
 
