@@ -116,13 +116,20 @@ static const struct pair {
     {OPTION_PURGE_DELAY_MS, OPTION_PURGE, PURGE_OFF}, {OPTION_KEEP_MB, OPTION_PURGE, PURGE_OFF},
     {OPTION_TARGET_MB, OPTION_PURGE, PURGE_OFF},      {OPTION_POLICY, OPTION_PURGE, PURGE_OFF},
     {OPTION_POLICY_FILE, OPTION_POLICY, POLICY_OFF},  {OPTION_STATS_PID, OPTION_STATS, STATS_OFF},
+    {OPTION_STATS_FILE, OPTION_STATS, STATS_OFF},
 };
+
+/* A path alone switches the summary on (observe/stats/summary.c). */
+static bool other_is_off(const struct pair *pair) {
+  bool has_path = pair->other == OPTION_STATS && !option_is_set(OPTION_STATS) && *option_string(OPTION_STATS_FILE) != 0;
+  return option_value(pair->other) == pair->value && !has_path;
+}
 
 static void look_pairs(void) {
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     const struct pair *pair = &pairs[i];
     const struct option_row *row = &option_rows[pair->option], *other = &option_rows[pair->other];
-    bool is_idle = option_is_set(pair->option) && option_value(pair->other) == pair->value &&
+    bool is_idle = option_is_set(pair->option) && other_is_off(pair) &&
                    (pair->option != OPTION_POLICY || option_value(OPTION_POLICY) != POLICY_OFF);
     if (is_idle)
       doctor_report(SEVERITY_WARNING, "%s has no effect while %s is %s\nset %s to another value, or leave %s out",

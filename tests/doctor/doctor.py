@@ -104,6 +104,7 @@ def process_cases(made):
         ("option-pairs", "warning", "while HAKMEM_PURGE is off", variables(HAKMEM_PURGE="0", HAKMEM_POLICY="evolving")),
         ("option-pairs", "warning", "HAKMEM_POLICY_FILE has no effect", variables(HAKMEM_POLICY_FILE="/tmp/x")),
         ("option-pairs", "warning", "HAKMEM_STATS_PID has no effect", variables(HAKMEM_STATS_PID="77")),
+        ("option-pairs", "warning", "HAKMEM_STATS_FILE has", variables(HAKMEM_STATS_FILE="/tmp/x", HAKMEM_STATS="off")),
         ("option-pairs", "warning", "nothing to go by", variables(HAKMEM_POLICY="frozen")),
         ("option-pairs", "warning", "above HAKMEM_HEAP_KB_MAX", variables(HAKMEM_BIN_KB_MAX="9000")),
         ("option-pairs", "warning", "beside HAKMEM_STATS", variables(HAKMEM_SS_OS_STATS="1", HAKMEM_STATS="off")),
@@ -200,6 +201,7 @@ def fine_cases():
         ("malloc returns NULL when hakmem holds 1000 MiB", variables(HAKMEM_LIMIT_MB="1000")),
         ("malloc returns NULL when hakmem holds 480 MiB", write("sys/fs/cgroup/memory.swap.max", "0\n")),
         ("at which hakmem does not look", variables(HAKMEM_CGROUP="off", HAKMEM_LIMIT_MB="1000")),
+        ("2 options are set", variables(HAKMEM_STATS_FILE="/tmp/x", HAKMEM_STATS_PID="77")),
         ("files can be opened", lambda tree: tree.change("proc/PROC/limits", "1024     ", "8        ")),
     ]
 
