@@ -425,7 +425,22 @@ def crash_reports(made):
     shown = tool("--crash", report).stdout.decode().splitlines()
     assert shown == [*plain[:-1], f"hakmem:     {path}+0x{at + 2:x}  hak_malloc+0x2"], shown
     tool("--crash", "/nowhere", status=(2,))
+    if ARGUMENTS.library:
+        leaking_program(made)
     return set()
+
+
+def leaking_program(made):
+    """Its own list of leaks gets names, wherever it and the doctor run."""
+    text = """#include <stdlib.h>
+    static void *volatile kept;
+    __attribute__((noinline)) void take_what_stays(void) { kept = malloc(1000); }
+    int main(void) { take_what_stays(); }"""
+    program = made.program("leaking", "-O0", text=text)
+    env = {"LD_PRELOAD": ARGUMENTS.library, "HAKMEM_HEAP_PROFILE": "leaks"}
+    report = subprocess.run([program], check=True, capture_output=True, env=env, cwd="/", timeout=200).stderr
+    shown = tool("--crash", "-", input=report, cwd="/").stdout
+    assert b"take_what_stays+0x" in shown and b"main+0x" in shown, shown
 
 
 def main():
