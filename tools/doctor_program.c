@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -109,26 +110,30 @@ static bool process_is_secure(const struct doctor *doctor) {
   return false;
 }
 
-/* Returns what raises privileges in the file, and whether it would raise those of this user. */
+/* Returns what raises privileges in the file, and whether that would raise those of this user: of several marks the one
+ * that would. */
 static const char *privilege_of_file(const struct doctor *doctor, bool *is_raised) {
   struct stat status;
-  bool is_ignored = doctor_line_number(doctor_read(doctor, "%s/status", doctor->proc), "NoNewPrivs:") == 1;
+  struct statvfs mount;
   *is_raised = false;
-  if (stat(doctor->program, &status) != 0)
+  if (stat(doctor->program, &status) != 0 || (statvfs(doctor->program, &mount) == 0 && (mount.f_flag & ST_NOSUID) != 0))
     return NULL;
-  if (status.st_mode & S_ISUID) {
-    *is_raised = !is_ignored && status.st_uid != getuid();
-    return "set-uid";
-  }
-  if ((status.st_mode & S_ISGID) && (status.st_mode & S_IXGRP)) {
-    *is_raised = !is_ignored && status.st_gid != getgid();
-    return "set-gid";
-  }
-  if (getxattr(doctor->program, "security.capability", NULL, 0) > 0) {
-    *is_raised = !is_ignored && getuid() != 0;
-    return "given capabilities by its file";
-  }
-  return NULL;
+  const struct {
+    bool is_there, is_more;
+    const char *words;
+  } marks[] = {
+      {(status.st_mode & S_ISUID) != 0, status.st_uid != getuid(), "set-uid"},
+      {(status.st_mode & S_ISGID) != 0 && (status.st_mode & S_IXGRP) != 0, status.st_gid != getgid(), "set-gid"},
+      {getxattr(doctor->program, "security.capability", NULL, 0) > 0, getuid() != 0, "given capabilities by its file"},
+  };
+  bool is_ignored = doctor_line_number(doctor_read(doctor, "%s/status", doctor->proc), "NoNewPrivs:") == 1;
+  const char *found = NULL;
+  for (size_t i = 0; i < sizeof marks / sizeof *marks && !*is_raised; i++)
+    if (marks[i].is_there) {
+      *is_raised = !is_ignored && marks[i].is_more;
+      found = *is_raised || found == NULL ? marks[i].words : found;
+    }
+  return found;
 }
 
 static bool has_own_options(const struct doctor *doctor) {

@@ -262,24 +262,32 @@ def program_cases(made):
         ("option-pairs", "warning", "HAKMEM_DEEPBIND", made.with_hakmem, {"HAKMEM_DEEPBIND": "keep"}),
         ("preload", "warning", "No such file", made.plain, {"LD_PRELOAD": "/none/x.so"}),
     ]
-    return cases + (privileged_cases(made) if os.getuid() == 0 else [])
+    return cases + (privileged_cases(made) if can_raise(made) else [])
+
+
+def can_raise(made):
+    """Whether files of the folder may raise privileges, and this test can make such files."""
+    return os.getuid() == 0 and not os.statvfs(made.folder).f_flag & os.ST_NOSUID
 
 
 def privileged_cases(made):
     def copied(name, program=made.plain):
         return made.made(name, program.read_bytes())
 
-    of_nobody, of_root, of_group, able = (copied(name) for name in ("of-nobody", "of-root", "of-group", "able"))
+    names = ("of-nobody", "of-root", "of-group", "of-both", "able")
+    of_nobody, of_root, of_group, of_both, able = (copied(name) for name in names)
     own = copied("own", made.with_hakmem)
     for path in (of_nobody, own):
         os.chown(path, NOBODY, 0)
-    os.chown(of_group, 0, NOBODY)
-    for path, bits in ((of_nobody, 0o4755), (own, 0o4755), (of_root, 0o4755), (of_group, 0o2755)):
+    for path in (of_group, of_both):
+        os.chown(path, 0, NOBODY)
+    for path, bits in ((of_nobody, 0o4755), (own, 0o4755), (of_root, 0o4755), (of_group, 0o2755), (of_both, 0o6755)):
         path.chmod(bits)
     os.setxattr(able, "security.capability", NET_RAW)
     return [
         ("privileges", "problem", "is set-uid", of_nobody, {}),
         ("privileges", "problem", "is set-gid", of_group, {}),
+        ("privileges", "problem", "is set-gid", of_both, {}),
         ("privileges", "note", "is set-uid: run by others", of_root, {}),
         ("privileges", "note", "given capabilities", able, {}),
         ("privileges", "warning", "reads no HAKMEM_ variable", own, {"HAKMEM_STATS": "text"}),
@@ -301,13 +309,28 @@ def programs(made):
         assert words in f"{findings[0]['what']}; {findings[0]['do']}", findings
         seen.add(check)
     # Where privileges cannot be raised, the loader preloads.
-    if os.getuid() == 0:
+    if can_raise(made):
         tree = Tree(made.folder / "rootn", made.plain)
         tree.change("proc/PROC/status", "NoNewPrivs:\t0", "NoNewPrivs:\t1")
         tree.finish()
         findings = bad(diagnosis("--root", tree.root, "--", made.folder / "of-nobody"))
         assert [f["severity"] for f in findings] == ["note"], findings
+        marks_of_no_effect(made)
     return seen
+
+
+def marks_of_no_effect(made):
+    """The kernel raises nothing in a mount without set-uid programs."""
+    folder = made.folder / "nosuid"
+    folder.mkdir()
+    script = f"""mount -t tmpfs -o nosuid none {folder} && cp -p {made.folder}/of-nobody {folder}/program || exit 77
+    exec {ARGUMENTS.tool} --json --all --root {made.folder}/rootc -- {folder}/program"""
+    result = subprocess.run(["unshare", "-m", "sh", "-c", script], check=False, capture_output=True, timeout=200)
+    if result.returncode == 0:
+        found = [f["severity"] for f in json.loads(result.stdout)["findings"] if f["check"] == "privileges"]
+        assert found == ["ok"], result.stdout
+    else:
+        assert result.returncode in (1, 77) and not result.stdout, result  # no mount here
 
 
 def libraries(made):
