@@ -274,3 +274,17 @@ bool os_path_absolute(const char *path, char *out, size_t out_bytes) {
   text_string(&text, path);
   return text.length + 1 < out_bytes;
 }
+
+bool os_pattern_absolute(const char *pattern, char *out, size_t out_bytes) {
+  if (!os_path_absolute(pattern, out, out_bytes))
+    return false;
+  size_t length = strlen(out), folder = length - strlen(pattern);
+  for (size_t i = 0; i < folder; i++)
+    if (out[i] == '%') {
+      if (length + 2 > out_bytes)
+        return false;
+      memmove(out + i + 1, out + i, length - i + 1);
+      length++, folder++, i++;
+    }
+  return true;
+}

@@ -70,7 +70,7 @@ int hak_profile_dump(const char *path) {
 void heap_profile_begin(void) {
   long mode = option_value(OPTION_HEAP_PROFILE);
   const char *path = option_string(OPTION_HEAP_PROFILE_FILE);
-  if (path[0] && !os_path_absolute(path, path_wanted, sizeof path_wanted)) {
+  if (path[0] && !os_pattern_absolute(path, path_wanted, sizeof path_wanted)) {
     path_wanted[0] = 0;
     os_say("hakmem: the path of the heap profile is too long, or the working folder is gone: none is written\n");
   }

@@ -34,7 +34,7 @@ static void report_complain(const char *path, const char *reason) {
 /* Makes the path absolute now, because the program may change its folder later. */
 static void summary_file_find(void) {
   const char *path = option_string(OPTION_STATS_FILE);
-  if (*path == 0 || os_path_absolute(path, report_pattern, sizeof report_pattern))
+  if (*path == 0 || os_pattern_absolute(path, report_pattern, sizeof report_pattern))
     return;
   report_pattern[0] = 0;
   report_complain(path, "there is no such folder, or the name is too long");

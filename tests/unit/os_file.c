@@ -3,6 +3,7 @@
  */
 #include "unit.h"
 
+#include "base/text.h"
 #include "inspect/file.h"
 #include "os/text_file.h"
 
@@ -491,6 +492,25 @@ UNIT_TEST(paths) {
   assert_false(os_path_absolute(wanted, out, sizeof out));
   unit_passes_in_child(gone_folder, NULL);
   assert_int_equal(chdir(here), 0);
+}
+
+UNIT_TEST(a_folder_is_no_pattern) {
+  char name[NAME_BYTES + 8], out[2 * NAME_BYTES], written[2 * NAME_BYTES], wanted[2 * NAME_BYTES], here[NAME_BYTES];
+  snprintf(name, sizeof name, "%.200s/100%%%%p%%", folder);
+  assert_non_null(getcwd(here, sizeof here));
+  assert_int_equal(mkdir(name, 0700), 0);
+  assert_int_equal(chdir(name), 0);
+  assert_true(os_pattern_absolute("a%p", out, sizeof out));
+  struct text text = TEXT_IN(written);
+  assert_true(text_path(&text, out, 7));
+  snprintf(wanted, sizeof wanted, "%s/a7", name);
+  assert_string_equal(written, wanted);
+  for (size_t bytes = 1; bytes <= strlen(out); bytes++)
+    assert_false(os_pattern_absolute("a%p", written, bytes));
+  assert_true(os_pattern_absolute("/a%p", out, sizeof out));
+  assert_string_equal(out, "/a%p");
+  assert_int_equal(chdir(here), 0);
+  assert_int_equal(rmdir(name), 0);
 }
 
 int main(void) { return unit_run(begin, end); }
