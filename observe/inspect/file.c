@@ -184,7 +184,10 @@ enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
   part->user = status.st_uid;
   part->group = status.st_gid;
   struct text name = TEXT_IN(part->name);
-  text_strings(&name, last, ".");
+  name.capacity = NAME_MAX + 1 - OS_FILE_ENDING_BYTES; /* of a long name the beginning is enough: the ending differs */
+  text_string(&name, last);
+  name.capacity = sizeof part->name;
+  text_string(&name, ".");
   text_decimal(&name, (uint64_t)os_process_id());
   text_string(&name, "-"); /* a process of another container may have the same number */
   text_decimal(&name, os_nanoseconds());

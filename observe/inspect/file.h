@@ -29,7 +29,8 @@ enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, 
 /* Replaces or makes the file at path; the permissions of an existing file stay. On the way, symbolic links are followed
  * only where root or the process's user made them, in folders of theirs that others may not write. The bytes are on
  * disk before the rename. So path names either the former or the present file, whole, at any time and after any crash.
- * A process that is killed meanwhile leaves a file PATH.NUMBER-NUMBER.part. On failure nothing changes. */
+ * A process that is killed meanwhile leaves a file PATH.NUMBER-NUMBER.part, with the beginning of a long name only. On
+ * failure nothing changes. */
 enum os_file_error os_file_replace(const char *path, const void *bytes, size_t length);
 
 /* The same in pieces: os_file_begin, any number of os_file_add, then os_file_end, even after an error. Pass the first

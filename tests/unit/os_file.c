@@ -494,6 +494,18 @@ UNIT_TEST(paths) {
   assert_int_equal(chdir(here), 0);
 }
 
+UNIT_TEST(the_longest_name) {
+  char name[2 * NAME_BYTES + 8];
+  int length = snprintf(name, sizeof name, "%.200s/", folder);
+  memset(name + length, 'n', NAME_MAX + 1);
+  name[length + NAME_MAX + 1] = 0;
+  assert_int_equal(os_file_replace(name, after, FILE_BYTES), OS_FILE_NAME_TOO_LONG);
+  name[length + NAME_MAX] = 0;
+  for (unsigned i = 0; i < 2; i++) /* made, then replaced */
+    assert_int_equal(os_file_replace(name, after, FILE_BYTES), OS_FILE_OK);
+  assert_int_equal(unlink(name), 0);
+}
+
 UNIT_TEST(a_folder_is_no_pattern) {
   char name[NAME_BYTES + 8], out[2 * NAME_BYTES], written[2 * NAME_BYTES], wanted[2 * NAME_BYTES], here[NAME_BYTES];
   snprintf(name, sizeof name, "%.200s/100%%%%p%%", folder);
