@@ -47,10 +47,10 @@ uint64_t doctor_number(const char *text) {
 
 const char *doctor_line(const char *text, const char *key) {
   size_t length = strlen(key);
-  for (const char *line = text; line; line = strchr(line, '\n')) {
-    line += line != text;
+  for (const char *line = text; line; line = *line ? line + 1 : NULL) {
     if (strncmp(line, key, length) == 0)
       return line + length + strspn(line + length, " \t");
+    line += strcspn(line, "\n");
   }
   return NULL;
 }

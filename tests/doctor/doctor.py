@@ -202,6 +202,7 @@ def fine_cases():
         ("malloc returns NULL when hakmem holds 480 MiB", write("sys/fs/cgroup/memory.swap.max", "0\n")),
         ("at which hakmem does not look", variables(HAKMEM_CGROUP="off", HAKMEM_LIMIT_MB="1000")),
         ("2 options are set", variables(HAKMEM_STATS_FILE="/tmp/x", HAKMEM_STATS_PID="77")),
+        ("3.8 GiB of 3.8 GiB of swap are free", lambda tree: tree.change("proc/meminfo", "MemTotal", "\nMemTotal")),
         ("files can be opened", lambda tree: tree.change("proc/PROC/limits", "1024     ", "8        ")),
     ]
 
