@@ -3,7 +3,9 @@
 #include "jemalloc/jemalloc.h"
 
 #include "base/size_class.h"
+#include "budget/usage.h"
 #include "checked/checked.h"
+#include "large/guarded.h"
 
 #include <errno.h>
 #include <string.h>
@@ -100,12 +102,17 @@ EXPORT void sdallocx(void *block, size_t size, int flags) {
   hak_free(block);
 }
 
+/* Programs may use as many bytes of what mallocx gives. Where memory is short, blocks are not rounded up to classes. */
 EXPORT size_t nallocx(size_t size, int flags) {
   size_t alignment = alignment_of(flags);
+  if (UNLIKELY(usage_is_short()) && size <= PTRDIFF_MAX)
+    return max_size(size, 1);
   if (alignment <= BLOCK_ALIGNMENT || checked_is_on() || size > PTRDIFF_MAX)
     return hak_good_size(size);
   unsigned cls = class_aligned(size, alignment);
   if (cls != 0)
     return class_bytes(cls);
-  return hak_good_size(max_size(size, HAK_SMALL_MAX + 1));
+  if (size > HAK_SMALL_MAX)
+    return hak_good_size(size);
+  return guarded_is_on ? max_size(size, 1) : UNIT_BYTES; /* a large object, of one unit */
 }
