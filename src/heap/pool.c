@@ -10,7 +10,6 @@
 #define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
 #define ASKS_MAX 8u /* threads in a row without a new processor; then the next is asked once the heaps have doubled */
-#define PRIVATE_PAGE 512u
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "an entry has room for each id");
 
 static struct {
@@ -22,10 +21,10 @@ static struct {
   size_t cpu_limit;                /* of the process's control groups */
   uint32_t for_heaps;              /* pools that are not shared */
   uint32_t generation;             /* how often pools were inherited */
-  _Atomic uint32_t count, private_count;
-  struct pool *unused; /* private ones that were given back */
-  struct pool *pools[POOLS_MAX + SHARED_MAX];
-  struct pool **private_pages[PRIVATE_MAX / PRIVATE_PAGE]; /* made when their first pool is */
+  _Atomic uint32_t count;
+  uint32_t private_count;
+  struct pool *unused;                                       /* private ones that were given back */
+  _Atomic(struct pool *) pools[PRIVATE_FIRST + PRIVATE_MAX]; /* by id */
 } table SPARSE;
 
 /* `bytes` is not 0, so that it lies in .data, where a fork writes anyway. */
@@ -44,28 +43,21 @@ static void heap_attached(struct pool *pool) {
 
 uint32_t pool_count(void) { return atomic_load_explicit(&table.count, memory_order_acquire); }
 
-static uint32_t private_end(void) {
-  return PRIVATE_FIRST + atomic_load_explicit(&table.private_count, memory_order_acquire);
-}
-
-static struct pool **private_place(uint32_t index) {
-  return &table.private_pages[index / PRIVATE_PAGE][index % PRIVATE_PAGE];
+static struct pool *pool_at(uint32_t id) {
+  return id < PRIVATE_FIRST + PRIVATE_MAX ? atomic_load_explicit(&table.pools[id], memory_order_acquire) : NULL;
 }
 
 struct pool *pool_by_id(uint32_t id) {
-  hak_assert(id >= 1 && (id <= pool_count() || (id >= PRIVATE_FIRST && id < private_end())));
-  return LIKELY(id < PRIVATE_FIRST) ? table.pools[id - 1] : *private_place(id - PRIVATE_FIRST);
+  hak_assert(pool_at(id) != NULL);
+  return load_relaxed(&table.pools[id]);
 }
 
-struct pool *pool_private_by_id(uint32_t id) {
-  return id >= PRIVATE_FIRST && id < private_end() ? *private_place(id - PRIVATE_FIRST) : NULL;
-}
+struct pool *pool_private_by_id(uint32_t id) { return id >= PRIVATE_FIRST ? pool_at(id) : NULL; }
 
 struct pool *pool_next(const struct pool *pool) {
   uint32_t id = pool ? pool->id + 1 : 1;
-  if (id <= pool_count())
-    return table.pools[id - 1];
-  return pool_private_by_id(id < PRIVATE_FIRST ? PRIVATE_FIRST : id);
+  struct pool *next = pool_at(id);
+  return next != NULL || id > PRIVATE_FIRST ? next : pool_at(PRIVATE_FIRST);
 }
 
 /* Threads of different nodes do not keep each other's blocks. Nor does the child of a fork keep those that it inherited
@@ -74,41 +66,26 @@ static unsigned kind_of_node(unsigned node) {
   return KIND_ORDINARY + (table.generation * os_nodes() + node) % KINDS_ORDINARY;
 }
 
-/* Makes a pool of a node, or one that is shared. NULL when memory is out, or there are too many. The table's lock is
- * held. */
-static struct pool *pool_make(bool is_shared, unsigned node) {
-  uint32_t count = pool_count();
-  bool has_place = is_shared ? count - table.for_heaps < SHARED_MAX : table.for_heaps < POOLS_MAX;
+/* NULL when memory is out, or there are too many of its kind. The table's lock is held. */
+static struct pool *pool_make(unsigned kind, unsigned node) {
+  bool is_private = kind == KIND_PRIVATE, is_shared = kind == KIND_SHARED;
+  uint32_t count = pool_count(), id = is_private ? PRIVATE_FIRST + table.private_count : count + 1;
+  bool has_place = is_private  ? table.private_count < PRIVATE_MAX
+                   : is_shared ? count - table.for_heaps < SHARED_MAX
+                               : table.for_heaps < POOLS_MAX;
   struct pool *pool = has_place ? metadata_take_forever(sizeof *pool) : NULL;
   if (pool == NULL)
     return NULL;
-  pool->id = count + 1;
-  pool->slabs.key = entry_key(pool->id, is_shared ? KIND_SHARED : kind_of_node(node));
+  pool->id = id;
+  pool->slabs.key = entry_key(id, kind == KIND_ORDINARY ? kind_of_node(node) : kind);
+  pool->slabs.lists_full = is_private;
   pool->is_shared = is_shared;
   pool->node = (uint8_t)node;
-  table.for_heaps += !is_shared;
-  table.pools[count] = pool;
-  atomic_store_explicit(&table.count, count + 1, memory_order_release);
-  return pool;
-}
-
-/* The table's lock is held. */
-static struct pool *make_private(void) {
-  uint32_t count = load_relaxed(&table.private_count);
-  if (count == PRIVATE_MAX)
-    return NULL;
-  struct pool ***page = &table.private_pages[count / PRIVATE_PAGE];
-  if (*page == NULL)
-    *page = metadata_take_forever(PRIVATE_PAGE * sizeof **page);
-  struct pool *pool = *page ? metadata_take_forever(sizeof *pool) : NULL;
-  if (pool == NULL)
-    return NULL;
-  pool->id = PRIVATE_FIRST + count;
-  pool->slabs.key = entry_key(pool->id, KIND_PRIVATE);
-  pool->slabs.lists_full = true;
-  store_relaxed(&pool->life, 1);
-  *private_place(count) = pool;
-  atomic_store_explicit(&table.private_count, count + 1, memory_order_release);
+  store_relaxed(&pool->life, is_private);
+  table.private_count += is_private;
+  table.for_heaps += kind == KIND_ORDINARY;
+  atomic_store_explicit(&table.pools[id], pool, memory_order_release);
+  atomic_store_explicit(&table.count, count + !is_private, memory_order_release);
   return pool;
 }
 
@@ -116,7 +93,7 @@ struct pool *pool_take_private(void) {
   HOLD_LOCK(&table.lock);
   struct pool *pool = table.unused;
   if (pool == NULL)
-    return make_private();
+    return pool_make(KIND_PRIVATE, 0);
   table.unused = pool->next_unused;
   return pool;
 }
@@ -129,7 +106,7 @@ void pool_give_private(struct pool *pool) {
 
 struct pool *pool_make_shared(void) {
   HOLD_LOCK(&table.lock);
-  return pool_make(true, 0);
+  return pool_make(KIND_SHARED, 0);
 }
 
 /* Counts nodes and processors when the second thread comes, so a program with one thread makes no system call. Threads
@@ -223,7 +200,7 @@ struct pool *pool_attach(void) {
     processors_count();
     pool = pool_with_room(node, pools_max(node), NULL, &reserve);
   }
-  if (pool == NULL && (pool = pool_make(false, node)) == NULL)
+  if (pool == NULL && (pool = pool_make(KIND_ORDINARY, node)) == NULL)
     pool = reserve;
   if (pool)
     heap_attached(pool);
@@ -238,7 +215,7 @@ COLD struct pool *pool_attach_apart(const struct pool *left) {
   unsigned node = node_served();
   struct pool *pool = pool_with_room(node, PARTS * pools_max(node), left, &ignored);
   if (pool == NULL)
-    pool = pool_make(false, node);
+    pool = pool_make(KIND_ORDINARY, node);
   if (pool)
     heap_attached(pool);
   return pool;
@@ -272,12 +249,16 @@ bool pool_unlist(struct pool *pool, struct heap *heap) {
 
 bool pool_is_inherited(const struct pool *pool) { return pool->id <= load_relaxed(&inherited.pools); }
 
-static size_t inherited_bytes(void) {
+/* Of the pools up to an id. */
+static size_t taken_bytes(uint32_t last) {
   size_t bytes = 0;
-  for (struct pool *pool = pool_next(NULL); pool && pool_is_inherited(pool); pool = pool_next(pool))
+  for (struct pool *pool = pool_next(NULL); pool && pool->id <= last; pool = pool_next(pool))
     bytes += slab_set_taken_bytes(&pool->slabs);
   return bytes;
 }
+
+static size_t inherited_bytes(void) { return taken_bytes(load_relaxed(&inherited.pools)); }
+size_t pools_live_bytes(void) { return taken_bytes(UINT32_MAX); }
 
 COLD bool pools_inherited_freed(unsigned share) {
   return inherited_bytes() < inherited.bytes - inherited.bytes / share;
@@ -300,10 +281,3 @@ COLD void pools_in_child(struct pool *left) {
 }
 
 size_t pools_heaps(void) { return load_relaxed(&heaps_attached); }
-
-size_t pools_live_bytes(void) {
-  size_t bytes = 0;
-  for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    bytes += slab_set_taken_bytes(&pool->slabs);
-  return bytes;
-}
