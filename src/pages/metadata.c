@@ -5,6 +5,7 @@
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "pages/page_map.h"
 
 #include <string.h>
 
@@ -35,13 +36,13 @@ struct space {
   char *next, *end;
 };
 
-/* D1  memory behind start.next and forever.next was never used: it is zero
+/* D1  memory behind start.next was never used: it is zero
  * D2  a free piece's first word links to the next free piece of its order
  * D3  a chunk has pieces only, so it can be unmapped when all of them are free; permanent memory comes from the start
- *     area or from mappings of its own */
+ *     area or from where the page map's comes from */
 static struct {
   struct lock lock;
-  struct space start, forever, pieces;
+  struct space start, pieces;
   struct chunk *chunks;
   struct area *areas;
   void *free[METADATA_ORDER_MAX + 1];
@@ -106,28 +107,10 @@ static bool chunk_map(struct space *out) {
   return true;
 }
 
-static bool forever_map(size_t bytes) {
-  size_t wanted = round_up(max_size(bytes, CHUNK_BYTES), UNIT_BYTES);
-  char *mapping = os_map(wanted, os_page_bytes());
-  if (mapping == NULL) { /* a limit is near: map no more than needed */
-    wanted = round_up(bytes, os_page_bytes());
-    mapping = os_map(wanted, os_page_bytes());
-  }
-  if (mapping == NULL)
-    return false;
-  if (mapping != metadata.forever.end) /* it does not follow the last one, whose rest is lost */
-    metadata.forever.next = mapping;
-  metadata.forever.end = mapping + wanted;
-  metadata.bytes += wanted;
-  return true;
-}
-
 void *metadata_take_forever(size_t bytes) {
   HOLD_LOCK(&metadata.lock);
   bytes = round_up(bytes, CACHE_LINE);
-  if (space_left(&metadata.start) >= bytes)
-    return space_carve(&metadata.start, bytes);
-  return space_left(&metadata.forever) >= bytes || forever_map(bytes) ? space_carve(&metadata.forever, bytes) : NULL;
+  return space_left(&metadata.start) >= bytes ? space_carve(&metadata.start, bytes) : map_piece_take(bytes);
 }
 
 void *metadata_take(unsigned order) {

@@ -16,9 +16,9 @@ static _Atomic uintptr_t home_index = INDEX_NONE; /* of the leaf that is or will
 
 static bool is_shared(const struct map_row *row) { return row == MAP_ROW_BODY || row == MAP_ROW_FREE; }
 
-/* Leaves and rows come from the front of a chunk. `next` is the begin of the newest chunk's free part, which ends at
- * the next multiple of CHUNK_BYTES. If `next` is a multiple itself, nothing is left. The first chunk is longer, because
- * it holds the first leaf. A later leaf is a mapping of its own. */
+/* Leaves, rows and permanent metadata come from the front of a chunk. `next` is the begin of the newest chunk's free
+ * part, which ends at the next multiple of CHUNK_BYTES. If `next` is a multiple itself, nothing is left. The first chunk
+ * is longer, because it holds the first leaf. A later leaf is a mapping of its own. */
 #define CHUNK_BYTES ((size_t)256 * 1024)
 
 static struct {
@@ -35,8 +35,7 @@ static void *chunk_map(size_t bytes, size_t alignment) {
   return chunk;
 }
 
-/* Takes a zeroed piece at a multiple of CACHE_LINE. NULL when memory is out. */
-static void *piece_take(size_t bytes) {
+void *map_piece_take(size_t bytes) {
   uintptr_t next = atomic_load_explicit(&chunks.next, memory_order_acquire);
   for (;;) {
     if (round_up(next, CHUNK_BYTES) - next >= bytes) {
@@ -89,7 +88,7 @@ static bool reserve_piece(void **first, void **spare, size_t bytes) {
   lock_take(&spares.lock);
   void *piece = piece_pop(spare);
   lock_give(&spares.lock);
-  if (piece == NULL && (piece = piece_take(bytes)) == NULL)
+  if (piece == NULL && (piece = map_piece_take(bytes)) == NULL)
     return false;
   piece_push(first, piece);
   return true;
@@ -121,7 +120,7 @@ static bool leaf_make(uintptr_t index, struct map_reserve *reserve) {
   uintptr_t none = 0, home = INDEX_NONE;
   if (__atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE) != 0)
     return true;
-  struct map_leaf *leaf = reserve ? piece_pop(&reserve->leaves) : piece_take(sizeof *leaf);
+  struct map_leaf *leaf = reserve ? piece_pop(&reserve->leaves) : map_piece_take(sizeof *leaf);
   if (leaf == NULL)
     return false;
   uintptr_t entries = (uintptr_t)leaf - map_bias(index);
@@ -147,7 +146,7 @@ COLD static bool row_make(const void *address, struct map_reserve *reserve) {
   struct map_row *none = __atomic_load_n(place, __ATOMIC_ACQUIRE);
   if (none != NULL && !is_shared(none))
     return true;
-  struct map_row *row = reserve ? piece_pop(&reserve->row) : piece_take(sizeof *row);
+  struct map_row *row = reserve ? piece_pop(&reserve->row) : map_piece_take(sizeof *row);
   if (row == NULL)
     return false;
   if (!__atomic_compare_exchange_n(place, &none, row, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && reserve)

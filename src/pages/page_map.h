@@ -9,7 +9,7 @@
  *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
- * Leaves and rows are cut from chunks of their own, touched only where used, and never unmapped; the pages of the rows
+ * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows
  * of released address space go. Each 2 MiB of an arena has a row; a mapping of a large object has the row of its first
  * unit only. Any thread may look up any address at any time: without a leaf or a slab the entry is 0. Only
  * map_reserve and map_reserve_end take a lock.
@@ -161,5 +161,8 @@ static inline void map_entry_set(const void *address, uint32_t entry) {
  * the range, and no other thread may be able to get it yet. The rows may read as zero afterwards. */
 void map_rows_purge(const char *base, size_t bytes);
 
-/* Returns the bytes mapped for leaves and rows. */
+/* Takes zeroed bytes, a multiple of CACHE_LINE, at such a multiple, which are never given back. It never waits. NULL
+ * when memory is out. */
+void *map_piece_take(size_t bytes);
+/* Returns the bytes mapped for leaves, rows and such pieces. */
 size_t map_bytes(void);
