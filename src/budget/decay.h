@@ -55,11 +55,10 @@ static inline struct purge purge_by_preset(size_t keep_bytes, uint64_t before_ms
   return (struct purge){.decider = BY_PRESET, .keep_bytes = keep_bytes, .before_ms = before_ms, .most_bytes = SIZE_MAX};
 }
 static inline struct purge purge_by_engine(bool only_due, size_t keep_bytes, uint64_t before_ms) {
-  return (struct purge){.decider = BY_ENGINE,
-                        .only_due = only_due,
-                        .keep_bytes = keep_bytes,
-                        .before_ms = before_ms,
-                        .most_bytes = SIZE_MAX};
+  struct purge purge = purge_by_preset(keep_bytes, before_ms);
+  purge.decider = BY_ENGINE;
+  purge.only_due = only_due;
+  return purge;
 }
 static inline struct purge purge_at_most(size_t most_bytes, struct purge purge) {
   purge.most_bytes = most_bytes;

@@ -149,7 +149,7 @@ static uint32_t pools_max(unsigned node) {
 COLD bool pool_is_far_away(const struct pool *pool) { return pool->node != node_served(); }
 
 NOINLINE bool pool_wait(struct pool *pool) {
-  bool is_taken = lock_wait_for(&pool->lock, STUCK_MS);
+  bool is_taken = lock_wait(&pool->lock, os_milliseconds() + STUCK_MS);
   if (UNLIKELY(!is_taken))
     store_relaxed(&pool->is_stuck, true);
   return is_taken;

@@ -13,22 +13,14 @@ static bool lock_spin(struct lock *lock) {
   return false;
 }
 
-NOINLINE void lock_wait(struct lock *lock) {
-  if (lock_spin(lock))
-    return;
-  while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
-    os_futex_wait_for(&lock->word, 2, UINT64_MAX);
-}
-
-NOINLINE bool lock_wait_for(struct lock *lock, uint64_t timeout_ms) {
+NOINLINE bool lock_wait(struct lock *lock, uint64_t until_ms) {
   if (lock_spin(lock))
     return true;
-  uint64_t now_ms = os_milliseconds(), until_ms = now_ms + timeout_ms;
   while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
+    uint64_t now_ms = os_milliseconds();
     if (now_ms >= until_ms)
       return false;
-    os_futex_wait_for(&lock->word, 2, until_ms - now_ms);
-    now_ms = os_milliseconds();
+    os_futex_wait_for(&lock->word, 2, until_ms == UINT64_MAX ? UINT64_MAX : until_ms - now_ms);
   }
   return true;
 }

@@ -11,9 +11,8 @@ struct lock {
   _Atomic uint32_t word;
 };
 
-void lock_wait(struct lock *lock);
-/* As lock_wait with a time-out. False: another thread still holds the lock. */
-bool lock_wait_for(struct lock *lock, uint64_t timeout_ms);
+/* Waits until a time, UINT64_MAX: for ever. False: another thread still holds the lock. */
+bool lock_wait(struct lock *lock, uint64_t until_ms);
 void lock_wake(struct lock *lock);
 
 static inline bool lock_try(struct lock *lock) {
@@ -25,7 +24,7 @@ static inline bool lock_try(struct lock *lock) {
 static inline bool lock_is_held(const struct lock *lock) { return load_relaxed(&lock->word) != 0; }
 static inline void lock_take(struct lock *lock) {
   if (UNLIKELY(!lock_try(lock)))
-    lock_wait(lock);
+    lock_wait(lock, UINT64_MAX);
 }
 static inline void lock_give(struct lock *lock) {
   if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_seq_cst) == 2))

@@ -373,25 +373,17 @@ size_t extent_give_purged(struct extent extent, enum usage from) {
 
 /* --- arenas that come and go --- */
 
-/* Adds a mapping to a bank, as an arena that is in use. */
-COLD static void bank_add(unsigned number, char *base, size_t bytes) {
-  struct bank *bank = bank_numbered(number);
+/* Adds a mapping to a bank, as an arena that is in use, or removes an extent that was cut out. */
+COLD static void bank_change(unsigned number, char *base, size_t bytes, bool is_added) {
+  struct arena *arena = &bank_numbered(number)->arena;
+  size_t islands = 1 - arena_neighbours(base, bytes, bank_mark(number)), change = is_added ? bytes : -bytes;
   if (number % EXTENT_BANKS == EXTENT_ADOPTED)
-    extents.islands += 1 - arena_neighbours(base, bytes, bank_mark(number));
-  arena_mark_set(base, bytes, bank_mark(number));
-  bank->arena.reserved_bytes += bytes;
-  bank->arena.committed_bytes += bytes;
-}
-
-/* Removes an extent that was cut out, with its part of the arena. */
-COLD static void bank_remove(unsigned number, struct extent extent) {
-  struct bank *bank = bank_numbered(number);
-  if (number % EXTENT_BANKS == EXTENT_ADOPTED)
-    extents.islands -= 1 - arena_neighbours(extent.base, extent.bytes, bank_mark(number));
-  arena_mark_set(extent.base, extent.bytes, 0);
-  map_entries_set(extent.base, extent.bytes / UNIT_BYTES, ENTRY_NONE);
-  bank->arena.reserved_bytes -= extent.bytes;
-  bank->arena.committed_bytes -= extent.bytes;
+    extents.islands += is_added ? islands : -islands;
+  arena_mark_set(base, bytes, is_added ? bank_mark(number) : 0);
+  if (!is_added)
+    map_entries_set(base, bytes / UNIT_BYTES, ENTRY_NONE);
+  arena->reserved_bytes += change;
+  arena->committed_bytes += change;
 }
 
 #define ISLANDS_MAX 256u /* each is a mapping, of which the kernel allows a limited number */
@@ -400,7 +392,7 @@ COLD bool extent_adopt(char *mapping, size_t bytes) {
   HOLD_LOCK(&extents.lock);
   if (extents.islands >= ISLANDS_MAX)
     return false;
-  bank_add(bank_number(EXTENT_ADOPTED, os_node()), mapping, bytes);
+  bank_change(bank_number(EXTENT_ADOPTED, os_node()), mapping, bytes, true);
   return true;
 }
 
@@ -427,7 +419,7 @@ COLD static bool extent_unmap(unsigned number, struct extent *extent) {
   extent->resident = !extent->zero;
   usage_move_begin(extent->bytes);
   lock_take(&extents.lock);
-  bank_add(number, extent->base, extent->bytes);
+  bank_change(number, extent->base, extent->bytes, true);
   bank_give(*extent, (struct stay){.freed_ms = os_milliseconds(), .keep = KEEP_BY_PRESET}, from);
   lock_give(&extents.lock);
   usage_move_end(extent->bytes);
@@ -458,7 +450,7 @@ static size_t purge_oldest(struct purge purge) {
   size_t bytes = min_size(oldest->bytes, round_up(most_bytes, ROW_BYTES));
   struct extent extent = extent_cut(oldest, oldest->base + oldest->bytes - bytes, bytes);
   if (UNLIKELY(to_unmap)) {
-    bank_remove(number, extent);
+    bank_change(number, extent.base, extent.bytes, false);
     lock_give(&extents.lock);
     extent_unmap(number, &extent);
     return extent.resident ? 0 : bytes;
@@ -483,7 +475,7 @@ COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, s
   if (e) {
     char *base = (char *)round_up((uintptr_t)e->base, grain);
     extent = extent_cut(e, base, round_down((uintptr_t)(e->base + e->bytes), grain) - (uintptr_t)base);
-    bank_remove(number, extent);
+    bank_change(number, extent.base, extent.bytes, false);
   }
   lock_give(&extents.lock);
   return extent.base != NULL && extent_unmap(number, &extent);

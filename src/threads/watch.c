@@ -7,6 +7,8 @@
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 
+#include <string.h>
+
 /* Locks the pool of another thread's heap, and returns it (H3). */
 static struct pool *lock_pool_of(const struct heap *heap) {
   for (;;) {
@@ -56,8 +58,7 @@ void pool_figures(struct pool *pool, struct pool_figures *out) {
 }
 
 void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
-  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
-    classes[cls] = (struct class_figures){0};
+  memset(classes, 0, HAK_CLASS_COUNT * sizeof *classes);
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
     lock_take(&pool->lock);
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
@@ -75,8 +76,7 @@ void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
 }
 
 void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]) {
-  for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++)
-    out[cls] = (struct class_counts){0};
+  memset(out, 0, HAK_CLASS_COUNT * sizeof *out);
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     struct pool *pool = lock_pool_of(heap);
     for (unsigned cls = 0; heap->tally && cls < HAK_CLASS_COUNT; cls++) {
