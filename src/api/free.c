@@ -69,12 +69,6 @@ static void free_small(void *block, uint32_t entry) {
   }
 }
 
-/* As free_stashed, in a slow path. */
-static bool free_stashed_swept(void *block) {
-  struct stash *stash = heap_stash(heap_current(), &observers_large_freed);
-  return stash != NULL && stash_put_swept(stash, block);
-}
-
 #define REPORTS_MAX 10u
 
 static _Atomic bool malloc_is_ours;
@@ -106,8 +100,7 @@ static NOINLINE void free_other(void *block, uint32_t entry) {
   if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
     fault_double_free(block);
   if (entry == ENTRY_LARGE || entry == ENTRY_PACKED) {
-    if (entry == ENTRY_PACKED || !free_stashed_swept(block))
-      free_large(block, entry);
+    free_large(block, entry);
     housekeep();
   } else if (entry == ENTRY_GUARDED) {
     observers.guarded_free(block, true);

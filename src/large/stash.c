@@ -168,14 +168,9 @@ void stash_expect(struct stash *stash, size_t units) {
 
 bool stash_put(struct stash *stash, struct large *range, void *object) {
   struct stash_place *place = stash_admits(range) ? place_of(stash, range->units) : NULL;
-  return place != NULL && stash_put_at(stash, place, range, object);
-}
-
-bool stash_put_swept(struct stash *stash, void *object) {
-  struct large *range = map_record(object);
-  struct stash_place *place = place_of(stash, range->units); /* once it is put, others may take it */
-  if (place == NULL || !sweep(stash) || !stash_put(stash, range, object))
-    return false;
+  bool is_put = place != NULL && stash_put_at(stash, place, range, object);
+  if (is_put || place == NULL || !sweep(stash) || !stash_put_at(stash, place, range, object))
+    return is_put;
   place->was_full = false; /* only emptied nodes were in the way */
   return true;
 }

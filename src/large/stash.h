@@ -242,7 +242,8 @@ static ALWAYS_INLINE bool stash_admits(const struct large *range) {
                                       (range->noted || range->huge || option_value(OPTION_HUGE) == HUGE_OFF)));
 }
 
-/* The owner puts an object whose entry was ENTRY_LARGE. False: it must be freed in another way. */
+/* The owner puts an object whose entry was ENTRY_LARGE. If there is no room, it first drops the nodes that others have
+ * emptied. False: the object must be freed in another way. */
 bool stash_put(struct stash *stash, struct large *range, void *object);
 
 /* The same without a call, so it saves no registers. False: use stash_put. */
@@ -250,6 +251,3 @@ static ALWAYS_INLINE bool stash_put_again(struct stash *stash, struct large *ran
   struct stash_place *place = &stash->places[stash_hash(range->units)];
   return LIKELY(place->units == range->units) && stash_admits(range) && stash_put_at(stash, place, range, object);
 }
-
-/* As stash_put, after it failed: first drops the nodes that others have emptied. Such nodes were refused room. */
-bool stash_put_swept(struct stash *stash, void *object);
