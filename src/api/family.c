@@ -18,8 +18,6 @@
 #include "threads/registry.h"
 #include "threads/spare.h"
 
-#include <errno.h>
-#include <stdint.h>
 #include <string.h>
 
 #define SHRINK_SHARE 2 /* a block stays in place unless less than half of it is asked for */

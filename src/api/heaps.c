@@ -13,8 +13,6 @@
 #include "threads/private.h"
 #include "threads/registry.h"
 
-#include <errno.h>
-#include <stdint.h>
 #include <string.h>
 
 /* Enters a slow path by the thread's heap, which it makes if necessary. Returns 0 or an error. */

@@ -16,8 +16,6 @@
 #include "threads/registry.h"
 #include "threads/spare.h"
 
-#include <errno.h>
-#include <stdint.h>
 #include <string.h>
 
 void *hak_malloc(size_t size) { return hak_malloc_inlined(size); }

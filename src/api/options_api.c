@@ -6,7 +6,6 @@
 #include "hakmem/hakmem.h"
 #include "reclaim/background.h"
 
-#include <errno.h>
 #include <string.h>
 
 _Static_assert(HAK_OPTION_BYTES > 20, "a number and its terminator fit");

@@ -6,7 +6,6 @@
 #include "os/os.h"
 
 #include <malloc.h>
-#include <stdint.h>
 
 /* `name` is another name of `function`, which is defined in this file. */
 #define SAME_AS(function) EXPORT __attribute__((alias(#function)))

@@ -14,7 +14,6 @@
 #include "reclaim/background.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdarg.h>

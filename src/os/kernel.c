@@ -2,7 +2,6 @@
 
 #include "base/words.h"
 
-#include <errno.h>
 #include <stdarg.h>
 
 #define ERRNO_MAX 4095

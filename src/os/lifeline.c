@@ -4,7 +4,6 @@
 
 #include "os/kernel.h"
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>

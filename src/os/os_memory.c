@@ -5,7 +5,6 @@
 #include "os/filter.h"
 #include "os/text_file.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>

@@ -4,7 +4,6 @@
 #include "os/kernel.h"
 #include "os/os.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
