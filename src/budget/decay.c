@@ -2,7 +2,7 @@
 
 #include "os/os.h"
 
-struct decay big_cache_decay;
+struct decay big_cache_decay, extents_decay;
 
 uint64_t decay_due_ms(const struct decay *decay) {
   uint64_t due_ms = 0;

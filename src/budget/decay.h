@@ -16,7 +16,8 @@ struct decay {
   _Atomic uint64_t oldest_ms[KEEP_LISTS]; /* when the oldest range of the list was freed, 0: it is empty */
 };
 
-extern struct decay big_cache_decay; /* what the BigCache holds (large/big_cache.h); usage.c reads it */
+/* What the BigCache holds (large/big_cache.h), and resident free extents (pages/extent.h); usage.c reads both. */
+extern struct decay big_cache_decay, extents_decay;
 
 static inline size_t decay_total(const struct decay *decay) { return load_relaxed(&decay->bytes); }
 static inline size_t decay_bytes(const struct decay *decay, enum decider decider) {
@@ -35,10 +36,8 @@ uint64_t decay_due_ms(const struct decay *decay);
 static inline void decay_change(struct decay *decay, unsigned keep, size_t change, uint64_t oldest_ms) {
   atomic_store_explicit(&decay->bytes, decay_total(decay) + change, memory_order_release);
   store_relaxed(&decay->oldest_ms[keep], oldest_ms);
-  if (UNLIKELY(keep != KEEP_BY_PRESET)) {
+  if (UNLIKELY(keep != KEEP_BY_PRESET))
     add_as_owner(&decay->learned, change);
-    usage_learned_add(change);
-  }
 }
 
 /* What goes back to the system: ranges that the decider decides about, until at most keep_bytes of them are left or the

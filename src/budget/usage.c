@@ -23,7 +23,7 @@ static struct {
   _Atomic size_t resident;      /* of the process, when usage_look read it last */
   _Atomic uint64_t resident_ms; /* when that was */
   _Atomic uint64_t refused_ms;  /* when memory ran out, 0: never */
-  _Alignas(CACHE_LINE) _Atomic size_t learned, freed;
+  _Alignas(CACHE_LINE) _Atomic size_t freed;
   _Alignas(CACHE_LINE) _Atomic size_t moves_begun, moves_ended;
 } usage;
 
@@ -66,10 +66,9 @@ size_t usage_tables(void) { return load_relaxed(&usage_at[USAGE_TABLES]); }
 size_t usage_taken(void) { return usage_slabs() + usage_taken_large(); }
 size_t usage_taken_peak(void) { return load_relaxed(&usage.taken_peak); }
 size_t usage_free(void) { return load_relaxed(&usage_at[USAGE_FREE]) + decay_total(&big_cache_decay); }
-size_t usage_learned(void) { return load_relaxed(&usage.learned); }
+size_t usage_learned(void) { return decay_bytes(&big_cache_decay, BY_ENGINE) + decay_bytes(&extents_decay, BY_ENGINE); }
 void usage_freed_add(size_t bytes) { figure_add(&usage.freed, bytes); }
 size_t usage_freed(void) { return load_relaxed(&usage.freed); }
-void usage_learned_add(size_t change) { figure_add(&usage.learned, change); }
 
 /* Writes only what differs. */
 COLD void usage_in_child(void) {

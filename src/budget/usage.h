@@ -43,9 +43,6 @@ static inline void usage_move(enum usage from, enum usage to, size_t bytes) {
     atomic_fetch_sub_explicit(&usage_at[from], bytes, memory_order_release);
 }
 
-/* Changes the part of the free bytes that the policy engine decides about (policy/keep_policy.h). */
-void usage_learned_add(size_t change);
-
 /* Bracket each transfer of bytes from one owner's counter to another's with begin and end. Begin before the first
  * counter falls; end after the second one has risen. A reader takes the open transfers as the error bound of its sum:
  * the bytes begun before its end less those ended before its begin. */
@@ -58,7 +55,7 @@ size_t usage_taken(void);
 size_t usage_taken_large(void);
 size_t usage_taken_peak(void);
 size_t usage_free(void);
-size_t usage_learned(void);
+size_t usage_learned(void); /* the part of the free bytes that the policy engine decides about */
 size_t usage_held(void);
 size_t usage_tables(void);
 size_t usage_slabs(void);

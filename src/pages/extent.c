@@ -43,8 +43,6 @@ static struct {
 static struct bank banks_of_others[EXTENT_BANKS * (NODES_MAX - 1)] SPARSE;
 _Static_assert(EXTENT_BANKS *NODES_MAX <= UINT8_MAX, "a row has a byte for each mark");
 
-struct decay extents_decay;
-
 /* --- banks --- */
 
 /* A bank is known by its number. They are numbered node by node. An arena's mark is its bank's number plus one. */

@@ -92,7 +92,6 @@ struct extent_stats {
   size_t unused_bytes;        /* of committed_bytes, where nothing was carved yet */
 };
 void extents_stats(struct extent_stats *out);
-extern struct decay extents_decay; /* resident ones */
 
 #ifdef HAK_DEBUG
 bool extents_are_valid(void);

@@ -46,9 +46,8 @@ static struct {
   struct chunk *chunks;
   struct area *areas;
   void *free[METADATA_ORDER_MAX + 1];
-  size_t bytes;
   _Atomic size_t free_bytes; /* of the pieces in the lists; written under the lock */
-} metadata = {.start = {.next = start_area, .end = start_area + START_BYTES}, .bytes = START_BYTES};
+} metadata = {.start = {.next = start_area, .end = start_area + START_BYTES}};
 
 static size_t space_left(const struct space *space) { return (size_t)(space->end - space->next); }
 
@@ -101,7 +100,6 @@ static bool chunk_map(struct space *out) {
     return false;
   chunk->next = metadata.chunks;
   metadata.chunks = chunk;
-  metadata.bytes += CHUNK_BYTES;
   usage_move(USAGE_NOWHERE, USAGE_TABLES, CHUNK_BYTES); /* even beyond the limit: what is held needs its tables */
   *out = (struct space){.next = (char *)chunk + HEADER_BYTES, .end = (char *)chunk + CHUNK_BYTES};
   return true;
@@ -205,25 +203,18 @@ size_t metadata_trim(void) {
   for (struct chunk *chunk = chunks, *next; chunk; chunk = next) {
     next = chunk->next;
     bool is_unused = bit_find(chunk->free, HEADER_BYTES / CACHE_LINE, CHUNK_LINES, false) == CHUNK_LINES;
-    bool is_gone = is_unused && os_unmap(chunk, CHUNK_BYTES);
-    if (is_gone)
-      given_back += CHUNK_BYTES;
-    else
-      given_back += chunk_trim(chunk);
-    lock_take(&metadata.lock);
-    if (is_gone) {
-      metadata.bytes -= CHUNK_BYTES;
+    if (is_unused && os_unmap(chunk, CHUNK_BYTES)) {
       usage_move(USAGE_TABLES, USAGE_NOWHERE, CHUNK_BYTES);
-    } else {
-      chunk->next = metadata.chunks;
-      metadata.chunks = chunk;
+      given_back += CHUNK_BYTES;
+      continue;
     }
+    given_back += chunk_trim(chunk);
+    lock_take(&metadata.lock);
+    chunk->next = metadata.chunks;
+    metadata.chunks = chunk;
     lock_give(&metadata.lock);
   }
   return given_back;
 }
 
-size_t metadata_bytes(void) {
-  HOLD_LOCK(&metadata.lock);
-  return metadata.bytes;
-}
+size_t metadata_bytes(void) { return START_BYTES + usage_tables(); }
