@@ -94,16 +94,27 @@ COLD static void foreign_free(void *block) {
     fault_foreign_reported(block);
 }
 
-static NOINLINE void free_other(void *block, uint32_t entry) {
+/* A later slow path frees the block of a slab, the packed block or the large object. */
+COLD static void free_later(void *block, uint32_t entry) {
+  deferred_push(block, entry);
+  counter_note(frees_deferred);
+}
+
+/* Frees what is no block of a slab. is_inside: in a slow path; else without waiting. */
+static NOINLINE void free_other(void *block, uint32_t entry, bool is_inside) {
   if (entry == ENTRY_LARGE_BODY || (entry == ENTRY_LARGE && !large_is_start(block)))
     fault_not_a_block(block);
   if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
     fault_double_free(block);
   if (entry == ENTRY_LARGE || entry == ENTRY_PACKED) {
-    free_large(block, entry);
-    housekeep();
+    if (LIKELY(is_inside)) {
+      free_large(block, entry);
+      housekeep();
+    } else if (entry == ENTRY_PACKED || !large_free_unlocked(block)) {
+      free_later(block, entry);
+    }
   } else if (entry == ENTRY_GUARDED) {
-    observers.guarded_free(block, true);
+    observers.guarded_free(block, is_inside);
   } else if (entry_is_spare(entry)) {
     spare_give(block, entry);
   } else if (address_in_arena(block)) {
@@ -111,25 +122,6 @@ static NOINLINE void free_other(void *block, uint32_t entry) {
   } else {
     foreign_free(block);
   }
-}
-
-/* Frees without waiting: a later slow path frees the block of a slab, the packed block or the large object. */
-COLD static void free_deferred(void *block, uint32_t entry) {
-  bool is_small = entry_pool_id(entry) != 0, is_large = entry == ENTRY_LARGE;
-  if (entry == ENTRY_GUARDED) {
-    observers.guarded_free(block, false);
-    return;
-  }
-  if (!is_small && !is_large && entry != ENTRY_PACKED) {
-    free_other(block, entry);
-    return;
-  }
-  if ((is_small && !slab_is_block_start(block, entry_class(entry))) || (is_large && !large_is_start(block)))
-    fault_not_a_block(block);
-  if (is_large && large_free_unlocked(block))
-    return;
-  deferred_push(block, entry);
-  counter_note(frees_deferred);
 }
 
 /* Puts another pool's block into an envelope that stays open, which takes no lock. An envelope for private pools, for
@@ -160,22 +152,24 @@ static NOINLINE void free_checked_slow(void *block, uint32_t entry, uintptr_t si
     slow_path_end_inlined();
     background_start_if_due(site, BACKGROUND_FREES);
   } else {
-    deferred_push(block, entry);
-    counter_note(frees_deferred);
+    free_later(block, entry);
   }
 }
 
 static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site) {
   KEEP_ERRNO;
-  if (LIKELY(slow_path_begin_inlined())) {
-    if (LIKELY(entry_pool_id(entry) != 0))
-      free_small(block, entry);
-    else
-      free_other(block, entry);
+  bool is_inside = slow_path_begin_inlined();
+  if (UNLIKELY(entry_pool_id(entry) == 0))
+    free_other(block, entry, is_inside);
+  else if (LIKELY(is_inside))
+    free_small(block, entry);
+  else if (slab_is_block_start(block, entry_class(entry)))
+    free_later(block, entry);
+  else
+    fault_not_a_block(block);
+  if (LIKELY(is_inside)) {
     slow_path_end_inlined();
     background_start_if_due(site, BACKGROUND_FREES);
-  } else {
-    free_deferred(block, entry);
   }
 }
 
