@@ -133,24 +133,17 @@ static size_t unstashed(struct large *range) {
   return bytes;
 }
 
-/* Makes a free extent of a stashed range. Returns its bytes, 0: there is none. at: as of stash_take_any. */
-static size_t evict_stashed(size_t units_min, struct stash **at) {
-  struct large *range = stash_take_any(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, at);
-  if (range == NULL)
-    return 0;
-  size_t bytes = unstashed(range);
-  range_end(range, os_milliseconds(), USAGE_LARGE);
-  return bytes;
-}
-
 /* Makes a free extent of one of the oldest cached ranges, or of a stashed one of at least units_min. Returns its bytes,
  * 0: there is none. at: as of stash_take_any. */
 static size_t evict_from(size_t units_min, struct stash **at) {
-  struct large *oldest = big_cache_take_old();
-  if (oldest == NULL)
-    return evict_stashed(units_min, at);
-  size_t bytes = large_range_bytes(oldest);
-  release_range(oldest, false, os_milliseconds());
+  struct large *range = big_cache_take_old();
+  bool is_cached = range != NULL;
+  if (!is_cached && (range = stash_take_any(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, at)) == NULL)
+    return 0;
+  size_t bytes = is_cached ? large_range_bytes(range) : unstashed(range);
+  if (is_cached)
+    counter_note(cache_evictions);
+  range_end(range, os_milliseconds(), is_cached ? USAGE_PROMISED : USAGE_LARGE);
   return bytes;
 }
 
