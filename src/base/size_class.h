@@ -1,8 +1,7 @@
 /* size_class.h: the only table of size classes.
  *
- * A slab of class c is `1 << order` units long, aligned to its length, and cut
- * into blocks from offset 0. So a class serves an alignment up to the slab's length if its size is a
- * multiple of the alignment.
+ * A slab of class c is `1 << order` units long, aligned to its length, and cut into blocks from offset 0. So a class
+ * serves an alignment up to the slab's length if its size is a multiple of the alignment.
  *   C1  bytes is a multiple of BLOCK_ALIGNMENT and grows with c
  *   C2  of offset * inverse the upper 64 bits are offset / bytes, and the lower ones are below the inverse if and only
  *       if the remainder is 0, for every offset inside a slab

@@ -12,8 +12,8 @@
 enum decider { BY_PRESET, BY_ENGINE };
 
 struct decay {
-  _Atomic size_t bytes, learned;          /* all; of these, what the engine decides about */
-  _Atomic uint64_t oldest_ms[KEEP_LISTS]; /* when the oldest range of the list was freed, 0: it is empty */
+  _Alignas(CACHE_LINE) _Atomic size_t bytes, learned; /* all; of these, what the engine decides about */
+  _Atomic uint64_t oldest_ms[KEEP_LISTS];             /* when the oldest range of the list was freed, 0: it is empty */
 };
 
 /* What the BigCache holds (large/big_cache.h), and resident free extents (pages/extent.h); usage.c reads both. */

@@ -74,10 +74,11 @@ static bool sweep(struct stash *stash) {
   uint64_t robbed = load_relaxed(&stash->robbed_units);
   if (robbed == stash->robbed_seen)
     return false;
-  stash->robbed_seen = robbed;
   for (unsigned i = 0; i < STASH_PLACES; i++)
     sweep_place(stash, &stash->places[i]);
   stash->held_units = units_in(stash) + robbed;
+  stash_stepped(); /* a fork in between leaves the rest to the next sweep */
+  stash->robbed_seen = robbed;
   return true;
 }
 

@@ -75,6 +75,7 @@ static struct extent extent_of(const struct free_extent *e) {
 struct stay {
   uint64_t freed_ms;
   unsigned keep;
+  bool is_fixed; /* keep holds whatever the neighbours have */
 };
 static struct stay stay_of(const struct free_extent *e) {
   return (struct stay){.freed_ms = e->freed_ms, .keep = e->keep};
@@ -149,13 +150,13 @@ static bool same_kind(const struct free_extent *e, unsigned number, const struct
   return e && e->resident == piece->resident && e->zero == piece->zero && e->bank == number;
 }
 
-/* Joins a free neighbour, if it is of the same kind. Both are as old as the younger one then, and stay as long as the
- * longer one. */
+/* Joins a free neighbour, if it is of the same kind. Both are as old as the younger one then. The strategy of the one
+ * with more bytes decides. */
 static void join_neighbour(unsigned number, struct extent *piece, struct stay *stay, struct free_extent *neighbour) {
   if (!same_kind(neighbour, number, piece))
     return;
   stay->freed_ms = max_size(stay->freed_ms, neighbour->freed_ms);
-  if (neighbour->bytes > piece->bytes)
+  if (neighbour->bytes > piece->bytes && !stay->is_fixed)
     stay->keep = neighbour->keep;
   struct extent joined = extent_detach(neighbour);
   piece->base = joined.base < piece->base ? joined.base : piece->base;
@@ -163,6 +164,8 @@ static void join_neighbour(unsigned number, struct extent *piece, struct stay *s
 }
 
 #define NO_STAY ((struct stay){.keep = KEEP_BY_PRESET}) /* of one without pages */
+/* Of one whose pages the system refuses. By a learned strategy it might be tried again at once. */
+#define STAY_REFUSED ((struct stay){.freed_ms = os_milliseconds(), .keep = KEEP_BY_PRESET, .is_fixed = true})
 
 /* Makes a free extent, joined with its free neighbours. One that is not resident is counted nowhere. */
 static void bank_give(struct extent piece, struct stay stay, enum usage from) {
@@ -255,7 +258,7 @@ static NOINLINE struct extent bank_take_free(unsigned number, bool resident, siz
 size_t (*_Atomic extents_evict)(void);
 
 struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t bytes, size_t alignment) {
-  if (decay_total(&extents_decay) < bytes)
+  if (load_relaxed(&usage_at[USAGE_FREE]) < bytes) /* while an extent is cut, extents_decay lacks all of it */
     return (struct extent){0};
   HOLD_LOCK(&extents.lock);
   struct extent taken = {0};
@@ -365,7 +368,10 @@ size_t extent_give_purged(struct extent extent, enum usage from) {
   enum purge_result result = pages_purge(extent.base, extent.bytes);
   extent.resident = result == PURGE_REFUSED;
   extent.zero = result == PURGE_GONE;
-  extent_give(extent, os_milliseconds(), from);
+  lock_take(&extents.lock);
+  bank_give(extent, STAY_REFUSED, from);
+  lock_give(&extents.lock);
+  usage_move_end(extent.bytes);
   return extent.resident ? 0 : extent.bytes;
 }
 
@@ -418,7 +424,7 @@ COLD static bool extent_unmap(unsigned number, struct extent *extent) {
   usage_move_begin(extent->bytes);
   lock_take(&extents.lock);
   bank_change(number, extent->base, extent->bytes, true);
-  bank_give(*extent, (struct stay){.freed_ms = os_milliseconds(), .keep = KEEP_BY_PRESET}, from);
+  bank_give(*extent, STAY_REFUSED, from);
   lock_give(&extents.lock);
   usage_move_end(extent->bytes);
   return false;
@@ -460,8 +466,8 @@ static size_t purge_oldest(struct purge purge) {
 
 COLD size_t extents_purge(struct purge purge) {
   size_t purged = 0;
-  for (size_t bytes; purged < purge.most_bytes && (bytes = purge_oldest(purge)) > 0;)
-    purged += bytes;
+  for (size_t bytes; purge.most_bytes > 0 && (bytes = purge_oldest(purge)) > 0; purged += bytes)
+    purge.most_bytes = less(purge.most_bytes, bytes);
   return purged;
 }
 

@@ -17,7 +17,7 @@ void huge_watch(const char *base, size_t bytes);
 
 /* Tells whether fresh slabs are to be on a huge page at once; see huge_wanted_for_slabs. */
 bool huge_for_slabs(size_t slab_bytes, size_t dense_bytes);
-/* Makes a huge page resident, and measures the time like huge_probe. The caller owns its first unit. */
+/* Makes a huge page resident, and measures the time like huge_probe. The caller owns it. */
 void huge_fill(char *base);
 
 /* Tells whether the mapping of a large object may have huge pages. It may once such mappings were seen densely used,

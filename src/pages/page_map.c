@@ -17,8 +17,8 @@ static _Atomic uintptr_t home_index = INDEX_NONE; /* of the leaf that is or will
 static bool is_shared(const struct map_row *row) { return row == MAP_ROW_BODY || row == MAP_ROW_FREE; }
 
 /* Leaves, rows and permanent metadata come from the front of a chunk. `next` is the begin of the newest chunk's free
- * part, which ends at the next multiple of CHUNK_BYTES. If `next` is a multiple itself, nothing is left. The first chunk
- * is longer, because it holds the first leaf. A later leaf is a mapping of its own. */
+ * part, which ends at the next multiple of CHUNK_BYTES. If `next` is a multiple itself, nothing is left. The first
+ * chunk is longer, because it holds the first leaf. A later leaf is a mapping of its own. */
 #define CHUNK_BYTES ((size_t)256 * 1024)
 
 static struct {

@@ -28,25 +28,27 @@ static struct extent take_reserved(enum extent_bank bank, size_t bytes) {
   if (!usage_reserve(bytes))
     return (struct extent){0};
   struct extent extent = extent_take(bank, bytes, bytes);
-  if (extent.base == NULL && bank != EXTENT_PLAIN)
-    extent = extent_take(EXTENT_PLAIN, bytes, bytes);
+  if (extent.base == NULL)
+    extent = extent_take(bank == EXTENT_PLAIN ? EXTENT_HUGE : EXTENT_PLAIN, bytes, bytes);
   if (extent.base == NULL || extent.resident) /* not used, or not needed */
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
   return extent;
 }
 
-/* Takes a run with the huge page around it. Counts the rest of that as resident: it is what runs take next. */
-COLD static struct extent take_dense(size_t bytes) {
-  struct extent extent = take_reserved(EXTENT_PLAIN, ROW_BYTES), rest = extent;
+/* Makes a resident free extent of a fresh huge page. Runs take it next. */
+COLD static void add_huge_page(void) {
+  struct extent extent = take_reserved(EXTENT_PLAIN, ROW_BYTES);
   if (extent.base == NULL)
-    return extent;
+    return;
+  enum usage from = extent.resident ? USAGE_FREE : USAGE_PROMISED;
   store_relaxed(&dense_bytes, 0);
-  rest.base += bytes;
-  rest.bytes -= bytes;
-  rest.resident = true;
-  extent_give(rest, os_milliseconds(), extent.resident ? USAGE_FREE : USAGE_PROMISED);
-  extent.bytes = bytes;
-  return extent;
+  if (extent_bank_of(extent.base) == EXTENT_HUGE)
+    huge_probe(extent.base, ROW_BYTES);
+  else if (!extent.resident)
+    huge_fill(extent.base);
+  extent.resident = true;
+  extent.zero = false; /* so that it joins with what slabs leave beside it */
+  extent_give(extent, os_milliseconds(), from);
 }
 
 void *run_take(unsigned order, bool to_populate) {
@@ -54,27 +56,20 @@ void *run_take(unsigned order, bool to_populate) {
   if (to_populate)
     atomic_fetch_add_explicit(&dense_bytes, bytes, memory_order_relaxed);
   struct extent extent = take_resident(bytes);
-  bool is_dense = false;
-  if (extent.base == NULL) {
-    to_populate = to_populate && !usage_is_short();
-    is_dense = to_populate && bytes < ROW_BYTES && huge_for_slabs(usage_slabs(), load_relaxed(&dense_bytes)) &&
-               (extent = take_dense(bytes)).base != NULL;
-    if (!is_dense)
-      extent = take_reserved(huge_bank(false), bytes);
-    if (extent.base == NULL)
-      return NULL;
+  to_populate = to_populate && !usage_is_short();
+  if (extent.base == NULL && to_populate && huge_for_slabs(usage_slabs(), load_relaxed(&dense_bytes))) {
+    add_huge_page();
+    extent = take_resident(bytes);
   }
+  if (extent.base == NULL && (extent = take_reserved(huge_bank(false), bytes)).base == NULL)
+    return NULL;
   usage_move(extent.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_SLABS, bytes);
   HAK_PROBE(run_take, extent.base, bytes, extent.resident);
   if (UNLIKELY(runs_are_wiped) && (extent.resident || !os_purge(extent.base, bytes)))
     memset(extent.base, 0, bytes);
-  if (extent.resident)
-    return extent.base;
-  if (is_dense)
-    huge_fill(extent.base);
-  else if (extent_bank_of(extent.base) == EXTENT_HUGE)
+  if (!extent.resident && extent_bank_of(extent.base) == EXTENT_HUGE)
     huge_probe(extent.base, bytes);
-  else if (to_populate)
+  else if (!extent.resident && to_populate)
     os_populate(extent.base, bytes);
   return extent.base;
 }

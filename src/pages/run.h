@@ -17,6 +17,6 @@ void *run_take(unsigned order, bool to_populate);
  * pointer. */
 extern bool runs_are_wiped;
 
-/* Takes a run back, after usage_move_begin. Its pages stay resident until extents_purge. keep: the strategy that decides
- * when they go (policy/keep_policy.h). */
+/* Takes a run back, after usage_move_begin. Its pages stay resident until extents_purge. keep: the strategy that
+ * decides when they go (policy/keep_policy.h). */
 void run_give(void *run, unsigned order, unsigned keep);

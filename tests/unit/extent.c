@@ -11,6 +11,7 @@
 #include "os/os.h"
 #include "pages/page_map.h"
 
+#include <sys/mman.h>
 #include <time.h>
 
 TEST_WRAP(bool, os_purge, void *address, size_t size) {
@@ -495,6 +496,41 @@ UNIT_TEST_BETWEEN(rows_go_with_what_they_describe, all_purged, all_purged) {
   tag_write(&gone, 8);
   tag_check(&gone);
   give(&gone, 1);
+  UNIT_EXTENTS_VALID();
+}
+
+/* A free extent of so many bytes that was used, between others. */
+static struct piece used_apart(size_t bytes, unsigned keep, uint64_t freed_ms) {
+  struct piece piece = take(EXTENT_PLAIN, bytes, ROW_BYTES);
+  take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES); /* stays */
+  piece.extent.resident = true;
+  piece.extent.zero = false;
+  usage_move_begin(bytes);
+  extent_give_to_keep(piece.extent, keep, freed_ms, USAGE_NOWHERE);
+  return piece;
+}
+
+/* Where the system refuses a part of an extent that goes at once, the preset decides about that part from then on,
+ * though the rest is longer. Otherwise each slow call would ask again. */
+UNIT_TEST_BETWEEN(refused_pages_are_not_tried_again_at_once, all_purged, all_purged) {
+  struct piece locked = used_apart(4 * ROW_BYTES, KEEP_AT_ONCE, os_milliseconds());
+  if (mlock(locked.extent.base, 4 * ROW_BYTES) != 0) {
+    print_message("skipped: pages cannot be locked\n");
+    skip();
+  }
+  const struct purge purge = purge_at_most(ROW_BYTES, purge_by_engine(true, 0, UNIT_ANY_TIME));
+  for (unsigned tries = 0; tries < 4 && decay_due_ms(&extents_decay) != 0; tries++)
+    assert_int_equal(extents_purge(purge), 0);
+  assert_int_equal(decay_due_ms(&extents_decay), 0);
+  munlock(locked.extent.base, 4 * ROW_BYTES);
+  UNIT_EXTENTS_VALID();
+}
+
+/* A purge in parts goes at most 2 MiB beyond its bound. */
+UNIT_TEST_BETWEEN(purges_stop_at_their_bound, all_purged, all_purged) {
+  used_apart(7 * ROW_BYTES / 2, KEEP_BY_PRESET, 1);
+  used_apart(8 * ROW_BYTES, KEEP_BY_PRESET, 2);
+  assert_in_range(extents_purge(purge_at_most(4 * ROW_BYTES, UNIT_EVERYTHING)), 4 * ROW_BYTES, 5 * ROW_BYTES);
   UNIT_EXTENTS_VALID();
 }
 

@@ -7,6 +7,8 @@
 #include "pages/page_map.h"
 #include "pages/run.h"
 
+#include <sys/resource.h>
+
 #define RUNS_MAX 400u
 
 struct run {
@@ -336,6 +338,56 @@ UNIT_TEST(wiped_runs_are_zero) {
   runs_are_wiped = false;
   give(&purged, KEEP_BY_PRESET);
   give(&pin, KEEP_BY_PRESET);
+  assert_all_free();
+}
+
+/* The rest of a huge page that was filled at once joins with the run that was taken with it, so it serves a large object
+ * that is as long. */
+UNIT_TEST(the_rest_of_a_dense_page_joins) {
+  enum { COUNT = 2000 };
+  static struct run runs[COUNT];
+  unsigned count = 0;
+  unit_option("HAKMEM_HUGE", "large");
+  do {
+    runs[count] = (struct run){.base = run_take(0, true)};
+    usage_move_end(UNIT_BYTES);
+  } while (decay_total(&extents_decay) == 0 && ++count < COUNT);
+  unit_option("HAKMEM_HUGE", "off");
+  if (count == COUNT)
+    print_message("skipped: huge pages are slow here, or have another length\n");
+  else
+    assert_int_equal(decay_total(&extents_decay), ROW_BYTES - UNIT_BYTES);
+  if (count < COUNT) {
+    give(&runs[count], KEEP_BY_PRESET);
+    struct run row = {.base = extent_take_resident_of_any(EXTENT_PLAIN, ROW_BYTES, UNIT_BYTES).base,
+                      .order = RUN_ORDER_MAX};
+    assert_ptr_equal(row.base, runs[count].base);
+    usage_move(USAGE_FREE, USAGE_SLABS, ROW_BYTES);
+    usage_move_end(ROW_BYTES);
+    give(&row, KEEP_BY_PRESET);
+  }
+  while (count-- > 0)
+    give(&runs[count], KEEP_BY_PRESET);
+  assert_all_free();
+}
+
+/* Where address space is out, free memory of the bank for huge pages serves too, though no slab asks for such pages. */
+UNIT_TEST(address_space_of_the_other_bank_serves) {
+  assert_true(usage_reserve(ROW_BYTES));
+  struct extent spare = extent_take(EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
+  assert_non_null(spare.base);
+  assert_int_equal(extent_bank_of(spare.base), EXTENT_HUGE);
+  extent_give(spare, 0, USAGE_PROMISED);
+  pid_t child = test_fork();
+  if (child == 0) {
+    const struct rlimit none = {0};
+    unsigned of_other = 0;
+    setrlimit(RLIMIT_AS, &none);
+    for (char *run; (run = run_take(0, false)) != NULL; usage_move_end(UNIT_BYTES))
+      of_other += extent_bank_of(run) == EXTENT_HUGE;
+    _exit(of_other >= ROW_UNITS ? 0 : 1);
+  }
+  test_child_passes(child);
   assert_all_free();
 }
 
