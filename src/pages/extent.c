@@ -164,8 +164,8 @@ static void join_neighbour(unsigned number, struct extent *piece, struct stay *s
 }
 
 #define NO_STAY ((struct stay){.keep = KEEP_BY_PRESET}) /* of one without pages */
-/* Of one whose pages the system refuses. By a learned strategy it might be tried again at once. */
-#define STAY_REFUSED ((struct stay){.freed_ms = os_milliseconds(), .keep = KEEP_BY_PRESET, .is_fixed = true})
+/* Of one that was purged. If the system refused, a neighbour's strategy might have it tried again at once. */
+#define STAY_PURGED ((struct stay){.freed_ms = os_milliseconds(), .keep = KEEP_BY_PRESET, .is_fixed = true})
 
 /* Makes a free extent, joined with its free neighbours. One that is not resident is counted nowhere. */
 static void bank_give(struct extent piece, struct stay stay, enum usage from) {
@@ -353,11 +353,15 @@ COLD struct extent extent_take_behind(char *end, size_t bytes) {
 
 /* --- giving --- */
 
-void extent_give_to_keep(struct extent extent, unsigned keep, uint64_t freed_ms, enum usage from) {
+static void give_to_stay(struct extent extent, struct stay stay, enum usage from) {
   lock_take(&extents.lock);
-  bank_give(extent, (struct stay){.freed_ms = freed_ms, .keep = keep}, from);
+  bank_give(extent, stay, from);
   lock_give(&extents.lock);
   usage_move_end(extent.bytes);
+}
+
+void extent_give_to_keep(struct extent extent, unsigned keep, uint64_t freed_ms, enum usage from) {
+  give_to_stay(extent, (struct stay){.freed_ms = freed_ms, .keep = keep}, from);
 }
 
 void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
@@ -368,10 +372,7 @@ size_t extent_give_purged(struct extent extent, enum usage from) {
   enum purge_result result = pages_purge(extent.base, extent.bytes);
   extent.resident = result == PURGE_REFUSED;
   extent.zero = result == PURGE_GONE;
-  lock_take(&extents.lock);
-  bank_give(extent, STAY_REFUSED, from);
-  lock_give(&extents.lock);
-  usage_move_end(extent.bytes);
+  give_to_stay(extent, STAY_PURGED, from);
   return extent.resident ? 0 : extent.bytes;
 }
 
@@ -424,7 +425,7 @@ COLD static bool extent_unmap(unsigned number, struct extent *extent) {
   usage_move_begin(extent->bytes);
   lock_take(&extents.lock);
   bank_change(number, extent->base, extent->bytes, true);
-  bank_give(*extent, STAY_REFUSED, from);
+  bank_give(*extent, STAY_PURGED, from);
   lock_give(&extents.lock);
   usage_move_end(extent->bytes);
   return false;

@@ -8,7 +8,7 @@
  *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
  *       unit's record describes it, the last one's points to its base
  *   E2  no two free extents of one kind (bank, resident, zero) touch
- *   E3  a free extent is in the list of its size, and in the list by age if it is resident
+ *   E3  a free extent is in the list of its size, and if it is resident in the list by age of its strategy
  *   E4  usage_free counts the resident ones
  * extents_are_valid checks E1 at the ends, E2 and E3; check builds check E4 at each fork (api/start.c). The lock is
  * held over system calls only where an arena is reserved or made accessible.
