@@ -2,6 +2,7 @@
 
 #include "jemalloc/arenas.h"
 #include "jemalloc/jemalloc.h"
+#include "profile/profile.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -202,18 +203,15 @@ READER(read_arena_figure) {
 
 /* --- profiles ---- */
 
-static _Atomic int profiling = -1; /* -1: as the options say */
-
 READER(read_profiling) {
-  int now = atomic_load(&profiling);
-  value->is_true = now == -1 ? !option_is("heap_profile", "off") : now != 0;
+  value->is_true = profile_is_on();
   return 0;
 }
+/* A profile that runs goes on: hak_profile_start would begin an empty one. */
 WRITER(write_profiling) {
-  int error = value.is_true ? hak_profile_start(0) : hak_profile_stop();
-  if (error == 0)
-    atomic_store(&profiling, value.is_true);
-  return error == 0 ? 0 : EFAULT;
+  if (value.is_true == profile_is_on())
+    return 0;
+  return (value.is_true ? hak_profile_start(0) : hak_profile_stop()) == 0 ? 0 : EFAULT;
 }
 WRITER(dump) {
   static _Atomic unsigned dumps;

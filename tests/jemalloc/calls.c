@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include <hakmem/hakmem.h>
 #include <jemalloc/jemalloc.h>
 
 #include "../child.h"
@@ -222,6 +223,26 @@ static void test_print(void) {
 }
 
 /* The child of a fork asks anew. */
+static void write_profiling(bool value) {
+  CHECK(mallctl("prof.active", NULL, NULL, &value, sizeof value) == 0);
+}
+
+/* A program may say again that its profile runs: the samples stay. */
+static void test_profile(void) {
+  bool truth = false;
+  struct hak_stats before, after;
+  write_profiling(true);
+  void *block = mallocx(64 << 20, 0);
+  CHECK(block != NULL && hak_stats_get(&before) == 0 && before.profile_samples > 0);
+  write_profiling(true);
+  READ("prof.active", truth);
+  CHECK(truth && hak_stats_get(&after) == 0 && after.profile_samples >= before.profile_samples);
+  CHECK(hak_profile_stop() == 0); /* also in another way */
+  READ("prof.active", truth);
+  CHECK(!truth);
+  dallocx(block, 0);
+}
+
 static void test_child(void) {
   pid_t child = fork();
   if (child == 0) {
@@ -249,6 +270,8 @@ int main(int argc, char **argv) {
   if (profile == NULL || strcmp(profile, "secure") != 0) /* which has no heaps of the program */
     test_arenas();
   test_print();
+  if (is_hakmem)
+    test_profile();
   test_child();
   if (!getenv("TEST_JSON"))
     printf("ok\n");
