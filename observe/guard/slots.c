@@ -46,7 +46,7 @@ bool slots_make(void) {
   char *base = region_base() ? NULL : os_reserve(REGION_BYTES, UNIT_BYTES);
   if (region.slots == NULL)
     region.slots = metadata_take_forever(SLOTS * sizeof *region.slots);
-  if (base != NULL && region.slots != NULL && map_cover_object(base, REGION_BYTES)) {
+  if (base != NULL && region.slots != NULL && map_cover_leaves(base, REGION_BYTES)) {
     os_random(&region.random, sizeof region.random);
     for (uint32_t i = 0; i < SLOTS; i++)
       queue_put(i);

@@ -8,6 +8,7 @@
 #include "large/guarded.h"
 #include "large/large.h"
 #include "large/packed.h"
+#include "large/range.h"
 #include "large/record.h"
 #include "os/fault.h"
 #include "pages/arena.h"
@@ -205,6 +206,8 @@ COLD static void *rare_realloc(void *block, uint32_t entry, size_t size, uintptr
       observers.guarded_free(block, false); /* says what is wrong */
     return bytes == size ? block : resize_by_copy(block, bytes, size, site);
   }
+  if (entry == ENTRY_NONE)
+    entry = range_entry_inside(block);
   if (entry == ENTRY_LARGE_BODY)
     fault_not_a_block(block);
   if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)

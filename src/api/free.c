@@ -102,6 +102,8 @@ COLD static void free_later(void *block, uint32_t entry) {
 
 /* Frees what is no block of a slab. is_inside: in a slow path; else without waiting. */
 static NOINLINE void free_other(void *block, uint32_t entry, bool is_inside) {
+  if (entry == ENTRY_NONE)
+    entry = range_entry_inside(block);
   if (entry == ENTRY_LARGE_BODY || (entry == ENTRY_LARGE && !large_is_start(block)))
     fault_not_a_block(block);
   if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
@@ -239,7 +241,7 @@ NOINLINE void hak_free_slow(void *block) {
     free_checked(block, CALL_SITE);
     return;
   }
-  uint32_t entry = map_entry_quick(block);
+  uint32_t entry = map_entry(block);
   if (entry == ENTRY_LARGE)
     free_stashed(block, CALL_SITE);
   else if (UNLIKELY(front_is_private(hak_self)) && hak_front_push(&hak_self, block, true))

@@ -45,7 +45,7 @@ size_t guarded_room(const struct large *range) { return body_bytes(range->guarde
 static void span_end(const struct span *span) {
   if (span->start == NULL)
     return;
-  map_entries_set(span->base, span->bytes / UNIT_BYTES, ENTRY_NONE);
+  map_entry_set(span->base, ENTRY_NONE);
   os_unmap(span->start, span->front + span->bytes);
 }
 

@@ -35,5 +35,5 @@ bool guarded_resize(struct large *range, size_t size);
 size_t guarded_room(const struct large *range);
 /* Ends the program if the word behind the object was changed. */
 void guarded_check(const struct large *range);
-/* Takes pages and access from a freed object. Its entries are ENTRY_LARGE_FREE, and some time later ENTRY_NONE. */
+/* Takes pages and access from a freed object. Its entry is ENTRY_LARGE_FREE, and some time later ENTRY_NONE. */
 void guarded_end(const struct large *range);

@@ -53,10 +53,9 @@ static uint8_t color_for(const struct large *range, size_t size, size_t alignmen
 static void *object_begun(struct large *range) {
   if (range == NULL)
     return NULL;
-  size_t bytes = large_range_bytes(range);
   range->owner = 0;
   store_relaxed(&range->ended, false);
-  range_entries_set(range->base, bytes, ENTRY_LARGE, ENTRY_LARGE_BODY);
+  range_entries_set(range, ENTRY_LARGE);
   return large_object(range);
 }
 
@@ -157,9 +156,8 @@ static struct large *object_ended(void *object) {
   if (UNLIKELY(range->guarded) && map_entry(object) == ENTRY_LARGE)
     guarded_check(range);
   large_end_mark(range, object);
-  size_t bytes = large_range_bytes(range);
-  HAK_PROBE(large_free, object, bytes);
-  range_entries_set(range->base, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  HAK_PROBE(large_free, object, large_range_bytes(range));
+  range_entries_set(range, ENTRY_LARGE_FREE);
   return range;
 }
 
@@ -197,7 +195,7 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
   range->units = (uint32_t)(wanted / UNIT_BYTES);
   if (range->mapping) {
     usage_move_begin(max_size(wanted, bytes) - min_size(wanted, bytes));
-    range_length_changed(wanted - bytes);
+    range_length_changed(bytes, wanted);
   }
 }
 
@@ -231,69 +229,39 @@ static bool object_extend(struct large *range, size_t bytes, size_t wanted, bool
 /* Cuts a mapping. One that may be an extent becomes one, so that its end stays ready for what grows next. If the rest
  * of another is short, it is better copied, because mappings are scarce. */
 static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
-  char *base = range->base;
   range->stays_mapping |= bytes >= MAPPING_BYTES_MIN;
-  if (range_become_extent(range, ENTRY_LARGE, ENTRY_LARGE_BODY)) {
+  if (range_become_extent(range)) {
     object_cut(range, bytes, wanted);
     return true;
   }
-  if (!may_be_mapping(wanted))
+  if (!may_be_mapping(wanted) || !pages_unmap(range->base + wanted, bytes - wanted))
     return false;
-  map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_NONE);
-  if (!pages_unmap(base + wanted, bytes - wanted)) {
-    map_entries_set(base + wanted, (bytes - wanted) / UNIT_BYTES, ENTRY_LARGE_BODY);
-    return false;
-  }
   length_changed(range, bytes, wanted);
   usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes - wanted);
   usage_move_end(bytes - wanted);
   return true;
 }
 
-/* Lengthens a mapping where it lies. */
-static bool mapping_extend(struct large *range, size_t bytes, size_t wanted) {
-  char *base = range->base;
-  if (!os_resize(base, bytes, wanted))
-    return false;
-  if (!map_cover_object(base, wanted)) {
-    os_unmap(base + bytes, wanted - bytes);
-    return false;
-  }
-  map_entries_set(base + bytes, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
-  length_changed(range, bytes, wanted);
-  return true;
-}
-
-/* Tells whether the system can give this much more. Call before tables are made for it. */
-static bool growth_is_plausible(size_t bytes) {
-  void *probe = os_map(bytes, os_page_bytes());
-  if (probe == NULL)
-    return false;
-  os_unmap(probe, bytes);
-  return true;
-}
-
-/* Moves the pages of a mapping to a longer range. Returns where the object is then. NULL: unchanged. */
-static void *mapping_move(struct large *range, size_t bytes, size_t wanted) {
+/* Moves the pages of a mapping to a longer range. Returns its record, NULL: unchanged. */
+static struct large *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
   struct map_reserve reserve;
-  if ((wanted >= LEAF_BYTES && !growth_is_plausible(wanted - bytes)) || !map_reserve(&reserve, wanted))
+  if (!map_reserve(&reserve))
     return NULL;
   struct large moved = *range;
-  range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE); /* the system may map another range there at once */
+  map_entry_set(base, ENTRY_NONE); /* the system may map another range there at once */
   char *target = os_move(base, bytes, wanted);
   if (target != NULL) {
     if (target != base)
       range_unmapped_note(large_object(&moved));
-    map_cover_reserved(target, wanted, &reserve);
+    map_cover_reserved(target, &reserve);
     range = large_record(target);
     *range = moved;
     range->base = target;
-    length_changed(range, bytes, wanted);
   }
   map_reserve_end(&reserve);
-  range_entries_set(range->base, large_range_bytes(range), ENTRY_LARGE, ENTRY_LARGE_BODY);
-  return target != NULL ? large_object(range) : NULL;
+  map_entry_set(range->base, ENTRY_LARGE);
+  return target != NULL ? range : NULL;
 }
 
 static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
@@ -301,11 +269,13 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
     return mapping_cut(range, bytes, wanted) ? large_object(range) : NULL;
   if (!usage_reserve(wanted - bytes))
     return NULL;
-  void *resized = mapping_extend(range, bytes, wanted) ? large_object(range) : mapping_move(range, bytes, wanted);
+  struct large *resized = os_resize(range->base, bytes, wanted) ? range : mapping_move(range, bytes, wanted);
+  if (resized)
+    length_changed(resized, bytes, wanted);
   usage_move(USAGE_PROMISED, resized ? USAGE_LARGE : USAGE_NOWHERE, wanted - bytes);
   if (resized)
     usage_move_end(wanted - bytes);
-  return resized;
+  return resized ? large_object(resized) : NULL;
 }
 
 /* Moves an object of so many bytes to a longer range. */

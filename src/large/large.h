@@ -5,7 +5,8 @@
  * pages. Freed ranges wait in the thread's stash (large/stash.h) and in the BigCache (large/big_cache.h). All functions
  * are thread-safe. They hold no lock over system calls, except those of an arena.
  *   L1  the first unit's entry is ENTRY_LARGE while the object lives or is stashed (large/stash.h), ENTRY_LARGE_FREE
- *       while it is cached; its other units' entries are ENTRY_LARGE_BODY, ENTRY_LARGE_FREE while cached
+ *       while it is cached; an extent's other units have ENTRY_LARGE_BODY, ENTRY_LARGE_FREE while cached; a mapping's
+ *       have none (range_entry_inside)
  *   L2  the record of the first unit holds the length
  */
 #pragma once

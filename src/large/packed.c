@@ -164,8 +164,7 @@ static struct chunk *chunk_make(size_t bytes) {
 static void chunk_end(struct chunk *chunk) {
   chunk_leave(chunk);
   packed.count--;
-  map_entries_set(chunk->base + UNIT_BYTES, chunk->granules / UNIT_GRANULES - 1, ENTRY_LARGE_BODY);
-  map_entries_set(chunk->base, 1, ENTRY_LARGE);
+  map_entry_set(chunk->base, ENTRY_LARGE); /* large_free sets all */
   large_free(chunk->base);
   record_give(chunk, chunk->starting);
 }

@@ -15,6 +15,7 @@
 
 static struct {
   _Atomic size_t mapping_count, mapping_bytes;
+  _Atomic size_t longest_bytes; /* no mapping was ever longer */
   _Atomic uint64_t unstashed_count;
 } figures;
 
@@ -27,11 +28,35 @@ static size_t figure_read(_Atomic size_t *sum) { return atomic_load_explicit(sum
 size_t range_mapping_count(void) { return figure_read(&figures.mapping_count); }
 size_t range_mapping_bytes(void) { return figure_read(&figures.mapping_bytes); }
 uint64_t range_unstashed_count(void) { return load_relaxed(&figures.unstashed_count); }
-void range_length_changed(size_t change) { figure_add(&figures.mapping_bytes, change); }
 
-void range_entries_set(char *base, size_t bytes, uint32_t first, uint32_t others) {
-  map_entries_set(base + UNIT_BYTES, bytes / UNIT_BYTES - 1, others);
-  map_entry_set(base, first);
+void range_length_changed(size_t bytes, size_t wanted) {
+  figure_add(&figures.mapping_bytes, wanted - bytes);
+  for (size_t longest = load_relaxed(&figures.longest_bytes); longest < wanted;)
+    if (atomic_compare_exchange_weak(&figures.longest_bytes, &longest, wanted))
+      break;
+}
+
+void range_entries_set(const struct large *range, uint32_t first) {
+  if (!range->mapping)
+    map_entries_set(range->base + UNIT_BYTES, range->units - 1, first == ENTRY_LARGE ? ENTRY_LARGE_BODY : first);
+  map_entry_set(range->base, first);
+}
+
+/* Searches backwards for the mapping's first unit. */
+COLD uint32_t range_entry_inside(const void *address) {
+  uintptr_t end = less((uintptr_t)address, load_relaxed(&figures.longest_bytes));
+  for (uintptr_t unit = round_down((uintptr_t)address, UNIT_BYTES); unit > end;) {
+    const void *at = (const void *)unit;
+    uint32_t entry = map_entry(at);
+    if (entry == ENTRY_LARGE || entry == ENTRY_LARGE_FREE) {
+      const struct large *range = map_record(at);
+      bool is_inside = (uintptr_t)address - unit < large_range_bytes(range);
+      return !is_inside ? ENTRY_NONE : entry == ENTRY_LARGE ? ENTRY_LARGE_BODY : ENTRY_LARGE_FREE;
+    }
+    size_t covered = !map_covers(at) ? LEAF_BYTES : map_row(at) == NULL ? ROW_BYTES : UNIT_BYTES;
+    unit = less(round_down(unit, covered), UNIT_BYTES);
+  }
+  return ENTRY_NONE;
 }
 
 struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, enum usage from) {
@@ -40,7 +65,7 @@ struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, 
   if (mapping) {
     usage_move_begin(bytes);
     figure_add(&figures.mapping_count, 1);
-    figure_add(&figures.mapping_bytes, bytes);
+    range_length_changed(0, bytes);
   }
   usage_move(from, USAGE_LARGE, bytes);
   usage_move_end(bytes);
@@ -85,7 +110,7 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   if (UNLIKELY(range->guarded)) {
     guarded_end(range);
   } else {
-    range_entries_set(base, bytes, ENTRY_NONE, ENTRY_NONE);
+    map_entry_set(base, ENTRY_NONE);
     if (!pages_unmap(base, bytes)) /* too many mappings: its pages at least */
       os_purge(base, bytes);
   }
@@ -94,19 +119,17 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   return bytes;
 }
 
-COLD bool range_become_extent(struct large *range, uint32_t first, uint32_t others) {
+COLD bool range_become_extent(struct large *range) {
   size_t bytes = large_range_bytes(range);
-  if (range->huge || range->spare || range->guarded || range->stays_mapping || bytes >= MAPPING_BYTES_MIN)
-    return false;
-  bool is_covered = map_cover(range->base, bytes);
-  range_entries_set(range->base, bytes, first, others); /* rows of one entry for all may have gone */
-  if (!is_covered)
+  if (range->huge || range->spare || range->guarded || range->stays_mapping || bytes >= MAPPING_BYTES_MIN ||
+      !map_cover(range->base, bytes))
     return false;
   usage_move_begin(bytes);
   if (extent_adopt(range->base, bytes)) {
     mapping_ended(range);
     range_unmapped_note(large_object(range));
     range->mapping = false;
+    range_entries_set(range, map_entry(range->base));
   }
   usage_move_end(bytes);
   return !range->mapping;
@@ -129,7 +152,7 @@ static size_t release_range(struct large *range, bool is_purged, uint64_t freed_
 static size_t unstashed(struct large *range) {
   size_t bytes = large_range_bytes(range);
   usage_move_begin(bytes);
-  range_entries_set(range->base, bytes, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE);
+  range_entries_set(range, ENTRY_LARGE_FREE);
   return bytes;
 }
 
@@ -221,7 +244,7 @@ struct large *range_with_room(size_t bytes) {
 
 char *range_map(size_t bytes, size_t alignment) {
   char *base = os_map(bytes, alignment);
-  if (base == NULL || map_cover_object(base, bytes))
+  if (base == NULL || map_cover(base, UNIT_BYTES))
     return base;
   os_unmap(base, bytes);
   return NULL;
@@ -250,7 +273,7 @@ struct large *range_guarded(size_t size, size_t room, size_t alignment) {
   if (room > PTRDIFF_MAX / 2 || range_mapping_count() >= GUARDED_MAX || !usage_reserve(bytes))
     return NULL;
   char *base = guarded_map(size, room, alignment, front);
-  if (base == NULL || !map_cover_object(base, bytes)) {
+  if (base == NULL || !map_cover(base, UNIT_BYTES)) {
     if (base != NULL)
       os_unmap(base - front, front + bytes);
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
@@ -299,8 +322,7 @@ void range_cache_or_end(struct large *range) {
   unsigned keep = KEEP_BY_PRESET;
   if (advice_is_wanted())
     keep = observers.advice_large_freed(range->caller, bytes, is_kept);
-  if (UNLIKELY(range->mapping) && keep != KEEP_AT_ONCE &&
-      !range_become_extent(range, ENTRY_LARGE_FREE, ENTRY_LARGE_FREE))
+  if (UNLIKELY(range->mapping) && keep != KEEP_AT_ONCE && !range_become_extent(range))
     is_kept |= may_be_kept && !range->spare && !range->stays_mapping && bytes < MAPPING_BYTES_MIN;
   if (is_kept && keep != KEEP_AT_ONCE) {
     big_cache_put(range, keep, os_milliseconds());

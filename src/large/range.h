@@ -15,15 +15,15 @@ struct large *range_mapped(size_t bytes, size_t alignment);
  * an extent. So what earlier objects left as they grew serves the next one, which asks for other lengths on its way. */
 struct large *range_with_room(size_t bytes);
 struct large *range_guarded(size_t size, size_t room, size_t alignment);
-/* Maps memory for a range, with the page map's leaves and row for it. */
+/* Maps memory for a range, with the page map's leaf and row for its first unit. */
 char *range_map(size_t bytes, size_t alignment);
 /* Makes the record of a range that exists, and counts an object. from: where its bytes are counted. An extent's have
  * begun to move. */
 struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, enum usage from);
 
 /* Makes an extent of a mapping, so that its pages serve anything, unless it stays a mapping (struct large) or there are
- * too many such extents. The content stays. first, others: its entries. False: unchanged. */
-bool range_become_extent(struct large *range, uint32_t first, uint32_t others);
+ * too many such extents. The content stays. False: unchanged. */
+bool range_become_extent(struct large *range);
 
 /* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the
  * bytes unmapped. */
@@ -53,8 +53,10 @@ static inline size_t range_cache_max(void) { return (size_t)option_value(OPTION_
 /* Lets slabs and large objects take the memory of kept ranges before new memory. */
 void range_offer_kept(void);
 
-/* Sets the page-map entries of a range: the first unit's, and those of the others. */
-void range_entries_set(char *base, size_t bytes, uint32_t first, uint32_t others);
+/* Sets the page-map entries of a range: ENTRY_LARGE of a live one, ENTRY_LARGE_FREE of a freed one. */
+void range_entries_set(const struct large *range, uint32_t first);
+/* Returns the entry of an address that has none: what it would be if mappings had entries for all of their units. */
+uint32_t range_entry_inside(const void *address);
 /* Notes that the mapping of this object ended. range_was_unmapped: that was a short time ago. */
 void range_unmapped_note(const void *object);
 bool range_was_unmapped(const void *address);
@@ -62,6 +64,6 @@ bool range_was_unmapped(const void *address);
 /* Mappings of live objects and cached ranges. range_length_changed: the caller changed the length of one. */
 size_t range_mapping_count(void);
 size_t range_mapping_bytes(void);
-void range_length_changed(size_t change);
+void range_length_changed(size_t bytes, size_t wanted);
 /* Ranges that came from stashes to the cache. */
 uint64_t range_unstashed_count(void);

@@ -9,10 +9,10 @@
  *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
  *
- * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows
- * of released address space go. Each 2 MiB of an arena has a row; a mapping of a large object has the row of its first
- * unit only. Any thread may look up any address at any time: without a leaf or a slab the entry is 0. Only
- * map_reserve and map_reserve_end take a lock.
+ * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows of released
+ * address space go. Each 2 MiB of an arena has a row. A mapping of a large object has the leaf, the row and the entry
+ * of its first unit only, however long it is. Any thread may look up any address at any time: without a leaf the entry
+ * is 0. Only map_reserve and map_reserve_end take a lock.
  *   M1  An entry with a pool id is written only by the holder of that pool's lock, while it opens or closes the slab.
  *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
  */
@@ -31,9 +31,9 @@ enum entry_kind {
 #define KINDS_ORDINARY ((unsigned)KIND_SHARED - KIND_ORDINARY)
 
 enum entry_mark {
-  ENTRY_NONE = 0,       /* not ours, or between the ends of a free extent */
+  ENTRY_NONE = 0,       /* not ours, inside a mapping, or between the ends of a free extent */
   ENTRY_LARGE = 1,      /* first unit of a large object */
-  ENTRY_LARGE_BODY = 2, /* its other units */
+  ENTRY_LARGE_BODY = 2, /* its other units, if it is an extent */
   ENTRY_LARGE_FREE = 3, /* a freed large range; the mark may stay after the range was given up */
   ENTRY_EXTENT = 4,     /* first and last unit of a free extent */
   ENTRY_SPARE = 5,      /* with a class: a chunk of spare blocks (threads/spare.h) */
@@ -52,13 +52,6 @@ struct map_row {
   _Alignas(CACHE_LINE) uint64_t bitmaps[ROW_UNITS][BITMAP_WORDS];
 };
 
-/* Shared rows stand for 2 MiB that lie wholly inside one large object. Their entries are not written and read as
- * ENTRY_LARGE_BODY or ENTRY_LARGE_FREE. So a long object costs few pages of its leaves. They are all zeros and never
- * written. */
-extern HAK_HIDDEN struct map_row map_rows_shared[2];
-#define MAP_ROW_BODY (&map_rows_shared[0])
-#define MAP_ROW_FREE (&map_rows_shared[1])
-
 struct map_leaf {
   uint32_t entries[LEAF_UNITS];
   struct map_row *rows[LEAF_ROWS];
@@ -74,18 +67,18 @@ static inline bool entry_is_of(uint32_t entry, uint32_t key) { return (entry ^ k
 /* Tells whether two entries are of the same kind and class. */
 static inline bool entries_are_alike(uint32_t entry, uint32_t other) { return (uint16_t)(entry ^ other) == 0; }
 
-/* map_cover makes the missing leaves and rows for a range, map_cover_object the row of a large object's first unit
- * only. They never wait. False when memory is out; what was made stays. */
+/* Makes the missing leaves for a range; map_cover: the missing rows, too. They never wait. False when memory is out;
+ * what was made stays. */
+bool map_cover_leaves(const void *address, size_t size);
 bool map_cover(const void *address, size_t size);
-bool map_cover_object(const void *address, size_t size);
 
-/* A reserve holds what map_cover_object may need for an object of at most `size` bytes that is about to move to an
- * unknown address. False when memory is out. The unused rest goes back at the end. */
+/* A reserve holds the leaf and the row that the first unit of a mapping may need, which is about to move to an unknown
+ * address. False when memory is out. What is not used goes back at the end. */
 struct map_reserve {
-  void *leaves, *row;
+  void *leaf, *row;
 };
-bool map_reserve(struct map_reserve *reserve, size_t size);
-void map_cover_reserved(const void *address, size_t size, struct map_reserve *reserve);
+bool map_reserve(struct map_reserve *reserve);
+void map_cover_reserved(const void *address, struct map_reserve *reserve);
 void map_reserve_end(struct map_reserve *reserve);
 
 /* Tells whether there is a leaf for this address. */
@@ -107,7 +100,6 @@ static inline struct map_leaf *map_leaf(const void *address) {
 static inline uint32_t *map_leaf_entry(struct map_leaf *leaf, const void *address) {
   return &leaf->entries[((uintptr_t)address >> HAK_UNIT_SHIFT) & (LEAF_UNITS - 1)];
 }
-/* Reads it; in the middle of a long large object it is ENTRY_NONE. */
 static inline uint32_t map_leaf_read(struct map_leaf *leaf, const void *address) {
   return __atomic_load_n(map_leaf_entry(leaf, address), __ATOMIC_RELAXED);
 }
@@ -120,17 +112,6 @@ static inline struct map_row *map_leaf_row(struct map_leaf *leaf, const void *ad
 static inline struct map_row *map_row(const void *address) { return map_leaf_row(map_leaf(address), address); }
 /* Returns the entry of the unit around an address; ENTRY_NONE for any address outside hakmem's memory. */
 static inline uint32_t map_entry(const void *address) {
-  if (!map_covers(address))
-    return ENTRY_NONE;
-  struct map_leaf *leaf = map_leaf(address);
-  uint32_t entry = map_leaf_read(leaf, address);
-  if (LIKELY(entry != ENTRY_NONE))
-    return entry;
-  const struct map_row *row = map_leaf_row(leaf, address);
-  return row == MAP_ROW_BODY ? ENTRY_LARGE_BODY : row == MAP_ROW_FREE ? ENTRY_LARGE_FREE : ENTRY_NONE;
-}
-/* The same, but in the middle of a long large object ENTRY_NONE. */
-static inline uint32_t map_entry_quick(const void *address) {
   uintptr_t index = (uintptr_t)address >> HAK_LEAF_SHIFT;
   if (UNLIKELY(index >= HAK_MAP_TOP_COUNT))
     return ENTRY_NONE;
@@ -152,7 +133,7 @@ static inline _Atomic(_Atomic uint16_t *) *map_row_states(struct map_row *row, c
 }
 
 void map_entries_set(const void *address, size_t units, uint32_t entry);
-/* The same for one unit of an arena, or the first one of an object: its row is never a shared one. */
+/* The same for one unit. */
 static inline void map_entry_set(const void *address, uint32_t entry) {
   __atomic_store_n(map_leaf_entry(map_leaf(address), address), entry, __ATOMIC_RELAXED);
 }

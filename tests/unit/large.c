@@ -58,11 +58,16 @@ static void forget_habits(void) {
   }
 }
 
+static uint32_t entry_at(const char *address) {
+  uint32_t entry = map_entry(address);
+  return entry != ENTRY_NONE ? entry : range_entry_inside(address);
+}
+
 static void assert_marks(const char *object, size_t bytes, uint32_t first, uint32_t others) {
   assert_int_equal(map_entry(object), first);
   assert_int_equal(map_entry(object + UNIT_BYTES - 1), first);
   for (size_t i = UNIT_BYTES; i < bytes; i += UNIT_BYTES)
-    assert_int_equal(map_entry(object + i), others);
+    assert_int_equal(entry_at(object + i), others);
 }
 
 static void assert_live(const char *object) {
@@ -72,7 +77,7 @@ static void assert_live(const char *object) {
 
 static void assert_not_live(const char *address, size_t bytes) {
   for (size_t i = 0; i < bytes; i += UNIT_BYTES)
-    assert_true(map_entry(address + i) != ENTRY_LARGE && map_entry(address + i) != ENTRY_LARGE_BODY);
+    assert_true(entry_at(address + i) != ENTRY_LARGE && entry_at(address + i) != ENTRY_LARGE_BODY);
 }
 
 static void pattern_write(char *object, size_t bytes) {
@@ -418,6 +423,27 @@ UNIT_TEST_BETWEEN(free_memory_is_used_first, nothing_held, nothing_held) {
   assert_int_equal(usage_held(), held);
   assert_true(counter_read(cache_evictions) >= evictions + 10);
   large_free(merged);
+}
+
+/* A mapping costs the row and the leaf of its first unit, however long it is. */
+UNIT_TEST_BETWEEN(a_mapping_needs_one_row, nothing_held, nothing_held) {
+  size_t before = map_bytes(), bytes = 9 * GIB;
+  char *object = alloc(bytes, 16);
+  if (object == NULL) /* the system promises no more than it has */
+    skip();
+  assert_true(map_bytes() - before <= sizeof(struct map_leaf) + MIB / 2);
+  const size_t offsets[] = {UNIT_BYTES, ROW_BYTES - 1, ROW_BYTES, LEAF_BYTES, 2 * LEAF_BYTES, bytes - 1};
+  for (unsigned i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+
+    assert_int_equal(map_entry(object + offsets[i]), ENTRY_NONE);
+    assert_int_equal(range_entry_inside(object + offsets[i]), ENTRY_LARGE_BODY);
+    assert_false(address_in_arena(object + offsets[i]));
+  }
+  assert_int_equal(range_entry_inside(object - 1), ENTRY_NONE);
+  assert_int_equal(range_entry_inside(object + bytes), ENTRY_NONE);
+  large_free(object);
+  assert_int_equal(entry_at(object), ENTRY_NONE);
+  assert_int_equal(entry_at(object + bytes - 1), ENTRY_NONE);
 }
 
 UNIT_TEST_BETWEEN(cache_looks_at_alignment, nothing_held, nothing_held) {

@@ -133,34 +133,6 @@ UNIT_TEST(bins_take_blocks_of_their_kind) {
 
 static void *cover(void *address) { return map_cover(address, UNIT_BYTES) ? map_row(address) : NULL; }
 
-/* A large object far from everything else costs the row of its first unit and a leaf, however long it is. */
-UNIT_TEST(an_object_needs_one_row) {
-  enum { OBJECTS = 64 };
-  size_t before = map_bytes();
-  for (uintptr_t leaf = 200; leaf < 200 + OBJECTS; leaf++) {
-    char *base = (char *)(leaf << HAK_LEAF_SHIFT) + 3 * ROW_BYTES;
-    assert_true(map_cover_object(base, LEAF_BYTES / 2));
-    map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_BODY);
-    assert_non_null(map_row(base));
-    assert_ptr_equal(map_row(base + ROW_BYTES), MAP_ROW_BODY);
-    assert_false(address_in_arena(base + ROW_BYTES));
-    assert_int_equal(map_entry(base + LEAF_BYTES / 2 - 1), ENTRY_LARGE_BODY);
-    map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_FREE);
-    assert_int_equal(map_entry(base + LEAF_BYTES / 2 - 1), ENTRY_LARGE_FREE);
-    map_entries_set(base, LEAF_BYTES / 2 / UNIT_BYTES, ENTRY_LARGE_BODY);
-    /* Cut in the middle of 2 MiB. */
-    char *end = base + 9 * ROW_BYTES + 5 * UNIT_BYTES;
-    map_entries_set(end, LEAF_BYTES / 2 / UNIT_BYTES - 9 * ROW_UNITS - 5, ENTRY_NONE);
-    for (size_t i = 0; i < 12 * ROW_UNITS; i++)
-      assert_int_equal(map_entry(base + i * UNIT_BYTES), base + i * UNIT_BYTES < end ? ENTRY_LARGE_BODY : ENTRY_NONE);
-    assert_null(map_row(end));
-    map_entries_set(base, 9 * ROW_UNITS + 5, ENTRY_NONE);
-    assert_int_equal(map_entry(end - 1), ENTRY_NONE);
-    assert_null(map_row(base + ROW_BYTES));
-  }
-  assert_true(map_bytes() - before <= OBJECTS * (sizeof(struct map_leaf) + 64 * (size_t)1024));
-}
-
 /* The marks of an arena are a unit's each. */
 UNIT_TEST(marks_reach_over_a_border) {
   char *base = (char *)((uintptr_t)300 << HAK_LEAF_SHIFT) + 5 * UNIT_BYTES;
@@ -202,7 +174,7 @@ UNIT_TEST(a_row_is_made_once) {
 static void *reserve_again_and_again(void *unused) {
   for (unsigned i = unit_rounds(80000, 10); i > 0; i--) {
     struct map_reserve reserve;
-    CHECK(map_reserve(&reserve, ROW_BYTES));
+    CHECK(map_reserve(&reserve));
     struct map_row *row = reserve.row;
     CHECK(load_relaxed(&row->arenas[0]) == 0);
     store_relaxed(&row->arenas[0], 1), row->records[0][0] = 1; /* as if it were used */
