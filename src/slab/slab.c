@@ -244,12 +244,6 @@ static ALWAYS_INLINE void note_freed(struct slab_set *set, size_t bytes) {
   }
 }
 
-static ALWAYS_INLINE struct place find_place_of_class(const struct slab_set *set, unsigned cls, void *block) {
-  struct map_leaf *leaf = map_leaf(block);
-  bool is_own = map_leaf_read(leaf, block) == entry_of(set->key, cls);
-  return find_place(set, cls, leaf, block, class_slab_bytes(cls), is_own);
-}
-
 /* Blocks that are freed one after the other often lie near each other: the nodes of a tree, or a row of blocks. If the
  * next one is so many blocks away at most, it is looked for in the same word of the bitmap. */
 #define NEAR_BLOCKS 16u
@@ -344,26 +338,19 @@ void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count
     give_batch(set, blocks + i, min_size(count - i, MIXED_BATCH));
 }
 
-static bool is_of_other(const struct slab_set *set, unsigned cls, const void *block) {
-  uint32_t entry = map_entry(block), own = entry_of(set->key, cls);
-  return entry != own && entries_are_alike(entry, own);
-}
-
 /* The bits are set for a moment, to find a block that is there twice. */
 void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    if (UNLIKELY(is_of_other(set, cls, blocks[i])))
+  const uint32_t own = entry_of(set->key, cls);
+  for (size_t i = 0; i < 2 * count; i++) {
+    void *block = blocks[i < count ? i : i - count];
+    struct map_leaf *leaf = map_leaf(block);
+    uint32_t entry = map_leaf_read(leaf, block);
+    if (UNLIKELY(entry != own && entries_are_alike(entry, own)))
       continue;
-    struct place place = find_place_of_class(set, cls, blocks[i]);
-    if ((*place.word & place_bit(place)) != 0)
-      fault_double_free(blocks[i]);
-    *place.word |= place_bit(place);
-  }
-  for (size_t i = 0; i < count; i++) {
-    if (UNLIKELY(is_of_other(set, cls, blocks[i])))
-      continue;
-    struct place place = find_place_of_class(set, cls, blocks[i]);
-    *place.word &= ~place_bit(place);
+    struct place place = find_place(set, cls, leaf, block, class_slab_bytes(cls), entry == own);
+    if (i < count && (*place.word & place_bit(place)) != 0)
+      fault_double_free(block);
+    *place.word ^= place_bit(place);
   }
 }
 
