@@ -244,24 +244,11 @@ size_t os_cpu_limit_read(const char *root) {
 
 /* Returns all swap of the machine, in bytes; 0 if it is not known. */
 static size_t swap_total_read(const char *root) {
-  static const char key[] = "SwapTotal:";
-  struct os_lines in;
   struct os_path path;
-  char bytes[OS_LINE_BYTES];
-  size_t total = 0;
-  if (!os_lines_open(&in, os_path_open_under(&path, root, "proc/meminfo", O_RDONLY), bytes, sizeof bytes))
-    return 0;
-  for (const char *line; (line = os_lines_next(&in)) != NULL;) {
-    if (strncmp(line, key, sizeof key - 1) != 0)
-      continue;
-    line += sizeof key - 1;
-    line += strspn(line, " ");
-    if (!text_number_parse(line, &total, &line) || strcmp(line, " kB") != 0 || total > LIMIT_BYTES_MAX / 1024)
-      total = 0;
-    break;
-  }
-  os_text_close(in.fd);
-  return total * 1024;
+  os_path_cut(&path, 0);
+  bool fits = os_path_append(&path, root) && os_path_append(&path, "/proc/meminfo");
+  size_t kib = fits ? os_file_field(path.bytes, "SwapTotal:") : 0;
+  return kib <= LIMIT_BYTES_MAX / 1024 ? kib * 1024 : 0;
 }
 
 void os_memory_limits_read(const char *root, struct os_memory_limits *out) {

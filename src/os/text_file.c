@@ -99,14 +99,13 @@ uint64_t os_file_field(const char *path, const char *key) {
   KEEP_ERRNO;
   char bytes[OS_LINE_BYTES];
   struct os_lines in;
-  size_t number = 0, length = strlen(key);
+  size_t length = strlen(key);
   if (!os_lines_open(&in, os_text_open(path, O_RDONLY), bytes, sizeof bytes))
     return 0;
   const char *line = os_lines_next(&in);
   while (line != NULL && strncmp(line, key, length) != 0)
     line = os_lines_next(&in);
-  if (line != NULL)
-    text_number_parse(line + length + strspn(line + length, " \t"), &number, &line);
+  uint64_t number = line != NULL ? os_text_field(line, key) : 0;
   os_text_close(in.fd);
   return number;
 }

@@ -396,7 +396,6 @@ UNIT_TEST_BETWEEN(swap_comes_on_top, NULL, forget_tree) {
   expect_all(10000, NONE, 0);
   static const char *const odd[] = {"",
                                     "SwapTotal:\n",
-                                    "SwapTotal: 5 MB\n",
                                     "SwapTotal: -5 kB\n",
                                     "XSwapTotal: 5 kB\n",
                                     "SwapTotal: 99999999999999999999 kB\n",
