@@ -1,17 +1,11 @@
 /* extent.h: the address space that slabs and large objects are made of.
  *
- * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent. Free
- * extents are listed by size, and the resident ones by age too. Arenas come in banks, because the kernel's huge-page
- * flag is best set for whole arenas: each flagged piece would be a mapping of its own. The adopted bank's arenas were
- * mappings of large objects. Their free extents are unmapped by age, because more of them come; only short ones between
- * others are purged. Each node (os/nodes.h) has banks of its own: the threads that run there touch their pages first.
- *   E1  the entries of a free extent's first and last unit are ENTRY_EXTENT, no other entry is; the first
- *       unit's record describes it, the last one's points to its base
- *   E2  no two free extents of one kind (bank, resident, zero) touch
- *   E3  a free extent is in the list of its size, and if it is resident in the list by age of its strategy
- *   E4  usage_free counts the resident ones
- * extents_are_valid checks E1 at the ends, E2 and E3; check builds check E4 at each fork (api/start.c). The lock is
- * held over system calls only where an arena is reserved or made accessible.
+ * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent, and
+ * listed (pages/free_extent.h). Arenas come in banks, because the kernel's huge-page flag is best set for whole arenas:
+ * each flagged piece would be a mapping of its own. The adopted bank's arenas were mappings of large objects. Their
+ * free extents are unmapped by age, because more of them come; only short ones between others are purged. Each node
+ * (os/nodes.h) has banks of its own: the threads that run there touch their pages first. The lock is held over system
+ * calls only where an arena is reserved or made accessible.
  */
 #pragma once
 
