@@ -211,19 +211,15 @@ static void object_cut(struct large *range, size_t bytes, size_t wanted) {
 /* Lengthens one where it lies. */
 static bool object_extend(struct large *range, size_t bytes, size_t wanted, bool *is_dirty) {
   char *end = range->base + bytes;
-  if (!usage_reserve(wanted - bytes))
-    return false;
   struct extent more = extent_take_behind(end, wanted - bytes);
-  if (more.base != NULL) {
-    map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
-    length_changed(range, bytes, wanted);
-    *is_dirty = !more.zero;
-    usage_move(more.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_LARGE, wanted - bytes);
-    usage_move_end(wanted - bytes);
-  }
-  if (more.base == NULL || more.resident) /* not used, or not needed */
-    usage_move(USAGE_PROMISED, USAGE_NOWHERE, wanted - bytes);
-  return more.base != NULL;
+  if (more.base == NULL)
+    return false;
+  map_entries_set(end, (wanted - bytes) / UNIT_BYTES, ENTRY_LARGE_BODY);
+  length_changed(range, bytes, wanted);
+  *is_dirty = !more.zero;
+  usage_move(more.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_LARGE, wanted - bytes);
+  usage_move_end(wanted - bytes);
+  return true;
 }
 
 /* Cuts a mapping. One that may be an extent becomes one, so that its end stays ready for what grows next. If the rest

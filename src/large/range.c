@@ -207,22 +207,15 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
   bool is_earned = extent.base == NULL && bank == EXTENT_HUGE && huge_is_earned(bytes);
   if (extent.base == NULL && !is_earned) /* on huge pages all of a unit more would be resident */
     bytes = bytes_fresh;
-  if (extent.base == NULL && usage_reserve(bytes)) {
-    if (is_earned)
-      extent = extent_take(EXTENT_HUGE, bytes, alignment);
-    if (extent.base == NULL) {
-      extent = extent_take(EXTENT_PLAIN, bytes, alignment);
-      if (extent.base != NULL && !extent.resident)
-        huge_watch(extent.base + extent.front, bytes - extent.front);
-    }
-    if (extent.base == NULL || extent.resident) /* not used, or not needed */
-      usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
-  }
+  if (extent.base == NULL)
+    extent = extent_take(is_earned ? EXTENT_HUGE : EXTENT_PLAIN, EXTENT_PLAIN, bytes, alignment);
   if (extent.base == NULL)
     return NULL;
   bool has_huge = extent_bank_of(extent.base) == EXTENT_HUGE;
   if (has_huge && !extent.resident)
     huge_probe(extent.base + extent.front, extent.bytes - extent.front);
+  else if (!extent.resident)
+    huge_watch(extent.base + extent.front, extent.bytes - extent.front);
   *dirty = extent.zero ? extent.front : extent.bytes;
   return range_made(extent.base, extent.bytes, false, has_huge, extent.resident ? USAGE_FREE : USAGE_PROMISED);
 }

@@ -133,21 +133,30 @@ static struct extent bank_take_or_carve(unsigned number, size_t bytes, size_t al
   return taken.base != NULL ? taken : bank_carve(number, bytes, alignment);
 }
 
-struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment) {
-  unsigned nodes = os_nodes(), own = os_node();
-  struct extent taken = {0};
-  HOLD_LOCK(&extents.lock);
-  for (unsigned i = 0; i < nodes && taken.base == NULL; i++)
-    taken = bank_take_or_carve(bank_number(bank, (own + i) % nodes), bytes, alignment);
+/* The promise was not used, or not needed, if nothing was taken, or if it is resident. */
+static struct extent taken_by_promise(struct extent taken, size_t bytes) {
   usage_move_begin(taken.bytes);
+  if (taken.base == NULL || taken.resident)
+    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
   return taken;
 }
 
-COLD struct extent extent_take_behind(char *end, size_t bytes) {
+struct extent extent_take(enum extent_bank bank, enum extent_bank other, size_t bytes, size_t alignment) {
+  unsigned nodes = os_nodes(), own = os_node(), tries = other == bank ? nodes : 2 * nodes;
+  struct extent taken = {0};
+  if (!usage_reserve(bytes))
+    return taken;
   HOLD_LOCK(&extents.lock);
-  struct extent taken = bank_take_at(bank_number_at(end - UNIT_BYTES), end, bytes);
-  usage_move_begin(taken.bytes);
-  return taken;
+  for (unsigned i = 0; i < tries && taken.base == NULL; i++)
+    taken = bank_take_or_carve(bank_number(i < nodes ? bank : other, (own + i) % nodes), bytes, alignment);
+  return taken_by_promise(taken, bytes);
+}
+
+COLD struct extent extent_take_behind(char *end, size_t bytes) {
+  if (!usage_reserve(bytes))
+    return (struct extent){0};
+  HOLD_LOCK(&extents.lock);
+  return taken_by_promise(bank_take_at(bank_number_at(end - UNIT_BYTES), end, bytes), bytes);
 }
 
 /* --- giving --- */

@@ -23,21 +23,9 @@ static struct extent take_resident(size_t bytes) {
   return extent;
 }
 
-/* Takes memory that is in USAGE_PROMISED, or in USAGE_FREE if it is resident after all. */
-static struct extent take_reserved(enum extent_bank bank, size_t bytes) {
-  if (!usage_reserve(bytes))
-    return (struct extent){0};
-  struct extent extent = extent_take(bank, bytes, bytes);
-  if (extent.base == NULL)
-    extent = extent_take(bank == EXTENT_PLAIN ? EXTENT_HUGE : EXTENT_PLAIN, bytes, bytes);
-  if (extent.base == NULL || extent.resident) /* not used, or not needed */
-    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
-  return extent;
-}
-
 /* Makes a resident free extent of a fresh huge page. Runs take it next. */
 COLD static void add_huge_page(void) {
-  struct extent extent = take_reserved(EXTENT_PLAIN, ROW_BYTES);
+  struct extent extent = extent_take(EXTENT_PLAIN, EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
   if (extent.base == NULL)
     return;
   enum usage from = extent.resident ? USAGE_FREE : USAGE_PROMISED;
@@ -61,7 +49,11 @@ void *run_take(unsigned order, bool to_populate) {
     add_huge_page();
     extent = take_resident(bytes);
   }
-  if (extent.base == NULL && (extent = take_reserved(huge_bank(false), bytes)).base == NULL)
+  if (extent.base == NULL) {
+    enum extent_bank bank = huge_bank(false);
+    extent = extent_take(bank, bank == EXTENT_PLAIN ? EXTENT_HUGE : EXTENT_PLAIN, bytes, bytes);
+  }
+  if (extent.base == NULL)
     return NULL;
   usage_move(extent.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_SLABS, bytes);
   HAK_PROBE(run_take, extent.base, bytes, extent.resident);

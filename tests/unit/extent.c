@@ -34,8 +34,7 @@ struct piece {
 /* Marks as a large object's: what is taken is never taken for a free extent. It is counted nowhere. */
 static void own(const struct extent *extent) {
   map_entries_set(extent->base, extent->bytes / UNIT_BYTES, ENTRY_LARGE_BODY);
-  if (extent->resident)
-    usage_move(USAGE_FREE, USAGE_NOWHERE, extent->bytes);
+  usage_move(extent->resident ? USAGE_FREE : USAGE_PROMISED, USAGE_NOWHERE, extent->bytes);
 }
 
 static void tag_write(struct piece *piece, uint64_t tag) {
@@ -61,7 +60,7 @@ static void assert_zero(const struct extent *extent) {
 }
 
 static struct piece take(enum extent_bank bank, size_t bytes, size_t alignment) {
-  struct piece piece = {.extent = extent_take(bank, bytes, alignment), .bank = bank};
+  struct piece piece = {.extent = extent_take(bank, bank, bytes, alignment), .bank = bank};
   assert_non_null(piece.extent.base);
   assert_int_equal(piece.extent.bytes, bytes);
   assert_int_equal((uintptr_t)piece.extent.base & (alignment - 1), 0);

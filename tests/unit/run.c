@@ -373,8 +373,7 @@ UNIT_TEST(the_rest_of_a_dense_page_joins) {
 
 /* Where address space is out, free memory of the bank for huge pages serves too, though no slab asks for such pages. */
 UNIT_TEST(address_space_of_the_other_bank_serves) {
-  assert_true(usage_reserve(ROW_BYTES));
-  struct extent spare = extent_take(EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
+  struct extent spare = extent_take(EXTENT_HUGE, EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
   assert_non_null(spare.base);
   assert_int_equal(extent_bank_of(spare.base), EXTENT_HUGE);
   extent_give(spare, 0, USAGE_PROMISED);
