@@ -21,9 +21,6 @@ HAK_HIDDEN void *aligned_block(size_t alignment, size_t size, uintptr_t site);
 /* Moves a block's content into a block of another size. On failure NULL and ENOMEM; then the block is unchanged. */
 HAK_HIDDEN void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site);
 
-/* As malloc_slow_from, where blocks are checked. Any alignment that is a power of two. */
-HAK_HIDDEN void *malloc_checked(size_t size, size_t alignment, uintptr_t site);
-
 /* Does periodic work. Call at the end of a slow path, without a lock. housekeep_of_small: of one for a small block of a
  * class; `own` is the heap whose bin was changed. The lock of its pool is held, and given. */
 struct heap;

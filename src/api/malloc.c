@@ -107,6 +107,8 @@ static ALWAYS_INLINE bool checked_take_ready(unsigned cls, struct kept *taken, s
   return checked_take_drawn(cache, class, taken);
 }
 
+static void *malloc_checked(size_t size, size_t alignment, uintptr_t site);
+
 static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr_t site) {
   unsigned cls = checked_class(size, alignment);
   size_t dirty;
@@ -115,7 +117,8 @@ static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr
   return block_or_null(size, alignment, cls, site, &dirty);
 }
 
-NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
+/* As malloc_slow_from, where blocks are checked. Any alignment that is a power of two. */
+static NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
   unsigned cls = checked_class(size, alignment);
   struct kept taken;
   size_t bytes = 0;

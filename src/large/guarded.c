@@ -40,7 +40,8 @@ void guarded_begin(void) {
 static size_t body_bytes(size_t size) { return round_up(size, os_page_bytes()); }
 size_t guarded_bytes(size_t size) { return round_up(body_bytes(size) + os_page_bytes(), UNIT_BYTES); }
 size_t guarded_front(size_t alignment) { return usage_is_filling() ? 0 : max_size(alignment, UNIT_BYTES); }
-size_t guarded_room(const struct large *range) { return body_bytes(range->guarded_size); }
+/* Returns the bytes that the program may use in place. */
+static size_t guarded_room(const struct large *range) { return body_bytes(range->guarded_size); }
 
 static void span_end(const struct span *span) {
   if (span->start == NULL)

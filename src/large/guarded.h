@@ -31,8 +31,6 @@ void guarded_set_size(struct large *range, size_t size);
 /* The same for a live object that becomes longer or shorter where it lies. What it shows behind the shorter of both
  * sizes is zero. Pages that it leaves have no access. False: it has no room, or the system refuses; nothing changed. */
 bool guarded_resize(struct large *range, size_t size);
-/* Returns the bytes that the program may use in place. */
-size_t guarded_room(const struct large *range);
 /* Ends the program if the word behind the object was changed. */
 void guarded_check(const struct large *range);
 /* Takes pages and access from a freed object. Its entry is ENTRY_LARGE_FREE, and some time later ENTRY_NONE. */
