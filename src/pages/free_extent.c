@@ -39,16 +39,15 @@ static void resident_change(unsigned keep, size_t change) {
   decay_change(&extents_decay, keep, change, oldest ? oldest->freed_ms : 0);
 }
 
-/* Inserts by age. Mostly this appends; an extent with an older time goes further to the front. */
-static void age_insert(struct free_extent *e) {
-  struct free_extent *before = free_extents.ages[e->keep].last;
+/* Inserts by age, behind `before` or further to the front if that is younger. */
+static void age_insert(struct free_extent *e, struct free_extent *before) {
   for (unsigned looks = 0; before && before->freed_ms > e->freed_ms && looks < LOOKS_MAX; looks++)
     before = before->by_age.previous;
   age_list_insert(&free_extents.ages[e->keep], e, before);
 }
 
-/* The caller moves the bytes of a resident one to USAGE_FREE. */
-static void extent_attach(unsigned number, struct extent piece, struct stay stay) {
+/* before: as of age_insert, for a resident one. The caller moves its bytes to USAGE_FREE. */
+static void extent_attach(unsigned number, struct extent piece, struct stay stay, struct free_extent *before) {
   struct free_extent *e = extent_record(piece.base);
   *e = (struct free_extent){.base = piece.base,
                             .bytes = piece.bytes,
@@ -66,7 +65,7 @@ static void extent_attach(unsigned number, struct extent piece, struct stay stay
   bits_set(bank->filled[e->resident], list, 1, true);
   free_extents.bytes += e->bytes;
   if (e->resident) {
-    age_insert(e);
+    age_insert(e, before);
     resident_change(e->keep, e->bytes);
   }
 }
@@ -117,12 +116,13 @@ void free_extent_give(struct extent piece, struct stay stay, enum usage from) {
   unsigned number = bank_number_at(piece.base);
   join_neighbour(number, &piece, &stay, free_extent_at(piece.base + piece.bytes));
   join_neighbour(number, &piece, &stay, free_before(piece.base));
-  extent_attach(number, piece, stay);
+  extent_attach(number, piece, stay, free_extents.ages[stay.keep].last); /* mostly the youngest */
   usage_move(from, piece.resident ? USAGE_FREE : USAGE_NOWHERE, own_bytes);
 }
 
 struct extent free_extent_cut(struct free_extent *e, char *base, size_t bytes) {
   struct stay stay = {.freed_ms = e->freed_ms, .keep = e->keep};
+  struct free_extent *before = e->by_age.previous;
   unsigned number = e->bank;
   struct extent whole = free_extent_take(e);
   struct extent left = whole, right = whole;
@@ -130,9 +130,9 @@ struct extent free_extent_cut(struct free_extent *e, char *base, size_t bytes) {
   right.base = base + bytes;
   right.bytes = whole.bytes - left.bytes - bytes;
   if (left.bytes > 0)
-    extent_attach(number, left, stay);
+    extent_attach(number, left, stay, before);
   if (right.bytes > 0)
-    extent_attach(number, right, stay);
+    extent_attach(number, right, stay, before);
   whole.base = base;
   whole.bytes = bytes;
   return whole;

@@ -60,8 +60,9 @@ struct free_extent *free_extent_find(unsigned number, bool resident, size_t byte
 /* Returns the oldest one of a strategy. */
 struct free_extent *free_extent_oldest(unsigned keep);
 
-/* Takes a free extent, or [base, base + bytes) of it; then the rest on both sides stays free. The bytes of a resident
- * one still count as free. The entries between the ends stay as the last owner left them. */
+/* Takes a free extent, or [base, base + bytes) of it; then the rest on both sides stays free, at the same place by age:
+ * what a purge in parts leaves of the oldest is the oldest. The bytes of a resident one still count as free. The
+ * entries between the ends stay as the last owner left them. */
 struct extent free_extent_take(struct free_extent *e);
 struct extent free_extent_cut(struct free_extent *e, char *base, size_t bytes);
 

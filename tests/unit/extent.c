@@ -532,4 +532,29 @@ UNIT_TEST_BETWEEN(purges_stop_at_their_bound, all_purged, all_purged) {
   UNIT_EXTENTS_VALID();
 }
 
+/* What a purge in parts leaves of the oldest extent is the oldest still, however many younger ones there are: the next
+ * part goes as soon. The same holds for what a take leaves. */
+UNIT_TEST_BETWEEN(the_rest_of_the_oldest_extent_goes_next, all_purged, all_purged) {
+  enum { PURGES = 6, OTHERS = 20 };
+  struct piece others[OTHERS], walls[OTHERS];
+  for (unsigned i = 0; i < OTHERS; i++) {
+    others[i] = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+    walls[i] = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+  }
+  used_apart((PURGES + 1) * ROW_BYTES, KEEP_BY_PRESET, 1);
+  for (unsigned i = 0; i < OTHERS; i++)
+    give(&others[i], 1000 + i);
+  struct piece taken = take(EXTENT_PLAIN, ROW_BYTES, ROW_BYTES);
+  assert_true(taken.extent.resident);
+  for (unsigned i = 0; i < PURGES; i++) {
+    assert_int_equal(decay_oldest_ms(&extents_decay), 1);
+    assert_int_equal(extents_purge(purge_at_most(ROW_BYTES, purge_by_preset(0, 1000))), ROW_BYTES);
+  }
+  assert_int_equal(extents_purge(purge_by_preset(0, 1000)), 0);
+  UNIT_EXTENTS_VALID();
+  give(&taken, 1);
+  for (unsigned i = 0; i < OTHERS; i++)
+    give(&walls[i], 1);
+}
+
 UNIT_MAIN(unit_alone())
