@@ -246,15 +246,16 @@ static bool is_to_unmap(const struct free_extent *e) {
          (e->bytes >= GAP_BYTES_MIN || arena_neighbours(e->base, e->bytes, bank_mark(e->bank)) < 2);
 }
 
-/* Purges the oldest resident extent. Returns its bytes, 0 when nothing is left to do. */
-static size_t purge_oldest(struct purge purge) {
+/* Purges the oldest resident extent, and adds what went to *purged. Returns how much it tried, 0 when nothing is left to
+ * do. */
+static size_t purge_oldest(struct purge purge, size_t *purged) {
   lock_take(&extents.lock);
   unsigned keep = decay_next(&extents_decay, purge);
-  if (keep == KEEP_LISTS) {
+  struct free_extent *oldest = keep < KEEP_LISTS ? free_extent_oldest(keep) : NULL;
+  if (oldest == NULL) {
     lock_give(&extents.lock);
     return 0;
   }
-  struct free_extent *oldest = free_extent_oldest(keep);
   /* Purges no more than necessary; the front stays. During the system call the extent counts as taken, so no other
    * thread can get it. */
   unsigned number = oldest->bank;
@@ -266,16 +267,21 @@ static size_t purge_oldest(struct purge purge) {
     bank_change(number, extent.base, extent.bytes, false);
     lock_give(&extents.lock);
     extent_unmap(number, &extent);
-    return extent.resident ? 0 : bytes;
+    *purged += extent.resident ? 0 : bytes;
+    return bytes;
   }
   usage_move_begin(bytes);
   lock_give(&extents.lock);
-  return extent_give_purged(extent, USAGE_FREE);
+  *purged += extent_give_purged(extent, USAGE_FREE);
+  return bytes;
 }
 
 COLD size_t extents_purge(struct purge purge) {
   size_t purged = 0;
-  for (size_t bytes; purge.most_bytes > 0 && (bytes = purge_oldest(purge)) > 0; purged += bytes)
+  lock_take(&extents.lock);
+  free_extents_purge_begin();
+  lock_give(&extents.lock);
+  for (size_t bytes; purge.most_bytes > 0 && (bytes = purge_oldest(purge, &purged)) > 0;)
     purge.most_bytes = less(purge.most_bytes, bytes);
   return purged;
 }

@@ -524,6 +524,36 @@ UNIT_TEST_BETWEEN(refused_pages_are_not_tried_again_at_once, all_purged, all_pur
   UNIT_EXTENTS_VALID();
 }
 
+static bool lock_pages(const struct piece *piece) {
+  return syscall(SYS_mlock, piece->extent.base, os_page_bytes()) == 0; /* the sanitizers' mlock does nothing */
+}
+
+/* Locked pages in the oldest extents do not keep the others from going. They are tried once. */
+UNIT_TEST_BETWEEN(refused_pages_do_not_keep_others, all_purged, all_purged) {
+  enum { LOCKED = 3, OTHERS = 10 };
+  struct piece pieces[LOCKED + OTHERS];
+  for (unsigned i = 0; i < LOCKED + OTHERS; i++) {
+    pieces[i] = take(EXTENT_PLAIN, ROW_BYTES, ROW_BYTES);
+    take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES); /* stays */
+  }
+  bool are_locked = true;
+  for (unsigned i = 0; i < LOCKED; i++)
+    are_locked &= lock_pages(&pieces[i]);
+  for (unsigned i = 0; i < LOCKED + OTHERS; i++)
+    give(&pieces[i], 1 + i);
+  if (!are_locked) {
+    print_message("skipped: pages cannot be locked\n");
+    skip();
+  }
+  uint64_t refused = counter_read(purges_refused);
+  assert_int_equal(extents_purge(UNIT_EVERYTHING), OTHERS * ROW_BYTES);
+  assert_in_range(counter_read(purges_refused) - refused, 1, LOCKED);
+  assert_int_equal(decay_total(&extents_decay), LOCKED * ROW_BYTES);
+  for (unsigned i = 0; i < LOCKED; i++)
+    assert_int_equal(syscall(SYS_munlock, pieces[i].extent.base, os_page_bytes()), 0);
+  UNIT_EXTENTS_VALID();
+}
+
 /* A purge in parts goes at most 2 MiB beyond its bound. */
 UNIT_TEST_BETWEEN(purges_stop_at_their_bound, all_purged, all_purged) {
   used_apart(7 * ROW_BYTES / 2, KEEP_BY_PRESET, 1);
