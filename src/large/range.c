@@ -156,16 +156,44 @@ static size_t unstashed(struct large *range) {
   return bytes;
 }
 
+/* What the stashes hold takes 0.1 us a stash to add up, and each thread may have one. If there are more than
+ * STASHES_FEW, the sum is used for some milliseconds, less what was evicted. */
+#define STASHES_FEW 64u /* and for so many more, a millisecond longer */
+static struct {
+  _Atomic size_t bytes;
+  _Atomic uint64_t until_ms;
+} stashed;
+
+static size_t stashed_bytes(void) {
+  size_t valid_ms = stash_count() / STASHES_FEW;
+  if (LIKELY(valid_ms == 0))
+    return stash_bytes();
+  uint64_t now_ms = os_milliseconds();
+  if (now_ms >= load_relaxed(&stashed.until_ms)) {
+    store_relaxed(&stashed.bytes, stash_bytes());
+    store_relaxed(&stashed.until_ms, now_ms + valid_ms);
+  }
+  return load_relaxed(&stashed.bytes);
+}
+
+static void stashed_note_evicted(size_t bytes) {
+  store_relaxed(&stashed.bytes, less(load_relaxed(&stashed.bytes), bytes));
+}
+
 /* Makes a free extent of one of the oldest cached ranges, or of a stashed one of at least units_min. Returns its bytes,
  * 0: there is none. at: as of stash_take_any. */
 static size_t evict_from(size_t units_min, struct stash **at) {
   struct large *range = big_cache_take_old();
   bool is_cached = range != NULL;
-  if (!is_cached && (range = stash_take_any(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, at)) == NULL)
+  if (!is_cached && (range = stash_take_any(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, at)) == NULL) {
+    stashed_note_evicted(SIZE_MAX);
     return 0;
+  }
   size_t bytes = is_cached ? large_range_bytes(range) : unstashed(range);
   if (is_cached)
     counter_note(cache_evictions);
+  else
+    stashed_note_evicted(bytes);
   range_end(range, os_milliseconds(), is_cached ? USAGE_PROMISED : USAGE_LARGE);
   return bytes;
 }
@@ -177,7 +205,7 @@ static size_t evict_old(void) {
 
 /* Returns the bytes that are kept for large objects. */
 static size_t kept_bytes(void) {
-  return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are(STASHES_LIVE)) ? stash_bytes() : 0);
+  return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are(STASHES_LIVE)) ? stashed_bytes() : 0);
 }
 
 /* Takes memory that is held and free before new memory: a resident extent. If there is none, it evicts cached and

@@ -238,6 +238,8 @@ void stash_stats(struct stash_stats *out) {
   }
 }
 
+size_t stash_count(void) { return load_relaxed(&stashes.count); }
+
 size_t stash_bytes(void) {
   struct stash_stats stats;
   stash_stats(&stats);

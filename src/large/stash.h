@@ -107,8 +107,9 @@ struct stash_stats {
   uint64_t puts, takes;
 };
 void stash_stats(struct stash_stats *out);
-/* Returns the bytes that all stashes hold. */
+/* Returns the bytes that all stashes hold. It looks at each of them. */
 size_t stash_bytes(void);
+size_t stash_count(void);
 
 /* Only one thread can end an object whose entry was ENTRY_LARGE. For any other this is a double free. If the object's
  * memory serves others by now, the entry tells. */
