@@ -22,7 +22,14 @@ bool tool_begin(const char *name, const char *usage, int count, char *const *arg
   return false;
 }
 
-int tool_end(int status) { return fflush(stdout) != 0 && status == 0 ? 1 : status; }
+int tool_end(int status) {
+  errno = 0;
+  /* An earlier write may have failed where this one does not. */
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return status;
+  errno = errno != 0 ? errno : EIO;
+  return tool_complain(status != 0 ? status : 1, "stdout: %m");
+}
 
 int tool_complain(int status, const char *format, ...) {
   int error = errno;

@@ -6,7 +6,7 @@
 
 /* Call first, with what --help prints. Returns true if an argument before "--" asks for help, which is then printed. */
 bool tool_begin(const char *name, const char *usage, int count, char *const *arguments);
-/* Returns the exit status: `status`, or 1 if stdout could not be written. */
+/* Returns the exit status: `status`; where stdout could not be written, at least 1, after a complaint. */
 int tool_end(int status);
 
 /* Prints a line on stderr, in which %m stands for errno. Returns the status. */

@@ -261,6 +261,18 @@ def who_cannot_be_shown(_):
                 print("another user cannot run the tool here")
 
 
+def output_that_cannot_be_written(_):
+    def without_stdout():
+        os.close(1)
+
+    with running("idle") as process, Path("/dev/full").open("w") as full:
+        for words in ((), (process.pid,), ("--json", process.pid), ("--openmetrics",)):
+            command = [ARGUMENTS.tool, *map(str, words)]
+            for how, said in (({"stdout": full}, b"No space left"), ({"preexec_fn": without_stdout}, b"stdout: ")):
+                done = subprocess.run(command, check=False, stderr=subprocess.PIPE, timeout=200, **how)
+                assert done.returncode == 1 and said in done.stderr and done.stderr.count(b"\n") == 1, (words, done)
+
+
 def a_killed_process_leaves_nothing(_):
     places = [Path(path) for path in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR", "/dev/shm")) if Path(path).is_dir()]
     with running("idle", killed=True) as process:
@@ -439,6 +451,7 @@ def main():
         nobody_else_writes,
         a_stopped_process_is_shown,
         who_cannot_be_shown,
+        output_that_cannot_be_written,
         a_killed_process_leaves_nothing,
         children_have_pages_of_their_own,
         another_program_has_none,
