@@ -129,6 +129,19 @@ else
   expect 1 '' "the profile: $work/more" "$hak" profile --out="$work/more" -- env false
   gzip -t "$work/heap" || fail "profile: $work/heap is no gzip file"
   (cd "$work" && "$hak" profile true 2>said && gzip -t true.*.pb.gz) || fail "profile: $(cat "$work/said")"
+  # A % in the name of the folder or of the program is no pattern.
+  mkdir "$work/100%p%"
+  cp "$(command -v env)" "$work/a%pb"
+  (
+    cd "$work/100%p%" || exit
+    expect 0 '' "the profile: $work/100%p%/heap" "$hak" profile --out heap -- env true
+    "$hak" profile "$work/a%pb" true 2>"$work/said" || fail "profile: $(cat "$work/said")"
+    file=$(sed -n 's/^hak: the profile of this process: //p' "$work/said")
+    case $file in "$work/100%p%/a%pb."[0-9]*.pb.gz) ;; *) fail "profile: $(cat "$work/said")" ;; esac
+    gzip -t heap "$file" || fail "profile: no profiles in $(ls)"
+    exit $bad
+  ) || bad=1
+  expect 2 '' 'not overwritten' "$hak" profile --out "$work/100%%p%%/heap" -- true
   expect 2 '' 'not overwritten' "$hak" profile --out "$work/heap" -- true
   expect 2 '' 'works in a checkout' "$hak" profile --flame x.svg -- true
   expect 2 '' 'takes a number' "$hak" profile --kb x -- true
