@@ -9,7 +9,7 @@ from lab.run import foreground, outputs, process, program
 from lab.store.profile import GZIP
 
 ENDING = ".pb.gz"
-PROCESS = "%p"  # HAKMEM_HEAP_PROFILE_FILE has the process id there
+PROCESS = "%p"  # HAKMEM_HEAP_PROFILE_FILE has the process id there, and a % for %%
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ def default_out(words: Sequence[str]) -> pathlib.Path:
 def prepare(profiling: Profiling, is_forced: bool = False) -> None:
     """Makes room for the files. ValueError if that would cost the user something; `is_forced`: profiles may go."""
     out = profiling.out
-    if PROCESS in str(out.absolute()):
-        raise ValueError(f"{out}: the library would put the process id for {PROCESS}; use another name")
+    if PROCESS in out.name:
+        raise ValueError(f"{out}: {PROCESS} means nothing here, each further process writes FILE.PID; use another name")
     if not profiling.library.is_file():
         raise ValueError(f"no {profiling.library}; run: hak build")
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
@@ -48,7 +48,7 @@ def _environment(profiling: Profiling, links: process.Links) -> dict[str, str]:
         "LD_PRELOAD": links.in_front(str(profiling.library), found),
         "HAKMEM_HEAP_PROFILE": "on",
         "HAKMEM_HEAP_PROFILE_KB": str(profiling.period_kb),
-        "HAKMEM_HEAP_PROFILE_FILE": f"{profiling.out.absolute()}.{PROCESS}",
+        "HAKMEM_HEAP_PROFILE_FILE": f"{str(profiling.out.absolute()).replace('%', '%%')}.{PROCESS}",
     }
 
 

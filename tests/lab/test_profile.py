@@ -353,6 +353,13 @@ def test_a_sampled_program(verb, tmp_path):
     assert "keeps" in (tmp_path / "p.html").read_text()
 
 
+def test_a_folder_is_no_pattern(verb, tmp_path):
+    folder = tmp_path / "100%p%%"
+    folder.mkdir()
+    verb("--out", folder / "heap%%", "--", "true")
+    assert [path.name for path in folder.iterdir()] == ["heap%%"]
+
+
 def test_run_with_children(made, verb, tmp_path, program):
     """What is told is of the process with the most."""
     done = verb("--out", "a b", "--", *program, made / "real", 512, made / "known", status=5)
