@@ -99,6 +99,14 @@ expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
 expect 126 '' 'not an executable file' "$hak" run -- /etc
 HAK_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
 
+# The demonstration, with the commands of another system where they are here.
+mkdir "$work/commands"
+if busybox=$(command -v busybox); then
+  for name in tr sed sort cut cat head mktemp; do ln -s "$busybox" "$work/commands/$name"; done
+fi
+PATH=$work/commands:$PATH "$hak" run >"$work/out" 2>"$work/err" || fail "hak run: $(cat "$work/err")"
+grep -q '^median  *[0-9.]*  *[0-9.]*  *hakmem / glibc [0-9.]*$' "$work/out" || fail "hak run: $(cat "$work/out")"
+
 for verb in run build test lib env enable disable options policy doctor bench compare soak record replay report profile peers package version help; do
   "$hak" help $verb | grep -q hak || fail "help $verb"
 done
