@@ -79,6 +79,32 @@ HAK_LIB="$work/a b/libhakmem.so" expect 0 '1' '' sh -c \
   'eval "$("$0" env)"; python3 -c "print(any(\"/a b/libhakmem\" in line for line in open(\"/proc/self/maps\")) + 0)"' "$hak"
 expect 0 "export LD_PRELOAD='$lib'" '' "$hak" env
 
+# A program that the loader preloads nothing into is named, and no other: the loader's name may stand anywhere in the file,
+# where patchelf puts it, for example.
+cp "$(command -v env)" "$work/moved"
+printf 'int main(void) { return 0; }\n' >"$work/static.c"
+"${CC:-cc}" -static "$work/static.c" -o "$work/static" || fail "no static program"
+python3 - "$work/moved" <<'E'
+import struct, sys
+with open(sys.argv[1], "r+b") as file:
+    head = file.read()
+    table, = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
+    for at in range(table, table + size * count, size):
+        if struct.unpack_from("<I", head, at)[0] == 3:
+            offset, = struct.unpack_from("<Q", head, at + 8)
+            length, = struct.unpack_from("<Q", head, at + 32)
+            file.seek(at + 8)
+            file.write(struct.pack("<Q", len(head)))
+            file.seek(offset)
+            file.write(bytes(length))
+            file.seek(len(head))
+            file.write(head[offset : offset + length])
+E
+expect 0 'x' 'hakmem: peak RSS' "$hak" run -- "$work/moved" printf 'x\n'
+! grep -q 'statically linked' "$work/err" || fail "a program whose loader is named elsewhere: $(cat "$work/err")"
+expect 0 '' "static is statically linked" "$hak" run -- "$work/static"
+
 # Wrong usage: status 2 and one line; a program that cannot be started: as a shell says it.
 expect 2 '' "unknown verb 'nonsense'" "$hak" nonsense
 expect 2 '' "unknown option '--nonsense'" "$hak" --nonsense
