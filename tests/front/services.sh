@@ -41,6 +41,7 @@ rm "${drop_in%/*}"
 
 enabled --profile lean nap
 said 'hak doctor says of .*/usr/bin/nap'
+said "warning: there is no $(readlink -f "$lib") below $root"
 real=$(readlink -f "$lib")
 [ "$(grep -v '^#' "$drop_in")" = "[Service]
 Environment=LD_PRELOAD=$real
@@ -63,6 +64,12 @@ if command -v systemd-analyze >/dev/null; then
 else
   echo "not checked by systemd-analyze, which is not here"
 fi
+# What is installed below the directory is named as the system there names it.
+mkdir -p "$root/opt"
+cp "$lib" "$root/opt/libhakmem.so"
+HAK_LIB=$root/opt/libhakmem.so enabled nap
+grep -qx 'Environment=LD_PRELOAD=/opt/libhakmem.so' "$drop_in" || fail "the drop-in: $(cat "$drop_in")"
+! grep -q 'there is no' "$root/out" || fail "enable: $(cat "$root/out")"
 enabled nap
 ! grep -q PROFILE "$drop_in" || fail "enabled again without a preset: $(cat "$drop_in")"
 "$hak" disable --root "$root" nap.service 2>"$root/out" || fail "disable: $(cat "$root/out")"
