@@ -190,6 +190,11 @@ fi
 "$hak" options --markdown | grep -q '^# Options$' || fail "options --markdown: $("$hak" options --markdown)"
 [ "$("$hak" options --help)" = "$("$hak" help options)" ] || fail "options --help: $("$hak" options --help)"
 expect 2 '' 'takes --markdown or nothing' "$hak" options --nonsense
+# What is built first can be built with closed streams, too.
+"$hak" options >&- 2>"$work/err"
+[ $? = 1 ] || fail "options without stdout: another status than 1"
+grep -q '^hakmem-options: stdout: ' "$work/err" || fail "options without stdout: $(cat "$work/err")"
+"$hak" options 2>&- | grep -q HAKMEM_PROFILE || fail "options without stderr"
 # The table shows what the environment gives, and says nothing else.
 HAKMEM_STATS=json HAKMEM_KEEP_MB=77 "$hak" options >"$work/options" 2>"$work/err" || fail "options: status $?"
 drop_wait
