@@ -1,6 +1,8 @@
 """python3 -m lab VERB ...: the verbs of `hak` that measure. A verb's module is imported when it is wanted."""
 
+import errno
 import importlib
+import os
 import sys
 
 import typer
@@ -18,7 +20,23 @@ VERBS = {
 }
 
 
+def _open_streams() -> None:
+    """Python has none for a descriptor that is closed. The program that a verb runs does not inherit these."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # to the end
+
+
+def _give_up(error: OSError) -> None:
+    """stdout cannot be written to: a full disk, for example. No other error comes here: verbs say those themselves."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still writes at its end
+    if error.errno != errno.EPIPE:
+        print(f"hak: {error.filename or 'stdout'}: {error.strerror}", file=sys.stderr)
+    sys.exit(1)
+
+
 def main(words: list[str]) -> None:
+    _open_streams()
     verb = words[0] if words else ""
     if verb not in VERBS:
         print(f"hak: unknown verb '{verb}'; known: {', '.join(VERBS)}", file=sys.stderr)
@@ -32,7 +50,13 @@ def main(words: list[str]) -> None:
         rest = rest[1:]
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(help=told, epilog=epilog, context_settings=settings)(function)
-    app(args=rest, prog_name=name)
+    try:
+        try:
+            app(args=rest, prog_name=name)
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        _give_up(error)
 
 
 if __name__ == "__main__":

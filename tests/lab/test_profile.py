@@ -387,6 +387,19 @@ def test_run_refusals(made, verb, tmp_path, program):
     assert (tmp_path / "text").read_text() == "kept"
 
 
+def test_output_that_cannot_be_written(made, tree, build, library, tmp_path):
+    """A full disk is one sentence; where stdout is closed, CMD runs and ends as it would."""
+    command = [sys.executable, "-B", "-m", "lab", "profile"]
+    settings = {"cwd": tmp_path, "stderr": subprocess.PIPE, "text": True,
+                "env": os.environ | {"PYTHONPATH": str(tree), "HAK_BUILD": str(build), "HAK_LIB": str(library)}}  # fmt: skip
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*command, "top", made / "real"], stdout=full, check=False, **settings)
+    assert (done.returncode, done.stderr) == (1, "hak: stdout: No space left on device\n")
+    words = ("--", "sh", "-c", "echo x; exit 5")
+    done = subprocess.run([*command, *words], preexec_fn=lambda: os.close(1), check=False, **settings)
+    assert done.returncode == 5 and "hak: sh.pb.gz: " in done.stderr and "Traceback" not in done.stderr
+
+
 def test_run_without_a_profile(verb, tmp_path):
     """A program that is killed: it ends so for the caller, too."""
     done = verb("--", "sh", "-c", "kill -9 $$", status=-signal.SIGKILL)
