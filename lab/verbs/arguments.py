@@ -27,16 +27,18 @@ def say(sentence: str) -> None:
     print(f"hak: {sentence}", file=sys.stderr)
 
 
+def sentence(error: ValueError | OSError) -> str:
+    """What the user is told of it."""
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+
+
 @contextlib.contextmanager
 def refusals(status: int = 2):
     """A ValueError or OSError inside is one sentence for the user: wrong usage."""
     try:
         yield
-    except ValueError as error:
-        say(str(error))
-        raise typer.Exit(status) from None
-    except OSError as error:
-        say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (ValueError, OSError) as error:
+        say(sentence(error))
         raise typer.Exit(status) from None
 
 

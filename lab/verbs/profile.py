@@ -74,7 +74,7 @@ def _after(profiling: run_profile.Profiling, file: str, kind: Kind, flame: pathl
         try:
             found[path] = stored.read(path)
         except (stored.BadProfile, OSError) as error:
-            arguments.say(str(error))
+            arguments.say(arguments.sentence(error))
     for path in [path for path, profile in found.items() if not profile.samples and path != profiling.out]:
         path.unlink()  # of a process that allocated next to nothing
         del found[path]
@@ -84,7 +84,7 @@ def _after(profiling: run_profile.Profiling, file: str, kind: Kind, flame: pathl
     try:
         _report(found, largest, kind, flame)
     except (ValueError, OSError) as error:
-        arguments.say(str(error))
+        arguments.say(arguments.sentence(error))
 
 
 def _report(found: dict, largest: pathlib.Path, kind: Kind, flame: pathlib.Path | None) -> None:

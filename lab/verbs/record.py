@@ -60,7 +60,7 @@ def _report(path: pathlib.Path, build: pathlib.Path, file: str) -> None:
         arguments.say(f"{path} is gone: CMD, or someone else, removed it")
         return
     except (trace.BadTrace, OSError) as error:
-        arguments.say(str(error))
+        arguments.say(arguments.sentence(error))
         return
     arguments.say(f"{path}: {facts.program}, {facts.raw_events:,} events, {facts.file_bytes / 1e6:.1f} MB")
     if facts.problem:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -395,6 +396,10 @@ def test_output_that_cannot_be_written(made, tree, build, library, tmp_path):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*command, "top", made / "real"], stdout=full, check=False, **settings)
     assert (done.returncode, done.stderr) == (1, "hak: stdout: No space left on device\n")
+    words, few = ("flame", made / "real", "--out", "f.svg"), (100, 100)
+    done = subprocess.run([*command, *words], check=False, **settings,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, few))  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, "hak: f.svg: File too large\n") and list(tmp_path.iterdir()) == []
     words = ("--", "sh", "-c", "echo x; exit 5")
     done = subprocess.run([*command, *words], preexec_fn=lambda: os.close(1), check=False, **settings)
     assert done.returncode == 5 and "hak: sh.pb.gz: " in done.stderr and "Traceback" not in done.stderr
