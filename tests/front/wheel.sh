@@ -33,11 +33,22 @@ assert hakmem.process_stats()["rss_bytes"] >= len(block)
 assert hakmem.class_stats()[0]["block_bytes"] > 0
 hakmem.set_option("purge_delay_ms", 500)
 assert hakmem.option("purge_delay_ms") == "500"
-try:
-    hakmem.set_option("nonsense", 1)
-    sys.exit("an option that is none was set")
-except OSError:
-    pass
+for call, kind, told in (
+    (lambda: hakmem.set_option("nonsense", 1), FileNotFoundError, "no option nonsense"),
+    (lambda: hakmem.option("nonsense"), FileNotFoundError, "no option nonsense"),
+    (lambda: hakmem.set_option("keep_mb", "many"), OSError, "keep_mb=many: bad value"),
+    (lambda: hakmem.set_option("guard", 1), PermissionError, "guard=1: "),
+    (lambda: hakmem.set_option("keep_mb\0", 1), ValueError, "null byte"),
+    (lambda: hakmem.set_option("keep_mb", "1\0"), ValueError, "null byte"),
+    (lambda: hakmem.profile_dump(sys.argv[1] + "\0x"), ValueError, "null byte"),
+    (lambda: hakmem.profile_start(-1), ValueError, "-1 is no number"),
+    (lambda: hakmem.trim(1 << 64), ValueError, "is no number"),
+):
+    try:
+        call()
+        sys.exit(f"not refused: {told}")
+    except kind as error:
+        assert told in str(error), error
 del block
 hakmem.trim()
 assert hakmem.stats()["live_bytes"] < held

@@ -5,6 +5,7 @@ Everything but active() raises NotLoaded in a program that was started otherwise
 """
 
 import ctypes
+import errno
 import os
 
 from . import rows
@@ -48,6 +49,20 @@ def _checked(error):
     """The functions of hakmem return an errno."""
     if error:
         raise OSError(error, os.strerror(error))
+
+
+def _text(text):
+    """For C, which takes a zero byte for the end."""
+    if b"\0" in text:
+        raise ValueError("embedded null byte")
+    return text
+
+
+def _bytes(count):
+    """A number that ctypes would cut to its lower bits."""
+    if not 0 <= count < 1 << 8 * ctypes.sizeof(ctypes.c_size_t):
+        raise ValueError(f"{count} is no number of bytes")
+    return count
 
 
 def version():
@@ -96,31 +111,43 @@ def class_stats():
 
 def trim(keep_bytes=0):
     """Gives free memory back to the kernel but for about keep_bytes; returns whether there was any."""
-    return bool(_function("hak_trim", ctypes.c_int, ctypes.c_size_t)(keep_bytes))
+    return bool(_function("hak_trim", ctypes.c_int, ctypes.c_size_t)(_bytes(keep_bytes)))
+
+
+def _option_checked(error, name, value=None):
+    """The message names the option, and the value that is none of its values."""
+    if error:
+        why = {
+            errno.ENOENT: f"there is no option {name}",
+            errno.EINVAL: f"{name}={value}: bad value",
+            errno.EPERM: f"{name}={value}: this is set in the environment, at the start of the program only",
+        }.get(error, f"{name}: {os.strerror(error)}")
+        raise OSError(error, f"{why} (hakmem options lists all)")
 
 
 def option(name):
     """The value of an option in force (docs/options.md)."""
     value = ctypes.create_string_buffer(OPTION_BYTES_MAX)
     get = _function("hak_option_get", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
-    _checked(get(name.encode(), value, OPTION_BYTES_MAX))
+    _option_checked(get(_text(name.encode()), value, OPTION_BYTES_MAX), name)
     return value.value.decode()
 
 
 def set_option(name, value):
     """Sets an option; None returns it to the preset's value."""
     set_ = _function("hak_option_set", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
-    _checked(set_(name.encode(), None if value is None else str(value).encode()))
+    text = None if value is None else _text(str(value).encode())
+    _option_checked(set_(_text(name.encode()), text), name, value)
 
 
 def profile_start(interval_bytes=512 << 10):
     """Begins a heap profile, with one sample for each interval_bytes; 1: every allocation."""
-    _checked(_function("hak_profile_start", ctypes.c_int, ctypes.c_size_t)(interval_bytes))
+    _checked(_function("hak_profile_start", ctypes.c_int, ctypes.c_size_t)(_bytes(interval_bytes)))
 
 
 def profile_dump(path):
     """Writes the heap profile to a file for pprof."""
-    error = _function("hak_profile_dump", ctypes.c_int, ctypes.c_char_p)(os.fsencode(path))
+    error = _function("hak_profile_dump", ctypes.c_int, ctypes.c_char_p)(_text(os.fsencode(path)))
     if error:
         raise OSError(error, os.strerror(error), os.fspath(path))
 
