@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPORT_BYTES_MAX ((size_t)64 << 20)
+#define PIECE_BYTES ((size_t)8 << 10) /* longer than the longest frame */
 #define FRAME "hakmem:     "
 #define FILES_MAX 64u
 
 struct known_file {
-  const char *path;
+  char *path;
   struct elf elf;
 };
 
@@ -23,16 +23,14 @@ static const struct elf *file_of(const char *path) {
   for (unsigned i = 0; i < count; i++)
     if (strcmp(files[i].path, path) == 0)
       return &files[i].elf;
-  if (count == FILES_MAX || !elf_open(&files[count].elf, path))
+  if (count == FILES_MAX || !elf_open(&files[count].elf, path) || (files[count].path = strdup(path)) == NULL)
     return NULL;
-  files[count].path = path;
   return &files[count++].elf;
 }
 
-/* Prints a line, and the function behind it if it is a frame whose file has names. Changes the line. */
-static void print_line(char *line) {
+/* Prints the function behind a line, if that is a frame whose file has names. Changes the line. */
+static void print_function(char *line) {
   char *plus = NULL, *end;
-  printf("%s", line);
   if (strncmp(line, FRAME, strlen(FRAME)) == 0)
     for (char *at = line; (at = strstr(at, "+0x")) != NULL; at++)
       plus = at;
@@ -44,19 +42,38 @@ static void print_line(char *line) {
     if (name)
       printf("  %s+0x%jx", name, (uintmax_t)inside);
   }
-  printf("\n");
 }
 
+/* Reads to the end of a line, or as much of it as there is room for. Returns how much; 0 at the end, or after an error. */
+static size_t piece_read(FILE *file, char *piece) {
+  size_t length = 0;
+  for (int c = 0; length < PIECE_BYTES - 1 && c != '\n' && (c = getc(file)) != EOF;)
+    piece[length++] = (char)c;
+  piece[length] = 0;
+  return length;
+}
+
+/* A log may be long, be written while it is read, and have zero bytes. */
 int doctor_print_crash(const char *path) {
-  size_t length;
-  char *report = tool_read(path, REPORT_BYTES_MAX, &length);
-  if (report == NULL)
+  FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+  if (file == NULL)
     return tool_complain(2, "%s: %m", path);
-  for (char *line = report, *next; *line; line = next) { /* the text stays: paths of files point into it */
-    size_t bytes = strcspn(line, "\n");
-    next = line + bytes + (line[bytes] != 0);
-    line[bytes] = 0;
-    print_line(line);
+  static char piece[PIECE_BYTES];
+  bool is_begin = true; /* of a line */
+  for (size_t length; (length = piece_read(file, piece)) > 0;) {
+    bool has_end = piece[length - 1] == '\n';
+    piece[length - has_end] = 0;
+    fwrite(piece, 1, length - has_end, stdout);
+    if (is_begin && (has_end || feof(file)))
+      print_function(piece);
+    if (has_end)
+      putchar('\n');
+    is_begin = has_end;
   }
-  return 0;
+  if (!is_begin)
+    putchar('\n');
+  int status = ferror(file) ? tool_complain(2, "%s: %m", path) : 0;
+  if (file != stdin)
+    fclose(file);
+  return status;
 }

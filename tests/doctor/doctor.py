@@ -448,7 +448,13 @@ def crash_reports(made):
     report = Path(made.made("report", "\n".join([*plain[:-1], f"hakmem:     {path}+0x{at + 2:x}", ""]).encode()))
     shown = tool("--crash", report).stdout.decode().splitlines()
     assert shown == [*plain[:-1], f"hakmem:     {path}+0x{at + 2:x}  hak_malloc+0x2"], shown
+    # Of what else stands in a log, all comes out: zero bytes, a long line, the last one without an end.
+    frame, named = f"hakmem:     {path}+0x{at:x}".encode(), f"hakmem:     {path}+0x{at:x}  hak_malloc+0x0".encode()
+    for log in (b"a\n\0\0\0b\n", b"\n" + b"x" * (1 << 20) + b"\n", b"x" * (65 << 20) + frame + b"\n"):
+        shown = tool("--crash", "-", input=log + frame).stdout
+        assert shown == log + named + b"\n", (log[:20], len(shown), shown[-200:])
     tool("--crash", "/nowhere", status=(2,))
+    tool("--crash", "/", status=(2,))
     if ARGUMENTS.library:
         leaking_program(made)
     return set()
