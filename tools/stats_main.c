@@ -4,7 +4,6 @@
 #include "tools/tool.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] = "hakmem-stats [--text|--json|--openmetrics] FILE\n"
@@ -18,25 +17,27 @@ static const char usage[] = "hakmem-stats [--text|--json|--openmetrics] FILE\n"
                             "  --markdown     prints docs/stats.md\n"
                             "  --schema       prints docs/stats.schema.json\n";
 
-#define FILE_BYTES_MAX ((size_t)64 << 20)
-
 static int convert_report(const char *path, enum stats_mode mode) {
   static struct stats_snapshot snapshot;
   static char bytes[STATS_FORMAT_BYTES_MAX];
   char problem[STATS_READ_SENTENCE];
-  size_t length;
-  char *report = tool_read(path, FILE_BYTES_MAX, &length);
-  if (report == NULL)
+  static char report[STATS_FORMAT_BYTES_MAX];
+  FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+  if (file == NULL)
     return tool_complain(2, "%s: %m", path);
+  stats_find(file, report, sizeof report);
   int status = 0;
-  if (stats_read(report, &snapshot, problem)) {
+  if (ferror(file)) {
+    status = tool_complain(2, "%s: %m", path);
+  } else if (stats_read(report, &snapshot, problem)) {
     struct text text = TEXT_IN(bytes);
     stats_format(&text, mode, &snapshot);
     fwrite(text.bytes, 1, text.length, stdout);
   } else {
     status = tool_complain(2, "%s: %s", path, problem);
   }
-  free(report);
+  if (file != stdin)
+    fclose(file);
   return status;
 }
 

@@ -149,16 +149,31 @@ static bool read_report(struct reader *reader, struct stats_snapshot *out) {
   return is_whole(reader, &targets.stats) && is_whole(reader, &targets.process);
 }
 
+void stats_find(FILE *file, char *report, size_t room) {
+  size_t matched = 0, length = 0;
+  bool is_report = false;
+  *report = 0;
+  for (int c; (c = getc(file)) != EOF;) {
+    if (is_report && c != '\n' && length + 1 < room)
+      report[length++] = (char)c;
+    is_report = is_report && c != '\n';
+    /* No letter of the start but the first is like the first. */
+    matched = c == REPORT_START[matched] ? matched + 1 : c == REPORT_START[0];
+    if (matched == strlen(REPORT_START)) {
+      memcpy(report, REPORT_START, matched);
+      length = matched;
+      matched = 0;
+      is_report = true;
+    }
+    report[length] = 0;
+  }
+}
+
 bool stats_read(char *text, struct stats_snapshot *out, char problem[STATS_READ_SENTENCE]) {
-  struct reader reader = {.problem = problem};
+  struct reader reader = {.at = text, .problem = problem};
   *out = (struct stats_snapshot){.version = ""};
   problem[0] = 0;
-  for (char *line = text; line; line = strchr(line, '\n')) {
-    line += *line == '\n';
-    if (strncmp(line, REPORT_START, strlen(REPORT_START)) == 0)
-      reader.at = line;
-  }
-  if (reader.at == NULL)
+  if (strncmp(text, REPORT_START, strlen(REPORT_START)) != 0)
     return reader_fail(&reader, "there is no report in it (HAKMEM_STATS=json writes one)");
   return read_report(&reader, out) || reader_fail(&reader, "the report is damaged");
 }

@@ -178,6 +178,13 @@ def test_json_comes_back_as_it_was(report, report_file):
     assert tool("--json", "-", check=True, input=report).stdout == report
 
 
+@pytest.mark.parametrize("before", [b"zeros\0\0\n", b"done: 100 %", b'{"hak{"hakmem', b"x" * (65 << 20)])
+def test_what_else_a_program_said(report, tmp_path, before):
+    """A log may be long, have zero bytes, and end without a line."""
+    (tmp_path / "log").write_bytes(before + report.encode() + b"bye\n")
+    assert tool("--json", str(tmp_path / "log"), check=True).stdout == report
+
+
 def test_text(numbers, report_file):
     for arguments in (["--text"], []):
         text = tool(*arguments, report_file, check=True).stdout
