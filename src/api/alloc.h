@@ -63,6 +63,9 @@ HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);
  * another size. */
 HAK_HIDDEN __attribute__((nothrow)) void free_sized_slow(void *block, size_t size);
 
+/* Ends the program if the address, where no block begins, lies in hakmem's memory. entry: its page-map entry. */
+HAK_HIDDEN void fault_if_ours(const void *address, uint32_t entry);
+
 /* What a call that fails returns. */
 static inline void *failed(int error) {
   errno = error;

@@ -8,10 +8,8 @@
 #include "large/guarded.h"
 #include "large/large.h"
 #include "large/packed.h"
-#include "large/range.h"
 #include "large/record.h"
 #include "os/fault.h"
-#include "pages/arena.h"
 #include "pages/page_map.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
@@ -206,14 +204,7 @@ COLD static void *rare_realloc(void *block, uint32_t entry, size_t size, uintptr
       observers.guarded_free(block, false); /* says what is wrong */
     return bytes == size ? block : resize_by_copy(block, bytes, size, site);
   }
-  if (entry == ENTRY_NONE)
-    entry = range_entry_inside(block);
-  if (entry == ENTRY_LARGE_BODY)
-    fault_not_a_block(block);
-  if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
-    fault_double_free(block);
-  if (address_in_arena(block))
-    fault_no_block_here(block);
+  fault_if_ours(block, entry);
   fault_realloc_foreign(block);
 }
 

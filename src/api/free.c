@@ -94,6 +94,17 @@ COLD static void foreign_free(void *block) {
     fault_foreign_reported(block);
 }
 
+COLD void fault_if_ours(const void *address, uint32_t entry) {
+  if (entry == ENTRY_NONE)
+    entry = range_entry_inside(address);
+  if (entry == ENTRY_LARGE_BODY)
+    fault_not_a_block(address);
+  if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
+    fault_double_free(address);
+  if (address_in_arena(address))
+    fault_no_block_here(address);
+}
+
 /* A later slow path frees the block of a slab, the packed block or the large object. */
 COLD static void free_later(void *block, uint32_t entry) {
   deferred_push(block, entry);
@@ -102,12 +113,8 @@ COLD static void free_later(void *block, uint32_t entry) {
 
 /* Frees what is no block of a slab. is_inside: in a slow path; else without waiting. */
 static NOINLINE void free_other(void *block, uint32_t entry, bool is_inside) {
-  if (entry == ENTRY_NONE)
-    entry = range_entry_inside(block);
-  if (entry == ENTRY_LARGE_BODY || (entry == ENTRY_LARGE && !large_is_start(block)))
+  if (entry == ENTRY_LARGE && !large_is_start(block))
     fault_not_a_block(block);
-  if (entry == ENTRY_LARGE_FREE || entry == ENTRY_EXTENT)
-    fault_double_free(block);
   if (entry == ENTRY_LARGE || entry == ENTRY_PACKED) {
     if (LIKELY(is_inside)) {
       free_large(block, entry);
@@ -119,9 +126,8 @@ static NOINLINE void free_other(void *block, uint32_t entry, bool is_inside) {
     observers.guarded_free(block, is_inside);
   } else if (entry_is_spare(entry)) {
     spare_give(block, entry);
-  } else if (address_in_arena(block)) {
-    fault_no_block_here(block);
   } else {
+    fault_if_ours(block, entry);
     foreign_free(block);
   }
 }
