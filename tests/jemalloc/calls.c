@@ -223,9 +223,7 @@ static void test_print(void) {
 }
 
 /* The child of a fork asks anew. */
-static void write_profiling(bool value) {
-  CHECK(mallctl("prof.active", NULL, NULL, &value, sizeof value) == 0);
-}
+static void write_profiling(bool value) { CHECK(mallctl("prof.active", NULL, NULL, &value, sizeof value) == 0); }
 
 /* A program may say again that its profile runs: the samples stay. */
 static void test_profile(void) {
