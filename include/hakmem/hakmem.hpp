@@ -9,6 +9,10 @@
 #ifndef HAKMEM_HPP
 #define HAKMEM_HPP
 
+#if __cplusplus < 201703L
+#error "hakmem.hpp needs C++17"
+#endif
+
 #include "hakmem.h"
 
 #include <cstddef>

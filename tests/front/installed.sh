@@ -34,6 +34,15 @@ else
 fi
 "${CC:-cc}" -static "$program" -o "$work/static" "-I$work/tree/include" "${lib%.so}.a" -pthread
 says '1 1' "$work/static"
+# An older C++ is named; errors of the library's headers would not tell.
+printf '#include <hakmem/hakmem.hpp>\n' >"$work/header.cc"
+for standard in 17 14; do
+  "${CXX:-c++}" "-std=c++$standard" -fsyntax-only "-I$work/tree/include" "$work/header.cc" 2>"$work/log" || echo "is refused" >>"$work/log"
+  case $standard:$(cat "$work/log") in
+    17: | 14:*'hakmem.hpp needs C++17'*'is refused') ;;
+    *) fail "hakmem.hpp as C++$standard: $(cat "$work/log")" ;;
+  esac
+done
 # With LTO the linker learns late that a program calls malloc.
 "${CC:-cc}" -flto -Wl,-u,malloc "${program%/*}/plain.c" -o "$work/plain" "${lib%.so}.a" -pthread
 says 1 "$work/plain"
