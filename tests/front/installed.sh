@@ -29,6 +29,9 @@ if command -v pkg-config >/dev/null; then
   # shellcheck disable=SC2046  # words
   "${CC:-cc}" -flto -Wl,--as-needed "${program%/*}/plain.c" -o "$work/plain" $(pkg-config --cflags --libs hakmem)
   says 1 "$work/plain"
+  # shellcheck disable=SC2046  # words
+  "${CC:-cc}" -flto -static "${program%/*}/plain.c" -o "$work/plain" $(pkg-config --static --cflags --libs hakmem)
+  says 1 "$work/plain"
 else
   echo "not checked with pkg-config, which is not here"
 fi
