@@ -7,9 +7,9 @@ trap 'rm -rf "$work"' EXIT
 
 fail() { echo "FAILED: $*: $(cat "$work/log")"; exit 1; }
 
-# As little as shows it: without observers, and not optimised.
+# As little as shows it: without observers, and not optimised. Warnings that are errors in the project are none in hakmem.
 cmake -G Ninja -S "${0%/*}/project" -B "$work/build" -DHAKMEM_SOURCE="$1" -DHAKMEM_OBSERVE=OFF -DHAKMEM_CXX=OFF \
-  -DCMAKE_BUILD_TYPE=None -DCMAKE_INSTALL_PREFIX="$work/tree" >"$work/log" 2>&1 || fail "cannot be configured"
+  -DCMAKE_C_FLAGS='-Wpedantic -Wconversion -Werror -Werror=pedantic' -DCMAKE_BUILD_TYPE=None -DCMAKE_INSTALL_PREFIX="$work/tree" >"$work/log" 2>&1 || fail "cannot be configured"
 cmake --build "$work/build" >"$work/log" 2>&1 || fail "cannot be built"
 for row in 'hakmem 1 1' 'static 1 1' 'core 1 0'; do
   "$work/build/program-${row%% *}" >"$work/log"
