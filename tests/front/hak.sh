@@ -186,6 +186,7 @@ else
   expect 127 '' 'profile: nonsense-command: command not found' "$hak" profile nonsense-command
 fi
 "$hak" version | grep -Eqx 'hakmem [0-9]+\.[0-9]+\.[0-9]+' || fail "version: $("$hak" version)"
+HAK_LIB=$other expect 0 "$("$hak" version)" '' "$hak" version
 # The library has the same version, and names one compiler.
 "$hak" run --stats=json -- env true 2>"$work/err"
 grep -Eq "^[{]\"hakmem\":\"$("$hak" version) \([a-z]+ [^ ,]+\)\"" "$work/err" || fail "the library's version: $(head -c 99 "$work/err")"
