@@ -55,7 +55,8 @@ static size_t piece_read(FILE *file, char *piece) {
 
 /* A log may be long, be written while it is read, and have zero bytes. */
 int doctor_print_crash(const char *path) {
-  FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+  bool is_stdin = strcmp(path, "-") == 0;
+  FILE *file = is_stdin ? stdin : fopen(path, "re");
   if (file == NULL)
     return tool_complain(2, "%s: %m", path);
   static char piece[PIECE_BYTES];
@@ -73,7 +74,7 @@ int doctor_print_crash(const char *path) {
   if (!is_begin)
     putchar('\n');
   int status = ferror(file) ? tool_complain(2, "%s: %m", path) : 0;
-  if (file != stdin)
+  if (!is_stdin)
     fclose(file);
   return status;
 }
