@@ -176,12 +176,29 @@ void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
   extent_give_to_keep(extent, KEEP_BY_PRESET, freed_ms, from);
 }
 
-size_t extent_give_purged(struct extent extent, enum usage from) {
+/* Purges an extent and gives it. The system refuses all of it for one locked page. So it is halved then, while *splits
+ * allows. Returns the bytes that went. */
+static size_t give_purged(struct extent extent, enum usage from, unsigned *splits) {
   enum purge_result result = pages_purge(extent.base, extent.bytes);
+  size_t half = round_up(extent.bytes / 2, UNIT_BYTES);
+  if (UNLIKELY(result == PURGE_REFUSED) && *splits > 0 && half < extent.bytes) {
+    --*splits;
+    struct extent left = extent, right = extent;
+    left.bytes = half;
+    right.base += half;
+    right.bytes -= half;
+    size_t purged = give_purged(left, from, splits);
+    return purged + give_purged(right, from, splits);
+  }
   extent.resident = result == PURGE_REFUSED;
   extent.zero = result == PURGE_GONE;
   give_to_stay(extent, STAY_PURGED, from);
   return extent.resident ? 0 : extent.bytes;
+}
+
+size_t extent_give_purged(struct extent extent, enum usage from) {
+  unsigned splits = 0;
+  return give_purged(extent, from, &splits);
 }
 
 /* --- arenas that come and go --- */
@@ -247,8 +264,8 @@ static bool is_to_unmap(const struct free_extent *e) {
 }
 
 /* Purges the oldest resident extent, and adds what went to *purged. Returns how much it tried, 0 when nothing is left to
- * do. */
-static size_t purge_oldest(struct purge purge, size_t *purged) {
+ * do. splits: as of give_purged. */
+static size_t purge_oldest(struct purge purge, size_t *purged, unsigned *splits) {
   lock_take(&extents.lock);
   unsigned keep = decay_next(&extents_decay, purge);
   struct free_extent *oldest = keep < KEEP_LISTS ? free_extent_oldest(keep) : NULL;
@@ -272,16 +289,20 @@ static size_t purge_oldest(struct purge purge, size_t *purged) {
   }
   usage_move_begin(bytes);
   lock_give(&extents.lock);
-  *purged += extent_give_purged(extent, USAGE_FREE);
+  *purged += give_purged(extent, USAGE_FREE, splits);
   return bytes;
 }
 
+/* Of one purge: so many find one locked page in 4 GiB, and a program that locks all its memory loses little time. */
+#define SPLITS_MAX 16u
+
 COLD size_t extents_purge(struct purge purge) {
   size_t purged = 0;
+  unsigned splits = SPLITS_MAX;
   lock_take(&extents.lock);
   free_extents_purge_begin();
   lock_give(&extents.lock);
-  for (size_t bytes; purge.most_bytes > 0 && (bytes = purge_oldest(purge, &purged)) > 0;)
+  for (size_t bytes; purge.most_bytes > 0 && (bytes = purge_oldest(purge, &purged, &splits)) > 0;)
     purge.most_bytes = less(purge.most_bytes, bytes);
   return purged;
 }
