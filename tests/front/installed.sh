@@ -51,8 +51,8 @@ done
 says 1 "$work/plain"
 # jemalloc's calls, for a program that was written for jemalloc. Some builds have no such library.
 if [ -e "${lib%.so}-jemalloc.so" ]; then
-  "${CC:-cc}" -D_GNU_SOURCE -fno-builtin "$here/../jemalloc/calls.c" -o "$work/jemalloc" "-I$work/tree/include/hakmem" "-L${lib%/*}" \
-    -lhakmem-jemalloc -pthread
+  "${CC:-cc}" -D_GNU_SOURCE -fno-builtin "$here/../jemalloc/calls.c" -o "$work/jemalloc" "-I$work/tree/include" \
+    "-I$work/tree/include/hakmem" "-L${lib%/*}" -lhakmem-jemalloc -pthread
   "$work/jemalloc" --hakmem >"$work/log" 2>&1 || fail "jemalloc's calls: $(cat "$work/log")"
 fi
 
