@@ -263,8 +263,8 @@ static bool is_to_unmap(const struct free_extent *e) {
          (e->bytes >= GAP_BYTES_MIN || arena_neighbours(e->base, e->bytes, bank_mark(e->bank)) < 2);
 }
 
-/* Purges the oldest resident extent, and adds what went to *purged. Returns how much it tried, 0 when nothing is left to
- * do. splits: as of give_purged. */
+/* Purges the oldest resident extent, and adds what went to *purged. Returns how much it tried, 0 when nothing is left.
+ * splits: as of give_purged. */
 static size_t purge_oldest(struct purge purge, size_t *purged, unsigned *splits) {
   lock_take(&extents.lock);
   unsigned keep = decay_next(&extents_decay, purge);

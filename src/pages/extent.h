@@ -34,12 +34,12 @@ struct extent {
   size_t front;  /* bytes at its begin that were resident when it was taken, though it counts as one that is not */
 };
 
-/* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to ROW_BYTES) of the plain or the
- * huge bank, of the node that the thread runs on; where these are out, of other nodes, then of the bank `other`.
- * Resident memory comes first, then what begins with resident memory: such an extent has a front, and is not counted in
- * USAGE_FREE any more. The bytes of a resident extent are in USAGE_FREE still, those of another one in USAGE_PROMISED:
- * the caller must move them on, and call usage_move_end (budget/usage.h). It sets the entries of all units. No base:
- * the limit does not allow it, or address space is out. */
+/* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to ROW_BYTES) of the plain or
+ * the huge bank, of the node that the thread runs on; where these are out, of other nodes, then of the bank `other`.
+ * Resident memory comes first, then what begins with resident memory: such an extent has a front, and is not counted
+ * in USAGE_FREE any more. The bytes of a resident extent are in USAGE_FREE still, those of another one in
+ * USAGE_PROMISED: the caller must move them on, and call usage_move_end (budget/usage.h). It sets the entries of all
+ * units. No base: the limit does not allow it, or address space is out. */
 struct extent extent_take(enum extent_bank bank, enum extent_bank other, size_t bytes, size_t alignment);
 
 /* As extent_take, but only resident memory of a node; if this bank has none that fits, the other banks'.

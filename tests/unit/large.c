@@ -428,9 +428,11 @@ UNIT_TEST_BETWEEN(free_memory_is_used_first, nothing_held, nothing_held) {
 /* A mapping costs the row and the leaf of its first unit, however long it is. */
 UNIT_TEST_BETWEEN(a_mapping_needs_one_row, nothing_held, nothing_held) {
   size_t before = map_bytes(), bytes = 9 * GIB;
-  char *object = TEST_EMULATED ? NULL : alloc(bytes, 16); /* the emulator took minutes for the tests after it */
-  if (object == NULL)                                     /* or the system promises no more than it has */
+  char *object = TEST_EMULATED ? NULL : alloc(bytes, 16);
+  if (object == NULL) {
+    print_message("skipped: the system promises no more than it has; an emulator takes minutes afterwards\n");
     skip();
+  }
   assert_true(map_bytes() - before <= sizeof(struct map_leaf) + MIB / 2);
   const size_t offsets[] = {UNIT_BYTES, ROW_BYTES - 1, ROW_BYTES, LEAF_BYTES, 2 * LEAF_BYTES, bytes - 1};
   for (unsigned i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
