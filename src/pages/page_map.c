@@ -13,51 +13,61 @@ SPARSE uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
 struct hak_map_home hak_map_home = {.index = INDEX_NONE};
 static _Atomic uintptr_t home_index = INDEX_NONE; /* of the leaf that is or will be the first one */
 
-/* Leaves, rows and permanent metadata come from the front of a chunk. `next` is the begin of the newest chunk's free
- * part, which ends at the next multiple of CHUNK_BYTES. If `next` is a multiple itself, nothing is left. The first
- * chunk is longer, because it holds the first leaf. A later leaf is a mapping of its own. */
+/* Leaves, rows and permanent metadata come from the front of a chunk. `rest` is what is left of the newest chunk: the
+ * number of its first cache line, and of its lines. The first chunk holds the first leaf and, without a limit of
+ * address space, the rows of an arena. A later leaf is a mapping of its own. */
 #define CHUNK_BYTES ((size_t)256 * 1024)
+#define FIRST_CHUNK_BYTES (4 * CHUNK_BYTES)
+#define REST_LINES_BITS 16
 
 static struct {
-  _Atomic uintptr_t next;
+  _Atomic uint64_t rest; /* line << REST_LINES_BITS | lines; 0 before the first chunk */
   _Atomic size_t bytes;
 } chunks;
 
+_Static_assert(sizeof(struct map_leaf) % CACHE_LINE == 0 && sizeof(struct map_row) % CACHE_LINE == 0,
+               "pieces stay aligned");
+_Static_assert(sizeof(struct map_leaf) <= FIRST_CHUNK_BYTES && FIRST_CHUNK_BYTES / CACHE_LINE >> REST_LINES_BITS == 0 &&
+                   HAK_ADDRESS_BITS - __builtin_ctz(CACHE_LINE) + REST_LINES_BITS <= 64,
+               "a rest is one word");
+
 size_t map_bytes(void) { return load_relaxed(&chunks.bytes); }
 
-static void *chunk_map(size_t bytes, size_t alignment) {
-  void *chunk = os_map(bytes, alignment);
+static void *chunk_map(size_t bytes) {
+  void *chunk = os_map(bytes, os_page_bytes());
   if (chunk != NULL)
     atomic_fetch_add_explicit(&chunks.bytes, bytes, memory_order_relaxed);
   return chunk;
 }
 
-void *map_piece_take(size_t bytes) {
-  uintptr_t next = atomic_load_explicit(&chunks.next, memory_order_acquire);
-  for (;;) {
-    if (round_up(next, CHUNK_BYTES) - next >= bytes) {
-      if (atomic_compare_exchange_weak_explicit(&chunks.next, &next, next + bytes, memory_order_acq_rel,
-                                                memory_order_acquire))
-        return (void *)next;
-      continue;
-    }
-    size_t chunk_bytes = round_up(bytes, CHUNK_BYTES);
-    void *chunk = bytes > CHUNK_BYTES && next != 0 ? NULL : chunk_map(chunk_bytes, CHUNK_BYTES);
-    if (chunk == NULL) /* a later leaf, or a limit is near: map no more than needed */
-      return chunk_map(round_up(bytes, os_page_bytes()), os_page_bytes());
-    if (atomic_compare_exchange_strong_explicit(&chunks.next, &next, (uintptr_t)chunk + bytes, memory_order_acq_rel,
-                                                memory_order_acquire))
-      return chunk;
-    os_unmap(chunk, chunk_bytes);
-    atomic_fetch_sub_explicit(&chunks.bytes, chunk_bytes, memory_order_relaxed);
-  }
+static uint64_t rest_of(void *at, size_t bytes) {
+  return (uintptr_t)at / CACHE_LINE << REST_LINES_BITS | bytes / CACHE_LINE;
 }
 
-_Static_assert(sizeof(struct map_leaf) % CACHE_LINE == 0 && sizeof(struct map_row) % CACHE_LINE == 0,
-               "pieces stay aligned");
-_Static_assert(sizeof(struct map_leaf) > CHUNK_BYTES && sizeof(struct map_leaf) % CHUNK_BYTES != 0 &&
-                   sizeof(struct map_row) < CHUNK_BYTES,
-               "a chunk's end is never a piece's, but where it is full");
+void *map_piece_take(size_t bytes) {
+  uint64_t rest = atomic_load_explicit(&chunks.rest, memory_order_acquire);
+  for (;;) {
+    void *at = (void *)((uintptr_t)(rest >> REST_LINES_BITS) * CACHE_LINE);
+    size_t left = (rest & (((uint64_t)1 << REST_LINES_BITS) - 1)) * CACHE_LINE, chunk_bytes = 0;
+    if (left < bytes) {
+      if (rest == 0)
+        chunk_bytes = os_memory_limit() == SIZE_MAX ? FIRST_CHUNK_BYTES : round_up(bytes, CHUNK_BYTES);
+      else if (bytes <= CHUNK_BYTES)
+        chunk_bytes = CHUNK_BYTES;
+      at = chunk_bytes != 0 ? chunk_map(chunk_bytes) : NULL;
+      if (at == NULL) /* a later leaf, or a limit is near: map no more than needed */
+        return chunk_map(round_up(bytes, os_page_bytes()));
+      left = chunk_bytes;
+    }
+    if (atomic_compare_exchange_strong_explicit(&chunks.rest, &rest, rest_of((char *)at + bytes, left - bytes),
+                                                memory_order_acq_rel, memory_order_acquire))
+      return at;
+    if (chunk_bytes != 0) {
+      os_unmap(at, chunk_bytes);
+      atomic_fetch_sub_explicit(&chunks.bytes, chunk_bytes, memory_order_relaxed);
+    }
+  }
+}
 
 /* Pieces that no reserve needs at present, for the next ones. Here they are linked by their first words, which are zero
  * otherwise. */
