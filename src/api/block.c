@@ -253,7 +253,7 @@ static NOINLINE void *large_or_packed(size_t size, size_t alignment, uintptr_t s
  * A class of which more are asked for is served by slabs, which need no system call and no page fault. Lost counts do
  * no harm. */
 static bool is_apart(unsigned cls) {
-  static _Atomic uint8_t counts[HAK_CLASS_COUNT];
+  static _Atomic uint8_t counts[HAK_CLASS_COUNT] SPARSE;
   if (LIKELY(!checked_is_on() || class_bytes(cls) <= APART_BYTES_MIN) || !guarded_is_on || usage_is_short())
     return false;
   uint8_t count = load_relaxed(&counts[cls]);

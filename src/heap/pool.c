@@ -1,5 +1,6 @@
 #include "heap/pool.h"
 
+#include "base/doubling.h"
 #include "base/options.h"
 #include "heap/heap.h"
 #include "os/cgroup.h"
@@ -21,11 +22,16 @@ static struct {
   size_t cpu_limit;                /* of the process's control groups */
   uint32_t for_heaps;              /* pools that are not shared */
   uint32_t generation;             /* how often pools were inherited */
-  _Atomic uint32_t count;
-  uint32_t private_count;
-  struct pool *unused;                                       /* private ones that were given back */
-  _Atomic(struct pool *) pools[PRIVATE_FIRST + PRIVATE_MAX]; /* by id */
-} table SPARSE;
+  _Atomic uint32_t count, private_count;
+  struct pool *unused; /* private ones that were given back */
+} table;
+
+#define FIRST_POOLS 8u
+#define CHUNKS_MAX 12u
+_Static_assert(PRIVATE_FIRST + PRIVATE_MAX <= (FIRST_POOLS << CHUNKS_MAX) - FIRST_POOLS, "each id has a place");
+
+typedef _Atomic(struct pool *) pool_place;
+static _Atomic(pool_place *) chunks[CHUNKS_MAX]; /* pools by id (base/doubling.h) */
 
 /* `bytes` is not 0, so that it lies in .data, where a fork writes anyway. */
 static struct {
@@ -43,13 +49,31 @@ static void heap_attached(struct pool *pool) {
 
 uint32_t pool_count(void) { return atomic_load_explicit(&table.count, memory_order_acquire); }
 
-static struct pool *pool_at(uint32_t id) {
-  return id < PRIVATE_FIRST + PRIVATE_MAX ? atomic_load_explicit(&table.pools[id], memory_order_acquire) : NULL;
+/* The chunk exists. */
+static pool_place *place_of(uint32_t id) {
+  struct doubling_place place = doubling_place(id, FIRST_POOLS);
+  return atomic_load_explicit(&chunks[place.chunk], memory_order_acquire) + place.index;
 }
+
+static bool place_make(uint32_t id) {
+  unsigned chunk = doubling_place(id, FIRST_POOLS).chunk;
+  if (load_relaxed(&chunks[chunk]) != NULL)
+    return true;
+  pool_place *fresh = metadata_take_forever(sizeof *fresh * FIRST_POOLS << chunk);
+  atomic_store_explicit(&chunks[chunk], fresh, memory_order_release);
+  return fresh != NULL;
+}
+
+static bool id_is_used(uint32_t id) {
+  return id < PRIVATE_FIRST ? id - 1 < pool_count()
+                            : id - PRIVATE_FIRST < atomic_load_explicit(&table.private_count, memory_order_acquire);
+}
+
+static struct pool *pool_at(uint32_t id) { return id_is_used(id) ? load_relaxed(place_of(id)) : NULL; }
 
 struct pool *pool_by_id(uint32_t id) {
   hak_assert(pool_at(id) != NULL);
-  return load_relaxed(&table.pools[id]);
+  return load_relaxed(place_of(id));
 }
 
 struct pool *pool_private_by_id(uint32_t id) { return id >= PRIVATE_FIRST ? pool_at(id) : NULL; }
@@ -73,7 +97,7 @@ static struct pool *pool_make(unsigned kind, unsigned node) {
   bool has_place = is_private  ? table.private_count < PRIVATE_MAX
                    : is_shared ? count - table.for_heaps < SHARED_MAX
                                : table.for_heaps < POOLS_MAX;
-  struct pool *pool = has_place ? metadata_take_forever(sizeof *pool) : NULL;
+  struct pool *pool = has_place && place_make(id) ? metadata_take_forever(sizeof *pool) : NULL;
   if (pool == NULL)
     return NULL;
   pool->id = id;
@@ -82,10 +106,10 @@ static struct pool *pool_make(unsigned kind, unsigned node) {
   pool->is_shared = is_shared;
   pool->node = (uint8_t)node;
   store_relaxed(&pool->life, is_private);
-  table.private_count += is_private;
   table.for_heaps += kind == KIND_ORDINARY;
-  atomic_store_explicit(&table.pools[id], pool, memory_order_release);
+  store_relaxed(place_of(id), pool);
   atomic_store_explicit(&table.count, count + !is_private, memory_order_release);
+  atomic_store_explicit(&table.private_count, table.private_count + is_private, memory_order_release);
   return pool;
 }
 

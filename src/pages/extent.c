@@ -1,5 +1,6 @@
 #include "pages/extent.h"
 
+#include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "pages/free_extent.h"
@@ -109,10 +110,10 @@ static struct extent take_with_behind(struct free_extent *e, unsigned number, si
 /* Takes what begins with a resident extent, a long one first, and goes on with memory that is not, so that less memory
  * becomes resident. Tries one extent of each list. */
 static struct extent bank_take_partly_resident(unsigned number, size_t bytes) {
-  struct free_extent *const *lists = bank_numbered(number)->lists[true];
+  struct free_extent *const *lists = bank_lists(number, true);
   struct extent taken = {0};
   for (unsigned list = units_class(bytes / UNIT_BYTES); list > 0 && taken.base == NULL; list--)
-    if (lists[list] != NULL && lists[list]->bytes < bytes)
+    if (bit_is_set(bank_numbered(number)->filled[true], list) && lists[list]->bytes < bytes)
       taken = take_with_behind(lists[list], number, bytes);
   return taken;
 }

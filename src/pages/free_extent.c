@@ -18,11 +18,14 @@ static struct {
 } free_extents;
 
 static struct bank banks_of_others[EXTENT_BANKS * (NODES_MAX - 1)] SPARSE;
+/* A program that frees no extent touches none of the lists. */
+static struct free_extent *size_lists[EXTENT_BANKS * NODES_MAX][2][UNITS_CLASSES] SPARSE;
 _Static_assert(EXTENT_BANKS *NODES_MAX <= UINT8_MAX, "a row has a byte for each mark");
 
 struct bank *bank_numbered(unsigned number) {
   return LIKELY(number < EXTENT_BANKS) ? &free_extents.banks[number] : &banks_of_others[number - EXTENT_BANKS];
 }
+struct free_extent **bank_lists(unsigned number, bool resident) { return size_lists[number][resident]; }
 
 unsigned bank_number_at(const void *address) {
   unsigned mark = arena_mark(address);
@@ -63,7 +66,7 @@ static void extent_attach(unsigned number, struct extent piece, struct stay stay
   map_entry_set(last_unit(e), ENTRY_EXTENT);
   struct bank *bank = bank_numbered(number);
   unsigned list = units_class(e->bytes / UNIT_BYTES);
-  size_list_push(&bank->lists[e->resident][list], e);
+  size_list_push(&bank_lists(number, e->resident)[list], e);
   bits_set(bank->filled[e->resident], list, 1, true);
   free_extents.bytes += e->bytes;
   if (e->resident) {
@@ -75,7 +78,7 @@ static void extent_attach(unsigned number, struct extent piece, struct stay stay
 struct extent free_extent_take(struct free_extent *e) {
   struct bank *bank = bank_numbered(e->bank);
   unsigned list = units_class(e->bytes / UNIT_BYTES);
-  struct free_extent **first = &bank->lists[e->resident][list];
+  struct free_extent **first = &bank_lists(e->bank, e->resident)[list];
   size_list_remove(first, e);
   bits_set(bank->filled[e->resident], list, 1, *first != NULL);
   free_extents.bytes -= e->bytes;
@@ -148,11 +151,10 @@ static bool extent_fits(const struct free_extent *e, size_t bytes, size_t alignm
 /* Looks in the lists of the smallest possible sizes, and tries only some extents of each. In lists where every extent
  * fits it takes the first. */
 struct free_extent *free_extent_find(unsigned number, bool resident, size_t bytes, size_t alignment) {
-  const struct bank *bank = bank_numbered(number);
-  const uint64_t *filled = bank->filled[resident];
+  const uint64_t *filled = bank_numbered(number)->filled[resident];
   size_t list = units_class(bytes / UNIT_BYTES);
   for (; (list = bit_find(filled, list, UNITS_CLASSES, true)) < UNITS_CLASSES; list++) {
-    struct free_extent *e = bank->lists[resident][list];
+    struct free_extent *e = bank_lists(number, resident)[list];
     for (unsigned looks = 0; e && looks < LOOKS_MAX; looks++, e = e->by_size.next)
       if (extent_fits(e, bytes, alignment))
         return e;
@@ -168,9 +170,9 @@ struct free_extent *free_extent_oldest(unsigned keep) {
 }
 
 #ifdef HAK_DEBUG
-static bool extent_is_valid(const struct free_extent *e, const struct bank *bank, bool resident, unsigned list) {
+static bool extent_is_valid(const struct free_extent *e, unsigned number, bool resident, unsigned list) {
   struct extent piece = extent_of(e);
-  return e == extent_record(e->base) && e->resident == resident && bank_numbered(e->bank) == bank &&
+  return e == extent_record(e->base) && e->resident == resident && e->bank == number &&
          e->bank == bank_number_at(e->base) && units_class(e->bytes / UNIT_BYTES) == list &&
          extent_record(last_unit(e))->base == e->base && map_entry(e->base) == ENTRY_EXTENT &&
          map_entry(last_unit(e)) == ENTRY_EXTENT && !same_kind(free_extent_at(e->base + e->bytes), e->bank, &piece) &&
@@ -183,10 +185,10 @@ bool free_extents_are_valid(void) {
   for (unsigned i = 0; i < bank_count(); i++)
     for (unsigned resident = 0; resident < 2; resident++)
       for (unsigned list = 0; list < UNITS_CLASSES; list++) {
-        const struct bank *bank = bank_numbered(i);
-        valid &= (bank->lists[resident][list] != NULL) == bit_is_set(bank->filled[resident], list);
-        for (struct free_extent *e = bank->lists[resident][list]; e; e = e->by_size.next) {
-          valid &= extent_is_valid(e, bank, resident, list);
+        struct free_extent *first = bank_lists(i, resident)[list];
+        valid &= (first != NULL) == bit_is_set(bank_numbered(i)->filled[resident], list);
+        for (struct free_extent *e = first; e; e = e->by_size.next) {
+          valid &= extent_is_valid(e, i, resident, list);
           resident_bytes += resident ? e->bytes : 0;
         }
       }

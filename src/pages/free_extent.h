@@ -28,9 +28,8 @@ struct free_extent {
 };
 
 struct bank {
-  struct free_extent *lists[2][UNITS_CLASSES]; /* [1]: resident ones */
-  uint64_t filled[2][UNITS_CLASSES / 64];      /* bit i: list i is not empty */
-  struct arena arena;                          /* the newest one */
+  uint64_t filled[2][UNITS_CLASSES / 64]; /* bit i: list i is not empty */
+  struct arena arena;                     /* the newest one */
 };
 
 /* A bank is known by its number. They are numbered node by node. An arena's mark is its bank's number plus one. */
@@ -38,6 +37,8 @@ static inline unsigned bank_number(enum extent_bank bank, unsigned node) { retur
 static inline unsigned bank_mark(unsigned number) { return number + 1; }
 static inline unsigned bank_count(void) { return EXTENT_BANKS * os_nodes(); }
 struct bank *bank_numbered(unsigned number);
+/* Returns a bank's lists by size, one of each class of units. */
+struct free_extent **bank_lists(unsigned number, bool resident);
 /* Returns the first bank's number for an address outside all arenas. */
 unsigned bank_number_at(const void *address);
 

@@ -51,7 +51,7 @@ void *map_piece_take(size_t bytes) {
     size_t left = (rest & (((uint64_t)1 << REST_LINES_BITS) - 1)) * CACHE_LINE, chunk_bytes = 0;
     if (left < bytes) {
       if (rest == 0)
-        chunk_bytes = os_memory_limit() == SIZE_MAX ? FIRST_CHUNK_BYTES : round_up(bytes, CHUNK_BYTES);
+        chunk_bytes = max_size(os_memory_limit() == SIZE_MAX ? FIRST_CHUNK_BYTES : 0, round_up(bytes, CHUNK_BYTES));
       else if (bytes <= CHUNK_BYTES)
         chunk_bytes = CHUNK_BYTES;
       at = chunk_bytes != 0 ? chunk_map(chunk_bytes) : NULL;
@@ -124,7 +124,7 @@ static void *piece_take(void **reserved, size_t bytes) {
  * that meet here store the same values. */
 static bool leaf_make(uintptr_t index, void **reserved) {
   uintptr_t none = 0, home = INDEX_NONE;
-  if (__atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE) != 0)
+  if (__atomic_fetch_add(&hak_map_top[index], 0, __ATOMIC_ACQUIRE) != 0) /* a write, so a fresh page faults once */
     return true;
   struct map_leaf *leaf = piece_take(reserved, sizeof *leaf);
   if (leaf == NULL)
@@ -148,7 +148,7 @@ static bool leaf_make(uintptr_t index, void **reserved) {
 COLD static bool row_make(const void *address, void **reserved) {
   struct map_leaf *leaf = map_leaf(address);
   struct map_row **place = &leaf->rows[map_row_in_leaf(address)], *none = NULL;
-  if (map_leaf_row(leaf, address) != NULL)
+  if (__atomic_fetch_add((uintptr_t *)(void *)place, 0, __ATOMIC_ACQUIRE) != 0) /* as in leaf_make */
     return true;
   struct map_row *row = piece_take(reserved, sizeof *row);
   if (row == NULL)

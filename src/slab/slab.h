@@ -29,21 +29,21 @@ struct slab_counters {
 };
 
 struct slab_set {
-  /* All zero while no slab is open: */
-  struct slab *lists[HAK_CLASS_COUNT][FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; the last one: none is */
-  size_t taken_blocks[HAK_CLASS_COUNT];                    /* blocks outside the bitmaps */
-  uint32_t slab_count[HAK_CLASS_COUNT];                    /* open slabs */
-
   uint32_t key;       /* const: entry_key of the owning pool */
   bool lists_full;    /* const: of a set whose slabs may be closed all at once */
   bool has_states;    /* const: each open slab has an array of its blocks' states (checked/checked.h) */
+  bool has_news;      /* a slab was opened or closed; cleared by the caller who acts on it */
   size_t slab_bytes;  /* of open slabs */
   size_t freed_bytes; /* of blocks put back, not reported to usage_freed_add yet */
   size_t limit_bytes; /* no slab is opened beyond; 0: no limit */
   size_t other_bytes; /* what the owner has besides slabs, and counts against the limit */
-  bool has_news;      /* a slab was opened or closed; cleared by the caller who acts on it */
   struct slab_counters counters;
   _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; any thread may read it */
+
+  /* All zero while no slab is open: */
+  struct slab *lists[HAK_CLASS_COUNT][FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; the last one: none is */
+  size_t taken_blocks[HAK_CLASS_COUNT];                    /* blocks outside the bitmaps */
+  uint32_t slab_count[HAK_CLASS_COUNT];                    /* open slabs */
 };
 
 static inline size_t slab_set_taken_bytes(const struct slab_set *set) { return load_relaxed(&set->taken_bytes); }
