@@ -40,6 +40,9 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define RECEIVED_MAX 16u   /* envelopes */
 #define POOLS_ASKED_MAX 4u /* for their free blocks, before a slab is opened */
 #define HAND_BYTES ((size_t)32 << 10)
+#define FIRST_BLOCKS 2u
+#define FIRST_BYTES_MAX 2048u
+#define FIRST_HEAP_MAX ((size_t)32 << 10)
 #define STEADY_TURNS 8u /* to know that a set of blocks is steady */
 #define LIMIT_SHARE 16u /* its bins hold more while at most this part of a limit is held */
 /* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
@@ -106,6 +109,7 @@ bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
 bool bin_open(struct heap *heap, unsigned cls) {
   size_t slots = bin_slots_initial((size_t)option_value(OPTION_BIN_SLOTS), class_bytes(cls));
   heap->bin_state[cls].slots_initial = (uint32_t)slots;
+  heap->bin_state[cls].looks = 0;
   return bin_set_slots(heap, cls, bin_slots_first(slots, class_bytes(cls)));
 }
 
@@ -329,11 +333,32 @@ static bool bins_put_received(struct heap *heap, unsigned wanted_cls, void **blo
   return bin_count(heap, wanted_cls) >= heap->bin_state[wanted_cls].slots / RECEIVED_SHARE;
 }
 
+/* Returns the class whose blocks serve the heap's next request for a class without a bin. A slab costs a page at least,
+ * and half of a small program's classes are asked for once or twice. So the first blocks of a class are of the next
+ * power of two, which has the alignment of all classes below (docs/decisions/0073). */
+static unsigned class_of_first(struct heap *heap, unsigned cls) {
+  size_t bytes = class_bytes(cls);
+  struct bin_state *state = &heap->bin_state[cls];
+  if (bytes > FIRST_BYTES_MAX || is_power_of_two(bytes) || state->looks >= FIRST_BLOCKS || heap->split ||
+      slab_set_taken_bytes(&heap_pool(heap)->slabs) > FIRST_HEAP_MAX || slab_set_has_free(&heap_pool(heap)->slabs, cls))
+    return cls;
+  state->looks++;
+  return hak_class_of((size_t)1 << (64 - __builtin_clzl(bytes)));
+}
+
 void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   struct hak_bin *bin = bin_of(heap, cls);
-  if (state->base == NULL && !bin_open(heap, cls))
-    return NULL;
+  if (state->base == NULL) {
+    unsigned first = class_of_first(heap, cls);
+    if (first != cls) {
+      void *block = hak_bin_pop(bin_of(heap, first));
+      heap->counters.slow_calls_filled += block != NULL;
+      return block != NULL ? block : bin_fill_and_pop(heap, first);
+    }
+    if (!bin_open(heap, cls))
+      return NULL;
+  }
   if (state->streak < 0) { /* it may have drained */
     state->streak = 0;
     bin_set_end(heap, cls);

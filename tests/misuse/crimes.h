@@ -394,7 +394,7 @@ static enum verdict reuse_at_once(size_t size) {
 static enum verdict place_foreseen(size_t size) {
   unsigned hits = 0, count = crowd_count(size);
   victim(size);
-  ptrdiff_t step = crowd[1] - crowd[0];
+  ptrdiff_t step = crowd[count - 1] - crowd[count - 2]; /* the first ones may be of another class */
   for (unsigned i = 1; i < count; i++)
     hits += crowd[i] - crowd[i - 1] == step;
   crowd_goes_on(size, NULL);
