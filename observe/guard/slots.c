@@ -18,13 +18,13 @@ _Static_assert(SLOT_BYTES_MAX == UNIT_BYTES, "a slot is a unit");
 static struct {
   _Atomic(char *) base; /* of the region; set once, when all else is there */
   struct slot *slots;
-  struct lock lock;     /* guards the queue and random */
   uint8_t queue[SLOTS]; /* numbers of free slots, the oldest first */
   uint32_t first, count;
   uint64_t random;
   _Atomic bool has_ended; /* some slot may be SLOT_ENDED */
   _Atomic size_t bytes, blocks;
-} region;
+} region SPARSE;
+static struct lock region_lock; /* guards the queue and random */
 
 _Static_assert(SLOTS <= 256, "numbers fit the queue");
 
@@ -41,7 +41,7 @@ static uint64_t random_next(void) { return mix_bits(region.random += MIX_STEP); 
 bool slots_make(void) {
   if (region_base() != NULL)
     return true;
-  if (!lock_try(&region.lock))
+  if (!lock_try(&region_lock))
     return false;
   char *base = region_base() ? NULL : os_reserve(REGION_BYTES, UNIT_BYTES);
   if (region.slots == NULL)
@@ -55,7 +55,7 @@ bool slots_make(void) {
   } else if (base != NULL) {
     os_unmap(base, REGION_BYTES);
   }
-  lock_give(&region.lock);
+  lock_give(&region_lock);
   return region_base() != NULL;
 }
 
@@ -104,12 +104,12 @@ static struct slot *refuse(void) {
 }
 
 struct slot *slot_take(size_t size, size_t alignment) {
-  if (alignment > SLOT_BYTES_MAX || !slots_make() || !lock_try(&region.lock))
+  if (alignment > SLOT_BYTES_MAX || !slots_make() || !lock_try(&region_lock))
     return refuse();
   collect_ended();
   struct slot *slot = draw_slot();
   uint64_t random = random_next();
-  lock_give(&region.lock);
+  lock_give(&region_lock);
   if (slot == NULL)
     return refuse();
   if (!os_commit(pages_of(slot), page_bytes_of(size))) {
@@ -168,13 +168,13 @@ void slot_end(struct slot *slot, bool is_inside) {
   atomic_fetch_sub_explicit(&region.bytes, page_bytes_of(slot->size), memory_order_relaxed);
   atomic_store_explicit(&slot->state, SLOT_ENDED, memory_order_release);
   atomic_store_explicit(&region.has_ended, true, memory_order_release);
-  if (is_inside && lock_try(&region.lock)) {
+  if (is_inside && lock_try(&region_lock)) {
     collect_ended();
-    lock_give(&region.lock);
+    lock_give(&region_lock);
   }
 }
 
-void slots_in_child(void) { lock_reset(&region.lock); }
+void slots_in_child(void) { lock_reset(&region_lock); }
 
 void slots_stats(struct hak_stats *out) {
   out->guarded_bytes = load_relaxed(&region.bytes);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#define LIBRARIES_MAX 8u /* libc, ld.so; on older systems libpthread and libdl too */
+#define LIBRARIES_MAX 6u /* libc, ld.so; on older systems libpthread and libdl too */
 
 struct span {
   uintptr_t start, end;

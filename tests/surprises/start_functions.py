@@ -22,7 +22,7 @@ FIX = "--fix" in sys.argv[2:]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = ROOT / "src" / "start_functions.txt"
 STRICT = ["cat", "/dev/null"]
-OTHERS = [["date"], ["sort", "/etc/passwd"], ["sed", "-n", "1p", "/etc/passwd"], ["sh", "-c", "echo; true"]]
+OTHERS = [["date"], ["sort", "/etc/passwd"], ["sed", "-n", "1p", "/etc/passwd"], ["sh", "-c", "echo; (true); true"]]
 MIXED = LIBRARY.parent.parent / "bin" / "random_mixed"
 if MIXED.exists():
     OTHERS.append([str(MIXED), "4000000", "400", "1"])
@@ -57,10 +57,10 @@ def executed(program, table):
     base = min(int(line.split("-")[0], 16) for line in maps.splitlines() if line.endswith(str(LIBRARY)))
     with tempfile.TemporaryDirectory() as folder:
         valgrind(["callgrind", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no",
-                  f"--callgrind-out-file={folder}/out"], *program)  # fmt: skip
-        text = pathlib.Path(folder, "out").read_text(encoding="utf-8")
+                  f"--callgrind-out-file={folder}/out.%p"], *program)  # fmt: skip
+        texts = [path.read_text(encoding="utf-8") for path in pathlib.Path(folder).iterdir()]  # also of a fork's child
     addresses = set()
-    for part in re.split(r"^ob=", text, flags=re.M)[1:]:
+    for part in (part for text in texts for part in re.split(r"^ob=", text, flags=re.M)[1:]):
         name, _, lines = part.partition("\n")
         if name == "???" or name.endswith(LIBRARY.name):
             offset = base if name == "???" else 0
