@@ -9,6 +9,7 @@
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "inspect/access.h"
+#include "inspect/module.h"
 #include "os/lock.h"
 #include "os/os.h"
 #include "os/say.h"
@@ -103,7 +104,7 @@ static bool start(uint64_t interval) {
   uint64_t random;
   os_random(&random, sizeof random);
   store_relaxed(&guard.random, random);
-  report_prepare();
+  os_module_program_find();
   atomic_store(&guard_interval, min_size(interval, INTERVAL_MAX));
   set_window(WINDOW_REST);
   tally_broadcast();

@@ -6,7 +6,6 @@
 #include "os/say.h"
 #include "profile/unwind.h"
 
-#define PATH_BYTES 4096u
 #define REPORT_BYTES ((size_t)24 << 10)
 #define FRAMES_MAX 64u
 #define AWAIT_MS 1000u /* bounded, because a fault in the report would wait for itself */
@@ -17,11 +16,8 @@ static struct {
   uintptr_t addresses[FRAMES_MAX];
   struct unwind_stack known;
 } scratch SPARSE;
-static SPARSE char program[PATH_BYTES];
 enum { REPORT_NONE, REPORT_BEGUN, REPORT_SAID };
 static _Atomic uint32_t report_state;
-
-void report_prepare(void) { os_module_program(program, sizeof program); }
 
 static void text_count(struct text *text, uint64_t count, const char *unit) {
   text_decimal(text, count);
@@ -97,17 +93,8 @@ static void text_stack(struct text *text, const char *what, int thread, const ui
   text_strings(text, "hakmem:   ", what, " by thread ");
   text_decimal(text, (uint64_t)thread);
   text_string(text, depth > 0 ? ":\n" : "\n");
-  for (unsigned i = 0; i < depth; i++) {
-    struct os_module module;
-    bool is_found = os_module_find(addresses[i] - 1, &module);
-    text_string(text, "hakmem:     ");
-    if (is_found) {
-      text_visible(text, *module.path ? module.path : program);
-      text_string(text, "+");
-    }
-    text_hex(text, is_found ? module.offset : addresses[i] - 1);
-    text_string(text, "\n");
-  }
+  for (unsigned i = 0; i < depth; i++)
+    os_module_frame(text, addresses[i]);
 }
 
 /* The stack of this thread; if a refused access brought us here, from there on. */

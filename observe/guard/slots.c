@@ -68,7 +68,7 @@ static void collect_ended(void) {
     if (atomic_load_explicit(&slot->state, memory_order_acquire) != SLOT_ENDED)
       continue;
     if (slot->is_in_profile)
-      profile_large_freed(slot->block);
+      profile_forget(slot->block);
     slot->is_in_profile = false;
     store_relaxed(&slot->state, SLOT_FREE);
     queue_put(i);

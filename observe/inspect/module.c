@@ -1,5 +1,6 @@
 #include "inspect/module.h"
 
+#include "base/text.h"
 #include "os/filter.h"
 #include "os/kernel.h"
 #include "os/os.h"
@@ -14,6 +15,7 @@
 #include <sys/syscall.h>
 
 #define NOTE_NAME "GNU"
+#define PATH_BYTES 4096u
 
 /* Set by the linker: the ELF header of the module that contains this code. */
 extern const char __ehdr_start[] __attribute__((weak, visibility("hidden")));
@@ -155,17 +157,30 @@ bool os_module_find(uintptr_t address, struct os_module *out) {
   const char *name = *image.name == 0 ? program_invocation_short_name : slash ? slash + 1 : image.name;
   const char *id;
   size_t length = id_of(&image, &id);
-  *out = (struct os_module){.build = os_module_build(id, length, name),
-                            .offset = address - (uintptr_t)image.start,
-                            .name = name,
-                            .path = image.name};
+  *out = (struct os_module){
+      .build = os_module_build(id, length, name), .offset = address - (uintptr_t)image.start, .name = name};
   return true;
 }
 
-void os_module_program(char *path, size_t bytes) {
+static SPARSE char program[PATH_BYTES]; /* its path; "": it does not fit, or is not known */
+
+void os_module_program_find(void) {
   KEEP_ERRNO;
-  long length = os_may_read_files() ? os_kernel(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, bytes) : 0;
-  path[length > 0 && (size_t)length < bytes ? length : 0] = 0;
+  long length = os_may_read_files() ? os_kernel(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", program, PATH_BYTES) : 0;
+  program[length > 0 && length < (long)PATH_BYTES ? length : 0] = 0;
+}
+
+void os_module_frame(struct text *text, uintptr_t return_address) {
+  struct image image;
+  uintptr_t address = return_address - 1;
+  text_string(text, "hakmem:     ");
+  if (image_of(address, &image)) {
+    text_visible(text, *image.name ? image.name : *program ? program : program_invocation_short_name);
+    text_string(text, "+");
+    address -= (uintptr_t)image.start;
+  }
+  text_hex(text, address);
+  text_string(text, "\n");
 }
 
 /* The readable segment that holds the address. */

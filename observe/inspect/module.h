@@ -8,7 +8,6 @@ struct os_module {
   uint32_t build;   /* 32 bits of the build-id; without one, of the file's name */
   uintptr_t offset; /* of the address, from where the module was loaded */
   const char *name; /* last component of the file's name; valid while the module is loaded */
-  const char *path; /* the file's name as it was loaded, "" for the program; likewise */
 };
 
 /* Returns the `build` of a build-id; of the name, if the length is 0. */
@@ -18,8 +17,12 @@ uint32_t os_module_build(const char *id, size_t length, const char *name);
  * tell without waiting for a lock (glibc before 2.35, musl); only the module that contains hakmem is known there. */
 bool os_module_find(uintptr_t address, struct os_module *out);
 
-/* Writes the path of the program's file; "" if it does not fit or is not known. */
-void os_module_program(char *path, size_t bytes);
+/* Writes "hakmem:     PATH+0xOFFSET" for the call that returns to this address, as `hak doctor --crash` and addr2line take
+ * it; the address alone if it lies in no module. One thread at a time calls os_module_program_find before: a filter may
+ * forbid to ask for the program's path later. */
+struct text;
+void os_module_program_find(void);
+void os_module_frame(struct text *text, uintptr_t return_address);
 
 /* Finds the build-id in ELF notes; *id points into them. Returns its length, 0 if there is none. */
 size_t os_module_id_in_notes(const char *notes, size_t length, const char **id);

@@ -10,22 +10,7 @@
 #define FRAMES_SHOWN 12u
 #define PATH_BYTES 4096u
 
-static SPARSE char program[PATH_BYTES], line[PATH_BYTES + 64];
-
-/* `hak doctor --crash` and addr2line open the file by this path. */
-static void frame_text(struct text *text, uintptr_t address) {
-  struct os_module module;
-  text_string(text, "hakmem:     ");
-  if (os_module_find(address - 1, &module)) {
-    const char *path = *module.path ? module.path : program;
-    text_visible(text, *path ? path : module.name);
-    text_string(text, "+");
-    text_hex(text, module.offset);
-  } else {
-    text_hex(text, address - 1);
-  }
-  text_string(text, "\n");
-}
+static SPARSE char line[PATH_BYTES + 64];
 
 static void amount_text(struct text *text, struct sample_weight weight) {
   text_bytes(text, weight.bytes);
@@ -42,7 +27,7 @@ static void stack_report(const struct sample_stack *stack) {
   os_say(line);
   for (unsigned i = 0; i < stack->depth && i < FRAMES_SHOWN; i++) {
     text = TEXT_IN(line);
-    frame_text(&text, sample_stack_addresses(stack)[i]);
+    os_module_frame(&text, sample_stack_addresses(stack)[i]);
     os_say(line);
   }
 }
@@ -86,7 +71,7 @@ void leaks_report(void) {
   text_strings(&text, count == 1 ? " stack" : " stacks", interval > 1 ? ", estimated by samples" : "");
   text_string(&text, count > kept ? "; the biggest:\n" : "\n");
   os_say(bytes);
-  os_module_program(program, sizeof program);
+  os_module_program_find();
   for (unsigned i = 0; i < kept; i++)
     stack_report(found[i]);
   samples_clear(&copy);

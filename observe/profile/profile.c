@@ -129,16 +129,15 @@ void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uint
   return block;
 }
 
-static bool forget_sample(void *block) {
+void profile_forget(void *block) {
   HOLD_LOCK(&profile.lock);
-  bool is_ours = samples_remove(&profile.samples, block);
+  samples_remove(&profile.samples, block);
   if (profile.samples.block_count == 0 && !profile_is_on())
     store_relaxed(&observers_large_freed, false); /* frees need no look-up any more */
-  return is_ours;
 }
 
 void profile_shared_give(void *block, uint32_t entry) {
-  forget_sample(block); /* P2 */
+  profile_forget(block); /* P2 */
   pool_shared_give(shared_pool(), entry_class(entry), block);
 }
 
@@ -155,8 +154,6 @@ void profile_large_made(void *object, size_t bytes, uintptr_t site) {
   if (picks > 0)
     profile_add(heap, object, bytes, picks, site);
 }
-
-void profile_large_freed(void *object) { forget_sample(object); }
 
 /* Objects lie at multiples of 16, so no object has this address. */
 static void *address_aside(void *object) { return (char *)object + 1; }

@@ -45,6 +45,6 @@ void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, u
 void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site);
 void profile_shared_give(void *block, uint32_t entry);
 void profile_large_made(void *object, size_t bytes, uintptr_t site);
-void profile_large_freed(void *object);
+void profile_forget(void *object);
 bool profile_large_resizing(void *object);
 void profile_large_resized(void *object, bool is_done);
