@@ -38,7 +38,7 @@ struct pool {
   uint8_t node;                          /* const: of the threads that attach to it (os/nodes.h) */
   _Atomic uint32_t holes_class;          /* class for the next step of purging holes; 0: none is due */
   uint64_t holes_ms;                     /* when the last walk over the holes began */
-  uint8_t packed_first[HAK_CLASS_COUNT]; /* requests that were packed while the class had no slab */
+  uint8_t packed_first[HAK_CLASS_COUNT]; /* requests packed while the class had no slab; 0 in private pools */
   bool is_purging;                       /* holes of its slabs are being purged */
   struct pool_counters counters;
   _Atomic(struct envelope *) received; /* taken out of the inbox, not drained yet; changes under the lock */

@@ -5,7 +5,6 @@
 #include "base/bits.h"
 
 #define GRANULE_BYTES ((size_t)256)
-#define UNIT_GRANULES (UNIT_BYTES / GRANULE_BYTES)
 #define CHUNK_BYTES (62 * UNIT_BYTES) /* long, so that little is lost after the last block; its record is one page */
 #define CHUNK_WORDS (CHUNK_BYTES / GRANULE_BYTES / 64)
 

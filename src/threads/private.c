@@ -10,8 +10,6 @@
 #include "os/fault.h"
 #include "threads/registry.h"
 
-#include <string.h>
-
 #define HEAPS_OF_THREAD_MAX 16u /* for private pools; the one that was used least recently makes room */
 
 #define HANDLE_ID_BITS 20 /* the life lies above */
@@ -202,7 +200,6 @@ bool private_destroy(struct pool *pool, void (*large_end)(void *object)) {
   pool->objects = NULL;
   pool->object_count = 0;
   pool->slabs.other_bytes = pool->slabs.limit_bytes = 0;
-  memset(pool->packed_first, 0, sizeof pool->packed_first);
   pool_unlock(pool);
   inbox_serve(pool); /* as heap_park does */
   for (void *next; object != NULL; object = next) {
