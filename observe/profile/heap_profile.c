@@ -6,16 +6,20 @@
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "inspect/file.h"
+#include "inspect/module.h"
 #include "os/os.h"
 #include "os/say.h"
-#include "profile/leaks.h"
 #include "profile/profile.h"
+#include "profile/samples.h"
 #include "threads/watch.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define INTERVAL_DEFAULT ((uint64_t)512 << 10)
+#define STACKS_SHOWN 20u
+#define FRAMES_SHOWN 12u
+#define PATH_BYTES 4096u
 
 static SPARSE char path_wanted[OPTION_TEXT_BYTES + 256]; /* absolute; %p stands for the process id */
 static int process_of_start;
@@ -65,7 +69,7 @@ int hak_profile_dump(const char *path) {
   return errno_of(error);
 }
 
-/* --- by the options --- */
+/* --- by the options: at the start --- */
 
 void heap_profile_begin(void) {
   long mode = option_value(OPTION_HEAP_PROFILE);
@@ -87,6 +91,79 @@ void heap_profile_begin(void) {
     heap_follow_at_once(heap); /* this thread is in no malloc */
   slow_path_end();
 }
+
+/* --- at the end: what is live, by call stack --- */
+
+static SPARSE char line[PATH_BYTES + 64];
+
+static void amount_text(struct text *text, struct sample_weight weight) {
+  text_bytes(text, weight.bytes);
+  text_string(text, " in ");
+  text_decimal(text, (weight.objects_1024 + 512) / 1024);
+  text_string(text, weight.objects_1024 < 1536 ? " block" : " blocks");
+}
+
+static void stack_report(const struct sample_stack *stack) {
+  struct text text = TEXT_IN(line);
+  text_string(&text, "hakmem:   ");
+  amount_text(&text, stack->live);
+  text_string(&text, " from\n");
+  os_say(line);
+  for (unsigned i = 0; i < stack->depth && i < FRAMES_SHOWN; i++) {
+    text = TEXT_IN(line);
+    os_module_frame(&text, sample_stack_addresses(stack)[i]);
+    os_say(line);
+  }
+}
+
+/* Finds the biggest stacks by insertion, because only a few are kept. */
+static unsigned find_biggest(const struct samples *samples, const struct sample_stack *found[STACKS_SHOWN],
+                             size_t *count) {
+  unsigned kept = 0;
+  size_t cursor = 0;
+  *count = 0;
+  for (const struct sample_stack *stack; (stack = samples_next(samples, &cursor)) != NULL;) {
+    if (stack->live.bytes == 0)
+      continue;
+    ++*count;
+    if (kept == STACKS_SHOWN && stack->live.bytes <= found[kept - 1]->live.bytes)
+      continue;
+    unsigned at = kept < STACKS_SHOWN ? kept++ : kept - 1;
+    for (; at > 0 && found[at - 1]->live.bytes < stack->live.bytes; at--)
+      found[at] = found[at - 1];
+    found[at] = stack;
+  }
+  return kept;
+}
+
+/* Writes sentences for people on stderr (os/say.h): how much is live in how many stacks, then the biggest stacks, with
+ * module and offset of each frame for addr2line. */
+static void leaks_report(void) {
+  struct samples copy = {0};
+  uint64_t interval, start_ns;
+  const struct sample_stack *found[STACKS_SHOWN];
+  size_t count;
+  char bytes[256];
+  struct text text = TEXT_IN(bytes);
+  if (!profile_copy(&copy, &interval, &start_ns)) {
+    os_say("hakmem: no memory to say what is live at the end\n");
+    return;
+  }
+  unsigned kept = find_biggest(&copy, found, &count);
+  text_string(&text, "hakmem: live at the end: ");
+  amount_text(&text, copy.live);
+  text_string(&text, " from ");
+  text_decimal(&text, count);
+  text_strings(&text, count == 1 ? " stack" : " stacks", interval > 1 ? ", estimated by samples" : "");
+  text_string(&text, count > kept ? "; the biggest:\n" : "\n");
+  os_say(bytes);
+  os_module_program_find();
+  for (unsigned i = 0; i < kept; i++)
+    stack_report(found[i]);
+  samples_clear(&copy);
+}
+
+/* --- at the end: the file --- */
 
 /* Writes the path of the file. False: it does not fit, or another process writes it. */
 static bool path_of_process(char *out, size_t bytes) {
