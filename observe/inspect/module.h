@@ -17,10 +17,10 @@ uint32_t os_module_build(const char *id, size_t length, const char *name);
  * tell without waiting for a lock (glibc before 2.35, musl); only the module that contains hakmem is known there. */
 bool os_module_find(uintptr_t address, struct os_module *out);
 
-/* Writes "hakmem:     PATH+0xOFFSET" for the call that returns to this address, as `hak doctor --crash` and addr2line take
- * it; the address alone if it lies in no module. One thread at a time calls os_module_program_find before: a filter may
- * forbid to ask for the program's path later. */
 struct text;
+/* os_module_frame writes "hakmem:     PATH+0xOFFSET" for the call that returns to this address, as addr2line and
+ * `hak doctor --crash` take it; the address alone if it lies in no module. One thread calls os_module_program_find
+ * before: a filter may forbid to ask for the program's path later. */
 void os_module_program_find(void);
 void os_module_frame(struct text *text, uintptr_t return_address);
 
