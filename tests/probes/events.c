@@ -27,7 +27,8 @@ static void take_all(void) {
     blocks[i] = malloc(96);
 }
 
-/* The background thread starts when a resident heap grows, and has its first round a period later. */
+/* The background thread starts when much of a resident heap was freed, with musl already when it grows. Its first round
+ * comes a period later. */
 static void idle(void) {
   char *big[2];
   for (unsigned i = 0; i < 2; i++) {
@@ -35,9 +36,9 @@ static void idle(void) {
     for (size_t at = 0; at < BIG_BYTES; at += 4096)
       big[i][at] = 1;
   }
-  nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
   free(big[0]);
   free(big[1]);
+  nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
 }
 
 int main(void) {
