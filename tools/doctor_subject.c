@@ -74,17 +74,34 @@ static char *program_of_env(char *words) {
   return word;
 }
 
-/* Sets path to the interpreter of the script that is open. */
-static bool interpreter_find(const struct doctor *doctor, const struct elf *script, char path[PATH_MAX]) {
-  char line[LINE_BYTES + 1];
+/* Copies the first line of the script that is open, and returns the program in it that runs the script; NULL if the
+ * line names none. *is_searched: env looks for it, where the kernel takes the name as it is. */
+static char *interpreter_name(const struct elf *script, char line[LINE_BYTES + 1], bool *is_searched) {
   size_t length = script->length - 2 < LINE_BYTES ? script->length - 2 : LINE_BYTES;
   memcpy(line, script->bytes + 2, length);
   line[length] = 0;
   line[strcspn(line, "\n")] = 0;
   char *words = line, *name = word_next(&words);
-  if (name && strcmp(doctor_base_name(name), "env") == 0)
-    name = program_of_env(words);
-  return name && program_find(doctor, name, path);
+  *is_searched = name && strcmp(doctor_base_name(name), "env") == 0;
+  return *is_searched ? program_of_env(words) : name;
+}
+
+/* Sets path to the interpreter of the script that is open. */
+static bool interpreter_find(const struct doctor *doctor, char path[PATH_MAX], char problem[DOCTOR_SENTENCE]) {
+  char line[LINE_BYTES + 1];
+  bool is_searched;
+  char *name = interpreter_name(&doctor->elf, line, &is_searched);
+  if (name == NULL)
+    return wrong(problem, "%s: its first line names no interpreter", doctor->program);
+  if (name[strcspn(name, "\r")] != 0) {
+    name[strcspn(name, "\r")] = 0;
+    return wrong(problem,
+                 "%s: its first line ends in a carriage return, which counts as a part of the name %s; sed -i "
+                 "'s/\\r$//' takes them out",
+                 doctor->program, name);
+  }
+  return (is_searched ? program_find(doctor, name, path) : path_set(path, name)) ||
+         wrong(problem, "%s: its first line names %s, which is not there", doctor->program, name);
 }
 
 static bool is_script(const struct elf *file) { return file->length > 2 && memcmp(file->bytes, "#!", 2) == 0; }
@@ -96,8 +113,8 @@ static bool program_open(struct doctor *doctor, const char *name, char problem[D
     char path[PATH_MAX];
     if (i == 0)
       path_set(doctor->script, doctor->program);
-    if (!interpreter_find(doctor, &doctor->elf, path))
-      return wrong(problem, "%s: there is no interpreter that its first line names", doctor->program);
+    if (!interpreter_find(doctor, path, problem))
+      return false;
     path_set(doctor->program, path);
     if (!elf_open(&doctor->elf, path))
       return wrong(problem, "%s, which runs %s: %m", path, name);

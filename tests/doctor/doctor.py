@@ -398,6 +398,11 @@ def wrong_usage(made):
         (("--", made.folder), "not an executable file"),
         (("--", "/etc/passwd"), "not an executable file"),
         (("--", made.by_nobody), "interpreter, which runs"),
+        (("--", made.by_lost), "its first line names nonsense, which is not there"),
+        (("--", made.by_dos), "a carriage return, which counts as a part of the name"),
+        (("--", made.by_dos_env), "a carriage return, which counts as a part of the name sh;"),
+        (("--", made.by_bare), "sh, which runs"),
+        (("--", made.by_none), "its first line names no interpreter"),
         (("--", made.empty), "is empty"),
     ):
         result = tool(*words, status=(2,))

@@ -143,6 +143,11 @@ class Programs:
         self.by_env = self.script("by-env", "#!/usr/bin/env -S X=1 static\n")
         self.by_script = self.script("by-script", f"#! {self.by_env}\n")
         self.by_nobody = self.script("by-nobody", "#!/nonsense/interpreter\n")
+        self.by_lost = self.script("by-lost", "#!/usr/bin/env nonsense\n")
+        self.by_dos = self.script("by-dos", f"#!{self.plain}\r\n")
+        self.by_dos_env = self.script("by-dos-env", "#!/usr/bin/env sh\r\n")
+        self.by_bare = self.script("by-bare", "#!sh\n")  # the kernel looks into no folder of PATH
+        self.by_none = self.script("by-none", "#! \n")
         self.empty = self.script("empty", "")
 
     def compiled(self, name, text, *flags):
