@@ -80,6 +80,39 @@ said 'sets LD_PRELOAD itself'
 said 'a root of its own'
 [ -f "$root/etc/systemd/system/own@7.service.d/hakmem.conf" ] || fail "an instance of a template"
 
+# What hides the library, in each of systemd's ways to say so; the last word counts.
+hiding() {
+  place=$1 wanted=$2
+  shift 2
+  mkdir -p "$root$place"
+  cp "$lib" "$root$place/libhakmem.so"
+  printf '[Service]\nExecStart = /usr/bin/nap 1\n' >"$units/dim.service"
+  printf '%s\n' "$@" >>"$units/dim.service"
+  HAK_LIB=$root$place/libhakmem.so enabled dim
+  found=$(sed -n 's/.*dim.service has \(.*\), which may hide.*/\1/p' "$root/out")
+  [ "$found" = "$wanted" ] || fail "a library in $place, a unit with $*: '$found' hides it, not '$wanted'"
+  said 'hak doctor says of .*/usr/bin/nap'
+}
+for word in on yes Y TRUE t 1 tmpfs; do hiding /home/lib ProtectHome "ProtectHome=$word"; done
+for word in off no read-only ''; do hiding /home/lib '' ProtectHome=yes "ProtectHome = $word"; done
+hiding /opt '' ProtectHome=yes PrivateTmp=on RootDirectory=/
+hiding /tmp/lib PrivateTmp 'PrivateTmp = On'
+hiding /tmp/lib PrivateTmp DynamicUser=yes
+hiding /opt 'a root of its own' RootDirectory=/srv RootImage=
+# Drop-ins are read by their names, in whichever folder they are.
+after="$root/etc/systemd/system/dim.service.d/override.conf"
+for line in Environment=LD_PRELOAD=/x.so 'Environment="A=1" "LD_PRELOAD=/x.so"' UnsetEnvironment=LD_PRELOAD Environment=; do
+  printf '[Service]\n%s\n' "$line" >"$after"
+  enabled dim
+  said 'override.conf is read after hakmem.conf and changes LD_PRELOAD'
+done
+mkdir "$units/service.d"
+mv "$after" "$units/service.d/early.conf"
+printf '[Service]\nEnvironment=LD_PRELOAD=/x.so\n' >"$units/service.d/early.conf"
+enabled dim
+said 'sets LD_PRELOAD itself'
+! grep -q 'is read after' "$root/out" || fail "an early drop-in: $(cat "$root/out")"
+
 mkdir -p "${drop_in%/*}"
 echo '[Service]' >"$drop_in" # the administrator's
 "$hak" enable --root "$root" nap >"$root/out" 2>&1 && fail "overwrote a file that is not hak's"
