@@ -126,6 +126,8 @@ static void list_line(struct live_process *process, void *context) {
 
 static int list_processes(enum form form) {
   bool is_first = true, is_json = form == FORM_JSON;
+  if (!live_is_possible())
+    return tool_complain(2, LIVE_IMPOSSIBLE);
   if (form == FORM_METRICS) {
     live_list(FRESH_WAIT_OF_MANY_MS, metrics_add, NULL);
     return metrics_print();
@@ -138,13 +140,27 @@ static int list_processes(enum form form) {
   return 0;
 }
 
+/* Takes a word out of the arguments, wherever it stands. Returns whether it was there. */
+static bool word_take(int *count, char **arguments, const char *word) {
+  int kept = 1;
+  for (int i = 1; i < *count; i++)
+    if (strcmp(arguments[i], word) != 0)
+      arguments[kept++] = arguments[i];
+  bool is_there = kept < *count;
+  *count = kept;
+  return is_there;
+}
+
 int main(int count, char **arguments) {
-  bool is_json = false, is_metrics = count > 1 && strcmp(arguments[1], "--openmetrics") == 0;
+  bool is_json = false;
   const char *word;
   long pid;
   if (tool_begin("hakmem-live", usage, count, arguments))
     return tool_end(0);
-  int words = tool_words(count - is_metrics, arguments + is_metrics, &word, 1, is_metrics ? NULL : &is_json);
+  bool is_metrics = word_take(&count, arguments, "--openmetrics");
+  int words = tool_words(count, arguments, &word, 1, &is_json);
+  if (words >= 0 && is_json && is_metrics)
+    return tool_refuse("--json and --openmetrics exclude each other");
   if (words < 0 || (words > 0 && !tool_pid(word, &pid)))
     return 2;
   enum form form = is_metrics ? FORM_METRICS : is_json ? FORM_JSON : FORM_TEXT;

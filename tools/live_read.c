@@ -173,9 +173,11 @@ static bool no_page(struct live_process *process, int why) {
   if (live_state(process) == 'Z')
     return live_wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
   if (why == LIVE_FIND_DENIED)
-    return live_wrong(process, LIVE_UNREADABLE,
-                      "not permitted to look at process %ld: it is another user's, or runs with raised privileges",
-                      process->pid);
+    return live_wrong(
+        process, LIVE_UNREADABLE,
+        "not permitted to look at process %ld: it is another user's, runs with raised privileges, or forbids it "
+        "(PR_SET_DUMPABLE)",
+        process->pid);
   if (live_maps_file(process->folder, LIVE_FILE_NAME))
     return live_wrong(process, LIVE_UNREADABLE, "process %ld has closed the descriptor of its live page", process->pid);
   return live_wrong(process, LIVE_UNREADABLE,
@@ -183,11 +185,15 @@ static bool no_page(struct live_process *process, int why) {
                     process->pid);
 }
 
+bool live_is_possible(void) { return access("/proc/self", F_OK) == 0; }
+
 bool live_open(struct live_process *process, long pid) {
   *process = (struct live_process){.pid = pid, .folder = -1};
   char path[32];
   snprintf(path, sizeof path, "/proc/%ld", pid);
   process->folder = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (process->folder < 0 && !live_is_possible())
+    return live_wrong(process, LIVE_UNREADABLE, LIVE_IMPOSSIBLE);
   if (process->folder < 0)
     return live_wrong(process, LIVE_UNREADABLE, "there is no process %ld", pid);
   int fd = live_find_file(process->folder, LIVE_FILE_NAME, O_RDONLY);

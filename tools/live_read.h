@@ -28,6 +28,10 @@ struct live_process {
 __attribute__((format(printf, 3, 4))) bool live_wrong(struct live_process *process, enum live_problem problem,
                                                       const char *format, ...);
 
+/* Whether processes can be seen at all, and what is said where they cannot, in a chroot for example. */
+bool live_is_possible(void);
+#define LIVE_IMPOSSIBLE "no process can be looked at: /proc is not mounted here"
+
 /* Opens a process's page. False: sentence and problem say why, and nothing stays open; to close it again does
  * no harm. */
 bool live_open(struct live_process *process, long pid);

@@ -194,6 +194,8 @@ static int run_view(long pid) {
     if (!opened)
       return tool_complain((int)data.process.problem, "%s", data.process.sentence);
   }
+  if (!live_is_possible())
+    return tool_complain(2, LIVE_IMPOSSIBLE);
   if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
     return tool_complain(2, "it needs a terminal; hakmem-live PID prints the figures once");
   if (!terminal_begin())

@@ -165,6 +165,8 @@ def figures_are_metrics(_):
         assert of_all["hakmem_rss_bytes", other.pid] > 0
         twice = tool("--openmetrics", one.pid).replace("# EOF\n", f'hakmem_x{{pid="{one.pid}",command="x"}} 1\n# EOF\n')
         refuses(metrics, twice)
+        after = metrics(tool(one.pid, "--openmetrics"))
+        assert after.keys() == of_one.keys(), after
 
 
 def an_idle_process_does_nothing(_):
@@ -243,6 +245,8 @@ def who_cannot_be_shown(_):
     tool("x1", status=2, said="'x1' is no process id")
     tool("1", "2", status=2, said="one argument too many: '2'")
     tool("--nonsense", status=2, said="unknown option '--nonsense'")
+    tool("--json", "--openmetrics", status=2, said="--json and --openmetrics exclude each other")
+    where_proc_is_missing()
     with running("idle", env=cases.environment(LD_PRELOAD=ARGUMENTS.library)) as process:
         tool(process.pid, status=2, said="keeps no live page")
         assert page_fd(process.pid) is None
@@ -259,6 +263,17 @@ def who_cannot_be_shown(_):
                 assert str(process.pid) not in tool(**nobody)
             except PermissionError:
                 print("another user cannot run the tool here")
+
+
+def where_proc_is_missing():
+    """In a chroot, for example, no process is seen, and none is said to be missing."""
+    for words in ("", "1", "--json"):
+        script = f"umount -l /proc || exit 77; exec {ARGUMENTS.tool} {words}"
+        done = subprocess.run(["unshare", "-m", "sh", "-c", script], check=False, capture_output=True, timeout=200)
+        if done.returncode in (1, 77):
+            print("no mount can be taken away here")
+            return
+        assert done.returncode == 2 and done.stdout == b"" and b"/proc is not mounted" in done.stderr, (words, done)
 
 
 def output_that_cannot_be_written(_):
