@@ -236,7 +236,7 @@ if [ $# -gt 1 ]; then
   printf '0 + 1 1048576\n10 - 1 1048576\n' >"$work/events"
   "$hak" policy simulate "$work/events" | grep -q '^2 events' || fail "policy simulate: $("$hak" policy simulate "$work/events")"
 else
-  expect 1 '' 'in a checkout of hakmem only' "$hak" policy simulate "$work/text"
+  expect 1 '' 'policy simulate works in a checkout of hakmem only' "$hak" policy simulate "$work/text"
 fi
 
 [ $bad = 0 ] && echo "the front door is as its help says"

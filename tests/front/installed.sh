@@ -68,6 +68,15 @@ says 1 "$work/project/plain-static"
 cmake "$work/project" -DHAKMEM_WANTED=9 >"$work/log" 2>&1 && fail "find_package took it for version 9"
 grep -q 'version: 0' "$work/log" || fail "find_package of version 9 said: $(cat "$work/log")"
 
+# What was made without ncurses, or without any tool, says which.
+hak=$work/tree/bin/hak
+misses() { case $("$hak" "$1" 2>&1) in *"was made without $2"*) ;; *) fail "hak $1 without $2: $("$hak" "$1" 2>&1)" ;; esac }
+rm -f "$work/tree/bin/hakmem-top"
+misses top ncurses
+rm "$work/tree/bin/hakmem-live"
+misses top tools
+misses stats tools
+
 # gdb needs the section (src/hakmem.ld.in).
 readelf -SW "$lib" | grep -q ' \.text  *PROGBITS' || fail "the library has no section .text"
 
