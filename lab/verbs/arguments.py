@@ -3,9 +3,10 @@
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -88,6 +89,18 @@ def pairs(words: Iterable[str] | None, what: str) -> dict[str, str]:
         if not word.partition("=")[0] or "=" not in word:
             raise ValueError(f"{what} takes NAME=VALUE, not '{word}'")
     return dict(word.split("=", 1) for word in words or ())
+
+
+def check_options(settings: Mapping[str, str], found: Iterable[Allocator], build: pathlib.Path) -> None:
+    """ValueError if hakmem does not take one of its options: it says so on the programs' stderr, which nobody sees."""
+    ours = next((allocator for allocator in found if allocator.is_ours and not allocator.missing), None)
+    if ours is None or not any(name.startswith("HAKMEM_") for name in settings):
+        return
+    links = process.Links()
+    environment, added = process.clean_environment(settings), process.variables(ours, links)
+    said = process.run(["true"], environment, added, build_dir=str(build)).stderr.decode(errors="replace")
+    if refused := re.search(r"^hakmem: (HAKMEM_.*?)(, ignored|; default kept)", said, re.MULTILINE):
+        raise ValueError(f"--env: {refused[1]}; hak options lists all")
 
 
 def subject(found: Sequence[Allocator]) -> str:

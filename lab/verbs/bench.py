@@ -80,6 +80,7 @@ def run(
         settings = arguments.pairs(env, "--env")
         cpu = machine.cpu(pin)
         arguments.check_programs(build, {row.command.split()[0] for row in chosen})
+        arguments.check_options(settings, found, build)
         ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
         writer = arguments.writer(json_file, machine.context(build, ours))
     runs = runs or (security.RUNS if is_security else RUNS)

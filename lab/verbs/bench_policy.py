@@ -46,6 +46,7 @@ def run(
         arguments.subject(library)
         settings = arguments.pairs(env, "--env")
         arguments.check_programs(build, policy.PROGRAMS)
+        arguments.check_options(settings, library, build)
         writer = arguments.writer(json_file, machine.context(build, [library[0].library]))
     bench = policy.Bench(str(build), is_tiny, timeout, library[0].library)
     how, rest = (str(build), 1 if is_tiny else runs, is_tiny, seed), (timeout, False, settings)

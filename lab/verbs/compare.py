@@ -50,10 +50,12 @@ def run(
         found = [allocator for allocator in found if allocator.name != REFERENCE]
         if not found:
             raise ValueError(f"--against names nothing to compare with {REFERENCE}")
-        environment, dropped = compare.user_environment(clean, arguments.pairs(env, "--env"))
+        settings = arguments.pairs(env, "--env")
+        environment, dropped = compare.user_environment(clean, settings)
         plan = compare.Plan(words, str(build), environment, runs, timeout, machine.cpu(pin),
                             stdin.read_bytes() if stdin else b"", until, ready, same_output)  # fmt: skip
         arguments.check_programs(build, ())
+        arguments.check_options(settings, found, build)
         ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
         writer = arguments.writer(json_file, machine.context(build, ours))
 
@@ -69,7 +71,7 @@ def run(
         try:
             writer.write(
                 kind="compare", work=os.path.basename(words[0]), command=list(words), allocator=of.name,
-                library=of.library, version=of.version, settings=arguments.pairs(env, "--env") | dict(of.settings),
+                library=of.library, version=of.version, settings=settings | dict(of.settings),
                 run=number, n=runs, cpu_pinned=plan.cpu, load=machine.load(),
                 result=candidate.results[number])  # fmt: skip
         except OSError as error:  # the comparison goes on: its tables are worth having

@@ -54,6 +54,8 @@ def run(
             raise ValueError(f"--bench: unknown benchmark '{bench}'; known: {', '.join(running.WORKS)}")
         if not 0 < minutes <= MINUTES_MAX:
             raise ValueError(f"--minutes: {minutes:g} is not over 0 and up to {MINUTES_MAX:.0f}")
+        if epoch > 60 * minutes:
+            raise ValueError(f"--epoch: {minutes:g} minutes are over before one of {epoch:g} s is")
         if warm_up and warm_up >= 60 * minutes / epoch:
             raise ValueError(
                 f"--warm-up: in {minutes:g} minutes there are no more than {60 * minutes / epoch:.0f} epochs"
@@ -64,6 +66,7 @@ def run(
         settings = arguments.pairs(env, "--env")
         cpu = None if work.threads and pin is None else machine.cpu(pin)
         arguments.check_programs(build, [work.command.split()[0]])
+        arguments.check_options(settings, [found], build)
         context = machine.context(build, [found.library] if found.is_ours else [])
         writer = arguments.writer(json_file, context)
         folder = out or allocators.ROOT / "build" / "soak"
@@ -101,7 +104,7 @@ def run(
             console.print(show.analysis({name: what[1]}))
             if problem:
                 arguments.say(problem)
-    if ended.how != "complete" or problem:
+    if ended.how != "complete" or not ended.epochs or problem:
         raise typer.Exit(130 if ended.how == "stopped" else 1)
 
 

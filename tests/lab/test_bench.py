@@ -73,6 +73,11 @@ def test_command_line_and_rows(tree, build, library, tmp_path):
         (["vm", "--against", "glibc", "--allocators", "glibc"], "exclude each other"),
         (["vm", "--pin", "999"], "--pin: '999'"),
         (["vm", "--env", "X"], "--env takes NAME=VALUE, not 'X'"),
+        (["vm", "--env", "HAKMEM_PROFIL=lean"], "--env: HAKMEM_PROFIL is no option of hakmem; hak options lists all"),
+        (
+            ["policy", "--env", "HAKMEM_KEEP_MB=1G"],
+            "--env: HAKMEM_KEEP_MB=1G: bad value, allowed is 0 to 16777216 MiB;",
+        ),
         (["vm", "--runs", "0"], "--runs"),
         (["vm", "--json", "/nonexistent/x"], "--json: /nonexistent/x: No such file"),
         (["vm", "--lib", "hakmem=/nonexistent"], "no file /nonexistent"),

@@ -104,7 +104,8 @@ def test_what_cannot_be_compared(hak, made):
 def test_wrong_words(hak, made):
     for words in (["--ready", "true"], ["--pin", "999"], ["--against", "nonsense"], ["--env", "x"], ["--runs", "0"],
                   ["--stdin", "/nowhere"], ["--against", "glibc"], ["--against", f"glibc={LIBC}"], ["--against", ""],
-                  ["--lib", f"tcmalloc={LIBC}", "--against", "hakmem"], []):  # fmt: skip
+                  ["--lib", f"tcmalloc={LIBC}", "--against", "hakmem"],
+                  ["--env", "HAKMEM_X=1", "--against", "hakmem"], []):  # fmt: skip
         done = hak(*words, *([made / "work"] if words else []))
         assert done.returncode == 2, (words, done.stderr)
         assert "Traceback" not in done.stderr

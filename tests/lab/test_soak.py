@@ -267,6 +267,8 @@ def test_a_second_signal_kills(tmp_path):
         (["--epoch", "inf"], "--epoch: inf is not from 0.01 to 86400"),
         (["--epoch", "nan"], "--epoch: nan is not"),
         (["--analyze", "--epoch", "0"], "--epoch: 0 is not"),
+        (["--epoch", "100", "--minutes", "1"], "--epoch: 1 minutes are over before one of 100 s is"),
+        (["--env", "HAKMEM_X=1"], "--env: HAKMEM_X is no option of hakmem"),
         (["--warm-up", "300"], "--warm-up: in 5 minutes there are no more than 300 epochs"),
     ],
 )
