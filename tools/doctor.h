@@ -79,6 +79,7 @@ const char *doctor_bytes(uint64_t bytes);
 /* The value of a variable of the subject, NULL if it is not set. */
 const char *doctor_variable(const struct doctor *doctor, const char *name);
 const char *doctor_base_name(const char *path);
+bool doctor_has_proc(const struct doctor *doctor);
 /* Returns the soft limit of the row of /proc/PID/limits that begins with `name`; UINT64_MAX: none. */
 uint64_t doctor_limit(const struct doctor *doctor, const char *name);
 /* Finds the subject's memory group. */
@@ -122,6 +123,7 @@ const char *doctor_file(const struct doctor *doctor, const char *path, char seen
   DO(option_pairs, "option-pairs", "options that another option leaves without effect") \
   DO(policy_file, "policy-file", "the file of HAKMEM_POLICY_FILE can be read and written") \
   DO(foreign_options, "foreign-options", "options of other allocators, which have no effect") \
+  DO(proc, "proc", "/proc is mounted, where most of this is read") \
   DO(huge, "huge-pages", "transparent_hugepage/enabled") \
   DO(compaction, "compaction", "transparent_hugepage/defrag") \
   DO(overcommit, "overcommit", "overcommit_memory, and how near the commit limit is") \

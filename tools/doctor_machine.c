@@ -21,6 +21,14 @@ static void word_chosen(const char *text, char word[32]) {
   word[length] = 0;
 }
 
+void doctor_look_proc(struct doctor *doctor) {
+  if (doctor_has_proc(doctor))
+    doctor_report(SEVERITY_OK, "/proc is mounted");
+  else
+    doctor_report(SEVERITY_WARNING, "/proc is not mounted: neither hakmem nor this program sees limits, control groups "
+                                    "and the machine's settings\nmount it: mount -t proc proc /proc");
+}
+
 void doctor_look_huge(struct doctor *doctor) {
   char word[32];
   word_chosen(doctor_read(doctor, HUGE_FOLDER "/enabled"), word);

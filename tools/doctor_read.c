@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BYTES_MAX ((size_t)1 << 30)
 
@@ -85,6 +86,12 @@ const char *doctor_variable(const struct doctor *doctor, const char *name) {
 const char *doctor_base_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
+}
+
+bool doctor_has_proc(const struct doctor *doctor) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/proc/self", doctor->root);
+  return access(path, F_OK) == 0;
 }
 
 /* "Max open files            1024                 1048576              files" */

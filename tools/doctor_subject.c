@@ -170,7 +170,8 @@ bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
   char path[PATH_MAX];
   int length = snprintf(path, sizeof path, "%s%s", doctor->root, doctor->proc);
   if (access(path, F_OK) != 0)
-    return wrong(problem, "there is no process %ld", doctor->pid);
+    return doctor_has_proc(doctor) ? wrong(problem, "there is no process %ld", doctor->pid)
+                                   : wrong(problem, "no process can be looked at: /proc is not mounted here");
   doctor->maps = doctor_read(doctor, "%s/maps", doctor->proc);
   if (doctor->maps && *doctor->maps == 0)
     return wrong(problem, "process %ld has no memory of its own: it has ended, or is a part of the kernel",

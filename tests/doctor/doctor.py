@@ -116,6 +116,7 @@ def process_cases(made):
         ("foreign-options", "note", "MALLOC_ARENA_MAX acts on glibc", variables(MALLOC_ARENA_MAX="1")),
         ("foreign-options", "note", "MALLOC_CONF acts on jemalloc", variables(MALLOC_CONF="prof:true")),
         ("foreign-options", "note", "GLIBC_TUNABLES", variables(GLIBC_TUNABLES="glibc.malloc.tcache_count=0")),
+        ("proc", "warning", "/proc is not mounted", lambda t: t.root.joinpath("proc/self").rename(t.root / "elsewhere")),
         ("huge-pages", "note", "hakmem refuses them", write(huge, "[always] madvise never\n")),
         ("huge-pages", "note", "has no effect", write(huge, never)),
         ("huge-pages", "warning", "has no effect", both(write(huge, never), variables(HAKMEM_HUGE="all"))),
@@ -404,6 +405,7 @@ def wrong_usage(made):
         (("--", made.by_bare), "sh, which runs"),
         (("--", made.by_none), "its first line names no interpreter"),
         (("--", made.empty), "is empty"),
+        (("--root", made.folder, "1"), "no process can be looked at: /proc is not mounted"),
     ):
         result = tool(*words, status=(2,))
         assert result.stdout == b"" and result.stderr.count(b"\n") == 1, result
