@@ -5,7 +5,8 @@
 //   hak::memory_resource  a std::pmr::memory_resource
 //
 // The heap must outlive what refers to it. Ending it runs no destructors: objects in it that own something else must be
-// destroyed before. The functions may be called from any thread, like those of hakmem.h.
+// destroyed before. The functions may be called from any thread, like those of hakmem.h. Where exceptions are switched
+// off (-fno-exceptions), what would throw calls std::abort.
 #ifndef HAKMEM_HPP
 #define HAKMEM_HPP
 
@@ -16,6 +17,7 @@
 #include "hakmem.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <memory_resource>
 #include <new>
@@ -23,12 +25,22 @@
 
 namespace hak {
 
+namespace detail {
+template <class Exception> [[noreturn]] inline void fail() {
+#ifdef __cpp_exceptions
+  throw Exception();
+#else
+  std::abort();
+#endif
+}
+} // namespace detail
+
 class heap {
 public:
   // limit_bytes bounds what the heap holds; 0: no limit. Throws std::bad_alloc if no heap can be made (hak_heap_new).
   explicit heap(std::size_t limit_bytes = 0) : handle_(hak_heap_new(limit_bytes)) {
     if (handle_ == nullptr)
-      throw std::bad_alloc();
+      detail::fail<std::bad_alloc>();
   }
   heap(heap &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   heap &operator=(heap &&other) noexcept {
@@ -55,7 +67,7 @@ public:
   void *allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_t)) {
     void *block = alignment <= alignof(std::max_align_t) ? malloc(size) : aligned_alloc(alignment, size);
     if (block == nullptr)
-      throw std::bad_alloc();
+      detail::fail<std::bad_alloc>();
     return block;
   }
 
@@ -78,7 +90,7 @@ class default_heap {
 public:
   explicit default_heap(heap &to) {
     if (hak_heap_set_default(to.handle(), &before_) != 0)
-      throw std::bad_alloc();
+      detail::fail<std::bad_alloc>();
   }
   default_heap(const default_heap &) = delete;
   default_heap &operator=(const default_heap &) = delete;
@@ -98,12 +110,12 @@ public:
 
   T *allocate(std::size_t count) {
     if (count > std::numeric_limits<std::ptrdiff_t>::max() / sizeof(T))
-      throw std::bad_array_new_length();
+      detail::fail<std::bad_array_new_length>();
     void *block = alignof(T) <= alignof(std::max_align_t)
                       ? hak_heap_malloc(handle_, count * sizeof(T))
                       : hak_heap_aligned_alloc(handle_, alignof(T), count * sizeof(T));
     if (block == nullptr)
-      throw std::bad_alloc();
+      detail::fail<std::bad_alloc>();
     return static_cast<T *>(block);
   }
   void deallocate(T *block, std::size_t) noexcept { hak_heap_free(handle_, block); }
@@ -124,8 +136,12 @@ private:
   void *do_allocate(std::size_t size, std::size_t alignment) override { return heap_->allocate(size, alignment); }
   void do_deallocate(void *block, std::size_t, std::size_t) override { heap_->free(block); }
   bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+#ifdef __cpp_rtti
     const auto *same = dynamic_cast<const memory_resource *>(&other);
     return same != nullptr && same->heap_ == heap_;
+#else
+    return this == &other; // nothing tells what the other one is
+#endif
   }
 
   heap *heap_;
