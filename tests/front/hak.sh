@@ -178,6 +178,7 @@ else
   expect 2 '' 'not overwritten' "$hak" profile --out "$work/100%%p%%/heap" -- true
   expect 2 '' 'not overwritten' "$hak" profile --out "$work/heap" -- true
   expect 2 '' 'works in a checkout' "$hak" profile --flame x.svg -- true
+  expect 1 '' 'profile top works in a checkout of hakmem only; go tool pprof' "$hak" profile top x.pb.gz
   expect 2 '' 'takes a number' "$hak" profile --kb x -- true
   expect 2 '' 'takes a CMD' "$hak" profile
   expect 2 '' 'there is no process 999999999' "$hak" profile start 999999999
