@@ -68,9 +68,16 @@ static char *word_next(char **text) {
 
 /* The program that "#!/usr/bin/env ..." runs; NULL if there is none. */
 static char *program_of_env(char *words) {
+  static const char *const with_value[] = {"-u", "--unset", "-C", "--chdir"};
   char *word = word_next(&words);
-  while (word && (*word == '-' || strchr(word, '=')))
+  while (word && (*word == '-' || strchr(word, '='))) {
+    for (size_t i = 0; i < sizeof with_value / sizeof *with_value; i++)
+      if (strcmp(word, with_value[i]) == 0) {
+        (void)word_next(&words);
+        break;
+      }
     word = word_next(&words);
+  }
   return word;
 }
 

@@ -140,7 +140,7 @@ class Programs:
         self.elsewhere = self.patched("elsewhere", 18, b"\x02\x00")  # e_machine: SPARC
         self.text = self.script("text", "echo text\n")
         self.by_plain = self.script("by-plain", f"#!{self.plain} -x\n")
-        self.by_env = self.script("by-env", "#!/usr/bin/env -S X=1 static\n")
+        self.by_env = self.script("by-env", "#!/usr/bin/env -S X=1 -u Y static\n")
         self.by_script = self.script("by-script", f"#! {self.by_env}\n")
         self.by_nobody = self.script("by-nobody", "#!/nonsense/interpreter\n")
         self.by_lost = self.script("by-lost", "#!/usr/bin/env nonsense\n")
