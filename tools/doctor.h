@@ -91,7 +91,8 @@ void doctor_take_options(struct doctor *doctor);
 
 /* --- libraries --- */
 
-bool doctor_is_hakmem(const char *path);
+/* Whether a file of the subject is hakmem's library, by its name or by what it defines. */
+bool doctor_is_hakmem(const struct doctor *doctor, const char *path);
 /* Returns the allocator that a library's file name stands for; NULL for none, and for hakmem. */
 const char *doctor_allocator_of(const char *path);
 /* Calls visit for each path of a list as in LD_PRELOAD, in order. */

@@ -37,9 +37,8 @@ struct found {
 };
 
 static void note_hakmem(struct doctor *doctor, const char *path, void *argument) {
-  (void)doctor;
   struct found *found = argument;
-  if (*found->path || !doctor_is_hakmem(path))
+  if (*found->path || !doctor_is_hakmem(doctor, path))
     return;
   size_t length = strlen(path), mark = strlen(" (deleted)");
   memcpy(found->path, path, length + 1);
@@ -80,7 +79,7 @@ static const char *allocator_in(const struct doctor *doctor, const char *path) {
   struct elf elf;
   char seen[PATH_MAX];
   const char *allocator = doctor_allocator_of(path);
-  if (allocator || doctor_is_hakmem(path) || !strchr(path, '/'))
+  if (allocator || doctor_is_hakmem(doctor, path) || !strchr(path, '/'))
     return allocator;
   bool defines = elf_open(&elf, doctor_file(doctor, path, seen)) && elf_defines(&elf, "malloc") == ELF_SYMBOL_EXPORTED;
   return defines ? "an allocator" : NULL;
@@ -89,7 +88,7 @@ static const char *allocator_in(const struct doctor *doctor, const char *path) {
 static void judge_preload(struct doctor *doctor, const char *path, void *argument) {
   bool *has_hakmem = argument;
   char seen[PATH_MAX];
-  bool is_ours = doctor_is_hakmem(path);
+  bool is_ours = doctor_is_hakmem(doctor, path);
   const char *allocator = allocator_in(doctor, path);
   if (strchr(path, '/') && access(doctor_file(doctor, path, seen), R_OK) != 0)
     doctor_report(is_ours ? SEVERITY_PROBLEM : SEVERITY_WARNING,
@@ -125,7 +124,7 @@ static void judge_preload_file(struct doctor *doctor, const char *path, void *ar
   if (strchr(path, '/') && access(doctor_file(doctor, path, seen), R_OK) != 0)
     doctor_report(SEVERITY_WARNING, "/etc/ld.so.preload names %s: %m; each program says so when it begins\ntake it out",
                   path);
-  else if (doctor_is_hakmem(path))
+  else if (doctor_is_hakmem(doctor, path))
     doctor_report(SEVERITY_NOTE,
                   "/etc/ld.so.preload names %s: all programs run on hakmem\nset LD_PRELOAD for one program "
                   "instead",
@@ -222,7 +221,8 @@ static void note_copy(struct doctor *doctor, const char *path, void *argument) {
   struct copies *copies = argument;
   struct stat status;
   char seen[PATH_MAX];
-  if (!doctor_is_hakmem(path) || copies->count == COPIES_MAX || stat(doctor_file(doctor, path, seen), &status) != 0)
+  if (!doctor_is_hakmem(doctor, path) || copies->count == COPIES_MAX ||
+      stat(doctor_file(doctor, path, seen), &status) != 0)
     return;
   for (unsigned i = 0; i < copies->count; i++)
     if (copies->files[i].st_dev == status.st_dev && copies->files[i].st_ino == status.st_ino)

@@ -198,8 +198,14 @@ bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
 
 /* --- libraries --- */
 
-bool doctor_is_hakmem(const char *path) {
-  return strncmp(doctor_base_name(path), "libhakmem", strlen("libhakmem")) == 0;
+bool doctor_is_hakmem(const struct doctor *doctor, const char *path) {
+  struct elf elf;
+  char seen[PATH_MAX];
+  if (strncmp(doctor_base_name(path), "libhakmem", strlen("libhakmem")) == 0)
+    return true;
+  /* It may have any name. The program itself is looked at apart (has_hakmem). */
+  return strchr(path, '/') && strcmp(path, doctor->program) != 0 && elf_open(&elf, doctor_file(doctor, path, seen)) &&
+         elf_defines(&elf, "hak_malloc") == ELF_SYMBOL_EXPORTED;
 }
 
 const char *doctor_allocator_of(const char *path) {

@@ -363,18 +363,22 @@ def libraries(made):
     return {"library", "libc"}
 
 
-def real_processes(_made):
+def real_processes(made):
     """This machine, and processes of it."""
     for words in ((), (os.getpid(),), ("--", sys.executable)):
         assert len(diagnosis(*words)) >= 8
     if ARGUMENTS.library is None:
         return set()
-    for env, is_there in (({}, False), ({"LD_PRELOAD": ARGUMENTS.library}, True)):
+    renamed = Path(made.folder / "allocator.so")
+    renamed.write_bytes(Path(ARGUMENTS.library).read_bytes())
+    for env, is_there in (({}, False), ({"LD_PRELOAD": ARGUMENTS.library}, True), ({"LD_PRELOAD": renamed}, True)):
         command = [sys.executable, "-c", "print(flush=True); input()"]
         with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             process.stdout.readline()
             findings = [f for f in diagnosis(process.pid) if f["check"] == "loaded"]
             assert [f["severity"] for f in findings] == ["ok" if is_there else "problem"], findings
+            preloads = [f["severity"] for f in diagnosis(process.pid) if f["check"] == "preload"]
+            assert preloads == (["ok"] if is_there else []), preloads
             process.communicate(b"\n", timeout=200)
     # The summary of a process that may have as few files open as the doctor finds enough.
     few = "ulimit -n 8; exec /bin/true"
