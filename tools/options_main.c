@@ -81,9 +81,10 @@ static const char before_table[] =
     "`HAKMEM_PROFILE` selects the preset.\n"
     "Numbers are decimal. Words are accepted in any case. Where `off` is a value, `0`, "
     "`no` and `false` mean it, and `1`,\n"
-    "`on`, `yes` and `true` mean the first other value. An unknown name or a bad value "
-    "is answered in one line on stderr and\n"
-    "changes nothing. A program with raised privileges (set-uid) reads no environment.\n"
+    "`on`, `yes` and `true` mean the first other value. A variable with an empty value is "
+    "not set. An unknown name or a bad\n"
+    "value is answered in one line on stderr and changes nothing. A program with raised privileges (set-uid) reads no\n"
+    "environment.\n"
     "\n"
     "| option | values | speed | balanced | lean | secure | may change | what it does |\n"
     "|---|---|---|---|---|---|---|---|\n";

@@ -179,7 +179,7 @@ enum option_error options_parse(const char *environment, size_t name_length, con
       return *value == 0 && !texts[i] ? OPTION_OK : value_parse((enum option)i, value, RANK_ENVIRONMENT);
   for (unsigned i = 0; i < option_alias_count; i++)
     if (is_name(option_aliases[i].environment, environment, name_length))
-      return alias_parse(&option_aliases[i], value);
+      return *value == 0 ? OPTION_OK : alias_parse(&option_aliases[i], value);
   return OPTION_UNKNOWN;
 }
 

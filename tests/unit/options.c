@@ -122,6 +122,8 @@ UNIT_TEST(unknown_names_are_refused) {
   assert_int_equal(parse("HAKMEM_STATSX", "1"), OPTION_UNKNOWN);
   assert_int_equal(parse("hakmem_stats", "1"), OPTION_UNKNOWN);
   assert_int_equal(parse("", "1"), OPTION_UNKNOWN);
+  for (unsigned i = 0; i < option_alias_count; i++)
+    assert_int_equal(parse(option_aliases[i].environment, ""), OPTION_OK);
   assert_int_equal(options_parse("HAKMEM_STATS=json", 7, "json"), OPTION_UNKNOWN);
 }
 
