@@ -6,6 +6,7 @@
 #include "adapt/strategy_words.h"
 #include "tools/policy_disk.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,7 +224,11 @@ static int simulate(const char *path) {
     print_json(&totals);
   else
     print_table(&totals);
-  return ferror(stdout) || fflush(stdout) ? 1 : 0;
+  errno = 0;
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return 0;
+  refuse("stdout: %s", strerror(errno != 0 ? errno : EIO)); // NOLINT(concurrency-mt-unsafe): one thread
+  return 1;
 }
 
 int main(int argc, char **argv) {

@@ -158,6 +158,14 @@ def what_was_learned_is_loaded(folder):
     assert simulated(folder, other, "--load", folder / "learned")["evolving"] < fresh["evolving"]
 
 
+def output_that_cannot_be_written(folder):
+    (folder / "stream").write_text(text(random_stream()))
+    for words in ((), ("--json",), ("--json", "--each", "1")):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([PROGRAM, *words, folder / "stream"], check=False, stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"stdout: No space" in done.stderr, (words, done)
+
+
 def a_trace_is_as_its_text(folder):
     """Sites are those of who took, whoever frees; small blocks count for time only; growth where it lies is no event."""
     ms = 1000
@@ -226,6 +234,7 @@ def main():
         the_same_stream_gives_the_same_bytes,
         the_sums_on_the_way,
         what_was_learned_is_loaded,
+        output_that_cannot_be_written,
         a_trace_is_as_its_text,
         wrong_input_is_one_sentence,
     ]
