@@ -97,6 +97,8 @@ def check_options(settings: Mapping[str, str], found: Iterable[Allocator], build
     if ours is None or not any(name.startswith("HAKMEM_") for name in settings):
         return
     links = process.Links()
+    # With any value it shows whether there is such an option, and a file is not to be written now.
+    settings = {name: "" if name.endswith("_FILE") else value for name, value in settings.items()}
     environment, added = process.clean_environment(settings), process.variables(ours, links)
     said = process.run(["true"], environment, added, build_dir=str(build)).stderr.decode(errors="replace")
     if refused := re.search(r"^hakmem: (HAKMEM_.*?)(, ignored|; default kept)", said, re.MULTILINE):

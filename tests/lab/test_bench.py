@@ -14,6 +14,7 @@ import pytest
 
 from lab.run import allocators, goals, process, workloads
 from lab.store import rows
+from lab.verbs import arguments
 
 # These real programs are enough here: tests/apps runs the others.
 APPS = ("app-perl", "app-sqlite", "app-memcached", "app-java")
@@ -88,6 +89,14 @@ def test_command_line_and_rows(tree, build, library, tmp_path):
 def test_wrong_usage(tree, build, words, says):
     done = bench(tree, build, "--tiny", *words)
     assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
+def test_to_ask_about_options_writes_no_file(build, library, tmp_path):
+    ours = [allocators.Allocator("hakmem", str(library))]
+    arguments.check_options({"HAKMEM_STATS_FILE": f"{tmp_path}/summary"}, ours, build)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="HAKMEM_STAT_FILE is no option"):
+        arguments.check_options({"HAKMEM_STAT_FILE": f"{tmp_path}/summary"}, ours, build)
 
 
 def test_a_missing_peer_is_a_line(tree, build, library):
