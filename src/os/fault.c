@@ -31,7 +31,9 @@ void fault_delete_size(const void *block) { fault("delete of block ", block, " w
 void fault_written_after_free(const void *block) { fault("write to block ", block, " after its free"); }
 void fault_written_beyond(const void *block) { fault("write beyond the end of block ", block, ""); }
 void fault_realloc_foreign(const void *block) { fault("realloc of ", block, not_ours); }
-void fault_heap_destroyed(const void *heap) { fault("use of heap ", heap, ", which was destroyed"); }
+void fault_heap_destroyed(const void *heap) {
+  fault("use of heap ", heap, heap != NULL ? ", which was destroyed" : ", which is none: hak_heap_new returned NULL");
+}
 
 #ifdef HAK_DEBUG
 void assert_failed(const char *what, const char *file, int line) {

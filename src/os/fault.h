@@ -17,7 +17,7 @@ _Noreturn void fault_written_after_free(const void *block);
 _Noreturn void fault_written_beyond(const void *block);
 _Noreturn void fault_delete_size(const void *block);
 _Noreturn void fault_realloc_foreign(const void *block);
-_Noreturn void fault_heap_destroyed(const void *heap);
+_Noreturn void fault_heap_destroyed(const void *heap); /* NULL: there never was one */
 
 #ifdef HAK_DEBUG
 _Noreturn void assert_failed(const char *what, const char *file, int line);
