@@ -5,8 +5,7 @@
 #include "pages/metadata.h"
 
 #define GROUP_HEAPS 64u
-#define FIRST_GROUPS 4u
-#define CHUNKS_MAX 12u /* a million heaps */
+#define CHUNKS_MAX 14u /* a million heaps */
 
 struct group {
   _Atomic uint64_t owned;
@@ -21,7 +20,7 @@ static struct {
 uint32_t heap_count(void) { return atomic_load_explicit(&ids.count, memory_order_acquire); }
 
 static struct group *group_of(uint32_t id) {
-  struct doubling_place place = doubling_place((id - 1) / GROUP_HEAPS, FIRST_GROUPS);
+  struct doubling_place place = doubling_place((id - 1) / GROUP_HEAPS, 1);
   return atomic_load_explicit(&ids.chunks[place.chunk], memory_order_acquire) + place.index;
 }
 
@@ -55,12 +54,12 @@ COLD struct heap *heap_from(uint32_t id, bool owned) {
 }
 
 bool heap_ids_grow(void) {
-  unsigned chunk = doubling_place(heap_count() / GROUP_HEAPS, FIRST_GROUPS).chunk;
+  unsigned chunk = doubling_place(heap_count() / GROUP_HEAPS, 1).chunk;
   if (chunk == CHUNKS_MAX)
     return false;
   if (load_relaxed(&ids.chunks[chunk]) != NULL)
     return true;
-  struct group *fresh = metadata_take_forever(sizeof *fresh * FIRST_GROUPS << chunk);
+  struct group *fresh = metadata_take_forever(sizeof *fresh << chunk);
   if (fresh != NULL)
     atomic_store_explicit(&ids.chunks[chunk], fresh, memory_order_release);
   return fresh != NULL;

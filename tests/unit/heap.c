@@ -288,6 +288,21 @@ UNIT_TEST(bins_fall_with_the_heap) {
   UNIT_HEAP_VALID(heap);
 }
 
+/* In a private heap, because its pool has given out nothing. */
+UNIT_TEST(first_blocks_are_of_the_next_power_of_two) {
+  static const struct {
+    size_t size, usable;
+  } turns[] = {{208, 256}, {208, 256}, {208, 208}, {208, 208}, {40, 64}, {3000, 3072}, {64, 64}, {1000, 1024}};
+  struct hak_heap *heap = hak_heap_new(0);
+  assert_non_null(heap);
+  for (unsigned i = 0; i < sizeof turns / sizeof turns[0]; i++)
+    assert_int_equal(hak_usable_size(hak_heap_malloc(heap, turns[i].size)), turns[i].usable);
+  for (unsigned i = 0; i < 500; i++) /* it has given out more than a small program */
+    assert_non_null(hak_heap_malloc(heap, 64));
+  assert_int_equal(hak_usable_size(hak_heap_malloc(heap, 400)), 400);
+  assert_true(hak_heap_destroy(heap) == 0);
+}
+
 /* What the bins keep of blocks that are freed in any order pins slabs. A turn from allocating to freeing
  * doubles them. */
 UNIT_TEST(bins_grow_once_for_each_turn_to_freeing) {

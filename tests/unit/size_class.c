@@ -1,6 +1,7 @@
 /* size_class: the table and the arithmetic around it, exhaustively. */
 #include "unit.h"
 
+#include "base/doubling.h"
 #include "budget/usage.h"
 #include "slab/slab.h"
 
@@ -152,6 +153,21 @@ UNIT_TEST(blocks_that_grow_leave_little_behind) {
       hak_free(block);
       assert_in_range(usage_held(), 1, 32 << 20);
     }
+}
+
+/* Not of classes, but arithmetic, too. */
+UNIT_TEST(chunks_that_double_have_one_place_for_each_index) {
+  for (uint32_t first = 1; first <= 8; first *= 8) {
+    struct doubling_place expected = {0};
+    for (uint32_t index = 0; index < 1u << 20; index++) {
+      struct doubling_place place = doubling_place(index, first);
+      if (place.chunk != expected.chunk || place.index != expected.index)
+        fail_msg("index %u of %u: chunk %u, %u", index, first, place.chunk, place.index);
+      bool is_last = ++expected.index == first << expected.chunk;
+      expected.chunk += is_last;
+      expected.index *= !is_last;
+    }
+  }
 }
 
 UNIT_MAIN()
