@@ -34,8 +34,9 @@ HAK_HIDDEN void *block_attempt(size_t size, size_t alignment, unsigned cls, uint
 /* A block of a larger class may stand in for one of a class that gets no slab, if it is at most this long. */
 #define SUBSTITUTE_BYTES_MAX(bytes) (2 * (bytes) + 256)
 
-/* Memory is out: gives back all free memory, and free address space too. In a slow path. */
-HAK_HIDDEN void memory_release(void);
+/* Memory is out for a request of so many bytes: gives back all free memory, and free address space too. In a slow
+ * path. */
+HAK_HIDDEN void memory_release(size_t bytes);
 
 /* Frees a large object or a packed block. In a slow path. */
 HAK_HIDDEN void free_large(void *block, uint32_t entry);

@@ -57,7 +57,7 @@ static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, uns
     if (attempt > 0 && heap != NULL)
       heap_flush_all(heap);
     if (attempt > 0 && !forbids)
-      memory_release();
+      memory_release(max_size(size, alignment));
     if (heap == NULL && (heap = private_heap(pool)) == NULL)
       continue;
     private_enter(heap);

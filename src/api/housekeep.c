@@ -128,8 +128,8 @@ void housekeep_of_small(struct heap *own, unsigned cls) {
     do_what_is_due(heap);
 }
 
-COLD void memory_release(void) {
-  usage_note_refusal();
+COLD void memory_release(size_t bytes) {
+  usage_note_refusal(bytes);
   os_memory_limit_ask_again();
   struct heap *heap = heap_current();
   if (heap)

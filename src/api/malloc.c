@@ -28,24 +28,25 @@ __attribute__((used)) static void (*const start_with_malloc)(void) = hak_start;
 
 /* Tries again after giving back all free memory, and once more if the program's callback returned 1. The caller is in a
  * slow path. The callback runs outside it, because it frees. */
-COLD static bool may_try_again(unsigned attempt, size_t size, bool *is_begun) {
+COLD static bool may_try_again(unsigned attempt, size_t size, size_t alignment, bool *is_begun) {
+  size_t longest = max_size(size, alignment);
   struct pool *pool = private_current();
   if (pool != NULL && private_forbids(pool, size)) { /* nothing outside the heap can help */
     heap_flush_all(heap_current());
     return attempt == 1;
   }
   if (attempt == 1) {
-    if (size > HOPELESS_BYTES) /* giving memory back cannot make room for it */
+    if (longest > HOPELESS_BYTES) /* giving memory back cannot make room for it */
       return false;
     counter_note(memory_retries);
     if (heap_current() != NULL && heap_current()->inherited_calls > 0)
       inherited_return(heap_current());
-    memory_release();
+    memory_release(longest);
     return true;
   }
   bool again = limit_callback_call(size, is_begun);
   if (again) /* the freed memory may be held in a shape that does not fit */
-    memory_release();
+    memory_release(longest);
   return again;
 }
 
@@ -57,8 +58,8 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
   *dirty = SIZE_MAX;
   if (LIKELY(is_begun))
     block = block_attempt(size, alignment, cls, site, dirty);
-  for (unsigned attempt = 1;
-       UNLIKELY(block == NULL) && is_begun && attempt < ATTEMPTS_MAX && may_try_again(attempt, size, &is_begun);
+  for (unsigned attempt = 1; UNLIKELY(block == NULL) && is_begun && attempt < ATTEMPTS_MAX &&
+                             may_try_again(attempt, size, alignment, &is_begun);
        attempt++)
     block = block_attempt(size, alignment, cls, site, dirty);
   if (LIKELY(is_begun)) {

@@ -236,7 +236,14 @@ bool usage_reserve(size_t bytes) {
 #define FILLING_SHARE 16
 #define SHORT_MS 10000u
 
-void usage_note_refusal(void) { store_relaxed(&usage.refused_ms, os_milliseconds()); }
+/* Tells whether a limit of the system is low, or a good part of it is held. */
+static bool limit_is_short(size_t limit) { return limit < SHORT_LIMIT_BYTES || usage_held() > limit / SHORT_SHARE; }
+
+/* The system has less than this beside what is held. A request that is long beside that says nothing about others. */
+void usage_note_refusal(size_t bytes) {
+  if (limit_is_short(usage_held() + bytes))
+    store_relaxed(&usage.refused_ms, os_milliseconds());
+}
 
 static bool ran_out(void) {
   uint64_t refused_ms = load_relaxed(&usage.refused_ms);
@@ -245,7 +252,7 @@ static bool ran_out(void) {
 
 bool usage_is_short(void) {
   size_t limit = os_memory_limit();
-  return (limit != SIZE_MAX && (limit < SHORT_LIMIT_BYTES || usage_held() > limit / SHORT_SHARE)) || ran_out();
+  return (limit != SIZE_MAX && limit_is_short(limit)) || ran_out();
 }
 
 bool usage_is_filling(void) { return usage_held() > os_memory_limit() / FILLING_SHARE || ran_out(); }

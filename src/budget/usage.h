@@ -78,7 +78,8 @@ size_t usage_high(void);
 void usage_limits_apply(void);
 
 /* Tells whether memory is short. Then it is used economically rather than fast. Memory is short if the system's limits
- * (os_memory_limit) are low, if a good part of them is held, and for some time after it ran out. */
+ * (os_memory_limit) are low, if a good part of them is held, and for some time after it ran out: after a refused
+ * request that such a limit would have refused. */
 bool usage_is_short(void);
 /* Tells whether memory is so short that speed comes second: a third of the limit is held, or it ran out. */
 bool usage_is_tight(void);
@@ -86,7 +87,8 @@ bool usage_is_tight(void);
 bool usage_is_filling(void);
 /* Returns what the system's limit leaves beside the taken bytes. */
 size_t usage_left(void);
-void usage_note_refusal(void);
+/* Call when memory was out for a request of so many bytes, at most PTRDIFF_MAX. */
+void usage_note_refusal(size_t bytes);
 
 /* Free bytes that may stay however old while the program works: the option `keep_mb`, and an eighth of what is taken;
  * never more than the cap. */

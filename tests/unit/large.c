@@ -1017,7 +1017,7 @@ UNIT_TEST(what_shrinks_without_memory_shrinks_in_place) {
 
 static void resize_to_the_same_size(void *unused) {
   (void)unused;
-  usage_note_refusal();
+  usage_note_refusal(UNIT_BYTES);
   if (!usage_is_short())
     _exit(2);
   for (size_t size = 300000; size < 8 * MIB; size += size / 16) {
