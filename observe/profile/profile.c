@@ -102,7 +102,8 @@ void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, u
   struct sample_weight weight = weight_of(bytes, picks, heap_tally(heap)->interval);
   HAK_PROBE(sample, block, bytes, weight.bytes, depth);
   HOLD_LOCK(&profile.lock);
-  samples_add(&profile.samples, block, addresses, depth, weight);
+  if (profile_is_on()) /* else it was stopped meanwhile, and nobody may tell of the block's free */
+    samples_add(&profile.samples, block, addresses, depth, weight);
 }
 
 /* Takes the block. When memory is short, a slab of the shared pool would be too much for a few samples. */

@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include "hakmem/hakmem.h"
+#include "heap/slow_path.h"
 #include "large/large.h"
 #include "profile/profile.h"
 
@@ -211,6 +212,20 @@ UNIT_TEST(starts_and_stops_meet) {
   assert_int_equal(tally_is_on(), profile_is_on());
   hak_profile_stop();
   assert_false(tally_is_on());
+}
+
+/* A thread picks an object, then another one stops the profile, then the first one adds the object. */
+UNIT_TEST(a_sample_that_comes_late_is_none) {
+  void *object = hak_malloc(MIB), *other = hak_malloc(MIB);
+  start(1);
+  assert_int_equal(hak_profile_stop(), 0);
+  hak_free(other); /* no sample is left: from now on frees of large objects are not looked at */
+  assert_true(slow_path_begin());
+  profile_add(heap_current(), object, MIB, 1, 0);
+  slow_path_end();
+  hak_free(object);
+  assert_int_equal(stats().profile_samples, 0);
+  assert_int_equal(stats().profile_live_bytes, 0);
 }
 
 UNIT_TEST(a_path_that_does_not_do) {
