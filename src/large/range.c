@@ -198,14 +198,16 @@ static size_t evict_from(size_t units_min, struct stash **at) {
   return bytes;
 }
 
-static size_t evict_old(void) {
-  struct stash *at = NULL;
-  return evict_from(1, &at);
-}
-
 /* Returns the bytes that are kept for large objects. */
 static size_t kept_bytes(void) {
   return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are(STASHES_LIVE)) ? stashed_bytes() : 0);
+}
+
+/* Each slab that no free memory serves asks for it, and looks through the stashes of all threads only if something is
+ * kept. */
+static size_t evict_old(void) {
+  struct stash *at = NULL;
+  return kept_bytes() > 0 ? evict_from(1, &at) : 0;
 }
 
 /* Takes memory that is held and free before new memory: a resident extent. If there is none, it evicts cached and

@@ -26,8 +26,10 @@ TEST_WRAP(void, stash_next_round, void) {
     __real_stash_next_round();
 }
 
+static _Atomic unsigned searches;
 TEST_WRAP(struct large *, stash_take_any, uint32_t before_round, size_t units_min, size_t units_max,
           struct stash **at) {
+  atomic_fetch_add(&searches, 1);
   return unit_lies("kept") ? NULL : __real_stash_take_any(before_round, units_min, units_max, at);
 }
 
@@ -578,6 +580,23 @@ UNIT_TEST_BETWEEN(many_stashes_are_seldom_added_up, empty, empty) {
   assert_in_range(atomic_load(&sums) - before, 0, OBJECTS / 10 + os_milliseconds() - since_ms);
   for (unsigned i = 0; i < OBJECTS; i++)
     hak_free(objects[i]);
+}
+
+/* Nor does a row of slabs search them while they are empty. */
+UNIT_TEST_BETWEEN(empty_stashes_are_not_searched, empty, empty) {
+  enum { STASHES = 1000, BLOCKS = 800 };
+  static void *blocks[BLOCKS];
+  for (unsigned i = 0; i < STASHES; i++)
+    assert_non_null(stash_make());
+  habit(BYTES, 1);
+  hak_trim(0);
+  test_pause_ms(STASHES / 10);
+  unsigned before = atomic_load(&searches);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    blocks[i] = take(60000);
+  assert_in_range(atomic_load(&searches) - before, 0, BLOCKS / 80);
+  for (unsigned i = 0; i < BLOCKS; i++)
+    hak_free(blocks[i]);
 }
 
 /* Memory stays short for some time afterwards. */
