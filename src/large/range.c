@@ -372,6 +372,7 @@ static bool cache_stashed(uint32_t before_round, size_t units_min, size_t units_
   if (range == NULL)
     return false;
   size_t bytes = unstashed(range);
+  stashed_note_evicted(bytes);
   atomic_fetch_add_explicit(&figures.unstashed_count, 1, memory_order_relaxed);
   big_cache_put(range, KEEP_BY_PRESET, freed_ms);
   usage_move_end(bytes);
@@ -388,11 +389,12 @@ size_t range_evict_stashed(uint32_t before_round, size_t units_min, uint64_t fre
 
 /* No extent ends a stashed mapping, so each thread that works in its turn would leave one behind. */
 COLD static bool cache_stashed_for(size_t bytes) {
-  size_t units = bytes / UNIT_BYTES;
+  size_t units = bytes / UNIT_BYTES, held_bytes = stashed_bytes();
   struct stash *at = NULL;
-  if (cache_stashed(STASH_ANY_ROUND, units, units + units / STASHED_SLACK, &at, os_milliseconds()))
+  if (held_bytes >= bytes &&
+      cache_stashed(STASH_ANY_ROUND, units, units + units / STASHED_SLACK, &at, os_milliseconds()))
     return true;
-  if (stash_bytes() + bytes > min_size(range_cache_max() / STASH_SHARE, STASH_BYTES_MAX))
+  if (held_bytes > 0 && held_bytes + bytes > min_size(range_cache_max() / STASH_SHARE, STASH_BYTES_MAX))
     range_evict_stashed(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds(), SIZE_MAX);
   return false;
 }

@@ -582,9 +582,9 @@ UNIT_TEST_BETWEEN(many_stashes_are_seldom_added_up, empty, empty) {
     hak_free(objects[i]);
 }
 
-/* Nor does a row of slabs search them while they are empty. */
+/* Nor does a row of slabs, or of mappings, search them while they are empty. */
 UNIT_TEST_BETWEEN(empty_stashes_are_not_searched, empty, empty) {
-  enum { STASHES = 1000, BLOCKS = 800 };
+  enum { STASHES = 1000, BLOCKS = 800, MAPPINGS = 1000 };
   static void *blocks[BLOCKS];
   for (unsigned i = 0; i < STASHES; i++)
     assert_non_null(stash_make());
@@ -597,6 +597,12 @@ UNIT_TEST_BETWEEN(empty_stashes_are_not_searched, empty, empty) {
   assert_in_range(atomic_load(&searches) - before, 0, BLOCKS / 80);
   for (unsigned i = 0; i < BLOCKS; i++)
     hak_free(blocks[i]);
+  uint64_t since_ms = os_milliseconds();
+  before = atomic_load(&searches) + atomic_load(&sums);
+  for (unsigned i = 0; i < MAPPINGS; i++)
+    hak_free(test_opaque(hak_malloc((33 + i % 8) * MIB)));
+  assert_in_range(atomic_load(&searches) + atomic_load(&sums) - before, 0,
+                  MAPPINGS / 10 + os_milliseconds() - since_ms);
 }
 
 /* Memory stays short for some time afterwards. */
