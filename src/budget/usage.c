@@ -235,9 +235,15 @@ bool usage_reserve(size_t bytes) {
 #define TIGHT_SHARE 3
 #define FILLING_SHARE 16
 #define SHORT_MS 10000u
+#define NEAR_BYTES ((size_t)4 << 30) /* while more is left than this, a limit is not near */
 
-/* Tells whether a limit of the system is low, or a good part of it is held. */
-static bool limit_is_short(size_t limit) { return limit < SHORT_LIMIT_BYTES || usage_held() > limit / SHORT_SHARE; }
+/* Tells whether more than a part of a limit of the system is held, and little is left. */
+static bool limit_is_near(size_t limit, size_t share) {
+  size_t held_bytes = usage_held();
+  return held_bytes > limit / share && less(limit, held_bytes) < NEAR_BYTES;
+}
+
+static bool limit_is_short(size_t limit) { return limit < SHORT_LIMIT_BYTES || limit_is_near(limit, SHORT_SHARE); }
 
 /* The system has less than this beside what is held. A request that is long beside that says nothing about others. */
 void usage_note_refusal(size_t bytes) {
@@ -257,7 +263,7 @@ bool usage_is_short(void) {
 
 bool usage_is_filling(void) { return usage_held() > os_memory_limit() / FILLING_SHARE || ran_out(); }
 
-bool usage_is_tight(void) { return usage_held() > os_memory_limit() / TIGHT_SHARE || ran_out(); }
+bool usage_is_tight(void) { return limit_is_near(os_memory_limit(), TIGHT_SHARE) || ran_out(); }
 
 size_t usage_left(void) { return less(os_memory_limit(), usage_taken()); }
 

@@ -78,10 +78,11 @@ size_t usage_high(void);
 void usage_limits_apply(void);
 
 /* Tells whether memory is short. Then it is used economically rather than fast. Memory is short if the system's limits
- * (os_memory_limit) are low, if a good part of them is held, and for some time after it ran out: after a refused
- * request that such a limit would have refused. */
+ * (os_memory_limit) are low, if a good part of them is held and little is left, and for some time after it ran out:
+ * after a refused request that such a limit would have refused. */
 bool usage_is_short(void);
-/* Tells whether memory is so short that speed comes second: a third of the limit is held, or it ran out. */
+/* Tells whether memory is so short that speed comes second: a third of the limit is held and little is left, or it ran
+ * out. */
 bool usage_is_tight(void);
 /* Tells whether a sixteenth of the limit is held, or memory ran out. */
 bool usage_is_filling(void);
