@@ -219,14 +219,13 @@ static ALWAYS_INLINE void *block_of(unsigned cls, size_t size, size_t alignment,
 #define GUARDED_SHORT_MAX 1024u
 
 /* Tells whether a large object of up to 256 KiB is packed, because whole units are too much for the program's own
- * limit, of which half is taken, or because checked objects cannot have guards. */
+ * limit, which is near, or because checked objects cannot have guards. */
 static bool short_is_packed(size_t size) {
   if (size > LARGE_SHORT_UNITS * UNIT_BYTES)
     return false;
   if (checked_is_on())
     return packed_is_sealed && (!guarded_is_on || range_mapping_count() >= GUARDED_SHORT_MAX);
-  size_t limit_bytes = (size_t)option_value(OPTION_LIMIT_MB) << 20;
-  return UNLIKELY(limit_bytes != 0) && usage_taken() > limit_bytes / 2;
+  return usage_own_limit_is_near();
 }
 
 /* Allocates a large object. When memory is short, the shortest ones are not rounded up to units. */

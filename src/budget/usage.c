@@ -234,16 +234,18 @@ bool usage_reserve(size_t bytes) {
 #define SHORT_SHARE 4
 #define TIGHT_SHARE 3
 #define FILLING_SHARE 16
+#define OWN_SHARE 2
 #define SHORT_MS 10000u
 #define NEAR_BYTES ((size_t)4 << 30) /* while more is left than this, a limit is not near */
 
-/* Tells whether more than a part of a limit of the system is held, and little is left. */
-static bool limit_is_near(size_t limit, size_t share) {
-  size_t held_bytes = usage_held();
-  return held_bytes > limit / share && less(limit, held_bytes) < NEAR_BYTES;
+/* Tells whether more than a part of a limit is used, and little is left. */
+static bool limit_is_near(size_t limit, size_t share, size_t used_bytes) {
+  return used_bytes > limit / share && less(limit, used_bytes) < NEAR_BYTES;
 }
 
-static bool limit_is_short(size_t limit) { return limit < SHORT_LIMIT_BYTES || limit_is_near(limit, SHORT_SHARE); }
+static bool limit_is_short(size_t limit) {
+  return limit < SHORT_LIMIT_BYTES || limit_is_near(limit, SHORT_SHARE, usage_held());
+}
 
 /* The system has less than this beside what is held. A request that is long beside that says nothing about others. */
 void usage_note_refusal(size_t bytes) {
@@ -263,7 +265,12 @@ bool usage_is_short(void) {
 
 bool usage_is_filling(void) { return usage_held() > os_memory_limit() / FILLING_SHARE || ran_out(); }
 
-bool usage_is_tight(void) { return limit_is_near(os_memory_limit(), TIGHT_SHARE) || ran_out(); }
+bool usage_is_tight(void) { return limit_is_near(os_memory_limit(), TIGHT_SHARE, usage_held()) || ran_out(); }
+
+bool usage_own_limit_is_near(void) {
+  size_t limit = (size_t)option_value(OPTION_LIMIT_MB) << 20;
+  return UNLIKELY(limit != 0) && limit_is_near(limit, OWN_SHARE, usage_taken());
+}
 
 size_t usage_left(void) { return less(os_memory_limit(), usage_taken()); }
 

@@ -86,6 +86,8 @@ bool usage_is_short(void);
 bool usage_is_tight(void);
 /* Tells whether a sixteenth of the limit is held, or memory ran out. */
 bool usage_is_filling(void);
+/* Tells whether half of the program's own limit (the option `limit_mb`) is taken, and little is left. */
+bool usage_own_limit_is_near(void);
 /* Returns what the system's limit leaves beside the taken bytes. */
 size_t usage_left(void);
 /* Call when memory was out for a request of so many bytes, at most PTRDIFF_MAX. */
