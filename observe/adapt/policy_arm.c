@@ -244,6 +244,7 @@ static void make_room(struct policy_arm *arm, uint32_t now_ms) {
     if (first->acted == second->acted || !was_alike)
       found = i;
   }
+  found = found > 0 ? found : 1; /* times that are 49 days apart may leave no such neighbours */
   merge_idle(&arm->idle[found - 1], &arm->idle[found]);
   memmove(&arm->idle[found - 1], &arm->idle[found], (POLICY_IDLE_MAX - found) * sizeof arm->idle[0]);
   arm->idle_count--;

@@ -443,4 +443,17 @@ UNIT_TEST(costs_at_their_edges) {
   assert_true(arm.total[KEEP_WARM] > 0);
 }
 
+/* Times of 32 bits come round. So the first three look younger than those that were freed 49 days after them. */
+UNIT_TEST(idle_ranges_49_days_apart_are_merged) {
+  static const uint32_t ages_ms[POLICY_IDLE_MAX] = {500, 50, 5, 20000, 5000, 500, 50, 5};
+  const uint32_t now_ms = 1000000;
+  struct policy_costs costs = policy_costs_of(500, 50, 1000, 1000);
+  struct policy_arm arm;
+  policy_arm_begin(&arm, KEEP_1S);
+  for (unsigned i = 0; i < POLICY_IDLE_MAX; i++)
+    policy_arm_freed(&arm, NULL, &costs, 10, true, now_ms - ages_ms[i]);
+  policy_arm_freed(&arm, NULL, &costs, 10, true, now_ms);
+  assert_int_equal(arm.idle_count, POLICY_IDLE_MAX);
+}
+
 UNIT_MAIN(c = policy_costs_of(500, 60, 800, BREAK_EVEN_MS))
