@@ -180,7 +180,7 @@ static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
     bool is_dirty = false;
     resized = large_resized(block, bytes, size, &is_dirty);
     bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
-    if (UNLIKELY(checked_is_on()) && is_dirty) /* no block shows what others left */
+    if (UNLIKELY(checked_is_on()) && resized != NULL && is_dirty) /* no block shows what others left */
       memset((char *)resized + bytes, 0, less(large_bytes(resized), bytes));
     if (is_sample)
       observers.large_resized(block, is_changed);

@@ -333,15 +333,15 @@ static bool bins_put_received(struct heap *heap, unsigned wanted_cls, void **blo
   return bin_count(heap, wanted_cls) >= heap->bin_state[wanted_cls].slots / RECEIVED_SHARE;
 }
 
-/* Returns the class whose blocks serve the heap's next request for a class without a bin. A slab costs a page at least,
- * and half of a small program's classes are asked for once or twice. So the first blocks of a class are of the next
- * power of two, which has the alignment of all classes below (docs/decisions/0073). */
+/* Returns the class whose blocks serve the heap's next request for a class without a bin; 0: its own. A slab costs a
+ * page at least, and half of a small program's classes are asked for once or twice. So the first blocks of a class are
+ * of the next power of two, which has the alignment of all classes below (docs/decisions/0073). */
 static unsigned class_of_first(struct heap *heap, unsigned cls) {
   size_t bytes = class_bytes(cls);
   struct bin_state *state = &heap->bin_state[cls];
-  if (bytes > FIRST_BYTES_MAX || is_power_of_two(bytes) || state->looks >= FIRST_BLOCKS || heap->split ||
+  if (bytes > FIRST_BYTES_MAX || (bytes & (bytes - 1)) == 0 || state->looks >= FIRST_BLOCKS || heap->split ||
       slab_set_taken_bytes(&heap_pool(heap)->slabs) > FIRST_HEAP_MAX || slab_set_has_free(&heap_pool(heap)->slabs, cls))
-    return cls;
+    return 0;
   state->looks++;
   return hak_class_of((size_t)1 << (64 - __builtin_clzl(bytes)));
 }
@@ -351,7 +351,7 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   struct hak_bin *bin = bin_of(heap, cls);
   if (state->base == NULL) {
     unsigned first = class_of_first(heap, cls);
-    if (first != cls) {
+    if (first != 0) {
       void *block = hak_bin_pop(bin_of(heap, first));
       heap->counters.slow_calls_filled += block != NULL;
       return block != NULL ? block : bin_fill_and_pop(heap, first);
