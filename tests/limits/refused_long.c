@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
     test_skip("a lower limit is in force");
   CHECK(t_malloc(is_short ? 2 * HELD_BYTES : REFUSED_BYTES) == NULL && errno == ENOMEM);
   if (!is_short)
-    CHECK(t_memalign((size_t)1 << 52, 100) == NULL && errno == ENOMEM);
+    CHECK(t_memalign(test_opaque_size((size_t)1 << 52), 100) == NULL && errno == ENOMEM);
   CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
   check_not_packed();
   t_free(held);
