@@ -22,7 +22,7 @@
   ROW(PART, extent_purged_bytes, GAUGE, BYTES, "Free extents that were given back or never used.") \
   ROW(PART, extent_unused_bytes, GAUGE, BYTES, "Accessible ends of the arenas that were never used.") \
   ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges in the BigCache.") \
-  ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped; most of it is never touched.") \
+  ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped, and pages that guarded objects left.") \
   ROW(PART, profile_table_bytes, GAUGE, BYTES, "Tables of the heap profile, as mapped.") \
   ROW(PART, guarded_bytes, GAUGE, BYTES, "Accessible pages of guarded blocks (HAKMEM_GUARD).") \
   ROW(MEMORY, mapped_bytes, GAUGE, BYTES, \

@@ -8,20 +8,27 @@
 
 #include <string.h>
 
-#define WAITING_MAX 32u
+#define WAITING_MAX 64u
+#define WAITS_MIN 32u /* others that are freed before its addresses serve again */
+#define KEPT_BODY_MAX ((size_t)256 * 1024)
+#define KEPT_BYTES_MAX ((size_t)4 << 20)
 #define WORD_BYTES sizeof(uint64_t)
 
 bool guarded_is_on;
 
 static uint64_t mask, factor; /* const after the start; a fork's child has live objects with words of them */
 
+struct span {
+  char *start, *base;
+  size_t front, bytes;
+  size_t kept; /* bytes from the base on whose pages stay: they are zero, and count as tables */
+};
+
 static struct {
   struct lock lock;
-  struct span {
-    char *start, *base;
-    size_t front, bytes;
-  } spans[WAITING_MAX];
-  uint32_t next;
+  struct span spans[WAITING_MAX]; /* a ring */
+  uint32_t next;                  /* the place that waits longest */
+  _Atomic size_t kept_bytes;
 } waiting;
 
 void guarded_words_begin(void) {
@@ -43,22 +50,61 @@ size_t guarded_front(size_t alignment) { return usage_is_filling() ? 0 : max_siz
 /* Returns the bytes that the program may use in place. */
 static size_t guarded_room(const struct large *range) { return body_bytes(range->guarded_size); }
 
+/* Takes a span out of the ring. The lock is held. */
+static struct span waiting_take(uint32_t place) {
+  struct span span = waiting.spans[place];
+  waiting.spans[place] = (struct span){0};
+  add_as_owner(&waiting.kept_bytes, -span.kept);
+  return span;
+}
+
 static void span_end(const struct span *span) {
   if (span->start == NULL)
     return;
   map_entry_set(span->base, ENTRY_NONE);
   os_unmap(span->start, span->front + span->bytes);
+  usage_move(USAGE_TABLES, USAGE_NOWHERE, span->kept);
 }
 
 /* Gives all waiting addresses back. */
 static void guarded_release(void) {
   for (uint32_t i = 0; i < WAITING_MAX; i++) {
     lock_take(&waiting.lock);
-    struct span span = waiting.spans[i];
-    waiting.spans[i] = (struct span){0};
+    struct span span = waiting_take(i);
     lock_give(&waiting.lock);
     span_end(&span);
   }
+}
+
+COLD size_t guarded_trim(void) {
+  size_t given_back = 0;
+  for (uint32_t i = 0; i < WAITING_MAX && load_relaxed(&waiting.kept_bytes) > 0; i++) {
+    HOLD_LOCK(&waiting.lock);
+    struct span *span = &waiting.spans[i];
+    if (span->kept == 0 || !os_seal(span->base, span->kept))
+      continue;
+    given_back += span->kept;
+    add_as_owner(&waiting.kept_bytes, -span->kept);
+    span->kept = 0;
+  }
+  usage_move(USAGE_TABLES, USAGE_NOWHERE, given_back);
+  return given_back;
+}
+
+/* Returns a span of these lengths that has waited long enough and kept its pages; its start is NULL if there is
+ * none. */
+static struct span span_again(size_t front, size_t bytes, size_t alignment) {
+  if (load_relaxed(&waiting.kept_bytes) == 0)
+    return (struct span){0};
+  HOLD_LOCK(&waiting.lock);
+  for (uint32_t i = 0; i < WAITING_MAX - WAITS_MIN; i++) {
+    uint32_t place = (waiting.next + i) % WAITING_MAX;
+    const struct span *span = &waiting.spans[place];
+    if (span->kept > 0 && span->front == front && span->bytes == bytes &&
+        ((uintptr_t)span->base & (alignment - 1)) == 0)
+      return waiting_take(place);
+  }
+  return (struct span){0};
 }
 
 char *guarded_map(size_t size, size_t room, size_t alignment, size_t front) {
@@ -66,6 +112,12 @@ char *guarded_map(size_t size, size_t room, size_t alignment, size_t front) {
   alignment = max_size(alignment, UNIT_BYTES);
   if (total < room)
     return NULL;
+  struct span again = span_again(front, total - front, alignment);
+  if (again.start != NULL && os_commit(again.base, body_bytes(size))) {
+    usage_move(USAGE_TABLES, USAGE_NOWHERE, again.kept);
+    return again.base;
+  }
+  span_end(&again);
   char *start = os_reserve(total, alignment);
   if (start == NULL) {
     guarded_release();
@@ -111,13 +163,30 @@ void guarded_check(const struct large *range) {
     fault_written_beyond(range->base);
 }
 
+/* Takes the access to a span of which so many bytes had it. The pages of a short object go only if few of them were
+ * written: the next object would fault them in again. */
+static bool span_close(struct span *span, size_t body) {
+  bool may_keep = body <= KEPT_BODY_MAX && load_relaxed(&waiting.kept_bytes) + body <= KEPT_BYTES_MAX;
+  if (may_keep && os_resident_bytes(span->base, body) > body / 2) {
+    memset(span->base, 0, body);
+    if (os_forbid(span->base, body)) {
+      span->kept = body;
+      usage_move(USAGE_NOWHERE, USAGE_TABLES, body);
+      return true;
+    }
+  }
+  return os_seal(span->base, span->bytes);
+}
+
 void guarded_end(const struct large *range) {
   struct span span = {.front = range->guard_front, .bytes = large_range_bytes(range), .base = range->base};
   span.start = span.base - span.front;
-  if (os_memory_limit() == SIZE_MAX && os_seal(span.base, span.bytes)) {
+  if (os_memory_limit() == SIZE_MAX && !usage_own_limit_is_near() && span_close(&span, guarded_room(range))) {
     lock_take(&waiting.lock);
-    struct span *place = &waiting.spans[waiting.next++ % WAITING_MAX], oldest = *place;
-    *place = span;
+    struct span oldest = waiting_take(waiting.next);
+    waiting.spans[waiting.next] = span;
+    add_as_owner(&waiting.kept_bytes, span.kept);
+    waiting.next = (waiting.next + 1) % WAITING_MAX;
     lock_give(&waiting.lock);
     span = oldest;
   }

@@ -2,8 +2,8 @@
  *
  * Each is a mapping of its own. In front of it lies a unit or more without access, and behind its last page at least
  * one page. Up to that page's end, a word behind the request depends on the address and a secret. A freed object
- * loses pages and access. Its addresses wait until some others were freed, so that a use of it ends the program by
- * SIGSEGV. */
+ * loses its content and access. Its addresses wait until some others were freed, so that a use of it ends the program
+ * by SIGSEGV. The pages of a short one stay, up to a bound, for the next object of its length. */
 #pragma once
 
 #include "large/record.h"
@@ -33,5 +33,8 @@ void guarded_set_size(struct large *range, size_t size);
 bool guarded_resize(struct large *range, size_t size);
 /* Ends the program if the word behind the object was changed. */
 void guarded_check(const struct large *range);
-/* Takes pages and access from a freed object. Its entry is ENTRY_LARGE_FREE, and some time later ENTRY_NONE. */
+/* Takes content and access from a freed object. Its entry is ENTRY_LARGE_FREE, and some time later ENTRY_NONE, or
+ * another object begins there. */
 void guarded_end(const struct large *range);
+/* Gives back the pages that stay for the next objects. Returns how many bytes. */
+size_t guarded_trim(void);

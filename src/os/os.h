@@ -30,6 +30,8 @@ bool os_commit(void *address, size_t size);
 
 /* Takes pages and access from a mapped range, whose addresses stay taken. False when the kernel refuses. */
 bool os_seal(void *address, size_t size);
+/* Takes the access only; os_commit gives it again, with the same content. */
+bool os_forbid(void *address, size_t size);
 
 /* Gives the pages of a committed range back. The range stays accessible and reads as zero. False when the kernel
  * refuses, for instance for locked memory; then nothing changed. */

@@ -149,6 +149,11 @@ bool os_commit(void *address, size_t size) {
   return mprotect(address, size, PROT_READ | PROT_WRITE) == 0;
 }
 
+bool os_forbid(void *address, size_t size) {
+  counter_note(calls_protect);
+  return mprotect(address, size, PROT_NONE) == 0;
+}
+
 bool os_seal(void *address, size_t size) {
   counter_note(calls_map);
   return mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;

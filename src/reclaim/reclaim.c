@@ -7,6 +7,7 @@
 #include "heap/envelope.h"
 #include "heap/pool.h"
 #include "heap/slow_path.h"
+#include "large/guarded.h"
 #include "large/packed.h"
 #include "large/range.h"
 #include "large/stash.h"
@@ -258,9 +259,9 @@ COLD static void close_empty_slabs(void) {
   }
 }
 
-/* Gives back free metadata: envelopes, and arrays of bins and outboxes. */
+/* Gives back free metadata: envelopes, and arrays of bins and outboxes; and what counts with it. */
 COLD static size_t trim_tables(size_t free_bytes_min) {
-  size_t given_back = heaps_rest();
+  size_t given_back = heaps_rest() + guarded_trim();
   envelopes_trim();
   return metadata_free_bytes() < free_bytes_min ? given_back : given_back + metadata_trim();
 }

@@ -9,6 +9,7 @@
  *   secure apart      the first blocks of a long class lie between pages without access
  *   secure packed     blocks that are packed because a limit leaves little have canaries and are cleared, too
  *   secure canaries   they differ between blocks, parent and child, processes; a child keeps those of before a fork */
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -479,6 +480,51 @@ static void long_block_grows(void) {
   t_free(block);
 }
 
+/* The kernel reads what a pipe gets. */
+static bool has_access(const char *address, int pipe_end) { return write(pipe_end, address, 1) == 1; }
+
+static unsigned has_access_anywhere(const char *block, size_t size, int pipe_end) {
+  unsigned found = 0;
+  for (size_t i = 0; i < size; i += 4096)
+    found += has_access(block + i, pipe_end);
+  return found;
+}
+
+/* Large objects of a few lengths that come and go, written whole or hardly: what was freed has no access until 32
+ * others were freed, and what comes shows nothing. The pages that stay for the next ones go back by a trim. */
+static void long_blocks_wait(void) {
+  enum { WAITS = 32, ROUNDS = 600, LENGTHS = 5 };
+  static const size_t lengths[LENGTHS] = {70000, 66000, 130000, 250000, 700000};
+  static struct {
+    char *block;
+    size_t size;
+  } freed[WAITS];
+  int ends[2];
+  unsigned again = 0;
+  CHECK(pipe2(ends, O_NONBLOCK) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 1 << 20) > 0);
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    size_t size = lengths[test_random(&test_seed) % (round < ROUNDS / 2 ? 2 : LENGTHS)];
+    char *block = CHECK_GOT(t_malloc(size));
+    shows_nothing((unsigned char *)block, size);
+    memset(block, FILL, round % 5 == 4 ? 100 : size);
+    if (round >= WAITS && round % 20 == 0)
+      for (unsigned i = 0; i < WAITS; i++)
+        CHECK(has_access_anywhere(freed[i].block, freed[i].size, ends[1]) == 0);
+    for (unsigned i = 0; i < WAITS; i++)
+      CHECK(freed[i].block != block);
+    again += round >= WAITS && has_access(freed[round % WAITS].block, ends[1]);
+    t_free(block);
+    CHECK(has_access_anywhere(block, size, ends[1]) == 0);
+    freed[round % WAITS].block = block;
+    freed[round % WAITS].size = size;
+    if (round == ROUNDS / 2)
+      t_trim(0);
+  }
+  CHECK(again == 0);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 static void never_stale_anywhere(void) {
   never_stale(NULL);
   in_threads();
@@ -508,6 +554,7 @@ int main(int argc, char **argv) {
   } else if (strcmp(what, "apart") == 0) {
     first_long_blocks_lie_apart();
     long_block_grows();
+    long_blocks_wait();
   } else if (strcmp(what, "packed") == 0) {
     packed_blocks_are_checked(argv);
   } else if (strcmp(what, "canaries") == 0) {
