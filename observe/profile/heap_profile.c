@@ -165,23 +165,19 @@ static void leaks_report(void) {
 
 /* --- at the end: the file --- */
 
-/* Writes the path of the file. False: it does not fit, or another process writes it. */
-static bool path_of_process(char *out, size_t bytes) {
-  struct text text = {.bytes = out, .capacity = bytes, .length = 0};
-  bool has_id = text_path(&text, path_wanted, (uint64_t)os_process_id());
-  return text.length < bytes - 1 && (has_id || os_process_id() == process_of_start);
-}
-
+/* Of a fork's processes only the first one writes a path without %p. */
 static void write_wanted(void) {
   static SPARSE char path[sizeof path_wanted + 32];
   static SPARSE char sentence[sizeof path + 256];
-  if (!path_of_process(path, sizeof path))
+  struct text text = TEXT_IN(path);
+  bool has_id = text_path(&text, path_wanted, (uint64_t)os_process_id());
+  if (!has_id && os_process_id() != process_of_start)
     return;
-  enum os_file_error error = profile_write(path);
+  enum os_file_error error = text.length < sizeof path - 1 ? profile_write(path) : OS_FILE_NAME_TOO_LONG;
   if (error == OS_FILE_OK)
     return;
-  struct text text = TEXT_IN(sentence);
-  text_strings(&text, "hakmem: no heap profile at ", path, ": ", os_file_words(error), "\n");
+  struct text said = TEXT_IN(sentence);
+  text_strings(&said, "hakmem: no heap profile at ", path, ": ", os_file_words(error), "\n");
   os_say(sentence);
 }
 

@@ -61,6 +61,15 @@ def look_at_limits(folder):
     check(ended.returncode != 0, "the control wrote beyond RLIMIT_FSIZE=0")
 
 
+def look_at_long_names(folder):
+    """A path that gets too long by its process ids is told."""
+    for pattern, is_told in (("%p" * 1500, True), ("profile.%p", False)):
+        options = {"HAKMEM_HEAP_PROFILE": "on", "HAKMEM_HEAP_PROFILE_FILE": pattern}
+        ended = run(REPORTER, "exit", env=environment(**options), stderr=subprocess.PIPE, cwd=folder)
+        told = b"no heap profile at" in ended.stderr and b"the name is too long" in ended.stderr
+        check(ended.returncode == 0 and told == is_told, f"a path of {len(pattern)} bytes: {ended.stderr[-100:]}")
+
+
 def look_at_closed_pipes(folder):
     for options in REPORTS:
         reader, writer = os.pipe()
@@ -121,6 +130,7 @@ def look_at_values():
 
 with tempfile.TemporaryDirectory() as name:
     look_at_limits(pathlib.Path(name))
+    look_at_long_names(pathlib.Path(name))
     look_at_closed_pipes(pathlib.Path(name))
     look_at_full_pipes()
     look_at_data(pathlib.Path(name))
