@@ -215,7 +215,8 @@ static void print_totals(const struct policy_view *view) {
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
          ms_of_ns(totals->acted), strategy_words[best].action, ms_of_ns(totals->fixed[best]),
          ms_of_ns(totals->best_of_arm), regret_ns / 1e6, percent_share(regret_ns, totals->best_of_arm));
-  printf("%zu arms; %ju matches, %ju turns\n", view->arms, (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
+  printf("%zu arm%s; %ju matches, %ju turns\n", view->arms, view->arms == 1 ? "" : "s", (uintmax_t)totals->epochs,
+         (uintmax_t)totals->switches);
   printf("a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n",
          part->fault_ns, part->purge_page_ns, part->purge_call_ns, mapping->purge_call_ns, break_even_ms(part));
 }
