@@ -66,8 +66,8 @@ HAK_API int hak_posix_memalign(void **out, size_t alignment, size_t size);
 HAK_API size_t hak_usable_size(const void *block);
 
 /* Returns the size that a request of `size` bytes is rounded up to: a request of that size wastes least. Where memory
- * is short, less may be usable; hak_usable_size tells what a block has. Returns 0 when the request can never be
- * served. */
+ * is short, less may be usable, and the first blocks of a class may have more; hak_usable_size tells what a block has.
+ * Returns 0 when the request can never be served. */
 HAK_API size_t hak_good_size(size_t size);
 
 /* Gives free memory back to the kernel, but for about `keep_bytes` of it. Returns 1 if something was given back, else
