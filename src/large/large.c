@@ -192,7 +192,7 @@ static void length_changed(struct large *range, size_t bytes, size_t wanted) {
     observers.advice_large_resized(range->caller, bytes, wanted);
   if (sites_are_counted())
     observers.site_resized(range->site, bytes, wanted);
-  range->units = (uint32_t)(wanted / UNIT_BYTES);
+  range_units_set(range, wanted);
   if (range->mapping) {
     usage_move_begin(max_size(wanted, bytes) - min_size(wanted, bytes));
     range_length_changed(bytes, wanted);
@@ -230,8 +230,13 @@ static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
     object_cut(range, bytes, wanted);
     return true;
   }
-  if (!may_be_mapping(wanted) || !pages_unmap(range->base + wanted, bytes - wanted))
+  if (!may_be_mapping(wanted))
     return false;
+  range_units_set(range, wanted); /* first: the system may map another range there at once */
+  if (!pages_unmap(range->base + wanted, bytes - wanted)) {
+    range_units_set(range, bytes);
+    return false;
+  }
   length_changed(range, bytes, wanted);
   usage_move(USAGE_LARGE, USAGE_NOWHERE, bytes - wanted);
   usage_move_end(bytes - wanted);
@@ -256,7 +261,7 @@ static struct large *mapping_move(struct large *range, size_t bytes, size_t want
     range->base = target;
   }
   map_reserve_end(&reserve);
-  map_entry_set(range->base, ENTRY_LARGE);
+  range_entries_set(range, ENTRY_LARGE);
   return target != NULL ? range : NULL;
 }
 

@@ -42,18 +42,33 @@ void range_entries_set(const struct large *range, uint32_t first) {
   map_entry_set(range->base, first);
 }
 
-/* Searches backwards for the mapping's first unit. */
+/* Returns the entry of a unit that has a row, ENTRY_NONE of an arena's. Arenas come and go: the mark is set before the
+ * first of their entries, and cleared after the last. */
+static uint32_t entry_outside_arenas(const void *unit) {
+  if (address_in_arena(unit))
+    return ENTRY_NONE;
+  uint32_t entry = map_entry_acquire(unit);
+  return address_in_arena(unit) ? ENTRY_NONE : entry;
+}
+
+/* Returns the length in a record that another thread may overwrite, for a range that follows at the same place. */
+static __attribute__((no_sanitize("thread"))) size_t length_read(const struct large *range) {
+  return __atomic_load_n(&range->units, __ATOMIC_RELAXED) * UNIT_BYTES;
+}
+
+/* Searches backwards for the mapping's first unit, without a lock. An address that is not hakmem's while this runs is
+ * in no mapping, and a mapping's record is never longer than the mapping (range_units_set). What lies in arenas is
+ * passed over: their entries and records may be old. */
 COLD uint32_t range_entry_inside(const void *address) {
   uintptr_t end = less((uintptr_t)address, load_relaxed(&figures.longest_bytes));
   for (uintptr_t unit = round_down((uintptr_t)address, UNIT_BYTES); unit > end;) {
     const void *at = (const void *)unit;
-    uint32_t entry = map_entry(at);
+    size_t covered = !map_covers(at) ? LEAF_BYTES : map_row(at) == NULL ? ROW_BYTES : UNIT_BYTES;
+    uint32_t entry = covered == UNIT_BYTES ? entry_outside_arenas(at) : ENTRY_NONE;
     if (entry == ENTRY_LARGE || entry == ENTRY_LARGE_FREE) {
-      const struct large *range = map_record(at);
-      bool is_inside = (uintptr_t)address - unit < large_range_bytes(range);
+      bool is_inside = (uintptr_t)address - unit < length_read(map_record(at));
       return !is_inside ? ENTRY_NONE : entry == ENTRY_LARGE ? ENTRY_LARGE_BODY : ENTRY_LARGE_FREE;
     }
-    size_t covered = !map_covers(at) ? LEAF_BYTES : map_row(at) == NULL ? ROW_BYTES : UNIT_BYTES;
     unit = less(round_down(unit, covered), UNIT_BYTES);
   }
   return ENTRY_NONE;

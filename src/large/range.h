@@ -55,6 +55,10 @@ void range_offer_kept(void);
 
 /* Sets the page-map entries of a range: ENTRY_LARGE of a live one, ENTRY_LARGE_FREE of a freed one. */
 void range_entries_set(const struct large *range, uint32_t first);
+/* Sets the length. Of a mapping, call it before its end is unmapped, and after it grew. */
+static inline void range_units_set(struct large *range, size_t bytes) {
+  __atomic_store_n(&range->units, (uint32_t)(bytes / UNIT_BYTES), __ATOMIC_RELAXED);
+}
 /* Returns the entry of an address that has none: what it would be if mappings had entries for all of their units. */
 uint32_t range_entry_inside(const void *address);
 /* Notes that the mapping of this object ended. range_was_unmapped: that was a short time ago. */

@@ -13,7 +13,7 @@
 
 unsigned arena_mark(const void *address) {
   const struct map_row *row = map_covers(address) ? map_row(address) : NULL;
-  return row ? load_relaxed(&row->arenas[map_unit_in_row(address)]) : 0;
+  return row ? atomic_load_explicit(&row->arenas[map_unit_in_row(address)], memory_order_acquire) : 0;
 }
 
 bool address_in_arena(const void *address) { return arena_mark(address) != 0; }
@@ -22,7 +22,7 @@ void arena_mark_set(char *base, size_t bytes, unsigned mark) {
   for (char *at = base; at < base + bytes;) {
     struct map_row *row = map_row(at);
     for (size_t unit = map_unit_in_row(at); unit < ROW_UNITS && at < base + bytes; unit++, at += UNIT_BYTES)
-      store_relaxed(&row->arenas[unit], (uint8_t)mark);
+      atomic_store_explicit(&row->arenas[unit], (uint8_t)mark, memory_order_release);
   }
 }
 

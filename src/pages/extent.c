@@ -210,9 +210,9 @@ COLD static void bank_change(unsigned number, char *base, size_t bytes, bool is_
   size_t islands = 1 - arena_neighbours(base, bytes, bank_mark(number)), change = is_added ? bytes : -bytes;
   if (number % EXTENT_BANKS == EXTENT_ADOPTED)
     extents.islands += is_added ? islands : -islands;
-  arena_mark_set(base, bytes, is_added ? bank_mark(number) : 0);
   if (!is_added)
-    map_entries_set(base, bytes / UNIT_BYTES, ENTRY_NONE);
+    map_entries_set(base, bytes / UNIT_BYTES, ENTRY_NONE); /* before the mark goes (range_entry_inside) */
+  arena_mark_set(base, bytes, is_added ? bank_mark(number) : 0);
   arena->reserved_bytes += change;
   arena->committed_bytes += change;
 }

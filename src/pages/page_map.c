@@ -191,7 +191,7 @@ void map_entries_set(const void *address, size_t units, uint32_t entry) {
     size_t some = min_size(units, LEAF_UNITS - (((uintptr_t)at >> HAK_UNIT_SHIFT) & (LEAF_UNITS - 1)));
     uint32_t *first = map_leaf_entry(map_leaf(at), at);
     for (size_t i = 0; i < some; i++)
-      __atomic_store_n(&first[i], entry, __ATOMIC_RELAXED);
+      __atomic_store_n(&first[i], entry, __ATOMIC_RELEASE);
     at += some * UNIT_BYTES;
     units -= some;
   }

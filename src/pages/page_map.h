@@ -132,10 +132,14 @@ static inline _Atomic(_Atomic uint16_t *) *map_row_states(struct map_row *row, c
   return &row->states[map_unit_in_row(address)];
 }
 
+/* Release: range_entry_inside (large/range.h) reads what other threads set. */
 void map_entries_set(const void *address, size_t units, uint32_t entry);
 /* The same for one unit. */
 static inline void map_entry_set(const void *address, uint32_t entry) {
-  __atomic_store_n(map_leaf_entry(map_leaf(address), address), entry, __ATOMIC_RELAXED);
+  __atomic_store_n(map_leaf_entry(map_leaf(address), address), entry, __ATOMIC_RELEASE);
+}
+static inline uint32_t map_entry_acquire(const void *address) {
+  return __atomic_load_n(map_leaf_entry(map_leaf(address), address), __ATOMIC_ACQUIRE);
 }
 
 /* Gives back the pages of the rows of a range that is about to be unmapped. No arena, slab or object may use a part of

@@ -8,6 +8,7 @@
 #include "large/large.h"
 #include "large/range.h"
 #include "os/os.h"
+#include "pages/arena.h"
 #include "pages/page_map.h"
 
 #include <errno.h>
@@ -445,6 +446,26 @@ UNIT_TEST_BETWEEN(a_mapping_needs_one_row, nothing_held, nothing_held) {
   large_free(object);
   assert_int_equal(entry_at(object), ENTRY_NONE);
   assert_int_equal(entry_at(object + bytes - 1), ENTRY_NONE);
+}
+
+/* What the units of an arena hold may be old, so it says nothing of an address behind the arena. */
+UNIT_TEST_BETWEEN(only_mappings_are_searched, nothing_held, nothing_held) {
+  large_free(alloc(2 * MAPPING_BYTES, 16)); /* the search goes back so far */
+  char *base = os_map(4 * MIB, ROW_BYTES), *unit = base + MIB, *foreign = base + 3 * MIB;
+  assert_true(base != NULL && map_cover(base, 4 * MIB));
+  *(struct large *)map_record(unit) = (struct large){.base = unit, .units = 3 * MIB / UNIT_BYTES, .mapping = true};
+  map_entry_set(unit, ENTRY_LARGE_FREE);
+  assert_int_equal(range_entry_inside(foreign), ENTRY_LARGE_FREE);
+  map_entry_set(unit, ENTRY_LARGE);
+  assert_int_equal(range_entry_inside(foreign), ENTRY_LARGE_BODY);
+  assert_int_equal(range_entry_inside(base + 4 * MIB), ENTRY_NONE);
+  arena_mark_set(base, 2 * MIB, 1);
+  assert_int_equal(range_entry_inside(foreign), ENTRY_NONE);
+  map_entry_set(unit, ENTRY_LARGE_FREE);
+  assert_int_equal(range_entry_inside(foreign), ENTRY_NONE);
+  map_entry_set(unit, ENTRY_NONE);
+  arena_mark_set(base, 2 * MIB, 0);
+  os_unmap(base, 4 * MIB);
 }
 
 UNIT_TEST_BETWEEN(cache_looks_at_alignment, nothing_held, nothing_held) {
