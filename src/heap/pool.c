@@ -21,7 +21,7 @@ static struct {
   size_t heaps_asked;              /* heaps when a thread was asked last */
   size_t cpu_limit;                /* of the process's control groups */
   uint32_t for_heaps;              /* pools that are not shared */
-  uint32_t generation;             /* how often pools were inherited */
+  uint32_t generation;             /* pools_generation */
   _Atomic uint32_t count, private_count;
   struct pool *unused; /* private ones that were given back */
 } table;
@@ -293,6 +293,8 @@ COLD void pools_inherit(bool are_inherited) {
   table.generation += are_inherited;
   inherited.bytes = inherited_bytes();
 }
+
+uint32_t pools_generation(void) { return table.generation; }
 
 COLD void pools_in_child(struct pool *left) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {

@@ -89,8 +89,9 @@ bool pool_is_far_away(const struct pool *pool);
 static ALWAYS_INLINE bool pool_is_far(const struct pool *pool) { return os_has_nodes() && pool_is_far_away(pool); }
 /* Inherited pools (threads/inherited.h): pool_attach takes one only if there is no memory for another.
  * pools_inherit(true): all pools of this moment are; false: none is. pools_inherited_freed: more than 1/share of what
- * they had given out at that moment came back. */
+ * they had given out at that moment came back. pools_generation: how often pools were inherited. */
 void pools_inherit(bool are_inherited);
+uint32_t pools_generation(void);
 bool pool_is_inherited(const struct pool *pool);
 bool pools_inherited_freed(unsigned share);
 /* Counts one heap less. Returns true if that was the last one: then the caller must serve the inbox

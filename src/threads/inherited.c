@@ -8,10 +8,10 @@
 #define CALLS_TO_MOVE 64u           /* slow calls; each free is one until then */
 #define CALLS_TO_LOOK 256u          /* slow calls between two looks at I2 */
 #define SHARE_FREE 8u               /* I2 */
-#define POOLS_MOST 64u              /* a chain of forks makes no more */
+#define GENERATIONS_MOST 4u         /* I3 */
 
 COLD void inherited_in_child(struct heap *home) {
-  if (home == NULL || pools_live_bytes() < BYTES_MIN || pool_count() >= POOLS_MOST || checked_is_on())
+  if (home == NULL || pools_live_bytes() < BYTES_MIN || pools_generation() >= GENERATIONS_MOST || checked_is_on())
     return;
   pools_inherit(true);
   home->inherited_calls = CALLS_TO_MOVE;

@@ -115,6 +115,21 @@ static void has_children(void) {
   check_all();
 }
 
+/* What each generation frees of the blocks of those before it serves the later ones. */
+static void stays_small_in_a_chain(void) {
+  static long before;
+  if (generation == 0)
+    before = test_rss_kib();
+  replace(generation, BLOCKS / 20, STEP, test_seed + generation);
+  if (++generation < 40) {
+    test_in_child(stays_small_in_a_chain);
+    return;
+  }
+  long now = test_rss_kib();
+  CHECK_SAY(!TEST_RSS_COUNTS || now < before + before / 2, "%ld KiB, %ld in the first", now, before);
+  check_all();
+}
+
 static void fill_all(void) {
   uint64_t seed = test_seed;
   for (size_t i = 0; i < BLOCKS; i++)
@@ -152,6 +167,7 @@ int main(int argc, char **argv) {
   test_in_child(stays_small);
   test_in_child(uses_what_it_freed);
   test_in_child(has_children);
+  test_in_child(stays_small_in_a_chain);
   check_all();
   printf("inherited: ok\n");
   return 0;
