@@ -132,7 +132,7 @@ static void envelope_close(struct outbox *outbox, struct envelope **place, bool 
 
 void outbox_send_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
-  for (uint32_t i = 0; outbox->open && i < outbox->places; i++)
+  for (uint32_t i = 0; i < outbox->places; i++)
     if (outbox->open[i])
       envelope_close(outbox, &outbox->open[i], false);
   outbox->sent_since_sweep = 0;
@@ -146,37 +146,23 @@ COLD void outbox_drop_all(struct heap *heap) {
   store_relaxed(&outbox->open_bytes, 0);
 }
 
-static unsigned places_order(uint32_t places) { return metadata_order(places * sizeof(struct envelope *)); }
-
-COLD void outbox_close(struct heap *heap) {
-  struct outbox *outbox = &heap->outbox;
-  if (outbox->open == NULL)
-    return;
-  outbox_send_all(heap);
-  struct envelope **open = outbox->open;
-  uint32_t places = outbox->places;
-  outbox->places = 0;
-  outbox->open = NULL;
-  metadata_give(open, places_order(places));
+COLD static bool outbox_make(struct outbox *outbox) {
+  outbox->open = metadata_take_forever(OUTBOX_PLACES_MAX * sizeof *outbox->open);
+  outbox->places = outbox->open ? OUTBOX_PLACES_MIN : 0;
+  return outbox->open != NULL;
 }
 
 /* Doubles the places. Owners that differ modulo n differ modulo 2n, so no two collide. */
 COLD static bool outbox_grow(struct outbox *outbox) {
-  uint32_t places = outbox->open ? outbox->places * 2 : OUTBOX_PLACES_MIN;
-  struct envelope **open = places <= OUTBOX_PLACES_MAX ? metadata_take(places_order(places)) : NULL;
-  if (open == NULL)
+  uint32_t places = outbox->places;
+  if (places == OUTBOX_PLACES_MAX)
     return false;
   for (uint32_t i = 0; i < places; i++)
-    open[i] = NULL;
-  for (uint32_t i = 0; i < outbox->places; i++)
-    if (outbox->open[i])
-      open[outbox->open[i]->owner & (places - 1)] = outbox->open[i];
-  struct envelope **outgrown = outbox->open;
-  uint32_t outgrown_places = outbox->places;
-  outbox->open = open;
-  outbox->places = places;
-  if (outgrown)
-    metadata_give(outgrown, places_order(outgrown_places));
+    if (outbox->open[i] && (outbox->open[i]->owner & places) != 0) {
+      outbox->open[i + places] = outbox->open[i];
+      outbox->open[i] = NULL;
+    }
+  outbox->places = 2 * places;
   return true;
 }
 
@@ -187,15 +173,13 @@ static bool sweep_is_due(const struct outbox *outbox) {
 /* Returns the place for an owner, with an open envelope in it; NULL when memory is out. */
 static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner) {
   struct outbox *outbox = &heap->outbox;
+  if (outbox->open == NULL && !outbox_make(outbox))
+    return NULL;
   if (sweep_is_due(outbox))
     outbox_send_all(heap);
-  while (outbox->open == NULL || *outbox_place(outbox, owner) != NULL) {
-    if (outbox_grow(outbox))
-      continue;
-    if (outbox->open == NULL)
-      return NULL;
-    envelope_close(outbox, outbox_place(outbox, owner), true);
-  }
+  while (*outbox_place(outbox, owner) != NULL)
+    if (!outbox_grow(outbox))
+      envelope_close(outbox, outbox_place(outbox, owner), true);
   struct envelope **place = outbox_place(outbox, owner);
   outbox->bytes_max = pool_is_crowded(heap_pool(heap)) ? CROWD_BYTES_MAX : OUTBOX_BYTES_MAX;
   *place = envelope_take(heap, owner);

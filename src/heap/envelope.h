@@ -65,9 +65,8 @@ bool outbox_put_locked(struct heap *heap, void *block, uint32_t entry);
 /* Slow fallback without memory for a heap or an envelope: frees the block straight into the owner's slab, under its
  * lock. If that is never given, the block is lost. */
 void block_deliver(void *block, uint32_t entry);
-/* Sends all open envelopes. outbox_close also gives the table back. */
+/* Sends all open envelopes. outbox_drop_all: drops them. */
 void outbox_send_all(struct heap *heap);
-void outbox_close(struct heap *heap);
 void outbox_drop_all(struct heap *heap);
 /* Call when the heap becomes split: outbox_put, which counts, fills all open envelopes from now on. */
 void outbox_count_each(struct heap *heap);

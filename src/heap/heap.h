@@ -61,15 +61,15 @@ struct heap_counters {
   HEAP_COUNTERS(COUNTER_FIELD)
 };
 
-/* Open envelopes by pool id. The table doubles when two owners collide in a place. The bytes of blocks in all of them
+/* Open envelopes by pool id. The places double when two owners collide in one. The bytes of blocks in all of them
  * together are bounded, because only this thread can send them. */
 #define OUTBOX_PLACES_MIN 8u
 #define OUTBOX_PLACES_MAX 128u
 
 struct outbox {
-  struct envelope **open; /* NULL until the first remote free */
+  struct envelope **open; /* OUTBOX_PLACES_MAX; NULL until the first remote free */
   struct envelope *last;  /* an open one, the last that was filled; NULL: none is known */
-  uint32_t places;        /* power of two */
+  uint32_t places;        /* in use: a power of two */
   uint32_t sent_since_sweep;
   size_t bytes_max; /* bound on open_bytes */
   /* The owner writes these, any thread may read them: */

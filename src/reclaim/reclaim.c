@@ -259,7 +259,7 @@ COLD static void close_empty_slabs(void) {
   }
 }
 
-/* Gives back free metadata: envelopes, and arrays of bins and outboxes; and what counts with it. */
+/* Gives back free metadata: envelopes, and arrays of bins; and what counts with it. */
 COLD static size_t trim_tables(size_t free_bytes_min) {
   size_t given_back = heaps_rest() + guarded_trim();
   envelopes_trim();

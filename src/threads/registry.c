@@ -319,7 +319,7 @@ static bool heap_flush(struct heap *heap, bool close_empty, bool *was_last) {
   }
   pool_unlock(pool);
   checked_flush(heap);
-  outbox_close(heap);
+  outbox_send_all(heap);
   return is_empty;
 }
 

@@ -49,8 +49,8 @@ size_t heaps_rest(void);
 /* Asks the owners of all heaps but `self` (or NULL) to empty their bins at their next slow path. A sleeping thread
  * keeps its bins: another thread cannot empty them, because the owner may be in the middle of a malloc. */
 void heaps_ask_to_flush(const struct heap *self);
-/* Empties bins and outbox into slabs and inboxes, and gives their arrays back. The caller owns the heap and holds no
- * pool's lock. */
+/* Empties bins and outbox into slabs and inboxes, and gives the bins' arrays back. The caller owns the heap and holds
+ * no pool's lock. */
 void heap_flush_all(struct heap *heap);
 
 /* --- forks (heap_fork.c) --- */
