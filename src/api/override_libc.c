@@ -79,20 +79,8 @@ EXPORT int malloc_trim(size_t pad) { return hak_trim(pad); }
 #ifdef __GLIBC__
 /* hakmem has no use for glibc's parameters. It accepts them (1), and refuses (0) values outside glibc's own bounds. */
 EXPORT int mallopt(int parameter, int value) {
-  switch (parameter) {
-  case M_MXFAST:
+  if (parameter == M_MXFAST)
     return value >= 0 && (size_t)value <= 80 * sizeof(size_t) / 4;
-  case M_TRIM_THRESHOLD:
-  case M_TOP_PAD:
-  case M_MMAP_THRESHOLD:
-  case M_MMAP_MAX:
-  case M_CHECK_ACTION:
-  case M_PERTURB:
-  case M_ARENA_TEST:
-  case M_ARENA_MAX:
-    return 1;
-  default:
-    return 0;
-  }
+  return parameter >= M_ARENA_MAX && parameter <= M_TRIM_THRESHOLD; /* the others: -8 to -1 */
 }
 #endif
