@@ -1,6 +1,8 @@
 #include "os/cgroup.h"
 
+#include "base/options.h"
 #include "base/text.h"
+#include "os/filter.h"
 #include "os/kernel.h"
 #include "os/os.h"
 #include "os/text_file.h"
@@ -311,3 +313,37 @@ enum os_pressure os_pressure_poll(int fd) {
   /* A dead trigger reports POLLPRI too, together with an error. */
   return ready == 1 && watched.revents == POLLPRI ? OS_PRESSURE_CAME : OS_PRESSURE_GONE;
 }
+
+#define NOT_ASKED (-2)
+
+static struct {
+  int fd; /* -1: none */
+  struct os_file file;
+} pressure = {.fd = NOT_ASKED};
+
+/* False if the program has closed the descriptor; the number may stand for a file of its own then. */
+static bool pressure_is_ours(void) {
+  return pressure.fd >= 0 && os_may_call() && os_file_is(pressure.fd, pressure.file);
+}
+
+static void pressure_close(int fd_left) {
+  if (pressure_is_ours())
+    os_text_close(pressure.fd);
+  pressure.fd = fd_left;
+}
+
+bool os_pressure_came(void) {
+  if (pressure.fd == NOT_ASKED) {
+    pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open("") : -1;
+    if (pressure.fd >= 0)
+      pressure.file = os_file_identity(pressure.fd);
+  }
+  if (!pressure_is_ours())
+    return false;
+  enum os_pressure found = os_pressure_poll(pressure.fd);
+  if (found == OS_PRESSURE_GONE)
+    pressure_close(-1);
+  return found == OS_PRESSURE_CAME;
+}
+
+COLD void os_pressure_in_child(void) { pressure_close(NOT_ASKED); }

@@ -37,6 +37,11 @@ enum os_pressure {
  * cancellation point. */
 enum os_pressure os_pressure_poll(int fd);
 
+/* For the background thread, and for the child of a fork before it has one. os_pressure_came: tells whether there was
+ * pressure since the last call, by a descriptor that the first call opens, which takes milliseconds. */
+bool os_pressure_came(void);
+void os_pressure_in_child(void);
+
 /* A group's folder, and the length of the mount in its path. Groups above the mount are not visible. */
 struct os_group {
   bool is_first_version;

@@ -6,12 +6,12 @@
 #include "heap/slow_path.h"
 #include "large/stash.h"
 #include "os/caller.h"
+#include "os/cgroup.h"
 #include "os/filter.h"
 #include "os/os.h"
 #include "policy/keep_policy.h"
 #include "reclaim/delay.h"
 #include "reclaim/due.h"
-#include "reclaim/pressure.h"
 #include "reclaim/reclaim.h"
 #include "threads/private.h"
 #include "threads/registry.h"
@@ -158,7 +158,7 @@ static bool wait_period(void) {
   uint64_t now_ms = os_milliseconds(), until_ms = now_ms + wait_ms();
   for (; now_ms < until_ms && awake_is(AWAKE) && !is_ending() && !main_thread_is_gone(); now_ms = os_milliseconds())
     wait_or_look(AWAKE, min_size(until_ms - now_ms, LOOK_MS_MAX));
-  return !is_ending() && pressure_came();
+  return !is_ending() && os_pressure_came();
 }
 
 static bool may_go_on(void) { return !is_ending(); }
@@ -439,7 +439,7 @@ void background_in_parent(void) { let_go(&background.forks); }
 
 COLD void background_in_child(void) {
   stash_close();
-  pressure_in_child();
+  os_pressure_in_child();
   if (is_prepared())
     os_at_thread_end(main_thread_ends); /* the forking thread is the child's main thread */
   store_relaxed(&background.ending, false);
