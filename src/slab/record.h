@@ -54,7 +54,3 @@ static inline void slab_list_leave(struct slab_set *set, struct slab *slab) {
 /* Moves the slab to the list for its free_count, or closes it if it is empty. Call when free_count exceeds list_until,
  * and after its holes were purged. */
 void slab_got_emptier(struct slab_set *set, struct slab *slab);
-
-/* Makes the array of states for a slab of a set that has them; all are 0. False: out of memory. */
-bool states_open(const char *base, unsigned cls);
-void states_close(const char *base, unsigned cls);

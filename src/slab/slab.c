@@ -4,8 +4,11 @@
 #include "budget/usage.h"
 #include "os/fault.h"
 #include "os/os.h"
+#include "pages/metadata.h"
 #include "pages/page_map.h"
 #include "pages/run.h"
+
+#include <string.h>
 
 /* An empty slab up to this length stays open if its class has no other free block. Otherwise a program whose demand
  * varies around a slab's end would open and close a slab all the time. */
@@ -50,6 +53,25 @@ static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
 }
 
 bool slab_set_has_free(const struct slab_set *set, unsigned cls) { return first_partial(set, cls) != NULL; }
+
+/* One more for the end, if that is too short for a block. */
+static unsigned states_order(unsigned cls) {
+  return metadata_order((class_slab_bytes(cls) + class_bytes(cls) - 1) / class_bytes(cls) * sizeof(uint16_t));
+}
+
+/* Makes the array of states for a slab of a set that has them; all are 0. False: out of memory. */
+COLD static bool states_open(const char *base, unsigned cls) {
+  unsigned order = states_order(cls);
+  _Atomic uint16_t *states = metadata_take(order);
+  if (states != NULL)
+    memset((void *)states, 0, (size_t)1 << order);
+  atomic_store_explicit(map_row_states(map_row(base), base), states, memory_order_release);
+  return states != NULL;
+}
+
+COLD static void states_close(const char *base, unsigned cls) {
+  metadata_give((void *)atomic_exchange(map_row_states(map_row(base), base), NULL), states_order(cls));
+}
 
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
