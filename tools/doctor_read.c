@@ -1,5 +1,5 @@
 /* doctor_read.c: reads files of the kernel, and words and numbers in them. */
-#include "base/text.h"
+#include "inspect/figures.h"
 #include "tools/doctor.h"
 #include "tools/tool.h"
 

@@ -56,5 +56,5 @@ enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error err
 
 /* Writes path, preceded by the working folder if path is relative. False if it does not fit. */
 bool os_path_absolute(const char *path, char *out, size_t out_bytes);
-/* The same for a pattern (text_path): what looks like a pattern in the name of the folder is none. */
+/* The same for a pattern (inspect/figures.h): what looks like a pattern in the name of the folder is none. */
 bool os_pattern_absolute(const char *pattern, char *out, size_t out_bytes);

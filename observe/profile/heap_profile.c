@@ -2,9 +2,9 @@
 #include "profile/heap_profile.h"
 
 #include "base/options.h"
-#include "base/text.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
+#include "inspect/figures.h"
 #include "inspect/file.h"
 #include "inspect/module.h"
 #include "os/os.h"

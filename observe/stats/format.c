@@ -2,6 +2,7 @@
 
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
+#include "inspect/figures.h"
 #include "os/os.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "stats/report.h"
 
-#include "base/text.h"
+#include "inspect/figures.h"
 #include "os/os.h"
 #include "os/say.h"
 #include "stats/format.h"

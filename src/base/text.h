@@ -21,12 +21,6 @@ void text_append(struct text *text, const char *const *strings);
 void text_visible(struct text *text, const char *string);
 void text_decimal(struct text *text, uint64_t value);
 void text_hex(struct text *text, uint64_t value);
-/* Appends value / scale with `places` digits after the point, rounded down. */
-void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned places);
-/* "1.5 MiB", "312 KiB", "17 B". */
-void text_bytes(struct text *text, uint64_t bytes);
-/* Appends a path, with %p replaced by the process id and %% by %. True if there was a %p. */
-bool text_path(struct text *text, const char *pattern, uint64_t process_id);
 
 /* Parses the number at the start of text; SIZE_MAX if it is too large. *rest points behind it. False without digits. */
 bool text_number_parse(const char *text, size_t *number, const char **rest);

@@ -3,7 +3,7 @@
  */
 #include "unit.h"
 
-#include "base/text.h"
+#include "inspect/figures.h"
 #include "inspect/file.h"
 #include "os/text_file.h"
 

@@ -1,0 +1,11 @@
+/* figures.h: what only observers and tools write into a text (base/text.h). */
+#pragma once
+
+#include "base/text.h"
+
+/* Appends value / scale with `places` digits after the point, rounded down. */
+void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned places);
+/* "1.5 MiB", "312 KiB", "17 B". */
+void text_bytes(struct text *text, uint64_t bytes);
+/* Appends a path, with %p replaced by the process id and %% by %. True if there was a %p. */
+bool text_path(struct text *text, const char *pattern, uint64_t process_id);

@@ -1,0 +1,73 @@
+/* figures: fractions, bytes with their units, and what does not fit. */
+#include "unit.h"
+
+#include "inspect/figures.h"
+
+static char bytes[64];
+
+static struct text *empty(void) {
+  static struct text text;
+  memset(bytes, '#', sizeof bytes);
+  bytes[0] = 0;
+  text = TEXT_IN(bytes);
+  return &text;
+}
+
+static const char *fraction(uint64_t value, uint64_t scale, unsigned places) {
+  text_fraction(empty(), value, scale, places);
+  return bytes;
+}
+
+static const char *units(uint64_t value) {
+  text_bytes(empty(), value);
+  return bytes;
+}
+
+UNIT_TEST(fractions_round_down) {
+  assert_string_equal(fraction(0, 3, 2), "0.00");
+  assert_string_equal(fraction(2, 3, 0), "0");
+  assert_string_equal(fraction(2, 3, 4), "0.6666");
+  assert_string_equal(fraction(1999, 1000, 2), "1.99");
+  assert_string_equal(fraction(1005, 1000, 3), "1.005");
+  assert_string_equal(fraction(100 * 7, 7, 1), "100.0");
+  assert_string_equal(fraction(UINT64_MAX - 1, UINT64_MAX, 1), "0.9");
+  assert_string_equal(fraction(UINT64_MAX, 1, 2), "18446744073709551615.00");
+  assert_string_equal(fraction(UINT64_MAX, (uint64_t)1 << 60, 1), "15.9");
+}
+
+UNIT_TEST(bytes_get_their_unit) {
+  assert_string_equal(units(0), "0 B");
+  assert_string_equal(units(1023), "1023 B");
+  assert_string_equal(units(1024), "1.0 KiB");
+  assert_string_equal(units(1536), "1.5 KiB");
+  assert_string_equal(units(10 * 1024 - 1), "9.9 KiB");
+  assert_string_equal(units(10 * 1024), "10 KiB");
+  assert_string_equal(units(1024 * 1024 - 1), "1023 KiB");
+  assert_string_equal(units(1024 * 1024), "1.0 MiB");
+  assert_string_equal(units((uint64_t)5 << 30), "5.0 GiB");
+  assert_string_equal(units((uint64_t)1 << 40), "1.0 TiB");
+  assert_string_equal(units(UINT64_MAX), "16777215 TiB");
+}
+
+/* For every capacity: the text is the beginning of the whole one, terminated, nothing behind it. */
+UNIT_TEST(what_does_not_fit_is_cut_off) {
+  static const char whole[] = "abc 184467440737095516150xdeadbeef1.551.5 MiB";
+  for (size_t capacity = 1; capacity <= sizeof whole + 3; capacity++) {
+    memset(bytes, '#', sizeof bytes);
+    bytes[0] = 0;
+    struct text text = {.bytes = bytes, .capacity = capacity};
+    text_string(&text, "abc ");
+    text_decimal(&text, 18446744073709551615u);
+    text_hex(&text, 0xdeadbeef);
+    text_fraction(&text, 155, 100, 2);
+    text_bytes(&text, 1536 * 1024);
+    size_t length = min_size(capacity - 1, sizeof whole - 1);
+    assert_int_equal(text.length, length);
+    assert_memory_equal(bytes, whole, length);
+    assert_int_equal(bytes[length], 0);
+    for (size_t i = length + 1; i < sizeof bytes; i++)
+      assert_int_equal(bytes[i], '#');
+  }
+}
+
+UNIT_MAIN()
