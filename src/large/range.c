@@ -231,7 +231,7 @@ static size_t evict_old(void) {
  * the page faults of fresh memory. */
 #define EVICTIONS_A_UNIT 8u
 static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
-  struct extent extent = extent_take_resident_of_any(bank, bytes, alignment);
+  struct extent extent = extent_take_resident(bank, bytes, alignment);
   if (extent.base != NULL || kept_bytes() < bytes)
     return extent;
   struct stash *at = NULL;
@@ -240,7 +240,7 @@ static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t
     more = evict_from(evicted < bytes ? 1 : LARGE_SHORT_UNITS + 1, &at);
     if (more == 0)
       break;
-    extent = extent_take_resident_of_any(bank, bytes, alignment);
+    extent = extent_take_resident(bank, bytes, alignment);
   }
   return extent;
 }
@@ -267,7 +267,7 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
 
 struct large *range_with_room(size_t bytes) {
   enum extent_bank bank = huge_bank(true);
-  struct extent extent = extent_take_resident_of_any(bank, bytes + bytes, UNIT_BYTES), room = extent;
+  struct extent extent = extent_take_resident(bank, bytes + bytes, UNIT_BYTES), room = extent;
   if (extent.base != NULL) {
     room.base += bytes;
     room.bytes -= bytes;

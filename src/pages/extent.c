@@ -57,22 +57,16 @@ static NOINLINE struct extent bank_take_free(unsigned number, bool resident, siz
 
 size_t (*_Atomic extents_evict)(void);
 
-struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t bytes, size_t alignment) {
+struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   if (load_relaxed(&usage_at[USAGE_FREE]) < bytes) /* while an extent is cut, extents_decay lacks all of it */
     return (struct extent){0};
-  HOLD_LOCK(&extents.lock);
-  struct extent taken = {0};
-  for (unsigned i = 0; i < EXTENT_BANKS && taken.base == NULL; i++)
-    taken = bank_take_free(bank_number((bank + i) % EXTENT_BANKS, node), true, bytes, alignment);
-  usage_move_begin(taken.bytes);
-  return taken;
-}
-
-struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, size_t alignment) {
   unsigned nodes = os_nodes(), own = os_node();
   struct extent taken = {0};
-  for (unsigned i = 0; i < nodes && taken.base == NULL; i++)
-    taken = extent_take_resident(bank, (own + i) % nodes, bytes, alignment);
+  HOLD_LOCK(&extents.lock);
+  for (unsigned i = 0; i < nodes * EXTENT_BANKS && taken.base == NULL; i++)
+    taken = bank_take_free(bank_number((bank + i) % EXTENT_BANKS, (own + i / EXTENT_BANKS) % nodes), true, bytes,
+                           alignment);
+  usage_move_begin(taken.bytes);
   return taken;
 }
 

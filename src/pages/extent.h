@@ -42,10 +42,9 @@ struct extent {
  * units. No base: the limit does not allow it, or address space is out. */
 struct extent extent_take(enum extent_bank bank, enum extent_bank other, size_t bytes, size_t alignment);
 
-/* As extent_take, but only resident memory of a node; if this bank has none that fits, the other banks'.
- * extent_take_resident_of_any: the thread's node first, then the others. */
-struct extent extent_take_resident(enum extent_bank bank, unsigned node, size_t bytes, size_t alignment);
-struct extent extent_take_resident_of_any(enum extent_bank bank, size_t bytes, size_t alignment);
+/* As extent_take, but only resident memory; if this bank has none that fits, the other banks' of the node, then that of
+ * other nodes. */
+struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment);
 
 /* Makes a resident free extent of one that a cache above this layer keeps; returns its bytes, 0: there is none. The
  * cache sets it when it begins to keep extents. Call without a lock of this folder. */

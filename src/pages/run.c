@@ -14,11 +14,11 @@ static _Atomic size_t dense_bytes; /* of runs that were to be populated, since t
 /* Takes resident memory. If there is none, kept ranges become free until there is some. */
 static struct extent take_resident(size_t bytes) {
   size_t (*evict)(void) = atomic_load_explicit(&extents_evict, memory_order_acquire);
-  struct extent extent = extent_take_resident_of_any(EXTENT_PLAIN, bytes, bytes);
+  struct extent extent = extent_take_resident(EXTENT_PLAIN, bytes, bytes);
   for (size_t evicted = 0, more; extent.base == NULL && evict != NULL && evicted < bytes; evicted += more) {
     if ((more = evict()) == 0)
       break;
-    extent = extent_take_resident_of_any(EXTENT_PLAIN, bytes, bytes);
+    extent = extent_take_resident(EXTENT_PLAIN, bytes, bytes);
   }
   return extent;
 }

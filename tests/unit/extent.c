@@ -234,9 +234,9 @@ UNIT_TEST_BETWEEN(resident_extents_are_taken_first, all_purged, all_purged) {
   assert_true(taken.extent.resident);
   assert_true(taken.extent.base >= big.extent.base && taken.extent.base < big.extent.base + big.extent.bytes);
   assert_int_equal(decay_total(&extents_decay), 3 * MIB);
-  assert_null(extent_take_resident(EXTENT_PLAIN, 0, 4 * MIB, UNIT_BYTES).base);
-  assert_null(extent_take_resident(EXTENT_HUGE, 0, 4 * MIB, UNIT_BYTES).base);
-  struct extent rest = extent_take_resident(EXTENT_HUGE, 0, 3 * MIB, UNIT_BYTES); /* which has none */
+  assert_null(extent_take_resident(EXTENT_PLAIN, 4 * MIB, UNIT_BYTES).base);
+  assert_null(extent_take_resident(EXTENT_HUGE, 4 * MIB, UNIT_BYTES).base);
+  struct extent rest = extent_take_resident(EXTENT_HUGE, 3 * MIB, UNIT_BYTES); /* which has none */
   assert_non_null(rest.base);
   assert_int_equal(extent_bank_of(rest.base), EXTENT_PLAIN);
   assert_true(rest.resident);

@@ -359,8 +359,7 @@ UNIT_TEST(the_rest_of_a_dense_page_joins) {
     assert_int_equal(decay_total(&extents_decay), ROW_BYTES - UNIT_BYTES);
   if (count < COUNT) {
     give(&runs[count], KEEP_BY_PRESET);
-    struct run row = {.base = extent_take_resident_of_any(EXTENT_PLAIN, ROW_BYTES, UNIT_BYTES).base,
-                      .order = RUN_ORDER_MAX};
+    struct run row = {.base = extent_take_resident(EXTENT_PLAIN, ROW_BYTES, UNIT_BYTES).base, .order = RUN_ORDER_MAX};
     assert_ptr_equal(row.base, runs[count].base);
     usage_move(USAGE_FREE, USAGE_SLABS, ROW_BYTES);
     usage_move_end(ROW_BYTES);
