@@ -95,6 +95,30 @@ static void libraries_changed(void) {
   unwind_forget();
 }
 
+static bool policy_is_on(void) { return option_value(OPTION_POLICY) != POLICY_OFF; }
+static bool live_is_on(void) { return option_value(OPTION_LIVE) == SWITCH_ON; }
+
+static uint64_t large_taken(uint32_t hash, uintptr_t caller, size_t bytes) {
+  if (live_is_on())
+    large_site_taken(hash, caller, bytes);
+  return policy_is_on() && caller != 0 ? policy_large_taken(caller, bytes) : 0;
+}
+
+static void large_changed(uint32_t hash, uint64_t site, size_t bytes, size_t wanted) {
+  if (policy_is_on())
+    policy_large_resized(site, bytes, wanted);
+  if (live_is_on() && bytes == 0)
+    large_site_taken(hash, 0, wanted);
+  else if (live_is_on())
+    large_site_resized(hash, bytes, wanted);
+}
+
+static unsigned large_ended(uint32_t hash, uint64_t site, size_t bytes, bool is_kept) {
+  if (live_is_on())
+    large_site_freed(hash, bytes);
+  return policy_is_on() ? policy_large_freed(site, bytes, is_kept) : KEEP_BY_PRESET;
+}
+
 const struct observers observers = {
     .start = observers_start,
     .end = observers_end,
@@ -117,12 +141,9 @@ const struct observers observers = {
     .large_freed = profile_forget,
     .large_resizing = profile_large_resizing,
     .large_resized = profile_large_resized,
-    .advice_large_taken = policy_large_taken,
-    .advice_large_resized = policy_large_resized,
-    .advice_large_freed = policy_large_freed,
-    .advice_slab_opened = policy_small_taken,
-    .advice_slab_closed = policy_small_freed,
-    .site_taken = large_site_taken,
-    .site_freed = large_site_freed,
-    .site_resized = large_site_resized,
+    .large_taken = large_taken,
+    .large_changed = large_changed,
+    .large_ended = large_ended,
+    .slab_opened = policy_small_taken,
+    .slab_closed = policy_small_freed,
 };

@@ -36,9 +36,8 @@ static void stash_note(void *block, size_t size, size_t alignment) {
     return;
   size_t bytes_max = range_cache_max() / STASH_SHARE;
   if (bytes_max == 0 || option_value(OPTION_TARGET_MB) != 0 ||
-      option_value(OPTION_PURGE_DELAY_MS) < STASH_DELAY_MS_MIN || advice_is_wanted() || sites_are_counted() ||
-      checked_is_on() || guarded_is_on || usage_is_short() || usage_keep_max() != SIZE_MAX ||
-      (!background_is_awake() && due_holds_much()))
+      option_value(OPTION_PURGE_DELAY_MS) < STASH_DELAY_MS_MIN || large_is_watched() || checked_is_on() ||
+      guarded_is_on || usage_is_short() || usage_keep_max() != SIZE_MAX || (!background_is_awake() && due_holds_much()))
     return;
   range_offer_kept();
   stash_open(bytes_max);

@@ -49,20 +49,16 @@ struct observers {
   uint64_t (*clock_ms)(void);
   void (*clock)(bool is_resting);
 
-  /* Advice on how long freed memory stays resident, while the option `policy` is on. The core reports that a large
-   * object is made (caller: the return address of the call of malloc; the result is its site from then on), resized or
-   * freed, and that a slab is opened or closed. is_kept: the core can keep the pages. The answer is a strategy of
-   * policy/keep_policy.h. */
-  uint64_t (*advice_large_taken)(uintptr_t caller, size_t bytes);
-  void (*advice_large_resized)(uint64_t site, size_t bytes, size_t wanted);
-  unsigned (*advice_large_freed)(uint64_t site, size_t bytes, bool is_kept);
-  void (*advice_slab_opened)(size_t block_bytes, size_t slab_bytes);
-  unsigned (*advice_slab_closed)(size_t block_bytes, size_t slab_bytes);
+  /* Large objects, while large_is_watched. The core reports that one is made, resized (bytes 0: made for a copy) or
+   * freed. hash: of its call site; caller: the return address of the call of malloc, 0: not known; the result is its
+   * site from then on. is_kept: the core can keep the pages. The answer is a strategy of policy/keep_policy.h. */
+  uint64_t (*large_taken)(uint32_t hash, uintptr_t caller, size_t bytes);
+  void (*large_changed)(uint32_t hash, uint64_t site, size_t bytes, size_t wanted);
+  unsigned (*large_ended)(uint32_t hash, uint64_t site, size_t bytes, bool is_kept);
 
-  /* Large objects by call site, while the option `live` is on. hash: of the site; site: its address, 0 if not known. */
-  void (*site_taken)(uint32_t hash, uintptr_t site, size_t bytes);
-  void (*site_freed)(uint32_t hash, size_t bytes);
-  void (*site_resized)(uint32_t hash, size_t bytes, size_t wanted);
+  /* The same for slabs, while the option `policy` is on. */
+  void (*slab_opened)(size_t block_bytes, size_t slab_bytes);
+  unsigned (*slab_closed)(size_t block_bytes, size_t slab_bytes);
 };
 extern const struct observers observers;
 
@@ -71,8 +67,8 @@ extern const struct observers observers;
 extern _Atomic bool observers_large_made, observers_large_freed, observers_libraries_told;
 
 static inline bool advice_is_wanted(void) {
-  return UNLIKELY(option_value(OPTION_POLICY) != POLICY_OFF) && observers.advice_large_taken != NULL;
+  return UNLIKELY(option_value(OPTION_POLICY) != POLICY_OFF) && observers.slab_opened != NULL;
 }
-static inline bool sites_are_counted(void) {
-  return UNLIKELY(option_value(OPTION_LIVE) == SWITCH_ON) && observers.site_taken != NULL;
+static inline bool large_is_watched(void) {
+  return advice_is_wanted() || (UNLIKELY(option_value(OPTION_LIVE) == SWITCH_ON) && observers.large_taken != NULL);
 }

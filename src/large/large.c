@@ -91,20 +91,18 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) 
   }
   if (range) {
     range->site = hash;
-    range->caller = advice_is_wanted() ? observers.advice_large_taken(site, large_range_bytes(range)) : 0;
+    range->caller = large_is_watched() ? observers.large_taken(hash, site, large_range_bytes(range)) : 0;
     range->steady = steady;
     range->color = color_for(range, size, alignment);
     HAK_PROBE(large_alloc, large_object(range), size, large_range_bytes(range), site);
-    if (sites_are_counted())
-      observers.site_taken(hash, site, large_range_bytes(range));
   }
   return object_begun(range);
 }
 
 void *large_alloc_extent(size_t bytes, size_t *dirty) {
   struct large *range = range_from_extents(bytes, bytes, UNIT_BYTES, dirty);
-  if (range && sites_are_counted())
-    observers.site_taken(range->site, 0, bytes);
+  if (range && large_is_watched())
+    observers.large_taken(range->site, 0, bytes);
   return object_begun(range);
 }
 
@@ -164,8 +162,6 @@ static struct large *object_ended(void *object) {
 void large_free(void *object) {
   struct large *range = object_ended(object);
   size_t bytes = large_range_bytes(range);
-  if (sites_are_counted())
-    observers.site_freed(range->site, bytes);
   if (range->mapping && !range->huge && !range->noted && bytes >= MAPPING_BYTES_MIN &&
       option_value(OPTION_HUGE) != HUGE_OFF) {
     range->noted = true;
@@ -188,10 +184,8 @@ COLD bool large_free_unlocked(void *object) {
 /* Call when an object, and its mapping if it has one, became longer or shorter. Of a mapping, call usage_move_end for
  * the difference when it is counted. */
 static void length_changed(struct large *range, size_t bytes, size_t wanted) {
-  if (advice_is_wanted())
-    observers.advice_large_resized(range->caller, bytes, wanted);
-  if (sites_are_counted())
-    observers.site_resized(range->site, bytes, wanted);
+  if (large_is_watched())
+    observers.large_changed(range->site, range->caller, bytes, wanted);
   range_units_set(range, wanted);
   if (range->mapping) {
     usage_move_begin(max_size(wanted, bytes) - min_size(wanted, bytes));
@@ -283,10 +277,8 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
 static void *object_copied(struct large *grown, struct large *range, size_t bytes) {
   grown->site = range->site;
   grown->caller = range->caller;
-  if (advice_is_wanted())
-    observers.advice_large_resized(grown->caller, 0, large_range_bytes(grown));
-  if (sites_are_counted())
-    observers.site_taken(grown->site, 0, large_range_bytes(grown));
+  if (large_is_watched())
+    observers.large_changed(grown->site, grown->caller, 0, large_range_bytes(grown));
   memcpy(large_object(grown), large_object(range), bytes);
   large_free(large_object(range));
   return large_object(grown);

@@ -358,8 +358,8 @@ void range_cache_or_end(struct large *range) {
   size_t cache_max = range_cache_max(), bytes = large_range_bytes(range);
   bool may_be_kept = !range->guarded && bytes <= cache_max / CACHED_RANGE_SHARE, is_kept = may_be_kept && range->steady;
   unsigned keep = KEEP_BY_PRESET;
-  if (advice_is_wanted())
-    keep = observers.advice_large_freed(range->caller, bytes, is_kept);
+  if (large_is_watched())
+    keep = observers.large_ended(range->site, range->caller, bytes, is_kept);
   if (UNLIKELY(range->mapping) && keep != KEEP_AT_ONCE && !range_become_extent(range))
     is_kept |= may_be_kept && !range->spare && !range->stays_mapping && bytes < MAPPING_BYTES_MIN;
   if (is_kept && keep != KEEP_AT_ONCE) {

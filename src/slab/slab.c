@@ -85,7 +85,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     return NULL;
   }
   if (advice_is_wanted())
-    observers.advice_slab_opened(class->bytes, class_slab_bytes(cls));
+    observers.slab_opened(class->bytes, class_slab_bytes(cls));
   struct slab *slab = map_record(base);
   slab->base = base;
   slab->bitmap = map_bitmap(base);
@@ -121,7 +121,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   set->slab_count[slab->class]--;
   set->counters.slabs_closed++;
   unsigned keep =
-      advice_is_wanted() ? observers.advice_slab_closed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PRESET;
+      advice_is_wanted() ? observers.slab_closed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PRESET;
   run_give(slab->base, order, keep);
 }
 
