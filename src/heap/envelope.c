@@ -132,7 +132,7 @@ static void envelope_close(struct outbox *outbox, struct envelope **place, bool 
 
 void outbox_send_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
-  for (uint32_t i = 0; i < outbox->places; i++)
+  for (uint32_t i = 0; outbox->open && i < outbox->places; i++)
     if (outbox->open[i])
       envelope_close(outbox, &outbox->open[i], false);
   outbox->sent_since_sweep = 0;
@@ -140,15 +140,16 @@ void outbox_send_all(struct heap *heap) {
 
 COLD void outbox_drop_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
-  for (uint32_t i = 0; i < outbox->places; i++)
+  for (uint32_t i = 0; outbox->open && i < OUTBOX_PLACES_MAX; i++) /* the fork may have come amid outbox_grow */
     outbox->open[i] = NULL;
   outbox->last = NULL;
   store_relaxed(&outbox->open_bytes, 0);
 }
 
 COLD static bool outbox_make(struct outbox *outbox) {
+  outbox->places = OUTBOX_PLACES_MIN;
+  atomic_signal_fence(memory_order_release); /* a fork finds no table without places */
   outbox->open = metadata_take_forever(OUTBOX_PLACES_MAX * sizeof *outbox->open);
-  outbox->places = outbox->open ? OUTBOX_PLACES_MIN : 0;
   return outbox->open != NULL;
 }
 
