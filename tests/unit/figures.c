@@ -1,4 +1,4 @@
-/* figures: fractions, bytes with their units, and what does not fit. */
+/* figures: fractions, and bytes with their units. What does not fit: unit.text. */
 #include "unit.h"
 
 #include "inspect/figures.h"
@@ -47,27 +47,6 @@ UNIT_TEST(bytes_get_their_unit) {
   assert_string_equal(units((uint64_t)5 << 30), "5.0 GiB");
   assert_string_equal(units((uint64_t)1 << 40), "1.0 TiB");
   assert_string_equal(units(UINT64_MAX), "16777215 TiB");
-}
-
-/* For every capacity: the text is the beginning of the whole one, terminated, nothing behind it. */
-UNIT_TEST(what_does_not_fit_is_cut_off) {
-  static const char whole[] = "abc 184467440737095516150xdeadbeef1.551.5 MiB";
-  for (size_t capacity = 1; capacity <= sizeof whole + 3; capacity++) {
-    memset(bytes, '#', sizeof bytes);
-    bytes[0] = 0;
-    struct text text = {.bytes = bytes, .capacity = capacity};
-    text_string(&text, "abc ");
-    text_decimal(&text, 18446744073709551615u);
-    text_hex(&text, 0xdeadbeef);
-    text_fraction(&text, 155, 100, 2);
-    text_bytes(&text, 1536 * 1024);
-    size_t length = min_size(capacity - 1, sizeof whole - 1);
-    assert_int_equal(text.length, length);
-    assert_memory_equal(bytes, whole, length);
-    assert_int_equal(bytes[length], 0);
-    for (size_t i = length + 1; i < sizeof bytes; i++)
-      assert_int_equal(bytes[i], '#');
-  }
 }
 
 UNIT_MAIN()
