@@ -42,31 +42,33 @@ void range_entries_set(const struct large *range, uint32_t first) {
   map_entry_set(range->base, first);
 }
 
-/* Returns the entry of a unit that has a row, ENTRY_NONE of an arena's. Arenas come and go: the mark is set before the
- * first of their entries, and cleared after the last. */
-static uint32_t entry_outside_arenas(const void *unit) {
-  if (address_in_arena(unit))
-    return ENTRY_NONE;
-  uint32_t entry = map_entry_acquire(unit);
-  return address_in_arena(unit) ? ENTRY_NONE : entry;
+/* Returns the length in a record that another thread may overwrite, for what follows at the same place. */
+static __attribute__((no_sanitize("thread"))) size_t length_read(const struct large *range) {
+  return __atomic_load_n(&range->units, __ATOMIC_ACQUIRE) * UNIT_BYTES;
 }
 
-/* Returns the length in a record that another thread may overwrite, for a range that follows at the same place. */
-static __attribute__((no_sanitize("thread"))) size_t length_read(const struct large *range) {
-  return __atomic_load_n(&range->units, __ATOMIC_RELAXED) * UNIT_BYTES;
+/* Returns the entry of a mapping's first unit, and its length; ENTRY_NONE of any other unit. It has a row. What an
+ * arena's units hold may be old. A mapping may end or become an arena meanwhile, and its record a slab's. Arenas are
+ * marked before their first record is written, and their entries end before the mark goes. So what was read holds if the
+ * unit has no mark afterwards, and then still the entry. */
+static uint32_t mapping_at(const void *unit, size_t *bytes) {
+  uint32_t entry = map_entry_acquire(unit);
+  if (entry != ENTRY_LARGE && entry != ENTRY_LARGE_FREE)
+    return ENTRY_NONE;
+  *bytes = length_read(map_record(unit));
+  return !address_in_arena(unit) && map_entry_acquire(unit) == entry ? entry : ENTRY_NONE;
 }
 
 /* Searches backwards for the mapping's first unit, without a lock. An address that is not hakmem's while this runs is
- * in no mapping, and a mapping's record is never longer than the mapping (range_units_set). What lies in arenas is
- * passed over: their entries and records may be old. */
+ * in no mapping, and a mapping's record is never longer than the mapping (range_units_set). */
 COLD uint32_t range_entry_inside(const void *address) {
   uintptr_t end = less((uintptr_t)address, load_relaxed(&figures.longest_bytes));
   for (uintptr_t unit = round_down((uintptr_t)address, UNIT_BYTES); unit > end;) {
     const void *at = (const void *)unit;
-    size_t covered = !map_covers(at) ? LEAF_BYTES : map_row(at) == NULL ? ROW_BYTES : UNIT_BYTES;
-    uint32_t entry = covered == UNIT_BYTES ? entry_outside_arenas(at) : ENTRY_NONE;
-    if (entry == ENTRY_LARGE || entry == ENTRY_LARGE_FREE) {
-      bool is_inside = (uintptr_t)address - unit < length_read(map_record(at));
+    size_t covered = !map_covers(at) ? LEAF_BYTES : map_row(at) == NULL ? ROW_BYTES : UNIT_BYTES, bytes;
+    uint32_t entry = covered == UNIT_BYTES ? mapping_at(at, &bytes) : ENTRY_NONE;
+    if (entry != ENTRY_NONE) {
+      bool is_inside = (uintptr_t)address - unit < bytes;
       return !is_inside ? ENTRY_NONE : entry == ENTRY_LARGE ? ENTRY_LARGE_BODY : ENTRY_LARGE_FREE;
     }
     unit = less(round_down(unit, covered), UNIT_BYTES);

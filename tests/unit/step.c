@@ -5,6 +5,9 @@
  * Promised is nothing for the few instructions of the fast path that move a bin's top: there the handler does nothing.
  * With checks (HAKMEM_PROFILE=secure) bins are empty, and the handler acts after every instruction.
  *
+ * A search for the mapping that a foreign address may lie in takes no lock. So here the handler does what another thread
+ * may do meanwhile: what lay before the address ends, after any of the search's instructions.
+ *
  * Positive control: with `open` the handler finds the bins as the slow path left them at that instruction. The test
  * must fail then. */
 #include "count/tally.h"
@@ -12,6 +15,9 @@
 
 #include "checked/checked.h"
 #include "heap/ids.h"
+#include "large/large.h"
+#include "large/range.h"
+#include "os/os.h"
 #include "pages/page_map.h"
 #include "threads/deferred.h"
 
@@ -285,9 +291,73 @@ static void scenario_checked(void *unused) {
   end();
 }
 
+/* --- what ends beside a foreign address --- */
+
+#define RANGE_BYTES UNIT_BYTES
+static struct large *mapping;
+static long act_at;
+static bool is_unmapped;
+
+static void extents_give_back(void) { extents_purge(purge_by_preset(0, UINT64_MAX)); }
+
+/* Its record is a free extent's then, and so it stays when the addresses go. */
+static void on_step_of_search(int number) {
+  if (++steps != act_at)
+    return;
+  if (!range_become_extent(mapping))
+    _exit(8);
+  range_leaves(mapping);
+  range_end(mapping, os_milliseconds(), USAGE_LARGE);
+  if (is_unmapped)
+    extents_give_back();
+}
+
+/* Returns false if the search was over before. */
+static bool ends_at_step(long step) {
+  char *base = os_map(RANGE_BYTES + UNIT_BYTES, UNIT_BYTES), *foreign = base + RANGE_BYTES;
+  if (base == NULL || !map_cover(base, RANGE_BYTES + UNIT_BYTES))
+    _exit(8);
+  mapping = range_made(base, RANGE_BYTES, true, false, USAGE_NOWHERE);
+  range_entries_set(mapping, step % 2 ? ENTRY_LARGE : ENTRY_LARGE_FREE);
+  act_at = step;
+  steps = 0;
+  step_begin();
+  uint32_t entry = range_entry_inside(foreign);
+  step_end();
+  if (entry != ENTRY_NONE) {
+    dprintf(2, "the foreign address is taken for %u at step %ld of %ld\n", entry, act_at, steps);
+    _exit(9);
+  }
+  bool is_within = steps >= act_at;
+  while (steps < act_at)
+    on_step_of_search(SIGTRAP);
+  extents_give_back();
+  os_unmap(foreign, UNIT_BYTES);
+  return is_within;
+}
+
+static void scenario_foreign(void *unused) {
+  alarm(300);
+  unit_option("HAKMEM_BACKGROUND", "off");
+  hak_free(hak_malloc((size_t)33 << 20)); /* the search goes back so far */
+  signal(SIGTRAP, on_step_of_search);
+  is_armed = true;
+  for (unsigned i = 0; i < 2; i++) {
+    is_unmapped = i == 1;
+    for (long step = 1; ends_at_step(step);)
+      step++;
+    if (act_at < 40)
+      _exit(4);
+  }
+}
+
 static void a_handler_may_act_at_each_instruction(void **state) { unit_passes_in_child(scenario, NULL); }
 
 static void a_handler_may_act_while_blocks_are_checked(void **state) { unit_passes_in_child(scenario_checked, NULL); }
+
+static void what_ends_beside_a_foreign_address_is_not_taken_for_it(void **state) {
+  unit_passes_in_child(scenario_foreign, NULL);
+}
 
 int main(int argc, char **argv) {
   is_open = argc > 1;
@@ -295,6 +365,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_handler_may_act_at_each_instruction),
       cmocka_unit_test(a_handler_may_act_while_blocks_are_checked),
+      cmocka_unit_test(what_ends_beside_a_foreign_address_is_not_taken_for_it),
   };
   if (is_open) { /* it concerns the first one only */
     const struct CMUnitTest opened[] = {tests[0]};
