@@ -136,6 +136,7 @@ void outbox_send_all(struct heap *heap) {
     if (outbox->open[i])
       envelope_close(outbox, &outbox->open[i], false);
   outbox->sent_since_sweep = 0;
+  store_relaxed(&outbox->open_bytes, 0); /* an owner that ended in outbox_put_ready may have counted a block too much */
 }
 
 COLD void outbox_drop_all(struct heap *heap) {

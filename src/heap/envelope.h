@@ -41,7 +41,8 @@ static inline bool outbox_put_ready(struct outbox *outbox, void *block, uint32_t
       return false;
     outbox->last = envelope;
   }
-  if (UNLIKELY(envelope->count >= envelope->direct_max))
+  uint32_t count = envelope->count;
+  if (UNLIKELY(count >= envelope->direct_max))
     return false;
   size_t bytes = entry & TINY_ENTRY_BYTES;
   if (UNLIKELY(bytes > HAK_TINY_MAX))
@@ -50,9 +51,11 @@ static inline bool outbox_put_ready(struct outbox *outbox, void *block, uint32_t
   size_t open_bytes = load_relaxed(&outbox->open_bytes) + bytes;
   if (UNLIKELY(in_envelope >= ENVELOPE_BYTES_MAX || open_bytes >= outbox->bytes_max))
     return false;
-  envelope->blocks[envelope->count++] = block;
-  envelope->bytes = in_envelope;
   store_relaxed(&outbox->open_bytes, open_bytes);
+  envelope->bytes = in_envelope;
+  envelope->blocks[count] = block;
+  atomic_signal_fence(memory_order_seq_cst); /* the owner may end after any instruction, in a signal handler */
+  envelope->count = (uint16_t)(count + 1);
   return true;
 }
 

@@ -6,7 +6,8 @@
  * With checks (HAKMEM_PROFILE=secure) bins are empty, and the handler acts after every instruction.
  *
  * A search for the mapping that a foreign address may lie in takes no lock. So here the handler does what another thread
- * may do meanwhile: what lay before the address ends, after any of the search's instructions.
+ * may do meanwhile: what lay before the address ends, after any of the search's instructions. And a handler may end its
+ * thread after any instruction of a free that takes no lock.
  *
  * Positive control: with `open` the handler finds the bins as the slow path left them at that instruction. The test
  * must fail then. */
@@ -351,9 +352,64 @@ static void scenario_foreign(void *unused) {
   }
 }
 
+/* --- threads that end in a handler --- */
+
+#define SENT 4u /* to an envelope that stays open: the first one opens it */
+static unsigned char *sent[SENT];
+static bool has_ended;
+
+static void on_step_of_owner(int number) {
+  struct heap *heap = heap_current();
+  if (heap == NULL || load_relaxed(&heap->inside) != 0 || !thread_is_busy() || ++steps != act_at)
+    return;
+  has_ended = true;
+  pthread_exit(NULL);
+}
+
+static void *send_some(void *unused) {
+  hak_free(sent[0]);
+  step_begin();
+  for (unsigned i = 1; i < SENT; i++)
+    hak_free(sent[i]);
+  step_end();
+  return NULL;
+}
+
+/* Of a thread that ends outside slow paths its heap serves others, whichever instruction was its last. */
+static void scenario_ended(void *unused) {
+  alarm(300);
+  unit_option("HAKMEM_BACKGROUND", "off");
+  unit_option("HAKMEM_POOLS", "2");
+  signal(SIGTRAP, on_step_of_owner);
+  do {
+    for (unsigned i = 0; i < SENT; i++)
+      sent[i] = hak_malloc(i % 2 ? 100 : 2000);
+    act_at++;
+    steps = 0;
+    has_ended = false;
+    is_armed = true;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, send_some, NULL) != 0 || pthread_join(thread, NULL) != 0)
+      _exit(8);
+    is_armed = false;
+    hak_trim(0); /* sweeps it */
+    for (unsigned i = 0; i < LIVE; i++)
+      put(i, i % 2 ? 100 : 2000);
+    for (unsigned i = 0; i < LIVE; i++)
+      take(i);
+    for (uint32_t id = 1; id <= heap_count(); id++)
+      if (load_relaxed(&heap_by_id(id)->outbox.open_bytes) != 0)
+        _exit(7);
+  } while (has_ended);
+  if (heap_count() != 2 || act_at < 30)
+    _exit(4);
+}
+
 static void a_handler_may_act_at_each_instruction(void **state) { unit_passes_in_child(scenario, NULL); }
 
 static void a_handler_may_act_while_blocks_are_checked(void **state) { unit_passes_in_child(scenario_checked, NULL); }
+
+static void a_thread_may_end_at_each_instruction(void **state) { unit_passes_in_child(scenario_ended, NULL); }
 
 static void what_ends_beside_a_foreign_address_is_not_taken_for_it(void **state) {
   unit_passes_in_child(scenario_foreign, NULL);
@@ -365,6 +421,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_handler_may_act_at_each_instruction),
       cmocka_unit_test(a_handler_may_act_while_blocks_are_checked),
+      cmocka_unit_test(a_thread_may_end_at_each_instruction),
       cmocka_unit_test(what_ends_beside_a_foreign_address_is_not_taken_for_it),
   };
   if (is_open) { /* it concerns the first one only */
