@@ -120,10 +120,11 @@ EXPORT int mallctl(const char *name, void *old, size_t *old_bytes, void *set, si
 
 EXPORT int mallctlnametomib(const char *name, size_t *mib, size_t *length) {
   size_t found[NAME_PARTS_MAX], parts = name_find(name, found);
-  if (parts == 0 || parts > *length)
+  if (parts == 0)
     return ENOENT;
-  memcpy(mib, found, parts * sizeof *mib);
-  *length = parts;
+  /* Into a shorter array goes the beginning, as with jemalloc. mallctlbymib refuses it. */
+  *length = parts < *length ? parts : *length;
+  memcpy(mib, found, *length * sizeof *mib);
   return 0;
 }
 

@@ -122,7 +122,11 @@ static void test_names(void) {
   CHECK(mallctlbymib(mib, 3, NULL, NULL, NULL, 0) == 0);
   length = 4;
   CHECK(mallctlnametomib("stats.allocated", mib, &length) == 0 && length == 2);
-  size_t value;
+  size_t value, partial[2] = {1 << 20, 1 << 20};
+  length = 1;
+  CHECK(mallctlnametomib("stats.allocated", partial, &length) == 0 && length == 1);
+  CHECK(partial[0] == mib[0] && partial[1] == 1 << 20);
+  CHECK(mallctlbymib(partial, 1, &value, &bytes, NULL, 0) == ENOENT);
   bytes = sizeof value;
   CHECK(mallctlbymib(mib, 2, &value, &bytes, NULL, 0) == 0);
   CHECK(mallctl("arena.0.decay", NULL, NULL, NULL, 0) == 0);
