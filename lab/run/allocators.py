@@ -72,13 +72,16 @@ def _checked(name: str, path: str, settings: Mapping[str, str] | None = None) ->
 
 
 def find(word: str, build_dir: str | os.PathLike, libraries: Mapping[str, str] | None = None) -> Allocator:
-    """The allocator that a word of the command line names: NAME or NAME=PATH. ValueError if it names none."""
+    """The allocator that a word of the command line names: NAME or NAME=PATH. ValueError if it names none, or a file that
+    is not there."""
     name, equals, path = word.partition("=")
     path = path if equals else (libraries or {}).get(name, "")
     if equals and not (name and path):
         raise ValueError(f"'{word}' is not NAME or NAME=PATH")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
         raise ValueError(f"'{name}' is no name for an allocator")
+    if path and not os.path.isfile(path):
+        raise ValueError(f"{name}: no file {os.path.abspath(path)}")
     if name in OURS:
         path = path or os.environ.get("HAK_LIB") or os.path.join(build_dir, "lib", "libhakmem.so")
         profile = name.removeprefix(SUBJECT).removeprefix("-")

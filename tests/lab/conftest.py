@@ -39,6 +39,16 @@ def plugins(build) -> pathlib.Path:
 
 
 @pytest.fixture
+def no_peers(monkeypatch, tmp_path):
+    """To the lab, no peer is installed."""
+    from lab.run import allocators
+
+    (tmp_path / "hak").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "hak").chmod(0o755)
+    monkeypatch.setattr(allocators, "ROOT", tmp_path)
+
+
+@pytest.fixture
 def measuring(build):
     """Makes a lab.run.rounds.Rounds: one run of almost nothing, but for what is given."""
     from lab.run import rounds

@@ -82,6 +82,8 @@ def test_command_line_and_rows(tree, build, library, tmp_path):
         (["vm", "--runs", "0"], "--runs"),
         (["vm", "--json", "/nonexistent/x"], "--json: /nonexistent/x: No such file"),
         (["vm", "--lib", "hakmem=/nonexistent"], "no file /nonexistent"),
+        (["vm", "--lib", "jemalloc=/nonexistent"], "jemalloc: no file /nonexistent"),
+        (["vm", "--against", "glibc,other=/nonexistent"], "other: no file /nonexistent"),
         (["vm", "--lib", "mimaloc=/lib/x.so"], "--lib mimaloc: no allocator of that name"),
         (["vm", "--against", ""], "is no name for an allocator"),
     ],
@@ -99,9 +101,9 @@ def test_to_ask_about_options_writes_no_file(build, library, tmp_path):
         arguments.check_options({"HAKMEM_STAT_FILE": f"{tmp_path}/summary"}, ours, build)
 
 
-def test_a_missing_peer_is_a_line(tree, build, library):
-    done = bench(tree, build, "vm", "--tiny", "--lib", f"hakmem={library}", "--against", "glibc,other=/nonexistent.so")
-    assert done.returncode == 0 and "other: no file /nonexistent.so" in done.stdout, done.stdout
+def test_a_missing_peer_is_a_line(tree, build, library, no_peers):
+    done = bench(tree, build, "vm", "--tiny", "--lib", f"hakmem={library}", "--against", "glibc,snmalloc")
+    assert done.returncode == 0 and "snmalloc: not installed; run: hak peers install" in done.stdout, done.stdout
 
 
 def test_wrong_work_is_called_so(tree, build, plugins):

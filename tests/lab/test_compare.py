@@ -75,13 +75,13 @@ def test_a_peer_that_is_better_is_recommended(hak, made):
     assert "fewer" not in done.stdout
 
 
-def test_what_fails_or_is_missing_is_a_line(hak, made):
+def test_what_fails_or_is_missing_is_a_line(hak, made, no_peers):
     (made / "text.so").write_text("no library")
-    done = hak("--runs", 1, "--against", f"broken={made}/broken.so,absent=/nowhere/x.so,text={made}/text.so,again={LIBC}",
+    done = hak("--runs", 1, "--against", f"broken={made}/broken.so,snmalloc,text={made}/text.so,again={LIBC}",
                "--", made / "work")  # fmt: skip
     assert done.returncode == 1
     assert one_line(done.stdout, "broken: died of SIGABRT")
-    assert one_line(done.stdout, "absent: no file /nowhere/x.so")
+    assert one_line(done.stdout, "snmalloc: not installed")
     assert one_line(done.stdout, "text: malloc did not come from it, but from")
     assert "no recommendation: n = 1 is too few" in done.stdout
     assert {row.allocator for row in hak.rows()} == {"glibc", "again"}
