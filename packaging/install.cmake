@@ -10,9 +10,9 @@ endif()
 # find_package(hakmem): the targets hakmem::hakmem, hakmem::static and hakmem::core.
 include(CMakePackageConfigHelpers)
 set(hakmem_cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/hakmem)
-install(EXPORT hakmem FILE hakmem-config.cmake NAMESPACE hakmem:: DESTINATION ${hakmem_cmake_folder})
+install(EXPORT hakmem FILE hakmem-targets.cmake NAMESPACE hakmem:: DESTINATION ${hakmem_cmake_folder})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/hakmem-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/hakmem-config-version.cmake DESTINATION ${hakmem_cmake_folder})
+install(FILES packaging/hakmem-config.cmake ${PROJECT_BINARY_DIR}/hakmem-config-version.cmake DESTINATION ${hakmem_cmake_folder})
 
 # Relative to itself, so that an installed tree may be moved.
 file(RELATIVE_PATH hakmem_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

@@ -68,6 +68,11 @@ says 1 "$work/project/plain-hakmem"
 says 1 "$work/project/plain-static"
 cmake "$work/project" -DHAKMEM_WANTED=9 >"$work/log" 2>&1 && fail "find_package took it for version 9"
 grep -q 'version: 0' "$work/log" || fail "find_package of version 9 said: $(cat "$work/log")"
+# A component is a target. components WORD...: what find_package says of them.
+components() { cmake "$work/project" -DHAKMEM_WANTED=0.1 "-DHAKMEM_COMPONENTS=$*" >"$work/log" 2>&1; }
+components 'COMPONENTS;static;core;OPTIONAL_COMPONENTS;nonsense' || fail "find_package by components: $(cat "$work/log")"
+! components 'COMPONENTS;static;nonsense' || fail "find_package found a component 'nonsense'"
+grep -q 'no target hakmem::nonsense' "$work/log" || fail "find_package of a nonsense said: $(cat "$work/log")"
 
 # What was made without ncurses, or without any tool, says which.
 hak=$work/tree/bin/hak

@@ -1,0 +1,13 @@
+# find_package(hakmem): a component is a target, hakmem::COMPONENT.
+include(${CMAKE_CURRENT_LIST_DIR}/hakmem-targets.cmake)
+foreach(component IN LISTS hakmem_FIND_COMPONENTS)
+  if(TARGET hakmem::${component})
+    set(hakmem_${component}_FOUND TRUE)
+  else()
+    set(hakmem_${component}_FOUND FALSE)
+    if(hakmem_FIND_REQUIRED_${component})
+      set(hakmem_FOUND FALSE)
+      string(APPEND hakmem_NOT_FOUND_MESSAGE "There is no target hakmem::${component}. ")
+    endif()
+  endif()
+endforeach()
