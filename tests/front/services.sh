@@ -113,6 +113,22 @@ enabled dim
 said 'sets LD_PRELOAD itself'
 ! grep -q 'is read after' "$root/out" || fail "an early drop-in: $(cat "$root/out")"
 
+# Files of variables are read after all of these. The last list counts, a missing file may be meant, a path may be a pattern.
+printf '[Service]\nExecStart=/usr/bin/nap 1\nEnvironmentFile=/etc/old\nEnvironmentFile=\n' >"$units/file@.service"
+printf 'EnvironmentFile=-/etc/none\nEnvironmentFile = -/etc/def*/nap %%i\n' >>"$units/file@.service"
+mkdir "$root/etc/default"
+echo LD_PRELOAD=/x.so >"$root/etc/old"
+for line in LD_PRELOAD=/x.so 'LD_PRELOAD = "/x.so"' LD_PRELOAD=; do
+  printf 'A=1\n%s\n' "$line" >"$root/etc/default/nap 7"
+  enabled file@7
+  said 'default/nap 7 is read after hakmem.conf and sets LD_PRELOAD: file@7.service runs without hakmem'
+done
+for line in '# LD_PRELOAD=/x.so' 'MY_LD_PRELOAD=/x.so' "LD_PRELOAD=$real"; do
+  echo "$line" >"$root/etc/default/nap 7"
+  enabled file@7
+  ! grep -q 'is read after' "$root/out" || fail "a file of variables with $line: $(cat "$root/out")"
+done
+
 mkdir -p "${drop_in%/*}"
 echo '[Service]' >"$drop_in" # the administrator's
 "$hak" enable --root "$root" nap >"$root/out" 2>&1 && fail "overwrote a file that is not hak's"
