@@ -250,7 +250,10 @@ int bench_report(struct bench *bench, uint64_t hash) {
     print_json(out, bench, rate, hash);
   else
     print_line(out, bench, rate, hash);
-  return fflush(out) ? 1 : 0;
+  errno = 0;
+  if (fflush(out) || ferror(out))
+    bench_die("the report: %s", strerror(errno ? errno : EIO));
+  return 0;
 }
 
 pthread_t bench_thread(void *(*body)(void *), void *argument) {

@@ -287,5 +287,9 @@ int main(int argc, char **argv) {
   load->wait = print_wait;
   load->turn = print_turn;
   work->run(load);
-  return ferror(stdout) || fflush(stdout) ? 1 : 0;
+  errno = 0;
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return 0;
+  fprintf(stderr, "policy_load: stdout: %s\n", strerror(errno ? errno : EIO));
+  return 1;
 }

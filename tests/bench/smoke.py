@@ -85,6 +85,9 @@ def main():
             raise AssertionError(f"{program}: lost content goes unnoticed")
         except AssertionError as refusal:
             assert "realloc lost the content" in str(refusal), refusal
+    for words in ("random_mixed 1000", "random_mixed 1000 --json", "policy_load reuse --events"):
+        done = subprocess.run(f"{folder}/{words} >/dev/full", shell=True, capture_output=True, check=False)
+        assert done.returncode == 1 and b"No space left" in done.stderr, f"{words} on a full disk: {done}"
     readings(folder, mapping)
     print(f"bench: ok ({len(PROGRAMS)} programs)")
 
