@@ -218,14 +218,19 @@ T
   say "$preset: $good passed, $bad failed, $idle skipped in $(($(date +%s) - begun)) s"
 }
 
+read_presets() {
+  presets=$(echo "$1" | tr ',' ' ')
+  case $presets in *[!\ ]*) ;; *) wrong "--preset names none" ;; esac
+}
+
 run_tests() {
   long='' all='' pattern='' presets=
   while [ $# -gt 0 ]; do
     case $1 in
       --all) all=1 ;;
       --long) all=1 long=1 ;;
-      --preset) [ $# -gt 1 ] || wrong "--preset needs a list"; presets=$(echo "$2" | tr ',' ' '); shift ;;
-      --preset=*) presets=$(echo "${1#*=}" | tr ',' ' ') ;;
+      --preset) [ $# -gt 1 ] || wrong "--preset needs a list"; read_presets "$2"; shift ;;
+      --preset=*) read_presets "${1#*=}" ;;
       -*) wrong "unknown option $1" ;;
       *) [ -z "$pattern" ] || wrong "takes one NAME-PATTERN"; pattern=$1 ;;
     esac

@@ -141,6 +141,7 @@ if [ $# -gt 1 ]; then
   "$hak" help test | grep -q -e '--all' || fail "help test: $("$hak" help test)"
   expect 2 '' 'unknown option --nonsense' "$hak" test --all --nonsense
   expect 2 '' "unknown preset 'nonsense'" "$hak" test --long --preset nonsense
+  expect 2 '' '--preset names none' "$hak" test --preset ''
   presets=$(sed -n 's/.*"configurePreset": "\([a-z0-9]*\)".*/\1/p' "${hak%/*}/CMakePresets.json")
   for preset in $presets; do
     "$hak" help build | grep -qw "$preset" || fail "help build has no $preset"
