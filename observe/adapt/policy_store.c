@@ -182,7 +182,9 @@ void policy_store_write(const char *by, struct text *complaint) {
     write_complaint(complaint, file.path, "no memory to write it", "; what was learned is not kept");
     return;
   }
+  int lock = os_file_lock(file.path);
   write_content(bytes, by, complaint);
+  os_file_unlock(lock);
   os_unmap(bytes, 2 * READ_BYTES_MAX);
 }
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -260,6 +261,33 @@ enum os_file_error os_file_replace(const char *path, const void *bytes, size_t l
   if (!error)
     error = os_file_add(&part, bytes, length);
   return os_file_end(&part, error);
+}
+
+int os_file_lock(const char *path) {
+  KEEP_ERRNO;
+  const struct timespec step = {.tv_nsec = 5 * 1000 * 1000};
+  const uint64_t end = os_nanoseconds() + OS_FILE_LOCK_WAIT_MS * UINT64_C(1000000);
+  char folder[PATH_MAX];
+  struct text text = TEXT_IN(folder);
+  text_string(&text, *path == '/' ? "" : "./");
+  text_string(&text, path);
+  *(char *)(uintptr_t)last_name(folder) = 0;
+  int fd = file_open(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0);
+  while (fd >= 0 && os_kernel(SYS_flock, fd, LOCK_EX | LOCK_NB) != 0) {
+    if ((errno != EWOULDBLOCK && errno != EINTR) || os_nanoseconds() > end) {
+      file_close(fd);
+      return -1;
+    }
+    os_kernel(SYS_ppoll, NULL, 0, &step, NULL, 0);
+  }
+  return fd;
+}
+
+void os_file_unlock(int lock) {
+  KEEP_ERRNO;
+  if (lock >= 0)
+    os_kernel(SYS_flock, lock, LOCK_UN); /* a child of a fork may have the descriptor, too */
+  file_close(lock);
 }
 
 bool os_path_absolute(const char *path, char *out, size_t out_bytes) {

@@ -33,6 +33,12 @@ enum os_file_error os_file_read(const char *path, void *bytes, size_t capacity, 
  * failure nothing changes. */
 enum os_file_error os_file_replace(const char *path, const void *bytes, size_t length);
 
+/* Around reading, merging and replacing one file by several processes: waits for the lock (flock) of the file's folder,
+ * OS_FILE_LOCK_WAIT_MS at most. What it returns goes to os_file_unlock; -1: there is no lock, go on without. */
+#define OS_FILE_LOCK_WAIT_MS 2000u
+int os_file_lock(const char *path);
+void os_file_unlock(int lock);
+
 /* The same in pieces: os_file_begin, any number of os_file_add, then os_file_end, even after an error. Pass the first
  * error so far to os_file_end, which returns it and then changes nothing. path must stay valid until the end. */
 #define OS_FILE_ENDING_BYTES 64 /* of ".NUMBER-NUMBER.part" */

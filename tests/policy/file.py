@@ -5,6 +5,7 @@ the program runs on with one line on stderr at most, and nothing that is not our
 Each run first shows that the judges refuse what is wrong.
 """
 
+import fcntl
 import functools
 import os
 import random
@@ -235,7 +236,35 @@ def many_at_once(folder):
     for process in processes:
         judge_lines(process.communicate(timeout=200)[1], ())
         assert process.returncode == 0
+    both = policy.read(path.read_bytes()).sites()
+    judge_alone(path)
+    for steps in (LEARNS, OTHER):
+        run(folder / "g", *steps)
+        one = policy.read((folder / "g").read_bytes()).sites()
+        assert one <= both, f"what some of them learned is lost: {one} {both}"
+        (folder / "g").unlink()
+
+
+def who_writes_has_the_folders_lock(folder):
+    """Another that merges has it for a moment, and one that never ends keeps nobody."""
+    path = folder / "f"
+    run(folder / "g", *OTHER)
+    others = policy.read((folder / "g").read_bytes()).sites()
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with subprocess.Popen([LEARNER, *LEARNS, "exit", "7"], env=environment(path)) as process:
+        time.sleep(0.6)
+        assert process.poll() is None and not path.exists(), "it does not wait"
+        (folder / "g").rename(path)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert process.wait(timeout=200) == 7
+    both = policy.read(path.read_bytes()).sites()
+    assert both > others, (both, others)
+    path.unlink()
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    run(path, *LEARNS)
     policy.read(path.read_bytes())
+    os.close(lock)
     judge_alone(path)
 
 
@@ -279,6 +308,7 @@ def main():
         a_relative_path_is_of_the_start,
         children_of_forks,
         many_at_once,
+        who_writes_has_the_folders_lock,
         who_ends_last_keeps_what_others_learned,
         killed_at_any_time,
     ]
