@@ -113,15 +113,19 @@ static const struct pair {
   enum option option, other;
   long value; /* value of the other option that makes this one ineffective */
 } pairs[] = {
-    {OPTION_PURGE_DELAY_MS, OPTION_PURGE, PURGE_OFF}, {OPTION_KEEP_MB, OPTION_PURGE, PURGE_OFF},
-    {OPTION_TARGET_MB, OPTION_PURGE, PURGE_OFF},      {OPTION_POLICY, OPTION_PURGE, PURGE_OFF},
-    {OPTION_POLICY_FILE, OPTION_POLICY, POLICY_OFF},  {OPTION_STATS_PID, OPTION_STATS, STATS_OFF},
-    {OPTION_STATS_FILE, OPTION_STATS, STATS_OFF},
+    {OPTION_PURGE_DELAY_MS, OPTION_PURGE, PURGE_OFF},  {OPTION_KEEP_MB, OPTION_PURGE, PURGE_OFF},
+    {OPTION_TARGET_MB, OPTION_PURGE, PURGE_OFF},       {OPTION_POLICY, OPTION_PURGE, PURGE_OFF},
+    {OPTION_POLICY_FILE, OPTION_POLICY, POLICY_OFF},   {OPTION_STATS_PID, OPTION_STATS, STATS_OFF},
+    {OPTION_STATS_FILE, OPTION_STATS, STATS_OFF},      {OPTION_CANARY, OPTION_CHECKED, SWITCH_OFF},
+    {OPTION_ZERO_FREED, OPTION_CHECKED, SWITCH_OFF},   {OPTION_QUARANTINE, OPTION_CHECKED, SWITCH_OFF},
+    {OPTION_RANDOM_ORDER, OPTION_CHECKED, SWITCH_OFF}, {OPTION_HEAP_PROFILE_KB, OPTION_HEAP_PROFILE, HEAP_PROFILE_OFF},
 };
 
-/* A path alone switches the summary on (observe/stats/summary.c). */
+/* A path alone switches the summary and the profile on (observe/stats/summary.c, observe/profile/heap_profile.c). */
 static bool other_is_off(const struct pair *pair) {
-  bool has_path = pair->other == OPTION_STATS && !option_is_set(OPTION_STATS) && *option_string(OPTION_STATS_FILE) != 0;
+  enum option path = pair->other == OPTION_STATS ? OPTION_STATS_FILE : OPTION_HEAP_PROFILE_FILE;
+  bool has_path = (pair->other == OPTION_STATS || pair->other == OPTION_HEAP_PROFILE) && !option_is_set(pair->other) &&
+                  *option_string(path) != 0;
   return option_value(pair->other) == pair->value && !has_path;
 }
 
@@ -129,8 +133,8 @@ static void look_pairs(void) {
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     const struct pair *pair = &pairs[i];
     const struct option_row *row = &option_rows[pair->option], *other = &option_rows[pair->other];
-    bool is_idle = option_is_set(pair->option) && other_is_off(pair) &&
-                   (pair->option != OPTION_POLICY || option_value(OPTION_POLICY) != POLICY_OFF);
+    bool is_on = row->choices[0][0] == 0 || option_value(pair->option) != 0;
+    bool is_idle = option_is_set(pair->option) && is_on && other_is_off(pair);
     if (is_idle)
       doctor_report(SEVERITY_WARNING, "%s has no effect while %s is %s\nset %s to another value, or leave %s out",
                     row->environment, other->environment, other->choices[pair->value], other->environment,
@@ -168,6 +172,10 @@ void doctor_look_option_pairs(struct doctor *doctor) {
   if (option_value(OPTION_POLICY) == POLICY_FROZEN && *option_string(OPTION_POLICY_FILE) == 0)
     doctor_report(SEVERITY_WARNING, "HAKMEM_POLICY=frozen without HAKMEM_POLICY_FILE has nothing to go by\nset "
                                     "HAKMEM_POLICY_FILE, or HAKMEM_POLICY=evolving");
+  if (option_value(OPTION_HEAP_PROFILE) == HEAP_PROFILE_ON && *option_string(OPTION_HEAP_PROFILE_FILE) == 0 &&
+      option_value(OPTION_LIVE) == SWITCH_OFF)
+    doctor_report(SEVERITY_NOTE, "HAKMEM_HEAP_PROFILE=on alone writes no profile at the end\nset "
+                                 "HAKMEM_HEAP_PROFILE_FILE, unless the program calls hak_profile_dump");
   if (doctor->has_hakmem && option_is_set(OPTION_DEEPBIND))
     doctor_report(SEVERITY_WARNING, "HAKMEM_DEEPBIND has no effect where hakmem is linked in\nleave it out");
 }

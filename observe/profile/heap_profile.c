@@ -99,8 +99,9 @@ static SPARSE char line[PATH_BYTES + 64];
 static void amount_text(struct text *text, struct sample_weight weight) {
   text_bytes(text, weight.bytes);
   text_string(text, " in ");
-  text_decimal(text, (weight.objects_1024 + 512) / 1024);
-  text_string(text, weight.objects_1024 < 1536 ? " block" : " blocks");
+  uint64_t objects = (weight.objects_1024 + 512) / 1024;
+  text_decimal(text, objects);
+  text_string(text, objects == 1 ? " block" : " blocks");
 }
 
 static void stack_report(const struct sample_stack *stack) {
