@@ -62,7 +62,7 @@ static void format_text(struct text *text, const struct stats_snapshot *snapshot
   const struct hak_stats *s = &snapshot->stats;
   text_size(text, "hakmem: peak RSS ", snapshot->process.rss_peak_bytes);
   text_count(text, ", page faults ", snapshot->process.faults_minor + snapshot->process.faults_major);
-  text_size(text, "\nhakmem: heap at exit ", s->live_bytes);
+  text_size(text, "\nhakmem: heap ", s->live_bytes);
   text_size(text, " live of ", s->heap_bytes);
   text_size(text, ", at most ", s->heap_peak_bytes);
   text_size(text, "; own tables ", s->metadata_bytes);
