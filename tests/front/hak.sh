@@ -164,6 +164,7 @@ else
   expect 1 '' "the profile: $work/more" "$hak" profile --out="$work/more" -- env false
   gzip -t "$work/heap" || fail "profile: $work/heap is no gzip file"
   (cd "$work" && "$hak" profile true 2>said && gzip -t true.*.pb.gz) || fail "profile: $(cat "$work/said")"
+  [ "$(find "$work" -name 'true.*.pb.gz' | wc -l)" = 1 ] || fail "profile wrote more than one: $(ls "$work")"
   # A % in the name of the folder or of the program is no pattern.
   mkdir "$work/100%p%"
   cp "$(command -v env)" "$work/a%pb"
@@ -181,6 +182,7 @@ else
   expect 2 '' 'works in a checkout' "$hak" profile --flame x.svg -- true
   expect 1 '' 'profile top works in a checkout of hakmem only; go tool pprof' "$hak" profile top x.pb.gz
   expect 2 '' 'takes a number' "$hak" profile --kb x -- true
+  expect 2 '' 'takes at most 1048576 KiB' "$hak" profile --kb 1048577 -- true
   expect 2 '' 'takes a CMD' "$hak" profile
   expect 2 '' 'there is no process 999999999' "$hak" profile start 999999999
   expect 2 '' 'takes a PID' "$hak" profile dump
