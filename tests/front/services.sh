@@ -113,6 +113,16 @@ enabled dim
 said 'sets LD_PRELOAD itself'
 ! grep -q 'is read after' "$root/out" || fail "an early drop-in: $(cat "$root/out")"
 
+rm -r "$units/service.d"
+# A line that ends with a backslash goes on in the next one; comments between do not count.
+printf '[Service]\nExecStart = \\\n  /usr/bin/nap 1 \\\n  --more\nEnvironment="A=1" \\\n; of old\n  LD_PRELOAD=/x.so\n' >"$units/long.service"
+enabled long
+said 'sets LD_PRELOAD itself'
+said 'hak doctor says of .*/usr/bin/nap'
+printf '[Service]\nExecStart=/usr/bin/nap 1 \\\n# Environment=LD_PRELOAD=/x.so \\\n\n' >"$units/long.service"
+enabled long
+! grep -q 'sets LD_PRELOAD itself' "$root/out" || fail "a comment that ends with a backslash: $(cat "$root/out")"
+
 # Files of variables are read after all of these. The last list counts, a missing file may be meant, a path may be a pattern.
 printf '[Service]\nExecStart=/usr/bin/nap 1\nEnvironmentFile=/etc/old\nEnvironmentFile=\n' >"$units/file@.service"
 printf 'EnvironmentFile=-/etc/none\nEnvironmentFile = -/etc/def*/nap %%i\n' >>"$units/file@.service"
