@@ -1,6 +1,7 @@
 """hak profile: heap profiles. Runs a program with the profiler on; prints and draws what profiles say."""
 
 import pathlib
+import shlex
 import sys
 from enum import StrEnum
 from typing import Annotated
@@ -106,7 +107,8 @@ def _report(found: dict, largest: pathlib.Path, kind: Kind, flame: pathlib.Path 
     if flame:
         _draw(named, about, largest, kind, flame)
         arguments.say(f"flame graph: {flame}")
-    arguments.say(f"more: hak profile top {largest}, hak profile flame {largest}, go tool pprof -http=: {largest}")
+    word = shlex.quote(str(largest))
+    arguments.say(f"more: hak profile top {word}, hak profile flame {word}, go tool pprof -http=: {word}")
 
 
 # --- profiles that are there ---------------------------------------------------------------------------
