@@ -42,12 +42,12 @@ static void help(const struct bench *bench) {
 
 void bench_refuse(const struct bench *bench, const char *format, ...) {
   va_list list;
+  usage(bench, stderr);
   va_start(list, format);
-  fprintf(stderr, "%s: ", bench->name);
+  fprintf(stderr, "%s: ", bench->name); /* `hak bench` shows the last line */
   vfprintf(stderr, format, list);
   fputc('\n', stderr);
   va_end(list);
-  usage(bench, stderr);
   exit(2);
 }
 

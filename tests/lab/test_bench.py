@@ -106,6 +106,11 @@ def test_a_missing_peer_is_a_line(tree, build, library, no_peers):
     assert done.returncode == 0 and "snmalloc: not installed; run: hak peers install" in done.stdout, done.stdout
 
 
+def test_wrong_arguments_of_a_program_are_told(tree, build, library):
+    done = bench(tree, build, "random_mixed x", "--tiny", "--lib", f"hakmem={library}", "--against", "glibc")
+    assert done.returncode == 1 and "glibc: status 2: random_mixed: ITERATIONS: 'x'" in done.stdout, done.stdout
+
+
 def test_wrong_work_is_called_so(tree, build, plugins):
     """An allocator that hands live blocks out twice."""
     mutant = f"mutant={plugins / 'test-mutant-preload.so'}"
