@@ -85,8 +85,8 @@ static int dump_profile(const struct wish *wish, struct control *control) {
   if (status != 0)
     unlink(path);
   else
-    printf("%s: %s; to look at it: go tool pprof -http=: %s, or hak profile top %s in a checkout\n", path, live_size(length, size),
-           path, path);
+    printf("%s: %s; to look at it: go tool pprof -http=: %s, or hak profile top %s in a checkout\n", path,
+           live_size(length, size), path, path);
   return status;
 }
 
