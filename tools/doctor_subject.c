@@ -173,25 +173,35 @@ static bool program_read(const struct doctor *doctor, char path[PATH_MAX]) {
   return length > 0;
 }
 
-bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
-  char path[PATH_MAX];
-  int length = snprintf(path, sizeof path, "%s%s", doctor->root, doctor->proc);
+/* True, with its problem, if the process at `path` is not there or has no memory, maybe since a moment ago. */
+static bool is_gone(const struct doctor *doctor, const char *path, char problem[DOCTOR_SENTENCE]) {
+  const char *maps = doctor_read(doctor, "%s/maps", doctor->proc);
   if (access(path, F_OK) != 0)
-    return doctor_has_proc(doctor) ? wrong(problem, "there is no process %ld", doctor->pid)
-                                   : wrong(problem, "no process can be looked at: /proc is not mounted here");
+    return !(doctor_has_proc(doctor) ? wrong(problem, "there is no process %ld", doctor->pid)
+                                     : wrong(problem, "no process can be looked at: /proc is not mounted here"));
+  return maps && *maps == 0 &&
+         !wrong(problem, "process %ld has no memory of its own: it has ended, or is a part of the kernel", doctor->pid);
+}
+
+bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
+  char path[PATH_MAX], file[PATH_MAX];
+  snprintf(path, sizeof path, "%s%s", doctor->root, doctor->proc);
   doctor->maps = doctor_read(doctor, "%s/maps", doctor->proc);
-  if (doctor->maps && *doctor->maps == 0)
-    return wrong(problem, "process %ld has no memory of its own: it has ended, or is a part of the kernel",
-                 doctor->pid);
-  if (doctor->maps == NULL || !program_read(doctor, doctor->program) || !environment_read(doctor))
-    return wrong(problem, "not permitted to look at process %ld: that takes the same user, or root", doctor->pid);
+  if (doctor->maps == NULL || *doctor->maps == 0 || !program_read(doctor, doctor->program) || !environment_read(doctor))
+    return !is_gone(doctor, path, problem) &&
+           wrong(problem, "not permitted to look at process %ld: that takes the same user, or root", doctor->pid);
   /* Its paths are relative to its root, which may be a container's. */
-  snprintf(path + length, sizeof path - (size_t)length, "/root");
-  if (access(path, X_OK) == 0)
-    path_set(doctor->files, path);
-  snprintf(path + length, sizeof path - (size_t)length, "/exe");
-  if (!elf_open(&doctor->elf, path))
+  snprintf(file, sizeof file, "%s%s/root", doctor->root, doctor->proc);
+  if (access(file, X_OK) == 0)
+    path_set(doctor->files, file);
+  snprintf(file, sizeof file, "%s%s/exe", doctor->root, doctor->proc);
+  if (!elf_open(&doctor->elf, file)) {
+    int error = errno;
+    if (is_gone(doctor, path, problem))
+      return false;
+    errno = error;
     return wrong(problem, "the program of process %ld cannot be read: %m", doctor->pid);
+  }
   doctor->has_hakmem = elf_contains(&doctor->elf, hakmem_words);
   return true;
 }

@@ -70,16 +70,21 @@ static bool lock_page(struct control *control) {
   return true;
 }
 
+static bool no_file(struct control *control) {
+  if (live_state(&control->live) == 'Z')
+    return live_wrong(&control->live, LIVE_ENDED, "process %ld has ended", control->live.pid);
+  return wrong(control, "process %ld takes no commands: %s", control->live.pid,
+               control->fd == LIVE_FIND_DENIED
+                   ? "it is another user's"
+                   : "it has closed the descriptor for them, or its hakmem is of another version");
+}
+
 bool control_open(struct control *control, long pid, uint64_t wait_ms) {
   *control = (struct control){.fd = -1, .wait_ms = wait_ms};
   if (!live_open(&control->live, pid))
     return false;
   control->fd = live_find_file(control->live.folder, CONTROL_FILE_NAME, O_RDWR);
-  bool is_open = control->fd >= 0 ? is_sound(control) && lock_page(control)
-                                  : wrong(control, "process %ld takes no commands: %s", pid,
-                                          control->fd == LIVE_FIND_DENIED ? "it is another user's"
-                                                                          : "it has closed the descriptor for them, "
-                                                                            "or its hakmem is of another version");
+  bool is_open = control->fd >= 0 ? is_sound(control) && lock_page(control) : no_file(control);
   if (!is_open)
     control_close(control);
   return is_open;

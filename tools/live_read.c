@@ -20,6 +20,7 @@
 #define PAGE_BYTES_MAX ((size_t)64 << 20)
 #define TAKES_MAX 1000u
 #define NAP_NS 500000
+enum { STAT_STATE = 3, STAT_FLAGS = 9, KERNEL_EXITING = 4 }; /* proc(5); PF_EXITING */
 
 bool live_wrong(struct live_process *process, enum live_problem problem, const char *format, ...) {
   va_list list;
@@ -57,10 +58,14 @@ static void read_command(const struct live_process *process, const char *file, c
   make_printable(command);
 }
 
+/* A process that is on its way out has no descriptors any more before the kernel calls it ended. */
 char live_state(const struct live_process *process) {
   char text[1024];
-  const char *end = strrchr(proc_text(process, "stat", text, sizeof text), ')');
-  return (char)(end == NULL || end[1] == 0 || end[2] == 'X' ? 'Z' : end[2]);
+  const char *end = strrchr(proc_text(process, "stat", text, sizeof text), ')'), *at = end;
+  for (unsigned field = STAT_STATE; at != NULL && field <= STAT_FLAGS; field++)
+    at = strchr(at + 1, ' ');
+  bool is_ending = at != NULL && (strtoul(at, NULL, 10) & KERNEL_EXITING) != 0;
+  return (char)(end == NULL || end[1] == 0 || end[2] == 'X' || is_ending ? 'Z' : end[2]);
 }
 
 /* Returns the process id in its innermost namespace, which is the one that the process knows. */

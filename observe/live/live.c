@@ -275,8 +275,13 @@ static bool page_make(void) {
   struct os_shared made, control;
   struct live_head filled = {0};
   size_t bytes = head_fill(&filled);
-  if (live.makes == MAKES_MAX || !os_shared_make(&made, LIVE_FILE_NAME, bytes, OS_SHARED_READ))
+  if (live.makes == MAKES_MAX)
     return false;
+  control_make(&control); /* before the page: who sees that looks for this, too */
+  if (!os_shared_make(&made, LIVE_FILE_NAME, bytes, OS_SHARED_READ)) {
+    os_shared_drop(&control);
+    return false;
+  }
   live.makes++;
   struct live_head *head = made.base;
   filled.page_bytes = (uint32_t)made.bytes;
@@ -284,9 +289,9 @@ static bool page_make(void) {
   names_write(head);
   if (!background_watch(&head->awake, look_when_woken)) {
     os_shared_drop(&made);
+    os_shared_drop(&control);
     return false;
   }
-  control_make(&control);
   os_shared_drop(&live.control);
   live.control = control;
   live.shared = made;

@@ -7,9 +7,11 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -384,6 +386,16 @@ def real_processes(made):
             preloads = [f["severity"] for f in diagnosis(process.pid) if f["check"] == "preload"]
             assert preloads == (["ok"] if is_there else []), preloads
             process.communicate(b"\n", timeout=200)
+    # One that ends meanwhile, whenever that is: nothing else is said of it.
+    gone = re.compile(rb".*: (process \d+ has no memory of its own: it has ended.*|there is no process \d+)\n")
+    numbers = random.Random(3)
+    for _ in range(100):
+        with subprocess.Popen(["sleep", "9"]) as process:
+            asking = subprocess.Popen([ARGUMENTS.tool, str(process.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(numbers.uniform(0, 0.006))
+            process.kill()
+            said = asking.communicate(timeout=200)
+        assert gone.fullmatch(said[1]) or said[0], said
     # The summary of a process that may have as few files open as the doctor finds enough.
     few = "ulimit -n 8; exec /bin/true"
     env = {"LD_PRELOAD": ARGUMENTS.library, "HAKMEM_STATS": "text"}

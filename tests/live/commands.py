@@ -258,6 +258,18 @@ def who_takes_no_commands(folder):
     assert (folder / "heap").stat().st_uid == 0, "the tool writes, not the process"
 
 
+def a_process_that_ends_meanwhile(_):
+    """Whenever it ends: nothing else is said of it."""
+    random.seed(1)
+    for _ in range(60):
+        with running("threads", 2, killed=True) as process:
+            asking = subprocess.Popen([TOOL, "start", str(process.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(random.uniform(0, 0.004))
+            process.kill()
+            said = asking.communicate(timeout=200)
+        assert said[1].endswith((b" has ended\n", b"there is no process %d\n" % process.pid)) or said[0], said
+
+
 def a_stopped_process(_):
     with running("threads", 1) as process:
         ask("stop", process.pid, status=2, said="no profile that runs")  # its thread is there
@@ -356,6 +368,7 @@ def main():
         files_that_cannot_be_written,
         wrong_words,
         who_takes_no_commands,
+        a_process_that_ends_meanwhile,
         a_stopped_process,
         a_tool_that_dies,
         tools_together,
