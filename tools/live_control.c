@@ -134,7 +134,7 @@ static bool clear_command(struct control *control) {
     if (control_stage_of(stage) == CONTROL_ASKED && move_stage(control, stage, is_free))
       return true;
     live_wake(&control->live);
-    if (!is_patient(&patience))
+    if (live_state(&control->live) == 'Z' || !is_patient(&patience))
       return live_state(&control->live) == 'R' || live_state(&control->live) == 'S'
                  ? wrong(control, "process %ld is still busy with what was asked before; try again later",
                          control->live.pid)
@@ -177,7 +177,7 @@ bool control_ask(struct control *control, enum control_verb verb, uint64_t inter
   struct patience patience = patience_of(control->wait_ms);
   do
     live_wake(&control->live);
-  while (is_patient(&patience) && stage_of(control) == asked);
+  while (stage_of(control) == asked && live_state(&control->live) != 'Z' && is_patient(&patience));
   if (move_stage(control, asked, control_staged(asked, CONTROL_FREE)))
     return nobody_comes(control);
   uint64_t taken = control_staged(asked, CONTROL_TAKEN);

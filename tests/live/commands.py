@@ -259,14 +259,15 @@ def who_takes_no_commands(folder):
 
 
 def a_process_that_ends_meanwhile(_):
-    """Whenever it ends: nothing else is said of it."""
+    """Whenever it ends: that is said of it, and at once."""
     random.seed(1)
     for _ in range(60):
         with running("threads", 2, killed=True) as process:
-            asking = subprocess.Popen([TOOL, "start", str(process.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            words = [TOOL, "start", "--wait", "100", str(process.pid)]
+            asking = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             time.sleep(random.uniform(0, 0.004))
             process.kill()
-            said = asking.communicate(timeout=200)
+            said = asking.communicate(timeout=50)
         assert said[1].endswith((b" has ended\n", b"there is no process %d\n" % process.pid)) or said[0], said
 
 
