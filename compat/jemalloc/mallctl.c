@@ -85,6 +85,13 @@ static size_t size_of(enum name_type type) {
   return sizes[type];
 }
 
+static bool makes_something(const struct row *row) {
+  const char *end = strrchr(row->name, '.');
+  return end != NULL && strcmp(end, ".create") == 0;
+}
+
+/* Of a value of another length than the caller's as much as fits is read, as jemalloc's manual says, and EINVAL
+ * returned. */
 static int row_call(const size_t *mib, void *old, size_t *old_bytes, const void *set, size_t set_bytes) {
   const struct row *row = &names[mib[0]];
   size_t bytes = size_of(row->type);
@@ -94,7 +101,7 @@ static int row_call(const size_t *mib, void *old, size_t *old_bytes, const void 
     return reads || writes ? EPERM : row->write(row, mib, value);
   if ((reads && !row->read) || (writes && !row->write))
     return EPERM;
-  if (reads && *old_bytes != bytes) {
+  if (reads && *old_bytes != bytes && makes_something(row)) {
     *old_bytes = 0;
     return EINVAL;
   }
@@ -106,10 +113,13 @@ static int row_call(const size_t *mib, void *old, size_t *old_bytes, const void 
   int error = writes && row->is_written_first ? row->write(row, mib, wanted) : 0;
   if (error == 0 && reads)
     error = row->read(row, mib, &value);
+  if (error == 0 && reads) {
+    error = *old_bytes != bytes ? EINVAL : 0;
+    *old_bytes = min_size(*old_bytes, bytes);
+    memcpy(old, &value, *old_bytes);
+  }
   if (error == 0 && writes && !row->is_written_first)
     error = row->write(row, mib, wanted);
-  if (error == 0 && reads)
-    memcpy(old, &value, bytes);
   return error;
 }
 

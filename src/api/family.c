@@ -60,7 +60,8 @@ size_t hak_good_size(size_t size) {
     return checked_is_on() ? max_size(size, 1) : class_bytes(hak_class_of(max_size(size, 1)));
   if (size > PTRDIFF_MAX)
     return 0;
-  return guarded_is_on ? size : large_good_size(size);
+  size_t good = guarded_is_on ? size : large_good_size(size);
+  return good > PTRDIFF_MAX ? 0 : good; /* a request of that size would be refused */
 }
 
 /* Returns a block of the heap that `block` belongs to. */

@@ -52,7 +52,7 @@ static void test_blocks(void) {
     }
   }
   CHECK(MALLOCX_ALIGN(4096) == MALLOCX_LG_ALIGN(12));
-  CHECK(nallocx(SIZE_MAX, 0) == 0 && mallocx(PTRDIFF_MAX, 0) == NULL);
+  CHECK(nallocx(SIZE_MAX, 0) == 0 && nallocx(PTRDIFF_MAX, 0) <= PTRDIFF_MAX && mallocx(PTRDIFF_MAX, 0) == NULL);
   free(mallocx(100, 0));
   dallocx(malloc(100), 0);
 }
@@ -99,7 +99,17 @@ static void test_names(void) {
   CHECK(mallctl("background_thread", NULL, NULL, &truth, sizeof truth) == 0);
   CHECK(mallctl("no.such.name", &page, &length, NULL, 0) == ENOENT);
   CHECK(mallctl("stats.allocated.more", &page, &length, NULL, 0) == ENOENT);
-  CHECK(mallctl("arenas.page", &page, &bytes, NULL, 0) == EINVAL); /* one byte is no size_t */
+  /* Of a value of another length, what fits is read; the rest stays. */
+  size_t whole = page, longer[2] = {1, 7};
+  page = SIZE_MAX;
+  CHECK(mallctl("arenas.page", &page, &bytes, NULL, 0) == EINVAL && bytes == 1);
+  CHECK(page == ((SIZE_MAX & ~(size_t)0xff) | (whole & 0xff)));
+  bytes = sizeof longer;
+  CHECK(mallctl("arenas.page", longer, &bytes, NULL, 0) == EINVAL && bytes == sizeof page);
+  CHECK(longer[0] == whole && longer[1] == 7);
+  page = whole;
+  length = sizeof longer;
+  CHECK(mallctl("arenas.create", longer, &length, NULL, 0) == EINVAL && length == 0 && longer[0] == whole);
   CHECK(mallctl("arenas.page", NULL, NULL, &page, sizeof page) == EPERM);
   CHECK(mallctl("thread.tcache.flush", NULL, NULL, NULL, 0) == 0);
   length = sizeof decay;
