@@ -23,7 +23,10 @@ void message_write(const char *text) {
 
 __attribute__((constructor)) static void warn(void) {
   size_t cursor = 0;
-  const char *which = malloc_conf ? "malloc_conf" : os_environment_next("MALLOC_CONF=", &cursor) ? "MALLOC_CONF" : NULL;
+  const char *set = os_environment_next("MALLOC_CONF=", &cursor);
+  const char *which = malloc_conf && *malloc_conf          ? "malloc_conf"
+                      : set && set[strlen("MALLOC_CONF=")] ? "MALLOC_CONF"
+                                                           : NULL;
   char bytes[160];
   struct text text = TEXT_IN(bytes);
   if (which == NULL)

@@ -9,6 +9,8 @@ case $words in
   *"hakmem: MALLOC_CONF is not obeyed"*) ;;
   *) fail "no word about MALLOC_CONF: $words" ;;
 esac
+words=$(MALLOC_CONF='' "$program" --hakmem 2>&1) || fail "with an empty MALLOC_CONF: $words"
+case $words in *"is not obeyed"*) fail "an empty MALLOC_CONF sets nothing: $words" ;; esac
 TEST_JSON=1 "$program" --hakmem | python3 -c 'import json, sys; json.load(sys.stdin)["jemalloc"]["stats"]["allocated"]' ||
   fail "malloc_stats_print: no JSON"
 
