@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define PERMISSIONS 0777
+#define LOCK_STEP_NS 5000000
 #define LINKS_MAX 40u /* on one path, as the kernel's own limit */
 
 const char *os_file_words(enum os_file_error error) {
@@ -265,7 +266,6 @@ enum os_file_error os_file_replace(const char *path, const void *bytes, size_t l
 
 int os_file_lock(const char *path) {
   KEEP_ERRNO;
-  const struct timespec step = {.tv_nsec = 5 * 1000 * 1000};
   const uint64_t end = os_nanoseconds() + OS_FILE_LOCK_WAIT_MS * UINT64_C(1000000);
   char folder[PATH_MAX];
   struct text text = TEXT_IN(folder);
@@ -278,7 +278,8 @@ int os_file_lock(const char *path) {
       file_close(fd);
       return -1;
     }
-    os_kernel(SYS_ppoll, NULL, 0, &step, NULL, 0);
+    struct timespec step = {.tv_nsec = LOCK_STEP_NS}; /* the kernel writes what is left of it */
+    os_kernel(SYS_ppoll, NULL, 0L, &step, NULL, 0L);
   }
   return fd;
 }
