@@ -5,6 +5,7 @@
 #include "base/observers.h"
 #include "base/options.h"
 #include "budget/usage.h"
+#include "hakmem/hakmem.h"
 #include "heap/slow_path.h"
 #include "os/caller.h"
 #include "os/filter.h"
@@ -109,8 +110,8 @@ EXPORT void *dlopen(const char *path, int flags) {
  * second thread. Afterwards fork takes locks and would wait for itself. The second thread may be ours, so such a call
  * becomes _Fork, which takes no locks and calls no handlers.
  *
- * mlockall counts reserved address space against RLIMIT_MEMLOCK. So the arenas give back what they only reserved before
- * it. */
+ * mlockall counts all that is mapped against RLIMIT_MEMLOCK. So the threads' bins and slabs give back what is free, and
+ * the arenas what they only reserved, before it. */
 EXPORT int unshare(int flags) {
   /* Other flags work with any number of threads. */
   if (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND))
@@ -139,6 +140,7 @@ EXPORT COLD int fork(void) {
 }
 
 EXPORT int mlockall(int flags) {
+  hak_trim(0);
   if (slow_path_begin()) {
     extents_release(UNIT_BYTES);
     slow_path_end();

@@ -34,8 +34,15 @@ static void limit_and_lock(void) {
   lock_all();
 }
 
-/* Preloaded, what is only reserved goes before. */
+#define SIZES 1000
+
+/* Preloaded, what is only reserved goes before, and what is free. */
 static void lock_late(void) {
+  static void *sizes[SIZES];
+  for (size_t i = 0; i < SIZES; i++)
+    sizes[i] = CHECK_GOT(t_malloc(3 * i));
+  for (size_t i = 0; i < SIZES; i++)
+    t_free(sizes[i]);
   char *block = CHECK_GOT(t_malloc(100));
   block[0] = 1;
   limit_and_lock();
