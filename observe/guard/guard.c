@@ -181,7 +181,7 @@ static bool is_ours(struct heap *heap, size_t bytes, uint32_t picks) {
 }
 
 static void note_stack(struct slot_stack *stack, uintptr_t site, struct unwind_stack *known) {
-  stack->thread = os_thread_id();
+  stack->thread = os_thread_shown();
   stack->depth = unwind_from(site, stack->addresses, SLOT_DEPTH_MAX, known);
 }
 

@@ -107,7 +107,7 @@ static void text_stack_here(struct text *text, const char *what, const struct os
     first = 0;
     depth = 1;
   }
-  text_stack(text, what, os_thread_id(), scratch.addresses + first, depth - first);
+  text_stack(text, what, os_thread_shown(), scratch.addresses + first, depth - first);
 }
 
 /* The caller is about to end the program. Each thread that is woken wakes the next. */

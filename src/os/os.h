@@ -121,6 +121,8 @@ int os_process_id_at_start(void);
 int os_thread_id(void);
 /* Returns the calling thread's id as the C library knows it, which after clone(2) is the parent's; 0: unknown. */
 int os_thread_number(void);
+/* The id to show. Under a filter of the program's own it makes no system call. */
+int os_thread_shown(void);
 
 /* A lifeline shows other threads whether its holder is alive. A thread holds it until the kernel has ended the thread,
  * after all its destructors. Nothing has to run at thread exit.

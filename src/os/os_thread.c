@@ -128,6 +128,8 @@ int os_thread_number(void) {
   return number;
 }
 
+int os_thread_shown(void) { return os_filter_is_own() ? os_thread_number() : os_thread_id(); }
+
 int os_process_id_at_start(void) {
   int number = os_is_main_thread() ? os_thread_number() : 0;
   return number > 0 ? number : os_process_id();

@@ -116,7 +116,7 @@ static struct heap *take_parked(void) {
 }
 
 COLD void heap_note_thread(struct heap *heap) {
-  int thread_id = UNLIKELY(option_value(OPTION_LIVE) == SWITCH_ON) ? os_thread_id() : 0;
+  int thread_id = UNLIKELY(option_value(OPTION_LIVE) == SWITCH_ON) ? os_thread_shown() : 0;
   store_relaxed(&heap->thread_id, thread_id);
 }
 
