@@ -332,12 +332,15 @@ static void pressure_close(int fd_left) {
   pressure.fd = fd_left;
 }
 
+COLD void os_pressure_watch(void) {
+  if (pressure.fd != NOT_ASKED)
+    return;
+  pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open("") : -1;
+  if (pressure.fd >= 0)
+    pressure.file = os_file_identity(pressure.fd);
+}
+
 bool os_pressure_came(void) {
-  if (pressure.fd == NOT_ASKED) {
-    pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open("") : -1;
-    if (pressure.fd >= 0)
-      pressure.file = os_file_identity(pressure.fd);
-  }
   if (!pressure_is_ours())
     return false;
   enum os_pressure found = os_pressure_poll(pressure.fd);

@@ -37,8 +37,11 @@ enum os_pressure {
  * cancellation point. */
 enum os_pressure os_pressure_poll(int fd);
 
-/* For the background thread, and for the child of a fork before it has one. os_pressure_came: tells whether there was
- * pressure since the last call, by a descriptor that the first call opens, which takes milliseconds. */
+/* For the background thread, who starts it, and the child of a fork before it has one. os_pressure_watch: opens the
+ * descriptor, once. Call it on a thread of the program, which waits: files that another thread opens, if only for a
+ * moment, take numbers that a program with one thread counts on. os_pressure_came: tells whether there was pressure
+ * since the last call. */
+void os_pressure_watch(void);
 bool os_pressure_came(void);
 void os_pressure_in_child(void);
 

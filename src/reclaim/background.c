@@ -269,6 +269,7 @@ static bool make_thread(void) {
   if (main_thread_is_gone() || is_ending() || atomic_load(&background.forks) > 0)
     return false;
   due_wish(false); /* also if no thread can start: the next slow path would try again in vain */
+  os_pressure_watch();
   if (!os_thread_start(thread_run, &background.thread))
     return false;
   atomic_store_explicit(&background.is_joinable, 1, memory_order_release);
