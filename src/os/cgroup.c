@@ -289,15 +289,17 @@ static bool pressure_visit(struct os_group *group, void *argument) {
   return *fd >= 0;
 }
 
+/* Apart, so that its path is not on the stack during the search for groups: a thread may have 16 KiB. */
+static NOINLINE int pressure_of_system(const char *root) {
+  struct os_path path;
+  return pressure_arm(os_path_open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));
+}
+
 int os_pressure_open(const char *root) {
   KEEP_ERRNO;
   int fd = -1;
   os_groups_visit(root, "self", pressure_visit, &fd);
-  if (fd < 0) {
-    struct os_path path;
-    fd = pressure_arm(os_path_open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));
-  }
-  return fd;
+  return fd >= 0 ? fd : pressure_of_system(root);
 }
 
 enum os_pressure os_pressure_poll(int fd) {
