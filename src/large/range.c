@@ -49,8 +49,8 @@ static __attribute__((no_sanitize("thread"))) size_t length_read(const struct la
 
 /* Returns the entry of a mapping's first unit, and its length; ENTRY_NONE of any other unit. It has a row. What an
  * arena's units hold may be old. A mapping may end or become an arena meanwhile, and its record a slab's. Arenas are
- * marked before their first record is written, and their entries end before the mark goes. So what was read holds if the
- * unit has no mark afterwards, and then still the entry. */
+ * marked before their first record is written, and their entries end before the mark goes. So what was read holds if
+ * the unit has no mark afterwards, and then still the entry. */
 static uint32_t mapping_at(const void *unit, size_t *bytes) {
   uint32_t entry = map_entry_acquire(unit);
   if (entry != ENTRY_LARGE && entry != ENTRY_LARGE_FREE)
