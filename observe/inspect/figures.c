@@ -5,8 +5,7 @@ void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned p
   text_string(text, places ? "." : "");
   uint64_t rest = value % scale;
   while (places--) {
-    uint64_t tenfold = 0,
-             digit = 0; /* rest * 10 modulo scale: a product might not fit, and its division is long code */
+    uint64_t digit = 0, tenfold = 0; /* rest * 10, by additions modulo scale: the product might not fit */
     for (unsigned i = 0; i < 10; i++) {
       digit += tenfold >= scale - rest;
       tenfold = tenfold >= scale - rest ? tenfold - (scale - rest) : tenfold + rest;

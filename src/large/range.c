@@ -65,7 +65,8 @@ COLD uint32_t range_entry_inside(const void *address) {
   uintptr_t end = less((uintptr_t)address, load_relaxed(&figures.longest_bytes));
   for (uintptr_t unit = round_down((uintptr_t)address, UNIT_BYTES); unit > end;) {
     const void *at = (const void *)unit;
-    size_t covered = !map_covers(at) ? LEAF_BYTES : map_row(at) == NULL ? ROW_BYTES : UNIT_BYTES, bytes;
+    size_t covered = !map_covers(at) ? LEAF_BYTES : map_row(at) == NULL ? ROW_BYTES : UNIT_BYTES;
+    size_t bytes;
     uint32_t entry = covered == UNIT_BYTES ? mapping_at(at, &bytes) : ENTRY_NONE;
     if (entry != ENTRY_NONE) {
       bool is_inside = (uintptr_t)address - unit < bytes;

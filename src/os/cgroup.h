@@ -37,12 +37,12 @@ enum os_pressure {
  * cancellation point. */
 enum os_pressure os_pressure_poll(int fd);
 
-/* For the background thread, who starts it, and the child of a fork before it has one. os_pressure_watch: opens the
- * descriptor, once. Call it on a thread of the program, which waits: files that another thread opens, if only for a
- * moment, take numbers that a program with one thread counts on. os_pressure_came: tells whether there was pressure
- * since the last call. */
+/* Opens the descriptor of the background thread, once. Call it on the thread that starts that one: what a second thread
+ * opens, if only for a moment, takes numbers that a program with one thread counts on. */
 void os_pressure_watch(void);
+/* Tells the background thread whether there was pressure since the last call. */
 bool os_pressure_came(void);
+/* In the child of a fork, which opens its own: a report reaches only one of the processes that share a descriptor. */
 void os_pressure_in_child(void);
 
 /* A group's folder, and the length of the mount in its path. Groups above the mount are not visible. */

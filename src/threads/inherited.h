@@ -6,7 +6,7 @@
  *   I1  from the fork on, threads attach to pools that are not inherited
  *   I2  the inherited pools serve the process again when an eighth of what they had given out at the fork is free, or
  *       when memory is short. So the free memory that no thread uses is bounded
- *   I3  the child of a child of a child of a child shares their pools: each generation may leave such memory
+ *   I3  of a chain of forks only the first four generations have pools of their own: each may leave such memory
  * The thread moves after some slow calls, so a child that soon calls exec does not pay for it.
  */
 #pragma once

@@ -5,21 +5,15 @@
 
 static char bytes[64];
 
-static struct text *empty(void) {
-  static struct text text;
-  memset(bytes, '#', sizeof bytes);
-  bytes[0] = 0;
-  text = TEXT_IN(bytes);
-  return &text;
-}
-
 static const char *fraction(uint64_t value, uint64_t scale, unsigned places) {
-  text_fraction(empty(), value, scale, places);
+  struct text text = TEXT_IN(bytes);
+  text_fraction(&text, value, scale, places);
   return bytes;
 }
 
 static const char *units(uint64_t value) {
-  text_bytes(empty(), value);
+  struct text text = TEXT_IN(bytes);
+  text_bytes(&text, value);
   return bytes;
 }
 
