@@ -12,11 +12,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, field
 
 from lab.run import process, program
 from lab.run.allocators import ROOT, Allocator
+from lab.run.folder import Folder
 
 LIBC = "libc.so.6"
 
@@ -167,7 +167,7 @@ def run(
     module = _module(app.module)
     # Programs may bring a malloc of their own: libc is preloaded, too, where it is to be measured.
     added = {"LD_PRELOAD": LIBC} | process.variables(allocator, links)
-    with tempfile.TemporaryDirectory(prefix="hakmem-app-") as folder, tempfile.TemporaryDirectory() as told:
+    with Folder() as folder, Folder() as told:
         for file, text in (app.files(module) if app.files else {}).items():
             pathlib.Path(folder, file).write_text(text, encoding="utf-8")
         environment = environment | app.environment | getattr(module, "EXTRA", {}) | {"HOME": folder}

@@ -9,13 +9,13 @@ import os
 import re
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lab.judge import recommend
 from lab.run import process, program, server, tree
 from lab.run.allocators import Allocator
+from lab.run.folder import Folder
 from lab.run.program import Refused
 
 # What would disturb: another preload, and the settings of allocators.
@@ -192,7 +192,7 @@ class Comparison:
 
     def _probe(self, candidate: Candidate) -> tuple[server.Loaded, program.Served]:
         self.on_turn(candidate, 0)
-        with tempfile.TemporaryDirectory(prefix="hakmem-compare-") as folder:
+        with Folder() as folder:
             done = self._once(candidate, program.bindings(folder))
             return done, program.served(folder)
 

@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +14,7 @@ from lab.judge.outcome import Outcome
 from lab.judge.policy import FILE, LARGE_ROW, MODES, NOTHING, OFF, SMALL_ROW, WINDOW, Costs, Step, recovery
 from lab.run import apps, process, record, rounds, workloads
 from lab.run.allocators import ROOT, Allocator
+from lab.run.folder import Folder
 from lab.run.workloads import Row
 from lab.store.trace import BadTrace, Trace, library_in
 
@@ -64,8 +64,7 @@ class Bench:
     is_tiny: bool
     timeout: float
     library: str  # libhakmem.so
-    folder: tempfile.TemporaryDirectory = field(
-        default_factory=lambda: tempfile.TemporaryDirectory(prefix="hakmem-policy-"))  # fmt: skip
+    folder: Folder = field(default_factory=Folder)
     commands: dict = field(default_factory=dict)  # of the recorded workloads, made once
 
     def _program(self, name: str) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.run.allocators import Allocator
+from lab.run.folder import Folder
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
 GROUP_END_S = 1.0
@@ -58,8 +59,7 @@ class Links:
     """LD_PRELOAD is split at spaces and colons, and its length shifts the stack: every library is reached through
     a link, all of one length."""
 
-    folder: tempfile.TemporaryDirectory = field(
-        default_factory=lambda: tempfile.TemporaryDirectory(prefix="hakmem-lab-"))  # fmt: skip
+    folder: Folder = field(default_factory=Folder)
     names: dict = field(default_factory=dict)
 
     def preloadable(self, library: str) -> str:

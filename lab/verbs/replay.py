@@ -4,7 +4,6 @@ import contextlib
 import csv
 import functools
 import pathlib
-import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from lab.judge import allocations
 from lab.run import allocators, machine, replay
+from lab.run.folder import Folder
 from lab.show import replay as show
 from lab.show import tables
 from lab.store import trace
@@ -59,7 +59,7 @@ def run(
         if info:
             out.print(show.info(str(file), events.facts, sums, events.sites()))
             return
-        with tempfile.TemporaryDirectory(prefix="hakmem-lab-") as folder:
+        with Folder() as folder:
             plan = pathlib.Path(folder, "plan")
             with arguments.refusals():
                 cpu = machine.cpu("none" if pin is None and sums.threads > 1 else pin)

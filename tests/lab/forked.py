@@ -22,8 +22,10 @@ def hak(*words, variables=None, cwd=None, input="", timeout=300, preexec_fn=None
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
         files[0].write(input.encode())
         files[0].seek(0)
+        temporary = stack.enter_context(tempfile.TemporaryDirectory())
         child = os.fork()
         if child == 0:
+            tempfile.tempdir = temporary  # _exit removes nothing
             _be(words, files, variables or {}, cwd, preexec_fn)
         with open(os.pidfd_open(child), "rb", buffering=0) as process:
             is_late = not select.select([process], [], [], timeout)[0]

@@ -6,10 +6,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 
 import pytest
+
+from lab.run import process
 
 WORK = "sleep 100 & sleep 100"  # a command with a descendant
 STARTER = """
@@ -88,3 +91,29 @@ def test_nothing_starts_for_a_starter_that_is_gone(build, tmp_path, is_read):
     if is_read:
         assert b'"status": 0' in os.read(reading, 4096)
         os.close(reading)
+
+
+HOLDER = """
+import time
+from lab.run import process
+links = process.Links()
+print(links.preloadable("/none"), flush=True)
+time.sleep(100)
+"""
+
+
+def test_folders_of_killed_runs_go_with_the_next(tree, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    command, variables = [sys.executable, "-c", HOLDER], os.environ | {"TMPDIR": str(tmp_path)}
+    killed, alive = (subprocess.Popen(command, env=variables, cwd=tree, stdout=subprocess.PIPE) for _ in range(2))
+    with killed, alive:
+        folders = [pathlib.Path(os.fsdecode(holder.stdout.readline())).parent for holder in (killed, alive)]
+        killed.kill()
+        killed.wait()
+        process.Links()
+        assert all(folder.is_dir() for folder in folders), "of the last minute: it may be about to be locked"
+        for folder in folders:
+            os.utime(folder, (0, 0))
+        process.Links()
+        alive.kill()
+    assert list(tmp_path.iterdir()) == folders[1:]
