@@ -19,6 +19,7 @@
 #define PURGE_PAGE_NS 60u
 #define PURGE_CALL_NS 800u
 #define MAP_NS 2500u
+#define WRITER "policy_simulate"
 
 struct snapshot {
   uint64_t event;
@@ -195,7 +196,7 @@ static bool save(const char *path) {
     return false;
   }
   struct policy_file_writer writer;
-  policy_file_begin(&writer, bytes, capacity, &run.costs, "policy_simulate");
+  policy_file_begin(&writer, bytes, capacity, &run.costs, WRITER);
   for (unsigned i = 0; i < POLICY_MODULES && run.modules[i].tag; i++)
     policy_file_add_module(&writer, run.modules[i].tag, run.modules[i].name);
   policy_file_add_table(&writer, &run.table, policy_site_of(1, 0)); /* sites of no module mean nothing elsewhere */
@@ -212,7 +213,7 @@ static int simulate(const char *path) {
   begin();
   if (run.load && !load(run.load))
     return 2;
-  if (run.save && !policy_disk_may_write(run.save, problem))
+  if (run.save && !policy_disk_may_write(run.save, WRITER, problem))
     return refuse("--save: %s", problem);
   if (!stream_read(path, happened, NULL, problem))
     return refuse("%s: %s", path, problem);

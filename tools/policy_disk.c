@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define BYTES_MAX ((size_t)64 << 20)
 
@@ -49,16 +50,19 @@ void *policy_disk_read(const char *path, struct policy_file *file, char problem[
   return NULL;
 }
 
-bool policy_disk_may_write(const char *path, char problem[POLICY_DISK_SENTENCE]) {
+bool policy_disk_may_write(const char *path, const char *writer, char problem[POLICY_DISK_SENTENCE]) {
   size_t length = 0;
   bool is_there;
   struct policy_file file;
   void *bytes = read_content(path, &length, &is_there, problem);
   if (bytes == NULL)
     return !is_there;
-  bool is_ours = length == 0 || policy_file_open(&file, bytes, length) != POLICY_FILE_FOREIGN;
+  enum policy_file_error error = length == 0 ? POLICY_FILE_DAMAGED : policy_file_open(&file, bytes, length);
   free(bytes);
-  return is_ours || problem_set(problem, path, "is not a policy file, so it is not overwritten");
+  return error == POLICY_FILE_DAMAGED || (error == POLICY_FILE_OK && strcmp(file.writer, writer) == 0) ||
+         problem_set(problem, path,
+                     error == POLICY_FILE_FOREIGN ? "is not a policy file, so it is not overwritten"
+                                                  : "holds what a program learned, so it is not overwritten");
 }
 
 bool policy_disk_write(const char *path, const void *bytes, size_t length, char problem[POLICY_DISK_SENTENCE]) {

@@ -5,35 +5,34 @@
 
 #include <string.h>
 
-static const char usage[] = "hakmem-policy show [--json] PID|FILE\n"
-                            "hakmem-policy fixed STRATEGY FILE\n"
-                            "\n"
-                            "show prints what was learned (HAKMEM_POLICY=evolving) of each call site and range of "
-                            "sizes: what is done with what\n"
-                            "it frees, the ratings, the cost in milliseconds by the engine's own reckoning, and the "
-                            "regret, which is that cost\n"
-                            "less that of the strategy that would have been best for this site.\n"
-                            "  PID      digits: a process that was started with HAKMEM_LIVE=1\n"
-                            "  FILE     what HAKMEM_POLICY_FILE wrote; ./123 is a file\n"
-                            "  --json   one object for programs\n"
-                            "fixed writes a FILE by which one strategy decides everywhere, with HAKMEM_POLICY=frozen.\n"
-                            "  STRATEGY at_once, 10ms, 100ms, 1s, 10s or warm: how long what is free stays resident\n";
+static const char usage[] =
+    "hakmem-policy show [--json] PID|FILE\n"
+    "hakmem-policy fixed STRATEGY FILE\n"
+    "\n"
+    "show prints what was learned (HAKMEM_POLICY=evolving) of each call site and range of "
+    "sizes: what is done with what\n"
+    "it frees, the ratings, the cost in milliseconds by the engine's own reckoning, and the "
+    "regret, which is that cost\n"
+    "less that of the strategy that would have been best for this site.\n"
+    "  PID      digits: a process that was started with HAKMEM_LIVE=1\n"
+    "  FILE     what HAKMEM_POLICY_FILE wrote; ./123 is a file\n"
+    "  --json   one object for programs\n"
+    "fixed writes a FILE by which one strategy decides everywhere, with HAKMEM_POLICY=frozen.\n"
+    "  STRATEGY at_once, 10ms, 100ms, 1s, 10s or warm: how long what is free stays resident\n"
+    "Exit status: 2 if the process cannot be looked at, 1 if it has ended or FILE cannot be read or written.\n";
 
 static bool is_number(const char *word) { return *word != 0 && word[strspn(word, "0123456789")] == 0; }
 
 static int show_policy(const char *name, bool is_json) {
   char problem[POLICY_DISK_SENTENCE];
   struct policy_view view;
-  bool is_shown = false;
-  if (is_number(name)) {
-    long pid;
-    if (!tool_pid(name, &pid))
-      return 1;
-    is_shown = policy_view_of_process(&view, pid, problem);
-  } else
-    is_shown = policy_view_of_file(&view, name, problem);
-  if (!is_shown)
-    return tool_complain(1, "%s", problem);
+  long pid = 0;
+  if (is_number(name) && !tool_pid(name, &pid))
+    return 2;
+  int status =
+      is_number(name) ? policy_view_of_process(&view, pid, problem) : !policy_view_of_file(&view, name, problem);
+  if (status != 0)
+    return tool_complain(status, "%s", problem);
   if (is_json)
     policy_view_print_json(&view);
   else
@@ -49,12 +48,13 @@ static int write_fixed(const char *strategy_name, const char *path) {
     strategy++;
   if (strategy == KEEP_STRATEGIES)
     return tool_complain(2, "unknown strategy '%s' (at_once, 10ms, 100ms, 1s, 10s or warm)", strategy_name);
+  static const char writer_name[] = "hakmem-policy fixed";
   char problem[POLICY_DISK_SENTENCE];
-  if (!policy_disk_may_write(path, problem))
+  if (!policy_disk_may_write(path, writer_name, problem))
     return tool_complain(1, "%s", problem);
   static unsigned char bytes[16384];
   struct policy_file_writer writer;
-  policy_file_begin(&writer, bytes, sizeof bytes, &(struct policy_table_costs){0}, "hakmem-policy fixed");
+  policy_file_begin(&writer, bytes, sizeof bytes, &(struct policy_table_costs){0}, writer_name);
   policy_file_add_fixed(&writer, (enum keep)strategy);
   size_t length = policy_file_end(&writer);
   if (length == 0)

@@ -61,22 +61,23 @@ bool policy_view_of_file(struct policy_view *view, const char *path, char proble
   return is_shown;
 }
 
-bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_DISK_SENTENCE]) {
+int policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_DISK_SENTENCE]) {
   struct control control;
   struct policy_file file;
-  bool is_shown = false;
+  int status = LIVE_UNREADABLE;
   size_t length;
   void *bytes = control_open(&control, pid, WAIT_MS) ? control_answer(&control, CONTROL_POLICY, &length) : NULL;
-  if (bytes == NULL)
+  if (bytes == NULL) {
     snprintf(problem, POLICY_DISK_SENTENCE, "%s", control.live.sentence);
-  else if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
+    status = (int)control.live.problem;
+  } else if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
     snprintf(problem, POLICY_DISK_SENTENCE, "process %ld: its hakmem is of another version", pid);
-  else
-    is_shown = view_of(view, &file, problem);
+  else if (view_of(view, &file, problem))
+    status = 0;
   free(bytes);
   control_close(&control);
-  view->is_process = is_shown;
-  return is_shown;
+  view->is_process = true;
+  return status;
 }
 
 void policy_view_end(struct policy_view *view) { free(view->records); }

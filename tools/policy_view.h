@@ -16,8 +16,8 @@ struct policy_view {
   char writer[POLICY_FILE_WRITER_BYTES];
 };
 
-/* Asks a process with HAKMEM_LIVE=1. False: `problem` says why. */
-bool policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_DISK_SENTENCE]);
+/* Asks a process with HAKMEM_LIVE=1. Returns 0, or the exit status (enum live_problem): `problem` says why. */
+int policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_DISK_SENTENCE]);
 
 bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_DISK_SENTENCE]);
 

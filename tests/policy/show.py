@@ -84,6 +84,7 @@ def what_is_shown_is_what_is_saved(folder):
         found = shown(process.pid)
         table = tool("show", process.pid)
     content = policy.read(path.read_bytes())
+    tool("fixed", "1s", path, status=1, said="holds what a program learned, so it is not overwritten")
     judge_same(ratings(json.loads(tool("show", "--json", path))), content)
     # The end of a program concludes matches that were open; who only reads the file has what is in it.
     assert ratings(found).keys() == ratings(json.loads(tool("show", "--json", path))).keys()
@@ -116,15 +117,15 @@ def a_fixed_strategy_leads_everywhere(folder):
 
 def who_cannot_be_shown(_):
     with learner("a", "24", HAKMEM_LIVE="0") as process:
-        tool("show", process.pid, status=1, said="HAKMEM_LIVE=1 is not in its environment")
+        tool("show", process.pid, status=2, said="HAKMEM_LIVE=1 is not in its environment")
     with learner("a", "24", mode="off") as process:
-        tool("show", process.pid, status=1, said="has learned nothing: HAKMEM_POLICY is off")
+        tool("show", process.pid, status=2, said="has learned nothing: HAKMEM_POLICY is off")
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         tool("show", process.pid, status=1, said=f"process {process.pid} has ended")
-    tool("show", process.pid, status=1, said=f"there is no process {process.pid}")
-    tool("show", "0", status=1, said="there is no process 0")
-    tool("show", "9" * 30, status=1, said="there is no process 9999")
+    tool("show", process.pid, status=2, said=f"there is no process {process.pid}")
+    tool("show", "0", status=2, said="there is no process 0")
+    tool("show", "9" * 30, status=2, said="there is no process 9999")
     tool("show", status=2, said="takes show PID")
     tool("show", "1", "2", status=2, said="takes show PID")
     tool("--nonsense", status=2, said="unknown option '--nonsense'")
