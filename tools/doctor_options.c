@@ -221,6 +221,9 @@ void doctor_look_foreign_options(struct doctor *doctor) {
   };
   for (char **variable = doctor->environment; variable && *variable; variable++) {
     char name[NAME_BYTES];
+    const char *equals = strchr(*variable, '=');
+    if (equals == NULL || equals[1] == 0) /* sets nothing */
+      continue;
     name_of(*variable, name);
     if (strcmp(name, "GLIBC_TUNABLES") == 0 && strstr(*variable, "glibc.malloc."))
       doctor_report(SEVERITY_NOTE,

@@ -84,6 +84,13 @@ def check_programs(build: pathlib.Path, programs: Iterable[str]) -> None:
         raise ValueError(f"no {lost[0]} in {build / 'bin'}; run: hak build")
 
 
+def check_meaning(context: typer.Context, meant: Iterable[str], what: str) -> None:
+    """ValueError if the command line has an option that is not among those that mean something to `what`."""
+    for option in context.command.params:
+        if context.get_parameter_source(option.name).name == "COMMANDLINE" and option.name not in meant:
+            raise ValueError(f"{option.opts[0]} means nothing to {what}")
+
+
 def pairs(words: Iterable[str] | None, what: str) -> dict[str, str]:
     for word in words or ():
         if not word.partition("=")[0] or "=" not in word:

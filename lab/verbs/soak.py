@@ -20,9 +20,11 @@ EPILOG = f"""NAME of --bench: {", ".join(running.WORKS)}. An allocator is one of
 read the result, and which columns --analyze knows."""
 MINUTES_MAX = 60 * 24 * 30.0
 EPOCH_S_MIN, EPOCH_S_MAX = 0.01, 86400.0
+ANALYZING = ("files", "analyze", "epoch", "warm_up", "json_file", "build_dir")
 
 
 def run(
+    line: typer.Context,
     files: Annotated[list[pathlib.Path] | None, typer.Argument(metavar="FILE", help="with --analyze: CSV files")] = None,
     minutes: Annotated[float, typer.Option(metavar="M", help="how long")] = 5,
     bench: Annotated[str, typer.Option(metavar="NAME", help="what to run")] = "mixed",
@@ -41,6 +43,8 @@ def run(
     build_dir: arguments.BuildDir = None,
 ) -> None:  # fmt: skip
     with arguments.refusals():
+        if analyze:
+            arguments.check_meaning(line, ANALYZING, "--analyze")
         if not EPOCH_S_MIN <= epoch <= EPOCH_S_MAX:
             raise ValueError(f"--epoch: {epoch:g} is not from {EPOCH_S_MIN:g} to {EPOCH_S_MAX:.0f}")
     if analyze:

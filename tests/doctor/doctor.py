@@ -233,7 +233,7 @@ def processes(made):
         tree.finish()
         return diagnosis("--root", root, PID)
 
-    clean = judged(0, None)
+    clean = judged(0, lambda tree: tree.variables.update(MALLOC_ARENA_MAX=""))  # sets nothing
     assert bad(clean) == [], bad(clean)
     first = judged("v1", Tree.first_version)
     assert bad(first) == [] and any("may hold 256 MiB" in f["what"] for f in first), first

@@ -72,6 +72,7 @@ grep -qx 'Environment=LD_PRELOAD=/opt/libhakmem.so' "$drop_in" || fail "the drop
 ! grep -q 'there is no' "$root/out" || fail "enable: $(cat "$root/out")"
 enabled nap
 ! grep -q PROFILE "$drop_in" || fail "enabled again without a preset: $(cat "$drop_in")"
+: >"$drop_in.new" # of a hak enable that was killed
 "$hak" disable --root "$root" nap.service 2>"$root/out" || fail "disable: $(cat "$root/out")"
 [ ! -e "${drop_in%/*}" ] || fail "disable leaves ${drop_in%/*}"
 

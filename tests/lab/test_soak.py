@@ -262,6 +262,7 @@ def test_a_second_signal_kills(tmp_path):
         (["--allocator", "x=/nowhere.so"], "no file /nowhere.so"),
         (["a.csv"], "files are for --analyze"),
         (["--analyze"], "--analyze needs a FILE"),
+        (["--analyze", "a.csv", "--bench", "larson"], "--bench means nothing to --analyze"),
         (["--analyze", "/nowhere.csv"], "/nowhere.csv: No such file"),
         (["--pin", "900"], "is none of the CPUs"),
         (["--epoch", "inf"], "--epoch: inf is not from 0.01 to 86400"),
