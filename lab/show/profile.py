@@ -54,6 +54,9 @@ def summary(named: Named) -> str:
 
 
 def notes(named: Named) -> list[str]:
+    period = named.profile.period_bytes
+    if not named.profile.samples and period > 1:
+        return [f"no allocation was sampled at an interval of {size(period)}: --kb 0 samples every one"]
     return [plain(f"addresses instead of names: {note}", 400) for note in named.notes]
 
 

@@ -108,7 +108,9 @@ def _report(found: dict, largest: pathlib.Path, kind: Kind, flame: pathlib.Path 
         _draw(named, about, largest, kind, flame)
         arguments.say(f"flame graph: {flame}")
     word = shlex.quote(str(largest))
-    arguments.say(f"more: hak profile top {word}, hak profile flame {word}, go tool pprof -http=: {word}")
+    arguments.say(
+        f"more: hak profile top --kind {kind} {word}, hak profile flame --kind {kind} {word}, go tool pprof -http=: {word}"
+    )
 
 
 # --- profiles that are there ---------------------------------------------------------------------------

@@ -24,6 +24,7 @@ replayed up to the damage. An allocator is one of {allocators.KNOWN}."""
 
 
 def run(
+    line: typer.Context,
     file: Annotated[pathlib.Path, typer.Argument(metavar="TRACE", help="what hak record wrote", show_default=False)],
     against: Annotated[str, typer.Option(metavar="LIST", help="what to compare hakmem with")] = ",".join(allocators.PEERS),
     lib: arguments.Libraries = None,
@@ -40,6 +41,8 @@ def run(
     build = arguments.build_dir(build_dir)
     found, subject = [], ""
     with arguments.refusals():
+        if info:
+            arguments.check_meaning(line, ("file", "info", "build_dir"), "--info")
         library = trace.library_in(build)
         if not library.is_file():
             raise ValueError(f"no {library}; run: hak build")

@@ -310,7 +310,8 @@ def test_run(made, verb, tmp_path, program):
     name = f"{os.path.basename(sys.executable)}.pb.gz"
     assert (tmp_path / name).read_bytes() == (made / "real").read_bytes() and (tmp_path / "f.svg").exists()
     assert f"hak: {name}: test-profile-made, 13.0 MiB live at the peak" in done.stderr and "parses" in done.stderr
-    assert f"go tool pprof -http=: {name}" in done.stderr
+    more = f"hak profile top --kind peak {name}, hak profile flame --kind peak {name}, go tool pprof -http=: {name}"
+    assert more in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {name, "f.svg", "program.py"}
     verb("--kb", "7", "--kind", "live", "--", *program, made / "real", 7, status=5)
     assert (tmp_path / name.replace(".pb", "-2.pb")).exists()
@@ -357,7 +358,8 @@ def test_a_sampled_program(verb, tmp_path):
 def test_a_folder_is_no_pattern(verb, tmp_path):
     folder = tmp_path / "100%p%%"
     folder.mkdir()
-    verb("--out", folder / "heap%%", "--", "true")
+    done = verb("--out", folder / "heap%%", "--", "true")
+    assert "hak: no allocation was sampled at an interval of 512.0 KiB: --kb 0 samples every one" in done.stderr
     assert [path.name for path in folder.iterdir()] == ["heap%%"]
 
 

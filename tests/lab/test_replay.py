@@ -190,7 +190,9 @@ def test_info(hak, tmp_path):
         Event(MALLOC, 1, 1, 0x1000, 100), Event(MALLOC, 2, 1, 0x2000, 70_000, module=1, offset=0x77),
         Event(FREE, 3, 2, 0x1000), Event(FREE, 4, 2, 0x9000, time_us=5000)]))  # fmt: skip
     assert hak(path, "--against", "unknown").returncode == 2
-    done = hak(path, "--info", "--against", "unknown")  # it needs no allocators
+    done = hak(path, "--info", "--csv", tmp_path / "a.csv")
+    assert done.returncode == 2 and done.stderr == "hak: --csv means nothing to --info\n"
+    done = hak(path, "--info")
     assert done.returncode == 0 and done.stderr == ""
     for text in ("3: 2 malloc, 1 free", "70,100 bytes, at event 1", "1 of 1, 100.0%", "1 frees of blocks from before",
                  "libmade.so+0x77", "64 to 128"):  # fmt: skip
