@@ -24,4 +24,8 @@ cmake -G Ninja -S "${0%/*}/project" -B "$work/lto" -DHAKMEM_SOURCE="$1" -DHAKMEM
 cmake --build "$work/lto" --target program-hakmem >"$work/log" 2>&1 || fail "with LTO: cannot be built"
 "$work/lto/program-hakmem" >"$work/log"
 [ "$(cat "$work/log")" = '1 1' ] || fail "with LTO: program-hakmem"
+
+! command -v musl-gcc >/dev/null ||
+  cmake -G Ninja -S "$1" -B "$work/a b" -DCMAKE_TOOLCHAIN_FILE="$1/cmake/musl.cmake" >"$work/log" 2>&1 ||
+  fail "for musl, in a folder whose name has a space: cannot be configured"
 echo "hakmem is built as a part of another project"

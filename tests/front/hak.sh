@@ -104,6 +104,12 @@ E
 expect 0 'x' 'hakmem: peak RSS' "$hak" run -- "$work/moved" printf 'x\n'
 ! grep -q 'statically linked' "$work/err" || fail "a program whose loader is named elsewhere: $(cat "$work/err")"
 expect 0 '' "static is statically linked" "$hak" run -- "$work/static"
+archive=${lib%/*}/libhakmem.a
+if [ -f "$archive" ]; then
+  "${CC:-cc}" -static "$work/static.c" -Wl,-u,malloc "$archive" -o "$work/with" || fail "no static program with hakmem"
+  expect 0 '' 'hakmem: peak RSS' "$hak" run -- "$work/with"
+  ! grep -q 'statically linked' "$work/err" || fail "a program with hakmem in it: $(cat "$work/err")"
+fi
 
 # Wrong usage: status 2 and one line; a program that cannot be started: as a shell says it.
 expect 2 '' "unknown verb 'nonsense'" "$hak" nonsense
@@ -231,7 +237,7 @@ expect 2 '' "unknown strategy '2s'" "$hak" policy fixed 2s "$work/fixed"
 expect 0 '' '' "$hak" policy fixed 1s "$work/fixed"
 "$hak" policy show "$work/fixed" | grep -q 'after 1 s, whatever their size' || fail "policy show: $("$hak" policy show "$work/fixed")"
 [ "$("$hak" policy --help)" = "$("$hak" help policy)" ] || fail "policy --help: $("$hak" policy --help)"
-expect 1 '' 'no process 99999999999' "$hak" policy show 99999999999
+expect 2 '' 'no process 99999999999' "$hak" policy show 99999999999
 echo 'a text of mine' >"$work/text"
 expect 1 '' 'is not a policy file' "$hak" policy show "$work/text"
 expect 1 '' 'not overwritten' "$hak" policy fixed 1s "$work/text"

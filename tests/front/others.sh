@@ -50,4 +50,13 @@ if python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/d
 else
   echo "not checked: a Python that was replaced; there is no ensurepip"
 fi
+
+# A compiler that does not work, and then one that does.
+chmod u+w "$home/build"
+printf 'cmake_minimum_required(VERSION 3.16)\nproject(made C)\nadd_custom_target(made ALL)\n' >"$home/CMakeLists.txt"
+cat >"$home/CMakePresets.json" <<'E'
+{"version": 3, "configurePresets": [{"name": "debug", "generator": "Ninja", "binaryDir": "${sourceDir}/build/debug"}]}
+E
+CC=/bin/false "$home/hak" build debug >"$root/out" 2>&1 && fail "built by a compiler that does nothing"
+"$home/hak" build debug >"$root/out" 2>&1 || fail "after another compiler: $(cat "$root/out")"
 echo "what others made is used"
