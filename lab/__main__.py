@@ -3,9 +3,8 @@
 import errno
 import importlib
 import os
+import signal
 import sys
-
-import typer
 
 # verb -> what `hak help` says of it; lab/verbs/VERB.py has the function `run` and perhaps EPILOG, SETTINGS, and WORDS: what
 # a first argument stands for instead, a function and its help.
@@ -41,7 +40,12 @@ def main(words: list[str]) -> None:
     if verb not in VERBS:
         print(f"hak: unknown verb '{verb}'; known: {', '.join(VERBS)}", file=sys.stderr)
         sys.exit(2)
-    module = importlib.import_module(f"lab.verbs.{verb}")
+    # They import for a second; an interruption then ends this process without a traceback.
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    typer, module = map(importlib.import_module, ("typer", f"lab.verbs.{verb}"))
+    signal.signal(signal.SIGINT, before)
     function, told, name, rest = module.run, VERBS[verb], f"hak {verb}", words[1:]
     settings = getattr(module, "SETTINGS", {})  # click's context settings
     epilog = getattr(module, "EPILOG", None)

@@ -238,6 +238,17 @@ def test_a_hangup_ends_it(tree, build, library):
     assert not _children_named("random_mixed", process.pid)
 
 
+def test_an_interrupted_import_has_no_traceback(tree, tmp_path):
+    (tmp_path / "typer.py").write_text("import time\nprint('imported', flush=True)\ntime.sleep(100)\n")
+    words = ["env", "--default-signal=INT", sys.executable, "-B", "-m", "lab", "bench"]
+    process = subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(tmp_path)}, cwd=tree, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT and said == ("", "")
+
+
 def _children_named(name, pid):
     """Descendants of pid that run a program of this name."""
     found, parents = [], {pid}
