@@ -120,14 +120,15 @@ static const struct filling {
 static char **arguments;
 
 /* Draws the sizes of fillings[i] until a request is refused, and writes the bytes until then. `draw` is "i seed end",
- * end a descriptor. */
+ * end a descriptor. Only in the first turn the blocks themselves are written: the limit is one of address space. */
 static int fill_once(const char *draw) {
   unsigned i;
   uint64_t seed;
   int end;
-  size_t got = 0, size = 0;
+  size_t got = 0;
   CHECK(sscanf(draw, "%u %" SCNu64 " %d", &i, &seed, &end) == 3);
-  for (struct link *chain = NULL; chain_add(&chain, size = fillings[i].draw(&seed));)
+  void *(*take)(size_t) = seed == test_seed ? chain_block : t_malloc;
+  for (size_t size = fillings[i].draw(&seed); take(size); size = fillings[i].draw(&seed))
     got += size;
   return write(end, &got, sizeof got) != sizeof got;
 }
