@@ -194,8 +194,9 @@ class Source:
     def partial(self) -> dict[str, list[str]]:
         """The peers that only some workloads were measured on -> the others."""
         found: dict[str, list[str]] = {}
+        absent = self.absent
         for work in self.works:
-            if names := [name for name in self.figures.peers_missing(work) if name not in self.absent]:
+            if names := [name for name in self.figures.peers_missing(work) if name not in absent]:
                 found.setdefault(", ".join(names), []).append(work)
         return found
 
