@@ -64,7 +64,7 @@ def test_slow_is_slower_large_is_larger_and_libc_twice_is_the_same(hak, made):
 
 
 def test_a_peer_that_is_better_is_recommended(hak, made):
-    done = hak("--runs", 10, "--against", f"keeping={made}/keeping.so,slow={made}/slow.so", "--", made / "work")
+    done = hak("--runs", 10, "--against", f"keeping={made}/keeping.so,large={made}/large.so", "--", made / "work")
     assert done.returncode == 0, done.stderr
     assert "\nuse keeping: " in done.stdout
     assert re.search(r"To use it: env LD_PRELOAD=\S+/keeping\.so \S+/work", done.stdout)
