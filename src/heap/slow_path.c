@@ -176,3 +176,11 @@ COLD void gate_enter_without_heap(void) {
     watch_begin();
   atomic_fetch_add_explicit(&gate.inside_without_heap, 1, memory_order_seq_cst);
 }
+
+/* The heap that the thread got meanwhile counts, too, so that nobody uses it if the thread ends inside. */
+COLD void gate_leave_without_heap(void) {
+  struct heap *heap = heap_current();
+  if (heap != NULL)
+    atomic_store_explicit(&heap->inside, 0, memory_order_release);
+  atomic_fetch_sub_explicit(&gate.inside_without_heap, 1, memory_order_release);
+}

@@ -29,6 +29,7 @@ extern HAK_HIDDEN struct gate {
 } gate;
 COLD bool gate_child_noticed(void);
 COLD void gate_enter_without_heap(void);
+COLD void gate_leave_without_heap(void);
 COLD void gate_wake_sleeper(void);
 static inline bool gate_is_of_parent(void) {
   _Atomic uint32_t *alive = atomic_load_explicit(&gate.alive, memory_order_acquire);
@@ -48,7 +49,7 @@ static inline void slow_path_leave(void) {
   if (LIKELY((hak_thread & THREAD_WITHOUT_HEAP) == 0))
     atomic_store_explicit(&heap->inside, 0, memory_order_release);
   else
-    atomic_fetch_sub_explicit(&gate.inside_without_heap, 1, memory_order_release);
+    gate_leave_without_heap();
   atomic_signal_fence(memory_order_seq_cst);
   hak_self = heap ? &heap->front : FRONT_OF_NONE;
   atomic_signal_fence(memory_order_seq_cst); /* W1: the bins are consistent before a handler may use them */
@@ -95,7 +96,8 @@ void slow_path_end(void);
  * checks such threads last, so it meets this one in one place or the other. */
 static inline void slow_path_part_from_heap(void) {
   struct heap *heap = heap_current();
-  atomic_fetch_add_explicit(&gate.inside_without_heap, 1, memory_order_seq_cst);
+  if ((hak_thread & THREAD_WITHOUT_HEAP) == 0) /* else it counts already */
+    atomic_fetch_add_explicit(&gate.inside_without_heap, 1, memory_order_seq_cst);
   atomic_store_explicit(&heap->inside, 0, memory_order_seq_cst);
   hak_thread = (hak_thread & THREAD_FLAGS) | THREAD_WITHOUT_HEAP;
 }

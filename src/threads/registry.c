@@ -229,8 +229,10 @@ struct heap *heap_begin(struct pool *pool) {
 
 struct heap *heap_attach(void) {
   struct heap *heap = heap_begin(NULL);
-  if (heap != NULL)
+  if (heap != NULL) {
+    store_relaxed(&heap->inside, 1);
     thread_become(heap);
+  }
   return heap;
 }
 

@@ -117,6 +117,20 @@ UNIT_TEST(who_stays_is_waited_for_once) {
   gate_open();
 }
 
+/* It waited in vain for the lock of its first pool, in its first slow path. */
+UNIT_TEST(who_gives_its_first_heap_up_counts_once) {
+  hak_thread = 0;
+  assert_true(slow_path_begin());
+  struct heap *heap = heap_attach();
+  slow_path_part_from_heap();
+  assert_int_equal(gate.inside_without_heap, 1);
+  slow_path_end();
+  assert_int_equal(gate.inside_without_heap, 0);
+  assert_int_equal(heap->inside, 0);
+  lifeline_drop(&heap->lifeline);
+  become(forker);
+}
+
 static void begin(void) {
   unit_alone();
   other = unit_heap_attach();

@@ -121,6 +121,20 @@ UNIT_TEST(a_new_thread_adopts_a_dead_ones_heap) {
   assert_true(taken >= heap_pool(heap)->slabs.taken_bytes);
 }
 
+static void *end_in_first_call(void *unused) { return slow_path_begin() ? heap_attach() : NULL; }
+
+/* Nobody knows what the slow path left. */
+UNIT_TEST(a_heap_whose_owner_ended_in_its_first_slow_path_is_left_alone) {
+  if (!unit_ends_are_noticed())
+    skip();
+  struct heap *heap = test_thread_run(end_in_first_call, NULL);
+  heaps_sweep_all(false);
+  assert_true(heap_is_owned(heap->id));
+  assert_true(heap->lost);
+  atomic_fetch_sub(&gate.inside_without_heap, 1);
+  heap->inside = 0;
+}
+
 UNIT_TEST(a_living_threads_heap_is_left_alone) {
   struct heap *heap = unit_heap_attach();
   alloc_all(100, 64);
