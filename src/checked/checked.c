@@ -51,6 +51,7 @@ static void filled_add(struct checked_cache *cache, const struct checked_class *
 static void next_put_back(struct checked_class *class) {
   if (class->next.block != NULL)
     *place_of(class, load_relaxed(&class->first)) = class->next;
+  cache_stepped();
   class->next.block = NULL;
 }
 
@@ -97,6 +98,7 @@ static bool ready_refill(struct checked_cache *cache, struct checked_class *clas
     *place_of(class, --first) = reserve_of(class)[--reserve];
   reserve_set(class, reserve);
   filled_add(cache, class, count);
+  cache_stepped();
   store_relaxed(&class->first, first);
   class->ready += (uint8_t)count;
   if (class->ready <= class->stay)
@@ -115,6 +117,7 @@ static bool ready_shrink(struct checked_cache *cache, struct checked_class *clas
   for (size_t i = 0; i < count; i++)
     reserve_of(class)[reserve++] = *place_of(class, first++);
   store_relaxed(&class->first, first);
+  cache_stepped();
   filled_add(cache, class, -(uint64_t)count);
   reserve_set(class, reserve);
   class->ready -= (uint8_t)count;
@@ -242,6 +245,31 @@ void checked_put(struct heap *heap, void *block, uint32_t entry) {
     ready_shrink(cache, class);
   }
   kept_put(class, (struct kept){.block = block, .state = state_of(block, cls)});
+}
+
+/* A draw moves the first block to the place of the drawn one. Tells whether it came no further. */
+static bool first_is_twice(const struct checked_class *class) {
+  uint64_t first = load_relaxed(&class->first), end = load_relaxed(&class->end), i = first + 1;
+  while (i < end && place_of(class, i)->block != place_of(class, first)->block)
+    i++;
+  return class->next.block == NULL && i < end;
+}
+
+/* A block that a step had in hand is lost. One that was drawn has a place in the ring again: that of the first one, which
+ * a draw has moved, or which is lost then. */
+void checked_recover(struct heap *heap) {
+  struct checked_cache *cache = cache_of(heap);
+  for (unsigned cls = 1; cache != NULL && cls < HAK_CLASS_COUNT; cls++) {
+    struct checked_class *class = class_in(cache, cls);
+    if (class->places == NULL)
+      continue;
+    if (first_is_twice(class))
+      add_as_owner(&class->first, 1);
+    next_put_back(class);
+    for (uint64_t i = load_relaxed(&class->first), end = load_relaxed(&class->end); i < end; i++)
+      place_of(class, i)->state = state_of(place_of(class, i)->block, cls); /* it may be half written */
+    class->ready = (uint8_t)less(ring_count(class), class->ring_max);
+  }
 }
 
 static void class_end(struct checked_class *class) {

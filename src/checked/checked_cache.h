@@ -69,6 +69,9 @@ static inline struct kept *place_of(const struct checked_class *class, uint64_t 
   return &class->places[number & class->mask];
 }
 
+/* The owner may end between two stores that this separates, in a signal handler (checked_recover). */
+static inline void cache_stepped(void) { atomic_signal_fence(memory_order_seq_cst); }
+
 /* Draws the next one of the ready blocks, of which there is one at least. It will be written soon. */
 static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_class *class) {
   uint64_t first = load_relaxed(&class->first);
@@ -76,6 +79,7 @@ static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_
   uint32_t drawn = LIKELY(checked.is_random) ? checked_random_below(cache, count) : count - 1;
   struct kept *place = place_of(class, first + drawn), next = *place;
   *place = *place_of(class, first);
+  cache_stepped();
   class->next = next;
   for (size_t at = 0; at < CHECKED_PREFETCH_NEXT; at += CACHE_LINE)
     __builtin_prefetch((char *)next.block + at, 1);
@@ -87,6 +91,7 @@ static ALWAYS_INLINE struct kept next_take(struct checked_cache *cache, struct c
   struct kept taken = class->next;
   hak_assert(taken.block != NULL && class->ready > 0);
   add_as_owner(&class->first, 1);
+  cache_stepped();
   if (LIKELY(--class->ready > class->stay))
     next_draw(cache, class);
   else
@@ -99,6 +104,7 @@ static inline void kept_put(struct checked_class *class, struct kept freed) {
   uint64_t end = load_relaxed(&class->end), count = end - load_relaxed(&class->first);
   hak_assert(count < class->limit);
   *place_of(class, end) = freed;
+  cache_stepped();
   store_relaxed(&class->end, end + 1);
   class->ready += count - class->ready >= class->ring_max;
 }
@@ -156,8 +162,8 @@ static ALWAYS_INLINE bool checked_free_ready(void *block, struct checked_spot sp
     size_t bytes = class->block_bytes;
     _Atomic uint16_t *state = state_in(spot.leaf, block, class->inverse, class->slab_order);
     retire(block, bytes, state);
-    kept_put(class, (struct kept){.block = block, .state = state});
     block_clear(block, bytes);
+    kept_put(class, (struct kept){.block = block, .state = state});
   }
   owner_step_end();
   return is_kept;

@@ -74,6 +74,7 @@ static bool take_dead(struct heap *heap, bool thoroughly) {
   HAK_OWNER_DIED(&heap->front);
   if (load_relaxed(&heap->inside) == 0) {
     store_relaxed(&heap->is_default, false); /* private_destroy cannot take the lifeline to see that */
+    checked_recover(heap);
     return true;
   }
   /* The owner ended inside a slow path (pthread_exit in a signal handler). No thread may use the heap. Keeping the

@@ -7,14 +7,14 @@
  *
  * A search for the mapping that a foreign address may lie in takes no lock. So here the handler does what another thread
  * may do meanwhile: what lay before the address ends, after any of the search's instructions. And a handler may end its
- * thread after any instruction of a free that takes no lock.
+ * thread after any instruction of a call that takes no lock: a free that fills an envelope, and with checks all calls.
  *
  * Positive control: with `open` the handler finds the bins as the slow path left them at that instruction. The test
  * must fail then. */
 #include "count/tally.h"
 #include "unit.h"
 
-#include "checked/checked.h"
+#include "checked/checked_cache.h"
 #include "heap/ids.h"
 #include "large/large.h"
 #include "large/range.h"
@@ -43,13 +43,13 @@ static inline void step_end(void) {
 /* --- the handler's blocks --- */
 
 #define KEPT 256u
-static struct kept {
+static struct handled {
   unsigned char *block;
   size_t size;
   unsigned char mark;
 } kept[KEPT];
 
-static void drop(struct kept *k) {
+static void drop(struct handled *k) {
   for (size_t i = 0; i < k->size; i += i < 64 ? 1 : 509)
     if (k->block[i] != k->mark) {
       dprintf(2, "the handler's block of %zu bytes lost its content\n", k->size);
@@ -59,7 +59,7 @@ static void drop(struct kept *k) {
   k->block = NULL;
 }
 
-static void keep(struct kept *k, size_t size, unsigned char mark) {
+static void keep(struct handled *k, size_t size, unsigned char mark) {
   k->block = hak_malloc(size);
   if (k->block == NULL || hak_usable_size(k->block) < size)
     _exit(8);
@@ -74,7 +74,7 @@ static unsigned early_count;
 
 static void act(void) {
   static const size_t sizes[] = {24, 100, 100, 48, 200, 16, 640, 100, 48};
-  struct kept *k = &kept[acts % KEPT];
+  struct handled *k = &kept[acts % KEPT];
   if (k->block)
     drop(k);
   keep(k, sizes[acts % (sizeof sizes / sizeof sizes[0])], (unsigned char)(0x80 | acts));
@@ -95,7 +95,7 @@ static void act(void) {
 
 /* Frees or allocates, by chance, so that what is ready changes by one. */
 static void act_checked(void) {
-  struct kept *k = &kept[(uint64_t)acts * 0x9e3779b97f4a7c15 >> 32 & (KEPT - 1)];
+  struct handled *k = &kept[(uint64_t)acts * 0x9e3779b97f4a7c15 >> 32 & (KEPT - 1)];
   if (k->block)
     drop(k);
   else
@@ -279,13 +279,17 @@ static void scenario(void *unused) {
   end();
 }
 
-static void scenario_checked(void *unused) {
-  alarm(300);
+static void check_blocks(void) {
   unit_option("HAKMEM_PROFILE", "secure");
   struct pool *pools[CHECKED_POOLS];
   for (unsigned i = 0; i < CHECKED_POOLS; i++)
     pools[i] = pool_make_shared();
   checked_begin(pools);
+}
+
+static void scenario_checked(void *unused) {
+  alarm(300);
+  check_blocks();
   signal(SIGTRAP, on_step);
   is_armed = is_checked = true;
   small_ones();
@@ -374,6 +378,12 @@ static void on_step_of_owner(int number) {
   pthread_exit(NULL);
 }
 
+static void in_thread(void *(*run)(void *)) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, run, NULL) != 0 || pthread_join(thread, NULL) != 0)
+    _exit(8);
+}
+
 static void *send_some(void *unused) {
   hak_free(sent[0]);
   step_begin();
@@ -396,9 +406,7 @@ static void scenario_ended(void *unused) {
     steps = 0;
     has_ended = false;
     is_armed = true;
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, send_some, NULL) != 0 || pthread_join(thread, NULL) != 0)
-      _exit(8);
+    in_thread(send_some);
     is_armed = false;
     hak_trim(0); /* sweeps it */
     for (unsigned i = 0; i < LIVE; i++)
@@ -413,11 +421,92 @@ static void scenario_ended(void *unused) {
     _exit(4);
 }
 
+/* One call at a time is made in steps: those that find no drawn block or no room, and a few usual ones. */
+#define CHECKED 96u
+#define CALLS_APART 64u
+static unsigned char *checked_blocks[CHECKED];
+static unsigned call, stepped_call;
+
+static bool is_unusual(bool is_free) {
+  struct checked_cache *cache = cache_if_idle();
+  const struct checked_class *class = cache ? class_in(cache, checked_class(100, 1)) : NULL;
+  return class != NULL && (is_free ? !has_room(class) : class->next.block == NULL);
+}
+
+static void call_begin(bool is_free) {
+  if (call++ == stepped_call && (is_unusual(is_free) || stepped_call % CALLS_APART == 1))
+    step_begin();
+}
+
+static void *churn_checked(void *unused) {
+  for (unsigned i = 0; i < CHECKED; i++) {
+    if (checked_blocks[i] != NULL)
+      continue;
+    call_begin(false);
+    checked_blocks[i] = hak_malloc(100);
+    step_end();
+    memset(checked_blocks[i], (int)i, 100);
+  }
+  for (unsigned i = 0; i < CHECKED; i++) {
+    unsigned char *block = checked_blocks[i];
+    if (block[0] != i || block[99] != i) {
+      dprintf(2, "a block lost its content after an end in step %ld of call %u\n", act_at, stepped_call);
+      _exit(9);
+    }
+    checked_blocks[i] = NULL;
+    call_begin(true);
+    hak_free(block);
+    step_end();
+  }
+  return NULL;
+}
+
+/* Returns false if the call was over before, or was not made in steps. */
+static bool ends_in_call(bool is_emptied, bool is_swept) {
+  if (is_emptied)
+    hak_trim(0);
+  steps = 0;
+  call = 0;
+  has_ended = false;
+  is_armed = true;
+  in_thread(churn_checked);
+  is_armed = false;
+  if (!has_ended)
+    return false;
+  acts++;
+  if (is_swept)
+    hak_trim(0);
+  in_thread(churn_checked);
+  churn_checked(NULL);
+  return true;
+}
+
+/* The same of a cache of checked blocks, which is empty before or not. The next thread takes it over, or it is swept. All
+ * four ways in long runs. */
+static void scenario_ended_checked(void *unused) {
+  alarm(300);
+  unit_option("HAKMEM_BACKGROUND", "off");
+  check_blocks();
+  signal(SIGTRAP, on_step_of_owner);
+  churn_checked(NULL);
+  bool is_long = getenv("UNIT_LONG") != NULL;
+  for (unsigned way = is_long ? 0 : 1; way < (is_long ? 4 : 3); way++)
+    for (stepped_call = 1; stepped_call < 2 * CHECKED; stepped_call++)
+      for (act_at = 1; ends_in_call(way & 1, way & 2);)
+        act_at++;
+  if (heap_count() != 2 || acts < 500)
+    _exit(4);
+}
+
 static void a_handler_may_act_at_each_instruction(void **state) { unit_passes_in_child(scenario, NULL); }
 
 static void a_handler_may_act_while_blocks_are_checked(void **state) { unit_passes_in_child(scenario_checked, NULL); }
 
 static void a_thread_may_end_at_each_instruction(void **state) { unit_passes_in_child(scenario_ended, NULL); }
+
+static void a_thread_may_end_while_blocks_are_checked(void **state) {
+  unit_passes_in_child(scenario_ended_checked, NULL);
+}
 
 static void what_ends_beside_a_foreign_address_is_not_taken_for_it(void **state) {
   unit_passes_in_child(scenario_foreign, NULL);
@@ -430,6 +519,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_handler_may_act_at_each_instruction),
       cmocka_unit_test(a_handler_may_act_while_blocks_are_checked),
       cmocka_unit_test(a_thread_may_end_at_each_instruction),
+      cmocka_unit_test(a_thread_may_end_while_blocks_are_checked),
       cmocka_unit_test(what_ends_beside_a_foreign_address_is_not_taken_for_it),
   };
   if (is_open) { /* it concerns the first one only */
