@@ -149,6 +149,8 @@ void *private_block(struct pool *pool, size_t size, uintptr_t site) {
 }
 
 void *ordinary_block(size_t size, uintptr_t site) {
+  if (UNLIKELY(thread_is_busy())) /* in a handler: spare memory, which is nobody's */
+    return malloc_slow_from(size, site);
   struct heap *heap = private_switch(private_home());
   void *block = malloc_slow_from(size, site);
   private_switch(heap);

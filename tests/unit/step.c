@@ -15,6 +15,7 @@
 #include "unit.h"
 
 #include "checked/checked_cache.h"
+#include "hakmem/hakmem.h"
 #include "heap/ids.h"
 #include "large/large.h"
 #include "large/range.h"
@@ -298,6 +299,48 @@ static void scenario_checked(void *unused) {
   end();
 }
 
+/* --- a hak_heap's slow paths --- */
+
+static void *resized;
+
+static void on_step_resize(int number) {
+  if (!thread_is_busy())
+    return;
+  resized = hak_realloc(resized, acts++ % 2 ? 40 : 3000);
+  if (resized == NULL || !thread_is_busy())
+    _exit(8);
+}
+
+static void heap_churn(hak_heap *heap) {
+  for (unsigned i = 0; i < 40; i++) {
+    step_begin();
+    live[i] = heap != NULL ? hak_heap_malloc(heap, 100 + i * 70) : hak_malloc(100 + i * 70);
+    step_end();
+  }
+  for (unsigned i = 0; i < 40; i++)
+    hak_free(live[i]);
+}
+
+/* The handler's block belongs to no hak_heap, while the thread works for one or has it as its default. */
+static void scenario_resize(void *unused) {
+  alarm(300);
+  unit_option("HAKMEM_BACKGROUND", "off");
+  hak_heap *heap = hak_heap_new(0);
+  resized = hak_malloc(40);
+  signal(SIGTRAP, on_step_resize);
+  is_armed = true;
+  heap_churn(heap);
+  hak_heap_set_default(heap, NULL);
+  heap_churn(NULL);
+  is_armed = false;
+  hak_heap_set_default(NULL, NULL);
+  hak_heap_destroy(heap);
+  memset(resized, 1, 40);
+  hak_free(resized);
+  if (acts < 1000)
+    _exit(4);
+}
+
 /* --- what ends beside a foreign address --- */
 
 #define RANGE_BYTES UNIT_BYTES
@@ -500,6 +543,8 @@ static void scenario_ended_checked(void *unused) {
 
 static void a_handler_may_act_at_each_instruction(void **state) { unit_passes_in_child(scenario, NULL); }
 
+static void a_handler_may_resize_while_a_hak_heap_is_used(void **state) { unit_passes_in_child(scenario_resize, NULL); }
+
 static void a_handler_may_act_while_blocks_are_checked(void **state) { unit_passes_in_child(scenario_checked, NULL); }
 
 static void a_thread_may_end_at_each_instruction(void **state) { unit_passes_in_child(scenario_ended, NULL); }
@@ -517,6 +562,7 @@ int main(int argc, char **argv) {
   unit_alone();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_handler_may_act_at_each_instruction),
+      cmocka_unit_test(a_handler_may_resize_while_a_hak_heap_is_used),
       cmocka_unit_test(a_handler_may_act_while_blocks_are_checked),
       cmocka_unit_test(a_thread_may_end_at_each_instruction),
       cmocka_unit_test(a_thread_may_end_while_blocks_are_checked),
