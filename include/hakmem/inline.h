@@ -97,7 +97,8 @@ extern HAK_HIDDEN __thread struct hak_front *hak_self HAK_TLS_MODEL;
  * biased so that unit number (address >> 16) is the index. */
 extern HAK_HIDDEN uintptr_t hak_map_top[HAK_MAP_TOP_COUNT];
 
-/* F6. The leaf that was made first, and its word of hak_map_top. Before, index matches no address. */
+/* F6. The leaf that was made first, and its word of hak_map_top. Before, index matches no address. It is written after
+ * entries, so it is read before. */
 extern HAK_HIDDEN struct hak_map_home {
   uintptr_t index, entries;
 } __attribute__((aligned(64))) hak_map_home;
@@ -126,6 +127,12 @@ void __tsan_release(void *);
 #define HAK_STEPPED(front) ((void)0)
 #define HAK_OWNER_DIED(front) ((void)0)
 #define HAK_PLAIN_LOAD(place) (place)
+#endif
+/* The same, before a load behind a signal fence. x86-64 keeps the order of loads. */
+#ifdef __x86_64__
+#define HAK_LOAD_FIRST(place) HAK_PLAIN_LOAD(place)
+#else
+#define HAK_LOAD_FIRST(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
 #endif
 #define HAK_OWNER_STEPPED() HAK_STEPPED(hak_self)
 #define HAK_KEY(front) HAK_PLAIN_LOAD((front)->key)
@@ -191,13 +198,16 @@ typedef uint16_t hak_half_entry __attribute__((may_alias));
 static inline int hak_front_push(struct hak_front *const *front, void *block, int is_private) {
   uintptr_t address = (uintptr_t)block;
   uintptr_t index = address >> HAK_LEAF_SHIFT;
-  uintptr_t entries = HAK_PLAIN_LOAD(hak_map_home.entries);
-  if (HAK_UNLIKELY(index != HAK_PLAIN_LOAD(hak_map_home.index))) {
+  uintptr_t entries;
+  if (HAK_UNLIKELY(index != HAK_LOAD_FIRST(hak_map_home.index))) {
     if (HAK_UNLIKELY(index >= HAK_MAP_TOP_COUNT))
       return 0;
     entries = __atomic_load_n(&hak_map_top[index], __ATOMIC_RELAXED);
     if (HAK_UNLIKELY(entries == 0)) /* NULL usually ends here; the unit at 0 is never ours in any case */
       return 0;
+  } else {
+    __atomic_signal_fence(__ATOMIC_ACQUIRE);
+    entries = HAK_PLAIN_LOAD(hak_map_home.entries);
   }
   struct hak_front *heap = *front;
   uintptr_t place = entries + (address >> HAK_UNIT_SHIFT) * 4;

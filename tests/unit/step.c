@@ -23,6 +23,7 @@
 #include "pages/page_map.h"
 #include "threads/deferred.h"
 
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(HAK_TSAN)
@@ -301,13 +302,13 @@ static void scenario_checked(void *unused) {
 
 /* --- a hak_heap's slow paths --- */
 
-static void *resized;
+static void *of_handler;
 
 static void on_step_resize(int number) {
   if (!thread_is_busy())
     return;
-  resized = hak_realloc(resized, acts++ % 2 ? 40 : 3000);
-  if (resized == NULL || !thread_is_busy())
+  of_handler = hak_realloc(of_handler, acts++ % 2 ? 40 : 3000);
+  if (of_handler == NULL || !thread_is_busy())
     _exit(8);
 }
 
@@ -326,7 +327,7 @@ static void scenario_resize(void *unused) {
   alarm(300);
   unit_option("HAKMEM_BACKGROUND", "off");
   hak_heap *heap = hak_heap_new(0);
-  resized = hak_malloc(40);
+  of_handler = hak_malloc(40);
   signal(SIGTRAP, on_step_resize);
   is_armed = true;
   heap_churn(heap);
@@ -335,8 +336,8 @@ static void scenario_resize(void *unused) {
   is_armed = false;
   hak_heap_set_default(NULL, NULL);
   hak_heap_destroy(heap);
-  memset(resized, 1, 40);
-  hak_free(resized);
+  memset(of_handler, 1, 40);
+  hak_free(of_handler);
   if (acts < 1000)
     _exit(4);
 }
@@ -405,6 +406,25 @@ static void scenario_foreign(void *unused) {
     if (act_at < 40)
       _exit(4);
   }
+}
+
+/* Another thread may make the first leaf of the page map meanwhile. */
+static void on_step_of_free(int number) {
+  if (++steps == act_at)
+    of_handler = hak_malloc(100);
+}
+
+static void scenario_first_leaf(void *step) {
+  unit_option("HAKMEM_BACKGROUND", "off");
+  signal(SIGTRAP, on_step_of_free);
+  void *foreign = mmap(NULL, UNIT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  act_at = (long)step;
+  is_armed = true;
+  step_begin();
+  hak_free(foreign);
+  step_end();
+  if (of_handler == NULL || map_entry(of_handler) == ENTRY_NONE)
+    _exit(4);
 }
 
 /* --- threads that end in a handler --- */
@@ -557,6 +577,11 @@ static void what_ends_beside_a_foreign_address_is_not_taken_for_it(void **state)
   unit_passes_in_child(scenario_foreign, NULL);
 }
 
+static void a_foreign_address_may_be_freed_while_the_first_leaf_is_made(void **state) {
+  for (long step = 1; step <= 30; step++)
+    unit_passes_in_child(scenario_first_leaf, (void *)step);
+}
+
 int main(int argc, char **argv) {
   is_open = argc > 1;
   unit_alone();
@@ -567,6 +592,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_thread_may_end_at_each_instruction),
       cmocka_unit_test(a_thread_may_end_while_blocks_are_checked),
       cmocka_unit_test(what_ends_beside_a_foreign_address_is_not_taken_for_it),
+      cmocka_unit_test(a_foreign_address_may_be_freed_while_the_first_leaf_is_made),
   };
   if (is_open) { /* it concerns the first one only */
     const struct CMUnitTest opened[] = {tests[0]};
