@@ -101,13 +101,14 @@ static void envelope_send(struct envelope *envelope, bool early) {
   struct pool *owner = pool_by_id(envelope->owner);
   size_t bytes = envelope->bytes;
   HAK_PROBE(envelope_send, envelope->owner, envelope->count, bytes);
+  /* Before the push: who drains it subtracts them. */
+  bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
+  uint32_t envelopes = atomic_fetch_add_explicit(&owner->inbox_envelopes, 1, memory_order_relaxed) + 1;
   struct envelope *head = load_relaxed(&owner->inbox);
   do
     envelope->next = head;
   while (!atomic_compare_exchange_weak_explicit(&owner->inbox, &head, envelope, memory_order_seq_cst,
                                                 memory_order_relaxed));
-  bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
-  uint32_t envelopes = atomic_fetch_add_explicit(&owner->inbox_envelopes, 1, memory_order_relaxed) + 1;
   bool overdue = early || bytes > INBOX_BYTES_MAX || envelopes > INBOX_ENVELOPES_MAX;
   /* heap_park detaches the heap, then serves. This thread pushed and now reads the number of heaps. All four accesses
    * are sequentially consistent, so one of the two threads sees the other's. */

@@ -16,6 +16,7 @@
 
 #include "checked/checked_cache.h"
 #include "hakmem/hakmem.h"
+#include "heap/envelope.h"
 #include "heap/ids.h"
 #include "large/large.h"
 #include "large/range.h"
@@ -408,6 +409,39 @@ static void scenario_foreign(void *unused) {
   }
 }
 
+/* --- an envelope that is drained while it is sent --- */
+
+static struct pool *receiver;
+
+static void on_step_of_sender(int number) {
+  if (inbox_has_mail(receiver) && lock_try(&receiver->lock)) {
+    inbox_drain_to_slabs(receiver);
+    lock_give(&receiver->lock);
+    acts++;
+  }
+  if (load_relaxed(&receiver->inbox_bytes) > LIVE * 100 || load_relaxed(&receiver->inbox_envelopes) > LIVE)
+    _exit(9);
+}
+
+/* Another thread may take it between any two instructions: the figures never fall below 0. */
+static void scenario_drained(void *unused) {
+  unit_option("HAKMEM_BACKGROUND", "off");
+  struct heap *own = unit_heap_attach(), *other = unit_heap_attach();
+  for (unsigned i = 0; i < LIVE; i++)
+    put(i, 96);
+  receiver = heap_pool(other);
+  unit_heap_become(own);
+  signal(SIGTRAP, on_step_of_sender);
+  is_armed = true;
+  for (unsigned i = 0; i < LIVE; i++)
+    take(i);
+  step_begin();
+  hak_trim(0);
+  step_end();
+  if (acts < 2)
+    _exit(4);
+}
+
 /* Another thread may make the first leaf of the page map meanwhile. */
 static void on_step_of_free(int number) {
   if (++steps == act_at)
@@ -577,6 +611,8 @@ static void what_ends_beside_a_foreign_address_is_not_taken_for_it(void **state)
   unit_passes_in_child(scenario_foreign, NULL);
 }
 
+static void an_envelope_may_be_drained_while_it_is_sent(void **state) { unit_passes_in_child(scenario_drained, NULL); }
+
 static void a_foreign_address_may_be_freed_while_the_first_leaf_is_made(void **state) {
   for (long step = 1; step <= 30; step++)
     unit_passes_in_child(scenario_first_leaf, (void *)step);
@@ -592,6 +628,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_thread_may_end_at_each_instruction),
       cmocka_unit_test(a_thread_may_end_while_blocks_are_checked),
       cmocka_unit_test(what_ends_beside_a_foreign_address_is_not_taken_for_it),
+      cmocka_unit_test(an_envelope_may_be_drained_while_it_is_sent),
       cmocka_unit_test(a_foreign_address_may_be_freed_while_the_first_leaf_is_made),
   };
   if (is_open) { /* it concerns the first one only */
