@@ -180,8 +180,8 @@ static struct heap *heap_with_pool(void) {
   if (pool == NULL)
     return NULL;
   struct heap *heap = heap_of_pool(pool);
-  if (heap == NULL)
-    pool_detach(pool);
+  if (heap == NULL && pool_detach(pool)) /* see envelope_send */
+    inbox_serve(pool);
   return heap;
 }
 

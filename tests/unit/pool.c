@@ -36,6 +36,14 @@ TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, ui
     __real_os_futex_wait_for(word, expected, timeout_ms);
 }
 
+static void (*instead_of_a_heap)(void);
+TEST_WRAP(bool, heap_ids_grow, void) {
+  if (instead_of_a_heap == NULL)
+    return __real_heap_ids_grow();
+  instead_of_a_heap();
+  return false;
+}
+
 static const char *one_pool(void) { return unit_lies("apart") ? "1024" : "1"; }
 
 UNIT_TEST(heaps_of_a_pool_free_each_others_blocks) {
@@ -457,6 +465,41 @@ UNIT_TEST(mail_to_a_pool_without_heaps_does_not_stay) {
     for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
       assert_true(pool == heap_pool(self) || !inbox_has_mail(pool));
   }
+  unit_pools_clear();
+}
+
+static struct heap *sender;
+
+static void sender_flushes(void) {
+  uintptr_t thread = hak_thread;
+  unit_heap_become(sender);
+  flush_current();
+  hak_self = FRONT_OF_NONE;
+  hak_thread = thread;
+}
+
+/* While a thread attaches to a pool, another one sends to it, and does not drain it. Then memory is out for a heap. */
+UNIT_TEST(mail_to_a_pool_that_gets_no_heap_does_not_stay) {
+  struct heap *two[2];
+  two_pools(two);
+  struct pool *pool = heap_pool(two[0]);
+  unit_heap_give_up(two[0]);
+  unit_heap_become(sender = two[1]);
+  unit_sweep();
+  assert_int_equal(pool_heaps(pool), 0);
+  hak_free(blocks[0]);
+  for (struct heap *heap = heap_from(1, false); heap; heap = heap_from(heap->id + 1, false))
+    assert_true(lifeline_take(&heap->lifeline)); /* no parked one serves */
+  instead_of_a_heap = sender_flushes;
+  assert_null(unit_heap_attach());
+  instead_of_a_heap = NULL;
+  assert_int_equal(pool_heaps(pool), 0);
+  assert_false(inbox_has_mail(pool));
+  for (struct heap *heap = heap_from(1, false); heap; heap = heap_from(heap->id + 1, false))
+    lifeline_drop(&heap->lifeline);
+  unit_heap_become(sender);
+  for (unsigned i = 1; i < BLOCKS; i++)
+    hak_free(blocks[i]);
   unit_pools_clear();
 }
 
