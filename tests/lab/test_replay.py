@@ -11,13 +11,11 @@ import time
 import forked
 import made_trace as made
 import pytest
-import typer
 from made_trace import FREE, MALLOC, Event, crossing
 
 from lab.judge import allocations
 from lab.run import allocators, replay
 from lab.store import rows, trace
-from lab.verbs import replay as replay_verb
 
 
 @pytest.fixture
@@ -171,17 +169,13 @@ def test_an_early_end_shows_what_is_known(build, tree, library, tmp_path, number
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.trace", "rows"]  # no plan, no links
 
 
-def test_too_little_memory_is_a_sentence(build, tmp_path, monkeypatch, capsys):
+def test_too_little_memory_is_a_sentence(hak, build, tmp_path, monkeypatch):
     path = tmp_path / "a.trace"
     path.write_bytes(crossing(2000, 1))
-    monkeypatch.setenv("HAK_BUILD", str(build))
-    replay_verb.run(path, info=True)
-    assert "peak live" in capsys.readouterr().out
+    assert "peak live" in hak(path, "--info").stdout
     monkeypatch.setattr(trace._loaded(str(trace.library_in(build))), "trace_is_short_of_memory", lambda _: True)
-    with pytest.raises(typer.Exit) as ended:
-        replay_verb.run(path, info=True)
-    assert ended.value.exit_code == 1
-    assert capsys.readouterr().err == f"hak: {path}: there is not enough memory to read it\n"
+    done = hak(path, "--info")
+    assert done.returncode == 1 and done.stderr == f"hak: {path}: there is not enough memory to read it\n"
 
 
 def test_info(hak, tmp_path):
