@@ -39,6 +39,8 @@ void range_length_changed(size_t bytes, size_t wanted) {
 void range_entries_set(const struct large *range, uint32_t first) {
   if (!range->mapping)
     map_entries_set(range->base + UNIT_BYTES, range->units - 1, first == ENTRY_LARGE ? ENTRY_LARGE_BODY : first);
+  else
+    map_start_note(range->base);
   map_entry_set(range->base, first);
 }
 
@@ -60,19 +62,20 @@ static uint32_t mapping_at(const void *unit, size_t *bytes) {
 }
 
 /* Searches backwards for the mapping's first unit, without a lock. An address that is not hakmem's while this runs is
- * in no mapping, and a mapping's record is never longer than the mapping (range_units_set). */
+ * in no mapping, and a mapping's record is never longer than the mapping (range_units_set). No mapping goes on behind a
+ * unit of an arena. */
 COLD uint32_t range_entry_inside(const void *address) {
   uintptr_t end = less((uintptr_t)address, load_relaxed(&figures.longest_bytes));
-  for (uintptr_t unit = round_down((uintptr_t)address, UNIT_BYTES); unit > end;) {
-    const void *at = (const void *)unit;
-    size_t covered = !map_covers(at) ? LEAF_BYTES : map_row(at) == NULL ? ROW_BYTES : UNIT_BYTES;
+  uintptr_t unit = round_down((uintptr_t)address, UNIT_BYTES);
+  for (; (unit = map_start_before(unit, end)) != 0; unit -= UNIT_BYTES) {
     size_t bytes;
-    uint32_t entry = covered == UNIT_BYTES ? mapping_at(at, &bytes) : ENTRY_NONE;
+    uint32_t entry = mapping_at((const void *)unit, &bytes);
     if (entry != ENTRY_NONE) {
       bool is_inside = (uintptr_t)address - unit < bytes;
       return !is_inside ? ENTRY_NONE : entry == ENTRY_LARGE ? ENTRY_LARGE_BODY : ENTRY_LARGE_FREE;
     }
-    unit = less(round_down(unit, covered), UNIT_BYTES);
+    if (address_in_arena((const void *)unit))
+      return ENTRY_NONE;
   }
   return ENTRY_NONE;
 }

@@ -197,6 +197,35 @@ void map_entries_set(const void *address, size_t units, uint32_t entry) {
   }
 }
 
+#define WORD_BYTES (64 * ROW_BYTES) /* what a word of `starts` tells about */
+
+COLD void map_start_note(const void *address) {
+  size_t row = map_row_in_leaf(address);
+  uint64_t bit = UINT64_C(1) << row % 64;
+  _Atomic uint64_t *word = &map_leaf(address)->starts[row / 64];
+  if ((load_relaxed(word) & bit) == 0)
+    atomic_fetch_or_explicit(word, bit, memory_order_release);
+}
+
+COLD uintptr_t map_start_before(uintptr_t unit, uintptr_t end) {
+  while (unit > end) {
+    const void *at = (const void *)unit;
+    size_t passed = LEAF_BYTES, row = map_row_in_leaf(at);
+    uint64_t rows = 0; /* the upper bit is the unit's own row */
+    if (map_covers(at)) {
+      rows = atomic_load_explicit(&map_leaf(at)->starts[row / 64], memory_order_acquire) << (63 - row % 64);
+      passed = WORD_BYTES;
+    }
+    if (rows >> 63 != 0)
+      return unit;
+    if (rows != 0)
+      unit = round_down(unit, ROW_BYTES) - ((size_t)__builtin_clzll(rows) - 1) * ROW_BYTES - UNIT_BYTES;
+    else
+      unit = less(round_down(unit, passed), UNIT_BYTES);
+  }
+  return 0;
+}
+
 /* Rows of neighbours mostly lie side by side. */
 COLD void map_rows_purge(const char *base, size_t bytes) {
   const struct map_row *first = NULL, *next = NULL;

@@ -2,6 +2,7 @@
  *
  *   top[address >> 32]  ->  leaf of those 4 GiB, 272 KiB:
  *        entries[65536]      one word a 64 KiB unit
+ *        starts[32]          a bit for each 2 MiB in which a mapping of a large object ever began
  *        rows[2048]          for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
@@ -55,6 +56,7 @@ struct map_row {
 struct map_leaf {
   uint32_t entries[LEAF_UNITS];
   struct map_row *rows[LEAF_ROWS];
+  _Atomic uint64_t starts[LEAF_ROWS / 64];
 };
 
 static inline uint32_t entry_key(uint32_t pool_id, unsigned kind) {
@@ -141,6 +143,12 @@ static inline void map_entry_set(const void *address, uint32_t entry) {
 static inline uint32_t map_entry_acquire(const void *address) {
   return __atomic_load_n(map_leaf_entry(map_leaf(address), address), __ATOMIC_ACQUIRE);
 }
+
+/* Notes that a mapping begins here. Its row exists. */
+void map_start_note(const void *address);
+/* Returns the last unit, at or before this one and behind `end`, in whose row a mapping ever began; 0: there is none.
+ * It has a row. */
+uintptr_t map_start_before(uintptr_t unit, uintptr_t end);
 
 /* Gives back the pages of the rows of a range that is about to be unmapped. No arena, slab or object may use a part of
  * the range, and no other thread may be able to get it yet. The rows may read as zero afterwards. */

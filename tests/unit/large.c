@@ -454,6 +454,7 @@ UNIT_TEST_BETWEEN(only_mappings_are_searched, nothing_held, nothing_held) {
   char *base = os_map(4 * MIB, ROW_BYTES), *unit = base + MIB, *foreign = base + 3 * MIB;
   assert_true(base != NULL && map_cover(base, 4 * MIB));
   *(struct large *)map_record(unit) = (struct large){.base = unit, .units = 3 * MIB / UNIT_BYTES, .mapping = true};
+  map_start_note(unit);
   map_entry_set(unit, ENTRY_LARGE_FREE);
   assert_int_equal(range_entry_inside(foreign), ENTRY_LARGE_FREE);
   map_entry_set(unit, ENTRY_LARGE);

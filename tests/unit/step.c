@@ -461,6 +461,30 @@ static void scenario_first_leaf(void *step) {
     _exit(4);
 }
 
+static void on_step_counted(int number) { steps++; }
+
+/* However long the longest mapping was, and whatever lies in front of the address. */
+static void scenario_search(void *unused) {
+  unit_option("HAKMEM_BACKGROUND", "off");
+  char *in_arena = hak_malloc((size_t)1 << 20), *longest = hak_malloc((size_t)1 << 30);
+  if (in_arena == NULL || longest == NULL)
+    _exit(8);
+  hak_free(longest);
+  const char *foreign[] = {in_arena + ((size_t)50 << 20), in_arena + ((size_t)800 << 20)};
+  signal(SIGTRAP, on_step_counted);
+  is_armed = true;
+  for (unsigned i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+    steps = 0;
+    step_begin();
+    uint32_t entry = range_entry_inside(foreign[i]);
+    step_end();
+    if (entry != ENTRY_NONE || steps > 1000) {
+      dprintf(2, "a search takes %ld instructions and finds %u\n", steps, entry);
+      _exit(9);
+    }
+  }
+}
+
 /* --- threads that end in a handler --- */
 
 #define SENT 4u /* to an envelope that stays open: the first one opens it */
@@ -617,6 +641,7 @@ static void a_foreign_address_may_be_freed_while_the_first_leaf_is_made(void **s
   for (long step = 1; step <= 30; step++)
     unit_passes_in_child(scenario_first_leaf, (void *)step);
 }
+static void the_search_for_a_mapping_is_short(void **state) { unit_passes_in_child(scenario_search, NULL); }
 
 int main(int argc, char **argv) {
   is_open = argc > 1;
@@ -630,6 +655,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(what_ends_beside_a_foreign_address_is_not_taken_for_it),
       cmocka_unit_test(an_envelope_may_be_drained_while_it_is_sent),
       cmocka_unit_test(a_foreign_address_may_be_freed_while_the_first_leaf_is_made),
+      cmocka_unit_test(the_search_for_a_mapping_is_short),
   };
   if (is_open) { /* it concerns the first one only */
     const struct CMUnitTest opened[] = {tests[0]};
