@@ -263,7 +263,9 @@ bool usage_is_short(void) {
   return (limit != SIZE_MAX && limit_is_short(limit)) || ran_out();
 }
 
-bool usage_is_filling(void) { return usage_held() > os_memory_limit() / FILLING_SHARE || ran_out(); }
+bool usage_is_filling(void) { return limit_is_near(os_memory_limit(), FILLING_SHARE, usage_held()) || ran_out(); }
+
+bool usage_fills_limit(void) { return limit_is_near(usage_limit(), FILLING_SHARE, usage_held()); }
 
 bool usage_is_tight(void) { return limit_is_near(os_memory_limit(), TIGHT_SHARE, usage_held()) || ran_out(); }
 

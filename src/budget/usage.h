@@ -84,8 +84,10 @@ bool usage_is_short(void);
 /* Tells whether memory is so short that speed comes second: a third of the limit is held and little is left, or it ran
  * out. */
 bool usage_is_tight(void);
-/* Tells whether a sixteenth of the limit is held, or memory ran out. */
+/* Tells whether a sixteenth of the limit is held and little is left, or memory ran out. */
 bool usage_is_filling(void);
+/* The same of the hard limit in force. */
+bool usage_fills_limit(void);
 /* Tells whether half of the program's own limit (the option `limit_mb`) is taken, and little is left. */
 bool usage_own_limit_is_near(void);
 /* Returns what the system's limit leaves beside the taken bytes. */

@@ -44,7 +44,6 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define FIRST_BYTES_MAX 2048u
 #define FIRST_HEAP_MAX ((size_t)32 << 10)
 #define STEADY_TURNS 8u /* to know that a set of blocks is steady */
-#define LIMIT_SHARE 16u /* its bins hold more while at most this part of a limit is held */
 /* A bin whose owner only frees others' blocks needs no more slots than make its flushes rare. */
 #define SLOTS_MAX_FREED_ONLY 128u
 
@@ -134,7 +133,7 @@ static bool young_may_grow(const struct heap *heap, struct bin_state *state) {
 /* Tells whether the heap's bins may have more than its own budget. What lies in bins cannot be had by other threads
  * where memory runs out. */
 static bool may_have_more(const struct heap *heap) {
-  return heap_pool(heap)->slabs.limit_bytes == 0 && !usage_is_filling() && usage_held() <= usage_limit() / LIMIT_SHARE;
+  return heap_pool(heap)->slabs.limit_bytes == 0 && !usage_is_filling() && !usage_fills_limit();
 }
 
 /* Tells whether a budget has room for a bin's next doubling: the heap's own, or that of all bins of steady sets. */
