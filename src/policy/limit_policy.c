@@ -3,7 +3,8 @@
 #define MARGIN_SHARE 16
 #define MARGIN_BYTES_MIN ((size_t)16 << 20)
 #define MARGIN_BYTES_MAX ((size_t)1 << 30)
-#define NEAR_SHARE 8 /* within an eighth of the limit, free memory goes back */
+#define NEAR_SHARE 8 /* within an eighth of the limit, free memory goes back, */
+#define LEFT_SHARE 2 /* but what makes up a half of what is left may stay */
 
 size_t limit_margin(size_t group_bytes) {
   size_t share = min_size(max_size(group_bytes / MARGIN_SHARE, MARGIN_BYTES_MIN), MARGIN_BYTES_MAX);
@@ -25,10 +26,15 @@ bool limit_admits(size_t limit_bytes, size_t held_bytes, size_t bytes) {
 }
 
 size_t limit_keep(const struct limit_view *view) {
+  size_t least = less(view->high_bytes, less(view->held_bytes, view->free_bytes)) / LEFT_SHARE;
   if (view->under_pressure || view->held_bytes >= view->high_bytes)
     return 0;
-  size_t excess = less(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE);
-  if (view->target_bytes != 0)
-    excess = max_size(excess, less(less(view->held_bytes, view->live_bytes), view->target_bytes));
-  return excess == 0 ? SIZE_MAX : less(view->free_bytes, excess);
+  size_t excess = less(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE), keep = SIZE_MAX;
+  if (excess > 0)
+    keep = max_size(less(view->free_bytes, excess), least);
+  if (view->target_bytes != 0) {
+    excess = less(less(view->held_bytes, view->live_bytes), view->target_bytes);
+    keep = min_size(keep, excess > 0 ? less(view->free_bytes, excess) : SIZE_MAX);
+  }
+  return keep;
 }

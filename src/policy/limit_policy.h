@@ -30,6 +30,7 @@ struct limit_view {
 
 /* Returns how many free bytes may be kept; SIZE_MAX: any number.
  *   - Over the target, the excess goes.
- *   - Over 7/8 of high_bytes, the excess goes; from high_bytes on, all goes.
+ *   - Over 7/8 of high_bytes, the excess goes, but half of what high_bytes leaves beside what is not free may stay: else
+ *     a program with live memory beyond 7/8 would fault in again each page that it frees. From high_bytes on, all goes.
  *   - Under pressure, all goes. */
 size_t limit_keep(const struct limit_view *view);

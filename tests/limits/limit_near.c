@@ -1,0 +1,38 @@
+/* A program whose live memory is beyond 7/8 of its limit uses freed memory again. If all of it went back at once, each
+ * object would be faulted in anew. */
+#include "../heap_api.h"
+#include "../reclaim/again.h"
+
+#include <hakmem/stats.h>
+
+#define LIMIT_MIB "1000"
+#define LIVE 900
+#define MIB ((size_t)1 << 20)
+#define WORKING 8
+#define BYTES (4 * MIB)
+#define TURNS 500
+#define PURGED_MAX ((uint64_t)TURNS * BYTES / 4)
+
+int main(int argc, char **argv) {
+  static const char *const options[] = {"HAKMEM_LIMIT_MB", LIMIT_MIB, NULL};
+  static char *live[LIVE], *working[WORKING];
+  struct hak_stats stats;
+  test_again_with(argv, options);
+  test_begin(argc, argv);
+  for (int i = 0; i < LIVE; i++)
+    CHECK((live[i] = t_malloc(MIB)) != NULL); /* nothing is written */
+  for (int turn = 0; turn < TURNS; turn++) {
+    char **object = &working[turn % WORKING];
+    t_free(*object);
+    CHECK((*object = t_malloc(BYTES - (size_t)(turn % 7) * MIB / 8)) != NULL);
+    memset(*object, 1, BYTES / 2);
+  }
+  CHECK(TEST_HAK(hak_stats_get)(&stats) == 0);
+  CHECK_SAY(stats.purged_bytes <= PURGED_MAX, "%llu bytes went back", (unsigned long long)stats.purged_bytes);
+  for (int i = 0; i < WORKING; i++)
+    t_free(working[i]);
+  for (int i = 0; i < LIVE; i++)
+    t_free(live[i]);
+  puts("limit near: ok");
+  return 0;
+}
