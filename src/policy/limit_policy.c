@@ -3,8 +3,9 @@
 #define MARGIN_SHARE 16
 #define MARGIN_BYTES_MIN ((size_t)16 << 20)
 #define MARGIN_BYTES_MAX ((size_t)1 << 30)
-#define NEAR_SHARE 8 /* within an eighth of the limit, free memory goes back, */
-#define LEFT_SHARE 2 /* but what makes up a half of what is left may stay */
+#define NEAR_SHARE 8      /* within an eighth of the limit, free memory goes back, */
+#define LEFT_SHARE 2      /* but as much as half of what is left may stay, */
+#define UNTOUCHED_SHARE 8 /* or an eighth, if what is held may still become resident */
 
 size_t limit_margin(size_t group_bytes) {
   size_t share = min_size(max_size(group_bytes / MARGIN_SHARE, MARGIN_BYTES_MIN), MARGIN_BYTES_MAX);
@@ -25,13 +26,18 @@ bool limit_admits(size_t limit_bytes, size_t held_bytes, size_t bytes) {
   return bytes <= limit_bytes && held_bytes <= limit_bytes - bytes;
 }
 
+/* Returns what a limit leaves beside the part of these bytes that is not free. */
+static size_t left_beside(const struct limit_view *view, size_t bytes) {
+  return less(view->high_bytes, less(bytes, view->free_bytes));
+}
+
 size_t limit_keep(const struct limit_view *view) {
-  size_t least = less(view->high_bytes, less(view->held_bytes, view->free_bytes)) / LEFT_SHARE;
-  if (view->under_pressure || view->held_bytes >= view->high_bytes)
+  if (view->under_pressure || view->charged_bytes >= view->high_bytes)
     return 0;
   size_t excess = less(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE), keep = SIZE_MAX;
   if (excess > 0)
-    keep = max_size(less(view->free_bytes, excess), least);
+    keep = max_size(less(view->free_bytes, excess), max_size(left_beside(view, view->held_bytes) / LEFT_SHARE,
+                                                             left_beside(view, view->charged_bytes) / UNTOUCHED_SHARE));
   if (view->target_bytes != 0) {
     excess = less(less(view->held_bytes, view->live_bytes), view->target_bytes);
     keep = min_size(keep, excess > 0 ? less(view->free_bytes, excess) : SIZE_MAX);

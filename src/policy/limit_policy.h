@@ -21,6 +21,7 @@ bool limit_admits(size_t limit_bytes, size_t held_bytes, size_t bytes);
 
 struct limit_view {
   size_t held_bytes;
+  size_t charged_bytes; /* what counts against high_bytes: held, or where the system counts resident bytes, these */
   size_t live_bytes;
   size_t free_bytes;
   size_t target_bytes; /* soft bound on held - live; 0: none */
@@ -30,7 +31,8 @@ struct limit_view {
 
 /* Returns how many free bytes may be kept; SIZE_MAX: any number.
  *   - Over the target, the excess goes.
- *   - Over 7/8 of high_bytes, the excess goes, but half of what high_bytes leaves beside what is not free may stay: else
- *     a program with live memory beyond 7/8 would fault in again each page that it frees. From high_bytes on, all goes.
- *   - Under pressure, all goes. */
+ *   - If more is held than 7/8 of high_bytes, the excess goes. But half of what high_bytes leaves beside what is held and
+ *     not free may stay, or an eighth of what it leaves beside what is charged: else a program with live memory beyond
+ *     7/8, or with much that it never touches, would fault in again each page that it frees.
+ *   - If high_bytes are charged, or under pressure, all goes. */
 size_t limit_keep(const struct limit_view *view);

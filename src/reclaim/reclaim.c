@@ -279,6 +279,9 @@ COLD static bool look_at_limits(bool under_pressure) {
       .high_bytes = less(usage_high(), usage_tables()),
       .under_pressure = under_pressure,
   };
+  view.charged_bytes = view.held_bytes;
+  if (!under_pressure && limit_keep(&view) != SIZE_MAX)
+    view.charged_bytes = min_size(view.held_bytes, usage_charged());
   usage_keep_cap(limit_keep(&view));
   if (usage_keep_max() != SIZE_MAX) {
     stash_close();

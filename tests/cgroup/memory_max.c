@@ -5,8 +5,11 @@
  *   memory_max first       the first request of all is too large
  *   memory_max threads     several threads take what they get
  *   memory_max churn       sizes of all kinds come and go; who gets NULL frees half
+ *   memory_max untouched   objects come and go beside one that is never written: their memory is used again
  *
- * Every page given is written to. */
+ * Every page given is written to, but for that object's. */
+
+#include <sys/resource.h>
 
 #include "../chain.h"
 #include "../threads.h"
@@ -143,6 +146,35 @@ static void run_churn(void) {
   printf("memory_max churn: ok (refused %u times, %zu %% of the limit at most)\n", refused, most * 100 / LIMIT_BYTES);
 }
 
+#define UNTOUCHED_BYTES (LIMIT_BYTES * 13 / 16)
+#define WORKING 8
+#define WORKING_BYTES ((size_t)4 << 20)
+#define TURNS 500
+
+static long faults(void) {
+  struct rusage usage;
+  CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+  return usage.ru_minflt;
+}
+
+static void run_untouched(void) {
+  static char *working[WORKING];
+  char *untouched = CHECK_GOT(t_malloc(UNTOUCHED_BYTES));
+  usleep(400000); /* what was given out lately counts as written */
+  long before = faults(), most = TURNS * (long)(WORKING_BYTES / 2 / 4096) / 4;
+  for (int turn = 0; turn < TURNS; turn++) {
+    char **object = &working[turn % WORKING];
+    t_free(*object);
+    *object = CHECK_GOT(t_malloc(WORKING_BYTES - (size_t)(turn % 7) * WORKING_BYTES / 32));
+    memset(*object, 1, WORKING_BYTES / 2);
+  }
+  CHECK_SAY(faults() - before <= most, "%ld page faults, %ld at most", faults() - before, most);
+  for (int i = 0; i < WORKING; i++)
+    t_free(working[i]);
+  t_free(untouched);
+  puts("memory_max untouched: ok");
+}
+
 int main(int argc, char **argv) {
   struct group group;
   CHECK(argc > 1);
@@ -161,6 +193,8 @@ int main(int argc, char **argv) {
     run_threads();
   else if (strcmp(argv[1], "churn") == 0)
     run_churn();
+  else if (strcmp(argv[1], "untouched") == 0)
+    run_untouched();
   else
     CHECK_SAY(0, "no such mode: %s", argv[1]);
   return 0;

@@ -71,11 +71,17 @@ UNIT_TEST(a_limit_admits_exactly_what_fits) {
   }
 }
 
+/* Where what is held counts. */
+static size_t keep_of_held(struct limit_view *view) {
+  view->charged_bytes = view->held_bytes;
+  return limit_keep(view);
+}
+
 UNIT_TEST(without_limits_the_keep_stays) {
   struct limit_view view = {.held_bytes = GIB, .live_bytes = MIB, .free_bytes = 900 * MIB, .high_bytes = SIZE_MAX};
-  assert_true(limit_keep(&view) == SIZE_MAX);
+  assert_true(keep_of_held(&view) == SIZE_MAX);
   view.under_pressure = true;
-  assert_int_equal(limit_keep(&view), 0);
+  assert_int_equal(keep_of_held(&view), 0);
 }
 
 UNIT_TEST(what_is_over_the_target_goes) {
@@ -85,47 +91,74 @@ UNIT_TEST(what_is_over_the_target_goes) {
                             .free_bytes = 80 * MIB,
                             .target_bytes = 40 * MIB,
                             .high_bytes = SIZE_MAX};
-  assert_int_equal(limit_keep(&view), 20 * MIB);
+  assert_int_equal(keep_of_held(&view), 20 * MIB);
   view.target_bytes = 100 * MIB;
-  assert_true(limit_keep(&view) == SIZE_MAX);
+  assert_true(keep_of_held(&view) == SIZE_MAX);
   view.target_bytes = 10 * MIB; /* cannot be met by what is free */
-  assert_int_equal(limit_keep(&view), 0);
+  assert_int_equal(keep_of_held(&view), 0);
   view.live_bytes = 400 * MIB; /* counted at different moments */
-  assert_true(limit_keep(&view) == SIZE_MAX);
+  assert_true(keep_of_held(&view) == SIZE_MAX);
 }
 
 UNIT_TEST(near_the_high_limit_less_is_kept) {
   struct limit_view view = {
       .held_bytes = 700 * MIB, .live_bytes = 300 * MIB, .free_bytes = 400 * MIB, .high_bytes = 800 * MIB};
-  assert_true(limit_keep(&view) == SIZE_MAX); /* 7/8 exactly */
+  assert_true(keep_of_held(&view) == SIZE_MAX); /* 7/8 exactly */
   view.held_bytes = 750 * MIB;
-  assert_int_equal(limit_keep(&view), 350 * MIB);
+  assert_int_equal(keep_of_held(&view), 350 * MIB);
   view.held_bytes = 800 * MIB;
-  assert_int_equal(limit_keep(&view), 0);
+  assert_int_equal(keep_of_held(&view), 0);
   view.held_bytes = 2000 * MIB;
-  assert_int_equal(limit_keep(&view), 0);
+  assert_int_equal(keep_of_held(&view), 0);
   /* The stricter one of target and limit. */
   view.held_bytes = 750 * MIB;
   view.target_bytes = 150 * MIB;
-  assert_int_equal(limit_keep(&view), 100 * MIB);
+  assert_int_equal(keep_of_held(&view), 100 * MIB);
   view.target_bytes = 440 * MIB;
-  assert_int_equal(limit_keep(&view), 350 * MIB);
+  assert_int_equal(keep_of_held(&view), 350 * MIB);
 }
 
 /* A program whose live memory is beyond 7/8 of the limit uses its free memory again, too. */
 UNIT_TEST(half_of_what_the_limit_leaves_may_stay) {
   struct limit_view view = {
       .held_bytes = 760 * MIB, .live_bytes = 740 * MIB, .free_bytes = 20 * MIB, .high_bytes = 800 * MIB};
-  assert_int_equal(limit_keep(&view), 30 * MIB);
+  assert_int_equal(keep_of_held(&view), 30 * MIB);
   view.held_bytes = 790 * MIB; /* 50 MiB of it free */
   view.free_bytes = 50 * MIB;
-  assert_int_equal(limit_keep(&view), 30 * MIB);
+  assert_int_equal(keep_of_held(&view), 30 * MIB);
   view.target_bytes = 40 * MIB;
-  assert_int_equal(limit_keep(&view), 30 * MIB);
+  assert_int_equal(keep_of_held(&view), 30 * MIB);
   view.target_bytes = 10 * MIB;
-  assert_int_equal(limit_keep(&view), 10 * MIB);
+  assert_int_equal(keep_of_held(&view), 10 * MIB);
   view.under_pressure = true;
+  assert_int_equal(keep_of_held(&view), 0);
+}
+
+/* Of a program with much untouched memory the system counts what is resident. */
+UNIT_TEST(an_eighth_of_what_is_not_resident_may_stay) {
+  struct limit_view view = {.held_bytes = 2000 * MIB,
+                            .charged_bytes = 200 * MIB,
+                            .live_bytes = 1900 * MIB,
+                            .free_bytes = 40 * MIB,
+                            .high_bytes = 800 * MIB};
+  assert_int_equal(limit_keep(&view), 80 * MIB);
+  view.charged_bytes = 790 * MIB;
+  assert_int_equal(limit_keep(&view), 50 * MIB / 8);
+  view.charged_bytes = 800 * MIB;
   assert_int_equal(limit_keep(&view), 0);
+  view.held_bytes = 700 * MIB; /* all of it may become resident */
+  view.charged_bytes = 100 * MIB;
+  assert_true(limit_keep(&view) == SIZE_MAX);
+  for (unsigned i = 0; i < ROUNDS; i++) {
+    view = (struct limit_view){.held_bytes = draw(), .high_bytes = draw()};
+    view.free_bytes = draw_to(view.held_bytes);
+    size_t least = keep_of_held(&view);
+    view.charged_bytes = draw_to(view.held_bytes);
+    size_t kept = limit_keep(&view);
+    assert_true(kept >= least);
+    view.charged_bytes += draw_to(view.held_bytes - view.charged_bytes);
+    assert_true(limit_keep(&view) <= kept);
+  }
 }
 
 UNIT_TEST(the_keep_is_monotone_and_enough) {
@@ -133,7 +166,7 @@ UNIT_TEST(the_keep_is_monotone_and_enough) {
     struct limit_view view = {.held_bytes = draw(), .target_bytes = draw(), .high_bytes = draw()};
     view.live_bytes = draw_to(view.held_bytes);
     view.free_bytes = draw_to(view.held_bytes - view.live_bytes);
-    size_t kept = limit_keep(&view);
+    size_t kept = keep_of_held(&view);
     /* After the purge the limits are met, or nothing free is left. */
     size_t gone = view.free_bytes > kept ? view.free_bytes - kept : 0, held = view.held_bytes - gone;
     if (view.free_bytes > 0 && kept > 0 && kept != SIZE_MAX) {
@@ -144,16 +177,16 @@ UNIT_TEST(the_keep_is_monotone_and_enough) {
     /* More held, a lower limit, a lower target, pressure: never more kept. */
     struct limit_view tighter = view;
     tighter.held_bytes += draw_to(SIZE_MAX - tighter.held_bytes);
-    assert_true(limit_keep(&tighter) <= kept);
+    assert_true(keep_of_held(&tighter) <= kept);
     tighter = view;
     tighter.high_bytes = draw_to(tighter.high_bytes);
-    assert_true(limit_keep(&tighter) <= kept);
+    assert_true(keep_of_held(&tighter) <= kept);
     tighter = view;
     tighter.target_bytes = 1 + draw_to(max_size(tighter.target_bytes, 1) - 1);
-    assert_true(limit_keep(&tighter) <= kept);
+    assert_true(keep_of_held(&tighter) <= kept);
     tighter = view;
     tighter.under_pressure = true;
-    assert_int_equal(limit_keep(&tighter), 0);
+    assert_int_equal(keep_of_held(&tighter), 0);
   }
 }
 
