@@ -102,10 +102,11 @@ EXPORT void sdallocx(void *block, size_t size, int flags) {
   hak_free(block);
 }
 
-/* Programs may use as many bytes of what mallocx gives. Where memory is short, blocks are not rounded up to classes. */
+/* Programs may use as many bytes of what mallocx gives. Where memory is short, blocks are not rounded up to classes, nor
+ * objects to units where the program's own limit is near. */
 EXPORT size_t nallocx(size_t size, int flags) {
   size_t alignment = alignment_of(flags);
-  if (UNLIKELY(usage_is_short()) && size <= PTRDIFF_MAX)
+  if ((UNLIKELY(usage_is_short()) || usage_own_limit_is_near()) && size <= PTRDIFF_MAX)
     return max_size(size, 1);
   if (alignment <= BLOCK_ALIGNMENT || checked_is_on() || size > PTRDIFF_MAX)
     return hak_good_size(size);

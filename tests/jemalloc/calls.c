@@ -272,8 +272,11 @@ int main(int argc, char **argv) {
     is_hakmem |= strcmp(argv[i], "--hakmem") == 0;
     is_lie |= strcmp(argv[i], "--lie") == 0;
   }
+  bool is_near = argc > 2 && strcmp(argv[2], "--near") == 0;
+  void *most = is_near ? mallocx((size_t)60 << 20, 0) : NULL;
+  CHECK((most != NULL) == is_near);
   test_blocks();
-  if (argc > 1 && strcmp(argv[1], "--blocks") == 0) /* where memory is short */
+  if (argc > 1 && strcmp(argv[1], "--blocks") == 0) /* where memory is short, or HAKMEM_LIMIT_MB=100 is near */
     return 0;
   test_resizing();
   test_names();
