@@ -184,16 +184,10 @@ COLD static bool fits_resident(size_t limit, size_t bytes) {
   return add_if_admitted(&usage.granted, bytes, limit, resident_and_before);
 }
 
-/* A limit of the program's own counts what is held. */
+/* A limit of the program's own counts what is held. What was swapped out is not known: all swap counts as used. */
 COLD size_t usage_charged(void) {
-  size_t held = usage_held(), resident = 0;
-  if (option_value(OPTION_LIMIT_MB) == 0 && os_may_read_files())
-    resident = os_resident_of_process();
-  if (resident == 0)
-    return held;
-  granted_move_on();
-  size_t more = load_relaxed(&usage.granted) + load_relaxed(&usage.granted_before) + load_relaxed(&usage.leaving);
-  return min_size(held, resident + more);
+  size_t resident = option_value(OPTION_LIMIT_MB) == 0 ? os_resident_of_process() : 0;
+  return resident != 0 ? resident + limits.group.swap_bytes : SIZE_MAX;
 }
 
 static size_t held_and_tables(void) { return usage_held() + usage_tables(); }

@@ -74,8 +74,8 @@ bool usage_is_unread(void);
 /* Return the hard limit in force, and the held bytes from which on free memory should go back; SIZE_MAX for none. */
 size_t usage_limit(void);
 size_t usage_high(void);
-/* Returns what counts against usage_high: held bytes, or of them what the group is charged for, with what was given out
- * lately. Reads a file: call without a lock but the round's. */
+/* Returns what a group's limit counts by now, at most; SIZE_MAX: the limit counts what is held, or that cannot be read.
+ * Reads a file: call without a lock but the round's. */
 size_t usage_charged(void);
 /* Call when the options that limits come from have changed. */
 void usage_limits_apply(void);

@@ -2,13 +2,13 @@
  *
  *   top[address >> 32]  ->  leaf of those 4 GiB, 272 KiB:
  *        entries[65536]      one word a 64 KiB unit
- *        starts[32]          a bit for each 2 MiB in which a mapping of a large object ever began
  *        rows[2048]          for each 2 MiB  ->  row, 18 KiB, NULL until one is needed:
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             arenas[]            one byte a unit: of which bank's arena it is a part (pages/arena.h)
  *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
  *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
+ *        starts[32]          a bit for each 2 MiB in which a mapping of a large object ever began
  *
  * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows of released
  * address space go. Each 2 MiB of an arena has a row. A mapping of a large object has the leaf, the row and the entry

@@ -372,6 +372,16 @@ UNIT_TEST(bursts_are_judged_whole) {
 }
 
 /* Gaps that all strategies from ten milliseconds on bridge: what is done without learning stays. */
+/* A file's entry with fewer epochs must not win against an arm that has seen more than can be counted. */
+UNIT_TEST(epochs_are_counted_to_their_maximum) {
+  uint32_t now_ms = 0;
+  struct policy_arm arm = arm_led_by(KEEP_1S);
+  arm.epochs = UINT32_MAX - 2;
+  for (unsigned i = 0; i < 100; i++)
+    reuse(&arm, &now_ms, 700);
+  assert_int_equal(arm.epochs, UINT32_MAX);
+}
+
 UNIT_TEST(equals_stay_at_home) {
   for (unsigned home = KEEP_10MS; home < KEEP_STRATEGIES; home++) {
     uint32_t now_ms = 0;
