@@ -31,8 +31,7 @@ static void count_change(void) {
       ;
     atomic_store_explicit(&tally_broadcast_pending, true, memory_order_release);
   } while (is_counting() != tally_is_on());
-  if (is_counting())
-    heap_split_ask();
+  heap_split_ask();
 }
 
 void tally_apply(void) {
@@ -58,7 +57,7 @@ void tally_sample(enum tally_user user, uint64_t interval) {
 }
 
 void tally_broadcast(void) {
-  if (atomic_exchange_explicit(&tally_broadcast_pending, false, memory_order_acquire) && tally_is_on())
+  if (atomic_exchange_explicit(&tally_broadcast_pending, false, memory_order_acquire))
     heaps_split_ask();
 }
 
@@ -68,12 +67,13 @@ static uint64_t random_below(struct tally *tally, uint64_t below) {
   return (uint64_t)((unsigned __int128)mix_bits(tally->random += MIX_STEP) * below >> 64);
 }
 
-static void samples_begin(struct tally *tally, uint64_t interval) {
+static void samples_begin(struct heap *heap, uint64_t interval) {
+  struct tally *tally = heap_tally(heap);
   tally->interval = interval;
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
-    struct class_tally *class = &tally->classes[cls];
-    class->until = interval ? (int64_t)random_below(tally, interval) : NO_SAMPLE;
-    class->until_stratum = interval ? (int64_t)interval : NO_SAMPLE;
+    int64_t until = interval ? (int64_t)random_below(tally, interval) : NO_SAMPLE;
+    tally_set_until(heap, cls, until);
+    tally->classes[cls].until_stratum = interval ? (int64_t)interval - until : 0;
   }
 }
 
@@ -84,16 +84,15 @@ uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes) {
   if (bytes >= tally->interval)
     return 1;
   struct class_tally *class = &tally->classes[cls];
+  int64_t until = tally_until(heap, cls);
   uint32_t picks = 0;
-  while (class->until < (int64_t)bytes) {
-    class->until = class->until_stratum + (int64_t)random_below(tally, tally->interval);
-    class->until_stratum += (int64_t)tally->interval;
-    picks++;
+  for (; until < (int64_t)bytes; picks++) {
+    int64_t drawn = (int64_t)random_below(tally, tally->interval);
+    until += class->until_stratum + drawn;
+    class->until_stratum = (int64_t)tally->interval - drawn;
   }
-  if (picks > 0 || cls == 0) { /* other blocks go through the hand, which counts them */
-    class->until -= (int64_t)bytes;
-    class->until_stratum -= (int64_t)bytes;
-  }
+  if (picks > 0 || cls == 0) /* the others are counted when they are popped */
+    tally_set_until(heap, cls, until - (int64_t)bytes);
   return picks;
 }
 
@@ -107,7 +106,7 @@ static struct tally *tally_make(uint32_t heap_id) {
 }
 
 void tally_follow(struct heap *heap) {
-  struct tally *tally = heap_split_follow(heap, tally_make);
-  if (tally) /* a sample outlives its hak_heap, so blocks of such a heap are only counted */
-    samples_begin(tally, heap_is_private(heap) ? 0 : interval_wanted());
+  if (heap_split_follow(heap,
+                        tally_make)) /* a sample outlives its hak_heap, so blocks of such a heap are only counted */
+    samples_begin(heap, heap_is_private(heap) ? 0 : interval_wanted());
 }

@@ -8,7 +8,7 @@
 
 #include "budget/usage.h"
 #include "checked/checked.h"
-#include "heap/hands.h"
+#include "heap/bin.h"
 #include "large/guarded.h"
 #include "large/large.h"
 #include "large/packed.h"
@@ -72,9 +72,9 @@ static ALWAYS_INLINE void *small_block_inlined(unsigned cls, size_t size, uintpt
   if (UNLIKELY(heap == NULL))
     return NULL;
   heap_follow_tally(heap);
-  void *block = hak_bin_pop(&heap->front.bins[cls]);
+  void *block = heap->front.split ? split_pop_of(&heap->front, cls) : hak_bin_pop(&heap->front.bins[cls]);
   heap->counters.slow_calls_filled += block != NULL;
-  if (UNLIKELY(block == NULL && heap->split)) {
+  if (UNLIKELY(block == NULL && heap->front.split)) {
     block = observers.small_sample(heap, cls, size, site);
     if (block) {
       housekeep();
@@ -91,13 +91,12 @@ static NOINLINE void *small_block(unsigned cls, size_t size, uintptr_t site) {
   return small_block_inlined(cls, size, site);
 }
 
-/* Tells whether a block of the class is free in the pool, or ready in the heap's bin: malloc does not pop from the bin
- * of a split heap. */
+/* Tells whether a block of the class is free in the pool, or ready in the heap's bin. */
 static bool has_free(struct heap *heap, unsigned cls) {
   struct pool *pool = heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return false;
-  bool is_there = slab_set_has_free(&pool->slabs, cls) || bin_blocks(heap, cls) > 0;
+  bool is_there = slab_set_has_free(&pool->slabs, cls) || bin_count(heap, cls) > 0;
   pool_unlock(pool);
   return is_there;
 }

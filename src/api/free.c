@@ -60,7 +60,7 @@ static void free_small(void *block, uint32_t entry) {
       heap_follow_tally(heap);
       pool_unlock(heap_pool(heap));
     }
-    if (UNLIKELY(heap->split))
+    if (UNLIKELY(heap->front.split))
       tally_freed_of_other(heap, entry_class(entry));
     if (UNLIKELY(entry_is_shared(entry)))
       observers.shared_give(block, entry);

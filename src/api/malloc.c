@@ -5,8 +5,8 @@
 
 #include "base/counters.h"
 #include "checked/checked_cache.h"
-#include "heap/hands.h"
 #include "heap/slow_path.h"
+#include "heap/split.h"
 #include "large/large.h"
 #include "large/stash.h"
 #include "pages/page_map.h"
@@ -73,19 +73,6 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
     counter_note(memory_refusals);
   errno = LIKELY(block != NULL) ? kept : ENOMEM;
   return block;
-}
-
-/* Refills the hand of a split heap. It does no periodic work, because it is frequent. */
-static NOINLINE void *malloc_slow_split(size_t size, uintptr_t site) {
-  struct heap *heap = heap_current();
-  void *block = NULL;
-  if (size - 1 < HAK_SMALL_MAX && heap->split_seen == load_relaxed(&split_wanted) &&
-      LIKELY(hak_thread == (uintptr_t)heap)) { /* no flag is set */
-    bins_step_begin();
-    block = sample_refill(heap, hak_class_of(size));
-    bins_step_end(heap);
-  }
-  return LIKELY(block != NULL) ? block : malloc_slow_from(size, site);
 }
 
 /* Returns a large object of the calling thread's stash, or NULL. */
@@ -167,19 +154,37 @@ static ALWAYS_INLINE void *malloc_small(size_t size, uintptr_t site) {
   return block_or_null(size, BLOCK_ALIGNMENT, hak_class_of(size), site, &dirty);
 }
 
+/* Tiny blocks go first: their bytes are 16 times their class. */
+static ALWAYS_INLINE void *split_ready(struct hak_front *front, size_t size) {
+  void *block = NULL;
+  if (LIKELY(size <= HAK_TINY_MAX))
+    block = split_pop(&front->bins[(size + 15) / 16], (size + 15) / 16 * 16);
+  else if (size <= HAK_SMALL_MAX)
+    block = split_pop_of(front, hak_class_of(size));
+  if (LIKELY(block != NULL))
+    HAK_STEPPED(front);
+  return block;
+}
+
+NOINLINE void *hak_malloc_split(size_t size, struct hak_front *heap) {
+  void *block = split_ready(heap, size);
+  return LIKELY(block != NULL) ? block : hak_malloc_slow(size);
+}
+
 /* Callers tail-call this function, so its return address is the program's call site. */
 NOINLINE void *hak_malloc_slow(size_t size) {
   if (checked_is_on())
     return malloc_checked_usual(size, CALL_SITE);
-  if (size > HAK_SMALL_MAX)
-    return malloc_large(size, CALL_SITE);
-  const struct heap *heap = heap_current();
-  return UNLIKELY(heap != NULL && heap->split) ? malloc_slow_split(size, CALL_SITE) : malloc_small(size, CALL_SITE);
+  return size > HAK_SMALL_MAX ? malloc_large(size, CALL_SITE) : malloc_small(size, CALL_SITE);
 }
 
 NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
   if (UNLIKELY(size > PTRDIFF_MAX))
     return failed(ENOMEM);
+  struct hak_front *front = hak_self;
+  void *block = UNLIKELY(front->split) ? split_ready(front, size) : NULL;
+  if (UNLIKELY(block != NULL))
+    return block;
   if (checked_is_on())
     return malloc_checked(size, BLOCK_ALIGNMENT, site);
   return size > HAK_SMALL_MAX ? malloc_large(size, site) : malloc_small(size, site);
@@ -223,7 +228,7 @@ void *hak_calloc(size_t count, size_t size) {
       HAK_OWNER_STEPPED();
       return memset(block, 0, bytes);
     }
-    block = hak_malloc_slow(bytes);
+    block = malloc_slow_from(bytes, CALL_SITE);
     return block == NULL || is_clear(block) ? block : memset(block, 0, bytes);
   }
   size_t dirty = SIZE_MAX;

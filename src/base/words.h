@@ -41,7 +41,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "64-bit systems only"
 _Static_assert(sizeof(struct hak_bin) == 1 << HAK_ENTRY_CLASS_SHIFT, "an entry's class part is a bin's offset");
 _Static_assert(HAK_ENTRY_END <= 1 << HAK_ENTRY_KIND_SHIFT, "classes stay below kinds");
 _Static_assert(HAK_CLASS_COUNT <= HAK_SPLIT && HAK_CLASS_COUNT + HAK_SPLIT <= HAK_BIN_COUNT,
-               "a split heap's bins are no other class's hands");
+               "the two bins of a class in a split heap are of no other class");
 
 static inline uintptr_t round_up(uintptr_t value, size_t power_of_two) {
   return (value + power_of_two - 1) & ~(uintptr_t)(power_of_two - 1);

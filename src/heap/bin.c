@@ -39,7 +39,6 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define RECEIVED_SHARE 2u
 #define RECEIVED_MAX 16u   /* envelopes */
 #define POOLS_ASKED_MAX 4u /* for their free blocks, before a slab is opened */
-#define HAND_BYTES ((size_t)32 << 10)
 #define FIRST_BLOCKS 2u
 #define FIRST_BYTES_MAX 2048u
 #define FIRST_HEAP_MAX ((size_t)32 << 10)
@@ -53,18 +52,9 @@ static unsigned array_order(const struct bin_state *state, size_t slots) {
 
 static bool is_young(const struct bin_state *state) { return state->slots < state->slots_initial; }
 
-void hand_set_size(struct heap *heap, unsigned cls) {
-  struct class_tally *class = &heap->tally->classes[cls];
-  const struct bin_state *state = &heap->bin_state[cls];
-  size_t most = min_size((state->slots + 1) / 2, HAND_MAX);
-  class->hand_blocks = (uint32_t)max_size(min_size(HAND_BYTES / class_bytes(cls), most), 1);
-}
-
 static void bin_set_end(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   bin_of(heap, cls)->end = state->base + state->slots - 1;
-  if (UNLIKELY(heap->split))
-    hand_set_size(heap, cls);
 }
 
 size_t bin_granted_slots(const struct bin_state *state, size_t slots) { return less(slots, state->slots_initial); }
@@ -251,7 +241,7 @@ bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
 /* Takes a block that needs no room in its bin. */
 static void *take_one(struct heap *heap, unsigned cls) {
   void *block = NULL;
-  take_blocks(heap, cls, &block + 1, 1);
+  tally_brought(heap, cls, (int64_t)take_blocks(heap, cls, &block + 1, 1));
   return block;
 }
 
@@ -288,8 +278,7 @@ static bool bin_grow_full(struct heap *heap, unsigned cls) {
   size_t refilled = refilled_blocks(state);
   if (refilled > 0)
     state->streak = 0;
-  bool is_turn = refilled > 0 || (heap->split && state->slots <= HAND_MAX); /* hands empty it seldom */
-  return is_turn && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
+  return refilled > 0 && bin_may_be_long(2 * (size_t)state->slots, class_bytes(cls), refilled) && bin_grow(heap, cls);
 }
 
 /* Makes room for one more block if there is none: opens or grows the bin. The frees that fill it take no slow path, and
@@ -309,7 +298,7 @@ static ALWAYS_INLINE bool bin_make_room(struct heap *heap, unsigned cls) {
  * enough then. A block whose entry is not the pool's is a double free: its slab was closed since. */
 static bool bins_put_received(struct heap *heap, unsigned wanted_cls, void **blocks, size_t count) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
-  const uint32_t key = slabs->key, split = heap->split;
+  const uint32_t key = slabs->key, split = heap->front.split;
   size_t left = 0;
   for (size_t i = 0; i < count; i++) {
     void *block = blocks[i];
@@ -338,14 +327,14 @@ static bool bins_put_received(struct heap *heap, unsigned wanted_cls, void **blo
 static unsigned class_of_first(struct heap *heap, unsigned cls) {
   size_t bytes = class_bytes(cls);
   struct bin_state *state = &heap->bin_state[cls];
-  if (bytes > FIRST_BYTES_MAX || (bytes & (bytes - 1)) == 0 || state->looks >= FIRST_BLOCKS || heap->split ||
+  if (bytes > FIRST_BYTES_MAX || (bytes & (bytes - 1)) == 0 || state->looks >= FIRST_BLOCKS || heap->front.split ||
       slab_set_taken_bytes(&heap_pool(heap)->slabs) > FIRST_HEAP_MAX || slab_set_has_free(&heap_pool(heap)->slabs, cls))
     return 0;
   state->looks++;
   return hak_class_of((size_t)1 << (64 - __builtin_clzl(bytes)));
 }
 
-void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
+static void *fill_and_pop(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
   struct hak_bin *bin = bin_of(heap, cls);
   if (state->base == NULL) {
@@ -353,7 +342,7 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
     if (first != 0) {
       void *block = hak_bin_pop(bin_of(heap, first));
       heap->counters.slow_calls_filled += block != NULL;
-      return block != NULL ? block : bin_fill_and_pop(heap, first);
+      return block != NULL ? block : fill_and_pop(heap, first);
     }
     if (!bin_open(heap, cls))
       return NULL;
@@ -386,11 +375,11 @@ void *bin_fill_and_pop(struct heap *heap, unsigned cls) {
   return count_refill(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
 }
 
-void bin_put(struct heap *heap, unsigned cls, void *block) {
-  if (bin_make_room(heap, cls))
-    bin_push(heap, cls, block);
-  else
-    give_blocks(heap, cls, &block, 1, true);
+void *bin_refill(struct heap *heap, unsigned cls) {
+  void *block = fill_and_pop(heap, cls);
+  if (LIKELY(block != NULL))
+    tally_popped(heap, cls);
+  return block;
 }
 
 /* Makes room in a full bin: the older half goes, or all of DRAINED_SLOTS if it drains, but at most FLUSH_BLOCKS_MAX
@@ -402,7 +391,7 @@ static bool bin_give_older(struct heap *heap, unsigned cls) {
   if (UNLIKELY(count == 0))
     return false;
   state->streak -= !is_young(state) && state->streak > -STREAK_MAX;
-  if (UNLIKELY(bin_drains(state->slots, class_bytes(cls), dropped_blocks(state))) && !heap->split) {
+  if (UNLIKELY(bin_drains(state->slots, class_bytes(cls), dropped_blocks(state)))) {
     lowered = min_size(less(count + 1, max_size(DRAINED_SLOTS, state->slots_initial)), FLUSH_BLOCKS_MAX);
     given = min_size(FLUSH_BLOCKS_MAX + lowered, count);
     state->high = state->slots; /* the thread may need them all in its next turn */
@@ -416,8 +405,7 @@ static bool bin_give_older(struct heap *heap, unsigned cls) {
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
   heap->counters.bin_overflows++;
   heap->overflow_balance++;
-  if (UNLIKELY(heap->split))
-    heap->tally->classes[cls].freed++; /* tally_pushes does not see it */
+  tally_brought(heap, cls, -1); /* it was freed */
   struct bin_state *state = &heap->bin_state[cls];
   state->turns += state->streak > 0 && state->turns < STEADY_TURNS;
   if (UNLIKELY(bin_make_room(heap, cls)) || LIKELY(bin_give_older(heap, cls)))
@@ -432,8 +420,6 @@ void bin_shrink(struct heap *heap, unsigned cls) {
   if (slots < state->slots && bin_count(heap, cls) < slots && bin_set_slots(heap, cls, slots))
     heap->counters.bin_shrinks++;
 }
-
-size_t bin_blocks(const struct heap *heap, unsigned cls) { return bin_count(heap, cls) + hand_count(heap, cls); }
 
 #ifdef HAK_DEBUG
 /* The bitmap of another pool's slab is not read without that pool's lock. */
@@ -453,10 +439,9 @@ static bool holds_all(const struct heap *heap, void *const *blocks, size_t count
 
 bool bin_is_valid(const struct heap *heap, unsigned cls) {
   const struct bin_state *state = &heap->bin_state[cls];
-  size_t count = bin_count(heap, cls), in_hand = hand_count(heap, cls);
+  size_t count = bin_count(heap, cls);
   if (state->base != NULL && (state->base[-1] != NULL || count >= state->slots))
     return false;
-  return holds_all(heap, state->base, count, cls) &&
-         (in_hand == 0 || holds_all(heap, hand_base(heap, cls), in_hand, cls));
+  return holds_all(heap, state->base, count, cls);
 }
 #endif

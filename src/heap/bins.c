@@ -2,7 +2,7 @@
 #include "heap/bins.h"
 
 #include "budget/usage.h"
-#include "heap/hands.h"
+#include "heap/bin.h"
 #include "policy/bin_policy.h"
 
 #define CLASSES (HAK_CLASS_COUNT - 1)
@@ -118,8 +118,6 @@ void bins_after_large(struct heap *heap, size_t bytes) {
  * to give back. */
 static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most) {
   struct bin_state *state = &heap->bin_state[cls];
-  if (decide && heap->split)
-    hand_close(heap, cls); /* it may idle, too */
   if (state->base == NULL)
     return true;
   uint32_t count = (uint32_t)bin_count(heap, cls);
@@ -166,8 +164,6 @@ NOINLINE void bins_step(struct heap *heap) {
 bool bins_flush_all(struct heap *heap) {
   bool is_empty = true;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    if (heap->split)
-      hand_close(heap, cls);
     if (heap->bin_state[cls].base == NULL)
       continue;
     if (bin_count(heap, cls) > 0)
@@ -181,20 +177,15 @@ bool bins_flush_all(struct heap *heap) {
 }
 
 COLD void bins_drop_all(struct heap *heap) {
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    if (heap->split) {
-      heap->tally->classes[cls].handed -= hand_count(heap, cls);
-      hand_open(heap, cls);
-    }
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base)
       bin_set_top(heap, cls, heap->bin_state[cls].base);
-  }
 }
 
 struct bins_content bins_content(const struct heap *heap) {
   struct bins_content content = {0};
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    size_t count = bin_blocks(heap, cls);
+    size_t count = bin_count(heap, cls);
     content.blocks += count;
     content.bytes += count * class_bytes(cls);
   }

@@ -19,7 +19,9 @@
 #define SENDS_PER_SWEEP 16u /* after this many sends per place, half-filled envelopes go too */
 
 /* Envelopes whose blocks are counted, or may be void, are filled by slow paths alone. */
-static bool is_direct(const struct heap *heap, uint32_t owner) { return owner < PRIVATE_FIRST && heap->split == 0; }
+static bool is_direct(const struct heap *heap, uint32_t owner) {
+  return owner < PRIVATE_FIRST && heap->front.split == 0;
+}
 
 static void envelope_begin(struct envelope *envelope, const struct heap *heap, uint32_t owner) {
   envelope->owner = owner;

@@ -1,8 +1,7 @@
 /* heap.h: a heap, the state of one thread: a cache of ready blocks in front of a pool (heap/pool.h).
  *
  *   front     bins (thread caches): touched by the owning thread only, without a lock (hakmem/inline.h)
- *   bin_state arrays behind the bins: written by the owner under the pool's lock, read under that lock. One function,
- *             sample_refill (heap/hands.h), moves blocks between arrays without the lock
+ *   bin_state arrays behind the bins: written by the owner under the pool's lock, read under that lock
  *   outbox    envelopes being filled for other pools: touched by the owner only
  *
  * The owner is the thread that holds the lifeline (os/os.h). Nothing runs at thread exit, so a heap outlives its owner.
@@ -101,7 +100,6 @@ struct heap {
   size_t slab_bytes_seen;   /* of the pool, when its slabs had grown or fallen so far that the bins followed */
   size_t slab_free_seen;    /* bytes free in slabs when bins_after_large looked in vain, or less since; else 0 */
   struct bins_work bins_work;
-  uint32_t split;                          /* HAK_SPLIT or 0 (heap/split.h) */
   uint32_t split_seen;                     /* of split_wanted */
   struct tally *tally;                     /* NULL until the heap is split for the first time */
   _Atomic(struct checked_cache *) checked; /* NULL without the option `checked`, and until the first block */

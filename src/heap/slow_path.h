@@ -119,19 +119,6 @@ static inline void owner_step_end(void) {
   HAK_OWNER_STEPPED();
 }
 
-/* The same for a step that changes bins, which are as W1 says meanwhile. The child of a fork drops the bins of threads
- * that it does not have. */
-static inline void bins_step_begin(void) {
-  owner_step_begin();
-  hak_self = FRONT_OF_NONE;
-  atomic_signal_fence(memory_order_seq_cst);
-}
-static inline void bins_step_end(struct heap *heap) {
-  atomic_signal_fence(memory_order_seq_cst);
-  hak_self = &heap->front;
-  owner_step_end();
-}
-
 /* Call before a fork: shuts the gate and waits until no other thread is inside. False: one still is. The wait is
  * bounded for two reasons. The caller may fork in a signal handler that interrupted its own slow path, and the thread
  * inside may wait for a lock of that slow path. Or a handler that interrupted the thread inside does not return. */

@@ -1,19 +1,61 @@
+#include "heap/split.h"
+
 #include "heap/bin.h"
 
 _Atomic uint32_t split_wanted; /* even: nothing is counted */
 
+int64_t tally_until(const struct heap *heap, unsigned cls) {
+  return heap->front.split ? __atomic_load_n(&heap->front.bins[cls].until, __ATOMIC_RELAXED) : 0;
+}
+
+void tally_set_until(struct heap *heap, unsigned cls, int64_t until) {
+  heap->tally->classes[cls].begun += (uint64_t)until - (uint64_t)tally_until(heap, cls);
+  __atomic_store_n(&heap->front.bins[cls].until, until, __ATOMIC_RELAXED);
+}
+
 void tally_allocated(struct heap *heap, unsigned cls, int count) {
-  if (heap->split)
-    heap->tally->classes[cls].handed += (uint64_t)count;
+  if (heap->front.split == 0)
+    return;
+  struct class_tally *class = &heap->tally->classes[cls];
+  class->begun += (uint64_t)((int64_t)count * (int64_t)class_bytes(cls));
+  class->brought += (uint64_t)(int64_t)count;
 }
 
 void tally_freed_of_other(struct heap *heap, unsigned cls) {
-  if (heap->split)
+  if (heap->front.split)
     add_as_owner(&heap->tally->classes[cls].freed_of_others, 1);
 }
 
-void bin_set_top_split(struct heap *heap, unsigned cls, void **top) {
-  tally_pushes(heap, cls);
-  top_store(bin_of(heap, cls), top);
-  tally_level(heap, cls);
+COLD struct class_counts tally_counts(const struct heap *heap, unsigned cls) {
+  struct class_tally *class = &heap->tally->classes[cls];
+  if (cls == 0)
+    return (struct class_counts){.freed = load_relaxed(&class->freed_of_others)};
+  uint64_t allocated = (class->begun - (uint64_t)tally_until(heap, cls)) / class_bytes(cls);
+  uint64_t in_bin = heap->front.split ? bin_count(heap, cls) : 0;
+  return (struct class_counts){
+      .allocated = allocated,
+      .freed = less(allocated + in_bin, class->brought) + load_relaxed(&class->freed_of_others),
+  };
+}
+
+/* The counts of T1 and T2 stay: `until` begins and ends at 0, and what is in the bin counts as brought. */
+COLD void heap_split(struct heap *heap, bool is_split) {
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    struct hak_bin *malloc_bin = &heap->front.bins[cls], *free_bin = &heap->front.bins[cls ^ HAK_SPLIT];
+    struct class_tally *class = &heap->tally->classes[cls];
+    size_t in_bin = bin_count(heap, cls);
+    if (is_split) {
+      class->brought += in_bin;
+      *free_bin = *malloc_bin;
+      *malloc_bin = (struct hak_bin){.top = hak_heap_none.bins[cls].top, .until = 0};
+    } else {
+      class->brought -= in_bin;
+      class->begun -= (uint64_t)tally_until(heap, cls);
+      *malloc_bin = *free_bin;
+      *free_bin = (struct hak_bin){0};
+    }
+  }
+  heap->front.bins[0] = heap->front.bins[HAK_SPLIT] = hak_heap_none.bins[0];
+  heap->front.split = is_split ? HAK_SPLIT : 0;
+  heap_set_key(heap, heap->front.split);
 }

@@ -1,55 +1,72 @@
-/* split.h: split heaps, which know how much is allocated and freed by class, without instructions on the fast path.
+/* split.h: split heaps, which count what is allocated and freed by class, without an instruction on the fast path.
  *
- * In a split heap malloc and free work on two arrays of a class. Free pushes to the class's bin. Malloc pops from its
- * *hand*, a short array that only the slow path fills, from the top of the bin. So
- *   T1  blocks given to malloc = blocks handed out by the slow path - blocks still in the hand
- *   T2  blocks freed by the owner = what the bin's level rose by between two changes by the slow path
- * Blocks go through the hand in the order in which they were freed, several at a time. They are a little colder in the
- * cache than in a heap that is not split. There is no other cost.
- *   T3  front.bins[class] is the hand and front.bins[class ^ HAK_SPLIT] the bin if heap->split is HAK_SPLIT, and the
- *       key says so; else front.bins[class] is the bin
- *   T4  only the owner splits its heap, in a slow path, under the lock. A thread that wants a split sets the key, under
- *       the lock or as the owner; then the owner's next free finds no room and takes the slow path
- * The observer observe/count decides when heaps are split.
+ * In a split heap free pushes to another bin than malloc looks into, and malloc's bin is always empty. So each malloc
+ * goes on to a second fast path (hak_malloc_split), which pops from free's bin and counts the bytes.
+ *   T1  bytes allocated by malloc = class_tally.begun - hak_bin.until
+ *   T2  blocks freed by the owner = blocks in the bin + blocks allocated - class_tally.brought
+ *   T3  front.bins[class] is malloc's bin and front.bins[class ^ HAK_SPLIT] free's if front.split is HAK_SPLIT, and the
+ *       key says so; else front.bins[class] is both
+ *   T4  only the owner splits its heap, in a slow path, under the lock. A thread that wants a change sets the key,
+ *       under the lock or as the owner; then the owner's next free finds no room, or no match, and takes the slow path
+ * The observer observe/count decides when heaps are split. docs/decisions/0018 has what it costs.
  */
 #pragma once
 
+#include "base/size_class.h"
 #include "base/words.h"
 
 struct heap;
 
-#define HAND_MAX 32u
-
-/* The counts stay while the heap has no owner. The owner may write handed, freed and level without the lock
- * (sample_refill); statistics read them under it. */
+/* The counts stay while the heap has no owner, or is not split: then `until` and the blocks in the bin are 0 in T1 and
+ * T2. The owner changes them under the lock, but for `until`. */
 struct class_tally {
-  _Alignas(CACHE_LINE) uint64_t handed;
-  uint64_t freed;                   /* up to the moment when the bin had `level` blocks */
+  uint64_t begun;                   /* bytes allocated, and bytes until the next sample */
+  uint64_t brought;                 /* blocks that slow paths put into the bin, less those that they took out */
   _Atomic uint64_t freed_of_others; /* written by the owner, without the lock */
-  int64_t until;                    /* bytes to allocate before the next block is picked */
-  int64_t until_stratum;            /* bytes to allocate before the next place of a pick is drawn */
-  uint32_t hand_blocks;             /* blocks of a full hand */
-  uint32_t level;                   /* the bin's blocks after the slow path's last change */
+  int64_t until_stratum;            /* bytes from the next sample to where the place of the one after it is drawn */
 };
 
-/* Made when the heap is first split, and kept. Class 0: large objects. The pages of the hands are given back with those
- * of the bins when the heap has no owner. */
+/* Made when the heap is first split, and kept. Class 0: large objects, of which only `until` is used. */
 struct tally {
   struct class_tally classes[HAK_CLASS_COUNT];
   uint64_t random;
-  uint64_t interval;                          /* bytes; 0: no samples */
-  void *hands[HAK_CLASS_COUNT][HAND_MAX + 1]; /* each after a NULL, which was there from the start */
+  uint64_t interval; /* bytes; 0: no samples */
 };
 
 /* The version of what all heaps are to do: it changes with each change; odd means split. Each heap follows at its
  * owner's next slow path (observers.heap_follow). */
 extern HAK_HIDDEN _Atomic uint32_t split_wanted;
 
-/* tally_allocated: a block was allocated that did not go through the hand; the lock is held. tally_freed_of_other: the
- * owner freed another pool's block; no lock. */
+/* Pops a block of the class from a split heap. NULL: none is ready, or the next one may be a sample. A handler that
+ * interrupts it finds the bins as it does in malloc's fast path. */
+static ALWAYS_INLINE void *split_pop(struct hak_bin *counter, size_t bytes) {
+  int64_t until = __atomic_load_n(&counter->until, __ATOMIC_RELAXED) - (int64_t)bytes;
+  if (UNLIKELY(until < 0))
+    return NULL;
+  void *block = hak_bin_pop(counter + HAK_SPLIT);
+  if (LIKELY(block != NULL))
+    __atomic_store_n(&counter->until, until, __ATOMIC_RELAXED);
+  return block;
+}
+
+static ALWAYS_INLINE void *split_pop_of(struct hak_front *front, unsigned cls) {
+  return split_pop(&front->bins[cls], class_bytes(cls));
+}
+
+/* Splits the heap, or makes it whole again. The lock is held. */
+void heap_split(struct heap *heap, bool is_split);
+/* The bytes of a class before the next sample; 0 if the heap is not split. The counts stay when they are set. */
+int64_t tally_until(const struct heap *heap, unsigned cls);
+void tally_set_until(struct heap *heap, unsigned cls, int64_t until);
+
+/* tally_allocated: blocks were allocated that were in no bin; the lock is held. tally_freed_of_other: the owner freed
+ * another pool's block; no lock. */
 void tally_allocated(struct heap *heap, unsigned cls, int count);
 void tally_freed_of_other(struct heap *heap, unsigned cls);
 
 struct class_counts {
   uint64_t allocated, freed;
 };
+/* Returns the counts of a class in this heap, which has a tally. The lock is held. What the owner allocates meanwhile
+ * may be missing from `freed`. */
+struct class_counts tally_counts(const struct heap *heap, unsigned cls);

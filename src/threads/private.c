@@ -173,12 +173,12 @@ static bool lock_to_end(struct pool *pool) {
  * that are on their way, were counted by them. */
 static void count_freed(struct pool *pool) {
   struct heap *heap = heap_current();
-  if (heap->split == 0)
+  if (heap->front.split == 0)
     return;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     size_t taken = pool->slabs.taken_blocks[cls];
     for (const struct heap *each = pool->attached; each; each = each->next_attached)
-      taken = less(taken, bin_blocks(each, cls));
+      taken = less(taken, bin_count(each, cls));
     add_as_owner(&heap->tally->classes[cls].freed_of_others, taken);
   }
 }

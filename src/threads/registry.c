@@ -5,9 +5,9 @@
 #include "base/options.h"
 #include "budget/usage.h"
 #include "checked/checked.h"
+#include "heap/bin.h"
 #include "heap/bins.h"
 #include "heap/envelope.h"
-#include "heap/hands.h"
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 #include "os/fault.h"
@@ -132,17 +132,16 @@ static size_t heap_rest(struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   if (!pool_lock(pool))
     return 0;
-  if (heap->split) {
-    bins_split(heap, false);
+  if (heap->front.split) {
+    heap_split(heap, false);
     heap->split_seen = 0; /* the next owner does what is wanted then */
   }
-  struct tally *tally = heap->tally;
   bins_flush_all(heap); /* they are empty; a fork's child has left their arrays */
   inbox_unlock(pool);
   size_t bytes = pages_purge_inside(rest_begin(heap), rest_end(heap));
   if (bytes > 0)
     store_relaxed(&heap->is_resting, true);
-  return bytes + (tally && bytes > 0 ? pages_purge_inside(tally->hands, tally + 1) : 0);
+  return bytes;
 }
 
 static void heap_wake(struct heap *heap) {
@@ -159,7 +158,7 @@ static void heap_join(struct heap *heap, struct pool *pool) {
   bool is_locked = !pool_is_stuck(left) && pool_lock(left); /* else no thread holds the lock and reads this heap */
   heap_set_pool(heap, pool);
   store_relaxed(&heap->life, pool_life(pool));
-  heap_set_key(heap, heap->split);
+  heap_set_key(heap, heap->front.split);
   if (is_locked)
     inbox_unlock(left);
 }
@@ -255,7 +254,7 @@ COLD bool heap_move(struct heap *heap, struct pool *pool) {
   if (moves)
     heap_set_pool(heap, pool);
   if (is_locked) {
-    heap_set_key(heap, heap->split);
+    heap_set_key(heap, heap->front.split);
     pool_unlock(left);
   }
   if (pool != NULL && pool_detach(moves ? left : pool))

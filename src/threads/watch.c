@@ -1,9 +1,9 @@
 #include "threads/watch.h"
 
 #include "checked/checked.h"
+#include "heap/bin.h"
 #include "heap/bins.h"
 #include "heap/envelope.h"
-#include "heap/hands.h"
 #include "heap/ids.h"
 #include "heap/slow_path.h"
 
@@ -70,7 +70,7 @@ void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     struct pool *pool = lock_pool_of(heap);
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
-      classes[cls].bin_blocks = min_size(classes[cls].bin_blocks + bin_blocks(heap, cls), classes[cls].taken_blocks);
+      classes[cls].bin_blocks = min_size(classes[cls].bin_blocks + bin_count(heap, cls), classes[cls].taken_blocks);
     inbox_unlock(pool);
   }
 }
@@ -80,7 +80,7 @@ void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]) {
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     struct pool *pool = lock_pool_of(heap);
     for (unsigned cls = 0; heap->tally && cls < HAK_CLASS_COUNT; cls++) {
-      struct class_counts counts = bin_counts(heap, cls);
+      struct class_counts counts = tally_counts(heap, cls);
       struct class_counts of_cache = checked_counts(heap, cls);
       out[cls].allocated += counts.allocated + of_cache.allocated;
       out[cls].freed += counts.freed + of_cache.freed;
@@ -89,40 +89,45 @@ void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]) {
   }
 }
 
+/* Makes the owner's next free take the slow path (heap/split.h, T4). */
+static void ask_to_follow(struct heap *heap) {
+  if (heap->front.split == 0)
+    heap_set_key(heap, HAK_SPLIT);
+  else
+    __atomic_store_n(&heap->front.key, KEY_OF_NONE, __ATOMIC_RELAXED);
+}
+
 void heap_split_ask(void) {
   struct heap *heap = heap_current();
   if (heap && !thread_is_busy())
-    heap_set_key(heap, HAK_SPLIT);
+    ask_to_follow(heap);
 }
 
 void heaps_split_ask(void) {
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
     struct pool *pool = lock_pool_of(heap);
-    uint32_t wanted = atomic_load_explicit(&split_wanted, memory_order_acquire);
-    if (heap->split_seen != wanted && wanted % 2 != 0)
-      heap_set_key(heap, HAK_SPLIT);
+    if (heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_acquire))
+      ask_to_follow(heap);
     inbox_unlock(pool);
   }
 }
 
 bool heap_is_private(const struct heap *heap) { return heap_life(heap) != 0; }
-struct tally *heap_tally(const struct heap *heap) { return heap->split ? heap->tally : NULL; }
+struct tally *heap_tally(const struct heap *heap) { return heap->front.split ? heap->tally : NULL; }
 
-struct tally *heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_t heap_id)) {
+bool heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_t heap_id)) {
   heap->split_seen = atomic_load_explicit(&split_wanted, memory_order_acquire);
   bool is_wanted = heap->split_seen % 2 != 0;
   if (is_wanted && heap->tally == NULL)
     heap->tally = make(heap->id);
   bool is_split = is_wanted && heap->tally != NULL; /* without memory nothing is counted here */
-  if (is_split && heap->split)
-    bins_split(heap, false); /* the blocks in the hands are no samples */
-  if (is_split != (heap->split != 0)) {
-    bins_split(heap, is_split);
+  if (is_split != (heap->front.split != 0)) {
+    heap_split(heap, is_split);
     outbox_count_each(heap);
   } else {
-    heap_set_key(heap, heap->split); /* the request is done already */
+    heap_set_key(heap, heap->front.split); /* the request is done already */
   }
-  return is_split ? heap->tally : NULL;
+  return is_split;
 }
 
 void heap_follow_at_once(struct heap *heap) {

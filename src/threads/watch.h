@@ -39,9 +39,9 @@ void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]);
  * follow at their next free. */
 void heap_split_ask(void);
 void heaps_split_ask(void);
-/* Makes a heap follow split_wanted. `make` returns the tally of a heap that has none; NULL: it stays whole. Returns the
- * tally if the heap is split. Only the owner calls it, in a slow path, with the lock. */
-struct tally *heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_t heap_id));
+/* Makes a heap follow split_wanted. `make` returns the tally of a heap that has none; NULL: it stays whole. Tells
+ * whether the heap is split. Only the owner calls it, in a slow path, with the lock. */
+bool heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_t heap_id));
 /* Tells whether the heap is attached to the pool of a hak_heap. */
 bool heap_is_private(const struct heap *heap);
 /* Returns the tally if the heap is split. The lock is held. */

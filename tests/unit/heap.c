@@ -207,7 +207,7 @@ UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     heap->bin_state[hak_class_of(sizes[i])].looks = UINT8_MAX; /* its own class serves it at once */
     hak_free(hak_malloc(sizes[i]));
-    assert_true(bin_blocks(heap, hak_class_of(sizes[i])) > 0);
+    assert_true(bin_count(heap, hak_class_of(sizes[i])) > 0);
     slab_bytes += class_slab_bytes(hak_class_of(sizes[i]));
   }
   due_note_freed();
@@ -216,7 +216,7 @@ UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
   assert_int_equal(usage_freed() - freed_bytes, slab_bytes);
   assert_true(due_freed_much());
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-    assert_int_equal(bin_blocks(heap, hak_class_of(sizes[i])), 0);
+    assert_int_equal(bin_count(heap, hak_class_of(sizes[i])), 0);
     assert_int_equal(heap_pool(heap)->slabs.slab_count[hak_class_of(sizes[i])], 0);
   }
   free_all(16 << 10);
@@ -365,10 +365,10 @@ UNIT_TEST(bins_drain_in_a_long_row_of_frees) {
     UNIT_HEAP_VALID(heap);
   }
   assert_int_equal(state->slots, SLOTS);
-  assert_in_range(bin_blocks(heap, cls), 0, DRAINED - 1);
+  assert_in_range(bin_count(heap, cls), 0, DRAINED - 1);
   alloc_all(SHORT_ROW, 64);
   free_all(SHORT_ROW);
-  assert_in_range(bin_blocks(heap, cls), SLOTS / 2, state->slots);
+  assert_in_range(bin_count(heap, cls), SLOTS / 2, state->slots);
   UNIT_HEAP_VALID(heap);
 }
 
@@ -465,10 +465,10 @@ UNIT_TEST(bins_of_the_last_phase_pin_no_slabs) {
   for (unsigned turn = 0; turn < 4; turn++) {
     alloc_all(40000, 100);
     free_scattered(40000, 100);
-    size_t blocks_before = bin_blocks(heap, cls);
+    size_t blocks_before = bin_count(heap, cls);
     assert_true(blocks_before > 2 * few && *slabs > few);
     open_others(heap);
-    assert_true(bin_blocks(heap, cls) < blocks_before / 2 && *slabs <= few);
+    assert_true(bin_count(heap, cls) < blocks_before / 2 && *slabs <= few);
   }
   heap_flush_all(heap);
 }
@@ -487,7 +487,7 @@ UNIT_TEST(bins_that_pin_no_slabs_keep_their_blocks) {
     free_scattered(10000, 100);
   }
   open_others(heap);
-  assert_true(bin_blocks(heap, hak_class_of(100)) > 0);
+  assert_true(bin_count(heap, hak_class_of(100)) > 0);
   for (unsigned i = 0; i < sizeof live / sizeof live[0]; i++)
     hak_free(live[i]);
   heap_flush_all(heap);
@@ -503,11 +503,11 @@ UNIT_TEST(bins_pin_no_slabs_when_a_large_object_ends) {
     assert_non_null(object);
     alloc_all(40000, 100);
     free_scattered(40000, 100);
-    size_t blocks_before = bin_blocks(heap, cls);
+    size_t blocks_before = bin_count(heap, cls);
     assert_true(blocks_before > 0 && heap_pool(heap)->slabs.slab_count[cls] > 8);
     hak_free(object);
-    assert_true(is_large ? bin_blocks(heap, cls) == 0 : bin_blocks(heap, cls) + 2 * UNIT_BYTES / 512 >= blocks_before);
-    assert_true(is_large ? heap_pool(heap)->slabs.slab_count[cls] <= 1 : bin_blocks(heap, cls) > 0);
+    assert_true(is_large ? bin_count(heap, cls) == 0 : bin_count(heap, cls) + 2 * UNIT_BYTES / 512 >= blocks_before);
+    assert_true(is_large ? heap_pool(heap)->slabs.slab_count[cls] <= 1 : bin_count(heap, cls) > 0);
   }
   heap_flush_all(heap);
   UNIT_HEAP_VALID(heap);

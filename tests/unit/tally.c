@@ -133,7 +133,7 @@ UNIT_TEST(counting_starts_and_ends) {
     follow();
     expect_counts();
     count_here(false);
-    assert_int_equal(heap_current()->split, 0);
+    assert_int_equal(heap_current()->front.split, 0);
     assert_int_equal(heap_current()->front.key, pool_front_key(heap_pool(heap_current())));
   }
   for (unsigned i = 0; i < 2000; i++)
@@ -212,25 +212,38 @@ static void *oscillate(void *argument) {
   return NULL;
 }
 
+static uint64_t allocated_64(void) {
+  heaps_counts(found);
+  return found[hak_class_of(64)].allocated;
+}
+
+/* Waits until the count rises, or stays as it is for some looks. */
+static bool comes_to(bool is_rising) {
+  uint64_t seen = allocated_64(), end = os_milliseconds() + 60000;
+  for (unsigned looks = 0; looks < 20 && os_milliseconds() < end; usleep(1000)) {
+    uint64_t now = allocated_64();
+    looks = (now > seen + 1000) == is_rising ? looks + 1 : 0;
+    seen = now;
+    if (is_rising && looks > 0)
+      return true;
+  }
+  return !is_rising && os_milliseconds() < end;
+}
+
 UNIT_TEST(who_does_not_ask_is_told) {
   pthread_t thread;
-  uint64_t seen = 0;
   atomic_store(&is_over, false);
   assert_int_equal(pthread_create(&thread, NULL, oscillate, NULL), 0);
   for (unsigned i = 0; i < 20; i++)
     sched_yield();
   count(true);
-  heaps_counts(found);
-  uint64_t before = found[hak_class_of(64)].allocated;
   tally_broadcast();
-  for (uint64_t end = os_milliseconds() + 60000; seen <= before + 1000 && os_milliseconds() < end; sched_yield()) {
-    heaps_counts(found);
-    seen = found[hak_class_of(64)].allocated;
-  }
+  assert_true(comes_to(true));
+  count(false);
+  tally_broadcast();
+  assert_true(comes_to(false));
   atomic_store(&is_over, true);
   pthread_join(thread, NULL);
-  assert_true(seen > before + 1000);
-  count(false);
 }
 
 /* What is picked stands for what went through: within an interval for each class. */
@@ -248,9 +261,9 @@ UNIT_TEST(samples_stand_for_all) {
         size_t size = cls ? class_bytes(cls) : HAK_SMALL_MAX + test_random(&random) % HAK_SMALL_MAX;
         lock_take(&heap_pool(heap)->lock);
         uint32_t picks = tally_picks(heap, cls, size);
-        if (picks == 0 && cls != 0) { /* as the hand does */
-          heap->tally->classes[cls].until -= (int64_t)size;
-          heap->tally->classes[cls].until_stratum -= (int64_t)size;
+        if (picks == 0 && cls != 0) { /* as a slow path does */
+          tally_popped(heap, cls);
+          tally_brought(heap, cls, 1);
         }
         lock_give(&heap_pool(heap)->lock);
         bytes += size;
@@ -285,7 +298,7 @@ UNIT_TEST(a_child_counts_on) {
 }
 
 /* Also while another thread holds the pool's lock; and it does not wait. */
-UNIT_TEST(a_hand_is_refilled_without_a_lock) {
+UNIT_TEST(a_split_heap_pops_without_a_lock) {
   enum { SIZE = 64, COUNT = 400 };
   static void *blocks[COUNT];
   unsigned cls = hak_class_of(SIZE);
@@ -297,8 +310,8 @@ UNIT_TEST(a_hand_is_refilled_without_a_lock) {
     for (unsigned i = 0; i < COUNT; i++)
       hak_free(blocks[i]);
   }
-  size_t ready = min_size(bin_count(heap, cls), COUNT) / HAND_MAX * HAND_MAX;
-  assert_true(ready >= 3 * HAND_MAX);
+  size_t ready = min_size(bin_count(heap, cls), COUNT);
+  assert_true(ready >= 96);
   expect_from_here();
   expected[cls].allocated = ready;
   lock_take(&heap_pool(heap)->lock);
@@ -313,8 +326,8 @@ UNIT_TEST(a_hand_is_refilled_without_a_lock) {
   count_here(false);
 }
 
-/* A steady mixture stays in bins and hands. Before its bins could grow, a quarter of the frees was flushed. Picks are
- * random: mostly none is flushed, and 1 % at most where a bin shrinks and grows again. */
+/* A steady mixture stays in the bins. Picks are random: mostly none is flushed, and 1 % at most where a bin shrinks and
+ * grows again. */
 UNIT_TEST(a_split_heap_keeps_its_blocks) {
   enum { LIVE_BLOCKS = 400, WARM = 300000, STEPS = 600000 };
   static void *blocks[LIVE_BLOCKS];
