@@ -376,7 +376,9 @@ static void *fill_and_pop(struct heap *heap, unsigned cls) {
 }
 
 void *bin_refill(struct heap *heap, unsigned cls) {
-  void *block = fill_and_pop(heap, cls);
+  void *block = UNLIKELY(heap->front.split) ? hak_bin_pop(bin_of(heap, cls)) : NULL;
+  if (LIKELY(block == NULL))
+    block = fill_and_pop(heap, cls);
   if (LIKELY(block != NULL))
     tally_popped(heap, cls);
   return block;

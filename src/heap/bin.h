@@ -4,7 +4,8 @@
 #include "heap/heap.h"
 #include "os/fault.h"
 
-/* Fills the bin of a class from inbox or slabs and pops a block. NULL when memory is out. */
+/* Fills the empty bin of a class from inbox or slabs and pops a block. NULL when memory is out. In a split heap the bin
+ * may have blocks: a sample was due and could not be had. */
 void *bin_refill(struct heap *heap, unsigned cls);
 /* Pushes a block into a full bin. Makes room first: grows the bin, or flushes its older half. */
 void bin_overflow(struct heap *heap, unsigned cls, void *block);

@@ -326,6 +326,34 @@ UNIT_TEST(a_split_heap_pops_without_a_lock) {
   count_here(false);
 }
 
+/* The block that was to be a sample, and is none, comes from the bin; the others stay there. */
+UNIT_TEST(a_sample_that_cannot_be_had_is_an_ordinary_block) {
+  enum { SIZE = 80, COUNT = 40 };
+  void *blocks[COUNT];
+  unsigned cls = hak_class_of(SIZE);
+  count_here(true);
+  struct heap *heap = heap_current();
+  for (unsigned i = 0; i < COUNT; i++)
+    blocks[i] = hak_malloc(SIZE);
+  for (unsigned i = 0; i < COUNT; i++)
+    hak_free(blocks[i]);
+  expect_from_here();
+  size_t ready = bin_count(heap, cls);
+  uint64_t refilled = heap->counters.refilled_blocks;
+  assert_true(ready > 1);
+  for (size_t i = 1; i <= ready; i++) {
+    tally_set_until(heap, cls, 0);
+    assert_non_null(blocks[i - 1] = hak_malloc(SIZE));
+    assert_int_equal(bin_count(heap, cls), ready - i);
+    expected[cls].allocated++;
+    expect_counts();
+  }
+  assert_int_equal(heap->counters.refilled_blocks, refilled);
+  for (size_t i = 0; i < ready; i++)
+    hak_free(blocks[i]);
+  count_here(false);
+}
+
 /* A steady mixture stays in the bins. Picks are random: mostly none is flushed, and 1 % at most where a bin shrinks and
  * grows again. */
 UNIT_TEST(a_split_heap_keeps_its_blocks) {
