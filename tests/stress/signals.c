@@ -43,9 +43,11 @@ static uintptr_t split_begin, split_end; /* hak_malloc_split */
 
 /* The symbol is not exported, so it is looked up in the file that malloc is in. The malloc of a control has none. */
 static void find_split(void) {
+  extern const char __ehdr_start[] __attribute__((visibility("hidden")));
   Dl_info info;
   struct stat file;
-  CHECK(dladdr(test_opaque((void *)(uintptr_t)t_malloc), &info) != 0);
+  if (dladdr(test_opaque((void *)(uintptr_t)t_malloc), &info) == 0) /* a static program */
+    info = (Dl_info){.dli_fname = "/proc/self/exe", .dli_fbase = (void *)(uintptr_t)__ehdr_start};
   int fd = open(info.dli_fname, O_RDONLY | O_CLOEXEC);
   CHECK(fd >= 0 && fstat(fd, &file) == 0);
   const char *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
