@@ -9,7 +9,7 @@ import time
 import pytest
 from made_compare import LIBC, gone, marked
 
-from lab.judge import recommend
+from lab.judge import recommend, stats
 from lab.judge.recommend import CPU, MEMORY
 from lab.run import compare, program, tree
 from lab.run.allocators import ROOT
@@ -34,29 +34,30 @@ def one_line(text: str, *parts: str) -> bool:
 # --- programs -------------------------------------------------------------------------------------------
 
 
-# One of ten pairs that other work disturbs hides that an allocator is slower. The comparison is made again then, as in
-# test_verdict.
+# One of ten pairs that other work disturbs hides that an allocator is slower, and ten that lie on one side by chance make
+# a difference of none. The comparison is made again then, as in test_verdict.
 TRIES = 3
 
 
 def test_slow_is_slower_large_is_larger_and_libc_twice_is_the_same(hak, made):
+    level = recommend.level(3)
+
+    def verdicts(name):
+        return [recommend.compare(values[name], values["glibc"], figure, level) for figure in (CPU, MEMORY)]
+
     for _ in range(TRIES):
         done = hak("--runs", 10, "--against", f"slow={made}/slow.so,large={made}/large.so,again={LIBC}",
                    "--same-output", "--", made / "work")  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert not one_line(done.stdout, "slow", "faster")
-        if one_line(done.stdout, "slow", "slower"):
+        values = figures(hak.rows())
+        again = [found.verdict for found in verdicts("again")]
+        if one_line(done.stdout, "slow", "slower") and again == [stats.SAME, stats.SAME]:
             break
-    values = figures(hak.rows())
-    level = recommend.level(3)
-
-    def verdict(name, figure):
-        return recommend.compare(values[name], values["glibc"], figure, level)
-
-    assert verdict("slow", CPU).counts == 1
-    assert verdict("large", MEMORY).counts == 1
-    assert verdict("large", MEMORY).verdict == "larger"
-    assert verdict("again", MEMORY).verdict == verdict("again", CPU).verdict == "no difference"
+    assert verdicts("slow")[0].counts == 1
+    assert verdicts("large")[1].counts == 1
+    assert verdicts("large")[1].verdict == "larger"
+    assert again == [stats.SAME, stats.SAME]
     assert one_line(done.stdout, "slow", "slower")
     assert one_line(done.stdout, "large", "larger")
     assert "\nstay with glibc: no allocator is faster or smaller" in done.stdout
