@@ -65,9 +65,10 @@ def run(
             bench_security.check(build, names[1:])
             allocator_words = allocator_words or (against is None and ",".join(security.ALLOCATORS)) or None
         if is_scaling:
-            if json_file or against is not None:
+            if json_file or against is not None or runs is not None:
                 raise ValueError(
-                    "scaling models hakmem alone and stores nothing: --json and --against mean nothing to it"
+                    "scaling models hakmem alone, from one run, and stores nothing: --against, --runs and --json mean "
+                    "nothing to it"
                 )
             allocator_words = allocator_words or allocators.SUBJECT
             chosen = scaling.chosen((names or [])[1:])

@@ -61,7 +61,8 @@ def test_the_command(build):
     assert done.returncode == 0, done.stderr
     assert "pool's lock" in done.stdout
     assert re.search(r"^\s*256\s+[01]\.\d\d ", done.stdout, re.MULTILINE)
-    for words, problem in ((["nothing"], "not 'nothing'"), (["--json", "x"], "stores nothing")):
+    for words, problem in ((["nothing"], "not 'nothing'"), (["--json", "x"], "stores nothing"),
+                           (["--runs", "3"], "from one run")):  # fmt: skip
         done = forked.hak("bench", "scaling", *words, "--build-dir", build)
         assert done.returncode == 2
         assert problem in done.stderr
