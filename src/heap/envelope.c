@@ -16,7 +16,7 @@
 #define EMPTIED_MAX (2 * INBOX_ENVELOPES_MAX) /* that a pool keeps for its next senders */
 /* Envelopes that a sender drains. It adds one each time, so the inbox falls. */
 #define DRAINED_BY_SENDER_MAX 4u
-#define SENDS_PER_SWEEP 16u /* after this many sends per place, half-filled envelopes go too */
+#define SENDS_PER_SWEEP (16 * OUTBOX_PLACES) /* after so many sends half-filled envelopes go, too */
 
 /* Envelopes whose blocks are counted, or may be void, are filled by slow paths alone. */
 static bool is_direct(const struct heap *heap, uint32_t owner) {
@@ -135,7 +135,7 @@ static void envelope_close(struct outbox *outbox, struct envelope **place, bool 
 
 void outbox_send_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
-  for (uint32_t i = 0; outbox->open && i < outbox->places; i++)
+  for (uint32_t i = 0; outbox->open && i < OUTBOX_PLACES; i++)
     if (outbox->open[i])
       envelope_close(outbox, &outbox->open[i], false);
   outbox->sent_since_sweep = 0;
@@ -144,48 +144,24 @@ void outbox_send_all(struct heap *heap) {
 
 COLD void outbox_drop_all(struct heap *heap) {
   struct outbox *outbox = &heap->outbox;
-  for (uint32_t i = 0; outbox->open && i < OUTBOX_PLACES_MAX; i++) /* the fork may have come amid outbox_grow */
+  for (uint32_t i = 0; outbox->open && i < OUTBOX_PLACES; i++)
     outbox->open[i] = NULL;
   outbox->last = NULL;
   store_relaxed(&outbox->open_bytes, 0);
 }
 
-COLD static bool outbox_make(struct outbox *outbox) {
-  outbox->places = OUTBOX_PLACES_MIN;
-  atomic_signal_fence(memory_order_release); /* a fork finds no table without places */
-  outbox->open = metadata_take_forever(OUTBOX_PLACES_MAX * sizeof *outbox->open);
-  return outbox->open != NULL;
-}
-
-/* Doubles the places. Owners that differ modulo n differ modulo 2n, so no two collide. */
-COLD static bool outbox_grow(struct outbox *outbox) {
-  uint32_t places = outbox->places;
-  if (places == OUTBOX_PLACES_MAX)
-    return false;
-  for (uint32_t i = 0; i < places; i++)
-    if (outbox->open[i] && (outbox->open[i]->owner & places) != 0) {
-      outbox->open[i + places] = outbox->open[i];
-      outbox->open[i] = NULL;
-    }
-  outbox->places = 2 * places;
-  return true;
-}
-
-static bool sweep_is_due(const struct outbox *outbox) {
-  return outbox->sent_since_sweep > SENDS_PER_SWEEP * outbox->places;
-}
+static bool sweep_is_due(const struct outbox *outbox) { return outbox->sent_since_sweep > SENDS_PER_SWEEP; }
 
 /* Returns the place for an owner, with an open envelope in it; NULL when memory is out. */
 static NOINLINE struct envelope **outbox_open(struct heap *heap, uint32_t owner) {
   struct outbox *outbox = &heap->outbox;
-  if (outbox->open == NULL && !outbox_make(outbox))
+  if (outbox->open == NULL && (outbox->open = metadata_take_forever(OUTBOX_PLACES * sizeof *outbox->open)) == NULL)
     return NULL;
   if (sweep_is_due(outbox))
     outbox_send_all(heap);
-  while (*outbox_place(outbox, owner) != NULL)
-    if (!outbox_grow(outbox))
-      envelope_close(outbox, outbox_place(outbox, owner), true);
   struct envelope **place = outbox_place(outbox, owner);
+  if (*place != NULL)
+    envelope_close(outbox, place, true);
   outbox->bytes_max = pool_is_crowded(heap_pool(heap)) ? CROWD_BYTES_MAX : OUTBOX_BYTES_MAX;
   *place = envelope_take(heap, owner);
   return *place ? place : NULL;
@@ -222,7 +198,7 @@ static bool outbox_try(struct heap *heap, void *block, uint32_t entry, bool *is_
   }
   if (envelope == NULL || envelope->owner != owner) {
     /* With more owners than places, envelopes would be sent nearly empty. From time to time all places are emptied. */
-    bool has_many = envelope != NULL && outbox->places == OUTBOX_PLACES_MAX && !sweep_is_due(outbox);
+    bool has_many = envelope != NULL && !sweep_is_due(outbox);
     if (has_many && deliver(block, entry, false)) {
       outbox->sent_since_sweep++;
       return true;
@@ -261,7 +237,7 @@ bool outbox_put_locked(struct heap *heap, void *block, uint32_t entry) {
 
 COLD void outbox_count_each(struct heap *heap) {
   const struct outbox *outbox = &heap->outbox;
-  for (uint32_t i = 0; i < outbox->places; i++)
+  for (uint32_t i = 0; outbox->open && i < OUTBOX_PLACES; i++)
     if (outbox->open[i])
       outbox->open[i]->direct_max = 0;
 }

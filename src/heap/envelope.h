@@ -20,7 +20,7 @@ struct envelope {
 
 /* Returns the place for an owner. The outbox has places. */
 static inline struct envelope **outbox_place(const struct outbox *outbox, uint32_t owner) {
-  return &outbox->open[owner & (outbox->places - 1)];
+  return &outbox->open[owner % OUTBOX_PLACES];
 }
 
 /* In the entry of a tiny class, a multiple of 16 bytes, these bits are the length of its blocks. */

@@ -60,15 +60,13 @@ struct heap_counters {
   HEAP_COUNTERS(COUNTER_FIELD)
 };
 
-/* Open envelopes by pool id. The places double when two owners collide in one. The bytes of blocks in all of them
- * together are bounded, because only this thread can send them. */
-#define OUTBOX_PLACES_MIN 8u
-#define OUTBOX_PLACES_MAX 128u
+/* Open envelopes by pool id. The bytes of blocks in all of them together are bounded, because only this thread can send
+ * them. */
+#define OUTBOX_PLACES 128u /* a power of two */
 
 struct outbox {
-  struct envelope **open; /* OUTBOX_PLACES_MAX; NULL until the first remote free */
+  struct envelope **open; /* OUTBOX_PLACES; NULL until the first remote free */
   struct envelope *last;  /* an open one, the last that was filled; NULL: none is known */
-  uint32_t places;        /* in use: a power of two */
   uint32_t sent_since_sweep;
   size_t bytes_max; /* bound on open_bytes */
   /* The owner writes these, any thread may read them: */

@@ -619,7 +619,7 @@ UNIT_TEST(the_owner_takes_its_mail_before_anything_else) {
 /* A thread that frees the blocks of many sleeping owners holds one open envelope for each at most,
  * and a table of them. */
 UNIT_TEST(envelopes_of_many_owners_are_bounded) {
-  enum { OWNERS = 2 * OUTBOX_PLACES_MAX, EACH = 100 };
+  enum { OWNERS = 2 * OUTBOX_PLACES, EACH = 100 };
   static void *owned[OWNERS][EACH];
   static struct heap *owners[OWNERS];
   for (unsigned o = 0; o < OWNERS; o++) {
