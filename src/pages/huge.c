@@ -124,12 +124,6 @@ void huge_fill(char *base) {
 }
 
 void huge_note_mapping(const char *base, size_t bytes) {
-  if (!os_may_call())
-    return;
-  size_t resident = less(bytes, untouched_bytes(base, bytes));
-  store_relaxed(&huge.dense, resident >= bytes - bytes / HUGE_UNFILLED_SHARE);
-  if (lock_try(&huge.lock)) {
-    huge_note_sparse(&huge.state, resident, bytes, os_milliseconds());
-    lock_give(&huge.lock);
-  }
+  if (os_may_call())
+    store_relaxed(&huge.dense, huge_is_dense(base, bytes));
 }

@@ -1,11 +1,12 @@
 /* huge_policy.h: when to ask for huge pages, and when to stop for a while. Pure: numbers in, numbers out.
  *
  * Huge pages have two costs. The kernel may have to compact memory first, and the program waits meanwhile; the time of
- * a first touch shows this. And a range that is little used still takes 2 MiB per huge page. Each cost has a back-off
- * of its own, a time without huge pages. It doubles each time, up to five minutes. A good outcome afterwards halves it.
+ * a first touch shows this. Then there is a back-off, a time without huge pages. It doubles each time, up to five
+ * minutes. A quick touch afterwards halves it.
  *
- * Large objects need evidence besides: huge pages are earned by ranges on small pages that were seen densely written.
- * A range on huge pages shows nothing, so some ranges must be on small pages all the time.
+ * And a range that is little used still takes 2 MiB per huge page. So large objects need evidence: huge pages are earned
+ * by ranges on small pages that were seen densely written. A range on huge pages shows nothing, so some ranges must be
+ * on small pages all the time.
  *
  * The initial state is all zeros. The caller's lock guards it. The rules are for systems with huge pages of 2 MiB;
  * elsewhere the caller passes HUGE_OFF. */
@@ -25,23 +26,15 @@
 #define HUGE_SLOW_MAX 2
 
 /* The first back-off after a stall is HUGE_STALL_TIMES as long as the stall, within these bounds: a process that was
- * stopped meanwhile saw no stall. Then the first one after sparse ranges. */
+ * stopped meanwhile saw no stall. */
 #define HUGE_STALL_TIMES 16u
 #define HUGE_STALL_SPAN_MS ((uint64_t)64)
 #define HUGE_STALL_SPAN_MS_MAX ((uint64_t)1024)
-#define HUGE_SPARSE_SPAN_MS ((uint64_t)1000)
-
-/* No huge pages until until_ms. span_ms: the length of the last back-off, halved by each good outcome since. */
-struct huge_back_off {
-  uint64_t until_ms;
-  uint64_t span_ms;
-};
 
 struct huge_state {
-  struct huge_back_off stalls;
-  struct huge_back_off sparse;
+  uint64_t until_ms;    /* no huge pages before */
+  uint64_t span_ms;     /* length of the last back-off, halved by each quick touch since */
   uint32_t slow_in_row; /* consecutive slow touches */
-  uint32_t sparse_more; /* sparse ranges minus well used ones, at least 0 */
   size_t earned_bytes;  /* huge pages that large objects may still touch */
   size_t lent_bytes;    /* the same for long ones when nothing is earned: short ones are cheaper evidence */
 };
@@ -75,7 +68,3 @@ bool huge_spend(struct huge_state *state, size_t range_bytes);
 
 /* Notes that the first touch of a huge page took elapsed_ns. Call it for quick touches too. */
 void huge_note_stall(struct huge_state *state, uint64_t elapsed_ns, uint64_t now_ms);
-
-/* Notes how much of a range on huge pages is resident, after it had time to fill. Less than half is sparse. Four more
- * sparse ranges than well used ones count as a stall. */
-void huge_note_sparse(struct huge_state *state, size_t resident_bytes, size_t range_bytes, uint64_t now_ms);

@@ -1,5 +1,5 @@
-/* huge_policy: small heaps and ranges get none; stalls and sparse ranges end in back-offs that double to five
- * minutes and are halved by good outcomes; dense ranges earn huge pages for large objects. */
+/* huge_policy: small heaps and ranges get none; stalls end in back-offs that double to five minutes and
+ * are halved by quick touches; dense ranges earn huge pages for large objects. */
 #include "unit.h"
 
 #include "policy/huge_policy.h"
@@ -120,7 +120,7 @@ UNIT_TEST(good_touches_halve_the_back_off) {
     huge_note_stall(&state, STALL, now);
     now = wanted_again(&state, now);
   }
-  assert_int_equal(state.stalls.span_ms, 8 * HUGE_STALL_SPAN_MS);
+  assert_int_equal(state.span_ms, 8 * HUGE_STALL_SPAN_MS);
   huge_note_stall(&state, MS, now); /* half, so the next is as long again */
   huge_note_stall(&state, STALL, now);
   assert_int_equal(wanted_again(&state, now), now + 8 * HUGE_STALL_SPAN_MS);
@@ -129,35 +129,6 @@ UNIT_TEST(good_touches_halve_the_back_off) {
     huge_note_stall(&state, MS, now);
   huge_note_stall(&state, STALL, now); /* all forgotten */
   assert_int_equal(wanted_again(&state, now), now + HUGE_STALL_SPAN_MS);
-}
-
-UNIT_TEST(sparse_ranges_count_against) {
-  struct huge_state state = {0};
-  for (unsigned i = 0; i < 100; i++) { /* half is enough; as many sparse as not */
-    huge_note_sparse(&state, MIB, PAGE, START);
-    huge_note_sparse(&state, 100, PAGE, START);
-  }
-  huge_note_sparse(&state, SIZE_MAX, SIZE_MAX, START);
-  for (unsigned i = 0; i < 4; i++) {
-    assert_true(wanted(&state, START));
-    huge_note_sparse(&state, MIB - 1, PAGE, START);
-    huge_note_sparse(&state, 0, 0, START); /* says nothing */
-  }
-  assert_int_equal(wanted_again(&state, START), START + HUGE_SPARSE_SPAN_MS);
-  /* Quick touches are no excuse, and well used ranges none for a stall. */
-  uint64_t now = START + HUGE_SPARSE_SPAN_MS;
-  huge_note_stall(&state, MS, now);
-  assert_int_equal(state.sparse.span_ms, HUGE_SPARSE_SPAN_MS);
-  for (unsigned i = 0; i < 4; i++) { /* counted from none again */
-    assert_true(wanted(&state, now));
-    huge_note_sparse(&state, 1, 3, now);
-  }
-  assert_int_equal(wanted_again(&state, now), now + 2 * HUGE_SPARSE_SPAN_MS);
-  huge_note_stall(&state, STALL, now);
-  now += 2 * HUGE_SPARSE_SPAN_MS;
-  huge_note_sparse(&state, PAGE, PAGE, now);
-  assert_int_equal(state.sparse.span_ms, HUGE_SPARSE_SPAN_MS);
-  assert_int_equal(state.stalls.span_ms, HUGE_STALL_SPAN_MS);
 }
 
 UNIT_TEST(dense_ranges_earn_huge_pages) {
@@ -191,16 +162,12 @@ UNIT_TEST(back_offs_stay_in_their_bounds) {
   uint64_t seed = UNIT_SEED, now = START;
   for (unsigned i = 0; i < 20000; i++) {
     bool before = wanted(&state, now);
-    if (test_random(&seed) % 2)
-      huge_note_stall(&state, test_random(&seed) >> (test_random(&seed) % 64), now);
-    else
-      huge_note_sparse(&state, test_random(&seed) >> (test_random(&seed) % 64),
-                       test_random(&seed) >> (test_random(&seed) % 64), now);
+    huge_note_stall(&state, test_random(&seed) >> (test_random(&seed) % 64), now);
     if (before && !wanted(&state, now)) {
       assert_false(wanted(&state, now + HUGE_STALL_SPAN_MS - 1));
       assert_true(wanted(&state, now + 300000));
     }
-    assert_true(state.stalls.span_ms <= 300000 && state.sparse.span_ms <= 300000);
+    assert_true(state.span_ms <= 300000);
     now += test_random(&seed) % 5000;
   }
 }
