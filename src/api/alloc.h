@@ -48,12 +48,15 @@ HAK_HIDDEN void small_deliver(void *block, uint32_t entry);
  * lock. */
 HAK_HIDDEN void deferred_finish(void);
 
-/* How often a request is tried: at first, after memory_release, and after the program's callback. */
+/* How often a request is tried: at first, after memory_release, and after the program's callback. may_try_again: call
+ * before each attempt but the first, in a slow path. pool: the hak_heap's, NULL: an ordinary heap. The callback runs
+ * outside the slow path, because it frees. *is_begun: the slow path was entered again. */
 #define ATTEMPTS_MAX 3u
+struct pool;
+HAK_HIDDEN bool may_try_again(unsigned attempt, struct pool *pool, size_t size, size_t alignment, bool *is_begun);
 
 /* Allocates from a hak_heap, which is given by its pool, or from the calling thread's ordinary heap, whatever the
  * thread's default is. On failure NULL and ENOMEM. */
-struct pool;
 HAK_HIDDEN void *private_block(struct pool *pool, size_t size, uintptr_t site);
 HAK_HIDDEN void *ordinary_block(size_t size, uintptr_t site);
 

@@ -265,10 +265,8 @@ int hak_trim(size_t keep_bytes) {
   KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return 0;
-  struct heap *heap = heap_current();
-  if (heap)
-    private_flush_own();
-  heaps_ask_to_flush(heap);
+  private_flush_own();
+  heaps_ask_to_flush(heap_current());
   size_t given_back = reclaim_trim(keep_bytes);
   slow_path_end();
   return given_back > 0;

@@ -49,16 +49,11 @@ static void *block_of_heap(struct pool *pool, size_t size, size_t alignment, uns
   bool is_begun = error == 0;
   void *block = NULL;
   *dirty = SIZE_MAX;
-  for (unsigned attempt = 0; is_begun && block == NULL && attempt < ATTEMPTS_MAX; attempt++) {
-    bool forbids = attempt > 0 && private_forbids(pool, size);
-    if (attempt == 2 && (forbids || !limit_callback_call(size, &is_begun)))
-      break;
-    struct heap *heap = private_heap(pool);
-    if (attempt > 0 && heap != NULL)
-      heap_flush_all(heap);
-    if (attempt > 0 && !forbids)
-      memory_release(max_size(size, alignment));
-    if (heap == NULL && (heap = private_heap(pool)) == NULL)
+  for (unsigned attempt = 0; is_begun && block == NULL && attempt < ATTEMPTS_MAX &&
+                             (attempt == 0 || may_try_again(attempt, pool, size, alignment, &is_begun));
+       attempt++) {
+    struct heap *heap = heap_of_thread() != NULL ? private_heap(pool) : NULL;
+    if (heap == NULL)
       continue;
     private_enter(heap);
     block = block_attempt(size, alignment, cls, site, dirty);

@@ -131,8 +131,6 @@ void housekeep_of_small(struct heap *own, unsigned cls) {
 COLD void memory_release(size_t bytes) {
   usage_note_refusal(bytes);
   os_memory_limit_ask_again();
-  struct heap *heap = heap_current();
-  if (heap)
-    heap_flush_all(heap);
+  private_flush_own();
   reclaim_all();
 }

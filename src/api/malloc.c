@@ -26,13 +26,10 @@ __attribute__((used)) static void (*const start_with_malloc)(void) = hak_start;
 
 #define HOPELESS_BYTES ((size_t)1 << 40)
 
-/* Tries again after giving back all free memory, and once more if the program's callback returned 1. The caller is in a
- * slow path. The callback runs outside it, because it frees. */
-COLD static bool may_try_again(unsigned attempt, size_t size, size_t alignment, bool *is_begun) {
+COLD bool may_try_again(unsigned attempt, struct pool *pool, size_t size, size_t alignment, bool *is_begun) {
   size_t longest = max_size(size, alignment);
-  struct pool *pool = private_current();
   if (pool != NULL && private_forbids(pool, size)) { /* nothing outside the heap can help */
-    heap_flush_all(heap_current());
+    private_flush_own();
     return attempt == 1;
   }
   if (attempt == 1) {
@@ -59,7 +56,7 @@ static void *block_or_null(size_t size, size_t alignment, unsigned cls, uintptr_
   if (LIKELY(is_begun))
     block = block_attempt(size, alignment, cls, site, dirty);
   for (unsigned attempt = 1; UNLIKELY(block == NULL) && is_begun && attempt < ATTEMPTS_MAX &&
-                             may_try_again(attempt, size, alignment, &is_begun);
+                             may_try_again(attempt, private_current(), size, alignment, &is_begun);
        attempt++)
     block = block_attempt(size, alignment, cls, site, dirty);
   if (LIKELY(is_begun)) {

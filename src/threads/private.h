@@ -75,7 +75,7 @@ struct pool *private_owner(const void *block, uint32_t entry);
 /* False if the lock is stuck. */
 struct hak_heap_stats;
 bool private_stats(struct pool *pool, struct hak_heap_stats *out);
-/* All heaps of the calling thread, which has one, empty their bins. */
+/* All heaps of the calling thread empty their bins. */
 void private_flush_own(void);
 /* The heaps of a pool empty their bins: the caller's at once, others at their next slow paths. Empty slabs are
  * closed. */
