@@ -7,7 +7,6 @@
 #include "heap/envelope.h"
 #include "heap/slow_path.h"
 #include "large/large.h"
-#include "pages/page_map.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
 #include "threads/private.h"
@@ -154,8 +153,6 @@ void *ordinary_block(size_t size, uintptr_t site) {
   return block;
 }
 
-static void large_end(void *object) { free_large(object, ENTRY_LARGE); }
-
 int hak_heap_destroy(hak_heap *heap) {
   if (heap == NULL)
     return 0;
@@ -167,7 +164,7 @@ int hak_heap_destroy(hak_heap *heap) {
   if (error != 0)
     return error;
   deferred_finish();
-  bool is_done = private_destroy(pool, large_end);
+  bool is_done = private_destroy(pool);
   call_end(CALL_SITE);
   return is_done ? 0 : EBUSY;
 }

@@ -183,7 +183,7 @@ static void count_freed(struct pool *pool) {
   }
 }
 
-bool private_destroy(struct pool *pool, void (*large_end)(void *object)) {
+bool private_destroy(struct pool *pool) {
   if (!lock_to_end(pool))
     return false;
   inbox_drain_to_slabs(pool);
@@ -205,7 +205,9 @@ bool private_destroy(struct pool *pool, void (*large_end)(void *object)) {
   for (void *next; object != NULL; object = next) {
     next = large_list_next(object);
     large_list_remove(&next, object);
-    large_end(object);
+    if (UNLIKELY(load_relaxed(&observers_large_freed)))
+      observers.large_freed(object);
+    large_free(object);
   }
   pool_give_private(pool);
   return true;

@@ -48,8 +48,8 @@ struct heap *private_switch(struct heap *heap);
 
 /* Frees everything that the pool holds, and gives the pool back. No other thread may use it, or free one of its
  * blocks, at the same time. False if it is the default of another thread, or if its lock is stuck; then nothing
- * happened. large_end frees an object. */
-bool private_destroy(struct pool *pool, void (*large_end)(void *object));
+ * happened. */
+bool private_destroy(struct pool *pool);
 
 /* --- large objects --- */
 
