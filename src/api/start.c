@@ -143,7 +143,7 @@ static const uintptr_t relays[] = {(uintptr_t)hak_calloc, (uintptr_t)hak_realloc
                                    (uintptr_t)aligned_block, 0};
 
 __attribute__((constructor(101))) void hak_start(void) {
-  gate_child_calls(noticed_in_child);
+  gate_child_prepare = noticed_in_child;
   options_read();
   background_apply(); /* other constructors may have allocated large objects, with the default options */
   if (os_malloc_is_in_program())

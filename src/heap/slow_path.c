@@ -127,10 +127,6 @@ bool slow_path_begin_patiently(void) {
 
 /* --- children that fork's handlers did not prepare --- */
 
-static void (*child_prepare)(void);
-
-COLD void gate_child_calls(void (*prepare)(void)) { child_prepare = prepare; }
-
 /* An emulator may ignore MADV_WIPEONFORK, so the word alone proves nothing. gate_reset also leaves the gate open or
  * lost. */
 COLD bool gate_child_is_prepared(void) {
@@ -149,14 +145,9 @@ static bool is_forker(void) {
 COLD bool gate_child_noticed(void) {
   if (!is_forker())
     return false;
-  do {
-    if (child_prepare != NULL) {
-      child_prepare();
-    } else if (gate_reset()) { /* before the library's constructor */
-      gate_child_heaps();
-      gate_admit();
-    }
-  } while (gate_is_of_parent());
+  do
+    gate_child_prepare();
+  while (gate_is_of_parent());
   return true;
 }
 

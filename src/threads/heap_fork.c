@@ -5,6 +5,7 @@
 #include "heap/bins.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
+#include "heap/slow_path.h"
 #include "threads/inherited.h"
 #include "threads/private.h"
 
@@ -47,12 +48,15 @@ COLD void heaps_in_child(void) {
   registry_process_changed();
 }
 
-static void heaps_in_noticed_child(void) {
+static void prepare_heaps_alone(void) {
+  if (!gate_reset())
+    return;
   heaps_in_child();
   registry_process_noticed();
+  gate_admit();
 }
 
-void (*const gate_child_heaps)(void) = heaps_in_noticed_child;
+void (*gate_child_prepare)(void) = prepare_heaps_alone;
 
 void heaps_before_fork(void) {
   for (struct heap *heap = private_home(); heap; heap = private_next(heap))
