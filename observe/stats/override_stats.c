@@ -4,7 +4,6 @@
 #include "stats/stats.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 
@@ -22,22 +21,6 @@ EXPORT struct mallinfo2 mallinfo2(void) {
       .fordblks = slab_bytes - min_size(slab_bytes, slab_live),
       .fsmblks = s.bin_bytes,
       .keepcost = s.extent_free_bytes + s.large_cached_bytes,
-  };
-}
-
-static int int_clamp(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
-
-/* The old form with int fields. A value that does not fit is INT_MAX. */
-EXPORT struct mallinfo mallinfo(void) {
-  struct mallinfo2 m = mallinfo2();
-  return (struct mallinfo){
-      .arena = int_clamp(m.arena),
-      .hblks = int_clamp(m.hblks),
-      .hblkhd = int_clamp(m.hblkhd),
-      .fsmblks = int_clamp(m.fsmblks),
-      .uordblks = int_clamp(m.uordblks),
-      .fordblks = int_clamp(m.fordblks),
-      .keepcost = int_clamp(m.keepcost),
   };
 }
 #endif

@@ -5,6 +5,7 @@
 #include "base/words.h"
 #include "os/os.h"
 
+#include <limits.h>
 #include <malloc.h>
 
 /* `name` is another name of `function`, which is defined in this file. */
@@ -82,5 +83,21 @@ EXPORT int mallopt(int parameter, int value) {
   if (parameter == M_MXFAST)
     return value >= 0 && (size_t)value <= 80 * sizeof(size_t) / 4;
   return parameter >= M_ARENA_MAX && parameter <= M_TRIM_THRESHOLD; /* the others: -8 to -1 */
+}
+
+static int int_clamp(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
+
+/* The old form with int fields. A value that does not fit is INT_MAX. */
+EXPORT struct mallinfo mallinfo(void) {
+  struct mallinfo2 m = mallinfo2();
+  return (struct mallinfo){
+      .arena = int_clamp(m.arena),
+      .hblks = int_clamp(m.hblks),
+      .hblkhd = int_clamp(m.hblkhd),
+      .fsmblks = int_clamp(m.fsmblks),
+      .uordblks = int_clamp(m.uordblks),
+      .fordblks = int_clamp(m.fordblks),
+      .keepcost = int_clamp(m.keepcost),
+  };
 }
 #endif

@@ -3,7 +3,6 @@
 #include "os/say.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 
@@ -11,14 +10,6 @@
 EXPORT struct mallinfo2 mallinfo2(void) {
   size_t taken = usage_taken(), held_free = usage_free();
   return (struct mallinfo2){.arena = taken + held_free, .uordblks = taken, .fordblks = held_free};
-}
-
-static int int_clamp(size_t value) { return value > INT_MAX ? INT_MAX : (int)value; }
-
-EXPORT struct mallinfo mallinfo(void) {
-  struct mallinfo2 m = mallinfo2();
-  return (struct mallinfo){
-      .arena = int_clamp(m.arena), .uordblks = int_clamp(m.uordblks), .fordblks = int_clamp(m.fordblks)};
 }
 #endif
 
