@@ -85,10 +85,10 @@ UNIT_TEST(a_trim_reaches_between_pieces) {
   static void *many[COUNT], *single[COUNT];
   for (unsigned i = 0; i < COUNT; i++) {
     many[i] = metadata_take(METADATA_ORDER_MAX);
-    single[i] = metadata_take(METADATA_ORDER_MIN);
+    single[i] = metadata_take(METADATA_ORDER_MAX - 1); /* of what the other one left in the chunk */
     assert_non_null(many[i]);
     memset(many[i], 1, (size_t)1 << METADATA_ORDER_MAX);
-    memset(single[i], 2, (size_t)1 << METADATA_ORDER_MIN);
+    memset(single[i], 2, (size_t)1 << (METADATA_ORDER_MAX - 1));
   }
   for (unsigned i = 0; i < COUNT; i++)
     metadata_give(many[i], METADATA_ORDER_MAX);
@@ -102,7 +102,7 @@ UNIT_TEST(a_trim_reaches_between_pieces) {
   assert_int_equal(metadata_bytes(), before);
   for (unsigned i = 0; i < COUNT; i++) {
     assert_int_equal(*(unsigned char *)single[i], 2);
-    metadata_give(single[i], METADATA_ORDER_MIN);
+    metadata_give(single[i], METADATA_ORDER_MAX - 1);
     metadata_give(many[i], METADATA_ORDER_MAX - 4);
   }
 }
