@@ -7,6 +7,9 @@ model=$1
 faults=$2
 strangers=1
 optimise=-O0 # the search takes a second, an optimised compilation four
+# Which process steps first does not matter to a search of all states. With the last one first, a fault that needs two
+# strangers is found in 40,000 states, not three million.
+order=-DREVERSE
 if [ "${3-}" = --long ]; then strangers=2 optimise="-O2 -DCOLLAPSE"; fi
 here=$(cd "$(dirname "$0")" && pwd)
 command -v spin >/dev/null || { echo "skipped: no spin (Debian package spin)"; exit 77; }
@@ -18,7 +21,7 @@ cd "$work"
 check() {
   spin "-DBROKEN=$1" "-DSTRANGERS=$strangers" -a "$here/$model.pml" >spin.log || { cat spin.log; exit 2; }
   # shellcheck disable=SC2086  # words
-  cc $optimise -DSAFETY -DNOFAIR -DMEMLIM=4000 -o pan pan.c
+  cc $optimise $order -DSAFETY -DNOFAIR -DMEMLIM=4000 -o pan pan.c
   ./pan -m1000000 >pan.log 2>&1 || { cat pan.log; exit 2; }
   # A search that did not see all states proves nothing.
   ! grep -q 'max search depth too small\|out of memory' pan.log || { cat pan.log; exit 2; }
