@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 CONTRAST_LEAST = 4.5
+PATIENCE_MS = 200_000
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +16,8 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        started = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        started = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"],
+                                       timeout=PATIENCE_MS)  # fmt: skip
         yield started
         started.close()
 
@@ -26,6 +28,7 @@ class Visit:
     def __init__(self, browser, file, width=1280, scheme="light", script=True):
         self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme,
                                            java_script_enabled=script)  # fmt: skip
+        self.context.set_default_timeout(PATIENCE_MS)
         self.page, self.faults, url = self.context.new_page(), [], file.as_uri()
         self.page.on(
             "console", lambda said: self.faults.append(said.text) if said.type in ("error", "warning") else None

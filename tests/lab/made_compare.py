@@ -138,7 +138,7 @@ def marked(mark: str) -> list[int]:
 
 def gone(mark: str) -> bool:
     """None is left; what was killed may need a moment."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while marked(mark) and time.monotonic() < until:
         time.sleep(0.02)
     return not marked(mark)

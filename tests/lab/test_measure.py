@@ -33,7 +33,7 @@ def marked(mark: str) -> set[int]:
     return found
 
 
-def wait_for(condition, seconds=20.0) -> bool:
+def wait_for(condition, seconds=60.0) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -78,7 +78,7 @@ def test_a_server_is_loaded_and_stopped(served, hak):
     assert [row.allocator for row in hak.rows()] == ["glibc", "again"]
     result = hak.rows()[0].result
     assert result["rss_peak_kb"] >= result["rss_end_kb"] > 5000
-    assert result["cpu_seconds"] < result["seconds"] < 5
+    assert result["cpu_seconds"] < result["seconds"] < 60
     assert result["faults"] > 1000
     assert "RSS at the end of the load" in done.stdout
     assert gone(served.mark)
@@ -144,15 +144,15 @@ def test_a_deaf_server_is_killed(served, build, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_when_it_is_stopped(served, hak, tmp_path, number):
-    process = subprocess.Popen(hak.words(*served.words("daemon", until="sleep 50")), cwd=ROOT,
+    process = subprocess.Popen(hak.words(*served.words("daemon", until="sleep 200")), cwd=ROOT,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not (tmp_path / "socket").exists() and time.monotonic() < until:
         time.sleep(0.02)
     assert len(marked(served.mark)) >= 4  # hak, measure, the starter, the daemon: the control of gone()
     time.sleep(0.2)
     process.send_signal(number)
-    said = process.communicate(timeout=15)[0].decode()
+    said = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 130
     assert "no recommendation: glibc was not measured" in said
     assert gone(served.mark)
