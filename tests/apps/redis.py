@@ -17,7 +17,7 @@ class Server:
              "--enable-debug-command", "yes", "--appendonly", "no", "--daemonize", "no"],
             env=app.environment(on_hakmem), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
-        for _ in range(200):
+        for _ in range(2000):
             if os.path.exists(self.socket) and self.ask("PING") == "PONG":
                 return
             time.sleep(0.05)
@@ -29,7 +29,7 @@ class Server:
 
     def save(self):
         app.check("started" in self.ask("BGSAVE").lower(), "BGSAVE")
-        for _ in range(600):
+        for _ in range(4000):
             info = self.ask("INFO", "persistence")
             if "rdb_bgsave_in_progress:0" in info:
                 app.check("rdb_last_bgsave_status:ok" in info, "BGSAVE failed")

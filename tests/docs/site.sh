@@ -38,16 +38,17 @@ for file in index.html docs/index.html docs/decisions/index.html docs/heaps.html
 done
 
 command -v chromium >/dev/null || { echo "skipped: there is no chromium"; exit 77; }
-python3 -m http.server -b 127.0.0.1 -d "$folder" 18091 >/dev/null 2>&1 &
+python3 -u -m http.server -b 127.0.0.1 -d "$folder" 0 >"$work/server" 2>/dev/null & # it tells the port that it got
 server=$!
 trap 'kill $server; rm -rf "$work"' EXIT
-for _ in $(seq 50); do curl -sf -o "$work/served" http://127.0.0.1:18091/ && break; sleep 0.1; done
-HOME=$work timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/c" --window-size=1200,900 \
-  --screenshot="$work/shot.png" http://127.0.0.1:18091/docs/heaps.html 2>"$work/log" || fail "chromium: $(tail -c 300 "$work/log")"
+for _ in $(seq 2000); do [ ! -s "$work/server" ] || break; sleep 0.1; done
+site=$(grep -o 'http://127.0.0.1:[0-9]*/' "$work/server") || fail "no server"
+HOME=$work timeout 200 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/c" --window-size=1200,900 \
+  --screenshot="$work/shot.png" "${site}docs/heaps.html" 2>"$work/log" || fail "chromium: $(tail -c 300 "$work/log")"
 [ "$(stat -c %s "$work/shot.png")" -gt 20000 ] || fail "an empty screen"
 [ -z "${SITE_SHOT-}" ] || cp "$work/shot.png" "$SITE_SHOT"
-HOME=$work timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/c" --dump-dom \
-  http://127.0.0.1:18091/docs/heaps.html 2>/dev/null >"$work/dom" || fail "chromium"
+HOME=$work timeout 200 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/c" --dump-dom \
+  "${site}docs/heaps.html" 2>/dev/null >"$work/dom" || fail "chromium"
 for part in 'data-md-component="search"' '<h1 id="heaps">'; do grep -q "$part" "$work/dom" || fail "the page has no $part"; done
 if grep -Eo '(src|href)="https?://[^"]*\.(js|css|woff2?)' "$work/dom"; then fail "the page fetches from elsewhere"; fi
 echo "the site is built and shown"

@@ -61,7 +61,7 @@ def profile_of(pid):
 
 def until(holds):
     """What this is, as soon as it holds: threads follow at their next slow call, and may wait for a core."""
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + cases.PATIENCE_S
     while not (found := holds()) and time.monotonic() < give_up:
         time.sleep(0.005)
     assert found, "it never holds"
@@ -114,7 +114,7 @@ def wake(pid):
 
 def heard(pid, page):
     """The process has answered what stands in the page."""
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + cases.PATIENCE_S
     while get(page, STAGE_AT) % 4 == ASKED and time.monotonic() < give_up:
         wake(pid)
     assert get(page, STAGE_AT) % 4 == FREE, "the process does not answer"
@@ -300,7 +300,7 @@ def tools_together(_):
         ask("start", process.pid)
         until(lambda: sampled(process.pid))
         tools = [
-            subprocess.Popen([TOOL, "dump", "--wait", "40", "--out", "-", str(process.pid)], stdout=subprocess.PIPE)
+            subprocess.Popen([TOOL, "dump", "--wait", "150", "--out", "-", str(process.pid)], stdout=subprocess.PIPE)
             for _ in range(12)
         ]
         killed = tools[8:]
