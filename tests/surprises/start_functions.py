@@ -8,6 +8,7 @@ list. A name that no source has is a failure; --fix takes it out. A build by ano
 own, because it inlines others: run --fix with its library, too.
 """
 import bisect
+import functools
 import pathlib
 import re
 import subprocess
@@ -50,11 +51,17 @@ def valgrind(tool, *program):
                           env={"PATH": "/usr/bin:/bin", "LD_PRELOAD": str(LIBRARY)}).stdout  # fmt: skip
 
 
-def executed(program, table):
-    """Addresses in the library of the instructions that the program runs there. Valgrind before 3.20 does not know the
-    object, because it has two segments of code: then the addresses are those of the process, alike in each program."""
+@functools.cache
+def base_of_library():
     maps = valgrind(["none"], "cat", "/proc/self/maps")
-    base = min(int(line.split("-")[0], 16) for line in maps.splitlines() if line.endswith(str(LIBRARY)))
+    return min(int(line.split("-")[0], 16) for line in maps.splitlines() if line.endswith(str(LIBRARY)))
+
+
+@functools.cache
+def executed(program):
+    """Addresses in the library of the instructions that the program runs there. Valgrind before 3.20 does not know the
+    object, because it has two segments of code: then the addresses are those of the process, alike in each program, and
+    some lie outside of it."""
     with tempfile.TemporaryDirectory() as folder:
         valgrind(["callgrind", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no",
                   f"--callgrind-out-file={folder}/out.%p"], *program)  # fmt: skip
@@ -63,17 +70,17 @@ def executed(program, table):
     for part in (part for text in texts for part in re.split(r"^ob=", text, flags=re.M)[1:]):
         name, _, lines = part.partition("\n")
         if name == "???" or name.endswith(LIBRARY.name):
-            offset = base if name == "???" else 0
+            offset = base_of_library() if name == "???" else 0
             addresses |= {int(word, 16) - offset for word in re.findall(r"^(0x[0-9a-f]+) ", lines, re.M)}
-    assert addresses & {address for address, name in table if name == "malloc"}, f"{program} does not run malloc of {LIBRARY}"
-    return {address for address in addresses if table[0][0] <= address <= table[-1][0]}
+    return addresses
 
 
 def run_in(program, table, places):
     """Names of the functions that the program runs and that lie in one of these sections."""
-    begins = [address for address, _ in table]
-    return {table[bisect.bisect_right(begins, address) - 1][1].split(".")[0]
-            for address in executed(program, table) if any(begin <= address < end for begin, end in places)}  # fmt: skip
+    begins, addresses = [address for address, _ in table], executed(tuple(program))
+    assert addresses & {address for address, name in table if name == "malloc"}, f"{program} does not run malloc of {LIBRARY}"
+    return {table[bisect.bisect_right(begins, address) - 1][1].split(".")[0] for address in addresses
+            if begins[0] <= address <= begins[-1] and any(begin <= address < end for begin, end in places)}  # fmt: skip
 
 
 def listed():
