@@ -119,7 +119,7 @@ bool slow_path_begin_patiently(void) {
     uint32_t shut = load_relaxed(&gate.shut);
     if ((hak_thread & (THREAD_BUSY | THREAD_FORKS)) != 0 || shut >= GATE_LOST || os_milliseconds() > until_ms)
       return false;
-    if (shut != 0)
+    if (shut != 0 || gate_is_of_parent())
       os_futex_wait_for(&gate.shut, shut, LOOK_MS);
   }
   return true;

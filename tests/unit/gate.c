@@ -10,7 +10,12 @@ static unsigned sleeps, wakes;
 static struct heap *forker, *other;
 static void (*while_asleep)(void);
 
-TEST_WRAP(uint64_t, os_milliseconds, void) { return now_ms; }
+/* Who only asks for the time does not wait for ever. */
+TEST_WRAP(uint64_t, os_milliseconds, void) {
+  static unsigned asks;
+  now_ms += ++asks % 100000 == 0;
+  return now_ms;
+}
 
 TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   assert_int_equal(atomic_load(word), expected);
@@ -129,6 +134,21 @@ UNIT_TEST(who_gives_its_first_heap_up_counts_once) {
   assert_int_equal(heap->inside, 0);
   lifeline_drop(&heap->lifeline);
   become(forker);
+}
+
+static void *wait_in_child(void *unused) { return slow_path_begin_patiently() ? &forker : unused; }
+
+/* In an unprepared child another thread waits for the one that forked. It sleeps meanwhile. */
+UNIT_TEST(who_waits_for_the_forker_sleeps) {
+  pthread_t thread;
+  void *entered;
+  atomic_store(gate.alive, GATE_OF_PARENT);
+  sleeps = 0;
+  assert_int_equal(pthread_create(&thread, NULL, wait_in_child, NULL), 0);
+  assert_int_equal(pthread_join(thread, &entered), 0);
+  assert_null(entered);
+  assert_in_range(sleeps, 900, 1100);
+  atomic_store(gate.alive, GATE_ADMITS);
 }
 
 static void begin(void) {
