@@ -40,8 +40,6 @@ bool limit_callback_call(size_t size, bool *is_begun) {
   slow_path_end(); /* the callback frees */
   int freed = callback(size, context);
   *is_begun = slow_path_begin();
-  home = heap_current() != NULL ? private_home() : NULL; /* the callback may have got another heap, or none */
-  if (home != NULL)
-    home->callback_frame = 0;
+  private_home()->callback_frame = 0; /* the callback may have got another heap */
   return freed == 1 && *is_begun;
 }

@@ -123,8 +123,7 @@ void private_leave(struct heap *heap) {
 struct heap *private_switch(struct heap *heap) {
   struct heap *before = heap_current();
   owner_step_begin();
-  if (LIKELY(before != NULL)) /* else it gave up its heap, and there was no memory for another */
-    store_relaxed(&before->is_default, false);
+  store_relaxed(&before->is_default, false);
   store_relaxed(&heap->is_default, true);
   thread_become(heap);
   hak_self = &heap->front;

@@ -227,24 +227,29 @@ struct heap *heap_begin(struct pool *pool) {
   return heap;
 }
 
+/* The heap becomes that of the calling thread, which is in a slow path. */
+static void heap_enter(struct heap *heap) {
+  store_relaxed(&heap->inside, 1);
+  thread_become(heap);
+}
+
 struct heap *heap_attach(void) {
   struct heap *heap = heap_begin(NULL);
-  if (heap != NULL) {
-    store_relaxed(&heap->inside, 1);
-    thread_become(heap);
-  }
+  if (heap != NULL)
+    heap_enter(heap);
   return heap;
 }
 
 COLD struct heap *heap_replace(void) {
-  struct heap *heap = heap_current(), *privates = heap->privates;
+  struct heap *heap = heap_current(), *other = heap_begin(NULL);
+  if (other == NULL)
+    return NULL;
+  other->privates = heap->privates;
+  for (struct heap *each = other->privates; each; each = each->next_private)
+    each->home = other;
   slow_path_part_from_heap();
   lifeline_drop(&heap->lifeline);
-  struct heap *other = heap_attach();
-  for (struct heap *each = other ? privates : NULL; each; each = each->next_private)
-    each->home = other;
-  if (other)
-    other->privates = privates;
+  heap_enter(other);
   return other;
 }
 

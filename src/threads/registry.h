@@ -11,7 +11,8 @@ static ALWAYS_INLINE struct heap *heap_of_thread(void) {
   return LIKELY(heap != NULL) ? heap : heap_attach();
 }
 /* The calling thread waited in vain for the lock of its pool (pool_lock). It leaves its heap, as if it ended, and gets
- * one in another pool. If the lock is given later, a sweep finds what the bins hold. NULL when memory is out. */
+ * one in another pool. If the lock is given later, a sweep finds what the bins hold. NULL when memory is out: then it
+ * keeps its heap. */
 struct heap *heap_replace(void);
 /* Moves a heap of the calling thread, with empty bins, to a pool that counts it already; NULL: it stays, and its key is
  * set anew. False: it stays, because memory is out or a lock is stuck. */

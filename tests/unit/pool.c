@@ -541,6 +541,29 @@ UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   unit_pools_clear();
 }
 
+static void nothing(void) {}
+
+/* If there is no memory for another heap either, the thread keeps its own, and what belongs to that. */
+UNIT_TEST(a_thread_keeps_its_heap_if_there_is_no_other) {
+  struct heap *heap = unit_heap_attach();
+  for (struct heap *each = heap_from(1, false); each; each = heap_from(each->id + 1, false))
+    assert_true(lifeline_take(&each->lifeline)); /* no parked one serves */
+  lock_take(&heap_pool(heap)->lock);
+  instead_of_a_heap = nothing;
+  clock_moves = true;
+  hak_free(hak_malloc(BYTES)); /* from elsewhere, or none */
+  clock_moves = false;
+  assert_ptr_equal(heap_current(), heap);
+  instead_of_a_heap = NULL;
+  lock_give(&heap_pool(heap)->lock);
+  assert_non_null(blocks[0] = hak_malloc(BYTES));
+  assert_ptr_equal(heap_current(), heap);
+  hak_free(blocks[0]);
+  for (struct heap *each = heap_from(1, false); each; each = heap_from(each->id + 1, false))
+    lifeline_drop(&each->lifeline);
+  unit_pools_clear();
+}
+
 static void check_child(void *pool) {
   for (struct pool *each = pool_next(NULL); each; each = pool_next(each))
     if (atomic_load(&each->heaps) != (each == pool ? 1 : 0))
