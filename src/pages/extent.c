@@ -290,15 +290,17 @@ static size_t purge_oldest(struct purge purge, size_t *purged, unsigned *splits)
 
 /* Of one purge: so many find one locked page in 4 GiB, and a program that locks all its memory loses little time. */
 #define SPLITS_MAX 16u
+#define REFUSALS_MAX 64u /* so many extents of which nothing goes do not keep others from going */
 
 COLD size_t extents_purge(struct purge purge) {
-  size_t purged = 0;
-  unsigned splits = SPLITS_MAX;
+  size_t purged = 0, before = 0;
+  unsigned splits = SPLITS_MAX, refusals = 0;
   lock_take(&extents.lock);
   free_extents_purge_begin();
   lock_give(&extents.lock);
-  for (size_t bytes; purge.most_bytes > 0 && (bytes = purge_oldest(purge, &purged, &splits)) > 0;)
-    purge.most_bytes = less(purge.most_bytes, bytes);
+  for (size_t bytes; purge.most_bytes > 0 && (bytes = purge_oldest(purge, &purged, &splits)) > 0; before = purged)
+    if (purged > before || ++refusals > REFUSALS_MAX)
+      purge.most_bytes = less(purge.most_bytes, bytes);
   return purged;
 }
 

@@ -69,8 +69,8 @@ bool extent_adopt(char *mapping, size_t bytes);
 bool extent_islands_are_many(void);
 
 /* Gives resident free extents back to the system, oldest first. What the system refuses (locked pages) does not keep
- * the others from going, but counts against most_bytes. One thread at a time (reclaim/reclaim.h). Holds no lock over
- * the system calls. Returns the bytes given back. */
+ * the others from going; many such extents count against most_bytes. One thread at a time (reclaim/reclaim.h). Holds no
+ * lock over the system calls. Returns the bytes given back. */
 size_t extents_purge(struct purge purge);
 
 /* Unmaps free extents of at least bytes_min, and the unused ends of the arenas. Call when address space is out. True if

@@ -559,6 +559,24 @@ UNIT_TEST_BETWEEN(refused_pages_do_not_keep_others, all_purged, all_purged) {
   UNIT_EXTENTS_VALID();
 }
 
+/* Nor does what is refused use up the bound of a purge in parts. */
+UNIT_TEST_BETWEEN(refused_pages_do_not_end_a_part, all_purged, all_purged) {
+  struct piece locked = take(EXTENT_PLAIN, 4 * ROW_BYTES, ROW_BYTES);
+  take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES); /* stays */
+  struct piece other = take(EXTENT_PLAIN, ROW_BYTES, ROW_BYTES);
+  bool is_locked = syscall(SYS_mlock, locked.extent.base, 4 * ROW_BYTES) == 0; /* the sanitizers' mlock does nothing */
+  give(&locked, 1);
+  give(&other, 2);
+  if (!is_locked) {
+    print_message("skipped: pages cannot be locked\n");
+    skip();
+  }
+  assert_int_equal(extents_purge(purge_at_most(ROW_BYTES, UNIT_EVERYTHING)), ROW_BYTES);
+  assert_int_equal(decay_total(&extents_decay), 4 * ROW_BYTES);
+  assert_int_equal(syscall(SYS_munlock, locked.extent.base, 4 * ROW_BYTES), 0);
+  UNIT_EXTENTS_VALID();
+}
+
 /* A purge in parts goes at most 2 MiB beyond its bound. */
 UNIT_TEST_BETWEEN(purges_stop_at_their_bound, all_purged, all_purged) {
   used_apart(7 * ROW_BYTES / 2, KEEP_BY_PRESET, 1);
