@@ -228,7 +228,7 @@ struct heap *heap_begin(struct pool *pool) {
 }
 
 /* The heap becomes that of the calling thread, which is in a slow path. */
-static void heap_enter(struct heap *heap) {
+static ALWAYS_INLINE void heap_enter(struct heap *heap) {
   store_relaxed(&heap->inside, 1);
   thread_become(heap);
 }
