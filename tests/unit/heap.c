@@ -5,7 +5,6 @@
 #include "threads/registry.h"
 #include "unit.h"
 
-#include "hakmem/hakmem.h"
 #include "pages/metadata.h"
 #include "policy/bin_policy.h"
 #include "reclaim/due.h"
@@ -698,27 +697,6 @@ UNIT_TEST(one_call_moves_few_blocks) {
   heap_flush_all(heap);
   UNIT_HEAP_VALID(heap);
 }
-
-/* As where a lock of its pool is stuck, and there is no memory for another heap (heap_replace). */
-static int give_heap_up(size_t size, void *calls) {
-  (void)size;
-  ++*(int *)calls;
-  unit_heap_give_up(heap_current());
-  return 1;
-}
-
-static void want_too_much(void *unused) {
-  (void)unused;
-  int calls = 0;
-  hak_heap *heap = hak_heap_new(0);
-  hak_limit_callback_set(give_heap_up, &calls);
-  CHECK(heap != NULL && hak_option_set("limit_mb", "1") == 0);
-  CHECK(hak_heap_malloc(heap, (size_t)1 << 30) == NULL && errno == ENOMEM && calls == 1);
-  CHECK(hak_malloc((size_t)1 << 30) == NULL && calls == 2);
-  CHECK(hak_option_set("limit_mb", "0") == 0 && hak_heap_malloc(heap, 1000) != NULL && hak_heap_destroy(heap) == 0);
-}
-
-UNIT_TEST(a_limit_callback_may_leave_the_thread_without_a_heap) { unit_passes_in_child(want_too_much, NULL); }
 
 /* A producer does not keep what comes back to it. This is the last test, because the background thread may be there from
  * now on. */
