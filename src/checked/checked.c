@@ -255,8 +255,8 @@ static bool first_is_twice(const struct checked_class *class) {
   return class->next.block == NULL && i < end;
 }
 
-/* A block that a step had in hand is lost. One that was drawn has a place in the ring again: that of the first one, which
- * a draw has moved, or which is lost then. */
+/* A block that a step had in hand is lost. One that was drawn has a place in the ring again: that of the first one,
+ * which a draw has moved, or which is lost then. */
 void checked_recover(struct heap *heap) {
   struct checked_cache *cache = cache_of(heap);
   for (unsigned cls = 1; cache != NULL && cls < HAK_CLASS_COUNT; cls++) {

@@ -133,8 +133,8 @@ bool gate_reset(void);
  * effect in the child of a fork that came in between (in a signal handler): that one is not prepared. */
 void gate_admit(void);
 
-/* A slow path calls it when it finds that the fork handlers did not prepare this child (_Fork, the clone system call), or
- * did not finish. Until the library's constructor sets it, it prepares the heaps alone (threads/heap_fork.c). */
+/* A slow path calls it when it finds that the fork handlers did not prepare this child (_Fork, the clone system call),
+ * or did not finish. Until the library's constructor sets it, it prepares the heaps alone (threads/heap_fork.c). */
 extern void (*gate_child_prepare)(void);
 /* Tells whether such a call has prepared this child already. */
 bool gate_child_is_prepared(void);

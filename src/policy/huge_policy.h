@@ -4,9 +4,9 @@
  * a first touch shows this. Then there is a back-off, a time without huge pages. It doubles each time, up to five
  * minutes. A quick touch afterwards halves it.
  *
- * And a range that is little used still takes 2 MiB per huge page. So large objects need evidence: huge pages are earned
- * by ranges on small pages that were seen densely written. A range on huge pages shows nothing, so some ranges must be
- * on small pages all the time.
+ * And a range that is little used still takes 2 MiB per huge page. So large objects need evidence: huge pages are
+ * earned by ranges on small pages that were seen densely written. A range on huge pages shows nothing, so some ranges
+ * must be on small pages all the time.
  *
  * The initial state is all zeros. The caller's lock guards it. The rules are for systems with huge pages of 2 MiB;
  * elsewhere the caller passes HUGE_OFF. */

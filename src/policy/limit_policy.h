@@ -31,8 +31,8 @@ struct limit_view {
 
 /* Returns how many free bytes may be kept; SIZE_MAX: any number.
  *   - Over the target, the excess goes.
- *   - If more is held than 7/8 of high_bytes, the excess goes. But half of what high_bytes leaves beside what is held and
- *     not free may stay, or an eighth of what it leaves beside what is charged: else a program with live memory beyond
- *     7/8, or with much that it never touches, would fault in again each page that it frees.
+ *   - If more is held than 7/8 of high_bytes, the excess goes. But half of what high_bytes leaves beside what is held
+ *     and not free may stay, or an eighth of what it leaves beside what is charged: else a program with live memory
+ *     beyond 7/8, or with much that it never touches, would fault in again each page that it frees.
  *   - If high_bytes are charged, or under pressure, all goes. */
 size_t limit_keep(const struct limit_view *view);
