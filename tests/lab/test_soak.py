@@ -117,7 +117,7 @@ def test_a_soak_is_stored(tree, build, tmp_path):
         assert "RSS: median" in said and "an hour" in said
         read = epochs.read(tmp_path / f"{stem}.csv")
         about = json.loads((tmp_path / f"{stem}.json").read_text())
-        assert len(read) == about["epochs"] > 1 and about["ended"] == "complete" and about["seed"] == 3
+        assert len(read) == about["epochs"] > 3 and about["ended"] == "complete" and about["seed"] == 3
         assert about["commit"] and about["machine"]["kernel"] and about["command"][0] == "random_mixed"
         row = rows.read([row_file])[-1]
         assert row.kind == "soak" and row.result["epochs"] + row.result["warm_up_epochs"] == len(read)
@@ -203,9 +203,9 @@ def test_nohup(tmp_path, handler, how):
 
 
 def test_no_room_for_the_row(tree, build, tmp_path):
-    said, errors, status = hak(tree, build, *QUICK, "--minutes", 0.005, "--out", tmp_path, "--json", "/dev/full")
+    said, errors, status = hak(tree, build, *QUICK, "--minutes", 0.02, "--out", tmp_path, "--json", "/dev/full")
     assert status == 1 and "RSS: median" in said and "--json: No space left on device; the CSV is kept" in errors
-    assert len(epochs.read(tmp_path / "mixed-hakmem.csv")) > 0
+    assert len(epochs.read(tmp_path / "mixed-hakmem.csv")) > 3
 
 
 def stand_in(folder: pathlib.Path, text: str) -> str:
