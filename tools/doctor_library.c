@@ -20,8 +20,8 @@ void doctor_look_library(struct doctor *doctor) {
     doctor_report(SEVERITY_PROBLEM, "%s is not hakmem's library\nbuild or install hakmem again", path);
   else if (strpbrk(path, ": ;$\t\n"))
     doctor_report(SEVERITY_WARNING,
-                  "the path of %s cannot stand in LD_PRELOAD\nmove it, or use hak run and hak env, which "
-                  "find a way round a space",
+                  "the path of %s cannot stand in LD_PRELOAD\nmove it, or use hak run and hak env, which find a way "
+                  "round a space",
                   path);
   else if (!(status.st_mode & S_IROTH))
     doctor_report(SEVERITY_WARNING, "%s cannot be read by other users, whose programs cannot load it\nchmod o+r", path);
@@ -53,8 +53,8 @@ void doctor_look_loaded(struct doctor *doctor) {
   doctor_paths(doctor, doctor_variable(doctor, "LD_PRELOAD"), note_hakmem, &wanted);
   if (loaded.is_deleted)
     doctor_report(SEVERITY_NOTE,
-                  "%s: the file is gone or was replaced since the process loaded it\nstart the program "
-                  "again to get what is there",
+                  "%s: the file is gone or was replaced since the process loaded it\nstart the program again to get "
+                  "what is there",
                   loaded.path);
   else if (*loaded.path)
     doctor_report(SEVERITY_OK, "%s is in the process", loaded.path);
@@ -62,13 +62,12 @@ void doctor_look_loaded(struct doctor *doctor) {
     doctor_report(SEVERITY_OK, "%s has hakmem in it", doctor->program);
   else if (*wanted.path)
     doctor_report(SEVERITY_PROBLEM,
-                  "hakmem is not in process %ld, though LD_PRELOAD names %s\nsee the other findings, and "
-                  "what the loader said when the program began",
+                  "hakmem is not in process %ld, though LD_PRELOAD names %s\nsee the other findings, and what the "
+                  "loader said when the program began",
                   doctor->pid, wanted.path);
   else
     doctor_report(SEVERITY_PROBLEM,
-                  "hakmem is not in process %ld, and its LD_PRELOAD does not name it\nstart it by: hak "
-                  "run -- CMD",
+                  "hakmem is not in process %ld, and its LD_PRELOAD does not name it\nstart it by: hak run -- CMD",
                   doctor->pid);
 }
 
@@ -94,15 +93,14 @@ static void judge_preload(struct doctor *doctor, const char *path, void *argumen
     doctor_report(is_ours ? SEVERITY_PROBLEM : SEVERITY_WARNING,
                   "LD_PRELOAD names %s: %m\ngive the path that hak lib prints, or: hak run -- CMD", path);
   else if (allocator && !*has_hakmem)
-    doctor_report(SEVERITY_PROBLEM,
-                  "LD_PRELOAD names %s, %s, and no hakmem before it: it takes the place of hakmem\ntake it "
-                  "out of LD_PRELOAD",
-                  path, allocator);
+    doctor_report(
+        SEVERITY_PROBLEM,
+        "LD_PRELOAD names %s, %s, and no hakmem before it: it takes the place of hakmem\ntake it out of LD_PRELOAD",
+        path, allocator);
   else if (allocator)
     doctor_report(SEVERITY_NOTE,
-                  "LD_PRELOAD names %s, %s, behind hakmem: it is loaded and not used\ntake it out of "
-                  "LD_PRELOAD",
-                  path, allocator);
+                  "LD_PRELOAD names %s, %s, behind hakmem: it is loaded and not used\ntake it out of LD_PRELOAD", path,
+                  allocator);
   else
     doctor_report(SEVERITY_OK, "%s can be preloaded", path);
   *has_hakmem |= is_ours;
@@ -126,8 +124,7 @@ static void judge_preload_file(struct doctor *doctor, const char *path, void *ar
                   path);
   else if (doctor_is_hakmem(doctor, path))
     doctor_report(SEVERITY_NOTE,
-                  "/etc/ld.so.preload names %s: all programs run on hakmem\nset LD_PRELOAD for one program "
-                  "instead",
+                  "/etc/ld.so.preload names %s: all programs run on hakmem\nset LD_PRELOAD for one program instead",
                   path);
   else if (allocator)
     doctor_report(SEVERITY_WARNING,
@@ -157,8 +154,8 @@ static void note_allocator(struct doctor *doctor, const char *path, void *argume
     return;
   *is_alone = false;
   doctor_report(SEVERITY_NOTE,
-                "%s (%s) is %s: hakmem, where it is preloaded, takes its place, but calls to its own names "
-                "stay there\nbuild the program without it, if its own names are not used",
+                "%s (%s) is %s: hakmem, where it is preloaded, takes its place, but calls to its own names stay "
+                "there\nbuild the program without it, if its own names are not used",
                 path, allocator, doctor->pid && !is_needed(&doctor->elf, path) ? "in the process" : "linked in");
 }
 
@@ -170,10 +167,10 @@ void doctor_look_allocators(struct doctor *doctor) {
     return;
   if (defined != ELF_SYMBOL_NONE && elf->interpreter) {
     is_alone = false;
-    doctor_report(SEVERITY_PROBLEM,
-                  "%s defines malloc itself, and its own comes before what is preloaded\nbuild it without "
-                  "its allocator",
-                  doctor->program);
+    doctor_report(
+        SEVERITY_PROBLEM,
+        "%s defines malloc itself, and its own comes before what is preloaded\nbuild it without its allocator",
+        doctor->program);
   }
   if (doctor->pid)
     doctor_modules(doctor, note_allocator, &is_alone);
@@ -248,8 +245,8 @@ void doctor_look_copies(struct doctor *doctor) {
   }
   if (copies.count > 1)
     doctor_report(SEVERITY_WARNING,
-                  "hakmem is there %u times, among them %s and %s: malloc is the first one's, and the "
-                  "others' hak_ functions do not know its blocks\nkeep one",
+                  "hakmem is there %u times, among them %s and %s: malloc is the first one's, and the others' hak_ "
+                  "functions do not know its blocks\nkeep one",
                   copies.count, copies.paths[0], copies.paths[1]);
   else if (copies.count == 1)
     doctor_report(SEVERITY_OK, "hakmem is there once");

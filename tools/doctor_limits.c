@@ -37,11 +37,10 @@ void doctor_look_data(struct doctor *doctor) {
 void doctor_look_descriptors(struct doctor *doctor) {
   uint64_t limit = doctor_limit(doctor, "Max open files");
   if (limit < DESCRIPTORS_MIN)
-    doctor_report(
-        SEVERITY_WARNING,
-        "the process may have %llu files open (ulimit -n): there is hardly a place for hakmem's own, so there may be "
-        "no summary at exit and no word of memory pressure\nulimit -n 256 or more",
-        (unsigned long long)limit);
+    doctor_report(SEVERITY_WARNING,
+                  "the process may have %llu files open (ulimit -n): there is hardly a place for hakmem's own, so "
+                  "there may be no summary at exit and no word of memory pressure\nulimit -n 256 or more",
+                  (unsigned long long)limit);
   else
     doctor_report(SEVERITY_OK, "files can be opened");
 }
@@ -117,15 +116,14 @@ void doctor_look_seccomp(struct doctor *doctor) {
   if (mode == UINT64_MAX)
     return;
   if (mode == 1)
-    doctor_report(SEVERITY_PROBLEM,
-                  "strict seccomp: the first call for more memory kills the process\nuse a filter; docs/deployment.md, "
-                  "seccomp");
+    doctor_report(
+        SEVERITY_PROBLEM,
+        "strict seccomp: the first call for more memory kills the process\nuse a filter; docs/deployment.md, seccomp");
   else if (mode == 2 && !is_quiet)
     doctor_report(
         SEVERITY_NOTE,
         "system calls are filtered (seccomp): from 16 MiB on hakmem reads files of /proc and /sys and starts a "
-        "thread\nif the filter kills, set HAKMEM_CGROUP=off and HAKMEM_BACKGROUND=off; docs/deployment.md, "
-        "seccomp");
+        "thread\nif the filter kills, set HAKMEM_CGROUP=off and HAKMEM_BACKGROUND=off; docs/deployment.md, seccomp");
   else
     doctor_report(SEVERITY_OK, mode == 2 ? "system calls are filtered, and hakmem makes only those it must make"
                                          : "system calls are not filtered");

@@ -39,14 +39,15 @@ void doctor_look_huge(struct doctor *doctor) {
     if (*word == 0)
       doctor_report(severity, "huge pages are not in this kernel: HAKMEM_HUGE has no effect");
     else
-      doctor_report(severity, "huge pages are switched off (transparent_hugepage/enabled is never): HAKMEM_HUGE has no "
-                              "effect\n" HUGE_FOLDER "/enabled: madvise");
+      doctor_report(
+          severity,
+          "huge pages are switched off (transparent_hugepage/enabled is never): HAKMEM_HUGE has no effect\n" HUGE_FOLDER
+          "/enabled: madvise");
   } else if (strcmp(word, "always") == 0) {
-    doctor_report(
-        SEVERITY_NOTE,
-        "huge pages are given without being asked for (transparent_hugepage/enabled is always): hakmem refuses "
-        "them where HAKMEM_HUGE does not want them, the program's other memory does not\n" HUGE_FOLDER
-        "/enabled: madvise");
+    doctor_report(SEVERITY_NOTE,
+                  "huge pages are given without being asked for (transparent_hugepage/enabled is always): hakmem "
+                  "refuses them where HAKMEM_HUGE does not want them, the program's other memory does not\n" HUGE_FOLDER
+                  "/enabled: madvise");
   } else
     doctor_report(SEVERITY_OK, "huge pages are given where they are asked for (%s)", word);
 }
@@ -133,11 +134,10 @@ void doctor_look_mappings(struct doctor *doctor) {
   for (const char *at = doctor->maps; at && *at; at++)
     count += *at == '\n';
   if (doctor_percent(count, most) >= MAPPINGS_NEAR_PERCENT)
-    doctor_report(
-        SEVERITY_PROBLEM,
-        "the process has %llu of at most %llu mappings: beyond that malloc fails\nraise vm.max_map_count, and "
-        "look in /proc/%ld/maps who maps so much",
-        (unsigned long long)count, (unsigned long long)most, doctor->pid);
+    doctor_report(SEVERITY_PROBLEM,
+                  "the process has %llu of at most %llu mappings: beyond that malloc fails\nraise vm.max_map_count, "
+                  "and look in /proc/%ld/maps who maps so much",
+                  (unsigned long long)count, (unsigned long long)most, doctor->pid);
   else if (most < MAPPINGS_USUAL)
     doctor_report(SEVERITY_WARNING,
                   "a process may have only %llu mappings (vm.max_map_count)\nraise it to %u, the kernel's own value",

@@ -160,14 +160,14 @@ void doctor_look_option_pairs(struct doctor *doctor) {
   look_pairs();
   look_aliases(doctor);
   if (option_is_set(OPTION_BIN_KB_MAX) && bin_kb > heap_kb)
-    doctor_report(SEVERITY_WARNING,
-                  "HAKMEM_BIN_KB_MAX=%ld has no effect above HAKMEM_HEAP_KB_MAX, which is %ld\nraise "
-                  "HAKMEM_HEAP_KB_MAX",
-                  bin_kb, heap_kb);
+    doctor_report(
+        SEVERITY_WARNING,
+        "HAKMEM_BIN_KB_MAX=%ld has no effect above HAKMEM_HEAP_KB_MAX, which is %ld\nraise HAKMEM_HEAP_KB_MAX", bin_kb,
+        heap_kb);
   if (own > group && option_value(OPTION_CGROUP) == CGROUP_ON)
     doctor_report(SEVERITY_NOTE,
-                  "HAKMEM_LIMIT_MB=%ld is above what the control group leaves, which holds: %s\nlower it, or "
-                  "raise the group's limit",
+                  "HAKMEM_LIMIT_MB=%ld is above what the control group leaves, which holds: %s\nlower it, or raise the "
+                  "group's limit",
                   option_value(OPTION_LIMIT_MB), doctor_bytes(group));
   if (option_value(OPTION_POLICY) == POLICY_FROZEN && *option_string(OPTION_POLICY_FILE) == 0)
     doctor_report(SEVERITY_WARNING, "HAKMEM_POLICY=frozen without HAKMEM_POLICY_FILE has nothing to go by\nset "
@@ -195,15 +195,14 @@ void doctor_look_policy_file(struct doctor *doctor) {
                   "HAKMEM_POLICY_FILE=%s depends on the folder the program is started in\ngive a whole path", path);
   else if (!is_there && option_value(OPTION_POLICY) == POLICY_FROZEN)
     doctor_report(SEVERITY_WARNING,
-                  "HAKMEM_POLICY_FILE=%s: there is no such file, and HAKMEM_POLICY=frozen makes none\nlet "
-                  "it be written by HAKMEM_POLICY=evolving, or by hak policy fixed",
+                  "HAKMEM_POLICY_FILE=%s: there is no such file, and HAKMEM_POLICY=frozen makes none\nlet it be "
+                  "written by HAKMEM_POLICY=evolving, or by hak policy fixed",
                   path);
   else if (is_there && access(folder, R_OK) != 0)
     doctor_report(SEVERITY_WARNING, "HAKMEM_POLICY_FILE=%s cannot be read\nchmod, chown", path);
   else if (option_value(OPTION_POLICY) == POLICY_EVOLVING && access(seen, W_OK) != 0)
     doctor_report(SEVERITY_WARNING,
-                  "HAKMEM_POLICY_FILE=%s cannot be written: its folder is not there, or not ours\ngive "
-                  "another path",
+                  "HAKMEM_POLICY_FILE=%s cannot be written: its folder is not there, or not ours\ngive another path",
                   path);
   else
     doctor_report(SEVERITY_OK, "%s can be read%s", path,
@@ -226,9 +225,8 @@ void doctor_look_foreign_options(struct doctor *doctor) {
       continue;
     name_of(*variable, name);
     if (strcmp(name, "GLIBC_TUNABLES") == 0 && strstr(*variable, "glibc.malloc."))
-      doctor_report(SEVERITY_NOTE,
-                    "GLIBC_TUNABLES has glibc.malloc., which acts on glibc's malloc and not on hakmem\nhak "
-                    "options lists what acts on hakmem");
+      doctor_report(SEVERITY_NOTE, "GLIBC_TUNABLES has glibc.malloc., which acts on glibc's malloc and not on "
+                                   "hakmem\nhak options lists what acts on hakmem");
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
       if (strncmp(*variable, foreign[i].beginning, strlen(foreign[i].beginning)) == 0) {
         doctor_report(SEVERITY_NOTE, "%s acts on %s's malloc and not on hakmem\nhak options lists what acts on hakmem",

@@ -38,8 +38,7 @@ void doctor_look_machine_code(struct doctor *doctor) {
                   doctor->program);
   else if (elf->machine != OWN_MACHINE)
     doctor_report(SEVERITY_PROBLEM,
-                  "%s is a program for another machine (ELF machine %u, not %u)\nbuild hakmem and it "
-                  "for the same one",
+                  "%s is a program for another machine (ELF machine %u, not %u)\nbuild hakmem and it for the same one",
                   doctor->program, elf->machine, (unsigned)OWN_MACHINE);
   else
     doctor_report(SEVERITY_OK, "%s is a program of 64 bits for this machine", doctor->program);

@@ -138,8 +138,7 @@ static bool copy_head(struct live_process *process) {
   if (head->layout != LIVE_LAYOUT)
     return live_wrong(
         process, LIVE_UNREADABLE,
-        "the live page of process %ld has layout %u, and this program reads layout %u: they are of different "
-        "versions",
+        "the live page of process %ld has layout %u, and this program reads layout %u: they are of different versions",
         process->pid, head->layout, LIVE_LAYOUT);
   if (!head_is_sound(head, process->page_bytes))
     return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
@@ -178,11 +177,10 @@ static bool no_page(struct live_process *process, int why) {
   if (live_state(process) == 'Z')
     return live_wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
   if (why == LIVE_FIND_DENIED)
-    return live_wrong(
-        process, LIVE_UNREADABLE,
-        "not permitted to look at process %ld: it is another user's, runs with raised privileges, or forbids it "
-        "(PR_SET_DUMPABLE)",
-        process->pid);
+    return live_wrong(process, LIVE_UNREADABLE,
+                      "not permitted to look at process %ld: it is another user's, runs with raised privileges, or "
+                      "forbids it (PR_SET_DUMPABLE)",
+                      process->pid);
   if (live_maps_file(process->folder, LIVE_FILE_NAME))
     return live_wrong(process, LIVE_UNREADABLE, "process %ld has closed the descriptor of its live page", process->pid);
   return live_wrong(process, LIVE_UNREADABLE,

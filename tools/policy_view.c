@@ -293,8 +293,8 @@ void policy_view_print_json(const struct policy_view *view) {
   const struct policy_costs *part = &view->costs.part;
   printf("{\"source\":\"%s\",\"writer\":", view->is_process ? "process" : "file");
   tool_print_json(view->is_process ? NULL : view->writer);
-  printf(",\"costs\":{\"fault_ns\":%u,\"purge_page_ns\":%u,\"purge_call_ns\":%u,"
-         "\"mapping_call_ns\":%u,\"break_even_ms\":%u}",
+  printf(",\"costs\":{\"fault_ns\":%u,\"purge_page_ns\":%u,\"purge_call_ns\":%u,\"mapping_call_ns\":%u,\"break_even_"
+         "ms\":%u}",
          part->fault_ns, part->purge_page_ns, part->purge_call_ns, view->costs.mapping.purge_call_ns,
          break_even_ms(part));
   fputs(",\"arms\":[", stdout);

@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char usage[] = "hakmem-stats [--text|--json|--openmetrics] FILE\n"
-                            "hakmem-stats --markdown|--schema\n"
-                            "\n"
-                            "Prints the last report in FILE, which HAKMEM_STATS=json wrote, in another form; - is "
-                            "the standard input.\n"
-                            "  --text         for people (default)\n"
-                            "  --json         one object, by docs/stats.schema.json\n"
-                            "  --openmetrics  for Prometheus and its like\n"
-                            "  --markdown     prints docs/stats.md\n"
-                            "  --schema       prints docs/stats.schema.json\n";
+static const char usage[] =
+    "hakmem-stats [--text|--json|--openmetrics] FILE\n"
+    "hakmem-stats --markdown|--schema\n"
+    "\n"
+    "Prints the last report in FILE, which HAKMEM_STATS=json wrote, in another form; - is the standard input.\n"
+    "  --text         for people (default)\n"
+    "  --json         one object, by docs/stats.schema.json\n"
+    "  --openmetrics  for Prometheus and its like\n"
+    "  --markdown     prints docs/stats.md\n"
+    "  --schema       prints docs/stats.schema.json\n";
 
 static int convert_report(const char *path, enum stats_mode mode) {
   static struct stats_snapshot snapshot;

@@ -5,17 +5,16 @@
 #include <stdio.h>
 
 static const char *const group_heads[STATS_GROUPS] = {
-    [STATS_PART] = "The parts of memory\n\nThey add up to `mapped_bytes`, to within `moving_bytes`. That is 0 when "
-                   "no memory is in transfer.",
+    [STATS_PART] = "The parts of memory\n\nThey add up to `mapped_bytes`, to within `moving_bytes`. That is 0 when no "
+                   "memory is in transfer.",
     [STATS_MEMORY] = "Other views of memory",
     [STATS_HEAP] = "Heaps\n\nA heap is the state that one thread allocates from. It outlives the thread.",
     [STATS_REFILL] = "Refills\n\nA malloc that finds its bin empty tries these sources in order: the inbox, the heap's "
                      "slabs, a new slab made\nof a free extent, an arena.",
     [STATS_FREE] = "Frees\n\nWhat free does when it does not push the block into a bin.",
     [STATS_LARGE] = "Large objects\n\nObjects above 64 KiB, and those aligned to more than a size class can be.",
-    [STATS_COUNTED] =
-        "Counted and sampled\n\nBlocks are counted with `HAKMEM_COUNT=1`, and while a heap profile samples "
-        "them\n([profiling.md](profiling.md)).",
+    [STATS_COUNTED] = "Counted and sampled\n\nBlocks are counted with `HAKMEM_COUNT=1`, and while a heap profile "
+                      "samples them\n([profiling.md](profiling.md)).",
     [STATS_EARLY] = "Rare cases",
     [STATS_PURGE] = "Giving back",
     [STATS_SYSTEM] = "System calls\n\nhakmem's own calls. Earlier reports call `calls_map` mmap_total.",

@@ -18,10 +18,8 @@
 static const char usage[] =
     "hakmem-top [PID]\n"
     "\n"
-    "Shows what a process that was started with HAKMEM_LIVE=1 holds, while it runs: the heap over "
-    "time, size classes,\n"
-    "call sites of large objects, threads, purge activity. h shows the keys. Without PID: a list "
-    "to choose from.\n";
+    "Shows what a process that was started with HAKMEM_LIVE=1 holds, while it runs: the heap over time, size classes,\n"
+    "call sites of large objects, threads, purge activity. h shows the keys. Without PID: a list to choose from.\n";
 
 enum next { NEXT_QUIT, NEXT_LIST, NEXT_PROCESS };
 
