@@ -40,6 +40,10 @@ struct doctor {
 
 /* Reports a finding of the running check: "what is so\nwhat to do". The second line may be missing. */
 __attribute__((format(printf, 2, 3))) void doctor_report(enum severity severity, const char *format, ...);
+#define doctor_ok(...) doctor_report(SEVERITY_OK, __VA_ARGS__)
+#define doctor_note(...) doctor_report(SEVERITY_NOTE, __VA_ARGS__)
+#define doctor_warn(...) doctor_report(SEVERITY_WARNING, __VA_ARGS__)
+#define doctor_problem(...) doctor_report(SEVERITY_PROBLEM, __VA_ARGS__)
 
 /* Runs the checks. False: there was no memory for all findings. */
 bool doctor_run(struct doctor *doctor);

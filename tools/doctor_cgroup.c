@@ -62,10 +62,9 @@ static void look_kills(const struct doctor *doctor) {
   const char *file = group->is_first_version ? "memory.oom_control" : "memory.events";
   uint64_t kills = doctor_line_number(doctor_read(doctor, "%s/%s", group->folder, file), "oom_kill ");
   if (kills != UINT64_MAX && kills > 0)
-    doctor_report(SEVERITY_WARNING,
-                  "the kernel has killed %llu process%s of the control group for want of memory\nset HAKMEM_LIMIT_MB "
-                  "to each process's share, or raise the limit of %s",
-                  (unsigned long long)kills, kills == 1 ? "" : "es", group->folder);
+    doctor_warn("the kernel has killed %llu process%s of the control group for want of memory\nset HAKMEM_LIMIT_MB to "
+                "each process's share, or raise the limit of %s",
+                (unsigned long long)kills, kills == 1 ? "" : "es", group->folder);
 }
 
 static void look_sharers(const struct doctor *doctor) {
@@ -74,44 +73,38 @@ static void look_sharers(const struct doctor *doctor) {
   for (const char *at = processes; at && *at; at++)
     count += *at == '\n';
   if (doctor->pid && count > 1 && option_value(OPTION_LIMIT_MB) == 0)
-    doctor_report(SEVERITY_NOTE,
-                  "%u processes share the control group's limit, and hakmem counts only its own\nset HAKMEM_LIMIT_MB "
-                  "to each one's share",
-                  count);
+    doctor_note("%u processes share the control group's limit, and hakmem counts only its own\nset HAKMEM_LIMIT_MB to "
+                "each one's share",
+                count);
 }
 
 static void look_limit(const struct doctor *doctor) {
   const struct doctor_group *group = &doctor->group;
   if (option_value(OPTION_CGROUP) == CGROUP_OFF && option_value(OPTION_LIMIT_MB) == 0)
-    doctor_report(SEVERITY_WARNING,
-                  "HAKMEM_CGROUP=off: at the control group's limit, %s, the kernel kills before malloc returns "
-                  "NULL\nleave it out, or set HAKMEM_LIMIT_MB",
-                  doctor_bytes(group->limit_bytes));
+    doctor_warn("HAKMEM_CGROUP=off: at the control group's limit, %s, the kernel kills before malloc returns "
+                "NULL\nleave it out, or set HAKMEM_LIMIT_MB",
+                doctor_bytes(group->limit_bytes));
   if (group->limit_bytes < SMALL_BYTES)
-    doctor_report(SEVERITY_NOTE,
-                  "the control group's limit is %s; hakmem asks for it when it holds 16 MiB, which may be too "
-                  "late\nset HAKMEM_LIMIT_MB",
-                  doctor_bytes(group->limit_bytes));
+    doctor_note("the control group's limit is %s; hakmem asks for it when it holds 16 MiB, which may be too late\nset "
+                "HAKMEM_LIMIT_MB",
+                doctor_bytes(group->limit_bytes));
 }
 
 void doctor_look_group(struct doctor *doctor) {
   const struct doctor_group *group = &doctor->group;
   if (group->limit_bytes == UINT64_MAX) {
-    doctor_report(SEVERITY_OK, "no control group limits memory");
+    doctor_ok("no control group limits memory");
     return;
   }
   uint64_t own = doctor_hard_limit(doctor, (uint64_t)option_value(OPTION_LIMIT_MB) << 20);
   if (doctor_percent(group->held_bytes, group->limit_bytes) >= NEAR_PERCENT)
-    doctor_report(
-        SEVERITY_WARNING,
-        "the control group holds %s of %s: it is near its limit\nraise the limit of %s, or HAKMEM_PROFILE=lean",
-        doctor_bytes(group->held_bytes), doctor_bytes(group->limit_bytes), group->folder);
+    doctor_warn("the control group holds %s of %s: it is near its limit\nraise the limit of %s, or HAKMEM_PROFILE=lean",
+                doctor_bytes(group->held_bytes), doctor_bytes(group->limit_bytes), group->folder);
   else if (option_value(OPTION_CGROUP) == CGROUP_OFF)
-    doctor_report(SEVERITY_OK, "the control group may hold %s, at which hakmem does not look",
-                  doctor_bytes(group->limit_bytes));
+    doctor_ok("the control group may hold %s, at which hakmem does not look", doctor_bytes(group->limit_bytes));
   else
-    doctor_report(SEVERITY_OK, "the control group may hold %s; malloc returns NULL when hakmem holds %s",
-                  doctor_bytes(group->limit_bytes), doctor_bytes(own));
+    doctor_ok("the control group may hold %s; malloc returns NULL when hakmem holds %s",
+              doctor_bytes(group->limit_bytes), doctor_bytes(own));
   look_limit(doctor);
   look_kills(doctor);
   look_sharers(doctor);
@@ -131,10 +124,9 @@ void doctor_look_pressure(struct doctor *doctor) {
   if (percent == UINT64_MAX)
     return;
   if (percent >= 10)
-    doctor_report(SEVERITY_WARNING,
-                  "for %llu %% of the last ten seconds some thread of %s waited for memory\nmore memory, a smaller "
-                  "heap (HAKMEM_PROFILE=lean), or fewer programs",
-                  (unsigned long long)percent, where);
+    doctor_warn("for %llu %% of the last ten seconds some thread of %s waited for memory\nmore memory, a smaller heap "
+                "(HAKMEM_PROFILE=lean), or fewer programs",
+                (unsigned long long)percent, where);
   else
-    doctor_report(SEVERITY_OK, "hardly a thread of %s waits for memory", where);
+    doctor_ok("hardly a thread of %s waits for memory", where);
 }

@@ -15,18 +15,17 @@ void doctor_look_library(struct doctor *doctor) {
   if (path == NULL || doctor->pid)
     return;
   if (stat(path, &status) != 0 || !elf_open(&elf, path))
-    doctor_report(SEVERITY_PROBLEM, "%s: %m\nbuild or install hakmem again", path);
+    doctor_problem("%s: %m\nbuild or install hakmem again", path);
   else if (!elf.is_elf || elf_defines(&elf, "hak_malloc") != ELF_SYMBOL_EXPORTED)
-    doctor_report(SEVERITY_PROBLEM, "%s is not hakmem's library\nbuild or install hakmem again", path);
+    doctor_problem("%s is not hakmem's library\nbuild or install hakmem again", path);
   else if (strpbrk(path, ": ;$\t\n"))
-    doctor_report(SEVERITY_WARNING,
-                  "the path of %s cannot stand in LD_PRELOAD\nmove it, or use hak run and hak env, which find a way "
-                  "round a space",
-                  path);
+    doctor_warn("the path of %s cannot stand in LD_PRELOAD\nmove it, or use hak run and hak env, which find a way "
+                "round a space",
+                path);
   else if (!(status.st_mode & S_IROTH))
-    doctor_report(SEVERITY_WARNING, "%s cannot be read by other users, whose programs cannot load it\nchmod o+r", path);
+    doctor_warn("%s cannot be read by other users, whose programs cannot load it\nchmod o+r", path);
   else
-    doctor_report(SEVERITY_OK, "%s can be preloaded", path);
+    doctor_ok("%s can be preloaded", path);
 }
 
 /* --- is it there? --- */
@@ -52,23 +51,20 @@ void doctor_look_loaded(struct doctor *doctor) {
   doctor_modules(doctor, note_hakmem, &loaded);
   doctor_paths(doctor, doctor_variable(doctor, "LD_PRELOAD"), note_hakmem, &wanted);
   if (loaded.is_deleted)
-    doctor_report(SEVERITY_NOTE,
-                  "%s: the file is gone or was replaced since the process loaded it\nstart the program again to get "
-                  "what is there",
-                  loaded.path);
+    doctor_note("%s: the file is gone or was replaced since the process loaded it\nstart the program again to get what "
+                "is there",
+                loaded.path);
   else if (*loaded.path)
-    doctor_report(SEVERITY_OK, "%s is in the process", loaded.path);
+    doctor_ok("%s is in the process", loaded.path);
   else if (doctor->has_hakmem)
-    doctor_report(SEVERITY_OK, "%s has hakmem in it", doctor->program);
+    doctor_ok("%s has hakmem in it", doctor->program);
   else if (*wanted.path)
-    doctor_report(SEVERITY_PROBLEM,
-                  "hakmem is not in process %ld, though LD_PRELOAD names %s\nsee the other findings, and what the "
-                  "loader said when the program began",
-                  doctor->pid, wanted.path);
+    doctor_problem("hakmem is not in process %ld, though LD_PRELOAD names %s\nsee the other findings, and what the "
+                   "loader said when the program began",
+                   doctor->pid, wanted.path);
   else
-    doctor_report(SEVERITY_PROBLEM,
-                  "hakmem is not in process %ld, and its LD_PRELOAD does not name it\nstart it by: hak run -- CMD",
-                  doctor->pid);
+    doctor_problem("hakmem is not in process %ld, and its LD_PRELOAD does not name it\nstart it by: hak run -- CMD",
+                   doctor->pid);
 }
 
 /* --- what is preloaded --- */
@@ -93,16 +89,14 @@ static void judge_preload(struct doctor *doctor, const char *path, void *argumen
     doctor_report(is_ours ? SEVERITY_PROBLEM : SEVERITY_WARNING,
                   "LD_PRELOAD names %s: %m\ngive the path that hak lib prints, or: hak run -- CMD", path);
   else if (allocator && !*has_hakmem)
-    doctor_report(
-        SEVERITY_PROBLEM,
+    doctor_problem(
         "LD_PRELOAD names %s, %s, and no hakmem before it: it takes the place of hakmem\ntake it out of LD_PRELOAD",
         path, allocator);
   else if (allocator)
-    doctor_report(SEVERITY_NOTE,
-                  "LD_PRELOAD names %s, %s, behind hakmem: it is loaded and not used\ntake it out of LD_PRELOAD", path,
-                  allocator);
+    doctor_note("LD_PRELOAD names %s, %s, behind hakmem: it is loaded and not used\ntake it out of LD_PRELOAD", path,
+                allocator);
   else
-    doctor_report(SEVERITY_OK, "%s can be preloaded", path);
+    doctor_ok("%s can be preloaded", path);
   *has_hakmem |= is_ours;
 }
 
@@ -120,18 +114,14 @@ static void judge_preload_file(struct doctor *doctor, const char *path, void *ar
   char seen[PATH_MAX];
   const char *allocator = allocator_in(doctor, path);
   if (strchr(path, '/') && access(doctor_file(doctor, path, seen), R_OK) != 0)
-    doctor_report(SEVERITY_WARNING, "/etc/ld.so.preload names %s: %m; each program says so when it begins\ntake it out",
-                  path);
+    doctor_warn("/etc/ld.so.preload names %s: %m; each program says so when it begins\ntake it out", path);
   else if (doctor_is_hakmem(doctor, path))
-    doctor_report(SEVERITY_NOTE,
-                  "/etc/ld.so.preload names %s: all programs run on hakmem\nset LD_PRELOAD for one program instead",
-                  path);
+    doctor_note("/etc/ld.so.preload names %s: all programs run on hakmem\nset LD_PRELOAD for one program instead",
+                path);
   else if (allocator)
-    doctor_report(SEVERITY_WARNING,
-                  "/etc/ld.so.preload names %s, %s: programs without LD_PRELOAD run on it\ntake it out", path,
-                  allocator);
+    doctor_warn("/etc/ld.so.preload names %s, %s: programs without LD_PRELOAD run on it\ntake it out", path, allocator);
   else
-    doctor_report(SEVERITY_OK, "/etc/ld.so.preload names %s", path);
+    doctor_ok("/etc/ld.so.preload names %s", path);
 }
 
 void doctor_look_preload_file(struct doctor *doctor) {
@@ -153,10 +143,9 @@ static void note_allocator(struct doctor *doctor, const char *path, void *argume
   if (allocator == NULL)
     return;
   *is_alone = false;
-  doctor_report(SEVERITY_NOTE,
-                "%s (%s) is %s: hakmem, where it is preloaded, takes its place, but calls to its own names stay "
-                "there\nbuild the program without it, if its own names are not used",
-                path, allocator, doctor->pid && !is_needed(&doctor->elf, path) ? "in the process" : "linked in");
+  doctor_note("%s (%s) is %s: hakmem, where it is preloaded, takes its place, but calls to its own names stay "
+              "there\nbuild the program without it, if its own names are not used",
+              path, allocator, doctor->pid && !is_needed(&doctor->elf, path) ? "in the process" : "linked in");
 }
 
 void doctor_look_allocators(struct doctor *doctor) {
@@ -167,8 +156,7 @@ void doctor_look_allocators(struct doctor *doctor) {
     return;
   if (defined != ELF_SYMBOL_NONE && elf->interpreter) {
     is_alone = false;
-    doctor_report(
-        SEVERITY_PROBLEM,
+    doctor_problem(
         "%s defines malloc itself, and its own comes before what is preloaded\nbuild it without its allocator",
         doctor->program);
   }
@@ -178,7 +166,7 @@ void doctor_look_allocators(struct doctor *doctor) {
     for (unsigned i = 0; i < elf->needed_count; i++)
       note_allocator(doctor, elf->needed[i], &is_alone);
   if (is_alone)
-    doctor_report(SEVERITY_OK, "no other allocator is in sight");
+    doctor_ok("no other allocator is in sight");
 }
 
 void doctor_look_sanitizers(struct doctor *doctor) {
@@ -197,13 +185,12 @@ void doctor_look_sanitizers(struct doctor *doctor) {
     for (unsigned n = 0; n < elf->needed_count; n++)
       is_there |= strncmp(elf->needed[n], sanitizers[i].library, strlen(sanitizers[i].library)) == 0;
     if (is_there) {
-      doctor_report(SEVERITY_PROBLEM,
-                    "%s is built with %s, which has an allocator of its own\ndo not preload hakmem into it",
-                    doctor->program, sanitizers[i].name);
+      doctor_problem("%s is built with %s, which has an allocator of its own\ndo not preload hakmem into it",
+                     doctor->program, sanitizers[i].name);
       return;
     }
   }
-  doctor_report(SEVERITY_OK, "no sanitizer is in sight");
+  doctor_ok("no sanitizer is in sight");
 }
 
 /* --- hakmem more than once --- */
@@ -244,10 +231,9 @@ void doctor_look_copies(struct doctor *doctor) {
     doctor_paths(doctor, doctor_read(doctor, "/etc/ld.so.preload"), note_copy, &copies);
   }
   if (copies.count > 1)
-    doctor_report(SEVERITY_WARNING,
-                  "hakmem is there %u times, among them %s and %s: malloc is the first one's, and the others' hak_ "
-                  "functions do not know its blocks\nkeep one",
-                  copies.count, copies.paths[0], copies.paths[1]);
+    doctor_warn("hakmem is there %u times, among them %s and %s: malloc is the first one's, and the others' hak_ "
+                "functions do not know its blocks\nkeep one",
+                copies.count, copies.paths[0], copies.paths[1]);
   else if (copies.count == 1)
-    doctor_report(SEVERITY_OK, "hakmem is there once");
+    doctor_ok("hakmem is there once");
 }

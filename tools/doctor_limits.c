@@ -17,7 +17,7 @@ static void look_space(const struct doctor *doctor, const char *name, const char
                        const char *todo) {
   uint64_t limit = doctor_limit(doctor, name);
   if (limit == UINT64_MAX)
-    doctor_report(SEVERITY_OK, "%s not limited", what);
+    doctor_ok("%s not limited", what);
   else
     doctor_report(limit < SPACE_BYTES_MIN ? SEVERITY_WARNING : SEVERITY_NOTE, "%s limited to %s %s\n%s", what,
                   doctor_bytes(limit), effect, todo);
@@ -37,12 +37,11 @@ void doctor_look_data(struct doctor *doctor) {
 void doctor_look_descriptors(struct doctor *doctor) {
   uint64_t limit = doctor_limit(doctor, "Max open files");
   if (limit < DESCRIPTORS_MIN)
-    doctor_report(SEVERITY_WARNING,
-                  "the process may have %llu files open (ulimit -n): there is hardly a place for hakmem's own, so "
-                  "there may be no summary at exit and no word of memory pressure\nulimit -n 256 or more",
-                  (unsigned long long)limit);
+    doctor_warn("the process may have %llu files open (ulimit -n): there is hardly a place for hakmem's own, so there "
+                "may be no summary at exit and no word of memory pressure\nulimit -n 256 or more",
+                (unsigned long long)limit);
   else
-    doctor_report(SEVERITY_OK, "files can be opened");
+    doctor_ok("files can be opened");
 }
 
 /* All threads of a user, as RLIMIT_NPROC counts them. */
@@ -70,18 +69,16 @@ static uint64_t threads_of_user(const struct doctor *doctor, uint64_t user) {
 void doctor_look_threads(struct doctor *doctor) {
   uint64_t limit = doctor_limit(doctor, "Max processes"), user = doctor_line_number(status_of(doctor), "Uid:");
   if (limit == UINT64_MAX || user == 0 || user == UINT64_MAX) {
-    doctor_report(SEVERITY_OK, "threads are not limited");
+    doctor_ok("threads are not limited");
     return;
   }
   uint64_t count = threads_of_user(doctor, user);
   if (doctor_percent(count, limit) >= NEAR_PERCENT)
-    doctor_report(SEVERITY_WARNING,
-                  "the user has %llu of at most %llu threads (ulimit -u): hakmem's background thread may not start, so "
-                  "idle programs give nothing back\nraise ulimit -u",
-                  (unsigned long long)count, (unsigned long long)limit);
+    doctor_warn("the user has %llu of at most %llu threads (ulimit -u): hakmem's background thread may not start, so "
+                "idle programs give nothing back\nraise ulimit -u",
+                (unsigned long long)count, (unsigned long long)limit);
   else
-    doctor_report(SEVERITY_OK, "the user has %llu of at most %llu threads", (unsigned long long)count,
-                  (unsigned long long)limit);
+    doctor_ok("the user has %llu of at most %llu threads", (unsigned long long)count, (unsigned long long)limit);
 }
 
 static bool may_lock_all(const char *status) {
@@ -98,16 +95,14 @@ void doctor_look_locked(struct doctor *doctor) {
   locked *= 1024;
   if (locked > 0 && limit != UINT64_MAX && !may_lock_all(status) &&
       doctor_percent(locked, limit) >= LOCKED_NEAR_PERCENT)
-    doctor_report(SEVERITY_WARNING,
-                  "%s of at most %s are locked (mlockall, ulimit -l): beyond that malloc returns NULL\nraise ulimit -l",
-                  doctor_bytes(locked), doctor_bytes(limit));
+    doctor_warn("%s of at most %s are locked (mlockall, ulimit -l): beyond that malloc returns NULL\nraise ulimit -l",
+                doctor_bytes(locked), doctor_bytes(limit));
   else if (locked > 0)
-    doctor_report(SEVERITY_NOTE,
-                  "%s are locked in memory (mlockall): free memory does not go back to the system\nlock only what must "
-                  "not be swapped out",
-                  doctor_bytes(locked));
+    doctor_note("%s are locked in memory (mlockall): free memory does not go back to the system\nlock only what must "
+                "not be swapped out",
+                doctor_bytes(locked));
   else
-    doctor_report(SEVERITY_OK, "no memory is locked");
+    doctor_ok("no memory is locked");
 }
 
 void doctor_look_seccomp(struct doctor *doctor) {
@@ -116,15 +111,13 @@ void doctor_look_seccomp(struct doctor *doctor) {
   if (mode == UINT64_MAX)
     return;
   if (mode == 1)
-    doctor_report(
-        SEVERITY_PROBLEM,
+    doctor_problem(
         "strict seccomp: the first call for more memory kills the process\nuse a filter; docs/deployment.md, seccomp");
   else if (mode == 2 && !is_quiet)
-    doctor_report(
-        SEVERITY_NOTE,
+    doctor_note(
         "system calls are filtered (seccomp): from 16 MiB on hakmem reads files of /proc and /sys and starts a "
         "thread\nif the filter kills, set HAKMEM_CGROUP=off and HAKMEM_BACKGROUND=off; docs/deployment.md, seccomp");
   else
-    doctor_report(SEVERITY_OK, mode == 2 ? "system calls are filtered, and hakmem makes only those it must make"
-                                         : "system calls are not filtered");
+    doctor_ok(mode == 2 ? "system calls are filtered, and hakmem makes only those it must make"
+                        : "system calls are not filtered");
 }

@@ -23,10 +23,10 @@ static void word_chosen(const char *text, char word[32]) {
 
 void doctor_look_proc(struct doctor *doctor) {
   if (doctor_has_proc(doctor))
-    doctor_report(SEVERITY_OK, "/proc is mounted");
+    doctor_ok("/proc is mounted");
   else
-    doctor_report(SEVERITY_WARNING, "/proc is not mounted: neither hakmem nor this program sees limits, control groups "
-                                    "and the machine's settings\nmount it: mount -t proc proc /proc");
+    doctor_warn("/proc is not mounted: neither hakmem nor this program sees limits, control groups and the machine's "
+                "settings\nmount it: mount -t proc proc /proc");
 }
 
 void doctor_look_huge(struct doctor *doctor) {
@@ -44,12 +44,11 @@ void doctor_look_huge(struct doctor *doctor) {
           "huge pages are switched off (transparent_hugepage/enabled is never): HAKMEM_HUGE has no effect\n" HUGE_FOLDER
           "/enabled: madvise");
   } else if (strcmp(word, "always") == 0) {
-    doctor_report(SEVERITY_NOTE,
-                  "huge pages are given without being asked for (transparent_hugepage/enabled is always): hakmem "
-                  "refuses them where HAKMEM_HUGE does not want them, the program's other memory does not\n" HUGE_FOLDER
-                  "/enabled: madvise");
+    doctor_note("huge pages are given without being asked for (transparent_hugepage/enabled is always): hakmem refuses "
+                "them where HAKMEM_HUGE does not want them, the program's other memory does not\n" HUGE_FOLDER
+                "/enabled: madvise");
   } else
-    doctor_report(SEVERITY_OK, "huge pages are given where they are asked for (%s)", word);
+    doctor_ok("huge pages are given where they are asked for (%s)", word);
 }
 
 void doctor_look_compaction(struct doctor *doctor) {
@@ -59,11 +58,10 @@ void doctor_look_compaction(struct doctor *doctor) {
   if (*word == 0 || *enabled == 0 || strcmp(enabled, "never") == 0)
     return;
   if (strcmp(word, "always") == 0)
-    doctor_report(SEVERITY_WARNING,
-                  "first touches wait until the kernel has made a huge page (transparent_hugepage/defrag is always): "
-                  "stalls of milliseconds\n" HUGE_FOLDER "/defrag: madvise or defer+madvise, or HAKMEM_HUGE=off");
+    doctor_warn("first touches wait until the kernel has made a huge page (transparent_hugepage/defrag is always): "
+                "stalls of milliseconds\n" HUGE_FOLDER "/defrag: madvise or defer+madvise, or HAKMEM_HUGE=off");
   else
-    doctor_report(SEVERITY_OK, "transparent_hugepage/defrag is %s", word);
+    doctor_ok("transparent_hugepage/defrag is %s", word);
 }
 
 void doctor_look_overcommit(struct doctor *doctor) {
@@ -73,17 +71,15 @@ void doctor_look_overcommit(struct doctor *doctor) {
   if (mode == UINT64_MAX)
     return;
   if (mode != 2 || limit == UINT64_MAX || promised == UINT64_MAX)
-    doctor_report(SEVERITY_OK, "overcommit_memory is %llu: addresses are not charged", (unsigned long long)mode);
+    doctor_ok("overcommit_memory is %llu: addresses are not charged", (unsigned long long)mode);
   else if (doctor_percent(promised, limit) >= NEAR_PERCENT)
-    doctor_report(SEVERITY_WARNING,
-                  "strict overcommit: %s of %s are promised, and beyond that malloc returns NULL\nraise "
-                  "vm.overcommit_ratio, add swap, or set vm.overcommit_memory to 0",
-                  doctor_bytes(promised * 1024), doctor_bytes(limit * 1024));
+    doctor_warn("strict overcommit: %s of %s are promised, and beyond that malloc returns NULL\nraise "
+                "vm.overcommit_ratio, add swap, or set vm.overcommit_memory to 0",
+                doctor_bytes(promised * 1024), doctor_bytes(limit * 1024));
   else
-    doctor_report(SEVERITY_NOTE,
-                  "strict overcommit (overcommit_memory is 2): %s of %s are promised\nexpect NULL from malloc at the "
-                  "limit; docs/deployment.md, Overcommit 2",
-                  doctor_bytes(promised * 1024), doctor_bytes(limit * 1024));
+    doctor_note("strict overcommit (overcommit_memory is 2): %s of %s are promised\nexpect NULL from malloc at the "
+                "limit; docs/deployment.md, Overcommit 2",
+                doctor_bytes(promised * 1024), doctor_bytes(limit * 1024));
 }
 
 void doctor_look_memory(struct doctor *doctor) {
@@ -92,11 +88,10 @@ void doctor_look_memory(struct doctor *doctor) {
   if (total == UINT64_MAX || left == UINT64_MAX)
     return;
   if (doctor_percent(left, total) < SHORT_PERCENT)
-    doctor_report(SEVERITY_WARNING, "%s of %s of memory are left\nend other programs, or HAKMEM_PROFILE=lean",
-                  doctor_bytes(left * 1024), doctor_bytes(total * 1024));
+    doctor_warn("%s of %s of memory are left\nend other programs, or HAKMEM_PROFILE=lean", doctor_bytes(left * 1024),
+                doctor_bytes(total * 1024));
   else
-    doctor_report(SEVERITY_OK, "%s of %s of memory are available", doctor_bytes(left * 1024),
-                  doctor_bytes(total * 1024));
+    doctor_ok("%s of %s of memory are available", doctor_bytes(left * 1024), doctor_bytes(total * 1024));
 }
 
 void doctor_look_swap(struct doctor *doctor) {
@@ -105,12 +100,12 @@ void doctor_look_swap(struct doctor *doctor) {
   if (total == UINT64_MAX || left == UINT64_MAX)
     return;
   if (total > 0 && doctor_percent(left, total) < SHORT_PERCENT)
-    doctor_report(SEVERITY_WARNING, "swap is full: %s of %s are left\nless memory in use, or more swap",
-                  doctor_bytes(left * 1024), doctor_bytes(total * 1024));
+    doctor_warn("swap is full: %s of %s are left\nless memory in use, or more swap", doctor_bytes(left * 1024),
+                doctor_bytes(total * 1024));
   else if (total > 0)
-    doctor_report(SEVERITY_OK, "%s of %s of swap are free", doctor_bytes(left * 1024), doctor_bytes(total * 1024));
+    doctor_ok("%s of %s of swap are free", doctor_bytes(left * 1024), doctor_bytes(total * 1024));
   else
-    doctor_report(SEVERITY_OK, "there is no swap");
+    doctor_ok("there is no swap");
 }
 
 void doctor_look_randomisation(struct doctor *doctor) {
@@ -119,12 +114,11 @@ void doctor_look_randomisation(struct doctor *doctor) {
   unsigned bits = 0;
   bool is_off = personality && sscanf(personality, "%x", &bits) == 1 && (bits & NO_RANDOMISATION);
   if (mode == 0 || is_off)
-    doctor_report(SEVERITY_NOTE,
-                  "addresses are the same in each run (%s): hakmem works, but its addresses can be guessed\n%s",
-                  mode == 0 ? "kernel.randomize_va_space is 0" : "personality, as by setarch -R or a debugger",
-                  mode == 0 ? "sysctl kernel.randomize_va_space=2" : "start the program without it");
+    doctor_note("addresses are the same in each run (%s): hakmem works, but its addresses can be guessed\n%s",
+                mode == 0 ? "kernel.randomize_va_space is 0" : "personality, as by setarch -R or a debugger",
+                mode == 0 ? "sysctl kernel.randomize_va_space=2" : "start the program without it");
   else if (mode != UINT64_MAX)
-    doctor_report(SEVERITY_OK, "addresses are drawn anew in each run");
+    doctor_ok("addresses are drawn anew in each run");
 }
 
 void doctor_look_mappings(struct doctor *doctor) {
@@ -134,14 +128,12 @@ void doctor_look_mappings(struct doctor *doctor) {
   for (const char *at = doctor->maps; at && *at; at++)
     count += *at == '\n';
   if (doctor_percent(count, most) >= MAPPINGS_NEAR_PERCENT)
-    doctor_report(SEVERITY_PROBLEM,
-                  "the process has %llu of at most %llu mappings: beyond that malloc fails\nraise vm.max_map_count, "
-                  "and look in /proc/%ld/maps who maps so much",
-                  (unsigned long long)count, (unsigned long long)most, doctor->pid);
+    doctor_problem("the process has %llu of at most %llu mappings: beyond that malloc fails\nraise vm.max_map_count, "
+                   "and look in /proc/%ld/maps who maps so much",
+                   (unsigned long long)count, (unsigned long long)most, doctor->pid);
   else if (most < MAPPINGS_USUAL)
-    doctor_report(SEVERITY_WARNING,
-                  "a process may have only %llu mappings (vm.max_map_count)\nraise it to %u, the kernel's own value",
-                  (unsigned long long)most, MAPPINGS_USUAL);
+    doctor_warn("a process may have only %llu mappings (vm.max_map_count)\nraise it to %u, the kernel's own value",
+                (unsigned long long)most, MAPPINGS_USUAL);
   else
-    doctor_report(SEVERITY_OK, "%llu mappings of at most %llu", (unsigned long long)count, (unsigned long long)most);
+    doctor_ok("%llu mappings of at most %llu", (unsigned long long)count, (unsigned long long)most);
 }

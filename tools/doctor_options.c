@@ -73,13 +73,12 @@ void doctor_look_option_names(struct doctor *doctor) {
     if (parse_variable(*variable) != OPTION_UNKNOWN)
       known++;
     else if (name_meant(name))
-      doctor_report(SEVERITY_WARNING, "%s is no option of hakmem and has no effect\n%s may be meant", name,
-                    name_meant(name));
+      doctor_warn("%s is no option of hakmem and has no effect\n%s may be meant", name, name_meant(name));
     else
-      doctor_report(SEVERITY_WARNING, "%s is no option of hakmem and has no effect\nhak options lists all", name);
+      doctor_warn("%s is no option of hakmem and has no effect\nhak options lists all", name);
   }
   if (known)
-    doctor_report(SEVERITY_OK, "%u option%s set", known, known == 1 ? " is" : "s are");
+    doctor_ok("%u option%s set", known, known == 1 ? " is" : "s are");
 }
 
 /* Returns the option that a variable sets, by its own name or an alias. */
@@ -103,7 +102,7 @@ void doctor_look_option_values(struct doctor *doctor) {
     struct text values = TEXT_IN(allowed), value = TEXT_IN(kept);
     option_allowed(name, strlen(name), &values);
     option_text(option, option_value(option), &value);
-    doctor_report(SEVERITY_WARNING, "%s is not taken: %s stays in force\n%s takes %s", *variable, kept, name, allowed);
+    doctor_warn("%s is not taken: %s stays in force\n%s takes %s", *variable, kept, name, allowed);
   }
 }
 
@@ -136,9 +135,8 @@ static void look_pairs(void) {
     bool is_on = row->choices[0][0] == 0 || option_value(pair->option) != 0;
     bool is_idle = option_is_set(pair->option) && is_on && other_is_off(pair);
     if (is_idle)
-      doctor_report(SEVERITY_WARNING, "%s has no effect while %s is %s\nset %s to another value, or leave %s out",
-                    row->environment, other->environment, other->choices[pair->value], other->environment,
-                    row->environment);
+      doctor_warn("%s has no effect while %s is %s\nset %s to another value, or leave %s out", row->environment,
+                  other->environment, other->choices[pair->value], other->environment, row->environment);
   }
 }
 
@@ -148,8 +146,7 @@ static void look_aliases(const struct doctor *doctor) {
     const struct option_alias *alias = &option_aliases[i];
     const char *own = option_rows[alias->option].environment;
     if (doctor_variable(doctor, alias->environment) && doctor_variable(doctor, own))
-      doctor_report(SEVERITY_WARNING, "%s has no effect beside %s\nleave %s out", alias->environment, own,
-                    alias->environment);
+      doctor_warn("%s has no effect beside %s\nleave %s out", alias->environment, own, alias->environment);
   }
 }
 
@@ -160,24 +157,21 @@ void doctor_look_option_pairs(struct doctor *doctor) {
   look_pairs();
   look_aliases(doctor);
   if (option_is_set(OPTION_BIN_KB_MAX) && bin_kb > heap_kb)
-    doctor_report(
-        SEVERITY_WARNING,
-        "HAKMEM_BIN_KB_MAX=%ld has no effect above HAKMEM_HEAP_KB_MAX, which is %ld\nraise HAKMEM_HEAP_KB_MAX", bin_kb,
-        heap_kb);
+    doctor_warn("HAKMEM_BIN_KB_MAX=%ld has no effect above HAKMEM_HEAP_KB_MAX, which is %ld\nraise HAKMEM_HEAP_KB_MAX",
+                bin_kb, heap_kb);
   if (own > group && option_value(OPTION_CGROUP) == CGROUP_ON)
-    doctor_report(SEVERITY_NOTE,
-                  "HAKMEM_LIMIT_MB=%ld is above what the control group leaves, which holds: %s\nlower it, or raise the "
-                  "group's limit",
-                  option_value(OPTION_LIMIT_MB), doctor_bytes(group));
+    doctor_note("HAKMEM_LIMIT_MB=%ld is above what the control group leaves, which holds: %s\nlower it, or raise the "
+                "group's limit",
+                option_value(OPTION_LIMIT_MB), doctor_bytes(group));
   if (option_value(OPTION_POLICY) == POLICY_FROZEN && *option_string(OPTION_POLICY_FILE) == 0)
-    doctor_report(SEVERITY_WARNING, "HAKMEM_POLICY=frozen without HAKMEM_POLICY_FILE has nothing to go by\nset "
-                                    "HAKMEM_POLICY_FILE, or HAKMEM_POLICY=evolving");
+    doctor_warn("HAKMEM_POLICY=frozen without HAKMEM_POLICY_FILE has nothing to go by\nset HAKMEM_POLICY_FILE, or "
+                "HAKMEM_POLICY=evolving");
   if (option_value(OPTION_HEAP_PROFILE) == HEAP_PROFILE_ON && *option_string(OPTION_HEAP_PROFILE_FILE) == 0 &&
       option_value(OPTION_LIVE) == SWITCH_OFF)
-    doctor_report(SEVERITY_NOTE, "HAKMEM_HEAP_PROFILE=on alone writes no profile at the end\nset "
-                                 "HAKMEM_HEAP_PROFILE_FILE, unless the program calls hak_profile_dump");
+    doctor_note("HAKMEM_HEAP_PROFILE=on alone writes no profile at the end\nset HAKMEM_HEAP_PROFILE_FILE, unless the "
+                "program calls hak_profile_dump");
   if (doctor->has_hakmem && option_is_set(OPTION_DEEPBIND))
-    doctor_report(SEVERITY_WARNING, "HAKMEM_DEEPBIND has no effect where hakmem is linked in\nleave it out");
+    doctor_warn("HAKMEM_DEEPBIND has no effect where hakmem is linked in\nleave it out");
 }
 
 /* --- the file of what was learned --- */
@@ -191,22 +185,18 @@ void doctor_look_policy_file(struct doctor *doctor) {
   doctor_file(doctor, *folder ? folder : ".", seen);
   bool is_there = access(doctor_file(doctor, path, folder), F_OK) == 0;
   if (*path != '/' && doctor->pid)
-    doctor_report(SEVERITY_NOTE,
-                  "HAKMEM_POLICY_FILE=%s depends on the folder the program is started in\ngive a whole path", path);
+    doctor_note("HAKMEM_POLICY_FILE=%s depends on the folder the program is started in\ngive a whole path", path);
   else if (!is_there && option_value(OPTION_POLICY) == POLICY_FROZEN)
-    doctor_report(SEVERITY_WARNING,
-                  "HAKMEM_POLICY_FILE=%s: there is no such file, and HAKMEM_POLICY=frozen makes none\nlet it be "
-                  "written by HAKMEM_POLICY=evolving, or by hak policy fixed",
-                  path);
+    doctor_warn("HAKMEM_POLICY_FILE=%s: there is no such file, and HAKMEM_POLICY=frozen makes none\nlet it be written "
+                "by HAKMEM_POLICY=evolving, or by hak policy fixed",
+                path);
   else if (is_there && access(folder, R_OK) != 0)
-    doctor_report(SEVERITY_WARNING, "HAKMEM_POLICY_FILE=%s cannot be read\nchmod, chown", path);
+    doctor_warn("HAKMEM_POLICY_FILE=%s cannot be read\nchmod, chown", path);
   else if (option_value(OPTION_POLICY) == POLICY_EVOLVING && access(seen, W_OK) != 0)
-    doctor_report(SEVERITY_WARNING,
-                  "HAKMEM_POLICY_FILE=%s cannot be written: its folder is not there, or not ours\ngive another path",
-                  path);
+    doctor_warn("HAKMEM_POLICY_FILE=%s cannot be written: its folder is not there, or not ours\ngive another path",
+                path);
   else
-    doctor_report(SEVERITY_OK, "%s can be read%s", path,
-                  option_value(OPTION_POLICY) == POLICY_EVOLVING ? " and written" : "");
+    doctor_ok("%s can be read%s", path, option_value(OPTION_POLICY) == POLICY_EVOLVING ? " and written" : "");
 }
 
 /* --- options of other allocators --- */
@@ -225,12 +215,12 @@ void doctor_look_foreign_options(struct doctor *doctor) {
       continue;
     name_of(*variable, name);
     if (strcmp(name, "GLIBC_TUNABLES") == 0 && strstr(*variable, "glibc.malloc."))
-      doctor_report(SEVERITY_NOTE, "GLIBC_TUNABLES has glibc.malloc., which acts on glibc's malloc and not on "
-                                   "hakmem\nhak options lists what acts on hakmem");
+      doctor_note("GLIBC_TUNABLES has glibc.malloc., which acts on glibc's malloc and not on hakmem\nhak options lists "
+                  "what acts on hakmem");
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
       if (strncmp(*variable, foreign[i].beginning, strlen(foreign[i].beginning)) == 0) {
-        doctor_report(SEVERITY_NOTE, "%s acts on %s's malloc and not on hakmem\nhak options lists what acts on hakmem",
-                      name, foreign[i].whose);
+        doctor_note("%s acts on %s's malloc and not on hakmem\nhak options lists what acts on hakmem", name,
+                    foreign[i].whose);
         break;
       }
   }

@@ -21,7 +21,7 @@ static bool is_whole(const struct doctor *doctor) { return doctor->elf.is_elf &&
 
 void doctor_look_script(struct doctor *doctor) {
   if (*doctor->script)
-    doctor_report(SEVERITY_OK, "%s is a script, run by %s", doctor->script, doctor->program);
+    doctor_ok("%s is a script, run by %s", doctor->script, doctor->program);
 }
 
 void doctor_look_machine_code(struct doctor *doctor) {
@@ -29,31 +29,27 @@ void doctor_look_machine_code(struct doctor *doctor) {
   if (!*doctor->program)
     return;
   if (!elf->is_elf)
-    doctor_report(SEVERITY_PROBLEM,
-                  "%s is neither a program nor a script with a first line that names who runs it\n"
-                  "begin it with #!/bin/sh, for example",
-                  doctor->program);
+    doctor_problem("%s is neither a program nor a script with a first line that names who runs it\n"
+                   "begin it with #!/bin/sh, for example",
+                   doctor->program);
   else if (elf->bits != 64)
-    doctor_report(SEVERITY_PROBLEM, "%s is a program of 32 bits, and hakmem is of 64\nbuild it for 64 bits",
-                  doctor->program);
+    doctor_problem("%s is a program of 32 bits, and hakmem is of 64\nbuild it for 64 bits", doctor->program);
   else if (elf->machine != OWN_MACHINE)
-    doctor_report(SEVERITY_PROBLEM,
-                  "%s is a program for another machine (ELF machine %u, not %u)\nbuild hakmem and it for the same one",
-                  doctor->program, elf->machine, (unsigned)OWN_MACHINE);
+    doctor_problem("%s is a program for another machine (ELF machine %u, not %u)\nbuild hakmem and it for the same one",
+                   doctor->program, elf->machine, (unsigned)OWN_MACHINE);
   else
-    doctor_report(SEVERITY_OK, "%s is a program of 64 bits for this machine", doctor->program);
+    doctor_ok("%s is a program of 64 bits for this machine", doctor->program);
 }
 
 void doctor_look_static(struct doctor *doctor) {
   if (!is_whole(doctor))
     return;
   if (doctor->elf.interpreter)
-    doctor_report(SEVERITY_OK, "%s is loaded by %s, which preloads", doctor->program, doctor->elf.interpreter);
+    doctor_ok("%s is loaded by %s, which preloads", doctor->program, doctor->elf.interpreter);
   else if (doctor->has_hakmem)
-    doctor_report(SEVERITY_OK, "%s is statically linked, with hakmem in it", doctor->program);
+    doctor_ok("%s is statically linked, with hakmem in it", doctor->program);
   else
-    doctor_report(SEVERITY_PROBLEM, "%s is statically linked: nothing can be preloaded into it\n" LINK_IT,
-                  doctor->program);
+    doctor_problem("%s is statically linked: nothing can be preloaded into it\n" LINK_IT, doctor->program);
 }
 
 /* --- the same libc --- */
@@ -84,12 +80,12 @@ void doctor_look_libc(struct doctor *doctor) {
   if (of_program == NULL || of_library == NULL)
     return;
   if (strcmp(of_program, of_library) != 0)
-    doctor_report(SEVERITY_PROBLEM, "%s is of %s, and %s of %s: it cannot be loaded\n%s", doctor->program, of_program,
-                  doctor->library, of_library,
-                  strcmp(of_program, "musl") == 0 ? "hak build musl, and preload that library"
-                                                  : "hak build release, and preload that library");
+    doctor_problem("%s is of %s, and %s of %s: it cannot be loaded\n%s", doctor->program, of_program, doctor->library,
+                   of_library,
+                   strcmp(of_program, "musl") == 0 ? "hak build musl, and preload that library"
+                                                   : "hak build release, and preload that library");
   else
-    doctor_report(SEVERITY_OK, "%s and libhakmem.so are of %s", doctor->program, of_program);
+    doctor_ok("%s and libhakmem.so are of %s", doctor->program, of_program);
 }
 
 /* --- raised privileges --- */
@@ -145,13 +141,12 @@ static bool has_own_options(const struct doctor *doctor) {
 static void report_raised(const struct doctor *doctor, const char *what) {
   const char *program = doctor->program;
   if (!doctor->has_hakmem)
-    doctor_report(SEVERITY_PROBLEM, "%s %s: the loader preloads nothing into it\n%s", program, what,
-                  doctor->command ? LINK_IT ", or copy it without the mark" : LINK_IT);
+    doctor_problem("%s %s: the loader preloads nothing into it\n%s", program, what,
+                   doctor->command ? LINK_IT ", or copy it without the mark" : LINK_IT);
   else if (has_own_options(doctor))
-    doctor_report(SEVERITY_WARNING, "%s %s: it reads no HAKMEM_ variable\nset options by hak_option_set", program,
-                  what);
+    doctor_warn("%s %s: it reads no HAKMEM_ variable\nset options by hak_option_set", program, what);
   else
-    doctor_report(SEVERITY_OK, "%s %s, and has hakmem in it", program, what);
+    doctor_ok("%s %s, and has hakmem in it", program, what);
 }
 
 void doctor_look_privileges(struct doctor *doctor) {
@@ -159,7 +154,7 @@ void doctor_look_privileges(struct doctor *doctor) {
     if (process_is_secure(doctor))
       report_raised(doctor, "runs with raised privileges");
     else
-      doctor_report(SEVERITY_OK, "the process runs with the privileges of who started it");
+      doctor_ok("the process runs with the privileges of who started it");
     return;
   }
   if (!*doctor->program)
@@ -171,7 +166,7 @@ void doctor_look_privileges(struct doctor *doctor) {
   if (is_raised)
     report_raised(doctor, what);
   else if (privilege && !doctor->has_hakmem)
-    doctor_report(SEVERITY_NOTE, "%s %s: run by others, it runs without hakmem\n" LINK_IT, doctor->program, what);
+    doctor_note("%s %s: run by others, it runs without hakmem\n" LINK_IT, doctor->program, what);
   else
-    doctor_report(SEVERITY_OK, "%s runs with our privileges", doctor->program);
+    doctor_ok("%s runs with our privileges", doctor->program);
 }
