@@ -45,8 +45,8 @@ __attribute__((format(printf, 2, 3))) void doctor_report(enum severity severity,
 #define doctor_warn(...) doctor_report(SEVERITY_WARNING, __VA_ARGS__)
 #define doctor_problem(...) doctor_report(SEVERITY_PROBLEM, __VA_ARGS__)
 
-/* Runs the checks. False: there was no memory for all findings. */
-bool doctor_run(struct doctor *doctor);
+/* Runs the checks. */
+void doctor_run(struct doctor *doctor);
 bool doctor_found_problem(void);
 /* Prints one line per finding, the worst first; with `all` also what is in order. */
 void doctor_print(bool all);
@@ -55,14 +55,12 @@ void doctor_print_json(const struct doctor *doctor);
 /* Prints what each check looks at. */
 void doctor_print_checks(void);
 
-/* Prints a report that hakmem wrote about a misuse, or about leaks, with the names of functions. Returns the exit
- * status. "-": stdin. */
-int doctor_print_crash(const char *path);
+/* Prints a report that hakmem wrote about a misuse, or about leaks, with the names of functions. "-": stdin. */
+void doctor_print_crash(const char *path);
 
-/* --- the subject; false: `problem` has a sentence --- */
-#define DOCTOR_SENTENCE (PATH_MAX + 256)
-bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]);
-bool doctor_of_command(struct doctor *doctor, char problem[DOCTOR_SENTENCE]);
+/* --- the subject; they end the program if it cannot be looked at --- */
+void doctor_of_process(struct doctor *doctor);
+void doctor_of_command(struct doctor *doctor);
 
 /* --- files; results stay valid until the program ends --- */
 

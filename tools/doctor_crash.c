@@ -54,11 +54,11 @@ static size_t piece_read(FILE *file, char *piece) {
 }
 
 /* A log may be long, be written while it is read, and have zero bytes. */
-int doctor_print_crash(const char *path) {
+void doctor_print_crash(const char *path) {
   bool is_stdin = strcmp(path, "-") == 0;
   FILE *file = is_stdin ? stdin : fopen(path, "re");
   if (file == NULL)
-    return tool_complain(2, "%s: %m", path);
+    tool_fail(2, "%s: %m", path);
   static char piece[PIECE_BYTES];
   bool is_begin = true; /* of a line */
   for (size_t length; (length = piece_read(file, piece)) > 0;) {
@@ -73,8 +73,8 @@ int doctor_print_crash(const char *path) {
   }
   if (!is_begin)
     putchar('\n');
-  int status = ferror(file) ? tool_complain(2, "%s: %m", path) : 0;
+  if (ferror(file))
+    tool_fail(2, "%s: %m", path);
   if (!is_stdin)
     fclose(file);
-  return status;
 }

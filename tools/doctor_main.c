@@ -21,88 +21,62 @@ static const char usage[] =
     "A line is a finding: problem, warning or note, the check's name, what is so, what to do.\n"
     "Exit status: 0 no problem, 1 a problem, 2 wrong usage.\n";
 
-struct choices {
-  bool all, json, checks;
-  const char *crash; /* NULL, or a report's file */
-};
-
-/* Parses the arguments after the options. */
-static int subject_parse(struct doctor *doctor, char **words, bool is_command) {
-  if (is_command && *words == NULL)
-    return tool_complain(2, "-- needs a CMD");
-  if (is_command) {
-    doctor->command = words;
-    return 0;
-  }
-  if (*words == NULL)
-    return 0;
-  if (words[1])
-    return tool_refuse("takes one PID, or -- CMD");
-  if (!tool_number(*words, INT_MAX, &doctor->pid) || doctor->pid == 0)
-    return tool_complain(2, "'%s' is no process's number; for a program: hakmem-doctor -- %s", *words, *words);
-  return 0;
-}
-
-/* Returns 0, or the exit status. --root is for tests: the folder that contains /proc, /sys and /etc. */
-static int arguments_parse(struct doctor *doctor, struct choices *choices, char **word) {
-  const struct {
-    const char *name;
-    bool *choice;
-    const char **path; /* for an option with a value */
-  } options[] = {
-      {"--all", &choices->all, NULL},     {"--json", &choices->json, NULL},      {"--checks", &choices->checks, NULL},
-      {"--crash", NULL, &choices->crash}, {"--library", NULL, &doctor->library}, {"--root", NULL, &doctor->root},
-  };
-  const size_t count = sizeof options / sizeof *options;
-  for (word++; *word && **word == '-' && strcmp(*word, "--") != 0; word++) {
-    size_t i = 0;
-    while (i < count && strcmp(*word, options[i].name) != 0)
-      i++;
-    if (i == count)
-      return tool_refuse("unknown option '%s'", *word);
-    if (options[i].choice)
-      *options[i].choice = true;
-    else if (word[1] == NULL)
-      return tool_complain(2, "%s needs a path", *word);
-    else
-      *options[i].path = *++word;
-  }
-  bool is_command = *word && strcmp(*word, "--") == 0;
-  return subject_parse(doctor, word + is_command, is_command);
-}
-
-static int subject_diagnose(struct doctor *doctor, const struct choices *choices) {
-  char problem[DOCTOR_SENTENCE];
+static void subject_diagnose(struct doctor *doctor) {
   doctor->environment = environ;
   snprintf(doctor->proc, sizeof doctor->proc, doctor->pid ? "/proc/%ld" : "/proc/self", doctor->pid);
   if (strlen(doctor->root) > PATH_MAX / 4)
-    return tool_complain(2, "the root's path is too long");
-  if ((doctor->pid && !doctor_of_process(doctor, problem)) || (doctor->command && !doctor_of_command(doctor, problem)))
-    return tool_complain(2, "%s", problem);
+    tool_fail(2, "the root's path is too long");
+  if (doctor->pid)
+    doctor_of_process(doctor);
+  else if (doctor->command)
+    doctor_of_command(doctor);
   doctor_take_options(doctor);
   doctor_find_group(doctor);
-  if (!doctor_run(doctor))
-    return tool_complain(2, "no memory for the findings");
-  if (choices->json)
-    doctor_print_json(doctor);
-  else
-    doctor_print(choices->all);
-  return doctor_found_problem();
+  doctor_run(doctor);
+}
+
+/* Cuts the arguments at "--". Returns what follows it, NULL if there is none. */
+static char **command_cut(char **arguments) {
+  for (; *arguments; arguments++)
+    if (strcmp(*arguments, "--") == 0) {
+      *arguments = NULL;
+      return arguments + 1;
+    }
+  return NULL;
 }
 
 int main(int count, char **arguments) {
   static struct doctor doctor = {.root = ""};
-  struct choices choices = {.all = false};
-  if (tool_begin("hakmem-doctor", usage, count, arguments))
-    return tool_end(0);
-  int status = arguments_parse(&doctor, &choices, arguments);
-  if (status != 0)
-    return status;
-  if (choices.crash)
-    status = doctor_print_crash(choices.crash);
-  else if (choices.checks)
+  bool all = false, json = false, checks = false;
+  const char *crash = NULL, *words[2];
+  const struct tool_option options[] = {
+      {"--all", &all, NULL},
+      {"--json", &json, NULL},
+      {"--checks", &checks, NULL},
+      {"--crash", NULL, &crash},
+      {"--library", NULL, &doctor.library},
+      {"--root", NULL, &doctor.root}, /* for tests: the folder that contains /proc, /sys and /etc */
+      {NULL, NULL, NULL},
+  };
+  tool_begin("hakmem-doctor", usage, count, arguments);
+  doctor.command = command_cut(arguments);
+  int given = tool_words(arguments, options, words, 2);
+  if (doctor.command && *doctor.command == NULL)
+    tool_fail(2, "-- needs a CMD");
+  if (given > (doctor.command ? 0 : 1))
+    tool_refuse("takes one PID, or -- CMD");
+  if (given && (!tool_number(words[0], INT_MAX, &doctor.pid) || doctor.pid == 0))
+    tool_fail(2, "'%s' is no process's number; for a program: hakmem-doctor -- %s", words[0], words[0]);
+  if (crash)
+    doctor_print_crash(crash);
+  else if (checks)
     doctor_print_checks();
-  else
-    status = subject_diagnose(&doctor, &choices);
-  return tool_end(status);
+  else {
+    subject_diagnose(&doctor);
+    if (json)
+      doctor_print_json(&doctor);
+    else
+      doctor_print(all);
+  }
+  return tool_end(doctor_found_problem());
 }

@@ -1,6 +1,6 @@
 /* doctor_report.c: runs the checks and prints their findings. */
-#include "profile/proto.h"
 #include "tools/doctor.h"
+#include "tools/tool.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,7 +30,6 @@ static struct {
   struct finding *first, **last;
   const char *check; /* that runs */
   unsigned count[SEVERITIES];
-  bool is_incomplete; /* memory ran out */
 } findings = {.last = &findings.first};
 
 static const char *const severity_words[SEVERITIES] = {"ok", "note", "warning", "problem"};
@@ -52,10 +51,8 @@ void doctor_report(enum severity severity, const char *format, ...) {
   size_t length = strlen(text), what_length = todo ? (size_t)(todo - text) : length;
   make_printable(text);
   struct finding *finding = malloc(sizeof *finding + length + 1);
-  if (finding == NULL) {
-    findings.is_incomplete = true;
-    return;
-  }
+  if (finding == NULL)
+    tool_fail(2, "no memory for the findings");
   memcpy(finding->what, text, length + 1);
   finding->what[what_length] = 0;
   finding->todo = finding->what + what_length + (todo != NULL);
@@ -67,12 +64,11 @@ void doctor_report(enum severity severity, const char *format, ...) {
   findings.count[severity]++;
 }
 
-bool doctor_run(struct doctor *doctor) {
+void doctor_run(struct doctor *doctor) {
   for (size_t i = 0; i < CHECKS; i++) {
     findings.check = checks[i].name;
     checks[i].look(doctor);
   }
-  return !findings.is_incomplete;
 }
 
 bool doctor_found_problem(void) { return findings.count[SEVERITY_PROBLEM] > 0; }
@@ -97,27 +93,9 @@ void doctor_print(bool all) {
   printf(", %u in order\n", findings.count[SEVERITY_OK]);
 }
 
-static void print_string(const char *string) {
-  putchar('"');
-  for (const unsigned char *at = (const unsigned char *)string; *at;) {
-    size_t bytes = proto_character_bytes((const char *)at);
-    if (bytes == 0)
-      fputs("\\ufffd", stdout);
-    else if (*at < ' ' || *at == 127)
-      printf("\\u%04x", *at);
-    else
-      printf("%s%.*s", *at == '"' || *at == '\\' ? "\\" : "", (int)bytes, (const char *)at);
-    at += bytes ? bytes : 1;
-  }
-  putchar('"');
-}
-
 static void print_member(const char *name, const char *value, const char *end) {
   printf("\"%s\": ", name);
-  if (value)
-    print_string(value);
-  else
-    fputs("null", stdout);
+  tool_print_json(value);
   fputs(end, stdout);
 }
 

@@ -1,10 +1,10 @@
 /* doctor_subject.c: finds the file, the environment and the mappings of the subject. */
 #include "inspect/maps.h"
 #include "tools/doctor.h"
+#include "tools/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +16,6 @@
 
 /* A text that every version of hakmem contains: the message about an unknown option. */
 static const char hakmem_words[] = " is no option of hakmem";
-
-__attribute__((format(printf, 2, 3))) static bool wrong(char problem[DOCTOR_SENTENCE], const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  vsnprintf(problem, DOCTOR_SENTENCE, format, list);
-  va_end(list);
-  return false;
-}
 
 static bool path_set(char path[PATH_MAX], const char *text) {
   size_t length = strlen(text);
@@ -94,52 +86,52 @@ static char *interpreter_name(const struct elf *script, char line[LINE_BYTES + 1
 }
 
 /* Sets path to the interpreter of the script that is open. */
-static bool interpreter_find(const struct doctor *doctor, char path[PATH_MAX], char problem[DOCTOR_SENTENCE]) {
+static void interpreter_find(const struct doctor *doctor, char path[PATH_MAX]) {
   char line[LINE_BYTES + 1];
   bool is_searched;
   char *name = interpreter_name(&doctor->elf, line, &is_searched);
   if (name == NULL)
-    return wrong(problem, "%s: its first line names no interpreter", doctor->program);
-  if (name[strcspn(name, "\r")] != 0) {
-    name[strcspn(name, "\r")] = 0;
-    return wrong(problem,
-                 "%s: its first line ends in a carriage return, which counts as a part of the name %s; sed -i "
-                 "'s/\\r$//' takes them out",
-                 doctor->program, name);
+    tool_fail(2, "%s: its first line names no interpreter", doctor->program);
+  char *end = strchr(name, '\r');
+  if (end) {
+    *end = 0;
+    tool_fail(2,
+              "%s: its first line ends in a carriage return, which counts as a part of the name %s; sed -i 's/\\r$//' "
+              "takes them out",
+              doctor->program, name);
   }
-  return (is_searched ? program_find(doctor, name, path) : path_set(path, name)) ||
-         wrong(problem, "%s: its first line names %s, which is not there", doctor->program, name);
+  if (!(is_searched ? program_find(doctor, name, path) : path_set(path, name)))
+    tool_fail(2, "%s: its first line names %s, which is not there", doctor->program, name);
 }
 
 static bool is_script(const struct elf *file) { return file->length > 2 && memcmp(file->bytes, "#!", 2) == 0; }
 
-static bool program_open(struct doctor *doctor, const char *name, char problem[DOCTOR_SENTENCE]) {
+static void program_open(struct doctor *doctor) {
+  const char *name = doctor->command[0];
   if (!elf_open(&doctor->elf, doctor->program))
-    return errno == EINVAL ? wrong(problem, "%s: is empty", name) : wrong(problem, "%s: %m", name);
+    tool_fail(2, errno == EINVAL ? "%s: is empty" : "%s: %m", name);
   for (unsigned i = 0; i < SCRIPTS_MAX && is_script(&doctor->elf); i++) {
     char path[PATH_MAX];
     if (i == 0)
       path_set(doctor->script, doctor->program);
-    if (!interpreter_find(doctor, path, problem))
-      return false;
+    interpreter_find(doctor, path);
     path_set(doctor->program, path);
     if (!elf_open(&doctor->elf, path))
-      return wrong(problem, "%s, which runs %s: %m", path, name);
+      tool_fail(2, "%s, which runs %s: %m", path, name);
   }
   doctor->has_hakmem = elf_contains(&doctor->elf, hakmem_words);
-  return true;
 }
 
-bool doctor_of_command(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
+void doctor_of_command(struct doctor *doctor) {
   const char *name = doctor->command[0];
-  if (!program_find(doctor, name, doctor->program))
-    return wrong(problem, "%s: command not found", name);
   struct stat status;
+  if (!program_find(doctor, name, doctor->program))
+    tool_fail(2, "%s: command not found", name);
   if (stat(doctor->program, &status) != 0)
-    return wrong(problem, "%s: %m", name);
+    tool_fail(2, "%s: %m", name);
   if (!is_program(doctor->program))
-    return wrong(problem, "%s: is not an executable file", name);
-  return program_open(doctor, name, problem);
+    tool_fail(2, "%s: is not an executable file", name);
+  program_open(doctor);
 }
 
 /* --- a process --- */
@@ -173,23 +165,27 @@ static bool program_read(const struct doctor *doctor, char path[PATH_MAX]) {
   return length > 0;
 }
 
-/* True, with its problem, if the process at `path` is not there or has no memory, maybe since a moment ago. */
-static bool is_gone(const struct doctor *doctor, const char *path, char problem[DOCTOR_SENTENCE]) {
+/* Says why, and ends the program, if the process is not there or has no memory, maybe since a moment ago. */
+static void fail_if_gone(const struct doctor *doctor) {
+  char path[PATH_MAX];
   const char *maps = doctor_read(doctor, "%s/maps", doctor->proc);
+  snprintf(path, sizeof path, "%s%s", doctor->root, doctor->proc);
+  if (access(path, F_OK) != 0 && !doctor_has_proc(doctor))
+    tool_fail(2, "no process can be looked at: /proc is not mounted here");
   if (access(path, F_OK) != 0)
-    return !(doctor_has_proc(doctor) ? wrong(problem, "there is no process %ld", doctor->pid)
-                                     : wrong(problem, "no process can be looked at: /proc is not mounted here"));
-  return maps && *maps == 0 &&
-         !wrong(problem, "process %ld has no memory of its own: it has ended, or is a part of the kernel", doctor->pid);
+    tool_fail(2, "there is no process %ld", doctor->pid);
+  if (maps && *maps == 0)
+    tool_fail(2, "process %ld has no memory of its own: it has ended, or is a part of the kernel", doctor->pid);
 }
 
-bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
-  char path[PATH_MAX], file[PATH_MAX];
-  snprintf(path, sizeof path, "%s%s", doctor->root, doctor->proc);
+void doctor_of_process(struct doctor *doctor) {
+  char file[PATH_MAX];
   doctor->maps = doctor_read(doctor, "%s/maps", doctor->proc);
-  if (doctor->maps == NULL || *doctor->maps == 0 || !program_read(doctor, doctor->program) || !environment_read(doctor))
-    return !is_gone(doctor, path, problem) &&
-           wrong(problem, "not permitted to look at process %ld: that takes the same user, or root", doctor->pid);
+  if (doctor->maps == NULL || *doctor->maps == 0 || !program_read(doctor, doctor->program) ||
+      !environment_read(doctor)) {
+    fail_if_gone(doctor);
+    tool_fail(2, "not permitted to look at process %ld: that takes the same user, or root", doctor->pid);
+  }
   /* Its paths are relative to its root, which may be a container's. */
   snprintf(file, sizeof file, "%s%s/root", doctor->root, doctor->proc);
   if (access(file, X_OK) == 0)
@@ -197,13 +193,11 @@ bool doctor_of_process(struct doctor *doctor, char problem[DOCTOR_SENTENCE]) {
   snprintf(file, sizeof file, "%s%s/exe", doctor->root, doctor->proc);
   if (!elf_open(&doctor->elf, file)) {
     int error = errno;
-    if (is_gone(doctor, path, problem))
-      return false;
+    fail_if_gone(doctor);
     errno = error;
-    return wrong(problem, "the program of process %ld cannot be read: %m", doctor->pid);
+    tool_fail(2, "the program of process %ld cannot be read: %m", doctor->pid);
   }
   doctor->has_hakmem = elf_contains(&doctor->elf, hakmem_words);
-  return true;
 }
 
 /* --- libraries --- */

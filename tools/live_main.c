@@ -74,34 +74,31 @@ static void print_family(const struct stats_field *field, size_t column) {
            figures->values[column]);
 }
 
-/* Prints what was kept. Returns the exit status. */
-static int metrics_print(void) {
+/* Prints what was kept. */
+static void metrics_print(void) {
   print_family(&resident, 0);
   for (size_t i = 0; i < stats_field_count; i++)
     print_family(&stats_fields[i], i + 1);
   puts("# EOF");
-  return is_short ? tool_complain(1, "no memory for all processes") : 0;
 }
 
 /* --- one process, or all --- */
 
-static int show_process(long pid, enum form form) {
+static void show_process(long pid, enum form form) {
   struct live_process process;
   if (!live_open(&process, pid))
-    return tool_complain((int)process.problem, "%s", process.sentence);
+    tool_fail((int)process.problem, "%s", process.sentence);
   live_ask(&process, FRESH_WAIT_MS);
-  int status = 0;
   if (!live_take(&process))
-    status = tool_complain((int)process.problem, "%s", process.sentence);
-  else if (form == FORM_JSON)
+    tool_fail((int)process.problem, "%s", process.sentence);
+  if (form == FORM_JSON)
     live_print_json(&process);
   else if (form == FORM_METRICS) {
     metrics_add(&process, NULL);
-    status = metrics_print();
+    metrics_print();
   } else
     live_print(&process);
   live_close(&process);
-  return status;
 }
 
 static void list_json(struct live_process *process, void *context) {
@@ -124,45 +121,35 @@ static void list_line(struct live_process *process, void *context) {
          live_size(kernel.resident_bytes, resident), live_duration(live_age_s(process), age), kernel.command);
 }
 
-static int list_processes(enum form form) {
+static void list_processes(enum form form) {
   bool is_first = true, is_json = form == FORM_JSON;
   if (!live_is_possible())
-    return tool_complain(2, LIVE_IMPOSSIBLE);
+    tool_fail(2, LIVE_IMPOSSIBLE);
   if (form == FORM_METRICS) {
     live_list(FRESH_WAIT_OF_MANY_MS, metrics_add, NULL);
-    return metrics_print();
+    metrics_print();
+    return;
   }
   size_t count = live_list(FRESH_WAIT_OF_MANY_MS, is_json ? list_json : list_line, &is_first);
   if (is_json)
     puts(count ? "]" : "[]");
   else if (count == 0)
     puts("no process can be looked at: none of yours runs on hakmem with HAKMEM_LIVE=1");
-  return 0;
-}
-
-/* Takes a word out of the arguments, wherever it stands. Returns whether it was there. */
-static bool word_take(int *count, char **arguments, const char *word) {
-  int kept = 1;
-  for (int i = 1; i < *count; i++)
-    if (strcmp(arguments[i], word) != 0)
-      arguments[kept++] = arguments[i];
-  bool is_there = kept < *count;
-  *count = kept;
-  return is_there;
 }
 
 int main(int count, char **arguments) {
-  bool is_json = false;
+  bool is_json = false, is_metrics = false;
+  const struct tool_option options[] = {
+      {"--json", &is_json, NULL}, {"--openmetrics", &is_metrics, NULL}, {NULL, NULL, NULL}};
   const char *word;
-  long pid;
-  if (tool_begin("hakmem-live", usage, count, arguments))
-    return tool_end(0);
-  bool is_metrics = word_take(&count, arguments, "--openmetrics");
-  int words = tool_words(count, arguments, &word, 1, &is_json);
-  if (words >= 0 && is_json && is_metrics)
-    return tool_refuse("--json and --openmetrics exclude each other");
-  if (words < 0 || (words > 0 && !tool_pid(word, &pid)))
-    return 2;
+  tool_begin("hakmem-live", usage, count, arguments);
+  int words = tool_words(arguments, options, &word, 1);
+  if (is_json && is_metrics)
+    tool_refuse("--json and --openmetrics exclude each other");
   enum form form = is_metrics ? FORM_METRICS : is_json ? FORM_JSON : FORM_TEXT;
-  return tool_end(words > 0 ? show_process(pid, form) : list_processes(form));
+  if (words > 0)
+    show_process(tool_pid(word), form);
+  else
+    list_processes(form);
+  return tool_end(is_short ? tool_complain(1, "no memory for all processes") : 0);
 }

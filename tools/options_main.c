@@ -144,14 +144,14 @@ static void print_markdown(void) {
 }
 
 int main(int count, char **arguments) {
-  bool is_help = tool_begin("hakmem-options", usage, count, arguments);
-  bool is_markdown = count == 2 && strcmp(arguments[1], "--markdown") == 0;
-  if (!is_help && count > 1 && !is_markdown)
-    return tool_refuse("unknown argument '%s'", arguments[count > 2 ? 2 : 1]);
+  bool is_markdown = false;
+  const struct tool_option options[] = {{"--markdown", &is_markdown, NULL}, {NULL, NULL, NULL}};
+  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
+  tool_begin("hakmem-options", usage, count, arguments);
+  tool_words(arguments, options, NULL, 0);
   if (is_markdown)
     print_markdown();
-  else if (!is_help)
+  else
     print_text();
-  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
   return tool_end(0);
 }

@@ -36,12 +36,10 @@ static int by_cost(const void *left, const void *right) {
   return a->range < b->range ? -1 : a->range > b->range;
 }
 
-static bool view_of(struct policy_view *view, const struct policy_file *file, char problem[POLICY_DISK_SENTENCE]) {
+static void view_of(struct policy_view *view, const struct policy_file *file) {
   *view = (struct policy_view){.costs = file->costs, .records = calloc(file->record_count + 1, sizeof *view->records)};
-  if (view->records == NULL) {
-    snprintf(problem, POLICY_DISK_SENTENCE, "no memory for %u records", file->record_count);
-    return false;
-  }
+  if (view->records == NULL)
+    tool_fail(1, "no memory for %u records", file->record_count);
   memcpy(view->writer, file->writer, sizeof view->writer);
   for (uint32_t i = 0; i < file->module_count && i < POLICY_MODULES; i++)
     view->modules[view->module_count++] = policy_file_module(file, i);
@@ -50,34 +48,31 @@ static bool view_of(struct policy_view *view, const struct policy_file *file, ch
     add_up(view, &view->records[i]);
   }
   qsort(view->records, view->record_count, sizeof *view->records, by_cost);
-  return true;
 }
 
-bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_DISK_SENTENCE]) {
+void policy_view_of_file(struct policy_view *view, const char *path) {
+  char problem[POLICY_DISK_SENTENCE];
   struct policy_file file;
   void *bytes = policy_disk_read(path, &file, problem);
-  bool is_shown = bytes && view_of(view, &file, problem);
+  if (bytes == NULL)
+    tool_fail(1, "%s", problem);
+  view_of(view, &file);
   free(bytes);
-  return is_shown;
 }
 
-int policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_DISK_SENTENCE]) {
+void policy_view_of_process(struct policy_view *view, long pid) {
   struct control control;
   struct policy_file file;
-  int status = LIVE_UNREADABLE;
   size_t length;
   void *bytes = control_open(&control, pid, WAIT_MS) ? control_answer(&control, CONTROL_POLICY, &length) : NULL;
-  if (bytes == NULL) {
-    snprintf(problem, POLICY_DISK_SENTENCE, "%s", control.live.sentence);
-    status = (int)control.live.problem;
-  } else if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
-    snprintf(problem, POLICY_DISK_SENTENCE, "process %ld: its hakmem is of another version", pid);
-  else if (view_of(view, &file, problem))
-    status = 0;
+  if (bytes == NULL)
+    tool_fail((int)control.live.problem, "%s", control.live.sentence);
+  if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
+    tool_fail(LIVE_UNREADABLE, "process %ld: its hakmem is of another version", pid);
+  view_of(view, &file);
   free(bytes);
   control_close(&control);
   view->is_process = true;
-  return status;
 }
 
 void policy_view_end(struct policy_view *view) { free(view->records); }

@@ -16,10 +16,9 @@ struct policy_view {
   char writer[POLICY_FILE_WRITER_BYTES];
 };
 
-/* Asks a process with HAKMEM_LIVE=1. Returns 0, or the exit status (enum live_problem): `problem` says why. */
-int policy_view_of_process(struct policy_view *view, long pid, char problem[POLICY_DISK_SENTENCE]);
-
-bool policy_view_of_file(struct policy_view *view, const char *path, char problem[POLICY_DISK_SENTENCE]);
+/* Ask a process with HAKMEM_LIVE=1, and read a file. They end the program if that fails. */
+void policy_view_of_process(struct policy_view *view, long pid);
+void policy_view_of_file(struct policy_view *view, const char *path);
 
 void policy_view_print(const struct policy_view *view);
 void policy_view_print_json(const struct policy_view *view);

@@ -17,54 +17,42 @@ static const char usage[] =
     "  --markdown     prints docs/stats.md\n"
     "  --schema       prints docs/stats.schema.json\n";
 
-static int convert_report(const char *path, enum stats_mode mode) {
+static void convert_report(const char *path, enum stats_mode mode) {
   static struct stats_snapshot snapshot;
   static char bytes[STATS_FORMAT_BYTES_MAX];
   char problem[STATS_READ_SENTENCE];
   static char report[STATS_FORMAT_BYTES_MAX];
   FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
   if (file == NULL)
-    return tool_complain(2, "%s: %m", path);
+    tool_fail(2, "%s: %m", path);
   stats_find(file, report, sizeof report);
-  int status = 0;
-  if (ferror(file)) {
-    status = tool_complain(2, "%s: %m", path);
-  } else if (stats_read(report, &snapshot, problem)) {
-    struct text text = TEXT_IN(bytes);
-    stats_format(&text, mode, &snapshot);
-    fwrite(text.bytes, 1, text.length, stdout);
-  } else {
-    status = tool_complain(2, "%s: %s", path, problem);
-  }
+  if (ferror(file))
+    tool_fail(2, "%s: %m", path);
+  if (!stats_read(report, &snapshot, problem))
+    tool_fail(2, "%s: %s", path, problem);
+  struct text text = TEXT_IN(bytes);
+  stats_format(&text, mode, &snapshot);
+  fwrite(text.bytes, 1, text.length, stdout);
   if (file != stdin)
     fclose(file);
-  return status;
 }
 
 int main(int count, char **arguments) {
-  static const struct {
-    const char *word;
-    enum stats_mode mode;
-  } forms[] = {{"--text", STATS_TEXT}, {"--json", STATS_JSON}, {"--openmetrics", STATS_OPENMETRICS}};
-  enum stats_mode mode = STATS_TEXT;
-  if (tool_begin("hakmem-stats", usage, count, arguments))
-    return tool_end(0);
-  int at = 1, status = 0;
-  for (unsigned i = 0; i < sizeof forms / sizeof forms[0] && at == 1 && count == 3; i++)
-    if (strcmp(arguments[1], forms[i].word) == 0) {
-      mode = forms[i].mode;
-      at = 2;
-    }
-  const char *word = at < count ? arguments[at] : "";
-  bool is_last = at == count - 1;
-  if (is_last && (strcmp(word, "-") == 0 || word[0] != '-')) {
-    status = convert_report(word, mode);
-  } else if (count == 2 && strcmp(word, "--markdown") == 0) {
+  const char *path;
+  bool is_text = false, is_json = false, is_metrics = false, is_page = false, is_schema = false;
+  const struct tool_option options[] = {
+      {"--text", &is_text, NULL},     {"--json", &is_json, NULL},     {"--openmetrics", &is_metrics, NULL},
+      {"--markdown", &is_page, NULL}, {"--schema", &is_schema, NULL}, {NULL, NULL, NULL},
+  };
+  tool_begin("hakmem-stats", usage, count, arguments);
+  int given = tool_words(arguments, options, &path, 1);
+  if (is_text + is_json + is_metrics + is_page + is_schema > 1 || given != !(is_page || is_schema))
+    tool_refuse("takes one form and one FILE, --markdown or --schema");
+  if (is_page)
     stats_page_print();
-  } else if (count == 2 && strcmp(word, "--schema") == 0) {
+  else if (is_schema)
     stats_schema_print();
-  } else {
-    return tool_refuse("takes one form and one FILE, --markdown or --schema");
-  }
-  return tool_end(status);
+  else
+    convert_report(path, is_json ? STATS_JSON : is_metrics ? STATS_OPENMETRICS : STATS_TEXT);
+  return tool_end(0);
 }

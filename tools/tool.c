@@ -1,5 +1,7 @@
 #include "tools/tool.h"
 
+#include "profile/proto.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -10,17 +12,7 @@
 
 static const char *tool_name = "";
 
-/* --- arguments --- */
-
-bool tool_begin(const char *name, const char *usage, int count, char *const *arguments) {
-  tool_name = name;
-  for (int i = 1; i < count && strcmp(arguments[i], "--") != 0; i++)
-    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
-      fputs(usage, stdout);
-      return true;
-    }
-  return false;
-}
+/* --- the end --- */
 
 int tool_end(int status) {
   errno = 0;
@@ -31,39 +23,76 @@ int tool_end(int status) {
   return tool_complain(status != 0 ? status : 1, "stdout: %m");
 }
 
-int tool_complain(int status, const char *format, ...) {
+static void print_line(const char *format, va_list list, bool has_reference) {
   int error = errno;
-  va_list list;
-  va_start(list, format);
   fprintf(stderr, "%s: ", tool_name);
   errno = error;
   vfprintf(stderr, format, list);
+  if (has_reference)
+    fprintf(stderr, "; see: %s --help", tool_name);
   fputc('\n', stderr);
+}
+
+int tool_complain(int status, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  print_line(format, list, false);
   va_end(list);
   return status;
 }
 
-int tool_refuse(const char *format, ...) {
+void tool_fail(int status, const char *format, ...) {
   va_list list;
   va_start(list, format);
-  fprintf(stderr, "%s: ", tool_name);
-  vfprintf(stderr, format, list);
-  fprintf(stderr, "; see: %s --help\n", tool_name);
-  va_end(list);
-  return 2;
+  print_line(format, list, false);
+  exit(tool_end(status)); // NOLINT(concurrency-mt-unsafe): one thread
 }
 
-int tool_words(int count, char *const *arguments, const char **words, int words_max, bool *is_json) {
-  int taken = 0;
-  for (int i = 1; i < count; i++) {
-    if (is_json && strcmp(arguments[i], "--json") == 0)
-      *is_json = true;
-    else if (arguments[i][0] == '-' || taken == words_max) {
-      tool_refuse("%s '%s'", arguments[i][0] == '-' ? "unknown option" : "one argument too many:", arguments[i]);
-      return -1;
-    } else
-      words[taken++] = arguments[i];
+void tool_refuse(const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  print_line(format, list, true);
+  exit(tool_end(2)); // NOLINT(concurrency-mt-unsafe): one thread
+}
+
+/* --- arguments --- */
+
+void tool_begin(const char *name, const char *usage, int count, char *const *arguments) {
+  tool_name = name;
+  for (int i = 1; i < count && strcmp(arguments[i], "--") != 0; i++)
+    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
+      fputs(usage, stdout);
+      exit(tool_end(0)); // NOLINT(concurrency-mt-unsafe): one thread
+    }
+}
+
+/* Takes the option at *arguments, and its value. Returns the last argument that it took. */
+static char *const *take_option(char *const *arguments, const struct tool_option *options) {
+  const char *word = *arguments;
+  for (; options && options->name; options++) {
+    size_t length = strlen(options->name);
+    if (strncmp(word, options->name, length) != 0 || (word[length] && !(word[length] == '=' && options->value)))
+      continue;
+    if (options->choice)
+      *options->choice = true;
+    else if (word[length] == '=')
+      *options->value = word + length + 1;
+    else if ((*options->value = *++arguments) == NULL)
+      tool_fail(2, "%s needs a value", word);
+    return arguments;
   }
+  tool_refuse("unknown option '%s'", word);
+}
+
+int tool_words(char *const *arguments, const struct tool_option *options, const char **words, int words_max) {
+  int taken = 0;
+  while (*arguments && *++arguments)
+    if ((*arguments)[0] == '-' && (*arguments)[1])
+      arguments = take_option(arguments, options);
+    else if (taken == words_max)
+      tool_refuse("one argument too many: '%s'", *arguments);
+    else
+      words[taken++] = *arguments;
   return taken;
 }
 
@@ -74,14 +103,13 @@ bool tool_number(const char *word, long most, long *out) {
   return *word >= '0' && *word <= '9' && *end == 0 && errno == 0 && *out <= most;
 }
 
-bool tool_pid(const char *word, long *pid) {
+long tool_pid(const char *word) {
+  long pid;
   if (*word == 0 || word[strspn(word, "0123456789")] != 0)
     tool_refuse("'%s' is no process id", word);
-  else if (!tool_number(word, INT_MAX, pid) || *pid == 0)
-    tool_complain(2, "there is no process %s", word);
-  else
-    return true;
-  return false;
+  if (!tool_number(word, INT_MAX, &pid) || pid == 0)
+    tool_fail(2, "there is no process %s", word);
+  return pid;
 }
 
 /* --- output --- */
@@ -92,11 +120,14 @@ void tool_print_json(const char *text) {
     return;
   }
   putchar('"');
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\')
-      putchar('\\');
-    putchar(c < ' ' || c > '~' ? '?' : c);
+  for (size_t bytes; *text; text += bytes ? bytes : 1) {
+    bytes = proto_character_bytes(text);
+    if (bytes == 0)
+      fputs("\\ufffd", stdout);
+    else if (bytes == 1 && (*text < ' ' || *text == 127))
+      printf("\\u%04x", *text);
+    else
+      printf("%s%.*s", *text == '"' || *text == '\\' ? "\\" : "", (int)bytes, text);
   }
   putchar('"');
 }

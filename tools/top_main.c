@@ -182,37 +182,31 @@ static enum next look_at(struct top_screen *screen, struct top_data *data, long 
   return next;
 }
 
-static int run_view(long pid) {
+static void run_view(long pid) {
   static struct top_data data;
   const char *characters = nl_langinfo(CODESET); // NOLINT(concurrency-mt-unsafe): one thread
   struct top_screen screen = {.interval_ms = INTERVAL_MS, .has_blocks = strcmp(characters, "UTF-8") == 0};
   if (pid != 0) { /* print an error before the screen changes */
-    bool opened = top_open(&data, pid);
+    if (!top_open(&data, pid))
+      tool_fail((int)data.process.problem, "%s", data.process.sentence);
     top_close(&data);
-    if (!opened)
-      return tool_complain((int)data.process.problem, "%s", data.process.sentence);
   }
   if (!live_is_possible())
-    return tool_complain(2, LIVE_IMPOSSIBLE);
+    tool_fail(2, LIVE_IMPOSSIBLE);
   if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
-    return tool_complain(2, "it needs a terminal; hakmem-live PID prints the figures once");
+    tool_fail(2, "it needs a terminal; hakmem-live PID prints the figures once");
   if (!terminal_begin())
-    return tool_complain(2, "this terminal is not known (TERM)");
+    tool_fail(2, "this terminal is not known (TERM)");
   enum next next = pid ? NEXT_PROCESS : NEXT_LIST;
   while (next != NEXT_QUIT)
     next = next == NEXT_LIST ? choose_process(&pid) : look_at(&screen, &data, pid);
   terminal_end();
-  return 0;
 }
 
 int main(int count, char **arguments) {
   (void)setlocale(LC_ALL, ""); // NOLINT(concurrency-mt-unsafe): one thread
   const char *word;
-  long pid = 0;
-  if (tool_begin("hakmem-top", usage, count, arguments))
-    return tool_end(0);
-  int words = tool_words(count, arguments, &word, 1, NULL);
-  if (words < 0 || (words > 0 && !tool_pid(word, &pid)))
-    return 2;
-  return run_view(pid);
+  tool_begin("hakmem-top", usage, count, arguments);
+  run_view(tool_words(arguments, NULL, &word, 1) ? tool_pid(word) : 0);
+  return tool_end(0);
 }

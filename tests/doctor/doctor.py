@@ -413,7 +413,7 @@ def wrong_usage(made):
         (("0",), "is no process's number"),
         (("99999999999999999999",), "is no process's number"),
         (("2147483647",), "there is no process"),
-        (("--library",), "needs a path"),
+        (("--library",), "--library needs a value"),
         (("--", "hakmem-nonsense"), "command not found"),
         (("--", ""), "command not found"),
         (("--", made.folder), "not an executable file"),
