@@ -1,7 +1,6 @@
 #include "tools/live_control.h"
 
 #include "os/os.h"
-#include "tools/live_find.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +18,7 @@
 #define ANSWER_BYTES_MAX ((size_t)1 << 32)
 #define NS_OF_MS 1000000u
 
-#define wrong(control, ...) live_wrong(&(control)->live, LIVE_UNREADABLE, __VA_ARGS__)
+#define wrong(control, ...) live_unreadable(&(control)->live, __VA_ARGS__)
 
 /* --- waiting --- */
 
@@ -44,20 +43,19 @@ static bool is_patient(struct patience *patience) {
 /* --- the file --- */
 
 static bool is_sound(struct control *control) {
-  long pid = control->live.pid;
   struct stat status;
   if (!live_is_safe(control->fd) || fstat(control->fd, &status) != 0 || status.st_size < (off_t)sizeof *control->page)
-    return wrong(control, "where process %ld takes commands is damaged", pid);
+    return wrong(control, "where process %ld takes commands is damaged");
   void *page = mmap(NULL, sizeof *control->page, PROT_READ | PROT_WRITE, MAP_SHARED, control->fd, 0);
   if (page == MAP_FAILED)
-    return wrong(control, "where process %ld takes commands cannot be mapped: %m", pid);
+    return wrong(control, "where process %ld takes commands cannot be mapped: %m");
   control->page = page;
   control->answer_at = control->page->answer_at;
   if (memcmp(control->page->mark, CONTROL_MARK, sizeof control->page->mark) != 0 ||
       control->answer_at < sizeof *control->page)
-    return wrong(control, "where process %ld takes commands is damaged", pid);
+    return wrong(control, "where process %ld takes commands is damaged");
   if (control->page->layout != CONTROL_LAYOUT)
-    return wrong(control, "process %ld takes commands of another version than this program's", pid);
+    return wrong(control, "process %ld takes commands of another version than this program's");
   return true;
 }
 
@@ -66,14 +64,14 @@ static bool lock_page(struct control *control) {
   struct patience patience = patience_of(control->wait_ms);
   while (flock(control->fd, LOCK_EX | LOCK_NB) != 0)
     if ((errno != EWOULDBLOCK && errno != EINTR) || !is_patient(&patience))
-      return wrong(control, "somebody else asks process %ld for something; try again later", control->live.pid);
+      return wrong(control, "somebody else asks process %ld for something; try again later");
   return true;
 }
 
 static bool no_file(struct control *control) {
   if (live_state(&control->live) == 'Z')
-    return live_wrong(&control->live, LIVE_ENDED, "process %ld has ended", control->live.pid);
-  return wrong(control, "process %ld takes no commands: %s", control->live.pid,
+    return live_ended(&control->live);
+  return wrong(control, "process %ld takes no commands: %s",
                control->fd == LIVE_FIND_DENIED
                    ? "it is another user's"
                    : "it has closed the descriptor for them, or its hakmem is of another version");
@@ -112,16 +110,13 @@ static bool move_stage(struct control *control, uint64_t from, uint64_t to) {
 }
 
 static bool nobody_comes(struct control *control) {
-  long pid = control->live.pid;
   char state = live_state(&control->live);
   if (state == 'Z')
-    return live_wrong(&control->live, LIVE_ENDED, "process %ld has ended", pid);
+    return live_ended(&control->live);
   if (state == 'T' || state == 't')
-    return wrong(control, "process %ld is stopped, and nothing was done", pid);
-  return wrong(control,
-               "process %ld did not react, and nothing was done: it was just started, or has taken no memory since its "
-               "start, or HAKMEM_BACKGROUND=off keeps hakmem's thread away",
-               pid);
+    return wrong(control, "process %ld is stopped, and nothing was done");
+  return wrong(control, "process %ld did not react, and nothing was done: it was just started, or has taken no memory "
+                        "since its start, or HAKMEM_BACKGROUND=off keeps hakmem's thread away");
 }
 
 /* Withdraws the pending command of a client that has ended, or waits until a running one is finished. */
@@ -136,33 +131,28 @@ static bool clear_command(struct control *control) {
     live_wake(&control->live);
     if (live_state(&control->live) == 'Z' || !is_patient(&patience))
       return live_state(&control->live) == 'R' || live_state(&control->live) == 'S'
-                 ? wrong(control, "process %ld is still busy with what was asked before; try again later",
-                         control->live.pid)
+                 ? wrong(control, "process %ld is still busy with what was asked before; try again later")
                  : nobody_comes(control);
   }
 }
 
 static bool is_answered(struct control *control, enum control_verb verb) {
   uint64_t result = atomic_load_explicit(&control->page->result, memory_order_relaxed);
-  long pid = control->live.pid;
   switch (result) {
   case CONTROL_DONE:
     return true;
   case CONTROL_IS_ON:
-    return wrong(control, "process %ld has a profile that runs already; stop it first", pid);
+    return wrong(control, "process %ld has a profile that runs already; stop it first");
   case CONTROL_IS_OFF:
-    return wrong(control,
-                 verb == CONTROL_DUMP     ? "no profile was ever started in process %ld"
-                 : verb == CONTROL_POLICY ? "process %ld has learned nothing: HAKMEM_POLICY is off"
-                                          : "process %ld has no profile that runs",
-                 pid);
+    return wrong(control, verb == CONTROL_DUMP     ? "no profile was ever started in process %ld"
+                          : verb == CONTROL_POLICY ? "process %ld has learned nothing: HAKMEM_POLICY is off"
+                                                   : "process %ld has no profile that runs");
   case CONTROL_NO_MEMORY:
-    return wrong(control, "process %ld has no memory for it", pid);
+    return wrong(control, "process %ld has no memory for it");
   case CONTROL_NOT_WRITTEN:
-    return wrong(control, "process %ld cannot write the answer: it has closed the descriptor, or a limit forbids it",
-                 pid);
+    return wrong(control, "process %ld cannot write the answer: it has closed the descriptor, or a limit forbids it");
   default:
-    return wrong(control, "process %ld does not know this command: its hakmem is of another version", pid);
+    return wrong(control, "process %ld does not know this command: its hakmem is of another version");
   }
 }
 
@@ -185,10 +175,10 @@ bool control_ask(struct control *control, enum control_verb verb, uint64_t inter
     if (live_state(&control->live) == 'Z')
       return nobody_comes(control);
     if (!is_patient(&patience))
-      return wrong(control, "process %ld has begun and is not done after a minute", control->live.pid);
+      return wrong(control, "process %ld has begun and is not done after a minute");
   }
   if (stage_of(control) != control_staged(asked, CONTROL_FREE))
-    return wrong(control, "somebody else wrote over what process %ld was asked", control->live.pid);
+    return wrong(control, "somebody else wrote over what process %ld was asked");
   return is_answered(control, verb);
 }
 
@@ -202,14 +192,14 @@ void *control_answer(struct control *control, enum control_verb verb, size_t *le
   for (size_t at = 0; bytes && at < *length;) {
     ssize_t got = pread(control->fd, bytes + at, *length - at, (off_t)(control->answer_at + at));
     if (got <= 0) {
-      wrong(control, "the answer of process %ld is shorter than it says", control->live.pid);
+      wrong(control, "the answer of process %ld is shorter than it says");
       free(bytes);
       return NULL;
     }
     at += (size_t)got;
   }
   if (bytes == NULL)
-    wrong(control, "no memory for the answer of process %ld", control->live.pid);
+    wrong(control, "no memory for the answer of process %ld");
   /* Otherwise the process would keep it until the next command. */
   fallocate(control->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, control->answer_at,
             (off_t)(INT64_MAX - control->answer_at));

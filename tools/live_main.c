@@ -111,14 +111,13 @@ static void list_json(struct live_process *process, void *context) {
 static void list_line(struct live_process *process, void *context) {
   bool *is_first = context;
   struct live_kernel kernel;
-  char live[LIVE_SIZE], heap[LIVE_SIZE], resident[LIVE_SIZE], age[LIVE_SIZE];
   live_kernel(process, &kernel);
   if (*is_first)
     printf("%8s %7s %10s %10s %10s %14s  %s\n", "pid", "threads", "live", "heap", "resident", "age", "command");
   *is_first = false;
   printf("%8ld %7u %10s %10s %10s %14s  %s\n", process->pid, kernel.threads,
-         live_size(live_total(process, "live_bytes"), live), live_size(live_total(process, "heap_bytes"), heap),
-         live_size(kernel.resident_bytes, resident), live_duration(live_age_s(process), age), kernel.command);
+         live_size(live_total(process, "live_bytes")), live_size(live_total(process, "heap_bytes")),
+         live_size(kernel.resident_bytes), live_duration(live_age_s(process)), kernel.command);
 }
 
 static void list_processes(enum form form) {

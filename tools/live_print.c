@@ -9,39 +9,48 @@
 
 #define ROWS_SHOWN 8u
 
-const char *live_size(uint64_t bytes, char text[LIVE_SIZE]) {
+enum { TEXT_BYTES = 24 };
+
+static char *text_next(void) {
+  static char texts[8][TEXT_BYTES];
+  static unsigned turn;
+  return texts[turn++ % 8];
+}
+
+const char *live_size(uint64_t bytes) {
+  char *text = text_next();
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   unsigned unit = 0;
   double value = (double)bytes;
   for (; value >= 1023.95 && unit + 1 < sizeof units / sizeof *units; unit++)
     value /= 1024;
-  snprintf(text, LIVE_SIZE, unit && value < 99.95 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  snprintf(text, TEXT_BYTES, unit && value < 99.95 ? "%.1f %s" : "%.0f %s", value, units[unit]);
   return text;
 }
 
-const char *live_duration(double seconds, char text[LIVE_SIZE]) {
+const char *live_duration(double seconds) {
+  char *text = text_next();
   uint64_t whole = (uint64_t)seconds;
   if (seconds < 60)
-    snprintf(text, LIVE_SIZE, "%.1f s", seconds);
+    snprintf(text, TEXT_BYTES, "%.1f s", seconds);
   else if (whole < 3600)
-    snprintf(text, LIVE_SIZE, "%ju min %ju s", (uintmax_t)(whole / 60), (uintmax_t)(whole % 60));
+    snprintf(text, TEXT_BYTES, "%ju min %ju s", (uintmax_t)(whole / 60), (uintmax_t)(whole % 60));
   else if (whole < 86400)
-    snprintf(text, LIVE_SIZE, "%ju h %ju min", (uintmax_t)(whole / 3600), (uintmax_t)(whole / 60 % 60));
+    snprintf(text, TEXT_BYTES, "%ju h %ju min", (uintmax_t)(whole / 3600), (uintmax_t)(whole / 60 % 60));
   else
-    snprintf(text, LIVE_SIZE, "%ju d %ju h", (uintmax_t)(whole / 86400), (uintmax_t)(whole / 3600 % 24));
+    snprintf(text, TEXT_BYTES, "%ju d %ju h", (uintmax_t)(whole / 86400), (uintmax_t)(whole / 3600 % 24));
   return text;
 }
 
 /* --- for people --- */
 
 static void print_size(const char *label, uint64_t bytes, const char *more) {
-  char text[LIVE_SIZE];
-  printf("  %-22s %10s%s%s\n", label, live_size(bytes, text), *more ? "  " : "", more);
+  printf("  %-22s %10s%s%s\n", label, live_size(bytes), *more ? "  " : "", more);
 }
 
 static void print_totals(const struct live_process *process, const struct live_kernel *kernel) {
-  char peak[LIVE_SIZE], more[64];
-  snprintf(more, sizeof more, "at most %s", live_size(live_total(process, "heap_peak_bytes"), peak));
+  char more[64];
+  snprintf(more, sizeof more, "at most %s", live_size(live_total(process, "heap_peak_bytes")));
   print_size("live", live_total(process, "live_bytes"), "in the program's hands");
   print_size("heap", live_total(process, "heap_bytes"), more);
   print_size("resident", kernel->resident_bytes, "the whole process, as the kernel sees it");
@@ -85,13 +94,11 @@ static void print_classes(const struct live_process *process) {
     return;
   printf("\n  %10s %12s %12s %12s %12s\n", "blocks of", "slabs", "live", "in bins", "free");
   for (uint32_t i = 0; i < rows.count && i < ROWS_SHOWN; i++) {
-    char block[LIVE_SIZE], slabs[LIVE_SIZE], live[LIVE_SIZE], bins[LIVE_SIZE], free_bytes[LIVE_SIZE];
     uint32_t row = ranked[i].row;
     uint64_t slab = live_value(process, &rows, row, "slab_bytes"),
              taken = live_value(process, &rows, row, "taken_bytes"), bin = live_value(process, &rows, row, "bin_bytes");
-    printf("  %10s %12s %12s %12s %12s\n", live_size(live_value(process, &rows, row, "block_bytes"), block),
-           live_size(slab, slabs), live_size(less(taken, bin), live), live_size(bin, bins),
-           live_size(less(slab, taken), free_bytes));
+    printf("  %10s %12s %12s %12s %12s\n", live_size(live_value(process, &rows, row, "block_bytes")), live_size(slab),
+           live_size(less(taken, bin)), live_size(bin), live_size(less(slab, taken)));
   }
   if (rows.count > ROWS_SHOWN)
     printf("  and %u classes more (--json has all)\n", rows.count - ROWS_SHOWN);
@@ -105,7 +112,7 @@ static void print_sites(const struct live_process *process) {
     return;
   printf("\n  %-40s %8s %10s %8s %10s\n", "large objects, by call site", "live", "bytes", "so far", "bytes");
   for (uint32_t i = 0; i < rows.count && i < ROWS_SHOWN; i++) {
-    char place[LIVE_PLACE], live[LIVE_SIZE], taken[LIVE_SIZE];
+    char place[LIVE_PLACE];
     uint32_t row = ranked[i].row;
     uint64_t address = live_value(process, &rows, row, "address");
     if (address)
@@ -113,20 +120,19 @@ static void print_sites(const struct live_process *process) {
     else
       snprintf(place, sizeof place, "other sites");
     printf("  %-40.40s %8ju %10s %8ju %10s\n", place, (uintmax_t)live_value(process, &rows, row, "live_count"),
-           live_size(live_value(process, &rows, row, "live_bytes"), live),
+           live_size(live_value(process, &rows, row, "live_bytes")),
            (uintmax_t)live_value(process, &rows, row, "taken_count"),
-           live_size(live_value(process, &rows, row, "taken_bytes"), taken));
+           live_size(live_value(process, &rows, row, "taken_bytes")));
   }
   free(ranked);
 }
 
 void live_print(const struct live_process *process) {
   struct live_kernel kernel;
-  char up[LIVE_SIZE], age[LIVE_SIZE];
   live_kernel(process, &kernel);
   printf("process %ld, %s, %u threads, for %s on %s; figures of %s ago\n", process->pid, kernel.command, kernel.threads,
-         live_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9, up), process->head.version,
-         live_duration(live_age_s(process), age));
+         live_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9), process->head.version,
+         live_duration(live_age_s(process)));
   print_totals(process, &kernel);
   print_classes(process);
   print_sites(process);

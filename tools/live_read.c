@@ -2,11 +2,12 @@
 
 #include "inspect/maps.h"
 #include "os/os.h"
-#include "tools/live_find.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +31,75 @@ bool live_wrong(struct live_process *process, enum live_problem problem, const c
   va_end(list);
   process->problem = problem;
   return false;
+}
+
+/* --- memfds that a process keeps for others (inspect/shared.h) --- */
+
+enum { LINK_BYTES = 128 };
+
+static const char *link_of(const char *name, char link[LINK_BYTES]) {
+  snprintf(link, LINK_BYTES, "/memfd:%s (deleted)", name);
+  return link;
+}
+
+static int none_or_denied(void) { return errno == EACCES || errno == EPERM ? LIVE_FIND_DENIED : LIVE_FIND_NONE; }
+
+static bool is_link_to(int folder, const char *name, const char *link) {
+  char target[LINK_BYTES];
+  ssize_t length = readlinkat(folder, name, target, sizeof target);
+  return length == (ssize_t)strlen(link) && memcmp(target, link, (size_t)length) == 0;
+}
+
+/* Opens the file behind a descriptor in the list. The process may have closed it since its link was read, and got its
+ * number for another file: then LIVE_FIND_NONE. */
+static int open_link(int list_fd, const char *name, const char *link, int flags) {
+  struct stat opened, listed;
+  int fd = openat(list_fd, name, flags | O_CLOEXEC | O_NONBLOCK); /* a pipe may have such a name */
+  if (fd < 0)
+    return none_or_denied();
+  if (is_link_to(list_fd, name, link) && fstat(fd, &opened) == 0 && fstatat(list_fd, name, &listed, 0) == 0 &&
+      opened.st_dev == listed.st_dev && opened.st_ino == listed.st_ino)
+    return fd;
+  close(fd);
+  return LIVE_FIND_NONE;
+}
+
+int live_find_file(int folder, const char *name, int flags) {
+  char link[LINK_BYTES];
+  link_of(name, link);
+  int list_fd = openat(folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *list = list_fd < 0 ? NULL : fdopendir(list_fd);
+  if (list == NULL) {
+    int result = none_or_denied();
+    if (list_fd >= 0)
+      close(list_fd);
+    return result;
+  }
+  int found = LIVE_FIND_NONE;
+  for (struct dirent *entry;
+       found == LIVE_FIND_NONE && (entry = readdir(list)) != NULL;) // NOLINT(concurrency-mt-unsafe): one thread
+    if (is_link_to(list_fd, entry->d_name, link))
+      found = open_link(list_fd, entry->d_name, link, flags);
+  closedir(list);
+  return found;
+}
+
+static bool maps_file(int folder, const char *name) {
+  struct os_maps maps;
+  struct os_mapping mapping;
+  char link[LINK_BYTES];
+  bool is_open = os_maps_open_at(&maps, openat(folder, "maps", O_RDONLY | O_CLOEXEC)), found = false;
+  link_of(name, link);
+  while (is_open && !found && os_maps_next(&maps, &mapping))
+    found = strcmp(mapping.name, link) == 0;
+  os_maps_close(&maps);
+  return found;
+}
+
+bool live_is_safe(int fd) {
+  struct statfs status;
+  int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstatfs(fd, &status) == 0 && status.f_type != HUGETLBFS_MAGIC;
 }
 
 /* --- what the kernel shows --- */
@@ -131,43 +202,41 @@ static bool names_are_sound(const struct live_process *process) {
 static bool copy_head(struct live_process *process) {
   const struct live_head *head = &process->head;
   if (process->page_bytes < sizeof *head)
-    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is too short", process->pid);
+    return live_unreadable(process, "the live page of process %ld is too short");
   memcpy(&process->head, process->page, sizeof *head);
   if (memcmp(head->mark, LIVE_MARK, sizeof head->mark) != 0)
-    return live_wrong(process, LIVE_UNREADABLE, "what process %ld calls its live page is none", process->pid);
+    return live_unreadable(process, "what process %ld calls its live page is none");
   if (head->layout != LIVE_LAYOUT)
-    return live_wrong(
-        process, LIVE_UNREADABLE,
+    return live_unreadable(
+        process,
         "the live page of process %ld has layout %u, and this program reads layout %u: they are of different versions",
-        process->pid, head->layout, LIVE_LAYOUT);
+        head->layout, LIVE_LAYOUT);
   if (!head_is_sound(head, process->page_bytes))
-    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+    return live_unreadable(process, "the live page of process %ld is damaged");
   make_printable(process->head.version);
   if (head->pid != own_pid(process))
-    return live_wrong(process, LIVE_UNREADABLE,
-                      "process %ld was forked from one with a live page and has taken no memory since: it has none yet",
-                      process->pid);
+    return live_unreadable(
+        process, "process %ld was forked from one with a live page and has taken no memory since: it has none yet");
   process->names = malloc(head->slot_at[0]);
   process->words = calloc(head->slot_words, sizeof *process->words);
   process->spare = calloc(head->slot_words, sizeof *process->spare);
   if (process->names == NULL || process->words == NULL || process->spare == NULL)
-    return live_wrong(process, LIVE_UNREADABLE, "no memory for the live page of process %ld", process->pid);
+    return live_unreadable(process, "no memory for the live page of process %ld");
   memcpy(process->names, process->page, head->slot_at[0]);
   if (!names_are_sound(process))
-    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+    return live_unreadable(process, "the live page of process %ld is damaged");
   return true;
 }
 
 static bool map_page(struct live_process *process, int fd) {
   struct stat status;
   if (!live_is_safe(fd))
-    return live_wrong(process, LIVE_UNREADABLE,
-                      "what process %ld calls its live page is none: it is not sealed, or of huge pages", process->pid);
+    return live_unreadable(process, "what process %ld calls its live page is none: it is not sealed, or of huge pages");
   if (fstat(fd, &status) != 0 || (size_t)status.st_size > PAGE_BYTES_MAX || status.st_size == 0)
-    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld has no sensible length", process->pid);
+    return live_unreadable(process, "the live page of process %ld has no sensible length");
   void *page = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
   if (page == MAP_FAILED)
-    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld: %m", process->pid);
+    return live_unreadable(process, "the live page of process %ld: %m");
   process->page = page;
   process->page_bytes = (size_t)status.st_size;
   return copy_head(process);
@@ -175,17 +244,14 @@ static bool map_page(struct live_process *process, int fd) {
 
 static bool no_page(struct live_process *process, int why) {
   if (live_state(process) == 'Z')
-    return live_wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
+    return live_ended(process);
   if (why == LIVE_FIND_DENIED)
-    return live_wrong(process, LIVE_UNREADABLE,
-                      "not permitted to look at process %ld: it is another user's, runs with raised privileges, or "
-                      "forbids it (PR_SET_DUMPABLE)",
-                      process->pid);
-  if (live_maps_file(process->folder, LIVE_FILE_NAME))
-    return live_wrong(process, LIVE_UNREADABLE, "process %ld has closed the descriptor of its live page", process->pid);
-  return live_wrong(process, LIVE_UNREADABLE,
-                    "process %ld keeps no live page: it is not on hakmem, or HAKMEM_LIVE=1 is not in its environment",
-                    process->pid);
+    return live_unreadable(process, "not permitted to look at process %ld: it is another user's, runs with raised "
+                                    "privileges, or forbids it (PR_SET_DUMPABLE)");
+  if (maps_file(process->folder, LIVE_FILE_NAME))
+    return live_unreadable(process, "process %ld has closed the descriptor of its live page");
+  return live_unreadable(
+      process, "process %ld keeps no live page: it is not on hakmem, or HAKMEM_LIVE=1 is not in its environment");
 }
 
 bool live_is_possible(void) { return access("/proc/self", F_OK) == 0; }
@@ -198,7 +264,7 @@ bool live_open(struct live_process *process, long pid) {
   if (process->folder < 0 && !live_is_possible())
     return live_wrong(process, LIVE_UNREADABLE, LIVE_IMPOSSIBLE);
   if (process->folder < 0)
-    return live_wrong(process, LIVE_UNREADABLE, "there is no process %ld", pid);
+    return live_unreadable(process, "there is no process %ld");
   int fd = live_find_file(process->folder, LIVE_FILE_NAME, O_RDONLY);
   bool opened = fd >= 0 ? map_page(process, fd) : no_page(process, fd);
   if (fd >= 0)
@@ -279,13 +345,13 @@ bool live_take(struct live_process *process) {
   for (unsigned i = 0; i < TAKES_MAX && result == TORN; i++)
     result = copy_once(process);
   if (live_state(process) == 'Z')
-    return live_wrong(process, LIVE_ENDED, "process %ld has ended", process->pid);
+    return live_ended(process);
   if (result == TORN)
-    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld does not hold still", process->pid);
+    return live_unreadable(process, "the live page of process %ld does not hold still");
   if (result == NOTHING)
-    return live_wrong(process, LIVE_UNREADABLE, "process %ld has not written its live page yet", process->pid);
+    return live_unreadable(process, "process %ld has not written its live page yet");
   if (result == DAMAGED)
-    return live_wrong(process, LIVE_UNREADABLE, "the live page of process %ld is damaged", process->pid);
+    return live_unreadable(process, "the live page of process %ld is damaged");
   return true;
 }
 

@@ -24,9 +24,12 @@ struct live_process {
   char sentence[LIVE_SENTENCE]; /* of the problem */
 };
 
-/* Notes a problem and its sentence. Returns false. */
+/* Note a problem and its sentence, in which the first %ld is the process's id. Return false. */
 __attribute__((format(printf, 3, 4))) bool live_wrong(struct live_process *process, enum live_problem problem,
                                                       const char *format, ...);
+#define live_unreadable(process, format, ...)                                                                          \
+  live_wrong(process, LIVE_UNREADABLE, format, (process)->pid, ##__VA_ARGS__)
+#define live_ended(process) live_wrong(process, LIVE_ENDED, "process %ld has ended", (process)->pid)
 
 /* Whether processes can be seen at all, and what is said where they cannot, in a chroot for example. */
 bool live_is_possible(void);
@@ -78,3 +81,15 @@ void live_place(const struct live_process *process, uint64_t address, char place
 /* Calls `each` for every process that can be read, after waiting for a fresh snapshot for at most wait_ms. Returns how
  * many. */
 size_t live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context);
+
+/* --- memfds that a process keeps for others; `folder`: a descriptor of /proc/PID --- */
+
+enum { LIVE_FIND_NONE = -1, LIVE_FIND_DENIED = -2 };
+
+/* Opens the memfd of this name with these flags and returns a descriptor; or one of the values above: the process has
+ * none open, or access is denied. */
+int live_find_file(int folder, const char *name, int flags);
+
+/* Tells whether no access to a mapping of the file kills this program by a signal: nobody can truncate the file, and it
+ * is not of huge pages, of which the system may have none left. */
+bool live_is_safe(int fd);

@@ -64,7 +64,7 @@ static int create_file(const struct wish *wish, const struct control *control, c
 
 /* Creates the file first: if that fails, no command is sent. */
 static void dump_profile(const struct wish *wish, struct control *control) {
-  char path[4096 + 64] = "stdout", size[LIVE_SIZE];
+  char path[4096 + 64] = "stdout";
   bool is_stdout = wish->out && strcmp(wish->out, "-") == 0;
   if (wish->out && strlen(wish->out) >= sizeof path)
     tool_fail(2, "--out: the name is too long");
@@ -86,7 +86,7 @@ static void dump_profile(const struct wish *wish, struct control *control) {
     tool_fail(2, "%s: %m", path);
   if (!is_stdout)
     printf("%s: %s; to look at it: go tool pprof -http=: %s, or hak profile top %s in a checkout\n", path,
-           live_size(length, size), path, path);
+           live_size(length), path, path);
 }
 
 /* --- start and stop --- */

@@ -62,8 +62,7 @@ bool top_open(struct top_data *data, long pid) {
   if (!live_open(&data->process, pid))
     return false;
   data->previous = calloc(data->process.head.slot_words, sizeof *data->previous);
-  return data->previous ||
-         live_wrong(&data->process, LIVE_UNREADABLE, "no memory for the live page of process %ld", pid);
+  return data->previous || live_unreadable(&data->process, "no memory for the live page of process %ld");
 }
 
 void top_close(struct top_data *data) {
@@ -199,12 +198,11 @@ static void thread_text(const struct top_data *data, uint64_t thread_id, char te
 void top_cell(const struct top_data *data, const struct top_row *row, unsigned column, char text[TOP_CELL]) {
   const struct top_column *form = &top_forms[data->view].columns[column];
   double value = row->value[column];
-  char size[LIVE_SIZE];
   switch (form->kind) {
   case TOP_SIZE:
   case TOP_RATE:
     if (is_size(data, row))
-      snprintf(text, TOP_CELL, "%s", live_size((uint64_t)value, size));
+      snprintf(text, TOP_CELL, "%s", live_size((uint64_t)value));
     else
       snprintf(text, TOP_CELL, form->kind == TOP_RATE && value > 0 && value < 10 ? "%.1f" : "%.0f", value);
     break;

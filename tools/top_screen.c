@@ -21,25 +21,25 @@ static void draw_line(int row, chtype look, const char *text) {
 }
 
 static void draw_title(const struct top_data *data) {
-  char text[LINE], up[LIVE_SIZE], age[LIVE_SIZE];
+  char text[LINE];
   const struct live_process *process = &data->process;
   snprintf(text, sizeof text, " hakmem top  %ld %s  up %s, %u threads, figures of %s ago", process->pid,
-           data->kernel.command, live_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9, up),
-           data->kernel.threads, live_duration(live_age_s(process), age));
+           data->kernel.command, live_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9),
+           data->kernel.threads, live_duration(live_age_s(process)));
   draw_line(0, A_REVERSE, text);
 }
 
 static void draw_sums(const struct top_data *data) {
-  char text[LINE], live[LIVE_SIZE], heap[LIVE_SIZE], peak[LIVE_SIZE], resident[LIVE_SIZE], cached[LIVE_SIZE];
+  char text[LINE];
   const struct live_process *process = &data->process;
   snprintf(text, sizeof text, " live %s  heap %s (most %s)  RSS %s  cached %s",
-           live_size(live_total(process, "live_bytes"), live), live_size(live_total(process, "heap_bytes"), heap),
-           live_size(live_total(process, "heap_peak_bytes"), peak), live_size(data->kernel.resident_bytes, resident),
-           live_size(live_total(process, "large_cached_bytes"), cached));
+           live_size(live_total(process, "live_bytes")), live_size(live_total(process, "heap_bytes")),
+           live_size(live_total(process, "heap_peak_bytes")), live_size(data->kernel.resident_bytes),
+           live_size(live_total(process, "large_cached_bytes")));
   draw_line(1, A_BOLD, text);
   snprintf(text, sizeof text, " in a second: %.0f refills, %.0f flushes, %.0f remote frees, %s given back",
            top_rate(data, "refills"), top_rate(data, "flushes"), top_rate(data, "remote_frees"),
-           live_size((uint64_t)top_rate(data, "purged_bytes"), live));
+           live_size((uint64_t)top_rate(data, "purged_bytes")));
   draw_line(2, A_NORMAL, text);
 }
 
@@ -72,18 +72,18 @@ static const char *cell_text(bool has_blocks, uint64_t live_eighths, uint64_t he
 
 static void draw_graph(const struct top_screen *screen, const struct top_data *data) {
   int rows = graph_rows(), columns = COLS - LABEL - 1;
-  char text[LINE], size[LIVE_SIZE];
+  char text[LINE];
   if (columns <= 0 || rows == 0)
     return;
   uint64_t top = graph_top(data, (unsigned)columns);
   snprintf(text, sizeof text, " heap over the last %s: %s live, %s held beyond",
-           live_duration((double)columns * screen->interval_ms / 1e3, size), screen->has_blocks ? "█" : "#",
+           live_duration((double)columns * screen->interval_ms / 1e3), screen->has_blocks ? "█" : "#",
            screen->has_blocks ? "░" : ":");
   (void)mvaddstr(GRAPH_AT - 1, 0, text);
   for (int row = 0; row < rows; row++) {
     uint64_t below = (uint64_t)(rows - 1 - row) * EIGHTHS;
     if (row == 0 || row == rows - 1)
-      mvprintw(GRAPH_AT + row, 0, "%*s", LABEL - 1, live_size(row ? 0 : top, size));
+      mvprintw(GRAPH_AT + row, 0, "%*s", LABEL - 1, live_size(row ? 0 : top));
     for (int column = 0; column < columns; column++) {
       struct top_sample sample;
       if (!top_sample_at(data, (unsigned)(columns - 1 - column), &sample))
@@ -178,7 +178,7 @@ void top_draw(const struct top_screen *screen, const struct top_data *data) {
 }
 
 void top_draw_list(const struct top_listed *listed, unsigned count, unsigned chosen) {
-  char text[LINE], live[LIVE_SIZE], heap[LIVE_SIZE], resident[LIVE_SIZE];
+  char text[LINE];
   unsigned room = LINES > 3 ? (unsigned)LINES - 3 : 1, first = chosen >= room ? chosen - room + 1 : 0;
   erase();
   draw_line(0, A_REVERSE, " hakmem top  processes with HAKMEM_LIVE=1");
@@ -188,8 +188,8 @@ void top_draw_list(const struct top_listed *listed, unsigned count, unsigned cho
     draw_line(2, A_NORMAL, " none that can be looked at: none of yours runs on hakmem with HAKMEM_LIVE=1");
   for (unsigned i = first; i < count && i - first < room; i++) {
     snprintf(text, sizeof text, " %8ld %7u %10s %10s %10s  %s", listed[i].pid, listed[i].threads,
-             live_size(listed[i].live_bytes, live), live_size(listed[i].heap_bytes, heap),
-             live_size(listed[i].resident_bytes, resident), listed[i].command);
+             live_size(listed[i].live_bytes), live_size(listed[i].heap_bytes), live_size(listed[i].resident_bytes),
+             listed[i].command);
     draw_line(2 + (int)(i - first), i == chosen ? A_REVERSE : A_NORMAL, text);
   }
   draw_line(LINES - 1, A_REVERSE, " q quit  up down choose  Enter look");

@@ -9,7 +9,6 @@
 #include "live/large_sites.h"
 #include "live/live.h"
 #include "os/os.h"
-#include "tools/live_find.h"
 #include "tools/live_read.h"
 
 #include <fcntl.h>
