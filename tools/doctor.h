@@ -102,8 +102,8 @@ typedef void doctor_visit(struct doctor *doctor, const char *path, void *argumen
 void doctor_paths(struct doctor *doctor, const char *list, doctor_visit *visit, void *argument);
 /* Calls visit for each file with executable pages in the process, once. */
 void doctor_modules(struct doctor *doctor, doctor_visit *visit, void *argument);
-/* Returns the path by which this program can open a file of the subject. */
-const char *doctor_file(const struct doctor *doctor, const char *path, char seen[PATH_MAX]);
+/* Returns the path by which this program can open a file of the subject, in a static buffer. */
+const char *doctor_file(const struct doctor *doctor, const char *path);
 
 /* --- the checks, in the order in which they run: function, name, what it looks at --- */
 

@@ -72,20 +72,18 @@ void doctor_look_loaded(struct doctor *doctor) {
 /* The name of the allocator in a library, NULL if there is none: by its file's name, else by what it defines. */
 static const char *allocator_in(const struct doctor *doctor, const char *path) {
   struct elf elf;
-  char seen[PATH_MAX];
   const char *allocator = doctor_allocator_of(path);
   if (allocator || doctor_is_hakmem(doctor, path) || !strchr(path, '/'))
     return allocator;
-  bool defines = elf_open(&elf, doctor_file(doctor, path, seen)) && elf_defines(&elf, "malloc") == ELF_SYMBOL_EXPORTED;
+  bool defines = elf_open(&elf, doctor_file(doctor, path)) && elf_defines(&elf, "malloc") == ELF_SYMBOL_EXPORTED;
   return defines ? "an allocator" : NULL;
 }
 
 static void judge_preload(struct doctor *doctor, const char *path, void *argument) {
   bool *has_hakmem = argument;
-  char seen[PATH_MAX];
   bool is_ours = doctor_is_hakmem(doctor, path);
   const char *allocator = allocator_in(doctor, path);
-  if (strchr(path, '/') && access(doctor_file(doctor, path, seen), R_OK) != 0)
+  if (strchr(path, '/') && access(doctor_file(doctor, path), R_OK) != 0)
     doctor_report(is_ours ? SEVERITY_PROBLEM : SEVERITY_WARNING,
                   "LD_PRELOAD names %s: %m\ngive the path that hak lib prints, or: hak run -- CMD", path);
   else if (allocator && !*has_hakmem)
@@ -111,9 +109,8 @@ void doctor_look_preload(struct doctor *doctor) {
 
 static void judge_preload_file(struct doctor *doctor, const char *path, void *argument) {
   (void)argument;
-  char seen[PATH_MAX];
   const char *allocator = allocator_in(doctor, path);
-  if (strchr(path, '/') && access(doctor_file(doctor, path, seen), R_OK) != 0)
+  if (strchr(path, '/') && access(doctor_file(doctor, path), R_OK) != 0)
     doctor_warn("/etc/ld.so.preload names %s: %m; each program says so when it begins\ntake it out", path);
   else if (doctor_is_hakmem(doctor, path))
     doctor_note("/etc/ld.so.preload names %s: all programs run on hakmem\nset LD_PRELOAD for one program instead",
@@ -204,9 +201,7 @@ struct copies {
 static void note_copy(struct doctor *doctor, const char *path, void *argument) {
   struct copies *copies = argument;
   struct stat status;
-  char seen[PATH_MAX];
-  if (!doctor_is_hakmem(doctor, path) || copies->count == COPIES_MAX ||
-      stat(doctor_file(doctor, path, seen), &status) != 0)
+  if (!doctor_is_hakmem(doctor, path) || copies->count == COPIES_MAX || stat(doctor_file(doctor, path), &status) != 0)
     return;
   for (unsigned i = 0; i < copies->count; i++)
     if (copies->files[i].st_dev == status.st_dev && copies->files[i].st_ino == status.st_ino)

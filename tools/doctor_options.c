@@ -177,22 +177,23 @@ void doctor_look_option_pairs(struct doctor *doctor) {
 /* --- the file of what was learned --- */
 
 void doctor_look_policy_file(struct doctor *doctor) {
-  char folder[PATH_MAX], seen[PATH_MAX];
+  char folder[PATH_MAX];
   const char *path = option_string(OPTION_POLICY_FILE);
   if (*path == 0 || option_value(OPTION_POLICY) == POLICY_OFF)
     return;
   snprintf(folder, sizeof folder, "%.*s", (int)(doctor_base_name(path) - path), path);
-  doctor_file(doctor, *folder ? folder : ".", seen);
-  bool is_there = access(doctor_file(doctor, path, folder), F_OK) == 0;
+  bool has_folder = access(doctor_file(doctor, *folder ? folder : "."), W_OK) == 0;
+  const char *seen = doctor_file(doctor, path);
+  bool is_there = access(seen, F_OK) == 0;
   if (*path != '/' && doctor->pid)
     doctor_note("HAKMEM_POLICY_FILE=%s depends on the folder the program is started in\ngive a whole path", path);
   else if (!is_there && option_value(OPTION_POLICY) == POLICY_FROZEN)
     doctor_warn("HAKMEM_POLICY_FILE=%s: there is no such file, and HAKMEM_POLICY=frozen makes none\nlet it be written "
                 "by HAKMEM_POLICY=evolving, or by hak policy fixed",
                 path);
-  else if (is_there && access(folder, R_OK) != 0)
+  else if (is_there && access(seen, R_OK) != 0)
     doctor_warn("HAKMEM_POLICY_FILE=%s cannot be read\nchmod, chown", path);
-  else if (option_value(OPTION_POLICY) == POLICY_EVOLVING && access(seen, W_OK) != 0)
+  else if (option_value(OPTION_POLICY) == POLICY_EVOLVING && !has_folder)
     doctor_warn("HAKMEM_POLICY_FILE=%s cannot be written: its folder is not there, or not ours\ngive another path",
                 path);
   else

@@ -14,19 +14,32 @@
 /* Results stay valid until the program ends. */
 static struct kept {
   struct kept *next;
-  char *bytes;
+  char bytes[];
 } *kept;
 
 char *doctor_read_bytes(const char *path, size_t *length) {
-  char *bytes = tool_read(path, BYTES_MAX, length);
-  struct kept *piece = bytes ? malloc(sizeof *piece) : NULL;
-  if (piece == NULL) {
-    free(bytes);
+  FILE *file = fopen(path, "re");
+  struct kept *piece = NULL;
+  size_t room = 0;
+  *length = 0;
+  if (file == NULL)
     return NULL;
-  }
-  *piece = (struct kept){.next = kept, .bytes = bytes};
+  do { /* files of the kernel do not report their length */
+    if (room - *length < 2) {
+      room = 2 * room + 8192;
+      struct kept *grown = room < BYTES_MAX ? realloc(piece, sizeof *piece + room) : NULL;
+      if (grown == NULL)
+        tool_fail(2, "%s is too large, or there is no memory for it", path);
+      piece = grown;
+    }
+    *length += fread(piece->bytes + *length, 1, room - *length - 1, file);
+  } while (!feof(file) && !ferror(file));
+  bool is_read = !ferror(file);
+  fclose(file);
+  piece->bytes[*length] = 0;
+  piece->next = kept;
   kept = piece;
-  return bytes;
+  return is_read ? piece->bytes : NULL;
 }
 
 char *doctor_read(const struct doctor *doctor, const char *format, ...) {

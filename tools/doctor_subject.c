@@ -204,11 +204,10 @@ void doctor_of_process(struct doctor *doctor) {
 
 bool doctor_is_hakmem(const struct doctor *doctor, const char *path) {
   struct elf elf;
-  char seen[PATH_MAX];
   if (strncmp(doctor_base_name(path), "libhakmem", strlen("libhakmem")) == 0)
     return true;
   /* It may have any name. The program itself is looked at apart (has_hakmem). */
-  return strchr(path, '/') && strcmp(path, doctor->program) != 0 && elf_open(&elf, doctor_file(doctor, path, seen)) &&
+  return strchr(path, '/') && strcmp(path, doctor->program) != 0 && elf_open(&elf, doctor_file(doctor, path)) &&
          elf_defines(&elf, "hak_malloc") == ELF_SYMBOL_EXPORTED;
 }
 
@@ -245,8 +244,9 @@ void doctor_paths(struct doctor *doctor, const char *list, doctor_visit *visit, 
   }
 }
 
-const char *doctor_file(const struct doctor *doctor, const char *path, char seen[PATH_MAX]) {
-  snprintf(seen, PATH_MAX, "%s%s", *path == '/' ? doctor->files : "", path);
+const char *doctor_file(const struct doctor *doctor, const char *path) {
+  static char seen[2 * PATH_MAX];
+  snprintf(seen, sizeof seen, "%s%s", *path == '/' ? doctor->files : "", path);
   return seen;
 }
 

@@ -62,6 +62,22 @@ static int create_file(const struct wish *wish, const struct control *control, c
   return fd;
 }
 
+/* False and errno if not all could be written. */
+static bool write_all(int fd, const char *bytes, size_t length) {
+  while (length > 0) {
+    ssize_t written = write(fd, bytes, length);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0) {
+      errno = written < 0 ? errno : EIO;
+      return false;
+    }
+    bytes += written;
+    length -= (size_t)written;
+  }
+  return true;
+}
+
 /* Creates the file first: if that fails, no command is sent. */
 static void dump_profile(const struct wish *wish, struct control *control) {
   char path[4096 + 64] = "stdout";
@@ -74,7 +90,7 @@ static void dump_profile(const struct wish *wish, struct control *control) {
   size_t length;
   void *bytes = control_answer(control, CONTROL_DUMP, &length);
   bool is_answered = bytes != NULL;
-  bool is_written = is_answered && tool_write(fd, bytes, length) && (is_stdout || close(fd) == 0);
+  bool is_written = is_answered && write_all(fd, bytes, length) && (is_stdout || close(fd) == 0);
   int error = errno;
   free(bytes);
   if (!is_written && !is_stdout)

@@ -1,8 +1,7 @@
-/* tool.h: what the programs share: arguments, complaints, texts in JSON, whole reads and writes. */
+/* tool.h: what the programs share: arguments, complaints, texts in JSON. */
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* Call first, with what --help prints. If an argument before "--" asks for help, prints it and ends the program. */
 void tool_begin(const char *name, const char *usage, int count, char *const *arguments);
@@ -32,9 +31,3 @@ long tool_pid(const char *word);
 
 /* Prints a string of JSON; bytes that are not UTF-8 become U+FFFD. NULL: null. */
 void tool_print_json(const char *text);
-
-/* Reads a file, or stdin for "-", and appends a zero byte. NULL and errno if that fails or it has more than bytes_max
- * bytes. The caller frees the memory. */
-char *tool_read(const char *path, size_t bytes_max, size_t *length);
-/* Writes everything. False and errno if that fails. */
-bool tool_write(int fd, const void *bytes, size_t length);

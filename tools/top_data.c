@@ -1,4 +1,4 @@
-#include "tools/top_data.h"
+#include "tools/top.h"
 
 #include "os/os.h"
 
@@ -96,9 +96,7 @@ void top_refresh(struct top_data *data) {
     return;
   live_kernel(&data->process, &data->kernel);
   data->samples[data->sample_count++ % TOP_SAMPLES] =
-      (struct top_sample){.live_bytes = live_total(&data->process, "live_bytes"),
-                          .heap_bytes = live_total(&data->process, "heap_bytes"),
-                          .resident_bytes = data->kernel.resident_bytes};
+      (struct top_sample){live_total(&data->process, "live_bytes"), live_total(&data->process, "heap_bytes")};
   top_arrange(data);
   data->read_ms = (double)(os_nanoseconds() - begun_ns) / 1e6;
 }

@@ -1,7 +1,7 @@
 /* hakmem-top: shows a process with HAKMEM_LIVE=1 in a terminal, while it runs. */
 #include "os/os.h"
 #include "tools/tool.h"
-#include "tools/top_screen.h"
+#include "tools/top.h"
 
 #include <curses.h>
 #include <langinfo.h>
@@ -111,17 +111,12 @@ struct list {
 
 static void add_listed(struct live_process *process, void *context) {
   struct list *list = context;
-  struct live_kernel kernel;
   if (list->count == TOP_LISTED)
     return;
-  live_kernel(process, &kernel);
   struct top_listed *listed = &list->listed[list->count++];
-  *listed = (struct top_listed){.pid = process->pid,
-                                .threads = kernel.threads,
-                                .live_bytes = live_total(process, "live_bytes"),
-                                .heap_bytes = live_total(process, "heap_bytes"),
-                                .resident_bytes = kernel.resident_bytes};
-  memcpy(listed->command, kernel.command, sizeof listed->command);
+  *listed =
+      (struct top_listed){process->pid, live_total(process, "live_bytes"), live_total(process, "heap_bytes"), {0}};
+  live_kernel(process, &listed->kernel);
 }
 
 static enum next choose_process(long *pid) {

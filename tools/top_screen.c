@@ -1,4 +1,4 @@
-#include "tools/top_screen.h"
+#include "tools/top.h"
 
 #include "os/os.h"
 
@@ -187,9 +187,9 @@ void top_draw_list(const struct top_listed *listed, unsigned count, unsigned cho
   if (count == 0)
     draw_line(2, A_NORMAL, " none that can be looked at: none of yours runs on hakmem with HAKMEM_LIVE=1");
   for (unsigned i = first; i < count && i - first < room; i++) {
-    snprintf(text, sizeof text, " %8ld %7u %10s %10s %10s  %s", listed[i].pid, listed[i].threads,
-             live_size(listed[i].live_bytes), live_size(listed[i].heap_bytes), live_size(listed[i].resident_bytes),
-             listed[i].command);
+    snprintf(text, sizeof text, " %8ld %7u %10s %10s %10s  %s", listed[i].pid, listed[i].kernel.threads,
+             live_size(listed[i].live_bytes), live_size(listed[i].heap_bytes),
+             live_size(listed[i].kernel.resident_bytes), listed[i].kernel.command);
     draw_line(2 + (int)(i - first), i == chosen ? A_REVERSE : A_NORMAL, text);
   }
   draw_line(LINES - 1, A_REVERSE, " q quit  up down choose  Enter look");

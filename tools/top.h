@@ -1,5 +1,5 @@
-/* top_data.h: the data of `hakmem-top`: the process's snapshots so far, rates of change, and the sorted rows of the
- * table on the screen. */
+/* top.h: hakmem-top. top_data.c: the process's snapshots so far, rates of change, and the sorted rows of the table on
+ * the screen. top_screen.c: the screen, for any terminal from 40 by 10 on; designed for 80 by 24. */
 #pragma once
 
 #include "tools/live_print.h"
@@ -28,7 +28,7 @@ struct top_form {
 extern const struct top_form top_forms[TOP_VIEWS];
 
 struct top_sample {
-  uint64_t live_bytes, heap_bytes, resident_bytes;
+  uint64_t live_bytes, heap_bytes;
 };
 
 struct top_row {
@@ -67,3 +67,23 @@ void top_cell(const struct top_data *data, const struct top_row *row, unsigned c
 double top_rate(const struct top_data *data, const char *total);
 /* Reads the sample `back` samples before the last; false if there is none. */
 bool top_sample_at(const struct top_data *data, unsigned back, struct top_sample *out);
+
+/* --- the screen --- */
+
+struct top_screen {
+  unsigned first_row; /* of the table, on the screen */
+  bool shows_help;
+  unsigned interval_ms;
+  bool has_blocks; /* the terminal can draw parts of a cell */
+};
+
+void top_draw(const struct top_screen *screen, const struct top_data *data);
+
+/* The list of processes that can be read, to choose one. */
+enum { TOP_LISTED = 256 };
+struct top_listed {
+  long pid;
+  uint64_t live_bytes, heap_bytes;
+  struct live_kernel kernel;
+};
+void top_draw_list(const struct top_listed *listed, unsigned count, unsigned chosen);
