@@ -1,9 +1,11 @@
 """The goals: what is to be reached on which row. Verdicts are computed from the runs."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from lab.judge import stats
+from lab.judge.outcome import RATE
 from lab.run import apps, workloads
 from lab.run.allocators import PROFILES
 
@@ -28,22 +30,19 @@ def _of_best(measure):
     return measure
 
 
-def _subject_rate(against):
-    """Rate of the subject against a named allocator, or the best peer of the row."""
-
-    def measure(outcome):
-        return outcome.quotients(outcome.subject, outcome.best_peer() if against == "best" else against)
-
-    return _of_best(measure) if against == "best" else measure
+def _to(second, key=RATE, first=None):
+    """Of the subject, or of `first`, to a named allocator or variant."""
+    return lambda outcome: outcome.quotients(first or outcome.subject, second, key)
 
 
-def _variant_rate(first, second):
-    return lambda outcome: outcome.quotients(first, second)
+def _to_best(key=RATE):
+    """A rate, to the peer that has the highest."""
+    return _of_best(lambda outcome: outcome.quotients(outcome.subject, outcome.best_peer(key), key))
 
 
 @_of_best
 def _mean_rate(*outcomes):
-    ratios = [_subject_rate("best")(outcome) for outcome in outcomes]
+    ratios = [_to_best()(outcome) for outcome in outcomes]
     runs = set.intersection(*(set(ratio) for ratio in ratios))
     return {run: stats.geometric_mean(ratio[run] for ratio in ratios) for run in sorted(runs)}
 
@@ -52,21 +51,8 @@ def _above_glibc(key):
     return lambda outcome: outcome.pairs(outcome.subject, "glibc", key, lambda x, y: x - y)
 
 
-def _own(key):
-    return lambda outcome: outcome.pairs(outcome.subject, outcome.subject, key, lambda x, _: x)
-
-
-def _of_glibc(key):
-    return lambda outcome: outcome.quotients(outcome.subject, "glibc", key)
-
-
-def _of_highest_peer(key):
-    """A rate of the program's own, against the peer that has the highest."""
-
-    def measure(outcome):
-        return outcome.quotients(outcome.subject, outcome.best_peer(key), key)
-
-    return _of_best(measure)
+def _own(key, name=None):
+    return lambda outcome: outcome.pairs(name or outcome.subject, name or outcome.subject, key, lambda x, _: x)
 
 
 def _of_lowest(key, *names):
@@ -77,10 +63,6 @@ def _of_lowest(key, *names):
         return {run: max(ratio[run] for ratio in ratios) for run in sorted(set.intersection(*map(set, ratios)))}
 
     return measure
-
-
-def _own_of(variant, key):
-    return lambda outcome: outcome.pairs(variant, variant, key, lambda x, _: x)
 
 
 def _over_rows(join, ratio_of_row):
@@ -102,11 +84,14 @@ def _of_least_peer(key, without=()):
     return _of_best(measure)
 
 
+_most = functools.partial(Goal, at_least=False)
+
+
 def _goals():
-    best = _subject_rate("best")
+    best = _to_best()
     yield Goal("mixed, preloaded / best", ("mixed",), best, 1.07, 1.20)
-    yield Goal("mixed, FAST build / mimalloc", ("mixed",), _variant_rate("fast", "mimalloc"), 1.25, 1.35)
-    yield Goal("mixed, FAST build / ideal loop", ("mixed",), _variant_rate("fast", "ideal"), 0.93, 0.98)
+    yield Goal("mixed, FAST build / mimalloc", ("mixed",), _to("mimalloc", first="fast"), 1.25, 1.35)
+    yield Goal("mixed, FAST build / ideal loop", ("mixed",), _to("ideal", first="fast"), 0.93, 0.98)
     for size in workloads.SIZES_SMALL:
         yield Goal(f"fixed {size} B / best", (f"fixed-{size}",), best, 0.97, 1.1)
     yield Goal(
@@ -118,7 +103,7 @@ def _goals():
     )
     for size in workloads.SIZES_LARGE:
         yield Goal(f"fixed {size // 1024} KiB / best", (f"fixed-{size}",), best, 1.03, 1.3)
-        yield Goal(f"fixed {size // 1024} KiB / mimalloc", (f"fixed-{size}",), _subject_rate("mimalloc"), 1.5)
+        yield Goal(f"fixed {size // 1024} KiB / mimalloc", (f"fixed-{size}",), _to("mimalloc"), 1.5)
     for millions in (2, 4):
         yield Goal(f"churn, {millions}M live blocks / best", (f"churn-{millions}m",), best, 1.2, 2)
     for name, *_ in workloads.BATCHES:
@@ -130,101 +115,67 @@ def _goals():
         yield Goal(f"handoff {producers}-{consumers} / best", (f"handoff-{producers}-{consumers}",), best, 2, 3.5)
     yield Goal("threads / best", ("threads",), best, 1.15, 2)
     yield Goal("shift / best", ("shift",), best, 1.25, 1.5)
-    yield Goal("shift, RSS at the end / glibc", ("shift",), _of_glibc("rss_over_live"), 1.15, 1.1, at_least=False)
-    yield Goal(
+    yield _most("shift, RSS at the end / glibc", ("shift",), _to("glibc", "rss_over_live"), 1.15, 1.1)
+    yield _most(
         "shift, RSS at the end / lowest of the other three",
         ("shift",),
         _of_lowest("rss_over_live", "mimalloc", "jemalloc", "tcmalloc"),
         1,
-        at_least=False,
     )
     drawn = tuple(f"drawn-{draw}" for _, draw in workloads.DRAWS)
     yield Goal("drawn, geometric mean / best", drawn, _mean_rate, 1)
     yield Goal("free-only consumer / best", ("freeonly",), best, 1.4, 2)
-    yield Goal("free-only consumer, peak RSS / live", ("freeonly",), _own("peak_over_live"), 1.1, 1.03, at_least=False)
-    yield Goal(
-        "nothing, extra RSS over glibc",
-        ("startup",),
-        _above_glibc("child_rss_peak_kb"),
-        256,
-        128,
-        at_least=False,
-        unit="KiB",
-    )
-    yield Goal("nothing, extra time over glibc", ("startup",), _above_glibc("child_ms"), 1, at_least=False, unit="ms")
-    yield Goal("mixed, extra RSS over glibc", ("mixed",), _above_glibc("rss_peak_kb"), 512, at_least=False, unit="KiB")
-    yield Goal(
-        "nothing, huge pages always, extra RSS over glibc",
-        ("thp-always-nothing",),
-        _above_glibc("child_rss_peak_kb"),
-        256,
-        96,
-        at_least=False,
-        unit="KiB",
-    )
-    yield Goal(
-        "mixed, huge pages always, extra RSS over glibc",
-        ("thp-always-mixed",),
-        _above_glibc("rss_peak_kb"),
-        512,
-        192,
-        at_least=False,
-        unit="KiB",
-    )
+    yield _most("free-only consumer, peak RSS / live", ("freeonly",), _own("peak_over_live"), 1.1, 1.03)
+    yield _most("nothing, extra RSS over glibc", ("startup",), _above_glibc("child_rss_peak_kb"), 256, 128, unit="KiB")
+    yield _most("nothing, extra time over glibc", ("startup",), _above_glibc("child_ms"), 1, unit="ms")
+    yield _most("mixed, extra RSS over glibc", ("mixed",), _above_glibc("rss_peak_kb"), 512, unit="KiB")
+    for name, key, most, aim in (("nothing", "child_rss_peak_kb", 256, 96), ("mixed", "rss_peak_kb", 512, 192)):
+        text = f"{name}, huge pages always, extra RSS over glibc"
+        yield _most(text, (f"thp-always-{name}",), _above_glibc(key), most, aim, unit="KiB")
     yield from _memory_goals(best)
 
 
 def _memory_goals(best):
     yield Goal("vm / best", ("vm",), best, 1)
-    yield Goal("vm, rounds after the first / best", ("vm",), _of_highest_peer("later_ops_per_s"), 1)
-    yield Goal("vm, page faults after the first round", ("vm",), _own("faults_after_first"), 2, at_least=False)
+    yield Goal("vm, rounds after the first / best", ("vm",), _to_best("later_ops_per_s"), 1)
+    yield _most("vm, page faults after the first round", ("vm",), _own("faults_after_first"), 2)
     yield Goal("cold_churn / best", ("cold_churn",), best, 1)
     yield Goal("large_mix / best", ("large_mix",), best, 1)
     for name, _ in workloads.GROWTHS:
         yield Goal(f"realloc to 1 GiB, {name} / best", (f"realloc-{name}",), best, 1)
     yield Goal("idle, given back after 10 s / releasable", ("idle",), _own("returned_share_10s"), 0.9)
-    yield Goal("prefork, extra PSS of a child / glibc", ("prefork",), _of_glibc("extra_pss_kb"), 1.1, at_least=False)
-    yield Goal("vmas, most mappings", ("vmas",), _own("vmas_most"), 999, at_least=False)
+    yield _most("prefork, extra PSS of a child / glibc", ("prefork",), _to("glibc", "extra_pss_kb"), 1.1)
+    yield _most("vmas, most mappings", ("vmas",), _own("vmas_most"), 999)
     yield from _app_goals()
+    yield _most("lean, mixed: peak RSS", ("profiles",), _own("rss_peak_kb", "lean"), LEAN_KB, unit="KiB")
+    yield Goal("lean, mixed / speed", ("profiles",), _to("speed", first="lean"), 0.9)
     yield Goal(
-        "lean, mixed: peak RSS", ("profiles",), _own_of("lean", "rss_peak_kb"), LEAN_KB, at_least=False, unit="KiB"
+        "heaps, hak_heap_malloc and hak_heap_free / malloc and free", ("heaps",), _to("hakmem", first="heap"), 0.9
     )
-    yield Goal("lean, mixed / speed", ("profiles",), _variant_rate("lean", "speed"), 0.9)
-    yield Goal(
-        "heaps, hak_heap_malloc and hak_heap_free / malloc and free", ("heaps",), _variant_rate("heap", "hakmem"), 0.9
-    )
-    yield Goal(
-        "heaps, end of a million blocks", ("heaps",), _own_of("heap", "destroy_ms"), 1, at_least=False, unit="ms"
-    )
+    yield _most("heaps, end of a million blocks", ("heaps",), _own("destroy_ms", "heap"), 1, unit="ms")
     for name, least in (("live", 0.995), ("profile-2048", 0.995), ("profile-512", 0.99)):
-        yield Goal(f"{name}, mixed / off", ("inside",), _variant_rate(name, "off"), least)
+        yield Goal(f"{name}, mixed / off", ("inside",), _to("off", first=name), least)
     for profile in PROFILES:
-        yield Goal(
-            f"{profile}, system calls in 10^8 operations",
-            ("profiles",),
-            _own_of(profile, "calls_per_100m"),
-            5,
-            at_least=False,
-        )
+        yield _most(f"{profile}, system calls in 10^8 operations", ("profiles",), _own("calls_per_100m", profile), 5)
 
 
 def _app_goals():
     programs = tuple(f"app-{name}" for name, app in apps.APPS.items() if not app.is_phases)
     for text, join, ratio, most, aim in (
-        ("peak RSS, geometric mean / glibc", stats.geometric_mean, _of_glibc("rss_peak_kb"), 0.98, 0.92),
-        ("peak RSS, worst / glibc", max, _of_glibc("rss_peak_kb"), 1.08, 1),
+        ("peak RSS, geometric mean / glibc", stats.geometric_mean, _to("glibc", "rss_peak_kb"), 0.98, 0.92),
+        ("peak RSS, worst / glibc", max, _to("glibc", "rss_peak_kb"), 1.08, 1),
         ("peak RSS, geometric mean / leanest peer but glibc", stats.geometric_mean,
          _of_least_peer("rss_peak_kb", without=("glibc",)), 0.97, 0.9),
         ("CPU, geometric mean / fastest peer of each", stats.geometric_mean, _of_least_peer("cpu_seconds"), 1, 0.97),
     ):  # fmt: skip
-        yield Goal(f"apps, {text}", programs, _over_rows(join, ratio), most, aim, at_least=False, is_partial=True)
+        yield _most(f"apps, {text}", programs, _over_rows(join, ratio), most, aim, is_partial=True)
     for name in (name for name, app in apps.APPS.items() if app.is_phases):
         for word, key, most, aim in (
             ("CPU", "cpu_seconds", 1, 0.9),
             ("peak RSS", "rss_peak_kb", 1.06, 1),
             ("faults", "faults_minor", 1.2, 0.5),
         ):
-            yield Goal(f"phases, {name}: {word} / glibc", (f"app-{name}",), _of_glibc(key), most, aim, at_least=False)
+            yield _most(f"phases, {name}: {word} / glibc", (f"app-{name}",), _to("glibc", key), most, aim)
 
 
 GOALS = tuple(_goals())
