@@ -6,6 +6,7 @@
 #include "tools/tool.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The library reads the environment when the program starts: it has to be part of the program. */
@@ -143,10 +144,13 @@ static void print_markdown(void) {
   }
 }
 
+/* A summary of this program would be in the way. */
+static void be_silent(void) { hak_option_set("stats", "off"); }
+
 int main(int count, char **arguments) {
   bool is_markdown = false;
   const struct tool_option options[] = {{"--markdown", &is_markdown, NULL}, {NULL, NULL, NULL}};
-  hak_option_set("stats", "off"); /* a summary of this program would be in the way */
+  atexit(be_silent);
   tool_begin("hakmem-options", usage, count, arguments);
   tool_words(arguments, options, NULL, 0);
   if (is_markdown)

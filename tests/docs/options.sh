@@ -1,5 +1,6 @@
 #!/bin/sh
-# options.sh TOOL PAGE: docs/options.md is what the table gives; a changed page is refused.
+# options.sh TOOL PAGE: docs/options.md is what the table gives; a changed page is refused. The tool shows the options of
+# the environment, and makes no summary of its own.
 set -eu
 tool=$1 page=$2
 work=$(mktemp -d)
@@ -22,3 +23,11 @@ for changed in number word row; do
 done
 
 is_fresh "$page" || { echo "docs/options.md is stale; make it: hak options --markdown >docs/options.md"; exit 1; }
+
+# Without a word last: its output stays for the look at the value.
+for word in --nonsense --help ''; do
+  # shellcheck disable=SC2086  # a word or none
+  HAKMEM_STATS=json "$tool" $word >"$work/said" 2>"$work/errors" || [ "$word" = --nonsense ]
+  if grep '^{"hakmem":' "$work/errors"; then echo "it makes a summary of itself ($word)"; exit 1; fi
+done
+grep -q '^HAKMEM_STATS  *json (set)$' "$work/said" || { echo "HAKMEM_STATS=json is not shown"; exit 1; }
