@@ -54,20 +54,21 @@ class Outcome:
     def ratio(self, first: str, second: str, key: str = RATE) -> stats.Ratio | None:
         return stats.of_ratios(value for value in self.quotients(first, second, key).values() if value > 0)
 
+    def peers(self, key: str = RATE) -> list[Series]:
+        """Those that ran the subject's command, and say this of it."""
+        own = self.of(self.subject)
+        return [series for series in self.series if series.is_peer and series.name != self.subject
+                and series.values(key) and (own is None or series.command == own.command)]  # fmt: skip
+
     def best_peer(self, key: str = RATE) -> str | None:
         """The name of the measured peer with the highest median."""
-        return self._first_of_peers(max, key, ())
+        medians = {series.name: median(series.values(key).values()) for series in self.peers(key)}
+        return max(medians, key=medians.get, default=None)
 
     def least_peer(self, key: str, without: Iterable = ()) -> str | None:
         """The name of the measured peer with the lowest median; some may be left out."""
-        return self._first_of_peers(min, key, without)
-
-    def _first_of_peers(self, first: Callable, key: str, without: Iterable) -> str | None:
-        own = self.of(self.subject)
-        peers = [series for series in self.series if series.is_peer and series.values(key)
-                 and series.name not in (self.subject, *without)
-                 and (own is None or series.command == own.command)]  # fmt: skip
-        return first(peers, key=lambda series: median(series.values(key).values())).name if peers else None
+        medians = {series.name: median(series.values(key).values()) for series in self.peers(key)}
+        return min((name for name in medians if name not in without), key=medians.get, default=None)
 
 
 def sessions_that_count(rows: Iterable, wanted: Callable[[str], Iterable[str]]) -> dict[str, str]:

@@ -7,7 +7,6 @@ than any of them: a process inherits the peak of what started it. Programs may c
 
 import hashlib
 import importlib
-import os
 import pathlib
 import shutil
 import subprocess
@@ -179,8 +178,9 @@ def run(
         served = program.served(told)
     if done.problem:
         return None, done.problem
-    if count_calls and served.sources and not served.by(allocator.library or _libc()):
-        return None, f"malloc came from {served.not_by(allocator.library or _libc())}, not from the preloaded library"
+    library = allocator.library or program.libc()
+    if count_calls and served.sources and not served.by(library):
+        return None, f"malloc came from {served.not_by(library)}, not from the preloaded library"
     return done.figures() | {
         "operations": 1,
         "ops_per_s": 1 / done.seconds,
@@ -193,9 +193,3 @@ def _prepare(app: App, folder: str) -> str:
     """What went wrong, or nothing."""
     done = subprocess.run(app.prepare, cwd=folder, env=process.clean_environment(), capture_output=True, check=False)
     return f"{app.prepare[0]}: {process.last_line(done.stderr)}" if done.returncode else ""
-
-
-def _libc() -> str:
-    """The file that the loader takes for LIBC."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        return next(line.split()[-1] for line in maps if os.path.basename(line.split()[-1]) == LIBC)

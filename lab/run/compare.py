@@ -219,7 +219,7 @@ class Comparison:
         self.notes.append(f"the program brings its own malloc, {os.path.basename(own)}: {OWN} is the program with that, "
                           "and the others replace it")  # fmt: skip
         self.candidates[0] = Candidate(replace(glibc, name=OWN))
-        self.candidates.insert(1, Candidate(replace(glibc, library=_libc())))
+        self.candidates.insert(1, Candidate(replace(glibc, library=program.libc())))
 
     def _note_strangers(self, served: program.Served, candidate: Candidate) -> None:
         other = served.not_by(candidate.allocator.library)
@@ -273,9 +273,3 @@ def _loaded(done: process.Measured) -> server.Loaded:
     if done.system_calls is not None:
         result["system_calls"] = done.system_calls
     return server.Loaded(result, done.stdout, done.problem, done.stderr)
-
-
-def _libc() -> str:
-    """The libc that this process runs on."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        return next(line.split()[5] for line in maps if re.search(r"/libc\.so\.\d+$|/libc-[\d.]+\.so$", line.rstrip()))

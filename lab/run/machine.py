@@ -6,6 +6,7 @@ import platform
 import subprocess
 from collections.abc import Iterable
 
+from lab.run import huge_pages
 from lab.run.allocators import ROOT
 from lab.store.rows import Context, Machine, session_name
 
@@ -63,7 +64,6 @@ def load():
 
 
 def machine() -> Machine:
-    thp = _read("/sys/kernel/mm/transparent_hugepage/enabled")
     return Machine(
         cpu=_field("/proc/cpuinfo", "model name") or platform.machine(),
         architecture=platform.machine(),
@@ -71,7 +71,7 @@ def machine() -> Machine:
         memory_kb=int((_field("/proc/meminfo", "MemTotal").split() or ["0"])[0]),
         kernel=platform.release(),
         libc=" ".join(platform.libc_ver()),
-        thp=thp[thp.find("[") + 1 : thp.find("]")] if "[" in thp else "unknown",
+        thp=huge_pages.read() or "unknown",
         overcommit=_read("/proc/sys/vm/overcommit_memory").strip(),
     )
 

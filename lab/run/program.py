@@ -149,3 +149,9 @@ def served(folder: str) -> Served:
         if found:
             sources[int(file.suffix[1:])] = frozenset(os.path.realpath(name) if "/" in name else name for name in found)
     return Served(sources)
+
+
+def libc() -> str:
+    """The libc that this process runs on."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return next(line.split()[5] for line in maps if re.search(r"/libc\.so\.\d+$|/libc-[\d.]+\.so$", line.rstrip()))

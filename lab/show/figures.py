@@ -170,19 +170,13 @@ class Figures:
         return self._ratios[asked]
 
     def peers(self, work: str, key: str = RATE) -> list[Series]:
-        """The peers that ran the same command as the subject, and say this of it."""
-        found = self.outcomes.get(work)
-        own = found and found.of(found.subject)
-        return [series for series in found.series if series.is_peer and series.name != found.subject
-                and series.command == own.command and series.values(key)] if own else []  # fmt: skip
+        return self.outcomes[work].peers(key) if work in self.outcomes else []
 
     def fastest(self, work: str, key: str = RATE) -> str | None:
         return self.outcomes[work].best_peer(key) if work in self.outcomes else None
 
     def leanest(self, work: str, key: str | None = None) -> str | None:
-        key = key or self.peak_key(work)
-        found = min(self.peers(work, key), key=lambda series: middle(series, key), default=None)
-        return found and found.name
+        return self.outcomes[work].least_peer(key or self.peak_key(work)) if work in self.outcomes else None
 
     def peak_key(self, work: str) -> str:
         found = self.outcomes.get(work)

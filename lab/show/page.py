@@ -138,29 +138,27 @@ class _Plots:
             marks.append(plots.Mark(name, self.place(name), values))
         return plots.lines(marks, table["sizes"], names, "rate, of glibc's", "Rates at fixed sizes, of glibc's")
 
+    def _marks(self, entries) -> list[plots.Mark]:
+        return [plots.Mark(entry["allocator"], self.place(entry["allocator"])) for entry in entries]
+
     def latency(self, work: str, part: str) -> str:
         entries = [entry for entry in self.found["latency"] if entry["work"] == work and entry[part]["curve"]]
-        marks = [plots.Mark(entry["allocator"], self.place(entry["allocator"])) for entry in entries]
         points = [entry[part]["curve"] for entry in entries]
-        return plots.curves(marks, points, part, f"Latency of {part} by percentile, {work}") if marks else ""
+        title = f"Latency of {part} by percentile, {work}"
+        return plots.curves(self._marks(entries), points, part, title) if entries else ""
+
+    def _over_time(self, entries, scales: tuple[float, float], *labels: str) -> str:
+        entries = [entry for entry in entries if len(entry["curve"]) > 1]
+        points = [[(time * scales[0], value * scales[1]) for time, value in entry["curve"]] for entry in entries]
+        return plots.over_time(self._marks(entries), points, *labels) if entries else ""
 
     def soak(self, entries) -> str:
         """RSS of the processes of one kind of work over time."""
-        entries = [entry for entry in entries if len(entry["curve"]) > 1]
-        marks = [plots.Mark(entry["allocator"], self.place(entry["allocator"])) for entry in entries]
-        points = [[(time / 60, kb / 1024) for time, kb in entry["curve"]] for entry in entries]
-        return plots.over_time(marks, points, "RSS, MiB", "Resident memory over time") if marks else ""
+        return self._over_time(entries, (1 / 60, 1 / 1024), "RSS, MiB", "Resident memory over time")
 
     def traces(self, entries) -> str:
         """Fragmentation of one trace over time."""
-        entries = [entry for entry in entries if len(entry["curve"]) > 1]
-        marks = [plots.Mark(entry["allocator"], self.place(entry["allocator"])) for entry in entries]
-        points = [[(100 * share, value) for share, value in entry["curve"]] for entry in entries]
-        return (
-            plots.over_time(marks, points, "heap / live bytes", "Fragmentation over a trace", "% of the trace")
-            if marks
-            else ""
-        )
+        return self._over_time(entries, (100, 1), "heap / live bytes", "Fragmentation over a trace", "% of the trace")
 
 
 def html(found: Mapping) -> str:

@@ -70,6 +70,12 @@ def _axes(height: float, left: float = 0.24, bottom: float = 34, top: float = 6,
     return figure, axes
 
 
+def _axes_with_legend(height: float, count: int, left: float, right: float = 0.97):
+    """Axes below a legend of so many names."""
+    legend = 16 * ((count + 2) // 3)
+    return _axes(height + legend, left=left, top=10 + legend, right=right)
+
+
 _serial = itertools.count(1)
 
 
@@ -176,7 +182,7 @@ def lines(marks: Sequence[Mark], xs: Sequence[float], names: Sequence[str], ylab
     (middle, low, high) of each place, or None."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    figure, axes = _axes(230 + 16 * ((len(marks) + 2) // 3), left=0.13, top=10 + 16 * ((len(marks) + 2) // 3))
+    figure, axes = _axes_with_legend(230, len(marks), 0.13)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     seen = []
@@ -208,8 +214,7 @@ def curves(marks: Sequence[Mark], points: Sequence[Sequence[tuple[float, float]]
     """Latency by percentile: x is the share of calls that take longer, so the tail has room."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    rows = (len(marks) + 2) // 3  # of the legend
-    figure, axes = _axes(250 + 16 * rows, left=0.2, top=10 + 16 * rows, right=0.92)
+    figure, axes = _axes_with_legend(250, len(marks), 0.2, right=0.92)
     axes.set_xscale("log")
     axes.set_yscale("log")
     smallest = 0.1
@@ -234,7 +239,7 @@ def curves(marks: Sequence[Mark], points: Sequence[Sequence[tuple[float, float]]
 
 def over_time(marks: Sequence[Mark], points: Sequence[Sequence[tuple[float, float]]], ylabel: str, title: str,
               unit: str = "minutes") -> str:  # fmt: skip
-    figure, axes = _axes(210 + 16 * ((len(marks) + 2) // 3), left=0.14, top=10 + 16 * ((len(marks) + 2) // 3))
+    figure, axes = _axes_with_legend(210, len(marks), 0.14)
     for mark, values in zip(marks, points, strict=True):
         axes.plot([time for time, _ in values], [value for _, value in values], color=colour(mark.index),
                   label=label(mark.name), gid=f"allocator{mark.index}")  # fmt: skip

@@ -128,10 +128,8 @@ class Source:
         return policy.from_rows(self.policy_rows)
 
     @property
-    def policy_machines(self) -> list[str]:
-        """Where, when and on which commit; the runs of each."""
-        return sorted({f"{row.n} runs in turns, {row.time.date().isoformat()}: {machine.line(row)}"
-                       for row in self.policy_rows if row.allocator in policy.MODES})  # fmt: skip
+    def policy_line(self) -> str:
+        return self._measured([row for row in self.policy_rows if row.allocator in policy.MODES])
 
     def policy_ratio(self, outcome: Outcome, mode: str, key: str) -> str:
         """Of off's: the median, and the smallest to the largest."""
@@ -148,8 +146,7 @@ class Source:
 
     @property
     def security_line(self) -> str:
-        last = self.security_rows[-1]
-        return f"{last.n} runs in turns, {last.time.date().isoformat()}: {machine.line(last)}"
+        return self._measured(self.security_rows[-1:])
 
     @property
     def security(self) -> list[dict]:
@@ -265,15 +262,19 @@ class Source:
         return {"command": found.of("off").command, "rows": rows}
 
     @property
+    def profiled(self) -> dict[str, Outcome]:
+        """Without those that are shown by themselves."""
+        return {work: found for work, found in self.figures.profiled.items()
+                if self.figures.group(work) not in ("options", "thp")}  # fmt: skip
+
+    @property
     def profiles(self) -> list[dict]:
         """The workloads that several profiles were measured on: of each the rates of glibc's, those of real programs by
         CPU time, and what is resident at the peak and afterwards."""
         told = []
-        for work, found in self.figures.profiled.items():
+        for work, found in self.profiled.items():
             names, key = profile_names(found), self.figures.peak_key(work)
             is_app = work in ROWS and ROWS[work].is_app
-            if self.figures.group(work) in ("options", "thp"):
-                continue
             told.append({
                 "command": work if is_app else found.of(next(iter(names.values()))).command, "work": work,
                 "rates": {profile: show(found.ratio("glibc", name, "cpu_seconds") if is_app else found.ratio(name, "glibc"))
@@ -285,9 +286,7 @@ class Source:
 
     @property
     def profiles_line(self) -> str:
-        rows = [row for work, found in self.figures.profiled.items() if self.figures.group(work) not in ("options", "thp")
-                for row in [self.figures.row_of(found.series[0])]]  # fmt: skip
-        return self._measured(rows)
+        return self._measured([self.figures.row_of(found.series[0]) for found in self.profiled.values()])
 
     @staticmethod
     def _measured(rows: Sequence[Row]) -> str:

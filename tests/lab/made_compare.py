@@ -15,10 +15,10 @@ import types
 import pytest
 
 import lab.__main__
-from lab.run import compare
+from lab.run import program
 from lab.store import rows
 
-LIBC = compare._libc()
+LIBC = program.libc()
 
 # Blocks of 36 MiB, a byte a 64 KiB, which glibc's malloc maps and unmaps each time (up to 32 MiB it learns to keep them);
 # then small ones.
