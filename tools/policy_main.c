@@ -66,17 +66,18 @@ static int by_cost(const void *left, const void *right) {
 }
 
 static void view_of(struct policy_view *view, const struct policy_file *file) {
-  *view = (struct policy_view){.costs = file->costs, .records = calloc(file->record_count + 1, sizeof *view->records)};
-  if (view->records == NULL)
+  struct policy_record *records = calloc(file->record_count + 1, sizeof *records);
+  if (records == NULL)
     tool_fail(1, "no memory for %u records", file->record_count);
+  *view = (struct policy_view){.costs = file->costs, .records = records, .record_count = file->record_count};
   memcpy(view->writer, file->writer, sizeof view->writer);
   for (uint32_t i = 0; i < file->module_count && i < POLICY_MODULES; i++)
     view->modules[view->module_count++] = policy_file_module(file, i);
   for (uint32_t i = 0; i < file->record_count; i++) {
-    view->records[view->record_count++] = policy_file_record(file, i);
-    add_up(view, &view->records[i]);
+    records[i] = policy_file_record(file, i);
+    add_up(view, &records[i]);
   }
-  qsort(view->records, view->record_count, sizeof *view->records, by_cost);
+  qsort(records, file->record_count, sizeof *records, by_cost);
 }
 
 static void view_of_file(struct policy_view *view, const char *path) {

@@ -86,13 +86,15 @@ static char *const *take_option(char *const *arguments, const struct tool_option
 
 int tool_words(char *const *arguments, const struct tool_option *options, const char **words, int words_max) {
   int taken = 0;
-  while (*arguments && *++arguments)
+  while (*arguments && arguments[1]) {
+    arguments++;
     if ((*arguments)[0] == '-' && (*arguments)[1])
       arguments = take_option(arguments, options);
     else if (taken == words_max)
       tool_refuse("one argument too many: '%s'", *arguments);
     else
       words[taken++] = *arguments;
+  }
   return taken;
 }
 
