@@ -13,11 +13,17 @@ LEFT_TO_PROGRAM = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to 
 def run(file: str, words: Sequence[str], environment: Mapping[str, str], pid_variable: str = "") -> tuple[int, int]:
     """The program's process id and wait status. It finds its process id in the variable of this name."""
     environment = dict(environment)
+    # What comes before it can be passed on waits; in the child, what comes before exec is as it is after it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*PASSED_ON, *LEFT_TO_PROGRAM))
     child = os.fork()
     if child == 0:
         try:
+            for number in (*PASSED_ON, *LEFT_TO_PROGRAM):
+                if callable(signal.getsignal(number)):
+                    signal.signal(number, signal.SIG_DFL)
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and an exec keeps that
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             if pid_variable:
                 environment[pid_variable] = str(os.getpid())
             os.execve(file, list(words), environment)
@@ -27,11 +33,13 @@ def run(file: str, words: Sequence[str], environment: Mapping[str, str], pid_var
             os._exit(NOT_EXECUTABLE)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in LEFT_TO_PROGRAM}
     before |= {number: signal.signal(number, lambda got, _frame: os.kill(child, got)) for number in PASSED_ON}
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
-        return child, os.waitpid(child, 0)[1]
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its id is its own while signals are passed on to it
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    return child, os.waitpid(child, 0)[1]
 
 
 def end_as(status: int) -> int:

@@ -1,10 +1,12 @@
 """hak record, on programs that do what programs do to a library inside them."""
 
+import os
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import sys
 
 import forked
 import numpy
@@ -12,6 +14,7 @@ import pytest
 from made_programs import HEAD, PROGRAMS, SITES
 
 from lab.judge import allocations
+from lab.run.allocators import ROOT
 from lab.store import trace
 
 
@@ -164,6 +167,39 @@ def test_the_program_keeps_its_input_output_and_status(record, recorded, tmp_pat
     done = record("--", "true")
     assert done.returncode == 2 and "is no trace; it is not overwritten" in done.stderr
     assert (tmp_path / "a.trace").read_text() == "a letter"
+
+
+BEFORE_HANDLERS = """
+fork = os.fork
+def interrupted():
+    child = fork()
+    if child:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return child
+os.fork = interrupted
+status = foreground.run(shutil.which("sleep"), ["sleep", "10"], os.environ)[1]
+assert os.WTERMSIG(status) == signal.SIGTERM, status
+"""
+AFTER_THE_END = """
+waitpid, heard = os.waitpid, []
+def interrupted(*words):
+    found = waitpid(*words)
+    signal.raise_signal(signal.SIGTERM)
+    return found
+signal.signal(signal.SIGTERM, lambda *_: heard.append("ours"))
+os.waitpid = interrupted
+assert foreground.run(shutil.which("true"), ["true"], os.environ)[1] == 0
+assert heard == ["ours"], heard
+"""
+
+
+@pytest.mark.parametrize("script", [BEFORE_HANDLERS, AFTER_THE_END])
+def test_a_signal_beside_the_program(script):
+    """Before it can be passed on it waits; when the program has ended it is passed on to nobody."""
+    script = "import os, shutil, signal\nfrom lab.run import foreground\n" + script
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr)
 
 
 def test_status_of_what_cannot_run(record, tmp_path):
