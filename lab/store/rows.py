@@ -86,6 +86,12 @@ def without_paths(value: Value) -> Value:
     return PATH.sub(r"\1", value) if isinstance(value, str) else value
 
 
+def _is_cut(path: str | os.PathLike) -> bool:
+    """Whether a file ends within a row, which would damage the next one."""
+    with open(path, "rb") as file:
+        return file.seek(0, os.SEEK_END) > 0 and file.seek(-1, os.SEEK_END) >= 0 and file.read() != b"\n"
+
+
 class Writer:
     """Appends rows to a file; without a path it checks them and writes nothing."""
 
@@ -93,6 +99,8 @@ class Writer:
         self.context = context
         self.problem = ""  # why rows are no longer stored
         self.file: IO[str] | None = open(path, "a", encoding="utf-8") if path else None
+        if self.file and os.path.isfile(path) and _is_cut(path):
+            self.file.write("\n")
 
     def __enter__(self):
         return self

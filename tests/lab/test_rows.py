@@ -75,6 +75,18 @@ def test_truncation_is_said(tmp_path):
         rows.read([path])
 
 
+def test_a_row_that_was_cut_costs_no_other(tmp_path):
+    """A file whose last row is cut, by a full disk: the next row has a line of its own."""
+    path = tmp_path / "rows.jsonl"
+    write(path)
+    path.write_bytes(path.read_bytes()[:-9])
+    write(path)
+    first, second = path.read_text().splitlines()
+    with pytest.raises(rows.BadRow, match=r"rows.jsonl:1: not JSON"):
+        rows.read([path])
+    assert rows.parse(second, "").work and not first.endswith("}")
+
+
 def test_not_finite_numbers_are_refused(tmp_path):
     with pytest.raises(ValueError):
         write(tmp_path / "rows.jsonl", result={"ops_per_s": float("nan")})
