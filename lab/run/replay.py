@@ -1,7 +1,6 @@
 """Replays a trace on allocators in turns. bin/replay does the work of one run, from a plan made of the trace."""
 
 import csv
-import json
 import os
 import pathlib
 from collections.abc import Callable, Sequence
@@ -95,11 +94,11 @@ class Replays:
         words = [os.path.join(self.build_dir, "bin", "replay"), str(self.plan), "--json", "--samples", str(samples)]
         done = process.run(words, process.clean_environment(), process.variables(allocator, self.links),
                            build_dir=self.build_dir, cpu=self.cpu, timeout=self.timeout)  # fmt: skip
-        if done.problem:
-            return None, [], done.problem
+        result, problem = process.result(done)
+        if problem:
+            return None, [], problem
         with samples.open(encoding="ascii") as file:
             rows = [tuple(map(int, row)) for row in list(csv.reader(file))[1:]]
-        result = json.loads(done.stdout)
         result.pop("parameters", None)
         if problem := process.settle_malloc(result, allocator):
             return None, [], problem
