@@ -94,13 +94,8 @@ def _goals():
     yield Goal("mixed, FAST build / ideal loop", ("mixed",), _to("ideal", first="fast"), 0.93, 0.98)
     for size in workloads.SIZES_SMALL:
         yield Goal(f"fixed {size} B / best", (f"fixed-{size}",), best, 0.97, 1.1)
-    yield Goal(
-        "fixed 16..512 B, geometric mean / best",
-        tuple(f"fixed-{size}" for size in workloads.SIZES_SMALL),
-        _mean_rate,
-        1.03,
-        1.1,
-    )
+    yield Goal("fixed 16..512 B, geometric mean / best", tuple(f"fixed-{size}" for size in workloads.SIZES_SMALL),
+               _mean_rate, 1.03, 1.1)  # fmt: skip
     for size in workloads.SIZES_LARGE:
         yield Goal(f"fixed {size // 1024} KiB / best", (f"fixed-{size}",), best, 1.03, 1.3)
         yield Goal(f"fixed {size // 1024} KiB / mimalloc", (f"fixed-{size}",), _to("mimalloc"), 1.5)
@@ -116,12 +111,8 @@ def _goals():
     yield Goal("threads / best", ("threads",), best, 1.15, 2)
     yield Goal("shift / best", ("shift",), best, 1.25, 1.5)
     yield _most("shift, RSS at the end / glibc", ("shift",), _to("glibc", "rss_over_live"), 1.15, 1.1)
-    yield _most(
-        "shift, RSS at the end / lowest of the other three",
-        ("shift",),
-        _of_lowest("rss_over_live", "mimalloc", "jemalloc", "tcmalloc"),
-        1,
-    )
+    yield _most("shift, RSS at the end / lowest of the other three", ("shift",),
+                _of_lowest("rss_over_live", "mimalloc", "jemalloc", "tcmalloc"), 1)  # fmt: skip
     drawn = tuple(f"drawn-{draw}" for _, draw in workloads.DRAWS)
     yield Goal("drawn, geometric mean / best", drawn, _mean_rate, 1)
     yield Goal("free-only consumer / best", ("freeonly",), best, 1.4, 2)

@@ -76,12 +76,8 @@ def _rows():
         ),
     )
     for size in SIZES_SMALL + SIZES_LARGE:
-        yield Row(
-            f"fixed-{size}",
-            "sizes",
-            f"random_mixed 10000000 400 SEED {size} {size}",
-            f"random_mixed 20000 100 SEED {size} {size}",
-        )
+        yield Row(f"fixed-{size}", "sizes", f"random_mixed 10000000 400 SEED {size} {size}",
+                  f"random_mixed 20000 100 SEED {size} {size}")  # fmt: skip
     for millions in (2, 4):
         yield Row(
             f"churn-{millions}m", "churn", f"churn {millions}000000 40 103 4000000 SEED", "churn 2000 40 103 4000 SEED"
@@ -90,21 +86,11 @@ def _rows():
         yield Row(f"batch-{name}", "batch", f"batch {count} {rounds} SEED", "batch 500 3 SEED")
     for threads, chunks in LARSON:
         lives = 400000 // (threads * chunks)
-        yield Row(
-            f"larson-{threads}-{chunks}",
-            "larson",
-            f"larson {threads} {chunks} {lives} SEED",
-            f"larson {threads} 10 3 SEED",
-            threads=True,
-        )
+        yield Row(f"larson-{threads}-{chunks}", "larson", f"larson {threads} {chunks} {lives} SEED",
+                  f"larson {threads} 10 3 SEED", threads=True)  # fmt: skip
     for producers, consumers in PAIRS:
-        yield Row(
-            f"handoff-{producers}-{consumers}",
-            "handoff",
-            f"handoff {producers} {consumers} 30000 SEED",
-            f"handoff {producers} {consumers} 40 SEED",
-            threads=True,
-        )
+        yield Row(f"handoff-{producers}-{consumers}", "handoff", f"handoff {producers} {consumers} 30000 SEED",
+                  f"handoff {producers} {consumers} 40 SEED", threads=True)  # fmt: skip
     yield Row("freeonly", "freeonly", "freeonly 16 370 3000000 SEED", "freeonly 16 1 20000 SEED", threads=True)
     yield Row("threads", "threads", "threads 10000 4 200 SEED", "threads 40 4 200 SEED", threads=True)
     yield Row("shift", "shift", "shift 100 6000000 SEED", "shift 1 20000 SEED")
@@ -112,13 +98,8 @@ def _rows():
         "shift-window", "shift", "shift 100 6000000 SEED 512 8192 --window", "shift 1 20000 SEED 512 8192 --window"
     )
     for threads, draw in DRAWS:
-        yield Row(
-            f"drawn-{draw}",
-            "drawn",
-            f"drawn {draw} SEED {threads}",
-            f"drawn {draw} SEED {threads} 2",
-            threads=threads > 1,
-        )
+        yield Row(f"drawn-{draw}", "drawn", f"drawn {draw} SEED {threads}", f"drawn {draw} SEED {threads} 2",
+                  threads=threads > 1)  # fmt: skip
     yield Row("startup", "startup", "startup 300", "startup 3", children=True)
     yield from _latency_rows()
     yield from _memory_rows()
@@ -126,17 +107,8 @@ def _rows():
         command = tiny = f"measure {name} SEED" if app.is_phases else f"measure {name}"
         if app.amounts:
             command, tiny = (f"measure {name} {amount}" for amount in app.amounts)
-        yield Row(
-            f"app-{name}",
-            "phases" if app.is_phases else "apps",
-            command,
-            tiny,
-            threads=True,
-            children=True,
-            runs_max=7,
-            is_app=True,
-            is_rate_compared=False,
-        )
+        yield Row(f"app-{name}", "phases" if app.is_phases else "apps", command, tiny, threads=True, children=True,
+                  runs_max=7, is_app=True, is_rate_compared=False)  # fmt: skip
 
 
 def _latency_rows():
@@ -156,50 +128,21 @@ def _latency_rows():
 
 
 def _memory_rows():
-    yield Row(
-        "vm",
-        "vm",
-        "vm 2097152 100 40 SEED",
-        "vm 2097152 4 3 SEED",
-        shows=("faults_after_first", "first_round_ms", "later_ops_per_s"),
-    )
+    yield Row("vm", "vm", "vm 2097152 100 40 SEED", "vm 2097152 4 3 SEED",
+              shows=("faults_after_first", "first_round_ms", "later_ops_per_s"))  # fmt: skip
     yield Row("cold_churn", "cold_churn", "cold_churn 256 100 64 4096 40000 SEED", "cold_churn 256 8 64 256 100 SEED")
     yield Row("large_mix", "large_mix", "large_mix 100 64 16384 3000 SEED", "large_mix 8 64 512 50 SEED")
     for name, rule in GROWTHS:
-        yield Row(
-            f"realloc-{name}",
-            "realloc",
-            f"realloc_grow 1024 {rule}",
-            f"realloc_grow 16 {rule}",
-            shows=("moves", "grow_ms"),
-        )
-    yield Row(
-        "idle",
-        "idle_return",
-        "idle_return 150000 100000 50000 20 SEED",
-        "idle_return 1500 1000 500 20 SEED 1000",
-        runs_max=3,
-        shows=("releasable_kb", "rss_before_kb", "rss_1s_kb", "rss_10s_kb", "returned_share_10s"),
-    )
-    yield Row(
-        "prefork",
-        "prefork",
-        "prefork 100 16 1024 32 2000 200 SEED",
-        "prefork 1 16 1024 3 50 10 SEED",
-        children=True,
-        shows=("child_rss_kb", "child_pss_kb", "extra_pss_kb"),
-    )
+        yield Row(f"realloc-{name}", "realloc", f"realloc_grow 1024 {rule}", f"realloc_grow 16 {rule}",
+                  shows=("moves", "grow_ms"))  # fmt: skip
+    yield Row("idle", "idle_return", "idle_return 150000 100000 50000 20 SEED",
+              "idle_return 1500 1000 500 20 SEED 1000", runs_max=3,
+              shows=("releasable_kb", "rss_before_kb", "rss_1s_kb", "rss_10s_kb", "returned_share_10s"))  # fmt: skip
+    yield Row("prefork", "prefork", "prefork 100 16 1024 32 2000 200 SEED", "prefork 1 16 1024 3 50 10 SEED",
+              children=True, shows=("child_rss_kb", "child_pss_kb", "extra_pss_kb"))  # fmt: skip
     # mimalloc asks for huge pages: of 20 GB virtual, 20 GB would be resident.
-    yield Row(
-        "vmas",
-        "vmas",
-        "vmas 20480 500000 SEED",
-        "vmas 64 2000 SEED",
-        runs_max=7,
-        without=("mimalloc", "mimalloc2"),
-        shows=("vmas_end", "vmas_most"),
-        is_rate_compared=False,
-    )
+    yield Row("vmas", "vmas", "vmas 20480 500000 SEED", "vmas 64 2000 SEED", runs_max=7,
+              without=("mimalloc", "mimalloc2"), shows=("vmas_end", "vmas_most"), is_rate_compared=False)  # fmt: skip
     mixed, mixed_tiny = "random_mixed 200000000 400 SEED", "random_mixed 20000 100 SEED"
     yield Row(
         "profiles",
@@ -240,15 +183,9 @@ def _heaps_row():
     """malloc and free beside a hak_heap's: OPS, SLOTS, WAY, DESTROYED. The program is linked with hakmem."""
     ways = {"heap": 1, "heap-free": 2, "heap-default": 3}
     commands = [(f"heaps 60000000 400 {way} 1000000", f"heaps 20000 100 {way} 1000") for way in (0, *ways.values())]
-    return Row(
-        "heaps",
-        "heaps",
-        *commands[0],
-        without=("glibc", *INSTALLABLE),
-        is_rate_compared=False,
-        shows=("destroy_ms",),
-        variants=tuple(Variant(name, *commands[way], subject=True) for name, way in ways.items()),
-    )
+    return Row("heaps", "heaps", *commands[0], without=("glibc", *INSTALLABLE), is_rate_compared=False,
+               shows=("destroy_ms",),
+               variants=tuple(Variant(name, *commands[way], subject=True) for name, way in ways.items()))  # fmt: skip
 
 
 def _more_rows(rows):
@@ -268,15 +205,8 @@ def _more_rows(rows):
         )
     for word in huge_pages.WORDS:
         for name, of in UNDER_HUGE_PAGES:
-            yield replace(
-                rows[of],
-                name=f"thp-{word}-{name}",
-                group="thp",
-                huge_pages=word,
-                is_rate_compared=False,
-                runs_max=7,
-                variants=(),
-            )
+            yield replace(rows[of], name=f"thp-{word}-{name}", group="thp", huge_pages=word, is_rate_compared=False,
+                          runs_max=7, variants=())  # fmt: skip
 
 
 ROWS = {row.name: row for row in _rows()}
