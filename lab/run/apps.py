@@ -36,6 +36,7 @@ env -u LD_PRELOAD python3 CLIENT "$PWD/s" ROUNDS && kill $! && wait $!
 """
 
 JAVA = ("java", "-Xms48m", "-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "Native")
+PYTHON = {"PYTHONMALLOC": "malloc"}
 
 
 @dataclass(frozen=True)
@@ -56,78 +57,47 @@ def _work(name: str) -> str:
     return str(ROOT / "bench" / "apps" / name)
 
 
-def _lists(least: int, most: int, count: int, rounds: int) -> App:
-    return App(
-        ("python3",), lambda _, seed: ["python3", _work("lists.py"), *map(str, (least, most, count, rounds)), seed],
-        environment={"PYTHONMALLOC": "malloc"}, is_phases=True)  # fmt: skip
+def _compiled(compiler: str, *options: str) -> App:
+    words = [compiler, "-std=c++17", "-O1", *options, "-S", "-o", "-", "t.cc"]
+    return App((compiler,), lambda *_: words, "compile", files=lambda m: {"t.cc": m.SOURCE})
+
+
+def _python(file: str, *words: object) -> App:
+    """A script that draws sizes by the seed."""
+    return App(("python3",), lambda _, seed: ["python3", _work(file), *map(str, words), seed], environment=PYTHON,
+               is_phases=True)  # fmt: skip
 
 
 APPS = {
     "perl": App(("perl",), lambda m, _: ["perl", "-e", m.SCRIPT], "perl", environment={"PERL_HASH_SEED": "0"}),
-    "sqlite": App(("sqlite3",), lambda m, _: ["sqlite3", ":memory:"], "sqlite", stdin=lambda m: m.SCRIPT),
-    "sqlite-phases": App(
-        ("sqlite3",),
-        lambda _, seed: ["sqlite3", ":memory:"],
-        stdin=lambda _: pathlib.Path(_work("phases.sql")).read_text(encoding="utf-8"),
-    ),
-    "g++": App(
-        ("g++",),
-        lambda m, _: ["g++", "-std=c++17", "-O1", "-frandom-seed=1", "-S", "-o", "-", "t.cc"],
-        "compile",
-        files=lambda m: {"t.cc": m.SOURCE},
-    ),
-    "clang": App(
-        ("clang++",),
-        lambda m, _: ["clang++", "-std=c++17", "-O1", "-S", "-o", "-", "t.cc"],
-        "compile",
-        files=lambda m: {"t.cc": m.SOURCE},
-    ),
+    "sqlite": App(("sqlite3",), lambda *_: ["sqlite3", ":memory:"], "sqlite", stdin=lambda m: m.SCRIPT),
+    "sqlite-phases": App(("sqlite3",), lambda *_: ["sqlite3", ":memory:"],
+                         stdin=lambda _: pathlib.Path(_work("phases.sql")).read_text(encoding="utf-8")),
+    "g++": _compiled("g++", "-frandom-seed=1"),
+    "clang": _compiled("clang++"),
     "git": App(("git",), lambda m, _: ["/bin/sh", "-c", m.SCRIPT], "git"),
     "git-pack": App(("git", "awk"), lambda *_: ["/bin/sh", _work("pack.sh"), "1"]),
     "git-pack-2": App(("git", "awk"), lambda *_: ["/bin/sh", _work("pack.sh"), "2"]),
-    "node": App(("node",), lambda m, _: ["node", "main.js"], "node", files=lambda m: {"main.js": m.SCRIPT}),
-    "python": App(
-        ("python3",),
-        lambda m, _: ["python3", "-m", "test", "test_json", "test_pickle"],
-        "python_tests",
-        environment={"PYTHONMALLOC": "malloc"},
-        same_output=False,
-    ),
-    "redis": App(
-        ("redis-server", "redis-cli"),
-        lambda m, _: ["/bin/sh", "-c", REDIS],
-        "redis",
-        files=lambda m: {"work": m.commands().decode()},
-    ),
+    "node": App(("node",), lambda *_: ["node", "main.js"], "node", files=lambda m: {"main.js": m.SCRIPT}),
+    "python": App(("python3",), lambda *_: ["python3", "-m", "test", "test_json", "test_pickle"], "python_tests",
+                  environment=PYTHON, same_output=False),
+    "redis": App(("redis-server", "redis-cli"), lambda *_: ["/bin/sh", "-c", REDIS], "redis",
+                 files=lambda m: {"work": m.commands().decode()}),
     "lua": App(("lua5.4",), lambda *_: ["lua5.4", _work("objects.lua")]),
-    "gs": App(
-        ("gs",),
-        lambda *_: [*GHOSTSCRIPT, _work("page.ps")],
-    ),
-    "z3": App(
-        ("z3", "python3"), lambda *_: ["/bin/sh", "-c", f"env -u LD_PRELOAD python3 {_work('solve.py')} | z3 -in"]
-    ),
+    "gs": App(("gs",), lambda *_: [*GHOSTSCRIPT, _work("page.ps")]),
+    "z3": App(("z3", "python3"),
+              lambda *_: ["/bin/sh", "-c", f"env -u LD_PRELOAD python3 {_work('solve.py')} | z3 -in"]),
     "memcached": App(
         ("memcached", "python3"),
         lambda _, rounds: ["/bin/sh", "-c", MEMCACHED.replace("CLIENT", _work("cache.py")).replace("ROUNDS", rounds)],
-        amounts=(20, 1),
-    ),
-    "java": App(
-        ("java", "javac"),
-        lambda _, rounds: [*JAVA, rounds],
-        prepare=("javac", "-nowarn", "-d", ".", _work("Native.java")),
-        amounts=(400, 10),
-    ),
-    "lists-600-4000": _lists(600, 4000, 40000, 12),
-    "lists-600-60000": _lists(600, 60000, 3000, 25),
-    "lists-20000-400000": _lists(20000, 400000, 500, 20),
-    "objects": App(
-        ("python3",),
-        lambda _, seed: ["python3", _work("objects.py"), "6", "45000", seed],
-        environment={"PYTHONMALLOC": "malloc"},
-        is_phases=True,
-    ),
-}
+        amounts=(20, 1)),
+    "java": App(("java", "javac"), lambda _, rounds: [*JAVA, rounds], amounts=(400, 10),
+                prepare=("javac", "-nowarn", "-d", ".", _work("Native.java"))),
+    "lists-600-4000": _python("lists.py", 600, 4000, 40000, 12),
+    "lists-600-60000": _python("lists.py", 600, 60000, 3000, 25),
+    "lists-20000-400000": _python("lists.py", 20000, 400000, 500, 20),
+    "objects": _python("objects.py", 6, 45000),
+}  # fmt: skip
 
 
 def _module(name):
