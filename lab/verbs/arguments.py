@@ -121,9 +121,11 @@ def subject(found: Sequence[Allocator]) -> str:
     return name
 
 
-def writer(path: pathlib.Path | None, context: Context) -> Writer:
+def writer(path: pathlib.Path | None, build: pathlib.Path, found: Iterable[Allocator]) -> Writer:
+    """Of --json, for rows of these allocators."""
+    ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
     try:
-        return Writer(path, context)
+        return Writer(path, machine.context(build, ours))
     except OSError as error:
         raise ValueError(f"--json: {path}: {error.strerror}") from None
 

@@ -82,8 +82,7 @@ def run(
         cpu = machine.cpu(pin)
         arguments.check_programs(build, {row.command.split()[0] for row in chosen})
         arguments.check_options(settings, found, build)
-        ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
-        writer = arguments.writer(json_file, machine.context(build, ours))
+        writer = arguments.writer(json_file, build, found)
     runs = runs or (security.RUNS if is_security else RUNS)
     measuring = rounds.Rounds(str(build), 1 if tiny else runs, tiny, seed, cpu, timeout, cpu_time, settings)
     if is_security:

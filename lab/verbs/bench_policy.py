@@ -47,7 +47,7 @@ def run(
         settings = arguments.pairs(env, "--env")
         arguments.check_programs(build, policy.PROGRAMS)
         arguments.check_options(settings, library, build)
-        writer = arguments.writer(json_file, machine.context(build, [library[0].library]))
+        writer = arguments.writer(json_file, build, library)
     bench = policy.Bench(str(build), is_tiny, timeout, library[0].library)
     how, rest = (str(build), 1 if is_tiny else runs, is_tiny, seed), (timeout, False, settings)
     turns, others = policy.Turns(*how, None, *rest, bench=bench), rounds.Rounds(*how, machine.cpu(None), *rest)

@@ -56,8 +56,7 @@ def run(
                             stdin.read_bytes() if stdin else b"", until, ready, same_output)  # fmt: skip
         arguments.check_programs(build, ())
         arguments.check_options(settings, found, build)
-        ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
-        writer = arguments.writer(json_file, machine.context(build, ours))
+        writer = arguments.writer(json_file, build, found)
 
     candidates = [compare.Candidate(allocators.Allocator(REFERENCE, None))]
     candidates += [compare.Candidate(allocator, problem=allocator.missing) for allocator in found]

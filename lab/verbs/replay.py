@@ -68,8 +68,7 @@ def run(
                 cpu = machine.cpu("none" if pin is None and sums.threads > 1 else pin)
                 _check_memory(file, sums)
                 events.write_plan(plan)
-                ours = [allocator.library for allocator in found if allocator.is_ours and not allocator.missing]
-                writer = arguments.writer(json_file, machine.context(build, ours))
+                writer = arguments.writer(json_file, build, found)
                 samples = Samples(csv_file)
             out.print(machine.line(writer.context))
             out.print(show.line(file.name, events.facts, sums))

@@ -71,8 +71,8 @@ def run(
         cpu = None if work.threads and pin is None else machine.cpu(pin)
         arguments.check_programs(build, [work.command.split()[0]])
         arguments.check_options(settings, [found], build)
-        context = machine.context(build, [found.library] if found.is_ours else [])
-        writer = arguments.writer(json_file, context)
+        writer = arguments.writer(json_file, build, [found])
+        context = writer.context
         folder = out or allocators.ROOT / "build" / "soak"
         folder.mkdir(parents=True, exist_ok=True)
         name, csv = _fresh(folder, f"{bench}-{found.name}")
