@@ -42,6 +42,99 @@ const char *live_duration(double seconds) {
   return text;
 }
 
+/* --- tables --- */
+
+/* clang-format off */
+const struct live_form live_classes = {"classes", {
+    {"blocks of", LIVE_BYTES, 10, "block_bytes", NULL},
+    {"slabs", LIVE_BYTES, 11, "slab_bytes", NULL},
+    {"live", LIVE_BYTES, 11, "taken_bytes", "bin_bytes"},
+    {"in bins", LIVE_BYTES, 11, "bin_bytes", NULL},
+    {"free", LIVE_BYTES, 11, "slab_bytes", "taken_bytes"},
+    {"used", LIVE_SHARE, 7, "taken_bytes", "slab_bytes"}}, 2};
+const struct live_form live_sites = {"sites", {
+    {"large objects of", LIVE_SITE, -36, "address", NULL},
+    {"live", LIVE_COUNT, 7, "live_count", NULL},
+    {"bytes", LIVE_BYTES, 10, "live_bytes", NULL},
+    {"so far", LIVE_COUNT, 9, "taken_count", NULL},
+    {"bytes", LIVE_BYTES, 10, "taken_bytes", NULL}}, 2};
+const struct live_form live_heaps = {"heaps", {
+    {"heap", LIVE_COUNT, 5, "id", NULL},
+    {"thread", LIVE_THREAD, -20, "thread_id", NULL},
+    {"pool", LIVE_COUNT, 6, "pool", NULL},
+    {"in bins", LIVE_BYTES, 10, "bin_bytes", NULL},
+    {"refills", LIVE_COUNT, 9, "refills", NULL},
+    {"flushes", LIVE_COUNT, 9, "flushes", NULL}}, 3};
+/* clang-format on */
+
+unsigned live_column_count(const struct live_form *form) {
+  unsigned count = 0;
+  while (count < LIVE_COLUMNS && form->columns[count].title)
+    count++;
+  return count;
+}
+
+unsigned live_rows_make(const struct live_process *process, const struct live_form *form,
+                        struct live_row rows[LIVE_ROWS_MAX]) {
+  struct live_rows table = live_table(process, form->table);
+  uint32_t row = 0;
+  for (; row < table.count && row < LIVE_ROWS_MAX; row++) {
+    rows[row].row = row;
+    for (unsigned i = 0; i < live_column_count(form); i++) {
+      const struct live_column *column = &form->columns[i];
+      double value = (double)live_value(process, &table, row, column->column);
+      double other = column->minus ? (double)live_value(process, &table, row, column->minus) : 0;
+      if (column->kind == LIVE_SHARE)
+        rows[row].value[i] = other > 0 ? 100 * value / other : 0;
+      else
+        rows[row].value[i] = value > other ? value - other : 0;
+    }
+  }
+  return row;
+}
+
+/* What by_value sorts by. */
+static unsigned order_column;
+static bool order_is_ascending;
+
+static int by_value(const void *left, const void *right) {
+  const struct live_row *a = left, *b = right;
+  double difference = b->value[order_column] - a->value[order_column];
+  if (order_is_ascending)
+    difference = -difference;
+  return difference != 0 ? (difference > 0 ? 1 : -1) : (int)a->row - (int)b->row;
+}
+
+void live_rows_sort(struct live_row *rows, unsigned count, unsigned column, bool is_ascending) {
+  order_column = column;
+  order_is_ascending = is_ascending;
+  qsort(rows, count, sizeof *rows, by_value);
+}
+
+void live_cell(const struct live_process *process, enum live_kind kind, double value, char text[LIVE_CELL]) {
+  char name[LIVE_COMMAND], place[LIVE_PLACE];
+  size_t length;
+  switch (kind) {
+  case LIVE_BYTES:
+    snprintf(text, LIVE_CELL, "%s", live_size((uint64_t)value));
+    break;
+  case LIVE_SHARE:
+    snprintf(text, LIVE_CELL, "%.0f %%", value);
+    break;
+  case LIVE_SITE: /* the end of a long place */
+    live_place(process, (uint64_t)value, place);
+    length = strlen(place);
+    snprintf(text, LIVE_CELL, "%.35s", value == 0 ? "other sites" : length > 35 ? place + length - 35 : place);
+    break;
+  case LIVE_THREAD:
+    live_thread_name(process, (uint64_t)value, name);
+    snprintf(text, LIVE_CELL, *name ? "%.11s %.0f" : "none", name, value);
+    break;
+  default:
+    snprintf(text, LIVE_CELL, "%.0f", value);
+  }
+}
+
 /* --- for people --- */
 
 static void print_size(const char *label, uint64_t bytes, const char *more) {
@@ -67,64 +160,22 @@ static void print_totals(const struct live_process *process, const struct live_k
          (uintmax_t)live_total(process, "large_count"));
 }
 
-struct ranked {
-  uint64_t value;
-  uint32_t row;
-};
-
-static int by_value(const void *left, const void *right) {
-  const struct ranked *a = left, *b = right;
-  return a->value != b->value ? (a->value < b->value ? 1 : -1) : (int)a->row - (int)b->row;
-}
-
-/* Returns the rows of a table sorted by a column, largest first. NULL if there is no memory or no row. */
-static struct ranked *rank_rows(const struct live_process *process, const struct live_rows *rows, const char *column) {
-  struct ranked *ranked = rows->count ? calloc(rows->count, sizeof *ranked) : NULL;
-  for (uint32_t row = 0; ranked && row < rows->count; row++)
-    ranked[row] = (struct ranked){.value = live_value(process, rows, row, column), .row = row};
-  if (ranked)
-    qsort(ranked, rows->count, sizeof *ranked, by_value);
-  return ranked;
-}
-
-static void print_classes(const struct live_process *process) {
-  struct live_rows rows = live_table(process, "classes");
-  struct ranked *ranked = rank_rows(process, &rows, "taken_bytes");
-  if (ranked == NULL)
-    return;
-  printf("\n  %10s %12s %12s %12s %12s\n", "blocks of", "slabs", "live", "in bins", "free");
-  for (uint32_t i = 0; i < rows.count && i < ROWS_SHOWN; i++) {
-    uint32_t row = ranked[i].row;
-    uint64_t slab = live_value(process, &rows, row, "slab_bytes"),
-             taken = live_value(process, &rows, row, "taken_bytes"), bin = live_value(process, &rows, row, "bin_bytes");
-    printf("  %10s %12s %12s %12s %12s\n", live_size(live_value(process, &rows, row, "block_bytes")), live_size(slab),
-           live_size(less(taken, bin)), live_size(bin), live_size(less(slab, taken)));
-  }
-  if (rows.count > ROWS_SHOWN)
-    printf("  and %u classes more (--json has all)\n", rows.count - ROWS_SHOWN);
-  free(ranked);
-}
-
-static void print_sites(const struct live_process *process) {
-  struct live_rows rows = live_table(process, "sites");
-  struct ranked *ranked = rank_rows(process, &rows, "live_bytes");
-  if (ranked == NULL)
-    return;
-  printf("\n  %-40s %8s %10s %8s %10s\n", "large objects, by call site", "live", "bytes", "so far", "bytes");
-  for (uint32_t i = 0; i < rows.count && i < ROWS_SHOWN; i++) {
-    char place[LIVE_PLACE];
-    uint32_t row = ranked[i].row;
-    uint64_t address = live_value(process, &rows, row, "address");
-    if (address)
-      live_place(process, address, place);
-    else
-      snprintf(place, sizeof place, "other sites");
-    printf("  %-40.40s %8ju %10s %8ju %10s\n", place, (uintmax_t)live_value(process, &rows, row, "live_count"),
-           live_size(live_value(process, &rows, row, "live_bytes")),
-           (uintmax_t)live_value(process, &rows, row, "taken_count"),
-           live_size(live_value(process, &rows, row, "taken_bytes")));
-  }
-  free(ranked);
+static void print_table(const struct live_process *process, const struct live_form *form) {
+  static struct live_row rows[LIVE_ROWS_MAX];
+  unsigned count = live_rows_make(process, form, rows), columns = live_column_count(form);
+  live_rows_sort(rows, count, form->sorted_by, false);
+  for (unsigned column = 0; count && column < columns; column++)
+    printf("%s %*s", column ? "" : "\n ", form->columns[column].width, form->columns[column].title);
+  for (unsigned i = 0; i < count && i < ROWS_SHOWN; i++)
+    for (unsigned column = 0; column < columns; column++) {
+      char text[LIVE_CELL];
+      live_cell(process, form->columns[column].kind, rows[i].value[column], text);
+      printf("%s %*s", column ? "" : "\n ", form->columns[column].width, text);
+    }
+  if (count)
+    putchar('\n');
+  if (count > ROWS_SHOWN)
+    printf("  and %u more (--json has all)\n", count - ROWS_SHOWN);
 }
 
 void live_print(const struct live_process *process) {
@@ -134,8 +185,8 @@ void live_print(const struct live_process *process) {
          live_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9), process->head.version,
          live_duration(live_age_s(process)));
   print_totals(process, &kernel);
-  print_classes(process);
-  print_sites(process);
+  print_table(process, &live_classes);
+  print_table(process, &live_sites);
 }
 
 /* --- for programs --- */

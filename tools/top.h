@@ -4,36 +4,19 @@
 
 #include "tools/live_print.h"
 
-enum { TOP_SAMPLES = 1024, TOP_COLUMNS = 8, TOP_ROWS_MAX = 512, TOP_CELL = 64 };
+enum { TOP_SAMPLES = 1024 };
 
 enum top_view { TOP_CLASSES, TOP_SITES, TOP_THREADS, TOP_PURGE, TOP_VIEWS };
-
-enum top_kind { TOP_SIZE, TOP_NUMBER, TOP_SHARE, TOP_PLACE, TOP_THREAD, TOP_NAME, TOP_RATE };
-
-/* A column of a view: `column` of the page's table, less `minus` if there is one. */
-struct top_column {
-  const char *title;
-  enum top_kind kind;
-  int width;
-  const char *column, *minus;
-};
 
 struct top_form {
   char key;
   const char *name;
-  const char *table; /* NULL: rows are some of the totals, by name */
-  struct top_column columns[TOP_COLUMNS];
-  unsigned sorted_by; /* at first */
+  const struct live_form *form; /* without a table: rows are some of the totals, by name */
 };
 extern const struct top_form top_forms[TOP_VIEWS];
 
 struct top_sample {
   uint64_t live_bytes, heap_bytes;
-};
-
-struct top_row {
-  uint32_t row;
-  double value[TOP_COLUMNS];
 };
 
 struct top_data {
@@ -46,7 +29,7 @@ struct top_data {
   enum top_view view;
   unsigned sorted_by[TOP_VIEWS];
   bool is_ascending[TOP_VIEWS];
-  struct top_row rows[TOP_ROWS_MAX];
+  struct live_row rows[LIVE_ROWS_MAX];
   unsigned row_count;
   double read_ms; /* what the last refresh took */
 };
@@ -59,9 +42,8 @@ void top_refresh(struct top_data *data);
 
 /* Makes and sorts the rows of the view. */
 void top_arrange(struct top_data *data);
-unsigned top_column_count(const struct top_form *form);
 /* Formats a cell. */
-void top_cell(const struct top_data *data, const struct top_row *row, unsigned column, char text[TOP_CELL]);
+void top_cell(const struct top_data *data, const struct live_row *row, unsigned column, char text[LIVE_CELL]);
 
 /* Returns the growth of a total per second. */
 double top_rate(const struct top_data *data, const char *total);

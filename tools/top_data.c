@@ -8,34 +8,17 @@
 
 #define FRESH_WAIT_MS 25u
 
-/* clang-format off */
+static const struct live_form purge_form = {NULL,
+                                            {{"what was done", LIVE_COUNT, -24, NULL, NULL},
+                                             {"so far", LIVE_COUNT, 14, NULL, NULL},
+                                             {"in a second", LIVE_COUNT, 14, NULL, NULL}},
+                                            2};
 const struct top_form top_forms[TOP_VIEWS] = {
-    [TOP_CLASSES] = {'c', "classes", "classes", {
-        {"blocks of", TOP_SIZE, 10, "block_bytes", NULL},
-        {"slabs", TOP_SIZE, 11, "slab_bytes", NULL},
-        {"live", TOP_SIZE, 11, "taken_bytes", "bin_bytes"},
-        {"in bins", TOP_SIZE, 11, "bin_bytes", NULL},
-        {"free", TOP_SIZE, 11, "slab_bytes", "taken_bytes"},
-        {"used", TOP_SHARE, 7, "taken_bytes", "slab_bytes"}}, 2},
-    [TOP_SITES] = {'s', "sites", "sites", {
-        {"large objects of", TOP_PLACE, -36, "address", NULL},
-        {"live", TOP_NUMBER, 7, "live_count", NULL},
-        {"bytes", TOP_SIZE, 10, "live_bytes", NULL},
-        {"so far", TOP_NUMBER, 9, "taken_count", NULL},
-        {"bytes", TOP_SIZE, 10, "taken_bytes", NULL}}, 2},
-    [TOP_THREADS] = {'t', "threads", "heaps", {
-        {"heap", TOP_NUMBER, 5, "id", NULL},
-        {"thread", TOP_THREAD, -20, "thread_id", NULL},
-        {"pool", TOP_NUMBER, 6, "pool", NULL},
-        {"in bins", TOP_SIZE, 10, "bin_bytes", NULL},
-        {"refills", TOP_NUMBER, 9, "refills", NULL},
-        {"flushes", TOP_NUMBER, 9, "flushes", NULL}}, 3},
-    [TOP_PURGE] = {'p', "purge", NULL, {
-        {"what was done", TOP_NAME, -24, NULL, NULL},
-        {"so far", TOP_SIZE, 14, "value", NULL},
-        {"in a second", TOP_RATE, 14, "rate", NULL}}, 2},
+    [TOP_CLASSES] = {'c', "classes", &live_classes},
+    [TOP_SITES] = {'s', "sites", &live_sites},
+    [TOP_THREADS] = {'t', "threads", &live_heaps},
+    [TOP_PURGE] = {'p', "purge", &purge_form},
 };
-/* clang-format on */
 
 /* The totals of the view `purge`: how memory goes back, and the system calls. */
 static const char *const purge_names[] = {
@@ -44,21 +27,14 @@ static const char *const purge_names[] = {
     "refills",      "flushes",      "envelopes_sent", "remote_frees",    "bin_growths", "bin_shrinks",
 };
 #define PURGE_NAMES (sizeof purge_names / sizeof *purge_names)
-_Static_assert(PURGE_NAMES <= TOP_ROWS_MAX, "a row for each");
-
-unsigned top_column_count(const struct top_form *form) {
-  unsigned count = 0;
-  while (count < TOP_COLUMNS && form->columns[count].title)
-    count++;
-  return count;
-}
+_Static_assert(PURGE_NAMES <= LIVE_ROWS_MAX, "a row for each");
 
 /* --- snapshots --- */
 
 bool top_open(struct top_data *data, long pid) {
   *data = (struct top_data){.view = TOP_CLASSES};
   for (unsigned view = 0; view < TOP_VIEWS; view++)
-    data->sorted_by[view] = top_forms[view].sorted_by;
+    data->sorted_by[view] = top_forms[view].form->sorted_by;
   if (!live_open(&data->process, pid))
     return false;
   data->previous = calloc(data->process.head.slot_words, sizeof *data->previous);
@@ -119,104 +95,32 @@ double top_rate(const struct top_data *data, const char *total) {
 
 /* --- rows --- */
 
-static double value_of(const struct top_data *data, const struct live_rows *rows, uint32_t row,
-                       const struct top_column *column) {
-  double value = (double)live_value(&data->process, rows, row, column->column);
-  double other = column->minus ? (double)live_value(&data->process, rows, row, column->minus) : 0;
-  if (column->kind == TOP_SHARE)
-    return other > 0 ? 100 * value / other : 0;
-  return value > other ? value - other : 0;
-}
-
-static void add_table(struct top_data *data, const struct top_form *form) {
-  struct live_rows rows = live_table(&data->process, form->table);
-  for (uint32_t i = 0; i < rows.count && data->row_count < TOP_ROWS_MAX; i++) {
-    struct top_row *row = &data->rows[data->row_count++];
-    row->row = i;
-    for (unsigned column = 0; column < top_column_count(form); column++)
-      row->value[column] = value_of(data, &rows, i, &form->columns[column]);
-  }
-}
-
 static void add_purge(struct top_data *data) {
   for (uint32_t i = 0; i < PURGE_NAMES; i++) {
-    struct top_row *row = &data->rows[data->row_count++];
+    struct live_row *row = &data->rows[i];
     row->row = i;
     row->value[0] = -(double)i; /* by name: in the order of the list */
     row->value[1] = (double)live_total(&data->process, purge_names[i]);
     row->value[2] = top_rate(data, purge_names[i]);
   }
-}
-
-static int by_value(const void *left, const void *right, void *context) {
-  const struct top_data *data = context;
-  const struct top_row *a = left, *b = right;
-  unsigned column = data->sorted_by[data->view];
-  double difference = b->value[column] - a->value[column];
-  if (data->is_ascending[data->view])
-    difference = -difference;
-  return difference != 0 ? (difference > 0 ? 1 : -1) : (int)a->row - (int)b->row;
+  data->row_count = PURGE_NAMES;
 }
 
 void top_arrange(struct top_data *data) {
-  const struct top_form *form = &top_forms[data->view];
-  data->row_count = 0;
-  if (form->table)
-    add_table(data, form);
-  else
+  if (data->view == TOP_PURGE)
     add_purge(data);
-  qsort_r(data->rows, data->row_count, sizeof *data->rows, by_value, data);
-}
-
-/* The view `purge` counts in all its rows but one. */
-static bool is_size(const struct top_data *data, const struct top_row *row) {
-  return data->view != TOP_PURGE || strcmp(purge_names[row->row], "purged_bytes") == 0;
-}
-
-static void place_text(const struct top_data *data, uint64_t address, char text[TOP_CELL]) {
-  char place[LIVE_PLACE];
-  if (address == 0) {
-    snprintf(text, TOP_CELL, "other sites");
-    return;
-  }
-  live_place(&data->process, address, place);
-  size_t length = strlen(place);
-  snprintf(text, TOP_CELL, "%.*s", TOP_CELL - 1, length > 35 ? place + length - 35 : place);
-}
-
-static void thread_text(const struct top_data *data, uint64_t thread_id, char text[TOP_CELL]) {
-  char name[LIVE_COMMAND];
-  live_thread_name(&data->process, thread_id, name);
-  if (*name == 0)
-    snprintf(text, TOP_CELL, "none");
   else
-    snprintf(text, TOP_CELL, "%.11s %ju", name, (uintmax_t)thread_id);
+    data->row_count = live_rows_make(&data->process, top_forms[data->view].form, data->rows);
+  live_rows_sort(data->rows, data->row_count, data->sorted_by[data->view], data->is_ascending[data->view]);
 }
 
-void top_cell(const struct top_data *data, const struct top_row *row, unsigned column, char text[TOP_CELL]) {
-  const struct top_column *form = &top_forms[data->view].columns[column];
+void top_cell(const struct top_data *data, const struct live_row *row, unsigned column, char text[LIVE_CELL]) {
   double value = row->value[column];
-  switch (form->kind) {
-  case TOP_SIZE:
-  case TOP_RATE:
-    if (is_size(data, row))
-      snprintf(text, TOP_CELL, "%s", live_size((uint64_t)value));
-    else
-      snprintf(text, TOP_CELL, form->kind == TOP_RATE && value > 0 && value < 10 ? "%.1f" : "%.0f", value);
-    break;
-  case TOP_SHARE:
-    snprintf(text, TOP_CELL, "%.0f %%", value);
-    break;
-  case TOP_PLACE:
-    place_text(data, (uint64_t)value, text);
-    break;
-  case TOP_THREAD:
-    thread_text(data, (uint64_t)value, text);
-    break;
-  case TOP_NAME:
-    snprintf(text, TOP_CELL, "%s", purge_names[row->row]);
-    break;
-  default:
-    snprintf(text, TOP_CELL, "%.0f", value);
-  }
+  bool is_size = data->view == TOP_PURGE && strcmp(purge_names[row->row], "purged_bytes") == 0;
+  if (data->view == TOP_PURGE && column == 0)
+    snprintf(text, LIVE_CELL, "%s", purge_names[row->row]);
+  else if (data->view == TOP_PURGE && column == 2 && !is_size && value > 0 && value < 10)
+    snprintf(text, LIVE_CELL, "%.1f", value);
+  else
+    live_cell(&data->process, is_size ? LIVE_BYTES : top_forms[data->view].form->columns[column].kind, value, text);
 }

@@ -26,7 +26,7 @@ enum next { NEXT_QUIT, NEXT_LIST, NEXT_PROCESS };
 /* --- one process --- */
 
 static void sort_by(struct top_data *data, int step) {
-  unsigned count = top_column_count(&top_forms[data->view]);
+  unsigned count = live_column_count(top_forms[data->view].form);
   data->sorted_by[data->view] = (data->sorted_by[data->view] + count + (unsigned)step) % count;
 }
 

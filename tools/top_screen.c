@@ -110,11 +110,11 @@ static int draw_tabs(const struct top_data *data, int row) {
   return row + 1;
 }
 
-static void draw_cells(const struct top_data *data, int row, const struct top_row *values) {
-  const struct top_form *form = &top_forms[data->view];
+static void draw_cells(const struct top_data *data, int row, const struct live_row *values) {
+  const struct live_form *form = top_forms[data->view].form;
   int at = 1;
-  for (unsigned column = 0; column < top_column_count(form); column++) {
-    char text[TOP_CELL];
+  for (unsigned column = 0; column < live_column_count(form); column++) {
+    char text[LIVE_CELL];
     int width = form->columns[column].width, places = abs(width);
     if (values)
       top_cell(data, values, column, text);
