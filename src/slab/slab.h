@@ -21,6 +21,8 @@
 #define FULLNESS_LISTS 4
 #define FULLNESS_FULL FULLNESS_LISTS
 
+#define SLABS_MANY 5u
+
 struct slab;
 
 #define SLAB_COUNTERS(DO) DO(refills_from_slab) DO(slabs_opened) DO(slabs_closed)
@@ -44,6 +46,7 @@ struct slab_set {
   struct slab *lists[HAK_CLASS_COUNT][FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; the last one: none is */
   size_t taken_blocks[HAK_CLASS_COUNT];                    /* blocks outside the bitmaps */
   uint32_t slab_count[HAK_CLASS_COUNT];                    /* open slabs */
+  uint64_t many[(HAK_CLASS_COUNT + 63) / 64];              /* the classes of at least SLABS_MANY */
 };
 
 static inline size_t slab_set_taken_bytes(const struct slab_set *set) { return load_relaxed(&set->taken_bytes); }
