@@ -136,7 +136,7 @@ void doctor_look_mappings(struct doctor *doctor) {
     doctor_report(
         SEVERITY_PROBLEM,
         "the process has %llu of at most %llu mappings: beyond that malloc fails\nraise vm.max_map_count, and "
-        "look in /proc/%ld/maps who maps so much",
+        "look in /proc/%ld/maps which library maps so much",
         (unsigned long long)count, (unsigned long long)most, doctor->pid);
   else if (most < MAPPINGS_USUAL)
     doctor_report(SEVERITY_WARNING,
