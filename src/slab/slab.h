@@ -1,7 +1,7 @@
 /* slab.h: slabs, which are runs of equal blocks, and the set of slabs that one pool owns.
  *
  * A slab is 2^order units (base/size_class.h). Its record and its bitmap lie in the page map; nothing is stored in its
- * blocks. Who may touch them: only a thread that holds the owning pool's lock. All functions here need it.
+ * blocks. Only a thread that holds the owning pool's lock may touch record and bitmap; all functions here need it.
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
  *   S2  between slab_open and slab_close the class does not change, and each unit's entry names the set's pool and the
  *       class
